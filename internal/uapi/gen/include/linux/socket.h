@@ -1,0 +1,1 @@
+/* Stand-in: nothing of it is used. */
