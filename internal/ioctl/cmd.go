@@ -1,0 +1,180 @@
+package ioctl
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+const (
+	// maxAttrs is more than any method takes.
+	maxAttrs = 24
+	// arenaSize is room for the data of one command, reply included, with
+	// each piece on an 8-byte boundary.
+	arenaSize = 2048
+)
+
+// A Cmd is one command under construction: Start or [Write] it, add
+// attributes, run it by [Device.Do], read its outputs, and Put it back.
+//
+// Outputs lie inside the Cmd: copy what outlives the Put. A Cmd may be run
+// again as it stands. It is not safe for concurrent use.
+type Cmd struct {
+	// The kernel reads header and attributes as one array.
+	hdr   uapi.IbUverbsIoctlHdr
+	attrs [maxAttrs]uapi.IbUverbsAttr
+	arena [arenaSize / 8]uint64
+
+	n    int      // attributes in use
+	used int      // arena words in use
+	refs [][]byte // buffers outside the arena, kept alive until Put
+	err  error    // the first thing that was wrong in building
+}
+
+var pool = sync.Pool{New: func() any { return new(Cmd) }}
+
+// Get returns an empty Cmd.
+func Get() *Cmd { return pool.Get().(*Cmd) }
+
+// Put gives the Cmd back. Its outputs are no longer valid.
+func (c *Cmd) Put() {
+	clear(c.refs)
+	pool.Put(c)
+}
+
+// Start makes the Cmd an empty command of that method.
+func (c *Cmd) Start(object, method uint16) {
+	c.hdr = uapi.IbUverbsIoctlHdr{ObjectId: object, MethodId: method}
+	clear(c.arena[:c.used])
+	clear(c.refs)
+	c.n, c.used, c.refs, c.err = 0, 0, c.refs[:0], nil
+}
+
+// add appends an attribute and returns it. When there is no room it returns
+// one that is not sent; Do then reports the error.
+func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
+	if c.n == maxAttrs || n > 0xffff {
+		c.err = fmt.Errorf("ioctl: no room for attribute %#x of %d bytes", id, n)
+		return new(uapi.IbUverbsAttr)
+	}
+	a := &c.attrs[c.n]
+	c.n++
+	*a = uapi.IbUverbsAttr{AttrId: id, Len: uint16(n), Flags: uapi.UVERBS_ATTR_F_MANDATORY}
+	return a
+}
+
+// take returns n zero bytes of the arena, 8-byte aligned.
+func (c *Cmd) take(n int) []byte {
+	words := (n + 7) / 8
+	if c.used+words > len(c.arena) {
+		c.err = fmt.Errorf("ioctl: %d bytes do not fit the command", n)
+		return make([]byte, n)
+	}
+	b := wordBytes(c.arena[c.used : c.used+words])[:n:n]
+	c.used += words
+	return b
+}
+
+// In adds an input; b is copied. Up to 8 bytes travel inside the attribute.
+func (c *Cmd) In(id uint16, b []byte) {
+	a := c.add(id, len(b))
+	if len(b) <= 8 {
+		copy(dataBytes(a), b)
+		return
+	}
+	data := c.take(len(b))
+	copy(data, b)
+	a.Data = address(data)
+}
+
+// Uint64 adds an 8-byte input, a constant or a set of flags.
+func (c *Cmd) Uint64(id uint16, v uint64) { c.add(id, 8).Data = v }
+
+// Uint32 adds a 4-byte input.
+func (c *Cmd) Uint32(id uint16, v uint32) { c.add(id, 4).Data = uint64(v) }
+
+// Out adds an output of n bytes and returns where it will be.
+func (c *Cmd) Out(id uint16, n int) []byte {
+	b := c.take(n)
+	c.add(id, n).Data = address(b)
+	return b
+}
+
+// OutRef adds an output to the caller's memory, for tables that do not fit the
+// Cmd. The Cmd keeps b, so it cannot lie on a stack.
+func (c *Cmd) OutRef(id uint16, b []byte) {
+	c.refs = append(c.refs, b)
+	c.add(id, len(b)).Data = address(b)
+}
+
+// Handle adds an existing object.
+func (c *Cmd) Handle(id uint16, handle uint32) { c.add(id, 0).Data = uint64(handle) }
+
+// NewHandle adds an object that the command makes: read it by [Cmd.Made].
+func (c *Cmd) NewHandle(id uint16) { c.add(id, 0) }
+
+// FD adds a descriptor of an object that is one.
+func (c *Cmd) FD(id uint16, fd int) { c.add(id, 0).Data = uint64(int64(fd)) }
+
+// Optional marks the attribute added last as one that an older kernel may
+// ignore.
+func (c *Cmd) Optional() { c.attrs[c.n-1].Flags = 0 }
+
+// UHW adds the vendor's part. It returns where the reply will be. Either may
+// be empty.
+func (c *Cmd) UHW(in []byte, outLen int) (out []byte) {
+	if len(in) > 0 {
+		c.In(uapi.UVERBS_ATTR_UHW_IN, in)
+	}
+	if outLen > 0 {
+		out = c.Out(uapi.UVERBS_ATTR_UHW_OUT, outLen)
+	}
+	return out
+}
+
+// Made returns the handle or the descriptor that the kernel wrote to attribute
+// id.
+func (c *Cmd) Made(id uint16) uint32 {
+	for i := range c.attrs[:c.n] {
+		if c.attrs[i].AttrId == id {
+			return uint32(c.attrs[i].Data)
+		}
+	}
+	return 0
+}
+
+// write makes the Cmd a legacy command. in keeps its leading response field,
+// whose value is not used: the reply goes to the output attribute.
+func (c *Cmd) write(cmd uint64, in []byte, outLen int) (out []byte) {
+	c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE)
+	c.Uint64(uapi.UVERBS_ATTR_WRITE_CMD, cmd)
+	if len(in) > 0 {
+		c.In(uapi.UVERBS_ATTR_CORE_IN, in)
+	}
+	if outLen > 0 {
+		out = c.Out(uapi.UVERBS_ATTR_CORE_OUT, outLen)
+	}
+	return out
+}
+
+// Void is the request or the reply of a command that has none.
+type Void struct{}
+
+// Write makes the Cmd legacy command number cmd, carried by INVOKE_WRITE, and
+// returns where its reply will be. Req and Resp are the kernel's structs, or
+// [Void].
+func Write[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
+	return at[Resp](c.write(cmd, bytesOf(req), sizeOf[Resp]()))
+}
+
+// WriteEx is [Write] for an extended command.
+func WriteEx[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
+	return Write[Resp](c, cmd|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED, req)
+}
+
+// InOf adds a struct as an input.
+func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, bytesOf(v)) }
+
+// OutOf adds a struct as an output and returns where it will be.
+func OutOf[T any](c *Cmd, id uint16) *T { return at[T](c.Out(id, sizeOf[T]())) }

@@ -1,0 +1,78 @@
+package ioctl
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// Do runs c. An errno comes back as it is.
+func (d *Device) Do(c *Cmd) error {
+	if c.err != nil {
+		return c.err
+	}
+	if err := d.acquire(); err != nil {
+		return err
+	}
+	defer d.release()
+	c.hdr.DriverId = d.driver
+	c.hdr.NumAttrs = uint16(c.n)
+	c.hdr.Length = uint16(unsafe.Sizeof(c.hdr) + uintptr(c.n)*unsafe.Sizeof(c.attrs[0]))
+	if tracing {
+		return d.traced(c)
+	}
+	return d.issue(c)
+}
+
+func (d *Device) issue(c *Cmd) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), uapi.RDMA_VERBS_IOCTL, uintptr(unsafe.Pointer(&c.hdr)))
+	runtime.KeepAlive(c) // the attributes hold its arena's address as a number
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (d *Device) traced(c *Cmd) error {
+	before := c.describe()
+	start := time.Now()
+	err := d.issue(c)
+	trace(d.name, before, c, err, time.Since(start))
+	return err
+}
+
+func wordBytes(w []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
+}
+
+func dataBytes(a *uapi.IbUverbsAttr) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&a.Data)), 8)
+}
+
+// address returns b's address as the kernel wants it. The caller sees to it
+// that b lies in the Cmd, or is kept by it.
+func address(b []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+func sizeOf[T any]() int {
+	var v T
+	return int(unsafe.Sizeof(v))
+}
+
+func bytesOf[T any](v *T) []byte {
+	if v == nil || unsafe.Sizeof(*v) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}
+
+func at[T any](b []byte) *T {
+	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// BytesOf returns the memory of a kernel struct, for a command's vendor part.
+func BytesOf[T any](v *T) []byte { return bytesOf(v) }

@@ -1,0 +1,138 @@
+package ioctl
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// A class says how the kernel reads an attribute.
+type class uint8
+
+const (
+	classIn       class = iota // bytes: inline up to 8, else by address
+	classOut                   // bytes, by address
+	classConst                 // a number, inline
+	classHandle                // an object that exists
+	classNew                   // an object that the method makes
+	classFD                    // a descriptor that exists
+	classNewFD                 // a descriptor that the method makes
+	classWriteCmd              // the number of a legacy command
+)
+
+type attrDef struct {
+	name  string
+	class class
+}
+
+type method struct {
+	name  string
+	attrs map[uint16]attrDef
+}
+
+type methodKey struct{ object, method uint16 }
+
+func (m method) attr(id uint16) attrDef {
+	if d, ok := m.attrs[id]; ok {
+		return d
+	}
+	switch id {
+	case uapi.UVERBS_ATTR_UHW_IN:
+		return attrDef{"UHW_IN", classIn}
+	case uapi.UVERBS_ATTR_UHW_OUT:
+		return attrDef{"UHW_OUT", classOut}
+	}
+	return attrDef{fmt.Sprintf("attr %#x", id), classIn}
+}
+
+// destroy is the shape of a method that takes a handle and nothing else.
+func destroy(name string, id uint16) method {
+	return method{name, map[uint16]attrDef{id: {"HANDLE", classHandle}}}
+}
+
+// schema describes every method that this library issues: the trace prints by
+// it, and the tests hold each encoded command against it.
+var schema = map[methodKey]method{
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {"INVOKE_WRITE", map[uint16]attrDef{
+		uapi.UVERBS_ATTR_CORE_IN:   {"IN", classIn},
+		uapi.UVERBS_ATTR_CORE_OUT:  {"OUT", classOut},
+		uapi.UVERBS_ATTR_WRITE_CMD: {"CMD", classWriteCmd},
+	}},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}: {"DEVICE.GET_CONTEXT", map[uint16]attrDef{
+		uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS: {"NUM_COMP_VECTORS", classOut},
+		uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT:     {"CORE_SUPPORT", classOut},
+	}},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}: {"DEVICE.QUERY_PORT", map[uint16]attrDef{
+		uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM: {"PORT", classConst},
+		uapi.UVERBS_ATTR_QUERY_PORT_RESP:     {"RESP", classOut},
+	}},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}: {"DEVICE.QUERY_GID_TABLE", map[uint16]attrDef{
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE:       {"ENTRY_SIZE", classConst},
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS:            {"FLAGS", classConst},
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES:     {"ENTRIES", classOut},
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES: {"NUM_ENTRIES", classOut},
+	}},
+	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {"ASYNC_EVENT.ALLOC", map[uint16]attrDef{
+		uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: {"FD", classNewFD},
+	}},
+	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}: destroy("PD.DESTROY", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}: destroy("MR.DESTROY", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}:  cqCreate,
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: destroyWithReply("CQ.DESTROY", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_CQ_RESP),
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:  qpCreate,
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}: destroyWithReply("QP.DESTROY", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE, uapi.UVERBS_ATTR_DESTROY_QP_RESP),
+}
+
+func destroyWithReply(name string, id, resp uint16) method {
+	m := destroy(name, id)
+	m.attrs[resp] = attrDef{"RESP", classOut}
+	return m
+}
+
+var cqCreate = method{"CQ.CREATE", map[uint16]attrDef{
+	uapi.UVERBS_ATTR_CREATE_CQ_HANDLE:       {"HANDLE", classNew},
+	uapi.UVERBS_ATTR_CREATE_CQ_CQE:          {"CQE", classConst},
+	uapi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE:  {"USER_HANDLE", classConst},
+	uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL: {"COMP_CHANNEL", classFD},
+	uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR:  {"COMP_VECTOR", classConst},
+	uapi.UVERBS_ATTR_CREATE_CQ_FLAGS:        {"FLAGS", classConst},
+	uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE:     {"RESP_CQE", classOut},
+	uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD:     {"EVENT_FD", classFD},
+}}
+
+var qpCreate = method{"QP.CREATE", map[uint16]attrDef{
+	uapi.UVERBS_ATTR_CREATE_QP_HANDLE:         {"HANDLE", classNew},
+	uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE:      {"PD", classHandle},
+	uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE:     {"SRQ", classHandle},
+	uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: {"SEND_CQ", classHandle},
+	uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: {"RECV_CQ", classHandle},
+	uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE:    {"USER_HANDLE", classConst},
+	uapi.UVERBS_ATTR_CREATE_QP_CAP:            {"CAP", classIn},
+	uapi.UVERBS_ATTR_CREATE_QP_TYPE:           {"TYPE", classConst},
+	uapi.UVERBS_ATTR_CREATE_QP_FLAGS:          {"FLAGS", classConst},
+	uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD:       {"EVENT_FD", classFD},
+	uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP:       {"RESP_CAP", classOut},
+	uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM:    {"RESP_QPN", classOut},
+}}
+
+var writeNames = map[uint64]string{
+	uapi.IB_USER_VERBS_CMD_QUERY_DEVICE:        "QUERY_DEVICE",
+	uapi.IB_USER_VERBS_CMD_ALLOC_PD:            "ALLOC_PD",
+	uapi.IB_USER_VERBS_CMD_REG_MR:              "REG_MR",
+	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: "CREATE_COMP_CHANNEL",
+	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:           "RESIZE_CQ",
+	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:       "REQ_NOTIFY_CQ",
+	uapi.IB_USER_VERBS_CMD_QUERY_QP:            "QUERY_QP",
+	uapi.IB_USER_VERBS_CMD_MODIFY_QP:           "MODIFY_QP",
+	uapi.IB_USER_VERBS_CMD_POST_SEND:           "POST_SEND",
+}
+
+func writeName(cmd uint64) string {
+	if s, ok := writeNames[cmd&^uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED]; ok {
+		if cmd&uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0 {
+			s += "_EX"
+		}
+		return s
+	}
+	return fmt.Sprintf("command %#x", cmd)
+}

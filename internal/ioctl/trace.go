@@ -1,0 +1,108 @@
+package ioctl
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// tracing is fixed when the process starts, so that the path without a trace
+// costs one predictable branch.
+var tracing = os.Getenv("GOVERBS_TRACE") == "1"
+
+var (
+	traceMu sync.Mutex
+	traceTo io.Writer = os.Stderr
+)
+
+// trace prints one command as a line: node, method, inputs, result, outputs,
+// time.
+func trace(node, inputs string, c *Cmd, err error, took time.Duration) {
+	result := "0"
+	if errno, ok := err.(unix.Errno); ok {
+		result = "-1 " + unix.ErrnoName(errno)
+	} else if err != nil {
+		result = err.Error()
+	}
+	outputs := ""
+	if err == nil {
+		outputs = c.outputs()
+	}
+	traceMu.Lock()
+	defer traceMu.Unlock()
+	fmt.Fprintf(traceTo, "%s %s = %s%s <%v>\n", node, inputs, result, outputs, took.Round(time.Microsecond))
+}
+
+// describe renders the method and what goes in.
+func (c *Cmd) describe() string {
+	m, known := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
+	name := m.name
+	if !known {
+		name = fmt.Sprintf("object %d method %d", c.hdr.ObjectId, c.hdr.MethodId)
+	}
+	var parts []string
+	for i := range c.attrs[:c.n] {
+		if s := c.input(m, &c.attrs[i]); s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return name + "(" + strings.Join(parts, ", ") + ")"
+}
+
+func (c *Cmd) input(m method, a *uapi.IbUverbsAttr) string {
+	def := m.attr(a.AttrId)
+	switch def.class {
+	case classOut:
+		return ""
+	case classNew, classNewFD:
+		return def.name + "=new"
+	case classWriteCmd:
+		return writeName(a.Data)
+	case classHandle, classConst:
+		return fmt.Sprintf("%s=%d", def.name, a.Data)
+	case classFD:
+		return fmt.Sprintf("%s=%d", def.name, int64(a.Data))
+	}
+	if a.Len <= 8 {
+		return fmt.Sprintf("%s=%#x", def.name, a.Data)
+	}
+	return def.name + "=" + c.dump(a)
+}
+
+func (c *Cmd) outputs() string {
+	m := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
+	var b strings.Builder
+	for i := range c.attrs[:c.n] {
+		a := &c.attrs[i]
+		switch def := m.attr(a.AttrId); def.class {
+		case classOut:
+			fmt.Fprintf(&b, " %s=%s", def.name, c.dump(a))
+		case classNew, classNewFD:
+			fmt.Fprintf(&b, " %s=%d", def.name, a.Data)
+		}
+	}
+	return b.String()
+}
+
+// dump renders the data of an attribute that lies in the arena, its first
+// bytes in hex.
+func (c *Cmd) dump(a *uapi.IbUverbsAttr) string {
+	const most = 64
+	all := wordBytes(c.arena[:])
+	off := a.Data - address(all)
+	if off >= uint64(len(all)) || uint64(a.Len) > uint64(len(all))-off {
+		return fmt.Sprintf("[%d bytes]", a.Len)
+	}
+	b := all[off:][:a.Len]
+	if len(b) > most {
+		return hex.EncodeToString(b[:most]) + fmt.Sprintf("…[%d]", len(b))
+	}
+	return hex.EncodeToString(b)
+}
