@@ -1,0 +1,163 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// aptStatusFD is the descriptor that apt reports its progress on.
+const aptStatusFD = "APT::Status-Fd=3"
+
+// aptConf is the configuration of an apt that has nothing to do with the
+// machine's own: an empty package database and lists of its own. The machine's
+// Acquire settings (proxies, credentials) stay in force, because the files of
+// /etc/apt/apt.conf.d are read before this one. The #clear lines undo hooks
+// that are only meant for the machine's own packages.
+const aptConf = `Dir::State "%[1]s"; Dir::State::lists "%[1]s/lists"; Dir::State::status "%[1]s/dpkg/status";
+Dir::Cache "%[1]s"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";
+Dir::Etc::sourcelist "%[1]s/bed.sources"; Dir::Etc::sourceparts "%[1]s/empty";
+Dir::Etc::preferences "/dev/null"; Dir::Etc::preferencesparts "%[1]s/empty";
+Dir::Etc::trusted "/dev/null"; Dir::Etc::trustedparts "/dev/null";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Pre-Invoke;
+#clear DPkg::Post-Invoke;
+#clear DPkg::Pre-Install-Pkgs;
+#clear APT::Default-Release;
+#clear APT::Architectures;
+APT::Architecture "%[2]s"; APT::Architectures { "%[2]s"; };
+APT::Sandbox::User "root";
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+APT::Update::Error-Mode "any"; Acquire::Retries "3"; Acquire::Languages "none";
+APT::Install-Recommends "false"; APT::Get::Assume-Yes "true"; APT::Keep-Downloaded-Packages "true";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::IndexTargets::deb::CNF::DefaultEnabled "false";
+`
+
+// apt is a private apt: one per architecture.
+type apt struct {
+	dir    string
+	arch   string
+	suites []string
+}
+
+// newApt writes the state of a private apt under dir.
+func newApt(dir, arch string, suites []string) (*apt, error) {
+	a := &apt{dir: dir, arch: arch, suites: suites}
+	if strings.ContainsAny(dir, "\"\n%;") {
+		return nil, fmt.Errorf("the path %q cannot be written into apt's configuration: set %s to a plainer one", dir, EnvCache)
+	}
+	for _, sub := range []string{"lists/partial", "dpkg", "empty"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return a, errors.Join(
+		os.WriteFile(filepath.Join(dir, "dpkg/status"), nil, 0o644),
+		os.WriteFile(filepath.Join(dir, "apt.conf"), fmt.Appendf(nil, aptConf, dir, arch), 0o644))
+}
+
+// update fetches and verifies the indexes of the suites from one mirror.
+func (a *apt) update(ctx context.Context, mirror, keyring string, progress func(int, string)) error {
+	if strings.ContainsAny(mirror, " \t\r\n") {
+		return fmt.Errorf("the mirror %q is not a URI", mirror)
+	}
+	sources := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n",
+		mirror, strings.Join(a.suites, " "), keyring)
+	if err := os.WriteFile(filepath.Join(a.dir, "bed.sources"), []byte(sources), 0o644); err != nil {
+		return err
+	}
+	_, err := a.get("", progress, "update").run(ctx)
+	return err
+}
+
+// get is an apt-get of the private apt.
+func (a *apt) get(dir string, progress func(int, string), args ...string) step {
+	argv := append([]string{"apt-get", "-c", filepath.Join(a.dir, "apt.conf"), "-o", aptStatusFD}, args...)
+	return step{dir: dir, argv: argv, progress: progress}
+}
+
+// A pkg is a package in the version that apt has chosen.
+type pkg struct{ name, version string }
+
+// resolve asks apt which packages a recipe comes to.
+func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
+	args := append([]string{"-s", "-t", r.Suite, "install"}, r.Install...)
+	out, err := a.get("", nil, args...).run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseInstall(out)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(all)
+}
+
+var installLine = regexp.MustCompile(`(?m)^Inst ([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)? \(([^ ]+) `)
+
+// parseInstall reads the packages out of what `apt-get -s install` prints.
+func parseInstall(out string) ([]pkg, error) {
+	var all []pkg
+	for _, m := range installLine.FindAllStringSubmatch(out, -1) {
+		all = append(all, pkg{m[1], m[2]})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("apt would install nothing:\n%s", out)
+	}
+	return all, nil
+}
+
+// choose keeps the packages that the recipe wants of all that apt would
+// install, and checks that a kernel is the kernel that it should be.
+func (r recipe) choose(all []pkg) ([]pkg, error) {
+	only, err := regexp.Compile(r.Only)
+	if err != nil {
+		return nil, err
+	}
+	chosen := slices.DeleteFunc(slices.Clone(all), func(p pkg) bool { return !only.MatchString(p.name) })
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("none of the packages that %v comes to matches %s: packages.go has to be corrected", r.Install, r.Only)
+	}
+	for _, p := range chosen {
+		if !strings.HasPrefix(p.version, r.Kernel) {
+			return nil, fmt.Errorf("suite %s now has %s in version %s instead of %s*: the kernel moved on, and packages.go has to follow",
+				r.Suite, p.name, p.version, r.Kernel)
+		}
+	}
+	return chosen, nil
+}
+
+// download fetches packages into dir. apt checks their hashes.
+func (a *apt) download(ctx context.Context, dir string, pkgs []pkg, progress func(int, string)) error {
+	args := []string{"download"}
+	for _, p := range pkgs {
+		args = append(args, p.name+"="+p.version)
+	}
+	_, err := a.get(dir, progress, args...).run(ctx)
+	return err
+}
+
+// releases gives the signed InRelease files of the recipe's suites.
+func (a *apt) releases(r recipe) ([]string, error) {
+	var files []string
+	for _, suite := range r.suites() {
+		found, err := filepath.Glob(filepath.Join(a.dir, "lists", "*_dists_"+suite+"_InRelease"))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("apt kept no signed InRelease of %s", suite)
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}

@@ -1,0 +1,95 @@
+package bed
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// fixRoot does by hand the little of the packages' maintainer scripts that a
+// guest needs, and makes the directories that guests mount things on.
+func fixRoot(ctx context.Context, dir string) error {
+	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	for _, d := range []string{"goverbs", "share", "sys", "proc", "dev", "run", "tmp", "root", "lib/modules"} {
+		if err := os.MkdirAll(in(d), 0o755); err != nil {
+			return err
+		}
+	}
+	err := errors.Join(
+		copyFile(in("usr/share/base-passwd/passwd.master"), in("etc/passwd")),
+		copyFile(in("usr/share/base-passwd/group.master"), in("etc/group")),
+		copyFile(in("usr/share/libc-bin/nsswitch.conf"), in("etc/nsswitch.conf")),
+		os.WriteFile(in("etc/hosts"), []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644),
+		os.WriteFile(in("etc/hostname"), []byte("guest\n"), 0o644),
+		os.Symlink("mawk", in("usr/bin/awk")),
+		os.Symlink("../proc/self/mounts", in("etc/mtab")))
+	if err != nil {
+		return err
+	}
+	tests := in("usr/share/doc/rdma-core/tests")
+	if err := gunzipAll(tests); err != nil {
+		return err
+	}
+	return compilePython(ctx, dir, tests)
+}
+
+// gunzipAll unpacks every *.gz of a directory in place.
+func gunzipAll(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.gz"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no gzipped Python tests in %s: the package's layout has changed", dir)
+	}
+	for _, name := range files {
+		if err := gunzip(name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func gunzip(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(strings.TrimSuffix(name, ".gz"), text, 0o644), os.Remove(name))
+}
+
+// compilePython runs the tree's own Python on the host to compile the tree's
+// Python files, which under emulation would cost seconds at each start. A host
+// of another architecture goes without.
+func compilePython(ctx context.Context, dir, tests string) error {
+	if runtime.GOARCH != "amd64" {
+		return nil
+	}
+	libs, err := filepath.Glob(filepath.Join(dir, "usr/lib/python3*"))
+	if err != nil {
+		return err
+	}
+	lib := filepath.Join(dir, "usr/lib/x86_64-linux-gnu")
+	argv := []string{
+		"/usr/bin/env", "PYTHONHOME=" + filepath.Join(dir, "usr"),
+		filepath.Join(lib, "ld-linux-x86-64.so.2"), "--library-path", lib, filepath.Join(dir, "usr/bin/python3"),
+		"-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", dir,
+	}
+	_, err = step{dir: dir, argv: append(append(argv, libs...), tests)}.run(ctx)
+	return err
+}

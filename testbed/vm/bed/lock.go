@@ -1,0 +1,69 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+type lockKind int
+
+const (
+	lockShared lockKind = unix.LOCK_SH
+	lockTry    lockKind = unix.LOCK_EX | unix.LOCK_NB
+)
+
+// flock locks an open file. With lockTry the error is unix.EWOULDBLOCK while
+// somebody else has it.
+func flock(f *os.File, kind lockKind) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var lockErr error
+	if err := raw.Control(func(fd uintptr) {
+		for {
+			if lockErr = unix.Flock(int(fd), int(kind)); lockErr != unix.EINTR {
+				return
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	return lockErr
+}
+
+// lockCache takes the lock of the whole cache, and tells progress when it has
+// to wait. Closing the file gives the lock back, as does the end of the process.
+func lockCache(ctx context.Context, cache string, progress io.Writer) (*os.File, error) {
+	name := filepath.Join(cache, "lock")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for told := false; ; told = true {
+		err := flock(f, lockTry)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
+		}
+		if !told {
+			fmt.Fprintf(progress, "bed: another process is setting up the test bed; waiting for it (%s)\n", name)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("waiting for %s: %w", name, context.Cause(ctx)), f.Close())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package bed
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// A Part is one separately cached piece of the bed: a kernel, the guests'
+// root, QEMU, or kernel headers.
+type Part string
+
+// The parts of the bed.
+const (
+	Kernel61      Part = "kernel-6.1"        // Debian 12's kernel, amd64
+	Kernel612     Part = "kernel-6.12"       // Debian 13's kernel, amd64
+	Kernel72      Part = "kernel-7.2"        // the newest backport to Debian 13, amd64
+	Kernel612ARM  Part = "kernel-6.12-arm64" // Debian 13's kernel, arm64
+	Root          Part = "root"              // Debian 13 with the C RDMA programs, amd64
+	QEMU          Part = "qemu"              // QEMU for the host, with x86 and arm machines
+	Headers       Part = "headers"           // /usr/include of kernel 7.2, for ABI checks
+	layoutVersion      = 3                   // of the trees: raise it when unpacking or fix-ups change
+)
+
+// recipe says what a part is made of. Every field counts for the part's hash,
+// and so for the name of its directory.
+type recipe struct {
+	Suite string // the suite that packages come from
+	Also  string // a second suite, for dependencies
+	Arch  string // Debian architecture
+
+	// Install is what apt is asked to install; of what it then would
+	// install, Only (a regular expression on package names, "" for all) is
+	// downloaded and unpacked.
+	Install []string
+	Only    string
+
+	// Kernel is what the version of a kernel package must begin with, so
+	// that a part never holds another kernel than its name says.
+	Kernel string
+
+	Drop []string // path prefixes that are left out of the tree
+	Keep []string // exceptions to Drop
+	Fix  string   // which fix-ups stand in for the maintainer scripts
+}
+
+// kernelPackages are those that hold the image and its modules; the others
+// (initramfs-tools and what it needs) are for machines that boot from disks.
+const kernelPackages = `^linux-(image|base|binary|modules)-[0-9]`
+
+// unusedModules are modules that no guest can have a use for.
+var unusedModules = []string{"gpu", "media", "sound", "iio", "staging", "input", "hid", "video", "comedi"}
+
+// documentation is left out of trees that nobody reads.
+var documentation = []string{
+	"usr/share/man/", "usr/share/locale/", "usr/share/info/", "usr/share/doc/",
+	"usr/share/lintian/", "usr/share/bash-completion/", "usr/share/bug/",
+	"usr/share/icons/", "usr/share/applications/",
+}
+
+// rootPackages is the guests' user land: a small Debian, the C programs that
+// ours are held against, and what tests look at a guest with.
+var rootPackages = []string{
+	"base-files", "base-passwd", "bash", "dash", "coreutils", "util-linux", "mount", "procps",
+	"grep", "sed", "mawk", "gzip", "xz-utils", "libc-bin", "hostname", "findutils", "diffutils",
+	"kmod", "iproute2", "iputils-ping", "ethtool", "tcpdump", "strace", "netbase", "busybox-static",
+	"rdma-core", "ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs",
+}
+
+// recipes is the one list of what the bed takes from Debian.
+func recipes() map[Part]recipe {
+	kernel := func(version, suite, also, arch string) recipe {
+		return recipe{
+			Suite: suite, Also: also, Arch: arch, Kernel: version,
+			Install: []string{"linux-image-" + arch}, Only: kernelPackages,
+			Drop: append(dropModules(), documentation...),
+		}
+	}
+	return map[Part]recipe{
+		Kernel61:     kernel("6.1.", "bookworm", "", "amd64"),
+		Kernel612:    kernel("6.12.", "trixie", "", "amd64"),
+		Kernel72:     kernel("7.2.", "trixie-backports", "trixie", "amd64"),
+		Kernel612ARM: kernel("6.12.", "trixie", "", "arm64"),
+		Root: {
+			Suite: "trixie", Arch: "amd64", Install: rootPackages, Fix: "root",
+			Drop: documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
+		},
+		QEMU: {
+			Suite: "trixie-backports", Also: "trixie", Arch: hostArch(),
+			Install: []string{"qemu-system-x86", "qemu-system-arm"},
+			Drop:    documentation,
+		},
+		Headers: {
+			Suite: "trixie-backports", Also: "trixie", Arch: "amd64", Kernel: "7.2.",
+			Install: []string{"linux-libc-dev"}, Only: `^linux-libc-dev$`,
+			Drop: documentation,
+		},
+	}
+}
+
+// Parts lists all parts, in the order in which they are set up.
+func Parts() []Part {
+	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Headers}
+}
+
+// dropModules gives the path prefixes of the modules that are left out, under
+// both places where kernel packages put modules. The version is a "*".
+func dropModules() []string {
+	var drop []string
+	for _, dir := range unusedModules {
+		for _, top := range []string{"lib/modules/*/kernel/", "usr/lib/modules/*/kernel/"} {
+			drop = append(drop, top+"drivers/"+dir+"/")
+			if dir == "sound" {
+				drop = append(drop, top+"sound/")
+			}
+		}
+	}
+	return drop
+}
+
+// suites lists the suites that a recipe takes packages from.
+func (r recipe) suites() []string {
+	if r.Also == "" {
+		return []string{r.Suite}
+	}
+	return []string{r.Suite, r.Also}
+}
+
+// dir is the name of the part's directory in the cache.
+func (r recipe) dir(p Part) string {
+	return string(p) + "-" + r.hash()
+}
+
+// hash names a recipe's contents.
+func (r recipe) hash() string {
+	text, err := json.Marshal(struct {
+		Layout int
+		Recipe recipe
+	}{layoutVersion, r})
+	if err != nil {
+		panic(err) // a struct of strings always has a JSON form
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
+}
+
+// recipeOf looks a part up.
+func recipeOf(p Part) (recipe, error) {
+	r, ok := recipes()[p]
+	if !ok {
+		return recipe{}, fmt.Errorf("bed: no part %q; the parts are %v", p, Parts())
+	}
+	return r, nil
+}
+
+// KernelPart gives the part that holds a kernel: "6.1", "6.12" or "7.2" for
+// amd64 (also ""), "6.12" for arm64.
+func KernelPart(version, arch string) (Part, error) {
+	p := Part("kernel-" + version)
+	if arch != "" && arch != "amd64" {
+		p += Part("-" + arch)
+	}
+	if _, ok := recipes()[p]; !ok {
+		var have []string
+		for _, part := range Parts() {
+			if name, ok := strings.CutPrefix(string(part), "kernel-"); ok {
+				have = append(have, name)
+			}
+		}
+		slices.Sort(have)
+		return "", fmt.Errorf("bed: no kernel %q for %q; there are %s", version, arch, strings.Join(have, ", "))
+	}
+	return p, nil
+}
+
+// hostArch is the Debian name of the host's architecture.
+func hostArch() string {
+	return runtime.GOARCH // amd64 and arm64 are called the same
+}

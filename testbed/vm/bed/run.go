@@ -1,0 +1,153 @@
+package bed
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stallLimit bounds the time in which a step shows no progress at all. apt
+// gives up a silent connection by itself after half a minute, three times.
+const stallLimit = 3 * time.Minute
+
+// A step is one run of an outside program during set-up.
+type step struct {
+	dir      string
+	argv     []string
+	progress func(percent int, text string) // from apt's status lines; may be nil
+}
+
+// run runs the step and gives what it printed. The program is killed when ctx
+// ends, when it stalls, and when this process dies.
+func (s step) run(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := newWatchdog(stallLimit, func() {
+		cancel(fmt.Errorf("no progress for %v", stallLimit))
+	})
+	defer watch.stop()
+
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer statusR.Close()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+	cmd.Dir = s.dir
+	cmd.Env = childEnv()
+	cmd.Stdout = io.MultiWriter(&out, watch)
+	cmd.Stderr = io.MultiWriter(&errOut, watch)
+	cmd.ExtraFiles = []*os.File{statusW} // becomes descriptor 3: see aptStatusFD
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+
+	var status sync.WaitGroup
+	status.Go(func() { s.readStatus(statusR, watch) })
+	err = runOnOneThread(cmd, statusW)
+	status.Wait()
+	if err != nil {
+		return "", s.failure(ctx, err, errOut.String())
+	}
+	return out.String(), nil
+}
+
+// failure says what failed, and why, with what the program had to say itself.
+func (s step) failure(ctx context.Context, err error, said string) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	name := strings.Join(s.argv, " ")
+	if len(name) > 160 {
+		name = name[:160] + "..."
+	}
+	if said = strings.TrimSpace(said); said != "" {
+		return fmt.Errorf("%s: %w\n%s", name, err, said)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// runOnOneThread starts and waits on one operating system thread: the parent
+// death signal is sent when the thread that started the child ends.
+func runOnOneThread(cmd *exec.Cmd, closeAfterStart io.Closer) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		err = errors.Join(err, closeAfterStart.Close())
+		if err == nil {
+			err = cmd.Wait()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// readStatus follows apt's status lines: "dlstatus:1:12.5000:Retrieving ...".
+func (s step) readStatus(r io.Reader, watch *watchdog) {
+	last := ""
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		if lines.Text() == last {
+			continue // the same again is not progress
+		}
+		last = lines.Text()
+		watch.reset()
+		if percent, text, ok := parseStatus(last); ok && s.progress != nil {
+			s.progress(percent, text)
+		}
+	}
+}
+
+// parseStatus takes one of apt's status lines apart.
+func parseStatus(line string) (percent int, text string, ok bool) {
+	f := strings.SplitN(line, ":", 4)
+	if len(f) != 4 || f[0] != "dlstatus" {
+		return 0, "", false
+	}
+	p, err := strconv.ParseFloat(f[2], 64)
+	if err != nil || p < 0 || p > 100 {
+		return 0, "", false
+	}
+	return int(p), f[3], true
+}
+
+// childEnv is the environment of the programs: this one's, in English, and
+// without a variable that would put another apt configuration first.
+func childEnv() []string {
+	env := []string{"LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if name != "APT_CONFIG" && name != "LC_ALL" && name != "LANGUAGE" && !strings.HasPrefix(name, "PYTHON") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// A watchdog calls a function once nothing was written to it, nor reset
+// called, for its limit.
+type watchdog struct {
+	limit time.Duration
+	timer *time.Timer
+}
+
+func newWatchdog(limit time.Duration, bark func()) *watchdog {
+	return &watchdog{limit, time.AfterFunc(limit, bark)}
+}
+
+func (w *watchdog) reset()                      { w.timer.Reset(w.limit) }
+func (w *watchdog) stop()                       { w.timer.Stop() }
+func (w *watchdog) Write(p []byte) (int, error) { w.reset(); return len(p), nil }

@@ -1,0 +1,277 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names inside a part's directory.
+const (
+	treeDir      = "tree"            // what was unpacked
+	packagesFile = "packages.sha256" // the packages that it came from
+	filesFile    = "files.sha256"    // every regular file of the tree
+	completeFile = ".complete"       // made last
+)
+
+// Prefixes of what is not (or no longer) a part.
+const (
+	newPrefix = ".new." // under construction
+	oldPrefix = ".old." // replaced by an update, perhaps still used by guests
+)
+
+// setUp sets the missing parts up, under the lock of the cache.
+func (b *Bed) setUp(ctx context.Context, progress io.Writer, update bool) error {
+	if err := checkHost(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.cache, 0o700); err != nil {
+		return err
+	}
+	lock, err := lockCache(ctx, b.cache, progress)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	missing, err := b.missing(update) // another process may have been quicker
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if err := sweep(b.cache); err != nil {
+		return err
+	}
+	s := &setup{bed: b, out: progress, apts: make(map[string]*apt)}
+	if s.keyring, err = keyring(); err != nil {
+		return err
+	}
+	if s.mirrors, err = mirrors(ctx); err != nil {
+		return err
+	}
+	for _, p := range missing {
+		if err := s.part(ctx, p); err != nil {
+			return fmt.Errorf("part %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// sweep deletes what set-ups that did not end well have left, and the old
+// trees that no guest uses any more.
+func sweep(cache string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		dir := filepath.Join(cache, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), newPrefix):
+			err = errors.Join(err, os.RemoveAll(dir))
+		case strings.HasPrefix(e.Name(), oldPrefix):
+			err = errors.Join(err, removeUnused(dir))
+		}
+	}
+	return err
+}
+
+// removeUnused deletes a part's directory unless a guest runs on it.
+func removeUnused(dir string) error {
+	f, err := os.Open(filepath.Join(dir, completeFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return os.RemoveAll(dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := flock(f, lockTry); err != nil {
+		return nil // in use: a later sweep finds it again
+	}
+	return os.RemoveAll(dir)
+}
+
+// setup is one run of the set-up.
+type setup struct {
+	bed     *Bed
+	out     io.Writer
+	keyring string
+	mirrors []string
+	apts    map[string]*apt // by architecture and suites
+	told    time.Time       // when progress was last shown
+}
+
+// part sets up one part: everything happens in a directory beside the final
+// one, which a rename then puts in place.
+func (s *setup) part(ctx context.Context, p Part) error {
+	started := time.Now()
+	r, err := recipeOf(p)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(s.bed.cache, newPrefix+string(p)+".")
+	if err != nil {
+		return err
+	}
+	if err := s.build(ctx, p, r, work); err != nil {
+		return errors.Join(err, os.RemoveAll(work))
+	}
+	if err := s.publish(work, s.bed.parts[p]); err != nil {
+		return errors.Join(err, os.RemoveAll(work))
+	}
+	s.say(p, "ready after %.1f s", time.Since(started).Seconds())
+	return nil
+}
+
+// build downloads and unpacks a part into the directory work.
+func (s *setup) build(ctx context.Context, p Part, r recipe, work string) error {
+	a, err := s.apt(ctx, p, r)
+	if err != nil {
+		return err
+	}
+	pkgs, err := a.resolve(ctx, r)
+	if err != nil {
+		return err
+	}
+	debs := filepath.Join(work, "debs")
+	if err := os.Mkdir(debs, 0o700); err != nil {
+		return err
+	}
+	if err := a.download(ctx, debs, pkgs, s.showing(p, "download")); err != nil {
+		return err
+	}
+	s.say(p, "unpacking %d packages", len(pkgs))
+	if err := s.unpackAll(ctx, r, debs, work); err != nil {
+		return err
+	}
+	releases, err := a.releases(r)
+	if err != nil {
+		return err
+	}
+	for _, name := range releases {
+		if err := copyFile(name, filepath.Join(work, filepath.Base(name))); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(debs)
+}
+
+// unpackAll unpacks the downloaded packages and records what they hold.
+func (s *setup) unpackAll(ctx context.Context, r recipe, debs, work string) error {
+	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err != nil {
+		return err
+	}
+	// base-files brings the links /bin, /lib and /lib64.
+	slices.SortStableFunc(files, func(x, y string) int { return baseFirst(x) - baseFirst(y) })
+	if err := hashFiles(debs, filepath.Join(work, packagesFile)); err != nil {
+		return err
+	}
+	dir := filepath.Join(work, treeDir)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	tree, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for _, deb := range files {
+		if err := unpack(ctx, deb, tree, r); err != nil {
+			return err
+		}
+	}
+	if r.Fix == "root" {
+		if err := fixRoot(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return hashFiles(dir, filepath.Join(work, filesFile))
+}
+
+func baseFirst(deb string) int {
+	if strings.HasPrefix(filepath.Base(deb), "base-files_") {
+		return 0
+	}
+	return 1
+}
+
+// apt gives the private apt for a recipe, with fresh indexes. An index belongs
+// to the run that uses it: an old one names files that have left the archive.
+// Only the suites that the recipe needs are asked for, so that a suite that
+// leaves the mirror breaks its own parts alone.
+func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
+	key := r.Arch + "-" + strings.Join(r.suites(), "-")
+	if a := s.apts[key]; a != nil {
+		return a, nil
+	}
+	a, err := newApt(filepath.Join(s.bed.cache, "apt", key), r.Arch, r.suites())
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	for _, mirror := range s.mirrors {
+		s.say(p, "package index of %s (%s) from %s", strings.Join(r.suites(), ", "), r.Arch, mirror)
+		err := a.update(ctx, mirror, s.keyring, s.showing(p, "index"))
+		if err == nil {
+			s.apts[key] = a
+			return a, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, fmt.Errorf("no mirror (of %s) gave a verified package index; set %s to another: %w",
+		strings.Join(s.mirrors, ", "), EnvMirror, failed)
+}
+
+// publish puts a finished directory in its place: after a crash it is there
+// with everything that it should hold, or not at all.
+func (s *setup) publish(work, final string) error {
+	if err := syncTree(work); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(work, completeFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(final); err == nil { // an update
+		old, err := os.MkdirTemp(s.bed.cache, oldPrefix)
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(final, old); err != nil {
+			return err
+		}
+		defer func() { s.dropOld(old) }()
+	}
+	return os.Rename(work, final)
+}
+
+// dropOld deletes what an update has replaced, or leaves it to a later sweep.
+func (s *setup) dropOld(dir string) {
+	if err := removeUnused(dir); err != nil {
+		fmt.Fprintf(s.out, "bed: %s stays for now: %v\n", dir, err)
+	}
+}
+
+// say shows one line of progress.
+func (s *setup) say(p Part, format string, args ...any) {
+	s.told = time.Now()
+	fmt.Fprintf(s.out, "bed: %s: %s\n", p, fmt.Sprintf(format, args...))
+}
+
+// showing gives a function that shows apt's progress, a line every few seconds.
+func (s *setup) showing(p Part, what string) func(int, string) {
+	return func(percent int, text string) {
+		if time.Since(s.told) > 3*time.Second {
+			s.say(p, "%s %d %% (%s)", what, percent, text)
+		}
+	}
+}

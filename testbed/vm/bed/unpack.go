@@ -1,0 +1,127 @@
+package bed
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+)
+
+// unpack unpacks a package into a tree. Ownership, set-uid bits, device files
+// and what the recipe drops are left out. No maintainer script runs.
+func unpack(ctx context.Context, deb string, tree *os.Root, r recipe) error {
+	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	untarErr := untar(out, tree, r)
+	if untarErr != nil {
+		untarErr = errors.Join(untarErr, cmd.Process.Kill())
+		return errors.Join(fmt.Errorf("unpacking %s: %w", deb, untarErr), cmd.Wait())
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("dpkg-deb --fsys-tarfile %s: %w", deb, err)
+	}
+	return nil
+}
+
+// untar reads a whole archive into a tree.
+func untar(in io.Reader, tree *os.Root, r recipe) error {
+	archive := tar.NewReader(in)
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			_, err = io.Copy(io.Discard, in) // the padding, so that dpkg-deb ends well
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		name := path.Clean(strings.TrimPrefix(h.Name, "./"))
+		if name == "." || r.drops(name, h.Typeflag == tar.TypeDir) {
+			continue
+		}
+		if err := extract(tree, name, h, archive); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// extract makes one entry. os.Root keeps every path inside the tree, whatever
+// links the tree holds.
+func extract(tree *os.Root, name string, h *tar.Header, data io.Reader) error {
+	mode := os.FileMode(h.Mode) & 0o755
+	if h.Typeflag == tar.TypeDir {
+		// A directory may be there already, or be a link to one (/lib).
+		return tree.MkdirAll(name, 0o755)
+	}
+	if err := tree.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		return writeFile(tree, name, mode|0o400, data)
+	case tar.TypeSymlink:
+		return replace(tree, name, func() error { return tree.Symlink(h.Linkname, name) })
+	case tar.TypeLink:
+		target := path.Clean(strings.TrimPrefix(h.Linkname, "./"))
+		return replace(tree, name, func() error { return tree.Link(target, name) })
+	}
+	return nil // devices and the like: the guest has its own
+}
+
+// replace makes an entry, in place of one that an earlier package left.
+func replace(tree *os.Root, name string, create func() error) error {
+	if err := tree.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return create()
+}
+
+func writeFile(tree *os.Root, name string, mode os.FileMode, data io.Reader) error {
+	f, err := tree.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, data)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
+// drops tells whether a path is left out of the tree.
+func (r recipe) drops(name string, isDir bool) bool {
+	if isDir {
+		name += "/"
+	}
+	return matchesAny(name, r.Drop) && !matchesAny(name, r.Keep)
+}
+
+func matchesAny(name string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if hasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPrefix is strings.HasPrefix where one "*" in the prefix stands for one
+// path element.
+func hasPrefix(name, prefix string) bool {
+	before, after, star := strings.Cut(prefix, "*")
+	rest, ok := strings.CutPrefix(name, before)
+	if !ok || !star {
+		return ok
+	}
+	_, rest, ok = strings.Cut(rest, "/")
+	return ok && strings.HasPrefix("/"+rest, after)
+}
