@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -90,7 +91,15 @@ type pkg struct{ name, version string }
 
 // resolve asks apt which packages a recipe comes to.
 func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
-	args := append([]string{"-s", "-t", r.Suite, "install"}, r.Install...)
+	install := r.Install
+	if len(install) == 0 {
+		image, err := a.newestImage(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		install = []string{image}
+	}
+	args := append([]string{"-s", "-t", r.Suite, "install"}, install...)
 	out, err := a.get("", nil, args...).run(ctx)
 	if err != nil {
 		return nil, err
@@ -100,6 +109,52 @@ func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
 		return nil, err
 	}
 	return r.choose(all)
+}
+
+// newestImage names the newest image package of the recipe's kernel.
+func (a *apt) newestImage(ctx context.Context, r recipe) (string, error) {
+	out, err := step{argv: []string{
+		"apt-cache", "-c", filepath.Join(a.dir, "apt.conf"), "pkgnames", "linux-image-" + r.Kernel,
+	}}.run(ctx)
+	if err != nil {
+		return "", err
+	}
+	image := newestImage(strings.Fields(out), r.Kernel, r.Arch)
+	if image == "" {
+		return "", fmt.Errorf("suite %s has no kernel %s* any more: packages.go has to follow", r.Suite, r.Kernel)
+	}
+	return image, nil
+}
+
+// newestImage picks the plain image package (no cloud, rt, unsigned or debug
+// variant) with the highest version in its name.
+func newestImage(names []string, kernel, arch string) string {
+	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` + arch + `$`)
+	best, bestKey := "", []int(nil)
+	for _, name := range names {
+		if !plain.MatchString(name) {
+			continue
+		}
+		if key := numbers(name); slices.Compare(key, bestKey) > 0 {
+			best, bestKey = name, key
+		}
+	}
+	return best
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+// numbers gives the numbers in a package name, for comparison.
+func numbers(name string) []int {
+	var key []int
+	for _, n := range number.FindAllString(name, -1) {
+		v, err := strconv.Atoi(n)
+		if err != nil {
+			v = 1<<31 - 1 // more digits than any version has
+		}
+		key = append(key, v)
+	}
+	return key
 }
 
 var installLine = regexp.MustCompile(`(?m)^Inst ([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)? \(([^ ]+) `)

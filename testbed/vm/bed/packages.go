@@ -39,8 +39,9 @@ type recipe struct {
 	Install []string
 	Only    string
 
-	// Kernel is what the version of a kernel package must begin with, so
-	// that a part never holds another kernel than its name says.
+	// Kernel is what the version of a kernel package begins with. Without
+	// Install the newest image package of that kernel is taken, by its own
+	// name: the metapackage of a suite moves on to the next kernel.
 	Kernel string
 
 	Drop []string // path prefixes that are left out of the tree
@@ -76,7 +77,7 @@ func recipes() map[Part]recipe {
 	kernel := func(version, suite, also, arch string) recipe {
 		return recipe{
 			Suite: suite, Also: also, Arch: arch, Kernel: version,
-			Install: []string{"linux-image-" + arch}, Only: kernelPackages,
+			Only: kernelPackages,
 			Drop: append(dropModules(), documentation...),
 		}
 	}
@@ -96,7 +97,7 @@ func recipes() map[Part]recipe {
 		},
 		Headers: {
 			Suite: "trixie-backports", Also: "trixie", Arch: "amd64", Kernel: "7.2.",
-			Install: []string{"linux-libc-dev"}, Only: `^linux-libc-dev$`,
+			Install: []string{"linux-libc-dev=7.2.*"}, Only: `^linux-libc-dev$`,
 			Drop: documentation,
 		},
 	}
