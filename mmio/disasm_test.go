@@ -1,0 +1,93 @@
+package mmio_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The instructions of each stub, as the linker left them: argument loads, the
+// one store or barrier, return.
+var stubs = map[string]map[string][]string{
+	"amd64": {
+		"ToDevice":    {"RET"},
+		"FromDevice":  {"LFENCE", "RET"},
+		"FlushWrites": {"SFENCE", "RET"},
+		"WCStart":     {"SFENCE", "RET"},
+		"Store32":     {"MOVQ 0x8(SP), AX", "MOVL 0x10(SP), CX", "MOVL CX, 0(AX)", "RET"},
+		"Store64":     {"MOVQ 0x8(SP), AX", "MOVQ 0x10(SP), CX", "MOVQ CX, 0(AX)", "RET"},
+		"Store32BE":   {"MOVQ 0x8(SP), AX", "MOVL 0x10(SP), CX", "BSWAP CX", "MOVL CX, 0(AX)", "RET"},
+		"Store64BE":   {"MOVQ 0x8(SP), AX", "MOVQ 0x10(SP), CX", "BSWAP CX", "MOVQ CX, 0(AX)", "RET"},
+		"Copy64": {"MOVQ 0x8(SP), AX", "MOVQ 0x10(SP), CX",
+			"MOVUPS 0(CX), X0", "MOVUPS 0x10(CX), X1", "MOVUPS 0x20(CX), X2", "MOVUPS 0x30(CX), X3",
+			"MOVUPS X0, 0(AX)", "MOVUPS X1, 0x10(AX)", "MOVUPS X2, 0x20(AX)", "MOVUPS X3, 0x30(AX)", "RET"},
+	},
+	"arm64": {
+		"ToDevice":    {"DMB $2", "RET"},
+		"FromDevice":  {"DMB $1", "RET"},
+		"FlushWrites": {"DSB $14", "RET"},
+		"WCStart":     {"DSB $14", "RET"},
+		"Store32":     {"MOVD 8(RSP), R0", "MOVWU 16(RSP), R1", "MOVW R1, (R0)", "RET"},
+		"Store64":     {"MOVD 8(RSP), R0", "MOVD 16(RSP), R1", "MOVD R1, (R0)", "RET"},
+		"Store32BE":   {"MOVD 8(RSP), R0", "MOVWU 16(RSP), R1", "REVW R1, R1", "MOVW R1, (R0)", "RET"},
+		"Store64BE":   {"MOVD 8(RSP), R0", "MOVD 16(RSP), R1", "REV R1, R1", "MOVD R1, (R0)", "RET"},
+		"Copy64": {"MOVD 8(RSP), R0", "MOVD 16(RSP), R1",
+			"VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]", "VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)", "RET"},
+	},
+}
+
+func TestInstructions(t *testing.T) {
+	for arch, want := range stubs {
+		t.Run(arch, func(t *testing.T) {
+			t.Parallel()
+			got := disassemble(t, arch)
+			for name, code := range want {
+				if g, w := strings.Join(got[name], "; "), strings.Join(code, "; "); g != w {
+					t.Errorf("%s is\n\t%s\nwant\n\t%s", name, g, w)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d stubs in the binary, %d in the table", len(got), len(want))
+			}
+		})
+	}
+}
+
+var (
+	textLine = regexp.MustCompile(`^TEXT \S*/mmio\.(\w+)(\.abi0)?\(SB\)`)
+	codeLine = regexp.MustCompile(`^\s+mmio_\w+\.s:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
+)
+
+// disassemble builds this test for arch and returns the instructions of each
+// function that came from assembly.
+func disassemble(t *testing.T, arch string) map[string][]string {
+	bin := filepath.Join(t.TempDir(), "mmio.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-o", bin, ".")
+	build.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOARCH="+arch)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building for %s: %v\n%s", arch, err, out)
+	}
+	out, err := exec.Command("go", "tool", "objdump", "-s", `/mmio\.[A-Z]`, bin).Output()
+	if err != nil {
+		t.Fatalf("objdump: %v", err)
+	}
+	code := make(map[string][]string)
+	var name string
+	for line := range strings.Lines(string(out)) {
+		if m := textLine.FindStringSubmatch(line); m != nil {
+			name = m[1]
+		} else if m := codeLine.FindStringSubmatch(line); m != nil && !padding(m[1]) {
+			code[name] = append(code[name], m[1])
+		}
+	}
+	return code
+}
+
+// padding tells the filler between functions, which the disassembler shows as
+// breakpoints or nothing it knows.
+func padding(ins string) bool {
+	return ins == "INT $0x3" || ins == "?" || strings.HasPrefix(ins, "UNDEF")
+}

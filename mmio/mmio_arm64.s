@@ -1,0 +1,70 @@
+//go:build linux
+
+#include "textflag.h"
+
+// The operands of DMB and DSB are the CRm field of the instruction: outer
+// shareable, because a device is not in the inner domain.
+#define OSHLD $1
+#define OSHST $2
+#define ST $14
+
+// func ToDevice()
+TEXT ·ToDevice(SB), NOSPLIT, $0-0
+	DMB OSHST
+	RET
+
+// func FromDevice()
+TEXT ·FromDevice(SB), NOSPLIT, $0-0
+	DMB OSHLD
+	RET
+
+// A DSB also waits until the stores are done, which drains the gathering
+// buffer of Normal-NC and Device-GRE memory.
+
+// func FlushWrites()
+TEXT ·FlushWrites(SB), NOSPLIT, $0-0
+	DSB ST
+	RET
+
+// func WCStart()
+TEXT ·WCStart(SB), NOSPLIT, $0-0
+	DSB ST
+	RET
+
+// func Store32(reg *uint32, v uint32)
+TEXT ·Store32(SB), NOSPLIT, $0-12
+	MOVD reg+0(FP), R0
+	MOVWU v+8(FP), R1
+	MOVW R1, (R0)
+	RET
+
+// func Store64(reg *uint64, v uint64)
+TEXT ·Store64(SB), NOSPLIT, $0-16
+	MOVD reg+0(FP), R0
+	MOVD v+8(FP), R1
+	MOVD R1, (R0)
+	RET
+
+// func Store32BE(reg *uint32, v uint32)
+TEXT ·Store32BE(SB), NOSPLIT, $0-12
+	MOVD reg+0(FP), R0
+	MOVWU v+8(FP), R1
+	REVW R1, R1
+	MOVW R1, (R0)
+	RET
+
+// func Store64BE(reg *uint64, v uint64)
+TEXT ·Store64BE(SB), NOSPLIT, $0-16
+	MOVD reg+0(FP), R0
+	MOVD v+8(FP), R1
+	REV R1, R1
+	MOVD R1, (R0)
+	RET
+
+// func Copy64(dst, src *[64]byte)
+TEXT ·Copy64(SB), NOSPLIT, $0-16
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)
+	RET

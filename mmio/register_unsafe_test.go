@@ -1,0 +1,11 @@
+package mmio_test
+
+import "unsafe"
+
+// register is 64 bits of memory that stand for a device register, seen in
+// every way that the stubs need.
+type register struct{ word uint64 }
+
+func (r *register) p32() *uint32    { return (*uint32)(unsafe.Pointer(&r.word)) }
+func (r *register) p64() *uint64    { return &r.word }
+func (r *register) bytes() *[8]byte { return (*[8]byte)(unsafe.Pointer(&r.word)) }
