@@ -1,0 +1,75 @@
+package provider
+
+import (
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/leak"
+)
+
+// A Mapping is memory outside the Go heap that a device or the kernel shares:
+// a ring, or a page of registers. Its methods are safe for concurrent use.
+type Mapping struct {
+	mem []byte
+
+	mu      sync.Mutex
+	retired bool
+	ticket  *leak.Ticket
+}
+
+// Map maps n bytes of dev's node at offset, shared, for reading and writing.
+// The offset is one that the kernel offered. An errno comes back as it is.
+func Map(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
+	mem, err := dev.Mmap(offset, n, unix.PROT_READ|unix.PROT_WRITE)
+	if err != nil {
+		return nil, err
+	}
+	return newMapping(mem, dev.Name()), nil
+}
+
+// Anon maps n bytes of zeroed private memory, page aligned. An errno comes
+// back as it is.
+func Anon(n int) (*Mapping, error) {
+	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	return newMapping(mem, "anonymous"), nil
+}
+
+func newMapping(mem []byte, name string) *Mapping {
+	m := &Mapping{mem: mem, ticket: leak.Track("mapping of", name)}
+	// The slice is not Go memory, so handing it to the cleanup does not keep
+	// the Mapping reachable.
+	runtime.AddCleanup(m, unmap, mem)
+	return m
+}
+
+func unmap(mem []byte) {
+	// The range is one that mmap returned, so there is nothing to fail.
+	_ = unix.Munmap(mem)
+}
+
+// Bytes returns the mapped memory. The slice stays addressable for as long as
+// the Mapping is reachable, also after Retire.
+func (m *Mapping) Bytes() []byte { return m.mem }
+
+// Retire replaces the memory by zero pages in place and lets go of what was
+// mapped there. Goroutines may read and write the memory meanwhile. Further
+// calls return nil; a call that failed may be repeated.
+func (m *Mapping) Retire() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.retired {
+		return nil
+	}
+	if err := overlay(m.mem); err != nil {
+		return err
+	}
+	m.retired = true
+	m.ticket.Done()
+	return nil
+}

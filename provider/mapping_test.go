@@ -1,0 +1,211 @@
+package provider_test
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/provider"
+)
+
+const size = 64 << 10
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// fileDevice is an ioctl.Device over an ordinary file, which can be mapped as
+// well as a uverbs node.
+func fileDevice(t *testing.T) (dev *ioctl.Device, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "node")
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev = ioctl.New(fd, "file", 0)
+	t.Cleanup(func() { dev.Close() })
+	return dev, path
+}
+
+func TestMapSharesTheFile(t *testing.T) {
+	before := len(leak.Live())
+	dev, path := fileDevice(t)
+	m, err := provider.Map(dev, 0, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leak.Live()); n != before+1 {
+		t.Errorf("%d entries in the leak account, want %d", n, before+1)
+	}
+	copy(m.Bytes()[100:], "through the mapping")
+	if err := m.Retire(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leak.Live()); n != before {
+		t.Errorf("%d entries in the leak account after Retire, want %d", n, before)
+	}
+
+	copy(m.Bytes()[100:], "after Retire: nobody")
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(file[100:119]); got != "through the mapping" {
+		t.Errorf("the file holds %q: Retire came too early or not at all", got)
+	}
+	if m.Bytes()[99] != 0 {
+		t.Error("retired memory is not zero")
+	}
+	if mapped(t, path) {
+		t.Error("the file is still mapped after Retire")
+	}
+	if err := m.Retire(); err != nil {
+		t.Errorf("second Retire: %v", err)
+	}
+	runtime.KeepAlive(m)
+}
+
+func TestMapErrors(t *testing.T) {
+	dev, _ := fileDevice(t)
+	if _, err := provider.Map(dev, 1, size); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("Map at an odd offset: %v, want EINVAL", err)
+	}
+	if _, err := provider.Anon(0); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("Anon(0): %v, want EINVAL", err)
+	}
+	dev.Close()
+	if _, err := provider.Map(dev, 0, size); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Map on a closed device: %v, want os.ErrClosed", err)
+	}
+}
+
+// Retire of mappings that other goroutines write to, over and over: no fault,
+// and no write reaches the file after it.
+func TestRetireUnderStragglers(t *testing.T) {
+	dev, path := fileDevice(t)
+	for round := range 200 {
+		m, err := provider.Map(dev, 0, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stop atomic.Bool
+		var started, done sync.WaitGroup
+		for w := range 3 {
+			started.Add(1)
+			done.Go(func() {
+				b := m.Bytes()
+				for i := 0; ; i++ {
+					b[(i*4096+w)%len(b)]++
+					if i == 0 {
+						started.Done()
+					}
+					if stop.Load() {
+						break
+					}
+					if i%256 == 0 {
+						runtime.Gosched() // there may be fewer CPUs than stragglers
+					}
+				}
+				runtime.KeepAlive(m)
+			})
+		}
+		started.Wait()
+		var retires sync.WaitGroup
+		for range 2 {
+			retires.Go(func() {
+				if err := m.Retire(); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		retires.Wait()
+		if mapped(t, path) {
+			t.Fatalf("round %d: the file is still mapped after Retire", round)
+		}
+		stop.Store(true)
+		done.Wait()
+	}
+}
+
+// The address range goes back when the Mapping is unreachable, and not before.
+// Retire is left out, so that the file shows in the list of maps until then.
+func TestUnmappedWhenUnreachable(t *testing.T) {
+	dev, path := fileDevice(t)
+	func() {
+		m, err := provider.Map(dev, 0, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		if !mapped(t, path) {
+			t.Error("unmapped while reachable")
+		}
+		runtime.KeepAlive(m)
+	}()
+	for range 1000 {
+		runtime.GC()
+		if !mapped(t, path) {
+			forgiveLeak(t)
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Error("the dropped mapping was never unmapped")
+}
+
+// forgiveLeak strikes out the one mapping that was dropped without Retire.
+func forgiveLeak(t *testing.T) {
+	t.Helper()
+	live := leak.Live()
+	if len(live) != 1 {
+		t.Fatalf("%d entries in the leak account, want the dropped mapping: %v", len(live), live)
+	}
+	live[0].Done()
+}
+
+// mapped tells whether this process maps the file.
+func mapped(t *testing.T, path string) bool {
+	t.Helper()
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if strings.HasSuffix(lines.Text(), " "+path) {
+			return true
+		}
+	}
+	return false
+}
+
+func BenchmarkRetire(b *testing.B) {
+	for _, n := range []int{4 << 10, 64 << 10, 1 << 20} {
+		b.Run(strconv.Itoa(n>>10)+"KiB", func(b *testing.B) {
+			for b.Loop() {
+				m, err := provider.Anon(n)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := m.Retire(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
