@@ -1,0 +1,220 @@
+package nldev
+
+import (
+	"cmp"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// NoIndex is the Index of a device that was found through sysfs.
+const NoIndex = ^uint32(0)
+
+// Device is an RDMA device as the kernel's device list has it.
+type Device struct {
+	Index     uint32 // the kernel's number of the device, or NoIndex
+	Name      string // "rxe0", "mlx5_0"; may change by rename, unlike Index
+	NodeGUID  uint64 // as a number: 0x505400fffe123456 prints as 5054:00ff:fe12:3456
+	NodeType  uint8  // RDMA_NODE_IB_CA (also RoCE), RDMA_NODE_RNIC, ...
+	Ports     uint32 // number of ports; they count from 1
+	FWVersion string // empty where the driver has none
+	Char      *CharDev
+}
+
+// CharDev is a character device below /dev/infiniband. A Device's is its uverbs
+// node; nil means that none is known.
+type CharDev struct {
+	Name         string // "uverbs0": the file below /dev/infiniband
+	ABI          uint64 // the driver's ABI version for uverbs, the node's else
+	Major, Minor uint32
+	DriverID     uint32 // RDMA_DRIVER_*; RDMA_DRIVER_UNKNOWN where it does not apply
+}
+
+// Devices returns the RDMA devices of this network namespace in the order of
+// their index. It asks netlink and, where netlink cannot answer, sysfs. No
+// device is not an error; no RDMA subsystem is (ErrNoRDMA).
+func Devices() ([]Device, error) { return kernel.devices() }
+
+// ClientCharDev returns the node of a client that belongs to no device, such as
+// "rdma_cm", and makes the kernel load the client's module.
+func ClientCharDev(client string) (CharDev, error) { return kernel.clientCharDev(client) }
+
+func (c client) devices() ([]Device, error) {
+	devs, err := c.netlinkDevices()
+	if err == nil || !refused(err) {
+		return devs, err
+	}
+	devs, sysErr := c.sys.Devices()
+	if sysErr != nil {
+		return nil, err // what netlink said is the better explanation
+	}
+	return devs, nil
+}
+
+func (c client) netlinkDevices() ([]Device, error) {
+	conn, err := c.open("list devices", "")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.t.close()
+	devs, err := conn.list()
+	if err != nil {
+		return nil, err
+	}
+	out := devs[:0]
+	for _, d := range devs {
+		cd, err := conn.charDev(&d.Index, "uverbs")
+		switch {
+		case err == nil:
+			d.Char = &cd
+		case errnoIs(err, unix.ENODEV):
+			continue // gone since the list was read
+		case errnoIs(err, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT):
+			// A kernel before 5.3, or a device without uverbs: sysfs tells.
+			d.Char = c.sys.charDevOf(d.Name)
+		default:
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// list dumps the devices, without their nodes.
+func (c *conn) list() ([]Device, error) {
+	var devs []Device
+	err := c.ask("list devices", "", uapi.RDMA_NLDEV_CMD_GET, true, nil,
+		func() { devs = nil },
+		func(b []byte) error {
+			d, err := decodeDevice(b)
+			devs = append(devs, d)
+			return err
+		})
+	slices.SortFunc(devs, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	return devs, err
+}
+
+// find returns the index of the device with that name.
+func (c *conn) find(op, dev string) (uint32, error) {
+	devs, err := c.list()
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range devs {
+		if d.Name == dev {
+			return d.Index, nil
+		}
+	}
+	return 0, &Error{Op: op, Object: dev, Errno: unix.ENODEV, Hint: "no RDMA device has this name in this network namespace"}
+}
+
+func decodeDevice(b []byte) (Device, error) {
+	var d Device
+	seen := map[uint16]bool{}
+	err := eachAttr(b, func(typ uint16, data []byte) (err error) {
+		seen[typ] = true
+		var v uint64
+		switch typ {
+		case uapi.RDMA_NLDEV_ATTR_DEV_INDEX:
+			d.Index, err = u32(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_DEV_NAME:
+			d.Name, err = name(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_PORT_INDEX:
+			d.Ports, err = u32(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_FW_VERSION:
+			d.FWVersion = text(data)
+		case uapi.RDMA_NLDEV_ATTR_NODE_GUID:
+			d.NodeGUID, err = unsigned(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE:
+			v, err = unsigned(typ, data)
+			d.NodeType = uint8(v)
+		}
+		return err
+	})
+	if err == nil && !(seen[uapi.RDMA_NLDEV_ATTR_DEV_INDEX] && seen[uapi.RDMA_NLDEV_ATTR_DEV_NAME]) {
+		err = malformed("a device without index or name")
+	}
+	return d, err
+}
+
+func (c client) clientCharDev(client string) (CharDev, error) {
+	conn, err := c.open("find node of", client)
+	if err == nil {
+		defer conn.t.close()
+		var cd CharDev
+		if cd, err = conn.charDev(nil, client); err == nil {
+			return cd, nil
+		}
+	}
+	if refused(err) || errnoIs(err, unix.ENOENT) {
+		if cd, sysErr := c.sys.ClientCharDev(client); sysErr == nil {
+			return cd, nil
+		}
+	}
+	return CharDev{}, err
+}
+
+// charDev asks for the node of a client, of one device where index is given.
+func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
+	var attrs []byte
+	if index != nil {
+		attrs = appendU32(attrs, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, *index)
+	}
+	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, client)
+	var cd CharDev
+	answers := 0
+	err := c.ask("find node of", client, uapi.RDMA_NLDEV_CMD_GET_CHARDEV, false, attrs,
+		func() { answers = 0 },
+		func(b []byte) (err error) {
+			answers++
+			cd, err = decodeCharDev(b)
+			return err
+		})
+	if err == nil && answers != 1 {
+		err = wrap("find node of", client, malformed("%d answers", answers))
+	}
+	if e, ok := err.(*Error); ok && e.Hint == "" && e.Errno == unix.ENOENT {
+		e.Hint = "no module provides it: modprobe " + clientModule(client)
+	}
+	return cd, err
+}
+
+// clientModule returns the module that provides a client.
+func clientModule(client string) string {
+	switch client {
+	case "uverbs":
+		return "ib_uverbs"
+	case "rdma_cm":
+		return "rdma_ucm"
+	case "umad", "issm":
+		return "ib_umad"
+	}
+	return "rdma-client-" + client
+}
+
+func decodeCharDev(b []byte) (CharDev, error) {
+	var cd CharDev
+	seen := map[uint16]bool{}
+	err := eachAttr(b, func(typ uint16, data []byte) (err error) {
+		seen[typ] = true
+		var v uint64
+		switch typ {
+		case uapi.RDMA_NLDEV_ATTR_CHARDEV_NAME:
+			cd.Name, err = name(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_CHARDEV_ABI:
+			cd.ABI, err = unsigned(typ, data)
+		case uapi.RDMA_NLDEV_ATTR_CHARDEV:
+			v, err = unsigned(typ, data)
+			cd.Major, cd.Minor = uapi.HugeDecodeDev(v)
+		case uapi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID:
+			cd.DriverID, err = u32(typ, data)
+		}
+		return err
+	})
+	if err == nil && !(seen[uapi.RDMA_NLDEV_ATTR_CHARDEV_NAME] && seen[uapi.RDMA_NLDEV_ATTR_CHARDEV]) {
+		err = malformed("a node without name or number")
+	}
+	return cd, err
+}

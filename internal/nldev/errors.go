@@ -1,0 +1,75 @@
+package nldev
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoRDMA says that the kernel has no RDMA subsystem: ib_core is neither built
+// in nor loaded, or a container hides it.
+var ErrNoRDMA = errors.New("this kernel has no RDMA subsystem (is the module ib_core loaded?)")
+
+// errInterrupted says that the device list changed during every attempt to dump it.
+var errInterrupted = errors.New("the list changed while it was read")
+
+// Error is a failed request. errors.Is matches its Errno, and ErrNoRDMA where
+// the kernel does not know RDMA netlink.
+type Error struct {
+	Op     string     // what was asked: "add link"
+	Object string     // the device or client, may be empty
+	Errno  unix.Errno // what the kernel said
+	Text   string     // the kernel's own words, may be empty
+	Hint   string     // what to do about it, may be empty
+
+	sentinel error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("rdma netlink: " + e.Op)
+	if e.Object != "" {
+		b.WriteString(" " + e.Object)
+	}
+	b.WriteString(": " + e.Errno.Error())
+	if e.Text != "" {
+		b.WriteString(": " + e.Text)
+	}
+	if e.Hint != "" {
+		b.WriteString(" (" + e.Hint + ")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the errno and, where it applies, ErrNoRDMA.
+func (e *Error) Unwrap() []error {
+	if e.sentinel != nil {
+		return []error{e.Errno, e.sentinel}
+	}
+	return []error{e.Errno}
+}
+
+// errnoIs reports whether err holds one of the errnos.
+func errnoIs(err error, list ...unix.Errno) bool {
+	var e unix.Errno
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, x := range list {
+		if e == x {
+			return true
+		}
+	}
+	return false
+}
+
+// refused reports whether err means that netlink cannot answer here at all, so
+// that sysfs is worth a try: no protocol, no kernel socket in this network
+// namespace, a seccomp filter, or a kernel without the command.
+func refused(err error) bool {
+	return errnoIs(err,
+		unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.ESOCKTNOSUPPORT, unix.ENOSYS,
+		unix.ECONNREFUSED, unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EINVAL)
+}

@@ -1,0 +1,200 @@
+package nldev
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// Netlink is in host byte order.
+var order = binary.NativeEndian
+
+// header is struct nlmsghdr.
+type header struct {
+	length uint32
+	typ    uint16
+	flags  uint16
+	seq    uint32
+	pid    uint32
+}
+
+const (
+	headerLen = unix.SizeofNlMsghdr
+	attrLen   = unix.SizeofNlAttr
+	typeMask  = 0x3fff // NLA_TYPE_MASK: without the nested and byte-order bits
+	capped    = 0x100  // NLM_F_CAPPED: the request is not repeated in the error
+	ackTLVs   = 0x200  // NLM_F_ACK_TLVS: attributes follow the error
+)
+
+// message is one netlink message: the header and what follows it.
+type message struct {
+	header
+	payload []byte
+}
+
+// errMalformed is what every undecodable reply wraps.
+var errMalformed = errors.New("malformed netlink reply")
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+// messageType is the message type of an nldev command.
+func messageType(op uint16) uint16 { return uapi.RDMA_NL_NLDEV<<10 | op }
+
+// appendRequest appends a request message with the attributes.
+func appendRequest(b []byte, op, flags uint16, seq uint32, attrs []byte) []byte {
+	b = order.AppendUint32(b, uint32(headerLen+len(attrs)))
+	b = order.AppendUint16(b, messageType(op))
+	b = order.AppendUint16(b, flags)
+	b = order.AppendUint32(b, seq)
+	b = order.AppendUint32(b, 0) // to the kernel
+	return append(b, attrs...)
+}
+
+// appendAttr appends one attribute, padded to four bytes.
+func appendAttr(b []byte, typ uint16, data []byte) []byte {
+	b = order.AppendUint16(b, uint16(attrLen+len(data)))
+	b = order.AppendUint16(b, typ)
+	b = append(b, data...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func appendU32(b []byte, typ uint16, v uint32) []byte {
+	return appendAttr(b, typ, order.AppendUint32(nil, v))
+}
+
+// appendString appends a string with its final NUL.
+func appendString(b []byte, typ uint16, s string) []byte {
+	return appendAttr(b, typ, append([]byte(s), 0))
+}
+
+// parseMessages splits a datagram into messages.
+func parseMessages(b []byte) ([]message, error) {
+	var out []message
+	for len(b) > 0 {
+		if len(b) < headerLen {
+			return nil, malformed("%d bytes where a message header should be", len(b))
+		}
+		h := header{
+			length: order.Uint32(b),
+			typ:    order.Uint16(b[4:]),
+			flags:  order.Uint16(b[6:]),
+			seq:    order.Uint32(b[8:]),
+			pid:    order.Uint32(b[12:]),
+		}
+		if h.length < headerLen || uint64(h.length) > uint64(len(b)) {
+			return nil, malformed("message length %d of %d bytes", h.length, len(b))
+		}
+		out = append(out, message{h, b[headerLen:h.length]})
+		b = b[min(align(int(h.length)), len(b)):]
+	}
+	return out, nil
+}
+
+// eachAttr calls f for every attribute. Padding attributes (type 0) are left out.
+func eachAttr(b []byte, f func(typ uint16, data []byte) error) error {
+	for len(b) > 0 {
+		if len(b) < attrLen {
+			return malformed("%d bytes where an attribute should be", len(b))
+		}
+		n, typ := int(order.Uint16(b)), order.Uint16(b[2:])&typeMask
+		if n < attrLen || n > len(b) {
+			return malformed("attribute %d has length %d of %d bytes", typ, n, len(b))
+		}
+		if typ != uapi.RDMA_NLDEV_ATTR_PAD {
+			if err := f(typ, b[attrLen:n]); err != nil {
+				return err
+			}
+		}
+		b = b[min(align(n), len(b)):]
+	}
+	return nil
+}
+
+// unsigned reads an unsigned attribute of any size: kernels and headers disagree
+// about some (the driver id is declared with 8 bytes and sent with 4).
+func unsigned(typ uint16, b []byte) (uint64, error) {
+	switch len(b) {
+	case 1:
+		return uint64(b[0]), nil
+	case 2:
+		return uint64(order.Uint16(b)), nil
+	case 4:
+		return uint64(order.Uint32(b)), nil
+	case 8:
+		return order.Uint64(b), nil
+	}
+	return 0, malformed("attribute %d has %d bytes, not an integer", typ, len(b))
+}
+
+// u32 reads an unsigned attribute that must fit 32 bits.
+func u32(typ uint16, b []byte) (uint32, error) {
+	v, err := unsigned(typ, b)
+	if err == nil && v > 1<<32-1 {
+		err = malformed("attribute %d is %#x", typ, v)
+	}
+	return uint32(v), err
+}
+
+// text reads a string attribute up to its NUL.
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+// name reads a string that becomes part of a path: a device or a node name.
+func name(typ uint16, b []byte) (string, error) {
+	s := text(b)
+	if !validName(s) {
+		return "", malformed("attribute %d is %q, not a name", typ, s)
+	}
+	return s, nil
+}
+
+// validName reports whether s can be a file name: one path element that goes
+// neither up nor down.
+func validName(s string) bool {
+	return s != "" && s != "." && s != ".." && len(s) <= 255 && !bytes.ContainsAny([]byte(s), "/\x00")
+}
+
+// ackError decodes the payload of NLMSG_ERROR: 0 for an acknowledgement, else
+// the errno and the kernel's text.
+func ackError(m message) (unix.Errno, string, error) {
+	if len(m.payload) < 4 {
+		return 0, "", malformed("error message of %d bytes", len(m.payload))
+	}
+	code := int32(order.Uint32(m.payload))
+	if code > 0 || code < -4095 {
+		return 0, "", malformed("error code %d", code)
+	}
+	if m.flags&ackTLVs == 0 || len(m.payload) < 4+headerLen {
+		return unix.Errno(-code), "", nil
+	}
+	skip := 4 + headerLen
+	if m.flags&capped == 0 {
+		n := order.Uint32(m.payload[4:])
+		if n < headerLen || uint64(n) > uint64(len(m.payload)-4) {
+			return 0, "", malformed("error message repeats %d bytes of %d", n, len(m.payload))
+		}
+		skip = min(4+align(int(n)), len(m.payload))
+	}
+	var msg string
+	err := eachAttr(m.payload[skip:], func(typ uint16, data []byte) error {
+		if typ == unix.NLMSGERR_ATTR_MSG {
+			msg = text(data)
+		}
+		return nil
+	})
+	return unix.Errno(-code), msg, err
+}

@@ -1,0 +1,107 @@
+package nldev
+
+import (
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// Resources returns how many objects of each kind the kernel holds on a device,
+// of all processes: "pd", "cq", "qp", "cm_id", "mr", "ctx", "srq". Which kinds
+// there are depends on the kernel. The same as `rdma resource show DEV`.
+func Resources(dev string) (map[string]uint64, error) { return kernel.resources(dev) }
+
+// CopyOnFork reports whether the kernel copies pinned pages at fork, so that a
+// child never takes a page that a device writes to (Linux 5.12 and later).
+func CopyOnFork() (bool, error) {
+	v, err := kernel.system(uapi.RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK)
+	return v != 0, err
+}
+
+// NetnsMode reports whether all network namespaces share the RDMA devices (the
+// default) or each device belongs to one. See rdma-system(8).
+func NetnsMode() (shared bool, err error) {
+	v, err := kernel.system(uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
+	return v != 0, err
+}
+
+func (c client) resources(dev string) (map[string]uint64, error) {
+	const op = "count resources of"
+	conn, err := c.open(op, dev)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.t.close()
+	index, err := conn.find(op, dev)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]uint64
+	attrs := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
+	err = conn.ask(op, dev, uapi.RDMA_NLDEV_CMD_RES_GET, false, attrs,
+		func() { out = nil },
+		func(b []byte) (err error) {
+			out, err = decodeSummary(b)
+			return err
+		})
+	if err == nil && out == nil {
+		err = wrap(op, dev, malformed("no summary"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// decodeSummary reads the table of names and counts.
+func decodeSummary(b []byte) (map[string]uint64, error) {
+	out := map[string]uint64{}
+	entry := func(typ uint16, data []byte) error {
+		if typ != uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY {
+			return nil
+		}
+		var kind string
+		var count uint64
+		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
+			switch typ {
+			case uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME:
+				kind = text(data)
+			case uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR:
+				count, err = unsigned(typ, data)
+			}
+			return err
+		})
+		if err == nil && kind == "" {
+			err = malformed("a count without a name")
+		}
+		out[kind] = count
+		return err
+	}
+	err := eachAttr(b, func(typ uint16, data []byte) error {
+		if typ == uapi.RDMA_NLDEV_ATTR_RES_SUMMARY {
+			return eachAttr(data, entry)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// system returns one attribute of the RDMA system, 0 where this kernel has none.
+func (c client) system(attr uint16) (uint64, error) {
+	const op = "read system settings"
+	conn, err := c.open(op, "")
+	if err != nil {
+		return 0, err
+	}
+	defer conn.t.close()
+	var v uint64
+	err = conn.ask(op, "", uapi.RDMA_NLDEV_CMD_SYS_GET, false, nil,
+		func() { v = 0 },
+		func(b []byte) error {
+			return eachAttr(b, func(typ uint16, data []byte) (err error) {
+				if typ == attr {
+					v, err = unsigned(typ, data)
+				}
+				return err
+			})
+		})
+	return v, err
+}

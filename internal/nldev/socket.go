@@ -1,0 +1,82 @@
+package nldev
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// transport carries datagrams to and from the kernel.
+type transport interface {
+	send(b []byte) error
+	// receive returns one datagram; it is valid until the next call.
+	receive() ([]byte, error)
+	close()
+}
+
+const (
+	// replyTimeout bounds the wait for one datagram. The kernel answers from
+	// within sendmsg, so only a fault makes it this long.
+	replyTimeout = 5 // seconds
+	// bufferSize is twice what the kernel puts into one datagram of a dump.
+	bufferSize = 1 << 16
+)
+
+// socket is a NETLINK_RDMA socket.
+type socket struct {
+	fd  int
+	buf []byte
+}
+
+// dialKernel opens a socket with a receive time-out.
+func dialKernel() (transport, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	s := &socket{fd: fd, buf: make([]byte, bufferSize)}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
+		s.close()
+		return nil, os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
+	}
+	// Both only make errors more readable; kernels before 4.12 lack them.
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		s.close()
+		return nil, os.NewSyscallError("bind", err)
+	}
+	return s, nil
+}
+
+func (s *socket) send(b []byte) error {
+	for {
+		err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		if err != unix.EINTR {
+			return os.NewSyscallError("sendto", err)
+		}
+	}
+}
+
+func (s *socket) receive() ([]byte, error) {
+	for {
+		n, _, flags, from, err := unix.Recvmsg(s.fd, s.buf, nil, 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return nil, fmt.Errorf("no reply within %d s: %w", replyTimeout, unix.ETIMEDOUT)
+		case err != nil:
+			return nil, os.NewSyscallError("recvmsg", err)
+		case flags&unix.MSG_TRUNC != 0:
+			return nil, malformed("a datagram of more than %d bytes", len(s.buf))
+		}
+		// Another process may write to this socket too; the kernel is port 0.
+		if nl, ok := from.(*unix.SockaddrNetlink); ok && nl.Pid == 0 {
+			return s.buf[:n], nil
+		}
+	}
+}
+
+func (s *socket) close() { _ = unix.Close(s.fd) }

@@ -1,0 +1,199 @@
+package nldev
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// GID is one valid entry of a port's GID table.
+type GID struct {
+	Port    uint32
+	Index   uint32
+	GID     [16]byte // network byte order
+	Type    uint32   // IB_UVERBS_GID_TYPE_*
+	Netdev  string   // empty where none is attached (InfiniBand)
+	IfIndex uint32   // of Netdev in this network namespace, else 0
+}
+
+// PKeys returns the partition keys of a port in host byte order; the position in
+// the slice is the P_Key index. Unused entries are 0.
+func PKeys(dev string, port uint32) ([]uint16, error) { return kernel.sys.PKeys(dev, port) }
+
+// GIDTable returns the valid entries of a port's GID table as sysfs shows them.
+// The ioctl QUERY_GID_TABLE is better where the kernel has it (5.10).
+func GIDTable(dev string, port uint32) ([]GID, error) { return kernel.sys.GIDTable(dev, port) }
+
+// Netdev returns the network device behind a port, fs.ErrNotExist where there is
+// none (InfiniBand).
+func Netdev(dev string, port uint32) (string, error) { return kernel.sys.Netdev(dev, port) }
+
+// portPath returns the parts of a port's directory.
+func portPath(dev string, port uint32, elem ...string) ([]string, error) {
+	if !validName(dev) {
+		return nil, fmt.Errorf("sysfs: %q is no device name", dev)
+	}
+	return append([]string{"class", "infiniband", dev, "ports", strconv.FormatUint(uint64(port), 10)}, elem...), nil
+}
+
+// indices returns the numeric names in a directory of the port, ascending.
+func (s Sysfs) indices(dev string, port uint32, elem ...string) ([]uint32, error) {
+	p, err := portPath(dev, port, elem...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := os.ReadDir(s.path(p...))
+	if err != nil {
+		return nil, err
+	}
+	var out []uint32
+	for _, e := range list {
+		if n, err := strconv.ParseUint(e.Name(), 10, 32); err == nil {
+			out = append(out, uint32(n))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// entry reads one file of a table of the port.
+func (s Sysfs) entry(dev string, port, index uint32, table ...string) (string, error) {
+	p, err := portPath(dev, port, append(table, strconv.FormatUint(uint64(index), 10))...)
+	if err != nil {
+		return "", err
+	}
+	return s.read(p...)
+}
+
+// PKeys is the function PKeys below this root.
+func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
+	list, err := s.indices(dev, port, "pkeys")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]uint16, 0, len(list))
+	for i, index := range list {
+		if uint32(i) != index {
+			return nil, fmt.Errorf("sysfs: %s port %d: no P_Key %d", dev, port, i)
+		}
+		text, err := s.entry(dev, port, index, "pkeys")
+		if err != nil {
+			return nil, err
+		}
+		v, err := strconv.ParseUint(text, 0, 16) // "0xffff"
+		if err != nil {
+			return nil, fmt.Errorf("sysfs: %s port %d P_Key %d: %w", dev, port, i, err)
+		}
+		out = append(out, uint16(v))
+	}
+	return out, nil
+}
+
+// GIDTable is the function GIDTable below this root.
+func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
+	list, err := s.indices(dev, port, "gids")
+	if err != nil {
+		return nil, err
+	}
+	p, err := portPath(dev, port, "link_layer")
+	if err != nil {
+		return nil, err
+	}
+	layer, err := s.read(p...)
+	if err != nil {
+		return nil, err
+	}
+	var out []GID
+	for _, index := range list {
+		g := GID{Port: port, Index: index}
+		text, err := s.entry(dev, port, index, "gids")
+		if err != nil {
+			return nil, err
+		}
+		if g.GID, err = parseGID(text); err != nil {
+			return nil, fmt.Errorf("sysfs: %s port %d GID %d: %w", dev, port, index, err)
+		}
+		if g.GID == [16]byte{} {
+			continue
+		}
+		if err := s.gidAttrs(&g, dev, layer); err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// gidAttrs adds type and network device. The kernel fails the read of an
+// attribute that an entry does not have with EINVAL.
+func (s Sysfs) gidAttrs(g *GID, dev, layer string) error {
+	typ, err := s.entry(dev, g.Port, g.Index, "gid_attrs", "types")
+	if err != nil && !absent(err) {
+		return err
+	}
+	switch {
+	case typ == "RoCE v2":
+		g.Type = uapi.IB_UVERBS_GID_TYPE_ROCE_V2
+	case typ == "IB/RoCE v1" && layer == "Ethernet":
+		g.Type = uapi.IB_UVERBS_GID_TYPE_ROCE_V1
+	default:
+		g.Type = uapi.IB_UVERBS_GID_TYPE_IB
+	}
+	g.Netdev, err = s.entry(dev, g.Port, g.Index, "gid_attrs", "ndevs")
+	if err != nil && !absent(err) {
+		return err
+	}
+	if validName(g.Netdev) {
+		if text, err := s.read("class", "net", g.Netdev, "ifindex"); err == nil {
+			n, _ := strconv.ParseUint(text, 10, 32) // another namespace's: 0
+			g.IfIndex = uint32(n)
+		}
+	}
+	return nil
+}
+
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL)
+}
+
+// Netdev is the function Netdev below this root: the one of the first GID entry
+// that has one, else rxe's parent, else the only one of the same bus device.
+func (s Sysfs) Netdev(dev string, port uint32) (string, error) {
+	list, err := s.indices(dev, port, "gid_attrs", "ndevs")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, index := range list {
+		if nd, err := s.entry(dev, port, index, "gid_attrs", "ndevs"); err == nil && validName(nd) {
+			return nd, nil
+		}
+	}
+	if !validName(dev) {
+		return "", fmt.Errorf("sysfs: %q is no device name", dev)
+	}
+	if nd, err := s.read("class", "infiniband", dev, "parent"); err == nil && validName(nd) {
+		return nd, nil
+	}
+	if nets, err := os.ReadDir(s.path("class", "infiniband", dev, "device", "net")); err == nil && len(nets) == 1 {
+		return nets[0].Name(), nil
+	}
+	return "", fmt.Errorf("sysfs: netdev of %s port %d: %w", dev, port, fs.ErrNotExist)
+}
+
+// parseGID reads eight groups of four hex digits.
+func parseGID(s string) (g [16]byte, err error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
+	if err != nil || len(b) != len(g) || len(s) != 39 {
+		return g, fmt.Errorf("%q is no GID", s)
+	}
+	return [16]byte(b), nil
+}
