@@ -175,8 +175,8 @@ func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 	if err == nil && answers != 1 {
 		err = wrap("find node of", client, malformed("%d answers", answers))
 	}
-	if e, ok := err.(*Error); ok && e.Hint == "" && e.Errno == unix.ENOENT {
-		e.Hint = "no module provides it: modprobe " + clientModule(client)
+	if e, ok := err.(*Error); ok && index == nil && (e.Errno == unix.EOPNOTSUPP || e.Errno == unix.ENOENT) {
+		e.Hint = "no loaded module provides it: modprobe " + clientModule(client)
 	}
 	return cd, err
 }
