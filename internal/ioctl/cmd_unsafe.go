@@ -58,6 +58,9 @@ func address(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
+// SizeOf is the size of a kernel struct.
+func SizeOf[T any]() int { return sizeOf[T]() }
+
 func sizeOf[T any]() int {
 	var v T
 	return int(unsafe.Sizeof(v))
@@ -76,3 +79,9 @@ func at[T any](b []byte) *T {
 
 // BytesOf returns the memory of a kernel struct, for a command's vendor part.
 func BytesOf[T any](v *T) []byte { return bytesOf(v) }
+
+// SliceOf views a table of kernel structs; a rest that is shorter than one is
+// left out. b must be aligned as T is: one of [make] is.
+func SliceOf[T any](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+}

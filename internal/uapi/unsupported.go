@@ -1,0 +1,6 @@
+//go:build !(linux && (amd64 || arm64))
+
+package uapi
+
+// goverbs needs the kernel's uverbs, and barriers written for the processor.
+const _ = goverbs_runs_on_64_bit_little_endian_Linux_amd64_and_arm64_only

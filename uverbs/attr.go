@@ -1,0 +1,293 @@
+package uverbs
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A DeviceAttr is what a device offers: struct ibv_device_attr_ex, see
+// ibv_query_device_ex(3). Counts are numbers of objects or requests, sizes are
+// bytes.
+type DeviceAttr struct {
+	FWVer             string // major.minor.subminor
+	NodeGUID          GUID
+	SysImageGUID      GUID
+	MaxMRSize         uint64
+	PageSizeCap       uint64 // bit n: pages of 2^n bytes
+	VendorID          uint32
+	VendorPartID      uint32
+	HWVer             uint32
+	MaxQP             int
+	MaxQPWR           int
+	CapFlags          uint32 // IBV_DEVICE_*
+	MaxSGE            int
+	MaxSGERd          int
+	MaxCQ             int
+	MaxCQE            int
+	MaxMR             int
+	MaxPD             int
+	MaxQPRdAtom       int // READs and atomics a QP can be the target of
+	MaxEERdAtom       int
+	MaxResRdAtom      int
+	MaxQPInitRdAtom   int // READs and atomics a QP can have out
+	MaxEEInitRdAtom   int
+	AtomicCap         AtomicCap
+	MaxEE             int
+	MaxRDD            int
+	MaxMW             int
+	MaxRawIPv6QP      int
+	MaxRawEthyQP      int
+	MaxMcastGrp       int
+	MaxMcastQPAttach  int
+	MaxTotalMcastQP   int
+	MaxAH             int
+	MaxFMR            int
+	MaxMapPerFMR      int
+	MaxSRQ            int
+	MaxSRQWR          int
+	MaxSRQSGE         int
+	MaxPKeys          int
+	LocalCAAckDelay   uint8
+	PhysPortCnt       int
+	ODP               ODPCaps
+	TimestampMask     uint64 // 0: no completion timestamps
+	HCACoreClock      uint64 // kHz
+	CapFlagsEx        uint64
+	RSS               RSSCaps
+	MaxWQTypeRQ       int
+	RawPacketCaps     uint32
+	TagMatching       TMCaps
+	MaxModerateCount  int // CQ moderation
+	MaxModeratePeriod int // microseconds
+	MaxDMSize         uint64
+}
+
+// AtomicCap says against whom atomics are atomic: enum ibv_atomic_cap.
+type AtomicCap uint32
+
+// The guarantees of atomics.
+const (
+	AtomicNone AtomicCap = 0
+	AtomicHCA  AtomicCap = 1 // against others through the same device
+	AtomicGlob AtomicCap = 2 // against the CPU as well
+)
+
+// ODPCaps tells what works on memory that is not pinned: struct ibv_odp_caps.
+// The words of bits are those of IBV_ODP_*.
+type ODPCaps struct {
+	General    uint64
+	RC, UC, UD uint32
+	XRC        uint32
+}
+
+// RSSCaps are the limits of receive-side scaling: struct ibv_rss_caps.
+type RSSCaps struct {
+	SupportedQPTs              uint32
+	MaxRWQIndirectionTables    int
+	MaxRWQIndirectionTableSize int
+}
+
+// TMCaps are the limits of tag matching: struct ibv_tm_caps.
+type TMCaps struct {
+	MaxRndvHdrSize, MaxNumTags, Flags, MaxOps, MaxSGE int
+}
+
+// QueryDevice asks the device what it offers: ibv_query_device_ex(3).
+func (c *Context) QueryDevice() (*DeviceAttr, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, c.wrap("query device", c.name, err, "")
+	}
+	a := new(DeviceAttr)
+	a.fillBase(&resp.Base)
+	a.fillExtended(resp)
+	return a, nil
+}
+
+func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
+	*a = DeviceAttr{
+		FWVer:    fwVersion(r.FwVer),
+		NodeGUID: GUID(be64(r.NodeGuid)), SysImageGUID: GUID(be64(r.SysImageGuid)),
+		MaxMRSize: r.MaxMrSize, PageSizeCap: r.PageSizeCap,
+		VendorID: r.VendorId, VendorPartID: r.VendorPartId, HWVer: r.HwVer,
+		MaxQP: int(r.MaxQp), MaxQPWR: int(r.MaxQpWr), CapFlags: r.DeviceCapFlags,
+		MaxSGE: int(r.MaxSge), MaxSGERd: int(r.MaxSgeRd), MaxCQ: int(r.MaxCq), MaxCQE: int(r.MaxCqe),
+		MaxMR: int(r.MaxMr), MaxPD: int(r.MaxPd),
+		MaxQPRdAtom: int(r.MaxQpRdAtom), MaxEERdAtom: int(r.MaxEeRdAtom), MaxResRdAtom: int(r.MaxResRdAtom),
+		MaxQPInitRdAtom: int(r.MaxQpInitRdAtom), MaxEEInitRdAtom: int(r.MaxEeInitRdAtom),
+		AtomicCap: AtomicCap(r.AtomicCap), MaxEE: int(r.MaxEe), MaxRDD: int(r.MaxRdd), MaxMW: int(r.MaxMw),
+		MaxRawIPv6QP: int(r.MaxRawIpv6Qp), MaxRawEthyQP: int(r.MaxRawEthyQp),
+		MaxMcastGrp: int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach), MaxTotalMcastQP: int(r.MaxTotalMcastQpAttach),
+		MaxAH: int(r.MaxAh), MaxFMR: int(r.MaxFmr), MaxMapPerFMR: int(r.MaxMapPerFmr),
+		MaxSRQ: int(r.MaxSrq), MaxSRQWR: int(r.MaxSrqWr), MaxSRQSGE: int(r.MaxSrqSge),
+		MaxPKeys: int(r.MaxPkeys), LocalCAAckDelay: r.LocalCaAckDelay, PhysPortCnt: int(r.PhysPortCnt),
+	}
+}
+
+// fillExtended takes the part that older kernels fill less of; the rest of the
+// reply is zero.
+func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
+	odp := &r.OdpCaps
+	a.ODP = ODPCaps{General: odp.GeneralCaps, RC: odp.PerTransportCaps.RcOdpCaps, UC: odp.PerTransportCaps.UcOdpCaps,
+		UD: odp.PerTransportCaps.UdOdpCaps, XRC: r.XrcOdpCaps}
+	a.TimestampMask, a.HCACoreClock, a.CapFlagsEx = r.TimestampMask, r.HcaCoreClock, r.DeviceCapFlagsEx
+	a.RSS = RSSCaps{SupportedQPTs: r.RssCaps.SupportedQpts,
+		MaxRWQIndirectionTables:    int(r.RssCaps.MaxRwqIndirectionTables),
+		MaxRWQIndirectionTableSize: int(r.RssCaps.MaxRwqIndirectionTableSize)}
+	a.MaxWQTypeRQ, a.RawPacketCaps = int(r.MaxWqTypeRq), r.RawPacketCaps
+	tm := &r.TmCaps
+	a.TagMatching = TMCaps{int(tm.MaxRndvHdrSize), int(tm.MaxNumTags), int(tm.Flags), int(tm.MaxOps), int(tm.MaxSge)}
+	a.MaxModerateCount = int(r.CqModerationCaps.MaxCqModerationCount)
+	a.MaxModeratePeriod = int(r.CqModerationCaps.MaxCqModerationPeriod)
+	a.MaxDMSize = r.MaxDmSize
+}
+
+// fwVersion renders the packed version that drivers report: 16 bits each of
+// major, minor and sub-minor number.
+func fwVersion(v uint64) string {
+	return fmt.Sprintf("%d.%d.%d", uint16(v>>32), uint16(v>>16), uint16(v))
+}
+
+// A PortAttr is the state of a port: struct ibv_port_attr, see
+// ibv_query_port(3).
+type PortAttr struct {
+	State         PortState
+	MaxMTU        MTU
+	ActiveMTU     MTU
+	GIDTableLen   int
+	CapFlags      uint32 // IBV_PORT_*
+	CapFlags2     uint16
+	MaxMsgSize    uint32
+	BadPKeyCntr   uint32
+	QKeyViolCntr  uint32
+	PKeyTableLen  int
+	LID           uint16
+	SMLID         uint16
+	LMC           uint8
+	MaxVLNum      uint8 // code: 1, 2, 3, 4, 5 for 1, 2, 4, 8, 15 lanes
+	SMSL          uint8
+	SubnetTimeout uint8
+	InitTypeReply uint8
+	ActiveWidth   uint8  // code: 1, 2, 4, 8, 16 for 1X, 4X, 8X, 12X, 2X
+	ActiveSpeed   uint32 // code: see IBA PortInfo, extended beyond 8 bits
+	PhysState     uint8
+	LinkLayer     LinkLayer
+	GRHRequired   bool
+}
+
+// QueryPort asks for the state of a port, counted from 1: ibv_query_port(3).
+func (c *Context) QueryPort(port int) (*PortAttr, error) {
+	if err := c.checkPort("query port", port); err != nil {
+		return nil, err
+	}
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT)
+	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, uint64(port))
+	r := ioctl.OutOf[uapi.IbUverbsQueryPortRespEx](cmd, uapi.UVERBS_ATTR_QUERY_PORT_RESP)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, c.wrap("query port", c.name, err, "")
+	}
+	l := &r.LegacyResp
+	a := &PortAttr{
+		State: PortState(l.State), MaxMTU: MTU(l.MaxMtu), ActiveMTU: MTU(l.ActiveMtu), GIDTableLen: int(l.GidTblLen),
+		CapFlags: l.PortCapFlags, CapFlags2: r.PortCapFlags2, MaxMsgSize: l.MaxMsgSz,
+		BadPKeyCntr: l.BadPkeyCntr, QKeyViolCntr: l.QkeyViolCntr, PKeyTableLen: int(l.PkeyTblLen),
+		LID: l.Lid, SMLID: l.SmLid, LMC: l.Lmc, MaxVLNum: l.MaxVlNum, SMSL: l.SmSl,
+		SubnetTimeout: l.SubnetTimeout, InitTypeReply: l.InitTypeReply, ActiveWidth: l.ActiveWidth,
+		ActiveSpeed: uint32(l.ActiveSpeed), PhysState: l.PhysState, LinkLayer: LinkLayer(l.LinkLayer),
+		GRHRequired: l.Flags&uapi.IB_UVERBS_QPF_GRH_REQUIRED != 0,
+	}
+	if r.ActiveSpeedEx != 0 {
+		a.ActiveSpeed = r.ActiveSpeedEx
+	}
+	return a, nil
+}
+
+// activePort returns the first port that is active.
+func (c *Context) activePort() (int, error) {
+	state := "it has no port"
+	for port := 1; port <= c.device.Ports; port++ {
+		a, err := c.QueryPort(port)
+		if err != nil {
+			return 0, err
+		}
+		if a.State == PortActive {
+			return port, nil
+		}
+		state = "port 1 is " + a.State.String()
+	}
+	return 0, &Error{Op: "find an active port", Object: c.name, Errno: unix.ENETDOWN,
+		Detail: state + ": set the network interface up, or connect the cable"}
+}
+
+// LinkLayer is the protocol under the transport: IBV_LINK_LAYER_*.
+type LinkLayer uint8
+
+// The link layers.
+const (
+	LinkUnspecified LinkLayer = 0
+	LinkInfiniBand  LinkLayer = 1
+	LinkEthernet    LinkLayer = 2 // RoCE
+)
+
+func (l LinkLayer) String() string {
+	switch l {
+	case LinkUnspecified:
+		return "Unspecified"
+	case LinkInfiniBand:
+		return "InfiniBand"
+	case LinkEthernet:
+		return "Ethernet"
+	}
+	return "Unknown"
+}
+
+// PortState is the logical state of a port: enum ibv_port_state.
+type PortState uint8
+
+// The states of a port.
+const (
+	PortNop         PortState = 0
+	PortDown        PortState = 1
+	PortInit        PortState = 2
+	PortArmed       PortState = 3
+	PortActive      PortState = 4
+	PortActiveDefer PortState = 5
+)
+
+// String is what ibv_port_state_str(3) answers.
+func (s PortState) String() string {
+	names := [...]string{"no state change (NOP)", "down", "init", "armed", "active", "active defer"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return "unknown"
+}
+
+// MTU is the IBA's code for a packet's payload: 1 to 5 for 256 to 4096 bytes.
+type MTU uint8
+
+// The sizes.
+const (
+	MTU256  MTU = 1
+	MTU512  MTU = 2
+	MTU1024 MTU = 3
+	MTU2048 MTU = 4
+	MTU4096 MTU = 5
+)
+
+// Bytes is the size in bytes, 0 for an unknown code.
+func (m MTU) Bytes() int {
+	if m < MTU256 || m > MTU4096 {
+		return 0
+	}
+	return 128 << m
+}
+
+func (m MTU) String() string { return fmt.Sprintf("%d bytes", m.Bytes()) }

@@ -1,0 +1,115 @@
+package uverbs
+
+import "github.com/goverbs/goverbs/internal/noescape"
+
+// A SendBatch builds several send requests in the queue itself and rings one
+// doorbell for all: ibv_wr_start(3). It holds the send queue from
+// [QP.StartSend] until Submit or Abort; one of them must be called. It
+// belongs to the goroutine that started it.
+//
+//	b := qp.StartSend()
+//	b.Write(1, 0, addr, rkey)
+//	b.SGE(mr.SGE(0, 64))
+//	b.Send(2, uverbs.Signaled)
+//	b.Inline(header)
+//	err := b.Submit()
+//
+// Each operation takes the buffers that follow it. Nothing is allocated.
+type SendBatch struct {
+	q   *QP
+	err error // why nothing can be added, or ErrClosed after the end
+}
+
+// StartSend begins a batch. What is wrong, be it the QP's state, comes from
+// Submit.
+func (q *QP) StartSend() SendBatch {
+	if !q.single {
+		q.sq.Lock()
+	}
+	if g := q.sendGate.Load(); g != gateOpen {
+		return SendBatch{q: q, err: gateErrors[g]}
+	}
+	q.impl.Begin()
+	return SendBatch{q: q}
+}
+
+// Send adds a SEND.
+func (b *SendBatch) Send(wrID uint64, f SendFlags) {
+	if b.err == nil {
+		b.q.impl.Op(OpSend, f, wrID, 0, 0, 0)
+	}
+}
+
+// SendImm adds a SEND with immediate.
+func (b *SendBatch) SendImm(wrID uint64, f SendFlags, imm uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpSendImm, f, wrID, 0, 0, imm)
+	}
+}
+
+// Write adds an RDMA WRITE to the peer's memory at raddr.
+func (b *SendBatch) Write(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpWrite, f, wrID, raddr, rkey, 0)
+	}
+}
+
+// WriteImm adds an RDMA WRITE with immediate.
+func (b *SendBatch) WriteImm(wrID uint64, f SendFlags, raddr uint64, rkey, imm uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpWriteImm, f, wrID, raddr, rkey, imm)
+	}
+}
+
+// Read adds an RDMA READ of the peer's memory at raddr.
+func (b *SendBatch) Read(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpRead, f, wrID, raddr, rkey, 0)
+	}
+}
+
+// SGE adds a buffer to the operation added last.
+func (b *SendBatch) SGE(s SGE) {
+	if b.err == nil {
+		b.q.impl.SGE(s)
+	}
+}
+
+// Inline makes data, which is copied, the payload of the operation added last.
+func (b *SendBatch) Inline(data []byte) {
+	if b.err == nil {
+		b.q.impl.Inline(noescape.Slice(data))
+	}
+}
+
+// Submit posts the batch: all of it, or nothing when something in it was
+// wrong. The errors are those of [QP.PostSend].
+func (b *SendBatch) Submit() error {
+	if b.q == nil {
+		return ErrClosed
+	}
+	err := b.err
+	if err == nil {
+		err = b.q.impl.Submit()
+	}
+	b.end()
+	return err
+}
+
+// Abort drops the batch. After Submit it does nothing.
+func (b *SendBatch) Abort() {
+	if b.q == nil {
+		return
+	}
+	if b.err == nil {
+		b.q.impl.Abort()
+	}
+	b.end()
+}
+
+func (b *SendBatch) end() {
+	if !b.q.single {
+		b.q.sq.Unlock()
+	}
+	b.q, b.err = nil, ErrClosed
+}

@@ -1,0 +1,61 @@
+package uverbs
+
+// A CQConfig describes a completion queue: ibv_create_cq(3).
+type CQConfig struct {
+	// Entries is how many completions the queue must hold. The device may
+	// make it larger: see [CQ.Entries].
+	Entries int
+	// Channel carries the queue's events. Nil means a channel that all CQs of
+	// the Context share.
+	Channel *CompChannel
+	// NoEvents makes a queue that can only be polled: Wait and Arm are refused.
+	NoEvents bool
+	// Vector is the completion vector, which decides on the interrupt's CPU:
+	// 0 to Context.CompVectors - 1.
+	Vector int
+	// SingleGoroutine leaves out the lock. Poll, Arm, Resize and Close then
+	// belong to one goroutine at a time.
+	SingleGoroutine bool
+}
+
+// A QPConfig describes a queue pair: ibv_create_qp(3).
+type QPConfig struct {
+	Type   QPType
+	SendCQ *CQ
+	RecvCQ *CQ // nil: SendCQ
+
+	MaxSendWR  int // 0: no send queue
+	MaxRecvWR  int // 0: no receive queue
+	MaxSendSGE int // 0: 1
+	MaxRecvSGE int // 0: 1
+	MaxInline  int // bytes
+
+	// SignalAll makes every send request complete, as if it were Signaled.
+	SignalAll bool
+	// SingleGoroutine leaves out the locks. Posting to each of the two queues
+	// then belongs to one goroutine at a time, and Close to the owner of both.
+	SingleGoroutine bool
+
+	// GID is the local address that Endpoint and Connect use. Nil: the best
+	// entry of the first active port, as SelectGID finds it.
+	GID *GIDEntry
+	// Access is what peers may do to this QP's memory, within what each MR
+	// allows: RemoteRead, RemoteWrite. Connect sets it.
+	Access Access
+}
+
+// QPType is the transport service of a QP. The values are those of
+// ibv_qp_type.
+type QPType uint8
+
+// The transport services.
+const (
+	RC QPType = 2 // reliable connection
+)
+
+func (t QPType) String() string {
+	if t == RC {
+		return "RC"
+	}
+	return "QP type " + itoa(uint64(t))
+}

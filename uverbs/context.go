@@ -1,0 +1,269 @@
+package uverbs
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A Context is an open device: struct ibv_context. Everything else is made
+// from it, and Close lets all of it go. Its methods may be called from any
+// number of goroutines.
+type Context struct {
+	dev     *ioctl.Device
+	device  Device
+	name    string // of the device: rxe0
+	impl    ProviderContext
+	vectors int
+	ticket  *leak.Ticket
+	events  *eventReader
+
+	creating sync.RWMutex // read-held while an object is made
+	closing  bool         // written under creating
+
+	mu      sync.Mutex
+	objects map[*object]struct{}
+	byID    map[uint64]any // what the kernel's echoed user handles stand for
+	lastID  uint64
+
+	channelMu sync.Mutex
+	channel   *CompChannel // the default one, made at first use
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// contexts roots the open contexts, and with them the memory that their
+// devices may write: what a program drops without Close stays where it is.
+var contexts struct {
+	sync.Mutex
+	open map[*Context]struct{}
+}
+
+// Open opens the RDMA device of that name. The empty name stands for the first
+// device with an active port, or the first that opens where no port is active.
+//
+// The errors that it tells apart: [ErrNoDevice], [ErrNoProvider], [ErrNoNode],
+// [ErrNetns], [ErrABI], [ErrNotSupported] and os.ErrPermission. Each says what
+// to do about it.
+func Open(name string) (*Context, error) {
+	devices, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return openFirst(devices)
+	}
+	for _, d := range devices {
+		if d.Name == name {
+			return d.Open()
+		}
+	}
+	return nil, noSuchDevice(name, devices)
+}
+
+func openFirst(devices []Device) (*Context, error) {
+	if len(devices) == 0 {
+		return nil, noSuchDevice("", nil)
+	}
+	var spare *Context
+	var errs []error
+	for _, d := range devices {
+		c, err := d.Open()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, err := c.activePort(); err == nil {
+			if spare != nil {
+				errs = append(errs, spare.Close())
+			}
+			return c, nil
+		}
+		if spare == nil {
+			spare = c
+		} else {
+			errs = append(errs, c.Close())
+		}
+	}
+	if spare != nil {
+		return spare, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+// newContext takes dev over: it is closed when the provider or the kernel
+// refuses.
+func newContext(dev *ioctl.Device, device Device, p Provider) (_ *Context, err error) {
+	c := &Context{dev: dev, device: device, name: device.Name,
+		objects: make(map[*object]struct{}), byID: make(map[uint64]any)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dev.Close())
+		}
+	}()
+	if c.impl, err = p.Open(dev, c.getContext); err != nil {
+		return nil, c.wrap("open", c.name, err, "")
+	}
+	if c.events, err = newEventReader(c); err != nil {
+		return nil, errors.Join(err, c.impl.Retire())
+	}
+	c.ticket = leak.Track(c.name, "context")
+	contexts.Lock()
+	defer contexts.Unlock()
+	if contexts.open == nil {
+		contexts.open = make(map[*Context]struct{})
+	}
+	contexts.open[c] = struct{}{}
+	return c, nil
+}
+
+// getContext is the provider's command to make the kernel's context.
+func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT)
+	vectors := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS)
+	cmd.Out(uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8)
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := c.dev.Do(cmd); err != nil {
+		return ProviderReply{}, explainGetContext(err)
+	}
+	c.vectors = int(*vectors)
+	copy(uhwOut, reply)
+	return ProviderReply{}, nil
+}
+
+func explainGetContext(err error) error {
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return &Error{Op: "open", Kind: ErrNotSupported, Errno: err.(unix.Errno),
+			Detail: "the kernel has no ioctl that makes a verbs context: Linux 5.10 or newer is needed"}
+	}
+	return err
+}
+
+// Device returns what discovery knows of the device.
+func (c *Context) Device() Device { return c.device }
+
+// Name returns the device's name: rxe0, mlx5_0.
+func (c *Context) Name() string { return c.name }
+
+// CompVectors returns how many completion vectors CQConfig.Vector chooses from.
+func (c *Context) CompVectors() int { return c.vectors }
+
+// Close destroys every object that was made from c, closes the device and
+// gives memory back. Posts, polls and waits in other goroutines get
+// [ErrClosed]. It is idempotent, and waits for a Close that is under way.
+//
+// The order: waiters are woken, objects destroyed with their rings replaced by
+// zero pages, the descriptor closed, memory unpinned.
+func (c *Context) Close() error {
+	c.closeOnce.Do(func() { c.closeErr = c.closeAll() })
+	return c.closeErr
+}
+
+func (c *Context) closeAll() error {
+	c.creating.Lock()
+	c.closing = true
+	c.creating.Unlock()
+
+	var errs []error
+	for r := range ranks {
+		for _, o := range c.ranked(r) {
+			errs = append(errs, o.close())
+		}
+	}
+	errs = append(errs, c.events.close(), c.impl.Retire(), c.dev.Close())
+	errs = append(errs, c.buryAll()...)
+
+	contexts.Lock()
+	delete(contexts.open, c)
+	contexts.Unlock()
+	c.ticket.Done()
+	return errors.Join(errs...)
+}
+
+func (c *Context) ranked(r rank) []*object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*object
+	for o := range c.objects {
+		if o.rank == r {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b *object) int { return int(a.handle) - int(b.handle) })
+	return all
+}
+
+// buryAll takes the leave of objects that the kernel would not destroy: with
+// the descriptor it has let all of them go.
+func (c *Context) buryAll() (errs []error) {
+	for r := range ranks {
+		for _, o := range c.ranked(r) {
+			o.mu.Lock()
+			errs = append(errs, o.bury())
+			o.mu.Unlock()
+		}
+	}
+	return errs
+}
+
+// id enters v in the table that the kernel's events are looked up in. Numbers
+// are never used twice, so a late event of a closed object finds nothing.
+func (c *Context) id(v any) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID++
+	c.byID[c.lastID] = v
+	return c.lastID
+}
+
+func (c *Context) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byID, id)
+}
+
+func (c *Context) lookup(id uint64) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
+}
+
+// port checks a port number.
+func (c *Context) checkPort(op string, port int) error {
+	if port < 1 || port > max(c.device.Ports, 1) {
+		return invalid(op, c.name, "port "+strconv.Itoa(port)+" is out of range: the device has ports 1 to "+strconv.Itoa(c.device.Ports))
+	}
+	return nil
+}
+
+// openNode opens the character device and sees to it that it is the one that
+// discovery meant.
+func openNode(d *Device) (fd int, err error) {
+	path := d.Node
+	fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, explainOpen(d, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, errors.Join(os.NewSyscallError("fstat", err), unix.Close(fd))
+	}
+	dev := unix.Mkdev(d.Major, d.Minor)
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != dev {
+		e := &Error{Op: "open", Object: d.Name, Kind: ErrNoNode, Errno: unix.ENODEV,
+			Detail: path + " is not the device's node: it should be character device " +
+				strconv.Itoa(int(d.Major)) + ":" + strconv.Itoa(int(d.Minor)) + "; let udev make it afresh, or mknod it"}
+		return -1, errors.Join(e, unix.Close(fd))
+	}
+	return fd, nil
+}

@@ -1,0 +1,300 @@
+package uverbs
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A CQ is a completion queue. Its methods may be called from any number of
+// goroutines, unless it was made with SingleGoroutine.
+type CQ struct {
+	object
+	impl    ProviderCQ
+	single  bool
+	entries int
+	channel *CompChannel
+	id      uint64
+
+	mu      sync.Mutex // serialises the provider's calls
+	dead    atomic.Bool
+	token   chan struct{} // an event came: one waiter may look
+	closing chan struct{}
+	waiters atomic.Int32
+}
+
+// CreateCQ makes a completion queue: ibv_create_cq(3).
+func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
+	if err := c.checkCQ(&cfg); err != nil {
+		return nil, err
+	}
+	q := &CQ{single: cfg.SingleGoroutine, token: make(chan struct{}, 1), closing: make(chan struct{})}
+	q.object = object{ctx: c, kind: "CQ", rank: rankCQ}
+	if !cfg.NoEvents {
+		if cfg.Channel == nil {
+			var err error
+			if cfg.Channel, err = c.defaultChannel(); err != nil {
+				return nil, err
+			}
+		}
+		q.channel = cfg.Channel
+		q.parents = []*object{&cfg.Channel.object}
+	}
+	q.destroy, q.retire = q.tearDown, q.retireRing
+	q.id = c.id(q)
+	if err := q.make(func() error { return q.create(&cfg) }); err != nil {
+		c.forget(q.id)
+		return nil, err
+	}
+	return q, nil
+}
+
+func (c *Context) checkCQ(cfg *CQConfig) error {
+	const op = "create CQ"
+	switch {
+	case cfg.Entries < 1:
+		return invalid(op, c.name, "Entries must be at least 1: "+sitoa(cfg.Entries))
+	case uint64(cfg.Entries) > 1<<31:
+		return invalid(op, c.name, "Entries must be below 2^31: "+sitoa(cfg.Entries))
+	case cfg.Vector < 0 || cfg.Vector >= max(c.vectors, 1):
+		return invalid(op, c.name, "Vector "+sitoa(cfg.Vector)+" is out of range: the device has "+sitoa(c.vectors)+" completion vectors")
+	case cfg.NoEvents && cfg.Channel != nil:
+		return invalid(op, c.name, "NoEvents and Channel exclude each other")
+	case cfg.Channel != nil && cfg.Channel.ctx != c:
+		return invalid(op, c.name, "the Channel belongs to another Context: "+cfg.Channel.String())
+	}
+	return nil
+}
+
+func (q *CQ) create(cfg *CQConfig) error {
+	impl, reply, err := q.ctx.impl.CreateCQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return q.command(cfg, uhwIn, uhwOut)
+	})
+	if err != nil {
+		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
+	}
+	q.impl, q.handle, q.number, q.entries = impl, reply.Handle, reply.Handle, reply.Entries
+	return nil
+}
+
+func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE)
+	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(cfg.Entries))
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id)
+	if q.channel != nil {
+		cmd.FD(uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.channel.fd)
+	}
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(cfg.Vector))
+	entries := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := q.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*entries)}, nil
+}
+
+// Context returns the context that q was made from.
+func (q *CQ) Context() *Context { return q.ctx }
+
+// Entries is how many completions the queue holds.
+func (q *CQ) Entries() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.entries
+}
+
+// Poll takes up to len(wcs) completions and returns how many: ibv_poll_cq(3).
+// It does not wait and allocates nothing. [ErrClosed] after Close.
+func (q *CQ) Poll(wcs []WC) (int, error) {
+	if q.single {
+		if q.dead.Load() {
+			return 0, ErrClosed
+		}
+		return q.impl.Poll(noescape.Slice(wcs))
+	}
+	q.mu.Lock()
+	if q.dead.Load() {
+		q.mu.Unlock()
+		return 0, ErrClosed
+	}
+	n, err := q.impl.Poll(noescape.Slice(wcs))
+	q.mu.Unlock()
+	return n, err
+}
+
+// Arm asks for an event at the next completion, or at the next one that is
+// solicited or failed: ibv_req_notify_cq(3). [CQ.Wait] does it by itself. Poll
+// once more after Arm: what came before raises no event.
+func (q *CQ) Arm(solicitedOnly bool) error {
+	if q.channel == nil {
+		return errNoEvents
+	}
+	q.lock()
+	defer q.unlock()
+	if q.dead.Load() {
+		return ErrClosed
+	}
+	if err := q.impl.Arm(solicitedOnly); err != nil {
+		return q.ctx.wrap("arm", q.String(), err, "")
+	}
+	return nil
+}
+
+var errNoEvents error = &sentinel{"uverbs: the CQ was made with NoEvents: it can be polled, not waited for", unix.EINVAL}
+
+func (q *CQ) lock() {
+	if !q.single {
+		q.mu.Lock()
+	}
+}
+
+func (q *CQ) unlock() {
+	if !q.single {
+		q.mu.Unlock()
+	}
+}
+
+func (q *CQ) ready() (bool, error) {
+	q.lock()
+	defer q.unlock()
+	if q.dead.Load() {
+		return false, ErrClosed
+	}
+	return q.impl.Ready(), nil
+}
+
+// wake lets one waiter look at the queue.
+func (q *CQ) wake() {
+	select {
+	case q.token <- struct{}{}:
+	default: // one is on its way already
+	}
+}
+
+// Wait returns when a completion can be polled; another goroutine may take it
+// first. It parks without holding a thread, and ends early with the context's
+// error, with [ErrClosed] when the queue is closed, or with [ErrDeviceGone].
+func (q *CQ) Wait(ctx context.Context) error {
+	if q.channel == nil {
+		return errNoEvents
+	}
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
+	for {
+		if ready, err := q.ready(); ready || err != nil {
+			return err
+		}
+		if err := q.Arm(false); err != nil {
+			return err
+		}
+		// What came before Arm raises no event.
+		if ready, err := q.ready(); ready || err != nil {
+			return err
+		}
+		if err := q.park(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (q *CQ) park(ctx context.Context) error {
+	select {
+	case <-q.token:
+		if q.waiters.Load() > 1 {
+			q.wake() // there may be completions for others too
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-q.closing:
+		return ErrClosed
+	case <-q.channel.broken:
+		return ErrDeviceGone
+	}
+}
+
+// PollWait polls, and waits until there is at least one completion. It ends
+// early as [CQ.Wait] does.
+func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
+	if len(wcs) == 0 {
+		return 0, invalid("poll", q.String(), "there is no room for a completion")
+	}
+	for {
+		if n, err := q.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := q.Wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Resize changes how many completions the queue holds: ibv_resize_cq(3). None
+// is lost; fewer entries than completions waiting are refused.
+func (q *CQ) Resize(entries int) error {
+	if entries < 1 || uint64(entries) > 1<<31 {
+		return invalid("resize", q.String(), "the number of entries is out of range: "+sitoa(entries))
+	}
+	q.lock()
+	defer q.unlock()
+	if q.dead.Load() {
+		return ErrClosed
+	}
+	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return q.resizeCommand(entries, uhwIn, uhwOut)
+	})
+	if err != nil {
+		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries, func(a *DeviceAttr) int { return a.MaxCQE })
+	}
+	q.entries = reply.Entries
+	return nil
+}
+
+func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.Write[uapi.IbUverbsResizeCqResp](cmd, uapi.IB_USER_VERBS_CMD_RESIZE_CQ,
+		&uapi.IbUverbsResizeCq{CqHandle: q.handle, Cqe: uint32(entries)})
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := q.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: q.handle, Entries: int(resp.Cqe)}, nil
+}
+
+// tearDown destroys the kernel's queue and wakes the waiters. A poll under way
+// ends first.
+func (q *CQ) tearDown() error {
+	q.lock()
+	defer q.unlock()
+	err := q.destroyHandle(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, destroyCQLen)
+	if err == nil {
+		q.dead.Store(true)
+	}
+	return err
+}
+
+func (q *CQ) retireRing() error {
+	q.lock()
+	defer q.unlock()
+	q.dead.Store(true)
+	close(q.closing)
+	q.ctx.forget(q.id)
+	return q.impl.Retire()
+}
+
+// Close destroys the queue: ibv_destroy_cq(3). It answers [ErrBusy] while QPs
+// use it; waiters wake with [ErrClosed]. It is idempotent. On a
+// single-goroutine queue it belongs to the owner.
+func (q *CQ) Close() error { return q.close() }

@@ -1,0 +1,188 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A GUID is a 64-bit identifier as libibverbs prints it: most significant byte
+// first.
+type GUID uint64
+
+func (g GUID) String() string {
+	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
+}
+
+// A Device is what discovery knows of an RDMA device before it is opened.
+type Device struct {
+	Name      string // rxe0, mlx5_0
+	Index     int    // the kernel's device index; -1 where only sysfs told of the device
+	NodeGUID  GUID
+	NodeType  NodeType
+	Ports     int
+	FWVersion string // as the kernel reports it, "" where it does not
+
+	DriverID uint32 // RDMA_DRIVER_* (rdma/ib_user_ioctl_verbs.h)
+	ABI      uint64 // of the driver's uverbs part
+	Node     string // /dev/infiniband/uverbs0; "" when the kernel offers none
+	Major    uint32
+	Minor    uint32
+}
+
+// NodeType is the kind of an RDMA device. The values are those of
+// rdma_node_type (sysfs node_type).
+type NodeType uint8
+
+// The kinds of device.
+const (
+	NodeCA          NodeType = 1
+	NodeSwitch      NodeType = 2
+	NodeRouter      NodeType = 3
+	NodeRNIC        NodeType = 4 // iWARP
+	NodeUSNIC       NodeType = 5
+	NodeUSNICUDP    NodeType = 6
+	NodeUnspecified NodeType = 7
+)
+
+// Driver is the name of the kernel driver: rxe, mlx5.
+func (d Device) Driver() string {
+	if s, ok := driverNames[d.DriverID]; ok {
+		return s
+	}
+	return "driver " + strconv.Itoa(int(d.DriverID))
+}
+
+var driverNames = map[uint32]string{
+	uapi.RDMA_DRIVER_MLX5:       "mlx5",
+	uapi.RDMA_DRIVER_MLX4:       "mlx4",
+	uapi.RDMA_DRIVER_CXGB4:      "cxgb4",
+	uapi.RDMA_DRIVER_MTHCA:      "mthca",
+	uapi.RDMA_DRIVER_BNXT_RE:    "bnxt_re",
+	uapi.RDMA_DRIVER_OCRDMA:     "ocrdma",
+	uapi.RDMA_DRIVER_IRDMA:      "irdma",
+	uapi.RDMA_DRIVER_VMW_PVRDMA: "vmw_pvrdma",
+	uapi.RDMA_DRIVER_QEDR:       "qedr",
+	uapi.RDMA_DRIVER_HNS:        "hns",
+	uapi.RDMA_DRIVER_USNIC:      "usnic",
+	uapi.RDMA_DRIVER_RXE:        "rxe",
+	uapi.RDMA_DRIVER_HFI1:       "hfi1",
+	uapi.RDMA_DRIVER_QIB:        "qib",
+	uapi.RDMA_DRIVER_EFA:        "efa",
+	uapi.RDMA_DRIVER_SIW:        "siw",
+	uapi.RDMA_DRIVER_ERDMA:      "erdma",
+	uapi.RDMA_DRIVER_MANA:       "mana",
+	uapi.RDMA_DRIVER_IONIC:      "ionic",
+}
+
+// Devices lists the RDMA devices of this network namespace, in the kernel's
+// order: by RDMA netlink, and by sysfs where netlink cannot.
+func Devices() ([]Device, error) {
+	found, err := nldev.Devices()
+	if err != nil {
+		return nil, &Error{Op: "list devices", Detail: err.Error(), Errno: errnoOf(err)}
+	}
+	all := make([]Device, len(found))
+	for i, n := range found {
+		d := Device{Name: n.Name, Index: int(int32(n.Index)), NodeGUID: GUID(n.NodeGUID),
+			NodeType: NodeType(n.NodeType), Ports: int(n.Ports), FWVersion: n.FWVersion}
+		if c := n.Char; c != nil {
+			d.DriverID, d.ABI, d.Major, d.Minor = c.DriverID, c.ABI, c.Major, c.Minor
+			d.Node = "/dev/infiniband/" + c.Name
+		}
+		all[i] = d
+	}
+	return all, nil
+}
+
+func errnoOf(err error) unix.Errno {
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return errno
+}
+
+// Open opens the device. See the function [Open] for the errors.
+func (d Device) Open() (*Context, error) {
+	if d.Node == "" {
+		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoNode, Errno: unix.ENOENT,
+			Detail: "the kernel offers no user-space access to it: load the module ib_uverbs"}
+	}
+	p := providerOf(d.DriverID)
+	if p == nil {
+		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(d)}
+	}
+	if low, high := p.ABI(); d.ABI < low || d.ABI > high {
+		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrABI, Errno: unix.ENOSYS, Detail: fmt.Sprintf(
+			"the kernel's %s driver speaks ABI version %d, this library %d to %d: use a newer goverbs", d.Driver(), d.ABI, low, high)}
+	}
+	fd, err := openNode(&d)
+	if err != nil {
+		return nil, err
+	}
+	name := d.Node[strings.LastIndexByte(d.Node, '/')+1:]
+	return newContext(ioctl.New(fd, name, d.DriverID), d, p)
+}
+
+func noProvider(d Device) string {
+	const all = "github.com/goverbs/goverbs/provider/all"
+	switch d.DriverID {
+	case uapi.RDMA_DRIVER_RXE:
+		return "no linked package knows the " + d.Driver() + " driver: add import _ \"" + all + "\""
+	}
+	return "goverbs has no provider for the " + d.Driver() + " driver"
+}
+
+func noSuchDevice(name string, devices []Device) error {
+	e := &Error{Op: "open", Object: name, Kind: ErrNoDevice, Errno: unix.ENODEV}
+	if len(devices) == 0 {
+		e.Detail = "this network namespace has no RDMA device: load the NIC's driver, or make a software one with" +
+			" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev <netdev>`"
+		return e
+	}
+	names := make([]string, len(devices))
+	for i, d := range devices {
+		names[i] = d.Name
+	}
+	e.Detail = "no RDMA device of that name: there is " + strings.Join(names, ", ")
+	return e
+}
+
+// explainOpen says why the node could not be opened, and what mends it.
+func explainOpen(d *Device, err error) error {
+	errno := errnoOf(err)
+	e := &Error{Op: "open", Object: d.Name, Errno: errno, Detail: d.Node + ": " + errno.Error()}
+	switch errno {
+	case unix.ENOENT:
+		e.Kind = ErrNoNode
+		e.Detail = fmt.Sprintf("%s is missing: in a container pass it in (--device %s), elsewhere let udev make it, or"+
+			" `mknod -m 666 %s c %d %d`", d.Node, d.Node, d.Node, d.Major, d.Minor)
+	case unix.EACCES:
+		e.Detail = fmt.Sprintf("no permission to read and write %s: as root, `chmod 666 %s`, or install rdma-core's udev rules", d.Node, d.Node)
+	case unix.EPERM:
+		e.Kind = ErrNetns
+		e.Detail = "the device belongs to another network namespace, or a container's device list forbids it: move it with" +
+			" `rdma dev set " + d.Name + " netns <name>`, or allow the device"
+	case unix.ENXIO, unix.ENODEV, unix.EIO:
+		e.Kind = ErrDeviceGone
+		e.Detail = "the device was removed"
+	}
+	return e
+}
+
+// PKeys returns the P_Key table of a port, in host order.
+func (c *Context) PKeys(port int) ([]uint16, error) {
+	if err := c.checkPort("read P_Keys", port); err != nil {
+		return nil, err
+	}
+	keys, err := nldev.PKeys(c.name, uint32(port))
+	if err != nil {
+		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: err.Error()}
+	}
+	return keys, nil
+}

@@ -1,0 +1,150 @@
+package uverbs
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// An Endpoint is what a peer must know of a QP to connect to it. Two programs
+// exchange theirs by a channel of their own, a TCP connection for instance: it
+// is a TextMarshaler.
+type Endpoint struct {
+	QPN      uint32
+	PSN      uint32 // 24 bits: the first packet's sequence number
+	LID      uint16 // InfiniBand
+	GID      GID
+	MTU      MTU   // the port's active MTU
+	RdAtomic uint8 // READs and atomics that the QP serves at a time
+}
+
+const endpointFormat = "%04x:%06x:%06x:%032x:%d:%d"
+
+// MarshalText writes lid:qpn:psn:gid:mtu:rdatomic, the first four in
+// hexadecimal.
+func (e Endpoint) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, endpointFormat, e.LID, e.QPN, e.PSN, e.GID[:], e.MTU, e.RdAtomic), nil
+}
+
+func (e Endpoint) String() string {
+	b, _ := e.MarshalText() // cannot fail
+	return string(b)
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (e *Endpoint) UnmarshalText(text []byte) error {
+	var gid []byte
+	var v Endpoint
+	n, err := fmt.Sscanf(string(text), "%4x:%6x:%6x:%32x:%d:%d", &v.LID, &v.QPN, &v.PSN, &gid, &v.MTU, &v.RdAtomic)
+	if err != nil || n != 6 || len(gid) != len(v.GID) || v.MTU.Bytes() == 0 {
+		return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic, got %q", text))
+	}
+	v.GID = GID(gid)
+	*e = v
+	return nil
+}
+
+// maxRdAtomic bounds what Connect asks for: as much as commonly used NICs
+// serve at a time.
+const maxRdAtomic = 16
+
+// localGID returns the address that Endpoint and Connect use.
+func (q *QP) localGID() (*GIDEntry, error) {
+	if q.cfg.GID != nil {
+		return q.cfg.GID, nil
+	}
+	return q.ctx.SelectGID(0, netip.Addr{})
+}
+
+// Endpoint describes the QP to a peer. Its address is QPConfig.GID, or the
+// best one of the first active port.
+func (q *QP) Endpoint() (Endpoint, error) {
+	g, err := q.localGID()
+	if err != nil {
+		return Endpoint{}, err
+	}
+	port, err := q.ctx.QueryPort(g.Port)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	dev, err := q.ctx.QueryDevice()
+	if err != nil {
+		return Endpoint{}, err
+	}
+	return Endpoint{QPN: q.number, PSN: q.psn, LID: port.LID, GID: g.GID, MTU: port.ActiveMTU,
+		RdAtomic: uint8(min(dev.MaxQPRdAtom, maxRdAtomic))}, nil
+}
+
+// Connect takes the QP from RESET to RTS against a peer that does the same
+// with this QP's Endpoint. Post receives before the peer may send: from INIT
+// on they are taken, and Connect passes through it, so either post between
+// [QP.Init] and Connect, or let a message of your own tell the peer to begin.
+//
+// It retries for ever when the peer has no receive posted, and gives up a peer
+// that does not answer after about half a second.
+func (q *QP) Connect(remote Endpoint) error {
+	g, err := q.localGID()
+	if err != nil {
+		return err
+	}
+	local, err := q.Endpoint()
+	if err != nil {
+		return err
+	}
+	dev, err := q.ctx.QueryDevice()
+	if err != nil {
+		return err
+	}
+	if q.State() == StateReset {
+		if err := q.init(g.Port); err != nil {
+			return err
+		}
+	}
+	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
+		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(g, remote)},
+		MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN|MaskMaxDestRdAtomic|MaskMinRNRTimer)
+	if err != nil {
+		return err
+	}
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)},
+		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic)
+}
+
+// addressOf is the path to a peer: by GID where there is one, else by LID.
+func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
+	const hops = 64
+	return AHAttr{IsGlobal: !remote.GID.IsZero(), DGID: remote.GID, SGIDIndex: uint8(g.Index), HopLimit: hops,
+		DLID: remote.LID, Port: uint8(g.Port)}
+}
+
+// Init takes the QP from RESET to INIT, where it takes receives. Connect does
+// it when it has not been done.
+func (q *QP) Init() error {
+	g, err := q.localGID()
+	if err != nil {
+		return err
+	}
+	return q.init(g.Port)
+}
+
+func (q *QP) init(port int) error {
+	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
+}
+
+// State is the state that Modify put the QP in. The device may have moved it
+// to ERR since: Query asks.
+func (q *QP) State() QPState {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	return q.state
+}
+
+// randomPSN is where a QP's packet sequence begins: not where an earlier QP of
+// the same number left off.
+func randomPSN() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // never fails: see crypto/rand
+	return binary.LittleEndian.Uint32(b[:]) & 0xffffff
+}

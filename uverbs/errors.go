@@ -1,0 +1,127 @@
+package uverbs
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sentinel is an error that is made once: the posting and polling paths
+// return it without allocating. It also matches the errno that the C library
+// would have returned.
+type sentinel struct {
+	text  string
+	errno unix.Errno
+}
+
+func (s *sentinel) Error() string { return s.text }
+
+// Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
+func (s *sentinel) Is(target error) bool {
+	if s == ErrClosed && target == os.ErrClosed {
+		return true
+	}
+	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
+}
+
+// The errors that callers tell apart by errors.Is. Those of the posting path
+// are returned as they are; others are the Kind of an [Error] that says more.
+var (
+	// ErrClosed: the object, or one that it stands on, has been closed. It
+	// matches os.ErrClosed.
+	ErrClosed error = &sentinel{"uverbs: use of a closed object", unix.EBADF}
+	// ErrBusy: the object is still used by others, which must be closed first.
+	ErrBusy error = &sentinel{"uverbs: object in use", unix.EBUSY}
+	// ErrInvalid: an argument outside what the object or the device takes.
+	ErrInvalid error = &sentinel{"uverbs: invalid argument", unix.EINVAL}
+	// ErrNotSupported: this kernel, driver or device does not have it.
+	ErrNotSupported error = &sentinel{"uverbs: not supported by this device or kernel", unix.EOPNOTSUPP}
+	// ErrNoDevice: no RDMA device of that name, or none at all.
+	ErrNoDevice error = &sentinel{"uverbs: no such RDMA device", unix.ENODEV}
+	// ErrNoProvider: no linked package speaks the device's driver.
+	ErrNoProvider error = &sentinel{"uverbs: no provider for the device's driver", 0}
+	// ErrABI: the kernel's ABI version is none that this library speaks.
+	ErrABI error = &sentinel{"uverbs: unknown kernel ABI", unix.ENOSYS}
+	// ErrNoNode: the device has no node under /dev/infiniband.
+	ErrNoNode error = &sentinel{"uverbs: device node missing", unix.ENOENT}
+	// ErrNetns: the device belongs to another network namespace.
+	ErrNetns error = &sentinel{"uverbs: device of another network namespace", unix.EPERM}
+	// ErrMemlock: RLIMIT_MEMLOCK does not allow to pin that much memory.
+	ErrMemlock error = &sentinel{"uverbs: locked-memory limit too low", unix.ENOMEM}
+	// ErrDeviceGone: the device was removed, or has failed for good.
+	ErrDeviceGone error = &sentinel{"uverbs: device is gone", unix.EIO}
+
+	// ErrQueueFull: the queue has no room for the work request.
+	ErrQueueFull error = &sentinel{"uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or MaxRecvWR", unix.ENOMEM}
+	// ErrRange: an SGE that is not inside its memory region, or a message of
+	// more than MaxMessage bytes.
+	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes", unix.EINVAL}
+	// ErrTooManySGEs: more scatter/gather elements than the queue was made for.
+	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue takes: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
+	// ErrInlineTooLong: more inline data than the queue was made for.
+	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
+	// ErrOpcode: the operation, flag or combination is none that the QP does.
+	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, or inline data together with an SGL or on a READ", unix.EINVAL}
+	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
+	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on", unix.EINVAL}
+	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
+	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
+)
+
+// An Error tells what failed on what, and why. errors.Is matches it with its
+// Kind, which is one of the sentinels of this package or nil, and with its
+// Errno.
+type Error struct {
+	Op     string     // the operation: "create CQ"
+	Object string     // what it was done on: "rxe0", "QP 17"
+	Errno  unix.Errno // what the kernel said, or the errno that it would have said
+	Kind   error      // a sentinel of this package, or nil
+	Detail string     // the cause and the mend, as far as they are known
+}
+
+func (e *Error) Error() string {
+	s := "uverbs: " + e.Op
+	if e.Object != "" {
+		s += " on " + e.Object
+	}
+	switch {
+	case e.Detail != "":
+		s += ": " + e.Detail
+	case e.Kind != nil:
+		s += ": " + kindText(e.Kind)
+	}
+	if e.Errno != 0 {
+		s += " (" + errnoName(e.Errno) + ")"
+	}
+	return s
+}
+
+// Is matches the kind and the errno.
+func (e *Error) Is(target error) bool {
+	if e.Kind != nil && (target == e.Kind || errors.Is(e.Kind, target)) {
+		return true
+	}
+	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target))
+}
+
+func kindText(kind error) string {
+	const prefix = "uverbs: "
+	s := kind.Error()
+	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+		return s[len(prefix):]
+	}
+	return s
+}
+
+func errnoName(e unix.Errno) string {
+	if s := unix.ErrnoName(e); s != "" {
+		return s
+	}
+	return "errno " + strconv.Itoa(int(e))
+}
+
+func sitoa(v int) string { return strconv.Itoa(v) }
+
+func itoa(v uint64) string { return strconv.FormatUint(v, 10) }

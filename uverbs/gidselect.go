@@ -1,0 +1,109 @@
+package uverbs
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A GIDChoice is an entry that SelectGID looked at, with its verdict.
+type GIDChoice struct {
+	GIDEntry
+	Score  int    // higher is better; below 0 the entry cannot be used
+	Reason string // why it was chosen, or not
+}
+
+func (c GIDChoice) String() string {
+	return fmt.Sprintf("port %d GID %d %s %s %s: %s", c.Port, c.Index, c.Type, c.GID, c.Netdev, c.Reason)
+}
+
+// RankGIDs judges every entry of a port's GID table for talking to peer, best
+// first. The zero peer stands for any. Port 0 stands for the first active one.
+//
+// On RoCE an entry must be of type v2, since v1 is not routed and needs the
+// same setting at the peer, and of the peer's IP family. The one whose address
+// the routing table would send from comes first, then global before link-local
+// addresses, then lower indexes.
+func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
+	if port == 0 {
+		var err error
+		if port, err = c.activePort(); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := c.GIDs(port)
+	if err != nil {
+		return nil, err
+	}
+	source := routeSource(peer)
+	choices := make([]GIDChoice, len(entries))
+	for i, e := range entries {
+		score, reason := judge(e, peer, source)
+		choices[i] = GIDChoice{e, score, reason}
+	}
+	slices.SortStableFunc(choices, func(a, b GIDChoice) int { return b.Score - a.Score })
+	return choices, nil
+}
+
+// SelectGID returns the best entry of a port's GID table for talking to peer:
+// see [Context.RankGIDs]. Its error lists every entry with the reason against
+// it.
+func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
+	choices, err := c.RankGIDs(port, peer)
+	if err != nil {
+		return nil, err
+	}
+	if len(choices) > 0 && choices[0].Score >= 0 {
+		return &choices[0].GIDEntry, nil
+	}
+	detail := "the port's GID table is empty: set its network interface up and give it an address"
+	if len(choices) > 0 {
+		var lines []string
+		for _, ch := range choices {
+			lines = append(lines, ch.String())
+		}
+		detail = "no GID can reach the peer: " + strings.Join(lines, "; ")
+	}
+	return nil, invalid("select GID", c.name, detail)
+}
+
+// judge scores one entry. source is the address that the routing table would
+// use, or the zero Addr.
+func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
+	addr := e.GID.Addr()
+	switch {
+	case e.Type == GIDTypeRoCEv1:
+		return -1, "RoCE v1 is not routed, and the peer may speak v2 alone"
+	case e.Type == GIDTypeIB:
+		return 1, "InfiniBand port"
+	case e.Netdev == "" && e.IfIndex != 0:
+		return -1, "its network interface is in another namespace"
+	case peer.IsValid() && peer.Is4() != addr.Is4():
+		return -1, "the peer's address is of the other IP family"
+	case source.IsValid() && addr == source:
+		return 4, "the routing table sends from this address"
+	case addr.IsLinkLocalUnicast() && !peer.IsLinkLocalUnicast():
+		return 1, "link-local: reaches this link alone"
+	case addr.Is4():
+		return 3, "RoCE v2 over IPv4"
+	}
+	return 2, "RoCE v2 over IPv6"
+}
+
+// routeSource asks the kernel which address a packet to peer would carry: a
+// UDP socket that is connected and sends nothing knows. The zero Addr says
+// that there is no route, or no peer.
+func routeSource(peer netip.Addr) netip.Addr {
+	if !peer.IsValid() {
+		return netip.Addr{}
+	}
+	const discard = 9 // any port will do
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.Unmap(), discard)))
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+}

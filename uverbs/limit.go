@@ -1,0 +1,23 @@
+package uverbs
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// explainLimit wraps the error of a create command. Where the kernel only says
+// EINVAL, or ENOMEM, it looks afterwards whether the number asked for is over
+// what the device takes.
+func (c *Context) explainLimit(op string, err error, what string, asked int, limit func(*DeviceAttr) int) error {
+	detail := ""
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		if a, qerr := c.QueryDevice(); qerr == nil && asked > limit(a) {
+			detail = what + " is " + sitoa(asked) + ", the device takes " + sitoa(limit(a)) + " at most"
+		}
+	case errors.Is(err, unix.ENOMEM):
+		detail = "the kernel has no memory for it, or the device no object left"
+	}
+	return c.wrap(op, c.name, err, detail)
+}

@@ -1,0 +1,203 @@
+package uverbs
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// An object is what PD, MR, CQ, QP and completion channel have in common: a
+// kernel handle, parents that must outlive it, and children that it must
+// outlive.
+//
+// Lock order: a child's mu before its parents'.
+type object struct {
+	ctx    *Context
+	kind   string // "PD", "MR", ...
+	rank   rank
+	handle uint32
+	number uint32 // shown in errors: the QPN of a QP, the handle of others
+	ticket *leak.Ticket
+
+	parents []*object
+
+	mu     sync.Mutex
+	closed bool
+	users  int // children alive
+	// destroy makes the kernel let the object go. On an error it stays open.
+	destroy func() error
+	// retire gives back rings and memory, after the kernel has let go of
+	// them. Nil where there are none.
+	retire func() error
+}
+
+// A rank is an object's place in the order in which Context.Close destroys.
+type rank uint8
+
+const (
+	rankQP rank = iota
+	rankCQ
+	rankMR
+	rankPD
+	rankChannel
+	ranks
+)
+
+func (o *object) String() string {
+	return o.ctx.name + " " + o.kind + " " + strconv.FormatUint(uint64(o.number), 10)
+}
+
+// hold enters a child.
+func (o *object) hold() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return ErrClosed
+	}
+	o.users++
+	return nil
+}
+
+func (o *object) drop() {
+	o.mu.Lock()
+	o.users--
+	o.mu.Unlock()
+}
+
+// holdAll enters a child at each of the parents, or at none.
+func holdAll(parents []*object) error {
+	for i, p := range parents {
+		if err := p.hold(); err != nil {
+			dropAll(parents[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+func dropAll(parents []*object) {
+	for _, p := range parents {
+		p.drop()
+	}
+}
+
+// make runs create, which issues the create command and sets o.handle, with
+// the parents held, and makes o known to its context.
+func (o *object) make(create func() error) error {
+	c := o.ctx
+	c.creating.RLock() // Close waits for creates that have begun
+	defer c.creating.RUnlock()
+	if c.closing {
+		return ErrClosed
+	}
+	if err := holdAll(o.parents); err != nil {
+		return err
+	}
+	if err := create(); err != nil {
+		dropAll(o.parents)
+		return err
+	}
+	c.mu.Lock()
+	c.objects[o] = struct{}{}
+	c.mu.Unlock()
+	o.ticket = leak.Track(c.name, o.kind)
+	return nil
+}
+
+// close destroys o, once; a further call returns nil.
+func (o *object) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	if o.users > 0 {
+		return &Error{Op: "close", Object: o.String(), Kind: ErrBusy, Errno: unix.EBUSY,
+			Detail: strconv.Itoa(o.users) + " objects made on it are open: close them first"}
+	}
+	if err := o.destroy(); err != nil {
+		return err
+	}
+	return o.bury()
+}
+
+// bury takes the leave of an object that the kernel has let go of.
+func (o *object) bury() error {
+	o.closed = true
+	o.ctx.mu.Lock()
+	delete(o.ctx.objects, o)
+	o.ctx.mu.Unlock()
+	o.ticket.Done()
+	dropAll(o.parents)
+	if o.retire == nil {
+		return nil
+	}
+	return o.retire()
+}
+
+// destroyHandle issues a destroy method that takes a handle.
+func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, replyLen int) error {
+	c := ioctl.Get()
+	defer c.Put()
+	c.Start(objectID, method)
+	c.Handle(attr, o.handle)
+	if replyAttr >= 0 {
+		c.Out(uint16(replyAttr), replyLen)
+	}
+	return o.gone("destroy", o.ctx.dev.Do(c))
+}
+
+// gone turns the result of a destroy into an error. A device that was removed
+// has taken its objects along.
+func (o *object) gone(op string, err error) error {
+	if err == nil || errors.Is(err, unix.EIO) {
+		return nil
+	}
+	return o.ctx.wrap(op, o.String(), err, "")
+}
+
+// wrap makes an [Error] of what a command returned.
+func (c *Context) wrap(op, object string, err error, detail string) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return &Error{Op: op, Object: object, Kind: ErrClosed}
+	}
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return &Error{Op: op, Object: object, Detail: err.Error()}
+	}
+	e := &Error{Op: op, Object: object, Errno: errno, Detail: detail}
+	switch errno {
+	case unix.EIO, unix.ENODEV:
+		e.Kind = ErrDeviceGone
+	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
+		e.Kind = ErrNotSupported
+	case unix.EBUSY:
+		e.Kind = ErrBusy
+	case unix.EINVAL:
+		e.Kind = ErrInvalid
+	}
+	return e
+}
+
+// invalid is the error for an argument that is refused before the kernel sees
+// it.
+func invalid(op, object, detail string) error {
+	return &Error{Op: op, Object: object, Kind: ErrInvalid, Errno: unix.EINVAL, Detail: detail}
+}
+
+const noReply = -1
+
+// replies of destroy methods
+var (
+	destroyCQLen = ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()
+	destroyQPLen = ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()
+)

@@ -1,0 +1,42 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// A PD is a protection domain: memory and queues of one PD work together. Its
+// methods may be called from any number of goroutines.
+type PD struct {
+	object
+}
+
+// AllocPD makes a protection domain: ibv_alloc_pd(3).
+func (c *Context) AllocPD() (*PD, error) {
+	p := &PD{object{ctx: c, kind: "PD", rank: rankPD}}
+	p.destroy = func() error {
+		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, noReply, 0)
+	}
+	if err := p.make(p.alloc); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *PD) alloc() error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.Write[uapi.IbUverbsAllocPdResp](cmd, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{})
+	if err := p.ctx.dev.Do(cmd); err != nil {
+		return p.ctx.wrap("allocate PD", p.ctx.name, err, "")
+	}
+	p.handle, p.number = resp.PdHandle, resp.PdHandle
+	return nil
+}
+
+// Context returns the context that p was made from.
+func (p *PD) Context() *Context { return p.ctx }
+
+// Close deallocates the domain: ibv_dealloc_pd(3). It answers [ErrBusy] while
+// memory or queues of the domain are open. It is idempotent.
+func (p *PD) Close() error { return p.close() }

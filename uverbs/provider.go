@@ -1,0 +1,132 @@
+package uverbs
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// This file is the boundary between the verbs and the packages that know one
+// vendor's queues. Providers live in this module; a program links those it
+// wants by importing them for their side effect, or all of them:
+//
+//	import _ "github.com/goverbs/goverbs/provider/all"
+//
+// The contract that every provider keeps:
+//
+//   - Calls on one queue never overlap, except that Retire of a
+//     single-goroutine queue may overlap a straggling post or poll. A QP's
+//     send half (PostSend and the batch methods), its receive half (PostRecv)
+//     and its Retire are serialised by the caller; send and receive half run
+//     side by side.
+//   - No argument, and nothing that an argument points to, is kept after the
+//     call returns. Slices may lie on a stack.
+//   - Posting and polling allocate nothing.
+
+// A ProviderCommand issues the kernel command that makes an object, with the
+// vendor's part of request and reply. It may be called again, with another
+// layout, when it failed.
+type ProviderCommand func(uhwIn, uhwOut []byte) (ProviderReply, error)
+
+// A ProviderReply is the part of a create command's reply that is not the
+// vendor's.
+type ProviderReply struct {
+	Handle  uint32 // of the object, within its context
+	Number  uint32 // of a QP: its QPN
+	Entries int    // of a CQ: how many entries the kernel made
+	Cap     QPCap  // of a QP: what the kernel made of the request
+}
+
+// QPCap is the size of a QP's queues: struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR  int
+	MaxRecvWR  int
+	MaxSendSGE int
+	MaxRecvSGE int
+	MaxInline  int // bytes
+}
+
+// A Provider opens devices of one kernel driver.
+type Provider interface {
+	// DriverID is the kernel's number of the driver: RDMA_DRIVER_*.
+	DriverID() uint32
+	// ABI is the range of the driver's uverbs ABI versions that it speaks.
+	ABI() (lowest, highest uint64)
+	// Open makes the kernel context by one call of get and sets up what the
+	// vendor needs beside it.
+	Open(dev *ioctl.Device, get ProviderCommand) (ProviderContext, error)
+}
+
+// A ProviderContext is a vendor's part of a [Context].
+type ProviderContext interface {
+	CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error)
+	CreateQP(cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
+	// Retire puts zero pages where the device's registers were mapped.
+	Retire() error
+}
+
+// A ProviderCQ is a vendor's completion queue.
+type ProviderCQ interface {
+	// Poll takes up to len(wcs) completions. It sets every field of those it
+	// returns.
+	Poll(wcs []WC) (int, error)
+	// Ready tells whether a completion could be polled now.
+	Ready() bool
+	Arm(solicitedOnly bool) error
+	// Resize changes the queue by one call of resize, and loses no completion.
+	Resize(entries int, resize ProviderCommand) (ProviderReply, error)
+	// Retire puts zero pages where the queue was, after the kernel object is
+	// gone. A straggling Poll then finds the queue empty.
+	Retire() error
+}
+
+// A ProviderQP is a vendor's queue pair.
+type ProviderQP interface {
+	// PostSend posts wrs in order. On an error, n is the index of the bad
+	// request; those before it are posted and the device knows of them.
+	PostSend(wrs []SendWR) (n int, err error)
+	PostRecv(wrs []RecvWR) (n int, err error)
+
+	// Begin starts a batch. The calls after it add operations and fill in the
+	// one added last; the first thing that is wrong is kept and returned by
+	// Submit, which then posts nothing of the batch. Abort drops the batch.
+	Begin()
+	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
+	SGE(s SGE)
+	Inline(data []byte)
+	Submit() error
+	Abort()
+
+	// Reset empties both queues: the QP has moved to RESET.
+	Reset()
+	// Retire puts zero pages where the queues were, after the kernel object
+	// is gone.
+	Retire() error
+}
+
+var providers struct {
+	sync.Mutex
+	byDriver map[uint32]Provider
+}
+
+// RegisterProvider makes a provider known. Providers call it from init; a
+// second one for the same driver is a programming error and panics.
+func RegisterProvider(p Provider) {
+	providers.Lock()
+	defer providers.Unlock()
+	id := p.DriverID()
+	if providers.byDriver[id] != nil {
+		panic(fmt.Sprintf("uverbs: two providers for driver %d", id))
+	}
+	if providers.byDriver == nil {
+		providers.byDriver = make(map[uint32]Provider)
+	}
+	providers.byDriver[id] = p
+}
+
+func providerOf(driver uint32) Provider {
+	providers.Lock()
+	defer providers.Unlock()
+	return providers.byDriver[driver]
+}

@@ -1,0 +1,257 @@
+package uverbs
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// A QP is a queue pair. Its methods may be called from any number of
+// goroutines, unless it was made with SingleGoroutine: then each of the two
+// queues belongs to one goroutine at a time, and Modify and Close to the owner
+// of both.
+type QP struct {
+	object
+	impl   ProviderQP
+	cfg    QPConfig
+	cap    QPCap
+	single bool
+	id     uint64
+	psn    uint32 // of Endpoint
+
+	sq       sync.Mutex // serialises the send half of the provider's calls
+	sendGate atomic.Uint32
+	rq       sync.Mutex // and the receive half
+	recvGate atomic.Uint32
+
+	stateMu sync.Mutex // serialises Modify
+	state   QPState
+}
+
+// A gate says whether a queue takes requests, and if not why.
+const (
+	gateOpen uint32 = iota
+	gateState
+	gateClosed
+	gateSRQ
+)
+
+var gateErrors = [...]error{gateState: ErrState, gateClosed: ErrClosed, gateSRQ: ErrSRQ}
+
+// CreateQP makes a queue pair in state RESET: ibv_create_qp(3).
+func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
+	if cfg.RecvCQ == nil {
+		cfg.RecvCQ = cfg.SendCQ
+	}
+	if err := p.checkQP(&cfg); err != nil {
+		return nil, err
+	}
+	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
+	q.object = object{ctx: p.ctx, kind: "QP", rank: rankQP,
+		parents: []*object{&p.object, &cfg.SendCQ.object, &cfg.RecvCQ.object}}
+	q.destroy, q.retire = q.tearDown, q.retireRings
+	q.sendGate.Store(gateState)
+	q.recvGate.Store(gateState)
+	q.id = p.ctx.id(q)
+	if err := q.make(func() error { return q.create(p) }); err != nil {
+		p.ctx.forget(q.id)
+		return nil, err
+	}
+	return q, nil
+}
+
+func (p *PD) checkQP(cfg *QPConfig) error {
+	const op = "create QP"
+	if cfg.SendCQ == nil {
+		return invalid(op, p.String(), "SendCQ is nil")
+	}
+	for _, cq := range []*CQ{cfg.SendCQ, cfg.RecvCQ} {
+		if cq.ctx != p.ctx {
+			return invalid(op, p.String(), cq.String()+" belongs to another Context than the PD")
+		}
+	}
+	if cfg.Type != RC {
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported"}
+	}
+	if cfg.MaxSendSGE == 0 {
+		cfg.MaxSendSGE = 1
+	}
+	if cfg.MaxRecvSGE == 0 {
+		cfg.MaxRecvSGE = 1
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"MaxSendWR", cfg.MaxSendWR}, {"MaxRecvWR", cfg.MaxRecvWR}, {"MaxSendSGE", cfg.MaxSendSGE},
+		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}} {
+		if n.value < 0 || uint64(n.value) > 1<<31 {
+			return invalid(op, p.String(), n.name+" is out of range: "+sitoa(n.value))
+		}
+	}
+	return nil
+}
+
+func (q *QP) create(p *PD) error {
+	impl, reply, err := q.ctx.impl.CreateQP(&q.cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return q.command(p, uhwIn, uhwOut)
+	})
+	if err != nil {
+		return q.ctx.explainCreateQP(err, &q.cfg)
+	}
+	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, reply.Cap
+	return nil
+}
+
+func (q *QP) command(p *PD, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cfg := &q.cfg
+	cmd.Start(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE)
+	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, p.handle)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, q.id)
+	ioctl.InOf(cmd, uapi.UVERBS_ATTR_CREATE_QP_CAP, &uapi.IbUverbsQpCap{
+		MaxSendWr: uint32(cfg.MaxSendWR), MaxRecvWr: uint32(cfg.MaxRecvWR),
+		MaxSendSge: uint32(cfg.MaxSendSGE), MaxRecvSge: uint32(cfg.MaxRecvSGE), MaxInlineData: uint32(cfg.MaxInline)})
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(cfg.Type))
+	if cfg.SignalAll {
+		cmd.Uint32(uapi.UVERBS_ATTR_CREATE_QP_FLAGS, uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
+	}
+	capOut := ioctl.OutOf[uapi.IbUverbsQpCap](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP)
+	qpn := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM)
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := q.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_QP_HANDLE), Number: *qpn, Cap: QPCap{
+		MaxSendWR: int(capOut.MaxSendWr), MaxRecvWR: int(capOut.MaxRecvWr),
+		MaxSendSGE: int(capOut.MaxSendSge), MaxRecvSGE: int(capOut.MaxRecvSge), MaxInline: int(capOut.MaxInlineData)}}, nil
+}
+
+// explainCreateQP looks afterwards which number the device did not take.
+func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
+	a, qerr := c.QueryDevice()
+	if qerr != nil {
+		return c.wrap("create QP", c.name, err, "")
+	}
+	for _, n := range []struct {
+		name         string
+		asked, limit int
+	}{{"MaxSendWR", cfg.MaxSendWR, a.MaxQPWR}, {"MaxRecvWR", cfg.MaxRecvWR, a.MaxQPWR},
+		{"MaxSendSGE", cfg.MaxSendSGE, a.MaxSGE}, {"MaxRecvSGE", cfg.MaxRecvSGE, a.MaxSGE}} {
+		if n.asked > n.limit {
+			return c.explainLimit("create QP", err, n.name, n.asked, func(*DeviceAttr) int { return n.limit })
+		}
+	}
+	detail := ""
+	if cfg.MaxInline > 0 && errnoOf(err) != 0 {
+		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less"
+	}
+	return c.wrap("create QP", c.name, err, detail)
+}
+
+// Context returns the context that q was made from.
+func (q *QP) Context() *Context { return q.ctx }
+
+// QPN is the QP's number, by which peers address it.
+func (q *QP) QPN() uint32 { return q.number }
+
+// Cap is how large the queues came out: at least what was asked for.
+func (q *QP) Cap() QPCap { return q.cap }
+
+// SendCQ and RecvCQ return the queues that completions go to.
+func (q *QP) SendCQ() *CQ { return q.cfg.SendCQ }
+
+// RecvCQ is where the completions of receives go.
+func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
+
+// PostSend posts work requests to the send queue, in order: ibv_post_send(3).
+// On an error n is the index of the request that was refused; those before it
+// are posted and stay so, of it and those after it nothing is.
+//
+// It allocates nothing, and literals at the call site stay on the stack. In a
+// loop, keep the []SGE out of a slice of requests that outlives it.
+//
+// The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
+// [ErrOpcode], [ErrState], [ErrClosed], or what the kernel said to the
+// doorbell.
+func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
+	if !q.single {
+		q.sq.Lock()
+	}
+	if g := q.sendGate.Load(); g != gateOpen {
+		err = gateErrors[g]
+	} else {
+		n, err = q.impl.PostSend(noescape.Slice(wrs))
+	}
+	if !q.single {
+		q.sq.Unlock()
+	}
+	return n, err
+}
+
+// PostRecv posts work requests to the receive queue, in order:
+// ibv_post_recv(3). Errors and n are as for [QP.PostSend].
+func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
+	if !q.single {
+		q.rq.Lock()
+	}
+	if g := q.recvGate.Load(); g != gateOpen {
+		err = gateErrors[g]
+	} else {
+		n, err = q.impl.PostRecv(noescape.Slice(wrs))
+	}
+	if !q.single {
+		q.rq.Unlock()
+	}
+	return n, err
+}
+
+func (q *QP) lockBoth() {
+	if !q.single {
+		q.sq.Lock()
+		q.rq.Lock()
+	}
+}
+
+func (q *QP) unlockBoth() {
+	if !q.single {
+		q.rq.Unlock()
+		q.sq.Unlock()
+	}
+}
+
+func (q *QP) tearDown() error {
+	q.lockBoth()
+	defer q.unlockBoth()
+	err := q.destroyHandle(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_QP_RESP, destroyQPLen)
+	if err == nil {
+		q.closeGates()
+	}
+	return err
+}
+
+func (q *QP) closeGates() {
+	q.sendGate.Store(gateClosed)
+	q.recvGate.Store(gateClosed)
+}
+
+func (q *QP) retireRings() error {
+	q.lockBoth()
+	defer q.unlockBoth()
+	q.closeGates()
+	q.ctx.forget(q.id)
+	return q.impl.Retire()
+}
+
+// Close destroys the QP: ibv_destroy_qp(3). Requests still in its queues are
+// gone without completion. It is idempotent. Calling it between StartSend and
+// Submit of the same goroutine deadlocks.
+func (q *QP) Close() error { return q.close() }

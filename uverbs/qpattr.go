@@ -1,0 +1,167 @@
+package uverbs
+
+import (
+	"math/bits"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// QPState is the state of a QP. The values are those of ibv_qp_state.
+type QPState uint8
+
+// The states of ibv_modify_qp(3).
+const (
+	StateReset QPState = 0
+	StateInit  QPState = 1
+	StateRTR   QPState = 2 // ready to receive
+	StateRTS   QPState = 3 // ready to send
+	StateSQD   QPState = 4 // send queue drained
+	StateSQE   QPState = 5 // send queue error
+	StateErr   QPState = 6
+)
+
+func (s QPState) String() string {
+	names := [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return "state " + itoa(uint64(s))
+}
+
+// QPMask names the fields of a [QPAttr] that count. The values are those of
+// ibv_qp_attr_mask.
+type QPMask uint32
+
+// The bits of ibv_modify_qp(3).
+const (
+	MaskState            QPMask = 1 << 0
+	MaskCurState         QPMask = 1 << 1
+	MaskEnSQDAsyncNotify QPMask = 1 << 2
+	MaskAccess           QPMask = 1 << 3
+	MaskPKeyIndex        QPMask = 1 << 4
+	MaskPort             QPMask = 1 << 5
+	MaskQKey             QPMask = 1 << 6
+	MaskAV               QPMask = 1 << 7
+	MaskPathMTU          QPMask = 1 << 8
+	MaskTimeout          QPMask = 1 << 9
+	MaskRetryCnt         QPMask = 1 << 10
+	MaskRNRRetry         QPMask = 1 << 11
+	MaskRQPSN            QPMask = 1 << 12
+	MaskMaxRdAtomic      QPMask = 1 << 13
+	MaskAltPath          QPMask = 1 << 14
+	MaskMinRNRTimer      QPMask = 1 << 15
+	MaskSQPSN            QPMask = 1 << 16
+	MaskMaxDestRdAtomic  QPMask = 1 << 17
+	MaskPathMigState     QPMask = 1 << 18
+	MaskCap              QPMask = 1 << 19
+	MaskDestQPN          QPMask = 1 << 20
+)
+
+var maskNames = [...]string{"State", "CurState", "EnSQDAsyncNotify", "Access", "PKeyIndex", "Port", "QKey", "AV", "PathMTU",
+	"Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer", "SQPSN", "MaxDestRdAtomic",
+	"PathMigState", "Cap", "DestQPN"}
+
+// String lists the fields, separated by commas.
+func (m QPMask) String() string {
+	var names []string
+	for rest := uint32(m); rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros32(rest)
+		if i < len(maskNames) {
+			names = append(names, maskNames[i])
+		} else {
+			names = append(names, "bit "+sitoa(i))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// An AHAttr is the address of a peer: struct ibv_ah_attr. On RoCE IsGlobal
+// must be set, and HopLimit at least 1.
+type AHAttr struct {
+	IsGlobal     bool // the GRH fields DGID to TrafficClass count
+	DGID         GID
+	FlowLabel    uint32
+	SGIDIndex    uint8 // in the GID table of the port
+	HopLimit     uint8
+	TrafficClass uint8
+	DLID         uint16 // InfiniBand
+	SL           uint8
+	SrcPathBits  uint8
+	StaticRate   uint8
+	Port         uint8 // counted from 1
+}
+
+// A QPAttr holds the attributes of a QP: struct ibv_qp_attr. A [QPMask] says
+// which of them count.
+type QPAttr struct {
+	State            QPState
+	CurState         QPState
+	PathMTU          MTU
+	PathMigState     uint8 // 0 migrated, 1 rearm, 2 armed
+	QKey             uint32
+	RQPSN            uint32
+	SQPSN            uint32
+	DestQPN          uint32
+	Access           Access
+	Cap              QPCap
+	AV               AHAttr
+	AltAV            AHAttr
+	PKeyIndex        uint16
+	AltPKeyIndex     uint16
+	EnSQDAsyncNotify bool
+	SQDraining       bool  // only in what Query answers
+	MaxRdAtomic      uint8 // READs and atomics that may be out
+	MaxDestRdAtomic  uint8 // and those that are served at a time
+	MinRNRTimer      uint8 // code of IBA 9.7.5.2.8: 12 is 0.64 ms
+	Port             uint8 // counted from 1
+	Timeout          uint8 // 4.096 us * 2^Timeout; 0 waits for ever
+	RetryCnt         uint8 // 0 to 7
+	RNRRetry         uint8 // 0 to 6; 7 tries for ever
+	AltPort          uint8
+	AltTimeout       uint8
+	SignalAll        bool // only in what Query answers
+}
+
+func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {
+	*d = uapi.IbUverbsQpDest{Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit,
+		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: b2u(a.IsGlobal), PortNum: a.Port}
+}
+
+func (a *AHAttr) decode(d *uapi.IbUverbsQpDest) {
+	*a = AHAttr{DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: d.SgidIndex, HopLimit: d.HopLimit,
+		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
+		IsGlobal: d.IsGlobal != 0, Port: d.PortNum}
+}
+
+func (a *QPAttr) encode(r *uapi.IbUverbsModifyQp) {
+	*r = uapi.IbUverbsModifyQp{Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN, DestQpNum: a.DestQPN,
+		QpAccessFlags: uint32(a.Access), PkeyIndex: a.PKeyIndex, AltPkeyIndex: a.AltPKeyIndex,
+		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU), PathMigState: a.PathMigState,
+		EnSqdAsyncNotify: b2u(a.EnSQDAsyncNotify), MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
+		MinRnrTimer: a.MinRNRTimer, PortNum: a.Port, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
+		AltPortNum: a.AltPort, AltTimeout: a.AltTimeout}
+	a.AV.encode(&r.Dest)
+	a.AltAV.encode(&r.AltDest)
+}
+
+func (a *QPAttr) decode(r *uapi.IbUverbsQueryQpResp) {
+	*a = QPAttr{State: QPState(r.QpState), CurState: QPState(r.CurQpState), PathMTU: MTU(r.PathMtu), PathMigState: r.PathMigState,
+		QKey: r.Qkey, RQPSN: r.RqPsn, SQPSN: r.SqPsn, DestQPN: r.DestQpNum, Access: Access(r.QpAccessFlags),
+		Cap: QPCap{MaxSendWR: int(r.MaxSendWr), MaxRecvWR: int(r.MaxRecvWr), MaxSendSGE: int(r.MaxSendSge),
+			MaxRecvSGE: int(r.MaxRecvSge), MaxInline: int(r.MaxInlineData)},
+		PKeyIndex: r.PkeyIndex, AltPKeyIndex: r.AltPkeyIndex, SQDraining: r.SqDraining != 0,
+		MaxRdAtomic: r.MaxRdAtomic, MaxDestRdAtomic: r.MaxDestRdAtomic, MinRNRTimer: r.MinRnrTimer, Port: r.PortNum,
+		Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry, AltPort: r.AltPortNum, AltTimeout: r.AltTimeout,
+		SignalAll: r.SqSigAll != 0}
+	a.AV.decode(&r.Dest)
+	a.AltAV.decode(&r.AltDest)
+}
+
+func b2u(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
