@@ -1,0 +1,9 @@
+// Package all links every provider, for programs that are to run on whatever
+// RDMA device there is:
+//
+//	import _ "github.com/goverbs/goverbs/provider/all"
+package all
+
+import (
+	_ "github.com/goverbs/goverbs/provider/rxe" // soft-RoCE
+)

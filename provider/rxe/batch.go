@@ -1,0 +1,113 @@
+package rxe
+
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A batch is written straight into the ring, behind the published index, where
+// the kernel does not look. Submit publishes all of it; to drop it, it is
+// enough to forget it.
+type batch struct {
+	next  uint32 // the element after the last operation's
+	last  uint32 // the last operation's element
+	has   uint8  // traits of the last operation; 0: there is none
+	data  bool   // the last operation has inline data
+	sges  int    // of the last operation
+	total uint64 // bytes of the last operation
+	err   error  // the first thing that was wrong
+}
+
+// Begin implements uverbs.ProviderQP, as the methods below.
+func (q *qp) Begin() {
+	q.sq.batch = batch{next: q.sq.cur}
+}
+
+func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	s := &q.sq
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	has := traits(op, f)
+	if has == 0 {
+		b.err = uverbs.ErrOpcode
+		return
+	}
+	if s.full(b.next) {
+		b.err = uverbs.ErrQueueFull
+		return
+	}
+	s.sendWQE(b.next).start(has, op, f, wrID, raddr, rkey, imm)
+	b.last, b.next = b.next, s.next(b.next)
+	b.has, b.data, b.sges, b.total = has, false, 0, 0
+	runtime.KeepAlive(q)
+}
+
+func (q *qp) SGE(sge uverbs.SGE) {
+	s := &q.sq
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	n, total := b.sges, b.total+uint64(sge.Length)
+	switch {
+	case b.has == 0 || b.data:
+		b.err = uverbs.ErrOpcode
+		return
+	case n >= s.maxSGE:
+		b.err = uverbs.ErrTooManySGEs
+		return
+	case total > uverbs.MaxMessage:
+		b.err = uverbs.ErrRange
+		return
+	}
+	w := s.sendWQE(b.last)
+	w.sges(n + 1)[n] = sge
+	w.setSGEs(n+1, total)
+	b.sges, b.total = n+1, total
+	runtime.KeepAlive(q)
+}
+
+// Inline sets the last operation's data, once. No data at all is a message
+// without data, as it is without the call.
+func (q *qp) Inline(data []byte) {
+	s := &q.sq
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	switch {
+	case b.has == 0 || b.has&scatter != 0 && len(data) > 0 || b.data || b.sges > 0:
+		b.err = uverbs.ErrOpcode
+		return
+	case len(data) > s.maxInline:
+		b.err = uverbs.ErrInlineTooLong
+		return
+	case len(data) == 0:
+		return
+	}
+	s.sendWQE(b.last).setInline(data)
+	b.data = true
+	runtime.KeepAlive(q)
+}
+
+// Submit posts nothing when an operation was wrong. A refused doorbell is
+// another thing: see PostSend.
+func (q *qp) Submit() error {
+	s := &q.sq
+	err, next := s.batch.err, s.batch.next
+	q.Begin()
+	if err != nil {
+		return err
+	}
+	if err := s.submit(next); err != nil {
+		return q.bellError(err)
+	}
+	s.batch.next = s.cur
+	runtime.KeepAlive(q)
+	return nil
+}
+
+func (q *qp) Abort() { q.Begin() }

@@ -1,0 +1,81 @@
+package rxe
+
+import (
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func init() { uverbs.RegisterProvider(driver{}) }
+
+// driver implements uverbs.Provider.
+type driver struct{}
+
+func (driver) DriverID() uint32 { return uapi.RDMA_DRIVER_RXE }
+
+func (driver) ABI() (lowest, highest uint64) { return 1, 2 }
+
+func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+	if _, err := get(nil, nil); err != nil {
+		return nil, err
+	}
+	return &context{dev: dev, byWrite: preferWrite}, nil
+}
+
+// context implements uverbs.ProviderContext.
+type context struct {
+	dev     *ioctl.Device
+	byWrite bool // issue doorbells by write(2): see doorbell.go
+}
+
+func (c *context) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+	resp := new(uapi.RxeCreateCqResp)
+	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err != nil {
+		return nil, reply, err
+	}
+	r, err := c.mapRing("completion queue", resp.Mi, cqeSize)
+	if err != nil {
+		return nil, reply, err
+	}
+	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
+}
+
+func (c *context) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+	resp := new(uapi.RxeCreateQpResp)
+	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err != nil {
+		return nil, reply, err
+	}
+	sq, err := c.mapRing("send queue", resp.SqMi, sendHeader)
+	if err != nil {
+		return nil, reply, err
+	}
+	var rq ring
+	if resp.RqMi.Size != 0 { // 0: the QP takes its receives from an SRQ
+		if rq, err = c.mapRing("receive queue", resp.RqMi, recvHeader); err != nil {
+			sq.retire()
+			return nil, reply, err
+		}
+	}
+	return newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle)), reply, nil
+}
+
+// Retire has nothing to do: rxe has no registers.
+func (c *context) Retire() error { return nil }
+
+// mapRing maps a ring that the kernel offers. It takes each offer once.
+func (c *context) mapRing(kind string, mi uapi.Mminfo, need int) (ring, error) {
+	m, err := provider.Map(c.dev, int64(mi.Offset), int(mi.Size))
+	if err != nil {
+		return ring{}, kernelError("map "+kind, c.dev.Name(), err)
+	}
+	r, err := newRing(kind, m, need)
+	if err != nil {
+		// The first error is the one to tell.
+		_ = m.Retire()
+		return ring{}, err
+	}
+	return r, nil
+}

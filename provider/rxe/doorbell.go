@@ -1,0 +1,104 @@
+package rxe
+
+import (
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// preferWrite says which of the two ways a doorbell takes: write(2) on the
+// uverbs node, or INVOKE_WRITE by ioctl(2). The kernel refuses the first when
+// the process has changed its credentials since it opened the node, and then
+// the second is taken from that time on.
+var preferWrite = true
+
+// A doorbell tells the kernel to look at a send queue.
+type doorbell interface{ ring() error }
+
+// A bell issues POST_SEND with no work request in it. It must not be copied,
+// and lies on the heap: the kernel writes its reply there.
+type bell struct {
+	dev     *ioctl.Device
+	byWrite bool
+	frame   bellFrame
+	cmd     *ioctl.Cmd // made when first needed
+}
+
+// bellFrame is what write(2) takes, and room for the reply, which the kernel
+// does not let one leave out.
+type bellFrame struct {
+	hdr   uapi.IbUverbsCmdHdr
+	req   uapi.IbUverbsPostSend
+	reply uapi.IbUverbsPostSendResp
+}
+
+func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
+	b := &bell{dev: dev, byWrite: byWrite}
+	b.frame.req = uapi.IbUverbsPostSend{
+		Response: b.frame.replyAddr(),
+		QpHandle: qpHandle,
+		// The size of a work request is checked although there is none.
+		WqeSize: uint32(ioctl.SizeOf[uapi.IbUverbsSendWr]()),
+	}
+	b.frame.hdr = uapi.IbUverbsCmdHdr{
+		Command:  uapi.IB_USER_VERBS_CMD_POST_SEND,
+		InWords:  uint16(len(b.frame.bytes()) / 4),
+		OutWords: uint16(ioctl.SizeOf[uapi.IbUverbsPostSendResp]() / 4),
+	}
+	return b
+}
+
+func (b *bell) ring() error {
+	if b.byWrite {
+		if ok, err := b.dev.Write(b.frame.bytes()); ok {
+			return err
+		}
+	}
+	if b.cmd == nil {
+		b.cmd = new(ioctl.Cmd)
+		ioctl.Write[uapi.IbUverbsPostSendResp](b.cmd, uapi.IB_USER_VERBS_CMD_POST_SEND, &b.frame.req)
+	}
+	// The kernel marks the reply's attribute as written and looks at that mark
+	// on no way in, so the command can be issued as it stands.
+	return b.dev.Do(b.cmd)
+}
+
+// A notify arms a completion queue by REQ_NOTIFY_CQ, which has no reply. It
+// must not be copied.
+type notify struct {
+	dev     *ioctl.Device
+	byWrite bool
+	frame   notifyFrame
+	cmd     *ioctl.Cmd // made when first needed
+}
+
+type notifyFrame struct {
+	hdr uapi.IbUverbsCmdHdr
+	req uapi.IbUverbsReqNotifyCq
+}
+
+func newNotify(dev *ioctl.Device, byWrite bool, cqHandle uint32) *notify {
+	n := &notify{dev: dev, byWrite: byWrite}
+	n.frame.req.CqHandle = cqHandle
+	n.frame.hdr = uapi.IbUverbsCmdHdr{
+		Command: uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+		InWords: uint16(len(n.frame.bytes()) / 4),
+	}
+	return n
+}
+
+func (n *notify) arm(solicitedOnly bool) error {
+	n.frame.req.SolicitedOnly = 0
+	if solicitedOnly {
+		n.frame.req.SolicitedOnly = 1
+	}
+	if n.byWrite {
+		if ok, err := n.dev.Write(n.frame.bytes()); ok {
+			return err
+		}
+	}
+	if n.cmd == nil {
+		n.cmd = new(ioctl.Cmd)
+	}
+	ioctl.Write[ioctl.Void](n.cmd, uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, &n.frame.req)
+	return n.dev.Do(n.cmd)
+}

@@ -1,0 +1,18 @@
+package rxe
+
+import "unsafe"
+
+// bytes returns the part of the frame that is written.
+func (f *bellFrame) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(f)), unsafe.Offsetof(f.reply))
+}
+
+// replyAddr is where the kernel puts its reply. The frame is part of a heap
+// object, which the garbage collector does not move.
+func (f *bellFrame) replyAddr() uint64 {
+	return uint64(uintptr(unsafe.Pointer(&f.reply)))
+}
+
+func (f *notifyFrame) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(f)), unsafe.Sizeof(*f))
+}

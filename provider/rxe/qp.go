@@ -1,0 +1,67 @@
+package rxe
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// qp implements uverbs.ProviderQP. The two halves may be used by two
+// goroutines, so they do not share a cache line.
+type qp struct {
+	sq sendQueue
+	_  [64]byte
+	rq recvQueue
+
+	retired atomic.Bool
+}
+
+// newQP makes a QP of mapped rings. rq is the zero ring when an SRQ serves the
+// QP.
+func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
+	q := &qp{sq: newSendQueue(sq, c, bell), rq: newRecvQueue(rq, c.MaxRecvSGE)}
+	q.Begin()
+	return q
+}
+
+// Reset implements uverbs.ProviderQP.
+//
+// On the way to RESET the kernel takes all elements out of both rings, by
+// moving its consumer index to ours, and zeroes them. The indices go on from
+// where they are; only what was known of the kernel's is out of date.
+func (q *qp) Reset() {
+	q.sq.refresh()
+	q.Begin()
+	if q.rq.mem != nil {
+		q.rq.refresh()
+	}
+}
+
+// Retire implements uverbs.ProviderQP.
+func (q *qp) Retire() error {
+	q.retired.Store(true)
+	return errors.Join(q.sq.retire(), q.rq.retire())
+}
+
+// bellError says what a refused doorbell means.
+func (q *qp) bellError(err error) error {
+	if q.retired.Load() || errors.Is(err, os.ErrClosed) {
+		return uverbs.ErrClosed
+	}
+	e := &uverbs.Error{Op: "ring the doorbell", Errno: unix.EIO}
+	errors.As(err, &e.Errno)
+	switch e.Errno {
+	case unix.EINVAL:
+		e.Kind = uverbs.ErrState
+		e.Detail = "the requests are in the send queue, but the QP is not in RTS: they go out with the next doorbell that the kernel takes"
+	case unix.EIO:
+		e.Kind = uverbs.ErrDeviceGone
+	default:
+		e.Detail = "the requests are in the send queue and go out with the next doorbell"
+	}
+	return e
+}

@@ -1,0 +1,130 @@
+package rxe
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// struct rxe_queue_buf: the two indices have a cache line each.
+const (
+	offLog2Size = 0
+	offMask     = 4
+	offProducer = 128
+	offConsumer = 256
+	offElements = 384
+
+	maxLog2Size = 16 // 64 KiB for an element: rxe's largest is 1 KiB
+)
+
+// A ring is one mapped queue. Its geometry is copied out of the header when it
+// is mapped, so that later changes there have no effect.
+type ring struct {
+	mem   *provider.Mapping // keeps the pages while the pointers below are used
+	data  []byte            // the elements
+	prod  *atomic.Uint32    // producer index, in the header
+	cons  *atomic.Uint32    // consumer index, in the header
+	shift uint32            // log2 of the element size
+	mask  uint32            // number of elements - 1
+}
+
+// newRing checks the header of a mapped ring whose elements must hold at least
+// need bytes.
+func newRing(kind string, m *provider.Mapping, need int) (ring, error) {
+	b := m.Bytes()
+	if len(b) < offElements {
+		return ring{}, badRing(kind, "%d bytes are less than its header", len(b))
+	}
+	shift, mask := load32(b, offLog2Size), load32(b, offMask)
+	slots := uint64(mask) + 1
+	switch {
+	case shift > maxLog2Size || 1<<shift < need:
+		return ring{}, badRing(kind, "elements of 2^%d bytes, %d needed", shift, need)
+	case bits.OnesCount64(slots) != 1:
+		return ring{}, badRing(kind, "index mask %#x", mask)
+	case slots<<shift > uint64(len(b)-offElements):
+		return ring{}, badRing(kind, "%d elements of 2^%d bytes do not fit its %d bytes", slots, shift, len(b))
+	}
+	return ring{
+		mem:   m,
+		data:  b[offElements:],
+		prod:  index(b, offProducer),
+		cons:  index(b, offConsumer),
+		shift: shift,
+		mask:  mask,
+	}, nil
+}
+
+// size is the number of bytes of one element.
+func (r *ring) size() int { return 1 << r.shift }
+
+// retire is nil-safe, for QPs without a receive queue.
+func (r *ring) retire() error {
+	if r.mem == nil {
+		return nil
+	}
+	return r.mem.Retire()
+}
+
+// A producer is the writing side of a ring: send and receive queue.
+type producer struct {
+	ring
+	cur   uint32 // our index: what has been published
+	limit uint32 // the index that must not be reached, as of the last look
+}
+
+func newProducer(r ring) producer {
+	p := producer{ring: r}
+	if r.mem != nil {
+		p.cur = r.prod.Load() & r.mask
+		p.refresh()
+	}
+	return p
+}
+
+// refresh looks how far the kernel has come.
+func (p *producer) refresh() { p.limit = (p.cons.Load() + p.mask) & p.mask }
+
+// full tells whether there is no room for an element at index i. It looks at
+// the kernel's index only when the room known of has run out.
+func (p *producer) full(i uint32) bool {
+	if i != p.limit {
+		return false
+	}
+	p.refresh()
+	return i == p.limit
+}
+
+func (p *producer) next(i uint32) uint32 { return (i + 1) & p.mask }
+
+// publish hands the elements before i to the kernel.
+func (p *producer) publish(i uint32) {
+	p.cur = i
+	p.prod.Store(i)
+}
+
+func badRing(kind, format string, args ...any) error {
+	return &uverbs.Error{Op: "map " + kind, Kind: uverbs.ErrABI, Detail: "the kernel's ring is none that this library knows: " + fmt.Sprintf(format, args...)}
+}
+
+// errIndex says that the kernel's index in a ring is out of range.
+var errIndex error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "the kernel's index is outside the ring"}
+
+// kernelError wraps what a system call answered.
+func kernelError(op, object string, err error) error {
+	e := &uverbs.Error{Op: op, Object: object}
+	if errno, ok := err.(unix.Errno); ok {
+		e.Errno = errno
+		if errno == unix.EIO {
+			e.Kind = uverbs.ErrDeviceGone
+		}
+	} else {
+		e.Kind, e.Detail = uverbs.ErrClosed, err.Error()
+	}
+	return e
+}

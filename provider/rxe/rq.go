@@ -1,0 +1,89 @@
+package rxe
+
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// recvWQE is struct rxe_recv_wqe, in words as sendWQE is. Scatter/gather
+// elements follow.
+type recvWQE struct {
+	wrID     uint64
+	reserved uint64
+	length   uint64 // dma.length, dma.resid
+	sgeCount uint64 // dma.cur_sge, dma.num_sge
+	offset   uint64 // dma.sge_offset, reserved
+}
+
+// A recvQueue is the receive half of a QP.
+type recvQueue struct {
+	producer
+	maxSGE int
+}
+
+func newRecvQueue(r ring, maxSGE int) recvQueue {
+	if r.mem == nil {
+		return recvQueue{}
+	}
+	return recvQueue{
+		producer: newProducer(r),
+		maxSGE:   min(maxSGE, (r.size()-recvHeader)/sgeSize),
+	}
+}
+
+// encode writes wr to element i.
+func (q *recvQueue) encode(i uint32, wr *uverbs.RecvWR) error {
+	if len(wr.SGL) > q.maxSGE {
+		return uverbs.ErrTooManySGEs
+	}
+	w := q.recvWQE(i)
+	sges := w.sges(len(wr.SGL))
+	var total uint64
+	for k := range sges {
+		sges[k] = wr.SGL[k]
+		total += uint64(wr.SGL[k].Length)
+	}
+	if total > uverbs.MaxMessage {
+		return uverbs.ErrRange
+	}
+	w.wrID = wr.WRID
+	w.reserved = 0
+	w.length = total | total<<32
+	w.sgeCount = uint64(len(sges)) << 32
+	w.offset = 0
+	return nil
+}
+
+// post writes wrs to the ring and publishes those before the first bad one.
+func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
+	if q.mem == nil {
+		return 0, uverbs.ErrSRQ
+	}
+	cur := q.cur
+	n, err := 0, error(nil)
+	for ; n < len(wrs); n++ {
+		if q.full(cur) {
+			err = uverbs.ErrQueueFull
+			break
+		}
+		if err = q.encode(cur, &wrs[n]); err != nil {
+			break
+		}
+		cur = q.next(cur)
+	}
+	if cur != q.cur {
+		q.publish(cur)
+	}
+	return n, err
+}
+
+// PostRecv implements uverbs.ProviderQP. It makes no system call: the kernel
+// looks at the ring when a message arrives. So a receive that is posted in the
+// state ERR is flushed when the kernel next has to do with the QP's receives,
+// not at once.
+func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	n, err := q.rq.post(wrs)
+	runtime.KeepAlive(q)
+	return n, err
+}

@@ -1,0 +1,364 @@
+package rxe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// field is a little-endian field of a WQE at a fixed offset.
+type field struct {
+	off, size int
+	value     uint64
+}
+
+func fill(b []byte, fields []field) {
+	for _, f := range fields {
+		for i := range f.size {
+			b[f.off+i] = byte(f.value >> (8 * i))
+		}
+	}
+}
+
+const everyFlag = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
+
+// golden pairs a work request with the fields that are not zero in its WQE,
+// by the offsets of struct rxe_send_wqe.
+var golden = []struct {
+	name string
+	wr   uverbs.SendWR
+	want []field
+	data []byte // at offset 208
+}{
+	{"SEND", uverbs.SendWR{WRID: 0x1122334455667788, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 0x40, LKey: 0xb1}}},
+		[]field{{0, 8, 0x1122334455667788}, {12, 4, 2}, {184, 4, 0x40}, {188, 4, 0x40}, {196, 4, 1}, {208, 8, 0xa1}, {216, 4, 0x40}, {220, 4, 0xb1}}, nil},
+	{"SEND takes no address", uverbs.SendWR{Opcode: uverbs.OpSend, RemoteAddr: 0xdead, RKey: 0xbeef, Imm: 7},
+		[]field{{12, 4, 2}}, nil},
+	{"SEND_IMM", uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: 0x01020304, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 1, LKey: 0xb1}}},
+		[]field{{0, 8, 1}, {12, 4, 3}, {16, 4, 2}, {20, 4, 0x04030201}, {184, 4, 1}, {188, 4, 1}, {196, 4, 1}, {208, 8, 0xa1}, {216, 4, 1}, {220, 4, 0xb1}}, nil},
+	{"WRITE of three SGEs", uverbs.SendWR{WRID: 2, Opcode: uverbs.OpWrite, Flags: uverbs.Fence, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 7,
+		SGL: []uverbs.SGE{{Addr: 0xa1, Length: 0x10, LKey: 0xb1}, {}, {Addr: 0xa3, Length: 0x20, LKey: 0xb3}}},
+		[]field{{0, 8, 2}, {12, 4, 0}, {16, 4, 1}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 0x30}, {188, 4, 0x30}, {196, 4, 3},
+			{208, 8, 0xa1}, {216, 4, 0x10}, {220, 4, 0xb1}, {240, 8, 0xa3}, {248, 4, 0x20}, {252, 4, 0xb3}}, nil},
+	{"WRITE_IMM without data", uverbs.SendWR{WRID: 3, Opcode: uverbs.OpWriteImm, Flags: everyFlag, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 0xa0b0c0d0},
+		[]field{{0, 8, 3}, {12, 4, 1}, {16, 4, 7}, {20, 4, 0xd0c0b0a0}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}}, nil},
+	{"READ", uverbs.SendWR{WRID: 4, Opcode: uverbs.OpRead, Flags: uverbs.Signaled | uverbs.Fence, RemoteAddr: 0xc0ffee00, RKey: 0xd1, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 1 << 31, LKey: 0xb1}}},
+		[]field{{0, 8, 4}, {12, 4, 4}, {16, 4, 3}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 1 << 31}, {188, 4, 1 << 31}, {196, 4, 1},
+			{208, 8, 0xa1}, {216, 4, 1 << 31}, {220, 4, 0xb1}}, nil},
+	{"inline SEND", uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend, Flags: uverbs.Solicited, Inline: []byte("inline data")},
+		[]field{{0, 8, 5}, {12, 4, 2}, {16, 4, 4 | 8}, {184, 4, 11}, {188, 4, 11}}, []byte("inline data")},
+	{"inline WRITE_IMM", uverbs.SendWR{WRID: 6, Opcode: uverbs.OpWriteImm, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 1, Inline: bytes.Repeat([]byte{0x5a}, 48)},
+		[]field{{0, 8, 6}, {12, 4, 1}, {16, 4, 8}, {20, 4, 1 << 24}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
+}
+
+var goldenCap = testCap(15, 15, 3, 48)
+
+// soil leaves in every element what an earlier lap may have left. The address
+// vector of UD, at 56 to 144, is nobody's on an RC QP.
+func soil(r *kernelRing) {
+	for i := range r.mask + 1 {
+		e := r.element(i)
+		for j := range e {
+			if j < 56 || j >= 144 {
+				e[j] = 0xee
+			}
+		}
+	}
+}
+
+func TestSendWQEBytes(t *testing.T) {
+	for _, c := range golden {
+		t.Run(c.name, func(t *testing.T) {
+			k, q, _ := newKernel(t, goldenCap, 15)
+			soil(k.sq)
+			if n, err := q.PostSend([]uverbs.SendWR{c.wr}); n != 1 || err != nil {
+				t.Fatalf("PostSend: %d, %v", n, err)
+			}
+			end := 208 + 16*len(c.wr.SGL) + len(c.data)
+			want := make([]byte, end)
+			fill(want, c.want)
+			copy(want[208:], append(want[208:208+16*len(c.wr.SGL)], c.data...))
+			if got := k.sq.element(0)[:end]; !bytes.Equal(got, want) {
+				t.Errorf("WQE is\n%x, want\n%x", got, want)
+			}
+			if rest := k.sq.element(0)[end:]; bytes.ContainsFunc(rest, func(r rune) bool { return r == 0 }) {
+				t.Error("wrote beyond the data")
+			}
+			if k.sq.count() != 1 || k.rung != 1 {
+				t.Errorf("%d published, %d doorbells, want 1 and 1", k.sq.count(), k.rung)
+			}
+		})
+	}
+}
+
+// addToBatch says wr in the words of the batch.
+func addToBatch(q *qp, wr *uverbs.SendWR) {
+	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
+	for _, s := range wr.SGL {
+		q.SGE(s)
+	}
+	if len(wr.Inline) > 0 {
+		q.Inline(wr.Inline)
+	}
+}
+
+func TestBatchWritesWhatTheListWrites(t *testing.T) {
+	var wrs []uverbs.SendWR
+	for _, c := range golden {
+		wrs = append(wrs, c.wr)
+	}
+	list, lq, _ := newKernel(t, goldenCap, 15)
+	batch, bq, _ := newKernel(t, goldenCap, 15)
+	soil(list.sq)
+	soil(batch.sq)
+	for lap := range 5 { // wraps
+		if n, err := lq.PostSend(wrs); n != len(wrs) || err != nil {
+			t.Fatalf("PostSend: %d, %v", n, err)
+		}
+		bq.Begin()
+		for i := range wrs {
+			addToBatch(bq, &wrs[i])
+		}
+		if batch.sq.count() != 0 {
+			t.Fatal("the batch was published before Submit")
+		}
+		if err := bq.Submit(); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(list.sq.b, batch.sq.b) {
+			t.Fatalf("lap %d: rings differ", lap)
+		}
+		if batch.rung != lap+1 || list.rung != lap+1 {
+			t.Fatalf("lap %d: %d and %d doorbells", lap, list.rung, batch.rung)
+		}
+		for range wrs {
+			list.sq.advance()
+			batch.sq.advance()
+		}
+	}
+}
+
+func TestRecvWQEBytes(t *testing.T) {
+	k, q, _ := newKernel(t, goldenCap, 15)
+	soil(k.rq)
+	for i, c := range []struct {
+		wr   uverbs.RecvWR
+		want []field
+	}{
+		{uverbs.RecvWR{WRID: 0x1122334455667788}, []field{{0, 8, 0x1122334455667788}}},
+		{uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 0x10, LKey: 0xb1}, {Addr: 0xa2, Length: 0x20, LKey: 0xb2}}},
+			[]field{{0, 8, 1}, {16, 4, 0x30}, {20, 4, 0x30}, {28, 4, 2}, {40, 8, 0xa1}, {48, 4, 0x10}, {52, 4, 0xb1}, {56, 8, 0xa2}, {64, 4, 0x20}, {68, 4, 0xb2}}},
+	} {
+		if n, err := q.PostRecv([]uverbs.RecvWR{c.wr}); n != 1 || err != nil {
+			t.Fatalf("PostRecv: %d, %v", n, err)
+		}
+		want := make([]byte, 40+16*len(c.wr.SGL))
+		fill(want, c.want)
+		if got := k.rq.element(uint32(i))[:len(want)]; !bytes.Equal(got, want) {
+			t.Errorf("WQE is\n%x, want\n%x", got, want)
+		}
+	}
+	if k.rung != 0 {
+		t.Error("PostRecv rang a doorbell")
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	good := uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge(0, 8)}}
+	long := uverbs.SGE{Length: 1<<31 + 1}
+	half := uverbs.SGE{Length: 1<<30 + 1}
+	for name, c := range map[string]struct {
+		wr   uverbs.SendWR
+		want error
+	}{
+		"opcode without meaning": {uverbs.SendWR{Opcode: 7}, uverbs.ErrOpcode},
+		"opcode out of range":    {uverbs.SendWR{Opcode: 16 + uverbs.OpSend}, uverbs.ErrOpcode},
+		"unknown flag":           {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: inlineFlag}, uverbs.ErrOpcode},
+		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"inline and SGL":         {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrOpcode},
+		"SGE over 2^31":          {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{long}}, uverbs.ErrRange},
+		"message over 2^31":      {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{half, half}}, uverbs.ErrRange},
+		"sum over 2^32":          {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: ^uint32(0)}, {Length: 2}}}, uverbs.ErrRange},
+		"four SGEs":              {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: make([]uverbs.SGE, 4)}, uverbs.ErrTooManySGEs},
+		"49 bytes inline":        {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 49)}, uverbs.ErrInlineTooLong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, q, _ := newKernel(t, goldenCap, 15)
+			n, err := q.PostSend([]uverbs.SendWR{good, good, c.wr, good})
+			if n != 2 || !errors.Is(err, c.want) {
+				t.Errorf("PostSend: %d, %v; want 2, %v", n, err, c.want)
+			}
+			if k.sq.count() != 2 || k.rung != 1 {
+				t.Errorf("%d published, %d doorbells; want 2 and 1", k.sq.count(), k.rung)
+			}
+			q.Begin()
+			addToBatch(q, &good)
+			addToBatch(q, &c.wr)
+			addToBatch(q, &good)
+			if err := q.Submit(); !errors.Is(err, c.want) {
+				t.Errorf("Submit: %v, want %v", err, c.want)
+			}
+			if k.sq.count() != 2 || k.rung != 1 {
+				t.Error("a bad batch was published")
+			}
+			if err := q.Submit(); err != nil {
+				t.Errorf("empty Submit: %v", err)
+			}
+			if n, err := q.PostSend([]uverbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) || k.rung != 1 {
+				t.Errorf("bad request alone: %d, %v, %d doorbells", n, err, k.rung)
+			}
+		})
+	}
+}
+
+func TestBatchMisuse(t *testing.T) {
+	for name, add := range map[string]func(q *qp){
+		"SGE before an operation":    func(q *qp) { q.SGE(sge(0, 1)) },
+		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
+		"SGE after Inline":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.SGE(sge(0, 1)) },
+		"Inline after SGE":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.SGE(sge(0, 1)); q.Inline([]byte{1}) },
+		"Inline twice":               func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.Inline([]byte{1}) },
+	} {
+		k, q, _ := newKernel(t, goldenCap, 15)
+		q.Begin()
+		add(q)
+		if err := q.Submit(); !errors.Is(err, uverbs.ErrOpcode) || k.sq.count() != 0 {
+			t.Errorf("%s: %v, %d published", name, err, k.sq.count())
+		}
+	}
+}
+
+func TestAbort(t *testing.T) {
+	k, q, _ := newKernel(t, goldenCap, 15)
+	q.Begin()
+	q.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+	q.Abort()
+	if err := q.Submit(); err != nil || k.sq.count() != 0 || k.rung != 0 {
+		t.Errorf("after Abort: %v, %d published, %d doorbells", err, k.sq.count(), k.rung)
+	}
+}
+
+func TestFullAndEmpty(t *testing.T) {
+	k, q, c := newKernel(t, testCap(7, 7, 1, 0), 63)
+	wrs := make([]uverbs.SendWR, 9)
+	for i := range wrs {
+		wrs[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: base, RKey: rkey}
+	}
+	for lap := range 20 {
+		if n, err := q.PostSend(wrs); n != 7 || !errors.Is(err, uverbs.ErrQueueFull) || !errors.Is(err, unix.ENOMEM) {
+			t.Fatalf("lap %d: PostSend: %d, %v", lap, n, err)
+		}
+		q.Begin()
+		addToBatch(q, &wrs[0])
+		if err := q.Submit(); !errors.Is(err, uverbs.ErrQueueFull) {
+			t.Fatalf("lap %d: Submit: %v", lap, err)
+		}
+		k.run()
+		wcs := poll(t, c)
+		if len(wcs) != 7 || wcs[6].WRID != 6 || c.Ready() {
+			t.Fatalf("lap %d: completions %v", lap, wcs)
+		}
+		q.Begin()
+		for i := range 8 {
+			addToBatch(q, &wrs[i])
+		}
+		if err := q.Submit(); !errors.Is(err, uverbs.ErrQueueFull) || k.sq.count() != 0 {
+			t.Fatalf("lap %d: batch of 8: %v, %d published", lap, err, k.sq.count())
+		}
+		if n, err := q.PostSend(wrs[:3]); n != 3 || err != nil {
+			t.Fatalf("lap %d: PostSend: %d, %v", lap, n, err)
+		}
+		k.run()
+		poll(t, c)
+
+		recv := make([]uverbs.RecvWR, 8)
+		if n, err := q.PostRecv(recv); n != 7 || !errors.Is(err, uverbs.ErrQueueFull) {
+			t.Fatalf("lap %d: PostRecv: %d, %v", lap, n, err)
+		}
+		for range 7 {
+			k.rq.advance()
+		}
+	}
+}
+
+func TestDoorbellRefused(t *testing.T) {
+	wrs := slices.Repeat([]uverbs.SendWR{{Opcode: uverbs.OpSend}}, 3)
+	bad := append(slices.Clone(wrs), uverbs.SendWR{Opcode: 7})
+	for _, c := range []struct{ refuse, want error }{
+		{unix.EINVAL, uverbs.ErrState}, {unix.EINVAL, unix.EINVAL}, {unix.EIO, uverbs.ErrDeviceGone},
+		{unix.ENOMEM, unix.ENOMEM}, {os.ErrClosed, uverbs.ErrClosed},
+	} {
+		t.Run(fmt.Sprint(c.refuse), func(t *testing.T) {
+			k, q, _ := newKernel(t, goldenCap, 15)
+			k.refuse = c.refuse
+			if n, err := q.PostSend(wrs); n != 3 || !errors.Is(err, c.want) || k.sq.count() != 3 {
+				t.Errorf("PostSend: %d, %v, %d published", n, err, k.sq.count())
+			}
+			if n, err := q.PostSend(bad); n != 3 || !errors.Is(err, c.want) || k.sq.count() != 6 {
+				t.Errorf("PostSend with a bad request: %d, %v, %d published", n, err, k.sq.count())
+			}
+			q.Begin()
+			addToBatch(q, &wrs[0])
+			if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 7 {
+				t.Errorf("Submit: %v, %d published", err, k.sq.count())
+			}
+			q.Retire()
+			if _, err := q.PostSend(wrs); !errors.Is(err, uverbs.ErrClosed) {
+				t.Errorf("PostSend after Retire: %v", err)
+			}
+		})
+	}
+}
+
+func TestReset(t *testing.T) {
+	k, q, c := newKernel(t, testCap(7, 7, 1, 0), 63)
+	for range 5 {
+		send := slices.Repeat([]uverbs.SendWR{{Opcode: uverbs.OpWrite}}, 7)
+		recv := make([]uverbs.RecvWR, 7)
+		if n, err := q.PostSend(send); n != 7 || err != nil {
+			t.Fatalf("PostSend: %d, %v", n, err)
+		}
+		if n, err := q.PostRecv(recv); n != 7 || err != nil {
+			t.Fatalf("PostRecv: %d, %v", n, err)
+		}
+		k.reset()
+		q.Reset()
+		if q.sq.full(q.sq.next(q.sq.cur)) || len(poll(t, c)) != 0 {
+			t.Fatal("Reset left something behind")
+		}
+		// One request more, so that the next lap begins elsewhere.
+		q.PostSend([]uverbs.SendWR{{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled}})
+		k.run()
+		if wcs := poll(t, c); len(wcs) != 1 || wcs[0].WRID != 9 || wcs[0].Err() != nil {
+			t.Fatalf("after Reset: %v", wcs)
+		}
+	}
+}
+
+func TestNoReceiveQueue(t *testing.T) {
+	q := newQP(ringOf(t, 7, 256), ring{}, goldenCap, &kernel{})
+	if n, err := q.PostRecv(make([]uverbs.RecvWR, 1)); n != 0 || !errors.Is(err, uverbs.ErrSRQ) {
+		t.Errorf("PostRecv: %d, %v", n, err)
+	}
+	q.Reset()
+	if err := q.Retire(); err != nil {
+		t.Error(err)
+	}
+}
+
+func ringOf(t testing.TB, n, size int) ring {
+	t.Helper()
+	_, m := newKernelRing(t, n, size, false)
+	r, err := newRing("test", m, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
