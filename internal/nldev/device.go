@@ -2,6 +2,8 @@ package nldev
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -47,8 +49,11 @@ func (c client) devices() ([]Device, error) {
 		return devs, err
 	}
 	devs, sysErr := c.sys.Devices()
-	if sysErr != nil {
+	switch {
+	case errors.Is(sysErr, ErrNoRDMA):
 		return nil, err // what netlink said is the better explanation
+	case sysErr != nil:
+		return nil, fmt.Errorf("%w; and sysfs: %w", err, sysErr)
 	}
 	return devs, nil
 }
@@ -72,8 +77,12 @@ func (c client) netlinkDevices() ([]Device, error) {
 		case errnoIs(err, unix.ENODEV):
 			continue // gone since the list was read
 		case errnoIs(err, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT):
-			// A kernel before 5.3, or a device without uverbs: sysfs tells.
+			// A kernel before 5.3, a device without uverbs, or one that is gone
+			// (EINVAL then, not ENODEV): sysfs tells.
 			d.Char = c.sys.charDevOf(d.Name)
+			if d.Char == nil && c.sys.lacks(d.Name) {
+				continue
+			}
 		default:
 			return nil, err
 		}

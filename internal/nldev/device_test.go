@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -239,6 +240,54 @@ func TestDeviceLinks(t *testing.T) {
 	if err := AddLink(existing.Name, "rxe", "lo"); !errors.Is(err, unix.ENFILE) {
 		t.Errorf("a name that is taken: %v", err)
 	}
+}
+
+// TestDeviceChurn lists devices while others come and go: no call fails, and
+// those that stay are always there.
+func TestDeviceChurn(t *testing.T) {
+	const link = "rxe_churn"
+	stays := mustDevices(t)[0]
+	stop, finished := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				finished <- nil
+				return
+			default:
+			}
+			if err := errors.Join(AddLink(link, "rxe", "lo"), DeleteLink(link)); err != nil {
+				finished <- err
+				return
+			}
+		}
+	}()
+	seen, lists := 0, 0
+	for start := time.Now(); time.Since(start) < 3*time.Second; lists++ {
+		devs, err := Devices()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		found := false
+		for _, d := range devs {
+			found = found || d.Name == stays.Name && d.Index == stays.Index && d.Char != nil
+			if d.Name == link {
+				seen++
+			}
+		}
+		if !found {
+			t.Errorf("%s is missing in %+v", stays.Name, devs)
+		}
+		if _, err := deaf(unix.EPERM, "/sys").devices(); err != nil {
+			t.Errorf("sysfs: %v", err)
+		}
+	}
+	close(stop)
+	if err := <-finished; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d lists, %d of them with %s", lists, seen, link)
 }
 
 // TestDeviceUnprivileged: asking needs no capability, changing does.

@@ -83,7 +83,7 @@ func (c client) deleteLink(name string) error {
 		case unix.EPERM:
 			e.Hint = "it needs CAP_NET_ADMIN: use root"
 		case unix.EINVAL:
-			e.Hint = "only software devices (rxe, siw) can be deleted"
+			e.Hint = "only software devices (rxe, siw) can be deleted; or it has just gone"
 		}
 	}
 	return err

@@ -60,15 +60,19 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestGoneDevice: a device that goes between list and node is left out.
 func TestGoneDevice(t *testing.T) {
-	c := fakeClient(t, func(r request) [][]byte {
-		if r.op == uapi.RDMA_NLDEV_CMD_GET {
-			return [][]byte{reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe0")), done(r)}
+	for _, errno := range []unix.Errno{unix.ENODEV, unix.EINVAL} {
+		c := fakeClient(t, func(r request) [][]byte {
+			if r.op == uapi.RDMA_NLDEV_CMD_GET {
+				return [][]byte{reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe_gone")), done(r)}
+			}
+			return [][]byte{ack(r, errno)}
+		})
+		c.sys = machine(t)
+		if got, err := c.devices(); err != nil || len(got) != 0 {
+			t.Errorf("%v: devices = %v, %v; want none", errno, got, err)
 		}
-		return [][]byte{ack(r, unix.ENODEV)}
-	})
-	if got, err := c.devices(); err != nil || len(got) != 0 {
-		t.Errorf("devices = %v, %v; want none", got, err)
 	}
 }
 

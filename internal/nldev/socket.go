@@ -3,6 +3,7 @@ package nldev
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,25 +19,33 @@ type transport interface {
 const (
 	// replyTimeout bounds the wait for one datagram. The kernel answers from
 	// within sendmsg, so only a fault makes it this long.
-	replyTimeout = 5 // seconds
+	replyTimeout = 5 * time.Second
 	// bufferSize is twice what the kernel puts into one datagram of a dump.
 	bufferSize = 1 << 16
 )
 
-// socket is a NETLINK_RDMA socket.
+// socket is a netlink socket.
 type socket struct {
-	fd  int
-	buf []byte
+	fd      int
+	buf     []byte
+	timeout time.Duration
 }
 
-// dialKernel opens a socket with a receive time-out.
+// dialKernel opens a NETLINK_RDMA socket.
 func dialKernel() (transport, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	return dial(unix.NETLINK_RDMA, bufferSize, replyTimeout)
+}
+
+// dial opens a netlink socket with a receive time-out. Tests use a protocol that
+// every kernel has.
+func dial(protocol, size int, timeout time.Duration) (transport, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	s := &socket{fd: fd, buf: make([]byte, bufferSize)}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
+	s := &socket{fd: fd, buf: make([]byte, size), timeout: timeout}
+	tv := unix.NsecToTimeval(timeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 		s.close()
 		return nil, os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
 	}
@@ -66,7 +75,7 @@ func (s *socket) receive() ([]byte, error) {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			return nil, fmt.Errorf("no reply within %d s: %w", replyTimeout, unix.ETIMEDOUT)
+			return nil, fmt.Errorf("no reply within %v: %w", s.timeout, unix.ETIMEDOUT)
 		case err != nil:
 			return nil, os.NewSyscallError("recvmsg", err)
 		case flags&unix.MSG_TRUNC != 0:

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -40,7 +42,7 @@ func (s Sysfs) Devices() ([]Device, error) {
 	var out []Device
 	for _, e := range list {
 		d, err := s.device(e.Name())
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 			continue // unplugged since the directory was read
 		}
 		if err != nil {
@@ -96,6 +98,15 @@ func (s Sysfs) charDevOf(dev string) *CharDev {
 		return &cd
 	}
 	return nil
+}
+
+// lacks reports whether sysfs is there and does not have the device.
+func (s Sysfs) lacks(dev string) bool {
+	if _, err := os.Stat(s.path("class", "infiniband")); err != nil {
+		return false
+	}
+	_, err := os.Lstat(s.path("class", "infiniband", dev))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // ClientCharDev returns the node of a client that is a misc device (rdma_cm).
