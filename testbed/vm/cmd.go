@@ -1,0 +1,342 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
+)
+
+// A Cmd is a command in a guest. It is used like a Cmd of os/exec: set fields,
+// then Run it, or Start and Wait. It cannot be reused.
+type Cmd struct {
+	Path string   // a name without a slash is looked up in the guest's PATH
+	Args []string // Args[0] is the name
+	Env  []string // added to the guest's own environment
+	Dir  string   // "/" if empty
+
+	Stdin  io.Reader // /dev/null if nil
+	Stdout io.Writer // dropped if nil
+	Stderr io.Writer // dropped if nil; may equal Stdout
+
+	UID, GID uint32   // an ordinary user, without other groups; root if zero
+	Rlimits  []Rlimit // resource limits
+	Outside  bool     // run in the initramfs even where the guest has a Debian root
+
+	// TTY runs the command on a terminal of this size, where Stdout gets
+	// everything.
+	TTY *WindowSize
+
+	// ProcessState is set once the command has ended.
+	ProcessState *ProcessState
+
+	ctx    context.Context
+	guest  *Guest
+	stream uint32
+	pid    int
+
+	started  chan wire.StartedReport
+	output   outputQueue
+	finished chan struct{} // closed when output is written and exit is known
+	exit     wire.ExitReport
+	exited   bool
+	copyErr  error // of Stdout or Stderr
+	wait     sync.Once
+	waitErr  error
+}
+
+// Rlimit is a resource limit: Resource is one of unix.RLIMIT_*.
+type Rlimit = wire.Rlimit
+
+// WindowSize is the size of a terminal in characters.
+type WindowSize = wire.WindowSize
+
+// ProcessState tells how a command ended.
+type ProcessState struct {
+	Status     unix.WaitStatus
+	UserTime   time.Duration // by the guest's clock
+	SystemTime time.Duration
+}
+
+// ExitCode is the exit status, or -1 if a signal ended the command.
+func (s *ProcessState) ExitCode() int { return s.Status.ExitStatus() }
+
+// An ExitError says that a command ran and did not succeed.
+type ExitError struct {
+	*ProcessState
+	Name   string
+	Stderr []byte // its end, where Output was called without Cmd.Stderr
+}
+
+// Error implements error.
+func (e *ExitError) Error() string {
+	text := fmt.Sprintf("%s: exit status %d", e.Name, e.ExitCode())
+	if e.Status.Signaled() {
+		text = fmt.Sprintf("%s: signal: %v", e.Name, e.Status.Signal())
+	}
+	if len(e.Stderr) > 0 {
+		text += "\n" + string(bytes.TrimSpace(e.Stderr))
+	}
+	return text
+}
+
+// ErrHeld says that a command has ended while processes that it had left
+// behind held its output open. What they write later is lost.
+var ErrHeld = errors.New("vm: the command's children hold its output open")
+
+// Command prepares a command of the guest.
+func (g *Guest) Command(name string, arg ...string) *Cmd {
+	return g.CommandContext(context.Background(), name, arg...)
+}
+
+// CommandContext prepares a command that is killed, with its process group,
+// when the context ends.
+func (g *Guest) CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
+	return &Cmd{
+		Path: name, Args: append([]string{name}, arg...), ctx: ctx, guest: g,
+		started: make(chan wire.StartedReport, 1), finished: make(chan struct{}),
+	}
+}
+
+// Start starts the command, and returns when it runs.
+func (c *Cmd) Start() error {
+	if c.stream != 0 {
+		return fmt.Errorf("vm: %s was started before", c.Args[0])
+	}
+	if err := c.ctx.Err(); err != nil {
+		return context.Cause(c.ctx)
+	}
+	c.output.init()
+	c.guest.register(c)
+	request := wire.StartRequest{
+		Path: c.Path, Args: c.Args, Env: append(c.guest.config.environment(), c.Env...), Dir: c.Dir,
+		Outside: c.Outside, Stdin: c.Stdin != nil, TTY: c.TTY, UID: c.UID, GID: c.GID, Rlimits: c.Rlimits,
+	}
+	if err := c.guest.sendMessage(wire.Start, c.stream, request); err != nil {
+		c.guest.unregister(c)
+		return err
+	}
+	select {
+	case r := <-c.started:
+		if r.Error != "" {
+			c.guest.unregister(c)
+			return &startError{text: r.Error, errno: syscall.Errno(r.Errno)}
+		}
+		c.pid = r.PID
+	case <-c.guest.dead:
+		return c.guest.Err()
+	}
+	go c.writeOutput()
+	if c.Stdin != nil {
+		go c.copyInput()
+	}
+	go c.watchContext()
+	return nil
+}
+
+// startError is what the guest says when it cannot start a command. It matches
+// the errno, and so os.ErrNotExist and its like.
+type startError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *startError) Error() string { return "vm: " + e.text }
+func (e *startError) Unwrap() error { return e.errno }
+
+// register gives the command a stream.
+func (g *Guest) register(c *Cmd) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stream++
+	c.stream = g.stream
+	g.commands[c.stream] = c
+}
+
+func (g *Guest) unregister(c *Cmd) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.commands, c.stream)
+}
+
+// receive takes a frame of the command. It never blocks: it is called by the
+// one goroutine that listens to the guest.
+func (c *Cmd) receive(f wire.Frame) error {
+	switch f.Kind {
+	case wire.Started:
+		var r wire.StartedReport
+		if err := f.Decode(&r); err != nil {
+			return err
+		}
+		c.started <- r
+	case wire.Stdout, wire.Stderr:
+		c.output.add(f)
+	case wire.Exit:
+		if err := f.Decode(&c.exit); err != nil {
+			return err
+		}
+		c.guest.unregister(c)
+		c.output.end()
+	default:
+		return fmt.Errorf("frame of unknown kind %d", f.Kind)
+	}
+	return nil
+}
+
+// writeOutput writes the command's output to its writers, in order.
+func (c *Cmd) writeOutput() {
+	defer close(c.finished)
+	for {
+		f, ok := c.output.next(c.guest.dead)
+		if !ok {
+			c.exited = c.output.complete()
+			return
+		}
+		w := c.Stdout
+		if f.Kind == wire.Stderr {
+			w = c.Stderr
+		}
+		if w == nil || c.copyErr != nil {
+			continue
+		}
+		_, c.copyErr = w.Write(f.Payload)
+	}
+}
+
+// copyInput sends Stdin to the command. Like os/exec, it reads ahead.
+func (c *Cmd) copyInput() {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := c.Stdin.Read(buf)
+		if n > 0 && c.guest.send(wire.Frame{Kind: wire.Stdin, Stream: c.stream, Payload: buf[:n]}) != nil {
+			return // the guest is dead: Wait says so
+		}
+		if err != nil {
+			c.inputEnded(err)
+			return
+		}
+	}
+}
+
+// inputEnded closes the command's input. An error of Stdin ends the command:
+// it must not take half an input for the whole.
+func (c *Cmd) inputEnded(err error) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+		err = c.signal(unix.SIGKILL, true)
+	} else {
+		err = c.guest.send(wire.Frame{Kind: wire.CloseStdin, Stream: c.stream})
+	}
+	if err != nil {
+		return // the guest is dead: Wait says so
+	}
+}
+
+// watchContext kills the command when its context ends.
+func (c *Cmd) watchContext() {
+	select {
+	case <-c.finished:
+	case <-c.ctx.Done():
+		if err := c.signal(unix.SIGKILL, true); err != nil {
+			return // the guest is dead: Wait says so
+		}
+	}
+}
+
+// Signal sends a signal to the command. After its end nothing happens.
+func (c *Cmd) Signal(sig syscall.Signal) error { return c.signal(sig, false) }
+
+func (c *Cmd) signal(sig syscall.Signal, group bool) error {
+	return c.guest.sendMessage(wire.Signal, c.stream, wire.SignalRequest{Signal: int(sig), Group: group})
+}
+
+// Resize tells the command that its terminal has another size.
+func (c *Cmd) Resize(size WindowSize) error {
+	return c.guest.sendMessage(wire.Resize, c.stream, size)
+}
+
+// PID is the command's process id in the guest, once it was started.
+func (c *Cmd) PID() int { return c.pid }
+
+// killLimit bounds how long a killed command may take to be gone.
+const killLimit = 30 * time.Second
+
+// Wait waits for the end of the command and of its output. The error is nil
+// only if it exited with status 0; an *ExitError if it did not; the reason if
+// the guest died meanwhile or the context ended.
+func (c *Cmd) Wait() error {
+	c.wait.Do(func() { c.waitErr = c.waitOnce() })
+	return c.waitErr
+}
+
+func (c *Cmd) waitOnce() error {
+	select {
+	case <-c.finished:
+	case <-c.ctx.Done():
+		select {
+		case <-c.finished:
+		case <-time.After(killLimit):
+			return fmt.Errorf("vm: %s cannot be killed: %w", c.Args[0], context.Cause(c.ctx))
+		}
+	}
+	if !c.exited {
+		return c.guest.Err()
+	}
+	c.ProcessState = &ProcessState{
+		Status:     unix.WaitStatus(c.exit.Status),
+		UserTime:   time.Duration(c.exit.UserUsec) * time.Microsecond,
+		SystemTime: time.Duration(c.exit.SysUsec) * time.Microsecond,
+	}
+	switch {
+	case c.ctx.Err() != nil && c.ProcessState.Status.Signaled():
+		return fmt.Errorf("vm: %s: %w", c.Args[0], context.Cause(c.ctx))
+	case c.ProcessState.Status != 0:
+		return &ExitError{ProcessState: c.ProcessState, Name: c.Args[0]}
+	case c.copyErr != nil:
+		return fmt.Errorf("vm: output of %s: %w", c.Args[0], c.copyErr)
+	case c.exit.Held:
+		return fmt.Errorf("%w: %s", ErrHeld, c.Args[0])
+	}
+	return nil
+}
+
+// Run starts the command and waits for its end.
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Output runs the command and returns its standard output. Without Stderr, an
+// ExitError holds what the command wrote there.
+func (c *Cmd) Output() ([]byte, error) {
+	var out, errOut bytes.Buffer
+	c.Stdout = &out
+	keep := c.Stderr == nil
+	if keep {
+		c.Stderr = &errOut
+	}
+	err := c.Run()
+	var exit *ExitError
+	if keep && errors.As(err, &exit) {
+		exit.Stderr = errOut.Bytes()
+	}
+	return out.Bytes(), err
+}
+
+// CombinedOutput runs the command and returns all its output.
+func (c *Cmd) CombinedOutput() ([]byte, error) {
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	return out.Bytes(), err
+}

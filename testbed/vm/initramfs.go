@@ -1,0 +1,93 @@
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/testbed/vm/internal/cpio"
+	"github.com/goverbs/goverbs/testbed/vm/internal/kmod"
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
+)
+
+const agentPackage = "github.com/goverbs/goverbs/testbed/vm/cmd/guest-agent"
+
+// writeInitramfs writes what the kernel finds in memory when it starts: the
+// first process, and modules.
+func writeInitramfs(name string, c Config, init []byte, modules []kmod.Module) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	buf := bufio.NewWriterSize(f, 1<<20)
+	err = fillInitramfs(cpio.NewWriter(buf), c, init, modules)
+	return errors.Join(err, buf.Flush(), f.Close())
+}
+
+func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module) error {
+	var list strings.Builder
+	for _, m := range modules {
+		fmt.Fprintln(&list, m.Name)
+		if err := w.File(filepath.Join(guestinit.ModuleDir, m.Name+".ko"), 0o644, m.Data); err != nil {
+			return err
+		}
+	}
+	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Share: c.Share != "", RXE: c.RXE})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		w.File(filepath.Join(guestinit.ModuleDir, guestinit.ModuleList), 0o644, []byte(list.String())),
+		w.File(wire.ConfigFile, 0o644, config),
+		w.File("/init", 0o755, init),
+		w.CharDevice("/dev/console", 0o600, 5, 1), // process 1 begins with it as its output
+		w.Dir("/root"),
+		w.Close())
+}
+
+// firstProcess gives the program that the kernel starts.
+func (c Config) firstProcess(ctx context.Context, cache string) ([]byte, error) {
+	if c.Init != "" {
+		return os.ReadFile(c.Init)
+	}
+	return buildAgent(ctx, cache, c.Arch)
+}
+
+// buildAgent compiles the guest's agent. The program is kept in the cache, so
+// that the go command only has to find that nothing has changed.
+func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
+	dir := filepath.Join(cache, "agent")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "guest-agent-"+arch)
+	unlock, err := lockFile(file + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := goBuild(ctx, arch, "build", "-trimpath", "-ldflags=-s -w", "-o", file, agentPackage); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+}
+
+// goBuild runs the go command for a guest's architecture, without C.
+func goBuild(ctx context.Context, arch string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-buildvcs=false")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, &out)
+	}
+	return nil
+}

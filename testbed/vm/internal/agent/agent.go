@@ -1,0 +1,194 @@
+// Package agent is the first process of a guest: it sets the guest up, and
+// then runs commands for the host.
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
+)
+
+// Main is the whole agent. It returns only to end the guest.
+func Main() {
+	if len(os.Args) > 1 && os.Args[0] == helperName {
+		guestinit.Fatal(helper(os.Args[1]))
+	}
+	if len(os.Args) == 2 && os.Args[1] == "dmesg" && os.Getpid() != 1 {
+		if err := dmesg(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "guest-agent: only to be started by a guest's kernel")
+		os.Exit(2)
+	}
+	if err := run(); err != nil {
+		guestinit.Fatal(err)
+	}
+	guestinit.PowerOff()
+}
+
+// run sets the guest up and serves the host until it ends the guest.
+func run() error {
+	config, err := readConfig()
+	if err != nil {
+		return err
+	}
+	if err := setUp(config); err != nil {
+		return err
+	}
+	port, err := openPort(wire.PortName, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	s := newServer(port, config)
+	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:])}
+	if err := s.send(wire.Hello, 0, hello); err != nil {
+		return err
+	}
+	return s.serve(port)
+}
+
+func readConfig() (wire.GuestConfig, error) {
+	var c wire.GuestConfig
+	text, err := os.ReadFile(wire.ConfigFile)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(text, &c)
+}
+
+// setUp mounts everything, loads the modules and makes the devices.
+func setUp(c wire.GuestConfig) error {
+	if err := guestinit.Start(); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte("guest")); err != nil {
+		return err
+	}
+	if err := guestinit.Mount9P(wire.FilesTag, wire.FilesDir, true, true); err != nil {
+		return err
+	}
+	shown := []string{"/proc", "/sys", "/dev", "/run", "/tmp", wire.FilesDir}
+	if c.Share {
+		if err := guestinit.Mount9P(wire.ShareTag, wire.ShareDir, false, false); err != nil {
+			return err
+		}
+		shown = append(shown, wire.ShareDir)
+	}
+	if c.Root {
+		if err := guestinit.Mount9P(wire.RootTag, wire.RootDir, true, true); err != nil {
+			return err
+		}
+		if err := guestinit.Bind(wire.RootDir, shown...); err != nil {
+			return err
+		}
+	}
+	if !c.RXE {
+		return nil
+	}
+	if err := guestinit.AddDummy(wire.DummyDev); err != nil {
+		return err
+	}
+	if err := guestinit.AddAddress(wire.DummyDev, netip.MustParsePrefix(wire.DummyAddr)); err != nil {
+		return err
+	}
+	return guestinit.AddRXE(wire.DefaultRXE, wire.DummyDev)
+}
+
+// openPort opens the virtio-serial port with a name. The driver learns of its
+// ports, and of the host at the other end, after it was loaded.
+func openPort(name string, patience time.Duration) (*os.File, error) {
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		dev, err := findPort(name)
+		if err != nil {
+			return nil, err
+		}
+		if dev != "" {
+			return connectedPort(dev, deadline)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil, fmt.Errorf("no virtio-serial port %q appeared within %v: is virtio_console loaded?", name, patience)
+}
+
+func findPort(name string) (string, error) {
+	files, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		got, err := os.ReadFile(f)
+		if err == nil && string(bytes.TrimSpace(got)) == name {
+			return filepath.Join("/dev", filepath.Base(filepath.Dir(f))), nil
+		}
+	}
+	return "", nil
+}
+
+// connectedPort opens a port once the host is at its other end: before, a read
+// would find the end of the file.
+func connectedPort(dev string, deadline time.Time) (*os.File, error) {
+	fd, err := unix.Open(dev, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dev, err)
+	}
+	for time.Now().Before(deadline) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if _, err := unix.Poll(poll, 0); err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(err, unix.Close(fd))
+		}
+		if poll[0].Revents&unix.POLLHUP == 0 {
+			return os.NewFile(uintptr(fd), dev), nil
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil, errors.Join(fmt.Errorf("%s: the host is not there", dev), unix.Close(fd))
+}
+
+// lookPath finds a program as execvp would, below a root.
+func lookPath(root, name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil // ForkExec reports what is wrong with it
+	}
+	path := wire.DefaultPath
+	for _, v := range env {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok {
+			path = p
+		}
+	}
+	for dir := range strings.SplitSeq(path, ":") {
+		file := filepath.Join(dir, name)
+		// Not followed: an absolute link means a path below root.
+		if info, err := os.Lstat(filepath.Join(root, file)); err == nil && !info.IsDir() {
+			return file, nil
+		}
+	}
+	return "", &os.PathError{Op: "exec", Path: name, Err: syscall.ENOENT}
+}
+
+// eof tells whether an error of a read means that the writers are gone. A
+// terminal says so with EIO, a file that was closed meanwhile with ErrClosed.
+func eof(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.EIO) || errors.Is(err, os.ErrClosed)
+}

@@ -1,0 +1,146 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
+)
+
+// commandLine collects QEMU's arguments and the files that it inherits.
+type commandLine struct {
+	args  []string
+	files []*os.File // descriptors 3 and up of QEMU
+	ours  []*os.File // our ends
+}
+
+func (q *commandLine) add(args ...string) { q.args = append(q.args, args...) }
+
+// inherit gives a file to QEMU and returns its number there.
+func (q *commandLine) inherit(f *os.File) int {
+	q.files = append(q.files, f)
+	return 2 + len(q.files)
+}
+
+// chardev adds a character device that is a socket to us.
+func (q *commandLine) chardev(id string) (*os.File, error) {
+	ours, theirs, err := socketPair(unix.SOCK_STREAM, id)
+	if err != nil {
+		return nil, err
+	}
+	q.ours = append(q.ours, ours)
+	q.add("-chardev", fmt.Sprintf("socket,id=%s,fd=%d", id, q.inherit(theirs)))
+	return ours, nil
+}
+
+// share adds a directory that the guest can mount.
+func (q *commandLine) share(tag, path string, readOnly bool) {
+	fs := fmt.Sprintf("local,id=fs-%s,path=%s,security_model=none,multidevs=remap", tag, escape(path))
+	if readOnly {
+		fs += ",readonly=on"
+	}
+	q.add("-fsdev", fs, "-device", fmt.Sprintf("virtio-9p-pci,fsdev=fs-%s,mount_tag=%s", tag, tag))
+}
+
+// escape doubles commas, as QEMU's option syntax wants it.
+func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+
+// close closes QEMU's ends, which it has inherited.
+func (q *commandLine) close() error {
+	var err error
+	for _, f := range q.files {
+		err = errors.Join(err, f.Close())
+	}
+	q.files = nil
+	return err
+}
+
+// abandon closes both ends.
+func (q *commandLine) abandon() error {
+	err := q.close()
+	for _, f := range q.ours {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// machine adds the arguments for the machine itself.
+func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string) {
+	q.add("-nodefaults", "-no-user-config", "-nic", "none", "-no-reboot", "-display", "none",
+		"-m", strconv.Itoa(c.MemoryMB), "-smp", strconv.Itoa(c.CPUs),
+		"-kernel", kernel.Image, "-initrd", initramfs, "-append", strings.Join(c.kernelArgs(), " "))
+	cpu := "max"
+	switch c.Arch {
+	case "arm64":
+		cpu = "max,pauth-impdef=on" // the architected algorithm is slow to emulate
+		q.add("-machine", "virt,gic-version=3")
+	default:
+		q.add("-machine", "q35,hpet=off")
+		// Slots for devices that come and go (DeviceAdd).
+		for i := range hotplugSlots {
+			q.add("-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d", hotplugBus(i), i+1))
+		}
+	}
+	switch {
+	case c.kvm:
+		q.add("-accel", "kvm", "-cpu", "host")
+	case c.ICount:
+		q.add("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", cpu)
+	default:
+		q.add("-accel", "tcg,thread=multi", "-cpu", cpu)
+	}
+}
+
+// hotplugSlots is how many devices can be added to a running guest.
+const hotplugSlots = 4
+
+func hotplugBus(i int) string { return fmt.Sprintf("slot%d", i) }
+
+// kernelArgs is the kernel's command line: quick, quiet, and any trouble ends
+// the guest.
+func (c Config) kernelArgs() []string {
+	tty := "ttyS0"
+	if c.Arch == "arm64" {
+		tty = "ttyAMA0"
+	}
+	args := []string{
+		"console=" + tty, "quiet", "panic=-1", "oops=panic", "softlockup_panic=1", "watchdog_thresh=30",
+		"mitigations=off", "rcupdate.rcu_expedited=1", "random.trust_cpu=on", "cryptomgr.notests=1", "rdinit=/init",
+	}
+	if c.Arch == "amd64" {
+		args = append(args, "tsc=unstable", "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
+	}
+	args = append(args, c.KernelArgs...)
+	if len(c.InitArgs) > 0 {
+		args = append(append(args, "--"), c.InitArgs...)
+	}
+	return args
+}
+
+// agentPort adds the port that the agent talks to us on, and what the agent
+// mounts.
+func (q *commandLine) agentPort(c Config, b *bed.Bed, files string) (*os.File, error) {
+	port, err := q.chardev("agent")
+	if err != nil {
+		return nil, err
+	}
+	q.add("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name="+wire.PortName)
+	q.share(wire.FilesTag, files, true)
+	if c.Share != "" {
+		q.share(wire.ShareTag, c.Share, false)
+	}
+	if c.Root {
+		root, err := b.Tree(bed.Root)
+		if err != nil {
+			return nil, err
+		}
+		q.share(wire.RootTag, root, true)
+	}
+	return port, nil
+}

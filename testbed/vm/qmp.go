@@ -1,0 +1,199 @@
+package vm
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// qmpLimit bounds the time that QEMU has for an answer.
+const qmpLimit = 30 * time.Second
+
+// A QMPError is what QEMU answers to a command that it does not carry out.
+type QMPError struct {
+	Command string
+	Class   string `json:"class"`
+	Desc    string `json:"desc"`
+}
+
+// Error implements error.
+func (e *QMPError) Error() string {
+	return fmt.Sprintf("vm: QEMU command %s: %s (%s)", e.Command, e.Desc, e.Class)
+}
+
+// monitor speaks QMP, QEMU's machine protocol (docs/interop/qmp-spec).
+type monitor struct {
+	conn    *os.File
+	mu      sync.Mutex // one command at a time
+	ready   bool       // capabilities are negotiated
+	answers chan answer
+	events  chan string
+	ended   chan struct{}
+}
+
+type answer struct {
+	Return json.RawMessage `json:"return"`
+	Error  *QMPError       `json:"error"`
+	Event  string          `json:"event"`
+	Data   json.RawMessage `json:"data"`
+	QMP    json.RawMessage `json:"QMP"` // the greeting
+	ID     int             `json:"id"`
+}
+
+func newMonitor(conn *os.File) *monitor {
+	return &monitor{conn: conn, answers: make(chan answer, 16), events: make(chan string, 256), ended: make(chan struct{})}
+}
+
+// follow reads QEMU's answers until it ends.
+func (m *monitor) follow() {
+	defer close(m.ended)
+	for lines := json.NewDecoder(bufio.NewReader(m.conn)); ; {
+		var a answer
+		if err := lines.Decode(&a); err != nil {
+			return // QEMU has ended, and those who wait learn it from ended
+		}
+		switch {
+		case a.QMP != nil:
+		case a.Event == "DEVICE_DELETED":
+			var d struct {
+				Device string `json:"device"`
+			}
+			if json.Unmarshal(a.Data, &d) == nil && d.Device != "" {
+				m.deleted(d.Device)
+			}
+		case a.Event != "":
+		default:
+			m.answers <- a
+		}
+	}
+}
+
+// deleted notes that a device is gone; the oldest such note may be lost.
+func (m *monitor) deleted(device string) {
+	for {
+		select {
+		case m.events <- device:
+			return
+		default:
+			select {
+			case <-m.events:
+			default:
+			}
+		}
+	}
+}
+
+// execute runs one command.
+func (m *monitor) execute(command string, args, reply any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.locked(command, args, reply)
+}
+
+func (m *monitor) locked(command string, args, reply any) error {
+	if !m.ready {
+		m.ready = true
+		if err := m.locked("qmp_capabilities", nil, nil); err != nil {
+			return err
+		}
+	}
+	request := map[string]any{"execute": command}
+	if args != nil {
+		request["arguments"] = args
+	}
+	b, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("vm: QEMU command %s: %w", command, err)
+	}
+	if _, err := m.conn.Write(b); err != nil {
+		return fmt.Errorf("vm: QEMU command %s: %w", command, err)
+	}
+	select {
+	case a := <-m.answers:
+		if a.Error != nil {
+			a.Error.Command = command
+			return a.Error
+		}
+		if reply != nil {
+			return json.Unmarshal(a.Return, reply)
+		}
+		return nil
+	case <-m.ended:
+		if command == "quit" {
+			return nil
+		}
+		return fmt.Errorf("vm: QEMU command %s: %w", command, errors.New("QEMU has ended"))
+	case <-time.After(qmpLimit):
+		return fmt.Errorf("vm: QEMU command %s: no answer after %v", command, qmpLimit)
+	}
+}
+
+// state describes the machine's state, for an error message.
+func (m *monitor) state() string {
+	var s struct {
+		Status string `json:"status"`
+	}
+	if err := m.execute("query-status", nil, &s); err != nil {
+		return "QEMU does not answer either"
+	}
+	return "QEMU says: " + s.Status
+}
+
+// QMP runs a command of QEMU's machine protocol, such as "query-status", with
+// arguments and reply as encoding/json handles them; both may be nil.
+func (g *Guest) QMP(command string, args, reply any) error {
+	if err := g.Err(); err != nil {
+		return err
+	}
+	return g.qmp.execute(command, args, reply)
+}
+
+// SetLink pulls or plugs the cable of a NIC, by its index in Config.NICs.
+func (g *Guest) SetLink(nic int, up bool) error {
+	return g.QMP("set_link", map[string]any{"name": nicID(nic), "up": up}, nil)
+}
+
+// DeviceAdd plugs a PCI device in while the guest runs: driver and options are
+// those of QEMU's -device. The device goes into a free hot-plug slot unless
+// the options name a bus.
+func (g *Guest) DeviceAdd(driver, id string, options map[string]any) error {
+	args := map[string]any{"driver": driver, "id": id}
+	for k, v := range options {
+		args[k] = v
+	}
+	if args["bus"] != nil {
+		return g.QMP("device_add", args, nil)
+	}
+	var last error
+	for i := range hotplugSlots {
+		args["bus"] = hotplugBus(i)
+		if last = g.QMP("device_add", args, nil); last == nil {
+			return nil
+		}
+	}
+	return last
+}
+
+// DeviceDel asks the guest to let a device go, and waits until it has.
+func (g *Guest) DeviceDel(id string) error {
+	if err := g.QMP("device_del", map[string]any{"id": id}, nil); err != nil {
+		return err
+	}
+	limit := time.After(qmpLimit)
+	for {
+		select {
+		case gone := <-g.qmp.events:
+			if gone == id {
+				return nil
+			}
+		case <-g.dead:
+			return g.Err()
+		case <-limit:
+			return fmt.Errorf("vm: the guest does not let device %s go", id)
+		}
+	}
+}
