@@ -51,15 +51,16 @@ func TestGenerate(t *testing.T) {
 // TestRefusals checks that what cannot be mirrored is an error.
 func TestRefusals(t *testing.T) {
 	for list, want := range map[string]string{
-		"header rdma/ib_user_verbs.h\nconst TEST_NONE":  "no constant TEST_NONE",
-		"header rdma/ib_user_verbs.h\nconst TEST_TEXT":  "no constant TEST_TEXT",
-		"header rdma/ib_user_verbs.h\nstruct test_none": "not in the headers",
-		"header rdma/ib_user_verbs.h\nstruct test_bits": "bit field",
-		"header rdma/ib_user_verbs.h\nstruct test_all":  "not in the list",
-		"header rdma/none.h\nconst TEST_A":              "none.h",
-		"struct":                                        "list line 1",
-		"  bytes x":                                     "list line 1",
-		"header h\nstruct x\n  frob y":                  "list line 3",
+		"header rdma/ib_user_verbs.h\nconst TEST_NONE":     "no constant TEST_NONE",
+		"header rdma/ib_user_verbs.h\nconst TEST_TEXT":     "no constant TEST_TEXT",
+		"header rdma/ib_user_verbs.h\nstruct test_none":    "not in the headers",
+		"header rdma/ib_user_verbs.h\nstruct test_bits":    "bit field",
+		"header rdma/ib_user_verbs.h\nstruct test_all":     "not in the list",
+		"header rdma/none.h\nconst TEST_A":                 "none.h",
+		"header rdma/ib_user_verbs.h\nstruct test_unknown": "field b has an unknown type",
+		"struct":                       "list line 1",
+		"  bytes x":                    "list line 1",
+		"header h\nstruct x\n  frob y": "list line 3",
 		"header rdma/ib_user_verbs.h\nstruct test_inner\nstruct test_all\n flatten op z": "no member op.z",
 		"header rdma/ib_user_verbs.h\nstruct test_inner\nstruct test_all\n variant q Z":  "not in the list",
 	} {

@@ -83,7 +83,7 @@ func loadHeaders(dir string, entries []*entry) (*headers, error) {
 	h.takeMacros(ast)
 	h.takeEnums(ast)
 	for s := range ast.Structs {
-		if tag := s.Tag(); tag.SrcStr() != "" && !s.IsIncomplete() {
+		if tag := s.Tag(); tag.SrcStr() != "" && s.NumFields() > 0 {
 			h.structs[tag.SrcStr()] = s
 		}
 	}

@@ -136,8 +136,11 @@ func (b *builder) fields(st *goStruct, t cc.Type, e *entry, prefix string, off i
 		if f == nil {
 			return nil
 		}
-		if f.Type().Size() <= 0 || f.IsFlexibleArrayMember() {
+		if f.IsFlexibleArrayMember() || empty(f.Type()) {
 			continue // a flexible tail: its bytes follow the struct
+		}
+		if f.Type().IsIncomplete() || f.Type().Size() <= 0 {
+			return fmt.Errorf("field %s has an unknown type: add a stand-in for its header", f.Name())
 		}
 		if f.IsBitfield() {
 			return fmt.Errorf("field %s is a bit field", f.Name())
@@ -250,6 +253,26 @@ func (st *goStruct) pad() {
 	}
 	hole(st.size)
 	st.fields = out
+}
+
+// empty reports whether the type holds nothing: an array of no elements, or a
+// union of such.
+func empty(t cc.Type) bool {
+	switch x := t.(type) {
+	case *cc.ArrayType:
+		return x.Len() <= 0
+	case *cc.StructType, *cc.UnionType:
+		for i := 0; ; i++ {
+			f := fieldAt(t, i)
+			if f == nil {
+				return i > 0
+			}
+			if !f.IsFlexibleArrayMember() && !empty(f.Type()) {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 func fieldAt(t cc.Type, i int) *cc.Field {

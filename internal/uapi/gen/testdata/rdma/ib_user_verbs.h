@@ -56,3 +56,8 @@ struct test_all {
 struct test_bits {
 	__u32 a : 3;
 };
+
+struct test_unknown {
+	__u32 a;
+	struct test_elsewhere b;
+};
