@@ -1,0 +1,135 @@
+package rxe
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// The benchmarks run on queue memory: the doorbell does nothing and the
+// kernel's index is moved by hand, so that what is measured is the encoder.
+
+// quiet is a doorbell that costs nothing.
+type quiet struct{}
+
+func (quiet) ring() error { return nil }
+
+// benchQP is a QP with the consumer indices of its send and receive queue,
+// which the benchmark moves: one locked instruction beside the QP's own.
+func benchQP(t testing.TB) (q *qp, sent, received *atomic.Uint32) {
+	k, q, _ := newKernel(t, testCap(255, 255, 4, 64), 511)
+	q.sq.bell = quiet{}
+	return q, index(k.sq.b, 256), index(k.rq.b, 256)
+}
+
+func sendList(n int, inline bool) []uverbs.SendWR {
+	wrs := make([]uverbs.SendWR, n)
+	for i := range wrs {
+		wrs[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: base, RKey: rkey}
+		if inline {
+			wrs[i].Inline = make([]byte, 32)
+		} else {
+			wrs[i].SGL = []uverbs.SGE{sge(0, 32)}
+		}
+	}
+	return wrs
+}
+
+// hotPaths are the calls that must not allocate, with the number of work
+// requests or completions in each.
+func hotPaths(t testing.TB) []struct {
+	name string
+	n    int
+	run  func()
+} {
+	type path = struct {
+		name string
+		n    int
+		run  func()
+	}
+	must := func(n, want int, err error) {
+		if n != want || err != nil {
+			t.Fatalf("%d of %d: %v", n, want, err)
+		}
+	}
+	var paths []path
+	for _, n := range []int{1, 32} {
+		for _, inline := range []bool{false, true} {
+			kind := "sge"
+			if inline {
+				kind = "inline"
+			}
+			wrs := sendList(n, inline)
+			q, sent, _ := benchQP(t)
+			paths = append(paths, path{"PostSend/" + kind + "/" + strconv.Itoa(n), n, func() {
+				got, err := q.PostSend(wrs)
+				must(got, n, err)
+				sent.Store(q.sq.cur)
+			}})
+			bq, bsent, _ := benchQP(t)
+			data := make([]byte, 32)
+			paths = append(paths, path{"Batch/" + kind + "/" + strconv.Itoa(n), n, func() {
+				bq.Begin()
+				for i := range n {
+					bq.Op(uverbs.OpWrite, uverbs.Signaled, uint64(i), base, rkey, 0)
+					if inline {
+						bq.Inline(data)
+					} else {
+						bq.SGE(uverbs.SGE{Addr: base, Length: 32, LKey: lkey})
+					}
+				}
+				must(0, 0, bq.Submit())
+				bsent.Store(bq.sq.cur)
+			}})
+		}
+		rq, _, received := benchQP(t)
+		recvs := make([]uverbs.RecvWR, n)
+		for i := range recvs {
+			recvs[i].SGL = []uverbs.SGE{sge(0, 64)}
+		}
+		paths = append(paths, path{"PostRecv/" + strconv.Itoa(n), n, func() {
+			got, err := rq.PostRecv(recvs)
+			must(got, n, err)
+			received.Store(rq.rq.cur)
+		}})
+		k, c := newTestCQ(t, 255)
+		for i := range k.mask + 1 {
+			fill(k.element(i), []field{{0, 8, uint64(i)}, {12, 4, 128}, {20, 4, 64}, {36, 4, 1}})
+		}
+		wcs := make([]uverbs.WC, n)
+		paths = append(paths, path{"Poll/" + strconv.Itoa(n), n, func() {
+			k.own = (k.own + uint32(n)) & k.mask
+			index(k.b, 128).Store(k.own)
+			got, err := c.Poll(wcs)
+			must(got, n, err)
+		}})
+	}
+	_, c := newTestCQ(t, 255)
+	wcs := make([]uverbs.WC, 16)
+	return append(paths, path{"Poll/empty", 1, func() {
+		got, err := c.Poll(wcs)
+		must(got, 0, err)
+	}})
+}
+
+func TestNothingAllocated(t *testing.T) {
+	for _, p := range hotPaths(t) {
+		if n := testing.AllocsPerRun(100, p.run); n != 0 {
+			t.Errorf("%s: %v allocations", p.name, n)
+		}
+	}
+}
+
+func BenchmarkRings(b *testing.B) {
+	for _, p := range hotPaths(b) {
+		b.Run(p.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.run()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(p.n), "ns/wr")
+		})
+	}
+}
