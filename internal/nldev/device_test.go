@@ -23,6 +23,10 @@ import (
 
 // These tests run on a machine with at least one RDMA device, as root. They
 // compare with sysfs, with the nodes and with iproute2's rdma where it is there.
+// In the test bed:
+//
+//	CGO_ENABLED=0 go test -tags device -c -o /tmp/nldev.test ./internal/nldev
+//	go run ./testbed/vm/cmd/vm -kernel 6.12 -rxe -- @/tmp/nldev.test -test.v -test.run '^TestDevice[A-Z]'
 
 func mustDevices(t *testing.T) []Device {
 	t.Helper()
