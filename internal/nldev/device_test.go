@@ -329,6 +329,25 @@ func TestDeviceUnprivileged(t *testing.T) {
 	}
 }
 
+// recorder writes down what goes through a transport, for testdata/*.nl.
+type recorder struct {
+	transport
+	log *bytes.Buffer
+}
+
+func (r recorder) send(b []byte) error {
+	fmt.Fprintf(r.log, "> %x\n", b)
+	return r.transport.send(b)
+}
+
+func (r recorder) receive() ([]byte, error) {
+	b, err := r.transport.receive()
+	if err == nil {
+		fmt.Fprintf(r.log, "< %x\n", b)
+	}
+	return b, err
+}
+
 // TestDeviceRecord prints a recording for testdata, between two marks.
 func TestDeviceRecord(t *testing.T) {
 	dev := mustDevices(t)[0].Name

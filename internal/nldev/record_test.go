@@ -1,7 +1,6 @@
 package nldev
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -14,27 +13,9 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// recorder writes down what goes through a transport: one line for a request
-// (>) and for a datagram of the reply (<), and "open" for each socket.
-type recorder struct {
-	transport
-	log *bytes.Buffer
-}
-
-func (r recorder) send(b []byte) error {
-	fmt.Fprintf(r.log, "> %x\n", b)
-	return r.transport.send(b)
-}
-
-func (r recorder) receive() ([]byte, error) {
-	b, err := r.transport.receive()
-	if err == nil {
-		fmt.Fprintf(r.log, "< %x\n", b)
-	}
-	return b, err
-}
-
-// player is a kernel that says what was recorded and nothing else.
+// player is a kernel that says what was recorded and nothing else. A recording
+// has "open" for each socket, a line for each request (>), one for each datagram
+// of the reply (<), and what it decodes to (=).
 type player struct {
 	t     *testing.T
 	lines []string
