@@ -1,0 +1,99 @@
+package providertest
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Device makes a Rig of the RDMA device of that name, by the verbs that
+// programs use: what passes the suite is the provider under package uverbs.
+func Device(t *testing.T, name string) *Rig {
+	t.Helper()
+	ctx := must(uverbs.Open(name))(t)
+	t.Cleanup(func() { check(t, ctx.Close()) })
+	pd := must(ctx.AllocPD())(t)
+	mr := must(pd.Alloc(64<<10, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead))(t)
+	cq := must(ctx.CreateCQ(uverbs.CQConfig{Entries: Entries}))(t)
+	qp := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: MaxSendWR, MaxRecvWR: MaxRecvWR,
+		MaxSendSGE: MaxSGE, MaxRecvSGE: MaxSGE, MaxInline: MaxInline, Access: uverbs.RemoteWrite | uverbs.RemoteRead}))(t)
+	q := &deviceQP{t: t, QP: qp}
+	q.connect()
+	return &Rig{QP: q, CQ: deviceCQ{cq}, Cap: qp.Cap(), QPN: qp.QPN(), Resize: cq.Resize,
+		Mem: mr.Bytes(), Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey()}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deviceQP says a uverbs.QP in the words of a provider.
+type deviceQP struct {
+	*uverbs.QP
+	t *testing.T
+	b uverbs.SendBatch
+}
+
+func (q *deviceQP) connect() {
+	q.t.Helper()
+	check(q.t, q.QP.Connect(must(q.QP.Endpoint())(q.t)))
+}
+
+func (q *deviceQP) PostSend(wrs []uverbs.SendWR) (int, error) { return q.QP.PostSend(wrs...) }
+func (q *deviceQP) PostRecv(wrs []uverbs.RecvWR) (int, error) { return q.QP.PostRecv(wrs...) }
+
+func (q *deviceQP) Begin()             { q.b = q.QP.StartSend() }
+func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
+func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
+func (q *deviceQP) Submit() error      { return q.b.Submit() }
+func (q *deviceQP) Abort()             { q.b.Abort() }
+
+func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	switch op {
+	case uverbs.OpSend:
+		q.b.Send(wrID, f)
+	case uverbs.OpSendImm:
+		q.b.SendImm(wrID, f, imm)
+	case uverbs.OpWrite:
+		q.b.Write(wrID, f, raddr, rkey)
+	case uverbs.OpWriteImm:
+		q.b.WriteImm(wrID, f, raddr, rkey, imm)
+	case uverbs.OpRead:
+		q.b.Read(wrID, f, raddr, rkey)
+	default: // the batch has no such operation: something else that is refused
+		q.b.Send(wrID, 1<<7)
+	}
+}
+
+// Reset takes the QP through RESET to RTS again.
+func (q *deviceQP) Reset() {
+	q.t.Helper()
+	check(q.t, q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+	q.connect()
+}
+
+func (q *deviceQP) Retire() error { return q.Close() }
+
+// deviceCQ says a uverbs.CQ in the words of a provider.
+type deviceCQ struct{ *uverbs.CQ }
+
+// Ready is not among the verbs, and the suite does not use it.
+func (q deviceCQ) Ready() bool { return false }
+
+func (q deviceCQ) Resize(entries int, _ uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	err := q.CQ.Resize(entries)
+	return uverbs.ProviderReply{Entries: q.Entries()}, err
+}
+
+func (q deviceCQ) Retire() error { return q.Close() }
