@@ -107,6 +107,9 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	if m&MaskState != 0 {
 		op = "modify to " + a.State.String()
 	}
+	if errors.Is(err, unix.ENODATA) { // the GID table has no such entry
+		return q.ctx.wrap(op, obj, err, q.explainValues(a, m))
+	}
 	if !errors.Is(err, unix.EINVAL) {
 		return q.ctx.wrap(op, obj, err, explainRoute(a, err))
 	}

@@ -182,7 +182,7 @@ func (c *Context) wrap(op, object string, err error, detail string) error {
 		e.Kind = ErrNotSupported
 	case unix.EBUSY:
 		e.Kind = ErrBusy
-	case unix.EINVAL:
+	case unix.EINVAL, unix.ENODATA:
 		e.Kind = ErrInvalid
 	}
 	return e

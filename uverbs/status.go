@@ -3,6 +3,9 @@ package uverbs
 // Error tells the status and its usual cause: ibv_wc_status_str(3) and what to
 // look at.
 func (s WCStatus) Error() string {
+	if s == WCSuccess {
+		return "uverbs: completion successful"
+	}
 	if int(s) < len(statusTexts) && statusTexts[s] != "" {
 		return "uverbs: completion failed: " + statusTexts[s]
 	}
@@ -10,7 +13,6 @@ func (s WCStatus) Error() string {
 }
 
 var statusTexts = [...]string{
-	WCSuccess:          "success",
 	WCLocLenErr:        "local length error: a message longer than the receive's buffers, or over the port's limit",
 	WCLocQPOpErr:       "local QP operation error: the request is not consistent with the QP",
 	WCLocEECOpErr:      "local EE context operation error",

@@ -1,0 +1,201 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestWaitCancelled ends waits by their context, and shows that the queue works
+// afterwards.
+func TestWaitCancelled(t *testing.T) {
+	l := newLoop(t, nil)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	done := make(chan error)
+	go func() { done <- l.b.cq.Wait(ctx) }()
+	cancel(why)
+	if err := <-done; !errors.Is(err, why) {
+		t.Fatalf("Wait: %v", err)
+	}
+	ctx, stop := context.WithTimeout(l.ctx, 10*time.Millisecond)
+	defer stop()
+	var wcs [1]uverbs.WC
+	if n, err := l.b.cq.PollWait(ctx, wcs[:]); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("PollWait = %d, %v", n, err)
+	}
+	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1})
+	post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend})
+	l.success(t, l.b, 1, uverbs.WCRecv)
+}
+
+// TestManyWaiters lets several goroutines wait on one queue: every completion
+// reaches one of them.
+func TestManyWaiters(t *testing.T) {
+	l := newLoop(t, nil)
+	const waiters, messages = 8, 200
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	got := make(chan uint64, messages)
+	var wg sync.WaitGroup
+	for range waiters {
+		wg.Go(func() {
+			var wcs [2]uverbs.WC
+			for {
+				n, err := l.b.cq.PollWait(ctx, wcs[:])
+				if err != nil {
+					return
+				}
+				for _, wc := range wcs[:n] {
+					got <- wc.WRID
+				}
+			}
+		})
+	}
+	seen := make(map[uint64]bool)
+	for i := range messages {
+		receive(t, l.b.qp, uverbs.RecvWR{WRID: uint64(i)})
+		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
+		l.success(t, l.a, 0, uverbs.WCSend)
+		select {
+		case id := <-got:
+			seen[id] = true
+		case <-l.ctx.Done():
+			t.Fatalf("message %d was not waited for: %v", i, l.ctx.Err())
+		}
+	}
+	cancel()
+	wg.Wait()
+	if len(seen) != messages {
+		t.Fatalf("%d of %d messages were seen", len(seen), messages)
+	}
+}
+
+// TestSolicited arms for solicited completions: only such a one wakes.
+func TestSolicited(t *testing.T) {
+	l := newLoop(t, nil)
+	ch := must(l.dev.CreateCompChannel())(t)
+	cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 16, Channel: ch}))(t)
+	check(t, cq.Arm(true))
+	check(t, cq.Arm(false))
+	if err := ch.Close(); !errors.Is(err, uverbs.ErrBusy) {
+		t.Fatalf("Close of a channel in use: %v", err)
+	}
+	check(t, cq.Close())
+	check(t, ch.Close())
+}
+
+// TestCloseWakes closes what goroutines wait on.
+func TestCloseWakes(t *testing.T) {
+	dev := openDevice(t)
+	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))(t)
+	done := make(chan error)
+	for range 4 {
+		go func() { done <- cq.Wait(context.Background()) }()
+	}
+	go func() {
+		_, err := dev.NextEvent(context.Background())
+		done <- err
+	}()
+	check(t, cq.Close())
+	for range 4 {
+		if err := <-done; !errors.Is(err, uverbs.ErrClosed) {
+			t.Fatalf("Wait: %v", err)
+		}
+	}
+	check(t, dev.Close())
+	if err := <-done; !errors.Is(err, uverbs.ErrClosed) {
+		t.Fatalf("NextEvent: %v", err)
+	}
+}
+
+// TestCloseRace closes everything while other goroutines post, poll and wait.
+func TestCloseRace(t *testing.T) {
+	for range 10 {
+		l := newLoop(t, nil)
+		var wg sync.WaitGroup
+		loopUntilClosed := func(f func() error) {
+			wg.Go(func() {
+				for {
+					if err := f(); errors.Is(err, uverbs.ErrClosed) {
+						return
+					}
+				}
+			})
+		}
+		sge := l.a.mr.SGE(0, 8)
+		loopUntilClosed(func() error {
+			_, err := l.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{sge},
+				RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
+			return err
+		})
+		loopUntilClosed(func() error {
+			_, err := l.b.qp.PostRecv(uverbs.RecvWR{})
+			return err
+		})
+		loopUntilClosed(func() error {
+			b := l.a.qp.StartSend()
+			b.Write(0, uverbs.Signaled, l.b.mr.Addr(), l.b.mr.RKey())
+			b.Inline([]byte("race"))
+			return b.Submit()
+		})
+		loopUntilClosed(func() error {
+			var wcs [16]uverbs.WC
+			_, err := l.a.cq.PollWait(l.ctx, wcs[:])
+			return err
+		})
+		loopUntilClosed(func() error { return l.b.cq.Wait(l.ctx) })
+		l.success(t, l.a, 0, uverbs.WCWrite) // they are at work
+		check(t, l.dev.Close())
+		wg.Wait()
+	}
+}
+
+// TestResize grows and shrinks a queue that holds completions.
+func TestResize(t *testing.T) {
+	l := newLoop(t, nil)
+	const held = 20
+	for i := range held {
+		receive(t, l.b.qp, uverbs.RecvWR{WRID: uint64(i)})
+		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
+		l.success(t, l.a, 0, uverbs.WCSend)
+	}
+	check(t, l.b.cq.Wait(l.ctx))
+	l.success(t, l.b, 0, uverbs.WCRecv)
+	check(t, l.b.cq.Resize(1000))
+	if n := l.b.cq.Entries(); n < 1000 {
+		t.Fatalf("%d entries after Resize(1000)", n)
+	}
+	l.success(t, l.b, 1, uverbs.WCRecv)
+	check(t, l.b.cq.Resize(40))
+	for i := 2; i < held; i++ {
+		l.success(t, l.b, uint64(i), uverbs.WCRecv)
+	}
+	var wcs [1]uverbs.WC
+	if n := must(l.b.cq.Poll(wcs[:]))(t); n != 0 {
+		t.Fatalf("a completion too many: %+v", wcs[0])
+	}
+}
+
+// TestCQOverrunEvent lets a queue overflow: the device reports it.
+func TestCQOverrunEvent(t *testing.T) {
+	l := newLoop(t, nil)
+	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
+	e := end{cq: small, mr: l.a.mr}
+	e.qp = must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: small, MaxSendWR: 64, MaxRecvWR: 1, Access: uverbs.RemoteWrite}))(t)
+	check(t, e.qp.Connect(must(e.qp.Endpoint())(t)))
+	for range small.Entries() + 2 {
+		post(t, e.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
+			RemoteAddr: l.a.mr.Addr(), RKey: l.a.mr.RKey()})
+	}
+	ev := must(l.dev.NextEvent(l.ctx))(t)
+	if ev.Type != uverbs.EventCQErr || ev.CQ != small {
+		t.Fatalf("event %v of %v", ev.Type, ev.CQ)
+	}
+}
