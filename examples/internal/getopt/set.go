@@ -1,0 +1,35 @@
+package getopt
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Flag returns a Set that makes *v true.
+func Flag(v *bool) func(string) error {
+	return func(string) error {
+		*v = true
+		return nil
+	}
+}
+
+// String returns a Set that keeps the argument.
+func String(v *string) func(string) error {
+	return func(value string) error {
+		*v = value
+		return nil
+	}
+}
+
+// Int returns a Set for a number from low to high, in decimal, as 0x10 or as
+// 010.
+func Int[T ~int | ~uint8 | ~uint16](v *T, low, high int64) func(string) error {
+	return func(value string) error {
+		n, err := strconv.ParseInt(value, 0, 64)
+		if err != nil || n < low || n > high {
+			return fmt.Errorf("%q is no number from %d to %d", value, low, high)
+		}
+		*v = T(n)
+		return nil
+	}
+}
