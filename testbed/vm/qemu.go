@@ -114,7 +114,7 @@ func (c Config) kernelArgs() []string {
 		"mitigations=off", "rcupdate.rcu_expedited=1", "random.trust_cpu=on", "cryptomgr.notests=1", "rdinit=/init",
 	}
 	if c.Arch == "amd64" {
-		args = append(args, "tsc=unstable", "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
+		args = append(args, "tsc=reliable", "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
 	}
 	args = append(args, c.KernelArgs...)
 	if len(c.InitArgs) > 0 {

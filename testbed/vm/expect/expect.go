@@ -1,0 +1,147 @@
+// Package expect says what each kernel's RDMA drivers offer, so that a test
+// which finds a feature missing knows whether that is news.
+//
+// Guests have GOVERBS_KERNEL and GOVERBS_DEVICE in their environment. A test
+// that meets "this kernel or device lacks X" calls Missing: it skips where the
+// table agrees, and fails where the table says that X is there.
+package expect
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Variables that name what a test binary runs on.
+const (
+	EnvKernel = "GOVERBS_KERNEL" // such as 6.12
+	EnvDevice = "GOVERBS_DEVICE" // such as rxe0
+)
+
+// Features that kernels and devices differ in. Those that every kernel of the
+// test bed has are listed as well: their absence is a failure.
+const (
+	RC           = "rc"
+	UC           = "uc"
+	UD           = "ud"
+	SRQ          = "srq"
+	Atomics      = "atomics"
+	MW           = "mw"             // memory windows, types 1 and 2
+	Flush        = "flush"          // RDMA FLUSH
+	AtomicWrite  = "atomic_write"   // RDMA ATOMIC WRITE
+	ReregMR      = "rereg_mr"       // changing a registered memory region
+	ODP          = "odp"            // on-demand paging
+	LastWQEEvent = "last_wqe_event" // IB_EVENT_QP_LAST_WQE_REACHED
+	Netns        = "netns-rxe"      // rxe devices in other network namespaces
+	Disassociate = "disassociate"   // a device that goes away under its users
+	XRC          = "xrc"
+	RawPacket    = "raw_packet"
+	DMABuf       = "dmabuf"
+)
+
+// rule says from which kernel on a driver has a feature.
+type rule struct {
+	driver, feature string
+	since           version // zero: never
+	why             string
+}
+
+// always is older than every kernel of the test bed.
+var always = version{1, 0}
+
+var never version
+
+// table is the one list of what is expected. A kernel that is not in the test
+// bed follows from the versions.
+var table = []rule{
+	{"rxe", RC, always, "since the driver exists (4.8)"},
+	{"rxe", UC, always, "since the driver exists (4.8)"},
+	{"rxe", UD, always, "since the driver exists (4.8)"},
+	{"rxe", SRQ, always, "since the driver exists (4.8)"},
+	{"rxe", Atomics, always, "since the driver exists (4.8)"},
+	{"rxe", MW, version{5, 14}, "rxe_mw.c came with 5.14"},
+	{"rxe", Flush, version{6, 2}, "rxe executes FLUSH since 6.2"},
+	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
+	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
+	{"rxe", LastWQEEvent, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe raises it"},
+	{"rxe", ODP, version{7, 2}, "of the bed's kernels 7.2 is the first whose rxe has on-demand paging"},
+	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends by the first network namespace's sockets only"},
+	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},
+	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
+	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
+	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
+}
+
+// Expect tells whether a kernel's driver offers a feature, and why. The kernel
+// is a version or a release ("6.12", "6.12.107+deb13-amd64"), the device a
+// driver or a device name ("rxe", "rxe0", "mlx5_0"). What the table does not
+// have is not known.
+func Expect(kernel, device, feature string) (offered bool, why string, known bool) {
+	v, ok := parseVersion(kernel)
+	if !ok {
+		return false, fmt.Sprintf("%q is no kernel version", kernel), false
+	}
+	driver := driverOf(device)
+	for _, r := range table {
+		if r.driver == driver && r.feature == feature {
+			return r.since != never && !v.before(r.since), r.why, true
+		}
+	}
+	return false, fmt.Sprintf("the table of package expect has no feature %q of driver %q", feature, driver), false
+}
+
+// Here gives kernel and device of the guest that the test runs in.
+func Here() (kernel, device string, ok bool) {
+	kernel, device = os.Getenv(EnvKernel), os.Getenv(EnvDevice)
+	return kernel, device, kernel != "" && device != ""
+}
+
+// Missing ends a test that found a feature missing, with the error that told
+// it so. It skips the test where that is expected, or nobody knows what to
+// expect (outside of the test bed), and fails it otherwise.
+func Missing(t testing.TB, feature string, err error) {
+	t.Helper()
+	kernel, device, ok := Here()
+	if !ok {
+		t.Skipf("%s is missing: %v (no expectations: %s and %s are not set)", feature, err, EnvKernel, EnvDevice)
+	}
+	offered, why, known := Expect(kernel, device, feature)
+	switch {
+	case !known:
+		t.Fatalf("%s is missing on kernel %s, device %s: %v\n%s: add it", feature, kernel, device, err, why)
+	case offered:
+		t.Fatalf("%s is missing on kernel %s, device %s, which should have it (%s): %v", feature, kernel, device, why, err)
+	}
+	t.Skipf("kernel %s, device %s has no %s, as expected (%s): %v", kernel, device, feature, why, err)
+}
+
+// version is a kernel's major and minor number.
+type version struct{ major, minor int }
+
+func (v version) before(w version) bool {
+	return v.major < w.major || v.major == w.major && v.minor < w.minor
+}
+
+func parseVersion(s string) (version, bool) {
+	major, rest, _ := strings.Cut(s, ".")
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if end >= 0 {
+		rest = rest[:end]
+	}
+	x, err1 := strconv.Atoi(major)
+	y, err2 := strconv.Atoi(rest)
+	return version{x, y}, err1 == nil && err2 == nil
+}
+
+// driverOf gives the driver of a device name: rxe of rxe0, mlx5 of mlx5_0.
+func driverOf(device string) string {
+	if name, number, ok := strings.Cut(device, "_"); ok && strings.Trim(number, "0123456789") == "" {
+		return name
+	}
+	if strings.HasPrefix(device, "rxe") {
+		return strings.TrimRight(device, "0123456789")
+	}
+	return device
+}

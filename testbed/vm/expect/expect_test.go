@@ -1,0 +1,78 @@
+package expect
+
+import "testing"
+
+func TestExpect(t *testing.T) {
+	for _, c := range []struct {
+		kernel, device, feature string
+		offered, known          bool
+	}{
+		{"6.1", "rxe0", RC, true, true},
+		{"6.1", "rxe", Flush, false, true},
+		{"6.12", "rxe0", Flush, true, true},
+		{"6.12.107+deb13-amd64", "rxe0", AtomicWrite, true, true},
+		{"6.1.0-50-amd64", "rxe0", ReregMR, false, true},
+		{"6.12", "rxe0", ODP, false, true},
+		{"7.2", "rxe0", ODP, true, true},
+		{"7.2", "rxe0", Disassociate, false, true},
+		{"7.2", "rxe0", "levitation", false, false},
+		{"7.2", "siw0", RC, false, false},
+		{"next", "rxe0", RC, false, false},
+	} {
+		offered, why, known := Expect(c.kernel, c.device, c.feature)
+		if offered != c.offered || known != c.known || why == "" {
+			t.Errorf("Expect(%q, %q, %q) = %v, %q, %v", c.kernel, c.device, c.feature, offered, why, known)
+		}
+	}
+}
+
+func TestDriverOf(t *testing.T) {
+	for device, want := range map[string]string{"rxe0": "rxe", "rxe": "rxe", "mlx5_0": "mlx5", "mlx5_bond_0": "mlx5_bond_0", "mlx5": "mlx5"} {
+		if got := driverOf(device); got != want {
+			t.Errorf("driverOf(%q) = %q, want %q", device, got, want)
+		}
+	}
+}
+
+func TestTableHasNoDoubles(t *testing.T) {
+	seen := make(map[[2]string]bool)
+	for _, r := range table {
+		key := [2]string{r.driver, r.feature}
+		if seen[key] {
+			t.Errorf("%v is there twice", key)
+		}
+		if seen[key] = true; r.why == "" {
+			t.Errorf("%v has no reason", key)
+		}
+	}
+}
+
+// recorder stands in for a test that Missing ends.
+type recorder struct {
+	testing.TB
+	outcome string
+}
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Skipf(string, ...any)  { r.outcome = "skip"; panic(r) }
+func (r *recorder) Fatalf(string, ...any) { r.outcome = "fail"; panic(r) }
+
+func TestMissing(t *testing.T) {
+	for _, c := range []struct{ kernel, device, feature, want string }{
+		{"6.1", "rxe0", Flush, "skip"},
+		{"6.12", "rxe0", Flush, "fail"},
+		{"6.12", "rxe0", "levitation", "fail"},
+		{"", "", Flush, "skip"},
+	} {
+		t.Setenv(EnvKernel, c.kernel)
+		t.Setenv(EnvDevice, c.device)
+		r := &recorder{TB: t}
+		func() {
+			defer func() { _ = recover() }() // what Skipf and Fatalf end with
+			Missing(r, c.feature, nil)
+		}()
+		if r.outcome != c.want {
+			t.Errorf("%+v: outcome %q", c, r.outcome)
+		}
+	}
+}
