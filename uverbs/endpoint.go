@@ -49,18 +49,28 @@ func (e *Endpoint) UnmarshalText(text []byte) error {
 // serve at a time.
 const maxRdAtomic = 16
 
-// localGID returns the address that Endpoint and Connect use.
-func (q *QP) localGID() (*GIDEntry, error) {
+// localGID returns the address that Endpoint and Connect use: the configured
+// one, or the best for talking to peer as it is found at the first call.
+func (q *QP) localGID(peer netip.Addr) (*GIDEntry, error) {
 	if q.cfg.GID != nil {
 		return q.cfg.GID, nil
 	}
-	return q.ctx.SelectGID(0, netip.Addr{})
+	q.gidMu.Lock()
+	defer q.gidMu.Unlock()
+	if q.gid == nil {
+		g, err := q.ctx.SelectGID(0, peer)
+		if err != nil {
+			return nil, err
+		}
+		q.gid = g
+	}
+	return q.gid, nil
 }
 
 // Endpoint describes the QP to a peer. Its address is QPConfig.GID, or the
 // best one of the first active port.
 func (q *QP) Endpoint() (Endpoint, error) {
-	g, err := q.localGID()
+	g, err := q.localGID(netip.Addr{})
 	if err != nil {
 		return Endpoint{}, err
 	}
@@ -82,9 +92,10 @@ func (q *QP) Endpoint() (Endpoint, error) {
 // [QP.Init] and Connect, or let a message of your own tell the peer to begin.
 //
 // It retries for ever when the peer has no receive posted, and gives up a peer
-// that does not answer after about half a second.
+// that does not answer after about half a second. [QP.Handshake] does all of
+// it over a TCP connection.
 func (q *QP) Connect(remote Endpoint) error {
-	g, err := q.localGID()
+	g, err := q.localGID(netip.Addr{})
 	if err != nil {
 		return err
 	}
@@ -122,7 +133,7 @@ func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
 // Init takes the QP from RESET to INIT, where it takes receives. Connect does
 // it when it has not been done.
 func (q *QP) Init() error {
-	g, err := q.localGID()
+	g, err := q.localGID(netip.Addr{})
 	if err != nil {
 		return err
 	}

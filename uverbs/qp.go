@@ -27,6 +27,9 @@ type QP struct {
 	rq       sync.Mutex // and the receive half
 	recvGate atomic.Uint32
 
+	gidMu sync.Mutex
+	gid   *GIDEntry // what localGID chose
+
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
 }
