@@ -1,0 +1,140 @@
+// Guest is the one program in the demo's initramfs. As the first process it
+// loads the kernel's modules, makes an rxe device and starts itself twice more,
+// as server and as client.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/nldev"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	address = "10.9.0.1"
+	port    = "7471"
+)
+
+func main() {
+	var err error
+	switch {
+	case os.Getpid() == 1:
+		if err := first(); err != nil {
+			say("%v", err)
+		}
+		guestinit.PowerOff()
+	case len(os.Args) > 1 && os.Args[1] == "server":
+		err = serve()
+	default:
+		err = call()
+	}
+	if err != nil {
+		say("%s: %v", strings.Join(os.Args[1:], " "), err)
+		os.Exit(1)
+	}
+}
+
+// say prints a line that the host passes on.
+func say(format string, args ...any) { fmt.Printf("demo: "+format+"\n", args...) }
+
+// first is the work of the first process.
+func first() error {
+	if err := guestinit.Start(); err != nil {
+		return err
+	}
+	if err := announce(); err != nil {
+		return err
+	}
+	if err := guestinit.AddDummy("d0"); err != nil {
+		return err
+	}
+	if err := guestinit.AddAddress("d0", netip.MustParsePrefix(address+"/24")); err != nil {
+		return err
+	}
+	if err := nldev.AddLink("rxe0", "rxe", "d0"); err != nil {
+		return err
+	}
+	if err := describe(); err != nil {
+		return err
+	}
+	return both()
+}
+
+func announce() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	say("Linux %s is up; its root holds this program (%.1f MB, static) and kernel modules",
+		unix.ByteSliceToString(u.Release[:]), float64(info.Size())/1e6)
+	return nil
+}
+
+func describe() error {
+	dev, err := uverbs.Open("")
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	p, err := dev.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	choices, err := dev.RankGIDs(1, netip.MustParseAddr(address))
+	if err != nil {
+		return err
+	}
+	say("%s: driver %s, port %v, %v, MTU %v", dev.Name(), dev.Device().Driver(), p.State, p.LinkLayer, p.ActiveMTU)
+	for i, c := range choices {
+		verdict := "not used"
+		if i == 0 {
+			verdict = "chosen"
+		}
+		say("  %s: GID %d %v, %v: %s", verdict, c.Index, c.GID, c.Type, c.Reason)
+	}
+	return nil
+}
+
+// both runs server and client, as processes of their own.
+func both() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	before, err := nldev.Resources("rxe0")
+	if err != nil {
+		return err
+	}
+	var ends [2]*exec.Cmd
+	for i, role := range []string{"server", "client"} {
+		ends[i] = exec.CommandContext(ctx, "/proc/self/exe", role)
+		ends[i].Stdout, ends[i].Stderr = os.Stdout, os.Stderr
+		if err := ends[i].Start(); err != nil {
+			return fmt.Errorf("starting the %s: %w", role, err)
+		}
+	}
+	for _, end := range ends {
+		if err := end.Wait(); err != nil {
+			return fmt.Errorf("the %s failed: %w", end.Args[1], err)
+		}
+	}
+	after, err := nldev.Resources("rxe0")
+	if err != nil {
+		return err
+	}
+	say("both have ended; the kernel holds %d QPs, %d CQs and %d MRs more than before",
+		after["qp"]-before["qp"], after["cq"]-before["cq"], after["mr"]-before["mr"])
+	say("all bytes arrived as they were sent")
+	return nil
+}
