@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var (
+	one = address{lid: 0x1a, qpn: 0x11, psn: 0xfa6d3d, gid: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 13: 9, 14: 0, 15: 1}}
+	two = address{qpn: 0xffffff}
+)
+
+// The texts are what ibv_rc_pingpong of rdma-core 56.1 sends.
+const (
+	oneText = "001a:000011:fa6d3d:00000000000000000000ffff0a090001\x00"
+	twoText = "0000:ffffff:000000:00000000000000000000000000000000\x00"
+)
+
+func TestRecord(t *testing.T) {
+	for _, c := range []struct {
+		a    address
+		text string
+	}{{one, oneText}, {two, twoText}} {
+		if len(c.text) != 52 || recordSize != 52 {
+			t.Fatalf("a record has 52 bytes, not %d or %d", len(c.text), recordSize)
+		}
+		if got := string(c.a.record()); got != c.text {
+			t.Errorf("record %q, want %q", got, c.text)
+		}
+		got, err := parseRecord([]byte(c.text))
+		if err != nil || got != c.a {
+			t.Errorf("parsed %q as %v, %v", c.text, got, err)
+		}
+	}
+	const want = "LID 0x001a, QPN 0x000011, PSN 0xfa6d3d, GID ::ffff:10.9.0.1"
+	if got := one.String(); got != want {
+		t.Errorf("printed as %s, want %s", got, want)
+	}
+}
+
+func TestParseRecordErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "closing NUL"},
+		{oneText[:51], "closing NUL"},
+		{oneText[:51] + "0", "closing NUL"},
+		{oneText + "\x00", "closing NUL"},
+		{strings.Replace(oneText, ":", ";", 1), "form"},
+		{"00:1a000011:fa6d3d:00000000000000000000ffff0a090001\x00", "form"},
+		{"-01a" + oneText[4:], "LID"},
+		{"001a:0x0011" + oneText[11:], "queue pair number"},
+		{"001a:000011:fa 6d3" + oneText[18:], "PSN"},
+		{oneText[:50] + "g\x00", "GID"},
+	} {
+		_, err := parseRecord([]byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), "has no "+c.want) {
+			t.Errorf("%q: error %v, want one about the %s", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add([]byte(oneText))
+	f.Add([]byte(twoText))
+	f.Add([]byte(strings.ToUpper(oneText)))
+	f.Add([]byte(oneText[:20]))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseRecord(b)
+		if err != nil {
+			if a != (address{}) {
+				t.Errorf("%q: an error and %v", b, a)
+			}
+			return
+		}
+		if got := string(a.record()); got != strings.ToLower(string(b)) {
+			t.Errorf("%q was parsed and written as %q", b, got)
+		}
+	})
+}
+
+// writes is a connection that keeps the writes apart.
+type writes struct {
+	io.Reader
+	all []string
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.all = append(w.all, string(b))
+	return len(b), nil
+}
+
+func TestAskWritesAtOnce(t *testing.T) {
+	conn := &writes{Reader: strings.NewReader(twoText)}
+	remote, err := ask(conn, one)
+	if err != nil || remote != two {
+		t.Errorf("got %v, %v", remote, err)
+	}
+	if len(conn.all) != 2 || conn.all[0] != oneText || conn.all[1] != "done\x00" {
+		t.Errorf("wrote %q", conn.all)
+	}
+}
+
+func TestAnswerConnectsFirst(t *testing.T) {
+	conn := &writes{Reader: strings.NewReader(oneText + done)}
+	remote, err := answer(conn, two, func(a address) error {
+		if a != one || len(conn.all) != 0 {
+			t.Errorf("connecting to %v after %q", a, conn.all)
+		}
+		return nil
+	})
+	if err != nil || remote != one {
+		t.Errorf("got %v, %v", remote, err)
+	}
+	if len(conn.all) != 1 || conn.all[0] != twoText {
+		t.Errorf("wrote %q", conn.all)
+	}
+}
+
+func TestExchangeErrors(t *testing.T) {
+	fine := func(address) error { return nil }
+	refused := errors.New("no route")
+	for _, c := range []struct {
+		name, sent string
+		connect    func(address) error
+		want       error
+	}{
+		{"nothing", "", fine, io.EOF},
+		{"cut short", oneText[:30], fine, io.ErrUnexpectedEOF},
+		{"no acknowledgement", oneText, fine, io.EOF},
+		{"not connected", oneText, func(address) error { return refused }, refused},
+	} {
+		_, err := answer(&writes{Reader: strings.NewReader(c.sent)}, two, c.connect)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		}
+	}
+	if _, err := answer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, two, fine); err == nil {
+		t.Error("a wrong acknowledgement was taken")
+	}
+}
+
+// A cancelled context ends an exchange that the peer does not take part in.
+func TestExchangeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		p := &pingpong{opt: defaults()}
+		done := make(chan error)
+		go func() {
+			_, err := p.exchange(ctx, ours)
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestListenAndDial(t *testing.T) {
+	opt := defaults()
+	opt.tcpPort = 0
+	l, err := listen(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	accepted := make(chan result)
+	go func() {
+		conn, err := dialOrAccept(t.Context(), opt, l)
+		accepted <- result{conn, err}
+	}()
+	client := defaults()
+	client.host, client.tcpPort = "127.0.0.1", uint16(l.Addr().(*net.TCPAddr).Port)
+	conn, err := dialOrAccept(t.Context(), client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := <-accepted
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	defer r.conn.Close()
+	if got := peerAddr(r.conn).String(); got != "127.0.0.1" {
+		t.Errorf("the peer's address is %s", got)
+	}
+}
+
+func TestAcceptCancelled(t *testing.T) {
+	opt := defaults()
+	opt.tcpPort = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := listen(ctx, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := dialOrAccept(ctx, opt, l); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	// What the program tells on standard error is not for the tests' output.
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	os.Stderr = null
+	os.Exit(m.Run())
+}
