@@ -53,7 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) *Rig) {
 		{"BadRequest", badRequest},
 		{"Full", full},
 		{"Laps", laps},
-		{"RemoteAccessError", remoteAccessError},
+		{"Failed", failed},
 		{"Reset", reset},
 		{"Resize", resize},
 		{"NothingAllocated", nothingAllocated},

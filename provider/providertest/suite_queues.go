@@ -52,14 +52,17 @@ func laps(t *testing.T, r *Rig) {
 	}
 }
 
-func remoteAccessError(t *testing.T, r *Rig) {
+// failed: which status it is, drivers answer differently, and a peer that is
+// the same QP may flush the request before its answer arrives. The tests of the
+// verbs look at that with two QPs.
+func failed(t *testing.T, r *Rig) {
 	bad := r.write(1, 0, 100, 8)
-	bad.RKey ^= 0x55aa00
-	bad.Flags = 0 // an error completes all the same
+	bad.SGL[0].LKey ^= 0x55aa00
+	bad.Flags = 0 // a failure completes all the same
 	r.send(t, bad)
 	wc := r.poll(t, 1)[0]
-	if !errors.Is(wc.Err(), uverbs.WCRemAccessErr) || wc.WRID != 1 || wc.QPNum != r.QPN {
-		t.Errorf("completion %+v (%v), want %v", wc, wc.Err(), uverbs.WCRemAccessErr)
+	if wc.Err() == nil || wc.WRID != 1 || wc.QPNum != r.QPN {
+		t.Errorf("completion %+v of a request with a bad LKey", wc)
 	}
 }
 

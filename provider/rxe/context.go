@@ -20,16 +20,16 @@ func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.Provid
 	if _, err := get(nil, nil); err != nil {
 		return nil, err
 	}
-	return &context{dev: dev, byWrite: preferWrite}, nil
+	return &deviceContext{dev: dev, byWrite: preferWrite}, nil
 }
 
-// context implements uverbs.ProviderContext.
-type context struct {
+// deviceContext implements uverbs.ProviderContext.
+type deviceContext struct {
 	dev     *ioctl.Device
 	byWrite bool // issue doorbells by write(2): see doorbell.go
 }
 
-func (c *context) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateCqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *context) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (u
 	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
 }
 
-func (c *context) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateQpResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -63,10 +63,10 @@ func (c *context) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderCommand) (u
 }
 
 // Retire has nothing to do: rxe has no registers.
-func (c *context) Retire() error { return nil }
+func (c *deviceContext) Retire() error { return nil }
 
 // mapRing maps a ring that the kernel offers. It takes each offer once.
-func (c *context) mapRing(kind string, mi uapi.Mminfo, need int) (ring, error) {
+func (c *deviceContext) mapRing(kind string, mi uapi.Mminfo, need int) (ring, error) {
 	m, err := provider.Map(c.dev, int64(mi.Offset), int(mi.Size))
 	if err != nil {
 		return ring{}, kernelError("map "+kind, c.dev.Name(), err)

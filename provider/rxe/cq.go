@@ -18,13 +18,13 @@ type cq struct {
 	cur  uint32 // our index: what has been taken
 	seen uint32 // the kernel's index, as of the last look
 
-	ctx     *context
+	ctx     *deviceContext
 	notify  *notify
 	lost    error // the ring could not be mapped after a resize
 	retired atomic.Bool
 }
 
-func newCQ(ctx *context, r ring, n *notify) *cq {
+func newCQ(ctx *deviceContext, r ring, n *notify) *cq {
 	c := &cq{ctx: ctx, notify: n}
 	c.use(r)
 	return c

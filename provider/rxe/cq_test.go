@@ -170,7 +170,7 @@ type resizer struct {
 	size int
 }
 
-func newResizer(t *testing.T) (*resizer, *context) {
+func newResizer(t *testing.T) (*resizer, *deviceContext) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("rings", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -178,7 +178,7 @@ func newResizer(t *testing.T) (*resizer, *context) {
 	}
 	dev := ioctl.New(fd, "memfd", 0)
 	t.Cleanup(func() { dev.Close() })
-	return &resizer{t: t, fd: fd}, &context{dev: dev}
+	return &resizer{t: t, fd: fd}, &deviceContext{dev: dev}
 }
 
 // ring makes a ring for n entries in the file and offers it.

@@ -3,10 +3,16 @@
 package rxe
 
 import (
+	"context"
 	"os"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // deviceName is the rxe device that GOVERBS_DEVICE names.
@@ -36,4 +42,144 @@ func TestDeviceConformance(t *testing.T) {
 			})
 		})
 	})
+}
+
+// When the process changes its credentials, the kernel refuses write(2) on the
+// node that was opened before, and the commands go on by ioctl.
+func TestDeviceCredentials(t *testing.T) {
+	ways(func(way string) {
+		r := newBenchRig(t)
+		again := func() {
+			t.Helper()
+			check(t, r.cq.Arm(false))
+			r.post(t, uverbs.Signaled)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			check(t, r.cq.Wait(ctx))
+			r.drain(t)
+		}
+		again()
+		groups, err := syscall.Getgroups()
+		check(t, err)
+		check(t, syscall.Setgroups(groups)) // the same ones, but a new record of them
+		again()
+		again()
+	})
+}
+
+// Close takes the kernel's pages out of the address space at once.
+func TestDeviceRingsUnmapped(t *testing.T) {
+	mapped := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		check(t, err)
+		return strings.Count(string(maps), "/dev/infiniband/")
+	}
+	before := mapped()
+	r := newBenchRig(t)
+	if n := mapped(); n != before+3 {
+		t.Errorf("%d mappings, want %d for the three rings", n, before+3)
+	}
+	check(t, r.cq.Resize(127))
+	if n := mapped(); n != before+3 {
+		t.Errorf("%d mappings after Resize, want %d", n, before+3)
+	}
+	check(t, r.qp.Close())
+	if n := mapped(); n != before+1 {
+		t.Errorf("%d mappings without the QP, want %d", n, before+1)
+	}
+	check(t, r.cq.Close())
+	if n := mapped(); n != before {
+		t.Errorf("%d mappings without the CQ, want %d", n, before)
+	}
+}
+
+// BenchmarkDeviceDoorbell measures the two ways against each other, in turn on
+// the same device: an Arm, which is nothing but the command; and a post of one
+// WRITE without data, with what the kernel does for it.
+func BenchmarkDeviceDoorbell(b *testing.B) {
+	const posts = 10
+	var rigs []*benchRig
+	ways(func(string) { rigs = append(rigs, newBenchRig(b)) })
+	for _, c := range []struct {
+		name string
+		run  func(r *benchRig)
+	}{
+		{"arm", func(r *benchRig) {
+			for range posts {
+				check(b, r.cq.Arm(false))
+			}
+		}},
+		{"post", func(r *benchRig) {
+			for range posts - 1 {
+				r.post(b, 0)
+			}
+			r.post(b, uverbs.Signaled)
+			r.drain(b)
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var took [2][]float64
+			for b.Loop() {
+				for i, r := range rigs {
+					start := time.Now()
+					c.run(r)
+					took[i] = append(took[i], float64(time.Since(start).Nanoseconds())/posts)
+				}
+			}
+			var median [2]float64
+			for i := range took {
+				slices.Sort(took[i])
+				median[i] = took[i][len(took[i])/2]
+			}
+			b.ReportMetric(median[0], "write-ns")
+			b.ReportMetric(median[1], "ioctl-ns")
+			b.ReportMetric(median[1]/median[0], "ioctl/write")
+		})
+	}
+}
+
+// benchRig is a QP connected to itself.
+type benchRig struct {
+	qp *uverbs.QP
+	cq *uverbs.CQ
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newBenchRig(t testing.TB) *benchRig {
+	ctx, err := uverbs.Open(deviceName(t))
+	check(t, err)
+	t.Cleanup(func() { check(t, ctx.Close()) })
+	pd, err := ctx.AllocPD()
+	check(t, err)
+	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 63})
+	check(t, err)
+	qp, err := pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 63, Access: uverbs.RemoteWrite})
+	check(t, err)
+	self, err := qp.Endpoint()
+	check(t, err)
+	check(t, qp.Connect(self))
+	return &benchRig{qp: qp, cq: cq}
+}
+
+func (r *benchRig) post(t testing.TB, f uverbs.SendFlags) {
+	_, err := r.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: f})
+	check(t, err)
+}
+
+func (r *benchRig) drain(t testing.TB) {
+	var wcs [1]uverbs.WC
+	for {
+		n, err := r.cq.Poll(wcs[:])
+		check(t, err)
+		if n == 1 {
+			check(t, wcs[0].Err())
+			return
+		}
+	}
 }

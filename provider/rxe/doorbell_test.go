@@ -93,7 +93,7 @@ func TestArmErrors(t *testing.T) {
 	}
 	dev := ioctl.New(fd, "null", uapi.RDMA_DRIVER_RXE)
 	_, c := newTestCQ(t, 7)
-	c.ctx, c.notify = &context{dev: dev}, newNotify(dev, false, 1)
+	c.ctx, c.notify = &deviceContext{dev: dev}, newNotify(dev, false, 1)
 	if err := c.Arm(false); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("Arm: %v", err)
 	}
