@@ -55,7 +55,7 @@ func (c *Cmd) Start(object, method uint16) {
 // one that is not sent; Do then reports the error.
 func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
 	if c.n == maxAttrs || n > 0xffff {
-		c.err = fmt.Errorf("ioctl: no room for attribute %#x of %d bytes", id, n)
+		c.fail(fmt.Errorf("ioctl: no room for attribute %#x of %d bytes", id, n))
 		return new(uapi.IbUverbsAttr)
 	}
 	a := &c.attrs[c.n]
@@ -64,12 +64,19 @@ func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
 	return a
 }
 
+// fail keeps the first error.
+func (c *Cmd) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
 // take returns n zero bytes of the arena, 8-byte aligned.
 func (c *Cmd) take(n int) []byte {
 	words := (n + 7) / 8
 	if c.used+words > len(c.arena) {
-		c.err = fmt.Errorf("ioctl: %d bytes do not fit the command", n)
-		return make([]byte, n)
+		c.fail(fmt.Errorf("ioctl: %d bytes do not fit the command", n))
+		return wordBytes(make([]uint64, words))[:n:n]
 	}
 	b := wordBytes(c.arena[c.used : c.used+words])[:n:n]
 	c.used += words

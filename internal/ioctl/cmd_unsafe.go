@@ -2,7 +2,6 @@ package ioctl
 
 import (
 	"runtime"
-	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -21,8 +20,8 @@ func (d *Device) Do(c *Cmd) error {
 	c.hdr.DriverId = d.driver
 	c.hdr.NumAttrs = uint16(c.n)
 	c.hdr.Length = uint16(unsafe.Sizeof(c.hdr) + uintptr(c.n)*unsafe.Sizeof(c.attrs[0]))
-	if tracing {
-		return d.traced(c)
+	if d.watched {
+		return d.watch(c)
 	}
 	return d.issue(c)
 }
@@ -34,14 +33,6 @@ func (d *Device) issue(c *Cmd) error {
 		return errno
 	}
 	return nil
-}
-
-func (d *Device) traced(c *Cmd) error {
-	before := c.describe()
-	start := time.Now()
-	err := d.issue(c)
-	trace(d.name, before, c, err, time.Since(start))
-	return err
 }
 
 func wordBytes(w []uint64) []byte {

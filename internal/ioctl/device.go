@@ -26,6 +26,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/leak"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,6 +44,10 @@ type Device struct {
 	err    error
 
 	noWrite atomic.Bool // write(2) was refused once: see Write
+
+	watched bool   // commands are traced, or answered by kernel
+	kernel  Kernel // nil: the descriptor
+	ticket  *leak.Ticket
 }
 
 const (
@@ -53,7 +58,8 @@ const (
 // New takes ownership of fd, an open uverbs node of the driver with that
 // RDMA_DRIVER_* number: the kernel refuses commands that name another one.
 func New(fd int, name string, driver uint32) *Device {
-	return &Device{name: name, fd: fd, driver: driver, closed: make(chan struct{})}
+	return &Device{name: name, fd: fd, driver: driver, closed: make(chan struct{}), watched: tracing,
+		ticket: leak.Track("descriptor of", name)}
 }
 
 // Driver returns the RDMA_DRIVER_* number.
@@ -79,6 +85,7 @@ func (d *Device) release() {
 func (d *Device) close() {
 	d.once.Do(func() {
 		d.err = unix.Close(d.fd)
+		d.ticket.Done()
 		close(d.closed)
 	})
 }
@@ -115,7 +122,11 @@ func (d *Device) Write(frame []byte) (ok bool, err error) {
 		return true, err
 	}
 	defer d.release()
-	_, err = unix.Write(d.fd, frame)
+	if d.kernel != nil {
+		err = d.kernel.Write(frame)
+	} else {
+		_, err = unix.Write(d.fd, frame)
+	}
 	if errors.Is(err, unix.EACCES) {
 		d.noWrite.Store(true)
 		return false, nil

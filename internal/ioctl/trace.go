@@ -22,6 +22,25 @@ var (
 	traceTo io.Writer = os.Stderr
 )
 
+// watch runs a command that is traced, or that a fake kernel answers.
+func (d *Device) watch(c *Cmd) error {
+	before := ""
+	if tracing {
+		before = c.describe()
+	}
+	start := time.Now()
+	var err error
+	if d.kernel != nil {
+		err = d.kernel.Ioctl(Call{c})
+	} else {
+		err = d.issue(c)
+	}
+	if tracing {
+		trace(d.name, before, c, err, time.Since(start))
+	}
+	return err
+}
+
 // trace prints one command as a line: node, method, inputs, result, outputs,
 // time.
 func trace(node, inputs string, c *Cmd, err error, took time.Duration) {

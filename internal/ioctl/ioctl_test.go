@@ -1,0 +1,402 @@
+package ioctl_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// kernelFunc answers commands by a function.
+type kernelFunc func(ioctl.Call) error
+
+func (f kernelFunc) Ioctl(c ioctl.Call) error { return f(c) }
+func (f kernelFunc) Write([]byte) error       { return unix.EACCES }
+
+// ordinary returns a device over a file that knows no verbs: ENOTTY.
+func ordinary(t testing.TB) *ioctl.Device {
+	t.Helper()
+	fd, err := unix.MemfdCreate("node", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ioctl.New(fd, "uverbs9", 14)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func fake(t testing.TB, k ioctl.Kernel) *ioctl.Device {
+	t.Helper()
+	fd, err := unix.MemfdCreate("node", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ioctl.NewFake(fd, "uverbs0", 14, k)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// do runs what build makes of a command and returns what the kernel saw.
+func do(t *testing.T, build func(*ioctl.Cmd)) (attrs []uapi.IbUverbsAttr, data [][]byte) {
+	t.Helper()
+	d := fake(t, kernelFunc(func(c ioctl.Call) error {
+		for _, a := range c.Attrs() {
+			attrs = append(attrs, a)
+			data = append(data, bytes.Clone(c.Memory(a.Data, int(a.Len))))
+		}
+		return nil
+	}))
+	c := ioctl.Get()
+	defer c.Put()
+	c.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE)
+	build(c)
+	if err := d.Do(c); err != nil {
+		t.Fatal(err)
+	}
+	return attrs, data
+}
+
+// Data of up to 8 bytes travels inside the attribute, more by address.
+func TestInlineBoundary(t *testing.T) {
+	in := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	attrs, data := do(t, func(c *ioctl.Cmd) {
+		c.In(1, in[:1])
+		c.In(2, in[:8])
+		c.In(3, in)
+		c.In(4, nil)
+		c.Out(5, 4)
+	})
+	for i, want := range []struct {
+		n    uint16
+		data uint64
+	}{{1, 1}, {8, 0x0807060504030201}} {
+		if attrs[i].Len != want.n || attrs[i].Data != want.data {
+			t.Errorf("attribute %d: %d bytes, data %#x; want %d, %#x", i+1, attrs[i].Len, attrs[i].Data, want.n, want.data)
+		}
+	}
+	if attrs[2].Len != 9 || !bytes.Equal(data[2], in) {
+		t.Errorf("9 bytes: len %d, at its address lies %x", attrs[2].Len, data[2])
+	}
+	if attrs[2].Data%8 != 0 || attrs[4].Data%8 != 0 {
+		t.Errorf("data at %#x and %#x is not aligned", attrs[2].Data, attrs[4].Data)
+	}
+	if attrs[3].Len != 0 || attrs[3].Data != 0 {
+		t.Errorf("an empty input is %+v", attrs[3])
+	}
+	if attrs[4].Len != 4 || data[4] == nil {
+		t.Errorf("a 4-byte output is not by address: %+v", attrs[4])
+	}
+	for _, a := range attrs {
+		if a.Flags != uapi.UVERBS_ATTR_F_MANDATORY || a.ElemId != 0 || a.Reserved != 0 {
+			t.Errorf("attribute %d: %+v", a.AttrId, a)
+		}
+	}
+}
+
+func TestScalars(t *testing.T) {
+	attrs, _ := do(t, func(c *ioctl.Cmd) {
+		c.Uint64(1, 1<<63+2)
+		c.Uint32(2, 0xffffffff)
+		c.Handle(3, 0xfffffffe)
+		c.FD(4, -1)
+		c.NewHandle(5)
+		c.FD(6, 7)
+		c.Optional()
+	})
+	type flat struct {
+		id, n, flags uint16
+		data         uint64
+	}
+	want := []flat{{1, 8, 1, 1<<63 + 2}, {2, 4, 1, 0xffffffff}, {3, 0, 1, 0xfffffffe}, {4, 0, 1, ^uint64(0)}, {5, 0, 1, 0}, {6, 0, 0, 7}}
+	for i, a := range attrs {
+		if got := (flat{a.AttrId, a.Len, a.Flags, a.Data}); got != want[i] {
+			t.Errorf("attribute %d is %+v, want %+v", i, got, want[i])
+		}
+	}
+	if len(attrs) != len(want) {
+		t.Errorf("%d attributes, want %d", len(attrs), len(want))
+	}
+}
+
+// A Cmd that is used again holds nothing of the command before.
+func TestReuseIsClean(t *testing.T) {
+	c := new(ioctl.Cmd)
+	c.Start(1, 2)
+	b := c.Out(2, 64)
+	for i := range b {
+		b[i] = 0xff
+	}
+	c.Start(1, 3)
+	if got := c.Out(1, ioctl.ArenaSize); !bytes.Equal(got, make([]byte, ioctl.ArenaSize)) {
+		t.Error("an output holds bytes of an earlier command")
+	}
+	if c.Made(9) != 0 {
+		t.Error("Made of an attribute that is not there is not 0")
+	}
+}
+
+// What does not fit is an error of Do, names the first thing that did not, and
+// never reaches the kernel.
+func TestOverflow(t *testing.T) {
+	d := fake(t, kernelFunc(func(ioctl.Call) error {
+		t.Error("the command was issued")
+		return nil
+	}))
+	full := func(c *ioctl.Cmd) {
+		for i := range ioctl.MaxAttrs {
+			c.Uint32(uint16(i), 1)
+		}
+	}
+	for name, build := range map[string]func(*ioctl.Cmd){
+		"2049 bytes do not fit": func(c *ioctl.Cmd) { c.Out(1, ioctl.ArenaSize+1) },
+		"9 bytes do not fit": func(c *ioctl.Cmd) {
+			c.Out(1, ioctl.ArenaSize-8)
+			c.In(2, make([]byte, 9))
+			c.Out(3, ioctl.ArenaSize)
+		},
+		"no room for attribute 0x77 of 4 bytes": func(c *ioctl.Cmd) {
+			full(c)
+			c.Uint32(0x77, 1)
+		},
+		"no room for attribute 0x5 of 65536 bytes": func(c *ioctl.Cmd) { c.OutRef(5, make([]byte, 1<<16)) },
+		"4096 bytes do not fit": func(c *ioctl.Cmd) {
+			*ioctl.OutOf[[4096]byte](c, 1) = [4096]byte{1} // still memory that may be written
+		},
+	} {
+		c := ioctl.Get()
+		c.Start(3, 0)
+		build(c)
+		if err := d.Do(c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+		c.Start(3, 0)
+		c.Put()
+	}
+	fits := ioctl.Get()
+	defer fits.Put()
+	fits.Start(3, 0)
+	full(fits)
+	if err := ordinary(t).Do(fits); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("%d attributes: %v, want ENOTTY from the kernel", ioctl.MaxAttrs, err)
+	}
+}
+
+// The header says what there is, and the driver's number is the device's.
+func TestHeader(t *testing.T) {
+	d := fake(t, kernelFunc(func(c ioctl.Call) error {
+		want := uapi.IbUverbsIoctlHdr{Length: 24 + 2*16, ObjectId: 3, MethodId: 1, NumAttrs: 2, DriverId: 14}
+		if got := c.Header(); got != want {
+			t.Errorf("header %+v, want %+v", got, want)
+		}
+		return unix.ENOSPC
+	}))
+	c := ioctl.Get()
+	defer c.Put()
+	c.Start(3, 1)
+	c.Handle(0, 1)
+	c.Out(1, 8)
+	if err := d.Do(c); err != unix.ENOSPC {
+		t.Errorf("Do answers %v, want the bare errno", err)
+	}
+}
+
+func build(c *ioctl.Cmd) {
+	c.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY)
+	c.Handle(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE, 3)
+	c.Out(uapi.UVERBS_ATTR_DESTROY_CQ_RESP, 8)
+}
+
+func TestAllocations(t *testing.T) {
+	quiet := fake(t, kernelFunc(func(ioctl.Call) error { return nil }))
+	for name, d := range map[string]*ioctl.Device{"fake": quiet, "descriptor": ordinary(t)} {
+		if n := testing.AllocsPerRun(100, func() {
+			c := ioctl.Get()
+			build(c)
+			_ = d.Do(c)
+			c.Put()
+		}); n != 0 {
+			t.Errorf("%s: a command allocates %v times", name, n)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			c := ioctl.Get()
+			resp := ioctl.Write[uapi.IbUverbsQueryQpResp](c, uapi.IB_USER_VERBS_CMD_QUERY_QP, &uapi.IbUverbsQueryQp{QpHandle: 7})
+			_ = d.Do(c)
+			_ = resp.QpState
+			c.Put()
+		}); n != 0 {
+			t.Errorf("%s: a legacy command allocates %v times", name, n)
+		}
+	}
+}
+
+func BenchmarkDo(b *testing.B) {
+	d := ordinary(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		c := ioctl.Get()
+		build(c)
+		_ = d.Do(c)
+		c.Put()
+	}
+}
+
+// Close waits for commands in flight; what comes later is told so.
+func TestCloseWaits(t *testing.T) {
+	inside, leave := make(chan struct{}), make(chan struct{})
+	d := fake(t, kernelFunc(func(ioctl.Call) error {
+		close(inside)
+		<-leave
+		return nil
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		c := ioctl.Get()
+		defer c.Put()
+		build(c)
+		if err := d.Do(c); err != nil {
+			t.Errorf("the command in flight: %v", err)
+		}
+	})
+	<-inside
+	closed := make(chan struct{})
+	var returned atomic.Bool
+	wg.Go(func() {
+		defer close(closed)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		returned.Store(true)
+	})
+	// Once a command is refused, Close is under way.
+	late := ioctl.Get()
+	defer late.Put()
+	build(late)
+	for !errors.Is(refusedBy(d), os.ErrClosed) {
+	}
+	if returned.Load() {
+		t.Error("Close returned with a command in flight")
+	}
+	close(leave)
+	<-closed
+	wg.Wait()
+	if err := d.Do(late); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := d.Mmap(0, 4096, unix.PROT_READ); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Mmap after Close: %v", err)
+	}
+	if ok, err := d.Write(nil); !ok || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Write after Close: %v, %v", ok, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+// refusedBy probes by a call that never reaches the kernel function.
+func refusedBy(d *ioctl.Device) error {
+	b, err := d.Mmap(0, 0, unix.PROT_READ)
+	if err == nil {
+		_ = unix.Munmap(b)
+	}
+	return err
+}
+
+// Many goroutines issue and close at once: each command is either answered or
+// refused by os.ErrClosed, and the descriptor's number is never used after.
+func TestConcurrentClose(t *testing.T) {
+	for range 200 {
+		var open atomic.Bool
+		open.Store(true)
+		d := fake(t, kernelFunc(func(ioctl.Call) error {
+			if !open.Load() {
+				t.Error("a command was issued after Close")
+			}
+			return nil
+		}))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				c := ioctl.Get()
+				defer c.Put()
+				for range 20 {
+					build(c)
+					if err := d.Do(c); err != nil && !errors.Is(err, os.ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 2 {
+			wg.Go(func() {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+				open.Store(false)
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// writer counts frames and refuses some.
+type writer struct {
+	answers []error
+	n       int
+}
+
+func (w *writer) Ioctl(ioctl.Call) error { return nil }
+
+func (w *writer) Write([]byte) error {
+	w.n++
+	return w.answers[w.n-1]
+}
+
+// After one EACCES, Write says at once that the ioctl is to be taken.
+func TestWriteFallback(t *testing.T) {
+	w := &writer{answers: []error{nil, unix.ENOMEM, unix.EACCES}}
+	d := fake(t, w)
+	for i, want := range []struct {
+		ok  bool
+		err error
+	}{{true, nil}, {true, unix.ENOMEM}, {false, nil}, {false, nil}} {
+		ok, err := d.Write([]byte{1})
+		if ok != want.ok || !errors.Is(err, want.err) {
+			t.Errorf("write %d: %v, %v; want %v, %v", i, ok, err, want.ok, want.err)
+		}
+	}
+	if w.n != 3 {
+		t.Errorf("write(2) was tried %d times, want 3", w.n)
+	}
+}
+
+func TestWriteReachesTheDescriptor(t *testing.T) {
+	d := ordinary(t)
+	if ok, err := d.Write([]byte("frame")); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	b, err := d.Mmap(0, 4096, unix.PROT_READ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(b[:5]); got != "frame" {
+		t.Errorf("the file holds %q", got)
+	}
+	if err := unix.Munmap(b); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,174 @@
+package ioctltest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A Kernel answers the commands of one open node. Its fields are what the
+// device offers and how it misbehaves: set them before the first command, or
+// by [Kernel.Set].
+type Kernel struct {
+	Driver   uint32
+	Vectors  uint32
+	Device   uapi.IbUverbsQueryDeviceResp
+	Ports    []uapi.IbUverbsQueryPortResp
+	GIDs     []uapi.IbUverbsGidEntry
+	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
+	Refuse   map[string]unix.Errno                   // answers to commands by name
+	FailAt   int                                     // the command of that number fails, counted from 1
+	FailWith unix.Errno                              // with this errno
+	Before   func(*Msg)                              // runs before each command, without the lock
+	Recorder func(name, dump string)                 // is shown each command
+	OnDriver func(m *Msg, handle, qpn uint32) []byte // the driver's reply to a create command
+
+	mu         sync.Mutex
+	count      int
+	log        []string
+	violations []string
+	objects    map[uint32]*object
+	channels   map[int]int // the library's end of each event descriptor: ours
+	async      int         // the library's end of the first event file, -1
+	context    bool
+	nextQPN    uint32
+}
+
+// NewKernel returns the kernel of a device with one active RoCE port and three GIDs.
+func NewKernel(driver uint32) *Kernel {
+	port := uapi.IbUverbsQueryPortResp{State: 4, MaxMtu: 5, ActiveMtu: 3, GidTblLen: 16, PkeyTblLen: 1, MaxMsgSz: 1 << 31,
+		ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2, Flags: 0x10}
+	v4 := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}
+	return &Kernel{Driver: driver, Vectors: 2,
+		Device: uapi.IbUverbsQueryDeviceResp{FwVer: 1<<32 | 2<<16 | 3, MaxMrSize: 1 << 40, MaxQp: 64, MaxQpWr: 1024, MaxSge: 16,
+			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxQpRdAtom: 16, MaxQpInitRdAtom: 16, PhysPortCnt: 1},
+		Ports: []uapi.IbUverbsQueryPortResp{port},
+		GIDs: []uapi.IbUverbsGidEntry{
+			{Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, PortNum: 1, GidType: 1},
+			{Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, GidIndex: 1, PortNum: 1, GidType: 2},
+			{Gid: v4, GidIndex: 2, PortNum: 1, GidType: 2},
+		},
+		objects: map[uint32]*object{}, channels: map[int]int{}, async: -1, nextQPN: 17}
+}
+
+// Open returns a node that k answers for.
+func (k *Kernel) Open(t testing.TB, name string) *ioctl.Device {
+	t.Helper()
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	return ioctl.NewFake(fd, name, k.Driver, k)
+}
+
+// Set changes the kernel between commands.
+func (k *Kernel) Set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+// Log returns the names of the commands so far.
+func (k *Kernel) Log() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.log)
+}
+
+// Count returns how often a command was issued.
+func (k *Kernel) Count(name string) int {
+	n := 0
+	for _, s := range k.Log() {
+		if s == name {
+			n++
+		}
+	}
+	return n
+}
+
+// Live describes the objects that have not been destroyed, and the event
+// descriptors that have not been closed.
+func (k *Kernel) Live() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []string
+	for h, o := range k.objects {
+		all = append(all, fmt.Sprintf("%s %d", o.kind, h))
+	}
+	for fd, mine := range k.channels {
+		if !hungUp(mine) {
+			all = append(all, fmt.Sprintf("event descriptor %d", fd))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Close ends the kernel: it reports what the library did wrong and left behind.
+func (k *Kernel) Close(t testing.TB) {
+	t.Helper()
+	for _, s := range k.Live() {
+		t.Errorf("left in the kernel: %s", s)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.violations {
+		t.Errorf("the kernel refused: %s", s)
+	}
+	for fd, mine := range k.channels {
+		if err := unix.Close(mine); err != nil {
+			t.Error(err)
+		}
+		delete(k.channels, fd)
+	}
+}
+
+// Ioctl implements ioctl.Kernel.
+func (k *Kernel) Ioctl(c ioctl.Call) error {
+	m, err := decode(c, k.Driver)
+	if k.Before != nil {
+		k.Before(m)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.Recorder != nil {
+		k.Recorder(m.Name, Dump(c))
+	}
+	k.count++
+	k.log = append(k.log, m.Name)
+	if err == nil {
+		err = k.run(m)
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		k.violations = append(k.violations, m.Name+": "+r.Error())
+		return r.errno
+	}
+	return err
+}
+
+func (k *Kernel) run(m *Msg) error {
+	if errno, ok := k.Refuse[m.Name]; ok {
+		return errno
+	}
+	if k.count == k.FailAt {
+		return k.FailWith
+	}
+	if h, ok := handlers[m.Name]; ok {
+		return h(k, m)
+	}
+	return refuse(unix.EOPNOTSUPP, "no handler: add it to objects.go")
+}
+
+// Write implements ioctl.Kernel: there is no write(2), as after a change of
+// credentials.
+func (k *Kernel) Write([]byte) error { return unix.EACCES }

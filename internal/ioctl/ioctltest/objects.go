@@ -1,0 +1,247 @@
+package ioctltest
+
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+type object struct {
+	kind    string
+	parents []*object
+	users   int
+	user    uint64 // user handle
+	channel int    // of a CQ
+	qpn     uint32
+	state   uint8
+}
+
+// make enters an object under the lowest free number: numbers come again at
+// once, as the kernel's do.
+func (k *Kernel) make(o *object) uint32 {
+	for _, p := range o.parents {
+		p.users++
+	}
+	h := uint32(0)
+	for k.objects[h] != nil {
+		h++
+	}
+	k.objects[h] = o
+	return h
+}
+
+// get finds an object that a command names. One that does not exist is a
+// mistake of the library: it never names what it has destroyed.
+func (k *Kernel) get(kind string, h uint32) (*object, error) {
+	o := k.objects[h]
+	if o == nil || o.kind != kind {
+		return nil, refuse(unix.ENOENT, "there is no %s %d", kind, h)
+	}
+	return o, nil
+}
+
+func (k *Kernel) destroy(m *Msg, kind string, id uint16) error {
+	h, _ := m.Ref(id)
+	o, err := k.get(kind, h)
+	if err != nil {
+		return err
+	}
+	if o.users > 0 {
+		return unix.EBUSY
+	}
+	for _, p := range o.parents {
+		p.users--
+	}
+	delete(k.objects, h)
+	return nil
+}
+
+var handlers = map[string]func(*Kernel, *Msg) error{
+	"DEVICE.GET_CONTEXT":     (*Kernel).getContext,
+	"DEVICE.QUERY_PORT":      (*Kernel).queryPort,
+	"DEVICE.QUERY_GID_TABLE": (*Kernel).queryGIDs,
+	"ASYNC_EVENT.ALLOC":      (*Kernel).allocAsync,
+	"QUERY_DEVICE_EX":        (*Kernel).queryDevice,
+	"ALLOC_PD":               (*Kernel).allocPD,
+	"REG_MR":                 (*Kernel).regMR,
+	"CREATE_COMP_CHANNEL":    (*Kernel).createChannel,
+	"CQ.CREATE":              (*Kernel).createCQ,
+	"RESIZE_CQ":              (*Kernel).resizeCQ,
+	"QP.CREATE":              (*Kernel).createQP,
+	"MODIFY_QP":              (*Kernel).modifyQP,
+	"QUERY_QP":               (*Kernel).queryQP,
+	"PD.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },
+	"MR.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE) },
+	"CQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
+	"QP.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
+}
+
+func (k *Kernel) getContext(m *Msg) error {
+	if k.context {
+		return unix.EINVAL
+	}
+	k.context = true
+	one := uint64(1)
+	m.Answer(uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, ioctl.BytesOf(&k.Vectors))
+	m.Answer(uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, ioctl.BytesOf(&one))
+	return nil
+}
+
+func (k *Kernel) queryPort(m *Msg) error {
+	n := m.Uint(uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM)
+	if n < 1 || n > uint64(len(k.Ports)) {
+		return unix.EINVAL
+	}
+	r := uapi.IbUverbsQueryPortRespEx{LegacyResp: k.Ports[n-1]}
+	m.Answer(uapi.UVERBS_ATTR_QUERY_PORT_RESP, ioctl.BytesOf(&r))
+	return nil
+}
+
+func (k *Kernel) queryGIDs(m *Msg) error {
+	const entry = 32
+	room := m.data[uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES]
+	if m.Uint(uapi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE) != entry || len(room) < entry*len(k.GIDs) {
+		return unix.EINVAL
+	}
+	var all []byte
+	for i := range k.GIDs {
+		all = append(all, ioctl.BytesOf(&k.GIDs[i])...)
+	}
+	n := uint64(len(k.GIDs))
+	m.Answer(uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, all)
+	m.Answer(uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, ioctl.BytesOf(&n))
+	return nil
+}
+
+func (k *Kernel) allocAsync(m *Msg) error {
+	fd, err := k.eventPair()
+	if err != nil {
+		return err
+	}
+	if k.async < 0 {
+		k.async = fd
+	}
+	m.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, fd)
+	return nil
+}
+
+func (k *Kernel) queryDevice(m *Msg) error {
+	var r uapi.IbUverbsExQueryDeviceResp
+	r.Base, r.ResponseLength = k.Device, uint32(ioctl.SizeOf[uapi.IbUverbsExQueryDeviceResp]())
+	reply(m, r)
+	return nil
+}
+
+func (k *Kernel) allocPD(m *Msg) error {
+	reply(m, uapi.IbUverbsAllocPdResp{PdHandle: k.make(&object{kind: "PD"})})
+	return nil
+}
+
+func (k *Kernel) regMR(m *Msg) error {
+	r := request[uapi.IbUverbsRegMr](m)
+	pd, err := k.get("PD", r.PdHandle)
+	if err != nil {
+		return err
+	}
+	const remote = uapi.IB_UVERBS_ACCESS_REMOTE_WRITE | uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	switch {
+	case r.Start%4096 != r.HcaVa%4096:
+		return refuse(unix.EINVAL, "start and hca_va differ in their page offset")
+	case r.AccessFlags&remote != 0 && r.AccessFlags&uapi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
+		return unix.EINVAL
+	case k.Memlock != 0 && r.Length > k.Memlock:
+		return unix.ENOMEM
+	}
+	h := k.make(&object{kind: "MR", parents: []*object{pd}})
+	reply(m, uapi.IbUverbsRegMrResp{MrHandle: h, Lkey: 0x1000 + h, Rkey: 0x2000 + h})
+	return nil
+}
+
+func (k *Kernel) createChannel(m *Msg) error {
+	k.forgetClosed()
+	fd, err := k.eventPair()
+	if err != nil {
+		return err
+	}
+	reply(m, uapi.IbUverbsCreateCompChannelResp{Fd: uint32(fd)})
+	return nil
+}
+
+// driver answers the driver's part of a create command.
+func (k *Kernel) driver(m *Msg, handle, qpn uint32) {
+	if k.OnDriver != nil {
+		m.Answer(uapi.UVERBS_ATTR_UHW_OUT, k.OnDriver(m, handle, qpn))
+	}
+}
+
+func (k *Kernel) createCQ(m *Msg) error {
+	o := &object{kind: "CQ", channel: -1, user: m.Uint(uapi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE)}
+	if fd, ok := m.Ref(uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); ok {
+		o.channel = int(fd)
+		if mine, open := k.channels[o.channel]; !open || hungUp(mine) {
+			return refuse(unix.EBADF, "%d is no completion channel", fd)
+		}
+	}
+	cqe := uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_CQ_CQE))
+	if uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR)) >= k.Vectors || cqe == 0 || cqe > k.Device.MaxCqe {
+		return unix.EINVAL
+	}
+	h := k.make(o)
+	m.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE, int(h))
+	m.Answer(uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, ioctl.BytesOf(&cqe))
+	k.driver(m, h, 0)
+	return nil
+}
+
+func (k *Kernel) resizeCQ(m *Msg) error {
+	r := request[uapi.IbUverbsResizeCq](m)
+	if _, err := k.get("CQ", r.CqHandle); err != nil {
+		return err
+	}
+	if r.Cqe > k.Device.MaxCqe {
+		return unix.EINVAL
+	}
+	reply(m, uapi.IbUverbsResizeCqResp{Cqe: r.Cqe})
+	return nil
+}
+
+func (k *Kernel) createQP(m *Msg) error {
+	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)}
+	for _, p := range []struct {
+		kind string
+		id   uint16
+	}{{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE}, {"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE},
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE}} {
+		h, _ := m.Ref(p.id)
+		parent, err := k.get(p.kind, h)
+		if err != nil {
+			return err
+		}
+		o.parents = append(o.parents, parent)
+	}
+	c := ioctl.SliceOf[uapi.IbUverbsQpCap](slices.Clone(m.data[uapi.UVERBS_ATTR_CREATE_QP_CAP]))[0]
+	if c.MaxSendWr > k.Device.MaxQpWr || c.MaxRecvWr > k.Device.MaxQpWr || c.MaxInlineData > 256 ||
+		c.MaxSendSge > k.Device.MaxSge || c.MaxRecvSge > k.Device.MaxSge {
+		return unix.EINVAL
+	}
+	o.qpn = k.nextQPN
+	k.nextQPN++
+	h := k.make(o)
+	m.Made(uapi.UVERBS_ATTR_CREATE_QP_HANDLE, int(h))
+	m.Answer(uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP, ioctl.BytesOf(&c))
+	m.Answer(uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, ioctl.BytesOf(&o.qpn))
+	k.driver(m, h, o.qpn)
+	return nil
+}
+
+func (k *Kernel) queryQP(m *Msg) error {
+	r := request[uapi.IbUverbsQueryQp](m)
+	o, err := k.get("QP", r.QpHandle)
+	if err != nil {
+		return err
+	}
+	reply(m, uapi.IbUverbsQueryQpResp{QpState: o.state, CurQpState: o.state})
+	return nil
+}

@@ -1,0 +1,89 @@
+package ioctltest
+
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// The states and attribute bits of a QP (enum ib_qp_state, ib_qp_attr_mask).
+const (
+	reset, initial, rtr, rts, sqd, sqe, failed = 0, 1, 2, 3, 4, 5, 6
+
+	mState, mCurState, mSQDNotify, mAccess, mPKey, mPort, mAV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 7
+	mMTU, mTimeout, mRetry, mRNRRetry, mRQPSN, mMaxRd, mAlt   = 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14
+	mMinRNR, mSQPSN, mMaxDestRd, mMigration, mDestQPN         = 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20
+	mAll                                                      = 1<<21 - 1
+)
+
+// transitions is the RC column of qp_state_table in
+// drivers/infiniband/core/verbs.c: what a transition needs, and what else it
+// takes.
+var transitions = map[[2]uint8][2]uint32{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPKey | mPort | mAccess, 0},
+	{initial, initial}: {0, mPKey | mPort | mAccess},
+	{initial, rtr}:     {mAV | mMTU | mDestQPN | mRQPSN | mMaxDestRd | mMinRNR, mAlt | mAccess | mPKey},
+	{rtr, rts}:         {mTimeout | mRetry | mRNRRetry | mSQPSN | mMaxRd, mCurState | mAlt | mAccess | mMinRNR | mMigration},
+	{rts, rts}:         {0, mCurState | mAccess | mAlt | mMigration | mMinRNR},
+	{rts, sqd}:         {0, mSQDNotify},
+	{sqd, rts}:         {0, mCurState | mAlt | mAccess | mMinRNR | mMigration},
+	{sqd, sqd}: {0, mPort | mAV | mTimeout | mRetry | mRNRRetry | mMaxRd | mMaxDestRd | mAlt | mAccess | mPKey | mMinRNR |
+		mMigration},
+	{sqe, rts}: {},
+}
+
+// Allowed tells whether Linux lets an RC QP go from one state to another with
+// those attributes: ib_modify_qp_is_ok.
+func Allowed(from, to uint8, mask uint32) bool {
+	if mask&mCurState != 0 && from != rtr && from != rts && from != sqd && from != sqe {
+		return false
+	}
+	t, ok := transitions[[2]uint8{from, to}]
+	if !ok && to != reset && to != failed {
+		return false
+	}
+	return mask&t[0] == t[0] && mask&^(t[0]|t[1]|mState) == 0
+}
+
+func (k *Kernel) modifyQP(m *Msg) error {
+	r := request[uapi.IbUverbsModifyQp](m)
+	o, err := k.get("QP", r.QpHandle)
+	if err != nil {
+		return err
+	}
+	to := o.state
+	if r.AttrMask&mState != 0 {
+		to = r.QpState
+	}
+	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.state, to, r.AttrMask) {
+		return unix.EINVAL
+	}
+	if r.AttrMask&mPort != 0 && (r.PortNum < 1 || int(r.PortNum) > len(k.Ports)) {
+		return unix.EINVAL
+	}
+	if r.AttrMask&mAV != 0 {
+		if err := k.checkPath(r); err != nil {
+			return err
+		}
+	}
+	o.state = to
+	return nil
+}
+
+func (k *Kernel) checkPath(r *uapi.IbUverbsModifyQp) error {
+	d := &r.Dest
+	if d.PortNum < 1 || int(d.PortNum) > len(k.Ports) || d.IsGlobal == 0 {
+		return unix.EINVAL
+	}
+	if r.AttrMask&mMTU != 0 && r.PathMtu > k.Ports[d.PortNum-1].ActiveMtu {
+		return unix.EINVAL
+	}
+	if !slices.ContainsFunc(k.GIDs, func(e uapi.IbUverbsGidEntry) bool {
+		return e.GidIndex == uint32(d.SgidIndex) && e.PortNum == uint32(d.PortNum)
+	}) {
+		return unix.EINVAL
+	}
+	return nil
+}

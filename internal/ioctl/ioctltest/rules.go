@@ -1,0 +1,168 @@
+package ioctltest
+
+import (
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// A Class says how the kernel reads an attribute.
+type Class uint8
+
+// The classes of attributes.
+const (
+	In     Class = iota // bytes: inline up to 8, else by address
+	Out                 // bytes, by address
+	Handle              // an object that exists
+	New                 // an object that the method makes
+	FD                  // a descriptor that exists
+	NewFD               // a descriptor that the method makes
+)
+
+// A Rule is the kernel's specification of one attribute.
+type Rule struct {
+	Class    Class
+	Min, Max int  // bytes; Max -1: any number
+	Zeroes   bool // more than Max are taken as long as they are zero
+	Must     bool
+}
+
+// A Method identifies a method of an object.
+type Method struct{ Object, Method uint16 }
+
+func constant() Rule { return Rule{Class: In, Min: 8, Max: 8, Must: true} }
+func flags() Rule    { return Rule{Class: In, Min: 4, Max: 8} }
+func in(n int) Rule  { return Rule{Class: In, Min: n, Max: n, Must: true} }
+func out(n int) Rule { return Rule{Class: Out, Min: n, Max: n, Must: true} }
+func handle() Rule   { return Rule{Class: Handle, Must: true} }
+
+func optional(r Rule) Rule {
+	r.Must = false
+	return r
+}
+
+// grown is the rule of a struct that has been extended: it had min bytes once,
+// and has n now.
+func grown(c Class, minimum, n int) Rule {
+	return Rule{Class: c, Min: minimum, Max: n, Zeroes: true, Must: true}
+}
+
+func destroyed(id uint16) map[uint16]Rule { return map[uint16]Rule{id: handle()} }
+
+func destroyedReply(id, resp uint16, n int) map[uint16]Rule {
+	return map[uint16]Rule{id: handle(), resp: out(n)}
+}
+
+// Rules are the specifications of the methods that the library issues, after
+// DECLARE_UVERBS_NAMED_METHOD in drivers/infiniband/core/uverbs_std_types_*.c
+// of Linux. They are written down apart from the encoder's own table, so that
+// each checks the other.
+var Rules = map[Method]map[uint16]Rule{
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {
+		uapi.UVERBS_ATTR_WRITE_CMD: constant(),
+		uapi.UVERBS_ATTR_CORE_IN:   {Class: In, Min: 4, Max: -1},
+		uapi.UVERBS_ATTR_CORE_OUT:  {Class: Out, Max: -1},
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}: {
+		uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS: optional(out(4)),
+		uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT:     optional(out(8)),
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}: {
+		uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM: constant(),
+		uapi.UVERBS_ATTR_QUERY_PORT_RESP:     grown(Out, 40, ioctl.SizeOf[uapi.IbUverbsQueryPortRespEx]()),
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}: {
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE:       constant(),
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS:            flags(),
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES:     {Class: Out, Max: -1, Must: true},
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES: out(8),
+	},
+	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {
+		uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: {Class: NewFD, Must: true},
+	},
+	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}: {
+		uapi.UVERBS_ATTR_CREATE_CQ_HANDLE:       {Class: New, Must: true},
+		uapi.UVERBS_ATTR_CREATE_CQ_CQE:          in(4),
+		uapi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE:  in(8),
+		uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL: {Class: FD},
+		uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR:  in(4),
+		uapi.UVERBS_ATTR_CREATE_CQ_FLAGS:        flags(),
+		uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE:     out(4),
+		uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD:     {Class: FD},
+	},
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()),
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}: {
+		uapi.UVERBS_ATTR_CREATE_QP_HANDLE:         {Class: New, Must: true},
+		uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE:      optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE:     optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE:    in(8),
+		uapi.UVERBS_ATTR_CREATE_QP_CAP:            grown(In, 20, 20),
+		uapi.UVERBS_ATTR_CREATE_QP_TYPE:           constant(),
+		uapi.UVERBS_ATTR_CREATE_QP_FLAGS:          flags(),
+		uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD:       {Class: FD},
+		uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP:       grown(Out, 20, 20),
+		uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM:    out(4),
+	},
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_QP_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()),
+}
+
+// uhw are the rules of the driver's part, which most methods take.
+var uhw = map[uint16]Rule{
+	uapi.UVERBS_ATTR_UHW_IN:  {Class: In, Max: -1},
+	uapi.UVERBS_ATTR_UHW_OUT: {Class: Out, Max: -1},
+}
+
+var noUHW = map[Method]bool{
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}:             true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}:        true,
+	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: true,
+	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                 true,
+}
+
+// rule finds the specification of an attribute.
+func (m Method) rule(id uint16) (Rule, bool) {
+	if r, ok := Rules[m][id]; ok {
+		return r, true
+	}
+	if noUHW[m] {
+		return Rule{}, false
+	}
+	r, ok := uhw[id]
+	return r, ok
+}
+
+// A legacy command's request and reply, without header: as INVOKE_WRITE
+// carries them.
+type legacy struct {
+	name     string
+	req, rep int
+}
+
+// ex is a command number with the mark of an extended one.
+const ex = uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
+
+func sizes[Req, Rep any](name string) legacy {
+	return legacy{name, ioctl.SizeOf[Req](), ioctl.SizeOf[Rep]()}
+}
+
+// Legacy commands by number, after the UAPI_DEF_WRITE_* tables in
+// drivers/infiniband/core/uverbs_cmd.c.
+var legacies = map[uint64]legacy{
+	ex | uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE: sizes[uapi.IbUverbsExQueryDevice, uapi.IbUverbsExQueryDeviceResp]("QUERY_DEVICE_EX"),
+	uapi.IB_USER_VERBS_CMD_ALLOC_PD:             sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
+	uapi.IB_USER_VERBS_CMD_REG_MR:               sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
+	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:  sizes[uapi.IbUverbsCreateCompChannel, uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),
+	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:            sizes[uapi.IbUverbsResizeCq, uapi.IbUverbsResizeCqResp]("RESIZE_CQ"),
+	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:        sizes[uapi.IbUverbsReqNotifyCq, ioctl.Void]("REQ_NOTIFY_CQ"),
+	uapi.IB_USER_VERBS_CMD_QUERY_QP:             sizes[uapi.IbUverbsQueryQp, uapi.IbUverbsQueryQpResp]("QUERY_QP"),
+	uapi.IB_USER_VERBS_CMD_MODIFY_QP:            sizes[uapi.IbUverbsModifyQp, ioctl.Void]("MODIFY_QP"),
+	uapi.IB_USER_VERBS_CMD_POST_SEND:            sizes[uapi.IbUverbsPostSend, uapi.IbUverbsPostSendResp]("POST_SEND"),
+}
