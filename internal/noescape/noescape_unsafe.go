@@ -10,14 +10,17 @@ import "unsafe"
 
 // Slice returns s, and the compiler does not see that it does. The callee that
 // gets it must not keep it.
-//
-//go:nosplit
 func Slice[T any](s []T) []T {
 	return unsafe.Slice((*T)(hide(unsafe.Pointer(unsafe.SliceData(s)))), len(s))
 }
 
-//go:nosplit
-func hide(p unsafe.Pointer) unsafe.Pointer {
-	x := uintptr(p)
-	return unsafe.Pointer(x ^ 0) //nolint:govet // the point of this package
-}
+// hide is a call to same under a name whose body the compiler does not know,
+// so that it believes the directive. A detour through uintptr would be an
+// instruction shorter, but vet reports it in every program that imports this
+// module.
+//
+//go:noescape
+//go:linkname hide github.com/goverbs/goverbs/internal/noescape.same
+func hide(p unsafe.Pointer) unsafe.Pointer
+
+func same(p unsafe.Pointer) unsafe.Pointer { return p }
