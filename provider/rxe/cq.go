@@ -99,9 +99,10 @@ const (
 	knownFlags = uverbs.WCGRH | uverbs.WCWithImm | uverbs.WCWithInv
 )
 
-// Ready implements uverbs.ProviderCQ.
+// Ready implements uverbs.ProviderCQ. It is true also when Poll has an error
+// to tell.
 func (c *cq) Ready() bool {
-	ready := c.prod.Load()&c.mask != c.cur && !c.retired.Load()
+	ready := (c.prod.Load() != c.cur || c.lost != nil) && !c.retired.Load()
 	runtime.KeepAlive(c)
 	return ready
 }

@@ -95,6 +95,9 @@ func TestPollPublishes(t *testing.T) {
 func TestPollBadIndex(t *testing.T) {
 	k, q := newTestCQ(t, 7)
 	index(k.b, 128).Store(8)
+	if !q.Ready() {
+		t.Error("not Ready, though Poll has an error to tell")
+	}
 	if n, err := q.Poll(make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, uverbs.ErrABI) {
 		t.Errorf("Poll: %d, %v", n, err)
 	}
@@ -294,8 +297,8 @@ func TestResizeThatCannotBeMapped(t *testing.T) {
 		t.Fatalf("Resize: %v, want mmap's EINVAL", err)
 	}
 	wcs := make([]uverbs.WC, 8)
-	if n, err := q.Poll(wcs); n != 0 || !errors.Is(err, unix.EINVAL) {
-		t.Errorf("Poll of the lost ring: %d, %v", n, err)
+	if n, err := q.Poll(wcs); n != 0 || !errors.Is(err, unix.EINVAL) || !q.Ready() {
+		t.Errorf("Poll of the lost ring: %d, %v; Ready %v", n, err, q.Ready())
 	}
 	found, mi := z.ring(31)
 	if _, err := q.Resize(31, z.command(lost, found, mi)); err != nil {

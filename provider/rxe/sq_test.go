@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -339,6 +341,39 @@ func TestReset(t *testing.T) {
 		if wcs := poll(t, c); len(wcs) != 1 || wcs[0].WRID != 9 || wcs[0].Err() != nil {
 			t.Fatalf("after Reset: %v", wcs)
 		}
+	}
+}
+
+// Posts that have not heard of Close run on beside Retire, without a fault.
+func TestRetireUnderPost(t *testing.T) {
+	for range 50 {
+		_, q, _ := newKernel(t, goldenCap, 15)
+		q.sq.bell = quiet{}
+		var stop atomic.Bool
+		var started, done sync.WaitGroup
+		straggle := func(post func()) {
+			started.Add(1)
+			done.Go(func() {
+				post()
+				started.Done()
+				for !stop.Load() {
+					post()
+				}
+			})
+		}
+		straggle(func() {
+			q.PostSend([]uverbs.SendWR{golden[0].wr, golden[6].wr})
+			q.Begin()
+			addToBatch(q, &golden[3].wr)
+			q.Submit()
+		})
+		straggle(func() { q.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: golden[3].wr.SGL}}) })
+		started.Wait()
+		if err := q.Retire(); err != nil {
+			t.Fatal(err)
+		}
+		stop.Store(true)
+		done.Wait()
 	}
 }
 
