@@ -71,13 +71,13 @@ type ProviderCQ interface {
 	// Poll takes up to len(wcs) completions. It sets every field of those it
 	// returns.
 	Poll(wcs []WC) (int, error)
-	// Ready tells whether a completion could be polled now.
+	// Ready tells whether a completion, or an error, could be polled now.
 	Ready() bool
 	Arm(solicitedOnly bool) error
 	// Resize changes the queue by one call of resize, and loses no completion.
 	Resize(entries int, resize ProviderCommand) (ProviderReply, error)
 	// Retire puts zero pages where the queue was, after the kernel object is
-	// gone. A straggling Poll then finds the queue empty.
+	// gone. A straggling Poll then takes nothing, or answers ErrClosed.
 	Retire() error
 }
 
@@ -85,6 +85,10 @@ type ProviderCQ interface {
 type ProviderQP interface {
 	// PostSend posts wrs in order. On an error, n is the index of the bad
 	// request; those before it are posted and the device knows of them.
+	//
+	// Where the doorbell is a system call, it can fail after the requests were
+	// written. They cannot be taken back: n counts them, and the error, an
+	// *Error, says when they go out. Submit does the same.
 	PostSend(wrs []SendWR) (n int, err error)
 	PostRecv(wrs []RecvWR) (n int, err error)
 
