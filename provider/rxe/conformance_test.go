@@ -23,6 +23,7 @@ func TestConformance(t *testing.T) {
 		k, q, cq := newKernel(t, c, providertest.Entries)
 		z, ctx := newResizer(t)
 		cq.ctx = ctx
+		t.Cleanup(func() { cq.Retire() })
 		return &providertest.Rig{
 			QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn,
 			Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,

@@ -184,10 +184,16 @@ func newResizer(t *testing.T) (*resizer, *deviceContext) {
 	return &resizer{t: t, fd: fd}, &deviceContext{dev: dev}
 }
 
-// ring makes a ring for n entries in the file and offers it.
+// ring makes a completion queue for n entries in the file and offers it.
 func (z *resizer) ring(n int) (*kernelRing, uapi.Mminfo) {
 	z.t.Helper()
-	k, m := newKernelRing(z.t, n, 64, true)
+	return z.offer(n, 64, true)
+}
+
+// offer makes a queue for n elements of size bytes in the file.
+func (z *resizer) offer(n, size int, producer bool) (*kernelRing, uapi.Mminfo) {
+	z.t.Helper()
+	k, m := newKernelRing(z.t, n, size, producer)
 	length := (len(m.Bytes()) + 4095) &^ 4095
 	mi := uapi.Mminfo{Offset: uint64(z.size), Size: uint32(length)}
 	z.size += length

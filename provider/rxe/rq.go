@@ -38,11 +38,12 @@ func (q *recvQueue) encode(i uint32, wr *uverbs.RecvWR) error {
 		return uverbs.ErrTooManySGEs
 	}
 	w := q.recvWQE(i)
-	sges := w.sges(len(wr.SGL))
+	sgl := wr.SGL
+	sges := w.sges(len(sgl))
 	var total uint64
-	for k := range sges {
-		sges[k] = wr.SGL[k]
-		total += uint64(wr.SGL[k].Length)
+	for k := range sgl {
+		sges[k] = sgl[k]
+		total += uint64(sgl[k].Length)
 	}
 	if total > uverbs.MaxMessage {
 		return uverbs.ErrRange

@@ -128,11 +128,12 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 		return uverbs.ErrTooManySGEs
 	}
 	w := q.sendWQE(i)
-	sges := w.sges(len(wr.SGL))
+	sgl := wr.SGL
+	sges := w.sges(len(sgl))
 	var total uint64
-	for k := range sges {
-		sges[k] = wr.SGL[k]
-		total += uint64(wr.SGL[k].Length)
+	for k := range sgl {
+		sges[k] = sgl[k]
+		total += uint64(sgl[k].Length)
 	}
 	if total > uverbs.MaxMessage {
 		return uverbs.ErrRange
