@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// The JSON document is a list of devices. Its keys are the names of the Go
+// API, so that a new attribute of the library is in it by itself; what is a
+// code there, and would say nothing here, is shown by its text.
+
+type deviceDocument struct {
+	Name        string
+	Driver      string
+	DriverABI   uint64
+	Node        string // the character device
+	Transport   string
+	BoardID     string `json:",omitempty"`
+	CompVectors int
+	*uverbs.DeviceAttr
+	NodeGUID     string // in place of the number in DeviceAttr
+	SysImageGUID string
+	AtomicCap    string
+	Ports        []portDocument
+}
+
+type portDocument struct {
+	Port int
+	*uverbs.PortAttr
+	State     string // in place of the codes in PortAttr
+	LinkLayer string
+	MaxMTU    int // bytes
+	ActiveMTU int
+	GIDs      []gidDocument
+	PKeys     []string // as 0xffff; the index is that of the port's table
+}
+
+type gidDocument struct {
+	Index  int
+	GID    string // as an IP address
+	Type   string
+	Netdev string `json:",omitempty"`
+}
+
+func document(d *deviceInfo) deviceDocument {
+	a := d.attr
+	doc := deviceDocument{Name: d.device.Name, Driver: d.device.Driver(), DriverABI: d.device.ABI, Node: d.device.Node,
+		Transport: transportOf(d.device.NodeType).String(), BoardID: d.boardID, CompVectors: d.vectors,
+		DeviceAttr: a, NodeGUID: a.NodeGUID.String(), SysImageGUID: a.SysImageGUID.String(),
+		AtomicCap: name(atomicCaps, a.AtomicCap, "unknown"), Ports: []portDocument{}}
+	for i := range d.ports {
+		doc.Ports = append(doc.Ports, documentPort(&d.ports[i]))
+	}
+	return doc
+}
+
+func documentPort(p *portInfo) portDocument {
+	a := p.attr
+	doc := portDocument{Port: p.number, PortAttr: a, State: a.State.String(), LinkLayer: a.LinkLayer.String(),
+		MaxMTU: a.MaxMTU.Bytes(), ActiveMTU: a.ActiveMTU.Bytes(), GIDs: []gidDocument{}, PKeys: []string{}}
+	for _, g := range p.gids {
+		doc.GIDs = append(doc.GIDs, gidDocument{Index: g.Index, GID: g.GID.String(), Type: g.Type.String(), Netdev: g.Netdev})
+	}
+	for _, k := range p.pkeys {
+		doc.PKeys = append(doc.PKeys, fmt.Sprintf("0x%04x", k))
+	}
+	return doc
+}
+
+// printJSON prints the document.
+func printJSON(w io.Writer, infos []*deviceInfo) error {
+	docs := []deviceDocument{}
+	for _, d := range infos {
+		docs = append(docs, document(d))
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(docs)
+}

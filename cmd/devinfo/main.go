@@ -1,0 +1,69 @@
+// Devinfo prints what RDMA devices offer: the attributes of devices and ports,
+// GIDs, P_Keys. Its options and its text are those of ibv_devinfo of rdma-core;
+// with -json it prints everything that the library knows as one document.
+//
+//	devinfo -v -d mlx5_0
+//	devinfo -json | jq '.[].Ports[].GIDs[].GID'
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() {
+	opt, err := parseOptions(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(opt, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "devinfo:", err)
+		os.Exit(1)
+	}
+}
+
+// run prints what opt asks for. A device that fails is no reason to say nothing
+// of the others.
+func run(opt *options, w io.Writer) error {
+	devices, err := uverbs.Devices()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	if opt.list {
+		printList(out, devices)
+		return out.Flush()
+	}
+	infos, errs := collectAll(devices, opt)
+	if opt.json {
+		errs = append(errs, printJSON(out, infos))
+	} else {
+		for _, d := range infos {
+			printDevice(out, d, opt.verbose)
+		}
+	}
+	return errors.Join(append(errs, out.Flush())...)
+}
+
+// printList prints the names of the devices.
+func printList(w io.Writer, devices []uverbs.Device) {
+	plural := "s"
+	if len(devices) == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(w, "%d HCA%s found:\n", len(devices), plural)
+	for _, d := range devices {
+		fmt.Fprintf(w, "\t%s\n", d.Name)
+	}
+	fmt.Fprintln(w)
+}
