@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCloseWithChildren closes parents before their children, which is refused,
+// TestDeviceCloseWithChildren closes parents before their children, which is refused,
 // and then in the right order.
-func TestCloseWithChildren(t *testing.T) {
+func TestDeviceCloseWithChildren(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, c := range []interface{ Close() error }{l.pd, l.a.cq} {
 		if err := c.Close(); !errors.Is(err, uverbs.ErrBusy) || !errors.Is(err, unix.EBUSY) {
@@ -64,9 +64,9 @@ func TestCloseWithChildren(t *testing.T) {
 	}
 }
 
-// TestLimits asks for more than the device has: the error names the number
+// TestDeviceLimits asks for more than the device has: the error names the number
 // and the limit.
-func TestLimits(t *testing.T) {
+func TestDeviceLimits(t *testing.T) {
 	dev := openDevice(t)
 	attr := must(dev.QueryDevice())(t)
 	pd := must(dev.AllocPD())(t)
@@ -100,8 +100,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestModifyExplained takes transitions that the kernel refuses.
-func TestModifyExplained(t *testing.T) {
+// TestDeviceModifyExplained takes transitions that the kernel refuses.
+func TestDeviceModifyExplained(t *testing.T) {
 	dev := openDevice(t)
 	pd := must(dev.AllocPD())(t)
 	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))(t)
@@ -140,8 +140,8 @@ func TestModifyExplained(t *testing.T) {
 	}
 }
 
-// TestGIDs holds the GID and P_Key tables against sysfs.
-func TestGIDs(t *testing.T) {
+// TestDeviceGIDs holds the GID and P_Key tables against sysfs.
+func TestDeviceGIDs(t *testing.T) {
 	dev := openDevice(t)
 	gids := must(dev.GIDs(1))(t)
 	if len(gids) == 0 {
@@ -175,14 +175,14 @@ func TestGIDs(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process in mid-transfer: the kernel keeps nothing of it.
-func TestKilled(t *testing.T) {
+// TestDeviceKilled kills a process in mid-transfer: the kernel keeps nothing of it.
+func TestDeviceKilled(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_VICTIM") == "1" {
 		victim(t)
 	}
 	before := must(nldev.Resources(os.Getenv("GOVERBS_DEVICE")))(t)
 	for range 3 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceKilled$", "-test.v")
 		cmd.Env = append(os.Environ(), "GOVERBS_TEST_VICTIM=1")
 		out := must(cmd.StdoutPipe())(t)
 		check(t, cmd.Start())
@@ -220,10 +220,10 @@ func (l *loop) completionOf(e end) error {
 	return errors.Join(err, wcs[0].Err())
 }
 
-// TestMemlock registers more than an ordinary user may lock.
-func TestMemlock(t *testing.T) {
+// TestDeviceMemlock registers more than an ordinary user may lock.
+func TestDeviceMemlock(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_MEMLOCK") != "1" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMemlock$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceMemlock$", "-test.v")
 		cmd.Env = append(os.Environ(), "GOVERBS_TEST_MEMLOCK=1")
 		cmd.SysProcAttr = ordinaryUser()
 		out, err := cmd.CombinedOutput()
@@ -250,9 +250,9 @@ func TestMemlock(t *testing.T) {
 	check(t, mr.Close())
 }
 
-// TestAllocations counts the allocations of every call of the data path, with
+// TestDeviceAllocations counts the allocations of every call of the data path, with
 // literals at the call site.
-func TestAllocations(t *testing.T) {
+func TestDeviceAllocations(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.RecvCQ = nil })
 	a, b := l.a, l.b
 	var wcs [64]uverbs.WC

@@ -13,7 +13,7 @@ import (
 
 var sizes = []int{0, 1, 64, 1023, 4096, bufSize}
 
-func TestRCSend(t *testing.T) {
+func TestDeviceRCSend(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, n := range sizes {
 		l.a.fill(byte(n))
@@ -28,7 +28,7 @@ func TestRCSend(t *testing.T) {
 	}
 }
 
-func TestRCSendImmediate(t *testing.T) {
+func TestDeviceRCSendImmediate(t *testing.T) {
 	l := newLoop(t, nil)
 	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(0, 64)}})
 	post(t, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled | uverbs.Solicited,
@@ -40,7 +40,7 @@ func TestRCSendImmediate(t *testing.T) {
 	same(t, l.b.mr.Bytes()[:14], []byte("with immediate"))
 }
 
-func TestRCWrite(t *testing.T) {
+func TestDeviceRCWrite(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, n := range sizes {
 		l.a.fill(byte(n))
@@ -52,7 +52,7 @@ func TestRCWrite(t *testing.T) {
 	}
 }
 
-func TestRCWriteImmediate(t *testing.T) {
+func TestDeviceRCWriteImmediate(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(9)
 	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1})
@@ -65,7 +65,7 @@ func TestRCWriteImmediate(t *testing.T) {
 	same(t, l.b.mr.Bytes()[77:3077], l.a.mr.Bytes()[10:3010])
 }
 
-func TestRCRead(t *testing.T) {
+func TestDeviceRCRead(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, n := range sizes {
 		l.b.fill(byte(n))
@@ -77,8 +77,8 @@ func TestRCRead(t *testing.T) {
 	}
 }
 
-// TestRCFence sends what a READ before it fetched: the fence makes it wait.
-func TestRCFence(t *testing.T) {
+// TestDeviceRCFence sends what a READ before it fetched: the fence makes it wait.
+func TestDeviceRCFence(t *testing.T) {
 	l := newLoop(t, nil)
 	for round := range 20 {
 		l.b.fill(byte(round))
@@ -93,8 +93,8 @@ func TestRCFence(t *testing.T) {
 	}
 }
 
-// TestRCGather collects a message from several places and scatters it.
-func TestRCGather(t *testing.T) {
+// TestDeviceRCGather collects a message from several places and scatters it.
+func TestDeviceRCGather(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(3)
 	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(0, 5), l.b.mr.SGE(100, 1000), l.b.mr.SGE(5000, 5000)}})
@@ -108,8 +108,8 @@ func TestRCGather(t *testing.T) {
 	same(t, got, sent)
 }
 
-// TestRCInline posts data that is overwritten at once.
-func TestRCInline(t *testing.T) {
+// TestDeviceRCInline posts data that is overwritten at once.
+func TestDeviceRCInline(t *testing.T) {
 	l := newLoop(t, nil)
 	limit := l.a.qp.Cap().MaxInline
 	if limit < 128 {
@@ -135,9 +135,9 @@ func TestRCInline(t *testing.T) {
 	}
 }
 
-// TestRCBatch posts a batch of every operation by one doorbell, one completion
+// TestDeviceRCBatch posts a batch of every operation by one doorbell, one completion
 // for all.
-func TestRCBatch(t *testing.T) {
+func TestDeviceRCBatch(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(1)
 	l.b.fill(2)
@@ -176,9 +176,9 @@ func TestRCBatch(t *testing.T) {
 	same(t, abuf[60000:61000], bbuf[:1000])
 }
 
-// TestRCBatchAbort posts nothing of a batch that is dropped, or that has
+// TestDeviceRCBatchAbort posts nothing of a batch that is dropped, or that has
 // something wrong in it.
-func TestRCBatchAbort(t *testing.T) {
+func TestDeviceRCBatchAbort(t *testing.T) {
 	l := newLoop(t, nil)
 	b := l.a.qp.StartSend()
 	b.Send(1, uverbs.Signaled)
@@ -196,9 +196,9 @@ func TestRCBatchAbort(t *testing.T) {
 	l.success(t, l.a, 5, uverbs.WCSend)
 }
 
-// TestQueueFull fills the send queue: the list stops at the request that finds
+// TestDeviceQueueFull fills the send queue: the list stops at the request that finds
 // no room, and all before it complete.
-func TestQueueFull(t *testing.T) {
+func TestDeviceQueueFull(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.MaxSendWR, c.MaxRecvWR = 4, 4 })
 	room := l.a.qp.Cap().MaxSendWR
 	list := make([]uverbs.SendWR, 1000)
@@ -219,9 +219,9 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// TestBadRequests posts requests that are refused, each behind a good one that
+// TestDeviceBadRequests posts requests that are refused, each behind a good one that
 // goes through.
-func TestBadRequests(t *testing.T) {
+func TestDeviceBadRequests(t *testing.T) {
 	l := newLoop(t, nil)
 	sge := l.a.mr.SGE(0, 8)
 	inline := make([]byte, l.a.qp.Cap().MaxInline+1)
@@ -257,9 +257,9 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestRemoteErrors breaks each rule of remote access: the request completes
+// TestDeviceRemoteErrors breaks each rule of remote access: the request completes
 // with the status, the QP is in ERR, and what was posted behind is flushed.
-func TestRemoteErrors(t *testing.T) {
+func TestDeviceRemoteErrors(t *testing.T) {
 	type breach func(*testing.T, *loop) uverbs.SendWR
 	tests := []struct {
 		name   string
@@ -337,9 +337,9 @@ func (l *loop) revive(t *testing.T) {
 	l.success(t, l.b, 7, uverbs.WCRecv)
 }
 
-// TestMany runs the rings round many times with lists, unsignaled requests and
+// TestDeviceMany runs the rings round many times with lists, unsignaled requests and
 // batches mixed.
-func TestMany(t *testing.T) {
+func TestDeviceMany(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprintf("single=%t", single), func(t *testing.T) {
 			l := newLoop(t, func(c *uverbs.QPConfig) { c.SingleGoroutine = single })

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestWaitCancelled ends waits by their context, and shows that the queue works
+// TestDeviceWaitCancelled ends waits by their context, and shows that the queue works
 // afterwards.
-func TestWaitCancelled(t *testing.T) {
+func TestDeviceWaitCancelled(t *testing.T) {
 	l := newLoop(t, nil)
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(l.ctx)
@@ -35,9 +35,9 @@ func TestWaitCancelled(t *testing.T) {
 	l.success(t, l.b, 1, uverbs.WCRecv)
 }
 
-// TestManyWaiters lets several goroutines wait on one queue: every completion
+// TestDeviceManyWaiters lets several goroutines wait on one queue: every completion
 // reaches one of them.
-func TestManyWaiters(t *testing.T) {
+func TestDeviceManyWaiters(t *testing.T) {
 	l := newLoop(t, nil)
 	const waiters, messages = 8, 200
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -77,8 +77,8 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
-// TestSolicited arms for solicited completions: only such a one wakes.
-func TestSolicited(t *testing.T) {
+// TestDeviceSolicited arms for solicited completions: only such a one wakes.
+func TestDeviceSolicited(t *testing.T) {
 	l := newLoop(t, nil)
 	ch := must(l.dev.CreateCompChannel())(t)
 	cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 16, Channel: ch}))(t)
@@ -91,8 +91,8 @@ func TestSolicited(t *testing.T) {
 	check(t, ch.Close())
 }
 
-// TestCloseWakes closes what goroutines wait on.
-func TestCloseWakes(t *testing.T) {
+// TestDeviceCloseWakes closes what goroutines wait on.
+func TestDeviceCloseWakes(t *testing.T) {
 	dev := openDevice(t)
 	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))(t)
 	done := make(chan error)
@@ -115,8 +115,8 @@ func TestCloseWakes(t *testing.T) {
 	}
 }
 
-// TestCloseRace closes everything while other goroutines post, poll and wait.
-func TestCloseRace(t *testing.T) {
+// TestDeviceCloseRace closes everything while other goroutines post, poll and wait.
+func TestDeviceCloseRace(t *testing.T) {
 	for range 10 {
 		l := newLoop(t, nil)
 		var wg sync.WaitGroup
@@ -157,8 +157,8 @@ func TestCloseRace(t *testing.T) {
 	}
 }
 
-// TestResize grows and shrinks a queue that holds completions.
-func TestResize(t *testing.T) {
+// TestDeviceResize grows and shrinks a queue that holds completions.
+func TestDeviceResize(t *testing.T) {
 	l := newLoop(t, nil)
 	const held = 20
 	for i := range held {
@@ -183,8 +183,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestCQOverrunEvent lets a queue overflow: the device reports it.
-func TestCQOverrunEvent(t *testing.T) {
+// TestDeviceCQOverrunEvent lets a queue overflow: the device reports it.
+func TestDeviceCQOverrunEvent(t *testing.T) {
 	l := newLoop(t, nil)
 	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
 	e := end{cq: small, mr: l.a.mr}
