@@ -28,7 +28,7 @@ type CompChannel struct {
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{pumped: make(chan struct{}), broken: make(chan struct{})}
 	ch.object = object{ctx: c, kind: "completion channel", rank: rankChannel}
-	ch.destroy = ch.stop
+	ch.destroy, ch.retire = func() error { return nil }, ch.stop
 	if err := ch.make(ch.create); err != nil {
 		return nil, err
 	}

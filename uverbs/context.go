@@ -143,7 +143,7 @@ func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
 
 func explainGetContext(err error) error {
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return &Error{Op: "open", Kind: ErrNotSupported, Errno: err.(unix.Errno),
+		return &Error{Op: "open", Kind: ErrNotSupported, Errno: errnoOf(err),
 			Detail: "the kernel has no ioctl that makes a verbs context: Linux 5.10 or newer is needed"}
 	}
 	return err

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -59,7 +60,7 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 	switch {
 	case cfg.Entries < 1:
 		return invalid(op, c.name, "Entries must be at least 1: "+sitoa(cfg.Entries))
-	case uint64(cfg.Entries) > 1<<31:
+	case cfg.Entries > math.MaxInt32:
 		return invalid(op, c.name, "Entries must be below 2^31: "+sitoa(cfg.Entries))
 	case cfg.Vector < 0 || cfg.Vector >= max(c.vectors, 1):
 		return invalid(op, c.name, "Vector "+sitoa(cfg.Vector)+" is out of range: the device has "+sitoa(c.vectors)+" completion vectors")
@@ -73,9 +74,10 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 
 func (q *CQ) create(cfg *CQConfig) error {
 	impl, reply, err := q.ctx.impl.CreateCQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.command(cfg, uhwIn, uhwOut)
+		return q.made(q.command(cfg, uhwIn, uhwOut))
 	})
 	if err != nil {
+		q.unmake(q.destroyKernel)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}
 	q.impl, q.handle, q.number, q.entries = impl, reply.Handle, reply.Handle, reply.Entries
@@ -189,29 +191,37 @@ func (q *CQ) Wait(ctx context.Context) error {
 	}
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
+	woken := false
 	for {
-		if ready, err := q.ready(); ready || err != nil {
-			return err
-		}
-		if err := q.Arm(false); err != nil {
-			return err
-		}
-		// What came before Arm raises no event.
-		if ready, err := q.ready(); ready || err != nil {
+		if done, err := q.look(); done || err != nil {
+			if woken && q.waiters.Load() > 1 {
+				q.wake() // there may be completions for others too
+			}
 			return err
 		}
 		if err := q.park(ctx); err != nil {
 			return err
 		}
+		woken = true
 	}
+}
+
+// look tells whether a completion is there. If not, the queue is armed: one
+// event comes for the next, and a waiter that was woken in vain owes none to
+// the others.
+func (q *CQ) look() (ready bool, err error) {
+	if ready, err := q.ready(); ready || err != nil {
+		return ready, err
+	}
+	if err := q.Arm(false); err != nil {
+		return false, err
+	}
+	return q.ready() // what came before Arm raises no event
 }
 
 func (q *CQ) park(ctx context.Context) error {
 	select {
 	case <-q.token:
-		if q.waiters.Load() > 1 {
-			q.wake() // there may be completions for others too
-		}
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -241,7 +251,7 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 // Resize changes how many completions the queue holds: ibv_resize_cq(3). None
 // is lost; fewer entries than completions waiting are refused.
 func (q *CQ) Resize(entries int) error {
-	if entries < 1 || uint64(entries) > 1<<31 {
+	if entries < 1 || entries > math.MaxInt32 {
 		return invalid("resize", q.String(), "the number of entries is out of range: "+sitoa(entries))
 	}
 	q.lock()
@@ -277,12 +287,16 @@ func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (ProviderReply, er
 func (q *CQ) tearDown() error {
 	q.lock()
 	defer q.unlock()
-	err := q.destroyHandle(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
-		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, destroyCQLen)
+	err := q.destroyKernel()
 	if err == nil {
 		q.dead.Store(true)
 	}
 	return err
+}
+
+func (q *CQ) destroyKernel() error {
+	return q.destroyHandle(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, destroyCQLen)
 }
 
 func (q *CQ) retireRing() error {

@@ -55,7 +55,8 @@ func (t EventType) String() string {
 
 // An AsyncEvent is something that happened to a queue, a port or the device.
 // Which of the fields is set depends on the type. Events of objects that have
-// been closed meanwhile are dropped.
+// been closed meanwhile are dropped. An event of a type that this package does
+// not know has its Type alone.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP
@@ -150,6 +151,9 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 		EventClientReregister, EventGIDChange, EventSpeedChange:
 		e.Port = int(element)
 		return e, true
+	}
+	if typ > EventSpeedChange {
+		return e, true // of a newer kernel: what element names is not known
 	}
 	switch o := c.lookup(element).(type) {
 	case *QP:

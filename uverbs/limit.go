@@ -11,12 +11,12 @@ import (
 // what the device takes.
 func (c *Context) explainLimit(op string, err error, what string, asked int, limit func(*DeviceAttr) int) error {
 	detail := ""
-	switch {
-	case errors.Is(err, unix.EINVAL):
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOMEM) {
 		if a, qerr := c.QueryDevice(); qerr == nil && asked > limit(a) {
 			detail = what + " is " + sitoa(asked) + ", the device takes " + sitoa(limit(a)) + " at most"
 		}
-	case errors.Is(err, unix.ENOMEM):
+	}
+	if detail == "" && errors.Is(err, unix.ENOMEM) {
 		detail = "the kernel has no memory for it, or the device no object left"
 	}
 	return c.wrap(op, c.name, err, detail)

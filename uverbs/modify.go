@@ -65,9 +65,15 @@ func (q *QP) enter(s QPState) {
 // Query reads the QP's attributes: ibv_query_qp(3). A driver may fill more
 // than m asks for.
 func (q *QP) Query(m QPMask) (QPAttr, error) {
+	q.stateMu.Lock() // Close waits
+	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
 		return QPAttr{}, ErrClosed
 	}
+	return q.query(m)
+}
+
+func (q *QP) query(m QPMask) (QPAttr, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsQueryQpResp](cmd, uapi.IB_USER_VERBS_CMD_QUERY_QP,
@@ -114,7 +120,7 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 		return q.ctx.wrap(op, obj, err, explainRoute(a, err))
 	}
 	from := q.state
-	if now, qerr := q.Query(MaskState); qerr == nil {
+	if now, qerr := q.query(MaskState); qerr == nil {
 		from = now.State
 	}
 	if text := explainTransition(from, a.State, m); text != "" {

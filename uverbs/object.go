@@ -3,7 +3,9 @@ package uverbs
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -23,6 +25,7 @@ type object struct {
 	rank   rank
 	handle uint32
 	number uint32 // shown in errors: the QPN of a QP, the handle of others
+	exists bool   // the kernel has it, though nobody else may know of it yet
 	ticket *leak.Ticket
 
 	parents []*object
@@ -70,12 +73,12 @@ func (o *object) drop() {
 	o.mu.Unlock()
 }
 
-// holdAll enters a child at each of the parents, or at none.
-func holdAll(parents []*object) error {
-	for i, p := range parents {
+// holdAll enters o as a child at each of its parents, or at none.
+func (o *object) holdAll() error {
+	for i, p := range o.parents {
 		if err := p.hold(); err != nil {
-			dropAll(parents[:i])
-			return err
+			dropAll(o.parents[:i])
+			return &Error{Op: "make " + o.kind, Object: p.String(), Kind: err, Detail: "the " + p.kind + " has been closed"}
 		}
 	}
 	return nil
@@ -94,9 +97,9 @@ func (o *object) make(create func() error) error {
 	c.creating.RLock() // Close waits for creates that have begun
 	defer c.creating.RUnlock()
 	if c.closing {
-		return ErrClosed
+		return &Error{Op: "make " + o.kind, Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
 	}
-	if err := holdAll(o.parents); err != nil {
+	if err := o.holdAll(); err != nil {
 		return err
 	}
 	if err := create(); err != nil {
@@ -118,13 +121,33 @@ func (o *object) close() error {
 		return nil
 	}
 	if o.users > 0 {
-		return &Error{Op: "close", Object: o.String(), Kind: ErrBusy, Errno: unix.EBUSY,
-			Detail: strconv.Itoa(o.users) + " objects made on it are open: close them first"}
+		return &Error{Op: "close", Object: o.String(), Kind: ErrBusy, Errno: unix.EBUSY, Detail: o.usedBy()}
 	}
 	if err := o.destroy(); err != nil {
 		return err
 	}
 	return o.bury()
+}
+
+// usedBy says what keeps o from being closed. The caller holds o.mu.
+func (o *object) usedBy() string {
+	const most = 4
+	var names []string
+	o.ctx.mu.Lock()
+	for child := range o.ctx.objects {
+		if slices.Contains(child.parents, o) {
+			names = append(names, child.kind+" "+strconv.FormatUint(uint64(child.number), 10))
+		}
+	}
+	o.ctx.mu.Unlock()
+	if len(names) == 0 {
+		return "an object is being made on it"
+	}
+	slices.Sort(names)
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], strconv.Itoa(more)+" more")
+	}
+	return "still in use by " + strings.Join(names, ", ") + ": close what is made on it first"
 }
 
 // bury takes the leave of an object that the kernel has let go of.
@@ -139,6 +162,25 @@ func (o *object) bury() error {
 		return nil
 	}
 	return o.retire()
+}
+
+// made notes the handle of a create command that succeeded, for unmake.
+func (o *object) made(r ProviderReply, err error) (ProviderReply, error) {
+	if err == nil {
+		o.handle, o.number, o.exists = r.Handle, r.Handle, true
+	}
+	return r, err
+}
+
+// unmake destroys what a create command has made, when what had to follow it
+// failed.
+func (o *object) unmake(destroy func() error) {
+	if o.exists {
+		o.exists = false
+		// The caller tells what went wrong first. Should this fail too, the
+		// object stays in the kernel until the context is closed.
+		_ = destroy()
+	}
 }
 
 // destroyHandle issues a destroy method that takes a handle.
@@ -167,11 +209,24 @@ func (c *Context) wrap(op, object string, err error, detail string) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, os.ErrClosed) {
-		return &Error{Op: op, Object: object, Kind: ErrClosed}
-	}
+	var said *Error
+	var kind *sentinel
 	var errno unix.Errno
-	if !errors.As(err, &errno) {
+	switch {
+	case errors.As(err, &said): // a provider knows better what failed
+		e := *said
+		if e.Object == "" {
+			e.Object = object
+		}
+		if e.Detail == "" {
+			e.Detail = detail
+		}
+		return &e
+	case errors.Is(err, os.ErrClosed):
+		return &Error{Op: op, Object: object, Kind: ErrClosed}
+	case errors.As(err, &kind):
+		return &Error{Op: op, Object: object, Kind: kind, Errno: kind.errno, Detail: detail}
+	case !errors.As(err, &errno):
 		return &Error{Op: op, Object: object, Detail: err.Error()}
 	}
 	e := &Error{Op: op, Object: object, Errno: errno, Detail: detail}

@@ -1,12 +1,15 @@
 package uverbs
 
 import (
+	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // A QP is a queue pair. Its methods may be called from any number of
@@ -54,7 +57,10 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
 	q.object = object{ctx: p.ctx, kind: "QP", rank: rankQP,
-		parents: []*object{&p.object, &cfg.SendCQ.object, &cfg.RecvCQ.object}}
+		parents: []*object{&p.object, &cfg.SendCQ.object}}
+	if cfg.RecvCQ != cfg.SendCQ {
+		q.parents = append(q.parents, &cfg.RecvCQ.object)
+	}
 	q.destroy, q.retire = q.tearDown, q.retireRings
 	q.sendGate.Store(gateState)
 	q.recvGate.Store(gateState)
@@ -90,7 +96,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		value int
 	}{{"MaxSendWR", cfg.MaxSendWR}, {"MaxRecvWR", cfg.MaxRecvWR}, {"MaxSendSGE", cfg.MaxSendSGE},
 		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}} {
-		if n.value < 0 || uint64(n.value) > 1<<31 {
+		if n.value < 0 || n.value > math.MaxInt32 {
 			return invalid(op, p.String(), n.name+" is out of range: "+sitoa(n.value))
 		}
 	}
@@ -99,9 +105,10 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 
 func (q *QP) create(p *PD) error {
 	impl, reply, err := q.ctx.impl.CreateQP(&q.cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.command(p, uhwIn, uhwOut)
+		return q.made(q.command(p, uhwIn, uhwOut))
 	})
 	if err != nil {
+		q.unmake(q.destroyKernel)
 		return q.ctx.explainCreateQP(err, &q.cfg)
 	}
 	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, reply.Cap
@@ -153,7 +160,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 		}
 	}
 	detail := ""
-	if cfg.MaxInline > 0 && errnoOf(err) != 0 {
+	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less"
 	}
 	return c.wrap("create QP", c.name, err, detail)
@@ -230,15 +237,23 @@ func (q *QP) unlockBoth() {
 	}
 }
 
+// tearDown destroys the kernel's QP. Modify, Query and posts under way end
+// first: the kernel gives the handle to the next object that it makes.
 func (q *QP) tearDown() error {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
 	q.lockBoth()
 	defer q.unlockBoth()
-	err := q.destroyHandle(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
-		uapi.UVERBS_ATTR_DESTROY_QP_RESP, destroyQPLen)
+	err := q.destroyKernel()
 	if err == nil {
 		q.closeGates()
 	}
 	return err
+}
+
+func (q *QP) destroyKernel() error {
+	return q.destroyHandle(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_QP_RESP, destroyQPLen)
 }
 
 func (q *QP) closeGates() {

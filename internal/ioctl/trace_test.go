@@ -48,7 +48,9 @@ func TestTrace(t *testing.T) {
 	run(func() {
 		ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
 	})
-	run(func() { ioctl.Write[uapi.IbUverbsAllocPdResp](c, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{}) })
+	run(func() {
+		ioctl.Write[uapi.IbUverbsAllocPdResp](c, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{})
+	})
 	run(func() { c.Start(99, 98); c.Handle(1, 5) })
 	run(func() {
 		c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE)

@@ -161,7 +161,7 @@ func request[T any](m *Msg) *T { return &ioctl.SliceOf[T](m.data[uapi.UVERBS_ATT
 func reply[T any](m *Msg, v T) { m.Answer(uapi.UVERBS_ATTR_CORE_OUT, ioctl.BytesOf(&v)) }
 
 // Dump renders the bytes of a command before it runs: header, attributes and
-// the data they point to. Addresses of the process are left out.
+// the data they point to. Addresses and descriptors of the process are left out.
 func Dump(c ioctl.Call) string {
 	var b strings.Builder
 	h := c.Header()
@@ -171,6 +171,8 @@ func Dump(c ioctl.Call) string {
 		r, _ := (Method{h.ObjectId, h.MethodId}).rule(a.AttrId)
 		data := ""
 		switch {
+		case r.Class == FD:
+			a.Data, data = 0, " fd"
 		case r.Class == Out:
 			a.Data, data = 0, " -> "+fmt.Sprint(a.Len)
 		case r.Class == In && a.Len > 8:

@@ -1,0 +1,381 @@
+package uverbs
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// fakeDriver is a number that no driver of the kernel has.
+const fakeDriver = 250
+
+// A rig is a context on a kernel and a device in memory.
+type rig struct {
+	k *ioctltest.Kernel
+	p *fakeProvider
+	c *Context
+}
+
+// newRig opens a context. When the test ends it is closed, and nothing may be
+// left.
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := bareRig()
+	var err error
+	if r.c, err = r.open(t); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.c.Close(); err != nil {
+			t.Errorf("Context.Close: %v", err)
+		}
+		r.k.Close(t)
+	})
+	return r
+}
+
+func bareRig() *rig {
+	k := ioctltest.NewKernel(fakeDriver)
+	return &rig{k: k, p: &fakeProvider{k: k}}
+}
+
+func (r *rig) open(t testing.TB) (*Context, error) {
+	t.Helper()
+	return newContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver}, r.p)
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// good is the value of a call that must succeed.
+func good[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// A bundle is what most tests need: PD, memory, CQ, and a QP in RTS.
+type bundle struct {
+	pd *PD
+	mr *MR
+	cq *CQ
+	qp *QP
+}
+
+func (r *rig) bundle(t testing.TB, single bool) *bundle {
+	t.Helper()
+	b := new(bundle)
+	b.pd = good(r.c.AllocPD())(t)
+	b.mr = good(b.pd.Alloc(4096, LocalWrite))(t)
+	b.cq = good(r.c.CreateCQ(CQConfig{Entries: 256, SingleGoroutine: single}))(t)
+	b.qp = good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2,
+		MaxInline: 64, SingleGoroutine: single}))(t)
+	check(t, b.qp.Connect(good(b.qp.Endpoint())(t)))
+	return b
+}
+
+// fakeProvider is a device in memory: what is posted with Signaled completes
+// at once.
+type fakeProvider struct {
+	k        *ioctltest.Kernel
+	mapError error // queues cannot be mapped after the kernel has made them
+	openFail error // the vendor's part of the context cannot be made
+
+	mu  sync.Mutex
+	cqs []*fakeCQ
+	qps []*fakeQP
+}
+
+func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
+func (p *fakeProvider) ABI() (lowest, highest uint64) { return 1, 1 }
+
+func (p *fakeProvider) Open(_ *ioctl.Device, get ProviderCommand) (ProviderContext, error) {
+	if _, err := get(nil, nil); err != nil {
+		return nil, err
+	}
+	if p.openFail != nil {
+		return nil, p.openFail
+	}
+	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
+}
+
+type fakeContext struct {
+	p      *fakeProvider
+	ticket *leak.Ticket
+}
+
+func (c *fakeContext) Retire() error {
+	c.ticket.Done()
+	return nil
+}
+
+func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	if c.p.mapError != nil {
+		return nil, r, c.p.mapError
+	}
+	q := &fakeCQ{k: c.p.k, handle: r.Handle, ring: make([]WC, r.Entries), ticket: leak.Track("ring of", "CQ")}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.cqs = append(c.p.cqs, q)
+	return q, r, nil
+}
+
+func (c *fakeContext) CreateQP(cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	if c.p.mapError != nil {
+		return nil, r, c.p.mapError
+	}
+	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), ticket: leak.Track("ring of", "QP")}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.qps = append(c.p.qps, q)
+	return q, r, nil
+}
+
+// A solo finds calls that overlap, which the contract of provider.go forbids.
+type solo struct{ inside atomic.Bool }
+
+func (s *solo) enter() {
+	if !s.inside.CompareAndSwap(false, true) {
+		panic("two calls on one queue at a time")
+	}
+}
+
+func (s *solo) leave() { s.inside.Store(false) }
+
+type fakeCQ struct {
+	solo
+	k      *ioctltest.Kernel
+	handle uint32
+	ticket *leak.Ticket
+
+	mu          sync.Mutex // the device's side runs beside the library's
+	ring        []WC
+	first, fill int
+	armed       bool
+	arms        int
+	retired     bool
+}
+
+// push is what the device does when something completes.
+func (q *fakeCQ) push(wc WC) {
+	q.mu.Lock()
+	if q.retired {
+		q.mu.Unlock()
+		return
+	}
+	q.ring[(q.first+q.fill)%len(q.ring)] = wc
+	q.fill++
+	fire := q.armed
+	q.armed = false
+	q.mu.Unlock()
+	if fire {
+		_ = q.k.Complete(q.handle) // the CQ may be gone by now, and its event with it
+	}
+}
+
+func (q *fakeCQ) Poll(wcs []WC) (int, error) {
+	q.enter()
+	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(wcs), q.fill)
+	for i := range wcs[:n] {
+		wcs[i] = q.ring[q.first]
+		q.first = (q.first + 1) % len(q.ring)
+	}
+	q.fill -= n
+	return n, nil
+}
+
+func (q *fakeCQ) Ready() bool {
+	q.enter()
+	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.fill > 0
+}
+
+func (q *fakeCQ) Arm(bool) error {
+	q.enter()
+	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = true
+	q.arms++
+	return nil
+}
+
+func (q *fakeCQ) armings() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.arms
+}
+
+func (q *fakeCQ) Resize(_ int, resize ProviderCommand) (ProviderReply, error) {
+	q.enter()
+	defer q.leave()
+	r, err := resize(nil, nil)
+	if err != nil {
+		return r, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fill > r.Entries {
+		return r, errors.New("completions would be lost")
+	}
+	ring := make([]WC, r.Entries)
+	for i := range q.fill {
+		ring[i] = q.ring[(q.first+i)%len(q.ring)]
+	}
+	q.ring, q.first = ring, 0
+	return r, nil
+}
+
+func (q *fakeCQ) Retire() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.retired, q.fill = true, 0
+	q.ticket.Done()
+	return nil
+}
+
+type fakeQP struct {
+	send, recv solo
+	num        uint32
+	cap        QPCap
+	sends      *fakeCQ
+	ticket     *leak.Ticket
+
+	stuck    bool // nothing completes
+	out      int  // sends that have not completed
+	received int  // receives posted
+	resets   int
+
+	batch [64]SendWR
+	n     int
+	err   error
+}
+
+func (q *fakeQP) post(wr *SendWR) error {
+	var total uint64
+	for _, s := range wr.SGL {
+		total += uint64(s.Length)
+	}
+	switch {
+	case wr.Opcode > OpRead:
+		return ErrOpcode
+	case len(wr.SGL) > q.cap.MaxSendSGE:
+		return ErrTooManySGEs
+	case total > MaxMessage:
+		return ErrRange
+	case len(wr.Inline) > q.cap.MaxInline:
+		return ErrInlineTooLong
+	case q.out == q.cap.MaxSendWR:
+		return ErrQueueFull
+	}
+	q.out++
+	if !q.stuck {
+		q.out--
+		if wr.Flags&Signaled != 0 {
+			q.sends.push(WC{WRID: wr.WRID, QPNum: q.num, ByteLen: uint32(total)})
+		}
+	}
+	return nil
+}
+
+func (q *fakeQP) PostSend(wrs []SendWR) (int, error) {
+	q.send.enter()
+	defer q.send.leave()
+	for n := range wrs {
+		if err := q.post(&wrs[n]); err != nil {
+			return n, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
+	q.recv.enter()
+	defer q.recv.leave()
+	for n := range wrs {
+		for _, s := range wrs[n].SGL {
+			if s.Length > MaxMessage {
+				return n, ErrRange
+			}
+		}
+		if q.received == q.cap.MaxRecvWR {
+			return n, ErrQueueFull
+		}
+		q.received++
+	}
+	return len(wrs), nil
+}
+
+func (q *fakeQP) Begin() { q.n, q.err = 0, nil }
+
+func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	if q.n == len(q.batch) {
+		q.err = ErrQueueFull
+		return
+	}
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.n++
+}
+
+func (q *fakeQP) SGE(s SGE) {
+	if s.Length > MaxMessage && q.err == nil {
+		q.err = ErrRange
+	}
+}
+
+func (q *fakeQP) Inline(data []byte) {
+	if len(data) > q.cap.MaxInline && q.err == nil {
+		q.err = ErrInlineTooLong
+	}
+}
+
+func (q *fakeQP) Submit() error {
+	q.send.enter()
+	defer q.send.leave()
+	if q.err != nil {
+		return q.err
+	}
+	for i := range q.batch[:q.n] {
+		if err := q.post(&q.batch[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *fakeQP) Abort() { q.n = 0 }
+
+func (q *fakeQP) Reset() { q.out, q.received, q.resets = 0, 0, q.resets+1 }
+
+func (q *fakeQP) Retire() error {
+	q.ticket.Done()
+	return nil
+}

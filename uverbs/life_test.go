@@ -1,0 +1,330 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"weak"
+
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/leak"
+	"golang.org/x/sys/unix"
+)
+
+// Context.Close destroys children before parents, and memory stays until the
+// kernel has let go of it.
+func TestContextCloseOrder(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	addr := b.mr.Addr()
+	r.k.Before = func(m *ioctltest.Msg) {
+		if p := protection(t, addr); m.Name != "PD.DESTROY" && p != "rw-p" {
+			t.Errorf("at %s the memory is %q", m.Name, p)
+		}
+	}
+	before := len(r.k.Log())
+	check(t, r.c.Close())
+	want := []string{"QP.DESTROY", "CQ.DESTROY", "MR.DESTROY", "PD.DESTROY"}
+	if got := r.k.Log()[before:]; !slices.Equal(got, want) {
+		t.Errorf("Close issued %v, want %v", got, want)
+	}
+	if p := protection(t, addr); p != "---p" {
+		t.Errorf("after Close the memory is %q, want it out of reach", p)
+	}
+	if contexts.open[r.c] != struct{}{} || len(contexts.open) != 0 {
+		t.Errorf("%d contexts are rooted", len(contexts.open))
+	}
+}
+
+// What the kernel will not destroy goes with the descriptor, and Close says so.
+func TestContextCloseWithRefusals(t *testing.T) {
+	r := bareRig()
+	var err error
+	r.c, err = r.open(t)
+	check(t, err)
+	b := r.bundle(t, false)
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "MR.DESTROY": unix.EPERM} })
+	if err := r.c.Close(); !errors.Is(err, unix.EPERM) {
+		t.Errorf("Close: %v, want what the kernel said", err)
+	}
+	if p := protection(t, b.mr.Addr()); p != "---p" {
+		t.Errorf("the memory is %q", p)
+	}
+	for _, op := range []func() error{
+		func() error { _, err := b.qp.PostSend(SendWR{}); return err },
+		func() error { _, err := b.qp.PostRecv(RecvWR{}); return err },
+		func() error { _, err := b.cq.Poll(make([]WC, 1)); return err },
+		b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close,
+	} {
+		if err := op(); err != nil && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+	// The fake's descriptor does not take its objects along, as a real one does.
+	r.k.Unplug()
+	r.k.Close(t)
+}
+
+func TestCloseWithChildren(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	ch := good(r.c.CreateCompChannel())(t)
+	other := good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
+	for name, f := range map[string]func() error{"PD": b.pd.Close, "CQ": b.cq.Close, "channel": ch.Close} {
+		if err := f(); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+			t.Errorf("%s.Close with children: %v, want ErrBusy", name, err)
+		}
+	}
+	// Children first, each twice; the parent works until then.
+	for _, f := range []func() error{b.qp.Close, b.cq.Close, b.mr.Close, other.Close, ch.Close, b.pd.Close} {
+		check(t, f())
+		check(t, f())
+	}
+	if n := r.k.Count("QP.DESTROY"); n != 1 {
+		t.Errorf("a QP closed twice was destroyed %d times", n)
+	}
+}
+
+func TestUseAfterClose(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	check(t, b.qp.Close())
+	check(t, b.cq.Close())
+	check(t, b.mr.Close())
+	check(t, b.pd.Close())
+	ctx := context.Background()
+	batch := b.qp.StartSend()
+	batch.Send(1, 0)
+	batch.SGE(b.mr.SGE(0, 1))
+	batch.Inline(nil)
+	batchErr := batch.Submit()
+	for name, err := range map[string]error{
+		"PostSend": second(b.qp.PostSend(SendWR{})),
+		"PostRecv": second(b.qp.PostRecv(RecvWR{})),
+		"Submit":   batchErr,
+		"Submit 2": batch.Submit(),
+		"Modify":   b.qp.Modify(QPAttr{}, MaskState),
+		"Query":    second(b.qp.Query(MaskState)),
+		"Connect":  b.qp.Connect(Endpoint{MTU: MTU1024}),
+		"Poll":     second(b.cq.Poll(make([]WC, 1))),
+		"PollWait": second(b.cq.PollWait(ctx, make([]WC, 1))),
+		"Wait":     b.cq.Wait(ctx),
+		"Arm":      b.cq.Arm(false),
+		"Resize":   b.cq.Resize(10),
+		"RegMR":    second(b.pd.RegMR(make([]byte, 1), 0)),
+		"Alloc":    second(b.pd.Alloc(1, 0)),
+		"CreateQP": second(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq})),
+	} {
+		if !errors.Is(err, ErrClosed) || !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s after Close: %v, want ErrClosed", name, err)
+		}
+	}
+	batch.Abort()
+	check(t, r.c.Close())
+	for name, err := range map[string]error{
+		"QueryDevice": second(r.c.QueryDevice()),
+		"QueryPort":   second(r.c.QueryPort(1)),
+		"GIDs":        second(r.c.GIDs(1)),
+		"SelectGID":   second(r.c.SelectGID(0, GID{}.Addr())),
+		"AllocPD":     second(r.c.AllocPD()),
+		"CreateCQ":    second(r.c.CreateCQ(CQConfig{Entries: 1})),
+		"channel":     second(r.c.CreateCompChannel()),
+		"NextEvent":   second(r.c.NextEvent(ctx)),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s after Context.Close: %v, want ErrClosed", name, err)
+		}
+	}
+	check(t, r.c.Close())
+	if len(r.c.byID) != 0 {
+		t.Errorf("%d ids are left", len(r.c.byID))
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Whichever command fails, nothing half-made is left, and what went before it
+// can be closed.
+func TestEveryCommandFails(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {
+		made := false
+		for n := 1; !made; n++ {
+			if n > 100 {
+				t.Fatal("the program does not end")
+			}
+			made = failAt(t, n, errno)
+		}
+	}
+}
+
+// failAt runs a program of every create command with the n-th command failing,
+// and tells whether the program ended before that.
+func failAt(t *testing.T, n int, errno unix.Errno) bool {
+	t.Helper()
+	tickets := len(leak.Live())
+	r := bareRig()
+	r.k.FailAt, r.k.FailWith = n, errno
+	c, err := r.open(t)
+	if err == nil {
+		r.c = c
+		err = everything(r.c)
+		r.k.Set(func() { r.k.FailAt = 0 }) // closing succeeds
+		if err := c.Close(); err != nil {
+			t.Errorf("command %d fails with %v: then Close fails: %v", n, errno, err)
+		}
+		if len(c.byID) != 0 || len(c.objects) != 0 {
+			t.Errorf("command %d fails with %v: %d ids and %d objects are left", n, errno, len(c.byID), len(c.objects))
+		}
+	}
+	failed := r.k.Log()[min(n, len(r.k.Log()))-1]
+	if left := len(leak.Live()) - tickets; left != 0 {
+		t.Errorf("%s fails with %v: %d things are left: %v", failed, errno, left, leak.Live())
+	}
+	r.k.Close(t)
+	if err != nil && !errors.Is(err, errno) {
+		t.Errorf("%s fails with %v, and the error is %v", failed, errno, err)
+	}
+	return err == nil
+}
+
+// everything makes one of each, and checks that what failed left no handle
+// before the context is closed.
+func everything(c *Context) error {
+	pd, err := c.AllocPD()
+	if err != nil {
+		return err
+	}
+	if _, err := pd.Alloc(5000, LocalWrite); err != nil {
+		return err
+	}
+	if _, err := pd.RegMR(make([]byte, 100), 0); err != nil {
+		return err
+	}
+	ch, err := c.CreateCompChannel()
+	if err != nil {
+		return err
+	}
+	cq, err := c.CreateCQ(CQConfig{Entries: 16})
+	if err != nil {
+		return err
+	}
+	if _, err := c.CreateCQ(CQConfig{Entries: 16, Channel: ch}); err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4})
+	if err != nil {
+		return err
+	}
+	remote, err := qp.Endpoint()
+	if err != nil {
+		return err
+	}
+	if err := qp.Connect(remote); err != nil {
+		return err
+	}
+	if err := cq.Resize(32); err != nil {
+		return err
+	}
+	_, err = qp.Query(MaskState)
+	return err
+}
+
+// A queue that the kernel has made and that cannot be mapped is destroyed
+// again at once.
+func TestMapFailure(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
+	before, ids := r.k.Live(), len(r.c.byID)
+	r.p.mapError = unix.ENOMEM
+	if _, err := r.c.CreateCQ(CQConfig{Entries: 1}); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if _, err := pd.CreateQP(QPConfig{Type: RC, SendCQ: cq}); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if after := r.k.Live(); !slices.Equal(before, after) {
+		t.Errorf("in the kernel: %v before, %v after", before, after)
+	}
+	if len(r.c.byID) != ids {
+		t.Errorf("%d ids, want %d", len(r.c.byID), ids)
+	}
+}
+
+// An error of the vendor's part after the kernel's context was made.
+func TestOpenFailure(t *testing.T) {
+	r := bareRig()
+	r.p.openFail = &Error{Op: "map UAR", Errno: unix.EAGAIN, Kind: ErrNotSupported, Detail: "no register page"}
+	_, err := r.open(t)
+	if !errors.Is(err, unix.EAGAIN) || !errors.Is(err, ErrNotSupported) {
+		t.Errorf("%v: the provider's error is lost", err)
+	}
+	r.k.Close(t)
+}
+
+// An old kernel that has no ioctl to make a context.
+func TestOpenOldKernel(t *testing.T) {
+	r := bareRig()
+	r.k.Refuse = map[string]unix.Errno{"DEVICE.GET_CONTEXT": unix.ENOTTY}
+	_, err := r.open(t)
+	if !errors.Is(err, ErrNotSupported) || !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("%v, want ErrNotSupported and ENOTTY", err)
+	}
+	r.k.Close(t)
+}
+
+// A removed device takes its objects along: closing them succeeds.
+func TestUnplugged(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	wait := make(chan error)
+	go func() { wait <- b.cq.Wait(context.Background()) }()
+	r.k.Unplug()
+	if err := <-wait; !errors.Is(err, ErrDeviceGone) || !errors.Is(err, unix.EIO) {
+		t.Errorf("Wait: %v, want ErrDeviceGone", err)
+	}
+	if _, err := r.c.NextEvent(context.Background()); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("NextEvent: %v, want ErrDeviceGone", err)
+	}
+	if _, err := r.c.QueryDevice(); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("QueryDevice: %v, want ErrDeviceGone", err)
+	}
+	check(t, b.qp.Close())
+	check(t, b.cq.Close())
+	check(t, b.mr.Close())
+	check(t, b.pd.Close())
+}
+
+// Registered memory of the Go heap stays, whatever the program drops, until
+// the context is closed.
+func TestDroppedMemoryStays(t *testing.T) {
+	r := newRig(t)
+	p := func() weak.Pointer[[1 << 16]byte] {
+		b := new([1 << 16]byte)
+		pd := good(r.c.AllocPD())(t)
+		good(pd.RegMR(b[:], LocalWrite))(t)
+		return weak.Make(b)
+	}()
+	collect()
+	if p.Value() == nil {
+		t.Fatal("the device's memory was collected")
+	}
+	r.k.Before = func(m *ioctltest.Msg) {
+		if collect(); p.Value() == nil && m.Name == "MR.DESTROY" {
+			t.Error("the memory was collected before the kernel let go of it")
+		}
+	}
+	check(t, r.c.Close())
+	if collect(); p.Value() != nil {
+		t.Error("the memory is held after Close")
+	}
+}
+
+func collect() {
+	for range 3 {
+		runtime.GC()
+	}
+}

@@ -1,0 +1,29 @@
+package uverbs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// protection is what /proc/self/maps says of the page at addr: "rw-p", or ""
+// where nothing is mapped.
+func protection(t testing.TB, addr uint64) string {
+	t.Helper()
+	for _, line := range mapsLines(t) {
+		var lo, hi uint64
+		var prot string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &lo, &hi, &prot); err == nil && lo <= addr && addr < hi {
+			return prot
+		}
+	}
+	return ""
+}
+
+func mapsLines(t testing.TB) []string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	check(t, err)
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
