@@ -55,7 +55,7 @@ type Config struct {
 
 	Console io.Writer // gets the serial console as it comes; may be nil
 
-	// BootTimeout bounds the time until the guest runs commands; 2 minutes if
+	// BootTimeout bounds the time until the guest runs commands; 3 minutes if
 	// zero. HangTimeout bounds the time for which a guest may show no sign of
 	// life; 45 seconds if zero.
 	BootTimeout time.Duration
@@ -89,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.CPUs = orInt(c.CPUs, 2)
 	c.MemoryMB = orInt(c.MemoryMB, 1024)
 	if c.BootTimeout == 0 {
-		c.BootTimeout = 2 * time.Minute
+		c.BootTimeout = 3 * time.Minute
 	}
 	if c.HangTimeout == 0 {
 		c.HangTimeout = 45 * time.Second

@@ -282,11 +282,11 @@ func (g *Guest) Close() error {
 	g.closed, g.closing = true, true
 	died := g.err
 	g.mu.Unlock()
-	if errors.Is(died, ErrClosed) {
-		died = nil // it ended by itself, in order
-	}
-	if died == nil {
+	switch {
+	case died == nil:
 		died = g.powerOff()
+	case errors.Is(died, ErrClosed):
+		died = nil // it has ended by itself, in order
 	}
 	return errors.Join(died, g.free())
 }

@@ -87,6 +87,9 @@ func goBuild(ctx context.Context, arch string, args ...string) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, &out)
 	}
 	return nil

@@ -57,25 +57,26 @@ func RunTests(t *testing.T, g *Guest, binary string, o TestOptions) int {
 
 // relay turns a guest's test log into subtests.
 type relay struct {
-	t       *testing.T
-	mu      sync.Mutex
-	tests   map[string]*mirror
-	running sync.WaitGroup
-	passed  bool // the binary said PASS
+	t      *testing.T
+	mu     sync.Mutex
+	tests  map[string]*mirror
+	passed bool // the binary said PASS
 }
 
 // mirror is one test of the guest.
 type mirror struct {
 	name   string
 	queue  testlog.Queue
-	ready  chan struct{} // closed when t is known
+	ready  chan struct{} // closed when the subtest has begun, or is excluded
+	done   chan struct{} // closed when the subtest has ended
 	t      *testing.T    // nil if -run excludes the test
 	kids   sync.WaitGroup
 	ended  bool
 	failed bool
 }
 
-// handle takes one event of the log. It never blocks on a test.
+// handle takes one event of the log. Where a test begins or ends, it waits
+// until its subtest has done so, too: the order is that of the guest.
 func (r *relay) handle(e testlog.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,45 +86,41 @@ func (r *relay) handle(e testlog.Event) {
 		r.start(e.Test)
 	case e.Action == testlog.Passed:
 		r.passed = true
-	case m == nil:
-		if e.Action == testlog.Output {
-			r.write(r.t, e.Text)
-		}
-	default:
+	case m != nil && !m.ended:
 		m.queue.Add(e)
 		if e.Action.Ends() {
 			m.ended = true
 			m.failed = e.Action == testlog.Fail
+			<-m.done
 		}
+	case e.Action == testlog.Output:
+		r.write(r.t, e.Text)
 	}
 }
 
 // start makes the subtest, under that of its parent in the guest.
 func (r *relay) start(name string) {
-	m := &mirror{name: name, ready: make(chan struct{})}
+	m := &mirror{name: name, ready: make(chan struct{}), done: make(chan struct{})}
 	parent, rest := r.parent(name)
 	r.tests[name] = m
-	done := r.running.Done
-	r.running.Add(1)
+	above := r.t
 	if parent != nil {
+		above = parent.t
 		parent.kids.Add(1)
-		done = parent.kids.Done
-		r.running.Done()
 	}
 	go func() {
-		defer done()
-		above := r.t
+		defer close(m.done)
 		if parent != nil {
-			<-parent.ready
-			above = parent.t
+			defer parent.kids.Done()
 		}
 		if above != nil {
 			above.Run(rest, func(t *testing.T) { r.follow(m, t) })
 		}
-		if m.t == nil { // excluded
+		if m.t == nil { // excluded by -run
 			close(m.ready)
 		}
 	}()
+	<-m.ready
 }
 
 // parent finds the test that a subtest belongs to, and its name below it.
@@ -188,7 +185,9 @@ func (r *relay) finish(c *Cmd, err error) int {
 		}
 		explained = explained || m.failed
 	}
-	r.running.Wait()
+	for _, m := range r.tests {
+		<-m.done
+	}
 	status := -1
 	if c.ProcessState != nil {
 		status = c.ProcessState.ExitCode()

@@ -1,0 +1,165 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// within fails the test if something took longer than it may.
+func within(t *testing.T, limit time.Duration, what string, do func()) {
+	t.Helper()
+	started := time.Now()
+	do()
+	if took := time.Since(started); took > limit {
+		t.Errorf("%s took %v, more than %v", what, took, limit)
+	}
+}
+
+// A kernel panic is an error of every command that runs, with the console.
+func TestPanic(t *testing.T) {
+	g := start(t, Config{Kernel: "6.12", Root: true})
+	bystander := g.Command("sleep", "1000")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	within(t, 30*time.Second, "a panic", func() {
+		err = g.Command(probe(t, g), "crash-kernel").Run()
+	})
+	other := bystander.Wait()
+	for _, err := range []error{err, other, g.Err(), g.Command("true").Run()} {
+		text := fmt.Sprint(err)
+		if !strings.Contains(text, "Kernel panic") || !strings.Contains(text, "sysrq triggered crash") {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := g.Close(); err == nil {
+		t.Error("Close of a guest that died returns nil")
+	}
+}
+
+// A guest that shows no sign of life is an error of every command that runs.
+func TestHang(t *testing.T) {
+	g := start(t, Config{Kernel: "6.12", HangTimeout: 5 * time.Second})
+	c := g.Command(probe(t, g), "forever")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.QMP("stop", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "finding a hang", func() {
+		err := c.Wait()
+		if text := fmt.Sprint(err); !strings.Contains(text, "hangs") || !strings.Contains(text, "paused") {
+			t.Errorf("error %v", err)
+		}
+	})
+	if g.Close() == nil {
+		t.Error("Close of a guest that hung returns nil")
+	}
+}
+
+// A kernel that does not get as far as the agent is an error of Boot.
+func TestNoBoot(t *testing.T) {
+	for name, c := range map[string]Config{
+		"panics": {KernelArgs: []string{"rdinit=/nowhere", "root=/dev/nothing"}},
+		"late":   {BootTimeout: time.Second},
+		"qemu":   {QEMUArgs: []string{"-no-such-option"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Kernel = "6.12"
+			_, err := Boot(t.Context(), theBed(t, c), c)
+			want := map[string]string{"panics": "Kernel panic", "late": "no answer after 1s", "qemu": "-no-such-option"}[name]
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+func TestBootContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	c := Config{Kernel: "6.12"}
+	if _, err := Boot(ctx, theBed(t, c), c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// envHelper makes the test binary do something else than testing.
+const envHelper = "GOVERBS_TEST_HELPER"
+
+// TestHelperProcess is no test: it is the process that others look at.
+func TestHelperProcess(t *testing.T) {
+	switch os.Getenv(envHelper) {
+	case "be-killed":
+		g := start(t, Config{Kernel: "6.12"})
+		fmt.Printf("qemu %d\nrun %s\n", g.qemu.cmd.Process.Pid, g.dir.path)
+		<-g.Done()
+	case "relay":
+		relayHelper(t)
+	default:
+		t.Skip("only of use to other tests")
+	}
+}
+
+func helper(t *testing.T, mode string) *exec.Cmd {
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess$", "-test.v", "-test.timeout=5m")
+	c.Env = append(os.Environ(), envHelper+"="+mode)
+	return c
+}
+
+// QEMU ends with the process that has booted the guest, however that ends, and
+// the next guest clears up behind it.
+func TestQEMUDoesNotOutliveUs(t *testing.T) {
+	c := helper(t, "be-killed")
+	out := newLines()
+	c.Stdout, c.Stderr = out, out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(out.await(t, "qemu "), "qemu %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimPrefix(out.await(t, "run "), "run ")
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !ends(fd, 20*time.Second) {
+		t.Errorf("QEMU (%d) outlives us", pid)
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("the helper was not killed")
+	}
+	start(t, Config{Kernel: "6.12"})
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left over: %v", dir, err)
+	}
+}
+
+// ends waits until the process of a pidfd has ended.
+func ends(pidfd int, limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
+		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(poll, int(time.Until(deadline).Milliseconds())); n == 1 { // else: interrupted
+			return true
+		}
+	}
+	return false
+}
