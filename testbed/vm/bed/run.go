@@ -26,6 +26,7 @@ type step struct {
 	dir      string
 	argv     []string
 	progress func(percent int, text string) // from apt's status lines; may be nil
+	limit    time.Duration                  // of time without progress; stallLimit if zero
 }
 
 // run runs the step and gives what it printed. The program is killed when ctx
@@ -33,9 +34,11 @@ type step struct {
 func (s step) run(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := newWatchdog(stallLimit, func() {
-		cancel(fmt.Errorf("no progress for %v", stallLimit))
-	})
+	limit := s.limit
+	if limit == 0 {
+		limit = stallLimit
+	}
+	watch := newWatchdog(limit, func() { cancel(fmt.Errorf("no progress for %v", limit)) })
 	defer watch.stop()
 
 	statusR, statusW, err := os.Pipe()

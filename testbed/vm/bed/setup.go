@@ -58,7 +58,43 @@ func (b *Bed) setUp(ctx context.Context, progress io.Writer, update bool) error 
 			return fmt.Errorf("part %s: %w", p, err)
 		}
 	}
+	if update {
+		return prune(b.cache)
+	}
 	return nil
+}
+
+// prune deletes the parts of recipes that are no longer ours, unless a guest
+// runs on them.
+func prune(cache string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !outdated(e.Name()) {
+			continue
+		}
+		old, err := os.MkdirTemp(cache, oldPrefix)
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(cache, e.Name()), old); err != nil {
+			return err
+		}
+	}
+	return sweep(cache)
+}
+
+// outdated tells whether a directory's name is that of a part, with the hash
+// of another recipe.
+func outdated(name string) bool {
+	at := strings.LastIndexByte(name, '-')
+	if at < 0 {
+		return false
+	}
+	r, err := recipeOf(Part(name[:at]))
+	return err == nil && name != r.dir(Part(name[:at]))
 }
 
 // sweep deletes what set-ups that did not end well have left, and the old
