@@ -220,7 +220,7 @@ func (c *Context) activePort() (int, error) {
 		if a.State == PortActive {
 			return port, nil
 		}
-		state = "port 1 is " + a.State.String()
+		state = "port " + sitoa(port) + " is " + a.State.String()
 	}
 	return 0, &Error{Op: "find an active port", Object: c.name, Errno: unix.ENETDOWN,
 		Detail: state + ": set the network interface up, or connect the cable"}

@@ -252,7 +252,7 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 // is lost; fewer entries than completions waiting are refused.
 func (q *CQ) Resize(entries int) error {
 	if entries < 1 || entries > math.MaxInt32 {
-		return invalid("resize", q.String(), "the number of entries is out of range: "+sitoa(entries))
+		return invalid("resize", q.String(), "the number of entries must be 1 to 2^31-1: "+sitoa(entries))
 	}
 	q.lock()
 	defer q.unlock()

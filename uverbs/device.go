@@ -86,7 +86,7 @@ var driverNames = map[uint32]string{
 func Devices() ([]Device, error) {
 	found, err := nldev.Devices()
 	if err != nil {
-		return nil, &Error{Op: "list devices", Detail: err.Error(), Errno: errnoOf(err)}
+		return nil, explainDevices(err)
 	}
 	all := make([]Device, len(found))
 	for i, n := range found {
@@ -100,6 +100,19 @@ func Devices() ([]Device, error) {
 	}
 	return all, nil
 }
+
+// explainDevices says why there is no list of devices, and what mends it.
+func explainDevices(err error) error {
+	e := &Error{Op: "list devices", Errno: errnoOf(err), Detail: err.Error()}
+	if errors.Is(err, nldev.ErrNoRDMA) {
+		e.Kind = ErrNoDevice
+		e.Detail = "the kernel has no RDMA subsystem, or the container hides it: " + howToGetDevice
+	}
+	return e
+}
+
+const howToGetDevice = "load the NIC's driver, or make a software device with" +
+	" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev <netdev>`"
 
 func errnoOf(err error) unix.Errno {
 	var errno unix.Errno
@@ -118,8 +131,12 @@ func (d Device) Open() (*Context, error) {
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(d)}
 	}
 	if low, high := p.ABI(); d.ABI < low || d.ABI > high {
+		newer := "goverbs"
+		if d.ABI < low {
+			newer = "kernel"
+		}
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrABI, Errno: unix.ENOSYS, Detail: fmt.Sprintf(
-			"the kernel's %s driver speaks ABI version %d, this library %d to %d: use a newer goverbs", d.Driver(), d.ABI, low, high)}
+			"the kernel's %s driver speaks ABI version %d, this library versions %d to %d: use a newer %s", d.Driver(), d.ABI, low, high, newer)}
 	}
 	fd, err := openNode(&d)
 	if err != nil {
@@ -141,8 +158,7 @@ func noProvider(d Device) string {
 func noSuchDevice(name string, devices []Device) error {
 	e := &Error{Op: "open", Object: name, Kind: ErrNoDevice, Errno: unix.ENODEV}
 	if len(devices) == 0 {
-		e.Detail = "this network namespace has no RDMA device: load the NIC's driver, or make a software one with" +
-			" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev <netdev>`"
+		e.Detail = "this network namespace has no RDMA device: " + howToGetDevice
 		return e
 	}
 	names := make([]string, len(devices))
@@ -168,6 +184,8 @@ func explainOpen(d *Device, err error) error {
 		e.Kind = ErrNetns
 		e.Detail = "the device belongs to another network namespace, or a container's device list forbids it: move it with" +
 			" `rdma dev set " + d.Name + " netns <name>`, or allow the device"
+	case unix.EMFILE:
+		e.Detail = explainFDs(errno)
 	case unix.ENXIO, unix.ENODEV, unix.EIO:
 		e.Kind = ErrDeviceGone
 		e.Detail = "the device was removed"

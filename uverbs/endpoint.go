@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // An Endpoint is what a peer must know of a QP to connect to it. Two programs
@@ -37,12 +38,15 @@ func (e *Endpoint) UnmarshalText(text []byte) error {
 	var gid []byte
 	var v Endpoint
 	n, err := fmt.Sscanf(string(text), "%4x:%6x:%6x:%32x:%d:%d", &v.LID, &v.QPN, &v.PSN, &gid, &v.MTU, &v.RdAtomic)
-	if err != nil || n != 6 || len(gid) != len(v.GID) || v.MTU.Bytes() == 0 {
-		return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic, got %q", text))
+	if err == nil && n == 6 && len(gid) == len(v.GID) && v.MTU.Bytes() > 0 {
+		v.GID = GID(gid)
+		// Sscanf is content with less than the whole.
+		if strings.EqualFold(v.String(), string(text)) {
+			*e = v
+			return nil
+		}
 	}
-	v.GID = GID(gid)
-	*e = v
-	return nil
+	return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic as MarshalText writes it, got %q", text))
 }
 
 // maxRdAtomic bounds what Connect asks for: as much as commonly used NICs

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ func (s *sentinel) Is(target error) bool {
 var (
 	// ErrClosed: the object, or one that it stands on, has been closed. It
 	// matches os.ErrClosed.
-	ErrClosed error = &sentinel{"uverbs: use of a closed object", unix.EBADF}
+	ErrClosed error = &sentinel{"uverbs: use of a closed object: it, or the Context that it belongs to, has been closed", unix.EBADF}
 	// ErrBusy: the object is still used by others, which must be closed first.
 	ErrBusy error = &sentinel{"uverbs: object in use", unix.EBUSY}
 	// ErrInvalid: an argument outside what the object or the device takes.
@@ -51,13 +52,13 @@ var (
 	// ErrMemlock: RLIMIT_MEMLOCK does not allow to pin that much memory.
 	ErrMemlock error = &sentinel{"uverbs: locked-memory limit too low", unix.ENOMEM}
 	// ErrDeviceGone: the device was removed, or has failed for good.
-	ErrDeviceGone error = &sentinel{"uverbs: device is gone", unix.EIO}
+	ErrDeviceGone error = &sentinel{"uverbs: device is gone: it was removed, or has failed: close the Context, and open the device when it is back", unix.EIO}
 
 	// ErrQueueFull: the queue has no room for the work request.
 	ErrQueueFull error = &sentinel{"uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or MaxRecvWR", unix.ENOMEM}
 	// ErrRange: an SGE that is not inside its memory region, or a message of
 	// more than MaxMessage bytes.
-	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes", unix.EINVAL}
+	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given to MR.SGE, and that the MR is open", unix.EINVAL}
 	// ErrTooManySGEs: more scatter/gather elements than the queue was made for.
 	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue takes: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
 	// ErrInlineTooLong: more inline data than the queue was made for.
@@ -65,7 +66,7 @@ var (
 	// ErrOpcode: the operation, flag or combination is none that the QP does.
 	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, or inline data together with an SGL or on a READ", unix.EINVAL}
 	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
-	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on", unix.EINVAL}
+	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect or Modify takes it there", unix.EINVAL}
 	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
 	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
 )
@@ -83,8 +84,12 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := "uverbs: " + e.Op
-	if e.Object != "" {
+	switch {
+	case e.Object == "":
+	case strings.Contains(e.Op, " "): // create CQ on rxe0
 		s += " on " + e.Object
+	default: // open rxe0
+		s += " " + e.Object
 	}
 	switch {
 	case e.Detail != "":

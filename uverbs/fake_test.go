@@ -10,12 +10,13 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/uapi"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// fakeDriver is a number that no driver of the kernel has.
-const fakeDriver = 250
+// fakeDriver is the number of a driver that has no provider.
+const fakeDriver = uapi.RDMA_DRIVER_USNIC
 
 // A rig is a context on a kernel and a device in memory.
 type rig struct {

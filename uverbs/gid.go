@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -29,12 +30,14 @@ func (g GID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, g[:]),
 
 // UnmarshalText reads 32 hexadecimal digits.
 func (g *GID) UnmarshalText(text []byte) error {
-	if hex.DecodedLen(len(text)) != len(g) {
-		return invalid("parse GID", "", "a GID has 32 hexadecimal digits: "+string(text))
+	var v GID
+	if len(text) != hex.EncodedLen(len(v)) {
+		return invalid("parse GID", "", fmt.Sprintf("a GID has 32 hexadecimal digits, got %q", text))
 	}
-	if _, err := hex.Decode(g[:], text); err != nil {
-		return invalid("parse GID", "", "a GID has 32 hexadecimal digits: "+string(text))
+	if _, err := hex.Decode(v[:], text); err != nil {
+		return invalid("parse GID", "", fmt.Sprintf("a GID has 32 hexadecimal digits, got %q", text))
 	}
+	*g = v
 	return nil
 }
 
@@ -70,7 +73,11 @@ type GIDEntry struct {
 	Netdev  string // its name, "" where there is none in this namespace
 }
 
-const gidEntrySize = 32
+const (
+	gidEntrySize = 32
+	// maxGIDEntries is what fits the size of an attribute, 16 bits.
+	maxGIDEntries = 0xffff / gidEntrySize
+)
 
 // GIDs returns the entries of a port's GID table that are in use, in order of
 // their index.
@@ -105,7 +112,7 @@ func (c *Context) gidTable() ([]GIDEntry, error) {
 	if room == 0 {
 		return nil, nil
 	}
-	buf := make([]byte, room*gidEntrySize)
+	buf := make([]byte, min(room, maxGIDEntries)*gidEntrySize)
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE)
@@ -116,8 +123,9 @@ func (c *Context) gidTable() ([]GIDEntry, error) {
 		return nil, c.wrap("read GIDs", c.name, err, "")
 	}
 	entries := ioctl.SliceOf[uapi.IbUverbsGidEntry](buf)
-	all := make([]GIDEntry, 0, *n)
-	for _, e := range entries[:min(*n, uint64(len(entries)))] {
+	entries = entries[:min(*n, uint64(len(entries)))]
+	all := make([]GIDEntry, 0, len(entries))
+	for _, e := range entries {
 		g := GIDEntry{GID: e.Gid, Port: int(e.PortNum), Index: int(e.GidIndex), Type: GIDType(e.GidType), IfIndex: int(e.NetdevIfindex)}
 		if g.IfIndex != 0 {
 			// An interface of another namespace has no name here.

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,7 +17,11 @@ type GIDChoice struct {
 }
 
 func (c GIDChoice) String() string {
-	return fmt.Sprintf("port %d GID %d %s %s %s: %s", c.Port, c.Index, c.Type, c.GID, c.Netdev, c.Reason)
+	netdev := ""
+	if c.Netdev != "" {
+		netdev = " on " + c.Netdev
+	}
+	return fmt.Sprintf("port %d GID %d, %s %s%s: %s", c.Port, c.Index, c.Type, c.GID, netdev, c.Reason)
 }
 
 // RankGIDs judges every entry of a port's GID table for talking to peer, best
@@ -37,6 +42,7 @@ func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 	if err != nil {
 		return nil, err
 	}
+	peer = peer.Unmap()
 	source := routeSource(peer)
 	choices := make([]GIDChoice, len(entries))
 	for i, e := range entries {
@@ -64,7 +70,7 @@ func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 		for _, ch := range choices {
 			lines = append(lines, ch.String())
 		}
-		detail = "no GID can reach the peer: " + strings.Join(lines, "; ")
+		detail = "no GID can be used, give the port's network interface an IP address that reaches the peer: " + strings.Join(lines, "; ")
 	}
 	return nil, invalid("select GID", c.name, detail)
 }
@@ -74,6 +80,8 @@ func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
 	addr := e.GID.Addr()
 	switch {
+	case e.Index > math.MaxUint8:
+		return -1, "its index does not fit an address vector, which goes up to 255"
 	case e.Type == GIDTypeRoCEv1:
 		return -1, "RoCE v1 is not routed, and the peer may speak v2 alone"
 	case e.Type == GIDTypeIB:

@@ -135,17 +135,14 @@ func explainTransition(from, to QPState, m QPMask) string {
 	if m&MaskState == 0 {
 		to = from
 	}
-	if to == StateReset || to == StateErr {
-		return ""
-	}
 	t, ok := rcTransitions[[2]QPState{from, to}]
-	if !ok {
+	if !ok && to != StateReset && to != StateErr {
 		return fmt.Sprintf("the QP is in state %v, which does not go to %v: take RESET, INIT, RTR, RTS in order, or move it to RESET first", from, to)
 	}
 	if missing := t.required &^ m; missing != 0 {
 		return fmt.Sprintf("%v to %v also needs %v", from, to, missing)
 	}
-	if extra := m &^ (t.required | t.optional | MaskState | MaskCurState); extra != 0 {
+	if extra := m &^ (t.required | t.optional | MaskState); extra != 0 {
 		return fmt.Sprintf("%v to %v does not take %v", from, to, extra)
 	}
 	return ""
@@ -190,9 +187,10 @@ func (q *QP) explainValues(a *QPAttr, m QPMask) string {
 func explainRoute(a *QPAttr, err error) string {
 	switch errnoOf(err) {
 	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENODEV:
-		return "no route from the local GID to " + a.AV.DGID.String() + ": check addresses and routing table of the network interface"
+		return "no route from GID index " + sitoa(int(a.AV.SGIDIndex)) + " to the peer's GID, " + a.AV.DGID.String() +
+			", check addresses and routing table of the network interface"
 	case unix.ETIMEDOUT:
-		return "nobody answers at " + a.AV.DGID.String()
+		return "the neighbour that leads to " + a.AV.DGID.String() + " does not answer, check that it is up and that the address is right"
 	}
 	return ""
 }

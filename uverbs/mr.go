@@ -40,7 +40,7 @@ type MR struct {
 	addr   uint64
 	lkey   uint32
 	rkey   uint32
-	length atomic.Int64 // 0 once closed
+	length atomic.Int64 // closedLength once closed
 }
 
 // A registration is the part of an MR that lives until Close, whatever the
@@ -180,6 +180,9 @@ func (m *MR) LKey() uint32 { return m.lkey }
 // RKey names the memory to peers.
 func (m *MR) RKey() uint32 { return m.rkey }
 
+// closedLength is a length that no range fits, not even an empty one.
+const closedLength = -1
+
 // badLength marks an SGE that every post refuses.
 const badLength = ^uint32(0)
 
@@ -195,7 +198,7 @@ func (m *MR) SGE(off, n int) SGE {
 // Close deregisters the memory: ibv_dereg_mr(3). Work requests in flight that
 // use it complete with a protection error. It is idempotent.
 func (m *MR) Close() error {
-	m.length.Store(0)
+	m.length.Store(closedLength)
 	err := m.reg.close()
 	if err != nil {
 		m.length.Store(int64(len(m.buf)))
@@ -232,7 +235,7 @@ func explainMemlock(n int) string {
 		return ""
 	}
 	pinned := statusKiB("VmPin") * 1024
-	if uint64(n)+pinned <= lim.Cur {
+	if uint64(pages(n))+pinned <= lim.Cur {
 		return ""
 	}
 	return fmt.Sprintf("%d bytes are needed and %d are pinned already, but RLIMIT_MEMLOCK is %d bytes: raise it"+

@@ -82,8 +82,11 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 			return invalid(op, p.String(), cq.String()+" belongs to another Context than the PD")
 		}
 	}
+	if cfg.Type == 0 {
+		return invalid(op, p.String(), "Type is not set: say RC")
+	}
 	if cfg.Type != RC {
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported"}
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC is"}
 	}
 	if cfg.MaxSendSGE == 0 {
 		cfg.MaxSendSGE = 1
@@ -97,7 +100,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	}{{"MaxSendWR", cfg.MaxSendWR}, {"MaxRecvWR", cfg.MaxRecvWR}, {"MaxSendSGE", cfg.MaxSendSGE},
 		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}} {
 		if n.value < 0 || n.value > math.MaxInt32 {
-			return invalid(op, p.String(), n.name+" is out of range: "+sitoa(n.value))
+			return invalid(op, p.String(), n.name+" must be 0 to 2^31-1: "+sitoa(n.value))
 		}
 	}
 	return nil
@@ -161,7 +164,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	}
 	detail := ""
 	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
-		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less"
+		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
 	}
 	return c.wrap("create QP", c.name, err, detail)
 }

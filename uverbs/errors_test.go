@@ -1,0 +1,247 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// An errorCase is one way to an error, and what errors.Is must find in it.
+type errorCase struct {
+	name string
+	err  error
+	is   []error
+}
+
+// TestErrorTexts holds the text of every error that a user is likely to meet.
+// Read testdata/errors.golden as one who has just met it: does it say what is
+// wrong, and what to do?
+func TestErrorTexts(t *testing.T) {
+	RegisterProvider(&fakeProvider{})
+	defer func() {
+		providers.Lock()
+		delete(providers.byDriver, fakeDriver)
+		providers.Unlock()
+	}()
+	var out strings.Builder
+	for _, group := range []struct {
+		name  string
+		cases []errorCase
+	}{
+		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
+		{"States of a QP", stateErrors(t)}, {"Life", lifeErrors(t)}, {"Posting, polling and waiting", sentinels()},
+		{"Completions", statusErrors()},
+	} {
+		fmt.Fprintf(&out, "# %s\n\n", group.name)
+		for _, c := range group.cases {
+			if c.err == nil {
+				t.Errorf("%s: no error", c.name)
+				continue
+			}
+			fmt.Fprintf(&out, "%s\n    %v\n", c.name, c.err)
+			for _, target := range c.is {
+				if !errors.Is(c.err, target) {
+					t.Errorf("%s: %v is not %v", c.name, c.err, target)
+				}
+			}
+		}
+		out.WriteString("\n")
+	}
+	ioctltest.Golden(t, "errors", out.String())
+}
+
+func openErrors() []errorCase {
+	d := Device{Name: "rxe0", Node: "/nonexistent/uverbs0", DriverID: fakeDriver, ABI: 1, Major: 231, Minor: 192}
+	open := func(change func(*Device)) error {
+		d := d
+		change(&d)
+		return second(d.Open())
+	}
+	return []errorCase{
+		{"no such device", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}, {Name: "mlx5_0"}}), []error{ErrNoDevice, unix.ENODEV}},
+		{"no device at all", noSuchDevice("", nil), []error{ErrNoDevice}},
+		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}), []error{ErrNoDevice, unix.EPROTONOSUPPORT}},
+		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}), []error{unix.EPERM, fs.ErrPermission}},
+		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_SIW }), []error{ErrNoProvider}},
+		{"provider not linked", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_RXE }), []error{ErrNoProvider}},
+		{"unknown ABI", open(func(d *Device) { d.ABI = 9 }), []error{ErrABI}},
+		{"old ABI", open(func(d *Device) { d.ABI = 0 }), []error{ErrABI}},
+		{"no uverbs", open(func(d *Device) { d.Node = "" }), []error{ErrNoNode, os.ErrNotExist}},
+		{"node missing", open(func(*Device) {}), []error{ErrNoNode, unix.ENOENT}},
+		{"another file", open(func(d *Device) { d.Node = "/dev/null" }), []error{ErrNoNode}},
+		{"no permission", explainOpen(&d, unix.EACCES), []error{fs.ErrPermission, unix.EACCES}},
+		{"another namespace", explainOpen(&d, unix.EPERM), []error{ErrNetns, fs.ErrPermission}},
+		{"removed", explainOpen(&d, unix.ENXIO), []error{ErrDeviceGone, unix.ENXIO}},
+		{"no descriptors", explainOpen(&d, unix.EMFILE), []error{unix.EMFILE}},
+		{"kernel too old", (&Context{}).wrap("open", "rxe0", explainGetContext(unix.ENOTTY), ""), []error{ErrNotSupported, unix.ENOTTY}},
+	}
+}
+
+type nldevError struct{ errno unix.Errno }
+
+func (e *nldevError) Error() string   { return "rdma netlink: " + e.errno.Error() }
+func (e *nldevError) Unwrap() []error { return []error{e.errno, nldev.ErrNoRDMA} }
+
+func numberErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 4, NoEvents: true}))(t)
+	inv := []error{ErrInvalid, unix.EINVAL}
+	newCQ := func(cfg CQConfig) error { return second(r.c.CreateCQ(cfg)) }
+	qp := func(change func(*QPConfig)) error {
+		cfg := QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4}
+		change(&cfg)
+		return second(pd.CreateQP(cfg))
+	}
+	cases := []errorCase{
+		{"port 0", second(r.c.QueryPort(0)), inv},
+		{"port too high", second(r.c.GIDs(9)), inv},
+		{"CQ of no entry", newCQ(CQConfig{}), inv},
+		{"CQ too large", newCQ(CQConfig{Entries: 5000, NoEvents: true}), inv},
+		{"CQ over all bounds", newCQ(CQConfig{Entries: 1 << 40}), inv},
+		{"vector", newCQ(CQConfig{Entries: 1, Vector: 2}), inv},
+		{"resize to 0", cq.Resize(0), inv},
+		{"resize too large", cq.Resize(5000), inv},
+		{"QP without CQ", qp(func(c *QPConfig) { c.SendCQ = nil }), inv},
+		{"QP of no type", qp(func(c *QPConfig) { c.Type = 0 }), inv},
+		{"QP of unknown type", qp(func(c *QPConfig) { c.Type = 9 }), []error{ErrNotSupported}},
+		{"MaxSendWR negative", qp(func(c *QPConfig) { c.MaxSendWR = -1 }), inv},
+		{"MaxSendWR too large", qp(func(c *QPConfig) { c.MaxSendWR = 2000 }), inv},
+		{"MaxRecvWR too large", qp(func(c *QPConfig) { c.MaxRecvWR = 2000 }), inv},
+		{"MaxSendSGE too large", qp(func(c *QPConfig) { c.MaxSendSGE = 17 }), inv},
+		{"MaxRecvSGE too large", qp(func(c *QPConfig) { c.MaxRecvSGE = 17 }), inv},
+		{"MaxInline too large", qp(func(c *QPConfig) { c.MaxInline = 1000 }), inv},
+	}
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CQ.CREATE": unix.ENOMEM} })
+	cases = append(cases, errorCase{"no CQ left", newCQ(CQConfig{Entries: 1, NoEvents: true}), []error{unix.ENOMEM}})
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CREATE_COMP_CHANNEL": unix.EMFILE} })
+	cases = append(cases, errorCase{"no descriptor left", newCQ(CQConfig{Entries: 1}), []error{unix.EMFILE}})
+	r.k.Set(func() { r.k.Refuse = nil; r.k.Ports[0].State = 1; r.k.GIDs = nil })
+	cases = append(cases,
+		errorCase{"no active port", second(r.c.SelectGID(0, GID{}.Addr())), []error{unix.ENETDOWN}},
+		errorCase{"no GID", second(r.c.SelectGID(1, GID{}.Addr())), inv})
+	r.k.Set(func() {
+		r.k.GIDs = []uapi.IbUverbsGidEntry{{PortNum: 1, GidType: 1, Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}}}
+	})
+	return append(cases, errorCase{"no GID that can be used", second(r.c.SelectGID(1, GID{}.Addr())), inv})
+}
+
+func memoryErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	refused := func(errno unix.Errno) error {
+		r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"REG_MR": errno} })
+		defer r.k.Set(func() { r.k.Refuse = nil })
+		return second(pd.RegMR(make([]byte, 100), LocalWrite))
+	}
+	var was unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &was))
+	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: was.Max}))
+	defer func() { check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)) }()
+	r.k.Memlock = 64 << 10
+	return []errorCase{
+		{"limit on locked memory", second(pd.Alloc(1<<20, LocalWrite)), []error{ErrMemlock, unix.ENOMEM}},
+		{"no memory, under the limit", refused(unix.ENOMEM), []error{unix.ENOMEM}},
+		{"nothing to register", second(pd.RegMR(nil, 0)), []error{ErrInvalid}},
+		{"nothing to allocate", second(pd.Alloc(0, 0)), []error{ErrInvalid}},
+		{"more than there is", second(pd.Alloc(1<<46, 0)), []error{unix.ENOMEM}},
+		{"RemoteWrite alone", second(pd.RegMR(make([]byte, 100), RemoteWrite)), []error{ErrInvalid}},
+		{"unknown access", refused(unix.EINVAL), []error{ErrInvalid}},
+		{"memory that is read-only", refused(unix.EFAULT), []error{unix.EFAULT}},
+	}
+}
+
+func stateErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 4, NoEvents: true}))(t)
+	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4}))(t)
+	inv := []error{ErrInvalid, unix.EINVAL}
+	to := func(s QPState, m QPMask) error { return qp.Modify(QPAttr{State: s, Port: 1}, MaskState|m) }
+	path := QPAttr{State: StateRTR, PathMTU: MTU1024, AV: AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 2, HopLimit: 64}}
+	const rtr = MaskState | MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer
+	with := func(change func(*QPAttr)) error {
+		a := path
+		change(&a)
+		return qp.Modify(a, rtr)
+	}
+	cases := []errorCase{
+		{"RESET to RTS", to(StateRTS, MaskSQPSN), inv},
+		{"send in RESET", second(qp.PostSend(SendWR{})), []error{ErrState}},
+		{"receive in RESET", second(qp.PostRecv(RecvWR{})), []error{ErrState}},
+		{"INIT, attribute missing", to(StateInit, MaskPort), inv},
+		{"INIT, attribute too many", to(StateInit, MaskPort|MaskPKeyIndex|MaskAccess|MaskDestQPN), inv},
+		{"INIT, no such port", qp.Modify(QPAttr{State: StateInit, Port: 7}, MaskState|MaskPort|MaskPKeyIndex|MaskAccess), inv},
+		{"RESET, with an attribute", to(StateReset, MaskPort), inv},
+	}
+	check(t, qp.Init())
+	return append(cases,
+		errorCase{"RTR, all missing", to(StateRTR, 0), inv},
+		errorCase{"GID index out of range", with(func(a *QPAttr) { a.AV.SGIDIndex = 99 }), inv},
+		errorCase{"RoCE without GRH", with(func(a *QPAttr) { a.AV.IsGlobal = false }), inv},
+		errorCase{"PathMTU too large", with(func(a *QPAttr) { a.PathMTU = MTU4096 }), inv},
+		errorCase{"path over no port", with(func(a *QPAttr) { a.AV.Port = 3 }), inv},
+		errorCase{"no route", refusedModify(r, qp, path, rtr, unix.ENETUNREACH), []error{unix.ENETUNREACH}},
+		errorCase{"nobody there", refusedModify(r, qp, path, rtr, unix.ETIMEDOUT), []error{unix.ETIMEDOUT}},
+	)
+}
+
+func refusedModify(r *rig, qp *QP, a QPAttr, m QPMask, errno unix.Errno) error {
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"MODIFY_QP": errno} })
+	defer r.k.Set(func() { r.k.Refuse = nil })
+	return qp.Modify(a, m)
+}
+
+func lifeErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	busy := []error{ErrBusy, unix.EBUSY}
+	closed := []error{ErrClosed, os.ErrClosed}
+	cases := []errorCase{
+		{"CQ of a QP", b.cq.Close(), busy},
+		{"PD of an MR and a QP", b.pd.Close(), busy},
+	}
+	check(t, b.qp.Close())
+	spare := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
+	check(t, spare.Close())
+	cases = append(cases,
+		errorCase{"post on a closed QP", second(b.qp.PostSend(SendWR{})), closed},
+		errorCase{"QP on a closed CQ", second(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: spare})), closed},
+		errorCase{"poll of a closed CQ", second(spare.Poll(make([]WC, 1))), closed})
+	check(t, r.c.Close())
+	return append(cases,
+		errorCase{"PD of a closed Context", second(r.c.AllocPD()), closed},
+		errorCase{"query of a closed Context", second(r.c.QueryDevice()), closed})
+}
+
+func sentinels() []errorCase {
+	return []errorCase{
+		{"ErrQueueFull", ErrQueueFull, []error{unix.ENOMEM}},
+		{"ErrRange", ErrRange, []error{unix.EINVAL}},
+		{"ErrTooManySGEs", ErrTooManySGEs, []error{unix.EINVAL}},
+		{"ErrInlineTooLong", ErrInlineTooLong, []error{unix.EINVAL}},
+		{"ErrOpcode", ErrOpcode, []error{unix.EINVAL}},
+		{"ErrState", ErrState, []error{unix.EINVAL}},
+		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
+		{"ErrClosed", ErrClosed, []error{unix.EBADF, os.ErrClosed}},
+		{"ErrDeviceGone", ErrDeviceGone, []error{unix.EIO}},
+		{"ErrNotSupported", ErrNotSupported, []error{unix.EOPNOTSUPP, errors.ErrUnsupported}},
+		{"no events", errNoEvents, []error{unix.EINVAL}},
+	}
+}
+
+func statusErrors() (all []errorCase) {
+	for s := WCStatus(1); s <= WCTMRndvIncomplete+1; s++ {
+		wc := WC{Status: s}
+		all = append(all, errorCase{fmt.Sprintf("status %d", s), wc.Err(), []error{s}})
+	}
+	return all
+}
