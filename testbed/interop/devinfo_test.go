@@ -1,0 +1,42 @@
+//go:build vm
+
+package interop
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// testDevinfo compares our devinfo with ibv_devinfo, byte for byte.
+func (h *host) testDevinfo(t *testing.T) {
+	for _, args := range []string{"", "-v", "-l", "-d rxe0", "-v -d rxe0 -i 1", "-vdrxe0"} {
+		t.Run("args="+args, func(t *testing.T) {
+			f := strings.Fields(args)
+			want := h.output(t, "ibv_devinfo", f...)
+			got := h.output(t, h.devinfo, f...)
+			if !strings.Contains(want, "rxe0") {
+				t.Fatalf("ibv_devinfo %s does not see rxe0:\n%s", args, want)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("devinfo %s: (-ibv_devinfo +devinfo)\n%s", args, d)
+			}
+		})
+	}
+	t.Run("json", func(t *testing.T) {
+		out := h.output(t, h.devinfo, "-json")
+		pkey := strings.TrimSpace(h.output(t, "cat", "/sys/class/infiniband/rxe0/ports/1/pkeys/0"))
+		for _, want := range []string{`"Driver": "rxe"`, `"State": "active"`, `"` + pkey + `"`} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %s in\n%s", want, out)
+			}
+		}
+	})
+	t.Run("no such device", func(t *testing.T) {
+		p := h.start(t, h.devinfo, "-d", "rxe7")
+		if err := p.wait(); err == nil || !strings.Contains(p.stderr.String(), "there is rxe0") {
+			t.Errorf("%v: %v", p, err)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+//go:build vm
+
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+func TestInterop(t *testing.T) {
+	const module = "github.com/goverbs/goverbs/"
+	pingpong := vm.BuildProgram(t, module+"examples/rcpingpong", "", "amd64")
+	devinfo := vm.BuildProgram(t, module+"cmd/devinfo", "", "amd64")
+	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
+		t.Run(kernel, func(t *testing.T) {
+			g := boot(t, kernel)
+			h := &host{guest: g, pingpong: install(t, g, pingpong), devinfo: install(t, g, devinfo), nextPort: 18515}
+			h.gid = h.gidIndex(t)
+			t.Run("devinfo", h.testDevinfo)
+			t.Run("rc_pingpong", h.testPingpong)
+			t.Run("rc_pingpong_mistakes", h.testMistakes)
+		})
+	}
+}
+
+// A host is a guest with the programs under test.
+type host struct {
+	guest    *vm.Guest
+	pingpong string // path of rcpingpong
+	devinfo  string // path of devinfo
+	gid      int    // index of rxe0's IPv4 GID, for the C programs
+	nextPort int    // of TCP: each run has its own
+}
+
+// boot starts a guest that ends with the test. Its kernel must have had no
+// trouble then.
+func boot(t *testing.T, kernel string) *vm.Guest {
+	t.Helper()
+	config := vm.Config{Kernel: kernel, Root: true, RXE: true}
+	parts, err := config.Parts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bed.Ensure(t.Context(), os.Stderr, parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := vm.Boot(t.Context(), b, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		checkLog(t, g)
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func checkLog(t *testing.T, g *vm.Guest) {
+	t.Helper()
+	log, err := g.Dmesg(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if bad := regexp.MustCompile(`(?m)^.*(WARNING:|BUG:|Call Trace).*$`).FindString(log); bad != "" {
+		t.Errorf("the kernel complained: %s", bad)
+	}
+}
+
+func install(t *testing.T, g *vm.Guest, file string) string {
+	t.Helper()
+	path, err := g.Install(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// gidIndex asks our own program for the index that the C programs need.
+func (h *host) gidIndex(t *testing.T) int {
+	t.Helper()
+	out := h.output(t, h.devinfo, "-json")
+	var devices []struct {
+		Name  string
+		Ports []struct {
+			GIDs []struct {
+				Index             int
+				GID, Type, Netdev string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &devices); err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 {
+		t.Fatalf("devinfo -json: %v\n%s", err, out)
+	}
+	for _, g := range devices[0].Ports[0].GIDs {
+		if g.GID == "::ffff:10.9.0.1" && g.Type == "RoCE v2" && g.Netdev == "d0" {
+			return g.Index
+		}
+	}
+	t.Fatalf("no GID of 10.9.0.1 in\n%s", out)
+	return -1
+}

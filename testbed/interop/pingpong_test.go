@@ -1,0 +1,201 @@
+//go:build vm
+
+package interop
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// address is rxe0's.
+const address = "10.9.0.1"
+
+// A side is one of the two programs.
+type side string
+
+const (
+	goSide side = "go"
+	cSide  side = "c"
+)
+
+// program is a side's program, with the options that it always needs: C does
+// not choose a GID.
+func (h *host) program(s side) (name string, args []string) {
+	if s == cSide {
+		return "ibv_rc_pingpong", []string{"-g", strconv.Itoa(h.gid)}
+	}
+	return h.pingpong, nil
+}
+
+func (h *host) testPingpong(t *testing.T) {
+	pairs := []struct{ server, client side }{{goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
+	for _, p := range pairs {
+		t.Run(fmt.Sprintf("%s-server/%s-client", p.server, p.client), func(t *testing.T) {
+			for _, m := range []struct {
+				size, iters int
+			}{{1, 1000}, {64, 1000}, {4096, 1000}, {65536, 1000}, {1 << 20, 50}} {
+				t.Run(fmt.Sprintf("size=%d", m.size), func(t *testing.T) {
+					args := []string{"-c", "-s", strconv.Itoa(m.size), "-n", strconv.Itoa(m.iters)}
+					t.Run("poll", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, args...) })
+					t.Run("events", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, append(args, "-e")...) })
+				})
+			}
+			t.Run("new_send", func(t *testing.T) {
+				h.play(t, p.server, p.client, 4096, 1000, "-c", "-N", "--size=4096", "--iters", "1000", "--events")
+			})
+			t.Run("shallow", func(t *testing.T) { // the receive queue is filled up all the time
+				h.play(t, p.server, p.client, 4096, 200, "-cen200", "-r2")
+			})
+		})
+	}
+}
+
+// play has two programs play, which must both be content.
+func (h *host) play(t *testing.T, server, client side, size, iters int, args ...string) {
+	s, c := h.begin(t, server, args, client, args)
+	if err := c.wait(); err != nil {
+		t.Fatalf("client: %v\n%v\nserver:\n%v", err, c, s)
+	}
+	if err := s.wait(); err != nil {
+		t.Fatalf("server: %v\n%v\nclient:\n%v", err, s, c)
+	}
+	serverSaid, clientSaid := parse(t, s, size, iters), parse(t, c, size, iters)
+	if serverSaid.local != clientSaid.remote || serverSaid.remote != clientSaid.local {
+		t.Errorf("they do not agree on addresses:\n%v\n%v", s, c)
+	}
+	t.Log(lastLine(c.stdout.String()))
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// begin starts the server and the client. A Go server is ready when it says
+// so. A C server is not heard until its end, but a Go client waits for it.
+func (h *host) begin(t *testing.T, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
+	t.Helper()
+	port := []string{"-p", strconv.Itoa(h.nextPort)}
+	h.nextPort++
+	name, always := h.program(server)
+	s = h.start(t, name, join(always, port, serverArgs)...)
+	if server == goSide && !s.stderr.await("listening on") {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	name, always = h.program(client)
+	c = h.start(t, name, join(always, port, clientArgs, []string{address})...)
+	return s, c
+}
+
+func join(lists ...[]string) []string {
+	var all []string
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// said is what a program printed.
+type said struct{ local, remote string }
+
+var saidPattern = regexp.MustCompile(`\A  local address:  (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:10\.9\.0\.1)
+  remote address: (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:10\.9\.0\.1)
+(\d+) bytes in \d+\.\d\d seconds = \d+\.\d\d Mbit/sec
+(\d+) iters in \d+\.\d\d seconds = \d+\.\d\d usec/iter
+\z`)
+
+// parse reads the output of either program. The C program exits with 0 even
+// when it has seen invalid data, and adds a line that says so.
+func parse(t *testing.T, p *process, size, iters int) said {
+	t.Helper()
+	m := saidPattern.FindStringSubmatch(p.stdout.String())
+	if m == nil {
+		t.Fatalf("that is not what ibv_rc_pingpong prints:\n%v", p)
+	}
+	if m[3] != strconv.Itoa(2*size*iters) || m[4] != strconv.Itoa(iters) {
+		t.Errorf("wrong figures:\n%v", p)
+	}
+	return said{m[1], m[2]}
+}
+
+// testMistakes sees to it that faults are found, and told with the mend: the
+// tests above would say nothing without.
+func (h *host) testMistakes(t *testing.T) {
+	t.Run("c-client-unchecked", func(t *testing.T) {
+		s, c := h.begin(t, goSide, []string{"-c"}, cSide, nil)
+		err := s.wait()
+		if err == nil || !strings.Contains(s.stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
+			t.Errorf("%v: %v", s, err)
+		}
+		h.interrupt(t, c) // it would wait for ever
+	})
+	t.Run("go-client-unchecked", func(t *testing.T) {
+		s, c := h.begin(t, cSide, []string{"-c"}, goSide, nil)
+		if err := c.wait(); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+		if err := s.wait(); err != nil || !strings.Contains(s.stdout.String(), "invalid data in page 0") {
+			t.Errorf("%v: %v", s, err)
+		}
+	})
+	t.Run("size", func(t *testing.T) {
+		s, c := h.begin(t, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
+		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128") {
+			t.Errorf("%v: %v", s, err)
+		}
+		h.interrupt(t, c)
+		if !strings.Contains(c.stderr.String(), "interrupted") {
+			t.Errorf("the client did not end by the signal:\n%v", c)
+		}
+	})
+	t.Run("mtu", func(t *testing.T) {
+		s, c := h.begin(t, goSide, []string{"-m", "4096"}, goSide, nil)
+		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "PathMTU is 4096 bytes") {
+			t.Errorf("%v: %v", s, err)
+		}
+		if err := c.wait(); err == nil || !strings.Contains(c.stderr.String(), "did not send its address") {
+			t.Errorf("%v: %v", c, err)
+		}
+	})
+	t.Run("no-gid-of-c", func(t *testing.T) {
+		port := strconv.Itoa(h.nextPort)
+		h.nextPort++
+		s := h.start(t, h.pingpong, "-p", port)
+		if !s.stderr.await("listening on") {
+			t.Fatalf("the server does not listen:\n%v", s)
+		}
+		c := h.start(t, "ibv_rc_pingpong", "-p", port, address)
+		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start ibv_rc_pingpong with -g") {
+			t.Errorf("%v: %v", s, err)
+		}
+		if err := c.wait(); err == nil {
+			t.Errorf("the client is content:\n%v", c)
+		}
+	})
+	t.Run("interrupt", func(t *testing.T) {
+		s := h.start(t, h.pingpong, "-p", strconv.Itoa(h.nextPort))
+		h.nextPort++
+		if !s.stderr.await("listening on") {
+			t.Fatalf("the server does not listen:\n%v", s)
+		}
+		h.interrupt(t, s)
+		if !strings.Contains(s.stderr.String(), "interrupted") {
+			t.Errorf("the server did not end by the signal:\n%v", s)
+		}
+	})
+}
+
+// interrupt ends a program that does not end by itself.
+func (h *host) interrupt(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.cmd.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	if err := p.wait(); err == nil {
+		t.Errorf("the program is content:\n%v", p)
+	}
+}

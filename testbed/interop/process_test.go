@@ -1,0 +1,114 @@
+//go:build vm
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// runLimit bounds one run of a program.
+const runLimit = time.Minute
+
+// output runs a command that has to succeed, and returns what it printed.
+func (h *host) output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	p := h.start(t, name, args...)
+	if err := p.wait(); err != nil {
+		t.Fatalf("%v: %v", p, err)
+	}
+	return p.stdout.String()
+}
+
+// A process is a program that runs in the guest, for a bounded time.
+type process struct {
+	cmd    *vm.Cmd
+	stdout watched
+	stderr watched
+	done   chan error
+}
+
+// start runs a program. It is killed at the end of the test, if not before.
+func (h *host) start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	p := &process{cmd: h.guest.CommandContext(ctx, name, args...), done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		cancel()
+		t.Fatalf("%v: %v", p, err)
+	}
+	go func() {
+		defer cancel()
+		err := p.cmd.Wait()
+		p.stderr.end()
+		p.done <- err
+	}()
+	return p
+}
+
+func (p *process) wait() error { return <-p.done }
+
+// String is the command line with what the program said.
+func (p *process) String() string {
+	return "$ " + strings.Join(p.cmd.Args, " ") + "\n" + p.stdout.String() + p.stderr.String()
+}
+
+// A watched is a buffer in which a text can be waited for.
+type watched struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	ended bool
+	fresh chan struct{} // closed when there is more, or the end
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wake()
+	return w.buf.Write(b)
+}
+
+func (w *watched) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.wake()
+}
+
+func (w *watched) wake() {
+	if w.fresh != nil {
+		close(w.fresh)
+		w.fresh = nil
+	}
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
+
+// await returns when text was written, or the program has ended, which its
+// time limit sees to.
+func (w *watched) await(text string) bool {
+	for {
+		w.mu.Lock()
+		found, ended := strings.Contains(w.buf.String(), text), w.ended
+		if w.fresh == nil {
+			w.fresh = make(chan struct{})
+		}
+		fresh := w.fresh
+		w.mu.Unlock()
+		if found || ended {
+			return found
+		}
+		<-fresh
+	}
+}
