@@ -1,0 +1,55 @@
+# Everything here works on a fresh Debian 12, 13 or Ubuntu machine that has Go,
+# git and make, as root or as an ordinary user. What the guests need is fetched
+# once into ~/.cache/goverbs-bed (GOVERBS_BED_CACHE), verified by signature.
+
+GO      ?= go
+FUZZ    ?= 60s
+ROUNDS  ?= 10000
+
+export CGO_ENABLED = 0
+
+# Packages that use unsafe are tested once more with pointer checks.
+UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go'))))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test soak bench generate lint race
+
+help: ## print this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## watch two Go processes do RDMA over a real kernel driver, in an emulator
+	@$(GO) run ./testbed/demo
+
+check: ## the hermetic tests: no device, no guest, no network beyond the Go modules
+	@bad="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$bad" ]; then echo "gofmt would change: $$bad"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags device,vm,soak ./...
+	GOARCH=arm64 $(GO) vet -tags device,vm,soak ./...
+	$(GO) test ./...
+	$(GO) test -gcflags=all=-d=checkptr $(UNSAFE)
+	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+
+test: check ## check, and everything on real kernels: what CI runs
+	$(GO) run ./testbed/vm/cmd/vm -setup
+	$(GO) test -C internal/uapi/gen ./...
+	$(GO) test -tags vm -count=1 -p 1 -timeout 25m ./testbed/...
+
+soak: ## the long versions: loops and fuzzers; ROUNDS=10000 FUZZ=60s
+	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
+	GO=$(GO) tools/fuzz.sh $(FUZZ)
+
+bench: ## micro-benchmarks on queue memory: ratios, not absolute figures
+	$(GO) test -run='^$$' -bench=. -benchmem ./internal/... ./mmio/... ./provider/... ./uverbs/...
+
+generate: ## write generated code anew
+	$(GO) run ./testbed/vm/cmd/vm -setup headers
+	$(GO) generate ./...
+
+lint: ## vet and staticcheck
+	$(GO) vet ./...
+	$(GO) build -C tools -o "$(CURDIR)/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck
+	bin/staticcheck -tags device,vm,soak ./...
+
+race: ## the hermetic tests under the race detector; needs gcc
+	@command -v gcc >/dev/null || { echo "the race detector needs gcc: apt-get install gcc libc6-dev"; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race ./...

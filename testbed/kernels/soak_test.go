@@ -1,0 +1,20 @@
+//go:build vm && soak
+
+package kernels
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// TestSoak runs the long tests of the guests' packages on 6.12.
+func TestSoak(t *testing.T) {
+	config := vm.Config{Kernel: "6.12", RXE: true, Root: true}
+	g := boot(t, config)
+	binary := vm.BuildTest(t, "github.com/goverbs/goverbs/uverbs", "device,soak", config.Arch)
+	vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 2 * time.Hour, Args: []string{"-test.run=^TestDeviceSoak"}, Env: []string{
+		"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + config.Kernel, "GOVERBS_SOAK_ROUNDS=" + os.Getenv("GOVERBS_SOAK_ROUNDS")}})
+}

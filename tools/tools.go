@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the programs that the Makefile builds from other modules.
+package tools
+
+import _ "honnef.co/go/tools/cmd/staticcheck"
