@@ -197,6 +197,9 @@ func (p *pingpong) completions(ctx context.Context, wcs []uverbs.WC) (int, error
 
 func (p *pingpong) completed(wc *uverbs.WC) error {
 	if err := wc.Err(); err != nil {
+		if errors.Is(err, uverbs.WCRemInvReqErr) {
+			err = fmt.Errorf("%w; give both ends the same -m and -s", err)
+		}
 		return fmt.Errorf("message %d: %w", p.got, err)
 	}
 	switch wc.WRID {

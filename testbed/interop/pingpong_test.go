@@ -153,12 +153,12 @@ func (h *host) testMistakes(t *testing.T) {
 		}
 	})
 	t.Run("mtu", func(t *testing.T) {
-		s, c := h.begin(t, goSide, []string{"-m", "4096"}, goSide, nil)
-		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "PathMTU is 4096 bytes") {
+		s, c := h.begin(t, goSide, []string{"-m", "512"}, goSide, nil)
+		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "the same -m") {
 			t.Errorf("%v: %v", s, err)
 		}
-		if err := c.wait(); err == nil || !strings.Contains(c.stderr.String(), "did not send its address") {
-			t.Errorf("%v: %v", c, err)
+		if err := c.wait(); err == nil {
+			t.Errorf("the client is content:\n%v", c)
 		}
 	})
 	t.Run("no-gid-of-c", func(t *testing.T) {
