@@ -56,7 +56,7 @@ const (
 )
 
 // WCStatus is the status of a completion, and an error: errors.Is(err,
-// WCRemoteAccessErr) tells what went wrong. The values are those of
+// WCRemAccessErr) tells what went wrong. The values are those of
 // ibv_wc_status.
 type WCStatus uint8
 
