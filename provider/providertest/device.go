@@ -14,6 +14,7 @@ func Device(t *testing.T, name string) *Rig {
 	t.Cleanup(func() { check(t, ctx.Close()) })
 	pd := must(ctx.AllocPD())(t)
 	mr := must(pd.Alloc(64<<10, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead))(t)
+	t.Cleanup(func() { check(t, mr.Close()) })
 	cq := must(ctx.CreateCQ(uverbs.CQConfig{Entries: Entries}))(t)
 	qp := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: MaxSendWR, MaxRecvWR: MaxRecvWR,
 		MaxSendSGE: MaxSGE, MaxRecvSGE: MaxSGE, MaxInline: MaxInline, Access: uverbs.RemoteWrite | uverbs.RemoteRead}))(t)

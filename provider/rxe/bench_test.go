@@ -14,7 +14,8 @@ import (
 // quiet is a doorbell that costs nothing.
 type quiet struct{}
 
-func (quiet) ring() error { return nil }
+func (quiet) ring() error  { return nil }
+func (quiet) reset() error { return nil }
 
 // benchQP is a QP with the consumer indices of its send and receive queue,
 // which the benchmark moves: one locked instruction beside the QP's own.

@@ -3,6 +3,7 @@ package rxe
 import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // preferWrite says which of the two ways a command takes: write(2) on the
@@ -17,14 +18,20 @@ import (
 // instructions.
 var preferWrite = true
 
-// A doorbell tells the kernel to look at a send queue.
-type doorbell interface{ ring() error }
+// A doorbell is what a QP says to the kernel beside its rings.
+type doorbell interface {
+	// ring tells the kernel to look at the send queue.
+	ring() error
+	// reset moves the QP to RESET.
+	reset() error
+}
 
 // A bell issues POST_SEND with no work request in it. It must not be copied,
 // and lies on the heap: the kernel writes its reply there.
 type bell struct {
 	dev     *ioctl.Device
 	byWrite bool
+	handle  uint32
 	frame   bellFrame
 	cmd     *ioctl.Cmd // made when first needed
 }
@@ -38,7 +45,7 @@ type bellFrame struct {
 }
 
 func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
-	b := &bell{dev: dev, byWrite: byWrite}
+	b := &bell{dev: dev, byWrite: byWrite, handle: qpHandle}
 	b.frame.req = uapi.IbUverbsPostSend{
 		Response: b.frame.replyAddr(),
 		QpHandle: qpHandle,
@@ -66,6 +73,14 @@ func (b *bell) ring() error {
 	// The kernel marks the reply's attribute as written and looks at that mark
 	// on no way in, so the command can be issued as it stands.
 	return b.dev.Do(b.cmd)
+}
+
+func (b *bell) reset() error {
+	c := ioctl.Get()
+	defer c.Put()
+	ioctl.Write[ioctl.Void](c, uapi.IB_USER_VERBS_CMD_MODIFY_QP, &uapi.IbUverbsModifyQp{
+		QpHandle: b.handle, AttrMask: uint32(uverbs.MaskState), QpState: uint8(uverbs.StateReset)})
+	return b.dev.Do(c)
 }
 
 // A notify arms a completion queue by REQ_NOTIFY_CQ, which has no reply. It

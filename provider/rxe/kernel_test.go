@@ -77,6 +77,7 @@ type kernel struct {
 	sq, rq, cq *kernelRing
 	mem        []byte
 	rung       int // doorbells
+	resets     int // moves to RESET
 	refuse     error
 }
 
@@ -227,13 +228,15 @@ func (k *kernel) scatter(sges []byte, n uint32, data []byte) bool {
 }
 
 // reset does to the rings what the kernel does on the way to RESET.
-func (k *kernel) reset() {
+func (k *kernel) reset() error {
+	k.resets++
 	for _, r := range []*kernelRing{k.sq, k.rq} {
 		for r.count() > 0 {
 			r.advance()
 		}
 		clear(r.b[384:])
 	}
+	return nil
 }
 
 // flush completes everything with WR_FLUSH_ERR, as the state ERR does.
