@@ -109,6 +109,20 @@ func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	return a, nil
 }
 
+// limits is QueryDevice, asked once: what a device offers does not change.
+func (c *Context) limits() (*DeviceAttr, error) {
+	c.attrMu.Lock()
+	defer c.attrMu.Unlock()
+	if c.attr == nil {
+		a, err := c.QueryDevice()
+		if err != nil {
+			return nil, err
+		}
+		c.attr = a
+	}
+	return c.attr, nil
+}
+
 func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 	*a = DeviceAttr{
 		FWVer:    fwVersion(r.FwVer),

@@ -36,6 +36,9 @@ type Context struct {
 	channelMu sync.Mutex
 	channel   *CompChannel // the default one, made at first use
 
+	attrMu sync.Mutex
+	attr   *DeviceAttr // see limits
+
 	closeOnce sync.Once
 	closeErr  error
 }

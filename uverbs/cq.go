@@ -219,6 +219,19 @@ func (q *CQ) look() (ready bool, err error) {
 	return q.ready() // what came before Arm raises no event
 }
 
+// WaitEvent waits for the event that [CQ.Arm] asked for: ibv_get_cq_event(3),
+// the event being acknowledged by its return. It does not look at the queue, so
+// poll between Arm and WaitEvent; and as one event may stand for several, poll
+// until the queue is empty after it. It ends early as [CQ.Wait] does.
+func (q *CQ) WaitEvent(ctx context.Context) error {
+	if q.channel == nil {
+		return errNoEvents
+	}
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
+	return q.park(ctx)
+}
+
 func (q *CQ) park(ctx context.Context) error {
 	select {
 	case <-q.token:

@@ -82,7 +82,7 @@ func (q *QP) Endpoint() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	dev, err := q.ctx.QueryDevice()
+	dev, err := q.ctx.limits()
 	if err != nil {
 		return Endpoint{}, err
 	}
@@ -107,7 +107,7 @@ func (q *QP) Connect(remote Endpoint) error {
 	if err != nil {
 		return err
 	}
-	dev, err := q.ctx.QueryDevice()
+	dev, err := q.ctx.limits()
 	if err != nil {
 		return err
 	}

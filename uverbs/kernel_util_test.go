@@ -5,6 +5,9 @@ package uverbs_test
 import (
 	"strconv"
 	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -13,4 +16,19 @@ func itoa(n int) string { return strconv.Itoa(n) }
 func ordinaryUser() *syscall.SysProcAttr {
 	const nobody = 65534
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+}
+
+// setLink sets a network interface up or down.
+func setLink(t *testing.T, name string, up bool) {
+	t.Helper()
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer unix.Close(fd)
+	ifr := must(unix.NewIfreq(name))(t)
+	check(t, unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr))
+	flags := ifr.Uint16() &^ unix.IFF_UP
+	if up {
+		flags |= unix.IFF_UP
+	}
+	ifr.SetUint16(flags)
+	check(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }

@@ -5,11 +5,13 @@ package uverbs_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 // TestDeviceWaitCancelled ends waits by their context, and shows that the queue works
@@ -77,18 +79,44 @@ func TestDeviceManyWaiters(t *testing.T) {
 	}
 }
 
-// TestDeviceSolicited arms for solicited completions: only such a one wakes.
+// TestDeviceSolicited arms for solicited completions: of two messages only the
+// second one, which is solicited, raises an event.
 func TestDeviceSolicited(t *testing.T) {
 	l := newLoop(t, nil)
-	ch := must(l.dev.CreateCompChannel())(t)
-	cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 16, Channel: ch}))(t)
-	check(t, cq.Arm(true))
-	check(t, cq.Arm(false))
+	check(t, l.b.cq.Arm(true))
+	woken := make(chan error)
+	go func() { woken <- l.b.cq.WaitEvent(l.ctx) }()
+	for _, f := range []uverbs.SendFlags{uverbs.Signaled, uverbs.Signaled | uverbs.Solicited} {
+		select {
+		case err := <-woken:
+			t.Fatalf("woken before a solicited message: %v", err)
+		default:
+		}
+		receive(t, l.b.qp, uverbs.RecvWR{})
+		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: f})
+		l.success(t, l.a, 0, uverbs.WCSend) // the peer has it
+	}
+	check(t, <-woken)
+	l.success(t, l.b, 0, uverbs.WCRecv)
+	l.success(t, l.b, 0, uverbs.WCRecv)
+}
+
+// TestDeviceOwnChannel gives a queue a channel of its own.
+func TestDeviceOwnChannel(t *testing.T) {
+	dev := openDevice(t)
+	ch := must(dev.CreateCompChannel())(t)
+	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16, Channel: ch}))(t)
 	if err := ch.Close(); !errors.Is(err, uverbs.ErrBusy) {
 		t.Fatalf("Close of a channel in use: %v", err)
 	}
 	check(t, cq.Close())
 	check(t, ch.Close())
+	quiet := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true}))(t)
+	for _, err := range []error{quiet.Arm(false), quiet.Wait(context.Background()), quiet.WaitEvent(context.Background())} {
+		if !errors.Is(err, unix.EINVAL) {
+			t.Errorf("on a queue without events: %v", err)
+		}
+	}
 }
 
 // TestDeviceCloseWakes closes what goroutines wait on.
@@ -198,4 +226,32 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 	if ev.Type != uverbs.EventCQErr || ev.CQ != small {
 		t.Fatalf("event %v of %v", ev.Type, ev.CQ)
 	}
+}
+
+// TestDevicePortEvents sets the port's network interface down and up again.
+func TestDevicePortEvents(t *testing.T) {
+	dev := openDevice(t)
+	gids := must(dev.GIDs(1))(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	await := func(want uverbs.EventType, state uverbs.PortState) {
+		t.Helper()
+		for {
+			e := must(dev.NextEvent(ctx))(t)
+			if e.Type == want && e.Port == 1 {
+				break
+			}
+			t.Logf("also %v of port %d", e.Type, e.Port)
+		}
+		if p := must(dev.QueryPort(1))(t); p.State != state {
+			t.Errorf("after %v the port is %v", want, p.State)
+		}
+	}
+	setLink(t, gids[0].Netdev, false)
+	await(uverbs.EventPortErr, uverbs.PortDown)
+	if _, err := dev.SelectGID(0, netip.Addr{}); !errors.Is(err, unix.ENETDOWN) {
+		t.Errorf("SelectGID without an active port: %v", err)
+	}
+	setLink(t, gids[0].Netdev, true)
+	await(uverbs.EventPortActive, uverbs.PortActive)
 }

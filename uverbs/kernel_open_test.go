@@ -1,0 +1,100 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// TestDeviceOpenErrors takes the device's node away, and the right to open it.
+func TestDeviceOpenErrors(t *testing.T) {
+	dev := openDevice(t)
+	node := dev.Device().Node
+	refused := func(open func() (*uverbs.Context, error), kind error, words ...string) {
+		t.Helper()
+		c, err := open()
+		if err == nil {
+			t.Fatal(errors.Join(errors.New("it opened"), c.Close()))
+		}
+		if !errors.Is(err, kind) {
+			t.Errorf("not %v: %v", kind, err)
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("the error does not say %q: %v", w, err)
+			}
+		}
+	}
+	refused(func() (*uverbs.Context, error) { return uverbs.Open("frob7") }, uverbs.ErrNoDevice, "there is", dev.Name())
+
+	check(t, os.Rename(node, node+".away"))
+	refused(dev.Device().Open, uverbs.ErrNoNode, node, "mknod")
+	check(t, os.WriteFile(node, nil, 0o666))
+	refused(dev.Device().Open, uverbs.ErrNoNode, "is not the device's node")
+	check(t, os.Rename(node+".away", node))
+
+	check(t, os.Chmod(node, 0o600))
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceOpenForbidden$", "-test.v")
+	cmd.Env = append(os.Environ(), "GOVERBS_TEST_FORBIDDEN=1")
+	cmd.SysProcAttr = ordinaryUser()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+	check(t, os.Chmod(node, 0o666))
+}
+
+// TestDeviceOpenForbidden is run by TestDeviceOpenErrors, without rights.
+func TestDeviceOpenForbidden(t *testing.T) {
+	if os.Getenv("GOVERBS_TEST_FORBIDDEN") != "1" {
+		return
+	}
+	_, err := uverbs.Open(os.Getenv("GOVERBS_DEVICE"))
+	if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "chmod 666") {
+		t.Errorf("Open without permission: %v", err)
+	}
+}
+
+// TestDeviceOtherNamespace opens the device from a network namespace that it
+// does not belong to, with namespaces set apart.
+func TestDeviceOtherNamespace(t *testing.T) {
+	rdma, err := exec.LookPath("rdma")
+	if err != nil {
+		t.Skip("this guest has no rdma tool to set namespaces apart")
+	}
+	setMode := func(mode string) {
+		if out, err := exec.Command(rdma, "system", "set", "netns", mode).CombinedOutput(); err != nil {
+			t.Fatalf("rdma system set netns %s: %v: %s", mode, err, out)
+		}
+	}
+	dev := openDevice(t)
+	device := dev.Device()
+	check(t, dev.Close())
+	setMode("exclusive")
+	defer setMode("shared")
+
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		c, err := device.Open()
+		if err == nil {
+			err = errors.Join(errors.New("it opened"), c.Close())
+		}
+		done <- err
+	}()
+	err = <-done
+	if !errors.Is(err, uverbs.ErrNetns) || !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "rdma dev set "+device.Name) {
+		t.Errorf("Open from another namespace: %v", err)
+	}
+}
