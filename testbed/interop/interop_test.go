@@ -20,6 +20,9 @@ func TestInterop(t *testing.T) {
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
 			g := boot(t, kernel)
+			if out, err := g.Command("ip", "link", "set", "d0", "mtu", "9000").CombinedOutput(); err != nil {
+				t.Fatalf("ip: %v: %s", err, out) // for path MTUs up to 4096
+			}
 			h := &host{guest: g, pingpong: install(t, g, pingpong), devinfo: install(t, g, devinfo), nextPort: 18515}
 			h.gid = h.gidIndex(t)
 			t.Run("devinfo", h.testDevinfo)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm"
 )
 
 // address is rxe0's.
@@ -35,11 +37,11 @@ func (h *host) testPingpong(t *testing.T) {
 	pairs := []struct{ server, client side }{{goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
 	for _, p := range pairs {
 		t.Run(fmt.Sprintf("%s-server/%s-client", p.server, p.client), func(t *testing.T) {
-			for _, m := range []struct {
-				size, iters int
-			}{{1, 1000}, {64, 1000}, {4096, 1000}, {65536, 1000}, {1 << 20, 50}} {
+			for _, m := range []struct{ size, iters, mtu int }{
+				{1, 1000, 1024}, {64, 1000, 256}, {4096, 1000, 1024}, {65536, 1000, 4096}, {1 << 20, 50, 4096},
+			} {
 				t.Run(fmt.Sprintf("size=%d", m.size), func(t *testing.T) {
-					args := []string{"-c", "-s", strconv.Itoa(m.size), "-n", strconv.Itoa(m.iters)}
+					args := []string{"-c", "-s", strconv.Itoa(m.size), "-n", strconv.Itoa(m.iters), "-m", strconv.Itoa(m.mtu)}
 					t.Run("poll", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, args...) })
 					t.Run("events", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, append(args, "-e")...) })
 				})
@@ -75,15 +77,24 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// begin starts the server and the client. A Go server is ready when it says
-// so. A C server is not heard until its end, but a Go client waits for it.
+// begin starts the server, and the client when the server is ready. A Go server
+// says so. The C server listens just after it has printed its address, which
+// the Go client waits for; it prints at its end only, unless on a terminal.
 func (h *host) begin(t *testing.T, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
 	t.Helper()
 	port := []string{"-p", strconv.Itoa(h.nextPort)}
 	h.nextPort++
 	name, always := h.program(server)
-	s = h.start(t, name, join(always, port, serverArgs)...)
-	if server == goSide && !s.stderr.await("listening on") {
+	args := join(always, port, serverArgs)
+	ready := false
+	if server == goSide {
+		s = h.start(t, name, args...)
+		ready = s.stderr.await("listening on")
+	} else {
+		s = h.startOn(t, &vm.WindowSize{Rows: 24, Cols: 200}, name, args...)
+		ready = s.stdout.await("local address")
+	}
+	if !ready {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
 	name, always = h.program(client)

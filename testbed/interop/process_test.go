@@ -38,9 +38,15 @@ type process struct {
 // start runs a program. It is killed at the end of the test, if not before.
 func (h *host) start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
+	return h.startOn(t, nil, name, args...)
+}
+
+// startOn runs a program on a terminal, where its output comes line by line.
+func (h *host) startOn(t *testing.T, tty *vm.WindowSize, name string, args ...string) *process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	p := &process{cmd: h.guest.CommandContext(ctx, name, args...), done: make(chan error, 1)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.TTY = &p.stdout, &p.stderr, tty
 	if err := p.cmd.Start(); err != nil {
 		cancel()
 		t.Fatalf("%v: %v", p, err)
@@ -48,6 +54,7 @@ func (h *host) start(t *testing.T, name string, args ...string) *process {
 	go func() {
 		defer cancel()
 		err := p.cmd.Wait()
+		p.stdout.end()
 		p.stderr.end()
 		p.done <- err
 	}()
@@ -93,7 +100,7 @@ func (w *watched) wake() {
 func (w *watched) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.buf.String()
+	return strings.ReplaceAll(w.buf.String(), "\r\n", "\n") // a terminal's lines
 }
 
 // await returns when text was written, or the program has ended, which its
