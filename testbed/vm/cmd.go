@@ -28,7 +28,7 @@ type Cmd struct {
 	Stdout io.Writer // dropped if nil
 	Stderr io.Writer // dropped if nil; may equal Stdout
 
-	UID, GID uint32   // an ordinary user, without other groups; root if zero
+	UID, GID uint32   // run as this user, without other groups; GID is UID's number if zero
 	Rlimits  []Rlimit // resource limits
 	Outside  bool     // run in the initramfs even where the guest has a Debian root
 
@@ -114,6 +114,9 @@ func (c *Cmd) Start() error {
 	}
 	if err := c.ctx.Err(); err != nil {
 		return context.Cause(c.ctx)
+	}
+	if c.GID == 0 {
+		c.GID = c.UID // an ordinary user is not of root's group
 	}
 	c.output.init()
 	c.guest.register(c)
@@ -278,6 +281,9 @@ func (c *Cmd) Wait() error {
 }
 
 func (c *Cmd) waitOnce() error {
+	if c.stream == 0 {
+		return fmt.Errorf("vm: %s was not started", c.Args[0])
+	}
 	select {
 	case <-c.finished:
 	case <-c.ctx.Done():

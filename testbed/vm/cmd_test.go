@@ -20,7 +20,7 @@ import (
 // Commands behave as those of os/exec, in the initramfs and in the Debian root.
 func TestCommand(t *testing.T) {
 	share := t.TempDir()
-	g := start(t, Config{Kernel: "6.12", Root: true, Share: share})
+	g := Start(t, Config{Kernel: "6.12", Root: true, Share: share})
 	p := probe(t, g)
 	for _, outside := range []bool{false, true} {
 		name := map[bool]string{false: "debian", true: "initramfs"}[outside]

@@ -25,6 +25,10 @@ type Config struct {
 	CPUs     int // 2 if zero
 	MemoryMB int // 1024 if zero
 
+	// SharedMemory makes the guest's memory one that other processes can map:
+	// device models that run outside of QEMU (vfio-user) need it.
+	SharedMemory bool
+
 	// ICount makes the guest's clock count instructions, one nanosecond each,
 	// on one CPU: figures of single-threaded programs become repeatable.
 	ICount bool

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -321,6 +322,25 @@ func (g *Guest) free() error {
 	g.background.Wait()
 	return errors.Join(err, g.dir.remove())
 }
+
+// Complaints gives the lines of the kernel's log that tell of a bug which the
+// kernel has survived, such as WARN_ON.
+func (g *Guest) Complaints(ctx context.Context) ([]string, error) {
+	log, err := g.Dmesg(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for line := range strings.Lines(log) {
+		if complaint.MatchString(line) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found, nil
+}
+
+// complaint matches what the kernel says of its own mistakes.
+var complaint = regexp.MustCompile(`WARNING: CPU|WARNING: possible|BUG:|Call Trace:|refcount_t: |UBSAN: `)
 
 // Dmesg gives the kernel's log.
 func (g *Guest) Dmesg(ctx context.Context) (string, error) {

@@ -82,8 +82,9 @@ func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
 
 // goBuild runs the go command for a guest's architecture, without C.
 func goBuild(ctx context.Context, arch string, args ...string) error {
+	args = append([]string{args[0], "-buildvcs=false"}, args[1:]...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {

@@ -23,7 +23,7 @@ func TestLink(t *testing.T) {
 		kernel string
 	}{{left, "6.12"}, {right, "6.1"}} {
 		booting.Go(func() {
-			guests[i] = start(t, Config{Kernel: c.kernel, Root: true, CPUs: 1, MemoryMB: 512, NICs: []NIC{c.nic}})
+			guests[i] = Start(t, Config{Kernel: c.kernel, Root: true, CPUs: 1, MemoryMB: 512, NICs: []NIC{c.nic}})
 		})
 	}
 	booting.Wait()
@@ -64,7 +64,7 @@ func TestLink(t *testing.T) {
 
 // Devices come and go while the guest runs.
 func TestHotplug(t *testing.T) {
-	g := start(t, Config{Kernel: "6.12", Root: true})
+	g := Start(t, Config{Kernel: "6.12", Root: true})
 	count := func() int {
 		return strings.Count(output(t, g.Command("sh", "-c", "cat /sys/bus/pci/devices/*/device")), "0x1044")
 	}

@@ -4,8 +4,6 @@ package vm
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,43 +14,11 @@ import (
 // theBed opens the bed with what a guest needs.
 func theBed(t *testing.T, c Config) *bed.Bed {
 	t.Helper()
-	parts, err := c.Parts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := bed.Ensure(t.Context(), os.Stderr, parts...)
+	b, err := c.bed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// start boots a guest that ends with the test. Unless the test has it die, its
-// end must be in order.
-func start(t *testing.T, c Config) *Guest {
-	t.Helper()
-	started := time.Now()
-	g, err := Boot(t.Context(), theBed(t, c), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s booted in %.1f s", g.Release(), time.Since(started).Seconds())
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil && !t.Failed() && g.Err() != errExpected {
-			t.Errorf("closing the guest: %v", err)
-		}
-	})
-	return g
-}
-
-// errExpected marks a guest that a test has killed.
-var errExpected = errors.New("killed by the test")
-
-// expectDeath lets the clean-up of start accept that the guest is dead.
-func (g *Guest) expectDeath() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.err = errExpected
 }
 
 // probe installs the test's static program.

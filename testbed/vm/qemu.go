@@ -87,6 +87,10 @@ func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string
 			q.add("-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d", hotplugBus(i), i+1))
 		}
 	}
+	if c.SharedMemory {
+		q.add("-object", fmt.Sprintf("memory-backend-memfd,id=memory,size=%dM,share=on", c.MemoryMB),
+			"-machine", "memory-backend=memory")
+	}
 	switch {
 	case c.kvm:
 		q.add("-accel", "kvm", "-cpu", "host")

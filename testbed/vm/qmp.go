@@ -3,7 +3,6 @@ package vm
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -30,6 +29,8 @@ type monitor struct {
 	conn    *os.File
 	mu      sync.Mutex // one command at a time
 	ready   bool       // capabilities are negotiated
+	id      int        // of the last command
+	removal sync.Mutex // one removal of a device at a time
 	answers chan answer
 	events  chan string
 	ended   chan struct{}
@@ -87,6 +88,17 @@ func (m *monitor) deleted(device string) {
 	}
 }
 
+// forgetDeleted drops the notes of earlier removals.
+func (m *monitor) forgetDeleted() {
+	for {
+		select {
+		case <-m.events:
+		default:
+			return
+		}
+	}
+}
+
 // execute runs one command.
 func (m *monitor) execute(command string, args, reply any) error {
 	m.mu.Lock()
@@ -95,13 +107,14 @@ func (m *monitor) execute(command string, args, reply any) error {
 }
 
 func (m *monitor) locked(command string, args, reply any) error {
-	if !m.ready {
-		m.ready = true
+	if !m.ready && command != "qmp_capabilities" {
 		if err := m.locked("qmp_capabilities", nil, nil); err != nil {
 			return err
 		}
+		m.ready = true
 	}
-	request := map[string]any{"execute": command}
+	m.id++
+	request := map[string]any{"execute": command, "id": m.id}
 	if args != nil {
 		request["arguments"] = args
 	}
@@ -112,23 +125,34 @@ func (m *monitor) locked(command string, args, reply any) error {
 	if _, err := m.conn.Write(b); err != nil {
 		return fmt.Errorf("vm: QEMU command %s: %w", command, err)
 	}
-	select {
-	case a := <-m.answers:
-		if a.Error != nil {
-			a.Error.Command = command
-			return a.Error
-		}
-		if reply != nil {
-			return json.Unmarshal(a.Return, reply)
-		}
-		return nil
-	case <-m.ended:
-		if command == "quit" {
+	return m.await(command, reply)
+}
+
+// await waits for the answer to the last command. Answers to those before are
+// answers that came too late.
+func (m *monitor) await(command string, reply any) error {
+	limit := time.After(qmpLimit)
+	for {
+		select {
+		case a := <-m.answers:
+			switch {
+			case a.ID != m.id:
+				continue
+			case a.Error != nil:
+				a.Error.Command = command
+				return a.Error
+			case reply != nil:
+				return json.Unmarshal(a.Return, reply)
+			}
 			return nil
+		case <-m.ended:
+			if command == "quit" {
+				return nil
+			}
+			return fmt.Errorf("vm: QEMU command %s: QEMU has ended", command)
+		case <-limit:
+			return fmt.Errorf("vm: QEMU command %s: no answer after %v", command, qmpLimit)
 		}
-		return fmt.Errorf("vm: QEMU command %s: %w", command, errors.New("QEMU has ended"))
-	case <-time.After(qmpLimit):
-		return fmt.Errorf("vm: QEMU command %s: no answer after %v", command, qmpLimit)
 	}
 }
 
@@ -180,6 +204,9 @@ func (g *Guest) DeviceAdd(driver, id string, options map[string]any) error {
 
 // DeviceDel asks the guest to let a device go, and waits until it has.
 func (g *Guest) DeviceDel(id string) error {
+	g.qmp.removal.Lock()
+	defer g.qmp.removal.Unlock()
+	g.qmp.forgetDeleted()
 	if err := g.QMP("device_del", map[string]any{"id": id}, nil); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package vm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -213,32 +212,4 @@ func (r *relay) benchmarks(c *Cmd) bool {
 		}
 	}
 	return false
-}
-
-// BuildTest compiles the tests of a package (an import path, or a directory as
-// go test takes it) into a static binary for a guest, and returns its file.
-// Tags are build tags, comma-separated; arch is the guest's ("" is amd64).
-func BuildTest(t testing.TB, pkg, tags, arch string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), filepath.Base(pkg)+".test")
-	build(t, arch, "test", "-c", "-tags="+tags, "-o", file, pkg)
-	return file
-}
-
-// BuildProgram compiles a main package like BuildTest does a test.
-func BuildProgram(t testing.TB, pkg, tags, arch string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	build(t, arch, "build", "-tags="+tags, "-o", file, pkg)
-	return file
-}
-
-func build(t testing.TB, arch string, args ...string) {
-	t.Helper()
-	if arch == "" {
-		arch = "amd64"
-	}
-	if err := goBuild(t.Context(), arch, args...); err != nil {
-		t.Fatal(fmt.Errorf("building for the guest: %w", err))
-	}
 }

@@ -24,7 +24,7 @@ var relayModes = map[string][]string{
 
 // relayHelper runs the binary in all modes, in one guest.
 func relayHelper(t *testing.T) {
-	g := start(t, Config{Kernel: "6.12"})
+	g := Start(t, Config{Kernel: "6.12"})
 	binary := BuildTest(t, "./testdata/guesttests", "", "")
 	for mode := range relayModes {
 		t.Run(mode, func(t *testing.T) {

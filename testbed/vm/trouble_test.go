@@ -27,7 +27,7 @@ func within(t *testing.T, limit time.Duration, what string, do func()) {
 
 // A kernel panic is an error of every command that runs, with the console.
 func TestPanic(t *testing.T) {
-	g := start(t, Config{Kernel: "6.12", Root: true})
+	g := Start(t, Config{Kernel: "6.12", Root: true})
 	bystander := g.Command("sleep", "1000")
 	if err := bystander.Start(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestPanic(t *testing.T) {
 
 // A guest that shows no sign of life is an error of every command that runs.
 func TestHang(t *testing.T) {
-	g := start(t, Config{Kernel: "6.12", HangTimeout: 5 * time.Second})
+	g := Start(t, Config{Kernel: "6.12", HangTimeout: 5 * time.Second})
 	c := g.Command(probe(t, g), "forever")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ const envHelper = "GOVERBS_TEST_HELPER"
 func TestHelperProcess(t *testing.T) {
 	switch os.Getenv(envHelper) {
 	case "be-killed":
-		g := start(t, Config{Kernel: "6.12"})
+		g := Start(t, Config{Kernel: "6.12"})
 		fmt.Printf("qemu %d\nrun %s\n", g.qemu.cmd.Process.Pid, g.dir.path)
 		<-g.Done()
 	case "relay":
@@ -147,7 +147,7 @@ func TestQEMUDoesNotOutliveUs(t *testing.T) {
 	if err := c.Wait(); err == nil {
 		t.Error("the helper was not killed")
 	}
-	start(t, Config{Kernel: "6.12"})
+	Start(t, Config{Kernel: "6.12"})
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left over: %v", dir, err)
 	}

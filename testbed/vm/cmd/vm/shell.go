@@ -31,7 +31,7 @@ func (o options) shell(ctx context.Context, g *vm.Guest) (status int, err error)
 	}
 	c := g.CommandContext(ctx, name, "-i")
 	c.Stdin, c.Stdout, c.TTY = os.Stdin, os.Stdout, &size
-	c.Env = []string{"TERM=" + os.Getenv("TERM"), "PS1=" + g.Release() + " \\w # "}
+	c.Env = []string{"TERM=" + os.Getenv("TERM")}
 	c.UID, c.GID = uint32(o.uid), uint32(o.gid)
 	if err := c.Start(); err != nil {
 		return 2, err

@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+// Start boots a guest that lives as long as the test, and sets up what it needs
+// first where that is missing. The test fails if the guest does not end in
+// order, unless the test itself has called Close.
+func Start(t testing.TB, c Config) *Guest {
+	t.Helper()
+	b, err := c.bed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	g, err := Boot(t.Context(), b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel %s booted in %.1f s", g.Release(), time.Since(started).Seconds())
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Errorf("closing the guest: %v", err)
+		}
+	})
+	return g
+}
+
+// bed opens the bed with what the guest needs.
+func (c Config) bed(ctx context.Context) (*bed.Bed, error) {
+	parts, err := c.Parts()
+	if err != nil {
+		return nil, err
+	}
+	return bed.Ensure(ctx, os.Stderr, parts...)
+}
+
+// BuildTest compiles the tests of a package (an import path, or a directory as
+// go test takes it) into a static binary for a guest, and returns its file.
+// Tags are build tags, comma-separated; arch is the guest's ("" is amd64).
+func BuildTest(t testing.TB, pkg, tags, arch string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), filepath.Base(pkg)+".test")
+	build(t, arch, "test", "-c", "-tags="+tags, "-o", file, pkg)
+	return file
+}
+
+// BuildProgram compiles a main package like BuildTest does a test.
+func BuildProgram(t testing.TB, pkg, tags, arch string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	build(t, arch, "build", "-tags="+tags, "-o", file, pkg)
+	return file
+}
+
+func build(t testing.TB, arch string, args ...string) {
+	t.Helper()
+	if arch == "" {
+		arch = "amd64"
+	}
+	if err := goBuild(t.Context(), arch, args...); err != nil {
+		t.Fatal(fmt.Errorf("building for the guest: %w", err))
+	}
+}
