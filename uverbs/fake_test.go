@@ -183,7 +183,7 @@ type fakeCQ struct {
 // push is what the device does when something completes.
 func (q *fakeCQ) push(wc WC) {
 	q.mu.Lock()
-	if q.retired {
+	if q.retired || q.fill == len(q.ring) { // gone, or overrun
 		q.mu.Unlock()
 		return
 	}

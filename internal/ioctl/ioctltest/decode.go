@@ -160,12 +160,11 @@ func request[T any](m *Msg) *T { return &ioctl.SliceOf[T](m.data[uapi.UVERBS_ATT
 // reply writes the legacy reply.
 func reply[T any](m *Msg, v T) { m.Answer(uapi.UVERBS_ATTR_CORE_OUT, ioctl.BytesOf(&v)) }
 
-// Dump renders the bytes of a command before it runs: header, attributes and
+// dump renders the bytes of a command before it runs: header, attributes and
 // the data they point to. Addresses and descriptors of the process are left out.
-func Dump(c ioctl.Call) string {
+func dump(name string, c ioctl.Call) string {
 	var b strings.Builder
 	h := c.Header()
-	name, _, _ := strings.Cut(c.String(), "(")
 	fmt.Fprintf(&b, "%s\n  %x\n", name, ioctl.BytesOf(&h))
 	for _, a := range c.Attrs() {
 		r, _ := (Method{h.ObjectId, h.MethodId}).rule(a.AttrId)

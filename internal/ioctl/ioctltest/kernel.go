@@ -141,7 +141,7 @@ func (k *Kernel) Ioctl(c ioctl.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.Recorder != nil {
-		k.Recorder(m.Name, Dump(c))
+		k.Recorder(m.Name, dump(m.Name, c))
 	}
 	k.count++
 	k.log = append(k.log, m.Name)

@@ -1,6 +1,7 @@
 package ioctltest
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -77,6 +78,9 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"CQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
 	"QP.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
 }
+
+// Names lists the commands that the kernel answers.
+func Names() []string { return slices.Sorted(maps.Keys(handlers)) }
 
 func (k *Kernel) getContext(m *Msg) error {
 	if k.context {

@@ -1,0 +1,76 @@
+package uverbs
+
+import "testing"
+
+// hot is each call of the hot path, with literals built where they are used,
+// as programs do.
+func hot(b *bundle) map[string]func() {
+	var wcs [32]WC
+	inline := []byte("sixteen bytes ..")
+	return map[string]func(){
+		"PostSend 1": func() {
+			_, _ = b.qp.PostSend(SendWR{WRID: 1, Opcode: OpSend, SGL: []SGE{b.mr.SGE(0, 64)}})
+		},
+		"PostSend inline": func() {
+			_, _ = b.qp.PostSend(SendWR{WRID: 1, Opcode: OpSend, Inline: inline})
+		},
+		"PostSend 32": func() {
+			var sges [32][1]SGE
+			var wrs [32]SendWR
+			for i := range wrs {
+				sges[i][0] = b.mr.SGE(i*64, 64)
+				wrs[i] = SendWR{WRID: uint64(i), Opcode: OpWrite, SGL: sges[i][:], RemoteAddr: 4096, RKey: 7}
+			}
+			_, _ = b.qp.PostSend(wrs[:]...)
+		},
+		"PostRecv 1": func() {
+			_, _ = b.qp.PostRecv(RecvWR{WRID: 1, SGL: []SGE{b.mr.SGE(0, 64), b.mr.SGE(64, 64)}})
+		},
+		"StartSend 32": func() {
+			s := b.qp.StartSend()
+			for i := range 32 {
+				s.Write(uint64(i), 0, 4096, 7)
+				s.SGE(b.mr.SGE(i*64, 64))
+			}
+			_ = s.Submit()
+		},
+		"StartSend inline": func() {
+			s := b.qp.StartSend()
+			s.SendImm(1, Signaled, 5)
+			s.Inline(inline)
+			_ = s.Submit()
+			_, _ = b.cq.Poll(wcs[:])
+		},
+		"Poll": func() {
+			var wcs [16]WC
+			n, _ := b.cq.Poll(wcs[:])
+			for i := range wcs[:n] {
+				_ = wcs[i].Err()
+			}
+		},
+		"Arm": func() { _ = b.cq.Arm(false) },
+	}
+}
+
+func TestHotPathAllocatesNothing(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		r := newRig(t)
+		for name, call := range hot(r.bundle(t, single)) {
+			if n := testing.AllocsPerRun(200, call); n != 0 {
+				t.Errorf("single goroutine %v: %s allocates %v times", single, name, n)
+			}
+		}
+	}
+}
+
+func BenchmarkHotPath(b *testing.B) {
+	r := newRig(b)
+	for name, call := range hot(r.bundle(b, true)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call()
+			}
+		})
+	}
+}

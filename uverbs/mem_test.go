@@ -1,0 +1,87 @@
+package uverbs
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+)
+
+// Alloc gives zero bytes, of their own pages, on a huge page's boundary where
+// they fill one.
+func TestAlloc(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	for _, n := range []int{1, 4095, 4096, 4097, hugePage - 1, hugePage, hugePage + 1, 5 * hugePage} {
+		m := good(pd.Alloc(n, LocalWrite))(t)
+		b := m.Bytes()
+		align := uint64(4096)
+		if n >= hugePage {
+			align = hugePage
+		}
+		if len(b) != n || cap(b) != n || m.Len() != n || m.Addr()%align != 0 {
+			t.Errorf("Alloc(%d): %d bytes, capacity %d, at %#x", n, len(b), cap(b), m.Addr())
+		}
+		if bytes.Count(b, []byte{0}) != n {
+			t.Errorf("Alloc(%d) is not zero", n)
+		}
+		for i := range b {
+			b[i] = 0xff
+		}
+		check(t, m.Close())
+		for _, at := range []uint64{m.Addr(), m.Addr() + uint64(n) - 1} {
+			if p := protection(t, at); p != "---p" {
+				t.Errorf("Alloc(%d): %#x is %q after Close", n, at, p)
+			}
+		}
+		runtime.KeepAlive(m)
+	}
+}
+
+// The range of a closed MR is given back when the MR is unreachable; that of a
+// dropped one when its context is closed as well.
+func TestAllocGivenBack(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	make1 := func(close bool) uint64 {
+		m := good(pd.Alloc(8<<20, LocalWrite))(t)
+		if close {
+			check(t, m.Close())
+		}
+		return m.Addr()
+	}
+	closed, dropped := make1(true), make1(false)
+	gone := func(addr uint64) func() bool {
+		return func() bool {
+			runtime.GC()
+			return protection(t, addr) == ""
+		}
+	}
+	until(gone(closed))
+	if p := protection(t, dropped); p != "rw-p" {
+		t.Errorf("the memory of a dropped MR is %q while the device may use it", p)
+	}
+	check(t, r.c.Close())
+	until(gone(dropped))
+}
+
+// Memory that could not be registered is given back.
+func TestAllocRefused(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	var addr uint64
+	m := good(pd.Alloc(64<<20, 0))(t)
+	addr = m.Addr()
+	check(t, m.Close())
+	m = nil
+	until(func() bool { runtime.GC(); return protection(t, addr) == "" })
+	r.k.Memlock = 1
+	before := len(mapsLines(t))
+	for range 100 {
+		if _, err := pd.Alloc(64<<20, 0); err == nil {
+			t.Fatal("registered over the limit")
+		}
+	}
+	if after := len(mapsLines(t)); after > before+50 {
+		t.Errorf("%d mappings before, %d after 100 refusals", before, after)
+	}
+}

@@ -1,0 +1,215 @@
+package uverbs
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// Values that go to the kernel as they are.
+func TestKernelValues(t *testing.T) {
+	for _, v := range []struct {
+		name      string
+		got, want uint64
+	}{
+		{"LocalWrite", uint64(LocalWrite), uapi.IB_UVERBS_ACCESS_LOCAL_WRITE},
+		{"RemoteWrite", uint64(RemoteWrite), uapi.IB_UVERBS_ACCESS_REMOTE_WRITE},
+		{"RemoteRead", uint64(RemoteRead), uapi.IB_UVERBS_ACCESS_REMOTE_READ},
+		{"RemoteAtomic", uint64(RemoteAtomic), uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC},
+		{"OpWrite", uint64(OpWrite), uapi.IB_UVERBS_WR_RDMA_WRITE},
+		{"OpWriteImm", uint64(OpWriteImm), uapi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM},
+		{"OpSend", uint64(OpSend), uapi.IB_UVERBS_WR_SEND},
+		{"OpSendImm", uint64(OpSendImm), uapi.IB_UVERBS_WR_SEND_WITH_IMM},
+		{"OpRead", uint64(OpRead), uapi.IB_UVERBS_WR_RDMA_READ},
+		{"WCSend", uint64(WCSend), uapi.IB_UVERBS_WC_SEND},
+		{"WCWrite", uint64(WCWrite), uapi.IB_UVERBS_WC_RDMA_WRITE},
+		{"WCRead", uint64(WCRead), uapi.IB_UVERBS_WC_RDMA_READ},
+		{"WCCompareSwap", uint64(WCCompareSwap), uapi.IB_UVERBS_WC_COMP_SWAP},
+		{"WCFetchAdd", uint64(WCFetchAdd), uapi.IB_UVERBS_WC_FETCH_ADD},
+		{"WCBindMW", uint64(WCBindMW), uapi.IB_UVERBS_WC_BIND_MW},
+		{"WCLocalInv", uint64(WCLocalInv), uapi.IB_UVERBS_WC_LOCAL_INV},
+		{"WCFlush", uint64(WCFlush), uapi.IB_UVERBS_WC_FLUSH},
+		{"WCAtomicWrite", uint64(WCAtomicWrite), uapi.IB_UVERBS_WC_ATOMIC_WRITE},
+		{"RC", uint64(RC), uapi.IB_UVERBS_QPT_RC},
+		{"NodeCA", uint64(NodeCA), uapi.RDMA_NODE_IB_CA},
+		{"NodeSwitch", uint64(NodeSwitch), uapi.RDMA_NODE_IB_SWITCH},
+		{"NodeRouter", uint64(NodeRouter), uapi.RDMA_NODE_IB_ROUTER},
+		{"NodeRNIC", uint64(NodeRNIC), uapi.RDMA_NODE_RNIC},
+		{"NodeUSNIC", uint64(NodeUSNIC), uapi.RDMA_NODE_USNIC},
+		{"NodeUSNICUDP", uint64(NodeUSNICUDP), uapi.RDMA_NODE_USNIC_UDP},
+		{"NodeUnspecified", uint64(NodeUnspecified), uapi.RDMA_NODE_UNSPECIFIED},
+		{"gidEntrySize", gidEntrySize, uint64(ioctl.SizeOf[uapi.IbUverbsGidEntry]())},
+		{"compEventSize", compEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsCompEventDesc]())},
+		{"asyncEventSize", asyncEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsAsyncEventDesc]())},
+		// The C library's numbers, which no kernel header has.
+		{"Fence", uint64(Fence), 1}, {"Signaled", uint64(Signaled), 2}, {"Solicited", uint64(Solicited), 4},
+		{"WCRecv", uint64(WCRecv), 128}, {"WCRecvImm", uint64(WCRecvImm), 129},
+		{"size of a WC", uint64(ioctl.SizeOf[WC]()), 48},
+		{"size of an SGE", uint64(ioctl.SizeOf[SGE]()), 16},
+		{"largest SGE", MaxMessage, 1 << 31},
+	} {
+		if v.got != v.want {
+			t.Errorf("%s is %d, want %d", v.name, v.got, v.want)
+		}
+	}
+}
+
+// Each number has a name of its own, also one that a newer kernel brings.
+func TestNames(t *testing.T) {
+	for what, name := range map[string]func(int) string{
+		"event":      func(i int) string { return EventType(i).String() },
+		"state":      func(i int) string { return QPState(i).String() },
+		"opcode":     func(i int) string { return Opcode(i).String() },
+		"status":     func(i int) string { return WCStatus(i).Error() },
+		"GID type":   func(i int) string { return GIDType(i).String() },
+		"port state": func(i int) string { return PortState(min(i, 6)).String() + strings.Repeat("?", max(0, i-6)) },
+		"mask":       func(i int) string { return QPMask(1<<(i%32)).String() + strings.Repeat("?", i/32) },
+		"QP type":    func(i int) string { return QPType(i).String() },
+	} {
+		seen := map[string]int{}
+		for i := range 40 {
+			s := name(i)
+			if other, twice := seen[s]; twice || s == "" {
+				t.Errorf("%s %d and %d are both %q", what, i, other, s)
+			}
+			seen[s] = i
+		}
+	}
+	if got := EventSpeedChange.String(); got != "device speed change" {
+		t.Errorf("the last event is %q", got)
+	}
+	if got := (MaskState | MaskDestQPN | 1<<31).String(); got != "State, DestQPN, bit 31" {
+		t.Errorf("mask: %q", got)
+	}
+	for m, want := range map[MTU]int{0: 0, MTU256: 256, MTU4096: 4096, 6: 0, 255: 0} {
+		if m.Bytes() != want {
+			t.Errorf("MTU %d is %d bytes, want %d", m, m.Bytes(), want)
+		}
+	}
+	if got := GUID(0x0002c90300a1b2c3).String(); got != "0002:c903:00a1:b2c3" {
+		t.Errorf("GUID: %q", got)
+	}
+}
+
+// For every pair of states, explainTransition finds a fault exactly where
+// Linux's table does, and names what is missing and what is too much.
+func TestTransitions(t *testing.T) {
+	const all = MaskDestQPN<<1 - 1
+	var table bytes.Buffer
+	for from := StateReset; from <= StateErr; from++ {
+		for to := StateReset; to <= StateErr; to++ {
+			tr := rcTransitions[[2]QPState{from, to}]
+			masks := []QPMask{0, tr.required, tr.required | tr.optional, all}
+			for bit := QPMask(1); bit <= MaskDestQPN; bit <<= 1 {
+				masks = append(masks, tr.required|bit, tr.required&^bit)
+			}
+			for _, m := range masks {
+				m |= MaskState
+				text := explainTransition(from, to, m)
+				if ok := ioctltest.Allowed(uint8(from), uint8(to), uint32(m)); ok != (text == "") {
+					t.Errorf("%v to %v with %v: Linux allows it: %v; explained: %q", from, to, m, ok, text)
+				}
+			}
+			if text := explainTransition(from, to, MaskState); text != "" {
+				fmt.Fprintln(&table, text)
+			}
+		}
+	}
+	ioctltest.Golden(t, "transitions", table.String())
+	if text := explainTransition(StateRTS, StateReset, MaskMinRNRTimer); text != "" {
+		t.Errorf("a mask without State stays in RTS: %q", text)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	addr := netip.MustParseAddr
+	v4, v4b := GIDFromAddr(addr("192.0.2.1")), GIDFromAddr(addr("192.0.2.9"))
+	v6, local := GIDFromAddr(addr("2001:db8::1")), GIDFromAddr(addr("fe80::1"))
+	e := func(g GID, typ GIDType, index int) GIDEntry {
+		return GIDEntry{GID: g, Type: typ, Index: index, Port: 1}
+	}
+	for _, tc := range []struct {
+		name         string
+		entry        GIDEntry
+		peer, source string
+		score        int
+		reason       string
+	}{
+		{"RoCE v1", e(v4, GIDTypeRoCEv1, 0), "", "", -1, "RoCE v1"},
+		{"RoCE v1, the source of the route", e(v4, GIDTypeRoCEv1, 0), "192.0.2.2", "192.0.2.1", -1, "RoCE v1"},
+		{"InfiniBand", e(local, GIDTypeIB, 0), "", "", 1, "InfiniBand"},
+		{"v4 to v6", e(v4, GIDTypeRoCEv2, 0), "2001:db8::2", "", -1, "other IP family"},
+		{"v6 to v4", e(v6, GIDTypeRoCEv2, 0), "192.0.2.2", "", -1, "other IP family"},
+		{"source of the route", e(v4, GIDTypeRoCEv2, 0), "192.0.2.2", "192.0.2.1", 4, "routing table"},
+		{"another v4", e(v4b, GIDTypeRoCEv2, 0), "192.0.2.2", "192.0.2.1", 3, "IPv4"},
+		{"v4, no peer", e(v4, GIDTypeRoCEv2, 0), "", "", 3, "IPv4"},
+		{"v6, no peer", e(v6, GIDTypeRoCEv2, 0), "", "", 2, "IPv6"},
+		{"link-local, no peer", e(local, GIDTypeRoCEv2, 0), "", "", 1, "link-local"},
+		{"link-local to global", e(local, GIDTypeRoCEv2, 0), "2001:db8::2", "", 1, "link-local"},
+		{"link-local to link-local", e(local, GIDTypeRoCEv2, 0), "fe80::2", "", 2, "IPv6"},
+		{"index 256", e(v4, GIDTypeRoCEv2, 256), "", "", -1, "255"},
+		{"another namespace", GIDEntry{GID: v4, Type: GIDTypeRoCEv2, IfIndex: 7}, "", "", -1, "namespace"},
+		{"interface with a name", GIDEntry{GID: v4, Type: GIDTypeRoCEv2, IfIndex: 7, Netdev: "eth0"}, "", "", 3, "IPv4"},
+	} {
+		var peer, source netip.Addr
+		if tc.peer != "" {
+			peer = addr(tc.peer)
+		}
+		if tc.source != "" {
+			source = addr(tc.source)
+		}
+		if score, reason := judge(tc.entry, peer, source); score != tc.score || !strings.Contains(reason, tc.reason) {
+			t.Errorf("%s: %d, %q; want %d, …%s…", tc.name, score, reason, tc.score, tc.reason)
+		}
+	}
+}
+
+// The ranking is by score, then by index; the best is selected.
+func TestRankGIDs(t *testing.T) {
+	r := newRig(t)
+	entry := func(index int, typ uint32, a string) uapi.IbUverbsGidEntry {
+		return uapi.IbUverbsGidEntry{Gid: netip.MustParseAddr(a).As16(), GidIndex: uint32(index), GidType: typ, PortNum: 1}
+	}
+	r.k.Set(func() {
+		r.k.GIDs = []uapi.IbUverbsGidEntry{entry(0, 1, "fe80::1"), entry(1, 2, "fe80::1"), entry(2, 1, "127.0.0.1"),
+			entry(3, 2, "192.0.2.9"), entry(4, 2, "127.0.0.1"), entry(5, 2, "192.0.2.7"), entry(6, 2, "2001:db8::1"),
+			{GidIndex: 0, GidType: 2, PortNum: 2, Gid: netip.MustParseAddr("192.0.2.66").As16()}}
+	})
+	for peer, want := range map[string][]int{
+		"":                 {3, 4, 5, 6, 1, 0, 2},
+		"127.0.0.1":        {4, 3, 5, 0, 1, 2, 6},
+		"::ffff:127.0.0.1": {4, 3, 5, 0, 1, 2, 6},
+	} {
+		var a netip.Addr
+		if peer != "" {
+			a = netip.MustParseAddr(peer)
+		}
+		choices := good(r.c.RankGIDs(0, a))(t)
+		var got []int
+		for _, c := range choices {
+			got = append(got, c.Index)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("peer %q: order %v, want %v", peer, got, want)
+		}
+		if best := good(r.c.SelectGID(1, a))(t); best.Index != want[0] {
+			t.Errorf("peer %q: GID %d is selected, want %d", peer, best.Index, want[0])
+		}
+	}
+}
+
+// A GID table that is larger than an attribute can be is asked for in part.
+func TestHugeGIDTable(t *testing.T) {
+	r := newRig(t)
+	r.k.Set(func() { r.k.Ports[0].GidTblLen = 1 << 20 })
+	if n := len(good(r.c.GIDs(1))(t)); n != len(r.k.GIDs) {
+		t.Errorf("%d GIDs, want %d", n, len(r.k.GIDs))
+	}
+}
