@@ -165,6 +165,11 @@ func (p printer) extended(a *uverbs.DeviceAttr) {
 	p.line(2, "qp_rate_limit_min", deviceColumn, "0kbps")
 	p.line(2, "qp_rate_limit_max", deviceColumn, "0kbps")
 	p.tagMatching(&a.TagMatching)
+	p.rare(a)
+}
+
+// rare prints limits that have no line where there is none.
+func (p printer) rare(a *uverbs.DeviceAttr) {
 	if a.MaxModerateCount != 0 && a.MaxModeratePeriod != 0 {
 		fmt.Fprintln(p.w)
 		p.text("cq moderation caps:")

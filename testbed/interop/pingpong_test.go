@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/vm"
@@ -131,82 +130,4 @@ func parse(t *testing.T, p *process, size, iters int) said {
 		t.Errorf("wrong figures:\n%v", p)
 	}
 	return said{m[1], m[2]}
-}
-
-// testMistakes sees to it that faults are found, and told with the mend: the
-// tests above would say nothing without.
-func (h *host) testMistakes(t *testing.T) {
-	t.Run("c-client-unchecked", func(t *testing.T) {
-		s, c := h.begin(t, goSide, []string{"-c"}, cSide, nil)
-		err := s.wait()
-		if err == nil || !strings.Contains(s.stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
-			t.Errorf("%v: %v", s, err)
-		}
-		h.interrupt(t, c) // it would wait for ever
-	})
-	t.Run("go-client-unchecked", func(t *testing.T) {
-		s, c := h.begin(t, cSide, []string{"-c"}, goSide, nil)
-		if err := c.wait(); err != nil {
-			t.Errorf("%v: %v", c, err)
-		}
-		if err := s.wait(); err != nil || !strings.Contains(s.stdout.String(), "invalid data in page 0") {
-			t.Errorf("%v: %v", s, err)
-		}
-	})
-	t.Run("size", func(t *testing.T) {
-		s, c := h.begin(t, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
-		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128") {
-			t.Errorf("%v: %v", s, err)
-		}
-		h.interrupt(t, c)
-		if !strings.Contains(c.stderr.String(), "interrupted") {
-			t.Errorf("the client did not end by the signal:\n%v", c)
-		}
-	})
-	t.Run("mtu", func(t *testing.T) {
-		s, c := h.begin(t, goSide, []string{"-m", "512"}, goSide, nil)
-		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "the same -m") {
-			t.Errorf("%v: %v", s, err)
-		}
-		if err := c.wait(); err == nil {
-			t.Errorf("the client is content:\n%v", c)
-		}
-	})
-	t.Run("no-gid-of-c", func(t *testing.T) {
-		port := strconv.Itoa(h.nextPort)
-		h.nextPort++
-		s := h.start(t, h.pingpong, "-p", port)
-		if !s.stderr.await("listening on") {
-			t.Fatalf("the server does not listen:\n%v", s)
-		}
-		c := h.start(t, "ibv_rc_pingpong", "-p", port, address)
-		if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start ibv_rc_pingpong with -g") {
-			t.Errorf("%v: %v", s, err)
-		}
-		if err := c.wait(); err == nil {
-			t.Errorf("the client is content:\n%v", c)
-		}
-	})
-	t.Run("interrupt", func(t *testing.T) {
-		s := h.start(t, h.pingpong, "-p", strconv.Itoa(h.nextPort))
-		h.nextPort++
-		if !s.stderr.await("listening on") {
-			t.Fatalf("the server does not listen:\n%v", s)
-		}
-		h.interrupt(t, s)
-		if !strings.Contains(s.stderr.String(), "interrupted") {
-			t.Errorf("the server did not end by the signal:\n%v", s)
-		}
-	})
-}
-
-// interrupt ends a program that does not end by itself.
-func (h *host) interrupt(t *testing.T, p *process) {
-	t.Helper()
-	if err := p.cmd.Signal(syscall.SIGINT); err != nil {
-		t.Error(err)
-	}
-	if err := p.wait(); err == nil {
-		t.Errorf("the program is content:\n%v", p)
-	}
 }

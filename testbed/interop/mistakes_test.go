@@ -1,0 +1,106 @@
+//go:build vm
+
+package interop
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// testMistakes sees to it that faults are found, and told with the mend: the
+// other tests would say nothing without.
+func (h *host) testMistakes(t *testing.T) {
+	t.Run("c-client-unchecked", h.cClientUnchecked)
+	t.Run("go-client-unchecked", h.goClientUnchecked)
+	t.Run("size", h.differentSizes)
+	t.Run("mtu", h.differentMTUs)
+	t.Run("no-gid-of-c", h.noGIDOfC)
+	t.Run("interrupt", h.interruptedServer)
+}
+
+// A Go server finds that a C client did not make its messages for -c.
+func (h *host) cClientUnchecked(t *testing.T) {
+	s, c := h.begin(t, goSide, []string{"-c"}, cSide, nil)
+	err := s.wait()
+	if err == nil || !strings.Contains(s.stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
+		t.Errorf("%v: %v", s, err)
+	}
+	h.interrupt(t, c) // it would wait for ever
+}
+
+// So does a C server, in its way: what other tests look for does appear.
+func (h *host) goClientUnchecked(t *testing.T) {
+	s, c := h.begin(t, cSide, []string{"-c"}, goSide, nil)
+	if err := c.wait(); err != nil {
+		t.Errorf("%v: %v", c, err)
+	}
+	if err := s.wait(); err != nil || !strings.Contains(s.stdout.String(), "invalid data in page 0") {
+		t.Errorf("%v: %v", s, err)
+	}
+}
+
+// The ends do not agree on the size of messages.
+func (h *host) differentSizes(t *testing.T) {
+	s, c := h.begin(t, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
+	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128") {
+		t.Errorf("%v: %v", s, err)
+	}
+	h.interrupt(t, c) // it waits for an answer, unless the acknowledgement was lost
+	if said := c.stderr.String(); !strings.Contains(said, "interrupted") && !strings.Contains(said, "retry count exceeded") {
+		t.Errorf("the client did not end by the signal:\n%v", c)
+	}
+}
+
+// The ends do not agree on the path MTU.
+func (h *host) differentMTUs(t *testing.T) {
+	s, c := h.begin(t, goSide, []string{"-m", "512"}, goSide, nil)
+	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "the same -m") {
+		t.Errorf("%v: %v", s, err)
+	}
+	if err := c.wait(); err == nil {
+		t.Errorf("the client is content:\n%v", c)
+	}
+}
+
+// A C client without -g sends no GID.
+func (h *host) noGIDOfC(t *testing.T) {
+	port := strconv.Itoa(h.nextPort)
+	h.nextPort++
+	s := h.start(t, h.pingpong, "-p", port)
+	if !s.stderr.await("listening on") {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	c := h.start(t, "ibv_rc_pingpong", "-p", port, address)
+	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start ibv_rc_pingpong with -g") {
+		t.Errorf("%v: %v", s, err)
+	}
+	if err := c.wait(); err == nil {
+		t.Errorf("the client is content:\n%v", c)
+	}
+}
+
+// A server that waits for its client ends by SIGINT.
+func (h *host) interruptedServer(t *testing.T) {
+	s := h.start(t, h.pingpong, "-p", strconv.Itoa(h.nextPort))
+	h.nextPort++
+	if !s.stderr.await("listening on") {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	h.interrupt(t, s)
+	if !strings.Contains(s.stderr.String(), "interrupted") {
+		t.Errorf("the server did not end by the signal:\n%v", s)
+	}
+}
+
+// interrupt ends a program that does not end by itself.
+func (h *host) interrupt(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.cmd.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	if err := p.wait(); err == nil {
+		t.Errorf("the program is content:\n%v", p)
+	}
+}
