@@ -26,6 +26,17 @@
 // the command POST_SEND with no work request in it, which makes the kernel
 // look. The other queues need no command.
 //
+// A trace of GOVERBS_TRACE shows the command only when it goes by ioctl.
+//
+// # What the kernel does differently
+//
+// A request with a bad LKey completes as WCLocQPOpErr under Linux 6.1 and as
+// WCWRFlushErr under 6.12 and 7.2, where WCLocProtErr is meant. A receive that
+// is posted in the state ERR is flushed when the QP's next message arrives, not at
+// once. After a
+// move to RESET with sends waiting, Linux 6.3 and later lose sends; this
+// package moves the QP there twice, which helps.
+//
 // # ABI requirements
 //
 // The driver's uverbs ABI versions 1 and 2, as in Linux 5.0 and later. They
