@@ -1,5 +1,6 @@
 // Package leaktest runs a package's tests and fails them when something was
-// not given back: an entry of the leak account, a descriptor or a goroutine.
+// not given back: an entry of the leak account, which kernel objects, rings,
+// registered memory and open nodes have, a descriptor or a goroutine.
 package leaktest
 
 import (
@@ -7,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,8 @@ import (
 // exitLeaked tells a leak from a failed test.
 const exitLeaked = 99
 
-// Main is a TestMain: it runs the tests with the account open and exits.
+// Main is a TestMain: it runs the tests with the account open and exits. The
+// code is 99 when the tests pass and leave something behind.
 func Main(m *testing.M) {
 	leak.Enable()
 	before := descriptors()
@@ -32,21 +35,39 @@ func Main(m *testing.M) {
 }
 
 func check(before map[string]string) string {
+	stacks := strays() // first: what ends may yet give something back
 	var b strings.Builder
 	for _, t := range leak.Live() {
 		fmt.Fprintf(&b, "leak: %v\n", t)
 	}
-	for fd, what := range descriptors() {
-		// The runtime opens its poller on first use and keeps it.
-		poller := strings.Contains(what, "eventpoll") || strings.Contains(what, "eventfd")
-		if before[fd] != what && !poller {
-			fmt.Fprintf(&b, "leak: descriptor %s of %s\n", fd, what)
-		}
+	for _, d := range added(before, descriptors()) {
+		fmt.Fprintf(&b, "leak: descriptor %s\n", d)
 	}
-	if stacks := strays(); stacks != "" {
+	if stacks != "" {
 		fmt.Fprintf(&b, "leak: goroutines\n%s\n", stacks)
 	}
 	return b.String()
+}
+
+// added describes the descriptors that were not open before.
+func added(before, after map[string]string) (all []string) {
+	// The runtime opens its poller on first use and keeps it: one of each.
+	poller := map[string]int{"anon_inode:[eventpoll]": 1, "anon_inode:[eventfd]": 1}
+	for _, what := range before {
+		poller[what]--
+	}
+	for fd, what := range after {
+		if before[fd] == what {
+			continue
+		}
+		if poller[what] > 0 {
+			poller[what]--
+			continue
+		}
+		all = append(all, fd+" of "+what)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // descriptors lists the process's open files by number.
@@ -65,10 +86,13 @@ func descriptors() map[string]string {
 	return open
 }
 
+// patience is how long a goroutine may take to end.
+const patience = 2 * time.Second
+
 // strays returns the stacks of goroutines that this module started and that do
-// not end: each gets a moment to.
+// not end.
 func strays() string {
-	deadline := time.Now().Add(2 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		var left []string
 		for _, g := range goroutines() {
