@@ -32,10 +32,10 @@
 //
 // A request with a bad LKey completes as WCLocQPOpErr under Linux 6.1 and as
 // WCWRFlushErr under 6.12 and 7.2, where WCLocProtErr is meant. A receive that
-// is posted in the state ERR is flushed when the QP's next message arrives, not at
-// once. After a
-// move to RESET with sends waiting, Linux 6.3 and later lose sends; this
-// package moves the QP there twice, which helps.
+// is posted in the state ERR is flushed when the kernel next has to do with
+// the QP's receives, not at once. After a move to RESET with sends waiting,
+// 6.12 and 7.2 lose later sends; this package makes the move twice, which
+// mends it.
 //
 // # ABI requirements
 //

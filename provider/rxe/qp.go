@@ -34,12 +34,13 @@ func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 // moving its consumer index to ours, and zeroes them. The indices go on from
 // where they are; only what was known of the kernel's is out of date.
 //
-// Since Linux 6.3 the kernel notes where to go on sending before it empties
-// the send queue (rxe_sender runs the requester before the completer, and
-// rxe_qp_reset calls it once). When requests were waiting, it then takes the
-// zeroed elements for WRITEs of nothing, and their acknowledgements for those
-// of later requests: a SEND completes with success and never arrives. Another
-// move from RESET to RESET finds the queue empty and notes the right place.
+// Some kernels, 6.12 and 7.2 among them and 6.1 not, note where to go on
+// sending before they empty the send queue: rxe_sender runs the requester
+// before the completer, and rxe_qp_reset calls it once. When requests were
+// waiting, the kernel then takes the zeroed elements for WRITEs of nothing, and
+// their acknowledgements for those of later requests: a SEND completes with
+// success and never arrives. Another move from RESET to RESET finds the queue
+// empty and notes the right place.
 func (q *qp) Reset() {
 	// There is nobody to tell of an error, and nothing that it spoils.
 	_ = q.sq.bell.reset()
