@@ -122,8 +122,8 @@ func (d *Device) Write(frame []byte) (ok bool, err error) {
 		return true, err
 	}
 	defer d.release()
-	if d.kernel != nil {
-		err = d.kernel.Write(frame)
+	if d.watched {
+		err = d.watchWrite(frame)
 	} else {
 		_, err = unix.Write(d.fd, frame)
 	}

@@ -1,6 +1,7 @@
 package ioctl
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -41,18 +42,38 @@ func (d *Device) watch(c *Cmd) error {
 	return err
 }
 
+// watchWrite is watch for a command that goes by write(2).
+func (d *Device) watchWrite(frame []byte) error {
+	start := time.Now()
+	var err error
+	if d.kernel != nil {
+		err = d.kernel.Write(frame)
+	} else {
+		_, err = unix.Write(d.fd, frame)
+	}
+	if tracing {
+		cmd := uint64(binary.LittleEndian.Uint32(frame))
+		printTrace(d.name, fmt.Sprintf("write(%s, %x)", writeName(cmd), frame), err, "", time.Since(start))
+	}
+	return err
+}
+
 // trace prints one command as a line: node, method, inputs, result, outputs,
 // time.
 func trace(node, inputs string, c *Cmd, err error, took time.Duration) {
+	outputs := ""
+	if err == nil {
+		outputs = c.outputs()
+	}
+	printTrace(node, inputs, err, outputs, took)
+}
+
+func printTrace(node, inputs string, err error, outputs string, took time.Duration) {
 	result := "0"
 	if errno, ok := err.(unix.Errno); ok {
 		result = "-1 " + unix.ErrnoName(errno)
 	} else if err != nil {
 		result = err.Error()
-	}
-	outputs := ""
-	if err == nil {
-		outputs = c.outputs()
 	}
 	traceMu.Lock()
 	defer traceMu.Unlock()
