@@ -2,7 +2,10 @@ package uverbs
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -83,5 +86,21 @@ func TestAllocRefused(t *testing.T) {
 	}
 	if after := len(mapsLines(t)); after > before+50 {
 		t.Errorf("%d mappings before, %d after 100 refusals", before, after)
+	}
+}
+
+// With GOVERBS_LEAKS=1, an MR that is dropped without Close is reported with
+// the stack that made it.
+func TestDroppedIsReported(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDroppedMemoryStays$")
+	cmd.Env = append(os.Environ(), "GOVERBS_LEAKS=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"uverbs: MR of 65536 bytes dropped without Close", "fake0 MR, made at", "uverbs.TestDroppedMemoryStays"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is not in %s", want, out)
+		}
 	}
 }
