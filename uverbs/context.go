@@ -212,7 +212,9 @@ func (c *Context) buryAll() (errs []error) {
 	for r := range ranks {
 		for _, o := range c.ranked(r) {
 			o.mu.Lock()
-			errs = append(errs, o.bury())
+			if !o.closed { // its own Close may have come first
+				errs = append(errs, o.bury())
+			}
 			o.mu.Unlock()
 		}
 	}

@@ -222,7 +222,8 @@ func (q *CQ) look() (ready bool, err error) {
 // WaitEvent waits for the event that [CQ.Arm] asked for: ibv_get_cq_event(3),
 // the event being acknowledged by its return. It does not look at the queue, so
 // poll between Arm and WaitEvent; and as one event may stand for several, poll
-// until the queue is empty after it. It ends early as [CQ.Wait] does.
+// until the queue is empty after it. It ends early as [CQ.Wait] does. The two
+// take each other's events: use one of them on a queue.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"weak"
 
@@ -21,6 +22,9 @@ func TestContextCloseOrder(t *testing.T) {
 	b := r.bundle(t, false)
 	addr := b.mr.Addr()
 	r.k.Before = func(m *ioctltest.Msg) {
+		if n := descriptors(r.k.Live()); n != 2 {
+			t.Errorf("at %s %d event descriptors are open, want those of events and completions", m.Name, n)
+		}
 		if p := protection(t, addr); m.Name != "PD.DESTROY" && p != "rw-p" {
 			t.Errorf("at %s the memory is %q", m.Name, p)
 		}
@@ -34,9 +38,20 @@ func TestContextCloseOrder(t *testing.T) {
 	if p := protection(t, addr); p != "---p" {
 		t.Errorf("after Close the memory is %q, want it out of reach", p)
 	}
-	if contexts.open[r.c] != struct{}{} || len(contexts.open) != 0 {
-		t.Errorf("%d contexts are rooted", len(contexts.open))
+	contexts.Lock()
+	defer contexts.Unlock()
+	if _, rooted := contexts.open[r.c]; rooted {
+		t.Error("the closed context is still rooted")
 	}
+}
+
+func descriptors(live []string) (n int) {
+	for _, s := range live {
+		if strings.HasPrefix(s, "event descriptor") {
+			n++
+		}
+	}
+	return n
 }
 
 // What the kernel will not destroy goes with the descriptor, and Close says so.
