@@ -60,7 +60,7 @@ func run() error {
 	if err := unix.Uname(&name); err != nil {
 		return err
 	}
-	s := newServer(port, config)
+	s := newServer(port, config, guestinit.NewReaper())
 	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:])}
 	if err := s.send(wire.Hello, 0, hello); err != nil {
 		return err

@@ -26,8 +26,8 @@ type server struct {
 	commands map[uint32]*command
 }
 
-func newServer(out io.Writer, config wire.GuestConfig) *server {
-	return &server{config: config, reaper: guestinit.NewReaper(), out: out, commands: make(map[uint32]*command)}
+func newServer(out io.Writer, config wire.GuestConfig, reaper *guestinit.Reaper) *server {
+	return &server{config: config, reaper: reaper, out: out, commands: make(map[uint32]*command)}
 }
 
 // serve handles the host's frames until it says that the guest is to end, or

@@ -1,0 +1,181 @@
+package vm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
+)
+
+func TestTroubleIn(t *testing.T) {
+	for text, want := range map[string]string{
+		"[    1.0] all is well\n": "",
+		"x\n[    9.1] Kernel panic - not syncing: sysrq triggered crash\nmore": "[    9.1] Kernel panic - not syncing: sysrq triggered crash",
+		"[ 60.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!\n":          "[ 60.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
+		"Oops: 0002 [#1]": "Oops: 0002 [#1]",
+	} {
+		if got := troubleIn(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// However the console's text is cut, trouble is told of once.
+func TestConsole(t *testing.T) {
+	const text = "booting\r\nKernel panic - not syncing\r\nBUG: again\r\n"
+	for size := 1; size < len(text); size++ {
+		var tee bytes.Buffer
+		told := 0
+		c := newConsole(&tee, func(string) { told++ })
+		r, w := io.Pipe()
+		go func() {
+			for rest := text; rest != ""; {
+				n := min(size, len(rest))
+				if _, err := io.WriteString(w, rest[:n]); err != nil {
+					t.Error(err)
+				}
+				rest = rest[n:]
+			}
+			w.Close()
+		}()
+		if err := c.follow(r); err != nil {
+			t.Fatal(err)
+		}
+		if told != 1 || tee.String() != text {
+			t.Errorf("pieces of %d: told %d times, passed on %q", size, told, &tee)
+		}
+		if want := strings.ReplaceAll(text, "\r", ""); c.String() != want || c.tail(1) != "BUG: again" {
+			t.Errorf("kept %q, tail %q", c.String(), c.tail(1))
+		}
+	}
+}
+
+func TestConsoleForgetsTheOldest(t *testing.T) {
+	c := newConsole(nil, func(string) {})
+	for range 3 {
+		c.add(bytes.Repeat([]byte("x"), consoleLimit/2))
+	}
+	c.add([]byte("end"))
+	if got := c.String(); len(got) != consoleLimit || !strings.HasSuffix(got, "end") {
+		t.Errorf("%d bytes kept", len(got))
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]Config{
+		"root on arm64": {Kernel: "6.12", Arch: "arm64", Root: true},
+		"init and root": {Kernel: "6.12", Init: "x", Root: true},
+	} {
+		if _, err := c.withDefaults(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	c, err := Config{Kernel: "6.12", ICount: true}.withDefaults()
+	if err != nil || c.CPUs != 1 || c.Arch != "amd64" || c.BootTimeout != 3*time.Minute {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := (Config{Kernel: "2.4"}).Parts(); err == nil {
+		t.Error("kernel 2.4 has parts")
+	}
+	if args := (Config{KernelArgs: []string{"a=b"}, InitArgs: []string{"c"}}).kernelArgs(); strings.Join(args[len(args)-3:], " ") != "a=b -- c" {
+		t.Errorf("kernel arguments %q", args)
+	}
+}
+
+// A run directory lives as long as its lock.
+func TestRunDir(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "run")
+	first, err := newRunDir(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newRunDir(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.lock.Close(); err != nil { // as when its process dies
+		t.Fatal(err)
+	}
+	if err := sweepRunDirs(top); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a dead process's directory is still there: %v", err)
+	}
+	if _, err := os.Stat(second.path); err != nil {
+		t.Errorf("a live process's directory is gone: %v", err)
+	}
+	if err := second.remove(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// What came before the guest's death is written; nobody waits for more.
+func TestOutputQueue(t *testing.T) {
+	var q outputQueue
+	q.init()
+	dead := make(chan struct{})
+	q.add(wire.Frame{Stream: 1})
+	close(dead)
+	if f, ok := q.next(dead); !ok || f.Stream != 1 {
+		t.Error("what had come is lost")
+	}
+	if _, ok := q.next(dead); ok || q.complete() {
+		t.Error("a dead guest's output is complete")
+	}
+	q.end()
+	if _, ok := q.next(nil); ok || !q.complete() {
+		t.Error("no end")
+	}
+}
+
+func TestLinkEnds(t *testing.T) {
+	a, b, err := Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &commandLine{}
+	if err := q.nic(0, a); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(q.close(), a.Close(), b.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	for name, n := range map[string]NIC{"used": a, "zero": {}} {
+		if err := q.nic(0, n); err == nil {
+			t.Errorf("a NIC that is %s was accepted", name)
+		}
+	}
+}
+
+// FuzzMonitor: whatever QEMU says, follow returns.
+func FuzzMonitor(f *testing.F) {
+	f.Add([]byte(`{"QMP": {}}{"event": "DEVICE_DELETED", "data": {"device": "x"}}{"return": {}, "id": 1}`))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		name := filepath.Join(t.TempDir(), "said")
+		if err := os.WriteFile(name, said, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		m := newMonitor(conn)
+		go func() {
+			for range m.answers { // nobody else takes them
+			}
+		}()
+		m.follow()
+		close(m.answers)
+	})
+}
