@@ -53,13 +53,21 @@ func (h *host) differentSizes(t *testing.T) {
 	}
 }
 
-// The ends do not agree on the path MTU.
+// The ends do not agree on the path MTU. The rxe of kernel 6.1 takes packets of
+// any length; newer ones refuse what the MTU does not allow.
 func (h *host) differentMTUs(t *testing.T) {
 	s, c := h.begin(t, goSide, []string{"-m", "512"}, goSide, nil)
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "the same -m") {
-		t.Errorf("%v: %v", s, err)
+	serverErr, clientErr := s.wait(), c.wait()
+	if h.guest.Kernel() == "6.1" {
+		if serverErr != nil || clientErr != nil {
+			t.Errorf("%v: %v\n%v: %v", s, serverErr, c, clientErr)
+		}
+		return
 	}
-	if err := c.wait(); err == nil {
+	if serverErr == nil || !strings.Contains(s.stderr.String(), "the same -m") {
+		t.Errorf("%v: %v", s, serverErr)
+	}
+	if clientErr == nil {
 		t.Errorf("the client is content:\n%v", c)
 	}
 }
