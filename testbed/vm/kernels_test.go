@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,5 +109,27 @@ func TestInit(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 		})
+	}
+}
+
+// Two programs in one guest are compared round by round. The guest's memory is
+// one that other processes could map.
+func TestAlternateInGuest(t *testing.T) {
+	g := Start(t, Config{Kernel: "6.12", SharedMemory: true, CPUs: 1})
+	p := probe(t, g)
+	count := func(ctx context.Context) *Cmd { return g.CommandContext(ctx, p, "count") }
+	parse := func(out string) (ns float64, err error) {
+		_, err = fmt.Sscan(out, &ns)
+		return ns, err
+	}
+	r, err := Alternate(t.Context(), CommandProgram("one", count, parse), CommandProgram("other", count, parse), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ratio := r.Ratio(); ratio < 0.2 || ratio > 5 {
+		t.Errorf("the same program differs from itself by a factor of %.2f", ratio)
+	}
+	if err := r.Write(t.Output()); err != nil {
+		t.Error(err)
 	}
 }

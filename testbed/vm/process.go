@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
 // process is a running QEMU. It never outlives this process: the kernel kills
@@ -43,6 +45,9 @@ func startProcess(argv, env []string, files []*os.File) (*process, error) {
 		}
 	}()
 	if err := <-started; err != nil {
+		if errors.Is(err, unix.EACCES) {
+			return nil, fmt.Errorf("starting QEMU (on a file system mounted noexec? then set %s to another): %w", bed.EnvCache, err)
+		}
 		return nil, fmt.Errorf("starting QEMU: %w", err)
 	}
 	return p, nil

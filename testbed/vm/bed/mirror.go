@@ -30,7 +30,7 @@ func keyring() (string, error) {
 // checkHost makes sure that the host has the few programs that set-up uses.
 func checkHost() error {
 	for program, pkg := range map[string]string{
-		"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "gpgv": "gpgv",
+		"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("the test bed is set up with Debian's %s, which this machine lacks: "+

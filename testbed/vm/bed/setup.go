@@ -166,23 +166,18 @@ func (s *setup) part(ctx context.Context, p Part) error {
 
 // build downloads and unpacks a part into the directory work.
 func (s *setup) build(ctx context.Context, p Part, r recipe, work string) error {
-	a, err := s.apt(ctx, p, r)
-	if err != nil {
-		return err
-	}
-	pkgs, err := a.resolve(ctx, r)
-	if err != nil {
-		return err
-	}
 	debs := filepath.Join(work, "debs")
-	if err := os.Mkdir(debs, 0o700); err != nil {
+	a, err := s.download(ctx, p, r, debs)
+	if err != nil && ctx.Err() == nil {
+		// The archive may have changed since its index was fetched.
+		s.say(p, "once more with a new index: %v", err)
+		delete(s.apts, r.aptKey())
+		a, err = s.download(ctx, p, r, debs)
+	}
+	if err != nil {
 		return err
 	}
-	if err := a.download(ctx, debs, pkgs, s.showing(p, "download")); err != nil {
-		return err
-	}
-	s.say(p, "unpacking %d packages", len(pkgs))
-	if err := s.unpackAll(ctx, r, debs, work); err != nil {
+	if err := s.unpackAll(ctx, p, r, debs, work); err != nil {
 		return err
 	}
 	releases, err := a.releases(r)
@@ -197,12 +192,29 @@ func (s *setup) build(ctx context.Context, p Part, r recipe, work string) error 
 	return os.RemoveAll(debs)
 }
 
+// download fetches the packages of a part into the directory debs.
+func (s *setup) download(ctx context.Context, p Part, r recipe, debs string) (*apt, error) {
+	a, err := s.apt(ctx, p, r)
+	if err != nil {
+		return nil, err
+	}
+	pkgs, err := a.resolve(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.RemoveAll(debs), os.Mkdir(debs, 0o700)); err != nil {
+		return nil, err
+	}
+	return a, a.download(ctx, debs, pkgs, s.showing(p, "download"))
+}
+
 // unpackAll unpacks the downloaded packages and records what they hold.
-func (s *setup) unpackAll(ctx context.Context, r recipe, debs, work string) error {
+func (s *setup) unpackAll(ctx context.Context, p Part, r recipe, debs, work string) error {
 	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
 	if err != nil {
 		return err
 	}
+	s.say(p, "unpacking %d packages", len(files))
 	// base-files brings the links /bin, /lib and /lib64.
 	slices.SortStableFunc(files, func(x, y string) int { return baseFirst(x) - baseFirst(y) })
 	if err := hashFiles(debs, filepath.Join(work, packagesFile)); err != nil {
@@ -242,7 +254,7 @@ func baseFirst(deb string) int {
 // Only the suites that the recipe needs are asked for, so that a suite that
 // leaves the mirror breaks its own parts alone.
 func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
-	key := r.Arch + "-" + strings.Join(r.suites(), "-")
+	key := r.aptKey()
 	if a := s.apts[key]; a != nil {
 		return a, nil
 	}
@@ -263,6 +275,9 @@ func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
 	return nil, fmt.Errorf("no mirror (of %s) gave a verified package index; set %s to another: %w",
 		strings.Join(s.mirrors, ", "), EnvMirror, failed)
 }
+
+// aptKey names the private apt of a recipe.
+func (r recipe) aptKey() string { return r.Arch + "-" + strings.Join(r.suites(), "-") }
 
 // publish puts a finished directory in its place: after a crash it is there
 // with everything that it should hold, or not at all.

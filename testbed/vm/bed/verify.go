@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -37,6 +38,9 @@ func (b *Bed) verifyPart(ctx context.Context, dir string) error {
 	}
 	if len(releases) == 0 {
 		return fmt.Errorf("no signed InRelease in %s", dir)
+	}
+	if _, err := exec.LookPath("gpgv"); err != nil {
+		return fmt.Errorf("signatures are checked with gpgv: run `apt-get install gpgv` as root: %w", err)
 	}
 	for _, name := range releases {
 		if _, err := (step{argv: []string{"gpgv", "--quiet", "--keyring", keys, name}}).run(ctx); err != nil {
