@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,7 +49,8 @@ type Cmd struct {
 	finished chan struct{} // closed when output is written and exit is known
 	exit     wire.ExitReport
 	exited   bool
-	copyErr  error // of Stdout or Stderr
+	copyErr  error                 // of Stdout or Stderr
+	inputErr atomic.Pointer[error] // of Stdin
 	wait     sync.Once
 	waitErr  error
 }
@@ -215,7 +216,8 @@ func (c *Cmd) writeOutput() {
 	}
 }
 
-// copyInput sends Stdin to the command. Like os/exec, it reads ahead.
+// copyInput sends Stdin to the command. Like os/exec, it reads ahead. An error
+// of Stdin ends the command, which must not take half an input for the whole.
 func (c *Cmd) copyInput() {
 	buf := make([]byte, 32<<10)
 	for {
@@ -223,23 +225,20 @@ func (c *Cmd) copyInput() {
 		if n > 0 && c.guest.send(wire.Frame{Kind: wire.Stdin, Stream: c.stream, Payload: buf[:n]}) != nil {
 			return // the guest is dead: Wait says so
 		}
-		if err != nil {
-			c.inputEnded(err)
-			return
+		switch {
+		case errors.Is(err, io.EOF):
+			err = c.guest.send(wire.Frame{Kind: wire.CloseStdin, Stream: c.stream})
+		case err != nil:
+			cause := err
+			c.inputErr.Store(&cause)
+			err = c.signal(unix.SIGKILL, true)
+		default:
+			continue
 		}
-	}
-}
-
-// inputEnded closes the command's input. An error of Stdin ends the command:
-// it must not take half an input for the whole.
-func (c *Cmd) inputEnded(err error) {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-		err = c.signal(unix.SIGKILL, true)
-	} else {
-		err = c.guest.send(wire.Frame{Kind: wire.CloseStdin, Stream: c.stream})
-	}
-	if err != nil {
-		return // the guest is dead: Wait says so
+		if err != nil {
+			c.guest.fail(err) // it has failed before
+		}
+		return
 	}
 }
 
@@ -249,7 +248,7 @@ func (c *Cmd) watchContext() {
 	case <-c.finished:
 	case <-c.ctx.Done():
 		if err := c.signal(unix.SIGKILL, true); err != nil {
-			return // the guest is dead: Wait says so
+			c.guest.fail(err) // it has failed before
 		}
 	}
 }
@@ -301,7 +300,10 @@ func (c *Cmd) waitOnce() error {
 		UserTime:   time.Duration(c.exit.UserUsec) * time.Microsecond,
 		SystemTime: time.Duration(c.exit.SysUsec) * time.Microsecond,
 	}
+	inputErr := c.inputErr.Load()
 	switch {
+	case inputErr != nil:
+		return fmt.Errorf("vm: input of %s: %w", c.Args[0], *inputErr)
 	case c.ctx.Err() != nil && c.ProcessState.Status.Signaled():
 		return fmt.Errorf("vm: %s: %w", c.Args[0], context.Cause(c.ctx))
 	case c.ProcessState.Status != 0:

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,6 +86,12 @@ func testStreams(t *testing.T, command func(...string) *Cmd) {
 	c.Stdin = strings.NewReader(in)
 	if got, err := c.Output(); err != nil || string(got) != in {
 		t.Errorf("%d bytes became %d, error %v", len(in), len(got), err)
+	}
+	broken := errors.New("broken")
+	c = command("cat")
+	c.Stdin = io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
+	if err := c.Run(); !errors.Is(err, broken) {
+		t.Errorf("a broken input: error %v", err)
 	}
 	if got, err := command("cat").Output(); err != nil || len(got) != 0 {
 		t.Errorf("without input: %q, %v", got, err)

@@ -292,24 +292,17 @@ func (s *setup) publish(work, final string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(final); err == nil { // an update
-		old, err := os.MkdirTemp(s.bed.cache, oldPrefix)
-		if err != nil {
-			return err
-		}
-		if err := os.Rename(final, old); err != nil {
-			return err
-		}
-		defer func() { s.dropOld(old) }()
+	if !exists(final) {
+		return os.Rename(work, final)
 	}
-	return os.Rename(work, final)
-}
-
-// dropOld deletes what an update has replaced, or leaves it to a later sweep.
-func (s *setup) dropOld(dir string) {
-	if err := removeUnused(dir); err != nil {
-		fmt.Fprintf(s.out, "bed: %s stays for now: %v\n", dir, err)
+	old, err := os.MkdirTemp(s.bed.cache, oldPrefix) // an update
+	if err != nil {
+		return err
 	}
+	if err := errors.Join(os.Rename(final, old), os.Rename(work, final)); err != nil {
+		return err
+	}
+	return removeUnused(old)
 }
 
 // say shows one line of progress.

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"syscall"
@@ -29,11 +30,32 @@ func first() {
 	if err := guestinit.Start(); err != nil {
 		guestinit.Fatal(err)
 	}
+	if err := device(); err != nil {
+		guestinit.Fatal(err)
+	}
 	fmt.Println("probe: first process,", len(os.Args)-1, "arguments")
 	if len(os.Args) > 1 && os.Args[1] == "fail" {
 		guestinit.Fatal(io.ErrUnexpectedEOF)
 	}
 	guestinit.PowerOff()
+}
+
+// device makes a soft-RoCE device, and checks that the kernel shows it.
+func device() error {
+	if err := guestinit.AddDummy("d0"); err != nil {
+		return err
+	}
+	if err := guestinit.AddAddress("d0", netip.MustParsePrefix("10.9.0.1/24")); err != nil {
+		return err
+	}
+	if err := guestinit.AddRXE("rxe0", "d0"); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/sys/class/infiniband/rxe0"); err != nil {
+		return err
+	}
+	_, err := os.Stat("/dev/infiniband/uverbs0")
+	return err
 }
 
 func run(args []string) error {
