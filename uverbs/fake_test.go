@@ -178,6 +178,7 @@ type fakeCQ struct {
 	armed       bool
 	arms        int
 	retired     bool
+	beforeArm   func() // what happens just before the queue is armed
 }
 
 // push is what the device does when something completes.
@@ -222,6 +223,9 @@ func (q *fakeCQ) Ready() bool {
 func (q *fakeCQ) Arm(bool) error {
 	q.enter()
 	defer q.leave()
+	if q.beforeArm != nil {
+		q.beforeArm()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.armed = true

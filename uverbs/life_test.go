@@ -61,7 +61,10 @@ func TestContextCloseWithRefusals(t *testing.T) {
 	r.c, err = r.open(t)
 	check(t, err)
 	b := r.bundle(t, false)
-	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "MR.DESTROY": unix.EPERM} })
+	r.k.Set(func() {
+		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "CQ.DESTROY": unix.EPERM,
+			"MR.DESTROY": unix.EPERM}
+	})
 	if err := r.c.Close(); !errors.Is(err, unix.EPERM) {
 		t.Errorf("Close: %v, want what the kernel said", err)
 	}
@@ -78,6 +81,9 @@ func TestContextCloseWithRefusals(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if n := descriptors(r.k.Live()); n != 0 {
+		t.Errorf("%d event descriptors are open", n)
+	}
 	// The fake's descriptor does not take its objects along, as a real one does.
 	r.k.Unplug()
 	r.k.Close(t)
@@ -88,6 +94,9 @@ func TestCloseWithChildren(t *testing.T) {
 	b := r.bundle(t, false)
 	ch := good(r.c.CreateCompChannel())(t)
 	other := good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
+	if b.cq.users != 1 {
+		t.Errorf("a CQ that one QP uses twice has %d users", b.cq.users)
+	}
 	for name, f := range map[string]func() error{"PD": b.pd.Close, "CQ": b.cq.Close, "channel": ch.Close} {
 		if err := f(); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%s.Close with children: %v, want ErrBusy", name, err)

@@ -1,0 +1,109 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// A completion that comes between looking and arming raises no event, and is
+// found all the same.
+func TestWaitLooksAfterArming(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	f := r.p.cqs[0]
+	f.beforeArm = func() { f.push(WC{}) }
+	check(t, b.cq.Wait(context.Background()))
+	if n := f.armings(); n != 1 {
+		t.Errorf("armed %d times, want once", n)
+	}
+}
+
+// Events that nobody takes do not keep the context from closing.
+func TestCloseWithEventsPending(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 3 {
+		check(t, r.k.Async(1, uint32(EventPortErr)))
+	}
+	for { // it starts the reader
+		if _, err := r.c.NextEvent(ctx); errors.Is(err, context.Canceled) {
+			break
+		}
+	}
+	check(t, r.c.Close())
+}
+
+// Each half of a QP takes requests from its own state on, and RESET empties
+// both.
+func TestGates(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 64, NoEvents: true}))(t)
+	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8}))(t)
+	f := r.p.qps[0]
+	f.stuck = true
+	expect := func(state QPState, send, recv error) {
+		t.Helper()
+		if s := qp.State(); s != state {
+			t.Errorf("the QP is in %v, want %v", s, state)
+		}
+		if _, err := qp.PostSend(SendWR{}); err != send {
+			t.Errorf("%v: PostSend: %v, want %v", state, err, send)
+		}
+		batch := qp.StartSend()
+		batch.Send(1, 0)
+		if err := batch.Submit(); err != send {
+			t.Errorf("%v: Submit: %v, want %v", state, err, send)
+		}
+		if _, err := qp.PostRecv(RecvWR{}); err != recv {
+			t.Errorf("%v: PostRecv: %v, want %v", state, err, recv)
+		}
+	}
+	expect(StateReset, ErrState, ErrState)
+	check(t, qp.Init())
+	expect(StateInit, ErrState, nil)
+	check(t, qp.Modify(QPAttr{State: StateRTR, PathMTU: MTU1024, AV: AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 2, HopLimit: 64}},
+		MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN|MaskMaxDestRdAtomic|MaskMinRNRTimer))
+	expect(StateRTR, ErrState, nil)
+	check(t, qp.Modify(QPAttr{State: StateRTS}, MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic))
+	expect(StateRTS, nil, nil)
+	check(t, qp.Modify(QPAttr{State: StateErr}, MaskState))
+	expect(StateErr, nil, nil) // they are flushed
+	if f.out == 0 || f.received == 0 || f.resets != 0 {
+		t.Errorf("before RESET: %d sends, %d receives, %d resets", f.out, f.received, f.resets)
+	}
+	check(t, qp.Modify(QPAttr{State: StateReset}, MaskState))
+	if f.out != 0 || f.received != 0 || f.resets != 1 {
+		t.Errorf("after RESET: %d sends, %d receives, %d resets", f.out, f.received, f.resets)
+	}
+	expect(StateReset, ErrState, ErrState)
+	// A Modify that the kernel refuses changes nothing.
+	if err := qp.Modify(QPAttr{State: StateRTS}, MaskState); err == nil {
+		t.Error("RESET to RTS succeeds")
+	}
+	expect(StateReset, ErrState, ErrState)
+}
+
+// A full queue is told by the index of the first request that did not fit.
+func TestQueueFullIndex(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	r.p.qps[0].stuck = true
+	wrs := make([]SendWR, 65)
+	if n, err := b.qp.PostSend(wrs...); n != 64 || err != ErrQueueFull {
+		t.Errorf("PostSend of 65 to a queue of 64: %d, %v", n, err)
+	}
+	if n, err := b.qp.PostRecv(make([]RecvWR, 65)...); n != 64 || err != ErrQueueFull {
+		t.Errorf("PostRecv of 65 to a queue of 64: %d, %v", n, err)
+	}
+	batch := b.qp.StartSend()
+	batch.Read(1, 0, 1, 1)
+	batch.Abort()
+	batch.Abort()
+	batch.WriteImm(1, 0, 1, 1, 1) // does nothing any more
+	if err := batch.Submit(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Submit after Abort: %v", err)
+	}
+}
