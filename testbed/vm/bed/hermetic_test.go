@@ -329,3 +329,51 @@ func TestSweep(t *testing.T) {
 		}
 	}
 }
+
+// A part appears whole; an update takes its place, and leaves the old one to
+// those who use it; parts of other recipes go.
+func TestPublish(t *testing.T) {
+	cache := t.TempDir()
+	b := &Bed{cache: cache, parts: map[Part]string{Headers: filepath.Join(cache, recipes()[Headers].dir(Headers))}}
+	s := &setup{bed: b, out: io.Discard}
+	publish := func(text string) {
+		t.Helper()
+		work := filepath.Join(cache, newPrefix+text)
+		if err := errors.Join(
+			os.MkdirAll(filepath.Join(work, treeDir), 0o755),
+			os.WriteFile(filepath.Join(work, treeDir, "file"), []byte(text), 0o644),
+			s.publish(work, b.parts[Headers])); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := b.Tree(Headers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(tree, "file")); err != nil || string(got) != text {
+			t.Errorf("the tree holds %q, %v", got, err)
+		}
+		if missing, err := b.missing(false); err != nil || len(missing) != 0 {
+			t.Errorf("missing: %v, %v", missing, err)
+		}
+	}
+	count := func(want int) {
+		t.Helper()
+		if entries, err := os.ReadDir(cache); err != nil || len(entries) != want {
+			t.Errorf("%d directories, want %d: %v %v", len(entries), want, entries, err)
+		}
+	}
+	publish("first")
+	count(1)
+	publish("second")
+	count(1)
+	use, err := b.InUse(Headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish("third")
+	count(2) // a guest still runs on the second
+	if err := errors.Join(use.Close(), os.Mkdir(filepath.Join(cache, "headers-000000000000"), 0o755), prune(cache)); err != nil {
+		t.Fatal(err)
+	}
+	count(1)
+}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names inside a part's directory.
@@ -75,15 +77,25 @@ func prune(cache string) error {
 		if !outdated(e.Name()) {
 			continue
 		}
-		old, err := os.MkdirTemp(cache, oldPrefix)
-		if err != nil {
-			return err
-		}
-		if err := os.Rename(filepath.Join(cache, e.Name()), old); err != nil {
+		if _, err := retire(cache, filepath.Join(cache, e.Name())); err != nil {
 			return err
 		}
 	}
 	return sweep(cache)
+}
+
+// retire renames a part's directory, so that it is found no more but lives on
+// for those who use it. rename(2), unlike os.Rename, may replace the empty
+// directory whose name is then known to be free.
+func retire(cache, dir string) (string, error) {
+	old, err := os.MkdirTemp(cache, oldPrefix)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Rename(dir, old); err != nil {
+		return "", fmt.Errorf("renaming %s to %s: %w", dir, old, err)
+	}
+	return old, nil
 }
 
 // outdated tells whether a directory's name is that of a part, with the hash
@@ -295,11 +307,11 @@ func (s *setup) publish(work, final string) error {
 	if !exists(final) {
 		return os.Rename(work, final)
 	}
-	old, err := os.MkdirTemp(s.bed.cache, oldPrefix) // an update
+	old, err := retire(s.bed.cache, final) // an update
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(final, old), os.Rename(work, final)); err != nil {
+	if err := os.Rename(work, final); err != nil {
 		return err
 	}
 	return removeUnused(old)
