@@ -23,6 +23,25 @@ func NetnsMode() (shared bool, err error) {
 	return v != 0, err
 }
 
+// SetNetnsMode lets all network namespaces share the RDMA devices, or sets them
+// apart. It needs CAP_NET_ADMIN, and no namespace but the first one may exist.
+func SetNetnsMode(shared bool) error { return kernel.setNetnsMode(shared) }
+
+func (c client) setNetnsMode(shared bool) error {
+	const op = "set namespace mode"
+	conn, err := c.open(op, "")
+	if err != nil {
+		return err
+	}
+	defer conn.t.close()
+	mode := uint8(0)
+	if shared {
+		mode = 1
+	}
+	attrs := appendAttr(nil, uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{mode})
+	return conn.ask(op, "", uapi.RDMA_NLDEV_CMD_SYS_SET, false, attrs, func() {}, ignore)
+}
+
 func (c client) resources(dev string) (map[string]uint64, error) {
 	const op = "count resources of"
 	conn, err := c.open(op, dev)
