@@ -1,38 +1,49 @@
 package uverbs
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
 
-// A CompChannel carries the events of completion queues: one descriptor, read
-// by one goroutine, however many CQs and waiters use it. A Context has one by
-// default; a further one spreads the wake-ups of many busy queues. Its methods
-// may be called from any number of goroutines.
+// A CompChannel carries the events of completion queues: one descriptor,
+// however many CQs and waiters use it. A Context has one by default; a further
+// one spreads the wake-ups of many busy queues. Its methods may be called from
+// any number of goroutines.
+//
+// One of the waiters reads the descriptor, for all: so the only waiter of a
+// queue is woken by the kernel's event itself, and nothing runs while nobody
+// waits. When the reader's own wait ends, another waiter takes its place.
 type CompChannel struct {
 	object
 	fd     int // for CQ.CREATE; valid while the channel has users
 	file   *os.File
-	pumped chan struct{} // closed when the reader has ended
-	broken chan struct{} // closed before that when the device is gone
+	broken chan struct{} // closed when the device is gone
+
+	lead    chan struct{}      // holds a token while nobody reads
+	reader  atomic.Pointer[CQ] // whom the reader waits for
+	watched <-chan struct{}    // of the context whose end interrupts the reader
+	unwatch func()             // ends that
 }
 
 // CreateCompChannel makes a completion channel:
 // ibv_create_comp_channel(3).
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{pumped: make(chan struct{}), broken: make(chan struct{})}
+	ch := &CompChannel{broken: make(chan struct{}), lead: make(chan struct{}, 1), unwatch: func() {}}
+	ch.lead <- struct{}{}
 	ch.object = object{ctx: c, kind: "completion channel", rank: rankChannel}
 	ch.destroy, ch.retire = func() error { return nil }, ch.stop
 	if err := ch.make(ch.create); err != nil {
 		return nil, err
 	}
-	go ch.pump()
 	return ch, nil
 }
 
@@ -70,28 +81,75 @@ func pollable(fd int, name string) (*os.File, error) {
 // compEventSize is the size of a record: struct ib_uverbs_comp_event_desc.
 const compEventSize = 8
 
-// pump reads the channel until it is closed and wakes the queue that each
-// record names.
-func (ch *CompChannel) pump() {
-	defer close(ch.pumped)
+// read reads the channel for q's waiter, who has taken the lead, until an event
+// of q comes or the wait ends. It wakes the other queues whose events come, and
+// hands the lead on.
+func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
+	ch.watch(ctx)
+	ch.reader.Store(q)
+	defer func() {
+		ch.reader.Store(nil)
+		ch.lead <- struct{}{}
+	}()
 	var buf [compEventSize]byte
 	for {
+		// What interrupts the read from here on makes it return at once.
+		if done, err := q.waitOver(ctx); done {
+			return err
+		}
 		n, err := ch.file.Read(buf[:])
-		if err != nil {
-			if !errors.Is(err, os.ErrClosed) {
-				close(ch.broken) // the device is gone, and no event will come
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := ch.file.SetReadDeadline(time.Time{}); err != nil {
+				return ch.end(q)
 			}
-			return
+			continue
 		}
-		id, ok := parseCompEvent(buf[:n])
-		if !ok {
-			close(ch.broken)
-			return
+		id, ok := parseCompEvent(buf[:max(n, 0)])
+		if err != nil || !ok {
+			return ch.end(q)
 		}
-		if q, ok := ch.ctx.lookup(id).(*CQ); ok {
-			q.wake()
+		if id == q.id {
+			q.event()
+			return nil
+		}
+		if other, ok := ch.ctx.lookup(id).(*CQ); ok {
+			other.event()
+			other.wake()
 		}
 	}
+}
+
+// interrupt makes the reader look whether its wait is over.
+func (ch *CompChannel) interrupt() {
+	// It fails on a closed file alone, whose reader has ended.
+	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
+}
+
+// watch lets the end of ctx interrupt the reader. A reader that comes back with
+// the same context finds it watched already; the last one is let go of with the
+// channel.
+func (ch *CompChannel) watch(ctx context.Context) {
+	if ch.watched == ctx.Done() {
+		return
+	}
+	ch.unwatch()
+	ch.watched, ch.unwatch = ctx.Done(), func() {}
+	if ch.watched != nil {
+		stop := context.AfterFunc(ctx, ch.interrupt)
+		ch.unwatch = func() { stop() }
+	}
+}
+
+// end tells the waiters that no event will come any more.
+func (ch *CompChannel) end(q *CQ) error {
+	select {
+	case <-q.closing:
+		return ErrClosed
+	case <-ch.broken:
+	default:
+		close(ch.broken)
+	}
+	return ErrDeviceGone
 }
 
 // parseCompEvent decodes a record of a completion channel.
@@ -104,7 +162,8 @@ func parseCompEvent(b []byte) (id uint64, ok bool) {
 
 func (ch *CompChannel) stop() error {
 	err := ch.file.Close()
-	<-ch.pumped
+	<-ch.lead // the reader, if there is one, has ended
+	ch.unwatch()
 	if err != nil {
 		return fmt.Errorf("uverbs: close completion channel: %w", err)
 	}

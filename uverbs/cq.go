@@ -27,6 +27,7 @@ type CQ struct {
 	token   chan struct{} // an event came: one waiter may look
 	closing chan struct{}
 	waiters atomic.Int32
+	armed   atomic.Uint32
 }
 
 // CreateCQ makes a completion queue: ibv_create_cq(3).
@@ -145,11 +146,33 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.dead.Load() {
 		return ErrClosed
 	}
+	want := armedAny
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	// An event that was asked for and has not been read yet is still to come:
+	// asking again would only leave records in the channel that nobody reads.
+	before := q.armed.Load()
+	if before >= want {
+		return nil
+	}
+	q.armed.Store(want)
 	if err := q.impl.Arm(solicitedOnly); err != nil {
+		q.armed.CompareAndSwap(want, before)
 		return q.ctx.wrap("arm", q.String(), err, "")
 	}
 	return nil
 }
+
+// What the queue has been armed for.
+const (
+	armedNot uint32 = iota
+	armedSolicited
+	armedAny
+)
+
+// event notes that an event of the queue has been read.
+func (q *CQ) event() { q.armed.Store(armedNot) }
 
 var errNoEvents error = &sentinel{"uverbs: the CQ was made with NoEvents: it can be polled, not waited for", unix.EINVAL}
 
@@ -179,6 +202,10 @@ func (q *CQ) wake() {
 	select {
 	case q.token <- struct{}{}:
 	default: // one is on its way already
+	}
+	// The waiter that reads the channel does not see the token.
+	if q.channel.reader.Load() == q {
+		q.channel.interrupt()
 	}
 }
 
@@ -243,6 +270,23 @@ func (q *CQ) park(ctx context.Context) error {
 		return ErrClosed
 	case <-q.channel.broken:
 		return ErrDeviceGone
+	case <-q.channel.lead:
+		return q.channel.read(ctx, q)
+	}
+}
+
+// waitOver tells whether a wait has come to its end, as park does for those who
+// do not read the channel.
+func (q *CQ) waitOver(ctx context.Context) (bool, error) {
+	select {
+	case <-q.token:
+		return true, nil
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	case <-q.closing:
+		return true, ErrClosed
+	default:
+		return false, nil
 	}
 }
 
@@ -318,6 +362,9 @@ func (q *CQ) retireRing() error {
 	defer q.unlock()
 	q.dead.Store(true)
 	close(q.closing)
+	if q.channel != nil && q.channel.reader.Load() == q {
+		q.channel.interrupt()
+	}
 	q.ctx.forget(q.id)
 	return q.impl.Retire()
 }

@@ -87,9 +87,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 	// A wait that was given up takes nothing from those after it.
 	done := make(chan error)
-	arms := r.p.cqs[0].armings()
 	go func() { done <- b.cq.Wait(context.Background()) }()
-	until(func() bool { return r.p.cqs[0].armings() > arms })
+	until(func() bool { return b.cq.channel.reader.Load() == b.cq })
 	r.p.cqs[0].push(WC{})
 	check(t, <-done)
 }
@@ -148,7 +147,7 @@ func TestWaitersSleep(t *testing.T) {
 			}
 		})
 	}
-	until(func() bool { return int(b.cq.waiters.Load()) == waiters && f.armings() >= waiters })
+	until(func() bool { return int(b.cq.waiters.Load()) == waiters && b.cq.channel.reader.Load() == b.cq })
 	f.push(WC{})
 	<-taken
 	settled := f.armings()
@@ -186,7 +185,7 @@ func TestCloseWakesAll(t *testing.T) {
 			} else {
 				events <- ErrClosed
 			}
-			until(func() bool { return r.p.cqs[0].armings() >= 8 })
+			until(func() bool { return q.waiters.Load() == 8 && q.channel.reader.Load() == q })
 			check(t, end(r, q))
 			wg.Wait()
 			if err := <-events; !errors.Is(err, ErrClosed) {
