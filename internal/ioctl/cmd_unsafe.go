@@ -35,14 +35,6 @@ func (d *Device) issue(c *Cmd) error {
 	return nil
 }
 
-func (d *Device) rawWrite(frame []byte) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
 func wordBytes(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }

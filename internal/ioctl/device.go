@@ -110,10 +110,8 @@ func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 	return unix.Mmap(d.fd, offset, n, prot, unix.MAP_SHARED)
 }
 
-// Write issues a legacy command by write(2), header and all. It is for
-// doorbells, which the kernel takes without waiting for anything: the scheduler
-// is not told, so that it does not give the processor away meanwhile. frame must
-// not lie on a stack. The kernel refuses that once the process's credentials are not those that opened the
+// Write issues a legacy command by write(2), header and all. The kernel
+// refuses that once the process's credentials are not those that opened the
 // node; Write then answers false from that time on, and the caller takes the
 // ioctl.
 func (d *Device) Write(frame []byte) (ok bool, err error) {
@@ -127,7 +125,7 @@ func (d *Device) Write(frame []byte) (ok bool, err error) {
 	if d.watched {
 		err = d.watchWrite(frame)
 	} else {
-		err = d.rawWrite(frame)
+		_, err = unix.Write(d.fd, frame)
 	}
 	if errors.Is(err, unix.EACCES) {
 		d.noWrite.Store(true)
