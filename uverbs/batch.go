@@ -8,14 +8,18 @@ import "github.com/goverbs/goverbs/internal/noescape"
 // belongs to the goroutine that started it.
 //
 //	b := qp.StartSend()
+//	defer b.Abort() // does nothing after Submit; lets go when something panics
 //	b.Write(1, 0, addr, rkey)
 //	b.SGE(mr.SGE(0, 64))
 //	b.Send(2, uverbs.Signaled)
 //	b.Inline(header)
 //	err := b.Submit()
 //
-// Each operation takes the buffers that follow it. Nothing is allocated.
+// Each operation takes the buffers that follow it. Nothing is allocated. While a
+// batch is open, Close of the QP or its Context and changes of its state wait
+// for its end. A SendBatch must not be copied.
 type SendBatch struct {
+	_   noCopy
 	q   *QP
 	err error // why nothing can be added, or ErrClosed after the end
 }
@@ -83,14 +87,17 @@ func (b *SendBatch) Inline(data []byte) {
 }
 
 // Submit posts the batch: all of it, or nothing when something in it was
-// wrong. The errors are those of [QP.PostSend].
+// wrong. The errors are those of [QP.PostSend]; when the kernel refuses the
+// doorbell, the batch is in the queue and goes out with the next one.
 func (b *SendBatch) Submit() error {
 	if b.q == nil {
 		return ErrClosed
 	}
 	err := b.err
 	if err == nil {
-		err = b.q.impl.Submit()
+		if err = b.q.impl.Submit(); err != nil {
+			err = b.q.orClosed(&b.q.sendGate, err)
+		}
 	}
 	b.end()
 	return err
@@ -113,3 +120,9 @@ func (b *SendBatch) end() {
 	}
 	b.q, b.err = nil, ErrClosed
 }
+
+// noCopy makes vet report copies of what contains it.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

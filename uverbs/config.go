@@ -13,8 +13,8 @@ type CQConfig struct {
 	// Vector is the completion vector, which decides on the interrupt's CPU:
 	// 0 to Context.CompVectors - 1.
 	Vector int
-	// SingleGoroutine leaves out the lock. Poll, Arm, Resize and Close then
-	// belong to one goroutine at a time.
+	// SingleGoroutine leaves out the lock. Polls, waits, Arm, Resize and Close
+	// then belong to one goroutine at a time.
 	SingleGoroutine bool
 }
 

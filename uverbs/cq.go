@@ -159,6 +159,9 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	q.armed.Store(want)
 	if err := q.impl.Arm(solicitedOnly); err != nil {
 		q.armed.CompareAndSwap(want, before)
+		if q.dead.Load() { // closed under a single-goroutine queue
+			return ErrClosed
+		}
 		return q.ctx.wrap("arm", q.String(), err, "")
 	}
 	return nil
@@ -210,8 +213,8 @@ func (q *CQ) wake() {
 }
 
 // Wait returns when a completion can be polled; another goroutine may take it
-// first. It parks without holding a thread, and ends early with the context's
-// error, with [ErrClosed] when the queue is closed, or with [ErrDeviceGone].
+// first. It parks without holding a thread, and ends early with the cause of
+// the context's end (context.Cause), with [ErrClosed] when the queue is closed, or with [ErrDeviceGone].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -345,9 +348,10 @@ func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (ProviderReply, er
 func (q *CQ) tearDown() error {
 	q.lock()
 	defer q.unlock()
+	q.dead.Store(true)
 	err := q.destroyKernel()
-	if err == nil {
-		q.dead.Store(true)
+	if err != nil { // the queue lives on
+		q.dead.Store(false)
 	}
 	return err
 }

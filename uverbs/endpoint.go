@@ -54,21 +54,28 @@ func (e *Endpoint) UnmarshalText(text []byte) error {
 const maxRdAtomic = 16
 
 // localGID returns the address that Endpoint and Connect use: the configured
-// one, or the best for talking to peer as it is found at the first call.
-func (q *QP) localGID(peer netip.Addr) (*GIDEntry, error) {
+// one, or the best as it is found at the first call. hint is an address of the
+// peer, perhaps in another network: where no GID is good for it, the best one
+// for any peer is taken.
+func (q *QP) localGID(hint netip.Addr) (*GIDEntry, error) {
 	if q.cfg.GID != nil {
 		return q.cfg.GID, nil
 	}
 	q.gidMu.Lock()
 	defer q.gidMu.Unlock()
-	if q.gid == nil {
-		g, err := q.ctx.SelectGID(0, peer)
-		if err != nil {
-			return nil, err
-		}
-		q.gid = g
+	if q.gid != nil {
+		return q.gid, nil
 	}
-	return q.gid, nil
+	choices, err := q.ctx.RankGIDs(0, hint)
+	if err != nil {
+		return nil, err
+	}
+	if len(choices) > 0 && choices[0].Score > scoreLinkLocal {
+		q.gid = &choices[0].GIDEntry
+		return q.gid, nil
+	}
+	q.gid, err = q.ctx.SelectGID(0, netip.Addr{})
+	return q.gid, err
 }
 
 // Endpoint describes the QP to a peer. Its address is QPConfig.GID, or the
@@ -99,6 +106,9 @@ func (q *QP) Endpoint() (Endpoint, error) {
 // that does not answer after about half a second. [QP.Handshake] does all of
 // it over a TCP connection.
 func (q *QP) Connect(remote Endpoint) error {
+	if remote.MTU.Bytes() == 0 {
+		return invalid("connect", q.String(), "the remote Endpoint has no MTU: set it to the peer's active MTU")
+	}
 	g, err := q.localGID(netip.Addr{})
 	if err != nil {
 		return err
@@ -137,11 +147,14 @@ func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
 // Init takes the QP from RESET to INIT, where it takes receives. Connect does
 // it when it has not been done.
 func (q *QP) Init() error {
-	g, err := q.localGID(netip.Addr{})
+	if q.cfg.GID != nil {
+		return q.init(q.cfg.GID.Port)
+	}
+	port, err := q.ctx.activePort()
 	if err != nil {
 		return err
 	}
-	return q.init(g.Port)
+	return q.init(port)
 }
 
 func (q *QP) init(port int) error {

@@ -54,8 +54,8 @@ func (t EventType) String() string {
 }
 
 // An AsyncEvent is something that happened to a queue, a port or the device.
-// Which of the fields is set depends on the type. Events of objects that have
-// been closed meanwhile are dropped. An event of a type that this package does
+// Which of the fields is set depends on the type. Events of objects that were
+// closed before the event was read are dropped. An event of a type that this package does
 // not know has its Type alone.
 type AsyncEvent struct {
 	Type EventType
@@ -167,7 +167,7 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 }
 
 // NextEvent waits for the next asynchronous event: ibv_get_async_event(3). It
-// is acknowledged by being returned. Several goroutines may wait; each event
+// is acknowledged by being returned. The end of ctx gives context.Cause(ctx). Several goroutines may wait; each event
 // goes to one of them.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	c.events.start()

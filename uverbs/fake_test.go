@@ -378,7 +378,10 @@ func (q *fakeQP) Submit() error {
 
 func (q *fakeQP) Abort() { q.n = 0 }
 
-func (q *fakeQP) Reset() { q.out, q.received, q.resets = 0, 0, q.resets+1 }
+func (q *fakeQP) Reset() error {
+	q.out, q.received, q.resets = 0, 0, q.resets+1
+	return nil
+}
 
 func (q *fakeQP) Retire() error {
 	q.ticket.Done()

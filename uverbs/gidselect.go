@@ -75,29 +75,39 @@ func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 	return nil, invalid("select GID", c.name, detail)
 }
 
+// The scores of judge.
+const (
+	scoreUnusable  = -1
+	scoreLinkLocal = 1
+	scoreIB        = 2
+	scoreIPv6      = 2
+	scoreIPv4      = 3
+	scoreRouted    = 4
+)
+
 // judge scores one entry. source is the address that the routing table would
 // use, or the zero Addr.
 func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
 	addr := e.GID.Addr()
 	switch {
 	case e.Index > math.MaxUint8:
-		return -1, "its index does not fit an address vector, which goes up to 255"
+		return scoreUnusable, "its index does not fit an address vector, which goes up to 255"
 	case e.Type == GIDTypeRoCEv1:
-		return -1, "RoCE v1 is not routed, and the peer may speak v2 alone"
+		return scoreUnusable, "RoCE v1 is not routed, and the peer may speak v2 alone"
 	case e.Type == GIDTypeIB:
-		return 1, "InfiniBand port"
+		return scoreIB, "InfiniBand port"
 	case e.Netdev == "" && e.IfIndex != 0:
-		return -1, "its network interface is in another namespace"
+		return scoreUnusable, "its network interface is in another namespace"
 	case peer.IsValid() && peer.Is4() != addr.Is4():
-		return -1, "the peer's address is of the other IP family"
+		return scoreUnusable, "the peer's address is of the other IP family"
 	case source.IsValid() && addr == source:
-		return 4, "the routing table sends from this address"
+		return scoreRouted, "the routing table sends from this address"
 	case addr.IsLinkLocalUnicast() && !peer.IsLinkLocalUnicast():
-		return 1, "link-local: reaches this link alone"
+		return scoreLinkLocal, "link-local: reaches this link alone"
 	case addr.Is4():
-		return 3, "RoCE v2 over IPv4"
+		return scoreIPv4, "RoCE v2 over IPv4"
 	}
-	return 2, "RoCE v2 over IPv6"
+	return scoreIPv6, "RoCE v2 over IPv6"
 }
 
 // routeSource asks the kernel which address a packet to peer would carry: a

@@ -17,8 +17,10 @@ import (
 // [QP.Init].
 //
 // Without QPConfig.GID the local address is the one that suits the peer's
-// address on conn. What follows on conn is the caller's; ctx ends the wait for
-// the peer.
+// address on conn, or the best for any peer where conn runs in a network that
+// the device is not part of. What follows on conn is the caller's. When ctx ends
+// the wait for the peer, conn is left with a deadline that has passed. Both ends
+// write first: conn must take a line without a reader, as TCP does.
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes under way

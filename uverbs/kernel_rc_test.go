@@ -5,6 +5,7 @@ package uverbs_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestDeviceRCWriteImmediate(t *testing.T) {
 	post(t, l.a.qp, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpWriteImm, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{l.a.mr.SGE(10, 3000)}, RemoteAddr: l.b.mr.Addr() + 77, RKey: l.b.mr.RKey(), Imm: 0xfffefdfc})
 	l.success(t, l.a, 4, uverbs.WCWrite)
-	if wc := l.success(t, l.b, 1, uverbs.WCRecvImm); wc.Imm != 0xfffefdfc || wc.ByteLen != 3000 {
+	if wc := l.success(t, l.b, 1, uverbs.WCRecvRDMAImm); wc.Imm != 0xfffefdfc || wc.ByteLen != 3000 {
 		t.Fatalf("received %+v", wc)
 	}
 	same(t, l.b.mr.Bytes()[77:3077], l.a.mr.Bytes()[10:3010])
@@ -164,7 +165,7 @@ func TestDeviceRCBatch(t *testing.T) {
 	if wc := l.success(t, l.b, 1, uverbs.WCRecv); wc.Imm != 33 {
 		t.Fatalf("immediate %d", wc.Imm)
 	}
-	if wc := l.success(t, l.b, 2, uverbs.WCRecvImm); wc.Imm != 44 || wc.ByteLen != 5 {
+	if wc := l.success(t, l.b, 2, uverbs.WCRecvRDMAImm); wc.Imm != 44 || wc.ByteLen != 5 {
 		t.Fatalf("received %+v", wc)
 	}
 	abuf, bbuf := l.a.mr.Bytes(), l.b.mr.Bytes()
@@ -372,4 +373,30 @@ func TestDeviceMany(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeviceHandshake connects two QPs over TCP.
+func TestDeviceHandshake(t *testing.T) {
+	l := newLoop(t, nil)
+	a, b := l.newEnd(t, nil), l.newEnd(t, nil)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	served := make(chan error)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			err = errors.Join(b.qp.Handshake(l.ctx, conn), conn.Close())
+		}
+		served <- err
+	}()
+	conn := must(net.Dial("tcp", listener.Addr().String()))(t)
+	defer conn.Close()
+	check(t, a.qp.Init())
+	check(t, a.qp.Handshake(l.ctx, conn))
+	check(t, <-served)
+	receive(t, b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})
+	post(t, a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("over TCP")})
+	l.success(t, a, 2, uverbs.WCSend)
+	l.success(t, b, 1, uverbs.WCRecv)
+	same(t, b.mr.Bytes()[:8], []byte("over TCP"))
 }

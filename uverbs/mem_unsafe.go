@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"os"
 	"unsafe"
 
@@ -43,7 +44,7 @@ func mapPages(n int) ([]byte, error) {
 	}
 	lead := -uintptr(p) & (hugePage - 1)
 	if err := trim(p, room, lead, size); err != nil {
-		return nil, err
+		return nil, errors.Join(err, unix.MunmapPtr(p, room))
 	}
 	b := unsafe.Slice((*byte)(unsafe.Add(p, lead)), n)
 	// Without huge pages it is slower and no less right.

@@ -28,8 +28,7 @@ func (q *QP) Modify(a QPAttr, m QPMask) error {
 	if err := q.modify(&a, m); err != nil {
 		return err
 	}
-	q.enter(a.State)
-	return nil
+	return q.enter(a.State)
 }
 
 func (q *QP) modify(a *QPAttr, m QPMask) error {
@@ -46,10 +45,11 @@ func (q *QP) modify(a *QPAttr, m QPMask) error {
 }
 
 // enter opens and shuts the gates of the queues for a new state.
-func (q *QP) enter(s QPState) {
+func (q *QP) enter(s QPState) error {
 	q.state = s
+	var err error
 	if s == StateReset {
-		q.impl.Reset()
+		err = q.impl.Reset()
 	}
 	send, recv := gateOpen, gateOpen
 	if s < StateRTS {
@@ -60,6 +60,7 @@ func (q *QP) enter(s QPState) {
 	}
 	q.sendGate.Store(send)
 	q.recvGate.Store(recv)
+	return err
 }
 
 // Query reads the QP's attributes: ibv_query_qp(3). A driver may fill more

@@ -201,7 +201,11 @@ func (m *MR) Close() error {
 	m.length.Store(closedLength)
 	err := m.reg.close()
 	if err != nil {
-		m.length.Store(int64(len(m.buf)))
+		m.reg.mu.Lock()
+		if !m.reg.closed { // the kernel keeps it
+			m.length.Store(int64(len(m.buf)))
+		}
+		m.reg.mu.Unlock()
 	}
 	return err
 }

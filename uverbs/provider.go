@@ -103,7 +103,7 @@ type ProviderQP interface {
 	Abort()
 
 	// Reset empties both queues: the QP has moved to RESET.
-	Reset()
+	Reset() error
 	// Retire puts zero pages where the queues were, after the kernel object
 	// is gone.
 	Retire() error

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -42,10 +43,9 @@ const (
 	gateOpen uint32 = iota
 	gateState
 	gateClosed
-	gateSRQ
 )
 
-var gateErrors = [...]error{gateState: ErrState, gateClosed: ErrClosed, gateSRQ: ErrSRQ}
+var gateErrors = [...]error{gateState: ErrState, gateClosed: ErrClosed}
 
 // CreateQP makes a queue pair in state RESET: ibv_create_qp(3).
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
@@ -87,6 +87,9 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	}
 	if cfg.Type != RC {
 		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC is"}
+	}
+	if g := cfg.GID; g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
+		return invalid(op, p.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
 	}
 	if cfg.MaxSendSGE == 0 {
 		cfg.MaxSendSGE = 1
@@ -191,6 +194,9 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // It allocates nothing, and literals at the call site stay on the stack. In a
 // loop, keep the []SGE out of a slice of requests that outlives it.
 //
+// A doorbell that the kernel refuses is another matter: all of wrs is in the
+// queue then, n is their number, and they go out with the next doorbell.
+//
 // The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
 // [ErrOpcode], [ErrState], [ErrClosed], or what the kernel said to the
 // doorbell.
@@ -200,8 +206,8 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	}
 	if g := q.sendGate.Load(); g != gateOpen {
 		err = gateErrors[g]
-	} else {
-		n, err = q.impl.PostSend(noescape.Slice(wrs))
+	} else if n, err = q.impl.PostSend(noescape.Slice(wrs)); err != nil {
+		err = q.orClosed(&q.sendGate, err)
 	}
 	if !q.single {
 		q.sq.Unlock()
@@ -217,13 +223,22 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	}
 	if g := q.recvGate.Load(); g != gateOpen {
 		err = gateErrors[g]
-	} else {
-		n, err = q.impl.PostRecv(noescape.Slice(wrs))
+	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil {
+		err = q.orClosed(&q.recvGate, err)
 	}
 	if !q.single {
 		q.rq.Unlock()
 	}
 	return n, err
+}
+
+// orClosed is err, or ErrClosed when a single-goroutine queue was closed under
+// the post.
+func (q *QP) orClosed(gate *atomic.Uint32, err error) error {
+	if gate.Load() == gateClosed {
+		return ErrClosed
+	}
+	return err
 }
 
 func (q *QP) lockBoth() {
@@ -247,9 +262,12 @@ func (q *QP) tearDown() error {
 	defer q.stateMu.Unlock()
 	q.lockBoth()
 	defer q.unlockBoth()
+	send, recv := q.sendGate.Load(), q.recvGate.Load()
+	q.closeGates()
 	err := q.destroyKernel()
-	if err == nil {
-		q.closeGates()
+	if err != nil { // the QP lives on
+		q.sendGate.Store(send)
+		q.recvGate.Store(recv)
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func TestKernelValues(t *testing.T) {
 		{"asyncEventSize", asyncEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsAsyncEventDesc]())},
 		// The C library's numbers, which no kernel header has.
 		{"Fence", uint64(Fence), 1}, {"Signaled", uint64(Signaled), 2}, {"Solicited", uint64(Solicited), 4},
-		{"WCRecv", uint64(WCRecv), 128}, {"WCRecvImm", uint64(WCRecvImm), 129},
+		{"WCRecv", uint64(WCRecv), 128}, {"WCRecvRDMAImm", uint64(WCRecvRDMAImm), 129},
 		{"size of a WC", uint64(ioctl.SizeOf[WC]()), 48},
 		{"size of an SGE", uint64(ioctl.SizeOf[SGE]()), 16},
 		{"largest SGE", MaxMessage, 1 << 31},
@@ -144,7 +144,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"RoCE v1", e(v4, GIDTypeRoCEv1, 0), "", "", -1, "RoCE v1"},
 		{"RoCE v1, the source of the route", e(v4, GIDTypeRoCEv1, 0), "192.0.2.2", "192.0.2.1", -1, "RoCE v1"},
-		{"InfiniBand", e(local, GIDTypeIB, 0), "", "", 1, "InfiniBand"},
+		{"InfiniBand", e(local, GIDTypeIB, 0), "", "", 2, "InfiniBand"},
 		{"v4 to v6", e(v4, GIDTypeRoCEv2, 0), "2001:db8::2", "", -1, "other IP family"},
 		{"v6 to v4", e(v6, GIDTypeRoCEv2, 0), "192.0.2.2", "", -1, "other IP family"},
 		{"source of the route", e(v4, GIDTypeRoCEv2, 0), "192.0.2.2", "192.0.2.1", 4, "routing table"},

@@ -4,7 +4,7 @@ package uverbs
 // only WRID, Status, VendorErr and QPNum hold something.
 type WC struct {
 	WRID      uint64
-	Timestamp uint64 // device clock, only on a CQ created with Timestamps
+	Timestamp uint64 // device clock, 0 where the device has none
 	ByteLen   uint32 // bytes received, or read
 	Imm       uint32 // host order; valid with WCWithImm. With WCWithInv: the invalidated RKey
 	QPNum     uint32 // the local QP
@@ -42,7 +42,7 @@ const (
 	WCFlush       WCOpcode = 8
 	WCAtomicWrite WCOpcode = 9
 	WCRecv        WCOpcode = 128 // a SEND arrived
-	WCRecvImm     WCOpcode = 129 // a WRITE_IMM arrived
+	WCRecvRDMAImm WCOpcode = 129 // a WRITE_IMM arrived
 )
 
 // WCFlags are the flags of a completion. The values are those of ibv_wc_flags.

@@ -78,10 +78,13 @@ func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 }
 
 // Reset takes the QP through RESET to RTS again.
-func (q *deviceQP) Reset() {
+func (q *deviceQP) Reset() error {
 	q.t.Helper()
-	check(q.t, q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+	if err := q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState); err != nil {
+		return err
+	}
 	q.connect()
+	return nil
 }
 
 func (q *deviceQP) Retire() error { return q.Close() }

@@ -34,7 +34,7 @@ func immediate(t *testing.T, r *Rig) {
 	write.Opcode, write.Flags, write.Imm = uverbs.OpWriteImm, 0, imm+1
 	r.send(t, uverbs.SendWR{Opcode: uverbs.OpSendImm, Imm: imm, SGL: []uverbs.SGE{r.sge(0, 9)}}, write)
 	wcs := r.done(t, 2)
-	for i, op := range []uverbs.WCOpcode{uverbs.WCRecv, uverbs.WCRecvImm} {
+	for i, op := range []uverbs.WCOpcode{uverbs.WCRecv, uverbs.WCRecvRDMAImm} {
 		wc := wcs[i]
 		if wc.WRID != uint64(i+1) || wc.Opcode != op || wc.Imm != imm+uint32(i) || wc.Flags&uverbs.WCWithImm == 0 || wc.ByteLen != 9 {
 			t.Errorf("completion %+v", wc)

@@ -80,7 +80,7 @@ func reset(t *testing.T, r *Rig) {
 		} else {
 			r.recv(t, recvs[:5]...)
 		}
-		r.QP.Reset()
+		check(t, r.QP.Reset())
 		r.done(t, 0)
 		if n, err := r.QP.PostRecv(recvs); n != r.Cap.MaxRecvWR || !errors.Is(err, uverbs.ErrQueueFull) {
 			t.Errorf("lap %d: PostRecv: %d, %v; want %d, %v", lap, n, err, r.Cap.MaxRecvWR, uverbs.ErrQueueFull)

@@ -1,6 +1,7 @@
 package rxe
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/goverbs/goverbs/provider/providertest"
@@ -12,9 +13,8 @@ type resettable struct {
 	k *kernel
 }
 
-func (r resettable) Reset() {
-	r.k.reset()
-	r.qp.Reset()
+func (r resettable) Reset() error {
+	return errors.Join(r.k.reset(), r.qp.Reset())
 }
 
 func TestConformance(t *testing.T) {

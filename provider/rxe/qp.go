@@ -41,14 +41,17 @@ func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 // their acknowledgements for those of later requests: a SEND completes with
 // success and never arrives. Another move from RESET to RESET finds the queue
 // empty and notes the right place.
-func (q *qp) Reset() {
-	// There is nobody to tell of an error, and nothing that it spoils.
-	_ = q.sq.bell.reset()
+func (q *qp) Reset() error {
+	err := q.sq.bell.reset()
 	q.sq.refresh()
 	q.Begin()
 	if q.rq.mem != nil {
 		q.rq.refresh()
 	}
+	if err != nil {
+		return kernelError("reset QP", "", err)
+	}
+	return nil
 }
 
 // Retire implements uverbs.ProviderQP.
