@@ -26,8 +26,6 @@
 // the command POST_SEND with no work request in it, which makes the kernel
 // look. The other queues need no command.
 //
-// A trace of GOVERBS_TRACE shows the command only when it goes by ioctl.
-//
 // # What the kernel does differently
 //
 // A request with a bad LKey completes as WCLocQPOpErr under Linux 6.1 and as

@@ -133,8 +133,12 @@ func both() error {
 	if err != nil {
 		return err
 	}
-	say("both have ended; the kernel holds %d QPs, %d CQs and %d MRs more than before",
-		after["qp"]-before["qp"], after["cq"]-before["cq"], after["mr"]-before["mr"])
+	for _, kind := range []string{"pd", "cq", "qp", "mr"} {
+		if after[kind] != before[kind] {
+			return fmt.Errorf("both have ended, and the kernel holds %d %ss instead of %d", after[kind], kind, before[kind])
+		}
+	}
+	say("both have ended, and the kernel holds nothing of theirs")
 	say("all bytes arrived as they were sent")
 	return nil
 }
