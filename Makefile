@@ -32,9 +32,11 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 test: check ## check, and everything on real kernels: what CI runs
 	$(GO) run ./testbed/vm/cmd/vm -setup
 	$(GO) test -C internal/uapi/gen ./...
-	$(GO) test -tags vm -count=1 -p 1 -timeout 25m ./testbed/...
+	$(GO) test -tags vm -count=1 -p 2 -timeout 25m $$($(GO) list ./testbed/... | grep -v /interop)
+	$(GO) test -tags vm -count=1 -timeout 25m ./testbed/interop
 
 soak: ## the long versions: loops and fuzzers; ROUNDS=10000 FUZZ=60s
+	$(GO) test -tags vm,soak -count=1 -p 1 -timeout 1h ./testbed/vm
 	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 

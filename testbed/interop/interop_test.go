@@ -19,17 +19,28 @@ func TestInterop(t *testing.T) {
 	devinfo := vm.BuildProgram(t, module+"cmd/devinfo", "", "amd64")
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
-			g := boot(t, kernel)
+			g := boot(t, vm.Config{Kernel: kernel, Root: true, RXE: true})
 			if out, err := g.Command("ip", "link", "set", "d0", "mtu", "9000").CombinedOutput(); err != nil {
 				t.Fatalf("ip: %v: %s", err, out) // for path MTUs up to 4096
 			}
 			h := &host{guest: g, pingpong: install(t, g, pingpong), devinfo: install(t, g, devinfo), nextPort: 18515}
 			h.gid = h.gidIndex(t)
 			t.Run("devinfo", h.testDevinfo)
-			t.Run("rc_pingpong", h.testPingpong)
+			t.Run("rc_pingpong", func(t *testing.T) {
+				h.testPingpong(t, 4096, pair{goSide, cSide}, pair{cSide, goSide}, pair{goSide, goSide})
+			})
 			t.Run("rc_pingpong_mistakes", h.testMistakes)
 		})
 	}
+}
+
+// TestARM64 has our program alone on both ends: there is no C program for that
+// guest, nor a tool to raise the MTU of its network device.
+func TestARM64(t *testing.T) {
+	pingpong := vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/rcpingpong", "", "arm64")
+	g := boot(t, vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true})
+	h := &host{guest: g, pingpong: install(t, g, pingpong), nextPort: 18515}
+	h.testPingpong(t, 1024, pair{goSide, goSide})
 }
 
 // A host is a guest with the programs under test.
@@ -43,9 +54,8 @@ type host struct {
 
 // boot starts a guest that ends with the test. Its kernel must have had no
 // trouble then.
-func boot(t *testing.T, kernel string) *vm.Guest {
+func boot(t *testing.T, config vm.Config) *vm.Guest {
 	t.Helper()
-	config := vm.Config{Kernel: kernel, Root: true, RXE: true}
 	parts, err := config.Parts()
 	if err != nil {
 		t.Fatal(err)

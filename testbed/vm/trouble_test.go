@@ -99,58 +99,10 @@ func TestBootContext(t *testing.T) {
 // envHelper makes the test binary do something else than testing.
 const envHelper = "GOVERBS_TEST_HELPER"
 
-// TestHelperProcess is no test: it is the process that others look at.
-func TestHelperProcess(t *testing.T) {
-	switch os.Getenv(envHelper) {
-	case "be-killed":
-		g := Start(t, Config{Kernel: "6.12"})
-		fmt.Printf("qemu %d\nrun %s\n", g.qemu.cmd.Process.Pid, g.dir.path)
-		<-g.Done()
-	case "relay":
-		relayHelper(t)
-	default:
-		t.Skip("only of use to other tests")
-	}
-}
-
 func helper(t *testing.T, mode string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess$", "-test.v", "-test.timeout=5m")
 	c.Env = append(os.Environ(), envHelper+"="+mode)
 	return c
-}
-
-// QEMU ends with the process that has booted the guest, however that ends, and
-// the next guest clears up behind it.
-func TestQEMUDoesNotOutliveUs(t *testing.T) {
-	c := helper(t, "be-killed")
-	out := newLines()
-	c.Stdout, c.Stderr = out, out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var pid int
-	if _, err := fmt.Sscanf(out.await(t, "qemu "), "qemu %d", &pid); err != nil {
-		t.Fatal(err)
-	}
-	dir := strings.TrimPrefix(out.await(t, "run "), "run ")
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if !ends(fd, 20*time.Second) {
-		t.Errorf("QEMU (%d) outlives us", pid)
-	}
-	if err := c.Wait(); err == nil {
-		t.Error("the helper was not killed")
-	}
-	Start(t, Config{Kernel: "6.12"})
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left over: %v", dir, err)
-	}
 }
 
 // ends waits until the process of a pidfd has ended.
