@@ -5,12 +5,10 @@ package interop
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"regexp"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/vm"
-	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
 func TestInterop(t *testing.T) {
@@ -56,24 +54,8 @@ type host struct {
 // trouble then.
 func boot(t *testing.T, config vm.Config) *vm.Guest {
 	t.Helper()
-	parts, err := config.Parts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := bed.Ensure(t.Context(), os.Stderr, parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := vm.Boot(t.Context(), b, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		checkLog(t, g)
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	g := vm.Start(t, config)
+	t.Cleanup(func() { checkLog(t, g) })
 	return g
 }
 

@@ -13,7 +13,7 @@ import (
 // TestSoak runs the long tests of the guests' packages on 6.12.
 func TestSoak(t *testing.T) {
 	config := vm.Config{Kernel: "6.12", RXE: true, Root: true}
-	g := boot(t, config)
+	g := vm.Start(t, config)
 	binary := vm.BuildTest(t, "github.com/goverbs/goverbs/uverbs", "device,soak", config.Arch)
 	vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 2 * time.Hour, Args: []string{"-test.run=^TestDeviceSoak"}, Env: []string{
 		"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + config.Kernel, "GOVERBS_SOAK_ROUNDS=" + os.Getenv("GOVERBS_SOAK_ROUNDS")}})

@@ -7,15 +7,12 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/goverbs/goverbs/internal/nldev"
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of the RDMA netlink family, <rdma/rdma_netlink.h>.
+// Sizes of a netlink message.
 const (
-	rdmaNLDevNewLink   = 5<<10 + 3 // RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK)
-	rdmaAttrDevName    = 2         // RDMA_NLDEV_ATTR_DEV_NAME
-	rdmaAttrNdevName   = 51        // RDMA_NLDEV_ATTR_NDEV_NAME
-	rdmaAttrLinkType   = 65        // RDMA_NLDEV_ATTR_LINK_TYPE
 	netlinkHeaderSize  = 16
 	netlinkErrorOffset = netlinkHeaderSize
 )
@@ -72,13 +69,7 @@ func AddAddress(name string, addr netip.Prefix) error {
 // AddRXE adds the soft-RoCE device name on a network device, as does
 // `rdma link add name type rxe netdev netdev`.
 func AddRXE(name, netdev string) error {
-	msg := attr(nil, rdmaAttrDevName, append([]byte(name), 0))
-	msg = attr(msg, rdmaAttrLinkType, []byte("rxe\x00"))
-	msg = attr(msg, rdmaAttrNdevName, append([]byte(netdev), 0))
-	if err := request(unix.NETLINK_RDMA, rdmaNLDevNewLink, 0, msg); err != nil {
-		return fmt.Errorf("adding rxe device %s on %s: %w", name, netdev, err)
-	}
-	return nil
+	return nldev.AddLink(name, "rxe", netdev)
 }
 
 func linkIndex(name string) (int, error) {
