@@ -76,20 +76,6 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestHelperProcess is no test: it is the process that others look at.
-func TestHelperProcess(t *testing.T) {
-	switch os.Getenv(envHelper) {
-	case "be-killed":
-		g := Start(t, Config{Kernel: "6.12"})
-		fmt.Printf("qemu %d\nrun %s\n", g.qemu.cmd.Process.Pid, g.dir.path)
-		<-g.Done()
-	case "relay":
-		relayHelper(t)
-	default:
-		t.Skip("only of use to other tests")
-	}
-}
-
 // QEMU ends with the process that has booted the guest, however that ends, and
 // the next guest clears up behind it.
 func TestQEMUDoesNotOutliveUs(t *testing.T) {

@@ -3,6 +3,8 @@
 package vm
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +64,17 @@ func TestRelay(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("the log:\n%s", log)
+	}
+}
+
+// TestHelperProcess is no test: it is the process that others look at.
+func TestHelperProcess(t *testing.T) {
+	switch os.Getenv(envHelper) {
+	case "be-killed":
+		g := Start(t, Config{Kernel: "6.12"})
+		fmt.Printf("qemu %d\nrun %s\n", g.qemu.cmd.Process.Pid, g.dir.path)
+		<-g.Done()
+	case "relay":
+		relayHelper(t)
 	}
 }
