@@ -85,8 +85,11 @@ func openFirst(devices []Device) (*Context, error) {
 			continue
 		}
 		if _, err := c.activePort(); err == nil {
-			if spare != nil {
-				errs = append(errs, spare.Close())
+			if spare == nil {
+				return c, nil
+			}
+			if err := spare.Close(); err != nil {
+				return nil, errors.Join(err, c.Close())
 			}
 			return c, nil
 		}

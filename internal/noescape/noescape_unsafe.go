@@ -23,4 +23,5 @@ func Slice[T any](s []T) []T {
 //go:linkname hide github.com/goverbs/goverbs/internal/noescape.same
 func hide(p unsafe.Pointer) unsafe.Pointer
 
+//lint:ignore U1000 hide is linked to it
 func same(p unsafe.Pointer) unsafe.Pointer { return p }
