@@ -1,5 +1,5 @@
-# Everything here works on a fresh Debian 12 or 13 machine that has Go, git and
-# make, as root or as an ordinary user (Ubuntu: see README.md). What the guests need is fetched
+# Everything here works on a fresh Debian 12 machine that has Go, git and make,
+# as root or as an ordinary user (others: see README.md). What the guests need is fetched
 # once into ~/.cache/goverbs-bed (GOVERBS_BED_CACHE), verified by signature.
 
 GO      ?= go
