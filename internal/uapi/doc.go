@@ -1,6 +1,7 @@
 // Package uapi holds the kernel's RDMA user ABI: the numbers and structs of
 // rdma_user_ioctl_cmds.h, ib_user_ioctl_cmds.h, ib_user_ioctl_verbs.h,
-// ib_user_verbs.h, rdma_user_rxe.h and rdma_netlink.h that goverbs uses.
+// ib_user_verbs.h, rdma_user_rxe.h, rdma_user_cm.h, ib_user_sa.h and
+// rdma_netlink.h that goverbs uses.
 // It makes no system calls.
 //
 // # Names
@@ -15,7 +16,8 @@
 // A union of scalars is one field (IbUverbsWc.Ex is imm_data or invalidate_rkey;
 // imm_data is big-endian). A union of structs is a byte array, and each member is
 // a struct of its own: RxeRdmaWr, RxeAtomicWr, RxeUdWr, RxeMwWr and RxeFlushWr lie
-// over RxeSendWr.Wr.
+// over RxeSendWr.Wr. RdmaUcmConnParam and RdmaUcmUdParam lie over
+// RdmaUcmEventResp.Param and RdmaUcmWriteCmEvent.Param. Socket addresses are bytes.
 //
 // # Where it comes from
 //

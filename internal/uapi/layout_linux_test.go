@@ -189,6 +189,16 @@ func TestKnownLayout(t *testing.T) {
 		{"rxe recv wqe", size[RxeRecvWqe](), 40},
 		{"rxe av", size[RxeAv](), 88},
 		{"rxe queue header", size[RxeQueueBuf](), 384},
+		{"ucm header", size[RdmaUcmCmdHdr](), 8},
+		{"ucm bind", size[RdmaUcmBind](), 136},
+		{"ucm resolve_addr", size[RdmaUcmResolveAddr](), 272},
+		{"ucm conn_param", size[RdmaUcmConnParam](), 272},
+		{"ucm connect", size[RdmaUcmConnect](), 288},
+		{"ucm accept", size[RdmaUcmAccept](), 296},
+		{"ucm reject", size[RdmaUcmReject](), 264},
+		{"ucm qp attr", size[IbUverbsQpAttr](), 144},
+		{"ucm event", size[RdmaUcmEventResp](), 336},
+		{"ucm join", size[RdmaUcmJoinMcast](), 152},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.name, c.got, c.want)
@@ -209,6 +219,8 @@ func TestVariantsFit(t *testing.T) {
 		{IbUverbsSendWr{}.Wr, []any{IbUverbsRdmaWr{}, IbUverbsAtomicWr{}, IbUverbsUdWr{}}},
 		{RxeAv{}.SgidAddr, []any{SockaddrIn{}, SockaddrIn6{}}},
 		{RxeAv{}.DgidAddr, []any{SockaddrIn{}, SockaddrIn6{}}},
+		{RdmaUcmEventResp{}.Param, []any{RdmaUcmConnParam{}, RdmaUcmUdParam{}}},
+		{RdmaUcmWriteCmEvent{}.Param, []any{RdmaUcmConnParam{}, RdmaUcmUdParam{}}},
 	} {
 		for _, v := range c.variants {
 			if got, room := reflect.TypeOf(v).Size(), reflect.TypeOf(c.union).Size(); got > room {

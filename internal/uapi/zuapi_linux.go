@@ -2266,6 +2266,467 @@ type RxeQueueBuf struct {
 	Pad3          [31]uint32
 }
 
+// Macros (rdma/rdma_user_cm.h).
+const (
+	RDMA_USER_CM_ABI_VERSION = 4
+	RDMA_MAX_PRIVATE_DATA    = 256
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_USER_CM_CMD_CREATE_ID          = 0
+	RDMA_USER_CM_CMD_DESTROY_ID         = 1
+	RDMA_USER_CM_CMD_BIND_IP            = 2
+	RDMA_USER_CM_CMD_RESOLVE_IP         = 3
+	RDMA_USER_CM_CMD_RESOLVE_ROUTE      = 4
+	RDMA_USER_CM_CMD_QUERY_ROUTE        = 5
+	RDMA_USER_CM_CMD_CONNECT            = 6
+	RDMA_USER_CM_CMD_LISTEN             = 7
+	RDMA_USER_CM_CMD_ACCEPT             = 8
+	RDMA_USER_CM_CMD_REJECT             = 9
+	RDMA_USER_CM_CMD_DISCONNECT         = 10
+	RDMA_USER_CM_CMD_INIT_QP_ATTR       = 11
+	RDMA_USER_CM_CMD_GET_EVENT          = 12
+	RDMA_USER_CM_CMD_GET_OPTION         = 13
+	RDMA_USER_CM_CMD_SET_OPTION         = 14
+	RDMA_USER_CM_CMD_NOTIFY             = 15
+	RDMA_USER_CM_CMD_JOIN_IP_MCAST      = 16
+	RDMA_USER_CM_CMD_LEAVE_MCAST        = 17
+	RDMA_USER_CM_CMD_MIGRATE_ID         = 18
+	RDMA_USER_CM_CMD_QUERY              = 19
+	RDMA_USER_CM_CMD_BIND               = 20
+	RDMA_USER_CM_CMD_RESOLVE_ADDR       = 21
+	RDMA_USER_CM_CMD_JOIN_MCAST         = 22
+	RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE = 23
+	RDMA_USER_CM_CMD_WRITE_CM_EVENT     = 24
+)
+
+// Constants of enum rdma_ucm_port_space (rdma/rdma_user_cm.h).
+const (
+	RDMA_PS_IPOIB = 0x2
+	RDMA_PS_IB    = 0x13f
+	RDMA_PS_TCP   = 0x106
+	RDMA_PS_UDP   = 0x111
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_USER_CM_QUERY_ADDR       = 0
+	RDMA_USER_CM_QUERY_PATH       = 1
+	RDMA_USER_CM_QUERY_GID        = 2
+	RDMA_USER_CM_QUERY_IB_SERVICE = 3
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_MC_JOIN_FLAG_FULLMEMBER          = 0
+	RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER = 1
+	RDMA_MC_JOIN_FLAG_RESERVED            = 2
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_OPTION_ID = 0
+	RDMA_OPTION_IB = 1
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_OPTION_ID_TOS         = 0
+	RDMA_OPTION_ID_REUSEADDR   = 1
+	RDMA_OPTION_ID_AFONLY      = 2
+	RDMA_OPTION_ID_ACK_TIMEOUT = 3
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_OPTION_IB_PATH = 1
+)
+
+// Constants of an unnamed enum (rdma/rdma_user_cm.h).
+const (
+	RDMA_USER_CM_IB_SERVICE_FLAG_ID   = 0x1
+	RDMA_USER_CM_IB_SERVICE_FLAG_NAME = 0x2
+)
+
+// Macros (rdma/rdma_user_cm.h).
+const (
+	RDMA_USER_CM_IB_SERVICE_NAME_SIZE = 64
+)
+
+// RdmaUcmCmdHdr is struct rdma_ucm_cmd_hdr (rdma/rdma_user_cm.h).
+type RdmaUcmCmdHdr struct {
+	_   structs.HostLayout
+	Cmd uint32
+	In  uint16
+	Out uint16
+}
+
+// RdmaUcmCreateId is struct rdma_ucm_create_id (rdma/rdma_user_cm.h).
+type RdmaUcmCreateId struct {
+	_        structs.HostLayout
+	Uid      uint64
+	Response uint64
+	Ps       uint16
+	QpType   uint8
+	Reserved [5]byte
+}
+
+// RdmaUcmCreateIdResp is struct rdma_ucm_create_id_resp (rdma/rdma_user_cm.h).
+type RdmaUcmCreateIdResp struct {
+	_  structs.HostLayout
+	Id uint32
+}
+
+// RdmaUcmDestroyId is struct rdma_ucm_destroy_id (rdma/rdma_user_cm.h).
+type RdmaUcmDestroyId struct {
+	_        structs.HostLayout
+	Response uint64
+	Id       uint32
+	Reserved uint32
+}
+
+// RdmaUcmDestroyIdResp is struct rdma_ucm_destroy_id_resp (rdma/rdma_user_cm.h).
+type RdmaUcmDestroyIdResp struct {
+	_              structs.HostLayout
+	EventsReported uint32
+}
+
+// RdmaUcmBindIp is struct rdma_ucm_bind_ip (rdma/rdma_user_cm.h).
+type RdmaUcmBindIp struct {
+	_        structs.HostLayout
+	Response uint64
+	Addr     [28]byte
+	Id       uint32
+}
+
+// RdmaUcmBind is struct rdma_ucm_bind (rdma/rdma_user_cm.h).
+type RdmaUcmBind struct {
+	_        structs.HostLayout
+	Id       uint32
+	AddrSize uint16
+	Reserved uint16
+	Addr     [128]byte
+}
+
+// RdmaUcmResolveIp is struct rdma_ucm_resolve_ip (rdma/rdma_user_cm.h).
+type RdmaUcmResolveIp struct {
+	_         structs.HostLayout
+	SrcAddr   [28]byte
+	DstAddr   [28]byte
+	Id        uint32
+	TimeoutMs uint32
+}
+
+// RdmaUcmResolveAddr is struct rdma_ucm_resolve_addr (rdma/rdma_user_cm.h).
+type RdmaUcmResolveAddr struct {
+	_         structs.HostLayout
+	Id        uint32
+	TimeoutMs uint32
+	SrcSize   uint16
+	DstSize   uint16
+	Reserved  uint32
+	SrcAddr   [128]byte
+	DstAddr   [128]byte
+}
+
+// RdmaUcmResolveRoute is struct rdma_ucm_resolve_route (rdma/rdma_user_cm.h).
+type RdmaUcmResolveRoute struct {
+	_         structs.HostLayout
+	Id        uint32
+	TimeoutMs uint32
+}
+
+// RdmaUcmQuery is struct rdma_ucm_query (rdma/rdma_user_cm.h).
+type RdmaUcmQuery struct {
+	_        structs.HostLayout
+	Response uint64
+	Id       uint32
+	Option   uint32
+}
+
+// RdmaUcmQueryRouteResp is struct rdma_ucm_query_route_resp (rdma/rdma_user_cm.h).
+type RdmaUcmQueryRouteResp struct {
+	_          structs.HostLayout
+	NodeGuid   uint64
+	IbRoute    [2]IbUserPathRec
+	SrcAddr    [28]byte
+	DstAddr    [28]byte
+	NumPaths   uint32
+	PortNum    uint8
+	Reserved   [3]byte
+	IbdevIndex uint32
+	Reserved1  uint32
+}
+
+// RdmaUcmQueryAddrResp is struct rdma_ucm_query_addr_resp (rdma/rdma_user_cm.h).
+type RdmaUcmQueryAddrResp struct {
+	_          structs.HostLayout
+	NodeGuid   uint64
+	PortNum    uint8
+	Reserved   uint8
+	Pkey       uint16
+	SrcSize    uint16
+	DstSize    uint16
+	SrcAddr    [128]byte
+	DstAddr    [128]byte
+	IbdevIndex uint32
+	Reserved1  uint32
+}
+
+// RdmaUcmQueryPathResp is struct rdma_ucm_query_path_resp (rdma/rdma_user_cm.h).
+type RdmaUcmQueryPathResp struct {
+	_        structs.HostLayout
+	NumPaths uint32
+	Reserved uint32
+}
+
+// RdmaUcmQueryIbServiceResp is struct rdma_ucm_query_ib_service_resp (rdma/rdma_user_cm.h).
+type RdmaUcmQueryIbServiceResp struct {
+	_              structs.HostLayout
+	NumServiceRecs uint32
+	Reserved       uint32
+}
+
+// RdmaUcmConnParam is struct rdma_ucm_conn_param (rdma/rdma_user_cm.h).
+type RdmaUcmConnParam struct {
+	_                  structs.HostLayout
+	QpNum              uint32
+	Qkey               uint32
+	PrivateData        [256]byte
+	PrivateDataLen     uint8
+	Srq                uint8
+	ResponderResources uint8
+	InitiatorDepth     uint8
+	FlowControl        uint8
+	RetryCount         uint8
+	RnrRetryCount      uint8
+	Valid              uint8
+}
+
+// RdmaUcmUdParam is struct rdma_ucm_ud_param (rdma/rdma_user_cm.h).
+type RdmaUcmUdParam struct {
+	_              structs.HostLayout
+	QpNum          uint32
+	Qkey           uint32
+	AhAttr         IbUverbsAhAttr
+	PrivateData    [256]byte
+	PrivateDataLen uint8
+	Reserved       [7]byte
+}
+
+// RdmaUcmEce is struct rdma_ucm_ece (rdma/rdma_user_cm.h).
+type RdmaUcmEce struct {
+	_        structs.HostLayout
+	VendorId uint32
+	AttrMod  uint32
+}
+
+// RdmaUcmConnect is struct rdma_ucm_connect (rdma/rdma_user_cm.h).
+type RdmaUcmConnect struct {
+	_         structs.HostLayout
+	ConnParam RdmaUcmConnParam
+	Id        uint32
+	Reserved  uint32
+	Ece       RdmaUcmEce
+}
+
+// RdmaUcmListen is struct rdma_ucm_listen (rdma/rdma_user_cm.h).
+type RdmaUcmListen struct {
+	_       structs.HostLayout
+	Id      uint32
+	Backlog uint32
+}
+
+// RdmaUcmAccept is struct rdma_ucm_accept (rdma/rdma_user_cm.h).
+type RdmaUcmAccept struct {
+	_         structs.HostLayout
+	Uid       uint64
+	ConnParam RdmaUcmConnParam
+	Id        uint32
+	Reserved  uint32
+	Ece       RdmaUcmEce
+}
+
+// RdmaUcmReject is struct rdma_ucm_reject (rdma/rdma_user_cm.h).
+type RdmaUcmReject struct {
+	_              structs.HostLayout
+	Id             uint32
+	PrivateDataLen uint8
+	Reason         uint8
+	Reserved       [2]byte
+	PrivateData    [256]byte
+}
+
+// RdmaUcmDisconnect is struct rdma_ucm_disconnect (rdma/rdma_user_cm.h).
+type RdmaUcmDisconnect struct {
+	_  structs.HostLayout
+	Id uint32
+}
+
+// RdmaUcmInitQpAttr is struct rdma_ucm_init_qp_attr (rdma/rdma_user_cm.h).
+type RdmaUcmInitQpAttr struct {
+	_        structs.HostLayout
+	Response uint64
+	Id       uint32
+	QpState  uint32
+}
+
+// RdmaUcmNotify is struct rdma_ucm_notify (rdma/rdma_user_cm.h).
+type RdmaUcmNotify struct {
+	_     structs.HostLayout
+	Id    uint32
+	Event uint32
+}
+
+// RdmaUcmJoinIpMcast is struct rdma_ucm_join_ip_mcast (rdma/rdma_user_cm.h).
+type RdmaUcmJoinIpMcast struct {
+	_        structs.HostLayout
+	Response uint64
+	Uid      uint64
+	Addr     [28]byte
+	Id       uint32
+}
+
+// RdmaUcmJoinMcast is struct rdma_ucm_join_mcast (rdma/rdma_user_cm.h).
+type RdmaUcmJoinMcast struct {
+	_         structs.HostLayout
+	Response  uint64
+	Uid       uint64
+	Id        uint32
+	AddrSize  uint16
+	JoinFlags uint16
+	Addr      [128]byte
+}
+
+// RdmaUcmGetEvent is struct rdma_ucm_get_event (rdma/rdma_user_cm.h).
+type RdmaUcmGetEvent struct {
+	_        structs.HostLayout
+	Response uint64
+}
+
+// RdmaUcmEventResp is struct rdma_ucm_event_resp (rdma/rdma_user_cm.h).
+type RdmaUcmEventResp struct {
+	_        structs.HostLayout
+	Uid      uint64
+	Id       uint32
+	Event    uint32
+	Status   uint32
+	Param    [304]byte
+	Reserved uint32
+	Ece      RdmaUcmEce
+}
+
+// RdmaUcmSetOption is struct rdma_ucm_set_option (rdma/rdma_user_cm.h).
+type RdmaUcmSetOption struct {
+	_       structs.HostLayout
+	Optval  uint64
+	Id      uint32
+	Level   uint32
+	Optname uint32
+	Optlen  uint32
+}
+
+// RdmaUcmMigrateId is struct rdma_ucm_migrate_id (rdma/rdma_user_cm.h).
+type RdmaUcmMigrateId struct {
+	_        structs.HostLayout
+	Response uint64
+	Id       uint32
+	Fd       uint32
+}
+
+// RdmaUcmMigrateResp is struct rdma_ucm_migrate_resp (rdma/rdma_user_cm.h).
+type RdmaUcmMigrateResp struct {
+	_              structs.HostLayout
+	EventsReported uint32
+}
+
+// RdmaUcmIbService is struct rdma_ucm_ib_service (rdma/rdma_user_cm.h).
+type RdmaUcmIbService struct {
+	_           structs.HostLayout
+	ServiceId   uint64
+	ServiceName [64]byte
+	Flags       uint32
+	Reserved    uint32
+}
+
+// RdmaUcmResolveIbService is struct rdma_ucm_resolve_ib_service (rdma/rdma_user_cm.h).
+type RdmaUcmResolveIbService struct {
+	_        structs.HostLayout
+	Id       uint32
+	Reserved uint32
+	Ibs      RdmaUcmIbService
+}
+
+// RdmaUcmWriteCmEvent is struct rdma_ucm_write_cm_event (rdma/rdma_user_cm.h).
+type RdmaUcmWriteCmEvent struct {
+	_        structs.HostLayout
+	Id       uint32
+	Reserved uint32
+	Event    uint32
+	Status   uint32
+	Param    [304]byte
+}
+
+// Constants of an unnamed enum (rdma/ib_user_sa.h).
+const (
+	IB_PATH_GMP             = 0x1
+	IB_PATH_PRIMARY         = 0x2
+	IB_PATH_ALTERNATE       = 0x4
+	IB_PATH_OUTBOUND        = 0x8
+	IB_PATH_INBOUND         = 0x10
+	IB_PATH_INBOUND_REVERSE = 0x20
+	IB_PATH_BIDIRECTIONAL   = 0x28
+)
+
+// IbPathRecData is struct ib_path_rec_data (rdma/ib_user_sa.h).
+type IbPathRecData struct {
+	_        structs.HostLayout
+	Flags    uint32
+	Reserved uint32
+	PathRec  [16]uint32
+}
+
+// IbUserPathRec is struct ib_user_path_rec (rdma/ib_user_sa.h).
+type IbUserPathRec struct {
+	_                      structs.HostLayout
+	Dgid                   [16]byte
+	Sgid                   [16]byte
+	Dlid                   uint16 // big-endian
+	Slid                   uint16 // big-endian
+	RawTraffic             uint32
+	FlowLabel              uint32 // big-endian
+	Reversible             uint32
+	Mtu                    uint32
+	Pkey                   uint16 // big-endian
+	HopLimit               uint8
+	TrafficClass           uint8
+	NumbPath               uint8
+	Sl                     uint8
+	MtuSelector            uint8
+	RateSelector           uint8
+	Rate                   uint8
+	PacketLifeTimeSelector uint8
+	PacketLifeTime         uint8
+	Preference             uint8
+}
+
+// IbUserServiceRec is struct ib_user_service_rec (rdma/ib_user_sa.h).
+type IbUserServiceRec struct {
+	_        structs.HostLayout
+	Id       uint64 // big-endian
+	Gid      [16]byte
+	Pkey     uint16 // big-endian
+	Reserved [2]byte
+	Lease    uint32 // big-endian
+	Key      [16]byte
+	Name     [64]byte
+	Data8    [16]byte
+	Data16   [8]uint16 // big-endian
+	Data32   [4]uint32 // big-endian
+	Data64   [2]uint64 // big-endian
+}
+
 // Constants of an unnamed enum (rdma/rdma_netlink.h).
 const (
 	RDMA_NL_IWCM  = 2
