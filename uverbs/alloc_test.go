@@ -1,6 +1,9 @@
 package uverbs
 
-import "testing"
+import (
+	"maps"
+	"testing"
+)
 
 // hot is each call of the hot path, with literals built where they are used,
 // as programs do.
@@ -52,10 +55,34 @@ func hot(b *bundle) map[string]func() {
 	}
 }
 
+// hotUD is the hot path of a UD QP with an SRQ.
+func hotUD(b *bundle, m *meeting) map[string]func() {
+	return map[string]func(){
+		"PostSend UD": func() {
+			_, _ = m.qp.PostSend(SendWR{WRID: 1, Opcode: OpSend, AH: m.ah, QPN: 5, QKey: 6, SGL: []SGE{b.mr.SGE(0, 64)}})
+		},
+		"StartSend UD 32": func() {
+			s := m.qp.StartSend()
+			for i := range 32 {
+				s.Send(uint64(i), 0)
+				s.UDAddr(m.ah, 5, 6)
+				s.SGE(b.mr.SGE(i*64, 64))
+			}
+			_ = s.Submit()
+		},
+		"SRQ.PostRecv": func() {
+			_, _ = m.srq.PostRecv(RecvWR{WRID: 1, SGL: []SGE{b.mr.SGE(0, 64), b.mr.SGE(64, 64)}})
+		},
+	}
+}
+
 func TestHotPathAllocatesNothing(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		r := newRig(t)
-		for name, call := range hot(r.bundle(t, single)) {
+		b := r.bundle(t, single)
+		calls := hot(b)
+		maps.Copy(calls, hotUD(b, r.meeting(t, b, single)))
+		for name, call := range calls {
 			if n := testing.AllocsPerRun(200, call); n != 0 {
 				t.Errorf("single goroutine %v: %s allocates %v times", single, name, n)
 			}

@@ -86,6 +86,14 @@ func (b *SendBatch) Inline(data []byte) {
 	}
 }
 
+// UDAddr addresses the operation added last, on a UD QP: what SendWR says by
+// AH, QPN and QKey. Each of its operations needs it.
+func (b *SendBatch) UDAddr(ah *AH, qpn, qkey uint32) {
+	if b.err == nil {
+		b.q.impl.UDAddr(ah, qpn, qkey)
+	}
+}
+
 // Submit posts the batch: all of it, or nothing when something in it was
 // wrong. The errors are those of [QP.PostSend]; when the kernel refuses the
 // doorbell, the batch is in the queue and goes out with the next one.

@@ -183,7 +183,9 @@ func (c *Context) defaultChannel() (*CompChannel, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.channel = ch
+		c.mu.Lock()
+		c.channel = ch // inUse looks at it under mu alone
+		c.mu.Unlock()
 	}
 	return c.channel, nil
 }

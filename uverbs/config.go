@@ -23,6 +23,9 @@ type QPConfig struct {
 	Type   QPType
 	SendCQ *CQ
 	RecvCQ *CQ // nil: SendCQ
+	// SRQ is where the QP takes its receives from. MaxRecvWR and MaxRecvSGE
+	// count for nothing then: the QP has no receive queue of its own.
+	SRQ *SRQ
 
 	MaxSendWR  int // 0: no send queue
 	MaxRecvWR  int // 0: no receive queue
@@ -42,6 +45,21 @@ type QPConfig struct {
 	// Access is what peers may do to this QP's memory, within what each MR
 	// allows: RemoteRead, RemoteWrite. Connect sets it.
 	Access Access
+	// QKey is what datagrams to a UD QP must carry. Ready sets it. With bit 31
+	// set only a process with CAP_NET_RAW may.
+	QKey uint32
+}
+
+// An SRQConfig describes a shared receive queue: ibv_create_srq(3).
+type SRQConfig struct {
+	MaxWR  int // receives that it holds
+	MaxSGE int // of each; 0: 1
+	// Limit raises [EventSRQLimitReached], once, when fewer receives than that
+	// are left. 0: never. [SRQ.Modify] sets it again.
+	Limit int
+	// SingleGoroutine leaves out the lock. The queue then belongs to one
+	// goroutine at a time.
+	SingleGoroutine bool
 }
 
 // QPType is the transport service of a QP. The values are those of
@@ -51,11 +69,15 @@ type QPType uint8
 // The transport services.
 const (
 	RC QPType = 2 // reliable connection
+	UD QPType = 4 // unreliable datagram
 )
 
 func (t QPType) String() string {
-	if t == RC {
+	switch t {
+	case RC:
 		return "RC"
+	case UD:
+		return "UD"
 	}
 	return "QP type " + itoa(uint64(t))
 }

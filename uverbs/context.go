@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
@@ -35,6 +36,8 @@ type Context struct {
 
 	channelMu sync.Mutex
 	channel   *CompChannel // the default one, made at first use
+
+	idle atomic.Pointer[idleHook]
 
 	attrMu sync.Mutex
 	attr   *DeviceAttr // see limits
@@ -176,6 +179,7 @@ func (c *Context) Close() error {
 }
 
 func (c *Context) closeAll() error {
+	c.idle.Store(nil)
 	c.creating.Lock()
 	c.closing = true
 	c.creating.Unlock()

@@ -13,10 +13,11 @@
 // # Objects
 //
 // [Open] gives a [Context]; from it come a [PD] (protection domain), a [CQ]
-// (completion queue) and, from the PD, an [MR] (registered memory) and a [QP]
-// (queue pair). A QP is connected by [QP.Handshake] over a TCP connection, by
-// [QP.Connect] with an [Endpoint] that came some other way, or step by step by
-// [QP.Modify].
+// (completion queue) and, from the PD, an [MR] (registered memory), a [QP]
+// (queue pair) and an [SRQ] (shared receive queue). An RC QP is connected by
+// [QP.Handshake] over a TCP connection, by [QP.Connect] with an [Endpoint] that
+// came some other way, or step by step by [QP.Modify]. A UD QP sends datagrams
+// to any number of peers after [QP.Ready], each named by an [AH].
 //
 // # Lifetime
 //
@@ -27,7 +28,7 @@
 //
 // # Concurrency
 //
-// Every method may be called from any number of goroutines. A CQ or QP made
+// Every method may be called from any number of goroutines. A CQ, QP or SRQ made
 // with SingleGoroutine leaves its locks out and says what belongs to one
 // goroutine then. Close of anything while others use it ends their calls with
 // [ErrClosed].

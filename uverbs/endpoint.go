@@ -106,6 +106,9 @@ func (q *QP) Endpoint() (Endpoint, error) {
 // that does not answer after about half a second. [QP.Handshake] does all of
 // it over a TCP connection.
 func (q *QP) Connect(remote Endpoint) error {
+	if err := q.checkConnects(); err != nil {
+		return err
+	}
 	if remote.MTU.Bytes() == 0 {
 		return invalid("connect", q.String(), "the remote Endpoint has no MTU: set it to the peer's active MTU")
 	}
@@ -137,6 +140,43 @@ func (q *QP) Connect(remote Endpoint) error {
 		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic)
 }
 
+func (q *QP) checkConnects() error {
+	if q.cfg.Type == UD {
+		return invalid("connect", q.String(), "a UD QP has no peer: Ready takes it to RTS, and each message names an AH")
+	}
+	return nil
+}
+
+// Ready takes a UD QP from RESET to RTS, with QPConfig.QKey: from then on it
+// receives what anybody sends to its QPN with that QKey, and sends. Its port is
+// that of QPConfig.GID, or the first active one. Receives can be posted before,
+// after [QP.Init].
+func (q *QP) Ready() error {
+	if q.cfg.Type != UD {
+		return invalid("make ready", q.String(), "Ready is for UD QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
+	}
+	if q.State() == StateReset {
+		if err := q.Init(); err != nil {
+			return err
+		}
+	}
+	if err := q.Modify(QPAttr{State: StateRTR}, MaskState); err != nil {
+		return err
+	}
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, MaskState|MaskSQPSN)
+}
+
+// AHAttr is the address of a peer whose Endpoint came some other way than by a
+// message, for [PD.CreateAH]. The way there begins at the address that this
+// QP's own Endpoint tells.
+func (q *QP) AHAttr(remote Endpoint) (AHAttr, error) {
+	g, err := q.localGID(remote.GID.Addr())
+	if err != nil {
+		return AHAttr{}, err
+	}
+	return q.addressOf(g, remote), nil
+}
+
 // addressOf is the path to a peer: by GID where there is one, else by LID.
 func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
 	const hops = 64
@@ -144,8 +184,8 @@ func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
 		DLID: remote.LID, Port: uint8(g.Port)}
 }
 
-// Init takes the QP from RESET to INIT, where it takes receives. Connect does
-// it when it has not been done.
+// Init takes the QP from RESET to INIT, where it takes receives. Connect and
+// Ready do it when it has not been done.
 func (q *QP) Init() error {
 	if q.cfg.GID != nil {
 		return q.init(q.cfg.GID.Port)
@@ -158,6 +198,9 @@ func (q *QP) Init() error {
 }
 
 func (q *QP) init(port int) error {
+	if q.cfg.Type == UD {
+		return q.Modify(QPAttr{State: StateInit, Port: uint8(port), QKey: q.cfg.QKey}, MaskState|MaskPKeyIndex|MaskPort|MaskQKey)
+	}
 	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
 }
 

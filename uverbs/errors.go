@@ -21,7 +21,7 @@ func (s *sentinel) Error() string { return s.text }
 
 // Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
-	if s == ErrClosed && target == os.ErrClosed {
+	if s == ErrClosed && target == os.ErrClosed || s == errClosedAH && (target == ErrClosed || target == os.ErrClosed) {
 		return true
 	}
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
@@ -64,12 +64,21 @@ var (
 	// ErrInlineTooLong: more inline data than the queue was made for.
 	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
 	// ErrOpcode: the operation, flag or combination is none that the QP does.
-	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, or inline data together with an SGL or on a READ", unix.EINVAL}
+	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ, RDMA on a UD QP, or UDAddr on another", unix.EINVAL}
+	// ErrNoAH: a request of a UD QP that says nothing of where it goes.
+	ErrNoAH error = &sentinel{"uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after the operation", unix.EINVAL}
+	// ErrForeignAH: the AH belongs to another PD than the QP.
+	ErrForeignAH error = &sentinel{"uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL}
+	// ErrTooLong: a message that a UD QP would not send, as it is longer than a packet.
+	ErrTooLong error = &sentinel{"uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, or raise the MTU of the network interface", unix.EMSGSIZE}
 	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
-	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect or Modify takes it there", unix.EINVAL}
+	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there", unix.EINVAL}
 	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
 	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
 )
+
+// errClosedAH is what a post with a closed AH answers. It matches ErrClosed.
+var errClosedAH error = &sentinel{"uverbs: the AH has been closed: close it when the requests that name it have completed", unix.EBADF}
 
 // An Error tells what failed on what, and why. errors.Is matches it with its
 // Kind, which is one of the sentinels of this package or nil, and with its

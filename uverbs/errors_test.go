@@ -37,7 +37,7 @@ func TestErrorTexts(t *testing.T) {
 		cases []errorCase
 	}{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
-		{"States of a QP", stateErrors(t)}, {"Life", lifeErrors(t)}, {"Posting, polling and waiting", sentinels()},
+		{"States of a QP", stateErrors(t)}, {"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)}, {"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
 	} {
 		fmt.Fprintf(&out, "# %s\n\n", group.name)
@@ -231,6 +231,10 @@ func sentinels() []errorCase {
 		{"ErrOpcode", ErrOpcode, []error{unix.EINVAL}},
 		{"ErrState", ErrState, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
+		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
+		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},
+		{"closed AH", errClosedAH, []error{ErrClosed, os.ErrClosed, unix.EBADF}},
+		{"ErrTooLong", ErrTooLong, []error{unix.EMSGSIZE}},
 		{"ErrClosed", ErrClosed, []error{unix.EBADF, os.ErrClosed}},
 		{"ErrDeviceGone", ErrDeviceGone, []error{unix.EIO}},
 		{"ErrNotSupported", ErrNotSupported, []error{unix.EOPNOTSUPP, errors.ErrUnsupported}},

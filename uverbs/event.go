@@ -61,6 +61,7 @@ type AsyncEvent struct {
 	Type EventType
 	QP   *QP
 	CQ   *CQ
+	SRQ  *SRQ
 	Port int
 }
 
@@ -160,6 +161,8 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 		e.QP = o
 	case *CQ:
 		e.CQ = o
+	case *SRQ:
+		e.SRQ = o
 	default:
 		return e, false
 	}

@@ -76,6 +76,7 @@ type bundle struct {
 	mr *MR
 	cq *CQ
 	qp *QP
+	ud *meeting // nil unless a test makes it
 }
 
 func (r *rig) bundle(t testing.TB, single bool) *bundle {
@@ -100,6 +101,8 @@ type fakeProvider struct {
 	mu  sync.Mutex
 	cqs []*fakeCQ
 	qps []*fakeQP
+
+	srqs []*fakeSRQ
 }
 
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
@@ -140,7 +143,7 @@ func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ,
 	return q, r, nil
 }
 
-func (c *fakeContext) CreateQP(cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
+func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -148,7 +151,7 @@ func (c *fakeContext) CreateQP(cfg *QPConfig, create ProviderCommand) (ProviderQ
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), ticket: leak.Track("ring of", "QP")}
+	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), ud: cfg.Type == UD, pd: qp.PD(), ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)
@@ -263,127 +266,6 @@ func (q *fakeCQ) Retire() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.retired, q.fill = true, 0
-	q.ticket.Done()
-	return nil
-}
-
-type fakeQP struct {
-	send, recv solo
-	num        uint32
-	cap        QPCap
-	sends      *fakeCQ
-	ticket     *leak.Ticket
-
-	stuck    bool // nothing completes
-	out      int  // sends that have not completed
-	received int  // receives posted
-	resets   int
-
-	batch [64]SendWR
-	n     int
-	err   error
-}
-
-func (q *fakeQP) post(wr *SendWR) error {
-	var total uint64
-	for _, s := range wr.SGL {
-		total += uint64(s.Length)
-	}
-	switch {
-	case wr.Opcode > OpRead:
-		return ErrOpcode
-	case len(wr.SGL) > q.cap.MaxSendSGE:
-		return ErrTooManySGEs
-	case total > MaxMessage:
-		return ErrRange
-	case len(wr.Inline) > q.cap.MaxInline:
-		return ErrInlineTooLong
-	case q.out == q.cap.MaxSendWR:
-		return ErrQueueFull
-	}
-	q.out++
-	if !q.stuck {
-		q.out--
-		if wr.Flags&Signaled != 0 {
-			q.sends.push(WC{WRID: wr.WRID, QPNum: q.num, ByteLen: uint32(total)})
-		}
-	}
-	return nil
-}
-
-func (q *fakeQP) PostSend(wrs []SendWR) (int, error) {
-	q.send.enter()
-	defer q.send.leave()
-	for n := range wrs {
-		if err := q.post(&wrs[n]); err != nil {
-			return n, err
-		}
-	}
-	return len(wrs), nil
-}
-
-func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
-	q.recv.enter()
-	defer q.recv.leave()
-	for n := range wrs {
-		for _, s := range wrs[n].SGL {
-			if s.Length > MaxMessage {
-				return n, ErrRange
-			}
-		}
-		if q.received == q.cap.MaxRecvWR {
-			return n, ErrQueueFull
-		}
-		q.received++
-	}
-	return len(wrs), nil
-}
-
-func (q *fakeQP) Begin() { q.n, q.err = 0, nil }
-
-func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	if q.n == len(q.batch) {
-		q.err = ErrQueueFull
-		return
-	}
-	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
-	q.n++
-}
-
-func (q *fakeQP) SGE(s SGE) {
-	if s.Length > MaxMessage && q.err == nil {
-		q.err = ErrRange
-	}
-}
-
-func (q *fakeQP) Inline(data []byte) {
-	if len(data) > q.cap.MaxInline && q.err == nil {
-		q.err = ErrInlineTooLong
-	}
-}
-
-func (q *fakeQP) Submit() error {
-	q.send.enter()
-	defer q.send.leave()
-	if q.err != nil {
-		return q.err
-	}
-	for i := range q.batch[:q.n] {
-		if err := q.post(&q.batch[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (q *fakeQP) Abort() { q.n = 0 }
-
-func (q *fakeQP) Reset() error {
-	q.out, q.received, q.resets = 0, 0, q.resets+1
-	return nil
-}
-
-func (q *fakeQP) Retire() error {
 	q.ticket.Done()
 	return nil
 }

@@ -35,6 +35,7 @@ func TestCommandBytes(t *testing.T) {
 	check(t, qp.Modify(QPAttr{MinRNRTimer: 3, Access: RemoteWrite}, MaskMinRNRTimer|MaskAccess))
 	good(qp.Query(MaskState | MaskCap))(t)
 	check(t, cq.Resize(200))
+	datagramCommands(t, pd, cq)
 	check(t, r.c.Close())
 	r.k.Close(t)
 
@@ -49,6 +50,24 @@ func TestCommandBytes(t *testing.T) {
 		if !seen[e] && !doorbells[e] {
 			t.Errorf("%s is not in the golden file", e)
 		}
+	}
+}
+
+func datagramCommands(t *testing.T, pd *PD, cq *CQ) {
+	t.Helper()
+	srq := good(pd.CreateSRQ(SRQConfig{MaxWR: 0x66, MaxSGE: 5, Limit: 0x33}))(t)
+	ud := good(pd.CreateQP(QPConfig{Type: UD, SendCQ: cq, SRQ: srq, MaxSendWR: 0x12, MaxRecvWR: 0x23, QKey: 0x11223344}))(t)
+	ud.psn = 0x123456
+	check(t, ud.Ready())
+	group := GID{0: 0xff, 1: 0x0e, 15: 0x77}
+	check(t, ud.AttachMcast(group, 0xc001))
+	check(t, ud.DetachMcast(group, 0xc001))
+	ah := good(pd.CreateAH(AHAttr{IsGlobal: true, DGID: GID{0: 0x20, 15: 0x99}, FlowLabel: 0x12345, SGIDIndex: 2, HopLimit: 0x41,
+		TrafficClass: 0x55, DLID: 0x1111, SL: 7, SrcPathBits: 3, StaticRate: 6, Port: 1}))(t)
+	check(t, ah.Close())
+	check(t, srq.Modify(SRQAttr{MaxWR: 0x77, Limit: 0x44}, SRQMaskMaxWR|SRQMaskLimit))
+	if a := good(srq.Query())(t); a != (SRQAttr{MaxWR: 0x77, MaxSGE: 5, Limit: 0x44}) {
+		t.Errorf("the SRQ is %+v", a)
 	}
 }
 

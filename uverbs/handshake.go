@@ -36,6 +36,9 @@ func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 }
 
 func (q *QP) handshake(conn net.Conn) error {
+	if err := q.checkConnects(); err != nil {
+		return err
+	}
 	if _, err := q.localGID(peerOf(conn)); err != nil {
 		return err
 	}

@@ -32,3 +32,16 @@ func setLink(t *testing.T, name string, up bool) {
 	ifr.SetUint16(flags)
 	check(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }
+
+// setMTU changes the MTU of a network interface and returns what it was.
+func setMTU(t *testing.T, name string, mtu int) (was int) {
+	t.Helper()
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer unix.Close(fd)
+	ifr := must(unix.NewIfreq(name))(t)
+	check(t, unix.IoctlIfreq(fd, unix.SIOCGIFMTU, ifr))
+	was = int(ifr.Uint32())
+	ifr.SetUint32(uint32(mtu))
+	check(t, unix.IoctlIfreq(fd, unix.SIOCSIFMTU, ifr))
+	return was
+}

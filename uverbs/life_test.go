@@ -11,7 +11,6 @@ import (
 	"weak"
 
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
-	"github.com/goverbs/goverbs/internal/leak"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +19,7 @@ import (
 func TestContextCloseOrder(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
+	r.meeting(t, b, false)
 	addr := b.mr.Addr()
 	r.k.Before = func(m *ioctltest.Msg) {
 		if n := descriptors(r.k.Live()); n != 2 {
@@ -31,7 +31,7 @@ func TestContextCloseOrder(t *testing.T) {
 	}
 	before := len(r.k.Log())
 	check(t, r.c.Close())
-	want := []string{"QP.DESTROY", "CQ.DESTROY", "MR.DESTROY", "PD.DESTROY"}
+	want := []string{"QP.DESTROY", "QP.DESTROY", "AH.DESTROY", "SRQ.DESTROY", "CQ.DESTROY", "MR.DESTROY", "PD.DESTROY"}
 	if got := r.k.Log()[before:]; !slices.Equal(got, want) {
 		t.Errorf("Close issued %v, want %v", got, want)
 	}
@@ -61,9 +61,11 @@ func TestContextCloseWithRefusals(t *testing.T) {
 	r.c, err = r.open(t)
 	check(t, err)
 	b := r.bundle(t, false)
+	m := r.meeting(t, b, false)
+	check(t, m.qp.AttachMcast(GID{0: 0xff, 15: 1}, 0))
 	r.k.Set(func() {
-		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "CQ.DESTROY": unix.EPERM,
-			"MR.DESTROY": unix.EPERM}
+		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "CQ.DESTROY": unix.EPERM, "AH.DESTROY": unix.EPERM,
+			"SRQ.DESTROY": unix.EPERM, "DETACH_MCAST": unix.EPERM, "MR.DESTROY": unix.EPERM}
 	})
 	if err := r.c.Close(); !errors.Is(err, unix.EPERM) {
 		t.Errorf("Close: %v, want what the kernel said", err)
@@ -75,7 +77,8 @@ func TestContextCloseWithRefusals(t *testing.T) {
 		func() error { _, err := b.qp.PostSend(SendWR{}); return err },
 		func() error { _, err := b.qp.PostRecv(RecvWR{}); return err },
 		func() error { _, err := b.cq.Poll(make([]WC, 1)); return err },
-		b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close,
+		func() error { _, err := m.srq.PostRecv(RecvWR{}); return err },
+		m.qp.Close, m.ah.Close, m.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close,
 	} {
 		if err := op(); err != nil && !errors.Is(err, ErrClosed) {
 			t.Error(err)
@@ -115,10 +118,10 @@ func TestCloseWithChildren(t *testing.T) {
 func TestUseAfterClose(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
-	check(t, b.qp.Close())
-	check(t, b.cq.Close())
-	check(t, b.mr.Close())
-	check(t, b.pd.Close())
+	m := r.meeting(t, b, false)
+	for _, f := range []func() error{m.qp.Close, m.ah.Close, m.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close} {
+		check(t, f())
+	}
 	ctx := context.Background()
 	batch := b.qp.StartSend()
 	batch.Send(1, 0)
@@ -141,6 +144,15 @@ func TestUseAfterClose(t *testing.T) {
 		"RegMR":    second(b.pd.RegMR(make([]byte, 1), 0)),
 		"Alloc":    second(b.pd.Alloc(1, 0)),
 		"CreateQP": second(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq})),
+		"CreateAH": second(b.pd.CreateAH(somewhere)),
+
+		"CreateSRQ":    second(b.pd.CreateSRQ(SRQConfig{MaxWR: 1})),
+		"SRQ.PostRecv": second(m.srq.PostRecv(RecvWR{})),
+		"SRQ.Modify":   m.srq.Modify(SRQAttr{Limit: 1}, SRQMaskLimit),
+		"SRQ.Query":    second(m.srq.Query()),
+		"Ready":        m.qp.Ready(),
+		"AttachMcast":  m.qp.AttachMcast(GID{0: 0xff}, 0),
+		"DetachMcast":  m.qp.DetachMcast(GID{0: 0xff}, 0),
 	} {
 		if !errors.Is(err, ErrClosed) || !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s after Close: %v, want ErrClosed", name, err)
@@ -156,6 +168,7 @@ func TestUseAfterClose(t *testing.T) {
 		"AllocPD":     second(r.c.AllocPD()),
 		"CreateCQ":    second(r.c.CreateCQ(CQConfig{Entries: 1})),
 		"channel":     second(r.c.CreateCompChannel()),
+		"from a WC":   second(r.c.AHAttrFromWC(1, &WC{Flags: WCGRH}, header4(0, "192.0.2.9", "192.0.2.1"))),
 		"NextEvent":   second(r.c.NextEvent(ctx)),
 	} {
 		if !errors.Is(err, ErrClosed) {
@@ -170,92 +183,6 @@ func TestUseAfterClose(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Whichever command fails, nothing half-made is left, and what went before it
-// can be closed.
-func TestEveryCommandFails(t *testing.T) {
-	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {
-		made := false
-		for n := 1; !made; n++ {
-			if n > 100 {
-				t.Fatal("the program does not end")
-			}
-			made = failAt(t, n, errno)
-		}
-	}
-}
-
-// failAt runs a program of every create command with the n-th command failing,
-// and tells whether the program ended before that.
-func failAt(t *testing.T, n int, errno unix.Errno) bool {
-	t.Helper()
-	tickets := len(leak.Live())
-	r := bareRig()
-	r.k.FailAt, r.k.FailWith = n, errno
-	c, err := r.open(t)
-	if err == nil {
-		r.c = c
-		err = everything(r.c)
-		r.k.Set(func() { r.k.FailAt = 0 }) // closing succeeds
-		if err := c.Close(); err != nil {
-			t.Errorf("command %d fails with %v: then Close fails: %v", n, errno, err)
-		}
-		if len(c.byID) != 0 || len(c.objects) != 0 {
-			t.Errorf("command %d fails with %v: %d ids and %d objects are left", n, errno, len(c.byID), len(c.objects))
-		}
-	}
-	failed := r.k.Log()[min(n, len(r.k.Log()))-1]
-	if left := len(leak.Live()) - tickets; left != 0 {
-		t.Errorf("%s fails with %v: %d things are left: %v", failed, errno, left, leak.Live())
-	}
-	r.k.Close(t)
-	if err != nil && !errors.Is(err, errno) {
-		t.Errorf("%s fails with %v, and the error is %v", failed, errno, err)
-	}
-	return err == nil
-}
-
-// everything makes one of each, and checks that what failed left no handle
-// before the context is closed.
-func everything(c *Context) error {
-	pd, err := c.AllocPD()
-	if err != nil {
-		return err
-	}
-	if _, err := pd.Alloc(5000, LocalWrite); err != nil {
-		return err
-	}
-	if _, err := pd.RegMR(make([]byte, 100), 0); err != nil {
-		return err
-	}
-	ch, err := c.CreateCompChannel()
-	if err != nil {
-		return err
-	}
-	cq, err := c.CreateCQ(CQConfig{Entries: 16})
-	if err != nil {
-		return err
-	}
-	if _, err := c.CreateCQ(CQConfig{Entries: 16, Channel: ch}); err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4})
-	if err != nil {
-		return err
-	}
-	remote, err := qp.Endpoint()
-	if err != nil {
-		return err
-	}
-	if err := qp.Connect(remote); err != nil {
-		return err
-	}
-	if err := cq.Resize(32); err != nil {
-		return err
-	}
-	_, err = qp.Query(MaskState)
-	return err
-}
-
 // A queue that the kernel has made and that cannot be mapped is destroyed
 // again at once.
 func TestMapFailure(t *testing.T) {
@@ -268,6 +195,12 @@ func TestMapFailure(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := pd.CreateQP(QPConfig{Type: RC, SendCQ: cq}); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if _, err := pd.CreateSRQ(SRQConfig{MaxWR: 1}); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if _, err := pd.CreateAH(somewhere); !errors.Is(err, unix.ENOMEM) {
 		t.Error(err)
 	}
 	if after := r.k.Live(); !slices.Equal(before, after) {
@@ -304,6 +237,8 @@ func TestOpenOldKernel(t *testing.T) {
 func TestUnplugged(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
+	m := r.meeting(t, b, false)
+	check(t, m.qp.AttachMcast(GID{0: 0xff, 15: 1}, 0))
 	wait := make(chan error)
 	go func() { wait <- b.cq.Wait(context.Background()) }()
 	r.k.Unplug()
@@ -316,10 +251,9 @@ func TestUnplugged(t *testing.T) {
 	if _, err := r.c.QueryDevice(); !errors.Is(err, ErrDeviceGone) {
 		t.Errorf("QueryDevice: %v, want ErrDeviceGone", err)
 	}
-	check(t, b.qp.Close())
-	check(t, b.cq.Close())
-	check(t, b.mr.Close())
-	check(t, b.pd.Close())
+	for _, f := range []func() error{m.qp.Close, m.ah.Close, m.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close} {
+		check(t, f())
+	}
 }
 
 // Registered memory of the Go heap stays, whatever the program drops, until

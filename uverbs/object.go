@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An object is what PD, MR, CQ, QP and completion channel have in common: a
+// An object is what PD, MR, CQ, QP, SRQ, AH and completion channel have in common: a
 // kernel handle, parents that must outlive it, and children that it must
 // outlive.
 //
@@ -45,6 +45,8 @@ type rank uint8
 
 const (
 	rankQP rank = iota
+	rankAH
+	rankSRQ
 	rankCQ
 	rankMR
 	rankPD
@@ -114,7 +116,9 @@ func (o *object) make(create func() error) error {
 }
 
 // close destroys o, once; a further call returns nil.
-func (o *object) close() error {
+func (o *object) close() error { return o.ctx.idled(o.closeOnce()) }
+
+func (o *object) closeOnce() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -253,6 +257,7 @@ const noReply = -1
 
 // replies of destroy methods
 var (
-	destroyCQLen = ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()
-	destroyQPLen = ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()
+	destroyCQLen  = ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()
+	destroyQPLen  = ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()
+	destroySRQLen = ioctl.SizeOf[uapi.IbUverbsDestroySrqResp]()
 )

@@ -19,7 +19,7 @@ import (
 //     single-goroutine queue may overlap a straggling post or poll. A QP's
 //     send half (PostSend and the batch methods), its receive half (PostRecv)
 //     and its Retire are serialised by the caller; send and receive half run
-//     side by side.
+//     side by side. Calls on one SRQ are serialised too.
 //   - No argument, and nothing that an argument points to, is kept after the
 //     call returns. Slices may lie on a stack.
 //   - Posting and polling allocate nothing.
@@ -36,6 +36,7 @@ type ProviderReply struct {
 	Number  uint32 // of a QP: its QPN
 	Entries int    // of a CQ: how many entries the kernel made
 	Cap     QPCap  // of a QP: what the kernel made of the request
+	SRQ     SRQAttr
 }
 
 // QPCap is the size of a QP's queues: struct ibv_qp_cap.
@@ -61,7 +62,12 @@ type Provider interface {
 // A ProviderContext is a vendor's part of a [Context].
 type ProviderContext interface {
 	CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error)
-	CreateQP(cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
+	// CreateQP makes the queues of qp, which is under construction: ask it
+	// nothing yet.
+	CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
+	CreateSRQ(cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
+	// CreateAH writes to av what posts to the address copy into their WQE.
+	CreateAH(attr *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error)
 	// Retire puts zero pages where the device's registers were mapped.
 	Retire() error
 }
@@ -99,6 +105,7 @@ type ProviderQP interface {
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
 	SGE(s SGE)
 	Inline(data []byte)
+	UDAddr(ah *AH, qpn, qkey uint32)
 	Submit() error
 	Abort()
 
@@ -107,6 +114,59 @@ type ProviderQP interface {
 	// Retire puts zero pages where the queues were, after the kernel object
 	// is gone.
 	Retire() error
+}
+
+// A ProviderSRQ is a vendor's shared receive queue.
+type ProviderSRQ interface {
+	PostRecv(wrs []RecvWR) (n int, err error)
+	// Modify changes the queue by one call of modify. No receive is lost.
+	Modify(a *SRQAttr, m SRQMask, modify ProviderCommand) error
+	// Retire puts zero pages where the queue was, after the kernel object is
+	// gone.
+	Retire() error
+}
+
+// A ProviderAV is the vendor's form of an [AH], as CreateAH wrote it.
+type ProviderAV [6]uint64
+
+// ProviderAVOf returns the vendor's form of ah for a request of a QP of pd, or
+// the error of the post when ah is nil, closed, or of another PD. The AV is to
+// be read only.
+func ProviderAVOf(ah *AH, pd *PD) (*ProviderAV, error) {
+	if ah == nil || ah.owner.Load() != pd {
+		return nil, ah.unfit()
+	}
+	return &ah.av, nil
+}
+
+// unfit says why an AH cannot be named.
+func (a *AH) unfit() error {
+	switch {
+	case a == nil:
+		return ErrNoAH
+	case a.owner.Load() == nil:
+		return errClosedAH
+	}
+	return ErrForeignAH
+}
+
+// ProviderMTU asks for the longest message that a UD QP can send now, in
+// bytes. It is [MaxMessage] where that cannot be told. Providers call it when a
+// message is longer than what they know of: that an interface's MTU was raised
+// is noticed so. That it was lowered is not, until the QP goes through RESET.
+func ProviderMTU(q *QP) uint64 {
+	a, err := q.ctx.QueryPort(int(q.port.Load()))
+	if err != nil || a.ActiveMTU.Bytes() == 0 {
+		return MaxMessage
+	}
+	return uint64(a.ActiveMTU.Bytes())
+}
+
+// A ProviderFlusher is a ProviderQP whose receives are not flushed by
+// themselves when they are posted in the state ERR.
+type ProviderFlusher interface {
+	// FlushRecv is called after PostRecv in a QP that Modify has moved to ERR.
+	FlushRecv() error
 }
 
 var providers struct {

@@ -20,6 +20,7 @@ import (
 type QP struct {
 	object
 	impl   ProviderQP
+	pd     *PD
 	cfg    QPConfig
 	cap    QPCap
 	single bool
@@ -34,18 +35,23 @@ type QP struct {
 	gidMu sync.Mutex
 	gid   *GIDEntry // what localGID chose
 
+	port atomic.Uint32 // that Modify set
+
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
+	groups  []mcastGroup // that the QP is attached to
 }
 
 // A gate says whether a queue takes requests, and if not why.
 const (
-	gateOpen uint32 = iota
+	gateOpen  uint32 = iota
+	gateFlush        // of receives: what is posted is flushed
 	gateState
+	gateSRQ
 	gateClosed
 )
 
-var gateErrors = [...]error{gateState: ErrState, gateClosed: ErrClosed}
+var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateClosed: ErrClosed}
 
 // CreateQP makes a queue pair in state RESET: ibv_create_qp(3).
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
@@ -55,17 +61,23 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := p.checkQP(&cfg); err != nil {
 		return nil, err
 	}
-	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
+	q := &QP{pd: p, cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
 	q.object = object{ctx: p.ctx, kind: "QP", rank: rankQP,
 		parents: []*object{&p.object, &cfg.SendCQ.object}}
 	if cfg.RecvCQ != cfg.SendCQ {
 		q.parents = append(q.parents, &cfg.RecvCQ.object)
 	}
+	if cfg.SRQ != nil {
+		q.parents = append(q.parents, &cfg.SRQ.object)
+	}
 	q.destroy, q.retire = q.tearDown, q.retireRings
 	q.sendGate.Store(gateState)
 	q.recvGate.Store(gateState)
+	if cfg.SRQ != nil {
+		q.recvGate.Store(gateSRQ)
+	}
 	q.id = p.ctx.id(q)
-	if err := q.make(func() error { return q.create(p) }); err != nil {
+	if err := q.make(q.create); err != nil {
 		p.ctx.forget(q.id)
 		return nil, err
 	}
@@ -83,10 +95,16 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: say RC")
+		return invalid(op, p.String(), "Type is not set: say RC or UD")
 	}
-	if cfg.Type != RC {
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC is"}
+	if cfg.Type != RC && cfg.Type != UD {
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC and UD are"}
+	}
+	if cfg.SRQ != nil {
+		if cfg.SRQ.ctx != p.ctx {
+			return invalid(op, p.String(), cfg.SRQ.String()+" belongs to another Context than the PD")
+		}
+		cfg.MaxRecvWR, cfg.MaxRecvSGE = 0, 0
 	}
 	if g := cfg.GID; g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
 		return invalid(op, p.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
@@ -94,7 +112,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	if cfg.MaxSendSGE == 0 {
 		cfg.MaxSendSGE = 1
 	}
-	if cfg.MaxRecvSGE == 0 {
+	if cfg.MaxRecvSGE == 0 && cfg.SRQ == nil {
 		cfg.MaxRecvSGE = 1
 	}
 	for _, n := range []struct {
@@ -109,9 +127,9 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	return nil
 }
 
-func (q *QP) create(p *PD) error {
-	impl, reply, err := q.ctx.impl.CreateQP(&q.cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.made(q.command(p, uhwIn, uhwOut))
+func (q *QP) create() error {
+	impl, reply, err := q.ctx.impl.CreateQP(q, &q.cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return q.made(q.command(uhwIn, uhwOut))
 	})
 	if err != nil {
 		q.unmake(q.destroyKernel)
@@ -121,13 +139,16 @@ func (q *QP) create(p *PD) error {
 	return nil
 }
 
-func (q *QP) command(p *PD, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cfg := &q.cfg
 	cmd.Start(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE)
 	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
-	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, p.handle)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, q.pd.handle)
+	if cfg.SRQ != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, cfg.SRQ.handle)
+	}
 	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
 	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
 	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, q.id)
@@ -175,6 +196,12 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 // Context returns the context that q was made from.
 func (q *QP) Context() *Context { return q.ctx }
 
+// PD returns the domain that q was made by.
+func (q *QP) PD() *PD { return q.pd }
+
+// SRQ returns the queue that q takes its receives from, or nil.
+func (q *QP) SRQ() *SRQ { return q.cfg.SRQ }
+
 // QPN is the QP's number, by which peers address it.
 func (q *QP) QPN() uint32 { return q.number }
 
@@ -221,15 +248,30 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	if !q.single {
 		q.rq.Lock()
 	}
-	if g := q.recvGate.Load(); g != gateOpen {
+	if g := q.recvGate.Load(); g > gateFlush {
 		err = gateErrors[g]
 	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil {
 		err = q.orClosed(&q.recvGate, err)
+	} else if g == gateFlush {
+		err = q.flushRecv()
 	}
 	if !q.single {
 		q.rq.Unlock()
 	}
 	return n, err
+}
+
+// flushRecv has receives flushed that were posted in the state ERR, where a
+// provider has to see to it.
+func (q *QP) flushRecv() error {
+	f, ok := q.impl.(ProviderFlusher)
+	if !ok {
+		return nil
+	}
+	if err := f.FlushRecv(); err != nil {
+		return q.orClosed(&q.recvGate, q.ctx.wrap("flush receives of", q.String(), err, ""))
+	}
+	return nil
 }
 
 // orClosed is err, or ErrClosed when a single-goroutine queue was closed under
@@ -264,7 +306,10 @@ func (q *QP) tearDown() error {
 	defer q.unlockBoth()
 	send, recv := q.sendGate.Load(), q.recvGate.Load()
 	q.closeGates()
-	err := q.destroyKernel()
+	err := q.detachAll()
+	if err == nil {
+		err = q.destroyKernel()
+	}
 	if err != nil { // the QP lives on
 		q.sendGate.Store(send)
 		q.recvGate.Store(recv)

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,8 +14,8 @@ import (
 func TestCloseRaces(t *testing.T) {
 	const rounds = 10
 	for name, end := range map[string]func(*rig, *bundle){
-		"QP, CQ, MR, PD": func(_ *rig, b *bundle) {
-			for _, f := range []func() error{b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close} {
+		"each": func(_ *rig, b *bundle) {
+			for _, f := range []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close} {
 				for errors.Is(f(), ErrBusy) { // something is being made on it
 				}
 			}
@@ -33,6 +34,7 @@ func race(t *testing.T, end func(*rig, *bundle)) {
 	t.Helper()
 	r := newRig(t)
 	b := r.bundle(t, false)
+	b.ud = r.meeting(t, b, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg, running sync.WaitGroup
@@ -67,7 +69,8 @@ func race(t *testing.T, end func(*rig, *bundle)) {
 
 func racers(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	first := true
-	return map[string]func() error{
+	calls := racersUD(b)
+	maps.Copy(calls, map[string]func() error{
 		"PostSend": func() error {
 			return second(b.qp.PostSend(SendWR{Opcode: OpSend, Flags: Signaled, SGL: []SGE{{Addr: 1, Length: 1}}}))
 		},
@@ -103,5 +106,36 @@ func racers(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			}
 			return second(r.c.NextEvent(ctx))
 		},
+	})
+	return calls
+}
+
+func racersUD(b *bundle) map[string]func() error {
+	m := b.ud
+	group := GID{0: 0xff, 15: 1}
+	return map[string]func() error{
+		"PostSend UD": func() error { return second(m.qp.PostSend(m.request())) },
+		"batch UD": func() error {
+			s := m.qp.StartSend()
+			s.Send(1, 0)
+			s.UDAddr(m.ah, 1, 1)
+			return s.Submit()
+		},
+		"AH": func() error {
+			ah, err := b.pd.CreateAH(somewhere)
+			if err != nil {
+				return err
+			}
+			return ah.Close()
+		},
+		"group": func() error {
+			if err := m.qp.AttachMcast(group, 0); err != nil {
+				return err
+			}
+			return m.qp.DetachMcast(group, 0)
+		},
+		"SRQ.PostRecv": func() error { return second(m.srq.PostRecv(RecvWR{})) },
+		"SRQ.Modify":   func() error { return m.srq.Modify(SRQAttr{Limit: 1}, SRQMaskLimit) },
+		"SRQ.Query":    func() error { return second(m.srq.Query()) },
 	}
 }

@@ -38,6 +38,7 @@ func TestKernelValues(t *testing.T) {
 		{"WCFlush", uint64(WCFlush), uapi.IB_UVERBS_WC_FLUSH},
 		{"WCAtomicWrite", uint64(WCAtomicWrite), uapi.IB_UVERBS_WC_ATOMIC_WRITE},
 		{"RC", uint64(RC), uapi.IB_UVERBS_QPT_RC},
+		{"UD", uint64(UD), uapi.IB_UVERBS_QPT_UD},
 		{"NodeCA", uint64(NodeCA), uapi.RDMA_NODE_IB_CA},
 		{"NodeSwitch", uint64(NodeSwitch), uapi.RDMA_NODE_IB_SWITCH},
 		{"NodeRouter", uint64(NodeRouter), uapi.RDMA_NODE_IB_ROUTER},
@@ -54,6 +55,8 @@ func TestKernelValues(t *testing.T) {
 		{"size of a WC", uint64(ioctl.SizeOf[WC]()), 48},
 		{"size of an SGE", uint64(ioctl.SizeOf[SGE]()), 16},
 		{"largest SGE", MaxMessage, 1 << 31},
+		{"GRHLen", GRHLen, 40},
+		{"SRQMaskMaxWR", uint64(SRQMaskMaxWR), 1}, {"SRQMaskLimit", uint64(SRQMaskLimit), 2},
 	} {
 		if v.got != v.want {
 			t.Errorf("%s is %d, want %d", v.name, v.got, v.want)
@@ -101,30 +104,38 @@ func TestNames(t *testing.T) {
 // For every pair of states, explainTransition finds a fault exactly where
 // Linux's table does, and names what is missing and what is too much.
 func TestTransitions(t *testing.T) {
-	const all = MaskDestQPN<<1 - 1
 	var table bytes.Buffer
+	for _, typ := range []QPType{RC, UD} {
+		fmt.Fprintf(&table, "# %v\n\n", typ)
+		testTransitions(t, typ, &table)
+	}
+	ioctltest.Golden(t, "transitions", table.String())
+	if text := explainTransition(RC, StateRTS, StateReset, MaskMinRNRTimer); text != "" {
+		t.Errorf("a mask without State stays in RTS: %q", text)
+	}
+}
+
+func testTransitions(t *testing.T, typ QPType, table *bytes.Buffer) {
+	t.Helper()
+	const all = MaskDestQPN<<1 - 1
 	for from := StateReset; from <= StateErr; from++ {
 		for to := StateReset; to <= StateErr; to++ {
-			tr := rcTransitions[[2]QPState{from, to}]
+			tr := transitions[typ][[2]QPState{from, to}]
 			masks := []QPMask{0, tr.required, tr.required | tr.optional, all}
 			for bit := QPMask(1); bit <= MaskDestQPN; bit <<= 1 {
 				masks = append(masks, tr.required|bit, tr.required&^bit)
 			}
 			for _, m := range masks {
 				m |= MaskState
-				text := explainTransition(from, to, m)
-				if ok := ioctltest.Allowed(uint8(from), uint8(to), uint32(m)); ok != (text == "") {
-					t.Errorf("%v to %v with %v: Linux allows it: %v; explained: %q", from, to, m, ok, text)
+				text := explainTransition(typ, from, to, m)
+				if ok := ioctltest.Allowed(typ == UD, uint8(from), uint8(to), uint32(m)); ok != (text == "") {
+					t.Errorf("%v: %v to %v with %v: Linux allows it: %v; explained: %q", typ, from, to, m, ok, text)
 				}
 			}
-			if text := explainTransition(from, to, MaskState); text != "" {
-				fmt.Fprintln(&table, text)
+			if text := explainTransition(typ, from, to, MaskState); text != "" {
+				fmt.Fprintln(table, text)
 			}
 		}
-	}
-	ioctltest.Golden(t, "transitions", table.String())
-	if text := explainTransition(StateRTS, StateReset, MaskMinRNRTimer); text != "" {
-		t.Errorf("a mask without State stays in RTS: %q", text)
 	}
 }
 

@@ -74,7 +74,24 @@ type SendWR struct {
 	RemoteAddr uint64 // WRITE, READ
 	RKey       uint32 // WRITE, READ
 	Imm        uint32 // SEND_IMM, WRITE_IMM; host order, big-endian on the wire
+
+	// AH, QPN and QKey address a message of a UD QP, which is a SEND or a
+	// SEND_IMM of at most the port's active MTU. AH is one of the QP's PD. On
+	// devices that follow the IBA there, a QKey with bit 31 set stands for the
+	// QP's own; rxe sends it as it is.
+	AH   *AH
+	QPN  uint32
+	QKey uint32
 }
+
+// GRHLen is how many bytes of a receive's buffers come before the datagram on
+// a UD QP: the GRH, or the IP header, for [Context.AHAttrFromWC]. They count
+// in WC.ByteLen.
+//
+// Give each receive of a UD QP room for GRHLen and the port's active MTU. What
+// a longer datagram does differs: it is dropped, or it fails the receive, and
+// in rxe of Linux 6.1 the QP with it.
+const GRHLen = 40
 
 // A RecvWR is one receive work request: struct ibv_recv_wr without its link.
 type RecvWR struct {

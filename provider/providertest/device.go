@@ -10,15 +10,49 @@ import (
 // programs use: what passes the suite is the provider under package uverbs.
 func Device(t *testing.T, name string) *Rig {
 	t.Helper()
+	return device(t, openPD(t, name), uverbs.QPConfig{Type: uverbs.RC})
+}
+
+// DeviceSRQ is Device for RunSRQ.
+func DeviceSRQ(t *testing.T, name string) *Rig {
+	t.Helper()
+	pd := openPD(t, name)
+	srq := must(pd.CreateSRQ(uverbs.SRQConfig{MaxWR: MaxRecvWR, MaxSGE: MaxSGE}))(t)
+	r := device(t, pd, uverbs.QPConfig{Type: uverbs.RC, SRQ: srq})
+	r.SRQ = deviceSRQ{srq}
+	r.SRQSize = func() uverbs.SRQAttr { return must(srq.Query())(t) }
+	r.ResizeSRQ = func(n int) error { return srq.Modify(uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR) }
+	return r
+}
+
+// DeviceUD is Device for RunUD.
+func DeviceUD(t *testing.T, name string) *Rig {
+	t.Helper()
+	pd := openPD(t, name)
+	const qkey = 0x1ee7
+	r := device(t, pd, uverbs.QPConfig{Type: uverbs.UD, QKey: qkey})
+	q := r.QP.(*deviceQP)
+	self := must(q.Endpoint())(t)
+	r.AH, r.QKey, r.MTU = must(pd.CreateAH(must(q.AHAttr(self))(t)))(t), qkey, self.MTU.Bytes()
+	return r
+}
+
+func openPD(t *testing.T, name string) *uverbs.PD {
+	t.Helper()
 	ctx := must(uverbs.Open(name))(t)
 	t.Cleanup(func() { check(t, ctx.Close()) })
-	pd := must(ctx.AllocPD())(t)
+	return must(ctx.AllocPD())(t)
+}
+
+func device(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
+	t.Helper()
 	mr := must(pd.Alloc(64<<10, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead))(t)
 	t.Cleanup(func() { check(t, mr.Close()) })
-	cq := must(ctx.CreateCQ(uverbs.CQConfig{Entries: Entries}))(t)
-	qp := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: MaxSendWR, MaxRecvWR: MaxRecvWR,
-		MaxSendSGE: MaxSGE, MaxRecvSGE: MaxSGE, MaxInline: MaxInline, Access: uverbs.RemoteWrite | uverbs.RemoteRead}))(t)
-	q := &deviceQP{t: t, QP: qp}
+	cq := must(pd.Context().CreateCQ(uverbs.CQConfig{Entries: Entries}))(t)
+	cfg.SendCQ, cfg.MaxSendWR, cfg.MaxRecvWR, cfg.MaxInline = cq, MaxSendWR, MaxRecvWR, MaxInline
+	cfg.MaxSendSGE, cfg.MaxRecvSGE, cfg.Access = MaxSGE, MaxSGE, uverbs.RemoteWrite|uverbs.RemoteRead
+	qp := must(pd.CreateQP(cfg))(t)
+	q := &deviceQP{t: t, QP: qp, ud: cfg.Type == uverbs.UD}
 	q.connect()
 	return &Rig{QP: q, CQ: deviceCQ{cq}, Cap: qp.Cap(), QPN: qp.QPN(), Resize: cq.Resize,
 		Mem: mr.Bytes(), Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey()}
@@ -42,23 +76,29 @@ func check(t *testing.T, err error) {
 // deviceQP says a uverbs.QP in the words of a provider.
 type deviceQP struct {
 	*uverbs.QP
-	t *testing.T
-	b uverbs.SendBatch
+	t  *testing.T
+	b  uverbs.SendBatch
+	ud bool
 }
 
 func (q *deviceQP) connect() {
 	q.t.Helper()
+	if q.ud {
+		check(q.t, q.QP.Ready())
+		return
+	}
 	check(q.t, q.QP.Connect(must(q.QP.Endpoint())(q.t)))
 }
 
 func (q *deviceQP) PostSend(wrs []uverbs.SendWR) (int, error) { return q.QP.PostSend(wrs...) }
 func (q *deviceQP) PostRecv(wrs []uverbs.RecvWR) (int, error) { return q.QP.PostRecv(wrs...) }
 
-func (q *deviceQP) Begin()             { q.b = q.QP.StartSend() }
-func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
-func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
-func (q *deviceQP) Submit() error      { return q.b.Submit() }
-func (q *deviceQP) Abort()             { q.b.Abort() }
+func (q *deviceQP) Begin()                                 { q.b = q.QP.StartSend() }
+func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
+func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
+func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
+func (q *deviceQP) Submit() error                          { return q.b.Submit() }
+func (q *deviceQP) Abort()                                 { q.b.Abort() }
 
 func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	switch op {
@@ -88,6 +128,17 @@ func (q *deviceQP) Reset() error {
 }
 
 func (q *deviceQP) Retire() error { return q.Close() }
+
+// deviceSRQ says a uverbs.SRQ in the words of a provider.
+type deviceSRQ struct{ *uverbs.SRQ }
+
+func (s deviceSRQ) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.SRQ.PostRecv(wrs...) }
+
+func (s deviceSRQ) Modify(a *uverbs.SRQAttr, m uverbs.SRQMask, _ uverbs.ProviderCommand) error {
+	return s.SRQ.Modify(*a, m)
+}
+
+func (s deviceSRQ) Retire() error { return s.Close() }
 
 // deviceCQ says a uverbs.CQ in the words of a provider.
 type deviceCQ struct{ *uverbs.CQ }

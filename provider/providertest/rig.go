@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Rig is an RC queue pair that is connected to itself, one completion queue
-// for both its queues, and memory that it may use in every way.
+// A Rig is a queue pair whose peer it is itself, one completion queue for both
+// its queues, and memory that it may use in every way. The QP is RC, unless it
+// is said otherwise.
 type Rig struct {
 	QP   uverbs.ProviderQP
 	CQ   uverbs.ProviderCQ
@@ -25,6 +26,19 @@ type Rig struct {
 	Work func()
 	// Resize resizes CQ.
 	Resize func(entries int) error
+
+	// SRQ is where the QP takes its receives from. Nil: it has a queue for them.
+	SRQ uverbs.ProviderSRQ
+	// SRQSize tells how large SRQ is.
+	SRQSize func() uverbs.SRQAttr
+	// ResizeSRQ resizes SRQ.
+	ResizeSRQ func(maxWR int) error
+
+	// AH leads to the QP itself, which is UD. QKey is its key, MTU the longest
+	// message.
+	AH   *uverbs.AH
+	QKey uint32
+	MTU  int
 }
 
 // The queues that the suite asks for.
@@ -39,10 +53,7 @@ const (
 // Run runs the suite. open makes a Rig whose queues have at least the sizes
 // above; it is called once for each test and cleans up by t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) *Rig) {
-	for _, c := range []struct {
-		name string
-		run  func(t *testing.T, r *Rig)
-	}{
+	run(t, open, []test{
 		{"SendRecv", sendRecv},
 		{"Immediate", immediate},
 		{"WriteAndRead", writeAndRead},
@@ -57,9 +68,47 @@ func Run(t *testing.T, open func(t *testing.T) *Rig) {
 		{"Reset", reset},
 		{"Resize", resize},
 		{"NothingAllocated", nothingAllocated},
-	} {
+	})
+}
+
+type test struct {
+	name string
+	run  func(t *testing.T, r *Rig)
+}
+
+func run(t *testing.T, open func(t *testing.T) *Rig, tests []test) {
+	t.Helper()
+	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
 	}
+}
+
+// RunSRQ runs the suite for shared receive queues: open makes Rigs with an SRQ of
+// MaxRecvWR receives of MaxSGE SGEs.
+func RunSRQ(t *testing.T, open func(t *testing.T) *Rig) {
+	run(t, open, []test{
+		{"SendRecv", sendRecv},
+		{"Immediate", immediate},
+		{"Batch", batch},
+		{"Laps", laps},
+		{"Failed", failed},
+		{"NothingAllocated", nothingAllocated},
+		{"Full", srqFull},
+		{"BadReceive", srqBadReceive},
+		{"Resize", srqResize},
+	})
+}
+
+// RunUD runs the suite for UD: open makes Rigs with an AH.
+func RunUD(t *testing.T, open func(t *testing.T) *Rig) {
+	run(t, open, []test{
+		{"SendRecv", udSendRecv},
+		{"Batch", udBatch},
+		{"BadRequest", udBadRequest},
+		{"BatchDropped", udBatchDropped},
+		{"Reset", udReset},
+		{"NothingAllocated", udNothingAllocated},
+	})
 }
 
 // patience is how long a completion may take.
@@ -121,9 +170,16 @@ func (r *Rig) send(t *testing.T, wrs ...uverbs.SendWR) {
 
 func (r *Rig) recv(t *testing.T, wrs ...uverbs.RecvWR) {
 	t.Helper()
-	if n, err := r.QP.PostRecv(wrs); n != len(wrs) || err != nil {
+	if n, err := r.postRecv(wrs); n != len(wrs) || err != nil {
 		t.Fatalf("PostRecv: %d of %d: %v", n, len(wrs), err)
 	}
+}
+
+func (r *Rig) postRecv(wrs []uverbs.RecvWR) (int, error) {
+	if r.SRQ != nil {
+		return r.SRQ.PostRecv(wrs)
+	}
+	return r.QP.PostRecv(wrs)
 }
 
 // sge names n bytes at off.

@@ -14,6 +14,7 @@ type batch struct {
 	last  uint32 // the last operation's element
 	has   uint8  // traits of the last operation; 0: there is none
 	data  bool   // the last operation has inline data
+	lost  bool   // the last operation is a datagram and has no address yet
 	sges  int    // of the last operation
 	total uint64 // bytes of the last operation
 	err   error  // the first thing that was wrong
@@ -30,9 +31,13 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	if b.err != nil {
 		return
 	}
-	has := traits(op, f)
+	has := s.ops.traits(op, f)
 	if has == 0 {
 		b.err = uverbs.ErrOpcode
+		return
+	}
+	if b.lost {
+		b.err = uverbs.ErrNoAH
 		return
 	}
 	if s.full(b.next) {
@@ -42,6 +47,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	s.sendWQE(b.next).start(has, op, f, wrID, raddr, rkey, imm)
 	b.last, b.next = b.next, s.next(b.next)
 	b.has, b.data, b.sges, b.total = has, false, 0, 0
+	b.lost = has&datagram != 0
 	runtime.KeepAlive(q)
 }
 
@@ -59,9 +65,10 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	case n >= s.maxSGE:
 		b.err = uverbs.ErrTooManySGEs
 		return
-	case total > uverbs.MaxMessage:
-		b.err = uverbs.ErrRange
-		return
+	case total > s.maxMessage:
+		if b.err = s.tooLong(total); b.err != nil {
+			return
+		}
 	}
 	w := s.sendWQE(b.last)
 	w.sges(n + 1)[n] = sge
@@ -87,9 +94,28 @@ func (q *qp) Inline(data []byte) {
 		return
 	case len(data) == 0:
 		return
+	case uint64(len(data)) > s.maxMessage:
+		if b.err = s.tooLong(uint64(len(data))); b.err != nil {
+			return
+		}
 	}
 	s.sendWQE(b.last).setInline(data)
 	b.data = true
+	runtime.KeepAlive(q)
+}
+
+func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
+	s := &q.sq
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	if b.has&datagram == 0 {
+		b.err = uverbs.ErrOpcode
+		return
+	}
+	b.err = s.address(s.sendWQE(b.last), ah, qpn, qkey)
+	b.lost = false
 	runtime.KeepAlive(q)
 }
 
@@ -98,6 +124,9 @@ func (q *qp) Inline(data []byte) {
 func (q *qp) Submit() error {
 	s := &q.sq
 	err, next := s.batch.err, s.batch.next
+	if err == nil && s.batch.lost {
+		err = uverbs.ErrNoAH
+	}
 	q.Begin()
 	if err != nil {
 		return err

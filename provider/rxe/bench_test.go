@@ -16,6 +16,7 @@ type quiet struct{}
 
 func (quiet) ring() error  { return nil }
 func (quiet) reset() error { return nil }
+func (quiet) fail() error  { return nil }
 
 // benchQP is a QP with the consumer indices of its send and receive queue,
 // which the benchmark moves: one locked instruction beside the QP's own.
@@ -38,18 +39,47 @@ func sendList(n int, inline bool) []uverbs.SendWR {
 	return wrs
 }
 
-// hotPaths are the calls that must not allocate, with the number of work
-// requests or completions in each.
-func hotPaths(t testing.TB) []struct {
+type path struct {
 	name string
 	n    int
 	run  func()
-} {
-	type path = struct {
-		name string
-		n    int
-		run  func()
+}
+
+// datagramPaths are those of UD.
+func datagramPaths(t testing.TB) []path {
+	const n = 32
+	ah := testAH(t, ahNum)
+	wrs := sendList(n, false)
+	for i := range wrs {
+		wrs[i].Opcode, wrs[i].AH, wrs[i].QPN, wrs[i].QKey = uverbs.OpSend, ah, qpn, qkey
 	}
+	q, sent, _ := benchQP(t)
+	bq, bsent, _ := benchQP(t)
+	for _, q := range []*qp{q, bq} {
+		q.sq.sendDatagrams(nil, func() uint64 { return mtu })
+	}
+	return []path{{"PostSend/ud/32", n, func() {
+		if got, err := q.PostSend(wrs); got != n || err != nil {
+			t.Fatalf("%d of %d: %v", got, n, err)
+		}
+		sent.Store(q.sq.cur)
+	}}, {"Batch/ud/32", n, func() {
+		bq.Begin()
+		for i := range n {
+			bq.Op(uverbs.OpSend, uverbs.Signaled, uint64(i), 0, 0, 0)
+			bq.UDAddr(ah, qpn, qkey)
+			bq.SGE(uverbs.SGE{Addr: base, Length: 32, LKey: lkey})
+		}
+		if err := bq.Submit(); err != nil {
+			t.Fatal(err)
+		}
+		bsent.Store(bq.sq.cur)
+	}}}
+}
+
+// hotPaths are the calls that must not allocate, with the number of work
+// requests or completions in each.
+func hotPaths(t testing.TB) []path {
 	must := func(n, want int, err error) {
 		if n != want || err != nil {
 			t.Fatalf("%d of %d: %v", n, want, err)
@@ -107,6 +137,7 @@ func hotPaths(t testing.TB) []struct {
 			must(got, n, err)
 		}})
 	}
+	paths = append(paths, datagramPaths(t)...)
 	_, c := newTestCQ(t, 255)
 	wcs := make([]uverbs.WC, 16)
 	return append(paths, path{"Poll/empty", 1, func() {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // resettable is a QP whose kernel goes to RESET with it.
@@ -15,6 +17,43 @@ type resettable struct {
 
 func (r resettable) Reset() error {
 	return errors.Join(r.k.reset(), r.qp.Reset())
+}
+
+func TestConformanceUD(t *testing.T) {
+	providertest.RunUD(t, func(t *testing.T) *providertest.Rig {
+		c := testCap(providertest.MaxSendWR, providertest.MaxRecvWR, providertest.MaxSGE, providertest.MaxInline)
+		k, q, cq := newDatagramKernel(t, c, providertest.Entries)
+		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
+			Work: k.run, AH: testAH(t, ahNum), QKey: qkey, MTU: mtu}
+	})
+}
+
+func TestConformanceSRQ(t *testing.T) {
+	providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig {
+		c := testCap(providertest.MaxSendWR, 0, providertest.MaxSGE, providertest.MaxInline)
+		k, q, cq := newKernel(t, c, providertest.Entries)
+		q.rq = recvQueue{} // there is none
+		z, ctx := newResizer(t)
+		var mi uapi.Mminfo
+		k.rq, mi = z.offer(providertest.MaxRecvWR, 40+16*providertest.MaxSGE, false)
+		r, err := ctx.mapRing("shared receive queue", mi, recvHeader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSharedQueue(ctx, r, providertest.MaxSGE)
+		t.Cleanup(func() { s.Retire() })
+		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
+			Work: k.run, SRQ: s,
+			SRQSize: func() uverbs.SRQAttr { return uverbs.SRQAttr{MaxWR: int(k.rq.mask), MaxSGE: providertest.MaxSGE} },
+			ResizeSRQ: func(n int) error {
+				next, mi := z.offer(n, 40+16*providertest.MaxSGE, false)
+				err := s.Modify(&uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR, z.modified(k.rq, next, mi))
+				if err == nil {
+					k.rq = next
+				}
+				return err
+			}}
+	})
 }
 
 func TestConformance(t *testing.T) {

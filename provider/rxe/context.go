@@ -42,7 +42,7 @@ func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderComma
 	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
 }
 
-func (c *deviceContext) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateQpResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -59,7 +59,36 @@ func (c *deviceContext) CreateQP(_ *uverbs.QPConfig, create uverbs.ProviderComma
 			return nil, reply, err
 		}
 	}
-	return newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle)), reply, nil
+	impl := newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle))
+	if cfg.Type == uverbs.UD {
+		impl.sq.sendDatagrams(q.PD(), func() uint64 { return uverbs.ProviderMTU(q) })
+	}
+	return impl, reply, nil
+}
+
+func (c *deviceContext) CreateSRQ(_ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+	resp := new(uapi.RxeCreateSrqResp)
+	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err != nil {
+		return nil, reply, err
+	}
+	r, err := c.mapRing("shared receive queue", resp.Mi, recvHeader)
+	if err != nil {
+		return nil, reply, err
+	}
+	return newSharedQueue(c, r, reply.SRQ.MaxSGE), reply, nil
+}
+
+// CreateAH makes an address of the number that the kernel gives it: a WQE that
+// names it needs no address vector.
+func (c *deviceContext) CreateAH(_ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	resp := new(uapi.RxeCreateAhResp)
+	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err == nil && resp.AhNum == 0 {
+		err = &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported, Detail: "the kernel's rxe does not number address handles, which UD needs here: take a newer kernel, 6.1 is one"}
+	}
+	av[0] = uint64(resp.AhNum)
+	return reply, err
 }
 
 // Retire has nothing to do: rxe has no registers.

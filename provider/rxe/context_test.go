@@ -68,7 +68,7 @@ func TestCreateQP(t *testing.T) {
 		{"send queue of elements too small", small, rq, uverbs.ErrABI},
 	} {
 		resp := &uapi.RxeCreateQpResp{SqMi: c.sq, RqMi: c.rq}
-		q, reply, err := ctx.CreateQP(&uverbs.QPConfig{}, create(t, resp, want, nil))
+		q, reply, err := ctx.CreateQP(nil, &uverbs.QPConfig{}, create(t, resp, want, nil))
 		if !errors.Is(err, c.err) || reply != want {
 			t.Errorf("%s: %+v, %v", c.name, reply, err)
 		}
@@ -82,7 +82,7 @@ func TestCreateQP(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
+	if _, _, err := ctx.CreateQP(nil, &uverbs.QPConfig{}, create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -37,8 +37,13 @@ func ways(f func(name string)) {
 func TestDeviceConformance(t *testing.T) {
 	ways(func(way string) {
 		t.Run(way, func(t *testing.T) {
-			providertest.Run(t, func(t *testing.T) *providertest.Rig {
-				return providertest.Device(t, deviceName(t))
+			name := deviceName(t)
+			providertest.Run(t, func(t *testing.T) *providertest.Rig { return providertest.Device(t, name) })
+			t.Run("SRQ", func(t *testing.T) {
+				providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig { return providertest.DeviceSRQ(t, name) })
+			})
+			t.Run("UD", func(t *testing.T) {
+				providertest.RunUD(t, func(t *testing.T) *providertest.Rig { return providertest.DeviceUD(t, name) })
 			})
 		})
 	})

@@ -35,6 +35,14 @@
 // 6.12 and 7.2 lose later sends; this package makes the move twice, which
 // mends it.
 //
+// A UD message over the port's MTU is dropped and completes with success, as the
+// IBA says: this package refuses it. A QKey with bit 31 set is sent as it is. A
+// datagram that is too long for its receive is dropped, and under 6.1 moves the
+// QP to ERR. The IP stack hands on the packets of a multicast group only where
+// the host is a member of it on the interface: attaching the QP is not enough. A
+// size of an SRQ that is too small for what is posted crashes Linux 6.1.176:
+// this package refuses it.
+//
 // # ABI requirements
 //
 // The driver's uverbs ABI versions 1 and 2, as in Linux 5.0 and later. They

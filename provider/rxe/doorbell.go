@@ -24,6 +24,8 @@ type doorbell interface {
 	ring() error
 	// reset moves the QP to RESET.
 	reset() error
+	// fail moves the QP to ERR.
+	fail() error
 }
 
 // A bell issues POST_SEND with no work request in it. It must not be copied,
@@ -75,11 +77,15 @@ func (b *bell) ring() error {
 	return b.dev.Do(b.cmd)
 }
 
-func (b *bell) reset() error {
+func (b *bell) reset() error { return b.enter(uverbs.StateReset) }
+
+func (b *bell) fail() error { return b.enter(uverbs.StateErr) }
+
+func (b *bell) enter(s uverbs.QPState) error {
 	c := ioctl.Get()
 	defer c.Put()
 	ioctl.Write[ioctl.Void](c, uapi.IB_USER_VERBS_CMD_MODIFY_QP, &uapi.IbUverbsModifyQp{
-		QpHandle: b.handle, AttrMask: uint32(uverbs.MaskState), QpState: uint8(uverbs.StateReset)})
+		QpHandle: b.handle, AttrMask: uint32(uverbs.MaskState), QpState: uint8(s)})
 	return b.dev.Do(c)
 }
 

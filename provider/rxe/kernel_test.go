@@ -79,6 +79,7 @@ type kernel struct {
 	rung       int // doorbells
 	resets     int // moves to RESET
 	refuse     error
+	ud         bool
 }
 
 const (
@@ -86,6 +87,11 @@ const (
 	lkey = 0x1234
 	rkey = 0x5678
 	qpn  = 17
+
+	// Of the AH that the tests name, and of UD.
+	ahNum = 0x77
+	qkey  = 0x1ee7
+	mtu   = 1024
 )
 
 // ring is the doorbell.
@@ -119,6 +125,9 @@ func (k *kernel) complete(wrID uint64, status, opcode, length, flags, ex uint32)
 		le.PutUint32(e[20:], length)
 		le.PutUint32(e[24:], ex)
 		le.PutUint32(e[36:], flags)
+		if k.ud && opcode == 128 {
+			le.PutUint32(e[32:], qpn)
+		}
 	}
 	k.cq.advance()
 }
@@ -128,6 +137,10 @@ func (k *kernel) complete(wrID uint64, status, opcode, length, flags, ex uint32)
 func (k *kernel) execute(w []byte) bool {
 	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
 	raddr, rk := le.Uint64(w[24:]), le.Uint32(w[32:])
+	if k.ud {
+		k.send(w)
+		return true
+	}
 	if op >= 2 && op <= 3 || op == 1 {
 		if k.rq.count() == 0 {
 			return false
@@ -172,6 +185,32 @@ func (k *kernel) execute(w []byte) bool {
 		k.complete(le.Uint64(w[0:]), status, wc, length, 0, 0)
 	}
 	return true
+}
+
+// send carries out the send WQE of a datagram, which arrives if there is a
+// receive for it.
+func (k *kernel) send(w []byte) {
+	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
+	length := le.Uint32(w[184:])
+	if op != 2 && op != 3 || le.Uint64(w[144:]) != 0 || le.Uint64(w[152:]) != 0 || le.Uint32(w[32:]) != 0 {
+		panic("test: no WQE of a datagram")
+	}
+	var data []byte
+	status, ok := uint32(0), true
+	if flags&8 != 0 {
+		data = w[208 : 208+length]
+	} else if data, ok = k.gather(w[208:], le.Uint32(w[196:])); !ok {
+		status = 4 // local protection error
+	}
+	switch {
+	case le.Uint32(w[36:]) != ahNum:
+		status = 2 // local QP operation error
+	case status == 0 && length <= mtu && le.Uint32(w[24:]) == qpn && le.Uint32(w[28:]) == qkey && k.rq.count() > 0:
+		k.receive(append(make([]byte, 40), data...), 40+length, 128, 1|2*(op&1), imm)
+	}
+	if flags&2 != 0 || status != 0 {
+		k.complete(le.Uint64(w[0:]), status, 0, length, 0, 0)
+	}
 }
 
 // receive takes the next receive WQE for a message.
@@ -236,6 +275,12 @@ func (k *kernel) reset() error {
 		}
 		clear(r.b[384:])
 	}
+	return nil
+}
+
+// fail is the move to ERR.
+func (k *kernel) fail() error {
+	k.flush()
 	return nil
 }
 

@@ -19,6 +19,7 @@ func TestLayout(t *testing.T) {
 		g  uverbs.SGE
 		kg uapi.RxeSge
 		a  uapi.RxeAtomicWr
+		ud uapi.RxeUdWr
 	)
 	const wr = unsafe.Offsetof(ks.Wr) + unsafe.Offsetof(ks.Wr.Wr)
 	for _, c := range []struct {
@@ -33,6 +34,11 @@ func TestLayout(t *testing.T) {
 		{"send rkey", unsafe.Offsetof(s.rkey), wr + unsafe.Offsetof(uapi.RxeRdmaWr{}.Rkey), 32},
 		{"send operands", unsafe.Offsetof(s.operands), wr + unsafe.Offsetof(a.Swap), 40},
 		{"send operands end", unsafe.Offsetof(s.operands) + unsafe.Sizeof(s.operands), wr + unsafe.Sizeof(a), 56},
+		{"send remote_qpn", unsafe.Offsetof(s.raddr), wr + unsafe.Offsetof(ud.RemoteQpn), 24},
+		{"send remote_qkey", unsafe.Offsetof(s.raddr) + 4, wr + unsafe.Offsetof(ud.RemoteQkey), 28},
+		{"send pkey_index", unsafe.Offsetof(s.rkey), wr + unsafe.Offsetof(ud.PkeyIndex), 32},
+		{"send ah_num", unsafe.Offsetof(s.rkey) + 4, wr + unsafe.Offsetof(ud.AhNum), 36},
+		{"send av end", unsafe.Offsetof(s.status), wr + unsafe.Offsetof(ud.Av) + unsafe.Sizeof(ud.Av), 144},
 		{"send status", unsafe.Offsetof(s.status), unsafe.Offsetof(ks.Status), 144},
 		{"send state", unsafe.Offsetof(s.status) + 4, unsafe.Offsetof(ks.State), 148},
 		{"send iova", unsafe.Offsetof(s.iova), unsafe.Offsetof(ks.Iova), 152},
@@ -66,4 +72,9 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s at %d, in the ABI at %d, expected %d", c.name, c.got, c.abi, c.plain)
 		}
 	}
+}
+
+// offered is where a MODIFY_SRQ lets the kernel write the offer of a ring.
+func offered(uhwIn []byte) *uapi.Mminfo {
+	return *(**uapi.Mminfo)(unsafe.Pointer(&uhwIn[0]))
 }

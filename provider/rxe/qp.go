@@ -44,6 +44,9 @@ func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 func (q *qp) Reset() error {
 	err := q.sq.bell.reset()
 	q.sq.refresh()
+	if q.sq.mtu != nil {
+		q.sq.maxMessage = 0 // the port may be another one
+	}
 	q.Begin()
 	if q.rq.mem != nil {
 		q.rq.refresh()

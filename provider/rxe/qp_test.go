@@ -124,3 +124,20 @@ func ringOf(t testing.TB, n, size int) ring {
 	}
 	return r
 }
+
+// What is posted in the state ERR is flushed by FlushRecv.
+func TestFlushRecv(t *testing.T) {
+	k, q, c := newKernel(t, testCap(3, 3, 1, 0), 7)
+	k.flush()
+	if n, err := q.PostRecv([]uverbs.RecvWR{{WRID: 5}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	var f uverbs.ProviderFlusher = q
+	if err := f.FlushRecv(); err != nil {
+		t.Fatal(err)
+	}
+	var wcs [2]uverbs.WC
+	if n, err := c.Poll(wcs[:]); n != 1 || err != nil || wcs[0].WRID != 5 || wcs[0].Status != uverbs.WCWRFlushErr {
+		t.Errorf("%d completions, %v, %+v", n, err, wcs[0])
+	}
+}

@@ -1,6 +1,8 @@
 package rxe
 
 import (
+	"errors"
+	"os"
 	"runtime"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -80,11 +82,23 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 }
 
 // PostRecv implements uverbs.ProviderQP. It makes no system call: the kernel
-// looks at the ring when a message arrives. So a receive that is posted in the
-// state ERR is flushed when the kernel next has to do with the QP's receives,
-// not at once.
+// looks at the ring when a message arrives.
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	n, err := q.rq.post(wrs)
 	runtime.KeepAlive(q)
 	return n, err
+}
+
+// FlushRecv implements uverbs.ProviderFlusher. In the state ERR the kernel
+// flushes what is in the ring when it next has to do with the QP's receives,
+// which a move from ERR to ERR makes it do at once.
+func (q *qp) FlushRecv() error {
+	err := q.sq.bell.fail()
+	switch {
+	case err == nil:
+		return nil
+	case q.retired.Load() || errors.Is(err, os.ErrClosed):
+		return uverbs.ErrClosed
+	}
+	return kernelError("flush receives", "", err)
 }

@@ -17,7 +17,7 @@ type sendWQE struct {
 	raddr    uint64     // wr.rdma.remote_addr
 	rkey     uint64     // wr.rdma.rkey, reserved
 	operands [2]uint64  // of atomics
-	_        [11]uint64 // address vector of UD; stays zero
+	_        [11]uint64 // address vector of UD, for kernels that do not number AHs
 	status   uint64     // status, state
 	iova     uint64
 	progress [3]uint64 // mask, first_psn; last_psn, ack_length; ssn, has_rd_atomic
@@ -35,13 +35,17 @@ const (
 
 // What an operation has beside its data.
 const (
-	known   = 1 << iota
-	remote  // an address and a key at the peer
-	imm     // immediate data
-	scatter // writes to its SGEs, so there is no inline form
+	known    = 1 << iota
+	remote   // an address and a key at the peer
+	imm      // immediate data
+	scatter  // writes to its SGEs, so there is no inline form
+	datagram // names its receiver
 )
 
-var operations = [16]uint8{
+// operations are those of one type of QP.
+type operations [16]uint8
+
+var connected = operations{
 	uverbs.OpWrite:    known | remote,
 	uverbs.OpWriteImm: known | remote | imm,
 	uverbs.OpSend:     known,
@@ -49,12 +53,17 @@ var operations = [16]uint8{
 	uverbs.OpRead:     known | remote | scatter,
 }
 
+var datagrams = operations{
+	uverbs.OpSend:    known | datagram,
+	uverbs.OpSendImm: known | datagram | imm,
+}
+
 // traits returns what op has, and 0 for an operation or a flag that is unknown.
-func traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
+func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
 	if op > 15 || f&^callerFlags != 0 {
 		return 0
 	}
-	return operations[op&15]
+	return o[op&15]
 }
 
 // start fills in all of the fixed part, for a message of no data.
@@ -96,28 +105,70 @@ func (w *sendWQE) setInline(data []byte) {
 	w.flags |= inlineFlag
 }
 
+// setAddress fills in where a datagram goes: wr.ud.
+func (w *sendWQE) setAddress(ahNum, qpn, qkey uint32) {
+	w.raddr = uint64(qpn) | uint64(qkey)<<32
+	w.rkey = uint64(ahNum) << 32 // pkey_index, reserved, ah_num
+}
+
 // A sendQueue is the send half of a QP.
 type sendQueue struct {
 	producer
-	maxSGE    int
-	maxInline int
-	bell      doorbell
-	batch     batch
+	ops        *operations
+	maxSGE     int
+	maxInline  int
+	maxMessage uint64
+	bell       doorbell
+	batch      batch
+
+	// Of a UD QP alone.
+	pd  *uverbs.PD
+	mtu func() uint64 // asks for maxMessage
 }
 
 func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 	room := r.size() - sendHeader
 	return sendQueue{
-		producer:  newProducer(r),
-		maxSGE:    min(c.MaxSendSGE, room/sgeSize),
-		maxInline: min(c.MaxInline, room),
-		bell:      bell,
+		producer:   newProducer(r),
+		ops:        &connected,
+		maxSGE:     min(c.MaxSendSGE, room/sgeSize),
+		maxInline:  min(c.MaxInline, room),
+		maxMessage: uverbs.MaxMessage,
+		bell:       bell,
 	}
+}
+
+// sendDatagrams makes the queue that of a UD QP. mtu tells how long a message
+// can be; it is asked when one is longer than what it said before.
+func (q *sendQueue) sendDatagrams(pd *uverbs.PD, mtu func() uint64) {
+	q.ops, q.pd, q.mtu, q.maxMessage = &datagrams, pd, mtu, 0
+}
+
+// tooLong answers for a message over maxMessage. The kernel would drop it and
+// say that it was sent (IBA vol. 1, C10-93.1.1).
+func (q *sendQueue) tooLong(total uint64) error {
+	if q.mtu == nil || total > uverbs.MaxMessage {
+		return uverbs.ErrRange
+	}
+	if q.maxMessage = q.mtu(); total > q.maxMessage {
+		return uverbs.ErrTooLong
+	}
+	return nil
+}
+
+// address writes where a datagram goes.
+func (q *sendQueue) address(w *sendWQE, ah *uverbs.AH, qpn, qkey uint32) error {
+	av, err := uverbs.ProviderAVOf(ah, q.pd)
+	if err != nil {
+		return err
+	}
+	w.setAddress(uint32(av[0]), qpn, qkey)
+	return nil
 }
 
 // encode writes wr to element i.
 func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
-	has := traits(wr.Opcode, wr.Flags)
+	has := q.ops.traits(wr.Opcode, wr.Flags)
 	if has == 0 {
 		return uverbs.ErrOpcode
 	}
@@ -135,11 +186,16 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 		sges[k] = sgl[k]
 		total += uint64(sgl[k].Length)
 	}
-	if total > uverbs.MaxMessage {
-		return uverbs.ErrRange
+	if total > q.maxMessage {
+		if err := q.tooLong(total); err != nil {
+			return err
+		}
 	}
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
 	w.setSGEs(len(sges), total)
+	if has&datagram != 0 {
+		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+	}
 	return nil
 }
 
@@ -150,9 +206,17 @@ func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 	if len(wr.Inline) > q.maxInline {
 		return uverbs.ErrInlineTooLong
 	}
+	if n := uint64(len(wr.Inline)); n > q.maxMessage {
+		if err := q.tooLong(n); err != nil {
+			return err
+		}
+	}
 	w := q.sendWQE(i)
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
 	w.setInline(wr.Inline)
+	if has&datagram != 0 {
+		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+	}
 	return nil
 }
 

@@ -21,6 +21,7 @@ type Kernel struct {
 	Device   uapi.IbUverbsQueryDeviceResp
 	Ports    []uapi.IbUverbsQueryPortResp
 	GIDs     []uapi.IbUverbsGidEntry
+	NetRaw   bool                                    // the process may set privileged QKeys
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
 	Refuse   map[string]unix.Errno                   // answers to commands by name
 	FailAt   int                                     // the command of that number fails, counted from 1
@@ -47,7 +48,7 @@ func NewKernel(driver uint32) *Kernel {
 	v4 := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}
 	return &Kernel{Driver: driver, Vectors: 2,
 		Device: uapi.IbUverbsQueryDeviceResp{FwVer: 1<<32 | 2<<16 | 3, MaxMrSize: 1 << 40, MaxQp: 64, MaxQpWr: 1024, MaxSge: 16,
-			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxQpRdAtom: 16, MaxQpInitRdAtom: 16, PhysPortCnt: 1},
+			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxAh: 64, MaxSrq: 8, MaxSrqWr: 512, MaxSrqSge: 8, MaxQpRdAtom: 16, MaxQpInitRdAtom: 16, PhysPortCnt: 1},
 		Ports: []uapi.IbUverbsQueryPortResp{port},
 		GIDs: []uapi.IbUverbsGidEntry{
 			{Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, PortNum: 1, GidType: 1},

@@ -17,6 +17,9 @@ type object struct {
 	channel int    // of a CQ
 	qpn     uint32
 	state   uint8
+	ud      bool
+	groups  map[group]bool            // that a QP is attached to
+	srq     uapi.IbUverbsQuerySrqResp // what an SRQ is like
 }
 
 // make enters an object under the lowest free number: numbers come again at
@@ -49,7 +52,7 @@ func (k *Kernel) destroy(m *Msg, kind string, id uint16) error {
 	if err != nil {
 		return err
 	}
-	if o.users > 0 {
+	if o.users > 0 || len(o.groups) > 0 {
 		return unix.EBUSY
 	}
 	for _, p := range o.parents {
@@ -73,6 +76,14 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"QP.CREATE":              (*Kernel).createQP,
 	"MODIFY_QP":              (*Kernel).modifyQP,
 	"QUERY_QP":               (*Kernel).queryQP,
+	"CREATE_AH":              (*Kernel).createAH,
+	"ATTACH_MCAST":           (*Kernel).attachMcast,
+	"DETACH_MCAST":           (*Kernel).detachMcast,
+	"SRQ.CREATE":             (*Kernel).createSRQ,
+	"MODIFY_SRQ":             (*Kernel).modifySRQ,
+	"QUERY_SRQ":              (*Kernel).querySRQ,
+	"AH.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "AH", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE) },
+	"SRQ.DESTROY":            func(k *Kernel, m *Msg) error { return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE) },
 	"PD.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },
 	"MR.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE) },
 	"CQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
@@ -212,13 +223,17 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 }
 
 func (k *Kernel) createQP(m *Msg) error {
-	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)}
+	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{},
+		ud: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE) == uapi.IB_UVERBS_QPT_UD}
 	for _, p := range []struct {
 		kind string
 		id   uint16
 	}{{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE}, {"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE},
-		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE}} {
-		h, _ := m.Ref(p.id)
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE}, {"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE}} {
+		h, there := m.Ref(p.id)
+		if p.kind == "SRQ" && !there {
+			continue
+		}
 		parent, err := k.get(p.kind, h)
 		if err != nil {
 			return err

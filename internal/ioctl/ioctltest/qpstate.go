@@ -1,8 +1,6 @@
 package ioctltest
 
 import (
-	"slices"
-
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -12,15 +10,17 @@ const (
 	reset, initial, rtr, rts, sqd, sqe, failed = 0, 1, 2, 3, 4, 5, 6
 
 	mState, mCurState, mSQDNotify, mAccess, mPKey, mPort, mAV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 7
+	mQKey                                                     = 1 << 6
 	mMTU, mTimeout, mRetry, mRNRRetry, mRQPSN, mMaxRd, mAlt   = 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14
 	mMinRNR, mSQPSN, mMaxDestRd, mMigration, mDestQPN         = 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20
 	mAll                                                      = 1<<21 - 1
 )
 
-// transitions is the RC column of qp_state_table in
-// drivers/infiniband/core/verbs.c: what a transition needs, and what else it
-// takes.
-var transitions = map[[2]uint8][2]uint32{
+// A table is a column of qp_state_table in drivers/infiniband/core/verbs.c:
+// what a transition needs, and what else it takes.
+type table map[[2]uint8][2]uint32
+
+var rc = table{
 	{reset, reset}:     {},
 	{reset, initial}:   {mPKey | mPort | mAccess, 0},
 	{initial, initial}: {0, mPKey | mPort | mAccess},
@@ -34,9 +34,26 @@ var transitions = map[[2]uint8][2]uint32{
 	{sqe, rts}: {},
 }
 
-// Allowed tells whether Linux lets an RC QP go from one state to another with
-// those attributes: ib_modify_qp_is_ok.
-func Allowed(from, to uint8, mask uint32) bool {
+var ud = table{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPKey | mPort | mQKey, 0},
+	{initial, initial}: {0, mPKey | mPort | mQKey},
+	{initial, rtr}:     {0, mPKey | mQKey},
+	{rtr, rts}:         {mSQPSN, mCurState | mQKey},
+	{rts, rts}:         {0, mCurState | mQKey},
+	{rts, sqd}:         {0, mSQDNotify},
+	{sqd, rts}:         {0, mCurState | mQKey},
+	{sqd, sqd}:         {0, mPKey | mQKey},
+	{sqe, rts}:         {0, mCurState | mQKey},
+}
+
+// Allowed tells whether Linux lets an RC QP, or an UD QP, go from one state to
+// another with those attributes: ib_modify_qp_is_ok.
+func Allowed(datagrams bool, from, to uint8, mask uint32) bool {
+	transitions := rc
+	if datagrams {
+		transitions = ud
+	}
 	if mask&mCurState != 0 && from != rtr && from != rts && from != sqd && from != sqe {
 		return false
 	}
@@ -57,8 +74,11 @@ func (k *Kernel) modifyQP(m *Msg) error {
 	if r.AttrMask&mState != 0 {
 		to = r.QpState
 	}
-	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.state, to, r.AttrMask) {
+	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.ud, o.state, to, r.AttrMask) {
 		return unix.EINVAL
+	}
+	if r.AttrMask&mQKey != 0 && r.Qkey>>31 != 0 && !k.NetRaw {
+		return unix.EPERM
 	}
 	if r.AttrMask&mPort != 0 && (r.PortNum < 1 || int(r.PortNum) > len(k.Ports)) {
 		return unix.EINVAL
@@ -80,9 +100,7 @@ func (k *Kernel) checkPath(r *uapi.IbUverbsModifyQp) error {
 	if r.AttrMask&mMTU != 0 && r.PathMtu > k.Ports[d.PortNum-1].ActiveMtu {
 		return unix.EINVAL
 	}
-	if !slices.ContainsFunc(k.GIDs, func(e uapi.IbUverbsGidEntry) bool {
-		return e.GidIndex == uint32(d.SgidIndex) && e.PortNum == uint32(d.PortNum)
-	}) {
+	if !k.hasGID(d.PortNum, d.SgidIndex) {
 		return unix.EINVAL
 	}
 	return nil

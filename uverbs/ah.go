@@ -1,0 +1,113 @@
+package uverbs
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// An AH is an address handle: where the datagrams of UD QPs of its PD go. Any
+// number of requests and goroutines may name it at a time.
+type AH struct {
+	object
+	pd    *PD
+	owner atomic.Pointer[PD] // pd, or nil when closed: see ProviderAVOf
+	av    ProviderAV
+}
+
+// CreateAH makes an address handle: ibv_create_ah(3). On RoCE the kernel looks
+// up the neighbour or the router that leads to the peer, and waits for its
+// answer: seconds, where nobody answers.
+func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
+	a := &AH{pd: p}
+	a.object = object{ctx: p.ctx, kind: "AH", rank: rankAH, parents: []*object{&p.object}}
+	a.destroy = a.tearDown
+	if err := a.make(func() error { return a.create(&attr) }); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *AH) create(attr *AHAttr) error {
+	reply, err := a.ctx.impl.CreateAH(attr, &a.av, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return a.made(a.command(attr, uhwIn, uhwOut))
+	})
+	if err != nil {
+		a.unmake(a.destroyKernel)
+		return a.ctx.explainCreateAH(err, attr)
+	}
+	a.handle, a.number = reply.Handle, reply.Handle
+	a.owner.Store(a.pd)
+	return nil
+}
+
+func (a *AH) command(attr *AHAttr, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.Write[uapi.IbUverbsCreateAhResp](cmd, uapi.IB_USER_VERBS_CMD_CREATE_AH,
+		&uapi.IbUverbsCreateAh{PdHandle: a.pd.handle, Attr: attr.wire()})
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := a.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: resp.AhHandle}, nil
+}
+
+// wire is the form that CREATE_AH takes.
+func (a *AHAttr) wire() uapi.IbUverbsAhAttr {
+	return uapi.IbUverbsAhAttr{
+		Grh: uapi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex,
+			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
+		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: b2u(a.IsGlobal), PortNum: a.Port}
+}
+
+// explainCreateAH says why the kernel refused, as explainModify does.
+func (c *Context) explainCreateAH(err error, attr *AHAttr) error {
+	detail := ""
+	switch errnoOf(err) {
+	case unix.EINVAL, unix.ENODATA:
+		if detail = c.explainPort(int(attr.Port)); detail == "" {
+			detail = c.explainAddress(attr)
+		}
+	case unix.ENOMEM:
+		detail = "the kernel has no memory for it, or the device no AH left"
+	default:
+		detail = explainRoute(attr, err)
+	}
+	return c.wrap("create AH", c.name, err, detail)
+}
+
+// CreateAHFromWC makes an address handle for an answer to a datagram that was
+// received: ibv_create_ah_from_wc(3). See [Context.AHAttrFromWC].
+func (p *PD) CreateAHFromWC(port int, wc *WC, grh []byte) (*AH, error) {
+	attr, err := p.ctx.AHAttrFromWC(port, wc, grh)
+	if err != nil {
+		return nil, err
+	}
+	return p.CreateAH(attr)
+}
+
+// PD returns the domain that a was made by.
+func (a *AH) PD() *PD { return a.pd }
+
+func (a *AH) tearDown() error {
+	a.owner.Store(nil)
+	err := a.destroyKernel()
+	if err != nil { // the AH lives on
+		a.owner.Store(a.pd)
+	}
+	return err
+}
+
+func (a *AH) destroyKernel() error {
+	return a.destroyHandle(uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY, uapi.UVERBS_ATTR_DESTROY_AH_HANDLE, noReply, 0)
+}
+
+// Close destroys the handle: ibv_destroy_ah(3). Requests that name it must
+// have completed: a device may fail those that have not, and their QP with
+// them. It is idempotent.
+func (a *AH) Close() error { return a.close() }

@@ -1,0 +1,204 @@
+package uverbs
+
+import "github.com/goverbs/goverbs/internal/leak"
+
+type fakeQP struct {
+	send, recv solo
+	num        uint32
+	cap        QPCap
+	sends      *fakeCQ
+	ticket     *leak.Ticket
+
+	stuck    bool // nothing completes
+	out      int  // sends that have not completed
+	received int  // receives posted
+	resets   int
+
+	ud   bool
+	pd   *PD
+	last ProviderAV // where the last datagram went
+
+	batch [64]SendWR
+	n     int
+	err   error
+}
+
+func (q *fakeQP) post(wr *SendWR) error {
+	var total uint64
+	for _, s := range wr.SGL {
+		total += uint64(s.Length)
+	}
+	switch {
+	case wr.Opcode > OpRead:
+		return ErrOpcode
+	case len(wr.SGL) > q.cap.MaxSendSGE:
+		return ErrTooManySGEs
+	case total > MaxMessage:
+		return ErrRange
+	case len(wr.Inline) > q.cap.MaxInline:
+		return ErrInlineTooLong
+	case q.out == q.cap.MaxSendWR:
+		return ErrQueueFull
+	}
+	if q.ud {
+		av, err := ProviderAVOf(wr.AH, q.pd)
+		if err != nil {
+			return err
+		}
+		q.last = *av
+	}
+	q.out++
+	if !q.stuck {
+		q.out--
+		if wr.Flags&Signaled != 0 {
+			q.sends.push(WC{WRID: wr.WRID, QPNum: q.num, ByteLen: uint32(total)})
+		}
+	}
+	return nil
+}
+
+func (q *fakeQP) PostSend(wrs []SendWR) (int, error) {
+	q.send.enter()
+	defer q.send.leave()
+	for n := range wrs {
+		if err := q.post(&wrs[n]); err != nil {
+			return n, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
+	q.recv.enter()
+	defer q.recv.leave()
+	for n := range wrs {
+		for _, s := range wrs[n].SGL {
+			if s.Length > MaxMessage {
+				return n, ErrRange
+			}
+		}
+		if q.received == q.cap.MaxRecvWR {
+			return n, ErrQueueFull
+		}
+		q.received++
+	}
+	return len(wrs), nil
+}
+
+func (q *fakeQP) Begin() { q.n, q.err = 0, nil }
+
+func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	if q.n == len(q.batch) {
+		q.err = ErrQueueFull
+		return
+	}
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.n++
+}
+
+func (q *fakeQP) SGE(s SGE) {
+	if s.Length > MaxMessage && q.err == nil {
+		q.err = ErrRange
+	}
+}
+
+func (q *fakeQP) Inline(data []byte) {
+	if len(data) > q.cap.MaxInline && q.err == nil {
+		q.err = ErrInlineTooLong
+	}
+}
+
+func (q *fakeQP) UDAddr(ah *AH, qpn, qkey uint32) {
+	if q.n == 0 {
+		q.err = ErrOpcode
+		return
+	}
+	wr := &q.batch[q.n-1]
+	wr.AH, wr.QPN, wr.QKey = ah, qpn, qkey
+}
+
+func (q *fakeQP) Submit() error {
+	q.send.enter()
+	defer q.send.leave()
+	if q.err != nil {
+		return q.err
+	}
+	for i := range q.batch[:q.n] {
+		if err := q.post(&q.batch[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *fakeQP) Abort() { q.n = 0 }
+
+func (q *fakeQP) Reset() error {
+	q.out, q.received, q.resets = 0, 0, q.resets+1
+	return nil
+}
+
+func (q *fakeQP) Retire() error {
+	q.ticket.Done()
+	return nil
+}
+
+// fakeSRQ counts receives.
+type fakeSRQ struct {
+	solo
+	attr     SRQAttr
+	received int
+	ticket   *leak.Ticket
+}
+
+func (c *fakeContext) CreateSRQ(_ *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	if c.p.mapError != nil {
+		return nil, r, c.p.mapError
+	}
+	s := &fakeSRQ{attr: r.SRQ, ticket: leak.Track("ring of", "SRQ")}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.srqs = append(c.p.srqs, s)
+	return s, r, nil
+}
+
+func (s *fakeSRQ) PostRecv(wrs []RecvWR) (int, error) {
+	s.enter()
+	defer s.leave()
+	for n := range wrs {
+		if len(wrs[n].SGL) > s.attr.MaxSGE {
+			return n, ErrTooManySGEs
+		}
+		if s.received == s.attr.MaxWR {
+			return n, ErrQueueFull
+		}
+		s.received++
+	}
+	return len(wrs), nil
+}
+
+func (s *fakeSRQ) Modify(_ *SRQAttr, _ SRQMask, modify ProviderCommand) error {
+	s.enter()
+	defer s.leave()
+	_, err := modify(nil, nil)
+	return err
+}
+
+func (s *fakeSRQ) Retire() error {
+	s.ticket.Done()
+	return nil
+}
+
+// CreateAH makes an address of its handle.
+func (c *fakeContext) CreateAH(_ *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err == nil && c.p.mapError != nil {
+		err = c.p.mapError
+	}
+	av[0] = uint64(r.Handle) + 1
+	return r, err
+}

@@ -1,0 +1,284 @@
+package uverbs
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// An SRQ is a shared receive queue: QPs made with QPConfig.SRQ take their
+// receives from it. Its methods may be called from any number of goroutines,
+// unless it was made with SingleGoroutine.
+type SRQ struct {
+	object
+	impl   ProviderSRQ
+	single bool
+	id     uint64
+
+	maxWR  atomic.Int64
+	maxSGE int
+
+	mu   sync.Mutex // serialises the provider's calls
+	dead atomic.Bool
+}
+
+// An SRQAttr holds the attributes of an SRQ: struct ibv_srq_attr.
+type SRQAttr struct {
+	MaxWR  int // receives that it holds
+	MaxSGE int // of each; cannot be changed
+	Limit  int // receives left that raise an event; 0: none, or it was raised
+}
+
+// SRQMask names the fields of a [SRQAttr] that count. The values are those of
+// ibv_srq_attr_mask.
+type SRQMask uint32
+
+// The bits of ibv_modify_srq(3).
+const (
+	SRQMaskMaxWR SRQMask = 1 << 0
+	SRQMaskLimit SRQMask = 1 << 1
+)
+
+// CreateSRQ makes a shared receive queue: ibv_create_srq(3). [SRQ.Query] tells
+// how large it came out.
+func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
+	if cfg.MaxSGE == 0 {
+		cfg.MaxSGE = 1
+	}
+	if err := p.checkSRQ(&cfg); err != nil {
+		return nil, err
+	}
+	s := &SRQ{single: cfg.SingleGoroutine}
+	s.object = object{ctx: p.ctx, kind: "SRQ", rank: rankSRQ, parents: []*object{&p.object}}
+	s.destroy, s.retire = s.tearDown, s.retireRing
+	s.id = p.ctx.id(s)
+	if err := s.make(func() error { return s.create(p, &cfg) }); err != nil {
+		p.ctx.forget(s.id)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p *PD) checkSRQ(cfg *SRQConfig) error {
+	const op = "create SRQ"
+	for _, n := range []struct {
+		name     string
+		value    int
+		smallest int
+	}{{"MaxWR", cfg.MaxWR, 1}, {"MaxSGE", cfg.MaxSGE, 0}, {"Limit", cfg.Limit, 0}} {
+		if n.value < n.smallest || n.value > math.MaxInt32 {
+			return invalid(op, p.String(), n.name+" must be "+sitoa(n.smallest)+" to 2^31-1: "+sitoa(n.value))
+		}
+	}
+	return nil
+}
+
+func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
+	impl, reply, err := s.ctx.impl.CreateSRQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return s.made(s.command(p, cfg, uhwIn, uhwOut))
+	})
+	if err != nil {
+		s.unmake(s.destroyKernel)
+		return s.ctx.explainSRQ("create SRQ", s.ctx.name, err, SRQAttr{cfg.MaxWR, cfg.MaxSGE, cfg.Limit}, cfg.MaxWR)
+	}
+	s.impl, s.handle, s.number = impl, reply.Handle, reply.Handle
+	s.maxWR.Store(int64(reply.SRQ.MaxWR))
+	s.maxSGE = reply.SRQ.MaxSGE
+	return nil
+}
+
+func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE)
+	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, p.handle)
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_SRQ_TYPE, uapi.IB_UVERBS_SRQT_BASIC)
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.id)
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(cfg.MaxWR))
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(cfg.MaxSGE))
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(cfg.Limit))
+	wr := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR)
+	sge := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE)
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := s.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE),
+		SRQ: SRQAttr{MaxWR: int(*wr), MaxSGE: int(*sge), Limit: cfg.Limit}}, nil
+}
+
+// explainSRQ looks afterwards which number the device did not take. room is how
+// many receives the queue holds.
+func (c *Context) explainSRQ(op, object string, err error, asked SRQAttr, room int) error {
+	detail := ""
+	if errors.Is(err, unix.EINVAL) {
+		if a, qerr := c.QueryDevice(); qerr == nil {
+			detail = asked.over(a)
+		}
+		if detail == "" && asked.Limit > room {
+			detail = "Limit is " + sitoa(asked.Limit) + ", but the queue holds " + sitoa(room) + " receives"
+		}
+	}
+	if errors.Is(err, unix.ENOMEM) {
+		detail = "the kernel has no memory for it, or the device no object left"
+	}
+	return c.wrap(op, object, err, detail)
+}
+
+func (s SRQAttr) over(a *DeviceAttr) string {
+	for _, n := range []struct {
+		name         string
+		asked, limit int
+	}{{"MaxWR", s.MaxWR, a.MaxSRQWR}, {"MaxSGE", s.MaxSGE, a.MaxSRQSGE}} {
+		if n.asked > n.limit {
+			return n.name + " is " + sitoa(n.asked) + ", the device takes " + sitoa(n.limit) + " at most"
+		}
+	}
+	return ""
+}
+
+// Context returns the context that s was made from.
+func (s *SRQ) Context() *Context { return s.ctx }
+
+// MaxWR is how many receives the queue was asked to hold, and at least holds.
+func (s *SRQ) MaxWR() int { return int(s.maxWR.Load()) }
+
+// MaxSGE is how many SGEs each receive may have.
+func (s *SRQ) MaxSGE() int { return s.maxSGE }
+
+// PostRecv posts work requests to the queue: ibv_post_srq_recv(3). Which QP
+// takes which is up to their senders. Errors and n are as for [QP.PostSend].
+func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
+	s.lock()
+	if s.dead.Load() {
+		err = ErrClosed
+	} else if n, err = s.impl.PostRecv(noescape.Slice(wrs)); err != nil && s.dead.Load() {
+		err = ErrClosed // closed under a single-goroutine queue
+	}
+	s.unlock()
+	return n, err
+}
+
+func (s *SRQ) lock() {
+	if !s.single {
+		s.mu.Lock()
+	}
+}
+
+func (s *SRQ) unlock() {
+	if !s.single {
+		s.mu.Unlock()
+	}
+}
+
+// Modify changes how many receives the queue holds, where the device can, and
+// the limit that raises [EventSRQLimitReached]: ibv_modify_srq(3). Receives
+// that are posted stay; a queue too small for them is refused.
+func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
+	if m&SRQMaskMaxWR != 0 && (a.MaxWR < 1 || a.MaxWR > math.MaxInt32) {
+		return invalid("modify", s.String(), "MaxWR must be 1 to 2^31-1: "+sitoa(a.MaxWR))
+	}
+	if m&SRQMaskLimit != 0 && (a.Limit < 0 || a.Limit > math.MaxInt32) {
+		return invalid("modify", s.String(), "Limit must be 0 to 2^31-1: "+sitoa(a.Limit))
+	}
+	s.lock()
+	defer s.unlock()
+	if s.dead.Load() {
+		return ErrClosed
+	}
+	err := s.impl.Modify(&a, m, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return s.modifyCommand(a, m, uhwIn, uhwOut)
+	})
+	if err != nil {
+		return s.explainModify(a, m, err)
+	}
+	if m&SRQMaskMaxWR != 0 {
+		s.maxWR.Store(int64(a.MaxWR))
+	}
+	return nil
+}
+
+func (s *SRQ) modifyCommand(a SRQAttr, m SRQMask, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_SRQ, &uapi.IbUverbsModifySrq{
+		SrqHandle: s.handle, AttrMask: uint32(m), MaxWr: uint32(a.MaxWR), SrqLimit: uint32(a.Limit)})
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := s.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: s.handle}, nil
+}
+
+func (s *SRQ) explainModify(a SRQAttr, m SRQMask, err error) error {
+	asked, room := SRQAttr{}, 0
+	if now, qerr := s.query(); qerr == nil {
+		room = now.MaxWR
+		asked.Limit = now.Limit
+	}
+	if m&SRQMaskMaxWR != 0 {
+		asked.MaxWR, room = a.MaxWR, a.MaxWR
+	}
+	if m&SRQMaskLimit != 0 {
+		asked.Limit = a.Limit
+	}
+	return s.ctx.explainSRQ("modify", s.String(), err, asked, room)
+}
+
+// Query reads the queue's attributes: ibv_query_srq(3).
+func (s *SRQ) Query() (SRQAttr, error) {
+	s.lock() // Close waits
+	defer s.unlock()
+	if s.dead.Load() {
+		return SRQAttr{}, ErrClosed
+	}
+	return s.query()
+}
+
+func (s *SRQ) query() (SRQAttr, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.Write[uapi.IbUverbsQuerySrqResp](cmd, uapi.IB_USER_VERBS_CMD_QUERY_SRQ, &uapi.IbUverbsQuerySrq{SrqHandle: s.handle})
+	if err := s.ctx.dev.Do(cmd); err != nil {
+		return SRQAttr{}, s.ctx.wrap("query", s.String(), err, "")
+	}
+	return SRQAttr{MaxWR: int(resp.MaxWr), MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
+}
+
+// tearDown destroys the kernel's queue. Posts under way end first.
+func (s *SRQ) tearDown() error {
+	s.lock()
+	defer s.unlock()
+	s.dead.Store(true)
+	err := s.destroyKernel()
+	if err != nil { // the queue lives on
+		s.dead.Store(false)
+	}
+	return err
+}
+
+func (s *SRQ) destroyKernel() error {
+	return s.destroyHandle(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_SRQ_RESP, destroySRQLen)
+}
+
+func (s *SRQ) retireRing() error {
+	s.lock()
+	defer s.unlock()
+	s.dead.Store(true)
+	s.ctx.forget(s.id)
+	return s.impl.Retire()
+}
+
+// Close destroys the queue: ibv_destroy_srq(3). It answers [ErrBusy] while QPs
+// take their receives from it. It is idempotent.
+func (s *SRQ) Close() error { return s.close() }
