@@ -1,0 +1,62 @@
+package rdmacm
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// write hands n bytes of the frame to the kernel.
+func (c *command) write(fd uintptr, n int) unix.Errno {
+	got, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))
+	runtime.KeepAlive(c) // the frame holds the address of its reply as a number
+	if errno == 0 && int(got) != n {
+		return unix.ENODATA
+	}
+	return errno
+}
+
+func header(c *command) *uapi.RdmaUcmCmdHdr {
+	return (*uapi.RdmaUcmCmdHdr)(unsafe.Pointer(&c.frame))
+}
+
+// request makes a command with an empty payload of type T.
+func request[T any](number uint32) (*command, *T) {
+	c := start(number, sizeOf[T]())
+	return c, (*T)(unsafe.Pointer(&c.frame[headerSize/8]))
+}
+
+// reply makes room for a reply of type T and returns it with its address.
+func reply[T any](c *command) (*T, uint64) {
+	b, at := c.room(sizeOf[T]())
+	return (*T)(unsafe.Pointer(unsafe.SliceData(b))), at
+}
+
+// tableOf makes room for a reply that is a T and n records of type R.
+func tableOf[T, R any](c *command, n int) (*T, []R, uint64) {
+	b, at := c.room(sizeOf[T]() + n*sizeOf[R]())
+	head := (*T)(unsafe.Pointer(unsafe.SliceData(b)))
+	return head, unsafe.Slice((*R)(unsafe.Pointer(&b[sizeOf[T]()])), n), at
+}
+
+func sizeOf[T any]() int {
+	var v T
+	return int(unsafe.Sizeof(v))
+}
+
+func wordBytes(w []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
+}
+
+// address is b's address as the kernel wants it: b belongs to a command.
+func address(b []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// view copies a T from the head of a union.
+func view[T any](b []byte) (v T) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)), b)
+	return v
+}

@@ -1,0 +1,177 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNoNode says that there is no rdma_cm node, or that what has its name is
+	// something else.
+	ErrNoNode = errors.New("no rdma_cm node")
+	// ErrABI says that the kernel speaks a version that this package does not.
+	ErrABI = errors.New("unknown version of the rdma_cm ABI")
+	// ErrCredentials says that the kernel refuses every command because the
+	// credentials of the calling thread are not those that opened the node. It
+	// comes with EACCES. The kernel compares them by identity, and a change while
+	// the program runs gives each thread its own: opening the node once more does
+	// not help a Go program then.
+	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran, and rdma_cm serves only the thread that opened it:" +
+		" change them before it starts (setpriv, User= of a systemd unit), or let it execute itself anew")
+)
+
+var errCredentials = fmt.Errorf("%w: %w", ErrCredentials, unix.EACCES)
+
+// The versions of the ABI that the commands here belong to.
+const (
+	minABI = 3
+	maxABI = uapi.RDMA_USER_CM_ABI_VERSION
+)
+
+// A File is an open rdma_cm node: a set of ids and one queue of their events.
+// Its methods may be called from any number of goroutines.
+type File struct {
+	file   *os.File
+	conn   syscall.RawConn
+	kernel Kernel // nil: the descriptor
+	ticket *leak.Ticket
+	closed atomic.Bool
+
+	mu       sync.Mutex
+	deadline time.Time // the caller's
+	kicked   bool      // the poller has a past deadline in place of it
+	kicks    uint64
+}
+
+// Open opens the node. Asking for it makes the kernel load rdma_ucm.
+//
+// It answers ErrNoNode where there is none, ErrABI, or the *os.PathError of
+// opening it.
+func Open() (*File, error) {
+	node, err := nldev.ClientCharDev("rdma_cm")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
+	}
+	return open("/dev/infiniband/", node)
+}
+
+func open(dir string, node nldev.CharDev) (*File, error) {
+	if node.ABI < minABI || node.ABI > maxABI {
+		return nil, fmt.Errorf("%w: the kernel has version %d, this library knows %d to %d", ErrABI, node.ABI, minABI, maxABI)
+	}
+	path := dir + node.Name
+	file, err := os.OpenFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := check(file, node); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	f, err := newFile(file, nil)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
+// check sees to it that the file is the node that the kernel meant.
+func check(file *os.File, node nldev.CharDev) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(node.Major, node.Minor) {
+		return fmt.Errorf("%w: %s is not character device %d:%d", ErrNoNode, file.Name(), node.Major, node.Minor)
+	}
+	return nil
+}
+
+func newFile(file *os.File, k Kernel) (*File, error) {
+	// What is not in the poller would hold a thread while it waits.
+	if err := file.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("%s cannot be polled: %w", file.Name(), err)
+	}
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &File{file: file, conn: conn, kernel: k, ticket: leak.Track("descriptor of", "rdma_cm")}, nil
+}
+
+// Close ends every NextEvent with os.ErrClosed, waits for commands in flight and
+// closes the descriptor, with which the kernel destroys the ids. It is
+// idempotent.
+func (f *File) Close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	err := f.file.Close()
+	if f.kernel != nil {
+		f.kernel.Closed()
+	}
+	f.ticket.Done()
+	return err
+}
+
+// SetReadDeadline makes NextEvent return os.ErrDeadlineExceeded from t on, now
+// when t is past, never when it is zero.
+func (f *File) SetReadDeadline(t time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deadline, f.kicked = t, false
+	return f.gone(f.file.SetReadDeadline(t))
+}
+
+// kick makes a parked NextEvent ask the kernel again: events that migrate to a
+// file do not wake its poller.
+func (f *File) kick() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kicks++
+	f.kicked = true
+	_ = f.file.SetReadDeadline(time.Unix(1, 0)) // fails on a closed file alone: nobody waits
+}
+
+// asked tells whether the end of a wait was a kick, and puts the caller's
+// deadline back. seen is the count of kicks that the waiter knows of.
+func (f *File) asked(seen *uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.kicked && f.kicks == *seen {
+		return false
+	}
+	*seen = f.kicks
+	if f.kicked {
+		f.kicked = false
+		_ = f.file.SetReadDeadline(f.deadline) // as in kick
+	}
+	return true
+}
+
+func (f *File) seen() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.kicks
+}
+
+// gone turns the poller's own error of a closed file into os.ErrClosed.
+func (f *File) gone(err error) error {
+	if err != nil && f.closed.Load() {
+		return os.ErrClosed
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package rdmacm
+
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// CreateID makes an id of a port space (RDMA_PS_*). The kernel looks at qpType
+// for RDMA_PS_IB alone. Events of the id carry uid.
+func (f *File) CreateID(uid uint64, portSpace uint16, qpType uint8) (id uint32, err error) {
+	c, req := request[uapi.RdmaUcmCreateId](uapi.RDMA_USER_CM_CMD_CREATE_ID)
+	defer c.put()
+	resp, at := reply[uapi.RdmaUcmCreateIdResp](c)
+	req.Uid, req.Response, req.Ps, req.QpType = uid, at, portSpace, qpType
+	if err := f.do(c); err != nil {
+		return 0, err
+	}
+	return resp.Id, nil
+}
+
+// DestroyID destroys an id and drops its events that were not taken. It answers
+// how many were. It waits for work of the id in flight.
+func (f *File) DestroyID(id uint32) (events uint32, err error) {
+	return f.destroy(uapi.RDMA_USER_CM_CMD_DESTROY_ID, id)
+}
+
+// LeaveMulticast ends a membership, named by what JoinMulticast answered. It
+// answers how many of its events were taken.
+func (f *File) LeaveMulticast(mc uint32) (events uint32, err error) {
+	return f.destroy(uapi.RDMA_USER_CM_CMD_LEAVE_MCAST, mc)
+}
+
+func (f *File) destroy(number, id uint32) (events uint32, err error) {
+	c, req := request[uapi.RdmaUcmDestroyId](number)
+	defer c.put()
+	resp, at := reply[uapi.RdmaUcmDestroyIdResp](c)
+	req.Response, req.Id = at, id
+	if err := f.do(c); err != nil {
+		return 0, err
+	}
+	return resp.EventsReported, nil
+}
+
+// copySockaddr answers the address's size. What is too long is refused as the
+// kernel would.
+func copySockaddr(dst *[128]byte, addr []byte) (uint16, error) {
+	if len(addr) > len(dst) {
+		return 0, unix.EINVAL
+	}
+	return uint16(copy(dst[:], addr)), nil
+}
+
+// Bind gives an id its local address: a sockaddr_in, _in6 or _ib.
+func (f *File) Bind(id uint32, addr []byte) error {
+	c, req := request[uapi.RdmaUcmBind](uapi.RDMA_USER_CM_CMD_BIND)
+	defer c.put()
+	var err error
+	req.Id = id
+	if req.AddrSize, err = copySockaddr(&req.Addr, addr); err != nil {
+		return err
+	}
+	return f.do(c)
+}
+
+// ResolveAddr looks for the device that leads to dst, from src unless that is
+// empty. ADDR_RESOLVED or ADDR_ERROR follows.
+func (f *File) ResolveAddr(id uint32, src, dst []byte, timeoutMS uint32) error {
+	c, req := request[uapi.RdmaUcmResolveAddr](uapi.RDMA_USER_CM_CMD_RESOLVE_ADDR)
+	defer c.put()
+	var err, err2 error
+	req.Id, req.TimeoutMs = id, timeoutMS
+	req.SrcSize, err = copySockaddr(&req.SrcAddr, src)
+	req.DstSize, err2 = copySockaddr(&req.DstAddr, dst)
+	if err = errors.Join(err, err2); err != nil {
+		return err
+	}
+	return f.do(c)
+}
+
+// ResolveRoute looks for the path to the address resolved. ROUTE_RESOLVED or
+// ROUTE_ERROR follows.
+func (f *File) ResolveRoute(id, timeoutMS uint32) error {
+	c, req := request[uapi.RdmaUcmResolveRoute](uapi.RDMA_USER_CM_CMD_RESOLVE_ROUTE)
+	defer c.put()
+	req.Id, req.TimeoutMs = id, timeoutMS
+	return f.do(c)
+}
+
+// ResolveIBService asks the subnet administrator for a service. ADDRINFO_RESOLVED
+// or ADDRINFO_ERROR follows. Linux has it from 6.18 on.
+func (f *File) ResolveIBService(id uint32, service *uapi.RdmaUcmIbService) error {
+	c, req := request[uapi.RdmaUcmResolveIbService](uapi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE)
+	defer c.put()
+	req.Id, req.Ibs = id, *service
+	return f.do(c)
+}
+
+// JoinMulticast joins a group, given as a socket address. MULTICAST_JOIN or
+// MULTICAST_ERROR follows, with uid and mc in place of the id's own.
+func (f *File) JoinMulticast(id uint32, uid uint64, addr []byte, joinFlags uint16) (mc uint32, err error) {
+	c, req := request[uapi.RdmaUcmJoinMcast](uapi.RDMA_USER_CM_CMD_JOIN_MCAST)
+	defer c.put()
+	resp, at := reply[uapi.RdmaUcmCreateIdResp](c)
+	req.Response, req.Uid, req.Id, req.JoinFlags = at, uid, id, joinFlags
+	if req.AddrSize, err = copySockaddr(&req.Addr, addr); err != nil {
+		return 0, err
+	}
+	if err := f.do(c); err != nil {
+		return 0, err
+	}
+	return resp.Id, nil
+}
+
+// SetOption sets an option of an id (RDMA_OPTION_*).
+func (f *File) SetOption(id, level, name uint32, value []byte) error {
+	c, req := request[uapi.RdmaUcmSetOption](uapi.RDMA_USER_CM_CMD_SET_OPTION)
+	defer c.put()
+	req.Optval, req.Id, req.Level, req.Optname, req.Optlen = c.attach(value), id, level, name, uint32(len(value))
+	return f.do(c)
+}
+
+// MigrateID moves an id, with its events that were not taken, from another file
+// to this one, and answers how many were taken. A NextEvent that waits here sees
+// the events moved.
+func (f *File) MigrateID(id uint32, from *File) (events uint32, err error) {
+	c, req := request[uapi.RdmaUcmMigrateId](uapi.RDMA_USER_CM_CMD_MIGRATE_ID)
+	defer c.put()
+	resp, at := reply[uapi.RdmaUcmMigrateResp](c)
+	req.Response, req.Id = at, id
+	// Inside Control the descriptor's number stays the other file's.
+	gone := from.conn.Control(func(fd uintptr) {
+		req.Fd = uint32(fd)
+		err = f.do(c)
+	})
+	if gone != nil {
+		return 0, from.gone(gone)
+	}
+	if err != nil {
+		return 0, err
+	}
+	f.kick()
+	return resp.EventsReported, nil
+}

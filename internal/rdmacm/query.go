@@ -1,0 +1,80 @@
+package rdmacm
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// NoIndex is the IbdevIndex of a reply of a kernel that does not tell it.
+const NoIndex = ^uint32(0)
+
+// QueryAddr answers the addresses of an id and, once it is bound to a device,
+// the device, port and P_Key. PortNum is 0 before, whatever IbdevIndex says.
+// NodeGuid and Pkey are big-endian.
+func (f *File) QueryAddr(id uint32) (uapi.RdmaUcmQueryAddrResp, error) {
+	return f.query(id, uapi.RDMA_USER_CM_QUERY_ADDR)
+}
+
+// QueryGID is QueryAddr with addresses of family AF_IB.
+func (f *File) QueryGID(id uint32) (uapi.RdmaUcmQueryAddrResp, error) {
+	return f.query(id, uapi.RDMA_USER_CM_QUERY_GID)
+}
+
+func (f *File) query(id, option uint32) (uapi.RdmaUcmQueryAddrResp, error) {
+	c, req := request[uapi.RdmaUcmQuery](uapi.RDMA_USER_CM_CMD_QUERY)
+	defer c.put()
+	resp, at := reply[uapi.RdmaUcmQueryAddrResp](c)
+	resp.IbdevIndex = NoIndex
+	req.Response, req.Id, req.Option = at, id, option
+	if err := f.do(c); err != nil {
+		return uapi.RdmaUcmQueryAddrResp{}, err
+	}
+	return *resp, nil
+}
+
+// maxPaths is more than the kernel has for an id: primary and alternate, and
+// where they differ an inbound and an outbound one.
+const maxPaths = 6
+
+// QueryPath answers the paths that ResolveRoute found.
+func (f *File) QueryPath(id uint32) ([]uapi.IbPathRecData, error) {
+	c, req := request[uapi.RdmaUcmQuery](uapi.RDMA_USER_CM_CMD_QUERY)
+	defer c.put()
+	head, paths, at := tableOf[uapi.RdmaUcmQueryPathResp, uapi.IbPathRecData](c, maxPaths)
+	req.Response, req.Id, req.Option = at, id, uapi.RDMA_USER_CM_QUERY_PATH
+	if err := f.do(c); err != nil {
+		return nil, err
+	}
+	return append([]uapi.IbPathRecData(nil), paths[:min(head.NumPaths, maxPaths)]...), nil
+}
+
+// maxServices is as many records, of 176 bytes, as a reply can have: its size
+// has 16 bits.
+const maxServices = (0xffff - 8) / 176
+
+// QueryIBService answers what ResolveIBService found.
+func (f *File) QueryIBService(id uint32) ([]uapi.IbUserServiceRec, error) {
+	for n := 6; ; {
+		found, all, err := f.services(id, n)
+		if err != nil || all <= n || n == maxServices {
+			return found, err
+		}
+		n = min(all, maxServices)
+	}
+}
+
+// services asks for at most n records, and answers how many there are.
+func (f *File) services(id uint32, n int) ([]uapi.IbUserServiceRec, int, error) {
+	c, req := request[uapi.RdmaUcmQuery](uapi.RDMA_USER_CM_CMD_QUERY)
+	defer c.put()
+	head, recs, at := tableOf[uapi.RdmaUcmQueryIbServiceResp, uapi.IbUserServiceRec](c, n)
+	req.Response, req.Id, req.Option = at, id, uapi.RDMA_USER_CM_QUERY_IB_SERVICE
+	if err := f.do(c); err != nil {
+		return nil, 0, err
+	}
+	all := int(head.NumServiceRecs)
+	return append([]uapi.IbUserServiceRec(nil), recs[:min(all, n)]...), all, nil
+}
+
+func putUint64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }

@@ -1,0 +1,256 @@
+package rdmacmtest
+
+import (
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// Room for private data in the messages, less what the connection manager puts
+// before it.
+const (
+	roomREQ  = 92 - 36
+	roomREP  = 196
+	roomREJ  = 148
+	roomSREQ = 216 - 36
+	roomSREP = 136
+)
+
+const (
+	rejectTimeout          = 4
+	rejectInvalidServiceID = 8
+	sidrUnsupported        = 1
+	sidrReject             = 2
+	udpQKey                = 0x01234567
+)
+
+func connect(m *message) unix.Errno {
+	req, k, i := payload[uapi.RdmaUcmConnect](m), m.k, m.id
+	room := uint8(roomREQ)
+	if i.datagram {
+		room = roomSREQ
+	}
+	if req.ConnParam.Valid == 0 || !i.device || i.state != routed || req.ConnParam.PrivateDataLen > room {
+		return unix.EINVAL
+	}
+	i.param, i.ece, i.state = req.ConnParam, req.Ece, connecting
+	l := k.listener(i)
+	switch {
+	case l == nil && i.datagram:
+		k.unreachable(i, sidrUnsupported)
+	case l == nil:
+		k.rejected(i, rejectInvalidServiceID, nil)
+	case l.backlog == 0:
+		l.waiting = append(l.waiting, i)
+	default:
+		k.request(l, i)
+	}
+	return 0
+}
+
+// listener finds who listens where i connects to.
+func (k *Kernel) listener(i *id) *id {
+	for _, l := range k.ids {
+		if l.state == listening && !l.dead && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
+			(anyAddr(l.src.Addr()) || l.src.Addr() == i.dst.Addr()) {
+			return l
+		}
+	}
+	return nil
+}
+
+// request makes a child of the listener for the active side i.
+func (k *Kernel) request(l, i *id) {
+	if i.state != connecting {
+		return
+	}
+	p := i.param
+	child := &id{file: l.file, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst, dst: i.src, peer: i,
+		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7), rnr: min(p.RnrRetryCount, 7)}
+	i.peer = child
+	k.add(child)
+	l.backlog--
+	e := &event{id: l, child: child,
+		resp: uapi.RdmaUcmEventResp{Uid: l.uid, Id: child.n, Event: rdmacm.EventConnectRequest, Ece: i.ece}}
+	if l.datagram {
+		ud := uapi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: roomSREQ}
+		copy(e.resp.Param[:], bytesOf(&ud))
+	} else {
+		p.ResponderResources, p.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
+		p.RetryCount, p.RnrRetryCount = child.retry, child.rnr
+		p.PrivateDataLen, p.Valid, p.Qkey = roomREQ, 0, 0
+		copy(e.resp.Param[:], bytesOf(&p))
+	}
+	k.queue(e)
+}
+
+func accept(m *message) unix.Errno {
+	req, k, i := payload[uapi.RdmaUcmAccept](m), m.k, m.id
+	valid := req.ConnParam.Valid != 0
+	var errno unix.Errno
+	switch {
+	case i.state == requested && i.datagram:
+		errno = k.acceptDatagram(i, req)
+	case i.state == requested && valid:
+		errno = k.acceptRequest(i, req)
+	case i.state == answered && !valid:
+		i.state, i.peer.state = established, established
+		k.post(i.peer, rdmacm.EventEstablished, 0)
+	default:
+		return unix.EINVAL
+	}
+	if errno == 0 && valid {
+		if i.uid = req.Uid; req.Uid == 0 {
+			k.violation("%s: with uid 0 an id has no events", m.call)
+		}
+	}
+	return errno
+}
+
+// acceptRequest sends the reply. What the kernel cannot send, it rejects.
+func (k *Kernel) acceptRequest(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
+	p := req.ConnParam
+	if p.PrivateDataLen > roomREP {
+		k.rejected(i.peer, rdmacm.RejectConsumer, nil)
+		i.state = over
+		return unix.EINVAL
+	}
+	i.param, i.ece, i.state = p, req.Ece, accepted
+	i.responder, i.initiator = p.ResponderResources, p.InitiatorDepth
+	a := i.peer
+	a.state = answered
+	a.responder, a.initiator, a.retry, a.rnr = p.InitiatorDepth, p.ResponderResources, min(a.param.RetryCount, 7), min(p.RnrRetryCount, 7)
+	p.ResponderResources, p.InitiatorDepth = a.responder, a.initiator
+	p.RnrRetryCount, p.RetryCount, p.Qkey = a.rnr, 0, 0
+	k.postConn(a, rdmacm.EventConnectResponse, 0, p, roomREP, req.Ece)
+	return 0
+}
+
+func reject(m *message) unix.Errno {
+	req, k, i := payload[uapi.RdmaUcmReject](m), m.k, m.id
+	reason := req.Reason
+	if reason == 0 {
+		reason = rdmacm.RejectConsumer
+	}
+	if reason != rdmacm.RejectConsumer && reason != rdmacm.RejectVendorOption || !i.device {
+		return unix.EINVAL
+	}
+	switch {
+	case i.datagram && i.state == requested && req.PrivateDataLen <= roomSREP:
+		k.unreachable(i.peer, sidrReject)
+	case !i.datagram && (i.state == requested || i.state == accepted || i.state == answered) && req.PrivateDataLen <= roomREJ:
+		k.rejected(i.peer, reason, req.PrivateData[:req.PrivateDataLen])
+	default:
+		return unix.EINVAL
+	}
+	i.state = over
+	return 0
+}
+
+// rejected tells an id that its request, or its reply, was rejected.
+func (k *Kernel) rejected(i *id, reason uint8, data []byte) {
+	if i == nil || i.state == over {
+		return
+	}
+	i.state = over
+	var p uapi.RdmaUcmConnParam
+	copy(p.PrivateData[:], data)
+	k.postConn(i, rdmacm.EventRejected, int32(reason), p, roomREJ, uapi.RdmaUcmEce{})
+}
+
+// abandon ends a request that was not answered.
+func (k *Kernel) abandon(i *id) {
+	if i.peer != nil && !i.datagram {
+		k.rejected(i.peer, rejectTimeout, nil)
+	}
+}
+
+func disconnect(m *message) unix.Errno {
+	k, i := m.k, m.id
+	if !i.device || i.peer == nil {
+		return unix.EINVAL
+	}
+	switch i.state {
+	case established:
+		if i.datagram {
+			return 0 // there is nothing to disconnect, and the kernel does not say so
+		}
+		k.disconnectedBy(i)
+		i.state = disconnecting
+	case disconnected:
+		k.answerDisconnect(i)
+	}
+	return 0 // in other states, too
+}
+
+// disconnectedBy tells the peer of i, which is to answer.
+func (k *Kernel) disconnectedBy(i *id) {
+	if p := i.peer; p.state == established {
+		p.state = disconnected
+		k.post(p, rdmacm.EventDisconnected, 0)
+	}
+}
+
+// answerDisconnect ends the connection on both sides.
+func (k *Kernel) answerDisconnect(i *id) {
+	i.state = over
+	k.post(i, rdmacm.EventTimewaitExit, 0)
+	if p := i.peer; p.state == disconnecting {
+		p.state = over
+		k.post(p, rdmacm.EventDisconnected, 0)
+		k.post(p, rdmacm.EventTimewaitExit, 0)
+	}
+}
+
+// Expire says that an id has waited for its peer long enough: a request ends in
+// UNREACHABLE, a disconnection that was not answered in DISCONNECTED.
+func (k *Kernel) Expire(n uint32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := k.ids[n]
+	switch {
+	case i == nil:
+		k.violation("the test lets id %d expire, which does not live", n)
+	case i.state == connecting, i.state == accepted:
+		i.state = over
+		if i.datagram {
+			k.postUD(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT), uapi.RdmaUcmUdParam{})
+			return
+		}
+		k.post(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT))
+	case i.state == disconnecting:
+		i.state = over
+		k.post(i, rdmacm.EventDisconnected, -int32(unix.ETIMEDOUT))
+		k.post(i, rdmacm.EventTimewaitExit, 0)
+	default:
+		k.violation("the test lets id %d expire, which waits for nobody: %s", n, i.state)
+	}
+}
+
+func notify(m *message) unix.Errno {
+	const commEst = 4
+	i := m.id
+	if !i.device || i.peer == nil || payload[uapi.RdmaUcmNotify](m).Event != commEst {
+		return unix.EINVAL
+	}
+	switch i.state {
+	case accepted:
+		i.state = established
+		m.k.post(i, rdmacm.EventEstablished, 0)
+		return 0
+	case established:
+		return unix.EISCONN
+	}
+	return unix.EINVAL
+}
+
+func writeEvent(m *message) unix.Errno {
+	req := payload[uapi.RdmaUcmWriteCmEvent](m)
+	if req.Event != rdmacm.EventUser && req.Event != rdmacm.EventInternal || req.Reserved != 0 {
+		return unix.EINVAL
+	}
+	e := &event{id: m.id, resp: uapi.RdmaUcmEventResp{Uid: m.id.uid, Id: m.id.n, Event: req.Event, Status: req.Status}}
+	copy(e.resp.Param[:8], req.Param[:8])
+	m.k.queue(e)
+	return 0
+}

@@ -1,0 +1,315 @@
+package rdmacmtest
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+type state string
+
+const (
+	idle          state = "idle"
+	bound         state = "bound"
+	resolved      state = "resolved"
+	routed        state = "routed"
+	listening     state = "listening"
+	connecting    state = "connecting"  // the request is sent
+	requested     state = "requested"   // the request is received
+	accepted      state = "accepted"    // the reply is sent
+	answered      state = "answered"    // the reply is received
+	established   state = "established" // for datagrams: the peer has answered
+	disconnecting state = "disconnecting"
+	disconnected  state = "disconnected" // by the peer, to be answered
+	over          state = "over"
+)
+
+// id is a struct rdma_cm_id with its struct ucma_context.
+type id struct {
+	n        uint32
+	uid      uint64
+	file     *file
+	ps       uint16
+	datagram bool
+	state    state
+	owned    bool // the library knows of it
+	dead     bool // its device was removed
+	reuse    bool
+	child    bool // made by a request
+	src, dst netip.AddrPort
+	device   bool // bound to the device
+
+	reported uint32
+	backlog  uint32
+	waiting  []*id // that connect to this listener, whose backlog is full
+
+	peer    *id
+	psn     uint32 // its own sequence number
+	param   uapi.RdmaUcmConnParam
+	ece     uapi.RdmaUcmEce
+	timeout uint8
+	// What the two sides agreed on.
+	responder, initiator, retry, rnr uint8
+}
+
+func createID(m *message) unix.Errno {
+	req, k := payload[uapi.RdmaUcmCreateId](m), m.k
+	i := &id{uid: req.Uid, file: m.file, ps: req.Ps, state: idle, owned: true}
+	switch req.Ps {
+	case uapi.RDMA_PS_TCP:
+	case uapi.RDMA_PS_UDP, uapi.RDMA_PS_IPOIB:
+		i.datagram = true
+	case uapi.RDMA_PS_IB:
+		i.datagram = req.QpType == uapi.IB_UVERBS_QPT_UD
+	default:
+		return unix.EINVAL
+	}
+	if req.Uid == 0 {
+		k.violation("%s: with uid 0 an id has no events", m.call)
+	}
+	k.add(i)
+	answer(m, uapi.RdmaUcmCreateIdResp{Id: i.n})
+	return 0
+}
+
+func (k *Kernel) add(i *id) {
+	i.n = k.next // the kernel's count from 0, too
+	k.next++
+	k.psn += 0x111
+	i.psn = k.psn & 0xffffff
+	k.ids[i.n] = i
+}
+
+func destroyID(m *message) unix.Errno {
+	m.k.destroy(m.id)
+	answer(m, uapi.RdmaUcmDestroyIdResp{EventsReported: m.id.reported})
+	return 0
+}
+
+// destroy ends what the id has with its peer, and drops its events.
+func (k *Kernel) destroy(i *id) {
+	if k.ids[i.n] != i {
+		return
+	}
+	delete(k.ids, i.n)
+	switch {
+	case i.dead:
+	case i.state == connecting:
+		k.abandon(i)
+	case i.state == requested && i.datagram:
+		k.unreachable(i.peer, sidrReject)
+	case i.state == requested, i.state == accepted, i.state == answered:
+		k.rejected(i.peer, rdmacm.RejectConsumer, nil)
+	case i.state == established && !i.datagram:
+		k.disconnectedBy(i)
+	case i.state == disconnected:
+		k.answerDisconnect(i)
+	}
+	i.state = over
+	for n, g := range k.groups {
+		if g.id == i {
+			delete(k.groups, n)
+		}
+	}
+	for _, e := range k.drop(i) {
+		k.destroy(e.child)
+	}
+	for _, w := range i.waiting {
+		k.rejected(w, rejectInvalidServiceID, nil)
+	}
+}
+
+// sockaddr reads an address of the size that goes with its family.
+func sockaddr(b [128]byte, size uint16) (netip.AddrPort, unix.Errno) {
+	port := binary.BigEndian.Uint16(b[2:])
+	switch family := binary.NativeEndian.Uint16(b[:]); {
+	case family == unix.AF_INET && size == 16:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port), 0
+	case family == unix.AF_INET6 && size == 28:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[8:24])), port), 0
+	}
+	return netip.AddrPort{}, unix.EINVAL
+}
+
+// putSockaddr is its inverse, and answers the size.
+func putSockaddr(b *[128]byte, a netip.AddrPort) uint16 {
+	if !a.Addr().IsValid() {
+		return 0
+	}
+	binary.BigEndian.PutUint16(b[2:], a.Port())
+	if a.Addr().Is4() {
+		binary.NativeEndian.PutUint16(b[:], unix.AF_INET)
+		copy(b[4:], a.Addr().AsSlice())
+		return 16
+	}
+	binary.NativeEndian.PutUint16(b[:], unix.AF_INET6)
+	copy(b[8:], a.Addr().AsSlice())
+	return 28
+}
+
+func bind(m *message) unix.Errno {
+	req := payload[uapi.RdmaUcmBind](m)
+	a, errno := sockaddr(req.Addr, req.AddrSize)
+	if errno != 0 || req.Reserved != 0 {
+		return unix.EINVAL
+	}
+	return m.k.bind(m.id, a)
+}
+
+func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
+	if i.state != idle {
+		return unix.EINVAL
+	}
+	if !anyAddr(a.Addr()) && !slices.Contains(k.Addrs, a.Addr()) {
+		return unix.EADDRNOTAVAIL
+	}
+	if !anyAddr(a.Addr()) && k.gone {
+		return unix.ENODEV
+	}
+	if a.Port() == 0 {
+		k.port++
+		a = netip.AddrPortFrom(a.Addr(), k.port)
+	}
+	if errno := k.conflict(i, a, i.reuse); errno != 0 {
+		return errno
+	}
+	i.src, i.device, i.state = a, !anyAddr(a.Addr()), bound
+	return 0
+}
+
+// anyAddr tells what names no device: the kernel counts the loopback addresses
+// among them.
+func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
+
+// conflict looks for another owner of the port.
+func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
+	for _, o := range k.ids {
+		switch {
+		case o == i, o.child, o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
+		case anyAddr(o.src.Addr()), anyAddr(a.Addr()):
+			return unix.EADDRNOTAVAIL
+		case o.src.Addr() == a.Addr():
+			return unix.EADDRINUSE
+		}
+	}
+	return 0
+}
+
+func resolveAddr(m *message) unix.Errno {
+	req, k, i := payload[uapi.RdmaUcmResolveAddr](m), m.k, m.id
+	dst, errno := sockaddr(req.DstAddr, req.DstSize)
+	if errno != 0 || req.Reserved != 0 {
+		return unix.EINVAL
+	}
+	src := netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	if dst.Addr().Is4() {
+		src = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	}
+	if req.SrcSize != 0 {
+		if src, errno = sockaddr(req.SrcAddr, req.SrcSize); errno != 0 {
+			return errno
+		}
+	}
+	if i.state == idle {
+		if errno := k.bind(i, src); errno != 0 {
+			return errno
+		}
+	}
+	if i.state != bound || i.src.Addr().Is4() != dst.Addr().Is4() {
+		return unix.EINVAL
+	}
+	return k.resolve(i, dst)
+}
+
+// resolve knows the device's own addresses, and that nobody else answers on the
+// network of the IPv4 ones.
+func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
+	near := func(a netip.Addr) bool {
+		p, err := a.Prefix(24)
+		return err == nil && a.Is4() && p.Contains(dst.Addr())
+	}
+	src := dst.Addr() // the way to itself leads from itself
+	switch {
+	case k.gone && anyAddr(dst.Addr()):
+		return unix.ENODEV
+	case anyAddr(dst.Addr()):
+		src = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if dst.Addr().Is6() {
+			src = netip.IPv6Loopback()
+		}
+	case k.gone && slices.Contains(k.Addrs, dst.Addr()):
+		k.post(i, rdmacm.EventAddrError, -int32(unix.ENODEV))
+		return 0
+	case slices.Contains(k.Addrs, dst.Addr()):
+	case slices.ContainsFunc(k.Addrs, near):
+		k.post(i, rdmacm.EventAddrError, -int32(unix.ETIMEDOUT))
+		return 0
+	default:
+		return unix.ENETUNREACH
+	}
+	if anyAddr(i.src.Addr()) {
+		i.src = netip.AddrPortFrom(src, i.src.Port())
+	}
+	i.dst, i.device, i.state = dst, true, resolved
+	k.post(i, rdmacm.EventAddrResolved, 0)
+	return 0
+}
+
+func resolveRoute(m *message) unix.Errno {
+	i := m.id
+	switch {
+	case !i.device || payload[uapi.RdmaUcmResolveRoute](m).TimeoutMs == 0 || i.state != resolved:
+		return unix.EINVAL
+	case anyAddr(i.src.Addr()): // RoCE has no GID for it
+		return unix.ENODEV
+	}
+	i.state = routed
+	m.k.post(i, rdmacm.EventRouteResolved, 0)
+	return 0
+}
+
+func listen(m *message) unix.Errno {
+	i := m.id
+	if i.state == idle {
+		if errno := m.k.bind(i, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); errno != 0 {
+			return errno
+		}
+	}
+	if i.state != bound {
+		return unix.EINVAL
+	}
+	if i.reuse { // a listener has its port alone
+		if m.k.conflict(i, i.src, false) != 0 {
+			return unix.EADDRINUSE
+		}
+		i.reuse = false
+	}
+	i.state, i.backlog = listening, payload[uapi.RdmaUcmListen](m).Backlog
+	if i.backlog == 0 || i.backlog > 1024 {
+		i.backlog = 1024
+	}
+	return 0
+}
+
+func migrate(m *message) unix.Errno {
+	req, k := payload[uapi.RdmaUcmMigrateId](m), m.k
+	from := k.files[int(int32(req.Fd))]
+	if from == nil {
+		k.violation("%s: descriptor %d is not of a file", m.call, int32(req.Fd))
+		return unix.ENOENT
+	}
+	i, errno := k.find(from, req.Id)
+	if errno != 0 {
+		return errno
+	}
+	if i.file = m.file; from != m.file {
+		// As in the kernel, the events moved do not make the file readable.
+		from.events, m.file.events = moved(i, from.events, m.file.events)
+	}
+	answer(m, uapi.RdmaUcmMigrateResp{EventsReported: i.reported})
+	return 0
+}

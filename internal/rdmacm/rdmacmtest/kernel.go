@@ -1,0 +1,170 @@
+package rdmacmtest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"golang.org/x/sys/unix"
+)
+
+// A Kernel is one machine with one RoCE device. Its fields are what the machine
+// has and how it misbehaves: set them before the first command, or by
+// [Kernel.Set].
+type Kernel struct {
+	Addrs     []netip.Addr // of the device
+	DevIndex  uint32
+	NodeGUID  uint64 // as the bytes lie in memory
+	SGIDIndex uint8
+	PathMTU   uint32 // IBV_MTU_*
+
+	Refuse   map[string]unix.Errno // answers to commands by name
+	FailAt   int                   // the command of that number fails, counted from 1; GET_EVENT does not count
+	FailWith unix.Errno            // with this errno
+	Before   func(name string)     // runs before each command, without the lock
+	Stale    bool                  // the credentials have changed: every command is EACCES
+
+	mu         sync.Mutex
+	count      int
+	log        []string
+	violations []string
+	files      map[int]*file // by the library's descriptor
+	ids        map[uint32]*id
+	groups     map[uint32]*group
+	next       uint32
+	nextGroup  uint32
+	port       uint16
+	psn        uint32
+	hold       map[uint32]bool
+	held       []heldEvent
+	gone       bool
+}
+
+// New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
+// 2001:db8::1. When the test ends, the machine is closed.
+func New(t testing.TB) *Kernel {
+	k := &Kernel{
+		Addrs:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")},
+		NodeGUID: 0x0100_0000_fe00_5250, SGIDIndex: 2, PathMTU: 3,
+		Refuse: map[string]unix.Errno{},
+		files:  map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},
+		port: 40000, psn: 0x1000,
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// Open opens the node, as rdmacm.Open does.
+func (k *Kernel) Open() (*rdmacm.File, error) {
+	theirs, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	mine, err := unix.FcntlInt(uintptr(theirs), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(theirs))
+	}
+	f := &file{k: k, signal: mine, fd: theirs}
+	k.mu.Lock()
+	k.files[theirs] = f
+	k.mu.Unlock()
+	return rdmacm.NewFake(theirs, f)
+}
+
+// Set changes the machine between commands.
+func (k *Kernel) Set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+// Log returns the names of the commands so far, GET_EVENT left out.
+func (k *Kernel) Log() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.log)
+}
+
+// IDs returns the ids that live, in the order of their making.
+func (k *Kernel) IDs() []uint32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []uint32
+	for n := range k.ids {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// State names the state of an id: "idle", "bound", "resolved", "routed",
+// "listening", "connecting", "requested", "accepted", "answered", "established",
+// "disconnecting", "disconnected", "over", or "" where there is no such id.
+func (k *Kernel) State(n uint32) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if i := k.ids[n]; i != nil {
+		return string(i.state)
+	}
+	return ""
+}
+
+// Close reports what was done wrong and what is left.
+func (k *Kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, v := range k.violations {
+		errs = append(errs, errors.New("rdma_cm: "+v))
+	}
+	for fd := range k.files {
+		errs = append(errs, fmt.Errorf("rdma_cm: file %d is not closed", fd))
+	}
+	for n, i := range k.ids {
+		errs = append(errs, fmt.Errorf("rdma_cm: id %d, %s, is not destroyed", n, i.state))
+	}
+	k.violations = nil
+	return errors.Join(errs...)
+}
+
+func (k *Kernel) violation(format string, args ...any) {
+	k.violations = append(k.violations, fmt.Sprintf(format, args...))
+}
+
+// file is one open node.
+type file struct {
+	k      *Kernel
+	fd     int // the library's; a closed one comes again
+	signal int // ours
+	events []*event
+}
+
+// Closed destroys the ids of the file. A test that relies on it must say so by
+// destroying them first: what is left is a violation.
+func (f *file) Closed() {
+	k := f.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n, i := range k.ids {
+		if i.file == f {
+			if i.owned {
+				k.violation("file closed with id %d, %s", n, i.state)
+			}
+			k.destroy(i)
+		}
+	}
+	if k.files[f.fd] == f {
+		delete(k.files, f.fd)
+	}
+	if err := unix.Close(f.signal); err != nil {
+		k.violation("closing the signal: %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+package rdmacmtest
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+func query(m *message) unix.Errno {
+	switch payload[uapi.RdmaUcmQuery](m).Option {
+	case uapi.RDMA_USER_CM_QUERY_ADDR:
+		resp := m.k.where(m.id)
+		resp.SrcSize = putSockaddr(&resp.SrcAddr, m.id.src)
+		resp.DstSize = putSockaddr(&resp.DstAddr, m.id.dst)
+		return answerAddr(m, resp)
+	case uapi.RDMA_USER_CM_QUERY_GID:
+		resp := m.k.where(m.id)
+		resp.SrcSize = putSockaddrIB(&resp.SrcAddr, m.id, m.id.src)
+		resp.DstSize = putSockaddrIB(&resp.DstAddr, m.id, m.id.dst)
+		return answerAddr(m, resp)
+	case uapi.RDMA_USER_CM_QUERY_PATH:
+		return queryPath(m)
+	}
+	return unix.ENOSYS
+}
+
+func answerAddr(m *message, resp uapi.RdmaUcmQueryAddrResp) unix.Errno {
+	if len(m.reply) < 272 { // without ibdev_index, as older programs ask
+		return unix.ENOSPC
+	}
+	answer(m, resp)
+	return 0
+}
+
+// where tells the device of an id.
+func (k *Kernel) where(i *id) (resp uapi.RdmaUcmQueryAddrResp) {
+	if i.device {
+		resp.NodeGuid, resp.PortNum, resp.IbdevIndex = k.NodeGUID, 1, k.DevIndex
+	}
+	return resp
+}
+
+func putSockaddrIB(b *[128]byte, i *id, a netip.AddrPort) uint16 {
+	binary.NativeEndian.PutUint16(b[:], unix.AF_IB)
+	if a.Addr().IsValid() {
+		gid := a.Addr().As16()
+		copy(b[8:], gid[:])
+		binary.BigEndian.PutUint64(b[24:], uint64(i.ps)<<16|uint64(a.Port()))
+	}
+	return 48
+}
+
+func queryPath(m *message) unix.Errno {
+	i := m.id
+	if i.state == idle || i.state == bound || i.state == resolved || i.state == listening {
+		answer(m, uapi.RdmaUcmQueryPathResp{})
+		return 0
+	}
+	answer(m, uapi.RdmaUcmQueryPathResp{NumPaths: 1})
+	if len(m.reply) < 8+72 {
+		return 0
+	}
+	r := m.reply[8:]
+	binary.NativeEndian.PutUint32(r, uapi.IB_PATH_GMP|uapi.IB_PATH_PRIMARY|uapi.IB_PATH_BIDIRECTIONAL)
+	path := r[8:72]
+	dst, src := i.dst.Addr().As16(), i.src.Addr().As16()
+	binary.BigEndian.PutUint64(path, uint64(i.ps)<<16|uint64(i.dst.Port()))
+	copy(path[8:], dst[:])
+	copy(path[24:], src[:])
+	path[47] = 64                                   // hop limit
+	path[49] = 0x80                                 // reversible
+	binary.BigEndian.PutUint16(path[50:], 0xffff)   // P_Key
+	path[54] = 2<<6 | byte(m.k.PathMTU)             // exactly
+	path[55], path[56] = 2<<6|3, 2<<6|packetLifeExp // rate 10 Gb/s
+	return 0
+}
+
+const packetLifeExp = 18
+
+// Bits of enum ib_qp_attr_mask.
+const (
+	maskState    = 1 << 0
+	maskAccess   = 1 << 3
+	maskPKey     = 1 << 4
+	maskPort     = 1 << 5
+	maskQKey     = 1 << 6
+	maskAV       = 1 << 7
+	maskMTU      = 1 << 8
+	maskTimeout  = 1 << 9
+	maskRetry    = 1 << 10
+	maskRNR      = 1 << 11
+	maskRQPSN    = 1 << 12
+	maskMaxRd    = 1 << 13
+	maskMinRNR   = 1 << 15
+	maskSQPSN    = 1 << 16
+	maskMaxDest  = 1 << 17
+	maskDestQPN  = 1 << 20
+	stateInit    = 1
+	stateRTR     = 2
+	stateRTS     = 3
+	stateErr     = 6
+	remoteWrite  = 1 << 1
+	remoteRead   = 1 << 2
+	remoteAtomic = 1 << 3
+	remoteFlush  = 3 << 8 // global and persistent, from Linux 6.2 on
+)
+
+func initQPAttr(m *message) unix.Errno {
+	req, i := payload[uapi.RdmaUcmInitQpAttr](m), m.id
+	if req.QpState > stateErr || !i.device {
+		return unix.EINVAL
+	}
+	a := uapi.IbUverbsQpAttr{QpState: req.QpState}
+	before := i.state == bound || i.state == resolved || i.state == routed
+	var errno unix.Errno
+	switch {
+	case i.datagram:
+		a.PortNum, a.Qkey, a.QpAttrMask = 1, udpQKey, maskState|maskPKey|maskPort|maskQKey
+	case before:
+		a.PortNum, a.QpAttrMask = 1, maskState|maskPKey|maskPort|maskAccess
+	default:
+		errno = m.k.connected(i, &a)
+	}
+	if errno != 0 {
+		return errno
+	}
+	if a.QpState == stateRTR {
+		a.RqPsn = i.psn
+	}
+	if a.QpAttrMask&maskTimeout != 0 && i.timeout != 0 {
+		a.Timeout = i.timeout
+	}
+	answer(m, a)
+	return 0
+}
+
+// connected fills in what the connection asks of the QP.
+func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
+	known := i.state == requested || i.state == accepted || i.state == answered || i.state == established
+	switch {
+	case a.QpState == stateInit && (known || i.state == connecting):
+		a.PortNum, a.QpAccessFlags = 1, remoteWrite
+		if i.responder > 0 || i.state == connecting && i.param.ResponderResources > 0 {
+			a.QpAccessFlags |= remoteRead | remoteAtomic | remoteFlush
+		}
+		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
+	case a.QpState == stateRTR && known:
+		a.AhAttr, a.PathMtu, a.DestQpNum = k.ah(i.dst.Addr().As16()), k.PathMTU, i.peer.param.QpNum&0xffffff
+		a.MaxDestRdAtomic = i.responder
+		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN | maskMaxDest | maskMinRNR
+	case a.QpState == stateRTS && known:
+		a.SqPsn, a.RetryCnt, a.RnrRetry, a.MaxRdAtomic, a.Timeout = i.peer.psn, i.retry, i.rnr, i.initiator, packetLifeExp
+		a.QpAttrMask = maskState | maskSQPSN | maskRetry | maskRNR | maskMaxRd | maskTimeout
+	default:
+		return unix.EINVAL
+	}
+	return 0
+}
