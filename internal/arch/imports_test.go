@@ -25,9 +25,11 @@ var layers = []struct {
 	{"internal/nldev", []string{"internal/uapi"}},
 	{"internal/ioctl", []string{"internal/uapi", "internal/leak"}},
 	{"internal/ioctl/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
+	{"internal/rdmacm", []string{"internal/uapi", "internal/leak", "internal/nldev"}},
+	{"internal/rdmacm/rdmacmtest", []string{"internal/rdmacm", "internal/uapi"}},
 	{"mmio", nil},
 	{"uverbs", []string{"internal/ioctl", "internal/nldev", "internal/uapi", "internal/leak", "internal/noescape"}},
-	{"cm", []string{"uverbs", "internal/uapi", "internal/nldev", "internal/leak"}},
+	{"cm", []string{"uverbs", "internal/rdmacm", "internal/uapi", "internal/nldev", "internal/leak"}},
 	{"provider", []string{"internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
 	{"provider/providertest", []string{"uverbs", "provider"}},
@@ -39,7 +41,7 @@ var layers = []struct {
 }
 
 // forTests are the packages that only tests import, and packages like them.
-var forTests = []string{"internal/leak/leaktest", "internal/ioctl/ioctltest", "provider/providertest", "testbed/..."}
+var forTests = []string{"internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
 
 func fits(pattern, pkg string) bool {
 	base, below := strings.CutSuffix(pattern, "...")

@@ -1,0 +1,51 @@
+//go:build device
+
+package cm_test
+
+import (
+	"io"
+	"os"
+	"testing"
+)
+
+// TestDeviceFiveFunctions runs the examples of docs/five-functions.md.
+func TestDeviceFiveFunctions(t *testing.T) {
+	exampleIP = deviceIP
+	for _, c := range []struct {
+		name    string
+		example func()
+		want    string
+	}{
+		{"PostRecv", ExampleID_PostRecv, "receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
+		{"PostSend", ExampleID_PostSend, "send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
+		{"PostRead", ExampleID_PostRead, "READ of 22 bytes: what the server offers\n"},
+		{"RecvComp", ExampleID_RecvComp, "nothing yet: true\nreceive 0: late\nreceive 1 is flushed: true\n"},
+		{"ibv_post_recv", Example_ibvPostRecv, "2 are posted, the next is bad: true\nreceive 10: to the list\nreceive 11: to the list\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := printed(t, c.example); got != c.want {
+				t.Errorf("it prints\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// printed is what f prints on standard output.
+func printed(t *testing.T, f func()) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	check(t, err)
+	all := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(r) // ends with the writer
+		all <- string(b)
+	}()
+	stdout := os.Stdout
+	os.Stdout = w
+	f()
+	os.Stdout = stdout
+	check(t, w.Close())
+	got := <-all
+	check(t, r.Close())
+	return got
+}

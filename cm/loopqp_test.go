@@ -1,0 +1,127 @@
+package cm
+
+import (
+	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func (l *loop) CreateQP(qp *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cqs := l.made[r.Handle]
+	q := &loopQP{l: l, pd: qp.PD(), handle: r.Handle, num: r.Number, cap: r.Cap, ud: cfg.Type == uverbs.UD, all: cfg.SignalAll,
+		sendCQ: l.cqs[cqs[0]], recvCQ: l.cqs[cqs[1]], receives: make([]uint64, 0, r.Cap.MaxRecvWR), ticket: leak.Track("ring of", "QP")}
+	l.qps[r.Handle] = q
+	return q, r, nil
+}
+
+type loopQP struct {
+	l              *loop
+	pd             *uverbs.PD
+	handle, num    uint32
+	dest           uint32
+	cap            uverbs.QPCap
+	ud, all        bool
+	failed         bool
+	sendCQ, recvCQ *loopCQ
+	receives       []uint64
+	ticket         *leak.Ticket
+
+	batch uverbs.SendWR
+}
+
+// peer is the QP that is connected. The caller holds l.mu.
+func (q *loopQP) peer(qpn uint32) *loopQP {
+	for _, p := range q.l.qps {
+		if p.num == qpn && !p.failed {
+			return p
+		}
+	}
+	return nil
+}
+
+func (q *loopQP) post(wr *uverbs.SendWR) error {
+	to, n := q.dest, uint32(len(wr.Inline))
+	for _, s := range wr.SGL {
+		n += s.Length
+	}
+	if len(wr.Inline) > q.cap.MaxInline {
+		return uverbs.ErrInlineTooLong
+	}
+	if q.ud {
+		if _, err := uverbs.ProviderAVOf(wr.AH, q.pd); err != nil {
+			return err
+		}
+		to = wr.QPN
+	}
+	done := uverbs.WC{WRID: wr.WRID, QPNum: q.num, ByteLen: n}
+	switch {
+	case q.failed:
+		done.Status = uverbs.WCWRFlushErr
+	case wr.Opcode == uverbs.OpSend:
+		if p := q.peer(to); p != nil && len(p.receives) > 0 {
+			p.recvCQ.push(uverbs.WC{WRID: p.receives[0], Opcode: uverbs.WCRecv, QPNum: p.num, SrcQP: q.num, ByteLen: n})
+			p.receives = p.receives[:copy(p.receives, p.receives[1:])]
+		}
+	}
+	if q.all || q.failed || wr.Flags&uverbs.Signaled != 0 {
+		q.sendCQ.push(done)
+	}
+	return nil
+}
+
+func (q *loopQP) PostSend(wrs []uverbs.SendWR) (int, error) {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	for n := range wrs {
+		if err := q.post(&wrs[n]); err != nil {
+			return n, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *loopQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	for n := range wrs {
+		switch {
+		case q.failed:
+			q.recvCQ.push(uverbs.WC{WRID: wrs[n].WRID, Status: uverbs.WCWRFlushErr, QPNum: q.num})
+		case len(q.receives) == cap(q.receives):
+			return n, uverbs.ErrQueueFull
+		default:
+			q.receives = append(q.receives, wrs[n].WRID)
+		}
+	}
+	return len(wrs), nil
+}
+
+// The batch has room for one request: package cm makes none.
+func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
+func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
+}
+func (q *loopQP) SGE(uverbs.SGE) {}
+func (q *loopQP) Inline([]byte)  {}
+func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
+	q.batch.AH, q.batch.QPN, q.batch.QKey = ah, qpn, qkey
+}
+func (q *loopQP) Submit() error { _, err := q.PostSend([]uverbs.SendWR{q.batch}); return err }
+func (q *loopQP) Abort()        {}
+func (q *loopQP) Reset() error  { return nil }
+
+func (q *loopQP) Retire() error {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	if q.l.qps[q.handle] == q {
+		delete(q.l.qps, q.handle)
+	}
+	q.failed = true
+	q.ticket.Done()
+	return nil
+}

@@ -1,0 +1,11 @@
+//go:build !device
+
+package cm
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,0 +1,158 @@
+package cm
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// JoinFlags says how to join a group: rdma_join_multicast_ex(3).
+type JoinFlags uint16
+
+// The ways to join.
+const (
+	JoinFull     JoinFlags = 0 // receive and send
+	JoinSendOnly JoinFlags = 1 // send only
+)
+
+// A Membership is a group that an id has joined. Its fields hold from
+// EventMulticastJoin on.
+type Membership struct {
+	Group netip.Addr // the zero Addr for a group that was named by an [IBAddr]
+
+	id       *ID
+	name     string // of the group
+	flags    JoinFlags
+	uid      uint64
+	kernel   uint32 // the kernel's number
+	left     bool
+	attached bool
+	gid      uverbs.GID
+	lid      uint16
+}
+
+// JoinMulticast joins a group: rdma_join_multicast(3),
+// rdma_join_multicast_ex(3). EventMulticastJoin, which tells where to send, or
+// EventMulticastError follows. The id must be bound to a device, and its QP is
+// attached to the group unless it only sends. The unspecified address asks an
+// InfiniBand fabric for a group of its choice.
+func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, error) {
+	b, err := sockaddr(netip.AddrPortFrom(group, 0))
+	if err != nil {
+		return nil, err
+	}
+	if !group.IsMulticast() && !group.IsUnspecified() {
+		return nil, invalid("join", group.String(), "it is not a multicast address")
+	}
+	return i.join(&Membership{Group: group, id: i, name: group.String(), flags: flags}, b)
+}
+
+// JoinMulticastIB is JoinMulticast of a group that its GID names.
+func (i *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
+	return i.join(&Membership{id: i, name: group.GID.String(), flags: flags}, group.sockaddr())
+}
+
+func (i *ID) join(m *Membership, addr []byte) (*Membership, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	const op = "join"
+	if i.closed {
+		return nil, closed(op, m.name)
+	}
+	m.uid = enroll(m)
+	var err error
+	m.kernel, err = i.node.file.JoinMulticast(i.kernel, m.uid, addr, uint16(m.flags))
+	if err != nil {
+		forget(m.uid)
+		return nil, wrap(op, m.name, err, explainJoin(err))
+	}
+	if i.groups == nil {
+		i.groups = make(map[*Membership]struct{})
+	}
+	i.groups[m] = struct{}{}
+	return m, nil
+}
+
+func explainJoin(err error) string {
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return "groups are for ids of PSUDP and PSIPoIB that are bound to a device: Bind to a device's address, or resolve the group's, first"
+	case errors.Is(err, unix.EADDRINUSE):
+		return "the id has joined the group before"
+	case errors.Is(err, errNotSupp):
+		return "RoCE v2 has no IPv6 groups: take an IPv4 group"
+	}
+	return ""
+}
+
+// react does what the library owes to an event of the membership. The caller
+// holds the id's mu.
+func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
+	e.Membership, e.object = m, m.name
+	e.UD, e.PrivateData = udParam(raw)
+	if e.Type != EventMulticastJoin {
+		return
+	}
+	m.gid, m.lid = e.UD.AH.DGID, e.UD.AH.DLID
+	if err := m.attach(); err != nil {
+		e.fail(EventMulticastError, err)
+	}
+}
+
+func (m *Membership) attach() error {
+	qp := m.id.qp.Load()
+	if qp == nil || m.flags == JoinSendOnly {
+		return nil
+	}
+	if err := qp.AttachMcast(m.gid, m.lid); err != nil {
+		return err
+	}
+	m.attached = true
+	return nil
+}
+
+func (m *Membership) detach() error {
+	if !m.attached {
+		return nil
+	}
+	if qp := m.id.qp.Load(); qp != nil {
+		if err := qp.DetachMcast(m.gid, m.lid); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			return err
+		}
+	}
+	m.attached = false
+	return nil
+}
+
+// detachAll detaches the QP from all groups. The caller holds i.mu.
+func (i *ID) detachAll() error {
+	var errs []error
+	for m := range i.groups {
+		errs = append(errs, m.detach())
+	}
+	return errors.Join(errs...)
+}
+
+// Leave leaves the group: rdma_leave_multicast(3). It is idempotent. Closing
+// the id leaves its groups too.
+func (m *Membership) Leave() error {
+	i := m.id
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed || m.left {
+		return nil
+	}
+	if err := m.detach(); err != nil {
+		return err
+	}
+	if _, err := i.node.file.LeaveMulticast(m.kernel); err != nil {
+		return wrap("leave", m.name, err, "")
+	}
+	m.left = true
+	forget(m.uid)
+	delete(i.groups, m)
+	return nil
+}

@@ -1,0 +1,149 @@
+package cm
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// SetTOS sets the type of service of the connection's packets, before the
+// address is resolved: RDMA_OPTION_ID_TOS.
+func (i *ID) SetTOS(tos uint8) error {
+	return i.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
+}
+
+// SetReuseAddr lets several ids bind to one port, before Bind:
+// RDMA_OPTION_ID_REUSEADDR.
+func (i *ID) SetReuseAddr(on bool) error {
+	return i.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
+}
+
+// SetAFOnly keeps an id that is bound to the unspecified IPv6 address from
+// serving IPv4 too: RDMA_OPTION_ID_AFONLY.
+func (i *ID) SetAFOnly(on bool) error {
+	return i.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
+}
+
+// SetAckTimeout sets how long the QP waits for an acknowledgement, 4.096 us *
+// 2^timeout, 0 to 31, before the connection is made:
+// RDMA_OPTION_ID_ACK_TIMEOUT.
+func (i *ID) SetAckTimeout(timeout uint8) error {
+	if timeout > 31 {
+		return invalid("set ack timeout of", "id", "the timeout is "+strconv.Itoa(int(timeout))+": it has 5 bits, at most 31")
+	}
+	return i.set("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
+}
+
+// SetPaths gives the id its route, in place of ResolveRoute:
+// RDMA_OPTION_IB_PATH. EventRouteResolved follows.
+func (i *ID) SetPaths(paths []PathRecord) error {
+	var b []byte
+	for _, p := range paths {
+		b = p.append(b)
+	}
+	return i.set("set paths of", uapi.RDMA_OPTION_IB, uapi.RDMA_OPTION_IB_PATH, b)
+}
+
+func flag(on bool) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(b2u(on))) }
+
+func (i *ID) set(op string, level, name uint32, value []byte) error {
+	return i.command(op, explainEINVAL("the value is out of range, or the id is past the state for it: set it before Bind, ResolveAddr or Connect"),
+		func() error { return i.node.file.SetOption(i.kernel, level, name, value) })
+}
+
+// A PathRecord is a path through the fabric, as a subnet administrator keeps
+// it: IBA vol. 1, 15.2.5.16. On RoCE the kernel makes one up.
+type PathRecord struct {
+	Flags        uint32 // IB_PATH_* (rdma/ib_user_sa.h): which direction, primary or alternate
+	ServiceID    uint64
+	DGID, SGID   uverbs.GID
+	DLID, SLID   uint16
+	RawTraffic   bool
+	FlowLabel    uint32
+	HopLimit     uint8
+	TrafficClass uint8
+	Reversible   bool
+	NumPaths     uint8
+	PKey         uint16
+	QoSClass     uint16
+	SL           uint8
+	MTU          uverbs.MTU
+	Rate         uint8
+	LifeTime     uint8 // 4.096 us * 2^LifeTime
+	Preference   uint8
+}
+
+const (
+	pathDataLen   = 72 // struct ib_path_rec_data
+	exactly       = 2  // selector of MTU, rate and life time
+	selectorShift = 6
+)
+
+// append encodes the record as struct ib_path_rec_data: the wire form behind
+// eight bytes.
+func (p *PathRecord) append(b []byte) []byte {
+	b = binary.NativeEndian.AppendUint32(b, p.Flags)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint64(b, p.ServiceID)
+	b = append(append(b, p.DGID[:]...), p.SGID[:]...)
+	b = binary.BigEndian.AppendUint16(b, p.DLID)
+	b = binary.BigEndian.AppendUint16(b, p.SLID)
+	b = binary.BigEndian.AppendUint32(b, uint32(b2u(p.RawTraffic))<<31|p.FlowLabel&0xfffff<<8|uint32(p.HopLimit))
+	b = append(b, p.TrafficClass, b2u(p.Reversible)<<7|p.NumPaths&0x7f)
+	b = binary.BigEndian.AppendUint16(b, p.PKey)
+	b = binary.BigEndian.AppendUint16(b, p.QoSClass<<4|uint16(p.SL&0xf))
+	const sel = exactly << selectorShift
+	b = append(b, sel|uint8(p.MTU)&0x3f, sel|p.Rate&0x3f, sel|p.LifeTime&0x3f, p.Preference)
+	return append(b, make([]byte, 6)...)
+}
+
+// parsePath decodes what append writes.
+func parsePath(b []byte) (PathRecord, bool) {
+	if len(b) != pathDataLen {
+		return PathRecord{}, false
+	}
+	r := b[8:]
+	route := binary.BigEndian.Uint32(r[44:])
+	return PathRecord{
+		Flags:     binary.NativeEndian.Uint32(b),
+		ServiceID: binary.BigEndian.Uint64(r),
+		DGID:      uverbs.GID(r[8:24]), SGID: uverbs.GID(r[24:40]),
+		DLID: binary.BigEndian.Uint16(r[40:]), SLID: binary.BigEndian.Uint16(r[42:]),
+		RawTraffic: route>>31 != 0, FlowLabel: route >> 8 & 0xfffff, HopLimit: uint8(route),
+		TrafficClass: r[48], Reversible: r[49]>>7 != 0, NumPaths: r[49] & 0x7f,
+		PKey:     binary.BigEndian.Uint16(r[50:]),
+		QoSClass: binary.BigEndian.Uint16(r[52:]) >> 4, SL: r[53] & 0xf,
+		MTU: uverbs.MTU(r[54] & 0x3f), Rate: r[55] & 0x3f, LifeTime: r[56] & 0x3f, Preference: r[57],
+	}, true
+}
+
+// Paths returns the paths of the id's route, once it is resolved.
+func (i *ID) Paths() ([]PathRecord, error) {
+	var records []uapi.IbPathRecData
+	err := i.command("query paths of", explainEINVAL("the route is not resolved yet"), func() (err error) {
+		records, err = i.node.file.QueryPath(i.kernel)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var paths []PathRecord
+	for k := range records {
+		if p, ok := parsePath(pathBytes(&records[k])); ok {
+			paths = append(paths, p)
+		}
+	}
+	return paths, nil
+}
+
+// pathBytes is a record in the bytes that the kernel wrote.
+func pathBytes(r *uapi.IbPathRecData) []byte {
+	b := binary.NativeEndian.AppendUint32(make([]byte, 0, pathDataLen), r.Flags)
+	b = binary.NativeEndian.AppendUint32(b, r.Reserved)
+	for _, w := range r.PathRec {
+		b = binary.NativeEndian.AppendUint32(b, w)
+	}
+	return b
+}

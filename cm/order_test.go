@@ -1,0 +1,45 @@
+package cm
+
+import (
+	"testing"
+)
+
+// Only one of two channels is read while an id moves between them: its events
+// come in their order, those too that were read when it had just left.
+func TestMigrateOrder(t *testing.T) {
+	newRig(t)
+	const n = 5000
+	read, unread := newTalk(t), newTalk(t)
+	i := read.id(PSTCP)
+	ctx := limit(t)
+	done, moved := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for k := 0; err == nil; k++ {
+			if err = i.Migrate(unread.EventChannel); err == nil {
+				err = i.Migrate(read.EventChannel)
+			}
+			select {
+			case <-done:
+				moved <- err
+				return
+			default:
+			}
+		}
+		moved <- err
+	}()
+	go func() {
+		defer close(done)
+		for k := range n {
+			if err := i.WriteEvent(0, uint64(k)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for k := range uint64(n) {
+		if e := good(read.Next(ctx))(t); e.Arg != k {
+			t.Fatalf("event %d, want %d", e.Arg, k)
+		}
+	}
+	check(t, <-moved)
+}

@@ -1,0 +1,188 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A rig is a machine in memory: a connection manager, and the RDMA device that
+// it speaks of. Only one can be at a time.
+type rig struct {
+	*rdmacmtest.Kernel
+
+	mu      sync.Mutex
+	loops   []*loop           // one for each time that the device was opened
+	prepare func(*loop)       // what to do with the next one
+	refuse  error             // the device cannot be opened
+	keys    map[deviceKey]int // how often each was opened
+	rnic    bool
+	lenient bool // the device may keep what could not be destroyed
+}
+
+// Addresses of the device, of a neighbour that does not answer, and of nowhere.
+var (
+	here    = netip.MustParseAddr("192.0.2.1")
+	here6   = netip.MustParseAddr("2001:db8::1")
+	silent  = netip.MustParseAddrPort("192.0.2.77:7471")
+	group   = netip.MustParseAddr("239.1.1.1")
+	nowhere = netip.MustParseAddrPort("198.51.100.1:7471")
+)
+
+func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
+
+// newRig puts the machine in place of the real one until the test ends, when
+// nothing may be left of what the test has made.
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	return rigOn(t, rdmacmtest.New(t))
+}
+
+func rigOn(t testing.TB, k *rdmacmtest.Kernel) *rig {
+	t.Helper()
+	r := &rig{Kernel: k, keys: map[deviceKey]int{}}
+	k.Addrs = append(k.Addrs, group) // the way to it leads over the device
+	file, device := openFile, openDevice
+	openFile, openDevice = r.Open, r.openDevice
+	t.Cleanup(func() {
+		openFile, openDevice = file, device
+		r.empty(t)
+		for _, l := range r.loops {
+			if r.lenient {
+				l.k.Close(lenient{t})
+			} else {
+				l.k.Close(t)
+			}
+		}
+	})
+	return r
+}
+
+// empty reports what ids have left in the process.
+func (r *rig) empty(t testing.TB) {
+	t.Helper()
+	host.Lock()
+	defer host.Unlock()
+	if n := len(host.devices); n > 0 {
+		t.Errorf("%d devices are still open", n)
+		clear(host.devices)
+	}
+	host.table.Lock()
+	defer host.table.Unlock()
+	if n := len(host.table.byUID); n > 0 {
+		t.Errorf("%d numbers are still in the table: %v", n, host.table.byUID)
+		clear(host.table.byUID)
+	}
+	pumps.Lock()
+	defer pumps.Unlock()
+	if pumps.running != nil {
+		t.Error("the pump still runs")
+		pumps.running = nil
+	}
+}
+
+// openDevice takes the place of openKey.
+func (r *rig) openDevice(key deviceKey) (*device, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	l := newLoop()
+	if r.prepare != nil {
+		r.prepare(l)
+	}
+	r.loops = append(r.loops, l)
+	r.keys[key]++
+	return l.open(key, r.rnic)
+}
+
+// loop is the device that was opened last.
+func (r *rig) loop() *loop {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loops[len(r.loops)-1]
+}
+
+// openings is how often the device was opened.
+func (r *rig) openings() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.loops)
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// good is the value of a call that must succeed.
+func good[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// is reports an error that does not match each of the targets.
+func is(t testing.TB, what string, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%s: %v; want %v", what, err, target)
+		}
+	}
+}
+
+// closing closes at the end of the test.
+func closing[T interface{ Close() error }](t testing.TB, c T) T {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("closing %T: %v", c, err)
+		}
+	})
+	return c
+}
+
+// limit bounds a test's waits.
+func limit(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// ended is a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// until spins until the condition holds, or fails the test.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// foreign is the QP of a program that makes its own.
+var foreign = &ConnParam{QPN: 0x77, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RNRRetryCount: 6}
+
+// small is a QP.
+var small = uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4}

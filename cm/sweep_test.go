@@ -1,0 +1,233 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// A flow is what a program does from beginning to end: it leaves nothing.
+type flow func(context.Context, testing.TB) error
+
+// flows are the calls that do everything.
+var flows = map[string]flow{
+	"connection": func(ctx context.Context, t testing.TB) error {
+		l, err := Listen("192.0.2.1:0", nil)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		accepted := make(chan error, 1)
+		go func() {
+			c, err := l.Accept(ctx)
+			if err == nil {
+				err = end(c)
+			}
+			accepted <- err
+		}()
+		c, err := Dial(ctx, l.Addr().String(), &Options{TOS: 8, LocalAddr: at(here, 0)})
+		if err != nil {
+			cancel()
+			return errors.Join(err, beside(<-accepted), end(l))
+		}
+		if err = <-accepted; err == nil { // the other side has closed its end
+			<-c.Disconnected()
+			err = c.Shutdown(ctx)
+		}
+		return errors.Join(beside(err), end(c), end(l))
+	},
+	"group": func(ctx context.Context, t testing.TB) error {
+		g, err := JoinMulticast(ctx, "239.1.1.1", &Options{LocalAddr: at(here, 0)})
+		if err != nil {
+			return err
+		}
+		return errors.Join(g.PostSend(1, 0, uverbs.SGE{}), end(g))
+	},
+	"endpoints": func(ctx context.Context, t testing.TB) error {
+		l, err := CreateEP(ctx, &AddrInfo{Flags: Passive, Src: at(here, 5)}, nil, &small)
+		if err != nil {
+			return err
+		}
+		if err := l.Listen(0); err != nil {
+			return errors.Join(err, end(l))
+		}
+		a, err := CreateEP(ctx, &AddrInfo{Dst: at(here, 5), Connect: []byte("first ")}, nil, &small)
+		if err != nil {
+			return errors.Join(err, end(l))
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		accepted := make(chan error, 1)
+		go func() {
+			p, err := l.GetRequest(ctx)
+			if err == nil {
+				err = errors.Join(p.Accept(ctx, nil), end(p))
+			}
+			accepted <- err
+		}()
+		err = a.Connect(ctx, nil)
+		cancel()
+		return errors.Join(err, beside(<-accepted), end(a), end(l))
+	},
+	"moves": func(ctx context.Context, t testing.TB) error {
+		ch, err := NewEventChannel()
+		if err != nil {
+			return err
+		}
+		s, err := NewID(PSTCP)
+		if err != nil {
+			return errors.Join(err, end(ch))
+		}
+		err = s.Migrate(ch)
+		if err == nil {
+			err = s.ID.ResolveAddr(netip.AddrPort{}, at(here, 5), 0)
+		}
+		if err == nil {
+			var e *Event
+			if e, err = ch.Next(ctx); err == nil {
+				err = e.Err()
+			}
+		}
+		if err == nil {
+			_, err = s.ID.Sync()
+		}
+		return errors.Join(err, end(s), end(ch))
+	},
+}
+
+// end closes, and once more when that fails: what cannot be closed stays open.
+func end(c interface{ Close() error }) error {
+	err := c.Close()
+	if err != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// beside is the error of the other side, which ends with this one.
+func beside(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrDisconnected) {
+		return nil
+	}
+	return err
+}
+
+// typed reports an error that a program cannot tell apart.
+func typed(t testing.TB, what string, err error, also ...error) {
+	t.Helper()
+	var own *Error
+	var verbs *uverbs.Error
+	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) || slices.ContainsFunc(also, func(e error) bool { return errors.Is(err, e) }) {
+		sound(t, what, err)
+		return
+	}
+	t.Errorf("%s: %v is of no type that cm has", what, err)
+}
+
+// A lenient test does not hear of what an injected failure of a destruction has
+// left: the kernel destroys it with the file.
+type lenient struct{ testing.TB }
+
+func (l lenient) Errorf(format string, args ...any) {
+	if !strings.HasPrefix(format, "left in the kernel") {
+		l.TB.Errorf(format, args...)
+	}
+}
+
+func (l lenient) Error(args ...any) {
+	for _, line := range strings.Split(fmt.Sprint(args...), "\n") {
+		if !strings.Contains(line, "file closed with id") {
+			l.TB.Error(line)
+		}
+	}
+}
+
+// steps is how many commands of each kernel a flow takes.
+func steps(t *testing.T, run flow) (cm, verbs int) {
+	t.Run("steps", func(t *testing.T) {
+		r := newRig(t)
+		check(t, run(limit(t), t))
+		cm = len(r.Log())
+		for _, l := range r.loops {
+			verbs = max(verbs, len(l.k.Log()))
+		}
+	})
+	if cm < 5 || cm > 200 {
+		t.Fatalf("%d commands", cm)
+	}
+	return cm, verbs
+}
+
+// Every command of the connection manager fails once: the flow ends with an
+// error of its own or in spite of it, and leaves nothing.
+func TestCommandsFail(t *testing.T) {
+	for name, run := range flows {
+		n, _ := steps(t, run)
+		for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {
+			for at := 1; at <= n+1; at++ {
+				t.Run(fmt.Sprintf("%s/%v/%d", name, unix.ErrnoName(errno), at), func(t *testing.T) {
+					k := rdmacmtest.New(lenient{t})
+					rigOn(t, k)
+					k.FailAt, k.FailWith = at, errno
+					err := run(limit(t), t)
+					typed(t, name, err)
+					if err == nil && at <= n && !forgiven(k.Log(), at) {
+						t.Errorf("%v of %s at %d is not told", errno, k.Log()[at-1], at)
+					}
+				})
+			}
+		}
+	}
+}
+
+// forgiven are failures that nobody has to hear of: they concern what is ending.
+func forgiven(log []string, at int) bool {
+	return at > len(log) || log[at-1] == "DESTROY_ID" || log[at-1] == "DISCONNECT" || log[at-1] == "ACCEPT"
+}
+
+// Every command of the verbs fails once.
+func TestVerbsFail(t *testing.T) {
+	for name, run := range flows {
+		_, n := steps(t, run)
+		for at := 1; at <= n; at++ {
+			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
+				r := newRig(t)
+				r.prepare = func(l *loop) { l.k.FailAt, l.k.FailWith = at, unix.ENOMEM }
+				r.lenient = true
+				typed(t, name, run(limit(t), t))
+			})
+		}
+	}
+}
+
+// The context ends before each command in turn.
+func TestContextEnds(t *testing.T) {
+	for name, run := range flows {
+		n, _ := steps(t, run)
+		for at := range n {
+			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
+				r := newRig(t)
+				ctx, cancel := context.WithCancel(limit(t))
+				defer cancel()
+				count := 0
+				r.Before = func(string) {
+					r.Set(func() {
+						if count++; count == at+1 {
+							cancel()
+						}
+					})
+				}
+				typed(t, name, run(ctx, t), context.Canceled)
+			})
+		}
+	}
+}

@@ -1,0 +1,390 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A SyncID is an [ID] whose calls wait for what they ask for: rdma_create_id(3)
+// without a channel. It takes no descriptor and no thread of its own: one
+// descriptor serves all of them. Its methods may be called from any number of
+// goroutines. The calls that do not wait are those of the ID.
+//
+// A call that its context ends leaves the id in the middle of something: calls
+// that wait are refused then, and the id is to be closed. GetRequest and
+// Disconnect are the exceptions.
+//
+// When the peer ends the connection, the QP moves to the error state, where
+// what is posted is flushed, and the peer is answered. A QP that was made with
+// SingleGoroutine is left alone: there the program has to call Disconnect.
+type SyncID struct {
+	*ID
+	pump *pump
+
+	mu      sync.Mutex
+	queue   []*record
+	fresh   chan struct{} // closed when there is more in the queue, or the end has come
+	last    *Event
+	err     error  // no event will come any more
+	gaveUp  string // the call that its context ended
+	stands  bool   // the connection
+	over    bool   // gone is closed
+	gone    chan struct{}
+	backlog int // how many requests wait here at most
+	request requestConfig
+}
+
+// maxBacklog is the kernel's.
+const maxBacklog = 1024
+
+// requestConfig is what a listener's new ids get: see [CreateEP].
+type requestConfig struct {
+	wanted bool
+	pd     *uverbs.PD
+	qp     uverbs.QPConfig
+}
+
+// NewID makes a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP
+// and PSIB, UD otherwise.
+func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
+
+// NewIDFor is NewID for a QP of another type than the usual one, in PSIB.
+func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
+	i, err := newID(ps, typ)
+	if err != nil {
+		return nil, err
+	}
+	s := newSync(i)
+	if err := joinPump(s); err != nil {
+		return nil, err
+	}
+	i.to.sync = s
+	if err := i.create(&s.pump.node); err != nil {
+		return nil, errors.Join(err, s.pump.leave(s))
+	}
+	return s, nil
+}
+
+func newSync(i *ID) *SyncID {
+	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog}
+}
+
+// push takes an event. The end of the connection is not queued: it concerns
+// whatever is waited for. Requests beyond the backlog, which the kernel cannot
+// know of as they are read at once, are refused.
+func (s *SyncID) push(r *record) {
+	switch r.typ() {
+	case EventAddrChange, EventTimewaitExit, EventUser, EventInternal:
+		return // no call waits for these
+	}
+	s.mu.Lock()
+	ends := s.ends(r)
+	refused := requests(r) && (s.err != nil || s.waiting() >= s.backlog)
+	if !ends && !refused {
+		s.queue = append(s.queue, r)
+		s.news()
+	}
+	s.mu.Unlock()
+	switch {
+	case ends:
+		s.ended(r.typ())
+	case refused:
+		r.drop()
+	}
+}
+
+// ends tells whether an event is the end of the connection. Once that stands, a
+// rejection is: of a peer that went away before it heard that it does.
+func (s *SyncID) ends(r *record) bool {
+	switch r.typ() {
+	case EventDisconnected, EventDeviceRemoval:
+		return true
+	case EventRejected, EventUnreachable, EventConnectError:
+		return s.stands
+	}
+	return false
+}
+
+// waiting is how many requests wait. The caller holds s.mu.
+func (s *SyncID) waiting() (n int) {
+	for _, r := range s.queue {
+		if requests(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// limit says how many requests may wait.
+func (s *SyncID) limit(backlog int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backlog = backlog
+	if backlog == 0 {
+		s.backlog = maxBacklog
+	}
+}
+
+// ended is the end of the connection.
+func (s *SyncID) ended(t EventType) {
+	if t != EventDeviceRemoval {
+		t = EventDisconnected
+	}
+	why := (&Event{Type: t, object: "the connection"}).Err()
+	s.end(why)
+	// Not here: the QP's lock may be held by one who waits for an event.
+	go s.ID.hangUp(why)
+}
+
+// settle notes that the connection stands.
+func (s *SyncID) settle() {
+	s.mu.Lock()
+	s.stands = true
+	k := slices.IndexFunc(s.queue, s.ends)
+	if k >= 0 {
+		s.queue = slices.Delete(s.queue, k, k+1)
+	}
+	s.mu.Unlock()
+	if k >= 0 {
+		s.ended(EventDisconnected)
+	}
+}
+
+// news wakes all who wait. The caller holds s.mu.
+func (s *SyncID) news() {
+	close(s.fresh)
+	s.fresh = make(chan struct{})
+}
+
+// end notes why no event will come any more, the first reason of several.
+// Events that have come can still be taken.
+func (s *SyncID) end(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = why
+	}
+	if !s.over {
+		s.over = true
+		close(s.gone)
+	}
+	s.news()
+}
+
+// take ends the SyncID and takes the events that wait in it.
+func (s *SyncID) take(why error) []*record {
+	s.end(why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue := s.queue
+	s.queue = nil
+	return queue
+}
+
+// shut is the SyncID's part of closing the id.
+func (s *SyncID) shut(name string) error {
+	for _, r := range s.take(closed("wait on", name)) {
+		r.drop()
+	}
+	return s.pump.leave(s)
+}
+
+// next waits for an event that fits, and leaves the others.
+func (s *SyncID) next(ctx context.Context, fits func(*record) bool) (*record, error) {
+	for {
+		s.mu.Lock()
+		if k := slices.IndexFunc(s.queue, fits); k >= 0 {
+			r := s.queue[k]
+			s.queue = slices.Delete(s.queue, k, k+1)
+			s.mu.Unlock()
+			return r, nil
+		}
+		fresh, err := s.fresh, s.err
+		s.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-fresh:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// oneOf fits events of these types, of the id itself.
+func oneOf(types ...EventType) func(*record) bool {
+	return func(r *record) bool { return r.mc == nil && slices.Contains(types, r.typ()) }
+}
+
+// The answers to each call.
+var (
+	addrAnswers    = oneOf(EventAddrResolved, EventAddrError)
+	routeAnswers   = oneOf(EventRouteResolved, EventRouteError)
+	connectAnswers = oneOf(EventEstablished, EventConnectResponse, EventConnectError, EventUnreachable, EventRejected)
+	requests       = oneOf(EventConnectRequest)
+)
+
+// begin refuses calls on an id that was left in the middle of something.
+func (s *SyncID) begin(op string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gaveUp != "" {
+		return invalid(op, "id", "its context ended the "+s.gaveUp+" before: close the id and begin with a new one")
+	}
+	return nil
+}
+
+// answer waits for the answer to a call, and processes it.
+func (s *SyncID) answer(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
+	for {
+		r, err := s.next(ctx, fits)
+		if err != nil {
+			if ctx.Err() != nil {
+				s.mu.Lock()
+				s.gaveUp = op
+				s.mu.Unlock()
+			}
+			return nil, err
+		}
+		e := s.ID.process(r)
+		if e == nil {
+			continue // of an id that has been closed
+		}
+		s.mu.Lock()
+		s.last = e
+		s.mu.Unlock()
+		if e.Type == EventEstablished {
+			s.settle()
+		}
+		return e, e.Err()
+	}
+}
+
+// Event returns the event that the last call waited for: rdma_cm_id.event. It
+// has what came with it: private data, and what the peer asks for. Nil before.
+func (s *SyncID) Event() *Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// Disconnected returns a channel that is closed when the connection has ended,
+// by either side or with the device, and when the id is closed or migrated.
+func (s *SyncID) Disconnected() <-chan struct{} { return s.gone }
+
+// ResolveAddr is [ID.ResolveAddr], and waits for the answer.
+func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeout time.Duration) error {
+	return s.ask(ctx, "resolve address", addrAnswers, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
+}
+
+// ResolveRoute is [ID.ResolveRoute], and waits for the answer.
+func (s *SyncID) ResolveRoute(ctx context.Context, timeout time.Duration) error {
+	return s.ask(ctx, "resolve route", routeAnswers, func() error { return s.ID.ResolveRoute(timeout) })
+}
+
+// SetPaths is [ID.SetPaths], and waits for the answer.
+func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
+	return s.ask(ctx, "set paths", routeAnswers, func() error { return s.ID.SetPaths(paths) })
+}
+
+// Connect is [ID.Connect], and waits for the answer, which [SyncID.Event] has
+// then: the peer's private data, and for UD where to send. For an id without a
+// QP the answer is EventConnectResponse.
+func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
+	return s.ask(ctx, "connect", connectAnswers, func() error { return s.ID.Connect(p) })
+}
+
+// Accept is [ID.Accept], and waits until the peer has heard of it.
+func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
+	if s.QPType() == uverbs.UD {
+		return s.ID.Accept(p)
+	}
+	return s.ask(ctx, "accept", connectAnswers, func() error { return s.ID.Accept(p) })
+}
+
+// ask issues a command and waits for its answer.
+func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
+	if err := s.begin(op); err != nil {
+		return err
+	}
+	if err := command(); err != nil {
+		return err
+	}
+	_, err := s.answer(ctx, op, fits)
+	return err
+}
+
+// GetRequest waits for the next connection request: rdma_get_request(3). Where
+// [CreateEP] was given a QPConfig, the new id has its QP already. Several
+// goroutines may wait. An error may be of one request alone: the listener's end
+// closes [SyncID.Disconnected].
+func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
+	r, err := s.next(ctx, requests)
+	if err != nil {
+		return nil, err
+	}
+	e := s.ID.process(r)
+	if e == nil {
+		return nil, closed("wait on", s.name())
+	}
+	if err := e.Err(); err != nil {
+		return nil, err
+	}
+	child := e.ID.synced()
+	child.mu.Lock()
+	child.last = e
+	child.mu.Unlock()
+	if s.request.wanted {
+		if err := child.CreateQP(s.request.pd, s.request.qp); err != nil {
+			return nil, errors.Join(err, child.Close())
+		}
+	}
+	return child, nil
+}
+
+// Disconnect is [ID.Disconnect], and waits until the peer knows, or has been
+// given up.
+func (s *SyncID) Disconnect(ctx context.Context) error {
+	s.ID.mu.Lock()
+	connected, ended := s.ID.connected, s.ID.closed
+	s.ID.mu.Unlock()
+	switch {
+	case ended:
+		return closed("disconnect", s.name())
+	case !connected:
+		return invalid("disconnect", s.name(), "the id is not connected")
+	}
+	if err := s.ID.Disconnect(); err != nil {
+		return err
+	}
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
+// [SyncID.Event] tells then where to send.
+func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
+	const op = "join"
+	if err := s.begin(op); err != nil {
+		return nil, err
+	}
+	m, err := s.ID.JoinMulticast(group, flags)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.answer(ctx, op, func(r *record) bool { return r.mc == m }); err != nil {
+		return nil, errors.Join(err, m.Leave())
+	}
+	return m, nil
+}

@@ -1,0 +1,346 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// newSyncID makes an id that is closed at the end.
+func newSyncID(t testing.TB, ps PortSpace) *SyncID {
+	t.Helper()
+	return closing(t, good(NewID(ps))(t))
+}
+
+// syncListener listens on the device.
+func syncListener(t testing.TB, ps PortSpace) *SyncID {
+	t.Helper()
+	l := newSyncID(t, ps)
+	check(t, l.Bind(at(here, 0)))
+	check(t, l.Listen(0))
+	return l
+}
+
+// ready takes an id to where it can connect, with a QP.
+func ready(t testing.TB, to *SyncID) *SyncID {
+	t.Helper()
+	s := newSyncID(t, to.PortSpace())
+	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, to.LocalAddr(), 0))
+	check(t, s.ResolveRoute(limit(t), 0))
+	check(t, s.CreateQP(nil, small))
+	return s
+}
+
+// connection is a listener with both ends of a connection.
+func connection(t testing.TB) (l, a, p *SyncID) {
+	t.Helper()
+	l = syncListener(t, PSTCP)
+	a = ready(t, l)
+	p = meet(t, l, a)
+	return l, a, p
+}
+
+// meet connects a to the listener.
+func meet(t testing.TB, l, a *SyncID) *SyncID {
+	t.Helper()
+	ctx := limit(t)
+	connected := make(chan error, 1)
+	go func() { connected <- a.Connect(ctx, nil) }()
+	p := closing(t, good(l.GetRequest(ctx))(t))
+	check(t, p.CreateQP(nil, small))
+	check(t, p.Accept(ctx, nil))
+	check(t, <-connected)
+	return p
+}
+
+// Each call has its answer; the end of one side ends the other.
+func TestSyncConnection(t *testing.T) {
+	newRig(t)
+	_, a, p := connection(t)
+	if e := a.Event(); e.Type != EventEstablished || p.Event().Type != EventEstablished || e.Conn.QPN != p.QP().QPN() {
+		t.Errorf("%+v, %+v", e, p.Event())
+	}
+	check(t, p.PostRecv(5, uverbs.SGE{Length: 1}))
+	check(t, a.Disconnect(limit(t))) // the peer answers by itself
+	<-a.Disconnected()
+	<-p.Disconnected()
+	wc, err := p.RecvComp(limit(t))
+	if is(t, "a receive", err, uverbs.WCWRFlushErr); wc.WRID != 5 {
+		t.Errorf("%+v", wc)
+	}
+	is(t, "a call after the end", p.ask(limit(t), "connect", connectAnswers, func() error { return nil }), ErrDisconnected)
+	check(t, a.Disconnect(limit(t)))
+}
+
+func TestSyncRejected(t *testing.T) {
+	newRig(t)
+	l := syncListener(t, PSTCP)
+	a := ready(t, l)
+	refused := make(chan error, 1)
+	go func() { refused <- a.Connect(limit(t), nil) }()
+	p := closing(t, good(l.GetRequest(limit(t)))(t))
+	check(t, p.Reject([]byte("no")))
+	err := <-refused
+	var e *Error
+	if is(t, "connect", err, ErrRejected, unix.ECONNREFUSED); errors.As(err, &e) && (e.Reason != RejectConsumer || string(e.PrivateData[:3]) != "no\x00") {
+		t.Errorf("%+v", e)
+	}
+	is(t, "disconnect", a.Disconnect(limit(t)), uverbs.ErrInvalid)
+	is(t, "silent", newSyncID(t, PSTCP).ResolveAddr(limit(t), netip.AddrPort{}, silent, 0), ErrTimeout)
+}
+
+// A call that its context ends leaves the id to be closed, even when the answer
+// comes later.
+func TestSyncCancelled(t *testing.T) {
+	r := newRig(t)
+	cause := errors.New("the operator said so")
+	for _, typ := range []EventType{EventAddrResolved, EventRouteResolved, EventConnectResponse, EventMulticastJoin} {
+		l := syncListener(t, PSTCP)
+		s := newSyncID(t, PSTCP)
+		r.Hold(uint32(typ))
+		ctx, cancel := context.WithCancelCause(context.Background())
+		call := func() error { return s.ResolveAddr(ctx, netip.AddrPort{}, l.LocalAddr(), 0) }
+		switch typ {
+		case EventRouteResolved:
+			check(t, call())
+			call = func() error { return s.ResolveRoute(ctx, 0) }
+		case EventConnectResponse:
+			s = ready(t, l)
+			call = func() error { return s.Connect(ctx, nil) }
+		case EventMulticastJoin:
+			s = newSyncID(t, PSUDP)
+			check(t, s.Bind(at(here, 0)))
+			call = func() error { return second(s.JoinMulticast(ctx, netip.MustParseAddr("239.1.1.1"), JoinFull)) }
+		}
+		n := len(r.Log())
+		done := make(chan error, 1)
+		go func() { done <- call() }()
+		until(t, "the command is issued", func() bool { return len(r.Log()) > n })
+		cancel(cause)
+		is(t, typ.String(), <-done, cause)
+		is(t, "the next call after "+typ.String(), s.ResolveRoute(limit(t), 0), uverbs.ErrInvalid)
+		r.Release()
+		is(t, "the next call after the answer", s.Connect(limit(t), nil), uverbs.ErrInvalid)
+		check(t, errors.Join(s.Close(), l.Close()))
+	}
+	s := newSyncID(t, PSTCP)
+	s.gaveUp = "resolve address"
+	_, err := s.JoinMulticast(limit(t), netip.MustParseAddr("239.1.1.1"), JoinFull)
+	if is(t, "join", err, uverbs.ErrInvalid); err.Error() != "cm: join id: its context ended the resolve address before: close the id and begin with a new one (EINVAL)" {
+		t.Error(err)
+	}
+}
+
+// Several goroutines wait for requests: each takes one, and the listener's end
+// wakes the rest. A wait that its context ends costs nothing.
+func TestGetRequests(t *testing.T) {
+	newRig(t)
+	const n = 8
+	l := syncListener(t, PSTCP)
+	is(t, "ended", second(l.GetRequest(ended())), context.Canceled)
+	ctx := limit(t)
+	got := make(chan error, 2*n)
+	for range 2 * n {
+		go func() {
+			s, err := l.GetRequest(ctx)
+			if err == nil {
+				err = s.Close()
+			}
+			got <- err
+		}()
+	}
+	for range n {
+		is(t, "connect", ready(t, l).Connect(ctx, nil), ErrRejected)
+		check(t, <-got)
+	}
+	check(t, l.Close())
+	<-l.Disconnected()
+	for range n {
+		is(t, "the rest", <-got, uverbs.ErrClosed, unix.EBADF)
+	}
+}
+
+// Requests that wait when the listener is closed are refused.
+func TestListenerClosedWithRequests(t *testing.T) {
+	r := newRig(t)
+	ctx := limit(t)
+	newSyncID(t, PSTCP) // keeps the pump
+	for _, taken := range []bool{true, false} {
+		l := syncListener(t, PSTCP)
+		if !taken {
+			r.Hold(uint32(EventConnectRequest)) // they stay in the kernel
+		}
+		var all []chan error
+		for range 3 {
+			done := make(chan error, 1)
+			a := ready(t, l)
+			go func() { done <- a.Connect(ctx, nil) }()
+			until(t, "connecting", func() bool { return r.State(a.kernel) == "connecting" })
+			all = append(all, done)
+		}
+		if taken {
+			until(t, "three requests are queued", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return len(l.queue) == 3
+			})
+		}
+		check(t, l.Close())
+		for _, done := range all {
+			is(t, "connect", <-done, ErrRejected)
+		}
+		r.Release()
+	}
+}
+
+// Events of no id, of a closed one and of no known type are dropped; a request
+// for a closed listener is refused.
+func TestLateEvents(t *testing.T) {
+	r := newRig(t)
+	l := syncListener(t, PSTCP)
+	s := newSyncID(t, PSTCP)
+	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Event: rdmacm.EventEstablished})
+	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: s.uid, Event: 4711})
+	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: s.uid, Event: rdmacm.EventUser})
+	gone := good(NewID(PSTCP))(t)
+	check(t, gone.Close())
+	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: gone.uid, Event: rdmacm.EventDisconnected})
+	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, l.LocalAddr(), 0))
+	check(t, s.ResolveRoute(limit(t), 0))
+	forget(l.uid) // as if it had been closed just now
+	is(t, "connect", s.Connect(limit(t), foreign), ErrRejected)
+}
+
+// The device goes: who waits hears of it, and all can be closed.
+func TestDeviceRemoval(t *testing.T) {
+	r := newRig(t)
+	k := newTalk(t)
+	i := k.id(PSTCP)
+	check(t, i.Bind(at(here, 0)))
+	l, a, p := connection(t)
+	wait := make(chan error, 1)
+	go func() { wait <- second(l.GetRequest(limit(t))) }()
+	r.RemoveDevice()
+	is(t, "event", k.next(EventDeviceRemoval, i).Err(), uverbs.ErrDeviceGone, unix.EIO)
+	is(t, "GetRequest", <-wait, uverbs.ErrDeviceGone)
+	for _, s := range []*SyncID{l, a, p} {
+		<-s.Disconnected()
+		is(t, "a call", s.ask(limit(t), "connect", connectAnswers, func() error { return nil }), uverbs.ErrDeviceGone)
+	}
+	is(t, "a command", i.Listen(0), unix.ENXIO)
+}
+
+// The pump lives from the first id to the last.
+func TestPumpLife(t *testing.T) {
+	newRig(t)
+	for range 3 {
+		if pumps.running != nil {
+			t.Fatal("a pump without ids")
+		}
+		a, b := good(NewID(PSTCP))(t), good(NewID(PSTCP))(t)
+		p := pumps.running
+		if p == nil || a.pump != p || b.pump != p {
+			t.Fatal("each id has its own")
+		}
+		check(t, a.Close())
+		check(t, a.Close())
+		check(t, b.ResolveAddr(limit(t), netip.AddrPort{}, at(here, 3), 0))
+		check(t, b.Close())
+		<-p.done
+		is(t, "the node", p.file.SetReadDeadline(time.Time{}), os.ErrClosed)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				s, err := NewID(PSTCP)
+				if err == nil {
+					err = s.Close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A node that breaks ends every wait; ids that are made then work.
+func TestPumpBreaks(t *testing.T) {
+	r := newRig(t)
+	l := syncListener(t, PSTCP)
+	s := newSyncID(t, PSTCP)
+	p := l.pump
+	wait := make(chan error, 1)
+	go func() { wait <- second(l.GetRequest(limit(t))) }()
+	r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
+	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	is(t, "GetRequest", <-wait, uverbs.ErrDeviceGone, unix.EIO)
+	is(t, "resolve", s.ResolveAddr(limit(t), netip.AddrPort{}, at(here, 3), 0), uverbs.ErrDeviceGone)
+	<-p.done
+	r.Set(func() { clear(r.Refuse) })
+	fresh := newSyncID(t, PSTCP)
+	if fresh.pump == p {
+		t.Error("a new id on the broken pump")
+	}
+	check(t, fresh.ResolveAddr(limit(t), netip.AddrPort{}, at(here, 3), 0))
+	k := newTalk(t)
+	check(t, s.Migrate(k.EventChannel))
+	check(t, s.Close())
+}
+
+// The connection has ended before the id becomes synchronous: nothing waits for
+// an end that has been.
+func TestSyncAfterTheEnd(t *testing.T) {
+	newRig(t)
+	k := newTalk(t)
+	a, p := k.pair()
+	check(t, a.Disconnect())
+	k.next(EventDisconnected, p)
+	s := good(p.Sync())(t)
+	<-s.Disconnected()
+	check(t, s.Disconnect(limit(t)))
+	k.next(EventDisconnected, a)
+	k.next(EventTimewaitExit, a)
+}
+
+// Ids are made while the node breaks: each works, or says that the node is
+// broken, and can be closed.
+func TestPumpBreaksUnderNewIDs(t *testing.T) {
+	r := newRig(t)
+	for range 50 {
+		l := good(NewID(PSTCP))(t)
+		calls := []func() error{func() error {
+			r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
+			r.Post(l.kernel, uint32(EventAddrChange), 0)
+			<-l.Disconnected()
+			r.Set(func() { clear(r.Refuse) })
+			return nil
+		}}
+		for range 3 {
+			calls = append(calls, func() error {
+				s, err := NewID(PSTCP)
+				if err != nil {
+					return err
+				}
+				err = s.ResolveAddr(limit(t), netip.AddrPort{}, at(here, 3), 0)
+				if errors.Is(err, uverbs.ErrDeviceGone) {
+					err = nil
+				}
+				return errors.Join(err, s.Close())
+			})
+		}
+		together(t, calls...)
+		check(t, l.Close())
+	}
+}
