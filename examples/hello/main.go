@@ -1,50 +1,56 @@
-// Hello says hello by RDMA. Without an argument it waits on port 7471, with
-// host:7471 it calls.
+// Hello sends a message over RDMA and prints the answer. Start it without an
+// argument, then elsewhere with the address of the first one's RDMA device:
+// hello 192.0.2.1:7471.
 package main
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
-	"net"
 	"os"
 
+	"github.com/goverbs/goverbs/cm"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 func main() {
 	ctx := context.Background()
-	dev := must(uverbs.Open("")) // the first device with an active port
-	defer dev.Close()            // lets go of everything made from it
-	pd, cq := must(dev.AllocPD()), must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))
-	mr := must(pd.Alloc(128, uverbs.LocalWrite))
-	qp := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))
-	check(qp.Init())
-	must(qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{mr.SGE(64, 64)}}))
-
-	conn := dialOrAccept()
-	check(qp.Handshake(ctx, conn))
-	n := copy(mr.Bytes()[:64], fmt.Sprintf("hello from process %d", os.Getpid()))
-	must(qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{mr.SGE(0, n)}}))
-	for range 2 { // our send, and the peer's message
-		var wc [1]uverbs.WC
-		must(cq.PollWait(ctx, wc[:]))
-		check(wc[0].Err())
-		if wc[0].Opcode == uverbs.WCRecv {
-			fmt.Printf("%s\n", mr.Bytes()[64:64+wc[0].ByteLen])
-		}
+	var mr *uverbs.MR
+	o := &cm.Options{Setup: func(c *cm.Conn) error { // the QP exists, the peer cannot send yet
+		mr = must(c.AllocMsgs(128))
+		return c.PostRecv(0, mr.SGE(64, 64))
+	}}
+	conn, dialed := dialOrAccept(ctx, o)
+	defer conn.Close()
+	if dialed {
+		check(send(conn, mr, "hello"))
+		fmt.Println("answer:", receive(ctx, conn, mr))
+		check(conn.Shutdown(ctx))
+	} else {
+		fmt.Println("heard:", receive(ctx, conn, mr))
+		check(send(conn, mr, fmt.Sprintf("hello to %v from process %d", conn.PeerAddr(), os.Getpid())))
+		<-conn.Disconnected() // by the peer, when it has the answer
 	}
-	check(conn.CloseWrite())
-	must(io.ReadAll(conn)) // until the peer is done as well
+	check(mr.Close())
 }
 
-func dialOrAccept() *net.TCPConn {
+func send(conn *cm.Conn, mr *uverbs.MR, text string) error {
+	return conn.PostSend(0, 0, mr.SGE(0, copy(mr.Bytes()[:64], text)))
+}
+
+func receive(ctx context.Context, conn *cm.Conn, mr *uverbs.MR) string {
+	wc := must(conn.RecvComp(ctx))
+	return string(mr.Bytes()[64:][:wc.ByteLen])
+}
+
+func dialOrAccept(ctx context.Context, o *cm.Options) (conn *cm.Conn, dialed bool) {
 	if len(os.Args) > 1 {
-		return must(net.Dial("tcp", os.Args[1])).(*net.TCPConn)
+		return must(cm.Dial(ctx, os.Args[1], o)), true
 	}
-	return must(must(net.Listen("tcp", ":7471")).Accept()).(*net.TCPConn)
+	l := must(cm.Listen(":7471", o))
+	defer l.Close()
+	return must(l.Accept(ctx)), false
 }
 
 func must[T any](v T, err error) T {

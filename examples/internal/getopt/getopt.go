@@ -13,7 +13,7 @@ import (
 // An Option is one option in its two forms.
 type Option struct {
 	Short byte
-	Long  string
+	Long  string // "" when there is none
 	Arg   string // what the argument is, for the usage text; "" when it takes none
 	Help  string
 	Set   func(value string) error // the value is "" for an option without argument
@@ -24,7 +24,17 @@ func New(short byte, long, arg, help string, set func(string) error) Option {
 	return Option{short, long, arg, help, set}
 }
 
-func (o *Option) String() string { return fmt.Sprintf("-%c, --%s", o.Short, o.Long) }
+// Short makes an Option without a long form, as of getopt(3).
+func Short(short byte, arg, help string, set func(string) error) Option {
+	return Option{short, "", arg, help, set}
+}
+
+func (o *Option) String() string {
+	if o.Long == "" {
+		return fmt.Sprintf("-%c", o.Short)
+	}
+	return fmt.Sprintf("-%c, --%s", o.Short, o.Long)
+}
 
 // ErrHelp says that -h or --help was given, and is no option of the program.
 var ErrHelp = errors.New("getopt: help asked for")
@@ -79,6 +89,9 @@ func findLong(name string, options []Option) (*Option, error) {
 	var match *Option
 	for i := range options {
 		o := &options[i]
+		if o.Long == "" {
+			continue
+		}
 		if o.Long == name {
 			return o, nil
 		}
@@ -148,7 +161,10 @@ func Usage(w io.Writer, options []Option) error {
 	for i := range options {
 		o := &options[i]
 		name := o.String()
-		if o.Arg != "" {
+		switch {
+		case o.Arg != "" && o.Long == "":
+			name += " <" + o.Arg + ">"
+		case o.Arg != "":
 			name += "=<" + o.Arg + ">"
 		}
 		if _, err := fmt.Fprintf(w, "  %-22s %s\n", name, o.Help); err != nil {

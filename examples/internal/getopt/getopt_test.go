@@ -99,6 +99,37 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// The programs of librdmacm have no long options.
+func TestShort(t *testing.T) {
+	var count int
+	var verbose bool
+	options := []Option{
+		Short('C', "count", "how often", Decimal(&count, 0, 100)),
+		Short('v', "", "show", Flag(&verbose)),
+	}
+	if _, err := Parse([]string{"-vC", "010"}, options); err != nil || count != 10 || !verbose {
+		t.Errorf("count %d, verbose %t, error %v", count, verbose, err)
+	}
+	for args, want := range map[string]string{
+		"--C=1":   "unknown option --C",
+		"--=1":    "unknown option --",
+		"-C 0x10": `option -C: "0x10" is no number from 0 to 100`,
+		"-C":      "option -C needs an argument: <count>",
+	} {
+		if _, err := Parse(strings.Fields(args), options); err == nil || err.Error() != want {
+			t.Errorf("%q: error %v, want %s", args, err, want)
+		}
+	}
+	var b strings.Builder
+	if err := Usage(&b, options); err != nil {
+		t.Fatal(err)
+	}
+	const want = "  -C <count>             how often\n  -v                     show\n"
+	if b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"-s 64 host", "--size=64", "-ecs64", "-- -x", "--ib", "-h"} {
 		f.Add(s)

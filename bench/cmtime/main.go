@@ -1,0 +1,83 @@
+// Cmtime times the steps of connecting: rdma_cm's cmtime(1), with the same steps
+// by the same calls, so that the two can be compared in one run.
+//
+//	cmtime -b 10.9.0.1 -c 1000             # serves
+//	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # connects
+//
+// Every id has a QP of the program's own: what the library does about QPs by
+// itself is not in the figures. Each step is done for all ids before the next.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/signal"
+
+	"github.com/goverbs/goverbs/cm"
+	_ "github.com/goverbs/goverbs/provider/all"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cmtime:", err)
+		os.Exit(1)
+	}
+}
+
+// options are those of the command line.
+type options struct {
+	bind, server netip.AddrPort
+	count        int
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("cmtime", flag.ContinueOnError)
+	bind := flags.String("b", "0.0.0.0", "address to bind to")
+	server := flags.String("s", "", "address to connect to")
+	port := flags.Uint("p", 7471, "port of the server")
+	flags.IntVar(&o.count, "c", 100, "number of connections")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.count < 1 || *port > 0xffff || flags.NArg() > 0 {
+		return o, errors.New("want -c of at least 1, -p of at most 65535 and no argument")
+	}
+	ip, err := netip.ParseAddr(*bind)
+	if err != nil {
+		return o, fmt.Errorf("-b: %w", err)
+	}
+	o.bind = netip.AddrPortFrom(ip, 0)
+	if *server == "" {
+		o.bind = netip.AddrPortFrom(ip, uint16(*port))
+		return o, nil
+	}
+	if ip, err = netip.ParseAddr(*server); err != nil {
+		return o, fmt.Errorf("-s: %w", err)
+	}
+	o.server = netip.AddrPortFrom(ip, uint16(*port))
+	return o, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	ch, err := cm.NewEventChannel()
+	if err != nil {
+		return err
+	}
+	b := &bench{ch: ch, options: o}
+	defer b.close()
+	if o.server.IsValid() {
+		return b.client(ctx)
+	}
+	return b.serve(ctx)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A step is a column of the report.
+type step int
+
+const (
+	fullConnect step = iota
+	createID
+	bindAddr
+	resolveAddr
+	resolveRoute
+	createQP
+	initQP
+	cmConnect
+	disconnect
+	destroyID
+	destroyQP
+	steps
+)
+
+var stepNames = [steps]string{"full connect", "create id", "bind addr", "resolve addr", "resolve route", "create qp",
+	"init qp", "cm connect", "disconnect", "destroy id", "destroy qp"}
+
+// A bench is one side of a run.
+type bench struct {
+	options
+	ch    *cm.EventChannel
+	conns []*conn
+	took  [steps]time.Duration
+
+	pd *uverbs.PD
+	cq *uverbs.CQ
+}
+
+// A conn is a connection: an id, and a QP of the program's own.
+type conn struct {
+	id *cm.ID
+	qp *uverbs.QP
+}
+
+// time does a step for all connections.
+func (b *bench) time(s step, do func() error) error {
+	start := time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", stepNames[s], err)
+	}
+	b.took[s] = time.Since(start)
+	return nil
+}
+
+func (b *bench) each(s step, do func(*conn) error) error {
+	return b.time(s, func() error {
+		for _, c := range b.conns {
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// answered does a step whose answers are events, which come while requests are
+// still being made.
+func (b *bench) answered(ctx context.Context, s step, want cm.EventType, do func(*conn) error, react func(*conn) error) error {
+	return b.time(s, func() error {
+		done := make(chan error, 1)
+		go func() {
+			done <- b.events(ctx, want, react)
+		}()
+		for _, c := range b.conns {
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+		return <-done
+	})
+}
+
+// events takes an event of each connection.
+func (b *bench) events(ctx context.Context, want cm.EventType, react func(*conn) error) error {
+	for n := 0; n < len(b.conns); {
+		e, err := b.ch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if e.Type != want {
+			if err := e.Err(); err != nil {
+				return err
+			}
+			continue // the end of TIMEWAIT of earlier ones
+		}
+		n++
+		if react == nil {
+			continue
+		}
+		if err := react(e.ID.Context.(*conn)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeQP makes the QP of an id.
+func (b *bench) makeQP(c *conn) error {
+	if b.pd == nil {
+		var err error
+		if b.pd, err = c.id.Verbs().AllocPD(); err != nil {
+			return err
+		}
+		if b.cq, err = c.id.Verbs().CreateCQ(uverbs.CQConfig{Entries: 1}); err != nil {
+			return err
+		}
+	}
+	var err error
+	c.qp, err = b.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1, SignalAll: true})
+	return err
+}
+
+// modify takes the QP to a state.
+func (c *conn) modify(states ...uverbs.QPState) error {
+	for _, s := range states {
+		a, m, err := c.id.InitQPAttr(s)
+		if err != nil {
+			return err
+		}
+		if err := c.qp.Modify(a, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *conn) param() *cm.ConnParam {
+	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, QPN: c.qp.QPN()}
+}
+
+// destroy ends all connections.
+func (b *bench) destroy() error {
+	if err := b.each(destroyID, func(c *conn) error { return c.id.Close() }); err != nil {
+		return err
+	}
+	return b.each(destroyQP, func(c *conn) error { return c.qp.Close() })
+}
+
+func (b *bench) close() {
+	for _, c := range b.conns {
+		if c.id != nil {
+			c.id.Close()
+		}
+		if c.qp != nil {
+			c.qp.Close()
+		}
+	}
+	if b.cq != nil {
+		b.cq.Close()
+	}
+	if b.pd != nil {
+		b.pd.Close()
+	}
+	b.ch.Close()
+}
+
+func (b *bench) report(w io.Writer) error {
+	var errs []error
+	_, err := fmt.Fprintf(w, "qp_conn        %10d\nstep             avg/iter  total(us)\n", len(b.conns))
+	errs = append(errs, err)
+	for s, took := range b.took {
+		us := took.Microseconds()
+		_, err := fmt.Fprintf(w, "%-13s  %10d %10d\n", stepNames[s], us/int64(len(b.conns)), us)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/goverbs/goverbs/examples/internal/getopt"
+)
+
+// options is what the command line asks for.
+type options struct {
+	server     bool
+	persistent bool
+	host       string // the server's address; "" binds to all
+	source     string // where the client connects from, "" for the best
+	port       uint16
+	count      int // pings of a client, 0 for no end
+	size       int
+	verbose    bool
+	validate   bool
+	debug      bool
+	ownQP      bool
+}
+
+// table lists the options of rping (rdma-core 56.1), in its order. As there,
+// the other side's options are taken, and mean nothing. role keeps -s and -c
+// apart.
+func (o *options) table(role *string) []getopt.Option {
+	be := func(r string) func(string) error {
+		return func(string) error {
+			*role = r
+			return nil
+		}
+	}
+	return []getopt.Option{
+		getopt.Short('c', "", "client side", be("client")),
+		getopt.Short('I', "addr", "source address to bind to for client", getopt.String(&o.source)),
+		getopt.Short('s', "", "server side; to bind to any address with IPv6 use -a ::0", be("server")),
+		getopt.Short('v', "", "display ping data to stdout", getopt.Flag(&o.verbose)),
+		getopt.Short('V', "", "validate ping data, on either side", getopt.Flag(&o.validate)),
+		getopt.Short('d', "", "print each step to stdout", getopt.Flag(&o.debug)),
+		getopt.Short('S', "size", fmt.Sprintf("ping data size, %d to %d (default 64)", minSize, maxSize), getopt.Decimal(&o.size, minSize, maxSize)),
+		getopt.Short('C', "count", "ping count times (default: without end)", getopt.Decimal(&o.count, 0, math.MaxInt32)),
+		getopt.Short('a', "addr", "address to connect to, or to bind to", getopt.String(&o.host)),
+		getopt.Short('p', "port", "port (default 7174)", getopt.Decimal(&o.port, 0, 65535)),
+		getopt.Short('P', "", "persistent server mode, allowing multiple connections", getopt.Flag(&o.persistent)),
+		getopt.Short('q', "", "use self-created, self-modified QP", getopt.Flag(&o.ownQP)),
+	}
+}
+
+func defaults() *options { return &options{port: 7174, size: 64} }
+
+func parseOptions(args []string) (*options, error) {
+	o, role := defaults(), ""
+	operands, err := getopt.Parse(args, o.table(&role))
+	o.server = role == "server"
+	switch {
+	case err != nil:
+		return nil, err
+	case len(operands) > 0:
+		return nil, fmt.Errorf("%q is no option: give the address by -a", operands[0])
+	case role == "":
+		return nil, errors.New("which side is it: give -s for the server, -c for the client; -h lists the options")
+	case !o.server && o.host == "":
+		return nil, errors.New("which server: give its address by -a")
+	}
+	return o, nil
+}
+
+func usage(w io.Writer) error {
+	const head = "rping -s [-vVdPq] [-S size] [-a addr] [-p port]\n" +
+		"rping -c [-vVdq] [-S size] [-C count] [-I addr] -a addr [-p port]\n"
+	if _, err := io.WriteString(w, head); err != nil {
+		return err
+	}
+	return getopt.Usage(w, defaults().table(new(string)))
+}

@@ -1,0 +1,176 @@
+// Ucmatose connects a number of queue pairs at a time, sends a few messages
+// each way over all of them, and disconnects. It is the example of an event
+// channel: calls return at once, and one goroutine takes the answers of all
+// ids. It speaks the protocol of ucmatose of rdma-core (its source is
+// cmatose.c), takes its options and prints its lines, so that either end can
+// be the C program.
+//
+// Server, then client:
+//
+//	ucmatose -c 100
+//	ucmatose -c 100 -s server-host
+//
+// Beyond the C program it listens on IPv6 too, looks at every completion, ends
+// when the peer dies in between, and ends cleanly on SIGINT.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/examples/internal/program"
+	"github.com/goverbs/goverbs/examples/internal/rdmaaddr"
+	_ "github.com/goverbs/goverbs/provider/all"
+)
+
+func main() { program.Main("ucmatose", run) }
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	opt, err := parseOptions(args)
+	switch {
+	case errors.Is(err, getopt.ErrHelp):
+		return usage(out)
+	case err != nil:
+		return err
+	}
+	defer func() {
+		status := 0
+		if err != nil {
+			status = 1
+		}
+		fmt.Fprintf(out, "return status %d\n", status)
+	}()
+	t, err := newTest(ctx, opt, out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		fmt.Fprintln(out, "test complete")
+		err = errors.Join(err, t.close())
+	}()
+	if opt.server != "" {
+		return t.connect()
+	}
+	if err := t.listen(); err != nil {
+		return err
+	}
+	return t.serve()
+}
+
+// listen makes the id that clients connect to.
+func (t *test) listen() error {
+	t.print("cmatose: starting server")
+	ai, err := rdmaaddr.Server(t.ctx, t.opt.bind, t.opt.port, t.hints())
+	if err != nil {
+		return err
+	}
+	if t.listener, err = t.channel.CreateID(t.opt.portSpace); err != nil {
+		return err
+	}
+	if err := t.listener.Bind(ai.Src); err != nil {
+		return err
+	}
+	return t.listener.Listen(0)
+}
+
+// serve is the server's part: it sends first, and disconnects.
+func (t *test) serve() error {
+	t.start()
+	if err := t.wait(t.connected); err != nil {
+		return err
+	}
+	if t.opt.count > 0 {
+		if err := t.sendFirst(); err != nil {
+			return err
+		}
+	}
+	if err := t.migrate(); err != nil {
+		return err
+	}
+	t.print("cmatose: disconnecting")
+	for _, n := range t.nodes {
+		if err := n.id.Disconnect(); err != nil {
+			return err
+		}
+	}
+	if err := t.wait(t.disconnected); err != nil {
+		return err
+	}
+	t.print("disconnected")
+	return nil
+}
+
+func (t *test) sendFirst() error {
+	t.print("initiating data transfers")
+	if err := t.each((*node).postSends); err != nil {
+		return err
+	}
+	t.print("completing sends")
+	if err := t.each((*node).completeSends); err != nil {
+		return err
+	}
+	t.print("receiving data transfers")
+	if err := t.each((*node).receive); err != nil {
+		return err
+	}
+	t.print("data transfers complete")
+	return nil
+}
+
+// connect is the client's part: it answers, and waits to be disconnected.
+func (t *test) connect() error {
+	t.print("cmatose: starting client")
+	ai, err := rdmaaddr.Client(t.ctx, t.opt.server, t.opt.bind, t.opt.port, t.hints())
+	if err != nil {
+		return err
+	}
+	t.print("cmatose: connecting")
+	for range t.opt.connections {
+		id, err := t.channel.CreateID(t.opt.portSpace)
+		if err != nil {
+			return err
+		}
+		t.add(id)
+		if err := id.ResolveAddr(ai.Src, ai.Dst, resolveTimeout); err != nil {
+			return err
+		}
+	}
+	t.start()
+	if err := t.wait(t.connected); err != nil {
+		return err
+	}
+	if t.opt.count > 0 {
+		if err := t.sendReplies(); err != nil {
+			return err
+		}
+	}
+	if err := t.migrate(); err != nil {
+		return err
+	}
+	return t.wait(t.disconnected)
+}
+
+// sendReplies does not wait for the completion of its sends: that the server
+// disconnects says that they have come.
+func (t *test) sendReplies() error {
+	t.print("receiving data transfers")
+	if err := t.each((*node).receive); err != nil {
+		return err
+	}
+	t.print("sending replies")
+	if err := t.each((*node).postSends); err != nil {
+		return err
+	}
+	t.print("data transfers complete")
+	return nil
+}
+
+func (t *test) hints() cm.AddrInfo {
+	return cm.AddrInfo{Flags: t.opt.format, PortSpace: t.opt.portSpace}
+}
+
+func (t *test) print(line string) { fmt.Fprintln(t.out, line) }
