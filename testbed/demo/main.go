@@ -1,7 +1,7 @@
 // Demo boots a stock Debian kernel in an emulator and lets two Go processes do
 // RDMA in it, over the kernel's rxe driver. The guest holds one static Go
 // binary and kernel modules, nothing else: no shell, no C library, no
-// libibverbs.
+// libibverbs. In a second guest a C program of rdma-core calls a Go server.
 package main
 
 import (
@@ -46,7 +46,7 @@ func run(ctx context.Context, kernel, arch string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	program := filepath.Join(dir, "demo")
-	if err := build(ctx, program, arch); err != nil {
+	if err := build(ctx, program, arch, "github.com/goverbs/goverbs/testbed/demo/guest"); err != nil {
 		return err
 	}
 	console := &console{out: os.Stdout}
@@ -80,12 +80,15 @@ func run(ctx context.Context, kernel, arch string) (err error) {
 	if !console.finished {
 		return errors.New("the guest ended before the demo did: see above")
 	}
-	return nil
+	if arch != "amd64" {
+		return nil // the C programs are there for amd64 alone
+	}
+	return peer(ctx, kernel, dir)
 }
 
-// build makes the guest's program: static, for the guest's architecture.
-func build(ctx context.Context, program, arch string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/goverbs/goverbs/testbed/demo/guest")
+// build makes a program for the guest: static, for its architecture.
+func build(ctx context.Context, program, arch, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {

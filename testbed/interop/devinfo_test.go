@@ -15,7 +15,7 @@ func (h *host) testDevinfo(t *testing.T) {
 		t.Run("args="+args, func(t *testing.T) {
 			f := strings.Fields(args)
 			want := h.output(t, "ibv_devinfo", f...)
-			got := h.output(t, h.devinfo, f...)
+			got := h.output(t, h.path(goSide, "ibv_devinfo"), f...)
 			if !strings.Contains(want, "rxe0") {
 				t.Fatalf("ibv_devinfo %s does not see rxe0:\n%s", args, want)
 			}
@@ -25,7 +25,7 @@ func (h *host) testDevinfo(t *testing.T) {
 		})
 	}
 	t.Run("json", func(t *testing.T) {
-		out := h.output(t, h.devinfo, "-json")
+		out := h.output(t, h.path(goSide, "ibv_devinfo"), "-json")
 		pkey := strings.TrimSpace(h.output(t, "cat", "/sys/class/infiniband/rxe0/ports/1/pkeys/0"))
 		for _, want := range []string{`"Driver": "rxe"`, `"State": "active"`, `"` + pkey + `"`} {
 			if !strings.Contains(out, want) {
@@ -34,7 +34,7 @@ func (h *host) testDevinfo(t *testing.T) {
 		}
 	})
 	t.Run("no such device", func(t *testing.T) {
-		p := h.start(t, h.devinfo, "-d", "rxe7")
+		p := h.start(t, h.path(goSide, "ibv_devinfo"), "-d", "rxe7")
 		if err := p.wait(); err == nil || !strings.Contains(p.stderr.String(), "there is rxe0") {
 			t.Errorf("%v: %v", p, err)
 		}

@@ -6,28 +6,58 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
+// module is the path of ours.
+const module = "github.com/goverbs/goverbs/"
+
+// ours are the packages of our programs by the names of their C namesakes.
+var ours = map[string]string{
+	"ibv_devinfo":     "cmd/devinfo",
+	"ibv_rc_pingpong": "examples/rcpingpong",
+	"mckey":           "examples/mckey",
+	"rdma_client":     "examples/rdma_client",
+	"rdma_server":     "examples/rdma_server",
+	"rping":           "examples/rping",
+	"ucmatose":        "examples/ucmatose",
+	"udaddy":          "examples/udaddy",
+}
+
 func TestInterop(t *testing.T) {
-	const module = "github.com/goverbs/goverbs/"
-	pingpong := vm.BuildProgram(t, module+"examples/rcpingpong", "", "amd64")
-	devinfo := vm.BuildProgram(t, module+"cmd/devinfo", "", "amd64")
+	files := map[string]string{}
+	for name, pkg := range ours {
+		files[name] = vm.BuildProgram(t, module+pkg, "", "amd64")
+	}
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
-			g := boot(t, vm.Config{Kernel: kernel, Root: true, RXE: true})
-			if out, err := g.Command("ip", "link", "set", "d0", "mtu", "9000").CombinedOutput(); err != nil {
-				t.Fatalf("ip: %v: %s", err, out) // for path MTUs up to 4096
-			}
-			h := &host{guest: g, pingpong: install(t, g, pingpong), devinfo: install(t, g, devinfo), nextPort: 18515}
-			h.gid = h.gidIndex(t)
+			h := newHost(t, vm.Config{Kernel: kernel, Root: true, RXE: true}, files)
+			h.addresses(t)
+			before := h.resources(t)
 			t.Run("devinfo", h.testDevinfo)
 			t.Run("rc_pingpong", func(t *testing.T) {
 				h.testPingpong(t, 4096, pair{goSide, cSide}, pair{cSide, goSide}, pair{goSide, goSide})
 			})
 			t.Run("rc_pingpong_mistakes", h.testMistakes)
+			t.Run("cm", h.testCM)
+			t.Run("mckey", h.testMckey)
+			// The kernel takes its time with what the last process has left.
+			d := cmp.Diff(before, h.resources(t))
+			for range 100 {
+				if d == "" {
+					break
+				}
+				d = cmp.Diff(before, h.resources(t))
+			}
+			if d != "" {
+				t.Errorf("objects are left: (-before +after)\n%s", d)
+			}
 		})
 	}
 }
@@ -35,19 +65,34 @@ func TestInterop(t *testing.T) {
 // TestARM64 has our program alone on both ends: there is no C program for that
 // guest, nor a tool to raise the MTU of its network device.
 func TestARM64(t *testing.T) {
-	pingpong := vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/rcpingpong", "", "arm64")
-	g := boot(t, vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true})
-	h := &host{guest: g, pingpong: install(t, g, pingpong), nextPort: 18515}
+	const name = "ibv_rc_pingpong"
+	h := newHost(t, vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true},
+		map[string]string{name: vm.BuildProgram(t, module+ours[name], "", "arm64")})
 	h.testPingpong(t, 1024, pair{goSide, goSide})
 }
 
 // A host is a guest with the programs under test.
 type host struct {
 	guest    *vm.Guest
-	pingpong string // path of rcpingpong
-	devinfo  string // path of devinfo
-	gid      int    // index of rxe0's IPv4 GID, for the C programs
-	nextPort int    // of TCP: each run has its own
+	ours     map[string]string // paths of our programs by the names of their C namesakes
+	gid      int               // index of rxe0's IPv4 GID, for the C programs
+	nextPort int               // of TCP, or of a port space: each run has its own
+}
+
+// newHost boots a guest that has our programs.
+func newHost(t *testing.T, config vm.Config, files map[string]string) *host {
+	t.Helper()
+	h := &host{guest: boot(t, config), ours: map[string]string{}, nextPort: 18515}
+	for name, file := range files {
+		h.ours[name] = install(t, h.guest, file)
+	}
+	return h
+}
+
+// port gives a port that no run has had.
+func (h *host) port() string {
+	h.nextPort++
+	return strconv.Itoa(h.nextPort - 1)
 }
 
 // boot starts a guest that ends with the test. Its kernel must have had no
@@ -80,27 +125,53 @@ func install(t *testing.T, g *vm.Guest, file string) string {
 	return path
 }
 
-// gidIndex asks our own program for the index that the C programs need.
-func (h *host) gidIndex(t *testing.T) int {
+// The addresses of d0, and so of rxe0.
+const (
+	address  = "10.9.0.1"
+	address6 = "fd00:9::1"
+)
+
+// addresses gives d0 an MTU for path MTUs up to 4096, an IPv6 address beside
+// the link-local one, and a route for multicast groups.
+func (h *host) addresses(t *testing.T) {
 	t.Helper()
-	out := h.output(t, h.devinfo, "-json")
-	var devices []struct {
-		Name  string
-		Ports []struct {
-			GIDs []struct {
-				Index             int
-				GID, Type, Netdev string
+	for _, args := range []string{"link set d0 mtu 9000", "-6 addr add " + address6 + "/64 dev d0 nodad", "route add 239.0.0.0/8 dev d0"} {
+		h.output(t, "ip", strings.Fields(args)...)
+	}
+	h.gid = h.gidIndex(t, "::ffff:"+address)
+	h.gidIndex(t, address6)
+}
+
+// gidIndex asks our own program for the index of a GID, which the kernel may
+// still be about to enter.
+func (h *host) gidIndex(t *testing.T, gid string) int {
+	t.Helper()
+	for range 100 {
+		out := h.output(t, h.ours["ibv_devinfo"], "-json")
+		var devices []struct {
+			Ports []struct {
+				GIDs []struct {
+					Index             int
+					GID, Type, Netdev string
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &devices); err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 {
+			t.Fatalf("devinfo -json: %v\n%s", err, out)
+		}
+		for _, g := range devices[0].Ports[0].GIDs {
+			if g.GID == gid && g.Type == "RoCE v2" && g.Netdev == "d0" {
+				return g.Index
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &devices); err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 {
-		t.Fatalf("devinfo -json: %v\n%s", err, out)
-	}
-	for _, g := range devices[0].Ports[0].GIDs {
-		if g.GID == "::ffff:10.9.0.1" && g.Type == "RoCE v2" && g.Netdev == "d0" {
-			return g.Index
-		}
-	}
-	t.Fatalf("no GID of 10.9.0.1 in\n%s", out)
+	t.Fatalf("rxe0 gets no GID %s", gid)
 	return -1
+}
+
+// resources are rxe0's objects, by kind: what no process holds any more must
+// not be there.
+func (h *host) resources(t *testing.T) string {
+	t.Helper()
+	return h.output(t, "rdma", "-j", "-p", "resource", "show")
 }

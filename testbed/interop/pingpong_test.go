@@ -5,6 +5,7 @@ package interop
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,33 +13,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// address is rxe0's.
-const address = "10.9.0.1"
-
-// A side is one of the two programs.
-type side string
-
-const (
-	goSide side = "go"
-	cSide  side = "c"
-)
-
-// program is a side's program, with the options that it always needs: C does
-// not choose a GID.
-func (h *host) program(s side) (name string, args []string) {
-	if s == cSide {
-		return "ibv_rc_pingpong", []string{"-g", strconv.Itoa(h.gid)}
-	}
-	return h.pingpong, nil
-}
-
-// A pair is who plays whom.
-type pair struct{ server, client side }
+// pingpong is our rc_pingpong's C namesake.
+const pingpong = "ibv_rc_pingpong"
 
 // testPingpong has pairs play with every size, over path MTUs up to mtu.
 func (h *host) testPingpong(t *testing.T, mtu int, pairs ...pair) {
 	for _, p := range pairs {
-		t.Run(fmt.Sprintf("%s-server/%s-client", p.server, p.client), func(t *testing.T) {
+		t.Run(p.String(), func(t *testing.T) {
 			for _, m := range []struct{ size, iters, mtu int }{
 				{1, 1000, 1024}, {64, 1000, 256}, {4096, 1000, 1024}, {65536, 1000, 4096}, {1 << 20, 50, 4096},
 			} {
@@ -62,12 +43,9 @@ func (h *host) testPingpong(t *testing.T, mtu int, pairs ...pair) {
 
 // play has two programs play, which must both be content.
 func (h *host) play(t *testing.T, server, client side, size, iters int, args ...string) {
-	s, c := h.begin(t, server, args, client, args)
-	if err := c.wait(); err != nil {
-		t.Fatalf("client: %v\n%v\nserver:\n%v", err, c, s)
-	}
-	if err := s.wait(); err != nil {
-		t.Fatalf("server: %v\n%v\nclient:\n%v", err, s, c)
+	s, c := h.beginPingpong(t, server, args, client, args)
+	if serverErr, clientErr := finish(s, c); serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
 	}
 	serverSaid, clientSaid := parse(t, s, size, iters), parse(t, c, size, iters)
 	if serverSaid.local != clientSaid.remote || serverSaid.remote != clientSaid.local {
@@ -81,37 +59,21 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// begin starts the server, and the client when the server is ready. A Go server
-// says so. The C server listens just after it has printed its address, which
-// the Go client waits for; it prints at its end only, unless on a terminal.
-func (h *host) begin(t *testing.T, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
+// beginPingpong starts a server and its client. A Go server says when it
+// listens. The C server does just after it has printed its address, which the Go
+// client waits for; it prints at its end only, unless on a terminal. C does not
+// choose a GID.
+func (h *host) beginPingpong(t *testing.T, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
 	t.Helper()
-	port := []string{"-p", strconv.Itoa(h.nextPort)}
-	h.nextPort++
-	name, always := h.program(server)
-	args := join(always, port, serverArgs)
-	ready := false
-	if server == goSide {
-		s = h.start(t, name, args...)
-		ready = s.stderr.await("listening on")
-	} else {
-		s = h.startOn(t, &vm.WindowSize{Rows: 24, Cols: 200}, name, args...)
-		ready = s.stdout.await("local address")
+	port := []string{"-p", h.port()}
+	always := map[side][]string{cSide: {"-g", strconv.Itoa(h.gid)}}
+	ready := func(s *process) bool { return s.stderr.await("listening on") }
+	var tty *vm.WindowSize
+	if server == cSide {
+		ready, tty = func(s *process) bool { return s.stdout.await("local address") }, &terminal
 	}
-	if !ready {
-		t.Fatalf("the server does not listen:\n%v", s)
-	}
-	name, always = h.program(client)
-	c = h.start(t, name, join(always, port, clientArgs, []string{address})...)
-	return s, c
-}
-
-func join(lists ...[]string) []string {
-	var all []string
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
+	return h.begin(t, end{h.path(server, pingpong), slices.Concat(always[server], port, serverArgs), tty}, ready,
+		end{h.path(client, pingpong), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
 }
 
 // said is what a program printed.

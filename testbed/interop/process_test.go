@@ -32,7 +32,9 @@ type process struct {
 	cmd    *vm.Cmd
 	stdout watched
 	stderr watched
-	done   chan error
+	ended  chan struct{} // closed with err set
+	err    error
+	cancel context.CancelFunc
 }
 
 // start runs a program. It is killed at the end of the test, if not before.
@@ -45,7 +47,7 @@ func (h *host) start(t *testing.T, name string, args ...string) *process {
 func (h *host) startOn(t *testing.T, tty *vm.WindowSize, name string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
-	p := &process{cmd: h.guest.CommandContext(ctx, name, args...), done: make(chan error, 1)}
+	p := &process{cmd: h.guest.CommandContext(ctx, name, args...), ended: make(chan struct{}), cancel: cancel}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.TTY = &p.stdout, &p.stderr, tty
 	if err := p.cmd.Start(); err != nil {
 		cancel()
@@ -53,15 +55,37 @@ func (h *host) startOn(t *testing.T, tty *vm.WindowSize, name string, args ...st
 	}
 	go func() {
 		defer cancel()
-		err := p.cmd.Wait()
+		p.err = p.cmd.Wait()
 		p.stdout.end()
 		p.stderr.end()
-		p.done <- err
+		close(p.ended)
 	}()
 	return p
 }
 
-func (p *process) wait() error { return <-p.done }
+// wait returns how the program has ended.
+func (p *process) wait() error {
+	<-p.ended
+	return p.err
+}
+
+// running is whether it has not ended yet.
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// status is the exit status of a program that has ended, or -1.
+func (p *process) status() int {
+	if p.cmd.ProcessState == nil {
+		return -1
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
 
 // String is the command line with what the program said.
 func (p *process) String() string {
@@ -100,15 +124,18 @@ func (w *watched) wake() {
 func (w *watched) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.ReplaceAll(w.buf.String(), "\r\n", "\n") // a terminal's lines
+	return plain(w.buf.String())
 }
 
 // await returns when text was written, or the program has ended, which its
 // time limit sees to.
-func (w *watched) await(text string) bool {
+func (w *watched) await(text string) bool { return w.awaitTimes(text, 1) }
+
+// awaitTimes awaits a text that comes n times.
+func (w *watched) awaitTimes(text string, n int) bool {
 	for {
 		w.mu.Lock()
-		found, ended := strings.Contains(w.buf.String(), text), w.ended
+		found, ended := strings.Count(plain(w.buf.String()), text) >= n, w.ended
 		if w.fresh == nil {
 			w.fresh = make(chan struct{})
 		}
@@ -120,3 +147,6 @@ func (w *watched) await(text string) bool {
 		<-fresh
 	}
 }
+
+// plain makes a terminal's lines plain.
+func plain(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }

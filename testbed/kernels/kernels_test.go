@@ -14,8 +14,10 @@ import (
 // packages have tests with the build tag device, which want GOVERBS_DEVICE.
 var packages = []string{
 	"github.com/goverbs/goverbs/internal/nldev",
+	"github.com/goverbs/goverbs/internal/rdmacm",
 	"github.com/goverbs/goverbs/provider/rxe",
 	"github.com/goverbs/goverbs/uverbs",
+	"github.com/goverbs/goverbs/cm",
 }
 
 // guests are the kernels that the library is tested on.

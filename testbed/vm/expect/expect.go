@@ -34,6 +34,9 @@ const (
 	ReregMR      = "rereg_mr"       // changing a registered memory region
 	ODP          = "odp"            // on-demand paging
 	LastWQEEvent = "last_wqe_event" // IB_EVENT_QP_LAST_WQE_REACHED
+	UDShortRecv  = "ud_short_recv"  // a UD QP that survives a datagram too long for its receive
+	CMWriteEvent = "cm_write_event" // rdma_write_cm_event: user events in a channel of rdma_cm
+	CMMulticast6 = "cm_multicast6"  // rdma_join_multicast of an IPv6 group
 	Netns        = "netns-rxe"      // rxe devices in other network namespaces
 	Disassociate = "disassociate"   // a device that goes away under its users
 	XRC          = "xrc"
@@ -66,7 +69,10 @@ var table = []rule{
 	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
 	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
 	{"rxe", LastWQEEvent, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe raises it"},
+	{"rxe", UDShortRecv, version{6, 12}, "the rxe of 6.1 fails the receive and moves the QP to ERR"},
 	{"rxe", ODP, version{7, 2}, "of the bed's kernels 7.2 is the first whose rxe has on-demand paging"},
+	{"rxe", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm takes events of programs"},
+	{"rxe", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends by the first network namespace's sockets only"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},

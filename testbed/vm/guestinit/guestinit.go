@@ -159,9 +159,13 @@ func LoadModule(path, params string) error {
 	return nil
 }
 
-// PowerOff ends the guest. It does not return.
+// PowerOff ends the guest, when the console has shown what was written to it.
+// It does not return.
 func PowerOff() {
 	unix.Sync()
+	// Like tcdrain(3): the console's line is slow, and what it has not shown when
+	// the power goes is lost. Where standard output is no terminal nothing waits.
+	_ = unix.IoctlSetInt(unix.Stdout, unix.TCSBRK, 1)
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	panic(fmt.Sprintf("guestinit: power-off: %v", err)) // a panic of process 1 ends the guest, too
 }

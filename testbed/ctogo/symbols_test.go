@@ -1,0 +1,127 @@
+package ctogo
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A library is a C library with a section of its own in the document.
+type library struct {
+	name    string
+	node    string   // what the names of its version nodes begin with
+	headers []string // whose inline functions count
+	file    string   // the library, from the root of a Debian of amd64
+}
+
+var libraries = []library{
+	{"librdmacm", "RDMACM_", []string{"rdma_cma.h", "rdma_verbs.h"}, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"},
+}
+
+// symbols reads testdata: for each function the version node that exports it,
+// or the header that has it inline.
+func (l library) symbols(t *testing.T) map[string]string {
+	t.Helper()
+	name := filepath.Join("testdata", l.name+".txt")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	var lines []string
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		lines = append(lines, line)
+		where, symbol, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || !strings.HasPrefix(where, l.node) && !slices.Contains(l.headers, where) {
+			t.Fatalf("%s: %q: want a version node or a header, and a function", name, line)
+		}
+		if all[symbol] != "" {
+			t.Errorf("%s has %s twice", name, symbol)
+		}
+		all[symbol] = where
+	}
+	if !slices.IsSorted(lines) {
+		t.Errorf("%s is not sorted", name)
+	}
+	return all
+}
+
+// envHeaders names a directory with the C libraries' headers, in place of the
+// machine's.
+const envHeaders = "GOVERBS_RDMA_HEADERS"
+
+// TestHeaders holds the lists to C's headers, where this machine has some.
+func TestHeaders(t *testing.T) {
+	dir := os.Getenv(envHeaders)
+	if dir == "" {
+		dir = "/usr/include/rdma"
+		if _, err := os.Stat(filepath.Join(dir, libraries[0].headers[0])); err != nil {
+			t.Skipf("this machine has no %s (Debian: librdmacm-dev); %s names another directory", libraries[0].headers[0], envHeaders)
+		}
+	}
+	for _, l := range libraries {
+		listed := l.symbols(t)
+		for _, h := range l.headers {
+			b, err := os.ReadFile(filepath.Join(dir, h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := declared(string(b))
+			for name, where := range listed {
+				if where == h && !found[name] {
+					t.Errorf("%s has no inline %s: testdata/%s.txt has it there", h, name, l.name)
+				}
+			}
+			for name, inline := range found {
+				switch where := listed[name]; {
+				case where == "":
+					t.Errorf("%s has %s: add it to testdata/%s.txt", h, name, l.name)
+				case inline != slices.Contains(l.headers, where), inline && where != h:
+					t.Errorf("%s has %s (inline: %v), testdata/%s.txt has it in %s", h, name, inline, l.name, where)
+				}
+			}
+		}
+	}
+}
+
+var (
+	comments = regexp.MustCompile(`(?s:/\*.*?\*/)|(?m:^\s*#.*$)|extern "C" \{`)
+	function = regexp.MustCompile(`(\w+)\s*\([^()]*\)\s*(;|\{\})`)
+)
+
+// declared finds the functions of a header. Those that are inline have a body.
+func declared(text string) map[string]bool {
+	text = comments.ReplaceAllString(text, "")
+	var flat strings.Builder // without what is in braces
+	depth := 0
+	for _, r := range text {
+		if r == '}' {
+			depth--
+		}
+		if depth == 0 {
+			flat.WriteRune(r)
+		}
+		if r == '{' {
+			depth++
+		}
+	}
+	all := make(map[string]bool)
+	for _, m := range function.FindAllStringSubmatch(flat.String(), -1) {
+		all[m[1]] = m[2] != ";"
+	}
+	return all
+}
+
+func TestDeclared(t *testing.T) {
+	got := declared("/* int no(void); */\n#define X(a) f(a);\nextern \"C\" {\nint a(struct s *x,\n int y);\nstruct q { int (*no)(int); };\n" +
+		"static inline int b(void)\n{\n if (x) { no(1); }\n return 0;\n}\nstruct z *c(void);\n}\n")
+	if len(got) != 3 || got["a"] || !got["b"] || got["c"] {
+		t.Errorf("%v", got)
+	}
+}

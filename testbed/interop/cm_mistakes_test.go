@@ -1,0 +1,233 @@
+//go:build vm
+
+package interop
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// testCMMistakes sees to it that our programs tell what is wrong and how to
+// mend it, and end whatever the C program at the other end does.
+func (h *host) testCMMistakes(t *testing.T) {
+	t.Run("alone", h.mistakesAlone)
+	t.Run("port_in_use", h.portInUse)
+	t.Run("disagree", h.disagree)
+	t.Run("interrupted", h.interruptedServers)
+}
+
+// mistakesAlone are those that a program finds by itself.
+func (h *host) mistakesAlone(t *testing.T) {
+	const nobody, elsewhere = "rejected: nobody listens there", "10.8.0.1"
+	for _, c := range []struct{ program, args, says string }{
+		{"rping", "-c -C 1 -a " + address, nobody},
+		{"rping", "-c -C 1 -a " + address6, nobody},
+		{"ucmatose", "-c 2 -s " + address, nobody},
+		{"udaddy", "-c 2 -s " + address6, nobody},
+		{"rdma_client", "-s " + address, nobody},
+		{"rping", "-c -C 1 -a " + elsewhere, "no route to it"},
+		{"rping", "-c -C 1 -I " + elsewhere + " -a " + address, "no RDMA device has the address " + elsewhere},
+		{"rping", "-s -a " + elsewhere, "no RDMA device has the address " + elsewhere},
+		{"rdma_server", "-s " + elsewhere, "no RDMA device has the address " + elsewhere},
+		{"mckey", "-m " + address, "it is not a multicast address"},
+	} {
+		p := h.start(t, h.path(goSide, c.program), strings.Fields(c.args)...)
+		h.fails(t, p, c.says)
+	}
+}
+
+// fails wants our program to fail with a text on standard error.
+func (h *host) fails(t *testing.T, p *process, says string) {
+	t.Helper()
+	if err := p.wait(); err == nil || p.status() != 1 || !strings.Contains(p.stderr.String(), says) {
+		t.Errorf("no %q:\n%v: %v", says, p, err)
+	}
+}
+
+// A C server has the port.
+func (h *host) portInUse(t *testing.T) {
+	for _, c := range []struct{ holder, args, space, port, program, same string }{
+		{"rping", "-s -p 20001 -a " + address, "TCP", "20001", "ucmatose", "-p 20001 -b " + address},
+		{"ucmatose", "-p 20002", "TCP", "20002", "rping", "-s -p 20002"},
+		{"rdma_server", "-p 20003 -s " + address6, "TCP", "20003", "rdma_server", "-p 20003 -s " + address6},
+		{"udaddy", "", "UDP", "7174", "udaddy", ""},
+	} {
+		s := h.start(t, c.holder, strings.Fields(c.args)...)
+		if !h.awaitListener(t, s, c.space, c.port) {
+			t.Fatalf("the server does not listen:\n%v", s)
+		}
+		h.fails(t, h.start(t, h.path(goSide, c.program), strings.Fields(c.same)...), "another id has that port")
+		h.interrupt(t, s)
+	}
+}
+
+// disagree has ends with different options. Of a C program it is asked that it
+// ends, and with which status.
+func (h *host) disagree(t *testing.T) {
+	const any = -2
+	for _, c := range []struct {
+		name, space    string
+		pair           pair
+		server, client cmEnd  // out is somewhere in what our program prints
+		says           string // by our program
+		status         int    // of the C program
+	}{
+		{"rping_size", "TCP", pair{goSide, cSide}, cmEnd{program: "rping", args: "-s -a {addr} -p {port}"},
+			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "give both the same -S", any},
+		{"rping_size", "TCP", pair{cSide, goSide}, cmEnd{program: "rping", args: "-s -a {addr} -p {port}"},
+			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "the peer has disconnected", 255},
+		{"ucmatose_connections", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-b {addr} -p {port}", out: "cmatose: failing connection request\n"},
+			cmEnd{program: "ucmatose", args: "-c 3 -s {addr} -p {port}"}, "the peer has disconnected", 28},
+		{"ucmatose_count", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-C 20 -b {addr} -p {port}"},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -C", 0},
+		{"ucmatose_size", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-S 200 -b {addr} -p {port}"},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -S", 0},
+		{"ucmatose_size", "TCP", pair{cSide, goSide}, cmEnd{program: "ucmatose", args: "-S 200 -b {addr} -p {port}"},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -S", any},
+		{"udaddy_size", "UDP", pair{goSide, cSide}, cmEnd{program: "udaddy", args: "-S 5000 -b {addr}", out: "udaddy: message_size 5000 is larger than active mtu 4096\n"},
+			cmEnd{program: "udaddy", args: "-s {addr}"}, "a datagram of 5000 bytes is too long", 2},
+	} {
+		t.Run(c.name+"/"+c.pair.String(), func(t *testing.T) {
+			s, cl := h.beginCM(t, cmCase{c.name, c.space, c.server, c.client}, c.pair, address)
+			finish(s, cl)
+			ours, theirs := s, cl
+			if c.pair.server == cSide {
+				ours, theirs = cl, s
+			}
+			h.fails(t, ours, c.says)
+			if out := c.server.out; !strings.Contains(ours.stdout.String(), out) {
+				t.Errorf("no %q:\n%v", out, ours)
+			}
+			if status := theirs.status(); status < 0 || c.status != any && status != c.status {
+				t.Errorf("status %d, not %d:\n%v", status, c.status, theirs)
+			}
+		})
+	}
+}
+
+// interruptedServers wait for a client, and end by SIGINT.
+func (h *host) interruptedServers(t *testing.T) {
+	for _, c := range []struct{ program, args, space, port string }{
+		{"rping", "-s -a ::0 -p 20011", "TCP", "20011"},
+		{"rping", "-s -P -p 20012", "TCP", "20012"},
+		{"ucmatose", "-p 20013", "TCP", "20013"},
+		{"udaddy", "-b " + address6, "UDP", "7174"},
+		{"rdma_server", "-p 20014", "TCP", "20014"},
+	} {
+		s := h.start(t, h.path(goSide, c.program), strings.Fields(c.args)...)
+		if !h.awaitListener(t, s, c.space, c.port) {
+			t.Fatalf("the server does not listen:\n%v", s)
+		}
+		h.signal(t, s, syscall.SIGINT)
+		h.fails(t, s, "interrupted")
+	}
+	p := h.mckey(t, goSide, "-m 239.7.0.99 -b %s", address)
+	if !p.stdout.await("receiving data transfers") {
+		t.Fatalf("the receiver does not join:\n%v", p)
+	}
+	h.signal(t, p, syscall.SIGINT)
+	if err := p.wait(); err == nil || p.status() != 1 || !strings.Contains(p.stdout.String(), "interrupted") {
+		t.Errorf("no \"interrupted\":\n%v: %v", p, err)
+	}
+}
+
+func (h *host) signal(t *testing.T, p *process, sig syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endless is a rping that pings until somebody stops it.
+var endless = cmCase{space: "TCP",
+	server: cmEnd{program: "rping", args: "-s -v -a {addr} -p {port}"},
+	client: cmEnd{program: "rping", args: "-c -v -V -a {addr} -p {port}"},
+}
+
+// testCMEnds stops one end in the middle of its work. The other one notices.
+func (h *host) testCMEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pair
+		sig    syscall.Signal
+		client bool // who gets the signal
+	}{
+		{"client_killed", pair{goSide, cSide}, syscall.SIGKILL, true},
+		{"client_killed", pair{goSide, goSide}, syscall.SIGKILL, true},
+		{"server_killed", pair{cSide, goSide}, syscall.SIGKILL, false},
+		{"server_killed", pair{goSide, goSide}, syscall.SIGKILL, false},
+		{"client_interrupted", pair{cSide, goSide}, syscall.SIGINT, true},
+		{"server_interrupted", pair{goSide, cSide}, syscall.SIGTERM, false},
+	} {
+		t.Run(c.name+"/"+c.pair.String(), func(t *testing.T) {
+			s, cl := h.beginCM(t, endless, c.pair, address)
+			h.stop(t, s, cl, c.pair, c.sig, c.client)
+		})
+	}
+	t.Run("persistent", h.persistentServer)
+}
+
+func (h *host) stop(t *testing.T, s, cl *process, p pair, sig syscall.Signal, client bool) {
+	ours := cl // who prints at once: C does at its end
+	if p.client == cSide {
+		ours = s
+	}
+	if !ours.stdout.await("rdma-ping-9: ") {
+		t.Fatalf("it does not work:\n%v\n%v", s, cl)
+	}
+	stopped, other, side, says := s, cl, p.client, clientLeft[0]
+	if client {
+		stopped, other, side, says = cl, s, p.server, serverLeft[0]
+	}
+	h.signal(t, stopped, sig)
+	finish(s, cl)
+	if sig == syscall.SIGKILL {
+		says = "" // its memory may go before its QP: what the other one is in the middle of fails
+	} else {
+		h.fails(t, stopped, "interrupted")
+	}
+	// A server whose client leaves between two pings is content. What becomes of
+	// the C program, which a signal of its own may end, is not ours to judge.
+	if status := other.status(); side == goSide && (status < 0 || !client && status != 1) {
+		t.Errorf("status %d:\n%v", status, other)
+	}
+	if said := other.stderr.String(); said == "" || !strings.Contains(said, says) {
+		t.Errorf("no %q:\n%v", says, other)
+	}
+}
+
+// persistentServer has servers with -P serve clients one after the other and at
+// once.
+func (h *host) persistentServer(t *testing.T) {
+	for _, server := range []side{goSide, cSide} {
+		t.Run(string(server)+"-server", func(t *testing.T) {
+			port := h.port()
+			s := h.start(t, h.path(server, "rping"), "-s", "-P", "-a", "::0", "-p", port)
+			if !h.awaitListener(t, s, "TCP", port) {
+				t.Fatalf("the server does not listen:\n%v", s)
+			}
+			want := cmEnd{out: pings("ping data", 10, 64), noise: clientLeft}
+			for _, sides := range [][]side{{cSide}, {goSide}, {goSide, cSide, goSide}} {
+				var clients []*process
+				for _, side := range sides {
+					clients = append(clients, h.start(t, h.path(side, "rping"), "-c", "-vV", "-C", "10", "-a", address, "-p", port))
+				}
+				for _, c := range clients {
+					if err := c.wait(); err != nil {
+						t.Errorf("%v: %v", c, err)
+					}
+					want.check(t, c)
+				}
+			}
+			h.interrupt(t, s)
+			if n := strings.Count(s.stderr.String(), serverLeft[0]); n != 5 {
+				t.Errorf("%d clients have left, not 5:\n%v", n, s)
+			}
+			if says := "interrupted"; server == goSide && !slices.Contains(strings.Fields(s.stderr.String()), says) {
+				t.Errorf("no %q:\n%v", says, s)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+//go:build vm
+
+package interop
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A cmCase is a server and a client of connections by IP address.
+type cmCase struct {
+	name           string
+	space          string // the port space that the server listens in
+	server, client cmEnd
+}
+
+// A cmEnd is a program with what it has to print. In args, {addr} is the
+// address and {port} a port of the run's own.
+type cmEnd struct {
+	program string
+	args    string
+	out     string   // its standard output
+	noise   []string // lines that may be on its standard error; others may not
+}
+
+// families are the addresses that each case is run over.
+var families = []struct{ name, addr string }{{"ipv4", address}, {"ipv6", address6}}
+
+// testCM runs each case with our program as the server, as the client and as
+// both. That C gets along with C, as seen over IPv4, is what all else is
+// measured by.
+func (h *host) testCM(t *testing.T) {
+	for _, c := range slices.Concat(rpingCases, ucmatoseCases, udaddyCases, rdmaServerCases) {
+		t.Run(c.name, func(t *testing.T) {
+			for _, p := range pairs {
+				for _, f := range families {
+					if p == (pair{cSide, cSide}) && f.addr != address {
+						continue
+					}
+					t.Run(p.String()+"/"+f.name, func(t *testing.T) { h.runCM(t, c, p, f.addr) })
+				}
+			}
+		})
+	}
+	t.Run("mistakes", h.testCMMistakes)
+	t.Run("ends", h.testCMEnds)
+}
+
+// pairs are who can play whom.
+var pairs = []pair{{cSide, cSide}, {goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
+
+// runCM has a pair run a case.
+func (h *host) runCM(t *testing.T, c cmCase, p pair, addr string) {
+	s, cl := h.beginCM(t, c, p, addr)
+	serverErr, clientErr := finish(s, cl)
+	if serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, cl)
+	}
+	c.server.check(t, s)
+	c.client.check(t, cl)
+}
+
+// beginCM starts a case's server, and the client when the server listens.
+func (h *host) beginCM(t *testing.T, c cmCase, p pair, addr string) (s, cl *process) {
+	t.Helper()
+	port := h.port()
+	if !strings.Contains(c.server.args, "{port}") {
+		port = defaultPort[c.server.program]
+	}
+	return h.begin(t, h.cmEnd(c.server, p.server, addr, port),
+		func(s *process) bool { return h.awaitListener(t, s, c.space, port) },
+		h.cmEnd(c.client, p.client, addr, port))
+}
+
+// defaultPort is where programs listen that are not told.
+var defaultPort = map[string]string{"rping": "7174", "udaddy": "7174", "ucmatose": "7471", "rdma_server": "7471"}
+
+func (h *host) cmEnd(e cmEnd, s side, addr, port string) end {
+	args := strings.NewReplacer("{addr}", addr, "{port}", port).Replace(e.args)
+	return end{path: h.path(s, e.program), args: strings.Fields(args)}
+}
+
+// awaitListener returns when the kernel has a listener on the port, or the
+// program has ended, which its time limit sees to. C programs do not say that
+// they listen.
+func (h *host) awaitListener(t *testing.T, p *process, space, port string) bool {
+	t.Helper()
+	for p.running() {
+		for _, id := range h.ids(t) {
+			if id.State == "LISTEN" && id.Space == space && strings.HasSuffix(id.Src, ":"+port) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A cmID is an id of the kernel's connection manager.
+type cmID struct {
+	State string
+	Space string `json:"ps"`
+	Src   string `json:"src-addr"`
+	Dst   string `json:"dst-addr"`
+}
+
+func (h *host) ids(t *testing.T) []cmID {
+	t.Helper()
+	out := h.output(t, "rdma", "-j", "resource", "show", "cm_id")
+	var ids []cmID
+	if err := json.Unmarshal([]byte(out), &ids); err != nil && strings.TrimSpace(out) != "" {
+		t.Fatalf("rdma resource show cm_id: %v\n%s", err, out)
+	}
+	return ids
+}
+
+// check compares what a program has printed with what it has to print.
+func (e cmEnd) check(t *testing.T, p *process) {
+	t.Helper()
+	if got := p.stdout.String(); got != e.out {
+		t.Errorf("that is not what it has to print:\n%v\nbut:\n%s", p, e.out)
+	}
+	for line := range strings.Lines(p.stderr.String()) {
+		if !slices.Contains(e.noise, strings.TrimSpace(line)) {
+			t.Errorf("%q on standard error:\n%v", strings.TrimSpace(line), p)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+//go:build vm
+
+package interop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A mckeyCase is a receiver of a multicast group and a sender to it, with their
+// options.
+type mckeyCase struct {
+	name             string
+	receiver, sender string
+	ids              int // how many join at each end
+	count            int // messages per id
+}
+
+var mckeyCases = []mckeyCase{
+	{"bound", "-b " + address, "-b " + address, 1, 10},
+	{"routed", "", "", 1, 10},
+	{"send_only", "-b " + address, "-o -b " + address, 1, 10},
+	{"many", "-c 3 -S 999 -b " + address, "-c 3 -S 999 -b " + address, 3, 4},
+}
+
+// A mckeyRun is a case with who plays what.
+type mckeyRun struct {
+	mckeyCase
+	pair
+	group string
+	r, s  *process
+}
+
+// testMckey runs all at once: each sender waits three seconds before it sends.
+func (h *host) testMckey(t *testing.T) {
+	var runs []*mckeyRun
+	for _, c := range mckeyCases {
+		for _, p := range pairs {
+			r := &mckeyRun{mckeyCase: c, pair: p, group: fmt.Sprintf("239.7.0.%d", len(runs)+1)}
+			r.r = h.mckey(t, p.server, "-m %s -C %d %s", r.group, c.count, c.receiver)
+			runs = append(runs, r)
+		}
+	}
+	for _, r := range runs {
+		if !r.r.stdout.awaitTimes(joined(r.group), r.ids) {
+			t.Fatalf("the receiver does not join:\n%v", r.r)
+		}
+		r.s = h.mckeySender(t, r)
+	}
+	for _, r := range runs {
+		t.Run(fmt.Sprintf("%s/%s-receiver/%s-sender", r.name, r.server, r.client), r.check)
+	}
+	t.Run("ipv6", h.mckeyIPv6)
+}
+
+// mckey starts a mckey. It is nice: C receivers poll without a pause, and would
+// keep the kernel from sending.
+func (h *host) mckey(t *testing.T, s side, format string, args ...any) *process {
+	t.Helper()
+	return h.startNicely(t, slices.Concat([]string{h.path(s, "mckey")}, strings.Fields(fmt.Sprintf(format, args...))))
+}
+
+// mckeySender starts a sender. That of C closes its QP as soon as it has posted,
+// which takes those messages with it that are not out yet: it is slowed down,
+// and sends more than it has to.
+func (h *host) mckeySender(t *testing.T, r *mckeyRun) *process {
+	t.Helper()
+	if r.client == goSide {
+		return h.mckey(t, goSide, "-s -m %s -C %d %s", r.group, r.count, r.sender)
+	}
+	return h.startNicely(t, strings.Fields(fmt.Sprintf("strace -qq -e trace=write -o /dev/null mckey -s -m %s -C %d %s",
+		r.group, 20*r.count, r.sender)))
+}
+
+// startNicely starts a command on a terminal, where it says at once what it
+// does.
+func (h *host) startNicely(t *testing.T, command []string) *process {
+	t.Helper()
+	return h.startOn(t, &terminal, "nice", append([]string{"-n", "19"}, command...)...)
+}
+
+// joined is what mckey says of each id that has joined.
+func joined(group string) string { return "mckey: joined dgid: ::ffff:" + group + " mlid 0x0 sl 0\n" }
+
+// check waits for the end of both, which must have received and sent all.
+func (r *mckeyRun) check(t *testing.T) {
+	receiverErr, senderErr := finish(r.r, r.s)
+	if receiverErr != nil || senderErr != nil {
+		t.Fatalf("receiver: %v\n%v\nsender: %v\n%v", receiverErr, r.r, senderErr, r.s)
+	}
+	const joining, end = "mckey: joining\n", "data transfers complete\ntest complete\nreturn status 0\n"
+	join := joining + strings.Repeat(joined(r.group), r.ids)
+	cmEnd{out: "mckey: starting server\n" + join + "receiving data transfers\n" + end}.check(t, r.r)
+	cmEnd{out: "mckey: starting client\n" + join + "initiating data transfers\n" + end}.check(t, r.s)
+}
+
+// mckeyIPv6 sees that kernels know no IPv6 groups on RoCE v2, which is all that
+// rxe speaks: both programs fail with ENOTSUPP, which the C library has no name
+// for.
+func (h *host) mckeyIPv6(t *testing.T) {
+	for side, says := range map[side]string{cSide: "mckey: failure joining: Unknown error 524", goSide: "RoCE v2 has no IPv6 groups: take an IPv4 group (ENOTSUPP)"} {
+		p := h.mckey(t, side, "-m ff0e::7 -b %s", address6)
+		if err := p.wait(); err == nil || p.status() < 0 || !strings.Contains(p.stdout.String(), says) {
+			t.Errorf("no %q:\n%v: %v", says, p, err)
+		}
+	}
+}
