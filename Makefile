@@ -12,7 +12,7 @@ export CGO_ENABLED = 0
 UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go'))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test soak bench generate lint race
+.PHONY: help demo check test soak bench parity generate lint race
 
 help: ## print this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,8 +23,8 @@ demo: ## watch two Go processes do RDMA over a real kernel driver, in an emulato
 check: ## the hermetic tests: no device, no guest, no network beyond the Go modules
 	@bad="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$bad" ]; then echo "gofmt would change: $$bad"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags device,vm,soak ./...
-	GOARCH=arm64 $(GO) vet -tags device,vm,soak ./...
+	$(GO) vet -tags device,vm,soak,speed ./...
+	GOARCH=arm64 $(GO) vet -tags device,vm,soak,speed ./...
 	$(GO) test ./...
 	$(GO) test -gcflags=all=-d=checkptr $(UNSAFE)
 	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
@@ -40,8 +40,12 @@ soak: ## the long versions: loops and fuzzers; ROUNDS=10000 FUZZ=60s
 	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
-bench: ## micro-benchmarks on queue memory: ratios, not absolute figures
-	$(GO) test -run='^$$' -bench=. -benchmem ./internal/... ./mmio/... ./provider/... ./uverbs/...
+bench: ## micro-benchmarks on queue memory, and programs against C in a guest: ratios, not absolute figures
+	$(GO) test -run='^$$' -bench=. -benchmem ./internal/... ./mmio/... ./provider/... ./uverbs/... ./cm/...
+	$(GO) test -tags vm,speed -count=1 -timeout 1h -v ./testbed/speed
+
+parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
+	$(GO) run ./testbed/parity -write
 
 generate: ## write generated code anew
 	$(GO) run ./testbed/vm/cmd/vm -setup headers
