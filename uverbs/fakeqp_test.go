@@ -133,6 +133,8 @@ func (q *fakeQP) Submit() error {
 
 func (q *fakeQP) Abort() { q.n = 0 }
 
+func (q *fakeQP) Outstanding() int { return q.out }
+
 func (q *fakeQP) Reset() error {
 	q.out, q.received, q.resets = 0, 0, q.resets+1
 	return nil

@@ -109,6 +109,10 @@ type ProviderQP interface {
 	Submit() error
 	Abort()
 
+	// Outstanding is how many requests occupy the send queue, as far as it
+	// shows by now.
+	Outstanding() int
+
 	// Reset empties both queues: the QP has moved to RESET.
 	Reset() error
 	// Retire puts zero pages where the queues were, after the kernel object

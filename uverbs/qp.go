@@ -261,6 +261,23 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	return n, err
 }
 
+// SendsOutstanding returns how many requests occupy the send queue: posted, and
+// not yet given back. rxe gives a request back as it completes, other devices
+// once its completion, or that of a later request, has been polled. It is 0 for
+// a closed QP.
+func (q *QP) SendsOutstanding() (n int) {
+	if !q.single {
+		q.sq.Lock()
+	}
+	if q.sendGate.Load() != gateClosed {
+		n = q.impl.Outstanding()
+	}
+	if !q.single {
+		q.sq.Unlock()
+	}
+	return n
+}
+
 // flushRecv has receives flushed that were posted in the state ERR, where a
 // provider has to see to it.
 func (q *QP) flushRecv() error {

@@ -99,6 +99,7 @@ func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
 func (q *deviceQP) Submit() error                          { return q.b.Submit() }
 func (q *deviceQP) Abort()                                 { q.b.Abort() }
+func (q *deviceQP) Outstanding() int                       { return q.SendsOutstanding() }
 
 func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	switch op {

@@ -74,6 +74,7 @@ func reset(t *testing.T, r *Rig) {
 	for lap := range 5 {
 		if lap%2 == 0 {
 			r.send(t, send, send, send) // which wait for a receive
+			r.outstanding(t, 3)
 			r.QP.Begin()
 			r.QP.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 			r.QP.Abort()
@@ -82,6 +83,7 @@ func reset(t *testing.T, r *Rig) {
 		}
 		check(t, r.QP.Reset())
 		r.done(t, 0)
+		r.outstanding(t, 0)
 		if n, err := r.QP.PostRecv(recvs); n != r.Cap.MaxRecvWR || !errors.Is(err, uverbs.ErrQueueFull) {
 			t.Errorf("lap %d: PostRecv: %d, %v; want %d, %v", lap, n, err, r.Cap.MaxRecvWR, uverbs.ErrQueueFull)
 		}
@@ -96,6 +98,14 @@ func reset(t *testing.T, r *Rig) {
 			}
 			id++
 		}
+		r.outstanding(t, 0)
+	}
+}
+
+func (r *Rig) outstanding(t *testing.T, want int) {
+	t.Helper()
+	if n := r.QP.Outstanding(); n != want {
+		t.Errorf("Outstanding: %d, want %d", n, want)
 	}
 }
 

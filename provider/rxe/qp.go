@@ -57,6 +57,9 @@ func (q *qp) Reset() error {
 	return nil
 }
 
+// Outstanding implements uverbs.ProviderQP.
+func (q *qp) Outstanding() int { return q.sq.used() }
+
 // Retire implements uverbs.ProviderQP.
 func (q *qp) Retire() error {
 	q.retired.Store(true)

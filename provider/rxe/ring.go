@@ -100,6 +100,9 @@ func (p *producer) full(i uint32) bool {
 	return i == p.limit
 }
 
+// used is how many elements the kernel has not given back.
+func (p *producer) used() int { return int((p.cur - p.cons.Load()) & p.mask) }
+
 func (p *producer) next(i uint32) uint32 { return (i + 1) & p.mask }
 
 // publish hands the elements before i to the kernel.
