@@ -78,6 +78,11 @@ func (l *loop) moved(m *uapi.IbUverbsModifyQp) {
 	}
 	if mask&uverbs.MaskState != 0 && uverbs.QPState(m.QpState) == uverbs.StateErr {
 		q.failed = true
+		for _, wc := range q.unacked {
+			wc.Status = uverbs.WCWRFlushErr
+			q.sendCQ.push(wc)
+		}
+		q.unacked = nil
 		for _, id := range q.receives {
 			q.recvCQ.push(uverbs.WC{WRID: id, Status: uverbs.WCWRFlushErr, QPNum: q.num})
 		}

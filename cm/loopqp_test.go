@@ -29,6 +29,8 @@ type loopQP struct {
 	failed         bool
 	sendCQ, recvCQ *loopCQ
 	receives       []uint64
+	late           bool        // sends arrive, and their acknowledgements are late
+	unacked        []uverbs.WC // completions of such sends
 	ticket         *leak.Ticket
 
 	batch uverbs.SendWR
@@ -68,7 +70,10 @@ func (q *loopQP) post(wr *uverbs.SendWR) error {
 			p.receives = p.receives[:copy(p.receives, p.receives[1:])]
 		}
 	}
-	if q.all || q.failed || wr.Flags&uverbs.Signaled != 0 {
+	switch {
+	case q.late && !q.failed:
+		q.unacked = append(q.unacked, done)
+	case q.all || q.failed || wr.Flags&uverbs.Signaled != 0:
 		q.sendCQ.push(done)
 	}
 	return nil
@@ -114,6 +119,36 @@ func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 func (q *loopQP) Submit() error { _, err := q.PostSend([]uverbs.SendWR{q.batch}); return err }
 func (q *loopQP) Abort()        {}
 func (q *loopQP) Reset() error  { return nil }
+
+func (q *loopQP) Outstanding() int {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	return len(q.unacked)
+}
+
+// delay has the acknowledgements of a QP's sends come late.
+func (l *loop) delay(qpn uint32) *loopQP {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.qps {
+		if q.num == qpn {
+			q.late = true
+			return q
+		}
+	}
+	panic("no such QP")
+}
+
+// acknowledge completes the sends whose acknowledgements were late, and those
+// to come at once.
+func (q *loopQP) acknowledge() {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	for _, wc := range q.unacked {
+		q.sendCQ.push(wc)
+	}
+	q.late, q.unacked = false, nil
+}
 
 func (q *loopQP) Retire() error {
 	q.l.mu.Lock()

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/rdmacm"
@@ -98,21 +99,52 @@ func (i *ID) react(e *Event) bool {
 
 var toErr = uverbs.QPAttr{State: uverbs.StateErr}
 
-// hangUp is this side's part of the end of a connection: what is posted in the
-// QP is flushed, so that nobody waits for it for ever, and the peer's kernel,
-// which waits for it, is answered. why is what the id says of it from now on.
+// hangUp is this side's part of the end of a connection: the peer's kernel,
+// which waits for it, is answered, and what is posted in the QP is flushed, so
+// that nobody waits for it for ever. why is what the id says of it from now on.
 func (i *ID) hangUp(why error) {
+	qp := i.answerEnd(why)
+	if qp == nil {
+		return
+	}
+	lastAcks(qp)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.qp.Load() == qp {
+		i.endFailed(i.modifyQP(toErr, uverbs.MaskState))
+	}
+}
+
+// answerEnd answers the peer. It returns the QP that is to be flushed, nil if
+// none is.
+func (i *ID) answerEnd(why error) *uverbs.QP {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.over = why
 	if i.closed || i.single {
-		return
+		return nil
 	}
-	err := i.modifyQP(toErr, uverbs.MaskState)
 	// EINVAL: it was this side that began.
-	if e := i.node.file.Disconnect(i.kernel); !errors.Is(e, unix.EINVAL) {
-		err = errors.Join(err, wrap("disconnect", i.describe(), e, ""))
+	if err := i.node.file.Disconnect(i.kernel); !errors.Is(err, unix.EINVAL) {
+		i.endFailed(wrap("disconnect", i.describe(), err, ""))
 	}
+	return i.qp.Load()
+}
+
+// lastAcks waits until the sends under way have completed, for a moment at
+// most. A peer that has its message may hang up at once, and what it says by
+// the connection manager then overtakes the acknowledgement: to flush the send
+// would call a message lost that has arrived.
+func lastAcks(qp *uverbs.QP) {
+	const moment, longest = 200 * time.Millisecond, 5 * time.Millisecond
+	end := time.Now().Add(moment)
+	for pause := 50 * time.Microsecond; qp.SendsOutstanding() > 0 && time.Now().Before(end); pause = min(2*pause, longest) {
+		time.Sleep(pause)
+	}
+}
+
+// endFailed adds an error to what calls say that wait. The caller holds i.mu.
+func (i *ID) endFailed(err error) {
 	if s := i.synced(); s != nil && err != nil {
 		s.mu.Lock()
 		s.err = errors.Join(s.err, err)

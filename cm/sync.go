@@ -20,8 +20,9 @@ import (
 // that wait are refused then, and the id is to be closed. GetRequest and
 // Disconnect are the exceptions.
 //
-// When the peer ends the connection, the QP moves to the error state, where
-// what is posted is flushed, and the peer is answered. A QP that was made with
+// When the peer ends the connection, it is answered, and the QP moves to the
+// error state, where what is posted is flushed; sends that are under way have a
+// fifth of a second to be acknowledged before. A QP that was made with
 // SingleGoroutine is left alone: there the program has to call Disconnect.
 type SyncID struct {
 	*ID

@@ -3,6 +3,7 @@ package cm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync"
@@ -79,6 +80,29 @@ func TestSyncConnection(t *testing.T) {
 	}
 	is(t, "a call after the end", p.ask(limit(t), "connect", connectAnswers, func() error { return nil }), ErrDisconnected)
 	check(t, a.Disconnect(limit(t)))
+}
+
+// A send that the peer has taken is not called lost because the peer hung up
+// at once: rdma_client of rdma-core does. One that is never acknowledged is.
+func TestSyncLastAcknowledgement(t *testing.T) {
+	for _, acknowledged := range []bool{true, false} {
+		t.Run(fmt.Sprint(acknowledged), func(t *testing.T) {
+			r := newRig(t)
+			_, a, p := connection(t)
+			q := r.loop().delay(p.QP().QPN())
+			check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
+			check(t, a.Disconnect(limit(t)))
+			if acknowledged {
+				q.acknowledge()
+			}
+			wc, err := p.SendComp(limit(t))
+			if wc.WRID != 1 || acknowledged != (err == nil) || !acknowledged && !errors.Is(err, uverbs.WCWRFlushErr) {
+				t.Errorf("%+v, %v", wc, err)
+			}
+			check(t, p.PostRecv(2, uverbs.SGE{Length: 1}))
+			is(t, "a receive", second(p.RecvComp(limit(t))), uverbs.WCWRFlushErr)
+		})
+	}
 }
 
 func TestSyncRejected(t *testing.T) {
