@@ -15,18 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access says what may be done to registered memory: ibv_reg_mr(3). The owner
-// may always read it. The values are those of ibv_access_flags.
-type Access uint32
-
-// The rights. RemoteWrite and RemoteAtomic need LocalWrite beside them.
-const (
-	LocalWrite   Access = 1 << 0 // receives, and what READs fetch, land here
-	RemoteWrite  Access = 1 << 1
-	RemoteRead   Access = 1 << 2
-	RemoteAtomic Access = 1 << 3
-)
-
 // An MR is registered memory: the device may read and, as its Access says,
 // write it. Its methods may be called from any number of goroutines; who may
 // touch its bytes is between the program and its peers.
@@ -224,7 +212,7 @@ func explainRegMR(p *PD, n int, a Access, err error) error {
 		if a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 {
 			return p.ctx.wrap(op, obj, err, "RemoteWrite and RemoteAtomic need LocalWrite beside them")
 		}
-		return p.ctx.wrap(op, obj, err, fmt.Sprintf("the device does not take access %#x, or not %d bytes", uint32(a), n))
+		return p.ctx.wrap(op, obj, err, fmt.Sprintf("the device does not take access %v, or not %d bytes", a, n))
 	case unix.EFAULT:
 		return p.ctx.wrap(op, obj, err, "the memory is not mapped, or is read-only while the access includes LocalWrite")
 	}
