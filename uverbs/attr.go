@@ -22,7 +22,7 @@ type DeviceAttr struct {
 	HWVer             uint32
 	MaxQP             int
 	MaxQPWR           int
-	CapFlags          uint32 // IBV_DEVICE_*
+	CapFlags          uint32 // DeviceResizeMaxWR and so on
 	MaxSGE            int
 	MaxSGERd          int
 	MaxCQ             int
@@ -76,10 +76,9 @@ const (
 )
 
 // ODPCaps tells what works on memory that is not pinned: struct ibv_odp_caps.
-// The words of bits are those of IBV_ODP_*.
 type ODPCaps struct {
-	General    uint64
-	RC, UC, UD uint32
+	General    uint64 // ODPSupport, ODPImplicit
+	RC, UC, UD uint32 // ODPSend and so on
 	XRC        uint32
 }
 

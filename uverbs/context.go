@@ -23,8 +23,11 @@ type Context struct {
 	name    string // of the device: rxe0
 	impl    ProviderContext
 	vectors int
-	ticket  *leak.Ticket
-	events  *eventReader
+	// coreSupport is what the kernel's verbs core knows: IB_UVERBS_CORE_SUPPORT_*.
+	coreSupport uint64
+
+	ticket *leak.Ticket
+	events *eventReader
 
 	creating sync.RWMutex // read-held while an object is made
 	closing  bool         // written under creating
@@ -140,12 +143,12 @@ func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT)
 	vectors := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS)
-	cmd.Out(uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8)
+	support := ioctl.OutOf[uint64](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := c.dev.Do(cmd); err != nil {
 		return ProviderReply{}, explainGetContext(err)
 	}
-	c.vectors = int(*vectors)
+	c.vectors, c.coreSupport = int(*vectors), *support
 	copy(uhwOut, reply)
 	return ProviderReply{}, nil
 }

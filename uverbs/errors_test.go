@@ -147,6 +147,10 @@ func memoryErrors(t *testing.T) []errorCase {
 	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: was.Max}))
 	defer func() { check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)) }()
 	r.k.Memlock = 64 << 10
+	mr := good(pd.Alloc(4096, LocalWrite))(t)
+	other := newRig(t)
+	foreign := good(other.c.AllocPD())(t)
+	inv, lacks := []error{ErrInvalid, unix.EINVAL}, []error{ErrNotSupported, unix.EOPNOTSUPP}
 	return []errorCase{
 		{"limit on locked memory", second(pd.Alloc(1<<20, LocalWrite)), []error{ErrMemlock, unix.ENOMEM}},
 		{"no memory, under the limit", refused(unix.ENOMEM), []error{unix.ENOMEM}},
@@ -156,6 +160,28 @@ func memoryErrors(t *testing.T) []errorCase {
 		{"RemoteWrite alone", second(pd.RegMR(make([]byte, 100), RemoteWrite)), []error{ErrInvalid}},
 		{"unknown access", refused(unix.EINVAL), []error{ErrInvalid}},
 		{"memory that is read-only", refused(unix.EFAULT), []error{unix.EFAULT}},
+		{"another place in the page", second(pd.RegMRIOVA(mr.Bytes()[16:], 4096+24, 0)), inv},
+		{"beyond all addresses", second(pd.RegMRIOVA(mr.Bytes(), ^uint64(0)-99, 0)), inv},
+		{"no on-demand paging", second(pd.RegMR(mr.Bytes(), OnDemand)), lacks},
+		{"no implicit on-demand paging", second(pd.RegImplicit(OnDemand)), []error{ErrNotSupported}},
+		{"all memory, pinned", second(pd.RegImplicit(LocalWrite)), inv},
+		{"no FLUSH", second(pd.RegMR(mr.Bytes(), FlushGlobal)), lacks},
+		{"no FLUSH to persistence", second(pd.RegMR(mr.Bytes(), FlushPersistent)), lacks},
+		{"no rereg", mr.Rereg(ReregAccess, nil, nil, 0), lacks},
+		{"no rereg of memory", mr.Rereg(ReregTranslation, nil, make([]byte, 8), 0), lacks},
+		{"rereg of nothing", mr.Rereg(0, nil, nil, 0), inv},
+		{"rereg without PD", mr.Rereg(ReregPD, nil, nil, 0), inv},
+		{"rereg without memory", mr.Rereg(ReregTranslation, nil, nil, 0), inv},
+		{"rereg, access too many", mr.Rereg(ReregPD, pd, nil, LocalWrite), inv},
+		{"rereg to a foreign PD", mr.Rereg(ReregPD, foreign, nil, 0), inv},
+		{"advice on a device without", pd.advise(AdvicePrefetch, 0, make([]byte, 16)), lacks},
+		{"advice, not on demand", pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, 0, 1}), inv},
+		{"advice, outside", pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, 0, 4097}), []error{ErrRange}},
+		{"window bound", func() error {
+			r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"MR.DESTROY": unix.EINVAL} })
+			defer r.k.Set(func() { r.k.Refuse = nil })
+			return mr.Close()
+		}(), []error{ErrBusy, unix.EINVAL}},
 	}
 }
 

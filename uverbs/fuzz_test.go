@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -21,8 +20,8 @@ func FuzzSGE(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, off, n int64, size int) {
-		m := &MR{addr: 1 << 40, lkey: 5, length: atomic.Int64{}}
-		m.length.Store(int64(size))
+		m := new(MR)
+		m.view.Store(&mrView{addr: 1 << 40, lkey: 5, room: int64(size)})
 		s := m.SGE(int(off), int(n))
 		if s.Length == badLength {
 			if s.Addr != 0 || s.LKey != 0 {

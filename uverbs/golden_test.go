@@ -36,12 +36,15 @@ func TestCommandBytes(t *testing.T) {
 	good(qp.Query(MaskState | MaskCap))(t)
 	check(t, cq.Resize(200))
 	datagramCommands(t, pd, cq)
+	b := good(pd.Alloc(8192, 0))(t).Bytes()
+	memoryCommands(t, r, b)
 	check(t, r.c.Close())
 	r.k.Close(t)
 
-	addr := hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, mr.Addr()))
+	addr := func(a uint64) string { return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, a)) }
+	hide := strings.NewReplacer(addr(mr.Addr()), "<address ... >", addr(addressOf(b)), "<another .. >")
 	for _, d := range dumps {
-		out.WriteString(strings.ReplaceAll(d, addr, "<address ... >"))
+		out.WriteString(hide.Replace(d))
 	}
 	ioctltest.Golden(t, "commands", out.String())
 
@@ -51,6 +54,16 @@ func TestCommandBytes(t *testing.T) {
 			t.Errorf("%s is not in the golden file", e)
 		}
 	}
+}
+
+func memoryCommands(t *testing.T, r *rig, b []byte) {
+	t.Helper()
+	r.pageable()
+	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	m := good(pd.RegMRIOVA(b, 0x12345000, LocalWrite|RemoteWrite|OnDemand|HugeTLB|RelaxedOrdering))(t)
+	good(pd.RegImplicit(OnDemand))(t)
+	check(t, pd.AdviseMR(AdvicePrefetchWrite, AdviseFlush, MRRange{m, 0x11, 0x22}, MRRange{m, 0x33, 0x44}))
+	check(t, m.Rereg(reregAll, other, b[:0x1111], RemoteRead))
 }
 
 func datagramCommands(t *testing.T, pd *PD, cq *CQ) {

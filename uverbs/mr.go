@@ -3,16 +3,12 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"os"
+	"math"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
-	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
 )
 
 // An MR is registered memory: the device may read and, as its Access says,
@@ -23,42 +19,66 @@ import (
 // without Close stays registered until its Context is closed: with
 // GOVERBS_LEAKS=1 in the environment it is reported.
 type MR struct {
-	reg    *registration
-	buf    []byte
-	addr   uint64
-	lkey   uint32
-	rkey   uint32
-	length atomic.Int64 // closedLength once closed
+	reg  *registration
+	view atomic.Pointer[mrView]
 }
 
-// A registration is the part of an MR that lives until Close, whatever the
-// program drops. It does not point to the MR.
-type registration struct {
-	object
-	buf    []byte
-	access Access
-	lkey   uint32
-	rkey   uint32
-	pin    runtime.Pinner
-	own    bool // buf was mapped by Alloc
-	orphan bool // no MR points here any more: nobody can touch buf
+// An mrView is what an MR is at the moment: Rereg and Close put another one in
+// its place.
+type mrView struct {
+	buf        []byte // nil where the memory is not the process's, or all of it
+	addr       uint64 // by which work requests name the first byte
+	size       int
+	room       int64 // size, or closedRoom
+	access     Access
+	lkey, rkey uint32
 }
+
+// closedRoom is a size that no range fits, not even an empty one.
+const closedRoom = -1
 
 // RegMR registers the caller's bytes: ibv_reg_mr(3). They stay pinned, and may
 // be on the Go heap; do not append beyond them.
 //
-// [ErrMemlock] says that the limit on locked memory is too low.
+// [ErrMemlock] says that the limit on locked memory is too low,
+// [ErrNotSupported] that the device does not have one of the rights, such as
+// OnDemand.
 func (p *PD) RegMR(b []byte, a Access) (*MR, error) {
+	return p.regBytes(b, addressOf(b), a)
+}
+
+// RegMRIOVA is [PD.RegMR] with another address for the first byte, by which
+// work requests of this process and of peers name it: ibv_reg_mr_iova(3). At 0
+// the addresses are offsets. iova and the address of b[0] must lie at the same
+// offset in their pages, as those of [PD.Alloc] and multiples of the page size
+// do.
+//
+// rxe of Linux 7.2 does not take another address together with OnDemand.
+func (p *PD) RegMRIOVA(b []byte, iova uint64, a Access) (*MR, error) {
+	return p.regBytes(b, iova, a)
+}
+
+func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 	if len(b) == 0 {
-		return nil, invalid("register memory", p.String(), "the memory is empty")
+		return nil, invalid(opRegister, p.String(), "the memory is empty")
 	}
-	r := newRegistration(p, b, a)
-	r.pin.Pin(&b[0])
-	m, err := r.register(p)
+	if iova+uint64(len(b)) < iova {
+		return nil, invalid(opRegister, p.String(), fmt.Sprintf("%d bytes from address %#x on go beyond 64 bits", len(b), iova))
+	}
+	g := pinned(b)
+	m, err := newRegistration(p, g).register(func(r *registration) error { return r.reg(p, b, iova, a) })
 	if err != nil {
-		r.pin.Unpin()
+		return nil, errors.Join(err, g.release(false))
 	}
-	return m, err
+	return m, nil
+}
+
+// RegImplicit registers all memory that the process has and will have, without
+// pinning any: implicit on-demand paging, see ibv_reg_mr(3). The offset of a
+// range is its address. a must include OnDemand. [ErrNotSupported] where the
+// device does not have it: [ODPImplicit].
+func (p *PD) RegImplicit(a Access) (*MR, error) {
+	return newRegistration(p).register(func(r *registration) error { return r.regAll(p, a) })
 }
 
 // Alloc maps n zero bytes outside the Go heap and registers them. From 2 MiB
@@ -72,9 +92,8 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	if err != nil {
 		return nil, p.ctx.wrap("allocate memory", p.String(), err, fmt.Sprintf("the system has no %d bytes", n))
 	}
-	r := newRegistration(p, buf, a)
-	r.own = true
-	m, err := r.register(p)
+	r := newRegistration(p, &ground{buf: buf, own: true})
+	m, err := r.register(func(r *registration) error { return r.reg(p, buf, addressOf(buf), a) })
 	if err != nil {
 		return nil, errors.Join(err, unmapPages(buf))
 	}
@@ -82,94 +101,45 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	return m, nil
 }
 
-func newRegistration(p *PD, buf []byte, a Access) *registration {
-	r := &registration{buf: buf, access: a}
-	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR, parents: []*object{&p.object}}
-	r.destroy, r.retire = r.dereg, r.letGo
-	return r
-}
-
-func (r *registration) register(p *PD) (*MR, error) {
-	if err := r.make(func() error { return r.reg(p) }); err != nil {
+// register makes the MR by the command that reg issues.
+func (r *registration) register(reg func(*registration) error) (*MR, error) {
+	if err := r.make(func() error { return reg(r) }); err != nil {
 		return nil, err
 	}
-	m := &MR{reg: r, buf: r.buf, addr: addressOf(r.buf), lkey: r.lkey, rkey: r.rkey}
-	m.length.Store(int64(len(r.buf)))
+	m := &MR{reg: r}
+	m.view.Store(r.view)
 	if leak.Enabled() {
 		runtime.AddCleanup(m, reportDropped, r)
 	}
 	return m, nil
 }
 
-func (r *registration) reg(p *PD) error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	addr := addressOf(r.buf)
-	resp := ioctl.Write[uapi.IbUverbsRegMrResp](cmd, uapi.IB_USER_VERBS_CMD_REG_MR, &uapi.IbUverbsRegMr{
-		Start: addr, Length: uint64(len(r.buf)), HcaVa: addr, PdHandle: p.handle, AccessFlags: uint32(r.access)})
-	if err := r.ctx.dev.Do(cmd); err != nil {
-		return explainRegMR(p, len(r.buf), r.access, err)
-	}
-	r.handle, r.number = resp.MrHandle, resp.MrHandle
-	r.lkey, r.rkey = resp.Lkey, resp.Rkey
-	return nil
-}
+// Bytes returns the memory; nil for memory that the process does not have
+// mapped by the MR. The bytes of an MR of [PD.Alloc] are not to be touched
+// after Close: they fault.
+func (m *MR) Bytes() []byte { return m.view.Load().buf }
 
-func (r *registration) dereg() error {
-	return r.destroyHandle(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE, noReply, 0)
-}
-
-// letGo gives the memory back, once the kernel has let go of it.
-func (r *registration) letGo() error {
-	switch {
-	case !r.own:
-		r.pin.Unpin()
-		return nil
-	case r.orphan:
-		return unmapPages(r.buf)
-	}
-	return forbidPages(r.buf)
-}
-
-// unreachable runs when the MR is: its address range may be used again as soon
-// as the kernel has let go of it.
-func (r *registration) unreachable() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.orphan = true
-	if r.closed {
-		// Unmapping what this process mapped cannot fail, and nobody is left
-		// to be told.
-		_ = unmapPages(r.buf)
-	}
-}
-
-func reportDropped(r *registration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		fmt.Fprintf(os.Stderr, "uverbs: MR of %d bytes dropped without Close; its memory stays registered until its Context is closed\n%v\n", len(r.buf), r.ticket)
-	}
-}
-
-// Bytes returns the memory. The bytes of an MR of [PD.Alloc] are not to be
-// touched after Close: they fault.
-func (m *MR) Bytes() []byte { return m.buf }
-
-// Addr is where the memory begins: what peers name in WRITE and READ.
-func (m *MR) Addr() uint64 { return m.addr }
+// Addr is the address of the first byte: what peers name in WRITE and READ.
+func (m *MR) Addr() uint64 { return m.view.Load().addr }
 
 // Len is the size in bytes.
-func (m *MR) Len() int { return len(m.buf) }
+func (m *MR) Len() int { return m.view.Load().size }
 
 // LKey names the memory in an SGE of this process.
-func (m *MR) LKey() uint32 { return m.lkey }
+func (m *MR) LKey() uint32 { return m.view.Load().lkey }
 
 // RKey names the memory to peers.
-func (m *MR) RKey() uint32 { return m.rkey }
+func (m *MR) RKey() uint32 { return m.view.Load().rkey }
 
-// closedLength is a length that no range fits, not even an empty one.
-const closedLength = -1
+// PD returns the domain that the memory belongs to.
+func (m *MR) PD() *PD {
+	m.reg.mu.Lock()
+	defer m.reg.mu.Unlock()
+	return m.reg.pd
+}
+
+// Context returns the context that m was made from.
+func (m *MR) Context() *Context { return m.reg.ctx }
 
 // badLength marks an SGE that every post refuses.
 const badLength = ^uint32(0)
@@ -177,77 +147,37 @@ const badLength = ^uint32(0)
 // SGE names n bytes from offset off. A range outside the MR, a closed or a nil
 // MR yields an SGE that every post refuses with [ErrRange].
 func (m *MR) SGE(off, n int) SGE {
-	if m == nil || off < 0 || n < 0 || int64(off) > m.length.Load()-int64(n) || n > MaxMessage {
+	if m == nil || off < 0 || n < 0 || n > MaxMessage {
 		return SGE{Length: badLength}
 	}
-	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
+	v := m.view.Load()
+	if int64(off) > v.room-int64(n) {
+		return SGE{Length: badLength}
+	}
+	return SGE{Addr: v.addr + uint64(off), Length: uint32(n), LKey: v.lkey}
 }
 
 // Close deregisters the memory: ibv_dereg_mr(3). Work requests in flight that
-// use it complete with a protection error. It is idempotent.
+// use it complete with a protection error. [ErrBusy] while a memory window is
+// bound to it. It is idempotent.
 func (m *MR) Close() error {
-	m.length.Store(closedLength)
+	m.view.Store(m.view.Load().shut()) // no new range from now on
 	err := m.reg.close()
-	if err != nil {
-		m.reg.mu.Lock()
-		if !m.reg.closed { // the kernel keeps it
-			m.length.Store(int64(len(m.buf)))
-		}
-		m.reg.mu.Unlock()
+	m.reg.mu.Lock()
+	defer m.reg.mu.Unlock()
+	v := m.reg.view // which a Rereg may have changed under way
+	if m.reg.closed {
+		v = v.shut()
 	}
+	m.view.Store(v)
 	return err
 }
 
-// explainRegMR says why registration failed, and what mends it.
-func explainRegMR(p *PD, n int, a Access, err error) error {
-	op, obj := "register memory", p.String()
-	errno := errnoOf(err)
-	switch errno {
-	case unix.ENOMEM:
-		if text := explainMemlock(n); text != "" {
-			return &Error{Op: op, Object: obj, Kind: ErrMemlock, Errno: errno, Detail: text}
-		}
-		return p.ctx.wrap(op, obj, err, "the kernel has no memory for it")
-	case unix.EINVAL:
-		if a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 {
-			return p.ctx.wrap(op, obj, err, "RemoteWrite and RemoteAtomic need LocalWrite beside them")
-		}
-		return p.ctx.wrap(op, obj, err, fmt.Sprintf("the device does not take access %v, or not %d bytes", a, n))
-	case unix.EFAULT:
-		return p.ctx.wrap(op, obj, err, "the memory is not mapped, or is read-only while the access includes LocalWrite")
-	}
-	return p.ctx.wrap(op, obj, err, "")
+func (v *mrView) shut() *mrView {
+	w := *v
+	w.room = closedRoom
+	return &w
 }
 
-// explainMemlock tells how n more bytes stand to the limit on locked memory,
-// or "" when the limit is not the cause.
-func explainMemlock(n int) string {
-	var lim unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim); err != nil || lim.Cur == unix.RLIM_INFINITY {
-		return ""
-	}
-	pinned := statusKiB("VmPin") * 1024
-	if uint64(pages(n))+pinned <= lim.Cur {
-		return ""
-	}
-	return fmt.Sprintf("%d bytes are needed and %d are pinned already, but RLIMIT_MEMLOCK is %d bytes: raise it"+
-		" (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container) or give the process CAP_IPC_LOCK",
-		n, pinned, lim.Cur)
-}
-
-// statusKiB reads a line of /proc/self/status, 0 when there is none.
-func statusKiB(key string) uint64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				v, _ := strconv.ParseUint(f[0], 10, 64) // a line of another form counts as 0
-				return v
-			}
-		}
-	}
-	return 0
-}
+// maxRoom is how much of its memory an MR of the whole process can name.
+const maxRoom = math.MaxInt64

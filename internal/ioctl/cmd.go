@@ -108,6 +108,13 @@ func (c *Cmd) Out(id uint16, n int) []byte {
 	return b
 }
 
+// InRef adds an input of more than 8 bytes from the caller's memory, for tables
+// that do not fit the Cmd. The Cmd keeps b, so it cannot lie on a stack.
+func (c *Cmd) InRef(id uint16, b []byte) {
+	c.refs = append(c.refs, b)
+	c.add(id, len(b)).Data = address(b)
+}
+
 // OutRef adds an output to the caller's memory, for tables that do not fit the
 // Cmd. The Cmd keeps b, so it cannot lie on a stack.
 func (c *Cmd) OutRef(id uint16, b []byte) {

@@ -77,6 +77,7 @@ var schema = map[methodKey]method{
 	}},
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:   destroy("PD.DESTROY", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:   destroy("MR.DESTROY", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:    mrAdvise,
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:   destroy("AH.DESTROY", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE),
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:  srqCreate,
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}: destroyWithReply("SRQ.DESTROY", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_SRQ_RESP),
@@ -91,6 +92,13 @@ func destroyWithReply(name string, id, resp uint16) method {
 	m.attrs[resp] = attrDef{"RESP", classOut}
 	return m
 }
+
+var mrAdvise = method{"MR.ADVISE", map[uint16]attrDef{
+	uapi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE: {"PD", classHandle},
+	uapi.UVERBS_ATTR_ADVISE_MR_ADVICE:    {"ADVICE", classConst},
+	uapi.UVERBS_ATTR_ADVISE_MR_FLAGS:     {"FLAGS", classConst},
+	uapi.UVERBS_ATTR_ADVISE_MR_SGE_LIST:  {"SGE_LIST", classIn},
+}}
 
 var cqCreate = method{"CQ.CREATE", map[uint16]attrDef{
 	uapi.UVERBS_ATTR_CREATE_CQ_HANDLE:       {"HANDLE", classNew},
@@ -136,6 +144,7 @@ var writeNames = map[uint64]string{
 	uapi.IB_USER_VERBS_CMD_QUERY_DEVICE:        "QUERY_DEVICE",
 	uapi.IB_USER_VERBS_CMD_ALLOC_PD:            "ALLOC_PD",
 	uapi.IB_USER_VERBS_CMD_REG_MR:              "REG_MR",
+	uapi.IB_USER_VERBS_CMD_REREG_MR:            "REREG_MR",
 	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: "CREATE_COMP_CHANNEL",
 	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:           "RESIZE_CQ",
 	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:       "REQ_NOTIFY_CQ",

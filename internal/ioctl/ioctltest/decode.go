@@ -154,6 +154,9 @@ func (m *Msg) Answer(id uint16, b []byte) {
 	m.attrs[i].Flags |= uapi.UVERBS_ATTR_F_VALID_OUTPUT
 }
 
+// Request views the request of a legacy command as a struct, for Before.
+func Request[T any](m *Msg) *T { return request[T](m) }
+
 // request views the legacy request as a struct.
 func request[T any](m *Msg) *T { return &ioctl.SliceOf[T](m.data[uapi.UVERBS_ATTR_CORE_IN])[0] }
 

@@ -19,8 +19,10 @@ type Kernel struct {
 	Driver   uint32
 	Vectors  uint32
 	Device   uapi.IbUverbsQueryDeviceResp
+	Extended uapi.IbUverbsExQueryDeviceResp // beside Device
 	Ports    []uapi.IbUverbsQueryPortResp
 	GIDs     []uapi.IbUverbsGidEntry
+	Rereg    uint32                                  // the flags of REREG_MR that the driver takes
 	NetRaw   bool                                    // the process may set privileged QKeys
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
 	Refuse   map[string]unix.Errno                   // answers to commands by name

@@ -20,6 +20,7 @@ type object struct {
 	ud      bool
 	groups  map[group]bool            // that a QP is attached to
 	srq     uapi.IbUverbsQuerySrqResp // what an SRQ is like
+	mr      memory
 }
 
 // make enters an object under the lowest free number: numbers come again at
@@ -70,6 +71,8 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"QUERY_DEVICE_EX":        (*Kernel).queryDevice,
 	"ALLOC_PD":               (*Kernel).allocPD,
 	"REG_MR":                 (*Kernel).regMR,
+	"REREG_MR":               (*Kernel).reregMR,
+	"MR.ADVISE":              (*Kernel).adviseMR,
 	"CREATE_COMP_CHANNEL":    (*Kernel).createChannel,
 	"CQ.CREATE":              (*Kernel).createCQ,
 	"RESIZE_CQ":              (*Kernel).resizeCQ,
@@ -143,7 +146,7 @@ func (k *Kernel) allocAsync(m *Msg) error {
 }
 
 func (k *Kernel) queryDevice(m *Msg) error {
-	var r uapi.IbUverbsExQueryDeviceResp
+	r := k.Extended
 	r.Base, r.ResponseLength = k.Device, uint32(ioctl.SizeOf[uapi.IbUverbsExQueryDeviceResp]())
 	reply(m, r)
 	return nil
@@ -151,26 +154,6 @@ func (k *Kernel) queryDevice(m *Msg) error {
 
 func (k *Kernel) allocPD(m *Msg) error {
 	reply(m, uapi.IbUverbsAllocPdResp{PdHandle: k.make(&object{kind: "PD"})})
-	return nil
-}
-
-func (k *Kernel) regMR(m *Msg) error {
-	r := request[uapi.IbUverbsRegMr](m)
-	pd, err := k.get("PD", r.PdHandle)
-	if err != nil {
-		return err
-	}
-	const remote = uapi.IB_UVERBS_ACCESS_REMOTE_WRITE | uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	switch {
-	case r.Start%4096 != r.HcaVa%4096:
-		return refuse(unix.EINVAL, "start and hca_va differ in their page offset")
-	case r.AccessFlags&remote != 0 && r.AccessFlags&uapi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
-		return unix.EINVAL
-	case k.Memlock != 0 && r.Length > k.Memlock:
-		return unix.ENOMEM
-	}
-	h := k.make(&object{kind: "MR", parents: []*object{pd}})
-	reply(m, uapi.IbUverbsRegMrResp{MrHandle: h, Lkey: 0x1000 + h, Rkey: 0x2000 + h})
 	return nil
 }
 

@@ -81,6 +81,12 @@ var Rules = map[Method]map[uint16]Rule{
 	},
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}: {
+		uapi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE: handle(),
+		uapi.UVERBS_ATTR_ADVISE_MR_ADVICE:    constant(),
+		uapi.UVERBS_ATTR_ADVISE_MR_FLAGS:     {Class: In, Min: 4, Max: 8, Must: true},
+		uapi.UVERBS_ATTR_ADVISE_MR_SGE_LIST:  {Class: In, Min: 16, Max: -1, Must: true},
+	},
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_AH_HANDLE),
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}: {
 		uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE:       {Class: New, Must: true},
@@ -139,6 +145,7 @@ var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: true,
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:                  true,
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:               true,
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
@@ -177,6 +184,7 @@ var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE: sizes[uapi.IbUverbsExQueryDevice, uapi.IbUverbsExQueryDeviceResp]("QUERY_DEVICE_EX"),
 	uapi.IB_USER_VERBS_CMD_ALLOC_PD:             sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
 	uapi.IB_USER_VERBS_CMD_REG_MR:               sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
+	uapi.IB_USER_VERBS_CMD_REREG_MR:             sizes[uapi.IbUverbsReregMr, uapi.IbUverbsReregMrResp]("REREG_MR"),
 	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:  sizes[uapi.IbUverbsCreateCompChannel, uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),
 	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:            sizes[uapi.IbUverbsResizeCq, uapi.IbUverbsResizeCqResp]("RESIZE_CQ"),
 	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:        sizes[uapi.IbUverbsReqNotifyCq, ioctl.Void]("REQ_NOTIFY_CQ"),

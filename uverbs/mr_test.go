@@ -1,0 +1,264 @@
+package uverbs
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// pageable gives the device on-demand paging, and registrations that change.
+func (r *rig) pageable() {
+	r.k.Set(func() {
+		r.k.Rereg = uint32(reregAll)
+		r.k.Extended.OdpCaps.GeneralCaps = ODPSupport | ODPImplicit
+		r.k.Extended.DeviceCapFlagsEx = DeviceFlushGlobal | DeviceFlushPersistent
+	})
+}
+
+// An MR with an address of its own is named by it.
+func TestRegMRIOVA(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	b := good(pd.Alloc(8192, LocalWrite))(t).Bytes()
+	for _, iova := range []uint64{0, 1 << 40, 1<<64 - 1<<16} {
+		m := good(pd.RegMRIOVA(b, iova, LocalWrite|RemoteRead))(t)
+		if m.Addr() != iova || m.Len() != len(b) || &m.Bytes()[0] != &b[0] {
+			t.Errorf("at %#x: address %#x, %d bytes", iova, m.Addr(), m.Len())
+		}
+		if s := m.SGE(100, 8092); s.Addr != iova+100 || s.Length != 8092 || s.LKey != m.LKey() {
+			t.Errorf("at %#x: the range is %+v", iova, s)
+		}
+		if s := m.SGE(100, 8093); s.Length != badLength {
+			t.Errorf("at %#x: a range outside is %+v", iova, s)
+		}
+		check(t, m.Close())
+	}
+	for name, err := range map[string]error{
+		"beyond 64 bits": second(pd.RegMRIOVA(b, ^uint64(0)-4095, 0)),
+		"page offset":    second(pd.RegMRIOVA(b, 8, 0)),
+		"empty":          second(pd.RegMRIOVA(nil, 0, 0)),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The whole of memory is named by addresses.
+func TestRegImplicit(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	if _, err := pd.RegImplicit(LocalWrite | OnDemand); !errors.Is(err, ErrNotSupported) {
+		t.Errorf("on a device without it: %v", err)
+	}
+	r.pageable()
+	if _, err := pd.RegImplicit(LocalWrite); !errors.Is(err, ErrInvalid) {
+		t.Errorf("without OnDemand: %v", err)
+	}
+	m := good(pd.RegImplicit(LocalWrite | OnDemand))(t)
+	if s := m.SGE(1<<40, 77); s != (SGE{1 << 40, 77, m.LKey()}) {
+		t.Errorf("the range is %+v", s)
+	}
+	if m.Addr() != 0 || m.Bytes() != nil {
+		t.Errorf("address %#x, %d bytes of Go's", m.Addr(), len(m.Bytes()))
+	}
+	check(t, m.Close())
+	if s := m.SGE(0, 0); s.Length != badLength {
+		t.Errorf("after Close: %+v", s)
+	}
+}
+
+// A hint is left out where the kernel would refuse it, a right is not.
+func TestOptionalAccess(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	for _, c := range []struct {
+		support uint64
+		want    uint32
+	}{{0, 1}, {uapi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS, 1 | 1<<20}} {
+		r.c.coreSupport = c.support
+		var got uint32
+		r.k.Set(func() {
+			r.k.Before = func(m *ioctltest.Msg) {
+				if m.Name == "REG_MR" {
+					got = ioctltest.Request[uapi.IbUverbsRegMr](m).AccessFlags
+				}
+			}
+		})
+		check(t, good(pd.RegMR(make([]byte, 8), LocalWrite|RelaxedOrdering))(t).Close())
+		if got != c.want {
+			t.Errorf("support %#x: the kernel is asked for access %#x, want %#x", c.support, got, c.want)
+		}
+	}
+	r.k.Set(func() { r.k.Before = nil })
+}
+
+// What Rereg changes shows, and the rest stays.
+func TestRereg(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	m := good(pd.Alloc(4096, LocalWrite))(t)
+	addr, lkey, old := m.Addr(), m.LKey(), m.Bytes()
+
+	check(t, m.Rereg(ReregAccess, nil, nil, LocalWrite|RemoteRead))
+	check(t, m.Rereg(ReregPD, other, nil, 0))
+	if m.Addr() != addr || m.LKey() != lkey || m.PD() != other {
+		t.Errorf("after a change of access and PD: %#x, lkey %#x, of %v", m.Addr(), m.LKey(), m.PD())
+	}
+	if err := other.Close(); !errors.Is(err, ErrBusy) {
+		t.Errorf("closing the new PD: %v", err)
+	}
+	check(t, pd.Close())
+
+	b := make([]byte, 100)
+	check(t, m.Rereg(ReregTranslation, nil, b, 0))
+	if m.Addr() != addressOf(b) || m.Len() != 100 || m.LKey() == lkey || &m.Bytes()[0] != &b[0] {
+		t.Errorf("after a change of memory: %d bytes at %#x, lkey %#x", m.Len(), m.Addr(), m.LKey())
+	}
+	if s := m.SGE(0, 101); s.Length != badLength {
+		t.Errorf("the new memory ends where the old did: %+v", s)
+	}
+	old[0] = 1 // stays mapped
+	third := good(r.c.AllocPD())(t)
+	check(t, m.Rereg(reregAll, third, make([]byte, 200), LocalWrite))
+	if m.Len() != 200 || m.PD() != third {
+		t.Errorf("after a change of all: %d bytes, of %v", m.Len(), m.PD())
+	}
+	check(t, other.Close())
+	check(t, m.Close())
+	if s := m.SGE(0, 0); s.Length != badLength {
+		t.Errorf("after Close: %+v", s)
+	}
+	check(t, third.Close())
+	if err := m.Rereg(ReregAccess, nil, nil, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("Rereg of a closed MR: %v", err)
+	}
+}
+
+// A refused Rereg leaves the MR as it was. What a half-done one may have given
+// the device stays until Close.
+func TestReregRefused(t *testing.T) {
+	r := newRig(t)
+	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	m := good(pd.Alloc(4096, LocalWrite))(t)
+	was := *m.view.Load()
+	unchanged := func(name string) {
+		t.Helper()
+		now := m.view.Load()
+		if now.addr != was.addr || now.lkey != was.lkey || now.room != was.room || m.PD() != pd {
+			t.Errorf("%s: the MR has changed: %+v", name, now)
+		}
+	}
+	if err := m.Rereg(ReregPD, other, nil, 0); !errors.Is(err, ErrNotSupported) {
+		t.Errorf("on a device without it: %v", err)
+	}
+	unchanged("not supported")
+	check(t, other.Close()) // nothing holds it
+
+	other = good(r.c.AllocPD())(t)
+	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
+	if err := m.Rereg(ReregPD|ReregTranslation, other, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) {
+		t.Errorf("new memory: %v", err)
+	}
+	unchanged("half supported")
+	if n := len(m.reg.grounds); n != 2 {
+		t.Errorf("%d pieces of memory are held, want both", n)
+	}
+	if err := other.Close(); !errors.Is(err, ErrBusy) {
+		t.Errorf("closing a PD that the device may use: %v", err)
+	}
+	check(t, m.Close())
+	check(t, other.Close())
+	check(t, pd.Close())
+}
+
+// Rereg, SGE and Close may meet.
+func TestReregRace(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	pd := good(r.c.AllocPD())(t)
+	for range 20 {
+		m := good(pd.Alloc(4096, LocalWrite))(t)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i := range 10 {
+				if err := m.Rereg(ReregTranslation, nil, make([]byte, 64+i), 0); err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 100 {
+				m.SGE(0, 64)
+			}
+		})
+		all.Go(func() { check(t, m.Close()) })
+		all.Wait()
+		if s := m.SGE(0, 0); s.Length != badLength {
+			t.Fatalf("after Close: %+v", s)
+		}
+	}
+}
+
+func TestAdviseMR(t *testing.T) {
+	r := newRig(t)
+	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	plain := good(pd.Alloc(4096, LocalWrite))(t)
+	r.pageable()
+	m := good(pd.Alloc(4096, LocalWrite|OnDemand))(t)
+	foreign := good(other.Alloc(4096, LocalWrite|OnDemand))(t)
+	for _, a := range []Advice{AdvicePrefetch, AdvicePrefetchWrite, AdvicePrefetchNoFault} {
+		check(t, pd.AdviseMR(a, AdviseFlush, MRRange{m, 0, 4096}, MRRange{m, 4096, 0}))
+	}
+	many := make([]MRRange, maxAdvised)
+	for i := range many {
+		many[i] = MRRange{m, 0, 1}
+	}
+	check(t, pd.AdviseMR(AdvicePrefetch, 0, many...))
+	for _, c := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"no range", pd.AdviseMR(AdvicePrefetch, 0), ErrInvalid},
+		{"too many", pd.AdviseMR(AdvicePrefetch, 0, append(many, many[0])...), ErrInvalid},
+		{"nil MR", pd.AdviseMR(AdvicePrefetch, 0, MRRange{}), ErrRange},
+		{"outside", pd.AdviseMR(AdvicePrefetch, 0, MRRange{m, 1, 4096}), ErrRange},
+		{"not on demand", pd.AdviseMR(AdvicePrefetch, 0, MRRange{plain, 0, 1}), ErrInvalid},
+		{"another PD", pd.AdviseMR(AdvicePrefetch, 0, MRRange{foreign, 0, 1}), ErrInvalid},
+		{"unknown advice", pd.AdviseMR(9, 0, many[0]), ErrNotSupported},
+		{"unknown flag", pd.AdviseMR(AdvicePrefetch, 8, many[0]), ErrInvalid},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, c.err, c.want)
+		}
+	}
+	check(t, m.Close())
+	check(t, plain.Close())
+	check(t, pd.Close())
+	if err := pd.AdviseMR(AdvicePrefetch, 0, MRRange{foreign, 0, 1}); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrClosed) {
+		t.Errorf("on a closed PD: %v", err)
+	}
+}
+
+// An MR whose windows are bound is busy, whichever way the kernel says so.
+func TestCloseMRWithWindow(t *testing.T) {
+	r := newRig(t)
+	m := good(good(r.c.AllocPD())(t).Alloc(4096, LocalWrite|MWBindAccess))(t)
+	for _, errno := range []unix.Errno{unix.EINVAL, unix.EBUSY} {
+		r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"MR.DESTROY": errno} })
+		if err := m.Close(); !errors.Is(err, ErrBusy) || !errors.Is(err, errno) {
+			t.Errorf("%v: %v", errno, err)
+		}
+		if s := m.SGE(0, 4096); s.Length != 4096 {
+			t.Errorf("the MR that stayed open yields %+v", s)
+		}
+	}
+	r.k.Set(func() { r.k.Refuse = nil })
+	check(t, m.Close())
+}

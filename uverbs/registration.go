@@ -1,0 +1,139 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A registration is the part of an MR that lives until Close, whatever the
+// program drops. It does not point to the MR.
+type registration struct {
+	object
+	pd      *PD
+	view    *mrView
+	grounds []*ground
+	orphan  bool // no MR points here any more: nobody can touch the memory
+}
+
+// A ground is memory that a device may reach.
+type ground struct {
+	buf []byte
+	pin runtime.Pinner
+	own bool // buf was mapped by Alloc
+}
+
+// pinned keeps the caller's bytes where they are.
+func pinned(b []byte) *ground {
+	g := &ground{buf: b}
+	g.pin.Pin(&b[0])
+	return g
+}
+
+// release gives the memory back, once the kernel has let go of it. orphan says
+// that nobody can touch it any more.
+func (g *ground) release(orphan bool) error {
+	switch {
+	case !g.own:
+		g.pin.Unpin()
+		return nil
+	case orphan:
+		return unmapPages(g.buf)
+	}
+	return forbidPages(g.buf)
+}
+
+func newRegistration(p *PD, grounds ...*ground) *registration {
+	r := &registration{pd: p, grounds: grounds}
+	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR, parents: []*object{&p.object}}
+	r.destroy, r.retire = r.dereg, r.letGo
+	return r
+}
+
+// taken is the access that the kernel is asked for: without the hints, where
+// it does not know them.
+func (c *Context) taken(a Access) uint32 {
+	if c.coreSupport&uapi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
+		a &^= optionalAccess
+	}
+	return uint32(a)
+}
+
+func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
+	r.view = &mrView{buf: b, addr: iova, size: len(b), room: int64(len(b)), access: a}
+	if err := r.command(p, addressOf(b), uint64(len(b)), iova, a); err != nil {
+		return p.explainRegMR(opRegister, b, iova, a, err)
+	}
+	return nil
+}
+
+// regAll registers the whole address space, which has this form by agreement.
+func (r *registration) regAll(p *PD, a Access) error {
+	r.view = &mrView{size: maxRoom, room: maxRoom, access: a}
+	if err := r.command(p, 0, ^uint64(0), 0, a); err != nil {
+		return p.explainImplicit(a, err)
+	}
+	return nil
+}
+
+func (r *registration) command(p *PD, start, length, iova uint64, a Access) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.Write[uapi.IbUverbsRegMrResp](cmd, uapi.IB_USER_VERBS_CMD_REG_MR, &uapi.IbUverbsRegMr{
+		Start: start, Length: length, HcaVa: iova, PdHandle: p.handle, AccessFlags: r.ctx.taken(a)})
+	if err := r.ctx.dev.Do(cmd); err != nil {
+		return err
+	}
+	r.handle, r.number = resp.MrHandle, resp.MrHandle
+	r.view.lkey, r.view.rkey = resp.Lkey, resp.Rkey
+	return nil
+}
+
+func (r *registration) dereg() error {
+	err := r.destroyHandle(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE, noReply, 0)
+	var e *Error
+	if errors.As(err, &e) && (e.Errno == unix.EINVAL || e.Errno == unix.EBUSY) {
+		e.Kind, e.Detail = ErrBusy, "a memory window is bound to it: close the window, or invalidate it, first"
+	}
+	return err
+}
+
+// letGo gives all memory back, once the kernel has let go of it.
+func (r *registration) letGo() error {
+	var errs []error
+	for _, g := range r.grounds {
+		errs = append(errs, g.release(r.orphan))
+	}
+	return errors.Join(errs...)
+}
+
+// unreachable runs when the MR is: its address range may be used again as soon
+// as the kernel has let go of it.
+func (r *registration) unreachable() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.orphan = true
+	if !r.closed {
+		return
+	}
+	for _, g := range r.grounds {
+		if g.own {
+			// Unmapping what this process mapped cannot fail, and nobody is
+			// left to be told.
+			_ = unmapPages(g.buf)
+		}
+	}
+}
+
+func reportDropped(r *registration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		fmt.Fprintf(os.Stderr, "uverbs: MR of %d bytes dropped without Close; its memory stays registered until its Context is closed\n%v\n", r.view.size, r.ticket)
+	}
+}
