@@ -1,11 +1,13 @@
-package main
+package pingpong
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,21 +16,23 @@ import (
 )
 
 var (
-	one = address{lid: 0x1a, qpn: 0x11, psn: 0xfa6d3d, gid: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 13: 9, 14: 0, 15: 1}}
-	two = address{qpn: 0xffffff}
+	one = Address{LID: 0x1a, QPN: 0x11, PSN: 0xfa6d3d, GID: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 13: 9, 14: 0, 15: 1}}
+	two = Address{QPN: 0xffffff}
 )
 
 // The texts are what ibv_rc_pingpong of rdma-core 56.1 sends.
 const (
 	oneText = "001a:000011:fa6d3d:00000000000000000000ffff0a090001\x00"
 	twoText = "0000:ffffff:000000:00000000000000000000000000000000\x00"
+	// ibv_srq_pingpong has no more queue pairs.
+	noneText = "0000:000000:000000:00000000000000000000000000000000\x00"
 )
 
 func TestRecord(t *testing.T) {
 	for _, c := range []struct {
-		a    address
+		a    Address
 		text string
-	}{{one, oneText}, {two, twoText}} {
+	}{{one, oneText}, {two, twoText}, {Address{}, noneText}} {
 		if len(c.text) != 52 || recordSize != 52 {
 			t.Fatalf("a record has 52 bytes, not %d or %d", len(c.text), recordSize)
 		}
@@ -74,7 +78,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseRecord(b)
 		if err != nil {
-			if a != (address{}) {
+			if a != (Address{}) {
 				t.Errorf("%q: an error and %v", b, a)
 			}
 			return
@@ -97,78 +101,120 @@ func (w *writes) Write(b []byte) (int, error) {
 }
 
 func TestAskWritesAtOnce(t *testing.T) {
-	conn := &writes{Reader: strings.NewReader(twoText)}
-	remote, err := ask(conn, one)
-	if err != nil || remote != two {
-		t.Errorf("got %v, %v", remote, err)
-	}
-	if len(conn.all) != 2 || conn.all[0] != oneText || conn.all[1] != "done\x00" {
-		t.Errorf("wrote %q", conn.all)
+	for _, c := range []struct {
+		local, remote []Address
+		sent, answer  string
+	}{
+		{[]Address{one}, []Address{two}, oneText, twoText},
+		{[]Address{one, two, {}}, []Address{two, one, {}}, oneText + twoText + noneText, twoText + oneText + noneText},
+	} {
+		conn := &writes{Reader: strings.NewReader(c.answer)}
+		remote, err := ask(conn, c.local)
+		if err != nil || !slices.Equal(remote, c.remote) {
+			t.Errorf("got %v, %v", remote, err)
+		}
+		if len(conn.all) != 2 || conn.all[0] != c.sent || conn.all[1] != "done\x00" {
+			t.Errorf("wrote %q", conn.all)
+		}
 	}
 }
 
 func TestAnswerConnectsFirst(t *testing.T) {
-	conn := &writes{Reader: strings.NewReader(oneText + done)}
-	remote, err := answer(conn, two, func(a address) error {
-		if a != one || len(conn.all) != 0 {
+	conn := &writes{Reader: strings.NewReader(oneText + noneText + done)}
+	remote, err := answer(conn, []Address{two, {}}, func(a []Address) error {
+		if !slices.Equal(a, []Address{one, {}}) || len(conn.all) != 0 {
 			t.Errorf("connecting to %v after %q", a, conn.all)
 		}
 		return nil
 	})
-	if err != nil || remote != one {
+	if err != nil || !slices.Equal(remote, []Address{one, {}}) {
 		t.Errorf("got %v, %v", remote, err)
 	}
-	if len(conn.all) != 1 || conn.all[0] != twoText {
+	if len(conn.all) != 1 || conn.all[0] != twoText+noneText {
 		t.Errorf("wrote %q", conn.all)
 	}
 }
 
 func TestExchangeErrors(t *testing.T) {
-	fine := func(address) error { return nil }
+	fine := func([]Address) error { return nil }
 	refused := errors.New("no route")
+	local := []Address{two}
 	for _, c := range []struct {
 		name, sent string
-		connect    func(address) error
+		connect    func([]Address) error
 		want       error
 	}{
 		{"nothing", "", fine, io.EOF},
 		{"cut short", oneText[:30], fine, io.ErrUnexpectedEOF},
 		{"no acknowledgement", oneText, fine, io.EOF},
-		{"not connected", oneText, func(address) error { return refused }, refused},
+		{"not connected", oneText, func([]Address) error { return refused }, refused},
 	} {
-		_, err := answer(&writes{Reader: strings.NewReader(c.sent)}, two, c.connect)
+		_, err := answer(&writes{Reader: strings.NewReader(c.sent)}, local, c.connect)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
-	if _, err := answer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, two, fine); err == nil {
+	if _, err := answer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, local, fine); err == nil {
 		t.Error("a wrong acknowledgement was taken")
+	}
+	if _, err := ask(&writes{Reader: strings.NewReader(oneText)}, []Address{one, two}); !errors.Is(err, io.EOF) {
+		t.Errorf("one address of two: error %v", err)
 	}
 }
 
-// A cancelled context ends an exchange that the peer does not take part in.
-func TestExchangeCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ours, theirs := net.Pipe()
-		defer theirs.Close()
-		p := &pingpong{opt: defaults()}
-		done := make(chan error)
-		go func() {
-			_, err := p.exchange(ctx, ours)
-			done <- err
-		}()
-		synctest.Wait()
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
+// A cancelled context ends an exchange that the peer does not take part in, and
+// so does its silence.
+func TestExchangeEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(context.CancelFunc)
+		want error
+	}{
+		"cancelled": {func(cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"silence":   {func(context.CancelFunc) {}, errSilence},
+	} {
+		for _, server := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/server=%t", name, server), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					ours, theirs := net.Pipe()
+					defer theirs.Close()
+					done := make(chan error)
+					go func() {
+						_, err := exchange(ctx, ours, server, []Address{one}, nil)
+						done <- err
+					}()
+					synctest.Wait()
+					c.end(cancel)
+					if err := <-done; !errors.Is(err, c.want) {
+						t.Errorf("error %v", err)
+					}
+				})
+			})
 		}
-	})
+	}
+}
+
+// The ends must have as many queue pairs.
+func TestConnectCounts(t *testing.T) {
+	s := &session{opt: Defaults("test", 1), game: &game{Queues: &Queues{QPs: make([]*uverbs.QP, 2)}}}
+	for _, c := range []struct {
+		remote []Address
+		want   string
+	}{
+		{[]Address{one, {}, {}}, "the peer has 1 queue pairs, not 2: give both ends the same -q"},
+		{[]Address{one, two, one, {}}, "the peer has 3 queue pairs, not 2"},
+		{[]Address{one, two, two}, "the peer has 3 queue pairs, not 2"},
+	} {
+		if err := s.connect(c.remote); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
 }
 
 func TestListenAndDial(t *testing.T) {
-	opt := defaults()
-	opt.tcpPort = 0
+	opt := Defaults("test", 1)
+	opt.TCPPort = 0
 	l, err := listen(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +228,8 @@ func TestListenAndDial(t *testing.T) {
 		conn, err := dialOrAccept(t.Context(), opt, l)
 		accepted <- result{conn, err}
 	}()
-	client := defaults()
-	client.host, client.tcpPort = "127.0.0.1", uint16(l.Addr().(*net.TCPAddr).Port)
+	client := Defaults("test", 1)
+	client.Host, client.TCPPort = "127.0.0.1", uint16(l.Addr().(*net.TCPAddr).Port)
 	conn, err := dialOrAccept(t.Context(), client, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -200,8 +246,8 @@ func TestListenAndDial(t *testing.T) {
 }
 
 func TestAcceptCancelled(t *testing.T) {
-	opt := defaults()
-	opt.tcpPort = 0
+	opt := Defaults("test", 1)
+	opt.TCPPort = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	l, err := listen(ctx, opt)
 	if err != nil {

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/examples/internal/pingpong"
+)
+
+func TestOptions(t *testing.T) {
+	for args, want := range map[string]string{
+		"-q 0":   `"0" is no number from 1 to 255`,
+		"-q 256": `"256" is no number from 1 to 255`,
+		"-o":     "goverbs does not do on-demand paging yet",
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), strings.Fields(args), &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", args, err, want)
+		}
+	}
+	e := &end{opt: pingpong.Defaults("srqpingpong", 4096), numQP: 16}
+	if _, err := getopt.Parse(strings.Fields("-q 20 -r 10 --mtu 256"), e.table()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Open(nil, nil); err == nil || !strings.Contains(err.Error(), "10 receives are too few for 20 queue pairs: give -r 20") {
+		t.Errorf("error %v", err)
+	}
+}

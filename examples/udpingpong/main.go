@@ -1,0 +1,87 @@
+// Udpingpong sends a message to and fro between two processes, by unreliable
+// datagrams. It speaks the protocol of ibv_ud_pingpong of rdma-core, takes its
+// options and prints its lines, so that either end can be the C program.
+//
+// Server, then client:
+//
+//	udpingpong
+//	udpingpong server-host
+//
+// A datagram that is lost ends the game. What it does beyond the C program is
+// in the package examples/internal/pingpong, which the pingpong programs share.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/goverbs/goverbs/examples/internal/pingpong"
+	"github.com/goverbs/goverbs/examples/internal/program"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() { program.Main("udpingpong", run) }
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	e := &end{opt: pingpong.Defaults("udpingpong", 1024)}
+	e.opt.LocalText = localText
+	return pingpong.Run(ctx, e.opt, args, e.opt.Common(), e, out)
+}
+
+// localText is what ibv_ud_pingpong prints, whose other line has a comma where
+// this one has a colon.
+func localText(a pingpong.Address) string {
+	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x: GID %v", a.LID, a.QPN, a.PSN, a.GID)
+}
+
+// qkey is what the datagrams of either end carry.
+const qkey = 0x11111111
+
+// An end is one end of the game.
+type end struct {
+	opt    *pingpong.Options
+	memory *pingpong.Memory
+	qp     *uverbs.QP
+	ah     *uverbs.AH // the peer
+	qpn    uint32     // of the peer
+}
+
+// Open makes the QP. Each of its receives has room for the header that comes
+// before a datagram.
+func (e *end) Open(dev *uverbs.Context, port *uverbs.PortAttr) (*pingpong.Queues, error) {
+	if most := port.ActiveMTU.Bytes(); e.opt.Size > most {
+		return nil, fmt.Errorf("a datagram has at most %d bytes, the active MTU of port %d of %s, not %d: give -s %d, or raise the MTU of its network interface",
+			most, e.opt.IBPort, dev.Name(), e.opt.Size, most)
+	}
+	q, err := e.opt.OneQP(dev, uverbs.UD, pingpong.Layout{Header: uverbs.GRHLen, Filler: 0x7b, Slots: 1})
+	if err != nil {
+		return nil, err
+	}
+	e.memory, e.qp = q.Memory, q.QPs[0]
+	return q, e.qp.Modify(uverbs.QPAttr{State: uverbs.StateInit, Port: uint8(e.opt.IBPort), QKey: qkey},
+		uverbs.MaskState|uverbs.MaskPKeyIndex|uverbs.MaskPort|uverbs.MaskQKey)
+}
+
+// Connect makes the QP ready: a datagram is addressed by itself.
+func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) (err error) {
+	if err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState); err != nil {
+		return err
+	}
+	err = e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN}, uverbs.MaskState|uverbs.MaskSQPSN)
+	if err != nil {
+		return err
+	}
+	e.qpn = remote.QPN
+	e.ah, err = e.qp.PD().CreateAH(av)
+	return err
+}
+
+// Send posts the message to the peer.
+func (e *end) Send(int) error {
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: e.ah, QPN: e.qpn, QKey: qkey}
+	wr.Inline, wr.SGL = e.memory.Payload(e.qp)
+	_, err := e.qp.PostSend(wr)
+	return err
+}
