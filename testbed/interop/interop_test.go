@@ -20,14 +20,16 @@ const module = "github.com/goverbs/goverbs/"
 
 // ours are the packages of our programs by the names of their C namesakes.
 var ours = map[string]string{
-	"ibv_devinfo":     "cmd/devinfo",
-	"ibv_rc_pingpong": "examples/rcpingpong",
-	"mckey":           "examples/mckey",
-	"rdma_client":     "examples/rdma_client",
-	"rdma_server":     "examples/rdma_server",
-	"rping":           "examples/rping",
-	"ucmatose":        "examples/ucmatose",
-	"udaddy":          "examples/udaddy",
+	"ibv_devinfo": "cmd/devinfo",
+	rcPingpong:    "examples/rcpingpong",
+	udPingpong:    "examples/udpingpong",
+	srqPingpong:   "examples/srqpingpong",
+	"mckey":       "examples/mckey",
+	"rdma_client": "examples/rdma_client",
+	"rdma_server": "examples/rdma_server",
+	"rping":       "examples/rping",
+	"ucmatose":    "examples/ucmatose",
+	"udaddy":      "examples/udaddy",
 }
 
 func TestInterop(t *testing.T) {
@@ -41,10 +43,9 @@ func TestInterop(t *testing.T) {
 			h.addresses(t)
 			before := h.resources(t)
 			t.Run("devinfo", h.testDevinfo)
-			t.Run("rc_pingpong", func(t *testing.T) {
-				h.testPingpong(t, 4096, pair{goSide, cSide}, pair{cSide, goSide}, pair{goSide, goSide})
-			})
+			t.Run("rc_pingpong", func(t *testing.T) { h.testRCPingpong(t, 4096, goPairs...) })
 			t.Run("rc_pingpong_mistakes", h.testMistakes)
+			t.Run("pingpong", h.testPingpong)
 			t.Run("cm", h.testCM)
 			t.Run("mckey", h.testMckey)
 			// The kernel takes its time with what the last process has left.
@@ -65,10 +66,10 @@ func TestInterop(t *testing.T) {
 // TestARM64 has our program alone on both ends: there is no C program for that
 // guest, nor a tool to raise the MTU of its network device.
 func TestARM64(t *testing.T) {
-	const name = "ibv_rc_pingpong"
+	const name = rcPingpong
 	h := newHost(t, vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true},
 		map[string]string{name: vm.BuildProgram(t, module+ours[name], "", "arm64")})
-	h.testPingpong(t, 1024, pair{goSide, goSide})
+	h.testRCPingpong(t, 1024, pair{goSide, goSide})
 }
 
 // A host is a guest with the programs under test.

@@ -21,7 +21,7 @@ func (h *host) testMistakes(t *testing.T) {
 
 // A Go server finds that a C client did not make its messages for -c.
 func (h *host) cClientUnchecked(t *testing.T) {
-	s, c := h.beginPingpong(t, goSide, []string{"-c"}, cSide, nil)
+	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-c"}, cSide, nil)
 	err := s.wait()
 	if err == nil || !strings.Contains(s.stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
 		t.Errorf("%v: %v", s, err)
@@ -31,7 +31,7 @@ func (h *host) cClientUnchecked(t *testing.T) {
 
 // So does a C server, in its way: what other tests look for does appear.
 func (h *host) goClientUnchecked(t *testing.T) {
-	s, c := h.beginPingpong(t, cSide, []string{"-c"}, goSide, nil)
+	s, c := h.beginPingpong(t, rcPingpong, cSide, []string{"-c"}, goSide, nil)
 	if err := c.wait(); err != nil {
 		t.Errorf("%v: %v", c, err)
 	}
@@ -42,7 +42,7 @@ func (h *host) goClientUnchecked(t *testing.T) {
 
 // The ends do not agree on the size of messages.
 func (h *host) differentSizes(t *testing.T) {
-	s, c := h.beginPingpong(t, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
+	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
 	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128") {
 		t.Errorf("%v: %v", s, err)
 	}
@@ -55,7 +55,7 @@ func (h *host) differentSizes(t *testing.T) {
 // The ends do not agree on the path MTU. The rxe of kernel 6.1 takes packets of
 // any length; newer ones refuse what the MTU does not allow.
 func (h *host) differentMTUs(t *testing.T) {
-	s, c := h.beginPingpong(t, goSide, []string{"-m", "512"}, goSide, nil)
+	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-m", "512"}, goSide, nil)
 	serverErr, clientErr := s.wait(), c.wait()
 	if h.guest.Kernel() == "6.1" {
 		if serverErr != nil || clientErr != nil {
@@ -74,12 +74,12 @@ func (h *host) differentMTUs(t *testing.T) {
 // A C client without -g sends no GID.
 func (h *host) noGIDOfC(t *testing.T) {
 	port := h.port()
-	s := h.start(t, h.path(goSide, pingpong), "-p", port)
+	s := h.start(t, h.path(goSide, rcPingpong), "-p", port)
 	if !s.stderr.await("listening on") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
-	c := h.start(t, pingpong, "-p", port, address)
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start ibv_rc_pingpong with -g") {
+	c := h.start(t, rcPingpong, "-p", port, address)
+	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start the C program with -g") {
 		t.Errorf("%v: %v", s, err)
 	}
 	if err := c.wait(); err == nil {
@@ -89,7 +89,7 @@ func (h *host) noGIDOfC(t *testing.T) {
 
 // A server that waits for its client ends by SIGINT.
 func (h *host) interruptedServer(t *testing.T) {
-	s := h.start(t, h.path(goSide, pingpong), "-p", h.port())
+	s := h.start(t, h.path(goSide, rcPingpong), "-p", h.port())
 	if !s.stderr.await("listening on") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}

@@ -13,42 +13,57 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// pingpong is our rc_pingpong's C namesake.
-const pingpong = "ibv_rc_pingpong"
+// The C programs that pingpong programs of ours take the place of.
+const (
+	rcPingpong  = "ibv_rc_pingpong"
+	udPingpong  = "ibv_ud_pingpong"
+	srqPingpong = "ibv_srq_pingpong"
+)
 
-// testPingpong has pairs play with every size, over path MTUs up to mtu.
-func (h *host) testPingpong(t *testing.T, mtu int, pairs ...pair) {
+// A game is what a pair of programs plays.
+type game struct {
+	program     string
+	size, iters int
+	queues      int    // queue pairs of each end
+	args        string // beyond -c, -s and -n
+}
+
+// goPairs are those in which our program is one end at least.
+var goPairs = []pair{{goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
+
+// testRCPingpong has pairs play with every size, over path MTUs up to mtu.
+func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 	for _, p := range pairs {
 		t.Run(p.String(), func(t *testing.T) {
 			for _, m := range []struct{ size, iters, mtu int }{
 				{1, 1000, 1024}, {64, 1000, 256}, {4096, 1000, 1024}, {65536, 1000, 4096}, {1 << 20, 50, 4096},
 			} {
+				g := game{rcPingpong, m.size, m.iters, 1, "-m " + strconv.Itoa(min(m.mtu, mtu))}
 				t.Run(fmt.Sprintf("size=%d", m.size), func(t *testing.T) {
-					args := []string{"-c", "-s", strconv.Itoa(m.size), "-n", strconv.Itoa(m.iters), "-m", strconv.Itoa(min(m.mtu, mtu))}
 					if m.size <= 4096 || mtu >= 4096 { // long messages in short packets keep two busy ends from their work
-						t.Run("poll", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, args...) })
+						t.Run("poll", func(t *testing.T) { h.play(t, p, g) })
 					}
-					t.Run("events", func(t *testing.T) { h.play(t, p.server, p.client, m.size, m.iters, append(args, "-e")...) })
+					g.args += " -e"
+					t.Run("events", func(t *testing.T) { h.play(t, p, g) })
 				})
 			}
-			t.Run("new_send", func(t *testing.T) {
-				h.play(t, p.server, p.client, 4096, 1000, "-c", "-N", "--size=4096", "--iters", "1000", "--events")
-			})
+			t.Run("new_send", func(t *testing.T) { h.play(t, p, game{rcPingpong, 4096, 1000, 1, "-N --events"}) })
 			t.Run("shallow", func(t *testing.T) { // the receive queue is filled up all the time
-				h.play(t, p.server, p.client, 4096, 200, "-cen200", "-r2")
+				h.play(t, p, game{rcPingpong, 4096, 200, 1, "-er2"})
 			})
 		})
 	}
 }
 
 // play has two programs play, which must both be content.
-func (h *host) play(t *testing.T, server, client side, size, iters int, args ...string) {
-	s, c := h.beginPingpong(t, server, args, client, args)
+func (h *host) play(t *testing.T, p pair, g game) {
+	args := append([]string{"-c", "-s", strconv.Itoa(g.size), "-n", strconv.Itoa(g.iters)}, strings.Fields(g.args)...)
+	s, c := h.beginPingpong(t, g.program, p.server, args, p.client, args)
 	if serverErr, clientErr := finish(s, c); serverErr != nil || clientErr != nil {
 		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
 	}
-	serverSaid, clientSaid := parse(t, s, size, iters), parse(t, c, size, iters)
-	if serverSaid.local != clientSaid.remote || serverSaid.remote != clientSaid.local {
+	serverSaid, clientSaid := g.parse(t, s), g.parse(t, c)
+	if !slices.Equal(serverSaid.local, clientSaid.remote) || !slices.Equal(serverSaid.remote, clientSaid.local) {
 		t.Errorf("they do not agree on addresses:\n%v\n%v", s, c)
 	}
 	t.Log(lastLine(c.stdout.String()))
@@ -63,7 +78,7 @@ func lastLine(s string) string {
 // listens. The C server does just after it has printed its address, which the Go
 // client waits for; it prints at its end only, unless on a terminal. C does not
 // choose a GID.
-func (h *host) beginPingpong(t *testing.T, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
+func (h *host) beginPingpong(t *testing.T, program string, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
 	t.Helper()
 	port := []string{"-p", h.port()}
 	always := map[side][]string{cSide: {"-g", strconv.Itoa(h.gid)}}
@@ -72,29 +87,50 @@ func (h *host) beginPingpong(t *testing.T, server side, serverArgs []string, cli
 	if server == cSide {
 		ready, tty = func(s *process) bool { return s.stdout.await("local address") }, &terminal
 	}
-	return h.begin(t, end{h.path(server, pingpong), slices.Concat(always[server], port, serverArgs), tty}, ready,
-		end{h.path(client, pingpong), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
+	return h.begin(t, end{h.path(server, program), slices.Concat(always[server], port, serverArgs), tty}, ready,
+		end{h.path(client, program), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
 }
 
-// said is what a program printed.
-type said struct{ local, remote string }
+// said is what a program printed of each queue pair.
+type said struct{ local, remote []string }
 
-var saidPattern = regexp.MustCompile(`\A  local address:  (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:10\.9\.0\.1)
-  remote address: (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:10\.9\.0\.1)
-(\d+) bytes in \d+\.\d\d seconds = \d+\.\d\d Mbit/sec
+var saidPattern = regexp.MustCompile(`\A((?:  local address:  LID .*\n)+)((?:  remote address: LID .*\n)+)` +
+	`(\d+) bytes in \d+\.\d\d seconds = \d+\.\d\d Mbit/sec
 (\d+) iters in \d+\.\d\d seconds = \d+\.\d\d usec/iter
 \z`)
 
+var addressPattern = regexp.MustCompile(`\A  (local address: |remote address:) (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6})([,:]) (GID ::ffff:10\.9\.0\.1)\n\z`)
+
 // parse reads the output of either program. The C program exits with 0 even
 // when it has seen invalid data, and adds a line that says so.
-func parse(t *testing.T, p *process, size, iters int) said {
+func (g game) parse(t *testing.T, p *process) said {
 	t.Helper()
 	m := saidPattern.FindStringSubmatch(p.stdout.String())
 	if m == nil {
-		t.Fatalf("that is not what ibv_rc_pingpong prints:\n%v", p)
+		t.Fatalf("that is not what %s prints:\n%v", g.program, p)
 	}
-	if m[3] != strconv.Itoa(2*size*iters) || m[4] != strconv.Itoa(iters) {
+	if m[3] != strconv.Itoa(2*g.size*g.iters) || m[4] != strconv.Itoa(g.iters) {
 		t.Errorf("wrong figures:\n%v", p)
 	}
-	return said{m[1], m[2]}
+	separator := ","
+	if g.program == udPingpong {
+		separator = ":"
+	}
+	return said{g.addresses(t, p, m[1], separator), g.addresses(t, p, m[2], ",")}
+}
+
+// addresses reads the lines of all queue pairs.
+func (g game) addresses(t *testing.T, p *process, lines, separator string) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(lines) {
+		m := addressPattern.FindStringSubmatch(line)
+		if m == nil || m[3] != separator {
+			t.Fatalf("%q is not what %s prints:\n%v", line, g.program, p)
+		}
+		all = append(all, m[2]+", "+m[4])
+	}
+	if len(all) != g.queues {
+		t.Errorf("addresses of %d queue pairs, not of %d:\n%v", len(all), g.queues, p)
+	}
+	return all
 }
