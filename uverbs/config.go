@@ -69,6 +69,7 @@ type QPType uint8
 // The transport services.
 const (
 	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection: no acknowledgement, no READ, no atomics
 	UD QPType = 4 // unreliable datagram
 )
 
@@ -76,6 +77,8 @@ func (t QPType) String() string {
 	switch t {
 	case RC:
 		return "RC"
+	case UC:
+		return "UC"
 	case UD:
 		return "UD"
 	}

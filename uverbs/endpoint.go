@@ -102,9 +102,10 @@ func (q *QP) Endpoint() (Endpoint, error) {
 // on they are taken, and Connect passes through it, so either post between
 // [QP.Init] and Connect, or let a message of your own tell the peer to begin.
 //
-// It retries for ever when the peer has no receive posted, and gives up a peer
-// that does not answer after about half a second. [QP.Handshake] does all of
-// it over a TCP connection.
+// An RC QP retries for ever when the peer has no receive posted, and gives up a
+// peer that does not answer after about half a second. A UC QP never learns of
+// either: its messages are lost. [QP.Handshake] does all of it over a TCP
+// connection.
 func (q *QP) Connect(remote Endpoint) error {
 	if err := q.checkConnects(); err != nil {
 		return err
@@ -129,15 +130,18 @@ func (q *QP) Connect(remote Endpoint) error {
 			return err
 		}
 	}
+	rtr, rts := MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN, MaskState|MaskSQPSN
+	if q.cfg.Type == RC {
+		rtr |= MaskMaxDestRdAtomic | MaskMinRNRTimer
+		rts |= MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic
+	}
 	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
-		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(g, remote)},
-		MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN|MaskMaxDestRdAtomic|MaskMinRNRTimer)
+		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(g, remote)}, rtr)
 	if err != nil {
 		return err
 	}
 	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
-		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)},
-		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic)
+		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
 }
 
 func (q *QP) checkConnects() error {

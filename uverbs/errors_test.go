@@ -37,7 +37,9 @@ func TestErrorTexts(t *testing.T) {
 		cases []errorCase
 	}{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
-		{"States of a QP", stateErrors(t)}, {"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)}, {"Posting, polling and waiting", sentinels()},
+		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)},
+		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)},
+		{"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
 	} {
 		fmt.Fprintf(&out, "# %s\n\n", group.name)

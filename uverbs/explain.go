@@ -29,6 +29,18 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic |
 			MaskMaxDestRdAtomic | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState},
 	},
+	UC: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateRTR}: {required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex},
+		{StateRTR, StateRTS}: {required: MaskSQPSN, optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
+		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState},
+		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
+		{StateSQE, StateRTS}: {optional: MaskCurState | MaskAccess},
+		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
+		{StateSQD, StateSQD}: {optional: MaskAV | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskPathMigState},
+	},
 	UD: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskQKey},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskQKey},

@@ -14,7 +14,7 @@ type fakeQP struct {
 	received int  // receives posted
 	resets   int
 
-	ud   bool
+	typ  QPType
 	pd   *PD
 	last ProviderAV // where the last datagram went
 
@@ -29,7 +29,7 @@ func (q *fakeQP) post(wr *SendWR) error {
 		total += uint64(s.Length)
 	}
 	switch {
-	case wr.Opcode > OpRead:
+	case wr.Opcode > OpRead || wr.Opcode == OpRead && q.typ != RC:
 		return ErrOpcode
 	case len(wr.SGL) > q.cap.MaxSendSGE:
 		return ErrTooManySGEs
@@ -40,7 +40,7 @@ func (q *fakeQP) post(wr *SendWR) error {
 	case q.out == q.cap.MaxSendWR:
 		return ErrQueueFull
 	}
-	if q.ud {
+	if q.typ == UD {
 		av, err := ProviderAVOf(wr.AH, q.pd)
 		if err != nil {
 			return err

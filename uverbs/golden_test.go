@@ -38,6 +38,9 @@ func TestCommandBytes(t *testing.T) {
 	datagramCommands(t, pd, cq)
 	b := good(pd.Alloc(8192, 0))(t).Bytes()
 	memoryCommands(t, r, b)
+	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
+	uc.psn = 0x123456
+	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
 	check(t, r.c.Close())
 	r.k.Close(t)
 

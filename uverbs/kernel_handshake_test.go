@@ -11,9 +11,12 @@ import (
 )
 
 // TestDeviceHandshake connects two QPs over TCP.
-func TestDeviceHandshake(t *testing.T) {
+func TestDeviceHandshake(t *testing.T) { testHandshake(t, nil) }
+
+func testHandshake(t *testing.T, adjust func(*uverbs.QPConfig)) {
+	t.Helper()
 	l := newLoop(t, nil)
-	a, b := l.newEnd(t, nil), l.newEnd(t, nil)
+	a, b := l.newEnd(t, adjust), l.newEnd(t, adjust)
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	served := make(chan error)

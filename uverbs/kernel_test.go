@@ -50,7 +50,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// A loop is a pair of RC QPs of one device that are connected to each other,
+// A loop is a pair of QPs, RC unless it is said otherwise, of one device that are connected to each other,
 // each with a CQ and a buffer of its own.
 type loop struct {
 	ctx  context.Context

@@ -95,10 +95,10 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: say RC or UD")
+		return invalid(op, p.String(), "Type is not set: say RC, UC or UD")
 	}
-	if cfg.Type != RC && cfg.Type != UD {
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC and UD are"}
+	if cfg.Type != RC && cfg.Type != UC && cfg.Type != UD {
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC, UC and UD are"}
 	}
 	if cfg.SRQ != nil {
 		if cfg.SRQ.ctx != p.ctx {

@@ -105,7 +105,7 @@ func TestNames(t *testing.T) {
 // Linux's table does, and names what is missing and what is too much.
 func TestTransitions(t *testing.T) {
 	var table bytes.Buffer
-	for _, typ := range []QPType{RC, UD} {
+	for _, typ := range []QPType{RC, UC, UD} {
 		fmt.Fprintf(&table, "# %v\n\n", typ)
 		testTransitions(t, typ, &table)
 	}
@@ -128,7 +128,7 @@ func testTransitions(t *testing.T, typ QPType, table *bytes.Buffer) {
 			for _, m := range masks {
 				m |= MaskState
 				text := explainTransition(typ, from, to, m)
-				if ok := ioctltest.Allowed(typ == UD, uint8(from), uint8(to), uint32(m)); ok != (text == "") {
+				if ok := ioctltest.Allowed(uint8(typ), uint8(from), uint8(to), uint32(m)); ok != (text == "") {
 					t.Errorf("%v: %v to %v with %v: Linux allows it: %v; explained: %q", typ, from, to, m, ok, text)
 				}
 			}

@@ -10,7 +10,7 @@ const (
 	OpWriteImm Opcode = 1 // RDMA WRITE with immediate: consumes a receive at the peer
 	OpSend     Opcode = 2
 	OpSendImm  Opcode = 3
-	OpRead     Opcode = 4 // RDMA READ: needs LocalWrite on every local buffer
+	OpRead     Opcode = 4 // RDMA READ, on RC: needs LocalWrite on every local buffer
 )
 
 func (o Opcode) String() string {

@@ -13,6 +13,12 @@ func Device(t *testing.T, name string) *Rig {
 	return device(t, openPD(t, name), uverbs.QPConfig{Type: uverbs.RC})
 }
 
+// DeviceUC is Device for RunUC.
+func DeviceUC(t *testing.T, name string) *Rig {
+	t.Helper()
+	return device(t, openPD(t, name), uverbs.QPConfig{Type: uverbs.UC})
+}
+
 // DeviceSRQ is Device for RunSRQ.
 func DeviceSRQ(t *testing.T, name string) *Rig {
 	t.Helper()

@@ -99,6 +99,27 @@ func RunSRQ(t *testing.T, open func(t *testing.T) *Rig) {
 	})
 }
 
+// RunUC runs the suite for UC: open makes Rigs whose QP is one.
+func RunUC(t *testing.T, open func(t *testing.T) *Rig) {
+	run(t, open, []test{
+		{"SendRecv", sendRecv},
+		{"Immediate", immediate},
+		{"Write", ucWrite},
+		{"Unsignaled", unsignaled},
+		{"Batch", ucBatch},
+		{"BatchDropped", batchDropped},
+		{"BadRequest", badRequest},
+		{"Refused", ucRefused},
+		{"Full", full},
+		{"Laps", laps},
+		{"Lost", ucLost},
+		{"Failed", failed},
+		{"Reset", ucReset},
+		{"Resize", resize},
+		{"NothingAllocated", nothingAllocated},
+	})
+}
+
 // RunUD runs the suite for UD: open makes Rigs with an AH.
 func RunUD(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{

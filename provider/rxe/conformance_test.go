@@ -57,22 +57,33 @@ func TestConformanceSRQ(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	providertest.Run(t, func(t *testing.T) *providertest.Rig {
-		c := testCap(providertest.MaxSendWR, providertest.MaxRecvWR, providertest.MaxSGE, providertest.MaxInline)
-		k, q, cq := newKernel(t, c, providertest.Entries)
-		z, ctx := newResizer(t)
-		cq.ctx = ctx
-		t.Cleanup(func() { cq.Retire() })
-		return &providertest.Rig{
-			QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn,
-			Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
-			Work: k.run,
-			Resize: func(entries int) error {
-				next, mi := z.ring(entries)
-				_, err := cq.Resize(entries, z.command(k.cq, next, mi))
-				k.cq = next
-				return err
-			},
-		}
+	providertest.Run(t, connectedRig)
+}
+
+func TestConformanceUC(t *testing.T) {
+	providertest.RunUC(t, func(t *testing.T) *providertest.Rig {
+		r := connectedRig(t)
+		q := r.QP.(resettable)
+		q.sq.ops, q.k.uc = &unacknowledged, true
+		return r
 	})
+}
+
+func connectedRig(t *testing.T) *providertest.Rig {
+	c := testCap(providertest.MaxSendWR, providertest.MaxRecvWR, providertest.MaxSGE, providertest.MaxInline)
+	k, q, cq := newKernel(t, c, providertest.Entries)
+	z, ctx := newResizer(t)
+	cq.ctx = ctx
+	t.Cleanup(func() { cq.Retire() })
+	return &providertest.Rig{
+		QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn,
+		Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
+		Work: k.run,
+		Resize: func(entries int) error {
+			next, mi := z.ring(entries)
+			_, err := cq.Resize(entries, z.command(k.cq, next, mi))
+			k.cq = next
+			return err
+		},
+	}
 }

@@ -60,7 +60,10 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		}
 	}
 	impl := newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle))
-	if cfg.Type == uverbs.UD {
+	switch cfg.Type {
+	case uverbs.UC:
+		impl.sq.ops = &unacknowledged
+	case uverbs.UD:
 		impl.sq.sendDatagrams(q.PD(), func() uint64 { return uverbs.ProviderMTU(q) })
 	}
 	return impl, reply, nil

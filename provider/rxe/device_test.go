@@ -42,6 +42,9 @@ func TestDeviceConformance(t *testing.T) {
 			t.Run("SRQ", func(t *testing.T) {
 				providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig { return providertest.DeviceSRQ(t, name) })
 			})
+			t.Run("UC", func(t *testing.T) {
+				providertest.RunUC(t, func(t *testing.T) *providertest.Rig { return providertest.DeviceUC(t, name) })
+			})
 			t.Run("UD", func(t *testing.T) {
 				providertest.RunUD(t, func(t *testing.T) *providertest.Rig { return providertest.DeviceUD(t, name) })
 			})

@@ -80,6 +80,7 @@ type kernel struct {
 	resets     int // moves to RESET
 	refuse     error
 	ud         bool
+	uc         bool // what finds no receive is lost
 }
 
 const (
@@ -143,7 +144,10 @@ func (k *kernel) execute(w []byte) bool {
 	}
 	if op >= 2 && op <= 3 || op == 1 {
 		if k.rq.count() == 0 {
-			return false
+			if k.uc && flags&2 != 0 {
+				k.complete(le.Uint64(w[0:]), 0, 0, le.Uint32(w[184:]), 0, 0)
+			}
+			return k.uc
 		}
 	}
 	status := uint32(0)

@@ -53,6 +53,14 @@ var connected = operations{
 	uverbs.OpRead:     known | remote | scatter,
 }
 
+// unacknowledged are those of UC.
+var unacknowledged = operations{
+	uverbs.OpWrite:    known | remote,
+	uverbs.OpWriteImm: known | remote | imm,
+	uverbs.OpSend:     known,
+	uverbs.OpSendImm:  known | imm,
+}
+
 var datagrams = operations{
 	uverbs.OpSend:    known | datagram,
 	uverbs.OpSendImm: known | datagram | imm,

@@ -46,7 +46,7 @@ func (k *Kernel) attachMcast(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	if !o.ud || !netip.AddrFrom16(r.Gid).Unmap().IsMulticast() {
+	if o.qpType != uapi.IB_UVERBS_QPT_UD || !netip.AddrFrom16(r.Gid).Unmap().IsMulticast() {
 		return unix.EINVAL
 	}
 	o.groups[group{r.Gid, r.Mlid}] = true

@@ -17,7 +17,7 @@ type object struct {
 	channel int    // of a CQ
 	qpn     uint32
 	state   uint8
-	ud      bool
+	qpType  uint8
 	groups  map[group]bool            // that a QP is attached to
 	srq     uapi.IbUverbsQuerySrqResp // what an SRQ is like
 	mr      memory
@@ -207,7 +207,10 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 
 func (k *Kernel) createQP(m *Msg) error {
 	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{},
-		ud: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE) == uapi.IB_UVERBS_QPT_UD}
+		qpType: uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))}
+	if tables[o.qpType] == nil {
+		return unix.EOPNOTSUPP
+	}
 	for _, p := range []struct {
 		kind string
 		id   uint16

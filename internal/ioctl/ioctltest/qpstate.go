@@ -34,6 +34,19 @@ var rc = table{
 	{sqe, rts}: {},
 }
 
+var uc = table{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPKey | mPort | mAccess, 0},
+	{initial, initial}: {0, mPKey | mPort | mAccess},
+	{initial, rtr}:     {mAV | mMTU | mDestQPN | mRQPSN, mAlt | mAccess | mPKey},
+	{rtr, rts}:         {mSQPSN, mCurState | mAlt | mAccess | mMigration},
+	{rts, rts}:         {0, mCurState | mAccess | mAlt | mMigration},
+	{rts, sqd}:         {0, mSQDNotify},
+	{sqd, rts}:         {0, mCurState | mAlt | mAccess | mMigration},
+	{sqd, sqd}:         {0, mAV | mAlt | mAccess | mPKey | mMigration},
+	{sqe, rts}:         {0, mCurState | mAccess},
+}
+
 var ud = table{
 	{reset, reset}:     {},
 	{reset, initial}:   {mPKey | mPort | mQKey, 0},
@@ -47,17 +60,15 @@ var ud = table{
 	{sqe, rts}:         {0, mCurState | mQKey},
 }
 
-// Allowed tells whether Linux lets an RC QP, or an UD QP, go from one state to
+var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud}
+
+// Allowed tells whether Linux lets a QP of that type go from one state to
 // another with those attributes: ib_modify_qp_is_ok.
-func Allowed(datagrams bool, from, to uint8, mask uint32) bool {
-	transitions := rc
-	if datagrams {
-		transitions = ud
-	}
+func Allowed(qpType, from, to uint8, mask uint32) bool {
 	if mask&mCurState != 0 && from != rtr && from != rts && from != sqd && from != sqe {
 		return false
 	}
-	t, ok := transitions[[2]uint8{from, to}]
+	t, ok := tables[qpType][[2]uint8{from, to}]
 	if !ok && to != reset && to != failed {
 		return false
 	}
@@ -74,7 +85,7 @@ func (k *Kernel) modifyQP(m *Msg) error {
 	if r.AttrMask&mState != 0 {
 		to = r.QpState
 	}
-	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.ud, o.state, to, r.AttrMask) {
+	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.qpType, o.state, to, r.AttrMask) {
 		return unix.EINVAL
 	}
 	if r.AttrMask&mQKey != 0 && r.Qkey>>31 != 0 && !k.NetRaw {
