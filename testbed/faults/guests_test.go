@@ -1,0 +1,18 @@
+//go:build vm
+
+package faults
+
+import (
+	"testing"
+)
+
+func TestFaults(t *testing.T) { testFaults(t, "6.12", quick) }
+
+// testFaults does everything on two guests of a kernel.
+func testFaults(t *testing.T, kernel string, how scale) {
+	p := newPair(t, kernel, how)
+	t.Cleanup(func() { p.table(t) })
+	before := p.resources(t)
+	t.Run("network", p.testNetwork)
+	p.leavesNothing(t, before)
+}

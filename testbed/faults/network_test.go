@@ -1,0 +1,135 @@
+//go:build vm
+
+package faults
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A fault is something that netem does to what leaves either guest.
+type fault struct {
+	name, netem string
+	// share is how many of the packets it is to happen to.
+	share float64
+	// happened is to how many it did, as tc shows it.
+	happened func(s sight) int
+}
+
+// A sight is what is seen of a network fault, on both ends together.
+type sight struct {
+	qdisc
+	backlog int // the longest queue that was seen
+	sent    int // packets that rxe has sent
+}
+
+var networkFaults = []fault{
+	{"loss 1 %", "loss 1%", 0.01, func(s sight) int { return s.Drops }},
+	{"loss 5 %", "loss 5%", 0.05, func(s sight) int { return s.Drops }},
+	{"reordering", "delay 2ms reorder 5%", 0.05, func(s sight) int { return s.Requeues }},
+	// netem counts no duplicates: they are what leaves beyond what rxe sent.
+	{"duplication", "duplicate 5%", 0.05, func(s sight) int { return s.Packets - s.sent }},
+	// Nor what it delays, but what waits is its queue.
+	{"delay", "delay 5ms 2ms", 0, func(s sight) int { return s.backlog }},
+}
+
+// testNetwork has our programs and C's talk while the network misbehaves.
+func (p *pair) testNetwork(t *testing.T) {
+	for _, f := range networkFaults {
+		t.Run(f.name, func(t *testing.T) {
+			p.disturb(t, f)
+			before := p.counters(t)
+			watch := p.watch()
+			a, b := p.talk(t, nil)
+			backlog, err := watch()
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := p.counters(t)
+			s := sight{backlog: backlog, sent: after["sent_pkts"] - before["sent_pkts"]}
+			for _, e := range p.ends {
+				q, err := e.qdisc()
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Packets += q.Packets
+				s.Drops += q.Drops
+				s.Requeues += q.Requeues
+			}
+			injected := f.happened(s)
+			if least := max(1, int(f.share*float64(s.sent)/2)); injected < least {
+				t.Errorf("the fault did not happen: %d times where %d were due at least; %+v", injected, least, s)
+			}
+			r := row{fault: f.name, injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
+			r.c = append(r.c, p.pingpong(t), p.rping(t))
+			p.record(t, r)
+		})
+	}
+}
+
+// disturb has netem do it until the test ends.
+func (p *pair) disturb(t *testing.T, f fault) {
+	t.Helper()
+	for _, e := range p.ends {
+		e.output(t, "tc", append(strings.Fields("qdisc add dev eth0 root netem limit 10000"), strings.Fields(f.netem)...)...)
+		t.Cleanup(func() {
+			if out, err := e.guest.Command("tc", "qdisc", "del", "dev", "eth0", "root").CombinedOutput(); err != nil {
+				t.Errorf("tc: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// watch looks at the queue until its result is called, which returns how many
+// packets were in it at most.
+func (p *pair) watch() (stop func() (int, error)) {
+	var watching sync.WaitGroup
+	most, enough := 0, make(chan struct{})
+	var failed error
+	watching.Go(func() {
+		for {
+			select {
+			case <-enough:
+				return
+			default:
+			}
+			q, err := p.ends[0].qdisc()
+			if err != nil {
+				failed = errors.Join(failed, err)
+				return
+			}
+			if most = max(most, q.Qlen); most > 0 {
+				return // the guests have better things to do
+			}
+		}
+	})
+	return func() (int, error) {
+		close(enough)
+		watching.Wait()
+		return most, failed
+	}
+}
+
+// counters are those of both ends, added up.
+func (p *pair) counters(t *testing.T) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	for _, e := range p.ends {
+		for name, n := range e.counters(t) {
+			all[name] += n
+		}
+	}
+	return all
+}
+
+func difference(before, after map[string]int) map[string]int {
+	d := map[string]int{}
+	for name, n := range after {
+		if n -= before[name]; n != 0 {
+			d[name] = n
+		}
+	}
+	return d
+}

@@ -1,0 +1,172 @@
+//go:build vm
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// A scale says how much is done.
+type scale struct {
+	messages int // of our programs, from both ends
+	iters    int // round trips of C's
+	kills    int
+	limit    time.Duration // of one run of a program
+}
+
+// quick is what `make test` does.
+var quick = scale{messages: 5000, iters: 500, kills: 10, limit: 3 * time.Minute}
+
+// A pair is two guests on a network, each with an rxe device on its end of it.
+type pair struct {
+	kernel string
+	scale  scale
+	ends   [2]*end
+	port   int   // the next that no run has had
+	rows   []row // of the table
+}
+
+// An end is one of the two guests.
+type end struct {
+	guest   *vm.Guest
+	address string
+	peer    string // path of our program
+	gid     string // index of the address, for C programs
+}
+
+// newPair boots both guests.
+func newPair(t *testing.T, kernel string, how scale) *pair {
+	t.Helper()
+	left, right, err := vm.Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/faults/peer", "", "amd64")
+	p := &pair{kernel: kernel, scale: how, port: 7500}
+	var booting sync.WaitGroup
+	for i, nic := range []vm.NIC{left, right} {
+		booting.Go(func() {
+			g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic}})
+			p.ends[i] = &end{guest: g, address: "10.8.0." + strconv.Itoa(i+1)}
+		})
+	}
+	booting.Wait()
+	for _, e := range p.ends {
+		if e == nil {
+			t.FailNow()
+		}
+		e.setUp(t, program)
+	}
+	return p
+}
+
+func (e *end) setUp(t *testing.T, program string) {
+	t.Helper()
+	var err error
+	if e.peer, err = e.guest.Install(program); err != nil {
+		t.Fatal(err)
+	}
+	e.output(t, "ip", "addr", "add", e.address+"/24", "dev", "eth0")
+	e.output(t, "ip", "link", "set", "eth0", "up")
+	e.output(t, "rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
+	e.gid = e.findGID(t)
+	t.Cleanup(func() {
+		if bad, err := e.guest.Complaints(context.WithoutCancel(t.Context())); err != nil || len(bad) > 0 {
+			t.Errorf("the kernel of %s complained: %v\n%s", e.address, err, strings.Join(bad, "\n"))
+		}
+	})
+}
+
+// findGID looks up the index of the address, which the kernel may still be
+// about to enter.
+func (e *end) findGID(t *testing.T) string {
+	t.Helper()
+	var a, b, c, d int
+	if _, err := fmt.Sscanf(e.address, "%d.%d.%d.%d", &a, &b, &c, &d); err != nil {
+		t.Fatal(err)
+	}
+	gid := fmt.Sprintf("ffff:%02x%02x:%02x%02x$", a, b, c, d)
+	out := e.output(t, "timeout", "20", "sh", "-c", "until grep -l "+gid+" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null; do :; done")
+	index := regexp.MustCompile(`gids/(\d+)`).FindStringSubmatch(out)
+	if index == nil {
+		t.Fatalf("no GID %s: %s", gid, out)
+	}
+	return index[1]
+}
+
+// output runs a command that has to succeed.
+func (e *end) output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := e.guest.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// counters are rxe's own: what it sent, and what it had to mend.
+func (e *end) counters(t *testing.T) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	for line := range strings.Lines(e.output(t, "sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if n, err := strconv.Atoi(value); err == nil {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// A qdisc is what tc shows of netem.
+type qdisc struct {
+	Packets  int // that left, duplicates among them
+	Drops    int
+	Requeues int // netem counts what it takes out of turn here
+	Qlen     int // packets that wait
+}
+
+func (e *end) qdisc() (qdisc, error) {
+	out, err := e.guest.Command("tc", "-s", "-j", "qdisc", "show", "dev", "eth0").Output()
+	if err != nil {
+		return qdisc{}, err
+	}
+	var all []qdisc
+	if err := json.Unmarshal(out, &all); err != nil || len(all) == 0 {
+		return qdisc{}, fmt.Errorf("tc: %w: %s", err, out)
+	}
+	return all[0], nil
+}
+
+// resources are the kernel's objects of both devices.
+func (p *pair) resources(t *testing.T) (all [2]string) {
+	t.Helper()
+	for i, e := range p.ends {
+		all[i] = e.output(t, "rdma", "-j", "resource", "show")
+	}
+	return all
+}
+
+// leavesNothing looks for objects that were not there before. The kernel takes
+// its time with those of processes that have ended.
+func (p *pair) leavesNothing(t *testing.T, before [2]string) {
+	t.Helper()
+	var d string
+	for range 100 {
+		if d = cmp.Diff(before, p.resources(t)); d == "" {
+			return
+		}
+	}
+	t.Errorf("objects are left: (-before +after)\n%s", d)
+}

@@ -1,0 +1,135 @@
+// Peer talks to its like in another guest, whatever happens to the network
+// between them or to the other end: numbered messages with checksums go both
+// ways by SEND, and by WRITE and READ. It prints events, and at last an
+// account, as lines of JSON. No wait in it is without a bound.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/testbed/faults"
+)
+
+type options struct {
+	serve, call string
+	cm          bool
+	device      string
+	messages    int
+	stay        bool
+	limit       time.Duration
+	stall       time.Duration
+	die         time.Duration
+	churn       int
+}
+
+func parse() (o options, err error) {
+	flag.StringVar(&o.serve, "serve", "", "`address` to wait at")
+	flag.StringVar(&o.call, "call", "", "`address` to connect to")
+	flag.BoolVar(&o.cm, "cm", false, "connect by package cm, not by a handshake over TCP")
+	flag.StringVar(&o.device, "device", "rxe0", "RDMA device")
+	flag.IntVar(&o.messages, "n", 1000, "SENDs, and rounds of WRITE and READ, from this end")
+	flag.BoolVar(&o.stay, "stay", false, "serve one peer after the other until SIGTERM")
+	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "bound of everything")
+	flag.DurationVar(&o.stall, "stall", 15*time.Second, "for how long requests may be out without any completion")
+	flag.DurationVar(&o.die, "die", 0, "kill this process, by SIGKILL, after that time")
+	flag.IntVar(&o.churn, "churn", 0, "keep that many MiB of small objects, and replace them all the time")
+	flag.Parse()
+	if (o.serve == "") == (o.call == "") || flag.NArg() > 0 {
+		return o, errors.New("peer: say one of -serve and -call")
+	}
+	return o, nil
+}
+
+func main() {
+	o, err := parse()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if o.die > 0 {
+		time.AfterFunc(o.die, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), o.limit, fmt.Errorf("not done after %v", o.limit))
+	defer cancel()
+	term, stop := signal.NotifyContext(ctx, unix.SIGTERM)
+	defer stop()
+	a, err := run(ctx, term, o)
+	if err != nil {
+		a.Error = err.Error()
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	a.GCs = mem.NumGC
+	say(faults.Event{Event: faults.Final, Account: a})
+	if a.Check() != nil {
+		os.Exit(1)
+	}
+}
+
+// run talks until both ends are done, or until SIGTERM where that is the end.
+func run(ctx, term context.Context, o options) (_ *faults.Account, err error) {
+	p := &peer{o: o, a: &faults.Account{Statuses: map[string]int{}}}
+	if err := p.open(); err != nil {
+		return p.a, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if o.churn > 0 {
+		defer churn(o.churn)()
+	}
+	var l lines
+	if o.cm {
+		l = &cmLines{p: p}
+	} else {
+		l = &tcpLines{p: p}
+	}
+	if o.serve != "" {
+		if err := l.listen(o.serve); err != nil {
+			return p.a, err
+		}
+		say(faults.Event{Event: faults.Listening})
+	}
+	return p.a, errors.Join(p.talk(ctx, term, l), l.close())
+}
+
+func say(e faults.Event) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // plain fields always have a JSON form
+	}
+	fmt.Println(string(b))
+}
+
+// churn keeps the garbage collector at work until its result is called.
+func churn(mib int) (stop func()) {
+	const size = 256
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		kept := make([]*[size]byte, mib<<20/size)
+		for i := 0; ; i = (i + 1) % len(kept) {
+			kept[i] = new([size]byte)
+			kept[i][0] = byte(i)
+			if i%1024 != 0 {
+				continue
+			}
+			select {
+			case <-done:
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/faults"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A session is the talk over one connection, by one goroutine.
+type session struct {
+	*peer
+	line   line
+	remote hello
+
+	out      int // requests in the send queue
+	nextRnd  uint64
+	saidDone bool
+	done     bool // Done has completed
+	gotDone  bool
+	waiting  int  // receives that have not completed
+	left     bool // the other end has
+	draining bool
+	quiet    bool
+	broken   error
+	wcs      [16]uverbs.WC
+}
+
+// quietAfter is how long nothing may complete before it is an event.
+const quietAfter = time.Second
+
+// over tells whether nothing is missing. The acknowledgement of this end's last
+// word may be: the other end has said its own, so it has everything, and may
+// have left.
+func (s *session) over() bool {
+	return s.gotDone && (s.done || s.saidDone && (s.broken != nil || s.left))
+}
+
+// run talks until both ends are done, and returns what came between.
+func (s *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-s.line.gone():
+			cancel(errGone)
+		case <-stop:
+		}
+	}()
+	s.waiting, s.nextRnd = receives, s.checked
+	for !s.over() {
+		if err := s.post(); err != nil {
+			return err
+		}
+		err := s.await(ctx, s.o.stall)
+		s.left = errors.Is(err, errGone)
+		switch {
+		case s.over():
+			return nil
+		case err != nil:
+			return err
+		case s.broken != nil:
+			return s.broken
+		}
+	}
+	return nil
+}
+
+// await takes completions, and waits for the first of them.
+func (s *session) await(ctx context.Context, limit time.Duration) error {
+	began := time.Now()
+	for {
+		turn, cancel := context.WithTimeout(ctx, min(quietAfter, limit))
+		n, err := s.line.queues().cq.PollWait(turn, s.wcs[:])
+		cancel()
+		waited := time.Since(began)
+		s.a.QuietMS = max(s.a.QuietMS, waited.Milliseconds())
+		if n > 0 {
+			if s.quiet {
+				s.quiet = false
+				say(faults.Event{Event: faults.Awake})
+			}
+			return s.take(s.wcs[:n])
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, context.DeadlineExceeded):
+			return err
+		case waited >= limit:
+			return fmt.Errorf("no completion for %v, and %d requests are out", waited.Round(time.Millisecond), s.out)
+		case !s.quiet:
+			s.quiet = true
+			say(faults.Event{Event: faults.Quiet})
+		}
+	}
+}
+
+// post fills the windows.
+func (s *session) post() error {
+	n := uint64(s.o.messages)
+	for s.next < n && s.next < s.acked+window {
+		i := int(s.next % window)
+		length := faults.Message{Run: s.number, Kind: faults.Data, Seq: s.next}.Write(s.slot(sendAt + i))
+		if err := s.send(uverbs.SendWR{WRID: id(sendAt, i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.sge(sendAt+i, length)}}); err != nil {
+			return err
+		}
+		s.next++
+	}
+	for s.nextRnd < n && s.nextRnd < s.checked+rounds {
+		if err := s.postRound(int(s.nextRnd % rounds)); err != nil {
+			return err
+		}
+		s.nextRnd++
+	}
+	if !s.saidDone && s.acked == n && s.checked == n {
+		s.saidDone = true
+		length := faults.Message{Run: s.number, Kind: faults.Done, Seq: n}.Write(s.slot(doneAt))
+		return s.send(uverbs.SendWR{WRID: id(doneAt, 0), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.sge(doneAt, length)}})
+	}
+	return nil
+}
+
+// postRound writes a message into the peer's memory, and fetches it back.
+func (s *session) postRound(i int) error {
+	length := faults.Message{Run: s.number, Kind: faults.Round, Seq: s.nextRnd}.Write(s.slot(roundAt + i))
+	clear(s.slot(landingAt + i))
+	to := s.remote.Addr + uint64(i*slot)
+	err := s.send(uverbs.SendWR{WRID: id(roundAt, i), Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{s.sge(roundAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
+	if err != nil {
+		return err
+	}
+	return s.send(uverbs.SendWR{WRID: id(landingAt, i), Opcode: uverbs.OpRead, SGL: []uverbs.SGE{s.sge(landingAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
+}
+
+func (s *session) send(wr uverbs.SendWR) error {
+	wr.Flags = uverbs.Signaled
+	if _, err := s.line.queues().qp.PostSend(wr); err != nil {
+		return err
+	}
+	s.out++
+	s.a.Posted++
+	return nil
+}
+
+// take looks at completions, all of them.
+func (s *session) take(wcs []uverbs.WC) error {
+	var err error
+	for i := range wcs {
+		wc := &wcs[i]
+		part, n := int(wc.WRID>>32), int(uint32(wc.WRID))
+		if wc.Status != uverbs.WCSuccess && s.broken == nil {
+			s.broken = wc.Err() // those after it are flushed
+		}
+		switch {
+		case part == recvAt && wc.Status != uverbs.WCSuccess:
+			s.waiting--
+		case part == recvAt:
+			s.waiting--
+			s.received(s.slot(recvAt + n)[:wc.ByteLen])
+			if !s.draining {
+				err = errors.Join(err, s.receive(s.line.queues().qp, n))
+				s.waiting++
+			}
+		case wc.Status != uverbs.WCSuccess:
+			s.out--
+			s.a.Failed++
+			s.a.Statuses[wc.Status.Error()]++
+		default:
+			s.out--
+			s.a.Completed++
+			s.sent(part, n)
+		}
+	}
+	return err
+}
+
+// sent notes that a request has completed.
+func (s *session) sent(part, n int) {
+	switch part {
+	case sendAt:
+		s.a.Sent++
+		s.acked++
+	case doneAt:
+		s.done = true
+	case landingAt:
+		m := faults.Message{Run: s.number, Kind: faults.Round, Seq: s.checked}
+		got, err := faults.Read(s.slot(landingAt + n)[:m.Len()])
+		if err != nil || got != m {
+			s.a.Corrupt++
+		} else {
+			s.a.Rounds++
+		}
+		s.checked++
+	}
+}
+
+// received looks at a message.
+func (s *session) received(b []byte) {
+	m, err := faults.Read(b)
+	switch {
+	case err != nil || m.Run != s.remote.Run:
+		s.a.Corrupt++
+	case m.Seq < s.expected:
+		s.a.Duplicates++
+	case m.Kind == faults.Done:
+		s.a.Lost += int(m.Seq - s.expected)
+		s.gotDone = true
+	default:
+		s.a.Lost += int(m.Seq - s.expected)
+		s.a.Received++
+		s.expected = m.Seq + 1
+	}
+}
+
+// How long requests of a broken session may take to fail by themselves, and
+// then when the QP is in ERR.
+const (
+	ownTime = 10 * time.Second
+	errTime = 5 * time.Second
+)
+
+// drain takes what is left in the queues of a session that is over, or broken:
+// every request has its completion.
+func (s *session) drain(why error) error {
+	if why == nil && s.out == 0 {
+		return nil
+	}
+	s.draining = true
+	ctx := context.Background()
+	if s.left || s.broken != nil || errors.Is(why, errGone) {
+		deadline := time.Now().Add(ownTime)
+		for s.out > 0 && time.Now().Before(deadline) {
+			if s.await(ctx, time.Until(deadline)) != nil {
+				break
+			}
+		}
+	} else if s.out > 0 {
+		s.a.Stalls++
+	}
+	s.a.Forced += s.out
+	if err := s.line.queues().qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(errTime)
+	for s.out+s.waiting > 0 && time.Now().Before(deadline) {
+		if s.await(ctx, time.Until(deadline)) != nil {
+			break
+		}
+	}
+	s.a.Unreported += s.out
+	return nil
+}

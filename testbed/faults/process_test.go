@@ -1,0 +1,132 @@
+//go:build vm
+
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// A process is a program in a guest, for a bounded time.
+type process struct {
+	cmd   *vm.Cmd
+	mu    sync.Mutex
+	lines []string
+	rest  []byte
+	fresh chan struct{} // closed when there is another line, or the end
+	over  bool
+	done  chan struct{} // closed with err set
+	err   error
+	stop  func() // ends it
+}
+
+// start runs a program, which is killed after the limit if it runs then.
+func (e *end) start(t *testing.T, limit time.Duration, env []string, name string, args ...string) *process {
+	t.Helper()
+	ctx, cancelLimit := context.WithTimeoutCause(t.Context(), limit, errHangs)
+	ctx, stop := context.WithCancelCause(ctx)
+	cancel := func() { stop(errStopped); cancelLimit() }
+	p := &process{cmd: e.guest.CommandContext(ctx, name, args...), fresh: make(chan struct{}), done: make(chan struct{}), stop: cancel}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, p, p
+	if err := p.cmd.Start(); err != nil {
+		cancel()
+		t.Fatalf("%s: %v", name, err)
+	}
+	go func() {
+		defer cancel()
+		p.err = p.cmd.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.over = true
+		close(p.fresh)
+		close(p.done)
+	}()
+	return p
+}
+
+var (
+	errHangs   = errors.New("it hangs")
+	errStopped = errors.New("it was stopped, as it would not end")
+)
+
+// Write takes the program's output.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		p.lines, p.rest = append(p.lines, strings.TrimRight(string(line), "\r")), rest
+		close(p.fresh)
+		p.fresh = make(chan struct{})
+	}
+}
+
+func (p *process) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "$ " + strings.Join(p.cmd.Args, " ") + "\n" + strings.Join(p.lines, "\n") + "\n" + string(p.rest)
+}
+
+// await waits for the nth line that has a text, and returns it. It answers
+// false when the program ends before.
+func (p *process) await(text string, nth int) (string, bool) {
+	for {
+		p.mu.Lock()
+		found := 0
+		for _, l := range p.lines {
+			if strings.Contains(l, text) {
+				if found++; found == nth {
+					p.mu.Unlock()
+					return l, true
+				}
+			}
+		}
+		fresh, over := p.fresh, p.over
+		p.mu.Unlock()
+		if over {
+			return "", false
+		}
+		<-fresh
+	}
+}
+
+// event waits for the nth event of a kind.
+func (p *process) event(t *testing.T, kind string, nth int) {
+	t.Helper()
+	if _, ok := p.await(`"Event":"`+kind+`"`, nth); !ok {
+		t.Fatalf("%q did not happen %d times:\n%v", kind, nth, p)
+	}
+}
+
+// wait returns how the program ended.
+func (p *process) wait() error {
+	<-p.done
+	return p.err
+}
+
+// account is what one of our programs said at its end.
+func (p *process) account(t *testing.T) *Account {
+	t.Helper()
+	err := p.wait()
+	line, ok := p.await(`"Event":"`+Final+`"`, 1)
+	var e Event
+	if !ok || json.Unmarshal([]byte(line), &e) != nil || e.Account == nil {
+		t.Fatalf("no account, %v:\n%v", err, p)
+	}
+	if bad := errors.Join(err, e.Account.Check()); bad != nil {
+		t.Errorf("%v\n%v", bad, p)
+	}
+	return e.Account
+}

@@ -1,0 +1,166 @@
+//go:build vm
+
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// at is an address that no run has had.
+func (p *pair) at() string {
+	p.port++
+	return p.ends[0].address + ":" + strconv.Itoa(p.port)
+}
+
+// sends is what each end sends of each kind: SENDs, and rounds of WRITE and READ.
+func (p *pair) sends() int { return p.scale.messages / 4 }
+
+// begin starts our programs, the server first.
+func (p *pair) begin(t *testing.T, env []string, args ...string) (client, server *process) {
+	t.Helper()
+	at := p.at()
+	args = append([]string{"-n", strconv.Itoa(p.sends()), "-limit", p.scale.limit.String()}, args...)
+	limit := p.scale.limit + 30*time.Second
+	server = p.ends[0].start(t, limit, env, p.ends[0].peer, append(args, "-serve", at)...)
+	server.event(t, Listening, 1)
+	client = p.ends[1].start(t, limit, env, p.ends[1].peer, append(args, "-call", at)...)
+	return client, server
+}
+
+// talk has our programs talk to the end.
+func (p *pair) talk(t *testing.T, env []string, args ...string) (client, server *Account) {
+	t.Helper()
+	c, s := p.begin(t, env, args...)
+	client, server = c.account(t), s.account(t)
+	p.balance(t, client, server)
+	return client, server
+}
+
+// balance holds the accounts of two ends against each other.
+func (p *pair) balance(t *testing.T, client, server *Account) {
+	t.Helper()
+	for _, a := range []*Account{client, server} {
+		if a.Received != p.sends() || a.Rounds != p.sends() {
+			t.Errorf("%d messages and %d rounds of %d came: %+v", a.Received, a.Rounds, p.sends(), a)
+		}
+		if a.Stalls > 0 {
+			t.Errorf("requests stayed out: %+v", a)
+		}
+	}
+}
+
+// hang is for how long a C program may do nothing before it counts as hanging.
+const hang = 30 * time.Second
+
+// pingpong has C's ibv_rc_pingpong do the same, and says what came of it.
+func (p *pair) pingpong(t *testing.T) string {
+	t.Helper()
+	args := []string{"-d", "rxe0", "-c", "-s", "1024", "-n", strconv.Itoa(p.scale.iters), "-p", strings.Split(p.at(), ":")[1], "-g"}
+	s := p.ends[0].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[0].gid)...)
+	p.ends[0].listens(t, args[8])
+	c := p.ends[1].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[1].gid, p.ends[0].address)...)
+	return verdict(t, "ibv_rc_pingpong", c, s, "invalid data")
+}
+
+// rping has C's rping do it, over librdmacm.
+func (p *pair) rping(t *testing.T) string {
+	t.Helper()
+	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/5, 20)), "-p", strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
+	s := p.ends[0].start(t, p.scale.limit, nil, "rping", append(args, "-s")...)
+	p.ends[0].output(t, "timeout", "20", "sh", "-c", "until rdma resource show cm_id | grep -q 'state LISTEN'; do :; done")
+	c := p.ends[1].start(t, p.scale.limit, nil, "rping", append(args, "-c")...)
+	return verdict(t, "rping", c, s, "data mismatch")
+}
+
+// listens waits until a program does, at a port of TCP.
+func (e *end) listens(t *testing.T, port string) {
+	t.Helper()
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.output(t, "timeout", "20", "sh", "-c", fmt.Sprintf("until grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6; do :; done", n))
+}
+
+// verdict waits for both ends of a C program. When one has ended, the other has
+// a bounded time to notice.
+func verdict(t *testing.T, name string, client, server *process, corrupt string) string {
+	t.Helper()
+	began := time.Now()
+	first, other := client, server
+	select {
+	case <-client.done:
+	case <-server.done:
+		first, other = server, client
+	}
+	select {
+	case <-other.done:
+	case <-time.After(hang):
+		other.stop()
+	}
+	said := make([]string, 0, 2)
+	for _, p := range []*process{first, other} {
+		switch err := p.wait(); {
+		case strings.Contains(p.String(), corrupt):
+			said = append(said, "corrupt data")
+		case errors.Is(err, errHangs) || errors.Is(err, errStopped):
+			said = append(said, "hangs")
+		case err != nil:
+			said = append(said, "fails")
+		}
+	}
+	if len(said) == 0 {
+		return fmt.Sprintf("%s: good, %.1f s", name, time.Since(began).Seconds())
+	}
+	t.Logf("C under the same script:\n%v\n%v", client, server)
+	return name + ": " + strings.Join(said, ", the other end ")
+}
+
+// A row is a line of the table in docs/reliability.md.
+type row struct {
+	fault    string
+	injected int
+	accounts []*Account
+	counters map[string]int
+	c        []string // what C's programs did
+}
+
+// record keeps a row for the table.
+func (p *pair) record(t *testing.T, r row) {
+	t.Helper()
+	p.rows = append(p.rows, r)
+	t.Log(r)
+}
+
+func (r row) String() string {
+	var sum Account
+	for _, a := range r.accounts {
+		sum.Received += a.Received
+		sum.Rounds += a.Rounds
+		sum.Failed += a.Failed
+		sum.Resent += a.Resent
+		sum.Recovered += a.Recovered
+		sum.QuietMS = max(sum.QuietMS, a.QuietMS)
+		sum.Seconds = max(sum.Seconds, a.Seconds)
+	}
+	return fmt.Sprintf("| %s | %d + %d | %d | %d / %d / %d | %d | %d | %d | %.1f | %s |", r.fault, sum.Received, sum.Rounds, r.injected,
+		r.counters["completer_retry_err"], r.counters["out_of_seq_request"], r.counters["duplicate_request"],
+		sum.Failed, sum.Recovered, sum.QuietMS, sum.Seconds, strings.Join(r.c, "; "))
+}
+
+const tableHead = `| fault | messages + rounds | faults | retries / out of sequence / duplicates, by rxe's counters | requests failed | sessions recovered | longest silence, ms | seconds | C |
+|---|---|---|---|---|---|---|---|---|`
+
+// table prints what is for docs/reliability.md.
+func (p *pair) table(t *testing.T) {
+	var b strings.Builder
+	for _, r := range p.rows {
+		fmt.Fprintln(&b, r)
+	}
+	t.Logf("Linux %s:\n%s\n%s", p.ends[0].guest.Release(), tableHead, b.String())
+}
