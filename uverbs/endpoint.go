@@ -140,7 +140,9 @@ func (q *QP) Connect(remote Endpoint) error {
 	if err != nil {
 		return err
 	}
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+	// Not 7 retries: rxe takes them for infinitely many, and a request to a peer
+	// that is gone would never complete.
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 6, RNRRetry: 7,
 		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
 }
 

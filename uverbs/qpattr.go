@@ -116,7 +116,7 @@ type QPAttr struct {
 	MinRNRTimer      uint8 // code of IBA 9.7.5.2.8: 12 is 0.64 ms
 	Port             uint8 // counted from 1
 	Timeout          uint8 // 4.096 us * 2^Timeout; 0 waits for ever
-	RetryCnt         uint8 // 0 to 7
+	RetryCnt         uint8 // 0 to 7; rxe takes 7 for infinitely many
 	RNRRetry         uint8 // 0 to 6; 7 tries for ever
 	AltPort          uint8
 	AltTimeout       uint8
