@@ -70,7 +70,7 @@ func (p *pair) pingpong(t *testing.T) string {
 // rping has C's rping do it, over librdmacm.
 func (p *pair) rping(t *testing.T) string {
 	t.Helper()
-	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/5, 20)), "-p", strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
+	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/10, 20)), "-p", strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
 	s := p.ends[0].start(t, p.scale.limit, nil, "rping", append(args, "-s")...)
 	p.ends[0].output(t, "timeout", "20", "sh", "-c", "until rdma resource show cm_id | grep -q 'state LISTEN'; do :; done")
 	c := p.ends[1].start(t, p.scale.limit, nil, "rping", append(args, "-c")...)

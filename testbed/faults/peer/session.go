@@ -128,7 +128,7 @@ func (s *session) post() error {
 
 // postRound writes a message into the peer's memory, and fetches it back.
 func (s *session) postRound(i int) error {
-	length := faults.Message{Run: s.number, Kind: faults.Round, Seq: s.nextRnd}.Write(s.slot(roundAt + i))
+	length := s.round(s.nextRnd).Write(s.slot(roundAt + i))
 	clear(s.slot(landingAt + i))
 	to := s.remote.Addr + uint64(i*slot)
 	err := s.send(uverbs.SendWR{WRID: id(roundAt, i), Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{s.sge(roundAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
@@ -136,6 +136,14 @@ func (s *session) postRound(i int) error {
 		return err
 	}
 	return s.send(uverbs.SendWR{WRID: id(landingAt, i), Opcode: uverbs.OpRead, SGL: []uverbs.SGE{s.sge(landingAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
+}
+
+func (s *session) round(seq uint64) faults.Message {
+	m := faults.Message{Run: s.number, Kind: faults.Round, Seq: seq}
+	if s.o.short {
+		m.Kind = faults.ShortRound
+	}
+	return m
 }
 
 func (s *session) send(wr uverbs.SendWR) error {
@@ -189,7 +197,7 @@ func (s *session) sent(part, n int) {
 	case doneAt:
 		s.done = true
 	case landingAt:
-		m := faults.Message{Run: s.number, Kind: faults.Round, Seq: s.checked}
+		m := s.round(s.checked)
 		got, err := faults.Read(s.slot(landingAt + n)[:m.Len()])
 		if err != nil || got != m {
 			s.a.Corrupt++
