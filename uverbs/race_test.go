@@ -13,32 +13,64 @@ import (
 // call either does its work or says ErrClosed.
 func TestCloseRaces(t *testing.T) {
 	const rounds = 10
-	for name, end := range map[string]func(*rig, *bundle){
-		"each": func(_ *rig, b *bundle) {
-			for _, f := range []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close} {
-				for errors.Is(f(), ErrBusy) { // something is being made on it
-				}
-			}
-		},
-		"Context": func(r *rig, _ *bundle) { _ = r.c.Close() },
+	for name, c := range map[string]struct {
+		end    func(*rig, *bundle)
+		racers []func(context.Context, *rig, *bundle) map[string]func() error
+	}{
+		"each": {closeInTurn, []racerSet{racersRC, racersUD}},
+		// What parents refuse while they have children is closed in the end.
+		"any order": {closeAtOnce, []racerSet{racersRC, racersUD}},
+		"Context":   {func(r *rig, _ *bundle) { _ = r.c.Close() }, []racerSet{racersRC, racersUD, racersMake, racersAsk}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
-				race(t, end)
+				race(t, c.end, c.racers)
 			}
 		})
 	}
 }
 
-func race(t *testing.T, end func(*rig, *bundle)) {
+// A racerSet makes calls that are repeated until they say ErrClosed.
+type racerSet = func(context.Context, *rig, *bundle) map[string]func() error
+
+func closers(b *bundle) []func() error {
+	return []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close}
+}
+
+func closeInTurn(_ *rig, b *bundle) {
+	for _, f := range closers(b) {
+		untilClosed(f)
+	}
+}
+
+func closeAtOnce(_ *rig, b *bundle) {
+	var wg sync.WaitGroup
+	for _, f := range closers(b) {
+		wg.Go(func() { untilClosed(f) })
+	}
+	wg.Wait()
+}
+
+func untilClosed(f func() error) {
+	for errors.Is(f(), ErrBusy) { // something is being made on it
+		runtime.Gosched()
+	}
+}
+
+func race(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
 	t.Helper()
 	r := newRig(t)
+	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess) })
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg, running sync.WaitGroup
-	for name, call := range racers(ctx, r, b) {
+	calls := map[string]func() error{}
+	for _, set := range sets {
+		maps.Copy(calls, set(ctx, r, b))
+	}
+	for name, call := range calls {
 		running.Add(1)
 		wg.Go(func() {
 			for i := 0; ; i++ {
@@ -50,7 +82,7 @@ func race(t *testing.T, end func(*rig, *bundle)) {
 				switch {
 				case errors.Is(err, ErrClosed), errors.Is(err, context.Canceled):
 					return
-				case err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState):
+				case err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState) && !errors.Is(err, ErrRange):
 					t.Errorf("%s: %v", name, err)
 					return
 				}
@@ -67,12 +99,11 @@ func race(t *testing.T, end func(*rig, *bundle)) {
 	wg.Wait()
 }
 
-func racers(ctx context.Context, r *rig, b *bundle) map[string]func() error {
+func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	first := true
-	calls := racersUD(b)
-	maps.Copy(calls, map[string]func() error{
+	return map[string]func() error{
 		"PostSend": func() error {
-			return second(b.qp.PostSend(SendWR{Opcode: OpSend, Flags: Signaled, SGL: []SGE{{Addr: 1, Length: 1}}}))
+			return second(b.qp.PostSend(SendWR{Opcode: OpSend, Flags: Signaled, SGL: []SGE{b.mr.SGE(0, 1)}}))
 		},
 		"PostRecv": func() error { return second(b.qp.PostRecv(RecvWR{})) },
 		"batch": func() error {
@@ -93,6 +124,7 @@ func racers(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			}
 			return m.Close()
 		},
+		"Rereg": func() error { return b.mr.Rereg(ReregAccess, nil, nil, LocalWrite) },
 		"SGE": func() error {
 			if b.mr.SGE(0, 1).Length == badLength || ctx.Err() != nil {
 				return ErrClosed
@@ -106,11 +138,10 @@ func racers(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			}
 			return second(r.c.NextEvent(ctx))
 		},
-	})
-	return calls
+	}
 }
 
-func racersUD(b *bundle) map[string]func() error {
+func racersUD(_ context.Context, _ *rig, b *bundle) map[string]func() error {
 	m := b.ud
 	group := GID{0: 0xff, 15: 1}
 	return map[string]func() error{
@@ -134,8 +165,63 @@ func racersUD(b *bundle) map[string]func() error {
 			}
 			return m.qp.DetachMcast(group, 0)
 		},
-		"SRQ.PostRecv": func() error { return second(m.srq.PostRecv(RecvWR{})) },
-		"SRQ.Modify":   func() error { return m.srq.Modify(SRQAttr{Limit: 1}, SRQMaskLimit) },
-		"SRQ.Query":    func() error { return second(m.srq.Query()) },
+		"SRQ.PostRecv":    func() error { return second(m.srq.PostRecv(RecvWR{})) },
+		"SRQ.Modify":      func() error { return m.srq.Modify(SRQAttr{Limit: 1}, SRQMaskLimit) },
+		"SRQ.Modify size": func() error { return m.srq.Modify(SRQAttr{MaxWR: 70}, SRQMaskMaxWR) },
+		"SRQ.Query":       func() error { return second(m.srq.Query()) },
+	}
+}
+
+// racersMake make objects under a Context that is being closed: there is either
+// all of an object, or nothing.
+func racersMake(_ context.Context, r *rig, b *bundle) map[string]func() error {
+	return map[string]func() error{
+		"AllocPD":           func() error { return made(r.c.AllocPD()) },
+		"CreateCQ":          func() error { return made(r.c.CreateCQ(CQConfig{Entries: 4})) },
+		"CreateCompChannel": func() error { return made(r.c.CreateCompChannel()) },
+		"Alloc":             func() error { return made(b.pd.Alloc(4096, LocalWrite)) },
+		"CreateSRQ":         func() error { return made(b.pd.CreateSRQ(SRQConfig{MaxWR: 4})) },
+		"CreateQP": func() error {
+			q, err := b.pd.CreateQP(QPConfig{Type: UD, SendCQ: b.cq, MaxSendWR: 4})
+			if err != nil {
+				return err
+			}
+			return errors.Join(q.Ready(), q.Close())
+		},
+	}
+}
+
+// made closes what was made.
+func made[T interface{ Close() error }](v T, err error) error {
+	if err != nil {
+		return err
+	}
+	return v.Close()
+}
+
+// racersAsk ask for what is known, and what has happened.
+func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
+	users := []uint64{r.k.UserHandle(b.qp.handle), r.k.UserHandle(b.cq.handle), r.k.UserHandle(b.ud.srq.handle)}
+	types := []EventType{EventQPFatal, EventCQErr, EventSRQLimitReached}
+	n := 0
+	return map[string]func() error{
+		"QueryDevice": func() error { return second(r.c.QueryDevice()) },
+		"QueryPort":   func() error { return second(r.c.QueryPort(1)) },
+		"GIDs":        func() error { return second(r.c.GIDs(1)) },
+		"Endpoint":    func() error { return second(b.ud.qp.Endpoint()) },
+		"event": func() error {
+			n++
+			if r.k.Async(users[n%3], uint32(types[n%3])) != nil {
+				return ErrClosed // the event file has been
+			}
+			return ctx.Err()
+		},
+		"reset": func() error {
+			b.ud.qp.SendsOutstanding()
+			if err := b.ud.qp.Modify(QPAttr{State: StateReset}, MaskState); err != nil {
+				return err
+			}
+			return b.ud.qp.Ready()
+		},
 	}
 }
