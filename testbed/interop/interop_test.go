@@ -22,6 +22,7 @@ const module = "github.com/goverbs/goverbs/"
 var ours = map[string]string{
 	"ibv_devinfo": "cmd/devinfo",
 	rcPingpong:    "examples/rcpingpong",
+	ucPingpong:    "examples/ucpingpong",
 	udPingpong:    "examples/udpingpong",
 	srqPingpong:   "examples/srqpingpong",
 	"mckey":       "examples/mckey",

@@ -16,6 +16,7 @@ import (
 // The C programs that pingpong programs of ours take the place of.
 const (
 	rcPingpong  = "ibv_rc_pingpong"
+	ucPingpong  = "ibv_uc_pingpong"
 	udPingpong  = "ibv_ud_pingpong"
 	srqPingpong = "ibv_srq_pingpong"
 )

@@ -11,18 +11,21 @@ import (
 
 // games are played by the services other than RC with receives of its own.
 var games = []game{
+	{ucPingpong, 1, 100, 1, ""},
+	{ucPingpong, 4096, 100, 1, "-e"},
+	{ucPingpong, 65536, 100, 1, "-er2 -m4096"},
 	{udPingpong, 1, 100, 1, ""},
-	{udPingpong, 1024, 300, 1, "-e"},
+	{udPingpong, 1024, 100, 1, "-e"},
 	{udPingpong, 4096, 100, 1, "-er2"},
 	{srqPingpong, 1, 100, 1, "-q1"},
-	{srqPingpong, 4096, 500, 16, "-e"},
+	{srqPingpong, 4096, 400, 16, "-e"},
 	{srqPingpong, 65536, 100, 4, "-er4 -m4096 -q4"},
 }
 
 // testPingpong has pairs play. Meanwhile ends whose peers have been killed wait
 // for nothing.
 func (h *host) testPingpong(t *testing.T) {
-	programs := []string{udPingpong, srqPingpong}
+	programs := []string{ucPingpong, udPingpong, srqPingpong}
 	bereaved := map[string]*process{}
 	for _, program := range programs {
 		bereaved[program] = h.bereave(t, program)

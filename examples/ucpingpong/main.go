@@ -1,0 +1,64 @@
+// Ucpingpong sends a message to and fro between two processes, over an
+// unreliable connection. It speaks the protocol of ibv_uc_pingpong of
+// rdma-core, takes its options and prints its lines, so that either end can be
+// the C program.
+//
+// Server, then client:
+//
+//	ucpingpong
+//	ucpingpong server-host
+//
+// A message that is lost ends the game. What it does beyond the C program is in
+// the package examples/internal/pingpong, which the pingpong programs share.
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/examples/internal/pingpong"
+	"github.com/goverbs/goverbs/examples/internal/program"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() { program.Main("ucpingpong", run) }
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	e := &end{opt: pingpong.Defaults("ucpingpong", 4096)}
+	return pingpong.Run(ctx, e.opt, args, e.table(), e, out)
+}
+
+// An end is one end of the connection.
+type end struct {
+	opt    *pingpong.Options
+	memory *pingpong.Memory
+	qp     *uverbs.QP
+}
+
+func (e *end) table() []getopt.Option { return append(e.opt.Common(), e.opt.PathMTU()) }
+
+// Open makes the QP.
+func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, error) {
+	q, err := e.opt.OneQP(dev, uverbs.UC, pingpong.Layout{Filler: 0x7b, Slots: 1})
+	if err != nil {
+		return nil, err
+	}
+	e.memory, e.qp = q.Memory, q.QPs[0]
+	return q, e.opt.Init(e.qp)
+}
+
+// Connect connects the QP to the peer's: nothing is acknowledged or sent again,
+// so there is less to settle than for an RC QP.
+func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) error {
+	err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: e.opt.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, AV: av},
+		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN)
+	if err != nil {
+		return err
+	}
+	return e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN}, uverbs.MaskState|uverbs.MaskSQPSN)
+}
+
+// Send posts the message.
+func (e *end) Send(int) error { return e.memory.PostSend(e.qp) }
