@@ -25,7 +25,9 @@ const (
 	// [PD.RegMRIOVA] at 0.
 	ZeroBased Access = 1 << 5
 	// OnDemand leaves the memory unpinned: the device asks for a page when it
-	// needs it. See [DeviceAttr.ODP] and [PD.Advise].
+	// needs it. See [DeviceAttr.ODP] and [PD.AdviseMR]. The rxe of Linux 7.2
+	// copies to and from the beginning of a page, whatever the offset in it:
+	// there a message must begin with a page and be no longer than a packet.
 	OnDemand Access = 1 << 6
 	// HugeTLB promises, beside OnDemand, that all of the memory lies in huge
 	// pages and stays there.

@@ -222,14 +222,7 @@ func (l *loop) completionOf(e end) error {
 
 // TestDeviceMemlock registers more than an ordinary user may lock.
 func TestDeviceMemlock(t *testing.T) {
-	if os.Getenv("GOVERBS_TEST_MEMLOCK") != "1" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceMemlock$", "-test.v")
-		cmd.Env = append(os.Environ(), "GOVERBS_TEST_MEMLOCK=1")
-		cmd.SysProcAttr = ordinaryUser()
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS") {
-			t.Fatalf("as an ordinary user: %v\n%s", err, out)
-		}
+	if !asUser(t) {
 		return
 	}
 	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}))

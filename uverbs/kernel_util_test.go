@@ -3,7 +3,10 @@
 package uverbs_test
 
 import (
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,6 +20,29 @@ func ordinaryUser() *syscall.SysProcAttr {
 	const nobody = 65534
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
+
+// asUser runs the test in a process without root's rights. In that process it
+// answers true; otherwise the test has ended as the process did.
+func asUser(t *testing.T) bool {
+	t.Helper()
+	const mark = "GOVERBS_TEST_AS_USER"
+	if os.Getenv(mark) == "1" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), mark+"=1")
+	cmd.SysProcAttr = ordinaryUser()
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil && strings.Contains(string(out), "--- SKIP"): // which was earned there
+		t.Skipf("as an ordinary user:\n%s", out)
+	case err != nil || !strings.Contains(string(out), "--- PASS"):
+		t.Fatalf("as an ordinary user: %v\n%s", err, out)
+	}
+	return false
+}
+
+func second[T any](_ T, err error) error { return err }
 
 // setLink sets a network interface up or down.
 func setLink(t *testing.T, name string, up bool) {

@@ -32,7 +32,10 @@ const (
 	Flush        = "flush"          // RDMA FLUSH
 	AtomicWrite  = "atomic_write"   // RDMA ATOMIC WRITE
 	ReregMR      = "rereg_mr"       // changing a registered memory region
+	ReregMemory  = "rereg_memory"   // to other memory
 	ODP          = "odp"            // on-demand paging
+	ODPOffset    = "odp_offset"     // in the middle of a page
+	ODPImplicit  = "odp_implicit"   // of all memory that a process has
 	LastWQEEvent = "last_wqe_event" // IB_EVENT_QP_LAST_WQE_REACHED
 	UDShortRecv  = "ud_short_recv"  // a UD QP that survives a datagram too long for its receive
 	CMWriteEvent = "cm_write_event" // rdma_write_cm_event: user events in a channel of rdma_cm
@@ -68,9 +71,12 @@ var table = []rule{
 	{"rxe", Flush, version{6, 2}, "rxe executes FLUSH since 6.2"},
 	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
 	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
+	{"rxe", ReregMemory, never, "rxe changes PD and access of an MR, not its memory"},
 	{"rxe", LastWQEEvent, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe raises it"},
 	{"rxe", UDShortRecv, version{6, 12}, "the rxe of 6.1 fails the receive and moves the QP to ERR"},
 	{"rxe", ODP, version{7, 2}, "of the bed's kernels 7.2 is the first whose rxe has on-demand paging"},
+	{"rxe", ODPOffset, never, "the rxe of 7.2 copies to and from the beginning of an on-demand page, whatever the offset"},
+	{"rxe", ODPImplicit, never, "rxe registers ranges alone on demand"},
 	{"rxe", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm takes events of programs"},
 	{"rxe", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends by the first network namespace's sockets only"},
