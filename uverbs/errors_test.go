@@ -37,7 +37,7 @@ func TestErrorTexts(t *testing.T) {
 		cases []errorCase
 	}{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
-		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)},
+		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"What not every device does", optionalErrors(t)},
 		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
@@ -134,6 +134,29 @@ func numberErrors(t *testing.T) []errorCase {
 		r.k.GIDs = []uapi.IbUverbsGidEntry{{PortNum: 1, GidType: 1, Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}}}
 	})
 	return append(cases, errorCase{"no GID that can be used", second(r.c.SelectGID(1, GID{}.Addr())), inv})
+}
+
+func optionalErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	lacks, inv := []error{ErrNotSupported, unix.EOPNOTSUPP}, []error{ErrInvalid}
+	dmabuf := func(off, iova uint64, a Access) error { return second(b.pd.RegDMABuf(0, off, 8, iova, a)) }
+	cases := []errorCase{
+		{"GID not in use", second(r.c.QueryGID(1, 9)), inv},
+		{"port speed", second(r.c.QueryPortSpeed(1)), lacks},
+		{"CQ moderation", b.cq.Moderate(1, 1), lacks},
+		{"CQ moderation, negative", b.cq.Moderate(-1, 1), inv},
+		{"rate limit", b.qp.Modify(QPAttr{State: StateRTS, RateLimit: 9}, MaskState|MaskRateLimit), lacks},
+		{"dma-buf", dmabuf(0, 0, 0), lacks},
+		{"dma-buf, no range", second(b.pd.RegDMABuf(0, 0, 0, 0, 0)), inv},
+	}
+	r.k.Set(func() { r.k.DMABuf, r.k.Extended.CqModerationCaps.MaxCqModerationCount = 7, 10 })
+	return append(cases, []errorCase{
+		{"CQ moderation, too much", b.cq.Moderate(11, 0), inv},
+		{"dma-buf, another descriptor", dmabuf(0, 0, 0), inv},
+		{"dma-buf, another place in the page", dmabuf(0, 8, 0), inv},
+		{"dma-buf, RemoteWrite alone", dmabuf(0, 0, RemoteWrite), inv},
+	}...)
 }
 
 func memoryErrors(t *testing.T) []errorCase {

@@ -64,6 +64,10 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	switch errnoOf(err) {
 	case unix.ENODATA: // the GID table has no such entry
 		return q.ctx.wrap(op, obj, err, q.explainValues(a, m))
+	case unix.EOPNOTSUPP:
+		if m&MaskRateLimit != 0 {
+			return q.ctx.wrap(op, obj, err, "the device does not limit the rate of a QP: leave MaskRateLimit out")
+		}
 	case unix.EPERM:
 		if m&MaskQKey != 0 && a.QKey>>31 != 0 {
 			return q.ctx.wrap(op, obj, err, fmt.Sprintf("QKey is %#x: one with bit 31 set needs CAP_NET_RAW, or `rdma system set privileged-qkey on`", a.QKey))

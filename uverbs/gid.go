@@ -125,15 +125,19 @@ func (c *Context) gidTable() ([]GIDEntry, error) {
 	entries := ioctl.SliceOf[uapi.IbUverbsGidEntry](buf)
 	entries = entries[:min(*n, uint64(len(entries)))]
 	all := make([]GIDEntry, 0, len(entries))
-	for _, e := range entries {
-		g := GIDEntry{GID: e.Gid, Port: int(e.PortNum), Index: int(e.GidIndex), Type: GIDType(e.GidType), IfIndex: int(e.NetdevIfindex)}
-		if g.IfIndex != 0 {
-			// An interface of another namespace has no name here.
-			if i, err := net.InterfaceByIndex(g.IfIndex); err == nil {
-				g.Netdev = i.Name
-			}
-		}
-		all = append(all, g)
+	for i := range entries {
+		all = append(all, gidEntry(&entries[i]))
 	}
 	return all, nil
+}
+
+func gidEntry(e *uapi.IbUverbsGidEntry) GIDEntry {
+	g := GIDEntry{GID: e.Gid, Port: int(e.PortNum), Index: int(e.GidIndex), Type: GIDType(e.GidType), IfIndex: int(e.NetdevIfindex)}
+	if g.IfIndex != 0 {
+		// An interface of another namespace has no name here.
+		if i, err := net.InterfaceByIndex(g.IfIndex); err == nil {
+			g.Netdev = i.Name
+		}
+	}
+	return g
 }

@@ -36,6 +36,7 @@ func TestCommandBytes(t *testing.T) {
 	good(qp.Query(MaskState | MaskCap))(t)
 	check(t, cq.Resize(200))
 	datagramCommands(t, pd, cq)
+	optionalCommands(t, r, cq, qp)
 	b := good(pd.Alloc(8192, 0))(t).Bytes()
 	memoryCommands(t, r, b)
 	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
@@ -59,12 +60,26 @@ func TestCommandBytes(t *testing.T) {
 	}
 }
 
+func optionalCommands(t *testing.T, r *rig, cq *CQ, qp *QP) {
+	t.Helper()
+	r.k.Set(func() {
+		r.k.Speed, r.k.RateMax, r.k.DMABuf = 1, 0x11111, 7
+		r.k.Extended.CqModerationCaps.MaxCqModerationCount = 0x1111
+		r.k.Extended.CqModerationCaps.MaxCqModerationPeriod = 0x2222
+	})
+	good(r.c.QueryGID(1, 2))(t)
+	good(r.c.QueryPortSpeed(1))(t)
+	check(t, cq.Moderate(0x1111, 0x2222))
+	check(t, qp.Modify(QPAttr{State: StateRTS, MinRNRTimer: 4, RateLimit: 0x11111}, MaskState|MaskMinRNRTimer|MaskRateLimit))
+}
+
 func memoryCommands(t *testing.T, r *rig, b []byte) {
 	t.Helper()
 	r.pageable()
 	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
 	m := good(pd.RegMRIOVA(b, 0x12345000, LocalWrite|RemoteWrite|OnDemand|HugeTLB|RelaxedOrdering))(t)
 	good(pd.RegImplicit(OnDemand))(t)
+	good(pd.RegDMABuf(7, 0x123, 0x456, 0x789123, LocalWrite|RemoteRead))(t)
 	check(t, pd.AdviseMR(AdvicePrefetchWrite, AdviseFlush, MRRange{m, 0x11, 0x22}, MRRange{m, 0x33, 0x44}))
 	check(t, m.Rereg(reregAll, other, b[:0x1111], RemoteRead))
 }

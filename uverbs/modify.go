@@ -33,7 +33,12 @@ func (q *QP) modify(a *QPAttr, m QPMask) error {
 	var req uapi.IbUverbsModifyQp
 	a.encode(&req)
 	req.QpHandle, req.AttrMask = q.handle, uint32(m)
-	ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_QP, &req)
+	if m&MaskRateLimit == 0 {
+		ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_QP, &req)
+	} else { // which the first form of the command has no room for
+		ioctl.WriteEx[uapi.IbUverbsExModifyQpResp](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP,
+			&uapi.IbUverbsExModifyQp{Base: req, RateLimit: a.RateLimit})
+	}
 	if err := q.ctx.dev.Do(cmd); err != nil {
 		return q.explainModify(a, m, err)
 	}

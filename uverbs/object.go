@@ -233,19 +233,27 @@ func (c *Context) wrap(op, object string, err error, detail string) error {
 	case !errors.As(err, &errno):
 		return &Error{Op: op, Object: object, Detail: err.Error()}
 	}
-	e := &Error{Op: op, Object: object, Errno: errno, Detail: detail}
+	return &Error{Op: op, Object: object, Kind: kindOf(errno), Errno: errno, Detail: detail}
+}
+
+// kindOf is the sentinel that an errno stands for, or nil.
+func kindOf(errno unix.Errno) error {
 	switch errno {
 	case unix.EIO, unix.ENODEV:
-		e.Kind = ErrDeviceGone
+		return ErrDeviceGone
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
-		e.Kind = ErrNotSupported
+		return ErrNotSupported
 	case unix.EBUSY:
-		e.Kind = ErrBusy
+		return ErrBusy
 	case unix.EINVAL, unix.ENODATA:
-		e.Kind = ErrInvalid
+		return ErrInvalid
 	}
-	return e
+	return nil
 }
+
+// notSupported tells whether a command failed because the kernel or the driver
+// does not have it.
+func notSupported(err error) bool { return kindOf(errnoOf(err)) == ErrNotSupported }
 
 // invalid is the error for an argument that is refused before the kernel sees
 // it.

@@ -56,18 +56,19 @@ const (
 	MaskPathMigState     QPMask = 1 << 18
 	MaskCap              QPMask = 1 << 19
 	MaskDestQPN          QPMask = 1 << 20
+	MaskRateLimit        QPMask = 1 << 25
 )
 
 var maskNames = [...]string{"State", "CurState", "EnSQDAsyncNotify", "Access", "PKeyIndex", "Port", "QKey", "AV", "PathMTU",
 	"Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer", "SQPSN", "MaxDestRdAtomic",
-	"PathMigState", "Cap", "DestQPN"}
+	"PathMigState", "Cap", "DestQPN", 25: "RateLimit"}
 
 // String lists the fields, separated by commas.
 func (m QPMask) String() string {
 	var names []string
 	for rest := uint32(m); rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros32(rest)
-		if i < len(maskNames) {
+		if i < len(maskNames) && maskNames[i] != "" {
 			names = append(names, maskNames[i])
 		} else {
 			names = append(names, "bit "+sitoa(i))
@@ -120,7 +121,8 @@ type QPAttr struct {
 	RNRRetry         uint8 // 0 to 6; 7 tries for ever
 	AltPort          uint8
 	AltTimeout       uint8
-	SignalAll        bool // only in what Query answers
+	RateLimit        uint32 // of sending, kb/s; 0: none. Modify only, where the device does it
+	SignalAll        bool   // only in what Query answers
 }
 
 func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {

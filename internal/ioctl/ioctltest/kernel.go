@@ -23,6 +23,9 @@ type Kernel struct {
 	Ports    []uapi.IbUverbsQueryPortResp
 	GIDs     []uapi.IbUverbsGidEntry
 	Rereg    uint32                                  // the flags of REREG_MR that the driver takes
+	Speed    uint64                                  // of each port, 100 Mb/s; 0: the driver does not tell it
+	RateMax  uint32                                  // of a QP, kb/s; 0: the driver limits none
+	DMABuf   int                                     // the descriptor of a dma-buf of a page; 0: the driver takes none
 	NetRaw   bool                                    // the process may set privileged QKeys
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
 	Refuse   map[string]unix.Errno                   // answers to commands by name

@@ -76,7 +76,10 @@ func Allowed(qpType, from, to uint8, mask uint32) bool {
 }
 
 func (k *Kernel) modifyQP(m *Msg) error {
-	r := request[uapi.IbUverbsModifyQp](m)
+	return k.changeQP(request[uapi.IbUverbsModifyQp](m))
+}
+
+func (k *Kernel) changeQP(r *uapi.IbUverbsModifyQp) error {
 	o, err := k.get("QP", r.QpHandle)
 	if err != nil {
 		return err

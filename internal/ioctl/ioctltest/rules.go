@@ -76,6 +76,27 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES:     {Class: Out, Max: -1, Must: true},
 		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES: out(8),
 	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}: {
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT:       constant(),
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX:  constant(),
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS:      {Class: In, Min: 4, Max: 8, Must: true},
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY: grown(Out, 32, 32),
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED}: {
+		uapi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM: constant(),
+		uapi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP:     out(8),
+	},
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}: {
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE:       {Class: New, Must: true},
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE:    handle(),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET:       in(8),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH:       in(8),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_IOVA:         in(8),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_FD:           in(4),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS: flags(),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY:    out(4),
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY:    out(4),
+	},
 	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {
 		uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: {Class: NewFD, Must: true},
 	},
@@ -142,6 +163,9 @@ var uhw = map[uint16]Rule{
 var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}:             true,
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}:        true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}:        true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED}:       true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}:              true,
 	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: true,
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                 true,
@@ -182,6 +206,8 @@ func sizes[Req, Rep any](name string) legacy {
 // drivers/infiniband/core/uverbs_cmd.c.
 var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE: sizes[uapi.IbUverbsExQueryDevice, uapi.IbUverbsExQueryDeviceResp]("QUERY_DEVICE_EX"),
+	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP:    sizes[uapi.IbUverbsExModifyQp, uapi.IbUverbsExModifyQpResp]("MODIFY_QP_EX"),
+	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_CQ:    sizes[uapi.IbUverbsExModifyCq, ioctl.Void]("MODIFY_CQ_EX"),
 	uapi.IB_USER_VERBS_CMD_ALLOC_PD:             sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
 	uapi.IB_USER_VERBS_CMD_REG_MR:               sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
 	uapi.IB_USER_VERBS_CMD_REREG_MR:             sizes[uapi.IbUverbsReregMr, uapi.IbUverbsReregMrResp]("REREG_MR"),

@@ -45,6 +45,9 @@ const (
 	XRC          = "xrc"
 	RawPacket    = "raw_packet"
 	DMABuf       = "dmabuf"
+	PortSpeed    = "port_speed" // the speed of a port as one number
+	Moderation   = "moderation" // several completions to an event
+	RateLimit    = "rate_limit" // of a QP
 )
 
 // rule says from which kernel on a driver has a feature.
@@ -84,6 +87,9 @@ var table = []rule{
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
+	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},
+	{"rxe", Moderation, never, "rxe has no modify_cq"},
+	{"rxe", RateLimit, never, "rxe takes the standard attributes of a QP alone"},
 }
 
 // Expect tells whether a kernel's driver offers a feature, and why. The kernel

@@ -1,0 +1,64 @@
+package uverbs
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// RegDMABuf registers n bytes of a dma-buf, memory of another device, from
+// offset off: ibv_reg_dmabuf_mr(3). iova is the address by which work requests
+// name the first byte; off and iova must lie at the same offset in their pages.
+// The kernel keeps the buffer until the MR is closed: fd may be closed before.
+// Bytes answers nil.
+//
+// [ErrNotSupported] where the device does not take such memory, such as rxe.
+func (p *PD) RegDMABuf(fd int, off uint64, n int, iova uint64, a Access) (*MR, error) {
+	if fd < 0 || n <= 0 || off+uint64(n) < off || iova+uint64(n) < iova {
+		return nil, invalid(opDMABuf, p.String(), fmt.Sprintf("descriptor %d, %d bytes from offset %#x, address %#x: want an open descriptor and a range", fd, n, off, iova))
+	}
+	return newRegistration(p).register(func(r *registration) error { return r.regDMABuf(p, fd, off, n, iova, a) })
+}
+
+const opDMABuf = "register dma-buf"
+
+func (r *registration) regDMABuf(p *PD, fd int, off uint64, n int, iova uint64, a Access) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR)
+	cmd.NewHandle(uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
+	cmd.Handle(uapi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, p.handle)
+	cmd.Uint64(uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, off)
+	cmd.Uint64(uapi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, uint64(n))
+	cmd.Uint64(uapi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova)
+	cmd.Uint32(uapi.UVERBS_ATTR_REG_DMABUF_MR_FD, uint32(fd))
+	cmd.Uint32(uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, r.ctx.taken(a))
+	lkey := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY)
+	rkey := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY)
+	if err := r.ctx.dev.Do(cmd); err != nil {
+		return p.explainDMABuf(off, iova, a, err)
+	}
+	r.handle = cmd.Made(uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
+	r.number = r.handle
+	r.view = &mrView{addr: iova, size: n, room: int64(n), access: a, lkey: *lkey, rkey: *rkey}
+	return nil
+}
+
+func (p *PD) explainDMABuf(off, iova uint64, a Access, err error) error {
+	page := uint64(os.Getpagesize())
+	detail := ""
+	switch errno := errnoOf(err); {
+	case notSupported(err):
+		detail = "the device or its driver takes no memory of other devices"
+	case errno == unix.EBADF || errno == unix.EINVAL && off%page == iova%page && a&(RemoteWrite|RemoteAtomic) == 0:
+		detail = "the descriptor is no dma-buf's, or the range is not inside the buffer"
+	case errno == unix.EINVAL && off%page != iova%page:
+		detail = fmt.Sprintf("the address %#x lies %d bytes into its page, the offset %d: the two must be the same", iova, iova%page, off%page)
+	case errno == unix.EINVAL:
+		detail = "RemoteWrite and RemoteAtomic need LocalWrite beside them"
+	}
+	return p.ctx.wrap(opDMABuf, p.String(), err, detail)
+}

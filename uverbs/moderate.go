@@ -1,0 +1,51 @@
+package uverbs
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// moderationMask says that count and period are meant: IBV_CQ_ATTR_MODERATE.
+const moderationMask = 1 << 0
+
+// Moderate has the device raise an event for every count completions, or period
+// microseconds after the first: ibv_modify_cq(3). The limits are
+// [DeviceAttr.MaxModerateCount] and MaxModeratePeriod; 0 and 0 end it.
+//
+// [ErrNotSupported] where the device does not do it, such as rxe.
+func (q *CQ) Moderate(count, period int) error {
+	const op = "moderate"
+	if count < 0 || count > math.MaxUint16 || period < 0 || period > math.MaxUint16 {
+		return invalid(op, q.String(), fmt.Sprintf("count and period must be 0 to 65535: %d, %d", count, period))
+	}
+	q.lock()
+	defer q.unlock()
+	if q.dead.Load() {
+		return ErrClosed
+	}
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	req := uapi.IbUverbsExModifyCq{CqHandle: q.handle, AttrMask: moderationMask}
+	req.Attr.CqCount, req.Attr.CqPeriod = uint16(count), uint16(period)
+	ioctl.WriteEx[ioctl.Void](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_CQ, &req)
+	if err := q.ctx.dev.Do(cmd); err != nil {
+		return q.explainModerate(count, period, err)
+	}
+	return nil
+}
+
+func (q *CQ) explainModerate(count, period int, err error) error {
+	const op = "moderate"
+	a, qerr := q.ctx.QueryDevice()
+	switch {
+	case notSupported(err):
+		return q.ctx.wrap(op, q.String(), err, "the device does not gather completions before it raises an event")
+	case qerr == nil && (count > a.MaxModerateCount || period > a.MaxModeratePeriod):
+		return q.ctx.wrap(op, q.String(), err, fmt.Sprintf("count is %d and period %d us, the device takes %d and %d us at most",
+			count, period, a.MaxModerateCount, a.MaxModeratePeriod))
+	}
+	return q.ctx.wrap(op, q.String(), err, "")
+}

@@ -1,0 +1,76 @@
+package uverbs
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// QueryGID reads one entry of a port's GID table: ibv_query_gid_ex(3).
+// [ErrInvalid] for an index that is not in use, or beyond the table;
+// [Context.GIDs] lists those in use.
+func (c *Context) QueryGID(port, index int) (*GIDEntry, error) {
+	const op = "query GID"
+	if err := c.checkPort(op, port); err != nil {
+		return nil, err
+	}
+	if index < 0 {
+		return nil, invalid(op, c.name, "the index must not be negative: "+sitoa(index))
+	}
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY)
+	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT, uint64(port))
+	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, uint64(index))
+	cmd.Uint32(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0)
+	e := ioctl.OutOf[uapi.IbUverbsGidEntry](cmd, uapi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY)
+	if err := c.dev.Do(cmd); err != nil {
+		detail := ""
+		if errno := errnoOf(err); errno == unix.ENODATA || errno == unix.EINVAL {
+			detail = fmt.Sprintf("port %d has no GID at index %d: Context.GIDs lists those in use", port, index)
+		}
+		return nil, c.wrap(op, c.name, err, detail)
+	}
+	g := gidEntry(e)
+	return &g, nil
+}
+
+// PKeyIndex looks a P_Key up in a port's table: ibv_get_pkey_index(3).
+// [ErrInvalid] when it is not there. Full and limited membership, bit 15, are
+// two keys.
+func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
+	keys, err := c.PKeys(port)
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.Index(keys, pkey); i >= 0 {
+		return i, nil
+	}
+	return 0, invalid("find P_Key", c.name, fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
+}
+
+// QueryPortSpeed asks for the speed of a port in units of 100 Mb/s:
+// ibv_query_port_speed(3). [ErrNotSupported] where the kernel or the device
+// does not tell it so: [PortAttr] then has speed and width of a lane.
+func (c *Context) QueryPortSpeed(port int) (uint64, error) {
+	const op = "query port speed"
+	if err := c.checkPort(op, port); err != nil {
+		return 0, err
+	}
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED)
+	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM, uint64(port))
+	speed := ioctl.OutOf[uint64](cmd, uapi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP)
+	if err := c.dev.Do(cmd); err != nil {
+		detail := ""
+		if notSupported(err) {
+			detail = "this kernel or device does not tell the speed of a port: multiply ActiveSpeed and ActiveWidth of Context.QueryPort"
+		}
+		return 0, c.wrap(op, c.name, err, detail)
+	}
+	return *speed, nil
+}
