@@ -44,6 +44,19 @@ func hot(b *bundle) map[string]func() {
 			_ = s.Submit()
 			_, _ = b.cq.Poll(wcs[:])
 		},
+		"PostSend atomics": func() {
+			_, _ = b.qp.PostSend(
+				SendWR{WRID: 1, Opcode: OpCompareSwap, RemoteAddr: 4096, RKey: 7, CompareAdd: 1, Swap: 2, SGL: []SGE{b.mr.SGE(0, 8)}},
+				SendWR{WRID: 1, Opcode: OpFetchAdd, RemoteAddr: 4096, RKey: 7, CompareAdd: 1, SGL: []SGE{b.mr.SGE(0, 8)}})
+		},
+		"StartSend atomics": func() {
+			s := b.qp.StartSend()
+			s.CompareSwap(1, 0, 4096, 7, 1, 2)
+			s.SGE(b.mr.SGE(0, 8))
+			s.FetchAdd(1, 0, 4096, 7, 1)
+			s.SGE(b.mr.SGE(8, 8))
+			_ = s.Submit()
+		},
 		"Poll": func() {
 			var wcs [16]WC
 			n, _ := b.cq.Poll(wcs[:])

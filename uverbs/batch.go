@@ -72,6 +72,24 @@ func (b *SendBatch) Read(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
 	}
 }
 
+// CompareSwap adds an atomic COMPARE_SWAP of the 8 bytes at raddr. One SGE of 8
+// bytes, which must follow, takes what was there.
+func (b *SendBatch) CompareSwap(wrID uint64, f SendFlags, raddr uint64, rkey uint32, compare, swap uint64) {
+	if b.err == nil {
+		b.q.impl.Op(OpCompareSwap, f, wrID, raddr, rkey, 0)
+		b.q.impl.Atomic(compare, swap)
+	}
+}
+
+// FetchAdd adds an atomic FETCH_ADD of the 8 bytes at raddr. One SGE of 8
+// bytes, which must follow, takes what was there.
+func (b *SendBatch) FetchAdd(wrID uint64, f SendFlags, raddr uint64, rkey uint32, add uint64) {
+	if b.err == nil {
+		b.q.impl.Op(OpFetchAdd, f, wrID, raddr, rkey, 0)
+		b.q.impl.Atomic(add, 0)
+	}
+}
+
 // SGE adds a buffer to the operation added last.
 func (b *SendBatch) SGE(s SGE) {
 	if b.err == nil {

@@ -43,7 +43,7 @@ type QPConfig struct {
 	// entry of the first active port, as SelectGID finds it.
 	GID *GIDEntry
 	// Access is what peers may do to this QP's memory, within what each MR
-	// allows: RemoteRead, RemoteWrite. Connect sets it.
+	// allows: RemoteRead, RemoteWrite, RemoteAtomic. Connect sets it.
 	Access Access
 	// QKey is what datagrams to a UD QP must carry. Ready sets it. With bit 31
 	// set only a process with CAP_NET_RAW may.

@@ -64,7 +64,9 @@ var (
 	// ErrInlineTooLong: more inline data than the queue was made for.
 	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
 	// ErrOpcode: the operation, flag or combination is none that the QP does.
-	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ, RDMA on a UD QP, a READ on a UC QP, or UDAddr on another", unix.EINVAL}
+	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, RDMA on a UD QP, a READ or an atomic on a UC QP, or UDAddr on another", unix.EINVAL}
+	// ErrAtomicSize: the local memory of an atomic has not 8 bytes.
+	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
 	// ErrNoAH: a request of a UD QP that says nothing of where it goes.
 	ErrNoAH error = &sentinel{"uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after the operation", unix.EINVAL}
 	// ErrForeignAH: the AH belongs to another PD than the QP.

@@ -27,6 +27,8 @@ func ucErrors(t *testing.T) []errorCase {
 		{"UC, no MTU", fresh.Connect(Endpoint{}), inv},
 		{"UC, INIT without Access", fresh.Modify(QPAttr{State: StateInit, Port: 1}, MaskState|MaskPort|MaskPKeyIndex), inv},
 		{"UC, READ", second(connected.PostSend(SendWR{Opcode: OpRead})), []error{ErrOpcode}},
+		{"UC, atomic", second(connected.PostSend(SendWR{Opcode: OpFetchAdd})), []error{ErrOpcode}},
+		{"UC, atomic in a batch", inBatch(func(b *SendBatch) { b.CompareSwap(1, 0, 4096, 7, 1, 2) }), []error{ErrOpcode}},
 		{"UC, READ in a batch", inBatch(func(b *SendBatch) { b.Read(1, 0, 4096, 7) }), []error{ErrOpcode}},
 	}
 	check(t, fresh.Init())

@@ -281,6 +281,7 @@ func sentinels() []errorCase {
 		{"ErrInlineTooLong", ErrInlineTooLong, []error{unix.EINVAL}},
 		{"ErrOpcode", ErrOpcode, []error{unix.EINVAL}},
 		{"ErrState", ErrState, []error{unix.EINVAL}},
+		{"ErrAtomicSize", ErrAtomicSize, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
 		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},

@@ -19,6 +19,7 @@ type fakeQP struct {
 	last ProviderAV // where the last datagram went
 
 	batch [64]SendWR
+	sges  [64][]SGE // theirs
 	n     int
 	err   error
 }
@@ -29,8 +30,10 @@ func (q *fakeQP) post(wr *SendWR) error {
 		total += uint64(s.Length)
 	}
 	switch {
-	case wr.Opcode > OpRead || wr.Opcode == OpRead && q.typ != RC:
+	case wr.Opcode > OpFetchAdd || wr.Opcode >= OpRead && q.typ != RC:
 		return ErrOpcode
+	case wr.Opcode >= OpCompareSwap && total != 8:
+		return ErrAtomicSize
 	case len(wr.SGL) > q.cap.MaxSendSGE:
 		return ErrTooManySGEs
 	case total > MaxMessage:
@@ -96,9 +99,21 @@ func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32
 	q.n++
 }
 
+func (q *fakeQP) Atomic(compareAdd, swap uint64) {
+	if q.n > 0 {
+		q.batch[q.n-1].CompareAdd, q.batch[q.n-1].Swap = compareAdd, swap
+	}
+}
+
 func (q *fakeQP) SGE(s SGE) {
-	if s.Length > MaxMessage && q.err == nil {
+	switch {
+	case q.err != nil:
+	case s.Length > MaxMessage:
 		q.err = ErrRange
+	case q.n > 0:
+		wr := &q.batch[q.n-1]
+		q.sges[q.n-1] = append(q.sges[q.n-1][:len(wr.SGL)], s)
+		wr.SGL = q.sges[q.n-1]
 	}
 }
 

@@ -81,14 +81,14 @@ func newLoop(t testing.TB, adjust func(*uverbs.QPConfig)) *loop {
 	return l
 }
 
-const allAccess = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead
+const allAccess = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
 
 func (l *loop) newEnd(t testing.TB, adjust func(*uverbs.QPConfig)) end {
 	t.Helper()
 	var e end
 	e.cq = must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 256}))(t)
 	cfg := uverbs.QPConfig{Type: uverbs.RC, SendCQ: e.cq, MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4,
-		MaxInline: 128, Access: uverbs.RemoteWrite | uverbs.RemoteRead}
+		MaxInline: 128, Access: uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic}
 	if adjust != nil {
 		adjust(&cfg)
 	}

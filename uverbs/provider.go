@@ -103,6 +103,8 @@ type ProviderQP interface {
 	// Submit, which then posts nothing of the batch. Abort drops the batch.
 	Begin()
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
+	// Atomic gives the operands of the atomic that was added last.
+	Atomic(compareAdd, swap uint64)
 	SGE(s SGE)
 	Inline(data []byte)
 	UDAddr(ah *AH, qpn, qkey uint32)

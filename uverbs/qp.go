@@ -225,7 +225,7 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // queue then, n is their number, and they go out with the next doorbell.
 //
 // The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
-// [ErrOpcode], [ErrState], [ErrClosed], or what the kernel said to the
+// [ErrOpcode], [ErrAtomicSize], [ErrState], [ErrClosed], or what the kernel said to the
 // doorbell.
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if !q.single {

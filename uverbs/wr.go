@@ -11,6 +11,14 @@ const (
 	OpSend     Opcode = 2
 	OpSendImm  Opcode = 3
 	OpRead     Opcode = 4 // RDMA READ, on RC: needs LocalWrite on every local buffer
+
+	// The atomics, on RC, work on 8 bytes at the peer, at a multiple of 8, and
+	// write what was there before to the 8 bytes of their SGL, in host order.
+	// A device does them one at a time against each other; QueryDevice tells
+	// whether against the CPU too. Both ends need RemoteAtomic in the peer's
+	// QP and MR.
+	OpCompareSwap Opcode = 5 // writes Swap where there was CompareAdd
+	OpFetchAdd    Opcode = 6 // adds CompareAdd
 )
 
 func (o Opcode) String() string {
@@ -25,6 +33,10 @@ func (o Opcode) String() string {
 		return "SEND_IMM"
 	case OpRead:
 		return "READ"
+	case OpCompareSwap:
+		return "COMPARE_SWAP"
+	case OpFetchAdd:
+		return "FETCH_ADD"
 	}
 	return "opcode " + itoa(uint64(o))
 }
@@ -63,16 +75,16 @@ type SendWR struct {
 	Opcode Opcode
 	Flags  SendFlags
 
-	// SGL is the local memory: sent, or for a READ written to. It must be
-	// empty when Inline is not.
+	// SGL is the local memory: sent, or for a READ and the atomics written to.
+	// It must be empty when Inline is not. That of an atomic has 8 bytes.
 	SGL []SGE
 	// Inline is data that is copied into the queue by the post, so that it
 	// needs no registration and may be reused at once. Its length is limited
-	// by QPConfig.MaxInline. Not for READ.
+	// by QPConfig.MaxInline. Not for READ and the atomics.
 	Inline []byte
 
-	RemoteAddr uint64 // WRITE, READ
-	RKey       uint32 // WRITE, READ
+	RemoteAddr uint64 // WRITE, READ, atomics
+	RKey       uint32 // WRITE, READ, atomics
 	Imm        uint32 // SEND_IMM, WRITE_IMM; host order, big-endian on the wire
 
 	// AH, QPN and QKey address a message of a UD QP, which is a SEND or a
@@ -82,6 +94,9 @@ type SendWR struct {
 	AH   *AH
 	QPN  uint32
 	QKey uint32
+
+	CompareAdd uint64 // COMPARE_SWAP: what must be there; FETCH_ADD: what is added
+	Swap       uint64 // COMPARE_SWAP: what is written then
 }
 
 // GRHLen is how many bytes of a receive's buffers come before the datagram on

@@ -52,11 +52,11 @@ func openPD(t *testing.T, name string) *uverbs.PD {
 
 func device(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
 	t.Helper()
-	mr := must(pd.Alloc(64<<10, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead))(t)
+	mr := must(pd.Alloc(64<<10, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic))(t)
 	t.Cleanup(func() { check(t, mr.Close()) })
 	cq := must(pd.Context().CreateCQ(uverbs.CQConfig{Entries: Entries}))(t)
 	cfg.SendCQ, cfg.MaxSendWR, cfg.MaxRecvWR, cfg.MaxInline = cq, MaxSendWR, MaxRecvWR, MaxInline
-	cfg.MaxSendSGE, cfg.MaxRecvSGE, cfg.Access = MaxSGE, MaxSGE, uverbs.RemoteWrite|uverbs.RemoteRead
+	cfg.MaxSendSGE, cfg.MaxRecvSGE, cfg.Access = MaxSGE, MaxSGE, uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic
 	qp := must(pd.CreateQP(cfg))(t)
 	q := &deviceQP{t: t, QP: qp, ud: cfg.Type == uverbs.UD}
 	q.connect()
@@ -85,6 +85,17 @@ type deviceQP struct {
 	t  *testing.T
 	b  uverbs.SendBatch
 	ud bool
+
+	pending pending
+}
+
+// pending is an operation that a provider hears of in two calls.
+type pending struct {
+	op    uverbs.Opcode
+	f     uverbs.SendFlags
+	wrID  uint64
+	raddr uint64
+	rkey  uint32
 }
 
 func (q *deviceQP) connect() {
@@ -99,7 +110,15 @@ func (q *deviceQP) connect() {
 func (q *deviceQP) PostSend(wrs []uverbs.SendWR) (int, error) { return q.QP.PostSend(wrs...) }
 func (q *deviceQP) PostRecv(wrs []uverbs.RecvWR) (int, error) { return q.QP.PostRecv(wrs...) }
 
-func (q *deviceQP) Begin()                                 { q.b = q.QP.StartSend() }
+func (q *deviceQP) Begin() { q.b = q.QP.StartSend() }
+func (q *deviceQP) Atomic(compareAdd, swap uint64) {
+	switch op := q.pending; op.op {
+	case uverbs.OpCompareSwap:
+		q.b.CompareSwap(op.wrID, op.f, op.raddr, op.rkey, compareAdd, swap)
+	case uverbs.OpFetchAdd:
+		q.b.FetchAdd(op.wrID, op.f, op.raddr, op.rkey, compareAdd)
+	}
+}
 func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
@@ -119,6 +138,8 @@ func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		q.b.WriteImm(wrID, f, raddr, rkey, imm)
 	case uverbs.OpRead:
 		q.b.Read(wrID, f, raddr, rkey)
+	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
+		q.pending = pending{op, f, wrID, raddr, rkey}
 	default: // the batch has no such operation: something else that is refused
 		q.b.Send(wrID, 1<<7)
 	}

@@ -14,9 +14,10 @@ type batch struct {
 	last  uint32 // the last operation's element
 	has   uint8  // traits of the last operation; 0: there is none
 	data  bool   // the last operation has inline data
-	lost  bool   // the last operation is a datagram and has no address yet
+	owed  error  // what is wrong when nothing more is said of the last operation
 	sges  int    // of the last operation
 	total uint64 // bytes of the last operation
+	rkey  uint32 // of the last operation
 	err   error  // the first thing that was wrong
 }
 
@@ -36,8 +37,8 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 		b.err = uverbs.ErrOpcode
 		return
 	}
-	if b.lost {
-		b.err = uverbs.ErrNoAH
+	if b.owed != nil {
+		b.err = b.owed
 		return
 	}
 	if s.full(b.next) {
@@ -46,8 +47,28 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	}
 	s.sendWQE(b.next).start(has, op, f, wrID, raddr, rkey, imm)
 	b.last, b.next = b.next, s.next(b.next)
-	b.has, b.data, b.sges, b.total = has, false, 0, 0
-	b.lost = has&datagram != 0
+	b.has, b.data, b.sges, b.total, b.rkey = has, false, 0, 0, rkey
+	switch {
+	case has&datagram != 0:
+		b.owed = uverbs.ErrNoAH
+	case has&operands != 0:
+		b.owed = uverbs.ErrAtomicSize
+	}
+	runtime.KeepAlive(q)
+}
+
+func (q *qp) Atomic(compareAdd, swap uint64) {
+	s := &q.sq
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	if b.has&operands == 0 {
+		b.err = uverbs.ErrOpcode
+		return
+	}
+	w := s.sendWQE(b.last)
+	w.setOperands(b.rkey, compareAdd, swap)
 	runtime.KeepAlive(q)
 }
 
@@ -74,6 +95,12 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	w.sges(n + 1)[n] = sge
 	w.setSGEs(n+1, total)
 	b.sges, b.total = n+1, total
+	if b.has&operands != 0 {
+		b.owed = nil
+		if total != atomicSize {
+			b.owed = uverbs.ErrAtomicSize
+		}
+	}
 	runtime.KeepAlive(q)
 }
 
@@ -115,7 +142,7 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 		return
 	}
 	b.err = s.address(s.sendWQE(b.last), ah, qpn, qkey)
-	b.lost = false
+	b.owed = nil
 	runtime.KeepAlive(q)
 }
 
@@ -124,8 +151,8 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 func (q *qp) Submit() error {
 	s := &q.sq
 	err, next := s.batch.err, s.batch.next
-	if err == nil && s.batch.lost {
-		err = uverbs.ErrNoAH
+	if err == nil {
+		err = s.batch.owed
 	}
 	q.Begin()
 	if err != nil {

@@ -158,7 +158,7 @@ func (k *kernel) execute(w []byte) bool {
 		panic("test: send WQE with leftovers")
 	case flags&8 != 0:
 		data = w[208 : 208+length]
-	case op != 4:
+	case op < 4:
 		var ok bool
 		if data, ok = k.gather(w[208:], le.Uint32(w[196:])); !ok {
 			status = 4 // local protection error
@@ -182,10 +182,12 @@ func (k *kernel) execute(w []byte) bool {
 			if !k.scatter(w[208:], le.Uint32(w[196:]), k.at(raddr, int(length))) {
 				status = 4
 			}
+		case 5, 6:
+			status = k.atomic(op, w)
 		}
 	}
 	if flags&2 != 0 || status != 0 {
-		wc := map[uint32]uint32{0: 1, 1: 1, 2: 0, 3: 0, 4: 2}[op]
+		wc := map[uint32]uint32{0: 1, 1: 1, 2: 0, 3: 0, 4: 2, 5: 3, 6: 4}[op]
 		k.complete(le.Uint64(w[0:]), status, wc, length, 0, 0)
 	}
 	return true

@@ -16,7 +16,7 @@ type sendWQE struct {
 	flags    uint64     // send_flags, ex
 	raddr    uint64     // wr.rdma.remote_addr
 	rkey     uint64     // wr.rdma.rkey, reserved
-	operands [2]uint64  // of atomics
+	operands [2]uint64  // of atomics: swap; rkey, for raddr and rkey above are the address and compare_add
 	_        [11]uint64 // address vector of UD, for kernels that do not number AHs
 	status   uint64     // status, state
 	iova     uint64
@@ -40,6 +40,7 @@ const (
 	imm      // immediate data
 	scatter  // writes to its SGEs, so there is no inline form
 	datagram // names its receiver
+	operands // of an atomic, and 8 bytes to write to
 )
 
 // operations are those of one type of QP.
@@ -51,6 +52,9 @@ var connected = operations{
 	uverbs.OpSend:     known,
 	uverbs.OpSendImm:  known | imm,
 	uverbs.OpRead:     known | remote | scatter,
+
+	uverbs.OpCompareSwap: known | remote | scatter | operands,
+	uverbs.OpFetchAdd:    known | remote | scatter | operands,
 }
 
 // unacknowledged are those of UC.
@@ -111,6 +115,13 @@ func (w *sendWQE) setInline(data []byte) {
 	n := uint64(len(data))
 	w.length = n | n<<32
 	w.flags |= inlineFlag
+}
+
+// setOperands fills in wr.atomic, which has the rkey at another place than the
+// other operations.
+func (w *sendWQE) setOperands(rkey uint32, compareAdd, swap uint64) {
+	w.rkey = compareAdd
+	w.operands = [2]uint64{swap, uint64(rkey)}
 }
 
 // setAddress fills in where a datagram goes: wr.ud.
@@ -201,11 +212,21 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	}
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
 	w.setSGEs(len(sges), total)
-	if has&datagram != 0 {
+	switch {
+	case has&datagram != 0:
 		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+	case has&operands != 0:
+		if total != atomicSize {
+			return uverbs.ErrAtomicSize
+		}
+		w.setOperands(wr.RKey, wr.CompareAdd, wr.Swap)
 	}
 	return nil
 }
+
+// atomicSize is what atomics work on. The kernel counts a packet for each MTU of
+// what it is told, and waits for ever for the answers to more than one.
+const atomicSize = 8
 
 func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 	if has&scatter != 0 || len(wr.SGL) > 0 {

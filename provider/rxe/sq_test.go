@@ -49,6 +49,14 @@ var golden = []struct {
 	{"READ", uverbs.SendWR{WRID: 4, Opcode: uverbs.OpRead, Flags: uverbs.Signaled | uverbs.Fence, RemoteAddr: 0xc0ffee00, RKey: 0xd1, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 1 << 31, LKey: 0xb1}}},
 		[]field{{0, 8, 4}, {12, 4, 4}, {16, 4, 3}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 1 << 31}, {188, 4, 1 << 31}, {196, 4, 1},
 			{208, 8, 0xa1}, {216, 4, 1 << 31}, {220, 4, 0xb1}}, nil},
+	{"COMPARE_SWAP", uverbs.SendWR{WRID: 7, Opcode: uverbs.OpCompareSwap, Flags: uverbs.Signaled, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 7,
+		CompareAdd: 0x1122334455667788, Swap: 0x99aabbccddeeff00, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 8, LKey: 0xb1}}},
+		[]field{{0, 8, 7}, {12, 4, 5}, {16, 4, 2}, {24, 8, 0xc0ffee00}, {32, 8, 0x1122334455667788}, {40, 8, 0x99aabbccddeeff00}, {48, 4, 0xd1}, {152, 8, 0xc0ffee00},
+			{184, 4, 8}, {188, 4, 8}, {196, 4, 1}, {208, 8, 0xa1}, {216, 4, 8}, {220, 4, 0xb1}}, nil},
+	{"FETCH_ADD to two places", uverbs.SendWR{WRID: 8, Opcode: uverbs.OpFetchAdd, Flags: uverbs.Fence, RemoteAddr: 0xc0ffee01, RKey: 0xd1,
+		CompareAdd: 0x1122334455667788, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 3, LKey: 0xb1}, {Addr: 0xa2, Length: 5, LKey: 0xb2}}},
+		[]field{{0, 8, 8}, {12, 4, 6}, {16, 4, 1}, {24, 8, 0xc0ffee01}, {32, 8, 0x1122334455667788}, {48, 4, 0xd1}, {152, 8, 0xc0ffee01},
+			{184, 4, 8}, {188, 4, 8}, {196, 4, 2}, {208, 8, 0xa1}, {216, 4, 3}, {220, 4, 0xb1}, {224, 8, 0xa2}, {232, 4, 5}, {236, 4, 0xb2}}, nil},
 	{"inline SEND", uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend, Flags: uverbs.Solicited, Inline: []byte("inline data")},
 		[]field{{0, 8, 5}, {12, 4, 2}, {16, 4, 4 | 8}, {184, 4, 11}, {188, 4, 11}}, []byte("inline data")},
 	{"inline WRITE_IMM", uverbs.SendWR{WRID: 6, Opcode: uverbs.OpWriteImm, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 1, Inline: bytes.Repeat([]byte{0x5a}, 48)},
@@ -98,6 +106,9 @@ func TestSendWQEBytes(t *testing.T) {
 // addToBatch says wr in the words of the batch.
 func addToBatch(q *qp, wr *uverbs.SendWR) {
 	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
+	if wr.Opcode == uverbs.OpCompareSwap || wr.Opcode == uverbs.OpFetchAdd {
+		q.Atomic(wr.CompareAdd, wr.Swap)
+	}
 	for _, s := range wr.SGL {
 		q.SGE(s)
 	}
@@ -179,6 +190,9 @@ func TestBadRequests(t *testing.T) {
 		"opcode out of range":    {uverbs.SendWR{Opcode: 16 + uverbs.OpSend}, uverbs.ErrOpcode},
 		"unknown flag":           {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: inlineFlag}, uverbs.ErrOpcode},
 		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"inline atomic":          {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Inline: make([]byte, 8)}, uverbs.ErrOpcode},
+		"atomic of nothing":      {uverbs.SendWR{Opcode: uverbs.OpFetchAdd}, uverbs.ErrAtomicSize},
+		"atomic of 9 bytes":      {uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8), sge(8, 1)}}, uverbs.ErrAtomicSize},
 		"inline and SGL":         {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrOpcode},
 		"SGE over 2^31":          {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{long}}, uverbs.ErrRange},
 		"message over 2^31":      {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{half, half}}, uverbs.ErrRange},
@@ -221,6 +235,7 @@ func TestBatchMisuse(t *testing.T) {
 		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
 		"SGE after Inline":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.SGE(sge(0, 1)) },
 		"Inline after SGE":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.SGE(sge(0, 1)); q.Inline([]byte{1}) },
+		"operands of no atomic":      func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Atomic(1, 2) },
 		"Inline twice":               func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.Inline([]byte{1}) },
 	} {
 		k, q, _ := newKernel(t, goldenCap, 15)

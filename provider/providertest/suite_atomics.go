@@ -1,0 +1,114 @@
+package providertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Where the tests of atomics have the word that they work on, and where they
+// have the old one put.
+const target, answer = 4096, 8192
+
+// atomicWR is a signaled atomic on the word at target, whose answer goes to
+// answer + 8*id.
+func (r *Rig) atomicWR(id uint64, op uverbs.Opcode, compareAdd, swap uint64) uverbs.SendWR {
+	return uverbs.SendWR{WRID: id, Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(answer+8*int(id), 8)},
+		RemoteAddr: r.Addr + target, RKey: r.RKey, CompareAdd: compareAdd, Swap: swap}
+}
+
+func (r *Rig) word(off int) uint64 { return binary.NativeEndian.Uint64(r.Mem[off:]) }
+
+func (r *Rig) setWord(off int, v uint64) { binary.NativeEndian.PutUint64(r.Mem[off:], v) }
+
+// wantWord fails unless the word at off is v.
+func (r *Rig) wantWord(t *testing.T, off int, v uint64) {
+	t.Helper()
+	if got := r.word(off); got != v {
+		t.Errorf("the word at %d is %#x, want %#x", off, got, v)
+	}
+}
+
+func atomics(t *testing.T, r *Rig) {
+	const first, second = 0x1122334455667788, 0x99aabbccddeeff00
+	r.setWord(target, first)
+	r.send(t, r.atomicWR(0, uverbs.OpCompareSwap, first, second), // swaps
+		r.atomicWR(1, uverbs.OpCompareSwap, first, 1), // does not
+		r.atomicWR(2, uverbs.OpFetchAdd, 5, 77),
+		r.atomicWR(3, uverbs.OpFetchAdd, ^uint64(0), 0)) // adds -1
+	for i, wc := range r.done(t, 4) {
+		op := uverbs.WCCompareSwap
+		if i >= 2 {
+			op = uverbs.WCFetchAdd
+		}
+		if wc.WRID != uint64(i) || wc.Opcode != op || wc.ByteLen != 8 {
+			t.Errorf("completion %+v, want %d with opcode %d", wc, i, op)
+		}
+	}
+	for i, was := range []uint64{first, second, second, second + 5} {
+		r.wantWord(t, answer+8*i, was)
+	}
+	r.wantWord(t, target, second+4)
+}
+
+func atomicsBatch(t *testing.T, r *Rig) {
+	r.setWord(target, 0)
+	for lap := range uint64(3 * r.Cap.MaxSendWR) { // around the ring
+		q := r.QP
+		q.Begin()
+		q.Op(uverbs.OpFetchAdd, 0, 1, r.Addr+target, r.RKey, 0)
+		q.Atomic(10, 0)
+		q.SGE(r.sge(answer, 3))
+		q.SGE(r.sge(answer+3, 5))
+		q.Op(uverbs.OpCompareSwap, 0, 2, r.Addr+target, r.RKey, 0)
+		q.Atomic(10*lap+10, 10*lap+1)
+		q.SGE(r.sge(answer+8, 8))
+		q.Op(uverbs.OpFetchAdd, uverbs.Signaled, lap, r.Addr+target, r.RKey, 0)
+		q.Atomic(9, 0)
+		q.SGE(r.sge(answer+16, 8))
+		if err := q.Submit(); err != nil {
+			t.Fatal(err)
+		}
+		if wc := r.done(t, 1)[0]; wc.WRID != lap || wc.Opcode != uverbs.WCFetchAdd {
+			t.Errorf("completion %+v", wc)
+		}
+		r.wantWord(t, answer, 10*lap)
+		r.wantWord(t, answer+8, 10*lap+10)
+		r.wantWord(t, answer+16, 10*lap+1)
+		r.wantWord(t, target, 10*lap+10)
+	}
+}
+
+// atomicsBad are atomics that are refused, with a good one before.
+func atomicsBad(t *testing.T, r *Rig) {
+	r.setWord(target, 0)
+	good := r.atomicWR(1, uverbs.OpFetchAdd, 1, 0)
+	for name, sgl := range map[string][]uverbs.SGE{
+		"nothing": nil, "7 bytes": {r.sge(0, 7)}, "9 bytes": {r.sge(0, 8), r.sge(8, 1)}, "a page": {r.sge(0, 4096)},
+	} {
+		bad := good
+		bad.SGL = sgl
+		if n, err := r.QP.PostSend([]uverbs.SendWR{good, bad, good}); n != 1 || !errors.Is(err, uverbs.ErrAtomicSize) {
+			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, uverbs.ErrAtomicSize)
+		}
+		r.done(t, 1)
+		for _, last := range []bool{false, true} {
+			r.QP.Begin()
+			r.QP.Op(uverbs.OpFetchAdd, uverbs.Signaled, 2, r.Addr+target, r.RKey, 0)
+			r.QP.Atomic(1, 0)
+			for _, s := range sgl {
+				r.QP.SGE(s)
+			}
+			if !last {
+				r.QP.Op(uverbs.OpSend, uverbs.Signaled, 3, 0, 0, 0)
+			}
+			if err := r.QP.Submit(); !errors.Is(err, uverbs.ErrAtomicSize) {
+				t.Errorf("%s: Submit: %v, want %v", name, err, uverbs.ErrAtomicSize)
+			}
+		}
+	}
+	r.done(t, 0)
+	r.wantWord(t, target, 4)
+}
