@@ -13,6 +13,11 @@ func testFaults(t *testing.T, kernel string, how scale) {
 	p := newPair(t, kernel, how)
 	t.Cleanup(func() { p.table(t) })
 	before := p.resources(t)
-	t.Run("network", p.testNetwork)
+	for _, f := range []struct {
+		name string
+		test func(*testing.T)
+	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC}} {
+		t.Run(f.name, f.test)
+	}
 	p.leavesNothing(t, before)
 }

@@ -60,11 +60,18 @@ const hang = 30 * time.Second
 // pingpong has C's ibv_rc_pingpong do the same, and says what came of it.
 func (p *pair) pingpong(t *testing.T) string {
 	t.Helper()
-	args := []string{"-d", "rxe0", "-c", "-s", "1024", "-n", strconv.Itoa(p.scale.iters), "-p", strings.Split(p.at(), ":")[1], "-g"}
-	s := p.ends[0].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[0].gid)...)
-	p.ends[0].listens(t, args[8])
-	c := p.ends[1].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[1].gid, p.ends[0].address)...)
+	c, s := p.beginPingpong(t, p.scale.iters)
 	return verdict(t, "ibv_rc_pingpong", c, s, "invalid data")
+}
+
+func (p *pair) beginPingpong(t *testing.T, iters int) (client, server *process) {
+	t.Helper()
+	_, port, _ := strings.Cut(p.at(), ":")
+	args := []string{"-d", "rxe0", "-c", "-s", "1024", "-n", strconv.Itoa(iters), "-p", port, "-g"}
+	server = p.ends[0].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[0].gid)...)
+	p.ends[0].listens(t, port)
+	client = p.ends[1].start(t, p.scale.limit, nil, "ibv_rc_pingpong", append(args, p.ends[1].gid, p.ends[0].address)...)
+	return client, server
 }
 
 // rping has C's rping do it, over librdmacm.

@@ -43,7 +43,7 @@ func (p *peer) newCQ() (*uverbs.CQ, error) {
 }
 
 func qpConfig(cq *uverbs.CQ) uverbs.QPConfig {
-	return uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: window + 1 + 2*rounds, MaxRecvWR: receives,
+	return uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: window + 1 + 2*rounds, MaxRecvWR: receives,
 		Access: uverbs.RemoteRead | uverbs.RemoteWrite}
 }
 
