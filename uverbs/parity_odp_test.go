@@ -1,0 +1,55 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestDeviceParityODP is tests/test_odp.py. The device has to ask for the pages
+// of each message anew.
+func TestDeviceParityODP(t *testing.T) {
+	const remoteAccess = uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
+	rc := setup{access: uverbs.OnDemand | remoteAccess, qpAccess: remoteAccess, cold: true}
+	messages := func(s setup) func(*testing.T) {
+		return func(t *testing.T) {
+			client, _ := newPlayers(t, s)
+			traffic(t, client, uverbs.OpSend)
+		}
+	}
+	remote := func(op uverbs.Opcode) func(*testing.T) {
+		return func(t *testing.T) {
+			client, _ := newPlayers(t, rc)
+			remoteTraffic(t, client, op)
+		}
+	}
+	advised := func(flags uverbs.AdviseFlags, advices ...uverbs.Advice) func(*testing.T) {
+		return func(t *testing.T) {
+			for _, advice := range advices {
+				s := rc
+				s.advise = func(t testing.TB, p *player) {
+					t.Helper()
+					check(t, p.pd.AdviseMR(advice, flags, uverbs.MRRange{MR: p.mr, Len: p.size}))
+				}
+				messages(s)(t)
+			}
+		}
+	}
+	mixed, ud := rc, setup{kind: uverbs.UD, access: uverbs.OnDemand, inbox: true, cold: true}
+	mixed.mixed = true
+	for name, run := range map[string]func(*testing.T){
+		"test_odp_rc_traffic":                              messages(rc),
+		"test_odp_rc_mixed_mr":                             messages(mixed),
+		"test_odp_ud_traffic":                              messages(ud),
+		"test_odp_rc_rdma_read":                            remote(uverbs.OpRead),
+		"test_odp_rc_rdma_write":                           remote(uverbs.OpWrite),
+		"test_odp_sync_prefetch_rc_traffic":                advised(uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
+		"test_odp_async_prefetch_rc_traffic":               advised(0, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
+		"test_odp_prefetch_sync_no_page_fault_rc_traffic":  advised(uverbs.AdviseFlush, uverbs.AdvicePrefetchNoFault),
+		"test_odp_prefetch_async_no_page_fault_rc_traffic": advised(0, uverbs.AdvicePrefetchNoFault),
+	} {
+		t.Run(name, run)
+	}
+}

@@ -1,0 +1,377 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// The tests of the parity_*_test.go files do what the tests of rdma-core's
+// tests/test_*.py do, under their names: the same objects, the same traffic and
+// the same checks. docs/parity.md has the results of both. Where Python fills
+// buffers with one letter, here no message has the bytes of the one before.
+
+// A setup says how the players of a test are made: zero stands for what most
+// tests have.
+type setup struct {
+	kind     uverbs.QPType // 0: RC
+	pairs    int           // of QPs; 0: 1
+	srq      bool          // the QPs take their receives from one
+	channel  bool          // completions are told by a channel of the player's own
+	entries  int           // of the CQ; 0: 1000
+	batch    bool          // requests go through the batch builder: ibv_wr_* in C
+	size     int           // of a message; 0: 1024
+	rounds   int           // 0: 100
+	access   uverbs.Access // to the memory, beside LocalWrite
+	qpAccess uverbs.Access // that the QPs allow
+	inbox    bool          // receives go to other memory, without that access
+	mixed    bool          // half of each message is in such memory
+	cold     bool          // the pages are given up before each message
+	advise   func(testing.TB, *player)
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// What the players of Python have as well.
+const (
+	parityDepth = 1000
+	parityImm   = 1234
+)
+
+// A player is one side of a test, on a context of its own.
+type player struct {
+	setup
+	ctx  context.Context
+	dev  *uverbs.Context
+	pd   *uverbs.PD
+	cq   *uverbs.CQ
+	srq  *uverbs.SRQ
+	mr   *uverbs.MR
+	out  []*uverbs.MR // where messages are sent from, a piece in each
+	in   []*uverbs.MR // and received
+	qps  []*uverbs.QP
+	ah   *uverbs.AH // UD: leads to the peer
+	peer *player
+	addr uint64 // of the peer's memory
+	rkey uint32
+	seed byte // of the last message
+}
+
+// newPlayers makes both sides of a test, connected.
+func newPlayers(t testing.TB, s setup) (client, server *player) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	client, server = newPlayer(t, ctx, s), newPlayer(t, ctx, s)
+	client.peer, server.peer = server, client
+	client.connect(t)
+	server.connect(t)
+	server.seed = 128 // the two count in different ranges
+	return client, server
+}
+
+func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
+	t.Helper()
+	p := &player{setup: s, ctx: ctx, dev: openDevice(t)}
+	p.kind, p.qps, p.size, p.rounds = or(s.kind, uverbs.RC), make([]*uverbs.QP, or(s.pairs, 1)), or(s.size, 1024), or(s.rounds, 100)
+	p.pd = must(p.dev.AllocPD())(t)
+	cfg := uverbs.CQConfig{Entries: or(s.entries, parityDepth)}
+	if s.channel {
+		cfg.Channel = must(p.dev.CreateCompChannel())(t)
+	}
+	p.cq = must(p.dev.CreateCQ(cfg))(t)
+	if s.channel {
+		check(t, p.cq.Arm(false))
+	}
+	if s.srq {
+		p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps)}))(t)
+	}
+	p.allocate(t)
+	t.Cleanup(func() { check(t, p.mr.Close()) }) // until then it is not to be dropped
+	for i := range p.qps {
+		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth,
+			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
+	}
+	return p
+}
+
+func (p *player) allocate(t testing.TB) {
+	t.Helper()
+	room := p.offset() + p.size
+	var err error
+	p.mr, err = p.pd.Alloc(room, uverbs.LocalWrite|p.access)
+	if p.access&uverbs.OnDemand != 0 && errors.Is(err, uverbs.ErrNotSupported) {
+		expect.Missing(t, expect.ODP, err)
+	}
+	check(t, err)
+	p.out, p.in = []*uverbs.MR{p.mr}, []*uverbs.MR{p.mr}
+	if !p.inbox && !p.mixed {
+		return
+	}
+	plain := must(p.pd.Alloc(room, uverbs.LocalWrite))(t)
+	if p.inbox {
+		p.in[0] = plain
+	} else {
+		p.out, p.in = append(p.out, plain), append(p.in, plain)
+	}
+}
+
+// connect takes the player's QPs to RTS, and learns where the peer's memory is.
+func (p *player) connect(t testing.TB) {
+	t.Helper()
+	for i, qp := range p.qps {
+		remote := must(p.peer.qps[i].Endpoint())(t)
+		if p.kind != uverbs.UD {
+			check(t, qp.Connect(remote))
+			continue
+		}
+		check(t, qp.Ready())
+		p.ah = must(p.pd.CreateAH(must(qp.AHAttr(remote))(t)))(t)
+	}
+	p.addr, p.rkey = p.peer.mr.Addr(), p.peer.mr.RKey()
+}
+
+// restart takes all QPs through RESET to RTS again. What had been posted is
+// gone, and the completions with it.
+func restart(t testing.TB, players ...*player) {
+	t.Helper()
+	for _, p := range players {
+		for _, qp := range p.qps {
+			check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+		}
+	}
+	for _, p := range players {
+		must(p.cq.Poll(make([]uverbs.WC, p.cq.Entries())))(t)
+		for i, qp := range p.qps {
+			check(t, qp.Connect(must(p.peer.qps[i].Endpoint())(t)))
+		}
+	}
+}
+
+// offset is where a message begins in the player's memory: behind the GRH that
+// a datagram comes with.
+func (p *player) offset() int {
+	if p.kind == uverbs.UD {
+		return uverbs.GRHLen
+	}
+	return 0
+}
+
+// pieces are the parts of a message, n bytes from off of each MR.
+func pieces(mrs []*uverbs.MR, off, n int) []uverbs.SGE {
+	var sgl []uverbs.SGE
+	for _, mr := range mrs {
+		sgl = append(sgl, mr.SGE(off, n))
+	}
+	return sgl
+}
+
+// start is where in its memory a message begins that the player sends. With an
+// inbox it is the first byte: the rxe of 7.2 sends on-demand memory from the
+// beginning of a page only.
+func (p *player) start() int {
+	if p.inbox {
+		return 0
+	}
+	return p.offset()
+}
+
+func (p *player) outgoing() []uverbs.SGE { return pieces(p.out, p.start(), p.size) }
+
+// sent and received are the messages that lie in the player's memory.
+func (p *player) sent() []byte     { return p.message(p.out, p.start()) }
+func (p *player) received() []byte { return p.message(p.in, p.offset()) }
+
+func (p *player) message(mrs []*uverbs.MR, off int) (b []byte) {
+	for _, mr := range mrs {
+		b = append(b, mr.Bytes()[off:][:p.size]...)
+	}
+	return b
+}
+
+// fill puts a new message where the player sends from, and returns it.
+func (p *player) fill() []byte {
+	p.seed++
+	for k, mr := range p.out {
+		b := mr.Bytes()[p.start():][:p.size]
+		for i := range b {
+			b[i] = p.seed + byte(k*3+i*7) + byte(i>>8)
+		}
+	}
+	return p.sent()
+}
+
+// chill gives up the pages of the player's memory: the device has to ask for
+// them.
+func (p *player) chill(t testing.TB) {
+	t.Helper()
+	if p.cold {
+		check(t, unix.Madvise(p.mr.Bytes(), unix.MADV_DONTNEED))
+	}
+}
+
+// receive posts a receive for a QP.
+func (p *player) receive(t testing.TB, qp int) {
+	t.Helper()
+	wr := uverbs.RecvWR{SGL: pieces(p.in, 0, p.offset()+p.size)}
+	if p.srq != nil {
+		provide(t, p.srq, wr)
+	} else {
+		receive(t, p.qps[qp], wr)
+	}
+}
+
+// post posts a request on a QP, addressed to the peer and signaled.
+func (p *player) post(t testing.TB, qp int, wr uverbs.SendWR) {
+	t.Helper()
+	check(t, p.tryPost(qp, wr))
+}
+
+func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
+	q := p.qps[qp]
+	wr.Flags |= uverbs.Signaled
+	if p.kind == uverbs.UD {
+		wr.AH, wr.QPN, wr.QKey = p.ah, p.peer.qps[qp].QPN(), qkey
+	}
+	if !p.batch {
+		_, err := q.PostSend(wr)
+		return err
+	}
+	b := q.StartSend()
+	defer b.Abort()
+	build(&b, &wr)
+	return b.Submit()
+}
+
+// build adds a request to a batch.
+func build(b *uverbs.SendBatch, wr *uverbs.SendWR) {
+	switch wr.Opcode {
+	case uverbs.OpSend:
+		b.Send(wr.WRID, wr.Flags)
+	case uverbs.OpSendImm:
+		b.SendImm(wr.WRID, wr.Flags, wr.Imm)
+	case uverbs.OpWrite:
+		b.Write(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
+	case uverbs.OpWriteImm:
+		b.WriteImm(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Imm)
+	case uverbs.OpRead:
+		b.Read(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
+	default:
+		panic("no such operation in a batch: " + wr.Opcode.String())
+	}
+	if wr.AH != nil {
+		b.UDAddr(wr.AH, wr.QPN, wr.QKey)
+	}
+	for _, s := range wr.SGL {
+		b.SGE(s)
+	}
+}
+
+// done waits for a completion of the player's, and returns its status too. On a
+// channel of the player's own, an event has to tell of it.
+func (p *player) done(t testing.TB) (uverbs.WC, error) {
+	t.Helper()
+	var wcs [1]uverbs.WC
+	if p.channel {
+		check(t, p.cq.WaitEvent(p.ctx))
+		check(t, p.cq.Arm(false))
+		if n := must(p.cq.Poll(wcs[:]))(t); n != 1 {
+			t.Fatal("an event, but no completion")
+		}
+	} else {
+		must(p.cq.PollWait(p.ctx, wcs[:]))(t)
+	}
+	return wcs[0], wcs[0].Err()
+}
+
+// deliver sends a message to the peer, for which the peer has posted a receive.
+// It returns the status that the sender gets when that is not success.
+func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
+	t.Helper()
+	p.chill(t)
+	p.peer.chill(t)
+	want := p.fill()
+	if p.advise != nil {
+		p.advise(t, p)
+	}
+	p.post(t, qp, uverbs.SendWR{Opcode: op, SGL: p.outgoing(), RemoteAddr: p.addr, RKey: p.rkey, Imm: parityImm})
+	if _, err := p.done(t); err != nil {
+		return err
+	}
+	wc, err := p.peer.done(t)
+	check(t, err)
+	if imm := wc.Flags&uverbs.WCWithImm != 0; imm != (op == uverbs.OpSendImm || op == uverbs.OpWriteImm) || imm && wc.Imm != parityImm {
+		t.Fatalf("%v completed as %+v", op, wc)
+	}
+	if int(wc.ByteLen) != p.offset()+len(want) {
+		t.Fatalf("%d bytes were received, %d sent", wc.ByteLen, p.offset()+len(want))
+	}
+	same(t, p.peer.received(), want)
+	return nil
+}
+
+// traffic sends messages both ways: utils.traffic of pyverbs' tests.
+func traffic(t testing.TB, client *player, op uverbs.Opcode) {
+	t.Helper()
+	players := [2]*player{client, client.peer}
+	for qp := range client.qps {
+		for _, p := range players {
+			p.receive(t, qp)
+		}
+	}
+	for range client.rounds {
+		for qp := range client.qps {
+			for _, p := range players {
+				check(t, p.deliver(t, op, qp))
+				p.peer.receive(t, qp)
+			}
+		}
+	}
+}
+
+// remote reads or writes the peer's memory, and looks at what came of it.
+func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
+	t.Helper()
+	p.chill(t)
+	p.peer.chill(t)
+	mine, theirs := p.fill(), p.peer.fill()
+	p.post(t, 0, uverbs.SendWR{Opcode: op, SGL: p.outgoing(), RemoteAddr: p.addr, RKey: p.rkey})
+	if _, err := p.done(t); err != nil {
+		return err
+	}
+	if op == uverbs.OpRead {
+		mine = theirs
+	}
+	same(t, p.sent(), mine)
+	same(t, p.peer.sent(), mine)
+	return nil
+}
+
+// remoteTraffic does it both ways: utils.rdma_traffic.
+func remoteTraffic(t testing.TB, client *player, op uverbs.Opcode) {
+	t.Helper()
+	for range client.rounds {
+		check(t, client.remote(t, op))
+		check(t, client.peer.remote(t, op))
+	}
+}
+
+// fails checks that a request failed, and how.
+func fails(t testing.TB, err error, want uverbs.WCStatus) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("completed with %v, want %v", err, want)
+	}
+}
