@@ -51,6 +51,16 @@ const (
 	NodeUnspecified NodeType = 7
 )
 
+// String is what ibv_node_type_str(3) answers.
+func (n NodeType) String() string {
+	names := [...]string{NodeCA: "InfiniBand channel adapter", NodeSwitch: "InfiniBand switch", NodeRouter: "InfiniBand router",
+		NodeRNIC: "iWARP NIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified"}
+	if int(n) < len(names) && n != 0 {
+		return names[n]
+	}
+	return "unknown"
+}
+
 // Driver is the name of the kernel driver: rxe, mlx5.
 func (d Device) Driver() string {
 	if s, ok := driverNames[d.DriverID]; ok {
