@@ -20,6 +20,7 @@ const module = "github.com/goverbs/goverbs/"
 
 // ours are the packages of our programs by the names of their C namesakes.
 var ours = map[string]string{
+	asyncwatch:    "cmd/asyncwatch",
 	"ibv_devinfo": "cmd/devinfo",
 	rcPingpong:    "examples/rcpingpong",
 	ucPingpong:    "examples/ucpingpong",
@@ -44,6 +45,7 @@ func TestInterop(t *testing.T) {
 			h.addresses(t)
 			before := h.resources(t)
 			t.Run("devinfo", h.testDevinfo)
+			t.Run("asyncwatch", h.testAsyncwatch)
 			t.Run("rc_pingpong", func(t *testing.T) { h.testRCPingpong(t, 4096, goPairs...) })
 			t.Run("rc_pingpong_mistakes", h.testMistakes)
 			t.Run("pingpong", h.testPingpong)

@@ -1,0 +1,98 @@
+//go:build vm
+
+package interop
+
+import (
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const asyncwatch = "ibv_asyncwatch"
+
+// testAsyncwatch has C's program and ours watch one device while its network
+// interface goes down, comes up and gets an address, and compares what they
+// print. The device is one of its own: an interface that goes down loses
+// addresses and routes.
+func (h *host) testAsyncwatch(t *testing.T) {
+	ip := func(args string) { h.output(t, "ip", strings.Fields(args)...) }
+	ip("link add d1 type dummy")
+	ip("addr add 10.91.0.1/24 dev d1")
+	ip("link set d1 up")
+	h.output(t, "rdma", strings.Fields("link add rxe1 type rxe netdev d1")...)
+	c := h.start(t, asyncwatch, "-d", "rxe1")
+	g := h.start(t, h.path(goSide, asyncwatch), "-d", "rxe1")
+	defer func() { // no Cleanup: that is too late to run commands
+		for _, p := range []*process{c, g} {
+			p.cancel()
+			<-p.ended // rxe1 goes with its last user
+		}
+		h.output(t, "rdma", strings.Fields("link del rxe1")...)
+		ip("link del d1")
+	}()
+	both := func(text string, n int) {
+		t.Helper()
+		for _, p := range []*process{c, g} {
+			if !p.stdout.awaitTimes(text, n) {
+				t.Fatalf("no %q, the %d.: %v", text, n, p)
+			}
+		}
+	}
+	both("rxe1: async event FD ", 1)
+	ip("addr add 10.91.0.2/24 dev d1")
+	both("  event_type IBV_EVENT_GID_CHANGE (18), port 1\n", 1)
+	for lap := 1; lap <= 2; lap++ {
+		ip("link set d1 down")
+		both("  event_type IBV_EVENT_PORT_ERR (10), port 1\n", lap)
+		ip("link set d1 up")
+		both("  event_type IBV_EVENT_PORT_ACTIVE (9), port 1\n", lap)
+	}
+	for _, p := range []*process{c, g} {
+		if err := p.cmd.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.wait() // C's dies of it
+	}
+	if d := cmp.Diff(watchedEvents(c.stdout.String()), watchedEvents(g.stdout.String())); d != "" {
+		t.Errorf("(-ibv_asyncwatch +asyncwatch)\n%s", d)
+	}
+	h.asyncwatchMistakes(t)
+}
+
+var descriptor = regexp.MustCompile(`FD \d+`)
+
+// watchedEvents is what the program printed, without the number of its
+// descriptor, and with the changes of GIDs once each: one that comes together
+// with another event may come before or after it.
+func watchedEvents(out string) []string {
+	const change = "IBV_EVENT_GID_CHANGE"
+	var lines []string
+	changed := ""
+	for line := range strings.Lines(descriptor.ReplaceAllString(out, "FD n")) {
+		if strings.Contains(line, change) {
+			changed = line
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return append(lines, changed)
+}
+
+// asyncwatchMistakes compares exit statuses.
+func (h *host) asyncwatchMistakes(t *testing.T) {
+	for _, args := range []string{"-d rxe7", "-x", "-h"} {
+		c := h.start(t, asyncwatch, strings.Fields(args)...)
+		g := h.start(t, h.path(goSide, asyncwatch), strings.Fields(args)...)
+		_, _ = c.wait(), g.wait() // the status is compared
+		if c.status() != g.status() {
+			t.Errorf("%v ends with %d, %v with %d", c, c.status(), g, g.status())
+		}
+		usage := strings.ReplaceAll(c.stdout.String(), asyncwatch, "asyncwatch")
+		if args == "-h" && usage != g.stdout.String() {
+			t.Errorf("usage: %s", cmp.Diff(usage, g.stdout.String()))
+		}
+	}
+}
