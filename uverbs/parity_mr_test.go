@@ -18,6 +18,7 @@ func TestDeviceParityMR(t *testing.T) {
 		"test_mr_rereg_access":          reregAccess,
 		"test_mr_rereg_access_bad_flow": reregLessAccess,
 		"test_mr_rereg_pd":              reregPD,
+		"test_mr_rereg_atomic":          reregAtomic,
 	} {
 		t.Run(name, run)
 	}
@@ -76,4 +77,18 @@ func reregPD(t *testing.T) {
 	}
 	check(t, server.mr.Close())
 	check(t, other.Close())
+}
+
+// reregAtomic takes the right from the memory, and gives it again.
+func reregAtomic(t *testing.T) {
+	client, server := newPlayers(t, setup{rounds: 10, access: uverbs.RemoteAtomic, qpAccess: uverbs.RemoteAtomic})
+	for _, p := range []*player{client, server} {
+		reregister(t, p, uverbs.ReregAccess, nil, uverbs.LocalWrite)
+	}
+	fails(t, client.atomic(t, uverbs.OpFetchAdd, 1, 2, 0), uverbs.WCRemAccessErr)
+	restart(t, client, server)
+	for _, p := range []*player{client, server} {
+		reregister(t, p, uverbs.ReregAccess, nil, uverbs.LocalWrite|uverbs.RemoteAtomic)
+	}
+	atomicTraffic(t, client, uverbs.OpFetchAdd)
 }

@@ -37,6 +37,14 @@ func TestDeviceParityODP(t *testing.T) {
 			}
 		}
 	}
+	atomics := func(op uverbs.Opcode) func(*testing.T) {
+		return func(t *testing.T) {
+			s := rc
+			s.cold = false
+			client, _ := newPlayers(t, s)
+			atomicTraffic(t, client, op)
+		}
+	}
 	mixed, ud := rc, setup{kind: uverbs.UD, access: uverbs.OnDemand, inbox: true, cold: true}
 	mixed.mixed = true
 	for name, run := range map[string]func(*testing.T){
@@ -45,6 +53,8 @@ func TestDeviceParityODP(t *testing.T) {
 		"test_odp_ud_traffic":                              messages(ud),
 		"test_odp_rc_rdma_read":                            remote(uverbs.OpRead),
 		"test_odp_rc_rdma_write":                           remote(uverbs.OpWrite),
+		"test_odp_rc_atomic_cmp_and_swp":                   atomics(uverbs.OpCompareSwap),
+		"test_odp_rc_atomic_fetch_and_add":                 atomics(uverbs.OpFetchAdd),
 		"test_odp_sync_prefetch_rc_traffic":                advised(uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
 		"test_odp_async_prefetch_rc_traffic":               advised(0, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
 		"test_odp_prefetch_sync_no_page_fault_rc_traffic":  advised(uverbs.AdviseFlush, uverbs.AdvicePrefetchNoFault),

@@ -268,6 +268,10 @@ func build(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 		b.WriteImm(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Imm)
 	case uverbs.OpRead:
 		b.Read(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
+	case uverbs.OpCompareSwap:
+		b.CompareSwap(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap)
+	case uverbs.OpFetchAdd:
+		b.FetchAdd(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd)
 	default:
 		panic("no such operation in a batch: " + wr.Opcode.String())
 	}

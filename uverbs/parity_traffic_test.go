@@ -84,6 +84,12 @@ func TestDeviceParityQPEx(t *testing.T) {
 			remoteTraffic(t, client, op)
 		}
 	}
+	atomics := func(op uverbs.Opcode) func(*testing.T) {
+		return func(t *testing.T) {
+			client, _ := newPlayers(t, setup{batch: true, size: 8, access: uverbs.RemoteAtomic, qpAccess: uverbs.RemoteAtomic})
+			atomicTraffic(t, client, op)
+		}
+	}
 	for name, run := range map[string]func(*testing.T){
 		"test_qp_ex_ud_send":     messages(ud, uverbs.OpSend, 0),
 		"test_qp_ex_ud_send_imm": messages(ud, uverbs.OpSendImm, 0),
@@ -99,6 +105,8 @@ func TestDeviceParityQPEx(t *testing.T) {
 		"test_qp_ex_rc_rdma_write_zero_length": remote(uverbs.OpWrite, uverbs.RemoteWrite, 0),
 		"test_qp_ex_rc_rdma_read":              remote(uverbs.OpRead, uverbs.RemoteRead, 1024),
 		"test_qp_ex_rc_rdma_read_zero_size":    remote(uverbs.OpRead, uverbs.RemoteRead, 0),
+		"test_qp_ex_rc_atomic_cmp_swp":         atomics(uverbs.OpCompareSwap),
+		"test_qp_ex_rc_atomic_fetch_add":       atomics(uverbs.OpFetchAdd),
 		"test_post_receive_qp_state_bad_flow": func(t *testing.T) {
 			_, server := newPlayers(t, setup{kind: ud, batch: true})
 			check(t, server.qps[0].Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
