@@ -14,6 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// An errorGroup is a section of the golden file and of docs/errors.md.
+type errorGroup struct {
+	name  string
+	cases []errorCase
+}
+
 // An errorCase is one way to an error, and what errors.Is must find in it.
 type errorCase struct {
 	name string
@@ -31,17 +37,15 @@ func TestErrorTexts(t *testing.T) {
 		delete(providers.byDriver, fakeDriver)
 		providers.Unlock()
 	}()
-	var out strings.Builder
-	for _, group := range []struct {
-		name  string
-		cases []errorCase
-	}{
-		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
+	groups := []errorGroup{
+		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"GIDs", gidChoices(t)},
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"What not every device does", optionalErrors(t)},
 		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
-	} {
+	}
+	var out strings.Builder
+	for _, group := range groups {
 		fmt.Fprintf(&out, "# %s\n\n", group.name)
 		for _, c := range group.cases {
 			if c.err == nil {
@@ -57,6 +61,7 @@ func TestErrorTexts(t *testing.T) {
 		}
 		out.WriteString("\n")
 	}
+	ioctltest.GoldenFile(t, "../docs/errors.md", errorPage(t, groups))
 	ioctltest.Golden(t, "errors", out.String())
 }
 
@@ -292,12 +297,4 @@ func sentinels() []errorCase {
 		{"ErrNotSupported", ErrNotSupported, []error{unix.EOPNOTSUPP, errors.ErrUnsupported}},
 		{"no events", errNoEvents, []error{unix.EINVAL}},
 	}
-}
-
-func statusErrors() (all []errorCase) {
-	for s := WCStatus(1); s <= WCTMRndvIncomplete+1; s++ {
-		wc := WC{Status: s}
-		all = append(all, errorCase{fmt.Sprintf("status %d", s), wc.Err(), []error{s}})
-	}
-	return all
 }

@@ -170,8 +170,9 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 }
 
 // NextEvent waits for the next asynchronous event: ibv_get_async_event(3). It
-// is acknowledged by being returned. The end of ctx gives context.Cause(ctx). Several goroutines may wait; each event
-// goes to one of them.
+// is acknowledged by being returned. Several goroutines may wait; each event
+// goes to one of them. The end of ctx gives context.Cause(ctx), that of the
+// Context [ErrClosed], and that of the device [ErrDeviceGone].
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	c.events.start()
 	select {

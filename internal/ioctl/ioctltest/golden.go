@@ -14,9 +14,14 @@ var update = flag.Bool("update", false, "write the golden files in testdata afre
 // Golden compares got with testdata/name.golden.
 func Golden(t testing.TB, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
+	GoldenFile(t, filepath.Join("testdata", name+".golden"), got)
+}
+
+// GoldenFile compares got with a file, for pages that are read elsewhere too.
+func GoldenFile(t testing.TB, path, got string) {
+	t.Helper()
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
