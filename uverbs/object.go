@@ -154,18 +154,20 @@ func (o *object) usedBy() string {
 	return "still in use by " + strings.Join(names, ", ") + ": close what is made on it first"
 }
 
-// bury takes the leave of an object that the kernel has let go of.
+// bury takes the leave of an object that the kernel has let go of. Until it has
+// ended the context knows the object, so that its Close waits for the end.
 func (o *object) bury() error {
 	o.closed = true
+	o.ticket.Done()
+	dropAll(o.parents)
+	var err error
+	if o.retire != nil {
+		err = o.retire()
+	}
 	o.ctx.mu.Lock()
 	delete(o.ctx.objects, o)
 	o.ctx.mu.Unlock()
-	o.ticket.Done()
-	dropAll(o.parents)
-	if o.retire == nil {
-		return nil
-	}
-	return o.retire()
+	return err
 }
 
 // made notes the handle of a create command that succeeded, for unmake.

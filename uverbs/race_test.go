@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Close of each kind of object against everything that may run beside it: a
@@ -224,4 +225,31 @@ func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			return b.ud.qp.Ready()
 		},
 	}
+}
+
+// Close of a Context waits for an object's Close that is under way: it neither
+// finds the parents in use, nor closes the device under the object's rings.
+func TestContextCloseAwaitsObjects(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	retiring, goOn := make(chan struct{}), make(chan struct{})
+	retire := b.qp.retire
+	b.qp.retire = func() error {
+		close(retiring)
+		<-goOn
+		return retire()
+	}
+	first, second := make(chan error), make(chan error)
+	go func() { first <- b.qp.Close() }()
+	<-retiring
+	go func() { second <- r.c.Close() }()
+	select {
+	case err := <-second:
+		t.Errorf("the Context was closed under a QP that is closing: %v", err)
+		close(goOn)
+	case <-time.After(50 * time.Millisecond): // it would have been, in a tenth of that
+		close(goOn)
+		check(t, <-second)
+	}
+	check(t, <-first)
 }
