@@ -111,9 +111,11 @@ func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
 func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
-func (q *loopQP) SGE(uverbs.SGE)     {}
-func (q *loopQP) Inline([]byte)      {}
-func (q *loopQP) Atomic(_, _ uint64) {}
+func (q *loopQP) SGE(uverbs.SGE)                                     {}
+func (q *loopQP) Inline([]byte)                                      {}
+func (q *loopQP) Atomic(_, _ uint64)                                 {}
+func (q *loopQP) Bind(uverbs.ProviderBind)                           {}
+func (q *loopQP) Flush(uint32, uverbs.Placement, uverbs.Selectivity) {}
 func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	q.batch.AH, q.batch.QPN, q.batch.QKey = ah, qpn, qkey
 }

@@ -57,6 +57,32 @@ func hot(b *bundle) map[string]func() {
 			s.SGE(b.mr.SGE(8, 8))
 			_ = s.Submit()
 		},
+		"PostSend windows": func() {
+			_, _ = b.qp.PostSend(
+				SendWR{WRID: 1, Opcode: OpBindMW, Bind: &MWBind{MW: b.mw, RKey: IncRKey(b.mw.RKey()), MWRange: MWRange{MR: b.mr, Len: 64, Access: RemoteRead}}},
+				SendWR{WRID: 1, Opcode: OpSendInv, InvalidateRKey: 5, SGL: []SGE{b.mr.SGE(0, 8)}},
+				SendWR{WRID: 1, Opcode: OpLocalInv, InvalidateRKey: 5})
+			_ = b.mw1.Bind(b.qp, 1, 0, MWRange{MR: b.mr, Len: 64, Access: RemoteRead})
+		},
+		"StartSend windows": func() {
+			s := b.qp.StartSend()
+			s.BindMW(1, 0, b.mw, IncRKey(b.mw.RKey()), MWRange{MR: b.mr, Len: 64, Access: RemoteRead})
+			s.SendInv(1, 0, 5)
+			s.SGE(b.mr.SGE(0, 8))
+			s.LocalInv(1, 0, 5)
+			_ = s.Submit()
+		},
+		"PostSend persistence": func() {
+			_, _ = b.qp.PostSend(
+				SendWR{WRID: 1, Opcode: OpFlush, RemoteAddr: 4096, RKey: 7, FlushLength: 64, Placement: PlacementGlobal},
+				SendWR{WRID: 1, Opcode: OpAtomicWrite, RemoteAddr: 4096, RKey: 7, Swap: 5})
+		},
+		"StartSend persistence": func() {
+			s := b.qp.StartSend()
+			s.Flush(1, 0, 4096, 7, 64, PlacementGlobal, SelectRange)
+			s.AtomicWrite(1, 0, 4096, 7, 5)
+			_ = s.Submit()
+		},
 		"Poll": func() {
 			var wcs [16]WC
 			n, _ := b.cq.Poll(wcs[:])
@@ -92,7 +118,7 @@ func hotUD(b *bundle, m *meeting) map[string]func() {
 func TestHotPathAllocatesNothing(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		r := newRig(t)
-		b := r.bundle(t, single)
+		b := r.bundle(t, single).withWindows(t)
 		calls := hot(b)
 		maps.Copy(calls, hotUD(b, r.meeting(t, b, single)))
 		for name, call := range calls {
@@ -105,7 +131,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 
 func BenchmarkHotPath(b *testing.B) {
 	r := newRig(b)
-	for name, call := range hot(r.bundle(b, true)) {
+	for name, call := range hot(r.bundle(b, true).withWindows(b)) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

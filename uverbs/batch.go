@@ -90,6 +90,52 @@ func (b *SendBatch) FetchAdd(wrID uint64, f SendFlags, raddr uint64, rkey uint32
 	}
 }
 
+// LocalInv adds a LOCAL_INV, which invalidates the key of a type 2 window.
+func (b *SendBatch) LocalInv(wrID uint64, f SendFlags, rkey uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpLocalInv, f, wrID, 0, 0, rkey)
+	}
+}
+
+// SendInv adds a SEND that invalidates a key of the peer's.
+func (b *SendBatch) SendInv(wrID uint64, f SendFlags, rkey uint32) {
+	if b.err == nil {
+		b.q.impl.Op(OpSendInv, f, wrID, 0, 0, rkey)
+	}
+}
+
+// BindMW adds a BIND_MW: what [MWBind] says of w, rkey and r.
+func (b *SendBatch) BindMW(wrID uint64, f SendFlags, w *MW, rkey uint32, r MWRange) {
+	if b.err != nil {
+		return
+	}
+	bind, err := ProviderBindOf(&MWBind{MW: w, RKey: rkey, MWRange: r}, b.q)
+	if err != nil {
+		b.q.impl.Abort()
+		b.err = err
+		return
+	}
+	b.q.impl.Op(OpBindMW, f, wrID, 0, 0, 0)
+	b.q.impl.Bind(bind)
+}
+
+// Flush adds a FLUSH of n bytes at raddr.
+func (b *SendBatch) Flush(wrID uint64, f SendFlags, raddr uint64, rkey, n uint32, p Placement, s Selectivity) {
+	if b.err == nil {
+		b.q.impl.Op(OpFlush, f, wrID, raddr, rkey, 0)
+		b.q.impl.Flush(n, p, s)
+	}
+}
+
+// AtomicWrite adds an ATOMIC_WRITE of the 8 bytes of value, in host order, to
+// raddr.
+func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uint32, value uint64) {
+	if b.err == nil {
+		b.q.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
+		b.q.impl.Atomic(0, value)
+	}
+}
+
 // SGE adds a buffer to the operation added last.
 func (b *SendBatch) SGE(s SGE) {
 	if b.err == nil {

@@ -21,7 +21,7 @@ func (s *sentinel) Error() string { return s.text }
 
 // Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
-	if s == ErrClosed && target == os.ErrClosed || s == errClosedAH && (target == ErrClosed || target == os.ErrClosed) {
+	if s == ErrClosed && target == os.ErrClosed || (s == errClosedAH || s == errClosedMW) && (target == ErrClosed || target == os.ErrClosed) {
 		return true
 	}
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
@@ -67,6 +67,10 @@ var (
 	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, RDMA on a UD QP, a READ or an atomic on a UC QP, or UDAddr on another", unix.EINVAL}
 	// ErrAtomicSize: the local memory of an atomic has not 8 bytes.
 	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
+	// ErrNoMW: an OpBindMW request that names no window.
+	ErrNoMW error = &sentinel{"uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL}
+	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
+	ErrForeignMW error = &sentinel{"uverbs: the memory window or its MR belongs to another PD than the QP: make them by the QP's PD", unix.EPERM}
 	// ErrNoAH: a request of a UD QP that says nothing of where it goes.
 	ErrNoAH error = &sentinel{"uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after the operation", unix.EINVAL}
 	// ErrForeignAH: the AH belongs to another PD than the QP.

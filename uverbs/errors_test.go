@@ -38,7 +38,7 @@ func TestErrorTexts(t *testing.T) {
 		providers.Unlock()
 	}()
 	groups := []errorGroup{
-		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"GIDs", gidChoices(t)},
+		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"What not every device does", optionalErrors(t)},
 		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", sentinels()},
@@ -287,6 +287,9 @@ func sentinels() []errorCase {
 		{"ErrOpcode", ErrOpcode, []error{unix.EINVAL}},
 		{"ErrState", ErrState, []error{unix.EINVAL}},
 		{"ErrAtomicSize", ErrAtomicSize, []error{unix.EINVAL}},
+		{"ErrNoMW", ErrNoMW, []error{unix.EINVAL}},
+		{"ErrForeignMW", ErrForeignMW, []error{unix.EPERM}},
+		{"closed MW", errClosedMW, []error{ErrClosed, os.ErrClosed, unix.EBADF}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
 		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},

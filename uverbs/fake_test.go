@@ -72,11 +72,13 @@ func good[T any](v T, err error) func(testing.TB) T {
 
 // A bundle is what most tests need: PD, memory, CQ, and a QP in RTS.
 type bundle struct {
-	pd *PD
-	mr *MR
-	cq *CQ
-	qp *QP
-	ud *meeting // nil unless a test makes it
+	pd  *PD
+	mr  *MR
+	cq  *CQ
+	qp  *QP
+	mw  *MW      // type 2
+	mw1 *MW      // type 1
+	ud  *meeting // nil unless a test makes it
 }
 
 func (r *rig) bundle(t testing.TB, single bool) *bundle {
@@ -151,7 +153,7 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), typ: cfg.Type, pd: qp.PD(), ticket: leak.Track("ring of", "QP")}
+	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)

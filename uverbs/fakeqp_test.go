@@ -16,12 +16,14 @@ type fakeQP struct {
 
 	typ  QPType
 	pd   *PD
+	qp   *QP
 	last ProviderAV // where the last datagram went
 
 	batch [64]SendWR
 	sges  [64][]SGE // theirs
 	n     int
 	err   error
+	bound bool // the batch binds windows, which the caller has checked
 }
 
 func (q *fakeQP) post(wr *SendWR) error {
@@ -30,9 +32,10 @@ func (q *fakeQP) post(wr *SendWR) error {
 		total += uint64(s.Length)
 	}
 	switch {
-	case wr.Opcode > OpFetchAdd || wr.Opcode >= OpRead && q.typ != RC:
+	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite,
+		wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC:
 		return ErrOpcode
-	case wr.Opcode >= OpCompareSwap && total != 8:
+	case (wr.Opcode == OpCompareSwap || wr.Opcode == OpFetchAdd) && total != 8:
 		return ErrAtomicSize
 	case len(wr.SGL) > q.cap.MaxSendSGE:
 		return ErrTooManySGEs
@@ -42,6 +45,11 @@ func (q *fakeQP) post(wr *SendWR) error {
 		return ErrInlineTooLong
 	case q.out == q.cap.MaxSendWR:
 		return ErrQueueFull
+	}
+	if wr.Opcode == OpBindMW && wr.Bind != nil || wr.Opcode == OpBindMW && !q.bound {
+		if _, err := ProviderBindOf(wr.Bind, q.qp); err != nil {
+			return err
+		}
 	}
 	if q.typ == UD {
 		av, err := ProviderAVOf(wr.AH, q.pd)
@@ -88,7 +96,7 @@ func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (q *fakeQP) Begin() { q.n, q.err = 0, nil }
+func (q *fakeQP) Begin() { q.n, q.err, q.bound = 0, nil, false }
 
 func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	if q.n == len(q.batch) {
@@ -102,6 +110,16 @@ func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32
 func (q *fakeQP) Atomic(compareAdd, swap uint64) {
 	if q.n > 0 {
 		q.batch[q.n-1].CompareAdd, q.batch[q.n-1].Swap = compareAdd, swap
+	}
+}
+
+// Bind is checked by the caller.
+func (q *fakeQP) Bind(ProviderBind) { q.bound = true }
+
+func (q *fakeQP) Flush(n uint32, p Placement, s Selectivity) {
+	if q.n > 0 {
+		wr := &q.batch[q.n-1]
+		wr.FlushLength, wr.Placement, wr.Selectivity = n, p, s
 	}
 }
 
@@ -138,6 +156,7 @@ func (q *fakeQP) Submit() error {
 	if q.err != nil {
 		return q.err
 	}
+	defer func() { q.bound = false }()
 	for i := range q.batch[:q.n] {
 		if err := q.post(&q.batch[i]); err != nil {
 			return err
@@ -146,7 +165,7 @@ func (q *fakeQP) Submit() error {
 	return nil
 }
 
-func (q *fakeQP) Abort() { q.n = 0 }
+func (q *fakeQP) Abort() { q.n, q.bound = 0, false }
 
 func (q *fakeQP) Outstanding() int { return q.out }
 

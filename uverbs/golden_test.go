@@ -39,6 +39,9 @@ func TestCommandBytes(t *testing.T) {
 	optionalCommands(t, r, cq, qp)
 	b := good(pd.Alloc(8192, 0))(t).Bytes()
 	memoryCommands(t, r, b)
+	for _, typ := range []MWType{MWType1, MWType2} {
+		check(t, good(pd.AllocMW(typ))(t).Close())
+	}
 	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
 	uc.psn = 0x123456
 	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))

@@ -321,6 +321,16 @@ func TestDeviceRemoteErrors(t *testing.T) {
 // revive takes both QPs through RESET and sends a message.
 func (l *loop) revive(t *testing.T) {
 	t.Helper()
+	l.reconnect(t)
+	receive(t, l.b.qp, uverbs.RecvWR{WRID: 7})
+	post(t, l.a.qp, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
+	l.success(t, l.a, 8, uverbs.WCSend)
+	l.success(t, l.b, 7, uverbs.WCRecv)
+}
+
+// reconnect takes both QPs through RESET.
+func (l *loop) reconnect(t *testing.T) {
+	t.Helper()
 	for _, e := range []end{l.a, l.b} {
 		check(t, e.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
 	}
@@ -331,10 +341,6 @@ func (l *loop) revive(t *testing.T) {
 	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
-	receive(t, l.b.qp, uverbs.RecvWR{WRID: 7})
-	post(t, l.a.qp, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
-	l.success(t, l.a, 8, uverbs.WCSend)
-	l.success(t, l.b, 7, uverbs.WCRecv)
 }
 
 // TestDeviceMany runs the rings round many times with lists, unsignaled requests and

@@ -44,7 +44,8 @@ type object struct {
 type rank uint8
 
 const (
-	rankQP rank = iota
+	rankMW rank = iota
+	rankQP
 	rankAH
 	rankSRQ
 	rankCQ

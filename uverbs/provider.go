@@ -102,9 +102,13 @@ type ProviderQP interface {
 	// one added last; the first thing that is wrong is kept and returned by
 	// Submit, which then posts nothing of the batch. Abort drops the batch.
 	Begin()
+	// imm is the immediate data, or the key that is invalidated. BIND_MW,
+	// FLUSH and the atomics, ATOMIC_WRITE among them, are followed by a call of
+	// Bind, Flush or Atomic.
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
-	// Atomic gives the operands of the atomic that was added last.
 	Atomic(compareAdd, swap uint64)
+	Bind(b ProviderBind)
+	Flush(n uint32, p Placement, s Selectivity)
 	SGE(s SGE)
 	Inline(data []byte)
 	UDAddr(ah *AH, qpn, qkey uint32)

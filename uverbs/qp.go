@@ -37,6 +37,9 @@ type QP struct {
 
 	port atomic.Uint32 // that Modify set
 
+	windowMu sync.Mutex
+	windows  map[*MW]struct{} // of type 2, that were bound here last
+
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
 	groups  []mcastGroup // that the QP is attached to
@@ -225,7 +228,7 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // queue then, n is their number, and they go out with the next doorbell.
 //
 // The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
-// [ErrOpcode], [ErrAtomicSize], [ErrState], [ErrClosed], or what the kernel said to the
+// [ErrOpcode], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW], [ErrState], [ErrClosed], or what the kernel said to the
 // doorbell.
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if !q.single {
@@ -323,7 +326,7 @@ func (q *QP) tearDown() error {
 	defer q.unlockBoth()
 	send, recv := q.sendGate.Load(), q.recvGate.Load()
 	q.closeGates()
-	err := q.detachAll()
+	err := errors.Join(q.detachAll(), q.closeWindows())
 	if err == nil {
 		err = q.destroyKernel()
 	}
@@ -353,6 +356,7 @@ func (q *QP) retireRings() error {
 }
 
 // Close destroys the QP: ibv_destroy_qp(3). Requests still in its queues are
-// gone without completion. It is idempotent. Calling it between StartSend and
+// gone without completion. Type 2 memory windows that were bound on it last are
+// closed with it. It is idempotent. Calling it between StartSend and
 // Submit of the same goroutine deadlocks.
 func (q *QP) Close() error { return q.close() }

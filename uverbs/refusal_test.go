@@ -65,6 +65,9 @@ func everything(c *Context) error {
 	if _, err := pd.RegMR(make([]byte, 100), 0); err != nil {
 		return err
 	}
+	if _, err := pd.AllocMW(MWType2); err != nil {
+		return err
+	}
 	ch, err := c.CreateCompChannel()
 	if err != nil {
 		return err

@@ -27,6 +27,15 @@ func (w *WC) Err() error {
 	return w.Status
 }
 
+// InvalidatedRKey is the key that the peer invalidated by its SEND. ok is false
+// where it did not.
+func (w *WC) InvalidatedRKey() (rkey uint32, ok bool) {
+	if w.Flags&WCWithInv == 0 {
+		return 0, false
+	}
+	return w.Imm, true
+}
+
 // WCOpcode says what completed. The values are those of ibv_wc_opcode.
 type WCOpcode uint8
 

@@ -16,9 +16,47 @@ const (
 	// write what was there before to the 8 bytes of their SGL, in host order.
 	// A device does them one at a time against each other; QueryDevice tells
 	// whether against the CPU too. Both ends need RemoteAtomic in the peer's
-	// QP and MR.
+	// QP and MR. A misaligned address is an error of the completion; rxe of Linux
+	// 6.1 and 6.12 serves the peer's QP no more after that, RESET or not.
 	OpCompareSwap Opcode = 5 // writes Swap where there was CompareAdd
 	OpFetchAdd    Opcode = 6 // adds CompareAdd
+
+	// OpLocalInv invalidates InvalidateRKey, the key of a type 2 window, on RC.
+	// It waits for all requests before it.
+	OpLocalInv Opcode = 7
+	// OpBindMW binds a memory window as Bind says, on RC and UC.
+	OpBindMW Opcode = 8
+	// OpSendInv is a SEND, on RC, that invalidates InvalidateRKey, a key of the
+	// peer's; the peer's completion tells it so.
+	OpSendInv Opcode = 9
+
+	// OpFlush, on RC, completes when earlier writes to FlushLength bytes at
+	// RemoteAddr have come to where Placement says, and is not delayed by other
+	// memory. The peer's QP and MR need FlushGlobal or FlushPersistent.
+	OpFlush Opcode = 14
+	// OpAtomicWrite, on RC, writes the 8 bytes of Swap to RemoteAddr, a multiple
+	// of 8, all at once. The peer's QP and MR need RemoteWrite.
+	OpAtomicWrite Opcode = 15
+)
+
+// A Placement says how far an [OpFlush] request brings data, as bits. The values
+// are those of ibv_placement_type.
+type Placement uint8
+
+// The placement types of ibv_wr_flush(3).
+const (
+	PlacementGlobal     Placement = 1 << 0 // all of the peer's system sees it
+	PlacementPersistent Placement = 1 << 1 // it outlives a loss of power
+)
+
+// A Selectivity says what an [OpFlush] request flushes. The values are those of
+// ibv_selectivity_level.
+type Selectivity uint8
+
+// The selectivity levels of ibv_wr_flush(3).
+const (
+	SelectRange Selectivity = 0 // the bytes that it names
+	SelectMR    Selectivity = 1 // all of the memory region: address and length do not count
 )
 
 func (o Opcode) String() string {
@@ -37,6 +75,16 @@ func (o Opcode) String() string {
 		return "COMPARE_SWAP"
 	case OpFetchAdd:
 		return "FETCH_ADD"
+	case OpLocalInv:
+		return "LOCAL_INV"
+	case OpBindMW:
+		return "BIND_MW"
+	case OpSendInv:
+		return "SEND_INV"
+	case OpFlush:
+		return "FLUSH"
+	case OpAtomicWrite:
+		return "ATOMIC_WRITE"
 	}
 	return "opcode " + itoa(uint64(o))
 }
@@ -75,16 +123,22 @@ type SendWR struct {
 	Opcode Opcode
 	Flags  SendFlags
 
+	Placement   Placement   // FLUSH
+	Selectivity Selectivity // FLUSH
+	// InvalidateRKey is the key that a LOCAL_INV or a SEND_INV invalidates.
+	InvalidateRKey uint32
+
 	// SGL is the local memory: sent, or for a READ and the atomics written to.
-	// It must be empty when Inline is not. That of an atomic has 8 bytes.
+	// It must be empty when Inline is not. That of a COMPARE_SWAP or FETCH_ADD
+	// has 8 bytes; LOCAL_INV, BIND_MW, FLUSH and ATOMIC_WRITE have none.
 	SGL []SGE
 	// Inline is data that is copied into the queue by the post, so that it
 	// needs no registration and may be reused at once. Its length is limited
-	// by QPConfig.MaxInline. Not for READ and the atomics.
+	// by QPConfig.MaxInline. It is for SENDs and WRITEs.
 	Inline []byte
 
-	RemoteAddr uint64 // WRITE, READ, atomics
-	RKey       uint32 // WRITE, READ, atomics
+	RemoteAddr uint64 // WRITE, READ, atomics, FLUSH
+	RKey       uint32 // WRITE, READ, atomics, FLUSH
 	Imm        uint32 // SEND_IMM, WRITE_IMM; host order, big-endian on the wire
 
 	// AH, QPN and QKey address a message of a UD QP, which is a SEND or a
@@ -96,7 +150,10 @@ type SendWR struct {
 	QKey uint32
 
 	CompareAdd uint64 // COMPARE_SWAP: what must be there; FETCH_ADD: what is added
-	Swap       uint64 // COMPARE_SWAP: what is written then
+	Swap       uint64 // COMPARE_SWAP: what is written then; ATOMIC_WRITE: what is written, in host order
+
+	Bind        *MWBind // BIND_MW
+	FlushLength uint32  // FLUSH, in bytes
 }
 
 // GRHLen is how many bytes of a receive's buffers come before the datagram on

@@ -117,8 +117,18 @@ func (q *deviceQP) Atomic(compareAdd, swap uint64) {
 		q.b.CompareSwap(op.wrID, op.f, op.raddr, op.rkey, compareAdd, swap)
 	case uverbs.OpFetchAdd:
 		q.b.FetchAdd(op.wrID, op.f, op.raddr, op.rkey, compareAdd)
+	case uverbs.OpAtomicWrite:
+		q.b.AtomicWrite(op.wrID, op.f, op.raddr, op.rkey, swap)
 	}
 }
+
+func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
+	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, p, s)
+}
+
+// Bind takes what a program does not have at hand, and the suite does without.
+func (q *deviceQP) Bind(uverbs.ProviderBind) { q.t.Fatal("the suite binds a window") }
+
 func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
@@ -138,7 +148,11 @@ func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		q.b.WriteImm(wrID, f, raddr, rkey, imm)
 	case uverbs.OpRead:
 		q.b.Read(wrID, f, raddr, rkey)
-	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
+	case uverbs.OpSendInv:
+		q.b.SendInv(wrID, f, imm)
+	case uverbs.OpLocalInv:
+		q.b.LocalInv(wrID, f, imm)
+	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpFlush, uverbs.OpAtomicWrite:
 		q.pending = pending{op, f, wrID, raddr, rkey}
 	default: // the batch has no such operation: something else that is refused
 		q.b.Send(wrID, 1<<7)

@@ -13,6 +13,7 @@ type batch struct {
 	next  uint32 // the element after the last operation's
 	last  uint32 // the last operation's element
 	has   uint8  // traits of the last operation; 0: there is none
+	op    uverbs.Opcode
 	data  bool   // the last operation has inline data
 	owed  error  // what is wrong when nothing more is said of the last operation
 	sges  int    // of the last operation
@@ -47,28 +48,15 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	}
 	s.sendWQE(b.next).start(has, op, f, wrID, raddr, rkey, imm)
 	b.last, b.next = b.next, s.next(b.next)
-	b.has, b.data, b.sges, b.total, b.rkey = has, false, 0, 0, rkey
+	b.has, b.op, b.data, b.sges, b.total, b.rkey = has, op, false, 0, 0, rkey
 	switch {
 	case has&datagram != 0:
 		b.owed = uverbs.ErrNoAH
 	case has&operands != 0:
 		b.owed = uverbs.ErrAtomicSize
+	case op == uverbs.OpBindMW:
+		b.owed = uverbs.ErrNoMW
 	}
-	runtime.KeepAlive(q)
-}
-
-func (q *qp) Atomic(compareAdd, swap uint64) {
-	s := &q.sq
-	b := &s.batch
-	if b.err != nil {
-		return
-	}
-	if b.has&operands == 0 {
-		b.err = uverbs.ErrOpcode
-		return
-	}
-	w := s.sendWQE(b.last)
-	w.setOperands(b.rkey, compareAdd, swap)
 	runtime.KeepAlive(q)
 }
 
@@ -80,7 +68,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	}
 	n, total := b.sges, b.total+uint64(sge.Length)
 	switch {
-	case b.has == 0 || b.data:
+	case b.has == 0 || b.has&bare != 0 || b.data:
 		b.err = uverbs.ErrOpcode
 		return
 	case n >= s.maxSGE:
@@ -113,7 +101,7 @@ func (q *qp) Inline(data []byte) {
 		return
 	}
 	switch {
-	case b.has == 0 || b.has&scatter != 0 && len(data) > 0 || b.data || b.sges > 0:
+	case b.has == 0 || b.has&(scatter|bare) != 0 && len(data) > 0 || b.data || b.sges > 0:
 		b.err = uverbs.ErrOpcode
 		return
 	case len(data) > s.maxInline:

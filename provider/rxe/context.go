@@ -60,6 +60,7 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		}
 	}
 	impl := newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle))
+	impl.sq.bindOf = func(b *uverbs.MWBind) (uverbs.ProviderBind, error) { return uverbs.ProviderBindOf(b, q) }
 	switch cfg.Type {
 	case uverbs.UC:
 		impl.sq.ops = &unacknowledged

@@ -84,6 +84,9 @@ func decode(wc *uverbs.WC, e *uapi.IbUverbsWc) {
 	wc.ByteLen = e.ByteLen
 	wc.SrcQP = e.SrcQp
 	wc.Flags = uverbs.WCFlags(e.WcFlags) & knownFlags
+	if e.WcFlags&kernelWithInv != 0 {
+		wc.Flags |= uverbs.WCWithInv
+	}
 	wc.Imm = e.Ex
 	if wc.Flags&uverbs.WCWithImm != 0 {
 		wc.Imm = bits.ReverseBytes32(e.Ex)
@@ -94,9 +97,14 @@ func decode(wc *uverbs.WC, e *uapi.IbUverbsWc) {
 	wc.PathBits = e.DlidPathBits
 }
 
+// kernelWithInv is IB_WC_WITH_INVALIDATE, a number of the kernel's own that rxe
+// puts on the ring. In the library's numbers it is the flag of checksums, which
+// rxe does not have.
+const kernelWithInv = 1 << 2
+
 const (
 	maxStatus  = uint32(uverbs.WCTMRndvIncomplete)
-	knownFlags = uverbs.WCGRH | uverbs.WCWithImm | uverbs.WCWithInv
+	knownFlags = uverbs.WCGRH | uverbs.WCWithImm
 )
 
 // Ready implements uverbs.ProviderCQ. It is true also when Poll has an error

@@ -325,7 +325,9 @@ func newKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	k.sq, sq = open("send queue", c.MaxSendWR, 208+c.MaxInline, false)
 	k.rq, rq = open("receive queue", c.MaxRecvWR, 40+16*c.MaxRecvSGE, false)
 	k.cq, cr = open("completion queue", cqe, 64, true)
-	return k, newQP(sq, rq, c, k), newCQ(nil, cr, nil)
+	q := newQP(sq, rq, c, k)
+	q.sq.bindOf = testBind
+	return k, q, newCQ(nil, cr, nil)
 }
 
 // poll takes all completions.

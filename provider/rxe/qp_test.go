@@ -16,7 +16,7 @@ import (
 
 func TestDoorbellRefused(t *testing.T) {
 	wrs := slices.Repeat([]uverbs.SendWR{{Opcode: uverbs.OpSend}}, 3)
-	bad := append(slices.Clone(wrs), uverbs.SendWR{Opcode: 7})
+	bad := append(slices.Clone(wrs), uverbs.SendWR{Opcode: 10})
 	for _, c := range []struct{ refuse, want error }{
 		{unix.EINVAL, uverbs.ErrState}, {unix.EINVAL, unix.EINVAL}, {unix.EIO, uverbs.ErrDeviceGone},
 		{unix.ENOMEM, unix.ENOMEM}, {os.ErrClosed, uverbs.ErrClosed},

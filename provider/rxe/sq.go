@@ -1,134 +1,10 @@
 package rxe
 
 import (
-	"math/bits"
 	"runtime"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// sendWQE is the fixed part of struct rxe_send_wqe, with two 4-byte fields of
-// the C struct in a word, the first in the low half. Scatter/gather elements
-// or inline data follow.
-type sendWQE struct {
-	wrID     uint64
-	opcode   uint64     // reserved, opcode
-	flags    uint64     // send_flags, ex
-	raddr    uint64     // wr.rdma.remote_addr
-	rkey     uint64     // wr.rdma.rkey, reserved
-	operands [2]uint64  // of atomics: swap; rkey, for raddr and rkey above are the address and compare_add
-	_        [11]uint64 // address vector of UD, for kernels that do not number AHs
-	status   uint64     // status, state
-	iova     uint64
-	progress [3]uint64 // mask, first_psn; last_psn, ack_length; ssn, has_rd_atomic
-	length   uint64    // dma.length, dma.resid
-	sgeCount uint64    // dma.cur_sge, dma.num_sge
-	offset   uint64    // dma.sge_offset, reserved
-}
-
-// The flags of ib_uverbs_send_wr that callers may give, and the one that is
-// made here.
-const (
-	callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
-	inlineFlag  = 1 << 3 // IB_SEND_INLINE
-)
-
-// What an operation has beside its data.
-const (
-	known    = 1 << iota
-	remote   // an address and a key at the peer
-	imm      // immediate data
-	scatter  // writes to its SGEs, so there is no inline form
-	datagram // names its receiver
-	operands // of an atomic, and 8 bytes to write to
-)
-
-// operations are those of one type of QP.
-type operations [16]uint8
-
-var connected = operations{
-	uverbs.OpWrite:    known | remote,
-	uverbs.OpWriteImm: known | remote | imm,
-	uverbs.OpSend:     known,
-	uverbs.OpSendImm:  known | imm,
-	uverbs.OpRead:     known | remote | scatter,
-
-	uverbs.OpCompareSwap: known | remote | scatter | operands,
-	uverbs.OpFetchAdd:    known | remote | scatter | operands,
-}
-
-// unacknowledged are those of UC.
-var unacknowledged = operations{
-	uverbs.OpWrite:    known | remote,
-	uverbs.OpWriteImm: known | remote | imm,
-	uverbs.OpSend:     known,
-	uverbs.OpSendImm:  known | imm,
-}
-
-var datagrams = operations{
-	uverbs.OpSend:    known | datagram,
-	uverbs.OpSendImm: known | datagram | imm,
-}
-
-// traits returns what op has, and 0 for an operation or a flag that is unknown.
-func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
-	if op > 15 || f&^callerFlags != 0 {
-		return 0
-	}
-	return o[op&15]
-}
-
-// start fills in all of the fixed part, for a message of no data.
-//
-// The kernel tests status and has_rd_atomic before it ever sets them, so what
-// an earlier lap of the ring left there must go.
-func (w *sendWQE) start(has uint8, op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, immData uint32) {
-	if has&remote == 0 {
-		raddr, rkey = 0, 0
-	}
-	if has&imm == 0 {
-		immData = 0
-	}
-	w.wrID = wrID
-	w.opcode = uint64(op) << 32
-	w.flags = uint64(f) | uint64(bits.ReverseBytes32(immData))<<32
-	w.raddr = raddr
-	w.rkey = uint64(rkey)
-	w.operands = [2]uint64{}
-	w.status = 0
-	w.iova = raddr
-	w.progress = [3]uint64{}
-	w.length = 0
-	w.sgeCount = 0
-	w.offset = 0
-}
-
-// setSGEs says that n elements with total bytes follow.
-func (w *sendWQE) setSGEs(n int, total uint64) {
-	w.length = total | total<<32
-	w.sgeCount = uint64(n) << 32
-}
-
-// setInline copies data behind the fixed part and says so.
-func (w *sendWQE) setInline(data []byte) {
-	copy(w.inline(len(data)), data)
-	n := uint64(len(data))
-	w.length = n | n<<32
-	w.flags |= inlineFlag
-}
-
-// setOperands fills in wr.atomic, which has the rkey at another place than the
-// other operations.
-func (w *sendWQE) setOperands(rkey uint32, compareAdd, swap uint64) {
-	w.rkey = compareAdd
-	w.operands = [2]uint64{swap, uint64(rkey)}
-}
-
-// setAddress fills in where a datagram goes: wr.ud.
-func (w *sendWQE) setAddress(ahNum, qpn, qkey uint32) {
-	w.raddr = uint64(qpn) | uint64(qkey)<<32
-	w.rkey = uint64(ahNum) << 32 // pkey_index, reserved, ah_num
-}
 
 // A sendQueue is the send half of a QP.
 type sendQueue struct {
@@ -139,6 +15,7 @@ type sendQueue struct {
 	maxMessage uint64
 	bell       doorbell
 	batch      batch
+	bindOf     func(*uverbs.MWBind) (uverbs.ProviderBind, error)
 
 	// Of a UD QP alone.
 	pd  *uverbs.PD
@@ -197,6 +74,9 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	if len(wr.SGL) > q.maxSGE {
 		return uverbs.ErrTooManySGEs
 	}
+	if has&bare != 0 {
+		return q.encodeBare(i, has, wr)
+	}
 	w := q.sendWQE(i)
 	sgl := wr.SGL
 	sges := w.sges(len(sgl))
@@ -210,7 +90,7 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 			return err
 		}
 	}
-	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
+	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
 	w.setSGEs(len(sges), total)
 	switch {
 	case has&datagram != 0:
@@ -229,7 +109,7 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 const atomicSize = 8
 
 func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
-	if has&scatter != 0 || len(wr.SGL) > 0 {
+	if has&(scatter|bare) != 0 || len(wr.SGL) > 0 {
 		return uverbs.ErrOpcode
 	}
 	if len(wr.Inline) > q.maxInline {
@@ -241,10 +121,43 @@ func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 		}
 	}
 	w := q.sendWQE(i)
-	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
+	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
 	w.setInline(wr.Inline)
 	if has&datagram != 0 {
 		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+	}
+	return nil
+}
+
+// exOf is what wr has for start beside its addresses.
+func exOf(has uint8, wr *uverbs.SendWR) uint32 {
+	if has&key != 0 {
+		return wr.InvalidateRKey
+	}
+	return wr.Imm
+}
+
+// encodeBare writes a request that has no data of its own.
+func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
+	if len(wr.SGL) > 0 {
+		return uverbs.ErrOpcode
+	}
+	w := q.sendWQE(i)
+	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
+	switch wr.Opcode {
+	case uverbs.OpBindMW:
+		b, err := q.bindOf(wr.Bind)
+		if err != nil {
+			return err
+		}
+		w.setBind(b)
+	case uverbs.OpFlush:
+		if wr.FlushLength > uverbs.MaxMessage {
+			return uverbs.ErrRange
+		}
+		w.setFlush(wr.RKey, wr.FlushLength, wr.Placement, wr.Selectivity)
+	case uverbs.OpAtomicWrite:
+		w.setWord(wr.Swap)
 	}
 	return nil
 }

@@ -57,13 +57,33 @@ var golden = []struct {
 		CompareAdd: 0x1122334455667788, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 3, LKey: 0xb1}, {Addr: 0xa2, Length: 5, LKey: 0xb2}}},
 		[]field{{0, 8, 8}, {12, 4, 6}, {16, 4, 1}, {24, 8, 0xc0ffee01}, {32, 8, 0x1122334455667788}, {48, 4, 0xd1}, {152, 8, 0xc0ffee01},
 			{184, 4, 8}, {188, 4, 8}, {196, 4, 2}, {208, 8, 0xa1}, {216, 4, 3}, {220, 4, 0xb1}, {224, 8, 0xa2}, {232, 4, 5}, {236, 4, 0xb2}}, nil},
+	{"LOCAL_INV", uverbs.SendWR{WRID: 9, Opcode: uverbs.OpLocalInv, Flags: uverbs.Signaled, InvalidateRKey: 0x11223344, Imm: 7, RKey: 8, RemoteAddr: 9},
+		[]field{{0, 8, 9}, {12, 4, 7}, {16, 4, 2}, {20, 4, 0x11223344}}, nil},
+	{"SEND_INV", uverbs.SendWR{WRID: 10, Opcode: uverbs.OpSendInv, Flags: uverbs.Solicited, InvalidateRKey: 0x11223344, Imm: 7, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 1, LKey: 0xb1}}},
+		[]field{{0, 8, 10}, {12, 4, 9}, {16, 4, 4}, {20, 4, 0x11223344}, {184, 4, 1}, {188, 4, 1}, {196, 4, 1}, {208, 8, 0xa1}, {216, 4, 1}, {220, 4, 0xb1}}, nil},
+	{"BIND_MW", uverbs.SendWR{WRID: 11, Opcode: uverbs.OpBindMW, Flags: uverbs.Fence, Bind: &uverbs.MWBind{RKey: 0x55667788}, Imm: 7, RKey: 8, RemoteAddr: 9},
+		[]field{{0, 8, 11}, {12, 4, 8}, {16, 4, 1}, {24, 8, 0xc0ffee00}, {32, 8, 1 << 33}, {40, 4, 0xb1}, {44, 4, 0xe1}, {48, 4, 0x55667788}, {52, 4, 0x27}}, nil},
+	{"FLUSH", uverbs.SendWR{WRID: 12, Opcode: uverbs.OpFlush, Flags: uverbs.Signaled, RemoteAddr: 0xc0ffee00, RKey: 0xd1, FlushLength: 0x12345,
+		Placement: uverbs.PlacementPersistent, Selectivity: uverbs.SelectMR, Imm: 7},
+		[]field{{0, 8, 12}, {12, 4, 14}, {16, 4, 2}, {24, 8, 0xc0ffee00}, {36, 4, 0xd1}, {40, 1, 2}, {41, 1, 1}, {152, 8, 0xc0ffee00}, {184, 4, 0x12345}, {188, 4, 0x12345}}, nil},
+	{"ATOMIC_WRITE", uverbs.SendWR{WRID: 13, Opcode: uverbs.OpAtomicWrite, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Swap: 0x8877665544332211, CompareAdd: 7},
+		[]field{{0, 8, 13}, {12, 4, 15}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 8}, {188, 4, 8}},
+		[]byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}},
 	{"inline SEND", uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend, Flags: uverbs.Solicited, Inline: []byte("inline data")},
 		[]field{{0, 8, 5}, {12, 4, 2}, {16, 4, 4 | 8}, {184, 4, 11}, {188, 4, 11}}, []byte("inline data")},
 	{"inline WRITE_IMM", uverbs.SendWR{WRID: 6, Opcode: uverbs.OpWriteImm, RemoteAddr: 0xc0ffee00, RKey: 0xd1, Imm: 1, Inline: bytes.Repeat([]byte{0x5a}, 48)},
 		[]field{{0, 8, 6}, {12, 4, 1}, {16, 4, 8}, {20, 4, 1 << 24}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
 }
 
-var goldenCap = testCap(15, 15, 3, 48)
+// testBind is what the MWBinds of the tests say to the kernel.
+func testBind(b *uverbs.MWBind) (uverbs.ProviderBind, error) {
+	if b == nil {
+		return uverbs.ProviderBind{}, uverbs.ErrNoMW
+	}
+	return uverbs.ProviderBind{Addr: 0xc0ffee00, Length: 1 << 33, LKey: 0xb1, MWRKey: 0xe1, RKey: b.RKey, Access: 0x27}, nil
+}
+
+var goldenCap = testCap(31, 15, 3, 48)
 
 // soil leaves in every element what an earlier lap may have left. The address
 // vector of UD, at 56 to 144, is nobody's on an RC QP.
@@ -105,9 +125,16 @@ func TestSendWQEBytes(t *testing.T) {
 
 // addToBatch says wr in the words of the batch.
 func addToBatch(q *qp, wr *uverbs.SendWR) {
-	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm)
-	if wr.Opcode == uverbs.OpCompareSwap || wr.Opcode == uverbs.OpFetchAdd {
+	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
+	switch wr.Opcode {
+	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpAtomicWrite:
 		q.Atomic(wr.CompareAdd, wr.Swap)
+	case uverbs.OpFlush:
+		q.Flush(wr.FlushLength, wr.Placement, wr.Selectivity)
+	case uverbs.OpBindMW:
+		if b, err := testBind(wr.Bind); err == nil {
+			q.Bind(b)
+		}
 	}
 	for _, s := range wr.SGL {
 		q.SGE(s)
@@ -186,10 +213,16 @@ func TestBadRequests(t *testing.T) {
 		wr   uverbs.SendWR
 		want error
 	}{
-		"opcode without meaning": {uverbs.SendWR{Opcode: 7}, uverbs.ErrOpcode},
+		"opcode without meaning": {uverbs.SendWR{Opcode: 10}, uverbs.ErrOpcode},
 		"opcode out of range":    {uverbs.SendWR{Opcode: 16 + uverbs.OpSend}, uverbs.ErrOpcode},
 		"unknown flag":           {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: inlineFlag}, uverbs.ErrOpcode},
 		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"BIND_MW of nothing":     {uverbs.SendWR{Opcode: uverbs.OpBindMW}, uverbs.ErrNoMW},
+		"BIND_MW with an SGE":    {uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: new(uverbs.MWBind), SGL: good.SGL}, uverbs.ErrOpcode},
+		"inline LOCAL_INV":       {uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"FLUSH with an SGE":      {uverbs.SendWR{Opcode: uverbs.OpFlush, SGL: good.SGL}, uverbs.ErrOpcode},
+		"FLUSH over 2^31":        {uverbs.SendWR{Opcode: uverbs.OpFlush, FlushLength: 1<<31 + 1}, uverbs.ErrRange},
+		"inline ATOMIC_WRITE":    {uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: make([]byte, 8)}, uverbs.ErrOpcode},
 		"inline atomic":          {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Inline: make([]byte, 8)}, uverbs.ErrOpcode},
 		"atomic of nothing":      {uverbs.SendWR{Opcode: uverbs.OpFetchAdd}, uverbs.ErrAtomicSize},
 		"atomic of 9 bytes":      {uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8), sge(8, 1)}}, uverbs.ErrAtomicSize},
@@ -235,6 +268,9 @@ func TestBatchMisuse(t *testing.T) {
 		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
 		"SGE after Inline":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.SGE(sge(0, 1)) },
 		"Inline after SGE":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.SGE(sge(0, 1)); q.Inline([]byte{1}) },
+		"Flush of no FLUSH":          func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Flush(1, 1, 0) },
+		"Bind of no BIND_MW":         func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Bind(uverbs.ProviderBind{}) },
+		"operands before any":        func(q *qp) { q.Atomic(1, 2) },
 		"operands of no atomic":      func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Atomic(1, 2) },
 		"Inline twice":               func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.Inline([]byte{1}) },
 	} {

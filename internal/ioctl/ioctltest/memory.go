@@ -134,3 +134,18 @@ func (k *Kernel) onDemand(lkey uint32) *object {
 	}
 	return nil
 }
+
+// allocMW is ib_uverbs_alloc_mw.
+func (k *Kernel) allocMW(m *Msg) error {
+	r := request[uapi.IbUverbsAllocMw](m)
+	pd, err := k.get("PD", r.PdHandle)
+	if err != nil {
+		return err
+	}
+	if r.MwType != 1 && r.MwType != 2 {
+		return unix.EINVAL
+	}
+	h := k.make(&object{kind: "MW", parents: []*object{pd}})
+	reply(m, uapi.IbUverbsAllocMwResp{MwHandle: h, Rkey: 0x3000 + h<<8 + uint32(r.MwType)})
+	return nil
+}

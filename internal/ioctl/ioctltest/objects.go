@@ -90,6 +90,8 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"SRQ.CREATE":              (*Kernel).createSRQ,
 	"MODIFY_SRQ":              (*Kernel).modifySRQ,
 	"QUERY_SRQ":               (*Kernel).querySRQ,
+	"ALLOC_MW":                (*Kernel).allocMW,
+	"MW.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MW", uapi.UVERBS_ATTR_DESTROY_MW_HANDLE) },
 	"AH.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "AH", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE) },
 	"SRQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE) },
 	"PD.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },

@@ -108,6 +108,7 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_ADVISE_MR_FLAGS:     {Class: In, Min: 4, Max: 8, Must: true},
 		uapi.UVERBS_ATTR_ADVISE_MR_SGE_LIST:  {Class: In, Min: 16, Max: -1, Must: true},
 	},
+	{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_MW_HANDLE),
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_AH_HANDLE),
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}: {
 		uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE:       {Class: New, Must: true},
@@ -170,6 +171,7 @@ var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:                  true,
+	{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:               true,
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
@@ -209,6 +211,7 @@ var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP:    sizes[uapi.IbUverbsExModifyQp, uapi.IbUverbsExModifyQpResp]("MODIFY_QP_EX"),
 	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_CQ:    sizes[uapi.IbUverbsExModifyCq, ioctl.Void]("MODIFY_CQ_EX"),
 	uapi.IB_USER_VERBS_CMD_ALLOC_PD:             sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
+	uapi.IB_USER_VERBS_CMD_ALLOC_MW:             sizes[uapi.IbUverbsAllocMw, uapi.IbUverbsAllocMwResp]("ALLOC_MW"),
 	uapi.IB_USER_VERBS_CMD_REG_MR:               sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
 	uapi.IB_USER_VERBS_CMD_REREG_MR:             sizes[uapi.IbUverbsReregMr, uapi.IbUverbsReregMrResp]("REREG_MR"),
 	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:  sizes[uapi.IbUverbsCreateCompChannel, uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),

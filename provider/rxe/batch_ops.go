@@ -1,0 +1,58 @@
+package rxe
+
+import (
+	"runtime"
+	"slices"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// lastOf is the WQE of the last operation if it is one of ops, and else nil: the
+// batch has an error then.
+func (s *sendQueue) lastOf(ops ...uverbs.Opcode) *sendWQE {
+	b := &s.batch
+	switch {
+	case b.err != nil:
+		return nil
+	case b.has == 0 || !slices.Contains(ops, b.op):
+		b.err = uverbs.ErrOpcode
+		return nil
+	}
+	return s.sendWQE(b.last)
+}
+
+func (q *qp) Atomic(compareAdd, swap uint64) {
+	s := &q.sq
+	w := s.lastOf(uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpAtomicWrite)
+	switch {
+	case w == nil:
+		return
+	case s.batch.op == uverbs.OpAtomicWrite:
+		w.setWord(swap)
+	default:
+		w.setOperands(s.batch.rkey, compareAdd, swap)
+	}
+	runtime.KeepAlive(q)
+}
+
+func (q *qp) Bind(b uverbs.ProviderBind) {
+	if w := q.sq.lastOf(uverbs.OpBindMW); w != nil {
+		w.setBind(b)
+		q.sq.batch.owed = nil
+	}
+	runtime.KeepAlive(q)
+}
+
+func (q *qp) Flush(n uint32, p uverbs.Placement, sel uverbs.Selectivity) {
+	s := &q.sq
+	w := s.lastOf(uverbs.OpFlush)
+	switch {
+	case w == nil:
+		return
+	case n > uverbs.MaxMessage:
+		s.batch.err = uverbs.ErrRange
+		return
+	}
+	w.setFlush(s.batch.rkey, n, p, sel)
+	runtime.KeepAlive(q)
+}

@@ -1,0 +1,163 @@
+package rxe
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sendWQE is the fixed part of struct rxe_send_wqe, with two 4-byte fields of
+// the C struct in a word, the first in the low half. Scatter/gather elements
+// or inline data follow.
+type sendWQE struct {
+	wrID     uint64
+	opcode   uint64     // reserved, opcode
+	flags    uint64     // send_flags, ex
+	raddr    uint64     // wr.rdma.remote_addr
+	rkey     uint64     // wr.rdma.rkey, reserved
+	operands [2]uint64  // of atomics: swap; rkey, for raddr and rkey above are the address and compare_add
+	_        [11]uint64 // address vector of UD, for kernels that do not number AHs
+	status   uint64     // status, state
+	iova     uint64
+	progress [3]uint64 // mask, first_psn; last_psn, ack_length; ssn, has_rd_atomic
+	length   uint64    // dma.length, dma.resid
+	sgeCount uint64    // dma.cur_sge, dma.num_sge
+	offset   uint64    // dma.sge_offset, reserved
+}
+
+// The flags of ib_uverbs_send_wr that callers may give, and the one that is
+// made here.
+const (
+	callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
+	inlineFlag  = 1 << 3 // IB_SEND_INLINE
+)
+
+// What an operation has beside its data.
+const (
+	known    = 1 << iota
+	remote   // an address and a key at the peer
+	imm      // immediate data
+	scatter  // writes to its SGEs, so there is no inline form
+	datagram // names its receiver
+	bare     // has neither SGEs nor inline data
+	key      // that it invalidates
+	operands // of an atomic, and 8 bytes to write to
+)
+
+// operations are those of one type of QP.
+type operations [16]uint8
+
+var connected = operations{
+	uverbs.OpWrite:    known | remote,
+	uverbs.OpWriteImm: known | remote | imm,
+	uverbs.OpSend:     known,
+	uverbs.OpSendImm:  known | imm,
+	uverbs.OpRead:     known | remote | scatter,
+
+	uverbs.OpCompareSwap: known | remote | scatter | operands,
+	uverbs.OpFetchAdd:    known | remote | scatter | operands,
+	uverbs.OpLocalInv:    known | bare | key,
+	uverbs.OpBindMW:      known | bare,
+	uverbs.OpSendInv:     known | key,
+	uverbs.OpFlush:       known | remote | bare,
+	uverbs.OpAtomicWrite: known | remote | bare,
+}
+
+// unacknowledged are those of UC.
+var unacknowledged = operations{
+	uverbs.OpWrite:    known | remote,
+	uverbs.OpWriteImm: known | remote | imm,
+	uverbs.OpSend:     known,
+	uverbs.OpSendImm:  known | imm,
+	uverbs.OpBindMW:   known | bare,
+}
+
+var datagrams = operations{
+	uverbs.OpSend:    known | datagram,
+	uverbs.OpSendImm: known | datagram | imm,
+}
+
+// traits returns what op has, and 0 for an operation or a flag that is unknown.
+func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
+	if op > 15 || f&^callerFlags != 0 {
+		return 0
+	}
+	return o[op&15]
+}
+
+// start fills in all of the fixed part, for a message of no data. ex is the
+// immediate data or the key that is invalidated.
+//
+// The kernel tests status and has_rd_atomic before it ever sets them, so what
+// an earlier lap of the ring left there must go.
+func (w *sendWQE) start(has uint8, op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32) {
+	if has&remote == 0 {
+		raddr, rkey = 0, 0
+	}
+	switch {
+	case has&imm != 0:
+		ex = bits.ReverseBytes32(ex)
+	case has&key == 0:
+		ex = 0
+	}
+	w.wrID = wrID
+	w.opcode = uint64(op) << 32
+	w.flags = uint64(f) | uint64(ex)<<32
+	w.raddr = raddr
+	w.rkey = uint64(rkey)
+	w.operands = [2]uint64{}
+	w.status = 0
+	w.iova = raddr
+	w.progress = [3]uint64{}
+	w.length = 0
+	w.sgeCount = 0
+	w.offset = 0
+}
+
+// setSGEs says that n elements with total bytes follow.
+func (w *sendWQE) setSGEs(n int, total uint64) {
+	w.length = total | total<<32
+	w.sgeCount = uint64(n) << 32
+}
+
+// setInline copies data behind the fixed part and says so.
+func (w *sendWQE) setInline(data []byte) {
+	copy(w.inline(len(data)), data)
+	n := uint64(len(data))
+	w.length = n | n<<32
+	w.flags |= inlineFlag
+}
+
+// setOperands fills in wr.atomic, which has the rkey at another place than the
+// other operations.
+func (w *sendWQE) setOperands(rkey uint32, compareAdd, swap uint64) {
+	w.rkey = compareAdd
+	w.operands = [2]uint64{swap, uint64(rkey)}
+}
+
+// setBind fills in wr.mw.
+func (w *sendWQE) setBind(b uverbs.ProviderBind) {
+	w.raddr, w.rkey = b.Addr, b.Length
+	w.operands = [2]uint64{uint64(b.LKey) | uint64(b.MWRKey)<<32, uint64(b.RKey) | uint64(b.Access)<<32}
+}
+
+// setFlush fills in wr.flush, whose length the kernel takes from elsewhere.
+func (w *sendWQE) setFlush(rkey, n uint32, p uverbs.Placement, s uverbs.Selectivity) {
+	w.rkey = uint64(rkey) << 32
+	w.operands[0] = uint64(p) | uint64(s)<<8
+	w.length = uint64(n) | uint64(n)<<32
+}
+
+// setWord is the 8 bytes of an ATOMIC_WRITE, which lie where inline data do but
+// are none.
+func (w *sendWQE) setWord(v uint64) {
+	binary.NativeEndian.PutUint64(w.inline(atomicSize), v)
+	w.length = atomicSize | atomicSize<<32
+}
+
+// setAddress fills in where a datagram goes: wr.ud.
+func (w *sendWQE) setAddress(ahNum, qpn, qkey uint32) {
+	w.raddr = uint64(qpn) | uint64(qkey)<<32
+	w.rkey = uint64(ahNum) << 32 // pkey_index, reserved, ah_num
+}

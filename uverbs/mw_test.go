@@ -1,0 +1,198 @@
+package uverbs
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func (b *bundle) withWindows(t testing.TB) *bundle {
+	t.Helper()
+	b.mw, b.mw1 = good(b.pd.AllocMW(MWType2))(t), good(b.pd.AllocMW(MWType1))(t)
+	return b
+}
+
+func TestIncRKey(t *testing.T) {
+	for in, want := range map[uint32]uint32{0: 1, 0x1234: 0x1235, 0x12ff: 0x1200, 0xffffffff: 0xffffff00} {
+		if got := IncRKey(in); got != want {
+			t.Errorf("IncRKey(%#x) = %#x, want %#x", in, got, want)
+		}
+	}
+	for range 100 {
+		k := rand.Uint32()
+		if next := IncRKey(k); next == k || next>>8 != k>>8 {
+			t.Errorf("IncRKey(%#x) = %#x", k, next)
+		}
+	}
+}
+
+func TestMWBind(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false).withWindows(t)
+	if b.mw.Type() != MWType2 || b.mw1.Type() != MWType1 || b.mw.PD() != b.pd {
+		t.Error("the windows are others")
+	}
+	before := b.mw1.RKey()
+	check(t, b.mw1.Bind(b.qp, 7, Signaled, MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead}))
+	if k := b.mw1.RKey(); k != IncRKey(before) {
+		t.Errorf("the key is %#x, it was %#x", k, before)
+	}
+	var wcs [2]WC
+	if n := good(b.cq.Poll(wcs[:]))(t); n != 1 || wcs[0].WRID != 7 {
+		t.Errorf("%d completions, %+v", n, wcs[0])
+	}
+	check(t, b.mw1.Bind(b.qp, 7, 0, MWRange{})) // takes it back
+	// A bind that was refused changes nothing.
+	before = b.mw1.RKey()
+	if err := b.mw1.Bind(b.qp, 7, 0, MWRange{MR: b.mr, Off: 4096, Len: 1}); err != ErrRange || b.mw1.RKey() != before {
+		t.Errorf("bind outside of the MR: %v, key %#x", err, b.mw1.RKey())
+	}
+	b.mw.SetRKey(99)
+	if b.mw.RKey() != 99 {
+		t.Errorf("the key is %d", b.mw.RKey())
+	}
+}
+
+// What an OpBindMW request says to a provider.
+func TestProviderBindOf(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false).withWindows(t)
+	p := good(ProviderBindOf(&MWBind{MW: b.mw, RKey: 5, MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}, b.qp))(t)
+	want := ProviderBind{Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: RemoteRead | ZeroBased}
+	if p != want {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+	p = good(ProviderBindOf(&MWBind{MW: b.mw1, RKey: 6}, b.qp))(t)
+	if want = (ProviderBind{MWRKey: b.mw1.RKey(), RKey: 6}); p != want {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+}
+
+// badBinds are requests that every post refuses.
+func badBinds(t *testing.T, r *rig, b *bundle) map[string]struct {
+	bind *MWBind
+	want error
+} {
+	t.Helper()
+	pd := good(r.c.AllocPD())(t)
+	foreign, mr := good(pd.AllocMW(MWType1))(t), good(pd.Alloc(4096, LocalWrite))(t)
+	closed := good(b.pd.AllocMW(MWType1))(t)
+	check(t, closed.Close())
+	gone := good(b.pd.Alloc(4096, 0))(t)
+	check(t, gone.Close())
+	return map[string]struct {
+		bind *MWBind
+		want error
+	}{
+		"nothing":      {nil, ErrNoMW},
+		"no window":    {&MWBind{MWRange: MWRange{MR: b.mr, Len: 1}}, ErrNoMW},
+		"closed":       {&MWBind{MW: closed}, ErrClosed},
+		"foreign":      {&MWBind{MW: foreign}, ErrForeignMW},
+		"foreign MR":   {&MWBind{MW: b.mw, MWRange: MWRange{MR: mr, Len: 1}}, ErrForeignMW},
+		"closed MR":    {&MWBind{MW: b.mw, MWRange: MWRange{MR: gone}}, ErrRange},
+		"negative":     {&MWBind{MW: b.mw, MWRange: MWRange{MR: b.mr, Off: -1, Len: 1}}, ErrRange},
+		"long":         {&MWBind{MW: b.mw, MWRange: MWRange{MR: b.mr, Off: 1, Len: 4096}}, ErrRange},
+		"wraps":        {&MWBind{MW: b.mw, MWRange: MWRange{MR: b.mr, Off: 1, Len: -1 << 63}}, ErrRange},
+		"length of no": {&MWBind{MW: b.mw, MWRange: MWRange{Len: 1}}, ErrRange},
+		"rights to no": {&MWBind{MW: b.mw, MWRange: MWRange{Access: RemoteRead}}, ErrRange},
+	}
+}
+
+func TestBadBinds(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false).withWindows(t)
+	for name, c := range badBinds(t, r, b) {
+		if n, err := b.qp.PostSend(SendWR{Opcode: OpSend}, SendWR{Opcode: OpBindMW, Bind: c.bind}); n != 1 || !errors.Is(err, c.want) {
+			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, c.want)
+		}
+		s := b.qp.StartSend()
+		s.Send(1, Signaled)
+		if c.bind == nil {
+			s.BindMW(1, 0, nil, 0, MWRange{})
+		} else {
+			s.BindMW(1, 0, c.bind.MW, c.bind.RKey, c.bind.MWRange)
+		}
+		s.Send(2, Signaled)
+		if err := s.Submit(); !errors.Is(err, c.want) {
+			t.Errorf("%s: Submit: %v, want %v", name, err, c.want)
+		}
+		if n := good(b.cq.Poll(make([]WC, 4)))(t); n != 0 {
+			t.Errorf("%s: %d requests of a bad batch completed", name, n)
+		}
+	}
+}
+
+// Windows go with the QP that they were bound on last, and with their Context,
+// before what they are bound to.
+func TestMWLife(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false).withWindows(t)
+	other := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 4, MaxRecvWR: 4}))(t)
+	check(t, other.Connect(good(b.qp.Endpoint())(t)))
+	moved := good(b.pd.AllocMW(MWType2))(t)
+	bind := func(q *QP, w *MW) error {
+		return second(q.PostSend(SendWR{Opcode: OpBindMW, Bind: &MWBind{MW: w, RKey: 1, MWRange: MWRange{MR: b.mr, Len: 1}}}))
+	}
+	check(t, bind(b.qp, b.mw))
+	check(t, bind(b.qp, moved))
+	check(t, bind(other, moved))
+	check(t, b.mw1.Bind(b.qp, 1, 0, MWRange{MR: b.mr, Len: 1}))
+	if err := b.pd.Close(); !errors.Is(err, ErrBusy) {
+		t.Errorf("PD with windows: %v", err)
+	}
+	check(t, b.qp.Close())
+	if err := bind(other, b.mw); !errors.Is(err, ErrClosed) {
+		t.Errorf("the window of the closed QP: %v", err)
+	}
+	check(t, b.mw.Close())
+	check(t, bind(other, moved))
+	check(t, b.mw1.Bind(other, 1, 0, MWRange{MR: b.mr, Len: 1}))
+	if n := r.k.Count("MW.DESTROY"); n != 1 {
+		t.Errorf("%d windows destroyed, want 1", n)
+	}
+	check(t, r.c.Close())
+	order := r.k.Log()
+	last := map[string]int{}
+	for i, name := range order {
+		last[name] = i
+	}
+	if last["MW.DESTROY"] > last["QP.DESTROY"] || last["MW.DESTROY"] > last["MR.DESTROY"] {
+		t.Errorf("windows are destroyed after what they are bound to: %v", order)
+	}
+}
+
+func TestInvalidatedRKey(t *testing.T) {
+	for _, c := range []struct {
+		wc   WC
+		want uint32
+		ok   bool
+	}{{WC{Imm: 7, Flags: WCWithInv | WCGRH}, 7, true}, {WC{Imm: 7, Flags: WCWithImm}, 0, false}, {WC{}, 0, false}} {
+		if k, ok := c.wc.InvalidatedRKey(); k != c.want || ok != c.ok {
+			t.Errorf("%+v: %d, %v", c.wc, k, ok)
+		}
+	}
+}
+
+// mwErrors are a part of TestErrorTexts.
+func mwErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	b := r.bundle(t, false).withWindows(t)
+	inv := []error{ErrInvalid, unix.EINVAL}
+	refused := func(errno unix.Errno) error {
+		r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"ALLOC_MW": errno} })
+		defer r.k.Set(func() { r.k.Refuse = nil })
+		return second(b.pd.AllocMW(MWType1))
+	}
+	closed := good(r.c.AllocPD())(t)
+	check(t, closed.Close())
+	return []errorCase{
+		{"window of another type", second(b.pd.AllocMW(3)), inv},
+		{"window, not supported", refused(unix.EOPNOTSUPP), []error{ErrNotSupported}},
+		{"window, none left", refused(unix.ENOMEM), []error{unix.ENOMEM}},
+		{"window of a closed PD", second(closed.AllocMW(MWType1)), []error{ErrClosed}},
+		{"Bind of type 2", b.mw.Bind(b.qp, 1, 0, MWRange{}), inv},
+		{"Bind, ZeroBased", b.mw1.Bind(b.qp, 1, 0, MWRange{MR: b.mr, Len: 1, Access: ZeroBased}), inv},
+	}
+}
