@@ -30,6 +30,7 @@ func TestDeviceParityQP(t *testing.T) {
 		"test_query_rc_qp":               func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
 		"test_query_uc_qp":               func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
 		"test_query_ud_qp":               func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
+		"test_query_data_in_order":       dataInOrder,
 		"test_modify_ud_qp":              modifyUD,
 		"test_create_raw_qp_ex_with_illegal_caps_max_send_wr": func(t *testing.T) {
 			illegal(t, func(c *uverbs.QPConfig) { c.MaxSendWR = math.MaxInt32 })
@@ -88,6 +89,20 @@ func illegal(t *testing.T, edit func(*uverbs.QPConfig)) {
 	edit(&cfg)
 	if _, err := pd.CreateQP(cfg); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, unix.EINVAL) {
 		t.Errorf("CreateQP: %v", err)
+	}
+}
+
+// dataInOrder asks of each operation, and gets an answer that means something.
+func dataInOrder(t *testing.T) {
+	pd, cfg := largeQP(t, uverbs.UD)
+	qp := must(pd.CreateQP(cfg))(t)
+	check(t, qp.Ready())
+	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpWrite, uverbs.OpRead} {
+		switch o := must(qp.DataInOrder(op))(t); o {
+		case 0, uverbs.Aligned128InOrder, uverbs.Aligned128InOrder | uverbs.WholeInOrder:
+		default:
+			t.Errorf("%v: %#x", op, uint32(o))
+		}
 	}
 }
 
