@@ -5,6 +5,8 @@
 GO      ?= go
 FUZZ    ?= 60s
 ROUNDS  ?= 10000
+MESSAGES ?= 100000
+KILLS   ?= 200
 
 export CGO_ENABLED = 0
 
@@ -35,9 +37,10 @@ test: check ## check, and everything on real kernels: what CI runs
 	$(GO) test -tags vm -count=1 -p 2 -timeout 25m $$($(GO) list ./testbed/... | grep -v /interop)
 	$(GO) test -tags vm -count=1 -timeout 25m ./testbed/interop
 
-soak: ## the long versions: loops and fuzzers; ROUNDS=10000 FUZZ=60s
+soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100000 KILLS=200 FUZZ=60s
 	$(GO) test -tags vm,soak -count=1 -p 1 -timeout 1h ./testbed/vm
 	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
+	GOVERBS_SOAK_MESSAGES=$(MESSAGES) GOVERBS_SOAK_KILLS=$(KILLS) $(GO) test -tags vm,soak -count=1 -timeout 6h -v -run=TestSoak ./testbed/faults
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## micro-benchmarks on queue memory, and programs against C in a guest: ratios, not absolute figures

@@ -4,6 +4,11 @@ package faults
 
 import (
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/vm"
 )
 
 func TestFaults(t *testing.T) { testFaults(t, "6.12", quick) }
@@ -16,8 +21,22 @@ func testFaults(t *testing.T, kernel string, how scale) {
 	for _, f := range []struct {
 		name string
 		test func(*testing.T)
-	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC}} {
+	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC}, {"limits", p.testLimits}} {
 		t.Run(f.name, f.test)
 	}
 	p.leavesNothing(t, before)
+}
+
+// testLimits runs the tests of package limits in one of the guests: as root,
+// and as a user who may lock 64 KiB.
+func (p *pair) testLimits(t *testing.T) {
+	binary := vm.BuildTest(t, "github.com/goverbs/goverbs/testbed/faults/limits", "device", "amd64")
+	o := vm.TestOptions{Timeout: 2 * time.Minute, Env: []string{"GOVERBS_DEVICE=rxe0"}}
+	o.Args = []string{"-test.run=^TestDevice", "-test.skip=^TestDeviceAsUser"}
+	vm.RunTests(t, p.ends[0].guest, binary, o)
+	o.Args = []string{"-test.run=^TestDeviceAsUser"}
+	o.UID, o.Dir = 1000, "/tmp"
+	const locked = 64 << 10
+	o.Rlimits = []vm.Rlimit{{Resource: unix.RLIMIT_MEMLOCK, Soft: locked, Hard: locked}}
+	vm.RunTests(t, p.ends[0].guest, binary, o)
 }

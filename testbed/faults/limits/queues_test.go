@@ -1,0 +1,103 @@
+//go:build device
+
+package limits
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestDeviceOverrun has more requests complete than the CQ has room for. rxe
+// drops the completions that find none, and raises an event for each: nobody
+// waits for what will not come. When there is room again the queue works.
+func TestDeviceOverrun(t *testing.T) {
+	dev := open(t)
+	pd := must(dev.AllocPD())(t)
+	a, b := newEnd(t, pd, 4), newEnd(t, pd, 4)
+	ea, eb := must(a.qp.Endpoint())(t), must(b.qp.Endpoint())(t)
+	connect(t, a.qp, eb, 6, 7)
+	connect(t, b.qp, ea, 6, 7)
+	room := a.cq.Entries()
+	const beyond = 10
+	for i := range room + beyond {
+		a.write(t, b, uint64(i))
+	}
+	ctx := limited(t)
+	for i := range beyond {
+		e, err := dev.NextEvent(ctx)
+		if err != nil || e.Type != uverbs.EventCQErr || e.CQ != a.cq {
+			t.Fatalf("event %d: %+v, %v", i, e, err)
+		}
+	}
+	for i, s := range a.statuses(t, room) {
+		if s != uverbs.WCSuccess {
+			t.Errorf("request %d: %v", i, s)
+		}
+	}
+	var wcs [1]uverbs.WC
+	if n, err := a.cq.Poll(wcs[:]); n != 0 || err != nil {
+		t.Errorf("%d completions more, %v", n, err)
+	}
+	a.write(t, b, 0)
+	if s := a.statuses(t, 1); s[0] != uverbs.WCSuccess {
+		t.Errorf("after the overrun: %v", s)
+	}
+	t.Logf("%d requests: %d completions, %d events; one more request completed", room+beyond, room, beyond)
+}
+
+// TestDeviceRetries lets retries run out: the first request says why, those
+// behind it are flushed, and after a reset the QP serves again.
+func TestDeviceRetries(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// lame makes the peer unable to serve, and mend makes it able again.
+		lame, mend func(t *testing.T, b end, ea uverbs.Endpoint)
+		want       uverbs.WCStatus
+	}{
+		{"RNR", func(*testing.T, end, uverbs.Endpoint) {}, func(t *testing.T, b end, _ uverbs.Endpoint) {
+			_, err := b.qp.PostRecv(uverbs.RecvWR{WRID: 0, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})
+			check(t, err)
+		}, uverbs.WCRNRRetryExcErr},
+		{"no answer", func(t *testing.T, b end, _ uverbs.Endpoint) {
+			check(t, b.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+		}, func(t *testing.T, b end, ea uverbs.Endpoint) {
+			_, err := b.qp.PostRecv(uverbs.RecvWR{WRID: 0, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})
+			check(t, err)
+		}, uverbs.WCRetryExcErr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev := open(t)
+			pd := must(dev.AllocPD())(t)
+			a, b := newEnd(t, pd, 64), newEnd(t, pd, 64)
+			ea, eb := must(a.qp.Endpoint())(t), must(b.qp.Endpoint())(t)
+			connect(t, a.qp, eb, 2, 2)
+			connect(t, b.qp, ea, 2, 2)
+			c.lame(t, b, ea)
+			const behind = 5
+			send := func(id uint64) {
+				_, err := a.qp.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.mr.SGE(0, 64)}})
+				check(t, err)
+			}
+			for i := range 1 + behind {
+				send(uint64(i))
+			}
+			want := append([]uverbs.WCStatus{c.want}, slices.Repeat([]uverbs.WCStatus{uverbs.WCWRFlushErr}, behind)...)
+			if got := a.statuses(t, 1+behind); !slices.Equal(got, want) {
+				t.Fatalf("the requests ended with %v, want %v", got, want)
+			}
+			for _, q := range []*uverbs.QP{a.qp, b.qp} {
+				check(t, q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+				check(t, q.Init())
+			}
+			c.mend(t, b, ea)
+			connect(t, a.qp, eb, 6, 7)
+			connect(t, b.qp, ea, 6, 7)
+			send(0)
+			if s, r := a.statuses(t, 1), b.statuses(t, 1); s[0] != uverbs.WCSuccess || r[0] != uverbs.WCSuccess {
+				t.Errorf("after a reset: %v, %v", s, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,28 @@
+//go:build vm && soak
+
+package faults
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestSoakFaults does much more of everything, on each kernel.
+func TestSoakFaults(t *testing.T) {
+	how := scale{messages: number(t, "GOVERBS_SOAK_MESSAGES"), kills: number(t, "GOVERBS_SOAK_KILLS"), limit: 30 * time.Minute, soak: true}
+	how.iters = how.messages / 20
+	for _, kernel := range []string{"6.12", "6.1", "7.2"} {
+		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, how) })
+	}
+}
+
+func number(t *testing.T, name string) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv(name))
+	if err != nil {
+		t.Fatalf("set %s to a number: %v", name, err)
+	}
+	return n
+}
