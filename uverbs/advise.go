@@ -89,11 +89,10 @@ func (p *PD) advised(i int, r MRRange) (SGE, error) {
 }
 
 func (p *PD) advise(advice Advice, flags AdviseFlags, list []byte) error {
-	p.mu.Lock() // Close waits
-	defer p.mu.Unlock()
-	if p.closed {
-		return &Error{Op: opAdvise, Object: p.String(), Kind: ErrClosed}
+	if err := p.hold(); err != nil { // Close is refused meanwhile
+		return &Error{Op: opAdvise, Object: p.String(), Kind: err}
 	}
+	defer p.drop()
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR)
