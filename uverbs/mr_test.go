@@ -162,6 +162,9 @@ func TestReregRefused(t *testing.T) {
 
 	other = good(r.c.AllocPD())(t)
 	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
+	if err := m.Rereg(ReregTranslation, nil, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) || len(m.reg.grounds) != 1 {
+		t.Errorf("new memory alone: %v, %d pieces are held", err, len(m.reg.grounds))
+	}
 	if err := m.Rereg(ReregPD|ReregTranslation, other, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) {
 		t.Errorf("new memory: %v", err)
 	}

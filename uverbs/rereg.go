@@ -121,7 +121,11 @@ func (r *registration) reregCommand(flags ReregFlags, pd *PD, b []byte, a Access
 // reregFailed keeps what the device may still use. A driver that changes more
 // than one thing may have changed the first.
 func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access, g *ground, err error) error {
-	if g != nil {
+	switch {
+	case g == nil:
+	case flags == ReregTranslation && notSupported(err):
+		g.pin.Unpin()
+	default:
 		r.grounds = append(r.grounds, g)
 	}
 	if pd != nil {
