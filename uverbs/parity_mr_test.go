@@ -19,6 +19,17 @@ func TestDeviceParityMR(t *testing.T) {
 		"test_mr_rereg_access_bad_flow": reregLessAccess,
 		"test_mr_rereg_pd":              reregPD,
 		"test_mr_rereg_atomic":          reregAtomic,
+		"test_reg_mw_wrong_type": func(t *testing.T) {
+			if _, err := must(openDevice(t).AllocPD())(t).AllocMW(3); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, unix.EINVAL) {
+				t.Errorf("a window of type 3: %v", err)
+			}
+		},
+		"test_mw_type1":                    window(uverbs.MWType1, nil),
+		"test_invalidate_mw_type1":         window(uverbs.MWType1, rebind),
+		"test_mw_type2":                    window(uverbs.MWType2, nil),
+		"test_mw_type2_invalidate_local":   window(uverbs.MWType2, invalidateLocal),
+		"test_mw_type2_invalidate_remote":  window(uverbs.MWType2, invalidateRemote),
+		"test_mw_type2_invalidate_dealloc": window(uverbs.MWType2, func(t testing.TB, _ *player, w *uverbs.MW) { check(t, w.Close()) }),
 	} {
 		t.Run(name, run)
 	}
@@ -91,4 +102,66 @@ func reregAtomic(t *testing.T) {
 		reregister(t, p, uverbs.ReregAccess, nil, uverbs.LocalWrite|uverbs.RemoteAtomic)
 	}
 	atomicTraffic(t, client, uverbs.OpFetchAdd)
+}
+
+// window opens the memory of both players by windows, writes through them, and
+// sees that nobody can any more when they have been invalidated.
+func window(kind uverbs.MWType, invalidate func(testing.TB, *player, *uverbs.MW)) func(*testing.T) {
+	return func(t *testing.T) {
+		client, server := newPlayers(t, setup{rounds: 10, access: uverbs.MWBindAccess, qpAccess: uverbs.RemoteWrite})
+		players := [2]*player{client, server}
+		var windows [2]*uverbs.MW
+		for i, p := range players {
+			windows[i] = must(p.pd.AllocMW(kind))(t)
+			p.bind(t, windows[i], uverbs.MWRange{MR: p.mr, Len: p.size, Access: uverbs.RemoteWrite})
+			p.peer.rkey = windows[i].RKey()
+		}
+		remoteTraffic(t, client, uverbs.OpWrite)
+		if invalidate == nil {
+			return
+		}
+		for i, p := range players {
+			invalidate(t, p, windows[i])
+		}
+		fails(t, client.remote(t, uverbs.OpWrite), uverbs.WCRemAccessErr)
+	}
+}
+
+// bind binds a window to a range by a new key.
+func (p *player) bind(t testing.TB, w *uverbs.MW, r uverbs.MWRange) {
+	t.Helper()
+	if w.Type() == uverbs.MWType1 {
+		check(t, w.Bind(p.qps[0], 0, uverbs.Signaled, r))
+	} else {
+		key := uverbs.IncRKey(w.RKey())
+		p.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: key, MWRange: r}})
+		w.SetRKey(key)
+	}
+	_, err := p.done(t)
+	check(t, err)
+}
+
+func rebind(t testing.TB, p *player, w *uverbs.MW) { p.bind(t, w, uverbs.MWRange{}) }
+
+func invalidateLocal(t testing.TB, p *player, w *uverbs.MW) {
+	t.Helper()
+	p.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: w.RKey()})
+	_, err := p.done(t)
+	check(t, err)
+}
+
+// invalidateRemote has the peer do it, by a message.
+func invalidateRemote(t testing.TB, p *player, w *uverbs.MW) {
+	t.Helper()
+	p.receive(t, 0)
+	want := p.peer.fill()
+	p.peer.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpSendInv, SGL: p.peer.outgoing(), InvalidateRKey: w.RKey()})
+	_, err := p.peer.done(t)
+	check(t, err)
+	wc, err := p.done(t)
+	check(t, err)
+	if wc.Flags&uverbs.WCWithInv == 0 || wc.Imm != w.RKey() {
+		t.Errorf("the window's key is %#x, the completion %+v", w.RKey(), wc)
+	}
+	same(t, p.received(), want)
 }

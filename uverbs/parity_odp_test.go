@@ -29,6 +29,7 @@ func TestDeviceParityODP(t *testing.T) {
 		return func(t *testing.T) {
 			for _, advice := range advices {
 				s := rc
+				s.rounds = 25
 				s.advise = func(t testing.TB, p *player) {
 					t.Helper()
 					check(t, p.pd.AdviseMR(advice, flags, uverbs.MRRange{MR: p.mr, Len: p.size}))

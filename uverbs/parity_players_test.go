@@ -5,6 +5,7 @@ package uverbs_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/vm/expect"
@@ -99,7 +100,7 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 		p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps)}))(t)
 	}
 	p.allocate(t)
-	t.Cleanup(func() { check(t, p.mr.Close()) }) // until then it is not to be dropped
+	t.Cleanup(func() { runtime.KeepAlive(p) }) // its memory is not to be dropped
 	for i := range p.qps {
 		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth,
 			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
@@ -272,6 +273,12 @@ func build(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 		b.CompareSwap(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap)
 	case uverbs.OpFetchAdd:
 		b.FetchAdd(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd)
+	case uverbs.OpAtomicWrite:
+		b.AtomicWrite(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Swap)
+	case uverbs.OpFlush:
+		b.Flush(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.FlushLength, wr.Placement, wr.Selectivity)
+	case uverbs.OpBindMW:
+		b.BindMW(wr.WRID, wr.Flags, wr.Bind.MW, wr.Bind.RKey, wr.Bind.MWRange)
 	default:
 		panic("no such operation in a batch: " + wr.Opcode.String())
 	}
@@ -298,84 +305,4 @@ func (p *player) done(t testing.TB) (uverbs.WC, error) {
 		must(p.cq.PollWait(p.ctx, wcs[:]))(t)
 	}
 	return wcs[0], wcs[0].Err()
-}
-
-// deliver sends a message to the peer, for which the peer has posted a receive.
-// It returns the status that the sender gets when that is not success.
-func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
-	t.Helper()
-	p.chill(t)
-	p.peer.chill(t)
-	want := p.fill()
-	if p.advise != nil {
-		p.advise(t, p)
-	}
-	p.post(t, qp, uverbs.SendWR{Opcode: op, SGL: p.outgoing(), RemoteAddr: p.addr, RKey: p.rkey, Imm: parityImm})
-	if _, err := p.done(t); err != nil {
-		return err
-	}
-	wc, err := p.peer.done(t)
-	check(t, err)
-	if imm := wc.Flags&uverbs.WCWithImm != 0; imm != (op == uverbs.OpSendImm || op == uverbs.OpWriteImm) || imm && wc.Imm != parityImm {
-		t.Fatalf("%v completed as %+v", op, wc)
-	}
-	if int(wc.ByteLen) != p.offset()+len(want) {
-		t.Fatalf("%d bytes were received, %d sent", wc.ByteLen, p.offset()+len(want))
-	}
-	same(t, p.peer.received(), want)
-	return nil
-}
-
-// traffic sends messages both ways: utils.traffic of pyverbs' tests.
-func traffic(t testing.TB, client *player, op uverbs.Opcode) {
-	t.Helper()
-	players := [2]*player{client, client.peer}
-	for qp := range client.qps {
-		for _, p := range players {
-			p.receive(t, qp)
-		}
-	}
-	for range client.rounds {
-		for qp := range client.qps {
-			for _, p := range players {
-				check(t, p.deliver(t, op, qp))
-				p.peer.receive(t, qp)
-			}
-		}
-	}
-}
-
-// remote reads or writes the peer's memory, and looks at what came of it.
-func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
-	t.Helper()
-	p.chill(t)
-	p.peer.chill(t)
-	mine, theirs := p.fill(), p.peer.fill()
-	p.post(t, 0, uverbs.SendWR{Opcode: op, SGL: p.outgoing(), RemoteAddr: p.addr, RKey: p.rkey})
-	if _, err := p.done(t); err != nil {
-		return err
-	}
-	if op == uverbs.OpRead {
-		mine = theirs
-	}
-	same(t, p.sent(), mine)
-	same(t, p.peer.sent(), mine)
-	return nil
-}
-
-// remoteTraffic does it both ways: utils.rdma_traffic.
-func remoteTraffic(t testing.TB, client *player, op uverbs.Opcode) {
-	t.Helper()
-	for range client.rounds {
-		check(t, client.remote(t, op))
-		check(t, client.peer.remote(t, op))
-	}
-}
-
-// fails checks that a request failed, and how.
-func fails(t testing.TB, err error, want uverbs.WCStatus) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("completed with %v, want %v", err, want)
-	}
 }
