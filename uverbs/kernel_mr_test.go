@@ -90,7 +90,13 @@ func TestDeviceReregPD(t *testing.T) {
 	check(t, l.write(t, l.a.mr, mr, 100))
 	same(t, mr.Bytes()[:100], l.a.mr.Bytes()[:100])
 	check(t, other.Close())
-	check(t, mr.Close())
+	third := must(l.dev.AllocPD())(t)
+	if err := mr.Rereg(uverbs.ReregPD|uverbs.ReregAccess, third, nil, allAccess|uverbs.HugeTLB); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Fatalf("access that rxe does not have: %v", err)
+	}
+	check(t, l.write(t, l.a.mr, mr, 100)) // as it was
+	rereg(t, mr, uverbs.ReregPD|uverbs.ReregAccess, third, uverbs.LocalWrite)
+	check(t, l.pd.Context().Close()) // what a kernel has miscounted cannot be closed
 }
 
 // TestDeviceReregTranslation: rxe does not change the memory of an MR, and

@@ -180,6 +180,31 @@ func TestReregRefused(t *testing.T) {
 	check(t, pd.Close())
 }
 
+// Access and PD are changed by two commands, access first.
+func TestReregAccessAndPD(t *testing.T) {
+	r := newRig(t)
+	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
+	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	m := good(pd.Alloc(4096, LocalWrite))(t)
+	if err := m.Rereg(ReregPD|ReregAccess, other, nil, RemoteWrite); !errors.Is(err, ErrInvalid) || m.PD() != pd {
+		t.Errorf("access that is refused: %v, and the PD is %v", err, m.PD())
+	}
+	if n := r.k.Count("REREG_MR"); n != 1 {
+		t.Errorf("%d commands", n)
+	}
+	check(t, m.Rereg(ReregPD|ReregAccess, other, nil, LocalWrite|RemoteRead))
+	if n := r.k.Count("REREG_MR"); n != 3 || m.PD() != other {
+		t.Errorf("%d commands, and the PD is %v", n, m.PD())
+	}
+	check(t, pd.Close())
+	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess) })
+	third := good(r.c.AllocPD())(t)
+	if err := m.Rereg(ReregPD|ReregAccess, third, nil, LocalWrite); !errors.Is(err, ErrNotSupported) || m.view.Load().access != LocalWrite || m.PD() != other {
+		t.Errorf("a PD that is refused: %v, access %v, PD %v", err, m.view.Load().access, m.PD())
+	}
+	check(t, third.Close())
+}
+
 // Rereg, SGE and Close may meet.
 func TestReregRace(t *testing.T) {
 	r := newRig(t)

@@ -26,7 +26,8 @@ const reregAll = ReregTranslation | ReregPD | ReregAccess
 // were made before may name nothing any more.
 //
 // New memory is pinned as by [PD.RegMR]. What was registered before is let go,
-// but memory of [PD.Alloc] stays mapped until Close.
+// but memory of [PD.Alloc] stays mapped until Close. Of access and PD together,
+// the access is changed first, by a command of its own.
 //
 // [ErrNotSupported] where the device changes no registration, or not this part
 // of it: rxe changes PD and access from Linux 6.12 on, and no memory.
@@ -43,11 +44,9 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	if r.closed {
 		return &Error{Op: opRereg, Object: r.String(), Kind: ErrClosed}
 	}
-	if err := r.rereg(flags, pd, b, a); err != nil {
-		return err
-	}
-	m.view.Store(r.view)
-	return nil
+	err := r.rereg(flags, pd, b, a)
+	m.view.Store(r.view) // a part may have been changed
+	return err
 }
 
 const opRereg = "reregister"
@@ -69,8 +68,20 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 	return nil
 }
 
-// rereg runs under r.mu.
+// rereg runs under r.mu. Access and PD are two commands: the rxe of Linux 6.12
+// has changed half of what counts the users of a PD when it refuses the access,
+// and loses both PDs over it.
 func (r *registration) rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
+	if flags != ReregPD|ReregAccess {
+		return r.change(flags, pd, b, a)
+	}
+	if err := r.change(ReregAccess, nil, nil, a); err != nil {
+		return err
+	}
+	return r.change(ReregPD, pd, nil, 0)
+}
+
+func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	if pd != nil {
 		if err := pd.hold(); err != nil {
 			return &Error{Op: opRereg, Object: r.String(), Kind: err, Detail: "the PD has been closed"}
