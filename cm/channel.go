@@ -19,6 +19,8 @@ import (
 type node struct {
 	file *rdmacm.File
 
+	refusals refusals
+
 	mu     sync.Mutex
 	closed bool
 	ids    int
@@ -69,14 +71,6 @@ type record struct {
 }
 
 func (r *record) typ() EventType { return EventType(r.raw.Event) }
-
-// drop does what an event leaves to do that nobody will hear of: a request is
-// refused, for its listener has been closed.
-func (r *record) drop() {
-	if r.typ() == EventConnectRequest {
-		_, _ = r.node.file.DestroyID(r.raw.Id) // should it fail, the id goes with the node
-	}
-}
 
 // read waits for an event of an id that is open. r is where it is put; nil
 // stands for a new one.
@@ -144,13 +138,13 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 		return nil, closed("wait on", "event channel")
 	}
 	defer func() { ch.lead <- struct{}{} }()
-	select {
-	case <-ch.done: // nobody would end the watch
-		return nil, closed("wait on", "event channel")
-	default:
-	}
-	ch.watch(ctx)
 	for {
+		select {
+		case <-ch.done: // nobody would end the watch
+			return nil, closed("wait on", "event channel")
+		default:
+		}
+		ch.watch(ctx)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -250,8 +244,10 @@ func (ch *EventChannel) Close() error {
 		return err
 	}
 	close(ch.done)
-	err := ch.file.Close()
+	ch.interrupt()
 	<-ch.lead // the reader, if there is one, has ended
+	ch.refusals.wait()
+	err := ch.file.Close()
 	ch.unwatch()
 	ch.lead <- struct{}{} // those who still come find the channel closed
 	return wrap("close", "event channel", err, "")

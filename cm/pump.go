@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
@@ -11,7 +12,7 @@ import (
 
 // A pump is the node of the synchronous ids, with the goroutine that reads it.
 // It lives as long as it has members. The goroutine hands events on and does
-// nothing else: it takes no lock that is held during a command.
+// nothing else: it issues no command, and takes no lock that is held during one.
 type pump struct {
 	node
 	done    chan struct{}
@@ -70,17 +71,18 @@ func (p *pump) leave(s *SyncID) error {
 		pumps.running = nil
 	}
 	pumps.Unlock()
-	err := p.file.Close()
+	err := p.file.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
-	return wrap("close", "rdma_cm", err, "")
+	p.refusals.wait()
+	return wrap("close", "rdma_cm", errors.Join(err, p.file.Close()), "")
 }
 
 func (p *pump) run() {
 	defer close(p.done)
 	for {
 		r, err := p.read(nil)
-		if errors.Is(err, os.ErrClosed) {
-			return
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return // all have left
 		}
 		if err != nil {
 			p.fail(err)

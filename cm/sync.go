@@ -191,7 +191,7 @@ func (s *SyncID) take(why error) []*record {
 // shut is the SyncID's part of closing the id.
 func (s *SyncID) shut(name string) error {
 	for _, r := range s.take(closed("wait on", name)) {
-		r.drop()
+		r.refuse()
 	}
 	return s.pump.leave(s)
 }
