@@ -199,8 +199,12 @@ func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 			Detail: "the id has been migrated: its events come through its event channel"})
 	}
 	i.arrive(waiting, s, ch)
-	if s != nil && i.over != nil {
+	switch {
+	case s == nil:
+	case i.over != nil:
 		s.end(i.over) // no event will tell it once more
+	case i.connected:
+		s.settle()
 	}
 	if old != nil {
 		return old.pump.leave(old)

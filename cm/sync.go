@@ -310,6 +310,15 @@ func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
 	return s.ask(ctx, "accept", connectAnswers, func() error { return s.ID.Accept(p) })
 }
 
+// Establish is [ID.Establish].
+func (s *SyncID) Establish() error {
+	if err := s.ID.Establish(); err != nil {
+		return err
+	}
+	s.settle()
+	return nil
+}
+
 // ask issues a command and waits for its answer.
 func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
 	if err := s.begin(op); err != nil {

@@ -1,0 +1,89 @@
+package cm
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// late is the rejection of a connection that stands: of a peer that went away
+// before it heard that it does.
+func (r *rig) late(i *ID) {
+	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected, Status: uint32(RejectTimeout)})
+}
+
+// ends fails the test unless the connection ends, with that error.
+func ends(t testing.TB, s *SyncID, want error) {
+	t.Helper()
+	select {
+	case <-s.Disconnected():
+		is(t, "a wait", second(s.GetRequest(limit(t))), want)
+	case <-limit(t).Done():
+		t.Error("the connection does not end")
+	}
+}
+
+// A late rejection ends the connection, however it came to stand: confirmed by
+// the program, whose QP it is, before or after the rejection has come, or made
+// on an event channel.
+func TestLateRejection(t *testing.T) {
+	for name, stand := range map[string]func(testing.TB, *rig) *SyncID{
+		"confirmed": func(t testing.TB, r *rig) *SyncID {
+			s := answeredID(t)
+			check(t, s.Establish())
+			r.late(s.ID)
+			return s
+		},
+		"confirmed after it": func(t testing.TB, r *rig) *SyncID {
+			s := answeredID(t)
+			r.late(s.ID)
+			queued(t, s, 1)
+			check(t, s.Establish())
+			return s
+		},
+		"on a channel": func(t testing.TB, r *rig) *SyncID {
+			k := newTalk(t)
+			a, _ := k.pair()
+			s := closing(t, good(a.Sync())(t))
+			r.late(a)
+			return s
+		},
+		"waits in a channel": func(t testing.TB, r *rig) *SyncID {
+			_, a, _ := connection(t)
+			k := newTalk(t)
+			check(t, a.Migrate(k.EventChannel))
+			r.late(a.ID)
+			return closing(t, good(a.ID.Sync())(t))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ends(t, stand(t, r), ErrDisconnected)
+		})
+	}
+}
+
+// answeredID is an id without a QP whose peer has accepted.
+func answeredID(t testing.TB) *SyncID {
+	t.Helper()
+	l, s, ctx := syncListener(t, PSTCP), newSyncID(t, PSTCP), limit(t)
+	check(t, s.ResolveAddr(ctx, netip.AddrPort{}, l.LocalAddr(), 0))
+	check(t, s.ResolveRoute(ctx, 0))
+	done := make(chan error, 1)
+	go func() { done <- s.Connect(ctx, foreign) }()
+	check(t, closing(t, good(l.GetRequest(ctx))(t)).ID.Accept(foreign))
+	check(t, <-done)
+	return s
+}
+
+// queued waits until that many events wait in s.
+func queued(t testing.TB, s *SyncID, n int) {
+	t.Helper()
+	until(t, "events are queued", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.queue) == n
+	})
+}
