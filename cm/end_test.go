@@ -1,11 +1,14 @@
 package cm
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 // late is the rejection of a connection that stands: of a peer that went away
@@ -86,4 +89,30 @@ func queued(t testing.TB, s *SyncID, n int) {
 		defer s.mu.Unlock()
 		return len(s.queue) == n
 	})
+}
+
+// Who waits when the process changes its credentials hears of that.
+func TestCredentialsChangeUnderWait(t *testing.T) {
+	r := newRig(t)
+	l := syncListener(t, PSTCP)
+	wait := make(chan error, 1)
+	go func() { wait <- second(l.GetRequest(limit(t))) }()
+	r.Set(func() { r.Stale = true })
+	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	err := <-wait
+	if is(t, "GetRequest", err, ErrCredentials, unix.EACCES); errors.Is(err, uverbs.ErrDeviceGone) {
+		t.Errorf("the device is not gone: %v", err)
+	}
+	<-l.Disconnected()
+	r.Set(func() { r.Stale = false })
+}
+
+// What nothing is known of ends the waits as the device's end does.
+func TestPumpBreaksForNoReason(t *testing.T) {
+	r := newRig(t)
+	l := syncListener(t, PSTCP)
+	r.Set(func() { r.Refuse["GET_EVENT"] = unix.ENOMEM })
+	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	ends(t, l, uverbs.ErrDeviceGone)
+	r.Set(func() { clear(r.Refuse) })
 }

@@ -100,7 +100,10 @@ func (p *pump) fail(err error) {
 	if pumps.running == p {
 		pumps.running = nil
 	}
-	p.err = &Error{Op: "wait on", Object: "rdma_cm", Kind: uverbs.ErrDeviceGone, Errno: unix.EIO, Detail: err.Error()}
+	p.err = wrap("wait on", "rdma_cm", err, "")
+	if e, ok := p.err.(*Error); ok && e.Kind == nil {
+		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, err.Error()
+	}
 	for s := range p.members {
 		s.end(p.err)
 	}

@@ -66,11 +66,21 @@ func servePersistently(ctx context.Context, listener *cm.SyncID, opt *options, o
 		switch {
 		case err == nil:
 			all.Go(func() { complain(serve(ctx, id, opt, out)) })
-		case ctx.Err() != nil, errors.Is(err, uverbs.ErrDeviceGone), errors.Is(err, uverbs.ErrClosed):
+		case ctx.Err() != nil, over(listener):
 			return err
 		default:
 			complain(err) // of a client that gave up before it was served
 		}
+	}
+}
+
+// over tells whether no client will come any more.
+func over(listener *cm.SyncID) bool {
+	select {
+	case <-listener.Disconnected():
+		return true
+	default:
+		return false
 	}
 }
 
