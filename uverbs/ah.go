@@ -19,7 +19,9 @@ type AH struct {
 
 // CreateAH makes an address handle: ibv_create_ah(3). On RoCE the kernel looks
 // up the neighbour or the router that leads to the peer, and waits for its
-// answer: seconds, where nobody answers.
+// answer: seconds, where nobody answers. [ErrInvalid] for an address that the
+// port cannot send to, [ErrClosed] after Close of the PD, or what the kernel
+// says of the way: EHOSTUNREACH where nobody answers.
 func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 	a := &AH{pd: p}
 	a.object = object{ctx: p.ctx, kind: "AH", rank: rankAH, parents: []*object{&p.object}}
@@ -82,7 +84,8 @@ func (c *Context) explainCreateAH(err error, attr *AHAttr) error {
 }
 
 // CreateAHFromWC makes an address handle for an answer to a datagram that was
-// received: ibv_create_ah_from_wc(3). See [Context.AHAttrFromWC].
+// received: ibv_create_ah_from_wc(3). See [Context.AHAttrFromWC]. [ErrInvalid]
+// as there; else the errors are those of [PD.CreateAH].
 func (p *PD) CreateAHFromWC(port int, wc *WC, grh []byte) (*AH, error) {
 	attr, err := p.ctx.AHAttrFromWC(port, wc, grh)
 	if err != nil {
@@ -109,5 +112,6 @@ func (a *AH) destroyKernel() error {
 
 // Close destroys the handle: ibv_destroy_ah(3). Requests that name it must
 // have completed: a device may fail those that have not, and their QP with
-// them. It is idempotent.
+// them. It is idempotent. The error is what the kernel says when it refuses;
+// the handle lives on then.
 func (a *AH) Close() error { return a.close() }

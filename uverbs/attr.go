@@ -95,6 +95,7 @@ type TMCaps struct {
 }
 
 // QueryDevice asks the device what it offers: ibv_query_device_ex(3).
+// [ErrClosed] after Close of the Context.
 func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
@@ -194,6 +195,7 @@ type PortAttr struct {
 }
 
 // QueryPort asks for the state of a port, counted from 1: ibv_query_port(3).
+// [ErrInvalid] for a port that there is not.
 func (c *Context) QueryPort(port int) (*PortAttr, error) {
 	if err := c.checkPort("query port", port); err != nil {
 		return nil, err

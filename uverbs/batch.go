@@ -161,6 +161,7 @@ func (b *SendBatch) UDAddr(ah *AH, qpn, qkey uint32) {
 // Submit posts the batch: all of it, or nothing when something in it was
 // wrong. The errors are those of [QP.PostSend]; when the kernel refuses the
 // doorbell, the batch is in the queue and goes out with the next one.
+// [ErrClosed] after Submit or Abort.
 func (b *SendBatch) Submit() error {
 	if b.q == nil {
 		return ErrClosed

@@ -35,7 +35,8 @@ type CompChannel struct {
 }
 
 // CreateCompChannel makes a completion channel:
-// ibv_create_comp_channel(3).
+// ibv_create_comp_channel(3). [ErrClosed] after Close of the Context. EMFILE
+// when the process has no descriptor left.
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{broken: make(chan struct{}), lead: make(chan struct{}, 1), unwatch: func() {}}
 	ch.lead <- struct{}{}

@@ -175,7 +175,9 @@ func (c *Context) CompVectors() int { return c.vectors }
 // [ErrClosed]. It is idempotent, and waits for a Close that is under way.
 //
 // The order: waiters are woken, objects destroyed with their rings replaced by
-// zero pages, the descriptor closed, memory unpinned.
+// zero pages, the descriptor closed, memory unpinned. The error is what the
+// kernel says when it refuses to destroy something, which goes with the
+// descriptor.
 func (c *Context) Close() error {
 	c.closeOnce.Do(func() { c.closeErr = c.closeAll() })
 	return c.closeErr

@@ -30,7 +30,9 @@ type CQ struct {
 	armed   atomic.Uint32
 }
 
-// CreateCQ makes a completion queue: ibv_create_cq(3).
+// CreateCQ makes a completion queue: ibv_create_cq(3). [ErrInvalid] for a
+// configuration that makes no sense or that the device does not take,
+// [ErrClosed] after Close of the Context.
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
@@ -136,7 +138,8 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 
 // Arm asks for an event at the next completion, or at the next one that is
 // solicited or failed: ibv_req_notify_cq(3). [CQ.Wait] does it by itself. Poll
-// once more after Arm: what came before raises no event.
+// once more after Arm: what came before raises no event. [ErrClosed] after
+// Close; EINVAL on a queue with NoEvents.
 func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -253,7 +256,8 @@ func (q *CQ) look() (ready bool, err error) {
 // the event being acknowledged by its return. It does not look at the queue, so
 // poll between Arm and WaitEvent; and as one event may stand for several, poll
 // until the queue is empty after it. It ends early as [CQ.Wait] does. The two
-// take each other's events: use one of them on a queue.
+// take each other's events: use one of them on a queue. [ErrClosed] after
+// Close.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -294,7 +298,7 @@ func (q *CQ) waitOver(ctx context.Context) (bool, error) {
 }
 
 // PollWait polls, and waits until there is at least one completion. It ends
-// early as [CQ.Wait] does.
+// early as [CQ.Wait] does. [ErrInvalid] when wcs is empty.
 func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, invalid("poll", q.String(), "there is no room for a completion")
@@ -310,7 +314,8 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 }
 
 // Resize changes how many completions the queue holds: ibv_resize_cq(3). None
-// is lost; fewer entries than completions waiting are refused.
+// is lost; fewer entries than completions waiting are refused. [ErrInvalid] for
+// a number that the device does not take, [ErrClosed] after Close.
 func (q *CQ) Resize(entries int) error {
 	if entries < 1 || entries > math.MaxInt32 {
 		return invalid("resize", q.String(), "the number of entries must be 1 to 2^31-1: "+sitoa(entries))

@@ -92,7 +92,8 @@ var driverNames = map[uint32]string{
 }
 
 // Devices lists the RDMA devices of this network namespace, in the kernel's
-// order: by RDMA netlink, and by sysfs where netlink cannot.
+// order: by RDMA netlink, and by sysfs where netlink cannot. [ErrNoDevice] when
+// the kernel has no RDMA at all. No device is no error.
 func Devices() ([]Device, error) {
 	found, err := nldev.Devices()
 	if err != nil {
@@ -203,7 +204,8 @@ func explainOpen(d *Device, err error) error {
 	return e
 }
 
-// PKeys returns the P_Key table of a port, in host order.
+// PKeys returns the P_Key table of a port, in host order. [ErrInvalid] for a
+// port that there is not.
 func (c *Context) PKeys(port int) ([]uint16, error) {
 	if err := c.checkPort("read P_Keys", port); err != nil {
 		return nil, err

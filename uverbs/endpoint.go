@@ -23,7 +23,7 @@ type Endpoint struct {
 const endpointFormat = "%04x:%06x:%06x:%032x:%d:%d"
 
 // MarshalText writes lid:qpn:psn:gid:mtu:rdatomic, the first four in
-// hexadecimal.
+// hexadecimal. It cannot fail.
 func (e Endpoint) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, endpointFormat, e.LID, e.QPN, e.PSN, e.GID[:], e.MTU, e.RdAtomic), nil
 }
@@ -33,7 +33,7 @@ func (e Endpoint) String() string {
 	return string(b)
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads what MarshalText writes. [ErrInvalid] for anything else.
 func (e *Endpoint) UnmarshalText(text []byte) error {
 	var gid []byte
 	var v Endpoint
@@ -79,7 +79,8 @@ func (q *QP) localGID(hint netip.Addr) (*GIDEntry, error) {
 }
 
 // Endpoint describes the QP to a peer. Its address is QPConfig.GID, or the
-// best one of the first active port.
+// best one of the first active port. [ErrClosed] after Close of the Context,
+// [ErrInvalid] when no GID can be used.
 func (q *QP) Endpoint() (Endpoint, error) {
 	g, err := q.localGID(netip.Addr{})
 	if err != nil {
@@ -105,7 +106,8 @@ func (q *QP) Endpoint() (Endpoint, error) {
 // An RC QP retries for ever when the peer has no receive posted, and gives up a
 // peer that does not answer after about half a second. A UC QP never learns of
 // either: its messages are lost. [QP.Handshake] does all of it over a TCP
-// connection.
+// connection. [ErrInvalid] for a UD QP and for an Endpoint that cannot be
+// reached; else the errors are those of [QP.Modify].
 func (q *QP) Connect(remote Endpoint) error {
 	if err := q.checkConnects(); err != nil {
 		return err
@@ -156,7 +158,8 @@ func (q *QP) checkConnects() error {
 // Ready takes a UD QP from RESET to RTS, with QPConfig.QKey: from then on it
 // receives what anybody sends to its QPN with that QKey, and sends. Its port is
 // that of QPConfig.GID, or the first active one. Receives can be posted before,
-// after [QP.Init].
+// after [QP.Init]. [ErrInvalid] for a QP that is not UD; else the errors are
+// those of [QP.Modify].
 func (q *QP) Ready() error {
 	if q.cfg.Type != UD {
 		return invalid("make ready", q.String(), "Ready is for UD QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
@@ -174,7 +177,8 @@ func (q *QP) Ready() error {
 
 // AHAttr is the address of a peer whose Endpoint came some other way than by a
 // message, for [PD.CreateAH]. The way there begins at the address that this
-// QP's own Endpoint tells.
+// QP's own Endpoint tells. [ErrClosed] after Close of the Context, [ErrInvalid]
+// when no GID can be used.
 func (q *QP) AHAttr(remote Endpoint) (AHAttr, error) {
 	g, err := q.localGID(remote.GID.Addr())
 	if err != nil {
@@ -191,7 +195,8 @@ func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
 }
 
 // Init takes the QP from RESET to INIT, where it takes receives. Connect and
-// Ready do it when it has not been done.
+// Ready do it when it has not been done. The errors are those of [QP.Modify],
+// [ErrClosed] among them.
 func (q *QP) Init() error {
 	if q.cfg.GID != nil {
 		return q.init(q.cfg.GID.Port)

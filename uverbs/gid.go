@@ -25,10 +25,10 @@ func (g GID) String() string { return netip.AddrFrom16(g).String() }
 // IsZero tells whether the GID is all zero: none.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// MarshalText writes 32 hexadecimal digits.
+// MarshalText writes 32 hexadecimal digits. It cannot fail.
 func (g GID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, g[:]), nil }
 
-// UnmarshalText reads 32 hexadecimal digits.
+// UnmarshalText reads 32 hexadecimal digits. [ErrInvalid] for anything else.
 func (g *GID) UnmarshalText(text []byte) error {
 	var v GID
 	if len(text) != hex.EncodedLen(len(v)) {
@@ -80,7 +80,7 @@ const (
 )
 
 // GIDs returns the entries of a port's GID table that are in use, in order of
-// their index.
+// their index. [ErrInvalid] for a port that there is not.
 func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	if err := c.checkPort("read GIDs", port); err != nil {
 		return nil, err

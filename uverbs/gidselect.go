@@ -30,7 +30,7 @@ func (c GIDChoice) String() string {
 // On RoCE an entry must be of type v2, since v1 is not routed and needs the
 // same setting at the peer, and of the peer's IP family. The one whose address
 // the routing table would send from comes first, then global before link-local
-// addresses, then lower indexes.
+// addresses, then lower indexes. [ErrInvalid] for a port that there is not.
 func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 	if port == 0 {
 		var err error
@@ -55,7 +55,7 @@ func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 
 // SelectGID returns the best entry of a port's GID table for talking to peer:
 // see [Context.RankGIDs]. Its error lists every entry with the reason against
-// it.
+// it. It is [ErrInvalid], as for a port that there is not.
 func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 	choices, err := c.RankGIDs(port, peer)
 	if err != nil {

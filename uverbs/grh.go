@@ -83,7 +83,9 @@ func badGRH(format string, args ...any) error {
 // best for the sender. The QPN to answer is WC.SrcQP.
 //
 // Other than the C library's, its HopLimit is 255: what was left of the
-// sender's says nothing of the way back.
+// sender's says nothing of the way back. [ErrInvalid] for a port that there is
+// not, a GRH area that is none, and a datagram that was sent to no GID of the
+// port.
 func (c *Context) AHAttrFromWC(port int, wc *WC, grhArea []byte) (AHAttr, error) {
 	const op = "read address"
 	if err := c.checkPort(op, port); err != nil {

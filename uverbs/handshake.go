@@ -21,6 +21,8 @@ import (
 // the device is not part of. What follows on conn is the caller's. When ctx ends
 // the wait for the peer, conn is left with a deadline that has passed. Both ends
 // write first: conn must take a line without a reader, as TCP does.
+// [ErrInvalid] for a UD QP and for a peer that says something else; else the
+// errors are those of [QP.Connect], of conn, and the cause of the end of ctx.
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes under way

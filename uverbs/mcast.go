@@ -26,7 +26,8 @@ const (
 //
 // It does not join the group: network interface and switches must carry its
 // packets. Package cm joins, as does a socket of the group (IGMP, MLD) on the
-// same interface.
+// same interface. [ErrInvalid] for a QP that is not UD, or a GID that is no
+// group's; [ErrClosed] after Close.
 func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -44,7 +45,8 @@ func (q *QP) AttachMcast(gid GID, lid uint16) error {
 }
 
 // DetachMcast ends what [QP.AttachMcast] began: ibv_detach_mcast(3). Close
-// does it for groups that are left.
+// does it for groups that are left. [ErrInvalid] for a group that the QP is not
+// attached to, [ErrClosed] after Close.
 func (q *QP) DetachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()

@@ -7,7 +7,8 @@ import (
 
 // Modify changes attributes of the QP, and its state: ibv_modify_qp(3). When
 // the kernel refuses, the error names the attributes that the transition
-// misses, or does not take.
+// misses, or does not take. It is [ErrInvalid] then, or what the kernel said;
+// [ErrClosed] after Close.
 func (q *QP) Modify(a QPAttr, m QPMask) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -74,7 +75,7 @@ func (q *QP) enter(s QPState) error {
 }
 
 // Query reads the QP's attributes: ibv_query_qp(3). A driver may fill more
-// than m asks for.
+// than m asks for. [ErrClosed] after Close.
 func (q *QP) Query(m QPMask) (QPAttr, error) {
 	q.stateMu.Lock() // Close waits
 	defer q.stateMu.Unlock()

@@ -42,7 +42,7 @@ const closedRoom = -1
 //
 // [ErrMemlock] says that the limit on locked memory is too low,
 // [ErrNotSupported] that the device does not have one of the rights, such as
-// OnDemand.
+// OnDemand. [ErrInvalid] for no bytes, and for rights that do not go together.
 func (p *PD) RegMR(b []byte, a Access) (*MR, error) {
 	return p.regBytes(b, addressOf(b), a)
 }
@@ -54,6 +54,7 @@ func (p *PD) RegMR(b []byte, a Access) (*MR, error) {
 // do.
 //
 // rxe of Linux 7.2 does not take another address together with OnDemand.
+// [ErrInvalid] for another offset; else the errors are those of [PD.RegMR].
 func (p *PD) RegMRIOVA(b []byte, iova uint64, a Access) (*MR, error) {
 	return p.regBytes(b, iova, a)
 }
@@ -76,14 +77,15 @@ func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 // RegImplicit registers all memory that the process has and will have, without
 // pinning any: implicit on-demand paging, see ibv_reg_mr(3). The offset of a
 // range is its address. a must include OnDemand. [ErrNotSupported] where the
-// device does not have it: [ODPImplicit].
+// device does not have it: [ODPImplicit]. [ErrInvalid] without OnDemand.
 func (p *PD) RegImplicit(a Access) (*MR, error) {
 	return newRegistration(p).register(func(r *registration) error { return r.regAll(p, a) })
 }
 
 // Alloc maps n zero bytes outside the Go heap and registers them. From 2 MiB
 // on they ask for huge pages. After Close the bytes fault when touched, rather
-// than be another buffer's, until the MR is unreachable.
+// than be another buffer's, until the MR is unreachable. [ErrInvalid] for n
+// below 1; else the errors are those of [PD.RegMR].
 func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	if n <= 0 {
 		return nil, invalid("allocate memory", p.String(), "the size must be positive: "+strconv.Itoa(n))
@@ -159,7 +161,8 @@ func (m *MR) SGE(off, n int) SGE {
 
 // Close deregisters the memory: ibv_dereg_mr(3). Work requests in flight that
 // use it complete with a protection error. [ErrBusy] while a memory window is
-// bound to it. It is idempotent.
+// bound to it. It is idempotent. Else the error is what the kernel says when it
+// refuses; the MR stays registered then.
 func (m *MR) Close() error {
 	m.view.Store(m.view.Load().shut()) // no new range from now on
 	err := m.reg.close()

@@ -145,7 +145,8 @@ func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 }
 
 // Close frees the window: ibv_dealloc_mw(3). Peers cannot use it any more. It
-// is idempotent.
+// is idempotent. The error is what the kernel says when it refuses; the window
+// lives on then.
 func (w *MW) Close() error { return w.close() }
 
 // belong notes that w is bound on q, or on none any more.
@@ -199,7 +200,8 @@ type ProviderBind struct {
 }
 
 // ProviderBindOf checks what b says for a request of a QP, and returns it in the
-// kernel's terms.
+// kernel's terms. The errors: [ErrNoMW], [ErrForeignMW], [ErrRange] and
+// [ErrClosed].
 func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 	switch {
 	case b == nil || b.MW == nil:

@@ -11,7 +11,8 @@ type PD struct {
 	object
 }
 
-// AllocPD makes a protection domain: ibv_alloc_pd(3).
+// AllocPD makes a protection domain: ibv_alloc_pd(3). [ErrClosed] after Close
+// of the Context.
 func (c *Context) AllocPD() (*PD, error) {
 	p := &PD{object{ctx: c, kind: "PD", rank: rankPD}}
 	p.destroy = func() error {

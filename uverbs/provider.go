@@ -141,7 +141,7 @@ type ProviderAV [6]uint64
 
 // ProviderAVOf returns the vendor's form of ah for a request of a QP of pd, or
 // the error of the post when ah is nil, closed, or of another PD. The AV is to
-// be read only.
+// be read only. The errors: [ErrNoAH], [ErrClosed] and [ErrForeignAH].
 func ProviderAVOf(ah *AH, pd *PD) (*ProviderAV, error) {
 	if ah == nil || ah.owner.Load() != pd {
 		return nil, ah.unfit()

@@ -56,7 +56,10 @@ const (
 
 var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateClosed: ErrClosed}
 
-// CreateQP makes a queue pair in state RESET: ibv_create_qp(3).
+// CreateQP makes a queue pair in state RESET: ibv_create_qp(3). [ErrInvalid]
+// for a configuration that makes no sense or that the device does not take,
+// [ErrNotSupported] for another type, [ErrClosed] after Close of what it is
+// made of.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.RecvCQ == nil {
 		cfg.RecvCQ = cfg.SendCQ
@@ -358,5 +361,6 @@ func (q *QP) retireRings() error {
 // Close destroys the QP: ibv_destroy_qp(3). Requests still in its queues are
 // gone without completion. Type 2 memory windows that were bound on it last are
 // closed with it. It is idempotent. Calling it between StartSend and
-// Submit of the same goroutine deadlocks.
+// Submit of the same goroutine deadlocks. The error is what the kernel says
+// when it refuses; the QP lives on then.
 func (q *QP) Close() error { return q.close() }

@@ -46,7 +46,8 @@ const (
 )
 
 // CreateSRQ makes a shared receive queue: ibv_create_srq(3). [SRQ.Query] tells
-// how large it came out.
+// how large it came out. [ErrInvalid] for a configuration that the device does
+// not take, [ErrClosed] after Close of the PD.
 func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if cfg.MaxSGE == 0 {
 		cfg.MaxSGE = 1
@@ -156,6 +157,7 @@ func (s *SRQ) MaxSGE() int { return s.maxSGE }
 
 // PostRecv posts work requests to the queue: ibv_post_srq_recv(3). Which QP
 // takes which is up to their senders. Errors and n are as for [QP.PostSend].
+// Among them is [ErrClosed].
 func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	s.lock()
 	if s.dead.Load() {
@@ -181,7 +183,9 @@ func (s *SRQ) unlock() {
 
 // Modify changes how many receives the queue holds, where the device can, and
 // the limit that raises [EventSRQLimitReached]: ibv_modify_srq(3). Receives
-// that are posted stay; a queue too small for them is refused.
+// that are posted stay; a queue too small for them is refused. [ErrInvalid]
+// then, and for numbers that the device does not take; [ErrNotSupported] where
+// it resizes no queue; [ErrClosed] after Close.
 func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	if m&SRQMaskMaxWR != 0 && (a.MaxWR < 1 || a.MaxWR > math.MaxInt32) {
 		return invalid("modify", s.String(), "MaxWR must be 1 to 2^31-1: "+sitoa(a.MaxWR))
@@ -234,7 +238,8 @@ func (s *SRQ) explainModify(a SRQAttr, m SRQMask, err error) error {
 	return s.ctx.explainSRQ("modify", s.String(), err, asked, room)
 }
 
-// Query reads the queue's attributes: ibv_query_srq(3).
+// Query reads the queue's attributes: ibv_query_srq(3). [ErrClosed] after
+// Close.
 func (s *SRQ) Query() (SRQAttr, error) {
 	s.lock() // Close waits
 	defer s.unlock()
