@@ -64,7 +64,10 @@ func (f *file) Command(c rdmacm.Call) unix.Errno {
 	if len(frame) >= 8 {
 		name = rules[c.Header().Cmd].name
 	}
-	if before := k.Before; before != nil && name != "GET_EVENT" {
+	k.mu.Lock()
+	before := k.Before
+	k.mu.Unlock()
+	if before != nil && name != "GET_EVENT" {
 		before(name)
 	}
 	k.mu.Lock()
