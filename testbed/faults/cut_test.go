@@ -21,9 +21,11 @@ func (p *pair) testLink(t *testing.T) {
 	s.event(t, Broken, 1)
 	p.cable(t, true)
 	c.event(t, Connected, 2)
-	const moments = 5
 	pulled := 1
-	for range moments {
+	for range p.scale.kills / 2 {
+		if !c.running() {
+			break
+		}
 		p.cable(t, false)
 		p.cable(t, true)
 		pulled++
@@ -66,7 +68,7 @@ func (p *pair) testStop(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
 	c.event(t, Connected, 1)
-	const stops = 3
+	stops := p.scale.kills / 3
 	for i := range stops {
 		quiet := strings.Count(s.String(), `"`+Quiet+`"`)
 		signal(t, c, syscall.SIGSTOP)
@@ -111,7 +113,7 @@ func (p *pair) testGC(t *testing.T) {
 // pingpongThrough has something happen while C's ibv_rc_pingpong is at work.
 func (p *pair) pingpongThrough(t *testing.T, happen func(client, server *process)) string {
 	t.Helper()
-	c, s := p.beginPingpong(t, 20*p.scale.iters)
+	c, s := p.beginPingpong(t, 4*p.scale.iters)
 	p.busy(t)
 	happen(c, s)
 	return verdict(t, "ibv_rc_pingpong", c, s, "invalid data")

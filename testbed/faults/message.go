@@ -19,10 +19,10 @@ type Kind uint32
 
 // The kinds.
 const (
-	Data       Kind = iota + 1 // goes by SEND
-	Round                      // goes by WRITE, and comes back by READ
-	Done                       // goes by SEND: the sender has no more Data
-	ShortRound                 // a Round in one packet
+	Data      Kind = iota + 1 // goes by SEND
+	Round                     // goes by WRITE, and comes back by READ: one packet
+	Done                      // goes by SEND: the sender has no more Data
+	LongRound                 // a Round that may be several packets
 )
 
 // MaxLen is how long a message may be. It is several packets then.
@@ -43,7 +43,7 @@ func (m Message) Len() int {
 		return headerLen
 	}
 	r := mix(m.Seq + 1)
-	if r%8 == 0 && m.Kind != ShortRound {
+	if r%8 == 0 && m.Kind != Round {
 		return headerLen + int(r>>8%(MaxLen-headerLen+1))
 	}
 	return headerLen + int(r>>8%usualBytes)

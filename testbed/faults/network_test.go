@@ -14,8 +14,6 @@ type fault struct {
 	name, netem string
 	// share is how many of the packets it is to happen to.
 	share float64
-	// args are for our programs.
-	args []string
 	// happened is to how many it did, as tc shows it.
 	happened func(s sight) int
 }
@@ -28,14 +26,13 @@ type sight struct {
 }
 
 var networkFaults = []fault{
-	{"loss 1 %", "loss 1%", 0.01, nil, func(s sight) int { return s.Drops }},
-	{"loss 5 %", "loss 5%", 0.05, nil, func(s sight) int { return s.Drops }},
-	// Of READs of several packets that are reordered rxe makes something else.
-	{"reordering", "delay 2ms reorder 5%", 0.05, []string{"-short"}, func(s sight) int { return s.Requeues }},
+	{"loss 1 %", "loss 1%", 0.01, func(s sight) int { return s.Drops }},
+	{"loss 5 %", "loss 5%", 0.05, func(s sight) int { return s.Drops }},
+	{"reordering", "delay 2ms reorder 5%", 0.05, func(s sight) int { return s.Requeues }},
 	// netem counts no duplicates: they are what leaves beyond what rxe sent.
-	{"duplication", "duplicate 5%", 0.05, nil, func(s sight) int { return s.Packets - s.sent }},
+	{"duplication", "duplicate 5%", 0.05, func(s sight) int { return s.Packets - s.sent }},
 	// Nor what it delays, but what waits is its queue.
-	{"delay", "delay 5ms", 0, nil, func(s sight) int { return s.backlog }},
+	{"delay", "delay 5ms", 0, func(s sight) int { return s.backlog }},
 }
 
 // testNetwork has our programs and C's talk while the network misbehaves.
@@ -45,7 +42,7 @@ func (p *pair) testNetwork(t *testing.T) {
 			p.disturb(t, f)
 			before := p.counters(t)
 			watch := p.watch()
-			a, b := p.talk(t, nil, f.args...)
+			a, b := p.talk(t, nil)
 			backlog, err := watch()
 			if err != nil {
 				t.Fatal(err)

@@ -110,14 +110,24 @@ func (p *process) event(t *testing.T, kind string, nth int) {
 	}
 }
 
+// running is whether it has not ended yet.
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // wait returns how the program ended.
 func (p *process) wait() error {
 	<-p.done
 	return p.err
 }
 
-// account is what one of our programs said at its end.
-func (p *process) account(t *testing.T) *Account {
+// told is what one of our programs said at its end.
+func (p *process) told(t *testing.T) *Account {
 	t.Helper()
 	err := p.wait()
 	line, ok := p.await(`"Event":"`+Final+`"`, 1)
@@ -125,8 +135,15 @@ func (p *process) account(t *testing.T) *Account {
 	if !ok || json.Unmarshal([]byte(line), &e) != nil || e.Account == nil {
 		t.Fatalf("no account, %v:\n%v", err, p)
 	}
-	if bad := errors.Join(err, e.Account.Check()); bad != nil {
-		t.Errorf("%v\n%v", bad, p)
-	}
 	return e.Account
+}
+
+// account is what it said, if it has nothing to complain of.
+func (p *process) account(t *testing.T) *Account {
+	t.Helper()
+	a := p.told(t)
+	if err := errors.Join(p.wait(), a.Check()); err != nil {
+		t.Errorf("%v\n%v", err, p)
+	}
+	return a
 }

@@ -5,6 +5,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,7 +114,7 @@ func verdict(t *testing.T, name string, client, server *process, corrupt string)
 	said := make([]string, 0, 2)
 	for _, p := range []*process{first, other} {
 		switch err := p.wait(); {
-		case strings.Contains(p.String(), corrupt):
+		case regexp.MustCompile(corrupt).MatchString(p.String()):
 			said = append(said, "corrupt data")
 		case errors.Is(err, errHangs) || errors.Is(err, errStopped):
 			said = append(said, "hangs")

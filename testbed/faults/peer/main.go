@@ -26,7 +26,7 @@ type options struct {
 	cm          bool
 	device      string
 	messages    int
-	short, stay bool
+	long, stay  bool
 	limit       time.Duration
 	stall       time.Duration
 	die         time.Duration
@@ -39,7 +39,7 @@ func parse() (o options, err error) {
 	flag.BoolVar(&o.cm, "cm", false, "connect by package cm, not by a handshake over TCP")
 	flag.StringVar(&o.device, "device", "rxe0", "RDMA device")
 	flag.IntVar(&o.messages, "n", 1000, "SENDs, and rounds of WRITE and READ, from this end")
-	flag.BoolVar(&o.short, "short", false, "rounds of one packet only")
+	flag.BoolVar(&o.long, "long", false, "rounds of several packets too")
 	flag.BoolVar(&o.stay, "stay", false, "serve one peer after the other until SIGTERM")
 	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "bound of everything")
 	flag.DurationVar(&o.stall, "stall", 15*time.Second, "for how long requests may be out without any completion")

@@ -140,8 +140,8 @@ func (s *session) postRound(i int) error {
 
 func (s *session) round(seq uint64) faults.Message {
 	m := faults.Message{Run: s.number, Kind: faults.Round, Seq: seq}
-	if s.o.short {
-		m.Kind = faults.ShortRound
+	if s.o.long {
+		m.Kind = faults.LongRound
 	}
 	return m
 }

@@ -1,0 +1,62 @@
+//go:build vm
+
+package faults
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// testLongReads has rxe do what it does wrong on 6.12 and 7.2: READs of several
+// packets, with other requests before them. When the acknowledgement of an
+// earlier request comes late, between the packets of a READ's response, rxe
+// fails the READ with the status of success, and the QP after it. C's library is
+// told the same by the kernel. Nothing else may happen: messages go on after
+// each failure, and every request is reported.
+func (p *pair) testLongReads(t *testing.T, f fault) {
+	p.disturb(t, f)
+	p.falseSuccess = true
+	before := p.counters(t)
+	c, s := p.begin(t, nil, "-long")
+	a, b := c.told(t), s.told(t)
+	r := row{fault: f.name + ", long READs", counters: difference(before, p.counters(t)), accounts: []*Account{a, b}}
+	for _, e := range p.ends {
+		q, err := e.qdisc()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.injected += f.happened(sight{qdisc: q})
+	}
+	for _, a := range []*Account{a, b} {
+		known := *a
+		known.Corrupt = 0
+		if err := known.Check(); err != nil || a.Received != p.sends() || a.Rounds+a.Corrupt != p.sends() {
+			t.Errorf("%v: %+v", err, a)
+		}
+	}
+	t.Logf("completed with success, and brought something else: %d of %d READs", a.Corrupt+b.Corrupt, 2*p.sends())
+	r.c = append(r.c, p.pythonRounds(t))
+	p.record(t, r)
+}
+
+// pythonRounds has C's library do the same rounds, through pyverbs.
+func (p *pair) pythonRounds(t *testing.T) string {
+	t.Helper()
+	_, port, _ := strings.Cut(p.at(), ":")
+	var script [2]string
+	for i, e := range p.ends {
+		var err error
+		if script[i], err = e.guest.Install("rounds.py"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port)
+	p.ends[0].listens(t, port)
+	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, p.ends[0].address, strconv.Itoa(p.sends()))
+	said := verdict(t, "rounds by libibverbs", c, s, `"corrupt": [1-9]`)
+	if line, ok := c.await("{", 1); ok {
+		said += " " + line
+	}
+	return said
+}
