@@ -123,6 +123,8 @@ func (q *loopQP) Submit() error { _, err := q.PostSend([]uverbs.SendWR{q.batch})
 func (q *loopQP) Abort()        {}
 func (q *loopQP) Reset() error  { return nil }
 
+func (q *loopQP) PostFlushed(uint64) error { return nil }
+
 func (q *loopQP) Outstanding() int {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()

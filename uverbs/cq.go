@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +22,7 @@ type CQ struct {
 	id      uint64
 
 	mu      sync.Mutex // serialises the provider's calls
+	kept    *kept
 	dead    atomic.Bool
 	token   chan struct{} // an event came: one waiter may look
 	closing chan struct{}
@@ -124,14 +124,14 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 		if q.dead.Load() {
 			return 0, ErrClosed
 		}
-		return q.impl.Poll(noescape.Slice(wcs))
+		return q.poll(wcs)
 	}
 	q.mu.Lock()
 	if q.dead.Load() {
 		q.mu.Unlock()
 		return 0, ErrClosed
 	}
-	n, err := q.impl.Poll(noescape.Slice(wcs))
+	n, err := q.poll(wcs)
 	q.mu.Unlock()
 	return n, err
 }
@@ -200,7 +200,7 @@ func (q *CQ) ready() (bool, error) {
 	if q.dead.Load() {
 		return false, ErrClosed
 	}
-	return q.impl.Ready(), nil
+	return q.kept != nil && len(q.kept.wcs) > 0 || q.impl.Ready(), nil
 }
 
 // wake lets one waiter look at the queue.

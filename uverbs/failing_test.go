@@ -129,6 +129,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"CQ.WaitEvent":              b.cq.WaitEvent(ctx),
 		"QP.Init":                   fresh.Init(),
 		"QP.Modify":                 b.qp.Modify(QPAttr{}, MaskMinRNRTimer),
+		"QP.Drain":                  b.qp.Drain(ctx),
 		"QP.Query":                  second(b.qp.Query(MaskState)),
 		"QP.Endpoint":               second(fresh.Endpoint()),
 		"QP.AHAttr":                 second(fresh.AHAttr(Endpoint{})),

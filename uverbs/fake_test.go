@@ -153,7 +153,7 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
+	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), recvs: cfg.RecvCQ.impl.(*fakeCQ), typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)

@@ -12,6 +12,11 @@ type fakeQP struct {
 	stuck    bool // nothing completes
 	out      int  // sends that have not completed
 	received int  // receives posted
+	lastRecv uint64
+	lastMark uint64
+	mute     bool // PostFlushed does not complete
+	full     int  // how often PostFlushed finds no room
+	recvs    *fakeCQ
 	resets   int
 
 	typ  QPType
@@ -92,6 +97,7 @@ func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
 			return n, ErrQueueFull
 		}
 		q.received++
+		q.lastRecv = wrs[n].WRID
 	}
 	return len(wrs), nil
 }
@@ -162,6 +168,28 @@ func (q *fakeQP) Submit() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// PostFlushed completes behind what is stuck.
+func (q *fakeQP) PostFlushed(wrID uint64) error {
+	q.send.enter()
+	defer q.send.leave()
+	if q.full > 0 {
+		q.full--
+		return ErrQueueFull
+	}
+	if q.lastMark = wrID; !q.mute {
+		q.sends.push(WC{WRID: wrID, QPNum: q.num, Status: WCWRFlushErr})
+	}
+	return nil
+}
+
+// FlushRecv completes the receives that have been posted: with the WRID of the
+// last.
+func (q *fakeQP) FlushRecv() error {
+	q.received--
+	q.recvs.push(WC{WRID: q.lastRecv, QPNum: q.num, Status: WCWRFlushErr})
 	return nil
 }
 

@@ -115,6 +115,10 @@ type ProviderQP interface {
 	Submit() error
 	Abort()
 
+	// PostFlushed posts a request without data to the send queue of a QP in
+	// ERR, whatever the QP's type, so that it is flushed: with a completion.
+	PostFlushed(wrID uint64) error
+
 	// Outstanding is how many requests occupy the send queue, as far as it
 	// shows by now.
 	Outstanding() int

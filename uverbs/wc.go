@@ -1,22 +1,30 @@
 package uverbs
 
-// A WC is one work completion: struct ibv_wc. When Status is not WCSuccess
-// only WRID, Status, VendorErr and QPNum hold something.
+// A WC is one work completion: struct ibv_wc, and what the readers of
+// ibv_start_poll(3) read: opcode, byte_len, imm_data, invalidated_rkey (see
+// [WC.InvalidatedRKey]), qp_num, src_qp, vendor_err, wc_flags, slid, sl,
+// dlid_path_bits and completion_ts. When Status is not WCSuccess only WRID,
+// Status, VendorErr and QPNum hold something.
+//
+// rxe has no LIDs, no service levels, one P_Key, and neither vendor codes nor
+// a clock: Timestamp, VendorErr, PKeyIndex, SLID, SL and PathBits are 0. It sets
+// WCGRH for receives of every type of QP, though there is a GRH on UD alone, and
+// WCWithImm in the completion of the request that sent the immediate data too.
 type WC struct {
 	WRID      uint64
 	Timestamp uint64 // device clock, 0 where the device has none
-	ByteLen   uint32 // bytes received, or read
-	Imm       uint32 // host order; valid with WCWithImm. With WCWithInv: the invalidated RKey
+	ByteLen   uint32 // bytes received, or read; 8 for an atomic. Of SENDs and WRITEs rxe alone tells
+	Imm       uint32 // host order; valid with WCWithImm of a receive. With WCWithInv: the invalidated RKey
 	QPNum     uint32 // the local QP
 	SrcQP     uint32 // UD: the sender's QP
 	VendorErr uint32
 	PKeyIndex uint16
-	SLID      uint16
+	SLID      uint16 // InfiniBand: the sender's LID
 	Status    WCStatus
 	Opcode    WCOpcode
 	Flags     WCFlags
-	SL        uint8
-	PathBits  uint8
+	SL        uint8 // InfiniBand: the service level
+	PathBits  uint8 // InfiniBand: the low bits of the LID that the message came to
 }
 
 // Err returns nil for a successful completion and the status otherwise.

@@ -126,6 +126,9 @@ func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, p, s)
 }
 
+// PostFlushed is not among the verbs.
+func (q *deviceQP) PostFlushed(uint64) error { return nil }
+
 // Bind takes what a program does not have at hand, and the suite does without.
 func (q *deviceQP) Bind(uverbs.ProviderBind) { q.t.Fatal("the suite binds a window") }
 

@@ -3,6 +3,7 @@ package rxe
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,21 @@ func (q *qp) Reset() error {
 	if err != nil {
 		return kernelError("reset QP", "", err)
 	}
+	return nil
+}
+
+// PostFlushed implements uverbs.ProviderQP. In ERR the kernel does not look what
+// a request is.
+func (q *qp) PostFlushed(wrID uint64) error {
+	s := &q.sq
+	if s.full(s.cur) {
+		return uverbs.ErrQueueFull
+	}
+	s.sendWQE(s.cur).start(known, uverbs.OpSend, uverbs.Signaled, wrID, 0, 0, 0)
+	if err := s.submit(s.next(s.cur)); err != nil {
+		return q.bellError(err)
+	}
+	runtime.KeepAlive(q)
 	return nil
 }
 

@@ -28,21 +28,22 @@ const (
 	UD             = "ud"
 	SRQ            = "srq"
 	Atomics        = "atomics"
-	MW             = "mw"              // memory windows, types 1 and 2
-	Flush          = "flush"           // RDMA FLUSH
-	AtomicWrite    = "atomic_write"    // RDMA ATOMIC WRITE
-	AtomicRecovery = "atomic_recovery" // a responder that serves on after a misaligned atomic
-	ReregMR        = "rereg_mr"        // changing a registered memory region
-	ReregMemory    = "rereg_memory"    // to other memory
-	ODP            = "odp"             // on-demand paging
-	ODPOffset      = "odp_offset"      // in the middle of a page
-	ODPImplicit    = "odp_implicit"    // of all memory that a process has
-	LastWQEEvent   = "last_wqe_event"  // IB_EVENT_QP_LAST_WQE_REACHED
-	UDShortRecv    = "ud_short_recv"   // a UD QP that survives a datagram too long for its receive
-	CMWriteEvent   = "cm_write_event"  // rdma_write_cm_event: user events in a channel of rdma_cm
-	CMMulticast6   = "cm_multicast6"   // rdma_join_multicast of an IPv6 group
-	Netns          = "netns-rxe"       // rxe devices in other network namespaces
-	Disassociate   = "disassociate"    // a device that goes away under its users
+	MW             = "mw"               // memory windows, types 1 and 2
+	Flush          = "flush"            // RDMA FLUSH
+	AtomicWrite    = "atomic_write"     // RDMA ATOMIC WRITE
+	SQDrained      = "sq_drained_event" // IB_EVENT_SQ_DRAINED
+	AtomicRecovery = "atomic_recovery"  // a responder that serves on after a misaligned atomic
+	ReregMR        = "rereg_mr"         // changing a registered memory region
+	ReregMemory    = "rereg_memory"     // to other memory
+	ODP            = "odp"              // on-demand paging
+	ODPOffset      = "odp_offset"       // in the middle of a page
+	ODPImplicit    = "odp_implicit"     // of all memory that a process has
+	LastWQEEvent   = "last_wqe_event"   // IB_EVENT_QP_LAST_WQE_REACHED
+	UDShortRecv    = "ud_short_recv"    // a UD QP that survives a datagram too long for its receive
+	CMWriteEvent   = "cm_write_event"   // rdma_write_cm_event: user events in a channel of rdma_cm
+	CMMulticast6   = "cm_multicast6"    // rdma_join_multicast of an IPv6 group
+	Netns          = "netns-rxe"        // rxe devices in other network namespaces
+	Disassociate   = "disassociate"     // a device that goes away under its users
 	XRC            = "xrc"
 	RawPacket      = "raw_packet"
 	DMABuf         = "dmabuf"
@@ -74,6 +75,7 @@ var table = []rule{
 	{"rxe", MW, version{5, 14}, "rxe_mw.c came with 5.14"},
 	{"rxe", Flush, version{6, 2}, "rxe executes FLUSH since 6.2"},
 	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
+	{"rxe", SQDrained, always, "since the driver exists (4.8)"},
 	{"rxe", AtomicRecovery, version{7, 2}, "the rxe of 6.1 and 6.12 takes every later request for the rest of the misaligned atomic, after RESET too"},
 	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
 	{"rxe", ReregMemory, never, "rxe changes PD and access of an MR, not its memory"},

@@ -1,0 +1,265 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// flushed polls e's CQ empty, and wants n completions numbered from first on,
+// in order, all flushed.
+func flushed(t *testing.T, e end, first, n uint64) {
+	t.Helper()
+	var wcs [5]uverbs.WC
+	next := first
+	for {
+		got := must(e.cq.Poll(wcs[:]))(t)
+		if got == 0 {
+			break
+		}
+		for _, wc := range wcs[:got] {
+			if wc.WRID != next || wc.Status != uverbs.WCWRFlushErr || wc.QPNum != e.qp.QPN() {
+				t.Fatalf("completion %+v, want %d flushed", wc, next)
+			}
+			next++
+		}
+	}
+	if next != first+n {
+		t.Errorf("%d completions, want %d", next-first, n)
+	}
+}
+
+// Full queues are drained, and nothing comes after that.
+func TestDeviceDrain(t *testing.T) {
+	l := newLoop(t, nil)
+	for range 5 {
+		sends := l.a.qp.Cap().MaxSendWR
+		for i := range uint64(sends) { // which wait for a receive
+			post(t, l.a.qp, uverbs.SendWR{WRID: i, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}})
+		}
+		recvs := l.a.qp.Cap().MaxRecvWR
+		for i := range uint64(recvs) {
+			receive(t, l.a.qp, uverbs.RecvWR{WRID: uint64(sends) + i})
+		}
+		check(t, l.a.qp.Drain(l.ctx))
+		var seen [1000]bool
+		var wcs [7]uverbs.WC
+		total := 0
+		for n := must(l.a.cq.Poll(wcs[:]))(t); n > 0; n = must(l.a.cq.Poll(wcs[:]))(t) {
+			for _, wc := range wcs[:n] {
+				if wc.Status != uverbs.WCWRFlushErr || wc.WRID >= uint64(len(seen)) || seen[wc.WRID] {
+					t.Fatalf("completion %+v", wc)
+				}
+				seen[wc.WRID] = true
+				total++
+			}
+		}
+		if total != sends+recvs {
+			t.Fatalf("%d completions, want %d + %d", total, sends, recvs)
+		}
+		check(t, l.b.qp.Drain(l.ctx))
+		flushed(t, l.b, 0, 0)
+		l.revive(t)
+	}
+}
+
+// Every type of QP is drained, in the states that it can be in.
+func TestDeviceDrainTypes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dev := openDevice(t)
+	pd := must(dev.AllocPD())(t)
+	for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD} {
+		cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 64, NoEvents: true}))(t)
+		qp := must(pd.CreateQP(uverbs.QPConfig{Type: typ, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8}))(t)
+		e := end{cq: cq, qp: qp}
+		check(t, qp.Drain(ctx)) // in RESET
+		check(t, qp.Init())
+		for i := range uint64(5) {
+			receive(t, qp, uverbs.RecvWR{WRID: i})
+		}
+		check(t, qp.Drain(ctx))
+		flushed(t, e, 0, 5)
+		post(t, qp, uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend, AH: anyAH(t, pd, qp, typ)})
+		check(t, qp.Drain(ctx)) // in ERR
+		flushed(t, e, 5, 1)
+		check(t, qp.Close())
+		if err := qp.Drain(ctx); !errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("Drain of a closed QP: %v", err)
+		}
+	}
+}
+
+func anyAH(t *testing.T, pd *uverbs.PD, qp *uverbs.QP, typ uverbs.QPType) *uverbs.AH {
+	t.Helper()
+	if typ != uverbs.UD {
+		return nil
+	}
+	return must(pd.CreateAH(must(qp.AHAttr(must(qp.Endpoint())(t)))(t)))(t)
+}
+
+// One of two QPs of a CQ is drained while the other works and another goroutine
+// polls: that one sees all completions but the marks.
+func TestDeviceDrainShared(t *testing.T) {
+	l := newLoop(t, nil)
+	other := must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: l.a.cq, MaxSendWR: 64, MaxRecvWR: 4, Access: uverbs.RemoteWrite}))(t)
+	check(t, other.Connect(must(other.Endpoint())(t)))
+	const first = 1 << 32 // of the numbers that the other QP's requests have
+	var stop atomic.Bool
+	var posted, polled uint64
+	done := make(chan error, 2)
+	room := make(chan struct{}, 16) // requests of the other QP that may be posted
+	for range cap(room) {
+		room <- struct{}{}
+	}
+	go func() {
+		for !stop.Load() {
+			<-room
+			if _, err := other.PostSend(uverbs.SendWR{WRID: first + posted, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled}); err != nil {
+				done <- err
+				return
+			}
+			posted++
+		}
+		done <- nil
+	}()
+	mine := make(chan uint64, 1024)
+	go func() {
+		var wcs [16]uverbs.WC
+		for {
+			n, err := l.a.cq.PollWait(l.ctx, wcs[:])
+			if err != nil {
+				done <- err
+				return
+			}
+			for _, wc := range wcs[:n] {
+				switch {
+				case wc.QPNum == l.a.qp.QPN():
+					mine <- wc.WRID
+				case wc.WRID == first-1: // the last one
+					done <- nil
+					return
+				case wc.WRID != first+polled || wc.Err() != nil:
+					done <- fmt.Errorf("completion %+v, want %d", wc, first+polled)
+					return
+				default:
+					polled++
+					room <- struct{}{}
+				}
+			}
+		}
+	}()
+	for range 10 {
+		for i := range uint64(20) {
+			post(t, l.a.qp, uverbs.SendWR{WRID: i, Opcode: uverbs.OpSend}) // waits for a receive
+		}
+		check(t, l.a.qp.Drain(l.ctx))
+		for i := range uint64(20) {
+			select {
+			case id := <-mine:
+				if id != i {
+					t.Fatalf("completion %d, want %d", id, i)
+				}
+			case err := <-done:
+				t.Fatal(err)
+			case <-l.ctx.Done():
+				t.Fatal("a completion is missing")
+			}
+		}
+		l.reconnectA(t)
+	}
+	stop.Store(true)
+	check(t, <-done)
+	post(t, other, uverbs.SendWR{WRID: first - 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled})
+	check(t, <-done)
+	if polled != posted || len(mine) != 0 {
+		t.Errorf("%d of %d completions polled, %d of the drained QP too many", polled, posted, len(mine))
+	}
+}
+
+// reconnectA takes both QPs through RESET without a look at the CQs.
+func (l *loop) reconnectA(t *testing.T) {
+	t.Helper()
+	for _, e := range []end{l.a, l.b} {
+		check(t, e.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+	}
+	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	check(t, l.a.qp.Connect(eb))
+	check(t, l.b.qp.Connect(ea))
+}
+
+// In SQD the requests that have begun end, and then an event tells so; the
+// others begin in RTS.
+func TestDeviceSQD(t *testing.T) {
+	l := newLoop(t, nil)
+	const n = 60
+	next := uint64(0)
+	take := func() (got int) {
+		t.Helper()
+		var wcs [7]uverbs.WC
+		got = must(l.a.cq.Poll(wcs[:]))(t)
+		for _, wc := range wcs[:got] {
+			check(t, wc.Err())
+			if wc.WRID != next {
+				t.Fatalf("completion %+v, want %d", wc, next)
+			}
+			next++
+		}
+		return got
+	}
+	b := l.a.qp.StartSend()
+	for i := range uint64(n) {
+		b.Write(i, uverbs.Signaled, l.b.mr.Addr(), l.b.mr.RKey())
+		b.SGE(l.a.mr.SGE(0, bufSize))
+	}
+	check(t, b.Submit())
+	check(t, l.a.qp.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true}, uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify))
+	a := must(l.a.qp.Query(uverbs.MaskState))(t)
+	if a.State != uverbs.StateSQD {
+		t.Errorf("the QP is in %v", a.State)
+	}
+	if err := l.drained(t); err != nil {
+		expect.Missing(t, expect.SQDrained, err)
+	}
+	t.Logf("draining was %v when it was asked", a.SQDraining)
+	if a = must(l.a.qp.Query(uverbs.MaskState))(t); a.State != uverbs.StateSQD || a.SQDraining {
+		t.Errorf("drained, the QP is in %v, draining: %v", a.State, a.SQDraining)
+	}
+	for take() > 0 {
+	}
+	t.Logf("%d of %d requests had begun", next, n)
+	post(t, l.a.qp, uverbs.SendWR{WRID: n, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled})
+	if next == n || take() > 0 {
+		t.Errorf("%d requests have completed, one of them in SQD", next)
+	}
+	check(t, l.a.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.MaskState))
+	post(t, l.a.qp, uverbs.SendWR{WRID: n + 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled})
+	for next < n+2 {
+		check(t, l.a.cq.Wait(l.ctx))
+		take()
+	}
+}
+
+// drained waits for the event.
+func (l *loop) drained(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
+	defer cancel()
+	for {
+		e, err := l.dev.NextEvent(ctx)
+		if err != nil {
+			return err
+		}
+		if e.Type == uverbs.EventSQDrained && e.QP == l.a.qp {
+			return nil
+		}
+	}
+}
