@@ -116,3 +116,34 @@ func TestPumpBreaksForNoReason(t *testing.T) {
 	ends(t, l, uverbs.ErrDeviceGone)
 	r.Set(func() { clear(r.Refuse) })
 }
+
+// Disconnect does not say that the peer knows when it cannot tell.
+func TestDisconnectUnheard(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(testing.TB, *rig, *SyncID)
+		want error
+	}{
+		"the node breaks": {func(_ testing.TB, r *rig, s *SyncID) {
+			r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
+			r.Post(s.kernel, uint32(EventAddrChange), 0)
+		}, uverbs.ErrDeviceGone},
+		"the device goes": {func(_ testing.TB, r *rig, _ *SyncID) { r.RemoveDevice() }, uverbs.ErrDeviceGone},
+		"closed":          {func(t testing.TB, _ *rig, s *SyncID) { check(t, s.Close()) }, uverbs.ErrClosed},
+		"migrated": {func(t testing.TB, _ *rig, s *SyncID) {
+			check(t, s.Migrate(newTalk(t).EventChannel))
+			t.Cleanup(func() { check(t, s.Close()) })
+		}, uverbs.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			_, a, _ := connection(t)
+			r.Hold(uint32(EventDisconnected)) // the peer does not hear of it
+			done := make(chan error, 1)
+			go func() { done <- a.Disconnect(limit(t)) }()
+			until(t, "it is under way", func() bool { return r.State(a.kernel) == "disconnecting" })
+			tc.end(t, r, a)
+			is(t, "Disconnect", <-done, tc.want)
+			r.Set(func() { clear(r.Refuse) })
+		})
+	}
+}

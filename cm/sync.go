@@ -360,7 +360,8 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 }
 
 // Disconnect is [ID.Disconnect], and waits until the peer knows, or has been
-// given up.
+// given up. An error is also what keeps it from being known: the id is closed or
+// migrated meanwhile, or the device goes.
 func (s *SyncID) Disconnect(ctx context.Context) error {
 	s.ID.mu.Lock()
 	connected, ended := s.ID.connected, s.ID.closed
@@ -376,10 +377,15 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	}
 	select {
 	case <-s.gone:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.err, ErrDisconnected) {
+		return nil
+	}
+	return s.err
 }
 
 // JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
