@@ -116,3 +116,24 @@ func TestQueueFullIndex(t *testing.T) {
 		t.Errorf("Submit after Abort: %v", err)
 	}
 }
+
+// The sends under way are counted, on queues of either kind, and a closed queue
+// has none.
+func TestSendsOutstanding(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		r := newRig(t)
+		b := r.bundle(t, single)
+		q := b.qp.impl.(*fakeQP)
+		q.stuck = true
+		for want := range 4 {
+			if n := b.qp.SendsOutstanding(); n != want {
+				t.Errorf("single goroutine %v: %d sends, want %d", single, n, want)
+			}
+			good(b.qp.PostSend(SendWR{Opcode: OpSend}))(t)
+		}
+		check(t, b.qp.Close())
+		if n := b.qp.SendsOutstanding(); n != 0 {
+			t.Errorf("single goroutine %v: %d sends of a closed queue", single, n)
+		}
+	}
+}
