@@ -9,7 +9,9 @@ import (
 
 // CloseIdle closes c if nothing lives on it but the PDs that are named, and
 // answers [ErrBusy] otherwise, having closed nothing. It is for those who open
-// a device, and make a PD, for others.
+// a device, and make a PD, for others. It waits for what is being made, an AH
+// whose neighbour is silent for seconds among it: a caller that holds a lock
+// meanwhile holds up whoever wants that.
 func (c *Context) CloseIdle(but ...*PD) error {
 	c.creating.Lock() // nothing is being made
 	busy := c.inUse(but)
