@@ -102,31 +102,44 @@ var toErr = uverbs.QPAttr{State: uverbs.StateErr}
 // hangUp is this side's part of the end of a connection: the peer's kernel,
 // which waits for it, is answered, and what is posted in the QP is flushed, so
 // that nobody waits for it for ever. why is what the id says of it from now on.
-func (i *ID) hangUp(why error) {
-	qp := i.answerEnd(why)
+// Sends under way have a moment. A device that is gone can neither answer nor
+// acknowledge.
+func (i *ID) hangUp(t EventType, why error, moment time.Duration) {
+	qp := i.answerEnd(t, why)
 	if qp == nil {
 		return
 	}
-	lastAcks(qp)
+	if t == EventDisconnected {
+		lastAcks(qp, moment)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.qp.Load() == qp {
-		i.endFailed(i.modifyQP(toErr, uverbs.MaskState))
+	if i.qp.Load() != qp {
+		return
 	}
+	err := i.modifyQP(toErr, uverbs.MaskState)
+	if t == EventDeviceRemoval && errors.Is(err, uverbs.ErrDeviceGone) {
+		return // as why says
+	}
+	i.endFailed(err)
 }
 
 // answerEnd answers the peer. It returns the QP that is to be flushed, nil if
 // none is.
-func (i *ID) answerEnd(why error) *uverbs.QP {
+func (i *ID) answerEnd(t EventType, why error) *uverbs.QP {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.over = why
 	if i.closed || i.single {
 		return nil
 	}
-	// EINVAL: it was this side that began.
-	if err := i.node.file.Disconnect(i.kernel); !errors.Is(err, unix.EINVAL) {
-		i.endFailed(wrap("disconnect", i.describe(), err, ""))
+	if t == EventDisconnected {
+		// The kernel has nothing against being asked once more by the side that
+		// began. EINVAL says that it has let go of the connection, or on iWARP,
+		// where no answer is owed, that it does not know the QP.
+		if err := i.node.file.Disconnect(i.kernel); !errors.Is(err, unix.EINVAL) {
+			i.endFailed(wrap("disconnect", i.describe(), err, ""))
+		}
 	}
 	return i.qp.Load()
 }
@@ -135,8 +148,8 @@ func (i *ID) answerEnd(why error) *uverbs.QP {
 // most. A peer that has its message may hang up at once, and what it says by
 // the connection manager then overtakes the acknowledgement: to flush the send
 // would call a message lost that has arrived.
-func lastAcks(qp *uverbs.QP) {
-	const moment, longest = 200 * time.Millisecond, 5 * time.Millisecond
+func lastAcks(qp *uverbs.QP, moment time.Duration) {
+	const longest = 5 * time.Millisecond
 	end := time.Now().Add(moment)
 	for pause := 50 * time.Microsecond; qp.SendsOutstanding() > 0 && time.Now().Before(end); pause = min(2*pause, longest) {
 		time.Sleep(pause)

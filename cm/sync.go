@@ -37,7 +37,8 @@ type SyncID struct {
 	stands  bool   // the connection
 	over    bool   // gone is closed
 	gone    chan struct{}
-	backlog int // how many requests wait here at most
+	moment  time.Duration // that sends under way have after the end
+	backlog int           // how many requests wait here at most
 	request requestConfig
 }
 
@@ -73,7 +74,7 @@ func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 }
 
 func newSync(i *ID) *SyncID {
-	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog}
+	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog, moment: time.Second / 5}
 }
 
 // push takes an event. The end of the connection is not queued: it concerns
@@ -140,7 +141,7 @@ func (s *SyncID) ended(t EventType) {
 	why := (&Event{Type: t, object: "the connection"}).Err()
 	s.end(why)
 	// Not here: the QP's lock may be held by one who waits for an event.
-	go s.ID.hangUp(why)
+	go s.ID.hangUp(t, why, s.moment)
 }
 
 // settle notes that the connection stands.

@@ -89,6 +89,10 @@ func TestSyncLastAcknowledgement(t *testing.T) {
 		t.Run(fmt.Sprint(acknowledged), func(t *testing.T) {
 			r := newRig(t)
 			_, a, p := connection(t)
+			p.moment = 0
+			if acknowledged {
+				p.moment = time.Minute
+			}
 			q := r.loop().delay(p.QP().QPN())
 			check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
 			check(t, a.Disconnect(limit(t)))
