@@ -23,7 +23,8 @@ import (
 // caller for that time. Receives of an SRQ are not the QP's to drain: those that
 // the device had taken for it are in its hands until [EventQPLastWQEReached].
 //
-// In state RESET there is nothing to wait for. As Close, it waits for an open
+// In state RESET there is nothing to wait for, nor when another call moves the
+// QP there meanwhile. As Close, it waits for an open
 // SendBatch.
 //
 // The errors: [ErrClosed]; the cause of the end of ctx, with the QP in ERR; what
@@ -44,9 +45,12 @@ func (q *QP) Drain(ctx context.Context) error {
 		if !half.there {
 			continue
 		}
-		m := &mark{cq: half.cq, qpn: q.number, wrID: randomID()}
+		m := &mark{qp: q, cq: half.cq, qpn: q.number, wrID: randomID()}
 		if err := m.post(ctx, half.post); err != nil {
 			m.cq.forget(m)
+			if errors.Is(err, ErrState) && q.State() == StateReset {
+				return nil
+			}
 			return err
 		}
 		marks = append(marks, m)
@@ -64,6 +68,15 @@ func (q *QP) alive() error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// gave tells whether the QP has given up its requests without completion: it was
+// closed, or moved to RESET.
+func (q *QP) gave() (bool, error) {
+	if err := q.alive(); err != nil {
+		return true, err
+	}
+	return q.State() == StateReset, nil
 }
 
 func (q *QP) markSend(wrID uint64) error {
@@ -91,6 +104,7 @@ func randomID() uint64 {
 
 // A mark is the last request of a queue that is being drained.
 type mark struct {
+	qp   *QP
 	cq   *CQ
 	qpn  uint32
 	wrID uint64
@@ -129,6 +143,12 @@ func (m *mark) poll(ctx context.Context, done func() (bool, error)) error {
 		}
 		if ok, err := done(); ok || err != nil {
 			return err
+		}
+		if gone, err := m.qp.gave(); gone {
+			// It may be in the CQ still, and will not come any more.
+			kept := m.cq.keep()
+			m.cq.forget(m)
+			return errors.Join(err, kept)
 		}
 		timer.Reset(pause)
 		select {

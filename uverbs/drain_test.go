@@ -128,6 +128,34 @@ func TestDrainEnds(t *testing.T) {
 	}
 }
 
+// A QP that is closed, or moved to RESET, under Drain ends it.
+func TestDrainOfAQPThatGoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*QP) error
+		want error
+	}{
+		"closed": {(*QP).Close, ErrClosed},
+		"RESET":  {func(q *QP) error { return q.Modify(QPAttr{State: StateReset}, MaskState) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			b := r.bundle(t, false)
+			r.p.qps[0].mute = true
+			done := make(chan error, 1)
+			go func() { done <- b.qp.Drain(t.Context()) }()
+			until(func() bool { return b.qp.State() == StateErr })
+			check(t, c.end(b.qp))
+			if err := <-done; !errors.Is(err, c.want) {
+				t.Errorf("Drain: %v, want %v", err, c.want)
+			}
+			b.numbered(t, 0)
+			if b.cq.kept != nil {
+				t.Error("Poll still takes the long way")
+			}
+		})
+	}
+}
+
 // drainErrors are a part of TestErrorTexts.
 func drainErrors(t *testing.T) []errorCase {
 	r := newRig(t)
