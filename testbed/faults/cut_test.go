@@ -16,6 +16,7 @@ func (p *pair) testLink(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
 	c.event(t, Connected, 1)
+	s.event(t, Connected, 1)
 	p.cable(t, false)
 	c.event(t, Broken, 1)
 	s.event(t, Broken, 1)
@@ -68,6 +69,7 @@ func (p *pair) testStop(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
 	c.event(t, Connected, 1)
+	s.event(t, Connected, 1)
 	stops := p.scale.kills / 3
 	for i := range stops {
 		quiet := strings.Count(s.String(), `"`+Quiet+`"`)

@@ -42,7 +42,7 @@ func parse() (o options, err error) {
 	flag.BoolVar(&o.long, "long", false, "rounds of several packets too")
 	flag.BoolVar(&o.stay, "stay", false, "serve one peer after the other until SIGTERM")
 	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "bound of everything")
-	flag.DurationVar(&o.stall, "stall", 15*time.Second, "for how long requests may be out without any completion")
+	flag.DurationVar(&o.stall, "stall", 30*time.Second, "for how long requests may be out without any completion")
 	flag.DurationVar(&o.die, "die", 0, "kill this process, by SIGKILL, after that time")
 	flag.IntVar(&o.churn, "churn", 0, "keep that many MiB of small objects, and replace them all the time")
 	flag.Parse()
