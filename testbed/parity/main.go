@@ -4,8 +4,9 @@
 //
 //	go run ./testbed/parity -write
 //
-// Without -write it prints the page. It exits with status 1 where a test that
-// passes with C has no Go test, or one that does not pass.
+// Without -write it prints the page; the counts of both it prints in any case.
+// It exits with status 1 where fewer tests pass with Go than with C, or a test
+// that passes with C has no Go test, or one that does not pass.
 package main
 
 import (
@@ -62,7 +63,8 @@ func run(ctx context.Context, root string, write bool) (err error) {
 	} else {
 		_, err = fmt.Print(text)
 	}
-	return errors.Join(err, r.behind())
+	fmt.Fprint(os.Stderr, r.summary())
+	return errors.Join(err, r.behind(kernels...))
 }
 
 // visit runs all tests on one kernel.
@@ -76,7 +78,8 @@ func (r *report) visit(ctx context.Context, kernel string, binaries map[string]s
 	if err != nil {
 		return err
 	}
-	if r.library, err = libraryVersion(b); err != nil {
+	modules, err := r.inspect(b)
+	if err != nil {
 		return err
 	}
 	g, err := vm.Boot(ctx, b, config)
@@ -84,5 +87,5 @@ func (r *report) visit(ctx context.Context, kernel string, binaries map[string]s
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	return r.measure(ctx, g, kernel, binaries, os.Stderr)
+	return r.measure(ctx, g, kernel, modules, binaries, os.Stderr)
 }

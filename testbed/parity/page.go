@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +13,8 @@ const head = `# Parity with rdma-core's tests
 
 rdma-core tests its C libraries by Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests. The
 tables have what came of these tests on each kernel of the test bed, with the C libraries, and what came of the Go tests of the
-same names, with this library, in the same guest. Device: rxe. A skip is the test's own verdict on kernel or device.
+same names, with this library, in the same guest. Device: rxe. Each Python test has a process of its own. A skip is the
+test's own verdict on kernel or device. "none" says that there is no such test.
 
 `
 
@@ -25,39 +26,84 @@ func (r *report) render() string {
 	for _, k := range kernels {
 		fmt.Fprintf(&b, "- Linux %s: %s\n", k, r.releases[k])
 	}
+	r.totals(&b)
 	for _, s := range r.results {
-		fmt.Fprintf(&b, "\n## %s\n\nIn Go: the subtests of `%s` in package %s.\n%s\n\n", s.module, s.goTest, s.pkg, s.notes)
-		s.table(&b)
+		if s.listed() {
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.module, s.intro())
+			s.table(&b)
+		}
 	}
+	r.rest(&b)
 	return b.String()
+}
+
+func (s suite) intro() string {
+	if s.goTest == "" {
+		return "There is no Go test."
+	}
+	return strings.TrimSpace("In Go: the subtests of `" + s.goTest + "` in package " + s.pkg + ".\n" + s.notes)
+}
+
+// totals writes how many tests pass.
+func (r *report) totals(b *strings.Builder) {
+	b.WriteString("\n## What passes\n\n")
+	titles(b, "module", "C", "Go")
+	for _, s := range r.results {
+		if s.listed() {
+			row(b, "["+s.module+"](#"+s.module+")", counts(s.passed))
+		}
+	}
+	row(b, "all", counts(r.passed))
+}
+
+// rest writes what came of the modules of which nothing passes.
+func (r *report) rest(b *strings.Builder) {
+	b.WriteString("\n## The other modules\n\nOf these no test passes with C on rxe, so there is none in Go.\n\n")
+	titles(b, "module", "C")
+	for _, s := range r.results {
+		if !s.listed() {
+			var cells []string
+			for _, k := range kernels {
+				cells = append(cells, s.counted(k))
+			}
+			row(b, s.module, cells)
+		}
+	}
+}
+
+// counts are the counts of passed in the order of the columns.
+func counts(passed func(kernel string) (c, golang int)) []string {
+	cells := make([]string, 2*len(kernels))
+	for i, k := range kernels {
+		c, golang := passed(k)
+		cells[i], cells[len(kernels)+i] = strconv.Itoa(c), strconv.Itoa(golang)
+	}
+	return cells
+}
+
+func row(b *strings.Builder, name string, cells []string) {
+	fmt.Fprintf(b, "| %s | %s |\n", name, strings.Join(cells, " | "))
+}
+
+func titles(b *strings.Builder, first string, libraries ...string) {
+	var names, rule []string
+	for _, lib := range libraries {
+		for _, k := range kernels {
+			names = append(names, lib+", "+k)
+			rule = append(rule, "---")
+		}
+	}
+	row(b, first, names)
+	row(b, "---", rule)
 }
 
 // table writes the outcomes of a suite.
 func (r *result) table(b *strings.Builder) {
-	row := func(name string, cells []string) { fmt.Fprintf(b, "| %s | %s |\n", name, strings.Join(cells, " | ")) }
-	var titles, rule, passed []string
-	for _, lib := range []string{"C", "Go"} {
-		for _, k := range kernels {
-			titles = append(titles, lib+", "+k)
-			rule = append(rule, "---")
-		}
-	}
-	row("test", titles)
-	row("---", rule)
-	count := make([]int, len(titles))
+	titles(b, "test", "C", "Go")
 	for _, c := range r.cases {
-		cells := c.cells()
-		for i, o := range cells {
-			if o == string(pass) {
-				count[i]++
-			}
-		}
-		row("`"+c.name+"`", cells)
+		row(b, "`"+c.name+"`", c.cells())
 	}
-	for _, n := range count {
-		passed = append(passed, fmt.Sprintf("%d of %d", n, len(r.cases)))
-	}
-	row("passed", passed)
+	row(b, "passed", counts(r.passed))
 }
 
 // cells are the outcomes, in the order of the columns.
@@ -73,7 +119,8 @@ func (c *testCase) cells() (cells []string) {
 var (
 	libraryLine = regexp.MustCompile(`^- rdma-core (\S+)$`)
 	kernelLine  = regexp.MustCompile(`^- Linux (\S+): (\S+)$`)
-	suiteLine   = regexp.MustCompile(`^## (\S+)$`)
+	suiteLine   = regexp.MustCompile(`^## (test_\w+)$`)
+	restLine    = regexp.MustCompile(`^\| (test_\w+) \| (.*) \|$`)
 	caseLine    = regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\|$")
 )
 
@@ -88,11 +135,15 @@ func parse(text string) (*report, error) {
 		} else if m := kernelLine.FindStringSubmatch(line); m != nil {
 			r.releases[m[1]] = m[2]
 		} else if m := suiteLine.FindStringSubmatch(line); m != nil {
-			i := slices.IndexFunc(r.results, func(s *result) bool { return s.module == m[1] })
-			if i < 0 {
-				return nil, fmt.Errorf("the page has %s, which this program does not know", m[1])
+			now = r.suite(m[1])
+		} else if m := restLine.FindStringSubmatch(line); m != nil {
+			cells := strings.Split(m[2], " | ")
+			if len(cells) != len(kernels) {
+				return nil, fmt.Errorf("a row that cannot be read: %s", line)
 			}
-			now = r.results[i]
+			for i, k := range kernels {
+				r.suite(m[1]).brief[k] = cells[i]
+			}
 		} else if m := caseLine.FindStringSubmatch(line); m != nil {
 			cells := strings.Split(m[2], " | ")
 			if now == nil || len(cells) != 2*len(kernels) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func TestPage(t *testing.T) {
 	if d := cmp.Diff(r.render(), text); d != "" {
 		t.Errorf("%s is not as `go run ./testbed/parity -write` writes it (-want +got):\n%s", page, d)
 	}
-	if err := r.behind(); err != nil {
+	if err := r.behind(kernels...); err != nil {
 		t.Error(err)
 	}
 	if r.library == "" {
@@ -45,6 +46,9 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, s := range r.results {
+		if s.goTest == "" {
+			continue
+		}
 		have, err := s.goNames(root)
 		if err != nil {
 			t.Fatal(err)
@@ -70,12 +74,13 @@ func TestRoundTrip(t *testing.T) {
 	s := r.results[0]
 	for i, k := range kernels {
 		r.releases[k] = k + ".9-amd64"
-		if err := s.readPython([]byte("\nparity: {\"name\": \"test_b\", \"outcome\": \"pass\", \"why\": \"\"}\nchatter\n\n"+
-			"parity: {\"name\": \"test_a\", \"outcome\": \"skip\", \"why\": \"no\"}\n\nparity: end\n"), k, io.Discard); err != nil {
+		said := "\n" + pythonLine(s.module, "test_b", pass) + "chatter\n\n" + pythonLine(s.module, "test_a", skip) +
+			pythonLine("test_else", "test_d", skip) + pythonLine("test_else", "test_e", fail) + "\nparity: end\n"
+		if err := r.readPython([]byte(said), k, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		if i > 0 {
-			s.readGo([]byte("=== RUN   "+s.goTest+"\n--- FAIL: "+s.goTest+" (0.1s)\n    --- FAIL: "+s.goTest+"/test_b (0.01s)\n"+
+			r.readGo([]byte("=== RUN   "+s.goTest+"\n--- FAIL: "+s.goTest+" (0.1s)\n    --- FAIL: "+s.goTest+"/test_b (0.01s)\n"+
 				"    --- PASS: "+s.goTest+"/test_c (0.01s)\nFAIL\n"), k)
 		}
 	}
@@ -84,7 +89,10 @@ func TestRoundTrip(t *testing.T) {
 		"| `test_a` | skip | skip | skip | none | none | none |\n",
 		"| `test_b` | pass | pass | pass | none | fail | fail |\n",
 		"| `test_c` | none | none | none | none | pass | pass |\n",
-		"| passed | 1 of 3 | 1 of 3 | 1 of 3 | 0 of 3 | 1 of 3 | 1 of 3 |\n",
+		"| passed | 1 | 1 | 1 | 0 | 1 | 1 |\n",
+		"| [" + s.module + "](#" + s.module + ") | 1 | 1 | 1 | 0 | 1 | 1 |\n",
+		"| test_else | 1 fail, 1 skip | 1 fail, 1 skip | 1 fail, 1 skip |\n",
+		"| all | 1 | 1 | 1 | 0 | 1 | 1 |\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no line %q in\n%s", want, text)
@@ -97,17 +105,53 @@ func TestRoundTrip(t *testing.T) {
 	if d := cmp.Diff(text, again.render()); d != "" {
 		t.Error(d)
 	}
-	err = again.behind()
-	if err == nil || strings.Count(err.Error(), "\n") != len(kernels)-1 || !strings.Contains(err.Error(), "kernel "+kernels[0]+": test_b passes with C; with Go: none") {
-		t.Errorf("behind: %v", err)
+	const first = "6.1"
+	got := fmt.Sprint(again.behind(kernels...))
+	for _, want := range []string{
+		"kernel 6.1: " + s.module + ".test_b passes with C; with Go: none\n",
+		"kernel 6.1: 1 tests pass with C, only 0 with Go\n",
+		"kernel 7.2: " + s.module + ".test_b passes with C; with Go: fail",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("behind does not say %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, ".test_a ") || strings.Contains(got, "kernel 7.2: 1 tests") {
+		t.Errorf("behind: %s", got)
+	}
+	if got, want := again.summary(), "kernel "+first+": 1 tests pass with C, 0 with Go\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("summary %q, want %q", got, want)
 	}
 }
 
+func pythonLine(module, name string, o outcome) string {
+	return fmt.Sprintf("parity: {\"module\": %q, \"name\": %q, \"outcome\": %q, \"why\": \"\"}\n", module, name, o)
+}
+
 func TestPythonThatDies(t *testing.T) {
-	r := newReport().results[0]
-	for _, out := range []string{"", "parity: {\"name\": \"test_a\", \"outcome\": \"pass\"}\nSegmentation fault\n", "parity: nonsense\nparity: end\n"} {
-		if err := r.readPython([]byte(out), kernels[0], io.Discard); err == nil {
+	for _, out := range []string{
+		"",
+		pythonLine(suites[0].module, "test_a", pass) + "Segmentation fault\n",
+		"parity: nonsense\nparity: end\n",
+	} {
+		if err := newReport().readPython([]byte(out), kernels[0], io.Discard); err == nil {
 			t.Errorf("no error of %q", out)
 		}
+	}
+}
+
+func TestModulesIn(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := modulesIn(dir); err == nil {
+		t.Error("no tests at all are no error")
+	}
+	for _, name := range []string{"test_addr.py", "test_new.py", "base.py"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := modulesIn(dir)
+	if err != nil || !slices.Equal(got, []string{"test_addr", "test_new"}) {
+		t.Errorf("modules %v, %v", got, err)
 	}
 }

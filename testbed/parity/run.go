@@ -24,7 +24,7 @@ var runner string
 
 const (
 	pyverbsTests = "/usr/share/doc/rdma-core/tests"
-	limit        = 5 * time.Minute // of one suite, in C or in Go
+	limit        = 10 * time.Minute // of all tests in C, or of a package in Go
 )
 
 // pyverbsArgs name the device, and the GID of its IPv4 address.
@@ -49,13 +49,21 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 	return binaries, nil
 }
 
-// libraryVersion is rdma-core's version in the guests' root, by the name of its
-// library.
-func libraryVersion(b *bed.Bed) (string, error) {
+// inspect finds the version of rdma-core in the guests' root, and the modules
+// that its tests have.
+func (r *report) inspect(b *bed.Bed) (modules []string, err error) {
 	tree, err := b.Tree(bed.Root)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	if r.library, err = libraryVersion(tree); err != nil {
+		return nil, err
+	}
+	return modulesIn(filepath.Join(tree, pyverbsTests))
+}
+
+// libraryVersion is rdma-core's version, by the name of its library.
+func libraryVersion(tree string) (string, error) {
 	name, err := os.Readlink(filepath.Join(tree, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"))
 	if err != nil {
 		return "", err
@@ -67,8 +75,8 @@ func libraryVersion(b *bed.Bed) (string, error) {
 	return m[1], nil
 }
 
-// measure runs all suites in a guest.
-func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, binaries map[string]string, said io.Writer) error {
+// measure runs modules in a guest: first C's, then the Go tests.
+func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, modules []string, binaries map[string]string, said io.Writer) error {
 	r.releases[kernel] = g.Release()
 	installed := make(map[string]string)
 	for pkg, file := range binaries {
@@ -78,12 +86,12 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, binari
 		}
 		installed[pkg] = path
 	}
-	for _, s := range r.results {
-		if err := s.python(ctx, g, kernel, said); err != nil {
-			return fmt.Errorf("kernel %s, %s: %w", kernel, s.module, err)
-		}
-		if err := s.golang(ctx, g, kernel, installed[s.pkg], said); err != nil {
-			return fmt.Errorf("kernel %s, %s: %w", kernel, s.goTest, err)
+	if err := r.python(ctx, g, kernel, modules, said); err != nil {
+		return fmt.Errorf("kernel %s, C: %w", kernel, err)
+	}
+	for pkg, path := range installed {
+		if err := r.golang(ctx, g, kernel, pkg, path, said); err != nil {
+			return fmt.Errorf("kernel %s, package %s: %w", kernel, pkg, err)
 		}
 	}
 	bad, err := g.Complaints(ctx)
@@ -93,18 +101,18 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, binari
 	return err
 }
 
-// python runs the module's tests.
-func (r *result) python(ctx context.Context, g *vm.Guest, kernel string, said io.Writer) error {
+// python runs the tests of the modules.
+func (r *report) python(ctx context.Context, g *vm.Guest, kernel string, modules []string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c := g.CommandContext(ctx, "python3", append([]string{"-", pyverbsTests, r.module}, pyverbsArgs...)...)
+	c := g.CommandContext(ctx, "python3", append([]string{"-", pyverbsTests, strings.Join(modules, ",")}, pyverbsArgs...)...)
 	c.Stdin = strings.NewReader(runner)
 	out, err := c.CombinedOutput()
 	return errors.Join(err, r.readPython(out, kernel, said))
 }
 
 // readPython reads what runner.py prints.
-func (r *result) readPython(out []byte, kernel string, said io.Writer) error {
+func (r *report) readPython(out []byte, kernel string, said io.Writer) error {
 	ended := false
 	for line := range strings.Lines(string(out)) {
 		text, ok := strings.CutPrefix(line, "parity: ")
@@ -116,15 +124,15 @@ func (r *result) readPython(out []byte, kernel string, said io.Writer) error {
 			continue
 		}
 		var v struct {
-			Name, Why string
-			Outcome   outcome
+			Module, Name, Why string
+			Outcome           outcome
 		}
 		if err := json.Unmarshal([]byte(text), &v); err != nil {
 			return fmt.Errorf("the Python program says %q: %w", line, err)
 		}
-		r.test(v.Name).inC[kernel] = v.Outcome
+		r.suite(v.Module).test(v.Name).inC[kernel] = v.Outcome
 		if v.Outcome != pass {
-			fmt.Fprintf(said, "kernel %s, C, %s: %s: %s\n", kernel, v.Name, v.Outcome, v.Why)
+			fmt.Fprintf(said, "kernel %s, C, %s.%s: %s: %s\n", kernel, v.Module, v.Name, v.Outcome, v.Why)
 		}
 	}
 	if !ended {
@@ -133,11 +141,17 @@ func (r *result) readPython(out []byte, kernel string, said io.Writer) error {
 	return nil
 }
 
-// golang runs the tests of the same names.
-func (r *result) golang(ctx context.Context, g *vm.Guest, kernel, binary string, said io.Writer) error {
+// golang runs the tests of the same names that a package has.
+func (r *report) golang(ctx context.Context, g *vm.Guest, kernel, pkg, binary string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
 	defer cancel()
-	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^"+r.goTest+"$", "-test.timeout="+limit.String())
+	var tests []string
+	for _, s := range suites {
+		if s.pkg == pkg {
+			tests = append(tests, s.goTest)
+		}
+	}
+	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$", "-test.timeout="+limit.String())
 	out, err := c.CombinedOutput()
 	var exit *vm.ExitError
 	if failed := errors.As(err, &exit); err != nil && !failed {
@@ -156,10 +170,12 @@ func (r *result) golang(ctx context.Context, g *vm.Guest, kernel, binary string,
 var goLine = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\w+)/(\w+) \(`)
 
 // readGo reads what a test binary prints.
-func (r *result) readGo(out []byte, kernel string) {
+func (r *report) readGo(out []byte, kernel string) {
 	for _, m := range goLine.FindAllSubmatch(out, -1) {
-		if string(m[2]) == r.goTest {
-			r.test(string(m[3])).inGo[kernel] = outcome(strings.ToLower(string(m[1])))
+		for _, s := range suites {
+			if string(m[2]) == s.goTest {
+				r.suite(s.module).test(string(m[3])).inGo[kernel] = outcome(strings.ToLower(string(m[1])))
+			}
 		}
 	}
 }

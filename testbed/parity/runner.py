@@ -1,45 +1,68 @@
-# Runs one module of pyverbs' tests and prints a line for each test:
-#     parity: {"name": ..., "outcome": "pass" | "fail" | "skip", "why": ...}
-# and "parity: end" when all have run. tests/run_tests.py does the same, but
-# loads every module, those of other vendors' devices too.
+# Runs modules of pyverbs' tests, each test in a process of its own: some that
+# fail leave objects behind that crash Python when it drops them. It prints a
+# line for each test:
+#     parity: {"module": ..., "name": ..., "outcome": "pass" | "fail" | "skip", "why": ...}
+# and "parity: end" when all have run.
 #
-#     python3 runner.py DIRECTORY MODULE [--dev rxe0 ...]
+#     python3 runner.py DIRECTORY MODULE,... [--dev rxe0 ...]
 import importlib
 import json
+import os
 import sys
 import types
 import unittest
 
-directory, module = sys.argv[1:3]
+directory, modules = sys.argv[1:3]
 del sys.argv[1:3]
 sys.path.insert(0, directory)
 package = types.ModuleType("tests")
 package.__path__ = [directory]
 sys.modules["tests"] = package
 importlib.import_module("args_parser").parser.parse_args()
+importlib.import_module("tests.utils")  # which the others import in a circle
 
 
 class Result(unittest.TestResult):
-    def say(self, test, outcome, why=""):
-        name = test.id().rpartition(".")[2]
-        print("\nparity: " + json.dumps({"name": name, "outcome": outcome, "why": why}), flush=True)
+    verdict = ("fail", "no verdict")
 
     def addSuccess(self, test):
-        super().addSuccess(test)
-        self.say(test, "pass")
+        self.verdict = ("pass", "")
 
     def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.say(test, "fail", str(err[1]))
+        self.verdict = ("fail", str(err[1]))
 
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.say(test, "fail", str(err[1]))
+    addError = addFailure
 
     def addSkip(self, test, reason):
-        super().addSkip(test, reason)
-        self.say(test, "skip", reason)
+        self.verdict = ("skip", reason)
 
 
-unittest.defaultTestLoader.loadTestsFromName("tests." + module).run(Result())
+def each(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from each(test)
+        else:
+            yield test
+
+
+def say(module, test, outcome, why):
+    name = test.id().rpartition(".")[2]
+    print("\nparity: " + json.dumps({"module": module, "name": name, "outcome": outcome, "why": why}), flush=True)
+
+
+def run(module, test):
+    child = os.fork()
+    if child == 0:
+        result = Result()
+        test.run(result)
+        say(module, test, *result.verdict)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status != 0:
+        say(module, test, "fail", f"the process ended with {status}")
+
+
+for module in modules.split(","):
+    for test in each(unittest.defaultTestLoader.loadTestsFromName("tests." + module)):
+        run(module, test)
 print("\nparity: end", flush=True)

@@ -20,11 +20,67 @@ type suite struct {
 	notes  string // what the two do differently
 }
 
-// suites is the one list of what the page has.
+// suites are the modules that have Go tests.
 var suites = []suite{
+	{"test_addr", "uverbs", "TestDeviceParityAddr", ""},
+	{"test_atomic", "uverbs", "TestDeviceParityAtomic", ""},
+	{"test_cq", "uverbs", "TestDeviceParityCQ",
+		"Python's `test_resize_cq` shrinks the queue while completions are still coming, and may lose one; Go's waits for them."},
+	{"test_cq_events", "uverbs", "TestDeviceParityCQEvents", ""},
+	{"test_cqex", "uverbs", "TestDeviceParityCQEx", "C has two kinds of CQ, Go has one."},
+	{"test_device", "uverbs", "TestDeviceParityDevice",
+		"The library makes the buffer of the GID table itself, so `test_query_gid_table_bad_flow` cannot make it too small: it\n" +
+			"checks that no entry is missing."},
+	{"test_fork", "uverbs", "TestDeviceParityFork",
+		"Go has nothing to initialize. The Go test checks what fork_init is for: that registered memory stays with its owner\n" +
+			"while children are started."},
+	{"test_mr", "uverbs", "TestDeviceParityMR", "rxe changes registrations from 6.12 on, which C's provider does not pass on."},
+	{"test_odp", "uverbs", "TestDeviceParityODP",
+		"Python's `test_odp_ud_traffic` does not look at what arrives. The rxe of 7.2 sends on-demand memory from the beginning\n" +
+			"of a page only, so Go's test, which does look, sends from there. rxe takes advice, which C's provider does not pass on."},
+	{"test_pd", "uverbs", "TestDeviceParityPD", ""},
+	{"test_qp", "uverbs", "TestDeviceParityQP",
+		"C has two calls that make a QP, Go has one: the tests with `ex` in their names do what those without do. The four of\n" +
+			"\"illegal caps\" make UD QPs, in Python as well."},
+	{"test_qpex", "uverbs", "TestDeviceParityQPEx", "Requests go through `uverbs.SendBatch`, where C has ibv_wr_start and its companions."},
 	{"test_rdmacm", "cm", "TestDeviceRDMACM",
 		"A Python test has two processes, a Go test two goroutines. Python's `test_rdmacm_async_ex_leave_multicast_traffic`\n" +
 			"passes when its processes hang; Go's has a third member of the group tell when nothing can come any more."},
+	{"test_relaxed_ordering", "uverbs", "TestDeviceParityRelaxedOrdering", ""},
+	{"test_srq", "uverbs", "TestDeviceParitySRQ", ""},
+}
+
+// suiteOf is what there is of a module.
+func suiteOf(module string) suite {
+	for _, s := range suites {
+		if s.module == module {
+			return s
+		}
+	}
+	return suite{module: module}
+}
+
+// withGo are the modules that have Go tests.
+func withGo() (modules []string) {
+	for _, s := range suites {
+		modules = append(modules, s.module)
+	}
+	return modules
+}
+
+// modulesIn lists the modules of tests in a directory.
+func modulesIn(dir string) (modules []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "test_*.py"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		modules = append(modules, strings.TrimSuffix(filepath.Base(file), ".py"))
+	}
+	if len(modules) == 0 {
+		return nil, fmt.Errorf("no tests in %s", dir)
+	}
+	return modules, nil
 }
 
 // goNames lists the subtests that the suite's Go test has, by its source: the
