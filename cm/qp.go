@@ -15,7 +15,7 @@ import (
 // of the caller's own is as good, as long as it is of the same device. A cfg
 // without Type gets the id's. Queues that cfg leaves nil are made, one for each
 // direction, as large as the queue that they serve; SendComp and RecvComp wait
-// on those. An SRQ that CreateSRQ made is used if cfg names none.
+// on those. An SRQ that CreateSRQ made is used, and cfg cannot name another then.
 //
 // The QP is in INIT then, a UD QP in RTS. The library moves it on as the
 // connection goes: [uverbs.QP.Modify] is for the states that it leaves alone.
@@ -36,8 +36,10 @@ func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	if cfg.Type != i.qpType {
 		return invalid(op, i.describe(), "Type is "+cfg.Type.String()+", the id is for "+i.qpType.String())
 	}
-	if cfg.SRQ == nil {
-		cfg.SRQ = i.srq.Load()
+	if own := i.srq.Load(); cfg.SRQ == nil {
+		cfg.SRQ = own
+	} else if own != nil && cfg.SRQ != own {
+		return invalid(op, i.describe(), "the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
 	}
 	// Of an earlier QP there may be a queue that could not be closed then.
 	if err := i.destroyCQs(); err != nil {
@@ -261,8 +263,9 @@ func (i *ID) destroyCQs() error {
 	return nil
 }
 
-// CreateSRQ makes a shared receive queue, which the id's QP and PostRecv use
-// from then on: rdma_create_srq(3). A nil pd stands for the device's.
+// CreateSRQ makes a shared receive queue, which PostRecv uses from then on, and
+// the id's QP, which must not be there yet: rdma_create_srq(3). A nil pd stands
+// for the device's.
 func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -271,8 +274,11 @@ func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	if err != nil {
 		return err
 	}
-	if i.srq.Load() != nil {
+	switch {
+	case i.srq.Load() != nil:
 		return invalid(op, i.describe(), "the id has an SRQ")
+	case i.qp.Load() != nil:
+		return invalid(op, i.describe(), "the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
 	}
 	srq, err := pd.CreateSRQ(cfg)
 	if err != nil {
