@@ -14,7 +14,8 @@ import (
 // place of one stands for both maxima, and retry counts of 7.
 type ConnParam struct {
 	// PrivateData goes to the peer with the request or the answer: at most 56
-	// bytes to connect in PSTCP, 196 to accept; 180 and 136 in PSUDP.
+	// bytes to connect, 196 to accept; 180 and 136 for datagrams. Between
+	// addresses of the InfiniBand family a request has room for 36 more.
 	PrivateData []byte
 
 	// ResponderResources is how many READs and atomics of the peer are served
@@ -118,12 +119,13 @@ func (i *ID) withdrawn(op string, err error) error {
 // The caller holds i.mu.
 func (i *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 	datagrams := i.qpType == uverbs.UD
+	tells := !datagrams || op == "accept" // the peer which QP it is
 	switch {
 	case i.closed:
 		return closed(op, i.describe())
 	case i.dev == nil:
 		return invalid(op, i.describe(), "the id is not bound to a device: resolve the peer's address first")
-	case *p == nil && i.qp.Load() == nil && !datagrams:
+	case *p == nil && i.qp.Load() == nil && tells:
 		return &Error{Op: op, Object: i.describe(), Kind: ErrNoQP, Errno: unix.EINVAL, Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
 	case *p == nil:
 		*p = &defaultConnParam
@@ -200,11 +202,19 @@ var (
 	rejectLimits  = dataLimits{148, 136}
 )
 
+// ipHeader is what an IP address takes.
+const ipHeader = 36
+
+// dataLimit is the room that the id has. The caller holds i.mu.
 func (i *ID) dataLimit(l dataLimits) int {
+	n := l.connected
 	if i.qpType == uverbs.UD {
-		return l.ud
+		n = l.ud
 	}
-	return l.connected
+	if l == connectLimits && !i.local.IsValid() { // an IBAddr
+		n += ipHeader
+	}
+	return n
 }
 
 func (i *ID) tooMuchData(op string, n, limit int) error {
