@@ -52,9 +52,15 @@ func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
 	}
 	to := g.Event().UD
 	g.qpn, g.qkey = to.QPN, to.QKey
-	var err error
-	g.ah, err = g.PD().CreateAH(to.AH)
-	return err
+	ah, err := g.PD().CreateAH(to.AH)
+	if err != nil {
+		return err
+	}
+	g.ah = ah
+	g.ID.mu.Lock()
+	g.ID.ah = ah
+	g.ID.mu.Unlock()
+	return nil
 }
 
 // PostSend sends a datagram to the group, its own member included where the
@@ -62,7 +68,7 @@ func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
 func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	qp := g.QP()
 	if qp == nil {
-		return ErrNoQP
+		return g.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: []uverbs.SGE{sge},
 		AH: g.ah, QPN: g.qpn, QKey: g.qkey})
@@ -70,11 +76,13 @@ func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error 
 }
 
 // Close leaves the group and closes the QP. It is idempotent.
-func (g *Group) Close() error {
-	// The QP goes first: datagrams that wait in it name the address.
-	err := g.DestroyQP()
-	if g.ah != nil {
-		err = errors.Join(err, g.ah.Close())
+func (g *Group) Close() error { return g.SyncID.Close() }
+
+// destroyAH closes a Group's address, which datagrams in its QP name. The caller
+// holds i.mu.
+func (i *ID) destroyAH() error {
+	if i.ah == nil || i.qp.Load() != nil {
+		return nil
 	}
-	return errors.Join(err, g.SyncID.Close())
+	return i.ah.Close()
 }

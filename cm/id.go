@@ -98,6 +98,7 @@ type ID struct {
 	usesSRQ bool       // the QP
 	single  bool       // the QP belongs to one goroutine
 	groups  map[*Membership]struct{}
+	ah      *uverbs.AH // of a Group
 
 	responderResources uint8 // what connect or accept came to
 	initiatorDepth     uint8
@@ -284,7 +285,7 @@ func (i *ID) Close() error {
 		i.mu.Unlock()
 		return nil
 	}
-	if err := errors.Join(i.detachAll(), i.destroyQP(), i.destroySRQ()); err != nil {
+	if err := errors.Join(i.detachAll(), i.destroyQP(), i.destroyAH(), i.destroySRQ()); err != nil {
 		i.mu.Unlock()
 		return err
 	}

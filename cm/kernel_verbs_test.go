@@ -78,7 +78,7 @@ func TestDevicePostSendEarly(t *testing.T) {
 	carries(t, client, child, "now")
 	check(t, client.Close())
 	for name, send := range sends {
-		if err := send(); !errors.Is(err, cm.ErrNoQP) {
+		if err := send(); !errors.Is(err, uverbs.ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // over tells the errors of a call whose id was closed, or whose peer was, while
 // it ran.
 func over(err error) bool {
-	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected, ErrNoQP, context.Canceled} {
+	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected, context.Canceled} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -69,6 +69,17 @@ func (i *ID) AllocWrite(n int) (*uverbs.MR, error) {
 	return i.alloc(n, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
+// noQP says why the id has no QP, or no queue. Who lost a race with Close waits
+// for it to be through.
+func (i *ID) noQP(op string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return closed(op, i.describe())
+	}
+	return ErrNoQP
+}
+
 // PostRecv posts a buffer for the next message to arrive: rdma_post_recv(3). It
 // may be called before the connection stands, from CreateQP on, and must have
 // been before the peer sends. On an id with an SRQ it goes to the SRQ. A
@@ -80,7 +91,7 @@ func (i *ID) PostRecv(wrID uint64, sge uverbs.SGE) error {
 	}
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: []uverbs.SGE{sge}})
 	return err
@@ -94,7 +105,7 @@ func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
 	}
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sgl})
 	return err
@@ -105,7 +116,7 @@ func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
 func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: []uverbs.SGE{sge}})
 	return err
@@ -115,7 +126,7 @@ func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 func (i *ID) PostSendV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE) error {
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sgl})
 	return err
@@ -127,7 +138,7 @@ func (i *ID) PostSendV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE) error 
 func (i *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error {
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, Inline: data})
 	return err
@@ -161,7 +172,7 @@ func (i *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, data []byte, raddr
 func (i *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, raddr uint64, rkey uint32) error {
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, SGL: sgl, Inline: data, RemoteAddr: raddr, RKey: rkey})
 	return err
@@ -185,7 +196,7 @@ func (i *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, data []byte, ah *
 func (i *ID) ud(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, ah *uverbs.AH, qpn uint32) error {
 	qp := i.qp.Load()
 	if qp == nil {
-		return ErrNoQP
+		return i.noQP("post to")
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sgl, Inline: data, AH: ah, QPN: qpn, QKey: UDQKey})
 	return err
@@ -197,19 +208,19 @@ func (i *ID) ud(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, 
 // requests complete, or all with QPConfig.SignalAll. It ends early with the
 // cause of the context's end and, as [uverbs.CQ.Wait], when the QP is closed.
 func (i *ID) SendComp(ctx context.Context) (uverbs.WC, error) {
-	return completion(ctx, i.ownSendCQ.Load(), i.sendCQ.Load())
+	return i.completion(ctx, i.ownSendCQ.Load(), i.sendCQ.Load())
 }
 
 // RecvComp waits for the next message to arrive: rdma_get_recv_comp(3). As
 // SendComp otherwise.
 func (i *ID) RecvComp(ctx context.Context) (uverbs.WC, error) {
-	return completion(ctx, i.ownRecvCQ.Load(), i.recvCQ.Load())
+	return i.completion(ctx, i.ownRecvCQ.Load(), i.recvCQ.Load())
 }
 
-func completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, error) {
+func (i *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, error) {
 	switch {
 	case used == nil:
-		return uverbs.WC{}, ErrNoQP
+		return uverbs.WC{}, i.noQP("wait on")
 	case own == nil:
 		return uverbs.WC{}, ErrSharedCQ
 	}

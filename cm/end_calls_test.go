@@ -1,0 +1,102 @@
+package cm
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// A call that meets Close between the QP's end and the id's says that the id is
+// closed, a Group's too.
+func TestCallsUnderClose(t *testing.T) {
+	r := newRig(t)
+	g := good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t)
+	_, release := stuck(t, r)
+	closing := make(chan error, 1)
+	go func() { closing <- g.Close() }()
+	until(t, "the QP is closed", func() bool { return g.QP() == nil })
+	calls := map[string]func() error{
+		"Group.PostSend": func() error { return g.PostSend(1, 0, uverbs.SGE{}) },
+		"PostSend":       func() error { return g.ID.PostSend(1, 0, uverbs.SGE{}) },
+		"PostSendV":      func() error { return g.PostSendV(1, 0, nil) },
+		"PostSendInline": func() error { return g.PostSendInline(1, 0, nil) },
+		"PostRead":       func() error { return g.PostRead(1, 0, uverbs.SGE{}, 0, 0) },
+		"PostUDSend":     func() error { return g.PostUDSend(1, 0, uverbs.SGE{}, nil, 0) },
+		"PostRecv":       func() error { return g.PostRecv(1, uverbs.SGE{}) },
+		"PostRecvV":      func() error { return g.PostRecvV(1, nil) },
+		"SendComp":       func() error { return second(g.SendComp(limit(t))) },
+		"RecvComp":       func() error { return second(g.RecvComp(limit(t))) },
+	}
+	type result struct {
+		name string
+		err  error
+	}
+	results := make(chan result)
+	for name, call := range calls {
+		go func() { results <- result{name, call()} }()
+	}
+	release()
+	for range calls {
+		got := <-results
+		is(t, got.name, got.err, uverbs.ErrClosed)
+	}
+	check(t, <-closing)
+}
+
+// Receives go where the QP takes them from: the id's SRQ is there before the QP,
+// and the QP has no other.
+func TestSRQBeforeQP(t *testing.T) {
+	newRig(t)
+	s, other := newSyncID(t, PSUDP), newSyncID(t, PSUDP)
+	for _, i := range []*SyncID{s, other} {
+		check(t, i.Bind(at(here, 0)))
+		check(t, i.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}))
+	}
+	cfg := small
+	cfg.SRQ = other.SRQ()
+	is(t, "a QP with another SRQ", s.CreateQP(nil, cfg), uverbs.ErrInvalid)
+	cfg.SRQ = s.SRQ()
+	check(t, s.CreateQP(nil, cfg))
+	check(t, s.DestroyQP())
+	check(t, s.DestroySRQ())
+	cfg.SRQ = other.SRQ()
+	check(t, s.CreateQP(nil, cfg)) // it has none of its own
+	is(t, "an SRQ after the QP", s.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrInvalid)
+	check(t, s.Close()) // before the SRQ that it uses
+}
+
+// Whoever accepts a request for datagrams without a QP has to say which it is.
+func TestAcceptDatagramsWithoutQP(t *testing.T) {
+	newRig(t)
+	l, ctx := syncListener(t, PSUDP), limit(t)
+	s := ready(t, l)
+	check(t, s.DestroyQP()) // who asks needs none
+	done := make(chan error, 1)
+	go func() { done <- s.Connect(ctx, nil) }()
+	p := closing(t, good(l.GetRequest(ctx))(t))
+	is(t, "accept", p.Accept(ctx, nil), ErrNoQP, unix.EINVAL)
+	check(t, p.Accept(ctx, &ConnParam{QPN: 5}))
+	check(t, <-done)
+	if n := s.Event().UD.QPN; n != 5 {
+		t.Errorf("QP %d", n)
+	}
+}
+
+// How much a request has room for depends on the family of the addresses.
+func TestDataLimit(t *testing.T) {
+	ip := at(here, 0)
+	for _, tc := range []struct {
+		typ     uverbs.QPType
+		l       dataLimits
+		ip, own int
+	}{
+		{uverbs.RC, connectLimits, 56, 92}, {uverbs.RC, acceptLimits, 196, 196}, {uverbs.RC, rejectLimits, 148, 148},
+		{uverbs.UD, connectLimits, 180, 216}, {uverbs.UD, acceptLimits, 136, 136}, {uverbs.UD, rejectLimits, 136, 136},
+	} {
+		a, b := &ID{qpType: tc.typ, local: ip}, &ID{qpType: tc.typ}
+		if got, own := a.dataLimit(tc.l), b.dataLimit(tc.l); got != tc.ip || own != tc.own {
+			t.Errorf("%v, %v: %d for IP addresses, %d for others; want %d, %d", tc.typ, tc.l, got, own, tc.ip, tc.own)
+		}
+	}
+}
