@@ -223,6 +223,11 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 // describe and after their Setup. Several goroutines may wait. An error is
 // either the listener's end ([uverbs.ErrClosed], or the context's), or of one
 // connection, after which Accept may be called again.
+//
+// It returns when the peer has heard of it: a peer that never answers holds it
+// up for about 70 seconds, until the kernel gives up. A server of peers that it
+// does not trust takes requests by [Listener.Request], and accepts each in a
+// goroutine of its own.
 func (l *Listener) Accept(ctx context.Context) (_ *Conn, err error) {
 	r, err := l.Request(ctx)
 	if err != nil {

@@ -36,6 +36,11 @@
 // are dropped. A peer that goes away ends a synchronous id's connection: its
 // QP flushes what is posted, so RecvComp returns.
 //
+// A peer that loses its power says nothing. A send to it fails once its retries
+// are used up; a side that only receives does not notice. Such a side bounds its
+// waits by a context, and then sends, were it a WRITE of no bytes: its completion
+// tells whether the peer is there.
+//
 // # Debugging
 //
 // With GOVERBS_TRACE=1 in the environment each command is printed to standard
