@@ -20,7 +20,9 @@ type Group struct {
 // interface is the one that the routing table, or Options.LocalAddr, names. Of
 // the Options QP, PD, LocalAddr and Timeout count.
 //
-// Receives need room for [uverbs.GRHLen] bytes before the datagram.
+// Receives need room for [uverbs.GRHLen] bytes before the datagram. When the
+// network ends the membership, what is posted is flushed, and
+// [SyncID.Disconnected] is closed.
 func JoinMulticast(ctx context.Context, group string, o *Options) (_ *Group, err error) {
 	if o == nil {
 		o = &Options{}

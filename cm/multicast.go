@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -30,6 +31,7 @@ type Membership struct {
 	kernel   uint32 // the kernel's number
 	left     bool
 	attached bool
+	joined   atomic.Bool // the pump reads it
 	gid      uverbs.GID
 	lid      uint16
 }
@@ -99,7 +101,9 @@ func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
 	m.gid, m.lid = e.UD.AH.DGID, e.UD.AH.DLID
 	if err := m.attach(); err != nil {
 		e.fail(EventMulticastError, err)
+		return
 	}
+	m.joined.Store(true)
 }
 
 func (m *Membership) attach() error {
@@ -148,7 +152,9 @@ func (m *Membership) Leave() error {
 	if err := m.detach(); err != nil {
 		return err
 	}
+	joined := m.joined.Swap(false) // its end is no news from now on
 	if _, err := i.node.file.LeaveMulticast(m.kernel); err != nil {
+		m.joined.Store(joined)
 		return wrap("leave", m.name, err, "")
 	}
 	m.left = true

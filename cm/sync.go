@@ -22,7 +22,8 @@ import (
 // When the peer ends the connection, it is answered, and the QP moves to the
 // error state, where what is posted is flushed; sends that are under way have a
 // fifth of a second to be acknowledged before. A QP that was made with
-// SingleGoroutine is left alone: there the program has to call Disconnect.
+// SingleGoroutine is left alone: there the program has to call Disconnect. The
+// loss of a group that was joined ends the id in the same way.
 type SyncID struct {
 	*ID
 	pump *pump
@@ -94,15 +95,19 @@ func (s *SyncID) push(r *record) {
 	s.mu.Unlock()
 	switch {
 	case ends:
-		s.ended(r.typ())
+		s.ended(r)
 	case refused:
 		r.drop()
 	}
 }
 
 // ends tells whether an event is the end of the connection. Once that stands, a
-// rejection is: of a peer that went away before it heard that it does.
+// rejection is: of a peer that went away before it heard that it does. The loss
+// of a group that has been joined ends the id too.
 func (s *SyncID) ends(r *record) bool {
+	if r.mc != nil {
+		return r.typ() == EventMulticastError && r.mc.joined.Load()
+	}
 	switch r.typ() {
 	case EventDisconnected, EventDeviceRemoval:
 		return true
@@ -133,27 +138,40 @@ func (s *SyncID) limit(backlog int) {
 }
 
 // ended is the end of the connection.
-func (s *SyncID) ended(t EventType) {
-	if t != EventDeviceRemoval {
-		t = EventDisconnected
+func (s *SyncID) ended(r *record) {
+	e := &Event{Type: r.typ(), object: "the connection"}
+	switch {
+	case r.mc != nil:
+		e.Status, e.object = int(int32(r.raw.Status)), r.mc.name
+	case e.Type != EventDeviceRemoval:
+		e.Type = EventDisconnected
 	}
-	why := (&Event{Type: t, object: "the connection"}).Err()
+	why := e.Err()
 	s.end(why)
 	// Not here: the QP's lock may be held by one who waits for an event.
-	go s.ID.hangUp(t, why, s.moment)
+	go s.ID.hangUp(e.Type, why, s.moment)
 }
 
 // settle notes that the connection stands.
 func (s *SyncID) settle() {
 	s.mu.Lock()
 	s.stands = true
-	k := slices.IndexFunc(s.queue, s.ends)
-	if k >= 0 {
+	s.mu.Unlock()
+	s.late()
+}
+
+// late looks for the end among what waits: it may have come before what it ends
+// was known to stand.
+func (s *SyncID) late() {
+	var r *record
+	s.mu.Lock()
+	if k := slices.IndexFunc(s.queue, s.ends); k >= 0 {
+		r = s.queue[k]
 		s.queue = slices.Delete(s.queue, k, k+1)
 	}
 	s.mu.Unlock()
-	if k >= 0 {
-		s.ended(EventDisconnected)
+	if r != nil {
+		s.ended(r)
 	}
 }
 
@@ -228,6 +246,7 @@ func oneOf(types ...EventType) func(*record) bool {
 var (
 	addrAnswers    = oneOf(EventAddrResolved, EventAddrError)
 	routeAnswers   = oneOf(EventRouteResolved, EventRouteError)
+	serviceAnswers = oneOf(EventAddrinfoResolved, EventAddrinfoError)
 	connectAnswers = oneOf(EventEstablished, EventConnectResponse, EventConnectError, EventUnreachable, EventRejected)
 	requests       = oneOf(EventConnectRequest)
 )
@@ -261,8 +280,11 @@ func (s *SyncID) answer(ctx context.Context, op string, fits func(*record) bool)
 		s.mu.Lock()
 		s.last = e
 		s.mu.Unlock()
-		if e.Type == EventEstablished {
+		switch e.Type {
+		case EventEstablished:
 			s.settle()
+		case EventMulticastJoin:
+			s.late()
 		}
 		return e, e.Err()
 	}
@@ -277,5 +299,6 @@ func (s *SyncID) Event() *Event {
 }
 
 // Disconnected returns a channel that is closed when the connection has ended,
-// by either side or with the device, and when the id is closed or migrated.
+// by either side or with the device, or the id has lost a group, and when it is
+// closed or migrated.
 func (s *SyncID) Disconnected() <-chan struct{} { return s.gone }

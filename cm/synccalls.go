@@ -21,6 +21,11 @@ func (s *SyncID) ResolveRoute(ctx context.Context, timeout time.Duration) error 
 	return s.ask(ctx, "resolve route", routeAnswers, func() error { return s.ID.ResolveRoute(timeout) })
 }
 
+// ResolveService is [ID.ResolveService], and waits for the answer.
+func (s *SyncID) ResolveService(ctx context.Context, name string, number uint64) error {
+	return s.ask(ctx, "resolve service", serviceAnswers, func() error { return s.ID.ResolveService(name, number) })
+}
+
 // SetPaths is [ID.SetPaths], and waits for the answer.
 func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
 	return s.ask(ctx, "set paths", routeAnswers, func() error { return s.ID.SetPaths(paths) })
@@ -120,7 +125,8 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 }
 
 // JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
-// [SyncID.Event] tells then where to send.
+// [SyncID.Event] tells then where to send. Should the network end the membership
+// later, [SyncID.Disconnected] is closed, and calls say why.
 func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
 	const op = "join"
 	if err := s.begin(op); err != nil {

@@ -41,7 +41,7 @@ func init() { // a composite literal would refer to itself through the handlers
 		20: {"BIND", 136, 0, 0, 0, bind},
 		21: {"RESOLVE_ADDR", 272, 0, 0, 0, resolveAddr},
 		22: {"JOIN_MCAST", 152, 4, 0, 16, join},
-		23: {"RESOLVE_IB_SERVICE", 88, 0, 0, 0, func(*message) unix.Errno { return unix.EOPNOTSUPP }},
+		23: {"RESOLVE_IB_SERVICE", 88, 0, 0, 0, resolveService},
 		24: {"WRITE_CM_EVENT", 320, 0, 0, 0, writeEvent},
 	}
 }

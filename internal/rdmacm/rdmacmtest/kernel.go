@@ -21,6 +21,7 @@ type Kernel struct {
 	NodeGUID  uint64 // as the bytes lie in memory
 	SGIDIndex uint8
 	PathMTU   uint32 // IBV_MTU_*
+	Services  bool   // something answers RESOLVE_IB_SERVICE, as on InfiniBand
 
 	Refuse   map[string]unix.Errno // answers to commands by name
 	FailAt   int                   // the command of that number fails, counted from 1; GET_EVENT does not count

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -156,5 +157,13 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 	default:
 		return unix.EINVAL
 	}
+	return 0
+}
+
+func resolveService(m *message) unix.Errno {
+	if !m.k.Services {
+		return unix.EOPNOTSUPP
+	}
+	m.k.post(m.id, rdmacm.EventAddrinfoResolved, 0)
 	return 0
 }

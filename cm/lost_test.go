@@ -1,0 +1,71 @@
+package cm
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// A Group whose membership the network ends is told why, and what is posted is
+// flushed.
+func TestGroupLost(t *testing.T) {
+	r := newRig(t)
+	g := closing(t, good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t))
+	check(t, g.PostRecv(1, uverbs.SGE{Length: 64}))
+	var m *Membership
+	for m = range g.groups {
+	}
+	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
+	is(t, "a receive", second(g.RecvComp(limit(t))), uverbs.WCWRFlushErr)
+	ends(t, g.SyncID, ErrUnreachable)
+	if want := "cm: join 239.1.1.1: the network has not let the id join, or has ended its membership (ENETUNREACH)"; g.reason().Error() != want {
+		t.Errorf("%v; want %s", g.reason(), want)
+	}
+}
+
+// The end of a membership that comes before the join has been waited for counts
+// too; that of one that was left does not, nor does a join that fails.
+func TestMembershipEnds(t *testing.T) {
+	r := newRig(t)
+	s := newSyncID(t, PSUDP)
+	check(t, s.Bind(at(here, 0)))
+	check(t, s.CreateQP(nil, small))
+	k := r.loop().k
+	k.Set(func() { k.Refuse = map[string]unix.Errno{"ATTACH_MCAST": unix.ENOMEM} })
+	is(t, "join", second(s.JoinMulticast(limit(t), group, JoinFull)), unix.ENOMEM)
+	k.Set(func() { k.Refuse = nil })
+
+	failed := uapi.RdmaUcmEventResp{Event: rdmacm.EventMulticastError, Status: 1}
+	left := good(s.JoinMulticast(limit(t), group, JoinFull))(t)
+	r.Set(func() { r.Refuse["LEAVE_MCAST"] = unix.ENOMEM })
+	is(t, "leave", left.Leave(), unix.ENOMEM)
+	r.Set(func() { clear(r.Refuse) })
+	if !left.joined.Load() {
+		t.Error("the membership that stays is not joined any more")
+	}
+	check(t, left.Leave())
+	s.push(&record{node: s.node, id: s.ID, mc: left, raw: failed}) // was under way
+	if err := s.reason(); err != nil {
+		t.Error(err)
+	}
+
+	m := good(s.ID.JoinMulticast(group, JoinFull))(t)
+	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
+	queued(t, s, 3)
+	check(t, second(s.answer(limit(t), "join", func(r *record) bool { return r.mc == m })))
+	ends(t, s, ErrUnreachable)
+}
+
+func TestSyncResolveService(t *testing.T) {
+	r := newRig(t)
+	s := newSyncID(t, PSIB)
+	is(t, "without InfiniBand", s.ResolveService(limit(t), "name", 0), uverbs.ErrNotSupported)
+	r.Set(func() { r.Services = true })
+	check(t, s.ResolveService(limit(t), "name", 0))
+	if e := s.Event(); e.Type != EventAddrinfoResolved {
+		t.Errorf("%+v", e)
+	}
+}
