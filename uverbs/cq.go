@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -328,6 +329,9 @@ func (q *CQ) Resize(entries int) error {
 	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		return q.resizeCommand(entries, uhwIn, uhwOut)
 	})
+	if errors.Is(err, unix.EINVAL) && entries < q.entries {
+		return q.ctx.wrap("resize", q.String(), err, "more than "+sitoa(entries)+" completions may wait in it: poll them first")
+	}
 	if err != nil {
 		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}

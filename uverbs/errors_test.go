@@ -127,8 +127,9 @@ func numberErrors(t *testing.T) []errorCase {
 		{"MaxRecvSGE too large", qp(func(c *QPConfig) { c.MaxRecvSGE = 17 }), inv},
 		{"MaxInline too large", qp(func(c *QPConfig) { c.MaxInline = 1000 }), inv},
 	}
-	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CQ.CREATE": unix.ENOMEM} })
-	cases = append(cases, errorCase{"no CQ left", newCQ(CQConfig{Entries: 1, NoEvents: true}), []error{unix.ENOMEM}})
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CQ.CREATE": unix.ENOMEM, "RESIZE_CQ": unix.EINVAL} })
+	cases = append(cases, errorCase{"no CQ left", newCQ(CQConfig{Entries: 1, NoEvents: true}), []error{unix.ENOMEM}},
+		errorCase{"resize below what waits", cq.Resize(1), inv})
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CREATE_COMP_CHANNEL": unix.EMFILE} })
 	cases = append(cases, errorCase{"no descriptor left", newCQ(CQConfig{Entries: 1}), []error{unix.EMFILE}})
 	r.k.Set(func() { r.k.Refuse = nil; r.k.Ports[0].State = 1; r.k.GIDs = nil })
