@@ -123,12 +123,16 @@ func (q *loopQP) Submit() error { _, err := q.PostSend([]uverbs.SendWR{q.batch})
 func (q *loopQP) Abort()        {}
 func (q *loopQP) Reset() error  { return nil }
 
-func (q *loopQP) PostFlushed(uint64) error { return nil }
-
-func (q *loopQP) Outstanding() int {
+func (q *loopQP) SendsOutstanding() int {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
 	return len(q.unacked)
+}
+
+func (q *loopQP) RecvsOutstanding() int {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	return len(q.receives)
 }
 
 // delay has the acknowledgements of a QP's sends come late.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,6 @@ type CQ struct {
 	id      uint64
 
 	mu      sync.Mutex // serialises the provider's calls
-	kept    *kept
 	dead    atomic.Bool
 	token   chan struct{} // an event came: one waiter may look
 	closing chan struct{}
@@ -125,14 +125,14 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 		if q.dead.Load() {
 			return 0, ErrClosed
 		}
-		return q.poll(wcs)
+		return q.impl.Poll(noescape.Slice(wcs))
 	}
 	q.mu.Lock()
 	if q.dead.Load() {
 		q.mu.Unlock()
 		return 0, ErrClosed
 	}
-	n, err := q.poll(wcs)
+	n, err := q.impl.Poll(noescape.Slice(wcs))
 	q.mu.Unlock()
 	return n, err
 }
@@ -201,7 +201,7 @@ func (q *CQ) ready() (bool, error) {
 	if q.dead.Load() {
 		return false, ErrClosed
 	}
-	return q.kept != nil && len(q.kept.wcs) > 0 || q.impl.Ready(), nil
+	return q.impl.Ready(), nil
 }
 
 // wake lets one waiter look at the queue.

@@ -13,9 +13,6 @@ type fakeQP struct {
 	out      int  // sends that have not completed
 	received int  // receives posted
 	lastRecv uint64
-	lastMark uint64
-	mute     bool // PostFlushed does not complete
-	full     int  // how often PostFlushed finds no room
 	recvs    *fakeCQ
 	resets   int
 
@@ -171,20 +168,6 @@ func (q *fakeQP) Submit() error {
 	return nil
 }
 
-// PostFlushed completes behind what is stuck.
-func (q *fakeQP) PostFlushed(wrID uint64) error {
-	q.send.enter()
-	defer q.send.leave()
-	if q.full > 0 {
-		q.full--
-		return ErrQueueFull
-	}
-	if q.lastMark = wrID; !q.mute {
-		q.sends.push(WC{WRID: wrID, QPNum: q.num, Status: WCWRFlushErr})
-	}
-	return nil
-}
-
 // FlushRecv completes the receives that have been posted: with the WRID of the
 // last.
 func (q *fakeQP) FlushRecv() error {
@@ -195,7 +178,8 @@ func (q *fakeQP) FlushRecv() error {
 
 func (q *fakeQP) Abort() { q.n, q.bound = 0, false }
 
-func (q *fakeQP) Outstanding() int { return q.out }
+func (q *fakeQP) SendsOutstanding() int { return q.out }
+func (q *fakeQP) RecvsOutstanding() int { return q.received }
 
 func (q *fakeQP) Reset() error {
 	q.out, q.received, q.resets = 0, 0, q.resets+1

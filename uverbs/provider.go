@@ -115,13 +115,9 @@ type ProviderQP interface {
 	Submit() error
 	Abort()
 
-	// PostFlushed posts a request without data to the send queue of a QP in
-	// ERR, whatever the QP's type, so that it is flushed: with a completion.
-	PostFlushed(wrID uint64) error
-
-	// Outstanding is how many requests occupy the send queue, as far as it
-	// shows by now.
-	Outstanding() int
+	// How many requests occupy a queue, as far as it shows by now.
+	SendsOutstanding() int
+	RecvsOutstanding() int
 
 	// Reset empties both queues: the QP has moved to RESET.
 	Reset() error

@@ -276,10 +276,25 @@ func (q *QP) SendsOutstanding() (n int) {
 		q.sq.Lock()
 	}
 	if q.sendGate.Load() != gateClosed {
-		n = q.impl.Outstanding()
+		n = q.impl.SendsOutstanding()
 	}
 	if !q.single {
 		q.sq.Unlock()
+	}
+	return n
+}
+
+// RecvsOutstanding is [QP.SendsOutstanding] of the receive queue. It is 0 for a
+// QP with an SRQ.
+func (q *QP) RecvsOutstanding() (n int) {
+	if !q.single {
+		q.rq.Lock()
+	}
+	if g := q.recvGate.Load(); g != gateClosed && g != gateSRQ {
+		n = q.impl.RecvsOutstanding()
+	}
+	if !q.single {
+		q.rq.Unlock()
 	}
 	return n
 }

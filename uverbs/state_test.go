@@ -117,23 +117,25 @@ func TestQueueFullIndex(t *testing.T) {
 	}
 }
 
-// The sends under way are counted, on queues of either kind, and a closed queue
-// has none.
-func TestSendsOutstanding(t *testing.T) {
+// The requests under way are counted, on queues of either kind, and a closed
+// queue has none.
+func TestOutstanding(t *testing.T) {
 	for _, single := range []bool{false, true} {
-		r := newRig(t)
-		b := r.bundle(t, single)
-		q := b.qp.impl.(*fakeQP)
-		q.stuck = true
-		for want := range 4 {
-			if n := b.qp.SendsOutstanding(); n != want {
-				t.Errorf("single goroutine %v: %d sends, want %d", single, n, want)
+		b := newRig(t).bundle(t, single)
+		b.qp.impl.(*fakeQP).stuck = true
+		want := func(sends, recvs int) {
+			t.Helper()
+			if s, r := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); s != sends || r != recvs {
+				t.Errorf("single goroutine %v: %d sends, %d receives, want %d, %d", single, s, r, sends, recvs)
 			}
+		}
+		for n := range 4 {
+			want(n, 0)
 			good(b.qp.PostSend(SendWR{Opcode: OpSend}))(t)
 		}
+		good(b.qp.PostRecv(RecvWR{}, RecvWR{}))(t)
+		want(4, 2)
 		check(t, b.qp.Close())
-		if n := b.qp.SendsOutstanding(); n != 0 {
-			t.Errorf("single goroutine %v: %d sends of a closed queue", single, n)
-		}
+		want(0, 0)
 	}
 }

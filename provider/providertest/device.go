@@ -126,9 +126,6 @@ func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, p, s)
 }
 
-// PostFlushed is not among the verbs.
-func (q *deviceQP) PostFlushed(uint64) error { return nil }
-
 // Bind takes what a program does not have at hand, and the suite does without.
 func (q *deviceQP) Bind(uverbs.ProviderBind) { q.t.Fatal("the suite binds a window") }
 
@@ -137,7 +134,6 @@ func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
 func (q *deviceQP) Submit() error                          { return q.b.Submit() }
 func (q *deviceQP) Abort()                                 { q.b.Abort() }
-func (q *deviceQP) Outstanding() int                       { return q.SendsOutstanding() }
 
 func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	switch op {

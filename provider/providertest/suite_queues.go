@@ -80,6 +80,9 @@ func reset(t *testing.T, r *Rig) {
 			r.QP.Abort()
 		} else {
 			r.recv(t, recvs[:5]...)
+			if n := r.QP.RecvsOutstanding(); n != 5 {
+				t.Errorf("RecvsOutstanding: %d, want 5", n)
+			}
 		}
 		check(t, r.QP.Reset())
 		r.done(t, 0)
@@ -104,8 +107,8 @@ func reset(t *testing.T, r *Rig) {
 
 func (r *Rig) outstanding(t *testing.T, want int) {
 	t.Helper()
-	if n := r.QP.Outstanding(); n != want {
-		t.Errorf("Outstanding: %d, want %d", n, want)
+	if n := r.QP.SendsOutstanding(); n != want {
+		t.Errorf("SendsOutstanding: %d, want %d", n, want)
 	}
 }
 

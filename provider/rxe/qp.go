@@ -3,7 +3,6 @@ package rxe
 import (
 	"errors"
 	"os"
-	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -58,23 +57,16 @@ func (q *qp) Reset() error {
 	return nil
 }
 
-// PostFlushed implements uverbs.ProviderQP. In ERR the kernel does not look what
-// a request is.
-func (q *qp) PostFlushed(wrID uint64) error {
-	s := &q.sq
-	if s.full(s.cur) {
-		return uverbs.ErrQueueFull
-	}
-	s.sendWQE(s.cur).start(known, uverbs.OpSend, uverbs.Signaled, wrID, 0, 0, 0)
-	if err := s.submit(s.next(s.cur)); err != nil {
-		return q.bellError(err)
-	}
-	runtime.KeepAlive(q)
-	return nil
-}
+// SendsOutstanding implements uverbs.ProviderQP.
+func (q *qp) SendsOutstanding() int { return q.sq.used() }
 
-// Outstanding implements uverbs.ProviderQP.
-func (q *qp) Outstanding() int { return q.sq.used() }
+// RecvsOutstanding implements uverbs.ProviderQP.
+func (q *qp) RecvsOutstanding() int {
+	if q.rq.mem == nil {
+		return 0
+	}
+	return q.rq.used()
+}
 
 // Retire implements uverbs.ProviderQP.
 func (q *qp) Retire() error {

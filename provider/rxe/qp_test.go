@@ -141,28 +141,3 @@ func TestFlushRecv(t *testing.T) {
 		t.Errorf("%d completions, %v, %+v", n, err, wcs[0])
 	}
 }
-
-// A request of PostFlushed completes in ERR, behind those before it, and finds
-// the queue full as any other.
-func TestPostFlushed(t *testing.T) {
-	k, q, c := newKernel(t, testCap(3, 3, 1, 0), 7)
-	if n, err := q.PostSend([]uverbs.SendWR{{WRID: 1}, {WRID: 2}}); n != 2 || err != nil {
-		t.Fatal(n, err)
-	}
-	if err := q.PostFlushed(3); err != nil || k.rung != 2 {
-		t.Fatalf("%v, %d doorbells", err, k.rung)
-	}
-	if err := q.PostFlushed(4); !errors.Is(err, uverbs.ErrQueueFull) {
-		t.Errorf("a full queue: %v", err)
-	}
-	k.flush()
-	for i, wc := range poll(t, c) {
-		if wc.WRID != uint64(i+1) || wc.Status != uverbs.WCWRFlushErr {
-			t.Errorf("completion %+v, want %d", wc, i+1)
-		}
-	}
-	k.refuse = unix.EIO
-	if err := q.PostFlushed(5); !errors.Is(err, uverbs.ErrDeviceGone) {
-		t.Errorf("a refused doorbell: %v", err)
-	}
-}
