@@ -82,7 +82,7 @@ func (p *PD) advised(i int, r MRRange) (SGE, error) {
 			Detail: "range " + sitoa(i) + " is outside its memory region, or that is closed"}
 	case r.MR.PD() != p:
 		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
-	case r.MR.view.Load().access&OnDemand == 0:
+	case !r.MR.view.Load().onDemand:
 		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")
 	}
 	return s, nil

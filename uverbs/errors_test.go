@@ -205,6 +205,11 @@ func memoryErrors(t *testing.T) []errorCase {
 		{"rereg without memory", mr.Rereg(ReregTranslation, nil, nil, 0), inv},
 		{"rereg, access too many", mr.Rereg(ReregPD, pd, nil, LocalWrite), inv},
 		{"rereg to a foreign PD", mr.Rereg(ReregPD, foreign, nil, 0), inv},
+		{"rereg, OnDemand", mr.Rereg(ReregAccess, nil, nil, OnDemand), inv},
+		{"rereg, RemoteWrite alone", reregRefused(t, RemoteWrite, unix.EINVAL), inv},
+		{"rereg, unknown access", reregRefused(t, RemoteRead, unix.EINVAL), inv},
+		{"rereg, no FLUSH", reregRefused(t, FlushGlobal, unix.EOPNOTSUPP), lacks},
+		{"rereg, memory that is read-only", reregRefused(t, LocalWrite, unix.EACCES), []error{unix.EACCES}},
 		{"advice on a device without", pd.advise(AdvicePrefetch, 0, make([]byte, 16)), lacks},
 		{"advice, not on demand", pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, 0, 1}), inv},
 		{"advice, outside", pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, 0, 4097}), []error{ErrRange}},
@@ -214,6 +219,17 @@ func memoryErrors(t *testing.T) []errorCase {
 			return mr.Close()
 		}(), []error{ErrBusy, unix.EINVAL}},
 	}
+}
+
+// reregRefused is what an implicit MR, which has no bytes to be told of, says.
+func reregRefused(t *testing.T, a Access, errno unix.Errno) error {
+	t.Helper()
+	r := newRig(t)
+	r.pageable()
+	r.k.Set(func() { r.k.Extended.DeviceCapFlagsEx = 0 })
+	m := good(good(r.c.AllocPD())(t).RegImplicit(OnDemand))(t)
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"REREG_MR": errno} })
+	return m.Rereg(ReregAccess, nil, nil, a)
 }
 
 func stateErrors(t *testing.T) []errorCase {

@@ -31,6 +31,7 @@ type mrView struct {
 	size       int
 	room       int64 // size, or closedRoom
 	access     Access
+	onDemand   bool // as the memory was registered, whatever access says since
 	lkey, rkey uint32
 }
 

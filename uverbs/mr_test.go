@@ -290,3 +290,50 @@ func TestCloseMRWithWindow(t *testing.T) {
 	r.k.Set(func() { r.k.Refuse = nil })
 	check(t, m.Close())
 }
+
+// OnDemand belongs to the memory as it was registered, whatever access is given
+// to it later: advice on pinned memory would harm the rxe of Linux 7.2.
+func TestReregOnDemand(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	pd := good(r.c.AllocPD())(t)
+	plain, paged := good(pd.Alloc(4096, LocalWrite))(t), good(pd.Alloc(4096, LocalWrite|OnDemand))(t)
+	advise := func(m *MR) error { return pd.AdviseMR(AdvicePrefetch, AdviseFlush, MRRange{m, 0, 64}) }
+
+	if err := plain.Rereg(ReregAccess, nil, nil, LocalWrite|OnDemand); !errors.Is(err, ErrInvalid) || r.k.Count("REREG_MR") != 0 {
+		t.Errorf("pinned memory takes OnDemand: %v, %d commands", err, r.k.Count("REREG_MR"))
+	}
+	if err := advise(plain); !errors.Is(err, ErrInvalid) {
+		t.Errorf("advice on pinned memory: %v", err)
+	}
+	check(t, paged.Rereg(ReregAccess, nil, nil, LocalWrite|RemoteRead))
+	check(t, advise(paged))
+	check(t, paged.Rereg(ReregAccess, nil, nil, LocalWrite|OnDemand))
+	check(t, advise(paged))
+
+	check(t, plain.Rereg(ReregTranslation|ReregAccess, nil, make([]byte, 64), LocalWrite|OnDemand))
+	check(t, advise(plain))
+	check(t, paged.Rereg(ReregTranslation|ReregAccess, nil, make([]byte, 64), LocalWrite))
+	if err := advise(paged); !errors.Is(err, ErrInvalid) {
+		t.Errorf("advice on memory that is pinned now: %v", err)
+	}
+}
+
+// After a Rereg that failed half way the MR holds the PDs of both; the next
+// that succeeds lets both go.
+func TestReregAfterFailure(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	p1, p2, p3 := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
+	m := good(p1.Alloc(4096, LocalWrite))(t)
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"REREG_MR": unix.ENOMEM} })
+	if err := m.Rereg(ReregPD|ReregTranslation, p2, make([]byte, 64), 0); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	r.k.Set(func() { r.k.Refuse = nil })
+	check(t, m.Rereg(ReregPD|ReregTranslation, p3, make([]byte, 64), 0))
+	check(t, p1.Close())
+	check(t, p2.Close())
+	check(t, m.Close())
+	check(t, p3.Close())
+}

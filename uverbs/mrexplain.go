@@ -12,31 +12,35 @@ import (
 const opRegister = "register memory"
 
 // explainRegMR says why memory was refused, and what mends it.
-func (p *PD) explainRegMR(op string, b []byte, iova uint64, a Access, err error) error {
-	obj := p.String()
+func (c *Context) explainRegMR(op, obj string, b []byte, iova uint64, a Access, err error) error {
 	errno := errnoOf(err)
 	switch errno {
 	case unix.ENOMEM:
 		if text := explainMemlock(len(b)); text != "" {
 			return &Error{Op: op, Object: obj, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
-		return p.ctx.wrap(op, obj, err, "the kernel has no memory for it")
+		return c.wrap(op, obj, err, "the kernel has no memory for it")
 	case unix.EINVAL, unix.EOPNOTSUPP:
-		if text := p.ctx.lacksAccess(a); text != "" {
+		if text := c.lacksAccess(a); text != "" {
 			return &Error{Op: op, Object: obj, Kind: ErrNotSupported, Errno: errno, Detail: text}
 		}
-		return p.ctx.wrap(op, obj, err, explainAccess(b, iova, a))
+		return c.wrap(op, obj, err, explainAccess(b, iova, a))
 	case unix.EFAULT:
-		return p.ctx.wrap(op, obj, err, "the memory is not mapped, or is read-only while the access includes LocalWrite")
+		return c.wrap(op, obj, err, "the memory is not mapped, or is read-only while the access includes LocalWrite")
 	}
-	return p.ctx.wrap(op, obj, err, "")
+	return c.wrap(op, obj, err, "")
 }
+
+// needsLocalWrite tells of rights that do not go without LocalWrite.
+func needsLocalWrite(a Access) bool { return a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 }
+
+const localWriteText = "RemoteWrite and RemoteAtomic need LocalWrite beside them"
 
 func explainAccess(b []byte, iova uint64, a Access) string {
 	page := uint64(os.Getpagesize())
 	switch {
-	case a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0:
-		return "RemoteWrite and RemoteAtomic need LocalWrite beside them"
+	case needsLocalWrite(a):
+		return localWriteText
 	case iova%page != addressOf(b)%page:
 		return fmt.Sprintf("the address %#x lies %d bytes into its page, the memory %d: the two must be the same", iova, iova%page, addressOf(b)%page)
 	}

@@ -65,16 +65,16 @@ func (c *Context) taken(a Access) uint32 {
 }
 
 func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
-	r.view = &mrView{buf: b, addr: iova, size: len(b), room: int64(len(b)), access: a}
+	r.view = &mrView{buf: b, addr: iova, size: len(b), room: int64(len(b)), access: a, onDemand: a&OnDemand != 0}
 	if err := r.command(p, addressOf(b), uint64(len(b)), iova, a); err != nil {
-		return p.explainRegMR(opRegister, b, iova, a, err)
+		return p.ctx.explainRegMR(opRegister, p.String(), b, iova, a, err)
 	}
 	return nil
 }
 
 // regAll registers the whole address space, which has this form by agreement.
 func (r *registration) regAll(p *PD, a Access) error {
-	r.view = &mrView{size: maxRoom, room: maxRoom, access: a}
+	r.view = &mrView{size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
 	if err := r.command(p, 0, ^uint64(0), 0, a); err != nil {
 		return p.explainImplicit(a, err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // ReregFlags say what [MR.Rereg] changes. The values are those of
@@ -24,6 +25,9 @@ const reregAll = ReregTranslation | ReregPD | ReregAccess
 // ibv_rereg_mr(3). What flags do not name must be nil or 0. LKey and RKey may
 // change, and with new memory Addr does: it is the address of b[0]. SGEs that
 // were made before may name nothing any more.
+//
+// OnDemand belongs to the memory: it is given with new memory, and stays as it
+// was without.
 //
 // New memory is pinned as by [PD.RegMR]. What was registered before is let go,
 // but memory of [PD.Alloc] stays mapped until Close. Of access and PD together,
@@ -72,6 +76,9 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 // has changed half of what counts the users of a PD when it refuses the access,
 // and loses both PDs over it.
 func (r *registration) rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
+	if a&OnDemand != 0 && !r.view.onDemand && flags&ReregTranslation == 0 {
+		return invalid(opRereg, r.String(), "the memory is pinned, and access alone does not change that: leave OnDemand out, or register the memory afresh with it")
+	}
 	if flags != ReregPD|ReregAccess {
 		return r.change(flags, pd, b, a)
 	}
@@ -103,9 +110,13 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 	if flags&ReregAccess != 0 {
 		next.access = a
 	}
+	if g != nil {
+		next.onDemand = next.access&OnDemand != 0
+	}
 	if pd != nil {
+		old := r.parents // more than one after a failure
 		r.setParents(&pd.object)
-		r.pd.drop()
+		dropAll(old)
 		r.pd = pd
 	}
 	return nil
@@ -172,18 +183,40 @@ func (r *registration) setParents(parents ...*object) {
 
 func (r *registration) explainRereg(flags ReregFlags, b []byte, a Access, err error) error {
 	switch e := r.ctx.wrap(opRereg, r.String(), err, "").(*Error); {
+	case flags&ReregAccess != 0 && flags&ReregTranslation == 0:
+		return r.explainReregAccess(a, e)
 	case e.Kind == ErrNotSupported && flags&ReregTranslation != 0:
 		e.Detail = "this device or kernel does not change the memory of an MR: close it and register the other"
 		return e
 	case e.Kind == ErrNotSupported:
-		e.Detail = "this device or kernel does not change an MR so: close it and register it afresh"
+		e.Detail = noRereg
 		return e
-	case flags&(ReregTranslation|ReregAccess) != 0:
-		if len(b) == 0 {
-			b = r.view.buf
-		}
-		return r.pd.explainRegMR(opRereg, b, addressOf(b), a, err)
+	case flags&ReregTranslation != 0:
+		return r.ctx.explainRegMR(opRereg, r.String(), b, addressOf(b), a, err)
 	default:
 		return e
 	}
 }
+
+// explainReregAccess says why another access to the same memory was refused.
+func (r *registration) explainReregAccess(a Access, e *Error) error {
+	lacks := ""
+	if e.Kind == ErrNotSupported || e.Kind == ErrInvalid {
+		lacks = r.ctx.lacksAccess(a)
+	}
+	switch {
+	case lacks != "":
+		e.Kind, e.Detail = ErrNotSupported, lacks
+	case e.Kind == ErrNotSupported:
+		e.Detail = noRereg
+	case e.Errno == unix.EACCES:
+		e.Detail = "the memory is pinned to be read only, as it was registered without LocalWrite: close it and register it afresh with LocalWrite"
+	case e.Kind == ErrInvalid && needsLocalWrite(a):
+		e.Detail = localWriteText
+	case e.Kind == ErrInvalid:
+		e.Detail = fmt.Sprintf("the device does not take access %v", a)
+	}
+	return e
+}
+
+const noRereg = "this device or kernel does not change an MR so: close it and register it afresh"

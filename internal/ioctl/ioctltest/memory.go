@@ -8,8 +8,9 @@ import (
 
 // memory is what an MR is like.
 type memory struct {
-	lkey   uint32
-	access uint32
+	lkey     uint32
+	access   uint32
+	onDemand bool // as the memory was registered
 }
 
 // The flags of enum ib_mr_rereg_flags.
@@ -53,7 +54,7 @@ func (k *Kernel) regMR(m *Msg) error {
 	}
 	o := &object{kind: "MR", parents: []*object{pd}}
 	h := k.make(o)
-	o.mr = memory{lkey: 0x1000 + h, access: r.AccessFlags}
+	o.mr = memory{lkey: 0x1000 + h, access: r.AccessFlags, onDemand: onDemand}
 	reply(m, uapi.IbUverbsRegMrResp{MrHandle: h, Lkey: o.mr.lkey, Rkey: 0x2000 + h})
 	return nil
 }
@@ -96,6 +97,7 @@ func (k *Kernel) reregMR(m *Msg) error {
 	}
 	if r.Flags&reregTrans != 0 {
 		o.mr.lkey += 0x10000
+		o.mr.onDemand = o.mr.access&uapi.IB_UVERBS_ACCESS_ON_DEMAND != 0
 	}
 	reply(m, uapi.IbUverbsReregMrResp{Lkey: o.mr.lkey, Rkey: o.mr.lkey + 0x1000})
 	return nil
@@ -128,7 +130,7 @@ func (k *Kernel) adviseMR(m *Msg) error {
 
 func (k *Kernel) onDemand(lkey uint32) *object {
 	for _, o := range k.objects {
-		if o.kind == "MR" && o.mr.lkey == lkey && o.mr.access&uapi.IB_UVERBS_ACCESS_ON_DEMAND != 0 {
+		if o.kind == "MR" && o.mr.lkey == lkey && o.mr.onDemand {
 			return o
 		}
 	}
