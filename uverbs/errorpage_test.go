@@ -54,7 +54,7 @@ an entry cannot be used. These are the reasons, for a peer with an IPv4 address 
 	"States of a QP": `When MODIFY_QP is refused, the error names what the transition lacks or does not take, or the value that the
 port does not offer. These are the attributes, by their masks (Mask...), of each transition. Every state also goes to RESET
 and to ERR, which take none.`,
-	"Memory windows":             "A type 2 window is bound by a work request, and goes with the QP that it was bound on last; what the device says to a bind comes by the completion.",
+	"Memory windows":             "A type 2 window is bound by a work request, and goes with any QP that it was bound on; what the device says to a bind comes by the completion.",
 	"Draining":                   `Drain moves the QP to ERR, and waits until the device has given back what was posted.`,
 	"Unreliable connections":     `UC takes the steps of RC with fewer attributes, since nothing is acknowledged.`,
 	"What not every device does": `A command that the driver does not have is ErrNotSupported: the kernel has been asked.`,

@@ -18,7 +18,8 @@ const (
 	MWType1 MWType = 1
 	// MWType2 is bound by an [OpBindMW] request, with a key of the program's
 	// choice, and peers use it on the QP that it was bound on, until an
-	// [OpLocalInv] there or an [OpSendInv] of the peer's takes it back.
+	// [OpLocalInv] there or an [OpSendInv] of the peer's takes it back. It is
+	// closed with any QP that it was bound on, or that refused to.
 	MWType2 MWType = 2
 )
 
@@ -35,7 +36,7 @@ type MW struct {
 	bindMu sync.Mutex // serialises Bind
 
 	ownerMu sync.Mutex
-	owner   *QP // that it was bound on last, type 2
+	owners  map[*QP]struct{} // on which it may be bound, type 2
 }
 
 // An MWRange is what a memory window opens to peers: struct ibv_mw_bind_info.
@@ -100,8 +101,15 @@ func (w *MW) dealloc() error {
 }
 
 func (w *MW) leave() error {
+	w.ownerMu.Lock()
+	defer w.ownerMu.Unlock()
 	w.open.Store(false)
-	w.belong(nil)
+	for q := range w.owners {
+		q.windowMu.Lock()
+		delete(q.windows, w)
+		q.windowMu.Unlock()
+	}
+	w.owners = nil
 	return nil
 }
 
@@ -149,30 +157,32 @@ func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 // lives on then.
 func (w *MW) Close() error { return w.close() }
 
-// belong notes that w is bound on q, or on none any more.
-func (w *MW) belong(q *QP) {
+// belong notes that w is bound on q, or may come to be. Whether a request binds
+// it, and where it is bound until then, the device alone knows: other QPs keep
+// it too.
+func (w *MW) belong(q *QP) error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
-	if w.owner == q {
-		return
+	switch _, ok := w.owners[q]; {
+	case !w.open.Load():
+		return errClosedMW
+	case ok:
+		return nil
 	}
-	if was := w.owner; was != nil {
-		was.windowMu.Lock()
-		delete(was.windows, w)
-		was.windowMu.Unlock()
+	if w.owners == nil {
+		w.owners = make(map[*QP]struct{})
 	}
-	if w.owner = q; q == nil {
-		return
-	}
+	w.owners[q] = struct{}{}
 	q.windowMu.Lock()
 	defer q.windowMu.Unlock()
 	if q.windows == nil {
 		q.windows = make(map[*MW]struct{})
 	}
 	q.windows[w] = struct{}{}
+	return nil
 }
 
-// closeWindows closes the type 2 windows that were bound on q last. The kernel
+// closeWindows closes the type 2 windows that may be bound on q. The kernel
 // leaves a QP in peace as long as windows are bound on it: rxe waits for 50
 // seconds, and then frees it under them.
 func (q *QP) closeWindows() error {
@@ -222,10 +232,10 @@ func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 		p.Addr, p.Length, p.LKey = v.addr+uint64(b.Off), uint64(b.Len), v.lkey
 	}
 	if b.MW.typ == MWType2 {
-		b.MW.belong(q)
+		return p, b.MW.belong(q)
 	}
 	return p, nil
 }
 
 // errClosedMW is what a post with a closed MW answers. It matches ErrClosed.
-var errClosedMW error = &sentinel{"uverbs: the memory window has been closed: by Close, or with the QP that it was bound on", unix.EBADF}
+var errClosedMW error = &sentinel{"uverbs: the memory window has been closed: by Close, or with a QP that it was bound on", unix.EBADF}

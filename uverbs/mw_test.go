@@ -124,7 +124,7 @@ func TestBadBinds(t *testing.T) {
 	}
 }
 
-// Windows go with the QP that they were bound on last, and with their Context,
+// Windows go with any QP that they were bound on, and with their Context,
 // before what they are bound to.
 func TestMWLife(t *testing.T) {
 	r := newRig(t)
@@ -147,10 +147,12 @@ func TestMWLife(t *testing.T) {
 		t.Errorf("the window of the closed QP: %v", err)
 	}
 	check(t, b.mw.Close())
-	check(t, bind(other, moved))
+	if err := bind(other, moved); !errors.Is(err, ErrClosed) { // where it is bound nobody knows
+		t.Errorf("the window that was bound on the closed QP too: %v", err)
+	}
 	check(t, b.mw1.Bind(other, 1, 0, MWRange{MR: b.mr, Len: 1}))
-	if n := r.k.Count("MW.DESTROY"); n != 1 {
-		t.Errorf("%d windows destroyed, want 1", n)
+	if n := r.k.Count("MW.DESTROY"); n != 2 {
+		t.Errorf("%d windows destroyed, want 2", n)
 	}
 	check(t, r.c.Close())
 	order := r.k.Log()
@@ -160,6 +162,46 @@ func TestMWLife(t *testing.T) {
 	}
 	if last["MW.DESTROY"] > last["QP.DESTROY"] || last["MW.DESTROY"] > last["MR.DESTROY"] {
 		t.Errorf("windows are destroyed after what they are bound to: %v", order)
+	}
+}
+
+// A window stays with the QP that it is bound on when another was to bind it and
+// did not: the kernel must not be asked to destroy a QP with a window on it.
+func TestMWNotMoved(t *testing.T) {
+	for name, try := range map[string]func(t *testing.T, q *QP, bind *MWBind){
+		"aborted": func(t *testing.T, q *QP, bind *MWBind) {
+			s := q.StartSend()
+			s.BindMW(1, 0, bind.MW, bind.RKey, bind.MWRange)
+			s.Abort()
+		},
+		"refused": func(t *testing.T, q *QP, bind *MWBind) {
+			s := q.StartSend()
+			s.BindMW(1, 0, bind.MW, bind.RKey, bind.MWRange)
+			s.Send(2, 0)
+			s.SGE(SGE{Length: badLength})
+			if err := s.Submit(); !errors.Is(err, ErrRange) {
+				t.Error(err)
+			}
+		},
+		"in vain": func(t *testing.T, q *QP, bind *MWBind) { good(q.PostSend(SendWR{Opcode: OpBindMW, Bind: bind}))(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			b := r.bundle(t, false).withWindows(t)
+			other := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 4, MaxRecvWR: 4}))(t)
+			check(t, other.Connect(good(b.qp.Endpoint())(t)))
+			bind := MWBind{MW: b.mw, RKey: 1, MWRange: MWRange{MR: b.mr, Len: 1}}
+			good(b.qp.PostSend(SendWR{Opcode: OpBindMW, Bind: &bind}))(t)
+			try(t, other, &bind)
+			check(t, b.qp.Close())
+			if n := r.k.Count("MW.DESTROY"); n != 1 {
+				t.Error("the QP was destroyed with a window bound on it")
+			}
+			check(t, other.Close())
+			if len(b.qp.windows)+len(other.windows)+len(b.mw.owners) != 0 {
+				t.Error("the closed window is still known")
+			}
+		})
 	}
 }
 

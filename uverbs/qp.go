@@ -38,7 +38,7 @@ type QP struct {
 	port atomic.Uint32 // that Modify set
 
 	windowMu sync.Mutex
-	windows  map[*MW]struct{} // of type 2, that were bound here last
+	windows  map[*MW]struct{} // of type 2, that may be bound here
 
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
@@ -374,7 +374,7 @@ func (q *QP) retireRings() error {
 }
 
 // Close destroys the QP: ibv_destroy_qp(3). Requests still in its queues are
-// gone without completion. Type 2 memory windows that were bound on it last are
+// gone without completion. Type 2 memory windows that were ever bound on it are
 // closed with it. It is idempotent. Calling it between StartSend and
 // Submit of the same goroutine deadlocks. The error is what the kernel says
 // when it refuses; the QP lives on then.
