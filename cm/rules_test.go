@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
@@ -92,4 +93,19 @@ func TestDisconnectOwn(t *testing.T) {
 	_, a, _ := connection(t)
 	check(t, a.QP().Close())
 	check(t, a.Disconnect(limit(t)))
+}
+
+// A call whose context has ended begins nothing, and leaves the id as it was,
+// however fast the kernel would have answered.
+func TestEndedContextBeginsNothing(t *testing.T) {
+	r := newRig(t)
+	s, ctx := newSyncID(t, PSUDP), ended()
+	check(t, s.Bind(at(here, 0)))
+	n := len(r.Log())
+	is(t, "resolve", s.ResolveAddr(ctx, at(here, 0), at(here, 7), 0), context.Canceled)
+	is(t, "join", second(s.JoinMulticast(ctx, group, JoinFull)), context.Canceled)
+	if got := r.Log()[n:]; len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	good(s.JoinMulticast(limit(t), group, JoinFull))(t)
 }

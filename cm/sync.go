@@ -251,8 +251,12 @@ var (
 	requests       = oneOf(EventConnectRequest)
 )
 
-// begin refuses calls on an id that was left in the middle of something.
-func (s *SyncID) begin(op string) error {
+// begin refuses calls on an id that was left in the middle of something, and
+// those whose context has ended: nothing is begun then.
+func (s *SyncID) begin(ctx context.Context, op string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gaveUp != "" {

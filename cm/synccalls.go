@@ -57,7 +57,7 @@ func (s *SyncID) Establish() error {
 
 // ask issues a command and waits for its answer.
 func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
-	if err := s.begin(op); err != nil {
+	if err := s.begin(ctx, op); err != nil {
 		return err
 	}
 	if err := command(); err != nil {
@@ -129,7 +129,7 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 // later, [SyncID.Disconnected] is closed, and calls say why.
 func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
 	const op = "join"
-	if err := s.begin(op); err != nil {
+	if err := s.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	m, err := s.ID.JoinMulticast(group, flags)
