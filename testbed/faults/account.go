@@ -75,6 +75,7 @@ const (
 	Awake     = "awake" // the first completion after it
 	Broken    = "broken"
 	Refused   = "refused" // an attempt to connect came to nothing
+	Wrong     = "wrong"   // a message is not what was sent, or not where it belongs
 	Over      = "over"    // both ends are done
 	Final     = "account"
 )

@@ -64,6 +64,9 @@ func (p *pair) testNetwork(t *testing.T) {
 			}
 			r := row{fault: f.name, injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
 			r.c = append(r.c, p.pingpong(t), p.rping(t))
+			if p.scale.soak {
+				r.c = append(r.c, p.pythonRounds(t, 400))
+			}
 			p.record(t, r)
 		})
 	}

@@ -36,12 +36,12 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 		}
 	}
 	t.Logf("completed with success, and brought something else: %d of %d READs", a.Corrupt+b.Corrupt, 2*p.sends())
-	r.c = append(r.c, p.pythonRounds(t))
+	r.c = append(r.c, p.pythonRounds(t, 3000))
 	p.record(t, r)
 }
 
-// pythonRounds has C's library do the same rounds, through pyverbs.
-func (p *pair) pythonRounds(t *testing.T) string {
+// pythonRounds has C's library do rounds of that many bytes, through pyverbs.
+func (p *pair) pythonRounds(t *testing.T, length int) string {
 	t.Helper()
 	_, port, _ := strings.Cut(p.at(), ":")
 	var script [2]string
@@ -51,9 +51,9 @@ func (p *pair) pythonRounds(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port)
+	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port, strconv.Itoa(length))
 	p.ends[0].listens(t, port)
-	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, p.ends[0].address, strconv.Itoa(p.sends()))
+	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length), p.ends[0].address, strconv.Itoa(p.sends()))
 	said := verdict(t, "rounds by libibverbs", c, s, `"corrupt": [1-9]`)
 	if line, ok := c.await("{", 1); ok {
 		said += " " + line

@@ -1,7 +1,7 @@
-"""WRITEs that READs of several packets fetch back, by C's libibverbs.
+"""WRITEs that READs fetch back, by C's libibverbs.
 
-    rounds.py GID-INDEX PORT              serves
-    rounds.py GID-INDEX PORT ADDRESS N    does N rounds, and prints what came of them
+    rounds.py GID-INDEX PORT LENGTH              serves
+    rounds.py GID-INDEX PORT LENGTH ADDRESS N    does N rounds, and prints what came of them
 
 A READ that completes with success and brought something else than the WRITE
 before it took away is corrupt.
@@ -20,9 +20,10 @@ from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
 
-LENGTH = 3000
+LENGTH = int(sys.argv[3])
 WINDOW = 4
-LIMIT = 60  # seconds
+LIMIT = 20 * 60  # seconds
+SILENCE = 30  # seconds without a completion
 
 
 PATTERNS = [bytes((k * 37 + i * 7 + (i >> 8)) % 255 + 1 for i in range(LENGTH)) for k in range(31)]
@@ -65,7 +66,7 @@ def begin(qp, mr, other, i):
 
 def do_rounds(qp, cq, mr, other, n):
     result = {"rounds": n, "good": 0, "corrupt": 0, "status": "success"}
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + SILENCE
     posted = done = 0
     while done < n:
         while posted < n and posted < done + WINDOW:
@@ -73,6 +74,7 @@ def do_rounds(qp, cq, mr, other, n):
             posted += 1
         _, wcs = cq.poll(WINDOW)
         for wc in wcs:
+            deadline = time.monotonic() + SILENCE
             if wc.status != e.IBV_WC_SUCCESS:
                 result["status"] = "status %d in round %d" % (wc.status, wc.wr_id // 2)
                 return result
@@ -96,13 +98,13 @@ def main():
             e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_WRITE)
     qp = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, sq_sig_all=1,
                            cap=QPCap(max_send_wr=2 * WINDOW, max_recv_wr=1)))
-    if len(sys.argv) > 3:
-        conn = socket.create_connection((sys.argv[3], port), LIMIT)
+    if len(sys.argv) > 4:
+        conn = socket.create_connection((sys.argv[4], port), LIMIT)
     else:
         listener = socket.create_server(("", port))
         listener.settimeout(LIMIT)
         conn, _ = listener.accept()
-    conn.settimeout(2 * LIMIT)
+    conn.settimeout(LIMIT)
     lines = conn.makefile("rw")
     print(json.dumps({"qpn": qp.qp_num, "gid": str(ctx.query_gid(1, gid_index).gid),
                       "addr": mr.buf, "rkey": mr.rkey}), file=lines, flush=True)
@@ -110,8 +112,8 @@ def main():
     connect(qp, gid_index, other)
     print("ready", file=lines, flush=True)
     lines.readline()
-    if len(sys.argv) > 3:
-        print(json.dumps(do_rounds(qp, cq, mr, other, int(sys.argv[4]))))
+    if len(sys.argv) > 4:
+        print(json.dumps(do_rounds(qp, cq, mr, other, int(sys.argv[5]))))
     else:
         lines.readline()  # until the other end closes
 

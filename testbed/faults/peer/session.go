@@ -21,6 +21,7 @@ type session struct {
 	saidDone bool
 	done     bool // Done has completed
 	gotDone  bool
+	arrived  int  // messages
 	waiting  int  // receives that have not completed
 	left     bool // the other end has
 	draining bool
@@ -201,6 +202,7 @@ func (s *session) sent(part, n int) {
 		got, err := faults.Read(s.slot(landingAt + n)[:m.Len()])
 		if err != nil || got != m {
 			s.a.Corrupt++
+			s.wrong("round %d brought %v, %v", m.Seq, got, err)
 		} else {
 			s.a.Rounds++
 		}
@@ -211,19 +213,31 @@ func (s *session) sent(part, n int) {
 // received looks at a message.
 func (s *session) received(b []byte) {
 	m, err := faults.Read(b)
+	s.arrived++
 	switch {
 	case err != nil || m.Run != s.remote.Run:
 		s.a.Corrupt++
+		s.wrong("not what was sent: %v", err)
+		return
 	case m.Seq < s.expected:
 		s.a.Duplicates++
-	case m.Kind == faults.Done:
+		s.wrong("message %d came twice: %d was due", m.Seq, s.expected)
+		return
+	case m.Seq > s.expected:
 		s.a.Lost += int(m.Seq - s.expected)
-		s.gotDone = true
-	default:
-		s.a.Lost += int(m.Seq - s.expected)
-		s.a.Received++
-		s.expected = m.Seq + 1
+		s.wrong("message %d came where %d was due", m.Seq, s.expected)
 	}
+	if m.Kind == faults.Done {
+		s.gotDone = true
+		return
+	}
+	s.a.Received++
+	s.expected = m.Seq + 1
+}
+
+// wrong reports what no fault excuses.
+func (s *session) wrong(format string, args ...any) {
+	say(faults.Event{Event: faults.Wrong, Text: fmt.Sprintf(format, args...) + fmt.Sprintf(", as number %d of the session", s.arrived)})
 }
 
 // How long requests of a broken session may take to fail by themselves, and
