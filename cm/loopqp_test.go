@@ -114,7 +114,7 @@ func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rk
 func (q *loopQP) SGE(uverbs.SGE)                                     {}
 func (q *loopQP) Inline([]byte)                                      {}
 func (q *loopQP) Atomic(_, _ uint64)                                 {}
-func (q *loopQP) Bind(uverbs.ProviderBind)                           {}
+func (q *loopQP) Bind(uverbs.ProviderBind, error)                    {}
 func (q *loopQP) Flush(uint32, uverbs.Placement, uverbs.Selectivity) {}
 func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	q.batch.AH, q.batch.QPN, q.batch.QKey = ah, qpn, qkey

@@ -109,14 +109,8 @@ func (b *SendBatch) BindMW(wrID uint64, f SendFlags, w *MW, rkey uint32, r MWRan
 	if b.err != nil {
 		return
 	}
-	bind, err := ProviderBindOf(&MWBind{MW: w, RKey: rkey, MWRange: r}, b.q)
-	if err != nil {
-		b.q.impl.Abort()
-		b.err = err
-		return
-	}
 	b.q.impl.Op(OpBindMW, f, wrID, 0, 0, 0)
-	b.q.impl.Bind(bind)
+	b.q.impl.Bind(ProviderBindOf(&MWBind{MW: w, RKey: rkey, MWRange: r}, b.q))
 }
 
 // Flush adds a FLUSH of n bytes at raddr.

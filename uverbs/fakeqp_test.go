@@ -117,7 +117,11 @@ func (q *fakeQP) Atomic(compareAdd, swap uint64) {
 }
 
 // Bind is checked by the caller.
-func (q *fakeQP) Bind(ProviderBind) { q.bound = true }
+func (q *fakeQP) Bind(_ ProviderBind, err error) {
+	if q.bound = true; q.err == nil {
+		q.err = err
+	}
+}
 
 func (q *fakeQP) Flush(n uint32, p Placement, s Selectivity) {
 	if q.n > 0 {
@@ -156,10 +160,10 @@ func (q *fakeQP) UDAddr(ah *AH, qpn, qkey uint32) {
 func (q *fakeQP) Submit() error {
 	q.send.enter()
 	defer q.send.leave()
+	defer func() { q.bound = false }()
 	if q.err != nil {
 		return q.err
 	}
-	defer func() { q.bound = false }()
 	for i := range q.batch[:q.n] {
 		if err := q.post(&q.batch[i]); err != nil {
 			return err

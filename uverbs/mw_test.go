@@ -118,6 +118,13 @@ func TestBadBinds(t *testing.T) {
 		if err := s.Submit(); !errors.Is(err, c.want) {
 			t.Errorf("%s: Submit: %v, want %v", name, err, c.want)
 		}
+		s = b.qp.StartSend()
+		s.Send(1, Signaled)
+		s.Inline(make([]byte, b.qp.Cap().MaxInline+1)) // the first thing that is wrong
+		s.BindMW(1, 0, b.mw, 0, MWRange{MR: b.mr, Len: -1})
+		if err := s.Submit(); !errors.Is(err, ErrInlineTooLong) {
+			t.Errorf("%s: Submit: %v, want %v", name, err, ErrInlineTooLong)
+		}
 		if n := good(b.cq.Poll(make([]WC, 4)))(t); n != 0 {
 			t.Errorf("%s: %d requests of a bad batch completed", name, n)
 		}

@@ -104,10 +104,10 @@ type ProviderQP interface {
 	Begin()
 	// imm is the immediate data, or the key that is invalidated. BIND_MW,
 	// FLUSH and the atomics, ATOMIC_WRITE among them, are followed by a call of
-	// Bind, Flush or Atomic.
+	// Bind, Flush or Atomic. Bind takes what [ProviderBindOf] answers.
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
 	Atomic(compareAdd, swap uint64)
-	Bind(b ProviderBind)
+	Bind(b ProviderBind, err error)
 	Flush(n uint32, p Placement, s Selectivity)
 	SGE(s SGE)
 	Inline(data []byte)

@@ -127,7 +127,7 @@ func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 }
 
 // Bind takes what a program does not have at hand, and the suite does without.
-func (q *deviceQP) Bind(uverbs.ProviderBind) { q.t.Fatal("the suite binds a window") }
+func (q *deviceQP) Bind(uverbs.ProviderBind, error) { q.t.Fatal("the suite binds a window") }
 
 func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }

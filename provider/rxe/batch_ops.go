@@ -35,10 +35,17 @@ func (q *qp) Atomic(compareAdd, swap uint64) {
 	runtime.KeepAlive(q)
 }
 
-func (q *qp) Bind(b uverbs.ProviderBind) {
-	if w := q.sq.lastOf(uverbs.OpBindMW); w != nil {
+func (q *qp) Bind(b uverbs.ProviderBind, err error) {
+	s := &q.sq
+	switch w := s.lastOf(uverbs.OpBindMW); {
+	case w == nil:
+		return
+	case err != nil:
+		s.batch.err = err
+		return
+	default:
 		w.setBind(b)
-		q.sq.batch.owed = nil
+		s.batch.owed = nil
 	}
 	runtime.KeepAlive(q)
 }

@@ -132,9 +132,7 @@ func addToBatch(q *qp, wr *uverbs.SendWR) {
 	case uverbs.OpFlush:
 		q.Flush(wr.FlushLength, wr.Placement, wr.Selectivity)
 	case uverbs.OpBindMW:
-		if b, err := testBind(wr.Bind); err == nil {
-			q.Bind(b)
-		}
+		q.Bind(testBind(wr.Bind))
 	}
 	for _, s := range wr.SGL {
 		q.SGE(s)
@@ -269,7 +267,7 @@ func TestBatchMisuse(t *testing.T) {
 		"SGE after Inline":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.SGE(sge(0, 1)) },
 		"Inline after SGE":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.SGE(sge(0, 1)); q.Inline([]byte{1}) },
 		"Flush of no FLUSH":          func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Flush(1, 1, 0) },
-		"Bind of no BIND_MW":         func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Bind(uverbs.ProviderBind{}) },
+		"Bind of no BIND_MW":         func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Bind(uverbs.ProviderBind{}, nil) },
 		"operands before any":        func(q *qp) { q.Atomic(1, 2) },
 		"operands of no atomic":      func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Atomic(1, 2) },
 		"Inline twice":               func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.Inline([]byte{1}) },
@@ -279,6 +277,24 @@ func TestBatchMisuse(t *testing.T) {
 		add(q)
 		if err := q.Submit(); !errors.Is(err, uverbs.ErrOpcode) || k.sq.count() != 0 {
 			t.Errorf("%s: %v, %d published", name, err, k.sq.count())
+		}
+	}
+}
+
+// A bind that is wrong does not hide what was wrong before it.
+func TestBatchFirstError(t *testing.T) {
+	for _, c := range []struct {
+		op   uverbs.Opcode
+		want error
+	}{{99, uverbs.ErrOpcode}, {uverbs.OpSend, uverbs.ErrRange}} {
+		k, q, _ := newKernel(t, goldenCap, 15)
+		q.Begin()
+		q.Op(c.op, 0, 0, 0, 0, 0)
+		q.Op(uverbs.OpBindMW, 0, 0, 0, 0, 0)
+		q.Bind(uverbs.ProviderBind{}, uverbs.ErrRange)
+		q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
+		if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 0 {
+			t.Errorf("%v, then a bad bind: %v, want %v", c.op, err, c.want)
 		}
 	}
 }
