@@ -11,7 +11,7 @@ import (
 )
 
 // A ConnParam says how to connect, or to accept: struct rdma_conn_param. Nil in
-// place of one stands for both maxima, and retry counts of 7.
+// place of one stands for both maxima, 6 retries and 7 for RNR.
 type ConnParam struct {
 	// PrivateData goes to the peer with the request or the answer: at most 56
 	// bytes to connect, 196 to accept; 180 and 136 for datagrams. Between
@@ -25,7 +25,7 @@ type ConnParam struct {
 	InitiatorDepth     uint8
 
 	FlowControl   bool
-	RetryCount    uint8 // 0 to 7: how often a lost packet is sent again. Nothing said is 0
+	RetryCount    uint8 // 0 to 7: how often a lost packet is sent again; rxe takes 7 for infinitely often. Nothing said is 0
 	RNRRetryCount uint8 // 0 to 7: how often a send is tried that finds no receive; 7 for ever. Nothing said is 0
 
 	// For an id without a QP of its own. For UD Accept they tell the peer
@@ -42,7 +42,9 @@ const (
 	MaxInitDepth uint8 = 0xff
 )
 
-var defaultConnParam = ConnParam{ResponderResources: MaxRespRes, InitiatorDepth: MaxInitDepth, RetryCount: 7, RNRRetryCount: 7}
+// Not librdmacm's 7 retries: rxe takes them for infinitely many, and who sends
+// to a peer that is gone would never hear of it.
+var defaultConnParam = ConnParam{ResponderResources: MaxRespRes, InitiatorDepth: MaxInitDepth, RetryCount: 6, RNRRetryCount: 7}
 
 // Connect asks the peer for a connection, or for where to send datagrams:
 // rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
