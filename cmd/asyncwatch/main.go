@@ -122,8 +122,9 @@ func eventFD(dir string) string {
 	return "-1"
 }
 
-// eventName is the name of an event of a port or of the device. Events of
-// queues do not come to a program that has made none.
+// eventName is the name that ibv_asyncwatch has for an event: it knows those of
+// a port or of the device, but a change of speed. Events of queues do not come to
+// a program that has made none.
 func eventName(t uverbs.EventType) string {
 	names := map[uverbs.EventType]string{
 		uverbs.EventDeviceFatal:      "IBV_EVENT_DEVICE_FATAL",
@@ -134,7 +135,6 @@ func eventName(t uverbs.EventType) string {
 		uverbs.EventSMChange:         "IBV_EVENT_SM_CHANGE",
 		uverbs.EventClientReregister: "IBV_EVENT_CLIENT_REREGISTER",
 		uverbs.EventGIDChange:        "IBV_EVENT_GID_CHANGE",
-		uverbs.EventSpeedChange:      "IBV_EVENT_DEVICE_SPEED_CHANGE",
 	}
 	if s, ok := names[t]; ok {
 		return s
