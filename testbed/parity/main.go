@@ -6,7 +6,8 @@
 //
 // Without -write it prints the page; the counts of both it prints in any case.
 // It exits with status 1 where fewer tests pass with Go than with C, or a test
-// that passes with C has no Go test, or one that does not pass.
+// that passes with C has no Go test, or one that does not pass, or fewer pass
+// with C than did.
 package main
 
 import (
