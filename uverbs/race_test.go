@@ -18,10 +18,12 @@ func TestCloseRaces(t *testing.T) {
 		end    func(*rig, *bundle)
 		racers []func(context.Context, *rig, *bundle) map[string]func() error
 	}{
-		"each": {closeInTurn, []racerSet{racersRC, racersUD}},
+		"each":     {closeInTurn, []racerSet{racersRC, racersUD}},
+		"windows":  {closeInTurn, []racerSet{racersRC, racersWindows}},
+		"draining": {closeInTurn, []racerSet{racersRC, racersDrain, racersWindows}},
 		// What parents refuse while they have children is closed in the end.
-		"any order": {closeAtOnce, []racerSet{racersRC, racersUD}},
-		"Context":   {func(r *rig, _ *bundle) { _ = r.c.Close() }, []racerSet{racersRC, racersUD, racersMake, racersAsk}},
+		"any order": {closeAtOnce, []racerSet{racersRC, racersUD, racersWindows, racersDrain}},
+		"Context":   {func(r *rig, _ *bundle) { _ = r.c.Close() }, []racerSet{racersRC, racersUD, racersMake, racersAsk, racersWindows, racersDrain}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
@@ -35,7 +37,7 @@ func TestCloseRaces(t *testing.T) {
 type racerSet = func(context.Context, *rig, *bundle) map[string]func() error
 
 func closers(b *bundle) []func() error {
-	return []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.qp.Close, b.cq.Close, b.mr.Close, b.pd.Close}
+	return []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.mw.Close, b.qp.Close, b.mw1.Close, b.cq.Close, b.mr.Close, b.pd.Close}
 }
 
 func closeInTurn(_ *rig, b *bundle) {
@@ -61,8 +63,8 @@ func untilClosed(f func() error) {
 func race(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
 	t.Helper()
 	r := newRig(t)
-	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess) })
-	b := r.bundle(t, false)
+	r.pageable()
+	b := r.bundle(t, false).withWindows(t)
 	b.ud = r.meeting(t, b, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -116,8 +118,14 @@ func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 		"PollWait": func() error { return second(b.cq.PollWait(ctx, make([]WC, 4))) },
 		"Arm":      func() error { return b.cq.Arm(false) },
 		"Resize":   func() error { return b.cq.Resize(256) },
-		"Modify":   func() error { return b.qp.Modify(QPAttr{}, MaskMinRNRTimer) },
-		"Query":    func() error { return second(b.qp.Query(MaskState)) },
+		"Modify": func() error {
+			err := b.qp.Modify(QPAttr{}, MaskMinRNRTimer)
+			if errors.Is(err, ErrInvalid) && b.qp.State() == StateErr { // Drain has taken it there
+				return nil
+			}
+			return err
+		},
+		"Query": func() error { return second(b.qp.Query(MaskState)) },
 		"RegMR": func() error {
 			m, err := b.pd.RegMR(make([]byte, 8), 0)
 			if err != nil {
@@ -140,6 +148,54 @@ func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			return second(r.c.NextEvent(ctx))
 		},
 	}
+}
+
+// racersWindows bind windows, make and close them. Those of type 2 are closed
+// with the QP.
+func racersWindows(_ context.Context, _ *rig, b *bundle) map[string]func() error {
+	all := MWRange{MR: b.mr, Len: 8, Access: RemoteRead}
+	return map[string]func() error{
+		"MW.Bind": func() error { return b.mw1.Bind(b.qp, 1, Signaled, all) },
+		"OpBindMW": func() error {
+			return second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Flags: Signaled, Bind: &MWBind{MW: b.mw, RKey: 1, MWRange: all}}))
+		},
+		"batch of binds": func() error {
+			s := b.qp.StartSend()
+			s.BindMW(1, 0, b.mw, 2, all)
+			s.BindMW(1, 0, b.mw1, 2, all)
+			return s.Submit()
+		},
+		"MW": func() error {
+			w, err := b.pd.AllocMW(MWType2)
+			if err != nil {
+				return err
+			}
+			bound := second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Bind: &MWBind{MW: w, RKey: 1, MWRange: all}}))
+			return errors.Join(w.Close(), bound)
+		},
+		"AdviseMR": func() error {
+			m, err := b.pd.Alloc(4096, LocalWrite|OnDemand)
+			if err != nil {
+				return err
+			}
+			return errors.Join(b.pd.AdviseMR(AdvicePrefetch, AdviseFlush, MRRange{m, 0, 4096}), m.Close())
+		},
+	}
+}
+
+// racersDrain drain the QP. As others post to it, only Close ends that.
+func racersDrain(ctx context.Context, _ *rig, b *bundle) map[string]func() error {
+	drain := func() func() error {
+		first := true
+		return func() error {
+			if first { // let the others begin
+				first = false
+				return nil
+			}
+			return b.qp.Drain(ctx)
+		}
+	}
+	return map[string]func() error{"Drain": drain(), "second Drain": drain()}
 }
 
 func racersUD(_ context.Context, _ *rig, b *bundle) map[string]func() error {
