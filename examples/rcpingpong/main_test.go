@@ -11,7 +11,7 @@ import (
 
 func TestOptions(t *testing.T) {
 	for arg, want := range map[string]string{
-		"-o": "goverbs does not do on-demand paging yet",
+		"-o": "this program does not do on-demand paging",
 		"-O": "implicit on-demand paging",
 		"-P": "prefetching",
 		"-t": "completion timestamps",

@@ -13,7 +13,7 @@ func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"-q 0":   `"0" is no number from 1 to 255`,
 		"-q 256": `"256" is no number from 1 to 255`,
-		"-o":     "goverbs does not do on-demand paging yet",
+		"-o":     "this program does not do on-demand paging",
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), strings.Fields(args), &out); err == nil || !strings.Contains(err.Error(), want) {

@@ -76,10 +76,10 @@ func (o *Options) setMTU(value string) error {
 	return fmt.Errorf("%d is no path MTU: give 256, 512, 1024, 2048 or 4096", bytes)
 }
 
-// Unsupported is an option of the C program for what goverbs does not do.
+// Unsupported is an option of the C program for what these programs do not do.
 func Unsupported(short byte, long, help, what string) getopt.Option {
 	return getopt.New(short, long, "", help+" (not supported)", func(string) error {
-		return errors.New("goverbs does not do " + what + " yet: leave the option out")
+		return errors.New("this program does not do " + what + ": leave the option out")
 	})
 }
 

@@ -53,7 +53,7 @@ func TestOptionErrors(t *testing.T) {
 		{"-p 65536", `"65536" is no number from 0 to 65535`},
 		{"-s 0", `"0" is no number from 1`},
 		{"-g -1", `"-1" is no number from 0 to 255`},
-		{"-t", "goverbs does not do completion timestamps yet"},
+		{"-t", "this program does not do completion timestamps"},
 		{"one two", "one host at most"},
 		{"-U", "unknown option -U"},
 	} {
