@@ -2,30 +2,15 @@ package uverbs
 
 import (
 	"context"
-	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net"
 	"net/netip"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/failtest"
 	"golang.org/x/sys/unix"
 )
 
-// A failure is a call that fails on purpose.
-type failure struct {
-	err  error
-	want error
-	// doc is what the function's comment has to say of it; "" for want's name.
-	doc string
-}
-
-// cannotFail are methods whose error is that of an interface.
-var cannotFail = []string{"Endpoint.MarshalText", "GID.MarshalText"}
+type failure = failtest.Failure
 
 // Every exported function that answers an error is made to, and its comment
 // lists that error.
@@ -34,78 +19,13 @@ func TestEveryFunctionFails(t *testing.T) {
 	for _, add := range []func(*testing.T, map[string]failure){failClosed, failInvalid, failBusy, failKernel, failOther} {
 		add(t, failures)
 	}
-	names := map[error]string{ErrClosed: "[ErrClosed]", ErrBusy: "[ErrBusy]", ErrInvalid: "[ErrInvalid]", ErrNotSupported: "[ErrNotSupported]",
-		ErrNoDevice: "[ErrNoDevice]", ErrState: "[ErrState]", ErrNoAH: "[ErrNoAH]", ErrNoMW: "[ErrNoMW]"}
-	docs := functionsWithErrors(t)
-	for name, doc := range docs {
-		f, found := failures[name]
-		switch {
-		case slices.Contains(cannotFail, name):
-			if !strings.Contains(doc, "cannot fail") {
-				t.Errorf("%s: the comment does not say that it cannot fail", name)
-			}
-			continue
-		case !found:
-			t.Errorf("%s: no call here makes it fail", name)
-			continue
-		case !errors.Is(f.err, f.want):
-			t.Errorf("%s: error %v, want %v", name, f.err, f.want)
-		}
-		if f.doc == "" {
-			f.doc = names[f.want]
-		}
-		if f.doc == "" || !strings.Contains(strings.Join(strings.Fields(doc), " "), f.doc) {
-			t.Errorf("%s: the comment does not say %q:\n%s", name, f.doc, doc)
-		}
+	p := &failtest.Package{
+		Failures: failures,
+		Names: map[error]string{ErrClosed: "[ErrClosed]", ErrBusy: "[ErrBusy]", ErrInvalid: "[ErrInvalid]", ErrNotSupported: "[ErrNotSupported]",
+			ErrNoDevice: "[ErrNoDevice]", ErrState: "[ErrState]", ErrNoAH: "[ErrNoAH]", ErrNoMW: "[ErrNoMW]"},
+		CannotFail: []string{"Endpoint.MarshalText", "GID.MarshalText"},
 	}
-	for name := range failures {
-		if _, found := docs[name]; !found {
-			t.Errorf("%s is no exported function that answers an error", name)
-		}
-	}
-}
-
-// functionsWithErrors are the comments of the package's exported functions that
-// answer an error.
-func functionsWithErrors(t *testing.T) map[string]string {
-	t.Helper()
-	docs := map[string]string{}
-	files := good(filepath.Glob("*.go"))(t)
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file := good(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))(t)
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() && answersError(f) {
-				if name := qualified(f); ast.IsExported(name) {
-					docs[name] = f.Doc.Text()
-				}
-			}
-		}
-	}
-	if len(docs) < 60 {
-		t.Fatalf("only %d functions were found", len(docs))
-	}
-	return docs
-}
-
-func answersError(f *ast.FuncDecl) bool {
-	return f.Type.Results != nil && slices.ContainsFunc(f.Type.Results.List, func(r *ast.Field) bool {
-		id, ok := r.Type.(*ast.Ident)
-		return ok && id.Name == "error"
-	})
-}
-
-func qualified(f *ast.FuncDecl) string {
-	if f.Recv == nil {
-		return f.Name.Name
-	}
-	typ := f.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	return typ.(*ast.Ident).Name + "." + f.Name.Name
+	p.Check(t)
 }
 
 // failClosed makes calls on what has been closed.
@@ -138,7 +58,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"SRQ.Query":                 second(b.ud.srq.Query()),
 		"SendBatch.Submit":          sent.Submit(),
 	} {
-		all[name] = failure{err: err, want: ErrClosed}
+		all[name] = failure{Err: err, Want: ErrClosed}
 	}
 }
 
@@ -183,7 +103,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"Endpoint.UnmarshalText": remote.UnmarshalText([]byte("here")),
 		"GID.UnmarshalText":      gid.UnmarshalText([]byte("here")),
 	} {
-		all[name] = failure{err: err, want: ErrInvalid}
+		all[name] = failure{Err: err, Want: ErrInvalid}
 	}
 }
 
@@ -201,7 +121,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 		"PD.Close":          b.pd.Close(),
 		"SRQ.Close":         b.ud.srq.Close(),
 	} {
-		all[name] = failure{err: err, want: ErrBusy}
+		all[name] = failure{Err: err, Want: ErrBusy}
 	}
 }
 
@@ -216,14 +136,14 @@ func failKernel(t *testing.T, all map[string]failure) {
 		"QP.Close": b.qp.Close, "AH.Close": b.ud.ah.Close, "MW.Close": window.Close, "MR.Close": b.mr.Close,
 	} {
 		r.refuseNext(unix.EPERM)
-		all[name] = failure{close(), unix.EPERM, says}
+		all[name] = failure{Err: close(), Want: unix.EPERM, Doc: says}
 		r.k.Set(func() { r.k.FailAt = 0 })
 	}
 	other := bareRig()
 	c := good(other.open(t))(t)
 	good(c.AllocPD())(t)
 	other.refuseNext(unix.EPERM)
-	all["Context.Close"] = failure{c.Close(), unix.EPERM, says}
+	all["Context.Close"] = failure{Err: c.Close(), Want: unix.EPERM, Doc: says}
 	other.k.Unplug() // the descriptor is closed: so has the kernel let it go
 	other.k.Close(t)
 }
@@ -241,18 +161,18 @@ func failOther(t *testing.T, all map[string]failure) {
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	flushed := WC{Status: WCWRFlushErr}
 	for name, f := range map[string]failure{
-		"Open":                   {err: second(Open("no such device")), want: ErrNoDevice},
-		"Devices":                {err: explainDevices(&nldevError{unix.EPROTONOSUPPORT}), want: ErrNoDevice},
-		"Device.Open":            {err: second(Device{Name: "rxe9"}.Open()), want: ErrNoNode, doc: "See the function [Open]"},
-		"QP.PostSend":            {err: second(fresh.PostSend(SendWR{})), want: ErrState},
-		"QP.PostRecv":            {err: second(fresh.PostRecv(RecvWR{})), want: ErrState, doc: "as for [QP.PostSend]"},
-		"CQ.Moderate":            {err: b.cq.Moderate(1, 1), want: ErrNotSupported},
-		"Context.QueryPortSpeed": {err: second(r.c.QueryPortSpeed(1)), want: ErrNotSupported},
-		"PD.RegDMABuf":           {err: second(b.pd.RegDMABuf(0, 0, 4096, 0, 0)), want: ErrNotSupported},
-		"PD.AdviseMR":            {err: b.pd.AdviseMR(AdvicePrefetch, 0, MRRange{MR: b.mr, Len: 8}), want: ErrInvalid},
-		"ProviderAVOf":           {err: second(ProviderAVOf(nil, b.pd)), want: ErrNoAH},
-		"ProviderBindOf":         {err: second(ProviderBindOf(&MWBind{}, b.qp)), want: ErrNoMW},
-		"WC.Err":                 {err: flushed.Err(), want: WCWRFlushErr, doc: "the status"},
+		"Open":                   {Err: second(Open("no such device")), Want: ErrNoDevice},
+		"Devices":                {Err: explainDevices(&nldevError{unix.EPROTONOSUPPORT}), Want: ErrNoDevice},
+		"Device.Open":            {Err: second(Device{Name: "rxe9"}.Open()), Want: ErrNoNode, Doc: "See the function [Open]"},
+		"QP.PostSend":            {Err: second(fresh.PostSend(SendWR{})), Want: ErrState},
+		"QP.PostRecv":            {Err: second(fresh.PostRecv(RecvWR{})), Want: ErrState, Doc: "as for [QP.PostSend]"},
+		"CQ.Moderate":            {Err: b.cq.Moderate(1, 1), Want: ErrNotSupported},
+		"Context.QueryPortSpeed": {Err: second(r.c.QueryPortSpeed(1)), Want: ErrNotSupported},
+		"PD.RegDMABuf":           {Err: second(b.pd.RegDMABuf(0, 0, 4096, 0, 0)), Want: ErrNotSupported},
+		"PD.AdviseMR":            {Err: b.pd.AdviseMR(AdvicePrefetch, 0, MRRange{MR: b.mr, Len: 8}), Want: ErrInvalid},
+		"ProviderAVOf":           {Err: second(ProviderAVOf(nil, b.pd)), Want: ErrNoAH},
+		"ProviderBindOf":         {Err: second(ProviderBindOf(&MWBind{}, b.qp)), Want: ErrNoMW},
+		"WC.Err":                 {Err: flushed.Err(), Want: WCWRFlushErr, Doc: "the status"},
 	} {
 		all[name] = f
 	}

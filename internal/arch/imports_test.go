@@ -22,6 +22,7 @@ var layers = []struct {
 	{"internal/leak", nil},
 	{"internal/leak/leaktest", []string{"internal/leak"}},
 	{"internal/noescape", nil},
+	{"internal/failtest", nil},
 	{"internal/nldev", []string{"internal/uapi"}},
 	{"internal/ioctl", []string{"internal/uapi", "internal/leak"}},
 	{"internal/ioctl/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
@@ -41,7 +42,7 @@ var layers = []struct {
 }
 
 // forTests are the packages that only tests import, and packages like them.
-var forTests = []string{"internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
+var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
 
 func fits(pattern, pkg string) bool {
 	base, below := strings.CutSuffix(pattern, "...")
