@@ -49,7 +49,11 @@ type AddrInfo struct {
 // GetAddrInfo translates a host and a service, each a name or a number:
 // rdma_getaddrinfo(3). An empty node stands for every address, and is for
 // listeners. Of hints, which may be nil, Flags, Family, QPType, PortSpace and
-// Src count. Go's resolver looks names up.
+// Src count. Go's resolver looks names up. The errors: [uverbs.ErrInvalid] for
+// a service or an address that is none and for what does not fit,
+// [uverbs.ErrNotSupported] for another family than IPv4 and IPv6,
+// [ErrUnreachable] for a name that the resolver does not find, and the cause of
+// the context's end.
 func GetAddrInfo(ctx context.Context, node, service string, hints *AddrInfo) ([]AddrInfo, error) {
 	if hints == nil {
 		hints = &AddrInfo{}
@@ -158,7 +162,10 @@ func lookupHost(ctx context.Context, node string, flags AddrInfoFlags, f Family)
 // [Passive], it is bound and ready to listen, and cfg is for the QPs of the ids
 // that GetRequest returns. Otherwise address and route are resolved, and cfg is
 // for the id's own QP: it is ready to connect. A nil cfg leaves QPs to the
-// program. A nil pd stands for the one that ids of the device share.
+// program. A nil pd stands for the one that ids of the device share. The errors
+// are those of [NewIDFor], [ID.Bind], [SyncID.ResolveAddr],
+// [SyncID.ResolveRoute], [SyncID.SetPaths] and [ID.CreateQP], and
+// [uverbs.ErrNotSupported] for the InfiniBand family.
 func CreateEP(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPConfig) (*SyncID, error) {
 	a := *ai
 	if err := a.complete(); err != nil {

@@ -112,7 +112,9 @@ type EventChannel struct {
 	spare   *record
 }
 
-// NewEventChannel opens an event channel: rdma_create_event_channel(3).
+// NewEventChannel opens an event channel: rdma_create_event_channel(3). The
+// errors: [uverbs.ErrNoNode] where the module rdma_ucm is missing,
+// os.ErrPermission, [uverbs.ErrABI], or what the kernel says.
 func NewEventChannel() (*EventChannel, error) {
 	file, err := openFile()
 	if err != nil {

@@ -82,7 +82,10 @@ type Conn struct {
 // Dial connects to host:port, where a program listens in PSTCP. Host is a name
 // or an IP address, with a zone where it is link-local; of a name's addresses
 // the first that answers is taken. When ctx ends before the connection stands,
-// nothing is left of it.
+// nothing is left of it. The errors are those of [GetAddrInfo], [NewID],
+// [SyncID.ResolveAddr], [SyncID.ResolveRoute], [ID.CreateQP] and
+// [SyncID.Connect], or what Setup answers: [ErrRejected] where nobody listens,
+// [ErrTimeout] and [ErrUnreachable] where nobody is.
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	if o == nil {
 		o = &Options{}
@@ -162,14 +165,15 @@ func (c *Conn) PrivateData() []byte { return c.private }
 // Shutdown ends the connection and waits until the peer knows of it, then
 // closes it. What is still in the queues is flushed: take the completions of
 // what must arrive before. When ctx ends first, the connection is closed all
-// the same.
+// the same. The errors are those of [SyncID.Disconnect] and [ID.Close].
 func (c *Conn) Shutdown(ctx context.Context) error {
 	err := c.Disconnect(ctx)
 	return errors.Join(err, c.SyncID.Close())
 }
 
 // Close ends the connection and closes it. It does not wait for the peer, who
-// is told once: see [Conn.Shutdown]. It is idempotent.
+// is told once: see [Conn.Shutdown]. It is idempotent. The errors are those of
+// [ID.Close].
 func (c *Conn) Close() error { return c.SyncID.Close() }
 
 // A Listener takes connections.
@@ -179,7 +183,8 @@ type Listener struct {
 }
 
 // Listen waits for connections at host:port in PSTCP. An empty host stands for
-// every address of both families, port 0 for one that the kernel chooses.
+// every address of both families, port 0 for one that the kernel chooses. The
+// errors are those of [GetAddrInfo], [NewID], [ID.Bind] and [ID.Listen].
 func Listen(addr string, o *Options) (_ *Listener, err error) {
 	l := &Listener{}
 	if o != nil {
@@ -243,7 +248,8 @@ type Request struct {
 }
 
 // Request waits for a connection without taking it up, so that the program can
-// look at who asks. Exactly one of Accept, Reject and Close must follow.
+// look at who asks. Exactly one of Accept, Reject and Close must follow. The
+// errors are those of [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	s, err := l.id.GetRequest(ctx)
 	if err != nil {
@@ -259,6 +265,8 @@ func (r *Request) ID() *SyncID { return r.id }
 func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
 
 // Accept takes the connection up. Nil options stand for those of the listener.
+// An error ends the connection. The errors are those of [ID.CreateQP] and
+// [SyncID.Accept], or what Setup answers.
 func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if o == nil {
 		o = r.o
@@ -274,12 +282,13 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	return c, nil
 }
 
-// Reject refuses the connection, and tells the peer why.
+// Reject refuses the connection, and tells the peer why. The errors are those
+// of [ID.Reject] and [ID.Close].
 func (r *Request) Reject(privateData []byte) error {
 	return errors.Join(r.id.Reject(privateData), r.id.Close())
 }
 
-// Close refuses the connection.
+// Close refuses the connection. The errors are those of [ID.Close].
 func (r *Request) Close() error { return r.id.Close() }
 
 // Addr returns where the listener waits.
@@ -289,5 +298,5 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 func (l *Listener) ID() *SyncID { return l.id }
 
 // Close ends the listener. Requests that wait are refused; connections that
-// were taken up stay. It is idempotent.
+// were taken up stay. It is idempotent. The errors are those of [ID.Close].
 func (l *Listener) Close() error { return l.id.Close() }

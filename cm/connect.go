@@ -49,7 +49,10 @@ var defaultConnParam = ConnParam{ResponderResources: MaxRespRes, InitiatorDepth:
 // Connect asks the peer for a connection, or for where to send datagrams:
 // rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
 // EventConnectError follows. For an id without a QP, p names the QP, and
-// EventConnectResponse comes in place of EventEstablished.
+// EventConnectResponse comes in place of EventEstablished. The errors:
+// [ErrNoQP] without a QP and without p, [ErrPrivateData], [uverbs.ErrInvalid]
+// before the route is resolved and for numbers that cannot be,
+// [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) Connect(p *ConnParam) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -69,7 +72,9 @@ func (i *ID) Connect(p *ConnParam) error {
 
 // Accept takes up a connection request: rdma_accept(3). The QP moves to RTS on
 // the way. EventEstablished follows when the peer has heard of it, but for UD,
-// where the answer is all.
+// where the answer is all. [ErrDisconnected] when the peer has taken its
+// request back, or is gone, and [ErrNoQP] for UD too; else the errors are those
+// of [ID.Connect], and of [uverbs.QP.Modify].
 func (i *ID) Accept(p *ConnParam) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -238,9 +243,12 @@ func (i *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) er
 
 // Reject refuses a connection request, or the answer to one: rdma_reject(3).
 // The peer gets privateData, at most 148 bytes, 136 for UD. Close the id then.
+// [ErrPrivateData] for more, [uverbs.ErrInvalid] where there is nothing to
+// refuse, [uverbs.ErrClosed] after Close.
 func (i *ID) Reject(privateData []byte) error { return i.reject(privateData, 0) }
 
 // RejectECE refuses because of the peer's vendor options: rdma_reject_ece(3).
+// The errors are those of [ID.Reject].
 func (i *ID) RejectECE(privateData []byte) error {
 	return i.reject(privateData, uint8(RejectVendorOption))
 }
@@ -265,6 +273,8 @@ func (i *ID) reject(data []byte, reason uint8) error {
 
 // Disconnect ends the connection: rdma_disconnect(3). The QP moves to the error
 // state, where what is posted is flushed; both sides get EventDisconnected.
+// [uverbs.ErrInvalid] for an id without a connection, such as a UD one,
+// [uverbs.ErrClosed] after Close, or what the kernel says to either step.
 func (i *ID) Disconnect() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -289,6 +299,8 @@ func (i *ID) Disconnect() error {
 
 // Establish completes a connection whose QP the id does not know: it answers
 // EventConnectResponse. rdma_establish(3). The QP must be ready to receive.
+// [uverbs.ErrInvalid] for an id with a QP, and where there is no answer to
+// confirm; [uverbs.ErrClosed] after Close.
 func (i *ID) Establish() error {
 	if i.qp.Load() != nil {
 		return invalid("establish", i.name(), "the id has a QP: the library has done it")
@@ -302,7 +314,8 @@ func (i *ID) Establish() error {
 
 // Notify tells the connection manager of an event of the QP: rdma_notify(3).
 // [uverbs.EventCommEst] says that data has come before the peer's last message
-// of the handshake.
+// of the handshake. [uverbs.ErrInvalid] for an event that means nothing to the
+// id, [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) Notify(t uverbs.EventType) error {
 	return i.command("notify", explainEINVAL("the event is none that matters to a connection, or there is none"),
 		func() error { return i.node.file.Notify(i.kernel, uint32(t)) })

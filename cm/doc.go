@@ -41,6 +41,12 @@
 // waits by a context, and then sends, were it a WRITE of no bytes: its completion
 // tells whether the peer is there.
 //
+// # Errors
+//
+// Each function's comment lists the errors that it makes itself; [Error] tells
+// the rest apart. Whatever asks the kernel's connection manager can meet
+// [ErrCredentials] and [uverbs.ErrDeviceGone] besides.
+//
 // # Debugging
 //
 // With GOVERBS_TRACE=1 in the environment each command is printed to standard

@@ -8,7 +8,8 @@ type ECE struct {
 }
 
 // SetLocalECE sets what Connect or Accept tells the peer:
-// rdma_set_local_ece(3).
+// rdma_set_local_ece(3). [uverbs.ErrInvalid] without a vendor,
+// [uverbs.ErrClosed] after Close.
 func (i *ID) SetLocalECE(e ECE) error {
 	const op = "set ECE of"
 	if e.VendorID == 0 {

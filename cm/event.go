@@ -78,7 +78,10 @@ type UDParam struct {
 var eventOps = map[EventType]string{EventAddrError: "resolve address", EventRouteError: "resolve route", EventConnectError: "connect",
 	EventUnreachable: "connect", EventRejected: "connect", EventMulticastError: "join", EventAddrinfoError: "resolve service"}
 
-// Err returns nil, or the error that the event reports.
+// Err returns nil, or the error that the event reports. [ErrRejected],
+// [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or
+// [uverbs.ErrDeviceGone] as a rule, or what went wrong in the library's own
+// part.
 func (e *Event) Err() error {
 	op := eventOps[e.Type]
 	switch {

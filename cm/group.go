@@ -22,7 +22,9 @@ type Group struct {
 //
 // Receives need room for [uverbs.GRHLen] bytes before the datagram. When the
 // network ends the membership, what is posted is flushed, and
-// [SyncID.Disconnected] is closed.
+// [SyncID.Disconnected] is closed. [uverbs.ErrInvalid] for an address that is
+// no group's; else the errors are those of [NewID], [SyncID.ResolveAddr],
+// [ID.CreateQP], [SyncID.JoinMulticast] and [uverbs.PD.CreateAH].
 func JoinMulticast(ctx context.Context, group string, o *Options) (_ *Group, err error) {
 	if o == nil {
 		o = &Options{}
@@ -66,7 +68,7 @@ func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
 }
 
 // PostSend sends a datagram to the group, its own member included where the
-// device loops it back.
+// device loops it back. The errors are those of [ID.PostSend].
 func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	qp := g.QP()
 	if qp == nil {
@@ -77,7 +79,8 @@ func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error 
 	return err
 }
 
-// Close leaves the group and closes the QP. It is idempotent.
+// Close leaves the group and closes the QP. It is idempotent. The errors are
+// those of [ID.Close].
 func (g *Group) Close() error { return g.SyncID.Close() }
 
 // destroyAH closes a Group's address, which datagrams in its QP name. The caller

@@ -95,8 +95,9 @@ func acquire(key deviceKey) (*device, error) {
 	return d, nil
 }
 
-// openDevice opens a device. Hermetic tests put one of their own here.
-var openDevice = openKey
+// openDevice opens a device, and listDevices finds them all. Hermetic tests put
+// their own here.
+var openDevice, listDevices = openKey, uverbs.Devices
 
 func openKey(key deviceKey) (*device, error) {
 	all, err := uverbs.Devices()
@@ -165,8 +166,10 @@ func (d *device) closeUnused() error {
 // Devices opens all RDMA devices and keeps them open, with whatever ids use
 // them: rdma_get_devices(3). A device that cannot be opened is left out; the
 // error then says why, and the list still holds the others.
+// [uverbs.ErrNoDevice] where the kernel has no RDMA at all; for a device the
+// errors are those of [uverbs.Open].
 func Devices() (*DeviceList, error) {
-	all, err := uverbs.Devices()
+	all, err := listDevices()
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +203,8 @@ func (l *DeviceList) Contexts() []*uverbs.Context {
 	return all
 }
 
-// Close lets the devices go: rdma_free_devices(3). It is idempotent.
+// Close lets the devices go: rdma_free_devices(3). It is idempotent. An error
+// is what the kernel says; the device is let go all the same.
 func (l *DeviceList) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -108,12 +108,16 @@ type ID struct {
 }
 
 // CreateID makes an id whose events come through the channel:
-// rdma_create_id(3). Its QP will be RC in PSTCP and PSIB, UD otherwise.
+// rdma_create_id(3). Its QP will be RC in PSTCP and PSIB, UD otherwise. The
+// errors are those of [EventChannel.CreateIDFor].
 func (ch *EventChannel) CreateID(ps PortSpace) (*ID, error) {
 	return ch.CreateIDFor(ps, ps.qpType())
 }
 
 // CreateIDFor is CreateID for a QP of another type than the usual one, in PSIB.
+// [uverbs.ErrInvalid] for a port space that there is not, or another type in
+// the others; [uverbs.ErrClosed] after Close of the channel; or what the kernel
+// says.
 func (ch *EventChannel) CreateIDFor(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 	i, err := newID(ps, typ)
 	if err != nil {
@@ -275,7 +279,8 @@ func (i *ID) PKey() uint16 {
 // memberships, in that order, then the id itself: rdma_destroy_ep(3). A
 // connection that stands is ended, a request that was not answered is rejected,
 // what is being resolved is cancelled. Close is idempotent; what cannot be
-// closed yet leaves the id open.
+// closed yet leaves the id open. It answers [uverbs.ErrBusy] while QPs of
+// others use what it made, or what the kernel says.
 //
 // MRs that were made on the id's PD are the program's to close. As long as one
 // lives, the device stays open.

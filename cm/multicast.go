@@ -40,7 +40,11 @@ type Membership struct {
 // rdma_join_multicast_ex(3). EventMulticastJoin, which tells where to send, or
 // EventMulticastError follows. The id must be bound to a device, and its QP is
 // attached to the group unless it only sends. The unspecified address asks an
-// InfiniBand fabric for a group of its choice.
+// InfiniBand fabric for a group of its choice. The errors: [uverbs.ErrInvalid]
+// for an address that is no group's and for an id that is not bound, or not for
+// groups; EADDRINUSE for a group that the id has joined;
+// [uverbs.ErrNotSupported] for IPv6 groups on RoCE v2; [uverbs.ErrClosed] after
+// Close; or what the kernel says.
 func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, error) {
 	b, err := sockaddr(netip.AddrPortFrom(group, 0))
 	if err != nil {
@@ -52,7 +56,8 @@ func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, erro
 	return i.join(&Membership{Group: group, id: i, name: group.String(), flags: flags}, b)
 }
 
-// JoinMulticastIB is JoinMulticast of a group that its GID names.
+// JoinMulticastIB is JoinMulticast of a group that its GID names. The errors
+// are those of [ID.JoinMulticast].
 func (i *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
 	return i.join(&Membership{id: i, name: group.GID.String(), flags: flags}, group.sockaddr())
 }
@@ -141,7 +146,8 @@ func (i *ID) detachAll() error {
 }
 
 // Leave leaves the group: rdma_leave_multicast(3). It is idempotent. Closing
-// the id leaves its groups too.
+// the id leaves its groups too. An error is what the kernel says, and leaves
+// the id a member.
 func (m *Membership) Leave() error {
 	i := m.id
 	i.mu.Lock()

@@ -9,26 +9,29 @@ import (
 )
 
 // SetTOS sets the type of service of the connection's packets, before the
-// address is resolved: RDMA_OPTION_ID_TOS.
+// address is resolved: RDMA_OPTION_ID_TOS. [uverbs.ErrClosed] after Close.
 func (i *ID) SetTOS(tos uint8) error {
 	return i.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
 // SetReuseAddr lets several ids bind to one port, before Bind:
-// RDMA_OPTION_ID_REUSEADDR.
+// RDMA_OPTION_ID_REUSEADDR. [uverbs.ErrInvalid] when it is too late,
+// [uverbs.ErrClosed] after Close.
 func (i *ID) SetReuseAddr(on bool) error {
 	return i.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
 }
 
 // SetAFOnly keeps an id that is bound to the unspecified IPv6 address from
-// serving IPv4 too: RDMA_OPTION_ID_AFONLY.
+// serving IPv4 too: RDMA_OPTION_ID_AFONLY. [uverbs.ErrInvalid] for an id that
+// listens or resolves already, [uverbs.ErrClosed] after Close.
 func (i *ID) SetAFOnly(on bool) error {
 	return i.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
 }
 
 // SetAckTimeout sets how long the QP waits for an acknowledgement, 4.096 us *
 // 2^timeout, 0 to 31, before the connection is made:
-// RDMA_OPTION_ID_ACK_TIMEOUT.
+// RDMA_OPTION_ID_ACK_TIMEOUT. [uverbs.ErrInvalid] for more, and for a UD id;
+// [uverbs.ErrClosed] after Close.
 func (i *ID) SetAckTimeout(timeout uint8) error {
 	if timeout > 31 {
 		return invalid("set ack timeout of", "id", "the timeout is "+strconv.Itoa(int(timeout))+": it has 5 bits, at most 31")
@@ -37,7 +40,9 @@ func (i *ID) SetAckTimeout(timeout uint8) error {
 }
 
 // SetPaths gives the id its route, in place of ResolveRoute:
-// RDMA_OPTION_IB_PATH. EventRouteResolved follows.
+// RDMA_OPTION_IB_PATH. EventRouteResolved follows. [uverbs.ErrInvalid] at
+// another time than ResolveRoute's, and for paths that the kernel does not
+// take; [uverbs.ErrClosed] after Close.
 func (i *ID) SetPaths(paths []PathRecord) error {
 	var b []byte
 	for _, p := range paths {
@@ -120,6 +125,7 @@ func parsePath(b []byte) (PathRecord, bool) {
 }
 
 // Paths returns the paths of the id's route, once it is resolved.
+// [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) Paths() ([]PathRecord, error) {
 	var records []uapi.IbPathRecData
 	err := i.command("query paths of", explainEINVAL("the route is not resolved yet"), func() (err error) {

@@ -153,7 +153,9 @@ func (i *ID) synced() *SyncID {
 
 // Sync makes the id a synchronous one: rdma_migrate_id(3) without a channel.
 // Its events no longer come through its event channel. An id that listens
-// cannot be moved: do it before Listen.
+// cannot be moved: do it before Listen. [uverbs.ErrInvalid] for one that does,
+// and for one that is synchronous; [uverbs.ErrClosed] after Close; else the
+// errors are those of [NewEventChannel].
 func (i *ID) Sync() (*SyncID, error) {
 	s := newSync(i)
 	if err := joinPump(s); err != nil {
@@ -168,6 +170,8 @@ func (i *ID) Sync() (*SyncID, error) {
 // Migrate moves the id to an event channel, where its events come from then on:
 // rdma_migrate_id(3). What a SyncID waits for ends with an error then; the ID
 // itself goes on. An id that listens cannot be moved: do it before Listen.
+// [uverbs.ErrInvalid] for one that does, [uverbs.ErrClosed] after Close of the
+// id or of the channel, or what the kernel says.
 func (i *ID) Migrate(ch *EventChannel) error { return i.migrate(&ch.node, nil, ch) }
 
 // migrate moves the id to a node, and its events to s or to ch.

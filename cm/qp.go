@@ -19,6 +19,10 @@ import (
 //
 // The QP is in INIT then, a UD QP in RTS. The library moves it on as the
 // connection goes: [uverbs.QP.Modify] is for the states that it leaves alone.
+//
+// The errors: [uverbs.ErrInvalid] for an id that is not bound or has a QP, and
+// for a type, PD or SRQ that is not the id's; [uverbs.ErrClosed] after Close;
+// else those of [uverbs.PD.CreateQP] and [uverbs.Context.CreateCQ].
 func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -181,6 +185,8 @@ func (i *ID) modifyQP(a uverbs.QPAttr, m uverbs.QPMask) error {
 // InitQPAttr returns what to give [uverbs.QP.Modify] to take a QP of the
 // program's own to a state: rdma_init_qp_attr(3). State INIT is known once the
 // id is bound to a device, RTR and RTS with the connection request or response.
+// [uverbs.ErrInvalid] before that, [ErrDisconnected] when the peer has taken
+// its request back, [uverbs.ErrClosed] after Close.
 func (i *ID) InitQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -223,7 +229,8 @@ func (i *ID) explainInit(err error, s uverbs.QPState) error {
 }
 
 // DestroyQP closes the QP and the queues that CreateQP made:
-// rdma_destroy_qp(3). [ID.Close] does it too.
+// rdma_destroy_qp(3). [ID.Close] does it too. [uverbs.ErrBusy] while another QP
+// uses the queues, or what the kernel says.
 func (i *ID) DestroyQP() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -265,7 +272,9 @@ func (i *ID) destroyCQs() error {
 
 // CreateSRQ makes a shared receive queue, which PostRecv uses from then on, and
 // the id's QP, which must not be there yet: rdma_create_srq(3). A nil pd stands
-// for the device's.
+// for the device's. [uverbs.ErrInvalid] for an id that is not bound, or has an
+// SRQ or a QP, and for a PD of another device; [uverbs.ErrClosed] after Close;
+// else the errors are those of [uverbs.PD.CreateSRQ].
 func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -289,7 +298,7 @@ func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 }
 
 // DestroySRQ closes what CreateSRQ made: rdma_destroy_srq(3). [ID.Close] does
-// it too.
+// it too. [uverbs.ErrBusy] while a QP uses it.
 func (i *ID) DestroySRQ() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

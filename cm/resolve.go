@@ -17,7 +17,11 @@ import (
 // Bind gives the id an address of its own: rdma_bind_addr(3). The address of an
 // RDMA device's interface binds the id to that device; the unspecified address
 // stands for all of them. Port 0 lets the kernel choose one: see
-// [ID.LocalAddr].
+// [ID.LocalAddr]. The errors: [uverbs.ErrNoDevice] for an address of no RDMA
+// device, EADDRINUSE and EADDRNOTAVAIL for a port that another id has,
+// os.ErrPermission for one below 1024, [uverbs.ErrInvalid] for an id that has
+// an address and for a zone that there is not, [uverbs.ErrClosed] after Close,
+// or those of [uverbs.Open].
 func (i *ID) Bind(addr netip.AddrPort) error {
 	b, err := sockaddr(addr)
 	if err != nil {
@@ -26,7 +30,8 @@ func (i *ID) Bind(addr netip.AddrPort) error {
 	return i.bind(b, addr.String(), addr)
 }
 
-// BindIB is Bind to an address of the InfiniBand family.
+// BindIB is Bind to an address of the InfiniBand family. The errors are those
+// of [ID.Bind].
 func (i *ID) BindIB(addr IBAddr) error {
 	return i.bind(addr.sockaddr(), addr.GID.String(), netip.AddrPort{})
 }
@@ -93,7 +98,9 @@ func isLocal(ip netip.Addr) bool {
 // ResolveAddr finds the device and the address that lead to dst, and binds the
 // id to it: rdma_resolve_addr(3). A src that is not the zero AddrPort is bound
 // first. EventAddrResolved or EventAddrError follows. A timeout of 0 stands for
-// two seconds.
+// two seconds. [ErrUnreachable] without a route, [uverbs.ErrInvalid] for an id
+// that is past that and for addresses of two families; else the errors are
+// those of [ID.Bind].
 func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	to, err := sockaddr(dst)
 	if err != nil {
@@ -109,7 +116,7 @@ func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 }
 
 // ResolveIB is ResolveAddr for addresses of the InfiniBand family; src may be
-// nil.
+// nil. The errors are those of [ID.ResolveAddr].
 func (i *ID) ResolveIB(src *IBAddr, dst IBAddr, timeout time.Duration) error {
 	var from []byte
 	if src != nil {
@@ -154,7 +161,9 @@ func milliseconds(d time.Duration) uint32 {
 
 // ResolveRoute finds the path to the address that ResolveAddr was given:
 // rdma_resolve_route(3). EventRouteResolved or EventRouteError follows. A
-// timeout of 0 stands for two seconds.
+// timeout of 0 stands for two seconds. [uverbs.ErrInvalid] before the address
+// is resolved, and a second time; [uverbs.ErrNoDevice] for an interface without
+// an RDMA device; [uverbs.ErrClosed] after Close.
 func (i *ID) ResolveRoute(timeout time.Duration) error {
 	return i.command("resolve route", explainRoute, func() error { return i.node.file.ResolveRoute(i.kernel, milliseconds(timeout)) })
 }
@@ -172,6 +181,8 @@ func explainRoute(err error) string {
 // Listen takes connection requests for the address that the id is bound to:
 // rdma_listen(3). Each comes as an EventConnectRequest with an id of its own.
 // The kernel keeps up to backlog of them; 0 stands for its maximum.
+// [uverbs.ErrInvalid] for one out of range, and for an id that listens or
+// connects already; else the errors are those of [ID.Bind].
 func (i *ID) Listen(backlog int) error {
 	if backlog < 0 || backlog > math.MaxInt32 {
 		return invalid("listen", i.name(), "the backlog must be 0 to 2^31-1")

@@ -24,7 +24,8 @@ type ServiceRecord struct {
 // by its name, or where that is empty by its number: rdma_resolve_addrinfo(3)
 // with RAI_SA. EventAddrinfoResolved or EventAddrinfoError follows, and then
 // [ID.Services]. It is for InfiniBand, and for Linux from 6.18 on:
-// [uverbs.ErrNotSupported] elsewhere.
+// [uverbs.ErrNotSupported] elsewhere. [uverbs.ErrInvalid] for a name of more
+// than 63 bytes, [uverbs.ErrClosed] after Close.
 func (i *ID) ResolveService(name string, number uint64) error {
 	const op = "resolve service"
 	var s uapi.RdmaUcmIbService
@@ -41,6 +42,7 @@ func (i *ID) ResolveService(name string, number uint64) error {
 }
 
 // Services returns what ResolveService has found: rdma_query_addrinfo(3).
+// [uverbs.ErrNotSupported] as there, [uverbs.ErrClosed] after Close.
 func (i *ID) Services() ([]ServiceRecord, error) {
 	var all []ServiceRecord
 	err := i.command("query services of", nil, func() error {

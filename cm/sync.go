@@ -53,10 +53,11 @@ type requestConfig struct {
 }
 
 // NewID makes a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP
-// and PSIB, UD otherwise.
+// and PSIB, UD otherwise. The errors are those of [NewIDFor].
 func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
 
-// NewIDFor is NewID for a QP of another type than the usual one, in PSIB.
+// NewIDFor is NewID for a QP of another type than the usual one, in PSIB. The
+// errors are those of [EventChannel.CreateIDFor] and [NewEventChannel].
 func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 	i, err := newID(ps, typ)
 	if err != nil {

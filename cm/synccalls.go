@@ -11,34 +11,46 @@ import (
 
 // This file has the calls of a [SyncID]; sync.go has how they wait.
 
-// ResolveAddr is [ID.ResolveAddr], and waits for the answer.
+// ResolveAddr is [ID.ResolveAddr], and waits for the answer. [ErrTimeout] where
+// nobody answers; else the errors are those of [ID.ResolveAddr], or the cause
+// of the context's end.
 func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeout time.Duration) error {
 	return s.ask(ctx, "resolve address", addrAnswers, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
 }
 
-// ResolveRoute is [ID.ResolveRoute], and waits for the answer.
+// ResolveRoute is [ID.ResolveRoute], and waits for the answer. [ErrTimeout]
+// where nobody tells the way; else the errors are those of [ID.ResolveRoute],
+// or the cause of the context's end.
 func (s *SyncID) ResolveRoute(ctx context.Context, timeout time.Duration) error {
 	return s.ask(ctx, "resolve route", routeAnswers, func() error { return s.ID.ResolveRoute(timeout) })
 }
 
-// ResolveService is [ID.ResolveService], and waits for the answer.
+// ResolveService is [ID.ResolveService], and waits for the answer. The errors
+// are those of [ID.ResolveService] and of the answer, or the cause of the
+// context's end.
 func (s *SyncID) ResolveService(ctx context.Context, name string, number uint64) error {
 	return s.ask(ctx, "resolve service", serviceAnswers, func() error { return s.ID.ResolveService(name, number) })
 }
 
-// SetPaths is [ID.SetPaths], and waits for the answer.
+// SetPaths is [ID.SetPaths], and waits for the answer. The errors are those of
+// [ID.SetPaths], or the cause of the context's end.
 func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
 	return s.ask(ctx, "set paths", routeAnswers, func() error { return s.ID.SetPaths(paths) })
 }
 
 // Connect is [ID.Connect], and waits for the answer, which [SyncID.Event] has
 // then: the peer's private data, and for UD where to send. For an id without a
-// QP the answer is EventConnectResponse.
+// QP the answer is EventConnectResponse. [ErrRejected], [ErrUnreachable] and
+// [ErrTimeout] are the peer's; else the errors are those of [ID.Connect], or
+// the cause of the context's end.
 func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
 	return s.ask(ctx, "connect", connectAnswers, func() error { return s.ID.Connect(p) })
 }
 
 // Accept is [ID.Accept], and waits until the peer has heard of it.
+// [ErrRejected], [ErrDisconnected], [ErrUnreachable] and [ErrTimeout] when the
+// peer has gone back on it, or is gone; else the errors are those of
+// [ID.Accept], or the cause of the context's end.
 func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
 	if s.QPType() == uverbs.UD {
 		return s.ID.Accept(p)
@@ -46,7 +58,7 @@ func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
 	return s.ask(ctx, "accept", connectAnswers, func() error { return s.ID.Accept(p) })
 }
 
-// Establish is [ID.Establish].
+// Establish is [ID.Establish]. The errors are those of [ID.Establish].
 func (s *SyncID) Establish() error {
 	if err := s.ID.Establish(); err != nil {
 		return err
@@ -70,7 +82,8 @@ func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, co
 // GetRequest waits for the next connection request: rdma_get_request(3). Where
 // [CreateEP] was given a QPConfig, the new id has its QP already. Several
 // goroutines may wait. An error may be of one request alone: the listener's end
-// closes [SyncID.Disconnected].
+// closes [SyncID.Disconnected]. [uverbs.ErrClosed] then, or the cause of the
+// context's end.
 func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 	r, err := s.next(ctx, requests)
 	if err != nil {
@@ -96,8 +109,10 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 }
 
 // Disconnect is [ID.Disconnect], and waits until the peer knows, or has been
-// given up. An error is also what keeps it from being known: the id is closed or
-// migrated meanwhile, or the device goes.
+// given up. An error is also what keeps it from being known: the id is closed
+// or migrated meanwhile, or the device goes. [uverbs.ErrInvalid] for an id that
+// is not connected; else the errors are those of [ID.Disconnect], or the cause
+// of the context's end.
 func (s *SyncID) Disconnect(ctx context.Context) error {
 	s.ID.mu.Lock()
 	connected, ended := s.ID.connected, s.ID.closed
@@ -125,8 +140,10 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 }
 
 // JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
-// [SyncID.Event] tells then where to send. Should the network end the membership
-// later, [SyncID.Disconnected] is closed, and calls say why.
+// [SyncID.Event] tells then where to send. Should the network end the
+// membership later, [SyncID.Disconnected] is closed, and calls say why. The
+// errors are those of [ID.JoinMulticast] and of the answer, or the cause of the
+// context's end.
 func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
 	const op = "join"
 	if err := s.begin(ctx, op); err != nil {

@@ -42,29 +42,37 @@ func (i *ID) alloc(n int, a uverbs.Access) (*uverbs.MR, error) {
 
 // RegMsgs registers the caller's bytes for sends and receives, and as the
 // target of the id's own READs and the source of its WRITEs: rdma_reg_msgs(3).
-// They stay pinned until the MR is closed.
+// They stay pinned until the MR is closed. [uverbs.ErrInvalid] for an id that
+// is not bound to a device, [uverbs.ErrClosed] after Close; else the errors are
+// those of [uverbs.PD.RegMR].
 func (i *ID) RegMsgs(b []byte) (*uverbs.MR, error) { return i.reg(b, uverbs.LocalWrite) }
 
 // RegRead registers the caller's bytes for READs of the peer: rdma_reg_read(3).
+// The errors are those of [ID.RegMsgs].
 func (i *ID) RegRead(b []byte) (*uverbs.MR, error) {
 	return i.reg(b, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
 // RegWrite registers the caller's bytes for WRITEs of the peer:
-// rdma_reg_write(3).
+// rdma_reg_write(3). The errors are those of [ID.RegMsgs].
 func (i *ID) RegWrite(b []byte) (*uverbs.MR, error) {
 	return i.reg(b, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
 // AllocMsgs is RegMsgs of n fresh bytes outside of the Go heap.
+// [uverbs.ErrInvalid] for an id that is not bound to a device,
+// [uverbs.ErrClosed] after Close; else the errors are those of
+// [uverbs.PD.Alloc].
 func (i *ID) AllocMsgs(n int) (*uverbs.MR, error) { return i.alloc(n, uverbs.LocalWrite) }
 
-// AllocRead is RegRead of n fresh bytes outside of the Go heap.
+// AllocRead is RegRead of n fresh bytes outside of the Go heap. The errors are
+// those of [ID.AllocMsgs].
 func (i *ID) AllocRead(n int) (*uverbs.MR, error) {
 	return i.alloc(n, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
-// AllocWrite is RegWrite of n fresh bytes outside of the Go heap.
+// AllocWrite is RegWrite of n fresh bytes outside of the Go heap. The errors
+// are those of [ID.AllocMsgs].
 func (i *ID) AllocWrite(n int) (*uverbs.MR, error) {
 	return i.alloc(n, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
@@ -84,6 +92,8 @@ func (i *ID) noQP(op string) error {
 // may be called before the connection stands, from CreateQP on, and must have
 // been before the peer sends. On an id with an SRQ it goes to the SRQ. A
 // datagram fills it from [uverbs.GRHLen] on: the first 40 bytes are the GRH's.
+// The errors: [ErrNoQP], [uverbs.ErrClosed] after Close, and those of
+// [uverbs.QP.PostRecv] or [uverbs.SRQ.PostRecv].
 func (i *ID) PostRecv(wrID uint64, sge uverbs.SGE) error {
 	if srq := i.srq.Load(); srq != nil {
 		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: []uverbs.SGE{sge}})
@@ -97,7 +107,8 @@ func (i *ID) PostRecv(wrID uint64, sge uverbs.SGE) error {
 	return err
 }
 
-// PostRecvV is PostRecv into several buffers: rdma_post_recvv(3).
+// PostRecvV is PostRecv into several buffers: rdma_post_recvv(3). The errors
+// are those of [ID.PostRecv].
 func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
 	if srq := i.srq.Load(); srq != nil {
 		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sgl})
@@ -112,7 +123,8 @@ func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
 }
 
 // PostSend sends a message: rdma_post_send(3). The connection must stand, or
-// the error is [uverbs.ErrState].
+// the error is [uverbs.ErrState]. Also [ErrNoQP], [uverbs.ErrClosed] after
+// Close, and those of [uverbs.QP.PostSend].
 func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	qp := i.qp.Load()
 	if qp == nil {
@@ -122,7 +134,8 @@ func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	return err
 }
 
-// PostSendV is PostSend out of several buffers: rdma_post_sendv(3).
+// PostSendV is PostSend out of several buffers: rdma_post_sendv(3). The errors
+// are those of [ID.PostSend].
 func (i *ID) PostSendV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE) error {
 	qp := i.qp.Load()
 	if qp == nil {
@@ -134,7 +147,7 @@ func (i *ID) PostSendV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE) error 
 
 // PostSendInline is PostSend of data that is copied into the queue at once: it
 // need not be registered. QPConfig.MaxInline limits it. rdma_post_send(3) with
-// IBV_SEND_INLINE.
+// IBV_SEND_INLINE. The errors are those of [ID.PostSend].
 func (i *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error {
 	qp := i.qp.Load()
 	if qp == nil {
@@ -144,27 +157,32 @@ func (i *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error 
 	return err
 }
 
-// PostRead reads the peer's memory into sge: rdma_post_read(3).
+// PostRead reads the peer's memory into sge: rdma_post_read(3). The errors are
+// those of [ID.PostSend].
 func (i *ID) PostRead(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
 	return i.rdma(uverbs.OpRead, wrID, f, []uverbs.SGE{sge}, nil, raddr, rkey)
 }
 
-// PostReadV is PostRead into several buffers: rdma_post_readv(3).
+// PostReadV is PostRead into several buffers: rdma_post_readv(3). The errors
+// are those of [ID.PostSend].
 func (i *ID) PostReadV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, raddr uint64, rkey uint32) error {
 	return i.rdma(uverbs.OpRead, wrID, f, sgl, nil, raddr, rkey)
 }
 
-// PostWrite writes sge to the peer's memory: rdma_post_write(3).
+// PostWrite writes sge to the peer's memory: rdma_post_write(3). The errors are
+// those of [ID.PostSend].
 func (i *ID) PostWrite(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
 	return i.rdma(uverbs.OpWrite, wrID, f, []uverbs.SGE{sge}, nil, raddr, rkey)
 }
 
-// PostWriteV is PostWrite out of several buffers: rdma_post_writev(3).
+// PostWriteV is PostWrite out of several buffers: rdma_post_writev(3). The
+// errors are those of [ID.PostSend].
 func (i *ID) PostWriteV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, raddr uint64, rkey uint32) error {
 	return i.rdma(uverbs.OpWrite, wrID, f, sgl, nil, raddr, rkey)
 }
 
 // PostWriteInline is PostWrite of data that is copied into the queue at once.
+// The errors are those of [ID.PostSend].
 func (i *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, data []byte, raddr uint64, rkey uint32) error {
 	return i.rdma(uverbs.OpWrite, wrID, f, nil, data, raddr, rkey)
 }
@@ -183,12 +201,14 @@ const UDQKey = 0x01234567
 
 // PostUDSend sends a datagram to a QP of another id of PSUDP:
 // rdma_post_ud_send(3). The address and the QPN come from the event that
-// answered Connect, from that of JoinMulticast, or from a datagram's GRH.
+// answered Connect, from that of JoinMulticast, or from a datagram's GRH. The
+// errors are those of [ID.PostSend].
 func (i *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, ah *uverbs.AH, qpn uint32) error {
 	return i.ud(wrID, f, []uverbs.SGE{sge}, nil, ah, qpn)
 }
 
 // PostUDSendInline is PostUDSend of data that is copied into the queue at once.
+// The errors are those of [ID.PostSend].
 func (i *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, data []byte, ah *uverbs.AH, qpn uint32) error {
 	return i.ud(wrID, f, nil, data, ah, qpn)
 }
@@ -207,12 +227,14 @@ func (i *ID) ud(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, 
 // completion, which is the error too when its status is bad. Only signaled
 // requests complete, or all with QPConfig.SignalAll. It ends early with the
 // cause of the context's end and, as [uverbs.CQ.Wait], when the QP is closed.
+// [ErrNoQP] before CreateQP, [ErrSharedCQ] where the queue is the caller's,
+// [uverbs.ErrClosed] after Close.
 func (i *ID) SendComp(ctx context.Context) (uverbs.WC, error) {
 	return i.completion(ctx, i.ownSendCQ.Load(), i.sendCQ.Load())
 }
 
 // RecvComp waits for the next message to arrive: rdma_get_recv_comp(3). As
-// SendComp otherwise.
+// SendComp otherwise. The errors are those of [ID.SendComp].
 func (i *ID) RecvComp(ctx context.Context) (uverbs.WC, error) {
 	return i.completion(ctx, i.ownRecvCQ.Load(), i.recvCQ.Load())
 }
@@ -233,7 +255,7 @@ func (i *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, e
 
 // WriteEvent puts an event of the program's own in the id's channel, where it
 // comes back as EventUser with arg: rdma_write_cm_event(3). Kernels before 7.0
-// do not have it: [uverbs.ErrNotSupported].
+// do not have it: [uverbs.ErrNotSupported]. [uverbs.ErrClosed] after Close.
 func (i *ID) WriteEvent(status int32, arg uint64) error {
 	return i.command("write event to", nil, func() error {
 		return notThere(i.node.file.WriteCMEvent(i.kernel, uint32(EventUser), status, arg))
