@@ -59,8 +59,11 @@ func (p *pair) killAll(t *testing.T, random *rand.Rand, name string, args []stri
 			t.Fatalf("a victim ended otherwise, after %v: %v\n%v", moment, err, victim)
 		}
 	}
-	last := p.ends[1].start(t, limit, nil, p.ends[1].peer, append(args, "-n", n, "-call", at)...)
+	last := p.ends[1].start(t, limit, nil, p.ends[1].peer, append(args, "-n", n, "-call", at, "-limit", limit.String())...)
 	a := last.account(t)
+	if t.Failed() {
+		t.FailNow() // the survivor would wait for its limit
+	}
 	survivor.event(t, Over, 1)
 	signal(t, survivor, syscall.SIGTERM)
 	b := survivor.account(t)
