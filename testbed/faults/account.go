@@ -31,7 +31,7 @@ type Account struct {
 	Statuses map[string]int // of failed requests
 	Stalls   int            // times that requests were out, and none ended for too long
 	Forced   int            // requests that failed only when the QP was moved to ERR
-	QuietMS  int64          // the longest time without a completion
+	QuietMS  int64          // the longest time without a completion, while requests were out
 	GCs      uint32         // collections of the garbage collector
 	Seconds  float64        // from the first session's begin to the last one's end
 	Error    string         // why it ended early

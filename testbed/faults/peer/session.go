@@ -58,7 +58,7 @@ func (s *session) run(ctx context.Context) error {
 		if err := s.post(); err != nil {
 			return err
 		}
-		err := s.await(ctx, s.o.stall)
+		err := s.await(ctx, s.patience())
 		s.left = errors.Is(err, errGone)
 		switch {
 		case s.over():
@@ -72,6 +72,15 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
+// patience is for how long nothing may complete. An end that is done itself
+// waits for the other's last word, for as long as that takes.
+func (s *session) patience() time.Duration {
+	if s.out == 0 {
+		return s.o.limit
+	}
+	return s.o.stall
+}
+
 // await takes completions, and waits for the first of them.
 func (s *session) await(ctx context.Context, limit time.Duration) error {
 	began := time.Now()
@@ -80,7 +89,9 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 		n, err := s.line.queues().cq.PollWait(turn, s.wcs[:])
 		cancel()
 		waited := time.Since(began)
-		s.a.QuietMS = max(s.a.QuietMS, waited.Milliseconds())
+		if s.out > 0 {
+			s.a.QuietMS = max(s.a.QuietMS, waited.Milliseconds())
+		}
 		if n > 0 {
 			if s.quiet {
 				s.quiet = false
