@@ -227,7 +227,8 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 // Accept waits for a connection and takes it up, with the QP that Options
 // describe and after their Setup. Several goroutines may wait. An error is
 // either the listener's end ([uverbs.ErrClosed], or the context's), or of one
-// connection, after which Accept may be called again.
+// connection, as [Request.Accept] has them, after which Accept may be called
+// again.
 //
 // It returns when the peer has heard of it: a peer that never answers holds it
 // up for about 70 seconds, until the kernel gives up. A server of peers that it

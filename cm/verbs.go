@@ -123,8 +123,8 @@ func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
 }
 
 // PostSend sends a message: rdma_post_send(3). The connection must stand, or
-// the error is [uverbs.ErrState]. Also [ErrNoQP], [uverbs.ErrClosed] after
-// Close, and those of [uverbs.QP.PostSend].
+// the error is [uverbs.ErrState]. The others: [ErrNoQP], [uverbs.ErrClosed]
+// after Close, and those of [uverbs.QP.PostSend].
 func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
 	qp := i.qp.Load()
 	if qp == nil {
