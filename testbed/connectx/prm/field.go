@@ -1,0 +1,122 @@
+package prm
+
+// A Field is a run of bits in a layout.
+type Field struct {
+	Name   string
+	Offset int // in bits from the start of the layout, the most significant bit first
+	Width  int // in bits
+}
+
+// Get returns the field's value in b, a layout that must be long enough. The
+// field is at most 64 bits wide and lies in eight bytes; for others see Bytes.
+func (f Field) Get(b []byte) uint64 {
+	first, end := f.Offset/8, f.Offset+f.Width
+	last := (end - 1) / 8
+	var v uint64
+	for _, x := range b[first : last+1] {
+		v = v<<8 | uint64(x)
+	}
+	return v >> (last*8 + 8 - end) & f.mask()
+}
+
+// Set stores the low bits of v as the field's value in b and leaves the bits
+// around it alone.
+func (f Field) Set(b []byte, v uint64) {
+	first, end := f.Offset/8, f.Offset+f.Width
+	last := (end - 1) / 8
+	shift := last*8 + 8 - end
+	mask := f.mask() << shift
+	v = v << shift & mask
+	for i := last; i >= first; i-- {
+		b[i] = b[i]&^byte(mask) | byte(v)
+		v >>= 8
+		mask >>= 8
+	}
+}
+
+// Is reports whether the field, mostly one of a single bit, is other than zero.
+func (f Field) Is(b []byte) bool { return f.Get(b) != 0 }
+
+// SetBool stores 1 for true and 0 for false.
+func (f Field) SetBool(b []byte, v bool) {
+	if v {
+		f.Set(b, 1)
+	} else {
+		f.Set(b, 0)
+	}
+}
+
+// Bytes returns the part of b that the field covers: an address, a name or a
+// layout of its own. Both ends are on byte boundaries.
+func (f Field) Bytes(b []byte) []byte {
+	return b[f.Offset/8 : (f.Offset+f.Width)/8 : (f.Offset+f.Width)/8]
+}
+
+// At is the field's i-th neighbour of the same width: an element of an array
+// whose first is the field.
+func (f Field) At(i int) Field {
+	f.Offset += i * f.Width
+	return f
+}
+
+// Rest returns what of b begins where the field does: an array without a fixed
+// end.
+func (f Field) Rest(b []byte) []byte { return b[f.Offset/8:] }
+
+func (f Field) mask() uint64 { return ^uint64(0) >> (64 - f.Width) }
+
+// A Layout is a structure in memory that driver and device share.
+type Layout struct {
+	Name   string
+	Size   int // in bytes, without an array at the end
+	fields []entry
+}
+
+type entry struct {
+	Field
+	within *Layout // the layout of the field's bytes
+	alias  bool    // it shares its bits with a field before it
+}
+
+func layout(name string, size int) *Layout { return &Layout{Name: name, Size: size} }
+
+// field enters a field of the layout, at a byte offset and the number of bits
+// that it is behind it.
+func (l *Layout) field(name string, offset, bit, width int) Field {
+	f := Field{name, offset*8 + bit, width}
+	l.fields = append(l.fields, entry{Field: f})
+	return f
+}
+
+// nest enters a layout within the layout.
+func (l *Layout) nest(name string, offset int, within *Layout) Field {
+	f := Field{name, offset * 8, within.Size * 8}
+	l.fields = append(l.fields, entry{Field: f, within: within})
+	return f
+}
+
+// alias enters a second name or meaning of bits that have one already.
+func (l *Layout) alias(name string, offset, bit, width int) Field {
+	f := Field{name, offset*8 + bit, width}
+	l.fields = append(l.fields, entry{Field: f, alias: true})
+	return f
+}
+
+// Fields calls yield with every field by its offset in the layout, those of nested
+// layouts by their path ("qpc.state").
+func (l *Layout) Fields(yield func(f Field) bool) { l.walk("", 0, yield) }
+
+func (l *Layout) walk(prefix string, base int, yield func(Field) bool) bool {
+	for _, e := range l.fields {
+		f := e.Field
+		f.Name, f.Offset = prefix+f.Name, f.Offset+base
+		if e.within != nil {
+			if !e.within.walk(f.Name+".", f.Offset, yield) {
+				return false
+			}
+		} else if !yield(f) {
+			return false
+		}
+	}
+	return true
+}
