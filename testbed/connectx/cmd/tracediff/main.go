@@ -1,0 +1,66 @@
+// Tracediff shows where two traces of a device part.
+//
+//	tracediff [-kinds wqe,cqe] [-ignore addr,cqe.timestamp] [-context 3] A B
+//
+// Its status is 0 when the traces are the same, 1 when they differ, and 2 when
+// they could not be compared.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("tracediff", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "usage: tracediff [flags] A B")
+		flags.PrintDefaults()
+	}
+	kinds := flags.String("kinds", "", "kinds of events that count, comma-separated; all if empty")
+	ignore := flags.String("ignore", "", "fields that do not count, comma-separated: name, or kind.name")
+	context := flags.Int("context", 3, "events shown before the difference, and from it on")
+	if flags.Parse(args) != nil {
+		return 2
+	}
+	if flags.NArg() != 2 {
+		flags.Usage()
+		return 2
+	}
+	d, err := compare(flags.Arg(0), flags.Arg(1), trace.Options{Kinds: list(*kinds), Ignore: list(*ignore), Context: *context})
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "tracediff:", err)
+		return 2
+	case d != nil:
+		fmt.Fprint(stdout, d)
+		return 1
+	}
+	return 0
+}
+
+func compare(a, b string, o trace.Options) (*trace.Difference, error) {
+	first, err := os.Open(a)
+	if err != nil {
+		return nil, err
+	}
+	defer first.Close()
+	second, err := os.Open(b)
+	if err != nil {
+		return nil, err
+	}
+	defer second.Close()
+	return trace.Compare(first, second, o)
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}

@@ -1,0 +1,239 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Options say what of two traces is compared.
+type Options struct {
+	// Kinds are the kinds of events that count; all if empty.
+	Kinds []string
+	// Ignore are fields that do not count: "name" in every event, "kind.name"
+	// in those of one kind.
+	Ignore []string
+	// Context is how many events are shown before the difference and from it
+	// on; 3 if zero.
+	Context int
+}
+
+// A Difference is the first place where two traces part.
+type Difference struct {
+	Line   [2]int      // of the traces that were read, from 1; one past the end if a trace ended
+	Fields []string    // that differ; none if the kinds do, or a trace ended
+	Before []string    // the last events that agree
+	Events [2][]string // from the difference on; none if the trace ended
+}
+
+// String shows the difference like diff -u does.
+func (d *Difference) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "line %d of the first trace and line %d of the second differ", d.Line[0], d.Line[1])
+	if len(d.Fields) > 0 {
+		fmt.Fprintf(&b, " in %s", strings.Join(d.Fields, ", "))
+	}
+	b.WriteByte('\n')
+	for _, e := range d.Before {
+		fmt.Fprintf(&b, "  %s\n", e)
+	}
+	for i, sign := range []string{"-", "+"} {
+		for _, e := range d.Events[i] {
+			fmt.Fprintf(&b, "%s %s\n", sign, e)
+		}
+		if len(d.Events[i]) == 0 {
+			fmt.Fprintf(&b, "%s (the end)\n", sign)
+		}
+	}
+	return b.String()
+}
+
+// Compare finds the first difference of two traces; nil if there is none. Names
+// are counted anew over what is compared, so that an event which does not count
+// leaves no gap. The error is that of a reader, or tells which line is none of a
+// trace.
+func Compare(a, b io.Reader, o Options) (*Difference, error) {
+	if o.Context <= 0 {
+		o.Context = 3
+	}
+	readers := [2]*reader{newReader("first", a, &o), newReader("second", b, &o)}
+	var before []string
+	for {
+		first, err := readers[0].next()
+		if err != nil {
+			return nil, err
+		}
+		second, err := readers[1].next()
+		if err != nil {
+			return nil, err
+		}
+		if first == nil && second == nil {
+			return nil, nil
+		}
+		if first == nil || second == nil || first.text != second.text {
+			return difference(readers, [2]*event{first, second}, before, o.Context)
+		}
+		if len(before) == o.Context {
+			before = append(before[:0], before[1:]...)
+		}
+		before = append(before, first.text)
+	}
+}
+
+func difference(readers [2]*reader, at [2]*event, before []string, context int) (*Difference, error) {
+	d := &Difference{Before: before}
+	if at[0] != nil && at[1] != nil && at[0].kind == at[1].kind {
+		d.Fields = differing(at[0], at[1])
+	}
+	for i, e := range at {
+		d.Line[i] = readers[i].line
+		if e == nil {
+			d.Line[i]++
+		}
+		for n := 0; e != nil && n < context; n++ {
+			d.Events[i] = append(d.Events[i], e.text)
+			var err error
+			if e, err = readers[i].next(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d, nil
+}
+
+// differing lists the fields that are not the same in both.
+func differing(a, b *event) (names []string) {
+	for _, x := range a.fields {
+		if !slices.Contains(b.fields, x) {
+			names = append(names, x.name)
+		}
+	}
+	for _, x := range b.fields {
+		if !slices.Contains(a.fields, x) && !slices.Contains(names, x.name) {
+			names = append(names, x.name)
+		}
+	}
+	if names == nil {
+		return []string{"the order of fields"}
+	}
+	return names
+}
+
+// event is a line of a trace, without what does not count.
+type event struct {
+	kind   string
+	fields []field
+	text   string
+}
+
+// field is a field with its value as JSON.
+type field struct{ name, value string }
+
+// reader reads the events of a trace that count.
+type reader struct {
+	which   string
+	options *Options
+	lines   *bufio.Reader
+	line    int
+	renamed map[string]string
+	last    map[string]int
+}
+
+func newReader(which string, r io.Reader, o *Options) *reader {
+	return &reader{which: which, options: o, lines: bufio.NewReader(r), renamed: map[string]string{}, last: map[string]int{}}
+}
+
+// next is nil at the end.
+func (r *reader) next() (*event, error) {
+	for {
+		text, err := r.lines.ReadBytes('\n')
+		if err != nil && (err != io.EOF || len(text) == 0) {
+			if err == io.EOF {
+				err = nil
+			}
+			return nil, err
+		}
+		r.line++
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		e, err := r.parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("trace: line %d of the %s trace: %w", r.line, r.which, err)
+		}
+		if len(r.options.Kinds) == 0 || slices.Contains(r.options.Kinds, e.kind) {
+			r.finish(e)
+			return e, nil
+		}
+	}
+}
+
+// parse reads an event with its fields in their order.
+func (r *reader) parse(text []byte) (*event, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("this is no object of JSON: %.80q", text)
+	}
+	e := &event{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		e.fields = append(e.fields, field{name.(string), string(value)})
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if len(e.fields) == 0 || e.fields[0].name != "event" || json.Unmarshal([]byte(e.fields[0].value), &e.kind) != nil {
+		return nil, fmt.Errorf(`an event begins with its kind, "event", not as %.80q`, text)
+	}
+	return e, nil
+}
+
+// finish drops fields that do not count, names values anew and makes the text.
+func (r *reader) finish(e *event) {
+	device := ""
+	for _, f := range e.fields {
+		if f.name == "device" {
+			device = f.value
+		}
+	}
+	e.fields = slices.DeleteFunc(e.fields, func(f field) bool {
+		return f.name != "event" &&
+			(slices.Contains(r.options.Ignore, f.name) || slices.Contains(r.options.Ignore, e.kind+"."+f.name))
+	})
+	var b strings.Builder
+	for i := range e.fields {
+		f := &e.fields[i]
+		f.value = r.rename(device, f.value)
+		fmt.Fprintf(&b, "%c%q:%s", "{,"[min(i, 1)], f.name, f.value)
+	}
+	b.WriteByte('}')
+	e.text = b.String()
+}
+
+// rename counts a name of a class anew, of each device by itself.
+func (r *reader) rename(device, value string) string {
+	class, number, ok := strings.Cut(strings.Trim(value, `"`), "#")
+	if n, err := strconv.Atoi(number); !ok || err != nil || n == 0 || strings.ContainsAny(class, ` \`) {
+		return value
+	}
+	class = device + class
+	if renamed, ok := r.renamed[device+value]; ok {
+		return renamed
+	}
+	r.last[class]++
+	renamed := fmt.Sprintf(`"%s#%d"`, strings.TrimPrefix(class, device), r.last[class])
+	r.renamed[device+value] = renamed
+	return renamed
+}
