@@ -90,7 +90,7 @@ func TestTimers(t *testing.T) {
 				t.Error("it was stopped twice")
 			}
 		})
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		l.Run(func() {
 			if fired != time.Second {
 				t.Errorf("the timer ran after %v, want 1s", fired)
