@@ -78,7 +78,14 @@ type entry struct {
 	alias  bool    // it shares its bits with a field before it
 }
 
-func layout(name string, size int) *Layout { return &Layout{Name: name, Size: size} }
+// layouts are all that there are.
+var layouts []*Layout
+
+func layout(name string, size int) *Layout {
+	l := &Layout{Name: name, Size: size}
+	layouts = append(layouts, l)
+	return l
+}
 
 // field enters a field of the layout, at a byte offset and the number of bits
 // that it is behind it.
@@ -93,6 +100,18 @@ func (l *Layout) nest(name string, offset int, within *Layout) Field {
 	f := Field{name, offset * 8, within.Size * 8}
 	l.fields = append(l.fields, entry{Field: f, within: within})
 	return f
+}
+
+// array enters n fields of the same width in a row and returns the first.
+func (l *Layout) array(name string, offset, width, n int) Field {
+	l.field(name, offset, 0, width*n)
+	return Field{name, offset * 8, width}
+}
+
+// tail enters an array at the end of the layout, behind its size, and returns
+// the first element.
+func (l *Layout) tail(name string, offset, width int) Field {
+	return Field{name, offset * 8, width}
 }
 
 // alias enters a second name or meaning of bits that have one already.
