@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/goverbs/goverbs/testbed/pyverbs"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
@@ -25,7 +26,7 @@ func TestKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := got.inspect(b); err != nil {
+	if got.library, _, err = pyverbs.Inspect(b); err != nil {
 		t.Fatal(err)
 	}
 	if got.library != want.library {

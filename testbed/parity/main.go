@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
+	"github.com/goverbs/goverbs/testbed/pyverbs"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 	"golang.org/x/sys/unix"
@@ -79,8 +80,8 @@ func (r *report) visit(ctx context.Context, kernel string, binaries map[string]s
 	if err != nil {
 		return err
 	}
-	modules, err := r.inspect(b)
-	if err != nil {
+	var modules []string
+	if r.library, modules, err = pyverbs.Inspect(b); err != nil {
 		return err
 	}
 	g, err := vm.Boot(ctx, b, config)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
 // root is the module's root: tests run in their package's directory.
@@ -74,11 +76,10 @@ func TestRoundTrip(t *testing.T) {
 	s := r.results[0]
 	for i, k := range kernels {
 		r.releases[k] = k + ".9-amd64"
-		said := "\n" + pythonLine(s.module, "test_b", pass) + "chatter\n\n" + pythonLine(s.module, "test_a", skip) +
-			pythonLine("test_else", "test_d", skip) + pythonLine("test_else", "test_e", fail) + "\nparity: end\n"
-		if err := r.readPython([]byte(said), k, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		r.readPython([]pyverbs.Result{
+			{Module: s.module, Name: "test_b", Outcome: pass}, {Module: s.module, Name: "test_a", Outcome: skip},
+			{Module: "test_else", Name: "test_d", Outcome: skip}, {Module: "test_else", Name: "test_e", Outcome: fail},
+		}, k, io.Discard)
 		if i > 0 {
 			r.readGo([]byte("=== RUN   "+s.goTest+"\n--- FAIL: "+s.goTest+" (0.1s)\n    --- FAIL: "+s.goTest+"/test_b (0.01s)\n"+
 				"    --- PASS: "+s.goTest+"/test_c (0.01s)\nFAIL\n"), k)
@@ -122,37 +123,5 @@ func TestRoundTrip(t *testing.T) {
 	}
 	if got, want := again.summary(), "kernel "+first+": 1 tests pass with C, 0 with Go\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("summary %q, want %q", got, want)
-	}
-}
-
-func pythonLine(module, name string, o outcome) string {
-	return fmt.Sprintf("parity: {\"module\": %q, \"name\": %q, \"outcome\": %q, \"why\": \"\"}\n", module, name, o)
-}
-
-func TestPythonThatDies(t *testing.T) {
-	for _, out := range []string{
-		"",
-		pythonLine(suites[0].module, "test_a", pass) + "Segmentation fault\n",
-		"parity: nonsense\nparity: end\n",
-	} {
-		if err := newReport().readPython([]byte(out), kernels[0], io.Discard); err == nil {
-			t.Errorf("no error of %q", out)
-		}
-	}
-}
-
-func TestModulesIn(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := modulesIn(dir); err == nil {
-		t.Error("no tests at all are no error")
-	}
-	for _, name := range []string{"test_addr.py", "test_new.py", "base.py"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := modulesIn(dir)
-	if err != nil || !slices.Equal(got, []string{"test_addr", "test_new"}) {
-		t.Errorf("modules %v, %v", got, err)
 	}
 }

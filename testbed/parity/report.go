@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
 // An outcome is what came of a test.
-type outcome string
+type outcome = pyverbs.Outcome
 
 const (
-	pass outcome = "pass"
-	fail outcome = "fail"
-	skip outcome = "skip"
+	pass         = pyverbs.Pass
+	fail         = pyverbs.Fail
+	skip         = pyverbs.Skip
 	none outcome = "none" // there is no such test, or it did not run
 )
 

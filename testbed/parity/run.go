@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,17 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/testbed/pyverbs"
 	"github.com/goverbs/goverbs/testbed/vm"
-	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-//go:embed runner.py
-var runner string
-
-const (
-	pyverbsTests = "/usr/share/doc/rdma-core/tests"
-	limit        = 10 * time.Minute // of all tests in C, or of a package in Go
-)
+// limit bounds all tests in C, or those of a package in Go.
+const limit = 10 * time.Minute
 
 // pyverbsArgs name the device, and the GID of its IPv4 address.
 var pyverbsArgs = []string{"--dev", "rxe0", "--gid", "1"}
@@ -47,32 +40,6 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 		binaries[s.pkg] = file
 	}
 	return binaries, nil
-}
-
-// inspect finds the version of rdma-core in the guests' root, and the modules
-// that its tests have.
-func (r *report) inspect(b *bed.Bed) (modules []string, err error) {
-	tree, err := b.Tree(bed.Root)
-	if err != nil {
-		return nil, err
-	}
-	if r.library, err = libraryVersion(tree); err != nil {
-		return nil, err
-	}
-	return modulesIn(filepath.Join(tree, pyverbsTests))
-}
-
-// libraryVersion is rdma-core's version, by the name of its library.
-func libraryVersion(tree string) (string, error) {
-	name, err := os.Readlink(filepath.Join(tree, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"))
-	if err != nil {
-		return "", err
-	}
-	m := regexp.MustCompile(`^librdmacm\.so\.1\.\d+\.(\d+\.\d+)$`).FindStringSubmatch(name)
-	if m == nil {
-		return "", fmt.Errorf("%s does not tell rdma-core's version", name)
-	}
-	return m[1], nil
 }
 
 // measure runs modules in a guest: first C's, then the Go tests.
@@ -105,40 +72,19 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, module
 func (r *report) python(ctx context.Context, g *vm.Guest, kernel string, modules []string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c := g.CommandContext(ctx, "python3", append([]string{"-", pyverbsTests, strings.Join(modules, ",")}, pyverbsArgs...)...)
-	c.Stdin = strings.NewReader(runner)
-	out, err := c.CombinedOutput()
-	return errors.Join(err, r.readPython(out, kernel, said))
+	results, err := pyverbs.Run(ctx, g, modules, pyverbsArgs...)
+	r.readPython(results, kernel, said)
+	return err
 }
 
-// readPython reads what runner.py prints.
-func (r *report) readPython(out []byte, kernel string, said io.Writer) error {
-	ended := false
-	for line := range strings.Lines(string(out)) {
-		text, ok := strings.CutPrefix(line, "parity: ")
-		if !ok {
-			continue
-		}
-		if text == "end\n" {
-			ended = true
-			continue
-		}
-		var v struct {
-			Module, Name, Why string
-			Outcome           outcome
-		}
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			return fmt.Errorf("the Python program says %q: %w", line, err)
-		}
+// readPython enters results of Python's.
+func (r *report) readPython(results []pyverbs.Result, kernel string, said io.Writer) {
+	for _, v := range results {
 		r.suite(v.Module).test(v.Name).inC[kernel] = v.Outcome
 		if v.Outcome != pass {
 			fmt.Fprintf(said, "kernel %s, C, %s.%s: %s: %s\n", kernel, v.Module, v.Name, v.Outcome, v.Why)
 		}
 	}
-	if !ended {
-		return fmt.Errorf("the Python tests did not end:\n%s", out)
-	}
-	return nil
 }
 
 // golang runs the tests of the same names that a package has.

@@ -68,21 +68,6 @@ func withGo() (modules []string) {
 	return modules
 }
 
-// modulesIn lists the modules of tests in a directory.
-func modulesIn(dir string) (modules []string, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "test_*.py"))
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		modules = append(modules, strings.TrimSuffix(filepath.Base(file), ".py"))
-	}
-	if len(modules) == 0 {
-		return nil, fmt.Errorf("no tests in %s", dir)
-	}
-	return modules, nil
-}
-
 // goNames lists the subtests that the suite's Go test has, by its source: the
 // string literals that begin with "test_".
 func (s suite) goNames(root string) ([]string, error) {

@@ -1,8 +1,8 @@
 # Runs modules of pyverbs' tests, each test in a process of its own: some that
 # fail leave objects behind that crash Python when it drops them. It prints a
 # line for each test:
-#     parity: {"module": ..., "name": ..., "outcome": "pass" | "fail" | "skip", "why": ...}
-# and "parity: end" when all have run.
+#     pyverbs: {"module": ..., "name": ..., "outcome": "pass" | "fail" | "skip", "why": ...}
+# and "pyverbs: end" when all have run.
 #
 #     python3 runner.py DIRECTORY MODULE,... [--dev rxe0 ...]
 import importlib
@@ -47,7 +47,7 @@ def each(suite):
 
 def say(module, test, outcome, why):
     name = test.id().rpartition(".")[2]
-    print("\nparity: " + json.dumps({"module": module, "name": name, "outcome": outcome, "why": why}), flush=True)
+    print("\npyverbs: " + json.dumps({"module": module, "name": name, "outcome": outcome, "why": why}), flush=True)
 
 
 def run(module, test):
@@ -65,4 +65,4 @@ def run(module, test):
 for module in modules.split(","):
     for test in each(unittest.defaultTestLoader.loadTestsFromName("tests." + module)):
         run(module, test)
-print("\nparity: end", flush=True)
+print("\npyverbs: end", flush=True)

@@ -1,0 +1,113 @@
+// Package pyverbs runs rdma-core's own tests, which are written in Python, in a
+// guest of the test bed.
+package pyverbs
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+//go:embed runner.py
+var runner string
+
+// dir is where the tests are in the guests' root.
+const dir = "/usr/share/doc/rdma-core/tests"
+
+// An Outcome is what came of a test.
+type Outcome string
+
+// The outcomes.
+const (
+	Pass Outcome = "pass"
+	Fail Outcome = "fail"
+	Skip Outcome = "skip"
+)
+
+// A Result is what came of one test. Why is empty for a test that passed.
+type Result struct {
+	Module, Name string
+	Outcome      Outcome
+	Why          string
+}
+
+// Inspect finds the version of rdma-core in the guests' root, and the modules of
+// its tests.
+func Inspect(b *bed.Bed) (version string, modules []string, err error) {
+	tree, err := b.Tree(bed.Root)
+	if err != nil {
+		return "", nil, err
+	}
+	if version, err = libraryVersion(tree); err != nil {
+		return "", nil, err
+	}
+	modules, err = modulesIn(filepath.Join(tree, dir))
+	return version, modules, err
+}
+
+// libraryVersion is rdma-core's version, by the name of its library.
+func libraryVersion(tree string) (string, error) {
+	name, err := os.Readlink(filepath.Join(tree, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"))
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(`^librdmacm\.so\.1\.\d+\.(\d+\.\d+)$`).FindStringSubmatch(name)
+	if m == nil {
+		return "", fmt.Errorf("%s does not tell rdma-core's version", name)
+	}
+	return m[1], nil
+}
+
+// modulesIn lists the modules of tests in a directory.
+func modulesIn(dir string) (modules []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "test_*.py"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		modules = append(modules, strings.TrimSuffix(filepath.Base(file), ".py"))
+	}
+	if len(modules) == 0 {
+		return nil, fmt.Errorf("no tests in %s", dir)
+	}
+	return modules, nil
+}
+
+// Run runs the tests of modules, one after the other. Args name the device, as
+// in "--dev", "rxe0", "--gid", "1". With an error come the results until then.
+func Run(ctx context.Context, g *vm.Guest, modules []string, args ...string) ([]Result, error) {
+	c := g.CommandContext(ctx, "python3", append([]string{"-", dir, strings.Join(modules, ",")}, args...)...)
+	c.Stdin = strings.NewReader(runner)
+	out, err := c.CombinedOutput()
+	results, readErr := read(out)
+	return results, errors.Join(err, readErr)
+}
+
+// read reads what runner.py prints.
+func read(out []byte) (results []Result, err error) {
+	for line := range bytes.Lines(out) {
+		text, ok := bytes.CutPrefix(line, []byte("pyverbs: "))
+		if !ok {
+			continue
+		}
+		if string(text) == "end\n" {
+			return results, nil
+		}
+		var r Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return results, fmt.Errorf("the Python program says %q: %w", line, err)
+		}
+		results = append(results, r)
+	}
+	return results, fmt.Errorf("the Python tests did not end:\n%s", out)
+}
