@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 const asyncwatch = "ibv_asyncwatch"
@@ -26,17 +28,17 @@ func (h *host) testAsyncwatch(t *testing.T) {
 	c := h.start(t, asyncwatch, "-d", "rxe1")
 	g := h.start(t, h.path(goSide, asyncwatch), "-d", "rxe1")
 	defer func() { // no Cleanup: that is too late to run commands
-		for _, p := range []*process{c, g} {
-			p.cancel()
-			<-p.ended // rxe1 goes with its last user
+		for _, p := range []*program.Process{c, g} {
+			p.Kill()
+			<-p.Ended // rxe1 goes with its last user
 		}
 		h.output(t, "rdma", strings.Fields("link del rxe1")...)
 		ip("link del d1")
 	}()
 	both := func(text string, n int) {
 		t.Helper()
-		for _, p := range []*process{c, g} {
-			if !p.stdout.awaitTimes(text, n) {
+		for _, p := range []*program.Process{c, g} {
+			if !p.Stdout.AwaitTimes(text, n) {
 				t.Fatalf("no %q, the %d.: %v", text, n, p)
 			}
 		}
@@ -50,13 +52,13 @@ func (h *host) testAsyncwatch(t *testing.T) {
 		ip("link set d1 up")
 		both("  event_type IBV_EVENT_PORT_ACTIVE (9), port 1\n", lap)
 	}
-	for _, p := range []*process{c, g} {
-		if err := p.cmd.Signal(syscall.SIGTERM); err != nil {
+	for _, p := range []*program.Process{c, g} {
+		if err := p.Cmd.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		_ = p.wait() // C's dies of it
+		_ = p.Wait() // C's dies of it
 	}
-	if d := cmp.Diff(watchedEvents(c.stdout.String()), watchedEvents(g.stdout.String())); d != "" {
+	if d := cmp.Diff(watchedEvents(c.Stdout.String()), watchedEvents(g.Stdout.String())); d != "" {
 		t.Errorf("(-ibv_asyncwatch +asyncwatch)\n%s", d)
 	}
 	h.asyncwatchMistakes(t)
@@ -86,13 +88,13 @@ func (h *host) asyncwatchMistakes(t *testing.T) {
 	for _, args := range []string{"-d rxe7", "-x", "-h"} {
 		c := h.start(t, asyncwatch, strings.Fields(args)...)
 		g := h.start(t, h.path(goSide, asyncwatch), strings.Fields(args)...)
-		_, _ = c.wait(), g.wait() // the status is compared
-		if c.status() != g.status() {
-			t.Errorf("%v ends with %d, %v with %d", c, c.status(), g, g.status())
+		_, _ = c.Wait(), g.Wait() // the status is compared
+		if c.Status() != g.Status() {
+			t.Errorf("%v ends with %d, %v with %d", c, c.Status(), g, g.Status())
 		}
-		usage := strings.ReplaceAll(c.stdout.String(), asyncwatch, "asyncwatch")
-		if args == "-h" && usage != g.stdout.String() {
-			t.Errorf("usage: %s", cmp.Diff(usage, g.stdout.String()))
+		usage := strings.ReplaceAll(c.Stdout.String(), asyncwatch, "asyncwatch")
+		if args == "-h" && usage != g.Stdout.String() {
+			t.Errorf("usage: %s", cmp.Diff(usage, g.Stdout.String()))
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // testCMMistakes sees to it that our programs tell what is wrong and how to
@@ -39,9 +41,9 @@ func (h *host) mistakesAlone(t *testing.T) {
 }
 
 // fails wants our program to fail with a text on standard error.
-func (h *host) fails(t *testing.T, p *process, says string) {
+func (h *host) fails(t *testing.T, p *program.Process, says string) {
 	t.Helper()
-	if err := p.wait(); err == nil || p.status() != 1 || !strings.Contains(p.stderr.String(), says) {
+	if err := p.Wait(); err == nil || p.Status() != 1 || !strings.Contains(p.Stderr.String(), says) {
 		t.Errorf("no %q:\n%v: %v", says, p, err)
 	}
 }
@@ -91,16 +93,16 @@ func (h *host) disagree(t *testing.T) {
 	} {
 		t.Run(c.name+"/"+c.pair.String(), func(t *testing.T) {
 			s, cl := h.beginCM(t, cmCase{c.name, c.space, c.server, c.client}, c.pair, address)
-			finish(s, cl)
+			program.Finish(s, cl)
 			ours, theirs := s, cl
 			if c.pair.server == cSide {
 				ours, theirs = cl, s
 			}
 			h.fails(t, ours, c.says)
-			if out := c.server.out; !strings.Contains(ours.stdout.String(), out) {
+			if out := c.server.out; !strings.Contains(ours.Stdout.String(), out) {
 				t.Errorf("no %q:\n%v", out, ours)
 			}
-			if status := theirs.status(); status < 0 || c.status != any && status != c.status {
+			if status := theirs.Status(); status < 0 || c.status != any && status != c.status {
 				t.Errorf("status %d, not %d:\n%v", status, c.status, theirs)
 			}
 		})
@@ -124,18 +126,18 @@ func (h *host) interruptedServers(t *testing.T) {
 		h.fails(t, s, "interrupted")
 	}
 	p := h.mckey(t, goSide, "-m 239.7.0.99 -b %s", address)
-	if !p.stdout.await("receiving data transfers") {
+	if !p.Stdout.Await("receiving data transfers") {
 		t.Fatalf("the receiver does not join:\n%v", p)
 	}
 	h.signal(t, p, syscall.SIGINT)
-	if err := p.wait(); err == nil || p.status() != 1 || !strings.Contains(p.stdout.String(), "interrupted") {
+	if err := p.Wait(); err == nil || p.Status() != 1 || !strings.Contains(p.Stdout.String(), "interrupted") {
 		t.Errorf("no \"interrupted\":\n%v: %v", p, err)
 	}
 }
 
-func (h *host) signal(t *testing.T, p *process, sig syscall.Signal) {
+func (h *host) signal(t *testing.T, p *program.Process, sig syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Signal(sig); err != nil {
+	if err := p.Cmd.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -169,12 +171,12 @@ func (h *host) testCMEnds(t *testing.T) {
 	t.Run("persistent", h.persistentServer)
 }
 
-func (h *host) stop(t *testing.T, s, cl *process, p pair, sig syscall.Signal, client bool) {
+func (h *host) stop(t *testing.T, s, cl *program.Process, p pair, sig syscall.Signal, client bool) {
 	ours := cl // who prints at once: C does at its end
 	if p.client == cSide {
 		ours = s
 	}
-	if !ours.stdout.await("rdma-ping-9: ") {
+	if !ours.Stdout.Await("rdma-ping-9: ") {
 		t.Fatalf("it does not work:\n%v\n%v", s, cl)
 	}
 	stopped, other, side, says := s, cl, p.client, clientLeft[0]
@@ -182,7 +184,7 @@ func (h *host) stop(t *testing.T, s, cl *process, p pair, sig syscall.Signal, cl
 		stopped, other, side, says = cl, s, p.server, serverLeft[0]
 	}
 	h.signal(t, stopped, sig)
-	finish(s, cl)
+	program.Finish(s, cl)
 	if sig == syscall.SIGKILL {
 		says = "" // its memory may go before its QP: what the other one is in the middle of fails
 	} else {
@@ -190,10 +192,10 @@ func (h *host) stop(t *testing.T, s, cl *process, p pair, sig syscall.Signal, cl
 	}
 	// A server whose client leaves between two pings is content. What becomes of
 	// the C program, which a signal of its own may end, is not ours to judge.
-	if status := other.status(); side == goSide && (status < 0 || !client && status != 1) {
+	if status := other.Status(); side == goSide && (status < 0 || !client && status != 1) {
 		t.Errorf("status %d:\n%v", status, other)
 	}
-	if said := other.stderr.String(); said == "" || !strings.Contains(said, says) {
+	if said := other.Stderr.String(); said == "" || !strings.Contains(said, says) {
 		t.Errorf("no %q:\n%v", says, other)
 	}
 }
@@ -210,22 +212,22 @@ func (h *host) persistentServer(t *testing.T) {
 			}
 			want := cmEnd{out: pings("ping data", 10, 64), noise: clientLeft}
 			for _, sides := range [][]side{{cSide}, {goSide}, {goSide, cSide, goSide}} {
-				var clients []*process
+				var clients []*program.Process
 				for _, side := range sides {
 					clients = append(clients, h.start(t, h.path(side, "rping"), "-c", "-vV", "-C", "10", "-a", address, "-p", port))
 				}
 				for _, c := range clients {
-					if err := c.wait(); err != nil {
+					if err := c.Wait(); err != nil {
 						t.Errorf("%v: %v", c, err)
 					}
 					want.check(t, c)
 				}
 			}
 			h.interrupt(t, s)
-			if n := strings.Count(s.stderr.String(), serverLeft[0]); n != 5 {
+			if n := strings.Count(s.Stderr.String(), serverLeft[0]); n != 5 {
 				t.Errorf("%d clients have left, not 5:\n%v", n, s)
 			}
-			if says := "interrupted"; server == goSide && !slices.Contains(strings.Fields(s.stderr.String()), says) {
+			if says := "interrupted"; server == goSide && !slices.Contains(strings.Fields(s.Stderr.String()), says) {
 				t.Errorf("no %q:\n%v", says, s)
 			}
 		})

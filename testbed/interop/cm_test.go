@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // A cmCase is a server and a client of connections by IP address.
@@ -54,7 +56,7 @@ var pairs = []pair{{cSide, cSide}, {goSide, cSide}, {cSide, goSide}, {goSide, go
 // runCM has a pair run a case.
 func (h *host) runCM(t *testing.T, c cmCase, p pair, addr string) {
 	s, cl := h.beginCM(t, c, p, addr)
-	serverErr, clientErr := finish(s, cl)
+	serverErr, clientErr := program.Finish(s, cl)
 	if serverErr != nil || clientErr != nil {
 		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, cl)
 	}
@@ -63,14 +65,14 @@ func (h *host) runCM(t *testing.T, c cmCase, p pair, addr string) {
 }
 
 // beginCM starts a case's server, and the client when the server listens.
-func (h *host) beginCM(t *testing.T, c cmCase, p pair, addr string) (s, cl *process) {
+func (h *host) beginCM(t *testing.T, c cmCase, p pair, addr string) (s, cl *program.Process) {
 	t.Helper()
 	port := h.port()
 	if !strings.Contains(c.server.args, "{port}") {
 		port = defaultPort[c.server.program]
 	}
 	return h.begin(t, h.cmEnd(c.server, p.server, addr, port),
-		func(s *process) bool { return h.awaitListener(t, s, c.space, port) },
+		func(s *program.Process) bool { return h.awaitListener(t, s, c.space, port) },
 		h.cmEnd(c.client, p.client, addr, port))
 }
 
@@ -85,9 +87,9 @@ func (h *host) cmEnd(e cmEnd, s side, addr, port string) end {
 // awaitListener returns when the kernel has a listener on the port, or the
 // program has ended, which its time limit sees to. C programs do not say that
 // they listen.
-func (h *host) awaitListener(t *testing.T, p *process, space, port string) bool {
+func (h *host) awaitListener(t *testing.T, p *program.Process, space, port string) bool {
 	t.Helper()
-	for p.running() {
+	for p.Running() {
 		for _, id := range h.ids(t) {
 			if id.State == "LISTEN" && id.Space == space && strings.HasSuffix(id.Src, ":"+port) {
 				return true
@@ -116,12 +118,12 @@ func (h *host) ids(t *testing.T) []cmID {
 }
 
 // check compares what a program has printed with what it has to print.
-func (e cmEnd) check(t *testing.T, p *process) {
+func (e cmEnd) check(t *testing.T, p *program.Process) {
 	t.Helper()
-	if got := p.stdout.String(); got != e.out {
+	if got := p.Stdout.String(); got != e.out {
 		t.Errorf("that is not what it has to print:\n%v\nbut:\n%s", p, e.out)
 	}
-	for line := range strings.Lines(p.stderr.String()) {
+	for line := range strings.Lines(p.Stderr.String()) {
 		if !slices.Contains(e.noise, strings.TrimSpace(line)) {
 			t.Errorf("%q on standard error:\n%v", strings.TrimSpace(line), p)
 		}

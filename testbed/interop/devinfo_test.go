@@ -35,7 +35,7 @@ func (h *host) testDevinfo(t *testing.T) {
 	})
 	t.Run("no such device", func(t *testing.T) {
 		p := h.start(t, h.path(goSide, "ibv_devinfo"), "-d", "rxe7")
-		if err := p.wait(); err == nil || !strings.Contains(p.stderr.String(), "there is rxe0") {
+		if err := p.Wait(); err == nil || !strings.Contains(p.Stderr.String(), "there is rxe0") {
 			t.Errorf("%v: %v", p, err)
 		}
 	})

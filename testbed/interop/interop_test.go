@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // module is the path of ours.
@@ -171,6 +172,18 @@ func (h *host) gidIndex(t *testing.T, gid string) int {
 	}
 	t.Fatalf("rxe0 gets no GID %s", gid)
 	return -1
+}
+
+// output runs a command that has to succeed, and returns what it printed.
+func (h *host) output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	return program.Run(t, h.guest, name, args...)
+}
+
+// start runs a program. It is killed at the end of the test, if not before.
+func (h *host) start(t *testing.T, name string, args ...string) *program.Process {
+	t.Helper()
+	return program.Start(t, h.guest, name, args...)
 }
 
 // resources are rxe0's objects, by kind: what no process holds any more must

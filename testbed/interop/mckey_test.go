@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // A mckeyCase is a receiver of a multicast group and a sender to it, with their
@@ -31,7 +33,7 @@ type mckeyRun struct {
 	mckeyCase
 	pair
 	group string
-	r, s  *process
+	r, s  *program.Process
 }
 
 // testMckey runs all at once: each sender waits three seconds before it sends.
@@ -45,7 +47,7 @@ func (h *host) testMckey(t *testing.T) {
 		}
 	}
 	for _, r := range runs {
-		if !r.r.stdout.awaitTimes(joined(r.group), r.ids) {
+		if !r.r.Stdout.AwaitTimes(joined(r.group), r.ids) {
 			t.Fatalf("the receiver does not join:\n%v", r.r)
 		}
 		r.s = h.mckeySender(t, r)
@@ -63,7 +65,7 @@ func (h *host) testMckey(t *testing.T) {
 
 // mckey starts a mckey. It is nice: C receivers poll without a pause, and would
 // keep the kernel from sending.
-func (h *host) mckey(t *testing.T, s side, format string, args ...any) *process {
+func (h *host) mckey(t *testing.T, s side, format string, args ...any) *program.Process {
 	t.Helper()
 	return h.startNicely(t, slices.Concat([]string{h.path(s, "mckey")}, strings.Fields(fmt.Sprintf(format, args...))))
 }
@@ -71,7 +73,7 @@ func (h *host) mckey(t *testing.T, s side, format string, args ...any) *process 
 // mckeySender starts a sender. That of C closes its QP as soon as it has posted,
 // which takes those messages with it that are not out yet: it is slowed down,
 // and sends more than it has to.
-func (h *host) mckeySender(t *testing.T, r *mckeyRun) *process {
+func (h *host) mckeySender(t *testing.T, r *mckeyRun) *program.Process {
 	t.Helper()
 	if r.client == goSide {
 		return h.mckey(t, goSide, "-s -m %s -C %d %s", r.group, r.count, r.sender)
@@ -85,13 +87,13 @@ func (h *host) mckeySender(t *testing.T, r *mckeyRun) *process {
 func (h *host) resend(t *testing.T, r *mckeyRun) {
 	t.Helper()
 	for range 5 {
-		if r.s.wait() != nil {
+		if r.s.Wait() != nil {
 			return // check tells
 		}
 		select {
-		case <-r.r.ended:
+		case <-r.r.Ended:
 			return
-		case <-time.After(patience / 6):
+		case <-time.After(5 * time.Second):
 			r.s = h.mckeySender(t, r)
 		}
 	}
@@ -99,9 +101,9 @@ func (h *host) resend(t *testing.T, r *mckeyRun) {
 
 // startNicely starts a command on a terminal, where it says at once what it
 // does.
-func (h *host) startNicely(t *testing.T, command []string) *process {
+func (h *host) startNicely(t *testing.T, command []string) *program.Process {
 	t.Helper()
-	return h.startOn(t, &terminal, "nice", append([]string{"-n", "19"}, command...)...)
+	return program.StartOn(t, h.guest, &program.Terminal, "nice", append([]string{"-n", "19"}, command...)...)
 }
 
 // joined is what mckey says of each id that has joined.
@@ -109,7 +111,7 @@ func joined(group string) string { return "mckey: joined dgid: ::ffff:" + group 
 
 // check waits for the end of both, which must have received and sent all.
 func (r *mckeyRun) check(t *testing.T) {
-	receiverErr, senderErr := finish(r.r, r.s)
+	receiverErr, senderErr := program.Finish(r.r, r.s)
 	if receiverErr != nil || senderErr != nil {
 		t.Fatalf("receiver: %v\n%v\nsender: %v\n%v", receiverErr, r.r, senderErr, r.s)
 	}
@@ -125,7 +127,7 @@ func (r *mckeyRun) check(t *testing.T) {
 func (h *host) mckeyIPv6(t *testing.T) {
 	for side, says := range map[side]string{cSide: "mckey: failure joining: Unknown error 524", goSide: "RoCE v2 has no IPv6 groups: take an IPv4 group (ENOTSUPP)"} {
 		p := h.mckey(t, side, "-m ff0e::7 -b %s", address6)
-		if err := p.wait(); err == nil || p.status() < 0 || !strings.Contains(p.stdout.String(), says) {
+		if err := p.Wait(); err == nil || p.Status() < 0 || !strings.Contains(p.Stdout.String(), says) {
 			t.Errorf("no %q:\n%v: %v", says, p, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // testMistakes sees to it that faults are found, and told with the mend: the
@@ -22,8 +24,8 @@ func (h *host) testMistakes(t *testing.T) {
 // A Go server finds that a C client did not make its messages for -c.
 func (h *host) cClientUnchecked(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-c"}, cSide, nil)
-	err := s.wait()
-	if err == nil || !strings.Contains(s.stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
+	err := s.Wait()
+	if err == nil || !strings.Contains(s.Stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c) // it would wait for ever
@@ -32,10 +34,10 @@ func (h *host) cClientUnchecked(t *testing.T) {
 // So does a C server, in its way: what other tests look for does appear.
 func (h *host) goClientUnchecked(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, cSide, []string{"-c"}, goSide, nil)
-	if err := c.wait(); err != nil {
+	if err := c.Wait(); err != nil {
 		t.Errorf("%v: %v", c, err)
 	}
-	if err := s.wait(); err != nil || !strings.Contains(s.stdout.String(), "invalid data in page 0") {
+	if err := s.Wait(); err != nil || !strings.Contains(s.Stdout.String(), "invalid data in page 0") {
 		t.Errorf("%v: %v", s, err)
 	}
 }
@@ -43,11 +45,11 @@ func (h *host) goClientUnchecked(t *testing.T) {
 // The ends do not agree on the size of messages.
 func (h *host) differentSizes(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c) // it waits for an answer, unless the acknowledgement was lost
-	if said := c.stderr.String(); !strings.Contains(said, "interrupted") && !strings.Contains(said, "retry count exceeded") {
+	if said := c.Stderr.String(); !strings.Contains(said, "interrupted") && !strings.Contains(said, "retry count exceeded") {
 		t.Errorf("the client did not end by the signal:\n%v", c)
 	}
 }
@@ -56,14 +58,14 @@ func (h *host) differentSizes(t *testing.T) {
 // any length; newer ones refuse what the MTU does not allow.
 func (h *host) differentMTUs(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-m", "512"}, goSide, nil)
-	serverErr, clientErr := s.wait(), c.wait()
+	serverErr, clientErr := s.Wait(), c.Wait()
 	if h.guest.Kernel() == "6.1" {
 		if serverErr != nil || clientErr != nil {
 			t.Errorf("%v: %v\n%v: %v", s, serverErr, c, clientErr)
 		}
 		return
 	}
-	if serverErr == nil || !strings.Contains(s.stderr.String(), "the same -m") {
+	if serverErr == nil || !strings.Contains(s.Stderr.String(), "the same -m") {
 		t.Errorf("%v: %v", s, serverErr)
 	}
 	if clientErr == nil {
@@ -75,14 +77,14 @@ func (h *host) differentMTUs(t *testing.T) {
 func (h *host) noGIDOfC(t *testing.T) {
 	port := h.port()
 	s := h.start(t, h.path(goSide, rcPingpong), "-p", port)
-	if !s.stderr.await("listening on") {
+	if !s.Stderr.Await("listening on") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
 	c := h.start(t, rcPingpong, "-p", port, address)
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "start the C program with -g") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "start the C program with -g") {
 		t.Errorf("%v: %v", s, err)
 	}
-	if err := c.wait(); err == nil {
+	if err := c.Wait(); err == nil {
 		t.Errorf("the client is content:\n%v", c)
 	}
 }
@@ -90,22 +92,22 @@ func (h *host) noGIDOfC(t *testing.T) {
 // A server that waits for its client ends by SIGINT.
 func (h *host) interruptedServer(t *testing.T) {
 	s := h.start(t, h.path(goSide, rcPingpong), "-p", h.port())
-	if !s.stderr.await("listening on") {
+	if !s.Stderr.Await("listening on") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
 	h.interrupt(t, s)
-	if !strings.Contains(s.stderr.String(), "interrupted") {
+	if !strings.Contains(s.Stderr.String(), "interrupted") {
 		t.Errorf("the server did not end by the signal:\n%v", s)
 	}
 }
 
 // interrupt ends a program that does not end by itself.
-func (h *host) interrupt(t *testing.T, p *process) {
+func (h *host) interrupt(t *testing.T, p *program.Process) {
 	t.Helper()
-	if err := p.cmd.Signal(syscall.SIGINT); err != nil {
+	if err := p.Cmd.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}
-	if err := p.wait(); err == nil {
+	if err := p.Wait(); err == nil {
 		t.Errorf("the program is content:\n%v", p)
 	}
 }

@@ -5,9 +5,9 @@ package interop
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // A side is one of the two programs.
@@ -39,34 +39,12 @@ type end struct {
 	tty  *vm.WindowSize
 }
 
-var terminal = vm.WindowSize{Rows: 24, Cols: 200}
-
 // begin starts the server, and the client when the server is ready.
-func (h *host) begin(t *testing.T, server end, ready func(*process) bool, client end) (s, c *process) {
+func (h *host) begin(t *testing.T, server end, ready func(*program.Process) bool, client end) (s, c *program.Process) {
 	t.Helper()
-	s = h.startOn(t, server.tty, server.path, server.args...)
+	s = program.StartOn(t, h.guest, server.tty, server.path, server.args...)
 	if !ready(s) {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
-	return s, h.startOn(t, client.tty, client.path, client.args...)
-}
-
-// patience is for how long an end may run on when the other has ended. C
-// programs whose peer has failed wait for ever.
-const patience = 30 * time.Second
-
-// finish waits until both have ended.
-func finish(s, c *process) (serverErr, clientErr error) {
-	other := s
-	select {
-	case <-s.ended:
-		other = c
-	case <-c.ended:
-	}
-	select {
-	case <-other.ended:
-	case <-time.After(patience):
-		other.cancel()
-	}
-	return s.wait(), c.wait()
+	return s, program.StartOn(t, h.guest, client.tty, client.path, client.args...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // The C programs that pingpong programs of ours take the place of.
@@ -60,14 +61,14 @@ func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 func (h *host) play(t *testing.T, p pair, g game) {
 	args := append([]string{"-c", "-s", strconv.Itoa(g.size), "-n", strconv.Itoa(g.iters)}, strings.Fields(g.args)...)
 	s, c := h.beginPingpong(t, g.program, p.server, args, p.client, args)
-	if serverErr, clientErr := finish(s, c); serverErr != nil || clientErr != nil {
+	if serverErr, clientErr := program.Finish(s, c); serverErr != nil || clientErr != nil {
 		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
 	}
 	serverSaid, clientSaid := g.parse(t, s), g.parse(t, c)
 	if !slices.Equal(serverSaid.local, clientSaid.remote) || !slices.Equal(serverSaid.remote, clientSaid.local) {
 		t.Errorf("they do not agree on addresses:\n%v\n%v", s, c)
 	}
-	t.Log(lastLine(c.stdout.String()))
+	t.Log(lastLine(c.Stdout.String()))
 }
 
 func lastLine(s string) string {
@@ -79,17 +80,17 @@ func lastLine(s string) string {
 // listens. The C server does just after it has printed its address, which the Go
 // client waits for; it prints at its end only, unless on a terminal. C does not
 // choose a GID.
-func (h *host) beginPingpong(t *testing.T, program string, server side, serverArgs []string, client side, clientArgs []string) (s, c *process) {
+func (h *host) beginPingpong(t *testing.T, name string, server side, serverArgs []string, client side, clientArgs []string) (s, c *program.Process) {
 	t.Helper()
 	port := []string{"-p", h.port()}
 	always := map[side][]string{cSide: {"-g", strconv.Itoa(h.gid)}}
-	ready := func(s *process) bool { return s.stderr.await("listening on") }
+	ready := func(s *program.Process) bool { return s.Stderr.Await("listening on") }
 	var tty *vm.WindowSize
 	if server == cSide {
-		ready, tty = func(s *process) bool { return s.stdout.await("local address") }, &terminal
+		ready, tty = func(s *program.Process) bool { return s.Stdout.Await("local address") }, &program.Terminal
 	}
-	return h.begin(t, end{h.path(server, program), slices.Concat(always[server], port, serverArgs), tty}, ready,
-		end{h.path(client, program), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
+	return h.begin(t, end{h.path(server, name), slices.Concat(always[server], port, serverArgs), tty}, ready,
+		end{h.path(client, name), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
 }
 
 // said is what a program printed of each queue pair.
@@ -104,9 +105,9 @@ var addressPattern = regexp.MustCompile(`\A  (local address: |remote address:) (
 
 // parse reads the output of either program. The C program exits with 0 even
 // when it has seen invalid data, and adds a line that says so.
-func (g game) parse(t *testing.T, p *process) said {
+func (g game) parse(t *testing.T, p *program.Process) said {
 	t.Helper()
-	m := saidPattern.FindStringSubmatch(p.stdout.String())
+	m := saidPattern.FindStringSubmatch(p.Stdout.String())
 	if m == nil {
 		t.Fatalf("that is not what %s prints:\n%v", g.program, p)
 	}
@@ -121,7 +122,7 @@ func (g game) parse(t *testing.T, p *process) said {
 }
 
 // addresses reads the lines of all queue pairs.
-func (g game) addresses(t *testing.T, p *process, lines, separator string) (all []string) {
+func (g game) addresses(t *testing.T, p *program.Process, lines, separator string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
 		m := addressPattern.FindStringSubmatch(line)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // games are played by the services other than RC with receives of its own.
@@ -26,7 +28,7 @@ var games = []game{
 // for nothing.
 func (h *host) testPingpong(t *testing.T) {
 	programs := []string{ucPingpong, udPingpong, srqPingpong}
-	bereaved := map[string]*process{}
+	bereaved := map[string]*program.Process{}
 	for _, program := range programs {
 		bereaved[program] = h.bereave(t, program)
 	}
@@ -39,8 +41,8 @@ func (h *host) testPingpong(t *testing.T) {
 	for _, program := range programs {
 		t.Run(program+"/killed", func(t *testing.T) {
 			p := bereaved[program]
-			err := p.wait()
-			said := p.stderr.String()
+			err := p.Wait()
+			said := p.Stderr.String()
 			if err == nil || !strings.Contains(said, "nothing has come for 10s: the peer has ended") && !strings.Contains(said, "retry count exceeded") {
 				t.Errorf("%v: %v", p, err)
 			}
@@ -49,17 +51,17 @@ func (h *host) testPingpong(t *testing.T) {
 }
 
 // bereave returns a Go server whose C client is killed in the midst of a game.
-func (h *host) bereave(t *testing.T, program string) *process {
+func (h *host) bereave(t *testing.T, name string) *program.Process {
 	t.Helper()
 	args := []string{"-e", "-n", "1000000000"}
-	s, c := h.beginPingpong(t, program, goSide, args, cSide, args)
-	if !s.stdout.await("remote address") {
+	s, c := h.beginPingpong(t, name, goSide, args, cSide, args)
+	if !s.Stdout.Await("remote address") {
 		t.Fatalf("the server does not play:\n%v", s)
 	}
-	if err := c.cmd.Signal(syscall.SIGKILL); err != nil {
+	if err := c.Cmd.Signal(syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	if err := c.wait(); err == nil {
+	if err := c.Wait(); err == nil {
 		t.Errorf("the client was not killed:\n%v", c)
 	}
 	return s
@@ -79,7 +81,7 @@ func (h *host) testPingpongMistakes(t *testing.T) {
 	} {
 		t.Run(m.program+" "+m.args, func(t *testing.T) {
 			p := h.start(t, h.path(goSide, m.program), append([]string{"-p", h.port()}, strings.Fields(m.args)...)...)
-			if err := p.wait(); err == nil || !strings.Contains(p.stderr.String(), m.says) {
+			if err := p.Wait(); err == nil || !strings.Contains(p.Stderr.String(), m.says) {
 				t.Errorf("no %q:\n%v: %v", m.says, p, err)
 			}
 		})
@@ -92,7 +94,7 @@ func (h *host) testPingpongMistakes(t *testing.T) {
 // waits for ever.
 func (h *host) differentQueues(t *testing.T) {
 	s, c := h.beginPingpong(t, srqPingpong, goSide, []string{"-q", "5"}, cSide, []string{"-q", "3"})
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "the peer has 3 queue pairs, not 5: give both ends the same -q") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "the peer has 3 queue pairs, not 5: give both ends the same -q") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)
@@ -101,7 +103,7 @@ func (h *host) differentQueues(t *testing.T) {
 // The ends do not agree on the size of datagrams.
 func (h *host) differentDatagrams(t *testing.T) {
 	s, c := h.beginPingpong(t, udPingpong, goSide, []string{"-s", "128"}, cSide, []string{"-s", "64"})
-	if err := s.wait(); err == nil || !strings.Contains(s.stderr.String(), "message 0 has 64 bytes, not 128: give both ends the same -s") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128: give both ends the same -s") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)
