@@ -19,6 +19,7 @@ type Account struct {
 	Completed  int
 	Failed     int // reported by a completion
 	Unreported int // the QP was destroyed, and no completion had come
+	Unflushed  int // receives of which no completion told, though the QP was in ERR
 
 	Sent       int // SENDs that completed
 	Resent     int // SENDs that went again, in another session
@@ -44,7 +45,8 @@ func (a *Account) Check() error {
 		what  string
 		count int
 	}{
-		{"requests were never reported", a.Unreported}, {"messages came twice", a.Duplicates},
+		{"requests were never reported", a.Unreported}, {"receives were never flushed", a.Unflushed},
+		{"messages came twice", a.Duplicates},
 		{"messages were lost silently", a.Lost}, {"messages were corrupt", a.Corrupt},
 	} {
 		if n.count != 0 {

@@ -9,32 +9,6 @@ import (
 	"testing"
 )
 
-// A fault is something that netem does to what leaves either guest.
-type fault struct {
-	name, netem string
-	// share is how many of the packets it is to happen to.
-	share float64
-	// happened is to how many it did, as tc shows it.
-	happened func(s sight) int
-}
-
-// A sight is what is seen of a network fault, on both ends together.
-type sight struct {
-	qdisc
-	backlog int // the longest queue that was seen
-	sent    int // packets that rxe has sent
-}
-
-var networkFaults = []fault{
-	{"loss 1 %", "loss 1%", 0.01, func(s sight) int { return s.Drops }},
-	{"loss 5 %", "loss 5%", 0.05, func(s sight) int { return s.Drops }},
-	{"reordering", "delay 2ms reorder 5%", 0.05, func(s sight) int { return s.Requeues }},
-	// netem counts no duplicates: they are what leaves beyond what rxe sent.
-	{"duplication", "duplicate 5%", 0.05, func(s sight) int { return s.Packets - s.sent }},
-	// Nor what it delays, but what waits is its queue.
-	{"delay", "delay 5ms", 0, func(s sight) int { return s.backlog }},
-}
-
 // testNetwork has our programs and C's talk while the network misbehaves.
 func (p *pair) testNetwork(t *testing.T) {
 	for _, f := range networkFaults {
@@ -48,20 +22,7 @@ func (p *pair) testNetwork(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := p.counters(t)
-			s := sight{backlog: backlog, sent: after["sent_pkts"] - before["sent_pkts"]}
-			for _, e := range p.ends {
-				q, err := e.qdisc()
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.Packets += q.Packets
-				s.Drops += q.Drops
-				s.Requeues += q.Requeues
-			}
-			injected := f.happened(s)
-			if least := max(1, int(f.share*float64(s.sent)/2)); injected < least {
-				t.Errorf("the fault did not happen: %d times where %d were due at least; %+v", injected, least, s)
-			}
+			injected := p.injected(t, f, sight{backlog: backlog, sent: after["sent_pkts"] - before["sent_pkts"]})
 			r := row{fault: f.name, injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
 			r.c = append(r.c, p.pingpong(t), p.rping(t))
 			if p.scale.soak {
@@ -70,6 +31,25 @@ func (p *pair) testNetwork(t *testing.T) {
 			p.record(t, r)
 		})
 	}
+}
+
+// injected is how often the fault was seen to happen. What was not seen often
+// enough fails the test.
+func (p *pair) injected(t *testing.T, f fault, s sight) int {
+	t.Helper()
+	for _, e := range p.ends {
+		q, err := e.qdisc()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Packets += q.Packets
+		s.Drops += q.Drops
+		s.Requeues += q.Requeues
+	}
+	if err := f.check(s); err != nil {
+		t.Error(err)
+	}
+	return f.happened(s)
 }
 
 // disturb has netem do it until the test ends.

@@ -147,14 +147,6 @@ func (e *end) counters(t *testing.T) map[string]int {
 	return all
 }
 
-// A qdisc is what tc shows of netem.
-type qdisc struct {
-	Packets  int // that left, duplicates among them
-	Drops    int
-	Requeues int // netem counts what it takes out of turn here
-	Qlen     int // packets that wait
-}
-
 func (e *end) qdisc() (qdisc, error) {
 	out, err := e.guest.Command("tc", "-s", "-j", "qdisc", "show", "dev", "eth0").Output()
 	if err != nil {

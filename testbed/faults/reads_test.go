@@ -20,14 +20,9 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil, "-long")
 	a, b := c.told(t), s.told(t)
-	r := row{fault: f.name + ", long READs", counters: difference(before, p.counters(t)), accounts: []*Account{a, b}}
-	for _, e := range p.ends {
-		q, err := e.qdisc()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.injected += f.happened(sight{qdisc: q})
-	}
+	after := p.counters(t)
+	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
+	r := row{fault: f.name + ", long READs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
 	for _, a := range []*Account{a, b} {
 		known := *a
 		known.Corrupt = 0

@@ -163,7 +163,7 @@ func (p *peer) session(ctx context.Context, ln line) (why, err error) {
 	}()
 	p.meet(ln.partner())
 	say(faults.Event{Event: faults.Connected})
-	s := &session{peer: p, line: ln, remote: ln.partner()}
+	s := newSession(p, ln)
 	why = s.run(ctx)
 	if why == nil {
 		why = ln.bye(ctx)

@@ -15,6 +15,8 @@ type session struct {
 	*peer
 	line   line
 	remote hello
+	poll   func(context.Context, []uverbs.WC) (int, error)
+	fail   func() error // moves the QP to ERR
 
 	out      int // requests in the send queue
 	nextRnd  uint64
@@ -28,6 +30,12 @@ type session struct {
 	quiet    bool
 	broken   error
 	wcs      [16]uverbs.WC
+}
+
+func newSession(p *peer, l line) *session {
+	q := l.queues()
+	return &session{peer: p, line: l, remote: l.partner(), poll: q.cq.PollWait, waiting: receives, nextRnd: p.checked,
+		fail: func() error { return q.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState) }}
 }
 
 // quietAfter is how long nothing may complete before it is an event.
@@ -53,7 +61,6 @@ func (s *session) run(ctx context.Context) error {
 		case <-stop:
 		}
 	}()
-	s.waiting, s.nextRnd = receives, s.checked
 	for !s.over() {
 		if err := s.post(); err != nil {
 			return err
@@ -86,7 +93,7 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 	began := time.Now()
 	for {
 		turn, cancel := context.WithTimeout(ctx, min(quietAfter, limit))
-		n, err := s.line.queues().cq.PollWait(turn, s.wcs[:])
+		n, err := s.poll(turn, s.wcs[:])
 		cancel()
 		waited := time.Since(began)
 		if s.out > 0 {
@@ -277,7 +284,7 @@ func (s *session) drain(why error) error {
 		s.a.Stalls++
 	}
 	s.a.Forced += s.out
-	if err := s.line.queues().qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState); err != nil {
+	if err := s.fail(); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(errTime)
@@ -287,5 +294,6 @@ func (s *session) drain(why error) error {
 		}
 	}
 	s.a.Unreported += s.out
+	s.a.Unflushed += s.waiting
 	return nil
 }
