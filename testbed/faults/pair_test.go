@@ -62,11 +62,7 @@ func newPair(t *testing.T, kernel string, how scale) *pair {
 	var booting sync.WaitGroup
 	for i, nic := range []vm.NIC{left, right} {
 		booting.Go(func() {
-			// On a busy host the kernel may measure its TSC many times too slow, and
-			// the guest's clock then runs as many times too fast: retries would be
-			// over before the other guest had its turn.
-			g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic},
-				KernelArgs: []string{"tsc=unstable"}})
+			g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic}})
 			p.ends[i] = &end{guest: g, address: "10.8.0." + strconv.Itoa(i+1)}
 		})
 	}

@@ -92,6 +92,7 @@ func (g *Guest) launch(ctx context.Context, b *bed.Bed) (err error) {
 	if err != nil {
 		return err
 	}
+	g.launched = time.Now()
 	if g.qemu, err = startProcess(append(argv, q.args...), env, q.files); err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (g *Guest) awaitHello(ctx context.Context) error {
 			return fmt.Errorf("the guest's agent speaks version %d of the protocol, not %d", h.Version, wire.Version)
 		}
 		g.release = h.Release
-		return nil
+		return g.config.checkClock(h.Uptime, time.Since(g.launched))
 	case <-g.dead:
 		return g.Err()
 	case <-ctx.Done():
@@ -208,4 +209,16 @@ func (g *Guest) awaitHello(ctx context.Context) error {
 	case <-timer.C:
 		return g.withConsole(fmt.Errorf("no answer after %v", g.config.BootTimeout))
 	}
+}
+
+// checkClock holds the clock of a guest that has come up against the host's. It
+// began to count after the guest was launched, so it cannot be ahead.
+func (c Config) checkClock(uptime, passed time.Duration) error {
+	const tolerance = 500 * time.Millisecond
+	if c.ICount || uptime <= passed+passed/10+tolerance {
+		return nil
+	}
+	return fmt.Errorf("the guest's clock runs too fast: it says that %v have passed since its kernel began, %v after the guest was launched;"+
+		" was the host so busy that the kernel could not measure its timers? Give it less to do",
+		uptime.Round(100*time.Millisecond), passed.Round(100*time.Millisecond))
 }

@@ -25,6 +25,7 @@ var ErrClosed = errors.New("vm: the guest is closed")
 type Guest struct {
 	config     Config
 	release    string
+	launched   time.Time
 	dir        *runDir
 	files      string // host directory of installed files
 	qemu       *process

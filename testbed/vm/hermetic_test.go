@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/testbed/vm/internal/tsc"
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
@@ -85,6 +88,44 @@ func TestConfig(t *testing.T) {
 	}
 	if args := (Config{KernelArgs: []string{"a=b"}, InitArgs: []string{"c"}}).kernelArgs(); strings.Join(args[len(args)-3:], " ") != "a=b -- c" {
 		t.Errorf("kernel arguments %q", args)
+	}
+}
+
+// An emulated amd64 guest is told the frequency of its TSC.
+func TestTSCArgs(t *testing.T) {
+	told := func(c Config) bool {
+		c, err := c.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(c.kernelArgs(), " ")+" ", " tsc_early_khz="+strconv.Itoa(tsc.KHz())+" ")
+	}
+	if runtime.GOARCH == "amd64" && !told(Config{Kernel: "6.12"}) {
+		t.Error("the guest has to measure its TSC")
+	}
+	for name, c := range map[string]Config{
+		"arm64": {Kernel: "6.12", Arch: "arm64"}, "ICount": {Kernel: "6.12", ICount: true}, "KVM": {Kernel: "6.12", kvm: true},
+	} {
+		if told(c) {
+			t.Errorf("%s: told the frequency of another clock", name)
+		}
+	}
+}
+
+func TestCheckClock(t *testing.T) {
+	for _, c := range []struct {
+		uptime, passed time.Duration
+		icount, bad    bool
+	}{
+		{3 * time.Second, 4 * time.Second, false, false},
+		{time.Second, time.Second, false, false},
+		{8 * time.Second, 4 * time.Second, false, true},
+		{240 * time.Second, 30 * time.Second, false, true},
+		{240 * time.Second, 30 * time.Second, true, false},
+	} {
+		if err := (Config{ICount: c.icount}).checkClock(c.uptime, c.passed); (err != nil) != c.bad {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
 

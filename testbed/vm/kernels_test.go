@@ -5,8 +5,11 @@ package vm
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/internal/tsc"
 )
 
 // clean checks that the kernel has complained of nothing.
@@ -17,6 +20,20 @@ func clean(t *testing.T, g *Guest) {
 	}
 	if bad, err := g.Complaints(t.Context()); err != nil || len(bad) > 0 {
 		t.Errorf("the kernel complained: %v %q", err, bad)
+	}
+}
+
+// The kernel takes the frequency of its TSC as given, and the guest's clock goes
+// as fast as the host's.
+func TestClock(t *testing.T) {
+	g := Start(t, Config{Kernel: "6.12", CPUs: 1})
+	log, err := g.Dmesg(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("tsc: Detected %d.%03d MHz", tsc.KHz()/1000, tsc.KHz()%1000)
+	if !strings.Contains(log, want) && runtime.GOARCH == "amd64" {
+		t.Errorf("%q is not in the kernel's log:\n%s", want, log)
 	}
 }
 

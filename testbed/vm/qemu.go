@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/testbed/vm/bed"
+	"github.com/goverbs/goverbs/testbed/vm/internal/tsc"
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
@@ -124,11 +125,25 @@ func (c Config) kernelArgs() []string {
 		"mitigations=off", "rcupdate.rcu_expedited=1", "random.trust_cpu=on", "cryptomgr.notests=1", "rdinit=/init",
 	}
 	if c.Arch == "amd64" {
-		args = append(args, "tsc=reliable", "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
+		args = append(append(args, c.tscArgs()...), "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
 	}
 	args = append(args, c.KernelArgs...)
 	if len(c.InitArgs) > 0 {
 		args = append(append(args, "--"), c.InitArgs...)
+	}
+	return args
+}
+
+// tscArgs are about the clock. An emulated guest's TSC is the host's. Left to
+// itself, the kernel counts it while a timer of 10 ms runs, and begins to count
+// after it has started the timer: if QEMU's thread loses its CPU just there, 10 ms
+// are what was left of them, and the guest's clock runs up to ten times too fast.
+// With ICount the TSC counts instructions, and with KVM the kernel has another
+// clock.
+func (c Config) tscArgs() []string {
+	args := []string{"tsc=reliable"}
+	if khz := tsc.KHz(); khz > 0 && !c.kvm && !c.ICount {
+		args = append(args, "tsc_early_khz="+strconv.Itoa(khz))
 	}
 	return args
 }

@@ -60,8 +60,12 @@ func run() error {
 	if err := unix.Uname(&name); err != nil {
 		return err
 	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
 	s := newServer(port, config, guestinit.NewReaper())
-	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:])}
+	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:]), Uptime: time.Duration(now.Nano())}
 	if err := s.send(wire.Hello, 0, hello); err != nil {
 		return err
 	}

@@ -11,11 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Version is that of the protocol. The agent is built with the host's program,
 // so a difference means a stale binary.
-const Version = 1
+const Version = 2
 
 // A Kind says what a frame is.
 type Kind uint8
@@ -139,6 +140,7 @@ type SignalRequest struct {
 type HelloReport struct {
 	Version int
 	Release string
+	Uptime  time.Duration // by the guest's clock
 }
 
 // StartedReport says that a command runs, or why it does not.
