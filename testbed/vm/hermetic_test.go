@@ -220,3 +220,29 @@ func FuzzMonitor(f *testing.F) {
 		close(m.answers)
 	})
 }
+
+// What a program sends into a cable comes out at the guest's end, and back.
+func TestPlug(t *testing.T) {
+	nic, conn, err := Plug()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []struct {
+		from io.Writer
+		to   io.Reader
+	}{{conn, nic.end}, {nic.end, conn}} {
+		got := make([]byte, 5)
+		if _, err := io.WriteString(way.from, "frame"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(way.to, got); err != nil || string(got) != "frame" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	if err := errors.Join(nic.Close(), conn.Close()); err != nil {
+		t.Error(err)
+	}
+}

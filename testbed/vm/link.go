@@ -3,6 +3,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,21 @@ func Link() (a, b NIC, err error) {
 		return NIC{}, NIC{}, fmt.Errorf("vm: link: %w", err)
 	}
 	return newNIC(fds[0]), newNIC(fds[1]), nil
+}
+
+// Plug makes a network cable between a guest and this program: each frame comes
+// and goes with its length before it, four bytes, big-endian (QEMU's -netdev
+// stream). The program may be a switch: testbed/connectx/fabric has one.
+func Plug() (NIC, net.Conn, error) {
+	guest, ours, err := Link()
+	if err != nil {
+		return NIC{}, nil, err
+	}
+	conn, err := net.FileConn(ours.end)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return NIC{}, nil, fmt.Errorf("vm: plug: %w", errors.Join(err, guest.Close()))
+	}
+	return guest, conn, nil
 }
 
 func newNIC(fd int) NIC {
