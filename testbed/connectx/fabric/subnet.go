@@ -123,6 +123,14 @@ func (p *SubnetPort) Packet(pkt *roce.Packet) {
 	}
 }
 
+// Frame is what a port of a switch has: a subnet carries no frames, and counts
+// them as malformed.
+func (p *SubnetPort) Frame([]byte) {
+	if !p.gone {
+		p.counters.Malformed++
+	}
+}
+
 // Detach takes the port off the subnet. What is under way to it is lost, and what
 // it sends from then on.
 func (p *SubnetPort) Detach() {

@@ -76,6 +76,10 @@ func TestSubnet(t *testing.T) {
 	w.send(0, 0, 14)
 	w.send(0, permissiveLID, 15)
 	w.expect([]uint32{12}, []uint32{10, 11}, nil)
+	w.loop.Run(func() { w.ports[2].Frame(make([]byte, 100)) })
+	if c := w.ports[2].Counters(); c.Malformed != 1 {
+		t.Errorf("a frame: %+v", c)
+	}
 	w.send(1, 0xC000, 16)
 	w.send(1, 0xFFFE, 17)
 	w.expect([]uint32{16, 17}, nil, []uint32{16, 17})

@@ -1,5 +1,7 @@
 package fabric
 
+import "github.com/goverbs/goverbs/testbed/connectx/roce"
+
 // A Switch is an Ethernet switch. It learns from the frames which address is
 // behind which port, and sends what is for an address that it does not know, and
 // what is for many, to all ports but the one that it came from. VLAN tags pass as
@@ -56,6 +58,17 @@ func (p *Port) Frame(b []byte) {
 		p.sw.captureAll(b)
 	}
 	p.send(frame(b))
+}
+
+// Packet sends a packet of RoCE as a frame. One that has no form on Ethernet is
+// counted as malformed.
+func (p *Port) Packet(pkt *roce.Packet) {
+	b, err := pkt.AppendFrame(nil)
+	if err != nil && !p.gone {
+		p.counters.Malformed++
+		return
+	}
+	p.Frame(b)
 }
 
 // SetLink takes the link down or up, and tells the device. What is under way is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -196,6 +197,25 @@ func TestMalformed(t *testing.T) {
 	}
 	if len(w.got[1]) != 1 {
 		t.Errorf("%d frames came", len(w.got[1]))
+	}
+}
+
+// A packet is sent as the frame that it is on Ethernet.
+func TestPacket(t *testing.T) {
+	w := newWorld(t, 2, Config{})
+	p := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), Payload: []byte("data"),
+		Route: roce.Route{Version: roce.V2, GRH: true, SMAC: mac(0), DMAC: mac(1)}}
+	want, err := p.AppendFrame(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.loop.Run(func() {
+		w.ports[0].Packet(&p)
+		w.ports[0].Packet(&roce.Packet{Opcode: 0xFF})
+	})
+	w.expect(nil, []string{string(want[ethernetHeader:])})
+	if c := w.counters(0); c != (Counters{Malformed: 1, Flooded: 1}) {
+		t.Errorf("%+v", c)
 	}
 }
 
