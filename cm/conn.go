@@ -98,6 +98,12 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dialFirst(ctx, infos, o)
+}
+
+// dialFirst dials one address after the other. Who has refused would refuse at
+// its other addresses as well.
+func dialFirst(ctx context.Context, infos []AddrInfo, o *Options) (*Conn, error) {
 	var errs []error
 	for k := range infos {
 		c, err := dial(ctx, &infos[k], o)

@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -64,6 +66,62 @@ func TestSRQBeforeQP(t *testing.T) {
 	check(t, s.CreateQP(nil, cfg)) // it has none of its own
 	is(t, "an SRQ after the QP", s.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrInvalid)
 	check(t, s.Close()) // before the SRQ that it uses
+}
+
+// A queue that could not be closed with its QP goes before the next QP gets one
+// of its own.
+func TestQueueLeftOver(t *testing.T) {
+	r := newRig(t)
+	i := newTalk(t).id(PSTCP)
+	check(t, i.Bind(at(here, 0)))
+	check(t, i.CreateQP(nil, small))
+	dev := r.loop().k
+	queues := func() (n int) {
+		for _, o := range dev.Live() {
+			if strings.HasPrefix(o, "CQ ") {
+				n++
+			}
+		}
+		return n
+	}
+	if n := queues(); n != 2 {
+		t.Fatalf("%d queues: %q", n, dev.Live())
+	}
+	n := len(dev.Log()) + 2 // after the QP
+	dev.Set(func() { dev.FailAt, dev.FailWith = n, unix.EPERM })
+	is(t, "a queue that cannot be closed", i.DestroyQP(), unix.EPERM)
+	if i.QP() != nil || queues() == 0 {
+		t.Fatalf("the QP is %v, left are %q", i.QP(), dev.Live())
+	}
+	dev.Set(func() { dev.FailAt = 0 })
+	check(t, i.CreateQP(nil, small))
+	if n := queues(); n != 2 {
+		t.Errorf("%d queues for one QP: %q", n, dev.Live())
+	}
+}
+
+// Of several addresses the next is dialed when one does not answer, and none
+// after one that refuses.
+func TestDialFirst(t *testing.T) {
+	newRig(t)
+	ctx := limit(t)
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	to := func(a netip.AddrPort) AddrInfo { return AddrInfo{PortSpace: PSTCP, Dst: a} }
+	refuses := to(at(here, 5))
+	_, err := dialFirst(ctx, []AddrInfo{refuses, to(l.Addr())}, &Options{})
+	is(t, "one that refuses, and one that listens", err, ErrRejected)
+	_, err = dialFirst(ctx, []AddrInfo{to(nowhere), refuses, to(nowhere)}, &Options{})
+	is(t, "none that listens", err, ErrRejected, ErrUnreachable)
+	done := make(chan error, 1)
+	go func() {
+		c, err := dialFirst(ctx, []AddrInfo{to(nowhere), to(l.Addr())}, &Options{})
+		if err == nil {
+			err = c.Close()
+		}
+		done <- err
+	}()
+	closing(t, good(l.Accept(ctx))(t))
+	check(t, <-done)
 }
 
 // Whoever accepts a request for datagrams without a QP has to say which it is.

@@ -42,7 +42,8 @@ func (i *ID) SetAckTimeout(timeout uint8) error {
 // SetPaths gives the id its route, in place of ResolveRoute:
 // RDMA_OPTION_IB_PATH. EventRouteResolved follows. [uverbs.ErrInvalid] at
 // another time than ResolveRoute's, and for paths that the kernel does not
-// take; [uverbs.ErrClosed] after Close.
+// take; [uverbs.ErrNoDevice] on RoCE when the network device by which the address
+// was resolved is gone; [uverbs.ErrClosed] after Close.
 func (i *ID) SetPaths(paths []PathRecord) error {
 	var b []byte
 	for _, p := range paths {
