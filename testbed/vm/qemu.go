@@ -135,11 +135,12 @@ func (c Config) kernelArgs() []string {
 }
 
 // tscArgs are about the clock. An emulated guest's TSC is the host's. Left to
-// itself, the kernel counts it while a timer of 10 ms runs, and begins to count
-// after it has started the timer: if QEMU's thread loses its CPU just there, 10 ms
-// are what was left of them, and the guest's clock runs up to ten times too fast.
-// With ICount the TSC counts instructions, and with KVM the kernel has another
-// clock.
+// itself, the kernel counts it while a timer runs, whose state it asks for again
+// and again. On a busy host QEMU's thread may lose its CPU in between. When that
+// is between the timer's start and the first look at the TSC, the clock runs
+// about ten times too fast for good; when the timer wraps meanwhile, hundreds of
+// times too slow. With ICount the TSC counts instructions, and with KVM the
+// kernel has another clock.
 func (c Config) tscArgs() []string {
 	args := []string{"tsc=reliable"}
 	if khz := tsc.KHz(); khz > 0 && !c.kvm && !c.ICount {
