@@ -59,6 +59,13 @@ func (f Field) At(i int) Field {
 	return f
 }
 
+// Within is the field as one of the layout that outer's layout is nested in, at
+// outer.
+func (f Field) Within(outer Field) Field {
+	f.Name, f.Offset = outer.Name+"."+f.Name, f.Offset+outer.Offset
+	return f
+}
+
 // Rest returns what of b begins where the field does: an array without a fixed
 // end.
 func (f Field) Rest(b []byte) []byte { return b[f.Offset/8:] }

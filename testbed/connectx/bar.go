@@ -1,0 +1,130 @@
+package connectx
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// BAR 0: the initialization segment, the table of interrupts, and the pages of
+// the UAR.
+const (
+	barSize  = 32 << 20
+	uarShift = 12
+	firstUAR = 16 // pages before it are of other things
+
+	msixTable   = 0x2000
+	msixPending = 0x3000
+	vectors     = 64
+
+	initSegEnd = 0x1018
+
+	// Doorbells of event queues in a page of the UAR.
+	doorbellArm   = 0x40
+	doorbellNoArm = 0x48
+)
+
+// Registers that a driver writes.
+var (
+	regCmdqHigh     = prm.InitSegCmdqPhyAddrHigh.Offset / 8
+	regCmdqLow      = prm.InitSegCmdqPhyAddrLow.Offset / 8
+	regCmdqDoorbell = prm.InitSegCommandDoorbellVector.Offset / 8
+)
+
+// ReadBAR fills p with the registers at an offset of BAR 0.
+func (d *Device) ReadBAR(offset uint64, p []byte) {
+	clear(p)
+	if d.gone {
+		for i := range p {
+			p[i] = 0xff
+		}
+		return
+	}
+	if offset >= initSegEnd {
+		return
+	}
+	segment := make([]byte, initSegEnd)
+	d.fillInitSegment(segment)
+	copy(p, segment[offset:])
+}
+
+// fillInitSegment writes the registers as they are now.
+func (d *Device) fillInitSegment(b []byte) {
+	fw := d.config.Firmware
+	prm.InitSegFWRevMajor.Set(b, uint64(fw[0]))
+	prm.InitSegFWRevMinor.Set(b, uint64(fw[1]))
+	prm.InitSegFWRevSubminor.Set(b, uint64(fw[2]))
+	prm.InitSegCmdInterfaceRev.Set(b, cmdInterfaceRev)
+	prm.InitSegCmdqPhyAddrHigh.Set(b, d.cmdq.addr>>32)
+	prm.InitSegCmdqPhyAddrLow.Set(b, d.cmdq.addr>>12)
+	prm.InitSegNICInterface.Set(b, uint64(d.cmdq.state))
+	prm.InitSegLogCmdqSize.Set(b, logCmdqSize)
+	prm.InitSegLogCmdqStride.Set(b, logCmdqStride)
+	d.health.fill(prm.InitSegHealth.Bytes(b), fw)
+	prm.InitSegInternalTimer.Set(b, d.ticks())
+	prm.InitSegHealthCounter.Set(b, d.health.counter(d.start))
+}
+
+// WriteBAR stores p at an offset of BAR 0, as one store of the driver's.
+func (d *Device) WriteBAR(offset uint64, p []byte) {
+	switch {
+	case d.gone:
+	case offset < initSegEnd:
+		for len(p) >= 4 {
+			d.writeRegister(int(offset), binary.BigEndian.Uint32(p))
+			offset, p = offset+4, p[4:]
+		}
+	case offset>>uarShift >= firstUAR:
+		d.writeUAR(uint32(offset>>uarShift), uint32(offset&(1<<uarShift-1)), p)
+	}
+}
+
+func (d *Device) writeRegister(offset int, v uint32) {
+	switch offset {
+	case regCmdqHigh:
+		d.cmdq.high = v
+	case regCmdqLow:
+		d.setCommandQueue(v)
+	case regCmdqDoorbell:
+		d.ringCommands(v)
+	}
+}
+
+func (d *Device) writeUAR(page, offset uint32, p []byte) {
+	if !d.uars.has(page) {
+		d.report("a store of %d bytes to %#x of page %#x of the UAR, which is not allocated", len(p), offset, page)
+		return
+	}
+	switch offset {
+	case doorbellArm, doorbellNoArm:
+		if len(p) == prm.EQDoorbell.Size {
+			d.eqDoorbell(page, p, offset == doorbellArm)
+			return
+		}
+	}
+	d.storeUAR(page, offset, p)
+}
+
+// health is what the firmware tells of itself.
+type health struct {
+	syndrome uint8
+	severity uint8
+}
+
+// fill writes the health buffer.
+func (h *health) fill(b []byte, fw [3]uint16) {
+	prm.HealthFWVersion.Set(b, uint64(fw[0])<<24|uint64(fw[1]&0xff)<<16|uint64(fw[2]))
+	prm.HealthHWID.Set(b, 0x20d)
+	prm.HealthSyndrome.Set(b, uint64(h.syndrome))
+	if h.syndrome != 0 {
+		prm.HealthValid.Set(b, 1)
+		prm.HealthSeverity.Set(b, uint64(h.severity))
+	}
+}
+
+// counter shows that the firmware is alive, by the clock alone: an idle device
+// has nothing to do.
+func (h *health) counter(start time.Time) uint64 {
+	return uint64(time.Since(start)/(10*time.Millisecond)) & 0xffffff
+}

@@ -1,0 +1,168 @@
+package connectx
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// A CapType is a kind of capabilities, as QUERY_HCA_CAP asks for them.
+type CapType uint8
+
+const (
+	CapGeneral   CapType = 0
+	CapEthernet  CapType = 1
+	CapAtomic    CapType = 3
+	CapRoCE      CapType = 4
+	CapFlowTable CapType = 7
+)
+
+// A Capability is the value of a capability. The fields are package prm's:
+// HCACap…, EthCap…, AtomicCap…, RoCECap….
+type Capability struct {
+	Type  CapType
+	Field prm.Field
+	Value uint64
+}
+
+// capPage is the size of a page of capabilities.
+const capPage = 4096
+
+// capabilities are the pages of capabilities: what the device has, and what the
+// driver has chosen of that.
+type capabilities struct {
+	most, current map[CapType][]byte
+	rows          []Capability
+}
+
+// newCapabilities are those of a link layer with the values that are replaced.
+func newCapabilities(link LinkLayer, replaced []Capability) (capabilities, error) {
+	c := capabilities{most: make(map[CapType][]byte)}
+	c.rows = append(c.rows, offered...)
+	if link == Ethernet {
+		c.rows = append(c.rows, offeredEthernet...)
+	} else {
+		c.rows = append(c.rows, offeredInfiniBand...)
+	}
+	for _, r := range c.rows {
+		if c.most[r.Type] == nil {
+			c.most[r.Type] = make([]byte, capPage)
+		}
+		r.Field.Set(c.most[r.Type], r.Value)
+	}
+	if link == Ethernet {
+		offerFlowTables(c.most[CapFlowTable])
+	}
+	for _, r := range replaced {
+		if r.Value == 0 && r.Field.Width <= 64 && c.most[r.Type] == nil {
+			continue
+		}
+		most, ok := c.bound(r)
+		if !ok || r.Value > most {
+			return c, fmt.Errorf("connectx: capability %s = %d is not implemented: the most is %d", r.Field.Name, r.Value, most)
+		}
+	}
+	for _, r := range replaced {
+		if page := c.most[r.Type]; page != nil {
+			r.Field.Set(page, r.Value)
+		}
+	}
+	return c, nil
+}
+
+// bound is the most that may be claimed of a capability.
+func (c *capabilities) bound(r Capability) (uint64, bool) {
+	if page := c.most[r.Type]; page == nil || r.Field.Width <= 0 || r.Field.Width > 64 || (r.Field.Offset+r.Field.Width) > capPage*8 {
+		return 0, false
+	}
+	for _, row := range c.rows {
+		if row.Type == r.Type && row.Field == r.Field {
+			return row.Value, true
+		}
+	}
+	return 0, r.Value == 0
+}
+
+// reset undoes what a driver has chosen.
+func (c *capabilities) reset() {
+	c.current = make(map[CapType][]byte)
+	for t, page := range c.most {
+		c.current[t] = append([]byte(nil), page...)
+	}
+	if page := c.current[CapAtomic]; page != nil {
+		prm.AtomicCapAtomicReq8BEndiannessMode.Set(page, 0)
+	}
+}
+
+// general is the value of a general capability now.
+func (c *capabilities) general(f prm.Field) uint64 { return f.Get(c.current[CapGeneral]) }
+
+// page is a page of capabilities: what there is, or what counts now. Nil: the
+// device has none of this type.
+func (c *capabilities) page(t CapType, current bool) []byte {
+	if current {
+		return c.current[t]
+	}
+	return c.most[t]
+}
+
+// chosen are general capabilities that are the driver's to say: they are not
+// less or more.
+var chosen = []prm.Field{prm.HCACapLogUARPageSize}
+
+// set is what a driver chooses of a page. Nothing may be chosen that is not
+// offered. Of atomics, the order of bytes alone is a choice.
+func (c *capabilities) set(t CapType, in []byte) error {
+	page := c.current[t]
+	switch {
+	case page == nil || t != CapGeneral && t != CapAtomic && t != CapRoCE:
+		return refuse(statusBadParam, reasonOpMod)
+	case t == CapAtomic:
+		f := prm.AtomicCapAtomicReq8BEndiannessMode
+		if v := f.Get(in); v > 1 || v == 1 && !prm.AtomicCapSupportedAtomicReq8BEndiannessMode1.Is(page) {
+			return refuse(statusBadParam, reasonCapability)
+		}
+		f.Set(page, f.Get(in))
+		return nil
+	}
+	rest := append([]byte(nil), in...)
+	for _, f := range chosen {
+		f.Set(rest, 0)
+	}
+	for _, row := range c.rows {
+		if row.Type == t {
+			if row.Field.Get(in) > row.Field.Get(c.most[t]) {
+				return &refusal{statusBadParam, reasonCapability, row.Field.Name}
+			}
+			row.Field.Set(rest, 0)
+		}
+	}
+	for i, b := range rest {
+		if b != 0 {
+			return &refusal{statusBadParam, reasonCapability, fmt.Sprintf("byte %#x of the page is %#x", i, b)}
+		}
+	}
+	copy(page, in)
+	return nil
+}
+
+func (d *Device) queryHCACap(in, out []byte) error {
+	mod := prm.CmdOpMod.Get(in)
+	page := d.caps.page(CapType(mod>>1), mod&1 != 0)
+	if page == nil || mod>>1 > 0xff {
+		return refuse(statusBadParam, reasonOpMod)
+	}
+	copy(prm.QueryHCACapOutCapability.Bytes(out), page)
+	return nil
+}
+
+func (d *Device) setHCACap(in, out []byte) error {
+	mod := prm.CmdOpMod.Get(in)
+	if mod > 0x1ff {
+		return refuse(statusBadParam, reasonOpMod)
+	}
+	if d.running {
+		return refuse(statusBadSystemState, reasonRunning)
+	}
+	return d.caps.set(CapType(mod>>1), prm.SetHCACapInCapability.Bytes(in))
+}

@@ -1,0 +1,126 @@
+package connectx
+
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// A command is one of the firmware's.
+type command struct {
+	opcode  uint16
+	name    string
+	in, out *prm.Layout
+	when    when
+	run     func(d *Device, in, out []byte) error
+}
+
+// A when says in which state of the device a command is there.
+type when uint8
+
+const (
+	always  when = iota
+	enabled      // after ENABLE_HCA
+	running      // after INIT_HCA
+	inIB         // running, with an InfiniBand port
+	inEth        // running, with an Ethernet port
+)
+
+// commandOf is the command of an opcode, nil if there is none.
+func commandOf(opcode uint16) *command { return byOpcode[opcode] }
+
+var byOpcode = make(map[uint16]*command)
+
+func init() {
+	for _, table := range [][]command{hcaCommands, portCommands} {
+		for i := range table {
+			byOpcode[table[i].opcode] = &table[i]
+		}
+	}
+}
+
+// execute carries out a command. The output has n bytes, whatever happens.
+func (d *Device) execute(in []byte, n int) []byte {
+	opcode := uint16(prm.CmdOpcode.Get(in))
+	c := commandOf(opcode)
+	size := n
+	if c != nil {
+		in = append(in, make([]byte, max(0, c.in.Size-len(in)))...)
+		size = max(n, c.out.Size)
+	}
+	out := make([]byte, size)
+	err := d.injected(opcode)
+	if err == nil {
+		err = d.check(c, in)
+	}
+	if err == nil {
+		err = c.run(d, in, out)
+	}
+	if err != nil {
+		clear(out)
+		d.fail(opcode, out, err)
+	}
+	d.traceCommand(c, opcode, in, out, err)
+	return out[:n]
+}
+
+// check says whether a command may be carried out now.
+func (d *Device) check(c *command, in []byte) error {
+	switch {
+	case c == nil:
+		return refuse(statusBadOpcode, reasonOpcode)
+	case prm.CmdUID.Is(in):
+		return refuse(statusBadParam, reasonUID)
+	case c.when >= enabled && !d.enabled:
+		return refuse(statusBadSystemState, reasonNotEnabled)
+	case c.when >= running && !d.running:
+		return refuse(statusBadSystemState, reasonNotRunning)
+	case c.when == inIB && d.config.LinkLayer != InfiniBand, c.when == inEth && d.config.LinkLayer != Ethernet:
+		return refuse(statusBadOpcode, reasonLink)
+	}
+	return nil
+}
+
+// fail writes the output of a command that was not carried out.
+func (d *Device) fail(opcode uint16, out []byte, err error) {
+	var s status
+	var syndrome uint64
+	var r *refusal
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		s, syndrome = status(f.status), uint64(f.syndrome)
+	case errors.As(err, &r):
+		s, syndrome = r.status, uint64(opcode)<<16|uint64(r.reason)
+	default:
+		s, syndrome = engineStatus(err), uint64(opcode)<<16|uint64(reasonParam)
+	}
+	prm.CmdStatus.Set(out, uint64(s))
+	prm.CmdSyndrome.Set(out, syndrome)
+}
+
+// A failure is what FailCommand asked for.
+type failure struct {
+	opcode      uint16
+	status      uint8
+	syndrome    uint32
+	skip, count int
+}
+
+// Error implements error.
+func (f *failure) Error() string { return "injected" }
+
+// injected is the failure that is to befall a command now.
+func (d *Device) injected(opcode uint16) error {
+	for _, f := range d.failures {
+		switch {
+		case f.opcode != opcode || f.count == 0:
+		case f.skip > 0:
+			f.skip--
+		default:
+			f.count--
+			return f
+		}
+	}
+	return nil
+}

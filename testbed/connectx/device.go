@@ -1,0 +1,176 @@
+package connectx
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/pci"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+// A LinkLayer is what a port is connected to.
+type LinkLayer uint8
+
+const (
+	InfiniBand LinkLayer = iota
+	Ethernet             // with RoCE
+)
+
+// Config is what a device is made of. Zero fields, other than Loop and GUID,
+// have a default.
+type Config struct {
+	Loop      *loop.Loop
+	LinkLayer LinkLayer
+	PCIDevice uint16  // PCI device number: 0x1017, a ConnectX-5
+	GUID      uint64  // of node and port
+	MAC       [6]byte // Ethernet; made of the GUID
+	LID       uint16  // InfiniBand; 1
+
+	// Firmware is the version: major, minor, subminor.
+	Firmware [3]uint16
+
+	// Capabilities replace the values of those that the device has. More than it
+	// has cannot be claimed.
+	Capabilities []Capability
+
+	// BootPages and InitPages are how many pages of 4 KiB the firmware asks the
+	// host for before and with INIT_HCA.
+	BootPages, InitPages int
+
+	// Report is told what a driver does that it should not, and that nobody
+	// else is told of; nil: nobody is.
+	Report func(error)
+	Tracer *trace.Tracer
+}
+
+// A Machine is what a device is plugged into.
+type Machine interface {
+	// View returns n bytes of memory at a DMA address. They are good until the
+	// loop's step ends. The bytes are in one piece; an error says that they are
+	// not there.
+	View(addr uint64, n int) ([]byte, error)
+	// Interrupt raises an MSI-X vector.
+	Interrupt(vector int) error
+}
+
+// A Device is one PCI function.
+type Device struct {
+	config  Config
+	space   *pci.Space
+	machine Machine // nil: not plugged in
+	start   time.Time
+
+	cmdq     commandQueue
+	health   health
+	caps     capabilities
+	pages    pageManager
+	eqs      eventQueues
+	uars     numbers
+	domains  numbers // transport domains
+	counters numbers // sets of Q counters
+	port     portState
+	failures []*failure
+
+	enabled, running bool // ENABLE_HCA and INIT_HCA were done
+	issi             uint16
+	gone             bool
+}
+
+// New makes a device that is not plugged in.
+func New(c Config) (*Device, error) {
+	if c.Loop == nil || c.GUID == 0 {
+		return nil, errors.New("connectx: a device needs a loop and a GUID: set Config.Loop and Config.GUID")
+	}
+	setDefault(&c.PCIDevice, 0x1017)
+	setDefault(&c.MAC, macOf(c.GUID))
+	setDefault(&c.LID, 1)
+	setDefault(&c.Firmware, [3]uint16{16, 35, 1234})
+	setDefault(&c.BootPages, 8)
+	setDefault(&c.InitPages, 100)
+	if c.LID >= 0xc000 || c.BootPages < 0 || c.InitPages < 0 || c.BootPages+c.InitPages > maxPages {
+		return nil, fmt.Errorf("connectx: LID %#x, %d boot pages and %d pages: LIDs go to 0xbfff, pages to %d in all",
+			c.LID, c.BootPages, c.InitPages, maxPages)
+	}
+	d := &Device{config: c, start: time.Now()}
+	var err error
+	if d.caps, err = newCapabilities(c.LinkLayer, c.Capabilities); err != nil {
+		return nil, err
+	}
+	if d.space, err = newSpace(&d.config); err != nil {
+		return nil, fmt.Errorf("connectx: %w", err)
+	}
+	d.port = newPort(&d.config)
+	d.Reset()
+	return d, nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// macOf makes a MAC of a GUID, as adapters make GUIDs of MACs.
+func macOf(guid uint64) [6]byte {
+	return [6]byte{0x02, byte(guid >> 48), byte(guid >> 40), byte(guid >> 16), byte(guid >> 8), byte(guid)}
+}
+
+// Plug puts the device into a machine, or takes it out with nil. Either way it
+// is as after Reset.
+func (d *Device) Plug(m Machine) {
+	d.machine = m
+	d.Reset()
+}
+
+// Reset puts the device into the state in which it was made: the driver's
+// objects, its pages and what was given by the control methods are gone. The
+// port's state stays.
+func (d *Device) Reset() {
+	d.cmdq = commandQueue{}
+	d.health = health{}
+	d.failures = nil
+	d.gone = false
+	d.space.Reset()
+	d.config.Tracer.Reset()
+	d.disable()
+}
+
+// disable is what a card does when its driver lets go of it.
+func (d *Device) disable() {
+	d.caps.reset()
+	d.stop()
+	d.enabled, d.issi = false, 0
+	d.pages = pageManager{}
+}
+
+// stop drops all objects.
+func (d *Device) stop() {
+	d.running = false
+	d.eqs = eventQueues{}
+	d.uars = newNumbers("UAR page", firstUAR, barSize>>uarShift-firstUAR)
+	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
+	d.counters = newNumbers("counter set", 1, 255)
+	d.port.restart()
+}
+
+var errUnplugged = errors.New("connectx: the device is not plugged in")
+
+func (d *Device) view(addr uint64, n int) ([]byte, error) {
+	if d.machine == nil {
+		return nil, errUnplugged
+	}
+	return d.machine.View(addr, n)
+}
+
+func (d *Device) report(format string, args ...any) {
+	if d.config.Report != nil {
+		d.config.Report(fmt.Errorf("connectx: "+format, args...))
+	}
+}
+
+// ticks is the internal timer: nanoseconds, device_frequency_khz says it.
+func (d *Device) ticks() uint64 { return uint64(time.Since(d.start)) }

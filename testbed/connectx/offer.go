@@ -1,0 +1,156 @@
+package connectx
+
+import "github.com/goverbs/goverbs/testbed/connectx/prm"
+
+// ticksPerMillisecond is the rate of the internal timer: nanoseconds.
+const ticksPerMillisecond = 1_000_000
+
+// offered is what the device can do with either link layer, each capability at
+// its most. A capability that is not here is not implemented.
+var offered = []Capability{
+	// Sizes and numbers of objects.
+	{CapGeneral, prm.HCACapLogMaxQP, 17},
+	{CapGeneral, prm.HCACapLogMaxQPSize, 15},
+	{CapGeneral, prm.HCACapLogMaxSRQ, 16},
+	{CapGeneral, prm.HCACapLogMaxSRQSize, 15},
+	{CapGeneral, prm.HCACapLogMaxCQ, 16},
+	{CapGeneral, prm.HCACapLogMaxCQSize, 22},
+	{CapGeneral, prm.HCACapLogMaxMKey, 18},
+	{CapGeneral, prm.HCACapLogMaxEQ, 6},
+	{CapGeneral, prm.HCACapLogMaxEQSize, 22},
+	{CapGeneral, prm.HCACapLogMaxKLMListSize, 16},
+	{CapGeneral, prm.HCACapLogMaxMrwSize, 32},
+	{CapGeneral, prm.HCACapLogMaxPD, 16},
+	{CapGeneral, prm.HCACapLogMaxXRCD, 16},
+	{CapGeneral, prm.HCACapLogMaxRMP, 16},
+	{CapGeneral, prm.HCACapLogMaxTransportDomain, 8},
+	{CapGeneral, prm.HCACapLogMaxMCG, 12},
+	{CapGeneral, prm.HCACapMaxQPMCG, 240},
+	{CapGeneral, prm.HCACapMaxQPCnt, 16},
+	{CapGeneral, prm.HCACapMaxWQESizeSQ, 1024},
+	{CapGeneral, prm.HCACapMaxWQESizeRQ, 512},
+	{CapGeneral, prm.HCACapLogMaxMsg, 30},
+	{CapGeneral, prm.HCACapLogMaxRAReqQP, 4},
+	{CapGeneral, prm.HCACapLogMaxRAResQP, 4},
+	{CapGeneral, prm.HCACapMaxIndirection, 2},
+	{CapGeneral, prm.HCACapNumPorts, 1},
+	{CapGeneral, prm.HCACapVHCAID, 1},
+	{CapGeneral, prm.HCACapPKeyTableSize, 0}, // 128
+	{CapGeneral, prm.HCACapLocalCaAckDelay, 16},
+
+	// Registers.
+	{CapGeneral, prm.HCACapBf, 1},
+	{CapGeneral, prm.HCACapLogBfRegSize, 9},
+	{CapGeneral, prm.HCACapLogPGSize, 12},
+	{CapGeneral, prm.HCACapUARSize, 5},
+	{CapGeneral, prm.HCACapDeviceFrequencyKhz, ticksPerMillisecond},
+
+	// Transports and their options.
+	{CapGeneral, prm.HCACapRC, 1},
+	{CapGeneral, prm.HCACapUC, 1},
+	{CapGeneral, prm.HCACapUD, 1},
+	{CapGeneral, prm.HCACapXRC, 1},
+	{CapGeneral, prm.HCACapAPM, 1},
+	{CapGeneral, prm.HCACapCD, 1},
+	{CapGeneral, prm.HCACapBlockLBMC, 1},
+	{CapGeneral, prm.HCACapQKV, 1},
+	{CapGeneral, prm.HCACapPKV, 1},
+	{CapGeneral, prm.HCACapSetDethSqpn, 1},
+
+	// Memory.
+	{CapGeneral, prm.HCACapAtomic, 1},
+	{CapGeneral, prm.HCACapIMAICL, 1},
+	{CapGeneral, prm.HCACapFixedBufferSize, 1},
+	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
+	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
+
+	// Completions.
+	{CapGeneral, prm.HCACapCQEVersion, 1},
+	{CapGeneral, prm.HCACapCQOI, 1},
+	{CapGeneral, prm.HCACapCQResize, 1},
+	{CapGeneral, prm.HCACapCQModeration, 1},
+	{CapGeneral, prm.HCACapSctrDataCQE, 1},
+
+	{CapAtomic, prm.AtomicCapSupportedAtomicReq8BEndiannessMode1, 1},
+	{CapAtomic, prm.AtomicCapAtomicOperations, 3}, // compare and swap, fetch and add
+	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
+}
+
+// offeredInfiniBand is what the device can do on InfiniBand alone.
+var offeredInfiniBand = []Capability{
+	{CapGeneral, prm.HCACapIBVirt, 1},
+	{CapGeneral, prm.HCACapGIDTableSize, 0}, // 8
+}
+
+// offeredEthernet is what the device can do on Ethernet alone.
+var offeredEthernet = []Capability{
+	{CapGeneral, prm.HCACapPortType, 1},
+	{CapGeneral, prm.HCACapEthNetOffloads, 1},
+	{CapGeneral, prm.HCACapNICFlowTable, 1},
+	{CapGeneral, prm.HCACapRoCE, 1},
+	{CapGeneral, prm.HCACapLogMaxRQ, 12},
+	{CapGeneral, prm.HCACapLogMaxSQ, 12},
+	{CapGeneral, prm.HCACapLogMaxTIR, 12},
+	{CapGeneral, prm.HCACapLogMaxTIS, 12},
+	{CapGeneral, prm.HCACapLogMaxRQT, 10},
+	{CapGeneral, prm.HCACapLogMaxRQTSize, 8},
+	{CapGeneral, prm.HCACapLogMaxTISPerSQ, 3},
+	{CapGeneral, prm.HCACapMaxTC, 1},
+	{CapGeneral, prm.HCACapLogMaxWQSize, 13},
+	{CapGeneral, prm.HCACapLogMaxStrideSizeRQ, 9},
+	{CapGeneral, prm.HCACapLogMinStrideSizeRQ, 4},
+	{CapGeneral, prm.HCACapLogMaxStrideSizeSQ, 6},
+	{CapGeneral, prm.HCACapLogMinStrideSizeSQ, 6},
+	{CapGeneral, prm.HCACapLogMaxCurrentUCList, 7},
+	{CapGeneral, prm.HCACapLogMaxCurrentMCList, 7},
+	{CapGeneral, prm.HCACapLogMaxVLANList, 7},
+	{CapGeneral, prm.HCACapLogMaxL2Table, 5},
+	{CapGeneral, prm.HCACapVportCounters, 1},
+	{CapGeneral, prm.HCACapDisableLocalLBUC, 1},
+	{CapGeneral, prm.HCACapDisableLocalLBMC, 1},
+
+	{CapEthernet, prm.EthCapCsumCap, 1},
+	{CapEthernet, prm.EthCapVLANCap, 1},
+	{CapEthernet, prm.EthCapRSSIndTblCap, 8},
+	{CapEthernet, prm.EthCapWQEInlineMode, 2},
+	{CapEthernet, prm.EthCapSelfLBEnModifiable, 1},
+
+	{CapRoCE, prm.RoCECapRoCEVersion, 5}, // versions 1 and 2
+	{CapRoCE, prm.RoCECapL3Type, 6},      // IPv4 and IPv6
+	{CapRoCE, prm.RoCECapRRoCEDestUDPPort, 4791},
+	{CapRoCE, prm.RoCECapRRoCEMinSrcUDPPort, 0xc000},
+	{CapRoCE, prm.RoCECapRRoCEMaxSrcUDPPort, 0xffff},
+	{CapRoCE, prm.RoCECapRoCEAddressTableSize, 64},
+
+	received(prm.FlowTableCapFtSupport, 1),
+	received(prm.FlowTableCapFlowModifyEn, 1),
+	received(prm.FlowTableCapModifyRoot, 1),
+	received(prm.FlowTableCapIdentifiedMissTableMode, 1),
+	received(prm.FlowTableCapFlowTableModify, 1),
+	received(prm.FlowTableCapMaxFtLevel, 64),
+	received(prm.FlowTableCapLogMaxFtSize, logFlowTableSize),
+	received(prm.FlowTableCapLogMaxFtNum, logFlowTables),
+	received(prm.FlowTableCapLogMaxDestination, 8),
+	received(prm.FlowTableCapLogMaxFlow, logFlowTableSize),
+}
+
+// received is a capability of the flow tables for what a host receives.
+func received(f prm.Field, v uint64) Capability {
+	return Capability{CapFlowTable, f.Within(prm.FlowTableNICCapReceive), v}
+}
+
+// offerFlowTables says that flow tables of what a host receives can match all
+// fields.
+func offerFlowTables(page []byte) {
+	table := prm.FlowTableNICCapReceive.Bytes(page)
+	for _, f := range []prm.Field{prm.FlowTableCapFtFieldSupport, prm.FlowTableCapFtFieldBitmaskSupport} {
+		for i := range f.Bytes(table) {
+			f.Bytes(table)[i] = 0xff
+		}
+	}
+}
+
+const (
+	logFlowTables    = 8
+	logFlowTableSize = 16
+)

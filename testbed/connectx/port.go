@@ -1,0 +1,222 @@
+package connectx
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// portCommands are those of the port, of either link layer.
+var portCommands = []command{
+	{0x50d, "MAD_IFC", prm.MADIFCIn, prm.MADIFCOut, running, (*Device).madIFC},
+	{0x750, "QUERY_VPORT_STATE", prm.QueryVportStateIn, prm.QueryVportStateOut, running, (*Device).queryVportState},
+	{0x751, "MODIFY_VPORT_STATE", prm.ModifyVportStateIn, prm.ModifyVportStateOut, running, (*Device).modifyVportState},
+	{0x754, "QUERY_NIC_VPORT_CONTEXT", prm.QueryNICVportContextIn, prm.QueryNICVportContextOut, inEth, (*Device).queryNICVport},
+	{0x755, "MODIFY_NIC_VPORT_CONTEXT", prm.ModifyNICVportContextIn, prm.ModifyNICVportContextOut, inEth, (*Device).modifyNICVport},
+	{0x762, "QUERY_HCA_VPORT_CONTEXT", prm.QueryHCAVportContextIn, prm.QueryHCAVportContextOut, inIB, (*Device).queryHCAVport},
+	{0x763, "MODIFY_HCA_VPORT_CONTEXT", prm.ModifyHCAVportContextIn, prm.ModifyHCAVportContextOut, inIB, (*Device).modifyHCAVport},
+	{0x764, "QUERY_HCA_VPORT_GID", prm.QueryHCAVportGIDIn, prm.QueryHCAVportGIDOut, inIB, (*Device).queryHCAVportGID},
+	{0x765, "QUERY_HCA_VPORT_PKEY", prm.QueryHCAVportPKeyIn, prm.QueryHCAVportPKeyOut, inIB, (*Device).queryHCAVportPKey},
+	{0x770, "QUERY_VPORT_COUNTER", prm.QueryVportCounterIn, prm.QueryVportCounterOut, running, (*Device).queryVportCounter},
+	{0x805, "ACCESS_REG", prm.AccessRegisterIn, prm.AccessRegisterOut, enabled, (*Device).accessRegister},
+	{0x829, "SET_L2_TABLE_ENTRY", prm.SetL2TableEntryIn, prm.SetL2TableEntryOut, inEth, (*Device).setL2Entry},
+	{0x82a, "QUERY_L2_TABLE_ENTRY", prm.QueryL2TableEntryIn, prm.QueryL2TableEntryOut, inEth, (*Device).queryL2Entry},
+	{0x82b, "DELETE_L2_TABLE_ENTRY", prm.DeleteL2TableEntryIn, prm.DeleteL2TableEntryOut, inEth, (*Device).deleteL2Entry},
+}
+
+// States of a port, as the InfiniBand standard numbers them.
+const (
+	stateDown   = 1
+	stateActive = 4
+
+	physicalPolling = 2
+	physicalLinkUp  = 5
+)
+
+// Bits of the InfiniBand port's capability mask that a host may change: SM,
+// communication management, SNMP, device management, vendor class and boot
+// management.
+const changeableCapMask = 1<<1 | 1<<16 | 1<<17 | 1<<19 | 1<<20 | 1<<25
+
+// portState is the port. What a driver has set is dropped with its objects, the
+// link is not.
+type portState struct {
+	up          bool
+	capMask     uint32
+	nic         []byte // the NIC vport's context
+	lists       [3][]uint64
+	l2          map[uint64][8]byte
+	admin       uint8
+	description [64]byte
+	pmtu        uint16
+}
+
+func newPort(c *Config) portState {
+	p := portState{up: true, nic: make([]byte, prm.NICVport.Size)}
+	prm.NICVportPermanentAddress.Set(p.nic, mac48(c.MAC))
+	prm.NICVportNodeGUID.Set(p.nic, c.GUID)
+	prm.NICVportPortGUID.Set(p.nic, c.GUID)
+	prm.NICVportSystemImageGUID.Set(p.nic, c.GUID)
+	prm.NICVportMTU.Set(p.nic, ethernetMTU)
+	copy(p.description[:], "goverbs ConnectX")
+	return p
+}
+
+func mac48(m [6]byte) uint64 {
+	return uint64(binary.BigEndian.Uint16(m[:2]))<<32 | uint64(binary.BigEndian.Uint32(m[2:]))
+}
+
+// restart forgets what a driver has set.
+func (p *portState) restart() {
+	p.capMask, p.admin, p.pmtu = 0, stateUp, 0
+	p.l2 = make(map[uint64][8]byte)
+	clear(p.lists[:])
+	if p.nic != nil {
+		prm.NICVportRoCEEn.Set(p.nic, 0)
+		prm.NICVportMTU.Set(p.nic, ethernetMTU)
+		for _, f := range []prm.Field{prm.NICVportPromiscUC, prm.NICVportPromiscMC, prm.NICVportPromiscAll} {
+			f.Set(p.nic, 0)
+		}
+	}
+}
+
+// state is the logical and the physical state of the port.
+func (p *portState) state() (logical, physical uint64) {
+	if p.up {
+		return stateActive, physicalLinkUp
+	}
+	return stateDown, physicalPolling
+}
+
+// ownPort refuses other functions' ports.
+func ownPort(in []byte, other, number prm.Field) error {
+	if other.Is(in) || number.Get(in) > 1 {
+		return refuse(statusBadParam, reasonPort)
+	}
+	return nil
+}
+
+func (d *Device) queryHCAVport(in, out []byte) error {
+	if err := ownPort(in, prm.QueryHCAVportContextInOtherVport, prm.QueryHCAVportContextInPortNum); err != nil {
+		return err
+	}
+	c := prm.QueryHCAVportContextOutHCAVport.Bytes(out)
+	logical, physical := d.port.state()
+	prm.HCAVportHasSmi.Set(c, 1)
+	prm.HCAVportPortPhysicalState.Set(c, physical)
+	prm.HCAVportPortState.Set(c, logical)
+	prm.HCAVportVportState.Set(c, logical)
+	prm.HCAVportSystemImageGUID.Set(c, d.config.GUID)
+	prm.HCAVportPortGUID.Set(c, d.config.GUID)
+	prm.HCAVportNodeGUID.Set(c, d.config.GUID)
+	prm.HCAVportCapMask1.Set(c, uint64(d.port.capMask))
+	prm.HCAVportCapMask1FieldSelect.Set(c, changeableCapMask)
+	prm.HCAVportSubnetTimeout.Set(c, 18)
+	if d.port.up {
+		prm.HCAVportLID.Set(c, uint64(d.config.LID))
+		prm.HCAVportSMLID.Set(c, 1)
+	}
+	return nil
+}
+
+// modifyHCAVport changes the capability mask. GUIDs are not the host's to change.
+func (d *Device) modifyHCAVport(in, out []byte) error {
+	if err := ownPort(in, prm.ModifyHCAVportContextInOtherVport, prm.ModifyHCAVportContextInPortNum); err != nil {
+		return err
+	}
+	c := prm.ModifyHCAVportContextInHCAVport.Bytes(in)
+	mask := uint32(prm.HCAVportCapMask1FieldSelect.Get(c))
+	if mask&^changeableCapMask != 0 || prm.HCAVportFieldSelect.Is(c) {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	d.port.capMask = d.port.capMask&^mask | uint32(prm.HCAVportCapMask1.Get(c))&mask
+	return nil
+}
+
+// wholeTable as an index stands for all of a table.
+const wholeTable = 0xffff
+
+// pick is which entries of a table of n are asked for.
+func pick(index uint64, n int) (first, count int, err error) {
+	if index == wholeTable {
+		return 0, n, nil
+	}
+	if index >= uint64(n) {
+		return 0, 0, refuse(statusBadParam, reasonIndex)
+	}
+	return int(index), 1, nil
+}
+
+func (d *Device) queryHCAVportGID(in, out []byte) error {
+	if err := ownPort(in, prm.QueryHCAVportGIDInOtherVport, prm.QueryHCAVportGIDInPortNum); err != nil {
+		return err
+	}
+	first, n, err := pick(prm.QueryHCAVportGIDInGIDIndex.Get(in), 8<<d.caps.general(prm.HCACapGIDTableSize))
+	if err != nil {
+		return err
+	}
+	gids := prm.QueryHCAVportGIDOutGID.Rest(out)
+	if len(gids) < 16*n {
+		return refuse(statusBadOutputLength, reasonLength)
+	}
+	if first == 0 {
+		gid := d.gid()
+		copy(gids, gid[:])
+	}
+	prm.QueryHCAVportGIDOutGIDsNum.Set(out, uint64(n))
+	return nil
+}
+
+// gid is the port's own GID on InfiniBand, of the default subnet.
+func (d *Device) gid() (gid [16]byte) {
+	gid[0], gid[1] = 0xfe, 0x80
+	binary.BigEndian.PutUint64(gid[8:], d.config.GUID)
+	return gid
+}
+
+// defaultPKey is the one P_Key that there is: full membership of the default
+// partition.
+const defaultPKey = 0xffff
+
+func (d *Device) queryHCAVportPKey(in, out []byte) error {
+	if err := ownPort(in, prm.QueryHCAVportPKeyInOtherVport, prm.QueryHCAVportPKeyInPortNum); err != nil {
+		return err
+	}
+	first, n, err := pick(prm.QueryHCAVportPKeyInPKeyIndex.Get(in), 128<<d.caps.general(prm.HCACapPKeyTableSize))
+	if err != nil {
+		return err
+	}
+	if len(prm.QueryHCAVportPKeyOutPKey.Rest(out)) < 4*n {
+		return refuse(statusBadOutputLength, reasonLength)
+	}
+	if first == 0 {
+		prm.QueryHCAVportPKeyOutPKey.Set(out, defaultPKey)
+	}
+	return nil
+}
+
+// queryVportCounter answers that nothing was counted.
+func (d *Device) queryVportCounter(in, out []byte) error {
+	return ownPort(in, prm.QueryVportCounterInOtherVport, prm.QueryVportCounterInPortNum)
+}
+
+// A MAD, as far as MAD_IFC needs it.
+const (
+	madMethod    = 3
+	madStatus    = 4
+	madResponse  = 0x80
+	badAttribute = 0x000c // unsupported method or attribute
+)
+
+// madIFC answers a management datagram that is for the port itself: that it
+// knows none.
+func (d *Device) madIFC(in, out []byte) error {
+	if prm.MADIFCInPort.Get(in) > 1 {
+		return refuse(statusBadParam, reasonPort)
+	}
+	mad := prm.MADIFCOutResponseMADPacket.Bytes(out)
+	copy(mad, prm.MADIFCInMAD.Bytes(in))
+	mad[madMethod] |= madResponse
+	binary.BigEndian.PutUint16(mad[madStatus:], badAttribute)
+	return nil
+}

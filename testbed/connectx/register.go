@@ -1,0 +1,140 @@
+package connectx
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// Registers of ACCESS_REG.
+const (
+	regPMTU            = 0x5003
+	regPTYS            = 0x5004
+	regPAOS            = 0x5006
+	regPPCNT           = 0x5008
+	regPVLC            = 0x500f
+	regNodeDescription = 0x6001
+	regHostEndianness  = 0x7004
+)
+
+// A register is what ACCESS_REG reads and writes.
+type register struct {
+	size  int
+	read  func(d *Device, b []byte)
+	write func(d *Device, b []byte) error // nil: it cannot be written
+}
+
+var registers = map[uint64]register{
+	regPMTU:            {prm.PMTU.Size, (*Device).readPMTU, (*Device).writePMTU},
+	regPTYS:            {prm.PTYS.Size, (*Device).readPTYS, ignored},
+	regPAOS:            {prm.PAOS.Size, (*Device).readPAOS, ignored},
+	regPPCNT:           {prm.PPCNT.Size, func(*Device, []byte) {}, nil},
+	regPVLC:            {prm.PVLC.Size, (*Device).readPVLC, nil},
+	regNodeDescription: {64, (*Device).readDescription, (*Device).writeDescription},
+	regHostEndianness:  {16, func(*Device, []byte) {}, ignored},
+}
+
+// ignored is the store to a register whose values have no effect here: the speed
+// of a link, the state that its administrator wants, the order of bytes of a
+// host that uses none but the big end.
+func ignored(*Device, []byte) error { return nil }
+
+func (d *Device) accessRegister(in, out []byte) error {
+	r, ok := registers[prm.AccessRegisterInRegisterID.Get(in)]
+	write := prm.CmdOpMod.Get(in) == 0
+	switch {
+	case !ok || write && r.write == nil:
+		return refuse(statusBadParam, reasonRegister)
+	case prm.CmdOpMod.Get(in) > 1:
+		return refuse(statusBadParam, reasonOpMod)
+	}
+	b := make([]byte, r.size)
+	copy(b, prm.AccessRegisterInRegisterData.Rest(in))
+	if port := b[1]; r.read != nil && isPortRegister(prm.AccessRegisterInRegisterID.Get(in)) && port > 1 {
+		return refuse(statusBadParam, reasonPort)
+	}
+	if write {
+		if err := r.write(d, b); err != nil {
+			return err
+		}
+	} else {
+		r.read(d, b)
+	}
+	copy(prm.AccessRegisterOutRegisterData.Rest(out), b)
+	return nil
+}
+
+// isPortRegister tells registers that have the port's number in their second
+// byte.
+func isPortRegister(id uint64) bool { return id>>12 == 5 }
+
+func (d *Device) readPMTU(b []byte) {
+	most := uint64(4096)
+	if d.config.LinkLayer == Ethernet {
+		most = maxMTU
+	}
+	now := uint64(d.port.pmtu)
+	if now == 0 {
+		now = min(most, 4096)
+	}
+	prm.PMTUMaxMTU.Set(b, most)
+	prm.PMTUAdminMTU.Set(b, now)
+	prm.PMTUOperMTU.Set(b, now)
+}
+
+func (d *Device) writePMTU(b []byte) error {
+	v := prm.PMTUAdminMTU.Get(b)
+	most := uint64(4096)
+	if d.config.LinkLayer == Ethernet {
+		most = maxMTU
+	}
+	if v > most {
+		return refuse(statusBadParam, reasonSize)
+	}
+	d.port.pmtu = uint16(v)
+	return nil
+}
+
+const (
+	width4X   = 1 << 2
+	speedEDR  = 1 << 5  // 25 Gb/s each of four lanes
+	speed100G = 1 << 20 // 100GBASE-CR4
+
+)
+
+func (d *Device) readPTYS(b []byte) {
+	if d.config.LinkLayer == Ethernet {
+		prm.PTYSEthProtoCapability.Set(b, speed100G)
+		prm.PTYSEthProtoAdmin.Set(b, speed100G)
+		if d.port.up {
+			prm.PTYSEthProtoOper.Set(b, speed100G)
+		}
+		return
+	}
+	prm.PTYSIBLinkWidthCapability.Set(b, width4X)
+	prm.PTYSIBProtoCapability.Set(b, speedEDR)
+	prm.PTYSIBLinkWidthAdmin.Set(b, width4X)
+	prm.PTYSIBProtoAdmin.Set(b, speedEDR)
+	prm.PTYSIBLinkWidthOper.Set(b, width4X)
+	prm.PTYSIBProtoOper.Set(b, speedEDR)
+}
+
+// readPVLC tells of virtual lanes 0 to 7.
+func (d *Device) readPVLC(b []byte) {
+	prm.PVLCVLHWCap.Set(b, 4)
+	prm.PVLCVLAdmin.Set(b, 4)
+	prm.PVLCVLOperational.Set(b, 4)
+}
+
+func (d *Device) readPAOS(b []byte) {
+	prm.PAOSAdminStatus.Set(b, 1)
+	prm.PAOSOperStatus.Set(b, 2)
+	if d.port.up {
+		prm.PAOSOperStatus.Set(b, 1)
+	}
+}
+
+func (d *Device) readDescription(b []byte) { copy(b, d.port.description[:]) }
+
+func (d *Device) writeDescription(b []byte) error {
+	copy(d.port.description[:], b)
+	return nil
+}

@@ -1,0 +1,69 @@
+package connectx
+
+import "fmt"
+
+// A status is how a command ends: the first byte of its output.
+type status uint8
+
+const (
+	statusOK               status = 0x0
+	statusInternal         status = 0x1
+	statusBadOpcode        status = 0x2
+	statusBadParam         status = 0x3
+	statusBadSystemState   status = 0x4
+	statusBadResource      status = 0x5
+	statusBusy             status = 0x6
+	statusLimit            status = 0x8
+	statusBadResourceState status = 0x9
+	statusBadInputLength   status = 0x50
+	statusBadOutputLength  status = 0x51
+)
+
+// A reason is why a command was refused: the lower half of its syndrome. The
+// upper half is the opcode, so that the kernel's log tells both.
+type reason uint16
+
+const (
+	reasonNone         reason = iota
+	reasonUnknown             // no such object
+	reasonTooMany             // no more objects of this kind
+	reasonInUse               // other objects use it
+	reasonState               // not in this state of the object
+	reasonParam               // the engine refused a parameter
+	reasonOpcode              // no such command
+	reasonLength              // input or output is too short
+	reasonNotEnabled          // before ENABLE_HCA
+	reasonNotRunning          // before INIT_HCA
+	reasonRunning             // INIT_HCA a second time
+	reasonOpMod               // no such op_mod
+	reasonCapability          // a capability that is not offered
+	reasonISSI                // an interface that is not supported
+	reasonPage                // an address that is no page of its own
+	reasonPagesMissing        // pages that were asked for were not given
+	reasonPagesHeld           // pages were not taken back
+	reasonSize                // a size that is too large or too small
+	reasonUAR                 // a UAR page that was not allocated
+	reasonVector              // an interrupt vector that there is not
+	reasonEvents              // events that another event queue gets
+	reasonPort                // a port or a function that there is not
+	reasonRegister            // a register that there is not
+	reasonIndex               // an index past a table's end
+	reasonBuffer              // pages of a queue that do not suffice
+	reasonUID                 // a user context that there is not
+	reasonPanic               // a mistake of the device's own
+	reasonLink                // a command of the other link layer
+)
+
+// A refusal is the end of a command that was not carried out.
+type refusal struct {
+	status status
+	reason reason
+	detail string
+}
+
+// Error implements error.
+func (r *refusal) Error() string {
+	return fmt.Sprintf("status %#x, reason %d %s", uint8(r.status), r.reason, r.detail)
+}
+
+func refuse(s status, r reason) error { return &refusal{status: s, reason: r} }
