@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+// What an operation on an object may fail with. The text around them says why.
+var (
+	ErrParam    = errors.New("bad parameter")
+	ErrResource = errors.New("no such object")
+	ErrState    = errors.New("bad state for it")
+	ErrLimit    = errors.New("limit exceeded")
+	ErrBusy     = errors.New("object is in use")
+)
+
+func failf(kind error, format string, args ...any) error {
+	return fmt.Errorf("engine: %s: %w", fmt.Sprintf(format, args...), kind)
+}
+
+// A LinkLayer is what a port is connected to.
+type LinkLayer uint8
+
+const (
+	InfiniBand LinkLayer = iota
+	Ethernet
+)
+
+// Limits bound what a host can create. A zero takes the default.
+type Limits struct {
+	PDs, XRCDs, MKeys, CQs, QPs, SRQs int
+	LogCQSize                         uint8 // of one CQ
+	LogWQSize                         uint8 // of one work queue, in elements or blocks of 64 bytes
+	Translations                      int   // bytes of all memory keys' lists
+	Octowords                         int   // of one memory key's list
+	Groups, GroupQPs                  int   // multicast groups, and queue pairs of one
+	GIDs, PKeys                       int
+}
+
+var defaultLimits = Limits{
+	PDs: 1 << 16, XRCDs: 1 << 16, MKeys: 1 << 18, CQs: 1 << 16, QPs: 1 << 17, SRQs: 1 << 16,
+	LogCQSize: 22, LogWQSize: 15, Translations: 512 << 20, Octowords: 1 << 22,
+	Groups: 1 << 12, GroupQPs: 240, GIDs: 64, PKeys: 128,
+}
+
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (l *Limits) setDefaults() {
+	d := &defaultLimits
+	for v, d := range map[*int]int{
+		&l.PDs: d.PDs, &l.XRCDs: d.XRCDs, &l.MKeys: d.MKeys, &l.CQs: d.CQs, &l.QPs: d.QPs, &l.SRQs: d.SRQs,
+		&l.Translations: d.Translations, &l.Octowords: d.Octowords, &l.Groups: d.Groups, &l.GroupQPs: d.GroupQPs,
+		&l.GIDs: d.GIDs, &l.PKeys: d.PKeys,
+	} {
+		orDefault(v, d)
+	}
+	orDefault(&l.LogCQSize, d.LogCQSize)
+	orDefault(&l.LogWQSize, d.LogWQSize)
+}
+
+// Config is what an HCA is made of.
+type Config struct {
+	Loop      *loop.Loop
+	Memory    Memory
+	Events    Events
+	LinkLayer LinkLayer
+	Limits    Limits
+	// CQEVersion 1 writes user indices into completions, 0 numbers of SRQs.
+	CQEVersion int
+	// Now is the device's clock for time stamps; nil: nanoseconds since New.
+	Now func() uint64
+	// Strict checks what the host writes against the rules, see Rule, and tells
+	// Violation what breaks one.
+	Strict    bool
+	Violation func(Violation)
+	Tracer    *trace.Tracer
+}
+
+// An HCA is the part of a device behind its registers.
+type HCA struct {
+	config Config
+	limits Limits
+
+	pds   table[*domain]
+	xrcds table[*domain]
+	mkeys table[*MKey]
+	cqs   table[*CQ]
+	qps   table[*QP]
+	srqs  table[*SRQ]
+
+	translations int // bytes held by memory keys
+	groups       map[[16]byte][]*QP
+	port         port
+	blueFlame    map[flameRegister]*flame
+	watch        watch
+	injections   []*injection
+	scratch      []byte
+}
+
+// New makes an HCA with nothing in it.
+func New(c Config) *HCA {
+	c.Limits.setDefaults()
+	if c.Now == nil {
+		start := time.Now()
+		c.Now = func() uint64 { return uint64(time.Since(start)) }
+	}
+	h := &HCA{config: c, limits: c.Limits}
+	h.port.hca = h
+	h.clear()
+	return h
+}
+
+// Reset drops all objects and all that is under way. The link, the port's state
+// and its addresses stay.
+func (h *HCA) Reset() {
+	for _, qp := range h.qps.all() {
+		qp.stop()
+	}
+	for _, cq := range h.cqs.all() {
+		cq.stop()
+	}
+	for _, f := range h.blueFlame {
+		f.timer.Stop()
+	}
+	h.watch.timer.Stop()
+	h.clear()
+}
+
+func (h *HCA) clear() {
+	l := &h.limits
+	h.pds = newTable[*domain]("PD", 1, l.PDs)
+	h.xrcds = newTable[*domain]("XRC domain", 1, l.XRCDs)
+	h.mkeys = newTable[*MKey]("memory key", firstMKey, l.MKeys)
+	h.cqs = newTable[*CQ]("CQ", 1, l.CQs)
+	h.qps = newTable[*QP]("QP", firstQPN, l.QPs)
+	h.srqs = newTable[*SRQ]("SRQ", 1, l.SRQs)
+	h.translations = 0
+	h.groups = make(map[[16]byte][]*QP)
+	h.blueFlame = make(map[flameRegister]*flame)
+	h.watch = watch{hca: h}
+	h.injections = nil
+	h.port.reset()
+}
+
+// firstQPN leaves the numbers of the special queue pairs alone.
+const firstQPN = 0x40
+
+// A domain is a PD or an XRC domain: a number, and how many objects have it.
+type domain struct{ users int }
+
+// CreatePD makes a protection domain.
+func (h *HCA) CreatePD() (uint32, error) { return h.pds.add(&domain{}) }
+
+// DestroyPD destroys one that no object uses.
+func (h *HCA) DestroyPD(number uint32) error { return destroyDomain(&h.pds, number) }
+
+// CreateXRCD makes an XRC domain.
+func (h *HCA) CreateXRCD() (uint32, error) { return h.xrcds.add(&domain{}) }
+
+// DestroyXRCD destroys one that no object uses.
+func (h *HCA) DestroyXRCD(number uint32) error { return destroyDomain(&h.xrcds, number) }
+
+func destroyDomain(t *table[*domain], number uint32) error {
+	d, err := t.get(number)
+	if err != nil {
+		return err
+	}
+	if d.users > 0 {
+		return failf(ErrBusy, "%s %d has %d users", t.kind, number, d.users)
+	}
+	t.remove(number)
+	return nil
+}
+
+// A table is the objects of a kind by number. Numbers are not used again before
+// all others were: what is late for a destroyed object meets nobody.
+type table[T any] struct {
+	kind        string
+	first, next uint32
+	limit       int
+	objects     map[uint32]T
+}
+
+func newTable[T any](kind string, first uint32, limit int) table[T] {
+	return table[T]{kind: kind, first: first, next: first, limit: limit, objects: make(map[uint32]T)}
+}
+
+func (t *table[T]) add(v T) (uint32, error) {
+	if len(t.objects) >= t.limit {
+		return 0, failf(ErrLimit, "there are %d of kind %s", t.limit, t.kind)
+	}
+	for {
+		n := t.next
+		if t.next++; t.next >= t.first+uint32(t.limit) {
+			t.next = t.first
+		}
+		if _, taken := t.objects[n]; !taken {
+			t.objects[n] = v
+			return n, nil
+		}
+	}
+}
+
+func (t *table[T]) get(number uint32) (T, error) {
+	v, ok := t.objects[number]
+	if !ok {
+		return v, failf(ErrResource, "%s %#x", t.kind, number)
+	}
+	return v, nil
+}
+
+func (t *table[T]) remove(number uint32) { delete(t.objects, number) }
+
+// all is the objects in the order of their numbers.
+func (t *table[T]) all() []T {
+	all := make([]T, 0, len(t.objects))
+	for _, n := range slices.Sorted(maps.Keys(t.objects)) {
+		all = append(all, t.objects[n])
+	}
+	return all
+}

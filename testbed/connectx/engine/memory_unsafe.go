@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Words that the host's processors and the device look at without a lock are
+// loaded and stored whole, and in order with what is around them.
+
+// loadBE32 loads the word at the start of p.
+func loadBE32(p []byte) uint32 {
+	at := unsafe.Pointer(unsafe.SliceData(p[:4]))
+	if uintptr(at)%4 != 0 {
+		return binary.BigEndian.Uint32(p)
+	}
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], atomic.LoadUint32((*uint32)(at)))
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// storeLast stores four bytes at the start of p, after all that was stored before.
+func storeLast(p []byte, word []byte) {
+	at := unsafe.Pointer(unsafe.SliceData(p[:4]))
+	if uintptr(at)%4 != 0 {
+		copy(p[:4], word)
+		return
+	}
+	atomic.StoreUint32((*uint32)(at), binary.NativeEndian.Uint32(word))
+}

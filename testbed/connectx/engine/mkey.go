@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+// Rights are what a memory key lets be done.
+type Rights uint8
+
+const (
+	LocalRead Rights = 1 << iota
+	LocalWrite
+	RemoteRead
+	RemoteWrite
+	RemoteAtomic
+)
+
+// An AccessMode is what a memory key's list consists of.
+type AccessMode uint8
+
+const (
+	Physical AccessMode = 0 // there is no list: addresses are the host's
+	MTT      AccessMode = 1 // addresses of pages of one size
+	KLM      AccessMode = 2 // pieces of other keys' memory, each with its length
+	KSM      AccessMode = 3 // pieces of other keys' memory of one size
+)
+
+// AnyQPN in a memory key lets all queue pairs of its protection domain use it.
+const AnyQPN = 0xffffff
+
+// Keys with a meaning of their own.
+const (
+	firstMKey = 0x10
+	// EndOfList is the key that ends a receive list.
+	EndOfList = prm.EndOfReceiveSG
+	// ReservedLKey is all of the host's memory, for queue pairs that are allowed
+	// to use it.
+	ReservedLKey = 0x200
+	// NullMKey reads as zeros and swallows what is written.
+	NullMKey = 0x300
+)
+
+// MKeyAttr is a memory key's context.
+type MKeyAttr struct {
+	Mode        AccessMode
+	Rights      Rights
+	Free        bool   // not to be used before an update enables it
+	UMR         bool   // updates by work requests are allowed
+	RemoteInval bool   // SEND with invalidate may free it
+	QPN         uint32 // the only one that may use it, or AnyQPN
+	Variant     uint8  // the key's low byte
+	PD          uint32
+	Start       uint64
+	Length      uint64
+	Length64    bool   // the length is 2^64, Start and Length do not count
+	PageShift   uint8  // log2 of the size of a page (MTT) or piece (KSM)
+	Octowords   uint32 // room of the list, in units of 16 bytes
+	// Translations is the list as it is in memory: eight bytes per page, sixteen
+	// per piece. What is short of Octowords is empty.
+	Translations []byte
+}
+
+// An MKey is a memory key.
+type MKey struct {
+	MKeyAttr
+	Index uint32
+	pd    *domain
+	dead  bool
+}
+
+// Key is the key as work requests name it.
+func (k *MKey) Key() uint32 { return k.Index<<8 | uint32(k.Variant) }
+
+// CreateMKey makes a memory key. It keeps the attributes' list.
+func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
+	pd, err := h.pds.get(a.PD)
+	if err != nil {
+		return nil, err
+	}
+	if a.Mode > KSM {
+		return nil, failf(ErrParam, "access mode %d", a.Mode)
+	}
+	if (a.Mode == MTT || a.Mode == KSM) && !a.Free && (a.PageShift < 3 || a.PageShift > 62) {
+		return nil, failf(ErrParam, "pages of 2^%d bytes", a.PageShift)
+	}
+	if int64(a.Octowords) > int64(h.limits.Octowords) {
+		return nil, failf(ErrLimit, "a list of %d octowords, the limit is %d", a.Octowords, h.limits.Octowords)
+	}
+	if uint64(len(a.Translations)) > uint64(a.Octowords)*16 {
+		return nil, failf(ErrParam, "a list of %d bytes in %d octowords", len(a.Translations), a.Octowords)
+	}
+	if h.translations+len(a.Translations) > h.limits.Translations {
+		return nil, failf(ErrLimit, "%d bytes of lists", h.limits.Translations)
+	}
+	if !a.Length64 && a.Length > 0 && a.Start+a.Length-1 < a.Start {
+		return nil, failf(ErrParam, "memory from %#x on, %#x bytes: it wraps", a.Start, a.Length)
+	}
+	k := &MKey{MKeyAttr: a, pd: pd}
+	if k.Index, err = h.mkeys.add(k); err != nil {
+		return nil, err
+	}
+	h.translations += len(a.Translations)
+	pd.users++
+	return k, nil
+}
+
+// QueryMKey is a memory key by its index.
+func (h *HCA) QueryMKey(index uint32) (*MKey, error) { return h.mkeys.get(index) }
+
+// DestroyMKey destroys a memory key by its index. What uses it fails from then on.
+func (h *HCA) DestroyMKey(index uint32) error {
+	k, err := h.mkeys.get(index)
+	if err != nil {
+		return err
+	}
+	k.dead = true
+	k.pd.users--
+	h.translations -= len(k.Translations)
+	k.Translations = nil
+	h.mkeys.remove(index)
+	h.config.Tracer.Forget(trace.ClassKey, uint64(k.Key()))
+	return nil
+}
+
+// update stores a part of a key's list, which grows to it.
+func (h *HCA) updateList(k *MKey, off uint64, list []byte) bool {
+	end := off + uint64(len(list))
+	if end < off || end > uint64(k.Octowords)*16 {
+		return false
+	}
+	if grow := int(end) - len(k.Translations); grow > 0 {
+		if h.translations+grow > h.limits.Translations {
+			return false
+		}
+		h.translations += grow
+		k.Translations = append(k.Translations, make([]byte, grow)...)
+	}
+	copy(k.Translations[off:], list)
+	return true
+}

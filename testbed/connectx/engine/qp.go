@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// A Service is a queue pair's service type, by its number in the context.
+type Service uint8
+
+const (
+	ServiceRC  Service = 0x00
+	ServiceUC  Service = 0x01
+	ServiceUD  Service = 0x02
+	ServiceXRC Service = 0x03
+	ServiceQP0 Service = 0x07
+	ServiceQP1 Service = 0x08
+	ServiceRaw Service = 0x09 // Ethernet
+	ServiceUMR Service = 0x0c // of the kernel's driver: memory keys
+)
+
+// datagram reports whether requests have address vectors.
+func (s Service) datagram() bool { return s == ServiceUD || s == ServiceQP0 || s == ServiceQP1 }
+
+// A Source is where a queue pair has its receive requests from.
+type Source uint8
+
+const (
+	FromRQ   Source = 0
+	FromSRQ  Source = 1
+	FromNone Source = 3
+)
+
+// A QPState is a queue pair's state, by its number in the context.
+type QPState uint8
+
+const (
+	Reset    QPState = 0
+	Init     QPState = 1
+	RTR      QPState = 2
+	RTS      QPState = 3
+	SQE      QPState = 4
+	SQD      QPState = 5
+	Err      QPState = 6
+	Draining QPState = 7
+)
+
+// QPAttr is a queue pair's context.
+type QPAttr struct {
+	// These are set by CreateQP.
+	Service      Service
+	PD           uint32
+	UAR          uint32
+	UserIndex    uint32
+	SendCQ       uint32
+	RecvCQ       uint32
+	XRCD         uint32
+	Source       Source
+	SRQ          uint32
+	NoSQ         bool
+	LogSQSize    uint8 // in blocks of 64 bytes
+	LogRQSize    uint8
+	LogRQStride  uint8  // log2 of a receive WQE's bytes
+	Buffer       Buffer // the receive queue, then the send queue
+	Record       uint64 // of the doorbell record: receive counter, send counter
+	ReservedLKey bool   // ReservedLKey is allowed
+	// What small messages put into the completion instead of memory: 0, 32 or 64
+	// bytes, of a READ or an atomic and of a message received.
+	ScatterRequest, ScatterResponse uint8
+	SourceQPN                       uint32 // what datagrams name as their sender; 0: the number
+	BlockLoopback                   bool   // of multicast
+
+	// These are set by ModifyQP.
+	State                                 QPState // of QueryQP's answer
+	MTU                                   int     // in bytes
+	RemoteQPN                             uint32
+	Primary, Alternate                    transport.Path
+	Migration                             transport.MigrationState
+	SendPSN, RecvPSN                      uint32
+	AckTimeout, RetryCount, RNRRetry      uint8
+	MinRNRTimer                           uint8
+	MaxInitiate, MaxRespond               int
+	QKey                                  uint32
+	RemoteRead, RemoteWrite, RemoteAtomic bool
+	DrainEvent                            bool // wanted when the send queue has drained
+}
+
+// A QP is a queue pair.
+type QP struct {
+	QPAttr
+	Number uint32
+
+	hca            *HCA
+	state          QPState
+	pd, xrcd       *domain
+	sendCQ, recvCQ *CQ
+	srq            *SRQ
+	sq             sendQueue
+	rq             receiveQueue
+	endpoint       *transport.Endpoint
+	attached       int  // multicast groups
+	lastTold       bool // that the last receive WQE was reached
+}
+
+// CreateQP makes a queue pair in state Reset.
+func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
+	qp := &QP{QPAttr: a, hca: h}
+	if err := qp.resolve(); err != nil {
+		return nil, err
+	}
+	if err := qp.layout(); err != nil {
+		return nil, err
+	}
+	n, err := h.qps.add(qp)
+	if err != nil {
+		return nil, err
+	}
+	qp.Number = n
+	qp.hold(1)
+	if qp.Service != ServiceUMR && qp.Service != ServiceRaw {
+		qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
+	}
+	return qp, nil
+}
+
+// resolve finds the objects that the attributes name.
+func (qp *QP) resolve() (err error) {
+	h := qp.hca
+	switch qp.Service {
+	case ServiceRC, ServiceUC, ServiceUD, ServiceXRC, ServiceQP0, ServiceQP1, ServiceUMR, ServiceRaw:
+	default:
+		return failf(ErrParam, "service type %#x", uint8(qp.Service))
+	}
+	if qp.pd, err = h.pds.get(qp.PD); err != nil {
+		return err
+	}
+	if qp.target() {
+		if qp.xrcd, err = h.xrcds.get(qp.XRCD); err != nil {
+			return err
+		}
+	}
+	if !qp.NoSQ {
+		if qp.sendCQ, err = h.cqs.get(qp.SendCQ); err != nil {
+			return err
+		}
+	}
+	if qp.receives() && qp.Service != ServiceXRC {
+		if qp.recvCQ, err = h.cqs.get(qp.RecvCQ); err != nil {
+			return err
+		}
+	}
+	if qp.Source == FromSRQ && qp.Service != ServiceXRC {
+		if qp.srq, err = h.srqs.get(qp.SRQ); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target reports whether the queue pair is the receiving side of XRC.
+func (qp *QP) target() bool { return qp.Service == ServiceXRC && qp.NoSQ }
+
+// receives reports whether messages can arrive in receive requests.
+func (qp *QP) receives() bool { return qp.Source == FromRQ || qp.Source == FromSRQ }
+
+// layout places the two rings in the buffer.
+func (qp *QP) layout() error {
+	l := qp.hca.limits
+	rq, sq := uint64(0), uint64(0)
+	if qp.Source == FromRQ && qp.Service != ServiceXRC {
+		if qp.LogRQSize > l.LogWQSize || qp.LogRQStride < 4 || qp.LogRQStride > 11 {
+			return failf(ErrLimit, "a receive queue of 2^%d elements of 2^%d bytes", qp.LogRQSize, qp.LogRQStride)
+		}
+		rq = 1 << (qp.LogRQSize + qp.LogRQStride)
+	}
+	if !qp.NoSQ {
+		if qp.LogSQSize > l.LogWQSize {
+			return failf(ErrLimit, "a send queue of 2^%d blocks", qp.LogSQSize)
+		}
+		sq = 64 << qp.LogSQSize
+	}
+	if !qp.Buffer.holds(rq + sq) {
+		return failf(ErrParam, "queues of %d and %d bytes in %d pages of 2^%d bytes", rq, sq, len(qp.Buffer.Pages), qp.Buffer.PageShift)
+	}
+	if qp.Record%4 != 0 {
+		return failf(ErrParam, "a doorbell record at %#x", qp.Record)
+	}
+	qp.rq = receiveQueue{size: rq}
+	qp.sq = sendQueue{base: rq, size: sq}
+	return nil
+}
+
+// hold counts the queue pair among the users of what it needs; -1 no more.
+func (qp *QP) hold(n int) {
+	qp.pd.users += n
+	if qp.xrcd != nil {
+		qp.xrcd.users += n
+	}
+	if qp.sendCQ != nil {
+		qp.sendCQ.users += n
+	}
+	if qp.recvCQ != nil {
+		qp.recvCQ.users += n
+	}
+	if qp.srq != nil {
+		qp.srq.users += n
+	}
+}
+
+// QP is a queue pair by its number.
+func (h *HCA) QP(number uint32) (*QP, error) { return h.qps.get(number) }
+
+// QueryQP is a queue pair's context as it is now.
+func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
+	qp, err := h.qps.get(number)
+	if err != nil {
+		return QPAttr{}, err
+	}
+	a := qp.QPAttr
+	a.State = qp.state
+	if qp.state == SQD && !qp.sq.drained {
+		a.State = Draining
+	}
+	if qp.endpoint != nil {
+		c := qp.endpoint.Config()
+		a.Primary, a.Alternate, a.Migration = c.Path, c.AltPath, c.Migration
+		if qp.state >= RTR {
+			send, recv := qp.endpoint.PSN()
+			a.RecvPSN = recv
+			if qp.state != RTR {
+				a.SendPSN = send
+			}
+		}
+	}
+	return a, nil
+}
+
+// DestroyQP destroys a queue pair that is in no multicast group.
+func (h *HCA) DestroyQP(number uint32) error {
+	qp, err := h.qps.get(number)
+	if err != nil {
+		return err
+	}
+	if qp.attached > 0 {
+		return failf(ErrBusy, "QP %#x is in %d multicast groups", number, qp.attached)
+	}
+	qp.stop()
+	qp.hold(-1)
+	h.qps.remove(number)
+	h.config.Tracer.Forget("qp", uint64(number))
+	return nil
+}
+
+// stop ends what is under way, without completions.
+func (qp *QP) stop() {
+	qp.state = Reset
+	if qp.endpoint != nil {
+		qp.endpoint.SetState(transport.Reset)
+		qp.endpoint.TakeBack()
+	}
+}
+
+// traced is the queue pair in an event.
+func (qp *QP) traced() trace.Field { return trace.Object("qp", "qp", qp.Number) }

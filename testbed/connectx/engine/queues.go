@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// queues is a queue pair as the transport sees it.
+type queues struct{ qp *QP }
+
+func (q *queues) Next() *transport.Request { return q.qp.next() }
+
+// Gather reads the payload of a request.
+func (q *queues) Gather(r *transport.Request, off uint32, p []byte) transport.Syndrome {
+	w := r.WQE.(*sendWQE)
+	return gather(w.pieces, uint64(off), p)
+}
+
+func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
+	for _, x := range pieces {
+		if off >= x.n {
+			off -= x.n
+			continue
+		}
+		part := min(uint64(len(p)), x.n-off)
+		if x.inline != nil {
+			copy(p[:part], x.inline[off:])
+		} else if !x.span.ok() || !x.span.read(off, p[:part]) {
+			return transport.LocalProtection
+		}
+		p, off = p[part:], 0
+		if len(p) == 0 {
+			break
+		}
+	}
+	if len(p) > 0 {
+		return transport.LocalProtection
+	}
+	return transport.OK
+}
+
+// scatter writes to the memory of pieces.
+func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
+	for _, x := range pieces {
+		if off >= x.n {
+			off -= x.n
+			continue
+		}
+		part := min(uint64(len(p)), x.n-off)
+		if !x.span.write(off, p[:part]) {
+			return transport.LocalProtection
+		}
+		p, off = p[part:], 0
+		if len(p) == 0 {
+			break
+		}
+	}
+	if len(p) > 0 {
+		return transport.LocalLength
+	}
+	return transport.OK
+}
+
+// Scatter stores what a READ or an atomic has brought. A small answer goes into the
+// completion if the queue pair is made so.
+func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.Syndrome {
+	w := r.WQE.(*sendWQE)
+	if r.Op != transport.Read { // the old value: as the host has it
+		p = slices.Clone(p)
+		slices.Reverse(p)
+	}
+	if limit := q.qp.scatterRequest(); w.signaled && int(r.Length) <= limit {
+		if w.answer == nil {
+			w.answer = make([]byte, 64)
+		}
+		copy(w.answer[off:], p)
+		return transport.OK
+	}
+	return scatter(w.pieces, uint64(off), p)
+}
+
+// scatterRequest is how many bytes an answer may have that goes into a completion.
+func (qp *QP) scatterRequest() int {
+	if qp.Service != ServiceRC {
+		return 0
+	}
+	return scatterLimit(qp.ScatterRequest, qp.sendCQ)
+}
+
+func scatterLimit(n uint8, cq *CQ) int {
+	if n >= 64 && cq.Wide {
+		return 64
+	}
+	return int(min(n, 32))
+}
+
+// intoCQE puts the answer into the completion.
+func (w *sendWQE) intoCQE(c *completion) {
+	if w.answer != nil {
+		c.inline(w.answer, int(w.request.Length))
+	}
+}
+
+// inline puts a message into a completion.
+func (c *completion) inline(data []byte, n int) {
+	if n <= 32 {
+		copy(c.cqe[:32], data[:n])
+		prm.CQEFormat.Set(c.cqe[:], prm.CQEFormatInline32)
+		return
+	}
+	c.data = data[:64]
+	prm.CQEFormat.Set(c.cqe[:], prm.CQEFormatInline64)
+}
+
+// Execute does a local request.
+func (q *queues) Execute(r *transport.Request) transport.Syndrome {
+	w := r.WQE.(*sendWQE)
+	switch {
+	case w.bad != transport.OK:
+		return w.bad
+	case w.opcode == prm.OpcodeUMR:
+		return w.update()
+	case w.opcode == prm.OpcodeLocalInval:
+		return q.qp.invalidate(r.Imm)
+	}
+	return transport.OK
+}
+
+// Done completes a request.
+func (q *queues) Done(r *transport.Request, s transport.Syndrome) {
+	qp, w := q.qp, r.WQE.(*sendWQE)
+	qp.sq.done = w.index + w.blocks
+	if s == transport.OK {
+		s, w.vendor = qp.hca.injected(qp)
+	}
+	qp.completeSend(w, s)
+	if s != transport.OK {
+		qp.failSends()
+	}
+}
+
+// SQDrained tells that everything that had begun is done.
+func (q *queues) SQDrained() {
+	q.qp.sq.drained = true
+	if q.qp.DrainEvent {
+		q.qp.hca.async(EventSQDrained, q.qp.Number)
+	}
+}
+
+// Established tells that the peer has begun before the queue pair was told to.
+func (q *queues) Established() { q.qp.hca.async(EventEstablished, q.qp.Number) }
+
+// Migrated tells of the path.
+func (q *queues) Migrated(ok bool) {
+	if ok {
+		q.qp.hca.async(EventPathMigrated, q.qp.Number)
+	} else {
+		q.qp.hca.async(EventMigrationFailed, q.qp.Number)
+	}
+}
+
+// Broken moves the queue pair to its error state.
+func (q *queues) Broken(e transport.Event) {
+	qp := q.qp
+	qp.fail()
+	switch e {
+	case transport.RequestError:
+		qp.hca.async(EventQPRequest, qp.Number)
+	case transport.AccessError:
+		qp.hca.async(EventQPAccess, qp.Number)
+	case transport.Catastrophic:
+		qp.hca.async(EventQPFatal, qp.Number)
+	}
+}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"bytes"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// A receiveQueue is a ring of receive WQEs at the start of the buffer.
+type receiveQueue struct {
+	size uint64 // in bytes
+	head uint16 // next to be taken
+}
+
+// A receiveWQE is a receive request.
+type receiveWQE struct {
+	index   uint16
+	srq     *SRQ
+	pieces  []piece
+	total   uint64
+	unknown bool   // a key does not exist
+	zero    bool   // a segment is of length 0
+	held    []byte // a small message on its way into the completion
+	spilled bool   // it went to memory after all
+}
+
+// posted is how many receive WQEs the record says are there.
+func (qp *QP) posted() uint16 {
+	w, err := qp.hca.record(qp.Record)
+	if err != nil {
+		qp.hca.config.Loop.Post(qp.fatal)
+		return 0
+	}
+	n := uint16(w) - qp.rq.head
+	if int(n) > 1<<qp.LogRQSize {
+		qp.hca.violate(Violation{Rule: RuleRQOverrun, QPN: qp.Number, Index: qp.rq.head,
+			Text: "the receive counter is " + hex(uint16(w)) + ", WQE " + hex(qp.rq.head) + " is the oldest, and the ring has " + hex(uint32(1)<<qp.LogRQSize)})
+		return 0
+	}
+	return n
+}
+
+// take takes the next receive WQE of the queue pair's own ring.
+func (qp *QP) take() *receiveWQE {
+	if qp.posted() == 0 {
+		return nil
+	}
+	off := uint64(qp.rq.head) << qp.LogRQStride & (qp.rq.size - 1)
+	raw := make([]byte, 1<<qp.LogRQStride)
+	if qp.hca.load(&qp.Buffer, off, raw) != nil {
+		qp.hca.config.Loop.Post(qp.fatal)
+		return nil
+	}
+	w := &receiveWQE{index: qp.rq.head}
+	w.decode(qp.hca, raw, qp.user())
+	qp.hca.config.Tracer.Emit("wqe", qp.traced(), trace.Text("queue", "receive"), trace.Num("index", w.index), trace.Num("length", w.total))
+	if w.unknown || w.zero {
+		v := Violation{Rule: RuleKey, QPN: qp.Number, Index: w.index, Offset: off, WQE: bytes.Clone(raw), Text: "a local key that does not exist"}
+		if w.zero {
+			v.Rule, v.Text = RuleZeroLength, "a data segment of length 0"
+		}
+		qp.hca.violate(v)
+	}
+	qp.rq.head++
+	return w
+}
+
+// decode reads the data segments up to the end mark.
+func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
+	qp := &QP{hca: h}
+	for ; len(raw) >= 16; raw = raw[16:] {
+		p := qp.piece(raw, as, LocalWrite)
+		if p.n == 0 && p.span.key == EndOfList {
+			break
+		}
+		if p.n == 0 {
+			w.zero = true
+			p.n = 1 << 31
+			p.span.n = p.n
+		}
+		w.unknown = w.unknown || h.unknown(p.span.key, as.reserved)
+		w.pieces = append(w.pieces, p)
+		w.total += p.n
+	}
+}
+
+// Receive takes a receive request for a message.
+func (q *queues) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
+	qp := q.qp
+	var w *receiveWQE
+	switch {
+	case qp.Service == ServiceXRC:
+		s := qp.xrcSRQ(srq)
+		if s == nil {
+			return nil, transport.RemoteInvalidRequest
+		}
+		w = s.take()
+	case qp.Source == FromSRQ:
+		w = qp.srq.take()
+	case qp.Source == FromRQ:
+		w = qp.take()
+	default:
+		return nil, transport.RemoteInvalidRequest
+	}
+	if w == nil {
+		return nil, transport.OK
+	}
+	return &transport.Receive{WQE: w}, transport.OK
+}
+
+// xrcSRQ is a shared receive queue of the queue pair's domain.
+func (qp *QP) xrcSRQ(number uint32) *SRQ {
+	s := qp.hca.srqs.objects[number]
+	if s == nil || !s.XRC || s.XRCD != qp.XRCD {
+		return nil
+	}
+	return s
+}
+
+// Deliver stores a part of a message.
+func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.Syndrome {
+	w := rc.WQE.(*receiveWQE)
+	end := uint64(off) + uint64(len(p))
+	if end > w.total {
+		return transport.LocalLength
+	}
+	if limit := q.qp.scatterResponse(w); end <= uint64(limit) && !w.spilled {
+		if w.held == nil {
+			w.held = make([]byte, 64)
+		}
+		copy(w.held[off:], p)
+		return transport.OK
+	}
+	if w.held != nil && !w.spilled {
+		if s := scatter(w.pieces, 0, w.held[:off]); s != transport.OK {
+			return s
+		}
+	}
+	w.spilled = true
+	return scatter(w.pieces, uint64(off), p)
+}
+
+// scatterResponse is how many bytes a message may have that goes into a completion.
+func (qp *QP) scatterResponse(w *receiveWQE) int {
+	if qp.Service != ServiceRC || qp.recvCQ == nil {
+		return 0
+	}
+	return scatterLimit(qp.ScatterResponse, qp.recvCQ)
+}
+
+var responses = map[transport.Op]uint64{
+	transport.Send: prm.CQERespSend, transport.SendImm: prm.CQERespSendImm,
+	transport.SendInval: prm.CQERespSendInv, transport.WriteImm: prm.CQERespWrite,
+}
+
+// Arrived completes a receive request.
+func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
+	qp, w := q.qp, rc.WQE.(*receiveWQE)
+	if m.Syndrome != transport.OK {
+		qp.completeReceiveError(w, m.Syndrome)
+		return
+	}
+	if s, _ := qp.hca.injected(qp); s != transport.OK {
+		qp.completeReceiveError(w, s)
+		qp.hca.config.Loop.Post(qp.fail)
+		return
+	}
+	c, cq := qp.receiveCompletion(w)
+	b := c.cqe[:]
+	if w.held != nil && !w.spilled && m.Op != transport.WriteImm {
+		c.inline(w.held, int(m.Length))
+	}
+	prm.CQEOpcode.Set(b, responses[m.Op])
+	prm.CQEByteCount.Set(b, uint64(m.Length))
+	prm.CQEImm.Set(b, uint64(m.Imm))
+	prm.CQERemoteQPN.Set(b, uint64(qp.RemoteQPN))
+	if p := m.Packet; p != nil && qp.Service.datagram() {
+		prm.CQERemoteQPN.Set(b, uint64(p.DETH.SrcQPN))
+		if m.Op != transport.SendImm {
+			prm.CQEImm.Set(b, uint64(p.PKey))
+		}
+		qp.describe(b, &p.Route)
+	}
+	cq.push(c, m.Solicited)
+}
+
+// describe says in a completion where a datagram came from.
+func (qp *QP) describe(b []byte, r *roce.Route) {
+	if r.Version == roce.InfiniBand {
+		prm.CQESLID.Set(b, uint64(r.SLID))
+		prm.CQESL.Set(b, uint64(r.SL))
+		prm.CQEGRH.SetBool(b, r.GRH)
+		return
+	}
+	prm.CQEGRH.Set(b, 1)
+	switch {
+	case r.IPv4():
+		prm.CQEL3Type.Set(b, prm.CQEL3IPv4)
+	case r.Version == roce.V2:
+		prm.CQEL3Type.Set(b, prm.CQEL3IPv6)
+	}
+}
+
+// receiveCompletion begins the completion of a receive request. With XRC it goes
+// to the SRQ's CQ.
+func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
+	c, cq := &completion{}, qp.recvCQ
+	b := c.cqe[:]
+	prm.CQEQPN.Set(b, uint64(qp.Number))
+	prm.CQEWQECounter.Set(b, uint64(w.index))
+	index := qp.UserIndex
+	if w.srq != nil && w.srq.XRC {
+		cq, index = w.srq.cq, w.srq.UserIndex
+	}
+	if qp.hca.config.CQEVersion == 0 {
+		index = 0
+		if w.srq != nil {
+			index = w.srq.Number
+		}
+	}
+	prm.CQEUserIndex.Set(b, uint64(index))
+	return c, cq
+}
+
+func (qp *QP) completeReceiveError(w *receiveWQE, s transport.Syndrome) {
+	c, cq := qp.receiveCompletion(w)
+	prm.CQEOpcode.Set(c.cqe[:], prm.CQERespErr)
+	prm.CQESyndrome.Set(c.cqe[:], uint64(s))
+	prm.CQEVendorSyndrome.Set(c.cqe[:], uint64(vendorSyndrome(s, 0)))
+	if cq != nil {
+		cq.push(c, false)
+	}
+}

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// A region is memory of this host that a peer has named.
+type region struct{ span span }
+
+var remoteRights = map[transport.Access]Rights{
+	transport.RemoteWrite: RemoteWrite, transport.RemoteRead: RemoteRead, transport.RemoteAtomic: RemoteAtomic,
+}
+
+// Remote finds memory for a peer.
+func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Access) (transport.Region, transport.Syndrome) {
+	qp := q.qp
+	allowed := map[transport.Access]bool{
+		transport.RemoteWrite: qp.RemoteWrite, transport.RemoteRead: qp.RemoteRead, transport.RemoteAtomic: qp.RemoteAtomic,
+	}[a]
+	if !allowed {
+		if a == transport.RemoteAtomic {
+			return nil, transport.RemoteInvalidRequest
+		}
+		return nil, transport.RemoteAccess
+	}
+	as := qp.user()
+	as.reserved = false
+	if qp.Service == ServiceXRC && srq != 0 {
+		s := qp.xrcSRQ(srq)
+		if s == nil {
+			return nil, transport.RemoteInvalidRequest
+		}
+		as.pd = s.PD
+	}
+	if a == transport.RemoteAtomic && va%8 != 0 {
+		return nil, transport.RemoteInvalidRequest
+	}
+	r := &region{span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: remoteRights[a], as: as}}
+	if rkey == NullMKey || !r.span.ok() {
+		return nil, transport.RemoteAccess
+	}
+	return r, transport.OK
+}
+
+func (r *region) Write(off uint32, p []byte) transport.Syndrome {
+	if !r.span.write(uint64(off), p) {
+		return transport.RemoteAccess
+	}
+	return transport.OK
+}
+
+func (r *region) Read(off uint32, p []byte) transport.Syndrome {
+	if !r.span.read(uint64(off), p) {
+		return transport.RemoteAccess
+	}
+	return transport.OK
+}
+
+// Atomic works on eight bytes as the host has them: little-endian.
+func (r *region) Atomic(op transport.Op, operand [4]uint64) (uint64, transport.Syndrome) {
+	var b [8]byte
+	if !r.span.read(0, b[:]) {
+		return 0, transport.RemoteAccess
+	}
+	old := binary.LittleEndian.Uint64(b[:])
+	v, store := combine(op, old, operand)
+	if store {
+		binary.LittleEndian.PutUint64(b[:], v)
+		if !r.span.write(0, b[:]) {
+			return 0, transport.RemoteAccess
+		}
+	}
+	return old, transport.OK
+}
+
+// combine is the new value, and whether there is one.
+func combine(op transport.Op, old uint64, operand [4]uint64) (uint64, bool) {
+	switch op {
+	case transport.CompareSwap:
+		return operand[0], old == operand[1]
+	case transport.FetchAdd:
+		return old + operand[0], true
+	case transport.MaskedCompareSwap:
+		return old&^operand[2] | operand[0]&operand[2], old&operand[3] == operand[1]&operand[3]
+	case transport.MaskedFetchAdd:
+		return maskedAdd(old, operand[0], operand[2]), true
+	}
+	return 0, false
+}
+
+// maskedAdd adds fields of bits each for itself: a bit of the mask is the last of
+// its field, and nothing is carried out of it.
+func maskedAdd(a, b, mask uint64) uint64 {
+	var sum, carry uint64
+	for bit := uint64(1); bit != 0; bit <<= 1 {
+		x := uint64(0)
+		for _, v := range []uint64{a & bit, b & bit, carry & bit} {
+			if v != 0 {
+				x++
+			}
+		}
+		if x&1 != 0 {
+			sum |= bit
+		}
+		carry = 0
+		if x >= 2 && mask&bit == 0 {
+			carry = bit << 1
+		}
+	}
+	return sum
+}
+
+// Invalidate frees a memory key for a peer's SEND.
+func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
+	qp := q.qp
+	as := qp.user()
+	if s := qp.xrcSRQ(srq); s != nil {
+		as.pd = s.PD
+	}
+	k := qp.hca.mkeys.objects[rkey>>8]
+	if k == nil || k.Variant != uint8(rkey) || k.Free || !k.RemoteInval || k.PD != as.pd || k.QPN != AnyQPN && k.QPN != qp.Number {
+		return transport.RemoteAccess
+	}
+	k.Free = true
+	return transport.OK
+}
+
+// invalidate frees a memory key for a work request of the queue pair's own.
+func (qp *QP) invalidate(key uint32) transport.Syndrome {
+	k := qp.hca.mkeys.objects[key>>8]
+	if k == nil || k.Variant != uint8(key) || !k.UMR || k.PD != qp.PD || k.QPN != AnyQPN && k.QPN != qp.Number {
+		return transport.BindError
+	}
+	k.Free = true
+	return transport.OK
+}

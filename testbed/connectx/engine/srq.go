@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+// SRQAttr is a shared receive queue's context: a list of WQEs that are linked by
+// their index.
+type SRQAttr struct {
+	XRC          bool
+	PD           uint32
+	XRCD         uint32 // XRC
+	CQ           uint32 // XRC: where completions go
+	UserIndex    uint32
+	LogSize      uint8
+	LogStride    uint8 // log2 of a WQE's bytes
+	Buffer       Buffer
+	Record       uint64 // of the doorbell record: the receive counter
+	Limit        uint16 // an event comes when fewer are left; 0: none
+	ReservedLKey bool
+}
+
+// An SRQ is a shared receive queue.
+type SRQ struct {
+	SRQAttr
+	Number uint32
+
+	hca    *HCA
+	pd     *domain
+	xrcd   *domain
+	cq     *CQ
+	users  int
+	head   uint16 // index of the next WQE
+	taken  uint16 // WQEs ever taken
+	broken bool
+}
+
+// CreateSRQ makes a shared receive queue.
+func (h *HCA) CreateSRQ(a SRQAttr) (*SRQ, error) {
+	s := &SRQ{SRQAttr: a, hca: h}
+	var err error
+	if s.pd, err = h.pds.get(a.PD); err != nil {
+		return nil, err
+	}
+	if a.XRC {
+		if s.xrcd, err = h.xrcds.get(a.XRCD); err != nil {
+			return nil, err
+		}
+		if s.cq, err = h.cqs.get(a.CQ); err != nil {
+			return nil, err
+		}
+	}
+	if a.LogSize > h.limits.LogWQSize || a.LogStride < 5 || a.LogStride > 11 {
+		return nil, failf(ErrLimit, "an SRQ of 2^%d elements of 2^%d bytes", a.LogSize, a.LogStride)
+	}
+	if !a.Buffer.holds(1 << (a.LogSize + a.LogStride)) {
+		return nil, failf(ErrParam, "an SRQ of 2^%d elements of 2^%d bytes in %d pages", a.LogSize, a.LogStride, len(a.Buffer.Pages))
+	}
+	if a.Record%4 != 0 {
+		return nil, failf(ErrParam, "a doorbell record at %#x", a.Record)
+	}
+	if s.Number, err = h.srqs.add(s); err != nil {
+		return nil, err
+	}
+	s.hold(1)
+	return s, nil
+}
+
+func (s *SRQ) hold(n int) {
+	s.pd.users += n
+	if s.XRC {
+		s.xrcd.users += n
+		s.cq.users += n
+	}
+}
+
+// SRQ is a shared receive queue by its number. Its Limit is 0 once it was reached.
+func (h *HCA) SRQ(number uint32) (*SRQ, error) { return h.srqs.get(number) }
+
+// ArmSRQ asks for an event when fewer than limit WQEs are left.
+func (h *HCA) ArmSRQ(number uint32, limit uint16) error {
+	s, err := h.srqs.get(number)
+	if err != nil {
+		return err
+	}
+	if int(limit) > 1<<s.LogSize {
+		return failf(ErrParam, "a limit of %d in an SRQ of %d", limit, 1<<s.LogSize)
+	}
+	s.Limit = limit
+	s.checkLimit()
+	return nil
+}
+
+// DestroySRQ destroys a shared receive queue that no queue pair uses.
+func (h *HCA) DestroySRQ(number uint32) error {
+	s, err := h.srqs.get(number)
+	if err != nil {
+		return err
+	}
+	if s.users > 0 {
+		return failf(ErrBusy, "SRQ %#x has %d users", number, s.users)
+	}
+	s.hold(-1)
+	h.srqs.remove(number)
+	h.config.Tracer.Forget("srq", uint64(number))
+	return nil
+}
+
+// posted is how many WQEs are there to be taken.
+func (s *SRQ) posted() uint16 {
+	if s.broken {
+		return 0
+	}
+	w, err := s.hca.record(s.Record)
+	if err != nil {
+		s.fail()
+		return 0
+	}
+	n := uint16(w) - s.taken
+	if int(n) > 1<<s.LogSize {
+		s.hca.violate(Violation{Rule: RuleRQOverrun, SRQN: s.Number, Index: s.head,
+			Text: "the receive counter is " + hex(uint16(w)) + ", " + hex(s.taken) + " were taken, and the SRQ has " + hex(uint32(1)<<s.LogSize)})
+		return 0
+	}
+	return n
+}
+
+// take takes the next WQE; nil if there is none.
+func (s *SRQ) take() *receiveWQE {
+	if s.posted() == 0 {
+		return nil
+	}
+	raw := make([]byte, 1<<s.LogStride)
+	if s.hca.load(&s.Buffer, uint64(s.head)<<s.LogStride, raw) != nil {
+		s.fail()
+		return nil
+	}
+	w := &receiveWQE{index: s.head, srq: s}
+	w.decode(s.hca, raw[prm.WQENext.Size:], user{pd: s.PD, qpn: AnyQPN, reserved: s.ReservedLKey})
+	s.hca.config.Tracer.Emit("wqe", trace.Object("srq", "srq", s.Number), trace.Text("queue", "receive"),
+		trace.Num("index", s.head), trace.Num("length", w.total))
+	next := uint16(prm.NextIndex.Get(raw))
+	if int(next) >= 1<<s.LogSize {
+		s.hca.violate(Violation{Rule: RuleSRQLink, SRQN: s.Number, Index: s.head, Offset: uint64(s.head) << s.LogStride, WQE: raw[:16],
+			Text: "the next index is " + hex(next)})
+		s.fail()
+		return nil
+	}
+	s.head = next
+	s.taken++
+	s.checkLimit()
+	return w
+}
+
+// checkLimit tells once that fewer WQEs than wanted are left.
+func (s *SRQ) checkLimit() {
+	if s.Limit > 0 && s.posted() < s.Limit {
+		s.Limit = 0
+		s.hca.async(EventSRQLimit, s.Number)
+	}
+}
+
+// fail ends an SRQ that cannot be read.
+func (s *SRQ) fail() {
+	if !s.broken {
+		s.broken = true
+		s.hca.async(EventSRQCatastrophic, s.Number)
+	}
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+)
+
+// Registers of a UAR page that are the HCA's. Those of event queues are not.
+const (
+	armRegister   = 0x20
+	flameBase     = 0x800
+	flameSize     = 0x100
+	flameEnd      = 0x1000
+	flamePatience = 200 * time.Microsecond
+)
+
+// A flameRegister is a send doorbell of a UAR page.
+type flameRegister struct {
+	uar  uint32
+	base uint32
+}
+
+// A flame is a doorbell whose WQE may follow it: BlueFlame.
+type flame struct {
+	bytes   []byte
+	want    int  // bytes of the WQE, in blocks
+	pending bool // the queue has not been rung yet
+	timer   *loop.Timer
+}
+
+// Store is a store of the host's to a page of registers: the arming of a CQ, a
+// send doorbell, or a part of a burst. data is 8 bytes, or a whole burst at once.
+func (h *HCA) Store(uar, offset uint32, data []byte) {
+	switch {
+	case offset == armRegister && len(data) == 8:
+		h.arm(uar, data)
+	case offset >= flameBase && offset < flameEnd && len(data)%8 == 0 && len(data) > 0 && int(offset)+len(data) <= flameEnd:
+		h.flame(uar, offset, data)
+	default:
+		h.violate(Violation{Rule: RuleStore, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a store of " + hex(uint(len(data))) + " bytes to UAR page " + hex(uar)})
+	}
+}
+
+// flame takes a store to a send doorbell.
+func (h *HCA) flame(uar, offset uint32, data []byte) {
+	at := flameRegister{uar, offset &^ (flameSize - 1)}
+	in := int(offset & (flameSize - 1))
+	if f := h.blueFlame[at]; f != nil && in != 0 {
+		if in != len(f.bytes) {
+			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(f.bytes), Text: "a burst does not go on where it stopped"})
+			return
+		}
+		h.burst(at, f, data)
+		return
+	}
+	if in != 0 {
+		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a burst without its beginning"})
+		return
+	}
+	h.settle(uar)
+	f := &flame{want: int(max(1, (prm.CtrlDS.Get(data)*16+block-1)/block)) * block, pending: true}
+	h.blueFlame[at] = f
+	h.burst(at, f, data)
+}
+
+// burst appends to a burst, and rings when it is clear what to do.
+func (h *HCA) burst(at flameRegister, f *flame, data []byte) {
+	f.bytes = append(f.bytes, data...)
+	f.timer.Stop()
+	if len(f.bytes) > f.want {
+		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(at.base), WQE: bytes.Clone(f.bytes),
+			Text: "a burst of " + hex(uint(len(f.bytes))) + " bytes, the WQE has " + hex(uint(f.want))})
+		f.bytes = f.bytes[:f.want]
+	}
+	switch {
+	case len(f.bytes) == f.want:
+		delete(h.blueFlame, at)
+		h.rung(at, f)
+	case len(f.bytes) == 8 && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP:
+		// Mostly this is a doorbell and nothing follows. The WQE is in memory in
+		// any case; that a burst has the same bytes is checked when it has come.
+		h.rung(at, f)
+	default:
+		f.timer = h.config.Loop.After(flamePatience, func() { h.settle(at.uar) })
+	}
+}
+
+// settle ends the bursts of a page: what has not come will not come.
+func (h *HCA) settle(uar uint32) {
+	for base := uint32(flameBase); base < flameEnd; base += flameSize {
+		at := flameRegister{uar, base}
+		f := h.blueFlame[at]
+		if f == nil {
+			continue
+		}
+		delete(h.blueFlame, at)
+		f.timer.Stop()
+		if len(f.bytes) > 8 {
+			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(base), WQE: bytes.Clone(f.bytes),
+				Text: "a burst stopped after " + hex(uint(len(f.bytes))) + " of " + hex(uint(f.want)) + " bytes"})
+		}
+		if f.pending {
+			f.bytes = f.bytes[:8]
+			h.rung(at, f)
+		}
+	}
+}
+
+// rung executes a doorbell: eight bytes, or a whole WQE.
+func (h *HCA) rung(at flameRegister, f *flame) {
+	number := uint32(prm.CtrlQPN.Get(f.bytes))
+	qp := h.qps.objects[number]
+	if f.pending {
+		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
+			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)), trace.Num("bytes", len(f.bytes)))
+	}
+	if qp == nil || qp.NoSQ {
+		if f.pending {
+			h.violate(Violation{Rule: RuleUnknownQueue, QPN: number, WQE: bytes.Clone(f.bytes), Text: "a doorbell for a send queue that does not exist"})
+		}
+		f.pending = false
+		return
+	}
+	if len(f.bytes) > 8 {
+		qp.takeBurst(f)
+	}
+	if !f.pending {
+		return
+	}
+	f.pending = false
+	if at.uar != qp.UAR {
+		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " + hex(qp.UAR)})
+	}
+	qp.ring(f.bytes[:8])
+}
+
+// takeBurst keeps a burst to be executed in the place of the WQE in memory, and
+// compares the two.
+func (qp *QP) takeBurst(f *flame) {
+	index := uint16(prm.CtrlWQEIndex.Get(f.bytes))
+	n := int(prm.CtrlDS.Get(f.bytes)) * 16
+	if uint64(len(f.bytes)) > qp.sq.size || n < 16 {
+		return
+	}
+	mem := make([]byte, n)
+	// The driver tries what BlueFlame does with a NOP that differs on purpose.
+	if qp.hca.config.Strict && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP &&
+		qp.hca.ring(&qp.Buffer, qp.sq.base, qp.sq.size, qp.sq.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) && int16(index-qp.sq.done) >= 0 {
+		qp.hca.violate(Violation{Rule: RuleBlueFlame, QPN: qp.Number, Index: index, Offset: qp.sq.offset(index), WQE: bytes.Clone(f.bytes),
+			Text: "the burst differs from the WQE in memory"})
+	}
+	if f.pending {
+		qp.sq.burst, qp.sq.burstIndex = f.bytes, index
+	}
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"strconv"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// A Rule is what strict mode checks: hardware would execute what breaks one, and
+// do something else than was meant.
+type Rule string
+
+const (
+	RuleReserved      Rule = "reserved"        // a reserved bit is set
+	RuleRecord        Rule = "doorbell-record" // the doorbell record is behind the doorbell
+	RuleDoorbell      Rule = "doorbell"        // a doorbell says something else than the WQE
+	RuleUAR           Rule = "uar"             // a doorbell in another page than the queue's
+	RuleIndex         Rule = "wqe-index"       // the WQE has not the index of its place: wrong wrap
+	RuleQPN           Rule = "wqe-qpn"         // the WQE has another queue's number
+	RuleBlueFlame     Rule = "blueflame"       // a burst of another size than its WQE, or a half one, or other bytes
+	RuleConsumer      Rule = "consumer"        // a consumer counter that is stale or ahead
+	RuleArmRecord     Rule = "arm-record"      // the arm word of the record is not the doorbell's
+	RuleCQOverrun     Rule = "cq-overrun"      // a completion has no room
+	RuleCQFresh       Rule = "cq-fresh"        // a new CQ buffer has entries that look valid
+	RuleKey           Rule = "key"             // a local key that does not exist
+	RuleSegments      Rule = "segments"        // segments of the wrong kind or order
+	RuleDS            Rule = "ds"              // the size is not what the segments take
+	RuleOpcode        Rule = "opcode"          // an opcode that the queue does not do
+	RuleZeroLength    Rule = "zero-length"     // a data segment of length 0: it means 2^31
+	RuleSQOverrun     Rule = "sq-overrun"      // a WQE was written over one that is not done
+	RuleRQOverrun     Rule = "rq-overrun"      // the same in a receive queue
+	RuleSRQLink       Rule = "srq-link"        // a next index that is outside of the SRQ
+	RuleUnknownQueue  Rule = "unknown-queue"   // a doorbell for a queue that does not exist
+	RuleStore         Rule = "store"           // a store of a size or to a place that means nothing
+	RuleInline        Rule = "inline"          // inline data longer than its WQE
+	RuleAtomicAddress Rule = "atomic"          // an atomic's local memory is not eight bytes
+)
+
+// A Violation is a rule that was broken, and where.
+type Violation struct {
+	Rule     Rule
+	QPN, CQN uint32 // the queue, or zero
+	SRQN     uint32
+	Index    uint16 // of the WQE
+	Offset   uint64 // in its ring, in bytes
+	WQE      []byte // what was written
+	Text     string
+}
+
+func (h *HCA) violate(v Violation) {
+	if h.config.Strict && h.config.Violation != nil {
+		h.config.Violation(v)
+	}
+}
+
+func hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint](v T) string {
+	return "0x" + strconv.FormatUint(uint64(v), 16)
+}
+
+// checkArm compares an arm doorbell with its record.
+func (cq *CQ) checkArm(uar, word uint32) {
+	h := cq.hca
+	if !h.config.Strict {
+		return
+	}
+	if uar != cq.UAR {
+		h.violate(Violation{Rule: RuleUAR, CQN: cq.Number, Text: "an arm doorbell in UAR page " + hex(uar) + ", the CQ's is " + hex(cq.UAR)})
+	}
+	if w, err := h.record(cq.Record + 4); err == nil && w != word {
+		h.violate(Violation{Rule: RuleArmRecord, CQN: cq.Number, Text: "the arm doorbell is " + hex(word) + ", its record " + hex(w)})
+	}
+}
+
+// mostFresh bounds what of a new buffer is looked at.
+const mostFresh = 1 << 14
+
+// checkFresh looks for entries of a new buffer that the host would take for
+// completions before they are written.
+func (cq *CQ) checkFresh() {
+	h := cq.hca
+	if !h.config.Strict {
+		return
+	}
+	for i := range min(cq.size(), mostFresh) {
+		off := uint64(i)*cq.stride() + cq.stride() - 1
+		var b [1]byte
+		if h.load(&cq.Buffer, off, b[:]) != nil {
+			return
+		}
+		if b[0]>>4 != prm.CQEInvalid && b[0]&1 == 0 {
+			h.violate(Violation{Rule: RuleCQFresh, CQN: cq.Number, Offset: off, WQE: b[:],
+				Text: "entry " + hex(i) + " of the new buffer is not marked invalid"})
+			return
+		}
+	}
+}

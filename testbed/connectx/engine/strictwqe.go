@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"bytes"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+func (w *sendWQE) violate(rule Rule, text string) {
+	qp := w.qp
+	if qp == nil || !qp.hca.config.Strict {
+		return
+	}
+	qp.hca.violate(Violation{Rule: rule, QPN: qp.Number, Index: w.index, Offset: qp.sq.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
+}
+
+// checkZero reports a reserved field that is not zero.
+func (w *sendWQE) checkZero(f prm.Field, segment []byte) {
+	if f.Is(segment) {
+		w.violate(RuleReserved, f.Name+" is "+hex(f.Get(segment)))
+	}
+}
+
+// checkControl looks at the control segment.
+func (w *sendWQE) checkControl() {
+	for _, f := range []prm.Field{prm.CtrlReserved7, prm.CtrlStream, prm.CtrlReserved11, prm.CtrlReserved12} {
+		w.checkZero(f, w.raw)
+	}
+	if i := uint16(prm.CtrlWQEIndex.Get(w.raw)); i != w.index {
+		w.violate(RuleIndex, "the WQE has index "+hex(i)+" in the place of "+hex(w.index))
+	}
+	if n := uint32(prm.CtrlQPN.Get(w.raw)); n != w.qp.Number {
+		w.violate(RuleQPN, "the WQE is for queue "+hex(n))
+	}
+	if prm.CtrlFence.Get(w.raw) > prm.FenceFull {
+		w.violate(RuleReserved, "fence mode "+hex(prm.CtrlFence.Get(w.raw)))
+	}
+}
+
+// checkData looks at the data segments as a whole.
+func (w *sendWQE) checkData() {
+	r := &w.request
+	switch {
+	case w.bad != transport.OK:
+		return
+	case r.Op >= transport.CompareSwap && r.Op <= transport.MaskedFetchAdd:
+		if len(w.pieces) != 1 || r.Length != 8 {
+			w.violate(RuleAtomicAddress, "an atomic's answer is eight bytes, not "+hex(r.Length))
+			if r.Length < 8 {
+				w.fail(transport.LocalQPOp)
+				return
+			}
+		}
+		r.Length = 8
+	}
+	if w.answers() {
+		for _, p := range w.pieces {
+			if p.inline != nil {
+				w.reject(RuleSegments, "inline data where an answer is to go")
+				return
+			}
+		}
+	}
+	if n := (16*int(prm.CtrlDS.Get(w.raw)) - w.used()); n >= 16 {
+		w.violate(RuleDS, "the size is "+hex(uint(n)/16)+" segments more than the WQE needs")
+	}
+}
+
+// used is how many bytes of the WQE its segments take.
+func (w *sendWQE) used() int {
+	return len(w.raw)
+}
+
+// unknown reports whether a local key names nothing at all.
+func (h *HCA) unknown(key uint32, reserved bool) bool {
+	if key == NullMKey || key == ReservedLKey && reserved {
+		return false
+	}
+	k := h.mkeys.objects[key>>8]
+	return k == nil || k.Variant != uint8(key)
+}
+
+// checkDoorbell compares a doorbell with the record and the WQE that it is for.
+func (qp *QP) checkDoorbell(ctrl []byte, producer uint16) {
+	h := qp.hca
+	if !h.config.Strict || qp.state == Reset {
+		return
+	}
+	q := &qp.sq
+	index := uint16(prm.CtrlWQEIndex.Get(ctrl))
+	blocks := uint16(max(1, (prm.CtrlDS.Get(ctrl)*16+block-1)/block))
+	v := Violation{QPN: qp.Number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(ctrl)}
+	if int16(producer-(index+blocks)) < 0 {
+		v.Rule = RuleRecord
+		v.Text = "the send counter is " + hex(producer) + ", the doorbell is for WQE " + hex(index) + " of " + hex(blocks) + " blocks"
+		h.violate(v)
+	}
+	if n := producer - q.done; n > q.blocks() {
+		v.Rule = RuleSQOverrun
+		v.Text = "the send counter is " + hex(producer) + ", WQE " + hex(q.done) + " is not done, and the ring has " + hex(q.blocks()) + " blocks"
+		h.violate(v)
+	}
+	var mem [8]byte
+	if int16(index-q.head) >= 0 && h.load(&qp.Buffer, q.base+q.offset(index), mem[:]) == nil && !bytes.Equal(mem[:], ctrl[:8]) {
+		v.Rule = RuleDoorbell
+		v.Text = "the doorbell differs from the WQE in memory"
+		h.violate(v)
+	}
+}

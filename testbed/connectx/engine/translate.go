@@ -1,0 +1,214 @@
+package engine
+
+import "github.com/goverbs/goverbs/testbed/connectx/prm"
+
+// A span is memory that a request has named and may use: n bytes from va on of a
+// key. It is checked again at each use, because the key may change.
+type span struct {
+	hca    *HCA
+	key    uint32
+	va     uint64
+	n      uint64
+	rights Rights
+	as     user
+}
+
+// A user is on whose behalf memory is used.
+type user struct {
+	pd       uint32
+	qpn      uint32
+	reserved bool // ReservedLKey is allowed
+}
+
+// Bounds of keys of keys: how deep they go, and how much there is to look at for
+// one piece of memory.
+const (
+	maxIndirection = 4
+	maxEntries     = 1 << 20
+)
+
+// physical is what the reserved key stands for.
+var physical = &MKey{MKeyAttr: MKeyAttr{Mode: Physical, Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
+
+// null is what the null key stands for.
+var null = &MKey{MKeyAttr: MKeyAttr{Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
+
+// lookup finds the key of a span if the user may use it in that way.
+func (h *HCA) lookup(key uint32, as user, rights Rights) *MKey {
+	switch {
+	case key == ReservedLKey && as.reserved:
+		return physical
+	case key == NullMKey:
+		return null
+	}
+	k := h.mkeys.objects[key>>8]
+	if k == nil || k.Variant != uint8(key) || k.Free || k.PD != as.pd || k.Rights&rights != rights {
+		return nil
+	}
+	if k.QPN != AnyQPN && k.QPN != as.qpn {
+		return nil
+	}
+	return k
+}
+
+// bounds reports whether n bytes at va are within a key's memory.
+func (k *MKey) bounds(va, n uint64) bool {
+	if k.Length64 {
+		return n == 0 || va+n-1 >= va
+	}
+	return va >= k.Start && n <= k.Length && va-k.Start <= k.Length-n
+}
+
+// ok reports whether the user may use the memory, all of it.
+func (s *span) ok() bool {
+	k := s.hca.lookup(s.key, s.as, s.rights)
+	return k != nil && k.bounds(s.va, s.n)
+}
+
+// each calls f with the pieces of host memory of n bytes at off, in order. It
+// reports whether all were there and may be used.
+func (s *span) each(off uint64, n uint64, f func(p []byte)) bool {
+	if off > s.n || n > s.n-off {
+		return false
+	}
+	w := walker{hca: s.hca, f: f, entries: maxEntries}
+	return w.walk(s.key, s.va+off, n, s.as, s.rights, 0)
+}
+
+// read fills p with the memory at off.
+func (s *span) read(off uint64, p []byte) bool {
+	return s.each(off, uint64(len(p)), func(src []byte) {
+		copy(p, src)
+		p = p[len(src):]
+	})
+}
+
+// write stores p at off of the memory.
+func (s *span) write(off uint64, p []byte) bool {
+	return s.each(off, uint64(len(p)), func(dst []byte) {
+		copy(dst, p)
+		p = p[len(dst):]
+	})
+}
+
+// A walker goes over memory by its keys.
+type walker struct {
+	hca     *HCA
+	f       func(p []byte)
+	entries int // of indirect keys that may still be looked at
+}
+
+func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth int) bool {
+	k := w.hca.lookup(key, as, rights)
+	if k == nil || !k.bounds(va, n) {
+		return false
+	}
+	if n == 0 {
+		return true
+	}
+	switch {
+	case k == null:
+		return w.zeros(n)
+	case k.Mode == Physical:
+		return w.host(va, n)
+	case k.Mode == MTT:
+		return w.pages(k, va, n)
+	}
+	if depth == maxIndirection {
+		return false
+	}
+	// Through an indirect key, the rights are its own; its parts are used as the
+	// local memory of whoever made it.
+	as.qpn = AnyQPN
+	return w.pieces(k, va, n, as, local(rights), depth)
+}
+
+// local is the right that memory under an indirect key must have.
+func local(r Rights) Rights {
+	if r&(LocalWrite|RemoteWrite|RemoteAtomic) != 0 {
+		return LocalWrite
+	}
+	return LocalRead
+}
+
+// zeros is the null key's memory.
+func (w *walker) zeros(n uint64) bool {
+	for n > 0 {
+		var page [4096]byte
+		part := min(n, uint64(len(page)))
+		w.f(page[:part])
+		n -= part
+	}
+	return true
+}
+
+// host calls f with memory by the host's addresses, page by page.
+func (w *walker) host(addr, n uint64) bool {
+	const most = 1 << 16
+	for n > 0 {
+		part := min(n, most-addr%most)
+		p, err := w.hca.config.Memory.View(addr, int(part))
+		if err != nil {
+			return false
+		}
+		w.f(p)
+		addr += part
+		n -= part
+	}
+	return true
+}
+
+// entryMask takes the bits of a page's entry off that are not its address.
+const entryMask = ^uint64(7)
+
+func (w *walker) pages(k *MKey, va, n uint64) bool {
+	page := uint64(1) << k.PageShift
+	at := va - k.Start + k.Start&(page-1)
+	for n > 0 {
+		i, in := at>>k.PageShift, at&(page-1)
+		if i >= uint64(len(k.Translations)/8) {
+			return false
+		}
+		entry := be64(k.Translations[i*8:])
+		if entry == 0 { // nothing is mapped there
+			return false
+		}
+		part := min(n, page-in)
+		if !w.host(entry&entryMask+in, part) {
+			return false
+		}
+		at += part
+		n -= part
+	}
+	return true
+}
+
+func (w *walker) pieces(k *MKey, va, n uint64, as user, rights Rights, depth int) bool {
+	at, i := va-k.Start, uint64(0)
+	if k.Mode == KSM {
+		at += k.Start & (1<<k.PageShift - 1)
+		i = at >> k.PageShift
+		at &= 1<<k.PageShift - 1
+	}
+	for ; n > 0; i++ {
+		if w.entries--; i >= uint64(len(k.Translations)/16) || w.entries < 0 {
+			return false
+		}
+		e := k.Translations[i*16 : i*16+16]
+		size := prm.KLMLength.Get(e)
+		if k.Mode == KSM {
+			size = 1 << k.PageShift
+		}
+		if at >= size {
+			at -= size
+			continue
+		}
+		part := min(n, size-at)
+		if !w.walk(uint32(prm.KLMKey.Get(e)), prm.KLMAddress.Get(e)+at, part, as, rights, depth+1) {
+			return false
+		}
+		at = 0
+		n -= part
+	}
+	return true
+}
