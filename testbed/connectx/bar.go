@@ -103,7 +103,7 @@ func (d *Device) writeUAR(page, offset uint32, p []byte) {
 			return
 		}
 	}
-	d.storeUAR(page, offset, p)
+	d.hca.Store(page, offset, p)
 }
 
 // health is what the firmware tells of itself.

@@ -1,21 +1,7 @@
 package connectx
 
-import "github.com/goverbs/goverbs/testbed/connectx/prm"
-
 // SetPort takes the port down or up, and tells the driver if that is a change.
-func (d *Device) SetPort(up bool) {
-	if d.port.up == up {
-		return
-	}
-	d.port.up = up
-	e := newEvent(eventPort)
-	prm.EQESubType.Set(e, stateDown)
-	if up {
-		prm.EQESubType.Set(e, stateActive)
-	}
-	prm.EQEPort.Set(e, 1)
-	d.postAll(e, eventPort)
-}
+func (d *Device) SetPort(up bool) { d.hca.SetUp(up) }
 
 // FailCommand makes count commands of an opcode end with a status and a syndrome
 // instead of being carried out, after skip of them have passed. A reset ends it.

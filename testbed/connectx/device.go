@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/pci"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
@@ -44,6 +45,11 @@ type Config struct {
 	// else is told of; nil: nobody is.
 	Report func(error)
 	Tracer *trace.Tracer
+
+	// Lenient ends the checks of package engine's rules. Violation is told of what
+	// breaks one.
+	Lenient   bool
+	Violation func(engine.Violation)
 }
 
 // A Machine is what a device is plugged into.
@@ -65,6 +71,7 @@ type Device struct {
 
 	cmdq     commandQueue
 	health   health
+	hca      *engine.HCA
 	caps     capabilities
 	pages    pageManager
 	eqs      eventQueues
@@ -103,6 +110,9 @@ func New(c Config) (*Device, error) {
 		return nil, fmt.Errorf("connectx: %w", err)
 	}
 	d.port = newPort(&d.config)
+	d.caps.reset()
+	d.hca = d.newEngine()
+	d.hca.SetUp(true)
 	d.Reset()
 	return d, nil
 }
@@ -155,6 +165,8 @@ func (d *Device) stop() {
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)
 	d.port.restart()
+	d.hca.Reset()
+	d.address()
 }
 
 var errUnplugged = errors.New("connectx: the device is not plugged in")

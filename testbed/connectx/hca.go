@@ -17,7 +17,6 @@ var hcaCommands = []command{
 	{0x109, "SET_HCA_CAP", prm.SetHCACapIn, prm.SetHCACapOut, enabled, (*Device).setHCACap},
 	{0x10a, "QUERY_ISSI", prm.QueryISSIIn, prm.QueryISSIOut, enabled, (*Device).queryISSI},
 	{0x10b, "SET_ISSI", prm.SetISSIIn, prm.SetISSIOut, enabled, (*Device).setISSI},
-	{0x203, "QUERY_SPECIAL_CONTEXTS", prm.QuerySpecialContextsIn, prm.QuerySpecialContextsOut, running, (*Device).querySpecialContexts},
 	{0x301, "CREATE_EQ", prm.CreateEQIn, prm.CreateEQOut, running, (*Device).createEQ},
 	{0x302, "DESTROY_EQ", prm.DestroyEQIn, prm.DestroyEQOut, running, (*Device).destroyEQ},
 	{0x303, "QUERY_EQ", prm.QueryEQIn, prm.QueryEQOut, running, (*Device).queryEQ},

@@ -22,7 +22,7 @@ func (d *Device) queryVportState(in, out []byte) error {
 		return refuse(statusBadParam, reasonPort)
 	}
 	prm.QueryVportStateOutAdminState.Set(out, uint64(d.port.admin))
-	prm.QueryVportStateOutState.SetBool(out, d.port.up)
+	prm.QueryVportStateOutState.SetBool(out, d.hca.Up())
 	return nil
 }
 

@@ -3,6 +3,7 @@ package connectx
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
@@ -41,7 +42,6 @@ const changeableCapMask = 1<<1 | 1<<16 | 1<<17 | 1<<19 | 1<<20 | 1<<25
 // portState is the port. What a driver has set is dropped with its objects, the
 // link is not.
 type portState struct {
-	up          bool
 	capMask     uint32
 	nic         []byte // the NIC vport's context
 	lists       [3][]uint64
@@ -52,7 +52,7 @@ type portState struct {
 }
 
 func newPort(c *Config) portState {
-	p := portState{up: true, nic: make([]byte, prm.NICVport.Size)}
+	p := portState{nic: make([]byte, prm.NICVport.Size)}
 	prm.NICVportPermanentAddress.Set(p.nic, mac48(c.MAC))
 	prm.NICVportNodeGUID.Set(p.nic, c.GUID)
 	prm.NICVportPortGUID.Set(p.nic, c.GUID)
@@ -81,11 +81,29 @@ func (p *portState) restart() {
 }
 
 // state is the logical and the physical state of the port.
-func (p *portState) state() (logical, physical uint64) {
-	if p.up {
+func (d *Device) portStates() (logical, physical uint64) {
+	if d.hca.Up() {
 		return stateActive, physicalLinkUp
 	}
 	return stateDown, physicalPolling
+}
+
+// address gives the port the addresses that are not the driver's to say.
+func (d *Device) address() {
+	d.hca.SetMAC(d.config.MAC)
+	if d.config.LinkLayer == InfiniBand {
+		d.hca.SetLID(d.config.LID)
+		d.setGID(0, engine.GIDEntry{GID: d.gid()})
+	}
+	if err := d.hca.SetPKey(0, defaultPKey); err != nil {
+		d.report("P_Key 0: %w", err)
+	}
+}
+
+func (d *Device) setGID(index int, e engine.GIDEntry) {
+	if err := d.hca.SetGID(index, e); err != nil {
+		d.report("GID %d: %w", index, err)
+	}
 }
 
 // ownPort refuses other functions' ports.
@@ -101,7 +119,7 @@ func (d *Device) queryHCAVport(in, out []byte) error {
 		return err
 	}
 	c := prm.QueryHCAVportContextOutHCAVport.Bytes(out)
-	logical, physical := d.port.state()
+	logical, physical := d.portStates()
 	prm.HCAVportHasSmi.Set(c, 1)
 	prm.HCAVportPortPhysicalState.Set(c, physical)
 	prm.HCAVportPortState.Set(c, logical)
@@ -112,7 +130,7 @@ func (d *Device) queryHCAVport(in, out []byte) error {
 	prm.HCAVportCapMask1.Set(c, uint64(d.port.capMask))
 	prm.HCAVportCapMask1FieldSelect.Set(c, changeableCapMask)
 	prm.HCAVportSubnetTimeout.Set(c, 18)
-	if d.port.up {
+	if d.hca.Up() {
 		prm.HCAVportLID.Set(c, uint64(d.config.LID))
 		prm.HCAVportSMLID.Set(c, 1)
 	}

@@ -104,7 +104,7 @@ func (d *Device) readPTYS(b []byte) {
 	if d.config.LinkLayer == Ethernet {
 		prm.PTYSEthProtoCapability.Set(b, speed100G)
 		prm.PTYSEthProtoAdmin.Set(b, speed100G)
-		if d.port.up {
+		if d.hca.Up() {
 			prm.PTYSEthProtoOper.Set(b, speed100G)
 		}
 		return
@@ -127,7 +127,7 @@ func (d *Device) readPVLC(b []byte) {
 func (d *Device) readPAOS(b []byte) {
 	prm.PAOSAdminStatus.Set(b, 1)
 	prm.PAOSOperStatus.Set(b, 2)
-	if d.port.up {
+	if d.hca.Up() {
 		prm.PAOSOperStatus.Set(b, 1)
 	}
 }

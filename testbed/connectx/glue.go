@@ -1,0 +1,72 @@
+package connectx
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// newEngine makes what is behind the commands.
+func (d *Device) newEngine() *engine.HCA {
+	c := engine.Config{
+		Loop: d.config.Loop, Memory: memory{d}, Events: events{d}, Now: d.ticks,
+		CQEVersion: int(d.caps.general(prm.HCACapCQEVersion)),
+		Limits: engine.Limits{
+			PDs: d.number(prm.HCACapLogMaxPD), XRCDs: d.number(prm.HCACapLogMaxXRCD), MKeys: d.number(prm.HCACapLogMaxMKey),
+			CQs: d.number(prm.HCACapLogMaxCQ), QPs: d.number(prm.HCACapLogMaxQP), SRQs: d.number(prm.HCACapLogMaxSRQ),
+			LogCQSize: uint8(d.caps.general(prm.HCACapLogMaxCQSize)), LogWQSize: uint8(d.caps.general(prm.HCACapLogMaxQPSize)),
+			Groups: d.number(prm.HCACapLogMaxMCG), GroupQPs: int(d.caps.general(prm.HCACapMaxQPMCG)),
+			PKeys: 128 << d.caps.general(prm.HCACapPKeyTableSize),
+		},
+		Strict: !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,
+	}
+	if d.config.LinkLayer == Ethernet {
+		c.LinkLayer = engine.Ethernet
+		c.Limits.GIDs = int(prm.RoCECapRoCEAddressTableSize.Get(d.caps.page(CapRoCE, true)))
+	} else {
+		c.Limits.GIDs = 8 << d.caps.general(prm.HCACapGIDTableSize)
+	}
+	if c.Violation == nil {
+		c.Violation = func(engine.Violation) {}
+	}
+	return engine.New(c)
+}
+
+// number is how many objects a capability allows.
+func (d *Device) number(f prm.Field) int { return 1 << d.caps.general(f) }
+
+// Engine is what is behind the commands: the device's queues and its port, which
+// wants to be connected to a link.
+func (d *Device) Engine() *engine.HCA { return d.hca }
+
+// memory is the machine's memory for the engine.
+type memory struct{ d *Device }
+
+// View implements engine.Memory.
+func (m memory) View(addr uint64, n int) ([]byte, error) { return m.d.view(addr, n) }
+
+// events makes entries of event queues of what the engine tells.
+type events struct{ d *Device }
+
+// Completion implements engine.Events.
+func (e events) Completion(cq *engine.CQ) {
+	event := newEvent(eventCompletion)
+	prm.EQECQN.Set(event, uint64(cq.Number))
+	e.d.postTo(cq.EQN, event)
+}
+
+// Async implements engine.Events.
+func (e events) Async(a engine.AsyncEvent) {
+	event := newEvent(uint8(a.Type))
+	switch a.Type {
+	case engine.EventPort:
+		prm.EQESubType.Set(event, uint64(a.SubType))
+		prm.EQEPort.Set(event, uint64(a.Number))
+	case engine.EventCQError:
+		prm.EQEErrorCQN.Set(event, uint64(a.Number))
+		prm.EQEErrorSyndrome.Set(event, uint64(a.Syndrome))
+	default:
+		prm.EQEQueueType.Set(event, uint64(a.Queue))
+		prm.EQEQPN.Set(event, uint64(a.Number))
+	}
+	e.d.postAll(event, uint8(a.Type))
+}

@@ -1,0 +1,197 @@
+package connectx
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// qpCommands are those of queue pairs.
+var qpCommands = []command{
+	{0x500, "CREATE_QP", prm.CreateQPIn, prm.CreateQPOut, running, (*Device).createQP},
+	{0x501, "DESTROY_QP", prm.DestroyQPIn, prm.DestroyQPOut, running, (*Device).destroyQP},
+	{0x502, "RST2INIT_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.RST2INIT)},
+	{0x503, "INIT2RTR_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.INIT2RTR)},
+	{0x504, "RTR2RTS_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.RTR2RTS)},
+	{0x505, "RTS2RTS_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.RTS2RTS)},
+	{0x506, "SQERR2RTS_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.SQERR2RTS)},
+	{0x507, "2ERR_QP", prm.MoveQPIn, prm.MoveQPOut, running, move(engine.ToErr)},
+	{0x50a, "2RST_QP", prm.MoveQPIn, prm.MoveQPOut, running, move(engine.ToReset)},
+	{0x50b, "QUERY_QP", prm.QueryQPIn, prm.QueryQPOut, running, (*Device).queryQP},
+	{0x50c, "SQD_RTS_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.SQD2RTS)},
+	{0x50e, "INIT2INIT_QP", prm.ModifyQPIn, prm.ModifyQPOut, running, modify(engine.INIT2INIT)},
+	{0x806, "ATTACH_TO_MCG", prm.AttachToMCGIn, prm.AttachToMCGOut, running, (*Device).attachMulticast},
+	{0x807, "DETACH_FROM_MCG", prm.DetachFromMCGIn, prm.DetachFromMCGOut, running, (*Device).detachMulticast},
+}
+
+// Codes of a queue pair's context.
+const (
+	strideBase = 4 // log_rq_stride: from 16 bytes on
+	sqShift    = 6 // log_sq_size: in blocks of 64 bytes
+	mtuBase    = 7 // mtu: 256 bytes are 1
+
+	scatter32        = 1 // cs_res
+	scatter64        = 2
+	scatterRequest32 = 0x11 // cs_req
+	scatterRequest64 = 0x22
+)
+
+// migrations are the codes of pm_state.
+var migrations = map[uint64]transport.MigrationState{0: transport.Armed, 1: transport.Rearm, 3: transport.Migrated}
+
+func (d *Device) createQP(in, out []byte) error {
+	c := prm.CreateQPInQPC.Bytes(in)
+	a := d.decodeQP(c)
+	n := uint64(0)
+	if a.Source == engine.FromRQ {
+		n += 1 << (a.LogRQSize + a.LogRQStride)
+	}
+	if !a.NoSQ {
+		n += 1 << (a.LogSQSize + sqShift)
+	}
+	if a.Service == engine.ServiceRaw {
+		return refuse(statusBadParam, reasonParam)
+	}
+	if !a.NoSQ || a.Source == engine.FromRQ {
+		if err := d.checkUAR(a.UAR); err != nil {
+			return err
+		}
+	}
+	var err error
+	a.Buffer, err = buffer(in, prm.CreateQPInPAS, prm.QPCLogPageSize.Get(c), prm.QPCPageOffset.Get(c), n)
+	if err != nil {
+		return err
+	}
+	qp, err := d.hca.CreateQP(a)
+	if err != nil {
+		return err
+	}
+	prm.CreateQPOutQPN.Set(out, uint64(qp.Number))
+	return nil
+}
+
+// decodeQP reads a queue pair's context.
+func (d *Device) decodeQP(c []byte) engine.QPAttr {
+	a := engine.QPAttr{
+		Service:       engine.Service(prm.QPCST.Get(c)),
+		PD:            get32(prm.QPCPD, c),
+		UAR:           get32(prm.QPCUARPage, c),
+		UserIndex:     get32(prm.QPCUserIndex, c),
+		SendCQ:        get32(prm.QPCCQNSnd, c),
+		RecvCQ:        get32(prm.QPCCQNRcv, c),
+		XRCD:          get32(prm.QPCXRCD, c),
+		Source:        engine.Source(prm.QPCRQType.Get(c)),
+		SRQ:           get32(prm.QPCSRQNRMPNXRQN, c),
+		NoSQ:          prm.QPCNoSQ.Is(c),
+		LogSQSize:     uint8(prm.QPCLogSQSize.Get(c)),
+		LogRQSize:     uint8(prm.QPCLogRQSize.Get(c)),
+		LogRQStride:   uint8(prm.QPCLogRQStride.Get(c)) + strideBase,
+		Record:        prm.QPCDBRAddr.Get(c),
+		ReservedLKey:  prm.QPCRLKY.Is(c),
+		SourceQPN:     get32(prm.QPCDethSqpn, c),
+		BlockLoopback: prm.QPCBlockLBMC.Is(c),
+
+		MTU:          1 << (prm.QPCMTU.Get(c) + mtuBase),
+		RemoteQPN:    get32(prm.QPCRemoteQPN, c),
+		Primary:      d.decodePath(prm.QPCPrimary.Bytes(c)),
+		Alternate:    d.decodePath(prm.QPCSecondary.Bytes(c)),
+		Migration:    migrations[prm.QPCPMState.Get(c)],
+		SendPSN:      get32(prm.QPCNextSendPSN, c),
+		RecvPSN:      get32(prm.QPCNextRcvPSN, c),
+		AckTimeout:   uint8(prm.ADSAckTimeout.Get(prm.QPCPrimary.Bytes(c))),
+		RetryCount:   uint8(prm.QPCRetryCount.Get(c)),
+		RNRRetry:     uint8(prm.QPCRNRRetry.Get(c)),
+		MinRNRTimer:  uint8(prm.QPCMinRNRNak.Get(c)),
+		MaxInitiate:  1 << prm.QPCLogSRAMax.Get(c),
+		MaxRespond:   1 << prm.QPCLogRRAMax.Get(c),
+		QKey:         get32(prm.QPCQKey, c),
+		RemoteRead:   prm.QPCRRE.Is(c),
+		RemoteWrite:  prm.QPCRWE.Is(c),
+		RemoteAtomic: prm.QPCRAE.Is(c),
+	}
+	switch prm.QPCCSRes.Get(c) {
+	case scatter32:
+		a.ScatterResponse = 32
+	case scatter64:
+		a.ScatterResponse = 64
+	}
+	switch prm.QPCCSReq.Get(c) {
+	case scatterRequest32:
+		a.ScatterRequest = 32
+	case scatterRequest64:
+		a.ScatterRequest = 64
+	}
+	return a
+}
+
+// decodePath reads an address path.
+func (d *Device) decodePath(p []byte) transport.Path {
+	path := transport.Path{
+		SLID:         d.hca.LID() | uint16(prm.ADSMLID.Get(p)),
+		DLID:         uint16(prm.ADSRLID.Get(p)),
+		GRH:          prm.ADSGRH.Is(p) || d.config.LinkLayer == Ethernet,
+		SGIDIndex:    uint8(prm.ADSSrcAddrIndex.Get(p)),
+		DGID:         [16]byte(prm.ADSRGID.Bytes(p)),
+		FlowLabel:    get32(prm.ADSFlowLabel, p),
+		HopLimit:     uint8(prm.ADSHopLimit.Get(p)),
+		TrafficClass: uint8(prm.ADSTclass.Get(p)),
+		SL:           uint8(prm.ADSSL.Get(p)),
+		DMAC:         [6]byte(prm.ADSRMAC.Bytes(p)),
+		UDPSport:     uint16(prm.ADSUDPSport.Get(p)),
+		PKeyIndex:    uint16(prm.ADSPKeyIndex.Get(p)),
+	}
+	if d.config.LinkLayer == Ethernet {
+		path.SLID, path.SL = 0, uint8(prm.ADSEthPrio.Get(p))
+	}
+	return path
+}
+
+// encodePath writes an address path.
+func (d *Device) encodePath(p []byte, path *transport.Path, ackTimeout uint8) {
+	prm.ADSMLID.Set(p, uint64(path.SLID))
+	prm.ADSRLID.Set(p, uint64(path.DLID))
+	prm.ADSGRH.SetBool(p, path.GRH)
+	prm.ADSSrcAddrIndex.Set(p, uint64(path.SGIDIndex))
+	copy(prm.ADSRGID.Bytes(p), path.DGID[:])
+	prm.ADSFlowLabel.Set(p, uint64(path.FlowLabel))
+	prm.ADSHopLimit.Set(p, uint64(path.HopLimit))
+	prm.ADSTclass.Set(p, uint64(path.TrafficClass))
+	prm.ADSPKeyIndex.Set(p, uint64(path.PKeyIndex))
+	prm.ADSAckTimeout.Set(p, uint64(ackTimeout))
+	prm.ADSVHCAPortNum.Set(p, 1)
+	if d.config.LinkLayer == Ethernet {
+		prm.ADSEthPrio.Set(p, uint64(path.SL))
+		prm.ADSUDPSport.Set(p, uint64(path.UDPSport))
+		copy(prm.ADSRMAC.Bytes(p), path.DMAC[:])
+		return
+	}
+	prm.ADSSL.Set(p, uint64(path.SL))
+}
+
+// modify carries out a transition that has a context.
+func modify(t engine.Transition) func(d *Device, in, out []byte) error {
+	return func(d *Device, in, out []byte) error {
+		a := d.decodeQP(prm.ModifyQPInQPC.Bytes(in))
+		mask := engine.Param(prm.ModifyQPInOptParamMask.Get(in) & (1<<28 - 1))
+		return d.hca.ModifyQP(get32(prm.ModifyQPInQPN, in), t, mask, a)
+	}
+}
+
+// move carries out a transition that has none.
+func move(t engine.Transition) func(d *Device, in, out []byte) error {
+	return func(d *Device, in, out []byte) error {
+		return d.hca.ModifyQP(get32(prm.MoveQPInQPN, in), t, 0, engine.QPAttr{})
+	}
+}
+
+func (d *Device) destroyQP(in, out []byte) error {
+	return d.hca.DestroyQP(get32(prm.DestroyQPInQPN, in))
+}
+
+func (d *Device) attachMulticast(in, out []byte) error {
+	return d.hca.AttachMulticast(get32(prm.AttachToMCGInQPN, in), [16]byte(prm.AttachToMCGInMulticastGID.Bytes(in)))
+}
+
+func (d *Device) detachMulticast(in, out []byte) error {
+	return d.hca.DetachMulticast(get32(prm.DetachFromMCGInQPN, in), [16]byte(prm.DetachFromMCGInMulticastGID.Bytes(in)))
+}

@@ -1,0 +1,167 @@
+package connectx
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// srqCommands are those of shared receive queues: receive memory pools are the
+// plain ones.
+var srqCommands = []command{
+	{0x705, "CREATE_XRC_SRQ", prm.CreateXRCSRQIn, prm.CreateXRCSRQOut, running, (*Device).createXRCSRQ},
+	{0x706, "DESTROY_XRC_SRQ", prm.DestroyXRCSRQIn, prm.DestroyXRCSRQOut, running, (*Device).destroyXRCSRQ},
+	{0x707, "QUERY_XRC_SRQ", prm.QueryXRCSRQIn, prm.QueryXRCSRQOut, running, (*Device).queryXRCSRQ},
+	{0x708, "ARM_XRC_SRQ", prm.ArmXRCSRQIn, prm.ArmXRCSRQOut, running, (*Device).armXRCSRQ},
+	{0x90c, "CREATE_RMP", prm.CreateRMPIn, prm.CreateRMPOut, running, (*Device).createRMP},
+	{0x90d, "MODIFY_RMP", prm.ModifyRMPIn, prm.ModifyRMPOut, running, (*Device).modifyRMP},
+	{0x90e, "DESTROY_RMP", prm.DestroyRMPIn, prm.DestroyRMPOut, running, (*Device).destroyRMP},
+	{0x90f, "QUERY_RMP", prm.QueryRMPIn, prm.QueryRMPOut, running, (*Device).queryRMP},
+}
+
+const (
+	wqLinkedList = 0 // wq_type
+	rmpReady     = 1 // state of an RMP
+	armForLimit  = 1 // op_mod of ARM_XRC_SRQ
+)
+
+// sharedQueue is an SRQ of one of the two kinds.
+func (d *Device) sharedQueue(number uint32, xrc bool) (*engine.SRQ, error) {
+	s, err := d.hca.SRQ(number)
+	if err == nil && s.XRC != xrc {
+		return nil, refuse(statusBadResource, reasonUnknown)
+	}
+	return s, err
+}
+
+func (d *Device) createRMP(in, out []byte) error {
+	c := prm.RMPCWQ.Bytes(prm.CreateRMPInRMPC.Bytes(in))
+	a := engine.SRQAttr{
+		PD:        get32(prm.WQPD, c),
+		LogSize:   uint8(prm.WQLogWQSize.Get(c)),
+		LogStride: uint8(prm.WQLogWQStride.Get(c)),
+		Record:    prm.WQDBRAddr.Get(c),
+		Limit:     uint16(prm.WQLWM.Get(c)),
+	}
+	switch {
+	case prm.WQWQType.Get(c) != wqLinkedList || prm.WQWQSignature.Is(c):
+		return refuse(statusBadParam, reasonCapability)
+	case uint64(a.LogSize) > d.caps.general(prm.HCACapLogMaxSRQSize):
+		return refuse(statusLimit, reasonSize)
+	}
+	var err error
+	list := prm.WQPAS.Within(prm.RMPCWQ).Within(prm.CreateRMPInRMPC)
+	a.Buffer, err = buffer(in, list, prm.WQLogWQPGSize.Get(c), prm.WQPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
+	if err != nil {
+		return err
+	}
+	s, err := d.hca.CreateSRQ(a)
+	if err != nil {
+		return err
+	}
+	prm.CreateRMPOutRMPN.Set(out, uint64(s.Number))
+	return nil
+}
+
+func (d *Device) modifyRMP(in, out []byte) error {
+	s, err := d.sharedQueue(get32(prm.ModifyRMPInRMPN, in), false)
+	if err != nil {
+		return err
+	}
+	if !prm.RMPBitmaskLWM.Is(prm.ModifyRMPInRMPBitmask.Bytes(in)) {
+		return nil
+	}
+	return d.hca.ArmSRQ(s.Number, uint16(prm.WQLWM.Get(prm.RMPCWQ.Bytes(prm.ModifyRMPInRMPC.Bytes(in)))))
+}
+
+func (d *Device) queryRMP(in, out []byte) error {
+	s, err := d.sharedQueue(get32(prm.QueryRMPInRMPN, in), false)
+	if err != nil {
+		return err
+	}
+	c := prm.QueryRMPOutRMPC.Bytes(out)
+	prm.RMPCState.Set(c, rmpReady)
+	c = prm.RMPCWQ.Bytes(c)
+	prm.WQPD.Set(c, uint64(s.PD))
+	prm.WQLogWQSize.Set(c, uint64(s.LogSize))
+	prm.WQLogWQStride.Set(c, uint64(s.LogStride))
+	prm.WQLogWQPGSize.Set(c, uint64(s.Buffer.PageShift-12))
+	prm.WQPageOffset.Set(c, s.Buffer.Offset>>(s.Buffer.PageShift-6))
+	prm.WQDBRAddr.Set(c, s.Record)
+	prm.WQLWM.Set(c, uint64(s.Limit))
+	return nil
+}
+
+func (d *Device) destroyRMP(in, out []byte) error {
+	return d.destroySRQ(get32(prm.DestroyRMPInRMPN, in), false)
+}
+
+func (d *Device) destroyXRCSRQ(in, out []byte) error {
+	return d.destroySRQ(get32(prm.DestroyXRCSRQInXRCSRQN, in), true)
+}
+
+func (d *Device) destroySRQ(number uint32, xrc bool) error {
+	if _, err := d.sharedQueue(number, xrc); err != nil {
+		return err
+	}
+	return d.hca.DestroySRQ(number)
+}
+
+func (d *Device) createXRCSRQ(in, out []byte) error {
+	c := prm.CreateXRCSRQInXRCSRQC.Bytes(in)
+	a := engine.SRQAttr{
+		XRC:          true,
+		PD:           get32(prm.XRCSRQCPD, c),
+		XRCD:         get32(prm.XRCSRQCXRCD, c),
+		CQ:           get32(prm.XRCSRQCCQN, c),
+		UserIndex:    get32(prm.XRCSRQCUserIndex, c),
+		LogSize:      uint8(prm.XRCSRQCLogXRCSRQSize.Get(c)),
+		LogStride:    uint8(prm.XRCSRQCLogRQStride.Get(c)) + strideBase,
+		Record:       prm.XRCSRQCDBRAddr.Get(c),
+		Limit:        uint16(prm.XRCSRQCLWM.Get(c)),
+		ReservedLKey: prm.XRCSRQCRLKY.Is(c),
+	}
+	if prm.XRCSRQCWQSignature.Is(c) {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	var err error
+	a.Buffer, err = buffer(in, prm.CreateXRCSRQInPAS, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
+	if err != nil {
+		return err
+	}
+	s, err := d.hca.CreateSRQ(a)
+	if err != nil {
+		return err
+	}
+	prm.CreateXRCSRQOutXRCSRQN.Set(out, uint64(s.Number))
+	return nil
+}
+
+func (d *Device) queryXRCSRQ(in, out []byte) error {
+	s, err := d.sharedQueue(get32(prm.QueryXRCSRQInXRCSRQN, in), true)
+	if err != nil {
+		return err
+	}
+	c := prm.QueryXRCSRQOutXRCSRQC.Bytes(out)
+	prm.XRCSRQCPD.Set(c, uint64(s.PD))
+	prm.XRCSRQCXRCD.Set(c, uint64(s.XRCD))
+	prm.XRCSRQCCQN.Set(c, uint64(s.CQ))
+	prm.XRCSRQCUserIndex.Set(c, uint64(s.UserIndex))
+	prm.XRCSRQCLogXRCSRQSize.Set(c, uint64(s.LogSize))
+	prm.XRCSRQCLogRQStride.Set(c, uint64(s.LogStride-strideBase))
+	prm.XRCSRQCLogPageSize.Set(c, uint64(s.Buffer.PageShift-12))
+	prm.XRCSRQCPageOffset.Set(c, s.Buffer.Offset>>(s.Buffer.PageShift-6))
+	prm.XRCSRQCDBRAddr.Set(c, s.Record)
+	prm.XRCSRQCLWM.Set(c, uint64(s.Limit))
+	return nil
+}
+
+func (d *Device) armXRCSRQ(in, out []byte) error {
+	if prm.CmdOpMod.Get(in) != armForLimit {
+		return refuse(statusBadParam, reasonOpMod)
+	}
+	s, err := d.sharedQueue(get32(prm.ArmXRCSRQInXRCSRQN, in), true)
+	if err != nil {
+		return err
+	}
+	return d.hca.ArmSRQ(s.Number, uint16(prm.ArmXRCSRQInLWM.Get(in)))
+}
