@@ -174,7 +174,12 @@ func (qp *QP) transport() transport.Config {
 		c.Type = transport.UC
 	case ServiceUD, ServiceQP0, ServiceQP1:
 		c.Type = transport.UD
-		c.MTU = 4096
+		c.MTU = maxMTU
+		if qp.Service == ServiceQP1 {
+			c.QKey = qp1Key
+		}
+	case ServiceUMR: // nothing of it goes over the wire
+		c.MTU = maxMTU
 	case ServiceXRC:
 		c.Type = transport.XRCInitiator
 		if qp.NoSQ {
@@ -183,6 +188,9 @@ func (qp *QP) transport() transport.Config {
 	}
 	return c
 }
+
+// maxMTU is the largest packet's payload.
+const maxMTU = 4096
 
 // qp1Key is the Q_Key that queue pairs for management have.
 const qp1Key = 0x80010000

@@ -117,7 +117,7 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	}
 	qp.Number = n
 	qp.hold(1)
-	if qp.Service != ServiceUMR && qp.Service != ServiceRaw {
+	if qp.Service != ServiceRaw {
 		qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
 	}
 	return qp, nil

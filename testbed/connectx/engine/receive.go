@@ -170,9 +170,6 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 	}
 	c, cq := qp.receiveCompletion(w)
 	b := c.cqe[:]
-	if w.held != nil && !w.spilled && m.Op != transport.WriteImm {
-		c.inline(w.held, int(m.Length))
-	}
 	prm.CQEOpcode.Set(b, responses[m.Op])
 	prm.CQEByteCount.Set(b, uint64(m.Length))
 	prm.CQEImm.Set(b, uint64(m.Imm))
@@ -183,6 +180,9 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 			prm.CQEImm.Set(b, uint64(p.PKey))
 		}
 		qp.describe(b, &p.Route)
+	}
+	if w.held != nil && !w.spilled && m.Op != transport.WriteImm { // it takes the place of other fields
+		c.inline(w.held, int(m.Length))
 	}
 	cq.push(c, m.Solicited)
 }

@@ -73,8 +73,8 @@ func (w *sendWQE) decode() {
 		w.reject(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
 		return
 	}
-	if prm.CtrlDS.Get(w.raw) == 0 {
-		w.reject(RuleDS, "the size is 0")
+	if n := prm.CtrlDS.Get(w.raw); n == 0 || n*16 > w.qp.sq.size {
+		w.reject(RuleDS, "the size is "+hex(n)+" segments")
 		return
 	}
 	r.Op = shape.op
@@ -88,6 +88,9 @@ func (w *sendWQE) decode() {
 	case w.qp.Service == ServiceXRC:
 		if s := w.segment(&rest, 16); s != nil {
 			r.XRCSRQ = uint32(prm.XRCSRQN.Get(s))
+			if s[0]|s[4]|s[5]|s[6]|s[7]|s[8]|s[9]|s[10]|s[11]|s[12]|s[13]|s[14]|s[15] != 0 {
+				w.violate(RuleSegments, "this is no XRC segment")
+			}
 		}
 	}
 	if shape.raddr {
@@ -200,7 +203,7 @@ func (w *sendWQE) data(rest []byte) {
 		return
 	}
 	w.request.Length = uint32(total)
-	if w.qp.Service.datagram() && total > 4096 {
+	if w.qp.Service.datagram() && total > maxMTU {
 		w.fail(transport.LocalLength)
 	}
 }

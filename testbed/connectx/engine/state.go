@@ -55,7 +55,7 @@ func (qp *QP) fail() {
 		requests, receive := qp.endpoint.TakeBack()
 		qp.flushSends(requests)
 		if receive != nil {
-			qp.flushReceive(receive.WQE.(*receiveWQE))
+			qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed)
 		}
 	} else {
 		qp.flushSends(nil)
@@ -122,16 +122,8 @@ func (qp *QP) flushReceives() {
 	for n := qp.posted(); n > 0; n-- {
 		w := &receiveWQE{index: qp.rq.head}
 		qp.rq.head++
-		qp.flushReceive(w)
-	}
-}
-
-func (qp *QP) flushReceive(w *receiveWQE) {
-	if w.srq == nil || w.srq.XRC {
 		qp.completeReceiveError(w, transport.Flushed)
-		return
 	}
-	qp.completeReceiveError(w, transport.Flushed)
 }
 
 // A watch looks after queue pairs in their error state: receive requests that are

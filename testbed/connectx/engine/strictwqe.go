@@ -62,14 +62,6 @@ func (w *sendWQE) checkData() {
 			}
 		}
 	}
-	if n := (16*int(prm.CtrlDS.Get(w.raw)) - w.used()); n >= 16 {
-		w.violate(RuleDS, "the size is "+hex(uint(n)/16)+" segments more than the WQE needs")
-	}
-}
-
-// used is how many bytes of the WQE its segments take.
-func (w *sendWQE) used() int {
-	return len(w.raw)
 }
 
 // unknown reports whether a local key names nothing at all.
