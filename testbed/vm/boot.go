@@ -173,7 +173,7 @@ func (g *Guest) connect(b *bed.Bed, q *commandLine) error {
 			return err
 		}
 	}
-	return nil
+	return q.vfioUser(g.config)
 }
 
 // serve starts what listens to QEMU and the guest.

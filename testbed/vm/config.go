@@ -29,6 +29,12 @@ type Config struct {
 	// device models that run outside of QEMU (vfio-user) need it.
 	SharedMemory bool
 
+	// VFIOUser lists sockets of device models (vfio-user servers, such as
+	// package testbed/connectx/vfiouser makes) that are in the machine from the
+	// start: vfio0, vfio1, ..., each behind a root port of its own. AddVFIOUser
+	// adds others while the guest runs. They imply SharedMemory.
+	VFIOUser []string
+
 	// ICount makes the guest's clock count instructions, one nanosecond each,
 	// on one CPU: figures of single-threaded programs become repeatable.
 	ICount bool
@@ -104,7 +110,14 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ICount {
 		c.CPUs = 1
 	}
+	if len(c.VFIOUser) > 0 {
+		c.SharedMemory = true
+	}
 	switch {
+	case len(c.VFIOUser) > 0 && c.Arch != "amd64":
+		return c, fmt.Errorf("vm: a guest of architecture %s has no slots for VFIOUser", c.Arch)
+	case len(c.VFIOUser) > maxVFIOUser:
+		return c, fmt.Errorf("vm: %d VFIOUser devices, more than the %d that there are slots for", len(c.VFIOUser), maxVFIOUser)
 	case c.Root && c.Arch != "amd64":
 		return c, fmt.Errorf("vm: the Debian root is amd64: a guest of architecture %s runs static programs only", c.Arch)
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):

@@ -47,6 +47,7 @@ type Guest struct {
 	commands  map[uint32]*Cmd
 	stream    uint32
 	installed int
+	models    []string      // ids of AddVFIOUser
 	dead      chan struct{} // closed with err set
 }
 

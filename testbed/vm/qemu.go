@@ -85,7 +85,7 @@ func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string
 		q.add("-machine", "q35,hpet=off")
 		// Slots for devices that come and go (DeviceAdd).
 		for i := range hotplugSlots {
-			q.add("-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d", hotplugBus(i), i+1))
+			q.rootPort(c, hotplugBus(i), i+1)
 		}
 	}
 	if c.SharedMemory {

@@ -202,8 +202,13 @@ func (g *Guest) DeviceAdd(driver, id string, options map[string]any) error {
 	return last
 }
 
-// DeviceDel asks the guest to let a device go, and waits until it has.
+// DeviceDel asks the guest to let a device go, and waits until it has. A device
+// of VFIOUser or AddVFIOUser is refused.
 func (g *Guest) DeviceDel(id string) error {
+	if g.isVFIOUser(id) {
+		return fmt.Errorf("vm: device %s has to stay: QEMU (11.1) would abort; "+
+			"remove it in the guest (/sys/bus/pci/devices/…/remove, and rescan to have it back)", id)
+	}
 	g.qmp.removal.Lock()
 	defer g.qmp.removal.Unlock()
 	g.qmp.forgetDeleted()

@@ -26,11 +26,10 @@ func (c *conn) serve() error {
 		var err error
 		c.header, c.body, err = c.stream.next()
 		if err != nil {
-			err = errors.Join(err, c.stream.drop())
 			if err == io.EOF {
 				return nil
 			}
-			return c.name(err)
+			return errors.Join(c.name(err), c.stream.drop())
 		}
 		c.reply, c.err = append(c.reply[:0], make([]byte, headerSize)...), nil
 		if err := c.server.step(work); err != nil {

@@ -58,6 +58,10 @@ func parse() options {
 	flag.BoolVar(&o.config.ICount, "icount", false, "let the guest's clock count instructions (one CPU)")
 	flag.BoolVar(&o.config.RXE, "rxe", false, "make rxe0 on d0, 10.9.0.1/24")
 	flag.StringVar(&o.config.Share, "share", "", "directory of the host that the guest has at /share")
+	flag.Func("vfio-user", "plug in the device model that listens on this `socket` (repeatable)", func(socket string) error {
+		o.config.VFIOUser = append(o.config.VFIOUser, socket)
+		return nil
+	})
 	flag.StringVar(&modules, "modules", "", "further kernel modules, comma-separated")
 	flag.StringVar(&kernelArgs, "kernel-args", "", "further kernel arguments, space-separated")
 	flag.StringVar(&qemuArgs, "qemu-args", "", "further QEMU arguments, space-separated")
