@@ -30,13 +30,16 @@ type Server struct {
 }
 
 // Listen makes a socket for Serve at a path. The socket of a server that is no
-// more is replaced; that of one that still listens is not: the error is
-// EADDRINUSE.
+// more is replaced; that of one that still listens, or another file, is not: the
+// error is EADDRINUSE.
 func Listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Net: "unix", Name: path}
 	l, err := net.ListenUnix("unix", addr)
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
+	}
+	if file, statErr := os.Lstat(path); statErr != nil || file.Mode()&os.ModeSocket == 0 {
+		return nil, errors.Join(err, statErr)
 	}
 	c, dialErr := net.DialUnix("unix", nil, addr)
 	if !errors.Is(dialErr, unix.ECONNREFUSED) {
