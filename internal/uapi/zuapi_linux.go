@@ -2266,6 +2266,267 @@ type RxeQueueBuf struct {
 	Pad3          [31]uint32
 }
 
+// Macros (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_UVERBS_ABI_VERSION = 1
+)
+
+// Constants of an unnamed enum (rdma/mlx5-abi.h).
+const (
+	MLX5_QP_FLAG_SIGNATURE         = 0x1
+	MLX5_QP_FLAG_SCATTER_CQE       = 0x2
+	MLX5_QP_FLAG_BFREG_INDEX       = 0x8
+	MLX5_QP_FLAG_ALLOW_SCATTER_CQE = 0x100
+	MLX5_QP_FLAG_UAR_PAGE_INDEX    = 0x400
+)
+
+// Constants of enum mlx5_lib_caps (rdma/mlx5-abi.h).
+const (
+	MLX5_LIB_CAP_4K_UAR  = 0x1
+	MLX5_LIB_CAP_DYN_UAR = 0x2
+)
+
+// Constants of enum mlx5_ib_alloc_uctx_v2_flags (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_ALLOC_UCTX_DEVX = 0x1
+)
+
+// Constants of enum mlx5_ib_alloc_ucontext_resp_mask (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET = 0x1
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY    = 0x2
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE               = 0x4
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_SQD2RTS           = 0x8
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_REAL_TIME_TS      = 0x10
+	MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG   = 0x20
+)
+
+// Constants of enum mlx5_user_cmds_supp_uhw (rdma/mlx5-abi.h).
+const (
+	MLX5_USER_CMDS_SUPP_UHW_CREATE_AH = 0x2
+)
+
+// Constants of enum mlx5_user_inline_mode (rdma/mlx5-abi.h).
+const (
+	MLX5_USER_INLINE_MODE_NA   = 0
+	MLX5_USER_INLINE_MODE_NONE = 1
+)
+
+// Constants of enum mlx5_ib_create_cq_flags (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX = 0x2
+	MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS   = 0x4
+)
+
+// Constants of enum mlx5_ib_mmap_cmd (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_MMAP_REGULAR_PAGE = 0
+	MLX5_IB_MMAP_NC_PAGE      = 3
+	MLX5_IB_MMAP_CORE_CLOCK   = 5
+	MLX5_IB_MMAP_CLOCK_INFO   = 7
+)
+
+// Constants of an unnamed enum (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_CLOCK_INFO_KERNEL_UPDATING = 1
+)
+
+// Constants of an unnamed enum (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_CLOCK_INFO_V1 = 0
+)
+
+// Mlx5IbAllocUcontextReqV2 is struct mlx5_ib_alloc_ucontext_req_v2 (rdma/mlx5-abi.h).
+type Mlx5IbAllocUcontextReqV2 struct {
+	_                   structs.HostLayout
+	TotalNumBfregs      uint32
+	NumLowLatencyBfregs uint32
+	Flags               uint32
+	CompMask            uint32
+	MaxCqeVersion       uint8
+	Reserved0           uint8
+	Reserved1           uint16
+	Reserved2           uint32
+	LibCaps             uint64
+}
+
+// Mlx5IbAllocUcontextResp is struct mlx5_ib_alloc_ucontext_resp (rdma/mlx5-abi.h).
+type Mlx5IbAllocUcontextResp struct {
+	_                  structs.HostLayout
+	QpTabSize          uint32
+	BfRegSize          uint32
+	TotBfregs          uint32
+	CacheLineSize      uint32
+	MaxSqDescSz        uint16
+	MaxRqDescSz        uint16
+	MaxSendWqebb       uint32
+	MaxRecvWr          uint32
+	MaxSrqRecvWr       uint32
+	NumPorts           uint16
+	FlowActionFlags    uint16
+	CompMask           uint32
+	ResponseLength     uint32
+	CqeVersion         uint8
+	CmdsSuppUhw        uint8
+	EthMinInline       uint8
+	ClockInfoVersions  uint8
+	HcaCoreClockOffset uint64
+	LogUarSize         uint32
+	NumUarsPerPage     uint32
+	NumDynBfregs       uint32
+	DumpFillMkey       uint32
+}
+
+// Mlx5IbAllocPdResp is struct mlx5_ib_alloc_pd_resp (rdma/mlx5-abi.h).
+type Mlx5IbAllocPdResp struct {
+	_   structs.HostLayout
+	Pdn uint32
+}
+
+// Mlx5IbCreateCq is struct mlx5_ib_create_cq (rdma/mlx5-abi.h).
+type Mlx5IbCreateCq struct {
+	_                structs.HostLayout
+	BufAddr          uint64
+	DbAddr           uint64
+	CqeSize          uint32
+	CqeCompEn        uint8
+	CqeCompResFormat uint8
+	Flags            uint16
+	UarPageIndex     uint16
+	Reserved0        uint16
+	Reserved1        uint32
+}
+
+// Mlx5IbCreateCqResp is struct mlx5_ib_create_cq_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateCqResp struct {
+	_        structs.HostLayout
+	Cqn      uint32
+	Reserved uint32
+}
+
+// Mlx5IbResizeCq is struct mlx5_ib_resize_cq (rdma/mlx5-abi.h).
+type Mlx5IbResizeCq struct {
+	_         structs.HostLayout
+	BufAddr   uint64
+	CqeSize   uint16
+	Reserved0 uint16
+	Reserved1 uint32
+}
+
+// Mlx5IbCreateSrq is struct mlx5_ib_create_srq (rdma/mlx5-abi.h).
+type Mlx5IbCreateSrq struct {
+	_         structs.HostLayout
+	BufAddr   uint64
+	DbAddr    uint64
+	Flags     uint32
+	Reserved0 uint32
+	Uidx      uint32
+	Reserved1 uint32
+}
+
+// Mlx5IbCreateSrqResp is struct mlx5_ib_create_srq_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateSrqResp struct {
+	_        structs.HostLayout
+	Srqn     uint32
+	Reserved uint32
+}
+
+// Mlx5IbCreateQpDciStreams is struct mlx5_ib_create_qp_dci_streams (rdma/mlx5-abi.h).
+type Mlx5IbCreateQpDciStreams struct {
+	_               structs.HostLayout
+	LogNumConcurent uint8
+	LogNumErrored   uint8
+}
+
+// Mlx5IbCreateQp is struct mlx5_ib_create_qp (rdma/mlx5-abi.h).
+type Mlx5IbCreateQp struct {
+	_          structs.HostLayout
+	BufAddr    uint64
+	DbAddr     uint64
+	SqWqeCount uint32
+	RqWqeCount uint32
+	RqWqeShift uint32
+	Flags      uint32
+	Uidx       uint32
+	BfregIndex uint32
+	SqBufAddr  uint64
+	EceOptions uint32
+	DciStreams Mlx5IbCreateQpDciStreams
+	Reserved   uint16
+}
+
+// Mlx5IbCreateQpResp is struct mlx5_ib_create_qp_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateQpResp struct {
+	_          structs.HostLayout
+	BfregIndex uint32
+	EceOptions uint32
+	CompMask   uint32
+	Tirn       uint32
+	Tisn       uint32
+	Rqn        uint32
+	Sqn        uint32
+	Reserved1  uint32
+	TirIcmAddr uint64
+}
+
+// Mlx5IbCreateAhResp is struct mlx5_ib_create_ah_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateAhResp struct {
+	_              structs.HostLayout
+	ResponseLength uint32
+	Dmac           [6]byte
+	Reserved       [6]byte
+}
+
+// Mlx5IbClockInfo is struct mlx5_ib_clock_info (rdma/mlx5-abi.h).
+type Mlx5IbClockInfo struct {
+	_              structs.HostLayout
+	Sign           uint32
+	Resv           uint32
+	Nsec           uint64
+	Cycles         uint64
+	Frac           uint64
+	Mult           uint32
+	Shift          uint32
+	Mask           uint64
+	OverflowPeriod uint64
+}
+
+// Constants of enum mlx5_ib_objects (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_OBJECT_UAR = 0x1008
+)
+
+// Constants of enum mlx5_ib_uar_obj_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_UAR_OBJ_ALLOC   = 0x1000
+	MLX5_IB_METHOD_UAR_OBJ_DESTROY = 0x1001
+)
+
+// Constants of enum mlx5_ib_uar_alloc_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE      = 0x1000
+	MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE        = 0x1001
+	MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET = 0x1002
+	MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH = 0x1003
+	MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID     = 0x1004
+)
+
+// Constants of enum mlx5_ib_uar_obj_destroy_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE = 0x1000
+)
+
+// Constants of enum mlx5_ib_create_cq_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX = 4098
+)
+
+// Constants of enum mlx5_ib_uapi_uar_alloc_type (rdma/mlx5_user_ioctl_verbs.h).
+const (
+	MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF = 0x0
+	MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC = 0x1
+)
+
 // Macros (rdma/rdma_user_cm.h).
 const (
 	RDMA_USER_CM_ABI_VERSION = 4
