@@ -70,3 +70,95 @@ func BenchmarkFromDevice(b *testing.B) {
 		mmio.FromDevice()
 	}
 }
+
+// A ring is a queue of blocks before a register of two halves, and what must
+// stay as it is.
+type ring struct {
+	queue  [4][64]byte
+	after  [64]byte
+	reg    [2][256]byte
+	beyond [64]byte
+	record uint32
+}
+
+func newRing() (*ring, *mmio.Doorbell) {
+	r := new(ring)
+	for i := range r.queue {
+		for j := range r.queue[i] {
+			r.queue[i][j] = byte(64*i + j)
+		}
+	}
+	for i := range r.after {
+		r.after[i] = 0xee
+	}
+	return r, &mmio.Doorbell{Record: &r.record, Reg: word(&r.reg[0]), Toggle: 256, Ring: &r.queue[0], End: &r.after}
+}
+
+func TestRing(t *testing.T) {
+	for _, c := range []struct {
+		from, blocks int
+		want         []int // blocks in the register; nil: 8 bytes of the first
+	}{
+		{0, 0, nil}, {3, 0, nil}, {0, 1, []int{0}}, {2, 2, []int{2, 3}}, {3, 2, []int{3, 0}},
+		{1, 4, []int{1, 2, 3, 0}}, {3, 4, []int{3, 0, 1, 2}},
+	} {
+		r, d := newRing()
+		for lap := range 4 {
+			r.reg = [2][256]byte{}
+			mmio.Ring(d, 0x44332211+uint32(lap), &r.queue[c.from], uint64(c.blocks))
+			var want [2][256]byte
+			half := want[lap&1][:]
+			copy(half, r.queue[c.from][:8])
+			for i, b := range c.want {
+				copy(half[64*i:], r.queue[b][:])
+			}
+			if r.reg != want {
+				t.Errorf("from %d, %d blocks, lap %d: the register has %x", c.from, c.blocks, lap, r.reg)
+			}
+			if got := binary.BigEndian.Uint32(bytes32(&r.record)); got != uint32(0x44332211+lap) {
+				t.Errorf("the record is %#x", got)
+			}
+		}
+		if r.beyond != [64]byte{} || d.Half != 0 {
+			t.Errorf("wrote beyond the register, or ends at half %d", d.Half)
+		}
+	}
+}
+
+func TestRingOfOnePart(t *testing.T) {
+	r, d := newRing()
+	d.Toggle = 0
+	for range 2 {
+		r.reg = [2][256]byte{}
+		mmio.Ring(d, 1, &r.queue[1], 0)
+		if r.reg[0][0] != 64 || r.reg[1] != [256]byte{} {
+			t.Errorf("the register has %x", r.reg)
+		}
+	}
+}
+
+func TestOrdered(t *testing.T) {
+	w := [3]uint32{7, 0x01020304, 7}
+	if v := mmio.Acquire32(&w[1]); v != 0x01020304 {
+		t.Errorf("Acquire32: %#x", v)
+	}
+	mmio.Release32(&w[1], 0x05060708)
+	if w != [3]uint32{7, 0x05060708, 7} {
+		t.Errorf("Release32: %#x", w)
+	}
+	mmio.Publish32BE(&w[1], 0x01020304)
+	if w != [3]uint32{7, 0x04030201, 7} {
+		t.Errorf("Publish32BE: %#x", w)
+	}
+}
+
+func BenchmarkRing(b *testing.B) {
+	r, d := newRing()
+	for name, n := range map[string]uint64{"word": 0, "1block": 1, "2blocks": 2} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				mmio.Ring(d, 1, &r.queue[0], n)
+			}
+		})
+	}
+}
