@@ -137,7 +137,7 @@ func (q *loopCQ) Ready() bool {
 	return len(q.ring) > 0
 }
 
-func (q *loopCQ) Arm(bool) error {
+func (q *loopCQ) Arm(bool, uint32) error {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
 	q.armed = true
@@ -159,7 +159,11 @@ func (q *loopCQ) Retire() error {
 	return nil
 }
 
-func (l *loop) CreateAH(_ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (l *loop) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	return alloc(nil, nil)
+}
+
+func (l *loop) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	r, err := create(nil, nil)
 	av[0] = uint64(r.Handle) + 1
 	return r, err

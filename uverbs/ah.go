@@ -33,7 +33,7 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 }
 
 func (a *AH) create(attr *AHAttr) error {
-	reply, err := a.ctx.impl.CreateAH(attr, &a.av, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	reply, err := a.ctx.impl.CreateAH(a.pd, attr, &a.av, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		return a.made(a.command(attr, uhwIn, uhwOut))
 	})
 	if err != nil {

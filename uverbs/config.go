@@ -14,7 +14,8 @@ type CQConfig struct {
 	// 0 to Context.CompVectors - 1.
 	Vector int
 	// SingleGoroutine leaves out the lock. Polls, waits, Arm, Resize and Close
-	// then belong to one goroutine at a time.
+	// then belong to one goroutine at a time, and so do Close and moves to RESET
+	// of the queue's QPs, which take their completions out of it.
 	SingleGoroutine bool
 }
 

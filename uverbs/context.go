@@ -31,6 +31,7 @@ type Context struct {
 
 	creating sync.RWMutex // read-held while an object is made
 	closing  bool         // written under creating
+	ending   atomic.Bool  // Close has begun
 
 	mu      sync.Mutex
 	objects map[*object]struct{}
@@ -185,6 +186,7 @@ func (c *Context) Close() error {
 
 func (c *Context) closeAll() error {
 	c.idle.Store(nil)
+	c.ending.Store(true)
 	c.creating.Lock()
 	c.closing = true
 	c.creating.Unlock()

@@ -29,6 +29,7 @@ type CQ struct {
 	closing chan struct{}
 	waiters atomic.Int32
 	armed   atomic.Uint32
+	events  atomic.Uint32 // how many have been read
 }
 
 // CreateCQ makes a completion queue: ibv_create_cq(3). [ErrInvalid] for a
@@ -161,7 +162,7 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 		return nil
 	}
 	q.armed.Store(want)
-	if err := q.impl.Arm(solicitedOnly); err != nil {
+	if err := q.impl.Arm(solicitedOnly, q.events.Load()); err != nil {
 		q.armed.CompareAndSwap(want, before)
 		if q.dead.Load() { // closed under a single-goroutine queue
 			return ErrClosed
@@ -179,7 +180,10 @@ const (
 )
 
 // event notes that an event of the queue has been read.
-func (q *CQ) event() { q.armed.Store(armedNot) }
+func (q *CQ) event() {
+	q.events.Add(1)
+	q.armed.Store(armedNot)
+}
 
 var errNoEvents error = &sentinel{"uverbs: the CQ was made with NoEvents: it can be polled, not waited for", unix.EINVAL}
 

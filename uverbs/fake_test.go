@@ -145,6 +145,8 @@ func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ,
 	return q, r, nil
 }
 
+func (c *fakeContext) AllocPD(alloc ProviderCommand) (ProviderReply, error) { return alloc(nil, nil) }
+
 func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
@@ -182,6 +184,8 @@ type fakeCQ struct {
 	first, fill int
 	armed       bool
 	arms        int
+	events      uint32 // as Arm was told
+	purged      []ProviderQP
 	retired     bool
 	beforeArm   func() // what happens just before the queue is armed
 }
@@ -225,7 +229,7 @@ func (q *fakeCQ) Ready() bool {
 	return q.fill > 0
 }
 
-func (q *fakeCQ) Arm(bool) error {
+func (q *fakeCQ) Arm(_ bool, events uint32) error {
 	q.enter()
 	defer q.leave()
 	if q.beforeArm != nil {
@@ -233,9 +237,15 @@ func (q *fakeCQ) Arm(bool) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.armed = true
+	q.armed, q.events = true, events
 	q.arms++
 	return nil
+}
+
+func (q *fakeCQ) Purge(gone ProviderQP) {
+	q.enter()
+	defer q.leave()
+	q.purged = append(q.purged, gone)
 }
 
 func (q *fakeCQ) armings() int {

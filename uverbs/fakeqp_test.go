@@ -246,7 +246,7 @@ func (s *fakeSRQ) Retire() error {
 }
 
 // CreateAH makes an address of its handle.
-func (c *fakeContext) CreateAH(_ *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error) {
+func (c *fakeContext) CreateAH(_ *PD, _ *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err == nil && c.p.mapError != nil {
 		err = c.p.mapError

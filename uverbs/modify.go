@@ -54,6 +54,7 @@ func (q *QP) enter(s QPState) error {
 	q.state = s
 	var err error
 	if s == StateReset {
+		q.purgeCQs()
 		err = q.impl.Reset()
 	}
 	send, recv := gateOpen, gateOpen

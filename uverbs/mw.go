@@ -202,6 +202,7 @@ func (q *QP) closeWindows() error {
 
 // A ProviderBind is what an OpBindMW request says, in the kernel's terms.
 type ProviderBind struct {
+	Type         MWType
 	Addr, Length uint64
 	LKey         uint32 // of the MR
 	MWRKey       uint32 // the window's key until now
@@ -223,7 +224,7 @@ func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 	case b.MR == nil && (b.Off != 0 || b.Len != 0 || b.Access != 0):
 		return ProviderBind{}, ErrRange
 	}
-	p := ProviderBind{MWRKey: b.MW.RKey(), RKey: b.RKey, Access: b.Access}
+	p := ProviderBind{Type: b.MW.typ, MWRKey: b.MW.RKey(), RKey: b.RKey, Access: b.Access}
 	if b.MR != nil {
 		v := b.MR.view.Load()
 		if b.Off < 0 || b.Len < 0 || int64(b.Off) > v.room-int64(b.Len) {

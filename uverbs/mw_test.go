@@ -60,12 +60,12 @@ func TestProviderBindOf(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
 	p := good(ProviderBindOf(&MWBind{MW: b.mw, RKey: 5, MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}, b.qp))(t)
-	want := ProviderBind{Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: RemoteRead | ZeroBased}
+	want := ProviderBind{Type: MWType2, Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: RemoteRead | ZeroBased}
 	if p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 	p = good(ProviderBindOf(&MWBind{MW: b.mw1, RKey: 6}, b.qp))(t)
-	if want = (ProviderBind{MWRKey: b.mw1.RKey(), RKey: 6}); p != want {
+	if want = (ProviderBind{Type: MWType1, MWRKey: b.mw1.RKey(), RKey: 6}); p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 }

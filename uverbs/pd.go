@@ -25,14 +25,27 @@ func (c *Context) AllocPD() (*PD, error) {
 }
 
 func (p *PD) alloc() error {
+	reply, err := p.ctx.impl.AllocPD(func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return p.made(p.command(uhwIn, uhwOut))
+	})
+	if err != nil {
+		p.unmake(p.destroy)
+		return p.ctx.wrap("allocate PD", p.ctx.name, err, "")
+	}
+	p.handle, p.number = reply.Handle, reply.Handle
+	return nil
+}
+
+func (p *PD) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsAllocPdResp](cmd, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{})
+	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := p.ctx.dev.Do(cmd); err != nil {
-		return p.ctx.wrap("allocate PD", p.ctx.name, err, "")
+		return ProviderReply{}, err
 	}
-	p.handle, p.number = resp.PdHandle, resp.PdHandle
-	return nil
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: resp.PdHandle}, nil
 }
 
 // Context returns the context that p was made from.

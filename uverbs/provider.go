@@ -61,13 +61,14 @@ type Provider interface {
 
 // A ProviderContext is a vendor's part of a [Context].
 type ProviderContext interface {
+	AllocPD(alloc ProviderCommand) (ProviderReply, error)
 	CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error)
 	// CreateQP makes the queues of qp, which is under construction: ask it
 	// nothing yet.
 	CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
 	CreateSRQ(cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
 	// CreateAH writes to av what posts to the address copy into their WQE.
-	CreateAH(attr *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error)
+	CreateAH(pd *PD, attr *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error)
 	// Retire puts zero pages where the device's registers were mapped.
 	Retire() error
 }
@@ -79,12 +80,22 @@ type ProviderCQ interface {
 	Poll(wcs []WC) (int, error)
 	// Ready tells whether a completion, or an error, could be polled now.
 	Ready() bool
-	Arm(solicitedOnly bool) error
+	// Arm asks for an event. events is how many of the queue have been read.
+	Arm(solicitedOnly bool, events uint32) error
 	// Resize changes the queue by one call of resize, and loses no completion.
 	Resize(entries int, resize ProviderCommand) (ProviderReply, error)
 	// Retire puts zero pages where the queue was, after the kernel object is
 	// gone. A straggling Poll then takes nothing, or answers ErrClosed.
 	Retire() error
+}
+
+// A ProviderPurger is a ProviderCQ whose entries make no sense without the QP
+// that they are of.
+type ProviderPurger interface {
+	// Purge drops the completions of q that have not been polled, and forgets
+	// q. The kernel has destroyed it, or moved it to RESET. It is not called
+	// while the Context is being closed.
+	Purge(q ProviderQP)
 }
 
 // A ProviderQP is a vendor's queue pair.
@@ -159,6 +170,9 @@ func (a *AH) unfit() error {
 	}
 	return ErrForeignAH
 }
+
+// ProviderSRQOf returns the vendor's queue of s.
+func ProviderSRQOf(s *SRQ) ProviderSRQ { return s.impl }
 
 // ProviderMTU asks for the longest message that a UD QP can send now, in
 // bytes. It is [MaxMessage] where that cannot be told. Providers call it when a

@@ -370,6 +370,9 @@ func (q *QP) retireRings() error {
 	defer q.unlockBoth()
 	q.closeGates()
 	q.ctx.forget(q.id)
+	if !q.ctx.ending.Load() { // or else its CQs go too, and their owners may be polling
+		q.purgeCQs()
+	}
 	return q.impl.Retire()
 }
 

@@ -184,6 +184,8 @@ func (s deviceSRQ) Retire() error { return s.Close() }
 // deviceCQ says a uverbs.CQ in the words of a provider.
 type deviceCQ struct{ *uverbs.CQ }
 
+func (q deviceCQ) Arm(solicitedOnly bool, _ uint32) error { return q.CQ.Arm(solicitedOnly) }
+
 // Ready is not among the verbs, and the suite does not use it.
 func (q deviceCQ) Ready() bool { return false }
 

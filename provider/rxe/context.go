@@ -29,6 +29,10 @@ type deviceContext struct {
 	byWrite bool // issue doorbells by write(2): see doorbell.go
 }
 
+func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	return alloc(nil, nil)
+}
+
 func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateCqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
@@ -85,7 +89,7 @@ func (c *deviceContext) CreateSRQ(_ *uverbs.SRQConfig, create uverbs.ProviderCom
 
 // CreateAH makes an address of the number that the kernel gives it: a WQE that
 // names it needs no address vector.
-func (c *deviceContext) CreateAH(_ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err == nil && resp.AhNum == 0 {

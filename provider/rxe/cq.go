@@ -117,7 +117,7 @@ func (c *cq) Ready() bool {
 
 // Arm implements uverbs.ProviderCQ. The kernel does not tell whether an entry
 // came before: poll once more after it.
-func (c *cq) Arm(solicitedOnly bool) error {
+func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 	err := c.notify.arm(solicitedOnly)
 	switch {
 	case err == nil:

@@ -94,11 +94,11 @@ func TestArmErrors(t *testing.T) {
 	dev := ioctl.New(fd, "null", uapi.RDMA_DRIVER_RXE)
 	_, c := newTestCQ(t, 7)
 	c.ctx, c.notify = &deviceContext{dev: dev}, newNotify(dev, false, 1)
-	if err := c.Arm(false); !errors.Is(err, unix.ENOTTY) {
+	if err := c.Arm(false, 0); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("Arm: %v", err)
 	}
 	dev.Close()
-	if err := c.Arm(false); !errors.Is(err, uverbs.ErrClosed) || !errors.Is(err, os.ErrClosed) {
+	if err := c.Arm(false, 0); !errors.Is(err, uverbs.ErrClosed) || !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Arm on a closed device: %v", err)
 	}
 }

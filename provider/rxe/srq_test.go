@@ -200,15 +200,15 @@ func TestCreateAH(t *testing.T) {
 	_, ctx := newResizer(t)
 	want := uverbs.ProviderReply{Handle: 5}
 	var av uverbs.ProviderAV
-	reply, err := ctx.CreateAH(&uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{AhNum: 0x77}, want, nil))
+	reply, err := ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{AhNum: 0x77}, want, nil))
 	if err != nil || reply != want || av != (uverbs.ProviderAV{0x77}) {
 		t.Errorf("CreateAH: %+v, %v, AV %x", reply, err, av)
 	}
 	// A kernel that wants the whole address in each WQE.
-	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err = ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("an AH without a number: %v", err)
 	}
-	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
+	if _, err = ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -1,0 +1,54 @@
+package uverbs
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// What is completed of a QP that is gone, or emptied, is dropped from its CQs,
+// before its queues are.
+func TestPurge(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	other := good(r.c.CreateCQ(CQConfig{Entries: 8}))(t)
+	qp := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, RecvCQ: other, MaxSendWR: 1}))(t)
+	send, recv := b.cq.impl.(*fakeCQ), other.impl.(*fakeCQ)
+	want := func(what string, n int) {
+		t.Helper()
+		all := slices.Repeat([]ProviderQP{qp.impl}, n)
+		if !slices.Equal(send.purged, all) || !slices.Equal(recv.purged, all) {
+			t.Errorf("%s: purged %d and %d times, want %d", what, len(send.purged), len(recv.purged), n)
+		}
+	}
+	check(t, qp.Connect(good(qp.Endpoint())(t)))
+	want("RTS", 0)
+	check(t, qp.Modify(QPAttr{State: StateReset}, MaskState))
+	want("RESET", 1)
+	check(t, qp.Close())
+	want("Close", 2)
+	check(t, b.qp.Close())
+	if n := len(send.purged); n != 3 {
+		t.Errorf("a CQ for both queues was purged %d times", n-2)
+	}
+	last := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq}))(t)
+	check(t, r.c.Close())
+	if slices.Contains(send.purged, last.impl) {
+		t.Error("purged while the Context is closed, when the owner of the CQ may be polling")
+	}
+}
+
+// A device that numbers its events is told how many have been read.
+func TestArmCountsEvents(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	cq := b.cq.impl.(*fakeCQ)
+	for n := range uint32(3) {
+		check(t, b.cq.Arm(false))
+		if cq.events != n {
+			t.Errorf("armed with %d events read, want %d", cq.events, n)
+		}
+		cq.push(WC{})
+		check(t, b.cq.WaitEvent(context.Background()))
+	}
+}
