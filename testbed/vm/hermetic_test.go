@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"runtime"
 	"strconv"
 	"strings"
@@ -74,6 +75,8 @@ func TestConfig(t *testing.T) {
 	for name, c := range map[string]Config{
 		"root on arm64": {Kernel: "6.12", Arch: "arm64", Root: true},
 		"init and root": {Kernel: "6.12", Init: "x", Root: true},
+		"arm64 slots":   {Kernel: "6.12", Arch: "arm64", VFIOUser: []string{"s"}},
+		"no slots left": {Kernel: "6.12", VFIOUser: make([]string, 9)},
 	} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%s: no error", name)
@@ -126,6 +129,34 @@ func TestCheckClock(t *testing.T) {
 		if err := (Config{ICount: c.icount}).checkClock(c.uptime, c.passed); (err != nil) != c.bad {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// Each device model has a slot of its own, and memory that it can reach.
+func TestVFIOUser(t *testing.T) {
+	c, err := Config{Kernel: "6.12", VFIOUser: []string{"/a", `/b,"c`}}.withDefaults()
+	if err != nil || !c.SharedMemory {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	var q commandLine
+	if err := q.vfioUser(c); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"-device", "pcie-root-port,id=vfio0-slot,chassis=5,mem-reserve=16M,pref64-reserve=256M",
+		"-device", `{"bus":"vfio0-slot","driver":"vfio-user-pci","id":"vfio0","socket":{"path":"/a","type":"unix"}}`,
+		"-device", "pcie-root-port,id=vfio1-slot,chassis=6,mem-reserve=16M,pref64-reserve=256M",
+		"-device", `{"bus":"vfio1-slot","driver":"vfio-user-pci","id":"vfio1","socket":{"path":"/b,\"c","type":"unix"}}`,
+	}
+	if !slices.Equal(q.args, want) {
+		t.Errorf("arguments %q, want %q", q.args, want)
+	}
+	g := &Guest{config: c}
+	if err := g.DeviceDel("vfio1"); err == nil {
+		t.Error("a device was taken out: QEMU would abort")
+	}
+	if err := (&Guest{}).AddVFIOUser("x", "/a"); err == nil {
+		t.Error("a device was added that cannot reach the guest's memory")
 	}
 }
 

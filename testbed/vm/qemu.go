@@ -127,6 +127,12 @@ func (c Config) kernelArgs() []string {
 	if c.Arch == "amd64" {
 		args = append(append(args, c.tscArgs()...), "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
 	}
+	if c.SharedMemory {
+		// The firmware puts large BARs where QEMU, with an emulated AMD CPU,
+		// has the memory map say that nothing is: a device that comes back or
+		// comes late would get no addresses there.
+		args = append(args, "pci=no_e820")
+	}
 	args = append(args, c.KernelArgs...)
 	if len(c.InitArgs) > 0 {
 		args = append(append(args, "--"), c.InitArgs...)
