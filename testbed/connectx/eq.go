@@ -159,10 +159,10 @@ func (d *Device) createEQ(in, out []byte) error {
 		return refuse(statusBadParam, reasonVector)
 	case !d.uars.has(eq.uar):
 		return refuse(statusBadResource, reasonUAR)
-	case prm.EQCPageOffset.Is(context) || len(in) < prm.CreateEQIn.Size+8*pages:
-		return refuse(statusBadParam, reasonBuffer)
 	case eq.mask>>eventCommand&1 != 0 && d.eqs.command != nil:
 		return refuse(statusBusy, reasonEvents)
+	case prm.EQCPageOffset.Is(context) || len(in) < prm.CreateEQIn.Size+8*pages:
+		return refuse(statusBadParam, reasonBuffer)
 	}
 	for i := range pages {
 		eq.pages = append(eq.pages, prm.CreateEQInPAS.At(i).Get(in)&^(pageSize-1))
