@@ -1,0 +1,178 @@
+// Judge runs rdma-core's Python tests (pyverbs) on the software ConnectX, with
+// the kernel's drivers and C's libmlx5, and writes what came of them to
+// docs/soft-connectx-pyverbs.md:
+//
+//	go run ./testbed/connectx/judge -write
+//
+// Without -write it prints the page. It exits with status 1 where a test fails.
+// The tests of this package hold a run against the page, and have the C
+// programs judge the device as well.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/pyverbs"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+// pageFile is the file that is written, from the module's root.
+const pageFile = "docs/soft-connectx-pyverbs.md"
+
+// limit bounds all tests at one place.
+const limit = 15 * time.Minute
+
+func main() {
+	write := flag.Bool("write", false, "write "+pageFile+" instead of printing it")
+	root := flag.String("C", ".", "the module's root")
+	only := flag.String("only", "", "a place, as in \"6.12 ib\": run there alone, and print")
+	modules := flag.String("modules", "", "with -only: the modules to run, comma-separated")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, *root, *write, *only, strings.FieldsFunc(*modules, func(r rune) bool { return r == ',' })); err != nil {
+		fmt.Fprintln(os.Stderr, "judge:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, root string, write bool, only string, modules []string) error {
+	r := newReport()
+	for _, p := range places {
+		if only != "" && only != p.String() {
+			continue
+		}
+		if err := r.visit(ctx, p, modules, os.Stderr); err != nil {
+			return fmt.Errorf("kernel %s, link layer %s: %w", p.kernel, p.link, err)
+		}
+	}
+	var err error
+	if write && only == "" {
+		err = os.WriteFile(filepath.Join(root, pageFile), []byte(r.render()), 0o644)
+	} else if only == "" {
+		_, err = fmt.Print(r.render())
+	}
+	fmt.Fprint(os.Stderr, r.summary())
+	return errors.Join(err, r.failures())
+}
+
+// visit runs modules at a place, or all if none are named.
+func (r *report) visit(ctx context.Context, p place, modules []string, said io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "goverbs-judge")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Report: func(err error) { fmt.Fprintln(said, err) }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	config := p.guest(w)
+	parts, err := config.Parts()
+	if err != nil {
+		return err
+	}
+	b, err := bed.Ensure(ctx, said, parts...)
+	if err != nil {
+		return err
+	}
+	library, all, err := pyverbs.Inspect(b)
+	if err != nil {
+		return err
+	}
+	r.library = library
+	if len(modules) == 0 {
+		modules = all
+	}
+	g, err := vm.Boot(ctx, b, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return r.measure(ctx, p, g, modules, said)
+}
+
+// measure runs modules in a guest.
+func (r *report) measure(ctx context.Context, p place, g *vm.Guest, modules []string, said io.Writer) error {
+	r.releases[p.kernel] = g.Release()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := prepare(ctx, p, g); err != nil {
+		return err
+	}
+	results, err := pyverbs.Run(ctx, g, modules, p.pyverbsArgs()...)
+	r.add(p, results)
+	for _, v := range results {
+		if v.Outcome != pyverbs.Pass {
+			fmt.Fprintf(said, "kernel %s, link layer %s, %s.%s: %s: %s\n", p.kernel, p.link, v.Module, v.Name, v.Outcome, v.Why)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	bad, err := g.Complaints(ctx)
+	if err == nil && len(bad) > 0 {
+		err = fmt.Errorf("kernel %s complained: %s", p.kernel, strings.Join(bad, "; "))
+	}
+	return err
+}
+
+// layer is the link layer as the device has it.
+func (p place) layer() connectx.LinkLayer {
+	if p.link == roce {
+		return connectx.Ethernet
+	}
+	return connectx.InfiniBand
+}
+
+// guest is a guest with all devices of a world.
+func (p place) guest(w *world.World) vm.Config {
+	c := vm.Config{Kernel: p.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}
+	for _, d := range w.Devices {
+		c.VFIOUser = append(c.VFIOUser, d.Socket)
+	}
+	return c
+}
+
+// address is the first device's in RoCE mode.
+const address = "10.9.0.1"
+
+// prepare gives the loopback device and, in RoCE mode, the first device's network
+// device an address.
+func prepare(ctx context.Context, p place, g *vm.Guest) error {
+	script := "ip link set lo up"
+	if p.link == roce {
+		script += " && dev=$(ls /sys/class/infiniband/mlx5_0/device/net) && ip addr add " + address + "/24 dev $dev && ip link set $dev up" +
+			" && for i in $(seq 100); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1; done; exit 1"
+	}
+	out, err := g.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// pyverbsArgs name the device, and in RoCE mode the GID of its IPv4 address by
+// RoCE v2.
+func (p place) pyverbsArgs() []string {
+	args := []string{"--dev", "mlx5_0", "--port", "1"}
+	if p.link == roce {
+		args = append(args, "--gid", "3")
+	}
+	return args
+}

@@ -1,0 +1,174 @@
+// Package world puts software ConnectX devices, the network between them and
+// their sockets together: what a program or a test needs to give guests RDMA
+// devices.
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/control"
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/fabric"
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
+)
+
+// firstGUID is that of the first device; the others follow.
+const firstGUID = 0x0002_c903_00a0_b0c0
+
+// Config is what a world is made of.
+type Config struct {
+	Dir  string // where the sockets are made
+	Seed uint64 // of the network's faults
+
+	// LinkLayer is that of all devices: with Ethernet they are on a switch, with
+	// InfiniBand on a subnet.
+	LinkLayer connectx.LinkLayer
+
+	// Devices is how many devices there are. Adapt, if not nil, changes what the
+	// i-th is made of.
+	Devices int
+	Adapt   func(i int, c *connectx.Config)
+
+	// Report is told, from any goroutine, what goes wrong that no guest is told
+	// of. Violation is told inside the loop of what breaks a rule of strict mode.
+	Report    func(error)
+	Violation func(device string, v engine.Violation)
+	Tracer    *trace.Tracer
+}
+
+// A World is a set of devices on a network. What is not said to be for anybody
+// is for steps of Loop.
+type World struct {
+	Loop    *loop.Loop
+	Switch  *fabric.Switch // nil with InfiniBand
+	Subnet  *fabric.Subnet // nil with Ethernet
+	Devices []*Device
+	Control *control.Server // of the network and the devices
+
+	cancel  context.CancelFunc
+	serving sync.WaitGroup
+	report  func(error)
+}
+
+// A Device is one of a world.
+type Device struct {
+	*connectx.Device
+	Name   string
+	Socket string // for vfio-user, good for anybody
+
+	// Slot pulls the device out of its machine by surprise, and plugs it in again.
+	Slot *vfiouser.Removable
+}
+
+// Start makes a world. A machine can connect to the sockets when it returns.
+func Start(c Config) (w *World, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w = &World{Loop: &loop.Loop{}, cancel: cancel, report: c.Report}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Close())
+		}
+	}()
+	w.Loop.Run(func() {
+		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
+		if c.LinkLayer == connectx.Ethernet {
+			w.Switch = fabric.NewSwitch(n)
+			w.Control = control.NewServer(w.Loop, w.Switch)
+		} else {
+			w.Subnet = fabric.NewSubnet(n)
+			w.Control = control.NewServer(w.Loop, w.Subnet)
+		}
+		for i := 0; i < c.Devices && err == nil; i++ {
+			err = w.add(&c, i)
+		}
+	})
+	for _, d := range w.Devices {
+		if err != nil {
+			break
+		}
+		err = w.listen(ctx, d)
+	}
+	return w, err
+}
+
+// add makes the i-th device and connects it to the network.
+func (w *World) add(c *Config, i int) error {
+	name := fmt.Sprintf("connectx%d", i)
+	config := connectx.Config{
+		Loop: w.Loop, LinkLayer: c.LinkLayer, GUID: firstGUID + uint64(i)<<24, LID: uint16(i + 1),
+		Report: c.Report, Tracer: c.Tracer.Device(name),
+	}
+	if c.Violation != nil {
+		config.Violation = func(v engine.Violation) { c.Violation(name, v) }
+	}
+	if c.Adapt != nil {
+		c.Adapt(i, &config)
+	}
+	device, err := connectx.New(config)
+	if err != nil {
+		return err
+	}
+	d := &Device{Device: device, Name: name, Socket: filepath.Join(c.Dir, name+".sock")}
+	d.Slot = &vfiouser.Removable{Device: device}
+	w.Devices = append(w.Devices, d)
+	if err := w.attach(d, config.LID); err != nil {
+		return err
+	}
+	return w.Control.Add(control.Device{Name: name, Firmware: device, Engine: device.Engine(), Unplug: d.unplug})
+}
+
+// attach connects a device to the network.
+func (w *World) attach(d *Device, lid uint16) error {
+	if w.Switch != nil {
+		port, err := w.Switch.Attach(d.Name, d.Engine().ReceiveFrame, d.SetPort)
+		if err != nil {
+			return err
+		}
+		d.Engine().SetLink(port)
+		return nil
+	}
+	port, err := w.Subnet.Attach(d.Name, d.Engine().ReceivePacket, d.SetPort)
+	if err != nil {
+		return err
+	}
+	d.Engine().SetLink(port)
+	return port.SetLID(lid, 0)
+}
+
+// listen lets machines connect to a device.
+func (w *World) listen(ctx context.Context, d *Device) error {
+	l, err := vfiouser.Listen(d.Socket)
+	if err != nil {
+		return err
+	}
+	server := &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { w.report(fmt.Errorf("%s: %w", d.Name, err)) }}
+	w.serving.Go(func() {
+		if err := server.Serve(ctx, l); err != nil {
+			w.report(fmt.Errorf("%s: %w", d.Name, err))
+		}
+	})
+	return nil
+}
+
+func (d *Device) unplug() error {
+	d.Slot.Pull()
+	return nil
+}
+
+// Close takes the devices out of their machines, and ends the world. It is not
+// for steps of the loop.
+func (w *World) Close() error {
+	w.cancel()
+	w.serving.Wait()
+	if w.Switch != nil {
+		return w.Switch.Close()
+	}
+	return nil
+}
