@@ -131,7 +131,9 @@ func (qp *QP) resolve() (err error) {
 	default:
 		return failf(ErrParam, "service type %#x", uint8(qp.Service))
 	}
-	if qp.pd, err = h.pds.get(qp.PD); err != nil {
+	if qp.Service == ServiceUMR && qp.PD == 0 { // the kernel's has none: it updates all domains' keys
+		qp.pd = &domain{}
+	} else if qp.pd, err = h.pds.get(qp.PD); err != nil {
 		return err
 	}
 	if qp.target() {
