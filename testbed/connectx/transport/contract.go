@@ -39,7 +39,7 @@ type Request struct {
 
 	WQE any // the owner's
 
-	sent sending
+	way way // the endpoint's
 }
 
 // A Dest is where a datagram goes.
@@ -138,7 +138,8 @@ type Queues interface {
 	// bytes, big-endian.
 	Scatter(r *Request, off uint32, p []byte) Syndrome
 	// Execute does a Local request: everything before it has been started, and
-	// with a fence, all READs and atomics before it are done.
+	// with a fence, all READs and atomics before it are done. A request that
+	// is to fail in its turn can be a Local one as well.
 	Execute(r *Request) Syndrome
 	// Done says that a request has ended; requests end in order. If s is not OK,
 	// the endpoint has stopped sending, and it is the owner who moves the

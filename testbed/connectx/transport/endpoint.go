@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
@@ -47,7 +49,7 @@ type Config struct {
 	DestQPN   uint32
 	PKey      uint16
 	QKey      uint32 // UD
-	MTU       int    // of the path, in bytes: 256 to 4096
+	MTU       int    // of the path, in bytes: 256 to 4096; anything else counts as 4096
 	Path      Path
 	AltPath   Path
 	Migration MigrationState
@@ -63,6 +65,12 @@ type Config struct {
 	MaxRespond  int   // READs and atomics of the peer that are remembered
 }
 
+// How much an endpoint does at once.
+const (
+	burst = 64  // packets in one step
+	turn  = 256 // packets until others than this step's followers get the loop
+)
+
 // An Endpoint is the protocol of one queue pair. Its methods are for steps of
 // the loop.
 type Endpoint struct {
@@ -71,16 +79,36 @@ type Endpoint struct {
 	queues Queues
 	config Config
 	state  State
+	epoch  int // changes when what is under way is given up
+
+	established bool // the owner knows that packets came
+	work        func()
+	posted      bool // work is queued
+	later       *loop.Timer
+	sent        int // packets since others had the loop
+
+	sender    sender
+	responder responder
 }
 
 // New makes an endpoint in state Reset.
 func New(l *loop.Loop, port Port, queues Queues, c Config) *Endpoint {
-	return &Endpoint{loop: l, port: port, queues: queues, config: c}
+	e := &Endpoint{loop: l, port: port, queues: queues}
+	e.sender.e, e.responder.e = e, e
+	e.work = e.step
+	e.Modify(c)
+	return e
 }
 
 // Modify replaces the configuration. What is under way goes on by the new one;
 // PSNs count when SetState enters RTR and RTS.
-func (e *Endpoint) Modify(c Config) { e.config = c }
+func (e *Endpoint) Modify(c Config) {
+	if c.MTU < 256 || c.MTU > roce.MaxPayload || c.MTU&3 != 0 {
+		c.MTU = roce.MaxPayload
+	}
+	c.MinRNRTimer &= 31
+	e.config = c
+}
 
 // Config is the configuration as it is now: the migration may have changed it.
 func (e *Endpoint) Config() Config { return e.config }
@@ -88,24 +116,215 @@ func (e *Endpoint) Config() Config { return e.config }
 // State is the state.
 func (e *Endpoint) State() State { return e.state }
 
+// PSN is the number of the next packet to send and of the next to come.
+func (e *Endpoint) PSN() (send, recv uint32) { return e.sender.next, e.responder.expected }
+
 // SetState moves the endpoint to another state, which is the owner's right to
 // check. Reset, Err and SQE stop what is under way: see TakeBack.
-func (e *Endpoint) SetState(s State) { e.state = s }
+func (e *Endpoint) SetState(s State) {
+	old := e.state
+	e.state = s
+	switch s {
+	case Reset, Init, Err:
+		e.epoch++
+		e.sender.stop()
+		e.responder.stop()
+		e.later.Stop()
+		e.later = nil
+	case SQE:
+		e.epoch++
+		e.sender.stop()
+	case RTR:
+		e.established = false
+		e.responder.start()
+	case RTS:
+		if old != SQD && old != SQE && old != RTS {
+			e.sender.start(e.config.SendPSN)
+		} else if old == SQE {
+			e.sender.start(e.sender.next)
+		}
+		e.schedule()
+	case SQD:
+		e.sender.drained = false
+		e.schedule()
+	}
+}
 
 // TakeBack returns the requests that had been taken from Queues and are not
 // done, in order, and the receive request that a message had taken, or nil.
-// They are the caller's again. It is for the states Reset, Err and SQE.
-func (e *Endpoint) TakeBack() ([]*Request, *Receive) { return nil, nil }
+// They are the caller's again. It is for the states Reset, Err and SQE; in SQE
+// the receiving side goes on and keeps its request.
+func (e *Endpoint) TakeBack() ([]*Request, *Receive) {
+	requests := e.sender.queue
+	if e.sender.pending != nil {
+		requests = append(requests, e.sender.pending)
+	}
+	e.sender.queue, e.sender.pending, e.sender.at = nil, nil, 0
+	if e.state == SQE {
+		return requests, nil
+	}
+	taken := e.responder.taken
+	e.responder.taken = nil
+	return requests, taken
+}
 
 // Kick says that requests were posted.
-func (e *Endpoint) Kick() {}
+func (e *Endpoint) Kick() {
+	if e.state == RTS {
+		e.schedule()
+	}
+}
 
-// Receive is given a packet for this endpoint. The endpoint may keep its payload
-// until the step ends.
-func (e *Endpoint) Receive(p *roce.Packet) {}
+// schedule queues a step, once.
+func (e *Endpoint) schedule() {
+	switch {
+	case e.posted || e.later != nil:
+	case e.sent < turn:
+		e.posted = true
+		e.loop.Post(e.work)
+	default:
+		e.later = e.loop.After(0, e.work)
+	}
+}
 
-// PSN is the number of the next packet to send and of the next to come.
-func (e *Endpoint) PSN() (send, recv uint32) { return 0, 0 }
+// step sends what there is to send: answers first, for the peer waits for them.
+func (e *Endpoint) step() {
+	e.posted = false
+	if e.later != nil {
+		e.later, e.sent = nil, 0
+	}
+	room := burst
+	if room = e.responder.answer(room); room > 0 {
+		room = e.sender.send(room)
+	}
+	e.sent += burst - room
+	if room <= 0 {
+		e.schedule()
+	}
+}
 
-// sending is what an endpoint knows of a request that it has taken.
-type sending struct{}
+// Receive is given a packet for this endpoint. The packet is the endpoint's
+// from then on.
+func (e *Endpoint) Receive(p *roce.Packet) {
+	if e.state < RTR || e.state == Err || !e.fits(p) {
+		return
+	}
+	if !e.established && e.state == RTR {
+		epoch := e.epoch
+		e.established = true
+		if e.queues.Established(); e.epoch != epoch {
+			return
+		}
+	}
+	if !e.migrating(p) {
+		return
+	}
+	switch {
+	case e.config.Type == UD:
+		e.responder.datagram(p)
+	case p.Opcode.Response():
+		if e.config.Type == RC || e.config.Type == XRCInitiator {
+			e.sender.answered(p)
+		}
+	case e.config.Type == UC:
+		e.responder.unreliable(p)
+	case e.config.Type == RC || e.config.Type == XRCTarget:
+		e.responder.request(p)
+	}
+}
+
+// fits reports whether a packet is of this endpoint's service and partition.
+func (e *Endpoint) fits(p *roce.Packet) bool {
+	if p.Opcode.Service() != e.service() || !p.Opcode.Known() {
+		return false
+	}
+	if full := (e.config.PKey | p.PKey) & 0x8000; full == 0 || (e.config.PKey^p.PKey)&0x7FFF != 0 {
+		return false
+	}
+	return e.config.Type != UD || p.DETH.QKey == e.config.QKey
+}
+
+// service is the upper bits of the opcodes.
+func (e *Endpoint) service() roce.Opcode {
+	switch e.config.Type {
+	case UC:
+		return roce.UC
+	case UD:
+		return roce.UD
+	case XRCInitiator, XRCTarget:
+		return roce.XRC
+	}
+	return roce.RC
+}
+
+// packet begins a packet to the peer.
+func (e *Endpoint) packet(op roce.Opcode, psn uint32) *roce.Packet {
+	return &roce.Packet{
+		Opcode: e.service().Of(op), PSN: psn, PKey: e.config.PKey, DestQPN: e.config.DestQPN,
+		MigReq: e.config.Migration == Migrated,
+	}
+}
+
+// transmit hands a packet to the port.
+func (e *Endpoint) transmit(p *roce.Packet) { e.port.Send(&e.config.Path, p) }
+
+// migrating follows the peer's migration of the path: a packet from the migrated
+// one makes this end migrate, too. It reports whether the packet still counts.
+func (e *Endpoint) migrating(p *roce.Packet) bool {
+	if e.config.Type == UD {
+		return true
+	}
+	epoch := e.epoch
+	switch {
+	case e.config.Migration == Rearm && !p.MigReq:
+		e.config.Migration = Armed
+	case e.config.Migration == Armed && p.MigReq:
+		e.migrate()
+	}
+	return e.epoch == epoch
+}
+
+// migrate changes to the alternate path.
+func (e *Endpoint) migrate() {
+	e.config.Path, e.config.AltPath = e.config.AltPath, e.config.Path
+	e.config.Migration = Migrated
+	e.queues.Migrated(true)
+}
+
+// A clock is a timer whose time can be moved for nothing.
+type clock struct {
+	timer *loop.Timer
+	due   time.Time
+	set   bool
+}
+
+// start makes f run after d, in the place of what was to run.
+func (c *clock) start(l *loop.Loop, d time.Duration, f func()) {
+	due := time.Now().Add(d)
+	if c.timer != nil && due.Before(c.due) {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	c.due, c.set = due, true
+	if c.timer == nil {
+		c.arm(l, d, f)
+	}
+}
+
+func (c *clock) arm(l *loop.Loop, d time.Duration, f func()) {
+	c.timer = l.After(d, func() {
+		c.timer = nil
+		if left := time.Until(c.due); left > 0 {
+			c.arm(l, left, f)
+			return
+		}
+		c.set = false
+		f()
+	})
+}
+
+// stop leaves no timer behind.
+func (c *clock) stop() {
+	c.timer.Stop()
+	c.timer, c.set = nil, false
+}

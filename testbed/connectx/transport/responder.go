@@ -1,0 +1,329 @@
+package transport
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
+)
+
+// MaxMessage is the longest message.
+const MaxMessage = 1 << 31
+
+// A stage is what of a message has come.
+type stage uint8
+
+const (
+	between stage = iota // no message has begun
+	inSend
+	inWrite
+)
+
+// A responder is the receiving half of an endpoint.
+type responder struct {
+	e        *Endpoint
+	running  bool
+	expected uint32 // the next PSN
+	count    uint32 // messages done: the MSN
+	quiet    bool   // a NAK was sent: what comes too early is no news
+	ending   *ending
+
+	// The message that has begun.
+	stage  stage
+	lost   bool // unreliable: the rest of it is dropped
+	taken  *Receive
+	region Region
+	done   uint32 // bytes of it
+	length uint32 // of a WRITE
+
+	memory  []*resource // READs and atomics, the oldest first
+	answers []answer    // to be sent, by PSN
+}
+
+// An ending is what happens when the last NAK is out.
+type ending struct {
+	message *Message // completes the receive request that was taken; may be nil
+	event   Event
+}
+
+// start expects the first packet.
+func (r *responder) start() {
+	*r = responder{e: r.e, running: true, expected: r.e.config.RecvPSN & psnMask, taken: r.taken}
+}
+
+// stop ends everything; a receive request that was taken waits for TakeBack.
+func (r *responder) stop() {
+	*r = responder{e: r.e, expected: r.expected, taken: r.taken}
+}
+
+// reliable reports whether the peer waits for answers.
+func (r *responder) reliable() bool { return r.e.config.Type == RC || r.e.config.Type == XRCTarget }
+
+// request takes a request of a peer that waits for answers.
+func (r *responder) request(p *roce.Packet) {
+	if !r.running || r.ending != nil {
+		return
+	}
+	switch d := distance(p.PSN, r.expected); {
+	case d < 0:
+		r.duplicate(p)
+	case d > 0:
+		if !r.quiet {
+			r.quiet = true
+			r.say(r.expected, roce.NakSequence)
+		}
+	default:
+		r.quiet = false
+		r.take(p)
+	}
+	r.e.schedule()
+}
+
+// take does what the next packet asks for.
+func (r *responder) take(p *roce.Packet) {
+	if !r.inOrder(p.Opcode) || !r.rightSize(p) {
+		r.refuse(roce.NakInvalidRequest, RequestError)
+		return
+	}
+	switch p.Opcode.Op() {
+	case roce.ReadRequest:
+		r.read(p)
+	case roce.CompareSwap, roce.FetchAdd, roce.MaskedCompareSwap, roce.MaskedFetchAdd:
+		r.atomic(p)
+	case roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.WriteLastImm, roce.WriteOnly, roce.WriteOnlyImm:
+		r.write(p)
+	default:
+		r.send(p)
+	}
+}
+
+// inOrder reports whether an operation may follow the last one.
+func (r *responder) inOrder(op roce.Opcode) bool {
+	switch op.Op() {
+	case roce.SendMiddle, roce.SendLast, roce.SendLastImm, roce.SendLastInv:
+		return r.stage == inSend
+	case roce.WriteMiddle, roce.WriteLast, roce.WriteLastImm:
+		return r.stage == inWrite
+	}
+	return r.stage == between
+}
+
+// rightSize reports whether the payload has the length that the packet's place
+// in the message, and the length that a WRITE has told, ask for.
+func (r *responder) rightSize(p *roce.Packet) bool {
+	n, mtu := len(p.Payload), r.e.config.MTU
+	switch {
+	case !p.Opcode.Carries():
+		return p.RETH.Length <= MaxMessage
+	case !p.Opcode.Ends():
+		if n != mtu {
+			return false
+		}
+	case n > mtu, n == 0 && !p.Opcode.Starts():
+		return false
+	}
+	told, got := r.length, r.done
+	switch p.Opcode.Op() {
+	case roce.WriteFirst, roce.WriteOnly, roce.WriteOnlyImm:
+		told, got = p.RETH.Length, 0
+	case roce.WriteMiddle, roce.WriteLast, roce.WriteLastImm:
+	default:
+		return uint64(r.done)+uint64(n) <= MaxMessage
+	}
+	if p.Opcode.Ends() {
+		return told-got == uint32(n)
+	}
+	return told <= MaxMessage && told-got > uint32(n)
+}
+
+// send takes a packet of a SEND.
+func (r *responder) send(p *roce.Packet) {
+	if p.Opcode.Starts() {
+		if r.done = 0; !r.claim(p) {
+			return
+		}
+	}
+	epoch := r.e.epoch
+	fault := r.deliver(r.done, p.Payload)
+	if r.e.epoch != epoch {
+		return
+	}
+	r.done += uint32(len(p.Payload))
+	m := r.message(p)
+	if fault == OK && m.Op == SendInval && p.Opcode.Ends() {
+		if fault = r.e.queues.Invalidate(p.XRCSRQ, p.InvRKey); r.e.epoch != epoch {
+			return
+		}
+		if fault == RemoteAccess {
+			fault = LocalAccess // that is how the receiver's completion calls it
+		}
+	}
+	if fault != OK {
+		r.spoil(m, fault)
+		return
+	}
+	r.stage = inSend
+	r.accept(p, m)
+}
+
+// deliver gives the receive request bytes, if there are any.
+func (r *responder) deliver(off uint32, b []byte) Syndrome {
+	if len(b) == 0 {
+		return OK
+	}
+	return r.e.queues.Deliver(r.taken, off, b)
+}
+
+// write takes a packet of a WRITE.
+func (r *responder) write(p *roce.Packet) {
+	epoch := r.e.epoch
+	if p.Opcode.Starts() {
+		r.done, r.length, r.region = 0, p.RETH.Length, nil
+		if r.length > 0 {
+			region, fault := r.e.queues.Remote(p.XRCSRQ, p.RETH.RKey, p.RETH.VA, r.length, RemoteWrite)
+			if r.e.epoch != epoch {
+				return
+			}
+			if fault != OK {
+				r.violated(fault)
+				return
+			}
+			r.region = region
+		}
+	}
+	if len(p.Payload) > 0 {
+		fault := r.region.Write(r.done, p.Payload)
+		if r.e.epoch != epoch {
+			return
+		}
+		if fault != OK {
+			r.violated(fault)
+			return
+		}
+	}
+	if op := p.Opcode.Op(); op == roce.WriteLastImm || op == roce.WriteOnlyImm {
+		if !r.claim(p) {
+			return
+		}
+	}
+	r.done += uint32(len(p.Payload))
+	r.stage = inWrite
+	r.accept(p, r.message(p))
+}
+
+// claim takes a receive request for a message. If there is none, the peer has to
+// wait: the packet has not come.
+func (r *responder) claim(p *roce.Packet) bool {
+	if r.taken != nil { // of a message that was lost
+		return true
+	}
+	epoch := r.e.epoch
+	rc, fault := r.e.queues.Receive(p.XRCSRQ)
+	switch {
+	case r.e.epoch != epoch:
+	case fault != OK:
+		r.taken = rc
+		r.spoil(r.message(p), fault)
+	case rc == nil && r.reliable():
+		r.quiet = true
+		r.say(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
+	case rc == nil:
+		r.drop()
+	default:
+		r.taken = rc
+		return true
+	}
+	return false
+}
+
+// accept counts a packet as received, and completes the message if it was the last.
+func (r *responder) accept(p *roce.Packet, m Message) {
+	r.expected = forward(p.PSN, 1)
+	if !p.Opcode.Ends() {
+		r.acknowledge(p)
+		return
+	}
+	r.stage, r.region = between, nil
+	r.count = (r.count + 1) & psnMask
+	r.acknowledge(p)
+	if op := p.Opcode.Op(); op != roce.WriteLast && op != roce.WriteOnly {
+		rc := r.taken
+		r.taken = nil
+		r.e.queues.Arrived(rc, m)
+	}
+}
+
+// acknowledge answers a packet that asks for it.
+func (r *responder) acknowledge(p *roce.Packet) {
+	if p.AckReq && r.reliable() {
+		r.say(p.PSN, roce.AckNoCredits)
+	}
+}
+
+// message is what the receive request's completion tells of the message whose
+// packet this is.
+func (r *responder) message(p *roce.Packet) Message {
+	m := Message{Op: Send, Length: r.done, Solicited: p.Solicited, Packet: p}
+	switch p.Opcode.Op() {
+	case roce.SendLastImm, roce.SendOnlyImm:
+		m.Op, m.Imm = SendImm, p.Imm
+	case roce.SendLastInv, roce.SendOnlyInv:
+		m.Op, m.Imm = SendInval, p.InvRKey
+	case roce.WriteLastImm, roce.WriteOnlyImm:
+		m.Op, m.Imm = WriteImm, p.Imm
+	}
+	return m
+}
+
+// refuse sends a NAK that ends the connection; without answers, it drops the message.
+func (r *responder) refuse(nak uint8, event Event) {
+	if !r.reliable() {
+		r.drop()
+		return
+	}
+	r.ending = &ending{event: event}
+	r.say(r.expected, nak)
+}
+
+// violated refuses an access to memory.
+func (r *responder) violated(fault Syndrome) {
+	if fault == RemoteInvalidRequest {
+		r.refuse(roce.NakInvalidRequest, RequestError)
+		return
+	}
+	r.refuse(roce.NakRemoteAccess, AccessError)
+}
+
+// spoil ends the connection because of the receive request, which completes with
+// the error.
+func (r *responder) spoil(m Message, fault Syndrome) {
+	nak := roce.NakRemoteOp
+	switch fault {
+	case LocalLength:
+		nak = roce.NakInvalidRequest
+	case LocalAccess:
+		nak = roce.NakRemoteAccess
+	}
+	m.Syndrome = fault
+	r.ending = &ending{message: &m}
+	if r.taken == nil {
+		r.ending = &ending{event: Catastrophic}
+	}
+	if !r.reliable() {
+		r.finish()
+		return
+	}
+	r.say(r.expected, nak)
+}
+
+// finish is the end of a connection, after its last NAK.
+func (r *responder) finish() {
+	end, rc := r.ending, r.taken
+	epoch := r.e.epoch
+	if end.message != nil {
+		if r.taken = nil; rc != nil {
+			r.e.queues.Arrived(rc, *end.message)
+		}
+	}
+	if r.e.epoch == epoch {
+		r.running = false
+		r.e.queues.Broken(end.event)
+	}
+}
