@@ -75,6 +75,7 @@ func (s *sender) notReady(syndrome uint8) {
 		}
 		s.rnrs--
 	}
+	s.retries = s.e.config.RetryCount // the peer is there
 	s.wait(RNRTime(syndrome))
 }
 

@@ -19,7 +19,6 @@ type host struct {
 	loop   *loop.Loop
 	e      *Endpoint
 	world  *world
-	name   string
 	posted []*Request
 	recvs  []*Receive
 	memory map[uint32][]byte // by key; addresses begin at 0
@@ -38,6 +37,15 @@ type host struct {
 	reads        int // calls of Region.Read
 	readFaultAt  int // the call that fails, from 1 on
 	onEvent      func(string)
+	wake         chan struct{} // gets an element when something was recorded; may be nil
+}
+
+// news says that something was recorded.
+func (h *host) news() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
 // An outcome is a request that is done.
@@ -87,6 +95,7 @@ func (h *host) Execute(r *Request) Syndrome {
 }
 
 func (h *host) Done(r *Request, s Syndrome) {
+	defer h.news()
 	h.done = append(h.done, outcome{r, s, h.world.now()})
 	if s != OK {
 		state := Err
@@ -140,6 +149,7 @@ func (h *host) Arrived(rc *Receive, m Message) {
 		h.t.Error("nothing has arrived")
 	}
 	h.arrived = append(h.arrived, arrival{m, rc, h.world.now()})
+	h.news()
 }
 
 func (h *host) Invalidate(srq, key uint32) Syndrome {
@@ -166,6 +176,7 @@ func (h *host) Remote(srq, key uint32, va uint64, n uint32, a Access) (Region, S
 }
 
 func (h *host) event(format string, args ...any) {
+	defer h.news()
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 	if h.onEvent != nil {
 		h.onEvent(h.events[len(h.events)-1])
@@ -287,6 +298,12 @@ func plain(t Type) Config {
 		RetryCount: 7, RNRRetry: 7, AckTimeout: 10, MinRNRTimer: 12, MaxInitiate: 4, MaxRespond: 4, Migration: Migrated}
 }
 
+func newHost(w *world, port Port, c Config) *host {
+	h := &host{t: w.t, loop: &w.loop, world: w, memory: map[uint32][]byte{}, denied: map[uint32]Syndrome{}, gatherFault: map[*Request]Syndrome{}}
+	h.e = New(&w.loop, port, h, c)
+	return h
+}
+
 // newWorld connects two hosts; change may alter their configurations.
 func newWorld(t *testing.T, kind Type, change func(i int, c *Config)) *world {
 	w := &world{t: t, begin: time.Now(), seen: map[string]int{}}
@@ -299,9 +316,7 @@ func newWorld(t *testing.T, kind Type, change func(i int, c *Config)) *world {
 		if change != nil {
 			change(i, &c)
 		}
-		h := &host{t: t, loop: &w.loop, world: w, name: fmt.Sprint(i), memory: map[uint32][]byte{}, denied: map[uint32]Syndrome{}, gatherFault: map[*Request]Syndrome{}}
-		h.e = New(&w.loop, wire{w, i}, h, c)
-		w.hosts[i] = h
+		w.hosts[i] = newHost(w, wire{w, i}, c)
 	}
 	w.loop.Run(func() {
 		for _, h := range w.hosts {
