@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
 // CQAttr is a completion queue's context.
@@ -223,29 +222,4 @@ func (cq *CQ) fail(syndrome uint8) {
 			cq.hca.config.Loop.Post(qp.fatal)
 		}
 	}
-}
-
-// trace writes a completion's event.
-func (cq *CQ) trace(b []byte) {
-	t := cq.hca.config.Tracer
-	if !t.On() {
-		return
-	}
-	op := prm.CQEOpcode.Get(b)
-	f := []trace.Field{trace.Object("cq", "cq", cq.Number), trace.Num("index", cq.producer&(cq.size()-1)),
-		trace.Text("opcode", cqeName(op)), trace.Object("qp", "qp", uint32(prm.CQEQPN.Get(b))),
-		trace.Num("wqe_counter", prm.CQEWQECounter.Get(b)), trace.Num("owner", prm.CQEOwner.Get(b)),
-		trace.Bool("se", prm.CQESolicited.Is(b)), trace.Num("format", prm.CQEFormat.Get(b))}
-	if op == prm.CQEReqErr || op == prm.CQERespErr {
-		f = append(f, trace.Hex("syndrome", prm.CQESyndrome.Get(b)))
-	} else {
-		f = append(f, trace.Num("byte_cnt", prm.CQEByteCount.Get(b)), trace.Hex("imm_inval_pkey", prm.CQEImm.Get(b)))
-	}
-	t.Emit("cqe", f...)
-}
-
-func cqeName(op uint64) string {
-	names := map[uint64]string{prm.CQEReq: "REQ", prm.CQERespWrite: "RESP_WR_IMM", prm.CQERespSend: "RESP_SEND", prm.CQERespSendImm: "RESP_SEND_IMM",
-		prm.CQERespSendInv: "RESP_SEND_INV", prm.CQEResize: "RESIZE_CQ", prm.CQEReqErr: "REQ_ERR", prm.CQERespErr: "RESP_ERR"}
-	return names[op]
 }

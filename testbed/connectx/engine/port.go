@@ -121,7 +121,9 @@ func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 		if p.hca.config.LinkLayer == Ethernet {
 			r.GRH, r.Version = true, g.Version
 			r.SMAC, r.DMAC, r.Tagged, r.VLAN = g.MAC, path.DMAC, g.Tagged, g.VLAN
-			r.SourcePort = path.UDPSport
+			if r.SourcePort = path.UDPSport; r.SourcePort == 0 {
+				r.SourcePort = roce.SourcePort(path.FlowLabel, pkt.DETH.SrcQPN, pkt.DestQPN)
+			}
 		}
 	}
 	p.hca.transmit(pkt)
@@ -214,7 +216,7 @@ func (h *HCA) AttachMulticast(number uint32, gid [16]byte) error {
 	if err != nil {
 		return err
 	}
-	if !qp.Service.datagram() || gid[0] != 0xff {
+	if !qp.Service.datagram() || !multicast(gid) {
 		return failf(ErrParam, "QP %#x of service %#x to group %x", number, uint8(qp.Service), gid)
 	}
 	members := h.groups[gid]
@@ -229,6 +231,12 @@ func (h *HCA) AttachMulticast(number uint32, gid [16]byte) error {
 	h.groups[gid] = append(members, qp)
 	qp.attached++
 	return nil
+}
+
+// multicast reports whether an address is a group's: IPv6's, or IPv4's in an IPv6
+// one.
+func multicast(gid [16]byte) bool {
+	return gid[0] == 0xff || [12]byte(gid[:12]) == [12]byte{10: 0xff, 11: 0xff} && gid[12]>>4 == 0xe
 }
 
 // DetachMulticast ends a membership.

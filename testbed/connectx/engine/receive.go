@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"bytes"
-
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
@@ -56,14 +53,8 @@ func (qp *QP) take() *receiveWQE {
 	}
 	w := &receiveWQE{index: qp.rq.head}
 	w.decode(qp.hca, raw, qp.user())
-	qp.hca.config.Tracer.Emit("wqe", qp.traced(), trace.Text("queue", "receive"), trace.Num("index", w.index), trace.Num("length", w.total))
-	if w.unknown || w.zero {
-		v := Violation{Rule: RuleKey, QPN: qp.Number, Index: w.index, Offset: off, WQE: bytes.Clone(raw), Text: "a local key that does not exist"}
-		if w.zero {
-			v.Rule, v.Text = RuleZeroLength, "a data segment of length 0"
-		}
-		qp.hca.violate(v)
-	}
+	qp.hca.traceReceive(qp.traced(), w)
+	w.check(qp.hca, Violation{QPN: qp.Number, Index: w.index, Offset: off, WQE: raw})
 	qp.rq.head++
 	return w
 }
@@ -84,6 +75,18 @@ func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
 		w.unknown = w.unknown || h.unknown(p.span.key, as.reserved)
 		w.pieces = append(w.pieces, p)
 		w.total += p.n
+	}
+}
+
+// check reports what is wrong with the segments.
+func (w *receiveWQE) check(h *HCA, v Violation) {
+	if w.unknown {
+		v.Rule, v.Text = RuleKey, "a local key that does not exist"
+		h.violate(v)
+	}
+	if w.zero {
+		v.Rule, v.Text = RuleZeroLength, "a data segment of length 0"
+		h.violate(v)
 	}
 }
 

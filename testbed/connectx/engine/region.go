@@ -9,16 +9,21 @@ import (
 // A region is memory of this host that a peer has named.
 type region struct{ span span }
 
-var remoteRights = map[transport.Access]Rights{
-	transport.RemoteWrite: RemoteWrite, transport.RemoteRead: RemoteRead, transport.RemoteAtomic: RemoteAtomic,
+// remote says which right an access needs, and whether the queue pair allows it.
+func (qp *QP) remote(a transport.Access) (Rights, bool) {
+	switch a {
+	case transport.RemoteWrite:
+		return RemoteWrite, qp.RemoteWrite
+	case transport.RemoteRead:
+		return RemoteRead, qp.RemoteRead
+	}
+	return RemoteAtomic, qp.RemoteAtomic
 }
 
 // Remote finds memory for a peer.
 func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Access) (transport.Region, transport.Syndrome) {
 	qp := q.qp
-	allowed := map[transport.Access]bool{
-		transport.RemoteWrite: qp.RemoteWrite, transport.RemoteRead: qp.RemoteRead, transport.RemoteAtomic: qp.RemoteAtomic,
-	}[a]
+	right, allowed := qp.remote(a)
 	if !allowed {
 		if a == transport.RemoteAtomic {
 			return nil, transport.RemoteInvalidRequest
@@ -37,7 +42,7 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	if a == transport.RemoteAtomic && va%8 != 0 {
 		return nil, transport.RemoteInvalidRequest
 	}
-	r := &region{span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: remoteRights[a], as: as}}
+	r := &region{span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as}}
 	if rkey == NullMKey || !r.span.ok() {
 		return nil, transport.RemoteAccess
 	}

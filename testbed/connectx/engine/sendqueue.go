@@ -102,8 +102,8 @@ func (qp *QP) next() *transport.Request {
 		return nil
 	}
 	w.qp = qp
-	qp.traceWQE(w)
 	w.decode()
+	qp.traceWQE(w)
 	qp.sq.advance(w)
 	return &w.request
 }
@@ -143,29 +143,4 @@ func vendorSyndrome(s transport.Syndrome, forced uint8) uint8 {
 		return 0xf9
 	}
 	return 0x80 | uint8(s)
-}
-
-// traceWQE writes a send WQE's event.
-func (qp *QP) traceWQE(w *sendWQE) {
-	t := qp.hca.config.Tracer
-	if !t.On() {
-		return
-	}
-	t.Emit("wqe", append([]trace.Field{qp.traced(), trace.Text("queue", "send"), trace.Num("index", w.index),
-		trace.Text("opcode", opcodeName(w.opcode)), trace.Num("ds", prm.CtrlDS.Get(w.raw)), trace.Num("fm", prm.CtrlFence.Get(w.raw)),
-		trace.Num("ce", prm.CtrlCompletion.Get(w.raw)), trace.Bool("se", prm.CtrlSolicited.Is(w.raw))}, w.traced()...)...)
-}
-
-var opcodeNames = map[uint8]string{
-	prm.OpcodeNOP: "NOP", prm.OpcodeSendInval: "SEND_INVAL", prm.OpcodeWrite: "RDMA_WRITE", prm.OpcodeWriteImm: "RDMA_WRITE_IMM",
-	prm.OpcodeSend: "SEND", prm.OpcodeSendImm: "SEND_IMM", prm.OpcodeTSO: "TSO", prm.OpcodeRead: "RDMA_READ",
-	prm.OpcodeAtomicCS: "ATOMIC_CS", prm.OpcodeAtomicFA: "ATOMIC_FA", prm.OpcodeAtomicMaskedCS: "ATOMIC_MASKED_CS",
-	prm.OpcodeAtomicMaskedFA: "ATOMIC_MASKED_FA", prm.OpcodeLocalInval: "LOCAL_INVAL", prm.OpcodeUMR: "UMR",
-}
-
-func opcodeName(op uint8) string {
-	if name := opcodeNames[op]; name != "" {
-		return name
-	}
-	return hex(op)
 }

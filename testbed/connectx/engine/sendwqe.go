@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
@@ -215,7 +214,9 @@ func (qp *QP) piece(s []byte, as user, rights Rights) piece {
 }
 
 // user is the queue pair as a user of memory keys.
-func (qp *QP) user() user { return user{pd: qp.PD, qpn: qp.Number, reserved: qp.ReservedLKey} }
+func (qp *QP) user() user {
+	return user{pd: qp.PD, anyPD: qp.Service == ServiceUMR, qpn: qp.Number, reserved: qp.ReservedLKey}
+}
 
 // answers reports whether the request brings something back.
 func (w *sendWQE) answers() bool {
@@ -241,9 +242,4 @@ func (w *sendWQE) fail(s transport.Syndrome) {
 func (w *sendWQE) reject(rule Rule, text string) {
 	w.violate(rule, text)
 	w.fail(transport.LocalQPOp)
-}
-
-// traced is what the segments say, for a trace.
-func (w *sendWQE) traced() []trace.Field {
-	return []trace.Field{trace.Hex("imm", prm.CtrlImm.Get(w.raw))}
 }

@@ -138,8 +138,8 @@ func (s *SRQ) take() *receiveWQE {
 	}
 	w := &receiveWQE{index: s.head, srq: s}
 	w.decode(s.hca, raw[prm.WQENext.Size:], user{pd: s.PD, qpn: AnyQPN, reserved: s.ReservedLKey})
-	s.hca.config.Tracer.Emit("wqe", trace.Object("srq", "srq", s.Number), trace.Text("queue", "receive"),
-		trace.Num("index", s.head), trace.Num("length", w.total))
+	s.hca.traceReceive(trace.Object("srq", "srq", s.Number), w)
+	w.check(s.hca, Violation{SRQN: s.Number, Index: w.index, Offset: uint64(s.head) << s.LogStride, WQE: raw})
 	next := uint16(prm.NextIndex.Get(raw))
 	if int(next) >= 1<<s.LogSize {
 		s.hca.violate(Violation{Rule: RuleSRQLink, SRQN: s.Number, Index: s.head, Offset: uint64(s.head) << s.LogStride, WQE: raw[:16],

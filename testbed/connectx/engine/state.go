@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
@@ -173,9 +172,4 @@ func (w *watch) look() {
 	}
 	w.delay = min(2*w.delay, watchLast)
 	w.timer = w.hca.config.Loop.After(w.delay, w.look)
-}
-
-// traceState writes a change of state that the device made by itself.
-func (qp *QP) traceState() {
-	qp.hca.config.Tracer.Emit("qp_state", qp.traced(), trace.Num("state", qp.state))
 }

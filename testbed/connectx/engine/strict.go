@@ -36,6 +36,13 @@ const (
 	RuleAtomicAddress Rule = "atomic"          // an atomic's local memory is not eight bytes
 )
 
+// Rules are all of them.
+var Rules = []Rule{
+	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord, RuleCQOverrun, RuleCQFresh,
+	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink, RuleUnknownQueue, RuleStore, RuleInline,
+	RuleAtomicAddress,
+}
+
 // A Violation is a rule that was broken, and where.
 type Violation struct {
 	Rule     Rule

@@ -16,6 +16,7 @@ type span struct {
 // A user is on whose behalf memory is used.
 type user struct {
 	pd       uint32
+	anyPD    bool // the driver's own
 	qpn      uint32
 	reserved bool // ReservedLKey is allowed
 }
@@ -42,7 +43,7 @@ func (h *HCA) lookup(key uint32, as user, rights Rights) *MKey {
 		return null
 	}
 	k := h.mkeys.objects[key>>8]
-	if k == nil || k.Variant != uint8(key) || k.Free || k.PD != as.pd || k.Rights&rights != rights {
+	if k == nil || k.Variant != uint8(key) || k.Free || k.PD != as.pd && !as.anyPD || k.Rights&rights != rights {
 		return nil
 	}
 	if k.QPN != AnyQPN && k.QPN != as.qpn {

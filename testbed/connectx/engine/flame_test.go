@@ -1,0 +1,89 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// flame posts a request by BlueFlame, in stores of step bytes.
+func (q *qp) burst(w wqe, step int) {
+	b := q.write(w)
+	for len(b)%64 != 0 {
+		b = append(b, 0)
+	}
+	be.PutUint32(q.h.bytes(q.record+4, 4), uint32(q.posted))
+	for i := 0; i < len(b); i += step {
+		q.h.Store(q.uar, q.flame+uint32(i), b[i:min(i+step, len(b))])
+	}
+	q.flame ^= 0x100
+}
+
+// TestBlueFlame: bursts of one to four blocks, whole and in stores of eight bytes,
+// between doorbells, one register after the other.
+func TestBlueFlame(t *testing.T) {
+	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		for i, n := range []int{1, 12, 28, 29, 92, 93, 200, 220} {
+			for _, step := range []int{8, 64, 256} {
+				want := pattern(n, i+step)
+				w.do(func() {
+					p.a.post(wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 1000).inline([]byte{1}))
+					p.a.burst(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 5).inline(want), step)
+				})
+				p.a.scq.expect("a burst", sent)
+				if got := p.bm.get(5, n); !bytes.Equal(got, want) {
+					t.Errorf("%d bytes in steps of %d: got % x", n, step, got)
+				}
+			}
+		}
+	})
+}
+
+// TestWriteCombining: what the driver does to find out whether BlueFlame works: a
+// NOP asks for a completion in the burst, but not in memory.
+func TestWriteCombining(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+			c, q := nops(w, engine.CQAttr{LogSize: 4})
+			w.do(func() {
+				b := q.write(wqe{op: prm.OpcodeNOP, silent: true})
+				be.PutUint32(q.h.bytes(q.record+4, 4), 1)
+				b = append(b, make([]byte, 48)...)
+				prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+				if !whole {
+					b = b[:8]
+				}
+				q.h.Store(q.uar, 0x800, b)
+			})
+			w.later(time.Millisecond)
+			if n := len(c.poll()); whole != (n == 1) {
+				t.Errorf("whole burst %t: %d completions", whole, n)
+			}
+		})
+	}
+}
+
+// TestUnfinishedBurst: a WQE is done once, from memory, if its burst does not come.
+func TestUnfinishedBurst(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		w.do(func() {
+			b := p.a.write(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).inline([]byte("0123456789abcdef")))
+			be.PutUint32(p.a.h.bytes(p.a.record+4, 4), 1)
+			p.a.h.Store(p.a.uar, 0x800, b[:8])
+			p.a.h.Store(p.a.uar, 0x808, b[8:16])
+			p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 20).inline([]byte("next")))
+		})
+		p.a.scq.expect("both", sent, sent)
+		if got := string(p.bm.get(0, 24)); got[:16] != "0123456789abcdef" || got[20:] != "next" {
+			t.Errorf("got %q", got)
+		}
+		if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleBlueFlame {
+			t.Errorf("violations %v", r)
+		}
+	})
+}
