@@ -2,6 +2,7 @@ package connectx
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
@@ -35,15 +36,17 @@ type capabilities struct {
 	rows          []Capability
 }
 
+// Offered are the capabilities of a device with a link layer, each at its most.
+func Offered(link LinkLayer) []Capability {
+	if link == Ethernet {
+		return slices.Concat(offered, offeredEthernet)
+	}
+	return slices.Concat(offered, offeredInfiniBand)
+}
+
 // newCapabilities are those of a link layer with the values that are replaced.
 func newCapabilities(link LinkLayer, replaced []Capability) (capabilities, error) {
-	c := capabilities{most: make(map[CapType][]byte)}
-	c.rows = append(c.rows, offered...)
-	if link == Ethernet {
-		c.rows = append(c.rows, offeredEthernet...)
-	} else {
-		c.rows = append(c.rows, offeredInfiniBand...)
-	}
+	c := capabilities{most: make(map[CapType][]byte), rows: Offered(link)}
 	for _, r := range c.rows {
 		if c.most[r.Type] == nil {
 			c.most[r.Type] = make([]byte, capPage)

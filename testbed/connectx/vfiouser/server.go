@@ -26,7 +26,7 @@ type Server struct {
 	// errors are *Error. It is called outside of Run.
 	Report func(error)
 
-	busy atomic.Bool
+	current atomic.Pointer[net.UnixConn]
 }
 
 // Listen makes a socket for Serve at a path. The socket of a server that is no
@@ -79,23 +79,40 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 }
 
 // ServeConn serves one machine, and closes the connection. It returns nil when
-// the machine has gone between two messages, or the context has ended.
+// the machine has gone between two messages, the context has ended, or Unplug was
+// called.
 func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
-	if !s.busy.CompareAndSwap(false, true) {
+	if !s.current.CompareAndSwap(nil, c) {
 		return errors.Join(refused(unix.EBUSY, "the device is in another machine"), c.Close())
 	}
-	defer s.busy.Store(false)
+	defer s.current.Store(nil)
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	x := &conn{server: s, stream: stream{conn: c}}
 	err := x.serve()
-	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, net.ErrClosed) { // by the context, or by Unplug
 		err = nil
 	}
 	err = errors.Join(err, x.disconnect())
-	if stop() {
-		err = errors.Join(err, c.Close())
+	stop()
+	if e := c.Close(); !errors.Is(e, net.ErrClosed) {
+		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// Unplug cuts the connection to the machine that has the device: from then on it
+// finds nothing where the device was, and nothing brings that back but another
+// device in another slot. Serve takes the next connection. It may be called from
+// anywhere.
+func (s *Server) Unplug() error {
+	c := s.current.Load()
+	if c == nil {
+		return nil
+	}
+	if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // step runs f in Run. A panic of the device, or of what it has made run, is an

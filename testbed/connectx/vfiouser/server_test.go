@@ -110,6 +110,44 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestUnplug: a device that is cut off is gone for its machine, and there for
+// the next.
+func TestUnplug(t *testing.T) {
+	ours, theirs := pair(t)
+	var mu sync.Mutex
+	d := newToy(t, 0x1017)
+	s := &vfiouser.Server{
+		Device: d,
+		Run:    func(f func()) { mu.Lock(); defer mu.Unlock(); f() },
+		Report: func(err error) { t.Errorf("report: %v", err) },
+	}
+	if err := s.Unplug(); err != nil {
+		t.Errorf("in no machine: %v", err)
+	}
+	for range 2 {
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeConn(context.Background(), theirs) }()
+		c := &client{t: t, conn: ours}
+		c.must(vfiouser.Version, []byte{0, 0, 1, 0})
+		if err := errors.Join(s.Unplug(), s.Unplug()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil || d.host != nil {
+			t.Errorf("the device's end: %v, host %v", err, d.host)
+		}
+		if _, err := ours.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection is still there")
+		}
+		if err := ours.Close(); err != nil {
+			t.Error(err)
+		}
+		ours, theirs = pair(t)
+	}
+	if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestListen: the socket of a server that is no more does not stand in the way,
 // that of another server does.
 func TestListen(t *testing.T) {

@@ -1,6 +1,11 @@
 // Package world puts software ConnectX devices, the network between them and
 // their sockets together: what a program or a test needs to give guests RDMA
 // devices.
+//
+//	w := world.StartTest(t, world.Config{Devices: 2})
+//	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
+//
+// Command cmd/connectx is a world of its own.
 package world
 
 import (
@@ -24,8 +29,9 @@ const firstGUID = 0x0002_c903_00a0_b0c0
 
 // Config is what a world is made of.
 type Config struct {
-	Dir  string // where the sockets are made
-	Seed uint64 // of the network's faults
+	Dir     string   // where the sockets are made
+	Sockets []string // their paths, if they are not to be made in Dir
+	Seed    uint64   // of the network's faults
 
 	// LinkLayer is that of all devices: with Ethernet they are on a switch, with
 	// InfiniBand on a subnet.
@@ -65,6 +71,8 @@ type Device struct {
 
 	// Slot pulls the device out of its machine by surprise, and plugs it in again.
 	Slot *vfiouser.Removable
+	// Server connects it to machines.
+	Server *vfiouser.Server
 }
 
 // Start makes a world. A machine can connect to the sockets when it returns.
@@ -74,8 +82,12 @@ func Start(c Config) (w *World, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
+			w = nil
 		}
 	}()
+	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
+		return w, fmt.Errorf("world: %d sockets for %d devices, or nobody to report to: see Config", len(c.Sockets), c.Devices)
+	}
 	w.Loop.Run(func() {
 		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
 		if c.LinkLayer == connectx.Ethernet {
@@ -115,13 +127,40 @@ func (w *World) add(c *Config, i int) error {
 	if err != nil {
 		return err
 	}
-	d := &Device{Device: device, Name: name, Socket: filepath.Join(c.Dir, name+".sock")}
-	d.Slot = &vfiouser.Removable{Device: device}
+	d := &Device{Device: device, Name: name, Socket: filepath.Join(c.Dir, name+".sock"), Slot: &vfiouser.Removable{Device: device}}
+	if len(c.Sockets) > 0 {
+		d.Socket = c.Sockets[i]
+	}
+	d.Server = &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { c.Report(fmt.Errorf("%s: %w", name, err)) }}
 	w.Devices = append(w.Devices, d)
 	if err := w.attach(d, config.LID); err != nil {
 		return err
 	}
-	return w.Control.Add(control.Device{Name: name, Firmware: device, Engine: device.Engine(), Unplug: d.unplug})
+	return w.Control.Add(control.Device{
+		Name: name, Firmware: firmware{d.Device, d.Slot}, Engine: device.Engine(), Unplug: d.Server.Unplug,
+		Counters: func() any { return Counters{Pages: device.PagesHeld()} },
+	})
+}
+
+// Counters are what the control socket tells of a device.
+type Counters struct {
+	Pages int `json:"pages"` // of its machine's that it holds
+}
+
+// firmware is a device as the control socket has it: one that is gone is out of
+// its slot, and answers nothing at all.
+type firmware struct {
+	*connectx.Device
+	slot *vfiouser.Removable
+}
+
+// SetGone implements control.Firmware.
+func (f firmware) SetGone(gone bool) {
+	if gone {
+		f.slot.Pull()
+	} else {
+		f.slot.Plug()
+	}
 }
 
 // attach connects a device to the network.
@@ -148,18 +187,27 @@ func (w *World) listen(ctx context.Context, d *Device) error {
 	if err != nil {
 		return err
 	}
-	server := &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { w.report(fmt.Errorf("%s: %w", d.Name, err)) }}
 	w.serving.Go(func() {
-		if err := server.Serve(ctx, l); err != nil {
+		if err := d.Server.Serve(ctx, l); err != nil {
 			w.report(fmt.Errorf("%s: %w", d.Name, err))
 		}
 	})
 	return nil
 }
 
-func (d *Device) unplug() error {
-	d.Slot.Pull()
-	return nil
+// Sockets are the devices' sockets.
+func (w *World) Sockets() []string {
+	var all []string
+	for _, d := range w.Devices {
+		all = append(all, d.Socket)
+	}
+	return all
+}
+
+// Describe is a violation in one line.
+func Describe(v engine.Violation) string {
+	return fmt.Sprintf("violation %s: QP %#x, CQ %#x, SRQ %#x, index %d, at %#x of the ring: %s: % x",
+		v.Rule, v.QPN, v.CQN, v.SRQN, v.Index, v.Offset, v.Text, v.WQE)
 }
 
 // Close takes the devices out of their machines, and ends the world. It is not

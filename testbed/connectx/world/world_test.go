@@ -1,0 +1,123 @@
+package world_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/control"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// TestWorld: in either world, the devices are on the network under their names,
+// their sockets are served, and the control socket reaches both.
+func TestWorld(t *testing.T) {
+	for link, want := range map[connectx.LinkLayer]uint16{connectx.InfiniBand: 0x0207, connectx.Ethernet: 0x0200} {
+		w := world.StartTest(t, world.Config{LinkLayer: link, Devices: 2})
+		if len(w.Devices) != 2 || len(w.Sockets()) != 2 || (w.Switch == nil) == (w.Subnet == nil) {
+			t.Fatalf("%+v", w)
+		}
+		for i, path := range w.Sockets() {
+			if class := plug(t, path); class != want {
+				t.Errorf("device %d is of class %#x", i, class)
+			}
+		}
+		misbehave(t, w)
+	}
+}
+
+// plug reads the class of the device behind a socket, as a machine would.
+func plug(t *testing.T, path string) uint16 {
+	t.Helper()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// VERSION 0.0, and REGION_READ of two bytes at 10 of region 7.
+	const version = "\x01\x00\x01\x00\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	const read = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
+	if _, err := c.Write([]byte(version + read)); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	for b := make([]byte, 4096); ; {
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b[:n]...)
+		if _, reply, ok := bytes.Cut(got, []byte(read[:4])); ok && len(reply) >= 30 {
+			return uint16(reply[28]) | uint16(reply[29])<<8
+		}
+	}
+}
+
+// misbehave tells the world to, over a control connection.
+func misbehave(t *testing.T, w *world.World) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan bool)
+	go func() { w.Control.ServeConn(ctx, theirs); close(done) }()
+	c := control.NewClient(ours)
+	ports, err := c.Ports()
+	if err != nil || len(ports) != 2 || ports[0].Name != "connectx0" || ports[1].Name != "connectx1" {
+		t.Errorf("ports %+v, %v", ports, err)
+	}
+	devices, err := c.Devices()
+	if err != nil || len(devices) != 2 || string(devices[1].Counters) != `{"pages":0}` {
+		t.Errorf("devices %+v, %v", devices, err)
+	}
+	if err := errors.Join(c.SetLink("connectx1", false), c.SetGone("connectx0", true), c.RemoveDevice("connectx1")); err != nil {
+		t.Error(err)
+	}
+	d := w.Devices
+	w.Loop.Run(func() {
+		if !d[0].Engine().Up() || d[1].Engine().Up() || !d[0].Slot.Out() || d[1].Slot.Out() {
+			t.Error("the wrong one is down, or gone")
+		}
+	})
+	if err := errors.Join(c.SetLink("connectx1", true), c.SetGone("connectx0", false), c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
+		c.SetHealth("connectx0", 1), c.Close()); err != nil {
+		t.Error(err)
+	}
+	w.Loop.Run(func() {
+		if !d[1].Engine().Up() || d[0].Slot.Out() {
+			t.Error("the port or the device does not come back")
+		}
+	})
+	<-done
+}
+
+// TestBadWorld: what cannot be made leaves nothing behind.
+func TestBadWorld(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	report := func(error) {}
+	for want, c := range map[string]world.Config{
+		"nobody to report to": {Dir: dir, Devices: 1},
+		"1 sockets for 2":     {Sockets: []string{path}, Devices: 2, Report: report},
+		"no such file":        {Sockets: []string{path, dir + "/x/y"}, Devices: 2, Report: report},
+		"already in use":      {Sockets: []string{path, path}, Devices: 2, Report: report},
+		"LID 0xc000":          {Dir: dir, Devices: 1, Report: report, Adapt: func(_ int, c *connectx.Config) { c.LID = 0xc000 }},
+	} {
+		if w, err := world.Start(c); w != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v", want, w, err)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("%q: left %v, %v", want, left, err)
+		}
+	}
+}
