@@ -204,7 +204,7 @@ func (h *HCA) destination(number uint32) *QP {
 		}
 		return nil
 	}
-	if qp := h.qps.objects[number]; qp != nil && qp.endpoint != nil && qp.Service != ServiceUMR {
+	if qp := h.qps.objects[number]; qp != nil && qp.Service != ServiceUMR {
 		return qp
 	}
 	return nil

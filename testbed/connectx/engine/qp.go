@@ -15,7 +15,7 @@ const (
 	ServiceXRC Service = 0x03
 	ServiceQP0 Service = 0x07
 	ServiceQP1 Service = 0x08
-	ServiceRaw Service = 0x09 // Ethernet
+	ServiceRaw Service = 0x09 // Ethernet: what makes such a queue pair makes an SQ, an RQ and a TIR instead
 	ServiceUMR Service = 0x0c // of the kernel's driver: memory keys
 )
 
@@ -115,11 +115,9 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	qp.Number = n
+	qp.Number, qp.sq.number = n, n
 	qp.hold(1)
-	if qp.Service != ServiceRaw {
-		qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
-	}
+	qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
 	return qp, nil
 }
 
@@ -127,7 +125,7 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 func (qp *QP) resolve() (err error) {
 	h := qp.hca
 	switch qp.Service {
-	case ServiceRC, ServiceUC, ServiceUD, ServiceXRC, ServiceQP0, ServiceQP1, ServiceUMR, ServiceRaw:
+	case ServiceRC, ServiceUC, ServiceUD, ServiceXRC, ServiceQP0, ServiceQP1, ServiceUMR:
 	default:
 		return failf(ErrParam, "service type %#x", uint8(qp.Service))
 	}
@@ -188,7 +186,7 @@ func (qp *QP) layout() error {
 		return failf(ErrParam, "a doorbell record at %#x", qp.Record)
 	}
 	qp.rq = receiveQueue{size: rq}
-	qp.sq = sendQueue{base: rq, size: sq}
+	qp.sq = sendQueue{hca: qp.hca, uar: qp.UAR, buffer: &qp.Buffer, record: qp.Record, base: rq, size: sq}
 	return nil
 }
 
@@ -223,15 +221,13 @@ func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
 	if qp.state == SQD && !qp.sq.drained {
 		a.State = Draining
 	}
-	if qp.endpoint != nil {
-		c := qp.endpoint.Config()
-		a.Primary, a.Alternate, a.Migration = c.Path, c.AltPath, c.Migration
-		if qp.state >= RTR {
-			send, recv := qp.endpoint.PSN()
-			a.RecvPSN = recv
-			if qp.state != RTR {
-				a.SendPSN = send
-			}
+	c := qp.endpoint.Config()
+	a.Primary, a.Alternate, a.Migration = c.Path, c.AltPath, c.Migration
+	if qp.state >= RTR {
+		send, recv := qp.endpoint.PSN()
+		a.RecvPSN = recv
+		if qp.state != RTR {
+			a.SendPSN = send
 		}
 	}
 	return a, nil
@@ -256,10 +252,8 @@ func (h *HCA) DestroyQP(number uint32) error {
 // stop ends what is under way, without completions.
 func (qp *QP) stop() {
 	qp.state = Reset
-	if qp.endpoint != nil {
-		qp.endpoint.SetState(transport.Reset)
-		qp.endpoint.TakeBack()
-	}
+	qp.endpoint.SetState(transport.Reset)
+	qp.endpoint.TakeBack()
 }
 
 // traced is the queue pair in an event.

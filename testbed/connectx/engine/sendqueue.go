@@ -11,6 +11,11 @@ const block = 64
 
 // A sendQueue is a ring of send WQEs. Counters are of blocks and wrap at 2^16.
 type sendQueue struct {
+	hca        *HCA
+	number     uint32 // as WQEs and doorbells name it
+	uar        uint32
+	buffer     *Buffer
+	record     uint64
 	base, size uint64 // in the buffer, in bytes
 	producer   uint16 // as the doorbell record had it when a doorbell was rung
 	head       uint16 // next to be taken
@@ -20,7 +25,9 @@ type sendQueue struct {
 	burstIndex uint16
 }
 
-func (q *sendQueue) reset() { *q = sendQueue{base: q.base, size: q.size} }
+func (q *sendQueue) reset() {
+	q.producer, q.head, q.done, q.drained, q.burst = 0, 0, 0, false, nil
+}
 
 func (q *sendQueue) blocks() uint16 { return uint16(q.size / block) }
 
@@ -32,64 +39,77 @@ func (q *sendQueue) offset(index uint16) uint64 { return uint64(index) * block &
 // advance takes a WQE off the queue.
 func (q *sendQueue) advance(w *sendWQE) { q.head += min(w.blocks, q.pending()) }
 
-// ring takes note of a doorbell: what the send counter of the record says is there
-// to be done.
-func (qp *QP) ring(ctrl []byte) {
-	h := qp.hca
-	w, err := h.record(qp.Record + 4)
+// note takes note of a doorbell: what the send counter of the record says is there
+// to be done. It reports whether the record could be read.
+func (q *sendQueue) note(ctrl []byte) bool {
+	w, err := q.hca.record(q.record + 4)
 	if err != nil {
-		qp.fatal()
-		return
+		return false
 	}
-	h.config.Tracer.Emit("doorbell_record", qp.traced(), trace.Text("counter", "send"), trace.Num("value", w&0xffff))
-	qp.checkDoorbell(ctrl, uint16(w))
-	if n := uint16(w) - qp.sq.head; n <= qp.sq.blocks() {
-		qp.sq.producer = uint16(w)
+	q.hca.config.Tracer.Emit("doorbell_record", trace.Object("qp", "qp", q.number), trace.Text("counter", "send"), trace.Num("value", w&0xffff))
+	q.check(ctrl, uint16(w))
+	if n := uint16(w) - q.head; n <= q.blocks() {
+		q.producer = uint16(w)
 	}
-	switch qp.state {
-	case RTS:
-		qp.kick()
-	case Err, SQE:
-		qp.flushSends(nil)
-	}
+	return true
 }
 
-func (qp *QP) kick() {
-	if qp.endpoint != nil {
-		qp.endpoint.Kick()
+// peek looks at the WQE at the head of the queue without decoding it; nil if the
+// memory is gone.
+func (q *sendQueue) peek() *sendWQE {
+	raw := q.fetch()
+	if raw == nil {
+		q.head = q.producer
+		return nil
 	}
+	w := newSendWQE(q.head, raw)
+	w.queue = q
+	return w
 }
 
-// fetch reads the WQE at the head of the queue, or what of it is there; nil if
-// the memory is not.
-func (qp *QP) fetch() []byte {
-	q := &qp.sq
+// fetch reads the WQE at the head of the queue, or what of it is there.
+func (q *sendQueue) fetch() []byte {
 	if q.burst != nil && q.burstIndex == q.head {
 		raw := q.burst
 		q.burst = nil
 		return raw[:max(16, min(len(raw), int(prm.CtrlDS.Get(raw))*16))]
 	}
 	var ctrl [16]byte
-	if qp.hca.load(&qp.Buffer, q.base+q.offset(q.head), ctrl[:]) != nil {
+	if q.hca.load(q.buffer, q.base+q.offset(q.head), ctrl[:]) != nil {
 		return nil
 	}
 	raw := make([]byte, max(16, prm.CtrlDS.Get(ctrl[:])*16))
-	if qp.hca.ring(&qp.Buffer, q.base, q.size, q.offset(q.head), raw) != nil {
+	if q.hca.ring(q.buffer, q.base, q.size, q.offset(q.head), raw) != nil {
 		return nil
 	}
 	return raw
 }
 
-// peek looks at the WQE at the head of the queue without decoding it; nil, with
-// the queue pair lost, if its memory is gone.
+func (qp *QP) queue() *sendQueue { return &qp.sq }
+
+// rung is told of a doorbell.
+func (qp *QP) rung(ctrl []byte) {
+	if !qp.sq.note(ctrl) {
+		qp.fatal()
+		return
+	}
+	switch qp.state {
+	case RTS:
+		qp.endpoint.Kick()
+	case Err, SQE:
+		qp.flushSends(nil)
+	}
+}
+
+// peek looks at the next WQE; nil, with the queue pair lost, if its memory is gone.
 func (qp *QP) peek() *sendWQE {
-	raw := qp.fetch()
-	if raw == nil {
-		qp.sq.head = qp.sq.producer
+	w := qp.sq.peek()
+	if w == nil {
 		qp.hca.config.Loop.Post(qp.fatal)
 		return nil
 	}
-	return newSendWQE(qp.sq.head, raw)
+	w.qp = qp
+	return w
 }
 
 // next is the next request of the queue; nil if there is none.
@@ -101,9 +121,8 @@ func (qp *QP) next() *transport.Request {
 	if w == nil {
 		return nil
 	}
-	w.qp = qp
 	w.decode()
-	qp.traceWQE(w)
+	w.trace()
 	qp.sq.advance(w)
 	return &w.request
 }

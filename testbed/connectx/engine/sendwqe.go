@@ -14,7 +14,8 @@ type piece struct {
 
 // A sendWQE is a send request: the WQE, and what it was decoded to.
 type sendWQE struct {
-	qp       *QP
+	qp       *QP // nil: of a raw Ethernet queue
+	queue    *sendQueue
 	index    uint16
 	blocks   uint16
 	opcode   uint8
@@ -72,7 +73,7 @@ func (w *sendWQE) decode() {
 		w.reject(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
 		return
 	}
-	if n := prm.CtrlDS.Get(w.raw); n == 0 || n*16 > w.qp.sq.size {
+	if n := prm.CtrlDS.Get(w.raw); n == 0 || n*16 > w.queue.size {
 		w.reject(RuleDS, "the size is "+hex(n)+" segments")
 		return
 	}

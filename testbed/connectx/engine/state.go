@@ -31,9 +31,6 @@ func (qp *QP) enter(s QPState) {
 	if s == SQD && from != SQD {
 		qp.sq.drained = false
 	}
-	if qp.endpoint == nil {
-		return
-	}
 	qp.endpoint.Modify(qp.transport())
 	if from != s {
 		qp.endpoint.SetState(endpointStates[s])
@@ -49,15 +46,11 @@ func (qp *QP) fail() {
 		return
 	}
 	qp.state = Err
-	if qp.endpoint != nil {
-		qp.endpoint.SetState(transport.Err)
-		requests, receive := qp.endpoint.TakeBack()
-		qp.flushSends(requests)
-		if receive != nil {
-			qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed)
-		}
-	} else {
-		qp.flushSends(nil)
+	qp.endpoint.SetState(transport.Err)
+	requests, receive := qp.endpoint.TakeBack()
+	qp.flushSends(requests)
+	if receive != nil {
+		qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed)
 	}
 	qp.flushReceives()
 	qp.hca.watch.add(qp)

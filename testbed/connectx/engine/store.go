@@ -113,12 +113,12 @@ func (h *HCA) settle(uar uint32) {
 // rung executes a doorbell: eight bytes, or a whole WQE.
 func (h *HCA) rung(at flameRegister, f *flame) {
 	number := uint32(prm.CtrlQPN.Get(f.bytes))
-	qp := h.qps.objects[number]
+	to := h.sender(number)
 	if f.pending {
 		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
 			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)), trace.Num("bytes", len(f.bytes)))
 	}
-	if qp == nil || qp.NoSQ {
+	if to == nil {
 		if f.pending {
 			h.violate(Violation{Rule: RuleUnknownQueue, QPN: number, WQE: bytes.Clone(f.bytes), Text: "a doorbell for a send queue that does not exist"})
 		}
@@ -126,34 +126,48 @@ func (h *HCA) rung(at flameRegister, f *flame) {
 		return
 	}
 	if len(f.bytes) > 8 {
-		qp.takeBurst(f)
+		to.queue().takeBurst(f)
 	}
 	if !f.pending {
 		return
 	}
 	f.pending = false
-	if at.uar != qp.UAR {
-		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " + hex(qp.UAR)})
+	if uar := to.queue().uar; at.uar != uar {
+		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " + hex(uar)})
 	}
-	qp.ring(f.bytes[:8])
+	to.rung(f.bytes[:8])
+}
+
+// A sender is what a send doorbell can be for.
+type sender interface {
+	queue() *sendQueue
+	rung(ctrl []byte)
+}
+
+// sender finds a send queue by its number.
+func (h *HCA) sender(number uint32) sender {
+	if qp := h.qps.objects[number]; qp != nil && !qp.NoSQ {
+		return qp
+	}
+	return nil
 }
 
 // takeBurst keeps a burst to be executed in the place of the WQE in memory, and
 // compares the two.
-func (qp *QP) takeBurst(f *flame) {
+func (q *sendQueue) takeBurst(f *flame) {
 	index := uint16(prm.CtrlWQEIndex.Get(f.bytes))
 	n := int(prm.CtrlDS.Get(f.bytes)) * 16
-	if uint64(len(f.bytes)) > qp.sq.size || n < 16 {
+	if uint64(len(f.bytes)) > q.size || n < 16 {
 		return
 	}
 	mem := make([]byte, n)
 	// The driver tries what BlueFlame does with a NOP that differs on purpose.
-	if qp.hca.config.Strict && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP &&
-		qp.hca.ring(&qp.Buffer, qp.sq.base, qp.sq.size, qp.sq.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) && int16(index-qp.sq.done) >= 0 {
-		qp.hca.violate(Violation{Rule: RuleBlueFlame, QPN: qp.Number, Index: index, Offset: qp.sq.offset(index), WQE: bytes.Clone(f.bytes),
+	if q.hca.config.Strict && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP &&
+		q.hca.ring(q.buffer, q.base, q.size, q.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) && int16(index-q.done) >= 0 {
+		q.hca.violate(Violation{Rule: RuleBlueFlame, QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(f.bytes),
 			Text: "the burst differs from the WQE in memory"})
 	}
 	if f.pending {
-		qp.sq.burst, qp.sq.burstIndex = f.bytes, index
+		q.burst, q.burstIndex = f.bytes, index
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 func (w *sendWQE) violate(rule Rule, text string) {
-	qp := w.qp
-	if qp == nil || !qp.hca.config.Strict {
+	q := w.queue
+	if !q.hca.config.Strict {
 		return
 	}
-	qp.hca.violate(Violation{Rule: rule, QPN: qp.Number, Index: w.index, Offset: qp.sq.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
+	q.hca.violate(Violation{Rule: rule, QPN: q.number, Index: w.index, Offset: q.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
 }
 
 // checkZero reports a reserved field that is not zero.
@@ -30,7 +30,7 @@ func (w *sendWQE) checkControl() {
 	if i := uint16(prm.CtrlWQEIndex.Get(w.raw)); i != w.index {
 		w.violate(RuleIndex, "the WQE has index "+hex(i)+" in the place of "+hex(w.index))
 	}
-	if n := uint32(prm.CtrlQPN.Get(w.raw)); n != w.qp.Number {
+	if n := uint32(prm.CtrlQPN.Get(w.raw)); n != w.queue.number {
 		w.violate(RuleQPN, "the WQE is for queue "+hex(n))
 	}
 	if prm.CtrlFence.Get(w.raw) > prm.FenceFull {
@@ -73,16 +73,15 @@ func (h *HCA) unknown(key uint32, reserved bool) bool {
 	return k == nil || k.Variant != uint8(key)
 }
 
-// checkDoorbell compares a doorbell with the record and the WQE that it is for.
-func (qp *QP) checkDoorbell(ctrl []byte, producer uint16) {
-	h := qp.hca
-	if !h.config.Strict || qp.state == Reset {
+// check compares a doorbell with the record and the WQE that it is for.
+func (q *sendQueue) check(ctrl []byte, producer uint16) {
+	h := q.hca
+	if !h.config.Strict {
 		return
 	}
-	q := &qp.sq
 	index := uint16(prm.CtrlWQEIndex.Get(ctrl))
 	blocks := uint16(max(1, (prm.CtrlDS.Get(ctrl)*16+block-1)/block))
-	v := Violation{QPN: qp.Number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(ctrl)}
+	v := Violation{QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(ctrl)}
 	if int16(producer-(index+blocks)) < 0 {
 		v.Rule = RuleRecord
 		v.Text = "the send counter is " + hex(producer) + ", the doorbell is for WQE " + hex(index) + " of " + hex(blocks) + " blocks"
@@ -94,7 +93,7 @@ func (qp *QP) checkDoorbell(ctrl []byte, producer uint16) {
 		h.violate(v)
 	}
 	var mem [8]byte
-	if int16(index-q.head) >= 0 && h.load(&qp.Buffer, q.base+q.offset(index), mem[:]) == nil && !bytes.Equal(mem[:], ctrl[:8]) {
+	if int16(index-q.head) >= 0 && h.load(q.buffer, q.base+q.offset(index), mem[:]) == nil && !bytes.Equal(mem[:], ctrl[:8]) {
 		v.Rule = RuleDoorbell
 		v.Text = "the doorbell differs from the WQE in memory"
 		h.violate(v)

@@ -7,13 +7,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// traceWQE writes a send WQE's event.
-func (qp *QP) traceWQE(w *sendWQE) {
-	t := qp.hca.config.Tracer
+// trace writes a send WQE's event.
+func (w *sendWQE) trace() {
+	t := w.queue.hca.config.Tracer
 	if !t.On() {
 		return
 	}
-	r, f := &w.request, []trace.Field{qp.traced(), trace.Text("queue", "send"), trace.Num("index", w.index),
+	r, f := &w.request, []trace.Field{trace.Object("qp", "qp", w.queue.number), trace.Text("queue", "send"), trace.Num("index", w.index),
 		trace.Text("opcode", opcodeName(w.opcode)), trace.Num("ds", prm.CtrlDS.Get(w.raw)), trace.Num("fm", prm.CtrlFence.Get(w.raw)),
 		trace.Num("ce", prm.CtrlCompletion.Get(w.raw)), trace.Bool("se", prm.CtrlSolicited.Is(w.raw))}
 	if w.opcode == prm.OpcodeUMR || w.opcode == prm.OpcodeLocalInval || w.opcode == prm.OpcodeSendInval {

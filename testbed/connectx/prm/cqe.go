@@ -60,5 +60,5 @@ var (
 	CQEVendorSyndrome = CQE.alias("vendor_err_synd", 54, 0, 8)
 	CQESyndrome       = CQE.alias("syndrome", 55, 0, 8)
 	CQERSSHash        = CQE.alias("rss_hash_result", 12, 0, 32)
-	CQERSSType        = CQE.alias("rss_hash_type", 17, 0, 8)
+	CQERSSType        = CQE.alias("rss_hash_type", 16, 0, 8)
 )
