@@ -111,6 +111,7 @@ var offeredEthernet = []Capability{
 
 	{CapEthernet, prm.EthCapCsumCap, 1},
 	{CapEthernet, prm.EthCapVLANCap, 1},
+	{CapEthernet, prm.EthCapMaxLSOCap, 16}, // the driver insists on it
 	{CapEthernet, prm.EthCapRSSIndTblCap, 8},
 	{CapEthernet, prm.EthCapWQEInlineMode, 2},
 	{CapEthernet, prm.EthCapSelfLBEnModifiable, 1},

@@ -17,7 +17,7 @@ var portCommands = []command{
 	{0x762, "QUERY_HCA_VPORT_CONTEXT", prm.QueryHCAVportContextIn, prm.QueryHCAVportContextOut, inIB, (*Device).queryHCAVport},
 	{0x763, "MODIFY_HCA_VPORT_CONTEXT", prm.ModifyHCAVportContextIn, prm.ModifyHCAVportContextOut, inIB, (*Device).modifyHCAVport},
 	{0x764, "QUERY_HCA_VPORT_GID", prm.QueryHCAVportGIDIn, prm.QueryHCAVportGIDOut, inIB, (*Device).queryHCAVportGID},
-	{0x765, "QUERY_HCA_VPORT_PKEY", prm.QueryHCAVportPKeyIn, prm.QueryHCAVportPKeyOut, inIB, (*Device).queryHCAVportPKey},
+	{0x765, "QUERY_HCA_VPORT_PKEY", prm.QueryHCAVportPKeyIn, prm.QueryHCAVportPKeyOut, running, (*Device).queryHCAVportPKey},
 	{0x770, "QUERY_VPORT_COUNTER", prm.QueryVportCounterIn, prm.QueryVportCounterOut, running, (*Device).queryVportCounter},
 	{0x805, "ACCESS_REG", prm.AccessRegisterIn, prm.AccessRegisterOut, enabled, (*Device).accessRegister},
 	{0x829, "SET_L2_TABLE_ENTRY", prm.SetL2TableEntryIn, prm.SetL2TableEntryOut, inEth, (*Device).setL2Entry},
