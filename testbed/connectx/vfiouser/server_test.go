@@ -233,6 +233,32 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
+// TestDeaf: a machine that goes without reading the replies to it has gone like
+// any other.
+func TestDeaf(t *testing.T) {
+	d := newToy(t, 0x1017)
+	c := plug(t, d)
+	c.send(request(1, vfiouser.RegionWrite, 0, access(toyScratch, 0, 1, 7)))
+	if b, err := unix.Poll([]unix.PollFd{{Fd: descriptor(t, c.conn), Events: unix.POLLIN}}, int(limit.Milliseconds())); b != 1 || err != nil {
+		t.Fatalf("no reply: %v", err)
+	}
+	if err := errors.Join(c.conn.Close(), c.end()); err != nil {
+		t.Error(err)
+	}
+}
+
+func descriptor(t *testing.T, c *net.UnixConn) (fd int32) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(n uintptr) { fd = int32(n) }); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
 // badToy has more interrupts than there can be.
 type badToy struct{ *toy }
 

@@ -51,7 +51,7 @@ func (s *stream) grow(n int) {
 func (s *stream) fill(b []byte, start bool) error {
 	for len(b) > 0 {
 		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])
-		if errors.Is(err, io.EOF) && start {
+		if start && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)) { // the latter: without reading our replies
 			return io.EOF
 		}
 		if err != nil {
