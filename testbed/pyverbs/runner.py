@@ -1,6 +1,6 @@
 # Runs modules of pyverbs' tests, each test in a process of its own: some that
-# fail leave objects behind that crash Python when it drops them. It prints a
-# line for each test:
+# fail leave objects behind that crash Python when it drops them, and one that
+# hangs is ended. It prints a line for each test:
 #     pyverbs: {"module": ..., "name": ..., "outcome": "pass" | "fail" | "skip", "why": ...}
 # and "pyverbs: end" when all have run.
 #
@@ -8,9 +8,12 @@
 import importlib
 import json
 import os
+import signal
 import sys
 import types
 import unittest
+
+LIMIT = 120  # seconds for a test
 
 directory, modules = sys.argv[1:3]
 del sys.argv[1:3]
@@ -53,12 +56,20 @@ def say(module, test, outcome, why):
 def run(module, test):
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)
+        signal.alarm(LIMIT)
         result = Result()
         test.run(result)
         say(module, test, *result.verdict)
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status != 0:
+    try:
+        os.killpg(child, signal.SIGKILL)  # what it has started
+    except ProcessLookupError:
+        pass
+    if status == -signal.SIGALRM:
+        say(module, test, "fail", f"it did not end within {LIMIT} s")
+    elif status != 0:
         say(module, test, "fail", f"the process ended with {status}")
 
 
