@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
@@ -232,6 +233,8 @@ func (r *region) Atomic(op Op, o [4]uint64) (uint64, Syndrome) {
 		if old&o[3] == o[1]&o[3] {
 			v = old&^o[2] | o[0]&o[2]
 		}
+	case MaskedFetchAdd:
+		v = (old^o[0])&o[2] ^ (old&^o[2] + o[0]&^o[2]) // each field's top bit gets no carry out
 	default:
 		r.h.t.Errorf("atomic %d", op)
 	}
@@ -250,6 +253,7 @@ type world struct {
 	seen  map[string]int // packets by sender and opcode
 	quiet bool           // keep no log
 	last  [2]*roce.Packet
+	under []delivery // way
 }
 
 // wire is a host's port: packets become frames and packets again.
@@ -284,8 +288,28 @@ func (x wire) Send(path *Path, p *roce.Packet) {
 		deliver := func() { w.hosts[1-x.from].e.Receive(got) }
 		if d == 0 {
 			w.loop.Post(deliver)
+			continue
+		}
+		w.under = append(w.under, delivery{time.Now().Add(d), deliver})
+		w.loop.After(d, w.arrive)
+	}
+}
+
+// A delivery is a packet that takes its time.
+type delivery struct {
+	due time.Time
+	f   func()
+}
+
+// arrive delivers what is due, in the order in which it was sent.
+func (w *world) arrive() {
+	due := w.under
+	w.under = nil
+	for _, d := range due {
+		if time.Now().Before(d.due) {
+			w.under = append(w.under, d)
 		} else {
-			w.loop.After(d, deliver)
+			w.loop.Post(d.f)
 		}
 	}
 }
@@ -326,6 +350,12 @@ func newWorld(t *testing.T, kind Type, change func(i int, c *Config)) *world {
 		}
 	})
 	return w
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // post posts requests at a host.

@@ -103,7 +103,7 @@ func transfers(t *testing.T, kind Type, f faults, psn uint32) {
 		}
 	}
 	w.post(0, requests...)
-	time.Sleep(time.Minute)
+	w.pass(time.Minute)
 	w.loop.Run(func() {
 		if t.Failed() {
 			return

@@ -125,7 +125,7 @@ func (r *responder) rightSize(p *roce.Packet) bool {
 		told, got = p.RETH.Length, 0
 	case roce.WriteMiddle, roce.WriteLast, roce.WriteLastImm:
 	default:
-		return uint64(r.done)+uint64(n) <= MaxMessage
+		return p.Opcode.Starts() || uint64(r.done)+uint64(n) <= MaxMessage
 	}
 	if p.Opcode.Ends() {
 		return told-got == uint32(n)
