@@ -97,7 +97,19 @@ var schema = map[methodKey]method{
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:    destroyWithReply("CQ.DESTROY", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_CQ_RESP),
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:     qpCreate,
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:    destroyWithReply("QP.DESTROY", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE, uapi.UVERBS_ATTR_DESTROY_QP_RESP),
+
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:   uarAlloc,
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: destroy("UAR.DESTROY", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
+
+// uarAlloc is mlx5_ib's.
+var uarAlloc = method{"UAR.ALLOC", map[uint16]attrDef{
+	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      {"HANDLE", classNew},
+	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE:        {"TYPE", classConst},
+	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET: {"MMAP_OFFSET", classOut},
+	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH: {"MMAP_LENGTH", classOut},
+	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID:     {"PAGE_ID", classOut},
+}}
 
 func destroyWithReply(name string, id, resp uint16) method {
 	m := destroy(name, id)

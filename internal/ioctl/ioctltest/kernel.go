@@ -28,6 +28,7 @@ type Kernel struct {
 	DMABuf   int                                     // the descriptor of a dma-buf of a page; 0: the driver takes none
 	NetRaw   bool                                    // the process may set privileged QKeys
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
+	NoBursts bool                                    // register pages cannot be mapped write-combining
 	Refuse   map[string]unix.Errno                   // answers to commands by name
 	FailAt   int                                     // the command of that number fails, counted from 1
 	FailWith unix.Errno                              // with this errno

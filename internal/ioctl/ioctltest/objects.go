@@ -97,6 +97,8 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"PD.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },
 	"MR.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE) },
 	"CQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
+	"UAR.ALLOC":               (*Kernel).allocUAR,
+	"UAR.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "UAR", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE) },
 	"QP.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
 }
 

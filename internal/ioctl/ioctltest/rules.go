@@ -153,6 +153,16 @@ var Rules = map[Method]map[uint16]Rule{
 	},
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_QP_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()),
+
+	// After drivers/infiniband/hw/mlx5/main.c.
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      {Class: New, Must: true},
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE:        constant(),
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET: out(8),
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH: out(4),
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID:     out(4),
+	},
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: destroyed(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
 
 // uhw are the rules of the driver's part, which most methods take.
@@ -176,6 +186,8 @@ var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:               true,
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                 true,
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:           true,
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:         true,
 }
 
 // rule finds the specification of an attribute.
