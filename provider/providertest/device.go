@@ -24,9 +24,7 @@ func DeviceSRQ(t *testing.T, name string) *Rig {
 	t.Helper()
 	pd := openPD(t, name)
 	srq := must(pd.CreateSRQ(uverbs.SRQConfig{MaxWR: MaxRecvWR, MaxSGE: MaxSGE}))(t)
-	r := device(t, pd, uverbs.QPConfig{Type: uverbs.RC, SRQ: srq})
-	r.SRQ = deviceSRQ{srq}
-	r.SRQSize = func() uverbs.SRQAttr { return must(srq.Query())(t) }
+	r := On(t, pd, uverbs.QPConfig{Type: uverbs.RC, SRQ: srq})
 	r.ResizeSRQ = func(n int) error { return srq.Modify(uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR) }
 	return r
 }
@@ -34,13 +32,7 @@ func DeviceSRQ(t *testing.T, name string) *Rig {
 // DeviceUD is Device for RunUD.
 func DeviceUD(t *testing.T, name string) *Rig {
 	t.Helper()
-	pd := openPD(t, name)
-	const qkey = 0x1ee7
-	r := device(t, pd, uverbs.QPConfig{Type: uverbs.UD, QKey: qkey})
-	q := r.QP.(*deviceQP)
-	self := must(q.Endpoint())(t)
-	r.AH, r.QKey, r.MTU = must(pd.CreateAH(must(q.AHAttr(self))(t)))(t), qkey, self.MTU.Bytes()
-	return r
+	return OnUD(t, openPD(t, name))
 }
 
 func openPD(t *testing.T, name string) *uverbs.PD {
@@ -48,6 +40,30 @@ func openPD(t *testing.T, name string) *uverbs.PD {
 	ctx := must(uverbs.Open(name))(t)
 	t.Cleanup(func() { check(t, ctx.Close()) })
 	return must(ctx.AllocPD())(t)
+}
+
+// On makes a Rig by the verbs on pd: of an RC QP or a UC QP, as cfg says, with
+// cfg.SRQ, if there is one, for RunSRQ. A device that is told of posts must be
+// told by them, and by r.Work.
+func On(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
+	t.Helper()
+	r := device(t, pd, cfg)
+	if srq := cfg.SRQ; srq != nil {
+		r.SRQ = deviceSRQ{srq}
+		r.SRQSize = func() uverbs.SRQAttr { return must(srq.Query())(t) }
+	}
+	return r
+}
+
+// OnUD is On for RunUD.
+func OnUD(t *testing.T, pd *uverbs.PD) *Rig {
+	t.Helper()
+	const qkey = 0x1ee7
+	r := device(t, pd, uverbs.QPConfig{Type: uverbs.UD, QKey: qkey})
+	q := r.QP.(*deviceQP)
+	self := must(q.Endpoint())(t)
+	r.AH, r.QKey, r.MTU = must(pd.CreateAH(must(q.AHAttr(self))(t)))(t), qkey, self.MTU.Bytes()
+	return r
 }
 
 func device(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {

@@ -31,7 +31,7 @@ type Rig struct {
 	SRQ uverbs.ProviderSRQ
 	// SRQSize tells how large SRQ is.
 	SRQSize func() uverbs.SRQAttr
-	// ResizeSRQ resizes SRQ.
+	// ResizeSRQ resizes SRQ. Nil: the device does not.
 	ResizeSRQ func(maxWR int) error
 
 	// AH leads to the QP itself, which is UD. QKey is its key, MTU the longest

@@ -15,8 +15,8 @@ func srqFull(t *testing.T, r *Rig) {
 			t.Fatalf("PostRecv: %d, %v; want %d, %v", n, err, room, uverbs.ErrQueueFull)
 		}
 		for range room {
-			r.send(t, uverbs.SendWR{Opcode: uverbs.OpSend})
-			r.done(t, 1)
+			r.send(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
+			r.done(t, 2)
 		}
 	}
 	if n, err := r.QP.PostRecv(recvs[:1]); n != 0 || !errors.Is(err, uverbs.ErrSRQ) {
@@ -39,6 +39,13 @@ func srqBadReceive(t *testing.T, r *Rig) {
 }
 
 func srqResize(t *testing.T, r *Rig) {
+	if r.ResizeSRQ == nil {
+		err := r.SRQ.Modify(&uverbs.SRQAttr{MaxWR: 127}, uverbs.SRQMaskMaxWR, nil)
+		if !errors.Is(err, uverbs.ErrNotSupported) {
+			t.Errorf("resize where the device does not: %v", err)
+		}
+		return
+	}
 	id, next := uint64(0), uint64(0)
 	post := func(n int) {
 		t.Helper()
