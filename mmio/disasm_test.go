@@ -44,7 +44,7 @@ var stubs = map[string]map[string][]string{
 		"Store64BE":   {"MOVD 8(RSP), R0", "MOVD 16(RSP), R1", "REV R1, R1", "MOVD R1, (R0)", "RET"},
 		"Copy64": {"MOVD 8(RSP), R0", "MOVD 16(RSP), R1",
 			"VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]", "VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)", "RET"},
-		"Acquire32":   {"MOVD 8(RSP), R0", "MOVWU (R0), R1", "DMB $1", "MOVW R1, 16(RSP)", "RET"},
+		"Acquire64":   {"MOVD 8(RSP), R0", "MOVD (R0), R1", "DMB $1", "MOVD R1, 16(RSP)", "RET"},
 		"Publish32BE": {"MOVD 8(RSP), R0", "MOVWU 16(RSP), R1", "REVW R1, R1", "DMB $3", "MOVW R1, (R0)", "RET"},
 		"Ring": {"MOVD 8(RSP), R0", "MOVWU 16(RSP), R1", "MOVD 24(RSP), R2", "MOVD 32(RSP), R3", "REVW R1, R1",
 			"MOVD (R0), R4", "DMB $2", "MOVW R1, (R4)", // the record

@@ -46,12 +46,12 @@ copy:
 	MOVD Doorbell_Ring(R0), R2
 	B    copy
 
-// func Acquire32(p *uint32) uint32
-TEXT ·Acquire32(SB), NOSPLIT, $0-12
-	MOVD  p+0(FP), R0
-	MOVWU (R0), R1
-	DMB   OSHLD
-	MOVW  R1, ret+8(FP)
+// func Acquire64(p *uint64) uint64
+TEXT ·Acquire64(SB), NOSPLIT, $0-16
+	MOVD p+0(FP), R0
+	MOVD (R0), R1
+	DMB  OSHLD
+	MOVD R1, ret+8(FP)
 	RET
 
 // Loads are ordered too: the device may overwrite what they read. A barrier of

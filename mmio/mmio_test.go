@@ -138,9 +138,9 @@ func TestRingOfOnePart(t *testing.T) {
 }
 
 func TestOrdered(t *testing.T) {
-	w := [3]uint32{7, 0x01020304, 7}
-	if v := mmio.Acquire32(&w[1]); v != 0x01020304 {
-		t.Errorf("Acquire32: %#x", v)
+	wide, w := uint64(0x0102030405060708), [3]uint32{7, 0x01020304, 7}
+	if v := mmio.Acquire64(&wide); v != 0x0102030405060708 {
+		t.Errorf("Acquire64: %#x", v)
 	}
 	mmio.Release32(&w[1], 0x05060708)
 	if w != [3]uint32{7, 0x05060708, 7} {

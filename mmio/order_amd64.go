@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Acquire32 loads a word that the device stores last of what belongs together:
+// Acquire64 loads a word that the device stores last of what belongs together:
 // loads after it see the rest. What the device writes lies in ordinary memory,
 // whose loads this CPU does not reorder, so no fence is needed as after a load
 // of a register.
-func Acquire32(p *uint32) uint32 { return atomic.LoadUint32(p) }
+func Acquire64(p *uint64) uint64 { return atomic.LoadUint64(p) }
 
 // Release32 stores v behind the loads and stores before it, as other CPUs see
 // them.

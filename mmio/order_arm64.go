@@ -2,11 +2,11 @@ package mmio
 
 import "sync/atomic"
 
-// Acquire32 loads a word that the device stores last of what belongs together:
+// Acquire64 loads a word that the device stores last of what belongs together:
 // loads after it see the rest.
 //
 //go:noescape
-func Acquire32(p *uint32) uint32
+func Acquire64(p *uint64) uint64
 
 // Release32 stores v behind the loads and stores before it, as other CPUs see
 // them.

@@ -23,7 +23,16 @@ type Mapping struct {
 // Map maps n bytes of dev's node at offset, shared, for reading and writing.
 // The offset is one that the kernel offered. An errno comes back as it is.
 func Map(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
-	mem, err := dev.Mmap(offset, n, unix.PROT_READ|unix.PROT_WRITE)
+	return mapNode(dev, offset, n, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+// MapToRead is Map for what the kernel lets nobody write: a clock.
+func MapToRead(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
+	return mapNode(dev, offset, n, unix.PROT_READ)
+}
+
+func mapNode(dev *ioctl.Device, offset int64, n, prot int) (*Mapping, error) {
+	mem, err := dev.Mmap(offset, n, prot)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,143 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// portKind is what of a port decides on the form of an address.
+type portKind uint8
+
+const (
+	unknownPort portKind = iota
+	infiniBand
+	ethernet
+)
+
+// kind asks once for what a port is.
+func (c *deviceContext) kind(ctx *uverbs.Context, port uint8) (portKind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.ports[port]; k != unknownPort {
+		return k, nil
+	}
+	a, err := ctx.QueryPort(int(port))
+	if err != nil {
+		return unknownPort, err
+	}
+	k := infiniBand
+	if a.LinkLayer == uverbs.LinkEthernet {
+		k = ethernet
+	}
+	if c.ports == nil {
+		c.ports = make(map[uint8]portKind)
+	}
+	c.ports[port] = k
+	return k, nil
+}
+
+// The address vector of a datagram, by offset, as it lies in the request. The
+// request adds QKey and QPN.
+const (
+	avRate  = 12 // and SL
+	avPath  = 13
+	avLID   = 14 // or UDP source port
+	avMAC   = 20
+	avClass = 26
+	avHops  = 27
+	avFlow  = 28 // GRH mark, source GID index and flow label
+	avGID   = 32
+	avSize  = 48
+
+	flowGRH       = 1 << 30
+	flowIndex     = 20
+	flowLabelMask = 1<<20 - 1
+)
+
+// CreateAH implements uverbs.ProviderContext. The kernel checks the address and
+// on Ethernet finds the MAC address that leads there; the rest is put together
+// here.
+func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	var reply uverbs.ProviderReply
+	kind, err := c.kind(pd.Context(), a.Port)
+	if err != nil {
+		return reply, err
+	}
+	var raw [avSize]byte
+	if kind == infiniBand {
+		if reply, err = create(nil, nil); err != nil {
+			return reply, err
+		}
+		raw[avPath] = a.SrcPathBits & 0x7f
+		binary.BigEndian.PutUint16(raw[avLID:], a.DLID)
+		raw[avRate] = rate(a.StaticRate)<<4 | a.SL&0xf
+		global(&raw, a, flowGRH)
+	} else if reply, err = c.ethernetAH(pd, a, &raw, create); err != nil {
+		return reply, err
+	}
+	for i := range av {
+		av[i] = binary.NativeEndian.Uint64(raw[8*i:])
+	}
+	return reply, nil
+}
+
+func (c *deviceContext) ethernetAH(pd *uverbs.PD, a *uverbs.AHAttr, raw *[avSize]byte, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	gid, err := pd.Context().QueryGID(int(a.Port), int(a.SGIDIndex))
+	if err != nil {
+		return uverbs.ProviderReply{}, err
+	}
+	if !c.dmac {
+		return uverbs.ProviderReply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
+			Detail: "the kernel's mlx5_ib does not tell the MAC address of a peer: take a newer kernel, 5.10 is one"}
+	}
+	resp := new(uapi.Mlx5IbCreateAhResp)
+	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err != nil {
+		return reply, err
+	}
+	copy(raw[avMAC:], resp.Dmac[:])
+	if gid.Type == uverbs.GIDTypeRoCEv2 {
+		binary.BigEndian.PutUint16(raw[avLID:], sourcePort(a.FlowLabel))
+	}
+	raw[avRate] = rate(a.StaticRate)<<4 | a.SL&7<<1
+	global(raw, a, 0) // there is always a GRH, and no mark for it
+	return reply, nil
+}
+
+// global fills in the global part of an address, if it has one.
+func global(raw *[avSize]byte, a *uverbs.AHAttr, mark uint32) {
+	if !a.IsGlobal {
+		return
+	}
+	raw[avClass], raw[avHops] = a.TrafficClass, a.HopLimit
+	binary.BigEndian.PutUint32(raw[avFlow:], mark|uint32(a.SGIDIndex)<<flowIndex|a.FlowLabel&flowLabelMask)
+	copy(raw[avGID:], a.DGID[:])
+}
+
+// sourcePort is what routers spread the traffic of RoCE v2 by: a hash of the flow
+// label, or any where there is none.
+func sourcePort(flow uint32) uint16 {
+	const lowest, mask = 0xc000, 0x3fff
+	if flow &= flowLabelMask; flow == 0 {
+		return lowest | uint16(rand.Uint32()&mask)
+	}
+	return lowest | uint16(flow&mask^flow>>14)
+}
+
+// rates are the device's numbers of the rates that ibv_rate has, of which 0 and
+// those that it lacks are no limit.
+var rates = [...]uint8{
+	2: 7, 3: 8, 4: 9, 5: 10, 6: 11, 7: 12, 8: 13, 9: 14, 10: 15, // 2.5, 10, 30, 5, 20, 40, 60, 80, 120 Gb/s
+	11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13, // 14, 56, 112, 25, 100, 28, 50, rounded
+}
+
+func rate(r uint8) uint8 {
+	if int(r) >= len(rates) {
+		return 0
+	}
+	return rates[r]
+}

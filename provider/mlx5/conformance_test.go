@@ -1,0 +1,96 @@
+package mlx5
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// working is a QP whose device hears of every post.
+type working struct {
+	uverbs.ProviderQP
+	s *soft
+}
+
+func (w working) PostSend(wrs []uverbs.SendWR) (int, error) {
+	n, err := w.ProviderQP.PostSend(wrs)
+	w.s.work()
+	return n, err
+}
+
+func (w working) Submit() error {
+	err := w.ProviderQP.Submit()
+	w.s.work()
+	return err
+}
+
+func (s *soft) rig(r *providertest.Rig) *providertest.Rig {
+	r.QP, r.Work = working{r.QP, s}, s.work
+	if strings.HasSuffix(s.t.Name(), "/Failed") {
+		s.broken = engine.RuleKey
+	}
+	return r
+}
+
+func forKits(t *testing.T, f func(t *testing.T, k kit)) {
+	for name, change := range map[string]func(*kit){
+		"RoCE":        func(*kit) {},
+		"InfiniBand":  func(k *kit) { k.ethernet = false },
+		"no bursts":   func(k *kit) { k.noBursts = true },
+		"128 bytes":   func(k *kit) { k.set.cqeSize = 128 },
+		"old numbers": func(k *kit) { k.cqeVersion = 0 },
+		"shared":      func(k *kit) { k.set.owned = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := standard()
+			change(&k)
+			f(t, k)
+		})
+	}
+}
+
+func (k kit) pd(t *testing.T) (*soft, *uverbs.PD) {
+	t.Helper()
+	s := newSoft(t, k)
+	return s, good(s.open(k).AllocPD())(t)
+}
+
+func TestConformance(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		providertest.Run(t, func(t *testing.T) *providertest.Rig {
+			s, pd := k.pd(t)
+			return s.rig(providertest.On(t, pd, uverbs.QPConfig{Type: uverbs.RC}))
+		})
+	})
+}
+
+func TestConformanceUC(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		providertest.RunUC(t, func(t *testing.T) *providertest.Rig {
+			s, pd := k.pd(t)
+			return s.rig(providertest.On(t, pd, uverbs.QPConfig{Type: uverbs.UC}))
+		})
+	})
+}
+
+func TestConformanceSRQ(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig {
+			s, pd := k.pd(t)
+			srq := good(pd.CreateSRQ(uverbs.SRQConfig{MaxWR: providertest.MaxRecvWR, MaxSGE: providertest.MaxSGE}))(t)
+			return s.rig(providertest.On(t, pd, uverbs.QPConfig{Type: uverbs.RC, SRQ: srq}))
+		})
+	})
+}
+
+func TestConformanceUD(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		providertest.RunUD(t, func(t *testing.T) *providertest.Rig {
+			s, pd := k.pd(t)
+			return s.rig(providertest.OnUD(t, pd))
+		})
+	})
+}

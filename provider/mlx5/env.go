@@ -1,0 +1,80 @@
+package mlx5
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// settings are what the environment says. The names and defaults are the C
+// library's.
+type settings struct {
+	blueFlame bool // at all
+	preferBF  bool // for requests without inline data too
+	registers int  // for QPs
+	owned     int  // of them, not shared
+	cqeSize   int
+}
+
+// Bounds of the C library: MLX5_MAX_BFREGS, and how many registers may be shared
+// (MLX5_MED_BFREGS_TSHOLD).
+const (
+	maxRegisters = 512
+	maxShared    = 12
+)
+
+func readSettings(getenv func(string) string) (settings, error) {
+	s := settings{
+		blueFlame: !on(getenv("MLX5_SHUT_UP_BF"), false),
+		preferBF:  on(getenv("MLX5_POST_SEND_PREFER_BF"), true),
+	}
+	var err error
+	for _, v := range []struct {
+		name              string
+		to                *int
+		unset, low, limit int
+	}{
+		{"MLX5_TOTAL_UUARS", &s.registers, 16, 1, maxRegisters},
+		{"MLX5_NUM_LOW_LAT_UUARS", &s.owned, 4, 0, maxRegisters},
+		{"MLX5_CQE_SIZE", &s.cqeSize, 64, 64, 128},
+	} {
+		if *v.to, err = number(v.name, getenv(v.name), v.unset, v.low, v.limit); err != nil {
+			return s, err
+		}
+	}
+	if s.cqeSize != 64 && s.cqeSize != 128 {
+		return s, badSetting("MLX5_CQE_SIZE", strconv.Itoa(s.cqeSize), "64 or 128")
+	}
+	s.registers += s.registers & 1 // a page has two
+	s.owned = min(max(s.owned, s.registers-maxShared), s.registers)
+	return s, nil
+}
+
+// on reads a flag: 0 is off, anything else on.
+func on(v string, unset bool) bool {
+	if v == "" {
+		return unset
+	}
+	return v != "0"
+}
+
+func number(name, v string, unset, low, limit int) (int, error) {
+	if v == "" {
+		return unset, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < low || n > limit {
+		return 0, badSetting(name, v, strconv.Itoa(low)+" to "+strconv.Itoa(limit))
+	}
+	return n, nil
+}
+
+func badSetting(name, v, want string) error {
+	return &uverbs.Error{Op: "open", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+		Detail: "the environment says " + name + "=" + strconv.Quote(v) + ", which must be " + want + ": unset it"}
+}
+
+func environment() (settings, error) { return readSettings(os.Getenv) }

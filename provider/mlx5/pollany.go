@@ -1,0 +1,193 @@
+package mlx5
+
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// pollRest goes on with a Poll that has come to entry ci with n completions.
+//
+//go:noinline
+func (q *cq) pollRest(wcs []uverbs.WC, n int, ci uint32) (int, error) {
+	q.ci = ci
+	return q.pollAny(wcs, n)
+}
+
+// pollAny takes entries of every kind, after the first n.
+func (q *cq) pollAny(wcs []uverbs.WC, n int) (int, error) {
+	from := n
+	var err error
+	for n < len(wcs) {
+		v, ok := q.mine(q.ci)
+		if !ok {
+			break
+		}
+		var told bool
+		if told, err = q.take(v, &wcs[n]); err != nil && n > 0 {
+			err = nil // the entry is still there, for the next call to tell of
+			break
+		}
+		q.ci++
+		if err != nil {
+			break
+		}
+		if told {
+			n++
+		}
+	}
+	if n == 0 && n == from && err == nil {
+		err = q.idle()
+	}
+	mmio.Publish32BE(&q.record.words[consumed], q.ci&indexMask)
+	if q.retired.Load() {
+		return 0, uverbs.ErrClosed
+	}
+	runtime.KeepAlive(q)
+	return n, err
+}
+
+// take turns the entry at ci, with the last word v, into a completion. It
+// reports false when there is none to tell.
+func (q *cq) take(v uint64, wc *uverbs.WC) (told bool, err error) {
+	e := q.at(q.ci)
+	opcode := uint32(v) >> opcodeShift & 0xf
+	if opcode == cqeResize {
+		return false, nil
+	}
+	t := q.find(e, v)
+	if t == nil {
+		return false, errStray
+	}
+	*wc = uverbs.WC{QPNum: uint32(v>>32) & indexMask}
+	at := uint32(v>>16) & 0xffff
+	switch opcode {
+	case cqeRequester:
+		wc.Timestamp = be(e[6])
+		return q.takeSend(t, e, v, at, wc)
+	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInv:
+		wc.Timestamp = be(e[6])
+		return q.takeRecv(t, e, v, at, wc)
+	case cqeReqError:
+		wc.Status, wc.VendorErr = failure(e)
+		note, ok := t.sent(at)
+		wc.WRID = note.wrID
+		return ok, strayUnless(ok)
+	case cqeRespError:
+		wc.Status, wc.VendorErr = failure(e)
+		id, ok := t.received(at)
+		wc.WRID = id
+		return ok, strayUnless(ok)
+	}
+	return false, errFormat
+}
+
+func strayUnless(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errStray
+}
+
+// find returns what an entry is about: by the index that it has, or by the
+// numbers of the SRQ or the QP.
+func (q *cq) find(e *block, v uint64) *target {
+	key := uint32(be(e[4])>>32) & indexMask
+	if q.ctx.indexed {
+		return q.ctx.targets.find(key)
+	}
+	t := q.ctx.targets.find(uint32(v>>32) & indexMask)
+	if key != 0 {
+		t = q.ctx.srqs.find(key)
+	}
+	return t
+}
+
+// sent is what was noted of the request that begins at a block; it is over, and
+// with it those before it.
+func (t *target) sent(at uint32) (sendNote, bool) {
+	if at &= t.sendMask; int(at) >= len(t.sends) {
+		return sendNote{}, false
+	}
+	n := t.sends[at]
+	mmio.Release32(t.sendTail, n.end)
+	return n, true
+}
+
+// received is the WRID of a receive, which is over.
+func (t *target) received(at uint32) (id uint64, ok bool) {
+	if s := t.srq; s != nil {
+		if int(at) >= len(s.ids) {
+			return 0, false
+		}
+		id = s.ids[at]
+		s.give(at)
+		return id, true
+	}
+	if at &= t.recvMask; int(at) >= len(t.recvs) {
+		return 0, false
+	}
+	id = t.recvs[at]
+	mmio.Release32(t.recvTail, *t.recvTail+1)
+	return id, true
+}
+
+func (q *cq) takeSend(t *target, e *block, _ uint64, at uint32, wc *uverbs.WC) (bool, error) {
+	note, ok := t.sent(at)
+	if !ok {
+		return false, errStray
+	}
+	wc.WRID, wc.Opcode = note.wrID, uverbs.WCOpcode(note.meta)
+	switch {
+	case note.meta&metaAtomic != 0:
+		wc.ByteLen = atomicSize
+	case note.meta&metaLength != 0:
+		wc.ByteLen = uint32(be(e[5]))
+	}
+	return true, nil
+}
+
+func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (bool, error) {
+	id, ok := t.received(at)
+	if !ok {
+		return false, errStray
+	}
+	from := uint32(be(e[3]) >> 32)
+	arrived := &arrivals[uint32(v)>>opcodeShift&7]
+	wc.WRID = id
+	wc.ByteLen = uint32(be(e[5]))
+	wc.Imm = uint32(be(e[4])) & arrived.ex
+	wc.SrcQP = from & indexMask
+	wc.SLID, wc.SL, wc.PathBits = uint16(be(e[2])), uint8(from>>24)&0xf, uint8(be(e[2])>>48)&0x7f
+	wc.Opcode, wc.Flags = arrived.op, arrived.flags|grh(from)
+	return true, nil
+}
+
+// syndromes are the statuses of failed requests, by what the device calls them.
+var syndromes = map[uint8]uverbs.WCStatus{
+	0x01: uverbs.WCLocLenErr,
+	0x02: uverbs.WCLocQPOpErr,
+	0x04: uverbs.WCLocProtErr,
+	0x05: uverbs.WCWRFlushErr,
+	0x06: uverbs.WCMWBindErr,
+	0x10: uverbs.WCBadRespErr,
+	0x11: uverbs.WCLocAccessErr,
+	0x12: uverbs.WCRemInvReqErr,
+	0x13: uverbs.WCRemAccessErr,
+	0x14: uverbs.WCRemOpErr,
+	0x15: uverbs.WCRetryExcErr,
+	0x16: uverbs.WCRNRRetryExcErr,
+	0x22: uverbs.WCRemAbortErr,
+}
+
+// failure is the status of an entry of a failed request, and the device's own
+// code for the cause.
+func failure(e *block) (uverbs.WCStatus, uint32) {
+	w := be(e[6])
+	s, ok := syndromes[uint8(w)]
+	if !ok {
+		s = uverbs.WCGeneralErr
+	}
+	return s, uint32(w>>8) & 0xff
+}

@@ -1,0 +1,181 @@
+package mlx5
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// qp implements uverbs.ProviderQP. The two halves may be used by two goroutines,
+// so they do not share a cache line.
+type qp struct {
+	sq sendQueue
+	_  [64]byte
+	rq recvQueue
+	_  [64]byte
+
+	ctx    *deviceContext
+	mem    *provider.Mapping // the rings, and what is noted of their requests
+	record record
+	reg    *register
+	target target
+
+	retired atomic.Bool
+}
+
+// A layout says where the parts of a QP's memory begin: the receive ring first,
+// as the device wants it, then the send ring, then what the device does not look
+// at.
+type layout struct {
+	send, notes, recvIDs, tails, size int
+}
+
+// tailSize keeps the words that Poll writes off the lines that posts write.
+const tailSize = 128
+
+func (s *sizes) layout() (l layout) {
+	l.send = s.rqCount << s.rqShift
+	l.notes = l.send + s.sqBlocks*blockSize
+	l.recvIDs = l.notes + s.sqBlocks*16
+	l.tails = align(l.recvIDs+s.rqCount*8, tailSize)
+	l.size = pages(l.tails + 2*tailSize)
+	return l
+}
+
+// CreateQP implements uverbs.ProviderContext.
+func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+	var reply uverbs.ProviderReply
+	s, err := c.limits.sizesOf(cfg)
+	if err != nil {
+		return nil, reply, err
+	}
+	q := &qp{ctx: c}
+	if err := q.prepare(&s, cfg); err != nil {
+		return nil, reply, errors.Join(err, q.release())
+	}
+	if cfg.SRQ != nil {
+		q.target.srq = uverbs.ProviderSRQOf(cfg.SRQ).(*srq)
+	}
+	reply, err = q.create(&s, create)
+	if err != nil {
+		return nil, reply, errors.Join(err, q.release())
+	}
+	q.sq.qpn = uint64(reply.Number) << 8
+	q.sq.describe(u, cfg, &s)
+	reply.Cap = uverbs.QPCap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
+	if s.rqCount > 0 {
+		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
+	}
+	return q, reply, nil
+}
+
+// prepare makes what the QP needs before the kernel knows of it.
+func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
+	const op = "create QP"
+	c, l := q.ctx, s.layout()
+	if q.mem, err = provider.Anon(l.size); err != nil {
+		return kernelError(op, "", err, "there is no memory for its queues")
+	}
+	if q.record, err = c.records.get(); err != nil {
+		return kernelError(op, "", err, "there is no memory for its doorbell record")
+	}
+	b := q.mem.Bytes()
+	sendTail, recvTail := wordOf(b[l.tails:]), wordOf(b[l.tails+tailSize:])
+	q.sq.use(b[l.send:l.notes], notesOf(b[l.notes:l.recvIDs]), sendTail)
+	q.rq.use(b[:l.send], uint64sOf(b[l.recvIDs:][:8*s.rqCount]), recvTail, s, &q.record.words[recvCounter])
+	q.target = target{sends: q.sq.notes, sendMask: q.sq.mask, sendTail: sendTail,
+		recvs: q.rq.ids, recvMask: q.rq.mask, recvTail: recvTail, sq: &q.sq, rq: &q.rq, key: noNumber}
+	if c.indexed && c.targets.add(&q.target) == noNumber {
+		return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Detail: "the Context has all the QPs that it can have: 2^24"}
+	}
+	if c.dynamic {
+		q.setRegister(c.uars.get())
+	}
+	return nil
+}
+
+func (q *qp) setRegister(r *register) {
+	q.reg = r
+	s := &q.sq
+	s.db = mmio.Doorbell{Record: &q.record.words[sendCounter], Reg: r.reg, Toggle: r.toggle}
+	if n := len(s.blocks); n > 0 {
+		s.db.Ring, s.db.End = bytesOf(&s.blocks[0]), endOf(s.blocks)
+	}
+	s.burst = r.most
+	s.burstSGE = 0
+	if q.ctx.set.preferBF {
+		s.burstSGE = r.most
+	}
+	if r.shared {
+		s.shared = r
+	}
+}
+
+func (q *qp) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	c := q.ctx
+	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
+		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
+	if !c.indexed {
+		req.Uidx = noNumber - 1 // none
+	}
+	if c.dynamic {
+		req.Flags = uapi.MLX5_QP_FLAG_UAR_PAGE_INDEX
+		req.BfregIndex = q.reg.uar
+	}
+	resp := new(uapi.Mlx5IbCreateQpResp)
+	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
+	if err != nil {
+		return reply, err
+	}
+	if !c.dynamic {
+		r := c.uars.chosen(resp.BfregIndex)
+		if r == nil {
+			return reply, badABI("register %d", resp.BfregIndex)
+		}
+		q.setRegister(r)
+	}
+	if !c.indexed {
+		c.targets.put(reply.Number, &q.target)
+	}
+	return reply, nil
+}
+
+// release gives back what prepare has made, once. The kernel does not know of
+// it, or no more. What posts that are under way point to stays reachable by q.
+func (q *qp) release() error {
+	if q.retired.Swap(true) {
+		return nil
+	}
+	c := q.ctx
+	if q.target.key != noNumber && q.mem != nil && c.targets.find(q.target.key) == &q.target {
+		c.targets.remove(q.target.key, c.indexed)
+	}
+	c.uars.put(q.reg)
+	err := c.records.put(q.record)
+	if q.mem != nil {
+		err = errors.Join(err, q.mem.Retire())
+	}
+	return err
+}
+
+// Reset implements uverbs.ProviderQP.
+func (q *qp) Reset() error {
+	q.sq.reset()
+	q.rq.reset()
+	*q.record.words = [2]uint32{}
+	return nil
+}
+
+// SendsOutstanding implements uverbs.ProviderQP.
+func (q *qp) SendsOutstanding() int { return q.sq.outstanding() }
+
+// RecvsOutstanding implements uverbs.ProviderQP.
+func (q *qp) RecvsOutstanding() int { return q.rq.outstanding() }
+
+// Retire implements uverbs.ProviderQP.
+func (q *qp) Retire() error { return q.release() }

@@ -1,0 +1,120 @@
+package mlx5
+
+import (
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sizes are those of a QP's queues.
+type sizes struct {
+	sqBlocks  int // 0: no send queue
+	maxSend   int // requests that fit, whatever they are
+	maxInline int
+
+	rqCount int // 0: no receive queue
+	rqShift int // log2 of a receive's bytes
+}
+
+func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+func powerOfTwo(n int) int {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// sizesOf computes what a configuration needs. A request is as large as the
+// largest of the queue can be: a bind, with what the C library counts, so that
+// as many fit as there.
+func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
+	if cfg.MaxSendWR > 0 {
+		if err = l.sendSizes(cfg, &s); err != nil {
+			return s, err
+		}
+	}
+	if cfg.SRQ == nil && cfg.MaxRecvWR > 0 {
+		err = l.recvSizes(cfg, &s)
+	}
+	return s, err
+}
+
+func overhead(t uverbs.QPType) int {
+	if t == uverbs.UD {
+		return overheadUD
+	}
+	return overheadRC
+}
+
+func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
+	const op = "create QP"
+	head := overhead(cfg.Type)
+	if limit := (l.sqDesc - head) / segmentSize; cfg.MaxSendSGE > limit {
+		return tooLarge(op, "MaxSendSGE", cfg.MaxSendSGE, max(limit, 0))
+	}
+	if limit := l.sqDesc - head - inlineHeader; cfg.MaxInline > limit {
+		return tooLarge(op, "MaxInline", cfg.MaxInline, max(limit, 0))
+	}
+	size := head + segmentSize*cfg.MaxSendSGE
+	if cfg.MaxInline > 0 {
+		size = max(size, head+align(inlineHeader+cfg.MaxInline, segmentSize))
+	}
+	size = align(size, blockSize)
+	// The last block of the largest request may reach beyond what the device
+	// takes; what is written does not.
+	limit := l.sqBlocks * blockSize / size
+	if cfg.MaxSendWR > limit {
+		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, limit)
+	}
+	bytes := powerOfTwo(cfg.MaxSendWR * size)
+	s.sqBlocks = bytes / blockSize
+	if s.sqBlocks > l.sqBlocks {
+		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, powerOfTwo(l.sqBlocks*blockSize/2+1)/2/size)
+	}
+	s.maxSend = bytes / size
+	s.maxInline = min(size, l.sqDesc) - head - inlineHeader
+	return nil
+}
+
+func (l *limits) recvSizes(cfg *uverbs.QPConfig, s *sizes) error {
+	const op = "create QP"
+	if limit := l.rqDesc / segmentSize; cfg.MaxRecvSGE > limit {
+		return tooLarge(op, "MaxRecvSGE", cfg.MaxRecvSGE, limit)
+	}
+	if cfg.MaxRecvWR > l.recvWR {
+		return tooLarge(op, "MaxRecvWR", cfg.MaxRecvWR, l.recvWR)
+	}
+	size := powerOfTwo(segmentSize * max(cfg.MaxRecvSGE, 1))
+	s.rqCount = max(powerOfTwo(cfg.MaxRecvWR)*size, blockSize) / size
+	s.rqShift = bits.TrailingZeros(uint(size))
+	return nil
+}
+
+// srqSizes are the slots of an SRQ and log2 of their bytes.
+func (l *limits) srqSizes(cfg *uverbs.SRQConfig) (slots, shift int, err error) {
+	const op = "create SRQ"
+	size := powerOfTwo(segmentSize * (1 + max(cfg.MaxSGE, 1)))
+	if limit := l.rqDesc/segmentSize - 1; size > l.rqDesc {
+		return 0, 0, tooLarge(op, "MaxSGE", cfg.MaxSGE, limit)
+	}
+	slots = powerOfTwo(cfg.MaxWR + 1)
+	if slots > l.srqWR {
+		return 0, 0, tooLarge(op, "MaxWR", cfg.MaxWR, l.srqWR-1)
+	}
+	return slots, bits.TrailingZeros(uint(size)), nil
+}
+
+// cqEntries is what the kernel makes of a number of completions.
+func cqEntries(op string, n int) (int, error) {
+	const most = 1 << 24 // what the consumer index counts to
+	if n >= most {
+		return 0, tooLarge(op, "Entries", n, most-1)
+	}
+	return powerOfTwo(n + 1), nil
+}
+
+// pages is n bytes in whole pages.
+func pages(n int) int { return align(max(n, 1), unix.Getpagesize()) }

@@ -1,0 +1,108 @@
+package mlx5
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A target is what a completion is about: where its request was noted, and what
+// must learn that it is over.
+type target struct {
+	key uint32 // by which CQEs name it
+
+	sends    []sendNote // by the request's first block
+	sendMask uint32
+	sendTail *uint32 // requests that are over
+
+	recvs    []uint64 // WRIDs
+	recvMask uint32
+	recvTail *uint32
+
+	srq *srq // takes the place of recvs
+	rq  *recvQueue
+	sq  *sendQueue
+}
+
+// A sendNote is what a completion of a send request must know.
+type sendNote struct {
+	wrID uint64
+	end  uint32 // requests posted, with this one
+	meta uint32 // WCOpcode, and how its length is known
+}
+
+const (
+	metaLength = 1 << 8 // the CQE tells how much was read
+	metaAtomic = 1 << 9 // 8 bytes were
+)
+
+// Numbers of targets have 24 bits: half of them choose a page of the table.
+const (
+	numberBits = 24
+	pageBits   = 12
+	pageMask   = 1<<pageBits - 1
+	noNumber   = 1 << numberBits
+)
+
+type tablePage [1 << pageBits]atomic.Pointer[target]
+
+// A table finds targets by number. Lookups take no lock; the rest does.
+type table struct {
+	pages [1 << (numberBits - pageBits)]atomic.Pointer[tablePage]
+
+	mu   sync.Mutex
+	free []uint32 // numbers given back
+	next uint32   // the lowest that was never given
+}
+
+// find returns the target of a number, or nil.
+func (t *table) find(n uint32) *target {
+	p := t.pages[n>>pageBits&pageMask].Load()
+	if p == nil {
+		return nil
+	}
+	return p[n&pageMask].Load()
+}
+
+// add gives v a number. It is noNumber when there is none left.
+func (t *table) add(v *target) uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.next
+	if last := len(t.free) - 1; last >= 0 {
+		n, t.free = t.free[last], t.free[:last]
+	} else if t.next < noNumber {
+		t.next++
+	} else {
+		return noNumber
+	}
+	v.key = n
+	t.store(n, v)
+	return n
+}
+
+// put enters v under a number of the device's choice.
+func (t *table) put(n uint32, v *target) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v.key = n & (noNumber - 1)
+	t.store(v.key, v)
+}
+
+func (t *table) store(n uint32, v *target) {
+	p := &t.pages[n>>pageBits]
+	if p.Load() == nil {
+		p.Store(new(tablePage))
+	}
+	p.Load()[n&pageMask].Store(v)
+}
+
+// remove takes out what has that number. The number may be given again when it
+// came from add.
+func (t *table) remove(n uint32, again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.store(n, nil)
+	if again {
+		t.free = append(t.free, n)
+	}
+}

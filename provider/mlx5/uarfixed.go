@@ -1,0 +1,57 @@
+package mlx5
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/provider"
+)
+
+// A kernel that does not know of pages made one by one makes them with the
+// context, and chooses the register of each QP itself.
+
+// Of the offset at which such pages are mapped.
+const mmapCommandShift = 8
+
+// mmapOffset is where the kernel maps what a command and an index name.
+func mmapOffset(command, index int) int64 {
+	return int64(command<<mmapCommandShift|index) * int64(unix.Getpagesize())
+}
+
+// openFixed maps the pages of so many registers.
+func (u *uars) openFixed(registers int) error {
+	command := uapi.MLX5_IB_MMAP_REGULAR_PAGE
+	if !u.set.blueFlame {
+		command = uapi.MLX5_IB_MMAP_NC_PAGE
+	}
+	pages := max(registers/(u.per*uarUsable), 1)
+	for i := range pages {
+		mem, err := provider.Map(u.dev, mmapOffset(command, i), unix.Getpagesize())
+		if err != nil {
+			return kernelError("map a register page", u.dev.Name(), err, "")
+		}
+		p := &uarPage{mem: mem}
+		u.pages = append(u.pages, p)
+		for page := range u.per {
+			for k := range uarRegisters {
+				off := page*uarSize + uarSend + k*2*u.split
+				u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[off:]), mem: mem, index: uint32(len(u.fixed)),
+					toggle: uint64(u.split), most: uint64(u.split / 64), shared: true})
+			}
+		}
+	}
+	u.use(u.pages[0])
+	// The first takes no bursts, and so anybody's words.
+	first := u.fixed[0]
+	first.toggle, first.most, first.shared = 0, 0, false
+	u.plain = first
+	return nil
+}
+
+// chosen is the register that the kernel chose.
+func (u *uars) chosen(index uint32) *register {
+	if int(index) >= len(u.fixed) {
+		return nil
+	}
+	return u.fixed[index]
+}
