@@ -41,7 +41,7 @@ func TestArm(t *testing.T) {
 		events := func(what string, want int) {
 			t.Helper()
 			if len(h.completed) != want {
-				t.Errorf("%s: %d events, want %d", what, len(h.completed), want)
+				w.t.Errorf("%s: %d events, want %d", what, len(h.completed), want)
 			}
 			h.completed = nil
 		}
@@ -90,27 +90,27 @@ func TestModeration(t *testing.T) {
 		w.do(func() { c.arm(true) })
 		w.complete(q, 2)
 		if len(h.completed) != 0 {
-			t.Error("an event after two completions")
+			w.t.Error("an event after two completions")
 		}
 		w.complete(q, 1)
 		if len(h.completed) != 1 {
-			t.Errorf("%d events after three completions", len(h.completed))
+			w.t.Errorf("%d events after three completions", len(h.completed))
 		}
 		c.poll()
 		w.do(func() { c.arm(true) })
 		w.complete(q, 1)
 		w.later(49 * time.Millisecond)
 		if len(h.completed) != 1 {
-			t.Error("an event before its time")
+			w.t.Error("an event before its time")
 		}
 		w.later(2 * time.Millisecond)
 		if len(h.completed) != 2 {
-			t.Errorf("%d events after the time", len(h.completed))
+			w.t.Errorf("%d events after the time", len(h.completed))
 		}
 		w.do(func() { c.Moderate(0, 0); c.poll(); c.arm(true) })
 		w.complete(q, 1)
 		if len(h.completed) != 3 {
-			t.Errorf("%d events without moderation", len(h.completed))
+			w.t.Errorf("%d events without moderation", len(h.completed))
 		}
 	})
 }
@@ -140,18 +140,18 @@ func TestOverrun(t *testing.T) {
 		w.later(time.Second)
 		if len(h.events) < 2 || h.events[0] != (engine.AsyncEvent{Type: engine.EventCQError, Number: c.Number, Syndrome: engine.CQOverrun}) ||
 			h.events[1].Type != engine.EventQPFatal || h.events[1].Number != q.number || len(h.events) > 2 {
-			t.Errorf("events %+v", h.events)
+			w.t.Errorf("events %+v", h.events)
 		}
 		if r := h.took(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
-			t.Errorf("violations %v", r)
+			w.t.Errorf("violations %v", r)
 		}
 		if s, _, _ := c.State(); s != engine.CQFailed || q.state() != engine.Err {
-			t.Errorf("CQ in state %d, QP in state %d", s, q.state())
+			w.t.Errorf("CQ in state %d, QP in state %d", s, q.state())
 		}
 		c, q = nops(w, engine.CQAttr{LogSize: 2, NoCheck: true})
 		w.complete(q, 9)
 		if s, n, _ := c.State(); s != engine.CQIdle || n != 9 {
-			t.Errorf("without the check: state %d after %d completions", s, n)
+			w.t.Errorf("without the check: state %d after %d completions", s, n)
 		}
 	})
 }
@@ -166,11 +166,11 @@ func TestResize(t *testing.T) {
 		w.complete(q, 4)
 		w.do(func() {
 			if err := c.Resize(2, false, engine.Buffer{}); !errors.Is(err, engine.ErrParam) {
-				t.Errorf("a resize without a buffer: %v", err)
+				w.t.Errorf("a resize without a buffer: %v", err)
 			}
 			b, _ := w.hosts[0].fresh(2, 64)
 			if err := c.Resize(2, false, b); !errors.Is(err, engine.ErrParam) {
-				t.Errorf("a resize to 4 with 4 not polled: %v", err)
+				w.t.Errorf("a resize to 4 with 4 not polled: %v", err)
 			}
 			old := *c
 			b, at := w.hosts[0].fresh(5, 64)
@@ -187,7 +187,7 @@ func TestResize(t *testing.T) {
 				prm.CQEOwner.Set(dst, uint64((i+1)/32&1))
 			}
 			if i != old.consumer+4 {
-				t.Errorf("the mark is at %d", i)
+				w.t.Errorf("the mark is at %d", i)
 			}
 			c.at, c.size = at, 32
 			c.consumer++
@@ -256,7 +256,7 @@ func TestTimestamp(t *testing.T) {
 		c, q := nops(w, engine.CQAttr{LogSize: 2})
 		w.complete(q, 1)
 		if e, _ := c.pollOne(); prm.CQETimestamp.Get(e.raw) != now {
-			t.Errorf("time stamp %#x", prm.CQETimestamp.Get(e.raw))
+			w.t.Errorf("time stamp %#x", prm.CQETimestamp.Get(e.raw))
 		}
 	})
 }

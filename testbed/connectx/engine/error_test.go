@@ -85,20 +85,20 @@ func TestErrors(t *testing.T) {
 					}
 					p.b.rcq.expect("receiver", want...)
 				} else if x.recv.op != 0 || x.event != none {
-					t.Errorf("the receiver is in state %d", p.b.state())
+					w.t.Errorf("the receiver is in state %d", p.b.state())
 				}
 				if p.a.state() != engine.Err {
-					t.Errorf("the sender is in state %d", p.a.state())
+					w.t.Errorf("the sender is in state %d", p.a.state())
 				}
 				got := none
 				if len(p.b.h.events) > 0 {
 					got = p.b.h.events[0].Type
 				}
 				if got != x.event || len(p.b.h.events) > 1 || len(p.a.h.events) > 0 {
-					t.Errorf("events %+v and %+v, want %#x", p.a.h.events, p.b.h.events, x.event)
+					w.t.Errorf("events %+v and %+v, want %#x", p.a.h.events, p.b.h.events, x.event)
 				}
 				if r := p.a.h.took(); x.rule != "" && (len(r) != 1 || r[0] != x.rule) {
-					t.Errorf("violations %v, want %s", r, x.rule)
+					w.t.Errorf("violations %v, want %s", r, x.rule)
 				}
 			})
 		})
@@ -139,7 +139,7 @@ func TestPortDown(t *testing.T) {
 		p.b.rcq.expect("up again", received(8))
 		want := []engine.AsyncEvent{{Type: engine.EventPort, SubType: engine.PortDown, Number: 1}, {Type: engine.EventPort, SubType: engine.PortActive, Number: 1}}
 		if got := p.b.h.events; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
-			t.Errorf("events %+v", got)
+			w.t.Errorf("events %+v", got)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestInject(t *testing.T) {
 		})
 		got := p.a.scq.poll()
 		if len(got) != 4 || got[1].syndrome != 0 || got[2].syndrome != uint8(transport.RemoteAborted) || prm.CQEVendorSyndrome.Get(got[2].raw) != 0x42 || got[3].syndrome != uint8(transport.Flushed) {
-			t.Errorf("completions %+v", got)
+			w.t.Errorf("completions %+v", got)
 		}
 		w.do(func() {
 			w.must(p.b.h.InjectCompletion(p.b.number, transport.LocalAccess, 0, 0, 1))
@@ -166,7 +166,7 @@ func TestInject(t *testing.T) {
 				p.a.h.InjectCompletion(0, transport.LocalAccess, 0, -1, 1),
 			} {
 				if bad == nil {
-					t.Error("a bad injection was accepted")
+					w.t.Error("a bad injection was accepted")
 				}
 			}
 		})

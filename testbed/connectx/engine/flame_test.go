@@ -36,7 +36,7 @@ func TestBlueFlame(t *testing.T) {
 				})
 				p.a.scq.expect("a burst", sent)
 				if got := p.bm.get(5, n); !bytes.Equal(got, want) {
-					t.Errorf("%d bytes in steps of %d: got % x", n, step, got)
+					w.t.Errorf("%d bytes in steps of %d: got % x", n, step, got)
 				}
 			}
 		}
@@ -61,7 +61,7 @@ func TestWriteCombining(t *testing.T) {
 			})
 			w.later(time.Millisecond)
 			if n := len(c.poll()); whole != (n == 1) {
-				t.Errorf("whole burst %t: %d completions", whole, n)
+				w.t.Errorf("whole burst %t: %d completions", whole, n)
 			}
 		})
 	}
@@ -80,10 +80,10 @@ func TestUnfinishedBurst(t *testing.T) {
 		})
 		p.a.scq.expect("both", sent, sent)
 		if got := string(p.bm.get(0, 24)); got[:16] != "0123456789abcdef" || got[20:] != "next" {
-			t.Errorf("got %q", got)
+			w.t.Errorf("got %q", got)
 		}
 		if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleBlueFlame {
-			t.Errorf("violations %v", r)
+			w.t.Errorf("violations %v", r)
 		}
 	})
 }

@@ -41,12 +41,15 @@ type Limits struct {
 	Octowords                         int   // of one memory key's list
 	Groups, GroupQPs                  int   // multicast groups, and queue pairs of one
 	GIDs, PKeys                       int
+	EthernetQueues                    int // SQs, RQs, TIRs..., of each
+	FlowTables, FlowGroups, Flows     int // groups of one table, flows of all
 }
 
 var defaultLimits = Limits{
 	PDs: 1 << 16, XRCDs: 1 << 16, MKeys: 1 << 18, CQs: 1 << 16, QPs: 1 << 17, SRQs: 1 << 16,
 	LogCQSize: 22, LogWQSize: 15, Translations: 512 << 20, Octowords: 1 << 22,
 	Groups: 1 << 12, GroupQPs: 240, GIDs: 64, PKeys: 128,
+	EthernetQueues: 1 << 12, FlowTables: 1 << 10, FlowGroups: 1 << 10, Flows: 1 << 16,
 }
 
 func orDefault[T comparable](v *T, d T) {
@@ -62,6 +65,7 @@ func (l *Limits) setDefaults() {
 		&l.PDs: d.PDs, &l.XRCDs: d.XRCDs, &l.MKeys: d.MKeys, &l.CQs: d.CQs, &l.QPs: d.QPs, &l.SRQs: d.SRQs,
 		&l.Translations: d.Translations, &l.Octowords: d.Octowords, &l.Groups: d.Groups, &l.GroupQPs: d.GroupQPs,
 		&l.GIDs: d.GIDs, &l.PKeys: d.PKeys,
+		&l.EthernetQueues: d.EthernetQueues, &l.FlowTables: d.FlowTables, &l.FlowGroups: d.FlowGroups, &l.Flows: d.Flows,
 	} {
 		orDefault(v, d)
 	}
@@ -102,6 +106,7 @@ type HCA struct {
 	translations int // bytes held by memory keys
 	groups       map[[16]byte][]*QP
 	port         port
+	eth          ethernet
 	blueFlame    map[flameRegister]*flame
 	watch        watch
 	injections   []*injection
@@ -151,6 +156,7 @@ func (h *HCA) clear() {
 	h.watch = watch{hca: h}
 	h.injections = nil
 	h.port.reset()
+	h.clearEthernet()
 }
 
 // firstQPN leaves the numbers of the special queue pairs alone.

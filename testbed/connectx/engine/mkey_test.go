@@ -38,7 +38,7 @@ func TestIndirect(t *testing.T) {
 			w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(uint32(len(want)), k.Key(), 0x5000)) })
 			p.a.scq.expect("gather", sent)
 			if got := p.bm.get(0, len(want)); !bytes.Equal(got, want) {
-				t.Errorf("%+v: got % x, want % x", k.Mode, got, want)
+				w.t.Errorf("%+v: got % x, want % x", k.Mode, got, want)
 			}
 		}
 		// A key of itself ends.
@@ -61,13 +61,13 @@ func TestReservedKey(t *testing.T) {
 			if !allowed {
 				p.a.scq.expect("not allowed", sendError(transport.LocalProtection))
 				if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleKey {
-					t.Errorf("violations %v", r)
+					w.t.Errorf("violations %v", r)
 				}
 				return
 			}
 			p.a.scq.expect("allowed", sent)
 			if !bytes.Equal(p.bm.get(0, 100), pattern(100, 3)) {
-				t.Error("other bytes arrived")
+				w.t.Error("other bytes arrived")
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestPhysical(t *testing.T) {
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(50000, k.Key(), addr+10)) })
 		p.a.scq.expect("physical", sent)
 		if !bytes.Equal(p.bm.get(0, 50000), want) {
-			t.Error("other bytes arrived")
+			w.t.Error("other bytes arrived")
 		}
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(8, k.Key(), memoryBase+memorySize-4)) })
 		p.a.scq.expect("no memory there", sendError(transport.LocalProtection))
@@ -111,7 +111,7 @@ func TestMKeyErrors(t *testing.T) {
 				{engine.MKeyAttr{PD: h.pd, Start: 1 << 63, Length: 1<<63 + 1}, engine.ErrParam},
 			} {
 				if _, err := h.CreateMKey(x.a); !errors.Is(err, x.want) {
-					t.Errorf("%+v: %v, want %v", x.a, err, x.want)
+					w.t.Errorf("%+v: %v, want %v", x.a, err, x.want)
 				}
 			}
 			var last *engine.MKey
@@ -119,17 +119,17 @@ func TestMKeyErrors(t *testing.T) {
 				last = must(h.CreateMKey(engine.MKeyAttr{PD: h.pd}))
 			}
 			if _, err := h.CreateMKey(engine.MKeyAttr{PD: h.pd}); !errors.Is(err, engine.ErrLimit) {
-				t.Errorf("a fourth key: %v", err)
+				w.t.Errorf("a fourth key: %v", err)
 			}
 			if err := h.DestroyPD(h.pd); !errors.Is(err, engine.ErrBusy) {
-				t.Errorf("destroying a PD in use: %v", err)
+				w.t.Errorf("destroying a PD in use: %v", err)
 			}
 			w.must(h.DestroyMKey(last.Index))
 			if err := h.DestroyMKey(last.Index); !errors.Is(err, engine.ErrResource) {
-				t.Errorf("destroying a key twice: %v", err)
+				w.t.Errorf("destroying a key twice: %v", err)
 			}
 			if _, err := h.QueryMKey(last.Index); !errors.Is(err, engine.ErrResource) {
-				t.Errorf("asking for a key that is gone: %v", err)
+				w.t.Errorf("asking for a key that is gone: %v", err)
 			}
 		})
 	})

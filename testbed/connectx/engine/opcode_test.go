@@ -29,12 +29,12 @@ func TestRing(t *testing.T) {
 			})
 			got := p.a.scq.poll()
 			if len(got) != 1 || got[0].op != prm.CQEReq || got[0].sendOp != prm.OpcodeSend || got[0].qpn != p.a.number || got[0].user != 0xabc {
-				t.Fatalf("request %d: %+v", i, got)
+				w.t.Fatalf("request %d: %+v", i, got)
 			}
 			p.b.rcq.expect("message", received(10*n))
 			for j := range n {
 				if !bytes.Equal(p.bm.get(10*j, 10), pattern(10, i+j)) {
-					t.Fatalf("request %d: part %d arrived with other bytes", i, j)
+					w.t.Fatalf("request %d: part %d arrived with other bytes", i, j)
 				}
 			}
 		}
@@ -55,13 +55,13 @@ func TestInline(t *testing.T) {
 			p.a.scq.expect("inline", sent)
 			p.b.rcq.expect("inline", received(n))
 			if got := p.bm.get(5, n); !bytes.Equal(got, want) {
-				t.Fatalf("%d bytes inline: got % x", n, got)
+				w.t.Fatalf("%d bytes inline: got % x", n, got)
 			}
 		}
 		p.am.put(0, []byte("memory"))
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).inline([]byte("inline ")).data(p.am, 0, 6)) })
 		if got := string(p.bm.get(0, 13)); got != "inline memory" {
-			t.Errorf("mixed segments: %q", got)
+			w.t.Errorf("mixed segments: %q", got)
 		}
 		p.a.scq.expect("mixed", sent)
 	})
@@ -97,10 +97,10 @@ func TestAtomics(t *testing.T) {
 			w.do(func() { p.a.post(x.req().data(p.am, 8, 8)) })
 			p.a.scq.expect(x.name, cqe{op: prm.CQEReq, bytes: 8})
 			if old := le64(p.am.get(8, 8)); old != before {
-				t.Errorf("%s: the old value is %#x", x.name, old)
+				w.t.Errorf("%s: the old value is %#x", x.name, old)
 			}
 			if v := le64(p.bm.get(0x15d, 8)); v != x.want {
-				t.Errorf("%s: the value is %#x, want %#x", x.name, v, x.want)
+				w.t.Errorf("%s: the value is %#x, want %#x", x.name, v, x.want)
 			}
 		}
 	})
@@ -132,15 +132,15 @@ func TestUC(t *testing.T) {
 		p.a.scq.expect("sent", sent, sent)
 		p.b.rcq.expect("received", received(3000), cqe{op: prm.CQERespWrite, bytes: 200, imm: 5})
 		if !bytes.Equal(p.bm.get(0, 3000), pattern(3000, 1)) || !bytes.Equal(p.bm.get(4000, 200), pattern(200, 1)) {
-			t.Error("other bytes arrived")
+			w.t.Error("other bytes arrived")
 		}
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).data(p.am, 0, 8), wqe{op: prm.OpcodeNOP}) })
 		p.a.scq.expect("a READ", sendError(transport.LocalQPOp), flushed)
 		if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleOpcode {
-			t.Errorf("violations %v", r)
+			w.t.Errorf("violations %v", r)
 		}
 		if s := p.a.state(); s != engine.SQE {
-			t.Errorf("state %d, want SQE", s)
+			w.t.Errorf("state %d, want SQE", s)
 		}
 		w.do(func() {
 			w.must(p.a.h.ModifyQP(p.a.number, engine.SQERR2RTS, 0, engine.QPAttr{}))
@@ -166,23 +166,23 @@ func TestUD(t *testing.T) {
 		p.a.scq.expect("sent", sent, sent)
 		got := p.b.rcq.poll()
 		if len(got) != 1 || got[0].op != prm.CQERespSendImm || got[0].bytes != 2040 || got[0].imm != 77 {
-			t.Fatalf("received %+v", got)
+			w.t.Fatalf("received %+v", got)
 		}
 		if q := uint32(prm.CQERemoteQPN.Get(got[0].raw)); q != p.a.number {
-			t.Errorf("from QP %#x, want %#x", q, p.a.number)
+			w.t.Errorf("from QP %#x, want %#x", q, p.a.number)
 		}
 		if w.hosts[0].GID(0).Version == 0 {
 			if lid := uint16(prm.CQESLID.Get(got[0].raw)); lid != p.a.h.LID() || prm.CQEGRH.Is(got[0].raw) {
-				t.Errorf("from LID %d, GRH %d", lid, prm.CQEGRH.Get(got[0].raw))
+				w.t.Errorf("from LID %d, GRH %d", lid, prm.CQEGRH.Get(got[0].raw))
 			}
 		} else {
 			g := p.a.h.GID(0).GID
 			if !prm.CQEGRH.Is(got[0].raw) || prm.CQEL3Type.Get(got[0].raw) != prm.CQEL3IPv6 || !bytes.Equal(p.bm.get(8, 16), g[:]) {
-				t.Errorf("GRH %d of type %d, % x", prm.CQEGRH.Get(got[0].raw), prm.CQEL3Type.Get(got[0].raw), p.bm.get(0, 40))
+				w.t.Errorf("GRH %d of type %d, % x", prm.CQEGRH.Get(got[0].raw), prm.CQEL3Type.Get(got[0].raw), p.bm.get(0, 40))
 			}
 		}
 		if !bytes.Equal(p.bm.get(40, 2000), pattern(2000, 5)) {
-			t.Error("other bytes arrived")
+			w.t.Error("other bytes arrived")
 		}
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeSend}.av(p.b, 0x11).data(p.am, 0, 5000)) })
 		p.a.scq.expect("too long", sendError(transport.LocalLength))
@@ -206,7 +206,7 @@ func TestSpecialQP(t *testing.T) {
 		_ = from
 		from.scq.expect("sent", sent)
 		if got := to.rcq.poll(); len(got) != 0 { // bit 31 asks for the queue pair's own Q_Key, which is another
-			t.Fatalf("with another Q_Key: %+v", got)
+			w.t.Fatalf("with another Q_Key: %+v", got)
 		}
 		w.do(func() {
 			w.must(a.ModifyQP(from.number, engine.RTS2RTS, engine.ParamQKey, engine.QPAttr{QKey: 0x80010000}))
@@ -215,7 +215,7 @@ func TestSpecialQP(t *testing.T) {
 		from.scq.expect("sent", sent)
 		got := to.rcq.poll()
 		if len(got) != 1 || got[0].bytes != 296 || got[0].imm != 0xffff || prm.CQERemoteQPN.Get(got[0].raw) != 1 {
-			t.Fatalf("received %+v", got)
+			w.t.Fatalf("received %+v", got)
 		}
 	})
 }
@@ -252,17 +252,17 @@ func TestMulticast(t *testing.T) {
 			qs[0].scq.expect("sent", sent)
 			for i, want := range []int{1, 1, 0, 0} {
 				if got := qs[i].rcq.poll(); len(got) != want {
-					t.Errorf("link %d, QP %d: %d messages, want %d", link, i, len(got), want)
+					w.t.Errorf("link %d, QP %d: %d messages, want %d", link, i, len(got), want)
 				}
 			}
 			w.do(func() {
 				if err := w.hosts[1].DestroyQP(qs[1].number); err == nil {
-					t.Error("a member of a group was destroyed")
+					w.t.Error("a member of a group was destroyed")
 				}
 				w.must(w.hosts[1].DetachMulticast(qs[1].number, group))
 				w.must(w.hosts[1].DestroyQP(qs[1].number))
 				if w.hosts[1].DetachMulticast(qs[1].number, group) == nil {
-					t.Error("it was detached twice")
+					w.t.Error("it was detached twice")
 				}
 			})
 		})

@@ -189,7 +189,9 @@ func (h *HCA) ReceiveFrame(b []byte) {
 	}
 	if p, err := roce.Parse(b); err == nil && (group(p) || h.own(p)) {
 		h.ReceivePacket(p)
+		return
 	}
+	h.steer(b, nil)
 }
 
 // destination is the queue pair that a packet is for: numbers 0 and 1 are those

@@ -59,19 +59,19 @@ func TestRC(t *testing.T) {
 			p.a.scq.expect(what+" sent", sent)
 			p.b.rcq.expect(what+" received", cqe{op: prm.CQERespSendImm, bytes: uint32(n), imm: 0x1234})
 			if !bytes.Equal(p.bm.get(3, n), want) {
-				t.Errorf("SEND of %s: other bytes arrived", what)
+				w.t.Errorf("SEND of %s: other bytes arrived", what)
 			}
 			w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 7).data(p.am, i, n)) })
 			p.a.scq.expect(what+" written", sent)
 			if !bytes.Equal(p.bm.get(7, n), want) {
-				t.Errorf("WRITE of %s: other bytes arrived", what)
+				w.t.Errorf("WRITE of %s: other bytes arrived", what)
 			}
 			want = pattern(n, 99)
 			p.bm.put(11, want)
 			w.do(func() { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 11).data(p.am, 0, n/2).data(p.am, 40000, n-n/2)) })
 			p.a.scq.expect(what+" read", cqe{op: prm.CQEReq, bytes: uint32(n)})
 			if got := append(p.am.get(0, n/2), p.am.get(40000, n-n/2)...); !bytes.Equal(got, want) {
-				t.Errorf("READ of %s: other bytes arrived", what)
+				w.t.Errorf("READ of %s: other bytes arrived", what)
 			}
 		}
 	})

@@ -61,9 +61,8 @@ func (qp *QP) take() *receiveWQE {
 
 // decode reads the data segments up to the end mark.
 func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
-	qp := &QP{hca: h}
 	for ; len(raw) >= 16; raw = raw[16:] {
-		p := qp.piece(raw, as, LocalWrite)
+		p := decodePiece(h, raw, as, LocalWrite)
 		if p.n == 0 && p.span.key == EndOfList {
 			break
 		}

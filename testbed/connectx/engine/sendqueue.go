@@ -132,24 +132,31 @@ func (qp *QP) completeSend(w *sendWQE, s transport.Syndrome) {
 	if s == transport.OK && !w.signaled {
 		return
 	}
-	c := completion{}
+	index := uint32(0)
+	if qp.hca.config.CQEVersion > 0 {
+		index = qp.UserIndex
+	}
+	qp.sendCQ.push(w.completion(qp.Number, index, s), false)
+}
+
+// completion makes the completion of a send request.
+func (w *sendWQE) completion(number, index uint32, s transport.Syndrome) *completion {
+	c := &completion{}
 	b := c.cqe[:]
 	prm.CQEOpcode.Set(b, prm.CQEReq)
-	prm.CQEQPN.Set(b, uint64(qp.Number))
+	prm.CQEQPN.Set(b, uint64(number))
 	prm.CQESendOpcode.Set(b, uint64(w.opcode))
 	prm.CQEWQECounter.Set(b, uint64(w.index))
-	if qp.hca.config.CQEVersion > 0 {
-		prm.CQEUserIndex.Set(b, uint64(qp.UserIndex))
-	}
+	prm.CQEUserIndex.Set(b, uint64(index))
 	if s != transport.OK {
 		prm.CQEOpcode.Set(b, prm.CQEReqErr)
 		prm.CQESyndrome.Set(b, uint64(s))
 		prm.CQEVendorSyndrome.Set(b, uint64(vendorSyndrome(s, w.vendor)))
 	} else if w.answers() {
 		prm.CQEByteCount.Set(b, uint64(w.request.Length))
-		w.intoCQE(&c)
+		w.intoCQE(c)
 	}
-	qp.sendCQ.push(&c, false)
+	return c
 }
 
 // vendorSyndrome is a byte that says more about an error, to those who know the

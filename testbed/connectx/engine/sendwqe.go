@@ -185,7 +185,7 @@ func (w *sendWQE) data(rest []byte) {
 			total += uint64(n)
 			continue
 		}
-		p := w.qp.piece(rest, w.qp.user(), w.localRights())
+		p := decodePiece(w.qp.hca, rest, w.qp.user(), w.localRights())
 		if p.n == 0 {
 			w.violate(RuleZeroLength, "a data segment of length 0")
 			p.n = 1 << 31
@@ -208,10 +208,10 @@ func (w *sendWQE) data(rest []byte) {
 	}
 }
 
-// piece decodes a segment that points to memory.
-func (qp *QP) piece(s []byte, as user, rights Rights) piece {
+// decodePiece decodes a segment that points to memory.
+func decodePiece(h *HCA, s []byte, as user, rights Rights) piece {
 	n := prm.DataLength.Get(s)
-	return piece{n: n, span: span{hca: qp.hca, key: uint32(prm.DataKey.Get(s)), va: prm.DataAddress.Get(s), n: n, rights: rights, as: as}}
+	return piece{n: n, span: span{hca: h, key: uint32(prm.DataKey.Get(s)), va: prm.DataAddress.Get(s), n: n, rights: rights, as: as}}
 }
 
 // user is the queue pair as a user of memory keys.

@@ -73,15 +73,15 @@ func TestSRQ(t *testing.T) {
 			from[i%2].scq.expect("sent", sent)
 			got := to[i%2].rcq.poll()
 			if len(got) != 1 || got[0].index != uint16(i*3%16) || got[0].user != 0xabc || bm.get(i*16, 1)[0] != byte(i) {
-				t.Fatalf("message %d: %+v", i, got)
+				w.t.Fatalf("message %d: %+v", i, got)
 			}
 		}
 		if len(b.events) != 0 {
-			t.Fatalf("events with three left: %+v", b.events)
+			w.t.Fatalf("events with three left: %+v", b.events)
 		}
 		w.do(func() { from[0].post(wqe{op: prm.OpcodeSend}.data(am, 0, 1)) })
 		if len(b.events) != 1 || b.events[0].Type != engine.EventSRQLimit || b.events[0].Number != s.Number || s.Limit != 0 {
-			t.Fatalf("events with two left: %+v, limit %d", b.events, s.Limit)
+			w.t.Fatalf("events with two left: %+v, limit %d", b.events, s.Limit)
 		}
 		w.do(func() {
 			b.events = nil
@@ -90,12 +90,12 @@ func TestSRQ(t *testing.T) {
 			w.must(b.ModifyQP(to[1].number, engine.ToErr, 0, engine.QPAttr{}))
 		})
 		if len(b.events) != 2 || b.events[0].Type != engine.EventSRQLimit || b.events[1].Type != engine.EventLastWQE || b.events[1].Number != to[1].number {
-			t.Errorf("events %+v", b.events)
+			w.t.Errorf("events %+v", b.events)
 		}
 		to[1].rcq.expect("nothing is flushed of an SRQ")
 		w.do(func() {
 			if err := b.DestroySRQ(s.Number); !errors.Is(err, engine.ErrBusy) {
-				t.Errorf("destroying an SRQ in use: %v", err)
+				w.t.Errorf("destroying an SRQ in use: %v", err)
 			}
 			for _, q := range to {
 				w.must(b.DestroyQP(q.number))
@@ -129,7 +129,7 @@ func TestXRC(t *testing.T) {
 			to = b.newQP(engine.QPAttr{Service: engine.ServiceXRC, NoSQ: true, Source: engine.FromSRQ, XRCD: domain})
 			connect(from, to)
 			if err := b.DestroyXRCD(domain); !errors.Is(err, engine.ErrBusy) {
-				t.Errorf("destroying a domain in use: %v", err)
+				w.t.Errorf("destroying a domain in use: %v", err)
 			}
 		})
 		xrc := func(op uint8, i int) wqe { return wqe{op: op}.words(uint64(ss[i].Number)<<32, 0) }
@@ -144,11 +144,11 @@ func TestXRC(t *testing.T) {
 		for i, n := range []uint32{16, 1500} {
 			got := cqs[i].poll()
 			if len(got) != 1 || got[0].bytes != n || got[0].user != 0x100+uint32(i) || got[0].qpn != to.number {
-				t.Errorf("SRQ %d: %+v", i, got)
+				w.t.Errorf("SRQ %d: %+v", i, got)
 			}
 		}
 		if s := string(bm.get(3000, 7)); s != "written" {
-			t.Errorf("written: %q", s)
+			w.t.Errorf("written: %q", s)
 		}
 		w.do(func() { from.post(wqe{op: prm.OpcodeSend}.words(0x123456<<32, 0).data(am, 0, 1)) })
 		from.scq.expect("an SRQ that is not there", sendError(transport.RemoteOp))
@@ -175,10 +175,10 @@ func TestSRQBroken(t *testing.T) {
 		})
 		w.later(time.Millisecond)
 		if len(h.events) != 1 || h.events[0].Type != engine.EventSRQCatastrophic || h.events[0].Number != s.Number {
-			t.Errorf("events %+v", h.events)
+			w.t.Errorf("events %+v", h.events)
 		}
 		if r := h.took(); len(r) != 1 || r[0] != engine.RuleSRQLink {
-			t.Errorf("violations %v", r)
+			w.t.Errorf("violations %v", r)
 		}
 	})
 }
@@ -198,10 +198,10 @@ func TestSRQVersion0(t *testing.T) {
 			a.post(wqe{op: prm.OpcodeSend}.data(m, 0, 8))
 		})
 		if got := a.scq.poll(); len(got) != 1 || got[0].user != 0 {
-			t.Errorf("sent: %+v", got)
+			w.t.Errorf("sent: %+v", got)
 		}
 		if got := b.rcq.poll(); len(got) != 1 || got[0].user != s.Number {
-			t.Errorf("received: %+v, want the number %#x", got, s.Number)
+			w.t.Errorf("received: %+v, want the number %#x", got, s.Number)
 		}
 	})
 }

@@ -46,15 +46,15 @@ func TestTransitions(t *testing.T) {
 					q.h.took()
 				}
 				if s := q.state(); s != from {
-					t.Fatalf("state %d, want %d", s, from)
+					w.t.Fatalf("state %d, want %d", s, from)
 				}
 				w.do(func() {
 					want, ok := to[way]
 					switch err := q.h.ModifyQP(q.number, way, 0, q.attr(q)); {
 					case ok && err != nil || !ok && !errors.Is(err, engine.ErrState):
-						t.Errorf("transition %d in state %d: %v", way, from, err)
+						w.t.Errorf("transition %d in state %d: %v", way, from, err)
 					case ok && q.state() != want && want != engine.SQD:
-						t.Errorf("transition %d in state %d led to %d", way, from, q.state())
+						w.t.Errorf("transition %d in state %d led to %d", way, from, q.state())
 					}
 				})
 			})
@@ -92,14 +92,14 @@ func TestModifyErrors(t *testing.T) {
 					}
 				}
 				if !errors.Is(err, engine.ErrParam) && !errors.Is(err, engine.ErrLimit) {
-					t.Errorf("%s: %v", name, err)
+					w.t.Errorf("%s: %v", name, err)
 				}
 			}
 			if err := q.h.ModifyQP(0x9999, engine.ToErr, 0, good); !errors.Is(err, engine.ErrResource) {
-				t.Errorf("a queue pair that is not there: %v", err)
+				w.t.Errorf("a queue pair that is not there: %v", err)
 			}
 			if err := q.h.ModifyQP(q.number, 99, 0, good); !errors.Is(err, engine.ErrParam) {
-				t.Errorf("a transition that is not there: %v", err)
+				w.t.Errorf("a transition that is not there: %v", err)
 			}
 		})
 	})
@@ -114,7 +114,7 @@ func TestQuery(t *testing.T) {
 		if got.State != engine.RTS || got.MTU != want.MTU || got.RemoteQPN != want.RemoteQPN || got.SendPSN != want.SendPSN || got.RecvPSN != want.RecvPSN ||
 			got.AckTimeout != want.AckTimeout || got.RetryCount != want.RetryCount || got.RNRRetry != want.RNRRetry || got.MinRNRTimer != want.MinRNRTimer ||
 			got.MaxInitiate != want.MaxInitiate || got.MaxRespond != want.MaxRespond || got.Primary != want.Primary || !got.RemoteRead || !got.RemoteWrite || !got.RemoteAtomic {
-			t.Errorf("%+v", got)
+			w.t.Errorf("%+v", got)
 		}
 		w.do(func() {
 			a := engine.QPAttr{MinRNRTimer: 3, MTU: 256, RetryCount: 1}
@@ -122,7 +122,7 @@ func TestQuery(t *testing.T) {
 		})
 		got = must(p.a.h.QueryQP(p.a.number))
 		if got.MinRNRTimer != 3 || got.RemoteRead || !got.RemoteWrite || got.MTU != want.MTU || got.RetryCount != want.RetryCount {
-			t.Errorf("after a change of two: %+v", got)
+			w.t.Errorf("after a change of two: %+v", got)
 		}
 	})
 }
@@ -141,13 +141,13 @@ func TestDrain(t *testing.T) {
 		})
 		w.later(100 * time.Millisecond)
 		if s := p.a.state(); s != engine.Draining || len(p.a.h.events) > 0 {
-			t.Errorf("state %d, events %+v", s, p.a.h.events)
+			w.t.Errorf("state %d, events %+v", s, p.a.h.events)
 		}
 		w.do(func() { p.b.recv(p.bm, 0, 8) })
 		w.later(100 * time.Millisecond)
 		p.a.scq.expect("drained", sent)
 		if s := p.a.state(); s != engine.SQD || len(p.a.h.events) != 1 || p.a.h.events[0] != (engine.AsyncEvent{Type: engine.EventSQDrained, Number: p.a.number}) {
-			t.Errorf("state %d, events %+v", s, p.a.h.events)
+			w.t.Errorf("state %d, events %+v", s, p.a.h.events)
 		}
 		w.do(func() { w.must(p.a.h.ModifyQP(p.a.number, engine.SQD2RTS, 0, engine.QPAttr{})) })
 		p.a.scq.expect("posted meanwhile", sent)
@@ -171,7 +171,7 @@ func TestEstablished(t *testing.T) {
 		a.scq.expect("sent", sent)
 		b.rcq.expect("received", received(1))
 		if e := b.h.events; len(e) != 1 || e[0] != (engine.AsyncEvent{Type: engine.EventEstablished, Number: b.number}) {
-			t.Errorf("events %+v", e)
+			w.t.Errorf("events %+v", e)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestMigration(t *testing.T) {
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).data(p.am, 0, 8)) })
 		p.a.scq.expect("on the first path", sent, sent)
 		if m := must(p.a.h.QueryQP(p.a.number)).Migration; m != transport.Armed {
-			t.Fatalf("migration state %d, want armed", m)
+			w.t.Fatalf("migration state %d, want armed", m)
 		}
 		w.lose = func(pkt *roce.Packet) bool { return pkt.Route.SL == 0 }
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).data(p.am, 0, 8)) })
@@ -207,7 +207,7 @@ func TestMigration(t *testing.T) {
 		p.a.scq.expect("on the other path", sent)
 		for _, x := range []*qp{p.a, p.b} {
 			if e := x.h.events; len(e) != 1 || e[0] != (engine.AsyncEvent{Type: engine.EventPathMigrated, Number: x.number}) {
-				t.Errorf("events %+v", e)
+				w.t.Errorf("events %+v", e)
 			}
 		}
 	})
@@ -258,14 +258,14 @@ func TestCreateErrors(t *testing.T) {
 			a := base
 			want := change(&a)
 			if _, err := h.CreateQP(a); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", name, err, want)
+				w.t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
 		for range 3 {
 			must(h.CreateQP(base))
 		}
 		if _, err := h.CreateQP(base); !errors.Is(err, engine.ErrLimit) {
-			t.Errorf("one too many: %v", err)
+			w.t.Errorf("one too many: %v", err)
 		}
 		for name, x := range map[string]struct{ err, want error }{
 			"a CQ in use":         {h.DestroyCQ(c.Number), engine.ErrBusy},
@@ -282,14 +282,14 @@ func TestCreateErrors(t *testing.T) {
 			"destroying a QP":     {h.DestroyQP(q.number), nil},
 		} {
 			if !errors.Is(x.err, x.want) {
-				t.Errorf("%s: %v, want %v", name, x.err, x.want)
+				w.t.Errorf("%s: %v, want %v", name, x.err, x.want)
 			}
 		}
 		for name, a := range map[string]engine.CQAttr{
 			"large": {LogSize: 23}, "no buffer": {LogSize: 2}, "record": {LogSize: 2, Buffer: buffer, Record: 4},
 		} {
 			if _, err := h.CreateCQ(a); err == nil {
-				t.Errorf("a CQ: %s", name)
+				w.t.Errorf("a CQ: %s", name)
 			}
 		}
 		for name, a := range map[string]engine.SRQAttr{
@@ -298,7 +298,7 @@ func TestCreateErrors(t *testing.T) {
 			"no domain": {PD: h.pd, LogSize: 2, LogStride: 6, Buffer: buffer, XRC: true}, "stride": {PD: h.pd, LogSize: 2, LogStride: 4, Buffer: buffer},
 		} {
 			if _, err := h.CreateSRQ(a); err == nil {
-				t.Errorf("an SRQ: %s", name)
+				w.t.Errorf("an SRQ: %s", name)
 			}
 		}
 	})

@@ -149,6 +149,9 @@ func (h *HCA) sender(number uint32) sender {
 	if qp := h.qps.objects[number]; qp != nil && !qp.NoSQ {
 		return qp
 	}
+	if q := h.eth.sqs.objects[number]; q != nil {
+		return q
+	}
 	return nil
 }
 

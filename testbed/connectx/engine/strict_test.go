@@ -194,7 +194,7 @@ func TestRules(t *testing.T) {
 					h.violations = nil
 				}
 				if !slices.ContainsFunc(got, func(v engine.Violation) bool { return v.Rule == x.rule && v.Text != "" }) {
-					t.Errorf("violations %+v", got)
+					w.t.Errorf("violations %+v", got)
 				}
 			})
 		})

@@ -61,7 +61,7 @@ func (w *sendWQE) list(k *MKey, ctrl, rest []byte) ([]byte, transport.Syndrome) 
 		w.violate(RuleDS, "a UMR without its list")
 		return nil, transport.LocalQPOp
 	}
-	p := w.qp.piece(rest, w.qp.user(), LocalRead)
+	p := decodePiece(w.qp.hca, rest, w.qp.user(), LocalRead)
 	list := make([]byte, min(uint64(n), p.n))
 	if !p.span.ok() || !p.span.read(0, list) {
 		return nil, transport.LocalProtection

@@ -109,7 +109,7 @@ func TestWindows(t *testing.T) {
 			w.do(func() { p.a.post(through(prm.OpcodeWrite, 100, 1000), through(prm.OpcodeRead, 600, 500)) })
 			p.a.scq.expect("through the window", sent, sent)
 			if !bytes.Equal(p.bm.get(100, 1000), pattern(1000, 3)) {
-				t.Error("other bytes arrived")
+				w.t.Error("other bytes arrived")
 			}
 			if kind == 2 {
 				w.do(func() {
@@ -119,7 +119,7 @@ func TestWindows(t *testing.T) {
 				p.a.scq.expect("SEND with invalidate", sent)
 				p.b.rcq.expect("SEND with invalidate", cqe{op: prm.CQERespSendInv, imm: mw.Key(), bytes: 8})
 				if !mw.Free {
-					t.Error("the window is not invalid")
+					w.t.Error("the window is not invalid")
 				}
 				w.do(func() { p.b.post(bind(mw, p.bm, 0, 100, engine.RemoteRead, qpn).wqe()) })
 				p.b.scq.expect("bound again", sent)
@@ -211,7 +211,7 @@ func TestUpdate(t *testing.T) {
 		w.do(func() { p.a.post(at(4000).data(p.am, 0, 5000)) })
 		p.a.scq.expect("through the pages", sent)
 		if got := h.bytes(pages[1], 4096); !bytes.Equal(got, pattern(5000, 1)[96:96+4096]) {
-			t.Error("other bytes arrived")
+			w.t.Error("other bytes arrived")
 		}
 		w.do(func() {
 			list.put(0, make([]byte, 16)) // pages 2 and 3 are taken away
@@ -229,7 +229,7 @@ func TestUpdate(t *testing.T) {
 		})
 		u.scq.expect("revoked", sent)
 		if !k.Free || k.PD == h.pd {
-			t.Errorf("the key is free: %t, of PD %d", k.Free, k.PD)
+			w.t.Errorf("the key is free: %t, of PD %d", k.Free, k.PD)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestLocalInvalidate(t *testing.T) {
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeLocalInval, imm: mw.Key()}) })
 		p.a.scq.expect("invalidate", sent)
 		if !mw.Free {
-			t.Error("the window is not invalid")
+			w.t.Error("the window is not invalid")
 		}
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeLocalInval, imm: p.am.Key()}) })
 		p.a.scq.expect("a key that cannot be", sendError(transport.BindError))

@@ -184,5 +184,6 @@ var (
 	EthL3Checksum = WQEEth.field("l3_cs", 4, 1, 1)
 	EthMSS        = WQEEth.field("mss", 6, 0, 16)
 	EthInlineSize = WQEEth.field("inline_hdr_sz", 12, 0, 16)
+	EthInsertVLAN = WQEEth.alias("insert_vlan", 12, 0, 1) // with it EthInline is the tag
 	EthInline     = WQEEth.field("inline_hdr_start", 14, 0, 16)
 )

@@ -1,0 +1,350 @@
+package engine
+
+// A QueueState is the state of a queue of raw Ethernet, by its number in the
+// context.
+type QueueState uint8
+
+const (
+	QueueReset QueueState = 0
+	QueueReady QueueState = 1
+	QueueError QueueState = 3
+)
+
+// ethernet is the HCA's queues of raw Ethernet and what leads to them.
+type ethernet struct {
+	sqs    table[*SQ]
+	rqs    table[*RQ]
+	tiss   table[*TIS]
+	rqts   table[*RQT]
+	tirs   table[*TIR]
+	tables table[*flowTable]
+	roots  map[FlowTableType]uint32
+	local  [2]bool // whether the port hears itself: unicast, multicast
+}
+
+func (h *HCA) clearEthernet() {
+	l := &h.limits
+	h.eth = ethernet{
+		// SQs ring the same doorbells as queue pairs: their numbers come behind.
+		sqs:    newTable[*SQ]("SQ", firstQPN+uint32(l.QPs), l.EthernetQueues),
+		rqs:    newTable[*RQ]("RQ", 1, l.EthernetQueues),
+		tiss:   newTable[*TIS]("TIS", 1, l.EthernetQueues),
+		rqts:   newTable[*RQT]("RQT", 1, l.EthernetQueues),
+		tirs:   newTable[*TIR]("TIR", 1, l.EthernetQueues),
+		tables: newTable[*flowTable]("flow table", 1, l.FlowTables),
+		roots:  make(map[FlowTableType]uint32),
+	}
+}
+
+// SetLocalLoopback says whether frames that the host sends come back to it if its
+// own rules want them.
+func (h *HCA) SetLocalLoopback(unicast, multicast bool) { h.eth.local = [2]bool{unicast, multicast} }
+
+// A TIS is where an SQ sends from.
+type TIS struct {
+	Number          uint32
+	TransportDomain uint32
+	users           int
+}
+
+// CreateTIS makes one.
+func (h *HCA) CreateTIS(domain uint32) (*TIS, error) {
+	t := &TIS{TransportDomain: domain}
+	var err error
+	t.Number, err = h.eth.tiss.add(t)
+	return t, err
+}
+
+// TIS is one by its number.
+func (h *HCA) TIS(number uint32) (*TIS, error) { return h.eth.tiss.get(number) }
+
+// DestroyTIS destroys one that no SQ uses.
+func (h *HCA) DestroyTIS(number uint32) error {
+	t, err := h.eth.tiss.get(number)
+	if err != nil {
+		return err
+	}
+	if t.users > 0 {
+		return failf(ErrBusy, "TIS %#x has %d users", number, t.users)
+	}
+	h.eth.tiss.remove(number)
+	return nil
+}
+
+// RQAttr is the context of a receive queue of raw Ethernet.
+type RQAttr struct {
+	CQ           uint32
+	UserIndex    uint32
+	PD           uint32
+	LogSize      uint8
+	LogStride    uint8 // log2 of a WQE's bytes
+	Buffer       Buffer
+	Record       uint64
+	StripVLAN    bool // a VLAN's tag goes into the completion
+	ReservedLKey bool
+}
+
+// An RQ is a receive queue of raw Ethernet.
+type RQ struct {
+	RQAttr
+	Number uint32
+
+	hca   *HCA
+	pd    *domain
+	cq    *CQ
+	state QueueState
+	head  uint16
+	users int
+}
+
+// CreateRQ makes a receive queue in state Reset.
+func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
+	q := &RQ{RQAttr: a, hca: h}
+	var err error
+	if q.pd, err = h.pds.get(a.PD); err != nil {
+		return nil, err
+	}
+	if q.cq, err = h.cqs.get(a.CQ); err != nil {
+		return nil, err
+	}
+	if a.LogSize > h.limits.LogWQSize || a.LogStride < 4 || a.LogStride > 11 {
+		return nil, failf(ErrLimit, "an RQ of 2^%d elements of 2^%d bytes", a.LogSize, a.LogStride)
+	}
+	if !a.Buffer.holds(1<<(a.LogSize+a.LogStride)) || a.Record%4 != 0 {
+		return nil, failf(ErrParam, "an RQ of 2^%d elements of 2^%d bytes in %d pages, its record at %#x", a.LogSize, a.LogStride, len(a.Buffer.Pages), a.Record)
+	}
+	if q.Number, err = h.eth.rqs.add(q); err != nil {
+		return nil, err
+	}
+	q.pd.users++
+	q.cq.users++
+	return q, nil
+}
+
+// RQ is a receive queue by its number.
+func (h *HCA) RQ(number uint32) (*RQ, error) { return h.eth.rqs.get(number) }
+
+// State is the queue's state.
+func (q *RQ) State() QueueState { return q.state }
+
+// ModifyRQ moves a receive queue from one state to another.
+func (h *HCA) ModifyRQ(number uint32, from, to QueueState) error {
+	q, err := h.eth.rqs.get(number)
+	if err != nil {
+		return err
+	}
+	if err := moves(q.state, from, to); err != nil {
+		return err
+	}
+	q.state = to
+	switch to {
+	case QueueReset:
+		q.head = 0
+	case QueueError:
+		q.flush()
+	}
+	return nil
+}
+
+// moves reports whether a queue in a state may go from one to another.
+func moves(is, from, to QueueState) error {
+	if is != from {
+		return failf(ErrState, "a queue in state %d, not %d", is, from)
+	}
+	switch to {
+	case QueueReset, QueueError:
+		return nil
+	case QueueReady:
+		if from != QueueError {
+			return nil
+		}
+	}
+	return failf(ErrState, "from state %d to %d", from, to)
+}
+
+// DestroyRQ destroys a receive queue that no TIR and no table leads to.
+func (h *HCA) DestroyRQ(number uint32) error {
+	q, err := h.eth.rqs.get(number)
+	if err != nil {
+		return err
+	}
+	if q.users > 0 {
+		return failf(ErrBusy, "RQ %#x has %d users", number, q.users)
+	}
+	q.pd.users--
+	q.cq.users--
+	h.eth.rqs.remove(number)
+	return nil
+}
+
+// An RQT is a table of receive queues, from which a packet's hash chooses.
+type RQT struct {
+	Number uint32
+	RQs    []uint32
+	users  int
+}
+
+// CreateRQT makes a table of receive queues.
+func (h *HCA) CreateRQT(rqs []uint32) (*RQT, error) {
+	t := &RQT{}
+	if err := h.fill(t, rqs); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.Number, err = h.eth.rqts.add(t); err != nil {
+		h.fill(t, nil)
+		return nil, err
+	}
+	return t, nil
+}
+
+// mostRQs is the size of the largest table.
+const mostRQs = 1 << 10
+
+// fill replaces the queues of a table.
+func (h *HCA) fill(t *RQT, rqs []uint32) error {
+	if len(rqs) > mostRQs {
+		return failf(ErrLimit, "a table of %d RQs", len(rqs))
+	}
+	for _, n := range rqs {
+		if _, err := h.eth.rqs.get(n); err != nil {
+			return err
+		}
+	}
+	for _, n := range rqs {
+		h.eth.rqs.objects[n].users++
+	}
+	for _, n := range t.RQs {
+		h.eth.rqs.objects[n].users--
+	}
+	t.RQs = append([]uint32(nil), rqs...)
+	return nil
+}
+
+// RQT is a table by its number.
+func (h *HCA) RQT(number uint32) (*RQT, error) { return h.eth.rqts.get(number) }
+
+// ModifyRQT replaces a table's receive queues.
+func (h *HCA) ModifyRQT(number uint32, rqs []uint32) error {
+	t, err := h.eth.rqts.get(number)
+	if err != nil {
+		return err
+	}
+	return h.fill(t, rqs)
+}
+
+// DestroyRQT destroys a table that no TIR uses.
+func (h *HCA) DestroyRQT(number uint32) error {
+	t, err := h.eth.rqts.get(number)
+	if err != nil {
+		return err
+	}
+	if t.users > 0 {
+		return failf(ErrBusy, "RQT %#x has %d users", number, t.users)
+	}
+	h.eth.rqts.remove(number)
+	return h.fill(t, nil)
+}
+
+// A HashFunction is how a TIR spreads packets.
+type HashFunction uint8
+
+const (
+	HashNone     HashFunction = 0
+	HashXOR8     HashFunction = 1 // the inverted exclusive or of all bytes
+	HashToeplitz HashFunction = 2
+)
+
+// A HashFields is what of a packet is hashed.
+type HashFields uint8
+
+const (
+	HashSrcIP   HashFields = 1 << 0
+	HashDstIP   HashFields = 1 << 1
+	HashSrcPort HashFields = 1 << 2
+	HashDstPort HashFields = 1 << 3
+)
+
+// TIRAttr is a TIR's context: to which receive queue packets go.
+type TIRAttr struct {
+	Indirect        bool
+	RQ              uint32 // if not indirect
+	RQT             uint32
+	Hash            HashFunction
+	Key             [40]byte // Toeplitz
+	Symmetric       bool     // both directions of a connection have one hash
+	IPv6, UDP       bool     // of which protocols the fields are: else IPv4 and TCP
+	Fields          HashFields
+	TransportDomain uint32
+	// Frames of its own transport domain's SQs do not come here.
+	BlockUnicast, BlockMulticast bool
+}
+
+// A TIR is a destination of flows.
+type TIR struct {
+	TIRAttr
+	Number uint32
+	users  int
+}
+
+// CreateTIR makes a destination of flows.
+func (h *HCA) CreateTIR(a TIRAttr) (*TIR, error) {
+	t := &TIR{TIRAttr: a}
+	if err := h.lead(&a, 1); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.Number, err = h.eth.tirs.add(t); err != nil {
+		h.lead(&a, -1)
+		return nil, err
+	}
+	return t, nil
+}
+
+// lead counts a TIR among the users of what it leads to.
+func (h *HCA) lead(a *TIRAttr, n int) error {
+	if a.Indirect {
+		t, err := h.eth.rqts.get(a.RQT)
+		if err != nil {
+			return err
+		}
+		t.users += n
+		return nil
+	}
+	q, err := h.eth.rqs.get(a.RQ)
+	if err != nil {
+		return err
+	}
+	q.users += n
+	return nil
+}
+
+// TIR is a destination of flows by its number.
+func (h *HCA) TIR(number uint32) (*TIR, error) { return h.eth.tirs.get(number) }
+
+// ModifyTIR replaces all attributes of a TIR.
+func (h *HCA) ModifyTIR(number uint32, a TIRAttr) error {
+	t, err := h.eth.tirs.get(number)
+	if err != nil {
+		return err
+	}
+	if err := h.lead(&a, 1); err != nil {
+		return err
+	}
+	h.lead(&t.TIRAttr, -1)
+	t.TIRAttr = a
+	return nil
+}
+
+// DestroyTIR destroys a TIR that no flow leads to.
+func (h *HCA) DestroyTIR(number uint32) error {
+	t, err := h.eth.tirs.get(number)
+	if err != nil {
+		return err
+	}
+	if t.users > 0 {
+		return failf(ErrBusy, "TIR %#x has %d users", number, t.users)
+	}
+	h.eth.tirs.remove(number)
+	return h.lead(&t.TIRAttr, -1)
+}

@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// TestLocalLoopback: the port hears itself if it is to, but not the transport
+// domains that do not want to.
+func TestLocalLoopback(t *testing.T) {
+	for _, x := range []struct{ on, block, want bool }{{false, false, false}, {true, false, true}, {true, true, false}} {
+		run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+			h := w.hosts[0]
+			mac := h.MAC()
+			var n *nic
+			w.do(func() {
+				n = h.newNIC(1, engine.TIRAttr{TransportDomain: 5, BlockUnicast: x.block})
+				m := h.register(2000, allRights)
+				n.rqs[0].recv(m, 0, 1000)
+				h.toTIR(mac[:], n.tir.Number)
+				h.SetLocalLoopback(x.on, false)
+				n.post(wqe{op: prm.OpcodeSend}.eth(0, udp(mac, mac, 1, 2, []byte("me"))))
+			})
+			n.scq.expect("sent", sent)
+			if got := n.rqs[0].rcq.poll(); len(got) == 1 != x.want {
+				w.t.Errorf("loopback %t, blocked %t: %d frames", x.on, x.block, len(got))
+			}
+		})
+	}
+}
+
+// TestEthernetErrors: what ends queues of raw Ethernet, and what cannot be made.
+func TestEthernetErrors(t *testing.T) {
+	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		mac := h.MAC()
+		var n *nic
+		w.do(func() {
+			n = h.newNIC(1, engine.TIRAttr{})
+			m := h.register(2000, allRights)
+			h.toTIR(mac[:], n.tir.Number)
+			n.rqs[0].recv(m, 0, 20)
+			n.rqs[0].recv(m, 0, 2000)
+			h.ReceiveFrame(udp(mac, mac, 1, 2, nil))
+			n.post(wqe{op: prm.OpcodeRead}.eth(0, nil), wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 60))
+		})
+		n.rqs[0].rcq.expect("too long", recvError(1), unused)
+		n.scq.expect("no operation of it", sendError(2), flushed)
+		if n.sq.State() != engine.QueueError || n.rqs[0].rq.State() != engine.QueueError {
+			w.t.Errorf("states %d and %d", n.sq.State(), n.rqs[0].rq.State())
+		}
+		if len(h.events) != 2 || h.events[0].Queue != engine.QueueRQ || h.events[1].Queue != engine.QueueSQ {
+			w.t.Errorf("events %+v", h.events)
+		}
+		if r := h.took(); len(r) != 1 || r[0] != engine.RuleOpcode {
+			w.t.Errorf("violations %v", r)
+		}
+		w.do(func() {
+			if err := h.ModifySQ(n.number, engine.QueueError, engine.QueueReady); !errors.Is(err, engine.ErrState) {
+				w.t.Errorf("from error to ready: %v", err)
+			}
+			w.must(h.ModifySQ(n.number, engine.QueueError, engine.QueueReset))
+			w.must(h.DestroySQ(n.number))
+			for what, err := range map[string]error{
+				"SQ":  second(h.CreateSQ(engine.SQAttr{})),
+				"RQ":  second(h.CreateRQ(engine.RQAttr{})),
+				"RQT": second(h.CreateRQT([]uint32{99})),
+				"TIR": second(h.CreateTIR(engine.TIRAttr{RQ: 99})),
+			} {
+				if !errors.Is(err, engine.ErrResource) {
+					w.t.Errorf("%s of nothing: %v", what, err)
+				}
+			}
+		})
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// FuzzFrame: whatever comes over the wire.
+func FuzzFrame(f *testing.F) {
+	f.Add(udp([6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2}, 1, 2, []byte("x")))
+	f.Add(udp([6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2}, 1, 4791, make([]byte, 40)))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		w := &world{t: t, less: 6}
+		w.newLoop()
+		h := w.add(engine.Config{LinkLayer: engine.Ethernet})
+		w.loop.Run(func() {
+			n := h.newNIC(2, engine.TIRAttr{Indirect: true, Hash: engine.HashToeplitz, Fields: 15, Symmetric: true})
+			root := must(h.CreateFlowTable(engine.FlowTableAttr{LogSize: 1}))
+			g := must(h.CreateFlowGroup(root, engine.FlowGroup{}))
+			w.must(h.SetFlowTableRoot(engine.NICReceive, root))
+			w.must(h.SetFlow(root, 0, engine.Flow{Group: g, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}))
+			m := h.register(2000, allRights)
+			for _, q := range n.rqs {
+				q.recv(m, 0, 2000)
+			}
+			h.ReceiveFrame(slices.Clone(frame))
+			if len(frame) > 0 && len(frame) < 200 {
+				n.post(wqe{op: prm.OpcodeTSO}.eth(0xc0, frame), wqe{op: prm.OpcodeSend}.eth(0xc0, frame))
+			}
+		})
+		w.loop.Run(h.Reset)
+	})
+}

@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+)
+
+// SQAttr is the context of a send queue of raw Ethernet.
+type SQAttr struct {
+	CQ           uint32
+	UserIndex    uint32
+	PD           uint32
+	TIS          uint32
+	UAR          uint32
+	LogSize      uint8 // in blocks of 64 bytes
+	Buffer       Buffer
+	Record       uint64
+	ReservedLKey bool
+}
+
+// An SQ is a send queue of raw Ethernet.
+type SQ struct {
+	SQAttr
+	Number uint32
+
+	hca   *HCA
+	pd    *domain
+	cq    *CQ
+	tis   *TIS
+	state QueueState
+	ring  sendQueue
+}
+
+// CreateSQ makes a send queue in state Reset.
+func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
+	q := &SQ{SQAttr: a, hca: h}
+	var err error
+	if q.pd, err = h.pds.get(a.PD); err != nil {
+		return nil, err
+	}
+	if q.cq, err = h.cqs.get(a.CQ); err != nil {
+		return nil, err
+	}
+	if q.tis, err = h.eth.tiss.get(a.TIS); err != nil {
+		return nil, err
+	}
+	if a.LogSize > h.limits.LogWQSize {
+		return nil, failf(ErrLimit, "an SQ of 2^%d blocks", a.LogSize)
+	}
+	if !a.Buffer.holds(block<<a.LogSize) || a.Record%4 != 0 {
+		return nil, failf(ErrParam, "an SQ of 2^%d blocks in %d pages, its record at %#x", a.LogSize, len(a.Buffer.Pages), a.Record)
+	}
+	if q.Number, err = h.eth.sqs.add(q); err != nil {
+		return nil, err
+	}
+	q.ring = sendQueue{hca: h, number: q.Number, uar: a.UAR, buffer: &q.Buffer, record: a.Record, size: block << a.LogSize}
+	q.pd.users++
+	q.cq.users++
+	q.tis.users++
+	return q, nil
+}
+
+// SQ is a send queue by its number.
+func (h *HCA) SQ(number uint32) (*SQ, error) { return h.eth.sqs.get(number) }
+
+// State is the queue's state.
+func (q *SQ) State() QueueState { return q.state }
+
+// ModifySQ moves a send queue from one state to another.
+func (h *HCA) ModifySQ(number uint32, from, to QueueState) error {
+	q, err := h.eth.sqs.get(number)
+	if err != nil {
+		return err
+	}
+	if err := moves(q.state, from, to); err != nil {
+		return err
+	}
+	q.state = to
+	if to == QueueReset {
+		q.ring.reset()
+	}
+	q.run()
+	return nil
+}
+
+// DestroySQ destroys a send queue.
+func (h *HCA) DestroySQ(number uint32) error {
+	q, err := h.eth.sqs.get(number)
+	if err != nil {
+		return err
+	}
+	q.state = QueueReset
+	q.pd.users--
+	q.cq.users--
+	q.tis.users--
+	h.eth.sqs.remove(number)
+	h.config.Tracer.Forget("qp", uint64(number))
+	return nil
+}
+
+func (q *SQ) queue() *sendQueue { return &q.ring }
+
+// rung is told of a doorbell.
+func (q *SQ) rung(ctrl []byte) {
+	if !q.ring.note(ctrl) {
+		q.fail()
+		return
+	}
+	q.run()
+}
+
+// fail ends the queue; what is in it is flushed.
+func (q *SQ) fail() {
+	if q.state != QueueReady {
+		return
+	}
+	q.state = QueueError
+	q.hca.config.Events.Async(AsyncEvent{Type: EventQPFatal, Queue: QueueSQ, Number: q.Number})
+	q.run()
+}
+
+// run sends what was posted.
+func (q *SQ) run() {
+	for q.ring.pending() > 0 && (q.state == QueueReady || q.state == QueueError) {
+		w := q.ring.peek()
+		if w == nil {
+			q.fail()
+			return
+		}
+		s := transport.Flushed
+		if q.state == QueueReady {
+			w.checkControl()
+			s = q.send(w)
+			w.trace()
+		}
+		q.ring.advance(w)
+		q.ring.done = q.ring.head
+		q.complete(w, s)
+		if s != transport.OK && q.state == QueueReady {
+			q.state = QueueError
+			q.hca.config.Events.Async(AsyncEvent{Type: EventQPRequest, Queue: QueueSQ, Number: q.Number})
+		}
+	}
+}
+
+func (q *SQ) complete(w *sendWQE, s transport.Syndrome) {
+	if s == transport.OK && !w.signaled {
+		return
+	}
+	index := uint32(0)
+	if q.hca.config.CQEVersion > 0 {
+		index = q.UserIndex
+	}
+	q.cq.push(w.completion(q.Number, index, s), false)
+}
+
+// send makes frames of a WQE and sends them.
+func (q *SQ) send(w *sendWQE) transport.Syndrome {
+	segment := 0
+	switch w.opcode {
+	case prm.OpcodeNOP:
+		return transport.OK
+	case prm.OpcodeSend:
+	case prm.OpcodeTSO:
+		segment = 1
+	default:
+		w.violate(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
+		return transport.LocalQPOp
+	}
+	if len(w.raw) < 32 {
+		w.violate(RuleDS, "a frame without its Ethernet segment")
+		return transport.LocalQPOp
+	}
+	e := w.raw[16:]
+	frame, rest, ok := ethernetHeader(e)
+	if !ok {
+		w.violate(RuleInline, "the inline header is longer than its WQE")
+		return transport.LocalQPOp
+	}
+	header := len(frame)
+	for ; len(rest) >= 16; rest = rest[16:] {
+		p := decodePiece(q.hca, rest, user{pd: q.PD, qpn: q.Number, reserved: q.ReservedLKey}, LocalRead)
+		if p.n > maxFrame || len(frame)+int(p.n) > maxFrame {
+			return transport.LocalLength
+		}
+		if q.hca.unknown(p.span.key, q.ReservedLKey) {
+			w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist")
+		}
+		w.pieces = append(w.pieces, p)
+		b := make([]byte, p.n)
+		if !p.span.ok() || !p.span.read(0, b) {
+			return transport.LocalProtection
+		}
+		frame = append(frame, b...)
+	}
+	if prm.EthInsertVLAN.Is(e) && len(frame) >= 12 {
+		tag := binary.BigEndian.AppendUint16([]byte{0x81, 0}, uint16(prm.EthInline.Get(e)))
+		frame = append(frame[:12:12], append(tag, frame[12:]...)...)
+	}
+	if segment > 0 {
+		return q.sendSegments(frame, header, int(prm.EthMSS.Get(e)))
+	}
+	checksums(frame, prm.EthL3Checksum.Is(e), prm.EthL4Checksum.Is(e))
+	return q.transmit(frame)
+}
+
+// maxFrame is the longest frame, before it is cut into segments.
+const maxFrame = 1 << 18
+
+// ethernetHeader is the header in an Ethernet segment, and what is behind it.
+func ethernetHeader(e []byte) (header, rest []byte, ok bool) {
+	n := int(prm.EthInlineSize.Get(e))
+	if prm.EthInsertVLAN.Is(e) {
+		n = 0
+	}
+	start := prm.EthInline.Offset / 8
+	size := max(prm.WQEEth.Size, (start+n+15)&^15)
+	if size > len(e) {
+		return nil, nil, false
+	}
+	return append([]byte(nil), e[start:start+n]...), e[size:], true
+}
+
+// transmit hands a frame to the link, and to the port itself if it is to hear it.
+func (q *SQ) transmit(frame []byte) transport.Syndrome {
+	const shortest = 14
+	if len(frame) < shortest {
+		return transport.LocalLength
+	}
+	h := q.hca
+	if !h.port.up {
+		return transport.OK
+	}
+	if h.eth.local[frame[0]&1] {
+		own, domain := append([]byte(nil), frame...), q.tis.TransportDomain
+		h.config.Loop.Post(func() { h.steer(own, &domain) })
+	}
+	if h.port.link != nil {
+		h.port.link.Frame(frame)
+	}
+	h.config.Tracer.Emit("frame", trace.Object("qp", "qp", q.Number), trace.Num("length", len(frame)))
+	return transport.OK
+}
+
+// sendSegments cuts a TCP stream's piece into frames.
+func (q *SQ) sendSegments(frame []byte, header, size int) transport.Syndrome {
+	p := parseFrame(frame)
+	if size == 0 || p.proto != protoTCP || p.payload > len(frame) || p.payload != header && header != 0 {
+		return transport.LocalQPOp
+	}
+	head, data := frame[:p.payload], frame[p.payload:]
+	seq := be32(head[p.l4+4:])
+	for i := 0; i < len(data) || i == 0; i += size {
+		part := data[i:min(i+size, len(data))]
+		f := append(append([]byte(nil), head...), part...)
+		binary.BigEndian.PutUint32(f[p.l4+4:], seq+uint32(i))
+		if last := i+size >= len(data); !last {
+			f[p.l4+13] &^= 0x09 // FIN and PSH are the last one's
+		}
+		if i > 0 {
+			f[p.l4+13] &^= 0x80 // CWR is the first one's
+		}
+		if p.v6 {
+			binary.BigEndian.PutUint16(f[p.l3+4:], uint16(len(f)-p.l3-40))
+		} else {
+			binary.BigEndian.PutUint16(f[p.l3+2:], uint16(len(f)-p.l3))
+			binary.BigEndian.PutUint16(f[p.l3+4:], be16(head[p.l3+4:])+uint16(i/size))
+		}
+		checksums(f, true, true)
+		if s := q.transmit(f); s != transport.OK {
+			return s
+		}
+	}
+	return transport.OK
+}
