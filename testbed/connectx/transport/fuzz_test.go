@@ -89,7 +89,7 @@ func strangers(t *testing.T, kind Type, s *script) {
 			}
 			w.loop.Run(func() { h.posted = append(h.posted, r); h.e.Kick() })
 		case 9:
-			w.pass(time.Duration(s.next()) << (s.next() & 23))
+			w.pass(time.Duration(s.next()) << (s.next() & 19))
 		case 10:
 			state := State(s.next() % 7)
 			w.loop.Run(func() {
