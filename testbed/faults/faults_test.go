@@ -6,6 +6,13 @@ import (
 
 func TestMessage(t *testing.T) {
 	long := 0
+	for kind, span := range map[Kind][2]int{ShortData: {0, 1024}, LongData: {2049, MaxLen}} {
+		for seq := range uint64(500) {
+			if n := (Message{Kind: kind, Seq: seq}).Len(); n < span[0] || n > span[1] {
+				t.Errorf("message %d of kind %d has %d bytes", seq, kind, n)
+			}
+		}
+	}
 	for seq := range uint64(5000) {
 		m := Message{Run: 7, Kind: Data, Seq: seq}
 		b := make([]byte, MaxLen)

@@ -23,6 +23,8 @@ const (
 	Round                     // goes by WRITE, and comes back by READ: one packet
 	Done                      // goes by SEND: the sender has no more Data
 	LongRound                 // a Round that may be several packets
+	ShortData                 // a Data of one packet
+	LongData                  // a Data of three or four packets
 )
 
 // MaxLen is how long a message may be. It is several packets then.
@@ -43,7 +45,10 @@ func (m Message) Len() int {
 		return headerLen
 	}
 	r := mix(m.Seq + 1)
-	if r%8 == 0 && m.Kind != Round {
+	if m.Kind == LongData {
+		return MaxLen - int(r>>8%usualBytes)
+	}
+	if r%8 == 0 && m.Kind != Round && m.Kind != ShortData {
 		return headerLen + int(r>>8%(MaxLen-headerLen+1))
 	}
 	return headerLen + int(r>>8%usualBytes)

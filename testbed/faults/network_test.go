@@ -16,7 +16,7 @@ func (p *pair) testNetwork(t *testing.T) {
 			p.disturb(t, f)
 			before := p.counters(t)
 			watch := p.watch()
-			a, b := p.talk(t, nil)
+			a, b := p.talk(t, nil, "-sends", f.sends)
 			backlog, err := watch()
 			if err != nil {
 				t.Fatal(err)

@@ -15,12 +15,15 @@ func TestSoakFaults(t *testing.T) {
 	how.iters = how.messages / 20
 	for _, kernel := range []string{"6.12", "6.1", "7.2"} {
 		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, how) })
-		t.Run(kernel+"/reads", func(t *testing.T) {
+		t.Run(kernel+"/long", func(t *testing.T) {
 			p := newPair(t, kernel, how)
 			t.Cleanup(func() { p.table(t) })
 			for _, f := range networkFaults {
 				if f.name == "reordering" || f.name == "loss 5 %" {
 					t.Run(f.name, func(t *testing.T) { p.testLongReads(t, f) })
+				}
+				if f.name == "reordering" {
+					t.Run("sends", func(t *testing.T) { p.testLongSends(t, f) })
 				}
 			}
 		})

@@ -27,6 +27,7 @@ type options struct {
 	device      string
 	messages    int
 	long, stay  bool
+	sends       faults.Kind
 	limit       time.Duration
 	stall       time.Duration
 	die         time.Duration
@@ -40,12 +41,17 @@ func parse() (o options, err error) {
 	flag.StringVar(&o.device, "device", "rxe0", "RDMA device")
 	flag.IntVar(&o.messages, "n", 1000, "SENDs, and rounds of WRITE and READ, from this end")
 	flag.BoolVar(&o.long, "long", false, "rounds of several packets too")
+	sends := flag.String("sends", "any", "SENDs of `length` any, short (one packet) or long (several)")
 	flag.BoolVar(&o.stay, "stay", false, "serve one peer after the other until SIGTERM")
 	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "bound of everything")
 	flag.DurationVar(&o.stall, "stall", 30*time.Second, "for how long requests may be out without any completion")
 	flag.DurationVar(&o.die, "die", 0, "kill this process, by SIGKILL, after that time")
 	flag.IntVar(&o.churn, "churn", 0, "keep that many MiB of small objects, and replace them all the time")
 	flag.Parse()
+	o.sends = map[string]faults.Kind{"any": faults.Data, "short": faults.ShortData, "long": faults.LongData}[*sends]
+	if o.sends == 0 {
+		return o, fmt.Errorf("peer: -sends %s is none of any, short and long", *sends)
+	}
 	if (o.serve == "") == (o.call == "") || flag.NArg() > 0 {
 		return o, errors.New("peer: say one of -serve and -call")
 	}

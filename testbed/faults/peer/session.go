@@ -125,7 +125,7 @@ func (s *session) post() error {
 	n := uint64(s.o.messages)
 	for s.next < n && s.next < s.acked+window {
 		i := int(s.next % window)
-		length := faults.Message{Run: s.number, Kind: faults.Data, Seq: s.next}.Write(s.slot(sendAt + i))
+		length := faults.Message{Run: s.number, Kind: s.o.sends, Seq: s.next}.Write(s.slot(sendAt + i))
 		if err := s.send(uverbs.SendWR{WRID: id(sendAt, i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.sge(sendAt+i, length)}}); err != nil {
 			return err
 		}

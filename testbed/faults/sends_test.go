@@ -1,0 +1,61 @@
+//go:build vm
+
+package faults
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// testLongSends has rxe do another thing that it does wrong: SENDs of several
+// packets, with other requests between them, over a network that reorders. When
+// a SEND is being sent again, and an acknowledgement of its first sending comes
+// meanwhile, rxe's next packets may carry numbers that belong to other requests.
+// Most often the connection breaks, now and then a message comes twice or a READ
+// completes without data. Nothing else may happen.
+func (p *pair) testLongSends(t *testing.T, f fault) {
+	p.falseSuccess = true
+	p.disturb(t, f)
+	before := p.counters(t)
+	c, s := p.begin(t, nil, "-sends", "long")
+	a, b := c.told(t), s.told(t)
+	after := p.counters(t)
+	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
+	r := row{fault: f.name + ", long SENDs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
+	for _, a := range []*Account{a, b} {
+		known := *a
+		known.Duplicates, known.Corrupt = 0, 0
+		if err := known.Check(); err != nil || a.Received != p.sends() {
+			t.Errorf("%v: %+v", err, a)
+		}
+	}
+	t.Logf("%d messages came twice, %d messages and READs were not what was sent; statuses %v and %v", a.Duplicates+b.Duplicates,
+		a.Corrupt+b.Corrupt, a.Statuses, b.Statuses)
+	r.c = append(r.c, p.pythonSends(t, 3600))
+	p.record(t, r)
+}
+
+// pythonSends has C's library send messages of that many bytes, through pyverbs.
+func (p *pair) pythonSends(t *testing.T, length int) string {
+	t.Helper()
+	_, port, _ := strings.Cut(p.at(), ":")
+	var script [2]string
+	for i, e := range p.ends {
+		var err error
+		if script[i], err = e.guest.Install("sends.py"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := strconv.Itoa(2 * p.sends())
+	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port, strconv.Itoa(length), n)
+	p.ends[0].listens(t, port)
+	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length), n, p.ends[0].address)
+	said := verdict(t, "sends by libibverbs", c, s, `"(twice|wrong|corrupt)": [1-9]`)
+	for _, p := range []*process{s, c} {
+		if line, ok := p.await("{", 1); ok {
+			said += " " + line
+		}
+	}
+	return said
+}
