@@ -237,6 +237,20 @@ func TestRSS(t *testing.T) {
 				w.t.Errorf("ports %d and %d: %+v, want hash %#x", x.sport, x.dport, got, x.want)
 			}
 		}
+		// What the TIR does not hash goes to the first queue.
+		for name, change := range map[string]func(f []byte){
+			"ICMP": func(f []byte) { f[23] = 1 }, "TCP": func(f []byte) { f[23], f[46] = 6, 0x50 }, "no IP": func(f []byte) { f[13] = 6 },
+			"a fragment": func(f []byte) { f[20] |= 0x20 }, "options beyond the frame": func(f []byte) { f[14] = 0x4f },
+		} {
+			f := udp(mac, mac, 1, 2, make([]byte, 12))
+			change(f)
+			w.do(func() { h.ReceiveFrame(f) })
+			got := n.rqs[0].rcq.poll()
+			if len(got) != 1 || prm.CQERSSHash.Get(got[0].raw) != 0 || prm.CQERSSType.Get(got[0].raw) != 0 || prm.CQEL4OK.Is(got[0].raw) ||
+				name != "TCP" && prm.CQEL4HdrType.Get(got[0].raw) != 0 {
+				w.t.Errorf("%s: %+v", name, got)
+			}
+		}
 	})
 }
 

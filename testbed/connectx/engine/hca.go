@@ -110,7 +110,6 @@ type HCA struct {
 	blueFlame    map[flameRegister]*flame
 	watch        watch
 	injections   []*injection
-	scratch      []byte
 }
 
 // New makes an HCA with nothing in it.

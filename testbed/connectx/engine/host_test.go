@@ -27,7 +27,7 @@ var be = binary.BigEndian
 
 // A world is hosts on a network.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	loop  *loop.Loop
 	hosts []*host
 	lose  func(p *roce.Packet) bool // nil: nothing is lost

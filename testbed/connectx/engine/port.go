@@ -197,14 +197,14 @@ func (h *HCA) ReceiveFrame(b []byte) {
 // destination is the queue pair that a packet is for: numbers 0 and 1 are those
 // for management.
 func (h *HCA) destination(number uint32) *QP {
-	service := map[uint32]Service{0: ServiceQP0, 1: ServiceQP1}
-	if s, special := service[number]; special {
-		for _, qp := range h.qps.all() {
-			if qp.Service == s && qp.state >= RTR {
-				return qp
+	if number < 2 {
+		var found *QP
+		for _, qp := range h.qps.objects {
+			if qp.Service == ServiceQP0+Service(number) && qp.state >= RTR && (found == nil || qp.Number < found.Number) {
+				found = qp
 			}
 		}
-		return nil
+		return found
 	}
 	if qp := h.qps.objects[number]; qp != nil && qp.Service != ServiceUMR {
 		return qp

@@ -167,7 +167,11 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 	}
 	if s, _ := qp.hca.injected(qp); s != transport.OK {
 		qp.completeReceiveError(w, s)
-		qp.hca.config.Loop.Post(qp.fail)
+		qp.hca.config.Loop.Post(func() {
+			if qp.alive() {
+				qp.fail()
+			}
+		})
 		return
 	}
 	c, cq := qp.receiveCompletion(w)

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
@@ -70,9 +73,12 @@ func (qp *QP) failSends() {
 	qp.flushSends(requests)
 }
 
+// alive reports whether the queue pair still exists and does something.
+func (qp *QP) alive() bool { return qp.state != Reset && qp.hca.qps.objects[qp.Number] == qp }
+
 // fatal is the end of a queue pair that cannot tell of it by a completion.
 func (qp *QP) fatal() {
-	if qp.state == Reset || qp.state == Err || qp.hca.qps.objects[qp.Number] != qp {
+	if !qp.alive() || qp.state == Err {
 		return
 	}
 	qp.fail()
@@ -147,16 +153,11 @@ func (w *watch) add(qp *QP) {
 }
 
 func (w *watch) look() {
-	for _, qp := range w.hca.qps.all() {
-		if !w.qps[qp] {
-			continue
-		}
-		if qp.state == Err {
+	order := func(a, b *QP) int { return cmp.Compare(a.Number, b.Number) }
+	for _, qp := range slices.SortedFunc(maps.Keys(w.qps), order) {
+		if qp.state == Err && qp.alive() {
 			qp.flushReceives()
-		}
-	}
-	for qp := range w.qps {
-		if qp.state != Err {
+		} else {
 			delete(w.qps, qp)
 		}
 	}
