@@ -81,6 +81,52 @@ func TestEthernetErrors(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// TestHash: both directions of a connection have one hash if they are to, and the
+// simple hash is the inverted exclusive or.
+func TestHash(t *testing.T) {
+	for _, x := range []struct {
+		fn        engine.HashFunction
+		symmetric bool
+		same      bool
+	}{{engine.HashToeplitz, true, true}, {engine.HashToeplitz, false, false}, {engine.HashXOR8, false, true}} {
+		run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+			h := w.hosts[0]
+			mac := h.MAC()
+			var n *nic
+			w.do(func() {
+				a := engine.TIRAttr{Indirect: true, Hash: x.fn, Symmetric: x.symmetric, UDP: true,
+					Fields: engine.HashSrcIP | engine.HashDstIP | engine.HashSrcPort | engine.HashDstPort}
+				copy(a.Key[:], pattern(40, 3))
+				n = h.newNIC(1, a)
+				m := h.register(2000, allRights)
+				h.toTIR(mac[:], n.tir.Number)
+				for range 2 {
+					n.rqs[0].recv(m, 0, 1000)
+				}
+				f := udp(mac, mac, 0x1234, 0x5678, nil)
+				back := slices.Clone(f)
+				copy(back[26:], f[30:34])
+				copy(back[30:], f[26:30])
+				copy(back[34:], []byte{0x56, 0x78, 0x12, 0x34})
+				h.ReceiveFrame(f)
+				h.ReceiveFrame(back)
+			})
+			got := n.rqs[0].rcq.poll()
+			if len(got) != 2 {
+				w.t.Fatalf("%d frames", len(got))
+			}
+			a, b := prm.CQERSSHash.Get(got[0].raw), prm.CQERSSHash.Get(got[1].raw)
+			if (a == b) != x.same || a == 0 {
+				w.t.Errorf("function %d, symmetric %t: hashes %#x and %#x", x.fn, x.symmetric, a, b)
+			}
+			const sum = 0x12 ^ 0x34 ^ 0x56 ^ 0x78 ^ 10 ^ 1 ^ 10 ^ 2
+			if x.fn == engine.HashXOR8 && a != ^uint64(sum)&0xff {
+				w.t.Errorf("hash %#x, want %#x", a, ^uint64(sum)&0xff)
+			}
+		})
+	}
+}
+
 // FuzzFrame: whatever comes over the wire.
 func FuzzFrame(f *testing.F) {
 	f.Add(udp([6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2}, 1, 2, []byte("x")))

@@ -261,6 +261,12 @@ func TestMulticast(t *testing.T) {
 				}
 				w.must(w.hosts[1].DetachMulticast(qs[1].number, group))
 				w.must(w.hosts[1].DestroyQP(qs[1].number))
+				v4 := [16]byte{10: 0xff, 11: 0xff, 12: 224, 15: 7} // a group of IPv4
+				w.must(w.hosts[0].AttachMulticast(qs[0].number, v4))
+				v4[12] = 223
+				if w.hosts[0].AttachMulticast(qs[0].number, v4) == nil {
+					w.t.Error("an address of one became a group's")
+				}
 				if w.hosts[1].DetachMulticast(qs[1].number, group) == nil {
 					w.t.Error("it was detached twice")
 				}
