@@ -16,6 +16,7 @@ type nic struct {
 	sq  *engine.SQ
 	rqs []*rawRQ
 	tir *engine.TIR
+	m   *region
 }
 
 type rawRQ struct {

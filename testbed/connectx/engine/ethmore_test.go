@@ -19,8 +19,8 @@ func TestLocalLoopback(t *testing.T) {
 			var n *nic
 			w.do(func() {
 				n = h.newNIC(1, engine.TIRAttr{TransportDomain: 5, BlockUnicast: x.block})
-				m := h.register(2000, allRights)
-				n.rqs[0].recv(m, 0, 1000)
+				n.m = h.register(2000, allRights)
+				n.rqs[0].recv(n.m, 0, 1000)
 				h.toTIR(mac[:], n.tir.Number)
 				h.SetLocalLoopback(x.on, false)
 				n.post(wqe{op: prm.OpcodeSend}.eth(0, udp(mac, mac, 1, 2, []byte("me"))))
@@ -29,6 +29,12 @@ func TestLocalLoopback(t *testing.T) {
 			if got := n.rqs[0].rcq.poll(); len(got) == 1 != x.want {
 				w.t.Errorf("loopback %t, blocked %t: %d frames", x.on, x.block, len(got))
 			}
+			w.do(func() {
+				w.must(h.SetFlowTableRoot(engine.NICReceive, 0))
+				n.rqs[0].recv(n.m, 0, 1000)
+				h.ReceiveFrame(udp(mac, mac, 1, 2, nil))
+			})
+			n.rqs[0].rcq.expect("without a root")
 		})
 	}
 }

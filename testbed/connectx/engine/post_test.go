@@ -223,8 +223,9 @@ func (w *world) do(f func()) {
 	w.later(250 * time.Microsecond)
 }
 
-// later lets time pass.
+// later lets time pass. What the test has read so far comes before it.
 func (w *world) later(d time.Duration) {
+	w.loop.Run(func() {})
 	<-time.After(d) // of the time that is not real
 	synctest.Wait()
 }
