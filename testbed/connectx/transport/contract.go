@@ -171,7 +171,7 @@ type Queues interface {
 	// SQDrained says that in state SQD all requests that had begun are done.
 	SQDrained()
 	// Migrated says that the path has become the alternate one, or, with ok
-	// false, that it could not.
+	// false, that the peer asks for it from somewhere else.
 	Migrated(ok bool)
 }
 

@@ -82,6 +82,7 @@ type Endpoint struct {
 	epoch  int // changes when what is under way is given up
 
 	established bool // the owner knows that packets came
+	misled      bool // the owner knows that the peer migrated to another path
 	work        func()
 	posted      bool // work is queued
 	later       *loop.Timer
@@ -107,7 +108,7 @@ func (e *Endpoint) Modify(c Config) {
 		c.MTU = roce.MaxPayload
 	}
 	c.MinRNRTimer &= 31
-	e.config = c
+	e.config, e.misled = c, false
 }
 
 // Config is the configuration as it is now: the migration may have changed it.
@@ -278,16 +279,30 @@ func (e *Endpoint) migrating(p *roce.Packet) bool {
 	switch {
 	case e.config.Migration == Rearm && !p.MigReq:
 		e.config.Migration = Armed
-	case e.config.Migration == Armed && p.MigReq:
+	case e.config.Migration == Armed && p.MigReq && onPath(&e.config.AltPath, &p.Route):
 		e.migrate()
+	case e.config.Migration == Armed && p.MigReq:
+		if !e.misled { // one event says it all
+			e.misled = true
+			e.queues.Migrated(false)
+		}
+		return false
 	}
 	return e.epoch == epoch
+}
+
+// onPath reports whether a packet came from the far end of a path.
+func onPath(path *Path, r *roce.Route) bool {
+	if r.Version == roce.InfiniBand {
+		return r.SLID == path.DLID
+	}
+	return r.SGID == path.DGID
 }
 
 // migrate changes to the alternate path.
 func (e *Endpoint) migrate() {
 	e.config.Path, e.config.AltPath = e.config.AltPath, e.config.Path
-	e.config.Migration = Migrated
+	e.config.Migration, e.misled = Migrated, false
 	e.queues.Migrated(true)
 }
 

@@ -234,6 +234,7 @@ func TestMigration(t *testing.T) {
 		w := newWorld(t, RC, func(i int, c *Config) {
 			c.Migration, c.RetryCount = Rearm, 1
 			c.Path.DLID, c.AltPath.DLID = 1, 2
+			c.AltPath.DGID = [16]byte{10: 0xFF, 11: 0xFF, 15: byte(2 - i)} // as the wire has it
 		})
 		w.receive(1, 1, 1, 1)
 		w.receive(0, 1)
@@ -265,6 +266,20 @@ func TestMigration(t *testing.T) {
 		w.post(0, send(1))
 		w.pass(time.Second)
 		w.ends(0, OK, OK, TransportRetry)
+	})
+}
+
+// TestWrongMigration: a peer that migrates to a path that was not agreed on is
+// not followed, which is told once.
+func TestWrongMigration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, RC, func(i int, c *Config) { c.Migration, c.AltPath.DLID = Armed, 7 })
+		for _, psn := range []uint32{100, 100} {
+			w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: psn, MigReq: true, Route: roce.Route{SLID: 8}})
+		}
+		w.told(1, "migrated false")
+		w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: 100, MigReq: true, Route: roce.Route{SLID: 7}})
+		w.told(1, "migrated false", "migrated true")
 	})
 }
 
