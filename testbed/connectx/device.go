@@ -79,8 +79,6 @@ type Device struct {
 	domains  numbers // transport domains
 	counters numbers // sets of Q counters
 	port     portState
-	eth      [ethKinds]ethObjects
-	flows    flowTables
 	failures []*failure
 
 	enabled, running bool // ENABLE_HCA and INIT_HCA were done
@@ -166,7 +164,6 @@ func (d *Device) stop() {
 	d.uars = newNumbers("UAR page", firstUAR, barSize>>uarShift-firstUAR)
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)
-	d.eth, d.flows = d.newEthObjects(), newFlowTables()
 	d.port.restart()
 	d.hca.Reset()
 	d.address()

@@ -1,11 +1,8 @@
 package connectx
 
 import (
-	"bytes"
-
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
-	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
 // ethCommands are those of raw Ethernet: its queues and where packets are spread
@@ -13,143 +10,175 @@ import (
 var ethCommands = []command{
 	{0x760, "QUERY_ROCE_ADDRESS", prm.QueryRoCEAddressIn, prm.QueryRoCEAddressOut, inEth, (*Device).queryRoCEAddress},
 	{0x761, "SET_ROCE_ADDRESS", prm.SetRoCEAddressIn, prm.SetRoCEAddressOut, inEth, (*Device).setRoCEAddress},
-	{0x900, "CREATE_TIR", prm.CreateTIRIn, prm.CreateTIROut, inEth, keep(tirs, prm.CreateTIRInTIRC, prm.CreateTIROutTIRN)},
-	{0x901, "MODIFY_TIR", prm.ModifyTIRIn, prm.ModifyTIROut, inEth, change(tirs, prm.ModifyTIRInTIRC, prm.ModifyTIRInTIRN)},
-	{0x902, "DESTROY_TIR", prm.DestroyTIRIn, prm.DestroyTIROut, inEth, drop(tirs, prm.DestroyTIRInTIRN)},
-	{0x903, "QUERY_TIR", prm.QueryTIRIn, prm.QueryTIROut, inEth, show(tirs, prm.QueryTIRInTIRN, prm.QueryTIROutTIRC)},
-	{0x904, "CREATE_SQ", prm.CreateSQIn, prm.CreateSQOut, inEth, keep(sqs, prm.CreateSQInSQC, prm.CreateSQOutSQN)},
-	{0x905, "MODIFY_SQ", prm.ModifySQIn, prm.ModifySQOut, inEth, change(sqs, prm.ModifySQInSQC, prm.ModifySQInSQN)},
-	{0x906, "DESTROY_SQ", prm.DestroySQIn, prm.DestroySQOut, inEth, drop(sqs, prm.DestroySQInSQN)},
-	{0x907, "QUERY_SQ", prm.QuerySQIn, prm.QuerySQOut, inEth, show(sqs, prm.QuerySQInSQN, prm.QuerySQOutSQC)},
-	{0x908, "CREATE_RQ", prm.CreateRQIn, prm.CreateRQOut, inEth, keep(rqs, prm.CreateRQInRQC, prm.CreateRQOutRQN)},
-	{0x909, "MODIFY_RQ", prm.ModifyRQIn, prm.ModifyRQOut, inEth, change(rqs, prm.ModifyRQInRQC, prm.ModifyRQInRQN)},
-	{0x90a, "DESTROY_RQ", prm.DestroyRQIn, prm.DestroyRQOut, inEth, drop(rqs, prm.DestroyRQInRQN)},
-	{0x90b, "QUERY_RQ", prm.QueryRQIn, prm.QueryRQOut, inEth, show(rqs, prm.QueryRQInRQN, prm.QueryRQOutRQC)},
-	{0x912, "CREATE_TIS", prm.CreateTISIn, prm.CreateTISOut, inEth, keep(tiss, prm.CreateTISInTISC, prm.CreateTISOutTISN)},
-	{0x913, "MODIFY_TIS", prm.ModifyTISIn, prm.ModifyTISOut, inEth, change(tiss, prm.ModifyTISInTISC, prm.ModifyTISInTISN)},
-	{0x914, "DESTROY_TIS", prm.DestroyTISIn, prm.DestroyTISOut, inEth, drop(tiss, prm.DestroyTISInTISN)},
-	{0x915, "QUERY_TIS", prm.QueryTISIn, prm.QueryTISOut, inEth, show(tiss, prm.QueryTISInTISN, prm.QueryTISOutTISC)},
-	{0x916, "CREATE_RQT", prm.CreateRQTIn, prm.CreateRQTOut, inEth, keep(rqts, prm.CreateRQTInRQTC, prm.CreateRQTOutRQTN)},
-	{0x917, "MODIFY_RQT", prm.ModifyRQTIn, prm.ModifyRQTOut, inEth, change(rqts, prm.ModifyRQTInRQTC, prm.ModifyRQTInRQTN)},
-	{0x918, "DESTROY_RQT", prm.DestroyRQTIn, prm.DestroyRQTOut, inEth, drop(rqts, prm.DestroyRQTInRQTN)},
-	{0x919, "QUERY_RQT", prm.QueryRQTIn, prm.QueryRQTOut, inEth, show(rqts, prm.QueryRQTInRQTN, prm.QueryRQTOutRQTC)},
+	{0x900, "CREATE_TIR", prm.CreateTIRIn, prm.CreateTIROut, inEth, (*Device).createTIR},
+	{0x901, "MODIFY_TIR", prm.ModifyTIRIn, prm.ModifyTIROut, inEth, (*Device).modifyTIR},
+	{0x902, "DESTROY_TIR", prm.DestroyTIRIn, prm.DestroyTIROut, inEth, (*Device).destroyTIR},
+	{0x904, "CREATE_SQ", prm.CreateSQIn, prm.CreateSQOut, inEth, (*Device).createSQ},
+	{0x905, "MODIFY_SQ", prm.ModifySQIn, prm.ModifySQOut, inEth, (*Device).modifySQ},
+	{0x906, "DESTROY_SQ", prm.DestroySQIn, prm.DestroySQOut, inEth, (*Device).destroySQ},
+	{0x907, "QUERY_SQ", prm.QuerySQIn, prm.QuerySQOut, inEth, (*Device).querySQ},
+	{0x908, "CREATE_RQ", prm.CreateRQIn, prm.CreateRQOut, inEth, (*Device).createRQ},
+	{0x909, "MODIFY_RQ", prm.ModifyRQIn, prm.ModifyRQOut, inEth, (*Device).modifyRQ},
+	{0x90a, "DESTROY_RQ", prm.DestroyRQIn, prm.DestroyRQOut, inEth, (*Device).destroyRQ},
+	{0x90b, "QUERY_RQ", prm.QueryRQIn, prm.QueryRQOut, inEth, (*Device).queryRQ},
+	{0x912, "CREATE_TIS", prm.CreateTISIn, prm.CreateTISOut, inEth, (*Device).createTIS},
+	{0x913, "MODIFY_TIS", prm.ModifyTISIn, prm.ModifyTISOut, inEth, (*Device).modifyTIS},
+	{0x914, "DESTROY_TIS", prm.DestroyTISIn, prm.DestroyTISOut, inEth, (*Device).destroyTIS},
+	{0x916, "CREATE_RQT", prm.CreateRQTIn, prm.CreateRQTOut, inEth, (*Device).createRQT},
+	{0x917, "MODIFY_RQT", prm.ModifyRQTIn, prm.ModifyRQTOut, inEth, (*Device).modifyRQT},
+	{0x918, "DESTROY_RQT", prm.DestroyRQTIn, prm.DestroyRQTOut, inEth, (*Device).destroyRQT},
 }
-
-// An ethKind is a kind of raw Ethernet's objects.
-type ethKind int
 
 const (
-	tirs ethKind = iota
-	sqs
-	rqs
-	tiss
-	rqts
-	ethKinds
+	wqCyclic = 1 // wq_type
+
+	selectVSD        = 1 << 1 // modify_bitmask of MODIFY_RQ
+	selectScatterFCS = 1 << 2
 )
 
-// Where the numbers of queues begin: behind those of queue pairs, which ring the
-// same doorbells.
-const firstEthQueue = 1 << 20
-
-// ethObjects are objects of one kind by number.
-type ethObjects struct {
-	numbers
-	contexts map[uint32][]byte
+// wqBuffer decodes the ring of a work queue whose context is at wq of a command.
+func (d *Device) wqBuffer(in []byte, wq prm.Field) (engine.Buffer, uint8, uint8, error) {
+	c := wq.Bytes(in)
+	size, stride := uint8(prm.WQLogWQSize.Get(c)), uint8(prm.WQLogWQStride.Get(c))
+	switch {
+	case prm.WQWQType.Get(c) != wqCyclic || prm.WQWQSignature.Is(c):
+		return engine.Buffer{}, 0, 0, refuse(statusBadParam, reasonCapability)
+	case uint64(size) > d.caps.general(prm.HCACapLogMaxWQSize):
+		return engine.Buffer{}, 0, 0, refuse(statusLimit, reasonSize)
+	}
+	b, err := buffer(in, prm.WQPAS.Within(wq), prm.WQLogWQPGSize.Get(c), prm.WQPageOffset.Get(c), 1<<(size+stride))
+	return b, size, stride, err
 }
 
-// newEthObjects are all kinds, with as many of each as the capabilities say.
-func (d *Device) newEthObjects() (all [ethKinds]ethObjects) {
-	for kind, f := range [ethKinds]prm.Field{prm.HCACapLogMaxTIR, prm.HCACapLogMaxSQ, prm.HCACapLogMaxRQ, prm.HCACapLogMaxTIS, prm.HCACapLogMaxRQT} {
-		first := uint32(1)
-		if kind := ethKind(kind); kind == sqs || kind == rqs {
-			first = firstEthQueue * uint32(kind)
-		}
-		all[kind] = ethObjects{newNumbers("object", first, uint32(d.number(f))), make(map[uint32][]byte)}
+func (d *Device) createSQ(in, out []byte) error {
+	wq := prm.SQCWQ.Within(prm.CreateSQInSQC)
+	b, size, stride, err := d.wqBuffer(in, wq)
+	if err != nil {
+		return err
 	}
-	return all
-}
-
-// keep makes an object of a context: what of the command is from the context on.
-func keep(kind ethKind, context, number prm.Field) func(d *Device, in, out []byte) error {
-	return func(d *Device, in, out []byte) error {
-		o := &d.eth[kind]
-		if err := o.alloc(number, out); err != nil {
-			return err
-		}
-		o.contexts[get32(number, out)] = bytes.Clone(context.Rest(in))
-		return nil
+	c := prm.CreateSQInSQC.Bytes(in)
+	a := engine.SQAttr{
+		CQ:           get32(prm.SQCCQN, c),
+		UserIndex:    get32(prm.SQCUserIndex, c),
+		TIS:          get32(prm.SQCTISNum0, c),
+		PD:           get32(prm.WQPD, wq.Bytes(in)),
+		UAR:          get32(prm.WQUARPage, wq.Bytes(in)),
+		Record:       prm.WQDBRAddr.Get(wq.Bytes(in)),
+		LogSize:      size,
+		Buffer:       b,
+		ReservedLKey: prm.SQCRLKY.Is(c),
 	}
-}
-
-// change replaces an object's context.
-func change(kind ethKind, context, number prm.Field) func(d *Device, in, out []byte) error {
-	return func(d *Device, in, out []byte) error {
-		o := &d.eth[kind]
-		if !o.has(get32(number, in)) {
-			return refuse(statusBadResource, reasonUnknown)
-		}
-		o.contexts[get32(number, in)] = bytes.Clone(context.Rest(in))
-		return nil
-	}
-}
-
-func show(kind ethKind, number, context prm.Field) func(d *Device, in, out []byte) error {
-	return func(d *Device, in, out []byte) error {
-		c, ok := d.eth[kind].contexts[get32(number, in)]
-		if !ok {
-			return refuse(statusBadResource, reasonUnknown)
-		}
-		copy(context.Rest(out), c)
-		return nil
-	}
-}
-
-func drop(kind ethKind, number prm.Field) func(d *Device, in, out []byte) error {
-	return func(d *Device, in, out []byte) error {
-		o := &d.eth[kind]
-		delete(o.contexts, get32(number, in))
-		return o.remove(get32(number, in))
-	}
-}
-
-// Codes of roce_version.
-const (
-	roceV1 = 0
-	roceV2 = 2
-)
-
-func (d *Device) setRoCEAddress(in, out []byte) error {
-	a := prm.SetRoCEAddressInRoCEAddr.Bytes(in)
-	e := engine.GIDEntry{
-		GID:    [16]byte(prm.RoCEAddrSourceL3Address.Bytes(a)),
-		MAC:    [6]byte(prm.RoCEAddrSourceMAC.Bytes(a)),
-		Tagged: prm.RoCEAddrVLANValid.Is(a),
-		VLAN:   uint16(prm.RoCEAddrVLANID.Get(a)),
-	}
-	switch prm.RoCEAddrRoCEVersion.Get(a) {
-	case roceV1:
-		e.Version = roce.V1
-	case roceV2:
-		e.Version = roce.V2
-	default:
+	switch {
+	case stride != sqShift:
+		return refuse(statusBadParam, reasonSize)
+	case prm.SQCTISLstSize.Get(c) > 1:
 		return refuse(statusBadParam, reasonCapability)
 	}
-	return d.hca.SetGID(int(prm.SetRoCEAddressInRoCEAddressIndex.Get(in)), e)
+	if err := d.checkUAR(a.UAR); err != nil {
+		return err
+	}
+	q, err := d.hca.CreateSQ(a)
+	if err != nil {
+		return err
+	}
+	prm.CreateSQOutSQN.Set(out, uint64(q.Number))
+	return nil
 }
 
-func (d *Device) queryRoCEAddress(in, out []byte) error {
-	index := prm.QueryRoCEAddressInRoCEAddressIndex.Get(in)
-	if index >= prm.RoCECapRoCEAddressTableSize.Get(d.caps.page(CapRoCE, true)) {
-		return refuse(statusBadParam, reasonIndex)
+func (d *Device) modifySQ(in, out []byte) error {
+	from, to := prm.ModifySQInSQState.Get(in), prm.SQCState.Get(prm.ModifySQInSQC.Bytes(in))
+	return d.hca.ModifySQ(get32(prm.ModifySQInSQN, in), engine.QueueState(from), engine.QueueState(to))
+}
+
+func (d *Device) destroySQ(in, out []byte) error {
+	return d.hca.DestroySQ(get32(prm.DestroySQInSQN, in))
+}
+
+func (d *Device) querySQ(in, out []byte) error {
+	q, err := d.hca.SQ(get32(prm.QuerySQInSQN, in))
+	if err != nil {
+		return err
 	}
-	e := d.hca.GID(int(index))
-	a := prm.QueryRoCEAddressOutRoCEAddr.Bytes(out)
-	copy(prm.RoCEAddrSourceL3Address.Bytes(a), e.GID[:])
-	copy(prm.RoCEAddrSourceMAC.Bytes(a), e.MAC[:])
-	prm.RoCEAddrVLANValid.SetBool(a, e.Tagged)
-	prm.RoCEAddrVLANID.Set(a, uint64(e.VLAN))
-	if e.Version == roce.V2 {
-		prm.RoCEAddrRoCEVersion.Set(a, roceV2)
+	c := prm.QuerySQOutSQC.Bytes(out)
+	prm.SQCState.Set(c, uint64(q.State()))
+	prm.SQCCQN.Set(c, uint64(q.CQ))
+	prm.SQCUserIndex.Set(c, uint64(q.UserIndex))
+	prm.SQCTISNum0.Set(c, uint64(q.TIS))
+	prm.SQCTISLstSize.Set(c, 1)
+	showWQ(prm.SQCWQ.Bytes(c), q.PD, q.LogSize, sqShift, &q.Buffer, q.Record)
+	return nil
+}
+
+// showWQ writes the context of a work queue.
+func showWQ(c []byte, pd uint32, size, stride uint8, b *engine.Buffer, record uint64) {
+	prm.WQWQType.Set(c, wqCyclic)
+	prm.WQPD.Set(c, uint64(pd))
+	prm.WQLogWQSize.Set(c, uint64(size))
+	prm.WQLogWQStride.Set(c, uint64(stride))
+	prm.WQLogWQPGSize.Set(c, uint64(b.PageShift-12))
+	prm.WQPageOffset.Set(c, b.Offset>>(b.PageShift-6))
+	prm.WQDBRAddr.Set(c, record)
+}
+
+func (d *Device) createRQ(in, out []byte) error {
+	wq := prm.RQCWQ.Within(prm.CreateRQInRQC)
+	b, size, stride, err := d.wqBuffer(in, wq)
+	if err != nil {
+		return err
 	}
+	c := prm.CreateRQInRQC.Bytes(in)
+	if prm.RQCMemRQType.Is(c) || prm.RQCScatterFcs.Is(c) {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	q, err := d.hca.CreateRQ(engine.RQAttr{
+		CQ:           get32(prm.RQCCQN, c),
+		UserIndex:    get32(prm.RQCUserIndex, c),
+		PD:           get32(prm.WQPD, wq.Bytes(in)),
+		Record:       prm.WQDBRAddr.Get(wq.Bytes(in)),
+		LogSize:      size,
+		LogStride:    stride,
+		Buffer:       b,
+		StripVLAN:    !prm.RQCVSD.Is(c),
+		ReservedLKey: prm.RQCRLKY.Is(c),
+	})
+	if err != nil {
+		return err
+	}
+	prm.CreateRQOutRQN.Set(out, uint64(q.Number))
+	return nil
+}
+
+func (d *Device) modifyRQ(in, out []byte) error {
+	number, c := get32(prm.ModifyRQInRQN, in), prm.ModifyRQInRQC.Bytes(in)
+	selected := prm.ModifyRQInModifyBitmask.Get(in)
+	if selected&selectScatterFCS != 0 && prm.RQCScatterFcs.Is(c) {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	err := d.hca.ModifyRQ(number, engine.QueueState(prm.ModifyRQInRQState.Get(in)), engine.QueueState(prm.RQCState.Get(c)))
+	if err != nil || selected&selectVSD == 0 {
+		return err
+	}
+	q, err := d.hca.RQ(number)
+	if err == nil {
+		q.StripVLAN = !prm.RQCVSD.Is(c)
+	}
+	return err
+}
+
+func (d *Device) destroyRQ(in, out []byte) error {
+	return d.hca.DestroyRQ(get32(prm.DestroyRQInRQN, in))
+}
+
+func (d *Device) queryRQ(in, out []byte) error {
+	q, err := d.hca.RQ(get32(prm.QueryRQInRQN, in))
+	if err != nil {
+		return err
+	}
+	c := prm.QueryRQOutRQC.Bytes(out)
+	prm.RQCState.Set(c, uint64(q.State()))
+	prm.RQCCQN.Set(c, uint64(q.CQ))
+	prm.RQCUserIndex.Set(c, uint64(q.UserIndex))
+	prm.RQCVSD.SetBool(c, !q.StripVLAN)
+	showWQ(prm.RQCWQ.Bytes(c), q.PD, q.LogSize, q.LogStride, &q.Buffer, q.Record)
 	return nil
 }

@@ -1,8 +1,7 @@
 package connectx
 
 import (
-	"bytes"
-
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
@@ -14,214 +13,126 @@ var flowCommands = []command{
 	{0x933, "CREATE_FLOW_GROUP", prm.CreateFlowGroupIn, prm.CreateFlowGroupOut, inEth, (*Device).createFlowGroup},
 	{0x934, "DESTROY_FLOW_GROUP", prm.DestroyFlowGroupIn, prm.DestroyFlowGroupOut, inEth, (*Device).destroyFlowGroup},
 	{0x936, "SET_FLOW_TABLE_ENTRY", prm.SetFTEIn, prm.SetFTEOut, inEth, (*Device).setFlow},
-	{0x937, "QUERY_FLOW_TABLE_ENTRY", prm.QueryFTEIn, prm.QueryFTEOut, inEth, (*Device).queryFlow},
 	{0x938, "DELETE_FLOW_TABLE_ENTRY", prm.DeleteFTEIn, prm.DeleteFTEOut, inEth, (*Device).deleteFlow},
 	{0x93c, "MODIFY_FLOW_TABLE", prm.ModifyFlowTableIn, prm.ModifyFlowTableOut, inEth, (*Device).modifyFlowTable},
 }
 
+// Codes of flow tables and their entries.
 const (
-	nicReceive     = 0 // table_type
-	flowDisconnect = 1 // op_mod of SET_FLOW_TABLE_ROOT
+	rootDisconnect = 1 // op_mod of SET_FLOW_TABLE_ROOT
 
-	maxFlowGroups = 1 << 10 // of a table
-	maxFlows      = 1 << 16 // of all tables
+	missToTable = 1 // table_miss_action
+
+	flowAllow   = 1 << 0 // action
+	flowDrop    = 1 << 1
+	flowForward = 1 << 2
 )
 
-// A flowTable has groups of entries that match the same fields.
-type flowTable struct {
-	context []byte
-	groups  map[uint32]*flowGroup
-	next    uint32
-	flows   map[uint32][]byte // contexts with their destinations, by index
-}
-
-// A flowGroup is a range of a table's entries.
-type flowGroup struct {
-	first, last uint32
-	enable      uint8
-	criteria    []byte
-}
-
-// flowTables are the tables for what a host receives.
-type flowTables struct {
-	numbers
-	tables map[uint32]*flowTable
-	root   uint32 // 0: none
-	flows  int
-}
-
-func newFlowTables() flowTables {
-	return flowTables{numbers: newNumbers("flow table", 1, 1<<logFlowTables), tables: make(map[uint32]*flowTable)}
-}
-
-// flowTable is the table that a command names.
-func (d *Device) flowTable(kind, number uint64) (*flowTable, error) {
-	t := d.flows.tables[uint32(number)]
-	if kind != nicReceive || t == nil {
-		return nil, refuse(statusBadResource, reasonUnknown)
+// ownTable refuses tables that are not for what a host receives.
+func ownTable(in []byte, other, kind prm.Field) error {
+	if other.Is(in) || engine.FlowTableType(kind.Get(in)) != engine.NICReceive {
+		return refuse(statusBadParam, reasonPort)
 	}
-	return t, nil
+	return nil
 }
 
 func (d *Device) createFlowTable(in, out []byte) error {
-	c := prm.CreateFlowTableInFlowTable.Bytes(in)
-	switch {
-	case prm.CreateFlowTableInOtherVport.Is(in) || prm.CreateFlowTableInTableType.Get(in) != nicReceive:
-		return refuse(statusBadParam, reasonPort)
-	case prm.FlowTableLogSize.Get(c) > logFlowTableSize:
-		return refuse(statusLimit, reasonSize)
-	}
-	if err := d.flows.alloc(prm.CreateFlowTableOutTableID, out); err != nil {
+	if err := ownTable(in, prm.CreateFlowTableInOtherVport, prm.CreateFlowTableInTableType); err != nil {
 		return err
 	}
-	d.flows.tables[get32(prm.CreateFlowTableOutTableID, out)] = &flowTable{
-		context: bytes.Clone(c), groups: make(map[uint32]*flowGroup), flows: make(map[uint32][]byte),
+	c := prm.CreateFlowTableInFlowTable.Bytes(in)
+	n, err := d.hca.CreateFlowTable(engine.FlowTableAttr{
+		Type: engine.NICReceive, Level: uint8(prm.FlowTableLevel.Get(c)), LogSize: uint8(prm.FlowTableLogSize.Get(c)), MissTable: missTable(c),
+	})
+	return answer(prm.CreateFlowTableOutTableID, out, n, err)
+}
+
+// missTable is where a packet goes that no flow of a table matches.
+func missTable(c []byte) uint32 {
+	if prm.FlowTableTableMissAction.Get(c) != missToTable {
+		return 0
 	}
-	return nil
+	return get32(prm.FlowTableTableMissID, c)
 }
 
 func (d *Device) destroyFlowTable(in, out []byte) error {
-	number := prm.DestroyFlowTableInTableID.Get(in)
-	t, err := d.flowTable(prm.DestroyFlowTableInTableType.Get(in), number)
-	if err != nil {
+	if err := ownTable(in, prm.DestroyFlowTableInOtherVport, prm.DestroyFlowTableInTableType); err != nil {
 		return err
 	}
-	if len(t.groups) > 0 {
-		return refuse(statusBusy, reasonInUse)
-	}
-	delete(d.flows.tables, uint32(number))
-	if d.flows.root == uint32(number) {
-		d.flows.root = 0
-	}
-	return d.flows.remove(uint32(number))
+	return d.hca.DestroyFlowTable(get32(prm.DestroyFlowTableInTableID, in))
 }
 
-// modifyFlowTable changes where a packet goes that no entry matches.
 func (d *Device) modifyFlowTable(in, out []byte) error {
-	t, err := d.flowTable(prm.ModifyFlowTableInTableType.Get(in), prm.ModifyFlowTableInTableID.Get(in))
-	if err != nil {
+	if err := ownTable(in, prm.ModifyFlowTableInOtherVport, prm.ModifyFlowTableInTableType); err != nil {
 		return err
 	}
-	c := prm.ModifyFlowTableInFlowTable.Bytes(in)
-	for _, f := range []prm.Field{prm.FlowTableTableMissAction, prm.FlowTableTableMissID} {
-		f.Set(t.context, f.Get(c))
-	}
-	return nil
+	return d.hca.SetFlowTableMiss(get32(prm.ModifyFlowTableInTableID, in), missTable(prm.ModifyFlowTableInFlowTable.Bytes(in)))
 }
 
 func (d *Device) setFlowRoot(in, out []byte) error {
-	number := prm.SetFlowTableRootInTableID.Get(in)
-	if prm.CmdOpMod.Get(in) == flowDisconnect {
-		d.flows.root = 0
-		return nil
-	}
-	if _, err := d.flowTable(prm.SetFlowTableRootInTableType.Get(in), number); err != nil {
+	if err := ownTable(in, prm.SetFlowTableRootInOtherVport, prm.SetFlowTableRootInTableType); err != nil {
 		return err
 	}
-	d.flows.root = uint32(number)
-	return nil
+	number := get32(prm.SetFlowTableRootInTableID, in)
+	if prm.CmdOpMod.Get(in) == rootDisconnect {
+		number = 0
+	}
+	return d.hca.SetFlowTableRoot(engine.NICReceive, number)
 }
 
 func (d *Device) createFlowGroup(in, out []byte) error {
-	t, err := d.flowTable(prm.CreateFlowGroupInTableType.Get(in), prm.CreateFlowGroupInTableID.Get(in))
-	if err != nil {
+	if err := ownTable(in, prm.CreateFlowGroupInOtherVport, prm.CreateFlowGroupInTableType); err != nil {
 		return err
 	}
-	g := &flowGroup{
-		first:    get32(prm.CreateFlowGroupInStartFlowIndex, in),
-		last:     get32(prm.CreateFlowGroupInEndFlowIndex, in),
-		enable:   uint8(prm.CreateFlowGroupInMatchCriteriaEnable.Get(in)),
-		criteria: bytes.Clone(prm.CreateFlowGroupInFlowMatch.Bytes(in)),
-	}
-	if g.first > g.last || g.last>>prm.FlowTableLogSize.Get(t.context) != 0 {
-		return refuse(statusBadParam, reasonIndex)
-	}
-	for _, other := range t.groups {
-		if g.first <= other.last && other.first <= g.last {
-			return refuse(statusBusy, reasonInUse)
-		}
-	}
-	if len(t.groups) >= maxFlowGroups {
-		return refuse(statusLimit, reasonTooMany)
-	}
-	t.next = (t.next + 1) & 0xffffff
-	for t.groups[t.next] != nil {
-		t.next = (t.next + 1) & 0xffffff
-	}
-	t.groups[t.next] = g
-	prm.CreateFlowGroupOutGroupID.Set(out, uint64(t.next))
-	return nil
+	n, err := d.hca.CreateFlowGroup(get32(prm.CreateFlowGroupInTableID, in), engine.FlowGroup{
+		First:    get32(prm.CreateFlowGroupInStartFlowIndex, in),
+		Last:     get32(prm.CreateFlowGroupInEndFlowIndex, in),
+		Mask:     [512]byte(prm.CreateFlowGroupInFlowMatch.Bytes(in)),
+		Criteria: uint8(prm.CreateFlowGroupInMatchCriteriaEnable.Get(in)),
+	})
+	return answer(prm.CreateFlowGroupOutGroupID, out, n, err)
 }
 
 func (d *Device) destroyFlowGroup(in, out []byte) error {
-	t, err := d.flowTable(prm.DestroyFlowGroupInTableType.Get(in), prm.DestroyFlowGroupInTableID.Get(in))
-	if err != nil {
+	if err := ownTable(in, prm.DestroyFlowGroupInOtherVport, prm.DestroyFlowGroupInTableType); err != nil {
 		return err
 	}
-	number := get32(prm.DestroyFlowGroupInGroupID, in)
-	g := t.groups[number]
-	if g == nil {
-		return refuse(statusBadResource, reasonUnknown)
-	}
-	for index := range t.flows {
-		if g.first <= index && index <= g.last {
-			return refuse(statusBusy, reasonInUse)
-		}
-	}
-	delete(t.groups, number)
-	return nil
+	return d.hca.DestroyFlowGroup(get32(prm.DestroyFlowGroupInTableID, in), get32(prm.DestroyFlowGroupInGroupID, in))
 }
 
-// setFlow makes or replaces an entry of a group.
+// setFlow makes or replaces a flow.
 func (d *Device) setFlow(in, out []byte) error {
-	t, err := d.flowTable(prm.SetFTEInTableType.Get(in), prm.SetFTEInTableID.Get(in))
-	if err != nil {
+	if err := ownTable(in, prm.SetFTEInOtherVport, prm.SetFTEInTableType); err != nil {
 		return err
 	}
-	c := prm.SetFTEInFlowContext.Rest(in)
-	index := get32(prm.SetFTEInFlowIndex, in)
-	g := t.groups[get32(prm.FlowContextGroupID, c)]
-	n := prm.FlowContextDestinationListSize.Get(c)
+	c := prm.SetFTEInFlowContext.Bytes(in)
+	action, n := prm.FlowContextAction.Get(c), int(prm.FlowContextDestinationListSize.Get(c))
+	list := prm.FlowContextDestination.Within(prm.SetFTEInFlowContext)
 	switch {
-	case g == nil || index < g.first || index > g.last:
-		return refuse(statusBadParam, reasonIndex)
-	case n > uint64(len(prm.FlowContextDestination.Rest(c))/prm.FlowDest.Size):
-		return refuse(statusBadInputLength, reasonLength)
-	case prm.FlowContextFlowCounterListSize.Is(c):
+	case action&^(flowAllow|flowDrop|flowForward) != 0 || prm.FlowContextFlowCounterListSize.Is(c) || prm.FlowContextExtendedDestination.Is(c):
 		return refuse(statusBadParam, reasonCapability)
-	case t.flows[index] == nil && d.flows.flows >= maxFlows:
-		return refuse(statusLimit, reasonTooMany)
+	case n > len(list.Rest(in))/prm.FlowDest.Size:
+		return refuse(statusBadInputLength, reasonLength)
 	}
-	if t.flows[index] == nil {
-		d.flows.flows++
+	f := engine.Flow{
+		Group:   get32(prm.FlowContextGroupID, c),
+		Match:   [512]byte(prm.FlowContextFlowMatch.Bytes(c)),
+		Tag:     get32(prm.FlowContextFlowTag, c),
+		Forward: action&flowForward != 0,
+		Drop:    action&flowDrop != 0,
 	}
-	t.flows[index] = bytes.Clone(c)
-	return nil
-}
-
-func (d *Device) queryFlow(in, out []byte) error {
-	t, err := d.flowTable(prm.QueryFTEInTableType.Get(in), prm.QueryFTEInTableID.Get(in))
-	if err != nil {
-		return err
+	for i := range n {
+		dest := list.At(i).Bytes(in)
+		f.Dests = append(f.Dests, engine.FlowDest{
+			Type: engine.FlowDestType(prm.FlowDestDestinationType.Get(dest)), Number: get32(prm.FlowDestDestinationID, dest),
+		})
 	}
-	c := t.flows[get32(prm.QueryFTEInFlowIndex, in)]
-	if c == nil {
-		return refuse(statusBadResource, reasonUnknown)
-	}
-	copy(prm.QueryFTEOutFlowContext.Rest(out), c)
-	return nil
+	return d.hca.SetFlow(get32(prm.SetFTEInTableID, in), get32(prm.SetFTEInFlowIndex, in), f)
 }
 
 func (d *Device) deleteFlow(in, out []byte) error {
-	t, err := d.flowTable(prm.DeleteFTEInTableType.Get(in), prm.DeleteFTEInTableID.Get(in))
-	if err != nil {
+	if err := ownTable(in, prm.DeleteFTEInOtherVport, prm.DeleteFTEInTableType); err != nil {
 		return err
 	}
-	index := get32(prm.DeleteFTEInFlowIndex, in)
-	if t.flows[index] == nil {
-		return refuse(statusBadResource, reasonUnknown)
-	}
-	delete(t.flows, index)
-	d.flows.flows--
-	return nil
+	return d.hca.DeleteFlow(get32(prm.DeleteFTEInTableID, in), get32(prm.DeleteFTEInFlowIndex, in))
 }

@@ -22,6 +22,8 @@ func (d *Device) newEngine() *engine.HCA {
 	if d.config.LinkLayer == Ethernet {
 		c.LinkLayer = engine.Ethernet
 		c.Limits.GIDs = int(prm.RoCECapRoCEAddressTableSize.Get(d.caps.page(CapRoCE, true)))
+		c.Limits.EthernetQueues = d.number(prm.HCACapLogMaxRQ)
+		c.Limits.FlowTables = 1 << logFlowTables
 	} else {
 		c.Limits.GIDs = 8 << d.caps.general(prm.HCACapGIDTableSize)
 	}

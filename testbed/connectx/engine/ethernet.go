@@ -71,6 +71,15 @@ func (h *HCA) DestroyTIS(number uint32) error {
 	return nil
 }
 
+// ethernetDomain is the protection domain of a queue. The kernel has some that
+// have none, 0, because they touch no memory.
+func (h *HCA) ethernetDomain(number uint32) (*domain, error) {
+	if number == 0 {
+		return &domain{}, nil
+	}
+	return h.pds.get(number)
+}
+
 // RQAttr is the context of a receive queue of raw Ethernet.
 type RQAttr struct {
 	CQ           uint32
@@ -101,7 +110,7 @@ type RQ struct {
 func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 	q := &RQ{RQAttr: a, hca: h}
 	var err error
-	if q.pd, err = h.pds.get(a.PD); err != nil {
+	if q.pd, err = h.ethernetDomain(a.PD); err != nil {
 		return nil, err
 	}
 	if q.cq, err = h.cqs.get(a.CQ); err != nil {

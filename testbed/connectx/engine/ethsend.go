@@ -38,13 +38,15 @@ type SQ struct {
 func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	q := &SQ{SQAttr: a, hca: h}
 	var err error
-	if q.pd, err = h.pds.get(a.PD); err != nil {
+	if q.pd, err = h.ethernetDomain(a.PD); err != nil {
 		return nil, err
 	}
 	if q.cq, err = h.cqs.get(a.CQ); err != nil {
 		return nil, err
 	}
-	if q.tis, err = h.eth.tiss.get(a.TIS); err != nil {
+	if a.TIS == 0 { // the kernel's trial of write combining: it sends nothing
+		q.tis = &TIS{}
+	} else if q.tis, err = h.eth.tiss.get(a.TIS); err != nil {
 		return nil, err
 	}
 	if a.LogSize > h.limits.LogWQSize {
@@ -168,6 +170,10 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 		segment = 1
 	default:
 		w.violate(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
+		return transport.LocalQPOp
+	}
+	if q.TIS == 0 {
+		w.violate(RuleOpcode, "a frame of a queue that has no TIS")
 		return transport.LocalQPOp
 	}
 	if len(w.raw) < 32 {

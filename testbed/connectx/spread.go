@@ -1,0 +1,144 @@
+package connectx
+
+import (
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+// Codes of a TIR's context.
+const (
+	dispDirect   = 0
+	dispIndirect = 1
+
+	blockUnicast   = 1 << 0 // self_lb_block
+	blockMulticast = 1 << 1
+)
+
+func (d *Device) createTIS(in, out []byte) error {
+	t, err := d.hca.CreateTIS(get32(prm.TISCTransportDomain, prm.CreateTISInTISC.Bytes(in)))
+	if err != nil {
+		return err
+	}
+	prm.CreateTISOutTISN.Set(out, uint64(t.Number))
+	return nil
+}
+
+// modifyTIS changes a priority or the port of a LAG, which have no effect here.
+func (d *Device) modifyTIS(in, out []byte) error {
+	_, err := d.hca.TIS(get32(prm.ModifyTISInTISN, in))
+	return err
+}
+
+func (d *Device) destroyTIS(in, out []byte) error {
+	return d.hca.DestroyTIS(get32(prm.DestroyTISInTISN, in))
+}
+
+// decodeTIR reads a TIR's context.
+func decodeTIR(c []byte) (engine.TIRAttr, error) {
+	hash := prm.TIRCRXHashFieldSelectorOuterSelectedFields.Get(c)
+	a := engine.TIRAttr{
+		Indirect:        prm.TIRCDispType.Get(c) == dispIndirect,
+		RQ:              get32(prm.TIRCInlineRQN, c),
+		RQT:             get32(prm.TIRCIndirectTable, c),
+		Hash:            engine.HashFunction(prm.TIRCRXHashFn.Get(c)),
+		Symmetric:       prm.TIRCRXHashSymmetric.Is(c),
+		IPv6:            prm.TIRCRXHashFieldSelectorOuterL3ProtType.Is(c),
+		UDP:             prm.TIRCRXHashFieldSelectorOuterL4ProtType.Is(c),
+		Fields:          engine.HashFields(hash),
+		TransportDomain: get32(prm.TIRCTransportDomain, c),
+		BlockUnicast:    prm.TIRCSelfLBBlock.Get(c)&blockUnicast != 0,
+		BlockMulticast:  prm.TIRCSelfLBBlock.Get(c)&blockMulticast != 0,
+	}
+	copy(a.Key[:], prm.TIRCRXHashToeplitzKey.Rest(c))
+	if prm.TIRCDispType.Get(c) > dispIndirect || prm.TIRCPacketMergeMask.Is(c) || prm.TIRCTlsEn.Is(c) {
+		return a, refuse(statusBadParam, reasonCapability)
+	}
+	return a, nil
+}
+
+func (d *Device) createTIR(in, out []byte) error {
+	a, err := decodeTIR(prm.CreateTIRInTIRC.Bytes(in))
+	if err != nil {
+		return err
+	}
+	t, err := d.hca.CreateTIR(a)
+	if err != nil {
+		return err
+	}
+	prm.CreateTIROutTIRN.Set(out, uint64(t.Number))
+	return nil
+}
+
+// modifyTIR changes the hash or the loopback of a TIR.
+func (d *Device) modifyTIR(in, out []byte) error {
+	number := get32(prm.ModifyTIRInTIRN, in)
+	t, err := d.hca.TIR(number)
+	if err != nil {
+		return err
+	}
+	a := t.TIRAttr
+	b, err := decodeTIR(prm.ModifyTIRInTIRC.Bytes(in))
+	switch {
+	case err != nil:
+		return err
+	case prm.ModifyTIRInBitmaskPacketMerge.Is(in):
+		return refuse(statusBadParam, reasonCapability)
+	}
+	if prm.ModifyTIRInBitmaskHash.Is(in) {
+		a.Hash, a.Key, a.Symmetric, a.IPv6, a.UDP, a.Fields = b.Hash, b.Key, b.Symmetric, b.IPv6, b.UDP, b.Fields
+	}
+	if prm.ModifyTIRInBitmaskSelfLBEn.Is(in) {
+		a.BlockUnicast, a.BlockMulticast = b.BlockUnicast, b.BlockMulticast
+	}
+	return d.hca.ModifyTIR(number, a)
+}
+
+func (d *Device) destroyTIR(in, out []byte) error {
+	return d.hca.DestroyTIR(get32(prm.DestroyTIRInTIRN, in))
+}
+
+// rqList decodes the receive queues of an RQT whose context is at a place of a
+// command.
+func (d *Device) rqList(in []byte, context prm.Field) ([]uint32, error) {
+	n := int(prm.RQTCRQTActualSize.Get(context.Bytes(in)))
+	entries := prm.RQTCRQNum.Within(context)
+	switch {
+	case n > 1<<d.caps.general(prm.HCACapLogMaxRQTSize):
+		return nil, refuse(statusLimit, reasonSize)
+	case n > len(entries.Rest(in))/4:
+		return nil, refuse(statusBadInputLength, reasonLength)
+	}
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = get32(entries.At(i), in) & 0xffffff
+	}
+	return list, nil
+}
+
+func (d *Device) createRQT(in, out []byte) error {
+	list, err := d.rqList(in, prm.CreateRQTInRQTC)
+	if err != nil {
+		return err
+	}
+	t, err := d.hca.CreateRQT(list)
+	if err != nil {
+		return err
+	}
+	prm.CreateRQTOutRQTN.Set(out, uint64(t.Number))
+	return nil
+}
+
+func (d *Device) modifyRQT(in, out []byte) error {
+	if !prm.ModifyRQTInBitmaskRQNList.Is(in) {
+		return nil
+	}
+	list, err := d.rqList(in, prm.ModifyRQTInRQTC)
+	if err != nil {
+		return err
+	}
+	return d.hca.ModifyRQT(get32(prm.ModifyRQTInRQTN, in), list)
+}
+
+func (d *Device) destroyRQT(in, out []byte) error {
+	return d.hca.DestroyRQT(get32(prm.DestroyRQTInRQTN, in))
+}
