@@ -116,7 +116,11 @@ func (h *HCA) rung(at flameRegister, f *flame) {
 	to := h.sender(number)
 	if f.pending {
 		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
-			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)), trace.Num("bytes", len(f.bytes)))
+			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)))
+	}
+	if len(f.bytes) > 8 {
+		h.config.Tracer.Emit("uar", trace.Text("register", "blueflame"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
+			trace.Num("bytes", len(f.bytes)))
 	}
 	if to == nil {
 		if f.pending {

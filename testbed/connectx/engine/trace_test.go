@@ -21,7 +21,7 @@ func TestTrace(t *testing.T) {
 		})
 		p.a.scq.expect("sent", sent, sent)
 	})
-	want := `{"event":"uar","register":"send","qp":"qp#1","index":1,"opcode":"RDMA_WRITE","ds":3,"bytes":8}
+	want := `{"event":"uar","register":"send","qp":"qp#1","index":1,"opcode":"RDMA_WRITE","ds":3}
 {"event":"doorbell_record","qp":"qp#1","counter":"send","value":2}
 {"event":"uar","register":"cq_arm","cq":"cq#1","sn":0,"any":true,"ci":0}
 {"event":"wqe","qp":"qp#1","queue":"send","index":0,"opcode":"SEND_IMM","ds":3,"fm":0,"ce":2,"se":true,"imm":"0x7","lkey":"key#1","addr":"addr#1","length":10,"inline.1":"78"}
