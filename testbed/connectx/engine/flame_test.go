@@ -87,3 +87,35 @@ func TestUnfinishedBurst(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowBurst: the stores of a burst can have milliseconds between them; a NOP
+// is executed from memory if nothing but its doorbell comes for a while. What has
+// not come in a long while never comes.
+func TestSlowBurst(t *testing.T) {
+	const pause = 20 * time.Millisecond
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		c, q := nops(w, engine.CQAttr{LogSize: 4})
+		for i, v := range []struct {
+			first, last int // bytes: without a pause, and in all
+			want        int // completions: the burst asks for one, memory does not
+			violations  int
+		}{{8, 64, 0, 0}, {16, 64, 1, 0}, {64, 64, 1, 0}, {8, 8, 0, 0}, {16, 16, 0, 1}, {8, 24, 0, 1}} {
+			b := append(q.write(wqe{op: prm.OpcodeNOP, silent: true}), make([]byte, 48)...)
+			prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+			be.PutUint32(q.h.bytes(q.record+4, 4), uint32(i+1))
+			w.do(func() {
+				for at := range v.first / 8 {
+					q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8])
+				}
+			})
+			for at := v.first / 8; at < v.last/8; at++ {
+				w.later(pause)
+				w.do(func() { q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8]) })
+			}
+			w.later(time.Second)
+			if n, r := len(c.poll()), q.h.took(); n != v.want || len(r) != v.violations {
+				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
+			}
+		}
+	})
+}
