@@ -118,6 +118,7 @@ func (h *health) fill(b []byte, fw [3]uint16) {
 	prm.HealthHWID.Set(b, 0x20d)
 	prm.HealthSyndrome.Set(b, uint64(h.syndrome))
 	if h.syndrome != 0 {
+		prm.HealthRFR.Set(b, 1) // without it, the driver only says so
 		prm.HealthValid.Set(b, 1)
 		prm.HealthSeverity.Set(b, uint64(h.severity))
 	}

@@ -2,6 +2,7 @@ package connectx
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
@@ -112,13 +113,15 @@ func (f *failure) Error() string { return "injected" }
 
 // injected is the failure that is to befall a command now.
 func (d *Device) injected(opcode uint16) error {
-	for _, f := range d.failures {
+	for i, f := range d.failures {
 		switch {
-		case f.opcode != opcode || f.count == 0:
+		case f.opcode != opcode:
 		case f.skip > 0:
 			f.skip--
 		default:
-			f.count--
+			if f.count--; f.count <= 0 {
+				d.failures = slices.Delete(d.failures, i, i+1)
+			}
 			return f
 		}
 	}

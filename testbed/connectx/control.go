@@ -1,13 +1,23 @@
 package connectx
 
+import "fmt"
+
 // SetPort takes the port down or up, and tells the driver if that is a change.
 func (d *Device) SetPort(up bool) { d.hca.SetUp(up) }
 
 // FailCommand makes count commands of an opcode end with a status and a syndrome
 // instead of being carried out, after skip of them have passed. A reset ends it.
-func (d *Device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) {
+// An error says that too many are waiting already.
+func (d *Device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error {
+	if len(d.failures) >= maxFailures {
+		return fmt.Errorf("connectx: %d failures of commands are waiting: a reset of the device ends them", maxFailures)
+	}
 	d.failures = append(d.failures, &failure{opcode, status, syndrome, skip, count})
+	return nil
 }
+
+// maxFailures bounds what is waiting.
+const maxFailures = 1024
 
 // SetHealth makes the firmware fail with a syndrome: it carries out no commands
 // any more, and the driver finds the syndrome in the health buffer. 0 makes it

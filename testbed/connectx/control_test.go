@@ -16,7 +16,11 @@ var _ control.Firmware = (*Device)(nil)
 func TestFailCommand(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
-	v.loop.Run(func() { v.device.FailCommand(0x802, 8, 0xdeadbeef, 1, 2) })
+	v.loop.Run(func() {
+		if err := v.device.FailCommand(0x802, 8, 0xdeadbeef, 1, 2); err != nil {
+			t.Error(err)
+		}
+	})
 	var got []uint64
 	for range 4 {
 		out := v.try(0x802, 0, 0, 0, nil)
@@ -28,9 +32,29 @@ func TestFailCommand(t *testing.T) {
 	if got[0] != 0 || got[1] != 8 || got[2] != 8 || got[3] != 0 {
 		t.Errorf("statuses %v", got)
 	}
+	if n := len(v.device.failures); n != 0 {
+		t.Errorf("%d failures are kept", n)
+	}
 	if n := len(v.device.uars.used); n != 3 { // boot's and two
 		t.Errorf("%d pages of the UAR are allocated", n)
 	}
+}
+
+// TestManyFailures: what waits to fail is bounded.
+func TestManyFailures(t *testing.T) {
+	v := newDriver(t, nil)
+	v.loop.Run(func() {
+		var err error
+		for n := 0; err == nil; n++ {
+			if err = v.device.FailCommand(0x802, 8, 0, 0, 1); n > maxFailures {
+				t.Fatalf("%d failures wait", n)
+			}
+		}
+		v.device.Reset()
+		if err := v.device.FailCommand(0x802, 8, 0, 0, 1); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestHealth: firmware that failed carries out no commands, and says why.
@@ -40,6 +64,9 @@ func TestHealth(t *testing.T) {
 	v.loop.Run(func() { v.device.SetHealth(0x10) })
 	if got := v.read(0x23c); got != 0x10<<16 {
 		t.Errorf("health syndrome word %#x", got)
+	}
+	if got := v.read(0x238); got != 0x8a<<24 { // the firmware asks for a reset, and it is critical
+		t.Errorf("health severity word %#x", got)
 	}
 	entry := v.put(0, input(0x80d, 0, prm.NOPIn, 0, nil), 16)
 	v.ring(1)

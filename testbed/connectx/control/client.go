@@ -110,8 +110,8 @@ func (c *Client) SetHealth(device string, syndrome uint8) error {
 	return c.do("set-health", healthParam{device, syndrome}, nil)
 }
 
-// SetGone makes the device look as if it was pulled out, while it stays plugged
-// in.
+// SetGone makes the device's registers read as ones, as if the bus had failed. It
+// stays in its slot, and keeps its state.
 // Method "set-gone": device, gone.
 func (c *Client) SetGone(device string, gone bool) error {
 	return c.do("set-gone", goneParam{device, gone}, nil)
@@ -123,11 +123,17 @@ func (c *Client) OverrunEQ(device string, number uint32) error {
 	return c.do("overrun-eq", queueParam{device, number}, nil)
 }
 
-// RemoveDevice pulls the device out by surprise: its connection to the machine is
-// cut.
+// RemoveDevice pulls the device out by surprise.
 // Method "remove-device": device.
 func (c *Client) RemoveDevice(device string) error {
 	return c.do("remove-device", deviceParam{device}, nil)
+}
+
+// InsertDevice puts the device back that RemoveDevice pulled out. A machine finds
+// it when it looks at its bus anew.
+// Method "insert-device": device.
+func (c *Client) InsertDevice(device string) error {
+	return c.do("insert-device", deviceParam{device}, nil)
 }
 
 // do sends a request and waits for its response.

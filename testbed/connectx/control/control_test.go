@@ -35,8 +35,9 @@ func (d *device) note(format string, args ...any) {
 	d.told = append(d.told, fmt.Sprintf(format, args...))
 }
 
-func (d *device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) {
+func (d *device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error {
 	d.note("fail %#x %d %#x %d %d", opcode, status, syndrome, skip, count)
+	return d.err
 }
 func (d *device) SetHealth(syndrome uint8) { d.note("health %d", syndrome) }
 func (d *device) SetGone(gone bool)        { d.note("gone %v", gone) }
@@ -52,10 +53,8 @@ func (d *device) InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendo
 	return d.err
 }
 
-func (d *device) unplug() error {
-	d.note("unplug")
-	return d.err
-}
+func (d *device) Pull() { d.note("pull") }
+func (d *device) Plug() { d.note("plug") }
 
 // world is a switch with two devices, of which the second can do nothing.
 type world struct {
@@ -77,7 +76,7 @@ func newWorld(t testing.TB) *world {
 			t.Fatal(err)
 		}
 		err = errors.Join(
-			w.server.Add(Device{Name: "mlx5_0", Firmware: w.device, Engine: w.device, Unplug: w.device.unplug,
+			w.server.Add(Device{Name: "mlx5_0", Firmware: w.device, Engine: w.device, Slot: w.device,
 				Counters: func() any { return map[string]int{"doorbells": 7} }}),
 			w.server.Add(Device{Name: "bare"}))
 		if err != nil {
@@ -164,11 +163,12 @@ func TestDevices(t *testing.T) {
 			c.SetHealth("mlx5_0", 7),
 			c.SetGone("mlx5_0", true),
 			c.OverrunEQ("mlx5_0", 4),
-			c.RemoveDevice("mlx5_0"))
+			c.RemoveDevice("mlx5_0"),
+			c.InsertDevice("mlx5_0"))
 		if err != nil {
 			t.Error(err)
 		}
-		told := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4", "unplug"}
+		told := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4", "pull", "plug"}
 		if diff := cmp.Diff(told, w.device.told); diff != "" {
 			t.Error(diff)
 		}
@@ -197,6 +197,7 @@ func TestRefused(t *testing.T) {
 			{c.FailCommand("bare", 1, 1, 1, 0, 1), ErrRefused, "cannot do this"},
 			{c.OverrunEQ("bare", 1), ErrRefused, "cannot do this"},
 			{c.RemoveDevice("bare"), ErrRefused, "cannot do this"},
+			{c.InsertDevice("bare"), ErrRefused, "cannot do this"},
 			{c.InjectCompletion("bare", 1, 1, 0, 0, 1), ErrRefused, "cannot do this"},
 			{c.FailCommand("mlx5_0", 1, 0, 1, 0, 1), ErrParam, "success"},
 			{c.FailCommand("mlx5_0", 1, 1, 1, -1, 1), ErrParam, "skip"},
@@ -205,7 +206,7 @@ func TestRefused(t *testing.T) {
 			{c.InjectCompletion("mlx5_0", 1, 1, 0, 0, 0), ErrParam, "count"},
 			{c.InjectCompletion("mlx5_0", 1, 1, 0, 0, 1), ErrRefused, "1024 injections"},
 			{c.OverrunEQ("mlx5_0", 9), ErrUnknown, "there are [4 5]"},
-			{c.RemoveDevice("mlx5_0"), ErrRefused, "1024"},
+			{c.FailCommand("mlx5_0", 1, 1, 1, 0, 1), ErrRefused, "1024"},
 		} {
 			var e *Error
 			if !errors.Is(x.err, x.kind) || !errors.As(x.err, &e) || !strings.Contains(e.Detail, x.says) {
@@ -228,7 +229,7 @@ func TestLines(t *testing.T) {
 		{`{"id":2,"method":"ports","params":{"port":"x"}}`, `{"id":2,"error":{"kind":"invalid parameter","detail":"json: unknown field \"port\""}}`},
 		{`{"id":3,"method":"set-health","params":{"device":"mlx5_0","syndrome":256}}`, `{"id":3,"error":{"kind":"invalid parameter","detail":"json: cannot unmarshal number 256 into Go struct field healthParam.syndrome of type uint8"}}`},
 		{`{"id":4,"method":"add-fault","params":{"match":{"opcodes":["RC_EAT"]}}}`, `{"id":4,"error":{"kind":"invalid parameter","detail":"opcode \"RC_EAT\": a name such as \"RC_SEND_ONLY\""}}`},
-		{`{"id":5,"method":"eat"}`, `{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": there are add-fault, clear-faults, devices, fail-command, faults, inject-cqe, overrun-eq, ports, remove-device, remove-fault, set-gone, set-health, set-link"}}`},
+		{`{"id":5,"method":"eat"}`, `{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": there are add-fault, clear-faults, devices, fail-command, faults, inject-cqe, insert-device, overrun-eq, ports, remove-device, remove-fault, set-gone, set-health, set-link"}}`},
 	} {
 		got, err := json.Marshal(w.server.answer([]byte(c.line)))
 		if err != nil || string(got) != c.want {

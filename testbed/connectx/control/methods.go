@@ -23,10 +23,11 @@ type Network interface {
 type Firmware interface {
 	// FailCommand makes count commands of an opcode fail with a status and a
 	// syndrome, after skip of them have passed.
-	FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int)
+	FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error
 	// SetHealth makes the firmware fail with a syndrome; 0 makes it healthy.
 	SetHealth(syndrome uint8)
-	// SetGone makes the device look as if it was pulled out.
+	// SetGone makes the registers read as ones, as if the bus had failed. The device
+	// keeps its state.
 	SetGone(gone bool)
 	// OverrunEQ makes an event queue overrun; false: there is none of that number.
 	OverrunEQ(number uint32) bool
@@ -41,16 +42,21 @@ type Engine interface {
 	InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendor uint8, skip, count int) error
 }
 
+// A Slot is what a device is in.
+type Slot interface {
+	Pull() // by surprise
+	Plug() // as after a reset
+}
+
 // A Device is a device that can be told things. Its functions are called inside
 // the loop. What is nil, the device cannot do.
 type Device struct {
 	Name     string
 	Firmware Firmware
 	Engine   Engine
+	Slot     Slot
 	// Counters are the device's own, of any form that has one in JSON.
 	Counters func() any
-	// Unplug is the surprise removal: the connection to the machine is cut.
-	Unplug func() error
 }
 
 // A DeviceStatus is a device in the list of devices.
@@ -120,7 +126,8 @@ var methods = map[string]method{
 	"set-health":    call((*Server).setHealth),
 	"set-gone":      call((*Server).setGone),
 	"overrun-eq":    call((*Server).overrunEQ),
-	"remove-device": call((*Server).unplug),
+	"remove-device": call(func(s *Server, p deviceParam) (any, error) { return s.slot(p, Slot.Pull) }),
+	"insert-device": call(func(s *Server, p deviceParam) (any, error) { return s.slot(p, Slot.Plug) }),
 }
 
 // call makes a method of a function with parameters of its own type. Parameters
@@ -206,8 +213,7 @@ func (s *Server) failCommand(p commandParam) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.FailCommand(p.Opcode, p.Status, p.Syndrome, p.Skip, p.Count)
-	return nil, nil
+	return nil, f.FailCommand(p.Opcode, p.Status, p.Syndrome, p.Skip, p.Count)
 }
 
 func (s *Server) injectCompletion(p completionParam) (any, error) {
@@ -248,10 +254,10 @@ func (s *Server) overrunEQ(p queueParam) (any, error) {
 	return nil, err
 }
 
-func (s *Server) unplug(p deviceParam) (any, error) {
-	d, err := s.device(p.Device, func(d *Device) bool { return d.Unplug != nil })
+func (s *Server) slot(p deviceParam, do func(Slot)) (any, error) {
+	d, err := s.device(p.Device, func(d *Device) bool { return d.Slot != nil })
 	if err == nil {
-		err = d.Unplug()
+		do(d.Slot)
 	}
 	return nil, err
 }

@@ -137,7 +137,7 @@ func (w *World) add(c *Config, i int) error {
 		return err
 	}
 	return w.Control.Add(control.Device{
-		Name: name, Firmware: firmware{d.Device, d.Slot}, Engine: device.Engine(), Unplug: d.Server.Unplug,
+		Name: name, Firmware: device, Engine: device.Engine(), Slot: d.Slot,
 		Counters: func() any { return Counters{Pages: device.PagesHeld()} },
 	})
 }
@@ -145,22 +145,6 @@ func (w *World) add(c *Config, i int) error {
 // Counters are what the control socket tells of a device.
 type Counters struct {
 	Pages int `json:"pages"` // of its machine's that it holds
-}
-
-// firmware is a device as the control socket has it: one that is gone is out of
-// its slot, and answers nothing at all.
-type firmware struct {
-	*connectx.Device
-	slot *vfiouser.Removable
-}
-
-// SetGone implements control.Firmware.
-func (f firmware) SetGone(gone bool) {
-	if gone {
-		f.slot.Pull()
-	} else {
-		f.slot.Plug()
-	}
 }
 
 // attach connects a device to the network.

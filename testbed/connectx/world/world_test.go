@@ -79,7 +79,7 @@ func misbehave(t *testing.T, w *world.World) {
 	if err != nil || len(devices) != 2 || string(devices[1].Counters) != `{"pages":0}` {
 		t.Errorf("devices %+v, %v", devices, err)
 	}
-	if err := errors.Join(c.SetLink("connectx1", false), c.SetGone("connectx0", true), c.RemoveDevice("connectx1")); err != nil {
+	if err := errors.Join(c.SetLink("connectx1", false), c.RemoveDevice("connectx0"), c.SetGone("connectx1", true)); err != nil {
 		t.Error(err)
 	}
 	d := w.Devices
@@ -88,7 +88,7 @@ func misbehave(t *testing.T, w *world.World) {
 			t.Error("the wrong one is down, or gone")
 		}
 	})
-	if err := errors.Join(c.SetLink("connectx1", true), c.SetGone("connectx0", false), c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
+	if err := errors.Join(c.SetLink("connectx1", true), c.InsertDevice("connectx0"), c.SetGone("connectx1", false), c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
 		c.SetHealth("connectx0", 1), c.Close()); err != nil {
 		t.Error(err)
 	}
