@@ -18,7 +18,7 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 	p.disturb(t, f)
 	p.falseSuccess = true
 	before := p.counters(t)
-	c, s := p.begin(t, nil, "-long")
+	c, s := p.begin(t, nil, "-long", "-sends", f.sends)
 	a, b := c.told(t), s.told(t)
 	after := p.counters(t)
 	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
