@@ -138,13 +138,14 @@ func (w *World) add(c *Config, i int) error {
 	}
 	return w.Control.Add(control.Device{
 		Name: name, Firmware: device, Engine: device.Engine(), Slot: d.Slot,
-		Counters: func() any { return Counters{Pages: device.PagesHeld()} },
+		Counters: func() any { return Counters{Pages: device.PagesHeld(), Objects: device.Engine().Objects()} },
 	})
 }
 
 // Counters are what the control socket tells of a device.
 type Counters struct {
-	Pages int `json:"pages"` // of its machine's that it holds
+	Pages   int            `json:"pages"` // of its machine's that it holds
+	Objects engine.Objects `json:"objects,omitzero"`
 }
 
 // attach connects a device to the network.

@@ -1,0 +1,29 @@
+package engine
+
+// Objects tells how many objects of each kind there are.
+type Objects struct {
+	PDs        int `json:"pds,omitempty"`
+	XRCDs      int `json:"xrcds,omitempty"`
+	MKeys      int `json:"mkeys,omitempty"`
+	CQs        int `json:"cqs,omitempty"`
+	QPs        int `json:"qps,omitempty"`
+	SRQs       int `json:"srqs,omitempty"`
+	SQs        int `json:"sqs,omitempty"`
+	RQs        int `json:"rqs,omitempty"`
+	TISs       int `json:"tiss,omitempty"`
+	TIRs       int `json:"tirs,omitempty"`
+	RQTs       int `json:"rqts,omitempty"`
+	FlowTables int `json:"flow_tables,omitempty"`
+
+	Translations int `json:"translations,omitempty"` // bytes that memory keys hold
+}
+
+// Objects counts the host's objects. After a Reset there are none.
+func (h *HCA) Objects() Objects {
+	return Objects{
+		PDs: len(h.pds.objects), XRCDs: len(h.xrcds.objects), MKeys: len(h.mkeys.objects), CQs: len(h.cqs.objects),
+		QPs: len(h.qps.objects), SRQs: len(h.srqs.objects), SQs: len(h.eth.sqs.objects), RQs: len(h.eth.rqs.objects),
+		TISs: len(h.eth.tiss.objects), TIRs: len(h.eth.tirs.objects), RQTs: len(h.eth.rqts.objects),
+		FlowTables: len(h.eth.tables.objects), Translations: h.translations,
+	}
+}
