@@ -87,6 +87,35 @@ func TestEthernetErrors(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// TestIPv6: checksums of UDP over IPv6 are made and checked.
+func TestIPv6(t *testing.T) {
+	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		var a, b *nic
+		w.do(func() {
+			a, b = w.hosts[0].newNIC(1, engine.TIRAttr{}), w.hosts[1].newNIC(1, engine.TIRAttr{})
+			m := b.h.register(2000, allRights)
+			mac, from := b.h.MAC(), a.h.MAC()
+			b.h.toTIR(mac[:], b.tir.Number)
+			f := append(append(append([]byte{}, mac[:]...), from[:]...), 0x86, 0xdd, 0x60, 0, 0, 0, 0, 11, 17, 64)
+			f = append(append(f, pattern(32, 1)...), 0, 1, 0, 2, 0, 11, 0, 0, 'a', 'b', 'c')
+			for _, flags := range []byte{0x80, 0} {
+				b.rqs[0].recv(m, 0, 1000)
+				a.post(wqe{op: prm.OpcodeSend}.eth(flags, f))
+			}
+		})
+		got := b.rqs[0].rcq.poll()
+		if len(got) != 2 {
+			w.t.Fatalf("%d frames", len(got))
+		}
+		for i, e := range got { // the second has none
+			if !prm.CQEL3OK.Is(e.raw) || prm.CQEL3HdrType.Get(e.raw) != 1 || prm.CQEL4HdrType.Get(e.raw) != 2 || prm.CQEL4OK.Is(e.raw) != (i == 0) {
+				w.t.Errorf("frame %d: % x", i, e.raw[28:32])
+			}
+		}
+		a.scq.expect("sent", sent, sent)
+	})
+}
+
 // TestHash: both directions of a connection have one hash if they are to, and the
 // simple hash is the inverted exclusive or.
 func TestHash(t *testing.T) {

@@ -41,6 +41,17 @@ func TestIndirect(t *testing.T) {
 				w.t.Errorf("%+v: got % x, want % x", k.Mode, got, want)
 			}
 		}
+		short := indirect(engine.KLM, 500, wqe{}.seg(100, p.am.Key(), at(0)))
+		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(101, short.Key(), 0x5000)) })
+		p.a.scq.expect("a list that is shorter than its key", sendError(transport.LocalProtection))
+		w.do(func() {
+			for _, q := range []*qp{p.a, p.b} {
+				w.must(q.h.ModifyQP(q.number, engine.ToReset, 0, engine.QPAttr{}))
+				clear(q.h.bytes(q.record, 8))
+				q.posted, q.head = 0, 0
+			}
+			connect(p.a, p.b)
+		})
 		// A key of itself ends.
 		loop := indirect(engine.KLM, 100, wqe{}.seg(100, 0, 0))
 		be.PutUint32(loop.Translations[4:], loop.Key())

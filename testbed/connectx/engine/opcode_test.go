@@ -10,35 +10,39 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestRing: requests of one to seven segments, at every place of the ring and over
-// its end, arrive in order.
+// TestRing: requests of one to seven segments, at every place of the ring, over its
+// end and over the end of a page, arrive in order.
 func TestRing(t *testing.T) {
-	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
-		p := newPair(w, engine.QPAttr{LogRQStride: 7})
-		for i := range 100 {
-			n := 1 + i%7
-			var req wqe
-			req.op = prm.OpcodeSend
-			for j := range n {
-				p.am.put(j*100, pattern(10, i+j))
-				req = req.data(p.am, j*100, 10)
-			}
-			w.do(func() {
-				p.b.recv(p.bm, 0, 100)
-				p.a.post(req)
-			})
-			got := p.a.scq.poll()
-			if len(got) != 1 || got[0].op != prm.CQEReq || got[0].sendOp != prm.OpcodeSend || got[0].qpn != p.a.number || got[0].user != 0xabc {
-				w.t.Fatalf("request %d: %+v", i, got)
-			}
-			p.b.rcq.expect("message", received(10*n))
-			for j := range n {
-				if !bytes.Equal(p.bm.get(10*j, 10), pattern(10, i+j)) {
-					w.t.Fatalf("request %d: part %d arrived with other bytes", i, j)
-				}
+	for _, log := range []uint8{logSQ, 7} {
+		run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) { ringOf(w, log) })
+	}
+}
+
+func ringOf(w *world, log uint8) {
+	p := newPair(w, engine.QPAttr{LogRQStride: 7, LogSQSize: log})
+	for i := range 100 {
+		n := 1 + i%7
+		var req wqe
+		req.op = prm.OpcodeSend
+		for j := range n {
+			p.am.put(j*100, pattern(10, i+j))
+			req = req.data(p.am, j*100, 10)
+		}
+		w.do(func() {
+			p.b.recv(p.bm, 0, 100)
+			p.a.post(req)
+		})
+		got := p.a.scq.poll()
+		if len(got) != 1 || got[0].op != prm.CQEReq || got[0].sendOp != prm.OpcodeSend || got[0].qpn != p.a.number || got[0].user != 0xabc {
+			w.t.Fatalf("request %d: %+v", i, got)
+		}
+		p.b.rcq.expect("message", received(10*n))
+		for j := range n {
+			if !bytes.Equal(p.bm.get(10*j, 10), pattern(10, i+j)) {
+				w.t.Fatalf("request %d: part %d arrived with other bytes", i, j)
 			}
 		}
-	})
+	}
 }
 
 // TestInline: data in the WQE, in all lengths up to the largest that fits, over the
@@ -177,7 +181,7 @@ func TestUD(t *testing.T) {
 			}
 		} else {
 			g := p.a.h.GID(0).GID
-			if !prm.CQEGRH.Is(got[0].raw) || prm.CQEL3Type.Get(got[0].raw) != prm.CQEL3IPv6 || !bytes.Equal(p.bm.get(8, 16), g[:]) {
+			if !prm.CQEGRH.Is(got[0].raw) || prm.CQEL3Type.Get(got[0].raw) != prm.CQEL3IPv6 || !bytes.Equal(p.bm.get(8, 16), g[:]) || p.bm.get(7, 1)[0] != 64 {
 				w.t.Errorf("GRH %d of type %d, % x", prm.CQEGRH.Get(got[0].raw), prm.CQEL3Type.Get(got[0].raw), p.bm.get(0, 40))
 			}
 		}
