@@ -5,5 +5,6 @@
 package all
 
 import (
-	_ "github.com/goverbs/goverbs/provider/rxe" // soft-RoCE
+	_ "github.com/goverbs/goverbs/provider/mlx5" // ConnectX and BlueField
+	_ "github.com/goverbs/goverbs/provider/rxe"  // soft-RoCE
 )

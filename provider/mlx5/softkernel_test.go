@@ -16,6 +16,9 @@ import (
 // Ioctl implements ioctl.Kernel: what the kernel in memory has found good goes to
 // the device, as mlx5_ib would have it.
 func (s *soft) Ioctl(c ioctl.Call) error {
+	if err := s.resized(c); err != nil {
+		return err
+	}
 	before := s.forget(c)
 	if err := s.Kernel.Ioctl(c); err != nil {
 		return err
@@ -173,7 +176,7 @@ func (s *soft) legacy(c ioctl.Call) {
 		a.Rkey = k.Key()
 		answer(c, out, a)
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
-		s.resizeCQ(c)
+		answer(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(powerOfTwo(int(input[uapi.IbUverbsResizeCq](c, in).Cqe)+1)) - 1})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_QP:
 		s.modifyQP(input[uapi.IbUverbsModifyQp](c, in))
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
@@ -203,13 +206,23 @@ func (s *soft) makeMR(c ioctl.Call) {
 	answer(c, uapi.UVERBS_ATTR_CORE_OUT, a)
 }
 
-func (s *soft) resizeCQ(c ioctl.Call) {
+// resized resizes the device's CQ, which it may refuse.
+func (s *soft) resized(c ioctl.Call) (err error) {
+	h := c.Header()
+	if h.ObjectId != uapi.UVERBS_OBJECT_DEVICE || h.MethodId != uapi.UVERBS_METHOD_INVOKE_WRITE ||
+		num(c, uapi.UVERBS_ATTR_WRITE_CMD) != uapi.IB_USER_VERBS_CMD_RESIZE_CQ {
+		return nil
+	}
 	r, u := input[uapi.IbUverbsResizeCq](c, uapi.UVERBS_ATTR_CORE_IN), input[uapi.Mlx5IbResizeCq](c, uapi.UVERBS_ATTR_UHW_IN)
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
 	s.share(u.BufAddr, n)
-	s.must(s.cqs[r.CqHandle].Resize(log2(uint32(entries)), u.CqeSize == 128, pagesOf(u.BufAddr, n)))
-	answer(c, uapi.UVERBS_ATTR_CORE_OUT, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
+	s.loop.Run(func() {
+		if s.cqs[r.CqHandle].Resize(log2(uint32(entries)), u.CqeSize == 128, pagesOf(u.BufAddr, n)) != nil {
+			err = unix.EINVAL
+		}
+	})
+	return err
 }
 
 // modifyQP takes over what a transition may set, and makes it.

@@ -1,0 +1,225 @@
+package mlx5
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestDriver(t *testing.T) {
+	if low, high := (driver{}).ABI(); (driver{}).DriverID() != uapi.RDMA_DRIVER_MLX5 || low != 1 || high != 1 {
+		t.Errorf("driver %d, ABI %d to %d", driver{}.DriverID(), low, high)
+	}
+}
+
+// Older kernels refuse what they do not know, and are asked for less.
+func TestLadder(t *testing.T) {
+	set := standard().set
+	for _, c := range []struct {
+		takes int // bytes
+		err   error
+		asked []int
+	}{
+		{32, nil, []int{32}},
+		{24, unix.EINVAL, []int{32, 24}},
+		{16, unix.EOPNOTSUPP, []int{32, 24, 16}},
+		{0, unix.EINVAL, []int{32, 24, 16}},
+		{0, unix.EPERM, []int{32}},
+		{0, unix.EIO, []int{32}},
+	} {
+		var asked []int
+		_, err := getContext(func(in, out []byte) (uverbs.ProviderReply, error) {
+			asked = append(asked, len(in))
+			if len(in) > c.takes {
+				return uverbs.ProviderReply{}, c.err
+			}
+			return uverbs.ProviderReply{}, nil
+		}, set)
+		if !slices.Equal(asked, c.asked) || c.takes > 0 != (err == nil) || c.takes == 0 && !errors.Is(err, c.err) {
+			t.Errorf("a kernel that takes %d bytes was asked for %v: %v", c.takes, asked, err)
+		}
+	}
+}
+
+// What a kernel cannot mean is an error, and nothing is left of the context.
+func TestStrangeAnswers(t *testing.T) {
+	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
+		"CQE version":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.CqeVersion = 2 },
+		"no send requests":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz = 32 },
+		"no receives":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRqDescSz = 0 },
+		"endless send queues":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSendWqebb = 1 << 31 },
+		"endless queues":        func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRecvWr = 1 << 20 },
+		"endless SRQs":          func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSrqRecvWr = 1 << 20 },
+		"odd registers":         func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 500 },
+		"small registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 64 },
+		"large registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 1 << 20 },
+		"pages within a page":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.NumUarsPerPage = uint32(unix.Getpagesize()/uarSize) + 1 },
+		"clock out of its page": func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask, r.HcaCoreClockOffset = 1, 1<<20 },
+	} {
+		k := standard()
+		k.resp = change
+		s := newSoft(t, k)
+		if c, err := s.tryOpen(k); !errors.Is(err, uverbs.ErrABI) {
+			t.Errorf("%s: %v, %v", name, c, err)
+		}
+		s.Close(t)
+	}
+}
+
+func TestNoRegisterPage(t *testing.T) {
+	k := standard()
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EOPNOTSUPP, unix.EIO} {
+		s := newSoft(t, k)
+		s.Refuse = map[string]unix.Errno{"UAR.ALLOC": errno}
+		if c, err := s.tryOpen(k); !errors.Is(err, errno) {
+			t.Errorf("%v: %v, %v", errno, c, err)
+		}
+		s.Close(t)
+	}
+}
+
+// Registers for bursts are handed out as long as there are some; then they are
+// shared, and where there are none at all everybody takes the plain one.
+func TestRegisters(t *testing.T) {
+	k := standard()
+	s := newSoft(t, k)
+	u := &uars{dev: openFake(t, s), set: k.set, split: 256, per: 1}
+	check(t, u.open(0))
+	seen := map[*register]int{}
+	var taken []*register
+	for range 40 {
+		r := u.get()
+		seen[r]++
+		taken = append(taken, r)
+	}
+	owned, shared, most := 0, 0, 0
+	for r, n := range seen {
+		if r.shared {
+			shared++
+		} else {
+			owned++
+		}
+		most = max(most, n)
+		if r.toggle != 256 || r.most != 4 || !r.shared && n > 1 {
+			t.Errorf("a register was handed out %d times: %+v", n, r)
+		}
+	}
+	if owned != 4 || shared != 12 || most != 3 {
+		t.Errorf("%d registers with an owner, %d shared by %d at most; want 4, 12, 3", owned, shared, most)
+	}
+	for _, r := range taken {
+		u.put(r)
+	}
+	if r := u.get(); r.shared {
+		t.Error("a register with no owner was not handed out again")
+	}
+	check(t, u.retire())
+	s.Close(t)
+
+	s = newSoft(t, k)
+	s.NoBursts = true
+	u = &uars{dev: openFake(t, s), set: k.set, split: 256, per: 1}
+	check(t, u.open(0))
+	for range 20 {
+		if r := u.get(); r != u.plain || r.toggle != 0 {
+			t.Errorf("a register where there is none: %+v", r)
+		}
+	}
+	check(t, u.retire())
+	s.Close(t)
+}
+
+func openFake(t *testing.T, s *soft) *ioctl.Device {
+	t.Helper()
+	fd := good(unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC))(t)
+	check(t, unix.Ftruncate(fd, 1<<20))
+	d := ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, s)
+	t.Cleanup(func() { check(t, d.Close()) })
+	return d
+}
+
+// Where registers lie in mappings of CPUs with small and with large pages.
+func TestSpots(t *testing.T) {
+	for _, c := range []struct {
+		per, size int
+		want      []spot
+	}{
+		{1, 512, []spot{{0x800, 0}, {0xa00, 0}}},
+		{1, 256, []spot{{0x800, 0}, {0x900, 0}}},
+		{4, 512, []spot{{0x800, 0}, {0xa00, 0}, {0x1800, 1}, {0x1a00, 1}, {0x2800, 2}, {0x2a00, 2}, {0x3800, 3}, {0x3a00, 3}}}, // 16 KiB
+	} {
+		if got := spots(c.per, c.size); !slices.Equal(got, c.want) {
+			t.Errorf("%d pages of registers of %d bytes: %+v, want %+v", c.per, c.size, got, c.want)
+		}
+	}
+	if all := spots(16, 512); len(all) != 32 || all[31] != (spot{0xfa00, 15}) { // 64 KiB
+		t.Errorf("in 64 KiB: %+v", all)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var tab table
+	var all []*target
+	for i := range uint32(3 << pageBits) {
+		v := new(target)
+		if n := tab.add(v); n != i || tab.find(n) != v || v.key != n {
+			t.Fatalf("the %d-th is %d", i, n)
+		}
+		all = append(all, v)
+	}
+	if tab.find(5<<pageBits) != nil {
+		t.Error("there is something in a page that was never made")
+	}
+	tab.remove(5, true)
+	if tab.find(5) != nil {
+		t.Error("what was removed is still there")
+	}
+	if n := tab.add(all[5]); n != 5 {
+		t.Errorf("the number of what was removed did not come again: %d", n)
+	}
+	tab.put(0xabcdef, all[0])
+	if tab.find(0xabcdef) != all[0] {
+		t.Error("what was put is not there")
+	}
+	tab.remove(0xabcdef, false)
+	tab.next = noNumber
+	if n := tab.add(new(target)); n != noNumber {
+		t.Errorf("a number where there is none left: %d", n)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	for _, line := range []int{64, 128, 1024} {
+		r := records{line: line}
+		seen := map[uint64]bool{}
+		var all []record
+		for range 3 * unix.Getpagesize() / line {
+			c := good(r.get())(t)
+			if seen[c.addr] || c.addr%uint64(line) != 0 {
+				t.Fatalf("record %d at %#x", len(seen), c.addr)
+			}
+			seen[c.addr] = true
+			c.words[0], c.words[1] = 7, 7
+			all = append(all, c)
+		}
+		if len(r.pages) != 3 {
+			t.Errorf("%d pages", len(r.pages))
+		}
+		for _, c := range all {
+			check(t, r.put(c))
+		}
+		if len(r.pages) != 1 {
+			t.Errorf("%d pages are left when all is given back", len(r.pages))
+		}
+		if c := good(r.get())(t); *c.words != [2]uint32{} {
+			t.Errorf("a record that is not clear: %v", *c.words)
+		}
+		check(t, r.retire())
+	}
+}

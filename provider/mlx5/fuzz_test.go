@@ -1,0 +1,147 @@
+package mlx5
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An eater takes a fuzzer's bytes as numbers.
+type eater []byte
+
+func (e *eater) next(n uint32) uint32 {
+	var b [4]byte
+	k := copy(b[:], *e)
+	*e = (*e)[min(k, 2):]
+	return uint32(binary.LittleEndian.Uint16(b[:])) % n
+}
+
+// wr is any request, good or bad.
+func (e *eater) wr() uverbs.SendWR {
+	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(18)), Flags: uverbs.SendFlags(e.next(9)),
+		RemoteAddr: uint64(e.next(1<<16)) << 30, RKey: e.next(1 << 16), Imm: e.next(1 << 16), InvalidateRKey: e.next(1 << 16),
+		CompareAdd: uint64(e.next(1 << 16)), Swap: uint64(e.next(1 << 16))}
+	for range e.next(7) {
+		n := e.next(300)
+		switch e.next(8) {
+		case 0:
+			n = 0
+		case 1:
+			n = 8
+		case 2:
+			n = 1<<31 + e.next(2)
+		}
+		wr.SGL = append(wr.SGL, uverbs.SGE{Addr: uint64(e.next(1 << 16)), Length: n, LKey: e.next(1 << 16)})
+	}
+	if e.next(3) == 0 {
+		wr.Inline = bytes.Repeat([]byte{byte(e.next(256))}, int(e.next(130)))
+	}
+	return wr
+}
+
+// Whatever is posted, by lists or by batches, does the same, is what the oracle
+// writes, and leaves what was posted before as it is.
+func FuzzPost(f *testing.F) {
+	f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), true)
+	f.Add(bytes.Repeat([]byte{8, 0, 3, 1}, 100), false)
+	f.Fuzz(func(t *testing.T, in []byte, uc bool) {
+		cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 6, MaxSendSGE: 4, MaxInline: 100}
+		if uc {
+			cfg.Type = uverbs.UC
+		}
+		list, batch := newBench(t, cfg, nil), newBench(t, cfg, nil)
+		o := oracle{qpn: benchQPN}
+		e := eater(in)
+		for len(e) > 0 {
+			wr := e.wr()
+			if wr.Opcode == uverbs.OpBindMW {
+				continue
+			}
+			fence, cur, half := o.fence, list.sq.cur, list.sq.db.Half
+			n, err := list.PostSend([]uverbs.SendWR{wr})
+			batch.Begin()
+			build(batch, &wr, nil)
+			if again := batch.Submit(); (again == nil) != (err == nil) || n == 1 != (err == nil) {
+				t.Fatalf("%+v: the list says %d, %v, the batch %v", wr, n, err, again)
+			}
+			if err == nil {
+				want := o.wqe(cur, &wr, nil, nil)
+				if got := list.at(cur, len(want)); !bytes.Equal(got, want) || !bytes.Equal(batch.at(cur, len(want)), want) {
+					t.Fatalf("%+v after fence %#x:\n got %x\n and %x\nwant %x", wr, fence, got, batch.at(cur, len(want)), want)
+				}
+				// What lies behind the request in its last block counts for nothing.
+				told := min(len(want), 256)
+				if !bytes.Equal(list.regs[half:][:told], batch.regs[half:][:told]) {
+					t.Fatalf("%+v: the registers have\n    %x\nand %x", wr, list.regs[half:][:told], batch.regs[half:][:told])
+				}
+			}
+			if list.sq.cur != batch.sq.cur || list.sq.head != batch.sq.head || *list.record.words != *batch.record.words ||
+				list.sq.db.Half != batch.sq.db.Half {
+				t.Fatalf("%+v: list and batch differ: %+v and %+v", wr, list.record.words, batch.record.words)
+			}
+			if e.next(4) == 0 {
+				list.complete()
+				batch.complete()
+			}
+		}
+	})
+}
+
+// Whatever is in a CQ, Poll takes no more than it holds, and stays inside.
+func FuzzPoll(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0}, 640), uint8(0))
+	f.Add(bytes.Repeat([]byte{0x21, 0xd0, 0x11, 0x44}, 640), uint8(7))
+	f.Fuzz(func(t *testing.T, in []byte, how uint8) {
+		b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1}, func(c *deviceContext) {
+			c.indexed = how&1 == 0
+			if how&2 != 0 {
+				c.set.cqeSize = 128
+			}
+		})
+		c := b.ctx
+		p, _, err := c.CreateCQ(&uverbs.CQConfig{Entries: 15}, func([]byte, []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, nil })
+		check(t, err)
+		q := p.(*cq)
+		defer q.Retire()
+		s := newBenchSRQ(t, c)
+		c.targets.put(3, &target{srq: s, key: 3})
+		wcs := make([]uverbs.WC, 5)
+		for len(in) > 0 {
+			for i := range q.mask + 1 {
+				e := q.at(i)
+				n := copy(bytesOf(e)[:], in)
+				in = in[n:]
+				switch how >> 4 & 3 {
+				case 1:
+					e[4] &= be(0x07ffffffff) // a number that may be there
+				case 2:
+					e[4] &= be(0x03ffffffff)
+					e[7] = e[7]&^be(ownerBit) | be(q.owner(i))
+				}
+			}
+			for range 3 {
+				ci := q.ci
+				n, err := q.Poll(wcs)
+				if n > len(wcs) || n > 0 && err != nil || q.ci-ci > q.mask+1+uint32(len(wcs)) {
+					t.Fatalf("%d completions, %v, %d entries", n, err, q.ci-ci)
+				}
+			}
+			q.Purge(b.qp)
+			if n, err := s.post([]uverbs.RecvWR{{}}); n > 1 {
+				t.Fatal(n, err)
+			}
+		}
+	})
+}
+
+func newBenchSRQ(t testing.TB, c *deviceContext) *srq {
+	t.Helper()
+	p, _, err := c.CreateSRQ(&uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2}, func([]byte, []byte) (uverbs.ProviderReply, error) {
+		return uverbs.ProviderReply{}, nil
+	})
+	check(t, err)
+	t.Cleanup(func() { check(t, p.Retire()) })
+	return p.(*srq)
+}

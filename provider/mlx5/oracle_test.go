@@ -1,0 +1,168 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An oracle writes requests as one would who only wants them right: byte after
+// byte, with no ring in mind. The encoder must write the same.
+type oracle struct {
+	qpn       uint32
+	signalAll bool
+	fence     byte // that the next request must have
+}
+
+var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa, uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10,
+	uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12, uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
+
+// wqe is the request that begins at block index.
+func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.ProviderBind) []byte {
+	be := binary.BigEndian
+	body := append([]byte(nil), av...)
+	switch wr.Opcode {
+	case uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpRead, uverbs.OpCompareSwap, uverbs.OpFetchAdd:
+		body = be.AppendUint32(be.AppendUint32(be.AppendUint64(body, wr.RemoteAddr), wr.RKey), 0)
+	}
+	var tail uint32
+	var next byte
+	switch wr.Opcode {
+	case uverbs.OpWriteImm, uverbs.OpSendImm:
+		tail = wr.Imm
+	case uverbs.OpSendInv:
+		tail = wr.InvalidateRKey
+	case uverbs.OpCompareSwap:
+		body = be.AppendUint64(be.AppendUint64(body, wr.Swap), wr.CompareAdd)
+	case uverbs.OpFetchAdd:
+		body = be.AppendUint64(be.AppendUint64(body, wr.CompareAdd), 0)
+	case uverbs.OpLocalInv:
+		tail, next = wr.InvalidateRKey, 0x20
+		body = append(body, o.umr(&uverbs.ProviderBind{Type: uverbs.MWType2})...)
+	case uverbs.OpBindMW:
+		tail, next = bind.MWRKey, 0x20
+		body = append(body, o.umr(bind)...)
+	}
+	if n := len(wr.Inline); n > 0 {
+		body = append(be.AppendUint32(body, 1<<31|uint32(n)), wr.Inline...)
+	}
+	for _, s := range wr.SGL {
+		if s.Length > 0 {
+			body = be.AppendUint64(be.AppendUint32(be.AppendUint32(body, s.Length&(1<<31-1)), s.LKey), s.Addr)
+		}
+	}
+	for len(body)%16 != 0 {
+		body = append(body, 0)
+	}
+	var flags byte
+	if wr.Flags&uverbs.Signaled != 0 || o.signalAll {
+		flags |= 8
+	}
+	if wr.Flags&uverbs.Solicited != 0 {
+		flags |= 2
+	}
+	if wr.Flags&uverbs.Fence != 0 {
+		flags |= 0x80
+	} else {
+		flags |= o.fence
+	}
+	o.fence = next
+	w := be.AppendUint32(nil, index&0xffff<<8|hwOpcodes[wr.Opcode])
+	w = be.AppendUint32(w, o.qpn<<8|uint32(1+len(body)/16))
+	w = append(w, 0, 0, 0, flags)
+	w = be.AppendUint32(w, tail)
+	return append(w, body...)
+}
+
+// umr are the segments that change a memory key.
+func (o *oracle) umr(b *uverbs.ProviderBind) []byte {
+	be := binary.BigEndian
+	w := make([]byte, 48+64)
+	flags, mask := byte(0x90), uint64(1<<29|1<<13)
+	if b.Type == uverbs.MWType2 {
+		mask |= 1 << 14
+	}
+	key := w[48:]
+	be.PutUint32(key[4:], 0xffffff00|b.RKey&0xff)
+	if b.Length == 0 {
+		if b.Type == uverbs.MWType2 {
+			flags |= 1 << 3
+		}
+		key[0] = 1 << 6
+	} else {
+		if b.Type == uverbs.MWType2 {
+			flags |= 1 << 5
+			be.PutUint32(key[4:], o.qpn<<8|b.RKey&0xff)
+		}
+		mask |= 1<<0 | 1<<6 | 1<<18 | 1<<19 | 1<<20 | 1<<21
+		be.PutUint16(w[4:], 4)
+		for a, bit := range map[uverbs.Access]byte{uverbs.LocalWrite: 1 << 3, uverbs.RemoteRead: 1 << 4, uverbs.RemoteWrite: 1 << 5, uverbs.RemoteAtomic: 1 << 6} {
+			if b.Access&a != 0 {
+				key[2] |= bit
+			}
+		}
+		if b.Access&uverbs.ZeroBased == 0 {
+			be.PutUint64(key[16:], b.Addr)
+		}
+		be.PutUint64(key[24:], b.Length)
+		klm := make([]byte, 64)
+		be.PutUint32(klm, uint32(b.Length))
+		be.PutUint32(klm[4:], b.LKey)
+		be.PutUint64(klm[8:], b.Addr)
+		w = append(w, klm...)
+	}
+	w[0] = flags
+	be.PutUint64(w[8:], mask)
+	return w
+}
+
+// A bench is a QP whose device nobody is.
+type bench struct {
+	*qp
+	regs []byte
+}
+
+// newBench makes a queue pair without a kernel.
+func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *bench {
+	t.Helper()
+	mem := good(provider.Anon(uarSize))(t)
+	c := &deviceContext{indexed: true, dynamic: true, set: standard().set,
+		limits: limits{sqDesc: 1008, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}}
+	c.records.line = 64
+	c.uars.split = 256
+	r := &register{reg: registerOf(mem.Bytes()[uarSend:]), mem: mem, toggle: 256, most: 4}
+	c.uars.owned, c.uars.base, c.uars.arm = []*register{r}, &uarPage{mem: mem, id: 16}, registerOf(mem.Bytes()[uarArm:])
+	if change != nil {
+		change(c)
+	}
+	if cfg.Type == 0 {
+		cfg.Type = uverbs.RC
+	}
+	u, _, err := c.CreateQP(nil, &cfg, func([]byte, []byte) (uverbs.ProviderReply, error) {
+		return uverbs.ProviderReply{Handle: 1, Number: benchQPN}, nil
+	})
+	check(t, err)
+	b := &bench{qp: u.(*qp), regs: mem.Bytes()[uarSend:]}
+	t.Cleanup(func() {
+		check(t, b.Retire())
+		check(t, c.records.retire())
+		check(t, mem.Retire())
+	})
+	return b
+}
+
+const benchQPN = 0x123456
+
+// at is n bytes of the ring from block cur on.
+func (b *bench) at(cur uint32, n int) []byte {
+	w := make([]byte, n)
+	for i := range w {
+		w[i] = b.sq.bytes[(int(cur)*blockSize+i)&(len(b.sq.bytes)-1)]
+	}
+	return w
+}
+
+// complete gives back all that has been posted.
+func (b *bench) complete() { *b.sq.tail = b.sq.head }

@@ -1,0 +1,239 @@
+package mlx5
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A desk is memory and what requests name it by.
+type desk struct {
+	s  *soft
+	c  *uverbs.Context
+	pd *uverbs.PD
+	mr *uverbs.MR
+}
+
+const allAccess = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic | uverbs.MWBindAccess
+
+func newDesk(t *testing.T, k kit) *desk {
+	t.Helper()
+	d := &desk{s: newSoft(t, k)}
+	d.c = d.s.open(k)
+	d.pd = good(d.c.AllocPD())(t)
+	d.mr = good(d.pd.Alloc(1<<16, allAccess))(t)
+	return d
+}
+
+// loop is a queue pair that is connected to itself.
+func (d *desk) loop(t *testing.T, cfg uverbs.QPConfig) *uverbs.QP {
+	t.Helper()
+	if cfg.Type == 0 {
+		cfg.Type = uverbs.RC
+	}
+	cfg.MaxSendWR, cfg.MaxInline = 16, 32
+	if cfg.SRQ == nil {
+		cfg.MaxRecvWR = 16
+	}
+	cfg.Access = uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
+	q := good(d.pd.CreateQP(cfg))(t)
+	check(t, q.Connect(good(q.Endpoint())(t)))
+	return q
+}
+
+func (d *desk) write(t *testing.T, q *uverbs.QP, id uint64) {
+	t.Helper()
+	_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 8)},
+		RemoteAddr: d.mr.Addr() + 100, RKey: d.mr.RKey()})
+	check(t, err)
+	d.s.work()
+}
+
+// poll waits for completions, and sees that there are no more.
+func poll(t *testing.T, q *uverbs.CQ, want ...uint64) {
+	t.Helper()
+	wcs := make([]uverbs.WC, len(want)+1)
+	n := 0
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		n += good(q.Poll(wcs[n:]))(t)
+		if n >= len(want) || time.Now().After(deadline) {
+			break
+		}
+	}
+	if n != len(want) {
+		t.Fatalf("%d completions, want %d: %+v", n, len(want), wcs[:n])
+	}
+	for i, id := range want {
+		if wcs[i].WRID != id || wcs[i].Err() != nil {
+			t.Fatalf("completion %d is %+v, want %d", i, wcs[i], id)
+		}
+	}
+}
+
+// Completions of a queue pair that is closed, or emptied, are taken out of its
+// CQ; those of others stay, in order, wherever the ring begins.
+func TestPurge(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+		stays := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		for lap := range 20 {
+			d.write(t, stays, 1) // move on by one
+			poll(t, cq, 1)
+			goes := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+			for _, c := range "gsgssgsg"[lap%8:] {
+				d.write(t, map[rune]*uverbs.QP{'g': goes, 's': stays}[c], uint64(c))
+			}
+			if lap%2 == 0 {
+				check(t, goes.Close())
+			} else {
+				check(t, goes.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+			}
+			var want []uint64
+			for _, c := range "gsgssgsg"[lap%8:] {
+				if c == 's' {
+					want = append(want, 's')
+				}
+			}
+			poll(t, cq, want...)
+			check(t, goes.Close())
+		}
+	})
+}
+
+// What had arrived for a queue pair that is closed goes back to its SRQ.
+func TestPurgeSRQ(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
+		srq := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2}))(t)
+		other := d.loop(t, uverbs.QPConfig{SendCQ: cq, SRQ: srq})
+		for range 10 {
+			q := d.loop(t, uverbs.QPConfig{SendCQ: cq, SRQ: srq})
+			for i := range uint64(7) {
+				_, err := srq.PostRecv(uverbs.RecvWR{WRID: i})
+				check(t, err)
+			}
+			if _, err := srq.PostRecv(uverbs.RecvWR{}); err != uverbs.ErrQueueFull {
+				t.Fatalf("the SRQ takes an eighth: %v", err)
+			}
+			for i := range 7 {
+				to := q
+				if i%3 == 0 {
+					to = other
+				}
+				_, err := to.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, WRID: 100})
+				check(t, err)
+				d.s.work()
+			}
+			check(t, q.Close())
+			wcs := make([]uverbs.WC, 20)
+			if n := good(cq.Poll(wcs))(t); n != 6 {
+				t.Fatalf("%d completions of the other queue pair, want 6: %+v", n, wcs[:n])
+			}
+		}
+	})
+}
+
+// A CQ is resized at every place of its ring, with every number of completions
+// in it.
+func TestResize(t *testing.T) {
+	for _, size := range []int{64, 128} {
+		k := standard()
+		k.set.cqeSize = size
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+		q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		id := uint64(0)
+		for lap := range 80 {
+			var want []uint64
+			for range lap % 7 {
+				d.write(t, q, id)
+				want = append(want, id)
+				id++
+			}
+			check(t, cq.Resize([]int{31, 15, 7, 100}[lap%4]))
+			if n := cq.Entries(); n != []int{31, 15, 7, 127}[lap%4] {
+				t.Fatalf("%d entries", n)
+			}
+			if len(want) < 6 { // or there is no room for one more in the smallest
+				d.write(t, q, id)
+				want = append(want, id)
+				id++
+			}
+			poll(t, cq, want...)
+		}
+		for range 6 {
+			d.write(t, q, 9)
+		}
+		if err := cq.Resize(3); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("resize to 3 with 6 completions in it: %v", err)
+		}
+		poll(t, cq, 9, 9, 9, 9, 9, 9)
+	}
+}
+
+// Waiters are woken by events, which are counted in the word that arms.
+func TestEvents(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+		q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		for id := range uint64(10) {
+			check(t, cq.Arm(id%2 == 1))
+			d.s.work()
+			_, err := q.PostRecv(uverbs.RecvWR{WRID: id})
+			check(t, err)
+			_, err = q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Solicited})
+			check(t, err)
+			d.s.work()
+			check(t, cq.WaitEvent(context.Background()))
+			poll(t, cq, id)
+		}
+	})
+}
+
+// Windows are bound, used, and taken back, each request behind the other.
+func TestWindows(t *testing.T) {
+	d := newDesk(t, standard())
+	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
+	q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+	one, two := good(d.pd.AllocMW(uverbs.MWType1))(t), good(d.pd.AllocMW(uverbs.MWType2))(t)
+	r := uverbs.MWRange{MR: d.mr, Off: 4096, Len: 64, Access: uverbs.RemoteWrite | uverbs.RemoteRead}
+	through := func(id uint64, addr uint64, rkey uint32) {
+		t.Helper()
+		_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("window"), RemoteAddr: addr, RKey: rkey})
+		check(t, err)
+		d.s.work()
+	}
+	for lap := range uint64(10) {
+		check(t, one.Bind(q, 1, uverbs.Signaled, r))
+		d.s.work()
+		through(2, d.mr.Addr()+4096, one.RKey())
+		b := q.StartSend()
+		key := uverbs.IncRKey(two.RKey())
+		zeroBased := r
+		zeroBased.Access |= uverbs.ZeroBased
+		b.BindMW(3, uverbs.Signaled, two, key, zeroBased)
+		check(t, b.Submit())
+		two.SetRKey(key)
+		d.s.work()
+		through(4, 8, key)
+		_, err := q.PostSend(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpLocalInv, Flags: uverbs.Signaled, InvalidateRKey: key})
+		check(t, err)
+		d.s.work()
+		check(t, one.Bind(q, 6, uverbs.Signaled, uverbs.MWRange{}))
+		d.s.work()
+		poll(t, cq, 1, 2, 3, 4, 5, 6)
+		if got := string(d.mr.Bytes()[4096:][:14]); got != "window\x00\x00window" {
+			t.Fatalf("lap %d: the memory has %q", lap, got)
+		}
+		clear(d.mr.Bytes()[4096:8192])
+	}
+}
