@@ -61,6 +61,7 @@ func (d *Device) fillInitSegment(b []byte) {
 	prm.InitSegNICInterface.Set(b, uint64(d.cmdq.state))
 	prm.InitSegLogCmdqSize.Set(b, logCmdqSize)
 	prm.InitSegLogCmdqStride.Set(b, logCmdqStride)
+	prm.InitSegFWResetSupported.Set(b, 1)
 	d.health.fill(prm.InitSegHealth.Bytes(b), fw)
 	prm.InitSegInternalTimer.Set(b, d.ticks())
 	prm.InitSegHealthCounter.Set(b, d.health.counter(d.start))

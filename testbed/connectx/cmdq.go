@@ -19,6 +19,9 @@ const (
 	// The state of the interface is set with the address of the queue.
 	nicStateShift = 8
 	nicStateMask  = 7
+	nicFull       = 0
+	nicDisabled   = 1
+	nicReset      = 7
 )
 
 // A delivery is how the transport of a command ended, which says nothing of the
@@ -50,8 +53,11 @@ func (d *Device) setCommandQueue(low uint32) {
 	q := &d.cmdq
 	q.state = uint8(low >> nicStateShift & nicStateMask)
 	q.addr = uint64(q.high)<<32 | uint64(low&^0xfff)
-	q.set = q.state == 0
-	if q.state != 0 { // the driver gave up what it had
+	q.set = q.state == nicFull
+	if q.state == nicReset { // it is done at once
+		q.state = nicDisabled
+	}
+	if q.state != nicFull { // the driver gave up what it had
 		d.health = health{}
 		d.disable()
 	}

@@ -136,7 +136,7 @@ func TestDisabledInterface(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
 	v.loop.Run(func() { v.device.SetHealth(1) })
-	v.write(regCmdqLow, []byte{0, 0, 1, 0})
+	v.write(regCmdqLow, []byte{0, 0, nicReset, 0}) // ends as disabled
 	if got := v.read(0x14); got>>nicStateShift&nicStateMask != 1 {
 		t.Errorf("the state of the interface is %d", got>>nicStateShift&nicStateMask)
 	}

@@ -44,7 +44,7 @@ func TestRegisters(t *testing.T) {
 		{"firmware", 0x0, 36<<16 | 20},
 		{"command interface", 0x4, 5<<16 | 7},
 		{"command queue", 0x14, uint32(v.queue) | 0x56},
-		{"initializing", 0x1fc, 0},
+		{"initializing", 0x1fc, 1 << 30}, // the driver may reset the firmware
 		{"health version", 0x230, 20<<24 | 36<<16 | 7},
 		{"health syndrome", 0x23c, 0},
 		{"behind", 0x1018, 0},

@@ -14,6 +14,7 @@ var (
 	InitSegLogCmdqStride         = InitSeg.field("log_cmdq_stride", 0x17, 4, 4)
 	InitSegCommandDoorbellVector = InitSeg.field("command_doorbell_vector", 0x18, 0, 32)
 	InitSegInitializing          = InitSeg.field("initializing", 0x1fc, 0, 1)
+	InitSegFWResetSupported      = InitSeg.field("fw_reset_supported", 0x1fc, 1, 1)
 	InitSegNICInterfaceSupported = InitSeg.field("nic_interface_supported", 0x1fc, 5, 3)
 	InitSegHealth                = InitSeg.nest("health_buffer", 0x200, Health)
 	InitSegInternalTimer         = InitSeg.field("internal_timer", 0x1000, 0, 64)
