@@ -73,6 +73,12 @@ func Store32BE(reg *uint32, v uint32)
 //go:noescape
 func Store64BE(reg *uint64, v uint64)
 
+// Load32BE loads a big-endian 32-bit register, by one load. Loads of registers
+// stay in order.
+//
+//go:noescape
+func Load32BE(reg *uint32) uint32
+
 // Copy64 copies 64 bytes to write-combining memory in ascending order, by
 // stores of 16 bytes or more, so that the CPU can hand the block to the bus as
 // one burst. dst is 64-byte aligned. Put [WCStart] before the first block and

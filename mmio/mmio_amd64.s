@@ -55,6 +55,14 @@ TEXT ·Store64BE(SB), NOSPLIT, $0-16
 	MOVQ CX, (AX)
 	RET
 
+// func Load32BE(reg *uint32) uint32
+TEXT ·Load32BE(SB), NOSPLIT, $0-12
+	MOVQ reg+0(FP), AX
+	MOVL (AX), CX
+	BSWAPL CX
+	MOVL CX, ret+8(FP)
+	RET
+
 // func Copy64(dst, src *[64]byte)
 TEXT ·Copy64(SB), NOSPLIT, $0-16
 	MOVQ dst+0(FP), AX

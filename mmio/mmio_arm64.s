@@ -61,6 +61,15 @@ TEXT ·Store64BE(SB), NOSPLIT, $0-16
 	MOVD R1, (R0)
 	RET
 
+// func Load32BE(reg *uint32) uint32
+TEXT ·Load32BE(SB), NOSPLIT, $0-12
+	MOVD reg+0(FP), R0
+	MOVWU (R0), R1
+	DMB OSHLD
+	REVW R1, R1
+	MOVW R1, ret+8(FP)
+	RET
+
 // func Copy64(dst, src *[64]byte)
 TEXT ·Copy64(SB), NOSPLIT, $0-16
 	MOVD dst+0(FP), R0

@@ -31,6 +31,13 @@ func TestStores(t *testing.T) {
 	}
 }
 
+func TestLoad(t *testing.T) {
+	r := register{0x8877665504030201}
+	if v := mmio.Load32BE(r.p32()); v != 0x01020304 {
+		t.Errorf("Load32BE: %#x", v)
+	}
+}
+
 func TestCopy64(t *testing.T) {
 	var src [64]byte
 	var dst [3][64]byte

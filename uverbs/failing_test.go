@@ -41,6 +41,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"Context.AllocPD":           second(r.c.AllocPD()),
 		"Context.CreateCompChannel": second(r.c.CreateCompChannel()),
 		"Context.QueryDevice":       second(r.c.QueryDevice()),
+		"Context.QueryClock":        second(r.c.QueryClock()),
 		"Context.NextEvent":         second(r.c.NextEvent(ctx)),
 		"PD.CreateAH":               second(b.pd.CreateAH(somewhere)),
 		"CQ.Poll":                   second(b.cq.Poll(nil)),

@@ -52,6 +52,26 @@ func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 	return 0, invalid("find P_Key", c.name, fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
 }
 
+// A ProviderClock is a ProviderContext of a device whose clock can be read.
+type ProviderClock interface {
+	QueryClock() (uint64, error)
+}
+
+// QueryClock reads the device's clock, by which WC.Timestamp tells the time, in
+// ticks of DeviceAttr.HCACoreClock: ibv_query_rt_values_ex(3). [ErrNotSupported]
+// where there is none that a program may read, such as rxe; [ErrClosed] after
+// Close.
+func (c *Context) QueryClock() (uint64, error) {
+	if c.ending.Load() {
+		return 0, ErrClosed
+	}
+	p, ok := c.impl.(ProviderClock)
+	if !ok {
+		return 0, ErrNotSupported
+	}
+	return p.QueryClock()
+}
+
 // QueryPortSpeed asks for the speed of a port in units of 100 Mb/s:
 // ibv_query_port_speed(3). [ErrNotSupported] where the kernel or the device
 // does not tell it so: [PortAttr] then has speed and width of a lane.

@@ -2,20 +2,23 @@ package mlx5
 
 import (
 	"errors"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A clock is the device's free-running counter, by which completions are
 // stamped, as two registers that are mapped to be read: the high word and the
 // low word, big-endian. Some kernels and CPUs have no page of it.
 type clock struct {
-	mem *provider.Mapping
-	reg []byte
+	mem       *provider.Mapping
+	high, low *uint32
 }
 
 func (c *clock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
@@ -34,8 +37,24 @@ func (c *clock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
 	if err != nil {
 		return kernelError("map the clock", dev.Name(), err, "")
 	}
-	c.mem, c.reg = mem, mem.Bytes()[off:][:8]
+	c.mem, c.high, c.low = mem, wordOf(mem.Bytes()[off:]), wordOf(mem.Bytes()[off+4:])
 	return nil
+}
+
+// QueryClock implements uverbs.ProviderClock. The low word may wrap between the
+// two loads: then the high one has changed.
+func (c *deviceContext) QueryClock() (uint64, error) {
+	k := &c.clock
+	if k.mem == nil {
+		return 0, uverbs.ErrNotSupported
+	}
+	for {
+		high, low := mmio.Load32BE(k.high), mmio.Load32BE(k.low)
+		if mmio.Load32BE(k.high) == high {
+			runtime.KeepAlive(c)
+			return uint64(high)<<32 | uint64(low), nil
+		}
+	}
 }
 
 func (c *clock) retire() error {

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -81,6 +82,28 @@ func TestNoRegisterPage(t *testing.T) {
 			t.Errorf("%v: %v, %v", errno, c, err)
 		}
 		s.Close(t)
+	}
+}
+
+// The clock is where the kernel says, in two words.
+func TestClock(t *testing.T) {
+	k := standard()
+	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask, r.HcaCoreClockOffset = 1, 0x24 }
+	s := newSoft(t, k)
+	c := s.open(k)
+	at := int(mmapOffset(uapi.MLX5_IB_MMAP_CORE_CLOCK, 0)) + 0x24
+	binary.BigEndian.PutUint64(s.uar[at:], 0x0102030405060708)
+	if v, err := c.QueryClock(); v != 0x0102030405060708 || err != nil {
+		t.Errorf("the clock says %#x, %v", v, err)
+	}
+	check(t, c.Close())
+	if v, err := c.QueryClock(); err != uverbs.ErrClosed {
+		t.Errorf("a closed clock says %#x, %v", v, err)
+	}
+	k = standard()
+	s = newSoft(t, k)
+	if v, err := s.open(k).QueryClock(); err != uverbs.ErrNotSupported {
+		t.Errorf("no clock says %#x, %v", v, err)
 	}
 }
 
