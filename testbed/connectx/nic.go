@@ -102,7 +102,13 @@ func (d *Device) modifyNICVport(in, out []byte) error {
 			field.Set(d.port.nic, field.Get(context))
 		}
 	}
+	d.setLoopback()
 	return nil
+}
+
+// setLoopback has the port hear what it sends, or not, as the vport's context says.
+func (d *Device) setLoopback() {
+	d.hca.SetLocalLoopback(!prm.NICVportDisableUCLocalLB.Is(d.port.nic), !prm.NICVportDisableMCLocalLB.Is(d.port.nic))
 }
 
 // setList replaces a list of addresses, which is behind the context.

@@ -74,7 +74,8 @@ func (p *portState) restart() {
 	if p.nic != nil {
 		prm.NICVportRoCEEn.Set(p.nic, 0)
 		prm.NICVportMTU.Set(p.nic, ethernetMTU)
-		for _, f := range []prm.Field{prm.NICVportPromiscUC, prm.NICVportPromiscMC, prm.NICVportPromiscAll} {
+		for _, f := range []prm.Field{prm.NICVportPromiscUC, prm.NICVportPromiscMC, prm.NICVportPromiscAll,
+			prm.NICVportDisableUCLocalLB, prm.NICVportDisableMCLocalLB} {
 			f.Set(p.nic, 0)
 		}
 	}
@@ -91,6 +92,7 @@ func (d *Device) portStates() (logical, physical uint64) {
 // address gives the port the addresses that are not the driver's to say.
 func (d *Device) address() {
 	d.hca.SetMAC(d.config.MAC)
+	d.setLoopback()
 	if d.config.LinkLayer == InfiniBand {
 		d.hca.SetLID(d.config.LID)
 		d.setGID(0, engine.GIDEntry{GID: d.gid()})

@@ -40,6 +40,9 @@ func (h *HCA) clearEthernet() {
 // own rules want them.
 func (h *HCA) SetLocalLoopback(unicast, multicast bool) { h.eth.local = [2]bool{unicast, multicast} }
 
+// LocalLoopback is what SetLocalLoopback has said.
+func (h *HCA) LocalLoopback() (unicast, multicast bool) { return h.eth.local[0], h.eth.local[1] }
+
 // A TIS is where an SQ sends from.
 type TIS struct {
 	Number          uint32
