@@ -1,0 +1,101 @@
+//go:build vm
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// A cmGame is what two programs play that find each other by rdma_cm, which is
+// there in RoCE mode. In the arguments, {server} and {client} are the ends'
+// addresses.
+type cmGame struct {
+	name           string
+	server, client string
+	ready          string // what the kernel says of the server when it can begin
+	done           string // the last line of both, if they have one
+}
+
+var cmGames = []cmGame{
+	{"rping", "rping -s -v -a {server} -C 10", "rping -c -v -V -C 10 -a {server}", "LISTEN", ""},
+	{"rping_long", "rping -s -a {server} -S 65535 -C 5", "rping -c -V -C 5 -S 65535 -I {client} -a {server}", "LISTEN", ""},
+	{"ucmatose", "ucmatose -b {server} -c 4 -C 7 -S 3333", "ucmatose -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
+	{"udaddy", "udaddy -b {server} -c 3 -C 9 -S 1000", "udaddy -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
+}
+
+// testCM has them all played at two ends.
+func (m *machines) testCM(t *testing.T, server, client end) {
+	for _, g := range cmGames {
+		t.Run(g.name, func(t *testing.T) { m.playCM(t, g, server, client) })
+	}
+	t.Run("mckey", func(t *testing.T) { m.playMulticast(t, server, client) })
+}
+
+// playCM has two programs find each other and play.
+func (m *machines) playCM(t *testing.T, g cmGame, server, client end) {
+	address := strings.NewReplacer("{server}", server.ip, "{client}", client.ip)
+	start := func(e end, line string) *program.Process {
+		args := strings.Fields(address.Replace(line))
+		return program.StartOn(t, e.guest, &program.Terminal, args[0], args[1:]...)
+	}
+	s := start(server, g.server)
+	if !m.awaitID(t, server, s, g.ready) {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	c := start(client, g.client)
+	serverErr, clientErr := program.Finish(s, c)
+	if serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
+	}
+	for _, p := range []*program.Process{s, c} {
+		if !strings.HasSuffix(p.Stdout.String(), g.done+"\n") && g.done != "" {
+			t.Errorf("it does not end by %q:\n%v", g.done, p)
+		}
+	}
+}
+
+// awaitID returns when the kernel has an id of rdma_cm in a state, or the program
+// has ended. C programs do not say when they listen.
+func (m *machines) awaitID(t *testing.T, e end, p *program.Process, state string) bool {
+	t.Helper()
+	w := program.Start(t, e.guest, "sh", "-c", fmt.Sprintf("until rdma resource show cm_id | grep -q 'state %s.*src-addr %s:'; do :; done", state, e.ip))
+	defer w.Kill()
+	select {
+	case <-w.Ended:
+		return w.Wait() == nil
+	case <-p.Ended:
+		return false
+	}
+}
+
+// playMulticast has mckey send to a group that another has joined. The sender
+// ends when it has posted, which takes those messages with it that are not out
+// yet; strace makes it slow, and it sends more than are waited for.
+func (m *machines) playMulticast(t *testing.T, receiver, sender end) {
+	const group, count = "239.7.0.1", 10
+	r := program.StartOn(t, receiver.guest, &program.Terminal, "nice", "-n", "19", "mckey", "-m", group, "-C", fmt.Sprint(count), "-b", receiver.ip)
+	if !r.Stdout.Await("joined dgid: ::ffff:" + group) {
+		t.Fatalf("the receiver does not join:\n%v", r)
+	}
+	for range 5 {
+		s := program.Start(t, sender.guest, "strace", "-qq", "-e", "trace=write", "-o", "/dev/null",
+			"mckey", "-s", "-m", group, "-C", fmt.Sprint(20*count), "-b", sender.ip)
+		if err := s.Wait(); err != nil || !strings.Contains(s.Stdout.String(), "return status 0") {
+			t.Fatalf("%v: %v", s, err)
+		}
+		select {
+		case <-r.Ended:
+			if err := r.Wait(); err != nil || !strings.Contains(r.Stdout.String(), "return status 0") {
+				t.Errorf("%v: %v", r, err)
+			}
+			return
+		case <-time.After(5 * time.Second): // most were lost
+		}
+	}
+	t.Errorf("too little arrives:\n%v", r)
+}

@@ -1,0 +1,55 @@
+//go:build vm
+
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// alarming are lines of a kernel's log that want a reason: what is said of the
+// device above the level of information, and what the kernel says of its own
+// mistakes.
+var alarming = regexp.MustCompile(`(?i)WARNING|BUG:|Call Trace|refcount_t: |UBSAN: |mlx5.*(fail|err|warn|timeout|unable|can't|bad |invalid|not |limit|leak)|infiniband.*(fail|err|warn)`)
+
+// harmless are those that have one.
+var harmless = []struct {
+	line *regexp.Regexp
+	why  string
+}{
+	{regexp.MustCompile(`mlx5_pci_vsc_init.*Failed to get valid vendor specific ID`),
+		"the device has no vendor-specific PCI capability: it is for dumps of crashed firmware, and the driver does without"},
+}
+
+// checkLog fails the test if a guest's kernel has said what it has no reason for.
+func checkLog(t *testing.T, g *vm.Guest) {
+	t.Helper()
+	log, err := g.Dmesg(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for line := range strings.Lines(log) {
+		checkLine(t, g, line)
+	}
+}
+
+func checkLine(t *testing.T, g *vm.Guest, line string) {
+	t.Helper()
+	if alarming.MatchString(line) && !isHarmless(line) {
+		t.Errorf("kernel %s says: %s", g.Kernel(), strings.TrimSpace(line))
+	}
+}
+
+func isHarmless(line string) bool {
+	for _, h := range harmless {
+		if h.line.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}

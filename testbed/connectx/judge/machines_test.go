@@ -1,0 +1,197 @@
+//go:build vm
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// machines are guests with devices of one world: the first has two of them, the
+// second, if there is one, the third, and in RoCE mode the kernel's rxe as well,
+// on a network card at the same switch.
+type machines struct {
+	place
+	world    *world.World
+	guests   []*vm.Guest
+	nextPort int // of TCP: each pair of programs has its own
+}
+
+// An end is where a program of a pair runs.
+type end struct {
+	guest  *vm.Guest
+	device string
+	host   string // the address for its peer's TCP connection
+	ip     string // in RoCE mode, the address of its GID
+	gid    int    // in RoCE mode, the GID's index
+}
+
+// startMachines boots them. A violation, a complaint of a kernel or an object
+// that is left in a guest or a device fails the test.
+func startMachines(t *testing.T, p place, guests int) *machines {
+	t.Helper()
+	m := &machines{place: p, nextPort: 18515}
+	m.world = world.StartTest(t, world.Config{LinkLayer: p.layer(), Devices: guests + 1, Violation: m.violation(t)})
+	sockets := m.world.Sockets()
+	configs := []vm.Config{p.guest(m.world), p.guest(m.world)}[:guests]
+	configs[0].VFIOUser = sockets[:2]
+	if guests > 1 {
+		configs[1].VFIOUser = sockets[2:]
+		m.cable(t, configs)
+	}
+	m.guests = make([]*vm.Guest, guests)
+	var booting sync.WaitGroup
+	for i, c := range configs {
+		booting.Go(func() { m.guests[i] = vm.Start(t, c) })
+	}
+	booting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	m.addresses(t)
+	return m
+}
+
+// cable lets two guests talk to each other by TCP without a device's help. In
+// RoCE mode the second has a card at the switch as well, for rxe.
+func (m *machines) cable(t *testing.T, configs []vm.Config) {
+	t.Helper()
+	a, b, err := vm.Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs[0].NICs, configs[1].NICs = []vm.NIC{a}, []vm.NIC{b}
+	if m.link != roce {
+		return
+	}
+	card, conn, err := vm.Plug()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.world.Switch.Stream("card", conn); err != nil {
+		t.Fatal(err)
+	}
+	configs[1].NICs = append(configs[1].NICs, card)
+}
+
+// roceAddresses are those of each guest. The first has an address in rxe's
+// network as well.
+var roceAddresses = [2]string{net + "net mlx5_0 10.9.0.1 10.9.1.1; net mlx5_1 10.9.2.1",
+	net + "net mlx5_0 10.9.0.2; ip link set eth1 up; ip addr add 10.9.1.2/24 dev eth1; rdma link add rxe0 type rxe netdev eth1"}
+
+// net gives a device's network device addresses.
+const net = `
+net() { d=$(ls /sys/class/infiniband/$1/device/net); shift; ip link set $d up; for a; do ip addr add $a/24 dev $d; done; }
+`
+
+// addresses gives the guests' devices their addresses. A host answers for each
+// address at its own network device alone: they all are on one switch.
+func (m *machines) addresses(t *testing.T) {
+	t.Helper()
+	const own = "ip link set lo up; echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore"
+	for i, g := range m.guests {
+		script := own
+		if len(m.guests) > 1 {
+			script += fmt.Sprintf("; ip addr add 10.8.1.%d/24 dev eth0; ip link set eth0 up", i+1)
+		}
+		if m.link == roce {
+			script += roceAddresses[i]
+		}
+		m.output(t, g, script)
+	}
+}
+
+// end is the place of a device of a guest; ip is its address in RoCE mode, or
+// "fe80::" for the link-local one: that leads to another device in the same
+// guest, whose own IPv4 addresses are all near to it.
+func (m *machines) end(t *testing.T, guest int, device, ip string) end {
+	t.Helper()
+	e := end{guest: m.guests[guest], device: device, host: fmt.Sprintf("10.8.1.%d", guest+1), ip: ip}
+	if m.link != roce {
+		return e
+	}
+	gid := "fe80:"
+	if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
+		b := a.As4()
+		gid = fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3])
+	}
+	out := m.output(t, e.guest, fmt.Sprintf(`
+cd /sys/class/infiniband/%s/ports/1
+for i in $(seq 200); do
+	for f in gids/*; do
+		n=${f#gids/}
+		read g < $f
+		case $g in %s*) read v < gid_attrs/types/$n; case $v in "RoCE v2") echo $n; exit;; esac;; esac
+	done
+	sleep 0.1
+done
+exit 1`, device, gid))
+	if _, err := fmt.Sscan(out, &e.gid); err != nil {
+		t.Fatalf("%q is not the index of a GID: %v", out, err)
+	}
+	return e
+}
+
+// violation fails the test. One mistake may be repeated a million times.
+func (m *machines) violation(t *testing.T) func(string, engine.Violation) {
+	n := 0
+	return func(device string, v engine.Violation) {
+		if n++; n <= 10 {
+			t.Errorf("%s: %s", device, world.Describe(v))
+		}
+	}
+}
+
+// output runs a shell's script that has to succeed.
+func (m *machines) output(t *testing.T, g *vm.Guest, script string) string {
+	t.Helper()
+	return program.Run(t, g, "sh", "-e", "-c", script)
+}
+
+// port gives a port that no pair has had.
+func (m *machines) port() int {
+	m.nextPort++
+	return m.nextPort - 1
+}
+
+// inUse is what the kernels' users and the drivers hold. The drivers keep memory
+// keys for the next user.
+func (m *machines) inUse(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, g := range m.guests {
+		all = append(all, strings.Split(m.output(t, g, "rdma resource show"), "\n")...)
+	}
+	m.world.Loop.Run(func() {
+		for _, d := range m.world.Devices {
+			n := d.Engine().Objects()
+			n.MKeys, n.Translations = 0, 0
+			all = append(all, fmt.Sprintf("%s: %+v", d.Name, n))
+		}
+	})
+	return all
+}
+
+// leavesNothing runs a test, after which is in use what was before it. The
+// kernel takes its time with what the last process has left.
+func (m *machines) leavesNothing(t *testing.T, test func(*testing.T)) {
+	before := m.inUse(t)
+	test(t)
+	d := cmp.Diff(before, m.inUse(t))
+	for i := 0; i < 100 && d != ""; i++ {
+		d = cmp.Diff(before, m.inUse(t))
+	}
+	if d != "" {
+		t.Errorf("objects are left (-before +after):\n%s", d)
+	}
+}

@@ -1,0 +1,80 @@
+//go:build vm
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+)
+
+// testModules unloads the drivers and loads them, some times. What mlx5_ib has
+// made it takes with it; after mlx5_core the device has nothing.
+func (m *machines) testModules(t *testing.T, times int) {
+	g := m.guests[0]
+	devices := m.world.Devices[:2]
+	objects := func() (all [2]engine.Objects, pages int) {
+		m.world.Loop.Run(func() {
+			for i, d := range devices {
+				all[i] = d.Engine().Objects()
+				pages += d.PagesHeld()
+			}
+		})
+		return all, pages
+	}
+	const load = "insmod /proc/1/root/modules/%s.ko\n"
+	m.output(t, g, "rmmod mlx5_ib")
+	// A network device that is up has queues, and one of a driver that was loaded
+	// is down.
+	m.output(t, g, "for d in /sys/bus/pci/drivers/mlx5_core/*/net/*; do test ! -e $d || ip link set ${d##*/} down; done")
+	core, _ := objects()
+	for range times {
+		m.output(t, g, fmt.Sprintf(load, "mlx5_ib")+"rmmod mlx5_ib")
+		if now, _ := objects(); now != core {
+			t.Errorf("after mlx5_ib there are %+v, before it there were %+v", now, core)
+		}
+		m.output(t, g, "rmmod mlx5_core")
+		if now, pages := objects(); now != [2]engine.Objects{} || pages != 0 {
+			t.Errorf("after mlx5_core there are %+v, and %d pages", now, pages)
+		}
+		m.output(t, g, fmt.Sprintf(load, "mlx5_core"))
+		if now, _ := objects(); now != core {
+			t.Errorf("mlx5_core has %+v, the first time %+v", now, core)
+		}
+	}
+	m.output(t, g, fmt.Sprintf(load, "mlx5_ib"))
+	if info := m.output(t, g, "ibv_devinfo"); strings.Count(info, "hca_id:") != 2 || strings.Count(info, "fw_ver:") != 2 {
+		t.Errorf("after all, C finds\n%s", info)
+	}
+}
+
+// powerOff switches the guests off with their drivers loaded. Their kernels have
+// nothing to say about that, and the devices are left empty.
+func (m *machines) powerOff(t *testing.T) {
+	for _, g := range m.guests {
+		checkLog(t, g)
+		before := len(g.ConsoleText())
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(g.ConsoleText()[before:]) {
+			checkLine(t, g, line)
+		}
+	}
+	for _, d := range m.world.Devices {
+		empty := false
+		for range 100 { // the device learns of the machine's end by its connection's
+			m.world.Loop.Run(func() { empty = d.Engine().Objects() == engine.Objects{} && d.PagesHeld() == 0 })
+			if empty {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if !empty {
+			t.Errorf("%s has objects of a machine that is off", d.Name)
+		}
+	}
+}

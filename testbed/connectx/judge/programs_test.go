@@ -1,0 +1,108 @@
+//go:build vm
+
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// pingpongs are rdma-core's examples. They check what they receive.
+var pingpongs = []game{
+	{"ibv_rc_pingpong", "-c -s 1 -n 200", true},
+	{"ibv_rc_pingpong", "-c -e -s 4096 -n 100", true},
+	{"ibv_rc_pingpong", "-c -s 65536 -n 20", false},
+	{"ibv_rc_pingpong", "-c -e -s 1048576 -n 5 -m 4096", false},
+	{"ibv_rc_pingpong", "-c -N -s 4096 -n 100", false},
+	{"ibv_uc_pingpong", "-c -s 4096 -n 100", true},
+	{"ibv_uc_pingpong", "-c -e -s 65536 -n 20", false},
+	{"ibv_ud_pingpong", "-c -s 1024 -n 100", false},
+	{"ibv_ud_pingpong", "-c -e -s 1 -n 100", true},
+	{"ibv_srq_pingpong", "-c -s 4096 -n 20", false},
+	{"ibv_srq_pingpong", "-c -e -s 512 -n 20", true},
+	{"ibv_xsrq_pingpong", "-s 4096 -n 20", true},
+	{"ibv_xsrq_pingpong", "-e -s 65536 -n 10", false},
+}
+
+// perftests measure, which is not what they are here for: few iterations do.
+var perftests = []game{
+	{"ib_send_lat", "-s 64 -n 200", true},
+	{"ib_send_lat", "-s 64 -n 200 -c UD", false},
+	{"ib_send_lat", "-s 2048 -n 100 -c UC", false},
+	{"ib_send_bw", "-s 2048 -n 200 -q 8", true},
+	{"ib_send_bw", "-s 8388608 -n 5 -e", false},
+	{"ib_send_bw", "-s 1024 -n 200 -c UD", false},
+	{"ib_send_bw", "-s 65536 -n 20 -c UC", false},
+	{"ib_send_bw", "-s 8192 -n 100 --use-srq -q 8 -b", false},
+	{"ib_write_lat", "-s 8388608 -n 5", false},
+	{"ib_write_lat", "-s 64 -n 100 -c UC", false},
+	{"ib_write_bw", "-a -n 5", true},
+	{"ib_write_bw", "-s 65536 -n 20 -q 8", false},
+	{"ib_write_bw", "-s 65536 -n 20 -c UC -b", false},
+	{"ib_read_lat", "-s 1048576 -n 5", true},
+	{"ib_read_lat", "-s 1 -n 200", false},
+	{"ib_read_bw", "-s 8388608 -n 5", false},
+	{"ib_read_bw", "-s 65536 -n 20 -q 8", false},
+	{"ib_atomic_lat", "-n 100 -A CMP_AND_SWAP", true},
+	{"ib_atomic_bw", "-n 100 -q 8 -A FETCH_AND_ADD", false},
+}
+
+// TestPrograms has C's programs use the devices: within one, between two of a
+// guest, and between guests. Then the drivers are unloaded and loaded, and the
+// guests are switched off.
+func TestPrograms(t *testing.T) {
+	for _, p := range places[:3] {
+		t.Run(p.String(), func(t *testing.T) {
+			guests := 1
+			if p.kernel == "6.12" {
+				guests = 2
+			}
+			m := startMachines(t, p, guests)
+			m.leavesNothing(t, func(t *testing.T) { m.testPrograms(t, guests > 1) })
+			m.testModules(t, 1)
+			m.powerOff(t)
+		})
+	}
+}
+
+// testPrograms has them play at each pair of ends, if it is to be all, and at
+// one otherwise.
+func (m *machines) testPrograms(t *testing.T, all bool) {
+	first, second := m.end(t, 0, "mlx5_0", "fe80::"), m.end(t, 0, "mlx5_1", "fe80::")
+	if !all {
+		m.playAll(t, first, second, core(pingpongs, perftests))
+		return
+	}
+	t.Run("one_guest", func(t *testing.T) { m.playAll(t, first, second, slices.Concat(pingpongs, perftests)) })
+	t.Run("one_device", func(t *testing.T) { m.playAll(t, first, first, core(pingpongs)) })
+	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
+	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, core(pingpongs, perftests)) })
+	if m.link != roce {
+		return
+	}
+	m.testCM(t, first, other)
+	first, rxe := m.end(t, 0, "mlx5_0", "10.9.1.1"), m.end(t, 1, "rxe0", "10.9.1.2")
+	games := slices.DeleteFunc(core(pingpongs, perftests), func(g game) bool { return g.program == "ibv_xsrq_pingpong" }) // rxe has no XRC
+	t.Run("rxe_client", func(t *testing.T) { m.playAll(t, first, rxe, games) })
+	t.Run("rxe_server", func(t *testing.T) { m.playAll(t, rxe, first, core(pingpongs[:2])) })
+	t.Run("rxe", func(t *testing.T) { m.testCM(t, rxe, first) })
+}
+
+// playAll has all games played at two ends.
+func (m *machines) playAll(t *testing.T, server, client end, games []game) {
+	for _, g := range games {
+		t.Run(g.String(), func(t *testing.T) { m.play(t, g, server, client) })
+	}
+}
+
+// core are the games that are for everywhere.
+func core(lists ...[]game) (all []game) {
+	for _, games := range lists {
+		for _, g := range games {
+			if g.core {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
