@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// firstGUID is that of the first device; the others follow.
+// firstGUID is that of the first device; the others count up, and their MACs too.
 const firstGUID = 0x0002_c903_00a0_b0c0
 
 // Config is what a world is made of.
@@ -114,7 +114,7 @@ func Start(c Config) (w *World, err error) {
 func (w *World) add(c *Config, i int) error {
 	name := fmt.Sprintf("connectx%d", i)
 	config := connectx.Config{
-		Loop: w.Loop, LinkLayer: c.LinkLayer, GUID: firstGUID + uint64(i)<<24, LID: uint16(i + 1),
+		Loop: w.Loop, LinkLayer: c.LinkLayer, GUID: firstGUID + uint64(i), LID: uint16(i + 1),
 		Report: c.Report, Tracer: c.Tracer.Device(name),
 	}
 	if c.Violation != nil {

@@ -19,7 +19,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // TestWorld: in either world, the devices are on the network under their names,
-// their sockets are served, and the control socket reaches both.
+// their sockets are served, and the control socket reaches both. Its
+// devices have a MAC each.
 func TestWorld(t *testing.T) {
 	for link, want := range map[connectx.LinkLayer]uint16{connectx.InfiniBand: 0x0207, connectx.Ethernet: 0x0200} {
 		w := world.StartTest(t, world.Config{LinkLayer: link, Devices: 2})
@@ -31,6 +32,11 @@ func TestWorld(t *testing.T) {
 				t.Errorf("device %d is of class %#x", i, class)
 			}
 		}
+		w.Loop.Run(func() {
+			if a, b := w.Devices[0].Engine(), w.Devices[1].Engine(); a.MAC() == b.MAC() {
+				t.Errorf("two devices have the MAC %x", a.MAC())
+			}
+		})
 		misbehave(t, w)
 	}
 }
