@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -159,6 +160,10 @@ func (r *report) modules() (modules []string) {
 
 // skips lists the tests that do not run, and what they say why.
 func (r *report) skips(b *strings.Builder) {
+	b.WriteString("\n## What is not run\n\n")
+	for _, module := range slices.Sorted(maps.Keys(leftOut)) {
+		fmt.Fprintf(b, "- %s: %s\n", module, leftOut[module])
+	}
 	b.WriteString("\n## What is skipped\n\nA test that is skipped and not on this list fails `make test`.\n\n| test | where | why |\n|---|---|---|\n")
 	for _, name := range r.names() {
 		why := make(map[string][]string)
