@@ -135,6 +135,42 @@ func (s *sendQueue) encode(wr *uverbs.SendWR) bool {
 	return true
 }
 
+// encodeInline writes wr if it is of the next common kind: inline data that is
+// sent or written, on a connected QP.
+func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
+	n := len(wr.Inline)
+	if wr.Opcode >= 16 || wr.Flags > callerFlags || len(wr.SGL) != 0 || n == 0 || n > s.maxInline || s.head == s.limit || s.fence != 0 {
+		return false
+	}
+	o := s.ops[wr.Opcode&15]
+	if o&(simple|scatter) != simple {
+		return false
+	}
+	i := s.cur & s.mask
+	b, note := &s.blocks[i], &s.notes[i]
+	var tail uint32
+	if o&imm != 0 {
+		tail = wr.Imm
+	}
+	k := uint32(ctrlSegments)
+	if o&remote != 0 {
+		b[2] = be(wr.RemoteAddr)
+		b[3] = be(uint64(wr.RKey) << 32)
+		k = ctrlSegments + raddrSegments
+	}
+	size := k + uint32(inlineHeader+n+segmentSize-1)/segmentSize
+	b[0] = be(uint64(s.cur&0xffff)<<40 | o.hw()<<32 | s.qpn | uint64(size))
+	b[1] = be(uint64(s.ce[wr.Flags&7])<<32 | uint64(tail))
+	s.head++
+	note.wrID = wr.WRID
+	note.end = s.head
+	note.meta = o.meta()
+	s.copyInline(s.cur, k, wr.Inline)
+	s.last = s.cur
+	s.cur += (size + perBlock - 1) / perBlock
+	return true
+}
+
 // PostSend implements uverbs.ProviderQP.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
@@ -142,7 +178,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	var err error
 	n := 0
 	for ; n < len(wrs); n++ {
-		if s.encode(&wrs[n]) {
+		if s.encode(&wrs[n]) || s.encodeInline(&wrs[n]) {
 			continue
 		}
 		if err = s.encodeAny(&wrs[n]); err != nil {
