@@ -40,6 +40,36 @@ func (s *sendQueue) segment(cur, k uint32) *segment {
 // op begins an operation.
 func (s *sendQueue) op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32) {
 	b := &s.batch
+	o := s.ops[op&15]
+	if b.err != nil || b.owed != nil || op >= 16 || o&simple == 0 || f > callerFlags || b.fence != 0 || b.head == s.limit {
+		s.anyOp(op, f, wrID, raddr, rkey, ex)
+		return
+	}
+	if b.open {
+		s.blocks[b.cur&s.mask][0] = be(b.word | uint64(b.size))
+		b.cur += (b.size + perBlock - 1) / perBlock
+	}
+	i := b.cur & s.mask
+	w, note := &s.blocks[i], &s.notes[i]
+	if o&imm == 0 {
+		ex = 0
+	}
+	b.word = uint64(b.cur&0xffff)<<40 | o.hw()<<32 | s.qpn
+	b.size = ctrlSegments
+	w[1] = be(uint64(s.ce[f&7])<<32 | uint64(ex))
+	if o&remote != 0 {
+		w[2] = be(raddr)
+		w[3] = be(uint64(rkey) << 32)
+		b.size = ctrlSegments + raddrSegments
+	}
+	b.head++
+	note.wrID, note.end, note.meta = wrID, b.head, o.meta()
+	b.o, b.open, b.data, b.sges, b.total = o, true, false, 0, 0
+}
+
+// anyOp is op for all operations.
+func (s *sendQueue) anyOp(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32) {
+	b := &s.batch
 	if b.err != nil {
 		return
 	}

@@ -111,6 +111,7 @@ func (q *qp) setRegister(r *register) {
 	if q.ctx.set.preferBF {
 		s.burstSGE = r.most
 	}
+	s.single = min(s.burstSGE, 1)
 	if r.shared {
 		s.shared = r
 	}

@@ -98,7 +98,15 @@ func (r *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 		}
 		i := r.head & r.mask
 		at := int(i) << r.shift
-		if sgl := wrs[n].SGL; !fill(r.segments[at:at+1<<r.shift], sgl) {
+		if sgl := wrs[n].SGL; len(sgl) == 1 && sgl[0].Length-1 < uverbs.MaxMessage-1 {
+			g := &r.segments[at]
+			g[0] = be2(sgl[0].Length, sgl[0].LKey)
+			g[1] = be(sgl[0].Addr)
+			if r.shift > 0 {
+				g = &r.segments[at+1]
+				g[0], g[1] = be2(0, invalidLKey), 0
+			}
+		} else if !fill(r.segments[at:at+1<<r.shift], sgl) {
 			err = badReceive(sgl, r.maxSGE)
 			break
 		}

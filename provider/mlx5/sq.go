@@ -29,6 +29,7 @@ type sendQueue struct {
 	db       mmio.Doorbell
 	burst    uint64    // blocks that the register takes
 	burstSGE uint64    // of a request without inline data
+	single   uint64    // of such a request of one block
 	shared   *register // nil: the register is the queue's own
 
 	tail       *uint32
@@ -175,6 +176,11 @@ func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
 	first := s.cur
+	if len(wrs) == 1 && s.shared == nil && s.encode(&wrs[0]) { // one block
+		mmio.Ring(&s.db, (first+1)&0xffff, bytesOf(&s.blocks[first&s.mask]), s.single)
+		runtime.KeepAlive(q)
+		return 1, nil
+	}
 	var err error
 	n := 0
 	for ; n < len(wrs); n++ {
