@@ -14,24 +14,44 @@ import (
 type Loop struct {
 	mu    sync.Mutex
 	queue []func()
+	head  int // of queue: what is before it has run
 }
 
 // Run waits for its turn, runs f and then everything that was queued meanwhile.
-// It is how the outside enters the loop; a step must not call it.
+// It is how the outside enters the loop; a step must not call it. After a step
+// that panicked the others run all the same, and then the panic goes on.
 func (l *Loop) Run(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer func() { l.queue = nil }() // of a step that panicked
+	defer l.drain()
 	f()
-	for i := 0; i < len(l.queue); i++ {
-		step := l.queue[i]
-		l.queue[i] = nil
-		if i == len(l.queue)/2 && i > 1024 { // a long chain of steps keeps no history
-			l.queue = append(l.queue[:0], l.queue[i+1:]...)
-			i = -1
+}
+
+// drain runs what is queued.
+func (l *Loop) drain() {
+	defer func() {
+		if l.head < len(l.queue) { // a step did not return
+			l.drain()
+			return
 		}
-		step()
+		l.queue, l.head = nil, 0
+	}()
+	for l.head < len(l.queue) {
+		l.next()()
 	}
+}
+
+// next takes the first step off the queue. A long chain of steps keeps no history.
+func (l *Loop) next() func() {
+	step := l.queue[l.head]
+	l.queue[l.head] = nil
+	l.head++
+	if l.head > 1024 && l.head >= len(l.queue)/2 {
+		n := copy(l.queue, l.queue[l.head:])
+		clear(l.queue[n:])
+		l.queue, l.head = l.queue[:n], 0
+	}
+	return step
 }
 
 // Post queues f behind what is queued already. It is for steps: outside the

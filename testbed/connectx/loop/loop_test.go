@@ -1,17 +1,15 @@
-package loop_test
+package loop
 
 import (
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
 // TestOrder: what a step queues runs after it, in order, before Run returns.
 func TestOrder(t *testing.T) {
-	var l loop.Loop
+	var l Loop
 	var got []int
 	l.Run(func() {
 		l.Post(func() {
@@ -29,7 +27,7 @@ func TestOrder(t *testing.T) {
 // TestLongChain: a chain of steps, each of which queues two and drops out when
 // enough have run, keeps its order over the queue's compaction.
 func TestLongChain(t *testing.T) {
-	var l loop.Loop
+	var l Loop
 	next, made := 0, 0
 	var step func(n int) func()
 	step = func(n int) func() {
@@ -52,32 +50,68 @@ func TestLongChain(t *testing.T) {
 	}
 }
 
-// TestPanic: after a step that panicked the loop can be entered, and nothing of
-// the broken run is left in it.
-func TestPanic(t *testing.T) {
-	var l loop.Loop
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic did not come out of Run")
+// TestEndlessChain: steps that always queue the next one keep no history of the
+// others, and are held by the queue no longer than they have to run.
+func TestEndlessChain(t *testing.T) {
+	for _, width := range []int{1, 3, 5000} {
+		var l Loop
+		left, most := 1<<18, 0
+		var step func()
+		step = func() {
+			most = max(most, cap(l.queue))
+			if left--; left > 0 {
+				l.Post(step)
 			}
-		}()
+		}
 		l.Run(func() {
-			l.Post(func() { t.Error("a step of the broken run ran") })
-			panic("broken")
+			for range width {
+				l.Post(step)
+			}
 		})
-	}()
-	ran := false
-	l.Run(func() { ran = true })
-	if !ran {
-		t.Error("the loop did not run again")
+		if left > 0 || most > 4*max(width, 2048) {
+			t.Errorf("%d steps at a time: the queue grew to %d, %d steps are left", width, most, left)
+		}
+	}
+}
+
+// TestPanic: a step that panics costs no other step its turn, wherever in the
+// queue it is, and the loop can be entered again.
+func TestPanic(t *testing.T) {
+	for bad := range 4 {
+		var l Loop
+		ran := make(map[int]bool)
+		step := func(n int) func() {
+			return func() {
+				if n == bad {
+					panic("broken")
+				}
+				ran[n] = true
+			}
+		}
+		func() {
+			defer func() {
+				if p := recover(); p != "broken" {
+					t.Errorf("%v came out of Run", p)
+				}
+			}()
+			l.Run(func() {
+				for n := 1; n < 4; n++ {
+					l.Post(step(n))
+				}
+				step(0)()
+			})
+		}()
+		l.Run(step(4))
+		if len(ran) != 4 || ran[bad] || l.queue != nil || l.head != 0 {
+			t.Errorf("step %d panicked: the others that ran are %v, and %d are left", bad, ran, len(l.queue))
+		}
 	}
 }
 
 // TestTimers: a timer runs in the loop at its time, a stopped one never.
 func TestTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l loop.Loop
+		var l Loop
 		start := time.Now()
 		var fired time.Duration
 		l.Run(func() {
@@ -96,7 +130,7 @@ func TestTimers(t *testing.T) {
 				t.Errorf("the timer ran after %v, want 1s", fired)
 			}
 		})
-		var none *loop.Timer
+		var none *Timer
 		if none.Stop() {
 			t.Error("a nil timer was stopped")
 		}
@@ -105,7 +139,7 @@ func TestTimers(t *testing.T) {
 
 // TestStopInTime: a timer that is due, but waits for its turn, can be stopped.
 func TestStopInTime(t *testing.T) {
-	var l loop.Loop
+	var l Loop
 	l.Run(func() {
 		due := l.After(time.Millisecond, func() { t.Error("a stopped timer ran") })
 		later := make(chan bool)
