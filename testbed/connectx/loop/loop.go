@@ -6,12 +6,17 @@
 package loop
 
 import (
+	"runtime/debug"
 	"sync"
 	"time"
 )
 
 // A Loop runs steps one at a time. Its zero value is ready.
 type Loop struct {
+	// OnPanic, if not nil, is told inside the loop of a step that panicked, and
+	// of where; then the loop goes on. It is to be set before the first step.
+	OnPanic func(value any, stack []byte)
+
 	mu    sync.Mutex
 	queue []func()
 	head  int // of queue: what is before it has run
@@ -19,11 +24,24 @@ type Loop struct {
 
 // Run waits for its turn, runs f and then everything that was queued meanwhile.
 // It is how the outside enters the loop; a step must not call it. After a step
-// that panicked the others run all the same, and then the panic goes on.
+// that panicked the others run all the same; then, without OnPanic, the panic
+// goes on.
 func (l *Loop) Run(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.drain()
+	l.step(f)
+}
+
+// step runs one step.
+func (l *Loop) step(f func()) {
+	if l.OnPanic != nil {
+		defer func() {
+			if p := recover(); p != nil {
+				l.OnPanic(p, debug.Stack())
+			}
+		}()
+	}
 	f()
 }
 
@@ -37,7 +55,7 @@ func (l *Loop) drain() {
 		l.queue, l.head = nil, 0
 	}()
 	for l.head < len(l.queue) {
-		l.next()()
+		l.step(l.next())
 	}
 }
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -106,6 +107,36 @@ func TestPanic(t *testing.T) {
 			t.Errorf("step %d panicked: the others that ran are %v, and %d are left", bad, ran, len(l.queue))
 		}
 	}
+}
+
+// TestOnPanic: with somebody to tell, no panic leaves the loop: neither of what
+// comes from outside, nor of a queued step, nor of a timer.
+func TestOnPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []any
+		ran := 0
+		l := Loop{OnPanic: func(v any, stack []byte) {
+			told = append(told, v)
+			if !bytes.Contains(stack, []byte("TestOnPanic")) {
+				t.Errorf("the stack is not the step's: %s", stack)
+			}
+		}}
+		l.Run(func() {
+			l.After(time.Second, func() {
+				l.Post(func() { ran++ })
+				panic("timer")
+			})
+			l.Post(func() { panic("queued") })
+			l.Post(func() { ran++ })
+			panic("outside")
+		})
+		<-time.After(2 * time.Second)
+		l.Run(func() {
+			if want := []any{"outside", "queued", "timer"}; !slices.Equal(told, want) || ran != 2 {
+				t.Errorf("told of %v, want %v; %d other steps ran, want 2", told, want, ran)
+			}
+		})
+	})
 }
 
 // TestTimers: a timer runs in the loop at its time, a stopped one never.

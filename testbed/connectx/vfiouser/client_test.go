@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
@@ -54,9 +55,8 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 func connect(t testing.TB, d vfiouser.Device) *client {
 	t.Helper()
 	ours, theirs := pair(t)
-	var mu sync.Mutex
-	c := &client{t: t, conn: ours, ended: make(chan error, 1)}
-	c.run = func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
+	l := &loop.Loop{OnPanic: func(v any, _ []byte) { t.Errorf("the panic %v went past the server", v) }}
+	c := &client{t: t, conn: ours, ended: make(chan error, 1), run: l.Run}
 	s := &vfiouser.Server{Device: d, Run: c.run, Report: c.report}
 	go func() { c.ended <- s.ServeConn(context.Background(), theirs) }()
 	t.Cleanup(func() {

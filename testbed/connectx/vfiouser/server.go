@@ -115,14 +115,20 @@ func (s *Server) Unplug() error {
 	return nil
 }
 
-// step runs f in Run. A panic of the device, or of what it has made run, is an
-// error.
+// step runs f in Run. A panic of the device is an error; so is one of what it has
+// made run, if Run lets it through.
 func (s *Server) step(f func()) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &Error{Kind: ErrPanic, Errno: unix.EIO, Detail: fmt.Sprintf("%v\n%s", p, debug.Stack())}
-		}
-	}()
-	s.Run(f)
-	return nil
+	defer caught(&err)
+	s.Run(func() {
+		defer caught(&err)
+		f()
+	})
+	return err
+}
+
+// caught, when deferred, makes an error of a panic.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = &Error{Kind: ErrPanic, Errno: unix.EIO, Detail: fmt.Sprintf("%v\n%s", p, debug.Stack())}
+	}
 }

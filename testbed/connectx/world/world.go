@@ -43,7 +43,8 @@ type Config struct {
 	Adapt   func(i int, c *connectx.Config)
 
 	// Report is told, from any goroutine, what goes wrong that no guest is told
-	// of. Violation is told inside the loop of what breaks a rule of strict mode.
+	// of, a step that panicked among it: the world goes on without that step.
+	// Violation is told inside the loop of what breaks a rule of strict mode.
 	Report    func(error)
 	Violation func(device string, v engine.Violation)
 	Tracer    *trace.Tracer
@@ -78,7 +79,7 @@ type Device struct {
 // Start makes a world. A machine can connect to the sockets when it returns.
 func Start(c Config) (w *World, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w = &World{Loop: &loop.Loop{}, cancel: cancel, report: c.Report}
+	w = &World{cancel: cancel, report: c.Report}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -88,6 +89,7 @@ func Start(c Config) (w *World, err error) {
 	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
 		return w, fmt.Errorf("world: %d sockets for %d devices, or nobody to report to: see Config", len(c.Sockets), c.Devices)
 	}
+	w.Loop = &loop.Loop{OnPanic: func(v any, stack []byte) { c.Report(fmt.Errorf("world: a step panicked: %v\n%s", v, stack)) }}
 	w.Loop.Run(func() {
 		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
 		if c.LinkLayer == connectx.Ethernet {

@@ -106,6 +106,21 @@ func misbehave(t *testing.T, w *world.World) {
 	<-done
 }
 
+// TestPanic: a step that panics is reported, and the world goes on.
+func TestPanic(t *testing.T) {
+	told := make(chan error, 1)
+	w := world.StartTest(t, world.Config{Devices: 1, Report: func(err error) { told <- err }})
+	w.Loop.Run(func() {
+		w.Loop.After(0, func() { panic("a mistake of the device's") })
+	})
+	if err := <-told; !strings.Contains(err.Error(), "a mistake of the device's") || !strings.Contains(err.Error(), "TestPanic") {
+		t.Errorf("told %v", err)
+	}
+	if class := plug(t, w.Sockets()[0]); class != 0x0207 {
+		t.Errorf("the device is of class %#x after that", class)
+	}
+}
+
 // TestBadWorld: what cannot be made leaves nothing behind.
 func TestBadWorld(t *testing.T) {
 	dir := t.TempDir()
