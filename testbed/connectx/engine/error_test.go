@@ -159,7 +159,7 @@ func TestInject(t *testing.T) {
 			w.t.Errorf("completions %+v", got)
 		}
 		w.do(func() {
-			w.must(p.b.h.InjectCompletion(p.b.number, transport.LocalAccess, 0, 0, 1))
+			w.must(p.b.h.InjectCompletion(p.b.number, transport.LocalAccess, 0x43, 0, 1))
 			for _, bad := range []error{
 				p.a.h.InjectCompletion(0xfffff, transport.LocalAccess, 0, 0, 1),
 				p.a.h.InjectCompletion(0, transport.OK, 0, 0, 1),

@@ -162,11 +162,11 @@ var responses = map[transport.Op]uint64{
 func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 	qp, w := q.qp, rc.WQE.(*receiveWQE)
 	if m.Syndrome != transport.OK {
-		qp.completeReceiveError(w, m.Syndrome)
+		qp.completeReceiveError(w, m.Syndrome, 0)
 		return
 	}
-	if s, _ := qp.hca.injected(qp); s != transport.OK {
-		qp.completeReceiveError(w, s)
+	if s, vendor := qp.hca.injected(qp); s != transport.OK {
+		qp.completeReceiveError(w, s, vendor)
 		qp.hca.config.Loop.Post(func() {
 			if qp.alive() {
 				qp.fail()
@@ -231,11 +231,11 @@ func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
 	return c, cq
 }
 
-func (qp *QP) completeReceiveError(w *receiveWQE, s transport.Syndrome) {
+func (qp *QP) completeReceiveError(w *receiveWQE, s transport.Syndrome, vendor uint8) {
 	c, cq := qp.receiveCompletion(w)
 	prm.CQEOpcode.Set(c.cqe[:], prm.CQERespErr)
 	prm.CQESyndrome.Set(c.cqe[:], uint64(s))
-	prm.CQEVendorSyndrome.Set(c.cqe[:], uint64(vendorSyndrome(s, 0)))
+	prm.CQEVendorSyndrome.Set(c.cqe[:], uint64(vendorSyndrome(s, vendor)))
 	if cq != nil {
 		cq.push(c, false)
 	}

@@ -53,7 +53,7 @@ func (qp *QP) fail() {
 	requests, receive := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
 	if receive != nil {
-		qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed)
+		qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed, 0)
 	}
 	qp.flushReceives()
 	qp.hca.watch.add(qp)
@@ -120,7 +120,7 @@ func (qp *QP) flushReceives() {
 	for n := qp.posted(); n > 0; n-- {
 		w := &receiveWQE{index: qp.rq.head}
 		qp.rq.head++
-		qp.completeReceiveError(w, transport.Flushed)
+		qp.completeReceiveError(w, transport.Flushed, 0)
 	}
 }
 
