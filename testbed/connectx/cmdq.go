@@ -57,8 +57,11 @@ func (d *Device) setCommandQueue(low uint32) {
 	if q.state == nicReset { // it is done at once
 		q.state = nicDisabled
 	}
-	if q.state != nicFull { // the driver gave up what it had
+	switch {
+	case q.state != nicFull: // the driver gave up what it had
 		d.health = health{}
+		d.disable()
+	case d.enabled: // it starts anew, after it had lost the device
 		d.disable()
 	}
 }
