@@ -254,7 +254,7 @@ func (q *SQ) transmit(frame []byte) transport.Syndrome {
 // sendSegments cuts a TCP stream's piece into frames.
 func (q *SQ) sendSegments(frame []byte, header, size int) transport.Syndrome {
 	p := parseFrame(frame)
-	if size == 0 || p.proto != protoTCP || p.payload > len(frame) || p.payload != header && header != 0 {
+	if size == 0 || p.l4 == 0 || p.proto != protoTCP || p.payload > len(frame) || p.payload != header && header != 0 {
 		return transport.LocalQPOp
 	}
 	head, data := frame[:p.payload], frame[p.payload:]
