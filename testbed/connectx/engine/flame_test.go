@@ -119,3 +119,27 @@ func TestSlowBurst(t *testing.T) {
 		}
 	})
 }
+
+// TestBurstsOfTwo: two processors write bursts to two registers of one page at the
+// same time.
+func TestBurstsOfTwo(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		hello := []byte("0123456789ab")
+		w.do(func() {
+			var bursts [2][]byte
+			for i, q := range []*qp{p.a, p.b} {
+				b := q.write(wqe{op: prm.OpcodeWrite}.raddr([]*region{p.bm, p.am}[i], 0).inline(hello))
+				bursts[i] = append(b, make([]byte, -len(b)&63)...)
+				be.PutUint32(q.h.bytes(q.record+4, 4), 1)
+			}
+			for i := 0; i < 64; i += 8 {
+				p.a.h.Store(16, uint32(0x800+i), bursts[0][i:i+8])
+				p.a.h.Store(16, uint32(0xa00+i), bursts[1][i:i+8])
+			}
+		})
+		w.later(time.Second)
+		p.a.scq.expect("the first", sent)
+		p.b.scq.expect("the second", sent)
+	})
+}

@@ -67,7 +67,8 @@ func (h *HCA) flame(uar, offset uint32, data []byte) {
 		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a burst without its beginning"})
 		return
 	}
-	h.settle(uar)
+	h.settle(at)
+	h.settle(flameRegister{uar, at.base ^ flameSize})
 	f := &flame{want: int(max(1, (prm.CtrlDS.Get(data)*16+block-1)/block)) * block, pending: true}
 	h.blueFlame[at] = f
 	h.burst(at, f, data)
@@ -95,28 +96,27 @@ func (h *HCA) burst(at flameRegister, f *flame, data []byte) {
 		// it asks for a completion in the burst alone.
 		f.timer = h.config.Loop.After(nopPatience, func() { h.rung(at, f) })
 	default:
-		f.timer = h.config.Loop.After(flamePatience, func() { h.settle(at.uar) })
+		f.timer = h.config.Loop.After(flamePatience, func() { h.settle(at) })
 	}
 }
 
-// settle ends the bursts of a page: what has not come will not come.
-func (h *HCA) settle(uar uint32) {
-	for base := uint32(flameBase); base < flameEnd; base += flameSize {
-		at := flameRegister{uar, base}
-		f := h.blueFlame[at]
-		if f == nil {
-			continue
-		}
-		delete(h.blueFlame, at)
-		f.timer.Stop()
-		if len(f.bytes) > 8 {
-			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(base), WQE: bytes.Clone(f.bytes),
-				Text: "a burst stopped after " + hex(uint(len(f.bytes))) + " of " + hex(uint(f.want)) + " bytes"})
-		}
-		if f.pending {
-			f.bytes = f.bytes[:8]
-			h.rung(at, f)
-		}
+// settle ends a register's burst: what has not come will not come. Who has a
+// register writes to it and to its twin by turns; those of a page's other
+// registers have nothing to do with it.
+func (h *HCA) settle(at flameRegister) {
+	f := h.blueFlame[at]
+	if f == nil {
+		return
+	}
+	delete(h.blueFlame, at)
+	f.timer.Stop()
+	if len(f.bytes) > 8 {
+		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(at.base), WQE: bytes.Clone(f.bytes),
+			Text: "a burst stopped after " + hex(uint(len(f.bytes))) + " of " + hex(uint(f.want)) + " bytes"})
+	}
+	if f.pending {
+		f.bytes = f.bytes[:8]
+		h.rung(at, f)
 	}
 }
 
