@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
 // TestLocalLoopback: the port hears itself if it is to, but not the transport
@@ -160,6 +161,42 @@ func TestHash(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForeignFrames: the NIC gets frames of others' and RoCE that is not for the
+// port, but no RoCE that is damaged.
+func TestForeignFrames(t *testing.T) {
+	run(t, 2, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		h := w.hosts[1]
+		var n *nic
+		w.do(func() {
+			n = h.newNIC(1, engine.TIRAttr{})
+			mac := h.MAC()
+			h.toTIR(mac[:], n.tir.Number)
+			m := h.register(4096, allRights)
+			for range 8 {
+				n.rqs[0].recv(m, 0, 2000)
+			}
+		})
+		for name, x := range map[string]struct {
+			to     byte
+			change func(b []byte) []byte
+			want   int
+		}{
+			"for another address": {9, func(b []byte) []byte { return b }, 1},
+			"another port of UDP": {2, func(b []byte) []byte { b[57]++; return b }, 1},
+			"a wrong ICRC":        {2, func(b []byte) []byte { b[len(b)-6] ^= 1; return b }, 0},
+			"cut":                 {2, func(b []byte) []byte { return b[:len(b)-9] }, 0},
+		} {
+			r := &roce.Packet{Opcode: roce.RC | roce.SendOnly, DestQPN: p.b.number, PKey: 0xffff, Payload: make([]byte, 8)}
+			r.Route = roce.Route{Version: roce.V2, SGID: gid(1), DGID: gid(x.to), DMAC: h.MAC(), HopLimit: 64, SourcePort: 0xc000}
+			w.do(func() { h.ReceiveFrame(x.change(must(r.AppendFrame(nil)))) })
+			if got := len(n.rqs[0].rcq.poll()); got != x.want {
+				w.t.Errorf("%s: %d frames, want %d", name, got, x.want)
+			}
+		}
+	})
 }
 
 // FuzzFrame: whatever comes over the wire.

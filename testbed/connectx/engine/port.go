@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
@@ -187,11 +189,16 @@ func (h *HCA) ReceiveFrame(b []byte) {
 	if !h.port.up {
 		return
 	}
-	if p, err := roce.Parse(b); err == nil && (group(p) || h.own(p)) {
+	p, err := roce.Parse(b)
+	switch {
+	case errors.Is(err, roce.ErrNotRoCE):
+		h.steer(b, nil)
+	case err != nil: // damaged on its way
+	case group(p) || h.own(p):
 		h.ReceivePacket(p)
-		return
+	default:
+		h.steer(b, nil)
 	}
-	h.steer(b, nil)
 }
 
 // destination is the queue pair that a packet is for: numbers 0 and 1 are those
