@@ -187,20 +187,16 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 		return transport.LocalQPOp
 	}
 	header := len(frame)
-	for ; len(rest) >= 16; rest = rest[16:] {
-		p := decodePiece(q.hca, rest, user{pd: q.PD, qpn: q.Number, reserved: q.ReservedLKey}, LocalRead)
-		if p.n > maxFrame || len(frame)+int(p.n) > maxFrame {
-			return transport.LocalLength
-		}
-		if q.hca.unknown(p.span.key, q.ReservedLKey) {
-			w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist")
-		}
-		w.pieces = append(w.pieces, p)
-		b := make([]byte, p.n)
-		if !p.span.ok() || !p.span.read(0, b) {
-			return transport.LocalProtection
-		}
-		frame = append(frame, b...)
+	n := w.memory(rest, user{pd: q.PD, qpn: q.Number, reserved: q.ReservedLKey}, LocalRead)
+	if w.bad != transport.OK {
+		return w.bad
+	}
+	if n > maxFrame-uint64(header) {
+		return transport.LocalLength
+	}
+	frame = append(frame, make([]byte, n)...)
+	if s := gather(w.pieces, 0, frame[header:]); s != transport.OK {
+		return s
 	}
 	if prm.EthInsertVLAN.Is(e) && len(frame) >= 12 {
 		tag := binary.BigEndian.AppendUint16([]byte{0x81, 0}, uint16(prm.EthInline.Get(e)))

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
@@ -52,4 +53,44 @@ func TestSegmentationOfOthers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestInlineFrame: a frame's data may be in its WQE too, in one piece or in parts.
+func TestInlineFrame(t *testing.T) {
+	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		var a, b *nic
+		var am, bm *region
+		w.do(func() {
+			a, b = w.hosts[0].newNIC(1, engine.TIRAttr{}), w.hosts[1].newNIC(1, engine.TIRAttr{})
+			am, bm = a.h.register(4096, allRights), b.h.register(4096, allRights)
+			mac := b.h.MAC()
+			b.h.toTIR(mac[:], b.tir.Number)
+		})
+		f := udp(b.h.MAC(), a.h.MAC(), 1000, 2000, pattern(40, 1))
+		am.put(0, f)
+		for i, x := range []wqe{
+			wqe{op: prm.OpcodeSend}.eth(0, f[:18]).inline(f[18:]),
+			wqe{op: prm.OpcodeSend}.eth(0, nil).inline(f[:20]).inline(f[20:]),
+			wqe{op: prm.OpcodeSend}.eth(0, f[:18]).inline(f[18:30]).data(am, 30, 20).inline(f[50:]),
+		} {
+			w.do(func() {
+				b.rqs[0].recv(bm, 0, 2000)
+				a.post(x)
+			})
+			a.scq.expect("sent", sent)
+			b.rqs[0].rcq.expect("received", received(len(f)))
+			if got := bm.get(0, len(f)); !bytes.Equal(got, f) {
+				w.t.Errorf("%d: received % x", i, got)
+			}
+		}
+		w.do(func() { // longer than its WQE
+			x := wqe{op: prm.OpcodeSend}.eth(0, f[:18]).inline(f[18:30])
+			be.PutUint32(x.segments[32:], 1<<31|100)
+			a.post(x)
+		})
+		a.scq.expect("too long", sendError(transport.LocalQPOp))
+		if r := a.h.took(); len(r) != 1 || r[0] != engine.RuleInline {
+			w.t.Errorf("violations %v", r)
+		}
+	})
 }

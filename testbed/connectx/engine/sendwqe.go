@@ -169,7 +169,23 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 
 // data decodes the data segments.
 func (w *sendWQE) data(rest []byte) {
-	var total uint64
+	total := w.memory(rest, w.qp.user(), w.localRights())
+	if total > 1<<31 {
+		w.fail(transport.LocalLength)
+		return
+	}
+	if w.bad != transport.OK {
+		return
+	}
+	w.request.Length = uint32(total)
+	if w.qp.Service.datagram() && total > maxMTU {
+		w.fail(transport.LocalLength)
+	}
+}
+
+// memory decodes the data segments; it is how much memory they are.
+func (w *sendWQE) memory(rest []byte, as user, rights Rights) (total uint64) {
+	h := w.queue.hca
 	for len(rest) >= 16 {
 		if prm.DataInline.Is(rest) {
 			n := int(prm.InlineLength.Get(rest))
@@ -178,34 +194,27 @@ func (w *sendWQE) data(rest []byte) {
 			}
 			if n+4 > len(rest) {
 				w.reject(RuleInline, "inline data is longer than its WQE")
-				return
+				return total
 			}
 			w.pieces = append(w.pieces, piece{inline: rest[4 : 4+n], n: uint64(n)})
 			rest = rest[(4+n+15)&^15:]
 			total += uint64(n)
 			continue
 		}
-		p := decodePiece(w.qp.hca, rest, w.qp.user(), w.localRights())
+		p := decodePiece(h, rest, as, rights)
 		if p.n == 0 {
 			w.violate(RuleZeroLength, "a data segment of length 0")
 			p.n = 1 << 31
 			p.span.n = p.n
 		}
-		if w.qp.hca.unknown(p.span.key, w.qp.ReservedLKey) {
+		if h.unknown(p.span.key, as.reserved) {
 			w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist")
 		}
 		w.pieces = append(w.pieces, p)
 		total += p.n
 		rest = rest[16:]
 	}
-	if total > 1<<31 {
-		w.fail(transport.LocalLength)
-		return
-	}
-	w.request.Length = uint32(total)
-	if w.qp.Service.datagram() && total > maxMTU {
-		w.fail(transport.LocalLength)
-	}
+	return total
 }
 
 // decodePiece decodes a segment that points to memory.
