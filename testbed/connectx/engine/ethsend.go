@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
@@ -26,12 +27,14 @@ type SQ struct {
 	SQAttr
 	Number uint32
 
-	hca   *HCA
-	pd    *domain
-	cq    *CQ
-	tis   *TIS
-	state QueueState
-	ring  sendQueue
+	hca    *HCA
+	pd     *domain
+	cq     *CQ
+	tis    *TIS
+	state  QueueState
+	ring   sendQueue
+	stream *stream     // what is being cut: of the WQE in front of the ring's head
+	later  *loop.Timer // the next turn
 }
 
 // CreateSQ makes a send queue in state Reset.
@@ -80,8 +83,8 @@ func (h *HCA) ModifySQ(number uint32, from, to QueueState) error {
 	if err := moves(q.state, from, to); err != nil {
 		return err
 	}
-	q.state = to
-	if to == QueueReset {
+	if q.state = to; to == QueueReset {
+		q.stop()
 		q.ring.reset()
 	}
 	q.run()
@@ -94,7 +97,7 @@ func (h *HCA) DestroySQ(number uint32) error {
 	if err != nil {
 		return err
 	}
-	q.state = QueueReset
+	q.stop()
 	q.pd.users--
 	q.cq.users--
 	q.tis.users--
@@ -124,27 +127,68 @@ func (q *SQ) fail() {
 	q.run()
 }
 
+// framesPerTurn is how many frames a queue sends before others have their turn.
+const framesPerTurn = 64
+
 // run sends what was posted.
 func (q *SQ) run() {
-	for q.ring.pending() > 0 && (q.state == QueueReady || q.state == QueueError) {
-		w := q.ring.peek()
-		if w == nil {
-			q.fail()
+	if q.later != nil {
+		return
+	}
+	for range framesPerTurn {
+		if !q.step() {
 			return
 		}
-		s := transport.Flushed
-		if q.state == QueueReady {
-			w.checkControl()
-			s = q.send(w)
-			w.trace()
-		}
-		q.ring.advance(w)
-		q.ring.done = q.ring.head
-		q.complete(w, s)
-		if s != transport.OK && q.state == QueueReady {
-			q.state = QueueError
-			q.hca.config.Events.Async(AsyncEvent{Type: EventQPRequest, Queue: QueueSQ, Number: q.Number})
-		}
+	}
+	q.later = q.hca.config.Loop.After(0, func() {
+		q.later = nil
+		q.run()
+	})
+}
+
+// stop ends what is under way, without completions.
+func (q *SQ) stop() {
+	q.state, q.stream = QueueReset, nil
+	q.later.Stop()
+	q.later = nil
+}
+
+// step sends the next frame, or flushes a WQE. It reports whether there was one.
+func (q *SQ) step() bool {
+	switch {
+	case q.state != QueueReady && q.state != QueueError:
+		return false
+	case q.stream != nil:
+		q.sendNext()
+		return true
+	case q.ring.pending() == 0:
+		return false
+	}
+	w := q.ring.peek()
+	if w == nil {
+		q.fail()
+		return false
+	}
+	s := transport.Flushed
+	if q.state == QueueReady {
+		w.checkControl()
+		s = q.send(w)
+		w.trace()
+	}
+	q.ring.advance(w)
+	if q.stream == nil {
+		q.finish(w, s)
+	}
+	return true
+}
+
+// finish completes the WQE in front of the queue's head.
+func (q *SQ) finish(w *sendWQE, s transport.Syndrome) {
+	q.ring.done = q.ring.head
+	q.complete(w, s)
+	if s != transport.OK && q.state == QueueReady {
+		q.state = QueueError
+		q.hca.config.Events.Async(AsyncEvent{Type: EventQPRequest, Queue: QueueSQ, Number: q.Number})
 	}
 }
 
@@ -203,7 +247,7 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 		frame = append(frame[:12:12], append(tag, frame[12:]...)...)
 	}
 	if segment > 0 {
-		return q.sendSegments(frame, header, int(prm.EthMSS.Get(e)))
+		return q.cut(w, frame, header, int(prm.EthMSS.Get(e)))
 	}
 	checksums(frame, prm.EthL3Checksum.Is(e), prm.EthL4Checksum.Is(e))
 	return q.transmit(frame)
@@ -244,37 +288,5 @@ func (q *SQ) transmit(frame []byte) transport.Syndrome {
 		h.port.link.Frame(frame)
 	}
 	h.config.Tracer.Emit("frame", trace.Object("qp", "qp", q.Number), trace.Num("length", len(frame)))
-	return transport.OK
-}
-
-// sendSegments cuts a TCP stream's piece into frames.
-func (q *SQ) sendSegments(frame []byte, header, size int) transport.Syndrome {
-	p := parseFrame(frame)
-	if size == 0 || p.l4 == 0 || p.proto != protoTCP || p.payload > len(frame) || p.payload != header && header != 0 {
-		return transport.LocalQPOp
-	}
-	head, data := frame[:p.payload], frame[p.payload:]
-	seq := be32(head[p.l4+4:])
-	for i := 0; i < len(data) || i == 0; i += size {
-		part := data[i:min(i+size, len(data))]
-		f := append(append([]byte(nil), head...), part...)
-		binary.BigEndian.PutUint32(f[p.l4+4:], seq+uint32(i))
-		if last := i+size >= len(data); !last {
-			f[p.l4+13] &^= 0x09 // FIN and PSH are the last one's
-		}
-		if i > 0 {
-			f[p.l4+13] &^= 0x80 // CWR is the first one's
-		}
-		if p.v6 {
-			binary.BigEndian.PutUint16(f[p.l3+4:], uint16(len(f)-p.l3-40))
-		} else {
-			binary.BigEndian.PutUint16(f[p.l3+2:], uint16(len(f)-p.l3))
-			binary.BigEndian.PutUint16(f[p.l3+4:], be16(head[p.l3+4:])+uint16(i/size))
-		}
-		checksums(f, true, true)
-		if s := q.transmit(f); s != transport.OK {
-			return s
-		}
-	}
 	return transport.OK
 }

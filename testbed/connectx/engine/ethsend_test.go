@@ -3,9 +3,11 @@ package engine_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
@@ -93,4 +95,53 @@ func TestInlineFrame(t *testing.T) {
 			w.t.Errorf("violations %v", r)
 		}
 	})
+}
+
+// TestTurns: whoever sends many frames does not keep the loop; it ends at once when
+// the queue does.
+func TestTurns(t *testing.T) {
+	const frames, perTurn = 1000, 64
+	for _, end := range []bool{false, true} {
+		run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+			h, sent := w.hosts[0], new(counter)
+			h.SetLink(sent)
+			var n *nic
+			w.loop.Run(func() {
+				n = h.newNIC(1, engine.TIRAttr{})
+				n.post(tso(tcp(h.MAC(), h.MAC()), 100, h.register(frames*100, allRights), frames*100))
+			})
+			if sent.frames > perTurn {
+				w.t.Errorf("%d frames in a turn", sent.frames)
+			}
+			if end {
+				w.loop.Run(func() { w.must(h.ModifySQ(n.number, engine.QueueReady, engine.QueueError)) })
+			}
+			w.later(time.Second)
+			got := n.scq.poll()
+			if end {
+				if len(got) != 1 || got[0].syndrome != uint8(transport.Flushed) || sent.frames > perTurn {
+					w.t.Errorf("ended after %d frames: %+v", sent.frames, got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].syndrome != 0 || sent.frames != frames || sent.sequence != 256+100*(frames-1) {
+				w.t.Errorf("%d frames, the last at %d: %+v", sent.frames, sent.sequence, got)
+			}
+			w.do(func() { n.post(tso(tcp(h.MAC(), h.MAC()), 1, h.register(4096, allRights), 4096)) })
+			n.scq.expect("segments of one byte", sendError(transport.LocalQPOp))
+		})
+	}
+}
+
+// A counter is a link that counts.
+type counter struct {
+	frames   int
+	sequence uint32 // of the last one's TCP header
+}
+
+func (c *counter) Packet(*roce.Packet) {}
+
+func (c *counter) Frame(b []byte) {
+	c.frames++
+	c.sequence = be.Uint32(b[38:])
 }

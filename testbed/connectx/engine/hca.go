@@ -134,6 +134,9 @@ func (h *HCA) Reset() {
 	for _, cq := range h.cqs.all() {
 		cq.stop()
 	}
+	for _, q := range h.eth.sqs.all() {
+		q.stop()
+	}
 	for _, f := range h.blueFlame {
 		f.timer.Stop()
 	}
