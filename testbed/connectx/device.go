@@ -166,6 +166,7 @@ func (d *Device) stop() {
 	d.counters = newNumbers("counter set", 1, 255)
 	d.port.restart()
 	d.hca.Reset()
+	d.limitFrames()
 	d.address()
 }
 

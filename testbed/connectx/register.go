@@ -66,15 +66,29 @@ func (d *Device) accessRegister(in, out []byte) error {
 // byte.
 func isPortRegister(id uint64) bool { return id>>12 == 5 }
 
-func (d *Device) readPMTU(b []byte) {
-	most := uint64(4096)
+// mtu is the port's MTU, and the largest that it can have. That of an Ethernet
+// counts the whole frame, its check sequence too.
+func (d *Device) mtu() (now, most uint64) {
+	most = 4096
 	if d.config.LinkLayer == Ethernet {
 		most = maxMTU
 	}
-	now := uint64(d.port.pmtu)
-	if now == 0 {
+	if now = uint64(d.port.pmtu); now == 0 {
 		now = min(most, 4096)
 	}
+	return now, most
+}
+
+// limitFrames tells the queues of the port's MTU.
+func (d *Device) limitFrames() {
+	const checkSequence = 4
+	if now, _ := d.mtu(); d.config.LinkLayer == Ethernet {
+		d.hca.SetFrameLimit(int(now) - checkSequence)
+	}
+}
+
+func (d *Device) readPMTU(b []byte) {
+	now, most := d.mtu()
 	prm.PMTUMaxMTU.Set(b, most)
 	prm.PMTUAdminMTU.Set(b, now)
 	prm.PMTUOperMTU.Set(b, now)
@@ -82,14 +96,12 @@ func (d *Device) readPMTU(b []byte) {
 
 func (d *Device) writePMTU(b []byte) error {
 	v := prm.PMTUAdminMTU.Get(b)
-	most := uint64(4096)
-	if d.config.LinkLayer == Ethernet {
-		most = maxMTU
-	}
-	if v > most {
+	const least = 64
+	if _, most := d.mtu(); v < least || v > most {
 		return refuse(statusBadParam, reasonSize)
 	}
 	d.port.pmtu = uint16(v)
+	d.limitFrames()
 	return nil
 }
 

@@ -235,6 +235,9 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 	if w.bad != transport.OK {
 		return w.bad
 	}
+	if segment == 0 && !q.hca.port.fits(uint64(header)+n) {
+		return transport.OK // it would be lost
+	}
 	if n > maxFrame-uint64(header) {
 		return transport.LocalLength
 	}
@@ -277,7 +280,7 @@ func (q *SQ) transmit(frame []byte) transport.Syndrome {
 		return transport.LocalLength
 	}
 	h := q.hca
-	if !h.port.up {
+	if !h.port.up || !h.port.fits(uint64(len(frame))) {
 		return transport.OK
 	}
 	if h.eth.local[frame[0]&1] {

@@ -145,3 +145,39 @@ func (c *counter) Frame(b []byte) {
 	c.frames++
 	c.sequence = be.Uint32(b[38:])
 }
+
+// TestFrameLimit: frames that are too long for the port are lost, and do no harm to
+// buffers that have room for the others.
+func TestFrameLimit(t *testing.T) {
+	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		a, b := w.hosts[0], w.hosts[1]
+		var from, to *nic
+		var m *region
+		w.do(func() {
+			from, to = a.newNIC(1, engine.TIRAttr{}), b.newNIC(1, engine.TIRAttr{})
+			mac := b.MAC()
+			b.toTIR(mac[:], to.tir.Number)
+			b.SetFrameLimit(1518)
+			m = a.register(9000, allRights)
+			m.put(0, tcp(b.MAC(), a.MAC()))
+			to.rqs[0].recv(b.register(4096, allRights), 0, 1518)
+			from.post(wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 9000), wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 1519))
+		})
+		from.scq.expect("sent", sent, sent)
+		to.rqs[0].rcq.expect("longer ones")
+		w.do(func() { from.post(wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 1518)) })
+		from.scq.expect("sent", sent)
+		to.rqs[0].rcq.expect("the longest", received(1518))
+		link := new(counter)
+		w.do(func() {
+			a.SetLink(link)
+			a.SetFrameLimit(1000)
+			from.post(wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 1001), tso(tcp(b.MAC(), a.MAC()), 947, m, 5000),
+				wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 1000))
+		})
+		from.scq.expect("not sent", sent, sent, sent)
+		if link.frames != 1+1 { // the last segment is short
+			w.t.Errorf("%d frames were sent", link.frames)
+		}
+	})
+}

@@ -31,6 +31,7 @@ type port struct {
 	up    bool
 	lid   uint16
 	mac   [6]byte
+	most  int // bytes of the host's frames; 0: any
 	gids  map[int]GIDEntry
 	pkeys map[int]uint16
 }
@@ -63,6 +64,14 @@ func (h *HCA) SetMAC(mac [6]byte) { h.port.mac = mac }
 
 // MAC is the port's Ethernet address.
 func (h *HCA) MAC() [6]byte { return h.port.mac }
+
+// SetFrameLimit sets how long the frames of the host's Ethernet queues may be, from
+// the addresses to the end of the data: longer ones are lost, those that are sent
+// and those that come. 0: of any length. The port's own RoCE has its own limits.
+func (h *HCA) SetFrameLimit(bytes int) { h.port.most = bytes }
+
+// fits reports whether a frame is not too long for the port.
+func (p *port) fits(bytes uint64) bool { return p.most == 0 || bytes <= uint64(p.most) }
 
 // SetUp connects or disconnects the port, and tells the host. A port that is down
 // loses all packets.

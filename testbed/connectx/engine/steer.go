@@ -5,7 +5,7 @@ import "github.com/goverbs/goverbs/testbed/connectx/prm"
 // steer leads a frame to where the flow tables want it. Own is the transport
 // domain that has sent it, if it is of this port.
 func (h *HCA) steer(frame []byte, own *uint32) {
-	if !h.port.up || len(frame) < 14 {
+	if !h.port.up || len(frame) < 14 || !h.port.fits(uint64(len(frame))) {
 		return
 	}
 	p := parseFrame(frame)
