@@ -21,7 +21,7 @@ func (r *responder) answer(room int) int {
 				return room
 			}
 			if p == nil {
-				r.unreadable(a.res)
+				r.refuse(a.res.next, roce.NakRemoteAccess, AccessError)
 				continue
 			}
 		}
@@ -63,13 +63,4 @@ func (r *responder) readPacket(res *resource) *roce.Packet {
 	}
 	res.next = forward(res.next, 1)
 	return p
-}
-
-// unreadable ends the connection in the middle of a READ's answer: nothing that
-// follows it will be answered.
-func (r *responder) unreadable(res *resource) {
-	psn := res.next
-	r.answers = nil
-	r.ending = &ending{event: AccessError}
-	r.say(psn, roce.NakRemoteAccess)
 }

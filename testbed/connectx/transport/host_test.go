@@ -35,6 +35,7 @@ type host struct {
 	scatterFault Syndrome
 	receiveFault Syndrome
 	localFault   Syndrome
+	atomicFault  Syndrome
 	reads        int // calls of Region.Read
 	readFaultAt  int // the call that fails, from 1 on
 	onEvent      func(string)
@@ -220,6 +221,9 @@ func (r *region) Read(off uint32, p []byte) Syndrome {
 }
 
 func (r *region) Atomic(op Op, o [4]uint64) (uint64, Syndrome) {
+	if r.h.atomicFault != OK {
+		return 0, r.h.atomicFault
+	}
 	old := binary.LittleEndian.Uint64(r.b)
 	v := old
 	switch op {

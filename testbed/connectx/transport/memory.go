@@ -65,7 +65,7 @@ func (r *responder) remember(p *roce.Packet, n int) *resource {
 	limit := r.e.config.MaxRespond
 	for limit <= 0 || len(r.memory) >= limit {
 		if limit <= 0 || r.memory[0].queued && !r.memory[0].again {
-			r.refuse(roce.NakInvalidRequest, RequestError)
+			r.refuse(p.PSN, roce.NakInvalidRequest, RequestError)
 			return nil
 		}
 		r.forget()
@@ -109,7 +109,7 @@ func (r *responder) reach(p *roce.Packet, a Access) (Region, bool) {
 		return nil, false
 	}
 	if fault != OK {
-		r.violated(fault)
+		r.violated(p.PSN, fault)
 		return nil, false
 	}
 	return region, true
@@ -119,7 +119,7 @@ func (r *responder) reach(p *roce.Packet, a Access) (Region, bool) {
 func (r *responder) atomic(p *roce.Packet) {
 	a, epoch := &p.Atomic, r.e.epoch
 	if a.VA%8 != 0 {
-		r.violated(RemoteInvalidRequest)
+		r.violated(p.PSN, RemoteInvalidRequest)
 		return
 	}
 	region, fault := r.e.queues.Remote(p.XRCSRQ, a.RKey, a.VA, 8, RemoteAtomic)
@@ -127,7 +127,7 @@ func (r *responder) atomic(p *roce.Packet) {
 		return
 	}
 	if fault != OK {
-		r.violated(fault)
+		r.violated(p.PSN, fault)
 		return
 	}
 	res := r.remember(p, 1)
@@ -141,7 +141,7 @@ func (r *responder) atomic(p *roce.Packet) {
 	if fault != OK {
 		r.memory = r.memory[:len(r.memory)-1]
 		r.expected = p.PSN
-		r.violated(fault)
+		r.violated(p.PSN, fault)
 		return
 	}
 	r.reply(res, res.first)

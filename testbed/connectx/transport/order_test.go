@@ -283,6 +283,30 @@ func TestWrongMigration(t *testing.T) {
 	})
 }
 
+// TestRepeatedReadFails: a READ whose answer was lost, and whose memory has gone
+// when it is asked for again, fails for the access; what is before it is done.
+func TestRepeatedReadFails(t *testing.T) {
+	for lost := uint32(101); lost <= 104; lost++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, RC, nil)
+			b := w.hosts[1]
+			b.memory[1], b.memory[2] = make([]byte, 1000), make([]byte, 1)
+			w.fate = func(from int, p *roce.Packet) []time.Duration {
+				if from == 1 && p.PSN == lost && p.Opcode != roce.Acknowledge {
+					delete(b.memory, 1)
+					return nil
+				}
+				return []time.Duration{0}
+			}
+			w.post(0, request(Write, 1, 2), request(Read, 1000, 1), request(Write, 1, 2))
+			w.pass(time.Second)
+			w.ends(0, OK, RemoteAccess, Flushed)
+			w.told(1, "broken 2")
+			w.idle()
+		})
+	}
+}
+
 // TestRepeatedReads: a READ whose answer was lost in the middle goes on there;
 // an atomic is not done twice.
 func TestRepeatedReads(t *testing.T) {

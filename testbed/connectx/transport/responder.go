@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
@@ -79,7 +81,7 @@ func (r *responder) request(p *roce.Packet) {
 // take does what the next packet asks for.
 func (r *responder) take(p *roce.Packet) {
 	if !r.inOrder(p.Opcode) || !r.rightSize(p) {
-		r.refuse(roce.NakInvalidRequest, RequestError)
+		r.refuse(p.PSN, roce.NakInvalidRequest, RequestError)
 		return
 	}
 	switch p.Opcode.Op() {
@@ -182,7 +184,7 @@ func (r *responder) write(p *roce.Packet) {
 				return
 			}
 			if fault != OK {
-				r.violated(fault)
+				r.violated(p.PSN, fault)
 				return
 			}
 			r.region = region
@@ -194,7 +196,7 @@ func (r *responder) write(p *roce.Packet) {
 			return
 		}
 		if fault != OK {
-			r.violated(fault)
+			r.violated(p.PSN, fault)
 			return
 		}
 	}
@@ -272,23 +274,25 @@ func (r *responder) message(p *roce.Packet) Message {
 	return m
 }
 
-// refuse sends a NAK that ends the connection; without answers, it drops the message.
-func (r *responder) refuse(nak uint8, event Event) {
+// refuse sends a NAK of a packet that ends the connection: nothing from that one
+// on is answered. Without answers, it drops the message.
+func (r *responder) refuse(psn uint32, nak uint8, event Event) {
 	if !r.reliable() {
 		r.drop()
 		return
 	}
 	r.ending = &ending{event: event}
-	r.say(r.expected, nak)
+	r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return distance(a.psn, psn) >= 0 })
+	r.say(psn, nak)
 }
 
-// violated refuses an access to memory.
-func (r *responder) violated(fault Syndrome) {
+// violated refuses a packet's access to memory.
+func (r *responder) violated(psn uint32, fault Syndrome) {
 	if fault == RemoteInvalidRequest {
-		r.refuse(roce.NakInvalidRequest, RequestError)
+		r.refuse(psn, roce.NakInvalidRequest, RequestError)
 		return
 	}
-	r.refuse(roce.NakRemoteAccess, AccessError)
+	r.refuse(psn, roce.NakRemoteAccess, AccessError)
 }
 
 // spoil ends the connection because of the receive request, which completes with
