@@ -58,16 +58,22 @@ func (r *responder) reply(res *resource, psn uint32) {
 	r.answers = slices.Insert(r.answers, at, answer{psn: res.last, res: res})
 }
 
-// remember makes a resource for a READ or an atomic, at the cost of the oldest.
-// If that one's answer is still to be sent, the peer has asked for more than it
-// may: there is none.
-func (r *responder) remember(p *roce.Packet, n int) *resource {
+// room reports whether there is room for a READ or an atomic, at the cost of the
+// oldest. If an answer of theirs is still to be sent, the peer has asked for more
+// than it may: it is refused.
+func (r *responder) room(p *roce.Packet) bool {
 	limit := r.e.config.MaxRespond
-	for limit <= 0 || len(r.memory) >= limit {
-		if limit <= 0 || r.memory[0].queued && !r.memory[0].again {
-			r.refuse(p.PSN, roce.NakInvalidRequest, RequestError)
-			return nil
-		}
+	waits := func(res *resource) bool { return res.queued && !res.again }
+	if limit <= 0 || slices.ContainsFunc(r.memory[:max(0, len(r.memory)+1-limit)], waits) {
+		r.refuse(p.PSN, roce.NakInvalidRequest, RequestError)
+		return false
+	}
+	return true
+}
+
+// remember makes a resource for a READ or an atomic that there is room for.
+func (r *responder) remember(p *roce.Packet, n int) *resource {
+	for len(r.memory) >= r.e.config.MaxRespond {
 		r.forget()
 	}
 	res := &resource{first: p.PSN, last: forward(p.PSN, n-1), mtu: r.e.config.MTU}
@@ -89,13 +95,12 @@ func (r *responder) forget() {
 // read takes a READ.
 func (r *responder) read(p *roce.Packet) {
 	region, ok := r.reach(p, RemoteRead)
-	if !ok {
+	if !ok || !r.room(p) {
 		return
 	}
-	if res := r.remember(p, packets(p.RETH.Length, r.e.config.MTU)); res != nil {
-		res.region, res.va, res.key, res.length = region, p.RETH.VA, p.RETH.RKey, p.RETH.Length
-		r.reply(res, res.first)
-	}
+	res := r.remember(p, packets(p.RETH.Length, r.e.config.MTU))
+	res.region, res.va, res.key, res.length = region, p.RETH.VA, p.RETH.RKey, p.RETH.Length
+	r.reply(res, res.first)
 }
 
 // reach finds the memory that a READ wants.
@@ -130,20 +135,19 @@ func (r *responder) atomic(p *roce.Packet) {
 		r.violated(p.PSN, fault)
 		return
 	}
-	res := r.remember(p, 1)
-	if res == nil {
+	if !r.room(p) {
 		return
 	}
-	res.atomic = true
-	if res.old, fault = region.Atomic(atomics[p.Opcode.Op()], [4]uint64{a.Swap, a.Compare, a.SwapMask, a.CompareMask}); r.e.epoch != epoch {
+	old, fault := region.Atomic(atomics[p.Opcode.Op()], [4]uint64{a.Swap, a.Compare, a.SwapMask, a.CompareMask})
+	if r.e.epoch != epoch {
 		return
 	}
 	if fault != OK {
-		r.memory = r.memory[:len(r.memory)-1]
-		r.expected = p.PSN
 		r.violated(p.PSN, fault)
 		return
 	}
+	res := r.remember(p, 1)
+	res.atomic, res.old = true, old
 	r.reply(res, res.first)
 }
 

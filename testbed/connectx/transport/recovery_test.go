@@ -252,6 +252,24 @@ func TestRewoundRead(t *testing.T) {
 	})
 }
 
+// TestFailedAtomic: an atomic whose memory fails is no message that was done, and
+// takes no other's place: what goes out after a repeated READ's answer is its NAK.
+func TestFailedAtomic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, sent := reader(t, 1)
+		w.hosts[1].atomicFault = RemoteAccess
+		w.inject(1, readOf(100, 1, 0))
+		w.inject(1, readOf(100, 1, 0), &roce.Packet{Opcode: roce.FetchAdd, PSN: 101, Atomic: roce.AtomicETH{RKey: 1}})
+		w.told(1, "broken 2")
+		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly}, {101, roce.Acknowledge}}; !equal(*sent, want) {
+			t.Errorf("sent %v, want %v", *sent, want)
+		}
+		if got, want := w.last[1].AETH, (roce.AETH{Syndrome: roce.NakRemoteAccess, MSN: 1}); got != want {
+			t.Errorf("the last answer is %+v, want %+v", got, want)
+		}
+	})
+}
+
 // TestRepeatedReadGivesWay: the repeated answer of a READ that the peer has gone
 // on from is no reason to refuse the next one.
 func TestRepeatedReadGivesWay(t *testing.T) {
