@@ -100,6 +100,8 @@ var breakers = []struct {
 	{engine.RuleArmRecord, "an arm doorbell without its record", func(w *world, p *pair) {
 		p.a.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, 1<<24), p.a.scq.Number))
 	}},
+	{engine.RuleArmRecord, "the record of an earlier event", func(w *world, p *pair) { p.a.scq.armPosted(1<<28, 0) }},
+	{engine.RuleArmRecord, "the record of an earlier completion", func(w *world, p *pair) { p.a.scq.armPosted(0, 0xffffff) }},
 	{engine.RuleCQFresh, "a CQ of zeros", func(w *world, p *pair) {
 		b, _ := p.a.h.buffer(4096)
 		must(p.a.h.CreateCQ(engine.CQAttr{LogSize: 6, Buffer: b, Record: p.a.h.alloc(8)}))
@@ -204,6 +206,26 @@ func TestRules(t *testing.T) {
 			t.Errorf("nothing breaks rule %s", r)
 		}
 	}
+}
+
+// armPosted is an arm doorbell that comes when its record is another.
+func (c *cq) armPosted(word, record uint32) {
+	be.PutUint32(c.h.bytes(c.record+4, 4), record)
+	c.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, word), c.Number))
+}
+
+// TestArmedAgain: a doorbell may come when its record is already that of the
+// next one. Any violation would fail the test.
+func TestArmedAgain(t *testing.T) {
+	run(t, 1, engine.Config{}, func(w *world) {
+		w.do(func() {
+			c := w.hosts[0].newCQ(engine.CQAttr{})
+			for _, record := range []uint32{1, 1 << 28, 1<<28 | 3, 1<<28 | 1<<24} {
+				c.armPosted(0, record)
+			}
+			c.armPosted(3<<28, 0)
+		})
+	})
 }
 
 // TestRelaxed: nothing is told without strict mode.
