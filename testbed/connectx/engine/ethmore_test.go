@@ -201,27 +201,67 @@ func TestForeignFrames(t *testing.T) {
 
 // FuzzFrame: whatever comes over the wire.
 func FuzzFrame(f *testing.F) {
-	f.Add(udp([6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2}, 1, 2, []byte("x")))
-	f.Add(udp([6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2}, 1, 4791, make([]byte, 40)))
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		w := &world{t: t, less: 6}
-		w.newLoop()
-		h := w.add(engine.Config{LinkLayer: engine.Ethernet})
-		w.loop.Run(func() {
-			n := h.newNIC(2, engine.TIRAttr{Indirect: true, Hash: engine.HashToeplitz, Fields: 15, Symmetric: true})
-			root := must(h.CreateFlowTable(engine.FlowTableAttr{LogSize: 1}))
-			g := must(h.CreateFlowGroup(root, engine.FlowGroup{}))
-			w.must(h.SetFlowTableRoot(engine.NICReceive, root))
-			w.must(h.SetFlow(root, 0, engine.Flow{Group: g, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}))
-			m := h.register(2000, allRights)
-			for _, q := range n.rqs {
-				q.recv(m, 0, 2000)
-			}
-			h.ReceiveFrame(slices.Clone(frame))
-			if len(frame) > 0 && len(frame) < 200 {
-				n.post(wqe{op: prm.OpcodeTSO}.eth(0xc0, frame), wqe{op: prm.OpcodeSend}.eth(0xc0, frame))
-			}
-		})
-		w.loop.Run(h.Reset)
+	mac, none := [6]byte{2, 0, 0, 0, 0, 1}, []wqe{}
+	seed := func(frame []byte, ws []wqe) { f.Add(frame, fuzzRing(firstSQ, ws)) }
+	memory := func(op uint8, inline, n int) []wqe {
+		w := wqe{op: op}.eth(0xc0, tcp(mac, mac)[:inline])
+		be.PutUint16(w.segments[6:], 100)
+		return []wqe{w.seg(uint32(n), fuzzKey, fuzzAddress+uint64(inline))}
+	}
+	seed(udp(mac, [6]byte{2}, 1, 2, []byte("x")), none)
+	seed(udp(mac, [6]byte{2}, 1, 4791, make([]byte, 40)), none)
+	seed(tcp(mac, mac), memory(prm.OpcodeTSO, 0, 2000))
+	seed(tcp(mac, mac), memory(prm.OpcodeTSO, 54, 2000))
+	seed(tcp(mac, mac), memory(prm.OpcodeSend, 18, 100))
+	f.Fuzz(func(t *testing.T, frame, ring []byte) { fuzzFrame(t, frame, ring) })
+}
+
+// firstSQ is the number of the first send queue: they are behind the queue pairs.
+const firstSQ = 0x40 + 1<<17
+
+// TestFuzzFrame: what the fuzzer's ring says is sent.
+func TestFuzzFrame(t *testing.T) {
+	mac := [6]byte{2, 0, 0, 0, 0, 1}
+	for _, op := range []uint8{prm.OpcodeTSO, prm.OpcodeSend} {
+		w := wqe{op: op}.eth(0xc0, nil)
+		be.PutUint16(w.segments[6:], 100)
+		got := fuzzFrame(t, tcp(mac, mac), fuzzRing(firstSQ, []wqe{w.seg(2000, fuzzKey, fuzzAddress)}))
+		if len(got) != 1 || got[0].syndrome != 0 {
+			t.Errorf("opcode %#x: %+v", op, got)
+		}
+	}
+}
+
+// fuzzFrame hands a frame to a NIC, which has the frame in its memory too, and a
+// ring of requests.
+func fuzzFrame(t testing.TB, frame, ring []byte) (all []cqe) {
+	w := &world{t: t, less: 6}
+	w.newLoop()
+	h := w.add(engine.Config{LinkLayer: engine.Ethernet})
+	var n *nic
+	w.loop.Run(func() {
+		h.fuzzKeys()
+		h.SetLocalLoopback(true, true)
+		n = h.newNIC(2, engine.TIRAttr{Indirect: true, Hash: engine.HashToeplitz, Fields: 15, Symmetric: true})
+		root := must(h.CreateFlowTable(engine.FlowTableAttr{LogSize: 1}))
+		g := must(h.CreateFlowGroup(root, engine.FlowGroup{}))
+		w.must(h.SetFlowTableRoot(engine.NICReceive, root))
+		w.must(h.SetFlow(root, 0, engine.Flow{Group: g, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}))
+		m := h.register(2000, allRights)
+		for _, q := range n.rqs {
+			q.recv(m, 0, 2000)
+		}
+		copy(h.bytes(fuzzAddress, 4096), frame)
+		for i := 0; i < len(ring) && i < int(n.sqSize)*64; i += 16 {
+			copy(n.at(uint64(i), 16), ring[i:])
+		}
+		h.ReceiveFrame(slices.Clone(frame))
 	})
+	w.loop.Run(func() {
+		be.PutUint32(h.bytes(n.record+4, 4), uint32(min(len(ring)/64, int(n.sqSize))))
+		h.Store(16, 0x800, []byte{0, 0, 0, prm.OpcodeSend, 2, 0, 0x40, 1})
+	})
+	w.loop.Run(func() { all = n.scq.poll() })
+	w.loop.Run(h.Reset)
+	return all
 }

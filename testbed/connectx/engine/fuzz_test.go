@@ -6,72 +6,148 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
+
+// What the fuzzed queue pairs may name: all memory, keys of keys, an SRQ.
+const (
+	fuzzKey     = 0x105a
+	fuzzWindow  = 0x1101
+	fuzzKLM     = 0x125a
+	fuzzKSM     = 0x135a
+	fuzzAddress = memoryBase + 0x3000
+	fuzzScatter = 0x80 // in the service: small messages go into completions
+)
+
+// A fuzzSeed is a service and send requests.
+type fuzzSeed struct {
+	service engine.Service
+	wqes    []wqe
+}
+
+func fuzzSeeds() []fuzzSeed {
+	const key, klm, ksm, addr = fuzzKey, fuzzKLM, fuzzKSM, fuzzAddress
+	list := wqe{}.seg(100, key, addr).segments
+	xrc := wqe{op: prm.OpcodeSend}.words(1<<32, 0)
+	return []fuzzSeed{
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeSend}.seg(8, key, addr), wqe{op: prm.OpcodeWrite}.words(addr, key<<32).seg(100, key, addr)}},
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(5000, key, addr), wqe{op: prm.OpcodeAtomicFA}.words(addr, key<<32, 1, 0).seg(8, key, addr)}},
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeWrite}.words(0, klm<<32).seg(300, ksm, 0), wqe{op: prm.OpcodeRead}.words(0, ksm<<32).seg(300, klm, 0)}},
+		{engine.ServiceRC | fuzzScatter, []wqe{wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(32, key, addr)}},
+		{engine.ServiceRC | fuzzScatter, []wqe{wqe{op: prm.OpcodeSend}.seg(30, key, addr)}},
+		{engine.ServiceRC, []wqe{umr{key: fuzzWindow, mask: bindMask, flags: []prm.Field{prm.UMRInline}, list: list}.wqe()}},
+		{engine.ServiceUC, []wqe{wqe{op: prm.OpcodeSendImm}.inline([]byte("hello"))}},
+		{engine.ServiceUD, []wqe{wqe{op: prm.OpcodeSend, segments: make([]byte, 48)}.seg(8, key, addr)}},
+		{engine.ServiceXRC, []wqe{xrc.seg(8, key, addr), wqe{op: prm.OpcodeRead}.words(1<<32, 0, addr, key<<32).seg(8, key, addr)}},
+		{engine.ServiceUMR, []wqe{umr{key: fuzzWindow, mask: ^uint64(0), flags: []prm.Field{prm.UMRInline}, list: list}.wqe()}},
+	}
+}
+
+// fuzzRing is requests as they are in a ring.
+func fuzzRing(number uint32, ws []wqe) (all []byte) {
+	for _, w := range ws {
+		b := make([]byte, 16, 64)
+		prm.CtrlWQEIndex.Set(b, uint64(len(all)/64))
+		prm.CtrlOpcode.Set(b, uint64(w.op))
+		prm.CtrlQPN.Set(b, uint64(number))
+		prm.CtrlDS.Set(b, uint64(len(w.segments)+16)/16)
+		prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+		prm.CtrlImm.Set(b, uint64(w.imm))
+		b = append(b, w.segments...)
+		all = append(all, append(b, make([]byte, -len(b)&63)...)...)
+	}
+	return all
+}
 
 // FuzzWQE fills rings, a CQ and the doorbell record of queue pairs of all services
 // with the input, rings, and answers whatever comes. Nothing may panic or go on
 // without end.
 func FuzzWQE(f *testing.F) {
-	seed := func(service engine.Service, ws ...wqe) {
-		var all []byte
-		for i, w := range ws {
-			b := make([]byte, 16, 64)
-			prm.CtrlWQEIndex.Set(b, uint64(i))
-			prm.CtrlOpcode.Set(b, uint64(w.op))
-			prm.CtrlQPN.Set(b, 0x40)
-			prm.CtrlDS.Set(b, uint64(len(w.segments)+16)/16)
-			prm.CtrlCompletion.Set(b, prm.CompletionAlways)
-			prm.CtrlImm.Set(b, uint64(w.imm))
-			b = append(b, w.segments...)
-			all = append(all, append(b, make([]byte, -len(b)&63)...)...)
-		}
-		f.Add(uint8(service), uint16(len(all)/64), uint16(4), all)
+	for _, s := range fuzzSeeds() {
+		ring := fuzzRing(0x40, s.wqes)
+		f.Add(uint8(s.service), uint16(len(ring)/64), uint16(4), ring)
 	}
-	const key, addr = 0x105a, 0x1000
-	seed(engine.ServiceRC, wqe{op: prm.OpcodeSend}.seg(8, key, addr), wqe{op: prm.OpcodeWrite}.words(addr, key<<32).seg(100, key, addr))
-	seed(engine.ServiceRC, wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(5000, key, addr), wqe{op: prm.OpcodeAtomicFA}.words(addr, key<<32, 1, 0).seg(8, key, addr))
-	seed(engine.ServiceUC, wqe{op: prm.OpcodeSendImm}.inline([]byte("hello")))
-	seed(engine.ServiceUD, wqe{op: prm.OpcodeSend, segments: make([]byte, 48)}.seg(8, key, addr))
-	seed(engine.ServiceXRC, wqe{op: prm.OpcodeSend}.words(1<<32, 0).seg(8, key, addr))
-	list := wqe{}.seg(100, key, addr).segments
-	seed(engine.ServiceRC, umr{key: 0x1101, mask: bindMask, flags: []prm.Field{prm.UMRInline}, list: list}.wqe())
-	seed(engine.ServiceUMR, umr{key: 0x1101, mask: ^uint64(0), flags: []prm.Field{prm.UMRInline}, list: list}.wqe())
 	f.Fuzz(func(t *testing.T, service uint8, producer, posted uint16, ring []byte) {
-		w := &world{t: t, loop: &loop.Loop{}, less: 6}
-		h := w.addFuzzed()
-		w.loop.Run(func() { h.fuzz(engine.Service(service), producer, posted, ring) })
-		w.loop.Run(h.Reset)
+		fuzzWQEs(t, engine.Service(service), producer, posted, ring)
 	})
+}
+
+// TestFuzzSeeds: what the fuzzer begins with is executed, not just flushed.
+func TestFuzzSeeds(t *testing.T) {
+	for i, s := range fuzzSeeds() {
+		ring := fuzzRing(0x40, s.wqes)
+		got := fuzzWQEs(t, s.service, uint16(len(ring)/64), 4, ring)
+		if len(got) == 0 || got[0].syndrome == uint8(transport.Flushed) {
+			t.Errorf("seed %d: %+v", i, got)
+		}
+	}
+}
+
+func fuzzWQEs(t testing.TB, service engine.Service, producer, posted uint16, ring []byte) (all []cqe) {
+	w := &world{t: t, loop: &loop.Loop{}, less: 6}
+	h := w.addFuzzed()
+	var q *qp
+	w.loop.Run(func() { q = h.fuzz(service&^fuzzScatter, service&fuzzScatter != 0, producer, posted, ring) })
+	if q == nil {
+		return nil
+	}
+	w.loop.Run(func() {
+		w.must(h.ModifyQP(q.number, engine.ToErr, 0, engine.QPAttr{}))
+		all = q.scq.poll()
+	})
+	w.loop.Run(h.Reset)
+	return all
 }
 
 func (w *world) addFuzzed() *host { return w.add(engine.Config{CQEVersion: 1}) }
 
-func (h *host) fuzz(service engine.Service, producer, posted uint16, ring []byte) {
-	k := must(h.CreateMKey(engine.MKeyAttr{Mode: engine.Physical, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Variant: 0x5a, Length64: true}))
+// fuzzKeys makes the keys, in the order of their numbers.
+func (h *host) fuzzKeys() {
+	key := func(mode engine.AccessMode, list []byte) {
+		must(h.CreateMKey(engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Variant: 0x5a, Length64: true,
+			PageShift: 7, Octowords: 4, Translations: list}))
+	}
+	key(engine.Physical, nil)
 	h.window(1)
+	key(engine.KLM, wqe{}.seg(100, fuzzKey, fuzzAddress).seg(0, 0, 0).seg(1000, fuzzKSM, 0).segments)
+	key(engine.KSM, wqe{}.seg(0, fuzzKey, fuzzAddress).seg(0, fuzzKLM, 0).seg(0, fuzzKey, fuzzAddress).segments)
+}
+
+// fuzz makes a queue pair that is its own peer, fills it, and rings.
+func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint16, ring []byte) *qp {
+	h.fuzzKeys()
 	a := engine.QPAttr{Service: service}
+	if scatter {
+		a.ScatterRequest, a.ScatterResponse = 64, 64
+	}
+	var peer *qp
 	switch service {
 	case engine.ServiceXRC:
 		a.Source = engine.FromNone
+		domain := must(h.CreateXRCD())
+		s := h.newSRQ(engine.SRQAttr{XRC: true, XRCD: domain, CQ: h.newCQ(engine.CQAttr{LogSize: 4}).Number}, 3)
+		copy(s.at(0, srqStride)[16:], ring)
+		be.PutUint32(h.bytes(s.record, 4), uint32(posted))
 	case engine.ServiceRC, engine.ServiceUC, engine.ServiceUD, engine.ServiceUMR:
 	default:
-		return
+		return nil
 	}
 	q := h.newQP(a)
-	q.up(q.attr(q))
+	if peer = q; service == engine.ServiceXRC {
+		peer = h.newQP(engine.QPAttr{Service: engine.ServiceXRC, NoSQ: true, Source: engine.FromSRQ, XRCD: 1})
+	}
+	connect(q, peer)
 	for i := 0; i < len(ring) && i < int(q.sqSize)*64; i += 16 {
 		copy(q.at(q.rqBytes+uint64(i), 16), ring[i:])
 	}
-	for i := 0; i < len(ring) && uint64(i) < q.rqBytes; i += 16 {
-		copy(q.at(uint64(i), 16), ring[i:])
+	for i := 16; i < len(ring) && uint64(i) <= q.rqBytes; i += 16 { // the segments behind the control segment
+		copy(q.at(uint64(i-16), 16), ring[i:])
 	}
-	_ = k
 	be.PutUint32(h.bytes(q.record, 4), uint32(posted))
 	be.PutUint32(h.bytes(q.record+4, 4), uint32(producer))
 	h.Store(16, 0x800, append(append([]byte{}, ring...), make([]byte, -len(ring)&7)...)[:min(256, (len(ring)+7)&^7)])
 	h.Store(16, 0x900, []byte{0, 0, 0, prm.OpcodeSend, 0, 0, byte(q.number), 1})
-	w := h.w
-	w.must(h.ModifyQP(q.number, engine.ToErr, 0, engine.QPAttr{}))
+	return q
 }
 
 // FuzzStore stores arbitrary bytes to arbitrary places.
