@@ -41,8 +41,8 @@ type Config struct {
 	// host for before and with INIT_HCA.
 	BootPages, InitPages int
 
-	// Report is told what a driver does that it should not, and that nobody
-	// else is told of; nil: nobody is.
+	// Report is told, as a *Complaint, what a driver does that it should not, and
+	// that nobody else is told of; nil: nobody is.
 	Report func(error)
 	Tracer *trace.Tracer
 
@@ -170,6 +170,18 @@ func (d *Device) stop() {
 	d.address()
 }
 
+// A Complaint is what Config.Report is told of.
+type Complaint struct {
+	Kind string // the same for those that differ in numbers only
+	Err  error
+}
+
+// Error implements error.
+func (c *Complaint) Error() string { return c.Err.Error() }
+
+// Unwrap is the error.
+func (c *Complaint) Unwrap() error { return c.Err }
+
 var errUnplugged = errors.New("connectx: the device is not plugged in")
 
 func (d *Device) view(addr uint64, n int) ([]byte, error) {
@@ -181,7 +193,7 @@ func (d *Device) view(addr uint64, n int) ([]byte, error) {
 
 func (d *Device) report(format string, args ...any) {
 	if d.config.Report != nil {
-		d.config.Report(fmt.Errorf("connectx: "+format, args...))
+		d.config.Report(&Complaint{Kind: format, Err: fmt.Errorf("connectx: "+format, args...)})
 	}
 }
 

@@ -9,6 +9,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,11 @@ type Config struct {
 	Devices int
 	Adapt   func(i int, c *connectx.Config)
 
-	// Report is told, from any goroutine, what goes wrong that no guest is told
-	// of, a step that panicked among it: the world goes on without that step.
-	// Violation is told inside the loop of what breaks a rule of strict mode.
+	// Report is told what goes wrong that no guest is told of, a step that
+	// panicked among it: the world goes on without that step. Violation is told of
+	// what breaks a rule of strict mode. One goroutine calls both, outside of the
+	// loop; of what a device repeats, they are told a hundred times, and Report at
+	// the end how often it was not told.
 	Report    func(error)
 	Violation func(device string, v engine.Violation)
 	Tracer    *trace.Tracer
@@ -61,7 +64,8 @@ type World struct {
 
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
-	report  func(error)
+	teller  *teller
+	reports func(error) // Config.Report
 }
 
 // A Device is one of a world.
@@ -79,7 +83,7 @@ type Device struct {
 // Start makes a world. A machine can connect to the sockets when it returns.
 func Start(c Config) (w *World, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w = &World{cancel: cancel, report: c.Report}
+	w = &World{cancel: cancel, teller: newTeller(), reports: c.Report}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -89,7 +93,7 @@ func Start(c Config) (w *World, err error) {
 	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
 		return w, fmt.Errorf("world: %d sockets for %d devices, or nobody to report to: see Config", len(c.Sockets), c.Devices)
 	}
-	w.Loop = &loop.Loop{OnPanic: func(v any, stack []byte) { c.Report(fmt.Errorf("world: a step panicked: %v\n%s", v, stack)) }}
+	w.Loop = &loop.Loop{OnPanic: func(v any, stack []byte) { w.report("world", fmt.Errorf("a step panicked: %v\n%s", v, stack)) }}
 	w.Loop.Run(func() {
 		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
 		if c.LinkLayer == connectx.Ethernet {
@@ -117,10 +121,13 @@ func (w *World) add(c *Config, i int) error {
 	name := fmt.Sprintf("connectx%d", i)
 	config := connectx.Config{
 		Loop: w.Loop, LinkLayer: c.LinkLayer, GUID: firstGUID + uint64(i), LID: uint16(i + 1),
-		Report: c.Report, Tracer: c.Tracer.Device(name),
+		Report: func(err error) { w.report(name, err) }, Tracer: c.Tracer.Device(name),
 	}
 	if c.Violation != nil {
-		config.Violation = func(v engine.Violation) { c.Violation(name, v) }
+		config.Violation = func(v engine.Violation) {
+			v.WQE = bytes.Clone(v.WQE) // it may be the guest's memory, which is good for this step only
+			w.teller.tell(matter{name, string(v.Rule)}, func() { c.Violation(name, v) })
+		}
 	}
 	if c.Adapt != nil {
 		c.Adapt(i, &config)
@@ -133,7 +140,7 @@ func (w *World) add(c *Config, i int) error {
 	if len(c.Sockets) > 0 {
 		d.Socket = c.Sockets[i]
 	}
-	d.Server = &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { c.Report(fmt.Errorf("%s: %w", name, err)) }}
+	d.Server = &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { w.report(name, err) }}
 	w.Devices = append(w.Devices, d)
 	if err := w.attach(d, config.LID); err != nil {
 		return err
@@ -176,7 +183,7 @@ func (w *World) listen(ctx context.Context, d *Device) error {
 	}
 	w.serving.Go(func() {
 		if err := d.Server.Serve(ctx, l); err != nil {
-			w.report(fmt.Errorf("%s: %w", d.Name, err))
+			w.report(d.Name, err)
 		}
 	})
 	return nil
@@ -191,6 +198,11 @@ func (w *World) Sockets() []string {
 	return all
 }
 
+// report tells of an error of a device's, or the world's.
+func (w *World) report(name string, err error) {
+	w.teller.tell(matter{name, kindOf(err)}, func() { w.reports(fmt.Errorf("%s: %w", name, err)) })
+}
+
 // Describe is a violation in one line.
 func Describe(v engine.Violation) string {
 	return fmt.Sprintf("violation %s: QP %#x, CQ %#x, SRQ %#x, index %d, at %#x of the ring: %s: % x",
@@ -202,8 +214,10 @@ func Describe(v engine.Violation) string {
 func (w *World) Close() error {
 	w.cancel()
 	w.serving.Wait()
+	var err error
 	if w.Switch != nil {
-		return w.Switch.Close()
+		err = w.Switch.Close()
 	}
-	return nil
+	w.teller.close(w.reports)
+	return err
 }

@@ -60,7 +60,7 @@ type program struct {
 	*options
 	violations int
 
-	mu     sync.Mutex // of what is told
+	mu     sync.Mutex // of stderr: the world and its network cards tell of errors
 	stderr io.Writer
 }
 
