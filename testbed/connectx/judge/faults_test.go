@@ -1,0 +1,135 @@
+//go:build vm
+
+package main
+
+import (
+	"context"
+	pipes "net" // the package has a variable net
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx/control"
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// A faulty is a guest whose devices are told to misbehave, over the control
+// socket.
+type faulty struct {
+	*testing.T
+	w *world.World
+	g *vm.Guest
+	c *control.Client
+}
+
+// startFaulty boots a guest with two InfiniBand devices. No fault that is
+// injected is a violation of the driver's.
+func startFaulty(t *testing.T, kernel string) *faulty {
+	w := world.StartTest(t, world.Config{Devices: 2})
+	ours, theirs := pipes.Pipe()
+	done := make(chan bool)
+	go func() { w.Control.ServeConn(t.Context(), theirs); close(done) }()
+	t.Cleanup(func() {
+		if err := ours.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	g := vm.Start(t, vm.Config{
+		Kernel: kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad"},
+	})
+	return &faulty{t, w, g, control.NewClient(ours)}
+}
+
+// in is for a subtest.
+func (f *faulty) in(t *testing.T) *faulty { return &faulty{t, f.w, f.g, f.c} }
+
+// shell runs a script that has to succeed.
+func (f *faulty) shell(script string) string {
+	f.Helper()
+	return program.Run(f, f.g, "sh", "-e", "-c", script)
+}
+
+// must is about requests to the control socket.
+func (f *faulty) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// objects counts what a device has.
+func (f *faulty) objects(device int) (n engine.Objects) {
+	f.w.Loop.Run(func() { n = f.w.Devices[device].Engine().Objects() })
+	return n
+}
+
+// log shows what the kernel has said of the devices, if the test has failed.
+func (f *faulty) log() {
+	if f.Failed() {
+		log, err := f.g.Dmesg(context.WithoutCancel(f.Context()))
+		_, log, _ = strings.Cut(log, "mlx5_core") // behind the boot
+		f.Logf("%v\n%s", err, log)
+	}
+}
+
+// TestFaults: what is injected is what C's libraries and programs report, and the
+// device goes on.
+func TestFaults(t *testing.T) { testFaults(t, "6.12") }
+
+func testFaults(t *testing.T, kernel string) {
+	f := startFaulty(t, kernel)
+	t.Cleanup(f.log)
+	for _, x := range []struct {
+		name string
+		test func(*faulty, *python)
+	}{
+		{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network}, {"port", (*faulty).port},
+		{"scale", (*faulty).scale}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
+		{"bus", (*faulty).bus}, {"removal", (*faulty).removal},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			y := startPython(t, f.g)
+			y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
+			x.test(f.in(t), y)
+		})
+	}
+	complaints, err := f.g.Complaints(t.Context())
+	if err != nil || len(complaints) > 0 {
+		t.Errorf("the kernel complains: %q, %v", complaints, err)
+	}
+}
+
+// completions: each syndrome with what C makes of it.
+func (f *faulty) completions(y *python) {
+	for s, status := range map[transport.Syndrome]string{
+		0x01: "LOC_LEN_ERR", 0x02: "LOC_QP_OP_ERR", 0x04: "LOC_PROT_ERR", 0x05: "WR_FLUSH_ERR", 0x06: "MW_BIND_ERR", 0x10: "BAD_RESP_ERR",
+		0x11: "LOC_ACCESS_ERR", 0x12: "REM_INV_REQ_ERR", 0x13: "REM_ACCESS_ERR", 0x14: "REM_OP_ERR", 0x15: "RETRY_EXC_ERR",
+		0x16: "RNR_RETRY_EXC_ERR", 0x22: "REM_ABORT_ERR", 0x7f: "GENERAL_ERR",
+	} {
+		y.do("a, b = pair(ca, cb)")
+		f.must(f.c.InjectCompletion("connectx0", f.number(y, "a.qp.qp_num"), s, 0x51, 1, 1))
+		y.want("once()", "= SUCCESS / SUCCESS")
+		y.do("b.receive(2); a.send(2)")
+		y.want("a.poll(2)", "= "+status+" 0x51, WR_FLUSH_ERR 0xf9")
+		y.want("a.state()", "= ERR")
+		y.do("a.close(); b.close()")
+	}
+	y.do("a, b = pair(ca, cb)")
+	f.must(f.c.InjectCompletion("connectx1", f.number(y, "b.qp.qp_num"), transport.LocalLength, 0x99, 0, 1))
+	y.do("b.receive(); a.send()")
+	y.want("b.poll()", "= LOC_LEN_ERR 0x99")
+	y.do("a.close(); b.close()")
+}
+
+// number is the value of an expression.
+func (f *faulty) number(y *python, code string) uint32 {
+	f.Helper()
+	n, err := strconv.ParseUint(y.value(code), 0, 32)
+	f.must(err)
+	return uint32(n)
+}

@@ -1,0 +1,280 @@
+//go:build vm
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/connectx/fabric"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// commands: what the firmware refuses is an errno of C's, the device and the
+// kernel have no more objects than before, and the next one works.
+func (f *faulty) commands(y *python) {
+	const (
+		syndrome = 0xabcde
+		tries    = 3 // libmlx5 asks for a context by three lengths of its request
+	)
+	for _, x := range []struct {
+		opcode        uint16
+		status        uint8
+		before, code  string
+		errno, closed string
+		count         int
+	}{
+		{0x800, 0x8, "", "x = PD(ca)", "ENOMEM", "x.close()", 1},
+		{0x400, 0x3, "", "x = CQ(ca, 10)", "EINVAL", "x.close()", 1},
+		{0x400, 0xf, "", "x = CQ(ca, 10)", "EAGAIN", "x.close()", 1},
+		{0x403, 0x1, "x = CQ(ca, 10)", "x.resize(100)", "EIO", "x.close()", 1},
+		{0x200, 0x8, "p = PD(ca)", "x = MR(p, 1 << 20, ACCESS)", "ENOMEM", "x.close(); p.close()", 1},
+		{0x500, 0x6, "", "x = End(ca)", "EBUSY", "x.close()", 1},
+		{0x90c, 0x8, "p = PD(ca)", "x = SRQ(p, SrqInitAttr(SrqAttr(10)))", "ENOMEM", "x.close(); p.close()", 1},
+		{0x80e, 0x8, "", "x = XRCD(ca, XRCDInitAttr(e.IBV_XRCD_INIT_ATTR_FD | e.IBV_XRCD_INIT_ATTR_OFLAGS, os.O_CREAT, -1))", "ENOMEM", "x.close()", 1},
+		{0x502, 0x10, "x = End(ca)", "x.qp.to_init(QPAttr(port_num=1))", "EINVAL", "x.close()", 1},
+		{0x503, 0x3, "x = End(ca)", "x.qp.to_rtr(x.attr(x, 14, 7, 7))", "EINVAL", "x.close()", 1},
+		{0x504, 0x4, "x = End(ca)", "x.qp.to_rts(x.attr(x, 14, 7, 7))", "EIO", "x.close()", 1},
+		{0x816, 0x8, "", "x = Context(name='mlx5_0')", "ENOMEM", "x.close()", tries},
+	} {
+		empty := f.objects(0)
+		if x.before != "" {
+			y.do(x.before)
+		}
+		before := f.objects(0)
+		for _, skip := range []int{0, 1} {
+			f.must(f.c.FailCommand("connectx0", x.opcode, x.status, syndrome, skip, x.count))
+			if skip > 0 { // it is not the first one that fails
+				y.do(x.code)
+				y.do(x.closed)
+				if x.before != "" {
+					y.do(x.before)
+				}
+			}
+			y.want(x.code, "! "+x.errno)
+			if after := f.objects(0); strings.HasPrefix(x.code, "x = ") && after != before {
+				f.Errorf("%s fails, and leaves %+v, it was %+v", x.code, after, before)
+			}
+		}
+		y.do(x.code)
+		y.do(x.closed)
+		if after := f.objects(0); after != empty {
+			f.Errorf("%s leaves %+v, it was %+v", x.code, after, empty)
+		}
+	}
+	// The kernel tells the first ones.
+	f.shell(fmt.Sprintf("dmesg | grep -F 'ALLOC_PD(0x800) op_mod(0x0) failed, status limits exceeded(0x8), syndrome (%#x), err(-12)'", syndrome))
+}
+
+// network: losses, copies and delays, at their place.
+func (f *faulty) network(y *python) {
+	add := func(n fabric.Fault) {
+		f.Helper()
+		n.Port = "connectx0"
+		_, err := f.c.AddFault(n)
+		f.must(err)
+	}
+	hits := func() (n uint64) {
+		f.Helper()
+		all, err := f.c.Faults()
+		f.must(err)
+		f.must(f.c.ClearFaults())
+		for _, x := range all {
+			n += x.Hit
+		}
+		return n
+	}
+	took := func(code, want string) (t time.Duration) {
+		f.Helper()
+		seconds, answer, _ := strings.Cut(y.value("timed(lambda: "+code+")"), " ")
+		if answer != want {
+			f.Errorf("%s: %s, want %s", code, answer, want)
+		}
+		t, err := time.ParseDuration(seconds + "s")
+		f.must(err)
+		return t
+	}
+	const both = "SUCCESS / SUCCESS"
+	y.do("a, b = pair(ca, cb)")
+	add(fabric.Fault{Action: fabric.Drop, Count: 1}) // repeated after 4.096 µs << 14
+	if t := took("once()", both); t < 60*time.Millisecond || hits() != 1 {
+		f.Errorf("a message that was lost took %v", t)
+	}
+	add(fabric.Fault{Action: fabric.Duplicate})
+	y.want("once(16)", "= "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS / "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS")
+	y.want("len(b.cq.poll(100)[1])", "= 0")
+	if n := hits(); n < 16 {
+		f.Errorf("%d packets came twice", n)
+	}
+	add(fabric.Fault{Action: fabric.Delay, Delay: 300 * time.Millisecond}) // longer than the time for an acknowledgement
+	if t := took("once()", both); t < 300*time.Millisecond || hits() < 2 {
+		f.Errorf("a message that was late took %v", t)
+	}
+	y.do("a.close(); b.close()")
+
+	y.do("a, b = pair(ca, cb, timeout=16, retry=3)") // 4 times 268 ms
+	add(fabric.Fault{Action: fabric.Drop})
+	y.do("b.receive()")
+	want := 4 * (4096 * time.Nanosecond << 16)
+	if t := took("a.send() or a.poll()", "RETRY_EXC_ERR 0x95"); t < want || t > 4*want || hits() != 4 {
+		f.Errorf("retries took %v, want %v", t, want)
+	}
+	y.do("a.close(); b.close()")
+	y.do("a, b = pair(ca, cb, rnr=2)") // min_rnr_timer 12 is 640 µs
+	y.do("a.send()")
+	y.want("a.poll()", "= RNR_RETRY_EXC_ERR 0x96")
+	y.do("a.close(); b.close()")
+}
+
+// port: C's ibv_asyncwatch sees the link go and come, and nothing passes in
+// between.
+func (f *faulty) port(y *python) {
+	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", "mlx5_0")
+	defer watch.Kill()
+	watch.Stdout.Await("async event FD")
+	y.do("a, b = pair(ca, cb, timeout=10, retry=1)")
+	f.must(f.c.SetLink("connectx0", false))
+	if !watch.Stdout.Await("PORT_ERR") {
+		f.Errorf("no event: %v", watch)
+	}
+	if state := f.shell("cat /sys/class/infiniband/mlx5_0/ports/1/state"); !strings.Contains(state, "DOWN") {
+		f.Errorf("the port is %s", state)
+	}
+	y.do("b.receive(); a.send()")
+	y.want("a.poll()", "= RETRY_EXC_ERR 0x95")
+	y.do("a.close(); b.close()")
+	f.must(f.c.SetLink("connectx0", true))
+	if !watch.Stdout.Await("PORT_ACTIVE") {
+		f.Errorf("no event: %v", watch)
+	}
+	y.do("a, b = pair(ca, cb)")
+	y.want("once()", "= SUCCESS / SUCCESS")
+	y.do("a.close(); b.close()")
+}
+
+// scale: many QPs at once, and nothing is left of them.
+func (f *faulty) scale(y *python) {
+	before := f.objects(0)
+	y.do("one, qps, got, n = many(ca, 1000)")
+	if n := f.objects(0); n.QPs != before.QPs+1001 {
+		f.Errorf("%+v, it was %+v", n, before)
+	}
+	y.want("got, n", "= (['SUCCESS'], 2000)")
+	y.do("close(qps); one.close()")
+	if n := f.objects(0); n != before {
+		f.Errorf("%+v, it was %+v", n, before)
+	}
+}
+
+// idle: devices that nobody uses use nothing.
+func (f *faulty) idle(*python) {
+	used := func() (d time.Duration) {
+		var u unix.Rusage
+		f.must(unix.Getrusage(unix.RUSAGE_SELF, &u))
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	const span = 3 * time.Second
+	before := used()
+	<-time.After(span)
+	if d := used() - before; d > span/25 {
+		f.Errorf("idle devices used %v of the processor in %v", d, span)
+	} else {
+		f.Logf("idle devices used %v of the processor in %v", d, span)
+	}
+}
+
+// eventQueue: an event queue that was overrun gives no more events, but the
+// completions are there; the driver that starts anew has events again.
+func (f *faulty) eventQueue(y *python) {
+	const event = "(a.cq.req_notify(), once(), a.event(%d))[1:]"
+	y.do("a, b = pair(ca, cb, events=True)")
+	y.want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
+	devices, err := f.c.Devices()
+	f.must(err)
+	eqs := devices[0].EQs
+	for _, n := range eqs[3:] { // behind those of commands, of what is asynchronous, and of pages
+		f.must(f.c.OverrunEQ("connectx0", n))
+	}
+	y.want(fmt.Sprintf(event, 1), "= ('SUCCESS / SUCCESS', False)")
+	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	f.shell("cd /sys/bus/pci/drivers/mlx5_core; echo 0000:05:00.0 > unbind; echo 0000:05:00.0 > bind")
+	f.awaitDevices()
+	y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
+	y.do("a, b = pair(ca, cb, events=True)")
+	y.want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
+	y.do("a.close(); b.close(); ca.close(); cb.close()")
+}
+
+// until waits for what a script says.
+func (f *faulty) until(script string) {
+	f.Helper()
+	program.Run(f, f.g, "timeout", "90", "sh", "-c", "until "+script+"; do sleep 0.2; done")
+}
+
+// awaitDevices waits until both devices are there, with ports that are active.
+func (f *faulty) awaitDevices() {
+	f.Helper()
+	f.until("test $(cat /sys/class/infiniband/*/ports/1/state | grep -c ACTIVE) = 2")
+}
+
+// dies has ibv_asyncwatch see the device die of something, while a program has a
+// QP on it. Its completions are errors then, and nothing hangs.
+func (f *faulty) dies(y *python, device string, of func() error) {
+	f.Helper()
+	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", device)
+	defer watch.Kill()
+	watch.Stdout.Await("async event FD")
+	y.do("a, b = pair(ca, cb)")
+	f.must(of())
+	if !watch.Stdout.Await("DEVICE_FATAL") {
+		f.Errorf("no event: %v", watch)
+	}
+	y.do("a.close(); b.close(); ca.close(); cb.close()")
+}
+
+// health: firmware that fails is reset by the driver.
+func (f *faulty) health(y *python) {
+	f.dies(y, "mlx5_0", func() error { return f.c.SetHealth("connectx0", 0x1) })
+	f.recovered(y)
+}
+
+// bus: so is a device that does not answer, when it answers again. It is the
+// other one: the driver does not recover a device twice in twenty minutes.
+func (f *faulty) bus(y *python) {
+	f.dies(y, "mlx5_1", func() error { return f.c.SetGone("connectx1", true) })
+	f.must(f.c.SetGone("connectx1", false))
+	f.recovered(y)
+}
+
+// recovered waits until the driver has the device again.
+func (f *faulty) recovered(y *python) {
+	f.Helper()
+	f.until("dmesg | grep -q 'health recovery succeeded'")
+	f.shell("dmesg -C") // for the next one
+	f.awaitDevices()
+	f.works(y)
+}
+
+// works is about both devices.
+func (f *faulty) works(y *python) {
+	f.Helper()
+	y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1'); a, b = pair(ca, cb)")
+	y.want("once()", "= SUCCESS / SUCCESS")
+	y.do("a.close(); b.close(); ca.close(); cb.close()")
+}
+
+// removal: a device that was pulled out is dead, one that is put back is found.
+func (f *faulty) removal(y *python) {
+	f.dies(y, "mlx5_0", func() error { return f.c.RemoveDevice("connectx0") })
+	f.shell("echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove")
+	if left := f.shell("ls /sys/class/infiniband"); left != "mlx5_1\n" {
+		f.Errorf("there is %s", left)
+	}
+	f.must(f.c.InsertDevice("connectx0"))
+	f.shell("echo 1 > /sys/bus/pci/rescan")
+	f.awaitDevices()
+	f.works(y)
+}
