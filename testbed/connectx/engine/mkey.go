@@ -67,6 +67,7 @@ type MKey struct {
 	Index uint32
 	pd    *domain
 	dead  bool
+	ends  []uint64 // where the pieces of a KLM list end; nil: not known yet
 }
 
 // Key is the key as work requests name it.
@@ -86,6 +87,9 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	}
 	if int64(a.Octowords) > int64(h.limits.Octowords) {
 		return nil, failf(ErrLimit, "a list of %d octowords, the limit is %d", a.Octowords, h.limits.Octowords)
+	}
+	if (a.Mode == KLM || a.Mode == KSM) && a.Octowords > maxPieces {
+		return nil, failf(ErrLimit, "%d pieces, the limit is %d", a.Octowords, maxPieces)
 	}
 	if uint64(len(a.Translations)) > uint64(a.Octowords)*16 {
 		return nil, failf(ErrParam, "a list of %d bytes in %d octowords", len(a.Translations), a.Octowords)
@@ -117,7 +121,7 @@ func (h *HCA) DestroyMKey(index uint32) error {
 	k.dead = true
 	k.pd.users--
 	h.translations -= len(k.Translations)
-	k.Translations = nil
+	k.Translations, k.ends = nil, nil
 	h.mkeys.remove(index)
 	h.config.Tracer.Forget(trace.ClassKey, uint64(k.Key()))
 	return nil
@@ -137,5 +141,6 @@ func (h *HCA) updateList(k *MKey, off uint64, list []byte) bool {
 		k.Translations = append(k.Translations, make([]byte, grow)...)
 	}
 	copy(k.Translations[off:], list)
+	k.ends = nil
 	return true
 }

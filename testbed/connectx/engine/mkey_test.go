@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
@@ -143,5 +144,41 @@ func TestMKeyErrors(t *testing.T) {
 				w.t.Errorf("asking for a key that is gone: %v", err)
 			}
 		})
+	})
+}
+
+// TestManyPieces: a key of keys has no more pieces than the device says, empty ones
+// cost nothing, and a frame looks at so many.
+func TestManyPieces(t *testing.T) {
+	const most = 1 << 16
+	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		var n *nic
+		var m *region
+		klm := func(pieces int, list []byte) (*engine.MKey, error) {
+			return h.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Length: most, Octowords: uint32(pieces), Translations: list})
+		}
+		w.do(func() {
+			n, m = h.newNIC(1, engine.TIRAttr{}), h.register(4096, allRights)
+			for _, mode := range []engine.AccessMode{engine.KLM, engine.KSM} {
+				a := engine.MKeyAttr{Mode: mode, PageShift: 12, PD: h.pd, Octowords: most + 1}
+				if _, err := h.CreateMKey(a); !errors.Is(err, engine.ErrLimit) {
+					t.Errorf("a key of %d pieces: %v", most+1, err)
+				}
+			}
+			bytes, empty := make([]byte, 16*most), make([]byte, 16*most)
+			for i := range most {
+				copy(bytes[16*i:], wqe{}.seg(1, m.Key(), m.addr).segments)
+			}
+			copy(empty[16*(most-1):], wqe{}.seg(4096, m.Key(), m.addr).segments)
+			each, last := must(klm(most, bytes)), must(klm(most, empty))
+			x, y := tso(tcp(h.MAC(), h.MAC()), 1000, m, 1), tso(tcp(h.MAC(), h.MAC()), 1000, m, 1)
+			for range 4 {
+				x = x.seg(4096, last.Key(), 0)
+			}
+			n.post(x.seg(most/2, each.Key(), 0), y.seg(most-10, each.Key(), 0).seg(20, each.Key(), 0))
+		})
+		w.later(time.Second)
+		n.scq.expect("pieces", sent, sendError(transport.LocalProtection))
 	})
 }

@@ -19,6 +19,7 @@ func (q *queues) Gather(r *transport.Request, off uint32, p []byte) transport.Sy
 }
 
 func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
+	left := newBudget()
 	for _, x := range pieces {
 		if off >= x.n {
 			off -= x.n
@@ -27,7 +28,7 @@ func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 		part := min(uint64(len(p)), x.n-off)
 		if x.inline != nil {
 			copy(p[:part], x.inline[off:])
-		} else if !x.span.ok() || !x.span.read(off, p[:part]) {
+		} else if !x.span.ok() || !x.span.read(off, p[:part], left) {
 			return transport.LocalProtection
 		}
 		p, off = p[part:], 0
@@ -43,13 +44,14 @@ func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 
 // scatter writes to the memory of pieces.
 func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
+	left := newBudget()
 	for _, x := range pieces {
 		if off >= x.n {
 			off -= x.n
 			continue
 		}
 		part := min(uint64(len(p)), x.n-off)
-		if !x.span.write(off, p[:part]) {
+		if !x.span.write(off, p[:part], left) {
 			return transport.LocalProtection
 		}
 		p, off = p[part:], 0

@@ -50,14 +50,14 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 }
 
 func (r *region) Write(off uint32, p []byte) transport.Syndrome {
-	if !r.span.write(uint64(off), p) {
+	if !r.span.write(uint64(off), p, newBudget()) {
 		return transport.RemoteAccess
 	}
 	return transport.OK
 }
 
 func (r *region) Read(off uint32, p []byte) transport.Syndrome {
-	if !r.span.read(uint64(off), p) {
+	if !r.span.read(uint64(off), p, newBudget()) {
 		return transport.RemoteAccess
 	}
 	return transport.OK
@@ -66,14 +66,14 @@ func (r *region) Read(off uint32, p []byte) transport.Syndrome {
 // Atomic works on eight bytes as the host has them: little-endian.
 func (r *region) Atomic(op transport.Op, operand [4]uint64) (uint64, transport.Syndrome) {
 	var b [8]byte
-	if !r.span.read(0, b[:]) {
+	if !r.span.read(0, b[:], newBudget()) {
 		return 0, transport.RemoteAccess
 	}
 	old := binary.LittleEndian.Uint64(b[:])
 	v, store := combine(op, old, operand)
 	if store {
 		binary.LittleEndian.PutUint64(b[:], v)
-		if !r.span.write(0, b[:]) {
+		if !r.span.write(0, b[:], newBudget()) {
 			return 0, transport.RemoteAccess
 		}
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/goverbs/goverbs/testbed/connectx/prm"
+import (
+	"sort"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
 
 // A span is memory that a request has named and may use: n bytes from va on of a
 // key. It is checked again at each use, because the key may change.
@@ -21,12 +25,21 @@ type user struct {
 	reserved bool // ReservedLKey is allowed
 }
 
-// Bounds of keys of keys: how deep they go, and how much there is to look at for
-// one piece of memory.
+// Bounds of keys of keys: how deep they go, how many pieces one has, and how many
+// there are to look at for one packet or frame.
 const (
 	maxIndirection = 4
-	maxEntries     = 1 << 20
+	maxPieces      = 1 << 16
+	maxEntries     = 1 << 16
 )
+
+// A budget is how many pieces of indirect keys may still be looked at.
+type budget int
+
+func newBudget() *budget {
+	b := budget(maxEntries)
+	return &b
+}
 
 // physical is what the reserved key stands for.
 var physical = &MKey{MKeyAttr: MKeyAttr{Mode: Physical, Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
@@ -68,25 +81,25 @@ func (s *span) ok() bool {
 
 // each calls f with the pieces of host memory of n bytes at off, in order. It
 // reports whether all were there and may be used.
-func (s *span) each(off uint64, n uint64, f func(p []byte)) bool {
+func (s *span) each(off, n uint64, left *budget, f func(p []byte)) bool {
 	if off > s.n || n > s.n-off {
 		return false
 	}
-	w := walker{hca: s.hca, f: f, entries: maxEntries}
+	w := walker{hca: s.hca, f: f, left: left}
 	return w.walk(s.key, s.va+off, n, s.as, s.rights, 0)
 }
 
 // read fills p with the memory at off.
-func (s *span) read(off uint64, p []byte) bool {
-	return s.each(off, uint64(len(p)), func(src []byte) {
+func (s *span) read(off uint64, p []byte, left *budget) bool {
+	return s.each(off, uint64(len(p)), left, func(src []byte) {
 		copy(p, src)
 		p = p[len(src):]
 	})
 }
 
 // write stores p at off of the memory.
-func (s *span) write(off uint64, p []byte) bool {
-	return s.each(off, uint64(len(p)), func(dst []byte) {
+func (s *span) write(off uint64, p []byte, left *budget) bool {
+	return s.each(off, uint64(len(p)), left, func(dst []byte) {
 		copy(dst, p)
 		p = p[len(dst):]
 	})
@@ -94,9 +107,9 @@ func (s *span) write(off uint64, p []byte) bool {
 
 // A walker goes over memory by its keys.
 type walker struct {
-	hca     *HCA
-	f       func(p []byte)
-	entries int // of indirect keys that may still be looked at
+	hca  *HCA
+	f    func(p []byte)
+	left *budget
 }
 
 func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth int) bool {
@@ -185,14 +198,13 @@ func (w *walker) pages(k *MKey, va, n uint64) bool {
 }
 
 func (w *walker) pieces(k *MKey, va, n uint64, as user, rights Rights, depth int) bool {
-	at, i := va-k.Start, uint64(0)
+	at := va - k.Start
 	if k.Mode == KSM {
 		at += k.Start & (1<<k.PageShift - 1)
-		i = at >> k.PageShift
-		at &= 1<<k.PageShift - 1
 	}
-	for ; n > 0; i++ {
-		if w.entries--; i >= uint64(len(k.Translations)/16) || w.entries < 0 {
+	for n > 0 {
+		i, in := k.piece(at)
+		if *w.left--; i >= len(k.Translations)/16 || *w.left < 0 {
 			return false
 		}
 		e := k.Translations[i*16 : i*16+16]
@@ -200,16 +212,30 @@ func (w *walker) pieces(k *MKey, va, n uint64, as user, rights Rights, depth int
 		if k.Mode == KSM {
 			size = 1 << k.PageShift
 		}
-		if at >= size {
-			at -= size
-			continue
-		}
-		part := min(n, size-at)
-		if !w.walk(uint32(prm.KLMKey.Get(e)), prm.KLMAddress.Get(e)+at, part, as, rights, depth+1) {
+		part := min(n, size-in)
+		if !w.walk(uint32(prm.KLMKey.Get(e)), prm.KLMAddress.Get(e)+in, part, as, rights, depth+1) {
 			return false
 		}
-		at = 0
+		at += part
 		n -= part
 	}
 	return true
+}
+
+// piece is the piece of an indirect key that has a byte of it, and where in it.
+func (k *MKey) piece(at uint64) (i int, in uint64) {
+	if k.Mode == KSM {
+		return int(min(at>>k.PageShift, maxPieces)), at & (1<<k.PageShift - 1)
+	}
+	if k.ends == nil {
+		end := uint64(0)
+		for list := k.Translations; len(list) >= prm.KLM.Size; list = list[prm.KLM.Size:] {
+			end += prm.KLMLength.Get(list)
+			k.ends = append(k.ends, end)
+		}
+	}
+	if i = sort.Search(len(k.ends), func(i int) bool { return k.ends[i] > at }); i > 0 {
+		at -= k.ends[i-1]
+	}
+	return i, at
 }

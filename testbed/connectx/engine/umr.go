@@ -63,7 +63,7 @@ func (w *sendWQE) list(k *MKey, ctrl, rest []byte) ([]byte, transport.Syndrome) 
 	}
 	p := decodePiece(w.qp.hca, rest, w.qp.user(), LocalRead)
 	list := make([]byte, min(uint64(n), p.n))
-	if !p.span.ok() || !p.span.read(0, list) {
+	if !p.span.ok() || !p.span.read(0, list, newBudget()) {
 		return nil, transport.LocalProtection
 	}
 	return list, transport.OK
