@@ -199,6 +199,9 @@ func (h *HCA) DestroyFlowGroup(table, group uint32) error {
 	return nil
 }
 
+// mostDestinations is how many a flow has at most.
+const mostDestinations = 1 << 8
+
 // SetFlow puts a flow at a place of a table, or replaces the one that is there.
 func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	t, err := h.eth.tables.get(table)
@@ -209,7 +212,7 @@ func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	if g == nil || place < g.First || place > g.Last {
 		return failf(ErrParam, "place %d of flow table %#x is not of group %d", place, table, f.Group)
 	}
-	if len(f.Dests) > h.limits.FlowGroups || t.flows[place] == nil && h.flowCount() >= h.limits.Flows {
+	if len(f.Dests) > mostDestinations || t.flows[place] == nil && h.flowCount() >= h.limits.Flows {
 		return failf(ErrLimit, "%d flows, %d destinations", h.flowCount(), len(f.Dests))
 	}
 	if err := h.reach(t, f.Dests); err != nil {
@@ -235,8 +238,13 @@ func (h *HCA) flowCount() (n int) {
 
 // reach refuses destinations that are not there.
 func (h *HCA) reach(t *flowTable, dests []FlowDest) error {
+	seen := make(map[FlowDest]bool)
 	for _, d := range dests {
 		var err error
+		if seen[d] {
+			return failf(ErrParam, "destination %#x twice", d.Number)
+		}
+		seen[d] = true
 		switch d.Type {
 		case FlowToTable:
 			err = h.chain(t.Level, d.Number)

@@ -9,11 +9,12 @@ func (h *HCA) steer(frame []byte, own *uint32) {
 		return
 	}
 	p := parseFrame(frame)
-	s := steering{hca: h, frame: &p, match: p.match(), own: own, left: mostLookUps}
+	s := steering{hca: h, frame: &p, match: p.match(), own: own, left: h.limits.Flows + mostLookUps}
 	s.lookUp(h.eth.roots[NICReceive])
 }
 
-// mostLookUps bounds the tables that one frame meets: flows can multiply it.
+// mostLookUps bounds, beside the number of all flows, the tables, flows and
+// destinations that one frame meets: flows can multiply it.
 const mostLookUps = 1 << 10
 
 // A steering is a frame on its way through the tables.
@@ -22,7 +23,7 @@ type steering struct {
 	frame *parsed
 	match *[512]byte
 	own   *uint32
-	left  int // tables and destinations that it may still come to
+	left  int // tables, flows and destinations that it may still come to
 }
 
 // lookUp does what the first flow of a table says that matches.
@@ -32,6 +33,9 @@ func (s *steering) lookUp(table uint32) {
 		return
 	}
 	for _, place := range t.order {
+		if s.left--; s.left < 0 {
+			return
+		}
 		f := t.flows[place]
 		if !t.groups[f.Group].matches(f, s.match) {
 			continue
@@ -65,8 +69,8 @@ func (g *FlowGroup) matches(f *Flow, packet *[512]byte) bool {
 		if g.Criteria>>part&1 == 0 {
 			continue
 		}
-		for i := part * criteria; i < (part+1)*criteria; i++ {
-			if (packet[i]^f.Match[i])&g.Mask[i] != 0 {
+		for i := part * criteria; i < (part+1)*criteria; i += 8 {
+			if (be64(packet[i:])^be64(f.Match[i:]))&be64(g.Mask[i:]) != 0 {
 				return false
 			}
 		}
