@@ -54,7 +54,7 @@ func newCapabilities(link LinkLayer, replaced []Capability) (capabilities, error
 		r.Field.Set(c.most[r.Type], r.Value)
 	}
 	if link == Ethernet {
-		offerFlowTables(c.most[CapFlowTable])
+		offerMatches(c.most[CapFlowTable])
 	}
 	for _, r := range replaced {
 		if r.Value == 0 && r.Field.Width <= 64 && c.most[r.Type] == nil {

@@ -98,6 +98,7 @@ func (o *objects) flow(tir uint32) {
 		prm.CreateFlowGroupInTableID.Set(in, table)
 		prm.CreateFlowGroupInEndFlowIndex.Set(in, 7)
 	}))
+	o.groups(table)
 	set := func(in []byte) {
 		prm.SetFTEInTableID.Set(in, table)
 		prm.SetFTEInFlowIndex.Set(in, 3)

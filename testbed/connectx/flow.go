@@ -84,11 +84,15 @@ func (d *Device) createFlowGroup(in, out []byte) error {
 	if err := ownTable(in, prm.CreateFlowGroupInOtherVport, prm.CreateFlowGroupInTableType); err != nil {
 		return err
 	}
+	mask, criteria := prm.CreateFlowGroupInFlowMatch.Bytes(in), prm.CreateFlowGroupInMatchCriteriaEnable.Get(in)
+	if err := checkMatch(mask, criteria); err != nil {
+		return err
+	}
 	n, err := d.hca.CreateFlowGroup(get32(prm.CreateFlowGroupInTableID, in), engine.FlowGroup{
 		First:    get32(prm.CreateFlowGroupInStartFlowIndex, in),
 		Last:     get32(prm.CreateFlowGroupInEndFlowIndex, in),
-		Mask:     [512]byte(prm.CreateFlowGroupInFlowMatch.Bytes(in)),
-		Criteria: uint8(prm.CreateFlowGroupInMatchCriteriaEnable.Get(in)),
+		Mask:     [512]byte(mask),
+		Criteria: uint8(criteria),
 	})
 	return answer(prm.CreateFlowGroupOutGroupID, out, n, err)
 }

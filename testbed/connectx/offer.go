@@ -51,10 +51,7 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapUD, 1},
 	{CapGeneral, prm.HCACapXRC, 1},
 	{CapGeneral, prm.HCACapAPM, 1},
-	{CapGeneral, prm.HCACapCD, 1},
 	{CapGeneral, prm.HCACapBlockLBMC, 1},
-	{CapGeneral, prm.HCACapQKV, 1},
-	{CapGeneral, prm.HCACapPKV, 1},
 	{CapGeneral, prm.HCACapSetDethSqpn, 1},
 
 	// Memory.
@@ -105,7 +102,6 @@ var offeredEthernet = []Capability{
 	{CapGeneral, prm.HCACapLogMaxCurrentMCList, 7},
 	{CapGeneral, prm.HCACapLogMaxVLANList, 7},
 	{CapGeneral, prm.HCACapLogMaxL2Table, 5},
-	{CapGeneral, prm.HCACapVportCounters, 1},
 	{CapGeneral, prm.HCACapDisableLocalLBUC, 1},
 	{CapGeneral, prm.HCACapDisableLocalLBMC, 1},
 
@@ -138,17 +134,6 @@ var offeredEthernet = []Capability{
 // received is a capability of the flow tables for what a host receives.
 func received(f prm.Field, v uint64) Capability {
 	return Capability{CapFlowTable, f.Within(prm.FlowTableNICCapReceive), v}
-}
-
-// offerFlowTables says that flow tables of what a host receives can match all
-// fields.
-func offerFlowTables(page []byte) {
-	table := prm.FlowTableNICCapReceive.Bytes(page)
-	for _, f := range []prm.Field{prm.FlowTableCapFtFieldSupport, prm.FlowTableCapFtFieldBitmaskSupport} {
-		for i := range f.Bytes(table) {
-			f.Bytes(table)[i] = 0xff
-		}
-	}
 }
 
 const (

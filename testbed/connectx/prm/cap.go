@@ -237,6 +237,30 @@ var (
 	RoCECapRoCEAddressTableSize   = RoCECap.field("roce_address_table_size", 0x1e, 0, 16)
 )
 
+// What flows of a table can look at.
+var (
+	FlowFields                = layout("flow_table_fields_supported", 0x10)
+	FlowFieldsOuterDMAC       = FlowFields.field("outer_dmac", 0x0, 0, 1)
+	FlowFieldsOuterSMAC       = FlowFields.field("outer_smac", 0x0, 1, 1)
+	FlowFieldsOuterEthertype  = FlowFields.field("outer_ether_type", 0x0, 2, 1)
+	FlowFieldsOuterIPVersion  = FlowFields.field("outer_ip_version", 0x0, 3, 1)
+	FlowFieldsOuterFirstPrio  = FlowFields.field("outer_first_prio", 0x0, 4, 1)
+	FlowFieldsOuterFirstCFI   = FlowFields.field("outer_first_cfi", 0x0, 5, 1)
+	FlowFieldsOuterFirstVid   = FlowFields.field("outer_first_vid", 0x0, 6, 1)
+	FlowFieldsOuterIPV4TTL    = FlowFields.field("outer_ipv4_ttl", 0x0, 7, 1)
+	FlowFieldsOuterSIP        = FlowFields.field("outer_sip", 0x1, 4, 1)
+	FlowFieldsOuterDIP        = FlowFields.field("outer_dip", 0x1, 5, 1)
+	FlowFieldsOuterFrag       = FlowFields.field("outer_frag", 0x1, 6, 1)
+	FlowFieldsOuterIPProtocol = FlowFields.field("outer_ip_protocol", 0x1, 7, 1)
+	FlowFieldsOuterIPECN      = FlowFields.field("outer_ip_ecn", 0x2, 0, 1)
+	FlowFieldsOuterIPDSCP     = FlowFields.field("outer_ip_dscp", 0x2, 1, 1)
+	FlowFieldsOuterUDPSport   = FlowFields.field("outer_udp_sport", 0x2, 2, 1)
+	FlowFieldsOuterUDPDport   = FlowFields.field("outer_udp_dport", 0x2, 3, 1)
+	FlowFieldsOuterTCPSport   = FlowFields.field("outer_tcp_sport", 0x2, 4, 1)
+	FlowFieldsOuterTCPDport   = FlowFields.field("outer_tcp_dport", 0x2, 5, 1)
+	FlowFieldsOuterTCPFlags   = FlowFields.field("outer_tcp_flags", 0x2, 6, 1)
+)
+
 // What flow tables of one kind can do.
 var (
 	FlowTableCap                        = layout("flow_table_prop_layout", 0x40)
@@ -252,8 +276,8 @@ var (
 	FlowTableCapLogMaxFlowCounter       = FlowTableCap.field("log_max_flow_counter", 0x12, 0, 8)
 	FlowTableCapLogMaxDestination       = FlowTableCap.field("log_max_destination", 0x13, 0, 8)
 	FlowTableCapLogMaxFlow              = FlowTableCap.field("log_max_flow", 0x17, 0, 8)
-	FlowTableCapFtFieldSupport          = FlowTableCap.field("ft_field_support", 0x20, 0, 128)
-	FlowTableCapFtFieldBitmaskSupport   = FlowTableCap.field("ft_field_bitmask_support", 0x30, 0, 128)
+	FlowTableCapFtFieldSupport          = FlowTableCap.nest("ft_field_support", 0x20, FlowFields)
+	FlowTableCapFtFieldBitmaskSupport   = FlowTableCap.nest("ft_field_bitmask_support", 0x30, FlowFields)
 )
 
 // The capabilities of flow tables for what a host receives and sends: type 7.
