@@ -73,8 +73,12 @@ func (h *HCA) CreateCQ(a CQAttr) (*CQ, error) {
 		return nil, err
 	}
 	cq := &CQ{CQAttr: a, hca: h}
+	if err := h.keep(&cq.Buffer); err != nil {
+		return nil, err
+	}
 	n, err := h.cqs.add(cq)
 	if err != nil {
+		h.drop(&cq.Buffer)
 		return nil, err
 	}
 	cq.Number = n
@@ -95,6 +99,7 @@ func (h *HCA) DestroyCQ(number uint32) error {
 		return failf(ErrBusy, "CQ %#x has %d users", number, cq.users)
 	}
 	cq.stop()
+	h.drop(&cq.Buffer)
 	h.cqs.remove(number)
 	h.config.Tracer.Forget("cq", uint64(number))
 	return nil

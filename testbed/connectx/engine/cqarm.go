@@ -78,13 +78,18 @@ func (cq *CQ) Resize(logSize uint8, wide bool, buffer Buffer) error {
 	if held := cq.producer - cq.consumer; held >= min(a.size(), cq.size()) {
 		return failf(ErrParam, "%d completions in CQ %#x of %d are not polled: too many for one of %d", held, cq.Number, cq.size(), a.size())
 	}
+	if err := cq.hca.keep(&buffer); err != nil {
+		return err
+	}
 	var c completion
 	prm.CQEOpcode.Set(c.cqe[:], prm.CQEResize)
 	if !cq.write(&cq.CQAttr, cq.producer, &c) {
+		cq.hca.drop(&buffer)
 		return failf(ErrParam, "CQ %#x's buffer is gone", cq.Number)
 	}
 	cq.trace(c.cqe[:])
 	cq.producer++
+	cq.hca.drop(&cq.Buffer)
 	cq.CQAttr = a
 	cq.checkFresh()
 	return nil

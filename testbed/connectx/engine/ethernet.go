@@ -125,7 +125,11 @@ func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 	if !a.Buffer.holds(1<<(a.LogSize+a.LogStride)) || a.Record%4 != 0 {
 		return nil, failf(ErrParam, "an RQ of 2^%d elements of 2^%d bytes in %d pages, its record at %#x", a.LogSize, a.LogStride, len(a.Buffer.Pages), a.Record)
 	}
+	if err := h.keep(&q.Buffer); err != nil {
+		return nil, err
+	}
 	if q.Number, err = h.eth.rqs.add(q); err != nil {
+		h.drop(&q.Buffer)
 		return nil, err
 	}
 	q.pd.users++
@@ -185,6 +189,7 @@ func (h *HCA) DestroyRQ(number uint32) error {
 	}
 	q.pd.users--
 	q.cq.users--
+	h.drop(&q.Buffer)
 	h.eth.rqs.remove(number)
 	return nil
 }

@@ -58,7 +58,11 @@ func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	if !a.Buffer.holds(block<<a.LogSize) || a.Record%4 != 0 {
 		return nil, failf(ErrParam, "an SQ of 2^%d blocks in %d pages, its record at %#x", a.LogSize, len(a.Buffer.Pages), a.Record)
 	}
+	if err := h.keep(&q.Buffer); err != nil {
+		return nil, err
+	}
 	if q.Number, err = h.eth.sqs.add(q); err != nil {
+		h.drop(&q.Buffer)
 		return nil, err
 	}
 	q.ring = sendQueue{hca: h, number: q.Number, uar: a.UAR, buffer: &q.Buffer, record: a.Record, size: block << a.LogSize}
@@ -101,6 +105,7 @@ func (h *HCA) DestroySQ(number uint32) error {
 	q.pd.users--
 	q.cq.users--
 	q.tis.users--
+	h.drop(&q.Buffer)
 	h.eth.sqs.remove(number)
 	h.config.Tracer.Forget("qp", uint64(number))
 	return nil

@@ -37,7 +37,7 @@ type Limits struct {
 	PDs, XRCDs, MKeys, CQs, QPs, SRQs int
 	LogCQSize                         uint8 // of one CQ
 	LogWQSize                         uint8 // of one work queue, in elements or blocks of 64 bytes
-	Translations                      int   // bytes of all memory keys' lists
+	Translations                      int   // bytes of all lists: of memory keys, and of queues' pages
 	Octowords                         int   // of one memory key's list
 	Groups, GroupQPs                  int   // multicast groups, and queue pairs of one
 	GIDs, PKeys                       int
@@ -103,7 +103,7 @@ type HCA struct {
 	qps   table[*QP]
 	srqs  table[*SRQ]
 
-	translations int // bytes held by memory keys
+	translations int // bytes held by memory keys, and by queues for their pages
 	groups       map[[16]byte][]*QP
 	port         port
 	eth          ethernet

@@ -23,6 +23,18 @@ func (b *Buffer) holds(n uint64) bool {
 		(b.Offset+n+1<<b.PageShift-1)>>b.PageShift <= uint64(len(b.Pages))
 }
 
+// keep takes the buffer's list of pages into what the host's lists may have; drop
+// gives it back.
+func (h *HCA) keep(b *Buffer) error {
+	if n := 8 * len(b.Pages); n > h.limits.Translations-h.translations {
+		return failf(ErrLimit, "%d bytes of lists", h.limits.Translations)
+	}
+	h.translations += 8 * len(b.Pages)
+	return nil
+}
+
+func (h *HCA) drop(b *Buffer) { h.translations -= 8 * len(b.Pages) }
+
 // each calls f with the pieces of n bytes at off, in order, until one fails.
 func (h *HCA) each(b *Buffer, off uint64, n int, f func(p []byte)) error {
 	for at := b.Offset + off; n > 0; {

@@ -111,8 +111,12 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	if err := qp.layout(); err != nil {
 		return nil, err
 	}
+	if err := h.keep(&qp.Buffer); err != nil {
+		return nil, err
+	}
 	n, err := h.qps.add(qp)
 	if err != nil {
+		h.drop(&qp.Buffer)
 		return nil, err
 	}
 	qp.Number, qp.sq.number = n, n
@@ -244,6 +248,7 @@ func (h *HCA) DestroyQP(number uint32) error {
 	}
 	qp.stop()
 	qp.hold(-1)
+	h.drop(&qp.Buffer)
 	h.qps.remove(number)
 	h.config.Tracer.Forget("qp", uint64(number))
 	return nil

@@ -60,7 +60,11 @@ func (h *HCA) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if a.Record%4 != 0 {
 		return nil, failf(ErrParam, "a doorbell record at %#x", a.Record)
 	}
+	if err := h.keep(&s.Buffer); err != nil {
+		return nil, err
+	}
 	if s.Number, err = h.srqs.add(s); err != nil {
+		h.drop(&s.Buffer)
 		return nil, err
 	}
 	s.hold(1)
@@ -102,6 +106,7 @@ func (h *HCA) DestroySRQ(number uint32) error {
 		return failf(ErrBusy, "SRQ %#x has %d users", number, s.users)
 	}
 	s.hold(-1)
+	h.drop(&s.Buffer)
 	h.srqs.remove(number)
 	h.config.Tracer.Forget("srq", uint64(number))
 	return nil
