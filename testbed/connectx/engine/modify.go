@@ -94,6 +94,8 @@ func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error 
 	if err := qp.check(set, &a); err != nil {
 		return err
 	}
+	now := qp.endpoint.Config() // the migration may have changed the paths
+	qp.Primary, qp.Alternate, qp.Migration = now.Path, now.AltPath, now.Migration
 	qp.set(set, &a)
 	qp.DrainEvent = t == RTS2SQD && a.DrainEvent
 	qp.enter(way.to)
@@ -118,7 +120,7 @@ func (qp *QP) check(set Param, a *QPAttr) error {
 	if set&ParamMaxInitiate != 0 && uint(a.MaxInitiate) > 128 || set&ParamMaxRespond != 0 && uint(a.MaxRespond) > 128 {
 		return failf(ErrLimit, "%d and %d READs and atomics", a.MaxInitiate, a.MaxRespond)
 	}
-	if set&ParamPrimary != 0 && qp.connected() && int(a.Primary.PKeyIndex) >= qp.hca.limits.PKeys {
+	if set&ParamPKeyIndex != 0 && int(a.Primary.PKeyIndex) >= qp.hca.limits.PKeys {
 		return failf(ErrParam, "P_Key index %d", a.Primary.PKeyIndex)
 	}
 	return nil
