@@ -127,7 +127,7 @@ func (d *Device) decodeQP(c []byte) engine.QPAttr {
 // decodePath reads an address path.
 func (d *Device) decodePath(p []byte) transport.Path {
 	path := transport.Path{
-		SLID:         d.hca.LID() | uint16(prm.ADSMLID.Get(p)),
+		PathBits:     uint8(prm.ADSMLID.Get(p)),
 		DLID:         uint16(prm.ADSRLID.Get(p)),
 		GRH:          prm.ADSGRH.Is(p) || d.config.LinkLayer == Ethernet,
 		SGIDIndex:    uint8(prm.ADSSrcAddrIndex.Get(p)),
@@ -141,14 +141,14 @@ func (d *Device) decodePath(p []byte) transport.Path {
 		PKeyIndex:    uint16(prm.ADSPKeyIndex.Get(p)),
 	}
 	if d.config.LinkLayer == Ethernet {
-		path.SLID, path.SL = 0, uint8(prm.ADSEthPrio.Get(p))
+		path.PathBits, path.SL = 0, uint8(prm.ADSEthPrio.Get(p))
 	}
 	return path
 }
 
 // encodePath writes an address path.
 func (d *Device) encodePath(p []byte, path *transport.Path, ackTimeout uint8) {
-	prm.ADSMLID.Set(p, uint64(path.SLID))
+	prm.ADSMLID.Set(p, uint64(path.PathBits))
 	prm.ADSRLID.Set(p, uint64(path.DLID))
 	prm.ADSGRH.SetBool(p, path.GRH)
 	prm.ADSSrcAddrIndex.Set(p, uint64(path.SGIDIndex))

@@ -121,7 +121,7 @@ func (h *HCA) PKey(index int) uint16 { return h.port.pkeys[index] }
 // Send resolves a path and hands the packet over.
 func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 	r := &pkt.Route
-	*r = roce.Route{SLID: p.lid, DLID: path.DLID, SL: path.SL, GRH: path.GRH, DGID: path.DGID,
+	*r = roce.Route{SLID: p.lid | uint16(path.PathBits), DLID: path.DLID, SL: path.SL, GRH: path.GRH, DGID: path.DGID,
 		FlowLabel: path.FlowLabel, TrafficClass: path.TrafficClass, HopLimit: path.HopLimit}
 	if path.GRH || p.hca.config.LinkLayer == Ethernet {
 		g, ok := p.gids[int(path.SGIDIndex)]

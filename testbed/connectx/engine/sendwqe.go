@@ -150,7 +150,7 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 		d.QKey = w.qp.QKey
 	}
 	p := &d.Path
-	p.DLID, p.SL = uint16(prm.AVDLID.Get(s)), uint8(prm.AVSL.Get(s))
+	p.DLID, p.SL, p.PathBits = uint16(prm.AVDLID.Get(s)), uint8(prm.AVSL.Get(s)), uint8(prm.AVMLID.Get(s))
 	p.GRH, p.SGIDIndex = prm.AVGRH.Is(s), uint8(prm.AVSGIDIndex.Get(s))
 	p.FlowLabel, p.HopLimit, p.TrafficClass = uint32(prm.AVFlowLabel.Get(s)), uint8(prm.AVHopLimit.Get(s)), uint8(prm.AVTClass.Get(s))
 	copy(p.DGID[:], prm.AVDGID.Bytes(s))

@@ -51,7 +51,8 @@ type Dest struct {
 
 // A Path is the address vector of a queue pair or of a datagram.
 type Path struct {
-	SLID, DLID   uint16
+	DLID         uint16
+	PathBits     uint8 // of the sender's LID, if the port has several
 	GRH          bool
 	SGIDIndex    uint8
 	DGID         [16]byte
