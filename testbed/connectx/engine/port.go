@@ -132,6 +132,9 @@ func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 		if p.hca.config.LinkLayer == Ethernet {
 			r.GRH, r.Version = true, g.Version
 			r.SMAC, r.DMAC, r.Tagged, r.VLAN = g.MAC, path.DMAC, g.Tagged, g.VLAN
+			if g.Tagged {
+				r.VLAN |= uint16(path.SL) << 13
+			}
 			if r.SourcePort = path.UDPSport; r.SourcePort == 0 {
 				r.SourcePort = roce.SourcePort(path.FlowLabel, pkt.DETH.SrcQPN, pkt.DestQPN)
 			}

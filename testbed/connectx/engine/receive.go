@@ -202,6 +202,10 @@ func (qp *QP) describe(b []byte, r *roce.Route) {
 		return
 	}
 	prm.CQEGRH.Set(b, 1)
+	if r.Tagged {
+		prm.CQEVLAN.Set(b, 1)
+		prm.CQEVLANInfo.Set(b, uint64(r.VLAN))
+	}
 	switch {
 	case r.IPv4():
 		prm.CQEL3Type.Set(b, prm.CQEL3IPv4)

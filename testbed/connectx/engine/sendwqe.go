@@ -158,6 +158,7 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 	p.PKeyIndex = w.qp.Primary.PKeyIndex
 	if w.qp.hca.config.LinkLayer == Ethernet {
 		p.UDPSport, p.DLID = p.DLID, 0
+		p.SL >>= 1 // here the priority is the upper three bits
 		p.GRH = true
 	}
 	if !prm.AVExtended.Is(s) {
