@@ -222,9 +222,33 @@ func (cq *CQ) fail(syndrome uint8) {
 	cq.state = CQFailed
 	cq.stop()
 	cq.hca.config.Events.Async(AsyncEvent{Type: EventCQError, Number: cq.Number, Syndrome: syndrome})
-	for _, qp := range cq.hca.qps.all() {
+	for _, f := range cq.dependents() {
+		cq.hca.config.Loop.Post(f)
+	}
+}
+
+// dependents ends all queues that complete into the CQ, each by its function.
+func (cq *CQ) dependents() (all []func()) {
+	h := cq.hca
+	for _, qp := range h.qps.all() {
 		if qp.sendCQ == cq || qp.recvCQ == cq {
-			cq.hca.config.Loop.Post(qp.fatal)
+			all = append(all, qp.fatal)
 		}
 	}
+	for _, s := range h.srqs.all() {
+		if s.XRC && s.cq == cq {
+			all = append(all, s.fail)
+		}
+	}
+	for _, q := range h.eth.sqs.all() {
+		if q.cq == cq {
+			all = append(all, q.fail)
+		}
+	}
+	for _, q := range h.eth.rqs.all() {
+		if q.cq == cq {
+			all = append(all, q.fail)
+		}
+	}
+	return all
 }

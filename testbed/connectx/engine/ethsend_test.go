@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,6 +179,40 @@ func TestFrameLimit(t *testing.T) {
 		from.scq.expect("not sent", sent, sent, sent)
 		if link.frames != 1+1 { // the last segment is short
 			w.t.Errorf("%d frames were sent", link.frames)
+		}
+	})
+}
+
+// TestFailedCQ: the queues of raw Ethernet and the XRC SRQs that complete into a CQ
+// end with it, and the host is told of each.
+func TestFailedCQ(t *testing.T) {
+	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		var n *nic
+		var rq *engine.RQ
+		var s *srq
+		w.do(func() {
+			n = h.newNIC(1, engine.TIRAttr{})
+			a := n.rqs[0].rq.RQAttr
+			a.CQ = n.scq.Number
+			rq = must(h.CreateRQ(a))
+			w.must(h.ModifyRQ(rq.Number, engine.QueueReset, engine.QueueReady))
+			s = h.newSRQ(engine.SRQAttr{XRC: true, XRCD: must(h.CreateXRCD()), CQ: n.scq.Number}, 3)
+		})
+		for range 65 { // nobody polls
+			w.do(func() { n.post(wqe{op: prm.OpcodeNOP}) })
+		}
+		if r := h.took(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
+			t.Errorf("violations %v", r)
+		}
+		if n.sq.State() != engine.QueueError || rq.State() != engine.QueueError || n.rqs[0].rq.State() != engine.QueueReady {
+			t.Errorf("states %d, %d and another's %d", n.sq.State(), rq.State(), n.rqs[0].rq.State())
+		}
+		want := []engine.AsyncEvent{{Type: engine.EventCQError, Number: n.scq.Number, Syndrome: engine.CQOverrun},
+			{Type: engine.EventSRQCatastrophic, Number: s.Number},
+			{Type: engine.EventQPFatal, Queue: engine.QueueSQ, Number: n.number}, {Type: engine.EventQPFatal, Queue: engine.QueueRQ, Number: rq.Number}}
+		if !slices.Equal(h.events, want) {
+			t.Errorf("events %+v", h.events)
 		}
 	})
 }
