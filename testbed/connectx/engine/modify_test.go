@@ -65,3 +65,19 @@ func TestPKeyIndex(t *testing.T) {
 		})
 	}
 }
+
+// TestInjectionsEnd: injections for a queue pair end with it.
+func TestInjectionsEnd(t *testing.T) {
+	run(t, 1, engine.Config{}, func(w *world) {
+		w.do(func() {
+			h := w.hosts[0]
+			for range 3 {
+				q := h.newQP(engine.QPAttr{})
+				for range 1000 {
+					w.must(h.InjectCompletion(q.number, transport.RemoteOp, 1, 0, 1))
+				}
+				w.must(h.DestroyQP(q.number))
+			}
+		})
+	})
+}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
@@ -249,6 +251,7 @@ func (h *HCA) DestroyQP(number uint32) error {
 	qp.stop()
 	qp.hold(-1)
 	h.drop(&qp.Buffer)
+	h.injections = slices.DeleteFunc(h.injections, func(in *injection) bool { return in.qpn == number })
 	h.qps.remove(number)
 	h.config.Tracer.Forget("qp", uint64(number))
 	return nil

@@ -27,7 +27,6 @@ type sendWQE struct {
 	bad      transport.Syndrome
 	vendor   uint8
 	answer   []byte // of a READ or an atomic, for the completion
-	spilled  bool   // the answer is in memory
 }
 
 func newSendWQE(index uint16, raw []byte) *sendWQE {
