@@ -24,15 +24,15 @@ const (
 func TestJudge(t *testing.T) {
 	j := newJudge(t, "6.12")
 	for _, c := range []struct {
-		ip        string
-		mtu, loss int
-	}{{ipv4, 256, 0}, {ipv4, 1024, 0}, {ipv4, 4096, 0}, {ipv6, 1024, 0}, {ipv4, 256, 20}, {ipv4, 4096, 20}} {
-		j.loss = c.loss
-		name := fmt.Sprintf("RC/%s/mtu %d/loss %d", c.ip, c.mtu, c.loss)
+		ip              string
+		mtu, loss, mess int
+	}{{ipv4, 256, 0, 0}, {ipv4, 1024, 0, 0}, {ipv4, 4096, 0, 0}, {ipv6, 1024, 0, 0}, {ipv4, 256, 20, 0}, {ipv4, 4096, 20, 0}, {ipv4, 1024, 10, 10}} {
+		j.loss, j.mess = c.loss, c.mess
+		name := fmt.Sprintf("RC/%s/mtu %d/loss %d/mess %d", c.ip, c.mtu, c.loss, c.mess)
 		t.Run(name+"/ours", func(t *testing.T) { j.ours(t, c.ip, c.mtu) })
 		t.Run(name+"/theirs", func(t *testing.T) { j.theirs(t, c.ip, c.mtu) })
 	}
-	j.t, j.loss = t, 0
+	j.t, j.loss, j.mess = t, 0, 0
 	if j.lost == 0 {
 		t.Error("nothing was lost")
 	}
@@ -136,7 +136,7 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 	rxe.Noise(5, theirs)
 	var works []rxe.Work
 	var want []arrival
-	most := 0
+	most, read := 0, 0
 	s.world.loop.Run(func() {
 		ours := s.h.memory[ourKey]
 		rxe.Noise(6, ours[memory/2:])
@@ -148,15 +148,21 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 				a := arrival{m: m, rc: &Receive{WQE: make([]byte, n)}}
 				s.h.recvs, want = append(s.h.recvs, a.rc), append(want, a)
 			}
-			expect(Message{Op: Send})
-			expect(Message{Op: SendImm, Imm: uint32(n), Solicited: true})
+			// rxe mixes up requests of several packets when answers change places: a
+			// SEND that it sends again, and a READ between whose pieces an older ACK
+			// comes, which it then takes for the end of the READ.
+			if n <= mtu || j.mess == 0 {
+				expect(Message{Op: Send})
+				expect(Message{Op: SendImm, Imm: uint32(n), Solicited: true})
+				works = append(works, rxe.Work{Op: uverbs.OpSend, Off: data, Len: n},
+					rxe.Work{Op: uverbs.OpSendImm, Off: data, Len: n, Imm: uint32(n), Flags: uverbs.Solicited},
+					rxe.Work{Op: uverbs.OpRead, Off: memory - n, Len: n, RKey: ourKey, Addr: uint64(memory - n)})
+				read = n
+			}
 			expect(Message{Op: WriteImm, Imm: 8})
 			works = append(works,
-				rxe.Work{Op: uverbs.OpSend, Off: data, Len: n},
-				rxe.Work{Op: uverbs.OpSendImm, Off: data, Len: n, Imm: uint32(n), Flags: uverbs.Solicited},
 				rxe.Work{Op: uverbs.OpWrite, Off: data, Len: n, RKey: ourKey, Addr: data},
 				rxe.Work{Op: uverbs.OpWriteImm, Off: data, Len: n, RKey: ourKey, Addr: data, Imm: 8},
-				rxe.Work{Op: uverbs.OpRead, Off: memory - n, Len: n, RKey: ourKey, Addr: uint64(memory - n)},
 				rxe.Work{Op: uverbs.OpFetchAdd, Off: result, Len: 8, RKey: ourKey, Add: 5},
 				rxe.Work{Op: uverbs.OpCompareSwap, Off: result, Len: 8, RKey: ourKey, Add: 1}, // is never there
 			)
@@ -167,6 +173,7 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 	s.call("Post", works, nil)
 	for i, wc := range s.completions(len(works)) {
 		if wc.Status != 0 {
+			s.show()
 			t.Fatalf("their request %d (%+v): %v", i, works[i], wc.Status)
 		}
 	}
@@ -183,7 +190,7 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 		t.Error("what they have written differs")
 	}
 	var got uint32
-	if s.call("Sum", rxe.Range{Off: memory - most, Len: most}, &got); got != crc32.ChecksumIEEE(ours[memory-most:]) {
+	if s.call("Sum", rxe.Range{Off: memory - read, Len: read}, &got); got != crc32.ChecksumIEEE(ours[memory-read:]) {
 		t.Error("what they have read differs")
 	}
 	if got, want := binary.LittleEndian.Uint64(ours), uint64(5*len(j.sizes())); got != want {

@@ -31,6 +31,8 @@ type judge struct {
 	frames chan []byte
 
 	loss    int // in 1000, both ways
+	mess    int // in 1000, both ways: frames that come twice, and as many that change places
+	held    [2]func()
 	chance  *rand.Rand
 	lost    int
 	refused []string // frames of the peer that could not be parsed
@@ -117,30 +119,44 @@ func (j *judge) read() {
 
 func (j *judge) frame(frame []byte) {
 	p, err := roce.Parse(frame)
-	switch h := j.world.hosts[0]; {
-	case errors.Is(err, roce.ErrNotRoCE):
-	case err != nil:
-		j.refused = append(j.refused, fmt.Sprintf("%v: % x", err, frame))
-	case j.loses():
-	default:
-		j.record("rxe", p)
-		if h != nil && p.DestQPN == h.e.config.QPN {
-			h.e.Receive(p)
+	if err != nil {
+		if !errors.Is(err, roce.ErrNotRoCE) {
+			j.refused = append(j.refused, fmt.Sprintf("%v: % x", err, frame))
+		}
+		return
+	}
+	j.fate(0, func() {
+		p := *p
+		j.record("rxe", &p)
+		if h := j.world.hosts[0]; h != nil && p.DestQPN == h.e.config.QPN {
+			h.e.Receive(&p)
 			h.news()
 		}
+	})
+}
+
+// fate lets a frame arrive, in one direction, or what the judge's faults make of it.
+func (j *judge) fate(way int, arrive func()) {
+	held := j.held[way]
+	j.held[way] = nil
+	switch n := j.chance.IntN(1000); {
+	case n < j.loss:
+		j.lost++
+	case n < j.loss+j.mess:
+		arrive()
+		arrive()
+	case n < j.loss+2*j.mess && held == nil:
+		j.held[way] = arrive
+	default:
+		arrive()
+	}
+	if held != nil {
+		held()
 	}
 }
 
 func (j *judge) record(who string, p *roce.Packet) {
 	j.world.log = append(j.world.log, fmt.Sprintf("%v %s: %v psn %d ackreq %v aeth %+v %d bytes", j.world.now(), who, p.Opcode, p.PSN, p.AckReq, p.AETH, len(p.Payload)))
-}
-
-func (j *judge) loses() bool {
-	if j.chance.IntN(1000) >= j.loss {
-		return false
-	}
-	j.lost++
-	return true
 }
 
 // write sends frames to the guest.
@@ -161,14 +177,13 @@ func (j *judge) Send(path *Path, p *roce.Packet) {
 		j.t.Error(err)
 	}
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-	if j.loses() {
-		return
-	}
-	select {
-	case j.frames <- frame:
-	default:
-		j.lost++
-	}
+	j.fate(1, func() {
+		select {
+		case j.frames <- frame:
+		default:
+			j.lost++
+		}
+	})
 }
 
 // A session is one pair of queue pairs.
@@ -206,6 +221,7 @@ func (j *judge) open(t *testing.T, kind Type, ip string, mtu int, change func(c 
 		s.h.memory[ourKey] = make([]byte, memory)
 		j.world.hosts[0] = s.h
 		j.world.log = nil
+		j.held = [2]func(){}
 		j.route = roce.Route{Version: roce.V2, GRH: true, DGID: s.theirs.GID, SGID: netip.MustParseAddr(ip).As16(), HopLimit: 64, SourcePort: 0xC000,
 			SMAC: [6]byte{2, 0, 0, 0, 0, 1}, DMAC: [6]byte{2, 0, 0, 0, 0, 2}}
 		for _, state := range []State{Init, RTR, RTS} {
