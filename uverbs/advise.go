@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -69,7 +70,15 @@ func (p *PD) AdviseMR(advice Advice, flags AdviseFlags, ranges ...MRRange) error
 		list = binary.NativeEndian.AppendUint32(list, s.Length)
 		list = binary.NativeEndian.AppendUint32(list, s.LKey)
 	}
-	return p.advise(advice, flags, list)
+	err := p.advise(advice, flags, list)
+	if errors.Is(err, ErrInvalid) { // the kernel's word for a region that has been closed meanwhile, too
+		for i, r := range ranges {
+			if _, closed := p.advised(i, r); closed != nil {
+				return closed
+			}
+		}
+	}
+	return err
 }
 
 // advised checks a range. That the memory is on-demand memory is not left to
@@ -89,7 +98,12 @@ func (p *PD) advised(i int, r MRRange) (SGE, error) {
 }
 
 func (p *PD) advise(advice Advice, flags AdviseFlags, list []byte) error {
-	if err := p.hold(); err != nil { // Close is refused meanwhile
+	p.ctx.creating.RLock() // the Context's Close waits
+	defer p.ctx.creating.RUnlock()
+	if p.ctx.closing {
+		return &Error{Op: opAdvise, Object: p.ctx.name, Kind: ErrClosed}
+	}
+	if err := p.hold(); err != nil { // the PD's is refused meanwhile
 		return &Error{Op: opAdvise, Object: p.String(), Kind: err}
 	}
 	defer p.drop()

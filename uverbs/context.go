@@ -29,7 +29,7 @@ type Context struct {
 	ticket *leak.Ticket
 	events *eventReader
 
-	creating sync.RWMutex // read-held while an object is made
+	creating sync.RWMutex // read-held while an object is made, or advice is given
 	closing  bool         // written under creating
 	ending   atomic.Bool  // Close has begun
 
