@@ -93,7 +93,7 @@ var offeredEthernet = []Capability{
 	{CapGeneral, prm.HCACapLogMaxRQTSize, 8},
 	{CapGeneral, prm.HCACapLogMaxTISPerSQ, 3},
 	{CapGeneral, prm.HCACapMaxTC, 1},
-	{CapGeneral, prm.HCACapLogMaxWQSize, 13},
+	{CapGeneral, prm.HCACapLogMaxWQSize, 15}, // as QPs: queues of raw Ethernet QPs are these
 	{CapGeneral, prm.HCACapLogMaxStrideSizeRQ, 9},
 	{CapGeneral, prm.HCACapLogMinStrideSizeRQ, 4},
 	{CapGeneral, prm.HCACapLogMaxStrideSizeSQ, 6},
