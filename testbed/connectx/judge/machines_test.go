@@ -110,7 +110,9 @@ func (m *machines) addresses(t *testing.T) {
 			script += fmt.Sprintf("; ip addr add 10.8.1.%d/24 dev eth0; ip link set eth0 up", i+1)
 		}
 		if m.link == roce {
-			script += roceAddresses[i]
+			// The kernel does not send from an address before it has seen that nobody else has it.
+			script += roceAddresses[i] + `
+for i in $(seq 100); do test -z "$(ip -6 addr show tentative)" && exit 0; sleep 0.1; done; exit 1`
 		}
 		m.output(t, g, script)
 	}
