@@ -5,9 +5,12 @@ package vm
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm/internal/tsc"
 )
@@ -64,5 +67,24 @@ func TestAlternateInGuest(t *testing.T) {
 	}
 	if err := r.Write(t.Output()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A C program of ours is compiled in the guest, with the static inlines of
+// verbs.h, and runs there.
+func TestCompileC(t *testing.T) {
+	g := Start(t, Config{Kernel: "6.12", Root: true, RXE: true})
+	started := time.Now()
+	program := BuildC(t, g, "testdata/c/inlines.c")
+	t.Logf("compiled in %.2f s", time.Since(started).Seconds())
+	if got := output(t, g.Command(program, "rxe0", "1")); got != "hello from C" {
+		t.Errorf("the program said %q", got)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.c")
+	if err := os.WriteFile(bad, []byte("int main(void) { return ibv_nothing(); }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.CompileC(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "ibv_nothing") {
+		t.Errorf("what does not compile: %v", err)
 	}
 }

@@ -64,12 +64,14 @@ var documentation = []string{
 }
 
 // rootPackages is the guests' user land: a small Debian, the C programs that
-// ours are held against, and what tests look at a guest with.
+// ours are held against, what compiles others, and what tests look at a guest
+// with.
 var rootPackages = []string{
 	"base-files", "base-passwd", "bash", "dash", "coreutils", "util-linux", "mount", "procps",
 	"grep", "sed", "mawk", "gzip", "xz-utils", "libc-bin", "hostname", "findutils", "diffutils",
 	"kmod", "iproute2", "iputils-ping", "ethtool", "tcpdump", "strace", "netbase", "busybox-static",
 	"rdma-core", "ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs",
+	"tcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev",
 }
 
 // recipes is the one list of what the bed takes from Debian.

@@ -1,0 +1,45 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+)
+
+// CompileC compiles a C source file of the host into a program of the guest,
+// which needs Config.Root, and returns the program's path there. The guest's
+// own tcc does it, against the guest's own libraries and headers, so the host
+// needs no compiler; it takes less than a second. The program is linked with
+// libibverbs and librdmacm, dynamically, and libs, which are names as after
+// -l. Warnings are errors. tcc knows C99 and does not optimize: a loop that is
+// measured should spend its time in the libraries.
+func (g *Guest) CompileC(ctx context.Context, source string, libs ...string) (guestPath string, err error) {
+	if !g.config.Root {
+		return "", fmt.Errorf("vm: compiling %s: the guest has no compiler: set Config.Root", source)
+	}
+	installed, err := g.Install(source)
+	if err != nil {
+		return "", err
+	}
+	program := "/tmp/" + strings.TrimSuffix(strings.ReplaceAll(installed[1:], "/", "."), path.Ext(installed))
+	args := []string{"-Wall", "-Werror", "-D_GNU_SOURCE", "-o", program, installed, "-libverbs", "-lrdmacm"}
+	for _, lib := range libs {
+		args = append(args, "-l"+lib)
+	}
+	if out, err := g.CommandContext(ctx, "tcc", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("vm: compiling %s: %w\n%s", source, err, out)
+	}
+	return program, nil
+}
+
+// BuildC compiles a C program for a guest as CompileC does.
+func BuildC(t testing.TB, g *Guest, source string, libs ...string) string {
+	t.Helper()
+	program, err := g.CompileC(t.Context(), source, libs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
