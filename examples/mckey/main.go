@@ -22,10 +22,10 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/program"
 	"github.com/goverbs/goverbs/examples/internal/rdmaaddr"
 	"github.com/goverbs/goverbs/examples/internal/udtest"
+	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )

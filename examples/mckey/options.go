@@ -6,8 +6,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/udtest"
+	"github.com/goverbs/goverbs/internal/getopt"
 )
 
 // options is what the command line asks for.

@@ -15,9 +15,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/pingpong"
 	"github.com/goverbs/goverbs/examples/internal/program"
+	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/pingpong"
+	"github.com/goverbs/goverbs/internal/getopt"
 )
 
 func TestOptions(t *testing.T) {

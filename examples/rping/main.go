@@ -22,8 +22,8 @@ import (
 	"errors"
 	"io"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/program"
+	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 )
 
 // options is what the command line asks for.

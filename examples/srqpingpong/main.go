@@ -17,9 +17,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/pingpong"
 	"github.com/goverbs/goverbs/examples/internal/program"
+	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -21,9 +21,9 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/examples/internal/getopt"
 	"github.com/goverbs/goverbs/examples/internal/program"
 	"github.com/goverbs/goverbs/examples/internal/rdmaaddr"
+	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 )
 
 // options is what the command line asks for.

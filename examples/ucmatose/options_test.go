@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 )
 
 func TestOptions(t *testing.T) {

@@ -23,6 +23,7 @@ var layers = []struct {
 	{"internal/leak/leaktest", []string{"internal/leak"}},
 	{"internal/noescape", nil},
 	{"internal/failtest", nil},
+	{"internal/getopt", nil},
 	{"internal/nldev", []string{"internal/uapi"}},
 	{"internal/ioctl", []string{"internal/uapi", "internal/leak"}},
 	{"internal/ioctl/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
@@ -36,9 +37,9 @@ var layers = []struct {
 	{"provider/providertest", []string{"uverbs", "provider"}},
 	{"provider/...", []string{"uverbs", "provider", "mmio", "internal/ioctl", "internal/uapi", "internal/leak"}},
 	{"testbed/...", []string{"..."}},
-	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/..."}},
-	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/..."}},
-	{"examples/...", []string{"uverbs", "cm", "provider/all", "examples/..."}},
+	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
+	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
+	{"examples/...", []string{"uverbs", "cm", "provider/all", "examples/...", "internal/getopt"}},
 }
 
 // forTests are the packages that only tests import, and packages like them.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

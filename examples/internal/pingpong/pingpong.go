@@ -20,7 +20,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goverbs/goverbs/examples/internal/getopt"
+	"github.com/goverbs/goverbs/internal/getopt"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
