@@ -46,6 +46,29 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// What completions give back that have not been polled is drained.
+func TestDrainUnpolled(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	recvs := good(r.c.CreateCQ(CQConfig{Entries: 8}))(t)
+	qp := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, RecvCQ: recvs, MaxSendWR: 2, MaxRecvWR: 2}))(t)
+	check(t, qp.Connect(good(qp.Endpoint())(t)))
+	qp.impl.(*fakeQP).stuck = true
+	good(qp.PostSend(SendWR{Opcode: OpSend}, SendWR{Opcode: OpSend}))(t)
+	good(qp.PostRecv(RecvWR{}))(t)
+	for _, c := range []struct {
+		sends, recvs int
+		done         bool
+	}{{0, 0, false}, {2, 0, false}, {1, 1, false}, {2, 1, true}} {
+		b.cq.impl.(*fakeCQ).unpolled, recvs.impl.(*fakeCQ).unpolled = [2]int{c.sends, 9}, [2]int{9, c.recvs}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*longestPause)
+		if err := qp.Drain(ctx); (err == nil) != c.done {
+			t.Errorf("%d of 2 sends and %d of 1 receive over: %v", c.sends, c.recvs, err)
+		}
+		cancel()
+	}
+}
+
 // A QP that is closed, or moved to RESET, under Drain ends it, be it at work
 // again by then.
 func TestDrainOfAQPThatGoes(t *testing.T) {

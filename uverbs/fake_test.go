@@ -186,6 +186,7 @@ type fakeCQ struct {
 	arms        int
 	events      uint32 // as Arm was told
 	purged      []ProviderQP
+	unpolled    [2]int // sends and receives that completions give back
 	retired     bool
 	beforeArm   func() // what happens just before the queue is armed
 }
@@ -246,6 +247,12 @@ func (q *fakeCQ) Purge(gone ProviderQP) {
 	q.enter()
 	defer q.leave()
 	q.purged = append(q.purged, gone)
+}
+
+func (q *fakeCQ) Unpolled(ProviderQP) (sends, recvs int) {
+	q.enter()
+	defer q.leave()
+	return q.unpolled[0], q.unpolled[1]
 }
 
 func (q *fakeCQ) armings() int {

@@ -98,6 +98,14 @@ type ProviderPurger interface {
 	Purge(q ProviderQP)
 }
 
+// A ProviderUnpolled is a ProviderCQ of a device whose queues hold requests until
+// their completions are polled.
+type ProviderUnpolled interface {
+	// Unpolled tells how many requests of q's send and receive queue the
+	// completions give back that have not been polled. It takes none.
+	Unpolled(q ProviderQP) (sends, recvs int)
+}
+
 // A ProviderQP is a vendor's queue pair.
 type ProviderQP interface {
 	// PostSend posts wrs in order. On an error, n is the index of the bad
@@ -191,6 +199,15 @@ func ProviderMTU(q *QP) uint64 {
 type ProviderFlusher interface {
 	// FlushRecv is called after PostRecv in a QP that Modify has moved to ERR.
 	FlushRecv() error
+}
+
+// A ProviderFinisher is a ProviderQP of whose requests some may be over without
+// a sign.
+type ProviderFinisher interface {
+	// FinishSends is called once for a QP in ERR, to which nothing is posted
+	// meanwhile: the last request of the send queue is to be given back like
+	// others. Nothing of that may show in a CQ.
+	FinishSends()
 }
 
 var providers struct {

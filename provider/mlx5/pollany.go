@@ -73,7 +73,7 @@ func (q *cq) take(v uint64, wc *uverbs.WC) (told bool, err error) {
 		wc.Status, wc.VendorErr = failure(e)
 		note, ok := t.sent(at)
 		wc.WRID = note.wrID
-		return ok, strayUnless(ok)
+		return ok && note.meta&metaSilent == 0, strayUnless(ok)
 	case cqeRespError:
 		wc.Status, wc.VendorErr = failure(e)
 		id, ok := t.received(at)

@@ -48,20 +48,28 @@ func (q *cq) Purge(gone uverbs.ProviderQP) {
 func (q *cq) drop(i uint32, t *target) bool {
 	e := q.at(i)
 	v := be(e[7])
-	key := uint32(be(e[4])>>32) & indexMask
-	opcode := uint32(v) >> opcodeShift & 0xf
-	if opcode == cqeResize {
-		return false
-	}
-	about := key == t.key
-	if !q.ctx.indexed {
-		about = uint32(v>>32)&indexMask == t.key
-	}
-	arrival := opcode >= cqeWriteImm && opcode <= cqeSendInv || opcode == cqeRespError
-	if about && arrival && t.srq != nil {
+	about := q.about(e, v, t)
+	if about && arrival(v) && t.srq != nil {
 		t.srq.give(uint32(v>>16) & 0xffff)
 	}
 	return about
+}
+
+// about tells whether an entry, with the last word v, is about t.
+func (q *cq) about(e *block, v uint64, t *target) bool {
+	if uint32(v)>>opcodeShift&0xf == cqeResize {
+		return false
+	}
+	if !q.ctx.indexed {
+		return uint32(v>>32)&indexMask == t.key
+	}
+	return uint32(be(e[4])>>32)&indexMask == t.key
+}
+
+// arrival tells whether an entry is about a receive.
+func arrival(v uint64) bool {
+	opcode := uint32(v) >> opcodeShift & 0xf
+	return opcode >= cqeWriteImm && opcode <= cqeSendInv || opcode == cqeRespError
 }
 
 // move copies entry from to the place of entry to, which keeps its owner bit.

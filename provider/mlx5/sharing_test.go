@@ -107,6 +107,61 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// What lies in the CQs of a queue pair in ERR counts as drained, wherever the
+// ring begins and whatever other queue pairs have there.
+func TestDrain(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)
+		other := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		for lap := range 40 {
+			q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+			var want []uint64
+			for i := range uint64(lap % 5) {
+				d.write(t, other, 9)
+				_, err := q.PostSend(uverbs.SendWR{WRID: 100 + i, Opcode: uverbs.OpWrite}) // no completion of its own
+				check(t, err)
+				d.s.work()
+				want = append(want, 9)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			if _, err := q.PostRecv(uverbs.RecvWR{WRID: 1}, uverbs.RecvWR{WRID: 2}, uverbs.RecvWR{WRID: 3}); err != nil {
+				t.Fatal(err)
+			}
+			d.write(t, q, 4) // gives back those before it
+			_, err := q.PostSend(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend})
+			check(t, err)
+			d.s.work()
+			if q.SendsOutstanding() < 2 || q.RecvsOutstanding() != 3 {
+				t.Fatalf("%d sends and %d receives are outstanding", q.SendsOutstanding(), q.RecvsOutstanding())
+			}
+			drained := make(chan error)
+			go func() { drained <- q.Drain(ctx) }()
+			for err = errors.New(""); err != nil; runtime.Gosched() {
+				d.s.work()
+				select {
+				case err = <-drained:
+					check(t, err)
+				default:
+				}
+			}
+			cancel()
+			if lap%2 == 0 { // the flushed, which come last: nothing of Drain's own is among them
+				wcs := make([]uverbs.WC, 20)
+				n := good(cq.Poll(wcs))(t)
+				for _, wc := range wcs[:n] {
+					if wc.QPNum == q.QPN() && (wc.WRID < 1 || wc.WRID > 4) {
+						t.Errorf("completion %+v", wc)
+					}
+				}
+				want = nil
+			}
+			check(t, q.Close())
+			poll(t, cq, want...)
+		}
+	})
+}
+
 // What had arrived for a queue pair that is closed goes back to its SRQ.
 func TestPurgeSRQ(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {

@@ -31,8 +31,9 @@ type sendNote struct {
 }
 
 const (
-	metaLength = 1 << 8 // the CQE tells how much was read
-	metaAtomic = 1 << 9 // 8 bytes were
+	metaLength = 1 << 8  // the CQE tells how much was read
+	metaAtomic = 1 << 9  // 8 bytes were
+	metaSilent = 1 << 10 // none of the program's: it is not told of
 )
 
 // Numbers of targets have 24 bits: half of them choose a page of the table.

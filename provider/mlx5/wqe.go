@@ -15,6 +15,7 @@ const (
 
 // Opcodes of send requests.
 const (
+	hwNop      = 0x00
 	hwSendInv  = 0x01
 	hwWrite    = 0x08
 	hwWriteImm = 0x09

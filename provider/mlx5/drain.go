@@ -1,0 +1,54 @@
+package mlx5
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Unpolled implements uverbs.ProviderUnpolled. A completion of a send gives back
+// those before it too.
+func (q *cq) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
+	g, ok := of.(*qp)
+	if !ok {
+		return 0, 0
+	}
+	t := &g.target
+	for i := q.ci; i-q.ci <= q.mask; i++ {
+		v, ok := q.mine(i)
+		if !ok {
+			break
+		}
+		at := uint32(v>>16) & 0xffff & t.sendMask
+		switch e := q.at(i); {
+		case !q.about(e, v, t):
+		case !arrival(v) && int(at) < len(t.sends):
+			sends = int(t.sends[at].end - atomic.LoadUint32(t.sendTail))
+		case arrival(v) && t.srq == nil:
+			recvs++
+		}
+	}
+	runtime.KeepAlive(of)
+	return sends, recvs
+}
+
+// FinishSends implements uverbs.ProviderFinisher. Of a request that was executed
+// and has asked for no completion the device tells nothing, unless one follows
+// that fails.
+func (q *qp) FinishSends() {
+	s := &q.sq
+	if s.outstanding() == 0 || be(s.blocks[s.last&s.mask][1])>>32&ceSignaled != 0 || s.full(s.head) {
+		return
+	}
+	i := s.cur & s.mask
+	b := &s.blocks[i]
+	b[0] = be(uint64(s.cur&0xffff)<<40 | hwNop<<32 | s.qpn | ctrlSegments)
+	b[1] = be(ceSignaled << 32)
+	s.head++
+	s.notes[i] = sendNote{end: s.head, meta: metaSilent}
+	s.last = s.cur
+	s.cur++
+	s.tell(0)
+	runtime.KeepAlive(q)
+}
