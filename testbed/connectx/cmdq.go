@@ -3,6 +3,7 @@ package connectx
 import (
 	"math/bits"
 
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
@@ -105,7 +106,7 @@ func (d *Device) command(i int) bool {
 	var last [4]byte
 	copy(last[:], entry[60:])
 	last[3] = byte(how) << 1
-	storeLast(entry[60:], last[:])
+	engine.StoreLast(entry[60:], last[:])
 	return true
 }
 

@@ -1,6 +1,7 @@
 package connectx
 
 import (
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
@@ -92,7 +93,7 @@ func (d *Device) post(eq *eventQueue, event []byte) {
 	d.traceEvent(eq, event)
 	last := prm.EQE.Size - 4
 	copy(p[:last], event)
-	storeLast(p[last:], event[last:])
+	engine.StoreLast(p[last:], event[last:])
 	eq.producer = (eq.producer + 1) & indexMask
 	if eq.armed {
 		d.interrupt(eq)

@@ -167,7 +167,7 @@ func (h *HCA) store(b *Buffer, off uint64, p []byte) bool {
 }
 
 func (h *HCA) storeWord(b *Buffer, off uint64, word []byte) bool {
-	return h.each(b, off, 4, func(dst []byte) { storeLast(dst, word) }) == nil
+	return h.each(b, off, 4, func(dst []byte) { StoreLast(dst, word) }) == nil
 }
 
 // room reports whether a completion would not overwrite one that has not been

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
@@ -40,16 +41,9 @@ func (t *TIR) receive(h *HCA, p *parsed, tag uint32, own *uint32) {
 
 // posted is how many WQEs the record says are there.
 func (q *RQ) posted() uint16 {
-	w, err := q.hca.record(q.Record)
+	n, err := q.hca.posted(q.Record, q.head, q.LogSize, Violation{Index: q.head, Text: "RQ " + hex(q.Number) + ": "})
 	if err != nil {
 		q.fail()
-		return 0
-	}
-	n := uint16(w) - q.head
-	if int(n) > 1<<q.LogSize {
-		q.hca.violate(Violation{Rule: RuleRQOverrun, Index: q.head, Text: "RQ " + hex(q.Number) + ": the receive counter is " + hex(uint16(w)) + ", WQE " +
-			hex(q.head) + " is the oldest, and the ring has " + hex(uint32(1)<<q.LogSize)})
-		return 0
 	}
 	return n
 }
@@ -126,7 +120,7 @@ func (q *RQ) receive(p *parsed, tag, hash uint32, kind uint8) {
 	prm.CQEOpcode.Set(b, prm.CQERespSend)
 	prm.CQEByteCount.Set(b, uint64(len(frame)))
 	prm.CQEQPN.Set(b, uint64(tag))
-	prm.CQEChecksum.Set(b, uint64(uint16(sumOf(0, frame[14:]))))
+	prm.CQEChecksum.Set(b, uint64(roce.Sum(0, frame[14:])))
 	prm.CQERSSHash.Set(b, uint64(hash))
 	prm.CQERSSType.Set(b, uint64(kind))
 	if strip {

@@ -1,6 +1,10 @@
 package engine
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
+)
 
 // Numbers of protocols.
 const (
@@ -69,19 +73,6 @@ func parseFrame(b []byte) (p parsed) {
 	return p
 }
 
-// sumOf is the one's complement sum of bytes, from a start.
-func sumOf(s uint32, b []byte) uint32 {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(be16(b))
-		s = s&0xffff + s>>16
-	}
-	if len(b) == 1 {
-		s += uint32(b[0]) << 8
-		s = s&0xffff + s>>16
-	}
-	return s&0xffff + s>>16
-}
-
 // l4Length is how long the packet of layer 4 is, as the header of layer 3 says.
 func (p *parsed) l4Length() int {
 	n := 0
@@ -94,12 +85,11 @@ func (p *parsed) l4Length() int {
 }
 
 // l4Sum is the sum of layer 4 with its pseudo header.
-func (p *parsed) l4Sum() uint32 {
+func (p *parsed) l4Sum() uint16 {
 	n := p.l4Length()
-	s := sumOf(0, p.src)
-	s = sumOf(s, p.dst)
-	s = sumOf(s, []byte{0, p.proto, byte(n >> 8), byte(n)})
-	return sumOf(s, p.frame[p.l4:p.l4+n])
+	s := roce.Sum(uint32(p.proto)+uint32(n), p.src)
+	s = roce.Sum(uint32(s), p.dst)
+	return roce.Sum(uint32(s), p.frame[p.l4:p.l4+n])
 }
 
 // checksums computes the checksums that a WQE leaves to the device.
@@ -108,7 +98,7 @@ func checksums(frame []byte, l3, l4 bool) {
 	if l3 && p.ip && !p.v6 {
 		h := frame[p.l3 : p.l3+int(frame[p.l3]&15)*4]
 		h[10], h[11] = 0, 0
-		binary.BigEndian.PutUint16(h[10:], ^uint16(sumOf(0, h)))
+		binary.BigEndian.PutUint16(h[10:], ^roce.Sum(0, h))
 	}
 	if !l4 || p.l4 == 0 {
 		return
@@ -118,7 +108,7 @@ func checksums(frame []byte, l3, l4 bool) {
 		at = p.l4 + 6
 	}
 	frame[at], frame[at+1] = 0, 0
-	sum := ^uint16(p.l4Sum())
+	sum := ^p.l4Sum()
 	if sum == 0 && p.proto == protoUDP {
 		sum = 0xffff
 	}
@@ -131,12 +121,12 @@ func (p *parsed) sound() (l3, l4 bool) {
 	if !p.ip {
 		return false, false
 	}
-	l3 = p.v6 || uint16(sumOf(0, p.frame[p.l3:p.l3+int(p.frame[p.l3]&15)*4])) == 0xffff
+	l3 = p.v6 || roce.Sum(0, p.frame[p.l3:p.l3+int(p.frame[p.l3]&15)*4]) == 0xffff
 	if p.l4 == 0 {
 		return l3, false
 	}
 	if p.proto == protoUDP && be16(p.frame[p.l4+6:]) == 0 {
 		return l3, !p.v6
 	}
-	return l3, uint16(p.l4Sum()) == 0xffff
+	return l3, p.l4Sum() == 0xffff
 }

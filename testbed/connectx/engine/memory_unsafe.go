@@ -20,8 +20,9 @@ func loadBE32(p []byte) uint32 {
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// storeLast stores four bytes at the start of p, after all that was stored before.
-func storeLast(p []byte, word []byte) {
+// StoreLast stores four bytes at the start of p, after all that was stored before:
+// they tell the host that the rest is complete.
+func StoreLast(p []byte, word []byte) {
 	at := unsafe.Pointer(unsafe.SliceData(p[:4]))
 	if uintptr(at)%4 != 0 {
 		copy(p[:4], word)

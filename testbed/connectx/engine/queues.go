@@ -7,6 +7,23 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
+// posted is how many receive WQEs a doorbell record says are there, after those
+// that were taken. A ring holds 2^log of them. v is of the queue.
+func (h *HCA) posted(record uint64, taken uint16, log uint8, v Violation) (uint16, error) {
+	w, err := h.record(record)
+	if err != nil {
+		return 0, err
+	}
+	n := uint16(w) - taken
+	if int(n) > 1<<log {
+		v.Rule = RuleRQOverrun
+		v.Text += "the receive counter is " + hex(uint16(w)) + ", " + hex(taken) + " were taken, and the ring has " + hex(uint32(1)<<log)
+		h.violate(v)
+		return 0, nil
+	}
+	return n, nil
+}
+
 // queues is a queue pair as the transport sees it.
 type queues struct{ qp *QP }
 

@@ -21,21 +21,13 @@ type receiveWQE struct {
 	unknown bool   // a key does not exist
 	zero    bool   // a segment is of length 0
 	held    []byte // a small message on its way into the completion
-	spilled bool   // it went to memory after all
 }
 
 // posted is how many receive WQEs the record says are there.
 func (qp *QP) posted() uint16 {
-	w, err := qp.hca.record(qp.Record)
+	n, err := qp.hca.posted(qp.Record, qp.rq.head, qp.LogRQSize, Violation{QPN: qp.Number, Index: qp.rq.head})
 	if err != nil {
 		qp.hca.config.Loop.Post(qp.fatal)
-		return 0
-	}
-	n := uint16(w) - qp.rq.head
-	if int(n) > 1<<qp.LogRQSize {
-		qp.hca.violate(Violation{Rule: RuleRQOverrun, QPN: qp.Number, Index: qp.rq.head,
-			Text: "the receive counter is " + hex(uint16(w)) + ", WQE " + hex(qp.rq.head) + " is the oldest, and the ring has " + hex(uint32(1)<<qp.LogRQSize)})
-		return 0
 	}
 	return n
 }
@@ -129,19 +121,12 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	if end > w.total {
 		return transport.LocalLength
 	}
-	if limit := q.qp.scatterResponse(w); end <= uint64(limit) && !w.spilled {
-		if w.held == nil {
-			w.held = make([]byte, 64)
-		}
-		copy(w.held[off:], p)
+	// A message of several packets has a first one that is longer than the limit.
+	if limit := q.qp.scatterResponse(w); end <= uint64(limit) {
+		w.held = make([]byte, 64)
+		copy(w.held, p)
 		return transport.OK
 	}
-	if w.held != nil && !w.spilled {
-		if s := scatter(w.pieces, 0, w.held[:off]); s != transport.OK {
-			return s
-		}
-	}
-	w.spilled = true
 	return scatter(w.pieces, uint64(off), p)
 }
 
@@ -187,7 +172,7 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 		}
 		qp.describe(b, &p.Route)
 	}
-	if w.held != nil && !w.spilled && m.Op != transport.WriteImm { // it takes the place of other fields
+	if w.held != nil && m.Op != transport.WriteImm { // it takes the place of other fields
 		c.inline(w.held, int(m.Length))
 	}
 	cq.push(c, m.Solicited)

@@ -117,16 +117,9 @@ func (s *SRQ) posted() uint16 {
 	if s.broken {
 		return 0
 	}
-	w, err := s.hca.record(s.Record)
+	n, err := s.hca.posted(s.Record, s.taken, s.LogSize, Violation{SRQN: s.Number, Index: s.head})
 	if err != nil {
 		s.fail()
-		return 0
-	}
-	n := uint16(w) - s.taken
-	if int(n) > 1<<s.LogSize {
-		s.hca.violate(Violation{Rule: RuleRQOverrun, SRQN: s.Number, Index: s.head,
-			Text: "the receive counter is " + hex(uint16(w)) + ", " + hex(s.taken) + " were taken, and the SRQ has " + hex(uint32(1)<<s.LogSize)})
-		return 0
 	}
 	return n
 }

@@ -68,7 +68,7 @@ func (p *Packet) appendNetwork(b []byte) []byte {
 		b = be.AppendUint16(b, uint16(sizeIPv4+sizeUDP+n))
 		b = append(b, 0, 0, 0x40, 0, r.HopLimit, protoUDP, 0, 0) // don't fragment
 		b = append(append(b, r.SGID[12:]...), r.DGID[12:]...)
-		be.PutUint16(b[start+10:], ^sum(0, b[start:]))
+		be.PutUint16(b[start+10:], ^Sum(0, b[start:]))
 		return b
 	}
 	next := byte(protoIBA)
@@ -134,18 +134,20 @@ func icrc(v Version, b []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, b[n+sizeBTH:])
 }
 
-// sum is the Internet checksum's sum of b, continued from s.
-func sum(s uint32, b []byte) uint16 {
+// Sum is the one's complement sum of b, of which Internet checksums are made,
+// continued from s.
+func Sum(s uint32, b []byte) uint16 {
+	n := uint64(s)
 	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(b[0])<<8 | uint32(b[1])
+		n += uint64(binary.BigEndian.Uint16(b))
 	}
 	if len(b) == 1 {
-		s += uint32(b[0]) << 8
+		n += uint64(b[0]) << 8
 	}
-	for s>>16 != 0 {
-		s = s&0xFFFF + s>>16
+	for n>>16 != 0 {
+		n = n&0xFFFF + n>>16
 	}
-	return uint16(s)
+	return uint16(n)
 }
 
 // SourcePort is the UDP source port of a flow: of its label of 20 bits, or, with

@@ -116,7 +116,7 @@ func (p *Packet) parseIPv4(b []byte) ([]byte, error) {
 	if be.Uint16(b[6:])&0x3FFF != 0 {
 		return nil, ErrNotRoCE // a fragment
 	}
-	if sum(0, b[:sizeIPv4]) != 0xFFFF {
+	if Sum(0, b[:sizeIPv4]) != 0xFFFF {
 		return nil, fmt.Errorf("%w: IPv4 header", ErrChecksum)
 	}
 	n := int(be.Uint16(b[2:]))
@@ -140,8 +140,8 @@ func (p *Packet) parseUDP(b, addresses []byte) error {
 	if be.Uint16(b[6:]) == 0 {
 		return nil
 	}
-	pseudo := uint32(sum(uint32(protoUDP+len(b)), addresses))
-	if sum(pseudo, b) != 0xFFFF {
+	pseudo := uint32(Sum(uint32(protoUDP+len(b)), addresses))
+	if Sum(pseudo, b) != 0xFFFF {
 		return fmt.Errorf("%w: UDP", ErrChecksum)
 	}
 	return nil

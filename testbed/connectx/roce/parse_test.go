@@ -196,7 +196,7 @@ func TestUDPChecksum(t *testing.T) {
 		if at == 20 {
 			addresses = addresses[24:]
 		}
-		binary.BigEndian.PutUint16(udp[6:], ^sum(uint32(sum(uint32(17+len(udp)), addresses)), udp))
+		binary.BigEndian.PutUint16(udp[6:], ^Sum(uint32(Sum(uint32(17+len(udp)), addresses)), udp))
 		if _, err := Parse(frame); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -207,7 +207,7 @@ func TestUDPChecksum(t *testing.T) {
 func TestNetworkHeader(t *testing.T) {
 	p := example(UD.Of(SendOnly), routes["v2 (IPv4)"], 4)
 	h, ok := p.NetworkHeader()
-	if !ok || [20]byte(h[:20]) != [20]byte{} || h[20] != 0x45 || sum(0, h[20:]) != 0xFFFF || h[39] != 2 {
+	if !ok || [20]byte(h[:20]) != [20]byte{} || h[20] != 0x45 || Sum(0, h[20:]) != 0xFFFF || h[39] != 2 {
 		t.Errorf("IPv4: % x, %v", h, ok)
 	}
 	for _, name := range []string{"v1", "v2 (IPv6)"} {
