@@ -1,12 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-	"time"
-
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
@@ -112,58 +106,16 @@ func (qp *QP) flushSends(requests []*transport.Request) {
 	}
 }
 
-// flushReceives completes what is in the receive queue.
-func (qp *QP) flushReceives() {
+// flushReceives completes what is in the receive queue; it is how many there were.
+func (qp *QP) flushReceives() uint16 {
 	if qp.Source != FromRQ || qp.Service == ServiceXRC || qp.recvCQ == nil {
-		return
+		return 0
 	}
-	for n := qp.posted(); n > 0; n-- {
+	posted := qp.posted()
+	for range posted {
 		w := &receiveWQE{index: qp.rq.head}
 		qp.rq.head++
 		qp.completeReceiveError(w, transport.Flushed, 0)
 	}
-}
-
-// A watch looks after queue pairs in their error state: receive requests that are
-// posted to them are flushed, but nobody rings for them. It looks less and less
-// often.
-type watch struct {
-	hca   *HCA
-	qps   map[*QP]bool
-	timer *loop.Timer
-	delay time.Duration
-}
-
-const (
-	watchFirst = 100 * time.Microsecond
-	watchLast  = 50 * time.Millisecond
-)
-
-func (w *watch) add(qp *QP) {
-	if qp.Source != FromRQ || qp.recvCQ == nil {
-		return
-	}
-	if w.qps == nil {
-		w.qps = make(map[*QP]bool)
-	}
-	w.qps[qp] = true
-	w.timer.Stop()
-	w.delay = watchFirst
-	w.timer = w.hca.config.Loop.After(w.delay, w.look)
-}
-
-func (w *watch) look() {
-	order := func(a, b *QP) int { return cmp.Compare(a.Number, b.Number) }
-	for _, qp := range slices.SortedFunc(maps.Keys(w.qps), order) {
-		if qp.state == Err && qp.alive() {
-			qp.flushReceives()
-		} else {
-			delete(w.qps, qp)
-		}
-	}
-	if len(w.qps) == 0 {
-		return
-	}
-	w.delay = min(2*w.delay, watchLast)
-	w.timer = w.hca.config.Loop.After(w.delay, w.look)
+	return posted
 }

@@ -303,3 +303,34 @@ func TestCreateErrors(t *testing.T) {
 		}
 	})
 }
+
+// TestLateReceives: what is posted to a queue pair in its error state is flushed,
+// though no register tells of it. A host that does nothing for long is left alone
+// until it stores to any register.
+func TestLateReceives(t *testing.T) {
+	run(t, 1, engine.Config{}, func(w *world) {
+		h := w.hosts[0]
+		q, other := h.newQP(engine.QPAttr{}), h.newQP(engine.QPAttr{})
+		m := h.register(64, allRights)
+		w.do(func() { w.must(h.ModifyQP(q.number, engine.ToErr, 0, engine.QPAttr{})) })
+		post := func(what string, wait time.Duration, want ...cqe) {
+			w.t.Helper()
+			w.do(func() { q.recv(m, 0, 8) })
+			w.later(wait)
+			q.rcq.expect(what, want...)
+		}
+		for range 3 {
+			w.later(4 * time.Second)
+			post("after some seconds", 100*time.Millisecond, unused)
+		}
+		w.later(time.Minute)
+		post("after a minute", time.Minute)
+		w.do(func() { other.rcq.arm(true) })
+		q.rcq.expect("with a store to another queue's register", unused)
+		for range 20 { // of a host that does something
+			w.later(4 * time.Second)
+			w.do(func() { other.rcq.arm(true) })
+		}
+		post("with others' stores", 100*time.Millisecond, unused)
+	})
+}

@@ -41,6 +41,7 @@ type flame struct {
 // Store is a store of the host's to a page of registers: the arming of a CQ, a
 // send doorbell, or a part of a burst. data is 8 bytes, or a whole burst at once.
 func (h *HCA) Store(uar, offset uint32, data []byte) {
+	h.watch.stir()
 	switch {
 	case offset == armRegister && len(data) == 8:
 		h.arm(uar, data)
