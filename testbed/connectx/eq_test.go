@@ -124,6 +124,42 @@ func TestEQRefusals(t *testing.T) {
 	v.refused(0x803, 0, statusBusy, reasonInUse, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(v.uar)) })
 }
 
+// TestEQPages: event queues take part in what all lists of pages may have, and give
+// it back.
+func TestEQPages(t *testing.T) {
+	v := newDriver(t, nil)
+	v.boot()
+	const most = 512 << 20 / 8
+	v.loop.Run(func() {
+		if err := v.device.hca.KeepPages(most - 4); err != nil {
+			t.Error(err)
+		}
+	})
+	create := func(in []byte) {
+		prm.EQCUARPage.Set(prm.CreateEQInEQC.Bytes(in), uint64(v.uar))
+		prm.EQCLogEQSize.Set(prm.CreateEQInEQC.Bytes(in), 8) // four pages
+	}
+	try := func(want status) uint64 {
+		t.Helper()
+		out := v.try(0x301, 0, 8*4, 0, create)
+		if s := status(prm.CmdStatus.Get(out)); s != want {
+			t.Errorf("%s, want %#x", hexStatus(out), want)
+		}
+		return prm.CreateEQOutEQNumber.Get(out)
+	}
+	for range 3 {
+		first := try(statusOK)
+		try(statusLimit)
+		v.run(0x302, 0, func(in []byte) { prm.DestroyEQInEQNumber.Set(in, first) })
+	}
+	v.loop.Run(v.device.Reset)
+	v.loop.Run(func() {
+		if err := v.device.hca.KeepPages(most); err != nil {
+			t.Errorf("after a reset: %v", err)
+		}
+	})
+}
+
 // TestEQDoorbells: doorbells that mean nothing are reported and change nothing.
 func TestEQDoorbells(t *testing.T) {
 	v := newDriver(t, nil)

@@ -104,7 +104,9 @@ type HCA struct {
 	srqs  table[*SRQ]
 
 	translations int // bytes held by memory keys, and by queues for their pages
+	foreign      int // the same by queues that are not the HCA's
 	groups       map[[16]byte][]*QP
+	management   []*QP // those for the numbers 0 and 1, the oldest first
 	port         port
 	eth          ethernet
 	blueFlame    map[flameRegister]*flame
@@ -152,8 +154,9 @@ func (h *HCA) clear() {
 	h.cqs = newTable[*CQ]("CQ", 1, l.CQs)
 	h.qps = newTable[*QP]("QP", firstQPN, l.QPs)
 	h.srqs = newTable[*SRQ]("SRQ", 1, l.SRQs)
-	h.translations = 0
+	h.translations, h.foreign = 0, 0
 	h.groups = make(map[[16]byte][]*QP)
+	h.management = nil
 	h.blueFlame = make(map[flameRegister]*flame)
 	h.watch = watch{hca: h}
 	h.injections = nil

@@ -23,11 +23,30 @@ func (b *Buffer) holds(n uint64) bool {
 		(b.Offset+n+1<<b.PageShift-1)>>b.PageShift <= uint64(len(b.Pages))
 }
 
-// keep takes the buffer's list of pages into what the host's lists may have; drop
-// gives it back.
-func (h *HCA) keep(b *Buffer) error {
-	if n := 8 * len(b.Pages); n > h.limits.Translations-h.translations {
+// KeepPages takes a list of n pages into what all of the host's lists may have. It
+// is for queues that are not the HCA's: those of events.
+func (h *HCA) KeepPages(n int) error {
+	if err := h.roomFor(8 * n); err != nil {
+		return err
+	}
+	h.foreign += 8 * n
+	return nil
+}
+
+// DropPages gives back what KeepPages has taken.
+func (h *HCA) DropPages(n int) { h.foreign -= 8 * n }
+
+// roomFor reports whether the host's lists may have n bytes more.
+func (h *HCA) roomFor(n int) error {
+	if n > h.limits.Translations-h.translations-h.foreign {
 		return failf(ErrLimit, "%d bytes of lists", h.limits.Translations)
+	}
+	return nil
+}
+
+func (h *HCA) keep(b *Buffer) error {
+	if err := h.roomFor(8 * len(b.Pages)); err != nil {
+		return err
 	}
 	h.translations += 8 * len(b.Pages)
 	return nil

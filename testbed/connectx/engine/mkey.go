@@ -94,8 +94,8 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	if uint64(len(a.Translations)) > uint64(a.Octowords)*16 {
 		return nil, failf(ErrParam, "a list of %d bytes in %d octowords", len(a.Translations), a.Octowords)
 	}
-	if h.translations+len(a.Translations) > h.limits.Translations {
-		return nil, failf(ErrLimit, "%d bytes of lists", h.limits.Translations)
+	if err := h.roomFor(len(a.Translations)); err != nil {
+		return nil, err
 	}
 	if !a.Length64 && a.Length > 0 && a.Start+a.Length-1 < a.Start {
 		return nil, failf(ErrParam, "memory from %#x on, %#x bytes: it wraps", a.Start, a.Length)
@@ -134,7 +134,7 @@ func (h *HCA) updateList(k *MKey, off uint64, list []byte) bool {
 		return false
 	}
 	if grow := int(end) - len(k.Translations); grow > 0 {
-		if h.translations+grow > h.limits.Translations {
+		if h.roomFor(grow) != nil {
 			return false
 		}
 		h.translations += grow

@@ -65,9 +65,9 @@ func (h *HCA) SetMAC(mac [6]byte) { h.port.mac = mac }
 // MAC is the port's Ethernet address.
 func (h *HCA) MAC() [6]byte { return h.port.mac }
 
-// SetFrameLimit sets how long the frames of the host's Ethernet queues may be, from
-// the addresses to the end of the data: longer ones are lost, those that are sent
-// and those that come. 0: of any length. The port's own RoCE has its own limits.
+// SetFrameLimit sets how long frames may be, from the addresses to the end of the
+// data: longer ones are lost, those that are sent and those that come, RoCE's too.
+// 0: of any length. What the port sends to itself is of any length.
 func (h *HCA) SetFrameLimit(bytes int) { h.port.most = bytes }
 
 // fits reports whether a frame is not too long for the port.
@@ -162,7 +162,7 @@ func (h *HCA) transmit(p *roce.Packet) {
 		h.port.link.Packet(p)
 		return
 	}
-	if b, err := p.AppendFrame(nil); err == nil {
+	if b, err := p.AppendFrame(nil); err == nil && h.port.fits(uint64(len(b))) {
 		h.port.link.Frame(b)
 	}
 }
@@ -198,7 +198,7 @@ func (h *HCA) ReceivePacket(p *roce.Packet) {
 
 // ReceiveFrame takes an Ethernet frame that has come for the port.
 func (h *HCA) ReceiveFrame(b []byte) {
-	if !h.port.up {
+	if !h.port.up || !h.port.fits(uint64(len(b))) {
 		return
 	}
 	p, err := roce.Parse(b)
@@ -213,17 +213,16 @@ func (h *HCA) ReceiveFrame(b []byte) {
 	}
 }
 
-// destination is the queue pair that a packet is for: numbers 0 and 1 are those
-// for management.
+// destination is the queue pair that a packet is for. Numbers 0 and 1 are the
+// oldest ones for management that are ready.
 func (h *HCA) destination(number uint32) *QP {
 	if number < 2 {
-		var found *QP
-		for _, qp := range h.qps.objects {
-			if qp.Service == ServiceQP0+Service(number) && qp.state >= RTR && (found == nil || qp.Number < found.Number) {
-				found = qp
+		for _, qp := range h.management {
+			if qp.Service == ServiceQP0+Service(number) && qp.state >= RTR {
+				return qp
 			}
 		}
-		return found
+		return nil
 	}
 	if qp := h.qps.objects[number]; qp != nil && qp.Service != ServiceUMR {
 		return qp

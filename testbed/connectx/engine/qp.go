@@ -24,6 +24,9 @@ const (
 // datagram reports whether requests have address vectors.
 func (s Service) datagram() bool { return s == ServiceUD || s == ServiceQP0 || s == ServiceQP1 }
 
+// management reports whether packets are for the service, not for a number.
+func (qp *QP) management() bool { return qp.Service == ServiceQP0 || qp.Service == ServiceQP1 }
+
 // A Source is where a queue pair has its receive requests from.
 type Source uint8
 
@@ -123,6 +126,9 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	}
 	qp.Number, qp.sq.number = n, n
 	qp.hold(1)
+	if qp.management() {
+		h.management = append(h.management, qp)
+	}
 	qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
 	return qp, nil
 }
@@ -253,6 +259,9 @@ func (h *HCA) DestroyQP(number uint32) error {
 	h.drop(&qp.Buffer)
 	h.injections = slices.DeleteFunc(h.injections, func(in *injection) bool { return in.qpn == number })
 	h.qps.remove(number)
+	if qp.management() {
+		h.management = slices.DeleteFunc(h.management, func(o *QP) bool { return o == qp })
+	}
 	h.config.Tracer.Forget("qp", uint64(number))
 	return nil
 }

@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
 // TestPathBits: they choose one of the sender's LIDs, for connections and datagrams.
@@ -72,4 +74,74 @@ func TestDatagramVLAN(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestManagement: numbers 0 and 1 are the oldest queue pairs for management that
+// are ready, and others when those are gone.
+func TestManagement(t *testing.T) {
+	run(t, 2, engine.Config{}, func(w *world) {
+		a, b := w.hosts[0], w.hosts[1]
+		const key = 0x80010000
+		var from *qp
+		var am, bm *region
+		var to [3]*qp
+		send := func(what string, want int) {
+			w.t.Helper()
+			w.do(func() { from.post(wqe{op: prm.OpcodeSend}.avTo(b, 1, key).data(am, 0, 8)) })
+			from.scq.expect(what, sent)
+			for i, q := range to {
+				if n := len(q.rcq.poll()); (n == 1) != (i == want) {
+					w.t.Errorf("%s: queue pair %d has %d completions", what, i, n)
+				}
+			}
+		}
+		w.do(func() {
+			from = a.newQP(engine.QPAttr{Service: engine.ServiceUD})
+			from.up(func() engine.QPAttr { c := from.attr(from); c.QKey = key; return c }())
+			am, bm = a.register(64, allRights), b.register(64, allRights)
+			for i, service := range []engine.Service{engine.ServiceQP0, engine.ServiceQP1, engine.ServiceQP1} {
+				to[i] = b.newQP(engine.QPAttr{Service: service})
+			}
+			to[0].up(to[0].attr(from))
+			to[2].up(to[2].attr(from))
+			for _, q := range to {
+				for range 4 {
+					q.recv(bm, 0, 48)
+				}
+			}
+		})
+		send("the first is not ready", 2)
+		w.do(func() { to[1].up(to[1].attr(from)) })
+		send("both are ready", 1)
+		w.do(func() { w.must(b.DestroyQP(to[1].number)) })
+		send("the first is gone", 2)
+		w.do(func() { w.must(b.DestroyQP(to[2].number)) })
+		send("both are gone", -1)
+	})
+}
+
+// TestPortMTU: RoCE's packets over the port's MTU are lost, at either end.
+func TestPortMTU(t *testing.T) {
+	const largest = 14 + 40 + 8 + 12 + 16 + 1024 + 4 // Ethernet, IPv6, UDP, BTH, RETH, payload, ICRC
+	for name, x := range map[string]struct {
+		a, b int
+		want cqe
+	}{
+		"the sender's":   {largest - 1, 0, sendError(transport.TransportRetry)},
+		"the receiver's": {0, largest - 1, sendError(transport.TransportRetry)},
+		"enough":         {largest, largest, sent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+				p := newPair(w, engine.QPAttr{})
+				w.do(func() {
+					p.a.h.SetFrameLimit(x.a)
+					p.b.h.SetFrameLimit(x.b)
+					p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).data(p.am, 0, 1023)) // padded to 1024
+				})
+				w.later(time.Minute)
+				p.a.scq.expect("a message", x.want)
+			})
+		})
+	}
 }
