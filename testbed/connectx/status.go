@@ -50,7 +50,6 @@ const (
 	reasonIndex               // an index past a table's end
 	reasonBuffer              // pages of a queue that do not suffice
 	reasonUID                 // a user context that there is not
-	reasonPanic               // a mistake of the device's own
 	reasonLink                // a command of the other link layer
 )
 

@@ -13,13 +13,21 @@ import (
 
 // A Loop runs steps one at a time. Its zero value is ready.
 type Loop struct {
-	// OnPanic, if not nil, is told inside the loop of a step that panicked, and
-	// of where; then the loop goes on. It is to be set before the first step.
-	OnPanic func(value any, stack []byte)
+	// OnPanic, if not nil, is told inside the loop of a step that panicked, whose
+	// it was (nil: nobody's, see As), and of where; then the loop goes on. It is to
+	// be set before the first step.
+	OnPanic func(owner, value any, stack []byte)
 
 	mu    sync.Mutex
-	queue []func()
+	owner any // of the step that runs
+	queue []step
 	head  int // of queue: what is before it has run
+}
+
+// A step is a function that was queued, and whose it is.
+type step struct {
+	f     func()
+	owner any
 }
 
 // Run waits for its turn, runs f and then everything that was queued meanwhile.
@@ -30,19 +38,29 @@ func (l *Loop) Run(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.drain()
-	l.step(f)
+	l.step(step{f: f})
 }
 
 // step runs one step.
-func (l *Loop) step(f func()) {
+func (l *Loop) step(s step) {
+	l.owner = s.owner
 	if l.OnPanic != nil {
 		defer func() {
 			if p := recover(); p != nil {
-				l.OnPanic(p, debug.Stack())
+				l.OnPanic(l.owner, p, debug.Stack())
 			}
 		}()
 	}
+	s.f()
+}
+
+// As runs a part of a step as somebody's: what panics in it, in the steps that it
+// posts and in its timers, is the owner's.
+func (l *Loop) As(owner any, f func()) {
+	before := l.owner
+	l.owner = owner
 	f()
+	l.owner = before // not after a panic: OnPanic is told of the owner
 }
 
 // drain runs what is queued.
@@ -60,21 +78,21 @@ func (l *Loop) drain() {
 }
 
 // next takes the first step off the queue. A long chain of steps keeps no history.
-func (l *Loop) next() func() {
-	step := l.queue[l.head]
-	l.queue[l.head] = nil
+func (l *Loop) next() step {
+	s := l.queue[l.head]
+	l.queue[l.head] = step{}
 	l.head++
 	if l.head > 1024 && l.head >= len(l.queue)/2 {
 		n := copy(l.queue, l.queue[l.head:])
 		clear(l.queue[n:])
 		l.queue, l.head = l.queue[:n], 0
 	}
-	return step
+	return s
 }
 
 // Post queues f behind what is queued already. It is for steps: outside the
 // loop, use Run.
-func (l *Loop) Post(f func()) { l.queue = append(l.queue, f) }
+func (l *Loop) Post(f func()) { l.queue = append(l.queue, step{f, l.owner}) }
 
 // A Timer runs one step later on.
 type Timer struct {
@@ -85,11 +103,12 @@ type Timer struct {
 // After runs f inside the loop when d has passed. It is for steps.
 func (l *Loop) After(d time.Duration, f func()) *Timer {
 	t := &Timer{}
+	owner := l.owner
 	t.timer = time.AfterFunc(d, func() {
 		l.Run(func() {
 			if !t.stopped {
 				t.stopped = true
-				f()
+				l.As(owner, f)
 			}
 		})
 	})

@@ -115,8 +115,8 @@ func TestOnPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []any
 		ran := 0
-		l := Loop{OnPanic: func(v any, stack []byte) {
-			told = append(told, v)
+		l := Loop{OnPanic: func(owner, v any, stack []byte) {
+			told = append(told, owner, v)
 			if !bytes.Contains(stack, []byte("TestOnPanic")) {
 				t.Errorf("the stack is not the step's: %s", stack)
 			}
@@ -126,13 +126,17 @@ func TestOnPanic(t *testing.T) {
 				l.Post(func() { ran++ })
 				panic("timer")
 			})
-			l.Post(func() { panic("queued") })
+			l.As("a", func() {
+				l.Post(func() { panic("queued") })
+				l.As("b", func() { l.After(3*time.Second/2, func() { l.Post(func() { panic("of a timer") }) }) })
+				l.Post(func() { l.As("c", func() {}); panic("again") })
+			})
 			l.Post(func() { ran++ })
 			panic("outside")
 		})
 		<-time.After(2 * time.Second)
 		l.Run(func() {
-			if want := []any{"outside", "queued", "timer"}; !slices.Equal(told, want) || ran != 2 {
+			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b", "of a timer"}; !slices.Equal(told, want) || ran != 2 {
 				t.Errorf("told of %v, want %v; %d other steps ran, want 2", told, want, ran)
 			}
 		})

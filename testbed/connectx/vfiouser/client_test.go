@@ -55,7 +55,7 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 func connect(t testing.TB, d vfiouser.Device) *client {
 	t.Helper()
 	ours, theirs := pair(t)
-	l := &loop.Loop{OnPanic: func(v any, _ []byte) { t.Errorf("the panic %v went past the server", v) }}
+	l := &loop.Loop{OnPanic: func(_, v any, _ []byte) { t.Errorf("the panic %v went past the server", v) }}
 	c := &client{t: t, conn: ours, ended: make(chan error, 1), run: l.Run}
 	s := &vfiouser.Server{Device: d, Run: c.run, Report: c.report}
 	go func() { c.ended <- s.ServeConn(context.Background(), theirs) }()

@@ -21,6 +21,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/fabric"
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/testbed/connectx/roce"
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
@@ -44,7 +45,8 @@ type Config struct {
 	Adapt   func(i int, c *connectx.Config)
 
 	// Report is told what goes wrong that no guest is told of, a step that
-	// panicked among it: the world goes on without that step. Violation is told of
+	// panicked among it: the world goes on without that step, and the firmware of
+	// the device whose step it was fails (SetHealth). Violation is told of
 	// what breaks a rule of strict mode. One goroutine calls both, outside of the
 	// loop; of what a device repeats, they are told a hundred times, and Report at
 	// the end how often it was not told.
@@ -93,7 +95,7 @@ func Start(c Config) (w *World, err error) {
 	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
 		return w, fmt.Errorf("world: %d sockets for %d devices, or nobody to report to: see Config", len(c.Sockets), c.Devices)
 	}
-	w.Loop = &loop.Loop{OnPanic: func(v any, stack []byte) { w.report("world", fmt.Errorf("a step panicked: %v\n%s", v, stack)) }}
+	w.Loop = &loop.Loop{OnPanic: w.panicked}
 	w.Loop.Run(func() {
 		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
 		if c.LinkLayer == connectx.Ethernet {
@@ -140,7 +142,13 @@ func (w *World) add(c *Config, i int) error {
 	if len(c.Sockets) > 0 {
 		d.Socket = c.Sockets[i]
 	}
-	d.Server = &vfiouser.Server{Device: d.Slot, Run: w.Loop.Run, Report: func(err error) { w.report(name, err) }}
+	run := func(f func()) { w.Loop.Run(func() { w.Loop.As(d, f) }) }
+	d.Server = &vfiouser.Server{Device: d.Slot, Run: run, Report: func(err error) {
+		w.report(name, err)
+		if errors.Is(err, vfiouser.ErrPanic) {
+			w.Loop.Run(d.die)
+		}
+	}}
 	w.Devices = append(w.Devices, d)
 	if err := w.attach(d, config.LID); err != nil {
 		return err
@@ -160,14 +168,16 @@ type Counters struct {
 // attach connects a device to the network.
 func (w *World) attach(d *Device, lid uint16) error {
 	if w.Switch != nil {
-		port, err := w.Switch.Attach(d.Name, d.Engine().ReceiveFrame, d.SetPort)
+		receive := func(b []byte) { w.Loop.As(d, func() { d.Engine().ReceiveFrame(b) }) }
+		port, err := w.Switch.Attach(d.Name, receive, d.SetPort)
 		if err != nil {
 			return err
 		}
 		d.Engine().SetLink(port)
 		return nil
 	}
-	port, err := w.Subnet.Attach(d.Name, d.Engine().ReceivePacket, d.SetPort)
+	receive := func(p *roce.Packet) { w.Loop.As(d, func() { d.Engine().ReceivePacket(p) }) }
+	port, err := w.Subnet.Attach(d.Name, receive, d.SetPort)
 	if err != nil {
 		return err
 	}
@@ -196,6 +206,24 @@ func (w *World) Sockets() []string {
 		all = append(all, d.Socket)
 	}
 	return all
+}
+
+// panicked is told of a step that panicked. Nobody knows what state its device is
+// in, so its driver is to find it dead.
+func (w *World) panicked(owner, v any, stack []byte) {
+	d, ok := owner.(*Device)
+	if !ok {
+		w.report("world", fmt.Errorf("a step panicked: %v\n%s", v, stack))
+		return
+	}
+	w.report(d.Name, fmt.Errorf("a step panicked: %v\n%s", v, stack))
+	d.die()
+}
+
+// die makes the device's firmware fail; the driver resets it.
+func (d *Device) die() {
+	const internalError = 1
+	d.SetHealth(internalError)
 }
 
 // report tells of an error of a device's, or the world's.

@@ -7,12 +7,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 )
 
@@ -41,6 +46,13 @@ func TestWorld(t *testing.T) {
 	}
 }
 
+// What a machine says to a device: VERSION 0.0, and REGION_READ of two bytes at 10
+// of region 7.
+const (
+	version   = "\x01\x00\x01\x00\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	readClass = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
+)
+
 // plug reads the class of the device behind a socket, as a machine would.
 func plug(t *testing.T, path string) uint16 {
 	t.Helper()
@@ -49,10 +61,7 @@ func plug(t *testing.T, path string) uint16 {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// VERSION 0.0, and REGION_READ of two bytes at 10 of region 7.
-	const version = "\x01\x00\x01\x00\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	const read = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
-	if _, err := c.Write([]byte(version + read)); err != nil {
+	if _, err := c.Write([]byte(version + readClass)); err != nil {
 		t.Fatal(err)
 	}
 	var got []byte
@@ -62,7 +71,7 @@ func plug(t *testing.T, path string) uint16 {
 			t.Fatal(err)
 		}
 		got = append(got, b[:n]...)
-		if _, reply, ok := bytes.Cut(got, []byte(read[:4])); ok && len(reply) >= 30 {
+		if _, reply, ok := bytes.Cut(got, []byte(readClass[:4])); ok && len(reply) >= 30 {
 			return uint16(reply[28]) | uint16(reply[29])<<8
 		}
 	}
@@ -120,6 +129,57 @@ func TestPanic(t *testing.T) {
 		t.Errorf("the device is of class %#x after that", class)
 	}
 }
+
+// TestPanicOfDevice: after a step of a device's that panicked, be it a timer or a
+// message of its machine, the driver finds that device's firmware dead, and the
+// other's alive. A reset revives it.
+func TestPanicOfDevice(t *testing.T) {
+	told := make(chan error, 2)
+	w := world.StartTest(t, world.Config{Devices: 3, Report: func(err error) { told <- err }})
+	dead := func() (all []bool) {
+		w.Loop.Run(func() {
+			for _, d := range w.Devices {
+				b := make([]byte, prm.InitSeg.Size)
+				d.ReadBAR(0, b)
+				all = append(all, prm.HealthSyndrome.Get(prm.InitSegHealth.Bytes(b)) != 0)
+			}
+		})
+		return all
+	}
+	d := w.Devices
+	w.Loop.Run(func() {
+		w.Loop.As(d[0], func() { w.Loop.After(0, func() { panic("a mistake") }) })
+		d[1].Slot.Device = mistaken{d[1].Slot.Device}
+	})
+	c, err := net.Dial("unix", d[1].Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte(version + readClass)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-told; !strings.Contains(err.Error(), "a mistake") || !strings.HasPrefix(err.Error(), "connectx") {
+			t.Errorf("told %v", err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && !slices.Equal(dead(), []bool{true, true, false}); {
+		runtime.Gosched() // the report comes first
+	}
+	if got := dead(); !slices.Equal(got, []bool{true, true, false}) {
+		t.Errorf("dead are %v", got)
+	}
+	w.Loop.Run(func() { d[0].Reset(); d[1].Reset() })
+	if got := dead(); slices.Contains(got, true) {
+		t.Errorf("after a reset, dead are %v", got)
+	}
+}
+
+// A mistaken device cannot be read.
+type mistaken struct{ vfiouser.Device }
+
+func (mistaken) Read(int, uint64, []byte) error { panic("a mistake") }
 
 // TestBadWorld: what cannot be made leaves nothing behind.
 func TestBadWorld(t *testing.T) {
