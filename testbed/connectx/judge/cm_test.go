@@ -3,6 +3,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A cmGame is what two programs play that find each other by rdma_cm, which is
-// there in RoCE mode. In the arguments, {server} and {client} are the ends'
+// A cmGame is what two programs play that find each other by rdma_cm. In the arguments, {server} and {client} are the ends'
 // addresses.
 type cmGame struct {
 	name           string
@@ -26,6 +26,35 @@ var cmGames = []cmGame{
 	{"rping_long", "rping -s -a {server} -S 65535 -C 5", "rping -c -V -C 5 -S 65535 -I {client} -a {server}", "LISTEN", ""},
 	{"ucmatose", "ucmatose -b {server} -c 4 -C 7 -S 3333", "ucmatose -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
 	{"udaddy", "udaddy -b {server} -c 3 -C 9 -S 1000", "udaddy -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
+}
+
+// gidGames are for InfiniBand: the addresses are GIDs (AF_IB).
+var gidGames = []cmGame{
+	{"ucmatose", "ucmatose -f gid -b {server} -c 4 -C 7 -S 3333", "ucmatose -f gid -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
+	{"ucmatose_ib", "ucmatose -f gid -P ib -b {server} -C 3", "ucmatose -f gid -P ib -s {server} -b {client} -C 3", "LISTEN", "return status 0"},
+	{"udaddy", "udaddy -f gid -b {server} -c 3 -C 9 -S 1000", "udaddy -f gid -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
+}
+
+// routesPython tells librdmacm paths.
+//
+//go:embed testdata/routes.py
+var routesPython string
+
+// testGIDs has them played between two devices of a guest. There is no subnet
+// manager that would know the path: librdmacm is told by the program that it asks
+// first, and gives it to the kernel (RDMA_OPTION_IB_PATH).
+func (m *machines) testGIDs(t *testing.T, server, client end) {
+	routes := program.Start(t, server.guest, "python3", "-c", routesPython)
+	defer routes.Kill()
+	if !routes.Stdout.Await("ready") {
+		t.Fatalf("nobody knows paths:\n%v", routes)
+	}
+	for _, e := range []*end{&server, &client} {
+		e.ip = strings.TrimSpace(m.output(t, e.guest, "cat /sys/class/infiniband/"+e.device+"/ports/1/gids/0"))
+	}
+	for _, g := range gidGames {
+		t.Run(g.name, func(t *testing.T) { m.playCM(t, g, server, client) })
+	}
 }
 
 // testCM has them all played at two ends.
@@ -63,7 +92,11 @@ func (m *machines) playCM(t *testing.T, g cmGame, server, client end) {
 // has ended. C programs do not say when they listen.
 func (m *machines) awaitID(t *testing.T, e end, p *program.Process, state string) bool {
 	t.Helper()
-	w := program.Start(t, e.guest, "sh", "-c", fmt.Sprintf("until rdma resource show cm_id | grep -q 'state %s.*src-addr %s:'; do :; done", state, e.ip))
+	found := fmt.Sprintf("rdma resource show cm_id | grep -q 'state %s.*src-addr %s:'", state, e.ip)
+	if m.link == ib { // it shows no ids of AF_IB; but a server that waits for events does listen
+		found = "grep -q ucma_get_event /proc/[0-9]*/wchan"
+	}
+	w := program.Start(t, e.guest, "sh", "-c", "until "+found+"; do :; done")
 	defer w.Kill()
 	select {
 	case <-w.Ended:

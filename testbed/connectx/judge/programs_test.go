@@ -78,6 +78,7 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
 	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, core(pingpongs, perftests)) })
 	if m.link != roce {
+		t.Run("gids", func(t *testing.T) { m.testGIDs(t, m.end(t, 0, "mlx5_1", ""), first) })
 		return
 	}
 	m.testCM(t, first, other)
