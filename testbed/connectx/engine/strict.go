@@ -79,10 +79,12 @@ func (cq *CQ) checkArm(uar, word uint32) {
 }
 
 // armedAgain tells whether a record is that of a later arm than a doorbell's. A
-// guest's stores are posted: it may have armed again before its doorbell comes.
+// guest's stores are posted: it may have armed again before its doorbell comes,
+// and have taken events meanwhile that it had left unread. One that seems three
+// events later is one event earlier.
 func armedAgain(record, word uint32) bool {
 	sn, ci := (record>>28-word>>28)&3, (record-word)&0xffffff
-	return sn <= 1 && ci < 1<<23 && (sn != 0 || ci != 0)
+	return sn <= 2 && ci < 1<<23 && (sn != 0 || ci != 0)
 }
 
 // mostFresh bounds what of a new buffer is looked at.

@@ -220,7 +220,7 @@ func TestArmedAgain(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		w.do(func() {
 			c := w.hosts[0].newCQ(engine.CQAttr{})
-			for _, record := range []uint32{1, 1 << 28, 1<<28 | 3, 1<<28 | 1<<24} {
+			for _, record := range []uint32{1, 1 << 28, 1<<28 | 3, 1<<28 | 1<<24, 2 << 28} {
 				c.armPosted(0, record)
 			}
 			c.armPosted(3<<28, 0)
