@@ -67,6 +67,9 @@ func startMachines(t *testing.T, p place, guests int) *machines {
 	return m
 }
 
+// card is the port of the switch for rxe.
+const card = "card"
+
 // cable lets two guests talk to each other by TCP without a device's help. In
 // RoCE mode the second has a card at the switch as well, for rxe.
 func (m *machines) cable(t *testing.T, configs []vm.Config) {
@@ -79,14 +82,14 @@ func (m *machines) cable(t *testing.T, configs []vm.Config) {
 	if m.link != roce {
 		return
 	}
-	card, conn, err := vm.Plug()
+	nic, conn, err := vm.Plug()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.world.Switch.Stream("card", conn); err != nil {
+	if _, err := m.world.Switch.Stream(card, conn); err != nil {
 		t.Fatal(err)
 	}
-	configs[1].NICs = append(configs[1].NICs, card)
+	configs[1].NICs = append(configs[1].NICs, nic)
 }
 
 // roceAddresses are those of each guest. The first has an address in rxe's

@@ -30,7 +30,13 @@ type Process struct {
 // Start runs a program. It is killed at the end of the test, if not before.
 func Start(t testing.TB, g *vm.Guest, name string, args ...string) *Process {
 	t.Helper()
-	return StartOn(t, g, nil, name, args...)
+	return start(t, Limit, g, nil, name, args...)
+}
+
+// StartFor runs a program that may take longer, or less long, than Limit.
+func StartFor(t testing.TB, limit time.Duration, g *vm.Guest, name string, args ...string) *Process {
+	t.Helper()
+	return start(t, limit, g, nil, name, args...)
 }
 
 // Terminal is one that no line of a program is too long for.
@@ -39,7 +45,12 @@ var Terminal = vm.WindowSize{Rows: 24, Cols: 200}
 // StartOn runs a program on a terminal, where its output comes line by line.
 func StartOn(t testing.TB, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	return start(t, Limit, g, tty, name, args...)
+}
+
+func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	p := &Process{Cmd: g.CommandContext(ctx, name, args...), Ended: make(chan struct{}), cancel: cancel}
 	p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.TTY = &p.Stdout, &p.Stderr, tty
 	if err := p.Cmd.Start(); err != nil {

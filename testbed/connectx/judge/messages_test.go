@@ -1,0 +1,160 @@
+//go:build vm
+
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx/fabric"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+//go:embed testdata/messages.py
+var messagesPython string
+
+// A traffic is messages of all kinds and sizes that two ends send each other by
+// C's library, both at once. Each is checked where it comes.
+type traffic struct {
+	count  int // of both ends; a multiple of twice a batch
+	limit  time.Duration
+	faulty bool // the network loses and reorders
+}
+
+// told is what an end is told.
+type told struct {
+	Device  string `json:"device"`
+	GID     int    `json:"gid"`
+	Port    int    `json:"port"`
+	Address string `json:"address"` // the other end's, if it is there before
+	Count   int    `json:"count"`
+	Timeout int    `json:"timeout"` // for an acknowledgement
+	Careful bool   `json:"careful"` // leave out what rxe is known to do wrongly
+}
+
+// A tally is what an end has counted.
+type tally struct {
+	Sent      int     `json:"sent"`
+	Received  int     `json:"received"`
+	Bytes     int     `json:"bytes"`
+	Longer    int     `json:"longer"` // messages of more than a packet
+	Large     int     `json:"large"`  // messages of 1 MiB
+	Events    int     `json:"events"`
+	Seconds   float64 `json:"seconds"`
+	Sends     int     `json:"SEND"`
+	SendImms  int     `json:"SEND_IMM"`
+	Writes    int     `json:"WRITE"`
+	WriteImms int     `json:"WRITE_IMM"`
+	Reads     int     `json:"READ"`
+	Adds      int     `json:"FETCH_ADD"`
+	Swaps     int     `json:"CMP_SWAP"`
+}
+
+// batch is how many messages messages.py sends at a time.
+const batch = 125
+
+// exchange has two ends send each other messages.
+func (m *machines) exchange(t *testing.T, x traffic, server, client end) {
+	port := m.port()
+	start := func(e end, address string) *program.Process {
+		isRXE := e.device == "rxe0"
+		a := told{Device: e.device, GID: e.gid, Port: port, Address: address, Count: x.count, Timeout: 14, Careful: isRXE && x.faulty}
+		if isRXE && !x.faulty {
+			a.Timeout = 18 // a busy guest is slow, and rxe does not send again without mistakes
+		}
+		args, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return program.StartFor(t, x.limit, e.guest, "python3", "-c", messagesPython, string(args))
+	}
+	s := start(server, "")
+	if !m.awaitListener(t, server.guest, s, port) {
+		t.Fatalf("the server does not listen:\n%s", &s.Stderr)
+	}
+	c := start(client, server.host)
+	serverErr, clientErr := program.Finish(s, c)
+	if serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%s\nclient: %v\n%s", serverErr, s.Stderr.String(), clientErr, c.Stderr.String())
+	}
+	for _, p := range []*program.Process{s, c} {
+		var got tally
+		if err := json.Unmarshal([]byte(p.Stdout.String()), &got); err != nil {
+			t.Fatalf("%v: %s", err, p.Stdout.String())
+		}
+		got.check(t, x.count/2)
+		t.Logf("%+v", got)
+	}
+}
+
+// check is about an end of a traffic.
+func (y *tally) check(t *testing.T, count int) {
+	t.Helper()
+	kinds := y.Sends + y.SendImms + y.Writes + y.WriteImms + y.Reads + y.Adds + y.Swaps
+	if y.Sent != count || y.Received != count || kinds != count {
+		t.Errorf("%d were sent, %d received, %d counted by kinds, want %d", y.Sent, y.Received, kinds, count)
+	}
+	if min(y.Sends, y.SendImms, y.Writes, y.WriteImms, y.Reads, y.Adds, y.Swaps, y.Longer, y.Large) == 0 {
+		t.Errorf("there was none of a kind: %+v", y)
+	}
+}
+
+// disturb has the switch lose and reorder one packet in a hundred of what two
+// ports send, until calm is called, which tells how many.
+func (m *machines) disturb(t *testing.T, ports ...string) (calm func() (lost, reordered uint64)) {
+	t.Helper()
+	var ids []int
+	m.world.Loop.Run(func() {
+		for _, port := range ports {
+			for _, f := range []fabric.Fault{{Action: fabric.Drop}, {Action: fabric.Reorder, Behind: 3}} {
+				f.Port, f.Probability = port, 0.01
+				id, err := m.world.Switch.AddFault(f)
+				if err != nil {
+					t.Error(err)
+				}
+				ids = append(ids, id)
+			}
+		}
+	})
+	return func() (lost, reordered uint64) {
+		m.world.Loop.Run(func() {
+			for _, f := range m.world.Switch.Faults() {
+				if f.Fault.Action == fabric.Drop {
+					lost += f.Hit
+				} else {
+					reordered += f.Hit
+				}
+			}
+			for _, id := range ids {
+				if err := m.world.Switch.RemoveFault(id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		return lost, reordered
+	}
+}
+
+// testMessages has them exchanged by the devices of two guests, by the kernel's
+// rxe and a device, if it is to be all, and by these over a network that loses
+// and reorders.
+func (m *machines) testMessages(t *testing.T, x traffic, all bool) {
+	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
+	t.Run("mlx5", func(t *testing.T) { m.exchange(t, x, first, other) })
+	first, rxe := m.end(t, 0, "mlx5_0", "10.9.1.1"), m.end(t, 1, "rxe0", "10.9.1.2")
+	if all {
+		t.Run("rxe", func(t *testing.T) { m.exchange(t, x, first, rxe) })
+	}
+	t.Run("rxe_faulty", func(t *testing.T) {
+		calm := m.disturb(t, m.world.Devices[0].Name, card)
+		x.faulty = true
+		m.exchange(t, x, first, rxe)
+		lost, reordered := calm()
+		if lost == 0 || reordered == 0 {
+			t.Errorf("%d packets were lost and %d reordered", lost, reordered)
+		}
+		t.Logf("%d packets were lost, %d reordered", lost, reordered)
+	})
+}

@@ -1,0 +1,26 @@
+//go:build vm && soak
+
+package main
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestSoakMessages: a million messages, or as many as GOVERBS_SOAK_RC says, at
+// each place. None is lost, corrupt or there twice.
+func TestSoakMessages(t *testing.T) {
+	x := traffic{count: 1_000_000, limit: 3 * time.Hour}
+	if text := os.Getenv("GOVERBS_SOAK_RC"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 {
+			t.Fatalf("GOVERBS_SOAK_RC=%q: a number of messages", text)
+		}
+		x.count = (n + 2*batch - 1) / (2 * batch) * (2 * batch)
+	}
+	m := startMachines(t, place{"6.12", roce}, 2)
+	m.leavesNothing(t, func(t *testing.T) { m.testMessages(t, x, true) })
+	m.powerOff(t)
+}
