@@ -116,6 +116,8 @@ func (q *loopQP) Inline([]byte)                                      {}
 func (q *loopQP) Atomic(_, _ uint64)                                 {}
 func (q *loopQP) Bind(uverbs.ProviderBind, error)                    {}
 func (q *loopQP) Flush(uint32, uverbs.Placement, uverbs.Selectivity) {}
+func (q *loopQP) RemoteSRQ(uint32)                                   {}
+
 func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	q.batch.AH, q.batch.QPN, q.batch.QKey = ah, qpn, qkey
 }

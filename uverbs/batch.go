@@ -152,6 +152,15 @@ func (b *SendBatch) UDAddr(ah *AH, qpn, qkey uint32) {
 	}
 }
 
+// RemoteSRQ says which XRC SRQ of the peer the operation added last is for, on an
+// XRCSend QP: what SendWR says by RemoteSRQN. Each of its operations needs it,
+// but BIND_MW and LOCAL_INV, which do not leave the device.
+func (b *SendBatch) RemoteSRQ(srqn uint32) {
+	if b.err == nil {
+		b.q.impl.RemoteSRQ(srqn)
+	}
+}
+
 // Submit posts the batch: all of it, or nothing when something in it was
 // wrong. The errors are those of [QP.PostSend]; when the kernel refuses the
 // doorbell, the batch is in the queue and goes out with the next one.

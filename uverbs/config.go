@@ -23,7 +23,7 @@ type CQConfig struct {
 type QPConfig struct {
 	Type   QPType
 	SendCQ *CQ
-	RecvCQ *CQ // nil: SendCQ
+	RecvCQ *CQ // nil: SendCQ, or of an XRCSend QP none
 	// SRQ is where the QP takes its receives from. MaxRecvWR and MaxRecvSGE
 	// count for nothing then: the QP has no receive queue of its own.
 	SRQ *SRQ
@@ -61,6 +61,12 @@ type SRQConfig struct {
 	// SingleGoroutine leaves out the lock. The queue then belongs to one
 	// goroutine at a time.
 	SingleGoroutine bool
+
+	// XRCD makes it an XRC SRQ: it takes the messages that XRCRecv QPs of the
+	// domain get for it, and their completions go to CQ, which must be set then.
+	// Its memory is that of the PD, whichever QP a message comes by.
+	XRCD *XRCD
+	CQ   *CQ
 }
 
 // QPType is the transport service of a QP. The values are those of
@@ -72,6 +78,10 @@ const (
 	RC QPType = 2 // reliable connection
 	UC QPType = 3 // unreliable connection: no acknowledgement, no READ, no atomics
 	UD QPType = 4 // unreliable datagram
+
+	// The two ends of an extended reliable connection: see [XRCD].
+	XRCSend QPType = 9  // initiator: sends, and names an SRQ of the peer each time
+	XRCRecv QPType = 10 // target, made by XRCD.CreateQP
 )
 
 func (t QPType) String() string {
@@ -82,6 +92,10 @@ func (t QPType) String() string {
 		return "UC"
 	case UD:
 		return "UD"
+	case XRCSend:
+		return "XRCSend"
+	case XRCRecv:
+		return "XRCRecv"
 	}
 	return "QP type " + itoa(uint64(t))
 }

@@ -73,9 +73,9 @@ func (q *QP) working() bool {
 	if sends+recvs == 0 {
 		return false
 	}
-	overSends, overRecvs := q.cfg.RecvCQ.unpolled(q.impl)
-	if q.cfg.SendCQ != q.cfg.RecvCQ {
-		overSends, _ = q.cfg.SendCQ.unpolled(q.impl)
+	overSends, overRecvs := q.cfg.SendCQ.unpolled(q.impl)
+	if q.cfg.RecvCQ != nil && q.cfg.RecvCQ != q.cfg.SendCQ {
+		_, overRecvs = q.cfg.RecvCQ.unpolled(q.impl)
 	}
 	return sends > overSends || recvs > overRecvs
 }

@@ -133,9 +133,14 @@ func (q *QP) Connect(remote Endpoint) error {
 		}
 	}
 	rtr, rts := MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN, MaskState|MaskSQPSN
-	if q.cfg.Type == RC {
+	if q.cfg.Type == RC || q.cfg.Type == XRCRecv {
 		rtr |= MaskMaxDestRdAtomic | MaskMinRNRTimer
+	}
+	switch q.cfg.Type {
+	case RC, XRCSend:
 		rts |= MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic
+	case XRCRecv:
+		rts |= MaskTimeout
 	}
 	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
 		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(g, remote)}, rtr)

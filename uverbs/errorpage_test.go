@@ -54,13 +54,14 @@ an entry cannot be used. These are the reasons, for a peer with an IPv4 address 
 	"States of a QP": `When MODIFY_QP is refused, the error names what the transition lacks or does not take, or the value that the
 port does not offer. These are the attributes, by their masks (Mask...), of each transition. Every state also goes to RESET
 and to ERR, which take none.`,
-	"Memory windows":             "A type 2 window is bound by a work request, and goes with any QP that it was bound on; what the device says to a bind comes by the completion.",
-	"Draining":                   `Drain moves the QP to ERR, and waits until the device has given back what was posted.`,
-	"Unreliable connections":     `UC takes the steps of RC with fewer attributes, since nothing is acknowledged.`,
-	"What not every device does": `A command that the driver does not have is ErrNotSupported: the kernel has been asked.`,
-	"Datagrams":                  `A UD QP has no peer: each request names an address handle, and the peer's QPN and QKey.`,
-	"Shared receive queues":      `QPs made with QPConfig.SRQ have no receive queue of their own.`,
-	"Life":                       `What is made on an object keeps it: children are closed first. Close of a Context closes all of it.`,
+	"Memory windows":                "A type 2 window is bound by a work request, and goes with any QP that it was bound on; what the device says to a bind comes by the completion.",
+	"Draining":                      `Drain moves the QP to ERR, and waits until the device has given back what was posted.`,
+	"Unreliable connections":        `UC takes the steps of RC with fewer attributes, since nothing is acknowledged.`,
+	"What not every device does":    `A command that the driver does not have is ErrNotSupported: the kernel has been asked.`,
+	"Datagrams":                     `A UD QP has no peer: each request names an address handle, and the peer's QPN and QKey.`,
+	"Shared receive queues":         `QPs made with QPConfig.SRQ have no receive queue of their own.`,
+	"Extended reliable connections": `With XRC a message names the SRQ that it is for; the QPs at the two ends have a queue less, or none.`,
+	"Life":                          `What is made on an object keeps it: children are closed first. Close of a Context closes all of it.`,
 	"Posting, polling and waiting": `The posting and polling paths return these as they are, without allocating. PostSend and PostRecv return
 the index of the bad request beside them.`,
 	"Completions": `WC.Err is the status itself, an error: ` + "`errors.Is(err, uverbs.WCRetryExcErr)`" + `. After a bad status a connected QP is in ERR, all that is
@@ -70,7 +71,7 @@ posted is flushed, and RESET takes it out. The text names the usual causes, and 
 // stateTables renders the transitions that each type of QP knows.
 func stateTables() string {
 	var out strings.Builder
-	for _, typ := range []QPType{RC, UC, UD} {
+	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
 		fmt.Fprintf(&out, "\n| %v | needs | takes |\n|---|---|---|\n", typ)
 		for from := StateReset; from <= StateErr; from++ {
 			for to := StateReset; to <= StateErr; to++ {

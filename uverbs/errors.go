@@ -64,7 +64,7 @@ var (
 	// ErrInlineTooLong: more inline data than the queue was made for.
 	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
 	// ErrOpcode: the operation, flag or combination is none that the QP does.
-	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM and BIND_MW on a UC QP (so no LOCAL_INV, SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), or UDAddr on another", unix.EINVAL}
+	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM and BIND_MW on a UC QP (so no LOCAL_INV, SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
 	// ErrAtomicSize: the local memory of an atomic has not 8 bytes.
 	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
 	// ErrNoMW: an OpBindMW request that names no window.
@@ -81,6 +81,10 @@ var (
 	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there", unix.EINVAL}
 	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
 	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
+	// ErrNoQueue: a post on an end of an extended reliable connection that does not do it.
+	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs", unix.EINVAL}
+	// ErrNoSRQN: an operation of an XRCSend QP's batch that says nothing of where it goes.
+	ErrNoSRQN error = &sentinel{"uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ after it", unix.EINVAL}
 )
 
 // errClosedAH is what a post with a closed AH answers. It matches ErrClosed.

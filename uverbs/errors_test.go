@@ -40,7 +40,7 @@ func TestErrorTexts(t *testing.T) {
 	groups := []errorGroup{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)}, {"What not every device does", optionalErrors(t)},
-		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Life", lifeErrors(t)},
+		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
 	}
@@ -119,7 +119,7 @@ func numberErrors(t *testing.T) []errorCase {
 		{"resize too large", cq.Resize(5000), inv},
 		{"QP without CQ", qp(func(c *QPConfig) { c.SendCQ = nil }), inv},
 		{"QP of no type", qp(func(c *QPConfig) { c.Type = 0 }), inv},
-		{"QP of unknown type", qp(func(c *QPConfig) { c.Type = 9 }), []error{ErrNotSupported}},
+		{"QP of unknown type", qp(func(c *QPConfig) { c.Type = 99 }), []error{ErrNotSupported}},
 		{"MaxSendWR negative", qp(func(c *QPConfig) { c.MaxSendWR = -1 }), inv},
 		{"MaxSendWR too large", qp(func(c *QPConfig) { c.MaxSendWR = 2000 }), inv},
 		{"MaxRecvWR too large", qp(func(c *QPConfig) { c.MaxRecvWR = 2000 }), inv},

@@ -55,6 +55,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"QP.Endpoint":               second(fresh.Endpoint()),
 		"QP.AHAttr":                 second(fresh.AHAttr(Endpoint{})),
 		"QP.DataInOrder":            second(b.qp.DataInOrder(OpSend)),
+		"Context.OpenXRCD":          second(r.c.OpenXRCD(nil, 0)),
 		"SRQ.PostRecv":              second(b.ud.srq.PostRecv(RecvWR{})),
 		"SRQ.Query":                 second(b.ud.srq.Query()),
 		"SendBatch.Submit":          sent.Submit(),
@@ -68,6 +69,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)
+	b.xrc = r.crossing(t, b, false)
 	group := GID{0: 0xff, 15: 1}
 	ours, _ := net.Pipe()
 	var gid GID
@@ -100,6 +102,8 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"QP.Ready":               b.qp.Ready(),
 		"QP.AttachMcast":         b.qp.AttachMcast(group, 0),
 		"QP.DetachMcast":         b.ud.qp.DetachMcast(group, 0),
+		"XRCD.CreateQP":          second(b.xrc.x.CreateQP(QPConfig{Type: RC})),
+		"XRCD.OpenQP":            second(b.xrc.x.OpenQP(99)),
 		"SRQ.Modify":             b.ud.srq.Modify(SRQAttr{MaxWR: -1}, SRQMaskMaxWR),
 		"Endpoint.UnmarshalText": remote.UnmarshalText([]byte("here")),
 		"GID.UnmarshalText":      gid.UnmarshalText([]byte("here")),
@@ -113,6 +117,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)
+	b.xrc = r.crossing(t, b, false)
 	ch := good(r.c.CreateCompChannel())(t)
 	good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
 	for name, err := range map[string]error{
@@ -120,6 +125,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 		"CompChannel.Close": ch.Close(),
 		"CQ.Close":          b.cq.Close(),
 		"PD.Close":          b.pd.Close(),
+		"XRCD.Close":        b.xrc.x.Close(),
 		"SRQ.Close":         b.ud.srq.Close(),
 	} {
 		all[name] = failure{Err: err, Want: ErrBusy}

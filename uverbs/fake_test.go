@@ -76,9 +76,10 @@ type bundle struct {
 	mr  *MR
 	cq  *CQ
 	qp  *QP
-	mw  *MW      // type 2
-	mw1 *MW      // type 1
-	ud  *meeting // nil unless a test makes it
+	mw  *MW       // type 2
+	mw1 *MW       // type 1
+	ud  *meeting  // nil unless a test makes it
+	xrc *crossing // too
 }
 
 func (r *rig) bundle(t testing.TB, single bool) *bundle {
@@ -155,7 +156,15 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeQP{num: r.Number, cap: r.Cap, sends: cfg.SendCQ.impl.(*fakeCQ), recvs: cfg.RecvCQ.impl.(*fakeCQ), typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
+	if cfg.Type == XRCRecv {
+		return nil, r, nil
+	}
+	sends := cfg.SendCQ.impl.(*fakeCQ)
+	recvs := sends
+	if cfg.RecvCQ != nil {
+		recvs = cfg.RecvCQ.impl.(*fakeCQ)
+	}
+	q := &fakeQP{num: r.Number, cap: r.Cap, sends: sends, recvs: recvs, typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)
@@ -187,6 +196,7 @@ type fakeCQ struct {
 	events      uint32 // as Arm was told
 	purged      []ProviderQP
 	unpolled    [2]int // sends and receives that completions give back
+	purgedSRQs  []ProviderSRQ
 	retired     bool
 	beforeArm   func() // what happens just before the queue is armed
 }
@@ -253,6 +263,12 @@ func (q *fakeCQ) Unpolled(ProviderQP) (sends, recvs int) {
 	q.enter()
 	defer q.leave()
 	return q.unpolled[0], q.unpolled[1]
+}
+
+func (q *fakeCQ) PurgeSRQ(gone ProviderSRQ) {
+	q.enter()
+	defer q.leave()
+	q.purgedSRQs = append(q.purgedSRQs, gone)
 }
 
 func (q *fakeCQ) armings() int {

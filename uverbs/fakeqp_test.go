@@ -20,6 +20,7 @@ type fakeQP struct {
 	pd   *PD
 	qp   *QP
 	last ProviderAV // where the last datagram went
+	srqn uint32     // and the last request with XRC
 
 	batch [64]SendWR
 	sges  [64][]SGE // theirs
@@ -35,7 +36,7 @@ func (q *fakeQP) post(wr *SendWR) error {
 	}
 	switch {
 	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite,
-		wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC:
+		wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend:
 		return ErrOpcode
 	case (wr.Opcode == OpCompareSwap || wr.Opcode == OpFetchAdd) && total != 8:
 		return ErrAtomicSize
@@ -60,6 +61,7 @@ func (q *fakeQP) post(wr *SendWR) error {
 		}
 		q.last = *av
 	}
+	q.srqn = wr.RemoteSRQN
 	q.out++
 	if !q.stuck {
 		q.out--
@@ -155,6 +157,14 @@ func (q *fakeQP) UDAddr(ah *AH, qpn, qkey uint32) {
 	}
 	wr := &q.batch[q.n-1]
 	wr.AH, wr.QPN, wr.QKey = ah, qpn, qkey
+}
+
+func (q *fakeQP) RemoteSRQ(srqn uint32) {
+	if q.typ != XRCSend || q.n == 0 {
+		q.err = ErrOpcode
+		return
+	}
+	q.batch[q.n-1].RemoteSRQN = srqn
 }
 
 func (q *fakeQP) Submit() error {

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"os"
 	"strings"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestCommandBytes(t *testing.T) {
 	}
 	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
 	uc.psn = 0x123456
+	xrcCommands(t, r, pd, cq)
 	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
 	check(t, r.c.Close())
 	r.k.Close(t)
@@ -62,6 +64,20 @@ func TestCommandBytes(t *testing.T) {
 			t.Errorf("%s is not in the golden file", e)
 		}
 	}
+}
+
+func xrcCommands(t *testing.T, r *rig, pd *PD, cq *CQ) {
+	t.Helper()
+	x := good(r.c.OpenXRCD(nil, os.O_CREATE|os.O_EXCL))(t)
+	good(pd.CreateSRQ(SRQConfig{MaxWR: 0x67, MaxSGE: 5, Limit: 0x34, XRCD: x, CQ: cq}))(t)
+	remote := Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}
+	initiator := good(pd.CreateQP(QPConfig{Type: XRCSend, SendCQ: cq, MaxSendWR: 0x14, MaxSendSGE: 3, MaxInline: 0x56}))(t)
+	target := good(x.CreateQP(QPConfig{Access: RemoteRead}))(t)
+	for _, q := range []*QP{initiator, target} {
+		q.psn = 0x123456
+		check(t, q.Connect(remote))
+	}
+	good(x.OpenQP(target.QPN()))(t)
 }
 
 func optionalCommands(t *testing.T, r *rig, cq *CQ, qp *QP) {

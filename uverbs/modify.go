@@ -57,22 +57,31 @@ func (q *QP) enter(s QPState) error {
 		q.purgeCQs()
 		err = q.impl.Reset()
 	}
-	send, recv := gateOpen, gateOpen
+	send, recv := q.gatesOf(s)
+	q.sendGate.Store(send)
+	q.recvGate.Store(recv)
+	return err
+}
+
+// gatesOf are the gates of both queues in a state.
+func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	if s < StateRTS {
 		send = gateState
 	}
 	switch {
+	case q.cfg.SRQ != nil:
+		recv = gateSRQ
+	case q.cfg.Type == XRCSend || q.cfg.Type == XRCRecv:
+		recv = gateNone
 	case s < StateInit:
 		recv = gateState
 	case s == StateErr:
 		recv = gateFlush
 	}
-	if q.cfg.SRQ != nil {
-		recv = gateSRQ
+	if q.cfg.Type == XRCRecv {
+		send = gateNone
 	}
-	q.sendGate.Store(send)
-	q.recvGate.Store(recv)
-	return err
+	return send, recv
 }
 
 // Query reads the QP's attributes: ibv_query_qp(3). A driver may fill more

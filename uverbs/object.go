@@ -50,6 +50,7 @@ const (
 	rankSRQ
 	rankCQ
 	rankMR
+	rankXRCD
 	rankPD
 	rankChannel
 	ranks

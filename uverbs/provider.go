@@ -33,7 +33,7 @@ type ProviderCommand func(uhwIn, uhwOut []byte) (ProviderReply, error)
 // vendor's.
 type ProviderReply struct {
 	Handle  uint32 // of the object, within its context
-	Number  uint32 // of a QP: its QPN
+	Number  uint32 // of a QP: its QPN; of an XRC SRQ: its SRQN
 	Entries int    // of a CQ: how many entries the kernel made
 	Cap     QPCap  // of a QP: what the kernel made of the request
 	SRQ     SRQAttr
@@ -64,7 +64,7 @@ type ProviderContext interface {
 	AllocPD(alloc ProviderCommand) (ProviderReply, error)
 	CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error)
 	// CreateQP makes the queues of qp, which is under construction: ask it
-	// nothing yet.
+	// nothing yet. The answer is nil for an XRCRecv QP, which has none.
 	CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
 	CreateSRQ(cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
 	// CreateAH writes to av what posts to the address copy into their WQE.
@@ -96,6 +96,8 @@ type ProviderPurger interface {
 	// q. The kernel has destroyed it, or moved it to RESET. It is not called
 	// while the Context is being closed.
 	Purge(q ProviderQP)
+	// PurgeSRQ does the same with those of an XRC SRQ.
+	PurgeSRQ(s ProviderSRQ)
 }
 
 // A ProviderUnpolled is a ProviderCQ of a device whose queues hold requests until
@@ -131,6 +133,7 @@ type ProviderQP interface {
 	SGE(s SGE)
 	Inline(data []byte)
 	UDAddr(ah *AH, qpn, qkey uint32)
+	RemoteSRQ(srqn uint32)
 	Submit() error
 	Abort()
 

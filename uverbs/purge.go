@@ -3,14 +3,16 @@ package uverbs
 // purgeCQs drops completions of requests that are gone. The lock of a CQ is
 // taken under those of a QP, never the other way round.
 func (q *QP) purgeCQs() {
-	q.cfg.RecvCQ.purge(q.impl)
-	if q.cfg.SendCQ != q.cfg.RecvCQ {
-		q.cfg.SendCQ.purge(q.impl)
+	if q.cfg.RecvCQ != nil {
+		q.cfg.RecvCQ.purge(func(p ProviderPurger) { p.Purge(q.impl) })
+	}
+	if q.cfg.SendCQ != nil && q.cfg.SendCQ != q.cfg.RecvCQ {
+		q.cfg.SendCQ.purge(func(p ProviderPurger) { p.Purge(q.impl) })
 	}
 }
 
-// purge drops what has been completed of a QP that is gone, or emptied.
-func (q *CQ) purge(gone ProviderQP) {
+// purge drops what has been completed of a queue that is gone, or emptied.
+func (q *CQ) purge(drop func(ProviderPurger)) {
 	p, ok := q.impl.(ProviderPurger)
 	if !ok {
 		return
@@ -18,6 +20,6 @@ func (q *CQ) purge(gone ProviderQP) {
 	q.lock()
 	defer q.unlock()
 	if !q.dead.Load() {
-		p.Purge(gone)
+		drop(p)
 	}
 }

@@ -2,8 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +18,8 @@ import (
 type QP struct {
 	object
 	impl   ProviderQP
-	pd     *PD
+	pd     *PD   // nil: it has an XRCD
+	xrcd   *XRCD // of an XRCRecv QP
 	cfg    QPConfig
 	cap    QPCap
 	single bool
@@ -51,86 +50,50 @@ const (
 	gateFlush        // of receives: what is posted is flushed
 	gateState
 	gateSRQ
+	gateNone // there is no such queue
 	gateClosed
 )
 
-var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateClosed: ErrClosed}
+var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateClosed: ErrClosed}
 
 // CreateQP makes a queue pair in state RESET: ibv_create_qp(3). [ErrInvalid]
 // for a configuration that makes no sense or that the device does not take,
 // [ErrNotSupported] for another type, [ErrClosed] after Close of what it is
 // made of.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
-	if cfg.RecvCQ == nil {
+	if cfg.RecvCQ == nil && cfg.Type != XRCSend {
 		cfg.RecvCQ = cfg.SendCQ
 	}
 	if err := p.checkQP(&cfg); err != nil {
 		return nil, err
 	}
-	q := &QP{pd: p, cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
-	q.object = object{ctx: p.ctx, kind: "QP", rank: rankQP,
-		parents: []*object{&p.object, &cfg.SendCQ.object}}
-	if cfg.RecvCQ != cfg.SendCQ {
-		q.parents = append(q.parents, &cfg.RecvCQ.object)
+	parents := []*object{&p.object, &cfg.SendCQ.object}
+	if cfg.RecvCQ != nil && cfg.RecvCQ != cfg.SendCQ {
+		parents = append(parents, &cfg.RecvCQ.object)
 	}
 	if cfg.SRQ != nil {
-		q.parents = append(q.parents, &cfg.SRQ.object)
+		parents = append(parents, &cfg.SRQ.object)
 	}
+	return newQP(p.ctx, cfg, parents, func(q *QP) error {
+		q.pd = p
+		return q.create()
+	})
+}
+
+// newQP makes a QP, of which create asks the kernel.
+func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) (*QP, error) {
+	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
+	q.object = object{ctx: c, kind: "QP", rank: rankQP, parents: parents}
 	q.destroy, q.retire = q.tearDown, q.retireRings
-	q.sendGate.Store(gateState)
-	q.recvGate.Store(gateState)
-	if cfg.SRQ != nil {
-		q.recvGate.Store(gateSRQ)
-	}
-	q.id = p.ctx.id(q)
-	if err := q.make(q.create); err != nil {
-		p.ctx.forget(q.id)
+	send, recv := q.gatesOf(StateReset)
+	q.sendGate.Store(send)
+	q.recvGate.Store(recv)
+	q.id = c.id(q)
+	if err := q.make(func() error { return create(q) }); err != nil {
+		c.forget(q.id)
 		return nil, err
 	}
 	return q, nil
-}
-
-func (p *PD) checkQP(cfg *QPConfig) error {
-	const op = "create QP"
-	if cfg.SendCQ == nil {
-		return invalid(op, p.String(), "SendCQ is nil")
-	}
-	for _, cq := range []*CQ{cfg.SendCQ, cfg.RecvCQ} {
-		if cq.ctx != p.ctx {
-			return invalid(op, p.String(), cq.String()+" belongs to another Context than the PD")
-		}
-	}
-	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: say RC, UC or UD")
-	}
-	if cfg.Type != RC && cfg.Type != UC && cfg.Type != UD {
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC, UC and UD are"}
-	}
-	if cfg.SRQ != nil {
-		if cfg.SRQ.ctx != p.ctx {
-			return invalid(op, p.String(), cfg.SRQ.String()+" belongs to another Context than the PD")
-		}
-		cfg.MaxRecvWR, cfg.MaxRecvSGE = 0, 0
-	}
-	if g := cfg.GID; g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
-		return invalid(op, p.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
-	}
-	if cfg.MaxSendSGE == 0 {
-		cfg.MaxSendSGE = 1
-	}
-	if cfg.MaxRecvSGE == 0 && cfg.SRQ == nil {
-		cfg.MaxRecvSGE = 1
-	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{{"MaxSendWR", cfg.MaxSendWR}, {"MaxRecvWR", cfg.MaxRecvWR}, {"MaxSendSGE", cfg.MaxSendSGE},
-		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}} {
-		if n.value < 0 || n.value > math.MaxInt32 {
-			return invalid(op, p.String(), n.name+" must be 0 to 2^31-1: "+sitoa(n.value))
-		}
-	}
-	return nil
 }
 
 func (q *QP) create() error {
@@ -140,6 +103,9 @@ func (q *QP) create() error {
 	if err != nil {
 		q.unmake(q.destroyKernel)
 		return q.ctx.explainCreateQP(err, &q.cfg)
+	}
+	if impl == nil {
+		impl = noQueues{}
 	}
 	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, reply.Cap
 	return nil
@@ -151,12 +117,7 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	cfg := &q.cfg
 	cmd.Start(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE)
 	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
-	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, q.pd.handle)
-	if cfg.SRQ != nil {
-		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, cfg.SRQ.handle)
-	}
-	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
-	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
+	q.nameParents(cmd)
 	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, q.id)
 	ioctl.InOf(cmd, uapi.UVERBS_ATTR_CREATE_QP_CAP, &uapi.IbUverbsQpCap{
 		MaxSendWr: uint32(cfg.MaxSendWR), MaxRecvWr: uint32(cfg.MaxRecvWR),
@@ -177,6 +138,23 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		MaxSendSGE: int(capOut.MaxSendSge), MaxRecvSGE: int(capOut.MaxRecvSge), MaxInline: int(capOut.MaxInlineData)}}, nil
 }
 
+// nameParents adds what the QP is made of.
+func (q *QP) nameParents(cmd *ioctl.Cmd) {
+	cfg := &q.cfg
+	if q.xrcd != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, q.xrcd.handle)
+		return
+	}
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, q.pd.handle)
+	if cfg.SRQ != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, cfg.SRQ.handle)
+	}
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
+	if cfg.RecvCQ != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
+	}
+}
+
 // explainCreateQP looks afterwards which number the device did not take.
 func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	a, qerr := c.QueryDevice()
@@ -193,6 +171,9 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 		}
 	}
 	detail := ""
+	if notSupported(err) {
+		detail = "the device has no QPs of type " + cfg.Type.String()
+	}
 	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
 	}
@@ -202,7 +183,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 // Context returns the context that q was made from.
 func (q *QP) Context() *Context { return q.ctx }
 
-// PD returns the domain that q was made by.
+// PD returns the domain that q was made by: nil for an XRCRecv QP.
 func (q *QP) PD() *PD { return q.pd }
 
 // SRQ returns the queue that q takes its receives from, or nil.
@@ -214,10 +195,10 @@ func (q *QP) QPN() uint32 { return q.number }
 // Cap is how large the queues came out: at least what was asked for.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// SendCQ and RecvCQ return the queues that completions go to.
+// SendCQ is where the completions of sends go: nil for an XRCRecv QP.
 func (q *QP) SendCQ() *CQ { return q.cfg.SendCQ }
 
-// RecvCQ is where the completions of receives go.
+// RecvCQ is where the completions of receives go: nil for an XRC QP.
 func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 
 // PostSend posts work requests to the send queue, in order: ibv_post_send(3).
@@ -231,7 +212,7 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // queue then, n is their number, and they go out with the next doorbell.
 //
 // The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
-// [ErrOpcode], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW], [ErrState], [ErrClosed], or what the kernel said to the
+// [ErrOpcode], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW], [ErrState], [ErrNoQueue], [ErrClosed], or what the kernel said to the
 // doorbell.
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if !q.single {
@@ -290,7 +271,7 @@ func (q *QP) RecvsOutstanding() (n int) {
 	if !q.single {
 		q.rq.Lock()
 	}
-	if g := q.recvGate.Load(); g != gateClosed && g != gateSRQ {
+	if g := q.recvGate.Load(); g != gateClosed && g != gateSRQ && g != gateNone {
 		n = q.impl.RecvsOutstanding()
 	}
 	if !q.single {

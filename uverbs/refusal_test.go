@@ -120,6 +120,27 @@ func everythingUD(pd *PD, cq *CQ) error {
 	if err := srq.Modify(SRQAttr{MaxWR: 8}, SRQMaskMaxWR); err != nil {
 		return err
 	}
-	_, err = srq.Query()
+	if _, err = srq.Query(); err != nil {
+		return err
+	}
+	return everythingXRC(pd, cq)
+}
+
+func everythingXRC(pd *PD, cq *CQ) error {
+	x, err := pd.ctx.OpenXRCD(nil, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := pd.CreateSRQ(SRQConfig{MaxWR: 4, XRCD: x, CQ: cq}); err != nil {
+		return err
+	}
+	if _, err := pd.CreateQP(QPConfig{Type: XRCSend, SendCQ: cq, MaxSendWR: 4}); err != nil {
+		return err
+	}
+	qp, err := x.CreateQP(QPConfig{})
+	if err != nil {
+		return err
+	}
+	_, err = x.OpenQP(qp.QPN())
 	return err
 }

@@ -18,6 +18,9 @@ import (
 type SRQ struct {
 	object
 	impl   ProviderSRQ
+	xrcd   *XRCD // of an XRC SRQ, and where its completions go
+	cq     *CQ
+	srqn   uint32
 	single bool
 	id     uint64
 
@@ -55,8 +58,11 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if err := p.checkSRQ(&cfg); err != nil {
 		return nil, err
 	}
-	s := &SRQ{single: cfg.SingleGoroutine}
+	s := &SRQ{single: cfg.SingleGoroutine, xrcd: cfg.XRCD, cq: cfg.CQ}
 	s.object = object{ctx: p.ctx, kind: "SRQ", rank: rankSRQ, parents: []*object{&p.object}}
+	if s.xrcd != nil {
+		s.parents = append(s.parents, &s.xrcd.object, &s.cq.object)
+	}
 	s.destroy, s.retire = s.tearDown, s.retireRing
 	s.id = p.ctx.id(s)
 	if err := s.make(func() error { return s.create(p, &cfg) }); err != nil {
@@ -77,6 +83,15 @@ func (p *PD) checkSRQ(cfg *SRQConfig) error {
 			return invalid(op, p.String(), n.name+" must be "+sitoa(n.smallest)+" to 2^31-1: "+sitoa(n.value))
 		}
 	}
+	switch {
+	case (cfg.XRCD == nil) != (cfg.CQ == nil):
+		return invalid(op, p.String(), "XRCD and CQ go together: an XRC SRQ needs both, another has neither")
+	case cfg.XRCD == nil:
+	case cfg.XRCD.ctx != p.ctx:
+		return invalid(op, p.String(), cfg.XRCD.String()+" belongs to another Context than the PD")
+	case cfg.CQ.ctx != p.ctx:
+		return invalid(op, p.String(), cfg.CQ.String()+" belongs to another Context than the PD")
+	}
 	return nil
 }
 
@@ -88,7 +103,7 @@ func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 		s.unmake(s.destroyKernel)
 		return s.ctx.explainSRQ("create SRQ", s.ctx.name, err, SRQAttr{cfg.MaxWR, cfg.MaxSGE, cfg.Limit}, cfg.MaxWR)
 	}
-	s.impl, s.handle, s.number = impl, reply.Handle, reply.Handle
+	s.impl, s.handle, s.number, s.srqn = impl, reply.Handle, reply.Handle, reply.Number
 	s.maxWR.Store(int64(reply.SRQ.MaxWR))
 	s.maxSGE = reply.SRQ.MaxSGE
 	return nil
@@ -100,7 +115,15 @@ func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderRepl
 	cmd.Start(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE)
 	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
 	cmd.Handle(uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, p.handle)
-	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_SRQ_TYPE, uapi.IB_UVERBS_SRQT_BASIC)
+	kind := uint64(uapi.IB_UVERBS_SRQT_BASIC)
+	var number *uint32
+	if s.xrcd != nil {
+		kind = uapi.IB_UVERBS_SRQT_XRC
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, s.xrcd.handle)
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, s.cq.handle)
+		number = ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM)
+	}
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_SRQ_TYPE, kind)
 	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.id)
 	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(cfg.MaxWR))
 	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(cfg.MaxSGE))
@@ -112,8 +135,12 @@ func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderRepl
 		return ProviderReply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE),
-		SRQ: SRQAttr{MaxWR: int(*wr), MaxSGE: int(*sge), Limit: cfg.Limit}}, nil
+	r := ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE),
+		SRQ: SRQAttr{MaxWR: int(*wr), MaxSGE: int(*sge), Limit: cfg.Limit}}
+	if number != nil {
+		r.Number = *number
+	}
+	return r, nil
 }
 
 // explainSRQ looks afterwards which number the device did not take. room is how
@@ -148,6 +175,10 @@ func (s SRQAttr) over(a *DeviceAttr) string {
 
 // Context returns the context that s was made from.
 func (s *SRQ) Context() *Context { return s.ctx }
+
+// SRQN is the number by which peers name an XRC SRQ: ibv_get_srq_num(3). It is 0
+// for another, which nobody names.
+func (s *SRQ) SRQN() uint32 { return s.srqn }
 
 // MaxWR is how many receives the queue was asked to hold, and at least holds.
 func (s *SRQ) MaxWR() int { return int(s.maxWR.Load()) }
@@ -281,6 +312,9 @@ func (s *SRQ) retireRing() error {
 	defer s.unlock()
 	s.dead.Store(true)
 	s.ctx.forget(s.id)
+	if s.cq != nil && !s.ctx.ending.Load() {
+		s.cq.purge(func(p ProviderPurger) { p.PurgeSRQ(s.impl) })
+	}
 	return s.impl.Retire()
 }
 

@@ -39,6 +39,8 @@ func TestKernelValues(t *testing.T) {
 		{"WCAtomicWrite", uint64(WCAtomicWrite), uapi.IB_UVERBS_WC_ATOMIC_WRITE},
 		{"RC", uint64(RC), uapi.IB_UVERBS_QPT_RC},
 		{"UD", uint64(UD), uapi.IB_UVERBS_QPT_UD},
+		{"XRCSend", uint64(XRCSend), uapi.IB_UVERBS_QPT_XRC_INI},
+		{"XRCRecv", uint64(XRCRecv), uapi.IB_UVERBS_QPT_XRC_TGT},
 		{"NodeCA", uint64(NodeCA), uapi.RDMA_NODE_IB_CA},
 		{"NodeSwitch", uint64(NodeSwitch), uapi.RDMA_NODE_IB_SWITCH},
 		{"NodeRouter", uint64(NodeRouter), uapi.RDMA_NODE_IB_ROUTER},
@@ -105,7 +107,7 @@ func TestNames(t *testing.T) {
 // Linux's table does, and names what is missing and what is too much.
 func TestTransitions(t *testing.T) {
 	var table bytes.Buffer
-	for _, typ := range []QPType{RC, UC, UD} {
+	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
 		fmt.Fprintf(&table, "# %v\n\n", typ)
 		testTransitions(t, typ, &table)
 	}

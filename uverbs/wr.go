@@ -154,6 +154,9 @@ type SendWR struct {
 
 	Bind        *MWBind // BIND_MW
 	FlushLength uint32  // FLUSH, in bytes
+	// RemoteSRQN is, on an XRCSend QP, the [SRQ.SRQN] of the XRC SRQ at the peer
+	// that the request is for.
+	RemoteSRQN uint32
 }
 
 // GRHLen is how many bytes of a receive's buffers come before the datagram on

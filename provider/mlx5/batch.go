@@ -21,6 +21,7 @@ type batch struct {
 	sges            int
 	total           uint64 // bytes of the last operation's SGEs
 	owed            error  // what is wrong when nothing more is said of the last operation
+	nameless        bool   // it has not named its SRQ
 	err             error  // the first thing that was wrong
 }
 
@@ -28,6 +29,7 @@ func (s *sendQueue) begin() {
 	b := &s.batch
 	b.cur, b.head, b.last, b.fence = s.cur, s.head, s.last, s.fence
 	b.open, b.inlined = false, false
+	b.nameless = false
 	b.owed, b.err = nil, nil
 }
 
@@ -94,15 +96,17 @@ func (s *sendQueue) anyOp(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 		ex = 0
 	}
 	i := b.cur & s.mask
-	w := &s.blocks[i]
 	b.word = uint64(b.cur&0xffff)<<40 | o.hw()<<32 | s.qpn
-	w[1] = be(uint64(ce)<<32 | uint64(ex))
+	s.blocks[i][1] = be(uint64(ce)<<32 | uint64(ex))
 	b.size = ctrlSegments
+	if s.lead != 0 && o&bare == 0 {
+		b.size += srqSegments
+		b.nameless = true
+	}
 	switch {
 	case o&remote != 0:
-		w[2] = be(raddr)
-		w[3] = be(uint64(rkey) << 32)
-		b.size = ctrlSegments + raddrSegments
+		*s.segment(b.cur, b.size) = segment{be(raddr), be(uint64(rkey) << 32)}
+		b.size += raddrSegments
 		if o&operands != 0 {
 			b.size += atomicSegments
 			b.owed = uverbs.ErrAtomicSize
@@ -130,6 +134,10 @@ func (s *sendQueue) finish() {
 	}
 	if b.owed != nil {
 		b.err = b.owed
+		return
+	}
+	if b.nameless {
+		b.err = uverbs.ErrNoSRQN
 		return
 	}
 	s.blocks[b.cur&s.mask][0] = be(b.word | uint64(b.size))
@@ -162,6 +170,9 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) error {
 	b := &s.batch
 	if b.err != nil {
 		return b.err
+	}
+	if b.nameless {
+		s.name(wr.RemoteSRQN)
 	}
 	switch {
 	case b.o&operands != 0:

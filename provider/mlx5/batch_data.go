@@ -36,7 +36,7 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	}
 	if b.o&operands != 0 {
 		b.owed = nil
-		if one := b.size == ctrlSegments+raddrSegments+atomicSegments+1; !one || total != atomicSize {
+		if one := b.size == ctrlSegments+s.lead+raddrSegments+atomicSegments+1; !one || total != atomicSize {
 			b.owed = uverbs.ErrAtomicSize // the device takes them in one piece
 		}
 	}
@@ -107,7 +107,7 @@ func (s *sendQueue) atomic(compareAdd, swap uint64) {
 		b.err = uverbs.ErrOpcode
 		return
 	}
-	g := s.segment(b.cur, ctrlSegments+raddrSegments)
+	g := s.segment(b.cur, ctrlSegments+s.lead+raddrSegments)
 	if b.o.hw() == hwFetchAdd {
 		g[0], g[1] = be(compareAdd), 0
 		return
@@ -146,6 +146,25 @@ func (q *qp) Atomic(compareAdd, swap uint64) {
 
 func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	q.sq.address(ah, qpn, qkey)
+	runtime.KeepAlive(q)
+}
+
+// name says which SRQ of the peer an operation is for.
+func (s *sendQueue) name(srqn uint32) {
+	b := &s.batch
+	if b.err != nil {
+		return
+	}
+	if !b.open || s.lead == 0 || b.o&bare != 0 {
+		b.err = uverbs.ErrOpcode
+		return
+	}
+	*s.segment(b.cur, ctrlSegments) = segment{be2(srqn, 0), 0}
+	b.nameless = false
+}
+
+func (q *qp) RemoteSRQ(srqn uint32) {
+	q.sq.name(srqn)
 	runtime.KeepAlive(q)
 }
 

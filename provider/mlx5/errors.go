@@ -38,6 +38,10 @@ func badABI(format string, args ...any) error {
 		Detail: "the kernel's answer is none that this library knows: " + fmt.Sprintf(format, args...)}
 }
 
+// errAllTargets is the error of a create when the numbers have run out by which
+// CQEs name their queue.
+var errAllTargets error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrInvalid, Detail: "the Context has all the QPs and XRC SRQs that it can have: 2^24"}
+
 var errShortPage error = badABI("a register page smaller than its registers")
 
 // errStray is what Poll answers to a completion of a QP that does not exist.

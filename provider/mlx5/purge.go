@@ -14,11 +14,19 @@ import (
 // from the newest back to the oldest, and those before them move up. What the
 // device writes meanwhile is of other queues, and lies behind.
 func (q *cq) Purge(gone uverbs.ProviderQP) {
-	g, ok := gone.(*qp)
-	if !ok {
-		return
+	if g, ok := gone.(*qp); ok {
+		q.squeeze(&g.target)
 	}
-	t := &g.target
+}
+
+// PurgeSRQ implements uverbs.ProviderPurger.
+func (q *cq) PurgeSRQ(gone uverbs.ProviderSRQ) {
+	if g, ok := gone.(*srq); ok {
+		q.squeeze(&g.target)
+	}
+}
+
+func (q *cq) squeeze(t *target) {
 	if q.last == t {
 		q.last, q.key = nil, noNumber
 	}
@@ -60,7 +68,7 @@ func (q *cq) about(e *block, v uint64, t *target) bool {
 	if uint32(v)>>opcodeShift&0xf == cqeResize {
 		return false
 	}
-	if !q.ctx.indexed {
+	if !q.ctx.indexed && t.sq != nil { // an SRQ is named in the other place
 		return uint32(v>>32)&indexMask == t.key
 	}
 	return uint32(be(e[4])>>32)&indexMask == t.key

@@ -50,6 +50,10 @@ func (s *sizes) layout() (l layout) {
 // CreateQP implements uverbs.ProviderContext.
 func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
 	var reply uverbs.ProviderReply
+	if cfg.Type == uverbs.XRCRecv {
+		reply, err := c.createXRCTarget(create)
+		return nil, reply, err
+	}
 	s, err := c.limits.sizesOf(cfg)
 	if err != nil {
 		return nil, reply, err
@@ -74,6 +78,15 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	return q, reply, nil
 }
 
+// createXRCTarget makes a QP without queues.
+func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	req := new(uapi.Mlx5IbCreateQp)
+	if !c.indexed {
+		req.Uidx = noNumber - 1 // none
+	}
+	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
+}
+
 // prepare makes what the QP needs before the kernel knows of it.
 func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
 	const op = "create QP"
@@ -91,7 +104,7 @@ func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
 	q.target = target{sends: q.sq.notes, sendMask: q.sq.mask, sendTail: sendTail,
 		recvs: q.rq.ids, recvMask: q.rq.mask, recvTail: recvTail, sq: &q.sq, rq: &q.rq, key: noNumber}
 	if c.indexed && c.targets.add(&q.target) == noNumber {
-		return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Detail: "the Context has all the QPs that it can have: 2^24"}
+		return errAllTargets
 	}
 	if c.dynamic {
 		q.setRegister(c.uars.get())

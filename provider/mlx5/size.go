@@ -43,8 +43,11 @@ func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
 }
 
 func overhead(t uverbs.QPType) int {
-	if t == uverbs.UD {
+	switch t {
+	case uverbs.UD:
 		return overheadUD
+	case uverbs.XRCSend:
+		return overheadXRC
 	}
 	return overheadRC
 }

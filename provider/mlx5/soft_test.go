@@ -33,9 +33,11 @@ type soft struct {
 	pds        map[uint32]uint32 // by handle, as below
 	cqs        map[uint32]*softCQ
 	srqs       map[uint32]*engine.SRQ
+	xrcds      map[uint32]uint32
 	qps        map[uint32]*softQP
 	mrs        map[uint32]*engine.MKey
 	mws        map[uint32]*engine.MKey
+	ownPD      uint32 // the kernel's
 	violations []engine.Violation
 	async      []engine.AsyncEvent
 	broken     engine.Rule // which is broken on purpose
@@ -72,7 +74,7 @@ func standard() kit {
 
 func newSoft(t testing.TB, k kit) *soft {
 	s := &soft{Kernel: ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5), t: t, pds: map[uint32]uint32{}, cqs: map[uint32]*softCQ{},
-		srqs: map[uint32]*engine.SRQ{}, qps: map[uint32]*softQP{}, mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
+		srqs: map[uint32]*engine.SRQ{}, xrcds: map[uint32]uint32{}, qps: map[uint32]*softQP{}, mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
 	s.NoBursts = k.noBursts
 	s.resp = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: k.cqeVersion, CmdsSuppUhw: 3,

@@ -116,10 +116,17 @@ func (s *soft) makeSRQ(c ioctl.Call) {
 	n := uint64(slots * size)
 	s.share(u.BufAddr, n)
 	s.share(u.DbAddr, 8)
-	q, err := s.hca.CreateSRQ(engine.SRQAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE))],
+	a := engine.SRQAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE))],
 		LogSize: uint8(bits.TrailingZeros(uint(slots))), LogStride: uint8(bits.TrailingZeros(uint(size))),
-		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, Limit: uint16(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))})
+		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, Limit: uint16(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
+	if num(c, uapi.UVERBS_ATTR_CREATE_SRQ_TYPE) == uapi.IB_UVERBS_SRQT_XRC {
+		a.XRC, a.UserIndex = true, u.Uidx
+		a.XRCD = s.xrcds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE))]
+		a.CQ = s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE))].Number
+	}
+	q, err := s.hca.CreateSRQ(a)
 	s.must(err)
+	answer(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
 	s.srqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE))] = q
 	made := uint32(slots - 1)
 	answer(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &made)
@@ -132,17 +139,29 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.share(u.BufAddr, n)
 	s.share(u.DbAddr, 8)
 	a := engine.QPAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))], UAR: u.BfregIndex, UserIndex: u.Uidx,
-		SendCQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE))].Number,
-		RecvCQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE))].Number,
-		NoSQ:   u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount), LogRQStride: uint8(u.RqWqeShift),
+		NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount), LogRQStride: uint8(u.RqWqeShift),
 		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
+	for id, number := range map[uint16]*uint32{uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ} {
+		if cq := attr(c, id); cq != nil {
+			*number = s.cqs[uint32(cq.Data)].Number
+		}
+	}
 	switch uverbs.QPType(num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) {
+	case uverbs.XRCSend:
+		a.Service = engine.ServiceXRC
+	case uverbs.XRCRecv:
+		a.Service, a.XRCD, a.PD = engine.ServiceXRC, s.xrcds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE))], s.kernelPD()
 	case uverbs.UC:
 		a.Service = engine.ServiceUC
 	case uverbs.UD:
 		a.Service = engine.ServiceUD
 	}
-	if srq := attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
+	if a.Service == engine.ServiceXRC {
+		a.Source = engine.FromNone
+		if a.NoSQ {
+			a.Source = engine.FromSRQ
+		}
+	} else if srq := attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
 		a.Source, a.SRQ = engine.FromSRQ, s.srqs[uint32(srq.Data)].Number
 	} else if u.RqWqeCount == 0 {
 		a.Source = engine.FromNone
@@ -152,6 +171,16 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = &softQP{QP: q}
 	answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
 	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0)})
+}
+
+// kernelPD is the domain that the kernel's own objects have.
+func (s *soft) kernelPD() uint32 {
+	if s.ownPD == 0 {
+		var err error
+		s.ownPD, err = s.hca.CreatePD()
+		s.must(err)
+	}
+	return s.ownPD
 }
 
 func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(max(n, 1))) }
@@ -165,6 +194,10 @@ func (s *soft) legacy(c ioctl.Call) {
 		s.must(err)
 		s.pds[output[uapi.IbUverbsAllocPdResp](c, out).PdHandle] = pd
 		answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbAllocPdResp{Pdn: pd})
+	case uapi.IB_USER_VERBS_CMD_OPEN_XRCD:
+		x, err := s.hca.CreateXRCD()
+		s.must(err)
+		s.xrcds[output[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
 	case uapi.IB_USER_VERBS_CMD_REG_MR:
 		s.makeMR(c)
 	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
@@ -278,6 +311,8 @@ func (s *soft) forget(c ioctl.Call) func() {
 		gone = func() error { return s.hca.DestroyMKey(s.mws[handle(uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)].Index) }
 	case [2]uint16{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:
 		gone = func() error { return s.hca.DestroyPD(s.pds[handle(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE)]) }
+	case [2]uint16{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:
+		gone = func() error { return s.hca.DestroyXRCD(s.xrcds[handle(uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)]) }
 	default:
 		return func() {}
 	}

@@ -42,6 +42,8 @@ type sendQueue struct {
 	batch      batch
 	bindOf     func(*uverbs.MWBind) (uverbs.ProviderBind, error)
 
+	lead uint32 // segments after the first that name an SRQ: 1 with XRC
+
 	// Of a UD QP alone.
 	pd  *uverbs.PD
 	mtu func() uint64 // asks for maxMessage
@@ -66,6 +68,8 @@ func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
 	switch cfg.Type {
 	case uverbs.UC:
 		s.ops = &unacknowledged
+	case uverbs.XRCSend:
+		s.ops, s.lead = &extended, srqSegments
 	case uverbs.UD:
 		s.ops, s.pd, s.maxMessage = &datagrams, u.PD(), 0
 		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }

@@ -53,7 +53,7 @@ func (c *deviceContext) CreateSRQ(cfg *uverbs.SRQConfig, create uverbs.ProviderC
 	}
 	s := &srq{ctx: c, shift: uint32(shift) - segmentShift, maxSGE: 1<<shift/segmentSize - 1}
 	if err = s.prepare(slots); err == nil {
-		reply, err = s.create(create)
+		reply, err = s.create(cfg.XRCD != nil, create)
 	}
 	if err != nil {
 		return nil, reply, errors.Join(err, s.Retire())
@@ -82,8 +82,19 @@ func (s *srq) prepare(slots int) (err error) {
 	return nil
 }
 
-func (s *srq) create(create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	s.target.key = noNumber
 	req := &uapi.Mlx5IbCreateSrq{BufAddr: addressOf(s.mem.Bytes()), DbAddr: s.record.addr}
+	if xrc {
+		s.target.srq = s
+		req.Uidx = noNumber - 1 // none
+		if s.ctx.indexed {
+			req.Uidx = s.ctx.targets.add(&s.target)
+		}
+		if req.Uidx == noNumber {
+			return uverbs.ProviderReply{}, errAllTargets
+		}
+	}
 	resp := new(uapi.Mlx5IbCreateSrqResp)
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
 	if err != nil {
@@ -91,7 +102,7 @@ func (s *srq) create(create uverbs.ProviderCommand) (uverbs.ProviderReply, error
 	}
 	s.number = resp.Srqn
 	if !s.ctx.indexed {
-		s.target = target{srq: s}
+		s.target.srq = s
 		s.ctx.srqs.put(s.number, &s.target)
 	}
 	return reply, nil
@@ -174,7 +185,11 @@ func (s *srq) Retire() error {
 	if s.retired.Swap(true) {
 		return nil
 	}
-	if s.target.srq != nil {
+	switch {
+	case s.target.srq == nil || s.target.key == noNumber:
+	case s.ctx.indexed:
+		s.ctx.targets.remove(s.target.key, true)
+	default:
 		s.ctx.srqs.remove(s.number, false)
 	}
 	err := s.ctx.records.put(s.record)

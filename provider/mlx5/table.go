@@ -18,7 +18,7 @@ type target struct {
 	recvMask uint32
 	recvTail *uint32
 
-	srq *srq // takes the place of recvs
+	srq *srq // takes the place of recvs; of an XRC SRQ's own target there is nothing else
 	rq  *recvQueue
 	sq  *sendQueue
 }

@@ -103,6 +103,15 @@ var datagrams = operations{
 	uverbs.OpSendImm: connected[uverbs.OpSendImm] &^ simple,
 }
 
+// extended are those of XRC: every request that leaves the device names an SRQ.
+var extended = func() operations {
+	all := connected
+	for i := range all {
+		all[i] &^= simple
+	}
+	return all
+}()
+
 const callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 
 // ceTable has the control segment's flags for each combination of callerFlags.
@@ -136,12 +145,14 @@ const (
 	raddrSegments    = 1
 	atomicSegments   = 1
 	addressSegments  = 3
+	srqSegments      = 1
 	umrSegments      = 3
 	mkeySegments     = 4
 	klmSegments      = 4
 	inlineHeader     = 4 // bytes
 	bindSegments     = umrSegments + mkeySegments + klmSegments
 	overheadRC       = segmentSize * (ctrlSegments + bindSegments)
+	overheadXRC      = overheadRC + segmentSize*srqSegments
 	overheadUD       = segmentSize * (ctrlSegments + addressSegments)
 	smallestOverhead = overheadUD
 )

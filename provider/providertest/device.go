@@ -147,6 +147,7 @@ func (q *deviceQP) Bind(uverbs.ProviderBind, error) { q.t.Fatal("the suite binds
 
 func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
+func (q *deviceQP) RemoteSRQ(srqn uint32)                  { q.b.RemoteSRQ(srqn) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
 func (q *deviceQP) Submit() error                          { return q.b.Submit() }
 func (q *deviceQP) Abort()                                 { q.b.Abort() }

@@ -134,6 +134,13 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	runtime.KeepAlive(q)
 }
 
+// RemoteSRQ is of XRC, which rxe does not have.
+func (q *qp) RemoteSRQ(uint32) {
+	if b := &q.sq.batch; b.err == nil {
+		b.err = uverbs.ErrOpcode
+	}
+}
+
 // Submit posts nothing when an operation was wrong. A refused doorbell is
 // another thing: see PostSend.
 func (q *qp) Submit() error {

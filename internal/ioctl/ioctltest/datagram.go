@@ -73,10 +73,11 @@ func (k *Kernel) createSRQ(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	if m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_TYPE) != uapi.IB_UVERBS_SRQT_BASIC {
-		return unix.EOPNOTSUPP
+	parents, srqn, err := k.xrcParents(m)
+	if err != nil {
+		return err
 	}
-	o := &object{kind: "SRQ", parents: []*object{pd}, user: m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)}
+	o := &object{kind: "SRQ", parents: append(parents, pd), srqn: srqn, user: m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)}
 	o.srq = uapi.IbUverbsQuerySrqResp{MaxWr: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)),
 		MaxSge: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE)), SrqLimit: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
 	if o.srq.MaxWr == 0 || o.srq.MaxWr > k.Device.MaxSrqWr || o.srq.MaxSge > k.Device.MaxSrqSge || o.srq.SrqLimit > o.srq.MaxWr {
@@ -86,6 +87,9 @@ func (k *Kernel) createSRQ(m *Msg) error {
 	m.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE, int(h))
 	m.Answer(uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, ioctl.BytesOf(&o.srq.MaxWr))
 	m.Answer(uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, ioctl.BytesOf(&o.srq.MaxSge))
+	if srqn != 0 {
+		m.Answer(uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, ioctl.BytesOf(&srqn))
+	}
 	k.driver(m, h, 0)
 	return nil
 }

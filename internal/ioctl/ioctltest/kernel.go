@@ -26,6 +26,7 @@ type Kernel struct {
 	Speed    uint64                                  // of each port, 100 Mb/s; 0: the driver does not tell it
 	RateMax  uint32                                  // of a QP, kb/s; 0: the driver limits none
 	DMABuf   int                                     // the descriptor of a dma-buf of a page; 0: the driver takes none
+	XRC      bool                                    // the driver has XRC
 	NetRaw   bool                                    // the process may set privileged QKeys
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
 	NoBursts bool                                    // register pages cannot be mapped write-combining
@@ -45,6 +46,7 @@ type Kernel struct {
 	async      int         // the library's end of the first event file, -1
 	context    bool
 	nextQPN    uint32
+	nextSRQN   uint32
 }
 
 // NewKernel returns the kernel of a device with one active RoCE port and three GIDs.
@@ -52,7 +54,7 @@ func NewKernel(driver uint32) *Kernel {
 	port := uapi.IbUverbsQueryPortResp{State: 4, MaxMtu: 5, ActiveMtu: 3, GidTblLen: 16, PkeyTblLen: 1, MaxMsgSz: 1 << 31,
 		ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2, Flags: 0x10}
 	v4 := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}
-	return &Kernel{Driver: driver, Vectors: 2,
+	return &Kernel{Driver: driver, Vectors: 2, XRC: true,
 		Device: uapi.IbUverbsQueryDeviceResp{FwVer: 1<<32 | 2<<16 | 3, MaxMrSize: 1 << 40, MaxQp: 64, MaxQpWr: 1024, MaxSge: 16,
 			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxAh: 64, MaxSrq: 8, MaxSrqWr: 512, MaxSrqSge: 8, MaxQpRdAtom: 16, MaxQpInitRdAtom: 16, PhysPortCnt: 1},
 		Ports: []uapi.IbUverbsQueryPortResp{port},

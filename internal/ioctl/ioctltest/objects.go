@@ -16,9 +16,11 @@ type object struct {
 	user    uint64 // user handle
 	channel int    // of a CQ
 	qpn     uint32
-	state   uint8
+	state   *uint8 // of a QP: who opens it shares it
 	qpType  uint8
 	groups  map[group]bool            // that a QP is attached to
+	file    uint64                    // that an XRCD was opened with; 0: none
+	srqn    uint32                    // of an XRC SRQ
 	srq     uapi.IbUverbsQuerySrqResp // what an SRQ is like
 	mr      memory
 }
@@ -94,6 +96,9 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"MW.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MW", uapi.UVERBS_ATTR_DESTROY_MW_HANDLE) },
 	"AH.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "AH", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE) },
 	"SRQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE) },
+	"OPEN_XRCD":               (*Kernel).openXRCD,
+	"XRCD.DESTROY":            func(k *Kernel, m *Msg) error { return k.destroy(m, "XRCD", uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE) },
+	"OPEN_QP":                 (*Kernel).openQP,
 	"PD.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },
 	"MR.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE) },
 	"CQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
@@ -215,25 +220,14 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 }
 
 func (k *Kernel) createQP(m *Msg) error {
-	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{},
+	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{}, state: new(uint8),
 		qpType: uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))}
 	if tables[o.qpType] == nil {
 		return unix.EOPNOTSUPP
 	}
-	for _, p := range []struct {
-		kind string
-		id   uint16
-	}{{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE}, {"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE},
-		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE}, {"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE}} {
-		h, there := m.Ref(p.id)
-		if p.kind == "SRQ" && !there {
-			continue
-		}
-		parent, err := k.get(p.kind, h)
-		if err != nil {
-			return err
-		}
-		o.parents = append(o.parents, parent)
+	var err error
+	if o.parents, err = k.parentsOfQP(m, o.qpType); err != nil {
+		return err
 	}
 	c := ioctl.SliceOf[uapi.IbUverbsQpCap](slices.Clone(m.data[uapi.UVERBS_ATTR_CREATE_QP_CAP]))[0]
 	if c.MaxSendWr > k.Device.MaxQpWr || c.MaxRecvWr > k.Device.MaxQpWr || c.MaxInlineData > 256 ||
@@ -250,12 +244,46 @@ func (k *Kernel) createQP(m *Msg) error {
 	return nil
 }
 
+// parentsOfQP are what a QP is made of. Each type takes what it needs, and refuses
+// what others need.
+func (k *Kernel) parentsOfQP(m *Msg, qpType uint8) (parents []*object, err error) {
+	target, initiator := qpType == uapi.IB_UVERBS_QPT_XRC_TGT, qpType == uapi.IB_UVERBS_QPT_XRC_INI
+	for _, p := range []struct {
+		kind         string
+		id           uint16
+		must, mayNot bool
+	}{
+		{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, !target, target},
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, !target, target},
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, !target && !initiator, target},
+		{"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false, initiator},
+		{"XRCD", uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, target, !target},
+	} {
+		h, there := m.Ref(p.id)
+		if there && p.mayNot || !there && p.must {
+			return nil, refuse(unix.EINVAL, "a QP of type %d with a %s: %v", qpType, p.kind, there)
+		}
+		if !there {
+			continue
+		}
+		parent, err := k.get(p.kind, h)
+		if err != nil {
+			return nil, err
+		}
+		if p.kind == "SRQ" && parent.srqn != 0 != target {
+			return nil, refuse(unix.EINVAL, "an SRQ of another type")
+		}
+		parents = append(parents, parent)
+	}
+	return parents, nil
+}
+
 func (k *Kernel) queryQP(m *Msg) error {
 	r := request[uapi.IbUverbsQueryQp](m)
 	o, err := k.get("QP", r.QpHandle)
 	if err != nil {
 		return err
 	}
-	reply(m, uapi.IbUverbsQueryQpResp{QpState: o.state, CurQpState: o.state})
+	reply(m, uapi.IbUverbsQueryQpResp{QpState: *o.state, CurQpState: *o.state})
 	return nil
 }

@@ -60,7 +60,34 @@ var ud = table{
 	{sqe, rts}:         {0, mCurState | mQKey},
 }
 
-var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud}
+var xrcInitiator = table{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPKey | mPort | mAccess, 0},
+	{initial, initial}: {0, mPKey | mPort | mAccess},
+	{initial, rtr}:     {mAV | mMTU | mDestQPN | mRQPSN, mAlt | mAccess | mPKey},
+	{rtr, rts}:         {mTimeout | mRetry | mRNRRetry | mSQPSN | mMaxRd, mCurState | mAlt | mAccess | mMigration},
+	{rts, rts}:         {0, mCurState | mAccess | mAlt | mMigration},
+	{rts, sqd}:         {0, mSQDNotify},
+	{sqd, rts}:         {0, mCurState | mAlt | mAccess | mMigration},
+	{sqd, sqd}:         {0, mPort | mAV | mTimeout | mRetry | mRNRRetry | mMaxRd | mAlt | mAccess | mPKey | mMigration},
+	{sqe, rts}:         {},
+}
+
+var xrcTarget = table{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPKey | mPort | mAccess, 0},
+	{initial, initial}: {0, mPKey | mPort | mAccess},
+	{initial, rtr}:     {mAV | mMTU | mDestQPN | mRQPSN | mMaxDestRd | mMinRNR, mAlt | mAccess | mPKey},
+	{rtr, rts}:         {mTimeout | mSQPSN, mCurState | mAlt | mAccess | mMinRNR | mMigration},
+	{rts, rts}:         {0, mCurState | mAccess | mAlt | mMigration | mMinRNR},
+	{rts, sqd}:         {0, mSQDNotify},
+	{sqd, rts}:         {0, mCurState | mAlt | mAccess | mMinRNR | mMigration},
+	{sqd, sqd}:         {0, mPort | mAV | mTimeout | mMaxDestRd | mAlt | mAccess | mPKey | mMinRNR | mMigration},
+	{sqe, rts}:         {},
+}
+
+var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud,
+	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget}
 
 // Allowed tells whether Linux lets a QP of that type go from one state to
 // another with those attributes: ib_modify_qp_is_ok.
@@ -84,11 +111,11 @@ func (k *Kernel) changeQP(r *uapi.IbUverbsModifyQp) error {
 	if err != nil {
 		return err
 	}
-	to := o.state
+	to := *o.state
 	if r.AttrMask&mState != 0 {
 		to = r.QpState
 	}
-	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.qpType, o.state, to, r.AttrMask) {
+	if to > failed || r.AttrMask&^mAll != 0 || !Allowed(o.qpType, *o.state, to, r.AttrMask) {
 		return unix.EINVAL
 	}
 	if r.AttrMask&mQKey != 0 && r.Qkey>>31 != 0 && !k.NetRaw {
@@ -102,7 +129,7 @@ func (k *Kernel) changeQP(r *uapi.IbUverbsModifyQp) error {
 			return err
 		}
 	}
-	o.state = to
+	*o.state = to
 	return nil
 }
 

@@ -113,6 +113,8 @@ var Rules = map[Method]map[uint16]Rule{
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}: {
 		uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE:       {Class: New, Must: true},
 		uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE:    handle(),
+		uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE:  optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE:    optional(handle()),
 		uapi.UVERBS_ATTR_CREATE_SRQ_TYPE:         constant(),
 		uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE:  in(8),
 		uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR:       in(4),
@@ -125,6 +127,7 @@ var Rules = map[Method]map[uint16]Rule{
 	},
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_SRQ_RESP, ioctl.SizeOf[uapi.IbUverbsDestroySrqResp]()),
+	{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE),
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}: {
 		uapi.UVERBS_ATTR_CREATE_CQ_HANDLE:       {Class: New, Must: true},
 		uapi.UVERBS_ATTR_CREATE_CQ_CQE:          in(4),
@@ -139,6 +142,7 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()),
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}: {
 		uapi.UVERBS_ATTR_CREATE_QP_HANDLE:         {Class: New, Must: true},
+		uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE:    optional(handle()),
 		uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE:      optional(handle()),
 		uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE:     optional(handle()),
 		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: optional(handle()),
@@ -185,6 +189,7 @@ var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:                 true,
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:               true,
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:             true,
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                 true,
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:           true,
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:         true,
@@ -236,5 +241,7 @@ var legacies = map[uint64]legacy{
 	uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:         sizes[uapi.IbUverbsAttachMcast, ioctl.Void]("ATTACH_MCAST"),
 	uapi.IB_USER_VERBS_CMD_DETACH_MCAST:         sizes[uapi.IbUverbsDetachMcast, ioctl.Void]("DETACH_MCAST"),
 	uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:           sizes[uapi.IbUverbsModifySrq, ioctl.Void]("MODIFY_SRQ"),
+	uapi.IB_USER_VERBS_CMD_OPEN_XRCD:            sizes[uapi.IbUverbsOpenXrcd, uapi.IbUverbsOpenXrcdResp]("OPEN_XRCD"),
+	uapi.IB_USER_VERBS_CMD_OPEN_QP:              sizes[uapi.IbUverbsOpenQp, uapi.IbUverbsCreateQpResp]("OPEN_QP"),
 	uapi.IB_USER_VERBS_CMD_QUERY_SRQ:            sizes[uapi.IbUverbsQuerySrq, uapi.IbUverbsQuerySrqResp]("QUERY_SRQ"),
 }
