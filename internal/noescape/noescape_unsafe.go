@@ -8,20 +8,19 @@ package noescape
 
 import "unsafe"
 
+// most bounds the elements of a slice for the compiler, which wants an array to
+// slice. No slice has as many.
+const most = 1<<31 - 1
+
 // Slice returns s, and the compiler does not see that it does. The callee that
-// gets it must not keep it.
-func Slice[T any](s []T) []T {
-	return unsafe.Slice((*T)(hide(unsafe.Pointer(unsafe.SliceData(s)))), len(s))
-}
-
-// hide is a call to same under a name whose body the compiler does not know,
-// so that it believes the directive. A detour through uintptr would be an
-// instruction shorter, but vet reports it in every program that imports this
-// module.
+// gets it must not keep it. A slice without elements comes back as nil.
 //
-//go:noescape
-//go:linkname hide github.com/goverbs/goverbs/internal/noescape.same
-func hide(p unsafe.Pointer) unsafe.Pointer
-
-//lint:ignore U1000 hide is linked to it
-func same(p unsafe.Pointer) unsafe.Pointer { return p }
+// The pointer goes through a number, which is no pointer to the compiler. The
+// caller holds s meanwhile, and nothing moves a stack here.
+func Slice[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(s)))
+	return (*(**[most]T)(unsafe.Pointer(&p)))[:len(s):len(s)]
+}
