@@ -12,7 +12,7 @@ import (
 
 // An Option is one option in its two forms.
 type Option struct {
-	Short byte
+	Short byte   // 0 when there is none
 	Long  string // "" when there is none
 	Arg   string // what the argument is, for the usage text; "" when it takes none
 	Help  string
@@ -30,8 +30,11 @@ func Short(short byte, arg, help string, set func(string) error) Option {
 }
 
 func (o *Option) String() string {
-	if o.Long == "" {
+	switch {
+	case o.Long == "":
 		return fmt.Sprintf("-%c", o.Short)
+	case o.Short == 0:
+		return "--" + o.Long
 	}
 	return fmt.Sprintf("-%c, --%s", o.Short, o.Long)
 }
@@ -139,7 +142,7 @@ func parseShort(letters string, args []string, options []Option) ([]string, erro
 
 func findShort(letter byte, options []Option) (*Option, error) {
 	for i := range options {
-		if options[i].Short == letter {
+		if options[i].Short == letter && letter != 0 {
 			return &options[i], nil
 		}
 	}
@@ -161,6 +164,9 @@ func Usage(w io.Writer, options []Option) error {
 	for i := range options {
 		o := &options[i]
 		name := o.String()
+		if o.Short == 0 {
+			name = "    " + name
+		}
 		switch {
 		case o.Arg != "" && o.Long == "":
 			name += " <" + o.Arg + ">"

@@ -13,6 +13,7 @@ type values struct {
 	Events bool
 	Check  bool
 	Device string
+	JSON   bool
 }
 
 func (v *values) options() []Option {
@@ -22,6 +23,7 @@ func (v *values) options() []Option {
 		{'c', "chk", "", "validate", Flag(&v.Check)},
 		{'d', "ib-dev", "dev", "device", String(&v.Device)},
 		{'i', "ib-port", "port", "port", Int(new(int), 1, 255)},
+		{0, "out_json", "", "write JSON", Flag(&v.JSON)},
 	}
 }
 
@@ -48,6 +50,7 @@ func TestParse(t *testing.T) {
 		{"--ib-dev=", values{}, ""},
 		{"-d a -d b", values{Device: "b"}, ""},
 		{"-", values{}, "-"},
+		{"--out", values{JSON: true}, ""},
 	} {
 		var got values
 		operands, err := Parse(strings.Fields(c.args), got.options())
@@ -67,6 +70,8 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-x", "unknown option -x"},
+		{"-\x00", "unknown option -\x00"},
+		{"--out_json=1", "option --out_json takes no argument"},
 		{"-ex", "unknown option -x"},
 		{"--nope", "unknown option --nope"},
 		{"--ib=1", "option --ib is ambiguous: --ib-dev, --ib-port"},
@@ -90,10 +95,11 @@ func TestParseErrors(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	var b strings.Builder
-	if err := Usage(&b, new(values).options()[:2]); err != nil {
+	all := new(values).options()
+	if err := Usage(&b, []Option{all[0], all[1], all[5]}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "  -s, --size=<size>      size of message\n  -e, --events           sleep on events\n"
+	const want = "  -s, --size=<size>      size of message\n  -e, --events           sleep on events\n      --out_json         write JSON\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}

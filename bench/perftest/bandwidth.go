@@ -1,0 +1,305 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A bandwidthRun is the state of one size of a bandwidth test, and its result.
+type bandwidthRun struct {
+	*endpoint
+	iters int // of each QP
+	total int // of all
+
+	sent, completed, received int
+	posted, done              []int64 // when each message was posted, and known to be done; nil without a peak
+	began, ended              int64
+	sampled                   int
+}
+
+// runBandwidth plays one size. An error comes with what was measured before.
+func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b = &bandwidthRun{endpoint: e, iters: e.o.Iters, total: e.o.Iters * e.o.QPs}
+	if e.o.Duration > 0 {
+		b.iters, b.total = math.MaxInt, math.MaxInt
+	} else if !e.o.NoPeak {
+		b.posted, b.done = make([]int64, b.total), make([]int64, b.total)
+	}
+	b.began = now()
+	switch {
+	case e.o.receives() && e.o.Bidirectional:
+		err = b.both()
+	case e.o.receives() && !e.o.client():
+		err = b.receive()
+	default:
+		err = b.send()
+	}
+	b.ended = now()
+	if e.o.Duration > 0 {
+		b.began = e.watch.begin.Load()
+		if end := e.watch.end.Load(); end != 0 {
+			b.ended = end
+		}
+	}
+	if errors.Is(err, errTime) {
+		err = nil
+	}
+	return b, err
+}
+
+// messages is how many count.
+func (b *bandwidthRun) messages() int {
+	switch {
+	case b.o.Duration > 0:
+		return b.sampled
+	case b.o.receives() && !b.o.client() && !b.o.Bidirectional:
+		return b.received
+	}
+	return b.completed
+}
+
+// send keeps the send queues full until all has been sent and completed.
+func (b *bandwidthRun) send() error {
+	b.watch.time(b.o)
+	for b.completed < b.total {
+		if err := b.post(); err != nil {
+			return err
+		}
+		if _, err := b.complete(b.o.Events); err != nil {
+			return err
+		}
+		if err := b.heed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heed asks the watch, when it wants to be asked.
+func (b *bandwidthRun) heed() error {
+	if !b.watch.alarm.Load() {
+		return nil
+	}
+	return b.watch.look(b.completed + b.received)
+}
+
+// post posts what the send queues have room for.
+func (b *bandwidthRun) post() error {
+	list := b.o.PostList
+	for _, q := range b.qps {
+		for q.posted < b.iters && q.posted+list <= b.o.TxDepth+q.completed {
+			if list == 1 {
+				q.wrs[0].Flags = 0
+				if (q.posted+1)%b.o.CQMod == 0 || q.posted == b.iters-1 {
+					q.wrs[0].Flags = uverbs.Signaled
+				}
+			}
+			if b.posted != nil {
+				b.posted[b.sent] = now()
+			}
+			if _, err := q.qp.PostSend(q.wrs...); err != nil {
+				return err
+			}
+			for i := range q.wrs {
+				b.aim(q, &q.wrs[i])
+			}
+			q.posted += list
+			b.sent += list
+			if b.alarmed() {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// alarmed keeps a deep queue from holding up the end of a timed run.
+func (b *bandwidthRun) alarmed() bool { return b.o.Duration > 0 && b.watch.alarm.Load() }
+
+// complete takes what has completed, and with sleep waits for it.
+func (b *bandwidthRun) complete(sleep bool) (int, error) {
+	n, err := b.take(b.scq, sleep)
+	if err != nil {
+		return 0, err
+	}
+	for i := range b.wcs[:n] {
+		wc := &b.wcs[i]
+		if err := b.check(wc, false); err != nil {
+			return 0, err
+		}
+		q := b.qps[wc.WRID]
+		k := min(b.o.CQMod, b.iters-q.completed) // the last completes for fewer
+		q.completed += k
+		b.completed += k
+		if b.done != nil {
+			b.done[b.completed-1] = now()
+		}
+		b.sample(k)
+	}
+	return n, nil
+}
+
+func (b *bandwidthRun) sample(k int) {
+	if b.watch.phase.Load() == sampling {
+		b.sampled += k
+	}
+}
+
+// take polls a queue, and with sleep waits until there is something.
+func (b *bandwidthRun) take(cq *uverbs.CQ, sleep bool) (int, error) {
+	if !sleep {
+		return cq.Poll(b.wcs)
+	}
+	b.watch.done.Store(int64(b.completed + b.received))
+	n, err := cq.PollWait(b.watch.ctx, b.wcs)
+	if err != nil && b.watch.parent.Err() != nil {
+		err = ErrInterrupted
+	}
+	return n, err
+}
+
+// receive takes messages until all have come.
+func (b *bandwidthRun) receive() error {
+	for b.received < b.total {
+		n, err := b.take(b.rcq, b.o.Events)
+		if err != nil {
+			return err
+		}
+		if err := b.arrive(n); err != nil {
+			return err
+		}
+		if err := b.heed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive takes the n receives that have been polled.
+func (b *bandwidthRun) arrive(n int) error {
+	if n > 0 && b.received == 0 {
+		if !b.o.Bidirectional {
+			b.began = now()
+		}
+		if !b.o.client() {
+			b.watch.time(b.o)
+		}
+	}
+	for i := range b.wcs[:n] {
+		if _, err := b.arrived(&b.wcs[i], b.iters); err != nil {
+			return err
+		}
+		b.received++
+		b.sample(1)
+	}
+	return nil
+}
+
+// both sends and receives. The server does not send before the client has
+// begun. Receives go first, lest a peer without acknowledgements finds none.
+func (b *bandwidthRun) both() error {
+	if b.o.client() {
+		b.watch.time(b.o)
+	}
+	idle := false
+	for b.completed < b.total || b.received < b.total {
+		if b.o.client() || b.received > 0 {
+			if err := b.post(); err != nil {
+				return err
+			}
+		}
+		if b.o.Events && idle {
+			if err := b.either(); err != nil {
+				return err
+			}
+		}
+		got, err := b.take(b.rcq, false)
+		if err == nil {
+			err = b.arrive(got)
+		}
+		if err != nil {
+			return err
+		}
+		completed, err := b.complete(false)
+		if err != nil {
+			return err
+		}
+		idle = got == 0 && completed == 0
+		if err := b.heed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// either waits until one of the two queues has something.
+func (b *bandwidthRun) either() error {
+	b.watch.done.Store(int64(b.completed + b.received))
+	ctx, cancel := context.WithCancel(b.watch.ctx)
+	defer cancel()
+	other := make(chan error, 1)
+	go func() {
+		other <- b.scq.Wait(ctx)
+		cancel()
+	}()
+	err := b.rcq.Wait(ctx)
+	cancel()
+	if e := <-other; e == nil || err == nil {
+		return nil
+	}
+	if b.watch.parent.Err() != nil {
+		return ErrInterrupted
+	}
+	if b.watch.ctx.Err() != nil {
+		return context.Cause(b.watch.ctx)
+	}
+	return err
+}
+
+// report works out the figures.
+func (b *bandwidthRun) report() bwReport {
+	unit := float64(1 << 20)
+	if b.o.Gbits {
+		unit = 1e9 / 8
+	}
+	n, seconds := float64(b.messages()), float64(b.ended-b.began)/1e9
+	r := bwReport{size: uint64(b.size), iters: uint64(b.messages())}
+	if n == 0 || seconds <= 0 {
+		return r
+	}
+	r.avg = n * float64(b.size) / seconds / unit
+	r.rate = n / seconds / 1e6
+	if fastest := b.fastest(); fastest > 0 {
+		r.peak = float64(b.size) / (fastest / 1e9) / unit
+	}
+	return r
+}
+
+// fastest is the least time that a message took on average, over all runs of
+// messages that begin with a request and end with a completion: the inverse of
+// the peak. 0 without one.
+func (b *bandwidthRun) fastest() float64 {
+	if b.posted == nil {
+		return 0
+	}
+	least := math.Inf(1)
+	n := min(b.completed, len(b.done))
+	for i := 0; i < n; i += b.o.PostList {
+		for j := i; j < n; j++ {
+			if b.done[j] == 0 {
+				continue
+			}
+			least = min(least, float64(b.done[j]-b.posted[i])/float64(j-i+1))
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}

@@ -1,0 +1,226 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A cmWire is a wire over an RC QP that rdma_cm connects. A message is a SEND;
+// the other end has one receive posted, and posts the next before it answers.
+type cmWire struct {
+	id       *cm.SyncID
+	in, out  *uverbs.MR
+	length   int
+	received chan error
+}
+
+// resolveTime is how long rdma_cm may look for an address or a route.
+const resolveTime = 2 * time.Second
+
+// tries is how often a client tries to connect to a server that may be about to
+// listen, and pause what it waits in between.
+const (
+	tries = 10
+	pause = 100 * time.Millisecond
+)
+
+// dialID makes an id that is on its way to the server: its route is resolved.
+func dialID(ctx context.Context, o *Options, typ uverbs.QPType) (id *cm.SyncID, err error) {
+	ai, err := o.address4(ctx, o.Server, 0)
+	if err != nil {
+		return nil, err
+	}
+	var src netip.AddrPort
+	if o.SourceIP != "" {
+		src = netip.AddrPortFrom(netip.MustParseAddr(o.SourceIP), 0)
+	}
+	if id, err = cm.NewID(portSpace(typ)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, id.Close())
+		}
+	}()
+	if o.TOS >= 0 {
+		if err := id.SetTOS(uint8(o.TOS)); err != nil {
+			return nil, err
+		}
+	}
+	if err := id.ResolveAddr(ctx, src, ai.Dst, resolveTime); err != nil {
+		return nil, err
+	}
+	if typ == uverbs.RC {
+		if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
+			return nil, err
+		}
+	}
+	return id, id.ResolveRoute(ctx, resolveTime)
+}
+
+func portSpace(typ uverbs.QPType) cm.PortSpace {
+	if typ == uverbs.UD {
+		return cm.PSUDP
+	}
+	return cm.PSTCP
+}
+
+// address4 finds a host's address, of the family that the options ask for.
+func (o *Options) address4(ctx context.Context, host string, flags cm.AddrInfoFlags) (*cm.AddrInfo, error) {
+	family := cm.IPv4
+	if o.IPv6Addr {
+		family = cm.IPv6
+	}
+	all, err := cm.GetAddrInfo(ctx, host, strconv.Itoa(o.Port), &cm.AddrInfo{Flags: flags, Family: family})
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// listenID makes an id that takes n connection requests.
+func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm.SyncID, err error) {
+	ai, err := o.address4(ctx, o.SourceIP, cm.Passive)
+	if err != nil {
+		return nil, err
+	}
+	if id, err = cm.NewID(portSpace(typ)); err != nil {
+		return nil, err
+	}
+	if err = id.Bind(ai.Src); err == nil {
+		err = id.Listen(n)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("-p %d: %w", o.Port, err), id.Close())
+	}
+	return id, nil
+}
+
+// again tries to connect until a server listens.
+func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
+	for n := 1; ; n++ {
+		v, err := connect()
+		if err == nil || n == tries || !errors.Is(err, cm.ErrRejected) {
+			return v, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
+		}
+	}
+}
+
+func dialCM(ctx context.Context, o *Options) (wire, error) {
+	return again(ctx, func() (wire, error) {
+		id, err := dialID(ctx, o, uverbs.RC)
+		if err != nil {
+			return nil, err
+		}
+		return newCMWire(id, func() error { return id.Connect(ctx, wireParam(o)) })
+	})
+}
+
+func wireParam(o *Options) *cm.ConnParam {
+	return &cm.ConnParam{RetryCount: uint8(o.RetryCount), RNRRetryCount: 7}
+}
+
+func acceptCM(ctx context.Context, o *Options) (wire, error) {
+	l, err := listenID(ctx, o, uverbs.RC, o.QPs)
+	if err != nil {
+		return nil, err
+	}
+	o.waiting()
+	id, err := l.GetRequest(ctx)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	w, err := newCMWire(id, func() error {
+		if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
+			return err
+		}
+		return id.Accept(ctx, wireParam(o))
+	})
+	return w, errors.Join(err, l.Close())
+}
+
+// newCMWire makes the QP of an id and has it connected.
+func newCMWire(id *cm.SyncID, connect func() error) (_ wire, err error) {
+	w := &cmWire{id: id}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if err := id.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1}); err != nil {
+		return nil, err
+	}
+	if w.in, err = id.AllocMsgs(binaryKeys); err != nil {
+		return nil, err
+	}
+	if w.out, err = id.AllocMsgs(binaryKeys); err != nil {
+		return nil, err
+	}
+	if err := w.ready(); err != nil {
+		return nil, err
+	}
+	return w, connect()
+}
+
+// ready posts the receive of the next message.
+func (w *cmWire) ready() error { return w.id.PostRecv(0, w.in.SGE(0, binaryKeys)) }
+
+func (w *cmWire) send(ctx context.Context, message []byte) error {
+	n := copy(w.out.Bytes(), message)
+	if err := w.id.PostSend(0, uverbs.Signaled, w.out.SGE(0, n)); err != nil {
+		return w.gone(err)
+	}
+	_, err := w.id.SendComp(ctx)
+	return w.gone(err)
+}
+
+func (w *cmWire) receive(ctx context.Context, message []byte) error {
+	wc, err := w.id.RecvComp(ctx)
+	if err != nil {
+		return w.gone(err)
+	}
+	if int(wc.ByteLen) != len(message) {
+		return atPeer("", "the peer says %d bytes where %d are due: it runs another test, or with other options", wc.ByteLen, len(message))
+	}
+	copy(message, w.in.Bytes())
+	return w.ready()
+}
+
+// gone is what an error means when the connection has ended.
+func (w *cmWire) gone(err error) error {
+	if err != nil && (errors.Is(err, cm.ErrDisconnected) || errors.Is(err, uverbs.WCWRFlushErr)) {
+		return errGone
+	}
+	return err
+}
+
+func (w *cmWire) state() (int, error) {
+	select {
+	case <-w.id.Disconnected():
+		return 0, errGone
+	default:
+		return 0, nil
+	}
+}
+
+func (w *cmWire) close() error {
+	var errs []error
+	for _, mr := range []*uverbs.MR{w.in, w.out} {
+		if mr != nil {
+			errs = append(errs, mr.Close())
+		}
+	}
+	return errors.Join(append(errs, w.id.Close())...)
+}

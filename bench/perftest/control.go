@@ -1,0 +1,178 @@
+package perftest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A wire carries the messages by which the two ends agree.
+type wire interface {
+	// send hands a message to the peer, in one piece.
+	send(ctx context.Context, message []byte) error
+	// receive fills message with the peer's next.
+	receive(ctx context.Context, message []byte) error
+	// state tells how many bytes have come that nobody has asked for, and
+	// whether the peer has gone.
+	state() (pending int, gone error)
+	close() error
+}
+
+// patience is how long the peer may take over a message while the two ends
+// prepare the test.
+const patience = 30 * time.Second
+
+var errSilent = &Error{Peer, "", fmt.Sprintf("the peer has been silent for %v: does it run the same test, with the same options?", patience)}
+
+// A control is the connection by which the two ends agree.
+type control struct {
+	wire
+	client  bool
+	withGID bool  // keys have GIDs
+	binary  bool  // keys are in binary form
+	peer    *keys // of the peer's first QP, once known
+}
+
+// exchange gives the peer a message and takes its of the same length. The
+// client's goes first, always.
+func (c *control) exchange(ctx context.Context, out []byte) ([]byte, error) {
+	in := make([]byte, len(out))
+	if c.client {
+		if err := c.send(ctx, out); err != nil {
+			return nil, err
+		}
+		return in, c.receive(ctx, in)
+	}
+	if err := c.receive(ctx, in); err != nil {
+		return nil, err
+	}
+	return in, c.send(ctx, out)
+}
+
+// swap exchanges keys.
+func (c *control) swap(ctx context.Context, own keys) (keys, error) {
+	if c.binary {
+		in, err := c.exchange(ctx, own.binary())
+		if err != nil {
+			return keys{}, err
+		}
+		return parseBinaryKeys(in), nil
+	}
+	in, err := c.exchange(ctx, own.text(c.withGID))
+	if err != nil {
+		return keys{}, err
+	}
+	return parseKeys(in)
+}
+
+// sync has the two ends wait for each other, by their first QP's keys.
+func (c *control) sync(ctx context.Context, own keys) error {
+	k, err := c.swap(ctx, own)
+	if err == nil && c.peer != nil && k.qpn != c.peer.qpn {
+		return atPeer("-q", "the peer speaks of another queue pair than its first: it has been given more of them, or another test")
+	}
+	return err
+}
+
+// soon is sync, with patience.
+func (c *control) soon(ctx context.Context, own keys) error {
+	return patiently(ctx, func(ctx context.Context) error { return c.sync(ctx, own) })
+}
+
+func patiently(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	defer cancel()
+	return f(ctx)
+}
+
+// Version is the perftest whose messages these are.
+const Version = "6.24"
+
+// oldest is the oldest version that perftest 6.24 talks to.
+const oldest = 5.70
+
+var versionPattern = regexp.MustCompile(`\A\d+\.\d+[0-9.]*\z`)
+
+// agree settles versions, the size of the buffers that small messages go
+// through in circles, and the MTU.
+func (c *control) agree(ctx context.Context, o *Options) error {
+	return patiently(ctx, func(ctx context.Context) error {
+		own := make([]byte, 16)
+		copy(own, Version)
+		in, err := c.exchange(ctx, own)
+		if err != nil {
+			return err
+		}
+		if err := checkVersion(in); err != nil {
+			return err
+		}
+		for _, v := range []*int{&o.cycle, &o.line} {
+			in, err := c.exchange(ctx, binary.BigEndian.AppendUint32(nil, uint32(*v)))
+			if err != nil {
+				return err
+			}
+			*v = max(*v, int(int32(binary.BigEndian.Uint32(in))))
+		}
+		if o.cycle > maxCycle || o.line > o.cycle {
+			return atPeer("", "the peer wants buffers of %d bytes in lines of %d: it is no perftest", o.cycle, o.line)
+		}
+		in, err = c.exchange(ctx, []byte{'0' + byte(o.mtu), 0})
+		if err != nil {
+			return err
+		}
+		mtu := uverbs.MTU(in[0] - '0')
+		if in[1] != 0 || mtu.Bytes() == 0 {
+			return atPeer("", "the peer's MTU is %q, none of 1 to 5: it is no perftest", in)
+		}
+		o.mtu = min(o.mtu, mtu)
+		return nil
+	})
+}
+
+// maxCycle bounds what a peer can make this end allocate.
+const maxCycle = 1 << 20
+
+func checkVersion(in []byte) error {
+	text := string(bytes.TrimRight(in, "\x00"))
+	if regexp.MustCompile(`\A[0-9a-f]{4}:`).MatchString(text) {
+		return atPeer("--dont_xchg_versions", "the peer leaves out what the versions of today need: leave the option out")
+	}
+	if !versionPattern.MatchString(text) {
+		return atPeer("", "the peer speaks another protocol than perftest's: it said %q where its version belongs", text)
+	}
+	number, _ := strconv.ParseFloat(regexp.MustCompile(`\A\d+\.\d+`).FindString(text), 64)
+	if number < oldest {
+		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, understands", text, oldest, Version)
+	}
+	return nil
+}
+
+// A bwReport is what an end has measured in a bandwidth test.
+type bwReport struct {
+	size, iters     uint64
+	peak, avg, rate float64 // in the reporter's units; millions of messages a second
+}
+
+// reports exchanges what both ends have measured, field by field.
+func (c *control) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
+	fields := []uint64{own.size, own.iters, math.Float64bits(own.peak), math.Float64bits(own.avg), math.Float64bits(own.rate)}
+	for i, v := range fields {
+		in, err := c.exchange(ctx, binary.BigEndian.AppendUint64(nil, v))
+		if err != nil {
+			return peer, err
+		}
+		fields[i] = binary.BigEndian.Uint64(in)
+	}
+	return bwReport{fields[0], fields[1], math.Float64frombits(fields[2]), math.Float64frombits(fields[3]), math.Float64frombits(fields[4])}, nil
+}
+
+// errGone is the end of the connection where a message was due.
+var errGone = errors.New("the peer has ended the connection: what it printed tells why, or it runs another test, or with other options")

@@ -1,0 +1,172 @@
+package perftest
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// openDevice opens the device of a test and finds out what the options leave to
+// it: GID, MTU, and how much goes inline.
+func openDevice(o *Options) (*uverbs.Context, error) {
+	name := o.Device
+	if name == "" {
+		all, err := uverbs.Devices()
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%w: there is none on this machine", uverbs.ErrNoDevice)
+		}
+		name = all[0].Name
+	}
+	dev, err := uverbs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.fit(dev); err != nil {
+		dev.Close() // the first error counts
+		return nil, err
+	}
+	return dev, nil
+}
+
+// fit fits the options to the device.
+func (o *Options) fit(dev *uverbs.Context) error {
+	o.device = dev.Name()
+	port, err := dev.QueryPort(o.IBPort)
+	if err != nil {
+		return here("-i", "%v", err)
+	}
+	if port.State != uverbs.PortActive {
+		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another", o.IBPort, o.device, port.State)
+	}
+	o.link = port.LinkLayer
+	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC
+	if err := o.fitMTU(port); err != nil {
+		return err
+	}
+	if err := o.fitSize(port); err != nil {
+		return err
+	}
+	if o.Inline < 0 {
+		o.Inline = o.usualInline(dev.Device().Driver())
+	}
+	if err := o.fitOuts(dev); err != nil {
+		return err
+	}
+	return o.fitGID(dev)
+}
+
+func (o *Options) fitMTU(port *uverbs.PortAttr) error {
+	o.mtu = port.ActiveMTU
+	if o.MTU == 0 {
+		return nil
+	}
+	code := uverbs.MTU(bits.Len(uint(o.MTU)) - 8)
+	if code.Bytes() != o.MTU {
+		return here("-m", "%d is none of 256, 512, 1024, 2048 and 4096", o.MTU)
+	}
+	if code > port.ActiveMTU {
+		return here("-m", "port %d has an active MTU of %d: raise that of its network interface, or choose no more", o.IBPort, port.ActiveMTU.Bytes())
+	}
+	o.mtu = code
+	return nil
+}
+
+func (o *Options) fitSize(port *uverbs.PortAttr) error {
+	most, what := int(port.MaxMsgSize), "the longest message of "+o.device
+	if o.Type == uverbs.UD {
+		most, what = o.mtu.Bytes(), "the MTU, which bounds a datagram"
+	}
+	if most == 0 || o.Size <= most {
+		return nil
+	}
+	if o.given['s'] {
+		return here("-s", "%d bytes are more than %d, %s", o.Size, most, what)
+	}
+	o.Size = most
+	return nil
+}
+
+// usualInline is how long a message of a latency test is sent inline where
+// perftest does so.
+func (o *Options) usualInline(driver string) int {
+	if o.Bandwidth || driver != "mlx5" {
+		return 0
+	}
+	switch {
+	case o.Verb != Send:
+		return 220
+	case o.Type == uverbs.UD:
+		return 188
+	}
+	return 236
+}
+
+func (o *Options) fitOuts(dev *uverbs.Context) error {
+	if !o.fetches() {
+		o.Outs = 1
+		return nil
+	}
+	attr, err := dev.QueryDevice()
+	if err != nil {
+		return err
+	}
+	if o.Verb == Atomic && attr.AtomicCap == uverbs.AtomicNone {
+		return fmt.Errorf("%w: %s has no atomics", uverbs.ErrNotSupported, o.device)
+	}
+	if o.Outs > attr.MaxQPRdAtom {
+		return here("-o", "%s has at most %d READs and atomics under way", o.device, attr.MaxQPRdAtom)
+	}
+	if o.Outs == 0 {
+		o.Outs = min(attr.MaxQPRdAtom, 255)
+	}
+	return nil
+}
+
+// fitGID looks the GID up. On InfiniBand there is none unless it is asked for.
+func (o *Options) fitGID(dev *uverbs.Context) error {
+	if o.GIDIndex >= 0 {
+		g, err := dev.QueryGID(o.IBPort, o.GIDIndex)
+		if err != nil {
+			return here("-x", "%v", err)
+		}
+		o.gid, o.withGID = *g, true
+		return nil
+	}
+	if o.link != uverbs.LinkEthernet {
+		return nil
+	}
+	all, err := dev.GIDs(o.IBPort)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return here("-i", "port %d of %s has no GID: give its network interface an address", o.IBPort, o.device)
+	}
+	o.gid, o.withGID = bestGID(all, o.IPv6), true
+	return nil
+}
+
+// bestGID prefers addresses of the family that is asked for, then RoCE v2, then
+// the first, as perftest does.
+func bestGID(all []uverbs.GIDEntry, ipv6 bool) uverbs.GIDEntry {
+	rank := func(g uverbs.GIDEntry) (r int) {
+		if g.GID.Addr().Unmap().Is6() == ipv6 {
+			r += 2
+		}
+		if g.Type == uverbs.GIDTypeRoCEv2 {
+			r++
+		}
+		return r
+	}
+	best := all[0]
+	for _, g := range all[1:] {
+		if rank(g) > rank(best) {
+			best = g
+		}
+	}
+	return best
+}

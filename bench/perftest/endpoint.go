@@ -1,0 +1,226 @@
+package perftest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An endpoint is what one end has on its device.
+type endpoint struct {
+	o        *Options
+	ctl      *control
+	dev      *uverbs.Context
+	pd       *uverbs.PD
+	mr       *uverbs.MR
+	scq, rcq *uverbs.CQ
+	qps      []*queue
+	links    *links // of rdma_cm, with -R
+	watch    *watch
+	took     time.Duration // of the last run
+	size     int           // of the messages that are being measured
+	wcs      []uverbs.WC
+}
+
+// A queue is a QP with what goes through it.
+type queue struct {
+	qp        *uverbs.QP
+	own, peer keys
+	ah        *uverbs.AH // UD
+	qpn, qkey uint32     // UD: where to
+
+	wrs   []uverbs.SendWR
+	recvs []uverbs.RecvWR
+	from  circle // of what is sent
+	to    circle // at the peer
+	into  circle // of receives
+
+	posted, completed int // requests
+	received          int
+	free              int // receives that are to be posted again
+	refilled          int // receives that were posted
+}
+
+// A circle is the places that messages go through one after the other.
+type circle struct {
+	base, step uint64
+	n, at      int
+}
+
+func (c *circle) next() uint64 {
+	where := c.base + uint64(c.at)*c.step
+	if c.at++; c.at == c.n {
+		c.at = 0
+	}
+	return where
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// circle of messages of a size from an address on. What is longer than half
+// the buffer has one place.
+func (o *Options) circle(base uint64, size int) circle {
+	step := roundUp(size, o.line)
+	if !o.Bandwidth || size > o.cycle/2 {
+		return circle{base: base, n: 1}
+	}
+	return circle{base: base, step: uint64(step), n: max(o.cycle/step, 1)}
+}
+
+// grhSpace is what lies before a datagram so that it begins with a line.
+func (o *Options) grhSpace() int {
+	if o.Type == uverbs.UD {
+		return roundUp(uverbs.GRHLen, o.line)
+	}
+	return 0
+}
+
+// stride is the room that a QP has in each half of the memory: requests are
+// sent from the first, receives and the peer's WRITEs go to the second.
+func (o *Options) stride() int {
+	return roundUp(max(o.Size, o.cycle), o.line) + o.grhSpace()
+}
+
+func newEndpoint(o *Options, ctl *control, dev *uverbs.Context) (*endpoint, error) {
+	e := &endpoint{o: o, ctl: ctl, dev: dev, size: o.Size, wcs: make([]uverbs.WC, 16)}
+	var err error
+	if e.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	access := uverbs.LocalWrite | o.Verb.access()
+	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat looks for the last byte of a message
+		access |= uverbs.RelaxedOrdering
+	}
+	if e.mr, err = e.pd.Alloc(2*o.QPs*o.stride(), access); err != nil {
+		return nil, err
+	}
+	cq := uverbs.CQConfig{Entries: o.TxDepth * o.QPs, NoEvents: !o.Events, Vector: o.Vector, SingleGoroutine: o.NoLock}
+	if e.scq, err = dev.CreateCQ(cq); err != nil {
+		return nil, err
+	}
+	e.rcq = e.scq
+	if o.receives() {
+		cq.Entries = o.RxDepth * o.QPs
+		if e.rcq, err = dev.CreateCQ(cq); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+func (e *endpoint) qpConfig() uverbs.QPConfig {
+	o := e.o
+	return uverbs.QPConfig{Type: o.Type, SendCQ: e.scq, RecvCQ: e.rcq, MaxSendWR: o.TxDepth, MaxRecvWR: o.RxDepth,
+		MaxInline: o.Inline, SingleGoroutine: o.NoLock}
+}
+
+// createQPs makes the QPs that no rdma_cm connects.
+func (e *endpoint) createQPs() error {
+	for range e.o.QPs {
+		qp, err := e.pd.CreateQP(e.qpConfig())
+		if err != nil {
+			return err
+		}
+		if err := e.init(qp); err != nil {
+			return err
+		}
+		e.add(qp)
+	}
+	return nil
+}
+
+// add gives a QP its place in the memory.
+func (e *endpoint) add(qp *uverbs.QP) {
+	i, n := len(e.qps), e.o.QPs
+	second := uint64((n + i) * e.o.stride())
+	e.qps = append(e.qps, &queue{qp: qp, own: keys{
+		outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: e.mr.RKey(),
+		vaddr: e.mr.Addr() + second, gid: e.o.gid.GID,
+	}})
+}
+
+const minRNRTimer = 12 // 0.64 ms
+
+// qkey is perftest's.
+const qkey = 0x11111111
+
+func (e *endpoint) init(qp *uverbs.QP) error {
+	a := uverbs.QPAttr{State: uverbs.StateInit, PKeyIndex: uint16(e.o.PKeyIndex), Port: uint8(e.o.IBPort)}
+	m := uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort
+	if e.o.Type == uverbs.UD {
+		a.QKey = qkey
+		return qp.Modify(a, m|uverbs.MaskQKey)
+	}
+	a.Access = e.o.Verb.access()
+	return qp.Modify(a, m|uverbs.MaskAccess)
+}
+
+// connect takes the QPs to where they can be used, once the keys are exchanged.
+func (e *endpoint) connect() error {
+	for _, q := range e.qps {
+		if err := e.toRTR(q); err != nil {
+			return err
+		}
+		if !e.o.sends() {
+			continue
+		}
+		if err := e.toRTS(q); err != nil {
+			return err
+		}
+		if e.o.Type == uverbs.UD {
+			var err error
+			if q.ah, err = e.pd.CreateAH(e.path(q)); err != nil {
+				return err
+			}
+			q.qpn, q.qkey = q.peer.qpn, qkey
+		}
+	}
+	return nil
+}
+
+// path is the way to the peer.
+func (e *endpoint) path(q *queue) uverbs.AHAttr {
+	o := e.o
+	a := uverbs.AHAttr{DLID: q.peer.lid, SL: uint8(o.SL), Port: uint8(o.IBPort)}
+	if o.withGID {
+		a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, q.peer.gid, uint8(o.gid.Index), 0xff
+		a.TrafficClass, a.FlowLabel = uint8(o.TrafficClass), uint32(o.FlowLabel)
+	}
+	return a
+}
+
+func (e *endpoint) toRTR(q *queue) error {
+	a, m := uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState
+	if e.o.Type != uverbs.UD {
+		a.AV, a.PathMTU, a.DestQPN, a.RQPSN = e.path(q), e.o.mtu, q.peer.qpn, q.peer.psn
+		m |= uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN
+	}
+	if e.o.Type == uverbs.RC {
+		a.MaxDestRdAtomic, a.MinRNRTimer = uint8(q.own.outs), minRNRTimer
+		m |= uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
+	}
+	return q.qp.Modify(a, m)
+}
+
+func (e *endpoint) toRTS(q *queue) error {
+	a, m := uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: q.own.psn}, uverbs.MaskState|uverbs.MaskSQPSN
+	if e.o.Type == uverbs.RC {
+		if q.peer.outs > 255 {
+			return atPeer("-o", "the peer serves %d READs at a time, and 255 are the most there can be: it is no perftest", q.peer.outs)
+		}
+		a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = uint8(e.o.QPTimeout), 7, 7, uint8(q.peer.outs)
+		m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
+	}
+	return q.qp.Modify(a, m)
+}
+
+// close gives back what the endpoint has.
+func (e *endpoint) close() error {
+	var err error
+	if e.links != nil {
+		err = e.links.close()
+	}
+	return errors.Join(err, e.dev.Close())
+}

@@ -1,0 +1,173 @@
+package perftest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const (
+	line = "---------------------------------------------------------------------------------------\n"
+
+	bwHeader       = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n"
+	bwHeaderGbits  = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+	latHeader      = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
+	latHeaderTimed = " #bytes        #iterations       t_avg[usec]    tps average\n"
+)
+
+func onOff(on bool) string {
+	if on {
+		return "ON"
+	}
+	return "OFF"
+}
+
+// name is the test's as reports have it.
+func (o *Options) name(separator string) string {
+	words := []string{o.Verb.title()}
+	if o.Verb == Atomic {
+		words = append(words, map[bool]string{false: "FETCH_AND_ADD", true: "CMP_AND_SWAP"}[o.CompareSwap])
+	}
+	switch {
+	case !o.Bandwidth:
+		words = append(words, "Latency")
+	default:
+		if o.Bidirectional {
+			words = append(words, "Bidirectional")
+		}
+		if o.PostList > 1 {
+			words = append(words, strings.ReplaceAll("Post List", " ", separator))
+		}
+		words = append(words, "BW")
+	}
+	return strings.Join(append(words, "Test"), separator)
+}
+
+func (o *Options) linkName() string {
+	if o.link == uverbs.LinkEthernet {
+		return "Ethernet"
+	}
+	return "IB"
+}
+
+func (o *Options) transport() string {
+	if o.iwarp {
+		return "IW"
+	}
+	return "IB"
+}
+
+func (o *Options) exchangeMethod() string {
+	if o.CommCM {
+		return "rdma_cm"
+	}
+	return "Ethernet"
+}
+
+func (o *Options) relaxed() bool { return !o.StrictOrder && (o.Verb != Write || o.Bandwidth) }
+
+// info prints what is going to be done.
+func (o *Options) info() {
+	if !o.full() {
+		return
+	}
+	o.printf("%s                    %s\n", line, o.name(" "))
+	if o.Events {
+		o.printf(" Test with events. Using %s_comp%d\n", o.device, o.Vector)
+	}
+	o.printf(" Dual-port       : OFF\t\tDevice         : %s\n", o.device)
+	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.QPs, o.transport())
+	o.printf(" Connection type : %v\t\tUsing SRQ      : OFF\n", o.Type)
+	o.printf(" PCIe relax order: %s\t\tLock-free      : %s\n", onOff(o.relaxed()), onOff(o.NoLock))
+	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : OFF\n")
+	if o.client() || o.Bidirectional {
+		o.printf(" TX depth        : %d\n", o.TxDepth)
+	}
+	if o.PostList > 1 {
+		o.printf(" Post List       : %d\n", o.PostList)
+	}
+	if o.RecvPostList > 1 {
+		o.printf(" Recv Post List  : %d\n", o.RecvPostList)
+	}
+	if o.receives() && (!o.client() || o.Bidirectional) {
+		o.printf(" RX depth        : %d\n", o.RxDepth)
+	}
+	if o.Bandwidth {
+		o.printf(" CQ Moderation   : %d\n", o.CQMod)
+	}
+	o.printf(" Mtu             : %d[B]\n Link type       : %s\n", o.mtu.Bytes(), o.linkName())
+	if o.withGID {
+		o.printf(" GID index       : %d\n", o.gid.Index)
+	}
+	if o.fetches() {
+		o.printf(" Outstand reads  : %d\n", o.Outs)
+	} else {
+		o.printf(" Max inline data : %d[B]\n", o.Inline)
+	}
+	o.printf(" rdma_cm QPs\t : %s\n Data ex. method : %s", onOff(o.RDMACM), o.exchangeMethod())
+	if o.RDMACM && o.TOS >= 0 {
+		o.printf(" \tTOS    : %d", o.TOS)
+	}
+	if o.RDMACM && !o.client() {
+		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP", line)
+	}
+	o.printf("\n%s", line)
+}
+
+// address prints the keys of a QP of one side.
+func (o *Options) address(side string, k keys) {
+	if !o.full() {
+		return
+	}
+	o.printf(" %s address: LID %s QPN %s PSN %s", side, hex(uint64(k.lid), 4), hex(uint64(k.qpn), 6), hex(uint64(k.psn), 6))
+	if o.Verb == Read {
+		o.printf(" OUT %s", hex(uint64(k.outs), 4))
+	}
+	if o.Verb == Write || o.Verb == Read {
+		o.printf(" RKey %s VAddr %s", hex(uint64(k.rkey), 8), hex(k.vaddr, 16))
+	}
+	o.printf("\n")
+	if o.withGID {
+		o.printf(" GID: ")
+		for i, c := range k.gid {
+			if i > 0 {
+				o.printf(":")
+			}
+			o.printf("%02d", c)
+		}
+		o.printf("\n")
+	}
+}
+
+// hex is C's %#0*x: the prefix 0x counts as two digits, and 0 has none.
+func hex(v uint64, width int) string {
+	if v == 0 {
+		return fmt.Sprintf("%0*d", width, 0)
+	}
+	return fmt.Sprintf("0x%0*x", width-2, v)
+}
+
+// header prints the columns.
+func (o *Options) header() {
+	if !o.full() {
+		return
+	}
+	o.printf("%s", line)
+	switch {
+	case o.Bandwidth && o.Gbits:
+		o.printf("%s", bwHeaderGbits)
+	case o.Bandwidth:
+		o.printf("%s", bwHeader)
+	case o.Duration > 0:
+		o.printf("%s", latHeaderTimed)
+	default:
+		o.printf("%s", latHeader)
+	}
+}
+
+func (o *Options) rule() {
+	if o.full() {
+		o.printf("%s", line)
+	}
+}

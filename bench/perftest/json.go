@@ -1,0 +1,124 @@
+package perftest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// fields is a JSON object in the making: keys in the order of perftest's
+// reports, values in its notation.
+type fields struct{ b strings.Builder }
+
+func (f *fields) add(key, format string, value any) {
+	if f.b.Len() > 0 {
+		f.b.WriteString(",\n")
+	}
+	fmt.Fprintf(&f.b, "%q: "+format, key, value)
+}
+
+func (o *Options) infoJSON() *fields {
+	f := &fields{}
+	f.add("test", "%q", o.name("_"))
+	if o.Events {
+		f.add("Test with events", "%q", fmt.Sprintf("Using_%s_comp%d", o.device, o.Vector))
+	}
+	f.add("Dual_port", "%q", "OFF")
+	f.add("Device", "%q", o.device)
+	f.add("Number_of_qps", "%d", o.QPs)
+	f.add("Transport_type", "%q", o.transport())
+	f.add("Connection_type", "%q", o.Type.String())
+	f.add("Using_SRQ", "%q", "OFF")
+	f.add("PCIe_relax_order", "%q", onOff(o.relaxed()))
+	f.add("ibv_wr_API", "%q", "OFF")
+	if o.client() || o.Bidirectional {
+		f.add("TX_depth", "%d", o.TxDepth)
+	}
+	if o.PostList > 1 {
+		f.add("Post_List", "%d", o.PostList)
+	}
+	if o.RecvPostList > 1 {
+		f.add("Recv_Post_List", "%d", o.RecvPostList)
+	}
+	if o.receives() && (!o.client() || o.Bidirectional) {
+		f.add("RX_depth", "%d", o.RxDepth)
+	}
+	if o.Bandwidth {
+		f.add("CQ_Moderation", "%d", o.CQMod)
+	}
+	f.add("Mtu", "%d", o.mtu.Bytes())
+	f.add("Link_type", "%q", o.linkName())
+	if o.withGID {
+		f.add("GID_index", "%d", o.gid.Index)
+	}
+	if o.fetches() {
+		f.add("Outstand_reads", "%d", o.Outs)
+	} else {
+		f.add("Max_inline_data", "%d", o.Inline)
+	}
+	f.add("rdma_cm_QPs", "%q", onOff(o.RDMACM))
+	f.add("Use_ROCm_memory", "%q", "OFF")
+	f.add("Data_ex_method", "%q", o.exchangeMethod())
+	if o.RDMACM && o.TOS >= 0 {
+		f.add("TOS", "%d", o.TOS)
+	}
+	return f
+}
+
+func (o *Options) latencyJSON(r latencyFigures) *fields {
+	f := &fields{}
+	switch {
+	case !o.full() && o.Duration > 0:
+		f.add("t_avg", "%f", r.avg)
+		return f
+	case !o.full():
+		f.add("avg_lat", "%f", r.avg)
+		return f
+	}
+	f.add("MsgSize", "%d", r.size)
+	f.add("n_iterations", "%d", r.iters)
+	if o.Duration > 0 {
+		f.add("t_avg", "%.2f", r.avg)
+		f.add("tps_average", "%.2f", r.perSecond)
+		return f
+	}
+	f.add("t_min", "%.2f", r.min)
+	f.add("t_max", "%.2f", r.max)
+	f.add("t_typical", "%.2f", r.typical)
+	f.add("t_avg", "%.2f", r.avg)
+	f.add("t_stdev", "%.2f", r.stdev)
+	f.add("percentile_99", "%.2f", r.percentile99)
+	f.add("percentile_99.9", "%.2f", r.percentile999)
+	return f
+}
+
+func (o *Options) bandwidthJSON(r bwReport) *fields {
+	f := &fields{}
+	switch o.Output {
+	case "bandwidth":
+		f.add("bw_avg", "%f", r.avg)
+		return f
+	case "message_rate":
+		f.add("msgRate_avg", "%f", r.rate)
+		return f
+	}
+	digits := "%.2f"
+	if o.Gbits && r.avg < 0.1 {
+		digits = "%.6f"
+	}
+	f.add("MsgSize", "%d", r.size)
+	f.add("n_iterations", "%d", r.iters)
+	f.add("BW_peak", digits, r.peak)
+	f.add("BW_average", digits, r.avg)
+	f.add("MsgRate", "%.6f", r.rate)
+	return f
+}
+
+// writeJSON writes the report's file anew: with -a the last size stays.
+func (o *Options) writeJSON(results *fields) error {
+	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(), results.b.String())
+	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil {
+		return here("--out_json_file", "%v", err)
+	}
+	return nil
+}

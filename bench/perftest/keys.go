@@ -1,0 +1,98 @@
+package perftest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// keys are what one end tells the other of a QP: struct pingpong_dest.
+type keys struct {
+	lid   uint16
+	outs  uint32 // READs and atomics that the QP serves at a time
+	qpn   uint32
+	psn   uint32
+	rkey  uint32
+	vaddr uint64
+	gid   uverbs.GID
+	srqn  uint32
+}
+
+// The lengths of the text forms, with the NUL at the end, and of the binary
+// form, by which rdma_cm's ends speak.
+const (
+	plainKeys  = 59
+	gidKeys    = 108
+	binaryKeys = 56
+)
+
+// text is the form for TCP: hexadecimal fields separated by colons.
+func (k keys) text(withGID bool) []byte {
+	b := fmt.Appendf(nil, "%04x:%04x:%06x:%06x:%08x:%016x", k.lid, k.outs, k.qpn, k.psn, k.rkey, k.vaddr)
+	if !withGID {
+		return fmt.Appendf(b, ":%08x\x00", k.srqn)
+	}
+	for _, c := range k.gid {
+		b = fmt.Appendf(b, ":%02x", c)
+	}
+	return fmt.Appendf(b, ":%08x:\x00", k.srqn)
+}
+
+// parseKeys reads the text form. Its length tells whether there is a GID.
+func parseKeys(text []byte) (k keys, err error) {
+	bad := atPeer("", "the peer's keys are not those of a perftest: %q", text)
+	withGID := len(text) == gidKeys
+	fields := bytes.Split(bytes.TrimSuffix(bytes.TrimSuffix(text, []byte{0}), []byte{':'}), []byte{':'})
+	if !withGID && len(text) != plainKeys || len(fields) != len(keyBits) && !withGID || withGID && len(fields) != len(keyBits)+len(k.gid) {
+		return k, bad
+	}
+	var v [len(keyBits)]uint64
+	for i, bits := range keyBits {
+		field := fields[i]
+		if i == len(keyBits)-1 {
+			field = fields[len(fields)-1]
+		}
+		if v[i], err = strconv.ParseUint(string(field), 16, bits); err != nil {
+			return k, bad
+		}
+	}
+	k = keys{lid: uint16(v[0]), outs: uint32(v[1]), qpn: uint32(v[2]), psn: uint32(v[3]), rkey: uint32(v[4]), vaddr: v[5], srqn: uint32(v[6])}
+	if withGID {
+		for i := range k.gid {
+			c, err := strconv.ParseUint(string(fields[6+i]), 16, 8)
+			if err != nil {
+				return k, bad
+			}
+			k.gid[i] = byte(c)
+		}
+	}
+	return k, nil
+}
+
+// keyBits are the widths of the fields lid, outs, qpn, psn, rkey, vaddr and, at
+// the end, srqn.
+var keyBits = [...]int{16, 32, 24, 24, 32, 64, 32}
+
+// binary is the form for rdma_cm: big-endian, laid out as C lays the struct out.
+func (k keys) binary() []byte {
+	b := make([]byte, binaryKeys)
+	be := binary.BigEndian
+	be.PutUint32(b[0:], uint32(k.lid))
+	be.PutUint32(b[4:], k.outs)
+	be.PutUint32(b[8:], k.qpn)
+	be.PutUint32(b[12:], k.psn)
+	be.PutUint32(b[16:], k.rkey)
+	be.PutUint64(b[24:], k.vaddr)
+	copy(b[32:48], k.gid[:])
+	be.PutUint32(b[48:], k.srqn)
+	return b
+}
+
+func parseBinaryKeys(b []byte) keys {
+	be := binary.BigEndian
+	return keys{lid: uint16(be.Uint32(b)), outs: be.Uint32(b[4:]), qpn: be.Uint32(b[8:]), psn: be.Uint32(b[12:]),
+		rkey: be.Uint32(b[16:]), vaddr: be.Uint64(b[24:]), gid: uverbs.GID(b[32:48]), srqn: be.Uint32(b[48:])}
+}

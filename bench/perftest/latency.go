@@ -1,0 +1,195 @@
+package perftest
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A latencyResult is what a latency test has measured.
+type latencyResult struct {
+	posted []int64 // when each message was posted
+	iters  int     // messages, of a run of a given time those that count
+	took   int64   // ns, of a run of a given time
+}
+
+// runLatency plays one size. An error comes with what was measured before.
+func (e *endpoint) runLatency() (r latencyResult, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	l := &latency{endpoint: e, iters: e.o.Iters}
+	if e.o.Duration > 0 {
+		l.iters = math.MaxInt
+	} else {
+		l.posted = make([]int64, l.iters)
+	}
+	switch {
+	case e.o.fetches():
+		err = l.fetch()
+	case e.o.Verb == Write:
+		err = l.write()
+	default:
+		err = l.pingpong()
+	}
+	if errors.Is(err, errTime) {
+		err = nil
+	}
+	if e.o.Duration > 0 {
+		end := e.watch.end.Load()
+		if end == 0 {
+			end = now()
+		}
+		return latencyResult{iters: l.sampled, took: end - e.watch.begin.Load()}, err
+	}
+	if err == nil {
+		return latencyResult{posted: l.posted, iters: l.iters}, nil
+	}
+	return latencyResult{posted: l.posted[:min(l.sent, len(l.posted))], iters: l.sent}, err
+}
+
+// latency is the state of a run.
+type latency struct {
+	*endpoint
+	posted    []int64
+	iters     int
+	sent, got int
+	sampled   int
+}
+
+// far is how many messages are through.
+func (l *latency) far() int {
+	if l.o.fetches() {
+		return l.sent
+	}
+	return l.got
+}
+
+// pingpong has messages go to and fro: SENDs, or WRITEs that take receives.
+func (l *latency) pingpong() error {
+	first := l.o.client() == (l.o.Verb == Send) // with WRITEs the server begins
+	q := l.qps[0]
+	for l.sent < l.iters || l.got < l.iters {
+		if l.got < l.iters && (l.sent > 0 || !first) {
+			wc, err := l.one(l.rcq)
+			if err != nil {
+				return err
+			}
+			if l.got == 0 {
+				l.watch.time(l.o)
+			}
+			l.got++
+			l.sample()
+			if _, err := l.arrived(wc, l.iters); err != nil {
+				return err
+			}
+		}
+		if l.sent < l.iters {
+			if err := l.post(q); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// post posts a message and waits for its completion.
+func (l *latency) post(q *queue) error {
+	if l.o.LatencyGap > 0 {
+		l.gap()
+	}
+	if l.posted != nil {
+		l.posted[l.sent] = now()
+	}
+	if _, err := q.qp.PostSend(q.wrs...); err != nil {
+		return err
+	}
+	l.sent++
+	wc, err := l.one(l.scq)
+	if err != nil {
+		return err
+	}
+	return l.check(wc, false)
+}
+
+// gap lets some time go by, busily.
+func (l *latency) gap() {
+	until := now() + int64(l.o.LatencyGap)*int64(time.Microsecond)
+	for now() < until {
+	}
+}
+
+func (l *latency) sample() {
+	if l.watch.phase.Load() == sampling {
+		l.sampled++
+	}
+}
+
+// write has WRITEs go to and fro. An end sees one come by its last byte, which
+// is the number of the message.
+func (l *latency) write() error {
+	q := l.qps[0]
+	memory := l.mr.Bytes()
+	mine := l.size - 1
+	theirs := l.o.QPs*l.o.stride() + l.size - 1
+	l.watch.time(l.o)
+	for l.sent < l.iters || l.got < l.iters {
+		if l.got < l.iters && (l.sent > 0 || l.o.client()) {
+			l.got++
+			for loadByte(memory, theirs) != byte(l.got) {
+				if l.watch.alarm.Load() {
+					if err := l.watch.look(l.far()); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if l.sent < l.iters {
+			memory[mine] = byte(l.sent + 1)
+			if err := l.post(q); err != nil {
+				return err
+			}
+			l.sample()
+		}
+	}
+	return nil
+}
+
+// fetch has this end alone work: READs or atomics one after the other.
+func (l *latency) fetch() error {
+	q := l.qps[0]
+	l.watch.time(l.o)
+	for l.sent < l.iters {
+		if err := l.post(q); err != nil {
+			return err
+		}
+		l.sample()
+	}
+	return nil
+}
+
+// one waits for a completion.
+func (l *latency) one(cq *uverbs.CQ) (*uverbs.WC, error) {
+	wcs := l.wcs[:1]
+	if l.o.Events {
+		l.watch.done.Store(int64(l.far()))
+		_, err := cq.PollWait(l.watch.ctx, wcs)
+		if err != nil && l.watch.parent.Err() != nil {
+			err = ErrInterrupted
+		}
+		return &wcs[0], err
+	}
+	for {
+		n, err := cq.Poll(wcs)
+		if n > 0 || err != nil {
+			return &wcs[0], err
+		}
+		if l.watch.alarm.Load() {
+			if err := l.watch.look(l.far()); err != nil {
+				return nil, err
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package perftest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// links are rdma_cm's connections of a test's QPs.
+type links struct{ ids []*cm.SyncID }
+
+// leaveTime is how long the end of a connection may take.
+const leaveTime = 10 * time.Second
+
+// leave ends the connections: the server does, the client waits for it.
+func (l *links) leave(ctx context.Context, client bool) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	for _, id := range l.ids {
+		if id.QPType() == uverbs.UD {
+			continue
+		}
+		if client {
+			select {
+			case <-id.Disconnected():
+			case <-ctx.Done(): // Close ends it then
+			}
+			continue
+		}
+		if err := id.Disconnect(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *links) close() error {
+	var errs []error
+	for _, id := range l.ids {
+		errs = append(errs, id.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// connectByCM makes the QPs and has rdma_cm connect them, one after the other.
+// Before and after it the two ends wait for each other.
+func (e *endpoint) connectByCM(ctx context.Context) (err error) {
+	e.links = &links{}
+	if e.o.client() {
+		if err := e.ctl.soon(ctx, keys{}); err != nil {
+			return err
+		}
+		for range e.o.QPs {
+			if err := patiently(ctx, e.dial); err != nil {
+				return err
+			}
+		}
+		return e.ctl.soon(ctx, keys{})
+	}
+	// It listens before the client hears that it may connect.
+	l, err := listenID(ctx, e.o, e.o.Type, e.o.QPs)
+	if err != nil {
+		return err
+	}
+	err = e.ctl.soon(ctx, keys{})
+	for range e.o.QPs {
+		if err == nil {
+			err = patiently(ctx, func(ctx context.Context) error { return e.accept(ctx, l) })
+		}
+	}
+	if err = errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	return e.ctl.soon(ctx, keys{})
+}
+
+func (e *endpoint) param() *cm.ConnParam {
+	p := &cm.ConnParam{RetryCount: uint8(e.o.RetryCount), RNRRetryCount: uint8(e.o.RetryCount)}
+	if e.o.fetches() {
+		p.ResponderResources, p.InitiatorDepth = uint8(e.o.Outs), uint8(e.o.Outs)
+	}
+	return p
+}
+
+// createQP makes an id's QP on the endpoint's device.
+func (e *endpoint) createQP(id *cm.SyncID) error {
+	if name := id.Verbs().Name(); name != e.o.device {
+		return here("-d", "the way to the peer is by %s, not by %s: choose that, or another address", name, e.o.device)
+	}
+	if err := id.CreateQP(e.pd, e.qpConfig()); err != nil {
+		return err
+	}
+	e.add(id.QP())
+	return nil
+}
+
+func (e *endpoint) dial(ctx context.Context) error {
+	id, err := dialID(ctx, e.o, e.o.Type)
+	if err != nil {
+		return err
+	}
+	e.links.ids = append(e.links.ids, id)
+	if err := e.createQP(id); err != nil {
+		return err
+	}
+	if err := id.Connect(ctx, e.param()); err != nil {
+		return err
+	}
+	if e.o.Type != uverbs.UD {
+		return nil
+	}
+	q := e.qps[len(e.qps)-1]
+	ud := id.Event().UD
+	q.qpn, q.qkey = ud.QPN, ud.QKey
+	if q.ah, err = e.pd.CreateAH(ud.AH); err != nil {
+		return err
+	}
+	if !e.answers() {
+		return nil
+	}
+	return e.introduce(ctx, q)
+}
+
+// answers tells whether the server sends datagrams too. rdma_cm tells the
+// client alone where to send to.
+func (e *endpoint) answers() bool { return !e.o.Bandwidth || e.o.Bidirectional }
+
+// introduce tells the server by a first datagram where to send to.
+func (e *endpoint) introduce(ctx context.Context, q *queue) error {
+	binary.LittleEndian.PutUint32(e.mr.Bytes(), q.qp.QPN())
+	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{e.mr.SGE(0, 4)},
+		Imm: q.qp.QPN(), AH: q.ah, QPN: q.qpn, QKey: q.qkey}); err != nil {
+		return err
+	}
+	wc, err := e.next(ctx, e.scq)
+	if err != nil {
+		return err
+	}
+	return wc.Err()
+}
+
+// next waits for a completion before the test.
+func (e *endpoint) next(ctx context.Context, cq *uverbs.CQ) (*uverbs.WC, error) {
+	for e.o.Events {
+		if _, err := cq.PollWait(ctx, e.wcs[:1]); err != nil {
+			return nil, err
+		}
+		return &e.wcs[0], nil
+	}
+	for ctx.Err() == nil {
+		if n, err := cq.Poll(e.wcs[:1]); n > 0 || err != nil {
+			return &e.wcs[0], err
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
+	id, err := l.GetRequest(ctx)
+	if err != nil {
+		return err
+	}
+	e.links.ids = append(e.links.ids, id)
+	asked := id.Event()
+	if err := e.createQP(id); err != nil {
+		return err
+	}
+	p := e.param()
+	if e.o.fetches() && asked != nil { // no more than the peer wants
+		p.ResponderResources = min(p.ResponderResources, asked.Conn.InitiatorDepth)
+		p.InitiatorDepth = min(p.InitiatorDepth, asked.Conn.ResponderResources)
+	}
+	if e.o.Type == uverbs.RC {
+		if err := id.SetAckTimeout(uint8(e.o.QPTimeout)); err != nil {
+			return err
+		}
+		if err := id.Accept(ctx, p); err != nil {
+			return err
+		}
+		return id.QP().Modify(uverbs.QPAttr{MinRNRTimer: minRNRTimer}, uverbs.MaskMinRNRTimer)
+	}
+	return e.acceptUD(ctx, id, p)
+}
+
+// acceptUD learns from the client's first datagram where to send to.
+func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam) error {
+	q := e.qps[len(e.qps)-1]
+	if !e.answers() {
+		return id.Accept(ctx, p)
+	}
+	if _, err := q.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{e.mr.SGE(0, uverbs.GRHLen+4)}}); err != nil {
+		return err
+	}
+	if err := id.Accept(ctx, p); err != nil {
+		return err
+	}
+	wc, err := e.next(ctx, e.rcq)
+	if err != nil {
+		return err
+	}
+	if err := wc.Err(); err != nil {
+		return err
+	}
+	if wc.Flags&uverbs.WCWithImm == 0 {
+		return atPeer("", "the peer's first datagram does not tell its queue pair: it is no perftest")
+	}
+	if q.ah, err = e.pd.CreateAHFromWC(id.Port(), wc, e.mr.Bytes()[:uverbs.GRHLen]); err != nil {
+		return err
+	}
+	q.qpn, q.qkey = wc.Imm, cm.UDQKey
+	return nil
+}

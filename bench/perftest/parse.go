@@ -1,0 +1,294 @@
+package perftest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/getopt"
+)
+
+// ErrHelp says that the command line asks for help: see [Usage].
+var ErrHelp = getopt.ErrHelp
+
+// Parse reads a test's command line: perftest's options, and the server's host
+// for a client. What contradicts itself is an error here; what the device or
+// the peer does not like is one of [Run].
+func Parse(t Test, args []string) (*Options, error) {
+	o := Defaults(t)
+	o.given = map[byte]bool{}
+	operands, err := getopt.Parse(args, o.table())
+	if err != nil {
+		return nil, err
+	}
+	if len(operands) > 1 {
+		return nil, fmt.Errorf("one host is the server's, and these are %d: %s", len(operands), strings.Join(operands, " "))
+	}
+	if len(operands) == 1 {
+		o.Server = operands[0]
+	}
+	if o.ShowVersion {
+		return o, nil
+	}
+	return o, o.settle()
+}
+
+// table are the options that the test has.
+func (o *Options) table() []getopt.Option {
+	t := o.common()
+	if o.Bandwidth {
+		t = append(t, o.bandwidthTable()...)
+	} else {
+		t = append(t, o.latencyTable()...)
+	}
+	t = append(t, o.verbTable()...)
+	for i := range t {
+		t[i].Set = o.once(t[i])
+	}
+	return append(t, refusals(t)...)
+}
+
+// once lets an option be given once, as perftest does.
+func (o *Options) once(opt getopt.Option) func(string) error {
+	seen := false
+	return func(value string) error {
+		if seen {
+			return errors.New("it is given twice")
+		}
+		seen = true
+		if opt.Short != 0 {
+			o.given[opt.Short] = true
+		}
+		return opt.Set(value)
+	}
+}
+
+func (o *Options) common() []getopt.Option {
+	n, i, f, s := getopt.New, getopt.Int[int], getopt.Flag, getopt.String
+	return []getopt.Option{
+		n('c', "connection", "RC/UC/UD", "Connection type (default RC)", o.setType),
+		n('d', "ib-dev", "dev", "Use IB device <dev> (default first device found)", s(&o.Device)),
+		n('D', "duration", "seconds", "Run test for a customized period of seconds", i(&o.Duration, 1, 1<<31-1)),
+		n('f', "margin", "seconds", "Measure results within margins (default a quarter of the duration)", i(&o.Margin, 0, 1<<31-1)),
+		n('F', "CPU-freq", "", "Accepted for perftest's sake: the CPU's frequency does not matter here", f(new(bool))),
+		n('i', "ib-port", "port", "Use port <port> of IB device (default 1)", i(&o.IBPort, 1, 255)),
+		n('m', "mtu", "mtu", "MTU size: 256 - 4096 (default port mtu)", i(&o.MTU, 256, 4096)),
+		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", leastIters, o.Iters), i(&o.Iters, leastIters, 1<<32)),
+		n('p', "port", "port", fmt.Sprintf("Listen on/connect to port <port> (default %d)", defaultPort), i(&o.Port, 1, 65535)),
+		n('R', "rdma_cm", "", "Connect QPs with rdma_cm and run test on those QPs", f(&o.RDMACM)),
+		n('S', "sl", "sl", "SL (default 0)", i(&o.SL, 0, 15)),
+		n('T', "tos", "tos", "Type of service of rdma_cm QPs, only with -R (default off)", i(&o.TOS, 0, 255)),
+		n('u', "qp-timeout", "timeout", "QP timeout, 4 usec * 2^timeout (default 14)", i(&o.QPTimeout, 0, 31)),
+		n('V', "version", "", "Display version number", f(&o.ShowVersion)),
+		n('x', "gid-index", "index", "Test uses GID with GID index", i(&o.GIDIndex, 0, 255)),
+		n('z', "comm_rdma_cm", "", "Communicate with rdma_cm module to exchange data - use regular QPs", f(&o.CommCM)),
+		n(0, "out_json", "", "Save the report in a json file", f(&o.JSON)),
+		n(0, "out_json_file", "file", "Name of the report json file (default "+defaultJSON+" in the working directory)", s(&o.JSONFile)),
+		n(0, "no_lock", "", "Queues of one goroutine, without locks", f(&o.NoLock)),
+		n(0, "disable_pcie_relaxed", "", "Disable PCIe relaxed ordering", f(&o.StrictOrder)),
+		n(0, "ipv6", "", "Use IPv6 GID (default IPv4)", f(&o.IPv6)),
+		n(0, "ipv6-addr", "", "Use IPv6 address for parameters negotiation (default IPv4)", f(&o.IPv6Addr)),
+		n(0, "bind_source_ip", "address", "Source IP of the interface used for connection establishment", o.setSource),
+		n(0, "output", "units", "Set verbosity output level: bandwidth, message_rate, latency", o.setOutput),
+		n(0, "use_old_post_send", "", "Accepted for perftest's sake: requests are posted that way", f(new(bool))),
+		n(0, "pkey_index", "index", "PKey index to use for QP", i(&o.PKeyIndex, 0, 65535)),
+		n(0, "retry_count", "value", "Set retry count value in rdma_cm mode", i(&o.RetryCount, 0, 7)),
+		n(0, "tclass", "value", "Set the Traffic Class in GRH (if GRH is in use)", i(&o.TrafficClass, 0, 255)),
+		n(0, "flow_label", "value", "Set the flow_label in GRH (if GRH is in use)", i(&o.FlowLabel, 0, 1<<20-1)),
+	}
+}
+
+func (o *Options) bandwidthTable() []getopt.Option {
+	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
+	return []getopt.Option{
+		n('b', "bidirectional", "", "Measure bidirectional bandwidth (default unidirectional)", f(&o.Bidirectional)),
+		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)", i(&o.PostList, 1, mostTxDepth)),
+		n('N', "noPeak", "", "Cancel peak-bw calculation (default with peak up to iters=20000)", f(&o.NoPeak)),
+		n('q', "qp", "num", "Num of qp's (default 1)", i(&o.QPs, 1, mostQPs)),
+		n('Q', "cq-mod", "num", "Generate Cqe only after <num> completion", i(&o.CQMod, 1, mostCQMod)),
+		n('t', "tx-depth", "dep", fmt.Sprintf("Size of tx queue (default %d)", o.TxDepth), i(&o.TxDepth, 1, mostTxDepth)),
+		n('w', "limit_bw", "value", "Set verifier limit for bandwidth", setFloat(&o.LimitBW)),
+		n('y', "limit_msgrate", "value", "Set verifier limit for Msg Rate", setFloat(&o.LimitRate)),
+		n(0, "report-both", "", "Report RX & TX results separately on Bidirectional BW tests", f(&o.ReportBoth)),
+		n(0, "report_gbits", "", "Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)", f(&o.Gbits)),
+	}
+}
+
+func (o *Options) latencyTable() []getopt.Option {
+	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
+	return []getopt.Option{
+		n('H', "report-histogram", "", "Print out all results (default print summary only)", f(&o.Histogram)),
+		n('U', "report-unsorted", "", "Print out unsorted results (default sorted)", f(&o.Unsorted)),
+		n(0, "latency_gap", "usec", "Delay time between each post send", i(&o.LatencyGap, 0, 1<<31-1)),
+	}
+}
+
+func (o *Options) verbTable() (t []getopt.Option) {
+	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
+	if o.Verb != Atomic {
+		t = append(t, n('a', "all", "", "Run sizes from 2 till 2^23", f(&o.All)),
+			n('s', "size", "size", fmt.Sprintf("Size of message to exchange (default %d)", o.Size), o.setSize))
+	} else {
+		t = append(t, n('A', "atomic_type", "type", "CMP_AND_SWAP or FETCH_AND_ADD (default FETCH_AND_ADD)", o.setAtomic))
+	}
+	if o.fetches() {
+		t = append(t, n('o', "outs", "num", "Num of outstanding read/atom (default max of device)", i(&o.Outs, 0, 255)))
+	} else {
+		t = append(t, n('I', "inline_size", "size", "Max size of message to be sent in inline", i(&o.Inline, 0, mostInline)))
+	}
+	if o.Verb != Write {
+		t = append(t, n('e', "events", "", "Sleep on CQ events (default poll)", f(&o.Events)),
+			n('X', "vector", "vector", "Set <completion vector> used for events", i(&o.Vector, 0, 2048)))
+	} else {
+		t = append(t, n(0, "write_with_imm", "", "Use write-with-immediate verb instead of write", o.setImm))
+	}
+	if o.receives() || o.Verb == Write {
+		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxSend), i(&o.RxDepth, 1, mostRxDepth)))
+		if o.Bandwidth {
+			t = append(t, n(0, "recv_post_list", "size", "Post list of receive WQEs of <size> size (instead of single post)", i(&o.RecvPostList, 1, mostRxDepth)))
+		}
+	}
+	return t
+}
+
+// refusals are options that perftest has for this test or another, and this
+// program has not. taken are those that it has.
+func refusals(taken []getopt.Option) (t []getopt.Option) {
+	has := map[byte]bool{}
+	for _, o := range taken {
+		has[o.Short] = true
+	}
+	for _, r := range []struct {
+		short     byte
+		arg, long string
+		why       string
+	}{
+		{'a', "", "all", "an atomic has 8 bytes"},
+		{'s', "size", "size", "an atomic has 8 bytes"},
+		{'b', "", "bidirectional", "it is of the bandwidth tests"},
+		{'l', "size", "post_list", "it is of the bandwidth tests"},
+		{'N', "", "noPeak", "it is of the bandwidth tests"},
+		{'q', "num", "qp", "it is of the bandwidth tests: a latency test has one queue pair"},
+		{'Q', "num", "cq-mod", "it is of the bandwidth tests"},
+		{'t', "dep", "tx-depth", "it is of the bandwidth tests: a latency test has one request under way"},
+		{'H', "", "report-histogram", "it is of the latency tests"},
+		{'U', "", "report-unsorted", "it is of the latency tests"},
+		{'e', "", "events", "a WRITE makes no completion where it arrives: try --write_with_imm without -e, or send_lat -e"},
+		{'X', "vector", "vector", "there are no events in WRITE tests"},
+		{'I', "size", "inline_size", "what a READ or an atomic fetches cannot be inline"},
+		{'o', "num", "outs", "it is of the READ and atomic tests"},
+		{'r', "dep", "rx-depth", "READs and atomics take no receives"},
+		{'A', "type", "atomic_type", "it is of the atomic tests"},
+		{'C', "", "report-cycles", "there is no counter of CPU cycles here: times are in microseconds"},
+		{'g', "", "mcg", "multicast tests are left out"},
+		{'M', "gid", "MGID", "multicast tests are left out"},
+		{'O', "", "dualport", "tests of two ports are left out: run two"},
+		{'W', "list", "report-counters", "left out: read them under /sys/class/infiniband before and after"},
+	} {
+		if has[r.short] {
+			continue
+		}
+		t = append(t, getopt.New(r.short, r.long, r.arg, "", func(string) error { return errors.New(r.why) }))
+	}
+	return t
+}
+
+// Usage are the test's options, a line each.
+func Usage(t Test) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
+	o := Defaults(t)
+	var table []getopt.Option
+	for _, opt := range append(append(o.common(), o.verbTable()...), o.kindTable()...) {
+		table = append(table, opt)
+	}
+	_ = getopt.Usage(&b, table) // a Builder takes everything
+	return b.String()
+}
+
+func (o *Options) kindTable() []getopt.Option {
+	if o.Bandwidth {
+		return o.bandwidthTable()
+	}
+	return o.latencyTable()
+}
+
+func (o *Options) setType(value string) error {
+	t, ok := connections[value]
+	switch {
+	case value == "XRC" || value == "DC" || value == "SRD":
+		return fmt.Errorf("%s is left out: choose RC, UC or UD", value)
+	case !ok:
+		return fmt.Errorf("%q is none of RC, UC and UD", value)
+	}
+	o.Type = t
+	return nil
+}
+
+// setSize takes bytes, or with a K or an M behind it KiB or MiB.
+func (o *Options) setSize(value string) error {
+	digits, factor := value, int64(1)
+	switch {
+	case strings.HasSuffix(value, "K"):
+		digits, factor = value[:len(value)-1], 1<<10
+	case strings.HasSuffix(value, "M"):
+		digits, factor = value[:len(value)-1], 1<<20
+	}
+	n, err := strconv.ParseInt(digits, 0, 64)
+	if err != nil || n < 1 || n > longest/factor {
+		return fmt.Errorf("%q is no number of bytes from 1 to %d; K and M behind it stand for 1024 and 1048576", value, longest)
+	}
+	o.Size = int(n * factor)
+	return nil
+}
+
+func (o *Options) setAtomic(value string) error {
+	switch value {
+	case "CMP_AND_SWAP":
+		o.CompareSwap = true
+	case "FETCH_AND_ADD":
+	default:
+		return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", value)
+	}
+	return nil
+}
+
+func (o *Options) setImm(string) error {
+	o.Verb = WriteImm
+	return nil
+}
+
+func (o *Options) setSource(value string) error {
+	if _, err := netip.ParseAddr(value); err != nil {
+		return err
+	}
+	o.SourceIP = value
+	return nil
+}
+
+func (o *Options) setOutput(value string) error {
+	allowed := []string{"latency"}
+	if o.Bandwidth {
+		allowed = []string{"bandwidth", "message_rate"}
+	}
+	for _, a := range allowed {
+		if value == a {
+			o.Output = value
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of those that %v has: %s", value, o.Test, strings.Join(allowed, ", "))
+}
+
+func setFloat(v *float64) func(string) error {
+	return func(value string) error {
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil || f < 0 {
+			return fmt.Errorf("%q is no number from 0 on", value)
+		}
+		*v = f
+		return nil
+	}
+}

@@ -1,0 +1,111 @@
+package perftest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// What perftest makes of options, as it prints it, or as its sources have it.
+func TestSettled(t *testing.T) {
+	type figures struct {
+		size, iters, tx, rx, mod int
+		noPeak                   bool
+	}
+	for _, c := range []struct {
+		line string
+		want figures
+	}{
+		{"send_lat", figures{2, 1000, 1, 512, 1, true}},
+		{"ib_send_lat -n 10", figures{2, 10, 1, 10, 1, true}},
+		{"send_lat -n 11", figures{2, 11, 1, 12, 1, true}},
+		{"send_lat -c UD", figures{2, 1000, 1, 1000, 1, true}},
+		{"write_lat", figures{2, 1000, 1, 1, 1, true}},
+		{"read_lat -s 0x10", figures{16, 1000, 1, 1, 1, true}},
+		{"atomic_lat", figures{8, 1000, 1, 1, 1, true}},
+		{"send_bw host", figures{65536, 1000, 128, 512, 1, false}},
+		{"send_bw", figures{65536, 1000, 128, 512, 1, true}},
+		{"send_bw -b", figures{65536, 1000, 128, 512, 1, false}},
+		{"send_bw -s 4K host", figures{4096, 1000, 128, 512, 100, false}},
+		{"send_bw -s 2M -Q 7 host", figures{2 << 20, 1000, 128, 512, 7, false}},
+		{"send_bw -c UC -n 20000 -s 64 host", figures{64, 20000, 128, 16000, 100, false}},
+		{"write_bw host", figures{65536, 5000, 128, 1, 1, false}},
+		{"write_bw -r 64 -n 30000 host", figures{65536, 30000, 128, 1, 1, true}},
+		{"write_bw --write_with_imm -n 10 host", figures{65536, 10, 10, 10, 1, false}},
+		{"write_bw -a -q 3 host", figures{maxSize, 5000, 128, 1, 100, false}},
+		{"write_bw -l 10 -s 8 host", figures{8, 5000, 128, 1, 10, false}},
+		{"read_bw -n 10 -s 1024 -D 5 host", figures{1024, 10, 128, 1, 100, true}},
+		{"atomic_bw -n 10 host", figures{8, 10, 10, 1, 10, false}},
+	} {
+		f := strings.Fields(c.line)
+		o := settled(t, f[0], f[1:]...)
+		got := figures{o.Size, o.Iters, o.TxDepth, o.RxDepth, o.CQMod, o.NoPeak}
+		if d := cmp.Diff(c.want, got, cmp.AllowUnexported(figures{})); d != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.line, d)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	o := settled(t, "send_bw", strings.Fields("-d rxe0 -i 2 -x 3 -p 1234 -F -t 64 -q 4 -c UC -m 1024 -I 64 -e -X 1 -b -l 8 -Q 4 --report_gbits --out_json --out_json_file=f host")...)
+	want := Defaults(Test{Send, true})
+	want.Device, want.IBPort, want.GIDIndex, want.Port, want.TxDepth, want.QPs, want.Type = "rxe0", 2, 3, 1234, 64, 4, uverbs.UC
+	want.MTU, want.Inline, want.Events, want.Vector, want.Bidirectional, want.PostList, want.CQMod = 1024, 64, true, 1, true, 8, 4
+	want.Gbits, want.JSON, want.JSONFile, want.Server, want.RxDepth = true, true, "f", "host", 1000
+	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+func TestParseMistakes(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"send_lat -n 4", "option -n, --iters: \"4\" is no number from 5 to"},
+		{"send_lat -n 10 -n 10", "it is given twice"},
+		{"send_lat a b", "these are 2: a b"},
+		{"send_lat -q 2", "option -q, --qp: it is of the bandwidth tests"},
+		{"send_lat -C", "option -C, --report-cycles: there is no counter of CPU cycles here"},
+		{"write_lat -e", "a WRITE makes no completion where it arrives"},
+		{"read_bw -c UC", "-c here: READs and atomics are for RC"},
+		{"write_bw -c UD", "-c here: UD knows SENDs alone"},
+		{"send_bw -c XRC", "XRC is left out"},
+		{"send_bw -c rc", `"rc" is none of RC, UC and UD`},
+		{"send_bw -c UC -R", "rdma_cm connects no UC"},
+		{"send_bw -T 3", "-T here: it is for rdma_cm's queue pairs"},
+		{"send_bw -X 1", "-X here: a vector is for events"},
+		{"send_bw -D 4 -f 2", "-f here: a margin of 2 s at both ends leaves nothing of 4 s"},
+		{"send_bw -f 2", "-f here: a margin is of a duration"},
+		{"send_bw -D 4 -a", "-D here: a run of a given time has one size"},
+		{"send_bw -D 4 -e", "-D here: a run of a given time polls"},
+		{"send_bw -l 3", "-l here: lists of 3 do not make 1000 messages"},
+		{"send_bw -l 200", "-l here: a list of 200 does not fit into a queue of 128"},
+		{"send_bw -l 10 -Q 4", "-Q here: the last request of each list of 10 must complete"},
+		{"send_bw --recv_post_list 3", "--recv_post_list here: lists of 3"},
+		{"send_bw --report-both", "add -b"},
+		{"send_bw -s 3G", `"3G" is no number of bytes`},
+		{"send_bw -s 2048M", "is no number of bytes"},
+		{"send_bw --output=latency", "bandwidth, message_rate"},
+		{"atomic_bw -s 16", "option -s, --size: an atomic has 8 bytes"},
+		{"atomic_bw -A x", `"x" is none of CMP_AND_SWAP and FETCH_AND_ADD`},
+		{"read_lat -I 8", "cannot be inline"},
+		{"send_lat -w 1", "unknown option -w"},
+		{"send_lat --bind_source_ip=x", "option --bind_source_ip"},
+	} {
+		f := strings.Fields(c.line)
+		test, _ := TestNamed(f[0])
+		if _, err := Parse(test, f[1:]); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.line, err, c.want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range Tests {
+		if u := Usage(test); !strings.Contains(u, "  -n, --iters=<iters> ") || strings.Contains(u, "\x00") {
+			t.Errorf("%v:\n%s", test, u)
+		}
+	}
+}

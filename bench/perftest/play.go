@@ -1,0 +1,236 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// play does the test and takes leave of the peer.
+func (s *session) play(ctx context.Context) error {
+	e, o := s.e, s.o
+	idle := !e.o.client() && !o.Bidirectional
+	switch {
+	case idle && o.Bandwidth && !o.receives():
+		return e.await(ctx)
+	case idle && o.fetches():
+		if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
+			return err
+		}
+		o.rule()
+		return e.leave(ctx)
+	}
+	o.header()
+	var err error
+	if o.Bandwidth {
+		err = e.measureBandwidth(ctx)
+	} else {
+		err = e.measureLatency(ctx)
+	}
+	o.rule()
+	if err != nil {
+		return err
+	}
+	return e.leave(ctx)
+}
+
+// await is the whole part of a server whose memory the client works on: in the
+// end it hears what the client has measured.
+func (e *endpoint) await(ctx context.Context) error {
+	o := e.o
+	o.header()
+	if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
+		return err
+	}
+	peer, err := e.reports(ctx, bwReport{})
+	if err != nil {
+		return err
+	}
+	if err := o.printBandwidth(peer); err != nil {
+		return err
+	}
+	if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+		return err
+	}
+	o.rule()
+	return e.leave(ctx)
+}
+
+func (e *endpoint) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.took, errSilent)
+	defer cancel()
+	return e.ctl.reports(ctx, own)
+}
+
+// leave closes rdma_cm's connections, both sides of which know by now that the
+// test is over.
+func (e *endpoint) leave(ctx context.Context) error {
+	if e.links == nil {
+		return nil
+	}
+	return e.links.leave(ctx, e.o.client())
+}
+
+// under runs f under a watch.
+func (e *endpoint) under(ctx context.Context, f func() error) error {
+	total := e.o.Iters * e.o.QPs
+	if e.o.receives() && e.o.Bidirectional {
+		total *= 2
+	}
+	e.watch = newWatch(ctx, e.ctl.wire, e.o, total)
+	defer e.watch.stop()
+	begun := time.Now()
+	defer func() { e.took = time.Since(begun) }()
+	return f()
+}
+
+// part is a meeting after a run, for which the peer may have needed a good deal
+// longer.
+func (e *endpoint) part(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.took, errSilent)
+	defer cancel()
+	return e.ctl.sync(ctx, e.qps[0].own)
+}
+
+// measureLatency goes through the sizes.
+func (e *endpoint) measureLatency(ctx context.Context) error {
+	o := e.o
+	for _, size := range o.sizes() {
+		e.prepare(size)
+		if o.receives() {
+			if err := e.fill(); err != nil {
+				return err
+			}
+			if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+				return err
+			}
+		}
+		err := e.under(ctx, func() error {
+			r, err := e.runLatency()
+			if err != nil && !errors.Is(err, ErrInterrupted) {
+				return err
+			}
+			return errors.Join(err, o.printLatency(r.figures(o, size)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if o.Verb == Write || o.Verb == WriteImm {
+		return e.linger(ctx)
+	}
+	return e.part(ctx)
+}
+
+// linger ends a test that has no last meeting. The client has sent the last
+// message, and the server must be there until it is acknowledged: until the
+// client has gone.
+func (e *endpoint) linger(ctx context.Context) error {
+	if e.o.client() {
+		return nil
+	}
+	most := 2 * time.Second
+	if e.o.RDMACM { // there the client waits in turn
+		most = 100 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if err := e.ctl.receive(ctx, make([]byte, 1)); err == nil {
+		return atPeer("", "the peer goes on where %v ends: it runs another test", e.o.Test)
+	}
+	return nil
+}
+
+// measureBandwidth goes through the sizes.
+func (e *endpoint) measureBandwidth(ctx context.Context) error {
+	o := e.o
+	var own, total bwReport
+	for _, size := range o.sizes() {
+		var err error
+		if own, total, err = e.bandwidthOf(ctx, size); err != nil {
+			return err
+		}
+	}
+	if !o.receives() && !o.Bidirectional {
+		if err := e.part(ctx); err != nil {
+			return err
+		}
+		if _, err := e.reports(ctx, own); err != nil {
+			return err
+		}
+	}
+	if err := e.part(ctx); err != nil {
+		return err
+	}
+	return o.limits(total)
+}
+
+// bandwidthOf measures one size: what this end did, and both together.
+func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwReport, err error) {
+	o := e.o
+	e.prepare(size)
+	if o.receives() && (!o.client() || o.Bidirectional) {
+		if err := e.fill(); err != nil {
+			return own, total, err
+		}
+	}
+	meets := o.receives() || o.Bidirectional
+	if meets {
+		if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+			return own, total, err
+		}
+	}
+	err = e.under(ctx, func() error {
+		b, err := e.runBandwidth()
+		own = b.report()
+		return err
+	})
+	if errors.Is(err, ErrInterrupted) {
+		return own, own, errors.Join(err, o.printBandwidth(own))
+	}
+	if err != nil {
+		return own, total, err
+	}
+	if meets && o.All && o.Verb != Send {
+		if err := e.part(ctx); err != nil {
+			return own, total, err
+		}
+	}
+	if total, err = e.total(ctx, own); err != nil {
+		return own, total, err
+	}
+	if o.All && o.Verb == Send {
+		err = e.part(ctx)
+	}
+	return own, total, err
+}
+
+// total reports a size, with what the peer has measured in the other direction
+// if there is one.
+func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
+	o := e.o
+	if !o.Bidirectional || o.receives() && o.Duration > 0 {
+		return own, o.printBandwidth(own)
+	}
+	peer, err := e.reports(ctx, own)
+	if err != nil {
+		return own, err
+	}
+	sum := own.plus(peer)
+	if err := o.printBandwidth(sum); err != nil || !o.ReportBoth || o.All {
+		return sum, err
+	}
+	for _, r := range []struct {
+		title string
+		bwReport
+	}{{"Local", own}, {"Remote", peer}} {
+		if o.full() {
+			o.printf("%s\n %s results: \n", line, r.title)
+		}
+		o.header()
+		if err := o.printBandwidth(r.bwReport); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,153 @@
+package perftest
+
+import (
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// prepare makes the requests for messages of a size.
+func (e *endpoint) prepare(size int) {
+	e.size = size
+	for i, q := range e.qps {
+		q.posted, q.completed = 0, 0
+		q.from = e.o.circle(uint64(i*e.o.stride()), size)
+		q.to = e.o.circle(q.peer.vaddr, size)
+		q.wrs = make([]uverbs.SendWR, e.o.PostList)
+		for j := range q.wrs {
+			wr := &q.wrs[j]
+			wr.WRID, wr.Opcode = uint64(i), e.o.opcode()
+			wr.AH, wr.QPN, wr.QKey = q.ah, q.qpn, q.qkey
+			if e.o.remote() {
+				wr.RKey = q.peer.rkey
+			}
+			if (j+1)%e.o.CQMod == 0 {
+				wr.Flags = uverbs.Signaled
+			}
+			wr.CompareAdd, wr.Swap = 0, 0
+			if e.o.Verb == Atomic {
+				wr.CompareAdd, wr.Swap = e.o.operands()
+			}
+			wr.SGL = make([]uverbs.SGE, 1)
+			e.aim(q, wr)
+		}
+	}
+}
+
+// aim gives a request the next places of its data.
+func (e *endpoint) aim(q *queue, wr *uverbs.SendWR) {
+	from := int(q.from.next())
+	if e.size <= e.o.Inline {
+		wr.SGL, wr.Inline = nil, e.mr.Bytes()[from:from+e.size]
+	} else {
+		wr.SGL[0] = e.mr.SGE(from, e.size)
+	}
+	if e.o.remote() {
+		wr.RemoteAddr = q.to.next()
+	}
+}
+
+func (o *Options) opcode() uverbs.Opcode {
+	switch o.Verb {
+	case Write:
+		return uverbs.OpWrite
+	case WriteImm:
+		return uverbs.OpWriteImm
+	case Read:
+		return uverbs.OpRead
+	case Atomic:
+		if o.CompareSwap {
+			return uverbs.OpCompareSwap
+		}
+		return uverbs.OpFetchAdd
+	}
+	return uverbs.OpSend
+}
+
+// operands are those of perftest's atomics: 1 is added, or 0 is swapped for 0.
+func (o *Options) operands() (compareAdd, swap uint64) {
+	if o.CompareSwap {
+		return 0, 0
+	}
+	return 1, 0
+}
+
+// fill makes the receive queues full.
+func (e *endpoint) fill() error {
+	space := e.o.grhSpace()
+	for i, q := range e.qps {
+		second := uint64((e.o.QPs + i) * e.o.stride())
+		q.into = e.o.circle(second, e.size+space)
+		q.received, q.free = 0, 0
+		q.recvs = make([]uverbs.RecvWR, e.o.RecvPostList)
+		for j := range q.recvs {
+			q.recvs[j] = uverbs.RecvWR{WRID: uint64(i)}
+			if e.o.Verb != WriteImm {
+				q.recvs[j].SGL = make([]uverbs.SGE, 1)
+			}
+		}
+		lists := e.o.RxDepth / e.o.RecvPostList
+		q.refilled = lists * e.o.RecvPostList
+		for range lists {
+			if err := e.refill(q); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refill posts a list of receives. Those of WRITEs have no room: the data goes
+// where the WRITE says.
+func (e *endpoint) refill(q *queue) error {
+	if e.o.Verb != WriteImm {
+		skip, grh := e.o.grhSpace(), 0
+		if skip > 0 {
+			grh = uverbs.GRHLen
+		}
+		for j := range q.recvs {
+			q.recvs[j].SGL[0] = e.mr.SGE(int(q.into.next())+skip-grh, e.size+grh)
+		}
+	}
+	_, err := q.qp.PostRecv(q.recvs...)
+	return err
+}
+
+// arrived checks a receive and posts another in its place, unless those that
+// are posted are enough for the run.
+func (e *endpoint) arrived(wc *uverbs.WC, iters int) (*queue, error) {
+	if err := e.check(wc, true); err != nil {
+		return nil, err
+	}
+	q := e.qps[wc.WRID]
+	q.received++
+	q.free++
+	if q.free >= e.o.RecvPostList && q.refilled+e.o.RecvPostList <= iters {
+		q.free -= e.o.RecvPostList
+		q.refilled += e.o.RecvPostList
+		return q, e.refill(q)
+	}
+	return q, nil
+}
+
+// check says what a completion that is none tells of the two ends.
+func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
+	switch wc.Status {
+	case uverbs.WCSuccess:
+		want := e.size
+		if e.o.Type == uverbs.UD {
+			want += uverbs.GRHLen
+		}
+		if receive && int(wc.ByteLen) != want {
+			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same", int(wc.ByteLen)-want+e.size, e.size)
+		}
+		return nil
+	case uverbs.WCLocLenErr:
+		return atPeer("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same", e.size)
+	case uverbs.WCRemInvReqErr:
+		return atPeer("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s", e.size)
+	case uverbs.WCRemAccessErr:
+		return atPeer("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
+	case uverbs.WCRetryExcErr:
+		return atPeer("", "the peer does not answer: it has ended, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+	}
+	return wc.Err()
+}

@@ -1,0 +1,199 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// Run plays one end of a test, and prints its reports to out. It ends early
+// with [ErrInterrupted] when ctx does, and reports what was measured until
+// then. The errors: [Error] for what the two ends were told, and what uverbs and
+// cm answer.
+func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
+	p := *o
+	p.out = out
+	s := &session{o: &p}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
+	return interrupted(ctx, s.play(ctx))
+}
+
+// interrupted is the error of a run whose context has ended.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// A session is one run of a test.
+type session struct {
+	o   *Options
+	ctl *control
+	e   *endpoint
+}
+
+func (s *session) close() error {
+	var errs []error
+	if s.e != nil {
+		errs = append(errs, s.e.close())
+	}
+	if s.ctl != nil {
+		errs = append(errs, s.ctl.close())
+	}
+	return errors.Join(errs...)
+}
+
+// open finds the peer, agrees with it, and makes what the test needs.
+func (s *session) open(ctx context.Context) error {
+	o := s.o
+	dev, err := openDevice(o)
+	if err != nil {
+		return err
+	}
+	s.e = &endpoint{o: o, dev: dev} // to be closed, whatever comes
+	w, err := o.meet(ctx)
+	if err != nil {
+		return err
+	}
+	s.ctl = &control{wire: w, client: o.client(), withGID: o.withGID, binary: o.CommCM}
+	if err := s.ctl.agree(ctx, o); err != nil {
+		return err
+	}
+	if err := o.fitDatagram(); err != nil {
+		return err
+	}
+	if s.e, err = newEndpoint(o, s.ctl, dev); err != nil {
+		s.e = &endpoint{o: o, dev: dev}
+		return err
+	}
+	if o.RDMACM {
+		err = s.e.connectByCM(ctx)
+	} else {
+		err = s.e.createQPs()
+	}
+	if err != nil {
+		return err
+	}
+	o.info()
+	return s.e.handshake(ctx)
+}
+
+// meet makes the connection on which the two ends agree.
+func (o *Options) meet(ctx context.Context) (wire, error) {
+	switch {
+	case o.CommCM && o.client():
+		return dialCM(ctx, o)
+	case o.CommCM:
+		return acceptCM(ctx, o)
+	case o.client():
+		return dialTCP(ctx, o)
+	}
+	return acceptTCP(ctx, o)
+}
+
+// handshake exchanges the keys of all QPs, connects these, and lets both ends
+// know that this is done. The tests differ in how often they wait for each
+// other.
+func (e *endpoint) handshake(ctx context.Context) error {
+	o := e.o
+	for _, q := range e.qps {
+		q.own.lid = e.lid()
+	}
+	early := !o.Bandwidth && o.remote() // these tests begin with a meeting
+	late := o.Verb != Send              // and these end with one
+	first := e.qps[0].own
+	if early {
+		if err := e.ctl.soon(ctx, first); err != nil {
+			return err
+		}
+	}
+	if err := e.swapAll(ctx); err != nil {
+		return err
+	}
+	if !o.RDMACM {
+		if err := e.sameFamily(); err != nil {
+			return err
+		}
+		if err := e.connect(); err != nil {
+			return err
+		}
+	}
+	if !late {
+		if err := e.ctl.soon(ctx, first); err != nil {
+			return err
+		}
+	}
+	for _, q := range e.qps {
+		o.address("local", q.own)
+	}
+	if err := e.swapAll(ctx); err != nil {
+		return err
+	}
+	for _, q := range e.qps {
+		o.address("remote", q.peer)
+	}
+	if late {
+		return e.ctl.soon(ctx, first)
+	}
+	return nil
+}
+
+// swapAll exchanges the keys of all QPs.
+func (e *endpoint) swapAll(ctx context.Context) error {
+	return patiently(ctx, func(ctx context.Context) (err error) {
+		for i, q := range e.qps {
+			if q.peer, err = e.ctl.swap(ctx, q.own); err != nil {
+				return err
+			}
+			if i > 0 && q.peer.qpn == e.qps[0].peer.qpn {
+				return atPeer("-q", "the peer has fewer queue pairs than the %d here: give both ends the same -q", len(e.qps))
+			}
+		}
+		e.ctl.peer = &e.qps[0].peer
+		return nil
+	})
+}
+
+func (e *endpoint) lid() uint16 {
+	port, err := e.dev.QueryPort(e.o.IBPort)
+	if err != nil {
+		return 0 // as RoCE has it; the QPs will not connect where it matters
+	}
+	return port.LID
+}
+
+// sameFamily sees to it that both GIDs stand for addresses of one family.
+func (e *endpoint) sameFamily() error {
+	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
+	if e.o.withGID && own.Unmap().Is4() != peer.Unmap().Is4() {
+		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of one family by -x, or give both ends --ipv6 or none", own, peer)
+	}
+	return nil
+}
+
+// fitDatagram is for a peer with a smaller MTU.
+func (o *Options) fitDatagram() error {
+	if o.Type.String() != "UD" || o.Size <= o.mtu.Bytes() {
+		return nil
+	}
+	if o.given['s'] {
+		return here("-s", "%d bytes are more than the peer's MTU, %d, which bounds a datagram", o.Size, o.mtu.Bytes())
+	}
+	o.Size = o.mtu.Bytes()
+	return nil
+}
+
+// sizes are those that the test goes through.
+func (o *Options) sizes() (all []int) {
+	if !o.All {
+		return []int{o.Size}
+	}
+	for size := 2; size <= o.Size; size *= 2 {
+		all = append(all, size)
+	}
+	return all
+}

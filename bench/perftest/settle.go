@@ -1,0 +1,121 @@
+package perftest
+
+import (
+	"os"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// settle makes options fit each other, as perftest does, and refuses what
+// cannot be made to.
+func (o *Options) settle() error {
+	o.cycle, o.line = os.Getpagesize(), 64
+	if o.Verb == Write {
+		o.RxDepth = 1
+	}
+	for _, f := range []func() error{o.checkType, o.settleDuration, o.settleDepths, o.checkLists} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if o.All {
+		o.Size = maxSize
+	}
+	if o.fetches() {
+		o.Inline = 0
+	}
+	if o.Bandwidth && o.receives() && !o.client() && !o.Bidirectional {
+		o.NoPeak = true
+	}
+	if o.Duration == 0 && o.Iters > peakIters {
+		o.NoPeak = true
+	}
+	if !o.Bandwidth {
+		o.NoPeak = true
+	}
+	return nil
+}
+
+func (o *Options) checkType() error {
+	switch {
+	case o.fetches() && o.Type != uverbs.RC:
+		return here("-c", "READs and atomics are for RC")
+	case o.Type == uverbs.UD && o.Verb != Send:
+		return here("-c", "UD knows SENDs alone")
+	case o.Type == uverbs.UC && o.RDMACM:
+		return here("-c", "rdma_cm connects no UC: leave out -R")
+	case o.TOS >= 0 && !o.RDMACM:
+		return here("-T", "it is for rdma_cm's queue pairs: add -R, or use --tclass")
+	case o.given['X'] && !o.Events:
+		return here("-X", "a vector is for events: add -e")
+	case o.ReportBoth && !o.Bidirectional:
+		return here("--report-both", "there is one direction: add -b")
+	}
+	if o.RDMACM {
+		o.CommCM = true
+	}
+	return nil
+}
+
+func (o *Options) settleDuration() error {
+	switch {
+	case o.Duration == 0 && o.given['f']:
+		return here("-f", "a margin is of a duration: add -D")
+	case o.Duration == 0:
+		return nil
+	case o.Events:
+		return here("-D", "a run of a given time polls: leave out -e")
+	case o.All:
+		return here("-D", "a run of a given time has one size: leave out -a")
+	}
+	if o.Margin < 0 {
+		o.Margin = o.Duration / 4
+	}
+	if o.Duration <= 2*o.Margin {
+		return here("-f", "a margin of %d s at both ends leaves nothing of %d s", o.Margin, o.Duration)
+	}
+	o.NoPeak = true
+	return nil
+}
+
+// settleDepths fits the queues to the number of messages and to each other.
+func (o *Options) settleDepths() error {
+	if o.Duration == 0 {
+		o.TxDepth = min(o.TxDepth, o.Iters)
+		if o.receives() {
+			o.RxDepth = min(o.RxDepth, o.Iters)
+		}
+		if o.Type != uverbs.RC && o.RxDepth == defaultRxSend { // nothing holds the sender back
+			o.RxDepth = min(o.Iters, 16000)
+		}
+	}
+	if o.Size > largeMessage && o.Type != uverbs.UD && !o.All && !o.Events && !o.given['Q'] {
+		o.CQMod = 1
+	}
+	o.CQMod = min(o.CQMod, o.TxDepth)
+	if o.PostList > 1 && !o.given['Q'] {
+		o.CQMod = o.PostList
+	}
+	if o.receives() && o.RxDepth%2 == 1 && !o.All {
+		o.RxDepth++
+	}
+	return nil
+}
+
+func (o *Options) checkLists() error {
+	switch {
+	case o.PostList > o.TxDepth:
+		return here("-l", "a list of %d does not fit into a queue of %d: raise -t", o.PostList, o.TxDepth)
+	case o.PostList > 1 && o.PostList%o.CQMod != 0:
+		return here("-Q", "the last request of each list of %d must complete: %d does not divide that", o.PostList, o.CQMod)
+	case o.RecvPostList > o.RxDepth:
+		return here("--recv_post_list", "a list of %d does not fit into a queue of %d: raise -r", o.RecvPostList, o.RxDepth)
+	case o.Duration > 0:
+		return nil
+	case o.Iters%o.PostList != 0:
+		return here("-l", "lists of %d do not make %d messages: let one divide the other", o.PostList, o.Iters)
+	case o.Iters%o.RecvPostList != 0:
+		return here("--recv_post_list", "lists of %d do not make %d messages: let one divide the other", o.RecvPostList, o.Iters)
+	}
+	return nil
+}

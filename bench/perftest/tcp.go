@@ -1,0 +1,180 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// A tcpWire is a wire over TCP. A goroutine reads all that comes, so that the
+// end of the connection is seen while nobody waits for a message.
+type tcpWire struct {
+	conn net.Conn
+	done chan struct{} // closed when the goroutine has ended
+
+	mu  sync.Mutex
+	in  []byte
+	err error         // how the connection ended
+	was chan struct{} // closed, and another put in its place, when in or err changes
+}
+
+// mostPending is more than a peer ever says unasked.
+const mostPending = 1 << 16
+
+func newTCPWire(conn net.Conn) *tcpWire {
+	w := &tcpWire{conn: conn, done: make(chan struct{}), was: make(chan struct{})}
+	go w.read()
+	return w
+}
+
+func (w *tcpWire) read() {
+	defer close(w.done)
+	buf := make([]byte, 4096)
+	for {
+		n, err := w.conn.Read(buf)
+		w.mu.Lock()
+		w.in = append(w.in, buf[:n]...)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
+			w.err = errGone
+		case err != nil:
+			w.err = err
+		case len(w.in) > mostPending:
+			w.err = atPeer("", "the peer says more than a perftest does: does it speak another protocol?")
+		}
+		end := w.err != nil
+		close(w.was)
+		w.was = make(chan struct{})
+		w.mu.Unlock()
+		if end {
+			return
+		}
+	}
+}
+
+func (w *tcpWire) state() (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.in), w.err
+}
+
+func (w *tcpWire) receive(ctx context.Context, message []byte) error {
+	for {
+		w.mu.Lock()
+		if misfit := keysMisfit(w.in, len(message)); misfit != nil {
+			w.mu.Unlock()
+			return misfit
+		}
+		if len(w.in) >= len(message) {
+			w.in = w.in[copy(message, w.in):]
+			w.mu.Unlock()
+			return nil
+		}
+		in, err, was := w.in, w.err, w.was
+		w.mu.Unlock()
+		if err != nil && len(in) > 0 {
+			return fmt.Errorf("%w; its last words: %q", err, in)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-was:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// keysMisfit tells keys without a GID from keys with one, which are longer.
+func keysMisfit(in []byte, want int) error {
+	switch {
+	case want == gidKeys && len(in) >= plainKeys && in[plainKeys-1] == 0:
+		return atPeer("-x", "the peer uses no GID, and this end does: on InfiniBand give it to both ends or to none")
+	case want == plainKeys && len(in) >= plainKeys && in[plainKeys-1] != 0:
+		return here("-x", "the peer uses a GID, and this end does not: on InfiniBand give it to both ends or to none")
+	}
+	return nil
+}
+
+// send is one write: perftest takes each message by one read.
+func (w *tcpWire) send(ctx context.Context, message []byte) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := w.conn.SetWriteDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := w.conn.Write(message); err != nil {
+		if _, gone := w.state(); gone != nil {
+			return gone
+		}
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			return errGone
+		}
+		return err
+	}
+	return nil
+}
+
+func (w *tcpWire) close() error {
+	err := w.conn.Close()
+	<-w.done
+	return err
+}
+
+// dialTCP connects to the server.
+func dialTCP(ctx context.Context, o *Options) (wire, error) {
+	d := net.Dialer{Timeout: patience}
+	if o.SourceIP != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.SourceIP)}
+	}
+	conn, err := d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("%w: start the server first, with the same -p", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newTCPWire(conn), nil
+}
+
+// acceptTCP waits for one client.
+func acceptTCP(ctx context.Context, o *Options) (wire, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, o.network(), net.JoinHostPort(o.SourceIP, strconv.Itoa(o.Port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: another server listens there; choose another -p, the same at both ends", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	o.waiting()
+	conn, err := l.Accept()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if e := l.Close(); err == nil && e != nil {
+		err = e
+	}
+	if err != nil {
+		if conn != nil {
+			err = errors.Join(err, conn.Close())
+		}
+		return nil, err
+	}
+	return newTCPWire(conn), nil
+}
+
+// network is IPv4, as perftest's, unless --ipv6-addr asks for the other.
+func (o *Options) network() string {
+	if o.IPv6Addr {
+		return "tcp6"
+	}
+	return "tcp4"
+}

@@ -1,0 +1,166 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// A watch looks after a run whose goroutine is busy: it tells when the time is
+// up, when the peer has gone, when nothing moves any more, and how far it is.
+// The run asks it when alarm is set, which costs a load.
+type watch struct {
+	alarm atomic.Bool
+	phase atomic.Int32 // of a run of a given time
+	begin atomic.Int64 // when what counts of it began
+	end   atomic.Int64
+
+	ctx      context.Context // ends, for a run that sleeps, when it is to look
+	cancel   context.CancelCauseFunc
+	parent   context.Context
+	wire     wire
+	progress io.Writer
+	total    int
+	asleep   bool
+	done     atomic.Int64 // of a run that sleeps: how far it is
+	stopped  chan struct{}
+
+	last  int // how far the run was when it was looked at
+	since time.Time
+	told  time.Time
+}
+
+// The phases of a run of a given time: what comes in the margins does not
+// count.
+const (
+	always int32 = iota // no given time
+	warming
+	sampling
+	cooling
+	over
+)
+
+const (
+	tick      = 250 * time.Millisecond
+	stall     = 20 * time.Second
+	soonDone  = 2 * time.Second
+	everySome = 5 * time.Second
+)
+
+var errTime = errors.New("the time is up") // never leaves the package
+
+// started is what the times of a run count from.
+var started = time.Now()
+
+func now() int64 { return int64(time.Since(started)) }
+
+func newWatch(ctx context.Context, w wire, o *Options, total int) *watch {
+	v := &watch{parent: ctx, wire: w, progress: o.Progress, total: total, asleep: o.Events, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
+	v.ctx, v.cancel = context.WithCancelCause(ctx)
+	if o.Duration > 0 {
+		v.phase.Store(warming)
+	}
+	go v.run()
+	return v
+}
+
+func (v *watch) run() {
+	defer close(v.stopped)
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-v.ctx.Done():
+			v.alarm.Store(true)
+			return
+		case <-t.C:
+			if !v.asleep {
+				v.alarm.Store(true)
+			} else if err := v.judge(int(v.done.Load())); err != nil {
+				v.cancel(err)
+			}
+		}
+	}
+}
+
+func (v *watch) stop() {
+	v.cancel(nil)
+	<-v.stopped
+}
+
+// time starts the clock of a run of a given time.
+func (v *watch) time(o *Options) {
+	if v.phase.Load() != warming {
+		return
+	}
+	margin := time.Duration(o.Margin) * time.Second
+	after(margin, func() {
+		v.begin.Store(now())
+		v.phase.Store(sampling)
+		after(time.Duration(o.Duration)*time.Second-2*margin, func() {
+			v.end.Store(now())
+			v.phase.Store(cooling)
+			after(margin, func() {
+				v.phase.Store(over)
+				v.alarm.Store(true)
+			})
+		})
+	})
+}
+
+func after(d time.Duration, f func()) {
+	if d == 0 {
+		f()
+		return
+	}
+	time.AfterFunc(d, f)
+}
+
+// look is for a run that has seen the alarm, and has done so much. The error
+// ends it.
+func (v *watch) look(done int) error {
+	if v.phase.Load() == over {
+		return errTime
+	}
+	v.alarm.Store(false)
+	return v.judge(done)
+}
+
+func (v *watch) judge(done int) error {
+	if v.parent.Err() != nil {
+		return ErrInterrupted
+	}
+	pending, gone := v.wire.state()
+	if gone != nil {
+		return fmt.Errorf("in mid-run, after %d messages: %w", done, gone)
+	}
+	at := time.Now()
+	if done != v.last {
+		v.last, v.since = done, at
+	}
+	v.tell(at, done)
+	idle := at.Sub(v.since)
+	switch {
+	case pending > 0 && idle > soonDone && v.phase.Load() == always:
+		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n", done, v.total)
+	case idle > stall:
+		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, does it run another test, is the network lost?", stall, done, v.total)
+	}
+	return nil
+}
+
+// tell reports how far a long run is.
+func (v *watch) tell(at time.Time, done int) {
+	if v.progress == nil || at.Sub(v.told) < everySome {
+		return
+	}
+	v.told = at
+	if v.phase.Load() == always {
+		fmt.Fprintf(v.progress, " %d of %d messages\n", done, v.total)
+		return
+	}
+	fmt.Fprintf(v.progress, " %d messages\n", done)
+}
