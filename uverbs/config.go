@@ -36,6 +36,11 @@ type QPConfig struct {
 
 	// SignalAll makes every send request complete, as if it were Signaled.
 	SignalAll bool
+	// CreateFlags change what the QP does.
+	CreateFlags QPCreateFlags
+	// RSS makes a raw packet QP one that spreads packets over WQs. It has no
+	// queues then, and no CQs.
+	RSS *RSSConfig
 	// SingleGoroutine leaves out the locks. Posting to each of the two queues
 	// then belongs to one goroutine at a time, and Close to the owner of both.
 	SingleGoroutine bool
@@ -92,6 +97,8 @@ func (t QPType) String() string {
 		return "UC"
 	case UD:
 		return "UD"
+	case RawPacket:
+		return "RawPacket"
 	case XRCSend:
 		return "XRCSend"
 	case XRCRecv:

@@ -154,6 +154,9 @@ func (q *QP) Connect(remote Endpoint) error {
 }
 
 func (q *QP) checkConnects() error {
+	if q.cfg.Type == RawPacket {
+		return invalid("connect", q.String(), "a raw packet QP has no peer: Ready takes it to RTS, and flows lead frames to it")
+	}
 	if q.cfg.Type == UD {
 		return invalid("connect", q.String(), "a UD QP has no peer: Ready takes it to RTS, and each message names an AH")
 	}
@@ -161,13 +164,13 @@ func (q *QP) checkConnects() error {
 }
 
 // Ready takes a UD QP from RESET to RTS, with QPConfig.QKey: from then on it
-// receives what anybody sends to its QPN with that QKey, and sends. Its port is
-// that of QPConfig.GID, or the first active one. Receives can be posted before,
-// after [QP.Init]. [ErrInvalid] for a QP that is not UD; else the errors are
-// those of [QP.Modify].
+// receives what anybody sends to its QPN with that QKey, and sends. A raw packet
+// QP receives what its flows lead to it. The port is that of QPConfig.GID, or the
+// first active one. Receives can be posted before, after [QP.Init]. [ErrInvalid]
+// for a QP that is neither; else the errors are those of [QP.Modify].
 func (q *QP) Ready() error {
-	if q.cfg.Type != UD {
-		return invalid("make ready", q.String(), "Ready is for UD QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
+	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
+		return invalid("make ready", q.String(), "Ready is for UD and raw packet QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
 	}
 	if q.State() == StateReset {
 		if err := q.Init(); err != nil {
@@ -176,6 +179,9 @@ func (q *QP) Ready() error {
 	}
 	if err := q.Modify(QPAttr{State: StateRTR}, MaskState); err != nil {
 		return err
+	}
+	if q.cfg.Type == RawPacket {
+		return q.Modify(QPAttr{State: StateRTS}, MaskState)
 	}
 	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, MaskState|MaskSQPSN)
 }
@@ -216,6 +222,9 @@ func (q *QP) Init() error {
 func (q *QP) init(port int) error {
 	if q.cfg.Type == UD {
 		return q.Modify(QPAttr{State: StateInit, Port: uint8(port), QKey: q.cfg.QKey}, MaskState|MaskPKeyIndex|MaskPort|MaskQKey)
+	}
+	if q.cfg.Type == RawPacket {
+		return q.Modify(QPAttr{State: StateInit, Port: uint8(port)}, MaskState|MaskPort)
 	}
 	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
 }

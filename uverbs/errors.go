@@ -21,6 +21,9 @@ func (s *sentinel) Error() string { return s.text }
 
 // Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
+	if s == errWQState && target == ErrState {
+		return true
+	}
 	if s == ErrClosed && target == os.ErrClosed || (s == errClosedAH || s == errClosedMW) && (target == ErrClosed || target == os.ErrClosed) {
 		return true
 	}
@@ -77,15 +80,20 @@ var (
 	ErrForeignAH error = &sentinel{"uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL}
 	// ErrTooLong: a message that a UD QP would not send, as it is longer than a packet.
 	ErrTooLong error = &sentinel{"uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, or raise the MTU of the network interface", unix.EMSGSIZE}
+	// ErrFrameHeader: a raw packet whose beginning the device wants in the request.
+	ErrFrameHeader error = &sentinel{"uverbs: this device takes a raw packet with its first 18 bytes inside the request: give them, or all of it, as SendWR.Inline or by SendBatch.Inline before the SGEs", unix.EINVAL}
 	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
 	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there", unix.EINVAL}
 	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
 	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
 	// ErrNoQueue: a post on an end of an extended reliable connection that does not do it.
-	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs", unix.EINVAL}
+	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL}
 	// ErrNoSRQN: an operation of an XRCSend QP's batch that says nothing of where it goes.
 	ErrNoSRQN error = &sentinel{"uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ after it", unix.EINVAL}
 )
+
+// errWQState is what a post to a WQ in RESET answers. It matches ErrState.
+var errWQState error = &sentinel{"uverbs: the WQ is in state RESET, where it takes no receives: call WQ.Ready", unix.EINVAL}
 
 // errClosedAH is what a post with a closed AH answers. It matches ErrClosed.
 var errClosedAH error = &sentinel{"uverbs: the AH has been closed: close it when the requests that name it have completed", unix.EBADF}

@@ -62,6 +62,7 @@ type AsyncEvent struct {
 	QP   *QP
 	CQ   *CQ
 	SRQ  *SRQ
+	WQ   *WQ
 	Port int
 }
 
@@ -163,6 +164,8 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 		e.CQ = o
 	case *SRQ:
 		e.SRQ = o
+	case *WQ:
+		e.WQ = o
 	default:
 		return e, false
 	}

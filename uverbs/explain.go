@@ -80,6 +80,17 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
 		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
 	},
+	RawPacket: {
+		{StateReset, StateInit}: {required: MaskPort},
+		{StateInit, StateInit}:  {},
+		{StateInit, StateRTR}:   {},
+		{StateRTR, StateRTS}:    {optional: MaskRateLimit},
+		{StateRTS, StateRTS}:    {optional: MaskRateLimit},
+		{StateRTS, StateSQD}:    {},
+		{StateSQE, StateRTS}:    {},
+		{StateSQD, StateRTS}:    {},
+		{StateSQD, StateSQD}:    {},
+	},
 }
 
 // explainModify says why the kernel refused, from the table and from what the

@@ -16,7 +16,7 @@ type failure = failtest.Failure
 // lists that error.
 func TestEveryFunctionFails(t *testing.T) {
 	failures := map[string]failure{}
-	for _, add := range []func(*testing.T, map[string]failure){failClosed, failInvalid, failBusy, failKernel, failOther} {
+	for _, add := range []func(*testing.T, map[string]failure){failClosed, failInvalid, failBusy, failKernel, failOther, failRaw} {
 		add(t, failures)
 	}
 	p := &failtest.Package{

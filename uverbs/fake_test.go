@@ -106,6 +106,7 @@ type fakeProvider struct {
 	qps []*fakeQP
 
 	srqs []*fakeSRQ
+	wqs  []*fakeWQ
 }
 
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
@@ -156,7 +157,7 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	if cfg.Type == XRCRecv {
+	if cfg.Type == XRCRecv || cfg.RSS != nil {
 		return nil, r, nil
 	}
 	sends := cfg.SendCQ.impl.(*fakeCQ)
@@ -197,6 +198,7 @@ type fakeCQ struct {
 	purged      []ProviderQP
 	unpolled    [2]int // sends and receives that completions give back
 	purgedSRQs  []ProviderSRQ
+	purgedWQs   []ProviderWQ
 	retired     bool
 	beforeArm   func() // what happens just before the queue is armed
 }
@@ -269,6 +271,12 @@ func (q *fakeCQ) PurgeSRQ(gone ProviderSRQ) {
 	q.enter()
 	defer q.leave()
 	q.purgedSRQs = append(q.purgedSRQs, gone)
+}
+
+func (q *fakeCQ) PurgeWQ(gone ProviderWQ) {
+	q.enter()
+	defer q.leave()
+	q.purgedWQs = append(q.purgedWQs, gone)
 }
 
 func (q *fakeCQ) armings() int {

@@ -43,6 +43,7 @@ func TestCommandBytes(t *testing.T) {
 	for _, typ := range []MWType{MWType1, MWType2} {
 		check(t, good(pd.AllocMW(typ))(t).Close())
 	}
+	rawCommands(t, r, pd, cq)
 	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
 	uc.psn = 0x123456
 	xrcCommands(t, r, pd, cq)

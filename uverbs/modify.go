@@ -57,6 +57,9 @@ func (q *QP) enter(s QPState) error {
 		q.purgeCQs()
 		err = q.impl.Reset()
 	}
+	if p, ok := q.impl.(ProviderStateful); ok {
+		p.Entered(s)
+	}
 	send, recv := q.gatesOf(s)
 	q.sendGate.Store(send)
 	q.recvGate.Store(recv)
@@ -77,6 +80,9 @@ func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 		recv = gateState
 	case s == StateErr:
 		recv = gateFlush
+	}
+	if q.cfg.RSS != nil {
+		return gateNone, gateNone
 	}
 	if q.cfg.Type == XRCRecv {
 		send = gateNone

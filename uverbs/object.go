@@ -45,7 +45,10 @@ type rank uint8
 
 const (
 	rankMW rank = iota
+	rankFlow
 	rankQP
+	rankRWQIndTable
+	rankWQ
 	rankAH
 	rankSRQ
 	rankCQ

@@ -98,6 +98,8 @@ type ProviderPurger interface {
 	Purge(q ProviderQP)
 	// PurgeSRQ does the same with those of an XRC SRQ.
 	PurgeSRQ(s ProviderSRQ)
+	// PurgeWQ does the same with those of a WQ.
+	PurgeWQ(w ProviderWQ)
 }
 
 // A ProviderUnpolled is a ProviderCQ of a device whose queues hold requests until

@@ -67,7 +67,13 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := p.checkQP(&cfg); err != nil {
 		return nil, err
 	}
-	parents := []*object{&p.object, &cfg.SendCQ.object}
+	parents := []*object{&p.object}
+	if cfg.RSS != nil {
+		parents = append(parents, &cfg.RSS.Table.object)
+	}
+	if cfg.SendCQ != nil {
+		parents = append(parents, &cfg.SendCQ.object)
+	}
 	if cfg.RecvCQ != nil && cfg.RecvCQ != cfg.SendCQ {
 		parents = append(parents, &cfg.RecvCQ.object)
 	}
@@ -123,8 +129,12 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		MaxSendWr: uint32(cfg.MaxSendWR), MaxRecvWr: uint32(cfg.MaxRecvWR),
 		MaxSendSge: uint32(cfg.MaxSendSGE), MaxRecvSge: uint32(cfg.MaxRecvSGE), MaxInlineData: uint32(cfg.MaxInline)})
 	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(cfg.Type))
+	flags := uint32(cfg.CreateFlags)
 	if cfg.SignalAll {
-		cmd.Uint32(uapi.UVERBS_ATTR_CREATE_QP_FLAGS, uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
+		flags |= uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+	}
+	if flags != 0 {
+		cmd.Uint32(uapi.UVERBS_ATTR_CREATE_QP_FLAGS, flags)
 	}
 	capOut := ioctl.OutOf[uapi.IbUverbsQpCap](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP)
 	qpn := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM)
@@ -149,6 +159,10 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 	if cfg.SRQ != nil {
 		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, cfg.SRQ.handle)
 	}
+	if cfg.RSS != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, cfg.RSS.Table.handle)
+		return
+	}
 	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
 	if cfg.RecvCQ != nil {
 		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
@@ -157,6 +171,9 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 
 // explainCreateQP looks afterwards which number the device did not take.
 func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
+	if cfg.RSS != nil {
+		return c.wrap("create QP", c.name, err, cfg.RSS.explain(err))
+	}
 	a, qerr := c.QueryDevice()
 	if qerr != nil {
 		return c.wrap("create QP", c.name, err, "")
@@ -173,6 +190,9 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	detail := ""
 	if notSupported(err) {
 		detail = "the device has no QPs of type " + cfg.Type.String()
+	}
+	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
+		detail = text
 	}
 	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"

@@ -7,6 +7,12 @@ import (
 
 func (p *PD) checkQP(cfg *QPConfig) error {
 	const op = "create QP"
+	if err := checkCreateFlags(op, p.String(), cfg.CreateFlags); err != nil {
+		return err
+	}
+	if cfg.RSS != nil {
+		return p.checkRSS(cfg)
+	}
 	if cfg.SendCQ == nil {
 		return invalid(op, p.String(), "SendCQ is nil")
 	}
@@ -16,7 +22,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: say RC, UC or UD")
+		return invalid(op, p.String(), "Type is not set: say RC, UC, UD or RawPacket")
 	}
 	if err := p.checkQPType(cfg); err != nil {
 		return err
@@ -49,7 +55,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 func (p *PD) checkQPType(cfg *QPConfig) error {
 	const op = "create QP"
 	switch cfg.Type {
-	case RC, UC, UD:
+	case RC, UC, UD, RawPacket:
 	case XRCSend:
 		if cfg.RecvCQ != nil || cfg.SRQ != nil || cfg.MaxRecvWR|cfg.MaxRecvSGE != 0 {
 			return invalid(op, p.String(), "an XRCSend QP receives nothing: leave RecvCQ, SRQ, MaxRecvWR and MaxRecvSGE out")
@@ -57,7 +63,7 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 	case XRCRecv:
 		return invalid(op, p.String(), "an XRCRecv QP belongs to an XRC domain: make it by XRCD.CreateQP")
 	default:
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC, UC, UD and XRCSend are"}
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend and RawPacket are"}
 	}
 	if s := cfg.SRQ; s != nil && s.ctx != p.ctx {
 		return invalid(op, p.String(), s.String()+" belongs to another Context than the PD")

@@ -192,3 +192,12 @@ func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, bytesOf(v)) }
 
 // OutOf adds a struct as an output and returns where it will be.
 func OutOf[T any](c *Cmd, id uint16) *T { return at[T](c.Out(id, sizeOf[T]())) }
+
+// WriteExTable is [WriteEx] for a request with a table behind its struct, of any
+// length. The Cmd keeps req, so it cannot lie on a stack.
+func WriteExTable[Resp any](c *Cmd, cmd uint64, req []byte) *Resp {
+	c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE)
+	c.Uint64(uapi.UVERBS_ATTR_WRITE_CMD, cmd|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED)
+	c.InRef(uapi.UVERBS_ATTR_CORE_IN, req)
+	return OutOf[Resp](c, uapi.UVERBS_ATTR_CORE_OUT)
+}

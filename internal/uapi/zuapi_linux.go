@@ -2469,6 +2469,54 @@ type Mlx5IbCreateQpResp struct {
 	TirIcmAddr uint64
 }
 
+// Mlx5IbCreateQpRss is struct mlx5_ib_create_qp_rss (rdma/mlx5-abi.h).
+type Mlx5IbCreateQpRss struct {
+	_                structs.HostLayout
+	RxHashFieldsMask uint64
+	RxHashFunction   uint8
+	RxKeyLen         uint8
+	Reserved         [6]byte
+	RxHashKey        [128]byte
+	CompMask         uint32
+	Flags            uint32
+}
+
+// Mlx5IbCreateWq is struct mlx5_ib_create_wq (rdma/mlx5-abi.h).
+type Mlx5IbCreateWq struct {
+	_                         structs.HostLayout
+	BufAddr                   uint64
+	DbAddr                    uint64
+	RqWqeCount                uint32
+	RqWqeShift                uint32
+	UserIndex                 uint32
+	Flags                     uint32
+	CompMask                  uint32
+	SingleStrideLogNumOfBytes uint32
+	SingleWqeLogNumOfStrides  uint32
+	TwoByteShiftEn            uint32
+}
+
+// Mlx5IbCreateWqResp is struct mlx5_ib_create_wq_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateWqResp struct {
+	_              structs.HostLayout
+	ResponseLength uint32
+	Reserved       uint32
+}
+
+// Mlx5IbModifyWq is struct mlx5_ib_modify_wq (rdma/mlx5-abi.h).
+type Mlx5IbModifyWq struct {
+	_        structs.HostLayout
+	CompMask uint32
+	Reserved uint32
+}
+
+// Mlx5IbCreateRwqIndTblResp is struct mlx5_ib_create_rwq_ind_tbl_resp (rdma/mlx5-abi.h).
+type Mlx5IbCreateRwqIndTblResp struct {
+	_              structs.HostLayout
+	ResponseLength uint32
+	Reserved       uint32
+}
+
 // Mlx5IbCreateAhResp is struct mlx5_ib_create_ah_resp (rdma/mlx5-abi.h).
 type Mlx5IbCreateAhResp struct {
 	_              structs.HostLayout

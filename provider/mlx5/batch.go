@@ -76,7 +76,7 @@ func (s *sendQueue) anyOp(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 		return
 	}
 	o := s.ops[op&15]
-	if op >= 16 || o == 0 || f&^callerFlags != 0 {
+	if op >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
 		b.err = uverbs.ErrOpcode
 		return
 	}
@@ -111,6 +111,8 @@ func (s *sendQueue) anyOp(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 			b.size += atomicSegments
 			b.owed = uverbs.ErrAtomicSize
 		}
+	case s.frames != nil:
+		s.frame(f)
 	case s.pd != nil:
 		b.size += addressSegments
 		b.owed = uverbs.ErrNoAH
@@ -190,7 +192,7 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) error {
 		s.address(wr.AH, wr.QPN, wr.QKey)
 	}
 	if len(wr.Inline) > 0 {
-		if len(wr.SGL) > 0 {
+		if len(wr.SGL) > 0 && s.frames == nil {
 			return uverbs.ErrOpcode
 		}
 		s.inline(wr.Inline)

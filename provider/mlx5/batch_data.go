@@ -15,7 +15,7 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	}
 	total := b.total + uint64(sge.Length)
 	switch {
-	case !b.open || b.o&bare != 0 || b.data:
+	case !b.open || b.o&bare != 0 || b.data && s.frames == nil:
 		b.err = uverbs.ErrOpcode
 		return
 	case b.sges >= s.maxSGE:
@@ -62,6 +62,10 @@ func (s *sendQueue) tooLong(total uint64) error {
 func (s *sendQueue) inline(data []byte) {
 	b := &s.batch
 	if b.err != nil {
+		return
+	}
+	if s.frames != nil {
+		s.inlineFrame(data)
 		return
 	}
 	switch n := len(data); {

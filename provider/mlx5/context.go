@@ -39,6 +39,7 @@ type limits struct {
 	sqBlocks int // of a send queue
 	recvWR   int
 	srqWR    int
+	header   int // bytes of a frame that must be in its request
 }
 
 // deviceContext implements uverbs.ProviderContext.
@@ -128,6 +129,7 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	c.limits = limits{
 		sqDesc: min(int(r.MaxSqDescSz), 16*maxSegments), rqDesc: int(r.MaxRqDescSz),
 		sqBlocks: int(r.MaxSendWqebb), recvWR: int(r.MaxRecvWr), srqWR: int(r.MaxSrqRecvWr),
+		header: headerOf(r.EthMinInline),
 	}
 	l := &c.limits
 	if l.sqDesc < blockSize || l.rqDesc < segmentSize || uint64(r.MaxSendWqebb) > maxIndex ||

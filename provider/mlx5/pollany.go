@@ -68,6 +68,9 @@ func (q *cq) take(v uint64, wc *uverbs.WC) (told bool, err error) {
 		return q.takeSend(t, e, v, at, wc)
 	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInv:
 		wc.Timestamp = be(e[6])
+		if t.frames != nil {
+			return q.takeFrame(t.frames, e, v, wc)
+		}
 		return q.takeRecv(t, e, v, at, wc)
 	case cqeReqError:
 		wc.Status, wc.VendorErr = failure(e)
@@ -78,6 +81,9 @@ func (q *cq) take(v uint64, wc *uverbs.WC) (told bool, err error) {
 		wc.Status, wc.VendorErr = failure(e)
 		id, ok := t.received(at)
 		wc.WRID = id
+		if t.frames != nil {
+			wc.QPNum = t.frames.number
+		}
 		return ok, strayUnless(ok)
 	}
 	return false, errFormat
@@ -124,6 +130,9 @@ func (t *target) received(at uint32) (id uint64, ok bool) {
 		id = s.ids[at]
 		s.give(at)
 		return id, true
+	}
+	if t.frames != nil {
+		return t.frames.over(at)
 	}
 	if at &= t.recvMask; int(at) >= len(t.recvs) {
 		return 0, false

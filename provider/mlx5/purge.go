@@ -26,6 +26,13 @@ func (q *cq) PurgeSRQ(gone uverbs.ProviderSRQ) {
 	}
 }
 
+// PurgeWQ implements uverbs.ProviderPurger.
+func (q *cq) PurgeWQ(gone uverbs.ProviderWQ) {
+	if g, ok := gone.(*wq); ok {
+		q.squeeze(&g.target)
+	}
+}
+
 func (q *cq) squeeze(t *target) {
 	if q.last == t {
 		q.last, q.key = nil, noNumber

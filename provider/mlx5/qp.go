@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/mmio"
@@ -25,6 +27,8 @@ type qp struct {
 	reg    *register
 	target target
 
+	withheld uint32 // the receive counter that the device does not see
+
 	retired atomic.Bool
 }
 
@@ -40,6 +44,9 @@ const tailSize = 128
 
 func (s *sizes) layout() (l layout) {
 	l.send = s.rqCount << s.rqShift
+	if s.split {
+		l.send = align(l.send, unix.Getpagesize())
+	}
 	l.notes = l.send + s.sqBlocks*blockSize
 	l.recvIDs = l.notes + s.sqBlocks*16
 	l.tails = align(l.recvIDs+s.rqCount*8, tailSize)
@@ -54,9 +61,16 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		reply, err := c.createXRCTarget(create)
 		return nil, reply, err
 	}
+	if cfg.RSS != nil {
+		reply, err := c.createRSS(cfg.RSS, create)
+		return nil, reply, err
+	}
 	s, err := c.limits.sizesOf(cfg)
 	if err != nil {
 		return nil, reply, err
+	}
+	if cfg.Type == uverbs.RawPacket && !c.indexed {
+		return nil, reply, errUnindexed
 	}
 	q := &qp{ctx: c}
 	if err := q.prepare(&s, cfg); err != nil {
@@ -68,6 +82,9 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	reply, err = q.create(&s, create)
 	if err != nil {
 		return nil, reply, errors.Join(err, q.release())
+	}
+	if q.target.frames != nil {
+		q.target.frames.number = reply.Number
 	}
 	q.sq.qpn = uint64(reply.Number) << 8
 	q.sq.describe(u, cfg, &s)
@@ -100,9 +117,14 @@ func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
 	b := q.mem.Bytes()
 	sendTail, recvTail := wordOf(b[l.tails:]), wordOf(b[l.tails+tailSize:])
 	q.sq.use(b[l.send:l.notes], notesOf(b[l.notes:l.recvIDs]), sendTail)
-	q.rq.use(b[:l.send], uint64sOf(b[l.recvIDs:][:8*s.rqCount]), recvTail, s, &q.record.words[recvCounter])
+	q.rq.use(b[:s.rqCount<<s.rqShift], uint64sOf(b[l.recvIDs:][:8*s.rqCount]), recvTail, s, &q.record.words[recvCounter])
 	q.target = target{sends: q.sq.notes, sendMask: q.sq.mask, sendTail: sendTail,
 		recvs: q.rq.ids, recvMask: q.rq.mask, recvTail: recvTail, sq: &q.sq, rq: &q.rq, key: noNumber}
+	if s.split {
+		q.target.frames = q.rq.arrivals()
+		q.target.recvs, q.target.recvMask = nil, 0
+		q.rq.counter = &q.withheld
+	}
 	if c.indexed && c.targets.add(&q.target) == noNumber {
 		return errAllTargets
 	}
@@ -134,6 +156,9 @@ func (q *qp) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderRep
 	c := q.ctx
 	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
 		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
+	if s.split {
+		req.SqBufAddr = req.BufAddr + uint64(s.layout().send)
+	}
 	if !c.indexed {
 		req.Uidx = noNumber - 1 // none
 	}

@@ -16,6 +16,9 @@ type sizes struct {
 
 	rqCount int // 0: no receive queue
 	rqShift int // log2 of a receive's bytes
+
+	split  bool // the send queue begins on a page of its own
+	header int  // bytes of a frame that must be in its request
 }
 
 func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
@@ -31,13 +34,16 @@ func powerOfTwo(n int) int {
 // largest of the queue can be: a bind, with what the C library counts, so that
 // as many fit as there.
 func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
+	if cfg.Type == uverbs.RawPacket {
+		s.split, s.header = true, l.header
+	}
 	if cfg.MaxSendWR > 0 {
 		if err = l.sendSizes(cfg, &s); err != nil {
 			return s, err
 		}
 	}
 	if cfg.SRQ == nil && cfg.MaxRecvWR > 0 {
-		err = l.recvSizes(cfg, &s)
+		err = l.recvSizes("create QP", "MaxRecv", cfg.MaxRecvWR, cfg.MaxRecvSGE, &s)
 	}
 	return s, err
 }
@@ -48,6 +54,8 @@ func overhead(t uverbs.QPType) int {
 		return overheadUD
 	case uverbs.XRCSend:
 		return overheadXRC
+	case uverbs.RawPacket:
+		return overheadRaw
 	}
 	return overheadRC
 }
@@ -58,12 +66,15 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 	if limit := (l.sqDesc - head) / segmentSize; cfg.MaxSendSGE > limit {
 		return tooLarge(op, "MaxSendSGE", cfg.MaxSendSGE, max(limit, 0))
 	}
-	if limit := l.sqDesc - head - inlineHeader; cfg.MaxInline > limit {
-		return tooLarge(op, "MaxInline", cfg.MaxInline, max(limit, 0))
-	}
 	size := head + segmentSize*cfg.MaxSendSGE
-	if cfg.MaxInline > 0 {
-		size = max(size, head+align(inlineHeader+cfg.MaxInline, segmentSize))
+	if cfg.Type == uverbs.RawPacket { // a request has both SGEs and inline data
+		head = size
+	}
+	if limit := l.sqDesc - head - inlineHeader + s.header; cfg.MaxInline > limit {
+		return tooLarge(op, "MaxInline", cfg.MaxInline, max(limit, s.header))
+	}
+	if cfg.MaxInline > s.header {
+		size = max(size, head+align(inlineHeader+cfg.MaxInline-s.header, segmentSize))
 	}
 	size = align(size, blockSize)
 	// The last block of the largest request may reach beyond what the device
@@ -78,20 +89,22 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, powerOfTwo(l.sqBlocks*blockSize/2+1)/2/size)
 	}
 	s.maxSend = bytes / size
-	s.maxInline = min(size, l.sqDesc) - head - inlineHeader
+	s.maxInline = min(size, l.sqDesc) - head - inlineHeader + s.header
+	if cfg.Type == uverbs.RawPacket {
+		s.maxInline = max(s.maxInline, s.header)
+	}
 	return nil
 }
 
-func (l *limits) recvSizes(cfg *uverbs.QPConfig, s *sizes) error {
-	const op = "create QP"
-	if limit := l.rqDesc / segmentSize; cfg.MaxRecvSGE > limit {
-		return tooLarge(op, "MaxRecvSGE", cfg.MaxRecvSGE, limit)
+func (l *limits) recvSizes(op, what string, wrs, sges int, s *sizes) error {
+	if limit := l.rqDesc / segmentSize; sges > limit {
+		return tooLarge(op, what+"SGE", sges, limit)
 	}
-	if cfg.MaxRecvWR > l.recvWR {
-		return tooLarge(op, "MaxRecvWR", cfg.MaxRecvWR, l.recvWR)
+	if wrs > l.recvWR {
+		return tooLarge(op, what+"WR", wrs, l.recvWR)
 	}
-	size := powerOfTwo(segmentSize * max(cfg.MaxRecvSGE, 1))
-	s.rqCount = max(powerOfTwo(cfg.MaxRecvWR)*size, blockSize) / size
+	size := powerOfTwo(segmentSize * max(sges, 1))
+	s.rqCount = max(powerOfTwo(wrs)*size, blockSize) / size
 	s.rqShift = bits.TrailingZeros(uint(size))
 	return nil
 }

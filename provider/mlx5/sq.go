@@ -44,6 +44,8 @@ type sendQueue struct {
 
 	lead uint32 // segments after the first that name an SRQ: 1 with XRC
 
+	frames *frameQueue // of a raw packet QP alone
+
 	// Of a UD QP alone.
 	pd  *uverbs.PD
 	mtu func() uint64 // asks for maxMessage
@@ -70,6 +72,8 @@ func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
 		s.ops = &unacknowledged
 	case uverbs.XRCSend:
 		s.ops, s.lead = &extended, srqSegments
+	case uverbs.RawPacket:
+		s.ops, s.frames = &raw, newFrameQueue(u, z.header)
 	case uverbs.UD:
 		s.ops, s.pd, s.maxMessage = &datagrams, u.PD(), 0
 		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }

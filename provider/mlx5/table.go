@@ -20,7 +20,9 @@ type target struct {
 
 	srq *srq // takes the place of recvs; of an XRC SRQ's own target there is nothing else
 	rq  *recvQueue
-	sq  *sendQueue
+
+	frames *arrivedFrames // takes the place of recvs in raw Ethernet
+	sq     *sendQueue
 }
 
 // A sendNote is what a completion of a send request must know.

@@ -112,6 +112,9 @@ var extended = func() operations {
 	return all
 }()
 
+// raw are those of raw packets.
+var raw = operations{uverbs.OpSend: connected[uverbs.OpSend] &^ simple}
+
 const callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 
 // ceTable has the control segment's flags for each combination of callerFlags.

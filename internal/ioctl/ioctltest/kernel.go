@@ -27,7 +27,8 @@ type Kernel struct {
 	RateMax  uint32                                  // of a QP, kb/s; 0: the driver limits none
 	DMABuf   int                                     // the descriptor of a dma-buf of a page; 0: the driver takes none
 	XRC      bool                                    // the driver has XRC
-	NetRaw   bool                                    // the process may set privileged QKeys
+	NetRaw   bool                                    // the process may set privileged QKeys, and has raw packets and flows
+	Raw      bool                                    // the driver has raw packets, flows and WQs
 	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
 	NoBursts bool                                    // register pages cannot be mapped write-combining
 	Refuse   map[string]unix.Errno                   // answers to commands by name

@@ -104,7 +104,16 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"CQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
 	"UAR.ALLOC":               (*Kernel).allocUAR,
 	"UAR.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "UAR", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE) },
-	"QP.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
+	"WQ.CREATE":               (*Kernel).createWQ,
+	"MODIFY_WQ_EX":            (*Kernel).modifyWQ,
+	"CREATE_RWQ_IND_TBL_EX":   (*Kernel).createRWQIndTable,
+	"CREATE_FLOW_EX":          (*Kernel).createFlow,
+	"WQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "WQ", uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE) },
+	"FLOW.DESTROY":            func(k *Kernel, m *Msg) error { return k.destroy(m, "flow", uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE) },
+	"RWQ_IND_TBL.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "table", uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
+	},
+	"QP.DESTROY": func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
 }
 
 // Names lists the commands that the kernel answers.
@@ -222,8 +231,8 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 func (k *Kernel) createQP(m *Msg) error {
 	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{}, state: new(uint8),
 		qpType: uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))}
-	if tables[o.qpType] == nil {
-		return unix.EOPNOTSUPP
+	if err := k.checkType(o.qpType); err != nil {
+		return err
 	}
 	var err error
 	if o.parents, err = k.parentsOfQP(m, o.qpType); err != nil {
@@ -248,15 +257,17 @@ func (k *Kernel) createQP(m *Msg) error {
 // what others need.
 func (k *Kernel) parentsOfQP(m *Msg, qpType uint8) (parents []*object, err error) {
 	target, initiator := qpType == uapi.IB_UVERBS_QPT_XRC_TGT, qpType == uapi.IB_UVERBS_QPT_XRC_INI
+	spread := spreads(m)
 	for _, p := range []struct {
 		kind         string
 		id           uint16
 		must, mayNot bool
 	}{
 		{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, !target, target},
-		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, !target, target},
-		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, !target && !initiator, target},
-		{"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false, initiator},
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, !target && !spread, target},
+		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, !target && !initiator && !spread, target || spread},
+		{"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false, initiator || spread},
+		{"table", uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false, qpType != uapi.IB_UVERBS_QPT_RAW_PACKET},
 		{"XRCD", uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, target, !target},
 	} {
 		h, there := m.Ref(p.id)

@@ -86,8 +86,23 @@ var xrcTarget = table{
 	{sqe, rts}:         {},
 }
 
+// raw takes attributes of its port and its rate alone.
+var raw = table{
+	{reset, reset}:     {},
+	{reset, initial}:   {mPort, 0},
+	{initial, initial}: {},
+	{initial, rtr}:     {},
+	{rtr, rts}:         {0, rateLimit},
+	{rts, rts}:         {0, rateLimit},
+	{rts, sqd}:         {},
+	{sqd, rts}:         {},
+	{sqd, sqd}:         {},
+	{sqe, rts}:         {},
+}
+
 var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud,
-	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget}
+	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget,
+	uapi.IB_UVERBS_QPT_RAW_PACKET: raw}
 
 // Allowed tells whether Linux lets a QP of that type go from one state to
 // another with those attributes: ib_modify_qp_is_ok.

@@ -141,22 +141,41 @@ var Rules = map[Method]map[uint16]Rule{
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()),
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}: {
-		uapi.UVERBS_ATTR_CREATE_QP_HANDLE:         {Class: New, Must: true},
-		uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE:    optional(handle()),
-		uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE:      optional(handle()),
-		uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE:     optional(handle()),
-		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: optional(handle()),
-		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: optional(handle()),
-		uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE:    in(8),
-		uapi.UVERBS_ATTR_CREATE_QP_CAP:            grown(In, 20, 20),
-		uapi.UVERBS_ATTR_CREATE_QP_TYPE:           constant(),
-		uapi.UVERBS_ATTR_CREATE_QP_FLAGS:          flags(),
-		uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD:       {Class: FD},
-		uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP:       grown(Out, 20, 20),
-		uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM:    out(4),
+		uapi.UVERBS_ATTR_CREATE_QP_HANDLE:           {Class: New, Must: true},
+		uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE:      optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE:        optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE:       optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE:   optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE:   optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE: optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE:      in(8),
+		uapi.UVERBS_ATTR_CREATE_QP_CAP:              grown(In, 20, 20),
+		uapi.UVERBS_ATTR_CREATE_QP_TYPE:             constant(),
+		uapi.UVERBS_ATTR_CREATE_QP_FLAGS:            flags(),
+		uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD:         {Class: FD},
+		uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP:         grown(Out, 20, 20),
+		uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM:      out(4),
 	},
 	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_QP_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()),
+	{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE}: {
+		uapi.UVERBS_ATTR_CREATE_WQ_HANDLE:       {Class: New, Must: true},
+		uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE:    handle(),
+		uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE:    optional(handle()),
+		uapi.UVERBS_ATTR_CREATE_WQ_TYPE:         constant(),
+		uapi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE:  in(8),
+		uapi.UVERBS_ATTR_CREATE_WQ_MAX_WR:       in(4),
+		uapi.UVERBS_ATTR_CREATE_WQ_MAX_SGE:      in(4),
+		uapi.UVERBS_ATTR_CREATE_WQ_FLAGS:        {Class: In, Min: 4, Max: 8, Must: true},
+		uapi.UVERBS_ATTR_CREATE_WQ_EVENT_FD:     {Class: FD},
+		uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR:  out(4),
+		uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE: out(4),
+		uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM:  optional(out(4)),
+	},
+	{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, 4),
+	{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:               destroyed(uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE),
+	{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE),
 
 	// After drivers/infiniband/hw/mlx5/main.c.
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {
@@ -176,23 +195,26 @@ var uhw = map[uint16]Rule{
 }
 
 var noUHW = map[Method]bool{
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}:             true,
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}:        true,
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}:        true,
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED}:       true,
-	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}:              true,
-	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: true,
-	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                 true,
-	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                 true,
-	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:                  true,
-	{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:                 true,
-	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:                 true,
-	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:               true,
-	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                 true,
-	{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:             true,
-	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                 true,
-	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:           true,
-	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:         true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}:               true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}:          true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}:          true,
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED}:         true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}:                true,
+	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}:   true,
+	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:                    true,
+	{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:                 true,
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:               true,
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY}:                   true,
+	{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:               true,
+	{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}: true,
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:             true,
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:           true,
 }
 
 // rule finds the specification of an attribute.
@@ -212,13 +234,21 @@ func (m Method) rule(id uint16) (Rule, bool) {
 type legacy struct {
 	name     string
 	req, rep int
+	table    bool // the request has a table behind its struct
 }
 
 // ex is a command number with the mark of an extended one.
 const ex = uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
 
 func sizes[Req, Rep any](name string) legacy {
-	return legacy{name, ioctl.SizeOf[Req](), ioctl.SizeOf[Rep]()}
+	return legacy{name: name, req: ioctl.SizeOf[Req](), rep: ioctl.SizeOf[Rep]()}
+}
+
+// withTable is sizes of a command whose request has a table behind its struct.
+func withTable[Req, Rep any](name string) legacy {
+	l := sizes[Req, Rep](name)
+	l.table = true
+	return l
 }
 
 // Legacy commands by number, after the UAPI_DEF_WRITE_* tables in
@@ -227,21 +257,25 @@ var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE: sizes[uapi.IbUverbsExQueryDevice, uapi.IbUverbsExQueryDeviceResp]("QUERY_DEVICE_EX"),
 	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP:    sizes[uapi.IbUverbsExModifyQp, uapi.IbUverbsExModifyQpResp]("MODIFY_QP_EX"),
 	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_CQ:    sizes[uapi.IbUverbsExModifyCq, ioctl.Void]("MODIFY_CQ_EX"),
-	uapi.IB_USER_VERBS_CMD_ALLOC_PD:             sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
-	uapi.IB_USER_VERBS_CMD_ALLOC_MW:             sizes[uapi.IbUverbsAllocMw, uapi.IbUverbsAllocMwResp]("ALLOC_MW"),
-	uapi.IB_USER_VERBS_CMD_REG_MR:               sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
-	uapi.IB_USER_VERBS_CMD_REREG_MR:             sizes[uapi.IbUverbsReregMr, uapi.IbUverbsReregMrResp]("REREG_MR"),
-	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:  sizes[uapi.IbUverbsCreateCompChannel, uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),
-	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:            sizes[uapi.IbUverbsResizeCq, uapi.IbUverbsResizeCqResp]("RESIZE_CQ"),
-	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:        sizes[uapi.IbUverbsReqNotifyCq, ioctl.Void]("REQ_NOTIFY_CQ"),
-	uapi.IB_USER_VERBS_CMD_QUERY_QP:             sizes[uapi.IbUverbsQueryQp, uapi.IbUverbsQueryQpResp]("QUERY_QP"),
-	uapi.IB_USER_VERBS_CMD_MODIFY_QP:            sizes[uapi.IbUverbsModifyQp, ioctl.Void]("MODIFY_QP"),
-	uapi.IB_USER_VERBS_CMD_POST_SEND:            sizes[uapi.IbUverbsPostSend, uapi.IbUverbsPostSendResp]("POST_SEND"),
-	uapi.IB_USER_VERBS_CMD_CREATE_AH:            sizes[uapi.IbUverbsCreateAh, uapi.IbUverbsCreateAhResp]("CREATE_AH"),
-	uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:         sizes[uapi.IbUverbsAttachMcast, ioctl.Void]("ATTACH_MCAST"),
-	uapi.IB_USER_VERBS_CMD_DETACH_MCAST:         sizes[uapi.IbUverbsDetachMcast, ioctl.Void]("DETACH_MCAST"),
-	uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:           sizes[uapi.IbUverbsModifySrq, ioctl.Void]("MODIFY_SRQ"),
-	uapi.IB_USER_VERBS_CMD_OPEN_XRCD:            sizes[uapi.IbUverbsOpenXrcd, uapi.IbUverbsOpenXrcdResp]("OPEN_XRCD"),
-	uapi.IB_USER_VERBS_CMD_OPEN_QP:              sizes[uapi.IbUverbsOpenQp, uapi.IbUverbsCreateQpResp]("OPEN_QP"),
-	uapi.IB_USER_VERBS_CMD_QUERY_SRQ:            sizes[uapi.IbUverbsQuerySrq, uapi.IbUverbsQuerySrqResp]("QUERY_SRQ"),
+	ex | uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ:    sizes[uapi.IbUverbsExModifyWq, ioctl.Void]("MODIFY_WQ_EX"),
+	ex | uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW:  withTable[uapi.IbUverbsCreateFlow, uapi.IbUverbsCreateFlowResp]("CREATE_FLOW_EX"),
+	ex | uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL: withTable[uapi.IbUverbsExCreateRwqIndTable,
+		uapi.IbUverbsExCreateRwqIndTableResp]("CREATE_RWQ_IND_TBL_EX"),
+	uapi.IB_USER_VERBS_CMD_ALLOC_PD:            sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
+	uapi.IB_USER_VERBS_CMD_ALLOC_MW:            sizes[uapi.IbUverbsAllocMw, uapi.IbUverbsAllocMwResp]("ALLOC_MW"),
+	uapi.IB_USER_VERBS_CMD_REG_MR:              sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),
+	uapi.IB_USER_VERBS_CMD_REREG_MR:            sizes[uapi.IbUverbsReregMr, uapi.IbUverbsReregMrResp]("REREG_MR"),
+	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: sizes[uapi.IbUverbsCreateCompChannel, uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),
+	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:           sizes[uapi.IbUverbsResizeCq, uapi.IbUverbsResizeCqResp]("RESIZE_CQ"),
+	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:       sizes[uapi.IbUverbsReqNotifyCq, ioctl.Void]("REQ_NOTIFY_CQ"),
+	uapi.IB_USER_VERBS_CMD_QUERY_QP:            sizes[uapi.IbUverbsQueryQp, uapi.IbUverbsQueryQpResp]("QUERY_QP"),
+	uapi.IB_USER_VERBS_CMD_MODIFY_QP:           sizes[uapi.IbUverbsModifyQp, ioctl.Void]("MODIFY_QP"),
+	uapi.IB_USER_VERBS_CMD_POST_SEND:           sizes[uapi.IbUverbsPostSend, uapi.IbUverbsPostSendResp]("POST_SEND"),
+	uapi.IB_USER_VERBS_CMD_CREATE_AH:           sizes[uapi.IbUverbsCreateAh, uapi.IbUverbsCreateAhResp]("CREATE_AH"),
+	uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:        sizes[uapi.IbUverbsAttachMcast, ioctl.Void]("ATTACH_MCAST"),
+	uapi.IB_USER_VERBS_CMD_DETACH_MCAST:        sizes[uapi.IbUverbsDetachMcast, ioctl.Void]("DETACH_MCAST"),
+	uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:          sizes[uapi.IbUverbsModifySrq, ioctl.Void]("MODIFY_SRQ"),
+	uapi.IB_USER_VERBS_CMD_OPEN_XRCD:           sizes[uapi.IbUverbsOpenXrcd, uapi.IbUverbsOpenXrcdResp]("OPEN_XRCD"),
+	uapi.IB_USER_VERBS_CMD_OPEN_QP:             sizes[uapi.IbUverbsOpenQp, uapi.IbUverbsCreateQpResp]("OPEN_QP"),
+	uapi.IB_USER_VERBS_CMD_QUERY_SRQ:           sizes[uapi.IbUverbsQuerySrq, uapi.IbUverbsQuerySrqResp]("QUERY_SRQ"),
 }

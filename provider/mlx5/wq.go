@@ -1,0 +1,126 @@
+package mlx5
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// wq implements uverbs.ProviderWQ: a receive queue without a QP.
+type wq struct {
+	rq recvQueue
+
+	ctx    *deviceContext
+	mem    *provider.Mapping // the ring, and what is noted of its receives
+	record record
+	target target
+
+	retired atomic.Bool
+}
+
+// CreateWQ implements uverbs.ProviderWQs.
+func (c *deviceContext) CreateWQ(cfg *uverbs.WQConfig, create uverbs.ProviderCommand) (uverbs.ProviderWQ, uverbs.ProviderReply, error) {
+	var reply uverbs.ProviderReply
+	var s sizes
+	if !c.indexed {
+		return nil, reply, errUnindexed
+	}
+	if err := c.limits.recvSizes("create WQ", "Max", cfg.MaxWR, cfg.MaxSGE, &s); err != nil {
+		return nil, reply, err
+	}
+	q := &wq{ctx: c}
+	err := q.prepare(&s)
+	if err == nil {
+		reply, err = q.create(&s, create)
+	}
+	if err != nil {
+		return nil, reply, errors.Join(err, q.Retire())
+	}
+	q.target.frames.number = reply.Number
+	reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
+	return q, reply, nil
+}
+
+func (q *wq) prepare(s *sizes) (err error) {
+	const op = "create WQ"
+	ring := s.rqCount << s.rqShift
+	tail := align(ring+8*s.rqCount, tailSize)
+	q.target.key = noNumber
+	if q.mem, err = provider.Anon(pages(tail + tailSize)); err != nil {
+		return kernelError(op, "", err, "there is no memory for it")
+	}
+	if q.record, err = q.ctx.records.get(); err != nil {
+		return kernelError(op, "", err, "there is no memory for its doorbell record")
+	}
+	b := q.mem.Bytes()
+	q.rq.use(b[:ring], uint64sOf(b[ring:][:8*s.rqCount]), wordOf(b[tail:]), s, &q.record.words[recvCounter])
+	q.target.frames = q.rq.arrivals()
+	if q.ctx.targets.add(&q.target) == noNumber {
+		return errAllTargets
+	}
+	return nil
+}
+
+func (q *wq) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	req := &uapi.Mlx5IbCreateWq{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr, RqWqeCount: uint32(s.rqCount),
+		RqWqeShift: uint32(s.rqShift), UserIndex: q.target.key}
+	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateWqResp)))
+}
+
+// PostRecv implements uverbs.ProviderWQ.
+func (q *wq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	n, err := q.rq.post(wrs)
+	runtime.KeepAlive(q)
+	return n, err
+}
+
+// Modify implements uverbs.ProviderWQ. The driver wants its part, which says
+// nothing.
+func (q *wq) Modify(modify uverbs.ProviderCommand) error {
+	_, err := modify(ioctl.BytesOf(new(uapi.Mlx5IbModifyWq)), nil)
+	return err
+}
+
+// Outstanding implements uverbs.ProviderWQ.
+func (q *wq) Outstanding() int { return q.rq.outstanding() }
+
+// Reset implements uverbs.ProviderWQ.
+func (q *wq) Reset() error {
+	q.rq.reset()
+	*q.record.words = [2]uint32{}
+	return nil
+}
+
+// Retire implements uverbs.ProviderWQ.
+func (q *wq) Retire() error {
+	if q.retired.Swap(true) {
+		return nil
+	}
+	if q.target.key != noNumber {
+		q.ctx.targets.remove(q.target.key, true)
+	}
+	err := q.ctx.records.put(q.record)
+	if q.mem != nil {
+		err = errors.Join(err, q.mem.Retire())
+	}
+	return err
+}
+
+// createRSS makes a QP that spreads packets over WQs. It has no queues.
+func (c *deviceContext) createRSS(cfg *uverbs.RSSConfig, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(cfg.Fields), RxHashFunction: uint8(cfg.Function), RxKeyLen: uint8(len(cfg.Key))}
+	if room := len(req.RxHashKey); len(cfg.Key) > room {
+		return uverbs.ProviderReply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+			Detail: fmt.Sprintf("RSS.Key has %d bytes, of which the device takes %d at most", len(cfg.Key), room)}
+	}
+	copy(req.RxHashKey[:], cfg.Key)
+	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
+}

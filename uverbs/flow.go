@@ -1,0 +1,128 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A Flow is a rule that leads frames to a QP. It ends with Close, or with its
+// Context.
+type Flow struct {
+	object
+}
+
+// A FlowAttr describes a flow: struct ibv_flow_attr with its specifications.
+type FlowAttr struct {
+	Type     FlowType
+	Priority uint16 // the lowest comes first; of equal ones the more special
+	Port     int    // counted from 1; 0: 1
+	Flags    FlowFlags
+	// Specs say what a frame must look like, from the outside in, and what
+	// becomes of it: at most 10. A frame has to match all of them.
+	Specs []FlowSpec
+}
+
+// FlowType says which frames a flow is for. The values are those of
+// ibv_flow_attr_type.
+type FlowType uint32
+
+// The types of ibv_create_flow(3).
+const (
+	FlowNormal           FlowType = 0 // those that match Specs
+	FlowAllDefault       FlowType = 1 // those that no flow is for
+	FlowMulticastDefault FlowType = 2 // the multicasts among them
+	FlowSniffer          FlowType = 3 // all of the port
+)
+
+// FlowFlags change what a flow does. The values are those of ibv_flow_flags.
+type FlowFlags uint32
+
+// The flags of ibv_create_flow(3).
+const (
+	FlowDontTrap FlowFlags = 1 << 1 // flows of a lower priority get the frame too
+	FlowEgress   FlowFlags = 1 << 2 // the flow is for what is sent
+)
+
+// CreateFlow leads frames to q, of type RawPacket or UD: ibv_create_flow(3). It
+// needs CAP_NET_RAW: without it the error matches os.ErrPermission. [ErrInvalid]
+// for a flow that the device does not take, [ErrNotSupported] where it has none,
+// such as rxe, or none of these specifications; [ErrClosed] after Close.
+func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
+	const op, most = "create flow", 10
+	if a.Port == 0 {
+		a.Port = 1
+	}
+	if err := q.ctx.checkPort(op, a.Port); err != nil {
+		return nil, err
+	}
+	if len(a.Specs) > most {
+		return nil, invalid(op, q.String(), "a flow has at most 10 Specs: "+sitoa(len(a.Specs)))
+	}
+	var specs []byte
+	for i, s := range a.Specs {
+		if s == nil {
+			return nil, invalid(op, q.String(), "Specs["+sitoa(i)+"] is nil")
+		}
+		specs = s.encode(specs)
+	}
+	f := new(Flow)
+	f.object = object{ctx: q.ctx, kind: "flow", rank: rankFlow, parents: []*object{&q.object}}
+	f.destroy = f.destroyKernel
+	if err := f.make(func() error { return f.create(q, &a, specs) }); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Flow) create(q *QP, a *FlowAttr, specs []byte) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	head := uapi.IbUverbsCreateFlow{QpHandle: q.handle, FlowAttr: uapi.IbUverbsFlowAttr{Type: uint32(a.Type), Size: uint16(len(specs)),
+		Priority: a.Priority, NumOfSpecs: uint8(len(a.Specs)), Port: uint8(a.Port), Flags: uint32(a.Flags)}}
+	resp := ioctl.WriteExTable[uapi.IbUverbsCreateFlowResp](cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW, append(ioctl.BytesOf(&head), specs...))
+	if err := f.ctx.dev.Do(cmd); err != nil {
+		return f.ctx.wrap("create flow", q.String(), err, q.explainFlow(a, err))
+	}
+	f.handle, f.number = resp.FlowHandle, resp.FlowHandle
+	return nil
+}
+
+func (q *QP) explainFlow(a *FlowAttr, err error) string {
+	if errors.Is(err, unix.EPERM) {
+		return explainRaw(err)
+	}
+	if notSupported(err) {
+		return "the device has no flows, or does not match one of the fields that a Mask names: clear those, or leave out the Spec"
+	}
+	if !errors.Is(err, unix.EINVAL) {
+		return ""
+	}
+	if q.cfg.Type != RawPacket && q.cfg.Type != UD {
+		return "flows lead to QPs of type RawPacket or UD, this one is " + q.cfg.Type.String()
+	}
+	if a.Flags&FlowDontTrap != 0 && (a.Type == FlowAllDefault || a.Type == FlowMulticastDefault) {
+		return "the flag FlowDontTrap is for flows of type FlowNormal"
+	}
+	for _, s := range a.Specs {
+		if t, ok := s.(FlowActionTag); ok && t.ID >= 1<<24 {
+			return fmt.Sprintf("the ID of a FlowActionTag has 24 bits: %#x", t.ID)
+		}
+	}
+	return "the Specs go from the outside in, FlowEth first, and do not contradict each other"
+}
+
+func (f *Flow) destroyKernel() error {
+	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, noReply, 0)
+}
+
+// Context returns the context that f was made from.
+func (f *Flow) Context() *Context { return f.ctx }
+
+// Close destroys the flow: ibv_destroy_flow(3). Frames that it was for are
+// received no more once Close has returned. It is idempotent. The error is what
+// the kernel says when it refuses; the flow lives on then.
+func (f *Flow) Close() error { return f.close() }

@@ -1,0 +1,262 @@
+package uverbs
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// A WQ is a work queue: receives of raw packets, to which an [RWQIndTable] and a
+// QP with [RSSConfig] lead. Its methods may be called from any number of
+// goroutines, unless it was made with SingleGoroutine.
+type WQ struct {
+	object
+	impl   ProviderWQ
+	cq     *CQ
+	single bool
+	id     uint64
+	maxWR  int
+	maxSGE int
+
+	mu   sync.Mutex // serialises the provider's calls
+	gate atomic.Uint32
+
+	stateMu sync.Mutex // serialises Modify
+	state   WQState
+}
+
+// A WQConfig describes a work queue: ibv_create_wq(3). It is one of receives:
+// IBV_WQT_RQ, the only type that there is.
+type WQConfig struct {
+	CQ     *CQ
+	MaxWR  int // receives that it holds
+	MaxSGE int // of each; 0: 1
+	Flags  WQFlags
+	// SingleGoroutine leaves out the lock. The queue then belongs to one
+	// goroutine at a time.
+	SingleGoroutine bool
+}
+
+// WQFlags change what a WQ does. The values are those of ibv_wq_flags.
+type WQFlags uint32
+
+// The flags of ibv_create_wq(3).
+const (
+	WQCVLANStripping     WQFlags = 1 << 0 // the VLAN's tag goes into the WC: see WC.CVLAN
+	WQScatterFCS         WQFlags = 1 << 1 // the frame's checksum, 4 bytes, follows it
+	WQDelayDrop          WQFlags = 1 << 2 // packets wait a while for receives: needs CAP_SYS_RAWIO
+	WQPCIWriteEndPadding WQFlags = 1 << 3 // writes to memory end at a cache line's end
+)
+
+// WQState is the state of a WQ. The values are those of ibv_wq_state.
+type WQState uint8
+
+// The states of ibv_modify_wq(3).
+const (
+	WQStateReset WQState = 0
+	WQStateRdy   WQState = 1 // ready: it takes receives, and packets
+	WQStateErr   WQState = 2
+)
+
+func (s WQState) String() string {
+	names := [...]string{"RESET", "RDY", "ERR"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return "state " + itoa(uint64(s))
+}
+
+// WQMask names the fields of a [WQAttr] that count. The values are those of
+// ibv_wq_attr_mask.
+type WQMask uint32
+
+// The bits of ibv_modify_wq(3).
+const (
+	WQMaskState    WQMask = 1 << 0
+	WQMaskCurState WQMask = 1 << 1
+	WQMaskFlags    WQMask = 1 << 2
+)
+
+// A WQAttr holds the attributes of a WQ: struct ibv_wq_attr.
+type WQAttr struct {
+	State     WQState
+	CurState  WQState
+	Flags     WQFlags
+	FlagsMask WQFlags // which of Flags are changed
+}
+
+// CreateWQ makes a work queue in state RESET: ibv_create_wq(3). [ErrInvalid] for
+// a configuration that the device does not take, [ErrNotSupported] where it has
+// no work queues, such as rxe, [ErrClosed] after Close of what it is made of.
+func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
+	if cfg.MaxSGE == 0 {
+		cfg.MaxSGE = 1
+	}
+	if err := p.checkWQ(&cfg); err != nil {
+		return nil, err
+	}
+	q := &WQ{cq: cfg.CQ, single: cfg.SingleGoroutine}
+	q.object = object{ctx: p.ctx, kind: "WQ", rank: rankWQ, parents: []*object{&p.object, &cfg.CQ.object}}
+	q.destroy, q.retire = q.tearDown, q.retireRing
+	q.gate.Store(gateState)
+	q.id = p.ctx.id(q)
+	if err := q.make(func() error { return q.create(p, &cfg) }); err != nil {
+		p.ctx.forget(q.id)
+		return nil, err
+	}
+	return q, nil
+}
+
+func (p *PD) checkWQ(cfg *WQConfig) error {
+	const op = "create WQ"
+	switch {
+	case cfg.CQ == nil:
+		return invalid(op, p.String(), "CQ is nil")
+	case cfg.CQ.ctx != p.ctx:
+		return invalid(op, p.String(), cfg.CQ.String()+" belongs to another Context than the PD")
+	case cfg.MaxWR < 1 || cfg.MaxWR > math.MaxInt32:
+		return invalid(op, p.String(), "MaxWR must be 1 to 2^31-1: "+sitoa(cfg.MaxWR))
+	case cfg.MaxSGE < 0 || cfg.MaxSGE > math.MaxInt32:
+		return invalid(op, p.String(), "MaxSGE must be 0 to 2^31-1: "+sitoa(cfg.MaxSGE))
+	}
+	return nil
+}
+
+func (q *WQ) create(p *PD, cfg *WQConfig) error {
+	const op = "create WQ"
+	wqs, ok := q.ctx.impl.(ProviderWQs)
+	if !ok {
+		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: "the device has no work queues"}
+	}
+	impl, reply, err := wqs.CreateWQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		r, err := q.made(q.command(p, cfg, uhwIn, uhwOut))
+		if err == nil {
+			q.number = r.Number
+		}
+		return r, err
+	})
+	if err != nil {
+		q.unmake(q.destroyKernel)
+		return q.explainCreate(err, cfg)
+	}
+	q.impl, q.handle, q.number = impl, reply.Handle, reply.Number
+	q.maxWR, q.maxSGE = reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE
+	return nil
+}
+
+func (q *WQ) command(p *PD, cfg *WQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE)
+	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_WQ_HANDLE)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE, p.handle)
+	cmd.Handle(uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, cfg.CQ.handle)
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE, q.id)
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_WQ_TYPE, uapi.IB_UVERBS_WQT_RQ)
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_WQ_MAX_WR, uint32(cfg.MaxWR))
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_WQ_MAX_SGE, uint32(cfg.MaxSGE))
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_WQ_FLAGS, uint32(cfg.Flags))
+	wr := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR)
+	sge := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE)
+	wqn := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM)
+	reply := cmd.UHW(uhwIn, len(uhwOut))
+	if err := q.ctx.dev.Do(cmd); err != nil {
+		return ProviderReply{}, err
+	}
+	copy(uhwOut, reply)
+	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_WQ_HANDLE), Number: *wqn,
+		Cap: QPCap{MaxRecvWR: int(*wr), MaxRecvSGE: int(*sge)}}, nil
+}
+
+func (q *WQ) explainCreate(err error, cfg *WQConfig) error {
+	const op = "create WQ"
+	if a, qerr := q.ctx.limits(); qerr == nil {
+		for _, n := range []struct {
+			name         string
+			asked, limit int
+		}{{"MaxWR", cfg.MaxWR, a.MaxQPWR}, {"MaxSGE", cfg.MaxSGE, a.MaxSGE}} {
+			if n.asked > n.limit {
+				return q.ctx.explainLimit(op, err, n.name, n.asked, func(*DeviceAttr) int { return n.limit })
+			}
+		}
+	}
+	detail := ""
+	switch {
+	case errors.Is(err, unix.EPERM) && cfg.Flags&WQDelayDrop != 0:
+		detail = "the flag WQDelayDrop needs CAP_SYS_RAWIO"
+	case notSupported(err):
+		detail = explainRaw(err)
+	}
+	return q.ctx.wrap(op, q.ctx.name, err, detail)
+}
+
+// Context returns the context that q was made from.
+func (q *WQ) Context() *Context { return q.ctx }
+
+// CQ returns where the completions of q go.
+func (q *WQ) CQ() *CQ { return q.cq }
+
+// WQN is the WQ's number: WC.QPNum of its completions.
+func (q *WQ) WQN() uint32 { return q.number }
+
+// MaxWR is how many receives the queue holds, at least what was asked for.
+func (q *WQ) MaxWR() int { return q.maxWR }
+
+// MaxSGE is how many SGEs each receive may have.
+func (q *WQ) MaxSGE() int { return q.maxSGE }
+
+// State is the state that Modify put the WQ in.
+func (q *WQ) State() WQState {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	return q.state
+}
+
+// PostRecv posts work requests to the queue: ibv_post_wq_recv(3). Errors and n
+// are as for [QP.PostSend]: [ErrState] in RESET, [ErrClosed] after Close.
+func (q *WQ) PostRecv(wrs ...RecvWR) (n int, err error) {
+	q.lock()
+	if g := q.gate.Load(); g != gateOpen {
+		err = wqGateError(g)
+	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil && q.gate.Load() == gateClosed {
+		err = ErrClosed // closed under a single-goroutine queue
+	}
+	q.unlock()
+	return n, err
+}
+
+func wqGateError(g uint32) error {
+	if g == gateState {
+		return errWQState
+	}
+	return ErrClosed
+}
+
+// Outstanding returns how many receives occupy the queue: posted, and their
+// completions not yet polled. It is 0 for a closed WQ.
+func (q *WQ) Outstanding() (n int) {
+	q.lock()
+	if q.gate.Load() != gateClosed {
+		n = q.impl.Outstanding()
+	}
+	q.unlock()
+	return n
+}
+
+func (q *WQ) lock() {
+	if !q.single {
+		q.mu.Lock()
+	}
+}
+
+func (q *WQ) unlock() {
+	if !q.single {
+		q.mu.Unlock()
+	}
+}

@@ -1,0 +1,109 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// Ready takes the WQ from RESET to RDY, where receives can be posted. The errors
+// are those of [WQ.Modify].
+func (q *WQ) Ready() error { return q.Modify(WQAttr{State: WQStateRdy}, WQMaskState) }
+
+// Modify changes the state of the WQ, or its flags: ibv_modify_wq(3). RESET goes
+// to RDY, every state to ERR and to RESET. In ERR what was posted is flushed; RESET empties the
+// queue, and drops its completions that have not been polled. [ErrInvalid] for
+// another transition, [ErrNotSupported] for a flag that the device cannot
+// change, [ErrClosed] after Close.
+func (q *WQ) Modify(a WQAttr, m WQMask) error {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	if q.gate.Load() == gateClosed {
+		return ErrClosed
+	}
+	// A post must not slip between the kernel's transition and what the queue
+	// makes of it.
+	q.lock()
+	defer q.unlock()
+	err := q.impl.Modify(func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+		return ProviderReply{Handle: q.handle}, q.modifyCommand(&a, m, uhwIn)
+	})
+	if err != nil {
+		return q.explainModify(&a, m, err)
+	}
+	if m&WQMaskState == 0 {
+		return nil
+	}
+	q.state = a.State
+	if a.State != WQStateReset {
+		q.gate.Store(gateOpen)
+		return nil
+	}
+	q.gate.Store(gateState)
+	q.cq.purge(func(p ProviderPurger) { p.PurgeWQ(q.impl) })
+	return q.impl.Reset()
+}
+
+func (q *WQ) modifyCommand(a *WQAttr, m WQMask, uhwIn []byte) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	ioctl.WriteEx[ioctl.Void](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ, &uapi.IbUverbsExModifyWq{AttrMask: uint32(m),
+		WqHandle: q.handle, WqState: uint32(a.State), CurrWqState: uint32(a.CurState), Flags: uint32(a.Flags), FlagsMask: uint32(a.FlagsMask)})
+	cmd.UHW(uhwIn, 0)
+	return q.ctx.dev.Do(cmd)
+}
+
+func (q *WQ) explainModify(a *WQAttr, m WQMask, err error) error {
+	detail := ""
+	switch {
+	case !errors.Is(err, unix.EINVAL):
+		if m&WQMaskFlags != 0 && notSupported(err) {
+			detail = "the device does not change this flag of a WQ: give it to CreateWQ"
+		}
+	case m&^(WQMaskState|WQMaskCurState|WQMaskFlags) != 0 || m == 0:
+		detail = fmt.Sprintf("the mask is %#x: name WQMaskState, WQMaskCurState or WQMaskFlags", uint32(m))
+	case m&WQMaskCurState != 0 && a.CurState != q.state:
+		detail = fmt.Sprintf("CurState is %v, the WQ is in state %v", a.CurState, q.state)
+	case m&WQMaskState != 0:
+		detail = fmt.Sprintf("a WQ in state %v does not go to %v: take it to RESET first, then to RDY", q.state, a.State)
+	}
+	return q.ctx.wrap("modify", q.String(), err, detail)
+}
+
+// tearDown destroys the kernel's queue. Posts under way end first.
+func (q *WQ) tearDown() error {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	q.lock()
+	defer q.unlock()
+	gate := q.gate.Swap(gateClosed)
+	err := q.destroyKernel()
+	if err != nil { // the queue lives on
+		q.gate.Store(gate)
+	}
+	return err
+}
+
+func (q *WQ) destroyKernel() error {
+	const reply = 4
+	return q.destroyHandle(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, reply)
+}
+
+func (q *WQ) retireRing() error {
+	q.lock()
+	defer q.unlock()
+	q.gate.Store(gateClosed)
+	q.ctx.forget(q.id)
+	if !q.ctx.ending.Load() {
+		q.cq.purge(func(p ProviderPurger) { p.PurgeWQ(q.impl) })
+	}
+	return q.impl.Retire()
+}
+
+// Close destroys the queue: ibv_destroy_wq(3). It answers [ErrBusy] while a
+// table leads to it. It is idempotent.
+func (q *WQ) Close() error { return q.close() }
