@@ -39,6 +39,8 @@ func TestDeviceParityAtomic(t *testing.T) {
 	for name, run := range map[string]func(*testing.T){
 		"test_atomic_cmp_and_swap":      traffic(uverbs.OpCompareSwap),
 		"test_atomic_fetch_and_add":     traffic(uverbs.OpFetchAdd),
+		"test_xrc_atomic_cmp_and_swap":  xrcAtomics(open, uverbs.OpCompareSwap),
+		"test_xrc_atomic_fetch_and_add": xrcAtomics(open, uverbs.OpFetchAdd),
 		"test_atomic_invalid_qp_access": fail(noQP, uverbs.WCRemInvReqErr, func(*player, *uverbs.SendWR) {}),
 		"test_atomic_invalid_mr_access": fail(noMR, uverbs.WCRemAccessErr, func(*player, *uverbs.SendWR) {}),
 		"test_atomic_non_aligned_addr":  fail(odd, uverbs.WCRemInvReqErr, func(_ *player, wr *uverbs.SendWR) { wr.RemoteAddr++ }),

@@ -63,6 +63,7 @@ type player struct {
 	out  []*uverbs.MR // where messages are sent from, a piece in each
 	in   []*uverbs.MR // and received
 	qps  []*uverbs.QP
+	xrc  *targets   // XRC: what the peer's QPs lead to
 	ah   *uverbs.AH // UD: leads to the peer
 	peer *player
 	addr uint64 // of the peer's memory
@@ -101,6 +102,10 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	}
 	p.allocate(t)
 	t.Cleanup(func() { runtime.KeepAlive(p) }) // its memory is not to be dropped
+	if p.kind == uverbs.XRCSend {
+		p.openXRC(t)
+		return p
+	}
 	for i := range p.qps {
 		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth,
 			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
@@ -132,6 +137,10 @@ func (p *player) allocate(t testing.TB) {
 // connect takes the player's QPs to RTS, and learns where the peer's memory is.
 func (p *player) connect(t testing.TB) {
 	t.Helper()
+	if p.xrc != nil {
+		p.connectXRC(t)
+		return
+	}
 	for i, qp := range p.qps {
 		remote := must(p.peer.qps[i].Endpoint())(t)
 		if p.kind != uverbs.UD {
@@ -246,6 +255,9 @@ func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
 	if p.kind == uverbs.UD {
 		wr.AH, wr.QPN, wr.QKey = p.ah, p.peer.qps[qp].QPN(), qkey
 	}
+	if p.xrc != nil {
+		wr.RemoteSRQN = p.peer.srq.SRQN()
+	}
 	if !p.batch {
 		_, err := q.PostSend(wr)
 		return err
@@ -284,6 +296,9 @@ func build(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	}
 	if wr.AH != nil {
 		b.UDAddr(wr.AH, wr.QPN, wr.QKey)
+	}
+	if wr.RemoteSRQN != 0 {
+		b.RemoteSRQ(wr.RemoteSRQN)
 	}
 	for _, s := range wr.SGL {
 		b.SGE(s)

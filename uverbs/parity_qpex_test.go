@@ -52,6 +52,8 @@ func TestDeviceParityQPEx(t *testing.T) {
 		},
 		"test_qp_ex_rc_send":                   messages(rc, uverbs.OpSend, 0),
 		"test_qp_ex_rc_send_imm":               messages(rc, uverbs.OpSendImm, 0),
+		"test_qp_ex_xrc_send":                  xrcMessages(setup{batch: true}, uverbs.OpSend),
+		"test_qp_ex_xrc_send_imm":              xrcMessages(setup{batch: true}, uverbs.OpSendImm),
 		"test_qp_ex_rc_rdma_write_imm":         messages(rc, uverbs.OpWriteImm, uverbs.RemoteWrite),
 		"test_qp_ex_rc_rdma_write":             remote(uverbs.OpWrite, uverbs.RemoteWrite, 1024),
 		"test_qp_ex_rc_rdma_write_zero_length": remote(uverbs.OpWrite, uverbs.RemoteWrite, 0),

@@ -26,6 +26,7 @@ func TestDeviceParityRelaxedOrdering(t *testing.T) {
 			traffic(t, client, uverbs.OpSend)
 		})
 	}
+	t.Run("test_ro_xrc_traffic", xrcMessages(setup{access: uverbs.RelaxedOrdering}, uverbs.OpSend))
 }
 
 // TestDeviceParitySRQ is tests/test_srq.py.
@@ -73,6 +74,7 @@ func TestDeviceParityCQEx(t *testing.T) {
 			traffic(t, client, uverbs.OpSend)
 		})
 	}
+	t.Run("test_xrc_traffic_cq_ex", xrcMessages(setup{entries: 2000}, uverbs.OpSend))
 	t.Run("test_create_cq_ex", func(t *testing.T) {
 		dev := openDevice(t)
 		for _, cfg := range []uverbs.CQConfig{{}, {SingleGoroutine: true}, {NoEvents: true}} {

@@ -1,0 +1,74 @@
+//go:build device
+
+package uverbs_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// targets are the receiving ends of a player's XRC connections. Its QPs are
+// initiators, and it has an SRQ in a domain of its own.
+type targets struct {
+	domain *uverbs.XRCD
+	qps    []*uverbs.QP
+}
+
+// openXRCD opens a domain. Where the device has none the test is skipped.
+func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags int) *uverbs.XRCD {
+	t.Helper()
+	x, err := dev.OpenXRCD(file, flags)
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		expect.Missing(t, expect.XRC, err)
+	}
+	check(t, err)
+	return x
+}
+
+// domainFile is a new file to share a domain by.
+func domainFile(t testing.TB) *os.File {
+	t.Helper()
+	f := must(os.CreateTemp(t.TempDir(), "xrcd"))(t)
+	t.Cleanup(func() { check(t, f.Close()) })
+	return f
+}
+
+func (p *player) openXRC(t testing.TB) {
+	t.Helper()
+	p.xrc = &targets{domain: openXRCD(t, p.dev, domainFile(t), os.O_CREATE)}
+	p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps), XRCD: p.xrc.domain, CQ: p.cq}))(t)
+	for i := range p.qps {
+		p.xrc.qps = append(p.xrc.qps, must(p.xrc.domain.CreateQP(uverbs.QPConfig{Access: p.qpAccess}))(t))
+		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: p.cq, MaxSendWR: 10, MaxSendSGE: len(p.out)}))(t)
+	}
+}
+
+func (p *player) connectXRC(t testing.TB) {
+	t.Helper()
+	for i, target := range p.xrc.qps {
+		check(t, target.Connect(must(p.peer.qps[i].Endpoint())(t)))
+		check(t, p.qps[i].Connect(must(p.peer.xrc.qps[i].Endpoint())(t)))
+	}
+	p.addr, p.rkey = p.peer.mr.Addr(), p.peer.mr.RKey()
+}
+
+// xrcMessages sends messages both ways: utils.xrc_traffic.
+func xrcMessages(s setup, op uverbs.Opcode) func(*testing.T) {
+	s.kind, s.pairs = uverbs.XRCSend, 2
+	return func(t *testing.T) {
+		client, _ := newPlayers(t, s)
+		traffic(t, client, op)
+	}
+}
+
+func xrcAtomics(s setup, op uverbs.Opcode) func(*testing.T) {
+	s.kind, s.pairs = uverbs.XRCSend, 2
+	return func(t *testing.T) {
+		client, _ := newPlayers(t, s)
+		atomicTraffic(t, client, op)
+	}
+}
