@@ -89,7 +89,7 @@ func (p *PD) advised(i int, r MRRange) (SGE, error) {
 	case s.Length == badLength:
 		return s, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
 			Detail: "range " + sitoa(i) + " is outside its memory region, or that is closed"}
-	case r.MR.PD() != p:
+	case r.MR.PD().base() != p.base():
 		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
 	case !r.MR.view.Load().onDemand:
 		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")

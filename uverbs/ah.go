@@ -13,7 +13,7 @@ import (
 type AH struct {
 	object
 	pd    *PD
-	owner atomic.Pointer[PD] // pd, or nil when closed: see ProviderAVOf
+	owner atomic.Pointer[PD] // pd, or its parent; nil when closed: see ProviderAVOf
 	av    ProviderAV
 }
 
@@ -41,7 +41,7 @@ func (a *AH) create(attr *AHAttr) error {
 		return a.ctx.explainCreateAH(err, attr)
 	}
 	a.handle, a.number = reply.Handle, reply.Handle
-	a.owner.Store(a.pd)
+	a.owner.Store(a.pd.base())
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (a *AH) tearDown() error {
 	a.owner.Store(nil)
 	err := a.destroyKernel()
 	if err != nil { // the AH lives on
-		a.owner.Store(a.pd)
+		a.owner.Store(a.pd.base())
 	}
 	return err
 }

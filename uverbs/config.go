@@ -17,6 +17,9 @@ type CQConfig struct {
 	// then belong to one goroutine at a time, and so do Close and moves to RESET
 	// of the queue's QPs, which take their completions out of it.
 	SingleGoroutine bool
+	// PD may be a parent domain with a thread domain: the queue is a
+	// SingleGoroutine one then.
+	PD *PD
 }
 
 // A QPConfig describes a queue pair: ibv_create_qp(3).

@@ -39,7 +39,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
 	}
-	q := &CQ{single: cfg.SingleGoroutine, token: make(chan struct{}, 1), closing: make(chan struct{})}
+	q := &CQ{single: cfg.SingleGoroutine || cfg.PD.single(), token: make(chan struct{}, 1), closing: make(chan struct{})}
 	q.object = object{ctx: c, kind: "CQ", rank: rankCQ}
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
@@ -50,6 +50,9 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 		}
 		q.channel = cfg.Channel
 		q.parents = []*object{&cfg.Channel.object}
+	}
+	if cfg.PD != nil {
+		q.parents = append(q.parents, &cfg.PD.object)
 	}
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)
@@ -71,6 +74,8 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 		return invalid(op, c.name, "Vector "+sitoa(cfg.Vector)+" is out of range: the device has "+sitoa(c.vectors)+" completion vectors")
 	case cfg.NoEvents && cfg.Channel != nil:
 		return invalid(op, c.name, "NoEvents and Channel exclude each other")
+	case cfg.PD != nil && cfg.PD.ctx != c:
+		return invalid(op, c.name, cfg.PD.String()+" belongs to another Context")
 	case cfg.Channel != nil && cfg.Channel.ctx != c:
 		return invalid(op, c.name, "the Channel belongs to another Context: "+cfg.Channel.String())
 	}

@@ -55,6 +55,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"QP.Endpoint":               second(fresh.Endpoint()),
 		"QP.AHAttr":                 second(fresh.AHAttr(Endpoint{})),
 		"QP.DataInOrder":            second(b.qp.DataInOrder(OpSend)),
+		"Context.AllocTD":           second(r.c.AllocTD()),
 		"Context.OpenXRCD":          second(r.c.OpenXRCD(nil, 0)),
 		"SRQ.PostRecv":              second(b.ud.srq.PostRecv(RecvWR{})),
 		"SRQ.Query":                 second(b.ud.srq.Query()),
@@ -70,6 +71,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)
 	b.xrc = r.crossing(t, b, false)
+	foreign := good(newRig(t).c.AllocTD())(t)
 	group := GID{0: 0xff, 15: 1}
 	ours, _ := net.Pipe()
 	var gid GID
@@ -102,6 +104,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"QP.Ready":               b.qp.Ready(),
 		"QP.AttachMcast":         b.qp.AttachMcast(group, 0),
 		"QP.DetachMcast":         b.ud.qp.DetachMcast(group, 0),
+		"PD.AllocParentDomain":   second(b.pd.AllocParentDomain(foreign)),
 		"XRCD.CreateQP":          second(b.xrc.x.CreateQP(QPConfig{Type: RC})),
 		"XRCD.OpenQP":            second(b.xrc.x.OpenQP(99)),
 		"SRQ.Modify":             b.ud.srq.Modify(SRQAttr{MaxWR: -1}, SRQMaskMaxWR),
@@ -118,6 +121,8 @@ func failBusy(t *testing.T, all map[string]failure) {
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)
 	b.xrc = r.crossing(t, b, false)
+	td := good(r.c.AllocTD())(t)
+	good(b.pd.AllocParentDomain(td))(t)
 	ch := good(r.c.CreateCompChannel())(t)
 	good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
 	for name, err := range map[string]error{
@@ -125,6 +130,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 		"CompChannel.Close": ch.Close(),
 		"CQ.Close":          b.cq.Close(),
 		"PD.Close":          b.pd.Close(),
+		"TD.Close":          td.Close(),
 		"XRCD.Close":        b.xrc.x.Close(),
 		"SRQ.Close":         b.ud.srq.Close(),
 	} {

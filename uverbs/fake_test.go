@@ -107,6 +107,8 @@ type fakeProvider struct {
 
 	srqs []*fakeSRQ
 	wqs  []*fakeWQ
+
+	domains int // thread domains
 }
 
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
@@ -145,6 +147,22 @@ func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ,
 	defer c.p.mu.Unlock()
 	c.p.cqs = append(c.p.cqs, q)
 	return q, r, nil
+}
+
+// fakeTD is counted.
+type fakeTD struct{ p *fakeProvider }
+
+func (c *fakeContext) AllocTD() (ProviderTD, error) {
+	if c.p.mapError != nil {
+		return nil, c.p.mapError
+	}
+	c.p.domains++
+	return fakeTD{c.p}, nil
+}
+
+func (d fakeTD) Retire() error {
+	d.p.domains--
+	return nil
 }
 
 func (c *fakeContext) AllocPD(alloc ProviderCommand) (ProviderReply, error) { return alloc(nil, nil) }

@@ -219,7 +219,7 @@ func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 		return ProviderBind{}, ErrNoMW
 	case !b.MW.open.Load():
 		return ProviderBind{}, errClosedMW
-	case b.MW.pd != q.pd || b.MR != nil && b.MR.PD() != q.pd:
+	case b.MW.pd.base() != q.pd.base() || b.MR != nil && b.MR.PD().base() != q.pd.base():
 		return ProviderBind{}, ErrForeignMW
 	case b.MR == nil && (b.Off != 0 || b.Len != 0 || b.Access != 0):
 		return ProviderBind{}, ErrRange

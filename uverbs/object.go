@@ -54,6 +54,8 @@ const (
 	rankCQ
 	rankMR
 	rankXRCD
+	rankParent
+	rankTD
 	rankPD
 	rankChannel
 	ranks

@@ -9,12 +9,14 @@ import (
 // methods may be called from any number of goroutines.
 type PD struct {
 	object
+	parent *PD // of a parent domain: the kernel's
+	td     *TD // nil: none
 }
 
 // AllocPD makes a protection domain: ibv_alloc_pd(3). [ErrClosed] after Close
 // of the Context.
 func (c *Context) AllocPD() (*PD, error) {
-	p := &PD{object{ctx: c, kind: "PD", rank: rankPD}}
+	p := &PD{object: object{ctx: c, kind: "PD", rank: rankPD}}
 	p.destroy = func() error {
 		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, noReply, 0)
 	}
@@ -51,6 +53,6 @@ func (p *PD) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 // Context returns the context that p was made from.
 func (p *PD) Context() *Context { return p.ctx }
 
-// Close deallocates the domain: ibv_dealloc_pd(3). It answers [ErrBusy] while
+// Close deallocates the domain, or the parent domain: ibv_dealloc_pd(3). It answers [ErrBusy] while
 // memory or queues of the domain are open. It is idempotent.
 func (p *PD) Close() error { return p.close() }

@@ -163,7 +163,7 @@ type ProviderSRQ interface {
 // A ProviderAV is the vendor's form of an [AH], as CreateAH wrote it.
 type ProviderAV [6]uint64
 
-// ProviderAVOf returns the vendor's form of ah for a request of a QP of pd, or
+// ProviderAVOf returns the vendor's form of ah for a request of a QP of pd, see [ProviderPDOf], or
 // the error of the post when ah is nil, closed, or of another PD. The AV is to
 // be read only. The errors: [ErrNoAH], [ErrClosed] and [ErrForeignAH].
 func ProviderAVOf(ah *AH, pd *PD) (*ProviderAV, error) {

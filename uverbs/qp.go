@@ -67,6 +67,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := p.checkQP(&cfg); err != nil {
 		return nil, err
 	}
+	cfg.SingleGoroutine = cfg.SingleGoroutine || p.single()
 	parents := []*object{&p.object}
 	if cfg.RSS != nil {
 		parents = append(parents, &cfg.RSS.Table.object)

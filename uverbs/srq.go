@@ -58,7 +58,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if err := p.checkSRQ(&cfg); err != nil {
 		return nil, err
 	}
-	s := &SRQ{single: cfg.SingleGoroutine, xrcd: cfg.XRCD, cq: cfg.CQ}
+	s := &SRQ{single: cfg.SingleGoroutine || p.single(), xrcd: cfg.XRCD, cq: cfg.CQ}
 	s.object = object{ctx: p.ctx, kind: "SRQ", rank: rankSRQ, parents: []*object{&p.object}}
 	if s.xrcd != nil {
 		s.parents = append(s.parents, &s.xrcd.object, &s.cq.object)

@@ -73,7 +73,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		return nil, reply, errUnindexed
 	}
 	q := &qp{ctx: c}
-	if err := q.prepare(&s, cfg); err != nil {
+	if err := q.prepare(&s, u); err != nil {
 		return nil, reply, errors.Join(err, q.release())
 	}
 	if cfg.SRQ != nil {
@@ -105,7 +105,7 @@ func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.P
 }
 
 // prepare makes what the QP needs before the kernel knows of it.
-func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
+func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
 	if q.mem, err = provider.Anon(l.size); err != nil {
@@ -128,7 +128,9 @@ func (q *qp) prepare(s *sizes, cfg *uverbs.QPConfig) (err error) {
 	if c.indexed && c.targets.add(&q.target) == noNumber {
 		return errAllTargets
 	}
-	if c.dynamic {
+	if td, ok := uverbs.ProviderTDOf(u).(*threadDomain); ok {
+		q.setRegister(td.reg)
+	} else if c.dynamic {
 		q.setRegister(c.uars.get())
 	}
 	return nil
@@ -147,7 +149,7 @@ func (q *qp) setRegister(r *register) {
 		s.burstSGE = r.most
 	}
 	s.single = min(s.burstSGE, 1)
-	if r.shared {
+	if r.shared || r.domain {
 		s.shared = r
 	}
 }

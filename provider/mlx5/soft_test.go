@@ -26,6 +26,7 @@ type soft struct {
 	t    testing.TB
 	loop loop.Loop
 	hca  *engine.HCA
+	ctx  *deviceContext
 	uar  []byte // all register pages
 	resp uapi.Mlx5IbAllocUcontextResp
 
@@ -142,16 +143,24 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 	check(s.t, err)
 	s.t.Cleanup(func() { check(s.t, unix.Munmap(s.uar)) })
 	return newContext(ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, s),
-		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{k})
+		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{k, s})
 }
 
 // softDriver is driver with settings that are not the environment's.
-type softDriver struct{ kit }
+type softDriver struct {
+	kit
+	s *soft
+}
 
 func (softDriver) DriverID() uint32              { return driver{}.DriverID() }
 func (softDriver) ABI() (lowest, highest uint64) { return driver{}.ABI() }
 func (d softDriver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
-	return openContext(dev, get, d.set)
+	c, err := openContext(dev, get, d.set)
+	d.s.ctx = c
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // quiet fails when a rule was broken.

@@ -75,7 +75,7 @@ func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
 	case uverbs.RawPacket:
 		s.ops, s.frames = &raw, newFrameQueue(u, z.header)
 	case uverbs.UD:
-		s.ops, s.pd, s.maxMessage = &datagrams, u.PD(), 0
+		s.ops, s.pd, s.maxMessage = &datagrams, uverbs.ProviderPDOf(u), 0
 		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }
 	}
 }

@@ -33,18 +33,23 @@ type register struct {
 
 	// Of a register that several QPs use.
 	shared bool
+	domain bool // they are of one thread domain: no lock is needed
 	mu     sync.Mutex
 	half   uint64
 	users  int
 }
 
-// ring is mmio.Ring on a shared register.
+// ring is mmio.Ring on a register that several QPs use.
 func (r *register) ring(d *mmio.Doorbell, count uint32, wqe *[64]byte, blocks uint64) {
-	r.mu.Lock()
+	if !r.domain {
+		r.mu.Lock()
+	}
 	d.Half = r.half
 	mmio.Ring(d, count, wqe, blocks)
 	r.half = d.Half
-	r.mu.Unlock()
+	if !r.domain {
+		r.mu.Unlock()
+	}
 }
 
 // A uarPage is mapped registers, and the kernel's object that they belong to.
@@ -70,8 +75,9 @@ type uars struct {
 	pages  []*uarPage
 	owned  []*register // free ones
 	shared []*register
-	made   int // registers for bursts
-	owners int // of them, made to be owned
+	spare  []*register // of thread domains that are closed
+	made   int         // registers for bursts
+	owners int         // of them, made to be owned
 	fixed  []*register
 }
 
@@ -192,9 +198,8 @@ func (u *uars) more(shared bool) {
 		u.made, u.owners = maxRegisters, maxRegisters
 		return
 	}
-	for _, s := range spots(u.per, 2*u.split) {
-		r := &register{reg: registerOf(p.mem.Bytes()[s.offset:]), mem: p.mem, uar: p.id + s.page, shared: shared,
-			toggle: uint64(u.split), most: uint64(u.split / 64)}
+	for _, r := range u.registersOf(p) {
+		r.shared = shared
 		u.made++
 		if shared {
 			u.shared = append(u.shared, r)
@@ -205,8 +210,17 @@ func (u *uars) more(shared bool) {
 	}
 }
 
+// registersOf are the registers of a page that take bursts.
+func (u *uars) registersOf(p *uarPage) (all []*register) {
+	for _, s := range spots(u.per, 2*u.split) {
+		all = append(all, &register{reg: registerOf(p.mem.Bytes()[s.offset:]), mem: p.mem, uar: p.id + s.page,
+			toggle: uint64(u.split), most: uint64(u.split / 64)})
+	}
+	return all
+}
+
 func (u *uars) put(r *register) {
-	if r == nil || r == u.plain || u.fixed != nil {
+	if r == nil || r == u.plain || r.domain || u.fixed != nil {
 		return
 	}
 	u.mu.Lock()

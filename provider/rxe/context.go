@@ -69,7 +69,7 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	case uverbs.UC:
 		impl.sq.ops = &unacknowledged
 	case uverbs.UD:
-		impl.sq.sendDatagrams(q.PD(), func() uint64 { return uverbs.ProviderMTU(q) })
+		impl.sq.sendDatagrams(uverbs.ProviderPDOf(q), func() uint64 { return uverbs.ProviderMTU(q) })
 	}
 	return impl, reply, nil
 }

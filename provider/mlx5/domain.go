@@ -1,0 +1,62 @@
+package mlx5
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A threadDomain implements uverbs.ProviderTD. Its queues ring one register,
+// which is nobody else's; they belong to one goroutine, so it needs no lock.
+type threadDomain struct {
+	uars *uars
+	reg  *register
+}
+
+// AllocTD implements uverbs.ProviderTDs.
+func (c *deviceContext) AllocTD() (uverbs.ProviderTD, error) {
+	r, err := c.uars.ofDomain()
+	if err != nil {
+		return nil, err
+	}
+	return &threadDomain{&c.uars, r}, nil
+}
+
+// Retire implements uverbs.ProviderTD.
+func (d *threadDomain) Retire() error {
+	d.uars.mu.Lock()
+	defer d.uars.mu.Unlock()
+	if d.reg.domain {
+		d.uars.spare = append(d.uars.spare, d.reg)
+	}
+	return nil
+}
+
+// ofDomain returns a register for a thread domain.
+func (u *uars) ofDomain() (*register, error) {
+	const op = "allocate TD"
+	if u.fixed != nil {
+		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the kernel makes no register pages on demand, Linux 5.7 is the first that does: set SingleGoroutine of each queue, which leaves its locks out"}
+	}
+	if u.split == 0 {
+		return u.plain, nil // words are anybody's: a store of 8 bytes needs no lock
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.spare) == 0 {
+		p, err := u.alloc(uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
+		if err != nil {
+			return nil, kernelError(op, u.dev.Name(), err, "the device has no register page left, or a policy forbids it: close thread domains or QPs, or do without")
+		}
+		for _, r := range u.registersOf(p) {
+			r.domain = true
+			u.spare = append(u.spare, r)
+		}
+	}
+	last := len(u.spare) - 1
+	r := u.spare[last]
+	u.spare = u.spare[:last]
+	return r, nil
+}

@@ -1,0 +1,112 @@
+package mlx5
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// registerOfQP is what a QP rings.
+func (d *desk) registerOfQP(t *testing.T, q *uverbs.QP) *uint64 {
+	t.Helper()
+	for _, s := range d.s.qps {
+		if s.Number == q.QPN() && d.s.ctx.indexed {
+			return d.s.ctx.targets.find(s.UserIndex).sq.db.Reg
+		} else if s.Number == q.QPN() {
+			return d.s.ctx.targets.find(s.Number).sq.db.Reg
+		}
+	}
+	t.Fatal("the device has no such QP")
+	return nil
+}
+
+// The QPs of a thread domain ring one register, which no other queue rings, and
+// take no lock; what the domain has goes to the next.
+func TestThreadDomain(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		base := d.pd
+		td, other := good(d.c.AllocTD())(t), good(d.c.AllocTD())(t)
+		own := good(base.AllocParentDomain(td))(t)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: own}))(t)
+		d.pd = own
+		first, second := d.loop(t, uverbs.QPConfig{SendCQ: cq}), d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		d.pd = good(base.AllocParentDomain(other))(t)
+		third := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		d.pd = base
+		plain := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		r := d.registerOfQP(t, first)
+		if r != d.registerOfQP(t, second) {
+			t.Error("two QPs of a thread domain have two registers")
+		}
+		if !k.noBursts && (r == d.registerOfQP(t, third) || r == d.registerOfQP(t, plain)) {
+			t.Error("a thread domain's register is another's too")
+		}
+		for i := range uint64(20) {
+			for _, q := range []*uverbs.QP{first, second, third, plain} {
+				d.write(t, q, i)
+				poll(t, cq, i)
+			}
+		}
+		for _, q := range []*uverbs.QP{first, second} {
+			check(t, q.Close())
+		}
+		for name, close := range map[string]func() error{"TD": td.Close, "parent domain": own.Close, "PD": base.Close} {
+			if err := close(); !errors.Is(err, uverbs.ErrBusy) { // cq is of the parent domain
+				t.Errorf("close of a %s in use: %v", name, err)
+			}
+		}
+	})
+}
+
+// A domain that is closed leaves its register to the next, and the device may have
+// none left.
+func TestThreadDomainRegisters(t *testing.T) {
+	k := standard()
+	s := newSoft(t, k)
+	c := s.open(k)
+	for range 10 {
+		var all []*uverbs.TD
+		for range 4 {
+			all = append(all, good(c.AllocTD())(t))
+		}
+		for _, td := range all {
+			check(t, td.Close())
+		}
+	}
+	if n := s.Count("UAR.ALLOC"); n != 3 { // the context's own, and two of two registers
+		t.Errorf("%d register pages were made", n)
+	}
+	s.Set(func() { s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.ENOSPC} })
+	for range 4 {
+		good(c.AllocTD())(t)
+	}
+	if _, err := c.AllocTD(); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("AllocTD: %v", err)
+	}
+	s.Set(func() { s.Refuse = nil })
+
+	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.TotBfregs = 16 }
+	old := newSoft(t, k)
+	if _, err := old.open(k).AllocTD(); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Errorf("AllocTD of an old kernel: %v", err)
+	}
+}
+
+// A post on a thread domain's register takes no lock, as on one of a QP's own.
+func TestThreadDomainTakesNoLock(t *testing.T) {
+	d := newDesk(t, standard())
+	d.pd = good(d.pd.AllocParentDomain(good(d.c.AllocTD())(t)))(t)
+	q := d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: d.pd}))(t)})
+	for _, s := range d.s.qps {
+		r := d.s.ctx.targets.find(s.UserIndex).sq.shared
+		r.mu.Lock() // nobody waits for it
+		defer r.mu.Unlock()
+	}
+	d.write(t, q, 1)
+	poll(t, q.SendCQ(), 1)
+}
