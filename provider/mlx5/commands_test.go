@@ -26,6 +26,11 @@ var refused = map[string]string{
 	"SRQ.DESTROY": "the same",
 	"AH.DESTROY":  "datagrams",
 	"MW.DESTROY":  "memory windows",
+
+	"WQ.CREATE":           "work queues, as SRQs",
+	"WQ.DESTROY":          "the same",
+	"RWQ_IND_TBL.DESTROY": "the same",
+	"FLOW.DESTROY":        "raw packets: their QPs have a second buffer, and flows need CAP_NET_RAW",
 }
 
 // TestCommandBytes holds the bytes of the commands that have a part of the
@@ -57,6 +62,13 @@ func TestCommandBytes(t *testing.T) {
 	ah := good(pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}, SGIDIndex: 2, HopLimit: 64, Port: 1}))(t)
 	check(t, ah.Close())
 	check(t, srq.Modify(uverbs.SRQAttr{Limit: 4}, uverbs.SRQMaskLimit))
+	s.Set(func() { s.NetRaw, s.Raw = true, true })
+	raw := good(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 10, MaxRecvWR: 20, CreateFlags: uverbs.QPCVLANStripping}))(t)
+	check(t, good(raw.CreateFlow(uverbs.FlowAttr{Type: uverbs.FlowAllDefault}))(t).Close())
+	wq := good(pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 30, MaxSGE: 2, Flags: uverbs.WQCVLANStripping}))(t)
+	check(t, wq.Ready())
+	good(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: good(c.CreateRWQIndTable(wq))(t),
+		Function: uverbs.RSSToeplitz, Key: []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: uverbs.RSSSrcIPv6 | uverbs.RSSDstPortTCP}}))(t)
 	check(t, c.Close())
 	s.Close(t)
 	s.quiet()

@@ -39,6 +39,7 @@ type soft struct {
 	mrs        map[uint32]*engine.MKey
 	mws        map[uint32]*engine.MKey
 	ownPD      uint32 // the kernel's
+	eth        softEthernet
 	violations []engine.Violation
 	async      []engine.AsyncEvent
 	broken     engine.Rule // which is broken on purpose

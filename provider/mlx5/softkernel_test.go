@@ -32,6 +32,8 @@ func (s *soft) Ioctl(c ioctl.Call) error {
 		s.loop.Run(func() { s.makeCQ(c) })
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:
 		s.loop.Run(func() { s.makeQP(c) })
+	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE}:
+		s.loop.Run(func() { s.makeWQ(c) })
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:
 		s.loop.Run(func() { s.makeSRQ(c) })
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:
@@ -134,6 +136,10 @@ func (s *soft) makeSRQ(c ioctl.Call) {
 }
 
 func (s *soft) makeQP(c ioctl.Call) {
+	if uverbs.QPType(num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
+		s.makeRaw(c)
+		return
+	}
 	u := input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
 	s.share(u.BufAddr, n)
@@ -188,6 +194,7 @@ func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(max(n, 1))) }
 // legacy follows the commands that INVOKE_WRITE carries.
 func (s *soft) legacy(c ioctl.Call) {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	s.rawLegacy(c)
 	switch num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
 	case uapi.IB_USER_VERBS_CMD_ALLOC_PD:
 		pd, err := s.hca.CreatePD()
@@ -260,6 +267,12 @@ func (s *soft) resized(c ioctl.Call) (err error) {
 
 // modifyQP takes over what a transition may set, and makes it.
 func (s *soft) modifyQP(r *uapi.IbUverbsModifyQp) {
+	if q := s.eth.qps[r.QpHandle]; q != nil {
+		if uverbs.QPMask(r.AttrMask)&uverbs.MaskState != 0 {
+			s.modifyRaw(q, uverbs.QPState(r.QpState))
+		}
+		return
+	}
 	q := s.qps[r.QpHandle]
 	a, m := &q.attr, uverbs.QPMask(r.AttrMask)
 	if m&uverbs.MaskAccess != 0 {
@@ -302,7 +315,22 @@ func (s *soft) forget(c ioctl.Call) func() {
 	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:
 		gone = func() error { return s.hca.DestroyCQ(s.cqs[handle(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)].Number) }
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:
-		gone = func() error { return s.hca.DestroyQP(s.qps[handle(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE)].Number) }
+		gone = func() error {
+			h := handle(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE)
+			if q := s.eth.qps[h]; q != nil {
+				delete(s.eth.qps, h)
+				return s.destroyRaw(q)
+			}
+			return s.hca.DestroyQP(s.qps[h].Number)
+		}
+	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY}:
+		gone = func() error { return s.hca.DestroyRQ(s.eth.wqs[handle(uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE)].Number) }
+	case [2]uint16{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}:
+		gone = func() error {
+			return s.hca.DestroyRQT(s.eth.rqts[handle(uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)].Number)
+		}
+	case [2]uint16{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:
+		gone = func() error { return s.destroyFlow(handle(uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:
 		gone = func() error { return s.hca.DestroySRQ(s.srqs[handle(uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)].Number) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:

@@ -1,0 +1,130 @@
+package mlx5
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A fan is a QP that sends, and one that spreads what comes over WQs.
+type fan struct {
+	*wire
+	recvs *uverbs.CQ
+	wqs   []*uverbs.WQ
+	rss   *uverbs.QP
+}
+
+func newFan(t *testing.T, flags uverbs.WQFlags) *fan {
+	t.Helper()
+	f := &fan{wire: newWire(t, inlineKit(1), uverbs.QPConfig{})}
+	f.recvs = good(f.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)
+	for range 4 {
+		q := good(f.pd.CreateWQ(uverbs.WQConfig{CQ: f.recvs, MaxWR: 16, MaxSGE: 1, Flags: flags}))(t)
+		check(t, q.Ready())
+		f.wqs = append(f.wqs, q)
+	}
+	table := good(f.c.CreateRWQIndTable(f.wqs...))(t)
+	key := make([]byte, 40)
+	for i := range key {
+		key[i] = byte(i*37 + 11)
+	}
+	f.rss = good(f.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
+		Key: key, Fields: uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP | uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
+	good(f.rss.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC),
+		uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Dst: [4]byte{10, 0, 0, 2}}, Mask: uverbs.IPv4Filter{Dst: [4]byte{255, 255, 255, 255}}},
+		uverbs.FlowUDP{Val: uverbs.PortFilter{Dst: 0x708}, Mask: uverbs.PortFilter{Dst: 0xffff}}, uverbs.FlowActionTag{ID: 9}}}))(t)
+	return f
+}
+
+func (f *fan) recv(t *testing.T, n int) {
+	t.Helper()
+	for i, q := range f.wqs {
+		for k := range n {
+			good(q.PostRecv(uverbs.RecvWR{WRID: uint64(i*100 + k), SGL: []uverbs.SGE{f.mr.SGE(4096+1500*i, 1500)}}))(t)
+		}
+	}
+}
+
+func (f *fan) send(t *testing.T, sport uint16) {
+	t.Helper()
+	frame := udpFrame(softMAC, sport, 64)
+	copy(f.mr.Bytes(), frame)
+	good(f.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{f.mr.SGE(0, len(frame))}}))(t)
+	f.s.work()
+	poll(t, f.cq, 0)
+}
+
+// Frames spread over the WQs by their ports, and those of one connection stay
+// together.
+func TestRSS(t *testing.T) {
+	f := newFan(t, 0)
+	f.recv(t, 16)
+	chosen := map[uint16]int{}
+	taken := make([]int, len(f.wqs))
+	for i := range 40 {
+		sport := uint16(i%20 + 1)
+		f.send(t, sport)
+		r := one(t, f.recvs)
+		q := int(r.WRID) / 100
+		if r.Err() != nil || r.QPNum != f.wqs[q].WQN() || r.FlowTag() != 9 || int(r.WRID)%100 != taken[q] || r.ByteLen != 106 {
+			t.Fatalf("frame %d: %+v", i, r)
+		}
+		if before, seen := chosen[sport]; seen && before != q {
+			t.Errorf("port %d went to WQ %d, then to %d", sport, before, q)
+		}
+		chosen[sport] = q
+		if taken[q]++; f.wqs[q].Outstanding() != 16-taken[q] {
+			t.Errorf("WQ %d has %d receives", q, f.wqs[q].Outstanding())
+		}
+	}
+	for q, n := range taken {
+		if n == 0 {
+			t.Errorf("WQ %d got nothing: %v", q, taken)
+		}
+	}
+}
+
+// A WQ in ERR flushes, RESET empties it and drops its completions but not those
+// of others, and RDY begins anew.
+func TestWQStates(t *testing.T) {
+	f := newFan(t, uverbs.WQCVLANStripping)
+	f.recv(t, 2)
+	for _, q := range f.wqs[:2] {
+		check(t, q.Modify(uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQMaskState))
+	}
+	check(t, f.wqs[0].Modify(uverbs.WQAttr{State: uverbs.WQStateReset}, uverbs.WQMaskState))
+	for k := range 2 {
+		if r := one(t, f.recvs); r.WRID != uint64(100+k) || r.Status != uverbs.WCWRFlushErr || r.QPNum != f.wqs[1].WQN() {
+			t.Errorf("flushed: %+v", r)
+		}
+	}
+	poll(t, f.recvs)
+	check(t, f.wqs[0].Ready())
+	f.recv(t, 2)
+	if n := f.wqs[0].Outstanding(); n != 2 {
+		t.Errorf("%d receives after RESET and RDY", n)
+	}
+	// Around the ring, and over its end.
+	if n, err := f.wqs[0].PostRecv(make([]uverbs.RecvWR, 20)...); n != f.wqs[0].MaxWR()-2 || err != uverbs.ErrQueueFull {
+		t.Errorf("a queue of %d with 2 receives took %d more: %v", f.wqs[0].MaxWR(), n, err)
+	}
+	if _, err := f.wqs[2].PostRecv(uverbs.RecvWR{SGL: make([]uverbs.SGE, f.wqs[2].MaxSGE()+1)}); err != uverbs.ErrTooManySGEs {
+		t.Errorf("too many SGEs: %v", err)
+	}
+}
+
+// What a WQ that is closed has left in its CQ is taken out.
+func TestPurgeWQ(t *testing.T) {
+	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
+	q := good(w.pd.CreateWQ(uverbs.WQConfig{CQ: w.cq, MaxWR: 4}))(t)
+	check(t, q.Ready())
+	good(q.PostRecv(uverbs.RecvWR{}, uverbs.RecvWR{}))(t)
+	good(w.qp.PostRecv(uverbs.RecvWR{WRID: 7}))(t)
+	check(t, q.Modify(uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQMaskState))
+	check(t, w.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
+	check(t, q.Close())
+	if r := one(t, w.cq); r.WRID != 7 || r.QPNum != w.qp.QPN() {
+		t.Errorf("left is %+v", r)
+	}
+	poll(t, w.cq)
+}
