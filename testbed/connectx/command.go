@@ -25,6 +25,7 @@ const (
 	running      // after INIT_HCA
 	inIB         // running, with an InfiniBand port
 	inEth        // running, with an Ethernet port
+	atFirst      // running, without versions of the interface
 )
 
 // commandOf is the command of an opcode, nil if there is none.
@@ -78,6 +79,8 @@ func (d *Device) check(c *command, in []byte) error {
 		return refuse(statusBadSystemState, reasonNotRunning)
 	case c.when == inIB && d.config.LinkLayer != InfiniBand, c.when == inEth && d.config.LinkLayer != Ethernet:
 		return refuse(statusBadOpcode, reasonLink)
+	case c.when == atFirst && !d.config.NoISSI:
+		return refuse(statusBadOpcode, reasonISSI)
 	}
 	return nil
 }

@@ -33,6 +33,10 @@ type Config struct {
 	// Firmware is the version: major, minor, subminor.
 	Firmware [3]uint16
 
+	// NoISSI leaves out the versions of the interface, which old firmware does not
+	// have: the driver uses the first one then, with other commands for SRQs.
+	NoISSI bool
+
 	// Capabilities replace the values of those that the device has. More than it
 	// has cannot be claimed.
 	Capabilities []Capability

@@ -255,10 +255,12 @@ func (v *driver) take() {
 func (v *driver) boot() {
 	v.t.Helper()
 	v.run(0x104, 0, nil)
-	if s := prm.QueryISSIOutSupportedISSIDW0.Get(v.run(0x10a, 0, nil)); s&2 == 0 {
-		v.t.Fatalf("supported ISSIs %#x", s)
+	if !v.device.config.NoISSI {
+		if s := prm.QueryISSIOutSupportedISSIDW0.Get(v.run(0x10a, 0, nil)); s&2 == 0 {
+			v.t.Fatalf("supported ISSIs %#x", s)
+		}
+		v.run(0x10b, 0, func(in []byte) { prm.SetISSIInCurrentISSI.Set(in, 1) })
 	}
-	v.run(0x10b, 0, func(in []byte) { prm.SetISSIInCurrentISSI.Set(in, 1) })
 	v.give(pagesBoot)
 	page := prm.QueryHCACapOutCapability.Bytes(v.run(0x100, 1, nil))
 	v.run(0x109, 0, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), page) })

@@ -15,7 +15,7 @@ func (d *Device) newEngine() *engine.HCA {
 			CQs: d.number(prm.HCACapLogMaxCQ), QPs: d.number(prm.HCACapLogMaxQP), SRQs: d.number(prm.HCACapLogMaxSRQ),
 			LogCQSize: uint8(d.caps.general(prm.HCACapLogMaxCQSize)), LogWQSize: uint8(d.caps.general(prm.HCACapLogMaxQPSize)),
 			Groups: d.number(prm.HCACapLogMaxMCG), GroupQPs: int(d.caps.general(prm.HCACapMaxQPMCG)),
-			PKeys: 128 << d.caps.general(prm.HCACapPKeyTableSize),
+			PKeys: d.pkeys(),
 		},
 		Strict: !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,
 	}
@@ -25,7 +25,7 @@ func (d *Device) newEngine() *engine.HCA {
 		c.Limits.EthernetQueues = d.number(prm.HCACapLogMaxRQ)
 		c.Limits.FlowTables = 1 << logFlowTables
 	} else {
-		c.Limits.GIDs = 8 << d.caps.general(prm.HCACapGIDTableSize)
+		c.Limits.GIDs = d.gids()
 	}
 	if c.Violation == nil {
 		c.Violation = func(engine.Violation) {}

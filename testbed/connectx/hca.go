@@ -55,6 +55,9 @@ func (d *Device) disableHCA(in, out []byte) error {
 const supportedISSI = 1<<0 | 1<<1
 
 func (d *Device) queryISSI(in, out []byte) error {
+	if d.config.NoISSI {
+		return refuse(statusBadOpcode, reasonISSI)
+	}
 	prm.QueryISSIOutCurrentISSI.Set(out, uint64(d.issi))
 	prm.QueryISSIOutSupportedISSIDW0.Set(out, supportedISSI)
 	return nil
@@ -62,6 +65,9 @@ func (d *Device) queryISSI(in, out []byte) error {
 
 func (d *Device) setISSI(in, out []byte) error {
 	v := prm.SetISSIInCurrentISSI.Get(in)
+	if d.config.NoISSI {
+		return refuse(statusBadOpcode, reasonISSI)
+	}
 	if v > 31 || supportedISSI>>v&1 == 0 {
 		return refuse(statusBadParam, reasonISSI)
 	}

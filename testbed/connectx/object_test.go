@@ -1,6 +1,7 @@
 package connectx
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
@@ -260,6 +261,42 @@ func TestSharedQueues(t *testing.T) {
 	o.run(0x706, 0, func(in []byte) { prm.DestroyXRCSRQInXRCSRQN.Set(in, srqn) })
 	o.run(0x90e, 0, func(in []byte) { prm.DestroyRMPInRMPN.Set(in, rmpn) })
 	o.run(0x80f, 0, func(in []byte) { prm.DeallocXRCDInXRCD.Set(in, xrcd) })
+}
+
+// TestFirstInterface: firmware without versions of the interface has one kind of
+// SRQ; the others have not.
+func TestFirstInterface(t *testing.T) {
+	newer := newObjects(t, nil)
+	newer.refused(0x700, 0, statusBadOpcode, reasonISSI, nil)
+	o := newObjects(t, func(c *Config) { c.NoISSI = true })
+	o.refused(0x10a, 0, statusBadOpcode, reasonISSI, nil)
+	o.refused(0x10b, 0, statusBadOpcode, reasonISSI, nil)
+	xrcd := prm.AllocXRCDOutXRCD.Get(o.run(0x80e, 0, nil))
+	out := o.list(0x700, 0, 8, 0, func(in []byte) {
+		c := prm.CreateSRQInSRQC.Bytes(in)
+		prm.XRCSRQCPD.Set(c, uint64(o.pd))
+		prm.XRCSRQCXRCD.Set(c, xrcd)
+		prm.XRCSRQCCQN.Set(c, uint64(o.cqn))
+		prm.XRCSRQCLogXRCSRQSize.Set(c, 4)
+		prm.XRCSRQCLogRQStride.Set(c, 2)
+		prm.XRCSRQCDBRAddr.Set(c, o.record+192)
+		prm.CreateSRQInPAS.Set(in, o.host.alloc(1))
+	})
+	srqn := prm.CreateSRQOutSRQN.Get(out)
+	limit := func() uint64 {
+		c := prm.QuerySRQOutSRQC.Bytes(o.run(0x702, 0, func(in []byte) { prm.QuerySRQInSRQN.Set(in, srqn) }))
+		if prm.XRCSRQCXRCD.Get(c) != xrcd || prm.XRCSRQCLogXRCSRQSize.Get(c) != 4 {
+			t.Errorf("XRC domain %d, size %d", prm.XRCSRQCXRCD.Get(c), prm.XRCSRQCLogXRCSRQSize.Get(c))
+		}
+		return prm.XRCSRQCLWM.Get(c)
+	}
+	binary.BigEndian.PutUint32(o.host.bytes(o.record+192, 4), 5)
+	o.run(0x703, armForLimit, func(in []byte) { prm.ArmRQInSRQNumber.Set(in, srqn); prm.ArmRQInLWM.Set(in, 2) })
+	if n := limit(); n != 2 {
+		t.Errorf("limit %d", n)
+	}
+	o.refused(0x703, 2, statusBadParam, reasonOpMod, func(in []byte) { prm.ArmRQInSRQNumber.Set(in, srqn) })
+	o.run(0x701, 0, func(in []byte) { prm.DestroySRQInSRQN.Set(in, srqn) })
 }
 
 // TestAsyncEvents: the engine's events come as entries of the event queue that

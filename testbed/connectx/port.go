@@ -39,6 +39,9 @@ const (
 // management.
 const changeableCapMask = 1<<1 | 1<<16 | 1<<17 | 1<<19 | 1<<20 | 1<<25
 
+// subnetTimeout is how long a packet takes through the subnet: 4.096 µs << 18.
+const subnetTimeout = 18
+
 // portState is the port. What a driver has set is dropped with its objects, the
 // link is not.
 type portState struct {
@@ -131,7 +134,7 @@ func (d *Device) queryHCAVport(in, out []byte) error {
 	prm.HCAVportNodeGUID.Set(c, d.config.GUID)
 	prm.HCAVportCapMask1.Set(c, uint64(d.port.capMask))
 	prm.HCAVportCapMask1FieldSelect.Set(c, changeableCapMask)
-	prm.HCAVportSubnetTimeout.Set(c, 18)
+	prm.HCAVportSubnetTimeout.Set(c, subnetTimeout)
 	if d.hca.Up() {
 		prm.HCAVportLID.Set(c, uint64(d.config.LID))
 		prm.HCAVportSMLID.Set(c, 1)
@@ -171,7 +174,7 @@ func (d *Device) queryHCAVportGID(in, out []byte) error {
 	if err := ownPort(in, prm.QueryHCAVportGIDInOtherVport, prm.QueryHCAVportGIDInPortNum); err != nil {
 		return err
 	}
-	first, n, err := pick(prm.QueryHCAVportGIDInGIDIndex.Get(in), 8<<d.caps.general(prm.HCACapGIDTableSize))
+	first, n, err := pick(prm.QueryHCAVportGIDInGIDIndex.Get(in), d.gids())
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,7 @@ func (d *Device) queryHCAVportPKey(in, out []byte) error {
 	if err := ownPort(in, prm.QueryHCAVportPKeyInOtherVport, prm.QueryHCAVportPKeyInPortNum); err != nil {
 		return err
 	}
-	first, n, err := pick(prm.QueryHCAVportPKeyInPKeyIndex.Get(in), 128<<d.caps.general(prm.HCACapPKeyTableSize))
+	first, n, err := pick(prm.QueryHCAVportPKeyInPKeyIndex.Get(in), d.pkeys())
 	if err != nil {
 		return err
 	}
@@ -218,25 +221,4 @@ func (d *Device) queryHCAVportPKey(in, out []byte) error {
 // queryVportCounter answers that nothing was counted.
 func (d *Device) queryVportCounter(in, out []byte) error {
 	return ownPort(in, prm.QueryVportCounterInOtherVport, prm.QueryVportCounterInPortNum)
-}
-
-// A MAD, as far as MAD_IFC needs it.
-const (
-	madMethod    = 3
-	madStatus    = 4
-	madResponse  = 0x80
-	badAttribute = 0x000c // unsupported method or attribute
-)
-
-// madIFC answers a management datagram that is for the port itself: that it
-// knows none.
-func (d *Device) madIFC(in, out []byte) error {
-	if prm.MADIFCInPort.Get(in) > 1 {
-		return refuse(statusBadParam, reasonPort)
-	}
-	mad := prm.MADIFCOutResponseMADPacket.Bytes(out)
-	copy(mad, prm.MADIFCInMAD.Bytes(in))
-	mad[madMethod] |= madResponse
-	binary.BigEndian.PutUint16(mad[madStatus:], badAttribute)
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 // Registers of ACCESS_REG.
 const (
+	regPCAP            = 0x5001
 	regPMTU            = 0x5003
 	regPTYS            = 0x5004
 	regPAOS            = 0x5006
@@ -23,6 +24,7 @@ type register struct {
 }
 
 var registers = map[uint64]register{
+	regPCAP:            {prm.PCAP.Size, (*Device).readPCAP, (*Device).writePCAP},
 	regPMTU:            {prm.PMTU.Size, (*Device).readPMTU, (*Device).writePMTU},
 	regPTYS:            {prm.PTYS.Size, (*Device).readPTYS, ignored},
 	regPAOS:            {prm.PAOS.Size, (*Device).readPAOS, ignored},
@@ -142,6 +144,17 @@ func (d *Device) readPAOS(b []byte) {
 	if d.hca.Up() {
 		prm.PAOSOperStatus.Set(b, 1)
 	}
+}
+
+func (d *Device) readPCAP(b []byte) { prm.PCAPPortCapabilityMask.Set(b, uint64(d.port.capMask)) }
+
+func (d *Device) writePCAP(b []byte) error {
+	mask := uint32(prm.PCAPPortCapabilityMask.Get(b))
+	if mask&^changeableCapMask != 0 || d.config.LinkLayer != InfiniBand {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	d.port.capMask = mask
+	return nil
 }
 
 func (d *Device) readDescription(b []byte) { copy(b, d.port.description[:]) }

@@ -6,8 +6,13 @@ import (
 )
 
 // srqCommands are those of shared receive queues: receive memory pools are the
-// plain ones.
+// plain ones. Without versions of the interface there is one kind, which is plain
+// and of XRC at once; its context is that of XRC's, without a user index.
 var srqCommands = []command{
+	{0x700, "CREATE_SRQ", prm.CreateSRQIn, prm.CreateSRQOut, atFirst, (*Device).createSRQ},
+	{0x701, "DESTROY_SRQ", prm.DestroySRQIn, prm.DestroySRQOut, atFirst, (*Device).destroyFirstSRQ},
+	{0x702, "QUERY_SRQ", prm.QuerySRQIn, prm.QuerySRQOut, atFirst, (*Device).querySRQ},
+	{0x703, "ARM_RQ", prm.ArmRQIn, prm.ArmRQOut, atFirst, (*Device).armRQ},
 	{0x705, "CREATE_XRC_SRQ", prm.CreateXRCSRQIn, prm.CreateXRCSRQOut, running, (*Device).createXRCSRQ},
 	{0x706, "DESTROY_XRC_SRQ", prm.DestroyXRCSRQIn, prm.DestroyXRCSRQOut, running, (*Device).destroyXRCSRQ},
 	{0x707, "QUERY_XRC_SRQ", prm.QueryXRCSRQIn, prm.QueryXRCSRQOut, running, (*Device).queryXRCSRQ},
@@ -21,7 +26,7 @@ var srqCommands = []command{
 const (
 	wqLinkedList = 0 // wq_type
 	rmpReady     = 1 // state of an RMP
-	armForLimit  = 1 // op_mod of ARM_XRC_SRQ
+	armForLimit  = 1 // op_mod of ARM_XRC_SRQ and ARM_RQ
 )
 
 // sharedQueue is an SRQ of one of the two kinds.
@@ -106,8 +111,25 @@ func (d *Device) destroySRQ(number uint32, xrc bool) error {
 	return d.hca.DestroySRQ(number)
 }
 
+func (d *Device) destroyFirstSRQ(in, out []byte) error {
+	return d.destroySRQ(get32(prm.DestroySRQInSRQN, in), true)
+}
+
 func (d *Device) createXRCSRQ(in, out []byte) error {
-	c := prm.CreateXRCSRQInXRCSRQC.Bytes(in)
+	n, err := d.newXRCSRQ(in, prm.CreateXRCSRQInXRCSRQC, prm.CreateXRCSRQInPAS)
+	prm.CreateXRCSRQOutXRCSRQN.Set(out, uint64(n))
+	return err
+}
+
+func (d *Device) createSRQ(in, out []byte) error {
+	n, err := d.newXRCSRQ(in, prm.CreateSRQInSRQC, prm.CreateSRQInPAS)
+	prm.CreateSRQOutSRQN.Set(out, uint64(n))
+	return err
+}
+
+// newXRCSRQ makes an SRQ of a context and a list of pages.
+func (d *Device) newXRCSRQ(in []byte, context, list prm.Field) (number uint32, err error) {
+	c := context.Bytes(in)
 	a := engine.SRQAttr{
 		XRC:          true,
 		PD:           get32(prm.XRCSRQCPD, c),
@@ -121,27 +143,33 @@ func (d *Device) createXRCSRQ(in, out []byte) error {
 		ReservedLKey: prm.XRCSRQCRLKY.Is(c),
 	}
 	if prm.XRCSRQCWQSignature.Is(c) {
-		return refuse(statusBadParam, reasonCapability)
+		return 0, refuse(statusBadParam, reasonCapability)
 	}
-	var err error
-	a.Buffer, err = buffer(in, prm.CreateXRCSRQInPAS, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
+	a.Buffer, err = buffer(in, list, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s, err := d.hca.CreateSRQ(a)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	prm.CreateXRCSRQOutXRCSRQN.Set(out, uint64(s.Number))
-	return nil
+	return s.Number, nil
 }
 
 func (d *Device) queryXRCSRQ(in, out []byte) error {
-	s, err := d.sharedQueue(get32(prm.QueryXRCSRQInXRCSRQN, in), true)
+	return d.fillXRCSRQ(get32(prm.QueryXRCSRQInXRCSRQN, in), prm.QueryXRCSRQOutXRCSRQC.Bytes(out))
+}
+
+func (d *Device) querySRQ(in, out []byte) error {
+	return d.fillXRCSRQ(get32(prm.QuerySRQInSRQN, in), prm.QuerySRQOutSRQC.Bytes(out))
+}
+
+// fillXRCSRQ fills the context of an SRQ.
+func (d *Device) fillXRCSRQ(number uint32, c []byte) error {
+	s, err := d.sharedQueue(number, true)
 	if err != nil {
 		return err
 	}
-	c := prm.QueryXRCSRQOutXRCSRQC.Bytes(out)
 	prm.XRCSRQCPD.Set(c, uint64(s.PD))
 	prm.XRCSRQCXRCD.Set(c, uint64(s.XRCD))
 	prm.XRCSRQCCQN.Set(c, uint64(s.CQ))
@@ -156,12 +184,18 @@ func (d *Device) queryXRCSRQ(in, out []byte) error {
 }
 
 func (d *Device) armXRCSRQ(in, out []byte) error {
+	return d.arm(in, prm.ArmXRCSRQInXRCSRQN, prm.ArmXRCSRQInLWM)
+}
+
+func (d *Device) armRQ(in, out []byte) error { return d.arm(in, prm.ArmRQInSRQNumber, prm.ArmRQInLWM) }
+
+func (d *Device) arm(in []byte, number, limit prm.Field) error {
 	if prm.CmdOpMod.Get(in) != armForLimit {
 		return refuse(statusBadParam, reasonOpMod)
 	}
-	s, err := d.sharedQueue(get32(prm.ArmXRCSRQInXRCSRQN, in), true)
+	s, err := d.sharedQueue(get32(number, in), true)
 	if err != nil {
 		return err
 	}
-	return d.hca.ArmSRQ(s.Number, uint16(prm.ArmXRCSRQInLWM.Get(in)))
+	return d.hca.ArmSRQ(s.Number, uint16(limit.Get(in)))
 }

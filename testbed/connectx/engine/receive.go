@@ -207,7 +207,7 @@ func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
 	prm.CQEQPN.Set(b, uint64(qp.Number))
 	prm.CQEWQECounter.Set(b, uint64(w.index))
 	index := qp.UserIndex
-	if w.srq != nil && w.srq.XRC {
+	if w.srq != nil && qp.Service == ServiceXRC {
 		cq, index = w.srq.cq, w.srq.UserIndex
 	}
 	if qp.hca.config.CQEVersion == 0 {

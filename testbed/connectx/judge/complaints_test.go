@@ -23,6 +23,8 @@ var harmless = []struct {
 }{
 	{regexp.MustCompile(`mlx5_pci_vsc_init.*Failed to get valid vendor specific ID`),
 		"the device has no vendor-specific PCI capability: it is for dumps of crashed firmware, and the driver does without"},
+	{regexp.MustCompile(`QUERY_ISSI\(0x10a\).*bad operation|Query ISSI is not supported by FW`),
+		"firmware that is played to be so old that its interface has no versions (Config.NoISSI)"},
 	{regexp.MustCompile(`PTM is not supported by PCIe`), "QEMU's root ports have no precise time measurement, which is for clocks"},
 }
 

@@ -80,3 +80,41 @@ var (
 )
 
 var ArmXRCSRQOut = output("arm_xrc_srq", 0x10)
+
+// The commands for SRQs of the first interface, which are plain and of XRC at once.
+var (
+	CreateSRQIn     = input("create_srq", 0x110)
+	CreateSRQInSRQC = CreateSRQIn.nest("srq_context_entry", 0x10, XRCSRQC)
+	CreateSRQInPAS  = CreateSRQIn.tail("pas", 0x110, 64)
+)
+
+var (
+	CreateSRQOut     = output("create_srq", 0x10)
+	CreateSRQOutSRQN = CreateSRQOut.field("srqn", 0x9, 0, 24)
+)
+
+var (
+	QuerySRQIn     = input("query_srq", 0x10)
+	QuerySRQInSRQN = QuerySRQIn.field("srqn", 0x9, 0, 24)
+)
+
+var (
+	QuerySRQOut     = output("query_srq", 0x110)
+	QuerySRQOutSRQC = QuerySRQOut.nest("srq_context_entry", 0x10, XRCSRQC)
+	QuerySRQOutPAS  = QuerySRQOut.tail("pas", 0x110, 64)
+)
+
+var (
+	DestroySRQIn     = input("destroy_srq", 0x10)
+	DestroySRQInSRQN = DestroySRQIn.field("srqn", 0x9, 0, 24)
+)
+
+var DestroySRQOut = output("destroy_srq", 0x10)
+
+var (
+	ArmRQIn          = input("arm_rq", 0x10)
+	ArmRQInSRQNumber = ArmRQIn.field("srq_number", 0x9, 0, 24)
+	ArmRQInLWM       = ArmRQIn.field("lwm", 0xe, 0, 16)
+)
+
+var ArmRQOut = output("arm_rq", 0x10)

@@ -26,6 +26,13 @@ var (
 	PTYSEthProtoLpAdvertise   = PTYS.field("eth_proto_lp_advertise", 0x30, 0, 32)
 )
 
+// Register 0x5001: the capability mask of an InfiniBand port.
+var (
+	PCAP                   = layout("pcap_reg", 0x14)
+	PCAPLocalPort          = PCAP.field("local_port", 0x1, 0, 8)
+	PCAPPortCapabilityMask = PCAP.field("port_capability_mask", 0x4, 0, 32)
+)
+
 // Register 0x5003: MTUs of a port.
 var (
 	PMTU          = layout("pmtu_reg", 0x10)

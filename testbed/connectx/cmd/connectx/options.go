@@ -42,6 +42,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return err
 	})
 	f.Func("cap", "give a capability another value, as `name=number` (repeatable)", list(&o.capabilities))
+	f.BoolVar(&o.device.NoISSI, "no-issi", false, "firmware without versions of its interface")
 	f.StringVar(&o.trace, "trace", "", "write what the devices do to this `file`")
 	f.StringVar(&o.pcap, "pcap", "", "write the switch's frames to this `file` (roce)")
 	f.StringVar(&o.control, "control", "", "`socket` to tell the world to misbehave at (package control)")
@@ -64,6 +65,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 // adapt makes the i-th device what the command line says.
 func (o *options) adapt(i int, c *connectx.Config) {
 	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities, o.device.Lenient
+	c.NoISSI = o.device.NoISSI
 	if o.device.GUID != 0 {
 		c.GUID = o.device.GUID + uint64(i)
 	}
