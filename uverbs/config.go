@@ -64,7 +64,7 @@ type SRQConfig struct {
 	MaxWR  int // receives that it holds
 	MaxSGE int // of each; 0: 1
 	// Limit raises [EventSRQLimitReached], once, when fewer receives than that
-	// are left. 0: never. [SRQ.Modify] sets it again.
+	// are left. 0: never. [SRQ.Modify] sets it again. mlx5 takes none here.
 	Limit int
 	// SingleGoroutine leaves out the lock. The queue then belongs to one
 	// goroutine at a time.

@@ -131,7 +131,11 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 		if q.dead.Load() {
 			return 0, ErrClosed
 		}
-		return q.impl.Poll(noescape.Slice(wcs))
+		n, err := q.impl.Poll(noescape.Slice(wcs))
+		if err != nil {
+			err = q.pollError(err)
+		}
+		return n, err
 	}
 	q.mu.Lock()
 	if q.dead.Load() {
@@ -140,7 +144,19 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 	}
 	n, err := q.impl.Poll(noescape.Slice(wcs))
 	q.mu.Unlock()
+	if err != nil {
+		err = q.pollError(err)
+	}
 	return n, err
+}
+
+// pollError is why a poll fails. While the Context is being closed, completions
+// may be about QPs that are gone already.
+func (q *CQ) pollError(err error) error {
+	if q.ctx.ending.Load() {
+		return ErrClosed
+	}
+	return err
 }
 
 // Arm asks for an event at the next completion, or at the next one that is

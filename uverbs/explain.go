@@ -122,7 +122,11 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	if text := explainTransition(q.cfg.Type, from, a.State, m); text != "" {
 		return q.ctx.wrap(op, obj, err, text)
 	}
-	return q.ctx.wrap(op, obj, err, q.explainValues(a, m))
+	text := q.explainValues(a, m)
+	if text == "" && m&MaskState != 0 && a.State == StateSQD {
+		text = "the device's driver takes no QP to SQD, mlx5's for one: to empty the queues, use QP.Drain"
+	}
+	return q.ctx.wrap(op, obj, err, text)
 }
 
 // explainTransition holds a mask against the state table, and answers "" when

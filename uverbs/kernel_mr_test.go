@@ -91,7 +91,9 @@ func TestDeviceReregPD(t *testing.T) {
 	same(t, mr.Bytes()[:100], l.a.mr.Bytes()[:100])
 	check(t, other.Close())
 	third := must(l.dev.AllocPD())(t)
-	if err := mr.Rereg(uverbs.ReregPD|uverbs.ReregAccess, third, nil, allAccess|uverbs.HugeTLB); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := mr.Rereg(uverbs.ReregPD|uverbs.ReregAccess, third, nil, allAccess|uverbs.HugeTLB); err == nil { // not so rxe
+		rereg(t, mr, uverbs.ReregPD|uverbs.ReregAccess, l.pd, allAccess)
+	} else if !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Fatalf("access that rxe does not have: %v", err)
 	}
 	check(t, l.write(t, l.a.mr, mr, 100)) // as it was

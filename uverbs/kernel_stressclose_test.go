@@ -76,7 +76,7 @@ func (c *crowd) close(t *testing.T, end func(*crowd) error) {
 
 // fine tells the errors of calls on objects that fail since others are gone.
 func fine(err error) bool {
-	for _, e := range []error{nil, uverbs.ErrQueueFull, uverbs.ErrState, uverbs.ErrRange, uverbs.ErrInvalid, uverbs.ErrClosed, context.Canceled} {
+	for _, e := range []error{nil, uverbs.ErrQueueFull, uverbs.ErrState, uverbs.ErrRange, uverbs.ErrInvalid, uverbs.ErrNotSupported, uverbs.ErrClosed, context.Canceled} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -111,5 +111,8 @@ func (q *QP) query(m QPMask) (QPAttr, error) {
 	}
 	var a QPAttr
 	a.decode(resp)
+	if a.Cap.MaxSendSGE == 0 { // a kernel that leaves the send queue to its owner does not know
+		a.Cap.MaxSendWR, a.Cap.MaxSendSGE, a.Cap.MaxInline = q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline
+	}
 	return a, nil
 }

@@ -34,7 +34,7 @@ func TestDeviceParityDevice(t *testing.T) {
 		"test_query_gid_ex": queryGID,
 		"test_query_gid_table": func(t *testing.T, dev *uverbs.Context) {
 			for _, g := range must(dev.GIDs(1))(t) {
-				if g.GID.IsZero() || g.Port != 1 || g.Type != uverbs.GIDTypeRoCEv2 || g.Netdev == "" {
+				if g.GID.IsZero() || g.Port != 1 || !roceOrIB(t, dev, g) {
 					t.Errorf("entry %+v", g)
 				}
 			}
@@ -94,9 +94,18 @@ func firstPKey(t testing.TB, dev *uverbs.Context) uint16 {
 
 func queryGID(t *testing.T, dev *uverbs.Context) {
 	g := must(dev.QueryGID(1, 0))(t)
-	if !g.GID.Addr().IsLinkLocalUnicast() || g.Port != 1 || g.Index != 0 || g.Type != uverbs.GIDTypeRoCEv2 {
+	if !g.GID.Addr().IsLinkLocalUnicast() || g.Port != 1 || g.Index != 0 || !roceOrIB(t, dev, *g) {
 		t.Errorf("GID 0 is %+v", g)
 	}
+}
+
+// roceOrIB tells whether an entry is what a port of this kind can have.
+func roceOrIB(t *testing.T, dev *uverbs.Context, g uverbs.GIDEntry) bool {
+	t.Helper()
+	if must(dev.QueryPort(1))(t).LinkLayer == uverbs.LinkInfiniBand {
+		return g.Type == uverbs.GIDTypeIB && g.Netdev == ""
+	}
+	return (g.Type == uverbs.GIDTypeRoCEv1 || g.Type == uverbs.GIDTypeRoCEv2) && g.Netdev != ""
 }
 
 // emptyGID asks for an index that is not in use.

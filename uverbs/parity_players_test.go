@@ -317,8 +317,9 @@ func (p *player) done(t testing.TB) (uverbs.WC, error) {
 	if p.channel {
 		check(t, p.cq.WaitEvent(p.ctx))
 		check(t, p.cq.Arm(false))
-		if n := must(p.cq.Poll(wcs[:]))(t); n != 1 {
-			t.Fatal("an event, but no completion")
+		// A device that is armed with a completion in the queue tells of that one twice.
+		for n := 0; n == 0; n = must(p.cq.Poll(wcs[:]))(t) {
+			check(t, p.ctx.Err())
 		}
 	} else {
 		must(p.cq.PollWait(p.ctx, wcs[:]))(t)

@@ -65,6 +65,9 @@ func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.Pro
 	var reply uverbs.ProviderReply
 	kind, err := c.kind(pd.Context(), a.Port)
 	if err != nil {
+		if _, refused := create(nil, nil); refused != nil { // which the caller explains
+			err = refused
+		}
 		return reply, err
 	}
 	var raw [avSize]byte
@@ -86,16 +89,16 @@ func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.Pro
 }
 
 func (c *deviceContext) ethernetAH(pd *uverbs.PD, a *uverbs.AHAttr, raw *[avSize]byte, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
-	gid, err := pd.Context().QueryGID(int(a.Port), int(a.SGIDIndex))
-	if err != nil {
-		return uverbs.ProviderReply{}, err
-	}
 	if !c.dmac {
 		return uverbs.ProviderReply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
 			Detail: "the kernel's mlx5_ib does not tell the MAC address of a peer: take a newer kernel, 5.10 is one"}
 	}
 	resp := new(uapi.Mlx5IbCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
+	if err != nil {
+		return reply, err
+	}
+	gid, err := pd.Context().QueryGID(int(a.Port), int(a.SGIDIndex))
 	if err != nil {
 		return reply, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -291,4 +292,37 @@ func TestWindows(t *testing.T) {
 		}
 		clear(d.mr.Bytes()[4096:8192])
 	}
+}
+
+// A limit that the kernel would forget is refused.
+func TestSRQFirstLimit(t *testing.T) {
+	d := newDesk(t, standard())
+	if _, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, Limit: 3}); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "SRQ.Modify") {
+		t.Errorf("an SRQ that has a limit from the beginning: %v", err)
+	}
+}
+
+// Of a QP that the Context's Close has destroyed, completions may still be there.
+func TestPollWhileEnding(t *testing.T) {
+	forKits(t, func(t *testing.T, k kit) {
+		d := newDesk(t, k)
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+		q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		for id := range uint64(5) {
+			d.write(t, q, id)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- d.c.Close() }()
+		var wcs [1]uverbs.WC
+		for {
+			n, err := cq.Poll(wcs[:])
+			if errors.Is(err, uverbs.ErrClosed) {
+				break
+			}
+			if err != nil || n > 0 && wcs[0].Err() != nil {
+				t.Fatalf("Poll beside Close: %+v, %v", wcs[:n], err)
+			}
+		}
+		check(t, <-closed)
+	})
 }

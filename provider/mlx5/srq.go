@@ -51,6 +51,10 @@ func (c *deviceContext) CreateSRQ(cfg *uverbs.SRQConfig, create uverbs.ProviderC
 	if err != nil {
 		return nil, reply, err
 	}
+	if cfg.Limit != 0 { // the kernel would forget it
+		return nil, reply, &uverbs.Error{Op: "create SRQ", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the device takes no Limit when an SRQ is made: post receives, then set it by SRQ.Modify"}
+	}
 	s := &srq{ctx: c, shift: uint32(shift) - segmentShift, maxSGE: 1<<shift/segmentSize - 1}
 	if err = s.prepare(slots); err == nil {
 		reply, err = s.create(cfg.XRCD != nil, create)

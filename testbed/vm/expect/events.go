@@ -1,5 +1,7 @@
 package expect
 
+import "slices"
+
 // eventRule says from which kernel on a driver raises an asynchronous event.
 type eventRule struct {
 	driver string
@@ -40,7 +42,7 @@ func Event(kernel, device string, event uint32) (raised bool, why string, known 
 	if !ok {
 		return false, kernel + " is no kernel version", false
 	}
-	for _, r := range events {
+	for _, r := range slices.Concat(events, mlx5Events) {
 		if r.driver == driverOf(device) && r.event == event {
 			return r.since != never && !v.before(r.since), r.why, true
 		}

@@ -1,6 +1,9 @@
 package expect
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestEvent(t *testing.T) {
 	for _, c := range []struct {
@@ -15,6 +18,8 @@ func TestEvent(t *testing.T) {
 		{"7.2", "rxe", 3, true, true},
 		{"7.2", "rxe0", 4, false, true},
 		{"7.2", "rxe0", 21, false, false},
+		{"6.1", "mlx5_0", 16, true, true},
+		{"6.1", "mlx5_0", 5, false, true},
 		{"7.2", "siw0", 0, false, false},
 		{"next", "rxe0", 0, false, false},
 	} {
@@ -29,7 +34,7 @@ func TestEvent(t *testing.T) {
 func TestEventsComplete(t *testing.T) {
 	const last = 20 // IB_EVENT_DEVICE_SPEED_CHANGE
 	seen := map[string]map[uint32]bool{}
-	for _, r := range events {
+	for _, r := range slices.Concat(events, mlx5Events) {
 		if seen[r.driver] == nil {
 			seen[r.driver] = map[uint32]bool{}
 		}

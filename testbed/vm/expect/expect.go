@@ -9,6 +9,7 @@ package expect
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,9 +49,15 @@ const (
 	RawPacket      = "raw_packet"
 	ThreadDomains  = "thread_domains"
 	DMABuf         = "dmabuf"
-	PortSpeed      = "port_speed" // the speed of a port as one number
-	Moderation     = "moderation" // several completions to an event
-	RateLimit      = "rate_limit" // of a QP
+	PortSpeed      = "port_speed"      // the speed of a port as one number
+	Moderation     = "moderation"      // several completions to an event
+	RateLimit      = "rate_limit"      // of a QP
+	SQD            = "sqd"             // the QP state SQD
+	SRQResize      = "srq_resize"      // changing how many receives an SRQ holds
+	SRQFirstLimit  = "srq_first_limit" // the limit of an SRQ that is being made
+	MWBindRight    = "mw_bind_right"   // a memory window that is not bound to memory without MWBindAccess
+	MWKeyOrder     = "mw_key_order"    // nor by a key that is not the next one
+	MWHoldsMR      = "mw_holds_mr"     // an MR that is not closed while a window is bound to it
 )
 
 // rule says from which kernel on a driver has a feature.
@@ -96,6 +103,12 @@ var table = []rule{
 	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},
 	{"rxe", Moderation, never, "rxe has no modify_cq"},
 	{"rxe", RateLimit, never, "rxe takes the standard attributes of a QP alone"},
+	{"rxe", SQD, always, "since the driver exists (4.8)"},
+	{"rxe", SRQResize, always, "since the driver exists (4.8)"},
+	{"rxe", SRQFirstLimit, always, "since the driver exists (4.8)"},
+	{"rxe", MWBindRight, version{5, 14}, "rxe_mw.c came with 5.14"},
+	{"rxe", MWKeyOrder, version{5, 14}, "rxe_mw.c came with 5.14"},
+	{"rxe", MWHoldsMR, version{5, 14}, "rxe_mw.c came with 5.14"},
 }
 
 // Expect tells whether a kernel's driver offers a feature, and why. The kernel
@@ -108,7 +121,7 @@ func Expect(kernel, device, feature string) (offered bool, why string, known boo
 		return false, fmt.Sprintf("%q is no kernel version", kernel), false
 	}
 	driver := driverOf(device)
-	for _, r := range table {
+	for _, r := range slices.Concat(table, mlx5Table) {
 		if r.driver == driver && r.feature == feature {
 			return r.since != never && !v.before(r.since), r.why, true
 		}

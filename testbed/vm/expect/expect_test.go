@@ -1,6 +1,9 @@
 package expect
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestExpect(t *testing.T) {
 	for _, c := range []struct {
@@ -16,6 +19,8 @@ func TestExpect(t *testing.T) {
 		{"7.2", "rxe0", ODP, true, true},
 		{"7.2", "rxe0", Disassociate, false, true},
 		{"7.2", "rxe0", "levitation", false, false},
+		{"6.12", "mlx5_0", SQD, false, true},
+		{"7.2", "mlx5_0", RC, true, true},
 		{"7.2", "siw0", RC, false, false},
 		{"next", "rxe0", RC, false, false},
 	} {
@@ -36,7 +41,7 @@ func TestDriverOf(t *testing.T) {
 
 func TestTableHasNoDoubles(t *testing.T) {
 	seen := make(map[[2]string]bool)
-	for _, r := range table {
+	for _, r := range slices.Concat(table, mlx5Table) {
 		key := [2]string{r.driver, r.feature}
 		if seen[key] {
 			t.Errorf("%v is there twice", key)

@@ -1,0 +1,61 @@
+package expect
+
+// mlx5Table is what is expected of mlx5_ib on a device as that of
+// testbed/connectx, which claims what a ConnectX-5 does but not all of it.
+var mlx5Table = []rule{
+	{"mlx5", RC, always, "since the driver exists (3.11)"},
+	{"mlx5", UC, always, "since the driver exists (3.11)"},
+	{"mlx5", UD, always, "since the driver exists (3.11)"},
+	{"mlx5", SRQ, always, "since the driver exists (3.11)"},
+	{"mlx5", Atomics, always, "since the driver exists (3.11)"},
+	{"mlx5", MW, always, "since 4.6, which is older than the bed"},
+	{"mlx5", MWBindRight, never, "a memory key of mlx5 does not say whether windows may be bound to its memory"},
+	{"mlx5", MWKeyOrder, never, "a window of mlx5 takes whatever key it is bound by"},
+	{"mlx5", MWHoldsMR, never, "mlx5_ib does not know of windows that programs have bound"},
+	{"mlx5", Flush, never, "there is no RDMA FLUSH in mlx5"},
+	{"mlx5", AtomicWrite, never, "there is no ATOMIC WRITE in mlx5"},
+	{"mlx5", SQD, never, "mlx5_ib has no transition to SQD"},
+	{"mlx5", SQDrained, never, "mlx5_ib has no transition to SQD"},
+	{"mlx5", AtomicRecovery, always, "since the driver exists (3.11)"},
+	{"mlx5", ReregMR, always, "since 4.6, which is older than the bed"},
+	{"mlx5", ReregMemory, always, "since 4.6, which is older than the bed"},
+	{"mlx5", LastWQEEvent, always, "since the driver exists (3.11)"},
+	{"mlx5", UDShortRecv, never, "a datagram too long for its receive fails it, and moves the QP to ERR"},
+	{"mlx5", SRQResize, never, "mlx5_ib cannot resize an SRQ"},
+	{"mlx5", SRQFirstLimit, never, "mlx5_ib looks at the limit when an SRQ is modified, not when it is made"},
+	{"mlx5", ODP, never, "the software ConnectX has no on-demand paging"},
+	{"mlx5", ODPOffset, never, "the software ConnectX has no on-demand paging"},
+	{"mlx5", ODPImplicit, never, "the software ConnectX has no on-demand paging"},
+	{"mlx5", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm takes events of programs"},
+	{"mlx5", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
+	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
+	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib tells the speed of a port"},
+	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
+	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs alone, and the software ConnectX none"},
+}
+
+// mlx5Events are the events of such a device that a test can provoke from inside
+// the guest. Others are provoked by those who tell the device what to do.
+var mlx5Events = []eventRule{
+	{"mlx5", 0, always, "CQ error: a completion finds the queue full"},
+	{"mlx5", 1, never, "QP fatal: what fails is told by its completion"},
+	{"mlx5", 2, never, "QP request error: what fails is told by its completion"},
+	{"mlx5", 3, always, "QP access error: the responder refused an RKey"},
+	{"mlx5", 4, always, "communication established: the first packet came in RTR"},
+	{"mlx5", 5, never, "send queue drained: mlx5_ib has no transition to SQD"},
+	{"mlx5", 6, never, "path migrated: nothing here migrates a path"},
+	{"mlx5", 7, never, "path migration error: nothing here migrates a path"},
+	{"mlx5", 8, never, "device fatal: it wants firmware that fails"},
+	{"mlx5", 9, always, "port active: the network interface is up"},
+	{"mlx5", 10, always, "port error: the network interface is down"},
+	{"mlx5", 11, never, "LID change: it wants a subnet manager"},
+	{"mlx5", 12, never, "P_Key change: it wants a subnet manager"},
+	{"mlx5", 13, never, "SM change: it wants a subnet manager"},
+	{"mlx5", 14, never, "SRQ error: a bad receive fails the QP that took it"},
+	{"mlx5", 15, always, "SRQ limit: fewer receives than the limit are left"},
+	{"mlx5", 16, always, "last WQE: a QP of an SRQ in ERR took its last receive"},
+	{"mlx5", 17, never, "client reregistration: it wants a subnet manager"},
+	{"mlx5", 18, always, "GID change: the network interface has got or lost an address"},
+	{"mlx5", 19, never, "WQ fatal: nothing here breaks a work queue"},
+	{"mlx5", 20, never, "device speed change: the link has one speed"},
+}
