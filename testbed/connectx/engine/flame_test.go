@@ -112,7 +112,7 @@ func TestSlowBurst(t *testing.T) {
 				w.later(pause)
 				w.do(func() { q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8]) })
 			}
-			w.later(time.Second)
+			w.later(6 * time.Second)
 			if n, r := len(c.poll()), q.h.took(); n != v.want || len(r) != v.violations {
 				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
 			}

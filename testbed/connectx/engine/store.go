@@ -21,7 +21,7 @@ const (
 // one by one, and the machine can lose its processor between any two.
 const (
 	nopPatience   = 200 * time.Microsecond // for any more than a doorbell's bytes
-	flamePatience = 100 * time.Millisecond // for the rest of a burst
+	flamePatience = 5 * time.Second        // for the rest of a burst, which has been rung for
 )
 
 // A flameRegister is a send doorbell of a UAR page.
