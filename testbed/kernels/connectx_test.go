@@ -1,0 +1,142 @@
+//go:build vm
+
+package kernels
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// A site is a guest with a software ConnectX, and what is tested there.
+type site struct {
+	kernel   string
+	link     connectx.LinkLayer
+	packages []string
+}
+
+var sites = []site{
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs"}},
+	{"6.1", connectx.Ethernet, []string{"uverbs", "cm"}},
+	{"7.2", connectx.Ethernet, []string{"uverbs", "cm"}},
+}
+
+// breaking are tests that do what strict mode tells of, on purpose or by closing
+// what others are posting to, with the rules that they break.
+var breaking = []struct {
+	pkg, rules, tests string
+}{
+	{"provider/mlx5", "key", "Conformance"},
+	{"uverbs", "key cq-overrun", "Events|CQOverrunEvent"},
+	{"uverbs", "key", "RemoteErrors|UCRevive|ParityAtomic"},
+	{"uverbs", "key blueflame", "CloseRace|StressClose"},
+}
+
+// TestConnectX runs the device tests on the software ConnectX.
+func TestConnectX(t *testing.T) {
+	all := t
+	binaries := make(map[string]string)
+	for _, s := range sites {
+		name := map[connectx.LinkLayer]string{connectx.Ethernet: "roce", connectx.InfiniBand: "ib"}[s.link]
+		t.Run(path.Join(s.kernel, name), func(t *testing.T) {
+			v := &violations{}
+			g := s.boot(t, v)
+			for _, pkg := range s.packages {
+				t.Run(pkg, func(t *testing.T) {
+					if binaries[pkg] == "" {
+						binaries[pkg] = vm.BuildTest(all, "github.com/goverbs/goverbs/"+pkg, "device", "amd64")
+					}
+					s.run(t, g, pkg, binaries[pkg], v)
+				})
+			}
+		})
+	}
+}
+
+// boot starts the guest. Its device's network device is d0, as in the guests with
+// rxe.
+func (s site) boot(t *testing.T, v *violations) *vm.Guest {
+	t.Helper()
+	t.Cleanup(func() { v.check(t) }) // when the world has ended
+	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Violation: v.add})
+	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
+	script := "ip link set lo up\n"
+	if s.link == connectx.Ethernet {
+		script += "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0\n"
+	}
+	// The kernel does not send from an address before it has seen that nobody else has it.
+	script += `for i in $(seq 100); do
+	grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && test -z "$(ip -6 addr show tentative)" && exit 0
+	sleep 0.1
+done
+exit 1`
+	program.Run(t, g, "sh", "-e", "-c", script)
+	return g
+}
+
+// run runs a package's tests: those that break no rule, then the others.
+func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) {
+	run := func(rules string, args ...string) {
+		t.Helper()
+		v.allow(strings.Fields(rules))
+		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 5 * time.Minute, Args: args,
+			Env: []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=" + s.kernel}})
+		v.check(t)
+	}
+	others := []string{"-test.run=^TestDevice"}
+	for _, b := range breaking {
+		if b.pkg == pkg {
+			these := "^TestDevice(" + b.tests + ")$"
+			run(b.rules, "-test.run="+these)
+			others = append(others, these)
+		}
+	}
+	if len(others) > 1 {
+		others = []string{others[0], "-test.skip=" + strings.Join(others[1:], "|")}
+	}
+	if pkg != "provider/mlx5" {
+		run("", others...)
+	}
+}
+
+// violations are told of by the world's own goroutine.
+type violations struct {
+	mu      sync.Mutex
+	allowed []string
+	seen    []string
+}
+
+func (v *violations) allow(rules []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.allowed = rules
+}
+
+func (v *violations) add(device string, x engine.Violation) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !slices.Contains(v.allowed, string(x.Rule)) {
+		v.seen = append(v.seen, device+": "+world.Describe(x))
+	}
+}
+
+// check fails the test for what was seen since the last time.
+func (v *violations) check(t *testing.T) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, text := range v.seen {
+		t.Error(text)
+	}
+	v.seen = nil
+}
