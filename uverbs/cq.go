@@ -150,15 +150,6 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 	return n, err
 }
 
-// pollError is why a poll fails. While the Context is being closed, completions
-// may be about QPs that are gone already.
-func (q *CQ) pollError(err error) error {
-	if q.ctx.ending.Load() {
-		return ErrClosed
-	}
-	return err
-}
-
 // Arm asks for an event at the next completion, or at the next one that is
 // solicited or failed: ibv_req_notify_cq(3). [CQ.Wait] does it by itself. Poll
 // once more after Arm: what came before raises no event. [ErrClosed] after

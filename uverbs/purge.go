@@ -23,3 +23,12 @@ func (q *CQ) purge(drop func(ProviderPurger)) {
 		drop(p)
 	}
 }
+
+// pollError is why a poll fails. While the Context is being closed, completions
+// may be about QPs that are gone already.
+func (q *CQ) pollError(err error) error {
+	if q.ctx.ending.Load() {
+		return ErrClosed
+	}
+	return err
+}
