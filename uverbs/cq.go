@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -328,44 +327,6 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 			return 0, err
 		}
 	}
-}
-
-// Resize changes how many completions the queue holds: ibv_resize_cq(3). None
-// is lost; fewer entries than completions waiting are refused. [ErrInvalid] for
-// a number that the device does not take, [ErrClosed] after Close.
-func (q *CQ) Resize(entries int) error {
-	if entries < 1 || entries > math.MaxInt32 {
-		return invalid("resize", q.String(), "the number of entries must be 1 to 2^31-1: "+sitoa(entries))
-	}
-	q.lock()
-	defer q.unlock()
-	if q.dead.Load() {
-		return ErrClosed
-	}
-	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.resizeCommand(entries, uhwIn, uhwOut)
-	})
-	if errors.Is(err, unix.EINVAL) && entries < q.entries {
-		return q.ctx.wrap("resize", q.String(), err, "more than "+sitoa(entries)+" completions may wait in it: poll them first")
-	}
-	if err != nil {
-		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries, func(a *DeviceAttr) int { return a.MaxCQE })
-	}
-	q.entries = reply.Entries
-	return nil
-}
-
-func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (ProviderReply, error) {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	resp := ioctl.Write[uapi.IbUverbsResizeCqResp](cmd, uapi.IB_USER_VERBS_CMD_RESIZE_CQ,
-		&uapi.IbUverbsResizeCq{CqHandle: q.handle, Cqe: uint32(entries)})
-	reply := cmd.UHW(uhwIn, len(uhwOut))
-	if err := q.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
-	}
-	copy(uhwOut, reply)
-	return ProviderReply{Handle: q.handle, Entries: int(resp.Cqe)}, nil
 }
 
 // tearDown destroys the kernel's queue and wakes the waiters. A poll under way
