@@ -18,7 +18,7 @@ func TestSoakMessages(t *testing.T) {
 		if err != nil || n <= 0 {
 			t.Fatalf("GOVERBS_SOAK_RC=%q: a number of messages", text)
 		}
-		x.count = (n + 2*batch - 1) / (2 * batch) * (2 * batch)
+		x.count = max(2, (n+4*batch-1)/(4*batch)) * 4 * batch
 	}
 	m := startMachines(t, place{"6.12", roce}, 2)
 	m.leavesNothing(t, func(t *testing.T) { m.testMessages(t, x, true) })

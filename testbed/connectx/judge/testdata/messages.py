@@ -45,6 +45,7 @@ SEND, SEND_IMM, WRITE, WRITE_IMM = e.IBV_WR_SEND, e.IBV_WR_SEND_WITH_IMM, e.IBV_
 READ, ADD, SWAP = e.IBV_WR_RDMA_READ, e.IBV_WR_ATOMIC_FETCH_AND_ADD, e.IBV_WR_ATOMIC_CMP_AND_SWP
 KINDS = {SEND: 'SEND', SEND_IMM: 'SEND_IMM', WRITE: 'WRITE', WRITE_IMM: 'WRITE_IMM', READ: 'READ', ADD: 'FETCH_ADD', SWAP: 'CMP_SWAP'}
 WEIGHTS = {SEND: 24, SEND_IMM: 16, WRITE: 20, WRITE_IMM: 14, READ: 14, ADD: 6, SWAP: 6}
+CAREFUL = WEIGHTS | {READ: 5, ADD: 3, SWAP: 3}
 IMMEDIATE, RECEIVED, ANSWERED = (SEND_IMM, WRITE_IMM), (SEND, SEND_IMM, WRITE_IMM), (READ, ADD, SWAP)
 
 Message = collections.namedtuple('Message', 'kind at length back')  # back: where a READ's bytes go
@@ -52,14 +53,15 @@ Message = collections.namedtuple('Message', 'kind at length back')  # back: wher
 
 class Plan:
     """What a batch is made of. A careful end sends no SEND and no READ of more than
-    a packet: rxe mixes them up when answers change places."""
+    a packet: rxe mixes them up when answers change places. Fewer of its requests
+    have an answer: it waits for each."""
 
     def __init__(self, number, careful):
         chance = random.Random(number)
         self.messages, self.writes, self.size, self.back = [], [], 0, 0
         large = self.large(number, careful)
         for i in range(BATCH):
-            kind = chance.choices(*zip(*WEIGHTS.items()))[0]
+            kind = chance.choices(*zip(*(CAREFUL if careful else WEIGHTS).items()))[0]
             if i == BATCH - 1:
                 kind = chance.choice(IMMEDIATE)
             elif i == BATCH // 2 and large is not None:
@@ -127,7 +129,9 @@ class End:
     def __init__(self, told, conn, number):
         self.conn, self.number, self.rest = conn, number, b''
         self.careful = told['careful']
-        self.batches = told['count'] // 2 // BATCH
+        # Over a network that loses, what is behind a lost packet goes again: it is to be little.
+        self.chain, self.chains = (BATCH, SLOTS) if not told['faulty'] else (16, 1) if self.careful else (16, 2)
+        self.batches = told['count'] // BATCH
         self.coming, self.back, self.old = SLOTS * ROOM, 2 * SLOTS * ROOM, 3 * SLOTS * ROOM
         self.words = self.old + SLOTS * BATCH * 8
         self.ctx = Context(name=told['device'])
@@ -140,7 +144,7 @@ class End:
         cap = QPCap(max_send_wr=SLOTS * BATCH, max_recv_wr=SLOTS * BATCH, max_inline_data=INLINE)
         self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, sq_sig_all=0, cap=cap))
         self.say({'qpn': self.qp.qp_num, 'gid': str(self.ctx.query_gid(1, told['gid']).gid), 'addr': self.mr.buf,
-                  'rkey': self.mr.rkey, 'careful': self.careful})
+                  'rkey': self.mr.rkey, 'careful': self.careful, 'batches': self.batches})
         self.other = self.hear()
         self.connect(told)
 
@@ -197,11 +201,12 @@ class End:
         numbers of those that complete). They are made once for all batches."""
         chance = random.Random(~number)
         flights, immediate, atomics, signaled = [], [], [], []
-        before = None
+        before, length = None, 0
         messages = plan(number, self.careful).messages
         for i, m in enumerate(messages):
             alone = self.careful and m.kind in ANSWERED
-            last = i == BATCH - 1 or alone or self.careful and messages[i + 1].kind in ANSWERED
+            length += 1
+            last = i == BATCH - 1 or length == self.chain or alone or self.careful and messages[i + 1].kind in ANSWERED
             flags = 0
             if last or chance.random() < 0.25:
                 flags |= e.IBV_SEND_SIGNALED
@@ -224,7 +229,7 @@ class End:
                 before.next_wr = wr
             else:
                 flights.append(wr)
-            before = None if last else wr
+            before, length = (None, 0) if last else (wr, length)
             self.posted.append(wr)
         return flights, immediate, atomics, signaled
 
@@ -331,17 +336,17 @@ class End:
     def run(self):
         self.say({'words': self.words})
         self.other.update(self.hear())
-        while self.ready < min(SLOTS, self.batches):
+        while self.ready < min(SLOTS, self.other['batches']):
             self.open()
         self.say('ready')
         self.hear()
         self.take_credits()
-        while self.sent < self.batches or self.credits < self.batches or self.taken < self.batches:
-            while self.ready < min(self.taken + SLOTS, self.batches):
+        while self.sent < self.batches or self.credits < self.batches or self.taken < self.other['batches']:
+            while self.ready < min(self.taken + SLOTS, self.other['batches']):
                 self.open()
             while self.begun < min(self.sent + SLOTS, self.credits + SLOTS, self.batches):
                 self.begin()
-            while self.flights and not (self.careful and self.in_air):
+            while self.flights and self.in_air < self.chains:
                 self.qp.post_send(self.flights.popleft())
                 self.in_air += 1
             if not self.poll():
@@ -386,8 +391,8 @@ class End:
             raise ValueError('atomics have made %s, not %s' % (got, want))
 
     def __str__(self):
-        return '%d batches of %d begun, %d completed, %d taken; %d came; %d completions are due' % (
-            self.begun, self.batches, self.sent, self.credits, self.taken, len(self.flying))
+        return '%d batches of %d begun, %d completed, %d taken; %d of %d came; %d completions are due' % (
+            self.begun, self.batches, self.sent, self.credits, self.taken, self.other['batches'], len(self.flying))
 
     def close(self):
         for o in self.qp, self.cq, self.channel, self.mr, self.pd, self.ctx:
