@@ -9,7 +9,7 @@ import (
 // sge adds a buffer to the last operation. One of no bytes is left out: to the
 // device no bytes would be 2^31, and those are what it has no other way to say.
 func (s *sendQueue) sge(sge uverbs.SGE) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -60,7 +60,7 @@ func (s *sendQueue) tooLong(total uint64) error {
 // inline copies the last operation's data into the ring, once. No data at all is
 // a message without data, as it is without the call.
 func (s *sendQueue) inline(data []byte) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (s *sendQueue) copyInline(cur, k uint32, data []byte) {
 
 // atomic fills in the operands. For FETCH_ADD the second counts for nothing.
 func (s *sendQueue) atomic(compareAdd, swap uint64) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (s *sendQueue) atomic(compareAdd, swap uint64) {
 // address says where a datagram goes. The vendor's form of an AH is the segment
 // as it is on the ring, but for what the request adds.
 func (s *sendQueue) address(ah *uverbs.AH, qpn, qkey uint32) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 
 // name says which SRQ of the peer an operation is for.
 func (s *sendQueue) name(srqn uint32) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -174,7 +174,7 @@ func (q *qp) RemoteSRQ(srqn uint32) {
 
 // Flush is none of the device's operations: Op has said so.
 func (q *qp) Flush(uint32, uverbs.Placement, uverbs.Selectivity) {
-	if b := &q.sq.batch; b.err == nil {
+	if b := q.sq.settle(); b.err == nil {
 		b.err = uverbs.ErrOpcode
 	}
 }

@@ -52,7 +52,7 @@ var invalidation = change{uverbs.ProviderBind{Type: uverbs.MWType2}}
 
 // bindWindow is a BIND_MW.
 func (s *sendQueue) bindWindow(p *uverbs.ProviderBind) {
-	b := &s.batch
+	b := s.settle()
 	if b.err != nil {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *sendQueue) bindWindow(p *uverbs.ProviderBind) {
 // bind writes the segments after the control segment, and has the next request
 // wait for it.
 func (s *sendQueue) bind(c *change) {
-	b := &s.batch
+	b := s.settle()
 	flags, mask, octowords := uint64(umrInline|umrTranslation), uint64(maskFree|maskKey), uint64(0)
 	window := c.Type == uverbs.MWType2
 	if window {
@@ -140,7 +140,7 @@ func keyAccess(a uverbs.Access) (flags uint8) {
 // Bind implements uverbs.ProviderQP.
 func (q *qp) Bind(p uverbs.ProviderBind, err error) {
 	s := &q.sq
-	b := &s.batch
+	b := s.settle()
 	switch {
 	case b.err != nil:
 	case !b.open || b.owed != uverbs.ErrNoMW:

@@ -16,11 +16,13 @@ import (
 // cq implements uverbs.ProviderCQ.
 type cq struct {
 	ring   []block
-	mask   uint32 // entries, less one
-	log    uint32 // log2 of the entries
-	wide   uint32 // 1 when an entry is two blocks, of which the second is the CQE
-	ci     uint32 // entries taken
-	key    uint32 // of last
+	first  *block  // CQE
+	stride uintptr // bytes from one to the next
+	mask   uint32  // entries, less one
+	log    uint32  // log2 of the entries
+	wide   uint32  // 1 when an entry is two blocks, of which the second is the CQE
+	ci     uint32  // entries taken
+	key    uint32  // of last: see rawIndex
 	last   *target
 	simple bool // CQEs name their target by index: those of every common kind
 
@@ -41,7 +43,7 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCom
 	if err != nil {
 		return nil, reply, err
 	}
-	q := &cq{ctx: c, size: c.set.cqeSize, simple: c.indexed, key: noNumber}
+	q := &cq{ctx: c, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
 	mem, err := provider.Anon(pages(entries * q.size))
 	if err != nil {
 		return nil, reply, kernelError(op, "", err, "there is no memory for it")
@@ -80,6 +82,7 @@ func (q *cq) use(mem *provider.Mapping, entries int) {
 	q.mem = mem
 	q.wide = uint32(q.size/blockSize - 1)
 	q.ring = blocksOf(mem.Bytes()[:entries*q.size])
+	q.first, q.stride = &q.ring[q.wide], uintptr(q.size)
 	q.mask, q.log = uint32(entries)-1, uint32(bits.TrailingZeros(uint(entries)))
 }
 

@@ -49,6 +49,9 @@ func (q *qp) FinishSends() {
 	s.notes[i] = sendNote{end: s.head, meta: metaSilent}
 	s.last = s.cur
 	s.cur++
+	if s.fence != 0 {
+		s.limit = s.head // no short way for the next request
+	}
 	s.tell(0)
 	runtime.KeepAlive(q)
 }

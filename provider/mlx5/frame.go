@@ -75,7 +75,7 @@ func (s *sendQueue) frame(f uverbs.SendFlags) {
 // inlineFrame copies the beginning of a frame, or all of it: into the Ethernet
 // segment what the device wants there, and the rest into one of inline data.
 func (s *sendQueue) inlineFrame(data []byte) {
-	b := &s.batch
+	b := s.settle()
 	n, header := len(data), s.frames.header
 	switch {
 	case !b.open || b.data || b.sges > 0:

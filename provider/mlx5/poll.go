@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"math/bits"
 	"runtime"
 
 	"github.com/goverbs/goverbs/mmio"
@@ -22,15 +23,21 @@ const (
 
 // arrivals is what a receive completes as, by CQE opcode.
 var arrivals = [8]struct {
-	op    uverbs.WCOpcode
-	flags uverbs.WCFlags
-	ex    uint32 // mask of what the CQE says in the place of the immediate
+	kind uint64 // opcode and flags, where a WC has them
+	ex   uint64 // mask of what the CQE says in the place of the immediate
 }{
-	cqeWriteImm: {uverbs.WCRecvRDMAImm, uverbs.WCWithImm, ^uint32(0)},
-	cqeSend:     {uverbs.WCRecv, 0, 0},
-	cqeSendImm:  {uverbs.WCRecv, uverbs.WCWithImm, ^uint32(0)},
-	cqeSendInv:  {uverbs.WCRecv, uverbs.WCWithInv, ^uint32(0)},
+	cqeWriteImm: {uint64(uverbs.WCRecvRDMAImm)<<wcOpcode | uint64(uverbs.WCWithImm)<<wcFlags, 0xffffffff << 32},
+	cqeSend:     {uint64(uverbs.WCRecv) << wcOpcode, 0},
+	cqeSendImm:  {uint64(uverbs.WCRecv)<<wcOpcode | uint64(uverbs.WCWithImm)<<wcFlags, 0xffffffff << 32},
+	cqeSendInv:  {uint64(uverbs.WCRecv)<<wcOpcode | uint64(uverbs.WCWithInv)<<wcFlags, 0xffffffff << 32},
 }
+
+// rawIndex is the mask of the index by which a CQE names its target, in the
+// bytes' own order. noIndex is none of them.
+const (
+	rawIndex = 0xffffff00
+	noIndex  = 1
+)
 
 // Poll implements uverbs.ProviderCQ. The loop takes what is common and calls
 // nothing, so that all it works on stays in registers. At the first entry that is
@@ -41,64 +48,55 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 		return q.pollAny(wcs, 0)
 	}
 	for ; n < len(wcs); n++ {
-		e := &q.ring[(ci&q.mask)<<(q.wide&31)|q.wide]
+		e := q.entryAt(ci)
 		v := be(mmio.Acquire64(&e[7]))
 		if (v^uint64(ci>>(q.log&31)))&ownerBit != 0 {
 			break
 		}
-		t := q.last
-		if key := uint32(be(e[4])>>32) & indexMask; key != q.key {
-			p := q.ctx.targets.pages[key>>pageBits&pageMask].Load()
+		if key := uint32(e[4]) & rawIndex; key != q.key {
+			k := bits.ReverseBytes32(key)
+			p := q.ctx.targets.pages[k>>pageBits&pageMask].Load()
 			if p == nil {
 				return q.pollRest(wcs, n, ci)
 			}
-			if t = p[key&pageMask].Load(); t == nil {
+			t := p[k&pageMask].Load()
+			if t == nil {
 				return q.pollRest(wcs, n, ci)
 			}
 			q.last, q.key = t, key
 		}
-		kind := uint32(v) & (opcodeMask | formatMask)
-		at := uint32(v>>16) & 0xffff
-		wc := &wcs[n]
-		switch {
-		case kind == cqeRequester:
-			at &= t.sendMask
-			if int(at) >= len(t.sends) {
+		t, wc := q.last, wordsOfWC(&wcs[n])
+		at := uint32(v >> 16)
+		if v&(opcodeMask|formatMask) == cqeRequester<<opcodeShift {
+			if at &= t.sendMask; int(at) >= len(t.sends) {
 				return q.pollRest(wcs, n, ci)
 			}
 			note := &t.sends[at]
-			wc.WRID = note.wrID
-			wc.ByteLen = 0
-			if note.meta&(metaLength|metaAtomic) != 0 {
-				wc.ByteLen = atomicSize
-				if note.meta&metaLength != 0 {
-					wc.ByteLen = uint32(be(e[5]))
+			meta, length := note.meta, uint32(0)
+			if meta&metaRare != 0 {
+				if meta&metaSilent != 0 {
+					return q.pollRest(wcs, n, ci)
 				}
+				if length = atomicSize; meta&metaLength != 0 {
+					length = uint32(be(e[5]))
+				}
+				meta &^= metaRare
 			}
-			wc.Imm, wc.SrcQP = 0, 0
-			wc.SLID, wc.SL, wc.PathBits = 0, 0, 0
-			wc.Opcode, wc.Flags = uverbs.WCOpcode(note.meta), 0
+			wc[wcWRID] = note.wrID
+			wc[wcTimestamp] = be(e[6])
+			wc[wcLength] = uint64(length)
+			wc[wcNumbers] = v >> 32 & indexMask
+			wc[wcVendor] = 0
+			wc[wcKind] = uint64(meta) // the opcode is at the same place
 			mmio.Release32(t.sendTail, note.end)
-		case kind < commonOpcodes<<opcodeShift && kind&formatMask == 0 && t.srq == nil:
-			at &= t.recvMask
-			if int(at) >= len(t.recvs) {
+		} else {
+			kind := uint32(v) & (opcodeMask | formatMask)
+			if at &= t.recvMask & 0xffff; kind >= commonOpcodes<<opcodeShift || kind&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
 				return q.pollRest(wcs, n, ci)
 			}
-			wc.WRID = t.recvs[at]
-			from := uint32(be(e[3]) >> 32)
-			arrived := &arrivals[kind>>opcodeShift&7]
-			wc.ByteLen = uint32(be(e[5]))
-			wc.Imm = uint32(be(e[4])) & arrived.ex
-			wc.SrcQP = from & indexMask
-			wc.SLID, wc.SL, wc.PathBits = uint16(be(e[2])), uint8(from>>24)&0xf, uint8(be(e[2])>>48)&0x7f
-			wc.Opcode, wc.Flags = arrived.op, arrived.flags|grh(from)
+			wc.arrival(t.recvs[at], e, v)
 			mmio.Release32(t.recvTail, *t.recvTail+1)
-		default:
-			return q.pollRest(wcs, n, ci)
 		}
-		wc.Timestamp = be(e[6])
-		wc.QPNum = uint32(v>>32) & indexMask
-		wc.VendorErr, wc.PKeyIndex, wc.Status = 0, 0, 0
 		ci++
 	}
 	if n == 0 {
@@ -114,14 +112,22 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 	return n, nil
 }
 
-// grh tells that the GRH area of a buffer is valid.
-func grh(from uint32) uverbs.WCFlags {
-	const grhMask = 3 << 28
+// arrival writes a completion of a receive.
+func (w *wcWords) arrival(wrID uint64, e *block, v uint64) {
+	from, lid := be(e[3])>>32, be(e[2])
+	arrived := &arrivals[v>>opcodeShift&7]
+	w[wcWRID] = wrID
+	w[wcTimestamp] = be(e[6])
+	w[wcLength] = be(e[5])&0xffffffff | be(e[4])<<32&arrived.ex
+	w[wcNumbers] = v>>32&indexMask | from&indexMask<<32
+	w[wcVendor] = lid & 0xffff << wcSLID
+	w[wcKind] = arrived.kind | from>>24&0xf<<wcSL | lid>>48&0x7f<<wcPathBits
 	if from&grhMask != 0 {
-		return uverbs.WCGRH
+		w[wcKind] |= uint64(uverbs.WCGRH) << wcFlags
 	}
-	return 0
 }
+
+const grhMask = 3 << 28 // the GRH area of the buffer is valid
 
 // idle is what Poll answers when there is nothing.
 func (q *cq) idle() error {

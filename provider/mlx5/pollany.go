@@ -147,14 +147,14 @@ func (q *cq) takeSend(t *target, e *block, _ uint64, at uint32, wc *uverbs.WC) (
 	if !ok {
 		return false, errStray
 	}
-	wc.WRID, wc.Opcode = note.wrID, uverbs.WCOpcode(note.meta)
+	wc.WRID, wc.Opcode = note.wrID, note.opcode()
 	switch {
 	case note.meta&metaAtomic != 0:
 		wc.ByteLen = atomicSize
 	case note.meta&metaLength != 0:
 		wc.ByteLen = uint32(be(e[5]))
 	}
-	return true, nil
+	return note.meta&metaSilent == 0, nil
 }
 
 func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (bool, error) {
@@ -162,14 +162,7 @@ func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 	if !ok {
 		return false, errStray
 	}
-	from := uint32(be(e[3]) >> 32)
-	arrived := &arrivals[uint32(v)>>opcodeShift&7]
-	wc.WRID = id
-	wc.ByteLen = uint32(be(e[5]))
-	wc.Imm = uint32(be(e[4])) & arrived.ex
-	wc.SrcQP = from & indexMask
-	wc.SLID, wc.SL, wc.PathBits = uint16(be(e[2])), uint8(from>>24)&0xf, uint8(be(e[2])>>48)&0x7f
-	wc.Opcode, wc.Flags = arrived.op, arrived.flags|grh(from)
+	wordsOfWC(wc).arrival(id, e, v)
 	return true, nil
 }
 

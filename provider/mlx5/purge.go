@@ -35,7 +35,7 @@ func (q *cq) PurgeWQ(gone uverbs.ProviderWQ) {
 
 func (q *cq) squeeze(t *target) {
 	if q.last == t {
-		q.last, q.key = nil, noNumber
+		q.last, q.key = nil, noIndex
 	}
 	end := q.ci
 	for ; end-q.ci <= q.mask; end++ {

@@ -148,7 +148,6 @@ func (q *qp) setRegister(r *register) {
 	if q.ctx.set.preferBF {
 		s.burstSGE = r.most
 	}
-	s.single = min(s.burstSGE, 1)
 	if r.shared || r.domain {
 		s.shared = r
 	}

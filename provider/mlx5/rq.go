@@ -14,7 +14,8 @@ type recvQueue struct {
 	segments []segment
 	ids      []uint64 // WRIDs
 	mask     uint32
-	shift    uint32 // log2 of the segments of a receive
+	shift    uint32  // log2 of the segments of a receive
+	stride   uintptr // bytes of a receive
 	head     uint32
 	limit    uint32 // head must not reach it, as of the last look at tail
 	maxSGE   int
@@ -29,7 +30,7 @@ func (r *recvQueue) use(ring []byte, ids []uint64, tail *uint32, s *sizes, count
 	}
 	r.mask, r.limit = uint32(s.rqCount)-1, uint32(s.rqCount)
 	r.maxSGE = 1 << s.rqShift / segmentSize
-	r.shift = uint32(s.rqShift) - segmentShift
+	r.shift, r.stride = uint32(s.rqShift)-segmentShift, 1<<s.rqShift
 }
 
 const segmentShift = 4
@@ -83,14 +84,49 @@ func badReceive(sgl []uverbs.SGE, room int) error {
 	return uverbs.ErrRange
 }
 
-// post writes wrs to the ring and publishes those before the first bad one.
+// PostRecv implements uverbs.ProviderQP. The device looks at the doorbell record
+// when a message arrives. The loop takes receives of one buffer, and calls
+// nothing.
+func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	r := &q.rq
+	head := r.head
+	for n := range wrs {
+		wr := &wrs[n]
+		if head == r.limit || len(wr.SGL) != 1 || wr.SGL[0].Length-1 >= uverbs.MaxMessage-1 {
+			r.head = head
+			return q.recvRest(wrs, n)
+		}
+		sge, g := &wr.SGL[0], r.slotAt(head)
+		g[0][0] = be2(sge.Length, sge.LKey)
+		g[0][1] = be(sge.Addr)
+		if r.shift > 0 {
+			g[1] = segment{be2(0, invalidLKey), 0}
+		}
+		*r.idAt(head) = wr.WRID
+		head++
+	}
+	r.head = head
+	mmio.Publish32BE(r.counter, head&0xffff)
+	runtime.KeepAlive(q)
+	return len(wrs), nil
+}
+
+// recvRest goes on with a PostRecv that has written n receives, and told of none.
+//
+//go:noinline
+func (q *qp) recvRest(wrs []uverbs.RecvWR, n int) (int, error) {
+	k, err := q.rq.post(wrs[n:])
+	runtime.KeepAlive(q)
+	return n + k, err
+}
+
+// post writes wrs to the ring and publishes all up to the first bad one.
 func (r *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 	if len(r.ids) == 0 {
 		return 0, uverbs.ErrSRQ
 	}
 	var err error
 	n := 0
-	head := r.head
 	for ; n < len(wrs); n++ {
 		if r.head == r.limit && r.full() {
 			err = uverbs.ErrQueueFull
@@ -98,31 +134,13 @@ func (r *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 		}
 		i := r.head & r.mask
 		at := int(i) << r.shift
-		if sgl := wrs[n].SGL; len(sgl) == 1 && sgl[0].Length-1 < uverbs.MaxMessage-1 {
-			g := &r.segments[at]
-			g[0] = be2(sgl[0].Length, sgl[0].LKey)
-			g[1] = be(sgl[0].Addr)
-			if r.shift > 0 {
-				g = &r.segments[at+1]
-				g[0], g[1] = be2(0, invalidLKey), 0
-			}
-		} else if !fill(r.segments[at:at+1<<r.shift], sgl) {
+		if sgl := wrs[n].SGL; !fill(r.segments[at:at+1<<r.shift], sgl) {
 			err = badReceive(sgl, r.maxSGE)
 			break
 		}
 		r.ids[i] = wrs[n].WRID
 		r.head++
 	}
-	if r.head != head {
-		mmio.Publish32BE(r.counter, r.head&0xffff)
-	}
-	return n, err
-}
-
-// PostRecv implements uverbs.ProviderQP. The device looks at the doorbell record
-// when a message arrives.
-func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
-	n, err := q.rq.post(wrs)
-	runtime.KeepAlive(q)
+	mmio.Publish32BE(r.counter, r.head&0xffff)
 	return n, err
 }

@@ -26,10 +26,14 @@ type sendQueue struct {
 	qpn    uint64 // shifted to its place
 	ops    *operations
 
+	// Of the common opcodes, and of all flags: see shortcuts.
+	words [16]uint64
+	metas [16]uint32
+	flags [8]uint64
+
 	db       mmio.Doorbell
 	burst    uint64    // blocks that the register takes
 	burstSGE uint64    // of a request without inline data
-	single   uint64    // of such a request of one block
 	shared   *register // nil: the register is the queue's own
 
 	tail       *uint32
@@ -78,6 +82,7 @@ func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
 		s.ops, s.pd, s.maxMessage = &datagrams, uverbs.ProviderPDOf(u), 0
 		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }
 	}
+	s.shortcuts()
 }
 
 // reset empties the queue.
@@ -101,103 +106,141 @@ func (s *sendQueue) full(head uint32) bool {
 
 func (s *sendQueue) outstanding() int { return int(s.head - atomic.LoadUint32(s.tail)) }
 
-// encode writes wr if it is of the most common kind, one SGE that is sent,
-// written or read, on a connected QP. It calls nothing, so that all it works on
-// stays in registers.
+// encode writes the first of wrs that are of the most common kind, one SGE that
+// is sent, written or read on a connected QP, and returns how many. It calls
+// nothing, so that all it works on stays in registers.
 //
 //go:noinline
-func (s *sendQueue) encode(wr *uverbs.SendWR) bool {
-	sgl := wr.SGL
-	if wr.Opcode >= 16 || wr.Flags > callerFlags || len(sgl) != 1 || len(wr.Inline) != 0 || s.head == s.limit || s.fence != 0 {
-		return false
-	}
-	o := s.ops[wr.Opcode&15]
-	// The length has 31 bits, of which none stand for 2^31, and none is no data.
-	if o&simple == 0 || sgl[0].Length-1 >= uverbs.MaxMessage-1 {
-		return false
-	}
-	i := s.cur & s.mask
-	b, note := &s.blocks[i], &s.notes[i]
-	var tail uint32
-	if o&imm != 0 {
-		tail = wr.Imm
-	}
-	head := uint64(s.cur&0xffff)<<40 | o.hw()<<32 | s.qpn
-	b[1] = be(uint64(s.ce[wr.Flags&7])<<32 | uint64(tail))
-	if o&remote != 0 {
-		b[0] = be(head | 3)
+func (s *sendQueue) encode(wrs []uverbs.SendWR) int {
+	cur, head := s.cur, s.head
+	n := 0
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		if head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 {
+			break
+		}
+		// The length has 31 bits, of which none stand for 2^31, and none is no data.
+		sge := &wr.SGL[0]
+		if sge.Length-1 >= uverbs.MaxMessage-1 {
+			break
+		}
+		i := cur & s.mask
+		w, ctrl, b := s.words[op], s.flags[f], s.blockIn(i)
+		g := b.segment(2)
+		if int64(w) < 0 {
+			if w&wordRare != 0 {
+				break
+			}
+			if w&wordImm != 0 {
+				ctrl |= be(uint64(wr.Imm))
+			}
+			if w&wordLocal != 0 {
+				g = b.segment(1) // where a remote address would be
+			}
+			w &= wordPlain
+		}
+		b[1] = ctrl
 		b[2] = be(wr.RemoteAddr)
-		b[3] = be(uint64(wr.RKey) << 32)
-		b[4] = be(uint64(sgl[0].Length)<<32 | uint64(sgl[0].LKey))
-		b[5] = be(sgl[0].Addr)
-	} else {
-		b[0] = be(head | 2)
-		b[2] = be(uint64(sgl[0].Length)<<32 | uint64(sgl[0].LKey))
-		b[3] = be(sgl[0].Addr)
+		b[3] = be4(wr.RKey)
+		g[0] = be2(sge.Length, sge.LKey)
+		g[1] = be(sge.Addr)
+		b[0] = be(w + 1 | uint64(cur&0xffff)<<wordIndex)
+		head++
+		note := s.noteIn(i)
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur++
 	}
-	s.head++
-	note.wrID = wr.WRID
-	note.end = s.head
-	note.meta = o.meta()
-	s.last = s.cur
-	s.cur++
-	return true
+	s.cur, s.head = cur, head
+	if n > 0 {
+		s.last = cur - 1
+	}
+	return n
 }
 
 // encodeInline writes wr if it is of the next common kind: inline data that is
-// sent or written, on a connected QP.
+// sent or written. It calls nothing either.
+//
+//go:noinline
 func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
-	n := len(wr.Inline)
-	if wr.Opcode >= 16 || wr.Flags > callerFlags || len(wr.SGL) != 0 || n == 0 || n > s.maxInline || s.head == s.limit || s.fence != 0 {
+	op, f, n := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline)
+	if s.head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) {
 		return false
 	}
-	o := s.ops[wr.Opcode&15]
-	if o&(simple|scatter) != simple {
-		return false
+	w, ctrl := s.words[op], s.flags[f]
+	if int64(w) < 0 {
+		if w&(wordRare|wordScatter) != 0 {
+			return false
+		}
+		if w&wordImm != 0 {
+			ctrl |= be(uint64(wr.Imm))
+		}
+		w &= wordPlain
 	}
-	i := s.cur & s.mask
-	b, note := &s.blocks[i], &s.notes[i]
-	var tail uint32
-	if o&imm != 0 {
-		tail = wr.Imm
+	cur := s.cur
+	i := cur & s.mask
+	at := uintptr(w&wordSize) * segmentSize
+	w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
+	end := i + uint32(w&wordSize+perBlock-1)/perBlock
+	if end > s.mask+1 {
+		return false // around the ring's end
 	}
-	k := uint32(ctrlSegments)
-	if o&remote != 0 {
-		b[2] = be(wr.RemoteAddr)
-		b[3] = be(uint64(wr.RKey) << 32)
-		k = ctrlSegments + raddrSegments
-	}
-	size := k + uint32(inlineHeader+n+segmentSize-1)/segmentSize
-	b[0] = be(uint64(s.cur&0xffff)<<40 | o.hw()<<32 | s.qpn | uint64(size))
-	b[1] = be(uint64(s.ce[wr.Flags&7])<<32 | uint64(tail))
-	s.head++
-	note.wrID = wr.WRID
-	note.end = s.head
-	note.meta = o.meta()
-	s.copyInline(s.cur, k, wr.Inline)
-	s.last = s.cur
-	s.cur += (size + perBlock - 1) / perBlock
+	b := s.blockIn(i)
+	b[0] = be(w | uint64(cur&0xffff)<<wordIndex)
+	b[1] = ctrl
+	b[2] = be(wr.RemoteAddr)
+	b[3] = be4(wr.RKey)
+	b.putInline(at, wr.Inline)
+	head := s.head + 1
+	note := s.noteIn(i)
+	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+	s.head, s.last, s.cur = head, cur, cur-i+end
 	return true
 }
 
 // PostSend implements uverbs.ProviderQP.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
-	first := s.cur
-	if len(wrs) == 1 && s.shared == nil && s.encode(&wrs[0]) { // one block
-		mmio.Ring(&s.db, (first+1)&0xffff, bytesOf(&s.blocks[first&s.mask]), s.single)
-		runtime.KeepAlive(q)
-		return 1, nil
-	}
-	var err error
+	first, most := s.cur, s.burstSGE
 	n := 0
-	for ; n < len(wrs); n++ {
-		if s.encode(&wrs[n]) || s.encodeInline(&wrs[n]) {
+	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {
+		most = s.burst
+		for n < len(wrs) && s.encodeInline(&wrs[n]) {
+			n++
+		}
+	} else {
+		n = s.encode(wrs)
+	}
+	if n != len(wrs) || n == 0 || s.shared != nil {
+		return q.postRest(wrs, n, first)
+	}
+	burst := uint64(s.cur - first)
+	if n > 1 || burst > most {
+		burst = 0
+	}
+	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
+	runtime.KeepAlive(q)
+	return n, nil
+}
+
+// postRest goes on with a PostSend that has written n requests, from block first
+// on, and told of none.
+//
+//go:noinline
+func (q *qp) postRest(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
+	s := &q.sq
+	var err error
+	for n < len(wrs) {
+		k := s.encode(wrs[n:])
+		if n += k; k > 0 {
 			continue
 		}
-		if err = s.encodeAny(&wrs[n]); err != nil {
-			break
+		if !s.encodeInline(&wrs[n]) {
+			if err = s.encodeAny(&wrs[n]); err != nil {
+				break
+			}
 		}
+		n++
 	}
 	if s.cur != first {
 		burst := uint64(0)

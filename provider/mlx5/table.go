@@ -3,6 +3,8 @@ package mlx5
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A target is what a completion is about: where its request was noted, and what
@@ -29,14 +31,18 @@ type target struct {
 type sendNote struct {
 	wrID uint64
 	end  uint32 // requests posted, with this one
-	meta uint32 // WCOpcode, and how its length is known
+	meta uint32 // WCOpcode, above what makes its completion a rare one
 }
 
 const (
-	metaLength = 1 << 8  // the CQE tells how much was read
-	metaAtomic = 1 << 9  // 8 bytes were
-	metaSilent = 1 << 10 // none of the program's: it is not told of
+	metaLength  = 1 << 0 // the CQE tells how much was read
+	metaAtomic  = 1 << 1 // 8 bytes were
+	metaSilent  = 1 << 2 // none of the program's: it is not told of
+	metaRare    = 0xff
+	metaOpShift = wcOpcode
 )
+
+func (n *sendNote) opcode() uverbs.WCOpcode { return uverbs.WCOpcode(n.meta >> metaOpShift) }
 
 // Numbers of targets have 24 bits: half of them choose a page of the table.
 const (

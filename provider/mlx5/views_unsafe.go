@@ -1,7 +1,10 @@
 package mlx5
 
 import (
+	"math/bits"
 	"unsafe"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // This file is the one place that turns mapped memory into typed views. Each
@@ -48,3 +51,101 @@ func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Sl
 func endOf(b []block) *[64]byte {
 	return (*[64]byte)(unsafe.Add(unsafe.Pointer(&b[0]), len(b)*int(unsafe.Sizeof(b[0]))))
 }
+
+// What follows are elements of the send queue's views without the check of their
+// index, which costs every request several instructions. The caller has masked
+// it, with what is one less than the number of elements. Where there are none,
+// there is no room either, so that nothing is written.
+
+func (s *sendQueue) blockIn(i uint32) *block {
+	return (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*unsafe.Sizeof(block{})))
+}
+
+func (s *sendQueue) noteIn(i uint32) *sendNote {
+	return (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+}
+
+// dataIn is the segment that begins at byte at of the ring.
+func (s *sendQueue) dataIn(at uint32) *segment {
+	return (*segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at)))
+}
+
+// firstIn is the first word of the block that byte at of the ring lies in.
+func (s *sendQueue) firstIn(at uint32) *[8]uint8 {
+	return (*[8]uint8)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at&^(blockSize-1))))
+}
+
+// segment is the k-th of a block.
+func (b *block) segment(k uintptr) *segment {
+	return (*segment)(unsafe.Add(unsafe.Pointer(b), k%perBlock*segmentSize))
+}
+
+// putInline writes an inline segment of at least one byte, from byte at of the
+// block on: 4 bytes of length, then data, then zeros up to a multiple of 16. It
+// may go on in the blocks behind, and does not reach the ring's end.
+func (b *block) putInline(at uintptr, data []byte) {
+	n := uintptr(len(data))
+	head := unsafe.Add(unsafe.Pointer(b), at)
+	*(*segment)(unsafe.Add(head, (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+	*(*uint32)(head) = bits.ReverseBytes32(inlineMark | uint32(n))
+	copyWords(unsafe.Add(head, inlineHeader), unsafe.Pointer(unsafe.SliceData(data)), n)
+}
+
+// copyWords is copy for few bytes, by words that overlap, where a call would cost
+// more.
+func copyWords(to, from unsafe.Pointer, n uintptr) {
+	type word = [2]uint64
+	if n < 16 {
+		for i := range n {
+			*(*byte)(unsafe.Add(to, i)) = *(*byte)(unsafe.Add(from, i))
+		}
+		return
+	}
+	*(*word)(to) = *(*word)(from)
+	for i := uintptr(16); i < n-16; i += 16 {
+		*(*word)(unsafe.Add(to, i)) = *(*word)(unsafe.Add(from, i))
+	}
+	*(*word)(unsafe.Add(to, n-16)) = *(*word)(unsafe.Add(from, n-16))
+}
+
+// slotAt and idAt are those of the receive queue: what is said of the send queue's
+// holds for them. A slot has a second segment where shift is not 0.
+
+func (r *recvQueue) slotAt(i uint32) *[2]segment {
+	return (*[2]segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i&r.mask)*r.stride))
+}
+
+func (r *recvQueue) idAt(i uint32) *uint64 {
+	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.ids)), uintptr(i&r.mask)*8))
+}
+
+// entryAt is at, without the check of the index.
+func (q *cq) entryAt(i uint32) *block {
+	return (*block)(unsafe.Add(unsafe.Pointer(q.first), uintptr(i&q.mask)*q.stride))
+}
+
+// wcWords is a WC as words, which takes six stores where its fields take twice as
+// many. A test compares the two.
+type wcWords [6]uint64
+
+const (
+	wcWRID = iota
+	wcTimestamp
+	wcLength  // and above it what comes with the message
+	wcNumbers // of the QP, and of the sender's above
+	wcVendor
+	wcKind // status, opcode, flags, service level, path
+)
+
+// Shifts in words of a WC: of the word wcVendor the first, else of wcKind.
+const (
+	wcSLID     = 48
+	wcOpcode   = 8
+	wcFlags    = 16
+	wcSL       = 24
+	wcPathBits = 32
+)
+
+func wordsOfWC(wc *uverbs.WC) *wcWords { return (*wcWords)(unsafe.Pointer(wc)) }
+
+const _ = -(unsafe.Sizeof(uverbs.WC{}) ^ unsafe.Sizeof(wcWords{})) // are of one size

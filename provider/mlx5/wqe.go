@@ -59,7 +59,7 @@ const (
 )
 
 func op(hw uint8, wc uverbs.WCOpcode, traits operation) operation {
-	o := operation(hw) | operation(wc)<<opMetaShift | traits
+	o := operation(hw) | operation(wc)<<(opMetaShift+metaOpShift) | traits
 	switch {
 	case o&operands != 0:
 		o |= metaAtomic << opMetaShift
@@ -69,8 +69,9 @@ func op(hw uint8, wc uverbs.WCOpcode, traits operation) operation {
 	return o
 }
 
-func (o operation) hw() uint64   { return uint64(o & 0xff) }
-func (o operation) meta() uint32 { return uint32(o>>opMetaShift) & 0xffff }
+func (o operation) hw() uint64                 { return uint64(o & 0xff) }
+func (o operation) completes() uverbs.WCOpcode { return uverbs.WCOpcode(o.meta() >> metaOpShift) }
+func (o operation) meta() uint32               { return uint32(o>>opMetaShift) & 0xffff }
 
 // operations are those of one type of QP, by uverbs.Opcode.
 type operations [16]operation
@@ -136,8 +137,61 @@ func newCETable(signalAll bool) (t ceTable) {
 	return t
 }
 
+// A word of an opcode, for requests of the common kinds, is the first of the
+// control segment without the index, and with the size that the segments before
+// the data have. Its highest byte says what is uncommon about it.
+const (
+	wordIndex    = 40
+	wordSize     = 0x3f
+	wordPlain    = 1<<56 - 1
+	wordImm      = 1 << 56
+	wordLocal    = 1 << 57 // has no remote address
+	wordScatter  = 1 << 58 // has no inline form
+	wordRare     = 1 << 62 // is not made the short way
+	wordUncommon = 1 << 63 // is one of these
+)
+
+// Bytes of the first word of a control segment.
+const (
+	opcodeByte = 3
+	sizeByte   = 7
+)
+
+// Where the data of a request with a remote address begins, and without, in bytes.
+const (
+	dataRemote = segmentSize * (ctrlSegments + raddrSegments)
+	dataLocal  = segmentSize * ctrlSegments
+)
+
+// shortcuts fills in what the short ways look up.
+func (s *sendQueue) shortcuts() {
+	for i, o := range s.ops {
+		s.metas[i] = o.meta()
+		s.words[i] = wordUncommon | wordRare
+		if o&simple == 0 || s.maxSGE == 0 {
+			continue
+		}
+		s.words[i] = o.hw()<<32 | s.qpn | (ctrlSegments + raddrSegments)
+		if o&remote == 0 {
+			s.words[i] += wordUncommon | wordLocal - raddrSegments
+		}
+		if o&imm != 0 {
+			s.words[i] |= wordUncommon | wordImm
+		}
+		if o&scatter != 0 {
+			s.words[i] |= wordUncommon | wordScatter
+		}
+	}
+	for f, ce := range s.ce {
+		s.flags[f] = be(uint64(ce) << 32)
+	}
+}
+
 // be is the word that holds v big-endian.
 func be(v uint64) uint64 { return bits.ReverseBytes64(v) }
+
+// be4 is the word of one such field of 4 bytes, and of zeros.
+func be4(v uint32) uint64 { return uint64(bits.ReverseBytes32(v)) }
 
 // be2 is the word of two big-endian fields of 4 bytes.
 func be2(first, second uint32) uint64 { return bits.ReverseBytes64(uint64(first)<<32 | uint64(second)) }
