@@ -25,7 +25,7 @@ func TestTrace(t *testing.T) {
 {"event":"doorbell_record","qp":"qp#1","counter":"send","value":2}
 {"event":"uar","register":"cq_arm","cq":"cq#1","sn":0,"any":true,"ci":0}
 {"event":"wqe","qp":"qp#1","queue":"send","index":0,"opcode":"SEND_IMM","ds":3,"fm":0,"ce":2,"se":true,"imm":"0x7","lkey":"key#1","addr":"addr#1","length":10,"inline.1":"78"}
-{"event":"wqe","qp":"qp#1","queue":"send","index":1,"opcode":"RDMA_WRITE","ds":3,"fm":0,"ce":2,"se":false,"imm":"0x0","raddr":"addr#2","rkey":"key#2","lkey":"key#1","addr":"addr#3","length":5}
+{"event":"wqe","qp":"qp#1","queue":"send","index":1,"opcode":"RDMA_WRITE","ds":3,"fm":0,"ce":2,"se":false,"raddr":"addr#2","rkey":"key#2","lkey":"key#1","addr":"addr#3","length":5}
 {"event":"wqe","qp":"qp#2","queue":"receive","index":0,"lkey":"key#2","addr":"addr#4","length":100}
 {"event":"cqe","cq":"cq#2","index":0,"opcode":"RESP_SEND_IMM","qp":"qp#2","wqe_counter":0,"owner":0,"se":true,"format":0,"byte_cnt":11,"imm_inval_pkey":"0x7"}
 {"event":"cqe","cq":"cq#1","index":0,"opcode":"REQ","qp":"qp#1","wqe_counter":0,"owner":0,"se":false,"format":0,"byte_cnt":0,"imm_inval_pkey":"0x0"}

@@ -16,10 +16,15 @@ func (w *sendWQE) trace() {
 	r, f := &w.request, []trace.Field{trace.Object("qp", "qp", w.queue.number), trace.Text("queue", "send"), trace.Num("index", w.index),
 		trace.Text("opcode", opcodeName(w.opcode)), trace.Num("ds", prm.CtrlDS.Get(w.raw)), trace.Num("fm", prm.CtrlFence.Get(w.raw)),
 		trace.Num("ce", prm.CtrlCompletion.Get(w.raw)), trace.Bool("se", prm.CtrlSolicited.Is(w.raw))}
-	if w.opcode == prm.OpcodeUMR || w.opcode == prm.OpcodeLocalInval || w.opcode == prm.OpcodeSendInval {
+	switch w.opcode {
+	case prm.OpcodeUMR, prm.OpcodeLocalInval, prm.OpcodeSendInval:
 		f = append(f, trace.Key("mkey", r.Imm))
-	} else {
+	case prm.OpcodeSendImm, prm.OpcodeWriteImm:
 		f = append(f, trace.Hex("imm", r.Imm))
+	default:
+		if r.Imm != 0 {
+			f = append(f, trace.Hex("unused", r.Imm))
+		}
 	}
 	if d := r.Dest; d != nil {
 		f = append(f, trace.Object("dest_qp", "qp", d.QPN), trace.Hex("qkey", d.QKey), trace.Bool("grh", d.Path.GRH),
@@ -85,9 +90,12 @@ func (cq *CQ) trace(b []byte) {
 		trace.Text("opcode", cqeName(op)), trace.Object("qp", "qp", uint32(prm.CQEQPN.Get(b))),
 		trace.Num("wqe_counter", prm.CQEWQECounter.Get(b)), trace.Num("owner", prm.CQEOwner.Get(b)),
 		trace.Bool("se", prm.CQESolicited.Is(b)), trace.Num("format", prm.CQEFormat.Get(b))}
-	if op == prm.CQEReqErr || op == prm.CQERespErr {
+	switch {
+	case op == prm.CQEReqErr || op == prm.CQERespErr:
 		f = append(f, trace.Hex("syndrome", prm.CQESyndrome.Get(b)))
-	} else {
+	case op == prm.CQERespSendInv:
+		f = append(f, trace.Num("byte_cnt", prm.CQEByteCount.Get(b)), trace.Key("inval", uint32(prm.CQEImm.Get(b))))
+	default:
 		f = append(f, trace.Num("byte_cnt", prm.CQEByteCount.Get(b)), trace.Hex("imm_inval_pkey", prm.CQEImm.Get(b)))
 	}
 	t.Emit("cqe", f...)

@@ -15,8 +15,11 @@ import (
 type Options struct {
 	// Kinds are the kinds of events that count; all if empty.
 	Kinds []string
-	// Ignore are fields that do not count: "name" in every event, "kind.name"
-	// in those of one kind.
+	// Omit are events that do not count: "kind.name" are those of a kind whose
+	// field "name" has that value, such as "command.QUERY_QP".
+	Omit []string
+	// Ignore are fields that do not count: "field" in every event, "kind.field"
+	// in those of one kind, "kind.name.field" in those of which Omit says more.
 	Ignore []string
 	// Context is how many events are shown before the difference and from it
 	// on; 3 if zero.
@@ -127,6 +130,7 @@ func differing(a, b *event) (names []string) {
 // event is a line of a trace, without what does not count.
 type event struct {
 	kind   string
+	name   string // of a command
 	fields []field
 	text   string
 }
@@ -166,7 +170,10 @@ func (r *reader) next() (*event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("trace: line %d of the %s trace: %w", r.line, r.which, err)
 		}
-		if len(r.options.Kinds) == 0 || slices.Contains(r.options.Kinds, e.kind) {
+		if len(r.options.Kinds) > 0 && !slices.Contains(r.options.Kinds, e.kind) {
+			continue
+		}
+		if !slices.Contains(r.options.Omit, e.kind+"."+e.name) {
 			r.finish(e)
 			return e, nil
 		}
@@ -197,6 +204,11 @@ func (r *reader) parse(text []byte) (*event, error) {
 	if len(e.fields) == 0 || e.fields[0].name != "event" || json.Unmarshal([]byte(e.fields[0].value), &e.kind) != nil {
 		return nil, fmt.Errorf(`an event begins with its kind, "event", not as %.80q`, text)
 	}
+	for _, f := range e.fields {
+		if f.name == "name" {
+			e.name = strings.Trim(f.value, `"`)
+		}
+	}
 	return e, nil
 }
 
@@ -210,7 +222,8 @@ func (r *reader) finish(e *event) {
 	}
 	e.fields = slices.DeleteFunc(e.fields, func(f field) bool {
 		return f.name != "event" &&
-			(slices.Contains(r.options.Ignore, f.name) || slices.Contains(r.options.Ignore, e.kind+"."+f.name))
+			(slices.Contains(r.options.Ignore, f.name) || slices.Contains(r.options.Ignore, e.kind+"."+f.name) ||
+				slices.Contains(r.options.Ignore, e.kind+"."+e.name+"."+f.name))
 	})
 	var b strings.Builder
 	for i := range e.fields {

@@ -62,6 +62,27 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// Events and fields are told apart by the event's name.
+func TestOmit(t *testing.T) {
+	const create, query = `{"event":"command","name":"CREATE","a":1,"b":"x#1"}` + "\n", `{"event":"command","name":"QUERY","b":"x#2"}` + "\n"
+	const other = `{"event":"command","name":"CREATE","a":2,"b":"x#1"}` + "\n"
+	for _, c := range []struct {
+		a, b string
+		o    trace.Options
+		same bool
+	}{
+		{create + query, create, trace.Options{}, false},
+		{create + query, create, trace.Options{Omit: []string{"command.QUERY"}}, true},
+		{create + query, create, trace.Options{Omit: []string{"event.QUERY", "QUERY"}}, false},
+		{create, other, trace.Options{Ignore: []string{"command.QUERY.a", "CREATE.a"}}, false},
+		{create, other, trace.Options{Ignore: []string{"command.CREATE.a"}}, true},
+	} {
+		if d := compare(t, c.a, c.b, c.o); (d == nil) != c.same {
+			t.Errorf("%+v: %v", c.o, d)
+		}
+	}
+}
+
 func TestDifference(t *testing.T) {
 	a, b := record(0x40, 0x100, 0, 8), record(0x40, 0x100, 0, 9)
 	d := compare(t, a, b, trace.Options{Context: 1})

@@ -1,6 +1,6 @@
 // Tracediff shows where two traces of a device part.
 //
-//	tracediff [-kinds wqe,cqe] [-ignore addr,cqe.timestamp] [-context 3] A B
+//	tracediff [-kinds wqe,cqe] [-omit command.QUERY_QP] [-ignore addr,cqe.timestamp] [-context 3] A B
 //
 // Its status is 0 when the traces are the same, 1 when they differ, and 2 when
 // they could not be compared.
@@ -26,7 +26,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	kinds := flags.String("kinds", "", "kinds of events that count, comma-separated; all if empty")
-	ignore := flags.String("ignore", "", "fields that do not count, comma-separated: name, or kind.name")
+	omit := flags.String("omit", "", "events that do not count, comma-separated: kind.name")
+	ignore := flags.String("ignore", "", "fields that do not count, comma-separated: field, kind.field, or kind.name.field")
 	context := flags.Int("context", 3, "events shown before the difference, and from it on")
 	if flags.Parse(args) != nil {
 		return 2
@@ -35,7 +36,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return 2
 	}
-	d, err := compare(flags.Arg(0), flags.Arg(1), trace.Options{Kinds: list(*kinds), Ignore: list(*ignore), Context: *context})
+	d, err := compare(flags.Arg(0), flags.Arg(1), trace.Options{Kinds: list(*kinds), Omit: list(*omit), Ignore: list(*ignore), Context: *context})
 	switch {
 	case err != nil:
 		fmt.Fprintln(stderr, "tracediff:", err)
