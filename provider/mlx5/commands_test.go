@@ -98,7 +98,7 @@ func TestCommandBytes(t *testing.T) {
 
 // What the driver's part says of sizes is what the device is to have.
 func TestQueueSizes(t *testing.T) {
-	l := limits{sqDesc: 1008, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}
+	l := limits{sqDesc: 1024, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}
 	for _, c := range []struct {
 		cfg  uverbs.QPConfig
 		want sizes
@@ -106,7 +106,8 @@ func TestQueueSizes(t *testing.T) {
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1}, sizes{4, 1, 60, 4, 4, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 15, MaxSendSGE: 3, MaxInline: 48, MaxRecvWR: 15, MaxRecvSGE: 3}, sizes{64, 16, 60, 16, 6, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 16, MaxSendSGE: 30}, sizes{256, 23, 508, 0, 0, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1, MaxInline: 812}, sizes{1024, 64, 812, 0, 0, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1, MaxInline: 812}, sizes{1024, 64, 828, 0, 0, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 4, MaxSendSGE: 59, MaxInline: 940}, sizes{64, 4, 940, 0, 0, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 100, MaxSendSGE: 1, MaxRecvWR: 5, MaxRecvSGE: 32}, sizes{256, 128, 60, 8, 9, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1 << 15, MaxRecvSGE: 1}, sizes{0, 0, 0, 1 << 15, 4, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 13, MaxSendSGE: 1}, sizes{1 << 15, 1 << 13, 60, 0, 0, false, 0}},
@@ -121,12 +122,16 @@ func TestQueueSizes(t *testing.T) {
 	}
 	for name, cfg := range map[string]uverbs.QPConfig{
 		"MaxSendWR is 8193, the device takes 8192": {MaxSendWR: 1<<13 + 1, MaxSendSGE: 1},
-		"MaxSendSGE is 52, the device takes 51":    {MaxSendWR: 1, MaxSendSGE: 52},
-		"MaxInline is 813, the device takes 812":   {MaxSendWR: 1, MaxSendSGE: 1, MaxInline: 813},
+		"MaxSendSGE is 53, the device takes 52":    {MaxSendWR: 1, MaxSendSGE: 53},
+		"MaxInline is 829, the device takes 828":   {MaxSendWR: 1, MaxSendSGE: 1, MaxInline: 829},
+		"MaxSendSGE is 60, the device takes 59":    {Type: uverbs.UD, MaxSendWR: 1, MaxSendSGE: 60},
+		"MaxInline is 941, the device takes 940":   {Type: uverbs.UD, MaxSendWR: 1, MaxInline: 941},
 		"MaxRecvSGE is 33, the device takes 32":    {MaxRecvWR: 1, MaxRecvSGE: 33},
 		"MaxRecvWR is 32769, the device takes":     {MaxRecvWR: 1<<15 + 1, MaxRecvSGE: 1},
 	} {
-		cfg.Type = uverbs.RC
+		if cfg.Type == 0 {
+			cfg.Type = uverbs.RC
+		}
 		if _, err := l.sizesOf(&cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -63,7 +63,7 @@ type deviceContext struct {
 	retired atomic.Bool
 }
 
-// The largest send request: 6 bits of the control segment count its segments.
+// maxSegments is the size of the largest send request.
 const maxSegments = 63
 
 const maxCQEVersion = 1
@@ -127,7 +127,7 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	c.dmac = r.CmdsSuppUhw&uapi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH != 0
 	c.dynamic = r.TotBfregs == 0
 	c.limits = limits{
-		sqDesc: min(int(r.MaxSqDescSz), 16*maxSegments), rqDesc: int(r.MaxRqDescSz),
+		sqDesc: int(r.MaxSqDescSz), rqDesc: int(r.MaxRqDescSz),
 		sqBlocks: int(r.MaxSendWqebb), recvWR: int(r.MaxRecvWr), srqWR: int(r.MaxSrqRecvWr),
 		header: headerOf(r.EthMinInline),
 	}

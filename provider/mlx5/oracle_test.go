@@ -129,7 +129,7 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 	t.Helper()
 	mem := good(provider.Anon(uarSize))(t)
 	c := &deviceContext{indexed: true, dynamic: true, set: standard().set,
-		limits: limits{sqDesc: 1008, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}}
+		limits: limits{sqDesc: 1024, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}}
 	c.records.line = 64
 	c.uars.split = 256
 	r := &register{reg: registerOf(mem.Bytes()[uarSend:]), mem: mem, toggle: 256, most: 4}

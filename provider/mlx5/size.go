@@ -60,25 +60,34 @@ func overhead(t uverbs.QPType) int {
 	return overheadRC
 }
 
+// largest is the size of the largest request that is counted with. 6 bits of the
+// control segment count its segments, but those of a bind are in the overhead of
+// all requests of a connected queue, and no data comes with them.
+func (l *limits) largest(t uverbs.QPType) int {
+	segments := maxSegments
+	if t != uverbs.UD && t != uverbs.RawPacket {
+		segments += bindSegments - raddrSegments
+	}
+	return min(l.sqDesc, segmentSize*segments)
+}
+
 func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 	const op = "create QP"
-	head := overhead(cfg.Type)
-	if limit := (l.sqDesc - head) / segmentSize; cfg.MaxSendSGE > limit {
+	head, most := overhead(cfg.Type), l.largest(cfg.Type)
+	if limit := (most - head) / segmentSize; cfg.MaxSendSGE > limit {
 		return tooLarge(op, "MaxSendSGE", cfg.MaxSendSGE, max(limit, 0))
 	}
 	size := head + segmentSize*cfg.MaxSendSGE
 	if cfg.Type == uverbs.RawPacket { // a request has both SGEs and inline data
 		head = size
 	}
-	if limit := l.sqDesc - head - inlineHeader + s.header; cfg.MaxInline > limit {
+	if limit := most - head - inlineHeader + s.header; cfg.MaxInline > limit {
 		return tooLarge(op, "MaxInline", cfg.MaxInline, max(limit, s.header))
 	}
 	if cfg.MaxInline > s.header {
 		size = max(size, head+align(inlineHeader+cfg.MaxInline-s.header, segmentSize))
 	}
 	size = align(size, blockSize)
-	// The last block of the largest request may reach beyond what the device
-	// takes; what is written does not.
 	limit := l.sqBlocks * blockSize / size
 	if cfg.MaxSendWR > limit {
 		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, limit)
@@ -89,7 +98,7 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, powerOfTwo(l.sqBlocks*blockSize/2+1)/2/size)
 	}
 	s.maxSend = bytes / size
-	s.maxInline = min(size, l.sqDesc) - head - inlineHeader + s.header
+	s.maxInline = min(size, most) - head - inlineHeader + s.header
 	if cfg.Type == uverbs.RawPacket {
 		s.maxInline = max(s.maxInline, s.header)
 	}

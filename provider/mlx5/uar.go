@@ -238,7 +238,8 @@ func (u *uars) retire() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var errs []error
-	for _, p := range u.pages {
+	for i := range u.pages {
+		p := u.pages[(i+1)%len(u.pages)] // the first, which all need, last
 		errs = append(errs, p.mem.Retire(), u.destroy(p))
 	}
 	u.pages = nil

@@ -198,18 +198,17 @@ func be2(first, second uint32) uint64 { return bits.ReverseBytes64(uint64(first)
 
 // Sizes of the parts of a request, in segments.
 const (
-	ctrlSegments     = 1
-	raddrSegments    = 1
-	atomicSegments   = 1
-	addressSegments  = 3
-	srqSegments      = 1
-	umrSegments      = 3
-	mkeySegments     = 4
-	klmSegments      = 4
-	inlineHeader     = 4 // bytes
-	bindSegments     = umrSegments + mkeySegments + klmSegments
-	overheadRC       = segmentSize * (ctrlSegments + bindSegments)
-	overheadXRC      = overheadRC + segmentSize*srqSegments
-	overheadUD       = segmentSize * (ctrlSegments + addressSegments)
-	smallestOverhead = overheadUD
+	ctrlSegments    = 1
+	raddrSegments   = 1
+	atomicSegments  = 1
+	addressSegments = 3
+	srqSegments     = 1
+	umrSegments     = 3
+	mkeySegments    = 4
+	klmSegments     = 4
+	inlineHeader    = 4 // bytes
+	bindSegments    = umrSegments + mkeySegments + klmSegments
+	overheadRC      = segmentSize * (ctrlSegments + bindSegments)
+	overheadXRC     = overheadRC + segmentSize*srqSegments
+	overheadUD      = segmentSize * (ctrlSegments + addressSegments)
 )
