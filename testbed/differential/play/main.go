@@ -1,0 +1,271 @@
+// Play does the steps of a script on an RDMA device. The C program
+// ../testdata/play.c does the same by libibverbs.
+//
+//	play script device gid-index
+//
+// A step is a line: a verb and numbers. Objects are numbers that the script
+// gives them, memory is an offset in the one MR, DATA is
+//
+//	inline-offset inline-length n [offset length]...
+//
+// where either the inline length or n is 0, and SGES is DATA from n on. The
+// queue pairs of flags 2 are for the extended posting calls, as C has them;
+// those of 1 signal all requests.
+//
+//	cq N entries | srq N wrs sges | mw N type | ah N
+//	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
+//	connect N peer | ready N | reset N | error N
+//	begin QP 0: list, 1: builder
+//	wr opcode flags id offset window|-1 imm add|compare swap DATA
+//	datagram opcode flags id imm AH QP DATA
+//	invalidate opcode flags id window DATA
+//	bind opcode flags id window offset length access
+//	post
+//	bind1 QP window id offset length access
+//	recv QP id SGES | srqrecv SRQ id SGES
+//	poll CQ n | arm CQ solicited | event CQ | resize CQ entries
+//	limit SRQ n
+//	settle QP       the device is asked for something, behind what it was told before
+//	sum             a checksum of the memory
+//	uncq N | unsrq N | unqp N | unah N | unmw N
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "github.com/goverbs/goverbs/provider/mlx5"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "play:", err)
+		os.Exit(1)
+	}
+}
+
+// memory is the size of the MR.
+const memory = 1 << 16
+
+// limit bounds the wait for completions.
+const limit = 30 * time.Second
+
+// A player has what a script has made.
+type player struct {
+	args []int // of the step that are still to be read
+	bad  error // of reading them
+
+	dev  *uverbs.Context
+	pd   *uverbs.PD
+	mr   *uverbs.MR
+	port *uverbs.PortAttr
+	gid  *uverbs.GIDEntry
+
+	cqs  [16]*uverbs.CQ
+	srqs [16]*uverbs.SRQ
+	qps  [32]*uverbs.QP
+	ahs  [16]*uverbs.AH
+	mws  [16]*uverbs.MW
+	keys [16]uint32 // of windows
+
+	kinds map[**uverbs.QP]uverbs.QPType
+
+	to      *uverbs.QP // of begin
+	builder bool
+	posting []uverbs.SendWR
+}
+
+func run(args []string) (err error) {
+	if len(args) != 3 {
+		return errors.New("usage: play script device gid-index")
+	}
+	script, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	index, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	p := &player{kinds: map[**uverbs.QP]uverbs.QPType{}}
+	if err := p.open(args[1], index); err != nil {
+		return err
+	}
+	n := 0
+	for line := range bytes.Lines(script) {
+		n++
+		if err := p.step(string(line)); err != nil {
+			return errors.Join(fmt.Errorf("step %d, %s: %w", n, strings.TrimSpace(string(line)), err), p.dev.Close())
+		}
+	}
+	return errors.Join(p.mr.Close(), p.pd.Close(), p.dev.Close())
+}
+
+func (p *player) open(name string, gidIndex int) (err error) {
+	if p.dev, err = uverbs.Open(name); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.dev.Close())
+		}
+	}()
+	if p.pd, err = p.dev.AllocPD(); err != nil {
+		return err
+	}
+	p.mr, err = p.pd.Alloc(memory, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic|uverbs.MWBindAccess)
+	if err != nil {
+		return err
+	}
+	for i := range p.mr.Bytes() {
+		p.mr.Bytes()[i] = byte(i*7 + i>>8)
+	}
+	if p.port, err = p.dev.QueryPort(1); err != nil {
+		return err
+	}
+	p.gid, err = p.dev.QueryGID(1, gidIndex)
+	return err
+}
+
+// take reads the next number of the step.
+func (p *player) take() int {
+	if len(p.args) == 0 {
+		p.bad = errors.New("it is too short")
+		return 0
+	}
+	n := p.args[0]
+	p.args = p.args[1:]
+	return n
+}
+
+// one reads which of all is meant.
+func one[T any](p *player, all []T) *T {
+	i := p.take()
+	if i < 0 || i >= len(all) {
+		p.bad = fmt.Errorf("there is no %d of %T", i, all)
+		return new(T)
+	}
+	return &all[i]
+}
+
+func (p *player) step(line string) error {
+	words := strings.Fields(line)
+	verb, ok := verbs[words[0]]
+	if !ok {
+		return errors.New("there is no such verb")
+	}
+	p.args, p.bad = nil, nil
+	for _, w := range words[1:] {
+		n, err := strconv.ParseInt(w, 0, 64)
+		if err != nil {
+			return err
+		}
+		p.args = append(p.args, int(n))
+	}
+	err := verb(p)
+	if err == nil {
+		err = p.bad
+	}
+	if err == nil && len(p.args) > 0 {
+		err = errors.New("it is too long")
+	}
+	return err
+}
+
+var verbs = map[string]func(*player) error{
+	"cq": (*player).cq, "srq": (*player).srq, "mw": (*player).mw, "qp": (*player).qp, "ah": (*player).ah,
+	"connect": (*player).connect, "ready": (*player).ready,
+	"reset": func(p *player) error { return p.state(uverbs.StateReset) },
+	"error": func(p *player) error { return p.state(uverbs.StateErr) },
+	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
+	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
+	"recv": (*player).recv, "srqrecv": (*player).srqRecv,
+	"poll": (*player).poll, "event": (*player).event, "sum": (*player).sum,
+	"arm":    func(p *player) error { q := one(p, p.cqs[:]); return (*q).Arm(p.take() != 0) },
+	"resize": func(p *player) error { q := one(p, p.cqs[:]); return (*q).Resize(p.take()) },
+	"limit": func(p *player) error {
+		s := one(p, p.srqs[:])
+		return (*s).Modify(uverbs.SRQAttr{Limit: p.take()}, uverbs.SRQMaskLimit)
+	},
+	"settle": func(p *player) error { _, err := (*one(p, p.qps[:])).Query(uverbs.MaskState); return err },
+	"uncq":   func(p *player) error { return (*one(p, p.cqs[:])).Close() },
+	"unsrq":  func(p *player) error { return (*one(p, p.srqs[:])).Close() },
+	"unqp":   func(p *player) error { return (*one(p, p.qps[:])).Close() },
+	"unah":   func(p *player) error { return (*one(p, p.ahs[:])).Close() },
+	"unmw":   func(p *player) error { return (*one(p, p.mws[:])).Close() },
+}
+
+// poll takes n completions, after which there are none.
+func (p *player) poll() error {
+	q, want := *one(p, p.cqs[:]), p.take()
+	var wcs [8]uverbs.WC
+	for until := time.Now().Add(limit); want > 0; {
+		n, err := q.Poll(wcs[:min(want, len(wcs))])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			p.tell(&wcs[i])
+		}
+		if want -= n; time.Now().After(until) {
+			return fmt.Errorf("%d completions have not come", want)
+		}
+	}
+	n, err := q.Poll(wcs[:1])
+	if err == nil && n > 0 {
+		err = fmt.Errorf("one completion more than were to come: %+v", wcs[0])
+	}
+	return err
+}
+
+// tell prints what of a completion C promises too.
+func (p *player) tell(w *uverbs.WC) {
+	number := -1
+	for i, q := range p.qps {
+		if q != nil && q.QPN() == w.QPNum {
+			number = i
+			break
+		}
+	}
+	fmt.Printf("wc %d qp %d status %d", w.WRID, number, w.Status)
+	if w.Status != uverbs.WCSuccess {
+		fmt.Printf(" vendor %x\n", w.VendorErr)
+		return
+	}
+	recv := w.Opcode&uverbs.WCRecv != 0
+	fmt.Printf(" opcode %d", w.Opcode)
+	if recv || w.Opcode == uverbs.WCRead || w.Opcode == uverbs.WCCompareSwap || w.Opcode == uverbs.WCFetchAdd {
+		fmt.Printf(" length %d", w.ByteLen)
+	}
+	if recv && w.Flags&uverbs.WCWithImm != 0 {
+		fmt.Printf(" imm %x", w.Imm)
+	}
+	if w.Flags&uverbs.WCGRH != 0 {
+		fmt.Print(" grh")
+	}
+	if w.Flags&uverbs.WCWithInv != 0 {
+		fmt.Print(" inv")
+	}
+	fmt.Println()
+}
+
+func (p *player) event() error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return (*one(p, p.cqs[:])).WaitEvent(ctx)
+}
+
+func (p *player) sum() error {
+	h := fnv.New32a()
+	h.Write(p.mr.Bytes())
+	fmt.Printf("sum %08x\n", h.Sum32())
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func (p *player) cq() (err error) {
+	q := one(p, p.cqs[:])
+	if *q, err = p.dev.CreateCQ(uverbs.CQConfig{Entries: p.take()}); err != nil {
+		return err
+	}
+	fmt.Printf("cq %d\n", (*q).Entries())
+	return nil
+}
+
+func (p *player) srq() (err error) {
+	s := one(p, p.srqs[:])
+	cfg := uverbs.SRQConfig{MaxWR: p.take()}
+	cfg.MaxSGE = p.take()
+	*s, err = p.pd.CreateSRQ(cfg)
+	return err
+}
+
+func (p *player) mw() (err error) {
+	i := p.take()
+	if p.mws[i], err = p.pd.AllocMW(uverbs.MWType(p.take())); err != nil {
+		return err
+	}
+	p.keys[i] = p.mws[i].RKey()
+	return nil
+}
+
+func (p *player) ah() (err error) {
+	a := one(p, p.ahs[:])
+	*a, err = p.pd.CreateAH(p.toOurselves())
+	return err
+}
+
+// toOurselves is the address of the device.
+func (p *player) toOurselves() uverbs.AHAttr {
+	if p.port.LinkLayer != uverbs.LinkEthernet {
+		return uverbs.AHAttr{Port: 1, DLID: p.port.LID}
+	}
+	return uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: p.gid.GID, SGIDIndex: uint8(p.gid.Index), HopLimit: 1}
+}
+
+const signalAll = 1
+
+var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD}
+
+func (p *player) qp() (err error) {
+	q := one(p, p.qps[:])
+	cfg := uverbs.QPConfig{Type: *one(p, types)}
+	p.kinds[q] = cfg.Type
+	cfg.SendCQ = *one(p, p.cqs[:])
+	if i := p.take(); i >= 0 {
+		cfg.SRQ = p.srqs[i]
+	}
+	cfg.MaxSendWR = p.take()
+	cfg.MaxRecvWR = p.take()
+	cfg.MaxSendSGE = p.take()
+	cfg.MaxRecvSGE = p.take()
+	cfg.MaxInline = p.take()
+	cfg.SignalAll = p.take()&signalAll != 0
+	if *q, err = p.pd.CreateQP(cfg); err != nil {
+		return err
+	}
+	c := (*q).Cap()
+	fmt.Printf("qp %d %d %d %d %d\n", c.MaxSendWR, c.MaxRecvWR, c.MaxSendSGE, c.MaxRecvSGE, c.MaxInline)
+	return nil
+}
+
+// A change is one of a queue pair's state.
+type change struct {
+	m uverbs.QPMask
+	a uverbs.QPAttr
+}
+
+func walk(q *uverbs.QP, changes ...change) error {
+	for _, c := range changes {
+		if err := q.Modify(c.a, c.m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *player) connect() error {
+	at, peer := one(p, p.qps[:]), *one(p, p.qps[:])
+	init := change{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess,
+		uverbs.QPAttr{State: uverbs.StateInit, Port: 1, Access: uverbs.RemoteWrite}}
+	rtr := change{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN,
+		uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.QPN(), RQPSN: 5, AV: p.toOurselves()}}
+	rts := change{uverbs.MaskState | uverbs.MaskSQPSN, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5}}
+	if p.kinds[at] == uverbs.RC {
+		init.a.Access |= uverbs.RemoteRead | uverbs.RemoteAtomic
+		rtr.m |= uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
+		rtr.a.MaxDestRdAtomic, rtr.a.MinRNRTimer = 4, 12
+		rts.m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
+		rts.a.Timeout, rts.a.RetryCnt, rts.a.RNRRetry, rts.a.MaxRdAtomic = 18, 7, 7, 4
+	}
+	return walk(*at, init, rtr, rts)
+}
+
+const udKey = 0x11111
+
+func (p *player) ready() error {
+	return walk(*one(p, p.qps[:]),
+		change{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskQKey,
+			uverbs.QPAttr{State: uverbs.StateInit, Port: 1, QKey: udKey}},
+		change{uverbs.MaskState, uverbs.QPAttr{State: uverbs.StateRTR}},
+		change{uverbs.MaskState | uverbs.MaskSQPSN, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5}})
+}
+
+func (p *player) state(s uverbs.QPState) error {
+	return (*one(p, p.qps[:])).Modify(uverbs.QPAttr{State: s}, uverbs.MaskState)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sges reads the SGEs that a step ends with.
+func (p *player) sges() (all []uverbs.SGE) {
+	for range p.take() {
+		off := p.take()
+		all = append(all, p.mr.SGE(off, p.take()))
+	}
+	return all
+}
+
+func (p *player) begin() error {
+	p.to = *one(p, p.qps[:])
+	p.builder = p.take() != 0
+	p.posting = nil
+	return nil
+}
+
+// request reads what every request begins with.
+func (p *player) request() uverbs.SendWR {
+	w := uverbs.SendWR{Opcode: uverbs.Opcode(p.take())}
+	w.Flags = uverbs.SendFlags(p.take())
+	w.WRID = uint64(p.take())
+	return w
+}
+
+// add reads a request's data, and adds it to what is to be posted.
+func (p *player) add(w uverbs.SendWR) error {
+	off, n := p.take(), p.take()
+	if n > 0 {
+		w.Inline = p.mr.Bytes()[off:][:n]
+	}
+	w.SGL = p.sges()
+	p.posting = append(p.posting, w)
+	return nil
+}
+
+func (p *player) wr() error {
+	w := p.request()
+	w.RemoteAddr = p.mr.Addr() + uint64(p.take())
+	w.RKey = p.mr.RKey()
+	if i := p.take(); i >= 0 {
+		w.RKey = p.keys[i]
+	}
+	w.Imm = uint32(p.take())
+	w.CompareAdd = uint64(p.take())
+	w.Swap = uint64(p.take())
+	return p.add(w)
+}
+
+func (p *player) datagram() error {
+	w := p.request()
+	w.Imm = uint32(p.take())
+	w.AH = *one(p, p.ahs[:])
+	w.QPN = (*one(p, p.qps[:])).QPN()
+	w.QKey = udKey
+	return p.add(w)
+}
+
+func (p *player) invalidate() error {
+	w := p.request()
+	w.InvalidateRKey = *one(p, p.keys[:])
+	return p.add(w)
+}
+
+// window reads what a window is bound to.
+func (p *player) window() uverbs.MWRange {
+	r := uverbs.MWRange{MR: p.mr, Off: p.take()}
+	r.Len = p.take()
+	r.Access = uverbs.Access(p.take())
+	return r
+}
+
+func (p *player) bind() error {
+	w := p.request()
+	i := p.take()
+	p.keys[i] = uverbs.IncRKey(p.keys[i])
+	w.Bind = &uverbs.MWBind{MW: p.mws[i], RKey: p.keys[i], MWRange: p.window()}
+	p.posting = append(p.posting, w)
+	return nil
+}
+
+func (p *player) bind1() error {
+	q, i, id := *one(p, p.qps[:]), p.take(), p.take()
+	if err := p.mws[i].Bind(q, uint64(id), uverbs.Signaled, p.window()); err != nil {
+		return err
+	}
+	p.keys[i] = p.mws[i].RKey()
+	return nil
+}
+
+func (p *player) post() error {
+	if p.builder {
+		if err := p.build(); err != nil {
+			return err
+		}
+	} else if _, err := p.to.PostSend(p.posting...); err != nil {
+		return err
+	}
+	for _, w := range p.posting {
+		if w.Bind != nil {
+			w.Bind.MW.SetRKey(w.Bind.RKey)
+		}
+	}
+	return nil
+}
+
+// build posts by the builder.
+func (p *player) build() error {
+	b := p.to.StartSend()
+	defer b.Abort()
+	for i := range p.posting {
+		w := &p.posting[i]
+		operation(&b, w)
+		if w.AH != nil {
+			b.UDAddr(w.AH, w.QPN, w.QKey)
+		}
+		if w.Inline != nil {
+			b.Inline(w.Inline)
+		}
+		for _, s := range w.SGL {
+			b.SGE(s)
+		}
+	}
+	return b.Submit()
+}
+
+func operation(b *uverbs.SendBatch, w *uverbs.SendWR) {
+	switch w.Opcode {
+	case uverbs.OpWrite:
+		b.Write(w.WRID, w.Flags, w.RemoteAddr, w.RKey)
+	case uverbs.OpWriteImm:
+		b.WriteImm(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.Imm)
+	case uverbs.OpSend:
+		b.Send(w.WRID, w.Flags)
+	case uverbs.OpSendImm:
+		b.SendImm(w.WRID, w.Flags, w.Imm)
+	case uverbs.OpRead:
+		b.Read(w.WRID, w.Flags, w.RemoteAddr, w.RKey)
+	case uverbs.OpCompareSwap:
+		b.CompareSwap(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap)
+	case uverbs.OpFetchAdd:
+		b.FetchAdd(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.CompareAdd)
+	case uverbs.OpLocalInv:
+		b.LocalInv(w.WRID, w.Flags, w.InvalidateRKey)
+	case uverbs.OpSendInv:
+		b.SendInv(w.WRID, w.Flags, w.InvalidateRKey)
+	case uverbs.OpBindMW:
+		b.BindMW(w.WRID, w.Flags, w.Bind.MW, w.Bind.RKey, w.Bind.MWRange)
+	}
+}
+
+func (p *player) recv() error {
+	q := *one(p, p.qps[:])
+	w := uverbs.RecvWR{WRID: uint64(p.take()), SGL: p.sges()}
+	_, err := q.PostRecv(w)
+	return err
+}
+
+func (p *player) srqRecv() error {
+	s := *one(p, p.srqs[:])
+	w := uverbs.RecvWR{WRID: uint64(p.take()), SGL: p.sges()}
+	_, err := s.PostRecv(w)
+	return err
+}

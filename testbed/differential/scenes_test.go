@@ -1,0 +1,263 @@
+//go:build vm
+
+package differential
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// A scene is a part of the script, which leaves nothing behind but the memory.
+type scene struct {
+	name string
+	play func(*script)
+}
+
+var scenes = []scene{
+	{"RC by list", func(s *script) { s.connected(rc, byList) }},
+	{"RC by builder", func(s *script) { s.connected(rc, byBuilder) }},
+	{"UC by list", func(s *script) { s.connected(uc, byList) }},
+	{"UC by builder", func(s *script) { s.connected(uc, byBuilder) }},
+	{"UD by list", func(s *script) { s.datagrams(byList) }},
+	{"UD by builder", func(s *script) { s.datagrams(byBuilder) }},
+	{"windows by list", func(s *script) { s.windows(byList) }},
+	{"windows by builder", func(s *script) { s.windows(byBuilder) }},
+	{"SRQ", (*script).srq},
+	{"CQ", (*script).cqs},
+	{"sizes", (*script).sizes},
+	{"many", (*script).many},
+	{"reset", (*script).reset},
+	{"errors", (*script).errors},
+}
+
+func flagsOf(way int) int { return way * forBuilders }
+
+// connected posts every opcode, every shape of payload and every flag one by
+// one, and then some at once, around the end of the ring.
+func (s *script) connected(kind, way int) {
+	s.pair(kind, 0, 1, flagsOf(way))
+	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm}
+	for i, op := range ops {
+		for _, p := range append(gathers, inlines...) {
+			s.exchange(0, 1, way, op, signaled, p)
+		}
+		s.exchange(0, 1, way, op, signaled|solicited, gathers[1+i])
+		s.exchange(0, 1, way, op, signaled|fenced, inlines[i])
+	}
+	if kind == rc {
+		for _, p := range gathers {
+			s.exchange(0, 1, way, uverbs.OpRead, signaled, p)
+		}
+		for _, op := range []uverbs.Opcode{uverbs.OpCompareSwap, uverbs.OpFetchAdd} {
+			for _, flags := range []int{signaled, signaled | fenced} {
+				s.post(0, way, s.atomic(op, flags, 77, 99))
+				s.poll(0, 1)
+			}
+		}
+	}
+	for i := range 6 {
+		s.post(0, way, s.data(uverbs.OpWrite, 0, gathers[1+i%4]), s.data(uverbs.OpWrite, 0, inlines[i%5]),
+			s.data(uverbs.OpWrite, signaled, gathers[i%5]))
+		s.poll(0, 1)
+	}
+	s.add("sum")
+	s.destroy(0, 1)
+}
+
+func (s *script) datagrams(way int) {
+	s.add("ah 0")
+	for q := range 2 {
+		s.add("cq %d 30", q)
+		s.add("qp %d %d %d -1 6 5 4 3 124 %d", q, ud, q, flagsOf(way))
+		s.add("ready %d", q)
+	}
+	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm} {
+		for _, p := range append(gathers[:4:4], inlines...) {
+			for _, flags := range []int{signaled, signaled | solicited} {
+				s.recv(1, 3)
+				s.post(0, way, s.datagram(op, flags, 1, p))
+				s.poll(0, 1)
+				s.poll(1, 1)
+			}
+		}
+	}
+	for range 4 {
+		s.recv(1, 2)
+		s.recv(1, 1)
+		s.post(0, way, s.datagram(uverbs.OpSend, 0, 1, inlines[4]), s.datagram(uverbs.OpSendImm, signaled, 1, gathers[3]))
+		s.poll(0, 1)
+		s.poll(1, 2)
+	}
+	s.add("sum")
+	s.destroy(0, 1)
+	s.add("unah 0")
+}
+
+// windows binds, uses and invalidates them.
+func (s *script) windows(way int) {
+	const writable = uverbs.RemoteWrite | uverbs.RemoteRead
+	s.pair(rc, 0, 1, flagsOf(way))
+	s.add("mw 0 2")
+	for range 3 {
+		s.post(1, way, s.bind(0, writable))
+		s.poll(1, 1)
+		s.post(0, way, s.through(0))
+		s.poll(0, 1)
+		s.post(1, way, s.invalidate(uverbs.OpLocalInv, 0, "0 0 0"), s.data(uverbs.OpWrite, signaled, inlines[0]))
+		s.poll(1, 2)
+		s.post(1, way, s.bind(0, uverbs.RemoteAtomic|writable), s.data(uverbs.OpWrite, signaled, gathers[1]))
+		s.poll(1, 2)
+		for _, p := range []payload{gathers[0], gathers[2]} {
+			s.recv(1, 3)
+			s.post(0, way, s.invalidate(uverbs.OpSendInv, 0, p))
+			s.poll(0, 1)
+			s.poll(1, 1)
+			s.post(1, way, s.bind(0, writable))
+			s.poll(1, 1)
+		}
+		s.post(1, way, s.invalidate(uverbs.OpLocalInv, 0, "0 0 0"))
+		s.poll(1, 1)
+	}
+	if way == byList {
+		s.add("mw 1 1")
+		for i := range 3 {
+			s.add("bind1 1 1 %d %d %d %d", s.next(), remoteArea+i*64, 4096, writable)
+			s.poll(1, 1)
+		}
+		s.add("unmw 1")
+	}
+	s.add("unmw 0")
+	s.destroy(0, 1)
+}
+
+// srq has two queue pairs take receives from one queue, many times around.
+func (s *script) srq() {
+	s.add("srq 0 7 2")
+	for q := range 4 {
+		s.add("cq %d 60", q)
+		srq := -1
+		if q >= 2 {
+			srq = 0
+		}
+		s.add("qp %d %d %d %d 8 1 2 1 64 0", q, rc, q, srq)
+	}
+	s.connect(0, 2)
+	s.connect(1, 3)
+	s.add("limit 0 1")
+	for i := range 12 {
+		for n := range 3 {
+			s.add("srqrecv 0 %d %s", s.next(), sges(recvArea, 1+(i+n)%2, 2048))
+		}
+		for n := range 3 {
+			from := (i + n) % 2
+			s.post(from, byList, s.data(uverbs.OpSend, signaled, gathers[1+i%2]))
+			s.poll(from, 1)
+			s.poll(from+2, 1)
+		}
+	}
+	s.add("sum")
+	s.destroy(0, 1, 2, 3)
+	s.add("unsrq 0")
+}
+
+// cqs arms and resizes, with completions in the queue and around its end.
+func (s *script) cqs() {
+	s.pair(rc, 0, 1, 0)
+	for _, only := range []int{0, 1} {
+		for range 2 {
+			s.recv(1, 3)
+			s.add("arm 1 %d", only)
+			s.post(0, byList, s.data(uverbs.OpSend, signaled|solicited, gathers[1]))
+			s.add("event 1")
+			s.poll(0, 1)
+			s.poll(1, 1)
+		}
+	}
+	for _, n := range []int{10, 62, 5, 30} {
+		write := func() request { return s.data(uverbs.OpWrite, signaled, inlines[1]) }
+		s.post(0, byList, write(), write(), write(), write())
+		s.add("settle 0")
+		s.add("resize 0 %d", n)
+		s.poll(0, 4)
+		s.add("arm 0 0")
+		s.post(0, byList, s.data(uverbs.OpWrite, signaled, inlines[1]))
+		s.add("event 0")
+		s.poll(0, 1)
+	}
+	s.destroy(0, 1)
+}
+
+// sizes creates queues whose sizes have to be rounded.
+func (s *script) sizes() {
+	entries := []int{1, 3, 63, 64, 1000, 4095}
+	for i, n := range entries {
+		s.add("cq %d %d", i, n)
+	}
+	qps := []string{
+		"0 0 -1 1 1 1 1 0 0", "0 0 -1 16 16 1 1 32 0", "0 0 -1 5 100 3 5 200 0", "0 0 -1 100 1 30 32 0 1", "0 0 -1 64 64 1 1 812 0",
+		"0 0 -1 10 0 1 1 0 0", "0 0 -1 4 4 52 1 828 0", "1 0 -1 7 7 2 2 76 0", "1 0 -1 33 3 1 1 500 2",
+		"2 0 -1 1 1 1 1 0 0", "2 0 -1 100 50 5 4 100 2", "2 0 -1 2 1 30 4 700 0",
+	}
+	for i, c := range qps {
+		s.add("qp %d %s", i, c)
+	}
+	srqs := []string{"1 1", "7 3", "16 4", "100 1", "500 15"}
+	for i, c := range srqs {
+		s.add("srq %d %s", i, c)
+	}
+	for i := range qps {
+		s.add("unqp %d", i)
+	}
+	for i := range srqs {
+		s.add("unsrq %d", i)
+	}
+	for i := range entries {
+		s.add("uncq %d", i)
+	}
+}
+
+// many has more queue pairs than there are registers of their own.
+func (s *script) many() {
+	const n = 24
+	s.add("cq 0 60")
+	for q := range n {
+		s.add("qp %d %d 0 -1 4 4 2 2 124 0", q, rc)
+	}
+	for q := 0; q < n; q += 2 {
+		s.connect(q, q+1)
+	}
+	for _, p := range []payload{inlines[1], inlines[4], gathers[1], gathers[2]} {
+		for q := range n {
+			s.post(q, byList, s.data(uverbs.OpWrite, signaled, p))
+			s.poll(0, 1)
+		}
+	}
+	for q := range n {
+		s.add("unqp %d", q)
+	}
+	s.add("uncq 0")
+}
+
+// reset uses queues again from their beginning.
+func (s *script) reset() {
+	s.pair(rc, 0, 1, 0)
+	for range 3 {
+		for range 3 {
+			s.exchange(0, 1, byList, uverbs.OpSend, signaled, inlines[3])
+		}
+		s.recv(1, 2)
+		s.add("reset 0")
+		s.add("reset 1")
+		s.connect(0, 1)
+	}
+	s.destroy(0, 1)
+}
+
+// errors has requests fail, and those behind them and receives flushed.
+func (s *script) errors() {
+	s.pair(rc, 0, 1, 0)
+	s.recv(0, 1)
+	s.post(0, byList, request("wr 4 2 9001 0x10000 -1 0 0 0 0 0 1 0 64"), s.data(uverbs.OpWrite, 0, inlines[0]), s.data(uverbs.OpWrite, signaled, gathers[1]))
+	s.poll(0, 4)
+	s.add("error 1")
+	s.post(1, byList, s.data(uverbs.OpWrite, signaled, gathers[1]))
+	s.poll(1, 1)
+	s.destroy(0, 1)
+}
