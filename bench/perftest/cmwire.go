@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -107,7 +108,7 @@ func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm
 func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		v, err := connect()
-		if err == nil || n == tries || !errors.Is(err, cm.ErrRejected) {
+		if err == nil || n == tries || !errors.Is(err, syscall.ECONNREFUSED) { // cm.ErrRejected is one
 			return v, err
 		}
 		select {

@@ -48,6 +48,9 @@ func settled(t *testing.T, name string, args ...string) *Options {
 		t.Fatalf("no test %s", name)
 	}
 	o, err := Parse(test, args)
+	if err == nil {
+		err = o.settle()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,16 +115,17 @@ func (o *Options) info() {
 	o.printf("\n%s", line)
 }
 
-// address prints the keys of a QP of one side.
+// address prints the keys of a QP of one side. Those of its memory go unsaid
+// with rdma_cm, as perftest has it.
 func (o *Options) address(side string, k keys) {
 	if !o.full() {
 		return
 	}
 	o.printf(" %s address: LID %s QPN %s PSN %s", side, hex(uint64(k.lid), 4), hex(uint64(k.qpn), 6), hex(uint64(k.psn), 6))
-	if o.Verb == Read {
+	if o.Verb == Read && !o.CommCM {
 		o.printf(" OUT %s", hex(uint64(k.outs), 4))
 	}
-	if o.Verb == Write || o.Verb == Read {
+	if (o.Verb == Write || o.Verb == Read) && !o.CommCM {
 		o.printf(" RKey %s VAddr %s", hex(uint64(k.rkey), 8), hex(k.vaddr, 16))
 	}
 	o.printf("\n")

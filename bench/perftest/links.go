@@ -16,26 +16,35 @@ type links struct{ ids []*cm.SyncID }
 // leaveTime is how long the end of a connection may take.
 const leaveTime = 10 * time.Second
 
-// leave ends the connections: the server does, the client waits for it.
+var errLeave = atPeer("", "the peer does not take notice that the connection ends")
+
+// leave ends the connections: the server does, the client waits for it. A C
+// client answers when it has heard of the end of all.
 func (l *links) leave(ctx context.Context, client bool) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, errLeave)
 	defer cancel()
+	ends := make(chan error, len(l.ids))
 	for _, id := range l.ids {
-		if id.QPType() == uverbs.UD {
-			continue
-		}
-		if client {
-			select {
-			case <-id.Disconnected():
-			case <-ctx.Done(): // Close ends it then
+		go func() {
+			switch {
+			case id.QPType() == uverbs.UD:
+				ends <- nil
+			case client:
+				select {
+				case <-id.Disconnected():
+				case <-ctx.Done(): // Close ends it then
+				}
+				ends <- nil
+			default:
+				ends <- id.Disconnect(ctx)
 			}
-			continue
-		}
-		if err := id.Disconnect(ctx); err != nil {
-			return err
-		}
+		}()
 	}
-	return nil
+	var errs []error
+	for range l.ids {
+		errs = append(errs, <-ends)
+	}
+	return errors.Join(errs...)
 }
 
 func (l *links) close() error {

@@ -69,7 +69,8 @@ type Options struct {
 
 	Progress io.Writer // where a long run tells how far it is; nil: nowhere
 
-	given map[byte]bool // short options that the command line has
+	given    map[byte]bool // short options that the command line has
+	peakless bool          // there is no peak, which nobody asked for
 
 	// What the two ends have agreed on, and what the device is like.
 	out     io.Writer

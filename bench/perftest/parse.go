@@ -32,7 +32,8 @@ func Parse(t Test, args []string) (*Options, error) {
 	if o.ShowVersion {
 		return o, nil
 	}
-	return o, o.settle()
+	settled := *o
+	return o, settled.settle()
 }
 
 // table are the options that the test has.

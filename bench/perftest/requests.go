@@ -1,6 +1,8 @@
 package perftest
 
 import (
+	"fmt"
+
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -130,8 +132,8 @@ func (e *endpoint) arrived(wc *uverbs.WC, iters int) (*queue, error) {
 
 // check says what a completion that is none tells of the two ends.
 func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
-	switch wc.Status {
-	case uverbs.WCSuccess:
+	switch {
+	case wc.Status == uverbs.WCSuccess:
 		want := e.size
 		if e.o.Type == uverbs.UD {
 			want += uverbs.GRHLen
@@ -140,14 +142,36 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same", int(wc.ByteLen)-want+e.size, e.size)
 		}
 		return nil
-	case uverbs.WCLocLenErr:
+	case wc.Status == uverbs.WCWRFlushErr:
+		return e.flushed()
+	case receive && (wc.Status == uverbs.WCLocLenErr || wc.Status == uverbs.WCLocQPOpErr): // rxe says the latter
 		return atPeer("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same", e.size)
-	case uverbs.WCRemInvReqErr:
+	case wc.Status == uverbs.WCRemInvReqErr || wc.Status == uverbs.WCRemOpErr: // and so here
 		return atPeer("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s", e.size)
-	case uverbs.WCRemAccessErr:
+	case wc.Status == uverbs.WCRemAccessErr:
 		return atPeer("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
-	case uverbs.WCRetryExcErr:
+	case wc.Status == uverbs.WCRetryExcErr:
 		return atPeer("", "the peer does not answer: it has ended, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return wc.Err()
+}
+
+// flushed looks for what has put a QP into the error state: the completion that
+// tells may be in the other queue. Without one the peer has disconnected.
+func (e *endpoint) flushed() error {
+	for _, cq := range []*uverbs.CQ{e.scq, e.rcq} {
+		for {
+			n, err := cq.Poll(e.wcs[:1])
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+			if s := e.wcs[0].Status; s != uverbs.WCWRFlushErr && s != uverbs.WCSuccess {
+				return e.check(&e.wcs[0], cq == e.rcq && e.rcq != e.scq)
+			}
+		}
+	}
+	return fmt.Errorf("in mid-run: %w", errGone)
 }

@@ -13,6 +13,12 @@ import (
 func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	p := *o
 	p.out = out
+	if err := p.settle(); err != nil {
+		return err
+	}
+	if p.peakless {
+		p.printf(" WARNING: BW peak won't be measured in this run.\n")
+	}
 	s := &session{o: &p}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx); err != nil {

@@ -24,15 +24,9 @@ func (o *Options) settle() error {
 	if o.fetches() {
 		o.Inline = 0
 	}
-	if o.Bandwidth && o.receives() && !o.client() && !o.Bidirectional {
-		o.NoPeak = true
-	}
-	if o.Duration == 0 && o.Iters > peakIters {
-		o.NoPeak = true
-	}
-	if !o.Bandwidth {
-		o.NoPeak = true
-	}
+	none := o.Duration > 0 || o.Iters > peakIters || o.receives() && !o.client() && !o.Bidirectional
+	o.peakless = o.Bandwidth && none && !o.NoPeak
+	o.NoPeak = o.NoPeak || none || !o.Bandwidth
 	return nil
 }
 
@@ -74,7 +68,6 @@ func (o *Options) settleDuration() error {
 	if o.Duration <= 2*o.Margin {
 		return here("-f", "a margin of %d s at both ends leaves nothing of %d s", o.Margin, o.Duration)
 	}
-	o.NoPeak = true
 	return nil
 }
 

@@ -133,7 +133,9 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 	if o.SourceIP != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.SourceIP)}
 	}
-	conn, err := d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
+	conn, err := again(ctx, func() (net.Conn, error) {
+		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
+	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: start the server first, with the same -p", err)
 	}

@@ -47,7 +47,7 @@ const (
 	tick      = 250 * time.Millisecond
 	stall     = 20 * time.Second
 	soonDone  = 2 * time.Second
-	everySome = 5 * time.Second
+	everySome = 2 * time.Second
 )
 
 var errTime = errors.New("the time is up") // never leaves the package

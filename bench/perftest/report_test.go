@@ -1,0 +1,183 @@
+package perftest
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ready are options as they are when the two ends have agreed, and what is
+// printed.
+func ready(t *testing.T, name string, args ...string) (*Options, *bytes.Buffer) {
+	t.Helper()
+	o := settled(t, name, args...)
+	var out bytes.Buffer
+	o.out, o.device, o.mtu, o.link = &out, "rxe0", uverbs.MTU4096, uverbs.LinkEthernet
+	o.gid, o.withGID = uverbs.GIDEntry{GID: seenKeys.gid, Index: 1}, true
+	o.Inline = max(o.Inline, 0)
+	if o.fetches() {
+		o.Outs = 128
+	}
+	return o, &out
+}
+
+// The texts are perftest 6.24's own, from the ends whose options are given.
+func TestInfo(t *testing.T) {
+	const common = ` Dual-port       : OFF		Device         : rxe0
+ Number of qps   : 1		Transport type : IB
+ Connection type : RC		Using SRQ      : OFF
+ PCIe relax order: ON		Lock-free      : OFF
+ ibv_wr* API     : OFF		Using DDP      : OFF
+`
+	for _, c := range []struct{ test, args, want string }{
+		{"send_bw", "-n 10 -b -s 1024 host", line + "                    Send Bidirectional BW Test\n" + common +
+			" TX depth        : 10\n RX depth        : 10\n CQ Moderation   : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n" +
+			" GID index       : 1\n Max inline data : 0[B]\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + line},
+		{"read_lat", "", line + "                    RDMA_Read Latency Test\n" + common +
+			" Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Outstand reads  : 128\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + line},
+		{"send_lat", "-R -n 10", line + "                    Send Latency Test\n" + common +
+			" RX depth        : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Max inline data : 0[B]\n" +
+			" rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n" + line + " Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP\n" + line},
+		{"send_lat", "--output=latency", ""},
+	} {
+		o, out := ready(t, c.test, strings.Fields(c.args)...)
+		o.info()
+		if d := cmp.Diff(c.want, out.String()); d != "" {
+			t.Errorf("%s %s: (-want +got)\n%s", c.test, c.args, d)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	o, out := ready(t, "read_lat")
+	o.address("local", keys{outs: 0x80, qpn: 0x1b, psn: 0x6132a9, rkey: 0xb5b, vaddr: 0x564014a75000, gid: seenKeys.gid})
+	const want = " local address: LID 0000 QPN 0x001b PSN 0x6132a9 OUT 0x80 RKey 0x000b5b VAddr 0x00564014a75000\n" +
+		" GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:09:00:01\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+// every makes times of posts that are so far apart.
+func every(ns ...int64) (posted []int64) {
+	at := int64(1000)
+	posted = append(posted, at)
+	for _, d := range ns {
+		at += d
+		posted = append(posted, at)
+	}
+	return posted
+}
+
+func TestLatencyFigures(t *testing.T) {
+	o, out := ready(t, "send_lat", "-H", "-U")
+	f := latencyResult{posted: every(8000, 2000, 4000, 90000, 6000, 70000), iters: 7}.figures(o, 64)
+	// Sorted and halved: 1 2 3 4 35 45, of which 35 and 45 are the tail.
+	if f.min != 1 || f.max != 35 || f.typical != 2.5 || f.avg != 2.5 || math.Abs(f.stdev-math.Sqrt(1.25)) > 1e-9 || f.percentile99 != 35 {
+		t.Errorf("%+v", f)
+	}
+	if err := o.printLatency(f); err != nil {
+		t.Fatal(err)
+	}
+	want := "#, usec\n1, 4\n2, 1\n3, 2\n4, 45\n5, 3\n6, 35\n#, usec\n1, 1\n2, 2\n3, 3\n4, 4\n" + line + latHeader +
+		" 64      7          1.00           35.00        2.50     \t       2.50        \t1.12   \t\t35.00   \t\t35.00  \n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	read, _ := ready(t, "read_lat")
+	if f := (latencyResult{posted: every(2000, 2000, 2000, 2000), iters: 5}).figures(read, 2); f.typical != 2 {
+		t.Errorf("a READ goes one way, %+v", f)
+	}
+	if f := (latencyResult{posted: every(2000), iters: 2}).figures(o, 2); f.iters != 2 || f.avg != 0 {
+		t.Errorf("of an early end: %+v", f)
+	}
+	timed, out := ready(t, "send_lat", "-D", "2")
+	if err := timed.printLatency(latencyResult{iters: 14431, took: 2e9}.figures(timed, 2)); err != nil || out.String() != " 2             14431            69.30          7215.50\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestBandwidthFigures(t *testing.T) {
+	o, out := ready(t, "send_bw", "-s", "1048576", "-n", "5", "host")
+	b := &bandwidthRun{endpoint: &endpoint{o: o, size: o.Size}, completed: 5, ended: 10e6,
+		posted: []int64{0, 1e6, 2e6, 3e6, 4e6}, done: []int64{2e6, 4e6, 5e6, 8e6, 10e6}}
+	r := b.report()
+	// The best run of messages is the second and the third: 2 in 4 ms.
+	if math.Abs(r.avg-500) > 1e-6 || math.Abs(r.rate-0.0005) > 1e-9 || math.Abs(r.peak-1000/fastestByHand(b)) > 1e-6 {
+		t.Errorf("%+v", r)
+	}
+	if err := o.printBandwidth(bwReport{1024, 20, 2.2, 2.2, 0.002251}); err != nil {
+		t.Fatal(err)
+	}
+	o.Gbits = true
+	if err := o.printBandwidth(bwReport{1024, 10, 0.0123456, 0.0111111, 0.5}); err != nil {
+		t.Fatal(err)
+	}
+	const want = " 1024       20               2.20               2.20   \t\t     0.002251\n" +
+		" 1024       10           0.012346            0.011111            0.500000\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	if r := (&bandwidthRun{endpoint: b.endpoint}).report(); r.avg != 0 || r.iters != 0 {
+		t.Errorf("of nothing: %+v", r)
+	}
+}
+
+// fastestByHand is the least of all quotients, in ms.
+func fastestByHand(b *bandwidthRun) float64 {
+	least := math.Inf(1)
+	for i := range b.posted {
+		for j := i; j < len(b.done); j++ {
+			least = min(least, float64(b.done[j]-b.posted[i])/1e6/float64(j-i+1))
+		}
+	}
+	return least
+}
+
+func TestLimits(t *testing.T) {
+	o, _ := ready(t, "send_bw", "-w", "10", "-y", "2", "host")
+	for _, c := range []struct {
+		avg, rate float64
+		want      string
+	}{{10, 2, ""}, {9, 2, "below the limit of 10.00 (-w)"}, {11, 1, "below the limit of 2.000000 (-y)"}} {
+		err := o.limits(bwReport{avg: c.avg, rate: c.rate})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The file has perftest's keys, and is JSON, also of one figure alone.
+func TestJSON(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
+	for _, c := range []struct{ test, args, want string }{
+		{"send_lat", "", `"percentile_99.9": 0.00`}, {"send_lat", "-D 4", `"tps_average": 0.00`}, {"send_lat", "--output=latency -T 3 -R", `"avg_lat": 0.0`},
+		{"send_lat", "--output=latency -D 4", `"t_avg": 0.0`}, {"atomic_bw", "-b -l 2 -t 4", `"test": "Atomic_FETCH_AND_ADD_Bidirectional_Post_List_BW_Test"`},
+		{"send_bw", "--output=bandwidth -e --recv_post_list=2", `"Test with events": "Using_rxe0_comp0"`}, {"send_bw", "--output=message_rate", `"msgRate_avg": 0.0`},
+	} {
+		o, _ := ready(t, c.test, append(strings.Fields(c.args), "--out_json", "--out_json_file="+file)...)
+		err := o.printLatency(latencyFigures{})
+		if o.Bandwidth {
+			err = o.printBandwidth(bwReport{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || !json.Valid(text) || !strings.Contains(string(text), c.want) {
+			t.Errorf("%s %s: %v, no %s:\n%s", c.test, c.args, err, c.want, text)
+		}
+	}
+	o, _ := ready(t, "send_bw", "--out_json", "--out_json_file="+file+"/none")
+	if err := o.printBandwidth(bwReport{}); err == nil || !strings.Contains(err.Error(), "--out_json_file here") {
+		t.Error(err)
+	}
+}

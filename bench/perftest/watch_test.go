@@ -1,0 +1,184 @@
+package perftest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A quietWire is a wire of which only the state counts.
+type quietWire struct {
+	wire
+	pending int
+	gone    error
+}
+
+func (w *quietWire) state() (int, error) { return w.pending, w.gone }
+
+// What a watch says of a run that has done 7 of 10 messages.
+func TestJudge(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		wire quietWire
+		idle time.Duration
+		want string
+	}{
+		{"all is well", t.Context(), quietWire{}, time.Second, ""},
+		{"the peer has said something, which may be early", t.Context(), quietWire{pending: 108}, time.Second, ""},
+		{"the peer is done", t.Context(), quietWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer is done, and here 7 of 10"},
+		{"the peer has gone", t.Context(), quietWire{gone: errGone}, 0, "in mid-run, after 7 messages: the peer has ended the connection"},
+		{"stalled", t.Context(), quietWire{}, time.Minute, "-n at the peer: nothing has moved for 20s after 7 of 10"},
+		{"interrupted", ended, quietWire{gone: errGone}, 0, ErrInterrupted.Error()},
+	} {
+		v := &watch{parent: c.ctx, wire: &c.wire, total: 10, last: 7, since: time.Now().Add(-c.idle)}
+		err := v.judge(7)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if v.judge(8) == nil && time.Since(v.since) > time.Second {
+			t.Errorf("%s: another message is no progress", c.name)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	v := &watch{progress: &out, total: 10}
+	at := time.Now()
+	v.tell(at, 3)
+	v.tell(at.Add(time.Second), 4)
+	v.phase.Store(sampling)
+	v.tell(at.Add(everySome), 5)
+	if want := " 3 of 10 messages\n 5 messages\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
+	}
+}
+
+// A run of a given time goes through its phases, and an alarm ends it.
+func TestPhases(t *testing.T) {
+	o := &Options{Duration: 1}
+	v := newWatch(t.Context(), &quietWire{}, o, 0)
+	defer v.stop()
+	if v.phase.Load() != warming {
+		t.Error("it counts before it has begun")
+	}
+	v.time(o)
+	v.time(o)
+	if v.phase.Load() != sampling || v.begin.Load() == 0 {
+		t.Errorf("phase %d, begun at %d", v.phase.Load(), v.begin.Load())
+	}
+	for v.phase.Load() != over {
+		<-time.After(10 * time.Millisecond)
+	}
+	if took := time.Duration(v.end.Load() - v.begin.Load()); took < time.Second {
+		t.Errorf("took %v", took)
+	}
+	for !v.alarm.Load() {
+		<-time.After(time.Millisecond)
+	}
+	if err := v.look(0); !errors.Is(err, errTime) {
+		t.Error(err)
+	}
+}
+
+// The end of a run's context wakes a run that sleeps, and alarms one that polls.
+func TestInterruptedWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	v := newWatch(ctx, &quietWire{}, &Options{}, 0)
+	defer v.stop()
+	cancel()
+	<-v.stopped
+	if err := v.look(1); !v.alarm.Load() && err != ErrInterrupted {
+		t.Error(err)
+	}
+}
+
+func TestCircle(t *testing.T) {
+	o := &Options{Test: Test{Write, true}, cycle: 256, line: 64}
+	for _, c := range []struct {
+		size int
+		want []uint64
+	}{
+		{8, []uint64{100, 164, 228, 292, 100}}, {65, []uint64{100, 228, 100}}, {128, []uint64{100, 228, 100}},
+		{129, []uint64{100, 100}}, {5000, []uint64{100, 100}},
+	} {
+		circle := o.circle(100, c.size)
+		for i, want := range c.want {
+			if got := circle.next(); got != want {
+				t.Errorf("%d bytes, the %d.: %d, want %d", c.size, i, got, want)
+			}
+		}
+	}
+	o.Bandwidth = false
+	if c := o.circle(100, 8); c.next() != 100 || c.next() != 100 {
+		t.Error("a latency test has one place")
+	}
+}
+
+func TestBestGID(t *testing.T) {
+	entry := func(addr string, typ uverbs.GIDType, index int) uverbs.GIDEntry {
+		var g uverbs.GID
+		if err := g.UnmarshalText([]byte(addr)); err != nil {
+			t.Fatal(err)
+		}
+		return uverbs.GIDEntry{GID: g, Type: typ, Index: index}
+	}
+	const local, four = "fe800000000000000000000000000001", "00000000000000000000ffff0a090001"
+	all := []uverbs.GIDEntry{entry(local, uverbs.GIDTypeRoCEv1, 0), entry(local, uverbs.GIDTypeRoCEv2, 1),
+		entry(four, uverbs.GIDTypeRoCEv1, 2), entry(four, uverbs.GIDTypeRoCEv2, 3), entry(four, uverbs.GIDTypeRoCEv2, 4)}
+	if got := bestGID(all, false).Index; got != 3 {
+		t.Errorf("IPv4: %d", got)
+	}
+	if got := bestGID(all, true).Index; got != 1 {
+		t.Errorf("IPv6: %d", got)
+	}
+}
+
+func TestLoadByte(t *testing.T) {
+	b := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+	for i, want := range b {
+		if got := loadByte(b, i); got != want {
+			t.Errorf("[%d]: %d, want %d", i, got, want)
+		}
+	}
+}
+
+// What a bad completion tells of the two ends.
+func TestCheck(t *testing.T) {
+	o := settled(t, "send_bw", "-s", "64")
+	o.mtu = uverbs.MTU1024
+	e := &endpoint{o: o, size: 64}
+	for _, c := range []struct {
+		wc      uverbs.WC
+		receive bool
+		want    string
+	}{
+		{uverbs.WC{ByteLen: 64}, true, ""},
+		{uverbs.WC{}, false, ""},
+		{uverbs.WC{ByteLen: 65}, true, "-s at the peer: the peer's messages have 65 bytes, and here -s is 64"},
+		{uverbs.WC{Status: uverbs.WCLocLenErr}, true, "longer than here"},
+		{uverbs.WC{Status: uverbs.WCLocQPOpErr}, true, "longer than here"},
+		{uverbs.WC{Status: uverbs.WCRemInvReqErr}, false, "too short for 64 bytes"},
+		{uverbs.WC{Status: uverbs.WCRemOpErr}, false, "too short for 64 bytes"},
+		{uverbs.WC{Status: uverbs.WCRemAccessErr}, false, "another test than send_bw"},
+		{uverbs.WC{Status: uverbs.WCRetryExcErr}, false, "1024 bytes of payload"},
+		{uverbs.WC{Status: uverbs.WCLocQPOpErr}, false, "local QP operation error"},
+	} {
+		err := e.check(&c.wc, c.receive)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %s", c.wc, err, c.want)
+		}
+	}
+	o.Type = uverbs.UD
+	if err := e.check(&uverbs.WC{ByteLen: 64 + uverbs.GRHLen}, true); err != nil {
+		t.Error(err)
+	}
+}
