@@ -95,6 +95,7 @@ func domainErrors(t *testing.T) []errorCase {
 		{"a CQ in a domain of another Context", second(other.c.CreateCQ(CQConfig{Entries: 1, PD: pd})), []error{ErrInvalid}},
 		{"TD in use", td.Close(), []error{ErrBusy}},
 		{"PD with a parent domain", pd.Close(), []error{ErrBusy}},
+		{"a driver without null MRs", second(pd.AllocNullMR()), []error{ErrNotSupported}},
 		{"a driver without thread domains", second(r.c.AllocTD()), []error{ErrNotSupported}},
 	}
 }

@@ -55,6 +55,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"QP.Endpoint":               second(fresh.Endpoint()),
 		"QP.AHAttr":                 second(fresh.AHAttr(Endpoint{})),
 		"QP.DataInOrder":            second(b.qp.DataInOrder(OpSend)),
+		"PD.AllocNullMR":            second(b.pd.AllocNullMR()),
 		"Context.AllocTD":           second(r.c.AllocTD()),
 		"Context.OpenXRCD":          second(r.c.OpenXRCD(nil, 0)),
 		"SRQ.PostRecv":              second(b.ud.srq.PostRecv(RecvWR{})),

@@ -108,7 +108,8 @@ type fakeProvider struct {
 	srqs []*fakeSRQ
 	wqs  []*fakeWQ
 
-	domains int // thread domains
+	domains int  // thread domains
+	noNull  bool // there is no null MR
 }
 
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
@@ -148,6 +149,8 @@ func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ,
 	c.p.cqs = append(c.p.cqs, q)
 	return q, r, nil
 }
+
+func (c *fakeContext) NullKey() (uint32, bool) { return 0x300, !c.p.noNull }
 
 // fakeTD is counted.
 type fakeTD struct{ p *fakeProvider }

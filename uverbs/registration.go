@@ -18,7 +18,9 @@ type registration struct {
 	pd      *PD
 	view    *mrView
 	grounds []*ground
-	orphan  bool // no MR points here any more: nobody can touch the memory
+	// unregistered says what it is when this context has not registered it.
+	unregistered string
+	orphan       bool // no MR points here any more: nobody can touch the memory
 }
 
 // A ground is memory that a device may reach.

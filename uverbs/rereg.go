@@ -58,6 +58,8 @@ const opRereg = "reregister"
 func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	bad := func(detail string) error { return invalid(opRereg, r.String(), detail) }
 	switch {
+	case r.unregistered != "":
+		return bad("it is " + r.unregistered + ": only what this Context has registered can be changed")
 	case flags == 0 || flags&^reregAll != 0:
 		return bad(fmt.Sprintf("the flags are %#x: want one or more of ReregTranslation, ReregPD and ReregAccess", uint32(flags)))
 	case flags&ReregTranslation != 0 != (len(b) > 0):

@@ -47,9 +47,10 @@ type deviceContext struct {
 	dev     *ioctl.Device
 	set     settings
 	limits  limits
-	indexed bool // CQEs have an index of ours, not the device's numbers
-	dmac    bool // CREATE_AH answers with the MAC address
-	dynamic bool // we make the register pages
+	indexed bool   // CQEs have an index of ours, not the device's numbers
+	dmac    bool   // CREATE_AH answers with the MAC address
+	dynamic bool   // we make the register pages
+	null    uint32 // key of memory that there is not; 0: none
 
 	uars    uars
 	records records
@@ -126,6 +127,9 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	c.indexed = r.CqeVersion == maxCQEVersion
 	c.dmac = r.CmdsSuppUhw&uapi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH != 0
 	c.dynamic = r.TotBfregs == 0
+	if r.CompMask&uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0 {
+		c.null = r.DumpFillMkey
+	}
 	c.limits = limits{
 		sqDesc: int(r.MaxSqDescSz), rqDesc: int(r.MaxRqDescSz),
 		sqBlocks: int(r.MaxSendWqebb), recvWR: int(r.MaxRecvWr), srqWR: int(r.MaxSrqRecvWr),
@@ -168,6 +172,9 @@ func cacheLine(n int) int {
 func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	return alloc(nil, ioctl.BytesOf(new(uapi.Mlx5IbAllocPdResp)))
 }
+
+// NullKey implements uverbs.ProviderNullMR.
+func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 
 // Retire implements uverbs.ProviderContext.
 func (c *deviceContext) Retire() error {

@@ -74,6 +74,7 @@ func (d *Device) deallocXRCD(in, out []byte) error {
 
 func (d *Device) querySpecialContexts(in, out []byte) error {
 	prm.QuerySpecialContextsOutResdLKey.Set(out, engine.ReservedLKey)
+	prm.QuerySpecialContextsOutDumpFillMKey.Set(out, engine.NullMKey)
 	return nil
 }
 

@@ -60,6 +60,7 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapFixedBufferSize, 1},
 	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
 	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
+	{CapGeneral, prm.HCACapDumpFillMKey, 1},
 
 	// Completions.
 	{CapGeneral, prm.HCACapCQEVersion, 1},

@@ -48,6 +48,7 @@ const (
 	XRC            = "xrc"
 	RawPacket      = "raw_packet"
 	ThreadDomains  = "thread_domains"
+	NullMR         = "null_mr"
 	DMABuf         = "dmabuf"
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions to an event
@@ -97,6 +98,7 @@ var table = []rule{
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends by the first network namespace's sockets only"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
+	{"rxe", NullMR, never, "rxe has no key that stands for no memory"},
 	{"rxe", ThreadDomains, never, "rxe's queues have no registers"},
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
