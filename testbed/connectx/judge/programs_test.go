@@ -85,6 +85,7 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	}
 	m.testCM(t, first, other)
 	t.Run("messages", func(t *testing.T) { m.testMessages(t, traffic{count: 8 * batch, limit: program.Limit}, false) })
+	t.Run("wire", func(t *testing.T) { m.testWire(t, first, other) })
 	first, rxe := m.end(t, 0, "mlx5_0", "10.9.1.1"), m.end(t, 1, "rxe0", "10.9.1.2")
 	t.Run("rxe_client", func(t *testing.T) { m.playAll(t, first, rxe, withRXE(core(pingpongs, perftests))) })
 	t.Run("rxe_server", func(t *testing.T) { m.playAll(t, rxe, first, core(pingpongs[:2])) })

@@ -1,0 +1,71 @@
+//go:build vm
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx/fabric"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// testWire has the switch damage frames, or let them overtake each other, between
+// two ends. What C's programs have checked of a connection is right then, and with
+// nothing but damaged frames it says that nobody has answered.
+func (m *machines) testWire(t *testing.T, server, client end) {
+	for _, f := range []fabric.Fault{
+		{Action: fabric.Corrupt, Probability: 0.02},
+		{Action: fabric.Reorder, Probability: 0.05, Behind: 2},
+		{Action: fabric.Duplicate, Probability: 0.05},
+	} {
+		t.Run(string(f.Action), func(t *testing.T) {
+			hits := m.withFault(t, f)
+			m.play(t, game{"ibv_rc_pingpong", "-c -s 65536 -n 20", true}, server, client)
+			m.play(t, game{"ib_read_bw", "-s 65536 -n 20", true}, server, client)
+			if n := hits(); n < 10 {
+				t.Errorf("it happened %d times", n)
+			}
+		})
+	}
+	t.Run("nothing_but_corrupt", func(t *testing.T) {
+		m.withFault(t, fabric.Fault{Action: fabric.Corrupt, Match: fabric.Match{EtherType: 0x0800}, Offset: -1})
+		m.fails(t, game{"ibv_rc_pingpong", "-c -n 10", true}, server, client, "Failed status transport retry counter exceeded (12)")
+	})
+}
+
+// withFault has something happen to all frames of RoCE until the end of the test.
+func (m *machines) withFault(t *testing.T, f fabric.Fault) (hits func() uint64) {
+	f.Match.EtherType = 0x0800
+	var id int
+	var err error
+	m.world.Loop.Run(func() { id, err = m.world.Switch.AddFault(f) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.world.Loop.Run(m.world.Switch.ClearFaults) })
+	return func() (n uint64) {
+		m.world.Loop.Run(func() {
+			for _, s := range m.world.Switch.Faults() {
+				if s.ID == id {
+					n = s.Hit
+				}
+			}
+		})
+		return n
+	}
+}
+
+// fails has two programs play, of which the client must say why it cannot.
+func (m *machines) fails(t *testing.T, g game, server, client end, why string) {
+	port := m.port()
+	s := program.StartOn(t, server.guest, &program.Terminal, g.program, g.arguments(m.place, server, port)...)
+	defer s.Kill()
+	if !m.awaitListener(t, server.guest, s, port) {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	c := program.Start(t, client.guest, g.program, append(g.arguments(m.place, client, port), server.host)...)
+	if err := c.Wait(); err == nil || !strings.Contains(c.Stdout.String()+c.Stderr.String(), why) {
+		t.Errorf("%v: there is no %q in\n%v", err, why, c)
+	}
+}
