@@ -13,25 +13,30 @@ import (
 
 // TestDeviceParityQP is tests/test_qp.py.
 func TestDeviceParityQP(t *testing.T) {
-	const rc, uc, ud = uverbs.RC, uverbs.UC, uverbs.UD
+	const rc, uc, ud, raw = uverbs.RC, uverbs.UC, uverbs.UD, uverbs.RawPacket
 	tests := map[string]func(*testing.T){
-		"test_create_rc_qp_no_attr":      func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
-		"test_create_uc_qp_no_attr":      func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
-		"test_create_rc_qp_with_attr":    func(t *testing.T) { createQP(t, rc, uverbs.StateInit) },
-		"test_create_uc_qp_with_attr":    func(t *testing.T) { createQP(t, uc, uverbs.StateInit) },
-		"test_create_rc_qp_ex_no_attr":   func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
-		"test_create_uc_qp_ex_no_attr":   func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
-		"test_create_rc_qp_ex_with_attr": func(t *testing.T) { createQP(t, rc, uverbs.StateInit) },
-		"test_create_uc_qp_ex_with_attr": func(t *testing.T) { createQP(t, uc, uverbs.StateInit) },
-		"test_create_ud_qp_no_attr":      func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
-		"test_create_ud_qp_with_attr":    func(t *testing.T) { createQP(t, ud, uverbs.StateRTS) },
-		"test_create_ud_qp_ex_no_attr":   func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
-		"test_create_ud_qp_ex_with_attr": func(t *testing.T) { createQP(t, ud, uverbs.StateRTS) },
-		"test_query_rc_qp":               func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
-		"test_query_uc_qp":               func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
-		"test_query_ud_qp":               func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
-		"test_query_data_in_order":       dataInOrder,
-		"test_modify_ud_qp":              modifyUD,
+		"test_create_rc_qp_no_attr":       func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
+		"test_create_uc_qp_no_attr":       func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
+		"test_create_rc_qp_with_attr":     func(t *testing.T) { createQP(t, rc, uverbs.StateInit) },
+		"test_create_uc_qp_with_attr":     func(t *testing.T) { createQP(t, uc, uverbs.StateInit) },
+		"test_create_rc_qp_ex_no_attr":    func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
+		"test_create_uc_qp_ex_no_attr":    func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
+		"test_create_rc_qp_ex_with_attr":  func(t *testing.T) { createQP(t, rc, uverbs.StateInit) },
+		"test_create_uc_qp_ex_with_attr":  func(t *testing.T) { createQP(t, uc, uverbs.StateInit) },
+		"test_create_ud_qp_no_attr":       func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
+		"test_create_ud_qp_with_attr":     func(t *testing.T) { createQP(t, ud, uverbs.StateRTS) },
+		"test_create_ud_qp_ex_no_attr":    func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
+		"test_create_ud_qp_ex_with_attr":  func(t *testing.T) { createQP(t, ud, uverbs.StateRTS) },
+		"test_query_rc_qp":                func(t *testing.T) { createQP(t, rc, uverbs.StateReset) },
+		"test_query_uc_qp":                func(t *testing.T) { createQP(t, uc, uverbs.StateReset) },
+		"test_query_ud_qp":                func(t *testing.T) { createQP(t, ud, uverbs.StateReset) },
+		"test_create_raw_qp_no_attr":      func(t *testing.T) { createQP(t, raw, uverbs.StateReset) },
+		"test_create_raw_qp_with_attr":    func(t *testing.T) { createQP(t, raw, uverbs.StateRTS) },
+		"test_create_raw_qp_ex_no_attr":   func(t *testing.T) { createQP(t, raw, uverbs.StateReset) },
+		"test_create_raw_qp_ex_with_attr": func(t *testing.T) { createQP(t, raw, uverbs.StateRTS) },
+		"test_query_raw_qp":               func(t *testing.T) { createQP(t, raw, uverbs.StateReset) },
+		"test_query_data_in_order":        dataInOrder,
+		"test_modify_ud_qp":               modifyUD,
 		"test_create_raw_qp_ex_with_illegal_caps_max_send_wr": func(t *testing.T) {
 			illegal(t, func(c *uverbs.QPConfig) { c.MaxSendWR = math.MaxInt32 })
 		},
@@ -63,7 +68,11 @@ func largeQP(t testing.TB, kind uverbs.QPType) (*uverbs.PD, uverbs.QPConfig) {
 func createQP(t *testing.T, kind uverbs.QPType, state uverbs.QPState) {
 	pd, cfg := largeQP(t, kind)
 	for _, cfg.SignalAll = range []bool{false, true} {
-		qp := must(pd.CreateQP(cfg))(t)
+		qp, err := pd.CreateQP(cfg)
+		if kind == uverbs.RawPacket {
+			hasRaw(t, pd.Context(), err)
+		}
+		check(t, err)
 		switch state {
 		case uverbs.StateInit:
 			check(t, qp.Init())

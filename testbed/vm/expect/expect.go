@@ -47,6 +47,7 @@ const (
 	Disassociate   = "disassociate"     // a device that goes away under its users
 	XRC            = "xrc"
 	RawPacket      = "raw_packet"
+	RawPacketIB    = "raw_packet_ib" // of a port of InfiniBand
 	ThreadDomains  = "thread_domains"
 	NullMR         = "null_mr"
 	DMABuf         = "dmabuf"

@@ -31,6 +31,8 @@ var mlx5Table = []rule{
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
 	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib tells the speed of a port"},
 	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
+	{"mlx5", RawPacket, always, "since the driver makes objects of raw Ethernet (4.5)"},
+	{"mlx5", RawPacketIB, never, "raw packets are Ethernet's"},
 	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs alone, and the software ConnectX none"},
 }
 
