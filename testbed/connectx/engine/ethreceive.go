@@ -57,9 +57,15 @@ func (q *RQ) fail() {
 	q.hca.config.Events.Async(AsyncEvent{Type: EventQPFatal, Queue: QueueRQ, Number: q.Number})
 }
 
-// flush completes what is posted.
+// flush completes what is posted, and what will be.
 func (q *RQ) flush() {
-	for n := q.posted(); n > 0; n-- {
+	q.flushReceives()
+	q.hca.watch.add(q)
+}
+
+func (q *RQ) flushReceives() uint16 {
+	posted := q.posted()
+	for range posted {
 		c := q.completion()
 		q.head++
 		prm.CQEOpcode.Set(c.cqe[:], prm.CQERespErr)
@@ -67,6 +73,7 @@ func (q *RQ) flush() {
 		prm.CQEVendorSyndrome.Set(c.cqe[:], uint64(vendorSyndrome(transport.Flushed, 0)))
 		q.cq.push(c, false)
 	}
+	return posted
 }
 
 // completion begins the completion of the WQE at the head.

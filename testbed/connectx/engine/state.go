@@ -50,7 +50,9 @@ func (qp *QP) fail() {
 		qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed, 0)
 	}
 	qp.flushReceives()
-	qp.hca.watch.add(qp)
+	if qp.Source == FromRQ && qp.recvCQ != nil {
+		qp.hca.watch.add(qp)
+	}
 	qp.lastReached()
 }
 

@@ -304,6 +304,32 @@ func TestCreateErrors(t *testing.T) {
 	})
 }
 
+// TestLateRawReceives: the same of a receive queue of raw Ethernet, until it is one
+// no more.
+func TestLateRawReceives(t *testing.T) {
+	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		n := h.newNIC(2, engine.TIRAttr{Indirect: true})
+		m := h.register(64, allRights)
+		for _, q := range n.rqs {
+			w.do(func() { w.must(h.ModifyRQ(q.rq.Number, engine.QueueReady, engine.QueueError)) })
+			w.later(time.Second)
+			w.do(func() { q.recv(m, 0, 60) })
+			w.later(100 * time.Millisecond)
+			q.rcq.expect("after a second", unused)
+		}
+		q := n.rqs[0]
+		w.do(func() {
+			w.must(h.ModifyRQ(q.rq.Number, engine.QueueError, engine.QueueReset))
+			clear(h.bytes(q.record, 8))
+			q.head = 0
+			q.recv(m, 0, 60)
+		})
+		w.later(time.Second)
+		q.rcq.expect("after a reset")
+	})
+}
+
 // TestLateReceives: what is posted to a queue pair in its error state is flushed,
 // though no register tells of it. A host that does nothing for long is left alone
 // until it stores to any register.

@@ -9,13 +9,20 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
-// A watch looks after queue pairs in their error state: receive requests that are
+// A flusher is a receive queue, of a queue pair or of raw Ethernet.
+type flusher interface {
+	failed() bool           // it still is in its error state
+	flushReceives() uint16  // it is how many requests there were
+	rank() (kind, n uint32) // their order
+}
+
+// A watch looks after receive queues in their error state: requests that are
 // posted to them are flushed, but nobody rings for them. It looks less and less
 // often, and not at all after a while in which it has found nothing and the host
 // has not stored to any register. With the next store it begins again.
 type watch struct {
 	hca     *HCA
-	qps     map[*QP]bool
+	queues  map[flusher]bool
 	timer   *loop.Timer // nil: it has given up
 	delay   time.Duration
 	quiet   time.Duration // for how long there was nothing
@@ -28,14 +35,11 @@ const (
 	watchQuiet = 5 * time.Second
 )
 
-func (w *watch) add(qp *QP) {
-	if qp.Source != FromRQ || qp.recvCQ == nil {
-		return
+func (w *watch) add(q flusher) {
+	if w.queues == nil {
+		w.queues = make(map[flusher]bool)
 	}
-	if w.qps == nil {
-		w.qps = make(map[*QP]bool)
-	}
-	w.qps[qp] = true
+	w.queues[q] = true
 	w.timer.Stop()
 	w.begin()
 }
@@ -47,28 +51,38 @@ func (w *watch) begin() {
 
 // stir tells of a store of the host's.
 func (w *watch) stir() {
-	if w.stirred = true; w.timer == nil && len(w.qps) > 0 {
+	if w.stirred = true; w.timer == nil && len(w.queues) > 0 {
 		w.begin()
 	}
 }
 
 func (w *watch) look() {
 	w.timer = nil
-	order := func(a, b *QP) int { return cmp.Compare(a.Number, b.Number) }
-	for _, qp := range slices.SortedFunc(maps.Keys(w.qps), order) {
-		if qp.state == Err && qp.alive() {
-			w.stirred = qp.flushReceives() > 0 || w.stirred
+	order := func(a, b flusher) int {
+		kindA, a32 := a.rank()
+		kindB, b32 := b.rank()
+		return cmp.Or(cmp.Compare(kindA, kindB), cmp.Compare(a32, b32))
+	}
+	for _, q := range slices.SortedFunc(maps.Keys(w.queues), order) {
+		if q.failed() {
+			w.stirred = q.flushReceives() > 0 || w.stirred
 		} else {
-			delete(w.qps, qp)
+			delete(w.queues, q)
 		}
 	}
 	if w.quiet += w.delay; w.stirred {
 		w.quiet = 0
 	}
-	if len(w.qps) == 0 || w.quiet >= watchQuiet {
+	if len(w.queues) == 0 || w.quiet >= watchQuiet {
 		return
 	}
 	w.stirred = false
 	w.delay = min(2*w.delay, watchLast)
 	w.timer = w.hca.config.Loop.After(w.delay, w.look)
 }
+
+func (qp *QP) failed() bool           { return qp.state == Err && qp.alive() }
+func (qp *QP) rank() (kind, n uint32) { return 0, qp.Number }
+
+func (q *RQ) failed() bool           { return q.state == QueueError && q.hca.eth.rqs.objects[q.Number] == q }
+func (q *RQ) rank() (kind, n uint32) { return 1, q.Number }
