@@ -23,8 +23,10 @@ type bandwidthRun struct {
 
 // runBandwidth plays one size. An error comes with what was measured before.
 func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if !e.o.Events { // a thread of its own for a goroutine that never waits
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
 	b = &bandwidthRun{endpoint: e, iters: e.o.Iters, total: e.o.Iters * e.o.QPs}
 	if e.o.Duration > 0 {
 		b.iters, b.total = math.MaxInt, math.MaxInt

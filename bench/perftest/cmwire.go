@@ -28,7 +28,7 @@ const resolveTime = 2 * time.Second
 // tries is how often a client tries to connect to a server that may be about to
 // listen, and pause what it waits in between.
 const (
-	tries = 10
+	tries = 20
 	pause = 100 * time.Millisecond
 )
 

@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -26,8 +27,7 @@ func openDevice(o *Options) (*uverbs.Context, error) {
 		return nil, err
 	}
 	if err := o.fit(dev); err != nil {
-		dev.Close() // the first error counts
-		return nil, err
+		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil
 }
@@ -42,7 +42,7 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	if port.State != uverbs.PortActive {
 		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another", o.IBPort, o.device, port.State)
 	}
-	o.link = port.LinkLayer
+	o.link, o.lid = port.LinkLayer, port.LID
 	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC
 	if err := o.fitMTU(port); err != nil {
 		return err

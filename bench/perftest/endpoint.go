@@ -136,7 +136,7 @@ func (e *endpoint) add(qp *uverbs.QP) {
 	i, n := len(e.qps), e.o.QPs
 	second := uint64((n + i) * e.o.stride())
 	e.qps = append(e.qps, &queue{qp: qp, own: keys{
-		outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: e.mr.RKey(),
+		lid: e.o.lid, outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: e.mr.RKey(),
 		vaddr: e.mr.Addr() + second, gid: e.o.gid.GID,
 	}})
 }

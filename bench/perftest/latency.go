@@ -18,8 +18,10 @@ type latencyResult struct {
 
 // runLatency plays one size. An error comes with what was measured before.
 func (e *endpoint) runLatency() (r latencyResult, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if !e.o.Events { // a thread of its own for a goroutine that never waits
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
 	l := &latency{endpoint: e, iters: e.o.Iters}
 	if e.o.Duration > 0 {
 		l.iters = math.MaxInt

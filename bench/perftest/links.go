@@ -64,7 +64,7 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 			return err
 		}
 		for range e.o.QPs {
-			if err := patiently(ctx, e.dial); err != nil {
+			if _, err := again(ctx, func() (struct{}, error) { return struct{}{}, patiently(ctx, e.dial) }); err != nil {
 				return err
 			}
 		}
@@ -107,12 +107,21 @@ func (e *endpoint) createQP(id *cm.SyncID) error {
 	return nil
 }
 
-func (e *endpoint) dial(ctx context.Context) error {
+// dial makes and connects a QP. An error leaves none behind.
+func (e *endpoint) dial(ctx context.Context) (err error) {
 	id, err := dialID(ctx, e.o, e.o.Type)
 	if err != nil {
 		return err
 	}
-	e.links.ids = append(e.links.ids, id)
+	n := len(e.qps)
+	defer func() {
+		if err != nil {
+			e.qps = e.qps[:n]
+			err = errors.Join(err, id.Close())
+			return
+		}
+		e.links.ids = append(e.links.ids, id)
+	}()
 	if err := e.createQP(id); err != nil {
 		return err
 	}

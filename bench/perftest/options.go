@@ -79,6 +79,7 @@ type Options struct {
 	mtu     uverbs.MTU
 	device  string
 	link    uverbs.LinkLayer
+	lid     uint16
 	gid     uverbs.GIDEntry
 	withGID bool
 	iwarp   bool

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,13 +39,7 @@ func Parse(t Test, args []string) (*Options, error) {
 
 // table are the options that the test has.
 func (o *Options) table() []getopt.Option {
-	t := o.common()
-	if o.Bandwidth {
-		t = append(t, o.bandwidthTable()...)
-	} else {
-		t = append(t, o.latencyTable()...)
-	}
-	t = append(t, o.verbTable()...)
+	t := slices.Concat(o.common(), o.kindTable(), o.verbTable())
 	for i := range t {
 		t[i].Set = o.once(t[i])
 	}
@@ -154,58 +149,12 @@ func (o *Options) verbTable() (t []getopt.Option) {
 	return t
 }
 
-// refusals are options that perftest has for this test or another, and this
-// program has not. taken are those that it has.
-func refusals(taken []getopt.Option) (t []getopt.Option) {
-	has := map[byte]bool{}
-	for _, o := range taken {
-		has[o.Short] = true
-	}
-	for _, r := range []struct {
-		short     byte
-		arg, long string
-		why       string
-	}{
-		{'a', "", "all", "an atomic has 8 bytes"},
-		{'s', "size", "size", "an atomic has 8 bytes"},
-		{'b', "", "bidirectional", "it is of the bandwidth tests"},
-		{'l', "size", "post_list", "it is of the bandwidth tests"},
-		{'N', "", "noPeak", "it is of the bandwidth tests"},
-		{'q', "num", "qp", "it is of the bandwidth tests: a latency test has one queue pair"},
-		{'Q', "num", "cq-mod", "it is of the bandwidth tests"},
-		{'t', "dep", "tx-depth", "it is of the bandwidth tests: a latency test has one request under way"},
-		{'H', "", "report-histogram", "it is of the latency tests"},
-		{'U', "", "report-unsorted", "it is of the latency tests"},
-		{'e', "", "events", "a WRITE makes no completion where it arrives: try --write_with_imm without -e, or send_lat -e"},
-		{'X', "vector", "vector", "there are no events in WRITE tests"},
-		{'I', "size", "inline_size", "what a READ or an atomic fetches cannot be inline"},
-		{'o', "num", "outs", "it is of the READ and atomic tests"},
-		{'r', "dep", "rx-depth", "READs and atomics take no receives"},
-		{'A', "type", "atomic_type", "it is of the atomic tests"},
-		{'C', "", "report-cycles", "there is no counter of CPU cycles here: times are in microseconds"},
-		{'g', "", "mcg", "multicast tests are left out"},
-		{'M', "gid", "MGID", "multicast tests are left out"},
-		{'O', "", "dualport", "tests of two ports are left out: run two"},
-		{'W', "list", "report-counters", "left out: read them under /sys/class/infiniband before and after"},
-	} {
-		if has[r.short] {
-			continue
-		}
-		t = append(t, getopt.New(r.short, r.long, r.arg, "", func(string) error { return errors.New(r.why) }))
-	}
-	return t
-}
-
 // Usage are the test's options, a line each.
 func Usage(t Test) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
 	o := Defaults(t)
-	var table []getopt.Option
-	for _, opt := range append(append(o.common(), o.verbTable()...), o.kindTable()...) {
-		table = append(table, opt)
-	}
-	_ = getopt.Usage(&b, table) // a Builder takes everything
+	_ = getopt.Usage(&b, slices.Concat(o.common(), o.kindTable(), o.verbTable())) // a Builder takes everything
 	return b.String()
 }
 

@@ -92,6 +92,10 @@ func TestParseMistakes(t *testing.T) {
 		{"atomic_bw -A x", `"x" is none of CMP_AND_SWAP and FETCH_AND_ADD`},
 		{"read_lat -I 8", "cannot be inline"},
 		{"send_lat -w 1", "unknown option -w"},
+		{"send_lat --use-srq", "option --use-srq: perftest has it, and this program does not"},
+		{"send_lat --report_gbits", "option --report_gbits: it is of the bandwidth tests"},
+		{"send_lat --rate_limit=3", "and this program does not"},
+		{"send_lat --nonsense", "unknown option --nonsense"},
 		{"send_lat --bind_source_ip=x", "option --bind_source_ip"},
 	} {
 		f := strings.Fields(c.line)

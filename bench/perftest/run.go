@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Run plays one end of a test, and prints its reports to out. It ends early
@@ -106,9 +108,6 @@ func (o *Options) meet(ctx context.Context) (wire, error) {
 // other.
 func (e *endpoint) handshake(ctx context.Context) error {
 	o := e.o
-	for _, q := range e.qps {
-		q.own.lid = e.lid()
-	}
 	early := !o.Bandwidth && o.remote() // these tests begin with a meeting
 	late := o.Verb != Send              // and these end with one
 	first := e.qps[0].own
@@ -164,14 +163,6 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 	})
 }
 
-func (e *endpoint) lid() uint16 {
-	port, err := e.dev.QueryPort(e.o.IBPort)
-	if err != nil {
-		return 0 // as RoCE has it; the QPs will not connect where it matters
-	}
-	return port.LID
-}
-
 // sameFamily sees to it that both GIDs stand for addresses of one family.
 func (e *endpoint) sameFamily() error {
 	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
@@ -183,7 +174,7 @@ func (e *endpoint) sameFamily() error {
 
 // fitDatagram is for a peer with a smaller MTU.
 func (o *Options) fitDatagram() error {
-	if o.Type.String() != "UD" || o.Size <= o.mtu.Bytes() {
+	if o.Type != uverbs.UD || o.Size <= o.mtu.Bytes() {
 		return nil
 	}
 	if o.given['s'] {

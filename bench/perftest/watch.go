@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A watch looks after a run whose goroutine is busy: it tells when the time is
@@ -25,6 +27,7 @@ type watch struct {
 	progress io.Writer
 	total    int
 	asleep   bool
+	lossy    bool         // UC, UD
 	done     atomic.Int64 // of a run that sleeps: how far it is
 	stopped  chan struct{}
 
@@ -58,7 +61,7 @@ var started = time.Now()
 func now() int64 { return int64(time.Since(started)) }
 
 func newWatch(ctx context.Context, w wire, o *Options, total int) *watch {
-	v := &watch{parent: ctx, wire: w, progress: o.Progress, total: total, asleep: o.Events, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
+	v := &watch{parent: ctx, wire: w, progress: o.Progress, total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
 	if o.Duration > 0 {
 		v.phase.Store(warming)
@@ -146,6 +149,8 @@ func (v *watch) judge(done int) error {
 	switch {
 	case pending > 0 && idle > soonDone && v.phase.Load() == always:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n", done, v.total)
+	case idle > stall && v.lossy:
+		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", stall, done, v.total)
 	case idle > stall:
 		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, does it run another test, is the network lost?", stall, done, v.total)
 	}
