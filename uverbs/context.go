@@ -25,6 +25,8 @@ type Context struct {
 	vectors int
 	// coreSupport is what the kernel's verbs core knows: IB_UVERBS_CORE_SUPPORT_*.
 	coreSupport uint64
+	// imported says that another Context has the kernel's default event file.
+	imported bool
 
 	ticket *leak.Ticket
 	events *eventReader
@@ -114,7 +116,11 @@ func openFirst(devices []Device) (*Context, error) {
 
 // newContext takes dev over: it is closed when the provider or the kernel
 // refuses.
-func newContext(dev *ioctl.Device, device Device, p Provider) (_ *Context, err error) {
+func newContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) {
+	return startContext(dev, device, func(c *Context) (ProviderContext, error) { return p.Open(dev, c.getContext) })
+}
+
+func startContext(dev *ioctl.Device, device Device, open func(*Context) (ProviderContext, error)) (_ *Context, err error) {
 	c := &Context{dev: dev, device: device, name: device.Name,
 		objects: make(map[*object]struct{}), byID: make(map[uint64]any)}
 	defer func() {
@@ -122,7 +128,7 @@ func newContext(dev *ioctl.Device, device Device, p Provider) (_ *Context, err e
 			err = errors.Join(err, dev.Close())
 		}
 	}()
-	if c.impl, err = p.Open(dev, c.getContext); err != nil {
+	if c.impl, err = open(c); err != nil {
 		return nil, c.wrap("open", c.name, err, "")
 	}
 	if c.events, err = newEventReader(c); err != nil {

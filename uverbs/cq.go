@@ -105,6 +105,7 @@ func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte) (ProviderReply, error)
 	}
 	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(cfg.Vector))
 	entries := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
+	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
 		return ProviderReply{}, err

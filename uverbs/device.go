@@ -137,9 +137,25 @@ func (d Device) Open() (*Context, error) {
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoNode, Errno: unix.ENOENT,
 			Detail: "the kernel offers no user-space access to it: load the module ib_uverbs"}
 	}
+	p, err := d.provider()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := openNode(&d)
+	if err != nil {
+		return nil, err
+	}
+	return newContext(ioctl.New(fd, d.nodeName(), d.DriverID), d, p)
+}
+
+// nodeName is the base name of the node.
+func (d *Device) nodeName() string { return d.Node[strings.LastIndexByte(d.Node, '/')+1:] }
+
+// provider is the package that knows the device's queues.
+func (d *Device) provider() (Provider, error) {
 	p := providerOf(d.DriverID)
 	if p == nil {
-		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(d)}
+		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(*d)}
 	}
 	if low, high := p.ABI(); d.ABI < low || d.ABI > high {
 		newer := "goverbs"
@@ -149,12 +165,7 @@ func (d Device) Open() (*Context, error) {
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrABI, Errno: unix.ENOSYS, Detail: fmt.Sprintf(
 			"the kernel's %s driver speaks ABI version %d, this library versions %d to %d: use a newer %s", d.Driver(), d.ABI, low, high, newer)}
 	}
-	fd, err := openNode(&d)
-	if err != nil {
-		return nil, err
-	}
-	name := d.Node[strings.LastIndexByte(d.Node, '/')+1:]
-	return newContext(ioctl.New(fd, name, d.DriverID), d, p)
+	return p, nil
 }
 
 func noProvider(d Device) string {

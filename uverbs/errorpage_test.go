@@ -62,6 +62,7 @@ and to ERR, which take none.`,
 	"Shared receive queues":         `QPs made with QPConfig.SRQ have no receive queue of their own.`,
 	"Extended reliable connections": `With XRC a message names the SRQ that it is for; the QPs at the two ends have a queue less, or none.`,
 	"Domains":                       `Not every device has what they are about. A parent domain is a PD by another name, whose queues may be of a thread domain.`,
+	"Sharing a context":             `Processes that have a descriptor of a context may import it, and what is made on it.`,
 	"Life":                          `What is made on an object keeps it: children are closed first. Close of a Context closes all of it.`,
 	"Posting, polling and waiting": `The posting and polling paths return these as they are, without allocating. PostSend and PostRecv return
 the index of the bad request beside them.`,

@@ -40,7 +40,7 @@ func TestErrorTexts(t *testing.T) {
 	groups := []errorGroup{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)}, {"What not every device does", optionalErrors(t)},
-		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)}, {"Domains", domainErrors(t)}, {"Life", lifeErrors(t)},
+		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)}, {"Domains", domainErrors(t)}, {"Sharing a context", importErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", sentinels()},
 		{"Completions", statusErrors()},
 	}

@@ -71,6 +71,7 @@ type AsyncEvent struct {
 type eventReader struct {
 	c      *Context
 	file   *os.File
+	fd     int // of file
 	events chan AsyncEvent
 	ended  chan struct{} // closed when no event will come any more
 	stop   chan struct{}
@@ -88,11 +89,12 @@ func newEventReader(c *Context) (*eventReader, error) {
 	if err := c.dev.Do(cmd); err != nil {
 		return nil, c.wrap("open event file", c.name, err, explainFDs(err))
 	}
-	file, err := pollable(int(cmd.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)), "async events")
+	fd := int(cmd.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE))
+	file, err := pollable(fd, "async events")
 	if err != nil {
 		return nil, err
 	}
-	return &eventReader{c: c, file: file, events: make(chan AsyncEvent), ended: make(chan struct{}), stop: make(chan struct{})}, nil
+	return &eventReader{c: c, file: file, fd: fd, events: make(chan AsyncEvent), ended: make(chan struct{}), stop: make(chan struct{})}, nil
 }
 
 func (r *eventReader) start() {

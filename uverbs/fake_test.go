@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -123,6 +124,21 @@ func (p *fakeProvider) Open(_ *ioctl.Device, get ProviderCommand) (ProviderConte
 		return nil, p.openFail
 	}
 	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
+}
+
+func (p *fakeProvider) Import(_ *ioctl.Device, query ProviderCommand) (ProviderContext, error) {
+	if _, err := query(nil, make([]byte, 8)); err != nil {
+		return nil, err
+	}
+	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
+}
+
+// ImportPD knows all.
+func (c *fakeContext) ImportPD(handle uint32) error {
+	if handle == 99 {
+		return unix.ENOENT
+	}
+	return nil
 }
 
 type fakeContext struct {

@@ -47,6 +47,9 @@ func TestCommandBytes(t *testing.T) {
 	uc := good(pd.CreateQP(QPConfig{Type: UC, SendCQ: cq, MaxSendWR: 0x13, MaxRecvWR: 0x24, Access: RemoteWrite}))(t)
 	uc.psn = 0x123456
 	xrcCommands(t, r, pd, cq)
+	shared := r.imported(t)
+	good(good(shared.ImportPD(pd.Handle()))(t).ImportMR(mr.Handle()))(t)
+	check(t, shared.Close())
 	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
 	check(t, r.c.Close())
 	r.k.Close(t)
@@ -59,7 +62,7 @@ func TestCommandBytes(t *testing.T) {
 	ioctltest.Golden(t, "commands", out.String())
 
 	// Providers issue them.
-	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true}
+	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true, "PD.QUERY": true}
 	for _, e := range ioctltest.Names() {
 		if !seen[e] && !doorbells[e] {
 			t.Errorf("%s is not in the golden file", e)

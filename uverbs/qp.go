@@ -139,6 +139,7 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	}
 	capOut := ioctl.OutOf[uapi.IbUverbsQpCap](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP)
 	qpn := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM)
+	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
 		return ProviderReply{}, err

@@ -130,6 +130,7 @@ func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderRepl
 	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(cfg.Limit))
 	wr := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR)
 	sge := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE)
+	s.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := s.ctx.dev.Do(cmd); err != nil {
 		return ProviderReply{}, err

@@ -165,6 +165,7 @@ func (q *WQ) command(p *PD, cfg *WQConfig, uhwIn, uhwOut []byte) (ProviderReply,
 	wr := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR)
 	sge := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE)
 	wqn := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM)
+	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_WQ_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
 		return ProviderReply{}, err

@@ -101,6 +101,15 @@ func (d *Device) Close() error {
 	return d.err
 }
 
+// Dup returns another descriptor of the node, which is the caller's.
+func (d *Device) Dup() (int, error) {
+	if err := d.acquire(); err != nil {
+		return -1, err
+	}
+	defer d.release()
+	return unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
+}
+
 // Mmap maps n bytes at offset of the node, shared.
 func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 	if err := d.acquire(); err != nil {

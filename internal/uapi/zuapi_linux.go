@@ -2569,6 +2569,22 @@ const (
 	MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX = 4098
 )
 
+// Constants of enum mlx5_ib_pd_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_PD_QUERY = 0x1000
+)
+
+// Constants of enum mlx5_ib_query_pd_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_QUERY_PD_HANDLE   = 0x1000
+	MLX5_IB_ATTR_QUERY_PD_RESP_PDN = 0x1001
+)
+
+// Constants of enum mlx5_ib_device_query_context_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX = 0x1000
+)
+
 // Constants of enum mlx5_ib_uapi_uar_alloc_type (rdma/mlx5_user_ioctl_verbs.h).
 const (
 	MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF = 0x0

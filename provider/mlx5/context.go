@@ -74,6 +74,11 @@ func openContext(dev *ioctl.Device, get uverbs.ProviderCommand, set settings) (*
 	if err != nil {
 		return nil, err
 	}
+	return setUp(dev, resp, set)
+}
+
+// setUp makes the vendor's part of a context of which the kernel says resp.
+func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) (_ *deviceContext, err error) {
 	c := &deviceContext{dev: dev, set: set}
 	if err := c.learn(resp); err != nil {
 		return nil, err

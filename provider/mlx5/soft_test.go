@@ -27,6 +27,7 @@ type soft struct {
 	loop loop.Loop
 	hca  *engine.HCA
 	ctx  *deviceContext
+	node int    // the device's
 	uar  []byte // all register pages
 	resp uapi.Mlx5IbAllocUcontextResp
 
@@ -138,6 +139,7 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 	s.t.Helper()
 	fd, err := unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC)
 	check(s.t, err)
+	s.node = fd
 	n := int(mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, 0))
 	check(s.t, unix.Ftruncate(fd, int64(n)))
 	s.uar, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -250,4 +252,9 @@ func translations(b engine.Buffer) (list []byte) {
 		list = binary.BigEndian.AppendUint64(list, p|3)
 	}
 	return list
+}
+
+// Import implements uverbs.ProviderImporter.
+func (d softDriver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+	return importContext(dev, query, d.set)
 }

@@ -14,6 +14,11 @@ import (
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
 func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
 
+// importedContext is uverbs' own too.
+//
+//go:linkname importedContext github.com/goverbs/goverbs/uverbs.importContext
+func importedContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
+
 // A span is memory of this process that the device may use.
 type span struct{ addr, n uint64 }
 

@@ -28,6 +28,12 @@ func (s *soft) Ioctl(c ioctl.Call) error {
 	switch [2]uint16{h.ObjectId, h.MethodId} {
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}:
 		answer(c, uapi.UVERBS_ATTR_UHW_OUT, &s.resp)
+	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:
+		key := s.mrs[uint32(num(c, uapi.UVERBS_ATTR_QUERY_MR_HANDLE))].Key()
+		answer(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &key)
+		answer(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &key)
+	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}:
+		answer(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &s.resp)
 	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}:
 		s.loop.Run(func() { s.makeCQ(c) })
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:

@@ -48,6 +48,7 @@ var suites = []suite{
 		"A Python test has two processes, a Go test two goroutines. Python's `test_rdmacm_async_ex_leave_multicast_traffic`\n" +
 			"passes when its processes hang; Go's has a third member of the group tell when nothing can come any more."},
 	{"test_relaxed_ordering", "uverbs", "TestDeviceParityRelaxedOrdering", ""},
+	{"test_shared_pd", "uverbs", "TestDeviceParitySharedPD", ""},
 	{"test_srq", "uverbs", "TestDeviceParitySRQ", ""},
 }
 

@@ -10,6 +10,8 @@ import (
 type memory struct {
 	lkey     uint32
 	access   uint32
+	length   uint64
+	iova     uint64
 	onDemand bool // as the memory was registered
 }
 
@@ -54,7 +56,7 @@ func (k *Kernel) regMR(m *Msg) error {
 	}
 	o := &object{kind: "MR", parents: []*object{pd}}
 	h := k.make(o)
-	o.mr = memory{lkey: 0x1000 + h, access: r.AccessFlags, onDemand: onDemand}
+	o.mr = memory{lkey: 0x1000 + h, access: r.AccessFlags, onDemand: onDemand, length: r.Length, iova: r.HcaVa}
 	reply(m, uapi.IbUverbsRegMrResp{MrHandle: h, Lkey: o.mr.lkey, Rkey: 0x2000 + h})
 	return nil
 }

@@ -67,6 +67,9 @@ func (k *Kernel) destroy(m *Msg, kind string, id uint16) error {
 
 var handlers = map[string]func(*Kernel, *Msg) error{
 	"DEVICE.GET_CONTEXT":      (*Kernel).getContext,
+	"DEVICE.QUERY_CONTEXT":    (*Kernel).queryContext,
+	"MR.QUERY":                (*Kernel).queryMR,
+	"PD.QUERY":                (*Kernel).queryPD,
 	"DEVICE.QUERY_PORT":       (*Kernel).queryPort,
 	"DEVICE.QUERY_GID_TABLE":  (*Kernel).queryGIDs,
 	"DEVICE.QUERY_GID_ENTRY":  (*Kernel).queryGID,

@@ -66,6 +66,11 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS: optional(out(4)),
 		uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT:     optional(out(8)),
 	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}: {
+		uapi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS: optional(out(4)),
+		uapi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT:     optional(out(8)),
+		uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX:       {Class: Out, Max: -1}, // mlx5_ib's
+	},
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}: {
 		uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM: constant(),
 		uapi.UVERBS_ATTR_QUERY_PORT_RESP:     grown(Out, 40, ioctl.SizeOf[uapi.IbUverbsQueryPortRespEx]()),
@@ -102,6 +107,13 @@ var Rules = map[Method]map[uint16]Rule{
 	},
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}: {
+		uapi.UVERBS_ATTR_QUERY_MR_HANDLE:      handle(),
+		uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY:   out(4),
+		uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY:   out(4),
+		uapi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH: out(8),
+		uapi.UVERBS_ATTR_QUERY_MR_RESP_IOVA:   optional(out(8)),
+	},
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}: {
 		uapi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE: handle(),
 		uapi.UVERBS_ATTR_ADVISE_MR_ADVICE:    constant(),
@@ -177,6 +189,12 @@ var Rules = map[Method]map[uint16]Rule{
 	{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:               destroyed(uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE),
 	{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}: destroyed(uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE),
 
+	// After drivers/infiniband/hw/mlx5/std_types.c.
+	{uapi.UVERBS_OBJECT_PD, uapi.MLX5_IB_METHOD_PD_QUERY}: {
+		uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE:   handle(),
+		uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN: out(4),
+	},
+
 	// After drivers/infiniband/hw/mlx5/main.c.
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {
 		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      {Class: New, Must: true},
@@ -195,6 +213,9 @@ var uhw = map[uint16]Rule{
 }
 
 var noUHW = map[Method]bool{
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}:            true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:                     true,
+	{uapi.UVERBS_OBJECT_PD, uapi.MLX5_IB_METHOD_PD_QUERY}:                    true,
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}:               true,
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}:          true,
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}:          true,

@@ -50,6 +50,7 @@ const (
 	RawPacketIB    = "raw_packet_ib" // of a port of InfiniBand
 	ThreadDomains  = "thread_domains"
 	NullMR         = "null_mr"
+	Import         = "import"
 	DMABuf         = "dmabuf"
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions to an event
@@ -99,6 +100,7 @@ var table = []rule{
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends by the first network namespace's sockets only"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
+	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no key that stands for no memory"},
 	{"rxe", ThreadDomains, never, "rxe's queues have no registers"},
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},

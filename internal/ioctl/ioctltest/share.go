@@ -1,0 +1,45 @@
+package ioctltest
+
+import (
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// This file has what processes need that share a context.
+
+func (k *Kernel) queryContext(m *Msg) error {
+	if !k.context {
+		return refuse(unix.EINVAL, "there is no context")
+	}
+	one := uint64(1)
+	m.Answer(uapi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, ioctl.BytesOf(&k.Vectors))
+	m.Answer(uapi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, ioctl.BytesOf(&one))
+	return nil
+}
+
+// queryPD is mlx5_ib's. That there is no such PD is no mistake of the library: a
+// program may name any.
+func (k *Kernel) queryPD(m *Msg) error {
+	h, _ := m.Ref(uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
+	if o := k.objects[h]; o == nil || o.kind != "PD" {
+		return unix.ENOENT
+	}
+	pdn := h + 1
+	m.Answer(uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, ioctl.BytesOf(&pdn))
+	return nil
+}
+
+func (k *Kernel) queryMR(m *Msg) error {
+	h, _ := m.Ref(uapi.UVERBS_ATTR_QUERY_MR_HANDLE)
+	o := k.objects[h]
+	if o == nil || o.kind != "MR" {
+		return unix.ENOENT
+	}
+	rkey := 0x2000 + h
+	m.Answer(uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, ioctl.BytesOf(&o.mr.lkey))
+	m.Answer(uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, ioctl.BytesOf(&rkey))
+	m.Answer(uapi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, ioctl.BytesOf(&o.mr.length))
+	m.Answer(uapi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, ioctl.BytesOf(&o.mr.iova))
+	return nil
+}

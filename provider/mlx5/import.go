@@ -1,0 +1,45 @@
+package mlx5
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Import implements uverbs.ProviderImporter. Registers that the kernel has made
+// with the context are the maker's.
+func (driver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+	set, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	return importContext(dev, query, set)
+}
+
+func importContext(dev *ioctl.Device, query uverbs.ProviderCommand, set settings) (uverbs.ProviderContext, error) {
+	resp := new(uapi.Mlx5IbAllocUcontextResp)
+	if _, err := query(nil, ioctl.BytesOf(resp)); err != nil {
+		return nil, err
+	}
+	if resp.TotBfregs != 0 {
+		return nil, &uverbs.Error{Op: "import", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the context's registers are its maker's: the kernel, or who made the context, knows no others; open the device"}
+	}
+	c, err := setUp(dev, resp, set)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ImportPD implements uverbs.ProviderPDImporter.
+func (c *deviceContext) ImportPD(handle uint32) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_PD, uapi.MLX5_IB_METHOD_PD_QUERY)
+	cmd.Handle(uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE, handle)
+	ioctl.OutOf[uint32](cmd, uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN)
+	return c.dev.Do(cmd)
+}
