@@ -28,7 +28,7 @@ type faulty struct {
 
 // startFaulty boots a guest with two InfiniBand devices. No fault that is
 // injected is a violation of the driver's.
-func startFaulty(t *testing.T, kernel string) *faulty {
+func startFaulty(t *testing.T, kernel string, boot func(testing.TB, vm.Config) *vm.Guest) *faulty {
 	w := world.StartTest(t, world.Config{Devices: 2})
 	ours, theirs := pipes.Pipe()
 	done := make(chan bool)
@@ -39,10 +39,9 @@ func startFaulty(t *testing.T, kernel string) *faulty {
 		}
 		<-done
 	})
-	g := vm.Start(t, vm.Config{
+	return &faulty{t, w, boot(t, vm.Config{
 		Kernel: kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad"},
-	})
-	return &faulty{t, w, g, control.NewClient(ours)}
+	}), control.NewClient(ours)}
 }
 
 // in is for a subtest.
@@ -79,19 +78,24 @@ func (f *faulty) log() {
 
 // TestFaults: what is injected is what C's libraries and programs report, and the
 // device goes on.
-func TestFaults(t *testing.T) { testFaults(t, "6.12") }
+func TestFaults(t *testing.T) { testFaults(t, "6.12", faults) }
 
-func testFaults(t *testing.T, kernel string) {
-	f := startFaulty(t, kernel)
+// A fault is injected in a part of a test. Python has both devices open.
+type fault struct {
+	name string
+	test func(*faulty, *python)
+}
+
+var faults = []fault{
+	{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network}, {"port", (*faulty).port},
+	{"scale", (*faulty).scale}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
+	{"bus", (*faulty).bus}, {"removal", (*faulty).removal},
+}
+
+func testFaults(t *testing.T, kernel string, faults []fault) {
+	f := startFaulty(t, kernel, vm.Start)
 	t.Cleanup(f.log)
-	for _, x := range []struct {
-		name string
-		test func(*faulty, *python)
-	}{
-		{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network}, {"port", (*faulty).port},
-		{"scale", (*faulty).scale}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
-		{"bus", (*faulty).bus}, {"removal", (*faulty).removal},
-	} {
+	for _, x := range faults {
 		t.Run(x.name, func(t *testing.T) {
 			y := startPython(t, f.g)
 			y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -186,8 +187,9 @@ func (f *faulty) idle(*python) {
 	}
 }
 
-// eventQueue: an event queue that was overrun gives no more events, but the
-// completions are there; the driver that starts anew has events again.
+// eventQueue: an event queue that was overrun gives no more events. Without those
+// of completions, the completions are there; without the others, C hears of no
+// port, and the firmware gets no pages. The driver that starts anew has all again.
 func (f *faulty) eventQueue(y *python) {
 	const event = "(a.cq.req_notify(), once(), a.event(%d))[1:]"
 	y.do("a, b = pair(ca, cb, events=True)")
@@ -195,10 +197,13 @@ func (f *faulty) eventQueue(y *python) {
 	devices, err := f.c.Devices()
 	f.must(err)
 	eqs := devices[0].EQs
-	for _, n := range eqs[3:] { // behind those of commands, of what is asynchronous, and of pages
+	f.pages(true)
+	for _, n := range eqs[1:] { // behind that of commands
 		f.must(f.c.OverrunEQ("connectx0", n))
 	}
 	y.want(fmt.Sprintf(event, 1), "= ('SUCCESS / SUCCESS', False)")
+	f.pages(false)
+	f.portEvents(false)
 	y.do("a.close(); b.close(); ca.close(); cb.close()")
 	f.shell("cd /sys/bus/pci/drivers/mlx5_core; echo 0000:05:00.0 > unbind; echo 0000:05:00.0 > bind")
 	f.awaitDevices()
@@ -206,6 +211,49 @@ func (f *faulty) eventQueue(y *python) {
 	y.do("a, b = pair(ca, cb, events=True)")
 	y.want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
 	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	f.pages(true)
+	f.portEvents(true)
+}
+
+// pages has the firmware ask for pages, which come if the driver is told of it.
+func (f *faulty) pages(come bool) {
+	f.Helper()
+	held := func() (n int) {
+		f.w.Loop.Run(func() { n = f.w.Devices[0].PagesHeld() })
+		return n
+	}
+	const more = 16
+	want := held()
+	if come {
+		want += more
+	}
+	f.w.Loop.Run(func() { f.w.Devices[0].RequestPages(more) })
+	for deadline := time.Now().Add(20 * time.Second); held() != want && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	f.shell("ibv_devinfo -d mlx5_0 -v") // the driver has had time
+	if got := held(); got != want {
+		f.Errorf("the firmware has %d pages, want %d", got, want)
+	}
+}
+
+// portEvents takes the port down and up. C hears of it if there are events; the
+// driver knows the port's state in any case, for it asks.
+func (f *faulty) portEvents(come bool) {
+	f.Helper()
+	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", "mlx5_0")
+	defer watch.Kill()
+	watch.Stdout.Await("async event FD")
+	for _, state := range []string{"DOWN", "ACTIVE"} {
+		f.must(f.c.SetLink("connectx0", state == "ACTIVE"))
+		f.until("grep -q " + state + " /sys/class/infiniband/mlx5_0/ports/1/state")
+	}
+	if come {
+		watch.Stdout.Await("PORT_ACTIVE")
+	}
+	if n := strings.Count(watch.Stdout.String(), "PORT_"); come && n != 2 || !come && n != 0 {
+		f.Errorf("%d events of the port, there are to be some: %v\n%v", n, come, watch)
+	}
 }
 
 // until waits for what a script says.

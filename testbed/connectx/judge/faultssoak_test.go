@@ -2,11 +2,69 @@
 
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
 
 // TestSoakFaults: the same on the other kernels.
 func TestSoakFaults(t *testing.T) {
 	for _, kernel := range []string{"6.1", "7.2"} {
-		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel) })
+		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, faults) })
 	}
+}
+
+// TestSoakCommandQueue: without events of commands, C waits until the driver's
+// patience with a command ends, which is after a minute. The driver never gets the
+// place of that command back: whatever resets or removes the device then waits for
+// it, so the machine is killed.
+func TestSoakCommandQueue(t *testing.T) {
+	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
+		t.Run(kernel, func(t *testing.T) {
+			f := startFaulty(t, kernel, bootToKill)
+			y := startPython(t, f.g)
+			y.do("ca = Context(name='mlx5_0')")
+			devices, err := f.c.Devices()
+			f.must(err)
+			f.must(f.c.OverrunEQ("connectx0", devices[0].EQs[0]))
+			seconds, answer, _ := strings.Cut(y.value("timed(lambda: said('PD(ca)'))"), " ")
+			took, err := time.ParseDuration(seconds + "s")
+			f.must(err)
+			if took < time.Minute || took > 2*time.Minute || answer != "! ETIMEDOUT" {
+				t.Errorf("a PD: %q after %v", answer, took)
+			}
+			f.shell("dmesg | grep -F 'ALLOC_PD(0x800) timeout. Will cause a leak of a command resource'")
+		})
+	}
+}
+
+// bootToKill boots a guest whose kernel cannot switch it off any more when the test
+// ends.
+func bootToKill(t testing.TB, c vm.Config) *vm.Guest {
+	parts, err := c.Parts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bed.Ensure(t.Context(), t.Output(), parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := vm.Boot(t.Context(), b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.QMP("quit", nil, nil); err != nil {
+			t.Error(err)
+		}
+		<-g.Done()
+		if err := g.Close(); err == nil {
+			t.Error("the guest was switched off")
+		}
+	})
+	return g
 }

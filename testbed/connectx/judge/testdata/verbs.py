@@ -143,7 +143,10 @@ def close(everything):
 
 
 def answer(line):
-    code = json.loads(line)
+    return said(json.loads(line))
+
+
+def said(code):
     try:
         try:
             f = compile(code, 'said', 'eval')
@@ -158,5 +161,5 @@ def answer(line):
 
 
 print('= ready', flush=True)
-for said in sys.stdin:
-    print(answer(said).replace('\n', ' '), flush=True)
+for line in sys.stdin:
+    print(answer(line).replace('\n', ' '), flush=True)
