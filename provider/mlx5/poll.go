@@ -44,9 +44,7 @@ const (
 // not, it leaves the rest of the call to others.
 func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 	ci, n := q.ci, 0
-	if !q.simple {
-		return q.pollAny(wcs, 0)
-	}
+	wcs = wcs[:len(wcs):len(wcs)] // one thing less to keep
 	for ; n < len(wcs); n++ {
 		e := q.entryAt(ci)
 		v := be(mmio.Acquire64(&e[7]))
@@ -54,6 +52,9 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			break
 		}
 		if key := uint32(e[4]) & rawIndex; key != q.key {
+			if !q.simple {
+				return q.pollRest(wcs, n, ci)
+			}
 			k := bits.ReverseBytes32(key)
 			p := q.ctx.targets.pages[k>>pageBits&pageMask].Load()
 			if p == nil {
@@ -90,8 +91,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			wc[wcKind] = uint64(meta) // the opcode is at the same place
 			mmio.Release32(t.sendTail, note.end)
 		} else {
-			kind := uint32(v) & (opcodeMask | formatMask)
-			if at &= t.recvMask & 0xffff; kind >= commonOpcodes<<opcodeShift || kind&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
+			if at &= t.recvMask & 0xffff; v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
 				return q.pollRest(wcs, n, ci)
 			}
 			wc.arrival(t.recvs[at], e, v)

@@ -148,8 +148,9 @@ func (q *qp) setRegister(r *register) {
 	if q.ctx.set.preferBF {
 		s.burstSGE = r.most
 	}
+	s.single = min(s.burstSGE, 1)
 	if r.shared || r.domain {
-		s.shared = r
+		s.shared, s.careful = r, true
 	}
 }
 

@@ -34,7 +34,10 @@ type sendQueue struct {
 	db       mmio.Doorbell
 	burst    uint64    // blocks that the register takes
 	burstSGE uint64    // of a request without inline data
+	single   uint64    // of such a request of one block
 	shared   *register // nil: the register is the queue's own
+	careful  bool      // PostSend does not tell by itself: shared, or within
+	within   bool      // PostSend is called by goOn
 
 	tail       *uint32
 	segments   []segment // the blocks once more
@@ -106,60 +109,8 @@ func (s *sendQueue) full(head uint32) bool {
 
 func (s *sendQueue) outstanding() int { return int(s.head - atomic.LoadUint32(s.tail)) }
 
-// encode writes the first of wrs that are of the most common kind, one SGE that
-// is sent, written or read on a connected QP, and returns how many. It calls
-// nothing, so that all it works on stays in registers.
-//
-//go:noinline
-func (s *sendQueue) encode(wrs []uverbs.SendWR) int {
-	cur, head := s.cur, s.head
-	n := 0
-	for ; n < len(wrs); n++ {
-		wr := &wrs[n]
-		op, f := uint32(wr.Opcode), uint32(wr.Flags)
-		if head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 {
-			break
-		}
-		// The length has 31 bits, of which none stand for 2^31, and none is no data.
-		sge := &wr.SGL[0]
-		if sge.Length-1 >= uverbs.MaxMessage-1 {
-			break
-		}
-		i := cur & s.mask
-		w, ctrl, b := s.words[op], s.flags[f], s.blockIn(i)
-		g := b.segment(2)
-		if int64(w) < 0 {
-			if w&wordRare != 0 {
-				break
-			}
-			if w&wordImm != 0 {
-				ctrl |= be(uint64(wr.Imm))
-			}
-			if w&wordLocal != 0 {
-				g = b.segment(1) // where a remote address would be
-			}
-			w &= wordPlain
-		}
-		b[1] = ctrl
-		b[2] = be(wr.RemoteAddr)
-		b[3] = be4(wr.RKey)
-		g[0] = be2(sge.Length, sge.LKey)
-		g[1] = be(sge.Addr)
-		b[0] = be(w + 1 | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := s.noteIn(i)
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-		cur++
-	}
-	s.cur, s.head = cur, head
-	if n > 0 {
-		s.last = cur - 1
-	}
-	return n
-}
-
 // encodeInline writes wr if it is of the next common kind: inline data that is
-// sent or written. It calls nothing either.
+// sent or written. It calls nothing until the end.
 //
 //go:noinline
 func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
@@ -190,32 +141,88 @@ func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 	b[1] = ctrl
 	b[2] = be(wr.RemoteAddr)
 	b[3] = be4(wr.RKey)
-	b.putInline(at, wr.Inline)
 	head := s.head + 1
 	note := s.noteIn(i)
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.head, s.last, s.cur = head, cur, cur-i+end
+	b.putInline(at, wr.Inline)
 	return true
 }
 
-// PostSend implements uverbs.ProviderQP.
+// PostSend implements uverbs.ProviderQP. The loop takes what is most common, one
+// SGE that is sent, written or read on a connected QP, and calls nothing, so that
+// all it works on stays in registers.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
-	first, most := s.cur, s.burstSGE
-	n := 0
 	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {
-		most = s.burst
-		for n < len(wrs) && s.encodeInline(&wrs[n]) {
-			n++
-		}
-	} else {
-		n = s.encode(wrs)
+		return q.postInline(wrs)
 	}
-	if n != len(wrs) || n == 0 || s.shared != nil {
-		return q.postRest(wrs, n, first)
+	cur, head := s.cur, s.head
+	n := 0
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		if head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 {
+			return q.postRest(wrs, n, cur, head)
+		}
+		// The length has 31 bits, of which none stand for 2^31, and none is no data.
+		sge := &wr.SGL[0]
+		if sge.Length-1 >= uverbs.MaxMessage-1 {
+			return q.postRest(wrs, n, cur, head)
+		}
+		i := cur & s.mask
+		w, ctrl, b := s.words[op], s.flags[f], s.blockIn(i)
+		g := b.segment(2)
+		if int64(w) < 0 {
+			if w&wordRare != 0 {
+				return q.postRest(wrs, n, cur, head)
+			}
+			if w&wordImm != 0 {
+				ctrl |= be(uint64(wr.Imm))
+			}
+			if w&wordLocal != 0 {
+				g = b.segment(1) // where a remote address would be
+			}
+			w &= wordPlain
+		}
+		b[1] = ctrl
+		b[2] = be(wr.RemoteAddr)
+		b[3] = be4(wr.RKey)
+		g[0] = be2(sge.Length, sge.LKey)
+		g[1] = be(sge.Addr)
+		b[0] = be(w + 1 | uint64(cur&0xffff)<<wordIndex)
+		head++
+		note := s.noteIn(i)
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur++
+	}
+	if n == 0 || s.careful {
+		return q.postRest(wrs, n, cur, head)
+	}
+	burst := s.single
+	if n > 1 {
+		burst = 0
+	}
+	s.cur, s.head, s.last = cur, head, cur-1
+	mmio.Ring(&s.db, cur&0xffff, bytesOf(s.blockIn((cur-1)&s.mask)), burst)
+	runtime.KeepAlive(q)
+	return n, nil
+}
+
+// postInline is PostSend for a list that begins with inline data.
+//
+//go:noinline
+func (q *qp) postInline(wrs []uverbs.SendWR) (int, error) {
+	s := &q.sq
+	first, n := s.cur, 0
+	for n < len(wrs) && s.encodeInline(&wrs[n]) {
+		n++
+	}
+	if n != len(wrs) || s.careful {
+		return q.goOn(wrs, n, first)
 	}
 	burst := uint64(s.cur - first)
-	if n > 1 || burst > most {
+	if n > 1 || burst > s.burst {
 		burst = 0
 	}
 	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
@@ -223,25 +230,41 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	return n, nil
 }
 
-// postRest goes on with a PostSend that has written n requests, from block first
-// on, and told of none.
+// postRest goes on with a PostSend that has written n requests of one block each,
+// up to cur and head.
 //
 //go:noinline
-func (q *qp) postRest(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
+func (q *qp) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error) {
 	s := &q.sq
+	first := s.cur
+	if n > 0 {
+		s.cur, s.head, s.last = cur, head, cur-1
+	}
+	return q.goOn(wrs, n, first)
+}
+
+// goOn posts all but the first n of wrs, which have been written from block first
+// on, and tells of all. What is common goes back to PostSend, which is careful
+// meanwhile: it leaves the telling, and what it does not take, to its caller.
+func (q *qp) goOn(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
+	s := &q.sq
+	if s.within {
+		return n, nil
+	}
+	was := s.careful
+	s.careful, s.within = true, true
 	var err error
 	for n < len(wrs) {
-		k := s.encode(wrs[n:])
+		k, _ := q.PostSend(wrs[n:])
 		if n += k; k > 0 {
 			continue
 		}
-		if !s.encodeInline(&wrs[n]) {
-			if err = s.encodeAny(&wrs[n]); err != nil {
-				break
-			}
+		if err = s.encodeAny(&wrs[n]); err != nil {
+			break
 		}
 		n++
 	}
+	s.careful, s.within = was, false
 	if s.cur != first {
 		burst := uint64(0)
 		if n == 1 {
