@@ -38,3 +38,25 @@ func TestSoakPrograms(t *testing.T) {
 		})
 	}
 }
+
+// figures are of messages within one device: the time from the doorbell to the
+// completion, which is a READ's, half of a round trip, and messages per second.
+var figures = []game{
+	{"ib_read_lat", "-s 64 -n 2000", false},
+	{"ib_write_lat", "-s 64 -n 2000", false},
+	{"ib_send_lat", "-s 64 -n 2000", false},
+	{"ib_send_bw", "-s 64 -n 10000 -q 2", false},
+	{"ib_write_bw", "-s 64 -n 10000 -q 2", false},
+	{"ib_write_bw", "-s 65536 -n 500", false},
+}
+
+// TestSoakFigures measures, and prints the line of each program's figures.
+func TestSoakFigures(t *testing.T) {
+	for _, p := range []place{{"6.12", ib}, {"6.12", roce}} {
+		t.Run(p.String(), func(t *testing.T) {
+			m := startMachines(t, p, 1)
+			e := m.end(t, 0, "mlx5_0", "fe80::")
+			m.playAll(t, e, e, figures)
+		})
+	}
+}
