@@ -63,7 +63,7 @@ func TestInstructions(t *testing.T) {
 	for arch, want := range stubs {
 		t.Run(arch, func(t *testing.T) {
 			t.Parallel()
-			got := disassemble(t, arch)
+			got := disassembly(t, arch, `/mmio\.[A-Z]`)
 			for name, code := range want {
 				if g, w := strings.Join(got[name], "; "), strings.Join(code, "; "); g != w {
 					t.Errorf("%s is\n\t%s\nwant\n\t%s", name, g, w)
@@ -77,21 +77,21 @@ func TestInstructions(t *testing.T) {
 }
 
 var (
-	textLine = regexp.MustCompile(`^TEXT \S*/mmio\.(\w+)(\.abi0)?\(SB\)`)
+	textLine = regexp.MustCompile(`^TEXT \S*/mmio(?:_test)?\.(\w+)(\.abi0)?\(SB\)`)
 	target   = regexp.MustCompile(`^(J\w+) 0x[0-9a-f]+$`) // differs from build to build
-	codeLine = regexp.MustCompile(`^\s+(?:mmio|doorbell)_\w+\.s:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
+	codeLine = regexp.MustCompile(`^\s+(?:(?:mmio|doorbell)_\w+\.s|order_amd64(?:_test)?\.go|types?\.go):\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
 )
 
-// disassemble builds this test for arch and returns the instructions of each
-// function that came from assembly.
-func disassemble(t *testing.T, arch string) map[string][]string {
+// disassembly builds this test for arch and returns the instructions of each
+// function whose name fits.
+func disassembly(t *testing.T, arch, names string) map[string][]string {
 	bin := filepath.Join(t.TempDir(), "mmio.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-o", bin, ".")
-	build.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOARCH="+arch)
+	build.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOAMD64=v1", "GOARCH="+arch)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building for %s: %v\n%s", arch, err, out)
 	}
-	out, err := exec.Command("go", "tool", "objdump", "-s", `/mmio\.[A-Z]`, bin).Output()
+	out, err := exec.Command("go", "tool", "objdump", "-s", names, bin).Output()
 	if err != nil {
 		t.Fatalf("objdump: %v", err)
 	}

@@ -170,19 +170,40 @@ func openFake(t *testing.T, s *soft) *ioctl.Device {
 // Where registers lie in mappings of CPUs with small and with large pages.
 func TestSpots(t *testing.T) {
 	for _, c := range []struct {
-		per, size int
-		want      []spot
+		per, n, size int
+		want         []spot
 	}{
-		{1, 512, []spot{{0x800, 0}, {0xa00, 0}}},
-		{1, 256, []spot{{0x800, 0}, {0x900, 0}}},
-		{4, 512, []spot{{0x800, 0}, {0xa00, 0}, {0x1800, 1}, {0x1a00, 1}, {0x2800, 2}, {0x2a00, 2}, {0x3800, 3}, {0x3a00, 3}}}, // 16 KiB
+		{1, 2, 512, []spot{{0x800, 0}, {0xa00, 0}}},
+		{1, 2, 256, []spot{{0x800, 0}, {0x900, 0}}},
+		{1, 4, 512, []spot{{0x800, 0}, {0xa00, 0}, {0xc00, 0}, {0xe00, 0}}},
+		{4, 2, 512, []spot{{0x800, 0}, {0xa00, 0}, {0x1800, 1}, {0x1a00, 1}, {0x2800, 2}, {0x2a00, 2}, {0x3800, 3}, {0x3a00, 3}}}, // 16 KiB
 	} {
-		if got := spots(c.per, c.size); !slices.Equal(got, c.want) {
-			t.Errorf("%d pages of registers of %d bytes: %+v, want %+v", c.per, c.size, got, c.want)
+		if got := spots(c.per, c.n, c.size); !slices.Equal(got, c.want) {
+			t.Errorf("%d pages of %d registers of %d bytes: %+v, want %+v", c.per, c.n, c.size, got, c.want)
 		}
 	}
-	if all := spots(16, 512); len(all) != 32 || all[31] != (spot{0xfa00, 15}) { // 64 KiB
+	// 64 KiB
+	if all := spots(16, 2, 512); len(all) != 32 || all[31] != (spot{0xfa00, 15}) {
 		t.Errorf("in 64 KiB: %+v", all)
+	}
+	if all := spots(16, 4, 512); len(all) != 64 || all[4] != (spot{0x1800, 1}) || all[63] != (spot{0xfe00, 15}) {
+		t.Errorf("in 64 KiB, all: %+v", all)
+	}
+}
+
+// The kernel counts what it maps in pages of the CPU's.
+func TestMapOffsets(t *testing.T) {
+	for _, c := range []struct {
+		command, index, page int
+		want                 int64
+	}{
+		{uapi.MLX5_IB_MMAP_REGULAR_PAGE, 0, 4096, 0}, {uapi.MLX5_IB_MMAP_REGULAR_PAGE, 3, 4096, 0x3000},
+		{uapi.MLX5_IB_MMAP_NC_PAGE, 1, 4096, 0x301000}, {uapi.MLX5_IB_MMAP_NC_PAGE, 1, 16384, 0xc04000},
+		{uapi.MLX5_IB_MMAP_NC_PAGE, 7, 65536, 0x3070000}, {uapi.MLX5_IB_MMAP_CORE_CLOCK, 0, 65536, 0x5000000},
+	} {
+		if got := offsetOf(c.command, c.index, c.page); got != c.want {
+			t.Errorf("command %d, index %d, pages of %d bytes: %#x, want %#x", c.command, c.index, c.page, got, c.want)
+		}
 	}
 }
 

@@ -149,11 +149,12 @@ type spot struct {
 	page   uint32 // after the first
 }
 
-// spots are the registers of a mapping of per pages, with a size each.
-func spots(per, size int) []spot {
+// spots are the first n registers of each of the per pages of a mapping, with a
+// size each.
+func spots(per, n, size int) []spot {
 	var all []spot
 	for page := range per {
-		for i := range uarUsable {
+		for i := range n {
 			all = append(all, spot{page*uarSize + uarSend + i*size, uint32(page)})
 		}
 	}
@@ -212,7 +213,7 @@ func (u *uars) more(shared bool) {
 
 // registersOf are the registers of a page that take bursts.
 func (u *uars) registersOf(p *uarPage) (all []*register) {
-	for _, s := range spots(u.per, 2*u.split) {
+	for _, s := range spots(u.per, uarUsable, 2*u.split) {
 		all = append(all, &register{reg: registerOf(p.mem.Bytes()[s.offset:]), mem: p.mem, uar: p.id + s.page,
 			toggle: uint64(u.split), most: uint64(u.split / 64)})
 	}

@@ -14,8 +14,10 @@ import (
 const mmapCommandShift = 8
 
 // mmapOffset is where the kernel maps what a command and an index name.
-func mmapOffset(command, index int) int64 {
-	return int64(command<<mmapCommandShift|index) * int64(unix.Getpagesize())
+func mmapOffset(command, index int) int64 { return offsetOf(command, index, unix.Getpagesize()) }
+
+func offsetOf(command, index, pageSize int) int64 {
+	return int64(command<<mmapCommandShift|index) * int64(pageSize)
 }
 
 // openFixed maps the pages of so many registers.
@@ -32,12 +34,9 @@ func (u *uars) openFixed(registers int) error {
 		}
 		p := &uarPage{mem: mem}
 		u.pages = append(u.pages, p)
-		for page := range u.per {
-			for k := range uarRegisters {
-				off := page*uarSize + uarSend + k*2*u.split
-				u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[off:]), mem: mem, index: uint32(len(u.fixed)),
-					toggle: uint64(u.split), most: uint64(u.split / 64), shared: true})
-			}
+		for _, s := range spots(u.per, uarRegisters, 2*u.split) {
+			u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[s.offset:]), mem: mem, index: uint32(len(u.fixed)),
+				toggle: uint64(u.split), most: uint64(u.split / 64), shared: true})
 		}
 	}
 	u.use(u.pages[0])
