@@ -1,0 +1,199 @@
+//go:build vm
+
+package perftest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// address is d0's, and so rxe0's.
+const address = "10.9.0.1"
+
+// A side is who made an end.
+type side string
+
+const (
+	goSide side = "go"
+	cSide  side = "c"
+)
+
+// A pair is who plays whom.
+type pair struct{ server, client side }
+
+func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.server, p.client) }
+
+// A host is a guest with both programs.
+type host struct {
+	guest *vm.Guest
+	ours  string // path of our program
+	port  int    // each run has its own
+}
+
+func newHost(t *testing.T, kernel string) *host {
+	t.Helper()
+	h := &host{guest: vm.Start(t, vm.Config{Kernel: kernel, Root: true, RXE: true}), port: 18515}
+	t.Cleanup(func() {
+		log, err := h.guest.Dmesg(context.WithoutCancel(t.Context()))
+		if err != nil {
+			t.Error(err)
+		}
+		if bad := regexp.MustCompile(`(?m)^.*(WARNING:|BUG:|Call Trace).*$`).FindString(log); bad != "" {
+			t.Errorf("the kernel complained: %s", bad)
+		}
+	})
+	var err error
+	if h.ours, err = h.guest.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/bench/goverbs-perftest", "", "amd64")); err != nil {
+		t.Fatal(err)
+	}
+	program.Run(t, h.guest, "ip", strings.Fields("link set d0 mtu 4200")...)
+	return h
+}
+
+// start starts one end. C's output comes line by line on a terminal only, and
+// there its lines end in a carriage return too.
+func (h *host) start(t *testing.T, s side, test string, args ...string) *program.Process {
+	t.Helper()
+	if s == goSide {
+		return program.Start(t, h.guest, h.ours, append([]string{test}, args...)...)
+	}
+	return program.StartOn(t, h.guest, &program.Terminal, "ib_"+test, args...)
+}
+
+// begin starts a server and its client. Ours listens when it says that it waits,
+// C's a little later.
+func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) (s, c *program.Process) {
+	t.Helper()
+	always := []string{"-F", "-d", "rxe0", "-p", strconv.Itoa(h.port)}
+	h.port++
+	s = h.start(t, p.server, test, append(always, strings.Fields(serverArgs)...)...)
+	if !s.Stdout.Await("Waiting for client to connect") {
+		t.Fatalf("the server does not listen:\n%v", s)
+	}
+	if p.server == cSide {
+		program.Run(t, h.guest, "timeout", "60", "sh", "-c", fmt.Sprintf(
+			"until grep -qi ' 00000000:%04x .* 0A ' /proc/net/tcp || rdma resource show cm_id | grep -q LISTEN; do :; done", h.port-1))
+	}
+	return s, h.start(t, p.client, test, append(append(always, strings.Fields(clientArgs)...), address)...)
+}
+
+// play has two ends play, which must both be content.
+func (h *host) play(t *testing.T, p pair, test, args string) (server, client string) {
+	t.Helper()
+	s, c := h.begin(t, p, test, args, args)
+	if serverErr, clientErr := program.Finish(s, c); serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
+	}
+	return s.Stdout.String(), c.Stdout.String()
+}
+
+// both has both pairs of C's and ours play, and compares what they print.
+func (h *host) both(t *testing.T, test, args string) {
+	goServer, cClient := h.play(t, pair{goSide, cSide}, test, args)
+	cServer, goClient := h.play(t, pair{cSide, goSide}, test, args)
+	if d := cmp.Diff(form(cServer), form(goServer)); d != "" {
+		t.Errorf("%s %s, server: (-C +Go)\n%s", test, args, d)
+	}
+	if d := cmp.Diff(form(cClient), form(goClient)); d != "" {
+		t.Errorf("%s %s, client: (-C +Go)\n%s", test, args, d)
+	}
+}
+
+var (
+	numbers = regexp.MustCompile(`(QPN|PSN|RKey|VAddr) 0x[0-9a-f]+`)
+	figures = regexp.MustCompile(`(-?nan|[0-9]+\.[0-9]+) *`)
+	single  = regexp.MustCompile(`(?m)^([0-9]+, )[0-9.e+]+$`)
+	timed   = regexp.MustCompile(`(tps average\n [0-9]+ +)[0-9]+ +`)
+)
+
+// form is what a program prints, without what differs from run to run, without
+// what C says of rxe, which it does not know, and without what stdbuf and
+// terminals add.
+func form(out string) string {
+	out = strings.ReplaceAll(out, "\r\n", "\n")
+	out = regexp.MustCompile(`\A(-+\n)?Device not recognized to implement inline feature. Disabling it\n`).ReplaceAllString(out, "")
+	out = strings.ReplaceAll(out, "Device not recognized to implement inline feature. Disabling it\n", "")
+	out = numbers.ReplaceAllString(out, "$1 n")
+	out = single.ReplaceAllString(out, "${1}n")
+	out = timed.ReplaceAllString(out, "${1}n ")
+	return figures.ReplaceAllString(out, "n ")
+}
+
+// TestPerftest is the matrix of tests that perftest's users run, on one kernel:
+// what the programs say to each other does not depend on it.
+func TestPerftest(t *testing.T) {
+	h := newHost(t, "6.12")
+	for _, verb := range []string{"send", "write", "read"} {
+		for _, args := range []string{"-n 20", "-n 20 -R"} {
+			t.Run(verb+"_lat"+strings.ReplaceAll(args, " ", ""), func(t *testing.T) { h.both(t, verb+"_lat", args) })
+			args += " -s 1024"
+			t.Run(verb+"_bw"+strings.ReplaceAll(args, " ", ""), func(t *testing.T) { h.both(t, verb+"_bw", args) })
+		}
+	}
+	for _, c := range []struct{ test, args string }{
+		{"send_lat", "-n 20 -e"},
+		{"send_lat", "-n 20 -c UD"},
+		{"send_lat", "-n 20 -c UD -R"},
+		{"send_lat", "-n 20 -H -s 512"},
+		{"send_lat", "-n 20 -z -m 1024"},
+		{"send_lat", "-D 1 -f 0"},
+		{"send_bw", "-n 100 -b -s 64 -q 2 -Q 5"},
+		{"send_bw", "-n 100 -c UC -s 256 -t 8 --report_gbits"},
+		{"atomic_lat", "-n 50"},
+		{"atomic_bw", "-n 50 -A CMP_AND_SWAP"},
+	} {
+		t.Run(c.test+strings.ReplaceAll(c.args, " ", ""), func(t *testing.T) { h.both(t, c.test, c.args) })
+	}
+	t.Run("json", h.testJSON)
+	t.Run("ours", h.testOurs)
+	t.Run("mistakes", h.testMistakes)
+}
+
+// testJSON compares the JSON that both clients write.
+func (h *host) testJSON(t *testing.T) {
+	for _, test := range []string{"read_lat", "write_bw"} {
+		texts := map[side]string{}
+		for _, p := range []pair{{goSide, cSide}, {cSide, goSide}} {
+			const file = "/tmp/report.json"
+			s, c := h.begin(t, p, test, "-n 50 -s 64", "-n 50 -s 64 --out_json --out_json_file="+file)
+			if serverErr, clientErr := program.Finish(s, c); serverErr != nil || clientErr != nil {
+				t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
+			}
+			texts[p.client] = figures.ReplaceAllString(program.Run(t, h.guest, "cat", file), "n ")
+		}
+		if d := cmp.Diff(texts[cSide], texts[goSide]); d != "" {
+			t.Errorf("%s: (-C +Go)\n%s", test, d)
+		}
+	}
+}
+
+// testOurs plays what C's programs are not needed for, or cannot do.
+func (h *host) testOurs(t *testing.T) {
+	for _, c := range []struct{ test, args, wants string }{
+		{"send_lat", "-n 5 -a", "\n 8388608 5 "},
+		{"write_lat", "-n 20 --write_with_imm", "RDMA_Write_imm Latency"},
+		{"write_bw", "-n 50 --write_with_imm -b -s 64", " 64         50 "},
+		{"write_bw", "-n 50 -s 64 -b --report-both", "Remote results"},
+		{"read_bw", "-n 50 -s 64 -b -e", " 64         50 "},
+		{"send_bw", "-n 50 -s 64 -e -b", " 64         50 "},
+		{"send_bw", "-n 50 -s 64 -l 10 --recv_post_list=5 -q 3", " 64         150 "},
+		{"read_bw", "-n 50 -s 64 -q 2 -R --no_lock", " 64         100 "},
+		{"send_bw", "-n 50 -c UD -b -R", " 4096       50 "},
+		{"send_bw", "-D 1 -f 0 -s 64 --no_lock", "\n 64 "},
+		{"send_lat", "-n 20 -U -z --no_lock", "\n19, "},
+	} {
+		s, client := h.play(t, pair{goSide, goSide}, c.test, c.args)
+		if !strings.Contains(client, c.wants) {
+			t.Errorf("%s %s: no %q:\n%s\n%s", c.test, c.args, c.wants, client, s)
+		}
+	}
+}
