@@ -89,6 +89,7 @@ func domainErrors(t *testing.T) []errorCase {
 	pd := good(r.c.AllocPD())(t)
 	td := good(r.c.AllocTD())(t)
 	good(pd.AllocParentDomain(td))(t)
+	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)}))(t)
 	r.c.impl = plainContext{r.c.impl}
 	return []errorCase{
 		{"a TD of another Context", second(pd.AllocParentDomain(good(other.c.AllocTD())(t))), []error{ErrInvalid}},
@@ -96,6 +97,7 @@ func domainErrors(t *testing.T) []errorCase {
 		{"TD in use", td.Close(), []error{ErrBusy}},
 		{"PD with a parent domain", pd.Close(), []error{ErrBusy}},
 		{"a driver without null MRs", second(pd.AllocNullMR()), []error{ErrNotSupported}},
+		{"a driver without options", second(qp.QueryECE()), []error{ErrNotSupported}},
 		{"a driver without thread domains", second(r.c.AllocTD()), []error{ErrNotSupported}},
 	}
 }

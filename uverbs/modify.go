@@ -29,18 +29,10 @@ func (q *QP) Modify(a QPAttr, m QPMask) error {
 }
 
 func (q *QP) modify(a *QPAttr, m QPMask) error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
 	var req uapi.IbUverbsModifyQp
 	a.encode(&req)
 	req.QpHandle, req.AttrMask = q.handle, uint32(m)
-	if m&MaskRateLimit == 0 {
-		ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_QP, &req)
-	} else { // which the first form of the command has no room for
-		ioctl.WriteEx[uapi.IbUverbsExModifyQpResp](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP,
-			&uapi.IbUverbsExModifyQp{Base: req, RateLimit: a.RateLimit})
-	}
-	if err := q.ctx.dev.Do(cmd); err != nil {
+	if err := q.modifyCommand(&req, a.RateLimit); err != nil {
 		return q.explainModify(a, m, err)
 	}
 	if m&MaskPort != 0 {

@@ -2469,6 +2469,31 @@ type Mlx5IbCreateQpResp struct {
 	TirIcmAddr uint64
 }
 
+// Mlx5IbBurstInfo is struct mlx5_ib_burst_info (rdma/mlx5-abi.h).
+type Mlx5IbBurstInfo struct {
+	_            structs.HostLayout
+	MaxBurstSz   uint32
+	TypicalPktSz uint16
+	Reserved     uint16
+}
+
+// Mlx5IbModifyQp is struct mlx5_ib_modify_qp (rdma/mlx5-abi.h).
+type Mlx5IbModifyQp struct {
+	_          structs.HostLayout
+	CompMask   uint32
+	BurstInfo  Mlx5IbBurstInfo
+	EceOptions uint32
+}
+
+// Mlx5IbModifyQpResp is struct mlx5_ib_modify_qp_resp (rdma/mlx5-abi.h).
+type Mlx5IbModifyQpResp struct {
+	_              structs.HostLayout
+	ResponseLength uint32
+	Dctn           uint32
+	EceOptions     uint32
+	Reserved       uint32
+}
+
 // Mlx5IbCreateQpRss is struct mlx5_ib_create_qp_rss (rdma/mlx5-abi.h).
 type Mlx5IbCreateQpRss struct {
 	_                structs.HostLayout

@@ -50,6 +50,7 @@ type deviceContext struct {
 	indexed bool   // CQEs have an index of ours, not the device's numbers
 	dmac    bool   // CREATE_AH answers with the MAC address
 	dynamic bool   // we make the register pages
+	ece     bool   // QPs have options of the vendor's
 	null    uint32 // key of memory that there is not; 0: none
 
 	uars    uars
@@ -132,6 +133,7 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	c.indexed = r.CqeVersion == maxCQEVersion
 	c.dmac = r.CmdsSuppUhw&uapi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH != 0
 	c.dynamic = r.TotBfregs == 0
+	c.ece = r.CompMask&uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE != 0
 	if r.CompMask&uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0 {
 		c.null = r.DumpFillMkey
 	}

@@ -26,6 +26,7 @@ type qp struct {
 	record record
 	reg    *register
 	target target
+	ece    options
 
 	withheld uint32 // the receive counter that the device does not see
 
@@ -168,11 +169,15 @@ func (q *qp) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderRep
 		req.Flags = uapi.MLX5_QP_FLAG_UAR_PAGE_INDEX
 		req.BfregIndex = q.reg.uar
 	}
+	if q.ece.has = c.ece; c.ece {
+		req.EceOptions = eceVersion
+	}
 	resp := new(uapi.Mlx5IbCreateQpResp)
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
 	if err != nil {
 		return reply, err
 	}
+	q.ece.got = resp.EceOptions
 	if !c.dynamic {
 		r := c.uars.chosen(resp.BfregIndex)
 		if r == nil {

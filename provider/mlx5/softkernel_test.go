@@ -182,8 +182,11 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.must(err)
 	s.qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = &softQP{QP: q}
 	answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
-	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0)})
+	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0), EceOptions: softECE * (u.EceOptions >> 28)})
 }
+
+// softECE are the options of enhanced connection establishment that there are.
+const softECE = 0x14
 
 // kernelPD is the domain that the kernel's own objects have.
 func (s *soft) kernelPD() uint32 {
@@ -225,6 +228,9 @@ func (s *soft) legacy(c ioctl.Call) {
 		answer(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(powerOfTwo(int(input[uapi.IbUverbsResizeCq](c, in).Cqe)+1)) - 1})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_QP:
 		s.modifyQP(input[uapi.IbUverbsModifyQp](c, in))
+	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		s.modifyQP(&input[uapi.IbUverbsExModifyQp](c, in).Base)
+		answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbModifyQpResp{EceOptions: input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & softECE})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := input[uapi.IbUverbsModifySrq](c, in)
 		s.must(s.hca.ArmSRQ(s.srqs[r.SrqHandle].Number, uint16(r.SrqLimit)))
