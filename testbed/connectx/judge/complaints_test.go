@@ -14,7 +14,7 @@ import (
 // alarming are lines of a kernel's log that want a reason: what is said of the
 // device above the level of information, and what the kernel says of its own
 // mistakes.
-var alarming = regexp.MustCompile(`(?i)WARNING|BUG:|Call Trace|refcount_t: |UBSAN: |mlx5.*(fail|err|warn|timeout|unable|can't|bad |invalid|not |limit|leak)|infiniband.*(fail|err|warn)`)
+var alarming = regexp.MustCompile(`(?i)WARNING|BUG:|Call Trace|refcount_t: |UBSAN: |mlx5.*(fail|err|warn|timeout|unable|can't|bad |invalid|not |missing|limit|leak)|infiniband.*(fail|err|warn)`)
 
 // harmless are those that have one.
 var harmless = []struct {
@@ -25,6 +25,8 @@ var harmless = []struct {
 		"the device has no vendor-specific PCI capability: it is for dumps of crashed firmware, and the driver does without"},
 	{regexp.MustCompile(`QUERY_ISSI\(0x10a\).*bad operation|Query ISSI is not supported by FW`),
 		"firmware that is played to be so old that its interface has no versions (Config.NoISSI)"},
+	{regexp.MustCompile(`mlx5e_tc_post_act_init.*firmware level support is missing`),
+		"6.1: the device has no flow tables for traffic control (ignore_flow_level), which is then done by the kernel"},
 	{regexp.MustCompile(`PTM is not supported by PCIe`), "QEMU's root ports have no precise time measurement, which is for clocks"},
 }
 
