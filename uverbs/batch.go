@@ -19,9 +19,10 @@ import "github.com/goverbs/goverbs/internal/noescape"
 // batch is open, Close of the QP or its Context and changes of its state wait
 // for its end. A SendBatch must not be copied.
 type SendBatch struct {
-	_   noCopy
-	q   *QP
-	err error // why nothing can be added, or ErrClosed after the end
+	_    noCopy
+	q    *QP
+	impl ProviderQP // what takes the operations: nobody when there is an error
+	err  error      // why nothing can be added, or ErrClosed after the end
 }
 
 // StartSend begins a batch. What is wrong, be it the QP's state, comes from
@@ -31,77 +32,59 @@ func (q *QP) StartSend() SendBatch {
 		q.sq.Lock()
 	}
 	if g := q.sendGate.Load(); g != gateOpen {
-		return SendBatch{q: q, err: gateErrors[g]}
+		return SendBatch{q: q, impl: nobody, err: gateErrors[g]}
 	}
 	q.impl.Begin()
-	return SendBatch{q: q}
+	return SendBatch{q: q, impl: q.impl}
 }
 
 // Send adds a SEND.
 func (b *SendBatch) Send(wrID uint64, f SendFlags) {
-	if b.err == nil {
-		b.q.impl.Op(OpSend, f, wrID, 0, 0, 0)
-	}
+	b.impl.Op(OpSend, f, wrID, 0, 0, 0)
 }
 
 // SendImm adds a SEND with immediate.
 func (b *SendBatch) SendImm(wrID uint64, f SendFlags, imm uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpSendImm, f, wrID, 0, 0, imm)
-	}
+	b.impl.Op(OpSendImm, f, wrID, 0, 0, imm)
 }
 
 // Write adds an RDMA WRITE to the peer's memory at raddr.
 func (b *SendBatch) Write(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpWrite, f, wrID, raddr, rkey, 0)
-	}
+	b.impl.Op(OpWrite, f, wrID, raddr, rkey, 0)
 }
 
 // WriteImm adds an RDMA WRITE with immediate.
 func (b *SendBatch) WriteImm(wrID uint64, f SendFlags, raddr uint64, rkey, imm uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpWriteImm, f, wrID, raddr, rkey, imm)
-	}
+	b.impl.Op(OpWriteImm, f, wrID, raddr, rkey, imm)
 }
 
 // Read adds an RDMA READ of the peer's memory at raddr.
 func (b *SendBatch) Read(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpRead, f, wrID, raddr, rkey, 0)
-	}
+	b.impl.Op(OpRead, f, wrID, raddr, rkey, 0)
 }
 
 // CompareSwap adds an atomic COMPARE_SWAP of the 8 bytes at raddr. One SGE of 8
 // bytes, which must follow, takes what was there.
 func (b *SendBatch) CompareSwap(wrID uint64, f SendFlags, raddr uint64, rkey uint32, compare, swap uint64) {
-	if b.err == nil {
-		b.q.impl.Op(OpCompareSwap, f, wrID, raddr, rkey, 0)
-		b.q.impl.Atomic(compare, swap)
-	}
+	b.impl.Op(OpCompareSwap, f, wrID, raddr, rkey, 0)
+	b.impl.Atomic(compare, swap)
 }
 
 // FetchAdd adds an atomic FETCH_ADD of the 8 bytes at raddr. One SGE of 8
 // bytes, which must follow, takes what was there.
 func (b *SendBatch) FetchAdd(wrID uint64, f SendFlags, raddr uint64, rkey uint32, add uint64) {
-	if b.err == nil {
-		b.q.impl.Op(OpFetchAdd, f, wrID, raddr, rkey, 0)
-		b.q.impl.Atomic(add, 0)
-	}
+	b.impl.Op(OpFetchAdd, f, wrID, raddr, rkey, 0)
+	b.impl.Atomic(add, 0)
 }
 
 // LocalInv adds a LOCAL_INV, which invalidates the key of a type 2 window.
 func (b *SendBatch) LocalInv(wrID uint64, f SendFlags, rkey uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpLocalInv, f, wrID, 0, 0, rkey)
-	}
+	b.impl.Op(OpLocalInv, f, wrID, 0, 0, rkey)
 }
 
 // SendInv adds a SEND that invalidates a key of the peer's.
 func (b *SendBatch) SendInv(wrID uint64, f SendFlags, rkey uint32) {
-	if b.err == nil {
-		b.q.impl.Op(OpSendInv, f, wrID, 0, 0, rkey)
-	}
+	b.impl.Op(OpSendInv, f, wrID, 0, 0, rkey)
 }
 
 // BindMW adds a BIND_MW: what [MWBind] says of w, rkey and r.
@@ -115,50 +98,38 @@ func (b *SendBatch) BindMW(wrID uint64, f SendFlags, w *MW, rkey uint32, r MWRan
 
 // Flush adds a FLUSH of n bytes at raddr.
 func (b *SendBatch) Flush(wrID uint64, f SendFlags, raddr uint64, rkey, n uint32, p Placement, s Selectivity) {
-	if b.err == nil {
-		b.q.impl.Op(OpFlush, f, wrID, raddr, rkey, 0)
-		b.q.impl.Flush(n, p, s)
-	}
+	b.impl.Op(OpFlush, f, wrID, raddr, rkey, 0)
+	b.impl.Flush(n, p, s)
 }
 
 // AtomicWrite adds an ATOMIC_WRITE of the 8 bytes of value, in host order, to
 // raddr.
 func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uint32, value uint64) {
-	if b.err == nil {
-		b.q.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
-		b.q.impl.Atomic(0, value)
-	}
+	b.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
+	b.impl.Atomic(0, value)
 }
 
 // SGE adds a buffer to the operation added last.
 func (b *SendBatch) SGE(s SGE) {
-	if b.err == nil {
-		b.q.impl.SGE(s)
-	}
+	b.impl.SGE(s)
 }
 
 // Inline makes data, which is copied, the payload of the operation added last.
 func (b *SendBatch) Inline(data []byte) {
-	if b.err == nil {
-		b.q.impl.Inline(noescape.Slice(data))
-	}
+	b.impl.Inline(noescape.Bytes(data))
 }
 
 // UDAddr addresses the operation added last, on a UD QP: what SendWR says by
 // AH, QPN and QKey. Each of its operations needs it.
 func (b *SendBatch) UDAddr(ah *AH, qpn, qkey uint32) {
-	if b.err == nil {
-		b.q.impl.UDAddr(ah, qpn, qkey)
-	}
+	b.impl.UDAddr(ah, qpn, qkey)
 }
 
 // RemoteSRQ says which XRC SRQ of the peer the operation added last is for, on an
 // XRCSend QP: what SendWR says by RemoteSRQN. Each of its operations needs it,
 // but BIND_MW and LOCAL_INV, which do not leave the device.
 func (b *SendBatch) RemoteSRQ(srqn uint32) {
-	if b.err == nil {
-		b.q.impl.RemoteSRQ(srqn)
-	}
+	b.impl.RemoteSRQ(srqn)
 }
 
 // Submit posts the batch: all of it, or nothing when something in it was
@@ -194,7 +165,7 @@ func (b *SendBatch) end() {
 	if !b.q.single {
 		b.q.sq.Unlock()
 	}
-	b.q, b.err = nil, ErrClosed
+	b.q, b.impl, b.err = nil, nobody, ErrClosed
 }
 
 // noCopy makes vet report copies of what contains it.

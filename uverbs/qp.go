@@ -257,17 +257,28 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	if !q.single {
 		q.rq.Lock()
 	}
-	if g := q.recvGate.Load(); g > gateFlush {
-		err = gateErrors[g]
+	if g := q.recvGate.Load(); g != gateOpen {
+		n, err = q.postRecvGated(g, wrs)
 	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil {
 		err = q.orClosed(&q.recvGate, err)
-	} else if g == gateFlush {
-		err = q.flushRecv()
 	}
 	if !q.single {
 		q.rq.Unlock()
 	}
 	return n, err
+}
+
+// postRecvGated is PostRecv where the gate is not open.
+//
+//go:noinline
+func (q *QP) postRecvGated(g uint32, wrs []RecvWR) (n int, err error) {
+	if g > gateFlush {
+		return 0, gateErrors[g]
+	}
+	if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil {
+		return n, q.orClosed(&q.recvGate, err)
+	}
+	return n, q.flushRecv()
 }
 
 // SendsOutstanding returns how many requests occupy the send queue: posted, and

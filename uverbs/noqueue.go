@@ -1,0 +1,16 @@
+package uverbs
+
+// noQueue takes the operations of a batch that has no queue to go to: Submit
+// says why. The batch's methods need no look at its state so.
+type noQueue struct{ ProviderQP }
+
+var nobody ProviderQP = noQueue{}
+
+func (noQueue) Op(Opcode, SendFlags, uint64, uint64, uint32, uint32) {}
+func (noQueue) Atomic(uint64, uint64)                                {}
+func (noQueue) Bind(ProviderBind, error)                             {}
+func (noQueue) Flush(uint32, Placement, Selectivity)                 {}
+func (noQueue) SGE(SGE)                                              {}
+func (noQueue) Inline([]byte)                                        {}
+func (noQueue) UDAddr(*AH, uint32, uint32)                           {}
+func (noQueue) RemoteSRQ(uint32)                                     {}
