@@ -149,6 +149,9 @@ func (ch *CompChannel) end(q *CQ) error {
 	case <-ch.broken:
 	default:
 		close(ch.broken)
+		if !ch.ctx.ending.Load() {
+			ch.ctx.lose()
+		}
 	}
 	return ErrDeviceGone
 }

@@ -34,6 +34,7 @@ type Context struct {
 	creating sync.RWMutex // read-held while an object is made, or advice is given
 	closing  bool         // written under creating
 	ending   atomic.Bool  // Close has begun
+	gone     atomic.Bool  // the kernel has told that the device is: see lose
 
 	mu      sync.Mutex
 	objects map[*object]struct{}
@@ -164,6 +165,10 @@ func explainGetContext(err error) error {
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return &Error{Op: "open", Kind: ErrNotSupported, Errno: errnoOf(err),
 			Detail: "the kernel has no ioctl that makes a verbs context: Linux 5.10 or newer is needed"}
+	}
+	if errors.Is(err, unix.ENOMEM) {
+		return &Error{Op: "open", Errno: unix.ENOMEM,
+			Detail: "the kernel has no memory for a verbs context, or the device no register pages left: close Contexts that are not needed"}
 	}
 	return err
 }

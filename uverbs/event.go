@@ -115,6 +115,8 @@ func (r *eventReader) pump() {
 			r.err = ErrDeviceGone
 			if errors.Is(err, os.ErrClosed) {
 				r.err = ErrClosed
+			} else {
+				r.c.lose()
 			}
 			return
 		}
@@ -122,6 +124,9 @@ func (r *eventReader) pump() {
 		if !ok {
 			r.err = &Error{Op: "read event", Object: r.c.name, Detail: "the kernel sent a record of " + sitoa(n) + " bytes"}
 			return
+		}
+		if typ == EventDeviceFatal {
+			r.c.lose()
 		}
 		e, alive := r.c.asyncEvent(element, typ)
 		if !alive {

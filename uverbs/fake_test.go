@@ -237,6 +237,7 @@ type fakeCQ struct {
 	purgedSRQs  []ProviderSRQ
 	purgedWQs   []ProviderWQ
 	retired     bool
+	lost        bool
 	beforeArm   func() // what happens just before the queue is armed
 }
 
@@ -268,6 +269,9 @@ func (q *fakeCQ) Poll(wcs []WC) (int, error) {
 		q.first = (q.first + 1) % len(q.ring)
 	}
 	q.fill -= n
+	if n == 0 && q.lost {
+		return 0, ErrDeviceGone
+	}
 	return n, nil
 }
 
@@ -276,7 +280,13 @@ func (q *fakeCQ) Ready() bool {
 	defer q.leave()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fill > 0
+	return q.fill > 0 || q.lost
+}
+
+func (q *fakeCQ) Lose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lost = true
 }
 
 func (q *fakeCQ) Arm(_ bool, events uint32) error {

@@ -55,6 +55,9 @@ func (q *QP) enter(s QPState) error {
 	send, recv := q.gatesOf(s)
 	q.sendGate.Store(send)
 	q.recvGate.Store(recv)
+	if q.ctx.gone.Load() {
+		q.lose()
+	}
 	return err
 }
 

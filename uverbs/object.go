@@ -248,7 +248,7 @@ func (c *Context) wrap(op, object string, err error, detail string) error {
 // kindOf is the sentinel that an errno stands for, or nil.
 func kindOf(errno unix.Errno) error {
 	switch errno {
-	case unix.EIO, unix.ENODEV:
+	case unix.EIO, unix.ENODEV, unix.ENOLINK: // the last is mlx5_core's word for firmware that has failed
 		return ErrDeviceGone
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
 		return ErrNotSupported

@@ -102,6 +102,13 @@ type ProviderPurger interface {
 	PurgeWQ(w ProviderWQ)
 }
 
+// A ProviderLoser is a ProviderCQ that a device has to fill.
+type ProviderLoser interface {
+	// Lose is called when the device is gone, beside any other call. From then on
+	// Ready is true, and Poll answers [ErrDeviceGone] when the queue is empty.
+	Lose()
+}
+
 // A ProviderUnpolled is a ProviderCQ of a device whose queues hold requests until
 // their completions are polled.
 type ProviderUnpolled interface {

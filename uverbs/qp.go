@@ -51,10 +51,11 @@ const (
 	gateState
 	gateSRQ
 	gateNone // there is no such queue
+	gateGone // nor a device
 	gateClosed
 )
 
-var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateClosed: ErrClosed}
+var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateGone: ErrDeviceGone, gateClosed: ErrClosed}
 
 // CreateQP makes a queue pair in state RESET: ibv_create_qp(3). [ErrInvalid]
 // for a configuration that makes no sense or that the device does not take,

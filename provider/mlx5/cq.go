@@ -32,6 +32,7 @@ type cq struct {
 	number  uint32
 	size    int   // bytes of an entry
 	lost    error // the queue cannot go on
+	gone    atomic.Bool // and so is the device
 	retired atomic.Bool
 }
 
@@ -119,10 +120,13 @@ func (q *cq) mine(i uint32) (v uint64, ok bool) {
 // tell.
 func (q *cq) Ready() bool {
 	_, ready := q.mine(q.ci)
-	ready = (ready || q.lost != nil) && !q.retired.Load()
+	ready = (ready || q.lost != nil || q.gone.Load()) && !q.retired.Load()
 	runtime.KeepAlive(q)
 	return ready
 }
+
+// Lose implements uverbs.ProviderLoser.
+func (q *cq) Lose() { q.gone.Store(true) }
 
 // Of the doorbell that arms.
 const (

@@ -134,5 +134,8 @@ func (q *cq) idle() error {
 	if q.retired.Load() {
 		return uverbs.ErrClosed
 	}
+	if q.gone.Load() {
+		return uverbs.ErrDeviceGone
+	}
 	return q.lost
 }

@@ -1,0 +1,43 @@
+package uverbs
+
+// lose has the queues say that the device is gone. Their memory and registers
+// take what is written to them, whatever has become of the device: without it,
+// posts would succeed and polls find nothing for ever. It is called when the
+// kernel has told.
+func (c *Context) lose() {
+	if c.gone.Swap(true) {
+		return
+	}
+	c.mu.Lock()
+	var all []any
+	for _, o := range c.byID {
+		all = append(all, o)
+	}
+	c.mu.Unlock()
+	for _, o := range all {
+		switch o := o.(type) {
+		case *QP:
+			o.lose()
+		case *CQ:
+			o.lose()
+		}
+	}
+}
+
+// lose shuts those gates that are not shut for another reason.
+func (q *QP) lose() {
+	for _, was := range []uint32{gateOpen, gateFlush, gateState} {
+		q.sendGate.CompareAndSwap(was, gateGone)
+		q.recvGate.CompareAndSwap(was, gateGone)
+	}
+}
+
+// lose wakes all waiters, who find the queue ready to tell.
+func (q *CQ) lose() {
+	if p, ok := q.impl.(ProviderLoser); ok {
+		p.Lose()
+	}
+	if q.channel != nil {
+		q.wake()
+	}
+}
