@@ -42,6 +42,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"Context.CreateCompChannel": second(r.c.CreateCompChannel()),
 		"Context.QueryDevice":       second(r.c.QueryDevice()),
 		"Context.QueryClock":        second(r.c.QueryClock()),
+		"Context.WallClock":         second(r.c.WallClock(1)),
 		"Context.NextEvent":         second(r.c.NextEvent(ctx)),
 		"PD.CreateAH":               second(b.pd.CreateAH(somewhere)),
 		"CQ.Poll":                   second(b.cq.Poll(nil)),

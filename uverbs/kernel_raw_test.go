@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
@@ -250,6 +251,24 @@ func TestDeviceRawPacketStates(t *testing.T) {
 	a.send(t, frame, 18, 0)
 	if wc := b.next(t); wc.WRID != 4 || int(wc.ByteLen) != len(frame) {
 		t.Errorf("received: %+v", wc)
+	}
+}
+
+// Completions tell when they happened, by the device's clock and by the wall's.
+func TestDeviceRawPacketTimestamps(t *testing.T) {
+	a, b := newRawTap(t, 0), newRawTap(t, 0)
+	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
+	before := must(b.dev.QueryClock())(t)
+	b.listen(t, 1)
+	a.send(t, rawPacket{dst: rawMAC, payload: 64}.frame(), 18, 0)
+	wc := b.next(t)
+	after := must(b.dev.QueryClock())(t)
+	if wc.Timestamp < before || wc.Timestamp > after {
+		t.Errorf("received at %d, between %d and %d", wc.Timestamp, before, after)
+	}
+	const slack = time.Minute // of clocks that the kernel keeps apart
+	if at := must(b.dev.WallClock(wc.Timestamp))(t); time.Since(at).Abs() > slack {
+		t.Errorf("received at %v, now it is %v", at, time.Now())
 	}
 }
 

@@ -58,6 +58,7 @@ type deviceContext struct {
 	targets table // by index, or by QPN
 	srqs    table // by SRQN, unless indexed
 	clock   clock
+	wall    wallClock
 
 	mu    sync.Mutex
 	ports map[uint8]portKind
@@ -87,6 +88,9 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 	err = c.uars.open(int(resp.TotBfregs))
 	if err == nil {
 		err = c.clock.open(dev, resp)
+	}
+	if err == nil {
+		err = c.wall.open(dev, resp)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Retire())
@@ -186,5 +190,5 @@ func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 // Retire implements uverbs.ProviderContext.
 func (c *deviceContext) Retire() error {
 	c.retired.Store(true)
-	return errors.Join(c.uars.retire(), c.clock.retire(), c.records.retire())
+	return errors.Join(c.uars.retire(), c.clock.retire(), c.wall.retire(), c.records.retire())
 }

@@ -140,7 +140,7 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 	fd, err := unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC)
 	check(s.t, err)
 	s.node = fd
-	n := int(mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, 0))
+	n := int(mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, 0)) + unix.Getpagesize()
 	check(s.t, unix.Ftruncate(fd, int64(n)))
 	s.uar, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	check(s.t, err)

@@ -1,0 +1,86 @@
+package mlx5
+
+import (
+	"errors"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A wallClock is a page that the kernel keeps: what time it was at a count of the
+// clock, and how long a tick is. Words of 8 bytes, the first of which changes
+// before and after each change of the others.
+type wallClock struct {
+	mem   *provider.Mapping
+	words []uint64
+}
+
+// The words of struct mlx5_ib_clock_info.
+const (
+	clockSign = iota
+	clockNanoseconds
+	clockCycles
+	clockFraction
+	clockRate // the factor, and by how many bits the product is shifted
+	clockMask
+	clockWords
+)
+
+func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
+	if r.ClockInfoVersions>>uapi.MLX5_IB_CLOCK_INFO_V1&1 == 0 {
+		return nil
+	}
+	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1), unix.Getpagesize())
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil // there is none to read
+	}
+	if err != nil {
+		return kernelError("map the clock's time", dev.Name(), err, "")
+	}
+	w.mem, w.words = mem, uint64sOf(mem.Bytes()[:8*clockWords])
+	return nil
+}
+
+// WallClock implements uverbs.ProviderWallClock. A count that is further from the
+// kernel's last than half of what the counter counts is taken for one before it.
+func (c *deviceContext) WallClock(count uint64) (ns uint64, err error) {
+	w := &c.wall
+	if w.mem == nil {
+		return 0, uverbs.ErrNotSupported
+	}
+	const tries = 1 << 20
+	for range tries {
+		sign := mmio.Acquire64(&w.words[clockSign])
+		var v [clockWords]uint64
+		for i := range v {
+			v[i] = mmio.Acquire64(&w.words[i])
+		}
+		if uint32(sign)&uapi.MLX5_IB_CLOCK_INFO_KERNEL_UPDATING == 0 && mmio.Acquire64(&w.words[clockSign]) == sign {
+			runtime.KeepAlive(c)
+			return wallClockAt(&v, count), nil
+		}
+	}
+	return 0, uverbs.ErrBusy
+}
+
+func wallClockAt(v *[clockWords]uint64, count uint64) uint64 {
+	factor, shift, mask := v[clockRate]&0xffffffff, v[clockRate]>>32, v[clockMask]
+	if ticks := (count - v[clockCycles]) & mask; ticks <= mask/2 {
+		return v[clockNanoseconds] + (ticks*factor+v[clockFraction])>>shift
+	}
+	ticks := (v[clockCycles] - count) & mask
+	return v[clockNanoseconds] - (ticks*factor-v[clockFraction])>>shift
+}
+
+func (w *wallClock) retire() error {
+	if w.mem == nil {
+		return nil
+	}
+	return w.mem.Retire()
+}
