@@ -174,6 +174,9 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 
 // explainCreateQP looks afterwards which number the device did not take.
 func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
+	if e := c.notEthernet(err, cfg); e != nil {
+		return e
+	}
 	if cfg.RSS != nil {
 		return c.wrap("create QP", c.name, err, cfg.RSS.explain(err))
 	}

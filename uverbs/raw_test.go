@@ -194,6 +194,13 @@ func TestRawErrors(t *testing.T) {
 		}
 	}
 	r.k.Set(func() { r.k.Refuse = nil })
+	r.k.Set(func() {
+		r.k.Ports[0].LinkLayer, r.k.Refuse = uint8(LinkInfiniBand), map[string]unix.Errno{"QP.CREATE": unix.EINVAL}
+	})
+	if _, err := b.pd.CreateQP(raw); !errors.Is(err, ErrNotSupported) || !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "InfiniBand") {
+		t.Errorf("on InfiniBand: %v", err)
+	}
+	r.k.Set(func() { r.k.Ports[0].LinkLayer, r.k.Refuse = uint8(LinkEthernet), nil })
 	wq := s.wqs[0]
 	for text, err := range map[string]error{
 		"the mask is 0x201":    wq.Modify(WQAttr{}, WQMaskState|1<<9),

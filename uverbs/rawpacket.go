@@ -143,7 +143,22 @@ func explainRaw(err error) string {
 	return ""
 }
 
-// explainRSS looks for what the device does not take of r.
+// notEthernet is the error for raw packets of a device without Ethernet, whose
+// drivers answer EINVAL. It is nil where that is not the cause.
+func (c *Context) notEthernet(err error, cfg *QPConfig) error {
+	if cfg.Type != RawPacket || !errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	for port := 1; port <= c.device.Ports; port++ {
+		if a, qerr := c.QueryPort(port); qerr != nil || a.LinkLayer != LinkInfiniBand {
+			return nil
+		}
+	}
+	return &Error{Op: "create QP", Object: c.name, Kind: ErrNotSupported, Errno: unix.EINVAL,
+		Detail: "raw packets are Ethernet's, and the link layer of the device's ports is InfiniBand"}
+}
+
+// explain looks for what the device does not take of r.
 func (r *RSSConfig) explain(err error) string {
 	const toeplitzKey = 40
 	ip4, ip6 := r.Fields&(RSSSrcIPv4|RSSDstIPv4) != 0, r.Fields&(RSSSrcIPv6|RSSDstIPv6) != 0
