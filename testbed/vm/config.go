@@ -114,8 +114,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.SharedMemory = true
 	}
 	switch {
-	case len(c.VFIOUser) > 0 && c.Arch != "amd64":
-		return c, fmt.Errorf("vm: a guest of architecture %s has no slots for VFIOUser", c.Arch)
 	case len(c.VFIOUser) > maxVFIOUser:
 		return c, fmt.Errorf("vm: %d VFIOUser devices, more than the %d that there are slots for", len(c.VFIOUser), maxVFIOUser)
 	case c.Root && c.Arch != "amd64":

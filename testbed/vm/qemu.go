@@ -127,7 +127,7 @@ func (c Config) kernelArgs() []string {
 	if c.Arch == "amd64" {
 		args = append(append(args, c.tscArgs()...), "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
 	}
-	if c.SharedMemory {
+	if c.SharedMemory && c.Arch == "amd64" {
 		// The firmware puts large BARs where QEMU, with an emulated AMD CPU,
 		// has the memory map say that nothing is: a device that comes back or
 		// comes late would get no addresses there.

@@ -1,0 +1,28 @@
+//go:build vm
+
+package differential
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx/trace"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// TestARM64 has the Go program do all scenes on the other architecture, where
+// there is no C. Completions and data are right, and strict mode is silent.
+func TestARM64(t *testing.T) {
+	s := &stage{gid: "0"}
+	s.world = world.StartTest(t, world.Config{Devices: 1, Tracer: trace.New(&s.recorder)})
+	s.guest = vm.Start(t, vm.Config{Kernel: "6.12", Arch: "arm64", Modules: []string{"mlx5_ib"}, VFIOUser: s.world.Sockets()})
+	player := s.install(t, vm.BuildProgram(t, "./play", "", "arm64"))
+	for _, x := range scenes {
+		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
+			if _, did := s.play(t, player, s.script(t, x)); !strings.Contains(did, "CREATE_CQ") {
+				t.Errorf("the device has been told of nothing:\n%s", did)
+			}
+		})
+	}
+}
