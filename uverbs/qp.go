@@ -8,7 +8,6 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
 )
 
 // A QP is a queue pair. Its methods may be called from any number of
@@ -170,40 +169,6 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 	if cfg.RecvCQ != nil {
 		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cfg.RecvCQ.handle)
 	}
-}
-
-// explainCreateQP looks afterwards which number the device did not take.
-func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
-	if e := c.notEthernet(err, cfg); e != nil {
-		return e
-	}
-	if cfg.RSS != nil {
-		return c.wrap("create QP", c.name, err, cfg.RSS.explain(err))
-	}
-	a, qerr := c.QueryDevice()
-	if qerr != nil {
-		return c.wrap("create QP", c.name, err, "")
-	}
-	for _, n := range []struct {
-		name         string
-		asked, limit int
-	}{{"MaxSendWR", cfg.MaxSendWR, a.MaxQPWR}, {"MaxRecvWR", cfg.MaxRecvWR, a.MaxQPWR},
-		{"MaxSendSGE", cfg.MaxSendSGE, a.MaxSGE}, {"MaxRecvSGE", cfg.MaxRecvSGE, a.MaxSGE}} {
-		if n.asked > n.limit {
-			return c.explainLimit("create QP", err, n.name, n.asked, func(*DeviceAttr) int { return n.limit })
-		}
-	}
-	detail := ""
-	if notSupported(err) {
-		detail = "the device has no QPs of type " + cfg.Type.String()
-	}
-	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
-		detail = text
-	}
-	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
-		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
-	}
-	return c.wrap("create QP", c.name, err, detail)
 }
 
 // Context returns the context that q was made from.

@@ -1,8 +1,11 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
 	"math"
+
+	"golang.org/x/sys/unix"
 )
 
 func (p *PD) checkQP(cfg *QPConfig) error {
@@ -78,4 +81,38 @@ func checkGID(op, object string, g *GIDEntry) error {
 		return invalid(op, object, fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
 	}
 	return nil
+}
+
+// explainCreateQP looks afterwards which number the device did not take.
+func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
+	if e := c.notEthernet(err, cfg); e != nil {
+		return e
+	}
+	if cfg.RSS != nil {
+		return c.wrap("create QP", c.name, err, cfg.RSS.explain(err))
+	}
+	a, qerr := c.QueryDevice()
+	if qerr != nil {
+		return c.wrap("create QP", c.name, err, "")
+	}
+	for _, n := range []struct {
+		name         string
+		asked, limit int
+	}{{"MaxSendWR", cfg.MaxSendWR, a.MaxQPWR}, {"MaxRecvWR", cfg.MaxRecvWR, a.MaxQPWR},
+		{"MaxSendSGE", cfg.MaxSendSGE, a.MaxSGE}, {"MaxRecvSGE", cfg.MaxRecvSGE, a.MaxSGE}} {
+		if n.asked > n.limit {
+			return c.explainLimit("create QP", err, n.name, n.asked, func(*DeviceAttr) int { return n.limit })
+		}
+	}
+	detail := ""
+	if notSupported(err) {
+		detail = "the device has no QPs of type " + cfg.Type.String()
+	}
+	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
+		detail = text
+	}
+	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
+		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
+	}
+	return c.wrap("create QP", c.name, err, detail)
 }
