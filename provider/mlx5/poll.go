@@ -42,6 +42,8 @@ const (
 // Poll implements uverbs.ProviderCQ. The loop takes what is common and calls
 // nothing, so that all it works on stays in registers. At the first entry that is
 // not, it leaves the rest of the call to others.
+//
+//go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 	ci, n := q.ci, 0
 	wcs = wcs[:len(wcs):len(wcs)] // one thing less to keep

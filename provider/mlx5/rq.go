@@ -87,6 +87,8 @@ func badReceive(sgl []uverbs.SGE, room int) error {
 // PostRecv implements uverbs.ProviderQP. The device looks at the doorbell record
 // when a message arrives. The loop takes receives of one buffer, and calls
 // nothing.
+//
+//go:nosplit
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	r := &q.rq
 	head := r.head
@@ -96,13 +98,14 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 			r.head = head
 			return q.recvRest(wrs, n)
 		}
-		sge, g := &wr.SGL[0], r.slotAt(head)
+		i := head & r.mask
+		sge, g := &wr.SGL[0], r.slotIn(i)
 		g[0][0] = be2(sge.Length, sge.LKey)
 		g[0][1] = be(sge.Addr)
 		if r.shift > 0 {
 			g[1] = segment{be2(0, invalidLKey), 0}
 		}
-		*r.idAt(head) = wr.WRID
+		*r.idIn(i) = wr.WRID
 		head++
 	}
 	r.head = head

@@ -152,6 +152,8 @@ func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 // PostSend implements uverbs.ProviderQP. The loop takes what is most common, one
 // SGE that is sent, written or read on a connected QP, and calls nothing, so that
 // all it works on stays in registers.
+//
+//go:nosplit
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
 	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {

@@ -108,15 +108,15 @@ func copyWords(to, from unsafe.Pointer, n uintptr) {
 	*(*word)(unsafe.Add(to, n-16)) = *(*word)(unsafe.Add(from, n-16))
 }
 
-// slotAt and idAt are those of the receive queue: what is said of the send queue's
+// slotIn and idIn are those of the receive queue: what is said of the send queue's
 // holds for them. A slot has a second segment where shift is not 0.
 
-func (r *recvQueue) slotAt(i uint32) *[2]segment {
-	return (*[2]segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i&r.mask)*r.stride))
+func (r *recvQueue) slotIn(i uint32) *[2]segment {
+	return (*[2]segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i)*r.stride))
 }
 
-func (r *recvQueue) idAt(i uint32) *uint64 {
-	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.ids)), uintptr(i&r.mask)*8))
+func (r *recvQueue) idIn(i uint32) *uint64 {
+	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.ids)), uintptr(i)*8))
 }
 
 // entryAt is at, without the check of the index.
