@@ -18,7 +18,7 @@ import (
 const (
 	rounds  = 5
 	address = "10.9.0.1"
-	limit   = 3 * time.Minute // of a run
+	longest = 3 * time.Minute // of a run
 )
 
 // kernel is that of the guests.
@@ -31,15 +31,6 @@ func kernel() string {
 
 func start(t *testing.T) *vm.Guest {
 	return vm.Start(t, vm.Config{Kernel: kernel(), Root: true, RXE: true})
-}
-
-func install(t *testing.T, g *vm.Guest, pkg string) string {
-	t.Helper()
-	path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/"+pkg, "", "amd64"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // pair is a shell script that runs a server, waits until it listens, and runs
@@ -57,7 +48,7 @@ true`)
 // run runs a pair and returns what it printed and how long it took.
 func run(t *testing.T, g *vm.Guest, server, client string) (string, time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
 	began := time.Now()
 	out, err := pair(ctx, g, server, client).CombinedOutput()

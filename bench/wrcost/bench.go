@@ -1,0 +1,280 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const (
+	each      = 128 // requests of a round
+	list      = 32  // of a list or a batch
+	size      = 32  // bytes of a message
+	maxRounds = 15
+	recvRoom  = each * (2*maxRounds + 2)
+)
+
+// A bench is queue pairs that write to themselves, and requests for them.
+type bench struct {
+	ctx  *uverbs.Context
+	cq   *uverbs.CQ
+	qps  []*uverbs.QP // that a round uses, in turn
+	recv *uverbs.QP
+
+	addr  uint64
+	rkey  uint32
+	sge   uverbs.SGE
+	data  []byte
+	one   [2][]uverbs.SendWR // by SGE, and inline
+	many  [2][]uverbs.SendWR
+	recvs []uverbs.RecvWR
+	wcs   []uverbs.WC
+}
+
+func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	mr, err := pd.Alloc(1<<16, uverbs.LocalWrite|uverbs.RemoteWrite)
+	if err != nil {
+		return nil, err
+	}
+	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, SingleGoroutine: single})
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{ctx: ctx, cq: cq, addr: mr.Addr() + 4096, rkey: mr.RKey(), sge: mr.SGE(0, size),
+		data: make([]byte, size), wcs: make([]uverbs.WC, list)}
+	var all []*uverbs.QP
+	for i := range qps {
+		q, err := connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxRecvWR: 16,
+			MaxInline: size, Access: uverbs.RemoteWrite, SingleGoroutine: single})
+		if err != nil {
+			return nil, fmt.Errorf("queue pair %d: %w", i+1, err)
+		}
+		all = append(all, q)
+	}
+	for i := range each {
+		b.qps = append(b.qps, all[i*qps/each])
+	}
+	b.recv, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
+	b.requests()
+	return b, err
+}
+
+func connect(pd *uverbs.PD, cfg uverbs.QPConfig) (*uverbs.QP, error) {
+	q, err := pd.CreateQP(cfg)
+	if err != nil {
+		return nil, err
+	}
+	self, err := q.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	return q, q.Connect(self)
+}
+
+func (b *bench) requests() {
+	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: b.addr, RKey: b.rkey}
+	for i := range b.one {
+		wr.SGL, wr.Inline = []uverbs.SGE{b.sge}, nil
+		if i == 1 {
+			wr.SGL, wr.Inline = nil, b.data
+		}
+		b.one[i] = []uverbs.SendWR{wr}
+		for range list {
+			b.many[i] = append(b.many[i], wr)
+		}
+	}
+	for range list {
+		b.recvs = append(b.recvs, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.sge}})
+	}
+}
+
+// A round does a thing each times and returns an error if one failed. The loops
+// look at each error, as programs do.
+type round struct {
+	name string
+	do   func() error
+	send bool // there are completions to take afterwards
+}
+
+func (b *bench) rounds() []round {
+	return []round{
+		{"write", func() error { return b.postOne(b.one[0]) }, true},
+		{"inline", func() error { return b.postOne(b.one[1]) }, true},
+		{"list32", func() error { return b.postMany(b.many[0]) }, true},
+		{"list32inline", func() error { return b.postMany(b.many[1]) }, true},
+		{"builder32", b.build, true},
+		{"builder32inline", b.buildInline, true},
+		{"recv", b.postRecv, false},
+		{"recv32", b.postRecvs, false},
+		{"empty", b.pollEmpty, false},
+	}
+}
+
+func (b *bench) postOne(wrs []uverbs.SendWR) error {
+	for _, q := range b.qps {
+		if _, err := q.PostSend(wrs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) postMany(wrs []uverbs.SendWR) error {
+	for i := 0; i < each; i += list {
+		if _, err := b.qps[i].PostSend(wrs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) build() error {
+	for i := 0; i < each; i += list {
+		s := b.qps[i].StartSend()
+		for range list {
+			s.Write(1, uverbs.Signaled, b.addr, b.rkey)
+			s.SGE(b.sge)
+		}
+		if err := s.Submit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) buildInline() error {
+	for i := 0; i < each; i += list {
+		s := b.qps[i].StartSend()
+		for range list {
+			s.Write(1, uverbs.Signaled, b.addr, b.rkey)
+			s.Inline(b.data)
+		}
+		if err := s.Submit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) postRecv() error {
+	wrs, q := b.recvs[:1], b.recv
+	for range each {
+		if _, err := q.PostRecv(wrs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) postRecvs() error {
+	for range each / list {
+		if _, err := b.recv.PostRecv(b.recvs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) pollEmpty() error {
+	cq, wcs := b.cq, b.wcs[:1]
+	for range each {
+		if n, err := cq.Poll(wcs); n != 0 || err != nil {
+			return fmt.Errorf("%d completions where there are none, %w", n, err)
+		}
+	}
+	return nil
+}
+
+// poll takes all completions of a round, n at a time, and reports how many calls
+// found none: such a round says nothing of what a poll costs.
+func (b *bench) poll(n int) (empty int, err error) {
+	cq, wcs := b.cq, b.wcs[:n]
+	for got := 0; got < each; {
+		k, err := cq.Poll(wcs)
+		if err != nil {
+			return empty, err
+		}
+		if k == 0 {
+			empty++
+		}
+		got += k
+	}
+	for i := range wcs {
+		if err := wcs[i].Err(); err != nil {
+			return empty, err
+		}
+	}
+	return empty, nil
+}
+
+// settled has the device execute what has been posted: it serves a command after
+// the doorbells before it.
+func (b *bench) settled() error {
+	for range 3 {
+		if _, err := b.ctx.QueryPort(1); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil
+}
+
+// measure prints each figure.
+func (b *bench) measure(rounds int) error {
+	best := map[string]float64{}
+	note := func(name string, took, clock time.Duration) {
+		v := float64(took-clock) / each
+		if old, ok := best[name]; !ok || v < old {
+			best[name] = v
+		}
+	}
+	clock := time.Hour
+	for range 10 {
+		began := time.Now()
+		clock = min(clock, time.Since(began))
+	}
+	all := b.rounds()
+	for i := range rounds {
+		for k, r := range all {
+			began := time.Now()
+			err := r.do()
+			took := time.Since(began)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			note(r.name, took, clock)
+			if !r.send {
+				continue
+			}
+			if err := b.settled(); err != nil {
+				return err
+			}
+			n := 1 + (list-1)*((i+k)%2) // one or all
+			began = time.Now()
+			empty, err := b.poll(n)
+			took = time.Since(began)
+			if err != nil {
+				return fmt.Errorf("completions of %s: %w", r.name, err)
+			}
+			if empty == 0 {
+				note(fmt.Sprintf("poll%d", n), took, clock)
+			}
+		}
+	}
+	for _, name := range names {
+		v, ok := best[name]
+		if !ok {
+			return errors.New("no round gave a figure for " + name)
+		}
+		fmt.Printf("%s %.1f\n", name, v)
+	}
+	return nil
+}
+
+var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "recv", "recv32", "poll1", "poll32", "empty"}

@@ -1,0 +1,300 @@
+/* What posting and polling cost with the C library: bench/wrcost, in C. The
+ * figures have the same names and are made the same way. tcc does not optimize,
+ * so what the loop itself costs, with a function that does nothing in the
+ * library's place, is told too.
+ *
+ *   wrcost DEVICE QPS ROUNDS
+ *   wrcost DEVICE memory COUNT
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <infiniband/verbs.h>
+
+#define EACH 128
+#define LIST 32
+#define SIZE 32
+#define MAX_ROUNDS 15
+
+static void must(int ok, const char *what)
+{
+	if (!ok) {
+		fprintf(stderr, "wrcost: %s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+}
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+enum { WRITE, INLINE, LIST32, LIST32INLINE, RECV, RECV32, POLL1, POLL32, EMPTY, LOOP, KINDS };
+static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty", "loop" };
+static double best[KINDS];
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_qp *used[EACH], *receiver;
+static struct ibv_send_wr many[2][LIST];
+static struct ibv_recv_wr recvs[LIST];
+static struct ibv_sge sge;
+
+static int nothing(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return 0;
+}
+
+static struct ibv_qp *create(int sends, int receives, int inline_data)
+{
+	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_data } };
+	struct ibv_qp *qp = ibv_create_qp(pd, &a);
+	must(qp != NULL, "ibv_create_qp");
+	return qp;
+}
+
+/* connect takes a queue pair to RTS, with itself as its peer. */
+static struct ibv_qp *connect_self(struct ibv_qp *qp)
+{
+	struct ibv_port_attr port;
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
+	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = IBV_MTU_1024;
+	a.dest_qp_num = qp->qp_num;
+	a.max_dest_rd_atomic = 1;
+	a.ah_attr.port_num = 1;
+	a.ah_attr.dlid = port.lid;
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		a.ah_attr.is_global = 1;
+		a.ah_attr.grh.hop_limit = 1;
+		must(!ibv_query_gid(ctx, 1, 0, &a.ah_attr.grh.dgid), "ibv_query_gid");
+	}
+	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = 14;
+	a.retry_cnt = 7;
+	a.rnr_retry = 7;
+	a.max_rd_atomic = 1;
+	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+	return qp;
+}
+
+static void prepare(int qps)
+{
+	char *buf = NULL;
+	struct ibv_mr *mr;
+	struct ibv_qp **all = calloc(qps, sizeof *all);
+	int i, k;
+	must(all && !posix_memalign((void **)&buf, 4096, 65536), "memory");
+	memset(buf, 0, 65536);
+	mr = ibv_reg_mr(pd, buf, 65536, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	must(mr != NULL, "ibv_reg_mr");
+	cq = ibv_create_cq(ctx, 2 * EACH, NULL, NULL, 0);
+	must(cq != NULL, "ibv_create_cq");
+	for (i = 0; i < qps; i++)
+		all[i] = connect_self(create(2 * EACH, 16, SIZE));
+	for (i = 0; i < EACH; i++)
+		used[i] = all[(long)i * qps / EACH];
+	receiver = connect_self(create(1, EACH * (2 * MAX_ROUNDS + 2), 0));
+	sge.addr = (unsigned long)buf;
+	sge.length = SIZE;
+	sge.lkey = mr->lkey;
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < LIST; i++) {
+			struct ibv_send_wr *w = &many[k][i];
+			w->wr_id = 1;
+			w->sg_list = &sge;
+			w->num_sge = 1;
+			w->opcode = IBV_WR_RDMA_WRITE;
+			w->send_flags = IBV_SEND_SIGNALED | (k ? IBV_SEND_INLINE : 0);
+			w->wr.rdma.remote_addr = sge.addr + 4096;
+			w->wr.rdma.rkey = mr->rkey;
+			w->next = i + 1 < LIST ? w + 1 : NULL;
+		}
+	for (i = 0; i < LIST; i++) {
+		recvs[i].wr_id = 1;
+		recvs[i].sg_list = &sge;
+		recvs[i].num_sge = 1;
+		recvs[i].next = i + 1 < LIST ? &recvs[i] + 1 : NULL;
+	}
+}
+
+/* The loops call the library through its table, as verbs.h does in code that is
+ * optimized. */
+static void run(int kind)
+{
+	int (*post)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **) = kind == LOOP ? nothing : ctx->ops.post_send;
+	int (*recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **) = ctx->ops.post_recv;
+	struct ibv_send_wr *bad, *wr = many[kind == INLINE || kind == LIST32INLINE];
+	struct ibv_recv_wr *badr;
+	int i, step = kind == LIST32 || kind == LIST32INLINE || kind == RECV32 ? LIST : 1, err = 0;
+	if (step == 1) {
+		many[0][0].next = many[1][0].next = NULL;
+		recvs[0].next = NULL;
+	} else {
+		many[0][0].next = &many[0][1];
+		many[1][0].next = &many[1][1];
+		recvs[0].next = &recvs[1];
+	}
+	if (kind == RECV || kind == RECV32)
+		for (i = 0; i < EACH && !err; i += step)
+			err = recv(receiver, recvs, &badr);
+	else
+		for (i = 0; i < EACH && !err; i += step)
+			err = post(used[i], wr, &bad);
+	errno = err;
+	must(!err, names[kind]);
+}
+
+/* take polls all completions of a round and returns how many calls found none. */
+static int take(int n)
+{
+	int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
+	struct ibv_wc wc[LIST];
+	int got = 0, empty = 0, k;
+	while (got < EACH) {
+		k = poll(cq, n, wc);
+		must(k >= 0 && (k == 0 || wc[0].status == 0), "poll");
+		if (k == 0)
+			empty++;
+		got += k;
+	}
+	return empty;
+}
+
+static void note(int kind, double took, double clock)
+{
+	took = (took - clock) / EACH;
+	if (best[kind] == 0 || took < best[kind])
+		best[kind] = took;
+}
+
+static void measure(int rounds)
+{
+	double t, took, clock = 1e9;
+	int i, k;
+	for (i = 0; i < 10; i++) {
+		t = now();
+		took = now() - t;
+		if (took < clock)
+			clock = took;
+	}
+	for (i = 0; i < rounds; i++) {
+		for (k = WRITE; k <= RECV32; k++) {
+			struct ibv_port_attr port;
+			int j, n = (i + k) % 2 ? LIST : 1;
+			t = now();
+			run(k);
+			note(k, now() - t, clock);
+			if (k >= RECV)
+				continue;
+			for (j = 0; j < 3; j++) { /* the device serves a command after the doorbells before it */
+				must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
+				usleep(2000);
+			}
+			t = now();
+			j = take(n);
+			took = now() - t;
+			if (!j)
+				note(n == 1 ? POLL1 : POLL32, took, clock);
+		}
+		struct ibv_wc wc;
+		int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
+		t = now();
+		for (k = 0; k < EACH; k++)
+			poll(cq, 1, &wc);
+		note(EMPTY, now() - t, clock);
+		t = now();
+		run(LOOP);
+		note(LOOP, now() - t, clock);
+	}
+	for (k = 0; k < KINDS; k++) {
+		must(best[k] != 0, names[k]);
+		printf("%s %.1f\n", names[k], best[k]);
+	}
+}
+
+struct usage { double rss, mapped, mappings; };
+
+static struct usage usage(void)
+{
+	struct usage u = { 0 };
+	char line[512];
+	long kib;
+	FILE *f = fopen("/proc/self/status", "r");
+	must(f != NULL, "/proc/self/status");
+	while (fgets(line, sizeof line, f)) {
+		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+			u.rss = kib * 1024.0;
+		if (sscanf(line, "VmSize: %ld", &kib) == 1)
+			u.mapped = kib * 1024.0;
+	}
+	fclose(f);
+	f = fopen("/proc/self/maps", "r");
+	must(f != NULL, "/proc/self/maps");
+	while (fgets(line, sizeof line, f))
+		u.mappings++;
+	fclose(f);
+	return u;
+}
+
+static void tell(const char *kind, int count, struct usage a, struct usage b)
+{
+	double n = count > 1 ? count - 1 : 1;
+	printf("%s.rss %.0f\n%s.mapped %.0f\n%s.mappings %.3f\n", kind, (b.rss - a.rss) / n,
+		kind, (b.mapped - a.mapped) / n, kind, (b.mappings - a.mappings) / n);
+}
+
+static void weigh(int count)
+{
+	struct usage first;
+	int i;
+	for (i = 0; i < count; i++) {
+		struct ibv_cq *c = ibv_create_cq(ctx, 63, NULL, NULL, 0);
+		must(c != NULL, "ibv_create_cq");
+		if (i == 0) {
+			cq = c;
+			first = usage();
+		}
+	}
+	tell("CQ", count, first, usage());
+	for (i = 0; i < count; i++) {
+		create(16, 16, 32);
+		if (i == 0)
+			first = usage();
+	}
+	tell("QP", count, first, usage());
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int i;
+	must(argc == 4 && list, "arguments");
+	for (i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
+			ctx = ibv_open_device(list[i]);
+	must(ctx != NULL, "ibv_open_device");
+	pd = ibv_alloc_pd(ctx);
+	must(pd != NULL, "ibv_alloc_pd");
+	if (!strcmp(argv[2], "memory")) {
+		weigh(atoi(argv[3]));
+		return 0;
+	}
+	prepare(atoi(argv[2]));
+	measure(atoi(argv[3]) < MAX_ROUNDS ? atoi(argv[3]) : MAX_ROUNDS);
+	return 0;
+}

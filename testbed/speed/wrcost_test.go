@@ -1,0 +1,123 @@
+//go:build vm
+
+package speed
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// figures are what a program printed: lines of a name and a number.
+type figures map[string]float64
+
+// counting is a guest with a software ConnectX whose clock counts instructions.
+func counting(t *testing.T) *vm.Guest {
+	t.Helper()
+	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand})
+	return vm.Start(t, vm.Config{Kernel: "6.12", Root: true, ICount: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
+}
+
+// measure runs a program of the guest and reads what it prints.
+func measure(t *testing.T, g *vm.Guest, command string) figures {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	out, err := g.CommandContext(ctx, "sh", "-c", command).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	f := figures{}
+	for line := range strings.Lines(string(out)) {
+		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if !found || err != nil {
+			t.Fatalf("%s printed %q", command, line)
+		}
+		f[name] = v
+	}
+	return f
+}
+
+// A budget is what a request may cost, in instructions, with the caller's loop:
+// on queues with locks, and on queues of a single goroutine. C's figure of the same
+// work is inC's, if it has another name.
+type budget struct {
+	name           string
+	locked, single float64
+	inC            string
+}
+
+// The figures repeat to a tenth, so the budgets are 3 % above them. Who makes
+// something faster lowers its budget.
+var budgets = []budget{
+	{"write", 219, 208, ""},
+	{"inline", 295, 283, ""},
+	{"list32", 87, 87, ""},
+	{"list32inline", 149, 148, ""},
+	{"builder32", 122, 122, "list32"},
+	{"builder32inline", 174, 174, "list32inline"},
+	{"recv", 134, 123, ""},
+	{"recv32", 45, 45, ""},
+	{"poll1", 170, 153, ""},
+	{"poll32", 75, 74.5, ""},
+	{"empty", 112, 95, ""},
+}
+
+// TestCost holds what requests cost against their budgets, and prints it beside
+// what they cost in C, in one guest.
+func TestCost(t *testing.T) {
+	g := counting(t)
+	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g)
+	const ready = "until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done; "
+	c := measure(t, g, ready+inC+" mlx5_0 1 6")
+	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 1 6")
+	locked, single := measure(t, g, goes+" -rounds 6"), measure(t, g, goes+" -single -rounds 6")
+	t.Logf("%-16s %7s %7s %7s %7s", "instructions", "Go", "C", "Go 1", "C 1")
+	for _, b := range budgets {
+		if b.inC == "" {
+			b.inC = b.name
+		}
+		t.Logf("%-16s %7.1f %7.1f %7.1f %7.1f", b.name, locked[b.name], c[b.inC], single[b.name], alone[b.inC])
+		for _, x := range []struct {
+			queues       string
+			cost, budget float64
+		}{{"with locks", locked[b.name], b.locked}, {"of one goroutine", single[b.name], b.single}} {
+			if x.cost == 0 || x.cost > x.budget {
+				t.Errorf("%s, on queues %s: %.1f instructions, the budget is %.1f", b.name, x.queues, x.cost, x.budget)
+			}
+		}
+	}
+	t.Logf("C's loop alone: %.1f", c["loop"])
+}
+
+// costInC is the program in C. tcc's code has a dearer loop around the library
+// than other compilers': GOVERBS_SPEED_C names a program that one of those made.
+func costInC(t *testing.T, g *vm.Guest) string {
+	t.Helper()
+	made := os.Getenv("GOVERBS_SPEED_C")
+	if made == "" {
+		return vm.BuildC(t, g, "testdata/wrcost.c")
+	}
+	path, err := g.Install(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func install(t *testing.T, g *vm.Guest, pkg string) string {
+	t.Helper()
+	path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/"+pkg, "", "amd64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
