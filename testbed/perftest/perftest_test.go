@@ -153,9 +153,19 @@ func TestPerftest(t *testing.T) {
 	} {
 		t.Run(c.test+strings.ReplaceAll(c.args, " ", ""), func(t *testing.T) { h.both(t, c.test, c.args) })
 	}
+	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)
 	t.Run("ours", h.testOurs)
 	t.Run("mistakes", h.testMistakes)
+}
+
+// testAllocations runs the device tests of the package.
+func (h *host) testAllocations(t *testing.T) {
+	file, err := h.guest.Install(vm.BuildTest(t, "github.com/goverbs/goverbs/bench/perftest", "device", "amd64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program.Run(t, h.guest, "env", "GOVERBS_DEVICE=rxe0", "GOVERBS_ADDRESS="+address, file, "-test.run=TestDevice")
 }
 
 // testJSON compares the JSON that both clients write.
