@@ -232,8 +232,8 @@ func (q *qp) Begin() { q.sq.begin() }
 //go:nosplit
 func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	s := &q.sq
-	w, head, flags := s.words[op&15], s.batch.head, uint32(f)
-	if int64(w) < 0 || flags >= 8 || head == s.limit {
+	w, head := s.words[op&15], s.batch.head
+	if int64(w) < 0 || f >= 8 || head == s.limit {
 		q.moreOp(op, f, wrID, raddr, rkey, imm)
 		return
 	}
@@ -244,7 +244,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	note.wrID, note.end, note.meta = wrID, head, meta
 	s.batch.at = int32(i*blockSize + dataRemote)
 	s.batch.cur, s.batch.head = cur+1, head
-	b, ctrl := s.blockIn(i), s.flags[flags]
+	b, ctrl := s.blockIn(i), s.flags[f&7]
 	b[0] = be(w | uint64(cur&0xffff)<<wordIndex)
 	b[1] = ctrl
 	b[2] = be(raddr)

@@ -113,6 +113,7 @@ func (s *sendQueue) outstanding() int { return int(s.head - atomic.LoadUint32(s.
 // sent or written. It calls nothing until the end.
 //
 //go:noinline
+//go:nosplit
 func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 	op, f, n := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline)
 	if s.head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) {
@@ -216,20 +217,32 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 //go:noinline
 func (q *qp) postInline(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
-	first, n := s.cur, 0
-	for n < len(wrs) && s.encodeInline(&wrs[n]) {
-		n++
-	}
-	if n != len(wrs) || s.careful {
-		return q.goOn(wrs, n, first)
+	first := s.cur
+	if len(wrs) != 1 || s.careful || !s.encodeInline(&wrs[0]) {
+		return q.postInlines(wrs)
 	}
 	burst := uint64(s.cur - first)
-	if n > 1 || burst > s.burst {
+	if burst > s.burst {
 		burst = 0
 	}
-	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
+	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(first&s.mask)), burst)
 	runtime.KeepAlive(q)
-	return n, nil
+	return 1, nil
+}
+
+// postInlines is postInline for several requests.
+//
+//go:noinline
+func (q *qp) postInlines(wrs []uverbs.SendWR) (int, error) {
+	s := &q.sq
+	first, n := s.cur, 0
+	for i := range wrs {
+		if !s.encodeInline(&wrs[i]) {
+			break
+		}
+		n++
+	}
+	return q.goOn(wrs, n, first)
 }
 
 // postRest goes on with a PostSend that has written n requests of one block each,
