@@ -48,13 +48,14 @@ func (q *RQ) posted() uint16 {
 	return n
 }
 
-// fail ends the queue.
+// fail ends the queue, and flushes it.
 func (q *RQ) fail() {
 	if q.state != QueueReady {
 		return
 	}
 	q.state = QueueError
 	q.hca.config.Events.Async(AsyncEvent{Type: EventQPFatal, Queue: QueueRQ, Number: q.Number})
+	q.flush()
 }
 
 // flush completes what is posted, and what will be.

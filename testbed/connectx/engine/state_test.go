@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -327,6 +328,33 @@ func TestLateRawReceives(t *testing.T) {
 		})
 		w.later(time.Second)
 		q.rcq.expect("after a reset")
+	})
+}
+
+// TestRawRingGone: a receive queue of raw Ethernet whose ring cannot be read ends, and
+// what is posted to it is flushed, like a queue pair's.
+func TestRawRingGone(t *testing.T) {
+	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		n := h.newNIC(1, engine.TIRAttr{})
+		q, mac, m := n.rqs[0], h.MAC(), h.register(64, allRights)
+		h.toTIR(mac[:], n.tir.Number)
+		w.do(func() {
+			q.recv(m, 0, 60)
+			q.recv(m, 0, 60)
+			page := q.rq.Buffer.Pages[0]
+			q.rq.Buffer.Pages[0] = 0
+			h.ReceiveFrame(udp(mac, mac, 1, 2, nil))
+			q.rq.Buffer.Pages[0] = page
+		})
+		q.rcq.expect("what was posted", unused, unused)
+		want := []engine.AsyncEvent{{Type: engine.EventQPFatal, Queue: engine.QueueRQ, Number: q.rq.Number}}
+		if !slices.Equal(h.events, want) {
+			t.Errorf("events %+v", h.events)
+		}
+		w.do(func() { q.recv(m, 0, 60) })
+		w.later(time.Second)
+		q.rcq.expect("what came late", unused)
 	})
 }
 
