@@ -183,6 +183,28 @@ func TestSRQBroken(t *testing.T) {
 	})
 }
 
+// TestSRQOfBothKinds: an SRQ of XRC completes into the CQ of a queue pair that is not,
+// with that one's index: the first interface makes all SRQs so.
+func TestSRQOfBothKinds(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		h := w.hosts[0]
+		var a, b *qp
+		other := h.newCQ(engine.CQAttr{})
+		w.do(func() {
+			s := h.newSRQ(engine.SRQAttr{XRC: true, XRCD: must(h.CreateXRCD()), CQ: other.Number, UserIndex: 0x100}, 3)
+			m := h.register(100, allRights)
+			a, b = h.newQP(engine.QPAttr{}), h.newQP(engine.QPAttr{Source: engine.FromSRQ, SRQ: s.Number})
+			connect(a, b)
+			s.recv(m, 0, 8)
+			a.post(wqe{op: prm.OpcodeSend}.data(m, 0, 8))
+		})
+		if got := b.rcq.poll(); len(got) != 1 || got[0].user != 0xabc {
+			w.t.Errorf("received: %+v", got)
+		}
+		other.expect("the SRQ's own CQ")
+	})
+}
+
 // TestSRQVersion0: without user indices, completions have the SRQ's number.
 func TestSRQVersion0(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 0}, func(w *world) {
