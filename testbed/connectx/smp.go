@@ -102,7 +102,8 @@ func (d *Device) pkeys() int { return 128 << d.caps.general(prm.HCACapPKeyTableS
 func (d *Device) portInfo(port uint32, data []byte) bool {
 	const (
 		width4x = 2
-		speedEx = 4 // QDR: extended ones would need another attribute
+		speeds  = 7 // SDR, DDR and QDR: extended ones would need another attribute
+		qdr     = 4
 		mtu4096 = 5
 		lanes   = 4
 	)
@@ -116,9 +117,9 @@ func (d *Device) portInfo(port uint32, data []byte) bool {
 	binary.BigEndian.PutUint32(data[20:], d.port.capMask)
 	data[28] = 1 // the number
 	data[29], data[30], data[31] = width4x, width4x, width4x
-	data[32] = speedEx<<4 | byte(logical)
+	data[32] = speeds<<4 | byte(logical)
 	data[33] = byte(physical) << 4
-	data[35] = speedEx<<4 | speedEx
+	data[35] = qdr<<4 | speeds
 	data[36] = mtu4096 << 4
 	data[37] = lanes << 4
 	data[41] = mtu4096
