@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A cmGame is what two programs play that find each other by rdma_cm. In the arguments, {server} and {client} are the ends'
-// addresses.
+// A cmGame is what two programs play that find each other by rdma_cm. In the
+// arguments, {server} and {client} are the ends' addresses.
 type cmGame struct {
 	name           string
 	server, client string

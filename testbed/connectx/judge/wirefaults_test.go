@@ -14,42 +14,45 @@ import (
 // two ends. What C's programs have checked of a connection is right then, and with
 // nothing but damaged frames it says that nobody has answered.
 func (m *machines) testWire(t *testing.T, server, client end) {
+	ipv4 := fabric.Match{EtherType: 0x0800} // what carries RoCE here
 	for _, f := range []fabric.Fault{
 		{Action: fabric.Corrupt, Probability: 0.02},
 		{Action: fabric.Reorder, Probability: 0.05, Behind: 2},
 		{Action: fabric.Duplicate, Probability: 0.05},
 	} {
 		t.Run(string(f.Action), func(t *testing.T) {
-			hits := m.withFault(t, f)
+			f.Match = ipv4
+			hits := m.withFaults(t, f)
 			m.play(t, game{"ibv_rc_pingpong", "-c -s 65536 -n 20", true}, server, client)
 			m.play(t, game{"ib_read_bw", "-s 65536 -n 20", true}, server, client)
-			if n := hits(); n < 10 {
+			if n := hits()[f.Action]; n < 10 {
 				t.Errorf("it happened %d times", n)
 			}
 		})
 	}
 	t.Run("nothing_but_corrupt", func(t *testing.T) {
-		m.withFault(t, fabric.Fault{Action: fabric.Corrupt, Match: fabric.Match{EtherType: 0x0800}, Offset: -1})
+		m.withFaults(t, fabric.Fault{Action: fabric.Corrupt, Match: ipv4, Offset: -1})
 		m.fails(t, game{"ibv_rc_pingpong", "-c -n 10", true}, server, client, "Failed status transport retry counter exceeded (12)")
 	})
 }
 
-// withFault has something happen to all frames of RoCE until the end of the test.
-func (m *machines) withFault(t *testing.T, f fabric.Fault) (hits func() uint64) {
-	f.Match.EtherType = 0x0800
-	var id int
-	var err error
-	m.world.Loop.Run(func() { id, err = m.world.Switch.AddFault(f) })
-	if err != nil {
-		t.Fatal(err)
-	}
+// withFaults has something happen to frames until the end of the test; hits is how
+// many it has happened to.
+func (m *machines) withFaults(t *testing.T, faults ...fabric.Fault) (hits func() map[fabric.Action]uint64) {
+	t.Helper()
 	t.Cleanup(func() { m.world.Loop.Run(m.world.Switch.ClearFaults) })
-	return func() (n uint64) {
+	m.world.Loop.Run(func() {
+		for _, f := range faults {
+			if _, err := m.world.Switch.AddFault(f); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return func() map[fabric.Action]uint64 {
+		n := make(map[fabric.Action]uint64)
 		m.world.Loop.Run(func() {
 			for _, s := range m.world.Switch.Faults() {
-				if s.ID == id {
-					n = s.Hit
-				}
+				n[s.Fault.Action] += s.Hit
 			}
 		})
 		return n
