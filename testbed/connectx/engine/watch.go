@@ -19,14 +19,14 @@ type flusher interface {
 // A watch looks after receive queues in their error state: requests that are
 // posted to them are flushed, but nobody rings for them. It looks less and less
 // often, and not at all after a while in which it has found nothing and the host
-// has not stored to any register. With the next store it begins again.
+// has rung no doorbell, see HCA.Store. With the next one it begins again.
 type watch struct {
 	hca     *HCA
 	queues  map[flusher]bool
 	timer   *loop.Timer // nil: it has given up
 	delay   time.Duration
 	quiet   time.Duration // for how long there was nothing
-	stirred bool          // the host has stored to a register
+	stirred bool          // the host has rung a doorbell
 }
 
 const (
@@ -49,7 +49,7 @@ func (w *watch) begin() {
 	w.timer = w.hca.config.Loop.After(w.delay, w.look)
 }
 
-// stir tells of a store of the host's.
+// stir tells of a doorbell of the host's.
 func (w *watch) stir() {
 	if w.stirred = true; w.timer == nil && len(w.queues) > 0 {
 		w.begin()
