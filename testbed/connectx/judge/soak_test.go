@@ -16,7 +16,7 @@ var allSizes = []game{
 	{"ib_write_lat", "-a -n 5", false},
 	{"ib_write_lat", "-a -n 5 -c UC", false},
 	{"ib_write_bw", "-a -n 5 -q 8", false},
-	{"ib_write_bw", "-a -n 5 -c UC -e", false},
+	{"ib_write_bw", "-a -n 5 -c UC", false},
 	{"ib_read_lat", "-a -n 5", false},
 	{"ib_read_bw", "-a -n 5 -q 8 -b", false},
 }
