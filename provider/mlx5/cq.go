@@ -30,8 +30,8 @@ type cq struct {
 	mem     *provider.Mapping
 	record  record
 	number  uint32
-	size    int   // bytes of an entry
-	lost    error // the queue cannot go on
+	size    int         // bytes of an entry
+	lost    error       // the queue cannot go on
 	gone    atomic.Bool // and so is the device
 	retired atomic.Bool
 }
