@@ -1,8 +1,11 @@
 package uverbs
 
 import (
+	"errors"
+
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // A PD is a protection domain: memory and queues of one PD work together. Its
@@ -32,7 +35,11 @@ func (p *PD) alloc() error {
 	})
 	if err != nil {
 		p.unmake(p.destroy)
-		return p.ctx.wrap("allocate PD", p.ctx.name, err, "")
+		detail := ""
+		if errors.Is(err, unix.ENOMEM) {
+			detail = "the kernel has no memory for it, or the device no object left"
+		}
+		return p.ctx.wrap("allocate PD", p.ctx.name, err, detail)
 	}
 	p.handle, p.number = reply.Handle, reply.Handle
 	return nil

@@ -1,0 +1,220 @@
+// Victim uses a device as it is told, line by line, while somebody has the device
+// misbehave. It answers each line by one: "= result" or "! error".
+//
+//	open DEVICE     a device, with a domain, memory and a completion queue
+//	pair            two connected queue pairs of it
+//	qpn             the number of the first
+//	once [N]        N SENDs to the second: how they complete, at both ends
+//	make KIND       an object, which is closed again
+//	traffic         SENDs one after the other, from here on
+//	stopped         how the traffic has ended: the error of the post, and of the wait
+//	event           waits for an event of the device's own
+//	close           all of it
+//	left            what has not been given back
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/leak"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// patience bounds what is waited for.
+const patience = 90 * time.Second
+
+type victim struct {
+	dev  *uverbs.Context
+	pd   *uverbs.PD
+	mr   *uverbs.MR
+	cq   *uverbs.CQ
+	qp   [2]*uverbs.QP
+	busy chan [2]error
+}
+
+func main() {
+	leak.Enable()
+	v := &victim{}
+	fmt.Println("= ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		words := strings.Fields(in.Text())
+		do := v.verbs()[words[0]]
+		if do == nil {
+			fmt.Println("! no such verb:", words[0])
+			continue
+		}
+		arg := ""
+		if len(words) > 1 {
+			arg = words[1]
+		}
+		if said, err := do(arg); err != nil {
+			fmt.Println("! " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		} else {
+			fmt.Println("= " + said)
+		}
+	}
+}
+
+func (v *victim) verbs() map[string]func(string) (string, error) {
+	return map[string]func(string) (string, error){
+		"open":    v.open,
+		"pair":    v.pair,
+		"qpn":     func(string) (string, error) { return strconv.Itoa(int(v.qp[0].QPN())), nil },
+		"once":    v.once,
+		"make":    func(kind string) (string, error) { return "", v.make(kind) },
+		"traffic": v.traffic,
+		"stopped": v.stopped,
+		"event":   v.event,
+		"close":   func(string) (string, error) { return "", v.close() },
+		"left":    func(string) (string, error) { return fmt.Sprint(leak.Live()), nil },
+	}
+}
+
+func (v *victim) open(name string) (_ string, err error) {
+	if v.dev, err = uverbs.Open(name); err != nil {
+		return "", err
+	}
+	if v.pd, err = v.dev.AllocPD(); err != nil {
+		return "", err
+	}
+	if v.mr, err = v.pd.Alloc(4096, uverbs.LocalWrite); err != nil {
+		return "", err
+	}
+	v.cq, err = v.dev.CreateCQ(uverbs.CQConfig{Entries: 256})
+	return "", err
+}
+
+// queuePair makes one that is in RESET.
+func (v *victim) queuePair() (*uverbs.QP, error) {
+	return v.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: v.cq, MaxSendWR: 64, MaxRecvWR: 64})
+}
+
+func (v *victim) pair(string) (_ string, err error) {
+	var ends [2]uverbs.Endpoint
+	for i := range v.qp {
+		if v.qp[i], err = v.queuePair(); err != nil {
+			return "", err
+		}
+		if ends[i], err = v.qp[i].Endpoint(); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.Join(v.qp[0].Connect(ends[1]), v.qp[1].Connect(ends[0]))
+}
+
+// once sends n messages, and says how they complete here and there, in order.
+// Where a send fails, the receives that are left are not waited for.
+func (v *victim) once(n string) (string, error) {
+	count := 1
+	if n != "" {
+		var err error
+		if count, err = strconv.Atoi(n); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for range count {
+		if _, err := v.qp[1].PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{v.mr.SGE(0, 64)}}); err != nil {
+			return "", err
+		}
+	}
+	for range count {
+		if _, err := v.qp[0].PostSend(v.send()); err != nil {
+			return "", err
+		}
+	}
+	var sent, received []string
+	failed := false
+	for len(sent) < count || len(received) < count && !failed {
+		var wcs [1]uverbs.WC
+		if _, err := v.cq.PollWait(ctx, wcs[:]); err != nil {
+			return "", err
+		}
+		said := "ok"
+		if err := wcs[0].Err(); err != nil {
+			failed = true
+			said = fmt.Sprintf("%v (vendor %#x)", err, wcs[0].VendorErr)
+		}
+		if wcs[0].QPNum == v.qp[0].QPN() {
+			sent = append(sent, said)
+		} else {
+			received = append(received, said)
+		}
+	}
+	return strings.Join(sent, " + ") + " / " + strings.Join(received, " + "), nil
+}
+
+func (v *victim) send() uverbs.SendWR {
+	return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{v.mr.SGE(64, 64)}}
+}
+
+// make makes an object and closes it.
+func (v *victim) make(kind string) (err error) {
+	var made interface{ Close() error }
+	switch kind {
+	case "context":
+		made, err = uverbs.Open(v.dev.Name())
+	case "pd":
+		made, err = v.dev.AllocPD()
+	case "mr":
+		made, err = v.pd.Alloc(1<<20, uverbs.LocalWrite)
+	case "cq":
+		made, err = v.dev.CreateCQ(uverbs.CQConfig{Entries: 10})
+	case "srq":
+		made, err = v.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 10})
+	case "qp":
+		made, err = v.queuePair()
+	case "mw":
+		made, err = v.pd.AllocMW(uverbs.MWType2)
+	case "resized":
+		return v.resized()
+	case "connected":
+		return v.connected()
+	default:
+		return errors.New("no such kind: " + kind)
+	}
+	if err != nil {
+		return err
+	}
+	return made.Close()
+}
+
+func (v *victim) resized() error {
+	cq, err := v.dev.CreateCQ(uverbs.CQConfig{Entries: 10})
+	if err != nil {
+		return err
+	}
+	return errors.Join(cq.Resize(100), cq.Close())
+}
+
+// connected takes a queue pair to RTS.
+func (v *victim) connected() error {
+	qp, err := v.queuePair()
+	if err != nil {
+		return err
+	}
+	self, err := qp.Endpoint()
+	if err == nil {
+		err = qp.Connect(self)
+	}
+	return errors.Join(err, qp.Close())
+}
+
+// close closes what there is.
+func (v *victim) close() error {
+	dev := v.dev
+	*v = victim{}
+	if dev == nil {
+		return nil
+	}
+	return dev.Close()
+}
