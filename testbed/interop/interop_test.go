@@ -52,18 +52,21 @@ func TestInterop(t *testing.T) {
 			t.Run("pingpong", h.testPingpong)
 			t.Run("cm", h.testCM)
 			t.Run("mckey", h.testMckey)
-			// The kernel takes its time with what the last process has left.
-			d := cmp.Diff(before, h.resources(t))
-			for range 100 {
-				if d == "" {
-					break
-				}
-				d = cmp.Diff(before, h.resources(t))
-			}
-			if d != "" {
-				t.Errorf("objects are left: (-before +after)\n%s", d)
-			}
+			h.leavesNothing(t, before)
 		})
+	}
+}
+
+// leavesNothing looks for objects that were not there before. The kernel takes
+// its time with what the last process has left.
+func (h *host) leavesNothing(t *testing.T, before string) {
+	t.Helper()
+	d := cmp.Diff(before, h.resources(t))
+	for i := 0; i < 100 && d != ""; i++ {
+		d = cmp.Diff(before, h.resources(t))
+	}
+	if d != "" {
+		t.Errorf("objects are left: (-before +after)\n%s", d)
 	}
 }
 
@@ -79,15 +82,17 @@ func TestARM64(t *testing.T) {
 // A host is a guest with the programs under test.
 type host struct {
 	guest    *vm.Guest
+	device   string
+	driver   string
 	ours     map[string]string // paths of our programs by the names of their C namesakes
-	gid      int               // index of rxe0's IPv4 GID, for the C programs
+	gid      int               // index of the device's IPv4 GID, for the C programs; -1 without GIDs
 	nextPort int               // of TCP, or of a port space: each run has its own
 }
 
 // newHost boots a guest that has our programs.
 func newHost(t *testing.T, config vm.Config, files map[string]string) *host {
 	t.Helper()
-	h := &host{guest: boot(t, config), ours: map[string]string{}, nextPort: 18515}
+	h := &host{guest: boot(t, config), device: "rxe0", driver: "rxe", ours: map[string]string{}, nextPort: 18515}
 	for name, file := range files {
 		h.ours[name] = install(t, h.guest, file)
 	}
@@ -170,7 +175,7 @@ func (h *host) gidIndex(t *testing.T, gid string) int {
 			}
 		}
 	}
-	t.Fatalf("rxe0 gets no GID %s", gid)
+	t.Fatalf("%s gets no GID %s", h.device, gid)
 	return -1
 }
 

@@ -32,11 +32,7 @@ func (h *host) testPingpong(t *testing.T) {
 	for _, program := range programs {
 		bereaved[program] = h.bereave(t, program)
 	}
-	for _, g := range games {
-		for _, p := range goPairs {
-			t.Run(fmt.Sprintf("%s/size=%d/%v", g.program, g.size, p), func(t *testing.T) { h.play(t, p, g) })
-		}
-	}
+	h.testGames(t)
 	t.Run("mistakes", h.testPingpongMistakes)
 	for _, program := range programs {
 		t.Run(program+"/killed", func(t *testing.T) {
@@ -47,6 +43,15 @@ func (h *host) testPingpong(t *testing.T) {
 				t.Errorf("%v: %v", p, err)
 			}
 		})
+	}
+}
+
+// testGames has pairs play what is not rc_pingpong.
+func (h *host) testGames(t *testing.T) {
+	for _, g := range games {
+		for _, p := range goPairs {
+			t.Run(fmt.Sprintf("%s/size=%d/%v", g.program, g.size, p), func(t *testing.T) { h.play(t, p, g) })
+		}
 	}
 }
 

@@ -1,0 +1,74 @@
+//go:build vm
+
+package interop
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// mlx5Pingpongs are played on the software ConnectX: what its provider does is
+// not what rxe's does, the programs are the same.
+var mlx5Pingpongs = []game{
+	{rcPingpong, 1, 200, 1, ""},
+	{rcPingpong, 4096, 200, 1, "-e"},
+	{rcPingpong, 65536, 50, 1, "-e -r2"},
+	{rcPingpong, 1 << 20, 10, 1, "-e"},
+	{rcPingpong, 4096, 100, 1, "-N"},
+	{ucPingpong, 1, 100, 1, ""},
+	{ucPingpong, 4096, 100, 1, "-er2"},
+	{udPingpong, 1, 100, 1, ""},
+	{udPingpong, 1024, 100, 1, "-er2"},
+	{srqPingpong, 1, 100, 1, "-q1"},
+	{srqPingpong, 4096, 200, 16, "-e"},
+}
+
+// TestConnectX has the programs play on mlx5_0, which a software ConnectX is.
+func TestConnectX(t *testing.T) {
+	files := map[string]string{}
+	for name, pkg := range ours {
+		files[name] = vm.BuildProgram(t, module+pkg, "", "amd64")
+	}
+	for _, p := range []struct {
+		kernel, link string
+		layer        connectx.LinkLayer
+	}{{"6.12", "roce", connectx.Ethernet}, {"6.12", "ib", connectx.InfiniBand}} {
+		t.Run(p.kernel+"/"+p.link, func(t *testing.T) {
+			w := world.StartTest(t, world.Config{LinkLayer: p.layer, Devices: 1})
+			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}, files)
+			h.device, h.driver, h.gid = "mlx5_0", "mlx5", -1
+			h.output(t, "ip", "link", "set", "lo", "up")
+			// The client finds the server by this address in any case.
+			netdev := "lo"
+			if p.layer == connectx.Ethernet {
+				netdev = "d0"
+				name := strings.TrimSpace(h.output(t, "ls", "/sys/class/infiniband/mlx5_0/device/net"))
+				h.output(t, "ip", "link", "set", name, "name", netdev)
+				h.output(t, "ip", "link", "set", netdev, "up")
+			}
+			h.output(t, "ip", "addr", "add", address+"/24", "dev", netdev)
+			h.output(t, "sh", "-c", "for i in $(seq 200); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1; done; exit 1")
+			if p.layer == connectx.Ethernet {
+				h.addresses(t)
+			}
+			h.play(t, goPairs[2], mlx5Pingpongs[0]) // the driver makes a queue pair for memory keys when the first is needed
+			before := h.resources(t)
+			t.Run("devinfo", h.testDevinfo)
+			for _, g := range mlx5Pingpongs {
+				for _, pair := range goPairs {
+					t.Run(g.program+" "+g.args+"/"+pair.String(), func(t *testing.T) { h.play(t, pair, g) })
+				}
+			}
+			if p.layer == connectx.Ethernet {
+				t.Run("cm", func(t *testing.T) {
+					h.testCMCases(t, []cmCase{rpingCases[0], rpingCases[1], ucmatoseCases[1], udaddyCases[1], rdmaServerCases[0]})
+				})
+			}
+			h.leavesNothing(t, before)
+		})
+	}
+}
