@@ -126,26 +126,17 @@ func (q *CQ) Entries() int {
 
 // Poll takes up to len(wcs) completions and returns how many: ibv_poll_cq(3).
 // It does not wait and allocates nothing. [ErrClosed] after Close.
-func (q *CQ) Poll(wcs []WC) (int, error) {
-	if q.single {
-		if q.dead.Load() {
-			return 0, ErrClosed
-		}
-		n, err := q.impl.Poll(noescape.Slice(wcs))
-		if err != nil {
-			err = q.pollError(err)
-		}
-		return n, err
+func (q *CQ) Poll(wcs []WC) (n int, err error) {
+	if !q.single {
+		q.mu.Lock()
 	}
-	q.mu.Lock()
 	if q.dead.Load() {
-		q.mu.Unlock()
-		return 0, ErrClosed
-	}
-	n, err := q.impl.Poll(noescape.Slice(wcs))
-	q.mu.Unlock()
-	if err != nil {
+		err = ErrClosed
+	} else if n, err = q.impl.Poll(noescape.Slice(wcs)); err != nil {
 		err = q.pollError(err)
+	}
+	if !q.single {
+		q.mu.Unlock()
 	}
 	return n, err
 }

@@ -18,6 +18,7 @@ type cq struct {
 	ring   []block
 	first  *block  // CQE
 	stride uintptr // bytes from one to the next
+	perLap uint64  // 2^32 over the entries: what an index is multiplied by to get its lap
 	mask   uint32  // entries, less one
 	log    uint32  // log2 of the entries
 	wide   uint32  // 1 when an entry is two blocks, of which the second is the CQE
@@ -83,7 +84,7 @@ func (q *cq) use(mem *provider.Mapping, entries int) {
 	q.mem = mem
 	q.wide = uint32(q.size/blockSize - 1)
 	q.ring = blocksOf(mem.Bytes()[:entries*q.size])
-	q.first, q.stride = &q.ring[q.wide], uintptr(q.size)
+	q.first, q.stride, q.perLap = &q.ring[q.wide], uintptr(q.size), 1<<32/uint64(entries)
 	q.mask, q.log = uint32(entries)-1, uint32(bits.TrailingZeros(uint(entries)))
 }
 

@@ -46,11 +46,10 @@ const (
 //go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 	ci, n := q.ci, 0
-	wcs = wcs[:len(wcs):len(wcs)] // one thing less to keep
+	var v uint64
 	for ; n < len(wcs); n++ {
-		e := q.entryAt(ci)
-		v := be(mmio.Acquire64(&e[7]))
-		if (v^uint64(ci>>(q.log&31)))&ownerBit != 0 {
+		e, lap := q.entryAt(ci), uint64(ci)*q.perLap>>32
+		if v = be(mmio.Acquire64(&e[7])); (v^lap)&ownerBit != 0 {
 			break
 		}
 		if key := uint32(e[4]) & rawIndex; key != q.key {
@@ -75,19 +74,19 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 				return q.pollRest(wcs, n, ci)
 			}
 			note := &t.sends[at]
-			meta, length := note.meta, uint32(0)
-			if meta&metaRare != 0 {
+			meta, length := note.meta, uint64(0)
+			if uint8(meta) != 0 {
 				if meta&metaSilent != 0 {
 					return q.pollRest(wcs, n, ci)
 				}
 				if length = atomicSize; meta&metaLength != 0 {
-					length = uint32(be(e[5]))
+					length = be(e[5]) & 0xffffffff
 				}
 				meta &^= metaRare
 			}
 			wc[wcWRID] = note.wrID
 			wc[wcTimestamp] = be(e[6])
-			wc[wcLength] = uint64(length)
+			wc[wcLength] = length
 			wc[wcNumbers] = v >> 32 & indexMask
 			wc[wcVendor] = 0
 			wc[wcKind] = uint64(meta) // the opcode is at the same place

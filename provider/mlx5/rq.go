@@ -98,8 +98,8 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 			r.head = head
 			return q.recvRest(wrs, n)
 		}
-		i := head & r.mask
-		sge, g := &wr.SGL[0], r.slotIn(i)
+		sge, i := &wr.SGL[0], head&r.mask
+		g := r.slotIn(i)
 		g[0][0] = be2(sge.Length, sge.LKey)
 		g[0][1] = be(sge.Addr)
 		if r.shift > 0 {

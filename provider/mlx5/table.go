@@ -38,7 +38,7 @@ const (
 	metaLength  = 1 << 0 // the CQE tells how much was read
 	metaAtomic  = 1 << 1 // 8 bytes were
 	metaSilent  = 1 << 2 // none of the program's: it is not told of
-	metaRare    = 0xff
+	metaRare    = 0xff   // has a byte of its own
 	metaOpShift = wcOpcode
 )
 

@@ -185,7 +185,7 @@ static void note(int kind, double took, double clock)
 static void measure(int rounds)
 {
 	double t, took, clock = 1e9;
-	int i, k;
+	int i, k, m;
 	for (i = 0; i < 10; i++) {
 		t = now();
 		took = now() - t;
@@ -193,9 +193,11 @@ static void measure(int rounds)
 			clock = took;
 	}
 	for (i = 0; i < rounds; i++) {
-		for (k = WRITE; k <= RECV32; k++) {
+		for (m = WRITE; m <= RECV32; m++) {
 			struct ibv_port_attr port;
-			int j, n = (i + k) % 2 ? LIST : 1;
+			int j, n;
+			k = i % 2 ? RECV32 - m : m; /* as the program in Go does */
+			n = (i + k) % 2 ? LIST : 1;
 			t = now();
 			run(k);
 			note(k, now() - t, clock);
