@@ -24,7 +24,8 @@ type machines struct {
 	place
 	world    *world.World
 	guests   []*vm.Guest
-	nextPort int // of TCP: each pair of programs has its own
+	nextPort int               // of TCP: each pair of programs has its own
+	ours     map[string]string // paths of our programs by the names of C's
 }
 
 // An end is where a program of a pair runs.
@@ -40,7 +41,7 @@ type end struct {
 // that is left in a guest or a device fails the test.
 func startMachines(t *testing.T, p place, guests int) *machines {
 	t.Helper()
-	m := &machines{place: p, nextPort: 18515}
+	m := &machines{place: p, nextPort: 18515, ours: map[string]string{}}
 	m.world = world.StartTest(t, world.Config{LinkLayer: p.layer(), Devices: guests + 1, Violation: m.violation(t)})
 	sockets := m.world.Sockets()
 	configs := []vm.Config{p.guest(m.world), p.guest(m.world)}[:guests]

@@ -79,6 +79,7 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	t.Run("one_device", func(t *testing.T) { m.playAll(t, first, first, core(pingpongs)) })
 	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
 	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, core(pingpongs, perftests)) })
+	t.Run("go", m.testGo)
 	if m.link != roce {
 		t.Run("gids", func(t *testing.T) { m.testGIDs(t, m.end(t, 0, "mlx5_1", ""), first) })
 		return
