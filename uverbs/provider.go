@@ -132,7 +132,7 @@ type ProviderQP interface {
 	// one added last; the first thing that is wrong is kept and returned by
 	// Submit, which then posts nothing of the batch. Abort drops the batch.
 	Begin()
-	// imm is the immediate data, or the key that is invalidated. BIND_MW,
+	// op is one of the constants. imm is the immediate data, or the key that is invalidated. BIND_MW,
 	// FLUSH and the atomics, ATOMIC_WRITE among them, are followed by a call of
 	// Bind, Flush or Atomic. Bind takes what [ProviderBindOf] answers.
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
