@@ -3,7 +3,6 @@ package uverbs
 import (
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -17,12 +16,11 @@ import (
 type CQ struct {
 	object
 	impl    ProviderCQ
-	single  bool
 	entries int
 	channel *CompChannel
 	id      uint64
 
-	mu      sync.Mutex // serialises the provider's calls
+	queueLock
 	dead    atomic.Bool
 	token   chan struct{} // an event came: one waiter may look
 	closing chan struct{}
@@ -38,7 +36,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
 	}
-	q := &CQ{single: cfg.SingleGoroutine || cfg.PD.single(), token: make(chan struct{}, 1), closing: make(chan struct{})}
+	q := &CQ{queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()}, token: make(chan struct{}, 1), closing: make(chan struct{})}
 	q.object = object{ctx: c, kind: "CQ", rank: rankCQ}
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
@@ -119,8 +117,8 @@ func (q *CQ) Context() *Context { return q.ctx }
 
 // Entries is how many completions the queue holds.
 func (q *CQ) Entries() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.calls.Lock()
+	defer q.calls.Unlock()
 	return q.entries
 }
 
@@ -128,7 +126,7 @@ func (q *CQ) Entries() int {
 // It does not wait and allocates nothing. [ErrClosed] after Close.
 func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	if !q.single {
-		q.mu.Lock()
+		q.calls.Lock()
 	}
 	if q.dead.Load() {
 		err = ErrClosed
@@ -136,7 +134,7 @@ func (q *CQ) Poll(wcs []WC) (n int, err error) {
 		err = q.pollError(err)
 	}
 	if !q.single {
-		q.mu.Unlock()
+		q.calls.Unlock()
 	}
 	return n, err
 }
@@ -189,18 +187,6 @@ func (q *CQ) event() {
 }
 
 var errNoEvents error = &sentinel{"uverbs: the CQ was made with NoEvents: it can be polled, not waited for", unix.EINVAL}
-
-func (q *CQ) lock() {
-	if !q.single {
-		q.mu.Lock()
-	}
-}
-
-func (q *CQ) unlock() {
-	if !q.single {
-		q.mu.Unlock()
-	}
-}
 
 func (q *CQ) ready() (bool, error) {
 	q.lock()

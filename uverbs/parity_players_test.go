@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goverbs/goverbs/provider/providertest"
 	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
@@ -268,45 +269,8 @@ func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
 	}
 	b := q.StartSend()
 	defer b.Abort()
-	build(&b, &wr)
+	providertest.Add(&b, &wr)
 	return b.Submit()
-}
-
-// build adds a request to a batch.
-func build(b *uverbs.SendBatch, wr *uverbs.SendWR) {
-	switch wr.Opcode {
-	case uverbs.OpSend:
-		b.Send(wr.WRID, wr.Flags)
-	case uverbs.OpSendImm:
-		b.SendImm(wr.WRID, wr.Flags, wr.Imm)
-	case uverbs.OpWrite:
-		b.Write(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-	case uverbs.OpWriteImm:
-		b.WriteImm(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Imm)
-	case uverbs.OpRead:
-		b.Read(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-	case uverbs.OpCompareSwap:
-		b.CompareSwap(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap)
-	case uverbs.OpFetchAdd:
-		b.FetchAdd(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd)
-	case uverbs.OpAtomicWrite:
-		b.AtomicWrite(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Swap)
-	case uverbs.OpFlush:
-		b.Flush(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.FlushLength, wr.Placement, wr.Selectivity)
-	case uverbs.OpBindMW:
-		b.BindMW(wr.WRID, wr.Flags, wr.Bind.MW, wr.Bind.RKey, wr.Bind.MWRange)
-	default:
-		panic("no such operation in a batch: " + wr.Opcode.String())
-	}
-	if wr.AH != nil {
-		b.UDAddr(wr.AH, wr.QPN, wr.QKey)
-	}
-	if wr.RemoteSRQN != 0 {
-		b.RemoteSRQ(wr.RemoteSRQN)
-	}
-	for _, s := range wr.SGL {
-		b.SGE(s)
-	}
 }
 
 // done waits for a completion of the player's, and returns its status too. On a

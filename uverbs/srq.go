@@ -3,7 +3,6 @@ package uverbs
 import (
 	"errors"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -17,17 +16,16 @@ import (
 // unless it was made with SingleGoroutine.
 type SRQ struct {
 	object
-	impl   ProviderSRQ
-	xrcd   *XRCD // of an XRC SRQ, and where its completions go
-	cq     *CQ
-	srqn   uint32
-	single bool
-	id     uint64
+	impl ProviderSRQ
+	xrcd *XRCD // of an XRC SRQ, and where its completions go
+	cq   *CQ
+	srqn uint32
+	id   uint64
 
 	maxWR  atomic.Int64
 	maxSGE int
 
-	mu   sync.Mutex // serialises the provider's calls
+	queueLock
 	dead atomic.Bool
 }
 
@@ -58,7 +56,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if err := p.checkSRQ(&cfg); err != nil {
 		return nil, err
 	}
-	s := &SRQ{single: cfg.SingleGoroutine || p.single(), xrcd: cfg.XRCD, cq: cfg.CQ}
+	s := &SRQ{queueLock: queueLock{single: cfg.SingleGoroutine || p.single()}, xrcd: cfg.XRCD, cq: cfg.CQ}
 	s.object = object{ctx: p.ctx, kind: "SRQ", rank: rankSRQ, parents: []*object{&p.object}}
 	if s.xrcd != nil {
 		s.parents = append(s.parents, &s.xrcd.object, &s.cq.object)
@@ -199,18 +197,6 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	}
 	s.unlock()
 	return n, err
-}
-
-func (s *SRQ) lock() {
-	if !s.single {
-		s.mu.Lock()
-	}
-}
-
-func (s *SRQ) unlock() {
-	if !s.single {
-		s.mu.Unlock()
-	}
 }
 
 // Modify changes how many receives the queue holds, where the device can, and

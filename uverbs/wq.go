@@ -19,12 +19,11 @@ type WQ struct {
 	object
 	impl   ProviderWQ
 	cq     *CQ
-	single bool
 	id     uint64
 	maxWR  int
 	maxSGE int
 
-	mu   sync.Mutex // serialises the provider's calls
+	queueLock
 	gate atomic.Uint32
 
 	stateMu sync.Mutex // serialises Modify
@@ -101,7 +100,7 @@ func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 	if err := p.checkWQ(&cfg); err != nil {
 		return nil, err
 	}
-	q := &WQ{cq: cfg.CQ, single: cfg.SingleGoroutine}
+	q := &WQ{queueLock: queueLock{single: cfg.SingleGoroutine}, cq: cfg.CQ}
 	q.object = object{ctx: p.ctx, kind: "WQ", rank: rankWQ, parents: []*object{&p.object, &cfg.CQ.object}}
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.gate.Store(gateState)
@@ -248,16 +247,4 @@ func (q *WQ) Outstanding() (n int) {
 	}
 	q.unlock()
 	return n
-}
-
-func (q *WQ) lock() {
-	if !q.single {
-		q.mu.Lock()
-	}
-}
-
-func (q *WQ) unlock() {
-	if !q.single {
-		q.mu.Unlock()
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goverbs/goverbs/provider/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -87,7 +88,7 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 	x.seen[name][x.cur%ringBlocks] = true
 	if builder {
 		b := x.q.StartSend()
-		assemble(&b, &wr)
+		providertest.Add(&b, &wr)
 		check(x.T, b.Submit())
 	} else {
 		_, err := x.q.PostSend(wr)
@@ -97,32 +98,6 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 	x.d.s.work()
 	poll(x.T, x.q.SendCQ(), completions...)
 	x.look(op, s, wr.Inline)
-}
-
-// assemble is what PostSend does, by the builder.
-func assemble(b *uverbs.SendBatch, wr *uverbs.SendWR) {
-	switch wr.Opcode {
-	case uverbs.OpSend:
-		b.Send(wr.WRID, wr.Flags)
-	case uverbs.OpSendImm:
-		b.SendImm(wr.WRID, wr.Flags, wr.Imm)
-	case uverbs.OpWrite:
-		b.Write(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-	case uverbs.OpWriteImm:
-		b.WriteImm(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Imm)
-	case uverbs.OpRead:
-		b.Read(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-	case uverbs.OpCompareSwap:
-		b.CompareSwap(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap)
-	case uverbs.OpFetchAdd:
-		b.FetchAdd(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd)
-	}
-	if len(wr.Inline) > 0 {
-		b.Inline(wr.Inline)
-	}
-	for _, s := range wr.SGL {
-		b.SGE(s)
-	}
 }
 
 // look checks what a request has done.

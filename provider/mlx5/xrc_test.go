@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/provider/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -61,31 +62,7 @@ var xrcPosts = map[string]xrcPost{
 	"builder": func(t *testing.T, d *xrc, wr uverbs.SendWR) {
 		b := d.initiator.StartSend()
 		defer b.Abort()
-		switch wr.Opcode {
-		case uverbs.OpSend:
-			b.Send(wr.WRID, wr.Flags)
-		case uverbs.OpSendImm:
-			b.SendImm(wr.WRID, wr.Flags, wr.Imm)
-		case uverbs.OpWrite:
-			b.Write(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-		case uverbs.OpWriteImm:
-			b.WriteImm(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Imm)
-		case uverbs.OpRead:
-			b.Read(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey)
-		case uverbs.OpFetchAdd:
-			b.FetchAdd(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd)
-		case uverbs.OpCompareSwap:
-			b.CompareSwap(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap)
-		}
-		if wr.Opcode != uverbs.OpLocalInv && wr.Opcode != uverbs.OpBindMW {
-			b.RemoteSRQ(wr.RemoteSRQN)
-		}
-		for _, s := range wr.SGL {
-			b.SGE(s)
-		}
-		if wr.Inline != nil {
-			b.Inline(wr.Inline)
-		}
+		providertest.Add(&b, &wr)
 		check(t, b.Submit())
 	},
 }

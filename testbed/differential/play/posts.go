@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/goverbs/goverbs/provider/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -114,44 +115,9 @@ func (p *player) build() error {
 	b := p.to.StartSend()
 	defer b.Abort()
 	for i := range p.posting {
-		w := &p.posting[i]
-		operation(&b, w)
-		if w.AH != nil {
-			b.UDAddr(w.AH, w.QPN, w.QKey)
-		}
-		if w.Inline != nil {
-			b.Inline(w.Inline)
-		}
-		for _, s := range w.SGL {
-			b.SGE(s)
-		}
+		providertest.Add(&b, &p.posting[i])
 	}
 	return b.Submit()
-}
-
-func operation(b *uverbs.SendBatch, w *uverbs.SendWR) {
-	switch w.Opcode {
-	case uverbs.OpWrite:
-		b.Write(w.WRID, w.Flags, w.RemoteAddr, w.RKey)
-	case uverbs.OpWriteImm:
-		b.WriteImm(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.Imm)
-	case uverbs.OpSend:
-		b.Send(w.WRID, w.Flags)
-	case uverbs.OpSendImm:
-		b.SendImm(w.WRID, w.Flags, w.Imm)
-	case uverbs.OpRead:
-		b.Read(w.WRID, w.Flags, w.RemoteAddr, w.RKey)
-	case uverbs.OpCompareSwap:
-		b.CompareSwap(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap)
-	case uverbs.OpFetchAdd:
-		b.FetchAdd(w.WRID, w.Flags, w.RemoteAddr, w.RKey, w.CompareAdd)
-	case uverbs.OpLocalInv:
-		b.LocalInv(w.WRID, w.Flags, w.InvalidateRKey)
-	case uverbs.OpSendInv:
-		b.SendInv(w.WRID, w.Flags, w.InvalidateRKey)
-	case uverbs.OpBindMW:
-		b.BindMW(w.WRID, w.Flags, w.Bind.MW, w.Bind.RKey, w.Bind.MWRange)
-	}
 }
 
 func (p *player) recv() error {

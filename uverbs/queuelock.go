@@ -1,0 +1,22 @@
+package uverbs
+
+import "sync"
+
+// A queueLock serialises the provider's calls of a queue, unless the queue
+// belongs to one goroutine.
+type queueLock struct {
+	single bool
+	calls  sync.Mutex
+}
+
+func (l *queueLock) lock() {
+	if !l.single {
+		l.calls.Lock()
+	}
+}
+
+func (l *queueLock) unlock() {
+	if !l.single {
+		l.calls.Unlock()
+	}
+}
