@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) { testFaults(t, "6.12", faults) }
 // A fault is injected in a part of a test. Python has both devices open.
 type fault struct {
 	name string
-	test func(*faulty, *python)
+	test func(*faulty, *program.Dialogue)
 }
 
 var faults = []fault{
@@ -98,7 +98,7 @@ func testFaults(t *testing.T, kernel string, faults []fault) {
 	for _, x := range faults {
 		t.Run(x.name, func(t *testing.T) {
 			y := startPython(t, f.g)
-			y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
+			y.Do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
 			x.test(f.in(t), y)
 		})
 	}
@@ -109,31 +109,31 @@ func testFaults(t *testing.T, kernel string, faults []fault) {
 }
 
 // completions: each syndrome with what C makes of it.
-func (f *faulty) completions(y *python) {
+func (f *faulty) completions(y *program.Dialogue) {
 	for s, status := range map[transport.Syndrome]string{
 		0x01: "LOC_LEN_ERR", 0x02: "LOC_QP_OP_ERR", 0x04: "LOC_PROT_ERR", 0x05: "WR_FLUSH_ERR", 0x06: "MW_BIND_ERR", 0x10: "BAD_RESP_ERR",
 		0x11: "LOC_ACCESS_ERR", 0x12: "REM_INV_REQ_ERR", 0x13: "REM_ACCESS_ERR", 0x14: "REM_OP_ERR", 0x15: "RETRY_EXC_ERR",
 		0x16: "RNR_RETRY_EXC_ERR", 0x22: "REM_ABORT_ERR", 0x7f: "GENERAL_ERR",
 	} {
-		y.do("a, b = pair(ca, cb)")
+		y.Do("a, b = pair(ca, cb)")
 		f.must(f.c.InjectCompletion("connectx0", f.number(y, "a.qp.qp_num"), s, 0x51, 1, 1))
-		y.want("once()", "= SUCCESS / SUCCESS")
-		y.do("b.receive(2); a.send(2)")
-		y.want("a.poll(2)", "= "+status+" 0x51, WR_FLUSH_ERR 0xf9")
-		y.want("a.state()", "= ERR")
-		y.do("a.close(); b.close()")
+		y.Want("once()", "= SUCCESS / SUCCESS")
+		y.Do("b.receive(2); a.send(2)")
+		y.Want("a.poll(2)", "= "+status+" 0x51, WR_FLUSH_ERR 0xf9")
+		y.Want("a.state()", "= ERR")
+		y.Do("a.close(); b.close()")
 	}
-	y.do("a, b = pair(ca, cb)")
+	y.Do("a, b = pair(ca, cb)")
 	f.must(f.c.InjectCompletion("connectx1", f.number(y, "b.qp.qp_num"), transport.LocalLength, 0x99, 0, 1))
-	y.do("b.receive(); a.send()")
-	y.want("b.poll()", "= LOC_LEN_ERR 0x99")
-	y.do("a.close(); b.close()")
+	y.Do("b.receive(); a.send()")
+	y.Want("b.poll()", "= LOC_LEN_ERR 0x99")
+	y.Do("a.close(); b.close()")
 }
 
 // number is the value of an expression.
-func (f *faulty) number(y *python, code string) uint32 {
+func (f *faulty) number(y *program.Dialogue, code string) uint32 {
 	f.Helper()
-	n, err := strconv.ParseUint(y.value(code), 0, 32)
+	n, err := strconv.ParseUint(y.Value(code), 0, 32)
 	f.must(err)
 	return uint32(n)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // commands: what the firmware refuses is an errno of C's, the device and the
 // kernel have no more objects than before, and the next one works.
-func (f *faulty) commands(y *python) {
+func (f *faulty) commands(y *program.Dialogue) {
 	const (
 		syndrome = 0xabcde
 		tries    = 3 // libmlx5 asks for a context by three lengths of its request
@@ -43,25 +42,25 @@ func (f *faulty) commands(y *python) {
 	} {
 		empty := f.objects(0)
 		if x.before != "" {
-			y.do(x.before)
+			y.Do(x.before)
 		}
 		before := f.objects(0)
 		for _, skip := range []int{0, 1} {
 			f.must(f.c.FailCommand("connectx0", x.opcode, x.status, syndrome, skip, x.count))
 			if skip > 0 { // it is not the first one that fails
-				y.do(x.code)
-				y.do(x.closed)
+				y.Do(x.code)
+				y.Do(x.closed)
 				if x.before != "" {
-					y.do(x.before)
+					y.Do(x.before)
 				}
 			}
-			y.want(x.code, "! "+x.errno)
+			y.Want(x.code, "! "+x.errno)
 			if after := f.objects(0); strings.HasPrefix(x.code, "x = ") && after != before {
 				f.Errorf("%s fails, and leaves %+v, it was %+v", x.code, after, before)
 			}
 		}
-		y.do(x.code)
-		y.do(x.closed)
+		y.Do(x.code)
+		y.Do(x.closed)
 		if after := f.objects(0); after != empty {
 			f.Errorf("%s leaves %+v, it was %+v", x.code, after, empty)
 		}
@@ -71,7 +70,7 @@ func (f *faulty) commands(y *python) {
 }
 
 // network: losses, copies and delays, at their place.
-func (f *faulty) network(y *python) {
+func (f *faulty) network(y *program.Dialogue) {
 	add := func(n fabric.Fault) {
 		f.Helper()
 		n.Port = "connectx0"
@@ -90,7 +89,7 @@ func (f *faulty) network(y *python) {
 	}
 	took := func(code, want string) (t time.Duration) {
 		f.Helper()
-		seconds, answer, _ := strings.Cut(y.value("timed(lambda: "+code+")"), " ")
+		seconds, answer, _ := strings.Cut(y.Value("timed(lambda: "+code+")"), " ")
 		if answer != want {
 			f.Errorf("%s: %s, want %s", code, answer, want)
 		}
@@ -99,14 +98,14 @@ func (f *faulty) network(y *python) {
 		return t
 	}
 	const both = "SUCCESS / SUCCESS"
-	y.do("a, b = pair(ca, cb)")
+	y.Do("a, b = pair(ca, cb)")
 	add(fabric.Fault{Action: fabric.Drop, Count: 1}) // repeated after 4.096 µs << 14
 	if t := took("once()", both); t < 60*time.Millisecond || hits() != 1 {
 		f.Errorf("a message that was lost took %v", t)
 	}
 	add(fabric.Fault{Action: fabric.Duplicate})
-	y.want("once(16)", "= "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS / "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS")
-	y.want("len(b.cq.poll(100)[1])", "= 0")
+	y.Want("once(16)", "= "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS / "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS")
+	y.Want("len(b.cq.poll(100)[1])", "= 0")
 	if n := hits(); n < 16 {
 		f.Errorf("%d packets came twice", n)
 	}
@@ -114,29 +113,29 @@ func (f *faulty) network(y *python) {
 	if t := took("once()", both); t < 300*time.Millisecond || hits() < 2 {
 		f.Errorf("a message that was late took %v", t)
 	}
-	y.do("a.close(); b.close()")
+	y.Do("a.close(); b.close()")
 
-	y.do("a, b = pair(ca, cb, timeout=16, retry=3)") // 4 times 268 ms
+	y.Do("a, b = pair(ca, cb, timeout=16, retry=3)") // 4 times 268 ms
 	add(fabric.Fault{Action: fabric.Drop})
-	y.do("b.receive()")
+	y.Do("b.receive()")
 	want := 4 * (4096 * time.Nanosecond << 16)
 	if t := took("a.send() or a.poll()", "RETRY_EXC_ERR 0x95"); t < want || t > 4*want || hits() != 4 {
 		f.Errorf("retries took %v, want %v", t, want)
 	}
-	y.do("a.close(); b.close()")
-	y.do("a, b = pair(ca, cb, rnr=2)") // min_rnr_timer 12 is 640 µs
-	y.do("a.send()")
-	y.want("a.poll()", "= RNR_RETRY_EXC_ERR 0x96")
-	y.do("a.close(); b.close()")
+	y.Do("a.close(); b.close()")
+	y.Do("a, b = pair(ca, cb, rnr=2)") // min_rnr_timer 12 is 640 µs
+	y.Do("a.send()")
+	y.Want("a.poll()", "= RNR_RETRY_EXC_ERR 0x96")
+	y.Do("a.close(); b.close()")
 }
 
 // port: C's ibv_asyncwatch sees the link go and come, and nothing passes in
 // between.
-func (f *faulty) port(y *python) {
+func (f *faulty) port(y *program.Dialogue) {
 	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", "mlx5_0")
 	defer watch.Kill()
 	watch.Stdout.Await("async event FD")
-	y.do("a, b = pair(ca, cb, timeout=10, retry=1)")
+	y.Do("a, b = pair(ca, cb, timeout=10, retry=1)")
 	f.must(f.c.SetLink("connectx0", false))
 	if !watch.Stdout.Await("PORT_ERR") {
 		f.Errorf("no event: %v", watch)
@@ -144,34 +143,34 @@ func (f *faulty) port(y *python) {
 	if state := f.shell("cat /sys/class/infiniband/mlx5_0/ports/1/state"); !strings.Contains(state, "DOWN") {
 		f.Errorf("the port is %s", state)
 	}
-	y.do("b.receive(); a.send()")
-	y.want("a.poll()", "= RETRY_EXC_ERR 0x95")
-	y.do("a.close(); b.close()")
+	y.Do("b.receive(); a.send()")
+	y.Want("a.poll()", "= RETRY_EXC_ERR 0x95")
+	y.Do("a.close(); b.close()")
 	f.must(f.c.SetLink("connectx0", true))
 	if !watch.Stdout.Await("PORT_ACTIVE") {
 		f.Errorf("no event: %v", watch)
 	}
-	y.do("a, b = pair(ca, cb)")
-	y.want("once()", "= SUCCESS / SUCCESS")
-	y.do("a.close(); b.close()")
+	y.Do("a, b = pair(ca, cb)")
+	y.Want("once()", "= SUCCESS / SUCCESS")
+	y.Do("a.close(); b.close()")
 }
 
 // scale: many QPs at once, and nothing is left of them.
-func (f *faulty) scale(y *python) {
+func (f *faulty) scale(y *program.Dialogue) {
 	before := f.objects(0)
-	y.do("one, qps, got, n = many(ca, 1000)")
+	y.Do("one, qps, got, n = many(ca, 1000)")
 	if n := f.objects(0); n.QPs != before.QPs+1001 {
 		f.Errorf("%+v, it was %+v", n, before)
 	}
-	y.want("got, n", "= (['SUCCESS'], 2000)")
-	y.do("close(qps); one.close()")
+	y.Want("got, n", "= (['SUCCESS'], 2000)")
+	y.Do("close(qps); one.close()")
 	if n := f.objects(0); n != before {
 		f.Errorf("%+v, it was %+v", n, before)
 	}
 }
 
 // idle: devices that nobody uses use nothing.
-func (f *faulty) idle(*python) {
+func (f *faulty) idle(*program.Dialogue) {
 	used := func() (d time.Duration) {
 		var u unix.Rusage
 		f.must(unix.Getrusage(unix.RUSAGE_SELF, &u))
@@ -190,10 +189,10 @@ func (f *faulty) idle(*python) {
 // eventQueue: an event queue that was overrun gives no more events. Without those
 // of completions, the completions are there; without the others, C hears of no
 // port, and the firmware gets no pages. The driver that starts anew has all again.
-func (f *faulty) eventQueue(y *python) {
+func (f *faulty) eventQueue(y *program.Dialogue) {
 	const event = "(a.cq.req_notify(), once(), a.event(%d))[1:]"
-	y.do("a, b = pair(ca, cb, events=True)")
-	y.want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
+	y.Do("a, b = pair(ca, cb, events=True)")
+	y.Want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
 	devices, err := f.c.Devices()
 	f.must(err)
 	eqs := devices[0].EQs
@@ -201,16 +200,16 @@ func (f *faulty) eventQueue(y *python) {
 	for _, n := range eqs[1:] { // behind that of commands
 		f.must(f.c.OverrunEQ("connectx0", n))
 	}
-	y.want(fmt.Sprintf(event, 1), "= ('SUCCESS / SUCCESS', False)")
+	y.Want(fmt.Sprintf(event, 1), "= ('SUCCESS / SUCCESS', False)")
 	f.pages(false)
 	f.portEvents(false)
-	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 	f.shell("cd /sys/bus/pci/drivers/mlx5_core; echo 0000:05:00.0 > unbind; echo 0000:05:00.0 > bind")
 	f.awaitDevices()
-	y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
-	y.do("a, b = pair(ca, cb, events=True)")
-	y.want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
-	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	y.Do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1')")
+	y.Do("a, b = pair(ca, cb, events=True)")
+	y.Want(fmt.Sprintf(event, 20), "= ('SUCCESS / SUCCESS', True)")
+	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 	f.pages(true)
 	f.portEvents(true)
 }
@@ -218,21 +217,17 @@ func (f *faulty) eventQueue(y *python) {
 // pages has the firmware ask for pages, which come if the driver is told of it.
 func (f *faulty) pages(come bool) {
 	f.Helper()
-	held := func() (n int) {
-		f.w.Loop.Run(func() { n = f.w.Devices[0].PagesHeld() })
-		return n
-	}
+	d := f.w.Devices[0]
 	const more = 16
-	want := held()
-	if come {
-		want += more
-	}
-	f.w.Loop.Run(func() { f.w.Devices[0].RequestPages(more) })
-	for deadline := time.Now().Add(20 * time.Second); held() != want && time.Now().Before(deadline); {
-		runtime.Gosched()
-	}
-	f.shell("ibv_devinfo -d mlx5_0 -v") // the driver has had time
-	if got := held(); got != want {
+	var got, want int
+	f.w.Loop.Run(func() {
+		if want = d.PagesHeld(); come {
+			want += more
+		}
+		d.RequestPages(more)
+	})
+	f.shell("ibv_devinfo -d mlx5_0 -v") // time in which pages could come that must not
+	if !f.w.AwaitTest(f, 20*time.Second, func() bool { got = d.PagesHeld(); return got == want }) {
 		f.Errorf("the firmware has %d pages, want %d", got, want)
 	}
 }
@@ -246,7 +241,7 @@ func (f *faulty) portEvents(come bool) {
 	watch.Stdout.Await("async event FD")
 	for _, state := range []string{"DOWN", "ACTIVE"} {
 		f.must(f.c.SetLink("connectx0", state == "ACTIVE"))
-		f.until("grep -q " + state + " /sys/class/infiniband/mlx5_0/ports/1/state")
+		program.Until(f, f.g, "grep -q "+state+" /sys/class/infiniband/mlx5_0/ports/1/state")
 	}
 	if come {
 		watch.Stdout.Await("PORT_ACTIVE")
@@ -256,66 +251,60 @@ func (f *faulty) portEvents(come bool) {
 	}
 }
 
-// until waits for what a script says.
-func (f *faulty) until(script string) {
-	f.Helper()
-	program.Run(f, f.g, "timeout", "90", "sh", "-c", "until "+script+"; do sleep 0.2; done")
-}
-
 // awaitDevices waits until both devices are there, with ports that are active.
 func (f *faulty) awaitDevices() {
 	f.Helper()
-	f.until("test $(cat /sys/class/infiniband/*/ports/1/state | grep -c ACTIVE) = 2")
+	program.Until(f, f.g, "test $(cat /sys/class/infiniband/*/ports/1/state | grep -c ACTIVE) = 2")
 }
 
 // dies has ibv_asyncwatch see the device die of something, while a program has a
 // QP on it. Its completions are errors then, and nothing hangs.
-func (f *faulty) dies(y *python, device string, of func() error) {
+func (f *faulty) dies(y *program.Dialogue, device string, of func() error) {
 	f.Helper()
 	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", device)
 	defer watch.Kill()
 	watch.Stdout.Await("async event FD")
-	y.do("a, b = pair(ca, cb)")
+	y.Do("a, b = pair(ca, cb)")
 	f.must(of())
 	if !watch.Stdout.Await("DEVICE_FATAL") {
 		f.Errorf("no event: %v", watch)
 	}
-	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 }
 
 // health: firmware that fails is reset by the driver.
-func (f *faulty) health(y *python) {
+func (f *faulty) health(y *program.Dialogue) {
 	f.dies(y, "mlx5_0", func() error { return f.c.SetHealth("connectx0", 0x1) })
 	f.recovered(y)
 }
 
 // bus: so is a device that does not answer, when it answers again. It is the
 // other one: the driver does not recover a device twice in twenty minutes.
-func (f *faulty) bus(y *python) {
+func (f *faulty) bus(y *program.Dialogue) {
 	f.dies(y, "mlx5_1", func() error { return f.c.SetGone("connectx1", true) })
 	f.must(f.c.SetGone("connectx1", false))
 	f.recovered(y)
 }
 
 // recovered waits until the driver has the device again.
-func (f *faulty) recovered(y *python) {
+func (f *faulty) recovered(y *program.Dialogue) {
 	f.Helper()
-	f.until("dmesg | grep -q 'health recovery succeeded'")
+	program.Until(f, f.g, "dmesg | grep -q 'health recovery succeeded'")
 	f.shell("dmesg -C") // for the next one
 	f.awaitDevices()
 	f.works(y)
 }
 
 // works is about both devices.
-func (f *faulty) works(y *python) {
+func (f *faulty) works(y *program.Dialogue) {
 	f.Helper()
-	y.do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1'); a, b = pair(ca, cb)")
-	y.want("once()", "= SUCCESS / SUCCESS")
-	y.do("a.close(); b.close(); ca.close(); cb.close()")
+	y.Do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1'); a, b = pair(ca, cb)")
+	y.Want("once()", "= SUCCESS / SUCCESS")
+	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 }
 
 // removal: a device that was pulled out is dead, one that is put back is found.
-func (f *faulty) removal(y *python) {
+func (f *faulty) removal(y *program.Dialogue) {
 	f.dies(y, "mlx5_0", func() error { return f.c.RemoveDevice("connectx0") })
 	f.shell("echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove")
 	if left := f.shell("ls /sys/class/infiniband"); left != "mlx5_1\n" {

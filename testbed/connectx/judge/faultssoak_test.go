@@ -27,11 +27,11 @@ func TestSoakCommandQueue(t *testing.T) {
 		t.Run(kernel, func(t *testing.T) {
 			f := startFaulty(t, kernel, bootToKill)
 			y := startPython(t, f.g)
-			y.do("ca = Context(name='mlx5_0')")
+			y.Do("ca = Context(name='mlx5_0')")
 			devices, err := f.c.Devices()
 			f.must(err)
 			f.must(f.c.OverrunEQ("connectx0", devices[0].EQs[0]))
-			seconds, answer, _ := strings.Cut(y.value("timed(lambda: said('PD(ca)'))"), " ")
+			seconds, answer, _ := strings.Cut(y.Value("timed(lambda: said('PD(ca)'))"), " ")
 			took, err := time.ParseDuration(seconds + "s")
 			f.must(err)
 			if took < time.Minute || took > 2*time.Minute || answer != "! ETIMEDOUT" {

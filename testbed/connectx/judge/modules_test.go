@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -66,12 +65,9 @@ func (m *machines) powerOff(t *testing.T) {
 		}
 	}
 	for _, d := range m.world.Devices {
-		empty := false
 		// The device learns of the machine's end by its connection's.
-		for deadline := time.Now().Add(10 * time.Second); !empty && time.Now().Before(deadline); runtime.Gosched() {
-			m.world.Loop.Run(func() { empty = d.Engine().Objects() == engine.Objects{} && d.PagesHeld() == 0 })
-		}
-		if !empty {
+		empty := func() bool { return d.Engine().Objects() == engine.Objects{} && d.PagesHeld() == 0 }
+		if !m.world.AwaitTest(t, 10*time.Second, empty) {
 			t.Errorf("%s has objects of a machine that is off", d.Name)
 		}
 	}

@@ -1,9 +1,11 @@
 package world
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
@@ -34,4 +36,24 @@ func StartTest(t testing.TB, c Config) *World {
 		}
 	})
 	return w
+}
+
+// AwaitTest waits until something holds, which it asks on the loop, for no longer
+// than limit, and returns whether it does.
+func (w *World) AwaitTest(t testing.TB, limit time.Duration, holds func() bool) (held bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if w.Loop.Run(func() { held = holds() }); held {
+			return true
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -136,14 +135,12 @@ func TestPanic(t *testing.T) {
 func TestPanicOfDevice(t *testing.T) {
 	told := make(chan error, 2)
 	w := world.StartTest(t, world.Config{Devices: 3, Report: func(err error) { told <- err }})
-	dead := func() (all []bool) {
-		w.Loop.Run(func() {
-			for _, d := range w.Devices {
-				b := make([]byte, prm.InitSeg.Size)
-				d.ReadBAR(0, b)
-				all = append(all, prm.HealthSyndrome.Get(prm.InitSegHealth.Bytes(b)) != 0)
-			}
-		})
+	dead := func() (all []bool) { // on the loop
+		for _, d := range w.Devices {
+			b := make([]byte, prm.InitSeg.Size)
+			d.ReadBAR(0, b)
+			all = append(all, prm.HealthSyndrome.Get(prm.InitSegHealth.Bytes(b)) != 0)
+		}
 		return all
 	}
 	d := w.Devices
@@ -164,14 +161,13 @@ func TestPanicOfDevice(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && !slices.Equal(dead(), []bool{true, true, false}); {
-		runtime.Gosched() // the report comes first
-	}
-	if got := dead(); !slices.Equal(got, []bool{true, true, false}) {
+	var got []bool
+	// The report comes first.
+	if !w.AwaitTest(t, 10*time.Second, func() bool { got = dead(); return slices.Equal(got, []bool{true, true, false}) }) {
 		t.Errorf("dead are %v", got)
 	}
-	w.Loop.Run(func() { d[0].Reset(); d[1].Reset() })
-	if got := dead(); slices.Contains(got, true) {
+	w.Loop.Run(func() { d[0].Reset(); d[1].Reset(); got = dead() })
+	if slices.Contains(got, true) {
 		t.Errorf("after a reset, dead are %v", got)
 	}
 }

@@ -16,6 +16,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -45,7 +46,12 @@ func main() {
 	v := &victim{}
 	fmt.Println("= ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		words := strings.Fields(in.Text())
+		var line string
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			fmt.Println("!", err)
+			continue
+		}
+		words := strings.Fields(line)
 		do := v.verbs()[words[0]]
 		if do == nil {
 			fmt.Println("! no such verb:", words[0])

@@ -1,0 +1,110 @@
+package program
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// Until waits until a shell script is content.
+func Until(t testing.TB, g *vm.Guest, script string) {
+	t.Helper()
+	Run(t, g, "timeout", "90", "sh", "-c", "until "+script+"; do sleep 0.2; done")
+}
+
+// A Dialogue is with a program that does as it is told, so that a test can make
+// things happen in between. It reads lines, each a JSON string, and answers each by
+// a line "= value" or "! error". Whatever else it prints is shown if it ends early.
+type Dialogue struct {
+	t    testing.TB
+	in   *io.PipeWriter
+	out  *bufio.Reader
+	said strings.Builder
+}
+
+// Converse starts such a program. Its first line is an answer, too; it ends with
+// the test.
+func Converse(t testing.TB, g *vm.Guest, name string, args ...string) *Dialogue {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	d := &Dialogue{t: t, in: in, out: bufio.NewReader(out)}
+	c := g.CommandContext(ctx, name, args...)
+	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stdout
+	if err := c.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		stdout.CloseWithError(fmt.Errorf("the program has ended: %v", c.Wait()))
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		in.Close()
+		out.Close()
+		cancel()
+		<-ended
+	})
+	d.answer("the start")
+	return d
+}
+
+// Say has a line carried out, and returns the answer.
+func (d *Dialogue) Say(line string) string {
+	d.t.Helper()
+	b, err := json.Marshal(line)
+	if err == nil {
+		_, err = d.in.Write(append(b, '\n'))
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return d.answer(line)
+}
+
+func (d *Dialogue) answer(what string) string {
+	d.t.Helper()
+	for {
+		line, err := d.out.ReadString('\n')
+		if err != nil {
+			d.t.Fatalf("%s: %v\n%s", what, err, d.said.String())
+		}
+		if strings.HasPrefix(line, "= ") || strings.HasPrefix(line, "! ") || line == "=\n" {
+			return strings.TrimSpace(line)
+		}
+		d.said.WriteString(line)
+	}
+}
+
+// Value has a line carried out that has to work.
+func (d *Dialogue) Value(line string) string {
+	d.t.Helper()
+	v, ok := strings.CutPrefix(d.Say(line), "=")
+	if !ok {
+		d.t.Fatalf("%s: %s", line, v)
+	}
+	return strings.TrimSpace(v)
+}
+
+// Do is Value, for lines without one.
+func (d *Dialogue) Do(line string) {
+	d.t.Helper()
+	d.Value(line)
+}
+
+// Want is about the answer.
+func (d *Dialogue) Want(line, answer string) {
+	d.t.Helper()
+	if got := d.Say(line); got != answer {
+		d.t.Errorf("%s\ngot  %s\nwant %s", line, got, answer)
+	}
+}
