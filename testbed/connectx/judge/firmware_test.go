@@ -58,10 +58,15 @@ func TestOldFirmware(t *testing.T) {
 					t.Errorf("there is no %q in\n%s", line, info)
 				}
 			}
+			played := 0
 			for _, g := range core(pingpongs) {
 				if slices.Contains(oldGames[link], g.program) && (g.program == "ibv_xsrq_pingpong" || strings.Contains(g.args, "-e ")) {
 					t.Run(g.String(), func(t *testing.T) { m.play(t, g, e, e) })
+					played++
 				}
+			}
+			if played == 0 {
+				t.Error("nothing was played")
 			}
 		})
 	}
