@@ -169,7 +169,7 @@ func (l *loop) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, c
 	return r, err
 }
 
-func (l *loop) CreateSRQ(_ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+func (l *loop) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err

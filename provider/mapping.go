@@ -13,7 +13,8 @@ import (
 // A Mapping is memory outside the Go heap that a device or the kernel shares:
 // a ring, or a page of registers. Its methods are safe for concurrent use.
 type Mapping struct {
-	mem []byte
+	mem  []byte
+	lent bool
 
 	mu      sync.Mutex
 	retired bool
@@ -49,6 +50,15 @@ func Anon(n int) (*Mapping, error) {
 	return newMapping(mem, "anonymous"), nil
 }
 
+// Lend makes a Mapping of memory that is the program's. Retire leaves it as it
+// is; free gets it back when the Mapping is not reachable any more, in a
+// goroutine of the runtime's.
+func Lend(b []byte, free func([]byte)) *Mapping {
+	m := &Mapping{mem: b, lent: true, ticket: leak.Track("mapping of", "the program's memory")}
+	runtime.AddCleanup(m, free, b)
+	return m
+}
+
 func newMapping(mem []byte, name string) *Mapping {
 	m := &Mapping{mem: mem, ticket: leak.Track("mapping of", name)}
 	// The slice is not Go memory, so handing it to the cleanup does not keep
@@ -75,8 +85,10 @@ func (m *Mapping) Retire() error {
 	if m.retired {
 		return nil
 	}
-	if err := overlay(m.mem); err != nil {
-		return err
+	if !m.lent {
+		if err := overlay(m.mem); err != nil {
+			return err
+		}
 	}
 	m.retired = true
 	m.ticket.Done()

@@ -167,6 +167,43 @@ func TestUnmappedWhenUnreachable(t *testing.T) {
 	t.Error("the dropped mapping was never unmapped")
 }
 
+// Memory that is lent stays as it is, and goes back when nobody can be inside.
+func TestLend(t *testing.T) {
+	before := len(tickets())
+	mem := make([]byte, 100)
+	back := make(chan []byte, 1)
+	func() {
+		m := provider.Lend(mem, func(b []byte) { back <- b })
+		m.Bytes()[7] = 1
+		for range 2 {
+			if err := m.Retire(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(tickets()); n != before {
+			t.Errorf("%d mappings in the leak account after Retire, want %d", n, before)
+		}
+		runtime.GC()
+		if mem[7] != 1 || len(back) > 0 {
+			t.Errorf("after Retire, byte 7 is %d, and %d have been given back", mem[7], len(back))
+		}
+		runtime.KeepAlive(m)
+	}()
+	for range 1000 {
+		runtime.GC()
+		select {
+		case b := <-back:
+			if &b[0] != &mem[0] || len(b) != len(mem) {
+				t.Error("other memory came back")
+			}
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+	t.Error("the memory never came back")
+}
+
 // tickets are the mappings in the leak account.
 func tickets() (mappings []*leak.Ticket) {
 	for _, t := range leak.Live() {

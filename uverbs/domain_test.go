@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A parent domain is its PD by another name: what the two make goes together.
@@ -13,7 +15,7 @@ func TestParentDomain(t *testing.T) {
 	before := r.k.Count("ALLOC_PD")
 	td := good(r.c.AllocTD())(t)
 	for _, d := range []*TD{nil, td} {
-		p := good(good(b.pd.AllocParentDomain(d))(t).AllocParentDomain(d))(t)
+		p := good(good(b.pd.AllocParentDomain(ParentDomainConfig{TD: d}))(t).AllocParentDomain(ParentDomainConfig{TD: d}))(t)
 		cq := good(r.c.CreateCQ(CQConfig{Entries: 16, PD: p}))(t)
 		srq := good(p.CreateSRQ(SRQConfig{MaxWR: 4}))(t)
 		qp := good(p.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4}))(t)
@@ -52,13 +54,13 @@ func TestThreadDomain(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
 	td := good(r.c.AllocTD())(t)
-	p := good(pd.AllocParentDomain(td))(t)
+	p := good(pd.AllocParentDomain(ParentDomainConfig{TD: td}))(t)
 	if err := td.Close(); !errors.Is(err, ErrBusy) {
 		t.Errorf("TD.Close: %v", err)
 	}
 	other := newRig(t)
 	foreign := good(other.c.AllocTD())(t)
-	if _, err := pd.AllocParentDomain(foreign); !errors.Is(err, ErrInvalid) {
+	if _, err := pd.AllocParentDomain(ParentDomainConfig{TD: foreign}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a TD of another Context: %v", err)
 	}
 	if _, err := other.c.CreateCQ(CQConfig{Entries: 1, PD: p}); !errors.Is(err, ErrInvalid) {
@@ -69,10 +71,10 @@ func TestThreadDomain(t *testing.T) {
 	if r.p.domains != 0 {
 		t.Errorf("%d thread domains have not been given back", r.p.domains)
 	}
-	if _, err := pd.AllocParentDomain(td); !errors.Is(err, ErrClosed) {
+	if _, err := pd.AllocParentDomain(ParentDomainConfig{TD: td}); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed TD: %v", err)
 	}
-	good(pd.AllocParentDomain(good(r.c.AllocTD())(t)))(t)
+	good(pd.AllocParentDomain(ParentDomainConfig{TD: good(r.c.AllocTD())(t)}))(t)
 	check(t, r.c.Close())
 	if r.p.domains != 0 {
 		t.Errorf("%d thread domains outlive their Context", r.p.domains)
@@ -84,15 +86,63 @@ func TestThreadDomain(t *testing.T) {
 	}
 }
 
+// What a parent domain's Alloc gives is what a queue's rings lie in, if it fits.
+func TestProviderMemory(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	page := unix.Getpagesize()
+	room := good(unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
+	defer func() { check(t, unix.Munmap(room)) }()
+	room[5] = 1
+	broke := errors.New("none left")
+	var back int
+	for name, c := range map[string]struct {
+		give  []byte
+		err   error
+		want  error
+		freed int
+	}{
+		"enough":      {give: room},
+		"nothing":     {},
+		"an error":    {err: broke, want: broke},
+		"too little":  {give: room[:page-1], want: ErrInvalid, freed: page - 1},
+		"not aligned": {give: room[8:], want: ErrInvalid, freed: 2*page - 8},
+	} {
+		back = 0
+		d := good(pd.AllocParentDomain(ParentDomainConfig{
+			Alloc: func(n, align int) ([]byte, error) {
+				if n != page || align != page {
+					t.Errorf("asked for %d bytes at a multiple of %d", n, align)
+				}
+				return c.give, c.err
+			},
+			Free: func(b []byte) { back += len(b) },
+		}))(t)
+		b, free, err := ProviderMemory("create QP", d, page)
+		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) || back != c.freed {
+			t.Errorf("%s: %v, %d bytes given back, want %v and %d", name, err, back, c.want, c.freed)
+		}
+		if ours := c.give != nil && c.want == nil; ours != (b != nil) || ours != (free != nil) || ours && (len(b) != 2*page || b[5] != 0) {
+			t.Errorf("%s: %d bytes", name, len(b))
+		}
+	}
+	if b, _, err := ProviderMemory("create QP", pd, page); b != nil || err != nil {
+		t.Errorf("of a PD: %d bytes, %v", len(b), err)
+	}
+	if _, err := pd.AllocParentDomain(ParentDomainConfig{Free: func([]byte) {}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Free without Alloc: %v", err)
+	}
+}
+
 func domainErrors(t *testing.T) []errorCase {
 	r, other := newRig(t), newRig(t)
 	pd := good(r.c.AllocPD())(t)
 	td := good(r.c.AllocTD())(t)
-	good(pd.AllocParentDomain(td))(t)
+	good(pd.AllocParentDomain(ParentDomainConfig{TD: td}))(t)
 	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)}))(t)
 	r.c.impl = plainContext{r.c.impl}
 	return []errorCase{
-		{"a TD of another Context", second(pd.AllocParentDomain(good(other.c.AllocTD())(t))), []error{ErrInvalid}},
+		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})), []error{ErrInvalid}},
 		{"a CQ in a domain of another Context", second(other.c.CreateCQ(CQConfig{Entries: 1, PD: pd})), []error{ErrInvalid}},
 		{"TD in use", td.Close(), []error{ErrBusy}},
 		{"PD with a parent domain", pd.Close(), []error{ErrBusy}},

@@ -108,7 +108,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"QP.Ready":               b.qp.Ready(),
 		"QP.AttachMcast":         b.qp.AttachMcast(group, 0),
 		"QP.DetachMcast":         b.ud.qp.DetachMcast(group, 0),
-		"PD.AllocParentDomain":   second(b.pd.AllocParentDomain(foreign)),
+		"PD.AllocParentDomain":   second(b.pd.AllocParentDomain(ParentDomainConfig{TD: foreign})),
 		"XRCD.CreateQP":          second(b.xrc.x.CreateQP(QPConfig{Type: RC})),
 		"ImportDevice":           second(ImportDevice(-1)),
 		"Context.ImportPD":       second(r.c.ImportPD(99)),
@@ -129,7 +129,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 	b.ud = r.meeting(t, b, false)
 	b.xrc = r.crossing(t, b, false)
 	td := good(r.c.AllocTD())(t)
-	good(b.pd.AllocParentDomain(td))(t)
+	good(b.pd.AllocParentDomain(ParentDomainConfig{TD: td}))(t)
 	ch := good(r.c.CreateCompChannel())(t)
 	good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
 	for name, err := range map[string]error{
@@ -174,12 +174,16 @@ func (r *rig) refuseNext(errno unix.Errno) {
 	r.k.Set(func() { r.k.FailAt, r.k.FailWith = n, errno })
 }
 
+func third[A, B any](_ A, _ B, err error) error { return err }
+
 // failOther is what no group has.
 func failOther(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	flushed := WC{Status: WCWRFlushErr}
+	stingy := good(b.pd.AllocParentDomain(ParentDomainConfig{
+		Alloc: func(int, int) ([]byte, error) { return make([]byte, 1), nil }, Free: func([]byte) {}}))(t)
 	for name, f := range map[string]failure{
 		"Open":                   {Err: second(Open("no such device")), Want: ErrNoDevice},
 		"Devices":                {Err: explainDevices(&nldevError{unix.EPROTONOSUPPORT}), Want: ErrNoDevice},
@@ -192,6 +196,7 @@ func failOther(t *testing.T, all map[string]failure) {
 		"PD.RegDMABuf":           {Err: second(b.pd.RegDMABuf(0, 0, 4096, 0, 0)), Want: ErrNotSupported},
 		"PD.AdviseMR":            {Err: b.pd.AdviseMR(AdvicePrefetch, 0, MRRange{MR: b.mr, Len: 8}), Want: ErrInvalid},
 		"ProviderAVOf":           {Err: second(ProviderAVOf(nil, b.pd)), Want: ErrNoAH},
+		"ProviderMemory":         {Err: third(ProviderMemory("create QP", stingy, 4096)), Want: ErrInvalid},
 		"ProviderBindOf":         {Err: second(ProviderBindOf(&MWBind{}, b.qp)), Want: ErrNoMW},
 		"WC.Err":                 {Err: flushed.Err(), Want: WCWRFlushErr, Doc: "the status"},
 	} {

@@ -213,7 +213,7 @@ type fakeSRQ struct {
 	ticket   *leak.Ticket
 }
 
-func (c *fakeContext) CreateSRQ(_ *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error) {
+func (c *fakeContext) CreateSRQ(_ *PD, _ *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err

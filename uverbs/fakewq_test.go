@@ -13,7 +13,7 @@ type fakeWQ struct {
 	modform []byte // the vendor's part of MODIFY_WQ
 }
 
-func (c *fakeContext) CreateWQ(cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error) {
+func (c *fakeContext) CreateWQ(_ *PD, cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error) {
 	r, err := create([]byte("the vendor's part"), nil)
 	if err != nil {
 		return nil, r, err

@@ -22,10 +22,10 @@ func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 }
 
 // TestDeviceParityParentDomain is tests/test_parent_domain.py. Its other tests
-// give C's library an allocator for its queues, which Go maps itself.
+// give C's library an allocator for its queues.
 func TestDeviceParityParentDomain(t *testing.T) {
 	t.Run("test_without_allocators_rc_traffic", func(t *testing.T) {
-		client, _ := newPlayers(t, setup{parent: true})
+		client, _ := newPlayers(t, setup{parent: &uverbs.ParentDomainConfig{}})
 		traffic(t, client, uverbs.OpSend)
 	})
 }
@@ -35,7 +35,7 @@ func TestDeviceThreadDomains(t *testing.T) {
 	l := newLoop(t, nil)
 	const domains, each = 6, 3
 	for d := range domains {
-		p := must(l.pd.AllocParentDomain(allocTD(t, l.dev)))(t)
+		p := must(l.pd.AllocParentDomain(uverbs.ParentDomainConfig{TD: allocTD(t, l.dev)}))(t)
 		cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 64, PD: p}))(t)
 		var qps [each]*uverbs.QP
 		for i := range qps {

@@ -24,7 +24,7 @@ import (
 type setup struct {
 	kind     uverbs.QPType // 0: RC
 	pairs    int           // of QPs; 0: 1
-	parent   bool          // in a parent domain
+	parent   *uverbs.ParentDomainConfig
 	srq      bool          // the QPs take their receives from one
 	channel  bool          // completions are told by a channel of the player's own
 	entries  int           // of the CQ; 0: 1000
@@ -91,10 +91,11 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	p := &player{setup: s, ctx: ctx, dev: openDevice(t)}
 	p.kind, p.qps, p.size, p.rounds = or(s.kind, uverbs.RC), make([]*uverbs.QP, or(s.pairs, 1)), or(s.size, 1024), or(s.rounds, 100)
 	p.pd = must(p.dev.AllocPD())(t)
-	if s.parent {
-		p.pd = must(p.pd.AllocParentDomain(nil))(t)
-	}
 	cfg := uverbs.CQConfig{Entries: or(s.entries, parityDepth)}
+	if s.parent != nil {
+		p.pd = must(p.pd.AllocParentDomain(*s.parent))(t)
+		cfg.PD = p.pd
+	}
 	if s.channel {
 		cfg.Channel = must(p.dev.CreateCompChannel())(t)
 	}

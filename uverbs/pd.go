@@ -14,6 +14,8 @@ type PD struct {
 	object
 	parent *PD // of a parent domain: the kernel's
 	td     *TD // nil: none
+	give   func(n, align int) ([]byte, error)
+	regain func([]byte)
 }
 
 // AllocPD makes a protection domain: ibv_alloc_pd(3). [ErrClosed] after Close

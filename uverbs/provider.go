@@ -66,7 +66,7 @@ type ProviderContext interface {
 	// CreateQP makes the queues of qp, which is under construction: ask it
 	// nothing yet. The answer is nil for an XRCRecv QP, which has none.
 	CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
-	CreateSRQ(cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
+	CreateSRQ(pd *PD, cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
 	// CreateAH writes to av what posts to the address copy into their WQE.
 	CreateAH(pd *PD, attr *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error)
 	// Retire puts zero pages where the device's registers were mapped.

@@ -6,7 +6,7 @@ package uverbs
 // A ProviderWQs is a ProviderContext of a device with work queues. Its providers
 // take QPs of type RawPacket too: one with QPConfig.RSS has no queues.
 type ProviderWQs interface {
-	CreateWQ(cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error)
+	CreateWQ(pd *PD, cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error)
 }
 
 // A ProviderWQ is a vendor's work queue. PostRecv, Reset and Retire are

@@ -94,7 +94,7 @@ func (p *PD) checkSRQ(cfg *SRQConfig) error {
 }
 
 func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
-	impl, reply, err := s.ctx.impl.CreateSRQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	impl, reply, err := s.ctx.impl.CreateSRQ(p, cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		return s.made(s.command(p, cfg, uhwIn, uhwOut))
 	})
 	if err != nil {

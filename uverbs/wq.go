@@ -133,7 +133,7 @@ func (q *WQ) create(p *PD, cfg *WQConfig) error {
 	if !ok {
 		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: "the device has no work queues"}
 	}
-	impl, reply, err := wqs.CreateWQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	impl, reply, err := wqs.CreateWQ(p, cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		r, err := q.made(q.command(p, cfg, uhwIn, uhwOut))
 		if err == nil {
 			q.number = r.Number

@@ -28,6 +28,7 @@ type cq struct {
 	simple bool // CQEs name their target by index: those of every common kind
 
 	ctx     *deviceContext
+	pd      *uverbs.PD // whose memory the ring lies in, or nil
 	mem     *provider.Mapping
 	record  record
 	number  uint32
@@ -45,10 +46,10 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCom
 	if err != nil {
 		return nil, reply, err
 	}
-	q := &cq{ctx: c, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
-	mem, err := provider.Anon(pages(entries * q.size))
+	q := &cq{ctx: c, pd: cfg.PD, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
+	mem, err := queueMemory(op, q.pd, pages(entries*q.size))
 	if err != nil {
-		return nil, reply, kernelError(op, "", err, "there is no memory for it")
+		return nil, reply, err
 	}
 	q.use(mem, entries)
 	q.vacate(0)

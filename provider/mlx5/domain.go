@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -59,4 +60,21 @@ func (u *uars) ofDomain() (*register, error) {
 	r := u.spare[last]
 	u.spare = u.spare[:last]
 	return r, nil
+}
+
+// queueMemory returns n bytes for the rings of a queue: those of its parent
+// domain's Alloc, or pages of its own.
+func queueMemory(op string, pd *uverbs.PD, n int) (*provider.Mapping, error) {
+	b, free, err := uverbs.ProviderMemory(op, pd, n)
+	switch {
+	case err != nil:
+		return nil, err
+	case b != nil:
+		return provider.Lend(b, free), nil
+	}
+	m, err := provider.Anon(n)
+	if err != nil {
+		return nil, kernelError(op, "", err, "there is no memory for its rings")
+	}
+	return m, nil
 }

@@ -31,11 +31,11 @@ func TestThreadDomain(t *testing.T) {
 		d := newDesk(t, k)
 		base := d.pd
 		td, other := good(d.c.AllocTD())(t), good(d.c.AllocTD())(t)
-		own := good(base.AllocParentDomain(td))(t)
+		own := good(base.AllocParentDomain(uverbs.ParentDomainConfig{TD: td}))(t)
 		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: own}))(t)
 		d.pd = own
 		first, second := d.loop(t, uverbs.QPConfig{SendCQ: cq}), d.loop(t, uverbs.QPConfig{SendCQ: cq})
-		d.pd = good(base.AllocParentDomain(other))(t)
+		d.pd = good(base.AllocParentDomain(uverbs.ParentDomainConfig{TD: other}))(t)
 		third := d.loop(t, uverbs.QPConfig{SendCQ: cq})
 		d.pd = base
 		plain := d.loop(t, uverbs.QPConfig{SendCQ: cq})
@@ -100,7 +100,7 @@ func TestThreadDomainRegisters(t *testing.T) {
 // A post on a thread domain's register takes no lock, as on one of a QP's own.
 func TestThreadDomainTakesNoLock(t *testing.T) {
 	d := newDesk(t, standard())
-	d.pd = good(d.pd.AllocParentDomain(good(d.c.AllocTD())(t)))(t)
+	d.pd = good(d.pd.AllocParentDomain(uverbs.ParentDomainConfig{TD: good(d.c.AllocTD())(t)}))(t)
 	q := d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: d.pd}))(t)})
 	for _, s := range d.s.qps {
 		r := d.s.ctx.targets.find(s.UserIndex).sq.shared

@@ -144,7 +144,7 @@ func FuzzPoll(f *testing.F) {
 
 func newBenchSRQ(t testing.TB, c *deviceContext) *srq {
 	t.Helper()
-	p, _, err := c.CreateSRQ(&uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2}, func([]byte, []byte) (uverbs.ProviderReply, error) {
+	p, _, err := c.CreateSRQ(nil, &uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2}, func([]byte, []byte) (uverbs.ProviderReply, error) {
 		return uverbs.ProviderReply{}, nil
 	})
 	check(t, err)

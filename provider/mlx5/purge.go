@@ -6,7 +6,6 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/mmio"
-	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -113,9 +112,9 @@ func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	if err != nil || entries == int(q.mask)+1 {
 		return uverbs.ProviderReply{Entries: entries - 1}, err
 	}
-	mem, err := provider.Anon(pages(entries * q.size))
+	mem, err := queueMemory(op, q.pd, pages(entries*q.size))
 	if err != nil {
-		return uverbs.ProviderReply{}, kernelError(op, "", err, "there is no memory for it")
+		return uverbs.ProviderReply{}, err
 	}
 	next := &cq{size: q.size}
 	next.use(mem, entries)

@@ -109,8 +109,12 @@ func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.P
 func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
-	if q.mem, err = provider.Anon(l.size); err != nil {
-		return kernelError(op, "", err, "there is no memory for its queues")
+	var pd *uverbs.PD
+	if u != nil {
+		pd = u.PD()
+	}
+	if q.mem, err = queueMemory(op, pd, l.size); err != nil {
+		return err
 	}
 	if q.record, err = c.records.get(); err != nil {
 		return kernelError(op, "", err, "there is no memory for its doorbell record")

@@ -45,7 +45,7 @@ type srq struct {
 const noSlot = ^uint32(0)
 
 // CreateSRQ implements uverbs.ProviderContext.
-func (c *deviceContext) CreateSRQ(cfg *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
 	var reply uverbs.ProviderReply
 	slots, shift, err := c.limits.srqSizes(cfg)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *deviceContext) CreateSRQ(cfg *uverbs.SRQConfig, create uverbs.ProviderC
 			Detail: "the device takes no Limit when an SRQ is made: post receives, then set it by SRQ.Modify"}
 	}
 	s := &srq{ctx: c, shift: uint32(shift) - segmentShift, maxSGE: 1<<shift/segmentSize - 1}
-	if err = s.prepare(slots); err == nil {
+	if err = s.prepare(pd, slots); err == nil {
 		reply, err = s.create(cfg.XRCD != nil, create)
 	}
 	if err != nil {
@@ -66,11 +66,11 @@ func (c *deviceContext) CreateSRQ(cfg *uverbs.SRQConfig, create uverbs.ProviderC
 	return s, reply, nil
 }
 
-func (s *srq) prepare(slots int) (err error) {
+func (s *srq) prepare(pd *uverbs.PD, slots int) (err error) {
 	const op = "create SRQ"
 	ring := slots << s.shift * segmentSize
-	if s.mem, err = provider.Anon(pages(ring + slots*8)); err != nil {
-		return kernelError(op, "", err, "there is no memory for it")
+	if s.mem, err = queueMemory(op, pd, pages(ring+slots*8)); err != nil {
+		return err
 	}
 	if s.record, err = s.ctx.records.get(); err != nil {
 		return kernelError(op, "", err, "there is no memory for its doorbell record")

@@ -27,7 +27,7 @@ type wq struct {
 }
 
 // CreateWQ implements uverbs.ProviderWQs.
-func (c *deviceContext) CreateWQ(cfg *uverbs.WQConfig, create uverbs.ProviderCommand) (uverbs.ProviderWQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateWQ(pd *uverbs.PD, cfg *uverbs.WQConfig, create uverbs.ProviderCommand) (uverbs.ProviderWQ, uverbs.ProviderReply, error) {
 	var reply uverbs.ProviderReply
 	var s sizes
 	if !c.indexed {
@@ -37,7 +37,7 @@ func (c *deviceContext) CreateWQ(cfg *uverbs.WQConfig, create uverbs.ProviderCom
 		return nil, reply, err
 	}
 	q := &wq{ctx: c}
-	err := q.prepare(&s)
+	err := q.prepare(pd, &s)
 	if err == nil {
 		reply, err = q.create(&s, create)
 	}
@@ -49,13 +49,13 @@ func (c *deviceContext) CreateWQ(cfg *uverbs.WQConfig, create uverbs.ProviderCom
 	return q, reply, nil
 }
 
-func (q *wq) prepare(s *sizes) (err error) {
+func (q *wq) prepare(pd *uverbs.PD, s *sizes) (err error) {
 	const op = "create WQ"
 	ring := s.rqCount << s.rqShift
 	tail := align(ring+8*s.rqCount, tailSize)
 	q.target.key = noNumber
-	if q.mem, err = provider.Anon(pages(tail + tailSize)); err != nil {
-		return kernelError(op, "", err, "there is no memory for it")
+	if q.mem, err = queueMemory(op, pd, pages(tail+tailSize)); err != nil {
+		return err
 	}
 	if q.record, err = q.ctx.records.get(); err != nil {
 		return kernelError(op, "", err, "there is no memory for its doorbell record")

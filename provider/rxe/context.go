@@ -74,7 +74,7 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	return impl, reply, nil
 }
 
-func (c *deviceContext) CreateSRQ(_ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateSrqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {

@@ -18,7 +18,7 @@ func newSRQ(t *testing.T, z *resizer, ctx *deviceContext, n int) (*kernelRing, *
 	t.Helper()
 	k, mi := z.offer(n, 40+16, false)
 	want := uverbs.ProviderReply{Handle: 5, SRQ: uverbs.SRQAttr{MaxWR: n, MaxSGE: 1}}
-	s, reply, err := ctx.CreateSRQ(&uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: mi, SrqNum: 3}, want, nil))
+	s, reply, err := ctx.CreateSRQ(nil, &uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: mi, SrqNum: 3}, want, nil))
 	if err != nil || reply != want {
 		t.Fatalf("CreateSRQ: %+v, %v", reply, err)
 	}
@@ -66,7 +66,7 @@ func TestCreateSRQ(t *testing.T) {
 		"refused":      {uapi.Mminfo{}, unix.ENOMEM, unix.ENOMEM},
 		"out of reach": {uapi.Mminfo{Offset: 1, Size: 4096}, nil, unix.EINVAL},
 	} {
-		_, _, err := ctx.CreateSRQ(&uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: c.mi}, uverbs.ProviderReply{}, c.err))
+		_, _, err := ctx.CreateSRQ(nil, &uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: c.mi}, uverbs.ProviderReply{}, c.err))
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
