@@ -42,8 +42,18 @@ func mapNode(dev *ioctl.Device, offset int64, n, prot int) (*Mapping, error) {
 
 // Anon maps n bytes of zeroed private memory, page aligned. An errno comes
 // back as it is.
-func Anon(n int) (*Mapping, error) {
-	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+func Anon(n int) (*Mapping, error) { return anonymous(n, 0) }
+
+// Huge is Anon in huge pages of 2 MiB, as many as hold n bytes. They are taken
+// from those that the system has set aside (vm.nr_hugepages): ENOMEM when there
+// are not enough.
+func Huge(n int) (*Mapping, error) {
+	const page = 2 << 20
+	return anonymous((n+page-1)&^(page-1), unix.MAP_HUGETLB|unix.MAP_HUGE_2MB)
+}
+
+func anonymous(n, flags int) (*Mapping, error) {
+	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,17 @@ func TestMapErrors(t *testing.T) {
 	if _, err := provider.Anon(0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("Anon(0): %v, want EINVAL", err)
 	}
+	// A machine with huge pages set aside has some, and another says so.
+	if m, err := provider.Huge(size); err == nil {
+		if n := len(m.Bytes()); n != 2<<20 {
+			t.Errorf("%d bytes of huge pages", n)
+		}
+		if err := m.Retire(); err != nil {
+			t.Error(err)
+		}
+	} else if !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("Huge: %v, want ENOMEM", err)
+	}
 	dev.Close()
 	if _, err := provider.Map(dev, 0, size); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Map on a closed device: %v, want os.ErrClosed", err)

@@ -47,7 +47,7 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCom
 		return nil, reply, err
 	}
 	q := &cq{ctx: c, pd: cfg.PD, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
-	mem, err := queueMemory(op, q.pd, pages(entries*q.size))
+	mem, err := queueMemory(op, q.pd, pages(entries*q.size), c.set.cqPages)
 	if err != nil {
 		return nil, reply, err
 	}

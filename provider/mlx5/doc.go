@@ -46,6 +46,12 @@
 //	MLX5_TOTAL_UUARS             registers for queue pairs: 16
 //	MLX5_NUM_LOW_LAT_UUARS       how many of them are not shared: 4
 //	MLX5_CQE_SIZE                bytes of a completion: 64 or 128
+//	MLX_QP_ALLOC_TYPE            pages that rings lie in: ANON, HUGE, or
+//	                             PREFER_HUGE, which does without if need be.
+//	                             Each ring takes whole huge pages.
+//	MLX_CQ_ALLOC_TYPE            likewise, of CQs, SRQs and work queues
+//	MLX_SRQ_ALLOC_TYPE
+//	MLX_RWQ_ALLOC_TYPE
 //
 // MLX5_SINGLE_THREADED has no effect: it would take the locks from queues whose
 // users rely on them. Set SingleGoroutine in the queue's configuration.

@@ -64,7 +64,7 @@ func (u *uars) ofDomain() (*register, error) {
 
 // queueMemory returns n bytes for the rings of a queue: those of its parent
 // domain's Alloc, or pages of its own.
-func queueMemory(op string, pd *uverbs.PD, n int) (*provider.Mapping, error) {
+func queueMemory(op string, pd *uverbs.PD, n int, kind pageKind) (m *provider.Mapping, err error) {
 	b, free, err := uverbs.ProviderMemory(op, pd, n)
 	switch {
 	case err != nil:
@@ -72,8 +72,16 @@ func queueMemory(op string, pd *uverbs.PD, n int) (*provider.Mapping, error) {
 	case b != nil:
 		return provider.Lend(b, free), nil
 	}
-	m, err := provider.Anon(n)
-	if err != nil {
+	if kind != smallPages {
+		if m, err = provider.Huge(n); err == nil {
+			return m, nil
+		}
+		if kind == hugePages {
+			return nil, kernelError(op, "", err, "the environment asks for huge pages (MLX_*_ALLOC_TYPE=HUGE), of which the system has not enough: "+
+				"set vm.nr_hugepages, or say PREFER_HUGE")
+		}
+	}
+	if m, err = provider.Anon(n); err != nil {
 		return nil, kernelError(op, "", err, "there is no memory for its rings")
 	}
 	return m, nil

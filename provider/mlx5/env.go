@@ -3,6 +3,7 @@ package mlx5
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,18 @@ type settings struct {
 	registers int  // for QPs
 	owned     int  // of them, not shared
 	cqeSize   int
+
+	qpPages, cqPages, srqPages, wqPages pageKind // that rings lie in
 }
+
+// A pageKind says what pages memory is made of.
+type pageKind uint8
+
+const (
+	smallPages pageKind = iota
+	hugeOrSmallPages
+	hugePages
+)
 
 // Bounds of the C library: MLX5_MAX_BFREGS, and how many registers may be shared
 // (MLX5_MED_BFREGS_TSHOLD).
@@ -48,6 +60,16 @@ func readSettings(getenv func(string) string) (settings, error) {
 	if s.cqeSize != 64 && s.cqeSize != 128 {
 		return s, badSetting("MLX5_CQE_SIZE", strconv.Itoa(s.cqeSize), "64 or 128")
 	}
+	for _, v := range []struct {
+		name string
+		to   *pageKind
+	}{
+		{"MLX_QP_ALLOC_TYPE", &s.qpPages}, {"MLX_CQ_ALLOC_TYPE", &s.cqPages}, {"MLX_SRQ_ALLOC_TYPE", &s.srqPages}, {"MLX_RWQ_ALLOC_TYPE", &s.wqPages},
+	} {
+		if *v.to, err = pagesNamed(v.name, getenv(v.name)); err != nil {
+			return s, err
+		}
+	}
 	s.registers += s.registers & 1 // a page has two
 	s.owned = min(max(s.owned, s.registers-maxShared), s.registers)
 	return s, nil
@@ -70,6 +92,20 @@ func number(name, v string, unset, low, limit int) (int, error) {
 		return 0, badSetting(name, v, strconv.Itoa(low)+" to "+strconv.Itoa(limit))
 	}
 	return n, nil
+}
+
+// pagesNamed reads a kind of pages. Contiguous memory, which C's library has names
+// for as well, no kernel of today gives.
+func pagesNamed(name, v string) (pageKind, error) {
+	switch strings.ToUpper(v) {
+	case "", "ANON":
+		return smallPages, nil
+	case "PREFER_HUGE":
+		return hugeOrSmallPages, nil
+	case "HUGE":
+		return hugePages, nil
+	}
+	return 0, badSetting(name, v, "ANON, PREFER_HUGE or HUGE")
 }
 
 func badSetting(name, v, want string) error {

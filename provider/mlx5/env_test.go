@@ -13,16 +13,19 @@ func TestSettings(t *testing.T) {
 		want settings
 		bad  bool
 	}{
-		{want: settings{true, true, 16, 4, 64}},
-		{env: map[string]string{"MLX5_SHUT_UP_BF": "1", "MLX5_POST_SEND_PREFER_BF": "0", "MLX5_CQE_SIZE": "128"}, want: settings{false, false, 16, 4, 128}},
-		{env: map[string]string{"MLX5_SHUT_UP_BF": "0", "MLX5_POST_SEND_PREFER_BF": "1"}, want: settings{true, true, 16, 4, 64}},
-		{env: map[string]string{"MLX5_TOTAL_UUARS": "64"}, want: settings{true, true, 64, 52, 64}},
-		{env: map[string]string{"MLX5_TOTAL_UUARS": "1"}, want: settings{true, true, 2, 2, 64}},
-		{env: map[string]string{"MLX5_TOTAL_UUARS": "8", "MLX5_NUM_LOW_LAT_UUARS": "0"}, want: settings{true, true, 8, 0, 64}},
+		{want: settings{blueFlame: true, preferBF: true, registers: 16, owned: 4, cqeSize: 64}},
+		{env: map[string]string{"MLX5_SHUT_UP_BF": "1", "MLX5_POST_SEND_PREFER_BF": "0", "MLX5_CQE_SIZE": "128"}, want: settings{blueFlame: false, preferBF: false, registers: 16, owned: 4, cqeSize: 128}},
+		{env: map[string]string{"MLX5_SHUT_UP_BF": "0", "MLX5_POST_SEND_PREFER_BF": "1"}, want: settings{blueFlame: true, preferBF: true, registers: 16, owned: 4, cqeSize: 64}},
+		{env: map[string]string{"MLX5_TOTAL_UUARS": "64"}, want: settings{blueFlame: true, preferBF: true, registers: 64, owned: 52, cqeSize: 64}},
+		{env: map[string]string{"MLX5_TOTAL_UUARS": "1"}, want: settings{blueFlame: true, preferBF: true, registers: 2, owned: 2, cqeSize: 64}},
+		{env: map[string]string{"MLX5_TOTAL_UUARS": "8", "MLX5_NUM_LOW_LAT_UUARS": "0"}, want: settings{blueFlame: true, preferBF: true, registers: 8, owned: 0, cqeSize: 64}},
 		{env: map[string]string{"MLX5_TOTAL_UUARS": "0"}, bad: true},
 		{env: map[string]string{"MLX5_TOTAL_UUARS": "513"}, bad: true},
 		{env: map[string]string{"MLX5_TOTAL_UUARS": "many"}, bad: true},
 		{env: map[string]string{"MLX5_NUM_LOW_LAT_UUARS": "-1"}, bad: true},
+		{env: map[string]string{"MLX_QP_ALLOC_TYPE": "huge", "MLX_CQ_ALLOC_TYPE": "PREFER_HUGE", "MLX_SRQ_ALLOC_TYPE": "ANON", "MLX_RWQ_ALLOC_TYPE": "HUGE"},
+			want: settings{blueFlame: true, preferBF: true, registers: 16, owned: 4, cqeSize: 64, qpPages: hugePages, cqPages: hugeOrSmallPages, wqPages: hugePages}},
+		{env: map[string]string{"MLX_QP_ALLOC_TYPE": "CONTIG"}, bad: true},
 		{env: map[string]string{"MLX5_CQE_SIZE": "96"}, bad: true},
 		{env: map[string]string{"MLX5_CQE_SIZE": "32"}, bad: true},
 	} {

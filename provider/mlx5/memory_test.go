@@ -3,11 +3,13 @@ package mlx5
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -99,6 +101,29 @@ func useArena(t *testing.T, a *arena) {
 	}
 	for _, close := range []func() error{plain.Close, shared.Close, srq.Close, wq.Close, cq.Close} {
 		check(t, close())
+	}
+}
+
+// Rings lie in huge pages when the environment says so, if there are any.
+func TestHugePages(t *testing.T) {
+	probe, err := provider.Huge(1)
+	if err == nil {
+		check(t, probe.Retire())
+	} else if !errors.Is(err, unix.ENOMEM) {
+		t.Fatal(err)
+	}
+	for _, kind := range []pageKind{hugeOrSmallPages, hugePages} {
+		d := newDesk(t, standard())
+		set := &d.s.ctx.set
+		set.qpPages, set.cqPages, set.srqPages = kind, kind, kind
+		for name, got := range map[string]error{
+			"CQ":  second(d.c.CreateCQ(uverbs.CQConfig{Entries: 7})),
+			"SRQ": second(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 8})),
+		} {
+			if wrong := got != nil; wrong != (kind == hugePages && err != nil) || wrong && (!errors.Is(got, unix.ENOMEM) || !strings.Contains(got.Error(), "vm.nr_hugepages")) {
+				t.Errorf("%s, kind %d, huge pages: %v: %v", name, kind, err, got)
+			}
+		}
 	}
 }
 

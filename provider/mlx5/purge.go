@@ -112,7 +112,7 @@ func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	if err != nil || entries == int(q.mask)+1 {
 		return uverbs.ProviderReply{Entries: entries - 1}, err
 	}
-	mem, err := queueMemory(op, q.pd, pages(entries*q.size))
+	mem, err := queueMemory(op, q.pd, pages(entries*q.size), q.ctx.set.cqPages)
 	if err != nil {
 		return uverbs.ProviderReply{}, err
 	}

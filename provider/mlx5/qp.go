@@ -113,7 +113,7 @@ func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 	if u != nil {
 		pd = u.PD()
 	}
-	if q.mem, err = queueMemory(op, pd, l.size); err != nil {
+	if q.mem, err = queueMemory(op, pd, l.size, c.set.qpPages); err != nil {
 		return err
 	}
 	if q.record, err = c.records.get(); err != nil {

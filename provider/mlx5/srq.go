@@ -69,7 +69,7 @@ func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create u
 func (s *srq) prepare(pd *uverbs.PD, slots int) (err error) {
 	const op = "create SRQ"
 	ring := slots << s.shift * segmentSize
-	if s.mem, err = queueMemory(op, pd, pages(ring+slots*8)); err != nil {
+	if s.mem, err = queueMemory(op, pd, pages(ring+slots*8), s.ctx.set.srqPages); err != nil {
 		return err
 	}
 	if s.record, err = s.ctx.records.get(); err != nil {

@@ -54,7 +54,7 @@ func (q *wq) prepare(pd *uverbs.PD, s *sizes) (err error) {
 	ring := s.rqCount << s.rqShift
 	tail := align(ring+8*s.rqCount, tailSize)
 	q.target.key = noNumber
-	if q.mem, err = queueMemory(op, pd, pages(tail+tailSize)); err != nil {
+	if q.mem, err = queueMemory(op, pd, pages(tail+tailSize), q.ctx.set.wqPages); err != nil {
 		return err
 	}
 	if q.record, err = q.ctx.records.get(); err != nil {
