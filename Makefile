@@ -7,6 +7,8 @@ FUZZ    ?= 60s
 ROUNDS  ?= 10000
 MESSAGES ?= 100000
 KILLS   ?= 200
+BENCH   ?= 10
+REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
 
 export CGO_ENABLED = 0
 
@@ -45,9 +47,9 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/transport
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
-bench: ## micro-benchmarks on queue memory, and programs against C in a guest: ratios, not absolute figures
-	$(GO) test -run='^$$' -bench=. -benchmem ./internal/... ./mmio/... ./provider/... ./uverbs/... ./cm/...
-	$(GO) test -tags vm,speed -count=1 -timeout 1h -v ./testbed/speed
+bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0
+	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)") -o $(REPORT) -rounds $(BENCH)
+	$(GO) run -C bench/report . "$(abspath $(REPORT))"
 
 parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
 	$(GO) run ./testbed/parity -write

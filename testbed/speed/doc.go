@@ -1,5 +1,3 @@
-// Package speed compares programs with their C namesakes. Those on rxe run in
-// one guest, in turn, and the median of the ratios is printed: by hand (make
-// bench), for nobody judges it. Those on the software ConnectX count
-// instructions, which repeat, so that TestCost can hold them to budgets.
+// Package speed holds what requests cost, in instructions, to budgets: they
+// repeat on the software ConnectX. testbed/bench compares what does not repeat.
 package speed

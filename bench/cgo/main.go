@@ -1,0 +1,160 @@
+// Cgocost measures what posting and polling cost per work request through cgo:
+// bench/wrcost, as Go programs do it that call libibverbs. The figures have the
+// same names and are made the same way.
+//
+//	cgocost mlx5_0
+//
+// Requests are built in memory of C's, which is the customary way. Those named
+// pinned are built in Go's memory and pinned for the call, as bindings do that
+// take the caller's structs.
+package main
+
+/*
+#cgo LDFLAGS: -libverbs
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+
+static struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = NULL;
+	int i;
+	for (i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			ctx = ibv_open_device(list[i]);
+	return ctx;
+}
+
+// connect_self takes a queue pair to RTS, with itself as its peer.
+static int connect_self(struct ibv_context *ctx, struct ibv_qp *qp)
+{
+	struct ibv_port_attr port;
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	int err = ibv_query_port(ctx, 1, &port);
+	if (!err)
+		err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = IBV_MTU_1024;
+	a.dest_qp_num = qp->qp_num;
+	a.max_dest_rd_atomic = 1;
+	a.ah_attr.port_num = 1;
+	a.ah_attr.dlid = port.lid;
+	if (!err)
+		err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = 14;
+	a.retry_cnt = 7;
+	a.rnr_retry = 7;
+	a.max_rd_atomic = 1;
+	if (!err)
+		err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			IBV_QP_MAX_QP_RD_ATOMIC);
+	return err;
+}
+
+static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_cq *cq, int sends, int receives, int inline_data)
+{
+	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_data } };
+	return ibv_create_qp(pd, &a);
+}
+
+
+static struct ibv_mr *reg(struct ibv_pd *pd, void *p, size_t n)
+{
+	return ibv_reg_mr(pd, p, n, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"unsafe"
+)
+
+const (
+	each   = 128 // requests of a round
+	list   = 32
+	size   = 32 // bytes of a message
+	rounds = 6
+	memory = 65536
+)
+
+// A bench is a queue pair that writes to itself, and requests in C's memory.
+type bench struct {
+	ctx      *C.struct_ibv_context
+	cq       *C.struct_ibv_cq
+	qp, recv *C.struct_ibv_qp
+	addr     C.uint64_t
+	lkey     C.uint32_t
+	rkey     C.uint32_t
+	wrs      []C.struct_ibv_send_wr // C's memory
+	sges     []C.struct_ibv_sge
+	recvs    []C.struct_ibv_recv_wr
+	wcs      [list]C.struct_ibv_wc
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: cgocost DEVICE")
+		os.Exit(2)
+	}
+	debug.SetGCPercent(-1) // a collection is no part of a request
+	b, err := open(os.Args[1])
+	if err == nil {
+		err = b.measure()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cgocost:", err)
+		os.Exit(1)
+	}
+}
+
+func inC[T any](n int) []T {
+	var zero T
+	return unsafe.Slice((*T)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(zero)))), n)
+}
+
+func open(device string) (*bench, error) {
+	name := C.CString(device)
+	defer C.free(unsafe.Pointer(name))
+	b := &bench{ctx: C.open_device(name)}
+	if b.ctx == nil {
+		return nil, errors.New("no device " + device)
+	}
+	pd := C.ibv_alloc_pd(b.ctx)
+	if pd == nil {
+		return nil, errors.New("no PD")
+	}
+	var buf unsafe.Pointer
+	if C.posix_memalign(&buf, 4096, memory) != 0 {
+		return nil, errors.New("no memory")
+	}
+	mr := C.reg(pd, buf, memory)
+	b.cq = C.ibv_create_cq(b.ctx, 2*each, nil, nil, 0)
+	if mr == nil || b.cq == nil {
+		return nil, errors.New("no MR, or no CQ")
+	}
+	for _, q := range []struct {
+		to                      **C.struct_ibv_qp
+		sends, receives, inline C.int
+	}{{&b.qp, 2 * each, 16, size}, {&b.recv, 1, each * (2*rounds + 2), 0}} {
+		if *q.to = C.create_qp(pd, b.cq, q.sends, q.receives, q.inline); *q.to == nil {
+			return nil, errors.New("no QP")
+		}
+		if err := C.connect_self(b.ctx, *q.to); err != 0 {
+			return nil, fmt.Errorf("connecting: errno %d", err)
+		}
+	}
+	b.addr, b.lkey, b.rkey = C.uint64_t(uintptr(buf)), mr.lkey, mr.rkey
+	b.wrs, b.sges, b.recvs = inC[C.struct_ibv_send_wr](list), inC[C.struct_ibv_sge](list), inC[C.struct_ibv_recv_wr](list)
+	return b, nil
+}

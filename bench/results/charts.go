@@ -1,0 +1,136 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Chart is what bench/report draws: lines, or bars in groups.
+type Chart struct {
+	File, Title, X, Y string
+	LogX, LogY        bool
+	Lines             []Line
+	Groups            []string
+	Bars              []Bars
+}
+
+// A Line is one of a chart. Low and High, if there are any, are where the
+// quartiles of each point are.
+type Line struct {
+	Name            string
+	X, Y, Low, High []float64
+}
+
+// Bars are one program's, one for each group.
+type Bars struct {
+	Name   string
+	Values []float64
+}
+
+var everybody = []string{Go, C, Cgo}
+
+// Charts are those that a run has figures for.
+func (r *Run) Charts() (all []Chart) {
+	for _, p := range r.Places {
+		all = append(all, r.distributions(p.Name)...)
+		for _, test := range []string{"send_lat", "write_lat"} {
+			all = r.bySize(all, p.Name, test, "typical", Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: "us", LogX: true, LogY: true})
+		}
+		for _, test := range []string{"send_bw", "write_bw"} {
+			all = r.bySize(all, p.Name, test, "rate", Chart{Title: test + ", " + p.Name, X: "bytes", Y: "million messages/s", LogX: true, LogY: true})
+		}
+		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name, X: "queue pairs", Y: "million messages/s", LogX: true})
+		all = r.bySize(all, p.Name, "requests", "write", Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name), LogX: true})
+		all = append(all, r.costs(p.Name)...)
+	}
+	return all
+}
+
+// unit is what wrcost counts at a place.
+func unit(place string) string {
+	if place == "instructions" {
+		return place
+	}
+	return "ns"
+}
+
+func file(parts ...string) string {
+	return strings.ReplaceAll(strings.Join(parts, "-"), " ", "-") + ".svg"
+}
+
+// distributions are those of latencies: the share of messages that took at most
+// so long, in nines.
+func (r *Run) distributions(place string) (all []Chart) {
+	var tests []string
+	for _, d := range r.Distributions {
+		if d.Place == place && !slices.Contains(tests, d.Test) {
+			tests = append(tests, d.Test)
+		}
+	}
+	for _, test := range tests {
+		c := Chart{File: file("distribution", place, test), X: "us", Y: "share of messages", LogX: true}
+		for _, d := range r.Distributions {
+			if d.Place != place || d.Test != test {
+				continue
+			}
+			c.Title = fmt.Sprintf("%s of %d bytes, %s", test, d.At, place)
+			l := Line{Name: d.Who}
+			for i, q := range d.Quantiles {
+				l.X, l.Y = append(l.X, q), append(l.Y, float64(i)/float64(len(d.Quantiles)-1))
+			}
+			c.Lines = append(c.Lines, l)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// bySize adds a chart of a figure by size, or by number, if there are two points
+// at least.
+func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
+	c.File = file(figure, place, test)
+	series := r.Of(place, test, figure)
+	for _, who := range everybody {
+		l := Line{Name: who}
+		for _, s := range series {
+			if v := s.Values[who]; len(v) > 0 {
+				l.X, l.Y = append(l.X, float64(s.At)), append(l.Y, Quantile(v, 0.5))
+				l.Low, l.High = append(l.Low, Quantile(v, 0.25)), append(l.High, Quantile(v, 0.75))
+			}
+		}
+		if len(l.X) > 1 {
+			c.Lines = append(c.Lines, l)
+		}
+	}
+	if len(c.Lines) == 0 {
+		return all
+	}
+	return append(all, c)
+}
+
+// costs are those of requests.
+func (r *Run) costs(place string) []Chart {
+	c := Chart{File: file("cost", place), Title: "a request", Y: unit(place)}
+	bars := make([]Bars, len(everybody))
+	for _, s := range r.Of(place, "requests", "") {
+		if s.At != 1 || len(s.Values[Go]) == 0 || len(s.Values[C]) == 0 {
+			continue
+		}
+		c.Groups = append(c.Groups, s.Figure)
+		for i, who := range everybody {
+			v := Quantile(s.Values[who], 0.5)
+			if math.IsNaN(v) {
+				v = 0
+			}
+			bars[i].Name = who
+			bars[i].Values = append(bars[i].Values, v)
+		}
+	}
+	if len(c.Groups) == 0 {
+		return nil
+	}
+	c.Bars = slices.DeleteFunc(bars, func(b Bars) bool { return slices.Max(b.Values) == 0 })
+	return []Chart{c}
+}

@@ -1,0 +1,80 @@
+package results
+
+import (
+	"strings"
+	"testing"
+)
+
+func sample() *Run {
+	r := &Run{Date: "2026-01-02", Machine: "some CPU", CPUs: 2, Rounds: 3, Go: "go1.26", Library: "rdma-core 56.1", C: "gcc -O2", Commit: "abc",
+		Places: []Place{{"rxe", "soft-RoCE"}, {"instructions", "a counting guest"}}}
+	add := func(key Series, goes, c []float64) {
+		for i := range goes {
+			r.Add(key, Go, goes[i])
+			r.Add(key, C, c[i])
+		}
+	}
+	for _, size := range []int{2, 64} {
+		add(Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: size, Unit: "us"}, []float64{9, 10, 11}, []float64{10, 10, 10})
+		add(Series{Place: "rxe", Test: "send_bw", Figure: "rate", At: size, More: true}, []float64{1, 1, 1}, []float64{2, 2, 2})
+	}
+	add(Series{Place: "rxe", Test: ManyQPs, Figure: "rate", At: 1, More: true}, []float64{0.5}, []float64{0.25})
+	add(Series{Place: "rxe", Test: ManyQPs, Figure: "rate", At: 64, More: true}, []float64{0.5}, []float64{0.25})
+	add(Series{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us"}, []float64{3}, []float64{6})
+	write := Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}
+	add(write, []float64{200}, []float64{400})
+	r.Add(write, Cgo, 800)
+	r.Add(Series{Place: "instructions", Test: "requests", Figure: "builder32", At: 1}, Go, 100)
+	r.Distributions = []Distribution{{"rxe", "send_lat", Go, 64, "us", []float64{1, 2, 9}}, {"rxe", "send_lat", C, 64, "us", []float64{1, 3, 4}}}
+	r.Benchmarks = []Benchmark{{"Step/32", map[string]float64{"ns/op": 270, "ns/WR": 8.2, "allocs/op": 0}}}
+	return r
+}
+
+func TestPage(t *testing.T) {
+	page := sample().Page()
+	for _, want := range []string{
+		"| date, commit | 2026-01-02, abc |", "| C | rdma-core 56.1, gcc -O2 |",
+		"### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
+		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
+		"| 64 | 0.5000 | 0.2500 | 2.00 |",
+		"| MR.create | 100 | 3.0 | 6.0 | 0.50 |",
+		"| write | 200.0 | 400.0 | 0.50 | 800.0 | 0.25 |",
+		"![send_lat of 64 bytes, rxe](charts/distribution-rxe-send_lat.svg)", "![a request](charts/cost-instructions.svg)",
+		"| Step/32 | 8.2 ns/WR, 0 allocs/op |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "NaN") {
+		t.Errorf("NaN in\n%s", page)
+	}
+}
+
+func TestCharts(t *testing.T) {
+	all := map[string]Chart{}
+	for _, c := range sample().Charts() {
+		all[c.File] = c
+	}
+	for file, want := range map[string]int{"distribution-rxe-send_lat.svg": 2, "typical-rxe-send_lat.svg": 2, "rate-rxe-send_bw.svg": 2,
+		"rate-rxe-write_bw-by-queue-pairs.svg": 2, "cost-instructions.svg": 0} {
+		c, ok := all[file]
+		if !ok || len(c.Lines) != want {
+			t.Errorf("%s: %v, %v", file, ok, c)
+		}
+	}
+	if len(all) != 5 {
+		t.Errorf("%d charts", len(all))
+	}
+	d := all["distribution-rxe-send_lat.svg"].Lines[0]
+	if d.Name != Go || d.X[1] != 2 || d.Y[1] != 0.5 || d.Y[2] != 1 {
+		t.Errorf("%v", d)
+	}
+	cost := all["cost-instructions.svg"]
+	if len(cost.Groups) != 1 || len(cost.Bars) != 3 || cost.Bars[2].Values[0] != 800 {
+		t.Errorf("%v", cost)
+	}
+	if c := (&Run{Places: []Place{{"rxe", "x"}}}).Charts(); len(c) != 0 {
+		t.Errorf("charts of nothing: %v", c)
+	}
+}

@@ -1,0 +1,169 @@
+// Package results holds what a comparison of programs has measured, and the
+// statistics of it: testbed/bench measures, bench/report makes the page.
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// The programs that are compared.
+const (
+	Go  = "Go"
+	C   = "C"
+	Cgo = "cgo"
+)
+
+// A Run is all that one run has measured.
+type Run struct {
+	Date    string // its day
+	Machine string
+	CPUs    int
+	Rounds  int // of programs in turn
+	Go      string
+	Commit  string
+	Library string // C's, with its perftest
+	C       string // the compiler of the programs that are not C's own
+	Places  []Place
+	Series  []Series
+
+	Distributions []Distribution
+	Benchmarks    []Benchmark
+}
+
+// A Place is where programs ran.
+type Place struct{ Name, Description string }
+
+// A Series is a figure of a test at one place, and what each program made of it
+// round by round.
+type Series struct {
+	Place, Test, Figure string
+	At                  int // bytes of a message, or how many objects
+	Unit                string
+	More                bool // is better
+	Values              map[string][]float64
+}
+
+// A Distribution is how a program's single times are distributed, all rounds
+// together: the i-th of n Quantiles is that of i/(n-1).
+type Distribution struct {
+	Place, Test, Who string
+	At               int
+	Unit             string
+	Quantiles        []float64
+}
+
+// A Benchmark is one of Go's own, which ran without a device: the smallest of
+// its runs for each unit.
+type Benchmark struct {
+	Name   string
+	Values map[string]float64
+}
+
+// Add adds a program's figure of a round.
+func (r *Run) Add(key Series, who string, value float64) {
+	for i := range r.Series {
+		s := &r.Series[i]
+		if s.Place == key.Place && s.Test == key.Test && s.Figure == key.Figure && s.At == key.At {
+			s.Values[who] = append(s.Values[who], value)
+			return
+		}
+	}
+	key.Values = map[string][]float64{who: {value}}
+	r.Series = append(r.Series, key)
+}
+
+// Of are the series of a test at a place, in the order in which they came. The
+// figure "" stands for any.
+func (r *Run) Of(place, test, figure string) (all []Series) {
+	for _, s := range r.Series {
+		if s.Place == place && s.Test == test && (figure == "" || s.Figure == figure) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Read reads what Write has written.
+func Read(file string) (*Run, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return r, nil
+}
+
+// Write writes a run to a file.
+func (r *Run) Write(file string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// Quantile interpolates between the two nearest values; NaN if there are none.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
+
+// Quantiles are n of them, from the smallest value to the largest.
+func Quantiles(values []float64, n int) []float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = Quantile(sorted, float64(i)/float64(n-1))
+	}
+	return all
+}
+
+// A Ratio is one program's figure divided by another's, of the same round: what
+// slows a whole round down does not change it.
+type Ratio struct {
+	Median, Low, High float64 // Low and High are the quartiles
+	Rounds            int
+}
+
+// ErrOneSided says that a program has no figures.
+var ErrOneSided = errors.New("results: figures of one program alone")
+
+// Ratio compares two programs.
+func (s Series) Ratio(a, b string) (Ratio, error) {
+	n := min(len(s.Values[a]), len(s.Values[b]))
+	if n == 0 {
+		return Ratio{}, fmt.Errorf("%w: %s, %s, %d", ErrOneSided, s.Place, s.Test, s.At)
+	}
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = s.Values[a][i] / s.Values[b][i]
+	}
+	return Ratio{Quantile(all, 0.5), Quantile(all, 0.25), Quantile(all, 0.75), n}, nil
+}
+
+// Holds tells whether the first program is as good as the second, within the
+// spread: its quartiles reach 1 or are beyond.
+func (s Series) Holds(r Ratio) bool {
+	if s.More {
+		return r.High >= 1
+	}
+	return r.Low <= 1
+}

@@ -1,0 +1,83 @@
+package results
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestQuantile(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		q, v   float64
+	}{
+		{[]float64{3}, 0.9, 3}, {[]float64{4, 1, 3, 2}, 0, 1}, {[]float64{4, 1, 3, 2}, 1, 4},
+		{[]float64{4, 1, 3, 2}, 0.5, 2.5}, {[]float64{5, 1, 3}, 0.25, 2},
+	} {
+		if v := Quantile(c.values, c.q); v != c.v {
+			t.Errorf("quantile %v of %v: %v, want %v", c.q, c.values, v, c.v)
+		}
+	}
+	if v := Quantile(nil, 0.5); !math.IsNaN(v) {
+		t.Errorf("of nothing: %v", v)
+	}
+	if d := cmp.Diff([]float64{1, 2, 3}, Quantiles([]float64{3, 1, 2}, 3)); d != "" {
+		t.Error(d)
+	}
+}
+
+// A round that is slow for both does not count, and a difference within the
+// spread is none.
+func TestRatio(t *testing.T) {
+	for _, c := range []struct {
+		more  bool
+		a, b  []float64
+		want  Ratio
+		holds bool
+	}{
+		{false, []float64{1, 20, 3}, []float64{2, 40, 6}, Ratio{0.5, 0.5, 0.5, 3}, true},
+		{false, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, false},
+		{true, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, true},
+		{true, []float64{1, 1}, []float64{2, 2, 9}, Ratio{0.5, 0.5, 0.5, 2}, false},
+		{false, []float64{0.8, 1, 1.2, 1.4, 1.6}, []float64{1, 1, 1, 1, 1}, Ratio{1.2, 1, 1.4, 5}, true},
+	} {
+		s := Series{More: c.more, Values: map[string][]float64{Go: c.a, C: c.b}}
+		r, err := s.Ratio(Go, C)
+		if err != nil || r != c.want || s.Holds(r) != c.holds {
+			t.Errorf("%v of %v: %v, %v, %v", c.a, c.b, r, s.Holds(r), err)
+		}
+		if _, err := s.Ratio(Go, Cgo); !errors.Is(err, ErrOneSided) {
+			t.Errorf("without the other: %v", err)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.json")
+	r := &Run{Machine: "this", Rounds: 2}
+	key := Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2, Unit: "us"}
+	r.Add(key, Go, 1)
+	r.Add(key, C, 2)
+	r.Add(key, Go, 3)
+	r.Add(Series{Place: "rxe", Test: "send_lat", Figure: "99 %", At: 2, Unit: "us"}, Go, 9)
+	if err := r.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(r, got); d != "" {
+		t.Error(d)
+	}
+	of := got.Of("rxe", "send_lat", "typical")
+	if len(of) != 1 || len(of[0].Values[Go]) != 2 || len(got.Of("rxe", "send_lat", "")) != 2 || len(got.Of("mlx5", "send_lat", "")) != 0 {
+		t.Errorf("%v", of)
+	}
+	if _, err := Read(file + "x"); err == nil {
+		t.Error("a file that is not there was read")
+	}
+}

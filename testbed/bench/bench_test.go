@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/bench/results"
+)
+
+// A fake is a host whose programs are functions.
+type fake struct {
+	do func(args []string) (string, error)
+}
+
+func (f *fake) run(ctx context.Context, args ...string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return f.do(args)
+}
+
+func (f *fake) install(_ context.Context, file string) (string, error) { return "/there", nil }
+
+func (f *fake) compile(context.Context, string) (string, string, error) {
+	return "/c", "cc", nil
+}
+
+const (
+	latency = `---------------------------------------------------------------------------------------
+#, usec
+1, 26.5
+2, 27.5
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 64      1000          26.50          99.00        27.00  	       28.00     	-nan   		40.00 		99.00
+`
+	rate = ` #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]
+ 2          1000             0.20               0.10   		     0.050000
+`
+)
+
+// TestPlay has both programs play in an order that changes.
+func TestPlay(t *testing.T) {
+	var order []string
+	h := &fake{func(args []string) (string, error) {
+		switch {
+		case args[0] == "sh": // waits for the server
+			return "", nil
+		case args[len(args)-1] != "10.9.0.1":
+			return "", nil
+		}
+		order = append(order, args[0])
+		if slices.Contains(args, "send_lat") || args[0] == "ib_send_lat" {
+			return latency, nil
+		}
+		return rate, nil
+	}}
+	m := &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: 1, programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
+	b := &bench{run: results.Run{Rounds: 2}}
+	if err := b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{2}, 1000)...)); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/go", "ib_send_lat", "/go", "ib_send_bw", "ib_send_lat", "/go", "ib_send_bw", "/go"}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+	both := func(v float64) map[string][]float64 {
+		return map[string][]float64{results.Go: {v, v}, results.C: {v, v}}
+	}
+	want := []results.Series{
+		{Place: "rxe", Test: "send_lat", Figure: "typical", At: 64, Unit: "us", Values: both(27)},
+		{Place: "rxe", Test: "send_lat", Figure: "99 %", At: 64, Unit: "us", Values: both(40)},
+		{Place: "rxe", Test: "send_bw", Figure: "rate", At: 2, Unit: "M messages/s", More: true, Values: both(0.05)},
+	}
+	if d := cmp.Diff(want, b.run.Series); d != "" {
+		t.Error(d)
+	}
+	if d := b.run.Distributions; len(d) != 2 || d[0].Who != results.Go || d[0].Quantiles[0] != 26.5 || d[0].Quantiles[1000] != 27.5 {
+		t.Errorf("distributions %v", d)
+	}
+}
+
+// A server that fails ends the wait for it; so does a client.
+func TestPairFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, who := range []string{"server", "client"} {
+		h := &waiting{fails: who, err: broken}
+		m := &machine{server: h, client: h}
+		if _, err := m.pair(t.Context(), []string{"server"}, []string{"wait"}, []string{"client"}); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+}
+
+// waiting is a host whose server runs until it is told to end.
+type waiting struct {
+	fake
+	fails string
+	err   error
+}
+
+func (w *waiting) run(ctx context.Context, args ...string) (string, error) {
+	if args[0] == w.fails {
+		return "", w.err
+	}
+	if args[0] == "server" || args[0] == "wait" && w.fails == "server" {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return "", nil
+}
+
+func TestReports(t *testing.T) {
+	b := &bench{}
+	for _, c := range []struct {
+		g   game
+		out string
+	}{
+		{game{test: "send_lat", size: 2}, latency},
+		{game{test: "send_lat", size: 64}, strings.ReplaceAll(latency, "27.00", "x")},
+	} {
+		if err := b.note("rxe", results.Go, c.g, c.out); err == nil {
+			t.Errorf("%v: no error of\n%s", c.g, c.out)
+		}
+	}
+	names, values, err := named("write 3.5\nempty 1\n")
+	if err != nil || !slices.Equal(names, []string{"write", "empty"}) || values["write"] != 3.5 {
+		t.Errorf("%v %v %v", names, values, err)
+	}
+	if _, _, err := named("write\n"); err == nil {
+		t.Error("a name without a figure")
+	}
+}
+
+func TestBenchmarks(t *testing.T) {
+	b := &bench{}
+	const out = `goos: linux
+BenchmarkStep/32-2   	 1000	       280 ns/op	         8.5 ns/WR	       0 B/op	       0 allocs/op
+BenchmarkStep/32-2   	 1000	       270 ns/op	         8.2 ns/WR	       0 B/op	       0 allocs/op
+BenchmarkPlain   	 1000	       1.5 ns/op
+PASS
+`
+	if err := b.benchmarks(out); err != nil {
+		t.Fatal(err)
+	}
+	want := []results.Benchmark{
+		{Name: "Step/32", Values: map[string]float64{"ns/op": 270, "ns/WR": 8.2, "B/op": 0, "allocs/op": 0}},
+		{Name: "Plain", Values: map[string]float64{"ns/op": 1.5}},
+	}
+	if d := cmp.Diff(want, b.run.Benchmarks); d != "" {
+		t.Error(d)
+	}
+	if err := b.benchmarks("PASS\n"); err == nil {
+		t.Error("nothing is no error")
+	}
+}
+
+func TestDescriptions(t *testing.T) {
+	if got := library("Version: 6.24\n/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.56.1\n"); got != "rdma-core 56.1, perftest 6.24" {
+		t.Error(got)
+	}
+	if got := processor("processor\t: 0\nmodel name\t: Some CPU 1\n"); got != "Some CPU 1" {
+		t.Error(got)
+	}
+}
+
+// What is quoted comes out of a shell as it went in.
+func TestQuote(t *testing.T) {
+	args := []string{"printf", "%s|", "a b", `it's "so" $HOME`, "", `\`}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", quote(args)).Output()
+	if want := strings.Join(args[2:], "|") + "|"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+func TestLocalTells(t *testing.T) {
+	_, err := local(t.Context(), nil, "sh", "-c", "echo why >&2; exit 3")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "why") {
+		t.Error(err)
+	}
+	if _, err := local(t.Context(), nil, os.DevNull); err == nil {
+		t.Error("no program, and no error")
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/bench/results"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+// flags are those with which gcc makes a program for a guest.
+type flags struct{ compile, link []string }
+
+// rootFlags has a directory lead to the guest's RDMA headers and library, and
+// nothing else of the guest: the rest is this machine's, which is older.
+func rootFlags(ctx context.Context, dir string) (f flags, err error) {
+	set, err := bed.Ensure(ctx, os.Stderr, bed.Root)
+	if err != nil {
+		return f, err
+	}
+	tree, err := set.Tree(bed.Root)
+	if err != nil {
+		return f, err
+	}
+	lib := filepath.Join(tree, "usr/lib/x86_64-linux-gnu")
+	for name, to := range map[string]string{
+		"include/infiniband": filepath.Join(tree, "usr/include/infiniband"),
+		"include/rdma":       filepath.Join(tree, "usr/include/rdma"),
+		"lib/libibverbs.so":  filepath.Join(lib, "libibverbs.so.1"),
+	} {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return f, err
+		}
+		if err := os.Symlink(to, at); err != nil && !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+	}
+	return flags{[]string{"-I" + filepath.Join(dir, "include")},
+		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined"}}, nil
+}
+
+// cost counts instructions: in a guest whose clock does.
+func (b *bench) cost(ctx context.Context) error {
+	const place = "instructions"
+	return connectX(func(sockets []string) error {
+		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true}, func(m *machine) error {
+			b.place(place, m, "a software ConnectX in a guest of one CPU whose clock counts instructions")
+			m.device = "mlx5_0"
+			if _, err := m.client.run(ctx, "sh", "-c", active); err != nil {
+				return err
+			}
+			return b.requests(ctx, m, place, []int{1, 10, 100, 1000})
+		})
+	})
+}
+
+// requests compares what requests and completions cost, and what they do as
+// queue pairs grow in number.
+func (b *bench) requests(ctx context.Context, m *machine, place string, qps []int) error {
+	ours, err := m.program(ctx, "bench/wrcost")
+	if err != nil {
+		return err
+	}
+	inC, compiler, err := m.client.compile(ctx, source("wrcost.c"))
+	if err != nil {
+		return err
+	}
+	b.run.C = compiler
+	for _, n := range qps {
+		programs := map[string][]string{results.Go: {ours[1], "-d", m.device, "-rounds", "6", "-qps", strconv.Itoa(n)},
+			results.C: {inC, m.device, strconv.Itoa(n), "6"}}
+		if n == 1 {
+			if programs[results.Cgo], err = b.cgo(ctx, m); err != nil {
+				return err
+			}
+		}
+		for _, who := range []string{results.Go, results.C, results.Cgo} {
+			if programs[who] == nil {
+				continue
+			}
+			out, err := m.client.run(ctx, programs[who]...)
+			if err != nil {
+				return err
+			}
+			names, values, err := named(out)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: place}, who, values[name])
+				if batch := strings.Replace(name, "list", "builder", 1); who != results.Go && batch != name {
+					b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: place}, who, values[name])
+				}
+			}
+		}
+		b.logf("%s: %d queue pairs", place, n)
+	}
+	return nil
+}
+
+// cgo makes the program that calls libibverbs from Go; nil without a C compiler.
+func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
+	if _, ok := m.client.(guest); !ok {
+		return nil, nil // it would need the hosts' libraries here
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		b.logf("there is no gcc, and so no comparison with cgo")
+		return nil, nil
+	}
+	f, err := rootFlags(ctx, b.dir)
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(b.dir, "cgocost")
+	env := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 " + strings.Join(f.compile, " "), "CGO_LDFLAGS=" + strings.Join(f.link, " ")}
+	if _, err := local(ctx, env, "go", "build", "-C", "bench/cgo", "-buildvcs=false", "-o", program, "."); err != nil {
+		return nil, err
+	}
+	path, err := m.client.install(ctx, program)
+	return []string{path, m.device}, err
+}
+
+// A line of Go's benchmarks, and a figure in it.
+var (
+	benchmark = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	measured  = regexp.MustCompile(`([0-9.e+]+) (\S+)`)
+)
+
+// native runs Go's benchmarks of queues in memory, on this machine.
+func (b *bench) native(ctx context.Context) error {
+	out, err := local(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-run=^$", "-bench=.", "-benchtime=200ms", "-count=5", "./provider/mlx5", "./provider")
+	if err != nil {
+		return err
+	}
+	return b.benchmarks(out)
+}
+
+// benchmarks keeps the smallest of each figure.
+func (b *bench) benchmarks(out string) error {
+	at := map[string]int{}
+	for _, line := range benchmark.FindAllStringSubmatch(out, -1) {
+		i, ok := at[line[1]]
+		if !ok {
+			i = len(b.run.Benchmarks)
+			at[line[1]] = i
+			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: line[1], Values: map[string]float64{}})
+		}
+		for _, f := range measured.FindAllStringSubmatch(line[2], -1) {
+			v, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				return fmt.Errorf("%s: %w", line[0], err)
+			}
+			if old, ok := b.run.Benchmarks[i].Values[f[2]]; !ok || v < old {
+				b.run.Benchmarks[i].Values[f[2]] = v
+			}
+		}
+	}
+	if len(at) == 0 {
+		return fmt.Errorf("no benchmark in\n%s", out)
+	}
+	return nil
+}

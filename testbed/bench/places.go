@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/bench/results"
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/engine"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
+)
+
+// firstPort is perftest's own; each run has one of its own, from here on.
+const firstPort = 18515
+
+// describe notes what the figures are of.
+func (b *bench) describe(ctx context.Context) error {
+	b.run.Date, b.run.Go, b.run.CPUs = time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU()
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return err
+	}
+	b.run.Machine = processor(string(info))
+	if b.run.Commit, err = local(ctx, nil, "git", "describe", "--always", "--dirty", "--abbrev=9"); err != nil {
+		return err
+	}
+	b.run.Commit = strings.TrimSpace(b.run.Commit)
+	return nil
+}
+
+// processor finds a processor's name.
+func processor(cpuinfo string) string {
+	for line := range strings.Lines(cpuinfo) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// boot boots a guest with the bed that it needs.
+func (b *bench) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
+	c.Kernel, c.Root, c.Logf = b.options.kernel, true, b.logf
+	parts, err := c.Parts()
+	if err != nil {
+		return nil, err
+	}
+	set, err := bed.Ensure(ctx, os.Stderr, parts...)
+	if err != nil {
+		return nil, err
+	}
+	return vm.Boot(ctx, set, c)
+}
+
+// inGuest has a guest for as long as f takes.
+func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error) (err error) {
+	g, err := b.boot(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	h := guest{g, b.dir}
+	out, err := h.run(ctx, "sh", "-c", versions)
+	if err != nil {
+		return err
+	}
+	b.run.Library = library(out)
+	m := &machine{server: h, client: h, port: firstPort, programs: map[string][2]string{}, dir: b.dir}
+	return f(m)
+}
+
+// versions prints those of C's perftest and library.
+const versions = "ib_send_lat --version; readlink -f /usr/lib*/libibverbs.so.1 /usr/lib/*/libibverbs.so.1 2>/dev/null; true"
+
+// library makes a name of that: the library's file ends in rdma-core's version.
+func library(out string) string {
+	perftest, file, _ := strings.Cut(out, "\n")
+	_, version, _ := strings.Cut(file, "libibverbs.so.1.")
+	_, version, _ = strings.Cut(strings.TrimSpace(version), ".")
+	_, perftest, _ = strings.Cut(perftest, ":")
+	return "rdma-core " + version + ", perftest " + strings.TrimSpace(perftest)
+}
+
+// onRXE compares on the kernel's soft-RoCE.
+func (b *bench) onRXE(ctx context.Context) error {
+	const place = "rxe"
+	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
+		b.place(place, m, "soft-RoCE, both ends in one guest of 2 CPUs, which share them with the kernel's side of the device")
+		m.device, m.address = "rxe0", "10.9.0.1"
+		if _, err := m.client.run(ctx, "ip", "link", "set", "d0", "mtu", "4200"); err != nil {
+			return err
+		}
+		all := games([]string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages)
+		all = append(all, many([]int{1, 4, 16, 64}, b.messages)...)
+		return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place), b.cmtime(ctx, m, place))
+	})
+}
+
+// place notes where programs run.
+func (b *bench) place(name string, m *machine, what string) {
+	if g, ok := m.client.(guest); ok {
+		what += "; Linux " + g.Release()
+	}
+	b.run.Places = append(b.run.Places, results.Place{Name: name, Description: what})
+}
+
+// connectX makes a software ConnectX for as long as f takes. What strict mode or
+// the device complains of is an error.
+func connectX(f func(sockets []string) error) (err error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var complaints []error
+	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: connectx.InfiniBand,
+		Report: func(err error) { complaints = append(complaints, err) },
+		Violation: func(device string, v engine.Violation) {
+			complaints = append(complaints, fmt.Errorf("%s: %s", device, world.Describe(v)))
+		}})
+	if err != nil {
+		return err
+	}
+	err = f(w.Sockets())
+	err = errors.Join(err, w.Close())
+	return errors.Join(append(complaints, err)...)
+}
+
+// active waits until the port of a software ConnectX is up.
+const active = "until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done"
+
+// onConnectX compares on a software ConnectX under the kernel's own driver.
+func (b *bench) onConnectX(ctx context.Context) error {
+	const place = "mlx5"
+	return connectX(func(sockets []string) error {
+		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}}, func(m *machine) error {
+			b.place(place, m, "a software ConnectX, both ends in one guest of 2 CPUs; the device is a process beside it")
+			m.device, m.address = "mlx5_0", "127.0.0.1"
+			if _, err := m.client.run(ctx, "timeout", "60", "sh", "-c", active); err != nil {
+				return err
+			}
+			return b.play(ctx, m, place, games([]string{"send_lat", "write_lat", "send_bw", "write_bw"}, []int{2, 64, 4096, 65536}, b.messages))
+		})
+	})
+}
+
+// onHosts compares between two real hosts.
+func (b *bench) onHosts(ctx context.Context) error {
+	const place = "hosts"
+	o := b.options
+	m := &machine{server: remote{o.server}, client: remote{o.client}, address: o.address, device: o.device, args: o.args,
+		port: firstPort, programs: map[string][2]string{}, dir: b.dir}
+	out, err := m.client.run(ctx, "sh", "-c", "cat /proc/cpuinfo; echo kernel $(uname -r); "+versions)
+	if err != nil {
+		return err
+	}
+	b.run.Machine = processor(out)
+	_, kernel, _ := strings.Cut(out, "\nkernel ")
+	kernel, version, _ := strings.Cut(kernel, "\n")
+	b.run.Library = library(version)
+	b.place(place, m, fmt.Sprintf("%s on two hosts; Linux %s", o.device, kernel))
+	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
+	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages), many([]int{1, 4, 16, 64, 256}, b.messages)...)
+	return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place), b.cmtime(ctx, m, place), b.requests(ctx, m, place, []int{1, 100, 1000}))
+}
+
+// source is a C program of the tree.
+func source(name string) string { return filepath.Join("testbed", "speed", "testdata", name) }
