@@ -40,7 +40,7 @@ func TestDeviceStressClose(t *testing.T) {
 		"Context": func(c *crowd) error { return c.dev.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 4 {
+			for range 2 {
 				newCrowd(t).close(t, end)
 			}
 		})

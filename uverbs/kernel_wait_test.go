@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -154,6 +155,7 @@ func TestDeviceCloseRace(t *testing.T) {
 					if err := f(); errors.Is(err, uverbs.ErrClosed) {
 						return
 					}
+					runtime.Gosched() // who closes has its turn too
 				}
 			})
 		}
