@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/hardware/suite"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
@@ -38,36 +39,23 @@ var breaking = []struct {
 }{
 	{"provider/mlx5", "key", "Conformance"},
 	{"uverbs", "key cq-overrun", "Events|CQOverrunEvent"},
-	{"uverbs", "key", "RemoteErrors|UCRevive|ParityAtomic"},
-	{"uverbs", "key blueflame", "CloseRace|StressClose"},
+	{"uverbs", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|CloseRace|StressClose"},
 	{"cm", "key", "CloseMRUnder.*"},
 }
 
-// slow has what takes minutes here, and is about rdma_cm.
-const slow = "^TestDeviceScale$"
-
-// ethernet has what is not there on InfiniBand: network devices, addresses of IP,
-// raw packets.
-const ethernet = "^TestDevice(EveryGID|GIDs|Mcast|RawPacket.*|StressUD|UDSend|UDReply|AHExplained|UDMTU|PortEvents|ParityFlow|ParityRSS)$" +
-	"|^TestDeviceEvents$/^(port_|GID_|device_speed)|^TestDeviceParityAddr$/roce|^TestDeviceParityDevice$/^test_query_port$" +
-	"|^TestDeviceParityQP$/^test_(create|query)_raw_qp(_ex)?(_no_attr|_with_attr)?$"
+// settings are of the driver's, and have been seen on Ethernet.
+const settings = "^TestDeviceConformance$/^MLX5_"
 
 // TestConnectX runs the device tests on the software ConnectX.
 func TestConnectX(t *testing.T) {
-	all := t
-	binaries := make(map[string]string)
+	b := newBuilder(t)
 	for _, s := range sites {
 		name := map[connectx.LinkLayer]string{connectx.Ethernet: "roce", connectx.InfiniBand: "ib"}[s.link]
 		t.Run(path.Join(s.kernel, name), func(t *testing.T) {
 			v := &violations{}
 			g := s.boot(t, v)
 			for _, pkg := range s.packages {
-				t.Run(pkg, func(t *testing.T) {
-					if binaries[pkg] == "" {
-						binaries[pkg] = vm.BuildTest(all, "github.com/goverbs/goverbs/"+pkg, "device", "amd64")
-					}
-					s.run(t, g, pkg, binaries[pkg], v)
-				})
+				t.Run(pkg, func(t *testing.T) { s.run(t, g, pkg, b.test(pkg, "device", "amd64"), v) })
 			}
 		})
 	}
@@ -103,9 +91,13 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 			Env: []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=" + s.kernel}})
 		v.check(t)
 	}
-	skip := slow
+	skip := suite.Scale
 	if s.link == connectx.InfiniBand {
-		skip += "|" + ethernet
+		skip += "|" + suite.Ethernet + "|" + settings
+	}
+	if s.link == connectx.InfiniBand && pkg == "cm" {
+		run("", "-test.run="+suite.ByGID)
+		return
 	}
 	rest := skip
 	for _, b := range breaking {

@@ -12,38 +12,80 @@ import (
 )
 
 // packages have tests with the build tag device, which want GOVERBS_DEVICE.
-var packages = []string{
-	"github.com/goverbs/goverbs/internal/nldev",
-	"github.com/goverbs/goverbs/internal/rdmacm",
-	"github.com/goverbs/goverbs/provider/rxe",
-	"github.com/goverbs/goverbs/uverbs",
-	"github.com/goverbs/goverbs/cm",
+var packages = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs", "cm"}
+
+// A place is a kernel that the library is tested on, with the tests that are
+// left out there.
+type place struct {
+	config vm.Config
+	skip   string
 }
 
-// guests are the kernels that the library is tested on.
-var guests = []vm.Config{
-	{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true},
-	{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true},
-	{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true},
-	{Kernel: "6.12", Arch: "arm64", RXE: true},
+// scale takes long, and what it counts is not the kernel's: one of them is enough.
+const scale = "Scale"
+
+// behaviour is what tests are about that say nothing of the architecture: they
+// take long, and have passed on the same kernel for amd64.
+const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async|Removal|Unprivileged"
+
+var places = []place{
+	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, scale},
+	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, ""},
+	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, scale},
+	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, behaviour},
+}
+
+// A builder builds test binaries, once each.
+type builder struct {
+	t     *testing.T
+	built map[string]string // by package, tags and architecture
+}
+
+func newBuilder(t *testing.T) *builder { return &builder{t, map[string]string{}} }
+
+func (b *builder) test(pkg, tags, arch string) string {
+	b.t.Helper()
+	key := strings.Join([]string{pkg, tags, arch}, " ")
+	if b.built[key] == "" {
+		b.built[key] = vm.BuildTest(b.t, "github.com/goverbs/goverbs/"+pkg, tags, arch)
+	}
+	return b.built[key]
 }
 
 func TestKernels(t *testing.T) {
-	all := t
-	binaries := make(map[string]string) // by architecture and package
-	for _, config := range guests {
-		t.Run(path.Join(config.Kernel, config.Arch), func(t *testing.T) {
-			g := vm.Start(t, config)
+	b := newBuilder(t)
+	for _, p := range places {
+		t.Run(path.Join(p.config.Kernel, p.config.Arch), func(t *testing.T) {
+			g := vm.Start(t, p.config)
 			for _, pkg := range packages {
-				t.Run(strings.TrimPrefix(pkg, "github.com/goverbs/goverbs/"), func(t *testing.T) {
-					key := config.Arch + " " + pkg
-					if binaries[key] == "" {
-						binaries[key] = vm.BuildTest(all, pkg, "device", config.Arch)
+				t.Run(pkg, func(t *testing.T) {
+					args := []string{"-test.run=^TestDevice"}
+					if p.skip != "" {
+						args = append(args, "-test.skip=^TestDevice("+p.skip+")$")
 					}
-					vm.RunTests(t, g, binaries[key], vm.TestOptions{Timeout: 5 * time.Minute, Args: []string{"-test.run=^TestDevice"}, Env: []string{
-						"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + config.Kernel}})
+					vm.RunTests(t, g, b.test(pkg, "device", p.config.Arch), vm.TestOptions{Timeout: 5 * time.Minute, Args: args,
+						Env: []string{"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + p.config.Kernel}})
 				})
 			}
+			if p.config.Arch != "amd64" {
+				testHermetic(t, g, b, p.config.Arch)
+			}
+		})
+	}
+}
+
+// hermetic are tests of packages that have code of their own for each
+// architecture, and of the provider that relies on it. Those that want the
+// sources beside them, such as those of the disassembly, run anywhere.
+var hermetic = []struct{ pkg, run string }{
+	{"mmio", "^Test(Stores|Load|Copy64|Ring.*|Ordered)$"},
+	{"provider/mlx5", "^Test(Conformance|Requests|Binds|Registers|MapOffsets|Records|Ladder|Purge|ECE|Settings)$"},
+}
+
+func testHermetic(t *testing.T, g *vm.Guest, b *builder, arch string) {
+	for _, h := range hermetic {
+		t.Run("hermetic/"+h.pkg, func(t *testing.T) {
+			vm.RunTests(t, g, b.test(h.pkg, "", arch), vm.TestOptions{Timeout: 5 * time.Minute, Args: []string{"-test.run=" + h.run}})
 		})
 	}
 }
