@@ -33,7 +33,9 @@ func (h *host) testPingpong(t *testing.T) {
 		bereaved[program] = h.bereave(t, program)
 	}
 	h.testGames(t)
-	t.Run("mistakes", h.testPingpongMistakes)
+	if !h.brief {
+		t.Run("mistakes", h.testPingpongMistakes)
+	}
 	for _, program := range programs {
 		t.Run(program+"/killed", func(t *testing.T) {
 			p := bereaved[program]
