@@ -22,6 +22,7 @@ type Context struct {
 	device  Device
 	name    string // of the device: rxe0
 	impl    ProviderContext
+	memory  *ProviderMRs // nil: the device writes all by itself
 	vectors int
 	// coreSupport is what the kernel's verbs core knows: IB_UVERBS_CORE_SUPPORT_*.
 	coreSupport uint64
@@ -131,6 +132,10 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (Provide
 	}()
 	if c.impl, err = open(c); err != nil {
 		return nil, c.wrap("open", c.name, err, "")
+	}
+	if s, ok := c.impl.(ProviderStorer); ok {
+		c.memory = new(ProviderMRs)
+		s.StoreIn(c.memory)
 	}
 	if c.events, err = newEventReader(c); err != nil {
 		return nil, errors.Join(err, c.impl.Retire())

@@ -43,7 +43,7 @@ func (r *registration) regDMABuf(p *PD, fd int, off uint64, n int, iova uint64, 
 	}
 	r.handle = cmd.Made(uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
 	r.number = r.handle
-	r.view = &mrView{addr: iova, size: n, room: int64(n), access: a, onDemand: a&OnDemand != 0, lkey: *lkey, rkey: *rkey}
+	r.view = &mrView{foreign: true, addr: iova, size: n, room: int64(n), access: a, onDemand: a&OnDemand != 0, lkey: *lkey, rkey: *rkey}
 	return nil
 }
 

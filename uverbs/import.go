@@ -167,7 +167,7 @@ func (p *PD) ImportMR(handle uint32) (*MR, error) {
 		}
 		n := min(*length, maxRoom)
 		r.handle, r.number = handle, handle
-		r.view = &mrView{addr: *iova, size: int(n), room: int64(n), lkey: *lkey, rkey: *rkey}
+		r.view = &mrView{foreign: true, addr: *iova, size: int(n), room: int64(n), lkey: *lkey, rkey: *rkey}
 		return nil
 	})
 }

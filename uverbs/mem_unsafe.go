@@ -65,6 +65,19 @@ func trim(p unsafe.Pointer, room, lead, size uintptr) error {
 	return nil
 }
 
+// storeAnywhere writes p to any memory of the process. The kernel says so where
+// there is none, or it may only be read.
+func storeAnywhere(addr uint64, p []byte) bool {
+	if len(p) == 0 {
+		return true
+	}
+	from := [1]unix.Iovec{{Base: &p[0]}}
+	from[0].SetLen(len(p))
+	to := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
+	n, err := unix.ProcessVMWritev(os.Getpid(), from[:], to[:], 0)
+	return err == nil && n == len(p)
+}
+
 func unmapPages(b []byte) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(start(b), pages(len(b))))
 }

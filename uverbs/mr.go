@@ -27,6 +27,8 @@ type MR struct {
 // its place.
 type mrView struct {
 	buf        []byte // nil where the memory is not the process's, or all of it
+	whole      bool   // it is all of it
+	foreign    bool   // it is not the process's
 	addr       uint64 // by which work requests name the first byte
 	size       int
 	room       int64 // size, or closedRoom
@@ -106,7 +108,14 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 
 // register makes the MR by the command that reg issues.
 func (r *registration) register(reg func(*registration) error) (*MR, error) {
-	if err := r.make(func() error { return reg(r) }); err != nil {
+	err := r.make(func() error {
+		err := reg(r)
+		if err == nil {
+			r.ctx.memory.enter(r)
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	m := &MR{reg: r}

@@ -17,6 +17,7 @@ type registration struct {
 	object
 	pd      *PD
 	view    *mrView
+	place   *place // in the context's memory
 	grounds []*ground
 	// unregistered says what it is when this context has not registered it.
 	unregistered string
@@ -76,7 +77,7 @@ func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
 
 // regAll registers the whole address space, which has this form by agreement.
 func (r *registration) regAll(p *PD, a Access) error {
-	r.view = &mrView{size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
+	r.view = &mrView{whole: true, size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
 	if err := r.command(p, 0, ^uint64(0), 0, a); err != nil {
 		return p.explainImplicit(a, err)
 	}
@@ -107,6 +108,7 @@ func (r *registration) dereg() error {
 
 // letGo gives all memory back, once the kernel has let go of it.
 func (r *registration) letGo() error {
+	r.ctx.memory.leave(r)
 	var errs []error
 	for _, g := range r.grounds {
 		errs = append(errs, g.release(r.orphan))

@@ -101,12 +101,15 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 		g = pinned(b)
 	}
 	next := *r.view
+	r.ctx.memory.leave(r)
+	defer r.ctx.memory.enter(r)
 	if err := r.reregCommand(flags, pd, b, a, &next); err != nil {
 		return r.reregFailed(flags, pd, b, a, g, err)
 	}
 	r.view = &next
 	if g != nil {
 		next.buf, next.addr, next.size, next.room = b, addressOf(b), len(b), int64(len(b))
+		next.whole = false
 		r.replaceGround(g)
 	}
 	if flags&ReregAccess != 0 {

@@ -53,6 +53,7 @@ type deviceContext struct {
 	ece     bool   // QPs have options of the vendor's
 	null    uint32 // key of memory that there is not; 0: none
 
+	memory  *uverbs.ProviderMRs
 	uars    uars
 	records records
 	targets table // by index, or by QPN

@@ -27,6 +27,17 @@
 // ring. They name the queue pair by an index that this package chose, and the
 // request by its place in the queue.
 //
+// # Short messages
+//
+// On RC and UC a message of up to 32 bytes, or 64 with completions of 128, comes
+// in the completion, and so does what a short READ or an atomic brings where all
+// requests are signaled (SignalAll). Poll puts it where the SGEs say, before it
+// tells of it: nothing changes but that the memory is written by the CPU. Where
+// the CPU cannot, the completion has the status [uverbs.WCLocProtErr]: the MR was
+// closed meanwhile, or is of memory that the process does not have, a dma-buf or an
+// imported MR. So register such memory before the queue pairs are made: those made
+// while a Context has some leave all to the device. Or set MLX5_SCATTER_TO_CQE=0.
+//
 // # Raw Ethernet
 //
 // A raw packet QP has its send ring on pages of its own, because to the device
@@ -46,6 +57,7 @@
 //	MLX5_TOTAL_UUARS             registers for queue pairs: 16
 //	MLX5_NUM_LOW_LAT_UUARS       how many of them are not shared: 4
 //	MLX5_CQE_SIZE                bytes of a completion: 64 or 128
+//	MLX5_SCATTER_TO_CQE=0        no messages in completions
 //	MLX_QP_ALLOC_TYPE            pages that rings lie in: ANON, HUGE, or
 //	                             PREFER_HUGE, which does without if need be.
 //	                             Each ring takes whole huge pages.

@@ -18,6 +18,7 @@ type settings struct {
 	registers int  // for QPs
 	owned     int  // of them, not shared
 	cqeSize   int
+	scatter   bool // short messages come in completions
 
 	qpPages, cqPages, srqPages, wqPages pageKind // that rings lie in
 }
@@ -42,6 +43,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 	s := settings{
 		blueFlame: !on(getenv("MLX5_SHUT_UP_BF"), false),
 		preferBF:  on(getenv("MLX5_POST_SEND_PREFER_BF"), true),
+		scatter:   on(getenv("MLX5_SCATTER_TO_CQE"), true),
 	}
 	var err error
 	for _, v := range []struct {

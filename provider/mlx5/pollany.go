@@ -142,7 +142,12 @@ func (t *target) received(at uint32) (id uint64, ok bool) {
 	return id, true
 }
 
-func (q *cq) takeSend(t *target, e *block, _ uint64, at uint32, wc *uverbs.WC) (bool, error) {
+func (q *cq) takeSend(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (told bool, err error) {
+	if v&formatMask != 0 { // before the request's place is anybody's
+		if wc.Status, err = q.storeSend(t, e, v, at); err != nil {
+			return false, err
+		}
+	}
 	note, ok := t.sent(at)
 	if !ok {
 		return false, errStray
@@ -157,12 +162,23 @@ func (q *cq) takeSend(t *target, e *block, _ uint64, at uint32, wc *uverbs.WC) (
 	return note.meta&metaSilent == 0, nil
 }
 
-func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (bool, error) {
+func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (told bool, err error) {
+	status := uverbs.WCSuccess
+	if v&formatMask != 0 { // before the receive's place is anybody's
+		if status, err = q.storeRecv(t, e, v, at); err != nil {
+			return false, err
+		}
+	}
 	id, ok := t.received(at)
 	if !ok {
 		return false, errStray
 	}
 	wordsOfWC(wc).arrival(id, e, v)
+	wc.Status = status
+	if v&formatMask == carries32 { // where the message is, other entries tell of the sender
+		wc.Flags &^= uverbs.WCGRH
+		wc.SrcQP, wc.SLID, wc.SL, wc.PathBits = 0, 0, 0, 0
+	}
 	return true, nil
 }
 

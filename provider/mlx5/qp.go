@@ -80,7 +80,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	if cfg.SRQ != nil {
 		q.target.srq = uverbs.ProviderSRQOf(cfg.SRQ).(*srq)
 	}
-	reply, err = q.create(&s, create)
+	reply, err = q.create(cfg.Type, &s, create)
 	if err != nil {
 		return nil, reply, errors.Join(err, q.release())
 	}
@@ -159,10 +159,13 @@ func (q *qp) setRegister(r *register) {
 	}
 }
 
-func (q *qp) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q *qp) create(t uverbs.QPType, s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	c := q.ctx
 	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
 		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
+	if c.scatters(t) {
+		req.Flags |= uapi.MLX5_QP_FLAG_SCATTER_CQE
+	}
 	if s.split {
 		req.SqBufAddr = req.BufAddr + uint64(s.layout().send)
 	}
@@ -170,7 +173,7 @@ func (q *qp) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderRep
 		req.Uidx = noNumber - 1 // none
 	}
 	if c.dynamic {
-		req.Flags = uapi.MLX5_QP_FLAG_UAR_PAGE_INDEX
+		req.Flags |= uapi.MLX5_QP_FLAG_UAR_PAGE_INDEX
 		req.BfregIndex = q.reg.uar
 	}
 	if q.ece.has = c.ece; c.ece {

@@ -47,6 +47,9 @@ func (r *recvQueue) outstanding() int {
 	return int(r.head - atomic.LoadUint32(r.tail))
 }
 
+// list is where the data segments of receive i are.
+func (r *recvQueue) list(i uint32) []segment { return r.segments[i<<r.shift:][:1<<r.shift] }
+
 // full tells whether there is no room for one more receive.
 func (r *recvQueue) full() bool {
 	r.limit = atomic.LoadUint32(r.tail) + uint32(len(r.ids))
@@ -136,8 +139,7 @@ func (r *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 			break
 		}
 		i := r.head & r.mask
-		at := int(i) << r.shift
-		if sgl := wrs[n].SGL; !fill(r.segments[at:at+1<<r.shift], sgl) {
+		if sgl := wrs[n].SGL; !fill(r.list(i), sgl) {
 			err = badReceive(sgl, r.maxSGE)
 			break
 		}

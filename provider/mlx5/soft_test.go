@@ -43,14 +43,17 @@ type soft struct {
 	eth        softEthernet
 	violations []engine.Violation
 	async      []engine.AsyncEvent
-	broken     engine.Rule // which is broken on purpose
-	stores     int         // that were told to the device
-	bursts     int         // of which bursts
+	broken     engine.Rule      // which is broken on purpose
+	heard      func(ioctl.Call) // of every command, before it runs; may be nil
+	stores     int              // that were told to the device
+	bursts     int              // of which bursts
 }
 
 type softCQ struct {
 	*engine.CQ
-	handle uint32
+	handle    uint32
+	buf       uint64 // where its entries lie, as it was made
+	log, size int
 }
 
 type softQP struct {

@@ -16,6 +16,9 @@ import (
 // Ioctl implements ioctl.Kernel: what the kernel in memory has found good goes to
 // the device, as mlx5_ib would have it.
 func (s *soft) Ioctl(c ioctl.Call) error {
+	if s.heard != nil {
+		s.heard(c)
+	}
 	if err := s.resized(c); err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (s *soft) makeCQ(c ioctl.Call) {
 	q, err := s.hca.CreateCQ(a)
 	s.must(err)
 	h := uint32(num(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE))
-	s.cqs[h] = &softCQ{q, h}
+	s.cqs[h] = &softCQ{q, h, u.BufAddr, int(a.LogSize), int(u.CqeSize)}
 	made := uint32(entries - 1)
 	answer(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &made)
 	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateCqResp{Cqn: q.Number})
@@ -168,6 +171,7 @@ func (s *soft) makeQP(c ioctl.Call) {
 	case uverbs.UD:
 		a.Service = engine.ServiceUD
 	}
+	s.scatter(c, u.Flags, &a)
 	if a.Service == engine.ServiceXRC {
 		a.Source = engine.FromNone
 		if a.NoSQ {
@@ -183,6 +187,23 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = &softQP{QP: q}
 	answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
 	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0), EceOptions: softECE * (u.EceOptions >> 28)})
+}
+
+// scatter has short messages and answers come in completions, as a QP's flags say.
+func (s *soft) scatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
+	size := func(cq uint16) uint8 {
+		if s.cqs[uint32(num(c, cq))].Wide {
+			return 64
+		}
+		return 32
+	}
+	if flags&uapi.MLX5_QP_FLAG_SCATTER_CQE == 0 || a.Service != engine.ServiceRC && a.Service != engine.ServiceUC {
+		return
+	}
+	a.ScatterResponse = size(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
+	if a.Service == engine.ServiceRC && num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
+		a.ScatterRequest = size(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
+	}
 }
 
 // softECE are the options of enhanced connection establishment that there are.
@@ -346,7 +367,14 @@ func (s *soft) forget(c ioctl.Call) func() {
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:
 		gone = func() error { return s.hca.DestroySRQ(s.srqs[handle(uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)].Number) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:
-		gone = func() error { return s.hca.DestroyMKey(s.mrs[handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)].Index) }
+		gone = func() error {
+			k := s.mrs[handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
+			if k == nil {
+				return nil // a dma-buf, of which the device knows nothing
+			}
+			delete(s.mrs, handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE))
+			return s.hca.DestroyMKey(k.Index)
+		}
 	case [2]uint16{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:
 		gone = func() error { return s.hca.DestroyMKey(s.mws[handle(uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)].Index) }
 	case [2]uint16{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:

@@ -112,6 +112,9 @@ func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderRe
 	return reply, nil
 }
 
+// slot is the list of slot i, behind the segment that names the next.
+func (s *srq) slot(i uint32) []segment { return s.segments[i<<s.shift:][:1<<s.shift] }
+
 // link makes next the slot after i.
 func (s *srq) link(i, next uint32) {
 	s.segments[i<<s.shift][0] = be(uint64(next&0xffff) << 32)
@@ -159,7 +162,7 @@ func (s *srq) post(wrs []uverbs.RecvWR) (int, error) {
 			err = uverbs.ErrQueueFull
 			break
 		}
-		slot := s.segments[s.head<<s.shift:][:1<<s.shift]
+		slot := s.slot(s.head)
 		if sgl := wrs[n].SGL; !fill(slot[1:1+s.maxSGE], sgl) {
 			err = badReceive(sgl, s.maxSGE)
 			break

@@ -12,9 +12,6 @@ type difference struct {
 // differences are what the traces of C and Go may differ in. Each has to be seen
 // in some scene.
 var differences = []difference{
-	{ignore: "command.CREATE_QP.qpc.cs_res", why: "C has small messages put into their completions, where the device does so; Go does not ask for it"},
-	{ignore: "command.CREATE_QP.qpc.cs_req", why: "the same"},
-	{ignore: "cqe.format", why: "the same"},
 	{ignore: "wqe.unused", why: "where a request has no immediate data, C's builder leaves what the ring had there"},
 	{ignore: "command.CREATE_RMP.ctx.wq.log_wq_sz", why: "C's have as many slots once more, to let one rest after its use while the device may " +
 		"still fault its pages in; there is no on-demand paging with provider/mlx5"},

@@ -20,6 +20,7 @@ var scenes = []scene{
 	{"windows by list", func(s *script) { s.windows(byList) }},
 	{"windows by builder", func(s *script) { s.windows(byBuilder) }},
 	{"SRQ", (*script).srq},
+	{"answers", (*script).answers},
 	{"CQ", (*script).cqs},
 	{"sizes", (*script).sizes},
 	{"many", (*script).many},
@@ -155,6 +156,23 @@ func (s *script) srq() {
 	s.add("sum")
 	s.destroy(0, 1, 2, 3)
 	s.add("unsrq 0")
+}
+
+// answers has all requests signaled, which is when what READs and atomics bring
+// comes in completions.
+func (s *script) answers() {
+	s.pair(rc, 0, 1, signalAll)
+	for range 5 {
+		for _, p := range []payload{gather(0, 0), gather(1, 1), gather(1, 32), gather(4, 8), gather(3, 11)} {
+			s.exchange(0, 1, byList, uverbs.OpRead, 0, p)
+			s.exchange(0, 1, byList, uverbs.OpSend, 0, p)
+		}
+		s.post(0, byList, s.atomic(uverbs.OpCompareSwap, 0, 77, 99), s.atomic(uverbs.OpFetchAdd, 0, 5, 0))
+		s.poll(0, 2) // before the next READ: this is when the memory changes
+		s.exchange(0, 1, byList, uverbs.OpRead, 0, gathers[3])
+		s.add("sum")
+	}
+	s.destroy(0, 1)
 }
 
 // cqs arms and resizes, with completions in the queue and around its end.

@@ -28,6 +28,7 @@ const (
 // Kinds and flags of queue pairs.
 const (
 	rc, uc, ud  = 0, 1, 2
+	signalAll   = 1
 	forBuilders = 2
 )
 

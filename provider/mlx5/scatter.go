@@ -1,0 +1,120 @@
+package mlx5
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// What a CQE may carry of its message.
+const (
+	carries32 = 1 << 2 // in its first 32 bytes
+	carries64 = 2 << 2 // in the block before it
+)
+
+// StoreIn implements uverbs.ProviderStorer.
+func (c *deviceContext) StoreIn(m *uverbs.ProviderMRs) { c.memory = m }
+
+// scatters tells whether a QP is to have short messages in its completions, and,
+// where all requests are signaled, what short READs and atomics bring: the kernel
+// makes it so. Where there is memory that only the device can write, it must.
+func (c *deviceContext) scatters(t uverbs.QPType) bool {
+	return c.set.scatter && (t == uverbs.RC || t == uverbs.UC) && !c.memory.Foreign()
+}
+
+// carried is the message of n bytes that the entry at ci, with the last word v,
+// carries. It is false when the entry cannot.
+func (q *cq) carried(v uint64, n uint32) ([]byte, bool) {
+	room, at := uint32(32), q.at(q.ci)
+	if v&formatMask == carries64 && q.wide != 0 {
+		room, at = blockSize, &q.ring[(q.ci&q.mask)<<1]
+	} else if v&formatMask != carries32 {
+		return nil, false
+	}
+	if n > room {
+		return nil, false
+	}
+	return bytesOf(at)[:n], true
+}
+
+// store writes the beginning of data where a data segment says, and returns the
+// rest. A key that leads nowhere is what it is to the device.
+func (c *deviceContext) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
+	w := be(g[0])
+	n, key := uint32(w>>32), uint32(w)
+	if n == 0 {
+		if key == invalidLKey {
+			return data, uverbs.WCSuccess // the list ends
+		}
+		n = inlineMark // that is how a segment says 2^31
+	}
+	part := data[:min(uint64(n), uint64(len(data)))]
+	if (key != c.null || c.null == 0) && !c.memory.Store(key, be(g[1]), part) {
+		return nil, uverbs.WCLocProtErr
+	}
+	return data[len(part):], uverbs.WCSuccess
+}
+
+// storeAll writes data where a list of data segments says.
+func (c *deviceContext) storeAll(list []segment, data []byte) (s uverbs.WCStatus) {
+	for i := range list {
+		if len(data) == 0 {
+			return uverbs.WCSuccess
+		}
+		if data, s = c.store(&list[i], data); s != uverbs.WCSuccess {
+			return s
+		}
+	}
+	if len(data) > 0 {
+		return uverbs.WCLocLenErr
+	}
+	return uverbs.WCSuccess
+}
+
+// storeRecv writes the message that the entry e carries where the receive at says
+// that it completes.
+func (q *cq) storeRecv(t *target, e *block, v uint64, at uint32) (uverbs.WCStatus, error) {
+	data, ok := q.carried(v, uint32(be(e[5])))
+	if !ok {
+		return 0, errFormat
+	}
+	switch {
+	case t.srq != nil:
+		if int(at) >= len(t.srq.ids) {
+			return 0, errStray
+		}
+		return q.ctx.storeAll(t.srq.slot(at)[1:1+t.srq.maxSGE], data), nil
+	case t.rq != nil && int(at&t.recvMask) < len(t.recvs):
+		return q.ctx.storeAll(t.rq.list(at&t.recvMask), data), nil
+	}
+	return 0, errStray
+}
+
+// storeSend writes what the entry e carries where the READ or the atomic says that
+// begins at block at.
+func (q *cq) storeSend(t *target, e *block, v uint64, at uint32) (uverbs.WCStatus, error) {
+	at &= t.sendMask
+	if t.sq == nil || int(at) >= len(t.sends) {
+		return 0, errStray
+	}
+	s := t.sq
+	w, n := be(s.blocks[at][0]), uint32(be(e[5]))
+	k := ctrlSegments + s.lead + raddrSegments
+	switch w >> 32 & 0xff {
+	case hwRead:
+	case hwCAS, hwFetchAdd:
+		k, n = k+atomicSegments, atomicSize
+	default:
+		return 0, errFormat
+	}
+	data, ok := q.carried(v, n)
+	if !ok {
+		return 0, errFormat
+	}
+	for ; k < uint32(w&wordSize) && len(data) > 0; k++ {
+		var status uverbs.WCStatus
+		if data, status = q.ctx.store(s.segment(at, k), data); status != uverbs.WCSuccess {
+			return status, nil
+		}
+	}
+	if len(data) > 0 {
+		return uverbs.WCLocLenErr, nil
+	}
+	return uverbs.WCSuccess, nil
+}

@@ -1,0 +1,90 @@
+package uverbs
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What Store is told to write goes to the memory that the key names at the moment,
+// or nowhere.
+func TestProviderMRs(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	m := new(ProviderMRs)
+	r.c.memory = m
+	pd := good(r.c.AllocPD())(t)
+	mr := good(pd.Alloc(100, LocalWrite|OnDemand))(t)
+	text := []byte("text")
+	try := func(what string, want bool, lkey uint32, addr uint64) {
+		t.Helper()
+		if ok := m.Store(lkey, addr, text); ok != want {
+			t.Errorf("%s: Store answers %v", what, ok)
+		}
+	}
+	try("the first bytes", true, mr.LKey(), mr.Addr())
+	try("the last bytes", true, mr.LKey(), mr.Addr()+96)
+	try("beyond the last", false, mr.LKey(), mr.Addr()+97)
+	try("before the first", false, mr.LKey(), mr.Addr()-1)
+	try("far beyond", false, mr.LKey(), mr.Addr()+1<<63)
+	try("no key", false, mr.LKey()+1<<keyShift, mr.Addr())
+	try("no key beside one", false, mr.LKey()^1, mr.Addr())
+	if b := mr.Bytes(); !bytes.HasPrefix(b, text) || !bytes.HasSuffix(b, text) {
+		t.Errorf("the memory has %q", b)
+	}
+
+	other := make([]byte, 50)
+	was := mr.LKey()
+	check(t, mr.Rereg(ReregTranslation, nil, other, 0))
+	try("moved memory", true, mr.LKey(), mr.Addr()+46)
+	if !bytes.HasSuffix(other, text) {
+		t.Errorf("the new memory has %q", other)
+	}
+	if was != mr.LKey() {
+		try("a key that was", false, was, mr.Addr())
+	}
+	check(t, mr.Rereg(ReregAccess, nil, nil, RemoteRead))
+	try("memory that must not be written", false, mr.LKey(), mr.Addr())
+	check(t, mr.Close())
+	try("closed memory", false, mr.LKey(), mr.Addr())
+
+	// All memory of the process, of which some is not there, and some is constant.
+	whole := good(pd.RegImplicit(OnDemand | LocalWrite))(t)
+	page := unix.Getpagesize()
+	b := good(unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
+	try("a page", true, whole.LKey(), addressOf(b)+1)
+	if !bytes.Equal(b[1:5], text) {
+		t.Errorf("the page has %q", b[:5])
+	}
+	check(t, unix.Mprotect(b[page:], unix.PROT_READ))
+	try("a page and one to be read alone", false, whole.LKey(), addressOf(b)+uint64(page)-2)
+	check(t, unix.Munmap(b))
+	try("no memory", false, whole.LKey(), addressOf(b))
+	check(t, whole.Close())
+}
+
+// Keys that differ in the lowest byte alone lead to memory of their own, in
+// whatever order they come and go.
+func TestProviderMRsNeighbours(t *testing.T) {
+	m := new(ProviderMRs)
+	var all [4]*registration
+	for i := range all {
+		b := make([]byte, 8)
+		all[i] = &registration{view: &mrView{buf: b, addr: 8, access: LocalWrite, lkey: 0x700 + uint32(i), foreign: i == 1}}
+		m.enter(all[i])
+	}
+	here := [4]bool{true, true, true, true}
+	for _, goes := range []int{1, 3, 0, 2} {
+		if foreign := m.Foreign(); foreign != here[1] {
+			t.Errorf("with %v there is foreign memory: %v", here, foreign)
+		}
+		m.leave(all[goes])
+		here[goes] = false
+		for i, r := range all {
+			if ok := m.Store(0x700+uint32(i), 8, []byte{byte(i)}); ok != here[i] || ok && r.view.buf[0] != byte(i) {
+				t.Errorf("after %d has left, %d is written: %v", goes, i, ok)
+			}
+		}
+	}
+}
