@@ -1,100 +1,11 @@
 package mlx5
 
 import (
-	"encoding/binary"
-	"encoding/hex"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// proxied are the native methods that gVisor's rdmaproxy lets through to mlx5
-// (pkg/sentry/devices/rdmaproxy, as of August 2026); what INVOKE_WRITE carries
-// passes as it is.
-var proxied = map[string]bool{
-	"DEVICE.GET_CONTEXT": true, "DEVICE.QUERY_PORT": true, "DEVICE.QUERY_GID_TABLE": true, "DEVICE.QUERY_GID_ENTRY": true,
-	"ASYNC_EVENT.ALLOC": true, "PD.DESTROY": true, "MR.DESTROY": true, "MR.REG_DMABUF": true,
-	"CQ.CREATE": true, "CQ.DESTROY": true, "QP.CREATE": true, "QP.DESTROY": true, "UAR.ALLOC": true, "UAR.DESTROY": true,
-}
-
-// refused are the methods that it does not, with what a program does without.
-var refused = map[string]string{
-	"SRQ.CREATE":  "shared receive queues: it mirrors the memory of CQs and QPs alone",
-	"SRQ.DESTROY": "the same",
-	"AH.DESTROY":  "datagrams",
-	"MW.DESTROY":  "memory windows",
-
-	"WQ.CREATE":           "work queues, as SRQs",
-	"WQ.DESTROY":          "the same",
-	"RWQ_IND_TBL.DESTROY": "the same",
-	"FLOW.DESTROY":        "raw packets: their QPs have a second buffer, and flows need CAP_NET_RAW",
-}
-
-// TestCommandBytes holds the bytes of the commands that have a part of the
-// driver's. The kernel in memory has checked them against the specifications.
-func TestCommandBytes(t *testing.T) {
-	k := standard()
-	s := newSoft(t, k)
-	var names, dumps []string
-	s.Recorder = func(name, dump string) {
-		names = append(names, name)
-		dumps = append(dumps, dump)
-	}
-	c := good(s.tryOpen(k))(t)
-	pd := good(c.AllocPD())(t)
-	cq := good(c.CreateCQ(uverbs.CQConfig{Entries: 100}))(t)
-	srq := good(pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 30, MaxSGE: 3}))(t)
-	for i, cfg := range []uverbs.QPConfig{
-		{Type: uverbs.RC, MaxSendWR: 10, MaxRecvWR: 20, MaxSendSGE: 4, MaxRecvSGE: 3, MaxInline: 70},
-		{Type: uverbs.UC, MaxSendWR: 10, MaxRecvWR: 1},
-		{Type: uverbs.UD, MaxSendWR: 10, MaxRecvWR: 20, SignalAll: true},
-		{Type: uverbs.RC, MaxSendWR: 100, SRQ: srq},
-		{Type: uverbs.RC},
-	} {
-		cfg.SendCQ = cq
-		q := good(pd.CreateQP(cfg))(t)
-		t.Logf("queue pair %d is %+v", i, q.Cap())
-	}
-	check(t, cq.Resize(200))
-	ah := good(pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}, SGIDIndex: 2, HopLimit: 64, Port: 1}))(t)
-	check(t, ah.Close())
-	check(t, srq.Modify(uverbs.SRQAttr{Limit: 4}, uverbs.SRQMaskLimit))
-	s.Set(func() { s.NetRaw, s.Raw = true, true })
-	raw := good(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 10, MaxRecvWR: 20, CreateFlags: uverbs.QPCVLANStripping}))(t)
-	check(t, good(raw.CreateFlow(uverbs.FlowAttr{Type: uverbs.FlowAllDefault}))(t).Close())
-	wq := good(pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 30, MaxSGE: 2, Flags: uverbs.WQCVLANStripping}))(t)
-	check(t, wq.Ready())
-	good(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: good(c.CreateRWQIndTable(wq))(t),
-		Function: uverbs.RSSToeplitz, Key: []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: uverbs.RSSSrcIPv6 | uverbs.RSSDstPortTCP}}))(t)
-	check(t, c.Close())
-	s.Close(t)
-	s.quiet()
-
-	var hide []string
-	for _, m := range s.spans {
-		hide = append(hide, hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, m.addr)), "<address ... >")
-	}
-	replace := strings.NewReplacer(hide...)
-	var out strings.Builder
-	for i, d := range dumps {
-		if strings.HasPrefix(names[i], "QUERY_DEVICE") || strings.HasPrefix(names[i], "DEVICE.QUERY") {
-			continue
-		}
-		out.WriteString(replace.Replace(d))
-	}
-	ioctltest.Golden(t, "commands", out.String())
-
-	slices.Sort(names)
-	for _, n := range slices.Compact(names) {
-		native := strings.Contains(n, ".")
-		if native && !proxied[n] && refused[n] == "" {
-			t.Errorf("%s is neither among what gVisor's proxy takes nor among what is known to be refused there", n)
-		}
-	}
-}
 
 // What the driver's part says of sizes is what the device is to have.
 func TestQueueSizes(t *testing.T) {
