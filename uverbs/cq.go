@@ -57,6 +57,9 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 		c.forget(q.id)
 		return nil, err
 	}
+	if c.gone.Load() {
+		q.lose()
+	}
 	return q, nil
 }
 

@@ -22,8 +22,11 @@ import (
 // In state RESET there is nothing to wait for, nor when another call moves the
 // QP there meanwhile. As Close, it waits for an open SendBatch.
 //
-// The errors: [ErrClosed]; the cause of the end of ctx, with the QP in ERR; what
-// the kernel said to MODIFY_QP.
+// A send queue that is full of requests none of which asked for a completion has
+// nothing more to say, as it has for posting: the wait ends with ctx then.
+//
+// The errors: [ErrClosed]; [ErrDeviceGone]; the cause of the end of ctx, with the
+// QP in ERR; what the kernel said to MODIFY_QP.
 func (q *QP) Drain(ctx context.Context) error {
 	if q.State() == StateReset {
 		return q.alive()
@@ -38,6 +41,9 @@ func (q *QP) Drain(ctx context.Context) error {
 		timer.Reset(pause)
 		select {
 		case <-timer.C:
+			if q.ctx.gone.Load() {
+				return ErrDeviceGone
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

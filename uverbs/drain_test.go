@@ -69,6 +69,21 @@ func TestDrainUnpolled(t *testing.T) {
 	}
 }
 
+// A device that has failed gives nothing back any more.
+func TestDrainOfADeviceThatGoes(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	b.busy(t)
+	done := make(chan error, 1)
+	go func() { done <- b.qp.Drain(t.Context()) }()
+	until(func() bool { return b.qp.State() == StateErr })
+	check(t, r.k.Async(1, uint32(EventDeviceFatal)))
+	good(r.c.NextEvent(t.Context()))(t)
+	if err := <-done; !errors.Is(err, ErrDeviceGone) {
+		t.Error(err)
+	}
+}
+
 // A QP that is closed, or moved to RESET, under Drain ends it, be it at work
 // again by then.
 func TestDrainOfAQPThatGoes(t *testing.T) {

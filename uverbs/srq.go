@@ -187,11 +187,13 @@ func (s *SRQ) MaxSGE() int { return s.maxSGE }
 
 // PostRecv posts work requests to the queue: ibv_post_srq_recv(3). Which QP
 // takes which is up to their senders. Errors and n are as for [QP.PostSend].
-// Among them is [ErrClosed].
+// Among them are [ErrDeviceGone] and [ErrClosed].
 func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	s.lock()
 	if s.dead.Load() {
 		err = ErrClosed
+	} else if s.ctx.gone.Load() {
+		err = ErrDeviceGone
 	} else if n, err = s.impl.PostRecv(noescape.Slice(wrs)); err != nil && s.dead.Load() {
 		err = ErrClosed // closed under a single-goroutine queue
 	}

@@ -219,11 +219,13 @@ func (q *WQ) State() WQState {
 }
 
 // PostRecv posts work requests to the queue: ibv_post_wq_recv(3). Errors and n
-// are as for [QP.PostSend]: [ErrState] in RESET, [ErrClosed] after Close.
+// are as for [QP.PostSend]: [ErrState] in RESET, [ErrDeviceGone], [ErrClosed] after Close.
 func (q *WQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	q.lock()
 	if g := q.gate.Load(); g != gateOpen {
 		err = wqGateError(g)
+	} else if q.ctx.gone.Load() {
+		err = ErrDeviceGone
 	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil && q.gate.Load() == gateClosed {
 		err = ErrClosed // closed under a single-goroutine queue
 	}

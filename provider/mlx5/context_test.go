@@ -85,6 +85,27 @@ func TestNoRegisterPage(t *testing.T) {
 	}
 }
 
+// A kernel that does not make pages has all registers of its own in one: there is
+// room for those of the usual size.
+func TestFixedRegistersTooLarge(t *testing.T) {
+	k := standard()
+	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize, r.TotBfregs = 1024, 16 }
+	s := newSoft(t, k)
+	s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.EOPNOTSUPP}
+	if c, err := s.tryOpen(k); !errors.Is(err, uverbs.ErrABI) {
+		t.Errorf("%v, %v", c, err)
+	}
+	s.Close(t)
+}
+
+// A page that is too short for its registers is none that this library knows.
+func TestShortRegisterPage(t *testing.T) {
+	err := kernelError("make a register page", "", errors.Join(errShortPage, nil), "")
+	if !errors.Is(err, uverbs.ErrABI) || errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+}
+
 // The clock is where the kernel says, in two words.
 func TestClock(t *testing.T) {
 	k := standard()

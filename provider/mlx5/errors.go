@@ -11,6 +11,10 @@ import (
 
 // kernelError wraps what a system call answered.
 func kernelError(op, object string, err error, detail string) error {
+	var known *uverbs.Error
+	if errors.As(err, &known) {
+		return known
+	}
 	e := &uverbs.Error{Op: op, Object: object, Detail: detail}
 	if !errors.As(err, &e.Errno) {
 		e.Kind, e.Detail = uverbs.ErrClosed, err.Error()

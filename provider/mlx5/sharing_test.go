@@ -326,3 +326,15 @@ func TestPollWhileEnding(t *testing.T) {
 		check(t, <-closed)
 	})
 }
+
+// The count of receives in the doorbell record has 16 bits.
+func TestSRQCounterWraps(t *testing.T) {
+	d := newDesk(t, standard())
+	s := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7}))(t)
+	impl := uverbs.ProviderSRQOf(s).(*srq)
+	impl.count = 0xffff
+	good(s.PostRecv(uverbs.RecvWR{}))(t)
+	if w := impl.record.words[recvCounter]; w != 0 {
+		t.Errorf("the record says %#x", w)
+	}
+}

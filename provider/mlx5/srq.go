@@ -172,7 +172,7 @@ func (s *srq) post(wrs []uverbs.RecvWR) (int, error) {
 		s.count++
 	}
 	if n > 0 {
-		mmio.Publish32BE(&s.record.words[recvCounter], s.count)
+		mmio.Publish32BE(&s.record.words[recvCounter], s.count&0xffff)
 	}
 	return n, err
 }

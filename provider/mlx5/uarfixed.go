@@ -22,6 +22,9 @@ func offsetOf(command, index, pageSize int) int64 {
 
 // openFixed maps the pages of so many registers.
 func (u *uars) openFixed(registers int) error {
+	if uarSend+uarRegisters*2*u.split > uarSize {
+		return badABI("%d registers of %d bytes in a page", uarRegisters, 2*u.split)
+	}
 	command := uapi.MLX5_IB_MMAP_REGULAR_PAGE
 	if !u.set.blueFlame {
 		command = uapi.MLX5_IB_MMAP_NC_PAGE
