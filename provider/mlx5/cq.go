@@ -36,6 +36,7 @@ type cq struct {
 	lost    error       // the queue cannot go on
 	gone    atomic.Bool // and so is the device
 	retired atomic.Bool
+	halted  atomic.Bool // one of these three: Poll looks at this alone
 }
 
 // CreateCQ implements uverbs.ProviderContext.
@@ -128,7 +129,10 @@ func (q *cq) Ready() bool {
 }
 
 // Lose implements uverbs.ProviderLoser.
-func (q *cq) Lose() { q.gone.Store(true) }
+func (q *cq) Lose() {
+	q.gone.Store(true)
+	q.halted.Store(true)
+}
 
 // Of the doorbell that arms.
 const (
@@ -161,5 +165,6 @@ func (q *cq) Retire() error {
 	if q.retired.Swap(true) {
 		return nil
 	}
+	q.halted.Store(true)
 	return errors.Join(q.ctx.records.put(q.record), q.mem.Retire())
 }

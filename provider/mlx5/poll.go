@@ -21,11 +21,14 @@ const (
 	commonOpcodes = 5 // those below
 )
 
-// arrivals is what a receive completes as, by CQE opcode.
-var arrivals = [8]struct {
+// An arrived is what a receive completes as.
+type arrived struct {
 	kind uint64 // opcode and flags, where a WC has them
 	ex   uint64 // mask of what the CQE says in the place of the immediate
-}{
+}
+
+// arrivals is by CQE opcode.
+var arrivals = [8]arrived{
 	cqeWriteImm: {uint64(uverbs.WCRecvRDMAImm)<<wcOpcode | uint64(uverbs.WCWithImm)<<wcFlags, 0xffffffff << 32},
 	cqeSend:     {uint64(uverbs.WCRecv) << wcOpcode, 0},
 	cqeSendImm:  {uint64(uverbs.WCRecv)<<wcOpcode | uint64(uverbs.WCWithImm)<<wcFlags, 0xffffffff << 32},
@@ -45,6 +48,7 @@ const (
 //
 //go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
+	wcs = wcs[:len(wcs):len(wcs)] // one value less to hold
 	ci, n := q.ci, 0
 	var v uint64
 	for ; n < len(wcs); n++ {
@@ -74,69 +78,77 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 				return q.pollRest(wcs, n, ci)
 			}
 			note := &t.sends[at]
-			meta, length := note.meta, uint64(0)
+			meta := note.meta
+			wc[wcWRID] = note.wrID
+			wc[wcTimestamp] = be(e[6])
+			wc[wcLength] = 0
+			wc[wcNumbers] = v >> 32 & indexMask
+			wc[wcVendor] = 0
 			if uint8(meta) != 0 {
 				if meta&metaSilent != 0 {
 					return q.pollRest(wcs, n, ci)
 				}
-				if length = atomicSize; meta&metaLength != 0 {
-					length = be(e[5]) & 0xffffffff
+				wc[wcLength] = atomicSize
+				if meta&metaLength != 0 {
+					wc[wcLength] = be(e[5]) & 0xffffffff
 				}
 				meta &^= metaRare
 			}
-			wc[wcWRID] = note.wrID
-			wc[wcTimestamp] = be(e[6])
-			wc[wcLength] = length
-			wc[wcNumbers] = v >> 32 & indexMask
-			wc[wcVendor] = 0
 			wc[wcKind] = uint64(meta) // the opcode is at the same place
 			mmio.Release32(t.sendTail, note.end)
 		} else {
 			if at &= t.recvMask & 0xffff; v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
 				return q.pollRest(wcs, n, ci)
 			}
-			wc.arrival(t.recvs[at], e, v)
+			a := &arrivals[v>>opcodeShift&7]
+			wc.message(t.recvs[at], e, a)
+			wc.sender(be(e[3]), be(e[2]), v, a)
 			mmio.Release32(t.recvTail, *t.recvTail+1)
 		}
 		ci++
 	}
-	if n == 0 {
-		return 0, q.idle()
+	if n > 0 {
+		q.ci = ci
+		mmio.Publish32BE(&q.record.words[consumed], ci&indexMask)
 	}
-	q.ci = ci
-	mmio.Publish32BE(&q.record.words[consumed], ci&indexMask)
 	// What was read may have been zero pages. Retire says so before it maps them.
-	if q.retired.Load() {
-		return 0, uverbs.ErrClosed
+	if q.halted.Load() {
+		return q.halt(n)
 	}
 	runtime.KeepAlive(q)
 	return n, nil
 }
 
-// arrival writes a completion of a receive.
-func (w *wcWords) arrival(wrID uint64, e *block, v uint64) {
-	from, lid := be(e[3])>>32, be(e[2])
-	arrived := &arrivals[v>>opcodeShift&7]
+// message and sender write a completion of a receive. They are two so that the
+// compiler inlines them.
+func (w *wcWords) message(wrID uint64, e *block, a *arrived) {
 	w[wcWRID] = wrID
 	w[wcTimestamp] = be(e[6])
-	w[wcLength] = be(e[5])&0xffffffff | be(e[4])<<32&arrived.ex
-	w[wcNumbers] = v>>32&indexMask | from&indexMask<<32
-	w[wcVendor] = lid & 0xffff << wcSLID
-	w[wcKind] = arrived.kind | from>>24&0xf<<wcSL | lid>>48&0x7f<<wcPathBits
-	if from&grhMask != 0 {
-		w[wcKind] |= uint64(uverbs.WCGRH) << wcFlags
-	}
+	w[wcLength] = be(e[5])&0xffffffff | be(e[4])<<32&a.ex
 }
 
-const grhMask = 3 << 28 // the GRH area of the buffer is valid
+// from and lid are the third and the second word of the entry.
+func (w *wcWords) sender(from, lid, v uint64, a *arrived) {
+	w[wcNumbers] = v>>32&indexMask | from>>32&indexMask<<32
+	w[wcVendor] = lid << wcSLID
+	kind := a.kind | from>>56&0xf<<wcSL | lid>>48&0x7f<<wcPathBits
+	if from&grhMask != 0 {
+		kind |= uint64(uverbs.WCGRH) << wcFlags
+	}
+	w[wcKind] = kind
+}
 
-// idle is what Poll answers when there is nothing.
-func (q *cq) idle() error {
-	if q.retired.Load() {
-		return uverbs.ErrClosed
+const grhMask = 3 << 60 // the GRH area of the buffer is valid
+
+// halt is what Poll answers with n completions when the queue is halted.
+func (q *cq) halt(n int) (int, error) {
+	switch {
+	case q.retired.Load():
+		return 0, uverbs.ErrClosed
+	case n > 0:
+		return n, nil
+	case q.gone.Load():
+		return 0, uverbs.ErrDeviceGone
 	}
-	if q.gone.Load() {
-		return uverbs.ErrDeviceGone
-	}
-	return q.lost
+	return 0, q.lost
 }

@@ -17,7 +17,6 @@ func (q *cq) pollRest(wcs []uverbs.WC, n int, ci uint32) (int, error) {
 
 // pollAny takes entries of every kind, after the first n.
 func (q *cq) pollAny(wcs []uverbs.WC, n int) (int, error) {
-	from := n
 	var err error
 	for n < len(wcs) {
 		v, ok := q.mine(q.ci)
@@ -37,12 +36,9 @@ func (q *cq) pollAny(wcs []uverbs.WC, n int) (int, error) {
 			n++
 		}
 	}
-	if n == 0 && n == from && err == nil {
-		err = q.idle()
-	}
 	mmio.Publish32BE(&q.record.words[consumed], q.ci&indexMask)
-	if q.retired.Load() {
-		return 0, uverbs.ErrClosed
+	if q.halted.Load() && (err == nil || q.retired.Load()) {
+		return q.halt(n)
 	}
 	runtime.KeepAlive(q)
 	return n, err
@@ -173,7 +169,9 @@ func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 	if !ok {
 		return false, errStray
 	}
-	wordsOfWC(wc).arrival(id, e, v)
+	w, a := wordsOfWC(wc), &arrivals[v>>opcodeShift&7]
+	w.message(id, e, a)
+	w.sender(be(e[3]), be(e[2]), v, a)
 	wc.Status = status
 	if v&formatMask == carries32 { // where the message is, other entries tell of the sender
 		wc.Flags &^= uverbs.WCGRH

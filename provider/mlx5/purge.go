@@ -127,6 +127,7 @@ func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	reply.Entries = entries - 1
 	if !q.carry(next) {
 		q.lost = errNoEnd
+		q.halted.Store(true)
 	}
 	old := q.mem
 	q.use(mem, entries)
