@@ -111,6 +111,29 @@ func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
 func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
+func (q *loopQP) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) {
+	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+	q.SGE(s)
+}
+
+func (q *loopQP) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+
+func (q *loopQP) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.Op(uverbs.OpRead, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+func (q *loopQP) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
+	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+	q.Inline(data)
+}
+
+func (q *loopQP) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
+	q.Inline(data)
+}
 func (q *loopQP) SGE(uverbs.SGE)                                     {}
 func (q *loopQP) Inline([]byte)                                      {}
 func (q *loopQP) Atomic(_, _ uint64)                                 {}

@@ -37,6 +37,18 @@ func hot(b *bundle) map[string]func() {
 			}
 			_ = s.Submit()
 		},
+		"StartSend in one call": func() {
+			s := b.qp.StartSend()
+			for i := range 10 {
+				s.SendSGE(uint64(i), 0, SGE{Addr: 4096, Length: 64, LKey: 7})
+				s.WriteSGE(uint64(i), 0, 4096, 7, b.mr.SGE(i*64, 64))
+				s.ReadSGE(uint64(i), 0, 4096, 7, b.mr.SGE(i*64, 64))
+				s.SendInline(uint64(i), 0, []byte{1, 2, byte(i)})
+				s.WriteInline(uint64(i), Signaled, 4096, 7, []byte{1, 2, byte(i)})
+			}
+			_ = s.Submit()
+			_, _ = b.cq.Poll(wcs[:])
+		},
 		"StartSend inline": func() {
 			s := b.qp.StartSend()
 			s.SendImm(1, Signaled, 5)

@@ -9,10 +9,11 @@ import "github.com/goverbs/goverbs/internal/noescape"
 //
 //	b := qp.StartSend()
 //	defer b.Abort() // does nothing after Submit; lets go when something panics
-//	b.Write(1, 0, addr, rkey)
-//	b.SGE(mr.SGE(0, 64))
-//	b.Send(2, uverbs.Signaled)
-//	b.Inline(header)
+//	b.WriteSGE(1, 0, addr, rkey, mr.SGE(0, 64))
+//	b.SendInline(2, 0, header)
+//	b.SendImm(3, uverbs.Signaled, imm)
+//	b.SGE(mr.SGE(64, 100))
+//	b.SGE(mr.SGE(512, 28))
 //	err := b.Submit()
 //
 // Each operation takes the buffers that follow it. Nothing is allocated. While a
@@ -107,6 +108,32 @@ func (b *SendBatch) Flush(wrID uint64, f SendFlags, raddr uint64, rkey, n uint32
 func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uint32, value uint64) {
 	b.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
 	b.impl.Atomic(0, value)
+}
+
+// SendSGE is Send and SGE in one call, which costs less than two; so do the four
+// below. More SGEs may follow, and what else is said of an operation.
+func (b *SendBatch) SendSGE(wrID uint64, f SendFlags, s SGE) {
+	b.impl.SendSGE(f, wrID, s)
+}
+
+// WriteSGE is Write and SGE in one call.
+func (b *SendBatch) WriteSGE(wrID uint64, f SendFlags, raddr uint64, rkey uint32, s SGE) {
+	b.impl.WriteSGE(f, wrID, raddr, rkey, s)
+}
+
+// ReadSGE is Read and SGE in one call.
+func (b *SendBatch) ReadSGE(wrID uint64, f SendFlags, raddr uint64, rkey uint32, s SGE) {
+	b.impl.ReadSGE(f, wrID, raddr, rkey, s)
+}
+
+// SendInline is Send and Inline in one call.
+func (b *SendBatch) SendInline(wrID uint64, f SendFlags, data []byte) {
+	b.impl.SendInline(f, wrID, noescape.Bytes(data))
+}
+
+// WriteInline is Write and Inline in one call.
+func (b *SendBatch) WriteInline(wrID uint64, f SendFlags, raddr uint64, rkey uint32, data []byte) {
+	b.impl.WriteInline(f, wrID, raddr, rkey, noescape.Bytes(data))
 }
 
 // SGE adds a buffer to the operation added last.

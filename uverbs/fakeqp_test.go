@@ -150,6 +150,31 @@ func (q *fakeQP) Inline(data []byte) {
 	}
 }
 
+func (q *fakeQP) SendSGE(f SendFlags, wrID uint64, s SGE) {
+	q.Op(OpSend, f, wrID, 0, 0, 0)
+	q.SGE(s)
+}
+
+func (q *fakeQP) WriteSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE) {
+	q.Op(OpWrite, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+
+func (q *fakeQP) ReadSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE) {
+	q.Op(OpRead, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+
+func (q *fakeQP) SendInline(f SendFlags, wrID uint64, data []byte) {
+	q.Op(OpSend, f, wrID, 0, 0, 0)
+	q.Inline(data)
+}
+
+func (q *fakeQP) WriteInline(f SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.Op(OpWrite, f, wrID, raddr, rkey, 0)
+	q.Inline(data)
+}
+
 func (q *fakeQP) UDAddr(ah *AH, qpn, qkey uint32) {
 	if q.n == 0 {
 		q.err = ErrOpcode

@@ -141,6 +141,12 @@ type ProviderQP interface {
 	Flush(n uint32, p Placement, s Selectivity)
 	SGE(s SGE)
 	Inline(data []byte)
+	// These are Op and SGE, or Op and Inline, in one call.
+	SendSGE(f SendFlags, wrID uint64, s SGE)
+	WriteSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE)
+	ReadSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE)
+	SendInline(f SendFlags, wrID uint64, data []byte)
+	WriteInline(f SendFlags, wrID, raddr uint64, rkey uint32, data []byte)
 	UDAddr(ah *AH, qpn, qkey uint32)
 	RemoteSRQ(srqn uint32)
 	Submit() error

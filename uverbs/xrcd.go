@@ -164,20 +164,25 @@ func (x *XRCD) Close() error { return x.close() }
 // QP let no request through.
 type noQueues struct{}
 
-func (noQueues) PostSend([]SendWR) (int, error)                     { return 0, ErrNoQueue }
-func (noQueues) PostRecv([]RecvWR) (int, error)                     { return 0, ErrNoQueue }
-func (noQueues) Begin()                                             {}
-func (noQueues) Op(_ Opcode, _ SendFlags, _, _ uint64, _, _ uint32) {}
-func (noQueues) Atomic(uint64, uint64)                              {}
-func (noQueues) Bind(ProviderBind, error)                           {}
-func (noQueues) Flush(uint32, Placement, Selectivity)               {}
-func (noQueues) SGE(SGE)                                            {}
-func (noQueues) Inline([]byte)                                      {}
-func (noQueues) UDAddr(*AH, uint32, uint32)                         {}
-func (noQueues) RemoteSRQ(uint32)                                   {}
-func (noQueues) Submit() error                                      { return ErrNoQueue }
-func (noQueues) Abort()                                             {}
-func (noQueues) SendsOutstanding() int                              { return 0 }
-func (noQueues) RecvsOutstanding() int                              { return 0 }
-func (noQueues) Reset() error                                       { return nil }
-func (noQueues) Retire() error                                      { return nil }
+func (noQueues) PostSend([]SendWR) (int, error)                           { return 0, ErrNoQueue }
+func (noQueues) PostRecv([]RecvWR) (int, error)                           { return 0, ErrNoQueue }
+func (noQueues) Begin()                                                   {}
+func (noQueues) Op(_ Opcode, _ SendFlags, _, _ uint64, _, _ uint32)       {}
+func (noQueues) Atomic(uint64, uint64)                                    {}
+func (noQueues) Bind(ProviderBind, error)                                 {}
+func (noQueues) Flush(uint32, Placement, Selectivity)                     {}
+func (noQueues) SGE(SGE)                                                  {}
+func (noQueues) Inline([]byte)                                            {}
+func (noQueues) SendSGE(SendFlags, uint64, SGE)                           {}
+func (noQueues) WriteSGE(_ SendFlags, _, _ uint64, _ uint32, _ SGE)       {}
+func (noQueues) ReadSGE(_ SendFlags, _, _ uint64, _ uint32, _ SGE)        {}
+func (noQueues) SendInline(SendFlags, uint64, []byte)                     {}
+func (noQueues) WriteInline(_ SendFlags, _, _ uint64, _ uint32, _ []byte) {}
+func (noQueues) UDAddr(*AH, uint32, uint32)                               {}
+func (noQueues) RemoteSRQ(uint32)                                         {}
+func (noQueues) Submit() error                                            { return ErrNoQueue }
+func (noQueues) Abort()                                                   {}
+func (noQueues) SendsOutstanding() int                                    { return 0 }
+func (noQueues) RecvsOutstanding() int                                    { return 0 }
+func (noQueues) Reset() error                                             { return nil }
+func (noQueues) Retire() error                                            { return nil }

@@ -110,6 +110,8 @@ func (b *bench) rounds() []round {
 		{"list32inline", func() error { return b.postMany(b.many[1]) }, true},
 		{"builder32", b.build, true},
 		{"builder32inline", b.buildInline, true},
+		{"calls32", b.buildByCalls, true},
+		{"calls32inline", b.buildInlineByCalls, true},
 		{"recv", b.postRecv, false},
 		{"recv32", b.postRecvs, false},
 		{"empty", b.pollEmpty, false},
@@ -138,6 +140,33 @@ func (b *bench) build() error {
 	for i := 0; i < each; i += list {
 		s := b.qps[i].StartSend()
 		for range list {
+			s.WriteSGE(1, uverbs.Signaled, b.addr, b.rkey, b.sge)
+		}
+		if err := s.Submit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) buildInline() error {
+	for i := 0; i < each; i += list {
+		s := b.qps[i].StartSend()
+		for range list {
+			s.WriteInline(1, uverbs.Signaled, b.addr, b.rkey, b.data)
+		}
+		if err := s.Submit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildByCalls is build with a call for the operation and one for its data.
+func (b *bench) buildByCalls() error {
+	for i := 0; i < each; i += list {
+		s := b.qps[i].StartSend()
+		for range list {
 			s.Write(1, uverbs.Signaled, b.addr, b.rkey)
 			s.SGE(b.sge)
 		}
@@ -148,7 +177,7 @@ func (b *bench) build() error {
 	return nil
 }
 
-func (b *bench) buildInline() error {
+func (b *bench) buildInlineByCalls() error {
 	for i := 0; i < each; i += list {
 		s := b.qps[i].StartSend()
 		for range list {
@@ -281,4 +310,4 @@ func (b *bench) measure(rounds int) error {
 	return nil
 }
 
-var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "recv", "recv32", "poll1", "poll32", "empty"}
+var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "calls32", "calls32inline", "recv", "recv32", "poll1", "poll32", "empty"}

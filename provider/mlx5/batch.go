@@ -336,7 +336,13 @@ func (q *qp) Inline(data []byte) {
 	s.batch.at = -int32(at)
 	s.batch.cur += end - at/blockSize
 	s.firstIn(at)[sizeByte] += uint8(size)
-	s.blockIn(0).putInline(uintptr(at), data)
+	g := s.dataIn(at)
+	g.inlineHead(n)
+	if uint(n-16) <= 16 {
+		g.inlineTwo(data)
+		return
+	}
+	g.inlineData(data)
 }
 
 //go:noinline

@@ -27,7 +27,11 @@ func FuzzBatch(f *testing.F) {
 			}
 			batch.Begin()
 			for i := range wrs {
-				build(batch, &wrs[i], nil)
+				if wrs[i].WRID%2 == 0 {
+					build(batch, &wrs[i], nil)
+				} else {
+					buildOnce(batch, &wrs[i], nil)
+				}
 			}
 			cur, head := batch.sq.cur, batch.sq.head
 			if err := batch.Submit(); err != nil {

@@ -131,7 +131,7 @@ func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 	}
 	cur := s.cur
 	i := cur & s.mask
-	at := uintptr(w&wordSize) * segmentSize
+	at := uint32(w&wordSize) * segmentSize
 	w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
 	end := i + uint32(w&wordSize+perBlock-1)/perBlock
 	if end > s.mask+1 {
@@ -146,7 +146,13 @@ func (s *sendQueue) encodeInline(wr *uverbs.SendWR) bool {
 	note := s.noteIn(i)
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.head, s.last, s.cur = head, cur, cur-i+end
-	b.putInline(at, wr.Inline)
+	g := s.dataIn(i*blockSize + at)
+	g.inlineHead(n)
+	if uint(n-16) <= 16 {
+		g.inlineTwo(wr.Inline)
+		return true
+	}
+	g.inlineData(wr.Inline)
 	return true
 }
 

@@ -71,6 +71,39 @@ func build(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 		ex = wr.InvalidateRKey
 	}
 	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+	buildRest(q, wr, bind)
+}
+
+// buildOnce is build by calls that say of the data too, where there are such.
+func buildOnce(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+	rest := *wr
+	switch op := wr.Opcode; {
+	case wr.Inline != nil && op == uverbs.OpSend:
+		q.SendInline(wr.Flags, wr.WRID, wr.Inline)
+		rest.Inline = nil
+	case wr.Inline != nil && op == uverbs.OpWrite:
+		q.WriteInline(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
+		rest.Inline = nil
+	case wr.Inline != nil || len(wr.SGL) == 0:
+		build(q, wr, bind)
+		return
+	case op == uverbs.OpSend:
+		q.SendSGE(wr.Flags, wr.WRID, wr.SGL[0])
+		rest.SGL = wr.SGL[1:]
+	case op == uverbs.OpWrite:
+		q.WriteSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		rest.SGL = wr.SGL[1:]
+	case op == uverbs.OpRead:
+		q.ReadSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		rest.SGL = wr.SGL[1:]
+	default:
+		build(q, wr, bind)
+		return
+	}
+	buildRest(q, &rest, bind)
+}
+
+func buildRest(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
 		q.Atomic(wr.CompareAdd, wr.Swap)
@@ -90,7 +123,7 @@ func build(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 func TestRequests(t *testing.T) {
 	const maxSGE, maxInline = 6, 100
 	all := requests(maxSGE, maxInline)
-	for _, way := range []string{"list", "batch"} {
+	for _, way := range []string{"list", "batch", "once"} {
 		t.Run(way, func(t *testing.T) {
 			b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxSendSGE: maxSGE, MaxInline: maxInline}, nil)
 			o := oracle{qpn: benchQPN}
@@ -116,7 +149,11 @@ func (b *bench) post(t *testing.T, way string, o *oracle, wr *uverbs.SendWR, bin
 		}
 	} else {
 		b.Begin()
-		build(b, wr, bind)
+		if way == "once" {
+			buildOnce(b, wr, bind)
+		} else {
+			build(b, wr, bind)
+		}
 		check(t, b.Submit())
 	}
 	want := o.wqe(cur, wr, nil, bind)
@@ -173,14 +210,18 @@ func TestSeveral(t *testing.T) {
 		}
 		clear(b.regs)
 		cur, half := b.sq.cur, b.sq.db.Half
-		if lap%2 == 0 {
+		if lap%3 == 0 {
 			if n, err := b.PostSend(wrs); n != len(wrs) || err != nil {
 				t.Fatal(n, err)
 			}
 		} else {
 			b.Begin()
 			for i := range wrs {
-				build(b, &wrs[i], nil)
+				if (lap+i)%2 == 0 {
+					build(b, &wrs[i], nil)
+				} else {
+					buildOnce(b, &wrs[i], nil)
+				}
 			}
 			check(t, b.Submit())
 		}

@@ -80,32 +80,40 @@ func (b *block) segment(k uintptr) *segment {
 	return (*segment)(unsafe.Add(unsafe.Pointer(b), k%perBlock*segmentSize))
 }
 
-// putInline writes an inline segment of at least one byte, from byte at of the
-// block on: 4 bytes of length, then data, then zeros up to a multiple of 16. It
-// may go on in the blocks behind, and does not reach the ring's end.
-func (b *block) putInline(at uintptr, data []byte) {
-	n := uintptr(len(data))
-	head := unsafe.Add(unsafe.Pointer(b), at)
+// An inline segment is 4 bytes of length, then data, then zeros up to a multiple of
+// 16. It may go on in the blocks behind, but not reach the ring's end. inlineHead
+// writes it without the data, of which there is at least a byte. Of the others
+// inlineTwo is for 16 to 32 bytes, and inlined.
+func (g *segment) inlineHead(n int) {
+	head := unsafe.Pointer(g)
 	*(*segment)(unsafe.Add(head, (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
 	*(*uint32)(head) = bits.ReverseBytes32(inlineMark | uint32(n))
-	copyWords(unsafe.Add(head, inlineHeader), unsafe.Pointer(unsafe.SliceData(data)), n)
 }
 
-// copyWords is copy for few bytes, by words that overlap, where a call would cost
-// more.
-func copyWords(to, from unsafe.Pointer, n uintptr) {
-	type word = [2]uint64
+// inlineData copies by words that overlap: a call of copy would cost more.
+func (g *segment) inlineData(data []byte) {
+	n := uintptr(len(data))
+	to, from := unsafe.Add(unsafe.Pointer(g), inlineHeader), unsafe.Pointer(unsafe.SliceData(data))
 	if n < 16 {
 		for i := range n {
 			*(*byte)(unsafe.Add(to, i)) = *(*byte)(unsafe.Add(from, i))
 		}
 		return
 	}
-	*(*word)(to) = *(*word)(from)
-	for i := uintptr(16); i < n-16; i += 16 {
-		*(*word)(unsafe.Add(to, i)) = *(*word)(unsafe.Add(from, i))
+	for i := uintptr(0); i < n-16; i += 16 {
+		*(*[2]uint64)(unsafe.Add(to, i)) = *(*[2]uint64)(unsafe.Add(from, i))
 	}
-	*(*word)(unsafe.Add(to, n-16)) = *(*word)(unsafe.Add(from, n-16))
+	g.inlineTail(data)
+}
+
+func (g *segment) inlineTwo(data []byte) {
+	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*[2]uint64)(unsafe.Pointer(unsafe.SliceData(data)))
+	g.inlineTail(data)
+}
+
+func (g *segment) inlineTail(data []byte) {
+	last := uintptr(len(data)) - 16
+	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader+last)) = *(*[2]uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(data)), last))
 }
 
 // slotIn and idIn are those of the receive queue: what is said of the send queue's

@@ -5,7 +5,11 @@ import "github.com/goverbs/goverbs/uverbs"
 // Add adds to a batch what PostSend would post as wr. It panics where a batch has
 // no such operation.
 func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
-	addOperation(b, wr)
+	rest := *wr
+	wr = &rest
+	if wr.WRID%2 == 0 || !addOnce(b, wr) {
+		addOperation(b, wr)
+	}
 	if wr.AH != nil {
 		b.UDAddr(wr.AH, wr.QPN, wr.QKey)
 	}
@@ -18,6 +22,33 @@ func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	for _, s := range wr.SGL {
 		b.SGE(s)
 	}
+}
+
+// addOnce adds an operation by a call that says of its data too, if there is such,
+// and takes that out of wr.
+func addOnce(b *uverbs.SendBatch, wr *uverbs.SendWR) bool {
+	switch op := wr.Opcode; {
+	case wr.Inline != nil && op == uverbs.OpSend:
+		b.SendInline(wr.WRID, wr.Flags, wr.Inline)
+		wr.Inline = nil
+	case wr.Inline != nil && op == uverbs.OpWrite:
+		b.WriteInline(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Inline)
+		wr.Inline = nil
+	case wr.Inline != nil || len(wr.SGL) == 0:
+		return false
+	case op == uverbs.OpSend:
+		b.SendSGE(wr.WRID, wr.Flags, wr.SGL[0])
+		wr.SGL = wr.SGL[1:]
+	case op == uverbs.OpWrite:
+		b.WriteSGE(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		wr.SGL = wr.SGL[1:]
+	case op == uverbs.OpRead:
+		b.ReadSGE(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		wr.SGL = wr.SGL[1:]
+	default:
+		return false
+	}
+	return true
 }
 
 func addOperation(b *uverbs.SendBatch, wr *uverbs.SendWR) {

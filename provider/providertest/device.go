@@ -145,8 +145,26 @@ func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 // Bind takes what a program does not have at hand, and the suite does without.
 func (q *deviceQP) Bind(uverbs.ProviderBind, error) { q.t.Fatal("the suite binds a window") }
 
-func (q *deviceQP) SGE(s uverbs.SGE)                       { q.b.SGE(s) }
-func (q *deviceQP) Inline(data []byte)                     { q.b.Inline(data) }
+func (q *deviceQP) SGE(s uverbs.SGE)                                      { q.b.SGE(s) }
+func (q *deviceQP) Inline(data []byte)                                    { q.b.Inline(data) }
+func (q *deviceQP) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) { q.b.SendSGE(wrID, f, s) }
+
+func (q *deviceQP) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.b.WriteSGE(wrID, f, raddr, rkey, s)
+}
+
+func (q *deviceQP) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.b.ReadSGE(wrID, f, raddr, rkey, s)
+}
+
+func (q *deviceQP) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
+	q.b.SendInline(wrID, f, data)
+}
+
+func (q *deviceQP) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.b.WriteInline(wrID, f, raddr, rkey, data)
+}
+
 func (q *deviceQP) RemoteSRQ(srqn uint32)                  { q.b.RemoteSRQ(srqn) }
 func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
 func (q *deviceQP) Submit() error                          { return q.b.Submit() }

@@ -134,6 +134,36 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	runtime.KeepAlive(q)
 }
 
+// SendSGE implements uverbs.ProviderQP.
+func (q *qp) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) {
+	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+	q.SGE(s)
+}
+
+// WriteSGE implements uverbs.ProviderQP.
+func (q *qp) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+
+// ReadSGE implements uverbs.ProviderQP.
+func (q *qp) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.Op(uverbs.OpRead, f, wrID, raddr, rkey, 0)
+	q.SGE(s)
+}
+
+// SendInline implements uverbs.ProviderQP.
+func (q *qp) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
+	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+	q.Inline(data)
+}
+
+// WriteInline implements uverbs.ProviderQP.
+func (q *qp) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
+	q.Inline(data)
+}
+
 // RemoteSRQ is of XRC, which rxe does not have.
 func (q *qp) RemoteSRQ(uint32) {
 	if b := &q.sq.batch; b.err == nil {
