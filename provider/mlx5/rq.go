@@ -97,13 +97,18 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	head := r.head
 	for n := range wrs {
 		wr := &wrs[n]
-		if head == r.limit || len(wr.SGL) != 1 || wr.SGL[0].Length-1 >= uverbs.MaxMessage-1 {
+		if head == r.limit || len(wr.SGL) != 1 {
 			r.head = head
 			return q.recvRest(wrs, n)
 		}
 		sge, i := &wr.SGL[0], head&r.mask
+		length := sge.Length
+		if length-1 >= uverbs.MaxMessage-1 {
+			r.head = head
+			return q.recvRest(wrs, n)
+		}
 		g := r.slotIn(i)
-		g[0][0] = be2(sge.Length, sge.LKey)
+		g[0][0] = be2(length, sge.LKey)
 		g[0][1] = be(sge.Addr)
 		if r.shift > 0 {
 			g[1] = segment{be2(0, invalidLKey), 0}
