@@ -81,7 +81,7 @@ var (
 	// ErrTooLong: a message that a UD QP would not send, as it is longer than a packet.
 	ErrTooLong error = &sentinel{"uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, or raise the MTU of the network interface", unix.EMSGSIZE}
 	// ErrFrameHeader: a raw packet whose beginning the device wants in the request.
-	ErrFrameHeader error = &sentinel{"uverbs: this device takes a raw packet with its first 18 bytes inside the request: give them, or all of it, as SendWR.Inline or by SendBatch.Inline before the SGEs", unix.EINVAL}
+	ErrFrameHeader error = &sentinel{"uverbs: this device takes a raw packet with its first 18 bytes inside the request, and there are not so many, or they are not in memory of this process: give them, or all of it, as SendWR.Inline or by SendBatch.Inline before the SGEs", unix.EINVAL}
 	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
 	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there", unix.EINVAL}
 	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.

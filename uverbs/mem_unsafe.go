@@ -78,6 +78,18 @@ func storeAnywhere(addr uint64, p []byte) bool {
 	return err == nil && n == len(p)
 }
 
+// loadAnywhere is storeAnywhere the other way.
+func loadAnywhere(addr uint64, p []byte) bool {
+	if len(p) == 0 {
+		return true
+	}
+	to := [1]unix.Iovec{{Base: &p[0]}}
+	to[0].SetLen(len(p))
+	from := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
+	n, err := unix.ProcessVMReadv(os.Getpid(), to[:], from[:], 0)
+	return err == nil && n == len(p)
+}
+
 func unmapPages(b []byte) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(start(b), pages(len(b))))
 }

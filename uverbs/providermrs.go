@@ -6,7 +6,8 @@ import (
 )
 
 // A ProviderStorer is a [ProviderContext] of a device that may leave it to the
-// CPU to put short messages where their SGEs say.
+// CPU to put short messages where their SGEs say, or to take the beginning of a
+// frame from there.
 type ProviderStorer interface {
 	// StoreIn is called once, before anything is made.
 	StoreIn(m *ProviderMRs)
@@ -55,6 +56,19 @@ func (m *ProviderMRs) Store(lkey uint32, addr uint64, p []byte) bool {
 	return ok
 }
 
+// Load reads to p from where an SGE of that key and address begins. It answers false
+// as Store does, but for LocalWrite.
+func (m *ProviderMRs) Load(lkey uint32, addr uint64, p []byte) bool {
+	at := m.find(lkey)
+	if at == nil {
+		return false
+	}
+	at.mu.RLock()
+	ok := at.view.load(addr, p)
+	at.mu.RUnlock()
+	return ok
+}
+
 // Foreign tells whether some MR is of memory that Store cannot write: a dma-buf's,
 // or another process's.
 func (m *ProviderMRs) Foreign() bool { return m != nil && m.foreign.Load() > 0 }
@@ -66,12 +80,30 @@ func (v *mrView) store(addr uint64, p []byte) bool {
 	if v.whole {
 		return storeAnywhere(addr, p)
 	}
-	off, size := addr-v.addr, uint64(len(v.buf))
-	if off > size || uint64(len(p)) > size-off {
+	b := v.part(addr, len(p))
+	copy(b, p)
+	return b != nil
+}
+
+func (v *mrView) load(addr uint64, p []byte) bool {
+	if v == nil {
 		return false
 	}
-	copy(v.buf[off:], p)
-	return true
+	if v.whole {
+		return loadAnywhere(addr, p)
+	}
+	b := v.part(addr, len(p))
+	copy(p, b)
+	return b != nil
+}
+
+// part is n bytes of the memory, or nil.
+func (v *mrView) part(addr uint64, n int) []byte {
+	off, size := addr-v.addr, uint64(len(v.buf))
+	if off > size || uint64(n) > size-off {
+		return nil
+	}
+	return v.buf[off:][:n]
 }
 
 func (m *ProviderMRs) find(lkey uint32) *place {

@@ -22,6 +22,9 @@ func TestProviderMRs(t *testing.T) {
 		if ok := m.Store(lkey, addr, text); ok != want {
 			t.Errorf("%s: Store answers %v", what, ok)
 		}
+		if got := make([]byte, len(text)); m.Load(lkey, addr, got) != want || want && !bytes.Equal(got, text) {
+			t.Errorf("%s: %q is loaded, want an answer of %v", what, got, want)
+		}
 	}
 	try("the first bytes", true, mr.LKey(), mr.Addr())
 	try("the last bytes", true, mr.LKey(), mr.Addr()+96)
@@ -45,7 +48,10 @@ func TestProviderMRs(t *testing.T) {
 		try("a key that was", false, was, mr.Addr())
 	}
 	check(t, mr.Rereg(ReregAccess, nil, nil, RemoteRead))
-	try("memory that must not be written", false, mr.LKey(), mr.Addr())
+	if m.Store(mr.LKey(), mr.Addr(), text) || !m.Load(mr.LKey(), mr.Addr(), text) {
+		t.Error("memory that must not be written is, or is not read")
+	}
+	text = []byte("text")
 	check(t, mr.Close())
 	try("closed memory", false, mr.LKey(), mr.Addr())
 
@@ -58,7 +64,9 @@ func TestProviderMRs(t *testing.T) {
 		t.Errorf("the page has %q", b[:5])
 	}
 	check(t, unix.Mprotect(b[page:], unix.PROT_READ))
-	try("a page and one to be read alone", false, whole.LKey(), addressOf(b)+uint64(page)-2)
+	if m.Store(whole.LKey(), addressOf(b)+uint64(page)-2, text) {
+		t.Error("a page and one to be read alone are written")
+	}
 	check(t, unix.Munmap(b))
 	try("no memory", false, whole.LKey(), addressOf(b))
 	check(t, whole.Close())

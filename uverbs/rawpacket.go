@@ -12,8 +12,9 @@ import (
 // CAP_NET_RAW.
 //
 // A SEND is a whole frame, from its destination address on and without its
-// checksum. Its beginning may be inline, before its SGL. Some adapters demand
-// that of the first 18 bytes: see [ErrFrameHeader]. A receive is filled with a
+// checksum. Its beginning may be inline, before its SGL. Some adapters want the
+// first 18 bytes so: where nothing is inline they are copied from the SGEs'
+// memory, which must be this process's, else see [ErrFrameHeader]. A receive is filled with a
 // frame that a [Flow] of the QP wants. No other operation is possible.
 const RawPacket QPType = 8
 

@@ -28,6 +28,11 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	}
 	b.sges++
 	b.total = total
+	if b.owed == uverbs.ErrFrameHeader && sge.Length != 0 {
+		if sge = s.headerFrom(sge); b.err != nil {
+			return
+		}
+	}
 	if sge.Length != 0 {
 		g := s.segment(b.cur, b.size)
 		g[0] = be2(sge.Length&^inlineMark, sge.LKey)

@@ -43,7 +43,8 @@
 // A raw packet QP has its send ring on pages of its own, because to the device
 // the two rings are queues apart. A request has an Ethernet segment behind the
 // control segment: which checksums the device makes, and the first 18 bytes of
-// the frame where it wants them there. What comes next is inline data, then
+// the frame where it wants them there, which are copied from what the SGEs name if
+// they are not given inline. What comes next is inline data, then
 // SGEs. A work queue is a receive ring alone. Completions of frames name the flow
 // in place of the QP, so they must name the queue by index: devices with
 // completions of version 0 have no raw packets here.

@@ -12,7 +12,9 @@ import (
 
 // A frameQueue is what the send queue of a raw packet QP has beside the others.
 type frameQueue struct {
-	header   int    // bytes that the device wants in the request, 0 or l2Header
+	header   int // bytes that the device wants in the request, 0 or l2Header
+	headed   int // of them, that the last request has
+	mrs      *uverbs.ProviderMRs
 	segments uint32 // of the Ethernet segment
 	sums     func() bool
 	canSum   bool // what sums has answered, once it was asked
@@ -41,8 +43,8 @@ func headerOf(inlineMode uint8) int {
 	return l2Header
 }
 
-func newFrameQueue(u *uverbs.QP, header int) *frameQueue {
-	return &frameQueue{header: header, segments: uint32(headerStart+2+header) / segmentSize,
+func newFrameQueue(u *uverbs.QP, header int, mrs *uverbs.ProviderMRs) *frameQueue {
+	return &frameQueue{header: header, mrs: mrs, segments: uint32(headerStart+2+header) / segmentSize,
 		sums: func() bool { return uverbs.ProviderChecksums(u) }}
 }
 
@@ -69,7 +71,33 @@ func (s *sendQueue) frame(f uverbs.SendFlags) {
 		*s.segment(b.cur, b.size+1) = segment{}
 		b.owed = uverbs.ErrFrameHeader
 	}
+	s.frames.headed = 0
 	b.size += s.frames.segments
+}
+
+// headerBytes is where the header of the last operation is. It does not reach
+// beyond the first block.
+func (s *sendQueue) headerBytes() []byte {
+	at := int(s.batch.cur&s.mask)*blockSize + segmentSize*ctrlSegments + headerStart
+	return s.bytes[at:][:s.frames.header]
+}
+
+// headerFrom takes what is missing of a frame's header from a buffer, and returns the
+// rest of that.
+func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
+	f := s.frames
+	to := s.headerBytes()[f.headed:]
+	to = to[:min(len(to), int(g.Length))]
+	if !f.mrs.Load(g.LKey, g.Addr, to) {
+		s.batch.err = uverbs.ErrFrameHeader
+		return g
+	}
+	if f.headed += len(to); f.headed == f.header {
+		s.batch.owed = nil
+	}
+	g.Addr += uint64(len(to))
+	g.Length -= uint32(len(to))
+	return g
 }
 
 // inlineFrame copies the beginning of a frame, or all of it: into the Ethernet
@@ -90,10 +118,7 @@ func (s *sendQueue) inlineFrame(data []byte) {
 	case n == 0:
 		return
 	}
-	if header > 0 { // it does not reach beyond the first block
-		at := int(b.cur&s.mask)*blockSize + segmentSize*ctrlSegments + headerStart
-		copy(s.bytes[at:at+header], data)
-	}
+	copy(s.headerBytes(), data)
 	if rest := data[header:]; len(rest) > 0 {
 		s.copyInline(b.cur, b.size, rest)
 		b.size += uint32(inlineHeader+len(rest)+segmentSize-1) / segmentSize

@@ -122,7 +122,7 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 		off, rest = off+n, rest-n
 	}
 	err := post(w, id, uverbs.Signaled, frame[:inline], sgl)
-	if inline < header {
+	if inline > 0 && inline < header {
 		if err != uverbs.ErrFrameHeader {
 			t.Fatalf("%d inline bytes: %v", inline, err)
 		}
@@ -236,10 +236,14 @@ func TestFrameStates(t *testing.T) {
 func TestFrameMistakes(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
 	frame := udpFrame(softMAC, 5, 64)
+	gone := good(w.pd.Alloc(64, 0))(t)
+	closed := gone.SGE(0, 64)
+	check(t, gone.Close())
 	for want, wrs := range map[error][]uverbs.SendWR{
 		uverbs.ErrOpcode: {{Opcode: uverbs.OpSendImm, Inline: frame[:20]}, {Opcode: uverbs.OpWrite, Inline: frame[:20]},
 			{Opcode: uverbs.OpSend, Flags: 1 << 5, Inline: frame[:20]}, {Opcode: uverbs.OpBindMW}},
-		uverbs.ErrFrameHeader:   {{Opcode: uverbs.OpSend}, {Opcode: uverbs.OpSend, Inline: frame[:17]}, {Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}},
+		uverbs.ErrFrameHeader: {{Opcode: uverbs.OpSend}, {Opcode: uverbs.OpSend, Inline: frame[:17]}, {Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 17)}},
+			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 8), w.mr.SGE(8, 0), w.mr.SGE(8, 9)}}, {Opcode: uverbs.OpSend, SGL: []uverbs.SGE{closed}}},
 		uverbs.ErrInlineTooLong: {{Opcode: uverbs.OpSend, Inline: make([]byte, w.qp.Cap().MaxInline+1)}},
 		uverbs.ErrTooManySGEs:   {{Opcode: uverbs.OpSend, Inline: frame[:18], SGL: make([]uverbs.SGE, 4)}},
 		uverbs.ErrRange:         {{Opcode: uverbs.OpSend, Inline: frame[:18], SGL: []uverbs.SGE{w.mr.SGE(1<<16, 1)}}},
@@ -280,12 +284,13 @@ func TestFrameAllocs(t *testing.T) {
 	frame := udpFrame(softMAC, 5, 64)
 	copy(w.mr.Bytes(), frame)
 	var sent, polled float64
-	for range 20 {
+	for i := range 20 {
+		inline := 18 * (i & 1)
 		sent += testing.AllocsPerRun(1, func() {
 			for range 2 {
 				n, err := w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}})
-				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.IPCsum, Inline: frame[:18],
-					SGL: []uverbs.SGE{w.mr.SGE(18, len(frame)-18)}}); n+m != 2 || err != nil || err2 != nil {
+				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.IPCsum, Inline: frame[:inline],
+					SGL: []uverbs.SGE{w.mr.SGE(inline, len(frame)-inline)}}); n+m != 2 || err != nil || err2 != nil {
 					t.Fatal(n, m, err, err2)
 				}
 			}

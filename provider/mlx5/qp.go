@@ -88,7 +88,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		q.target.frames.number = reply.Number
 	}
 	q.sq.qpn = uint64(reply.Number) << 8
-	q.sq.describe(u, cfg, &s)
+	q.sq.describe(u, cfg, &s, c.memory)
 	reply.Cap = uverbs.QPCap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE

@@ -68,7 +68,7 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 }
 
 // describe sets what the type of the QP and its configuration say.
-func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
+func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes, mrs *uverbs.ProviderMRs) {
 	s.ops = &connected
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
@@ -80,7 +80,7 @@ func (s *sendQueue) describe(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes) {
 	case uverbs.XRCSend:
 		s.ops, s.lead = &extended, srqSegments
 	case uverbs.RawPacket:
-		s.ops, s.frames = &raw, newFrameQueue(u, z.header)
+		s.ops, s.frames = &raw, newFrameQueue(u, z.header, mrs)
 	case uverbs.UD:
 		s.ops, s.pd, s.maxMessage = &datagrams, uverbs.ProviderPDOf(u), 0
 		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }
