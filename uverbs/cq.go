@@ -21,6 +21,7 @@ type CQ struct {
 	id      uint64
 
 	queueLock
+	usable  atomic.Bool // impl may be called by who knows the queue by its number
 	dead    atomic.Bool
 	token   chan struct{} // an event came: one waiter may look
 	closing chan struct{}
@@ -57,6 +58,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 		c.forget(q.id)
 		return nil, err
 	}
+	q.usable.Store(true)
 	if c.gone.Load() {
 		q.lose()
 	}

@@ -32,8 +32,12 @@ func (q *QP) lose() {
 	}
 }
 
-// lose wakes all waiters, who find the queue ready to tell.
+// lose wakes all waiters, who find the queue ready to tell. One that is being
+// made is lost by its maker.
 func (q *CQ) lose() {
+	if !q.usable.Load() {
+		return
+	}
 	if p, ok := q.impl.(ProviderLoser); ok {
 		p.Lose()
 	}

@@ -55,3 +55,25 @@ func TestDeviceGone(t *testing.T) {
 	}
 	check(t, r.c.Close())
 }
+
+// A hooked provider has something happen before a CQ is the API's.
+type hooked struct {
+	ProviderContext
+	hook func()
+}
+
+func (h hooked) CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error) {
+	q, r, err := h.ProviderContext.CreateCQ(cfg, create)
+	h.hook()
+	return q, r, err
+}
+
+// The device fails while a CQ is being made.
+func TestDeviceGoneUnderCreateCQ(t *testing.T) {
+	r := newRig(t)
+	r.c.impl = hooked{r.c.impl, r.c.lose}
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 4}))(t)
+	if _, err := cq.Poll(make([]WC, 1)); !errors.Is(err, ErrDeviceGone) {
+		t.Error(err)
+	}
+}

@@ -33,6 +33,9 @@ type batch struct {
 func (s *sendQueue) begin() {
 	b := &s.batch
 	b.cur, b.head, b.last, b.fence = s.cur, s.head, s.last, s.fence
+	if b.fence != 0 {
+		s.limit = s.head // whatever was refused meanwhile, the next one may not go the short way
+	}
 	b.at, b.open, b.inlined = 0, false, false
 	b.nameless = false
 	b.owed, b.err = nil, nil

@@ -189,7 +189,7 @@ func (q *qp) Entered(state uverbs.QPState) {
 	switch state {
 	case uverbs.StateReset:
 		q.rq.counter = &q.withheld
-	case uverbs.StateRTR:
+	case uverbs.StateRTR, uverbs.StateErr:
 		q.rq.counter = &q.record.words[recvCounter]
 		mmio.Publish32BE(q.rq.counter, q.rq.head&0xffff)
 	}

@@ -2,10 +2,12 @@ package mlx5
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -312,5 +314,22 @@ func TestFrameAllocs(t *testing.T) {
 	}
 	if sent != 0 || polled != 0 {
 		t.Errorf("%v allocations by posts, %v by polls", sent, polled)
+	}
+}
+
+// Receives that were posted in INIT are flushed by ERR.
+func TestRawReceivesOfINITAreFlushed(t *testing.T) {
+	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
+	q := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)
+	check(t, q.Init())
+	good(q.PostRecv(uverbs.RecvWR{WRID: 2, SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}))(t)
+	check(t, q.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
+	good(q.PostRecv(uverbs.RecvWR{WRID: 3}))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check(t, q.Drain(ctx))
+	var wcs [3]uverbs.WC
+	if n := good(w.cq.Poll(wcs[:]))(t); n != 2 || wcs[0].WRID != 2 || wcs[1].WRID != 3 || wcs[0].Status != uverbs.WCWRFlushErr {
+		t.Errorf("%d completions: %v", n, wcs[:n])
 	}
 }

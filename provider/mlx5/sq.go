@@ -281,6 +281,7 @@ func (q *qp) goOn(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 			continue
 		}
 		if err = s.encodeAny(&wrs[n]); err != nil {
+			s.begin() // a fence waits for the next one still
 			break
 		}
 		n++
