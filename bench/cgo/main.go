@@ -99,6 +99,8 @@ type bench struct {
 	wrs      []C.struct_ibv_send_wr // C's memory
 	sges     []C.struct_ibv_sge
 	recvs    []C.struct_ibv_recv_wr
+	bad      []*C.struct_ibv_send_wr // C's memory
+	badRecv  []*C.struct_ibv_recv_wr
 	wcs      [list]C.struct_ibv_wc
 }
 
@@ -156,5 +158,6 @@ func open(device string) (*bench, error) {
 	}
 	b.addr, b.lkey, b.rkey = C.uint64_t(uintptr(buf)), mr.lkey, mr.rkey
 	b.wrs, b.sges, b.recvs = inC[C.struct_ibv_send_wr](list), inC[C.struct_ibv_sge](list), inC[C.struct_ibv_recv_wr](list)
+	b.bad, b.badRecv = inC[*C.struct_ibv_send_wr](1), inC[*C.struct_ibv_recv_wr](1)
 	return b, nil
 }

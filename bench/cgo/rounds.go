@@ -51,8 +51,7 @@ func (b *bench) post(n int, flags C.uint) error {
 		for i := range n {
 			b.fill(i, n, flags)
 		}
-		var bad *C.struct_ibv_send_wr
-		if err := C.ibv_post_send(b.qp, &b.wrs[0], &bad); err != 0 {
+		if err := C.ibv_post_send(b.qp, &b.wrs[0], &b.bad[0]); err != 0 {
 			return fmt.Errorf("ibv_post_send: errno %d", err)
 		}
 	}
@@ -86,8 +85,7 @@ func (b *bench) receive(n int) error {
 				w.next = &b.recvs[i+1]
 			}
 		}
-		var bad *C.struct_ibv_recv_wr
-		if err := C.ibv_post_recv(b.recv, &b.recvs[0], &bad); err != 0 {
+		if err := C.ibv_post_recv(b.recv, &b.recvs[0], &b.badRecv[0]); err != 0 {
 			return fmt.Errorf("ibv_post_recv: errno %d", err)
 		}
 	}

@@ -3,7 +3,8 @@
 //
 //	objects -d rxe0 -n 1000
 //
-// testbed/speed/testdata/objects.c does the same in C.
+// The MRs are all of the same memory, whose size -size says; -small keeps it out
+// of huge pages. testbed/speed/testdata/objects.c does the same in C, with 4 KiB.
 package main
 
 import (
@@ -13,12 +14,11 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// size is that of each MR.
-const size = 4096
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -31,11 +31,13 @@ func run(args []string) (err error) {
 	flags := flag.NewFlagSet("objects", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
 	count := flags.Int("n", 1000, "how many of each")
+	size := flags.Int("size", 4096, "bytes of an MR")
+	small := flags.Bool("small", false, "no huge pages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *count < 1 || flags.NArg() > 0 {
-		return errors.New("want -n of at least 1 and no argument")
+	if *count < 1 || *size < 1 || flags.NArg() > 0 {
+		return errors.New("want -n and -size of at least 1 and no argument")
 	}
 	ctx, err := uverbs.Open(*device)
 	if err != nil {
@@ -50,13 +52,36 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	memory := make([]byte, size)
+	memory, err := pages(*size, *small)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		measure("MR", *count, func() (*uverbs.MR, error) { return pd.RegMR(memory, uverbs.LocalWrite) }),
 		measure("CQ", *count, func() (*uverbs.CQ, error) { return ctx.CreateCQ(uverbs.CQConfig{Entries: 63}) }),
 		measure("QP", *count, func() (*uverbs.QP, error) {
 			return pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 16, MaxRecvWR: 16})
 		}))
+}
+
+// pages are bytes that have been written to, in huge pages if they are enough,
+// and small does not forbid it.
+func pages(size int, small bool) ([]byte, error) {
+	const huge = 2 << 20
+	room, err := unix.Mmap(-1, 0, size+huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	advice := unix.MADV_HUGEPAGE
+	if small {
+		advice = unix.MADV_NOHUGEPAGE
+	}
+	if err := unix.Madvise(room, advice); err != nil {
+		return nil, fmt.Errorf("madvise: %w", err)
+	}
+	memory := room[align(room, huge):][:size]
+	clear(memory)
+	return memory, nil
 }
 
 // measure makes and destroys count objects.

@@ -48,10 +48,13 @@ func (r *Run) Charts() (all []Chart) {
 	return all
 }
 
+// counted is how places are called where instructions are counted.
+const counted = "instructions"
+
 // unit is what wrcost counts at a place.
 func unit(place string) string {
-	if place == "instructions" {
-		return place
+	if strings.HasPrefix(place, counted) {
+		return counted
 	}
 	return "ns"
 }

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -55,12 +56,13 @@ func (p *page) place(place Place) {
 	p.perftest(place.Name, "Latency, ratios of the typical time", "_lat", "typical")
 	p.perftest(place.Name, "Latency, ratios of the 99th percentile", "_lat", "99 %")
 	p.perftest(place.Name, "Rate, ratios of messages a second", "_bw", "rate")
+	p.variants(place.Name)
 	p.grown(place.Name)
 	p.requests(place.Name)
 	p.steps(place.Name, "objects", "Making and destroying objects, each", "how many")
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
 	for _, c := range p.run.Charts() {
-		if strings.Contains(c.File, "-"+place.Name) {
+		if strings.Contains(c.File, "-"+place.Name+"-") || strings.HasSuffix(c.File, "-"+place.Name+".svg") {
 			p.printf("![%s](charts/%s)\n", c.Title, c.File)
 		}
 	}
@@ -88,7 +90,7 @@ func (p *page) perftest(place, title, suffix, figure string) {
 	head, rows := []string{"bytes"}, map[string][]string{}
 	var tests []string
 	for _, s := range p.run.Series {
-		if s.Place != place || s.Figure != figure || !strings.HasSuffix(s.Test, suffix) {
+		if s.Place != place || s.Figure != figure || !strings.HasSuffix(s.Test, suffix) { // others have options
 			continue
 		}
 		if rows[s.Test] == nil {
@@ -109,6 +111,38 @@ func (p *page) perftest(place, title, suffix, figure string) {
 		table = append(table, rows[t])
 	}
 	p.rows(head, table)
+}
+
+// variants are tests with options, of 64 bytes.
+func (p *page) variants(place string) {
+	var rows [][]string
+	for _, s := range p.run.Series {
+		test, options, found := strings.Cut(s.Test, " -")
+		if s.Place != place || !found || s.Figure == "99 %" {
+			continue
+		}
+		goes, c := "", ""
+		for _, plain := range p.run.Of(place, test, s.Figure) {
+			if plain.At == s.At {
+				goes, c = gain(s, plain, Go), gain(s, plain, C)
+			}
+		}
+		rows = append(rows, []string{test + " -" + options, number(s, Go) + goes, number(s, C) + c, s.Unit, s.ratio()})
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.printf("### Options, 64 bytes (in brackets: divided by the figure without the option)\n\n")
+	p.rows([]string{"", Go, C, "", "ratio"}, rows)
+}
+
+// gain is what an option makes of a program's figure.
+func gain(with, plain Series, who string) string {
+	v := Quantile(with.Values[who], 0.5) / Quantile(plain.Values[who], 0.5)
+	if math.IsNaN(v) {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2f)", v)
 }
 
 // grown is what becomes of rates and costs as queue pairs grow in number.
@@ -174,7 +208,11 @@ func (p *page) steps(place, test, title, count string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("### %s, us\n\n", title)
+	unit := "us"
+	if strings.HasPrefix(place, counted) {
+		unit = "thousands of instructions"
+	}
+	p.printf("### %s, %s\n\n", title, unit)
 	p.rows([]string{"", count, Go, C, "ratio"}, rows)
 }
 
@@ -183,7 +221,7 @@ func (p *page) benchmarks() {
 	if len(p.run.Benchmarks) == 0 {
 		return
 	}
-	p.printf("## Without a device\n\n`go test -bench` on queues in memory; the smallest of five runs.\n\n")
+	p.printf("## Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs, of five for tails.\n\n")
 	var rows [][]string
 	for _, b := range p.run.Benchmarks {
 		var cells []string

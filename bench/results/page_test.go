@@ -20,6 +20,7 @@ func sample() *Run {
 	}
 	add(Series{Place: "rxe", Test: ManyQPs, Figure: "rate", At: 1, More: true}, []float64{0.5}, []float64{0.25})
 	add(Series{Place: "rxe", Test: ManyQPs, Figure: "rate", At: 64, More: true}, []float64{0.5}, []float64{0.25})
+	add(Series{Place: "rxe", Test: "send_lat -e", Figure: "typical", At: 64, Unit: "us"}, []float64{20}, []float64{40})
 	add(Series{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us"}, []float64{3}, []float64{6})
 	write := Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}
 	add(write, []float64{200}, []float64{400})
@@ -36,6 +37,7 @@ func TestPage(t *testing.T) {
 		"| date, commit | 2026-01-02, abc |", "| C | rdma-core 56.1, gcc -O2 |",
 		"### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
+		"| send_lat -e | 20.0 (2.00) | 40.0 (4.00) | us | 0.50 |",
 		"| 64 | 0.5000 | 0.2500 | 2.00 |",
 		"| MR.create | 100 | 3.0 | 6.0 | 0.50 |",
 		"| write | 200.0 | 400.0 | 0.50 | 800.0 | 0.25 |",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestPlay(t *testing.T) {
 		return rate, nil
 	}}
 	m := &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: 1, programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
-	b := &bench{run: results.Run{Rounds: 2}}
+	b := &bench{run: results.Run{Rounds: 2}, tests: regexp.MustCompile("")}
 	if err := b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{2}, 1000)...)); err != nil {
 		t.Fatal(err)
 	}

@@ -48,17 +48,26 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined"}}, nil
 }
 
-// cost counts instructions: in a guest whose clock does.
+// cost counts instructions: in a guest whose clock does. They repeat, so that
+// one round is enough where programs run alone.
 func (b *bench) cost(ctx context.Context) error {
-	const place = "instructions"
 	return connectX(func(sockets []string) error {
-		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true}, func(m *machine) error {
-			b.place(place, m, "a software ConnectX in a guest of one CPU whose clock counts instructions")
-			m.device = "mlx5_0"
+		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 2048}, func(m *machine) error {
 			if _, err := m.client.run(ctx, "sh", "-c", active); err != nil {
 				return err
 			}
-			return b.requests(ctx, m, place, []int{1, 10, 100, 1000})
+			b.place("instructions", m, "a software ConnectX in a guest of one CPU whose clock counts instructions")
+			b.place("instructions-rxe", m, "soft-RoCE in that guest")
+			m.device = "mlx5_0"
+			err := b.requests(ctx, m, "instructions", []int{1, 10, 100, 1000})
+			rounds := b.run.Rounds
+			b.run.Rounds = 1
+			// Objects of the ConnectX are commands: they wait for its process.
+			m.device, m.address = "rxe0", "10.9.0.1"
+			// And two programs that poll would wait for each other's time slices.
+			err = errors.Join(err, b.objects(ctx, m, "instructions-rxe", 1, 100, 1000))
+			b.run.Rounds = rounds
+			return errors.Join(err, b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e")))
 		})
 	})
 }
@@ -76,6 +85,9 @@ func (b *bench) requests(ctx context.Context, m *machine, place string, qps []in
 	}
 	b.run.C = compiler
 	for _, n := range qps {
+		if b.options.tests != "" {
+			break
+		}
 		programs := map[string][]string{results.Go: {ours[1], "-d", m.device, "-rounds", "6", "-qps", strconv.Itoa(n)},
 			results.C: {inC, m.device, strconv.Itoa(n), "6"}}
 		if n == 1 {
@@ -135,13 +147,21 @@ var (
 	measured  = regexp.MustCompile(`([0-9.e+]+) (\S+)`)
 )
 
-// native runs Go's benchmarks of queues in memory, on this machine.
+// native runs Go's benchmarks of queues in memory, on this machine: many short
+// runs, of which one at least meets a quiet moment. Tails need longer ones.
 func (b *bench) native(ctx context.Context) error {
-	out, err := local(ctx, []string{"CGO_ENABLED=0"}, "go", "test", "-run=^$", "-bench=.", "-benchtime=200ms", "-count=5", "./provider/mlx5", "./provider")
-	if err != nil {
-		return err
+	for _, which := range [][]string{
+		{"-bench=Post|Poll|Step|Signal|Thread|Queues", "-benchtime=10ms", "-count=40"}, {"-bench=Tail", "-benchtime=200ms", "-count=5"},
+	} {
+		out, err := local(ctx, []string{"CGO_ENABLED=0"}, append([]string{"go", "test", "-run=^$", "./provider/mlx5"}, which...)...)
+		if err != nil {
+			return err
+		}
+		if err := b.benchmarks(out); err != nil {
+			return err
+		}
 	}
-	return b.benchmarks(out)
+	return nil
 }
 
 // benchmarks keeps the smallest of each figure.

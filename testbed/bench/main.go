@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,12 +37,13 @@ type bench struct {
 	run      results.Run
 	messages int
 	options  options
+	tests    *regexp.Regexp
 	dir      string
 }
 
 type options struct {
 	verbose                               bool
-	out, only, kernel                     string
+	out, only, tests, kernel              string
 	server, client, address, device, args string
 }
 
@@ -52,6 +54,7 @@ func main() {
 	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest")
 	flag.StringVar(&o.out, "o", "docs/go-and-c.json", "file for the figures")
 	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native")
+	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else of their part then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "kernel of the guests")
 	flag.StringVar(&o.server, "server", "", "host to serve, as ssh knows it")
@@ -100,6 +103,9 @@ func (b *bench) all(ctx context.Context) (err error) {
 			}
 		}
 		parts = slices.DeleteFunc(parts, func(p part) bool { return !slices.Contains(only, p.name) })
+	}
+	if b.tests, err = regexp.Compile(b.options.tests); err != nil {
+		return fmt.Errorf("-tests: %w", err)
 	}
 	if b.dir, err = os.MkdirTemp("", "goverbs-bench"); err != nil {
 		return err

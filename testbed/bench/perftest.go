@@ -61,8 +61,19 @@ func many(qps []int, messages int) (all []game) {
 	return all
 }
 
+// variants are those of options.
+func variants(messages int, tests ...string) (all []game) {
+	messages -= messages % 32 // for lists
+	for _, test := range tests {
+		_, options, _ := strings.Cut(test, " ")
+		all = append(all, game{test, 64, 64, fmt.Sprintf("-s 64 -n %d %s", messages, options)})
+	}
+	return all
+}
+
 // play has both programs play all games in turn.
 func (b *bench) play(ctx context.Context, m *machine, place string, all []game) error {
+	all = slices.DeleteFunc(all, func(g game) bool { return !b.tests.MatchString(fmt.Sprintf("%s/%d", g.test, g.at)) })
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
 	if err != nil {
 		return err

@@ -89,6 +89,9 @@ func library(out string) string {
 	return "rdma-core " + version + ", perftest " + strings.TrimSpace(perftest)
 }
 
+// tried are the options that docs/performance.md gives advice about.
+var tried = []string{"send_lat -e", "write_bw -Q 1", "write_bw -l 32", "write_bw -l 32 -Q 32", "write_bw -t 1", "write_bw -I 0", "write_bw -I 64"}
+
 // onRXE compares on the kernel's soft-RoCE.
 func (b *bench) onRXE(ctx context.Context) error {
 	const place = "rxe"
@@ -100,7 +103,8 @@ func (b *bench) onRXE(ctx context.Context) error {
 		}
 		all := games([]string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages)
 		all = append(all, many([]int{1, 4, 16, 64}, b.messages)...)
-		return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place), b.cmtime(ctx, m, place))
+		all = append(all, variants(b.messages, tried...)...)
+		return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place, 1, 100, 1000, 10000), b.cmtime(ctx, m, place))
 	})
 }
 
@@ -169,7 +173,8 @@ func (b *bench) onHosts(ctx context.Context) error {
 	b.place(place, m, fmt.Sprintf("%s on two hosts; Linux %s", o.device, kernel))
 	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
 	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages), many([]int{1, 4, 16, 64, 256}, b.messages)...)
-	return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place), b.cmtime(ctx, m, place), b.requests(ctx, m, place, []int{1, 100, 1000}))
+	all = append(all, variants(b.messages, tried...)...)
+	return errors.Join(b.play(ctx, m, place, all), b.objects(ctx, m, place, 1, 100, 1000, 10000), b.cmtime(ctx, m, place), b.requests(ctx, m, place, []int{1, 100, 1000}))
 }
 
 // source is a C program of the tree.
