@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,90 @@ func TestStrangeAnswers(t *testing.T) {
 		}
 		s.Close(t)
 	}
+}
+
+// A device that says that it takes more than it does is found out when it refuses.
+// The error says so, and nothing is left; what it takes works.
+func TestLies(t *testing.T) {
+	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
+		"requests of 32 KiB": func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz, r.MaxRqDescSz = 1<<15, 1<<15 },
+		"queues of 2^16": func(r *uapi.Mlx5IbAllocUcontextResp) {
+			r.MaxSendWqebb, r.MaxRecvWr, r.MaxSrqRecvWr = 1<<16, 1<<16, 1<<16
+		},
+		"no bursts":        func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 0 },
+		"no pages":         func(r *uapi.Mlx5IbAllocUcontextResp) { r.NumUarsPerPage, r.LogUarSize, r.NumDynBfregs = 0, 0, 0 },
+		"other pages":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.LogUarSize, r.NumDynBfregs = 31, 1<<31 },
+		"cache lines of 7": func(r *uapi.Mlx5IbAllocUcontextResp) { r.CacheLineSize = 7 },
+		"no cache lines":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.CacheLineSize = 0 },
+		"an inline mode":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.EthMinInline = 255 },
+		"all of everything": func(r *uapi.Mlx5IbAllocUcontextResp) {
+			r.QpTabSize, r.NumPorts = 1<<31, 1<<15
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := standard()
+			k.resp = change
+			d := newDesk(t, k)
+			cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+			check(t, d.loop(t, uverbs.QPConfig{SendCQ: cq}).Close()) // the registers stay
+			before := d.s.Live()
+			d.s.Set(func() {
+				d.s.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EINVAL, "SRQ.CREATE": unix.EINVAL, "CQ.CREATE": unix.EINVAL}
+			})
+			largest := uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: int(d.s.resp.MaxSendWqebb) / 64, MaxSendSGE: 16,
+				MaxRecvWR: int(d.s.resp.MaxRecvWr), MaxRecvSGE: min(int(d.s.resp.MaxRqDescSz)/16, 64)}
+			if q, err := d.pd.CreateQP(largest); !errors.Is(err, uverbs.ErrInvalid) {
+				t.Errorf("a QP: %v, %v", q, err)
+			}
+			if q, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: int(d.s.resp.MaxSrqRecvWr) - 1, MaxSGE: 3}); !errors.Is(err, uverbs.ErrInvalid) {
+				t.Errorf("an SRQ: %v, %v", q, err)
+			}
+			if q, err := d.c.CreateCQ(uverbs.CQConfig{Entries: 1 << 12}); !errors.Is(err, uverbs.ErrInvalid) {
+				t.Errorf("a CQ: %v, %v", q, err)
+			}
+			d.s.Set(func() { d.s.Refuse = nil })
+			if after := d.s.Live(); !slices.Equal(after, before) {
+				t.Errorf("the kernel has %v, it had %v", after, before)
+			}
+			q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+			for id := range uint64(40) {
+				d.write(t, q, id)
+				poll(t, cq, id)
+			}
+		})
+	}
+}
+
+// Register pages run out at some number of queue pairs: those after it use the
+// registers that there are, a thread domain is refused, and all of it can be closed.
+func TestRegistersRunOut(t *testing.T) {
+	for left := range 4 {
+		t.Run(strconv.Itoa(left), func(t *testing.T) { runOut(t, newDesk(t, standard()), left) })
+	}
+}
+
+func runOut(t *testing.T, d *desk, left int) {
+	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
+	var all []*uverbs.QP
+	for i := range 12 {
+		if i == left {
+			d.s.Set(func() { d.s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.ENOMEM} })
+		}
+		all = append(all, d.loop(t, uverbs.QPConfig{SendCQ: cq}))
+	}
+	for i, q := range all {
+		d.write(t, q, uint64(i))
+		poll(t, cq, uint64(i))
+	}
+	if td, err := d.c.AllocTD(); !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("%d pages: a thread domain is %v, %v", left, td, err)
+	}
+	for _, q := range all {
+		check(t, q.Close())
+	}
+	d.s.Set(func() { d.s.Refuse = nil })
+	check(t, good(d.c.AllocTD())(t).Close())
+	d.s.quiet()
 }
 
 func TestNoRegisterPage(t *testing.T) {
