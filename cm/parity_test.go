@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -80,7 +83,20 @@ func TestDeviceRDMACM(t *testing.T) {
 			p.disconnect()
 		}},
 	} {
-		t.Run(test.name, func(t *testing.T) { playBoth(t, test.play) })
+		t.Run(test.name, func(t *testing.T) {
+			hasAddress(t)
+			playBoth(t, test.play)
+		})
+	}
+}
+
+// hasAddress skips what wants an address of IP on a port of InfiniBand.
+func hasAddress(t testing.TB) {
+	t.Helper()
+	c := must(uverbs.Open(os.Getenv(expect.EnvDevice)))(t)
+	defer func() { check(t, c.Close()) }()
+	if l := must(c.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
+		expect.Missing(t, expect.EthernetIB, fmt.Errorf("the link layer is %v", l))
 	}
 }
 

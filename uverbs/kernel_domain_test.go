@@ -21,15 +21,6 @@ func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 	return d
 }
 
-// TestDeviceParityParentDomain is tests/test_parent_domain.py. Its other tests
-// give C's library an allocator for its queues.
-func TestDeviceParityParentDomain(t *testing.T) {
-	t.Run("test_without_allocators_rc_traffic", func(t *testing.T) {
-		client, _ := newPlayers(t, setup{parent: &uverbs.ParentDomainConfig{}})
-		traffic(t, client, uverbs.OpSend)
-	})
-}
-
 // The QPs of a thread domain, of many domains, send to each other.
 func TestDeviceThreadDomains(t *testing.T) {
 	l := newLoop(t, nil)

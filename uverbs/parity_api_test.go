@@ -4,6 +4,7 @@ package uverbs_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,14 @@ func selfAddress(t testing.TB, dev *uverbs.Context) uverbs.AHAttr {
 	return uverbs.AHAttr{IsGlobal: true, DGID: g.GID, SGIDIndex: uint8(g.Index), HopLimit: 1, Port: uint8(g.Port)}
 }
 
+// hasEthernet skips what is Ethernet's on a port of InfiniBand.
+func hasEthernet(t testing.TB, dev *uverbs.Context) {
+	t.Helper()
+	if l := must(dev.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
+		expect.Missing(t, expect.EthernetIB, fmt.Errorf("the link layer is %v", l))
+	}
+}
+
 // TestDeviceParityAddr is tests/test_addr.py.
 func TestDeviceParityAddr(t *testing.T) {
 	dev := openDevice(t)
@@ -31,6 +41,7 @@ func TestDeviceParityAddr(t *testing.T) {
 		must(pd.CreateAH(attr))(t)
 	})
 	t.Run("test_create_ah_roce", func(t *testing.T) {
+		hasEthernet(t, dev)
 		local := attr
 		local.IsGlobal = false
 		if _, err := pd.CreateAH(local); !errors.Is(err, unix.EINVAL) {

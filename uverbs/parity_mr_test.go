@@ -17,6 +17,7 @@ func TestDeviceParityMR(t *testing.T) {
 		"test_reg_mr_bad_flags":         badAccess,
 		"test_mr_rereg_access":          reregAccess,
 		"test_mr_rereg_access_bad_flow": reregLessAccess,
+		"test_mr_rereg_addr":            reregAddr,
 		"test_mr_rereg_pd":              reregPD,
 		"test_mr_rereg_atomic":          reregAtomic,
 		"test_reg_mw_wrong_type": func(t *testing.T) {
@@ -69,6 +70,28 @@ func reregLessAccess(t *testing.T) {
 	remoteTraffic(t, client, uverbs.OpWrite)
 	reregister(t, server, uverbs.ReregAccess, nil, uverbs.LocalWrite)
 	fails(t, client.remote(t, uverbs.OpWrite), uverbs.WCRemAccessErr)
+}
+
+// reregAddr gives the registration other memory, under a receive that names the
+// old.
+func reregAddr(t *testing.T) {
+	client, server := newPlayers(t, setup{rounds: 10})
+	server.receive(t, 0)
+	old := server.mr.Addr()
+	room := must(unix.Mmap(-1, 0, server.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
+	t.Cleanup(func() { check(t, errors.Join(server.mr.Close(), unix.Munmap(room))) })
+	err := server.mr.Rereg(uverbs.ReregTranslation, nil, room, 0)
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		expect.Missing(t, expect.ReregMemory, err)
+	}
+	check(t, err)
+	if server.mr.Addr() == old || server.mr.Len() != server.size {
+		t.Errorf("registered again, %d bytes are at %#x, where they were", server.mr.Len(), old)
+	}
+	fails(t, client.deliver(t, uverbs.OpSend, 0), uverbs.WCRemOpErr)
+	restart(t, client, server)
+	client.rkey = server.mr.RKey()
+	traffic(t, client, uverbs.OpSend)
 }
 
 // reregPD takes the memory to another PD than the QP's, and back.

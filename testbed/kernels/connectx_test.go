@@ -39,7 +39,7 @@ var breaking = []struct {
 }{
 	{"provider/mlx5", "key", "Conformance"},
 	{"uverbs", "key cq-overrun", "Events|CQOverrunEvent"},
-	{"uverbs", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|CloseRace|StressClose"},
+	{"uverbs", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
 	{"cm", "key", "CloseMRUnder.*"},
 }
 

@@ -48,6 +48,9 @@ const (
 	XRC            = "xrc"
 	RawPacket      = "raw_packet"
 	RawPacketIB    = "raw_packet_ib" // of a port of InfiniBand
+	EthernetIB     = "ethernet_ib"   // addresses of IP and what else Ethernet has, of a port of InfiniBand
+	Clock          = "clock"         // of the device, by which completions are stamped
+	RingPages      = "ring_pages"    // rings in pages of the library's choice
 	ThreadDomains  = "thread_domains"
 	NullMR         = "null_mr"
 	Import         = "import"
@@ -103,6 +106,8 @@ var table = []rule{
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no key that stands for no memory"},
 	{"rxe", ThreadDomains, never, "rxe's queues have no registers"},
+	{"rxe", RingPages, never, "rxe's rings are the kernel's memory"},
+	{"rxe", Clock, never, "rxe has no clock"},
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
 	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},

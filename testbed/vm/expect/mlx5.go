@@ -33,6 +33,8 @@ var mlx5Table = []rule{
 	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
 	{"mlx5", RawPacket, always, "since the driver makes objects of raw Ethernet (4.5)"},
 	{"mlx5", RawPacketIB, never, "raw packets are Ethernet's"},
+	{"mlx5", EthernetIB, never, "a port of InfiniBand has no network device but that of IPoIB"},
+	{"mlx5", Clock, always, "since 4.2, which is older than the bed"},
 	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs alone, and the software ConnectX none"},
 }
 
