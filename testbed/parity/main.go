@@ -3,8 +3,12 @@
 // writes what came of them to docs/parity.md:
 //
 //	go run ./testbed/parity -write
+//	go run ./testbed/parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
 //
-// Without -write it prints the page; the counts of both it prints in any case.
+// The devices are rxe and the software ConnectX, in RoCE mode and on InfiniBand.
+// With -only it runs at these places, and keeps what the page has of the
+// others. With -go it runs the Go tests alone, and keeps what the page has of C.
+// Without -write it prints the page; the counts it prints in any case.
 // It exits with status 1 where fewer tests pass with Go than with C, or a test
 // that passes with C has no Go test, or one that does not pass, or fewer pass
 // with C than did.
@@ -19,31 +23,34 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"github.com/goverbs/goverbs/testbed/pyverbs"
-	"github.com/goverbs/goverbs/testbed/vm"
-	"github.com/goverbs/goverbs/testbed/vm/bed"
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/pyverbs"
+	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
 // page is the file that is written, from the module's root.
 const page = "docs/parity.md"
 
-// kernels are those of the page.
-var kernels = []string{"6.1", "6.12", "7.2"}
-
 func main() {
 	write := flag.Bool("write", false, "write "+page+" instead of printing it")
 	root := flag.String("C", ".", "the module's root")
+	only := flag.String("only", "", "run at these `places` alone, comma-separated, as in \"mlx5 IB 6.12\"")
+	golang := flag.Bool("go", false, "run the Go tests alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if err := run(ctx, *root, *write); err != nil {
+	if err := run(ctx, *root, *only, *write, *golang); err != nil {
 		fmt.Fprintln(os.Stderr, "parity:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root string, write bool) (err error) {
+func run(ctx context.Context, root, only string, write, golang bool) (err error) {
+	places, err := choose(only)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "goverbs-parity")
 	if err != nil {
 		return err
@@ -53,41 +60,55 @@ func run(ctx context.Context, root string, write bool) (err error) {
 	if err != nil {
 		return err
 	}
+	file := filepath.Join(root, page)
 	r := newReport()
-	for _, kernel := range kernels {
-		if err := r.visit(ctx, kernel, binaries); err != nil {
+	if only != "" || golang {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if r, err = parse(string(text)); err != nil {
 			return err
 		}
 	}
-	text := r.render()
-	if write {
-		err = os.WriteFile(filepath.Join(root, page), []byte(text), 0o644)
-	} else {
-		_, err = fmt.Print(text)
+	for _, p := range places {
+		r.forget(p, golang)
+		if err := r.visit(ctx, p, golang, binaries); err != nil {
+			return err
+		}
 	}
-	fmt.Fprint(os.Stderr, r.summary())
-	return errors.Join(err, r.behind(kernels...))
+	if write {
+		err = os.WriteFile(file, []byte(r.render()), 0o644)
+	} else {
+		_, err = fmt.Print(r.render())
+	}
+	fmt.Fprint(os.Stderr, r.summary(places...))
+	return errors.Join(err, r.behind(places...))
 }
 
-// visit runs all tests on one kernel.
-func (r *report) visit(ctx context.Context, kernel string, binaries map[string]string) (err error) {
-	config := vm.Config{Kernel: kernel, Root: true, RXE: true}
-	parts, err := config.Parts()
+// visit runs the tests at one place: on rxe those of all modules, on the
+// ConnectX those that have Go tests. With golang they are the Go tests alone.
+func (r *report) visit(ctx context.Context, p place, golang bool, binaries map[string]string) (err error) {
+	b, err := bed.Ensure(ctx, os.Stderr, bed.Root)
 	if err != nil {
 		return err
 	}
-	b, err := bed.Ensure(ctx, os.Stderr, parts...)
+	modules := withGo()
+	library, all, err := pyverbs.Inspect(b)
 	if err != nil {
 		return err
 	}
-	var modules []string
-	if r.library, modules, err = pyverbs.Inspect(b); err != nil {
-		return err
+	r.library = library
+	switch {
+	case golang:
+		modules = nil
+	case p.device == rxe:
+		modules = all
 	}
-	g, err := vm.Boot(ctx, b, config)
+	g, end, err := p.boot(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	return r.measure(ctx, g, kernel, modules, binaries, os.Stderr)
+	defer func() { err = errors.Join(err, end()) }()
+	return r.measure(ctx, g, p, modules, binaries, os.Stderr)
 }

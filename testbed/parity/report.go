@@ -31,16 +31,16 @@ type report struct {
 type result struct {
 	suite
 	cases []*testCase
-	// brief is what the page says, by kernel, of a module of which nothing
-	// passes: its tests are counted, not listed.
+	// brief is what the page says, by kernel, of a module that has no Go tests:
+	// what comes of its tests on rxe is counted, not listed.
 	brief map[string]string
 }
 
 // A testCase is a Python test and the Go test of its name, with what came of
-// them on each kernel.
+// them at each place.
 type testCase struct {
 	name      string
-	inC, inGo map[string]outcome
+	inC, inGo map[place]outcome
 }
 
 func newReport() *report {
@@ -65,17 +65,17 @@ func (r *report) suite(module string) *result {
 
 // listed tells whether the page has the tests one by one.
 func (r *result) listed() bool {
-	return r.goTest != "" || slices.ContainsFunc(kernels, func(k string) bool { c, _ := r.passed(k); return c > 0 })
+	return r.goTest != "" || slices.ContainsFunc(everywhere(), func(p place) bool { c, _ := r.passed(p); return c > 0 })
 }
 
-// counted is what came of the tests on a kernel: "5 skip".
+// counted is what came of the tests on rxe: "5 skip".
 func (r *result) counted(kernel string) string {
 	if len(r.cases) == 0 {
 		return r.brief[kernel]
 	}
 	n := make(map[outcome]int)
 	for _, t := range r.cases {
-		n[on(t.inC, kernel)]++
+		n[at(t.inC, place{rxe, kernel})]++
 	}
 	var parts []string
 	for _, o := range []outcome{pass, fail, skip, none} {
@@ -83,37 +83,53 @@ func (r *result) counted(kernel string) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n[o], o))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, " and ")
 }
 
-// passed counts what passes on a kernel.
-func (r *result) passed(kernel string) (c, golang int) {
+// passed counts what passes at a place.
+func (r *result) passed(p place) (c, golang int) {
 	for _, t := range r.cases {
-		if on(t.inC, kernel) == pass {
+		if at(t.inC, p) == pass {
 			c++
 		}
-		if on(t.inGo, kernel) == pass {
+		if at(t.inGo, p) == pass {
 			golang++
 		}
 	}
 	return c, golang
 }
 
-// passed counts what passes on a kernel in all suites.
-func (r *report) passed(kernel string) (c, golang int) {
+// passed counts what passes at a place in all suites.
+func (r *report) passed(p place) (c, golang int) {
 	for _, s := range r.results {
-		x, y := s.passed(kernel)
+		x, y := s.passed(p)
 		c, golang = c+x, golang+y
 	}
 	return c, golang
 }
 
-// summary has both counts of each kernel.
-func (r *report) summary() string {
+// forget drops what came of all tests at a place, or of the Go tests alone.
+func (r *report) forget(p place, golang bool) {
+	for _, s := range r.results {
+		if p.device == rxe && !golang {
+			delete(s.brief, p.kernel)
+		}
+		for _, t := range s.cases {
+			delete(t.inGo, p)
+			if !golang {
+				delete(t.inC, p)
+			}
+		}
+		s.cases = slices.DeleteFunc(s.cases, func(t *testCase) bool { return len(t.inC)+len(t.inGo) == 0 })
+	}
+}
+
+// summary has both counts of places.
+func (r *report) summary(places ...place) string {
 	var b strings.Builder
-	for _, k := range kernels {
-		c, golang := r.passed(k)
-		fmt.Fprintf(&b, "kernel %s: %d tests pass with C, %d with Go\n", k, c, golang)
+	for _, p := range places {
+		c, golang := r.passed(p)
+		fmt.Fprintf(&b, "%v: %d tests pass with C, %d with Go\n", p, c, golang)
 	}
 	return b.String()
 }
@@ -124,42 +140,46 @@ func (r *result) test(name string) *testCase {
 	if i >= 0 {
 		return r.cases[i]
 	}
-	c := &testCase{name: name, inC: make(map[string]outcome), inGo: make(map[string]outcome)}
+	c := &testCase{name: name, inC: make(map[place]outcome), inGo: make(map[place]outcome)}
 	r.cases = append(r.cases, c)
 	slices.SortFunc(r.cases, func(a, b *testCase) int { return cmp.Compare(a.name, b.name) })
 	return c
 }
 
-// on is the outcome on a kernel.
-func on(m map[string]outcome, kernel string) outcome {
-	if o, ok := m[kernel]; ok {
+// at is the outcome at a place.
+func at(m map[place]outcome, p place) outcome {
+	if o, ok := m[p]; ok {
 		return o
 	}
 	return none
 }
 
-// floors are how many tests pass with C, by kernel: fewer mean that something,
-// such as a module that cannot be imported, keeps the tests from running.
-var floors = map[string]int{"6.1": 100, "6.12": 102, "7.2": 109}
+// floors are how many tests pass with C: fewer mean that something, such as a
+// module that cannot be imported, keeps the tests from running.
+var floors = map[place]int{
+	{rxe, "6.1"}: 100, {rxe, "6.12"}: 102, {rxe, "7.2"}: 109,
+	{roce, "6.1"}: 135, {roce, "6.12"}: 135, {roce, "7.2"}: 135,
+	{ib, "6.1"}: 110, {ib, "6.12"}: 110, {ib, "7.2"}: 110,
+}
 
 // behind is an error that names what passes with C and not with Go, and the
-// kernels on which Go's count is the lower one, or that of C below its floor.
-func (r *report) behind(kernels ...string) error {
+// places where Go's count is the lower one, or that of C below its floor.
+func (r *report) behind(places ...place) error {
 	var errs []error
-	for _, k := range kernels {
+	for _, p := range places {
 		for _, s := range r.results {
 			for _, t := range s.cases {
-				if o := on(t.inGo, k); on(t.inC, k) == pass && o != pass {
-					errs = append(errs, fmt.Errorf("kernel %s: %s.%s passes with C; with Go: %s", k, s.module, t.name, o))
+				if o := at(t.inGo, p); at(t.inC, p) == pass && o != pass {
+					errs = append(errs, fmt.Errorf("%v: %s.%s passes with C; with Go: %s", p, s.module, t.name, o))
 				}
 			}
 		}
-		c, golang := r.passed(k)
+		c, golang := r.passed(p)
 		if golang < c {
-			errs = append(errs, fmt.Errorf("kernel %s: %d tests pass with C, only %d with Go", k, c, golang))
+			errs = append(errs, fmt.Errorf("%v: %d tests pass with C, only %d with Go", p, c, golang))
 		}
-		if c < floors[k] {
-			errs = append(errs, fmt.Errorf("kernel %s: %d tests pass with C, where %d did: see what keeps the others from it", k, c, floors[k]))
+		if c < floors[p] {
+			errs = append(errs, fmt.Errorf("%v: %d tests pass with C, where %d did: see what keeps the others from it", p, c, floors[p]))
 		}
 	}
 	return errors.Join(errs...)

@@ -18,10 +18,7 @@ import (
 )
 
 // limit bounds all tests in C, or those of a package in Go.
-const limit = 10 * time.Minute
-
-// pyverbsArgs name the device, and the GID of its IPv4 address.
-var pyverbsArgs = []string{"--dev", "rxe0", "--gid", "1"}
+const limit = 15 * time.Minute
 
 // build compiles the Go tests of all suites for a guest. The binaries are by
 // package.
@@ -42,9 +39,9 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 	return binaries, nil
 }
 
-// measure runs modules in a guest: first C's, then the Go tests.
-func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, modules []string, binaries map[string]string, said io.Writer) error {
-	r.releases[kernel] = g.Release()
+// measure runs modules in a guest: first C's, if any are named, then the Go tests.
+func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, binaries map[string]string, said io.Writer) error {
+	r.releases[p.kernel] = g.Release()
 	installed := make(map[string]string)
 	for pkg, file := range binaries {
 		path, err := g.Install(file)
@@ -53,42 +50,44 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, kernel string, module
 		}
 		installed[pkg] = path
 	}
-	if err := r.python(ctx, g, kernel, modules, said); err != nil {
-		return fmt.Errorf("kernel %s, C: %w", kernel, err)
+	if len(modules) > 0 {
+		if err := r.python(ctx, g, p, modules, said); err != nil {
+			return fmt.Errorf("%v, C: %w", p, err)
+		}
 	}
 	for pkg, path := range installed {
-		if err := r.golang(ctx, g, kernel, pkg, path, said); err != nil {
-			return fmt.Errorf("kernel %s, package %s: %w", kernel, pkg, err)
+		if err := r.golang(ctx, g, p, pkg, path, said); err != nil {
+			return fmt.Errorf("%v, package %s: %w", p, pkg, err)
 		}
 	}
 	bad, err := g.Complaints(ctx)
 	if err == nil && len(bad) > 0 {
-		err = fmt.Errorf("kernel %s complained: %s", kernel, strings.Join(bad, "; "))
+		err = fmt.Errorf("%v: the kernel complained: %s", p, strings.Join(bad, "; "))
 	}
 	return err
 }
 
 // python runs the tests of the modules.
-func (r *report) python(ctx context.Context, g *vm.Guest, kernel string, modules []string, said io.Writer) error {
+func (r *report) python(ctx context.Context, g *vm.Guest, p place, modules []string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	results, err := pyverbs.Run(ctx, g, modules, pyverbsArgs...)
-	r.readPython(results, kernel, said)
+	results, err := pyverbs.Run(ctx, g, modules, p.pyverbsArgs()...)
+	r.readPython(results, p, said)
 	return err
 }
 
 // readPython enters results of Python's.
-func (r *report) readPython(results []pyverbs.Result, kernel string, said io.Writer) {
+func (r *report) readPython(results []pyverbs.Result, p place, said io.Writer) {
 	for _, v := range results {
-		r.suite(v.Module).test(v.Name).inC[kernel] = v.Outcome
+		r.suite(v.Module).test(v.Name).inC[p] = v.Outcome
 		if v.Outcome != pass {
-			fmt.Fprintf(said, "kernel %s, C, %s.%s: %s: %s\n", kernel, v.Module, v.Name, v.Outcome, v.Why)
+			fmt.Fprintf(said, "%v, C, %s.%s: %s: %s\n", p, v.Module, v.Name, v.Outcome, v.Why)
 		}
 	}
 }
 
 // golang runs the tests of the same names that a package has.
-func (r *report) golang(ctx context.Context, g *vm.Guest, kernel, pkg, binary string, said io.Writer) error {
+func (r *report) golang(ctx context.Context, g *vm.Guest, p place, pkg, binary string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
 	defer cancel()
 	var tests []string
@@ -98,14 +97,15 @@ func (r *report) golang(ctx context.Context, g *vm.Guest, kernel, pkg, binary st
 		}
 	}
 	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$", "-test.timeout="+limit.String())
+	c.Env = []string{"GOVERBS_DEVICE=" + p.name()}
 	out, err := c.CombinedOutput()
 	var exit *vm.ExitError
 	if failed := errors.As(err, &exit); err != nil && !failed {
 		return err
 	}
-	r.readGo(out, kernel)
+	r.readGo(out, p)
 	if err != nil {
-		fmt.Fprintf(said, "kernel %s, Go:\n%s", kernel, out)
+		fmt.Fprintf(said, "%v, Go:\n%s", p, out)
 	}
 	if !bytes.Contains(out, []byte("\nPASS\n")) && !bytes.Contains(out, []byte("\nFAIL\n")) {
 		return fmt.Errorf("the Go tests did not end:\n%s", out)
@@ -116,11 +116,11 @@ func (r *report) golang(ctx context.Context, g *vm.Guest, kernel, pkg, binary st
 var goLine = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\w+)/(\w+) \(`)
 
 // readGo reads what a test binary prints.
-func (r *report) readGo(out []byte, kernel string) {
+func (r *report) readGo(out []byte, p place) {
 	for _, m := range goLine.FindAllSubmatch(out, -1) {
 		for _, s := range suites {
 			if string(m[2]) == s.goTest {
-				r.suite(s.module).test(string(m[3])).inGo[kernel] = outcome(strings.ToLower(string(m[1])))
+				r.suite(s.module).test(string(m[3])).inGo[p] = outcome(strings.ToLower(string(m[1])))
 			}
 		}
 	}

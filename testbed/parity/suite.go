@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,14 +32,18 @@ var suites = []suite{
 	{"test_device", "uverbs", "TestDeviceParityDevice",
 		"The library makes the buffer of the GID table itself, so `test_query_gid_table_bad_flow` cannot make it too small: it\n" +
 			"checks that no entry is missing."},
+	{"test_flow", "uverbs", "TestDeviceParityFlow", ""},
 	{"test_fork", "uverbs", "TestDeviceParityFork",
 		"Go has nothing to initialize. The Go test checks what fork_init is for: that registered memory stays with its owner\n" +
 			"while children are started."},
 	{"test_mr", "uverbs", "TestDeviceParityMR", "rxe changes registrations from 6.12 on, which C's provider does not pass on."},
+	{"test_mlx5_huge_page", "uverbs", "TestDeviceParityHugePage", "C reads the environment when a queue is made, Go when a device is opened."},
+	{"test_mlx5_timestamp", "uverbs", "TestDeviceParityTimestamp",
+		"C reads the clock by verbs and converts its counts by mlx5dv; Go's `uverbs.Context.WallClock` does that."},
 	{"test_odp", "uverbs", "TestDeviceParityODP",
 		"Python's `test_odp_ud_traffic` does not look at what arrives. The rxe of 7.2 sends on-demand memory from the beginning\n" +
 			"of a page only, so Go's test, which does look, sends from there. rxe takes advice, which C's provider does not pass on."},
-	{"test_parent_domain", "uverbs", "TestDeviceParityParentDomain", "The other tests of Python give the C library an allocator; Go maps queues itself."},
+	{"test_parent_domain", "uverbs", "TestDeviceParityParentDomain", "On rxe no allocator is asked: the rings are the kernel's memory."},
 	{"test_pd", "uverbs", "TestDeviceParityPD", ""},
 	{"test_qp", "uverbs", "TestDeviceParityQP",
 		"C has two calls that make a QP, Go has one: the tests with `ex` in their names do what those without do. The four of\n" +
@@ -48,8 +53,27 @@ var suites = []suite{
 		"A Python test has two processes, a Go test two goroutines. Python's `test_rdmacm_async_ex_leave_multicast_traffic`\n" +
 			"passes when its processes hang; Go's has a third member of the group tell when nothing can come any more."},
 	{"test_relaxed_ordering", "uverbs", "TestDeviceParityRelaxedOrdering", ""},
+	{"test_rss_traffic", "uverbs", "TestDeviceParityRSS", ""},
 	{"test_shared_pd", "uverbs", "TestDeviceParitySharedPD", ""},
 	{"test_srq", "uverbs", "TestDeviceParitySRQ", ""},
+}
+
+// without are the modules that have no Go tests, and why.
+var without = []struct{ modules, why string }{
+	{`test_mlx5_\w+`, "mlx5dv: what ConnectX has beyond verbs"},
+	{`test_efa\w+`, "EFA devices"},
+	{`test_cuda_dmabuf`, "CUDA"},
+	{`test_tag_matching`, "tag matching, which no device here has"},
+}
+
+// reason is why a module has no Go tests, or "".
+func reason(module string) string {
+	for _, w := range without {
+		if regexp.MustCompile("^(?:" + w.modules + ")$").MatchString(module) {
+			return w.why
+		}
+	}
+	return ""
 }
 
 // suiteOf is what there is of a module.
