@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -34,25 +35,22 @@ func BenchmarkPost(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(list)), "ns/WR")
 			})
 		}
-		b.Run(name+"/batch32", func(b *testing.B) {
-			q := benchQP(b)
-			for b.Loop() {
-				q.Begin()
-				for range 32 {
-					q.Op(uverbs.OpWrite, uverbs.Signaled, 1, 0x2000, 8, 0)
-					if len(wr.Inline) > 0 {
-						q.Inline(wr.Inline)
-					} else {
-						q.SGE(sgl[0])
+		for calls := 1; calls <= 2; calls++ { // of the builder, for each
+			b.Run(fmt.Sprintf("%s/batch32/calls%d", name, calls), func(b *testing.B) {
+				q := benchQP(b)
+				for b.Loop() {
+					q.Begin()
+					for range 32 {
+						add(q, calls, &wr)
 					}
+					if err := q.Submit(); err != nil {
+						b.Fatal(err)
+					}
+					q.complete()
 				}
-				if err := q.Submit(); err != nil {
-					b.Fatal(err)
-				}
-				q.complete()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*32), "ns/WR")
-		})
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*32), "ns/WR")
+			})
+		}
 	}
 	b.Run("receive/list1", func(b *testing.B) {
 		q := benchQP(b)
@@ -64,6 +62,23 @@ func BenchmarkPost(b *testing.B) {
 			*q.rq.tail = q.rq.head
 		}
 	})
+}
+
+// add adds a WRITE to a batch, by one call or by two.
+func add(q uverbs.ProviderQP, calls int, wr *uverbs.SendWR) {
+	switch inline := len(wr.Inline) > 0; {
+	case calls == 1 && inline:
+		q.WriteInline(uverbs.Signaled, 1, 0x2000, 8, wr.Inline)
+	case calls == 1:
+		q.WriteSGE(uverbs.Signaled, 1, 0x2000, 8, wr.SGL[0])
+	default:
+		q.Op(uverbs.OpWrite, uverbs.Signaled, 1, 0x2000, 8, 0)
+		if inline {
+			q.Inline(wr.Inline)
+		} else {
+			q.SGE(wr.SGL[0])
+		}
+	}
 }
 
 func repeat(wr uverbs.SendWR, n int) (all []uverbs.SendWR) {

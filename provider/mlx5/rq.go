@@ -87,41 +87,6 @@ func badReceive(sgl []uverbs.SGE, room int) error {
 	return uverbs.ErrRange
 }
 
-// PostRecv implements uverbs.ProviderQP. The device looks at the doorbell record
-// when a message arrives. The loop takes receives of one buffer, and calls
-// nothing.
-//
-//go:nosplit
-func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
-	r := &q.rq
-	head := r.head
-	for n := range wrs {
-		wr := &wrs[n]
-		if head == r.limit || len(wr.SGL) != 1 {
-			r.head = head
-			return q.recvRest(wrs, n)
-		}
-		sge, i := &wr.SGL[0], head&r.mask
-		length := sge.Length
-		if length-1 >= uverbs.MaxMessage-1 {
-			r.head = head
-			return q.recvRest(wrs, n)
-		}
-		g := r.slotIn(i)
-		g[0][0] = be2(length, sge.LKey)
-		g[0][1] = be(sge.Addr)
-		if r.shift > 0 {
-			g[1] = segment{be2(0, invalidLKey), 0}
-		}
-		*r.idIn(i) = wr.WRID
-		head++
-	}
-	r.head = head
-	mmio.Publish32BE(r.counter, head&0xffff)
-	runtime.KeepAlive(q)
-	return len(wrs), nil
-}
-
 // recvRest goes on with a PostRecv that has written n receives, and told of none.
 //
 //go:noinline

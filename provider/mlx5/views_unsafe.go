@@ -116,17 +116,6 @@ func (g *segment) inlineTail(data []byte) {
 	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader+last)) = *(*[2]uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(data)), last))
 }
 
-// slotIn and idIn are those of the receive queue: what is said of the send queue's
-// holds for them. A slot has a second segment where shift is not 0.
-
-func (r *recvQueue) slotIn(i uint32) *[2]segment {
-	return (*[2]segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i)*r.stride))
-}
-
-func (r *recvQueue) idIn(i uint32) *uint64 {
-	return (*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.ids)), uintptr(i)*8))
-}
-
 // entryAt is at, without the check of the index.
 func (q *cq) entryAt(i uint32) *block {
 	return (*block)(unsafe.Add(unsafe.Pointer(q.first), uintptr(i&q.mask)*q.stride))
