@@ -129,6 +129,8 @@ func (q *CQ) Entries() int {
 
 // Poll takes up to len(wcs) completions and returns how many: ibv_poll_cq(3).
 // It does not wait and allocates nothing. [ErrClosed] after Close.
+//
+//go:nosplit
 func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	if !q.single {
 		q.calls.Lock()

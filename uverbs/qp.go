@@ -205,6 +205,8 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
 // [ErrOpcode], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW], [ErrState], [ErrNoQueue], [ErrClosed], or what the kernel said to the
 // doorbell.
+//
+//go:nosplit
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if !q.single {
 		q.sq.Lock()
@@ -222,6 +224,8 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 
 // PostRecv posts work requests to the receive queue, in order:
 // ibv_post_recv(3). Errors and n are as for [QP.PostSend].
+//
+//go:nosplit
 func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	if !q.single {
 		q.rq.Lock()
