@@ -14,7 +14,7 @@ const head = `# Parity with rdma-core's tests
 
 rdma-core tests its C libraries by Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests. The
 tables have what came of these tests with the C libraries, and what came of the Go tests of the same names, with this library,
-in the same guest. The devices are rxe and the [software ConnectX](soft-connectx.md) (mlx5), in RoCE mode and on InfiniBand,
+in guests of the same kind. The devices are rxe and the [software ConnectX](soft-connectx.md) (mlx5), in RoCE mode and on InfiniBand,
 on each kernel of the test bed: 6.1, 6.12 and 7.2. Where a cell has three entries they are of these kernels in this order, one
 entry is of all. Each Python test has a process of its own. A skip is the test's own verdict on kernel or device. "none" says
 that there is no such test.
