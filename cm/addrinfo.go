@@ -102,6 +102,8 @@ func (ai *AddrInfo) complete() error {
 	switch {
 	case ai.PortSpace == 0 && ai.QPType == uverbs.UD:
 		ai.PortSpace = PSUDP
+	case ai.PortSpace == 0 && (ai.QPType == uverbs.XRCSend || ai.QPType == uverbs.XRCRecv):
+		ai.PortSpace = PSIB // the one for all services
 	case ai.PortSpace == 0:
 		ai.PortSpace = PSTCP
 	}

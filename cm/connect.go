@@ -15,7 +15,8 @@ import (
 type ConnParam struct {
 	// PrivateData goes to the peer with the request or the answer: at most 56
 	// bytes to connect, 196 to accept; 180 and 136 for datagrams. Between
-	// addresses of the InfiniBand family a request has room for 36 more.
+	// addresses of the InfiniBand family a request has room for 36 more, of which
+	// Linux makes the first byte 0.
 	PrivateData []byte
 
 	// ResponderResources is how many READs and atomics of the peer are served

@@ -66,6 +66,9 @@ type device struct {
 	refs int // ids, and lists of Devices
 	attr *uverbs.DeviceAttr
 	rnic bool // iWARP
+	// xrcd is the XRC domain of all ids that bring none of their own, if there are such.
+	xrcd      *uverbs.XRCD
+	xrcdUsers int
 	// close closes the device if it is idle, and answers ErrBusy otherwise.
 	close func() error
 }

@@ -94,9 +94,10 @@ type ID struct {
 	localGID uverbs.GID
 	peerGID  uverbs.GID
 
-	pd      *uverbs.PD // of the QP; the device's before there is one
-	usesSRQ bool       // the QP
-	single  bool       // the QP belongs to one goroutine
+	pd      *uverbs.PD   // of the QP; the device's before there is one
+	xrcd    *uverbs.XRCD // the device's, which the id has a share of
+	usesSRQ bool         // the QP
+	single  bool         // the QP belongs to one goroutine
 	groups  map[*Membership]struct{}
 	ah      *uverbs.AH // of a Group
 

@@ -79,29 +79,6 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 	isError(t, err, []error{errCut})
 }
 
-// TestDeviceIBAddresses: rxe has no addresses of the InfiniBand family that a
-// connection could be made by.
-func TestDeviceIBAddresses(t *testing.T) {
-	ip := netip.MustParseAddr(deviceIP)
-	for _, ps := range []cm.PortSpace{cm.PSIB, cm.PSTCP} {
-		t.Run(ps.String(), func(t *testing.T) {
-			addr := cm.IBAddr{GID: uverbs.GIDFromAddr(ip), PKey: 0xffff, ServiceID: uint64(ps)<<16 | 777}
-			k := newTalk(t)
-			l := k.id(t, ps)
-			isError(t, l.BindIB(addr), []error{uverbs.ErrNoDevice, unix.ENODEV}, addr.GID.String())
-			i := k.id(t, ps)
-			if err := i.ResolveIB(nil, addr, 0); err != nil {
-				t.Fatal(err)
-			}
-			e := k.good(t, cm.EventAddrResolved, i)
-			if i.LocalGID() != addr.GID || i.PeerGID() != addr.GID || e.ID.LocalAddr().IsValid() {
-				t.Errorf("from %v to %v, %v", i.LocalGID(), i.PeerGID(), i.LocalAddr())
-			}
-			isError(t, i.ResolveRoute(0), []error{uverbs.ErrNoDevice, unix.ENODEV})
-		})
-	}
-}
-
 // TestDevicePortSpaceIB: "Provides for any IB services (UD, UC, RC, XRC, etc.)"
 // (rdma_create_id(3)). With IP addresses it is there on rxe.
 func TestDevicePortSpaceIB(t *testing.T) {

@@ -3,7 +3,9 @@
 package cm_test
 
 import (
+	"cmp"
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// deviceIP is the address of the guests' device.
-const deviceIP = "10.9.0.1"
+// deviceIP is the device's address: that of the guests', if nothing else is said.
+var deviceIP = cmp.Or(os.Getenv("GOVERBS_ADDRESS"), "10.9.0.1")
 
 // limit bounds a test's waits.
 func limit(t testing.TB) context.Context {

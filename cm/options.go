@@ -62,7 +62,7 @@ func (i *ID) set(op string, level, name uint32, value []byte) error {
 // A PathRecord is a path through the fabric, as a subnet administrator keeps
 // it: IBA vol. 1, 15.2.5.16. On RoCE the kernel makes one up.
 type PathRecord struct {
-	Flags        uint32 // IB_PATH_* (rdma/ib_user_sa.h): which direction, primary or alternate
+	Flags        uint32 // what the path is for: PathGMP, ...
 	ServiceID    uint64
 	DGID, SGID   uverbs.GID
 	DLID, SLID   uint16
@@ -80,6 +80,18 @@ type PathRecord struct {
 	LifeTime     uint8 // 4.096 us * 2^LifeTime
 	Preference   uint8
 }
+
+// What a path is for: IB_PATH_GMP, ... (rdma/ib_user_sa.h). The one of a
+// connection is for its messages of setting up, primary and bidirectional.
+const (
+	PathGMP            = uapi.IB_PATH_GMP
+	PathPrimary        = uapi.IB_PATH_PRIMARY
+	PathAlternate      = uapi.IB_PATH_ALTERNATE
+	PathOutbound       = uapi.IB_PATH_OUTBOUND
+	PathInbound        = uapi.IB_PATH_INBOUND
+	PathInboundReverse = uapi.IB_PATH_INBOUND_REVERSE
+	PathBidirectional  = uapi.IB_PATH_BIDIRECTIONAL
+)
 
 const (
 	pathDataLen   = 72 // struct ib_path_rec_data

@@ -17,12 +17,18 @@ import (
 // direction, as large as the queue that they serve; SendComp and RecvComp wait
 // on those. An SRQ that CreateSRQ made is used, and cfg cannot name another then.
 //
+// An [uverbs.XRCRecv] QP has no queues: cfg has nothing but Access then. It is in
+// the XRC domain that such ids of the device share, and takes messages for the
+// SRQs there, which CreateSRQ makes. A QP in a domain of the program's own goes
+// with an id that has none: ConnParam names it.
+//
 // The QP is in INIT then, a UD QP in RTS. The library moves it on as the
 // connection goes: [uverbs.QP.Modify] is for the states that it leaves alone.
 //
 // The errors: [uverbs.ErrInvalid] for an id that is not bound or has a QP, and
 // for a type, PD or SRQ that is not the id's; [uverbs.ErrClosed] after Close;
-// else those of [uverbs.PD.CreateQP] and [uverbs.Context.CreateCQ].
+// else those of [uverbs.PD.CreateQP], [uverbs.XRCD.CreateQP],
+// [uverbs.Context.OpenXRCD] and [uverbs.Context.CreateCQ].
 func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -40,10 +46,13 @@ func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	if cfg.Type != i.qpType {
 		return invalid(op, i.describe(), "Type is "+cfg.Type.String()+", the id is for "+i.qpType.String())
 	}
-	if own := i.srq.Load(); cfg.SRQ == nil {
+	if own := i.srq.Load(); cfg.SRQ == nil && cfg.Type != uverbs.XRCRecv {
 		cfg.SRQ = own
 	} else if own != nil && cfg.SRQ != own {
 		return invalid(op, i.describe(), "the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
+	}
+	if cfg.Type == uverbs.XRCRecv {
+		return i.createTarget(cfg)
 	}
 	// Of an earlier QP there may be a queue that could not be closed then.
 	if err := i.destroyCQs(); err != nil {
@@ -97,7 +106,7 @@ func (i *ID) createCQs(pd *uverbs.PD, cfg *uverbs.QPConfig) (err error) {
 		}
 		i.ownSendCQ.Store(cfg.SendCQ)
 	}
-	if cfg.RecvCQ == nil {
+	if cfg.RecvCQ == nil && cfg.Type != uverbs.XRCSend {
 		entries := cfg.MaxRecvWR
 		if cfg.SRQ != nil {
 			entries = cfg.SRQ.MaxWR()
@@ -247,15 +256,20 @@ func (i *ID) destroyQP() error {
 		}
 		i.qp.Store(nil)
 		i.sendCQ.Store(nil)
-		i.recvCQ.Store(nil)
+		if i.qpType != uverbs.XRCRecv {
+			i.recvCQ.Store(nil)
+		}
 		if i.dev != nil {
 			i.pd = i.dev.pd
 		}
 	}
-	return i.destroyCQs()
+	return errors.Join(i.destroyCQs(), i.leaveDomain())
 }
 
 func (i *ID) destroyCQs() error {
+	if i.qpType == uverbs.XRCRecv && i.srq.Load() != nil {
+		return nil // the queue is the SRQ's
+	}
 	for _, p := range []interface {
 		Load() *uverbs.CQ
 		Store(*uverbs.CQ)
@@ -272,9 +286,17 @@ func (i *ID) destroyCQs() error {
 
 // CreateSRQ makes a shared receive queue, which PostRecv uses from then on, and
 // the id's QP, which must not be there yet: rdma_create_srq(3). A nil pd stands
-// for the device's. [uverbs.ErrInvalid] for an id that is not bound, or has an
-// SRQ or a QP, and for a PD of another device; [uverbs.ErrClosed] after Close;
-// else the errors are those of [uverbs.PD.CreateSRQ].
+// for the device's.
+//
+// On an id of [uverbs.XRCRecv] it is an XRC SRQ, which the peer names by its SRQN,
+// and the QP may be there already. An XRCD that cfg leaves nil is the one that such
+// ids of the device share; a CQ that it leaves nil is made, and RecvComp waits on
+// it.
+//
+// [uverbs.ErrInvalid] for an id that is not bound, or has an SRQ or a QP, and for
+// a PD of another device; [uverbs.ErrClosed] after Close; else the errors are those
+// of [uverbs.PD.CreateSRQ], [uverbs.Context.OpenXRCD] and
+// [uverbs.Context.CreateCQ].
 func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -286,14 +308,22 @@ func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	switch {
 	case i.srq.Load() != nil:
 		return invalid(op, i.describe(), "the id has an SRQ")
-	case i.qp.Load() != nil:
+	case i.qp.Load() != nil && i.qpType != uverbs.XRCRecv:
 		return invalid(op, i.describe(), "the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
+	}
+	if i.qpType == uverbs.XRCRecv {
+		if err := i.xrcSRQ(pd, &cfg); err != nil {
+			return err
+		}
 	}
 	srq, err := pd.CreateSRQ(cfg)
 	if err != nil {
-		return err
+		return errors.Join(err, i.freeSRQ())
 	}
 	i.srq.Store(srq)
+	if i.qpType == uverbs.XRCRecv {
+		i.recvCQ.Store(cfg.CQ)
+	}
 	return nil
 }
 
@@ -314,5 +344,5 @@ func (i *ID) destroySRQ() error {
 		return err
 	}
 	i.srq.Store(nil)
-	return nil
+	return i.freeSRQ()
 }

@@ -1,0 +1,65 @@
+package cm
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func target(t *testing.T, k *talk) *ID {
+	t.Helper()
+	i := closing(t, good(k.CreateIDFor(PSIB, uverbs.XRCRecv))(t))
+	check(t, i.Bind(at(here, 0)))
+	return i
+}
+
+// Ids that receive by XRC share a domain, which goes with the last of them.
+func TestXRC(t *testing.T) {
+	newRig(t)
+	k := newTalk(t)
+	a, b := target(t, k), target(t, k)
+	is(t, "queues", a.CreateQP(nil, uverbs.QPConfig{MaxRecvWR: 4}), uverbs.ErrInvalid)
+	if a.xrcd != nil {
+		t.Error("a QP that was not made has a domain")
+	}
+	for _, i := range []*ID{a, b} {
+		check(t, i.CreateQP(nil, uverbs.QPConfig{}))
+		is(t, "a second QP", i.CreateQP(nil, uverbs.QPConfig{}), uverbs.ErrInvalid)
+	}
+	if a.xrcd != b.xrcd || a.dev.xrcdUsers != 2 {
+		t.Errorf("domains %v and %v, %d users", a.xrcd, b.xrcd, a.dev.xrcdUsers)
+	}
+	check(t, a.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}))
+	is(t, "a second SRQ", a.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrInvalid)
+	check(t, a.DestroyQP())
+	if a.RecvCQ() == nil || a.SRQ() == nil || a.xrcd == nil {
+		t.Error("the SRQ's queue has gone with the QP")
+	}
+	check(t, a.DestroySRQ())
+	if a.RecvCQ() != nil || a.xrcd != nil || a.dev.xrcdUsers != 1 {
+		t.Errorf("left: %v, %v, %d users", a.RecvCQ(), a.xrcd, a.dev.xrcdUsers)
+	}
+	check(t, b.Close())
+	if d := a.dev; d.xrcd != nil || d.xrcdUsers != 0 {
+		t.Errorf("the domain is still open, with %d users", d.xrcdUsers)
+	}
+	sender := closing(t, good(k.CreateIDFor(PSIB, uverbs.XRCSend))(t))
+	check(t, sender.Bind(at(here, 0)))
+	check(t, sender.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 4}))
+	if sender.SendCQ() == nil || sender.RecvCQ() != nil {
+		t.Errorf("queues of a sender: %v, %v", sender.SendCQ(), sender.RecvCQ())
+	}
+}
+
+// Where the device has no XRC, nothing is left of what was begun.
+func TestXRCNotThere(t *testing.T) {
+	r := newRig(t)
+	r.prepare = func(l *loop) { l.k.XRC = false }
+	k := newTalk(t)
+	i := target(t, k)
+	is(t, "QP", i.CreateQP(nil, uverbs.QPConfig{}), uverbs.ErrNotSupported)
+	is(t, "SRQ", i.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrNotSupported)
+	if i.dev.xrcdUsers != 0 || i.QP() != nil || i.SRQ() != nil || i.RecvCQ() != nil {
+		t.Errorf("left: %d users, %v, %v, %v", i.dev.xrcdUsers, i.QP(), i.SRQ(), i.RecvCQ())
+	}
+}
