@@ -16,7 +16,7 @@ export CGO_ENABLED = 0
 UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go'))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test soak bench parity generate lint race
+.PHONY: help demo check test soak bench parity generate hardware lint race
 
 help: ## print this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	GOVERBS_SOAK_MESSAGES=$(MESSAGES) GOVERBS_SOAK_KILLS=$(KILLS) $(GO) test -tags vm,soak -count=1 -timeout 6h -v -run=TestSoak ./testbed/faults
 	$(GO) test -tags vm,soak -count=1 -timeout 8h -v -run=TestSoak ./testbed/connectx/judge
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/transport
+	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/hardware
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0
@@ -57,6 +58,13 @@ parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.
 generate: ## write generated code anew
 	$(GO) run ./testbed/vm/cmd/vm -setup headers
 	$(GO) generate ./...
+
+hardware: bin/hardware ## the device tests and benchmarks on a device: DEVICE=mlx5_0 ADDRESS=192.168.0.7 (docs/hardware.md)
+	bin/hardware/hardware -device $(DEVICE) $(if $(ADDRESS),-address $(ADDRESS))
+
+.PHONY: bin/hardware
+bin/hardware: # a folder to copy to the machine with the device
+	$(GO) run ./testbed/hardware -build bin/hardware
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/hardware/suite"
+	"golang.org/x/sys/unix"
+)
+
+// A bench is a device with what is run on it.
+type bench struct {
+	*options
+	dir           string    // where the programs are
+	out, report   io.Writer // a line for each part; everything
+	parts, failed int
+	port          int // of TCP: each benchmark has its own
+}
+
+// limit bounds a part: a test that hangs, or an end whose peer has died.
+const limit = 15 * time.Minute
+
+// A part is something that is run, and what the report has of it in a line.
+type part struct {
+	name    string
+	env     []string
+	command []string
+	line    func(output string) string
+}
+
+func (b *bench) all(ctx context.Context) error {
+	link, driver, err := b.what()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.report, "goverbs on %s (%s, %s)\n%s\n", b.device, driver, link, kernel())
+	b.run(ctx, part{name: "devinfo", command: []string{b.path("devinfo"), "-v", "-d", b.device}, line: lineWith("fw_ver")})
+	for _, p := range b.suites(link, driver) {
+		b.run(ctx, p)
+	}
+	b.costs(ctx)
+	for _, t := range b.tests() {
+		b.pair(ctx, t)
+	}
+	return ctx.Err()
+}
+
+// what tells the port's link layer and the driver.
+func (b *bench) what() (link, driver string, err error) {
+	base := filepath.Join("/sys/class/infiniband", b.device)
+	text, err := os.ReadFile(filepath.Join(base, "ports/1/link_layer"))
+	if err != nil {
+		return "", "", fmt.Errorf("there is no device %s: `rdma link` lists them: %w", b.device, err)
+	}
+	driver = "mlx5"
+	if _, err := os.Stat(filepath.Join(base, "device/driver")); err != nil {
+		driver = "rxe" // a device of software has no bus
+	}
+	return strings.TrimSpace(string(text)), driver, nil
+}
+
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err.Error()
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+// suites are the device tests.
+func (b *bench) suites(link, driver string) (all []part) {
+	skip := suite.Scale
+	if link != "Ethernet" {
+		skip += "|" + suite.Ethernet
+	}
+	if !b.disturb {
+		skip += "|" + suite.Disturbing
+	}
+	add := func(name, run string) {
+		all = append(all, part{name: name, env: []string{"GOVERBS_DEVICE=" + b.device, "GOVERBS_ADDRESS=" + b.address}, line: counts,
+			command: []string{b.path(name + ".test"), "-test.v", "-test.timeout=" + limit.String(), "-test.run=" + run, "-test.skip=" + skip}})
+	}
+	add(driver, "^TestDeviceConformance$")
+	add("uverbs", "^TestDevice")
+	switch {
+	case link != "Ethernet":
+		add("cm", suite.ByGID)
+	case b.address != "":
+		add("cm", suite.Connections)
+	}
+	return all
+}
+
+var outcome = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
+
+// counts is how many tests came to which end, and which failed.
+func counts(output string) string {
+	n := map[string]int{}
+	var bad []string
+	for _, m := range outcome.FindAllStringSubmatch(output, -1) {
+		n[m[1]]++
+		if m[1] == "FAIL" {
+			bad = append(bad, m[2])
+		}
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d pass, %d skipped, %d fail %s", n["PASS"], n["SKIP"], n["FAIL"], strings.Join(bad, " ")))
+}
+
+// lineWith is the first line with a text.
+func lineWith(text string) func(string) string {
+	return func(output string) string {
+		for line := range strings.Lines(output) {
+			if strings.Contains(line, text) {
+				return strings.Join(strings.Fields(line), " ")
+			}
+		}
+		return ""
+	}
+}
+
+// run runs a part. That it fails is told, and no reason not to run the others.
+func (b *bench) run(ctx context.Context, p part) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit+time.Minute)
+	defer cancel()
+	var output bytes.Buffer
+	c := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), p.env...), &output, &output
+	started := time.Now()
+	err := c.Run()
+	b.tell(p, output.String(), time.Since(started), err)
+}
+
+// tell adds what came of a part to the report.
+func (b *bench) tell(p part, output string, took time.Duration, err error) {
+	b.parts++
+	line := p.line(output)
+	if err != nil {
+		b.failed++
+		line += fmt.Sprintf(" (%v)", err)
+	}
+	line = fmt.Sprintf("%-24s %5.0f s  %s", p.name, took.Seconds(), line)
+	fmt.Fprintln(b.out, line)
+	fmt.Fprintf(b.report, "\n=== %s\n$ %s\n%s", line, strings.Join(append(p.env, p.command...), " "), output)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+const module = "github.com/goverbs/goverbs/"
+
+// What the folder holds: tests by the name of their binary, and programs.
+var (
+	suites   = map[string]string{"uverbs.test": "uverbs", "mlx5.test": "provider/mlx5", "rxe.test": "provider/rxe", "cm.test": "cm"}
+	programs = map[string]string{"hardware": "testbed/hardware", "devinfo": "cmd/devinfo", "wrcost": "bench/wrcost", "perftest": "bench/goverbs-perftest"}
+)
+
+// inC is the benchmark that is compiled where the device is, if a C compiler and
+// the C library are there.
+const inC = "testbed/speed/testdata/wrcost.c"
+
+// build makes the folder. It is run in the module.
+func build(ctx context.Context, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, pkg := range suites {
+		if err := goTool(ctx, "test", "-c", "-tags=device", "-o", filepath.Join(dir, name), module+pkg); err != nil {
+			return err
+		}
+	}
+	for name, pkg := range programs {
+		if err := goTool(ctx, "build", "-o", filepath.Join(dir, name), module+pkg); err != nil {
+			return err
+		}
+	}
+	source, err := os.ReadFile(inC)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, filepath.Base(inC)), source, 0o644)
+}
+
+func goTool(ctx context.Context, args ...string) error {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", c, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// costs are what a request costs, in Go, and in C where that can be compiled.
+func (b *bench) costs(ctx context.Context) {
+	rounds := "10"
+	b.run(ctx, part{name: "wrcost", command: []string{b.path("wrcost"), "-d", b.device, "-rounds", rounds}, line: inOneLine})
+	b.run(ctx, part{name: "wrcost -single", command: []string{b.path("wrcost"), "-d", b.device, "-single", "-rounds", rounds}, line: inOneLine})
+	program, err := b.compile(ctx)
+	if err != nil {
+		fmt.Fprintf(b.out, "%-24s          left out: %v\n", "wrcost in C", err)
+		fmt.Fprintf(b.report, "\n=== wrcost in C: left out: %v\n", err)
+		return
+	}
+	defer os.Remove(program)
+	b.run(ctx, part{name: "wrcost in C", command: []string{program, b.device, "1", rounds}, line: inOneLine})
+	b.run(ctx, part{name: "wrcost in C, single", env: []string{"MLX5_SINGLE_THREADED=1"}, command: []string{program, b.device, "1", rounds}, line: inOneLine})
+}
+
+func inOneLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return strings.Join(lines, ", ")
+}
+
+// compile makes the program in C, with the compiler that there is.
+func (b *bench) compile(ctx context.Context) (program string, err error) {
+	i := slices.IndexFunc(compilers, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+	if i < 0 {
+		return "", fmt.Errorf("there is none of the compilers %v", compilers)
+	}
+	f, err := os.CreateTemp("", "wrcost")
+	if err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, compilers[i], "-O2", "-D_GNU_SOURCE", "-o", f.Name(), b.path(filepath.Base(inC)), "-libverbs").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s: %w: %s (libibverbs and its headers?)", compilers[i], err, bytes.TrimSpace(out)), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+var compilers = []string{"gcc", "clang", "cc", "tcc"}
+
+// tests are those of perftest, with a message's size and how many there are.
+func (b *bench) tests() (all [][]string) {
+	lat, bw := "1000", "20000"
+	if b.quick {
+		lat, bw = "50", "100"
+	}
+	for _, size := range []string{"2", "4096"} {
+		for _, t := range []string{"send_lat", "write_lat", "read_lat"} {
+			all = append(all, []string{t, "-s", size, "-n", lat})
+		}
+	}
+	for _, size := range []string{"64", "65536"} {
+		for _, t := range []string{"send_bw", "write_bw", "read_bw"} {
+			all = append(all, []string{t, "-s", size, "-n", bw})
+		}
+	}
+	return append(all, []string{"atomic_lat", "-n", lat}, []string{"send_lat", "-e", "-s", "2", "-n", lat})
+}
+
+// pair runs a benchmark, both ends of it here.
+func (b *bench) pair(ctx context.Context, test []string) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	b.port++
+	args := slices.Concat(test[:1], []string{"-F", "-p", strconv.Itoa(18600 + b.port)}, test[1:])
+	server := exec.CommandContext(ctx, b.path("perftest"), append(args, "-d", b.server)...)
+	said := &waiter{text: "Waiting for client to connect", seen: make(chan struct{})}
+	server.Stdout, server.Stderr = said, said
+	p := part{name: strings.Join(test, " "), command: append([]string{b.path("perftest")}, append(args, "-d", b.device, "127.0.0.1")...), line: lastFigures}
+	started := time.Now()
+	if err := server.Start(); err != nil {
+		b.tell(p, "", 0, err)
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	select {
+	case <-said.seen:
+	case err := <-ended:
+		b.tell(p, said.String(), time.Since(started), errors.Join(errors.New("the server does not listen"), err))
+		return
+	}
+	output, err := exec.CommandContext(ctx, p.command[0], p.command[1:]...).CombinedOutput()
+	if err != nil {
+		cancel() // the server waits for a client
+	}
+	err = errors.Join(err, <-ended)
+	b.tell(p, said.String()+string(output), time.Since(started), err)
+}
+
+// lastFigures are those of the table's last line that say most.
+func lastFigures(output string) string {
+	var figures []string
+	for line := range strings.Lines(output) {
+		if f := strings.Fields(line); len(f) >= 5 && strings.Trim(f[0], "0123456789") == "" {
+			figures = f
+		}
+	}
+	switch len(figures) {
+	case 5:
+		return "average " + figures[3] + " MiB/s, " + figures[4] + " million messages/s"
+	case 9:
+		return "typical " + figures[4] + " us, 99 % " + figures[7] + " us"
+	}
+	return strings.Join(figures, " ")
+}
+
+// A waiter keeps what a program prints, and tells when a text has come.
+type waiter struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	text string
+	seen chan struct{}
+	told bool
+}
+
+func (w *waiter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Write(p)
+	if !w.told && strings.Contains(w.buf.String(), w.text) {
+		w.told = true
+		close(w.seen)
+	}
+	return len(p), nil
+}
+
+func (w *waiter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/testbed/hardware/suite"
+)
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "name the device: -device mlx5_0"},
+		{"-device mlx5_0 more", `"more" is no option`},
+		{"-device nope", "there is no device nope: `rdma link` lists them"},
+	} {
+		args := append(strings.Fields(c.args), "-report", t.TempDir()+"/report")
+		if c.args == "-device mlx5_0 more" {
+			args = strings.Fields(c.args)
+		}
+		if err := run(t.Context(), args, t.Output()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// What is left out depends on the port, and on what the user allows.
+func TestSuites(t *testing.T) {
+	names := func(b *bench, link string) string {
+		var all []string
+		for _, p := range b.suites(link, "mlx5") {
+			all = append(all, p.name)
+		}
+		return strings.Join(all, " ")
+	}
+	for _, c := range []struct {
+		address, link, want string
+	}{{"", "Ethernet", "mlx5 uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 uverbs cm"}, {"", "InfiniBand", "mlx5 uverbs cm"}} {
+		b := &bench{options: &options{device: "mlx5_0", address: c.address}}
+		if got := names(b, c.link); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		for _, p := range b.suites(c.link, "mlx5") {
+			skip := p.command[len(p.command)-1]
+			if !strings.Contains(skip, suite.Disturbing) {
+				t.Errorf("%s disturbs unasked: %s", p.name, skip)
+			}
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{counts("--- PASS: TestA (0.1s)\n    --- FAIL: TestB/x (0s)\n--- FAIL: TestB (0s)\n--- SKIP: TestC (0s)\n"), "1 pass, 1 skipped, 1 fail TestB"},
+		{counts("panic: no"), "0 pass, 0 skipped, 0 fail"},
+		{lastFigures(" #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%\n 2       50          1.1     9.9     3.3     4.4     0.5      7.7     8.8\n"), "typical 3.3 us, 99 % 7.7 us"},
+		{lastFigures(" 64      100       0.12     0.02      0.000291\n"), "average 0.02 MiB/s, 0.000291 million messages/s"},
+		{lineWith("fw_ver")("hca_id:\tmlx5_0\n\tfw_ver:\t\t16.35.1\n"), "fw_ver: 16.35.1"},
+		{inOneLine("write 1.0\npoll1 2.0\n"), "write 1.0, poll1 2.0"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// A part that fails is counted, and the others are run.
+func TestRun(t *testing.T) {
+	var out strings.Builder
+	b := &bench{options: &options{}, out: &out, report: &out}
+	b.run(t.Context(), part{name: "bad", command: []string{"/bin/sh", "-c", "echo no; exit 3"}, line: inOneLine})
+	b.run(t.Context(), part{name: "good", command: []string{"/bin/echo", "yes"}, line: inOneLine})
+	if b.parts != 2 || b.failed != 1 || !strings.Contains(out.String(), "exit status 3") || !strings.Contains(out.String(), "yes") {
+		t.Errorf("%d of %d failed:\n%s", b.failed, b.parts, out.String())
+	}
+	w := &waiter{text: "ready", seen: make(chan struct{})}
+	for _, s := range []string{"rea", "dy", "ready"} {
+		if _, err := w.Write([]byte(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-w.seen:
+	case <-time.After(time.Second):
+		t.Error("the text is not seen")
+	}
+}
