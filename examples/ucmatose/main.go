@@ -10,6 +10,12 @@
 //	ucmatose -c 100
 //	ucmatose -c 100 -s server-host
 //
+// On InfiniBand the addresses can be GIDs. A path of which no subnet manager is
+// asked needs the server's LID:
+//
+//	ucmatose -f gid -b fe80::1
+//	ucmatose -f gid -b fe80::2 -s fe80::1 --dlid 1
+//
 // Beyond the C program it listens on IPv6 too, looks at every completion, ends
 // when the peer dies in between, and ends cleanly on SIGINT.
 package main
@@ -20,9 +26,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/examples/internal/program"
-	"github.com/goverbs/goverbs/examples/internal/rdmaaddr"
 	"github.com/goverbs/goverbs/internal/getopt"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
@@ -64,14 +68,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 // listen makes the id that clients connect to.
 func (t *test) listen() error {
 	t.print("cmatose: starting server")
-	ai, err := rdmaaddr.Server(t.ctx, t.opt.bind, t.opt.port, t.hints())
+	addr, err := t.find()
 	if err != nil {
 		return err
 	}
 	if t.listener, err = t.channel.CreateID(t.opt.portSpace); err != nil {
 		return err
 	}
-	if err := t.listener.Bind(ai.Src); err != nil {
+	if err := addr.bind(t.listener); err != nil {
 		return err
 	}
 	return t.listener.Listen(0)
@@ -124,7 +128,7 @@ func (t *test) sendFirst() error {
 // connect is the client's part: it answers, and waits to be disconnected.
 func (t *test) connect() error {
 	t.print("cmatose: starting client")
-	ai, err := rdmaaddr.Client(t.ctx, t.opt.server, t.opt.bind, t.opt.port, t.hints())
+	addr, err := t.find()
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func (t *test) connect() error {
 			return err
 		}
 		t.add(id)
-		if err := id.ResolveAddr(ai.Src, ai.Dst, resolveTimeout); err != nil {
+		if err := addr.resolve(id); err != nil {
 			return err
 		}
 	}
@@ -167,10 +171,6 @@ func (t *test) sendReplies() error {
 	}
 	t.print("data transfers complete")
 	return nil
-}
-
-func (t *test) hints() cm.AddrInfo {
-	return cm.AddrInfo{Flags: t.opt.format, PortSpace: t.opt.portSpace}
 }
 
 func (t *test) print(line string) { fmt.Fprintln(t.out, line) }

@@ -72,7 +72,14 @@ func (n *node) resolveRoute() error {
 	if err := n.setAckTimeout(); err != nil {
 		return err
 	}
-	return n.id.ResolveRoute(resolveTimeout)
+	if n.opt.dlid == 0 {
+		return n.id.ResolveRoute(resolveTimeout)
+	}
+	p, err := path(n.id, n.opt.dlid)
+	if err != nil {
+		return err
+	}
+	return n.id.SetPaths([]cm.PathRecord{p})
 }
 
 func (n *node) postSends(context.Context) error {

@@ -16,6 +16,8 @@ type options struct {
 	server      string // whom to connect to; "" is a server
 	bind        string
 	format      cm.AddrInfoFlags
+	gid         bool   // addresses are GIDs
+	dlid        uint16 // the server's, if the path to it is not asked for
 	portSpace   cm.PortSpace
 	connections int
 	count       int // messages each way over each connection
@@ -35,7 +37,7 @@ func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		getopt.Short('s', "server_address", "connect to this server (default: be a server)", getopt.String(&o.server)),
 		getopt.Short('b', "bind_address", "own address; ::0 for any IPv6 one", getopt.String(&o.bind)),
-		getopt.Short('f', "address_format", "name, ip or ipv6 (default name)", o.setFormat),
+		getopt.Short('f', "address_format", "name, ip, ipv6 or gid (default name)", o.setFormat),
 		getopt.Short('P', "port_space", "tcp or ib (default tcp)", o.setPortSpace),
 		getopt.Short('c', "connections", "number of connections (default 1)", getopt.Decimal(&o.connections, 1, math.MaxInt32)),
 		getopt.Short('C', "message_count", "messages over each connection (default 10)", getopt.Decimal(&o.count, 0, math.MaxInt32)),
@@ -44,6 +46,7 @@ func (o *options) table() []getopt.Option {
 		getopt.Short('p', "port_number", "port (default 7471)", getopt.String(&o.port)),
 		getopt.Short('m', "", "migrate the ids to another event channel before the end", getopt.Flag(&o.migrate)),
 		getopt.Short('a', "ack_timeout", "wait 4.096 us * 2^ack_timeout for an acknowledgement", number(&o.ackTimeout, 31)),
+		getopt.New(0, "dlid", "lid", "with GIDs: the server's LID, which a subnet manager need not be asked for then", getopt.Int(&o.dlid, 1, 0xbfff)),
 	}
 }
 
@@ -57,15 +60,15 @@ func number(v **uint8, high int64) func(string) error {
 
 // setFormat looks at how the value begins, as the C program does.
 func (o *options) setFormat(value string) error {
+	o.format, o.gid = 0, false
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "ip"):
 		o.format = cm.NumericHost
 	case strings.HasPrefix(v, "gid"):
-		return errors.New("GIDs are not looked up: give an IP address, which works on InfiniBand too (IPoIB)")
+		o.gid = true
 	case strings.HasPrefix(v, "name"):
-		o.format = 0
 	default:
-		return fmt.Errorf("%q is no address format: give name, ip or ipv6", value)
+		return fmt.Errorf("%q is no address format: give name, ip, ipv6 or gid", value)
 	}
 	return nil
 }
@@ -93,6 +96,12 @@ func parseOptions(args []string) (*options, error) {
 	}
 	if o.size == 0 {
 		o.count = 0
+	}
+	switch {
+	case o.dlid != 0 && !o.gid:
+		return nil, errors.New("--dlid is for GIDs: give -f gid")
+	case o.gid && o.bind == "":
+		return nil, errors.New("with GIDs, the own one is to be named: give it by -b")
 	}
 	return o, nil
 }

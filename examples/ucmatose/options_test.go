@@ -29,6 +29,7 @@ func TestOptions(t *testing.T) {
 		{"-fIPv6 -PTCP", changed(func(o *options) { o.format = cm.NumericHost })},
 		{"-f ip -f name", defaults()},
 		{"-C 010", defaults()},
+		{"-f gid -b fe80::1 --dlid 0x2", changed(func(o *options) { o.gid, o.bind, o.dlid = true, "fe80::1", 2 })},
 		{"-S 0", changed(func(o *options) { o.size, o.count = 0, 0 })},
 	} {
 		got, err := parseOptions(strings.Fields(c.args))
@@ -44,8 +45,9 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"-f gid":   "GIDs are not looked up: give an IP address",
-		"-f hex":   `"hex" is no address format: give name, ip or ipv6`,
+		"-f gid":   "the own one is to be named: give it by -b",
+		"--dlid 1": "--dlid is for GIDs: give -f gid",
+		"-f hex":   `"hex" is no address format: give name, ip, ipv6 or gid`,
 		"-P udp":   `"udp" is no port space: give tcp or ib`,
 		"-c 0":     `option -c: "0" is no number from 1`,
 		"-C many":  `option -C: "many" is no number from 0`,

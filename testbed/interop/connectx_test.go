@@ -67,6 +67,9 @@ func TestConnectX(t *testing.T) {
 				t.Run("cm", func(t *testing.T) {
 					h.testCMCases(t, []cmCase{rpingCases[0], rpingCases[1], ucmatoseCases[1], udaddyCases[1], rdmaServerCases[0]})
 				})
+				t.Run("xrc", h.testXRC)
+			} else {
+				t.Run("gid", h.testGIDs)
 			}
 			h.leavesNothing(t, before)
 		})

@@ -21,18 +21,20 @@ const module = "github.com/goverbs/goverbs/"
 
 // ours are the packages of our programs by the names of their C namesakes.
 var ours = map[string]string{
-	asyncwatch:    "cmd/asyncwatch",
-	"ibv_devinfo": "cmd/devinfo",
-	rcPingpong:    "examples/rcpingpong",
-	ucPingpong:    "examples/ucpingpong",
-	udPingpong:    "examples/udpingpong",
-	srqPingpong:   "examples/srqpingpong",
-	"mckey":       "examples/mckey",
-	"rdma_client": "examples/rdma_client",
-	"rdma_server": "examples/rdma_server",
-	"rping":       "examples/rping",
-	"ucmatose":    "examples/ucmatose",
-	"udaddy":      "examples/udaddy",
+	asyncwatch:     "cmd/asyncwatch",
+	"ibv_devinfo":  "cmd/devinfo",
+	rcPingpong:     "examples/rcpingpong",
+	ucPingpong:     "examples/ucpingpong",
+	udPingpong:     "examples/udpingpong",
+	srqPingpong:    "examples/srqpingpong",
+	"mckey":        "examples/mckey",
+	"rdma_client":  "examples/rdma_client",
+	"rdma_server":  "examples/rdma_server",
+	"rdma_xclient": "examples/rdma_xclient",
+	"rdma_xserver": "examples/rdma_xserver",
+	"rping":        "examples/rping",
+	"ucmatose":     "examples/ucmatose",
+	"udaddy":       "examples/udaddy",
 }
 
 func TestInterop(t *testing.T) {

@@ -51,3 +51,19 @@ func report(w io.Writer, name string, err error) int {
 	fmt.Fprintf(w, "%s: %v\n", name, err)
 	return 1
 }
+
+// Service reads the option by which programs choose their service: r, or x for
+// XRC.
+func Service(xrc *bool) func(string) error {
+	return func(value string) error {
+		switch value {
+		case "r", "R":
+			*xrc = false
+		case "x", "X":
+			*xrc = true
+		default:
+			return fmt.Errorf("%q is no service: give r or x", value)
+		}
+		return nil
+	}
+}

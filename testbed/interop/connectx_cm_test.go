@@ -1,0 +1,90 @@
+//go:build vm
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// xrcCases are of programs that rxe is not enough for.
+var xrcCases = []cmCase{rdmaX("rdma_xclient", "TCP", ""), rdmaX("rdma_xclient_xrc", "IB", " -c x")}
+
+func rdmaX(name, space, args string) cmCase {
+	return cmCase{name: name, space: space,
+		server: cmEnd{"rdma_xserver", "-p {port}" + args, lines("rdma_xserver: start", "rdma_xserver: end 0"), nil},
+		client: cmEnd{"rdma_xclient", "-s {addr} -p {port}" + args, lines("rdma_xclient: start", "rdma_xclient: end 0"), nil},
+	}
+}
+
+// testXRC has a message sent over RC and over XRC.
+func (h *host) testXRC(t *testing.T) {
+	for _, c := range xrcCases {
+		for _, p := range pairs {
+			t.Run(c.name+"/"+p.String(), func(t *testing.T) { h.runCM(t, c, p, address) })
+		}
+	}
+}
+
+// gidCases are played on InfiniBand: in the arguments, {addr} is a GID, and the
+// kernel is given the path to it.
+var gidCases = []cmCase{
+	ucmatose("ucmatose", "-f gid -c 2 -C 5 -S 3333", "-f gid -b {addr} -c 2 -C 5 -S 3333", true),
+	ucmatose("ucmatose_ib", "-f gid -P ib -C 3", "-f gid -P ib -b {addr} -C 3", true),
+}
+
+// routes tells librdmacm paths, in ibacm's place: there is no subnet manager.
+const routes = "../connectx/judge/testdata/routes.py"
+
+// testGIDs has the port connect to itself by its GID. C's client asks for the
+// path, ours is told the LID that it leads to.
+func (h *host) testGIDs(t *testing.T) {
+	source, err := os.ReadFile(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.start(t, "python3", "-c", string(source))
+	defer r.Kill()
+	if !r.Stdout.Await("ready") {
+		t.Fatalf("nobody knows paths:\n%v", r)
+	}
+	port := "/sys/class/infiniband/" + h.device + "/ports/1/"
+	gid := strings.TrimSpace(h.output(t, "cat", port+"gids/0"))
+	lid := strings.TrimSpace(h.output(t, "cat", port+"lid"))
+	for _, c := range gidCases {
+		for _, p := range pairs {
+			c := c
+			if p.client == goSide {
+				c.client.args += " --dlid " + lid
+			}
+			t.Run(c.name+"/"+p.String(), func(t *testing.T) { h.playByGID(t, c, p, gid) })
+		}
+	}
+}
+
+// playByGID runs a case. Nothing shows that a server listens at a GID: a client
+// that comes too early is rejected, and comes again.
+func (h *host) playByGID(t *testing.T, c cmCase, p pair, gid string) {
+	port := h.port()
+	s := h.cmEnd(c.server, p.server, gid, port)
+	server := h.start(t, s.path, s.args...)
+	var client *program.Process
+	for range 100 {
+		e := h.cmEnd(c.client, p.client, gid, port)
+		client = h.start(t, e.path, e.args...)
+		<-client.Ended
+		if !server.Running() || !strings.Contains(client.Stdout.String(), "RDMA_CM_EVENT_REJECTED") {
+			break
+		}
+	}
+	serverErr, clientErr := program.Finish(server, client)
+	if serverErr != nil || clientErr != nil {
+		t.Fatal(fmt.Errorf("server: %v\n%v\nclient: %v\n%v", serverErr, server, clientErr, client))
+	}
+	c.server.check(t, server)
+	c.client.check(t, client)
+}
