@@ -44,7 +44,8 @@ func both(t *testing.T, name string, n int, args ...string) {
 }
 
 // A message allocates nothing: long runs allocate as often as short ones, but
-// for what the watch and the figures do now and then.
+// for what the watch and the figures do now and then. On a slow machine that may
+// be much: the best of a few runs counts.
 func TestDeviceNothingAllocated(t *testing.T) {
 	for _, line := range []string{"send_lat", "write_lat", "send_bw -s 64 -q 2", "write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
 		f := strings.Fields(line)
@@ -56,8 +57,14 @@ func TestDeviceNothingAllocated(t *testing.T) {
 			return int(after.Mallocs - before.Mallocs)
 		}
 		mallocs(100) // what is made once
-		const more = 500
-		if a, b := mallocs(100), mallocs(100+more); b-a > more/4 {
+		const more, tries = 500, 4
+		var a, b int
+		for range tries {
+			if a, b = mallocs(100), mallocs(100+more); b-a <= more/4 {
+				break
+			}
+		}
+		if b-a > more/4 {
 			t.Errorf("%s: %d allocations for 100 messages, and %d for %d", line, a, b, 100+more)
 		}
 	}

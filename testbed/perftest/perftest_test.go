@@ -81,7 +81,7 @@ func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) 
 	}
 	if p.server == cSide {
 		program.Run(t, h.guest, "timeout", "60", "sh", "-c", fmt.Sprintf(
-			"until grep -qi ' 00000000:%04x .* 0A ' /proc/net/tcp || rdma resource show cm_id | grep -q LISTEN; do :; done", h.port-1))
+			"until grep -qi ' 00000000:%04x .* 0A ' /proc/net/tcp || rdma resource show cm_id | grep -q 'LISTEN.* src-addr [^ ]*:%d '; do :; done", h.port-1, h.port-1))
 	}
 	return s, h.start(t, p.client, test, append(append(always, strings.Fields(clientArgs)...), address)...)
 }
@@ -110,7 +110,7 @@ func (h *host) both(t *testing.T, test, args string) {
 
 var (
 	numbers = regexp.MustCompile(`(QPN|PSN|RKey|VAddr) 0x[0-9a-f]+`)
-	figures = regexp.MustCompile(`(-?nan|[0-9]+\.[0-9]+) *`)
+	figures = regexp.MustCompile(`(-?nan|\binf\b|[0-9]+\.[0-9]+) *`)
 	single  = regexp.MustCompile(`(?m)^([0-9]+, )[0-9.e+]+$`)
 	timed   = regexp.MustCompile(`(tps average\n [0-9]+ +)[0-9]+ +`)
 )

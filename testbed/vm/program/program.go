@@ -15,7 +15,7 @@ import (
 
 // Limit bounds one run of a program. It leaves room for a busy machine: on an
 // idle one a run takes seconds.
-const Limit = 3 * time.Minute
+const Limit = 5 * time.Minute
 
 // A Process is a program that runs in a guest, for a bounded time.
 type Process struct {
@@ -23,6 +23,7 @@ type Process struct {
 	Stdout Output
 	Stderr Output
 	Ended  chan struct{} // closed when the program has ended
+	began  time.Time
 	err    error
 	cancel context.CancelFunc
 }
@@ -51,7 +52,7 @@ func StartOn(t testing.TB, g *vm.Guest, tty *vm.WindowSize, name string, args ..
 func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	p := &Process{Cmd: g.CommandContext(ctx, name, args...), Ended: make(chan struct{}), cancel: cancel}
+	p := &Process{Cmd: g.CommandContext(ctx, name, args...), Ended: make(chan struct{}), began: time.Now(), cancel: cancel}
 	p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.TTY = &p.Stdout, &p.Stderr, tty
 	if err := p.Cmd.Start(); err != nil {
 		cancel()
@@ -109,8 +110,9 @@ func (p *Process) String() string {
 	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String()
 }
 
-// patience is for how long an end may run on when the other has ended. C
-// programs whose peer has failed wait for ever.
+// patience is for how long an end may run on when the other has ended, or as
+// long as that one took: where that was long, the machine is busy. C programs
+// whose peer has failed wait for ever.
 const patience = 30 * time.Second
 
 // Finish waits until both ends of a pair have ended.
@@ -123,7 +125,7 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 	}
 	select {
 	case <-other.Ended:
-	case <-time.After(patience):
+	case <-time.After(max(patience, time.Since(s.began))):
 		other.Kill()
 	}
 	return s.Wait(), c.Wait()
