@@ -116,7 +116,10 @@ func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 }
 
 // ResolveIB is ResolveAddr for addresses of the InfiniBand family; src may be
-// nil. The errors are those of [ID.ResolveAddr].
+// nil. For a src whose port the kernel chooses, ServiceID is the port space's
+// number, shifted by 16, and ServiceMask leaves out the lowest 16 bits.
+// [uverbs.ErrNotSupported] for a service of another port space than the id's; else
+// the errors are those of [ID.ResolveAddr].
 func (i *ID) ResolveIB(src *IBAddr, dst IBAddr, timeout time.Duration) error {
 	var from []byte
 	if src != nil {
@@ -139,6 +142,8 @@ func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time
 		return wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
 	case errors.Is(err, unix.ENODEV) && !own.IsValid():
 		return wrap(op, name, err, "no RDMA device leads there: see `rdma link`")
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		return wrap(op, name, err, "the service's number is not of the id's port space: it begins with that, shifted by 16")
 	case err != nil:
 		return bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
 	}

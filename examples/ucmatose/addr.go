@@ -47,7 +47,10 @@ func (o *options) ibAddr(text string) (*cm.IBAddr, error) {
 	return &cm.IBAddr{GID: uverbs.GIDFromAddr(ip), PKey: defaultPKey, ServiceID: uint64(o.portSpace)<<16 | uint64(port)}, nil
 }
 
-const defaultPKey = 0xffff
+const (
+	defaultPKey   = 0xffff
+	portSpaceMask = 1<<64 - 1<<16 // of the number of a service
+)
 
 func (a address) bind(id *cm.ID) error {
 	if a.own != nil {
@@ -59,7 +62,7 @@ func (a address) bind(id *cm.ID) error {
 func (a address) resolve(id *cm.ID) error {
 	if a.gid != nil {
 		own := *a.own
-		own.ServiceID, own.ServiceMask = 0, 0 // the kernel chooses
+		own.ServiceID, own.ServiceMask = own.ServiceID&portSpaceMask, portSpaceMask // the kernel chooses the port
 		return id.ResolveIB(&own, *a.gid, resolveTimeout)
 	}
 	return id.ResolveAddr(a.ip.Src, a.ip.Dst, resolveTimeout)

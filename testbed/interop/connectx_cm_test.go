@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// xrcCases are of programs that rxe is not enough for.
-var xrcCases = []cmCase{rdmaX("rdma_xclient", "TCP", ""), rdmaX("rdma_xclient_xrc", "IB", " -c x")}
+// xrcCases are of programs that rxe is not enough for. The port space IB is called
+// IPoIB by the tool that shows listeners.
+var xrcCases = []cmCase{rdmaX("rdma_xclient", "TCP", ""), rdmaX("rdma_xclient_xrc", "IPoIB", " -c x")}
 
 func rdmaX(name, space, args string) cmCase {
 	return cmCase{name: name, space: space,
