@@ -15,8 +15,9 @@ import (
 type ConnParam struct {
 	// PrivateData goes to the peer with the request or the answer: at most 56
 	// bytes to connect, 196 to accept; 180 and 136 for datagrams. Between
-	// addresses of the InfiniBand family a request has room for 36 more, of which
-	// Linux makes the first byte 0.
+	// addresses of the InfiniBand family a request has room for 36 more. Linux makes
+	// the first byte of those 0, and looks for the version of IP in the next: one of
+	// 0x4_ or 0x6_ has the request rejected.
 	PrivateData []byte
 
 	// ResponderResources is how many READs and atomics of the peer are served

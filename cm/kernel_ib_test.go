@@ -60,6 +60,7 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	}
 	path := cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, DGID: gid, SGID: gid, DLID: uint16(port.LID), SLID: uint16(port.LID),
 		Reversible: true, NumPaths: 1, PKey: 0xffff, MTU: port.ActiveMTU, Rate: 3, LifeTime: 14}
+	isError(t, k.id(t, ps).ResolveIB(&cm.IBAddr{GID: gid, PKey: 0xffff}, addr, 0), []error{uverbs.ErrNotSupported, unix.EPROTONOSUPPORT}, "port space")
 	isError(t, client.SetPaths([]cm.PathRecord{{}}), []error{uverbs.ErrInvalid})
 	check(t, client.SetPaths([]cm.PathRecord{path}))
 	k.good(t, cm.EventRouteResolved, client)
@@ -68,9 +69,9 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	}
 	check(t, client.CreateQP(nil, small()))
 	// There is no address of IP in a request: all of it is the program's, but for
-	// the first byte, in which the kernel puts the version of what is not there.
+	// the first bytes, which the kernel takes for the versions of what is not there.
 	hello := make([]byte, 92)
-	copy(hello[1:], "by GID")
+	copy(hello[2:], "by GID")
 	check(t, client.Connect(&cm.ConnParam{PrivateData: hello, RetryCount: 6, RNRRetryCount: 7}))
 	e := k.good(t, cm.EventConnectRequest, nil)
 	child := e.ID
