@@ -122,19 +122,14 @@ func (m *ProviderMRs) find(lkey uint32) *place {
 	return p
 }
 
-// link returns what leads to p, or to the end of the list that p would be in. The
-// caller holds m.mu.
-func (m *ProviderMRs) link(key uint32, p *place) *atomic.Pointer[place] {
+// head is where the list of a key begins. The caller holds m.mu.
+func (m *ProviderMRs) head(key uint32) *atomic.Pointer[place] {
 	i := key >> keyShift
 	page := &m.pages[i>>placeBits]
 	if page.Load() == nil {
 		page.Store(new(placePage))
 	}
-	at := &page.Load()[i&placeMask]
-	for x := at.Load(); x != nil && x != p; x = at.Load() {
-		at = &x.next
-	}
-	return at
+	return &page.Load()[i&placeMask]
 }
 
 // enter makes known what r has registered.
@@ -148,7 +143,31 @@ func (m *ProviderMRs) enter(r *registration) {
 	r.place = &place{key: r.view.lkey, view: r.view}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.link(r.place.key, nil).Store(r.place)
+	// In front: the kernel may give a key again before the one who closes its last
+	// MR has come to leave.
+	head := m.head(r.place.key)
+	r.place.next.Store(head.Load())
+	head.Store(r.place)
+}
+
+// follow is for an MR whose memory, access or key has changed.
+func (m *ProviderMRs) follow(r *registration) {
+	p := r.place
+	if m == nil || p == nil {
+		return
+	}
+	if p.key != r.view.lkey {
+		m.leave(r)
+		m.enter(r)
+		return
+	}
+	p.mu.Lock()
+	was := p.view.foreign
+	p.view = r.view
+	p.mu.Unlock()
+	if was && !r.view.foreign {
+		m.foreign.Add(-1)
+	}
 }
 
 // leave waits until nobody writes to the memory of r any more, and forgets it.
@@ -167,5 +186,9 @@ func (m *ProviderMRs) leave(r *registration) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.link(p.key, p).Store(p.next.Load())
+	at := m.head(p.key)
+	for x := at.Load(); x != p; x = at.Load() {
+		at = &x.next
+	}
+	at.Store(p.next.Load())
 }

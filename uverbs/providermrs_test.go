@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,4 +96,63 @@ func TestProviderMRsNeighbours(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The kernel may give a key again before the goroutine that closes its last MR has
+// come to its end.
+func TestProviderMRsOfOneKey(t *testing.T) {
+	m := new(ProviderMRs)
+	made := func() *registration {
+		r := &registration{view: &mrView{buf: make([]byte, 8), size: 8, room: 8, access: LocalWrite, lkey: 0x700}}
+		m.enter(r)
+		return r
+	}
+	old, young := made(), made()
+	if !m.Store(0x700, 0, []byte("text")) || string(young.view.buf[:4]) != "text" || old.view.buf[0] != 0 {
+		t.Errorf("the closed one has %q, the other %q", old.view.buf, young.view.buf)
+	}
+	m.leave(old)
+	if !m.Store(0x700, 4, []byte("more")) || string(young.view.buf) != "textmore" {
+		t.Errorf("the other has %q", young.view.buf)
+	}
+}
+
+// A spy is told of each command that the kernel is about to carry out.
+type spy struct {
+	ioctl.Kernel
+	told func()
+}
+
+func (s *spy) Ioctl(c ioctl.Call) error { s.told(); return s.Kernel.Ioctl(c) }
+
+// What arrived before an MR is changed, or beside that, is in its old memory.
+func TestStoreDuringRereg(t *testing.T) {
+	r := bareRig()
+	fd := good(unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC))(t)
+	check(t, unix.Ftruncate(fd, 1<<20))
+	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess | ReregTranslation) })
+	k := &spy{r.k, func() {}}
+	c := good(newContext(ioctl.NewFake(fd, "uverbs0", r.k.Driver, k), Device{Name: "fake0", Ports: 1, DriverID: fakeDriver}, r.p))(t)
+	m := new(ProviderMRs)
+	c.memory = m
+	mr := good(good(c.AllocPD())(t).Alloc(64, LocalWrite))(t)
+	before, after := mr.Bytes(), make([]byte, 64)
+	for _, change := range []func() error{
+		func() error { return mr.Rereg(ReregAccess, nil, nil, LocalWrite|RemoteRead) },
+		func() error { return mr.Rereg(ReregTranslation, nil, after, 0) },
+	} {
+		key, addr, stored := mr.LKey(), mr.Addr(), false
+		k.told = func() { stored = m.Store(key, addr, []byte("text")) }
+		clear(before)
+		check(t, change())
+		k.told = func() {}
+		if !stored || string(before[:4]) != "text" {
+			t.Errorf("stored: %v, %q", stored, before[:4])
+		}
+	}
+	if !m.Store(mr.LKey(), mr.Addr(), []byte("text")) || string(after[:4]) != "text" {
+		t.Errorf("then %q", after[:4])
+	}
+	check(t, c.Close())
+	r.k.Close(t)
 }

@@ -101,22 +101,21 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 		g = pinned(b)
 	}
 	next := *r.view
-	r.ctx.memory.leave(r)
-	defer r.ctx.memory.enter(r)
 	if err := r.reregCommand(flags, pd, b, a, &next); err != nil {
 		return r.reregFailed(flags, pd, b, a, g, err)
-	}
-	r.view = &next
-	if g != nil {
-		next.buf, next.addr, next.size, next.room = b, addressOf(b), len(b), int64(len(b))
-		next.whole = false
-		r.replaceGround(g)
 	}
 	if flags&ReregAccess != 0 {
 		next.access = a
 	}
 	if g != nil {
+		next.buf, next.addr, next.size, next.room = b, addressOf(b), len(b), int64(len(b))
+		next.whole, next.foreign = false, false
 		next.onDemand = next.access&OnDemand != 0
+	}
+	r.view = &next
+	r.ctx.memory.follow(r) // until here what arrived belongs into the old memory
+	if g != nil {
+		r.replaceGround(g)
 	}
 	if pd != nil {
 		old := r.parents // more than one after a failure
