@@ -55,7 +55,9 @@ func (p *page) place(place Place) {
 	p.printf("## %s\n\n%s.\n\n", place.Name, strings.ToUpper(place.Description[:1])+place.Description[1:])
 	p.perftest(place.Name, "Latency, ratios of the typical time", "_lat", "typical")
 	p.perftest(place.Name, "Latency, ratios of the 99th percentile", "_lat", "99 %")
+	p.perftest(place.Name, "Latency, ratios of the shortest time, which others on the machine touch least", "_lat", "least")
 	p.perftest(place.Name, "Rate, ratios of messages a second", "_bw", "rate")
+	p.perftest(place.Name, "Rate, ratios of the peak", "_bw", "peak")
 	p.variants(place.Name)
 	p.grown(place.Name)
 	p.requests(place.Name)
@@ -118,7 +120,7 @@ func (p *page) variants(place string) {
 	var rows [][]string
 	for _, s := range p.run.Series {
 		test, options, found := strings.Cut(s.Test, " -")
-		if s.Place != place || !found || s.Figure == "99 %" {
+		if s.Place != place || !found || s.Figure != "typical" && s.Figure != "rate" {
 			continue
 		}
 		goes, c := "", ""

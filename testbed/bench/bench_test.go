@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,8 +76,10 @@ func TestPlay(t *testing.T) {
 	}
 	want := []results.Series{
 		{Place: "rxe", Test: "send_lat", Figure: "typical", At: 64, Unit: "us", Values: both(27)},
+		{Place: "rxe", Test: "send_lat", Figure: "least", At: 64, Unit: "us", Values: both(26.5)},
 		{Place: "rxe", Test: "send_lat", Figure: "99 %", At: 64, Unit: "us", Values: both(40)},
 		{Place: "rxe", Test: "send_bw", Figure: "rate", At: 2, Unit: "M messages/s", More: true, Values: both(0.05)},
+		{Place: "rxe", Test: "send_bw", Figure: "peak", At: 2, Unit: "MiB/s", More: true, Values: both(0.2)},
 	}
 	if d := cmp.Diff(want, b.run.Series); d != "" {
 		t.Error(d)
@@ -176,6 +179,34 @@ func TestQuote(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", quote(args)).Output()
 	if want := strings.Join(args[2:], "|") + "|"; err != nil || string(out) != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+// TestRemote has a program in ssh's place, which runs here what it is to run
+// there.
+func TestRemote(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nfor script; do :; done\nexec sh -c \"$script\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	program := filepath.Join(dir, "greet")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1 there\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := remote{"somewhere", t.TempDir()}
+	path, err := r.install(t.Context(), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := r.run(t.Context(), path, "it's"); err != nil || out != "it's there\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := r.run(t.Context(), "false"); err == nil {
+		t.Error("a program that fails is no error")
+	}
+	if _, _, err := r.compile(t.Context(), filepath.Join(dir, "nothing.c")); err == nil {
+		t.Error("nothing was compiled")
 	}
 }
 

@@ -58,7 +58,7 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 }
 
 // A remote is a host that ssh reaches.
-type remote struct{ name string }
+type remote struct{ name, dir string }
 
 func (r remote) run(ctx context.Context, args ...string) (string, error) {
 	return r.with(ctx, nil, "timeout "+fmt.Sprint(int(longest.Seconds()))+" "+quote(args))
@@ -80,7 +80,7 @@ func (r remote) install(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	path := "/tmp/goverbs-bench." + filepath.Base(file)
+	path := r.dir + "/goverbs-bench." + filepath.Base(file)
 	_, err = r.with(ctx, f, "cat > "+path+".new && chmod 755 "+path+".new && mv "+path+".new "+path)
 	return path, err
 }

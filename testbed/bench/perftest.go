@@ -20,8 +20,8 @@ type figure struct {
 }
 
 var (
-	latencies  = []figure{{"typical", 4, "us", false}, {"99 %", 7, "us", false}}
-	bandwidths = []figure{{"rate", 4, "M messages/s", true}}
+	latencies  = []figure{{"typical", 4, "us", false}, {"least", 2, "us", false}, {"99 %", 7, "us", false}}
+	bandwidths = []figure{{"rate", 4, "M messages/s", true}, {"peak", 2, "MiB/s", true}}
 )
 
 // spreadAt is the size whose single times are kept.

@@ -160,7 +160,7 @@ func (b *bench) onConnectX(ctx context.Context) error {
 func (b *bench) onHosts(ctx context.Context) error {
 	const place = "hosts"
 	o := b.options
-	m := &machine{server: remote{o.server}, client: remote{o.client}, address: o.address, device: o.device, args: o.args,
+	m := &machine{server: remote{o.server, "/tmp"}, client: remote{o.client, "/tmp"}, address: o.address, device: o.device, args: o.args,
 		port: firstPort, programs: map[string][2]string{}, dir: b.dir}
 	out, err := m.client.run(ctx, "sh", "-c", "cat /proc/cpuinfo; echo kernel $(uname -r); "+versions)
 	if err != nil {
