@@ -52,7 +52,11 @@ func (p *page) rows(head []string, rows [][]string) {
 }
 
 func (p *page) place(place Place) {
-	p.printf("## %s\n\n%s.\n\n", place.Name, strings.ToUpper(place.Description[:1])+place.Description[1:])
+	p.printf("## %s\n\n%s.", place.Name, strings.ToUpper(place.Description[:1])+place.Description[1:])
+	if place.Commit != p.run.Commit { // a run of a part came later
+		p.printf(" Commit %s.", place.Commit)
+	}
+	p.printf("\n\n")
 	p.perftest(place.Name, "Latency, ratios of the typical time", "_lat", "typical")
 	p.perftest(place.Name, "Latency, ratios of the 99th percentile", "_lat", "99 %")
 	p.perftest(place.Name, "Latency, ratios of the shortest time, which others on the machine touch least", "_lat", "least")

@@ -7,7 +7,7 @@ import (
 
 func sample() *Run {
 	r := &Run{Date: "2026-01-02", Machine: "some CPU", CPUs: 2, Rounds: 3, Go: "go1.26", Library: "rdma-core 56.1", C: "gcc -O2", Commit: "abc",
-		Places: []Place{{"rxe", "soft-RoCE"}, {"instructions", "a counting guest"}}}
+		Places: []Place{{"rxe", "soft-RoCE", "abc"}, {"instructions", "a counting guest", "def"}}}
 	add := func(key Series, goes, c []float64) {
 		for i := range goes {
 			r.Add(key, Go, goes[i])
@@ -34,7 +34,7 @@ func sample() *Run {
 func TestPage(t *testing.T) {
 	page := sample().Page()
 	for _, want := range []string{
-		"| date, commit | 2026-01-02, abc |", "| C | rdma-core 56.1, gcc -O2 |",
+		"| date, commit | 2026-01-02, abc |", "A counting guest. Commit def.", "| C | rdma-core 56.1, gcc -O2 |",
 		"### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
 		"| send_lat -e | 20.0 (2.00) | 40.0 (4.00) | us | 0.50 |",
@@ -76,7 +76,7 @@ func TestCharts(t *testing.T) {
 	if len(cost.Groups) != 1 || len(cost.Bars) != 3 || cost.Bars[2].Values[0] != 800 {
 		t.Errorf("%v", cost)
 	}
-	if c := (&Run{Places: []Place{{"rxe", "x"}}}).Charts(); len(c) != 0 {
+	if c := (&Run{Places: []Place{{Name: "rxe"}}}).Charts(); len(c) != 0 {
 		t.Errorf("charts of nothing: %v", c)
 	}
 }

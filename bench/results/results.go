@@ -36,8 +36,8 @@ type Run struct {
 	Benchmarks    []Benchmark
 }
 
-// A Place is where programs ran.
-type Place struct{ Name, Description string }
+// A Place is where programs ran, and of what commit.
+type Place struct{ Name, Description, Commit string }
 
 // A Series is a figure of a test at one place, and what each program made of it
 // round by round.
@@ -76,6 +76,39 @@ func (r *Run) Add(key Series, who string, value float64) {
 	}
 	key.Values = map[string][]float64{who: {value}}
 	r.Series = append(r.Series, key)
+}
+
+// Keep takes over from an earlier run what this one has not measured: of other
+// places, and benchmarks.
+func (r *Run) Keep(old *Run) {
+	measured := map[string]bool{}
+	for _, p := range r.Places {
+		measured[p.Name] = true
+	}
+	for _, p := range old.Places {
+		if !measured[p.Name] {
+			r.Places = append(r.Places, p)
+		}
+	}
+	for _, s := range old.Series {
+		if !measured[s.Place] {
+			r.Series = append(r.Series, s)
+		}
+	}
+	for _, d := range old.Distributions {
+		if !measured[d.Place] {
+			r.Distributions = append(r.Distributions, d)
+		}
+	}
+	if len(r.Benchmarks) == 0 {
+		r.Benchmarks = old.Benchmarks
+	}
+	if r.Library == "" {
+		r.Library = old.Library
+	}
+	if r.C == "" {
+		r.C = old.C
+	}
 }
 
 // Of are the series of a test at a place, in the order in which they came. The

@@ -55,6 +55,22 @@ func TestRatio(t *testing.T) {
 	}
 }
 
+// A run of a part replaces that part.
+func TestKeep(t *testing.T) {
+	old, part := sample(), &Run{Places: []Place{{Name: "rxe", Commit: "new"}}}
+	part.Add(Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2}, Go, 1)
+	part.Keep(old)
+	if len(part.Places) != 2 || part.Places[0].Commit != "new" || part.Places[1].Name != "instructions" {
+		t.Errorf("places %v", part.Places)
+	}
+	if len(part.Of("rxe", "send_bw", "")) != 0 || len(part.Of("rxe", "send_lat", "")) != 1 || len(part.Of("instructions", "requests", "")) != 2 {
+		t.Errorf("series %v", part.Series)
+	}
+	if len(part.Distributions) != 0 || len(part.Benchmarks) != 1 || part.Library != old.Library || part.C != old.C {
+		t.Errorf("%v", part)
+	}
+}
+
 func TestFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.json")
 	r := &Run{Machine: "this", Rounds: 2}

@@ -84,6 +84,10 @@ func (b *bench) requests(ctx context.Context, m *machine, place string, qps []in
 		return err
 	}
 	b.run.C = compiler
+	unit := "ns"
+	if place == "instructions" {
+		unit = place
+	}
 	for _, n := range qps {
 		if b.options.tests != "" {
 			break
@@ -108,9 +112,9 @@ func (b *bench) requests(ctx context.Context, m *machine, place string, qps []in
 				return err
 			}
 			for _, name := range names {
-				b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: place}, who, values[name])
+				b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: unit}, who, values[name])
 				if batch := strings.Replace(name, "list", "builder", 1); who != results.Go && batch != name {
-					b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: place}, who, values[name])
+					b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: unit}, who, values[name])
 				}
 			}
 		}

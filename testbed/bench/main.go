@@ -53,7 +53,7 @@ func main() {
 	flag.IntVar(&b.run.Rounds, "rounds", 10, "how often each pair of programs runs")
 	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest")
 	flag.StringVar(&o.out, "o", "docs/go-and-c.json", "file for the figures")
-	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native")
+	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native; the file keeps its figures of the others")
 	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else of their part then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "kernel of the guests")
@@ -74,6 +74,18 @@ func main() {
 
 func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// keep takes over from the file what a run of a part has not measured.
+func (b *bench) keep() error {
+	old, err := results.Read(b.options.out)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		b.run.Keep(old)
+	}
+	return err
 }
 
 // A part is one that can be asked for.
@@ -123,6 +135,9 @@ func (b *bench) all(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if b.options.only != "" {
+		errs = append(errs, b.keep())
 	}
 	return errors.Join(append(errs, b.run.Write(b.options.out))...)
 }

@@ -113,7 +113,7 @@ func (b *bench) place(name string, m *machine, what string) {
 	if g, ok := m.client.(guest); ok {
 		what += "; Linux " + g.Release()
 	}
-	b.run.Places = append(b.run.Places, results.Place{Name: name, Description: what})
+	b.run.Places = append(b.run.Places, results.Place{Name: name, Description: what, Commit: b.run.Commit})
 }
 
 // connectX makes a software ConnectX for as long as f takes. What strict mode or
