@@ -140,8 +140,12 @@ func domainErrors(t *testing.T) []errorCase {
 	td := good(r.c.AllocTD())(t)
 	good(pd.AllocParentDomain(ParentDomainConfig{TD: td}))(t)
 	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)}))(t)
+	stingy := good(good(r.c.AllocPD())(t).AllocParentDomain(ParentDomainConfig{
+		Alloc: func(int, int) ([]byte, error) { return nil, errors.New("the arena is full") }, Free: func([]byte) {}}))(t)
 	r.c.impl = plainContext{r.c.impl}
 	return []errorCase{
+		{"Alloc without Free", second(pd.AllocParentDomain(ParentDomainConfig{Alloc: stingy.give})), []error{ErrInvalid}},
+		{"an Alloc that fails", third(ProviderMemory("create QP", stingy, 4096)), nil},
 		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})), []error{ErrInvalid}},
 		{"a CQ in a domain of another Context", second(other.c.CreateCQ(CQConfig{Entries: 1, PD: pd})), []error{ErrInvalid}},
 		{"TD in use", td.Close(), []error{ErrBusy}},
