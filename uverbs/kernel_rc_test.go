@@ -148,14 +148,14 @@ func TestDeviceRCBatch(t *testing.T) {
 	b.Write(1, 0, l.b.mr.Addr()+40000, l.b.mr.RKey())
 	b.SGE(l.a.mr.SGE(0, 100))
 	b.SGE(l.a.mr.SGE(200, 100))
-	b.Send(2, 0)
-	b.Inline([]byte("inline"))
+	b.SendInline(2, 0, []byte("inline"))
 	b.SendImm(3, 0, 33)
 	b.SGE(l.a.mr.SGE(0, 4096))
 	b.WriteImm(4, 0, l.b.mr.Addr()+50000, l.b.mr.RKey(), 44)
 	b.Inline([]byte("write"))
-	b.Read(5, uverbs.Signaled, l.b.mr.Addr(), l.b.mr.RKey())
-	b.SGE(l.a.mr.SGE(60000, 1000))
+	b.WriteSGE(6, 0, l.b.mr.Addr()+51000, l.b.mr.RKey(), l.a.mr.SGE(300, 50))
+	b.WriteInline(7, 0, l.b.mr.Addr()+52000, l.b.mr.RKey(), []byte("write in one call"))
+	b.ReadSGE(5, uverbs.Signaled, l.b.mr.Addr(), l.b.mr.RKey(), l.a.mr.SGE(60000, 1000))
 	check(t, b.Submit())
 	b.Abort() // after Submit: nothing
 
@@ -173,6 +173,8 @@ func TestDeviceRCBatch(t *testing.T) {
 	same(t, bbuf[8192:8198], []byte("inline"))
 	same(t, bbuf[16384:16384+4096], abuf[:4096])
 	same(t, bbuf[50000:50005], []byte("write"))
+	same(t, bbuf[51000:51050], abuf[300:350])
+	same(t, bbuf[52000:52017], []byte("write in one call"))
 	same(t, abuf[60000:61000], bbuf[:1000])
 }
 

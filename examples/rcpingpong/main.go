@@ -71,11 +71,10 @@ func (e *end) Send(int) error {
 	}
 	inline, sgl := e.memory.Payload(e.qp)
 	b := e.qp.StartSend()
-	b.Send(0, uverbs.Signaled)
 	if sgl == nil {
-		b.Inline(inline)
+		b.SendInline(0, uverbs.Signaled, inline)
 	} else {
-		b.SGE(sgl[0])
+		b.SendSGE(0, uverbs.Signaled, sgl[0])
 	}
 	return b.Submit()
 }
