@@ -2,17 +2,50 @@
 
 package speed
 
-import "testing"
+import (
+	"testing"
 
-// TestScale prints what posts cost on 10,000 queue pairs, and what memory a queue
-// pair and a CQ take, beside C.
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+const unlimited = "ulimit -l unlimited; " + ready
+
+// TestScale holds that a post costs the same on 10,000 queue pairs as on one, and
+// that a queue pair and a CQ take no more memory than C's.
 func TestScale(t *testing.T) {
-	g := counting(t)
+	g := counting(t, 6144) // C's 10,000 send queues are some 700 MB, pinned
 	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g)
-	const ready = "ulimit -l unlimited; until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done; "
-	for _, args := range [][2]string{
-		{" -rounds 4", " mlx5_0 1 4"}, {" -rounds 4 -qps 10000", " mlx5_0 10000 4"}, {" -memory 10000", " mlx5_0 memory 10000"},
-	} {
-		t.Logf("Go%s: %v\nC%s: %v", args[0], measure(t, g, ready+goes+args[0]), args[1], measure(t, g, ready+inC+args[1]))
+	scaleOfMemory(t, g, goes, inC)
+
+	const rounds = " 10" // until all of a ring has been touched
+	one, many := measure(t, g, unlimited+goes+" -rounds"+rounds), measure(t, g, unlimited+goes+" -qps 10000 -rounds"+rounds)
+	c := measure(t, g, unlimited+inC+" mlx5_0 10000"+rounds)
+	t.Logf("%-16s %7s %7s %7s", "instructions", "1 QP", "10,000", "C")
+	for _, b := range budgets {
+		t.Logf("%-16s %7.1f %7.1f %7.1f", b.name, one[b.name], many[b.name], c[b.ofC()])
+		if many[b.name] > one[b.name]*1.02 { // polls look up another queue pair now and then
+			t.Errorf("%s costs %.1f instructions on 10,000 queue pairs, %.1f on one", b.name, many[b.name], one[b.name])
+		}
+	}
+}
+
+func scaleOfMemory(t *testing.T, g *vm.Guest, goes, inC string) {
+	ours, c := measure(t, g, unlimited+goes+" -memory 10000"), measure(t, g, unlimited+inC+" mlx5_0 memory 10000")
+	t.Logf("%-16s %7s %7s", "bytes", "Go", "C")
+	var all [2]float64
+	for _, object := range []string{"CQ", "QP"} {
+		for _, what := range []string{".rss", ".mapped", ".mappings"} {
+			t.Logf("%-16s %7.0f %7.0f", object+what, ours[object+what], c[object+what])
+		}
+		if a, b := ours[object+".rss"], c[object+".rss"]; a == 0 || a > b {
+			t.Errorf("a %s takes %.0f bytes, C's %.0f", object, a, b)
+		}
+		for i, f := range []figures{ours, c} {
+			all[i] += f[object+".rss"] + f[object+".mapped"]
+		}
+	}
+	// Go's heap asks for addresses 64 MiB at a time, for whatever it makes then.
+	if all[0] > all[1] {
+		t.Errorf("a CQ and a QP take %.0f bytes, resident and mapped, C's %.0f", all[0], all[1])
 	}
 }
