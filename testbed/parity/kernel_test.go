@@ -3,7 +3,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -48,29 +47,8 @@ func TestKernel(t *testing.T) {
 		t.Error(err)
 	}
 	now, page := got.column(here), want.column(here)
-	for name, o := range page {
-		c := now[name]
-		if module, _, _ := strings.Cut(name, "."); !slices.Contains(modules, module) {
-			c[0] = o[0]
-			now[name] = c
-		}
-		if c[0] == fail || o[0] == fail { // by chance, it may be
-			o[0], c[0] = fail, fail
-			page[name], now[name] = o, c
-		}
-	}
+	alike(page, now, modules)
 	if d := cmp.Diff(page, now); d != "" {
 		t.Errorf("(-page +now):\n%s\n%s", d, &said)
 	}
-}
-
-// column is what came of the tests of suites at a place, with C and with Go.
-func (r *report) column(p place) map[string][2]outcome {
-	all := make(map[string][2]outcome)
-	for _, s := range suites {
-		for _, c := range r.suite(s.module).cases {
-			all[s.module+"."+c.name] = [2]outcome{at(c.inC, p), at(c.inGo, p)}
-		}
-	}
-	return all
 }

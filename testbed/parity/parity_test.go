@@ -219,3 +219,44 @@ func TestBadCells(t *testing.T) {
 		t.Error("a row that is of no module is no error")
 	}
 }
+
+// column is what came of the tests of suites at a place, with C and with Go.
+func (r *report) column(p place) map[string][2]outcome {
+	all := make(map[string][2]outcome)
+	for _, s := range suites {
+		for _, c := range r.suite(s.module).cases {
+			all[s.module+"."+c.name] = [2]outcome{at(c.inC, p), at(c.inGo, p)}
+		}
+	}
+	return all
+}
+
+// alike makes two columns equal where they may differ: in C's part of modules that
+// did not run, and where one has a failure, which may be by chance.
+func alike(page, now map[string][2]outcome, ran []string) {
+	for name, o := range page {
+		c, ok := now[name]
+		if !ok {
+			c = [2]outcome{none, none}
+		}
+		if module, _, _ := strings.Cut(name, "."); !slices.Contains(ran, module) {
+			c[0] = o[0]
+		}
+		if c[0] == fail || o[0] == fail {
+			o[0], c[0] = fail, fail
+		}
+		page[name], now[name] = o, c
+	}
+}
+
+func TestAlike(t *testing.T) {
+	page := map[string][2]outcome{"a.x": {pass, pass}, "a.y": {fail, pass}, "a.z": {pass, pass}, "b.x": {skip, skip}, "b.y": {skip, pass},
+		"a.n": {skip, none}, "b.n": {skip, none}}
+	now := map[string][2]outcome{"a.x": {pass, pass}, "a.y": {pass, pass}, "a.z": {skip, pass}, "b.x": {none, skip}, "b.y": {none, fail}}
+	alike(page, now, []string{"a"})
+	for name, want := range map[string]bool{"a.x": true, "a.y": true, "a.z": false, "b.x": true, "b.y": false, "a.n": false, "b.n": true} {
+		if page[name] == now[name] != want {
+			t.Errorf("%s: %v and %v", name, page[name], now[name])
+		}
+	}
+}
