@@ -218,7 +218,9 @@ func (q *CQ) wake() {
 
 // Wait returns when a completion can be polled; another goroutine may take it
 // first. It parks without holding a thread, and ends early with the cause of
-// the context's end (context.Cause), with [ErrClosed] when the queue is closed, or with [ErrDeviceGone].
+// the context's end (context.Cause), with [ErrClosed] when the queue is closed, or with
+// [ErrDeviceGone]: of a failure that does not take the device away the kernel tells
+// by an event, so let a goroutine be in [Context.NextEvent].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents

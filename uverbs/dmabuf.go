@@ -15,6 +15,10 @@ import (
 // The kernel keeps the buffer until the MR is closed: fd may be closed before.
 // Bytes answers nil.
 //
+// On mlx5 register it before the QPs that receive into it are made: devices leave
+// short messages for QPs of processes without such memory to the CPU, which does
+// not reach it.
+//
 // [ErrNotSupported] where the device does not take such memory, such as rxe.
 func (p *PD) RegDMABuf(fd int, off uint64, n int, iova uint64, a Access) (*MR, error) {
 	if fd < 0 || n <= 0 || off+uint64(n) < off || iova+uint64(n) < iova {

@@ -58,15 +58,18 @@ type ParentDomainConfig struct {
 
 	// Alloc, if not nil, gives the memory that the rings of these queues and of
 	// WQs lie in: n bytes at least, from an address that is a multiple of align.
-	// With nil and no error the library maps them as it does without Alloc. It
-	// The error is that of the call that makes the queue, and errors.Is finds it. It
-	// may be called by several goroutines, and must not call the domain's Close.
+	// With nil and no error the library maps them as it does without Alloc. An
+	// error is that of the call that makes the queue, and errors.Is finds it. Alloc
+	// may be called by several goroutines, and runs inside the create or the
+	// Resize: it must not poll that CQ, nor close the domain or the Context.
 	// Where rings are the kernel's memory, as on rxe, nobody calls it.
 	Alloc func(n, align int) ([]byte, error)
 
 	// Free gets back what Alloc gave, with its whole length. That is when no
 	// goroutine can be inside of the queue any more: the garbage collector finds
-	// out some time after the queue's Close, in a goroutine of the runtime's.
+	// out some time after the queue's Close, in a goroutine of the runtime's. So
+	// Free must not lead to a queue: as a method of what holds one it would keep it
+	// from being collected, and never be called.
 	Free func(b []byte)
 }
 

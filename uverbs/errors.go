@@ -67,7 +67,7 @@ var (
 	// ErrInlineTooLong: more inline data than the queue was made for.
 	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
 	// ErrOpcode: the operation, flag or combination is none that the QP does.
-	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM and BIND_MW on a UC QP (so no LOCAL_INV, SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
+	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
 	// ErrAtomicSize: the local memory of an atomic has not 8 bytes.
 	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
 	// ErrNoMW: an OpBindMW request that names no window.

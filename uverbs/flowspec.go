@@ -70,8 +70,8 @@ type FlowIPv4 struct {
 	Inner     bool
 }
 
-// An IPv4Filter is what a [FlowIPv4] looks at. Flags are those of fragments: 1 and 2,
-// the last and the first.
+// An IPv4Filter is what a [FlowIPv4] looks at. Flags are the kernel's: 2 is do not
+// fragment, 4 more fragments.
 type IPv4Filter struct {
 	Src, Dst               [4]byte
 	Proto, TOS, TTL, Flags uint8

@@ -147,7 +147,8 @@ func (c *Context) explainImport(op, kind string, handle uint32, err error) error
 
 // ImportMR takes part in an MR of the shared context: ibv_import_mr(3). Its Bytes
 // are nil, for the memory is another process's; its Addr is the address by which
-// requests name it. [ErrInvalid] when there is no MR of that number, [ErrClosed]
+// requests name it. As with [PD.RegDMABuf], on mlx5 it comes before the QPs that
+// receive into it. [ErrInvalid] when there is no MR of that number, [ErrClosed]
 // after Close of the PD.
 func (p *PD) ImportMR(handle uint32) (*MR, error) {
 	r := newRegistration(p)

@@ -13,7 +13,7 @@ type ProviderWallClock interface {
 // WC.Timestamp or [Context.QueryClock]: ibv_wc_read_completion_wallclock_ns(3).
 // The kernel tells the clock's rate anew every few seconds, so convert counts
 // soon. [ErrNotSupported] where there is no such clock, as on rxe; [ErrClosed]
-// after Close.
+// after Close; [ErrBusy] while the kernel keeps changing the rate.
 func (c *Context) WallClock(count uint64) (time.Time, error) {
 	if c.ending.Load() {
 		return time.Time{}, ErrClosed

@@ -21,7 +21,8 @@ const (
 	OpCompareSwap Opcode = 5 // writes Swap where there was CompareAdd
 	OpFetchAdd    Opcode = 6 // adds CompareAdd
 
-	// OpLocalInv invalidates InvalidateRKey, the key of a type 2 window, on RC.
+	// OpLocalInv invalidates InvalidateRKey, the key of a type 2 window, on RC,
+	// and on mlx5 on UC.
 	// It waits for all requests before it.
 	OpLocalInv Opcode = 7
 	// OpBindMW binds a memory window as Bind says, on RC and UC.

@@ -144,7 +144,7 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	}
 	c.limits = limits{
 		sqDesc: int(r.MaxSqDescSz), rqDesc: int(r.MaxRqDescSz),
-		sqBlocks: int(r.MaxSendWqebb), recvWR: int(r.MaxRecvWr), srqWR: int(r.MaxSrqRecvWr),
+		sqBlocks: min(int(r.MaxSendWqebb), maxIndex/2), recvWR: min(int(r.MaxRecvWr), maxIndex/2), srqWR: int(r.MaxSrqRecvWr),
 		header: headerOf(r.EthMinInline),
 	}
 	l := &c.limits
@@ -168,7 +168,8 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	return nil
 }
 
-// maxIndex is what fits the 16 bits in which the device counts requests.
+// maxIndex is what fits the 16 bits in which the device counts requests. A ring of
+// that many would be empty to it when it is full, so rings have half.
 const maxIndex = 1 << 16
 
 // cacheLine is n if it can be one, and else what is one everywhere.

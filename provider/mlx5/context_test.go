@@ -326,19 +326,29 @@ func TestTable(t *testing.T) {
 	if tab.find(5<<pageBits) != nil {
 		t.Error("there is something in a page that was never made")
 	}
-	tab.remove(5, true)
+	tab.remove(all[5], true)
+	tab.remove(all[5], true) // and no second time
 	if tab.find(5) != nil {
 		t.Error("what was removed is still there")
 	}
 	if n := tab.add(all[5]); n != 5 {
 		t.Errorf("the number of what was removed did not come again: %d", n)
 	}
+	if n := tab.add(new(target)); n != uint32(len(all)) {
+		t.Errorf("the number of what was removed came twice: %d", n)
+	}
 	tab.put(0xabcdef, all[0])
 	if tab.find(0xabcdef) != all[0] {
 		t.Error("what was put is not there")
 	}
-	tab.remove(0xabcdef, false)
-	tab.next = noNumber
+	tab.remove(&target{key: 0xabcdef}, false)
+	if tab.find(0xabcdef) != all[0] {
+		t.Error("what has the number of another took that out")
+	}
+	tab.next = noNumber - 2
+	if n := tab.add(new(target)); n != noNumber-2 {
+		t.Errorf("the last number but the kernel's is %d", n)
+	}
 	if n := tab.add(new(target)); n != noNumber {
 		t.Errorf("a number where there is none left: %d", n)
 	}

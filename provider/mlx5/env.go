@@ -97,17 +97,18 @@ func number(name, v string, unset, low, limit int) (int, error) {
 }
 
 // pagesNamed reads a kind of pages. Contiguous memory, which C's library has names
-// for as well, no kernel of today gives.
+// for as well, no kernel of today gives: those that do without have what comes
+// next.
 func pagesNamed(name, v string) (pageKind, error) {
 	switch strings.ToUpper(v) {
-	case "", "ANON":
+	case "", "ANON", "PREFER_CONTIG":
 		return smallPages, nil
-	case "PREFER_HUGE":
+	case "PREFER_HUGE", "ALL":
 		return hugeOrSmallPages, nil
 	case "HUGE":
 		return hugePages, nil
 	}
-	return 0, badSetting(name, v, "ANON, PREFER_HUGE or HUGE")
+	return 0, badSetting(name, v, "ANON, HUGE, PREFER_HUGE, PREFER_CONTIG or ALL")
 }
 
 func badSetting(name, v, want string) error {

@@ -205,8 +205,8 @@ func (q *qp) release() error {
 		return nil
 	}
 	c := q.ctx
-	if q.target.key != noNumber && q.mem != nil && c.targets.find(q.target.key) == &q.target {
-		c.targets.remove(q.target.key, c.indexed)
+	if q.target.key != noNumber && q.mem != nil {
+		c.targets.remove(&q.target, c.indexed)
 	}
 	c.uars.put(q.reg)
 	err := c.records.put(q.record)

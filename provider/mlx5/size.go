@@ -95,7 +95,7 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 	bytes := powerOfTwo(cfg.MaxSendWR * size)
 	s.sqBlocks = bytes / blockSize
 	if s.sqBlocks > l.sqBlocks {
-		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, powerOfTwo(l.sqBlocks*blockSize/2+1)/2/size)
+		return tooLarge(op, "MaxSendWR", cfg.MaxSendWR, powerOfTwo(l.sqBlocks*blockSize+1)/2/size)
 	}
 	s.maxSend = bytes / size
 	s.maxInline = min(size, most) - head - inlineHeader + s.header

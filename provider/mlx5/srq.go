@@ -195,9 +195,9 @@ func (s *srq) Retire() error {
 	switch {
 	case s.target.srq == nil || s.target.key == noNumber:
 	case s.ctx.indexed:
-		s.ctx.targets.remove(s.target.key, true)
+		s.ctx.targets.remove(&s.target, true)
 	default:
-		s.ctx.srqs.remove(s.number, false)
+		s.ctx.srqs.remove(&s.target, false)
 	}
 	err := s.ctx.records.put(s.record)
 	if s.mem != nil {

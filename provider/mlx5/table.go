@@ -79,7 +79,7 @@ func (t *table) add(v *target) uint32 {
 	n := t.next
 	if last := len(t.free) - 1; last >= 0 {
 		n, t.free = t.free[last], t.free[:last]
-	} else if t.next < noNumber {
+	} else if t.next < noNumber-1 { // the last is the kernel's own
 		t.next++
 	} else {
 		return noNumber
@@ -105,13 +105,16 @@ func (t *table) store(n uint32, v *target) {
 	p.Load()[n&pageMask].Store(v)
 }
 
-// remove takes out what has that number. The number may be given again when it
-// came from add.
-func (t *table) remove(n uint32, again bool) {
+// remove takes out v, unless another has its number by now. The number may be
+// given again when it came from add.
+func (t *table) remove(v *target, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.store(n, nil)
+	if t.find(v.key) != v {
+		return
+	}
+	t.store(v.key, nil)
 	if again {
-		t.free = append(t.free, n)
+		t.free = append(t.free, v.key)
 	}
 }

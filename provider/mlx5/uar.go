@@ -81,8 +81,8 @@ type uars struct {
 	fixed  []*register
 }
 
-// open makes the page that every context needs. pages is how many the kernel has
-// made by itself: an old one.
+// open makes the page that every context needs. registers is how many the kernel
+// has made by itself: an old one.
 func (u *uars) open(registers int) error {
 	if registers > 0 {
 		return u.openFixed(registers)

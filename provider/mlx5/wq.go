@@ -105,7 +105,7 @@ func (q *wq) Retire() error {
 		return nil
 	}
 	if q.target.key != noNumber {
-		q.ctx.targets.remove(q.target.key, true)
+		q.ctx.targets.remove(&q.target, true)
 	}
 	err := q.ctx.records.put(q.record)
 	if q.mem != nil {

@@ -96,6 +96,7 @@ var unacknowledged = operations{
 	uverbs.OpSend:     connected[uverbs.OpSend],
 	uverbs.OpSendImm:  connected[uverbs.OpSendImm],
 	uverbs.OpBindMW:   connected[uverbs.OpBindMW],
+	uverbs.OpLocalInv: connected[uverbs.OpLocalInv],
 }
 
 // datagrams are those of UD.
