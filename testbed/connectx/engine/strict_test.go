@@ -122,7 +122,7 @@ var breakers = []struct {
 	{engine.RuleSegments, "no XRC segment", func(w *world, p *pair) {
 		q := p.a.h.newQP(engine.QPAttr{Service: engine.ServiceXRC, Source: engine.FromNone})
 		connect(q, q)
-		q.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).data(p.am, 0, 8))
+		q.post(wqe{op: prm.OpcodeWrite}.words(1<<56, 0).raddr(p.bm, 0).data(p.am, 0, 8))
 	}},
 	{engine.RuleDS, "segments beyond the size", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeWrite}) }},
 	{engine.RuleDS, "a size of 0", func(w *world, p *pair) {
