@@ -126,6 +126,7 @@ func (p *patient) commands(v *program.Dialogue) {
 		{"pd", 0x800, 1}, {"mr", 0x200, 1}, {"cq", 0x400, 1}, {"resized", 0x403, 1}, {"srq", 0x90c, 1}, {"qp", 0x500, 1},
 		{"connected", 0x502, 1}, {"connected", 0x503, 1}, {"connected", 0x504, 1},
 		{"mw", 0x200, 1},
+		{"xrc", 0x80e, 1}, {"xrc", 0x705, 1}, {"xrc", 0x500, 1},
 	} {
 		v.Do("make " + x.kind) // what the driver makes for the first user
 		v.Do("make " + x.kind)

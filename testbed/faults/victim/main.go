@@ -163,58 +163,6 @@ func (v *victim) send() uverbs.SendWR {
 	return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{v.mr.SGE(64, 64)}}
 }
 
-// make makes an object and closes it.
-func (v *victim) make(kind string) (err error) {
-	var made interface{ Close() error }
-	switch kind {
-	case "context":
-		made, err = uverbs.Open(v.dev.Name())
-	case "pd":
-		made, err = v.dev.AllocPD()
-	case "mr":
-		made, err = v.pd.Alloc(1<<20, uverbs.LocalWrite)
-	case "cq":
-		made, err = v.dev.CreateCQ(uverbs.CQConfig{Entries: 10})
-	case "srq":
-		made, err = v.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 10})
-	case "qp":
-		made, err = v.queuePair()
-	case "mw":
-		made, err = v.pd.AllocMW(uverbs.MWType2)
-	case "resized":
-		return v.resized()
-	case "connected":
-		return v.connected()
-	default:
-		return errors.New("no such kind: " + kind)
-	}
-	if err != nil {
-		return err
-	}
-	return made.Close()
-}
-
-func (v *victim) resized() error {
-	cq, err := v.dev.CreateCQ(uverbs.CQConfig{Entries: 10})
-	if err != nil {
-		return err
-	}
-	return errors.Join(cq.Resize(100), cq.Close())
-}
-
-// connected takes a queue pair to RTS.
-func (v *victim) connected() error {
-	qp, err := v.queuePair()
-	if err != nil {
-		return err
-	}
-	self, err := qp.Endpoint()
-	if err == nil {
-		err = qp.Connect(self)
-	}
-	return errors.Join(err, qp.Close())
-}
-
 // close closes what there is.
 func (v *victim) close() error {
 	dev := v.dev
