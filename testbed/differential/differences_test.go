@@ -5,7 +5,7 @@ package differential
 // A difference is a field in which traces may differ.
 type difference struct {
 	ignore string // as trace.Options has it
-	scene  string // the only scene that has it; all if empty
+	scene  string // how the names of the only scenes begin that have it; all if empty
 	why    string
 }
 
@@ -17,6 +17,9 @@ var differences = []difference{
 		"still fault its pages in; there is no on-demand paging with provider/mlx5"},
 	{ignore: "wqe.index", scene: "SRQ", why: "so slots are taken in another order"},
 	{ignore: "cqe.wqe_counter", scene: "SRQ", why: "the same"},
+	{ignore: "command.CREATE_XRC_SRQ.xrc_srq_context_entry.log_xrc_srq_size", scene: "XRC", why: "as of CREATE_RMP"},
+	{ignore: "wqe.index", scene: "XRC", why: "the same"},
+	{ignore: "cqe.wqe_counter", scene: "XRC", why: "the same"},
 }
 
 // queries are commands that tell something and change nothing. The libraries ask
@@ -37,5 +40,7 @@ var chosen = []string{
 	"command.CREATE_CQ.cq_context.log_page_size", "command.CREATE_CQ.cq_context.page_offset",
 	"command.MODIFY_CQ.cq_context.log_page_size", "command.MODIFY_CQ.cq_context.page_offset",
 	"command.CREATE_RMP.ctx.wq.log_wq_pg_sz", "command.CREATE_RMP.ctx.wq.page_offset",
+	"command.CREATE_XRC_SRQ.xrc_srq_context_entry.log_page_size", "command.CREATE_XRC_SRQ.xrc_srq_context_entry.page_offset",
+	"command.CREATE_SQ.ctx.wq.log_wq_pg_sz", "command.CREATE_SQ.ctx.wq.page_offset", "command.CREATE_RQ.ctx.wq.log_wq_pg_sz", "command.CREATE_RQ.ctx.wq.page_offset",
 	"command.INIT2RTR_QP.qpc.primary_address_path.udp_sport",
 }

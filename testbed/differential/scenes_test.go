@@ -6,26 +6,32 @@ import "github.com/goverbs/goverbs/uverbs"
 
 // A scene is a part of the script, which leaves nothing behind but the memory.
 type scene struct {
-	name string
-	play func(*script)
+	name     string
+	play     func(*script)
+	ethernet bool // it is for that link layer alone
 }
 
 var scenes = []scene{
-	{"RC by list", func(s *script) { s.connected(rc, byList) }},
-	{"RC by builder", func(s *script) { s.connected(rc, byBuilder) }},
-	{"UC by list", func(s *script) { s.connected(uc, byList) }},
-	{"UC by builder", func(s *script) { s.connected(uc, byBuilder) }},
-	{"UD by list", func(s *script) { s.datagrams(byList) }},
-	{"UD by builder", func(s *script) { s.datagrams(byBuilder) }},
-	{"windows by list", func(s *script) { s.windows(byList) }},
-	{"windows by builder", func(s *script) { s.windows(byBuilder) }},
-	{"SRQ", (*script).srq},
-	{"answers", (*script).answers},
-	{"CQ", (*script).cqs},
-	{"sizes", (*script).sizes},
-	{"many", (*script).many},
-	{"reset", (*script).reset},
-	{"errors", (*script).errors},
+	{name: "RC by list", play: func(s *script) { s.connected(rc, byList) }},
+	{name: "RC by builder", play: func(s *script) { s.connected(rc, byBuilder) }},
+	{name: "UC by list", play: func(s *script) { s.connected(uc, byList) }},
+	{name: "UC by builder", play: func(s *script) { s.connected(uc, byBuilder) }},
+	{name: "UD by list", play: func(s *script) { s.datagrams(byList) }},
+	{name: "UD by builder", play: func(s *script) { s.datagrams(byBuilder) }},
+	{name: "windows by list", play: func(s *script) { s.windows(byList) }},
+	{name: "windows by builder", play: func(s *script) { s.windows(byBuilder) }},
+	{name: "SRQ", play: (*script).srq},
+	{name: "answers", play: (*script).answers},
+	{name: "CQ", play: (*script).cqs},
+	{name: "sizes", play: (*script).sizes},
+	{name: "many", play: (*script).many},
+	{name: "reset", play: (*script).reset},
+	{name: "errors", play: (*script).errors},
+	{name: "XRC by list", play: func(s *script) { s.extended(byList) }},
+	{name: "XRC by builder", play: func(s *script) { s.extended(byBuilder) }},
+	{name: "thread domain", play: (*script).threadDomain, ethernet: true}, // C has none where registers take no bursts
+	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},
+	{name: "raw packets by builder", play: func(s *script) { s.frames(byBuilder) }, ethernet: true},
 }
 
 func flagsOf(way int) int { return way * forBuilders }
@@ -233,7 +239,7 @@ func (s *script) sizes() {
 
 // many has more queue pairs than there are registers of their own.
 func (s *script) many() {
-	const n = 24
+	const n = 18
 	s.add("cq 0 60")
 	for q := range n {
 		s.add("qp %d %d 0 -1 4 4 2 2 124 0", q, rc)

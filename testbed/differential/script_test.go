@@ -28,8 +28,11 @@ const (
 // Kinds and flags of queue pairs.
 const (
 	rc, uc, ud  = 0, 1, 2
+	xrcSend     = 3
+	rawPacket   = 4
 	signalAll   = 1
 	forBuilders = 2
+	silent      = 4 // its sizes are not printed
 )
 
 // How requests are posted.

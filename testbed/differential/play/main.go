@@ -10,13 +10,17 @@
 //
 // where either the inline length or n is 0, and SGES is DATA from n on. The
 // queue pairs of flags 2 are for the extended posting calls, as C has them;
-// those of 1 signal all requests.
+// those of 1 signal all requests. Of those of 4 nothing is printed.
 //
 //	cq N entries | srq N wrs sges | mw N type | ah N
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
+//	xrcd | xsrq N cq wrs sges | target N
+//	domain          what queue pairs are made by from now on: a thread domain's PD
+//	raw N           a raw packet QP to RTS
 //	connect N peer | ready N | reset N | error N
 //	begin QP 0: list, 1: builder
 //	wr opcode flags id offset window|-1 imm add|compare swap DATA
+//	xwr SRQ opcode ... as wr, for an XRC SRQ
 //	datagram opcode flags id imm AH QP DATA
 //	invalidate opcode flags id window DATA
 //	bind opcode flags id window offset length access
@@ -27,7 +31,7 @@
 //	limit SRQ n
 //	settle QP       the device is asked for something, behind what it was told before
 //	sum             a checksum of the memory
-//	uncq N | unsrq N | unqp N | unah N | unmw N
+//	uncq N | unsrq N | unqp N | unah N | unmw N | unxrcd | undomain
 package main
 
 import (
@@ -64,7 +68,10 @@ type player struct {
 	bad  error // of reading them
 
 	dev  *uverbs.Context
-	pd   *uverbs.PD
+	pd   *uverbs.PD // what queue pairs are made by
+	base *uverbs.PD // what it belongs to
+	td   *uverbs.TD
+	xrcd *uverbs.XRCD
 	mr   *uverbs.MR
 	port *uverbs.PortAttr
 	gid  *uverbs.GIDEntry
@@ -121,6 +128,7 @@ func (p *player) open(name string, gidIndex int) (err error) {
 	if p.pd, err = p.dev.AllocPD(); err != nil {
 		return err
 	}
+	p.base = p.pd
 	p.mr, err = p.pd.Alloc(memory, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic|uverbs.MWBindAccess)
 	if err != nil {
 		return err
@@ -185,6 +193,9 @@ var verbs = map[string]func(*player) error{
 	"connect": (*player).connect, "ready": (*player).ready,
 	"reset": func(p *player) error { return p.state(uverbs.StateReset) },
 	"error": func(p *player) error { return p.state(uverbs.StateErr) },
+	"xrcd":  (*player).openXRCD, "xsrq": (*player).xsrq, "target": (*player).target, "raw": (*player).raw,
+	"unxrcd": func(p *player) error { return p.xrcd.Close() },
+	"domain": (*player).domain, "undomain": (*player).undomain, "xwr": (*player).xwr,
 	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
 	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
 	"recv": (*player).recv, "srqrecv": (*player).srqRecv,

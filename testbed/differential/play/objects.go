@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -46,9 +48,12 @@ func (p *player) toOurselves() uverbs.AHAttr {
 	return uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: p.gid.GID, SGIDIndex: uint8(p.gid.Index), HopLimit: 1}
 }
 
-const signalAll = 1
+const (
+	signalAll = 1
+	silent    = 4
+)
 
-var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD}
+var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.RawPacket}
 
 func (p *player) qp() (err error) {
 	q := one(p, p.qps[:])
@@ -63,9 +68,13 @@ func (p *player) qp() (err error) {
 	cfg.MaxSendSGE = p.take()
 	cfg.MaxRecvSGE = p.take()
 	cfg.MaxInline = p.take()
-	cfg.SignalAll = p.take()&signalAll != 0
+	flags := p.take()
+	cfg.SignalAll = flags&signalAll != 0
 	if *q, err = p.pd.CreateQP(cfg); err != nil {
 		return err
+	}
+	if flags&silent != 0 {
+		return nil
 	}
 	c := (*q).Cap()
 	fmt.Printf("qp %d %d %d %d %d\n", c.MaxSendWR, c.MaxRecvWR, c.MaxSendSGE, c.MaxRecvSGE, c.MaxInline)
@@ -94,14 +103,63 @@ func (p *player) connect() error {
 	rtr := change{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN,
 		uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.QPN(), RQPSN: 5, AV: p.toOurselves()}}
 	rts := change{uverbs.MaskState | uverbs.MaskSQPSN, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5}}
-	if p.kinds[at] == uverbs.RC {
+	kind := p.kinds[at]
+	if kind != uverbs.UC {
 		init.a.Access |= uverbs.RemoteRead | uverbs.RemoteAtomic
+		rts.m |= uverbs.MaskTimeout
+		rts.a.Timeout = 18
+	}
+	if kind != uverbs.UC && kind != uverbs.XRCSend {
 		rtr.m |= uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
 		rtr.a.MaxDestRdAtomic, rtr.a.MinRNRTimer = 4, 12
-		rts.m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
-		rts.a.Timeout, rts.a.RetryCnt, rts.a.RNRRetry, rts.a.MaxRdAtomic = 18, 7, 7, 4
+	}
+	if kind != uverbs.UC && kind != uverbs.XRCRecv {
+		rts.m |= uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
+		rts.a.RetryCnt, rts.a.RNRRetry, rts.a.MaxRdAtomic = 7, 7, 4
 	}
 	return walk(*at, init, rtr, rts)
+}
+
+func (p *player) openXRCD() (err error) {
+	p.xrcd, err = p.dev.OpenXRCD(nil, os.O_CREATE)
+	return err
+}
+
+func (p *player) xsrq() (err error) {
+	s := one(p, p.srqs[:])
+	cfg := uverbs.SRQConfig{XRCD: p.xrcd, CQ: *one(p, p.cqs[:])}
+	cfg.MaxWR = p.take()
+	cfg.MaxSGE = p.take()
+	*s, err = p.pd.CreateSRQ(cfg)
+	return err
+}
+
+func (p *player) target() (err error) {
+	q := one(p, p.qps[:])
+	p.kinds[q] = uverbs.XRCRecv
+	*q, err = p.xrcd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCRecv})
+	return err
+}
+
+func (p *player) raw() error {
+	return walk(*one(p, p.qps[:]),
+		change{uverbs.MaskState | uverbs.MaskPort, uverbs.QPAttr{State: uverbs.StateInit, Port: 1}},
+		change{uverbs.MaskState, uverbs.QPAttr{State: uverbs.StateRTR}},
+		change{uverbs.MaskState, uverbs.QPAttr{State: uverbs.StateRTS}})
+}
+
+func (p *player) domain() (err error) {
+	if p.td, err = p.dev.AllocTD(); err != nil {
+		return err
+	}
+	p.pd, err = p.base.AllocParentDomain(uverbs.ParentDomainConfig{TD: p.td})
+	return err
+}
+
+func (p *player) undomain() error {
+	err := errors.Join(p.pd.Close(), p.td.Close())
+	p.pd = p.base
+	return err
 }
 
 const udKey = 0x11111

@@ -53,6 +53,15 @@ func (p *player) wr() error {
 	return p.add(w)
 }
 
+func (p *player) xwr() error {
+	s := *one(p, p.srqs[:])
+	err := p.wr()
+	if err == nil {
+		p.posting[len(p.posting)-1].RemoteSRQN = s.SRQN()
+	}
+	return err
+}
+
 func (p *player) datagram() error {
 	w := p.request()
 	w.Imm = uint32(p.take())

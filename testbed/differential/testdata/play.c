@@ -5,6 +5,7 @@
  *	play script device gid-index
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,9 @@ static int args, next_arg;
 
 static struct ibv_context *ctx;
 static struct ibv_comp_channel *channel;
-static struct ibv_pd *pd;
+static struct ibv_pd *pd, *base; /* what queue pairs are made by, and what it belongs to */
+static struct ibv_td *td;
+static struct ibv_xrcd *xrcd;
 static struct ibv_mr *mr;
 static char *mem;
 static struct ibv_port_attr port;
@@ -86,7 +89,7 @@ static void open_device(const char *name)
 	CHECK(ctx);
 	ibv_free_device_list(list);
 	CHECK(channel = ibv_create_comp_channel(ctx));
-	CHECK(pd = ibv_alloc_pd(ctx));
+	CHECK(pd = base = ibv_alloc_pd(ctx));
 	mem = mmap(NULL, memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(mem != MAP_FAILED);
 	for (int i = 0; i < memory; i++)
@@ -111,9 +114,9 @@ static struct ibv_ah_attr to_ourselves(void)
 	return a;
 }
 
-enum { signal_all = 1, extended = 2 };
+enum { signal_all = 1, extended = 2, silent = 4 };
 
-static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET };
 static const uint64_t ops[] = {
 	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 		IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
@@ -121,6 +124,10 @@ static const uint64_t ops[] = {
 	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 		IBV_QP_EX_WITH_BIND_MW,
 	IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+		IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+		IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV,
+	IBV_QP_EX_WITH_SEND,
 };
 
 static void do_qp(void)
@@ -130,6 +137,8 @@ static void do_qp(void)
 	struct ibv_qp_init_attr_ex a = { .qp_type = types[type], .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD };
 
 	a.send_cq = a.recv_cq = SLOT(cqs);
+	if (a.qp_type == IBV_QPT_XRC_SEND)
+		a.recv_cq = NULL;
 	srq = take();
 	a.srq = srq < 0 ? NULL : srqs[srq];
 	a.cap.max_send_wr = take();
@@ -144,14 +153,24 @@ static void do_qp(void)
 		a.send_ops_flags = ops[type];
 	}
 	CHECK(*q = ibv_create_qp_ex(ctx, &a));
-	printf("qp %u %u %u %u %u\n", a.cap.max_send_wr, a.cap.max_recv_wr, a.cap.max_send_sge, a.cap.max_recv_sge,
+	if (!(flags & silent))
+		printf("qp %u %u %u %u %u\n", a.cap.max_send_wr, a.cap.max_recv_wr, a.cap.max_send_sge, a.cap.max_recv_sge,
 	       a.cap.max_inline_data);
+}
+
+static void do_target(void)
+{
+	struct ibv_qp **q = &SLOT(qps);
+	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_XRC_RECV, .xrcd = xrcd, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+
+	CHECK(*q = ibv_create_qp_ex(ctx, &a));
 }
 
 static void do_connect(void)
 {
 	struct ibv_qp *q = SLOT(qps), *peer = SLOT(qps);
-	int rc = q->qp_type == IBV_QPT_RC;
+	int rc = q->qp_type != IBV_QPT_UC;
+	int asks = rc && q->qp_type != IBV_QPT_XRC_RECV, answers = rc && q->qp_type != IBV_QPT_XRC_SEND;
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (rc ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0),
@@ -163,10 +182,10 @@ static void do_connect(void)
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = to_ourselves(),
 	};
 	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					  (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+					  (answers ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
 	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = 5, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
-	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-									     IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (rc ? IBV_QP_TIMEOUT : 0) |
+					  (asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
 }
 
 static const int udkey = 0x11111;
@@ -182,6 +201,18 @@ static void do_ready(void)
 	a.qp_state = IBV_QPS_RTS;
 	a.sq_psn = 5;
 	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+static void do_raw(void)
+{
+	struct ibv_qp *q = SLOT(qps);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_PORT));
+	a.qp_state = IBV_QPS_RTR;
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE));
+	a.qp_state = IBV_QPS_RTS;
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE));
 }
 
 static void do_state(enum ibv_qp_state s)
@@ -290,17 +321,20 @@ static void add(struct ibv_send_wr *w)
 	default:
 		CHECK(!"an opcode that there is");
 	}
+	if (to->qp_type == IBV_QPT_XRC_SEND)
+		ibv_wr_set_xrc_srqn(toex, w->qp_type.xrc.remote_srqn);
 	if (w->opcode != IBV_WR_LOCAL_INV && w->opcode != IBV_WR_BIND_MW)
 		add_data(w);
 }
 
-static void do_wr(void)
+static void wr_to(uint32_t srqn)
 {
 	struct ibv_send_wr *w = take_wr();
 	long off = take(), key = take(), imm = take(), add_or_compare = take(), swap = take();
 
 	CHECK(key < (long)LEN(keys));
 	w->imm_data = htobe32(imm);
+	w->qp_type.xrc.remote_srqn = srqn;
 	if (w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		w->wr.atomic.remote_addr = (uintptr_t)mem + off;
 		w->wr.atomic.rkey = key < 0 ? mr->rkey : keys[key];
@@ -312,6 +346,16 @@ static void do_wr(void)
 	}
 	take_data(w);
 	add(w);
+}
+
+static void do_wr(void) { wr_to(0); }
+
+static void do_xwr(void)
+{
+	uint32_t srqn;
+
+	GOOD(ibv_get_srq_num(SLOT(srqs), &srqn));
+	wr_to(srqn);
 }
 
 static void do_datagram(void)
@@ -482,6 +526,44 @@ static void do_srq(void)
 	CHECK(*s = ibv_create_srq(pd, &a));
 }
 
+static void do_xrcd(void)
+{
+	struct ibv_xrcd_init_attr a = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+
+	CHECK(xrcd = ibv_open_xrcd(ctx, &a));
+}
+
+static void do_xsrq(void)
+{
+	struct ibv_srq **s = &SLOT(srqs);
+	struct ibv_srq_init_attr_ex a = { .srq_type = IBV_SRQT_XRC, .xrcd = xrcd, .pd = pd,
+					  .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD };
+
+	a.cq = SLOT(cqs);
+	a.attr.max_wr = take();
+	a.attr.max_sge = take();
+	CHECK(*s = ibv_create_srq_ex(ctx, &a));
+}
+
+static void do_unxrcd(void) { GOOD(ibv_close_xrcd(xrcd)); }
+
+static void do_domain(void)
+{
+	struct ibv_td_init_attr t = {};
+	struct ibv_parent_domain_init_attr a = { .pd = base };
+
+	CHECK(td = ibv_alloc_td(ctx, &t));
+	a.td = td;
+	CHECK(pd = ibv_alloc_parent_domain(ctx, &a));
+}
+
+static void do_undomain(void)
+{
+	GOOD(ibv_dealloc_pd(pd));
+	GOOD(ibv_dealloc_td(td));
+	pd = base;
+}
+
 static void do_mw(void)
 {
 	int i = slot(LEN(mws));
@@ -542,7 +624,9 @@ static const struct {
 } verbs[] = {
 	{ "cq", do_cq }, { "srq", do_srq }, { "mw", do_mw }, { "qp", do_qp }, { "ah", do_ah },
 	{ "connect", do_connect }, { "ready", do_ready }, { "reset", do_reset }, { "error", do_error },
-	{ "begin", do_begin }, { "wr", do_wr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
+	{ "xrcd", do_xrcd }, { "xsrq", do_xsrq }, { "target", do_target }, { "unxrcd", do_unxrcd }, { "raw", do_raw },
+	{ "domain", do_domain }, { "undomain", do_undomain },
+	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
 	{ "bind", do_bind }, { "bind1", do_bind1 }, { "post", do_post },
 	{ "recv", do_qprecv }, { "srqrecv", do_srqrecv }, { "poll", do_poll }, { "arm", do_arm }, { "event", do_event },
 	{ "resize", do_resize }, { "limit", do_limit }, { "settle", do_settle }, { "sum", do_sum },

@@ -1,0 +1,96 @@
+//go:build vm
+
+package differential
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// extended has an initiator send to two XRC SRQs.
+func (s *script) extended(way int) {
+	s.add("xrcd")
+	for q := range 2 {
+		s.add("cq %d 30", q)
+	}
+	s.add("xsrq 0 1 7 2")
+	s.add("xsrq 1 1 15 3")
+	s.add("qp 0 %d 0 -1 6 0 4 0 124 %d", xrcSend, flagsOf(way))
+	s.add("target 1")
+	s.connect(0, 1)
+	to := 0
+	xwr := func(r request) request {
+		to = 1 - to
+		return request(fmt.Sprintf("xwr %d %s", to, r[len("wr "):]))
+	}
+	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpRead} {
+		all := gathers
+		if op != uverbs.OpRead {
+			all = append(all[:len(all):len(all)], inlines...)
+		}
+		for _, p := range all {
+			r := xwr(s.data(op, signaled, p))
+			if takesReceive(op) {
+				s.add("srqrecv %d %d %s", to, s.next(), sges(recvArea, 2, 2048))
+			}
+			s.post(0, way, r)
+			s.poll(0, 1)
+			if takesReceive(op) {
+				s.poll(1, 1)
+			}
+		}
+	}
+	for range 3 {
+		s.post(0, way, xwr(s.atomic(uverbs.OpCompareSwap, signaled, 77, 99)), xwr(s.atomic(uverbs.OpFetchAdd, signaled|fenced, 77, 99)),
+			xwr(s.data(uverbs.OpWrite, signaled, inlines[2])))
+		s.poll(0, 3)
+	}
+	s.add("sum")
+	s.add("unqp 0")
+	s.add("unqp 1")
+	s.add("unsrq 0")
+	s.add("unsrq 1")
+	s.add("uncq 0")
+	s.add("uncq 1")
+	s.add("unxrcd")
+}
+
+// threadDomain has queue pairs with a register of their own.
+func (s *script) threadDomain() {
+	s.add("domain")
+	s.pair(rc, 0, 1, 0)
+	s.pair(rc, 2, 3, 0)
+	for _, p := range []payload{inlines[1], inlines[4], gathers[1], gathers[3]} {
+		for q := range 4 {
+			s.exchange(q, q^1, byList, uverbs.OpSend, signaled, p)
+		}
+		s.post(0, byList, s.data(uverbs.OpWrite, 0, p), s.data(uverbs.OpWrite, signaled, p))
+		s.poll(0, 1)
+	}
+	s.add("sum")
+	s.destroy(0, 1, 2, 3)
+	s.add("undomain")
+}
+
+// frames are sent, to nobody: of SGEs whose first bytes must be in the request, and
+// inline.
+func (s *script) frames(way int) {
+	// A request of Go's has room for SGEs and inline data at once, so the two say
+	// that other sizes fit.
+	for q, sizes := range []string{"6 5 4 3 0", "6 5 1 3 124"} {
+		s.add("cq %d 30", q)
+		s.add("qp %d %d %d -1 %s %d", q, rawPacket, q, sizes, flagsOf(way)|silent)
+		s.add("raw %d", q)
+	}
+	for range 6 {
+		for q, all := range [][]payload{{gather(1, 18), gather(2, 12), gather(3, 33), gather(4, 7), gather(1, 1200)},
+			{gather(1, 64), inline(18), inline(19), inline(60), inline(124)}} {
+			for _, p := range all {
+				s.post(q, way, s.data(uverbs.OpSend, signaled, p))
+				s.poll(q, 1)
+			}
+		}
+	}
+	s.destroy(0, 1)
+}
