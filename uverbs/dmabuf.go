@@ -13,7 +13,8 @@ import (
 // offset off: ibv_reg_dmabuf_mr(3). iova is the address by which work requests
 // name the first byte; off and iova must lie at the same offset in their pages.
 // The kernel keeps the buffer until the MR is closed: fd may be closed before.
-// Bytes answers nil.
+// Bytes answers nil. On mlx5, make the queue pairs that receive short messages
+// there after it: see package provider/mlx5.
 //
 // On mlx5 register it before the QPs that receive into it are made: devices leave
 // short messages for QPs of processes without such memory to the CPU, which does

@@ -168,7 +168,7 @@ func TestDeviceRawPacket(t *testing.T) {
 	id := uint64(10)
 	for _, payload := range []int{18, 64, 500, 1400} {
 		frame := rawPacket{dst: rawMAC, payload: payload}.frame()
-		for _, inline := range []int{18, 34, min(len(frame), 128)} {
+		for _, inline := range []int{0, 18, 34, min(len(frame), 128)} {
 			for _, flags := range []uverbs.SendFlags{0, uverbs.IPCsum} {
 				if flags != 0 && !sums {
 					continue
