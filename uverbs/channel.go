@@ -27,6 +27,7 @@ type CompChannel struct {
 	fd     int // for CQ.CREATE; valid while the channel has users
 	file   *os.File
 	broken chan struct{} // closed when the device is gone
+	record record
 
 	lead    chan struct{}      // holds a token while nobody reads
 	reader  atomic.Pointer[CQ] // whom the reader waits for
@@ -57,8 +58,13 @@ func (ch *CompChannel) create() error {
 	}
 	var err error
 	ch.fd, ch.number = int(resp.Fd), resp.Fd
-	ch.file, err = pollable(ch.fd, "completion channel")
-	return err
+	if ch.file, err = pollable(ch.fd, "completion channel"); err != nil {
+		return err
+	}
+	if err := ch.record.of(ch.file); err != nil {
+		return errors.Join(err, ch.file.Close())
+	}
+	return nil
 }
 
 // explainFDs says what to do when no descriptor is left.
@@ -92,20 +98,18 @@ func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
 		ch.reader.Store(nil)
 		ch.lead <- struct{}{}
 	}()
-	var buf [compEventSize]byte
 	for {
 		// What interrupts the read from here on makes it return at once.
 		if done, err := q.waitOver(ctx); done {
 			return err
 		}
-		n, err := ch.file.Read(buf[:])
+		id, ok, err := ch.record.read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if err := ch.file.SetReadDeadline(time.Time{}); err != nil {
 				return ch.end(q)
 			}
 			continue
 		}
-		id, ok := parseCompEvent(buf[:max(n, 0)])
 		if err != nil || !ok {
 			return ch.end(q)
 		}

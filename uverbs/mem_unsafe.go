@@ -18,6 +18,12 @@ func addressOf(b []byte) uint64 {
 
 func start(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
+// readNow reads a descriptor that does not block.
+func readNow(fd uintptr, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(start(b)), uintptr(len(b)))
+	return int(n), errno
+}
+
 // pages rounds up to whole pages.
 func pages(n int) uintptr {
 	page := os.Getpagesize()

@@ -35,6 +35,22 @@ func (d *Device) issue(c *Cmd) error {
 	return nil
 }
 
+// writeNow spares a doorbell what the scheduler does for calls that may block:
+// it would wake a thread of its own after each wait, and take the goroutine's
+// place on the CPU away where the kernel is slow.
+func (d *Device) writeNow(frame []byte) error {
+	for {
+		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR: // before the kernel has done anything
+			continue
+		}
+		return errno
+	}
+}
+
 func wordBytes(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }

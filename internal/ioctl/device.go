@@ -122,7 +122,8 @@ func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 // Write issues a legacy command by write(2), header and all. The kernel
 // refuses that once the process's credentials are not those that opened the
 // node; Write then answers false from that time on, and the caller takes the
-// ioctl.
+// ioctl. It is for commands that the kernel answers at once: Go's scheduler is
+// not told of the call.
 func (d *Device) Write(frame []byte) (ok bool, err error) {
 	if d.noWrite.Load() {
 		return false, nil
@@ -134,7 +135,7 @@ func (d *Device) Write(frame []byte) (ok bool, err error) {
 	if d.watched {
 		err = d.watchWrite(frame)
 	} else {
-		_, err = unix.Write(d.fd, frame)
+		err = d.writeNow(frame)
 	}
 	if errors.Is(err, unix.EACCES) {
 		d.noWrite.Store(true)
