@@ -72,31 +72,35 @@ func (s *stage) play(t *testing.T, name, script string) (printed, trace string) 
 	return printed, to.String()
 }
 
-// TestSame has both programs do each scene, on both link layers.
+// TestSame has both programs do each scene, on each kernel and both link layers.
 func TestSame(t *testing.T) {
 	seen := make(map[difference]bool)
 	compared := 0
-	for _, link := range []struct {
-		name  string
-		layer connectx.LinkLayer
-	}{{"roce", connectx.Ethernet}, {"ib", connectx.InfiniBand}} {
-		t.Run(link.name, func(t *testing.T) {
-			s := startStage(t, "6.12", link.layer)
+	places := []struct {
+		kernel, link string
+		layer        connectx.LinkLayer
+	}{
+		{"6.1", "roce", connectx.Ethernet}, {"6.12", "roce", connectx.Ethernet}, {"7.2", "roce", connectx.Ethernet},
+		{"6.12", "ib", connectx.InfiniBand},
+	}
+	for _, p := range places {
+		t.Run(p.kernel+"/"+p.link, func(t *testing.T) {
+			s := startStage(t, p.kernel, p.layer)
 			s.programs = []string{vm.BuildC(t, s.guest, "testdata/play.c"), s.install(t, vm.BuildProgram(t, "./play", "", ""))}
 			s.play(t, s.programs[0], s.script(t, scenes[0])) // what the driver keeps for its next user
 			for _, x := range scenes {
-				if x.ethernet && link.layer != connectx.Ethernet {
+				if x.ethernet && p.layer != connectx.Ethernet {
 					compared++ // there is nothing to compare
 					continue
 				}
 				t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) { s.compare(t, x, seen); compared++ })
 			}
-			if link.layer == connectx.Ethernet {
+			if p.kernel == "6.12" && p.layer == connectx.Ethernet {
 				t.Run("half_way", s.halfWay)
 			}
 		})
 	}
-	if compared < 2*len(scenes) {
+	if compared < len(places)*len(scenes) {
 		return // only some were asked for, or could be
 	}
 	for _, d := range differences {
