@@ -69,6 +69,7 @@ func TestDeviceCloseMRUnderRecv(t *testing.T) {
 			if wc, err := client.SendComp(k.ctx); err == nil || wc.WRID != 2 {
 				t.Errorf("the send: %+v, %v", wc, err)
 			}
+			check(t, late.Close())
 			unharmed(t, others)
 			if !marked(own) {
 				t.Error("memory was written after its MR was closed")

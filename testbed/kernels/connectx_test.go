@@ -28,8 +28,8 @@ type site struct {
 var sites = []site{
 	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}},
 	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}},
-	{"6.1", connectx.Ethernet, []string{"uverbs"}},
-	{"7.2", connectx.Ethernet, []string{"uverbs"}},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}},
 }
 
 // breaking are tests that do what strict mode tells of, on purpose or by closing
