@@ -99,11 +99,11 @@ func TestModeration(t *testing.T) {
 		c.poll()
 		w.do(func() { c.arm(true) })
 		w.complete(q, 1)
-		w.later(49 * time.Millisecond)
+		w.later(48 * time.Millisecond)
 		if len(h.completed) != 1 {
 			w.t.Error("an event before its time")
 		}
-		w.later(2 * time.Millisecond)
+		w.later(3 * time.Millisecond)
 		if len(h.completed) != 2 {
 			w.t.Errorf("%d events after the time", len(h.completed))
 		}

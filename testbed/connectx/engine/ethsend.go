@@ -84,6 +84,7 @@ func (h *HCA) ModifySQ(number uint32, from, to QueueState) error {
 	if err != nil {
 		return err
 	}
+	h.settleQueue(number)
 	if err := moves(q.state, from, to); err != nil {
 		return err
 	}
@@ -101,6 +102,7 @@ func (h *HCA) DestroySQ(number uint32) error {
 	if err != nil {
 		return err
 	}
+	h.settleQueue(number)
 	q.stop()
 	q.pd.users--
 	q.cq.users--

@@ -59,7 +59,7 @@ func TestWriteCombining(t *testing.T) {
 				}
 				q.h.Store(q.uar, 0x800, b)
 			})
-			w.later(time.Millisecond)
+			w.later(25 * time.Millisecond)
 			if n := len(c.poll()); whole != (n == 1) {
 				w.t.Errorf("whole burst %t: %d completions", whole, n)
 			}
@@ -92,7 +92,7 @@ func TestUnfinishedBurst(t *testing.T) {
 // is executed from memory if nothing but its doorbell comes for a while. What has
 // not come in a long while never comes.
 func TestSlowBurst(t *testing.T) {
-	const pause = 20 * time.Millisecond
+	const pause = 30 * time.Millisecond
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		c, q := nops(w, engine.CQAttr{LogSize: 4})
 		for i, v := range []struct {
@@ -116,6 +116,25 @@ func TestSlowBurst(t *testing.T) {
 			if n, r := len(c.poll()), q.h.took(); n != v.want || len(r) != v.violations {
 				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
 			}
+		}
+	})
+}
+
+// TestDoorbellBeforeDestroy: a NOP's doorbell that still waits for a burst was rung
+// before the command that destroys its queue.
+func TestDoorbellBeforeDestroy(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		_, q := nops(w, engine.CQAttr{LogSize: 4})
+		w.do(func() {
+			n := h.newNIC(1, engine.TIRAttr{})
+			n.post(wqe{op: prm.OpcodeNOP})
+			w.must(h.DestroySQ(n.number))
+			q.post(wqe{op: prm.OpcodeNOP})
+			w.must(h.DestroyQP(q.number))
+		})
+		if r := h.took(); len(r) != 0 {
+			t.Errorf("violations %v", r)
 		}
 	})
 }

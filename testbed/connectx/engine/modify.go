@@ -78,6 +78,7 @@ func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error 
 	if err != nil {
 		return err
 	}
+	h.settleQueue(number)
 	way, ok := transitions[t]
 	if !ok {
 		return failf(ErrParam, "transition %d", t)

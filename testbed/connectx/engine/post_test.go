@@ -220,7 +220,7 @@ func (q *qp) recvSegs(w wqe) {
 func (w *world) do(f func()) {
 	w.t.Helper()
 	w.loop.Run(f)
-	w.later(250 * time.Microsecond)
+	w.later(21 * time.Millisecond)
 }
 
 // later lets time pass. What the test has read so far comes before it.

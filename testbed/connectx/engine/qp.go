@@ -254,6 +254,7 @@ func (h *HCA) DestroyQP(number uint32) error {
 	if qp.attached > 0 {
 		return failf(ErrBusy, "QP %#x is in %d multicast groups", number, qp.attached)
 	}
+	h.settleQueue(number)
 	qp.stop()
 	qp.hold(-1)
 	h.drop(&qp.Buffer)

@@ -20,8 +20,8 @@ const (
 // For how long more of a burst is waited for. The stores of a virtual machine come
 // one by one, and the machine can lose its processor between any two.
 const (
-	nopPatience   = 200 * time.Microsecond // for any more than a doorbell's bytes
-	flamePatience = 5 * time.Second        // for the rest of a burst, which has been rung for
+	nopPatience   = 20 * time.Millisecond // for any more than a doorbell's bytes
+	flamePatience = 5 * time.Second       // for the rest of a burst, which has been rung for
 )
 
 // A flameRegister is a send doorbell of a UAR page.
@@ -118,6 +118,16 @@ func (h *HCA) settle(at flameRegister) {
 	if f.pending {
 		f.bytes = f.bytes[:8]
 		h.rung(at, f)
+	}
+}
+
+// settleQueue ends the bursts of a send queue that a command is for: its doorbells
+// were rung before.
+func (h *HCA) settleQueue(number uint32) {
+	for at, f := range h.blueFlame {
+		if uint32(prm.CtrlQPN.Get(f.bytes)) == number {
+			h.settle(at)
+		}
 	}
 }
 
