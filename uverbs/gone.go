@@ -17,18 +17,15 @@ func (c *Context) lose() {
 	for _, o := range all {
 		switch o := o.(type) {
 		case *QP:
-			o.lose()
+			o.sendGate.lose()
+			o.recvGate.lose()
+		case *SRQ:
+			o.gate.lose()
+		case *WQ:
+			o.gate.lose()
 		case *CQ:
 			o.lose()
 		}
-	}
-}
-
-// lose shuts those gates that are not shut for another reason.
-func (q *QP) lose() {
-	for _, was := range []uint32{gateOpen, gateFlush, gateState} {
-		q.sendGate.CompareAndSwap(was, gateGone)
-		q.recvGate.CompareAndSwap(was, gateGone)
 	}
 }
 

@@ -53,11 +53,8 @@ func (q *QP) enter(s QPState) error {
 		p.Entered(s)
 	}
 	send, recv := q.gatesOf(s)
-	q.sendGate.Store(send)
-	q.recvGate.Store(recv)
-	if q.ctx.gone.Load() {
-		q.lose()
-	}
+	q.sendGate.set(q.ctx, send)
+	q.recvGate.set(q.ctx, recv)
 	return err
 }
 

@@ -26,9 +26,9 @@ type QP struct {
 	psn    uint32 // of Endpoint
 
 	sq       sync.Mutex // serialises the send half of the provider's calls
-	sendGate atomic.Uint32
+	sendGate gate
 	rq       sync.Mutex // and the receive half
-	recvGate atomic.Uint32
+	recvGate gate
 
 	gidMu sync.Mutex
 	gid   *GIDEntry // what localGID chose
@@ -42,19 +42,6 @@ type QP struct {
 	state   QPState
 	groups  []mcastGroup // that the QP is attached to
 }
-
-// A gate says whether a queue takes requests, and if not why.
-const (
-	gateOpen  uint32 = iota
-	gateFlush        // of receives: what is posted is flushed
-	gateState
-	gateSRQ
-	gateNone // there is no such queue
-	gateGone // nor a device
-	gateClosed
-)
-
-var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateGone: ErrDeviceGone, gateClosed: ErrClosed}
 
 // CreateQP makes a queue pair in state RESET: ibv_create_qp(3). [ErrInvalid]
 // for a configuration that makes no sense or that the device does not take,
@@ -92,10 +79,10 @@ func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) 
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
 	q.object = object{ctx: c, kind: "QP", rank: rankQP, parents: parents}
 	q.destroy, q.retire = q.tearDown, q.retireRings
-	send, recv := q.gatesOf(StateReset)
-	q.sendGate.Store(send)
-	q.recvGate.Store(recv)
 	q.id = c.id(q)
+	send, recv := q.gatesOf(StateReset)
+	q.sendGate.set(c, send)
+	q.recvGate.set(c, recv)
 	if err := q.make(func() error { return create(q) }); err != nil {
 		c.forget(q.id)
 		return nil, err
@@ -301,7 +288,7 @@ func (q *QP) flushRecv() error {
 
 // orClosed is err, or ErrClosed when a single-goroutine queue was closed under
 // the post.
-func (q *QP) orClosed(gate *atomic.Uint32, err error) error {
+func (q *QP) orClosed(gate *gate, err error) error {
 	if gate.Load() == gateClosed {
 		return ErrClosed
 	}
@@ -336,8 +323,8 @@ func (q *QP) tearDown() error {
 		err = q.destroyKernel()
 	}
 	if err != nil { // the QP lives on
-		q.sendGate.Store(send)
-		q.recvGate.Store(recv)
+		q.sendGate.set(q.ctx, send)
+		q.recvGate.set(q.ctx, recv)
 	}
 	return err
 }

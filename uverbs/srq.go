@@ -26,7 +26,7 @@ type SRQ struct {
 	maxSGE int
 
 	queueLock
-	dead atomic.Bool
+	gate gate
 }
 
 // An SRQAttr holds the attributes of an SRQ: struct ibv_srq_attr.
@@ -63,6 +63,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	}
 	s.destroy, s.retire = s.tearDown, s.retireRing
 	s.id = p.ctx.id(s)
+	s.gate.set(p.ctx, gateOpen)
 	if err := s.make(func() error { return s.create(p, &cfg) }); err != nil {
 		p.ctx.forget(s.id)
 		return nil, err
@@ -190,11 +191,9 @@ func (s *SRQ) MaxSGE() int { return s.maxSGE }
 // Among them are [ErrDeviceGone] and [ErrClosed].
 func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	s.lock()
-	if s.dead.Load() {
-		err = ErrClosed
-	} else if s.ctx.gone.Load() {
-		err = ErrDeviceGone
-	} else if n, err = s.impl.PostRecv(noescape.Slice(wrs)); err != nil && s.dead.Load() {
+	if g := s.gate.Load(); g != gateOpen {
+		err = gateErrors[g]
+	} else if n, err = s.impl.PostRecv(noescape.Slice(wrs)); err != nil && s.gate.Load() == gateClosed {
 		err = ErrClosed // closed under a single-goroutine queue
 	}
 	s.unlock()
@@ -215,7 +214,7 @@ func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	}
 	s.lock()
 	defer s.unlock()
-	if s.dead.Load() {
+	if s.gate.Load() == gateClosed {
 		return ErrClosed
 	}
 	err := s.impl.Modify(&a, m, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
@@ -263,7 +262,7 @@ func (s *SRQ) explainModify(a SRQAttr, m SRQMask, err error) error {
 func (s *SRQ) Query() (SRQAttr, error) {
 	s.lock() // Close waits
 	defer s.unlock()
-	if s.dead.Load() {
+	if s.gate.Load() == gateClosed {
 		return SRQAttr{}, ErrClosed
 	}
 	return s.query()
@@ -283,10 +282,10 @@ func (s *SRQ) query() (SRQAttr, error) {
 func (s *SRQ) tearDown() error {
 	s.lock()
 	defer s.unlock()
-	s.dead.Store(true)
+	gate := s.gate.Swap(gateClosed)
 	err := s.destroyKernel()
 	if err != nil { // the queue lives on
-		s.dead.Store(false)
+		s.gate.set(s.ctx, gate)
 	}
 	return err
 }
@@ -299,7 +298,7 @@ func (s *SRQ) destroyKernel() error {
 func (s *SRQ) retireRing() error {
 	s.lock()
 	defer s.unlock()
-	s.dead.Store(true)
+	s.gate.Store(gateClosed)
 	s.ctx.forget(s.id)
 	if s.cq != nil && !s.ctx.ending.Load() {
 		s.cq.purge(func(p ProviderPurger) { p.PurgeSRQ(s.impl) })

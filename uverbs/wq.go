@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
@@ -24,7 +23,7 @@ type WQ struct {
 	maxSGE int
 
 	queueLock
-	gate atomic.Uint32
+	gate gate
 
 	stateMu sync.Mutex // serialises Modify
 	state   WQState
@@ -103,8 +102,8 @@ func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 	q := &WQ{queueLock: queueLock{single: cfg.SingleGoroutine}, cq: cfg.CQ}
 	q.object = object{ctx: p.ctx, kind: "WQ", rank: rankWQ, parents: []*object{&p.object, &cfg.CQ.object}}
 	q.destroy, q.retire = q.tearDown, q.retireRing
-	q.gate.Store(gateState)
 	q.id = p.ctx.id(q)
+	q.gate.set(p.ctx, gateState)
 	if err := q.make(func() error { return q.create(p, &cfg) }); err != nil {
 		p.ctx.forget(q.id)
 		return nil, err
@@ -224,8 +223,6 @@ func (q *WQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	q.lock()
 	if g := q.gate.Load(); g != gateOpen {
 		err = wqGateError(g)
-	} else if q.ctx.gone.Load() {
-		err = ErrDeviceGone
 	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil && q.gate.Load() == gateClosed {
 		err = ErrClosed // closed under a single-goroutine queue
 	}
@@ -237,7 +234,7 @@ func wqGateError(g uint32) error {
 	if g == gateState {
 		return errWQState
 	}
-	return ErrClosed
+	return gateErrors[g]
 }
 
 // Outstanding returns how many receives occupy the queue: posted, and their

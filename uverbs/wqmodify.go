@@ -39,10 +39,10 @@ func (q *WQ) Modify(a WQAttr, m WQMask) error {
 	}
 	q.state = a.State
 	if a.State != WQStateReset {
-		q.gate.Store(gateOpen)
+		q.gate.set(q.ctx, gateOpen)
 		return nil
 	}
-	q.gate.Store(gateState)
+	q.gate.set(q.ctx, gateState)
 	q.cq.purge(func(p ProviderPurger) { p.PurgeWQ(q.impl) })
 	return q.impl.Reset()
 }
@@ -82,7 +82,7 @@ func (q *WQ) tearDown() error {
 	gate := q.gate.Swap(gateClosed)
 	err := q.destroyKernel()
 	if err != nil { // the queue lives on
-		q.gate.Store(gate)
+		q.gate.set(q.ctx, gate)
 	}
 	return err
 }

@@ -1,0 +1,181 @@
+package uverbs
+
+import (
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"golang.org/x/sys/unix"
+)
+
+// gated are posts to one queue of each kind, with what changes the queue and
+// leaves it as it was.
+type gated struct {
+	*bundle
+	posts   map[string]func() error
+	changes map[string]func() error
+}
+
+func (r *rig) gated(t *testing.T) gated {
+	r.raw()
+	b := r.bundle(t, false)
+	srq := good(b.pd.CreateSRQ(SRQConfig{MaxWR: 8}))(t)
+	wq := good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 8}))(t)
+	check(t, wq.Ready())
+	refused := func(destroy func() error) func() error {
+		return func() error {
+			if err := destroy(); !errors.Is(err, unix.EPERM) {
+				return errors.Join(errors.New("Close: want EPERM"), err)
+			}
+			return nil
+		}
+	}
+	return gated{b,
+		map[string]func() error{
+			"PostSend":           func() error { return second(b.qp.PostSend(SendWR{Opcode: OpSend, Flags: Signaled})) },
+			"PostRecv":           func() error { return second(b.qp.PostRecv(RecvWR{})) },
+			"PostRecv of an SRQ": func() error { return second(srq.PostRecv(RecvWR{})) },
+			"PostRecv of a WQ":   func() error { return second(wq.PostRecv(RecvWR{})) },
+		},
+		map[string]func() error{
+			"MODIFY_QP": func() error {
+				return errors.Join(b.qp.Modify(QPAttr{State: StateReset}, MaskState), b.qp.Connect(good(b.qp.Endpoint())(t)))
+			},
+			"MODIFY_WQ_EX": func() error { return errors.Join(wq.Modify(WQAttr{State: WQStateReset}, WQMaskState), wq.Ready()) },
+			"QP.DESTROY":   refused(b.qp.Close),
+			"SRQ.DESTROY":  refused(srq.Close),
+			"WQ.DESTROY":   refused(wq.Close),
+		},
+	}
+}
+
+// refuseDestroy has the kernel keep what is to be closed.
+func (r *rig) refuseDestroy(t *testing.T) {
+	t.Cleanup(func() { r.k.Set(func() { r.k.Before, r.k.Refuse = nil, nil }) })
+	r.k.Set(func() {
+		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "SRQ.DESTROY": unix.EPERM, "WQ.DESTROY": unix.EPERM}
+	})
+}
+
+// The device fails while the kernel has the command of a change: what the change
+// makes of the gates afterwards opens none.
+func TestDeviceGoneUnderChange(t *testing.T) {
+	for _, command := range []string{"MODIFY_QP", "MODIFY_WQ_EX", "QP.DESTROY", "SRQ.DESTROY", "WQ.DESTROY"} {
+		t.Run(command, func(t *testing.T) {
+			r := newRig(t)
+			g := r.gated(t)
+			r.refuseDestroy(t)
+			r.k.Set(func() {
+				r.k.Before = func(m *ioctltest.Msg) {
+					if m.Name == command {
+						r.c.lose()
+					}
+				}
+			})
+			check(t, g.changes[command]())
+			g.allGone(t)
+		})
+	}
+}
+
+func (g gated) allGone(t *testing.T) {
+	t.Helper()
+	for name, post := range g.posts {
+		if err := post(); !errors.Is(err, ErrDeviceGone) {
+			t.Errorf("%s: %v, want ErrDeviceGone", name, err)
+		}
+	}
+}
+
+// And while a queue is being made.
+func TestDeviceGoneUnderCreate(t *testing.T) {
+	for command, post := range map[string]func(*testing.T, *bundle) error{
+		"QP.CREATE": func(t *testing.T, b *bundle) error {
+			return second(good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxRecvWR: 1}))(t).PostRecv(RecvWR{}))
+		},
+		"SRQ.CREATE": func(t *testing.T, b *bundle) error {
+			return second(good(b.pd.CreateSRQ(SRQConfig{MaxWR: 1}))(t).PostRecv(RecvWR{}))
+		},
+		"WQ.CREATE": func(t *testing.T, b *bundle) error {
+			return second(good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 1}))(t).PostRecv(RecvWR{}))
+		},
+	} {
+		for _, when := range []string{"before", "during"} {
+			t.Run(command+" "+when, func(t *testing.T) {
+				r := newRig(t)
+				r.raw()
+				b := r.bundle(t, false)
+				if when == "before" {
+					r.c.lose()
+				}
+				r.k.Set(func() {
+					r.k.Before = func(m *ioctltest.Msg) {
+						if m.Name == command {
+							r.c.lose()
+						}
+					}
+				})
+				if err := post(t, b); !errors.Is(err, ErrDeviceGone) {
+					t.Errorf("PostRecv: %v, want ErrDeviceGone", err)
+				}
+			})
+		}
+	}
+}
+
+// The device fails beside posts and changes of every kind.
+func TestDeviceGoneRaces(t *testing.T) {
+	for i := range 5 {
+		t.Run(strconv.Itoa(i), loseBeside)
+	}
+}
+
+func loseBeside(t *testing.T) {
+	r := newRig(t)
+	g := r.gated(t)
+	r.refuseDestroy(t)
+	var gone, over atomic.Bool
+	var changing, posting, running sync.WaitGroup
+	for name, post := range g.posts {
+		running.Add(1)
+		posting.Go(func() {
+			for first := true; !over.Load(); first = false {
+				if err := post(); err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState) && !errors.Is(err, ErrDeviceGone) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if first {
+					running.Done()
+				}
+				runtime.Gosched() // there are more goroutines than CPUs
+			}
+		})
+	}
+	for name, change := range g.changes {
+		running.Add(1)
+		changing.Go(func() {
+			for i, left := 0, 20; left > 0; i++ {
+				if gone.Load() {
+					left--
+				}
+				if err := change(); err != nil {
+					t.Errorf("%s: %v", name, err)
+					left = 0
+				}
+				if i == 0 {
+					running.Done()
+				}
+			}
+		})
+	}
+	running.Wait()
+	r.c.lose()
+	gone.Store(true)
+	changing.Wait()
+	over.Store(true)
+	posting.Wait()
+	g.allGone(t)
+}
