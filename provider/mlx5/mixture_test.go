@@ -41,7 +41,11 @@ func mix(t *testing.T, seed uint64) {
 		default:
 			b.Begin()
 			for i := range wrs {
-				addAny(b, &wrs[i], cfg.Type)
+				if cfg.Type == uverbs.RC && wrs[i].WRID%2 == 0 {
+					buildOnce(b, &wrs[i], nil)
+				} else {
+					build(b, &wrs[i], nil)
+				}
 			}
 			if how == 1 {
 				b.Abort()
@@ -107,51 +111,4 @@ func mixture(r *rand.Rand) (wrs []uverbs.SendWR) {
 		wrs = append(wrs, wr)
 	}
 	return wrs
-}
-
-// addAny adds a request to a batch, some of them with their data in one call.
-func addAny(b *bench, wr *uverbs.SendWR, typ uverbs.QPType) {
-	ex := wr.Imm
-	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
-		ex = wr.InvalidateRKey
-	}
-	if typ == uverbs.RC && wr.WRID%2 == 0 {
-		sgl, done := wr.SGL, true
-		switch {
-		case wr.Opcode == uverbs.OpSend && wr.Inline != nil:
-			b.SendInline(wr.Flags, wr.WRID, wr.Inline)
-		case wr.Opcode == uverbs.OpWrite && wr.Inline != nil:
-			b.WriteInline(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
-		case wr.Opcode == uverbs.OpSend && len(sgl) > 0:
-			b.SendSGE(wr.Flags, wr.WRID, sgl[0])
-			sgl = sgl[1:]
-		case wr.Opcode == uverbs.OpWrite && len(sgl) > 0:
-			b.WriteSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, sgl[0])
-			sgl = sgl[1:]
-		case wr.Opcode == uverbs.OpRead && len(sgl) > 0 && wr.Inline == nil:
-			b.ReadSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, sgl[0])
-			sgl = sgl[1:]
-		default:
-			done = false
-		}
-		if done {
-			for _, s := range sgl {
-				b.SGE(s)
-			}
-			return
-		}
-	}
-	b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
-	if wr.Opcode == uverbs.OpCompareSwap || wr.Opcode == uverbs.OpFetchAdd {
-		b.Atomic(wr.CompareAdd, wr.Swap)
-	}
-	if typ == uverbs.XRCSend && wr.Opcode != uverbs.OpLocalInv {
-		b.RemoteSRQ(wr.RemoteSRQN)
-	}
-	if wr.Inline != nil {
-		b.Inline(wr.Inline)
-	}
-	for _, s := range wr.SGL {
-		b.SGE(s)
-	}
 }

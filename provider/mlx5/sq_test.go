@@ -65,56 +65,59 @@ func binds() (all []uverbs.ProviderBind) {
 }
 
 // build adds a request to a batch by the calls that the builder makes.
-func build(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func build(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	ex := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		ex = wr.InvalidateRKey
 	}
-	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
-	buildRest(q, wr, bind)
+	b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+	buildRest(b, wr, bind)
 }
 
 // buildOnce is build by calls that say of the data too, where there are such.
-func buildOnce(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func buildOnce(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	rest := *wr
 	switch op := wr.Opcode; {
 	case wr.Inline != nil && op == uverbs.OpSend:
-		q.SendInline(wr.Flags, wr.WRID, wr.Inline)
+		b.SendInline(wr.Flags, wr.WRID, wr.Inline)
 		rest.Inline = nil
 	case wr.Inline != nil && op == uverbs.OpWrite:
-		q.WriteInline(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
+		b.WriteInline(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
 		rest.Inline = nil
 	case wr.Inline != nil || len(wr.SGL) == 0:
-		build(q, wr, bind)
+		build(b, wr, bind)
 		return
 	case op == uverbs.OpSend:
-		q.SendSGE(wr.Flags, wr.WRID, wr.SGL[0])
+		b.SendSGE(wr.Flags, wr.WRID, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	case op == uverbs.OpWrite:
-		q.WriteSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		b.WriteSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	case op == uverbs.OpRead:
-		q.ReadSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		b.ReadSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	default:
-		build(q, wr, bind)
+		build(b, wr, bind)
 		return
 	}
-	buildRest(q, &rest, bind)
+	buildRest(b, &rest, bind)
 }
 
-func buildRest(q uverbs.ProviderQP, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func buildRest(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
-		q.Atomic(wr.CompareAdd, wr.Swap)
+		b.Atomic(wr.CompareAdd, wr.Swap)
 	case uverbs.OpBindMW:
-		q.Bind(*bind, nil)
+		b.Bind(*bind, nil)
+	}
+	if b.sq.lead > 0 && wr.Opcode != uverbs.OpLocalInv {
+		b.RemoteSRQ(wr.RemoteSRQN)
 	}
 	if wr.Inline != nil {
-		q.Inline(wr.Inline)
+		b.Inline(wr.Inline)
 	}
 	for _, s := range wr.SGL {
-		q.SGE(s)
+		b.SGE(s)
 	}
 }
 
