@@ -11,21 +11,8 @@ package main
 
 /*
 #cgo LDFLAGS: -libverbs
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <infiniband/verbs.h>
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = NULL;
-	int i;
-	for (i = 0; list && list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			ctx = ibv_open_device(list[i]);
-	return ctx;
-}
 
 // connect_self takes a queue pair to RTS, with itself as its peer.
 static int connect_self(struct ibv_context *ctx, struct ibv_qp *qp)
@@ -63,12 +50,6 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_cq *cq, int sends,
 		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_data } };
 	return ibv_create_qp(pd, &a);
 }
-
-
-static struct ibv_mr *reg(struct ibv_pd *pd, void *p, size_t n)
-{
-	return ibv_reg_mr(pd, p, n, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-}
 */
 import "C"
 
@@ -77,7 +58,6 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"unsafe"
 )
 
 const (
@@ -120,15 +100,8 @@ func main() {
 	}
 }
 
-func inC[T any](n int) []T {
-	var zero T
-	return unsafe.Slice((*T)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(zero)))), n)
-}
-
 func open(device string) (*bench, error) {
-	name := C.CString(device)
-	defer C.free(unsafe.Pointer(name))
-	b := &bench{ctx: C.open_device(name)}
+	b := &bench{ctx: openDevice(device)}
 	if b.ctx == nil {
 		return nil, errors.New("no device " + device)
 	}
@@ -136,11 +109,7 @@ func open(device string) (*bench, error) {
 	if pd == nil {
 		return nil, errors.New("no PD")
 	}
-	var buf unsafe.Pointer
-	if C.posix_memalign(&buf, 4096, memory) != 0 {
-		return nil, errors.New("no memory")
-	}
-	mr := C.reg(pd, buf, memory)
+	mr := register(pd)
 	b.cq = C.ibv_create_cq(b.ctx, 2*each, nil, nil, 0)
 	if mr == nil || b.cq == nil {
 		return nil, errors.New("no MR, or no CQ")
@@ -156,7 +125,7 @@ func open(device string) (*bench, error) {
 			return nil, fmt.Errorf("connecting: errno %d", err)
 		}
 	}
-	b.addr, b.lkey, b.rkey = C.uint64_t(uintptr(buf)), mr.lkey, mr.rkey
+	b.addr, b.lkey, b.rkey = C.uint64_t(uintptr(mr.addr)), mr.lkey, mr.rkey
 	b.wrs, b.sges, b.recvs = inC[C.struct_ibv_send_wr](list), inC[C.struct_ibv_sge](list), inC[C.struct_ibv_recv_wr](list)
 	b.bad, b.badRecv = inC[*C.struct_ibv_send_wr](1), inC[*C.struct_ibv_recv_wr](1)
 	return b, nil

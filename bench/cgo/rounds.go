@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"runtime"
 	"time"
-	"unsafe"
 )
 
 // fill builds the i-th request of a list: fields that differ from post to post
@@ -136,7 +135,7 @@ func (b *bench) settled() error {
 
 // measure prints the smallest figure of each kind.
 func (b *bench) measure() error {
-	C.prepare((*C.struct_ibv_send_wr)(unsafe.Pointer(&b.wrs[0])), list, b.addr+4096, b.rkey)
+	C.prepare(&b.wrs[0], list, b.addr+4096, b.rkey)
 	best := map[string]float64{}
 	note := func(name string, took time.Duration) {
 		v := float64(took) / each

@@ -15,9 +15,10 @@ import (
 
 const module = "github.com/goverbs/goverbs"
 
-// A file is one Go file of the root module.
+// A file is one Go file of the tree.
 type file struct {
-	path      string // from the module's root, with slashes
+	path      string // from the tree's root, with slashes
+	module    string // the nested module's folder, or empty
 	fset      *token.FileSet
 	ast       *ast.File
 	lines     int
@@ -66,17 +67,43 @@ func walk(t *testing.T, f func(name string, d fs.DirEntry) error) {
 
 // files parses the Go files of the root module; those of nested modules and of
 // testdata are left out.
-func files(t *testing.T) []*file {
+func files(t *testing.T) (root []*file) {
 	t.Helper()
+	for _, f := range allFiles(t) {
+		if f.module == "" {
+			root = append(root, f)
+		}
+	}
+	return root
+}
+
+// parsedFiles are those that the first test has asked for.
+var parsedFiles []*file
+
+// allFiles is files with those of nested modules.
+func allFiles(t *testing.T) []*file {
+	t.Helper()
+	if parsedFiles != nil {
+		return parsedFiles
+	}
 	var all []*file
 	fset := token.NewFileSet()
+	nested := ""
 	walk(t, func(name string, d fs.DirEntry) error {
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if nested != "" && !strings.HasPrefix(rel, nested+"/") {
+			nested = ""
+		}
 		if d.IsDir() {
-			if name == root {
-				return nil
-			}
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil || d.Name() == "testdata" {
+			if d.Name() == "testdata" {
 				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != root {
+				nested = rel
 			}
 			return nil
 		}
@@ -87,17 +114,14 @@ func files(t *testing.T) []*file {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		all = append(all, &file{path: filepath.ToSlash(rel), fset: fset, ast: parsed,
+		all = append(all, &file{path: rel, module: nested, fset: fset, ast: parsed,
 			lines: fset.File(parsed.FileStart).LineCount(), generated: ast.IsGenerated(parsed)})
 		return nil
 	})
 	if len(all) < 50 {
 		t.Fatalf("only %d Go files were found", len(all))
 	}
+	parsedFiles = all
 	return all
 }
 
