@@ -161,7 +161,7 @@ func (b *bandwidthRun) take(cq *uverbs.CQ, sleep bool) (int, error) {
 	b.watch.done.Store(int64(b.completed + b.received))
 	n, err := cq.PollWait(b.watch.ctx, b.wcs)
 	if err != nil && b.watch.parent.Err() != nil {
-		err = ErrInterrupted
+		err = ended(b.watch.parent)
 	}
 	return n, err
 }
@@ -256,7 +256,7 @@ func (b *bandwidthRun) either() error {
 		return nil
 	}
 	if b.watch.parent.Err() != nil {
-		return ErrInterrupted
+		return ended(b.watch.parent)
 	}
 	if b.watch.ctx.Err() != nil {
 		return context.Cause(b.watch.ctx)

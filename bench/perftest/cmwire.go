@@ -120,13 +120,17 @@ func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 }
 
 func dialCM(ctx context.Context, o *Options) (wire, error) {
-	return again(ctx, func() (wire, error) {
+	w, err := again(ctx, func() (wire, error) {
 		id, err := dialID(ctx, o, uverbs.RC)
 		if err != nil {
 			return nil, err
 		}
 		return newCMWire(id, func() error { return id.Connect(ctx, wireParam(o)) })
 	})
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here", err)
+	}
+	return w, err
 }
 
 func wireParam(o *Options) *cm.ConnParam {

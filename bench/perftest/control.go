@@ -32,6 +32,9 @@ const patience = 30 * time.Second
 
 var errSilent = &Error{Peer, "", fmt.Sprintf("the peer has been silent for %v: does it run the same test, with the same options?", patience)}
 
+// errMute is of a peer that has not said a word.
+var errMute = &Error{Peer, "-p", fmt.Sprintf("what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)}
+
 // A control is the connection by which the two ends agree.
 type control struct {
 	wire
@@ -108,6 +111,9 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 		own := make([]byte, 16)
 		copy(own, Version)
 		in, err := c.exchange(ctx, own)
+		if errors.Is(err, errSilent) {
+			return errMute
+		}
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type endpoint struct {
 	scq, rcq *uverbs.CQ
 	qps      []*queue
 	links    *links // of rdma_cm, with -R
+	guard    *guard
 	watch    *watch
 	took     time.Duration // of the last run
 	size     int           // of the messages that are being measured
@@ -83,31 +84,32 @@ func (o *Options) stride() int {
 	return roundUp(max(o.Size, o.cycle), o.line) + o.grhSpace()
 }
 
-func newEndpoint(o *Options, ctl *control, dev *uverbs.Context) (*endpoint, error) {
-	e := &endpoint{o: o, ctl: ctl, dev: dev, size: o.Size, wcs: make([]uverbs.WC, 16)}
-	var err error
+// prepareObjects makes what all QPs share.
+func (e *endpoint) prepareObjects() (err error) {
+	o, dev := e.o, e.dev
+	e.size, e.wcs = o.Size, make([]uverbs.WC, 16)
 	if e.pd, err = dev.AllocPD(); err != nil {
-		return nil, err
+		return err
 	}
 	access := uverbs.LocalWrite | o.Verb.access()
 	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat looks for the last byte of a message
 		access |= uverbs.RelaxedOrdering
 	}
 	if e.mr, err = e.pd.Alloc(2*o.QPs*o.stride(), access); err != nil {
-		return nil, err
+		return err
 	}
 	cq := uverbs.CQConfig{Entries: o.TxDepth * o.QPs, NoEvents: !o.Events, Vector: o.Vector, SingleGoroutine: o.NoLock}
 	if e.scq, err = dev.CreateCQ(cq); err != nil {
-		return nil, err
+		return err
 	}
 	e.rcq = e.scq
 	if o.receives() {
 		cq.Entries = o.RxDepth * o.QPs
 		if e.rcq, err = dev.CreateCQ(cq); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return e, nil
+	return nil
 }
 
 func (e *endpoint) qpConfig() uverbs.QPConfig {

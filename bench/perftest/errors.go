@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -38,4 +39,27 @@ func atPeer(option, format string, args ...any) error {
 
 // ErrInterrupted is the end of a run that its context ended. What was measured
 // until then has been reported.
-var ErrInterrupted = errors.New("interrupted; the figures are of what was done until then")
+var ErrInterrupted = errors.New("interrupted")
+
+// A deviceError is the end of a run whose device is gone.
+type deviceError struct{ err error }
+
+func (e *deviceError) Error() string { return e.err.Error() }
+func (e *deviceError) Unwrap() error { return e.err }
+
+// ended is why a run ends whose context has.
+func ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var gone *deviceError
+	if errors.As(cause, &gone) {
+		return cause
+	}
+	return ErrInterrupted
+}
+
+// stands tells whether the figures of a run that has ended early are worth
+// reporting: not when the two ends did different things.
+func stands(err error) bool {
+	var e *Error
+	return !errors.As(err, &e) || e.Option == ""
+}

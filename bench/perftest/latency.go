@@ -179,7 +179,7 @@ func (l *latency) one(cq *uverbs.CQ) (*uverbs.WC, error) {
 		l.watch.done.Store(int64(l.far()))
 		_, err := cq.PollWait(l.watch.ctx, wcs)
 		if err != nil && l.watch.parent.Err() != nil {
-			err = ErrInterrupted
+			err = ended(l.watch.parent)
 		}
 		return &wcs[0], err
 	}

@@ -60,7 +60,7 @@ func (l *links) close() error {
 func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 	e.links = &links{}
 	if e.o.client() {
-		if err := e.ctl.soon(ctx, keys{}); err != nil {
+		if err := e.meetByCM(ctx); err != nil {
 			return err
 		}
 		for range e.o.QPs {
@@ -68,14 +68,14 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		return e.ctl.soon(ctx, keys{})
+		return e.meetByCM(ctx)
 	}
 	// It listens before the client hears that it may connect.
 	l, err := listenID(ctx, e.o, e.o.Type, e.o.QPs)
 	if err != nil {
 		return err
 	}
-	err = e.ctl.soon(ctx, keys{})
+	err = e.meetByCM(ctx)
 	for range e.o.QPs {
 		if err == nil {
 			err = patiently(ctx, func(ctx context.Context) error { return e.accept(ctx, l) })
@@ -84,7 +84,18 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 	if err = errors.Join(err, l.Close()); err != nil {
 		return err
 	}
-	return e.ctl.soon(ctx, keys{})
+	return e.meetByCM(ctx)
+}
+
+// meetByCM is a meeting before there are keys to show.
+func (e *endpoint) meetByCM(ctx context.Context) error {
+	return patiently(ctx, func(ctx context.Context) error {
+		k, err := e.ctl.swap(ctx, keys{})
+		if err == nil && k.qpn != 0 {
+			return atPeer("-R", "the peer does not connect its queue pairs by rdma_cm: give -R to both ends, or to none")
+		}
+		return err
+	})
 }
 
 func (e *endpoint) param() *cm.ConnParam {

@@ -107,7 +107,7 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 		}
 		err := e.under(ctx, func() error {
 			r, err := e.runLatency()
-			if err != nil && !errors.Is(err, ErrInterrupted) {
+			if err != nil && !stands(err) {
 				return err
 			}
 			return errors.Join(err, o.printLatency(r.figures(o, size)))
@@ -185,7 +185,7 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		own = b.report()
 		return err
 	})
-	if errors.Is(err, ErrInterrupted) {
+	if err != nil && stands(err) {
 		return own, own, errors.Join(err, o.printBandwidth(own))
 	}
 	if err != nil {

@@ -151,7 +151,7 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 	case wc.Status == uverbs.WCRemAccessErr:
 		return atPeer("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
 	case wc.Status == uverbs.WCRetryExcErr:
-		return atPeer("", "the peer does not answer: it has ended, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+		return atPeer("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return wc.Err()
 }

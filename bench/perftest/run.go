@@ -3,15 +3,16 @@ package perftest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Run plays one end of a test, and prints its reports to out. It ends early
-// with [ErrInterrupted] when ctx does, and reports what was measured until
-// then. The errors: [Error] for what the two ends were told, and what uverbs and
-// cm answer.
+// with [ErrInterrupted] when ctx does, and with [uverbs.ErrDeviceGone] when the
+// device does; either way it reports what was measured until then. The other
+// errors: [Error] for what the two ends were told, and what uverbs and cm answer.
 func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	p := *o
 	p.out = out
@@ -21,20 +22,30 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if p.peakless {
 		p.printf(" WARNING: BW peak won't be measured in this run.\n")
 	}
-	s := &session{o: &p}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.open(ctx); err != nil {
-		return interrupted(ctx, err)
+	dev, err := openDevice(&p)
+	if err != nil {
+		return err
 	}
-	return interrupted(ctx, s.play(ctx))
+	s := &session{o: &p, e: &endpoint{o: &p, dev: dev}}
+	defer func() { err = errors.Join(err, s.close()) }()
+	guard, guarded := newGuard(ctx, &p, dev)
+	defer guard.stop()
+	s.e.guard = guard
+	if err = s.open(guarded); err == nil {
+		err = s.play(guarded)
+	}
+	if err != nil && ctx.Err() != nil {
+		return s.interrupted()
+	}
+	return guard.cause(err)
 }
 
-// interrupted is the error of a run whose context has ended.
-func interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return ErrInterrupted
+// interrupted tells whether there are figures.
+func (s *session) interrupted() error {
+	if s.e.watch == nil {
+		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
 	}
-	return err
+	return fmt.Errorf("%w; the figures are of what was done until then", ErrInterrupted)
 }
 
 // A session is one run of a test.
@@ -45,37 +56,29 @@ type session struct {
 }
 
 func (s *session) close() error {
-	var errs []error
-	if s.e != nil {
-		errs = append(errs, s.e.close())
-	}
+	err := s.e.close()
 	if s.ctl != nil {
-		errs = append(errs, s.ctl.close())
+		err = errors.Join(err, s.ctl.close())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // open finds the peer, agrees with it, and makes what the test needs.
 func (s *session) open(ctx context.Context) error {
 	o := s.o
-	dev, err := openDevice(o)
-	if err != nil {
-		return err
-	}
-	s.e = &endpoint{o: o, dev: dev} // to be closed, whatever comes
 	w, err := o.meet(ctx)
 	if err != nil {
 		return err
 	}
 	s.ctl = &control{wire: w, client: o.client(), withGID: o.withGID, binary: o.CommCM}
+	s.e.ctl = s.ctl
 	if err := s.ctl.agree(ctx, o); err != nil {
 		return err
 	}
 	if err := o.fitDatagram(); err != nil {
 		return err
 	}
-	if s.e, err = newEndpoint(o, s.ctl, dev); err != nil {
-		s.e = &endpoint{o: o, dev: dev}
+	if err := s.e.prepareObjects(); err != nil {
 		return err
 	}
 	if o.RDMACM {
@@ -153,6 +156,9 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 		for i, q := range e.qps {
 			if q.peer, err = e.ctl.swap(ctx, q.own); err != nil {
 				return err
+			}
+			if q.peer.qpn == 0 && !e.o.RDMACM {
+				return atPeer("-R", "the peer connects its queue pairs by rdma_cm: give -R to both ends, or to none")
 			}
 			if i > 0 && q.peer.qpn == e.qps[0].peer.qpn {
 				return atPeer("-q", "the peer has fewer queue pairs than the %d here: give both ends the same -q", len(e.qps))

@@ -134,7 +134,7 @@ func (v *watch) look(done int) error {
 
 func (v *watch) judge(done int) error {
 	if v.parent.Err() != nil {
-		return ErrInterrupted
+		return ended(v.parent)
 	}
 	pending, gone := v.wire.state()
 	if gone != nil {
@@ -148,11 +148,11 @@ func (v *watch) judge(done int) error {
 	idle := at.Sub(v.since)
 	switch {
 	case pending > 0 && idle > soonDone && v.phase.Load() == always:
-		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n", done, v.total)
+		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
 	case idle > stall && v.lossy:
 		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", stall, done, v.total)
 	case idle > stall:
-		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, does it run another test, is the network lost?", stall, done, v.total)
+		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, has it another -b or -c, does it run another test, is the network lost?", stall, done, v.total)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
@@ -41,7 +43,8 @@ type host struct {
 
 func newHost(t *testing.T, kernel string) *host {
 	t.Helper()
-	h := &host{guest: vm.Start(t, vm.Config{Kernel: kernel, Root: true, RXE: true}), port: 18515}
+	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand})
+	h := &host{guest: vm.Start(t, vm.Config{Kernel: kernel, Root: true, RXE: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}}), port: 18515}
 	t.Cleanup(func() {
 		log, err := h.guest.Dmesg(context.WithoutCancel(t.Context()))
 		if err != nil {

@@ -1,0 +1,92 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A fakeDevice tells what comes through a channel; a closed one is a device
+// that has gone.
+type fakeDevice chan uverbs.AsyncEvent
+
+func (f fakeDevice) NextEvent(ctx context.Context) (uverbs.AsyncEvent, error) {
+	select {
+	case e, ok := <-f:
+		if !ok {
+			return e, uverbs.ErrDeviceGone
+		}
+		return e, nil
+	case <-ctx.Done():
+		return uverbs.AsyncEvent{}, context.Cause(ctx)
+	}
+}
+
+// A device that fails, or is removed, ends the run's context, and is the cause of
+// all that came of it.
+func TestGuardGone(t *testing.T) {
+	for _, name := range []string{"fails", "is removed"} {
+		f := make(fakeDevice)
+		o := &Options{device: "mlx5_0", IBPort: 1}
+		g, ctx := newGuard(t.Context(), o, f)
+		if name == "fails" {
+			f <- uverbs.AsyncEvent{Type: uverbs.EventDeviceFatal}
+		} else {
+			close(f)
+		}
+		<-ctx.Done()
+		v := &watch{parent: ctx, wire: &quietWire{gone: errGone}}
+		for _, err := range []error{v.judge(7), errGone, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone, errors.New("status 5")} {
+			if err := g.cause(err); !errors.Is(err, uverbs.ErrDeviceGone) || !strings.HasPrefix(err.Error(), "mlx5_0 has been removed, or has failed") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := v.judge(7); !stands(err) || errors.Is(err, ErrInterrupted) {
+			t.Errorf("%s: %v has no figures", name, err)
+		}
+		g.stop()
+	}
+}
+
+// A port that goes down is named beside what came of it, until it is up again;
+// another port is not.
+func TestGuardPort(t *testing.T) {
+	f := make(fakeDevice)
+	g, ctx := newGuard(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
+	defer g.stop()
+	silent := atPeer("", "the peer does not answer")
+	for _, c := range []struct {
+		e    uverbs.AsyncEvent
+		down bool
+	}{
+		{uverbs.AsyncEvent{Type: uverbs.EventPortErr, Port: 2}, false},
+		{uverbs.AsyncEvent{Type: uverbs.EventPortErr, Port: 1}, true},
+		{uverbs.AsyncEvent{Type: uverbs.EventPortActive, Port: 1}, false},
+	} {
+		f <- c.e
+		f <- uverbs.AsyncEvent{Type: uverbs.EventGIDChange} // the one before has been dealt with
+		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 has gone down") != c.down || !errors.Is(err, silent) {
+			t.Errorf("%+v: %v", c.e, err)
+		}
+	}
+	if err := g.cause(nil); err != nil || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+// Where a device has not gone, what looks like it is left as it is.
+func TestGuardInnocent(t *testing.T) {
+	g, _ := newGuard(t.Context(), &Options{device: "mlx5_0"}, make(fakeDevice))
+	defer g.stop()
+	if err := g.cause(errGone); err != errGone {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ended(ctx); err != ErrInterrupted {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,127 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// freePort is one that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// atHome are the options of an end on this machine.
+func atHome(t *testing.T, port int, server string) *Options {
+	o := settled(t, "send_bw", "-p", strconv.Itoa(port))
+	o.Server, o.SourceIP, o.mtu = server, "127.0.0.1", uverbs.MTU1024
+	o.out = new(strings.Builder)
+	return o
+}
+
+// talk makes the connection and agrees.
+func talk(ctx context.Context, o *Options) error {
+	w, err := o.meet(ctx)
+	if err != nil {
+		return err
+	}
+	ctl := &control{wire: w, client: o.client(), withGID: true}
+	return errors.Join(ctl.agree(ctx, o), w.close())
+}
+
+// A service that waits for the end of a line, as HTTP's does, at the server's
+// port; and clients of other kinds.
+func TestAnotherProtocol(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	defer giveUp(nil)
+	served := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, err = conn.Read(make([]byte, 16))
+			giveUp(errSilent)
+			_, _ = io.Copy(io.Discard, conn) // until the client goes
+			err = errors.Join(err, conn.Close())
+		}
+		served <- err
+	}()
+	if err := talk(ctx, atHome(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: what answers there has said nothing") {
+		t.Errorf("of a service that says nothing: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	for says, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                `another protocol than perftest's: it said "GET / HTTP/1.1\r\n"`,
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\xd8\x9e\x1f\x00\x00": "another protocol",
+		"\xff": `has ended the connection: what it printed tells why, or it runs another test, or with other options; its last words: "\xff"`,
+		"":     "the peer has ended the connection",
+	} {
+		o := atHome(t, freePort(t), "")
+		ended := make(chan error, 1)
+		go func() { ended <- talk(t.Context(), o) }()
+		conn, err := again(t.Context(), func() (net.Conn, error) { return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(says)); err != nil {
+			t.Error(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %s", says, err, want)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Ctrl-C ends each wait before the test at once: for a client, for a server that
+// is not there yet, and for words of a peer that says none.
+func TestInterruptedBefore(t *testing.T) {
+	mute, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	for name, o := range map[string]*Options{
+		"accept": atHome(t, freePort(t), ""),
+		"dial":   atHome(t, freePort(t), "127.0.0.1"),
+		"agree":  atHome(t, mute.Addr().(*net.TCPAddr).Port, "127.0.0.1"),
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
+		ended := make(chan error, 1)
+		go func() { ended <- talk(ctx, o) }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: it goes on", name)
+		}
+		cancel(nil)
+	}
+}
