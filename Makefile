@@ -32,6 +32,12 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) test ./...
 	$(GO) test -gcflags=all=-d=checkptr $(UNSAFE)
 	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+	$(GO) vet -C bench/report ./...
+	$(GO) test -C bench/report ./...
+	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
+		echo "CGO_ENABLED=1 $(GO) vet, build -C bench/cgo"; \
+		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
+	else echo "bench/cgo is not built: apt-get install gcc libc6-dev libibverbs-dev"; fi
 
 test: check ## check, and everything on real kernels: what CI runs
 	$(GO) run ./testbed/vm/cmd/vm -setup
@@ -49,8 +55,8 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0
-	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)") -o $(REPORT) -rounds $(BENCH)
-	$(GO) run -C bench/report . "$(abspath $(REPORT))"
+	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)") -o $(REPORT) -rounds $(BENCH); \
+	status=$$?; if [ -e "$(REPORT)" ]; then $(GO) run -C bench/report . "$(abspath $(REPORT))" || exit 1; fi; exit $$status
 
 parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
 	$(GO) run ./testbed/parity -write

@@ -10,25 +10,78 @@ import (
 // ManyQPs is the test that has more and more queue pairs.
 const ManyQPs = "write_bw by queue pairs"
 
-// Page is a run as Markdown. The charts are in a directory beside it.
+// Memory is the test that weighs many objects.
+const Memory = "memory"
+
+// Page is a run as Markdown: what came of it first, then the charts, then all
+// figures. The charts are in a directory beside it.
 func (r *Run) Page() string {
 	p := &page{run: r}
 	p.printf("# Go beside C, measured\n\n")
-	p.printf("`make bench` writes this page. Each pair of programs ran in turn, %d times, in an order that changed; a ratio is the median\n", r.Rounds)
-	p.printf("of Go's figure divided by C's in the same round, with the quartiles in brackets. Below 1 Go needs less time; rates\n")
-	p.printf("are better above 1. A figure in **bold** is one where Go is behind by more than the spread.\n")
-	p.printf("[performance.md](performance.md) has the reasons, and what to do for speed. Emulated machines and software devices\n")
-	p.printf("say nothing of what adapters do: the ratios are what counts.\n\n")
-	p.rows([]string{"", ""}, [][]string{
-		{"date, commit", r.Date + ", " + r.Commit}, {"machine", fmt.Sprintf("%s, %d CPUs", r.Machine, r.CPUs)},
-		{"Go", r.Go}, {"C", join(r.Library, r.C)},
-	})
+	p.printf("`make bench` writes this page: programs in Go and their namesakes in C, in turn on the same machine, in an order that\n")
+	p.printf("changes. %s, commit %s; %s, %d CPUs; %s.\n", r.Date, r.Commit, r.Machine, r.CPUs, join(r.Go, r.Library, r.C))
+	p.printf("[performance.md](performance.md) has the reasons, and what to do for speed.\n\n")
+	p.failures()
+	p.printf("## In short\n\n")
+	p.printf("A cost is what Go needs divided by what C needs in the same round, time, instructions or memory; rates are turned\n")
+	p.printf("upside down. **Below 1 Go is better.** A figure holds if it is at most 1 within the spread of the rounds. Emulated\n")
+	p.printf("machines and software devices say nothing of what adapters do: only the comparison counts.\n\n")
+	p.rows([]string{"where", "what", "holds", "median cost", "dearest that does not hold"}, r.summary())
+	p.places()
+	p.charts()
+	p.printf("## All figures\n\n")
+	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets: times are better below 1, rates\n")
+	p.printf("above. **Bold** is where Go is behind by more than the spread.\n\n")
 	for _, place := range r.Places {
 		p.place(place)
 	}
 	p.benchmarks()
 	p.again()
 	return p.b.String()
+}
+
+// charts stand in pairs.
+func (p *page) charts() {
+	var rows [][]string
+	for i, c := range p.run.Charts() {
+		if i%2 == 0 {
+			rows = append(rows, nil)
+		}
+		last := &rows[len(rows)-1]
+		*last = append(*last, fmt.Sprintf("![%s](charts/%s)", c.Title, c.File))
+	}
+	if len(rows) > 0 {
+		p.printf("## Charts\n\n")
+		p.rows([]string{"", ""}, rows)
+	}
+}
+
+// failures are named before anything else.
+func (p *page) failures() {
+	if len(p.run.Failures) == 0 {
+		return
+	}
+	p.printf("**Not all was measured.** What failed has no figures below, or those of the commit that its place names:\n\n")
+	for _, f := range p.run.Failures {
+		first, _, _ := strings.Cut(f.Why, "\n")
+		p.printf("- %s: %s\n", join(f.Part, f.What), first)
+	}
+	p.printf("\n")
+}
+
+// places say what the programs ran on, and of what commit they were.
+func (p *page) places() {
+	var rows [][]string
+	for _, place := range p.run.Places {
+		rounds := ""
+		if place.Rounds > 0 {
+			rounds = fmt.Sprint(place.Rounds)
+		}
+		rows = append(rows, []string{place.Name, place.Description, place.Commit, rounds})
+	}
+	if len(rows) > 0 {
+		p.rows([]string{"where", "", "commit", "rounds"}, rows)
+	}
 }
 
 func join(parts ...string) string {
@@ -52,11 +105,7 @@ func (p *page) rows(head []string, rows [][]string) {
 }
 
 func (p *page) place(place Place) {
-	p.printf("## %s\n\n%s.", place.Name, strings.ToUpper(place.Description[:1])+place.Description[1:])
-	if place.Commit != p.run.Commit { // a run of a part came later
-		p.printf(" Commit %s.", place.Commit)
-	}
-	p.printf("\n\n")
+	p.printf("### %s\n\n", place.Name)
 	p.perftest(place.Name, "Latency, ratios of the typical time", "_lat", "typical")
 	p.perftest(place.Name, "Latency, ratios of the 99th percentile", "_lat", "99 %")
 	p.perftest(place.Name, "Latency, ratios of the shortest time, which others on the machine touch least", "_lat", "least")
@@ -67,12 +116,7 @@ func (p *page) place(place Place) {
 	p.requests(place.Name)
 	p.steps(place.Name, "objects", "Making and destroying objects, each", "how many")
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
-	for _, c := range p.run.Charts() {
-		if strings.Contains(c.File, "-"+place.Name+"-") || strings.HasSuffix(c.File, "-"+place.Name+".svg") {
-			p.printf("![%s](charts/%s)\n", c.Title, c.File)
-		}
-	}
-	p.printf("\n")
+	p.memory(place.Name)
 }
 
 // ratio is one of a table, with its spread.
@@ -111,7 +155,7 @@ func (p *page) perftest(place, title, suffix, figure string) {
 	if len(tests) == 0 {
 		return
 	}
-	p.printf("### %s\n\n", title)
+	p.printf("#### %s\n\n", title)
 	var table [][]string
 	for _, t := range tests {
 		table = append(table, rows[t])
@@ -138,7 +182,7 @@ func (p *page) variants(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("### Options, 64 bytes (in brackets: divided by the figure without the option)\n\n")
+	p.printf("#### Options, 64 bytes (in brackets: divided by the figure without the option)\n\n")
 	p.rows([]string{"", Go, C, "", "ratio"}, rows)
 }
 
@@ -165,7 +209,7 @@ func (p *page) grown(place string) {
 		for _, s := range all {
 			rows = append(rows, []string{fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio()})
 		}
-		p.printf("### %s\n\n", c.title)
+		p.printf("#### %s\n\n", c.title)
 		p.rows([]string{"queue pairs", Go, C, "ratio"}, rows)
 	}
 }
@@ -198,7 +242,7 @@ func (p *page) requests(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("### A request, %s\n\nThe column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) says what each row is.\n\n", unit(place))
+	p.printf("#### A request, %s\n\nThe column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) says what each row is.\n\n", unit(place))
 	p.rows([]string{"", Go, C, "Go to C", Cgo, "Go to cgo"}, rows)
 }
 
@@ -218,8 +262,20 @@ func (p *page) steps(place, test, title, count string) {
 	if strings.HasPrefix(place, counted) {
 		unit = "thousands of instructions"
 	}
-	p.printf("### %s, %s\n\n", title, unit)
+	p.printf("#### %s, %s\n\n", title, unit)
 	p.rows([]string{"", count, Go, C, "ratio"}, rows)
+}
+
+// memory is what each of many objects takes.
+func (p *page) memory(place string) {
+	var rows [][]string
+	for _, s := range p.run.Of(place, Memory, "") {
+		rows = append(rows, []string{s.Figure, fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio()})
+	}
+	if len(rows) > 0 {
+		p.printf("#### Memory of the process for each, bytes\n\n")
+		p.rows([]string{"", "how many", Go, C, "ratio"}, rows)
+	}
 }
 
 // benchmarks are Go's own.
@@ -227,7 +283,7 @@ func (p *page) benchmarks() {
 	if len(p.run.Benchmarks) == 0 {
 		return
 	}
-	p.printf("## Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs, of five for tails.\n\n")
+	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs, of five for tails.\n\n")
 	var rows [][]string
 	for _, b := range p.run.Benchmarks {
 		var cells []string

@@ -7,7 +7,7 @@ import (
 
 func sample() *Run {
 	r := &Run{Date: "2026-01-02", Machine: "some CPU", CPUs: 2, Rounds: 3, Go: "go1.26", Library: "rdma-core 56.1", C: "gcc -O2", Commit: "abc",
-		Places: []Place{{"rxe", "soft-RoCE", "abc"}, {"instructions", "a counting guest", "def"}}}
+		Places: []Place{{"rxe", "soft-RoCE", "abc", 3}, {"instructions", "a counting guest", "def", 0}}}
 	add := func(key Series, goes, c []float64) {
 		for i := range goes {
 			r.Add(key, Go, goes[i])
@@ -26,6 +26,8 @@ func sample() *Run {
 	add(write, []float64{200}, []float64{400})
 	r.Add(write, Cgo, 800)
 	r.Add(Series{Place: "instructions", Test: "requests", Figure: "builder32", At: 1}, Go, 100)
+	add(Series{Place: "instructions", Test: Memory, Figure: "QP.rss", At: 10000, Unit: "bytes"}, []float64{10500}, []float64{10000})
+	r.Failures = []Failure{{"instructions", "100 queue pairs", "exit status 1\nand its output"}}
 	r.Distributions = []Distribution{{"rxe", "send_lat", Go, 64, "us", []float64{1, 2, 9}}, {"rxe", "send_lat", C, 64, "us", []float64{1, 3, 4}}}
 	r.Benchmarks = []Benchmark{{"Step/32", map[string]float64{"ns/op": 270, "ns/WR": 8.2, "allocs/op": 0}}}
 	return r
@@ -34,8 +36,14 @@ func sample() *Run {
 func TestPage(t *testing.T) {
 	page := sample().Page()
 	for _, want := range []string{
-		"| date, commit | 2026-01-02, abc |", "A counting guest. Commit def.", "| C | rdma-core 56.1, gcc -O2 |",
-		"### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
+		"2026-01-02, commit abc; some CPU, 2 CPUs; go1.26, rdma-core 56.1, gcc -O2.",
+		"- instructions, 100 queue pairs: exit status 1\n",
+		"| **rxe** | **all** | 6 of 8 | 0.75 | 2.00 (send_bw rate, 2) |\n|  | latency, typical | 2 of 2 | 1.00 |  |\n",
+		"|  | rate | 0 of 2 | 2.00 | 2.00 (send_bw rate, 2) |", "|  | as queue pairs grow | 2 of 2 | 0.50 |  |",
+		"| **instructions** | **all** | 1 of 2 | 0.78 | 1.05 (memory QP.rss, 10000) |",
+		"| rxe | soft-RoCE | abc | 3 |", "| instructions | a counting guest | def |  |",
+		"| QP.rss | 10000 | 10500.0 | 10000.0 | **1.05** |",
+		"#### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
 		"| send_lat -e | 20.0 (2.00) | 40.0 (4.00) | us | 0.50 |",
 		"| 64 | 0.5000 | 0.2500 | 2.00 |",
@@ -47,6 +55,18 @@ func TestPage(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
+	}
+	order := []string{"# Go beside C", "Not all was measured", "## In short", "## Charts", "## All figures", "### rxe", "### instructions", "### Without a device", "## Again"}
+	at := 0
+	for _, heading := range order {
+		next := strings.Index(page[at:], heading)
+		if next < 0 {
+			t.Fatalf("no %q after what comes before it, in\n%s", heading, page)
+		}
+		at += next
+	}
+	if strings.Contains(page, "and its output") {
+		t.Error("a failure has more than its first line")
 	}
 	if strings.Contains(page, "NaN") {
 		t.Errorf("NaN in\n%s", page)

@@ -34,10 +34,17 @@ type Run struct {
 
 	Distributions []Distribution
 	Benchmarks    []Benchmark
+	Failures      []Failure
 }
 
-// A Place is where programs ran, and of what commit.
-type Place struct{ Name, Description, Commit string }
+// A Place is where programs ran, of what commit, and how often each pair did.
+type Place struct {
+	Name, Description, Commit string
+	Rounds                    int
+}
+
+// A Failure is what could not be measured, and why.
+type Failure struct{ Part, What, Why string }
 
 // A Series is a figure of a test at one place, and what each program made of it
 // round by round.
@@ -85,6 +92,7 @@ func (r *Run) Keep(old *Run) {
 	for _, p := range r.Places {
 		measured[p.Name] = true
 	}
+	measured["native"] = len(r.Benchmarks) > 0
 	for _, p := range old.Places {
 		if !measured[p.Name] {
 			r.Places = append(r.Places, p)
@@ -98,6 +106,11 @@ func (r *Run) Keep(old *Run) {
 	for _, d := range old.Distributions {
 		if !measured[d.Place] {
 			r.Distributions = append(r.Distributions, d)
+		}
+	}
+	for _, f := range old.Failures {
+		if !measured[f.Part] {
+			r.Failures = append(r.Failures, f)
 		}
 	}
 	if len(r.Benchmarks) == 0 {
@@ -190,6 +203,15 @@ func (s Series) Ratio(a, b string) (Ratio, error) {
 		all[i] = s.Values[a][i] / s.Values[b][i]
 	}
 	return Ratio{Quantile(all, 0.5), Quantile(all, 0.25), Quantile(all, 0.75), n}, nil
+}
+
+// Cost is the ratio of what the first program needs to what the second does: that
+// of times, and of rates turned upside down. Below 1 the first is better.
+func (s Series) Cost(r Ratio) float64 {
+	if s.More {
+		return 1 / r.Median
+	}
+	return r.Median
 }
 
 // Holds tells whether the first program is as good as the second, within the

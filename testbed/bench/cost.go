@@ -52,74 +52,130 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 // one round is enough where programs run alone.
 func (b *bench) cost(ctx context.Context) error {
 	return connectX(func(sockets []string) error {
-		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 2048}, func(m *machine) error {
+		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 6144}, func(m *machine) error {
 			if _, err := m.client.run(ctx, "sh", "-c", active); err != nil {
 				return err
 			}
 			b.place("instructions", m, "a software ConnectX in a guest of one CPU whose clock counts instructions")
 			b.place("instructions-rxe", m, "soft-RoCE in that guest")
 			m.device = "mlx5_0"
-			err := b.requests(ctx, m, "instructions", []int{1, 10, 100, 1000})
+			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
+			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
 			rounds := b.run.Rounds
 			b.run.Rounds = 1
 			// Objects of the ConnectX are commands: they wait for its process.
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
-			err = errors.Join(err, b.objects(ctx, m, "instructions-rxe", 1, 100, 1000))
+			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100, 1000))
 			b.run.Rounds = rounds
-			return errors.Join(err, b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e")))
+			b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e"))
+			return nil
 		})
 	})
 }
 
+// manyObjects are as many as somebody may have.
+const manyObjects = 10000
+
+// unlimited lets a program pin all memory.
+func unlimited(program ...string) []string {
+	return append([]string{"sh", "-c", `ulimit -l unlimited; exec "$@"`, "sh"}, program...)
+}
+
+// inC makes the C program of requests.
+func (b *bench) inC(ctx context.Context, m *machine) (program string, err error) {
+	program, b.run.C, err = m.client.compile(ctx, source("wrcost.c"))
+	return program, err
+}
+
 // requests compares what requests and completions cost, and what they do as
 // queue pairs grow in number.
-func (b *bench) requests(ctx context.Context, m *machine, place string, qps []int) error {
+func (b *bench) requests(ctx context.Context, m *machine, place string, qps []int) {
+	for _, n := range qps {
+		if b.options.tests != "" {
+			return
+		}
+		b.fail(place, fmt.Sprintf("requests of %d queue pairs", n), b.requestsOf(ctx, m, place, n))
+	}
+}
+
+func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int) error {
 	ours, err := m.program(ctx, "bench/wrcost")
 	if err != nil {
 		return err
 	}
-	inC, compiler, err := m.client.compile(ctx, source("wrcost.c"))
+	inC, err := b.inC(ctx, m)
 	if err != nil {
 		return err
 	}
-	b.run.C = compiler
+	const rounds = "10" // until all of many rings has been touched
+	programs := map[string][]string{results.Go: unlimited(ours[1], "-d", m.device, "-rounds", rounds, "-qps", strconv.Itoa(n)),
+		results.C: unlimited(inC, m.device, strconv.Itoa(n), rounds)}
+	if n == 1 {
+		if programs[results.Cgo], err = b.cgo(ctx, m); err != nil {
+			return err
+		}
+	}
 	unit := "ns"
 	if place == "instructions" {
 		unit = place
 	}
-	for _, n := range qps {
-		if b.options.tests != "" {
-			break
+	for _, who := range []string{results.Go, results.C, results.Cgo} {
+		if programs[who] == nil {
+			continue
 		}
-		programs := map[string][]string{results.Go: {ours[1], "-d", m.device, "-rounds", "6", "-qps", strconv.Itoa(n)},
-			results.C: {inC, m.device, strconv.Itoa(n), "6"}}
-		if n == 1 {
-			if programs[results.Cgo], err = b.cgo(ctx, m); err != nil {
-				return err
-			}
+		out, err := m.client.run(ctx, programs[who]...)
+		if err != nil {
+			return err
 		}
-		for _, who := range []string{results.Go, results.C, results.Cgo} {
-			if programs[who] == nil {
-				continue
-			}
-			out, err := m.client.run(ctx, programs[who]...)
-			if err != nil {
-				return err
-			}
-			names, values, err := named(out)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: unit}, who, values[name])
-				if batch := strings.Replace(name, "list", "builder", 1); who != results.Go && batch != name {
-					b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: unit}, who, values[name])
-				}
+		names, values, err := named(out)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: unit}, who, values[name])
+			if batch := strings.Replace(name, "list", "builder", 1); who != results.Go && batch != name {
+				b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: unit}, who, values[name])
 			}
 		}
-		b.logf("%s: %d queue pairs", place, n)
 	}
+	b.logf("%s: %d queue pairs", place, n)
+	return nil
+}
+
+// memory compares what many queue pairs and CQs take of it, each.
+func (b *bench) memory(ctx context.Context, m *machine, place string) error {
+	if b.options.tests != "" {
+		return nil
+	}
+	ours, err := m.program(ctx, "bench/wrcost")
+	if err != nil {
+		return err
+	}
+	inC, err := b.inC(ctx, m)
+	if err != nil {
+		return err
+	}
+	n := strconv.Itoa(manyObjects)
+	for who, program := range map[string][]string{
+		results.Go: unlimited(ours[1], "-d", m.device, "-memory", n), results.C: unlimited(inC, m.device, "memory", n)} {
+		out, err := m.client.run(ctx, program...)
+		if err != nil {
+			return err
+		}
+		_, values, err := named(out)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"CQ.rss", "CQ.mapped", "QP.rss", "QP.mapped"} {
+			v, ok := values[name]
+			if !ok {
+				return fmt.Errorf("%s has no %s in\n%s", who, name, out)
+			}
+			b.run.Add(results.Series{Place: place, Test: results.Memory, Figure: name, At: manyObjects, Unit: "bytes"}, who, v)
+		}
+	}
+	b.logf("%s: memory of %s objects", place, n)
 	return nil
 }
 
@@ -154,29 +210,35 @@ var (
 // native runs Go's benchmarks of queues in memory, on this machine: many short
 // runs, of which one at least meets a quiet moment. Tails need longer ones.
 func (b *bench) native(ctx context.Context) error {
-	for _, which := range [][]string{
-		{"-bench=Post|Poll|Step|Signal|Thread|Queues", "-benchtime=10ms", "-count=40"}, {"-bench=Tail", "-benchtime=200ms", "-count=5"},
+	short := []string{"-benchtime=10ms", "-count=40"}
+	for _, c := range []struct {
+		pkg, which string
+		how        []string
+	}{
+		{"provider/mlx5", "Post|Poll|Step|Signal|Thread|Queues", short},
+		{"provider/mlx5", "Tail", []string{"-benchtime=200ms", "-count=5"}},
+		{"provider/rxe", "Rings", short},
+		{"mmio", "Store64|Copy64|FromDevice|Ring", short},
 	} {
-		out, err := local(ctx, []string{"CGO_ENABLED=0"}, append([]string{"go", "test", "-run=^$", "./provider/mlx5"}, which...)...)
-		if err != nil {
-			return err
+		args := append([]string{"go", "test", "-run=^$", "./" + c.pkg, "-bench=" + c.which}, c.how...)
+		out, err := local(ctx, []string{"CGO_ENABLED=0"}, args...)
+		if err == nil {
+			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), out)
 		}
-		if err := b.benchmarks(out); err != nil {
-			return err
-		}
+		b.fail("native", c.pkg, err)
 	}
 	return nil
 }
 
-// benchmarks keeps the smallest of each figure.
-func (b *bench) benchmarks(out string) error {
+// benchmarks keeps the smallest of each figure of a package's.
+func (b *bench) benchmarks(pkg, out string) error {
 	at := map[string]int{}
 	for _, line := range benchmark.FindAllStringSubmatch(out, -1) {
 		i, ok := at[line[1]]
 		if !ok {
 			i = len(b.run.Benchmarks)
 			at[line[1]] = i
-			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: line[1], Values: map[string]float64{}})
+			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1], Values: map[string]float64{}})
 		}
 		for _, f := range measured.FindAllStringSubmatch(line[2], -1) {
 			v, err := strconv.ParseFloat(f[1], 64)

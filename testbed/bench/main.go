@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,11 @@ import (
 const (
 	module  = "github.com/goverbs/goverbs"
 	longest = 3 * time.Minute // of one program
+
+	// published is the file of the figures that the tree shows. They can be
+	// repeated: they are of a commit, and of enough rounds.
+	published   = "docs/go-and-c.json"
+	leastRounds = 5
 )
 
 // A bench is one run of everything.
@@ -52,7 +58,7 @@ func main() {
 	o := &b.options
 	flag.IntVar(&b.run.Rounds, "rounds", 10, "how often each pair of programs runs")
 	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest")
-	flag.StringVar(&o.out, "o", "docs/go-and-c.json", "file for the figures")
+	flag.StringVar(&o.out, "o", published, "file for the figures")
 	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native; the file keeps its figures of the others")
 	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else of their part then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
@@ -94,18 +100,45 @@ type part struct {
 	do   func(context.Context) error
 }
 
-// all runs the parts that are asked for. A part that fails does not keep the
-// others from being measured, and what was measured is written in any case.
-func (b *bench) all(ctx context.Context) (err error) {
-	parts := []part{{"rxe", b.onRXE}, {"mlx5", b.onConnectX}, {"cost", b.cost}, {"native", b.native}}
-	if b.options.server != "" || b.options.client != "" {
-		if b.options.server == "" || b.options.client == "" || b.options.address == "" {
-			return errors.New("two hosts want all of -server, -client and -address")
-		}
-		parts = []part{{"hosts", b.onHosts}, {"native", b.native}}
+// fail notes what could not be measured.
+func (b *bench) fail(part, what string, err error) {
+	if err == nil {
+		return
 	}
-	if b.run.Rounds < 1 || b.messages < 100 || flag.NArg() > 0 {
+	b.logf("%s, %s: FAILED: %v", part, what, err)
+	b.run.Failures = append(b.run.Failures, results.Failure{Part: part, What: what, Why: err.Error()})
+}
+
+// check refuses what cannot be done before anything is measured.
+func (b *bench) check() error {
+	o := b.options
+	switch {
+	case (o.server != "" || o.client != "") && (o.server == "" || o.client == "" || o.address == ""):
+		return errors.New("two hosts want all of -server, -client and -address")
+	case b.run.Rounds < 1 || b.messages < 100 || flag.NArg() > 0:
 		return errors.New("want -rounds of at least 1, -n of at least 100 and no argument")
+	case filepath.Clean(o.out) != published:
+		return nil
+	case b.run.Rounds < leastRounds:
+		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.run.Rounds)
+	case strings.HasSuffix(b.run.Commit, dirty):
+		return fmt.Errorf("%s is for figures of a commit, and the tree has changes that are in none: commit them, or write the figures elsewhere (-o bin/x.json)", published)
+	}
+	return nil
+}
+
+// all runs the parts that are asked for. What fails does not keep the rest from
+// being measured, and what was measured is written in any case.
+func (b *bench) all(ctx context.Context) (err error) {
+	if err := b.describe(ctx); err != nil {
+		return err
+	}
+	if err := b.check(); err != nil {
+		return err
+	}
+	parts := []part{{"rxe", b.onRXE}, {"mlx5", b.onConnectX}, {"cost", b.cost}, {"native", b.native}}
+	if b.options.server != "" {
+		parts = []part{{"hosts", b.onHosts}, {"native", b.native}}
 	}
 	if b.options.only != "" {
 		only := strings.Split(b.options.only, ",")
@@ -123,21 +156,32 @@ func (b *bench) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	if err := b.describe(ctx); err != nil {
-		return err
-	}
-	var errs []error
 	for _, p := range parts {
 		b.logf("%s", p.name)
-		if err := p.do(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
-		}
+		b.fail(p.name, "", p.do(ctx))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if b.options.only != "" {
-		errs = append(errs, b.keep())
+	return b.finish()
+}
+
+// finish writes what there is. Its error says that not all is.
+func (b *bench) finish() error {
+	var failed []string
+	for _, f := range b.run.Failures {
+		failed = append(failed, f.Part+" "+f.What)
 	}
-	return errors.Join(append(errs, b.run.Write(b.options.out))...)
+	if b.options.only != "" || len(failed) > 0 {
+		if err := b.keep(); err != nil {
+			return err
+		}
+	}
+	if err := b.run.Write(b.options.out); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("not all was measured; what failed: %s", strings.Join(failed, "; "))
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,47 +72,86 @@ func variants(messages int, tests ...string) (all []game) {
 	return all
 }
 
-// play has both programs play all games in turn.
-func (b *bench) play(ctx context.Context, m *machine, place string, all []game) error {
+// play has both programs play all games in turn. A game that fails twice is left
+// out from then on; where several fail one after the other, the place has.
+func (b *bench) play(ctx context.Context, m *machine, place string, all []game) {
 	all = slices.DeleteFunc(all, func(g game) bool { return !b.tests.MatchString(fmt.Sprintf("%s/%d", g.test, g.at)) })
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
 	if err != nil {
-		return err
+		b.fail(place, "perftest", err)
+		return
 	}
-	times := map[sample][]float64{}
-	var order []sample
+	var times samples
+	failed, inARow := map[game]int{}, 0
 	for round := range b.run.Rounds {
 		for _, g := range all {
-			who := []string{results.Go, results.C}
-			if round%2 == 1 {
-				slices.Reverse(who)
+			if failed[g] > 1 {
+				continue
 			}
-			for _, w := range who {
-				began := time.Now()
-				out, err := m.perftest(ctx, w, ours, g)
-				if b.options.verbose {
-					b.logf("%s %s %s: %.1f s", w, g.test, g.args, time.Since(began).Seconds())
-				}
-				if err != nil {
-					return fmt.Errorf("round %d, %s: %w", round+1, w, err)
-				}
-				if err := b.note(place, w, g, out); err != nil {
-					return err
-				}
-				if strings.Contains(g.args, "-H") {
-					k := sample{g.test, w}
-					if times[k] == nil {
-						order = append(order, k)
-					}
-					times[k] = append(times[k], singles(out)...)
-				}
+			err := b.round(ctx, m, place, ours, g, round, &times)
+			if inARow++; err == nil {
+				inARow = 0
+				continue
+			}
+			failed[g]++
+			b.fail(place, fmt.Sprintf("%s, %d, round %d", g.test, g.at, round+1), err)
+			if inARow == 3 || ctx.Err() != nil {
+				b.fail(place, "perftest", errors.New("given up: nothing works any more"))
+				return
 			}
 		}
 		b.logf("%s: round %d of %d", place, round+1, b.run.Rounds)
 	}
-	for _, k := range order {
+	for _, k := range times.order {
 		b.run.Distributions = append(b.run.Distributions, results.Distribution{
-			Place: place, Test: k.test, Who: k.who, At: spreadAt, Unit: "us", Quantiles: results.Quantiles(times[k], 1001)})
+			Place: place, Test: k.test, Who: k.who, At: spreadAt, Unit: "us", Quantiles: results.Quantiles(times.of[k], 1001)})
+	}
+}
+
+// samples are the single times of all rounds.
+type samples struct {
+	of    map[sample][]float64
+	order []sample
+}
+
+func (s *samples) add(k sample, times []float64) {
+	if s.of == nil {
+		s.of = map[sample][]float64{}
+	}
+	if s.of[k] == nil {
+		s.order = append(s.order, k)
+	}
+	s.of[k] = append(s.of[k], times...)
+}
+
+// round has both programs play a game once. Figures come in pairs or not at all.
+func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]string, g game, round int, times *samples) error {
+	who := []string{results.Go, results.C}
+	if round%2 == 1 {
+		slices.Reverse(who)
+	}
+	said, found := map[string]string{}, map[string][]float64{}
+	for _, w := range who {
+		began := time.Now()
+		out, err := m.perftest(ctx, w, ours, g)
+		if b.options.verbose {
+			b.logf("%s %s %s: %.1f s", w, g.test, g.args, time.Since(began).Seconds())
+		}
+		if err == nil {
+			found[w], err = columns(g, out)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", w, err)
+		}
+		said[w] = out
+	}
+	for _, w := range who {
+		for i, c := range figuresOf(g) {
+			b.run.Add(results.Series{Place: place, Test: g.test, Figure: c.name, At: g.at, Unit: c.unit, More: c.more}, w, found[w][i])
+		}
+		if strings.Contains(g.args, "-H") {
+			times.add(sample{g.test, w}, singles(said[w]))
+		}
 	}
 	return nil
 }
@@ -131,12 +171,19 @@ func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g ga
 	return m.pair(ctx, command(0), []string{"sh", "-c", listening}, append(command(1), m.address))
 }
 
-// note takes the columns out of a report: of the line that begins with the
-// message's size.
-func (b *bench) note(place, who string, g game, out string) error {
-	figures, least := latencies, 9
+func figuresOf(g game) []figure {
 	if strings.Contains(g.test, "_bw") {
-		figures, least = bandwidths, 5
+		return bandwidths
+	}
+	return latencies
+}
+
+// columns takes the figures out of a report: of the line that begins with the
+// message's size.
+func columns(g game, out string) (values []float64, err error) {
+	figures, least := figuresOf(g), 9
+	if strings.Contains(g.test, "_bw") {
+		least = 5
 	}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
@@ -146,13 +193,13 @@ func (b *bench) note(place, who string, g game, out string) error {
 		for _, c := range figures {
 			v, err := strconv.ParseFloat(f[c.column], 64)
 			if err != nil {
-				return fmt.Errorf("%s of %s: %w in %q", c.name, g.test, err, line)
+				return nil, fmt.Errorf("%s of %s: %w in %q", c.name, g.test, err, line)
 			}
-			b.run.Add(results.Series{Place: place, Test: g.test, Figure: c.name, At: g.at, Unit: c.unit, More: c.more}, who, v)
+			values = append(values, v)
 		}
-		return nil
+		return values, nil
 	}
-	return fmt.Errorf("%s %s has no line of %d bytes:\n%s", g.test, g.args, g.size, out)
+	return nil, fmt.Errorf("%s %s has no line of %d bytes:\n%s", g.test, g.args, g.size, out)
 }
 
 // singles are the times of a histogram.
