@@ -165,3 +165,19 @@ func TestMessagesInOnePiece(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
+
+// The deadline of a message is its own: a test that takes longer than its
+// preparation may, ends by meetings that have none.
+func TestSendDeadline(t *testing.T) {
+	_, w := wires(t)
+	why := errors.New("the time is up")
+	early, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, why)
+	defer cancel()
+	<-early.Done()
+	if err := w.send(early, []byte("early")); !errors.Is(err, why) {
+		t.Errorf("after its time: %v", err)
+	}
+	if err := w.send(t.Context(), []byte("late")); err != nil {
+		t.Errorf("without a time: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -104,10 +105,9 @@ func keysMisfit(in []byte, want int) error {
 
 // send is one write: perftest takes each message by one read.
 func (w *tcpWire) send(ctx context.Context, message []byte) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := w.conn.SetWriteDeadline(deadline); err != nil {
-			return err
-		}
+	deadline, _ := ctx.Deadline() // without one, an earlier message's must not stay
+	if err := w.conn.SetWriteDeadline(deadline); err != nil {
+		return err
 	}
 	if _, err := w.conn.Write(message); err != nil {
 		if _, gone := w.state(); gone != nil {
@@ -115,6 +115,10 @@ func (w *tcpWire) send(ctx context.Context, message []byte) error {
 		}
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 			return errGone
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			<-ctx.Done()
+			return context.Cause(ctx)
 		}
 		return err
 	}
