@@ -3,6 +3,7 @@ package perftest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -114,11 +115,28 @@ func (o *Options) bandwidthJSON(r bwReport) *fields {
 	return f
 }
 
-// writeJSON writes the report's file anew: with -a the last size stays.
-func (o *Options) writeJSON(results *fields) error {
-	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(), results.b.String())
-	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil {
-		return here("--out_json_file", "%v", err)
+// checkJSON finds a mistake of the path before anything is measured.
+func (o *Options) checkJSON() error {
+	if !o.JSON {
+		return nil
+	}
+	if at, err := os.Stat(o.JSONFile); err == nil && at.IsDir() {
+		return here("--out_json_file", "%s is a directory: give the name of a file", o.JSONFile)
+	}
+	if at, err := os.Stat(filepath.Dir(o.JSONFile)); err != nil || !at.IsDir() {
+		return here("--out_json_file", "there is no directory %s: make it first", filepath.Dir(o.JSONFile))
 	}
 	return nil
+}
+
+// writeJSON writes the report's file anew, if there is to be one: with -a the
+// last size stays.
+func (o *Options) writeJSON(results *fields) {
+	if !o.JSON {
+		return
+	}
+	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(), results.b.String())
+	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil && o.lost == nil {
+		o.lost = fmt.Errorf("--out_json_file: %w", err)
+	}
 }

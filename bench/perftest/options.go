@@ -74,8 +74,9 @@ type Options struct {
 
 	// What the two ends have agreed on, and what the device is like.
 	out     io.Writer
-	cycle   int // messages of at most half of it go through a buffer of this size in circles
-	line    int // by steps of at least this
+	lost    error // what first kept a report from being printed, or written
+	cycle   int   // messages of at most half of it go through a buffer of this size in circles
+	line    int   // by steps of at least this
 	mtu     uverbs.MTU
 	device  string
 	link    uverbs.LinkLayer
@@ -131,8 +132,12 @@ func (o *Options) sends() bool { return o.client() || o.Bidirectional || !o.Band
 // full tells whether everything is printed, not one figure alone.
 func (o *Options) full() bool { return o.Output == "" }
 
+// printf prints a part of the report. The run goes on without, for the peer's
+// sake, and tells in the end.
 func (o *Options) printf(format string, args ...any) {
-	fmt.Fprintf(o.out, format, args...)
+	if _, err := fmt.Fprintf(o.out, format, args...); err != nil && o.lost == nil {
+		o.lost = fmt.Errorf("printing: %w", err)
+	}
 }
 
 // waiting is what a server says when it listens.

@@ -2,7 +2,6 @@ package perftest
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -46,9 +45,7 @@ func (e *endpoint) await(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.printBandwidth(peer); err != nil {
-		return err
-	}
+	o.printBandwidth(peer)
 	if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
 		return err
 	}
@@ -110,7 +107,8 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 			if err != nil && !stands(err) {
 				return err
 			}
-			return errors.Join(err, o.printLatency(r.figures(o, size)))
+			o.printLatency(r.figures(o, size))
+			return err
 		})
 		if err != nil {
 			return err
@@ -185,11 +183,11 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		own = b.report()
 		return err
 	})
-	if err != nil && stands(err) {
-		return own, own, errors.Join(err, o.printBandwidth(own))
-	}
 	if err != nil {
-		return own, total, err
+		if stands(err) {
+			o.printBandwidth(own)
+		}
+		return own, own, err
 	}
 	if meets && o.All && o.Verb != Send {
 		if err := e.part(ctx); err != nil {
@@ -210,15 +208,17 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
 	o := e.o
 	if !o.Bidirectional || o.receives() && o.Duration > 0 {
-		return own, o.printBandwidth(own)
+		o.printBandwidth(own)
+		return own, nil
 	}
 	peer, err := e.reports(ctx, own)
 	if err != nil {
 		return own, err
 	}
 	sum := own.plus(peer)
-	if err := o.printBandwidth(sum); err != nil || !o.ReportBoth || o.All {
-		return sum, err
+	o.printBandwidth(sum)
+	if !o.ReportBoth || o.All {
+		return sum, nil
 	}
 	for _, r := range []struct {
 		title string
@@ -228,9 +228,7 @@ func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
 			o.printf("%s\n %s results: \n", line, r.title)
 		}
 		o.header()
-		if err := o.printBandwidth(r.bwReport); err != nil {
-			return sum, err
-		}
+		o.printBandwidth(r.bwReport)
 	}
 	return sum, nil
 }

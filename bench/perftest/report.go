@@ -57,13 +57,8 @@ func (r latencyResult) figures(o *Options, size int) latencyFigures {
 }
 
 // printLatency prints a size's figures, and writes them as JSON.
-func (o *Options) printLatency(f latencyFigures) error {
+func (o *Options) printLatency(f latencyFigures) {
 	o.printAll(f)
-	if o.JSON {
-		if err := o.writeJSON(o.latencyJSON(f)); err != nil {
-			return err
-		}
-	}
 	switch {
 	case !o.full():
 		o.printf("%f\n", f.avg)
@@ -73,7 +68,7 @@ func (o *Options) printLatency(f latencyFigures) error {
 		o.printf(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
 			f.size, f.iters, f.min, f.max, f.typical, f.avg, f.stdev, f.percentile99, f.percentile999)
 	}
-	return nil
+	o.writeJSON(o.latencyJSON(f))
 }
 
 // printAll prints every single time, as the options ask.
@@ -97,15 +92,10 @@ func (o *Options) printAll(f latencyFigures) {
 }
 
 // printBandwidth prints figures, and writes them as JSON.
-func (o *Options) printBandwidth(r bwReport) error {
+func (o *Options) printBandwidth(r bwReport) {
 	format := " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f\n"
 	if o.Gbits && r.avg < 0.1 {
 		format = " %-7d    %d           %-7.6f            %-7.6f            %-7.6f\n"
-	}
-	if o.JSON {
-		if err := o.writeJSON(o.bandwidthJSON(r)); err != nil {
-			return err
-		}
 	}
 	switch o.Output {
 	case "bandwidth":
@@ -115,7 +105,7 @@ func (o *Options) printBandwidth(r bwReport) error {
 	default:
 		o.printf(format, r.size, r.iters, r.peak, r.avg, r.rate)
 	}
-	return nil
+	o.writeJSON(o.bandwidthJSON(r))
 }
 
 // limits are those that the options set for the figures.

@@ -3,10 +3,12 @@ package perftest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,9 +86,7 @@ func TestLatencyFigures(t *testing.T) {
 	if f.min != 1 || f.max != 35 || f.typical != 2.5 || f.avg != 2.5 || math.Abs(f.stdev-math.Sqrt(1.25)) > 1e-9 || f.percentile99 != 35 {
 		t.Errorf("%+v", f)
 	}
-	if err := o.printLatency(f); err != nil {
-		t.Fatal(err)
-	}
+	o.printLatency(f)
 	want := "#, usec\n1, 4\n2, 1\n3, 2\n4, 45\n5, 3\n6, 35\n#, usec\n1, 1\n2, 2\n3, 3\n4, 4\n" + line + latHeader +
 		" 64      7          1.00           35.00        2.50     \t       2.50        \t1.12   \t\t35.00   \t\t35.00  \n"
 	if d := cmp.Diff(want, out.String()); d != "" {
@@ -100,8 +100,9 @@ func TestLatencyFigures(t *testing.T) {
 		t.Errorf("of an early end: %+v", f)
 	}
 	timed, out := ready(t, "send_lat", "-D", "2")
-	if err := timed.printLatency(latencyResult{iters: 14431, took: 2e9}.figures(timed, 2)); err != nil || out.String() != " 2             14431            69.30          7215.50\n" {
-		t.Errorf("%q, %v", out, err)
+	timed.printLatency(latencyResult{iters: 14431, took: 2e9}.figures(timed, 2))
+	if out.String() != " 2             14431            69.30          7215.50\n" {
+		t.Errorf("%q", out)
 	}
 }
 
@@ -114,13 +115,9 @@ func TestBandwidthFigures(t *testing.T) {
 	if math.Abs(r.avg-500) > 1e-6 || math.Abs(r.rate-0.0005) > 1e-9 || math.Abs(r.peak-1000/fastestByHand(b)) > 1e-6 {
 		t.Errorf("%+v", r)
 	}
-	if err := o.printBandwidth(bwReport{1024, 20, 2.2, 2.2, 0.002251}); err != nil {
-		t.Fatal(err)
-	}
+	o.printBandwidth(bwReport{1024, 20, 2.2, 2.2, 0.002251})
 	o.Gbits = true
-	if err := o.printBandwidth(bwReport{1024, 10, 0.0123456, 0.0111111, 0.5}); err != nil {
-		t.Fatal(err)
-	}
+	o.printBandwidth(bwReport{1024, 10, 0.0123456, 0.0111111, 0.5})
 	const want = " 1024       20               2.20               2.20   \t\t     0.002251\n" +
 		" 1024       10           0.012346            0.011111            0.500000\n"
 	if d := cmp.Diff(want, out.String()); d != "" {
@@ -164,20 +161,46 @@ func TestJSON(t *testing.T) {
 		{"send_bw", "--output=bandwidth -e --recv_post_list=2", `"Test with events": "Using_rxe0_comp0"`}, {"send_bw", "--output=message_rate", `"msgRate_avg": 0.0`},
 	} {
 		o, _ := ready(t, c.test, append(strings.Fields(c.args), "--out_json", "--out_json_file="+file)...)
-		err := o.printLatency(latencyFigures{})
 		if o.Bandwidth {
-			err = o.printBandwidth(bwReport{})
-		}
-		if err != nil {
-			t.Fatal(err)
+			o.printBandwidth(bwReport{})
+		} else {
+			o.printLatency(latencyFigures{})
 		}
 		text, err := os.ReadFile(file)
-		if err != nil || !json.Valid(text) || !strings.Contains(string(text), c.want) {
+		if err != nil || o.lost != nil || !json.Valid(text) || !strings.Contains(string(text), c.want) {
 			t.Errorf("%s %s: %v, no %s:\n%s", c.test, c.args, err, c.want, text)
 		}
 	}
-	o, _ := ready(t, "send_bw", "--out_json", "--out_json_file="+file+"/none")
-	if err := o.printBandwidth(bwReport{}); err == nil || !strings.Contains(err.Error(), "--out_json_file here") {
+	for _, bad := range []string{file + "/none", t.TempDir() + "/none/file", t.TempDir()} {
+		o, err := Parse(Test{Send, true}, []string{"--out_json", "--out_json_file=" + bad})
+		if err == nil {
+			err = o.settle()
+		}
+		if err == nil || !strings.Contains(err.Error(), "--out_json_file here") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// A report that cannot be written, or printed, is an error in the end, and no
+// reason to be silent or to leave the peer alone.
+func TestLostReports(t *testing.T) {
+	for _, name := range []string{"send_lat", "send_bw"} {
+		o, out := ready(t, name, "--out_json", "--out_json_file=/dev/full")
+		o.printLatency(latencyFigures{iters: 1234})
+		o.printBandwidth(bwReport{iters: 1234})
+		if strings.Count(out.String(), "1234") != 2 || !errors.Is(o.lost, syscall.ENOSPC) {
+			t.Errorf("%s: %q, %v", name, out, o.lost)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	o := Defaults(Test{Send, true})
+	o.Device, o.Iters = "none", peakIters+1
+	if err := Run(t.Context(), o, full); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	p := *o
 	p.out = out
+	defer func() { err = errors.Join(err, p.lost) }()
 	if err := p.settle(); err != nil {
 		return err
 	}

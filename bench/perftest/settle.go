@@ -13,7 +13,7 @@ func (o *Options) settle() error {
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkType, o.settleDuration, o.settleDepths, o.checkLists} {
+	for _, f := range []func() error{o.checkType, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}
