@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -131,12 +133,53 @@ func TestBandwidthFigures(t *testing.T) {
 // fastestByHand is the least of all quotients, in ms.
 func fastestByHand(b *bandwidthRun) float64 {
 	least := math.Inf(1)
-	for i := range b.posted {
+	for i := 0; i < len(b.posted); i += b.o.PostList {
 		for j := i; j < len(b.done); j++ {
-			least = min(least, float64(b.done[j]-b.posted[i])/1e6/float64(j-i+1))
+			if b.done[j] != 0 {
+				least = min(least, float64(b.done[j]-b.posted[i])/1e6/float64(j-i+1))
+			}
 		}
 	}
 	return least
+}
+
+// steps are times of a run that goes on by chance.
+func steps(messages, list, mod int) *bandwidthRun {
+	b := &bandwidthRun{endpoint: &endpoint{o: &Options{PostList: list}}, completed: messages, posted: make([]int64, messages), done: make([]int64, messages)}
+	r := rand.New(rand.NewPCG(1, uint64(messages)))
+	at := int64(1e9)
+	for i := range b.posted {
+		if at += r.Int64N(300); i%list == 0 {
+			b.posted[i] = at
+		}
+		if (i+1)%mod == 0 {
+			b.done[i] = at + 1000 + r.Int64N(9000)
+		}
+	}
+	return b
+}
+
+// The peak is that of all pairs, and is found among many messages, too.
+func TestFastest(t *testing.T) {
+	for _, c := range []struct{ messages, list, mod int }{{1, 1, 1}, {300, 1, 1}, {600, 1, 100}, {640, 32, 32}, {320, 8, 4}} {
+		b := steps(c.messages, c.list, c.mod)
+		if got, want := b.fastest(), fastestByHand(b)*1e6; math.Abs(got-want) > want*1e-9 {
+			t.Errorf("%+v: %v, want %v", c, got, want)
+		}
+	}
+	if v := steps(4, 1, 8).fastest(); v != 0 {
+		t.Errorf("without a completion: %v", v)
+	}
+	found := make(chan float64)
+	go func() { found <- steps(peakIters*64, 1, 100).fastest() }()
+	select {
+	case v := <-found:
+		if v < 100 || v > 160 {
+			t.Errorf("of many: %v", v)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the peak of 64 queue pairs takes for ever")
+	}
 }
 
 func TestLimits(t *testing.T) {
