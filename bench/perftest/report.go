@@ -12,48 +12,58 @@ type latencyFigures struct {
 	size, iters                            int
 	min, max, typical, avg, stdev          float64
 	percentile99, percentile999, perSecond float64
-	all                                    []float64 // of a run of so many messages: in order of time
+	all, sorted                            []int64 // single times of a run of so many messages, in ns: all of them with -U alone
+	ways                                   float64 // by which they are divided
 }
 
 // figures works a latency test's figures out, as perftest does: the time from
 // each post to the next, halved where a message goes to and fro; of the sorted
 // times the two longest are left out, and the next is the maximum.
 func (r latencyResult) figures(o *Options, size int) latencyFigures {
-	f := latencyFigures{size: size, iters: r.iters}
-	ways := 2000.0 // from ns
+	f := latencyFigures{size: size, iters: r.iters, ways: 2000} // from ns
 	if o.fetches() {
-		ways = 1000
+		f.ways = 1000
 	}
 	if o.Duration > 0 {
 		if r.iters > 0 {
-			f.avg = float64(r.took) / ways / float64(r.iters)
+			f.avg = float64(r.took) / f.ways / float64(r.iters)
 			f.perSecond = float64(r.iters) / (float64(r.took) / 1e9)
 		}
 		return f
 	}
-	for i := 1; i < len(r.posted); i++ {
-		f.all = append(f.all, float64(r.posted[i]-r.posted[i-1])/ways)
+	times := r.posted // which nobody wants afterwards, and which may be most of the memory
+	for i := range max(len(times)-1, 0) {
+		times[i] = times[i+1] - times[i]
 	}
-	if len(f.all) < leastIters-1 {
+	f.sorted = times[:max(len(times)-1, 0)]
+	if o.Unsorted {
+		f.all = slices.Clone(f.sorted)
+	}
+	slices.Sort(f.sorted)
+	if len(f.sorted) < leastIters-1 {
 		return f
 	}
-	sorted := slices.Sorted(slices.Values(f.all))
-	n := len(sorted) - 2
-	f.min, f.max = sorted[0], sorted[n]
-	f.typical = sorted[n/2]
+	f.summarize()
+	return f
+}
+
+// summarize works out what the sorted times tell.
+func (f *latencyFigures) summarize() {
+	n := len(f.sorted) - 2
+	at := func(i int) float64 { return float64(f.sorted[i]) / f.ways }
+	f.min, f.max, f.typical = at(0), at(n), at(n/2)
 	if n%2 == 0 {
-		f.typical = (sorted[n/2] + sorted[n/2-1]) / 2
+		f.typical = (at(n/2) + at(n/2-1)) / 2
 	}
-	for _, t := range sorted[:n] {
-		f.avg += t / float64(n)
+	for i := range n {
+		f.avg += at(i) / float64(n)
 	}
-	for _, t := range sorted[:n] {
-		f.stdev += (t - f.avg) * (t - f.avg) / float64(n)
+	for i := range n {
+		f.stdev += (at(i) - f.avg) * (at(i) - f.avg) / float64(n)
 	}
 	f.stdev = math.Sqrt(f.stdev)
-	f.percentile99 = sorted[int(math.Ceil(float64(n)*0.99))]
-	f.percentile999 = sorted[int(math.Ceil(float64(n)*0.999))]
-	return f
+	f.percentile99 = at(int(math.Ceil(float64(n) * 0.99)))
+	f.percentile999 = at(int(math.Ceil(float64(n) * 0.999)))
 }
 
 // printLatency prints a size's figures, and writes them as JSON.
@@ -73,18 +83,17 @@ func (o *Options) printLatency(f latencyFigures) {
 
 // printAll prints every single time, as the options ask.
 func (o *Options) printAll(f latencyFigures) {
-	list := func(all []float64) {
+	list := func(all []int64) {
 		o.printf("#, usec\n")
 		for i, t := range all {
-			o.printf("%d, %s\n", i+1, strconv.FormatFloat(t, 'g', 6, 64))
+			o.printf("%d, %s\n", i+1, strconv.FormatFloat(float64(t)/f.ways, 'g', 6, 64))
 		}
 	}
 	if o.Unsorted {
 		list(f.all)
 	}
 	if o.Histogram {
-		sorted := slices.Sorted(slices.Values(f.all))
-		list(sorted[:max(len(sorted)-2, 0)])
+		list(f.sorted[:max(len(f.sorted)-2, 0)])
 	}
 	if o.Unsorted || o.Histogram {
 		o.header()

@@ -159,6 +159,37 @@ func steps(messages, list, mod int) *bandwidthRun {
 	return b
 }
 
+// What does not fit into the memory is refused before it is asked for.
+func TestMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "meminfo")
+	if err := os.WriteFile(file, []byte("MemTotal:        1000000 kB\nMemAvailable:     204800 kB\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"send_lat -n 4294967296":             "-n here: the times of 4294967296 messages take 32768 MiB, and 200 are free",
+		"send_lat -n 26214400":               "",
+		"send_lat -n 26214400 -U":            "take 400 MiB",
+		"send_lat -D 5 host":                 "",
+		"read_lat -n 4294967296":             "",
+		"read_lat -n 4294967296 host":        "take 32768 MiB",
+		"write_bw -q 16384 -n 20000":         "",
+		"write_bw -q 16384 -n 20000 host":    "-N here: the times of 20000 messages of 16384 queue pairs, for the peak, take 5000 MiB",
+		"write_bw -q 16384 -n 20000 -N host": "",
+		"send_bw -q 1000 -n 20000 -b -t 100": "take 305 MiB",
+		"send_bw -q 16384 -n 20000 -t 100":   "",
+		"send_bw -n 4294967296 -t 100 host":  "",
+	} {
+		name, rest, _ := strings.Cut(args, " ")
+		err := settled(t, name, strings.Fields(rest)...).checkMemory(file)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	if _, err := available("MemTotal: 1 kB\n"); err == nil {
+		t.Error("no memory at all, and no error")
+	}
+}
+
 // The peak is that of all pairs, and is found among many messages, too.
 func TestFastest(t *testing.T) {
 	for _, c := range []struct{ messages, list, mod int }{{1, 1, 1}, {300, 1, 1}, {600, 1, 100}, {640, 32, 32}, {320, 8, 4}} {

@@ -20,6 +20,9 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err := p.settle(); err != nil {
 		return err
 	}
+	if err := p.checkMemory("/proc/meminfo"); err != nil {
+		return err
+	}
 	if p.peakless {
 		p.printf(" WARNING: BW peak won't be measured in this run.\n")
 	}

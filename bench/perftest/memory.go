@@ -1,0 +1,59 @@
+package perftest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// times is how much memory the times of the messages take.
+func (o *Options) times() uint64 {
+	n := uint64(o.Iters) * 8
+	waits := !o.client() && !o.Bidirectional && (o.Bandwidth || o.fetches())
+	switch {
+	case o.Duration > 0 || o.Bandwidth && o.NoPeak || waits:
+		return 0
+	case o.Bandwidth:
+		return 2 * n * uint64(o.QPs)
+	case o.Unsorted:
+		return 2 * n
+	}
+	return n
+}
+
+// checkMemory refuses what would not fit into the memory, of which Linux gives
+// more than there is and then ends processes.
+func (o *Options) checkMemory(file string) error {
+	need := o.times()
+	if need < 1<<20 {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	free, err := available(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if need <= free {
+		return nil
+	}
+	if o.Bandwidth {
+		return here("-N", "the times of %d messages of %d queue pairs, for the peak, take %d MiB, and %d are free: leave the peak out by -N, or give a smaller -n or -q",
+			o.Iters, o.QPs, need>>20, free>>20)
+	}
+	return here("-n", "the times of %d messages take %d MiB, and %d are free: give a smaller number, or a time by -D", o.Iters, need>>20, free>>20)
+}
+
+// available finds how much memory programs can have without swapping.
+func available(meminfo string) (bytes uint64, err error) {
+	for line := range strings.Lines(meminfo) {
+		var kB uint64
+		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kB); err == nil {
+			return kB << 10, nil
+		}
+	}
+	return 0, errors.New("it has no MemAvailable")
+}
