@@ -137,30 +137,42 @@ func (s Series) ratio() string {
 
 // perftest is a table of tests by sizes.
 func (p *page) perftest(place, title, suffix, figure string) {
-	head, rows := []string{"bytes"}, map[string][]string{}
+	type cell struct {
+		test string
+		size int
+	}
+	cells := map[cell]string{}
 	var tests []string
+	var sizes []int
 	for _, s := range p.run.Series {
 		if s.Place != place || s.Figure != figure || !strings.HasSuffix(s.Test, suffix) { // others have options
 			continue
 		}
-		if rows[s.Test] == nil {
+		if !slices.Contains(tests, s.Test) {
 			tests = append(tests, s.Test)
-			rows[s.Test] = []string{s.Test}
 		}
-		if size := fmt.Sprint(s.At); !slices.Contains(head, size) {
-			head = append(head, size)
+		if !slices.Contains(sizes, s.At) {
+			sizes = append(sizes, s.At)
 		}
-		rows[s.Test] = append(rows[s.Test], s.ratio())
+		cells[cell{s.Test, s.At}] = s.ratio()
 	}
 	if len(tests) == 0 {
 		return
 	}
 	p.printf("#### %s\n\n", title)
-	var table [][]string
-	for _, t := range tests {
-		table = append(table, rows[t])
+	slices.Sort(sizes)
+	head := []string{"bytes"}
+	rows := make([][]string, len(tests))
+	for _, size := range sizes {
+		head = append(head, fmt.Sprint(size))
 	}
-	p.rows(head, table)
+	for i, t := range tests {
+		rows[i] = []string{t}
+		for _, size := range sizes { // of which a test may lack some
+			rows[i] = append(rows[i], cells[cell{t, size}])
+		}
+	}
+	p.rows(head, rows)
 }
 
 // variants are tests with options, of 64 bytes.

@@ -100,3 +100,17 @@ func TestCharts(t *testing.T) {
 		t.Errorf("charts of nothing: %v", c)
 	}
 }
+
+// A figure that failed leaves its cell empty, not the last one.
+func TestColumns(t *testing.T) {
+	r := &Run{Places: []Place{{Name: "rxe"}}}
+	for _, s := range []Series{{Test: "write_lat", At: 64}, {Test: "write_lat", At: 4096}, {Test: "send_lat", At: 2}, {Test: "send_lat", At: 4096}} {
+		s.Place, s.Figure = "rxe", "typical"
+		r.Add(s, Go, 5)
+		r.Add(s, C, 5)
+	}
+	const want = "| bytes | 2 | 64 | 4096 |\n|---|---|---|---|\n| write_lat |  | 1.00 | 1.00 |\n| send_lat | 1.00 |  | 1.00 |\n"
+	if page := r.Page(); !strings.Contains(page, want) {
+		t.Errorf("no\n%s in\n%s", want, page)
+	}
+}
