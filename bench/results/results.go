@@ -189,13 +189,14 @@ type Ratio struct {
 	Rounds            int
 }
 
-// ErrOneSided says that a program has no figures.
+// ErrOneSided says that a program has no figures, or not of each round.
 var ErrOneSided = errors.New("results: figures of one program alone")
 
-// Ratio compares two programs.
+// Ratio compares two programs. Both must have figures of all rounds: else nobody
+// knows which are of the same.
 func (s Series) Ratio(a, b string) (Ratio, error) {
-	n := min(len(s.Values[a]), len(s.Values[b]))
-	if n == 0 {
+	n := len(s.Values[a])
+	if n == 0 || n != len(s.Values[b]) {
 		return Ratio{}, fmt.Errorf("%w: %s, %s, %d", ErrOneSided, s.Place, s.Test, s.At)
 	}
 	all := make([]float64, n)

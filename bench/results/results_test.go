@@ -41,7 +41,7 @@ func TestRatio(t *testing.T) {
 		{false, []float64{1, 20, 3}, []float64{2, 40, 6}, Ratio{0.5, 0.5, 0.5, 3}, true},
 		{false, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, false},
 		{true, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, true},
-		{true, []float64{1, 1}, []float64{2, 2, 9}, Ratio{0.5, 0.5, 0.5, 2}, false},
+		{true, []float64{1, 1}, []float64{2, 2}, Ratio{0.5, 0.5, 0.5, 2}, false},
 		{false, []float64{0.8, 1, 1.2, 1.4, 1.6}, []float64{1, 1, 1, 1, 1}, Ratio{1.2, 1, 1.4, 5}, true},
 	} {
 		s := Series{More: c.more, Values: map[string][]float64{Go: c.a, C: c.b}}
@@ -51,6 +51,10 @@ func TestRatio(t *testing.T) {
 		}
 		if _, err := s.Ratio(Go, Cgo); !errors.Is(err, ErrOneSided) {
 			t.Errorf("without the other: %v", err)
+		}
+		s.Values[C] = s.Values[C][1:]
+		if _, err := s.Ratio(Go, C); !errors.Is(err, ErrOneSided) {
+			t.Errorf("of other rounds: %v", err)
 		}
 	}
 }

@@ -90,6 +90,23 @@ func TestPlay(t *testing.T) {
 	}
 }
 
+// A round in which a program has no figure is left out of both.
+func TestInTurn(t *testing.T) {
+	b := &bench{run: results.Run{Rounds: 3}}
+	round := map[string]float64{}
+	err := b.inTurn("rxe", "cmtime", func(who string) ([]value, error) {
+		if round[who]++; who == results.C && round[who] == 2 {
+			return []value{{"its own", 500, 7}}, nil
+		}
+		return []value{{"bind addr", 500, round[who]}}, nil
+	})
+	want := []results.Series{{Place: "rxe", Test: "cmtime", Figure: "bind addr", At: 500, Unit: "us",
+		Values: map[string][]float64{results.Go: {1, 3}, results.C: {1, 3}}}}
+	if d := cmp.Diff(want, b.run.Series); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}
+
 // A server that fails ends the wait for it; so does a client.
 func TestPairFails(t *testing.T) {
 	broken := errors.New("broken")

@@ -12,27 +12,47 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// inTurn runs programs round by round, in an order that changes.
-func (b *bench) inTurn(what string, who []string, run func(who string) error) error {
+// A value is a program's figure of a round.
+type value struct {
+	figure string
+	at     int
+	v      float64
+}
+
+// inTurn runs Go's and C's program round by round, in an order that changes. What
+// one of them has no figure for in a round is left out: those of a round are
+// compared.
+func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)) error {
 	if b.options.tests != "" {
 		return nil
 	}
 	for round := range b.run.Rounds {
-		order := slices.Clone(who)
+		who := []string{results.Go, results.C}
 		if round%2 == 1 {
-			slices.Reverse(order)
+			slices.Reverse(who)
 		}
-		for _, w := range order {
+		found := map[string][]value{}
+		for _, w := range who {
 			began := time.Now()
-			if err := run(w); err != nil {
-				return fmt.Errorf("%s, round %d, %s: %w", what, round+1, w, err)
+			var err error
+			if found[w], err = run(w); err != nil {
+				return fmt.Errorf("round %d, %s: %w", round+1, w, err)
 			}
 			if b.options.verbose {
-				b.logf("%s, %s: %.1f s", what, w, time.Since(began).Seconds())
+				b.logf("%s on %s, %s: %.1f s", test, place, w, time.Since(began).Seconds())
 			}
 		}
+		for _, ours := range found[results.Go] {
+			i := slices.IndexFunc(found[results.C], func(c value) bool { return c.figure == ours.figure && c.at == ours.at })
+			if i < 0 {
+				continue
+			}
+			key := results.Series{Place: place, Test: test, Figure: ours.figure, At: ours.at, Unit: "us"}
+			b.run.Add(key, results.Go, ours.v)
+			b.run.Add(key, results.C, found[results.C][i].v)
+		}
 	}
-	b.logf("%s: %d rounds", what, b.run.Rounds)
+	b.logf("%s on %s: %d rounds", test, place, b.run.Rounds)
 	return nil
 }
 
@@ -63,21 +83,21 @@ func (b *bench) objects(ctx context.Context, m *machine, place string, counts ..
 		return err
 	}
 	programs := map[string]string{results.Go: ours[1], results.C: inC}
-	return b.inTurn("objects on "+place, []string{results.Go, results.C}, func(who string) error {
+	return b.inTurn(place, "objects", func(who string) (figures []value, err error) {
 		for _, count := range counts {
 			out, err := m.client.run(ctx, programs[who], "-d", m.device, "-n", strconv.Itoa(count))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			names, values, err := named(out)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			for _, name := range names {
-				b.run.Add(results.Series{Place: place, Test: "objects", Figure: name, At: count, Unit: "us"}, who, values[name])
+			for _, n := range names {
+				figures = append(figures, value{n, count, values[n]})
 			}
 		}
-		return nil
+		return figures, nil
 	})
 }
 
@@ -91,7 +111,7 @@ func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
 		return err
 	}
 	const count = 500
-	return b.inTurn("cmtime on "+place, []string{results.Go, results.C}, func(who string) error {
+	return b.inTurn(place, "cmtime", func(who string) (figures []value, err error) {
 		server, client := ours[0], ours[1]
 		if who == results.C {
 			server, client = "cmtime", "cmtime"
@@ -104,23 +124,22 @@ func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
 			[]string{"sh", "-c", "until rdma resource show cm_id | grep -q LISTEN; do sleep 0.02; done"},
 			[]string{"sh", "-c", client + " -s " + m.address + args + " || true"})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		_, report, found := strings.Cut(out, "qp_conn")
 		if !found {
-			return fmt.Errorf("no report in\n%s", out)
+			return nil, fmt.Errorf("no report in\n%s", out)
 		}
 		report, _, _ = strings.Cut(report, "without QPs")
 		for _, f := range step.FindAllStringSubmatch(report, -1) {
 			us, err := strconv.ParseFloat(f[2], 64)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if us == 0 {
-				continue // C counts it with another step, or not on this side
+			if us != 0 { // C counts it with another step, or not on this side
+				figures = append(figures, value{f[1], count, us / count})
 			}
-			b.run.Add(results.Series{Place: place, Test: "cmtime", Figure: f[1], At: count, Unit: "us"}, who, us/count)
 		}
-		return nil
+		return figures, nil
 	})
 }
