@@ -41,6 +41,10 @@ func (b *bench) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	server, client, err := b.ends(link)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(b.report, "goverbs on %s (%s, %s)\n%s\n", b.device, driver, link, kernel())
 	b.run(ctx, part{name: "devinfo", command: []string{b.path("devinfo"), "-v", "-d", b.device}, line: lineWith("fw_ver")})
 	for _, p := range b.suites(link, driver) {
@@ -48,7 +52,7 @@ func (b *bench) all(ctx context.Context) error {
 	}
 	b.costs(ctx)
 	for _, t := range b.tests() {
-		b.pair(ctx, t)
+		b.pair(ctx, t, server, client)
 	}
 	return ctx.Err()
 }

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // costs are what a request costs, in Go, and in C where that can be compiled.
@@ -77,8 +80,45 @@ func (b *bench) tests() (all [][]string) {
 	return append(all, []string{"atomic_lat", "-n", lat}, []string{"send_lat", "-e", "-s", "2", "-n", lat})
 }
 
+// ends are the options that tell the two ends' devices. The kernel does not look
+// for a neighbour with an IPv4 address of its own on the wire, so that two devices
+// find each other by their link-local addresses.
+func (b *bench) ends(link string) (server, client []string, err error) {
+	server, client = []string{"-d", b.server}, []string{"-d", b.device}
+	if b.server == b.device || link != "Ethernet" {
+		return server, client, nil
+	}
+	for device, args := range map[string]*[]string{b.server: &server, b.device: &client} {
+		index, err := linkLocal(device)
+		if err != nil {
+			return nil, nil, err
+		}
+		*args = append(*args, "-x", strconv.Itoa(index))
+	}
+	return server, client, nil
+}
+
+// linkLocal is the index of a device's link-local GID of RoCE v2.
+func linkLocal(device string) (index int, err error) {
+	c, err := uverbs.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	gids, err := c.GIDs(1)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range gids {
+		if g.Type == uverbs.GIDTypeRoCEv2 && g.GID.Addr().IsLinkLocalUnicast() {
+			return g.Index, nil
+		}
+	}
+	return 0, fmt.Errorf("%s has no link-local GID of RoCE v2: its network interface is to be up and to have IPv6", device)
+}
+
 // pair runs a benchmark, both ends of it here.
-func (b *bench) pair(ctx context.Context, test []string) {
+func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -86,10 +126,10 @@ func (b *bench) pair(ctx context.Context, test []string) {
 	defer cancel()
 	b.port++
 	args := slices.Concat(test[:1], []string{"-F", "-p", strconv.Itoa(18600 + b.port)}, test[1:])
-	server := exec.CommandContext(ctx, b.path("perftest"), append(args, "-d", b.server)...)
+	server := exec.CommandContext(ctx, b.path("perftest"), slices.Concat(args, serverArgs)...)
 	said := &waiter{text: "Waiting for client to connect", seen: make(chan struct{})}
 	server.Stdout, server.Stderr = said, said
-	p := part{name: strings.Join(test, " "), command: append([]string{b.path("perftest")}, append(args, "-d", b.device, "127.0.0.1")...), line: lastFigures}
+	p := part{name: strings.Join(test, " "), command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{"127.0.0.1"}), line: lastFigures}
 	started := time.Now()
 	if err := server.Start(); err != nil {
 		b.tell(p, "", 0, err)
