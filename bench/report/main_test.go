@@ -12,7 +12,7 @@ import (
 // A run becomes a page and the charts that the page shows.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	r := &results.Run{Date: "2026-01-02", Rounds: 3, Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"}, {Name: "instructions", Description: "counted"}}}
+	r := &results.Run{Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"}, {Name: "instructions", Description: "counted"}}}
 	for _, size := range []int{2, 64, 4096} {
 		for _, who := range []string{results.Go, results.C} {
 			for round := range 3 {

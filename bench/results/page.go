@@ -19,8 +19,7 @@ func (r *Run) Page() string {
 	p := &page{run: r}
 	p.printf("# Go beside C, measured\n\n")
 	p.printf("`make bench` writes this page: programs in Go and their namesakes in C, in turn on the same machine, in an order that\n")
-	p.printf("changes. %s, commit %s; %s, %d CPUs; %s.\n", r.Date, r.Commit, r.Machine, r.CPUs, join(r.Go, r.Library, r.C))
-	p.printf("[performance.md](performance.md) has the reasons, and what to do for speed.\n\n")
+	p.printf("changes from round to round. [performance.md](performance.md) has the reasons, and what to do for speed.\n\n")
 	p.failures()
 	p.printf("## In short\n\n")
 	p.printf("A cost is what Go needs divided by what C needs in the same round, time, instructions or memory; rates are turned\n")
@@ -33,7 +32,9 @@ func (r *Run) Page() string {
 	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets: times are better below 1, rates\n")
 	p.printf("above. **Bold** is where Go is behind by more than the spread.\n\n")
 	for _, place := range r.Places {
-		p.place(place)
+		if place.Name != Native {
+			p.place(place)
+		}
 	}
 	p.benchmarks()
 	p.again()
@@ -73,14 +74,15 @@ func (p *page) failures() {
 func (p *page) places() {
 	var rows [][]string
 	for _, place := range p.run.Places {
-		rounds := ""
-		if place.Rounds > 0 {
-			rounds = fmt.Sprint(place.Rounds)
+		inC := ""
+		if place.Library != "" {
+			inC = join(place.Library, p.run.C)
 		}
-		rows = append(rows, []string{place.Name, place.Description, place.Commit, rounds})
+		rows = append(rows, []string{place.Name, place.Description, p.run.rounds(place.Name), fmt.Sprintf("%s, %d CPUs", place.Machine, place.CPUs),
+			join(place.Go, inC), join(place.Date, place.Commit)})
 	}
 	if len(rows) > 0 {
-		p.rows([]string{"where", "", "commit", "rounds"}, rows)
+		p.rows([]string{"where", "", "rounds", "machine", "versions", "date, commit"}, rows)
 	}
 }
 

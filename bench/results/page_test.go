@@ -6,8 +6,10 @@ import (
 )
 
 func sample() *Run {
-	r := &Run{Date: "2026-01-02", Machine: "some CPU", CPUs: 2, Rounds: 3, Go: "go1.26", Library: "rdma-core 56.1", C: "gcc -O2", Commit: "abc",
-		Places: []Place{{"rxe", "soft-RoCE", "abc", 3}, {"instructions", "a counting guest", "def", 0}}}
+	r := &Run{C: "gcc -O2", Places: []Place{
+		{"rxe", "soft-RoCE", "2026-01-02", "abc", "some CPU", 2, "go1.26", "rdma-core 56.1"},
+		{"instructions", "a counting guest", "2026-01-03", "def", "another CPU", 4, "go1.27", "rdma-core 56.1"},
+		{"native", "queues in memory", "2026-01-04", "ghi", "some CPU", 2, "go1.26", ""}}}
 	add := func(key Series, goes, c []float64) {
 		for i := range goes {
 			r.Add(key, Go, goes[i])
@@ -36,12 +38,13 @@ func sample() *Run {
 func TestPage(t *testing.T) {
 	page := sample().Page()
 	for _, want := range []string{
-		"2026-01-02, commit abc; some CPU, 2 CPUs; go1.26, rdma-core 56.1, gcc -O2.",
 		"- instructions, 100 queue pairs: exit status 1\n",
 		"| **rxe** | **all** | 6 of 8 | 0.75 | 2.00 (send_bw rate, 2) |\n|  | latency, typical | 2 of 2 | 1.00 |  |\n",
 		"|  | rate | 0 of 2 | 2.00 | 2.00 (send_bw rate, 2) |", "|  | as queue pairs grow | 2 of 2 | 0.50 |  |",
 		"| **instructions** | **all** | 1 of 2 | 0.78 | 1.05 (memory QP.rss, 10000) |",
-		"| rxe | soft-RoCE | abc | 3 |", "| instructions | a counting guest | def |  |",
+		"| rxe | soft-RoCE | 1–3 | some CPU, 2 CPUs | go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
+		"| instructions | a counting guest | 1 | another CPU, 4 CPUs | go1.27, rdma-core 56.1, gcc -O2 | 2026-01-03, def |\n",
+		"| native | queues in memory |  | some CPU, 2 CPUs | go1.26 | 2026-01-04, ghi |\n",
 		"| QP.rss | 10000 | 10500.0 | 10000.0 | **1.05** |",
 		"#### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",

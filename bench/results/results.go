@@ -19,29 +19,28 @@ const (
 	Cgo = "cgo"
 )
 
-// A Run is all that one run has measured.
+// A Run is all that was measured, be it by one run of the programs or by several.
 type Run struct {
-	Date    string // its day
-	Machine string
-	CPUs    int
-	Rounds  int // of programs in turn
-	Go      string
-	Commit  string
-	Library string // C's, with its perftest
-	C       string // the compiler of the programs that are not C's own
-	Places  []Place
-	Series  []Series
+	C      string // the compiler of the programs that are not C's own
+	Places []Place
+	Series []Series
 
 	Distributions []Distribution
 	Benchmarks    []Benchmark
 	Failures      []Failure
 }
 
-// A Place is where programs ran, of what commit, and how often each pair did.
+// A Place is where programs ran, when, and which.
 type Place struct {
-	Name, Description, Commit string
-	Rounds                    int
+	Name, Description string
+	Date, Commit      string // the day, and what the Go programs were made of
+	Machine           string
+	CPUs              int
+	Go, Library       string // versions; the library is C's, with its perftest
 }
+
+// Native is the place of Go's own benchmarks.
+const Native = "native"
 
 // A Failure is what could not be measured, and why.
 type Failure struct{ Part, What, Why string }
@@ -85,14 +84,26 @@ func (r *Run) Add(key Series, who string, value float64) {
 	r.Series = append(r.Series, key)
 }
 
-// Keep takes over from an earlier run what this one has not measured: of other
-// places, and benchmarks.
-func (r *Run) Keep(old *Run) {
+// Measured are the places that there is a figure of.
+func (r *Run) Measured() map[string]bool {
 	measured := map[string]bool{}
-	for _, p := range r.Places {
-		measured[p.Name] = true
+	for _, s := range r.Series {
+		measured[s.Place] = true
 	}
-	measured["native"] = len(r.Benchmarks) > 0
+	if len(r.Benchmarks) > 0 {
+		measured[Native] = true
+	}
+	return measured
+}
+
+// Keep takes over from an earlier run all of the places that this one has no
+// figure of.
+func (r *Run) Keep(old *Run) {
+	measured, failed := r.Measured(), map[string]bool{}
+	r.Places = slices.DeleteFunc(r.Places, func(p Place) bool { return !measured[p.Name] })
+	for _, f := range r.Failures {
+		failed[f.Part] = true
+	}
 	for _, p := range old.Places {
 		if !measured[p.Name] {
 			r.Places = append(r.Places, p)
@@ -109,15 +120,12 @@ func (r *Run) Keep(old *Run) {
 		}
 	}
 	for _, f := range old.Failures {
-		if !measured[f.Part] {
+		if !measured[f.Part] && !failed[f.Part] {
 			r.Failures = append(r.Failures, f)
 		}
 	}
 	if len(r.Benchmarks) == 0 {
 		r.Benchmarks = old.Benchmarks
-	}
-	if r.Library == "" {
-		r.Library = old.Library
 	}
 	if r.C == "" {
 		r.C = old.C
@@ -133,6 +141,23 @@ func (r *Run) Of(place, test, figure string) (all []Series) {
 		}
 	}
 	return all
+}
+
+// rounds is how often programs ran at a place.
+func (r *Run) rounds(place string) string {
+	least, most := math.MaxInt, 0
+	for _, s := range r.Series {
+		if n := len(s.Values[Go]); s.Place == place && n > 0 {
+			least, most = min(least, n), max(most, n)
+		}
+	}
+	switch {
+	case most == 0:
+		return ""
+	case least == most:
+		return fmt.Sprint(most)
+	}
+	return fmt.Sprintf("%d–%d", least, most)
 }
 
 // Read reads what Write has written.

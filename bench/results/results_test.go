@@ -64,20 +64,32 @@ func TestKeep(t *testing.T) {
 	old, part := sample(), &Run{Places: []Place{{Name: "rxe", Commit: "new"}}}
 	part.Add(Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2}, Go, 1)
 	part.Keep(old)
-	if len(part.Places) != 2 || part.Places[0].Commit != "new" || part.Places[1].Name != "instructions" {
+	if len(part.Places) != 3 || part.Places[0].Commit != "new" || part.Places[1].Name != "instructions" {
 		t.Errorf("places %v", part.Places)
 	}
 	if len(part.Of("rxe", "send_bw", "")) != 0 || len(part.Of("rxe", "send_lat", "")) != 1 || len(part.Of("instructions", "requests", "")) != 2 {
 		t.Errorf("series %v", part.Series)
 	}
-	if len(part.Distributions) != 0 || len(part.Benchmarks) != 1 || part.Library != old.Library || part.C != old.C {
+	if len(part.Distributions) != 0 || len(part.Benchmarks) != 1 || part.C != old.C {
 		t.Errorf("%v", part)
+	}
+}
+
+// A run that got nothing out of a place leaves that as it was.
+func TestKeepOfNothing(t *testing.T) {
+	old, failed := sample(), &Run{Places: []Place{{Name: "instructions", Commit: "new"}, {Name: "native"}}, Failures: []Failure{{"instructions", "", "no guest"}}}
+	failed.Keep(old)
+	failed.Keep(old)
+	want := sample()
+	want.Failures = []Failure{{"instructions", "", "no guest"}}
+	if d := cmp.Diff(want, failed); d != "" {
+		t.Error(d)
 	}
 }
 
 func TestFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.json")
-	r := &Run{Machine: "this", Rounds: 2}
+	r := &Run{C: "gcc", Places: []Place{{Name: "rxe", CPUs: 2}}}
 	key := Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2, Unit: "us"}
 	r.Add(key, Go, 1)
 	r.Add(key, C, 2)

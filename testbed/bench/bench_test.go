@@ -64,7 +64,7 @@ func TestPlay(t *testing.T) {
 		return rate, nil
 	}}
 	m := &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: 1, programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
-	b := &bench{run: results.Run{Rounds: 2}, tests: regexp.MustCompile("")}
+	b := &bench{rounds: 2, tests: regexp.MustCompile("")}
 	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{2}, 1000)...))
 	if f := b.run.Failures; len(f) != 0 {
 		t.Fatal(f)
@@ -92,7 +92,7 @@ func TestPlay(t *testing.T) {
 
 // A round in which a program has no figure is left out of both.
 func TestInTurn(t *testing.T) {
-	b := &bench{run: results.Run{Rounds: 3}}
+	b := &bench{rounds: 3}
 	round := map[string]float64{}
 	err := b.inTurn("rxe", "cmtime", func(who string) ([]value, error) {
 		if round[who]++; who == results.C && round[who] == 2 {

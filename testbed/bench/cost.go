@@ -61,13 +61,13 @@ func (b *bench) cost(ctx context.Context) error {
 			m.device = "mlx5_0"
 			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
 			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
-			rounds := b.run.Rounds
-			b.run.Rounds = 1
+			rounds := b.rounds
+			b.rounds = 1
 			// Objects of the ConnectX are commands: they wait for its process.
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
 			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100, 1000))
-			b.run.Rounds = rounds
+			b.rounds = rounds
 			b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e"))
 			return nil
 		})
@@ -210,6 +210,9 @@ var (
 // native runs Go's benchmarks of queues in memory, on this machine: many short
 // runs, of which one at least meets a quiet moment. Tails need longer ones.
 func (b *bench) native(ctx context.Context) error {
+	here := b.here
+	here.Name, here.Description, here.Library = results.Native, "this machine, without a device", ""
+	b.run.Places = append(b.run.Places, here)
 	short := []string{"-benchtime=10ms", "-count=40"}
 	for _, c := range []struct {
 		pkg, which string
@@ -225,7 +228,7 @@ func (b *bench) native(ctx context.Context) error {
 		if err == nil {
 			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), out)
 		}
-		b.fail("native", c.pkg, err)
+		b.fail(results.Native, c.pkg, err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestGameDies(t *testing.T) {
 		return rate, nil
 	}}
 	m := &machine{server: h, client: h, address: "10.9.0.1", programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
-	b := &bench{run: results.Run{Rounds: 4}, tests: regexp.MustCompile(""), options: options{out: filepath.Join(t.TempDir(), "run.json")}}
+	b := &bench{rounds: 4, tests: regexp.MustCompile(""), options: options{out: filepath.Join(t.TempDir(), "run.json")}}
 	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{2}, 1000)...))
 	if played["dead"] != 2 || played["other"] != 8 {
 		t.Errorf("played %v", played)
@@ -59,10 +59,26 @@ func TestPlaceDies(t *testing.T) {
 		return "", errors.New("the guest has gone")
 	}}
 	m := &machine{server: h, client: h, address: "10.9.0.1", programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
-	b := &bench{run: results.Run{Rounds: 9}, tests: regexp.MustCompile("")}
+	b := &bench{rounds: 9, tests: regexp.MustCompile("")}
 	b.play(t.Context(), m, "rxe", games([]string{"send_lat", "send_bw"}, []int{2, 64, 128}, 1000))
 	if f := b.run.Failures; len(f) != 4 || !strings.Contains(f[3].Why, "nothing works any more") || tried > 3 {
 		t.Errorf("%d tries, %v", tried, f)
+	}
+}
+
+// A run that has got nowhere leaves the file alone.
+func TestNothingMeasured(t *testing.T) {
+	b := &bench{options: options{out: filepath.Join(t.TempDir(), "run.json")}}
+	if err := os.WriteFile(b.options.out, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.run.Places = []results.Place{{Name: "rxe"}}
+	b.fail("rxe", "perftest", errors.New("interrupted"))
+	if err := b.finish(); err == nil || !strings.Contains(err.Error(), "nothing was measured") {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(b.options.out); err != nil || string(text) != "{}" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 
@@ -78,7 +94,7 @@ func TestPublished(t *testing.T) {
 		{1, "abc-dirty", "bin/x.json", ""},
 		{0, "abc", "bin/x.json", "-rounds of at least 1"},
 	} {
-		b := &bench{run: results.Run{Rounds: c.rounds, Commit: c.commit}, messages: 1000, options: options{out: c.out}}
+		b := &bench{rounds: c.rounds, here: results.Place{Commit: c.commit}, messages: 1000, options: options{out: c.out}}
 		if err := b.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -41,6 +41,8 @@ const (
 // A bench is one run of everything.
 type bench struct {
 	run      results.Run
+	here     results.Place // this machine, and the versions of today
+	rounds   int
 	messages int
 	options  options
 	tests    *regexp.Regexp
@@ -56,7 +58,7 @@ type options struct {
 func main() {
 	b := &bench{}
 	o := &b.options
-	flag.IntVar(&b.run.Rounds, "rounds", 10, "how often each pair of programs runs")
+	flag.IntVar(&b.rounds, "rounds", 10, "how often each pair of programs runs")
 	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest")
 	flag.StringVar(&o.out, "o", published, "file for the figures")
 	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native; the file keeps its figures of the others")
@@ -115,13 +117,13 @@ func (b *bench) check() error {
 	switch {
 	case (o.server != "" || o.client != "") && (o.server == "" || o.client == "" || o.address == ""):
 		return errors.New("two hosts want all of -server, -client and -address")
-	case b.run.Rounds < 1 || b.messages < 100 || flag.NArg() > 0:
+	case b.rounds < 1 || b.messages < 100 || flag.NArg() > 0:
 		return errors.New("want -rounds of at least 1, -n of at least 100 and no argument")
 	case filepath.Clean(o.out) != published:
 		return nil
-	case b.run.Rounds < leastRounds:
-		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.run.Rounds)
-	case strings.HasSuffix(b.run.Commit, dirty):
+	case b.rounds < leastRounds:
+		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.rounds)
+	case strings.HasSuffix(b.here.Commit, dirty):
 		return fmt.Errorf("%s is for figures of a commit, and the tree has changes that are in none: commit them, or write the figures elsewhere (-o bin/x.json)", published)
 	}
 	return nil
@@ -136,9 +138,9 @@ func (b *bench) all(ctx context.Context) (err error) {
 	if err := b.check(); err != nil {
 		return err
 	}
-	parts := []part{{"rxe", b.onRXE}, {"mlx5", b.onConnectX}, {"cost", b.cost}, {"native", b.native}}
+	parts := []part{{"rxe", b.onRXE}, {"mlx5", b.onConnectX}, {"cost", b.cost}, {results.Native, b.native}}
 	if b.options.server != "" {
-		parts = []part{{"hosts", b.onHosts}, {"native", b.native}}
+		parts = []part{{"hosts", b.onHosts}, {results.Native, b.native}}
 	}
 	if b.options.only != "" {
 		only := strings.Split(b.options.only, ",")
@@ -171,6 +173,9 @@ func (b *bench) finish() error {
 	var failed []string
 	for _, f := range b.run.Failures {
 		failed = append(failed, f.Part+" "+f.What)
+	}
+	if len(b.run.Measured()) == 0 {
+		return fmt.Errorf("nothing was measured, and %s is as it was; what failed: %s", b.options.out, strings.Join(failed, "; "))
 	}
 	if b.options.only != "" || len(failed) > 0 {
 		if err := b.keep(); err != nil {

@@ -83,7 +83,7 @@ func (b *bench) play(ctx context.Context, m *machine, place string, all []game) 
 	}
 	var times samples
 	failed, inARow := map[game]int{}, 0
-	for round := range b.run.Rounds {
+	for round := range b.rounds {
 		for _, g := range all {
 			if failed[g] > 1 {
 				continue
@@ -100,7 +100,7 @@ func (b *bench) play(ctx context.Context, m *machine, place string, all []game) 
 				return
 			}
 		}
-		b.logf("%s: round %d of %d", place, round+1, b.run.Rounds)
+		b.logf("%s: round %d of %d", place, round+1, b.rounds)
 	}
 	for _, k := range times.order {
 		b.run.Distributions = append(b.run.Distributions, results.Distribution{

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/bench/results"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
@@ -23,13 +22,13 @@ const firstPort = 18515
 
 // describe notes what the figures are of.
 func (b *bench) describe(ctx context.Context) error {
-	b.run.Date, b.run.Go, b.run.CPUs = time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU()
+	b.here.Date, b.here.Go, b.here.CPUs = time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU()
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return err
 	}
-	b.run.Machine = processor(string(info))
-	b.run.Commit, err = commit(ctx, ".")
+	b.here.Machine = processor(string(info))
+	b.here.Commit, err = commit(ctx, ".")
 	return err
 }
 
@@ -87,7 +86,7 @@ func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error
 	if err != nil {
 		return err
 	}
-	b.run.Library = library(out)
+	b.here.Library = library(out)
 	m := &machine{server: h, client: h, port: firstPort, programs: map[string][2]string{}, dir: b.dir}
 	return f(m)
 }
@@ -131,7 +130,9 @@ func (b *bench) place(name string, m *machine, what string) {
 	if g, ok := m.client.(guest); ok {
 		what += "; Linux " + g.Release()
 	}
-	b.run.Places = append(b.run.Places, results.Place{Name: name, Description: what, Commit: b.run.Commit, Rounds: b.run.Rounds})
+	p := b.here
+	p.Name, p.Description = name, what
+	b.run.Places = append(b.run.Places, p)
 }
 
 // connectX makes a software ConnectX for as long as f takes. What strict mode or
@@ -185,11 +186,12 @@ func (b *bench) onHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.run.Machine = processor(out)
 	_, kernel, _ := strings.Cut(out, "\nkernel ")
 	kernel, version, _ := strings.Cut(kernel, "\n")
-	b.run.Library = library(version)
+	here := b.here
+	b.here.Machine, b.here.CPUs, b.here.Library = processor(out), strings.Count("\n"+out, "\nprocessor"), library(version)
 	b.place(place, m, fmt.Sprintf("%s on two hosts; Linux %s", o.device, kernel))
+	b.here = here
 	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
 	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages), many([]int{1, 4, 16, 64, 256}, b.messages)...)
 	all = append(all, variants(b.messages, tried...)...)

@@ -26,7 +26,7 @@ func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)
 	if b.options.tests != "" {
 		return nil
 	}
-	for round := range b.run.Rounds {
+	for round := range b.rounds {
 		who := []string{results.Go, results.C}
 		if round%2 == 1 {
 			slices.Reverse(who)
@@ -52,7 +52,7 @@ func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)
 			b.run.Add(key, results.C, found[results.C][i].v)
 		}
 	}
-	b.logf("%s on %s: %d rounds", test, place, b.run.Rounds)
+	b.logf("%s on %s: %d rounds", test, place, b.rounds)
 	return nil
 }
 
