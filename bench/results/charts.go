@@ -36,13 +36,13 @@ func (r *Run) Charts() (all []Chart) {
 	for _, p := range r.Places {
 		all = append(all, r.distributions(p.Name)...)
 		for _, test := range []string{"send_lat", "write_lat"} {
-			all = r.bySize(all, p.Name, test, "typical", Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: "us", LogX: true, LogY: true})
+			all = r.bySize(all, p.Name, test, "typical", Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: unit(p.Name, "us"), LogX: true, LogY: true})
 		}
 		for _, test := range []string{"send_bw", "write_bw"} {
-			all = r.bySize(all, p.Name, test, "rate", Chart{Title: test + ", " + p.Name, X: "bytes", Y: "million messages/s", LogX: true, LogY: true})
+			all = r.bySize(all, p.Name, test, "rate", Chart{Title: test + ", " + p.Name, X: "bytes", Y: unit(p.Name, "M messages/s"), LogX: true, LogY: true})
 		}
-		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name, X: "queue pairs", Y: "million messages/s", LogX: true})
-		all = r.bySize(all, p.Name, "requests", "write", Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name), LogX: true})
+		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name, X: "queue pairs", Y: unit(p.Name, "M messages/s"), LogX: true})
+		all = r.bySize(all, p.Name, "requests", "write", Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name, "ns"), LogX: true})
 		all = append(all, r.costs(p.Name)...)
 	}
 	return all
@@ -51,12 +51,21 @@ func (r *Run) Charts() (all []Chart) {
 // counted is how places are called where instructions are counted.
 const counted = "instructions"
 
-// unit is what wrcost counts at a place.
-func unit(place string) string {
-	if strings.HasPrefix(place, counted) {
-		return counted
+// unit is what a place has in the stead of a unit of time: there a microsecond
+// is a thousand instructions.
+func unit(place, of string) string {
+	if !strings.HasPrefix(place, counted) {
+		return of
 	}
-	return "ns"
+	switch of {
+	case "ns":
+		return counted
+	case "us":
+		return "thousands of " + counted
+	case "M messages/s":
+		return "messages in a thousand " + counted
+	}
+	return of
 }
 
 func file(parts ...string) string {
@@ -73,7 +82,7 @@ func (r *Run) distributions(place string) (all []Chart) {
 		}
 	}
 	for _, test := range tests {
-		c := Chart{File: file("distribution", place, test), X: "us", Y: "share of messages", LogX: true}
+		c := Chart{File: file("distribution", place, test), X: unit(place, "us"), Y: "share of messages", LogX: true}
 		for _, d := range r.Distributions {
 			if d.Place != place || d.Test != test {
 				continue
@@ -115,7 +124,7 @@ func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
 
 // costs are those of requests.
 func (r *Run) costs(place string) []Chart {
-	c := Chart{File: file("cost", place), Title: "a request", Y: unit(place)}
+	c := Chart{File: file("cost", place), Title: "a request", Y: unit(place, "ns")}
 	bars := make([]Bars, len(everybody))
 	for _, s := range r.Of(place, "requests", "") {
 		if s.At != 1 || len(s.Values[Go]) == 0 || len(s.Values[C]) == 0 {

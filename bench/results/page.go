@@ -23,8 +23,9 @@ func (r *Run) Page() string {
 	p.failures()
 	p.printf("## In short\n\n")
 	p.printf("A cost is what Go needs divided by what C needs in the same round, time, instructions or memory; rates are turned\n")
-	p.printf("upside down. **Below 1 Go is better.** A figure holds if it is at most 1 within the spread of the rounds. Emulated\n")
-	p.printf("machines and software devices say nothing of what adapters do: only the comparison counts.\n\n")
+	p.printf("upside down. **Below 1 Go is better.** A figure holds if it is at most 1 within the spread of the rounds, or of half a\n")
+	p.printf("percent where there was one. Emulated machines and software devices say nothing of what adapters do: only the\n")
+	p.printf("comparison counts.\n\n")
 	p.rows([]string{"where", "what", "holds", "median cost", "dearest that does not hold"}, r.summary())
 	p.places()
 	p.charts()
@@ -191,7 +192,7 @@ func (p *page) variants(place string) {
 				goes, c = gain(s, plain, Go), gain(s, plain, C)
 			}
 		}
-		rows = append(rows, []string{test + " -" + options, number(s, Go) + goes, number(s, C) + c, s.Unit, s.ratio()})
+		rows = append(rows, []string{test + " -" + options, number(s, Go) + goes, number(s, C) + c, unit(place, s.Unit), s.ratio()})
 	}
 	if len(rows) == 0 {
 		return
@@ -212,8 +213,8 @@ func gain(with, plain Series, who string) string {
 // grown is what becomes of rates and costs as queue pairs grow in number.
 func (p *page) grown(place string) {
 	for _, c := range []struct{ test, figure, title string }{
-		{ManyQPs, "rate", "Rate of WRITEs of 64 bytes as queue pairs grow, million messages/s"},
-		{"requests", "write", "Posting a WRITE as queue pairs grow, " + unit(place)},
+		{ManyQPs, "rate", "Rate of WRITEs of 64 bytes as queue pairs grow, " + unit(place, "M messages/s")},
+		{"requests", "write", "Posting a WRITE as queue pairs grow, " + unit(place, "ns")},
 	} {
 		all := p.run.Of(place, c.test, c.figure)
 		if len(all) < 2 {
@@ -256,7 +257,7 @@ func (p *page) requests(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### A request, %s\n\nThe column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) says what each row is.\n\n", unit(place))
+	p.printf("#### A request, %s\n\nThe column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) says what each row is.\n\n", unit(place, "ns"))
 	p.rows([]string{"", Go, C, "Go to C", Cgo, "Go to cgo"}, rows)
 }
 
@@ -272,11 +273,7 @@ func (p *page) steps(place, test, title, count string) {
 	if len(rows) == 0 {
 		return
 	}
-	unit := "us"
-	if strings.HasPrefix(place, counted) {
-		unit = "thousands of instructions"
-	}
-	p.printf("#### %s, %s\n\n", title, unit)
+	p.printf("#### %s, %s\n\n", title, unit(place, "us"))
 	p.rows([]string{"", count, Go, C, "ratio"}, rows)
 }
 

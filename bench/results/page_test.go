@@ -29,6 +29,8 @@ func sample() *Run {
 	r.Add(write, Cgo, 800)
 	r.Add(Series{Place: "instructions", Test: "requests", Figure: "builder32", At: 1}, Go, 100)
 	add(Series{Place: "instructions", Test: Memory, Figure: "QP.rss", At: 10000, Unit: "bytes"}, []float64{10500}, []float64{10000})
+	add(Series{Place: "instructions", Test: "send_lat -e", Figure: "typical", At: 64, Unit: "us"}, []float64{50}, []float64{100})
+	add(Series{Place: "instructions", Test: "send_bw -e", Figure: "rate", At: 64, Unit: "M messages/s", More: true}, []float64{0.5}, []float64{0.25})
 	r.Failures = []Failure{{"instructions", "100 queue pairs", "exit status 1\nand its output"}}
 	r.Distributions = []Distribution{{"rxe", "send_lat", Go, 64, "us", []float64{1, 2, 9}}, {"rxe", "send_lat", C, 64, "us", []float64{1, 3, 4}}}
 	r.Benchmarks = []Benchmark{{"Step/32", map[string]float64{"ns/op": 270, "ns/WR": 8.2, "allocs/op": 0}}}
@@ -41,7 +43,7 @@ func TestPage(t *testing.T) {
 		"- instructions, 100 queue pairs: exit status 1\n",
 		"| **rxe** | **all** | 6 of 8 | 0.75 | 2.00 (send_bw rate, 2) |\n|  | latency, typical | 2 of 2 | 1.00 |  |\n",
 		"|  | rate | 0 of 2 | 2.00 | 2.00 (send_bw rate, 2) |", "|  | as queue pairs grow | 2 of 2 | 0.50 |  |",
-		"| **instructions** | **all** | 1 of 2 | 0.78 | 1.05 (memory QP.rss, 10000) |",
+		"| **instructions** | **all** | 3 of 4 | 0.50 | 1.05 (memory QP.rss, 10000) |",
 		"| rxe | soft-RoCE | 1–3 | some CPU, 2 CPUs | go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
 		"| instructions | a counting guest | 1 | another CPU, 4 CPUs | go1.27, rdma-core 56.1, gcc -O2 | 2026-01-03, def |\n",
 		"| native | queues in memory |  | some CPU, 2 CPUs | go1.26 | 2026-01-04, ghi |\n",
@@ -49,6 +51,7 @@ func TestPage(t *testing.T) {
 		"#### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
 		"| send_lat -e | 20.0 (2.00) | 40.0 (4.00) | us | 0.50 |",
+		"| send_lat -e | 50.0 | 100.0 | thousands of instructions | 0.50 |", "| send_bw -e | 0.5000 | 0.2500 | messages in a thousand instructions | 2.00 |",
 		"| 64 | 0.5000 | 0.2500 | 2.00 |",
 		"| MR.create | 100 | 3.0 | 6.0 | 0.50 |",
 		"| write | 200.0 | 400.0 | 0.50 | 800.0 | 0.25 |",

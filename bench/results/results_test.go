@@ -43,6 +43,10 @@ func TestRatio(t *testing.T) {
 		{true, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, true},
 		{true, []float64{1, 1}, []float64{2, 2}, Ratio{0.5, 0.5, 0.5, 2}, false},
 		{false, []float64{0.8, 1, 1.2, 1.4, 1.6}, []float64{1, 1, 1, 1, 1}, Ratio{1.2, 1, 1.4, 5}, true},
+		{false, []float64{1.004}, []float64{1}, Ratio{1.004, 1.004, 1.004, 1}, true},
+		{false, []float64{1.006}, []float64{1}, Ratio{1.006, 1.006, 1.006, 1}, false},
+		{true, []float64{0.996}, []float64{1}, Ratio{0.996, 0.996, 0.996, 1}, true},
+		{true, []float64{0.994}, []float64{1}, Ratio{0.994, 0.994, 0.994, 1}, false},
 	} {
 		s := Series{More: c.more, Values: map[string][]float64{Go: c.a, C: c.b}}
 		r, err := s.Ratio(Go, C)
