@@ -4,8 +4,9 @@
 //	cmtime -b 10.9.0.1 -c 1000             # serves
 //	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # connects
 //
-// Every id has a QP of the program's own: what the library does about QPs by
-// itself is not in the figures. Each step is done for all ids before the next.
+// C's has threads for events and for work; here one goroutine does each step for
+// all ids before the next. Every id has a QP of the program's own: what the
+// library does about QPs by itself is not in the figures.
 package main
 
 import (

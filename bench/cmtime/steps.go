@@ -145,12 +145,12 @@ func (c *conn) param() *cm.ConnParam {
 	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, QPN: c.qp.QPN()}
 }
 
-// destroy ends all connections.
+// destroy ends all connections, in the order of C's.
 func (b *bench) destroy() error {
-	if err := b.each(destroyID, func(c *conn) error { return c.id.Close() }); err != nil {
+	if err := b.each(destroyQP, func(c *conn) error { return c.qp.Close() }); err != nil {
 		return err
 	}
-	return b.each(destroyQP, func(c *conn) error { return c.qp.Close() })
+	return b.each(destroyID, func(c *conn) error { return c.id.Close() })
 }
 
 func (b *bench) close() {

@@ -31,7 +31,9 @@ func (r *Run) Page() string {
 	p.charts()
 	p.printf("## All figures\n\n")
 	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets: times are better below 1, rates\n")
-	p.printf("above. **Bold** is where Go is behind by more than the spread.\n\n")
+	p.printf("above. **Bold** is where Go is behind by more than the spread. Each program is as it comes: C's perftest posts by\n")
+	p.printf("ibv_wr_* where the provider has that (mlx5), Go's by PostSend; C's cmtime has threads for events and for work, which\n")
+	p.printf("spin, Go's does its steps in one goroutine.\n\n")
 	for _, place := range r.Places {
 		if place.Name != Native {
 			p.place(place)
@@ -294,7 +296,7 @@ func (p *page) benchmarks() {
 	if len(p.run.Benchmarks) == 0 {
 		return
 	}
-	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs, of five for tails.\n\n")
+	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs; of percentiles and maxima the\nmedian of five.\n\n")
 	var rows [][]string
 	for _, b := range p.run.Benchmarks {
 		var cells []string

@@ -208,7 +208,8 @@ var (
 )
 
 // native runs Go's benchmarks of queues in memory, on this machine: many short
-// runs, of which one at least meets a quiet moment. Tails need longer ones.
+// runs, of which one at least meets a quiet moment. Tails need longer ones, of
+// which the quietest says least: theirs is the median.
 func (b *bench) native(ctx context.Context) error {
 	here := b.here
 	here.Name, here.Description, here.Library = results.Native, "this machine, without a device", ""
@@ -233,14 +234,16 @@ func (b *bench) native(ctx context.Context) error {
 	return nil
 }
 
-// benchmarks keeps the smallest of each figure of a package's.
+// benchmarks keeps the smallest of each figure of a package's, and the median of
+// percentiles and maxima.
 func (b *bench) benchmarks(pkg, out string) error {
 	at := map[string]int{}
+	all := map[int]map[string][]float64{}
 	for _, line := range benchmark.FindAllStringSubmatch(out, -1) {
 		i, ok := at[line[1]]
 		if !ok {
 			i = len(b.run.Benchmarks)
-			at[line[1]] = i
+			at[line[1]], all[i] = i, map[string][]float64{}
 			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1], Values: map[string]float64{}})
 		}
 		for _, f := range measured.FindAllStringSubmatch(line[2], -1) {
@@ -248,9 +251,16 @@ func (b *bench) benchmarks(pkg, out string) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", line[0], err)
 			}
-			if old, ok := b.run.Benchmarks[i].Values[f[2]]; !ok || v < old {
-				b.run.Benchmarks[i].Values[f[2]] = v
+			all[i][f[2]] = append(all[i][f[2]], v)
+		}
+	}
+	for i, values := range all {
+		for unit, v := range values {
+			q := 0.0
+			if strings.HasPrefix(unit, "p") || strings.HasPrefix(unit, "max") {
+				q = 0.5
 			}
+			b.run.Benchmarks[i].Values[unit] = results.Quantile(v, q)
 		}
 	}
 	if len(at) == 0 {

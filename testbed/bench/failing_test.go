@@ -44,7 +44,7 @@ func TestGameDies(t *testing.T) {
 	if err := b.finish(); err == nil || !strings.Contains(err.Error(), "what failed: rxe send_lat, 64, round 1; rxe") {
 		t.Error(err)
 	}
-	if r, err := results.Read(b.options.out); err != nil || len(r.Failures) != 2 || len(r.Series) != 2 {
+	if r, err := results.Read(b.options.out); err != nil || len(r.Failures) != 2 || len(r.Series) != 1 {
 		t.Errorf("%v, %v", r, err)
 	}
 }
