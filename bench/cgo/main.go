@@ -4,9 +4,10 @@
 //
 //	cgocost mlx5_0
 //
-// Requests are built in memory of C's, which is the customary way. Those named
-// pinned are built in Go's memory and pinned for the call, as bindings do that
-// take the caller's structs.
+// Requests are in memory of C's, which is the customary way, and made once, as in
+// the programs that this one is compared with. Those named pinned are made for
+// each call in Go's memory and pinned, as bindings do that take the caller's
+// structs.
 package main
 
 /*
@@ -76,8 +77,10 @@ type bench struct {
 	addr     C.uint64_t
 	lkey     C.uint32_t
 	rkey     C.uint32_t
-	wrs      []C.struct_ibv_send_wr // C's memory
+	one      [2][]C.struct_ibv_send_wr // by SGE, and inline, in C's memory
+	many     [2][]C.struct_ibv_send_wr
 	sges     []C.struct_ibv_sge
+	recv1    []C.struct_ibv_recv_wr
 	recvs    []C.struct_ibv_recv_wr
 	bad      []*C.struct_ibv_send_wr // C's memory
 	badRecv  []*C.struct_ibv_recv_wr
@@ -126,7 +129,7 @@ func open(device string) (*bench, error) {
 		}
 	}
 	b.addr, b.lkey, b.rkey = C.uint64_t(uintptr(mr.addr)), mr.lkey, mr.rkey
-	b.wrs, b.sges, b.recvs = inC[C.struct_ibv_send_wr](list), inC[C.struct_ibv_sge](list), inC[C.struct_ibv_recv_wr](list)
+	b.requests()
 	b.bad, b.badRecv = inC[*C.struct_ibv_send_wr](1), inC[*C.struct_ibv_recv_wr](1)
 	return b, nil
 }
