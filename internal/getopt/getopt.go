@@ -111,7 +111,44 @@ func findLong(name string, options []Option) (*Option, error) {
 	case name == "help":
 		return nil, ErrHelp
 	}
-	return nil, fmt.Errorf("unknown option --%s", name)
+	return nil, fmt.Errorf("unknown option --%s%s", name, meant(name, options))
+}
+
+// meant asks whether the nearest long name was meant, if one is near.
+func meant(name string, options []Option) string {
+	nearest, least := "", len(name)/3+1
+	for i := range options {
+		if d := distance(name, options[i].Long); options[i].Long != "" && d < least {
+			nearest, least = options[i].Long, d
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return ": is it --" + nearest + "?"
+}
+
+// distance counts the letters to change, add and take away to make b of a. A dash
+// and an underscore are the same.
+func distance(a, b string) int {
+	a, b = strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-")
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // parseShort takes the short options of one argument, and for the last of them
