@@ -219,7 +219,7 @@ func (b *bench) native(ctx context.Context) error {
 		pkg, which string
 		how        []string
 	}{
-		{"provider/mlx5", "Post|Poll|Step|Signal|Thread|Queues", short},
+		{"provider/mlx5", "Post|Poll|Step|Signal|Thread|Queues|Pages", short},
 		{"provider/mlx5", "Tail", []string{"-benchtime=200ms", "-count=5"}},
 		{"provider/rxe", "Rings", short},
 		{"mmio", "Store64|Copy64|FromDevice|Ring", short},
