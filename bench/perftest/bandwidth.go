@@ -19,6 +19,7 @@ type bandwidthRun struct {
 	posted, done              []int64 // when each message was posted, and known to be done; nil without a peak
 	began, ended              int64
 	sampled                   int
+	told                      int // of a run without end: messages that have been reported
 }
 
 // runBandwidth plays one size. An error comes with what was measured before.
@@ -37,13 +38,13 @@ func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
 	switch {
 	case e.o.receives() && e.o.Bidirectional:
 		err = b.both()
-	case e.o.receives() && !e.o.client():
+	case e.o.receives() && !e.o.active():
 		err = b.receive()
 	default:
 		err = b.send()
 	}
 	b.ended = now()
-	if e.o.Duration > 0 {
+	if e.o.timed() {
 		b.began = e.watch.begin.Load()
 		if end := e.watch.end.Load(); end != 0 {
 			b.ended = end
@@ -58,12 +59,12 @@ func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
 // messages is how many count.
 func (b *bandwidthRun) messages() int {
 	switch {
-	case b.o.Duration > 0:
+	case b.o.timed():
 		return b.sampled
-	case b.o.receives() && !b.o.client() && !b.o.Bidirectional:
-		return b.received
+	case b.o.receives() && !b.o.active() && !b.o.Bidirectional:
+		return b.received - b.told
 	}
-	return b.completed
+	return b.completed - b.told
 }
 
 // send keeps the send queues full until all has been sent and completed.
@@ -88,7 +89,24 @@ func (b *bandwidthRun) heed() error {
 	if !b.watch.alarm.Load() {
 		return nil
 	}
-	return b.watch.look(b.completed + b.received)
+	if err := b.watch.look(b.completed + b.received); err != nil {
+		return err
+	}
+	return b.period()
+}
+
+// period reports what a run without end has done since it last did.
+func (b *bandwidthRun) period() error {
+	at := now()
+	if !b.o.Infinite || at-b.began < int64(b.o.Duration)*1e9 {
+		return nil
+	}
+	b.ended = at
+	r := b.report()
+	b.told += b.messages()
+	b.began = at
+	b.o.printBandwidth(r)
+	return nil
 }
 
 // post posts what the send queues have room for.
@@ -189,7 +207,7 @@ func (b *bandwidthRun) arrive(n int) error {
 		if !b.o.Bidirectional {
 			b.began = now()
 		}
-		if !b.o.client() {
+		if !b.o.active() {
 			b.watch.time(b.o)
 		}
 	}
@@ -206,12 +224,12 @@ func (b *bandwidthRun) arrive(n int) error {
 // both sends and receives. The server does not send before the client has
 // begun. Receives go first, lest a peer without acknowledgements finds none.
 func (b *bandwidthRun) both() error {
-	if b.o.client() {
+	if b.o.active() {
 		b.watch.time(b.o)
 	}
 	idle := false
 	for b.completed < b.total || b.received < b.total {
-		if b.o.client() || b.received > 0 {
+		if b.o.active() || b.received > 0 {
 			if err := b.post(); err != nil {
 				return err
 			}
@@ -271,12 +289,16 @@ func (b *bandwidthRun) report() bwReport {
 		unit = 1e9 / 8
 	}
 	n, seconds := float64(b.messages()), float64(b.ended-b.began)/1e9
+	ways := 1.0
+	if b.o.Infinite && b.o.Bidirectional { // nobody asks the peer for its part
+		ways = 2
+	}
 	r := bwReport{size: uint64(b.size), iters: uint64(b.messages())}
 	if n == 0 || seconds <= 0 {
 		return r
 	}
-	r.avg = n * float64(b.size) / seconds / unit
-	r.rate = n / seconds / 1e6
+	r.avg = ways * n * float64(b.size) / seconds / unit
+	r.rate = ways * n / seconds / 1e6
 	if fastest := b.fastest(); fastest > 0 {
 		r.peak = float64(b.size) / (fastest / 1e9) / unit
 	}

@@ -3,6 +3,7 @@ package perftest
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -14,7 +15,8 @@ type endpoint struct {
 	ctl      *control
 	dev      *uverbs.Context
 	pd       *uverbs.PD
-	mr       *uverbs.MR
+	mrs      []*uverbs.MR // one, or one of each QP
+	srq      *uverbs.SRQ
 	scq, rcq *uverbs.CQ
 	qps      []*queue
 	links    *links // of rdma_cm, with -R
@@ -28,6 +30,9 @@ type endpoint struct {
 // A queue is a QP with what goes through it.
 type queue struct {
 	qp        *uverbs.QP
+	mr        *uverbs.MR
+	first     int // where in mr what is sent begins
+	second    int // and what comes
 	own, peer keys
 	ah        *uverbs.AH // UD
 	qpn, qkey uint32     // UD: where to
@@ -78,7 +83,7 @@ func (o *Options) grhSpace() int {
 	return 0
 }
 
-// stride is the room that a QP has in each half of the memory: requests are
+// stride is the room that a QP has in each half of its memory: requests are
 // sent from the first, receives and the peer's WRITEs go to the second.
 func (o *Options) stride() int {
 	return roundUp(max(o.Size, o.cycle), o.line) + o.grhSpace()
@@ -95,7 +100,7 @@ func (e *endpoint) prepareObjects() (err error) {
 	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat looks for the last byte of a message
 		access |= uverbs.RelaxedOrdering
 	}
-	if e.mr, err = e.pd.Alloc(2*o.QPs*o.stride(), access); err != nil {
+	if err := e.makeMemory(access); err != nil {
 		return err
 	}
 	cq := uverbs.CQConfig{Entries: o.TxDepth * o.QPs, NoEvents: !o.Events, Vector: o.Vector, SingleGoroutine: o.NoLock}
@@ -109,13 +114,42 @@ func (e *endpoint) prepareObjects() (err error) {
 			return err
 		}
 	}
+	if o.SRQ && o.takes() {
+		e.srq, err = e.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: o.RxDepth, SingleGoroutine: o.NoLock})
+	}
+	return err
+}
+
+// makeMemory makes one region for all QPs, or one for each.
+func (e *endpoint) makeMemory(access uverbs.Access) error {
+	n, each := 1, 2*e.o.QPs*e.o.stride()
+	if e.o.MRPerQP {
+		n, each = e.o.QPs, 2*e.o.stride()
+	}
+	if e.o.OnDemand {
+		access |= uverbs.OnDemand
+	}
+	for range n {
+		mr, err := e.pd.Alloc(each, access)
+		if err != nil {
+			return err
+		}
+		e.mrs = append(e.mrs, mr)
+		for at := 0; at < each && len(e.o.payload) > 0; {
+			at += copy(mr.Bytes()[at:], e.o.payload)
+		}
+	}
 	return nil
 }
 
 func (e *endpoint) qpConfig() uverbs.QPConfig {
 	o := e.o
-	return uverbs.QPConfig{Type: o.Type, SendCQ: e.scq, RecvCQ: e.rcq, MaxSendWR: o.TxDepth, MaxRecvWR: o.RxDepth,
+	c := uverbs.QPConfig{Type: o.Type, SendCQ: e.scq, RecvCQ: e.rcq, MaxSendWR: o.TxDepth, MaxRecvWR: o.RxDepth,
 		MaxInline: o.Inline, SingleGoroutine: o.NoLock}
+	if e.srq != nil {
+		c.SRQ, c.MaxRecvWR = e.srq, 0
+	}
+	return c
 }
 
 // createQPs makes the QPs that no rdma_cm connects.
@@ -136,11 +170,13 @@ func (e *endpoint) createQPs() error {
 // add gives a QP its place in the memory.
 func (e *endpoint) add(qp *uverbs.QP) {
 	i, n := len(e.qps), e.o.QPs
-	second := uint64((n + i) * e.o.stride())
-	e.qps = append(e.qps, &queue{qp: qp, own: keys{
-		lid: e.o.lid, outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: e.mr.RKey(),
-		vaddr: e.mr.Addr() + second, gid: e.o.gid.GID,
-	}})
+	q := &queue{qp: qp, mr: e.mrs[0], first: i * e.o.stride(), second: (n + i) * e.o.stride()}
+	if e.o.MRPerQP {
+		q.mr, q.first, q.second = e.mrs[i], 0, e.o.stride()
+	}
+	q.own = keys{lid: e.o.lid, outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: q.mr.RKey(),
+		vaddr: q.mr.Addr() + uint64(q.second), gid: e.o.gid.GID}
+	e.qps = append(e.qps, q)
 }
 
 const minRNRTimer = 12 // 0.64 ms
@@ -185,12 +221,24 @@ func (e *endpoint) connect() error {
 // path is the way to the peer.
 func (e *endpoint) path(q *queue) uverbs.AHAttr {
 	o := e.o
-	a := uverbs.AHAttr{DLID: q.peer.lid, SL: uint8(o.SL), Port: uint8(o.IBPort)}
+	lid := q.peer.lid
+	if o.DLID != 0 {
+		lid = uint16(o.DLID)
+	}
+	a := uverbs.AHAttr{DLID: lid, SL: uint8(o.SL), Port: uint8(o.IBPort)}
 	if o.withGID {
 		a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, q.peer.gid, uint8(o.gid.Index), 0xff
-		a.TrafficClass, a.FlowLabel = uint8(o.TrafficClass), uint32(o.FlowLabel)
+		a.TrafficClass, a.FlowLabel = uint8(o.TrafficClass), e.flowLabel(q)
 	}
 	return a
+}
+
+// flowLabel is that of a QP: they take the labels in turn.
+func (e *endpoint) flowLabel(q *queue) uint32 {
+	if len(e.o.FlowLabels) == 0 {
+		return 0
+	}
+	return uint32(e.o.FlowLabels[slices.Index(e.qps, q)%len(e.o.FlowLabels)])
 }
 
 func (e *endpoint) toRTR(q *queue) error {

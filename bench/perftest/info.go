@@ -78,10 +78,10 @@ func (o *Options) info() {
 	}
 	o.printf(" Dual-port       : OFF\t\tDevice         : %s\n", o.device)
 	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.QPs, o.transport())
-	o.printf(" Connection type : %v\t\tUsing SRQ      : OFF\n", o.Type)
+	o.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", o.Type, onOff(o.SRQ))
 	o.printf(" PCIe relax order: %s\t\tLock-free      : %s\n", onOff(o.relaxed()), onOff(o.NoLock))
 	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : OFF\n")
-	if o.client() || o.Bidirectional {
+	if o.active() || o.Bidirectional {
 		o.printf(" TX depth        : %d\n", o.TxDepth)
 	}
 	if o.PostList > 1 {
@@ -90,7 +90,7 @@ func (o *Options) info() {
 	if o.RecvPostList > 1 {
 		o.printf(" Recv Post List  : %d\n", o.RecvPostList)
 	}
-	if o.receives() && (!o.client() || o.Bidirectional) {
+	if o.receives() && (!o.active() || o.Bidirectional) {
 		o.printf(" RX depth        : %d\n", o.RxDepth)
 	}
 	if o.Bandwidth {
@@ -120,6 +120,9 @@ func (o *Options) info() {
 func (o *Options) address(side string, k keys) {
 	if !o.full() {
 		return
+	}
+	if side == "remote" && o.DLID != 0 {
+		k.lid = uint16(o.DLID)
 	}
 	o.printf(" %s address: LID %s QPN %s PSN %s", side, hex(uint64(k.lid), 4), hex(uint64(k.qpn), 6), hex(uint64(k.psn), 6))
 	if o.Verb == Read && !o.CommCM {
@@ -154,17 +157,27 @@ func (o *Options) header() {
 	if !o.full() {
 		return
 	}
-	o.printf("%s", line)
+	header := latHeader
 	switch {
 	case o.Bandwidth && o.Gbits:
-		o.printf("%s", bwHeaderGbits)
+		header = bwHeaderGbits
 	case o.Bandwidth:
-		o.printf("%s", bwHeader)
+		header = bwHeader
 	case o.Duration > 0:
-		o.printf("%s", latHeaderTimed)
-	default:
-		o.printf("%s", latHeader)
+		header = latHeaderTimed
 	}
+	if o.CPUUtil {
+		header = strings.TrimSuffix(header, "\n") + "    CPU_Util[%]\n"
+	}
+	o.printf("%s%s", line, header)
+}
+
+// extra is what ends a row.
+func (o *Options) extra() string {
+	if o.CPUUtil {
+		return fmt.Sprintf("\t    %-3.2f\n", o.busy)
+	}
+	return "\n"
 }
 
 func (o *Options) rule() {

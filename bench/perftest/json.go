@@ -29,10 +29,10 @@ func (o *Options) infoJSON() *fields {
 	f.add("Number_of_qps", "%d", o.QPs)
 	f.add("Transport_type", "%q", o.transport())
 	f.add("Connection_type", "%q", o.Type.String())
-	f.add("Using_SRQ", "%q", "OFF")
+	f.add("Using_SRQ", "%q", onOff(o.SRQ))
 	f.add("PCIe_relax_order", "%q", onOff(o.relaxed()))
 	f.add("ibv_wr_API", "%q", "OFF")
-	if o.client() || o.Bidirectional {
+	if o.active() || o.Bidirectional {
 		f.add("TX_depth", "%d", o.TxDepth)
 	}
 	if o.PostList > 1 {
@@ -41,7 +41,7 @@ func (o *Options) infoJSON() *fields {
 	if o.RecvPostList > 1 {
 		f.add("Recv_Post_List", "%d", o.RecvPostList)
 	}
-	if o.receives() && (!o.client() || o.Bidirectional) {
+	if o.receives() && (!o.active() || o.Bidirectional) {
 		f.add("RX_depth", "%d", o.RxDepth)
 	}
 	if o.Bandwidth {
@@ -81,6 +81,7 @@ func (o *Options) latencyJSON(r latencyFigures) *fields {
 	if o.Duration > 0 {
 		f.add("t_avg", "%.2f", r.avg)
 		f.add("tps_average", "%.2f", r.perSecond)
+		o.addCPU(f)
 		return f
 	}
 	f.add("t_min", "%.2f", r.min)
@@ -112,7 +113,14 @@ func (o *Options) bandwidthJSON(r bwReport) *fields {
 	f.add("BW_peak", digits, r.peak)
 	f.add("BW_average", digits, r.avg)
 	f.add("MsgRate", "%.6f", r.rate)
+	o.addCPU(f)
 	return f
+}
+
+func (o *Options) addCPU(f *fields) {
+	if o.CPUUtil {
+		f.add("CPU_util", "%.2f", o.busy)
+	}
 }
 
 // checkJSON finds a mistake of the path before anything is measured.

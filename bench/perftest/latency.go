@@ -133,9 +133,8 @@ func (l *latency) sample() {
 // is the number of the message.
 func (l *latency) write() error {
 	q := l.qps[0]
-	memory := l.mr.Bytes()
-	mine := l.size - 1
-	theirs := l.o.QPs*l.o.stride() + l.size - 1
+	memory := q.mr.Bytes()
+	mine, theirs := q.first+l.size-1, q.second+l.size-1
 	l.watch.time(l.o)
 	for l.sent < l.iters || l.got < l.iters {
 		if l.got < l.iters && (l.sent > 0 || l.o.client()) {

@@ -160,8 +160,8 @@ func (e *endpoint) answers() bool { return !e.o.Bandwidth || e.o.Bidirectional }
 
 // introduce tells the server by a first datagram where to send to.
 func (e *endpoint) introduce(ctx context.Context, q *queue) error {
-	binary.LittleEndian.PutUint32(e.mr.Bytes(), q.qp.QPN())
-	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{e.mr.SGE(0, 4)},
+	binary.LittleEndian.PutUint32(q.mr.Bytes(), q.qp.QPN())
+	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{q.mr.SGE(0, 4)},
 		Imm: q.qp.QPN(), AH: q.ah, QPN: q.qpn, QKey: q.qkey}); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam)
 	if !e.answers() {
 		return id.Accept(ctx, p)
 	}
-	if _, err := q.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{e.mr.SGE(0, uverbs.GRHLen+4)}}); err != nil {
+	if err := e.postRecv(q, uverbs.RecvWR{SGL: []uverbs.SGE{q.mr.SGE(0, uverbs.GRHLen+4)}}); err != nil {
 		return err
 	}
 	if err := id.Accept(ctx, p); err != nil {
@@ -237,7 +237,7 @@ func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam)
 	if wc.Flags&uverbs.WCWithImm == 0 {
 		return atPeer("", "the peer's first datagram does not tell its queue pair: it is no perftest")
 	}
-	if q.ah, err = e.pd.CreateAHFromWC(id.Port(), wc, e.mr.Bytes()[:uverbs.GRHLen]); err != nil {
+	if q.ah, err = e.pd.CreateAHFromWC(id.Port(), wc, q.mr.Bytes()[:uverbs.GRHLen]); err != nil {
 		return err
 	}
 	q.qpn, q.qkey = wc.Imm, cm.UDQKey

@@ -10,7 +10,7 @@ import (
 // times is how much memory the times of the messages take.
 func (o *Options) times() uint64 {
 	n := uint64(o.Iters) * 8
-	waits := !o.client() && !o.Bidirectional && (o.Bandwidth || o.fetches())
+	waits := !o.active() && !o.Bidirectional && (o.Bandwidth || o.fetches())
 	switch {
 	case o.Duration > 0 || o.Bandwidth && o.NoPeak || waits:
 		return 0

@@ -53,8 +53,18 @@ type Options struct {
 	SL            int
 	PKeyIndex     int
 	TrafficClass  int
-	FlowLabel     int
-	LatencyGap    int // microseconds before each request
+	FlowLabels    []int // of the QPs in turn
+	DLID          int   // instead of the peer's LID; 0: that
+	LatencyGap    int   // microseconds before each request
+
+	Infinite    bool // go on for ever, and report every Duration
+	WarmUp      bool
+	Reversed    bool // the server is the one who sends
+	SRQ         bool // all QPs take their receives from one queue
+	MRPerQP     bool
+	OnDemand    bool // memory that is not pinned
+	WaitDestroy int  // seconds before the objects are given back
+	CPUUtil     bool
 
 	Gbits       bool // report Gb/s, not MiB/s
 	ReportBoth  bool
@@ -69,8 +79,11 @@ type Options struct {
 
 	Progress io.Writer // where a long run tells how far it is; nil: nowhere
 
-	given    map[byte]bool // short options that the command line has
-	peakless bool          // there is no peak, which nobody asked for
+	given     map[byte]bool // short options that the command line has
+	peakless  bool          // there is no peak, which nobody asked for
+	modByList bool          // a list has one completion, which nobody asked for
+	payload   []byte
+	busy      float64 // percent of the CPUs' time in the last run
 
 	// What the two ends have agreed on, and what the device is like.
 	out     io.Writer
@@ -101,6 +114,8 @@ const (
 	mostTxDepth   = 15000
 	mostCQMod     = 1024
 	mostInline    = 1024
+	leastUDSRQ    = 100
+	defaultPeriod = 5 // seconds between the reports of a run without end
 )
 
 // Defaults are perftest's for a test.
@@ -123,11 +138,19 @@ func Defaults(t Test) *Options {
 	return o
 }
 
-// client tells which side this end is.
+// client tells which side of the connection this end is.
 func (o *Options) client() bool { return o.Server != "" }
 
+// active tells whether this end begins: the client, as a rule.
+func (o *Options) active() bool { return o.client() != o.Reversed }
+
 // sends tells whether this end posts requests in the test.
-func (o *Options) sends() bool { return o.client() || o.Bidirectional || !o.Bandwidth }
+func (o *Options) sends() bool { return o.active() || o.Bidirectional || !o.Bandwidth }
+
+// takes tells whether this end takes messages by receives in the test.
+func (o *Options) takes() bool {
+	return o.receives() && (!o.active() || o.Bidirectional || !o.Bandwidth)
+}
 
 // full tells whether everything is printed, not one figure alone.
 func (o *Options) full() bool { return o.Output == "" }

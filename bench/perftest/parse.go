@@ -92,7 +92,11 @@ func (o *Options) common() []getopt.Option {
 		n(0, "pkey_index", "index", "PKey index to use for QP", i(&o.PKeyIndex, 0, 65535)),
 		n(0, "retry_count", "value", "Set retry count value in rdma_cm mode", i(&o.RetryCount, 0, 7)),
 		n(0, "tclass", "value", "Set the Traffic Class in GRH (if GRH is in use)", i(&o.TrafficClass, 0, 255)),
-		n(0, "flow_label", "value", "Set the flow_label in GRH (if GRH is in use)", i(&o.FlowLabel, 0, 1<<20-1)),
+		n(0, "flow_label", "fl0,fl1,...", "Set the flow_label in GRH for each qp in turn (if GRH is in use)", o.setFlowLabels),
+		n(0, "dlid", "lid", "Set a Destination LID instead of getting it from the other side", i(&o.DLID, 1, 0xffff)),
+		n(0, "odp", "", "Use On Demand Paging instead of Memory Registration", f(&o.OnDemand)),
+		n(0, "cpu_util", "", "Show CPU Utilization in report, valid only in Duration mode", f(&o.CPUUtil)),
+		n(0, "wait_destroy", "seconds", "Wait <seconds> before destroying allocated resources", i(&o.WaitDestroy, 0, 1<<31-1)),
 	}
 }
 
@@ -107,6 +111,10 @@ func (o *Options) bandwidthTable() []getopt.Option {
 		n('t', "tx-depth", "dep", fmt.Sprintf("Size of tx queue (default %d)", o.TxDepth), i(&o.TxDepth, 1, mostTxDepth)),
 		n('w', "limit_bw", "value", "Set verifier limit for bandwidth", setFloat(&o.LimitBW)),
 		n('y', "limit_msgrate", "value", "Set verifier limit for Msg Rate", setFloat(&o.LimitRate)),
+		n(0, "mr_per_qp", "", "Create memory region for each qp", f(&o.MRPerQP)),
+		n(0, "perform_warm_up", "", "Fill the send queues once before anything is measured; in WRITE, READ and atomic tests", f(&o.WarmUp)),
+		n(0, "reversed", "", "Reverse traffic direction - Server send to client", f(&o.Reversed)),
+		n(0, "run_infinitely", "", fmt.Sprintf("Run test forever, print results every <duration> seconds (default %d)", defaultPeriod), f(&o.Infinite)),
 		n(0, "report-both", "", "Report RX & TX results separately on Bidirectional BW tests", f(&o.ReportBoth)),
 		n(0, "report_gbits", "", "Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)", f(&o.Gbits)),
 	}
@@ -115,7 +123,7 @@ func (o *Options) bandwidthTable() []getopt.Option {
 func (o *Options) latencyTable() []getopt.Option {
 	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
 	return []getopt.Option{
-		n('H', "report-histogram", "", "Print out all results (default print summary only)", f(&o.Histogram)),
+		n('H', "report-histogrm", "", "Print out all results (default print summary only)", f(&o.Histogram)),
 		n('U', "report-unsorted", "", "Print out unsorted results (default sorted)", f(&o.Unsorted)),
 		n(0, "latency_gap", "usec", "Delay time between each post send", i(&o.LatencyGap, 0, 1<<31-1)),
 	}
@@ -139,6 +147,12 @@ func (o *Options) verbTable() (t []getopt.Option) {
 			n('X', "vector", "vector", "Set <completion vector> used for events", i(&o.Vector, 0, 2048)))
 	} else {
 		t = append(t, n(0, "write_with_imm", "", "Use write-with-immediate verb instead of write", o.setImm))
+	}
+	if o.Verb == Send {
+		t = append(t, n(0, "use-srq", "", "Use a Shared Receive Queue. --rx-depth controls max-wr size of the SRQ", f(&o.SRQ)))
+	}
+	if o.Bandwidth || o.Verb != Write {
+		t = append(t, n(0, "payload_file_path", "file", "Set the payload by a text file of words: 0xaaaaaaaa, 0xbbbbbbbb, ...", o.setPayload))
 	}
 	if o.receives() || o.Verb == Write {
 		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxSend), i(&o.RxDepth, 1, mostRxDepth)))

@@ -8,7 +8,7 @@ import (
 // play does the test and takes leave of the peer.
 func (s *session) play(ctx context.Context) error {
 	e, o := s.e, s.o
-	idle := !e.o.client() && !o.Bidirectional
+	idle := !e.o.active() && !o.Bidirectional
 	switch {
 	case idle && o.Bandwidth && !o.receives():
 		return e.await(ctx)
@@ -75,7 +75,10 @@ func (e *endpoint) under(ctx context.Context, f func() error) error {
 		total *= 2
 	}
 	e.watch = newWatch(ctx, e.ctl.wire, e.o, total)
-	defer e.watch.stop()
+	defer func() {
+		e.watch.stop()
+		e.o.busy = e.watch.busy()
+	}()
 	begun := time.Now()
 	defer func() { e.took = time.Since(begun) }()
 	return f()
@@ -167,12 +170,17 @@ func (e *endpoint) measureBandwidth(ctx context.Context) error {
 func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwReport, err error) {
 	o := e.o
 	e.prepare(size)
-	if o.receives() && (!o.client() || o.Bidirectional) {
+	if o.takes() {
 		if err := e.fill(); err != nil {
 			return own, total, err
 		}
 	}
-	meets := o.receives() || o.Bidirectional
+	if o.WarmUp {
+		if err := e.warmUp(ctx); err != nil {
+			return own, total, err
+		}
+	}
+	meets := o.receives() || o.Bidirectional && !o.Infinite
 	if meets {
 		if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
 			return own, total, err
@@ -183,6 +191,9 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		own = b.report()
 		return err
 	})
+	if err != nil && o.Infinite && own.iters == 0 { // all has been reported
+		return own, own, err
+	}
 	if err != nil {
 		if stands(err) {
 			o.printBandwidth(own)

@@ -73,7 +73,7 @@ func (o *Options) printLatency(f latencyFigures) {
 	case !o.full():
 		o.printf("%f\n", f.avg)
 	case o.Duration > 0:
-		o.printf(" %-7d       %d            %-7.2f        %-7.2f\n", f.size, f.iters, f.avg, f.perSecond)
+		o.printf(" %-7d       %d            %-7.2f        %-7.2f%s", f.size, f.iters, f.avg, f.perSecond, o.extra())
 	default:
 		o.printf(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
 			f.size, f.iters, f.min, f.max, f.typical, f.avg, f.stdev, f.percentile99, f.percentile999)
@@ -102,9 +102,9 @@ func (o *Options) printAll(f latencyFigures) {
 
 // printBandwidth prints figures, and writes them as JSON.
 func (o *Options) printBandwidth(r bwReport) {
-	format := " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f\n"
+	format := " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f%s"
 	if o.Gbits && r.avg < 0.1 {
-		format = " %-7d    %d           %-7.6f            %-7.6f            %-7.6f\n"
+		format = " %-7d    %d           %-7.6f            %-7.6f            %-7.6f%s"
 	}
 	switch o.Output {
 	case "bandwidth":
@@ -112,7 +112,7 @@ func (o *Options) printBandwidth(r bwReport) {
 	case "message_rate":
 		o.printf("%f\n", r.rate)
 	default:
-		o.printf(format, r.size, r.iters, r.peak, r.avg, r.rate)
+		o.printf(format, r.size, r.iters, r.peak, r.avg, r.rate, o.extra())
 	}
 	o.writeJSON(o.bandwidthJSON(r))
 }

@@ -11,7 +11,7 @@ func (e *endpoint) prepare(size int) {
 	e.size = size
 	for i, q := range e.qps {
 		q.posted, q.completed = 0, 0
-		q.from = e.o.circle(uint64(i*e.o.stride()), size)
+		q.from = e.o.circle(uint64(q.first), size)
 		q.to = e.o.circle(q.peer.vaddr, size)
 		q.wrs = make([]uverbs.SendWR, e.o.PostList)
 		for j := range q.wrs {
@@ -38,9 +38,9 @@ func (e *endpoint) prepare(size int) {
 func (e *endpoint) aim(q *queue, wr *uverbs.SendWR) {
 	from := int(q.from.next())
 	if e.size <= e.o.Inline {
-		wr.SGL, wr.Inline = nil, e.mr.Bytes()[from:from+e.size]
+		wr.SGL, wr.Inline = nil, q.mr.Bytes()[from:from+e.size]
 	} else {
-		wr.SGL[0] = e.mr.SGE(from, e.size)
+		wr.SGL[0] = q.mr.SGE(from, e.size)
 	}
 	if e.o.remote() {
 		wr.RemoteAddr = q.to.next()
@@ -76,8 +76,7 @@ func (o *Options) operands() (compareAdd, swap uint64) {
 func (e *endpoint) fill() error {
 	space := e.o.grhSpace()
 	for i, q := range e.qps {
-		second := uint64((e.o.QPs + i) * e.o.stride())
-		q.into = e.o.circle(second, e.size+space)
+		q.into = e.o.circle(uint64(q.second), e.size+space)
 		q.received, q.free = 0, 0
 		q.recvs = make([]uverbs.RecvWR, e.o.RecvPostList)
 		for j := range q.recvs {
@@ -87,6 +86,9 @@ func (e *endpoint) fill() error {
 			}
 		}
 		lists := e.o.RxDepth / e.o.RecvPostList
+		if e.srq != nil { // all QPs' are in one
+			lists /= e.o.QPs
+		}
 		q.refilled = lists * e.o.RecvPostList
 		for range lists {
 			if err := e.refill(q); err != nil {
@@ -106,10 +108,19 @@ func (e *endpoint) refill(q *queue) error {
 			grh = uverbs.GRHLen
 		}
 		for j := range q.recvs {
-			q.recvs[j].SGL[0] = e.mr.SGE(int(q.into.next())+skip-grh, e.size+grh)
+			q.recvs[j].SGL[0] = q.mr.SGE(int(q.into.next())+skip-grh, e.size+grh)
 		}
 	}
-	_, err := q.qp.PostRecv(q.recvs...)
+	return e.postRecv(q, q.recvs...)
+}
+
+// postRecv posts receives to a QP, or to the queue that all share.
+func (e *endpoint) postRecv(q *queue, wrs ...uverbs.RecvWR) (err error) {
+	if e.srq != nil {
+		_, err = e.srq.PostRecv(wrs...)
+	} else {
+		_, err = q.qp.PostRecv(wrs...)
+	}
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -23,6 +24,9 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err := p.checkMemory("/proc/meminfo"); err != nil {
 		return err
 	}
+	if p.modByList {
+		p.printf("%sPost List requested - CQ moderation will be the size of the post list\n", line)
+	}
 	if p.peakless {
 		p.printf(" WARNING: BW peak won't be measured in this run.\n")
 	}
@@ -38,6 +42,9 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err = s.open(guarded); err == nil {
 		err = s.play(guarded)
 	}
+	if err == nil {
+		err = s.idle(guarded)
+	}
 	if err != nil && ctx.Err() != nil {
 		return s.interrupted()
 	}
@@ -50,6 +57,20 @@ func (s *session) interrupted() error {
 		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
 	}
 	return fmt.Errorf("%w; the figures are of what was done until then", ErrInterrupted)
+}
+
+// idle keeps the objects for a while.
+func (s *session) idle(ctx context.Context) error {
+	if s.o.WaitDestroy == 0 {
+		return nil
+	}
+	s.o.printf(" Waiting %d seconds before releasing resources...\n", s.o.WaitDestroy)
+	select {
+	case <-time.After(time.Duration(s.o.WaitDestroy) * time.Second):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // A session is one run of a test.

@@ -13,7 +13,7 @@ func (o *Options) settle() error {
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkType, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
+	for _, f := range []func() error{o.checkType, o.checkRare, o.settleInfinite, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -24,7 +24,7 @@ func (o *Options) settle() error {
 	if o.fetches() {
 		o.Inline = 0
 	}
-	none := o.Duration > 0 || o.Iters > peakIters || o.receives() && !o.client() && !o.Bidirectional
+	none := o.Duration > 0 || o.Iters > peakIters || o.receives() && !o.active() && !o.Bidirectional
 	o.peakless = o.Bandwidth && none && !o.NoPeak
 	o.NoPeak = o.NoPeak || none || !o.Bandwidth
 	return nil
@@ -78,6 +78,9 @@ func (o *Options) settleDepths() error {
 		if o.receives() {
 			o.RxDepth = min(o.RxDepth, o.Iters)
 		}
+		if o.Type != uverbs.RC && o.SRQ && o.Iters <= leastUDSRQ {
+			o.RxDepth = leastUDSRQ
+		}
 		if o.Type != uverbs.RC && o.RxDepth == defaultRxSend { // nothing holds the sender back
 			o.RxDepth = min(o.Iters, 16000)
 		}
@@ -87,7 +90,7 @@ func (o *Options) settleDepths() error {
 	}
 	o.CQMod = min(o.CQMod, o.TxDepth)
 	if o.PostList > 1 && !o.given['Q'] {
-		o.CQMod = o.PostList
+		o.CQMod, o.modByList = o.PostList, true
 	}
 	if o.receives() && o.RxDepth%2 == 1 && !o.All {
 		o.RxDepth++

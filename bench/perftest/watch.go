@@ -31,6 +31,8 @@ type watch struct {
 	done     atomic.Int64 // of a run that sleeps: how far it is
 	stopped  chan struct{}
 
+	cpuBegin, cpuEnd cpuTimes // of what counts
+
 	last  int // how far the run was when it was looked at
 	since time.Time
 	told  time.Time
@@ -61,9 +63,9 @@ var started = time.Now()
 func now() int64 { return int64(time.Since(started)) }
 
 func newWatch(ctx context.Context, w wire, o *Options, total int) *watch {
-	v := &watch{parent: ctx, wire: w, progress: o.Progress, total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
+	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
-	if o.Duration > 0 {
+	if o.timed() {
 		v.phase.Store(warming)
 	}
 	go v.run()
@@ -101,9 +103,11 @@ func (v *watch) time(o *Options) {
 	}
 	margin := time.Duration(o.Margin) * time.Second
 	after(margin, func() {
+		v.cpuBegin = v.cpu(o)
 		v.begin.Store(now())
 		v.phase.Store(sampling)
 		after(time.Duration(o.Duration)*time.Second-2*margin, func() {
+			v.cpuEnd = v.cpu(o)
 			v.end.Store(now())
 			v.phase.Store(cooling)
 			after(margin, func() {

@@ -125,14 +125,18 @@ func (h *host) interrupt(t *testing.T, p *program.Process, says string) {
 
 // An end whose peer is killed in mid-run says so, and does not wait for ever.
 func (h *host) peerKilled(t *testing.T) {
+	var servers, clients []*program.Process
 	for _, args := range []string{"-n 100000000", "-n 100000000 -R"} {
 		s, c := h.begin(t, pair{goSide, cSide}, "send_lat", args, args)
+		servers, clients = append(servers, s), append(clients, c)
+	}
+	for i, s := range servers {
 		if !s.Stderr.Await(" of 100000000 messages") {
 			t.Fatalf("no progress:\n%v", s)
 		}
-		c.Kill()
+		clients[i].Kill()
 		if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "the peer has ended the connection") {
-			t.Errorf("%s: %v\n%v", args, err, s)
+			t.Errorf("%v\n%v", err, s)
 		}
 	}
 }

@@ -79,7 +79,8 @@ func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) 
 	always := []string{"-F", "-d", "rxe0", "-p", strconv.Itoa(h.port)}
 	h.port++
 	s = h.start(t, p.server, test, append(always, strings.Fields(serverArgs)...)...)
-	if !s.Stdout.Await("Waiting for client to connect") {
+	// With --reversed C says it at the wrong end.
+	if (p.server == goSide || !strings.Contains(serverArgs, "--reversed")) && !s.Stdout.Await("Waiting for client to connect") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
 	if p.server == cSide {
@@ -103,6 +104,11 @@ func (h *host) play(t *testing.T, p pair, test, args string) (server, client str
 func (h *host) both(t *testing.T, test, args string) {
 	goServer, cClient := h.play(t, pair{goSide, cSide}, test, args)
 	cServer, goClient := h.play(t, pair{cSide, goSide}, test, args)
+	if strings.Contains(args, "--reversed") {
+		for _, out := range []*string{&goServer, &cClient, &cServer, &goClient} {
+			*out = waiting.ReplaceAllString(strings.ReplaceAll(*out, "\r\n", "\n"), "")
+		}
+	}
 	if d := cmp.Diff(form(cServer), form(goServer)); d != "" {
 		t.Errorf("%s %s, server: (-C +Go)\n%s", test, args, d)
 	}
@@ -115,7 +121,9 @@ var (
 	numbers = regexp.MustCompile(`(QPN|PSN|RKey|VAddr) 0x[0-9a-f]+`)
 	figures = regexp.MustCompile(`(-?nan|\binf\b|[0-9]+\.[0-9]+) *`)
 	single  = regexp.MustCompile(`(?m)^([0-9]+, )[0-9.e+]+$`)
-	timed   = regexp.MustCompile(`(tps average\n [0-9]+ +)[0-9]+ +`)
+	waiting = regexp.MustCompile(`\n?\*+\n\* Waiting for client to connect... \*\n\*+\n`)
+	unknown = regexp.MustCompile(`(?m)^(-+\n)?Device not recognized to implement inline feature. Disabling it\n`)
+	timed   = regexp.MustCompile(`(tps average.*\n [0-9]+ +)[0-9]+ +`)
 )
 
 // form is what a program prints, without what differs from run to run, without
@@ -123,8 +131,7 @@ var (
 // terminals add.
 func form(out string) string {
 	out = strings.ReplaceAll(out, "\r\n", "\n")
-	out = regexp.MustCompile(`\A(-+\n)?Device not recognized to implement inline feature. Disabling it\n`).ReplaceAllString(out, "")
-	out = strings.ReplaceAll(out, "Device not recognized to implement inline feature. Disabling it\n", "")
+	out = unknown.ReplaceAllString(out, "")
 	out = numbers.ReplaceAllString(out, "$1 n")
 	out = single.ReplaceAllString(out, "${1}n")
 	out = timed.ReplaceAllString(out, "${1}n ")
@@ -148,7 +155,10 @@ func TestPerftest(t *testing.T) {
 		{"send_lat", "-n 20 -c UD -R"},
 		{"send_lat", "-n 20 -H -s 512"},
 		{"send_lat", "-n 20 -z -m 1024"},
-		{"send_lat", "-D 1 -f 0"},
+		{"send_lat", "-D 1 -f 0 --cpu_util"},
+		{"send_bw", "-n 100 -s 64 -q 3 --use-srq -r 30"},
+		{"write_bw", "-n 100 -s 64 -q 2 -Q 1 --mr_per_qp --perform_warm_up"},
+		{"read_bw", "-n 100 -s 64 -l 10 --perform_warm_up --flow_label=5,6 --reversed"},
 		{"send_bw", "-n 100 -b -s 64 -q 2 -Q 5"},
 		{"send_bw", "-n 100 -c UC -s 256 -t 8"},
 		// Below 0.1 Gb/s there is another form, so these are far from that. What a
@@ -160,10 +170,33 @@ func TestPerftest(t *testing.T) {
 	} {
 		t.Run(c.test+strings.ReplaceAll(c.args, " ", ""), func(t *testing.T) { h.both(t, c.test, c.args) })
 	}
+	t.Run("infinite", h.testInfinite)
 	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)
 	t.Run("ours", h.testOurs)
 	t.Run("mistakes", h.testMistakes)
+}
+
+// testInfinite has runs without end report until they are interrupted.
+func (h *host) testInfinite(t *testing.T) {
+	for _, c := range []struct {
+		p    pair
+		test string
+		both bool // the server reports, too
+	}{{pair{cSide, goSide}, "send_bw", true}, {pair{goSide, cSide}, "write_bw", false}} {
+		const args = "-s 64 --run_infinitely -D 1"
+		s, cl := h.begin(t, c.p, c.test, args, args)
+		if !cl.Stdout.AwaitTimes("\n 64  ", 2) || c.both && !s.Stdout.AwaitTimes("\n 64  ", 2) {
+			t.Fatalf("no two reports:\n%v\n%v", s, cl)
+		}
+		ours, theirs := cl, s
+		if c.p.server == goSide {
+			ours, theirs = s, cl
+		}
+		h.interrupt(t, ours, "interrupted")
+		theirs.Kill()
+		<-theirs.Ended
+	}
 }
 
 // testAllocations runs the device tests of the package.
