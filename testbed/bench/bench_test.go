@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/bench/results"
 )
@@ -224,6 +227,55 @@ func TestRemote(t *testing.T) {
 	}
 	if _, _, err := r.compile(t.Context(), filepath.Join(dir, "nothing.c")); err == nil {
 		t.Error("nothing was compiled")
+	}
+	endsThere(t, r, filepath.Join(dir, "pipe"))
+}
+
+// endsThere cancels a program, which ends there, too: then nobody has the other
+// end of the pipe any more.
+func endsThere(t *testing.T, r remote, pipe string) {
+	t.Helper()
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.run(ctx, "sh", "-c", "exec 9>"+pipe+"; echo on >&9; exec sleep 1000")
+		ended <- err
+		if f, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // for a test that still opens it
+			f.Close()
+		}
+	}()
+	f, err := os.Open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Read(make([]byte, 3)); err != nil {
+		t.Error("it has not begun:", err)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a program that was cancelled is no error")
+	}
+	if _, err := io.Copy(io.Discard, f); err != nil {
+		t.Error("it goes on:", err)
+	}
+}
+
+// Options for all games that do not go together with one's own are told before
+// anything runs.
+func TestArgs(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "", "-x 3": "", "-m 1024 --no_lock": "", "-n 5": "option -n", "-d mlx5_1": "option -d", "-R": "leave out -R", "-z": "leave out -R", "-e": "option -e", "--none": "--none",
+	} {
+		if err := checkArgs(args, 1000); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
 	}
 }
 

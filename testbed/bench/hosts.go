@@ -60,18 +60,25 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 // A remote is a host that ssh reaches.
 type remote struct{ name, dir string }
 
+// watched ends a program when its input does: with ssh, that is. One that stays
+// would keep its port and its device.
+const watched = `exec 3<&0; timeout %d %s </dev/null 3<&- & p=$!
+{ read -r x <&3; kill $p; } >/dev/null 2>&1 & w=$!
+wait $p; s=$?; kill $w 2>/dev/null; exit $s`
+
 func (r remote) run(ctx context.Context, args ...string) (string, error) {
-	return r.with(ctx, nil, "timeout "+fmt.Sprint(int(longest.Seconds()))+" "+quote(args))
+	c := r.command(ctx, fmt.Sprintf(watched, int(longest.Seconds()), quote(args)))
+	in, err := c.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	c.Cancel = func() error { return errors.Join(in.Close(), c.Process.Kill()) }
+	out, err := c.CombinedOutput()
+	return told(c.Args, out, err)
 }
 
-func (r remote) with(ctx context.Context, stdin *os.File, script string) (string, error) {
-	args := []string{"ssh", "-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", "ControlPath=~/.ssh/goverbs-%C", "-o", "ControlPersist=60", r.name, script}
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	if stdin != nil {
-		c.Stdin = stdin
-	}
-	out, err := c.CombinedOutput()
-	return told(args, out, err)
+func (r remote) command(ctx context.Context, script string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ssh", "-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", "ControlPath=~/.ssh/goverbs-%C", "-o", "ControlPersist=60", r.name, script)
 }
 
 func (r remote) install(ctx context.Context, file string) (string, error) {
@@ -81,7 +88,10 @@ func (r remote) install(ctx context.Context, file string) (string, error) {
 	}
 	defer f.Close()
 	path := r.dir + "/goverbs-bench." + filepath.Base(file)
-	_, err = r.with(ctx, f, "cat > "+path+".new && chmod 755 "+path+".new && mv "+path+".new "+path)
+	c := r.command(ctx, "cat > "+path+".new && chmod 755 "+path+".new && mv "+path+".new "+path)
+	c.Stdin = f
+	out, err := c.CombinedOutput()
+	_, err = told(c.Args, out, err)
 	return path, err
 }
 

@@ -119,6 +119,13 @@ func (b *bench) check() error {
 		return errors.New("two hosts want all of -server, -client and -address")
 	case b.rounds < 1 || b.messages < 100 || flag.NArg() > 0:
 		return errors.New("want -rounds of at least 1, -n of at least 100 and no argument")
+	}
+	if o.server != "" {
+		if err := checkArgs(o.args, b.messages); err != nil {
+			return err
+		}
+	}
+	switch {
 	case filepath.Clean(o.out) != published:
 		return nil
 	case b.rounds < leastRounds:

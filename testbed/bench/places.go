@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/bench/perftest"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
@@ -177,6 +178,31 @@ func (b *bench) onConnectX(ctx context.Context) error {
 	})
 }
 
+func hostGames(messages int) []game {
+	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
+	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, messages), many([]int{1, 4, 16, 64, 256}, messages)...)
+	return append(all, variants(messages, append(tried, "write_bw -I 64")...)...)
+}
+
+// checkArgs finds options of perftest that do not go together with a game's.
+func checkArgs(args string, messages int) error {
+	for _, g := range hostGames(messages) {
+		name, _, _ := strings.Cut(g.test, " ")
+		test, ok := perftest.TestNamed(name)
+		if !ok {
+			return fmt.Errorf("there is no test %s", name)
+		}
+		o, err := perftest.Parse(test, append(strings.Fields(args+" "+g.args), "-F", "-d", "device", "-p", "1", "host"))
+		if err != nil {
+			return fmt.Errorf("-args: %s %s: %w", name, g.args, err)
+		}
+		if o.RDMACM || o.CommCM {
+			return errors.New("-args: a server is waited for over TCP: leave out -R and -z")
+		}
+	}
+	return nil
+}
+
 // onHosts compares between two real hosts.
 func (b *bench) onHosts(ctx context.Context) error {
 	const place = "hosts"
@@ -193,10 +219,7 @@ func (b *bench) onHosts(ctx context.Context) error {
 	b.here.Machine, b.here.CPUs, b.here.Library = processor(out), strings.Count("\n"+out, "\nprocessor"), library(version)
 	b.place(place, m, fmt.Sprintf("%s on two hosts; Linux %s", o.device, kernel))
 	b.here = here
-	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
-	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages), many([]int{1, 4, 16, 64, 256}, b.messages)...)
-	all = append(all, variants(b.messages, append(tried, "write_bw -I 64")...)...)
-	b.play(ctx, m, place, all)
+	b.play(ctx, m, place, hostGames(b.messages))
 	b.fail(place, "objects", b.objects(ctx, m, place, 1, 100, 1000, 10000))
 	b.fail(place, "cmtime", b.cmtime(ctx, m, place))
 	b.requests(ctx, m, place, []int{1, 100, 1000})
