@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A Ticket stands for one thing that must be given back. The nil Ticket, which
@@ -21,8 +22,8 @@ type Ticket struct {
 }
 
 var account struct {
+	on atomic.Bool // read without the lock: most programs have no account
 	sync.Mutex
-	on   bool
 	live map[*Ticket]struct{}
 }
 
@@ -36,28 +37,24 @@ func init() {
 func Enable() {
 	account.Lock()
 	defer account.Unlock()
-	account.on = true
 	if account.live == nil {
 		account.live = make(map[*Ticket]struct{})
 	}
+	account.on.Store(true)
 }
 
 // Enabled tells whether the account is open.
-func Enabled() bool {
-	account.Lock()
-	defer account.Unlock()
-	return account.on
-}
+func Enabled() bool { return account.on.Load() }
 
 // Track enters a thing, described by kind and name.
 func Track(kind, name string) *Ticket {
-	account.Lock()
-	defer account.Unlock()
-	if !account.on {
+	if !Enabled() {
 		return nil
 	}
 	t := &Ticket{what: strings.TrimSpace(kind + " " + name)}
 	t.depth = runtime.Callers(2, t.stack[:])
+	account.Lock()
+	defer account.Unlock()
 	account.live[t] = struct{}{}
 	return t
 }

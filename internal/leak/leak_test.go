@@ -12,7 +12,8 @@ import (
 func off() {
 	account.Lock()
 	defer account.Unlock()
-	account.on, account.live = false, nil
+	account.on.Store(false)
+	account.live = nil
 }
 
 func TestAccount(t *testing.T) {
