@@ -53,7 +53,7 @@ func Huge(n int) (*Mapping, error) {
 }
 
 func anonymous(n, flags int) (*Mapping, error) {
-	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
+	mem, err := ioctl.Pages(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func newMapping(mem []byte, name string) *Mapping {
 }
 
 func unmap(mem []byte) {
-	// The range is one that mmap returned, so there is nothing to fail.
-	_ = unix.Munmap(mem)
+	// The range is one that was mapped as a whole, so there is nothing to fail.
+	_ = ioctl.Unmap(mem)
 }
 
 // Bytes returns the mapped memory. The slice stays addressable for as long as

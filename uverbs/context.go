@@ -38,7 +38,7 @@ type Context struct {
 	gone     atomic.Bool  // the kernel has told that the device is: see lose
 
 	mu      sync.Mutex
-	objects map[*object]struct{}
+	objects objectList
 	byID    map[uint64]any // what the kernel's echoed user handles stand for
 	lastID  uint64
 
@@ -124,7 +124,7 @@ func newContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) 
 
 func startContext(dev *ioctl.Device, device Device, open func(*Context) (ProviderContext, error)) (_ *Context, err error) {
 	c := &Context{dev: dev, device: device, name: device.Name,
-		objects: make(map[*object]struct{}), byID: make(map[uint64]any)}
+		byID: make(map[uint64]any)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, dev.Close())
@@ -227,7 +227,7 @@ func (c *Context) ranked(r rank) []*object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []*object
-	for o := range c.objects {
+	for o := range c.objects.all {
 		if o.rank == r {
 			all = append(all, o)
 		}

@@ -47,10 +47,10 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 			}
 		}
 		q.channel = cfg.Channel
-		q.parents = []*object{&cfg.Channel.object}
+		q.under(&cfg.Channel.object)
 	}
 	if cfg.PD != nil {
-		q.parents = append(q.parents, &cfg.PD.object)
+		q.under(&cfg.PD.object)
 	}
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)

@@ -1,9 +1,8 @@
 package uverbs
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 )
@@ -240,7 +239,5 @@ func (q *QP) State() QPState {
 // randomPSN is where a QP's packet sequence begins: not where an earlier QP of
 // the same number left off.
 func randomPSN() uint32 {
-	var b [4]byte
-	rand.Read(b[:]) // never fails: see crypto/rand
-	return binary.LittleEndian.Uint32(b[:]) & 0xffffff
+	return rand.Uint32() & 0xffffff
 }

@@ -51,7 +51,7 @@ func (c *Context) idled(closing error) error {
 func (c *Context) inUse(but []*PD) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for o := range c.objects {
+	for o := range c.objects.all {
 		shared := c.channel != nil && o == &c.channel.object
 		if !shared && !slices.ContainsFunc(but, func(p *PD) bool { return o == &p.object }) {
 			return true

@@ -69,8 +69,10 @@ func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 	if iova+uint64(len(b)) < iova {
 		return nil, invalid(opRegister, p.String(), fmt.Sprintf("%d bytes from address %#x on go beyond 64 bits", len(b), iova))
 	}
-	g := pinned(b)
-	m, err := newRegistration(p, g).register(func(r *registration) error { return r.reg(p, b, iova, a) })
+	r := newRegistration(p)
+	g := r.on()
+	g.keep(b)
+	m, err := r.register(func(r *registration) error { return r.reg(p, b, iova, a) })
 	if err != nil {
 		return nil, errors.Join(err, g.release(false))
 	}
@@ -97,7 +99,8 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	if err != nil {
 		return nil, p.ctx.wrap("allocate memory", p.String(), err, fmt.Sprintf("the system has no %d bytes", n))
 	}
-	r := newRegistration(p, &ground{buf: buf, own: true})
+	r := newRegistration(p)
+	*r.on() = ground{buf: buf, own: true}
 	m, err := r.register(func(r *registration) error { return r.reg(p, buf, addressOf(buf), a) })
 	if err != nil {
 		return nil, errors.Join(err, unmapPages(buf))
@@ -174,12 +177,17 @@ func (m *MR) SGE(off, n int) SGE {
 // bound to it. It is idempotent. Else the error is what the kernel says when it
 // refuses; the MR stays registered then.
 func (m *MR) Close() error {
-	m.view.Store(m.view.Load().shut()) // no new range from now on
+	open := m.view.Load()
+	shut := open.shut()
+	m.view.Store(shut) // no new range from now on
 	err := m.reg.close()
 	m.reg.mu.Lock()
 	defer m.reg.mu.Unlock()
 	v := m.reg.view // which a Rereg may have changed under way
-	if m.reg.closed {
+	switch {
+	case m.reg.closed && v == open:
+		v = shut
+	case m.reg.closed:
 		v = v.shut()
 	}
 	m.view.Store(v)

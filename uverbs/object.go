@@ -28,7 +28,9 @@ type object struct {
 	exists bool   // the kernel has it, though nobody else may know of it yet
 	ticket *leak.Ticket
 
-	parents []*object
+	parents    []*object
+	room       [2]*object // for most parents
+	prev, next *object    // in the context's objects, under its mu
 
 	mu     sync.Mutex
 	closed bool
@@ -60,6 +62,42 @@ const (
 	rankChannel
 	ranks
 )
+
+// An objectList holds the objects of a context, whose mu guards it.
+type objectList struct{ first *object }
+
+func (l *objectList) add(o *object) {
+	if o.next = l.first; o.next != nil {
+		o.next.prev = o
+	}
+	l.first = o
+}
+
+func (l *objectList) remove(o *object) {
+	if o.prev == nil {
+		l.first = o.next
+	} else {
+		o.prev.next = o.next
+	}
+	if o.next != nil {
+		o.next.prev = o.prev
+	}
+	o.prev, o.next = nil, nil
+}
+
+// all is for range. Nothing may be removed meanwhile.
+func (l *objectList) all(yield func(*object) bool) {
+	for o := l.first; o != nil && yield(o); o = o.next {
+	}
+}
+
+// under makes o a child. It spares most objects a slice of their own.
+func (o *object) under(parents ...*object) {
+	if o.parents == nil {
+		o.parents = o.room[:0]
+	}
+	o.parents = append(o.parents, parents...)
+}
 
 func (o *object) String() string {
 	return o.ctx.name + " " + o.kind + " " + strconv.FormatUint(uint64(o.number), 10)
@@ -116,7 +154,7 @@ func (o *object) make(create func() error) error {
 		return err
 	}
 	c.mu.Lock()
-	c.objects[o] = struct{}{}
+	c.objects.add(o)
 	c.mu.Unlock()
 	o.ticket = leak.Track(c.name, o.kind)
 	return nil
@@ -145,7 +183,7 @@ func (o *object) usedBy() string {
 	const most = 4
 	var names []string
 	o.ctx.mu.Lock()
-	for child := range o.ctx.objects {
+	for child := range o.ctx.objects.all {
 		if slices.Contains(child.parents, o) {
 			names = append(names, child.kind+" "+strconv.FormatUint(uint64(child.number), 10))
 		}
@@ -172,7 +210,7 @@ func (o *object) bury() error {
 		err = o.retire()
 	}
 	o.ctx.mu.Lock()
-	delete(o.ctx.objects, o)
+	o.ctx.objects.remove(o)
 	o.ctx.mu.Unlock()
 	return err
 }

@@ -55,7 +55,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, err
 	}
 	cfg.SingleGoroutine = cfg.SingleGoroutine || p.single()
-	parents := []*object{&p.object}
+	var room [5]*object
+	parents := append(room[:0], &p.object)
 	if cfg.RSS != nil {
 		parents = append(parents, &cfg.RSS.Table.object)
 	}
@@ -77,7 +78,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 // newQP makes a QP, of which create asks the kernel.
 func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) (*QP, error) {
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
-	q.object = object{ctx: c, kind: "QP", rank: rankQP, parents: parents}
+	q.object = object{ctx: c, kind: "QP", rank: rankQP}
+	q.under(parents...)
 	q.destroy, q.retire = q.tearDown, q.retireRings
 	q.id = c.id(q)
 	send, recv := q.gatesOf(StateReset)

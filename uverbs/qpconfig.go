@@ -10,7 +10,7 @@ import (
 
 func (p *PD) checkQP(cfg *QPConfig) error {
 	const op = "create QP"
-	if err := checkCreateFlags(op, p.String(), cfg.CreateFlags); err != nil {
+	if err := checkCreateFlags(op, &p.object, cfg.CreateFlags); err != nil {
 		return err
 	}
 	if cfg.RSS != nil {
@@ -33,7 +33,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	if cfg.SRQ != nil {
 		cfg.MaxRecvWR, cfg.MaxRecvSGE = 0, 0
 	}
-	if err := checkGID(op, p.String(), cfg.GID); err != nil {
+	if err := checkGID(op, &p.object, cfg.GID); err != nil {
 		return err
 	}
 	if cfg.MaxSendSGE == 0 {
@@ -76,9 +76,9 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 	return nil
 }
 
-func checkGID(op, object string, g *GIDEntry) error {
+func checkGID(op string, on *object, g *GIDEntry) error {
 	if g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
-		return invalid(op, object, fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
+		return invalid(op, on.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
 	}
 	return nil
 }

@@ -125,9 +125,9 @@ func (p *PD) checkRSS(cfg *QPConfig) error {
 	return nil
 }
 
-func checkCreateFlags(op, object string, f QPCreateFlags) error {
+func checkCreateFlags(op string, on *object, f QPCreateFlags) error {
 	if extra := f &^ createFlags; extra != 0 {
-		return invalid(op, object, fmt.Sprintf("CreateFlags has unknown bits: %#x", uint32(extra)))
+		return invalid(op, on.String(), fmt.Sprintf("CreateFlags has unknown bits: %#x", uint32(extra)))
 	}
 	return nil
 }

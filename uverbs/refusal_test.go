@@ -37,8 +37,8 @@ func failAt(t *testing.T, n int, errno unix.Errno) bool {
 		if err := c.Close(); err != nil {
 			t.Errorf("command %d fails with %v: then Close fails: %v", n, errno, err)
 		}
-		if len(c.byID) != 0 || len(c.objects) != 0 {
-			t.Errorf("command %d fails with %v: %d ids and %d objects are left", n, errno, len(c.byID), len(c.objects))
+		if o := c.objects.first; len(c.byID) != 0 || o != nil {
+			t.Errorf("command %d fails with %v: %d ids are left, and object %v", n, errno, len(c.byID), o)
 		}
 	}
 	failed := r.k.Log()[min(n, len(r.k.Log()))-1]

@@ -22,6 +22,13 @@ type registration struct {
 	// unregistered says what it is when this context has not registered it.
 	unregistered string
 	orphan       bool // no MR points here any more: nobody can touch the memory
+
+	// What it has at first, and most have for good.
+	first struct {
+		view    mrView
+		ground  ground
+		grounds [1]*ground
+	}
 }
 
 // A ground is memory that a device may reach.
@@ -31,11 +38,10 @@ type ground struct {
 	own bool // buf was mapped by Alloc
 }
 
-// pinned keeps the caller's bytes where they are.
-func pinned(b []byte) *ground {
-	g := &ground{buf: b}
+// keep pins the caller's bytes where they are.
+func (g *ground) keep(b []byte) {
+	g.buf = b
 	g.pin.Pin(&b[0])
-	return g
 }
 
 // release gives the memory back, once the kernel has let go of it. orphan says
@@ -51,11 +57,20 @@ func (g *ground) release(orphan bool) error {
 	return forbidPages(g.buf)
 }
 
-func newRegistration(p *PD, grounds ...*ground) *registration {
-	r := &registration{pd: p, grounds: grounds}
-	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR, parents: []*object{&p.object}}
+func newRegistration(p *PD) *registration {
+	r := &registration{pd: p}
+	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR}
+	r.under(&p.object)
 	r.destroy, r.retire = r.dereg, r.letGo
 	return r
+}
+
+// on gives r its first ground.
+func (r *registration) on() *ground {
+	g := &r.first.ground
+	r.first.grounds[0] = g
+	r.grounds = r.first.grounds[:]
+	return g
 }
 
 // taken is the access that the kernel is asked for: without the hints, where
@@ -68,7 +83,8 @@ func (c *Context) taken(a Access) uint32 {
 }
 
 func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
-	r.view = &mrView{buf: b, addr: iova, size: len(b), room: int64(len(b)), access: a, onDemand: a&OnDemand != 0}
+	r.view = &r.first.view
+	*r.view = mrView{buf: b, addr: iova, size: len(b), room: int64(len(b)), access: a, onDemand: a&OnDemand != 0}
 	if err := r.command(p, addressOf(b), uint64(len(b)), iova, a); err != nil {
 		return p.ctx.explainRegMR(opRegister, p.String(), b, iova, a, err)
 	}
@@ -109,11 +125,13 @@ func (r *registration) dereg() error {
 // letGo gives all memory back, once the kernel has let go of it.
 func (r *registration) letGo() error {
 	r.ctx.memory.leave(r)
-	var errs []error
+	var all error
 	for _, g := range r.grounds {
-		errs = append(errs, g.release(r.orphan))
+		if err := g.release(r.orphan); err != nil {
+			all = errors.Join(all, err)
+		}
 	}
-	return errors.Join(errs...)
+	return all
 }
 
 // unreachable runs when the MR is: its address range may be used again as soon

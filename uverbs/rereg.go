@@ -98,7 +98,8 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 	}
 	var g *ground
 	if len(b) > 0 {
-		g = pinned(b)
+		g = new(ground)
+		g.keep(b)
 	}
 	next := *r.view
 	if err := r.reregCommand(flags, pd, b, a, &next); err != nil {

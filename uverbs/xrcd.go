@@ -108,7 +108,7 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil || cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0 {
 		return nil, invalid(op, x.String(), "an XRCRecv QP has no queues: leave CQs, SRQ and the Max fields out")
 	}
-	if err := checkGID(op, x.String(), cfg.GID); err != nil {
+	if err := checkGID(op, &x.object, cfg.GID); err != nil {
 		return nil, err
 	}
 	cfg.Type = XRCRecv

@@ -51,6 +51,24 @@ func (d *Device) writeNow(frame []byte) error {
 	}
 }
 
+// Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for
+// [unix.Munmap]: undo it by [Unmap].
+func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
+	if n <= 0 {
+		return nil, unix.EINVAL
+	}
+	p, err := unix.MmapPtr(fd, offset, nil, uintptr(n), prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), n), nil
+}
+
+// Unmap is munmap(2) of all that [Pages] or [Device.Mmap] has mapped.
+func Unmap(b []byte) error {
+	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
+}
+
 func wordBytes(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }

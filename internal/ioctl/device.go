@@ -110,13 +110,13 @@ func (d *Device) Dup() (int, error) {
 	return unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// Mmap maps n bytes at offset of the node, shared.
+// Mmap maps n bytes at offset of the node, shared: see [Unmap].
 func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 	if err := d.acquire(); err != nil {
 		return nil, err
 	}
 	defer d.release()
-	return unix.Mmap(d.fd, offset, n, prot, unix.MAP_SHARED)
+	return Pages(d.fd, offset, n, prot, unix.MAP_SHARED)
 }
 
 // Write issues a legacy command by write(2), header and all. The kernel

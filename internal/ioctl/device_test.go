@@ -68,7 +68,7 @@ func TestCloseWaits(t *testing.T) {
 func refusedBy(d *ioctl.Device) error {
 	b, err := d.Mmap(0, 0, unix.PROT_READ)
 	if err == nil {
-		_ = unix.Munmap(b)
+		_ = ioctl.Unmap(b)
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func TestWriteReachesTheDescriptor(t *testing.T) {
 	if got := string(b[:5]); got != "frame" {
 		t.Errorf("the file holds %q", got)
 	}
-	if err := unix.Munmap(b); err != nil {
+	if err := ioctl.Unmap(b); err != nil {
 		t.Error(err)
 	}
 }
