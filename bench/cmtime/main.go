@@ -4,8 +4,8 @@
 //	cmtime -b 10.9.0.1 -c 1000             # serves
 //	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # connects
 //
-// C's has threads for events and for work; here one goroutine does each step for
-// all ids before the next. Every id has a QP of the program's own: what the
+// C's hands its steps to a thread and waits for them by sched_yield; here one
+// goroutine does them itself, each for all ids before the next. Every id has a QP of the program's own: what the
 // library does about QPs by itself is not in the figures.
 package main
 

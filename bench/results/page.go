@@ -32,8 +32,8 @@ func (r *Run) Page() string {
 	p.printf("## All figures\n\n")
 	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets: times are better below 1, rates\n")
 	p.printf("above. **Bold** is where Go is behind by more than the spread. Each program is as it comes: C's perftest posts by\n")
-	p.printf("ibv_wr_* where the provider has that (mlx5), Go's by PostSend; C's cmtime has threads for events and for work, which\n")
-	p.printf("spin, Go's does its steps in one goroutine.\n\n")
+	p.printf("ibv_wr_* where the provider has that (mlx5), Go's by PostSend; C's cmtime hands its steps to a thread and waits for\n")
+	p.printf("them by sched_yield, Go's does them itself.\n\n")
 	for _, place := range r.Places {
 		if place.Name != Native {
 			p.place(place)
@@ -81,7 +81,14 @@ func (p *page) places() {
 		if place.Library != "" {
 			inC = join(place.Library, p.run.C)
 		}
-		rows = append(rows, []string{place.Name, place.Description, p.run.rounds(place.Name), fmt.Sprintf("%s, %d CPUs", place.Machine, place.CPUs),
+		rounds := ""
+		switch least, most := p.run.rounds(place.Name); {
+		case least < most:
+			rounds = fmt.Sprintf("%d–%d", least, most)
+		case most > 0:
+			rounds = fmt.Sprint(most)
+		}
+		rows = append(rows, []string{place.Name, place.Description, rounds, fmt.Sprintf("%s, %d CPUs", place.Machine, place.CPUs),
 			join(place.Go, inC), join(place.Date, place.Commit)})
 	}
 	if len(rows) > 0 {

@@ -97,13 +97,19 @@ func (r *Run) Measured() map[string]bool {
 }
 
 // Keep takes over from an earlier run all of the places that this one has no
-// figure of.
+// figure of, or, where something failed or was interrupted, of fewer rounds.
 func (r *Run) Keep(old *Run) {
 	measured, failed := r.Measured(), map[string]bool{}
-	r.Places = slices.DeleteFunc(r.Places, func(p Place) bool { return !measured[p.Name] })
 	for _, f := range r.Failures {
 		failed[f.Part] = true
+		_, most := r.rounds(f.Part)
+		if _, before := old.rounds(f.Part); most < before {
+			delete(measured, f.Part)
+		}
 	}
+	r.Places = slices.DeleteFunc(r.Places, func(p Place) bool { return !measured[p.Name] })
+	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return !measured[s.Place] })
+	r.Distributions = slices.DeleteFunc(r.Distributions, func(d Distribution) bool { return !measured[d.Place] })
 	for _, p := range old.Places {
 		if !measured[p.Name] {
 			r.Places = append(r.Places, p)
@@ -144,20 +150,16 @@ func (r *Run) Of(place, test, figure string) (all []Series) {
 }
 
 // rounds is how often programs ran at a place.
-func (r *Run) rounds(place string) string {
-	least, most := math.MaxInt, 0
+func (r *Run) rounds(place string) (least, most int) {
 	for _, s := range r.Series {
 		if n := len(s.Values[Go]); s.Place == place && n > 0 {
+			if least == 0 {
+				least = n
+			}
 			least, most = min(least, n), max(most, n)
 		}
 	}
-	switch {
-	case most == 0:
-		return ""
-	case least == most:
-		return fmt.Sprint(most)
-	}
-	return fmt.Sprintf("%d–%d", least, most)
+	return least, most
 }
 
 // Read reads what Write has written.

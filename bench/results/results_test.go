@@ -91,6 +91,32 @@ func TestKeepOfNothing(t *testing.T) {
 	}
 }
 
+// A place that failed in its first rounds keeps those that it had.
+func TestKeepMoreRounds(t *testing.T) {
+	key := Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2}
+	run := func(rounds int, commit string) *Run {
+		r := &Run{Places: []Place{{Name: "rxe", Commit: commit}}}
+		for range rounds {
+			r.Add(key, Go, 1)
+			r.Add(key, C, 1)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		failed bool
+		want   string
+	}{{true, "old"}, {false, "new"}} {
+		r := run(2, "new")
+		if c.failed {
+			r.Failures = []Failure{{"rxe", "send_lat, 2, round 3", "interrupted"}}
+		}
+		r.Keep(run(10, "old"))
+		if len(r.Places) != 1 || r.Places[0].Commit != c.want || len(r.Series) != 1 {
+			t.Errorf("failed %v: %v, %v", c.failed, r.Places, r.Series)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.json")
 	r := &Run{C: "gcc", Places: []Place{{Name: "rxe", CPUs: 2}}}

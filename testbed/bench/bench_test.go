@@ -147,6 +147,9 @@ func TestReports(t *testing.T) {
 	}{
 		{game{test: "send_lat", size: 2}, latency},
 		{game{test: "send_lat", size: 64}, strings.ReplaceAll(latency, "27.00", "x")},
+		{game{test: "send_lat", size: 64}, strings.ReplaceAll(latency, "27.00", "inf")},
+		{game{test: "send_lat", size: 64}, strings.ReplaceAll(latency, "27.00", "-nan")},
+		{game{test: "send_lat", size: 64}, strings.ReplaceAll(latency, "27.00", "0.00")},
 	} {
 		if _, err := columns(c.g, c.out); err == nil {
 			t.Errorf("%v: no error of\n%s", c.g, c.out)
@@ -156,8 +159,10 @@ func TestReports(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"write", "empty"}) || values["write"] != 3.5 {
 		t.Errorf("%v %v %v", names, values, err)
 	}
-	if _, _, err := named("write\n"); err == nil {
-		t.Error("a name without a figure")
+	for _, bad := range []string{"write\n", "write inf\n", "write -nan\n", "write -1\n"} {
+		if _, _, err := named(bad); err == nil {
+			t.Errorf("%q is no error", bad)
+		}
 	}
 }
 

@@ -211,9 +211,9 @@ func columns(g game, out string) (values []float64, err error) {
 			continue
 		}
 		for _, c := range figures {
-			v, err := strconv.ParseFloat(f[c.column], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w in %q", c.name, g.test, err, line)
+			v, err := number(f[c.column])
+			if err != nil || v == 0 {
+				return nil, fmt.Errorf("%s of %s is no figure: %v in %q", c.name, g.test, err, line)
 			}
 			values = append(values, v)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,14 +57,24 @@ func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)
 	return nil
 }
 
+// number is a figure: perftest prints inf and nan, too, where it has divided by
+// nothing.
+func number(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err == nil && (v < 0 || math.IsInf(v, 0) || math.IsNaN(v)) {
+		err = strconv.ErrRange
+	}
+	return v, err
+}
+
 // named reads lines of a name and a number.
 func named(out string) (names []string, values map[string]float64, err error) {
 	values = map[string]float64{}
 	for line := range strings.Lines(out) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		v, err := strconv.ParseFloat(value, 64)
+		v, err := number(value)
 		if !found || err != nil {
-			return nil, nil, fmt.Errorf("no figure in %q", line)
+			return nil, nil, fmt.Errorf("no figure in %q: %v", line, err)
 		}
 		names = append(names, name)
 		values[name] = v
