@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -30,10 +29,10 @@ type wire interface {
 // prepare the test.
 const patience = 30 * time.Second
 
-var errSilent = &Error{Peer, "", fmt.Sprintf("the peer has been silent for %v: does it run the same test, with the same options?", patience)}
+var errSilent = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
 
 // errMute is of a peer that has not said a word.
-var errMute = &Error{Peer, "-p", fmt.Sprintf("what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)}
+var errMute = atPeer("-p", "what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)
 
 // A control is the connection by which the two ends agree.
 type control struct {

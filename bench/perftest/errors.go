@@ -20,21 +20,29 @@ type Error struct {
 	Side   Side
 	Option string // as on the command line; "" when it is no option's fault
 	Detail string
+	Err    error // what shows it, such as a completion's; or nil
 }
 
+// Unwrap returns what shows the mistake.
+func (e *Error) Unwrap() error { return e.Err }
+
 func (e *Error) Error() string {
-	if e.Option == "" {
-		return e.Detail
+	text := e.Detail
+	if e.Option != "" {
+		text = fmt.Sprintf("%s %s: %s", e.Option, e.Side, e.Detail)
 	}
-	return fmt.Sprintf("%s %s: %s", e.Option, e.Side, e.Detail)
+	if e.Err != nil {
+		text += fmt.Sprintf(" (%v)", e.Err)
+	}
+	return text
 }
 
 func here(option, format string, args ...any) error {
-	return &Error{Here, option, fmt.Sprintf(format, args...)}
+	return &Error{Side: Here, Option: option, Detail: fmt.Sprintf(format, args...)}
 }
 
 func atPeer(option, format string, args ...any) error {
-	return &Error{Peer, option, fmt.Sprintf(format, args...)}
+	return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
 }
 
 // ErrInterrupted is the end of a run that its context ended. What was measured

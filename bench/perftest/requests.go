@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -155,16 +156,40 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 		return nil
 	case wc.Status == uverbs.WCWRFlushErr:
 		return e.flushed()
-	case receive && (wc.Status == uverbs.WCLocLenErr || wc.Status == uverbs.WCLocQPOpErr): // rxe says the latter
-		return atPeer("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same", e.size)
-	case wc.Status == uverbs.WCRemInvReqErr || wc.Status == uverbs.WCRemOpErr: // and so here
-		return atPeer("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s", e.size)
-	case wc.Status == uverbs.WCRemAccessErr:
-		return atPeer("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
-	case wc.Status == uverbs.WCRetryExcErr:
-		return atPeer("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
-	return wc.Err()
+	guess := e.guess(wc.Status, receive)
+	if guess == nil {
+		return wc.Err()
+	}
+	if guess.Option != "" && e.moved() {
+		return fmt.Errorf("%w, in mid-run: what the two ends were told has fitted until then", wc.Err())
+	}
+	guess.Err = wc.Err()
+	return guess
+}
+
+// moved tells whether messages of this size have gone through.
+func (e *endpoint) moved() bool {
+	return slices.ContainsFunc(e.qps, func(q *queue) bool { return q.completed > 0 || q.received > 0 })
+}
+
+// guess is what a status tells of the peer at the beginning of a run; nil for
+// nothing.
+func (e *endpoint) guess(status uverbs.WCStatus, receive bool) *Error {
+	misfit := func(option, format string, args ...any) *Error {
+		return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // rxe says the latter
+		return misfit("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same", e.size)
+	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // and so here
+		return misfit("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s", e.size)
+	case status == uverbs.WCRemAccessErr:
+		return misfit("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
+	case status == uverbs.WCRetryExcErr:
+		return misfit("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+	}
+	return nil
 }
 
 // flushed looks for what has put a QP into the error state: the completion that

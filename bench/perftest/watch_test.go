@@ -176,6 +176,15 @@ func TestCheck(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %s", c.wc, err, c.want)
 		}
+		if c.wc.Status != uverbs.WCSuccess && !errors.Is(err, c.wc.Status) {
+			t.Errorf("%+v: %v forgets the status", c.wc, err)
+		}
+	}
+	// After messages that fitted, it is not the options, and the figures stand.
+	e.qps = []*queue{{completed: 5000}}
+	err := e.check(&uverbs.WC{Status: uverbs.WCRemOpErr}, false)
+	if !errors.Is(err, uverbs.WCRemOpErr) || strings.Contains(err.Error(), "-s") || !stands(err) {
+		t.Error(err)
 	}
 	o.Type = uverbs.UD
 	if err := e.check(&uverbs.WC{ByteLen: 64 + uverbs.GRHLen}, true); err != nil {
