@@ -176,7 +176,17 @@ func (c *control) reports(ctx context.Context, own bwReport) (peer bwReport, err
 		}
 		fields[i] = binary.BigEndian.Uint64(in)
 	}
-	return bwReport{fields[0], fields[1], math.Float64frombits(fields[2]), math.Float64frombits(fields[3]), math.Float64frombits(fields[4])}, nil
+	return bwReport{fields[0], fields[1], number(fields[2]), number(fields[3]), number(fields[4])}, nil
+}
+
+// number is a peer's figure; 0 for what is none, such as the peak that C's divides
+// by nothing.
+func number(bits uint64) float64 {
+	f := math.Float64frombits(bits)
+	if !(f >= 0) || math.IsInf(f, 0) { // NaN, too
+		return 0
+	}
+	return f
 }
 
 // errGone is the end of the connection where a message was due.

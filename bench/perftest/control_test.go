@@ -3,6 +3,7 @@ package perftest
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -74,13 +75,18 @@ func TestAgree(t *testing.T) {
 			t.Errorf("MTU %v, cycle %d, line %d", o.mtu, o.cycle, o.line)
 		}
 	}
-	go func() {
-		_, err := s.reports(ctx, bwReport{64, 10, 1, 2, 3})
-		done <- err
-	}()
-	r, err := c.reports(ctx, bwReport{})
-	if err = errors.Join(err, <-done); err != nil || r != (bwReport{64, 10, 1, 2, 3}) {
-		t.Errorf("%+v, %v", r, err)
+	for said, want := range map[bwReport]bwReport{
+		{64, 10, 1, 2, 3}:                        {64, 10, 1, 2, 3},
+		{64, 10, math.Inf(1), math.NaN(), -0.01}: {64, 10, 0, 0, 0},
+	} {
+		go func() {
+			_, err := s.reports(ctx, said)
+			done <- err
+		}()
+		r, err := c.reports(ctx, bwReport{})
+		if err = errors.Join(err, <-done); err != nil || r != want {
+			t.Errorf("%+v: %+v, %v", said, r, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package perftest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -249,7 +250,7 @@ func (o *Options) setOutput(value string) error {
 func setFloat(v *float64) func(string) error {
 	return func(value string) error {
 		f, err := strconv.ParseFloat(value, 64)
-		if err != nil || f < 0 {
+		if err != nil || !(f >= 0) || math.IsInf(f, 0) { // NaN, too
 			return fmt.Errorf("%q is no number from 0 on", value)
 		}
 		*v = f

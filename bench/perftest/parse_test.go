@@ -1,6 +1,8 @@
 package perftest
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -91,6 +93,7 @@ func TestParseMistakes(t *testing.T) {
 		{"atomic_bw -s 16", "option -s, --size: an atomic has 8 bytes"},
 		{"atomic_bw -A x", `"x" is none of CMP_AND_SWAP and FETCH_AND_ADD`},
 		{"read_lat -I 8", "cannot be inline"},
+		{"send_bw -w nan", "is no number from 0 on"}, {"send_bw -y Inf", "is no number from 0 on"},
 		{"send_lat -w 1", "option -w, --limit_bw: it is of the bandwidth tests"},
 		{"write_bw --use-srq", "option --use-srq: it is of the SEND tests"},
 		{"send_bw --use-srq -c UC", "UC has no shared receive queues"},
@@ -127,6 +130,18 @@ func TestUsage(t *testing.T) {
 	for _, test := range Tests {
 		if u := Usage(test); !strings.Contains(u, "  -n, --iters=<iters> ") || strings.Contains(u, "\x00") {
 			t.Errorf("%v:\n%s", test, u)
+		}
+	}
+}
+
+// Options that nobody has filled in are refused.
+func TestEmptyOptions(t *testing.T) {
+	half := Defaults(Test{Send, true})
+	half.CQMod = 0
+	for _, o := range []*Options{{TOS: -1}, {Test: Test{Verb: 99}, TOS: -1}, half} {
+		var e *Error
+		if err := Run(t.Context(), o, io.Discard); !errors.As(err, &e) || e.Side != Here {
+			t.Errorf("%+v: %v", o.Test.Verb, err)
 		}
 	}
 }

@@ -145,12 +145,14 @@ func (e *endpoint) linger(ctx context.Context) error {
 // measureBandwidth goes through the sizes.
 func (e *endpoint) measureBandwidth(ctx context.Context) error {
 	o := e.o
-	var own, total bwReport
+	var own, best bwReport
 	for _, size := range o.sizes() {
+		var total bwReport
 		var err error
 		if own, total, err = e.bandwidthOf(ctx, size); err != nil {
 			return err
 		}
+		best.avg, best.rate = max(best.avg, total.avg), max(best.rate, total.rate) // a limit is reached by any size
 	}
 	if !o.receives() && !o.Bidirectional {
 		if err := e.part(ctx); err != nil {
@@ -163,7 +165,7 @@ func (e *endpoint) measureBandwidth(ctx context.Context) error {
 	if err := e.part(ctx); err != nil {
 		return err
 	}
-	return o.limits(total)
+	return o.limits(best)
 }
 
 // bandwidthOf measures one size: what this end did, and both together.

@@ -13,7 +13,7 @@ func (o *Options) settle() error {
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkType, o.checkRare, o.settleInfinite, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
+	for _, f := range []func() error{o.checkLeast, o.checkType, o.checkRare, o.settleInfinite, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -27,6 +27,22 @@ func (o *Options) settle() error {
 	none := o.Duration > 0 || o.Iters > peakIters || o.receives() && !o.active() && !o.Bidirectional
 	o.peakless = o.Bandwidth && none && !o.NoPeak
 	o.NoPeak = o.NoPeak || none || !o.Bandwidth
+	return nil
+}
+
+// checkLeast refuses what options are that nobody has set.
+func (o *Options) checkLeast() error {
+	if o.Verb > Atomic {
+		return here("", "there is no verb %d: choose from %v", o.Verb, Tests)
+	}
+	for _, v := range []struct {
+		option string
+		value  int
+	}{{"-s", o.Size}, {"-n", o.Iters}, {"-t", o.TxDepth}, {"-r", o.RxDepth}, {"-q", o.QPs}, {"-Q", o.CQMod}, {"-l", o.PostList}, {"--recv_post_list", o.RecvPostList}} {
+		if v.value < 1 {
+			return here(v.option, "it is %d, and 1 is the least: begin with Defaults, or Parse", v.value)
+		}
+	}
 	return nil
 }
 
