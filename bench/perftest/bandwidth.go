@@ -288,7 +288,11 @@ func (b *bandwidthRun) report() bwReport {
 	if b.o.Gbits {
 		unit = 1e9 / 8
 	}
-	n, seconds := float64(b.messages()), float64(b.ended-b.began)/1e9
+	began, ended := b.began, b.ended
+	if b.posted != nil && b.completed == b.total && b.total > 0 { // receives may go on, and a server waits first
+		began, ended = b.posted[0], b.done[b.total-1]
+	}
+	n, seconds := float64(b.messages()), float64(ended-began)/1e9
 	ways := 1.0
 	if b.o.Infinite && b.o.Bidirectional { // nobody asks the peer for its part
 		ways = 2

@@ -93,6 +93,7 @@ func TestParseMistakes(t *testing.T) {
 		{"atomic_bw -s 16", "option -s, --size: an atomic has 8 bytes"},
 		{"atomic_bw -A x", `"x" is none of CMP_AND_SWAP and FETCH_AND_ADD`},
 		{"read_lat -I 8", "cannot be inline"},
+		{"send_bw --bind_source_ip ::1", "give an IPv6 address with --ipv6-addr"}, {"send_bw --ipv6-addr --bind_source_ip 127.0.0.1", "give an IPv6 address with"},
 		{"send_bw -w nan", "is no number from 0 on"}, {"send_bw -y Inf", "is no number from 0 on"},
 		{"send_lat -w 1", "option -w, --limit_bw: it is of the bandwidth tests"},
 		{"write_bw --use-srq", "option --use-srq: it is of the SEND tests"},

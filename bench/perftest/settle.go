@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"os"
+	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -54,6 +55,8 @@ func (o *Options) checkType() error {
 		return here("-c", "UD knows SENDs alone")
 	case o.Type == uverbs.UC && o.RDMACM:
 		return here("-c", "rdma_cm connects no UC: leave out -R")
+	case o.SourceIP != "" && strings.Contains(o.SourceIP, ":") != o.IPv6Addr:
+		return here("--bind_source_ip", "%s: give an IPv6 address with --ipv6-addr, and an IPv4 address without", o.SourceIP)
 	case o.TOS >= 0 && !o.RDMACM:
 		return here("-T", "it is for rdma_cm's queue pairs: add -R, or use --tclass")
 	case o.given['X'] && !o.Events:

@@ -97,6 +97,15 @@ func TestAnotherProtocol(t *testing.T) {
 	}
 }
 
+// The zone of a source is heeded.
+func TestSourceZone(t *testing.T) {
+	o := atHome(t, 1, "::1")
+	o.IPv6Addr, o.SourceIP = true, "fe80::1%lo"
+	if _, err := dialTCP(t.Context(), o); err == nil || !strings.Contains(err.Error(), "fe80") {
+		t.Error(err)
+	}
+}
+
 // Ctrl-C ends each wait before the test at once: for a client, for a server that
 // is not there yet, and for words of a peer that says none.
 func TestInterruptedBefore(t *testing.T) {

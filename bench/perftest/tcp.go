@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -135,7 +136,11 @@ func (w *tcpWire) close() error {
 func dialTCP(ctx context.Context, o *Options) (wire, error) {
 	d := net.Dialer{Timeout: patience}
 	if o.SourceIP != "" {
-		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.SourceIP)}
+		source, err := netip.ParseAddr(o.SourceIP)
+		if err != nil {
+			return nil, here("--bind_source_ip", "%v", err)
+		}
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
 	}
 	conn, err := again(ctx, func() (net.Conn, error) {
 		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
