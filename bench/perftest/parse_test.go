@@ -135,6 +135,31 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// The defaults are perftest's, as its help has them.
+func TestDefaults(t *testing.T) {
+	for _, test := range Tests {
+		o := Defaults(test)
+		size, depth, iters := 2, 1, 1000
+		if test.Bandwidth {
+			size, depth = 65536, 128
+		}
+		if test.Verb == Write && test.Bandwidth {
+			iters = 5000
+		}
+		if test.Verb == Atomic {
+			size = 8
+		}
+		if o.Size != size || o.TxDepth != depth || o.Iters != iters || o.QPTimeout != 14 || o.RetryCount != 7 || o.CQMod != 100 || o.Port != 18515 {
+			t.Errorf("%v: %+v", test, o)
+		}
+	}
+	for seconds, margin := range map[string]int{"4": 1, "10": 2, "2": 0} {
+		if o := settled(t, "send_bw", "-D", seconds); o.Margin != margin {
+			t.Errorf("-D %s: a margin of %d", seconds, o.Margin)
+		}
+	}
+}
+
 // Options that nobody has filled in are refused.
 func TestEmptyOptions(t *testing.T) {
 	half := Defaults(Test{Send, true})

@@ -72,7 +72,7 @@ func TestAnotherProtocol(t *testing.T) {
 	for says, want := range map[string]string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                `another protocol than perftest's: it said "GET / HTTP/1.1\r\n"`,
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\xd8\x9e\x1f\x00\x00": "another protocol",
-		"\xff": `has ended the connection: what it printed tells why, or it runs another test, or with other options; its last words: "\xff"`,
+		"\xff": `has ended the connection: what it printed tells why, or it runs another test, or with other options; it said: "\xff"`,
 		"":     "the peer has ended the connection",
 	} {
 		o := atHome(t, freePort(t), "")
@@ -95,6 +95,24 @@ func TestAnotherProtocol(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A peer that does not stop talking is not listened to for ever.
+func TestTalker(t *testing.T) {
+	cw, sw := wires(t)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for err := error(nil); err == nil; { // until the other end closes
+			err = sw.send(context.Background(), make([]byte, 4096))
+		}
+	}()
+	err := cw.receive(limited(t), make([]byte, 4*mostPending))
+	if err == nil || !strings.Contains(err.Error(), "says more than a perftest does") || len(err.Error()) > 1000 {
+		t.Errorf("%.200v", err)
+	}
+	cw.close()
+	<-told
 }
 
 // The zone of a source is heeded.

@@ -80,7 +80,7 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 		in, err, was := w.in, w.err, w.was
 		w.mu.Unlock()
 		if err != nil && len(in) > 0 {
-			return fmt.Errorf("%w; its last words: %q", err, in)
+			return fmt.Errorf("%w; it said: %q", err, in[:min(len(in), 64)])
 		}
 		if err != nil {
 			return err

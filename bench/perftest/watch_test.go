@@ -96,7 +96,24 @@ func TestInterruptedWatch(t *testing.T) {
 	defer v.stop()
 	cancel()
 	<-v.stopped
-	if err := v.look(1); !v.alarm.Load() && err != ErrInterrupted {
+	if !v.alarm.Load() {
+		t.Error("a run that polls is not alarmed")
+	}
+	if err := v.look(1); err != ErrInterrupted {
+		t.Error(err)
+	}
+}
+
+// A run that sleeps is woken when the peer has gone.
+func TestSleepingWatch(t *testing.T) {
+	v := newWatch(t.Context(), &quietWire{gone: errGone}, &Options{Events: true}, 10)
+	defer v.stop()
+	select {
+	case <-v.ctx.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("it sleeps on")
+	}
+	if err := context.Cause(v.ctx); !errors.Is(err, errGone) {
 		t.Error(err)
 	}
 }
