@@ -100,7 +100,9 @@ func (l *latency) pingpong() error {
 // post posts a message and waits for its completion.
 func (l *latency) post(q *queue) error {
 	if l.o.LatencyGap > 0 {
-		l.gap()
+		if err := l.gap(); err != nil {
+			return err
+		}
 	}
 	if l.posted != nil {
 		l.posted[l.sent] = now()
@@ -117,10 +119,16 @@ func (l *latency) post(q *queue) error {
 }
 
 // gap lets some time go by, busily.
-func (l *latency) gap() {
+func (l *latency) gap() error {
 	until := now() + int64(l.o.LatencyGap)*int64(time.Microsecond)
 	for now() < until {
+		if l.watch.alarm.Load() {
+			if err := l.watch.look(l.far()); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
 }
 
 func (l *latency) sample() {

@@ -30,6 +30,7 @@ type watch struct {
 	lossy    bool         // UC, UD
 	done     atomic.Int64 // of a run that sleeps: how far it is
 	stopped  chan struct{}
+	gap      time.Duration // that the run itself makes between messages
 
 	cpuBegin, cpuEnd cpuTimes // of what counts
 
@@ -63,7 +64,8 @@ var started = time.Now()
 func now() int64 { return int64(time.Since(started)) }
 
 func newWatch(ctx context.Context, w wire, o *Options, total int) *watch {
-	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now()}
+	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now(),
+		gap: time.Duration(o.LatencyGap) * time.Microsecond}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
 	if o.timed() {
 		v.phase.Store(warming)
@@ -149,7 +151,7 @@ func (v *watch) judge(done int) error {
 		v.last, v.since = done, at
 	}
 	v.tell(at, done)
-	idle := at.Sub(v.since)
+	idle := at.Sub(v.since) - v.gap
 	switch {
 	case pending > 0 && idle > soonDone && v.phase.Load() == always:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)

@@ -49,6 +49,24 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A gap that the run makes itself is no stall.
+func TestGap(t *testing.T) {
+	v := newWatch(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 10)
+	defer v.stop()
+	v.last, v.since = 7, time.Now().Add(-25*time.Second)
+	if err := v.judge(7); err != nil {
+		t.Error(err)
+	}
+	// And its end is not waited for.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watch: newWatch(ctx, &quietWire{}, &Options{}, 10)}}
+	defer l.watch.stop()
+	if err := l.gap(); err != ErrInterrupted {
+		t.Error(err)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	v := &watch{progress: &out, total: 10}
