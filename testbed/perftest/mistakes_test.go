@@ -87,7 +87,7 @@ func (h *host) mistakesAlone(t *testing.T) {
 // it has measured.
 func (h *host) interrupted(t *testing.T) {
 	for _, c := range []struct{ test, args, says, row string }{
-		{"send_lat", "-n 100000000", "the figures are of what was done until then", "\n 2 "},
+		{"send_lat", "-n 10000000", "the figures are of what was done until then", "\n 2 "},
 		{"send_bw", "-n 100000000 -s 64 -e", "the figures are of what was done until then", "\n 64 "},
 		{"write_bw", "-D 1000 -f 0 -s 64", "the figures are of what was done until then", "\n 64 "},
 	} {
@@ -126,12 +126,12 @@ func (h *host) interrupt(t *testing.T, p *program.Process, says string) {
 // An end whose peer is killed in mid-run says so, and does not wait for ever.
 func (h *host) peerKilled(t *testing.T) {
 	var servers, clients []*program.Process
-	for _, args := range []string{"-n 100000000", "-n 100000000 -R"} {
+	for _, args := range []string{"-n 10000000", "-n 10000000 -R"} {
 		s, c := h.begin(t, pair{goSide, cSide}, "send_lat", args, args)
 		servers, clients = append(servers, s), append(clients, c)
 	}
 	for i, s := range servers {
-		if !s.Stderr.Await(" of 100000000 messages") {
+		if !s.Stderr.Await(" of 10000000 messages") {
 			t.Fatalf("no progress:\n%v", s)
 		}
 		clients[i].Kill()
