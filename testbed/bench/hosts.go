@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm"
 )
@@ -60,10 +61,11 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 // A remote is a host that ssh reaches.
 type remote struct{ name, dir string }
 
-// watched ends a program when its input does: with ssh, that is. One that stays
-// would keep its port and its device.
-const watched = `exec 3<&0; timeout %d %s </dev/null 3<&- & p=$!
-{ read -r x <&3; kill $p; } >/dev/null 2>&1 & w=$!
+// watched ends a program, with what it has started, when its input ends, which
+// is ssh's, or its time. One that stays would keep its port and its device. It
+// is no child of timeout, which leaves it behind when it is told to end early.
+const watched = `exec 3<&0; setsid %[2]s </dev/null 3<&- & p=$!
+{ timeout %[1]d cat <&3; kill -TERM -$p || kill $p; } >/dev/null 2>&1 & w=$!
 wait $p; s=$?; kill $w 2>/dev/null; exit $s`
 
 func (r remote) run(ctx context.Context, args ...string) (string, error) {
@@ -72,7 +74,7 @@ func (r remote) run(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.Cancel = func() error { return errors.Join(in.Close(), c.Process.Kill()) }
+	c.Cancel, c.WaitDelay = in.Close, 5*time.Second // ssh would leave the program behind
 	out, err := c.CombinedOutput()
 	return told(c.Args, out, err)
 }
@@ -144,6 +146,7 @@ type machine struct {
 	port           int
 	programs       map[string][2]string // on server and client
 	dir            string               // of this machine, for programs
+	arch           string               // Go's name of the hosts'; "": this machine's
 }
 
 func (m *machine) both() []host {
@@ -159,7 +162,11 @@ func (m *machine) program(ctx context.Context, pkg string) (paths [2]string, err
 		return paths, nil
 	}
 	file := filepath.Join(m.dir, filepath.Base(pkg))
-	if _, err := local(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-buildvcs=false", "-o", file, module+"/"+pkg); err != nil {
+	env := []string{"CGO_ENABLED=0"}
+	if m.arch != "" {
+		env = append(env, "GOOS=linux", "GOARCH="+m.arch)
+	}
+	if _, err := local(ctx, env, "go", "build", "-buildvcs=false", "-o", file, module+"/"+pkg); err != nil {
 		return paths, err
 	}
 	paths[0], err = m.server.install(ctx, file)

@@ -209,6 +209,9 @@ func (b *bench) onHosts(ctx context.Context) error {
 	o := b.options
 	m := &machine{server: remote{o.server, "/tmp"}, client: remote{o.client, "/tmp"}, address: o.address, device: o.device, args: o.args,
 		port: firstPort, programs: map[string][2]string{}, dir: b.dir}
+	if err := b.ready(ctx, m); err != nil {
+		return err
+	}
 	out, err := m.client.run(ctx, "sh", "-c", "cat /proc/cpuinfo; echo kernel $(uname -r); "+versions)
 	if err != nil {
 		return err
