@@ -8,13 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// reach is the memory of a Context's MRs, and a queue's way to it.
+type reach struct {
+	*ProviderMRs
+	ProviderMRUser
+}
+
+func reached(c *Context) *reach {
+	m := &reach{ProviderMRs: new(ProviderMRs)}
+	c.memory = m.ProviderMRs
+	m.Open(c.memory)
+	return m
+}
+
 // What Store is told to write goes to the memory that the key names at the moment,
 // or nowhere.
 func TestProviderMRs(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
-	m := new(ProviderMRs)
-	r.c.memory = m
+	m := reached(r.c)
 	pd := good(r.c.AllocPD())(t)
 	mr := good(pd.Alloc(100, LocalWrite|OnDemand))(t)
 	text := []byte("text")
@@ -22,6 +34,9 @@ func TestProviderMRs(t *testing.T) {
 		t.Helper()
 		if ok := m.Store(lkey, addr, text); ok != want {
 			t.Errorf("%s: Store answers %v", what, ok)
+		}
+		if b := m.Room(lkey, addr, uint32(len(text))); b != nil && (!want || addressOf(b) != addr || len(b) != len(text)) {
+			t.Errorf("%s: there is room at %#x for %d bytes, want an answer of %v", what, addressOf(b), len(b), want)
 		}
 		if got := make([]byte, len(text)); m.Load(lkey, addr, got) != want || want && !bytes.Equal(got, text) {
 			t.Errorf("%s: %q is loaded, want an answer of %v", what, got, want)
@@ -49,7 +64,7 @@ func TestProviderMRs(t *testing.T) {
 		try("a key that was", false, was, mr.Addr())
 	}
 	check(t, mr.Rereg(ReregAccess, nil, nil, RemoteRead))
-	if m.Store(mr.LKey(), mr.Addr(), text) || !m.Load(mr.LKey(), mr.Addr(), text) {
+	if m.Store(mr.LKey(), mr.Addr(), text) || m.Room(mr.LKey(), mr.Addr(), 1) != nil || !m.Load(mr.LKey(), mr.Addr(), text) {
 		t.Error("memory that must not be written is, or is not read")
 	}
 	text = []byte("text")
@@ -76,7 +91,7 @@ func TestProviderMRs(t *testing.T) {
 // Keys that differ in the lowest byte alone lead to memory of their own, in
 // whatever order they come and go.
 func TestProviderMRsNeighbours(t *testing.T) {
-	m := new(ProviderMRs)
+	m := reached(new(Context))
 	var all [4]*registration
 	for i := range all {
 		b := make([]byte, 8)
@@ -101,7 +116,7 @@ func TestProviderMRsNeighbours(t *testing.T) {
 // The kernel may give a key again before the goroutine that closes its last MR has
 // come to its end.
 func TestProviderMRsOfOneKey(t *testing.T) {
-	m := new(ProviderMRs)
+	m := reached(new(Context))
 	made := func() *registration {
 		r := &registration{view: &mrView{buf: make([]byte, 8), size: 8, room: 8, access: LocalWrite, lkey: 0x700}}
 		m.enter(r)
@@ -133,8 +148,7 @@ func TestStoreDuringRereg(t *testing.T) {
 	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess | ReregTranslation) })
 	k := &spy{r.k, func() {}}
 	c := good(newContext(ioctl.NewFake(fd, "uverbs0", r.k.Driver, k), Device{Name: "fake0", Ports: 1, DriverID: fakeDriver}, r.p))(t)
-	m := new(ProviderMRs)
-	c.memory = m
+	m := reached(c)
 	mr := good(good(c.AllocPD())(t).Alloc(64, LocalWrite))(t)
 	before, after := mr.Bytes(), make([]byte, 64)
 	for _, change := range []func() error{

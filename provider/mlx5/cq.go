@@ -27,6 +27,9 @@ type cq struct {
 	last   *target
 	simple bool // CQEs name their target by index: those of every common kind
 
+	memory  uverbs.ProviderMRUser // for messages that come in entries
+	storing bool                  // it has begun
+
 	ctx     *deviceContext
 	pd      *uverbs.PD // whose memory the ring lies in, or nil
 	mem     *provider.Mapping
@@ -54,6 +57,7 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCom
 	}
 	q.use(mem, entries)
 	q.vacate(0)
+	q.memory.Open(c.memory)
 	if q.record, err = c.records.get(); err != nil {
 		err = kernelError(op, "", err, "there is no memory for its doorbell record")
 	} else {
@@ -166,5 +170,6 @@ func (q *cq) Retire() error {
 		return nil
 	}
 	q.halted.Store(true)
+	q.memory.Leave()
 	return errors.Join(q.ctx.records.put(q.record), q.mem.Retire())
 }

@@ -12,10 +12,10 @@ import (
 
 // A frameQueue is what the send queue of a raw packet QP has beside the others.
 type frameQueue struct {
-	header   int // bytes that the device wants in the request, 0 or l2Header
-	headed   int // of them, that the last request has
-	mrs      *uverbs.ProviderMRs
-	segments uint32 // of the Ethernet segment
+	header   int                   // bytes that the device wants in the request, 0 or l2Header
+	headed   int                   // of them, that the last request has
+	memory   uverbs.ProviderMRUser // for headers that the caller has there
+	segments uint32                // of the Ethernet segment
 	sums     func() bool
 	canSum   bool // what sums has answered, once it was asked
 	asked    bool
@@ -44,8 +44,10 @@ func headerOf(inlineMode uint8) int {
 }
 
 func newFrameQueue(u *uverbs.QP, header int, mrs *uverbs.ProviderMRs) *frameQueue {
-	return &frameQueue{header: header, mrs: mrs, segments: uint32(headerStart+2+header) / segmentSize,
+	q := &frameQueue{header: header, segments: uint32(headerStart+2+header) / segmentSize,
 		sums: func() bool { return uverbs.ProviderChecksums(u) }}
+	q.memory.Open(mrs)
+	return q
 }
 
 // takes tells whether a frame can be sent with these flags.
@@ -88,7 +90,10 @@ func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
 	f := s.frames
 	to := s.headerBytes()[f.headed:]
 	to = to[:min(len(to), int(g.Length))]
-	if !f.mrs.Load(g.LKey, g.Addr, to) {
+	f.memory.Begin()
+	ok := f.memory.Load(g.LKey, g.Addr, to)
+	f.memory.End()
+	if !ok {
 		s.batch.err = uverbs.ErrFrameHeader
 		return g
 	}

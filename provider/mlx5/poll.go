@@ -58,16 +58,16 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 		}
 		if key := uint32(e[4]) & rawIndex; key != q.key {
 			if !q.simple {
-				return q.pollRest(wcs, n, ci)
+				return q.pollAny(wcs, n, ci)
 			}
 			k := bits.ReverseBytes32(key)
 			p := q.ctx.targets.pages[k>>pageBits&pageMask].Load()
 			if p == nil {
-				return q.pollRest(wcs, n, ci)
+				return q.pollAny(wcs, n, ci)
 			}
 			t := p[k&pageMask].Load()
 			if t == nil {
-				return q.pollRest(wcs, n, ci)
+				return q.pollAny(wcs, n, ci)
 			}
 			q.last, q.key = t, key
 		}
@@ -75,7 +75,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 		at := uint32(v >> 16)
 		if v&(opcodeMask|formatMask) == cqeRequester<<opcodeShift {
 			if at &= t.sendMask; int(at) >= len(t.sends) {
-				return q.pollRest(wcs, n, ci)
+				return q.pollAny(wcs, n, ci)
 			}
 			note := &t.sends[at]
 			meta := note.meta
@@ -86,7 +86,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			wc[wcVendor] = 0
 			if uint8(meta) != 0 {
 				if meta&metaSilent != 0 {
-					return q.pollRest(wcs, n, ci)
+					return q.pollAny(wcs, n, ci)
 				}
 				wc[wcLength] = atomicSize
 				if meta&metaLength != 0 {
@@ -98,7 +98,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			mmio.Release32(t.sendTail, note.end)
 		} else {
 			if at &= t.recvMask & 0xffff; v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
-				return q.pollRest(wcs, n, ci)
+				return q.pollAny(wcs, n, ci)
 			}
 			a := &arrivals[v>>opcodeShift&7]
 			wc.message(t.recvs[at], e, a)

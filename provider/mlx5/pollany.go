@@ -1,73 +1,38 @@
 package mlx5
 
 import (
-	"runtime"
-
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pollRest goes on with a Poll that has come to entry ci with n completions.
-//
-//go:noinline
-func (q *cq) pollRest(wcs []uverbs.WC, n int, ci uint32) (int, error) {
-	q.ci = ci
-	return q.pollAny(wcs, n)
-}
-
-// pollAny takes entries of every kind, after the first n.
-func (q *cq) pollAny(wcs []uverbs.WC, n int) (int, error) {
-	var err error
-	for n < len(wcs) {
-		v, ok := q.mine(q.ci)
-		if !ok {
-			break
-		}
-		var told bool
-		if told, err = q.take(v, &wcs[n]); err != nil && n > 0 {
-			err = nil // the entry is still there, for the next call to tell of
-			break
-		}
-		q.ci++
-		if err != nil {
-			break
-		}
-		if told {
-			n++
-		}
-	}
-	mmio.Publish32BE(&q.record.words[consumed], q.ci&indexMask)
-	if q.halted.Load() && (err == nil || q.retired.Load()) {
-		return q.halt(n)
-	}
-	runtime.KeepAlive(q)
-	return n, err
-}
-
-// take turns the entry at ci, with the last word v, into a completion. It
+// take turns the entry e, with the last word v, into a completion. It
 // reports false when there is none to tell.
-func (q *cq) take(v uint64, wc *uverbs.WC) (told bool, err error) {
-	e := q.at(q.ci)
+func (q *cq) take(e *block, v uint64, wc *uverbs.WC) (told bool, err error) {
 	opcode := uint32(v) >> opcodeShift & 0xf
 	if opcode == cqeResize {
 		return false, nil
 	}
-	t := q.find(e, v)
-	if t == nil {
-		return false, errStray
+	t := q.last
+	if key := uint32(e[4]) & rawIndex; key != q.key || !q.simple {
+		if t = q.find(e, v); t == nil {
+			return false, errStray
+		}
+		if q.simple {
+			q.last, q.key = t, key
+		}
+	}
+	at := uint32(v>>16) & 0xffff
+	if opcode-cqeWriteImm <= cqeSendInv-cqeWriteImm && t.frames == nil {
+		return q.takeRecv(t, e, v, at, wc)
 	}
 	*wc = uverbs.WC{QPNum: uint32(v>>32) & indexMask}
-	at := uint32(v>>16) & 0xffff
 	switch opcode {
 	case cqeRequester:
 		wc.Timestamp = be(e[6])
 		return q.takeSend(t, e, v, at, wc)
 	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInv:
 		wc.Timestamp = be(e[6])
-		if t.frames != nil {
-			return q.takeFrame(t.frames, e, v, wc)
-		}
-		return q.takeRecv(t, e, v, at, wc)
+		return q.takeFrame(t.frames, e, v, wc)
 	case cqeReqError:
 		wc.Status, wc.VendorErr = failure(e)
 		note, ok := t.sent(at)
@@ -165,18 +130,21 @@ func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 			return false, err
 		}
 	}
-	id, ok := t.received(at)
-	if !ok {
+	var id uint64
+	if i := at & t.recvMask; t.srq == nil && int(i) < len(t.recvs) {
+		id = t.recvs[i]
+		mmio.Release32(t.recvTail, *t.recvTail+1)
+	} else if id, told = t.received(at); !told {
 		return false, errStray
 	}
 	w, a := wordsOfWC(wc), &arrivals[v>>opcodeShift&7]
 	w.message(id, e, a)
-	w.sender(be(e[3]), be(e[2]), v, a)
-	wc.Status = status
 	if v&formatMask == carries32 { // where the message is, other entries tell of the sender
-		wc.Flags &^= uverbs.WCGRH
-		wc.SrcQP, wc.SLID, wc.SL, wc.PathBits = 0, 0, 0, 0
+		w[wcNumbers], w[wcVendor], w[wcKind] = v>>32&indexMask, 0, a.kind
+	} else {
+		w.sender(be(e[3]), be(e[2]), v, a)
 	}
+	wc.Status = status
 	return true, nil
 }
 

@@ -209,6 +209,9 @@ func (q *qp) release() error {
 		c.targets.remove(&q.target, c.indexed)
 	}
 	c.uars.put(q.reg)
+	if q.sq.frames != nil {
+		q.sq.frames.memory.Leave()
+	}
 	err := c.records.put(q.record)
 	if q.mem != nil {
 		err = errors.Join(err, q.mem.Retire())

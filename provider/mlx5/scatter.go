@@ -6,6 +6,7 @@ import "github.com/goverbs/goverbs/uverbs"
 const (
 	carries32 = 1 << 2 // in its first 32 bytes
 	carries64 = 2 << 2 // in the block before it
+	roomIn32  = 32
 )
 
 // StoreIn implements uverbs.ProviderStorer.
@@ -21,7 +22,7 @@ func (c *deviceContext) scatters(t uverbs.QPType) bool {
 // carried is the message of n bytes that the entry at ci, with the last word v,
 // carries. It is false when the entry cannot.
 func (q *cq) carried(v uint64, n uint32) ([]byte, bool) {
-	room, at := uint32(32), q.at(q.ci)
+	room, at := uint32(roomIn32), q.at(q.ci)
 	if v&formatMask == carries64 && q.wide != 0 {
 		room, at = blockSize, &q.ring[(q.ci&q.mask)<<1]
 	} else if v&formatMask != carries32 {
@@ -35,7 +36,7 @@ func (q *cq) carried(v uint64, n uint32) ([]byte, bool) {
 
 // store writes the beginning of data where a data segment says, and returns the
 // rest. A key that leads nowhere is what it is to the device.
-func (c *deviceContext) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
+func (q *cq) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
 	w := be(g[0])
 	n, key := uint32(w>>32), uint32(w)
 	if n == 0 {
@@ -44,20 +45,24 @@ func (c *deviceContext) store(g *segment, data []byte) (rest []byte, s uverbs.WC
 		}
 		n = inlineMark // that is how a segment says 2^31
 	}
+	if !q.storing {
+		q.memory.Begin()
+		q.storing = true
+	}
 	part := data[:min(uint64(n), uint64(len(data)))]
-	if (key != c.null || c.null == 0) && !c.memory.Store(key, be(g[1]), part) {
+	if null := q.ctx.null; (key != null || null == 0) && !q.memory.Store(key, be(g[1]), part) {
 		return nil, uverbs.WCLocProtErr
 	}
 	return data[len(part):], uverbs.WCSuccess
 }
 
 // storeAll writes data where a list of data segments says.
-func (c *deviceContext) storeAll(list []segment, data []byte) (s uverbs.WCStatus) {
+func (q *cq) storeAll(list []segment, data []byte) (s uverbs.WCStatus) {
 	for i := range list {
 		if len(data) == 0 {
 			return uverbs.WCSuccess
 		}
-		if data, s = c.store(&list[i], data); s != uverbs.WCSuccess {
+		if data, s = q.store(&list[i], data); s != uverbs.WCSuccess {
 			return s
 		}
 	}
@@ -74,16 +79,19 @@ func (q *cq) storeRecv(t *target, e *block, v uint64, at uint32) (uverbs.WCStatu
 	if !ok {
 		return 0, errFormat
 	}
+	var list []segment
 	switch {
 	case t.srq != nil:
 		if int(at) >= len(t.srq.ids) {
 			return 0, errStray
 		}
-		return q.ctx.storeAll(t.srq.slot(at)[1:1+t.srq.maxSGE], data), nil
+		list = t.srq.slot(at)[1 : 1+t.srq.maxSGE]
 	case t.rq != nil && int(at&t.recvMask) < len(t.recvs):
-		return q.ctx.storeAll(t.rq.list(at&t.recvMask), data), nil
+		list = t.rq.list(at & t.recvMask)
+	default:
+		return 0, errStray
 	}
-	return 0, errStray
+	return q.storeAll(list, data), nil
 }
 
 // storeSend writes what the entry e carries where the READ or the atomic says that
@@ -109,7 +117,7 @@ func (q *cq) storeSend(t *target, e *block, v uint64, at uint32) (uverbs.WCStatu
 	}
 	for ; k < uint32(w&wordSize) && len(data) > 0; k++ {
 		var status uverbs.WCStatus
-		if data, status = q.ctx.store(s.segment(at, k), data); status != uverbs.WCSuccess {
+		if data, status = q.store(s.segment(at, k), data); status != uverbs.WCSuccess {
 			return status, nil
 		}
 	}

@@ -46,7 +46,7 @@ func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 // where the environment says so.
 func TestShortMessages(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
-		for _, c := range []struct{ srq, off bool }{{}, {srq: true}, {off: true}} {
+		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}} {
 			k.set.scatter = !c.off
 			d := newDesk(t, k)
 			cfg := uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 3}))(t), MaxRecvSGE: 4}
@@ -63,6 +63,9 @@ func TestShortMessages(t *testing.T) {
 				}
 				clear(mem[0x2000:])
 				wr := uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{d.mr.SGE(0x4000, 5), null.SGE(0, 3), shifted.SGE(0x10, 9), d.mr.SGE(0x5000, 200)}}
+				if c.whole { // in one piece
+					wr.SGL = []uverbs.SGE{d.mr.SGE(0x4000, 100)}
+				}
 				post := q.PostRecv
 				if c.srq {
 					post = cfg.SRQ.PostRecv
@@ -80,6 +83,12 @@ func TestShortMessages(t *testing.T) {
 					if wc.Err() != nil || wc.WRID == 1 && (wc.ByteLen != uint32(n) || wc.Imm != 77 || wc.Opcode != uverbs.WCRecv || wc.Flags != uverbs.WCWithImm || wc.SrcQP != 0 && wc.SrcQP != q.QPN()) {
 						t.Fatalf("%+v: %d bytes: %+v", c, n, wc)
 					}
+				}
+				if want := append(bytes.Clone(mem[:n]), make([]byte, 100)...); c.whole && !bytes.Equal(mem[0x4000:][:len(want)], want) {
+					t.Fatalf("%+v: %d bytes arrived as %x, want %x", c, n, mem[0x4000:][:len(want)], want)
+				} else if c.whole {
+					d.s.vacate()
+					continue
 				}
 				got := bytes.Join([][]byte{mem[0x4000:0x4005], mem[:min(n, 8)][min(n, 5):], mem[0x2010:0x2019], mem[0x5000:0x5050]}, nil)
 				if want := append(bytes.Clone(mem[:n]), make([]byte, 200)...)[:len(got)]; !bytes.Equal(got, want) {

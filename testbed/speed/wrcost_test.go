@@ -81,6 +81,10 @@ var budgets = []budget{
 	{"poll1", 150, 140, ""},
 	{"poll32", 64, 63, ""},
 	{"empty", 96, 86, ""},
+	{"short1", 369, 359, ""},
+	{"short32", 220, 220, ""},
+	{"long1", 194, 184, ""},
+	{"long32", 108, 107, ""},
 }
 
 // TestCost holds what requests cost against their budgets, and prints it beside

@@ -17,6 +17,7 @@
 #define EACH 128
 #define LIST 32
 #define SIZE 32
+#define LONG 200 /* a message that no completion carries */
 #define MAX_ROUNDS 15
 
 static void must(int ok, const char *what)
@@ -34,14 +35,14 @@ static double now(void)
 	return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-enum { WRITE, INLINE, LIST32, LIST32INLINE, RECV, RECV32, POLL1, POLL32, EMPTY, LOOP, KINDS };
-static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty", "loop" };
+enum { WRITE, INLINE, LIST32, LIST32INLINE, RECV, RECV32, POLL1, POLL32, EMPTY, SHORT1, SHORT32, LONG1, LONG32, LOOP, KINDS };
+static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty", "short1", "short32", "long1", "long32", "loop" };
 static double best[KINDS];
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
-static struct ibv_cq *cq;
-static struct ibv_qp *used[EACH], *receiver;
+static struct ibv_cq *cq, *sent;
+static struct ibv_qp *used[EACH], *receiver, *loopback;
 static struct ibv_send_wr many[2][LIST];
 static struct ibv_recv_wr recvs[LIST];
 static struct ibv_sge sge;
@@ -51,13 +52,18 @@ static int nothing(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return 0;
 }
 
-static struct ibv_qp *create(int sends, int receives, int inline_data)
+static struct ibv_qp *create_on(struct ibv_cq *send_cq, int sends, int receives, int inline_data)
 {
-	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+	struct ibv_qp_init_attr a = { .send_cq = send_cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
 		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_data } };
 	struct ibv_qp *qp = ibv_create_qp(pd, &a);
 	must(qp != NULL, "ibv_create_qp");
 	return qp;
+}
+
+static struct ibv_qp *create(int sends, int receives, int inline_data)
+{
+	return create_on(cq, sends, receives, inline_data);
 }
 
 /* connect takes a queue pair to RTS, with itself as its peer. */
@@ -109,6 +115,9 @@ static void prepare(int qps)
 	for (i = 0; i < EACH; i++)
 		used[i] = all[(long)i * qps / EACH];
 	receiver = connect_self(create(1, EACH * (2 * MAX_ROUNDS + 2), 0));
+	sent = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	must(sent != NULL, "ibv_create_cq");
+	loopback = connect_self(create_on(sent, EACH, EACH, 0));
 	sge.addr = (unsigned long)buf;
 	sge.length = SIZE;
 	sge.lkey = mr->lkey;
@@ -182,6 +191,53 @@ static void note(int kind, double took, double clock)
 		best[kind] = took;
 }
 
+/* settle has the device execute what has been posted: it serves a command after
+ * the doorbells before it. */
+static void settle(void)
+{
+	struct ibv_port_attr port;
+	int i;
+	for (i = 0; i < 3; i++) {
+		must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
+		usleep(2000);
+	}
+}
+
+/* arrive has a round of messages arrive at the queue pair that sends them. The
+ * last tells the sender. */
+static void arrive(int size)
+{
+	struct ibv_sge to = sge, from = sge;
+	struct ibv_recv_wr r = { .wr_id = 1, .sg_list = &to, .num_sge = 1 }, *badr;
+	struct ibv_send_wr w = { .wr_id = 1, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_wc wc;
+	int i;
+	to.addr += 8192;
+	to.length = LONG;
+	from.length = size;
+	for (i = 0; i < EACH; i++) {
+		must(!ibv_post_recv(loopback, &r, &badr), "ibv_post_recv");
+		w.send_flags = i == EACH - 1 ? IBV_SEND_SIGNALED : 0;
+		must(!ibv_post_send(loopback, &w, &bad), "ibv_post_send");
+	}
+	settle();
+	must(ibv_poll_cq(sent, 1, &wc) == 1 && wc.status == 0, "the last message");
+}
+
+static void measure_arrivals(double clock)
+{
+	double t, took;
+	int k, empty;
+	for (k = SHORT1; k <= LONG32; k++) {
+		arrive(k == SHORT1 || k == SHORT32 ? SIZE : LONG);
+		t = now();
+		empty = take(k == SHORT1 || k == LONG1 ? 1 : LIST);
+		took = now() - t;
+		if (!empty)
+			note(k, took, clock);
+	}
+}
+
 static void measure(int rounds)
 {
 	double t, took, clock = 1e9;
@@ -194,7 +250,6 @@ static void measure(int rounds)
 	}
 	for (i = 0; i < rounds; i++) {
 		for (m = WRITE; m <= RECV32; m++) {
-			struct ibv_port_attr port;
 			int j, n;
 			k = i % 2 ? RECV32 - m : m; /* as the program in Go does */
 			n = (i + k) % 2 ? LIST : 1;
@@ -203,16 +258,14 @@ static void measure(int rounds)
 			note(k, now() - t, clock);
 			if (k >= RECV)
 				continue;
-			for (j = 0; j < 3; j++) { /* the device serves a command after the doorbells before it */
-				must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-				usleep(2000);
-			}
+			settle();
 			t = now();
 			j = take(n);
 			took = now() - t;
 			if (!j)
 				note(n == 1 ? POLL1 : POLL32, took, clock);
 		}
+		measure_arrivals(clock);
 		struct ibv_wc wc;
 		int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
 		t = now();

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// long is a message that no completion carries.
+const long = 200
+
+// arrivals are a queue pair that sends to itself, and what it has received goes to
+// a CQ of its own.
+type arrivals struct {
+	*bench
+	qp   *uverbs.QP
+	sent *uverbs.CQ
+	from [2]uverbs.SGE // a short message, and a long one
+	to   uverbs.SGE
+}
+
+func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals, error) {
+	a := &arrivals{bench: b, from: [2]uverbs.SGE{mr.SGE(0, size), mr.SGE(0, long)}, to: mr.SGE(8192, long)}
+	var err error
+	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, SingleGoroutine: single}); err != nil {
+		return nil, err
+	}
+	a.qp, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each, MaxRecvWR: each, SingleGoroutine: single})
+	return a, err
+}
+
+// send has a round of messages arrive, of which the last tells the sender.
+func (a *arrivals) send(kind int) error {
+	for i := range each {
+		if _, err := a.qp.PostRecv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{a.to}}); err != nil {
+			return err
+		}
+		wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{a.from[kind]}}
+		if i == each-1 {
+			wr.Flags = uverbs.Signaled
+		}
+		if _, err := a.qp.PostSend(wr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// over takes the completion of the last message.
+func (a *arrivals) over() error {
+	wcs := make([]uverbs.WC, 1)
+	n, err := a.sent.Poll(wcs)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d completions of %d messages", n, each)
+	}
+	if err != nil {
+		return err
+	}
+	return wcs[0].Err()
+}
+
+// measure notes what it costs to poll messages that have arrived.
+func (a *arrivals) measure(note func(name string, took time.Duration)) error {
+	for kind, name := range []string{"short", "long"} {
+		for _, n := range []int{1, list} {
+			if err := a.send(kind); err != nil {
+				return fmt.Errorf("%s messages: %w", name, err)
+			}
+			if err := a.settled(); err != nil {
+				return err
+			}
+			if err := a.over(); err != nil {
+				return fmt.Errorf("%s messages: %w", name, err)
+			}
+			began := time.Now()
+			empty, err := a.poll(n)
+			took := time.Since(began)
+			if err != nil {
+				return fmt.Errorf("%s messages that have arrived: %w", name, err)
+			}
+			if empty == 0 {
+				note(fmt.Sprintf("%s%d", name, n), took)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package mlx5
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// pollAny goes on with a Poll that has come to entry ci with n completions. It takes
+// entries of every kind; those of short messages by itself, as long as all is common:
+// the queue is that of the entry before and has receives of its own, and the first
+// piece of memory holds the message.
+//
+//go:noinline
+func (q *cq) pollAny(wcs []uverbs.WC, n int, ci uint32) (int, error) {
+	var err error
+	for n < len(wcs) {
+		e := q.entryAt(ci)
+		v := be(mmio.Acquire64(&e[7]))
+		if (v^q.owner(ci))&ownerBit != 0 {
+			break
+		}
+		if t := q.last; v&formatMask == carries32 && uint32(e[4])&rawIndex == q.key {
+			kind, at, size := v>>opcodeShift&0xf, uint32(v>>16)&t.recvMask&0xffff, uint32(be(e[5]))
+			if kind-cqeWriteImm <= cqeSendInv-cqeWriteImm && int(at) < len(t.recvs) && size <= roomIn32 {
+				if !q.storing {
+					q.storing = true
+					q.memory.Begin()
+				}
+				g := t.rq.firstIn(at)
+				w := be(g[0])
+				if to := q.memory.Room(uint32(w), be(g[1]), size); to != nil && size <= uint32(w>>32) {
+					copyShort(to, e)
+					wc, a := wordsOfWC(&wcs[n]), &arrivals[kind&7]
+					wc.message(t.recvs[at], e, a)
+					wc[wcNumbers], wc[wcVendor], wc[wcKind] = v>>32&indexMask, 0, a.kind
+					mmio.Release32(t.recvTail, *t.recvTail+1)
+					ci++
+					n++
+					continue
+				}
+			}
+		}
+		q.ci = ci
+		var told bool
+		if told, err = q.take(e, v, &wcs[n]); err != nil && n > 0 {
+			err = nil // the entry is still there, for the next call to tell of
+			break
+		}
+		ci++
+		if err != nil {
+			break
+		}
+		if told {
+			n++
+		}
+	}
+	if q.storing {
+		q.memory.End()
+		q.storing = false
+	}
+	q.ci = ci
+	mmio.Publish32BE(&q.record.words[consumed], ci&indexMask)
+	if q.halted.Load() && (err == nil || q.retired.Load()) {
+		return q.halt(n)
+	}
+	runtime.KeepAlive(q)
+	return n, err
+}
+
+// firstIn is the first data segment of receive i, which is one of the queue's: there
+// is no check of that.
+func (r *recvQueue) firstIn(i uint32) *segment {
+	return (*segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i)*r.stride))
+}
+
+// copyShort fills to, of at most 32 bytes, from the beginning of e.
+func copyShort(to []byte, e *block) {
+	last := len(to) - 16
+	if last < 0 {
+		copy(to, bytesOf(e)[:])
+		return
+	}
+	p := unsafe.Pointer(unsafe.SliceData(to))
+	a, b := *(*[2]uint64)(unsafe.Pointer(e)), *(*[2]uint64)(unsafe.Add(unsafe.Pointer(e), last))
+	*(*[2]uint64)(p) = a
+	*(*[2]uint64)(unsafe.Add(p, last)) = b
+}
