@@ -84,6 +84,13 @@ func storeAnywhere(addr uint64, p []byte) bool {
 	return err == nil && n == len(p)
 }
 
+// probed is what storesAnywhere writes to.
+var probed [1]byte
+
+// storesAnywhere tells whether the process may do so at all: a sandbox may forbid
+// the call.
+func storesAnywhere() bool { return storeAnywhere(addressOf(probed[:]), []byte{0}) }
+
 // loadAnywhere is storeAnywhere the other way.
 func loadAnywhere(addr uint64, p []byte) bool {
 	if len(p) == 0 {

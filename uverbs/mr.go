@@ -28,7 +28,7 @@ type MR struct {
 type mrView struct {
 	buf        []byte // nil where the memory is not the process's, or all of it
 	whole      bool   // it is all of it
-	foreign    bool   // it is not the process's
+	foreign    bool   // it is not the process's, or not for the CPU to write
 	addr       uint64 // by which work requests name the first byte
 	size       int
 	room       int64 // size, or closedRoom

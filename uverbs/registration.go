@@ -94,6 +94,7 @@ func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
 // regAll registers the whole address space, which has this form by agreement.
 func (r *registration) regAll(p *PD, a Access) error {
 	r.view = &mrView{whole: true, size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
+	r.view.foreign = p.ctx.memory != nil && !storesAnywhere()
 	if err := r.command(p, 0, ^uint64(0), 0, a); err != nil {
 		return p.explainImplicit(a, err)
 	}

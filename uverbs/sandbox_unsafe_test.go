@@ -1,0 +1,61 @@
+package uverbs
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const sandboxed = "GOVERBS_TEST_SANDBOXED"
+
+// Where the process may not write to memory by its address alone, as in a sandbox,
+// queue pairs beside all of memory leave short messages to the device.
+func TestRegImplicitInSandbox(t *testing.T) {
+	inside := os.Getenv(sandboxed) != ""
+	if inside {
+		forbid(t, unix.SYS_PROCESS_VM_WRITEV)
+	}
+	r := newRig(t)
+	r.pageable()
+	m := reached(r.c)
+	mr := good(good(r.c.AllocPD())(t).RegImplicit(OnDemand | LocalWrite))(t)
+	if m.Foreign() != inside {
+		t.Errorf("in a sandbox: %v; left to the device: %v", inside, m.Foreign())
+	}
+	check(t, mr.Close())
+	if m.Foreign() {
+		t.Error("there still is memory that is left to the device")
+	}
+	if inside {
+		return
+	}
+	again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestRegImplicitInSandbox$", "-test.timeout=1m")
+	again.Env = append(os.Environ(), sandboxed+"=1")
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Errorf("in a sandbox: %v\n%s", err, out)
+	}
+}
+
+// forbid has a system call fail with EPERM, in all threads, until the process ends.
+func forbid(t *testing.T, call uint32) {
+	t.Helper()
+	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	filter := []unix.SockFilter{
+		{Code: loadWord}, // the call's number
+		{Code: jumpEqual, Jf: 1, K: call},
+		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	check(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		t.Fatalf("seccomp: %v", errno)
+	}
+}
