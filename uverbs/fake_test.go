@@ -302,28 +302,23 @@ func (q *fakeCQ) Arm(_ bool, events uint32) error {
 	return nil
 }
 
-func (q *fakeCQ) Purge(gone ProviderQP) {
+func (q *fakeCQ) Purge(gone any) {
 	q.enter()
 	defer q.leave()
-	q.purged = append(q.purged, gone)
+	switch gone := gone.(type) {
+	case ProviderQP:
+		q.purged = append(q.purged, gone)
+	case ProviderSRQ:
+		q.purgedSRQs = append(q.purgedSRQs, gone)
+	case ProviderWQ:
+		q.purgedWQs = append(q.purgedWQs, gone)
+	}
 }
 
 func (q *fakeCQ) Unpolled(ProviderQP) (sends, recvs int) {
 	q.enter()
 	defer q.leave()
 	return q.unpolled[0], q.unpolled[1]
-}
-
-func (q *fakeCQ) PurgeSRQ(gone ProviderSRQ) {
-	q.enter()
-	defer q.leave()
-	q.purgedSRQs = append(q.purgedSRQs, gone)
-}
-
-func (q *fakeCQ) PurgeWQ(gone ProviderWQ) {
-	q.enter()
-	defer q.leave()
-	q.purgedWQs = append(q.purgedWQs, gone)
 }
 
 func (q *fakeCQ) armings() int {

@@ -89,17 +89,14 @@ type ProviderCQ interface {
 	Retire() error
 }
 
-// A ProviderPurger is a ProviderCQ whose entries make no sense without the QP
-// that they are of.
+// A ProviderPurger is a ProviderCQ whose entries make no sense without the
+// queue that they are of.
 type ProviderPurger interface {
-	// Purge drops the completions of q that have not been polled, and forgets
-	// q. The kernel has destroyed it, or moved it to RESET. It is not called
-	// while the Context is being closed.
-	Purge(q ProviderQP)
-	// PurgeSRQ does the same with those of an XRC SRQ.
-	PurgeSRQ(s ProviderSRQ)
-	// PurgeWQ does the same with those of a WQ.
-	PurgeWQ(w ProviderWQ)
+	// Purge drops the completions that have not been polled of q, which is a
+	// ProviderQP, the ProviderSRQ of an XRC SRQ or a ProviderWQ, and forgets q.
+	// The kernel has destroyed it, or moved it to RESET. It is not called while
+	// the Context is being closed.
+	Purge(q any)
 }
 
 // A ProviderLoser is a ProviderCQ that a device has to fill.
@@ -224,7 +221,7 @@ type ProviderFlusher interface {
 type ProviderFinisher interface {
 	// FinishSends is called once for a QP in ERR, to which nothing is posted
 	// meanwhile: the last request of the send queue is to be given back like
-	// others. Nothing of that may show in a CQ.
+	// others. Nothing of that may show in what Poll gives; a waiter may wake.
 	FinishSends()
 }
 

@@ -4,15 +4,15 @@ package uverbs
 // taken under those of a QP, never the other way round.
 func (q *QP) purgeCQs() {
 	if q.cfg.RecvCQ != nil {
-		q.cfg.RecvCQ.purge(func(p ProviderPurger) { p.Purge(q.impl) })
+		q.cfg.RecvCQ.purge(q.impl)
 	}
 	if q.cfg.SendCQ != nil && q.cfg.SendCQ != q.cfg.RecvCQ {
-		q.cfg.SendCQ.purge(func(p ProviderPurger) { p.Purge(q.impl) })
+		q.cfg.SendCQ.purge(q.impl)
 	}
 }
 
 // purge drops what has been completed of a queue that is gone, or emptied.
-func (q *CQ) purge(drop func(ProviderPurger)) {
+func (q *CQ) purge(gone any) {
 	p, ok := q.impl.(ProviderPurger)
 	if !ok {
 		return
@@ -20,7 +20,7 @@ func (q *CQ) purge(drop func(ProviderPurger)) {
 	q.lock()
 	defer q.unlock()
 	if !q.dead.Load() {
-		drop(p)
+		p.Purge(gone)
 	}
 }
 

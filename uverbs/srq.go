@@ -301,7 +301,7 @@ func (s *SRQ) retireRing() error {
 	s.gate.Store(gateClosed)
 	s.ctx.forget(s.id)
 	if s.cq != nil && !s.ctx.ending.Load() {
-		s.cq.purge(func(p ProviderPurger) { p.PurgeSRQ(s.impl) })
+		s.cq.purge(s.impl)
 	}
 	return s.impl.Retire()
 }

@@ -43,7 +43,7 @@ func (q *WQ) Modify(a WQAttr, m WQMask) error {
 		return nil
 	}
 	q.gate.set(q.ctx, gateState)
-	q.cq.purge(func(p ProviderPurger) { p.PurgeWQ(q.impl) })
+	q.cq.purge(q.impl)
 	return q.impl.Reset()
 }
 
@@ -99,7 +99,7 @@ func (q *WQ) retireRing() error {
 	q.gate.Store(gateClosed)
 	q.ctx.forget(q.id)
 	if !q.ctx.ending.Load() {
-		q.cq.purge(func(p ProviderPurger) { p.PurgeWQ(q.impl) })
+		q.cq.purge(q.impl)
 	}
 	return q.impl.Retire()
 }

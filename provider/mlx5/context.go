@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/bits"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -63,8 +62,6 @@ type deviceContext struct {
 
 	mu    sync.Mutex
 	ports map[uint8]portKind
-
-	retired atomic.Bool
 }
 
 // maxSegments is the size of the largest send request.
@@ -191,6 +188,5 @@ func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 
 // Retire implements uverbs.ProviderContext.
 func (c *deviceContext) Retire() error {
-	c.retired.Store(true)
 	return errors.Join(c.uars.retire(), c.clock.retire(), c.wall.retire(), c.records.retire())
 }

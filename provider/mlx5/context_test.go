@@ -243,7 +243,7 @@ func TestRegisters(t *testing.T) {
 		t.Errorf("%d registers with an owner, %d shared by %d at most; want 4, 12, 3", owned, shared, most)
 	}
 	for _, r := range taken {
-		u.put(r)
+		u.put(r, 0)
 	}
 	if r := u.get(); r.shared {
 		t.Error("a register with no owner was not handed out again")

@@ -12,22 +12,13 @@ import (
 // Purge implements uverbs.ProviderPurger: the entries of gone are squeezed out,
 // from the newest back to the oldest, and those before them move up. What the
 // device writes meanwhile is of other queues, and lies behind.
-func (q *cq) Purge(gone uverbs.ProviderQP) {
-	if g, ok := gone.(*qp); ok {
+func (q *cq) Purge(gone any) {
+	switch g := gone.(type) {
+	case *qp:
 		q.squeeze(&g.target)
-	}
-}
-
-// PurgeSRQ implements uverbs.ProviderPurger.
-func (q *cq) PurgeSRQ(gone uverbs.ProviderSRQ) {
-	if g, ok := gone.(*srq); ok {
+	case *srq:
 		q.squeeze(&g.target)
-	}
-}
-
-// PurgeWQ implements uverbs.ProviderPurger.
-func (q *cq) PurgeWQ(gone uverbs.ProviderWQ) {
-	if g, ok := gone.(*wq); ok {
+	case *wq:
 		q.squeeze(&g.target)
 	}
 }

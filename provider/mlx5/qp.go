@@ -144,7 +144,7 @@ func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 func (q *qp) setRegister(r *register) {
 	q.reg = r
 	s := &q.sq
-	s.db = mmio.Doorbell{Record: &q.record.words[sendCounter], Reg: r.reg, Toggle: r.toggle}
+	s.db = mmio.Doorbell{Record: &q.record.words[sendCounter], Reg: r.reg, Toggle: r.toggle, Half: r.half}
 	if n := len(s.blocks); n > 0 {
 		s.db.Ring, s.db.End = bytesOf(&s.blocks[0]), endOf(s.blocks)
 	}
@@ -208,7 +208,7 @@ func (q *qp) release() error {
 	if q.target.key != noNumber && q.mem != nil {
 		c.targets.remove(&q.target, c.indexed)
 	}
-	c.uars.put(q.reg)
+	c.uars.put(q.reg, q.sq.db.Half)
 	if q.sq.frames != nil {
 		q.sq.frames.memory.Leave()
 	}

@@ -27,15 +27,15 @@ type register struct {
 	reg    *uint64
 	mem    *provider.Mapping // where it lies
 	uar    uint32            // its page, as the device numbers it
-	index  uint32            // among those that the kernel hands out itself
 	toggle uint64            // half its size; 0: it takes 8 bytes at a time
 	most   uint64            // blocks that it takes at a time
+
+	half uint64 // to be written next, whoever does
 
 	// Of a register that several QPs use.
 	shared bool
 	domain bool // they are of one thread domain: no lock is needed
 	mu     sync.Mutex
-	half   uint64
 	users  int
 }
 
@@ -220,7 +220,7 @@ func (u *uars) registersOf(p *uarPage) (all []*register) {
 	return all
 }
 
-func (u *uars) put(r *register) {
+func (u *uars) put(r *register, half uint64) {
 	if r == nil || r == u.plain || r.domain || u.fixed != nil {
 		return
 	}
@@ -229,6 +229,7 @@ func (u *uars) put(r *register) {
 	if r.shared {
 		r.users--
 	} else {
+		r.half = half
 		u.owned = append(u.owned, r)
 	}
 }

@@ -38,7 +38,7 @@ func (u *uars) openFixed(registers int) error {
 		p := &uarPage{mem: mem}
 		u.pages = append(u.pages, p)
 		for _, s := range spots(u.per, uarRegisters, 2*u.split) {
-			u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[s.offset:]), mem: mem, index: uint32(len(u.fixed)),
+			u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[s.offset:]), mem: mem,
 				toggle: uint64(u.split), most: uint64(u.split / 64), shared: true})
 		}
 	}
