@@ -21,9 +21,16 @@ func (q *CQ) Resize(entries int) error {
 	if q.dead.Load() {
 		return ErrClosed
 	}
+	resized := false
 	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.resizeCommand(entries, uhwIn, uhwOut)
+		r, err := q.resizeCommand(entries, uhwIn, uhwOut)
+		resized = err == nil
+		return r, err
 	})
+	if resized && err != nil { // what failed is not the number
+		q.entries = reply.Entries
+		return q.ctx.wrap("resize", q.String(), err, "the queue has been resized")
+	}
 	if errors.Is(err, unix.EINVAL) && entries < q.entries {
 		return q.ctx.wrap("resize", q.String(), err, "more than "+sitoa(entries)+" completions may wait in it: poll them first")
 	}
