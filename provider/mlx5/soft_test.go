@@ -3,6 +3,7 @@ package mlx5
 import (
 	"encoding/binary"
 	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,7 @@ type soft struct {
 	uar  []byte // all register pages
 	resp uapi.Mlx5IbAllocUcontextResp
 
+	spansMu    sync.RWMutex
 	spans      []span
 	pds        map[uint32]uint32 // by handle, as below
 	cqs        map[uint32]*softCQ

@@ -25,6 +25,8 @@ type span struct{ addr, n uint64 }
 // View implements engine.Memory: the device's addresses are this process's, in
 // the spans that the kernel was told of.
 func (s *soft) View(addr uint64, n int) ([]byte, error) {
+	s.spansMu.RLock() // the engine's receivers are goroutines of their own
+	defer s.spansMu.RUnlock()
 	for _, m := range s.spans {
 		if off := addr - m.addr; off <= m.n && uint64(n) <= m.n-off {
 			// The kernel is told of addresses as numbers, so this is where one

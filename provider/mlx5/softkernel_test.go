@@ -94,7 +94,11 @@ func answer[T any](c ioctl.Call, id uint16, v *T) {
 	}
 }
 
-func (s *soft) share(addr, n uint64) { s.spans = append(s.spans, span{addr, n}) }
+func (s *soft) share(addr, n uint64) {
+	s.spansMu.Lock()
+	defer s.spansMu.Unlock()
+	s.spans = append(s.spans, span{addr, n})
+}
 
 func (s *soft) must(err error) {
 	s.t.Helper()
