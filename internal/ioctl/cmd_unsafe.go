@@ -35,7 +35,7 @@ func (d *Device) issue(c *Cmd) error {
 	return nil
 }
 
-// writeNow spares a doorbell what the scheduler does for calls that may block:
+// writeNow spares a brief call what the scheduler does for calls that may block:
 // it would wake a thread of its own after each wait, and take the goroutine's
 // place on the CPU away where the kernel is slow.
 func (d *Device) writeNow(frame []byte) error {

@@ -122,9 +122,9 @@ func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 // Write issues a legacy command by write(2), header and all. The kernel
 // refuses that once the process's credentials are not those that opened the
 // node; Write then answers false from that time on, and the caller takes the
-// ioctl. It is for commands that the kernel answers at once: Go's scheduler is
-// not told of the call.
-func (d *Device) Write(frame []byte) (ok bool, err error) {
+// ioctl. Go's scheduler is told of the call unless it is brief: while such a call
+// lasts, a collection that wants to stop the world waits for it.
+func (d *Device) Write(frame []byte, brief bool) (ok bool, err error) {
 	if d.noWrite.Load() {
 		return false, nil
 	}
@@ -132,10 +132,13 @@ func (d *Device) Write(frame []byte) (ok bool, err error) {
 		return true, err
 	}
 	defer d.release()
-	if d.watched {
+	switch {
+	case d.watched:
 		err = d.watchWrite(frame)
-	} else {
+	case brief:
 		err = d.writeNow(frame)
+	default:
+		_, err = unix.Write(d.fd, frame)
 	}
 	if errors.Is(err, unix.EACCES) {
 		d.noWrite.Store(true)

@@ -56,7 +56,7 @@ func TestCloseWaits(t *testing.T) {
 	if _, err := d.Mmap(0, 4096, unix.PROT_READ); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Mmap after Close: %v", err)
 	}
-	if ok, err := d.Write(nil); !ok || !errors.Is(err, os.ErrClosed) {
+	if ok, err := d.Write(nil, true); !ok || !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Write after Close: %v, %v", ok, err)
 	}
 	if err := d.Close(); err != nil {
@@ -131,7 +131,7 @@ func TestWriteFallback(t *testing.T) {
 		ok  bool
 		err error
 	}{{true, nil}, {true, unix.ENOMEM}, {false, nil}, {false, nil}} {
-		ok, err := d.Write([]byte{1})
+		ok, err := d.Write([]byte{1}, i%2 == 0)
 		if ok != want.ok || !errors.Is(err, want.err) {
 			t.Errorf("write %d: %v, %v; want %v, %v", i, ok, err, want.ok, want.err)
 		}
@@ -143,8 +143,13 @@ func TestWriteFallback(t *testing.T) {
 
 func TestWriteReachesTheDescriptor(t *testing.T) {
 	d := ordinary(t)
-	if ok, err := d.Write([]byte("frame")); !ok || err != nil {
-		t.Fatal(ok, err)
+	for _, w := range []struct {
+		frame string
+		brief bool
+	}{{"fra", true}, {"me", false}} {
+		if ok, err := d.Write([]byte(w.frame), w.brief); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
 	}
 	b, err := d.Mmap(0, 4096, unix.PROT_READ)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +59,41 @@ func TestNotifyFrame(t *testing.T) {
 		fill(want, []field{{0, 4, 23}, {4, 2, 4}, {8, 4, 0x11223344}, {12, 4, uint64(i % 2)}})
 		if string(got) != string(want) {
 			t.Errorf("wrote\n%x, want\n%x", got, want)
+		}
+	}
+}
+
+// slowKernel takes its time over the first frame.
+type slowKernel struct{ frames int }
+
+func (k *slowKernel) Ioctl(ioctl.Call) error { return unix.ENOTTY }
+
+func (k *slowKernel) Write([]byte) error {
+	for began := time.Now(); k.frames == 0 && time.Since(began) <= brief; {
+	}
+	k.frames++
+	return nil
+}
+
+// A doorbell after one that took long is not treated as brief, and is so again
+// once they are.
+func TestLongDoorbell(t *testing.T) {
+	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := ioctl.NewFake(fd, "slow", uapi.RDMA_DRIVER_RXE, new(slowKernel))
+	defer dev.Close()
+	b := newBell(dev, true, 1)
+	if b.long {
+		t.Error("a doorbell that has never rung is taken to be long")
+	}
+	if err := b.ring(); err != nil || !b.long {
+		t.Errorf("%v, long %v after a long call", err, b.long)
+	}
+	for rings := 0; b.long; rings++ { // the machine may be busy
+		if err := b.ring(); err != nil || rings == 1000 {
+			t.Fatalf("%v, long after %d short calls", err, rings)
 		}
 	}
 }
