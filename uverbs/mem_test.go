@@ -52,7 +52,7 @@ func TestAllocGivenBack(t *testing.T) {
 		}
 		return m.Addr()
 	}
-	closed, dropped := make1(true), make1(false)
+	dropped, closed := make1(false), make1(true) // the other way round the second may get the first one's place
 	gone := func(addr uint64) func() bool {
 		return func() bool {
 			runtime.GC()
