@@ -97,8 +97,14 @@ func (b *bandwidthRun) heed() error {
 
 // period reports what a run without end has done since it last did.
 func (b *bandwidthRun) period() error {
+	if !b.o.Infinite {
+		return nil
+	}
 	at := now()
-	if !b.o.Infinite || at-b.began < int64(b.o.Duration)*1e9 {
+	if b.told == 0 && b.messages() == 0 { // the peer has not begun
+		b.began = at
+	}
+	if at-b.began < int64(b.o.Duration)*1e9 {
 		return nil
 	}
 	b.ended = at

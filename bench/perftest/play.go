@@ -74,6 +74,9 @@ func (e *endpoint) under(ctx context.Context, f func() error) error {
 	if e.o.receives() && e.o.Bidirectional {
 		total *= 2
 	}
+	if e.o.Duration > 0 {
+		total = 0
+	}
 	e.watch = newWatch(ctx, e.ctl.wire, e.o, total)
 	defer func() {
 		e.watch.stop()

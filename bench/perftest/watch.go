@@ -25,7 +25,7 @@ type watch struct {
 	parent   context.Context
 	wire     wire
 	progress io.Writer
-	total    int
+	total    int // 0 where a number of messages does not end the run
 	asleep   bool
 	lossy    bool         // UC, UD
 	done     atomic.Int64 // of a run that sleeps: how far it is
@@ -153,8 +153,10 @@ func (v *watch) judge(done int) error {
 	v.tell(at, done)
 	idle := at.Sub(v.since) - v.gap
 	switch {
-	case pending > 0 && idle > soonDone && v.phase.Load() == always:
+	case pending > 0 && idle > soonDone && v.total > 0:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
+	case idle > stall && v.total == 0:
+		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", stall, done)
 	case idle > stall && v.lossy:
 		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", stall, done, v.total)
 	case idle > stall:
@@ -169,7 +171,7 @@ func (v *watch) tell(at time.Time, done int) {
 		return
 	}
 	v.told = at
-	if v.phase.Load() == always {
+	if v.total > 0 {
 		fmt.Fprintf(v.progress, " %d of %d messages\n", done, v.total)
 		return
 	}

@@ -49,6 +49,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A run that ends by time, or not at all, has no -n to be blamed.
+func TestStallWithoutTotal(t *testing.T) {
+	v := &watch{parent: t.Context(), wire: &quietWire{pending: 108}, last: 7, since: time.Now().Add(-3 * time.Second)}
+	if err := v.judge(7); err != nil {
+		t.Errorf("a peer that is done first: %v", err)
+	}
+	v.since = time.Now().Add(-time.Minute)
+	if err := v.judge(7); err == nil || strings.Contains(err.Error(), "-n") || !strings.Contains(err.Error(), "after 7 messages") {
+		t.Errorf("stalled: %v", err)
+	}
+}
+
 // A gap that the run makes itself is no stall.
 func TestGap(t *testing.T) {
 	v := newWatch(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 10)
@@ -73,7 +85,7 @@ func TestProgress(t *testing.T) {
 	at := time.Now()
 	v.tell(at, 3)
 	v.tell(at.Add(time.Second), 4)
-	v.phase.Store(sampling)
+	v.total = 0
 	v.tell(at.Add(everySome), 5)
 	if want := " 3 of 10 messages\n 5 messages\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
