@@ -54,6 +54,7 @@ func games(tests []string, sizes []int, messages int) (all []game) {
 			args := fmt.Sprintf("-s %d -n %d", size, messages)
 			switch {
 			case strings.HasSuffix(test, "_bw"):
+				args = fmt.Sprintf("-s %d -n %d", size, forRate(size, messages))
 				all = append(all, game{test, size, size, args + noPeak})
 				if size < leastPeak || i < len(sizes)-2 {
 					continue
@@ -67,10 +68,19 @@ func games(tests []string, sizes []int, messages int) (all []game) {
 	return all
 }
 
+// forRate is how many messages tell a rate: the first thousand or so go while the
+// programs are still warming up.
+func forRate(size, messages int) int {
+	if size > 4096 {
+		return 2 * messages
+	}
+	return 10 * messages
+}
+
 // many are those of numbers of queue pairs.
 func many(qps []int, messages int) (all []game) {
 	for _, n := range qps {
-		each := max(messages/n, 100)
+		each := max(forRate(64, messages)/n, 100)
 		all = append(all, game{"write_bw by queue pairs", n, 64, fmt.Sprintf("-s 64 -q %d -n %d", n, each) + noPeak})
 	}
 	return all
@@ -81,10 +91,14 @@ func variants(messages int, tests ...string) (all []game) {
 	messages -= messages % 32 // for lists
 	for _, test := range tests {
 		name, options, _ := strings.Cut(test, " ")
+		n := messages
 		if strings.HasSuffix(name, "_bw") {
 			options += noPeak
+			if !strings.HasPrefix(options, "-e") { // which takes long where instructions are counted
+				n = forRate(64, messages)
+			}
 		}
-		all = append(all, game{test, 64, 64, fmt.Sprintf("-s 64 -n %d %s", messages, options)})
+		all = append(all, game{test, 64, 64, fmt.Sprintf("-s 64 -n %d %s", n, options)})
 	}
 	return all
 }
