@@ -138,7 +138,9 @@ func (d *Device) Write(frame []byte, brief bool) (ok bool, err error) {
 	case brief:
 		err = d.writeNow(frame)
 	default:
-		_, err = unix.Write(d.fd, frame)
+		for err = unix.EINTR; err == unix.EINTR; { // as in writeNow
+			_, err = unix.Write(d.fd, frame)
+		}
 	}
 	if errors.Is(err, unix.EACCES) {
 		d.noWrite.Store(true)
