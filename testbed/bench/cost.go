@@ -82,10 +82,13 @@ func unlimited(program ...string) []string {
 	return append([]string{"sh", "-c", `ulimit -l unlimited; exec "$@"`, "sh"}, program...)
 }
 
-// inC makes the C program of requests.
-func (b *bench) inC(ctx context.Context, m *machine) (program string, err error) {
-	program, b.run.C, err = m.client.compile(ctx, source("wrcost.c"))
-	return program, err
+// wrcost makes the programs of requests, ours and C's.
+func (b *bench) wrcost(ctx context.Context, m *machine) (ours [2]string, inC string, err error) {
+	if ours, err = m.program(ctx, "bench/wrcost"); err != nil {
+		return ours, "", err
+	}
+	inC, b.run.C, err = m.client.compile(ctx, source("wrcost.c"))
+	return ours, inC, err
 }
 
 // requests compares what requests and completions cost, and what they do as
@@ -100,11 +103,7 @@ func (b *bench) requests(ctx context.Context, m *machine, place string, qps []in
 }
 
 func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int) error {
-	ours, err := m.program(ctx, "bench/wrcost")
-	if err != nil {
-		return err
-	}
-	inC, err := b.inC(ctx, m)
+	ours, inC, err := b.wrcost(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -148,11 +147,7 @@ func (b *bench) memory(ctx context.Context, m *machine, place string) error {
 	if b.options.tests != "" {
 		return nil
 	}
-	ours, err := m.program(ctx, "bench/wrcost")
-	if err != nil {
-		return err
-	}
-	inC, err := b.inC(ctx, m)
+	ours, inC, err := b.wrcost(ctx, m)
 	if err != nil {
 		return err
 	}
