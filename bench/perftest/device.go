@@ -8,10 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// openDevice opens the device of a test and finds out what the options leave to
-// it: GID, MTU, and how much goes inline.
-func openDevice(o *Options) (*uverbs.Context, error) {
-	name := o.Device
+// findDevice opens the device of that name, and without one the first.
+func findDevice(name string) (*uverbs.Context, error) {
 	if name == "" {
 		all, err := uverbs.Devices()
 		if err != nil {
@@ -22,7 +20,13 @@ func openDevice(o *Options) (*uverbs.Context, error) {
 		}
 		name = all[0].Name
 	}
-	dev, err := uverbs.Open(name)
+	return uverbs.Open(name)
+}
+
+// openDevice opens the device of a test and finds out what the options leave to
+// it: GID, MTU, and how much goes inline.
+func openDevice(o *Options, find func(name string) (*uverbs.Context, error)) (*uverbs.Context, error) {
+	dev, err := find(o.Device)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,12 @@ import (
 // with [ErrInterrupted] when ctx does, and with [uverbs.ErrDeviceGone] when the
 // device does; either way it reports what was measured until then. The other
 // errors: [Error] for what the two ends were told, and what uverbs and cm answer.
-func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
+func Run(ctx context.Context, o *Options, out io.Writer) error {
+	return run(ctx, o, out, findDevice)
+}
+
+// run is Run on a device that find opens by its name.
+func run(ctx context.Context, o *Options, out io.Writer, find func(name string) (*uverbs.Context, error)) (err error) {
 	p := *o
 	p.out = out
 	defer func() { err = errors.Join(err, p.lost) }()
@@ -30,7 +35,7 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if p.peakless {
 		p.printf(" WARNING: BW peak won't be measured in this run.\n")
 	}
-	dev, err := openDevice(&p)
+	dev, err := openDevice(&p, find)
 	if err != nil {
 		return err
 	}

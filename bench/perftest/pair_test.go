@@ -1,0 +1,210 @@
+package perftest
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// pairDriver is the number of a driver that has no provider.
+const pairDriver = uapi.RDMA_DRIVER_USNIC
+
+// A pair is the devices of a server and of a client, in memory: the first QP of
+// one reaches the first of the other, and so on. Requests are done in order and
+// at once; messages wait for receives. As with real devices a place in a queue
+// is free again when a completion has been polled that is no earlier.
+type pair struct {
+	mu    sync.Mutex // one for all: queues are fed from either side
+	cards [2]*card   // server, client
+	log   []posted   // as long as it has room
+}
+
+// posted is a request, or a receive.
+type posted struct {
+	end, qp  int
+	recv     bool
+	signaled bool
+	at, to   uint64 // memory here, and the peer's
+	n        int
+}
+
+// A card is a device, its own provider, and its kernel's ear.
+type card struct {
+	*ioctltest.Kernel
+	uverbs.ProviderContext // of which tests need a part
+	p                      *pair
+	end                    int
+	cqs                    map[uint64]*pairCQ // by handle
+	made                   [2]uint64          // the CQs of the QP that is being made
+	qps                    []*pairQP
+	spans                  [][2]uint64 // address and length of memory that is registered
+	unpolled               int         // completions that nobody has taken
+	bad                    []string    // what devices would not take
+}
+
+func newPair() *pair {
+	p := &pair{log: make([]posted, 0, 1<<16)}
+	for i := range p.cards {
+		k := ioctltest.NewKernel(pairDriver)
+		k.Device.AtomicCap = 1
+		p.cards[i] = &card{Kernel: k, p: p, end: i, cqs: map[uint64]*pairCQ{}}
+	}
+	return p
+}
+
+func (c *card) open(string) (*uverbs.Context, error) {
+	fd, err := unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	info := uverbs.Device{Name: "pair0", Ports: 1, DriverID: pairDriver}
+	return newContext(ioctl.NewFake(fd, "uverbs0", pairDriver, c), info, c)
+}
+
+// close sees to it that all has been given back, and was as devices have it.
+func (c *card) close(t testing.TB) {
+	t.Helper()
+	c.Kernel.Close(t)
+	for _, s := range c.bad {
+		t.Errorf("end %d: %s", c.end, s)
+	}
+	if c.unpolled > 0 {
+		t.Errorf("end %d: %d completions were left", c.end, c.unpolled)
+	}
+}
+
+// Ioctl implements ioctl.Kernel, to hear of memory, and of a QP's queues.
+func (c *card) Ioctl(call ioctl.Call) error {
+	if err := c.Kernel.Ioctl(call); err != nil {
+		return err
+	}
+	attr := map[uint16]uint64{}
+	for _, a := range call.Attrs() {
+		attr[a.AttrId] = a.Data
+	}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	h := call.Header()
+	switch {
+	case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
+		c.made = [2]uint64{attr[uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE], attr[uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE]}
+	case h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE &&
+		attr[uapi.UVERBS_ATTR_WRITE_CMD] == uapi.IB_USER_VERBS_CMD_REG_MR:
+		var m uapi.IbUverbsRegMr
+		copy(ioctl.BytesOf(&m), call.Memory(attr[uapi.UVERBS_ATTR_CORE_IN], ioctl.SizeOf[uapi.IbUverbsRegMr]()))
+		c.spans = append(c.spans, [2]uint64{m.Start, m.Length})
+	}
+	return nil
+}
+
+// view is memory that has been registered; nil for other.
+func (c *card) view(addr uint64, n int) []byte {
+	for _, s := range c.spans {
+		if off := addr - s[0]; off <= s[1] && uint64(n) <= s[1]-off {
+			return bytesAt(addr, n)
+		}
+	}
+	c.bad = append(c.bad, "memory that is not registered")
+	return nil
+}
+
+func (c *card) DriverID() uint32              { return pairDriver }
+func (c *card) ABI() (lowest, highest uint64) { return 1, 1 }
+func (c *card) Retire() error                 { return nil }
+
+func (c *card) Open(_ *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+	_, err := get(nil, nil)
+	return c, err
+}
+
+func (c *card) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+	return alloc(nil, nil)
+}
+
+func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	q := &pairCQ{c: c, handle: r.Handle, ring: make([]completion, 0, r.Entries)}
+	c.cqs[uint64(r.Handle)] = q
+	return q, r, nil
+}
+
+// A pairCQ gives one completion or two at a time, so that polls end in the
+// middle of what has completed.
+type pairCQ struct {
+	uverbs.ProviderCQ
+	c      *card
+	handle uint32
+	ring   []completion
+	armed  bool
+	polls  int
+}
+
+// A completion gives back the places of its queue up to its own.
+type completion struct {
+	wc   uverbs.WC
+	free *int
+	at   int
+}
+
+// push is what the device does when something completes. The caller holds the
+// pair's lock.
+func (q *pairCQ) push(d completion) {
+	if len(q.ring) == cap(q.ring) {
+		q.c.bad = append(q.c.bad, "a completion queue has overrun")
+		return
+	}
+	q.ring = append(q.ring, d)
+	if q.armed {
+		q.armed = false
+		_ = q.c.Complete(q.handle) // the CQ may be gone by now, and its event with it
+	}
+}
+
+func (q *pairCQ) Poll(wcs []uverbs.WC) (int, error) {
+	q.c.p.mu.Lock()
+	n := min(len(wcs), len(q.ring), 1+q.polls%2)
+	for i, d := range q.ring[:n] {
+		wcs[i], *d.free = d.wc, d.at
+	}
+	q.ring = slices.Delete(q.ring, 0, n)
+	q.c.p.mu.Unlock()
+	if n == 0 {
+		runtime.Gosched() // the other end polls, too
+		return 0, nil
+	}
+	q.polls++
+	return n, nil
+}
+
+func (q *pairCQ) Ready() bool {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	return len(q.ring) > 0
+}
+
+func (q *pairCQ) Arm(bool, uint32) error {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	q.armed = true
+	return nil
+}
+
+func (q *pairCQ) Retire() error {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	q.c.unpolled += len(q.ring)
+	return nil
+}

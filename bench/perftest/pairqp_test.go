@@ -1,0 +1,181 @@
+package perftest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func (c *card) CreateQP(_ *uverbs.QP, _ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+	r, err := create(nil, nil)
+	if err != nil {
+		return nil, r, err
+	}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: r.Cap, sends: make([]request, 0, r.Cap.MaxSendWR), recvs: make([]receive, 0, r.Cap.MaxRecvWR),
+		sendCQ: c.cqs[c.made[0]], recvCQ: c.cqs[c.made[1]]}
+	c.qps = append(c.qps, q)
+	return q, r, nil
+}
+
+// A receive is one that waits for a message.
+type receive struct {
+	id     uint64
+	sge    uverbs.SGE
+	number int // of those of its queue, from 1 on
+}
+
+// A request is one that waits for a receive.
+type request struct {
+	id       uint64
+	op       uverbs.Opcode
+	signaled bool
+	sge      uverbs.SGE
+	n        int      // bytes
+	inline   [64]byte // the message, if inlined
+	inlined  bool
+	to       uint64
+	number   int // of those of its queue, from 1 on
+}
+
+type pairQP struct {
+	uverbs.ProviderQP // of which tests need a part
+	c                 *card
+	at                int // its number here
+	num               uint32
+	cap               uverbs.QPCap
+	sendCQ, recvCQ    *pairCQ
+
+	gone               bool
+	sends              []request
+	recvs              []receive
+	sent, sentFree     int // places that were taken, and given back
+	posted, postedFree int // of receives
+}
+
+// peer is the QP that this one reaches.
+func (q *pairQP) peer() *pairQP {
+	if other := q.c.p.cards[1-q.c.end].qps; q.at < len(other) {
+		return other[q.at]
+	}
+	return nil
+}
+
+func (q *pairQP) PostSend(wrs []uverbs.SendWR) (int, error) {
+	p := q.c.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range wrs {
+		wr := &wrs[i]
+		if q.sent-q.sentFree == q.cap.MaxSendWR {
+			return i, uverbs.ErrQueueFull
+		}
+		q.sent++
+		r := request{id: wr.WRID, op: wr.Opcode, signaled: wr.Flags&uverbs.Signaled != 0, n: len(wr.Inline), to: wr.RemoteAddr, number: q.sent}
+		if len(wr.SGL) > 0 {
+			r.sge, r.n = wr.SGL[0], int(wr.SGL[0].Length)
+		} else {
+			r.inlined = true
+			copy(r.inline[:], wr.Inline)
+		}
+		p.note(posted{end: q.c.end, qp: q.at, signaled: r.signaled, at: r.sge.Addr, to: r.to, n: r.n})
+		q.sends = append(q.sends, r)
+	}
+	q.run()
+	return len(wrs), nil
+}
+
+func (q *pairQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	p := q.c.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range wrs {
+		if q.posted-q.postedFree == q.cap.MaxRecvWR {
+			return i, uverbs.ErrQueueFull
+		}
+		q.posted++
+		r := receive{id: wrs[i].WRID, number: q.posted}
+		if len(wrs[i].SGL) > 0 {
+			r.sge = wrs[i].SGL[0]
+		}
+		p.note(posted{end: q.c.end, qp: q.at, recv: true, at: r.sge.Addr, n: int(r.sge.Length)})
+		q.recvs = append(q.recvs, r)
+	}
+	if peer := q.peer(); peer != nil {
+		peer.run()
+	}
+	return len(wrs), nil
+}
+
+func (p *pair) note(what posted) {
+	if len(p.log) < cap(p.log) {
+		p.log = append(p.log, what)
+	}
+}
+
+// run does what waits in the send queue, as far as the peer has receives. The
+// caller holds the pair's lock.
+func (q *pairQP) run() {
+	done := 0
+	for i := range q.sends {
+		if !q.do(&q.sends[i]) {
+			break
+		}
+		done++
+	}
+	q.sends = slices.Delete(q.sends, 0, done)
+}
+
+func (q *pairQP) do(r *request) bool {
+	peer := q.peer()
+	takes := r.op == uverbs.OpSend || r.op == uverbs.OpWriteImm
+	if q.gone || peer.gone || takes && len(peer.recvs) == 0 {
+		return false
+	}
+	here := r.inline[:]
+	if !r.inlined {
+		here = q.c.view(r.sge.Addr, r.n)
+	}
+	switch r.op {
+	case uverbs.OpSend:
+		if into := peer.recvs[0].sge; int(into.Length) < r.n {
+			peer.c.bad = append(peer.c.bad, fmt.Sprintf("%d bytes for a receive of %d", r.n, into.Length))
+		} else {
+			copy(peer.c.view(into.Addr, r.n), here)
+		}
+	case uverbs.OpWrite, uverbs.OpWriteImm:
+		copy(peer.c.view(r.to, r.n), here)
+	case uverbs.OpRead, uverbs.OpFetchAdd, uverbs.OpCompareSwap: // what is fetched is all that counts
+		copy(here, peer.c.view(r.to, r.n))
+	}
+	if takes {
+		into := &peer.recvs[0]
+		peer.recvCQ.push(completion{uverbs.WC{WRID: into.id, Opcode: uverbs.WCRecv, QPNum: peer.num, SrcQP: q.num, ByteLen: uint32(r.n)}, &peer.postedFree, into.number})
+		peer.recvs = slices.Delete(peer.recvs, 0, 1)
+	}
+	if r.signaled {
+		q.sendCQ.push(completion{uverbs.WC{WRID: r.id, QPNum: q.num, ByteLen: uint32(r.n)}, &q.sentFree, r.number})
+	}
+	return true
+}
+
+func (q *pairQP) SendsOutstanding() int {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	return q.sent - q.sentFree
+}
+
+func (q *pairQP) RecvsOutstanding() int {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	return q.posted - q.postedFree
+}
+
+func (q *pairQP) Retire() error {
+	q.c.p.mu.Lock()
+	defer q.c.p.mu.Unlock()
+	q.gone = true // and the memory will be
+	return nil
+}
