@@ -66,7 +66,7 @@ generate: ## write generated code anew
 	$(GO) generate ./...
 
 hardware: bin/hardware ## the device tests and benchmarks on a device: DEVICE=mlx5_0 ADDRESS=192.168.0.7 (docs/hardware.md)
-	bin/hardware/hardware -device $(DEVICE) $(if $(ADDRESS),-address $(ADDRESS))
+	bin/hardware/hardware -device "$(DEVICE)" $(if $(ADDRESS),-address $(ADDRESS))
 
 .PHONY: bin/hardware
 bin/hardware: # a folder to copy to the machine with the device

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,8 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/hardware/suite"
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/hardware/suite"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A bench is a device with what is run on it.
@@ -36,11 +39,7 @@ type part struct {
 	line    func(output string) string
 }
 
-func (b *bench) all(ctx context.Context) error {
-	link, driver, err := b.what()
-	if err != nil {
-		return err
-	}
+func (b *bench) all(ctx context.Context, link, driver string) error {
 	server, client, err := b.ends(link)
 	if err != nil {
 		return err
@@ -57,18 +56,21 @@ func (b *bench) all(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// what tells the port's link layer and the driver.
-func (b *bench) what() (link, driver string, err error) {
-	base := filepath.Join("/sys/class/infiniband", b.device)
-	text, err := os.ReadFile(filepath.Join(base, "ports/1/link_layer"))
+// what tells the link layer and the driver of a device that can be tested.
+func what(device string) (link, driver string, err error) {
+	c, err := uverbs.Open(device)
 	if err != nil {
-		return "", "", fmt.Errorf("there is no device %s: `rdma link` lists them: %w", b.device, err)
+		return "", "", err
 	}
-	driver = "mlx5"
-	if _, err := os.Stat(filepath.Join(base, "device/driver")); err != nil {
-		driver = "rxe" // a device of software has no bus
+	defer func() { err = errors.Join(err, c.Close()) }()
+	port, err := c.QueryPort(1)
+	if err == nil && port.State != uverbs.PortActive {
+		err = fmt.Errorf("port 1 of %s is %v: connect it to a switch or to another port, and bring its interface up; on InfiniBand a subnet manager must run", device, port.State)
 	}
-	return strings.TrimSpace(string(text)), driver, nil
+	if err != nil {
+		return "", "", err
+	}
+	return port.LinkLayer.String(), c.Device().Driver(), nil
 }
 
 func kernel() string {

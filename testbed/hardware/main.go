@@ -77,6 +77,13 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	case o.build != "":
 		return build(ctx, o.build)
 	}
+	link, driver, err := what(o.device)
+	if err == nil && o.server != o.device {
+		_, _, err = what(o.server)
+	}
+	if err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -87,7 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	b := &bench{options: o, dir: filepath.Dir(self), out: out, report: f}
-	if err := b.all(ctx); err != nil {
+	if err := b.all(ctx, link, driver); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s has all of it.\n", o.report)
