@@ -55,7 +55,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0
-	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)") -o $(REPORT) -rounds $(BENCH); \
+	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o $(REPORT) -rounds $(BENCH); \
 	status=$$?; if [ -e "$(REPORT)" ]; then $(GO) run -C bench/report . "$(abspath $(REPORT))" || exit 1; fi; exit $$status
 
 parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md

@@ -219,7 +219,7 @@ func TestRemote(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1 there\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := remote{"somewhere", t.TempDir()}
+	r := remote{name: "somewhere", dir: t.TempDir()}
 	path, err := r.install(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm"
 )
@@ -58,67 +57,6 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 	return path, "gcc -O2", err
 }
 
-// A remote is a host that ssh reaches.
-type remote struct{ name, dir string }
-
-// watched ends a program, with what it has started, when its input ends, which
-// is ssh's, or its time. One that stays would keep its port and its device. It
-// is no child of timeout, which leaves it behind when it is told to end early.
-const watched = `exec 3<&0; setsid %[2]s </dev/null 3<&- & p=$!
-{ timeout %[1]d cat <&3; kill -TERM -$p || kill $p; } >/dev/null 2>&1 & w=$!
-wait $p; s=$?; kill $w 2>/dev/null; exit $s`
-
-func (r remote) run(ctx context.Context, args ...string) (string, error) {
-	c := r.command(ctx, fmt.Sprintf(watched, int(longest.Seconds()), quote(args)))
-	in, err := c.StdinPipe()
-	if err != nil {
-		return "", err
-	}
-	c.Cancel, c.WaitDelay = in.Close, 5*time.Second // ssh would leave the program behind
-	out, err := c.CombinedOutput()
-	return told(c.Args, out, err)
-}
-
-func (r remote) command(ctx context.Context, script string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ssh", "-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", "ControlPath=~/.ssh/goverbs-%C", "-o", "ControlPersist=60", r.name, script)
-}
-
-func (r remote) install(ctx context.Context, file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	path := r.dir + "/goverbs-bench." + filepath.Base(file)
-	c := r.command(ctx, "cat > "+path+".new && chmod 755 "+path+".new && mv "+path+".new "+path)
-	c.Stdin = f
-	out, err := c.CombinedOutput()
-	_, err = told(c.Args, out, err)
-	return path, err
-}
-
-func (r remote) compile(ctx context.Context, source string) (string, string, error) {
-	c, err := r.install(ctx, source)
-	if err != nil {
-		return "", "", err
-	}
-	program := strings.TrimSuffix(c, ".c")
-	_, err = r.run(ctx, "cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs")
-	return program, "cc -O2", err
-}
-
-// quote makes a line for a shell.
-func quote(args []string) string {
-	var b strings.Builder
-	for i, a := range args {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
-	}
-	return b.String()
-}
-
 // local runs a program of this machine.
 func local(ctx context.Context, env []string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -142,11 +80,29 @@ type machine struct {
 	server, client host
 	address        string // of the server, for TCP and for the QPs' connection
 	device         string
+	serverDevice   string // where it has another name
 	args           string // of perftest, always
+	serverArgs     string // of its server, besides
 	port           int
+	about          string               // the devices
 	programs       map[string][2]string // on server and client
 	dir            string               // of this machine, for programs
 	arch           string               // Go's name of the hosts'; "": this machine's
+}
+
+// firstPort is perftest's own; a run has the next, until it is the first's turn
+// again: by then nothing is left of its connection.
+const (
+	firstPort = 18515
+	lastPort  = firstPort + 99
+)
+
+// next is the port of another run.
+func (m *machine) next() int {
+	if m.port++; m.port > lastPort {
+		m.port = firstPort
+	}
+	return m.port
 }
 
 func (m *machine) both() []host {

@@ -5,10 +5,8 @@
 //	go run ./testbed/bench                                    # in guests
 //	go run ./testbed/bench -server root@a -client root@b -address 10.0.0.1 -device mlx5_0 -args "-x 3"
 //
-// The second is for two real hosts that ssh reaches without a password, with
-// perftest and rdmacm-utils, and for the comparison of objects and of requests a
-// C compiler and libibverbs-dev. They need no Go. What they lack is told before
-// anything is measured: each run has a TCP port of its own, from 18515 on.
+// The second is for two real hosts: docs/hardware.md says what they need. What
+// they lack is told before anything is measured.
 package main
 
 import (
@@ -51,9 +49,10 @@ type bench struct {
 }
 
 type options struct {
-	verbose                               bool
+	verbose, sudo                         bool
 	out, only, tests, kernel              string
 	server, client, address, device, args string
+	serverDevice, serverArgs              string
 }
 
 func main() {
@@ -69,8 +68,11 @@ func main() {
 	flag.StringVar(&o.server, "server", "", "host to serve, as ssh knows it")
 	flag.StringVar(&o.client, "client", "", "host to measure, as ssh knows it")
 	flag.StringVar(&o.address, "address", "", "address of the server's device")
-	flag.StringVar(&o.device, "device", "mlx5_0", "device of both hosts")
+	flag.StringVar(&o.device, "device", "mlx5_0", "device of the client, and of the server")
+	flag.StringVar(&o.serverDevice, "server-device", "", "device of the server, where it has another name")
 	flag.StringVar(&o.args, "args", "", "further options of perftest")
+	flag.StringVar(&o.serverArgs, "server-args", "", "those of the server, where they differ: -x, for one")
+	flag.BoolVar(&o.sudo, "sudo", false, "run programs of the hosts by sudo, which must ask nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	err := b.all(ctx)
@@ -122,8 +124,12 @@ func (b *bench) check() error {
 		return errors.New("want -rounds of at least 1, -n of at least 100 and no argument")
 	}
 	if o.server != "" {
-		if err := checkArgs(o.args, b.messages); err != nil {
-			return err
+		m := b.hosts()
+		if err := checkArgs(m.args, b.messages); err != nil {
+			return fmt.Errorf("-args: %w", err)
+		}
+		if err := checkArgs(m.serverArgs, b.messages); err != nil {
+			return fmt.Errorf("-server-args: %w", err)
 		}
 	}
 	switch {
@@ -168,7 +174,11 @@ func (b *bench) all(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	for _, p := range parts {
 		b.logf("%s", p.name)
-		b.fail(p.name, "", p.do(ctx))
+		err := p.do(ctx)
+		if errors.Is(err, errLacks) {
+			return err
+		}
+		b.fail(p.name, "", err)
 		if ctx.Err() != nil {
 			break
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,16 +191,16 @@ func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]str
 // perftest plays a game by one of the programs.
 func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g game) (string, error) {
 	test, _, _ := strings.Cut(g.test, " ")
-	m.port++
-	command := func(end int) []string {
+	port := m.next()
+	command := func(end int, device, args string) []string {
 		c := []string{"ib_" + test}
 		if who == results.Go {
 			c = []string{ours[end], test}
 		}
-		return append(append(c, strings.Fields(m.args+" "+g.args)...), "-F", "-d", m.device, "-p", strconv.Itoa(m.port))
+		return append(append(c, strings.Fields(args+" "+g.args)...), "-F", "-d", device, "-p", strconv.Itoa(port))
 	}
-	listening := fmt.Sprintf("until grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A ' /proc/net/tcp; do sleep 0.02; done", m.port)
-	return m.pair(ctx, command(0), []string{"sh", "-c", listening}, append(command(1), m.address))
+	listening := fmt.Sprintf("until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A '; do sleep 0.02; done", port)
+	return m.pair(ctx, command(0, cmp.Or(m.serverDevice, m.device), cmp.Or(m.serverArgs, m.args)), []string{"sh", "-c", listening}, append(command(1, m.device, m.args), m.address))
 }
 
 func figuresOf(g game) []figure {

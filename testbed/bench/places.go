@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,16 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/bench/perftest"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
-
-// firstPort is perftest's own; each run has one of its own, from here on.
-const firstPort = 18515
 
 // describe notes what the figures are of.
 func (b *bench) describe(ctx context.Context) error {
@@ -28,7 +25,7 @@ func (b *bench) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.here.Machine = processor(string(info))
+	b.here.Machine = cmp.Or(processor(string(info)), runtime.GOARCH)
 	b.here.Commit, err = commit(ctx, ".")
 	return err
 }
@@ -51,14 +48,14 @@ func commit(ctx context.Context, dir string) (string, error) {
 	return name, err
 }
 
-// processor finds a processor's name.
+// processor finds a processor's name, which arm64 does not tell.
 func processor(cpuinfo string) string {
 	for line := range strings.Lines(cpuinfo) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
-	return runtime.GOARCH
+	return ""
 }
 
 // boot boots a guest with the bed that it needs.
@@ -176,57 +173,6 @@ func (b *bench) onConnectX(ctx context.Context) error {
 			return nil
 		})
 	})
-}
-
-func hostGames(messages int) []game {
-	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
-	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, messages), many([]int{1, 4, 16, 64, 256}, messages)...)
-	return append(all, variants(messages, append(tried, "write_bw -I 64")...)...)
-}
-
-// checkArgs finds options of perftest that do not go together with a game's.
-func checkArgs(args string, messages int) error {
-	for _, g := range hostGames(messages) {
-		name, _, _ := strings.Cut(g.test, " ")
-		test, ok := perftest.TestNamed(name)
-		if !ok {
-			return fmt.Errorf("there is no test %s", name)
-		}
-		o, err := perftest.Parse(test, append(strings.Fields(args+" "+g.args), "-F", "-d", "device", "-p", "1", "host"))
-		if err != nil {
-			return fmt.Errorf("-args: %s %s: %w", name, g.args, err)
-		}
-		if o.RDMACM || o.CommCM {
-			return errors.New("-args: a server is waited for over TCP: leave out -R and -z")
-		}
-	}
-	return nil
-}
-
-// onHosts compares between two real hosts.
-func (b *bench) onHosts(ctx context.Context) error {
-	const place = "hosts"
-	o := b.options
-	m := &machine{server: remote{o.server, "/tmp"}, client: remote{o.client, "/tmp"}, address: o.address, device: o.device, args: o.args,
-		port: firstPort, programs: map[string][2]string{}, dir: b.dir}
-	if err := b.ready(ctx, m); err != nil {
-		return err
-	}
-	out, err := m.client.run(ctx, "sh", "-c", "cat /proc/cpuinfo; echo kernel $(uname -r); "+versions)
-	if err != nil {
-		return err
-	}
-	_, kernel, _ := strings.Cut(out, "\nkernel ")
-	kernel, version, _ := strings.Cut(kernel, "\n")
-	here := b.here
-	b.here.Machine, b.here.CPUs, b.here.Library = processor(out), strings.Count("\n"+out, "\nprocessor"), library(version)
-	b.place(place, m, fmt.Sprintf("%s on two hosts; Linux %s", o.device, kernel))
-	b.here = here
-	b.play(ctx, m, place, hostGames(b.messages))
-	b.fail(place, "objects", b.objects(ctx, m, place, 1, 100, 1000, 10000))
-	b.fail(place, "cmtime", b.cmtime(ctx, m, place))
-	b.requests(ctx, m, place, []int{1, 100, 1000})
-	return nil
 }
 
 // source is a C program of the tree.

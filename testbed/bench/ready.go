@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,59 +11,104 @@ import (
 	"time"
 )
 
-// survey has a host say what it lacks, a line for each thing, and last its
-// machine. $0 is the device.
+// survey has a host say what it is, what it lacks, and what cannot be compared
+// for want of something, a line for each thing. $0 is the device, $1 the end.
 const survey = `d=/sys/class/infiniband/$0
-has() { command -v "$1" >/dev/null || echo "lacks $1: $2"; }
-for p in setsid grep; do has $p "install util-linux and grep"; done
-for p in ib_send_lat ib_write_lat ib_read_lat ib_send_bw ib_write_bw ib_read_bw; do has $p "install perftest"; done
+has() { command -v "$1" >/dev/null; }
+for p in setsid taskset timeout grep; do has $p || echo "lacks $p: install util-linux, coreutils and grep"; done
+for p in ib_send_lat ib_write_lat ib_read_lat ib_send_bw ib_write_bw ib_read_bw; do has $p || none="$none $p"; done
+[ "$none" ] && echo "lacks$none: install perftest"
+port=$(grep -ls ACTIVE $d/ports/*/state | head -n 1)
 if [ ! -e $d ]; then
 	echo "lacks the device $0, and has: $(ls /sys/class/infiniband 2>/dev/null | tr '\n' ' ')"
-elif ! grep -qs ACTIVE $d/ports/*/state; then
+elif [ ! "$port" ]; then
 	echo "lacks an active port of $0: bring its link up"
 fi
-for f in /dev/infiniband/uverbs*; do [ -w $f ] && ok=1; done
-[ "$ok" ] || echo "lacks the right to use /dev/infiniband: log in as root, or as one of the group that owns it"
-[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || echo "lacks memory to pin, of which it may $(ulimit -l) KiB: raise memlock in /etc/security/limits.d"
-t=$(mktemp /tmp/goverbs-bench.XXXXXX) && printf '#!/bin/sh\n' >$t && chmod 755 $t && { $t 2>/dev/null || echo "lacks a /tmp that programs can be run from: mount it without noexec"; } || echo "lacks a /tmp that can be written"
-rm -f "$t"
+ls /dev/infiniband/uverbs* >/dev/null 2>&1 || echo "lacks /dev/infiniband/uverbs*: modprobe ib_uverbs"
+for f in /dev/infiniband/uverbs*; do [ -e $f ] && [ ! -w $f ] && echo "lacks the right to use $f: use -sudo, or log in as root or as one of the group that owns it"; done
+[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || echo "lacks memory to pin, of which it may $(ulimit -l) KiB: use -sudo, or raise memlock in /etc/security/limits.d"
+for t in /tmp /var/tmp "$HOME"; do
+	t=$(mktemp -d "$t/goverbs-bench.XXXXXX" 2>/dev/null) || continue
+	printf '#!/bin/sh\n' >$t/x && chmod 755 $t/x && $t/x 2>/dev/null && rm $t/x && echo "in $t" && dir=$t && break
+	rm -rf $t
+done
+[ "$dir" ] || echo "lacks a place for programs: /tmp, /var/tmp and $HOME are full, noexec or read-only"
+has cmtime || echo "misses cmtime: install rdmacm-utils"
+has rdma || echo "misses cmtime: install iproute2, for the command rdma"
+[ -w /dev/infiniband/rdma_cm ] || echo "misses cmtime: modprobe rdma_ucm, and have the right to use /dev/infiniband/rdma_cm"
+[ $1 = server ] || echo '#include <infiniband/verbs.h>' | cc -E -xc - >/dev/null 2>&1 ||
+	echo "misses objects and requests: install a C compiler (cc) and libibverbs-dev or rdma-core-devel"
+near=$(cat $d/device/local_cpulist 2>/dev/null)
+[ -e /sys/devices/system/node/node1 ] && taskset -c "$near" true 2>/dev/null && echo "near $near"
+echo "device $0 ($(cat $d/board_id $d/fw_ver ${port%/state}/link_layer ${port%/state}/rate 2>/dev/null | tr '\n' ',' | sed 's/,$//; s/,/, /g')), Linux $(uname -r)"
+echo "version $(ib_send_lat --version 2>/dev/null | tr '\n' ' ')"
 echo "is $(uname -m)"`
 
 // machines are Go's names of what uname -m says.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
+// surveyed is what a host says of itself.
+type surveyed struct {
+	arch, dir, cpus, device, perftest string
+	misses                            []string
+}
+
 // ready finds out what two hosts lack, all of it, before anything is measured.
 func (b *bench) ready(ctx context.Context, m *machine) error {
+	o := &b.options
 	var errs []error
-	for _, h := range []struct {
-		name string
-		host host
-	}{{b.options.server, m.server}, {b.options.client, m.client}} {
-		arch, err := surveyed(ctx, h.host, m.device)
+	var found [2]surveyed
+	for i, h := range []struct {
+		host              *host
+		end, name, device string
+	}{{&m.server, "server", o.server, m.serverDevice}, {&m.client, "client", o.client, m.device}} {
+		s, err := ask(ctx, *h.host, h.device, h.end)
+		if r, ok := (*h.host).(remote); ok {
+			r.dir, r.cpus = s.dir, s.cpus
+			*h.host = r
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.name, err))
-			continue
 		}
-		if m.arch != "" && m.arch != arch {
-			errs = append(errs, fmt.Errorf("%s is %s, and %s is %s: the two must be of one kind", b.options.server, m.arch, h.name, arch))
+		for _, what := range s.misses {
+			b.logf("%s will be left out: %s", h.name, what)
 		}
-		m.arch = arch
+		found[i] = s
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	if found[0].arch != found[1].arch {
+		return fmt.Errorf("%s is %s, and %s is %s: the two must be of one kind", o.server, found[0].arch, o.client, found[1].arch)
+	}
+	m.arch, m.about = found[0].arch, describe(found[0], found[1])
 	return b.reach(ctx, m)
 }
 
-// surveyed asks one host, and answers its architecture.
-func surveyed(ctx context.Context, h host, device string) (arch string, err error) {
-	out, err := h.run(ctx, "sh", "-c", survey, device)
+// describe says what the ends are.
+func describe(server, client surveyed) string {
+	all := "two hosts, each with " + client.device
+	if server.device != client.device {
+		all = "two hosts, " + client.device + ", and the server's " + server.device
+	}
+	if server.perftest != client.perftest {
+		all += "; its perftest is " + server.perftest
+	}
+	if near := cmp.Or(client.cpus, server.cpus); near != "" {
+		all += "; programs run on the CPUs near the device (" + near + ")"
+	}
+	return all
+}
+
+// ask has one host say what it is.
+func ask(ctx context.Context, h host, device, end string) (s surveyed, err error) {
+	out, err := h.run(ctx, "sh", "-c", survey, device, end)
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 255 { // ssh's own
-			return "", fmt.Errorf("ssh must get there without a password: %w", err)
+			return s, fmt.Errorf("ssh must get there and ask nothing: log in by hand once, which takes up its host key, and let a key log in (ssh-copy-id): %w", err)
 		}
-		return "", err
+		return s, err
 	}
 	var errs []error
 	for line := range strings.Lines(out) {
@@ -70,17 +116,27 @@ func surveyed(ctx context.Context, h host, device string) (arch string, err erro
 		switch word {
 		case "lacks":
 			errs = append(errs, errors.New(word+" "+rest))
+		case "misses":
+			s.misses = append(s.misses, rest)
+		case "in":
+			s.dir = rest
+		case "near":
+			s.cpus = rest
+		case "device":
+			s.device = rest
+		case "version":
+			_, s.perftest, _ = strings.Cut(rest, ": ")
 		case "is":
-			arch = machines[rest]
-			if arch == "" {
+			s.arch = machines[rest]
+			if s.arch == "" {
 				errs = append(errs, fmt.Errorf("its machine is %s: goverbs is for amd64 and arm64", rest))
 			}
 		}
 	}
-	if arch == "" && len(errs) == 0 {
+	if s.arch == "" && len(errs) == 0 {
 		errs = append(errs, fmt.Errorf("it answers %q: does its shell print something at login?", out))
 	}
-	return arch, errors.Join(errs...)
+	return s, errors.Join(errs...)
 }
 
 // reach sees to it that the address is the server's, and that the client gets
@@ -94,21 +150,18 @@ func (b *bench) reach(ctx context.Context, m *machine) error {
 		return err
 	}
 	began := time.Now()
-	out, err := m.client.run(ctx, ours[1], "send_lat", "-d", m.device, "-p", strconv.Itoa(m.port), m.address)
+	out, err := m.client.run(ctx, append(append([]string{ours[1], "send_lat"}, strings.Fields(m.args)...), "-d", m.device, "-p", strconv.Itoa(m.port), m.address)...)
 	switch {
 	case err == nil:
-		return fmt.Errorf("something listens on port %d of %s: stop it, and what listens on the ports up to %d", m.port, m.address, m.port+lastPort)
+		return fmt.Errorf("something listens on port %d of %s: stop it, and what listens on the ports up to %d", m.port, m.address, lastPort)
 	case strings.Contains(out, "connection refused"): // as it should be
 		return nil
 	case strings.Contains(out, "timeout") || strings.Contains(out, "no route") || time.Since(began) > 20*time.Second:
 		return fmt.Errorf("-address %s: %s does not get through to port %d: let TCP ports %d to %d pass the firewalls, and UDP port 4791 for RoCE: %w",
-			m.address, b.options.client, m.port, m.port, m.port+lastPort, err)
+			m.address, b.options.client, m.port, firstPort, lastPort, err)
 	}
 	return err
 }
-
-// lastPort is more than the runs of a comparison, each of which has a port.
-const lastPort = 3000
 
 // addresses are those that ip -o addr prints.
 func addresses(out string) (all []string) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // pretend is a host that runs its programs on this machine, with some things in
@@ -21,38 +23,48 @@ func pretend(t *testing.T, tools map[string]string) remote {
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	return remote{"somewhere", t.TempDir()}
+	return remote{name: "somewhere"}
 }
 
 // The survey names all that a host lacks in one go.
 func TestSurvey(t *testing.T) {
 	r := pretend(t, map[string]string{"uname": "echo sparc64"})
-	_, err := surveyed(t.Context(), r, "nodevice_0")
+	s, err := ask(t.Context(), r, "nodevice_0", "client")
 	if err == nil {
 		t.Fatal("nothing is lacking")
 	}
-	for _, want := range []string{"lacks ib_read_bw: install perftest", "lacks the device nodevice_0", "its machine is sparc64"} {
+	for _, want := range []string{"lacks ib_send_lat ib_write_lat ib_read_lat ib_send_bw ib_write_bw ib_read_bw: install perftest", "lacks the device nodevice_0", "its machine is sparc64"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
 	}
-	for _, bad := range []string{"noexec", "can be written"} {
-		if strings.Contains(err.Error(), bad) {
-			t.Errorf("%q in %v", bad, err)
-		}
+	if strings.Contains(err.Error(), "noexec") || !strings.HasPrefix(s.dir, "/tmp/goverbs-bench.") || len(s.misses) == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	r.dir = s.dir
+	if err := r.leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.dir); err == nil {
+		t.Errorf("%s is still there", s.dir)
 	}
 }
 
 func TestSurveyed(t *testing.T) {
-	for _, c := range []struct{ out, arch, err string }{
-		{"is x86_64\n", "amd64", ""},
-		{"Welcome!\nis aarch64\n", "arm64", ""},
-		{"Welcome!\n", "", "does its shell print something"},
-		{"lacks a device\nis x86_64\n", "amd64", "lacks a device"},
+	for _, c := range []struct {
+		out  string
+		want surveyed
+		err  string
+	}{
+		{"is x86_64\n", surveyed{arch: "amd64"}, ""},
+		{"Welcome!\nin /tmp/x\nnear 0-3,8\nmisses cmtime: why\ndevice d (a, b)\nversion Version: 6.24 \nis aarch64\n",
+			surveyed{arch: "arm64", dir: "/tmp/x", cpus: "0-3,8", device: "d (a, b)", perftest: "6.24", misses: []string{"cmtime: why"}}, ""},
+		{"Welcome!\n", surveyed{}, "does its shell print something"},
+		{"lacks a device\nis x86_64\n", surveyed{arch: "amd64"}, "lacks a device"},
 	} {
-		arch, err := surveyed(t.Context(), &fake{func([]string) (string, error) { return c.out, nil }}, "d")
-		if arch != c.arch || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%q: %q, %v", c.out, arch, err)
+		s, err := ask(t.Context(), &fake{func([]string) (string, error) { return c.out, nil }}, "d", "server")
+		if d := cmp.Diff(c.want, s, cmp.AllowUnexported(surveyed{})); d != "" || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %v, %s", c.out, err, d)
 		}
 	}
 	r := pretend(t, map[string]string{})
@@ -60,7 +72,7 @@ func TestSurveyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if _, err := surveyed(t.Context(), r, "d"); !errors.As(err, &exit) || !strings.Contains(err.Error(), "without a password") || !strings.Contains(err.Error(), "Permission denied") {
+	if _, err := ask(t.Context(), r, "d", "server"); !errors.As(err, &exit) || !strings.Contains(err.Error(), "ssh-copy-id") || !strings.Contains(err.Error(), "Permission denied") {
 		t.Error(err)
 	}
 }
@@ -77,7 +89,7 @@ func TestReach(t *testing.T) {
 		{"FE80::1", "connection refused", ""},
 		{"somewhere.example", "connection refused", ""},
 		{"10.0.0.8", "", "-address 10.0.0.8: it is none of srv's, which has: 127.0.0.1 10.0.0.7 fe80::1"},
-		{"10.0.0.7", "dial tcp 10.0.0.7:1: i/o timeout", "let TCP ports 18515 to 21515 pass the firewalls"},
+		{"10.0.0.7", "dial tcp 10.0.0.7:1: i/o timeout", "let TCP ports 18515 to 18614 pass the firewalls"},
 		{"10.0.0.7", "connect: no route to host", "pass the firewalls"},
 		{"10.0.0.7", "no RDMA device", "no RDMA device"},
 		{"10.0.0.7", "", "something listens on port 18515"},

@@ -131,8 +131,7 @@ func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
 		if who == results.C {
 			server, client = "cmtime", "cmtime"
 		}
-		m.port++
-		args := fmt.Sprintf(" -p %d -c %d", m.port, count)
+		args := fmt.Sprintf(" -p %d -c %d", m.next(), count)
 		if who == results.C { // it exits with its last status, whatever that is
 			args += " || true"
 		}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A remote is a host that ssh reaches.
+type remote struct {
+	name    string
+	dir     string // there, for programs
+	control string // socket of the one connection that all commands share
+	sudo    bool
+	cpus    string // that programs run on; "" for all
+}
+
+// watched ends a program, with what it has started, when its input ends, which
+// is ssh's, or its time. One that stays would keep its port and its device. It
+// is no child of timeout, which leaves it behind when it is told to end early.
+const watched = `exec 3<&0; setsid %[2]s </dev/null 3<&- & p=$!
+{ timeout %[1]d cat <&3; kill -TERM -$p || kill $p; } >/dev/null 2>&1 & w=$!
+wait $p; s=$?; kill $w 2>/dev/null; exit $s`
+
+func (r remote) run(ctx context.Context, args ...string) (string, error) {
+	program := args
+	if r.cpus != "" {
+		program = append([]string{"taskset", "-c", r.cpus}, args...)
+	}
+	c := r.command(ctx, fmt.Sprintf(watched, int(longest.Seconds()), quote(program)))
+	in, err := c.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	c.Cancel, c.WaitDelay = in.Close, 5*time.Second // ssh would leave the program behind
+	out, err := c.CombinedOutput()
+	return r.told(args, out, err)
+}
+
+// told names the host, and not the shell's part.
+func (r remote) told(args []string, out []byte, err error) (string, error) {
+	if len(args) > 2 && args[1] == "-c" {
+		args = append([]string{args[0], "-c", "…"}, args[3:]...)
+	}
+	return told(append([]string{r.name + ":"}, args...), out, err)
+}
+
+// sbin is where some distributions have ip and rdma, out of a user's sight.
+const sbin = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
+
+// command is for sh, whatever the shell is that ssh meets.
+func (r remote) command(ctx context.Context, script string) *exec.Cmd {
+	script = "sh -c " + quote([]string{sbin + script})
+	if r.sudo {
+		script = "sudo -n " + script
+	}
+	return r.ssh(ctx, r.name, "exec "+script)
+}
+
+func (r remote) ssh(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ssh", append([]string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15",
+		"-o", "ControlMaster=auto", "-o", "ControlPath=" + r.control, "-o", "ControlPersist=60"}, args...)...)
+}
+
+func (r remote) install(ctx context.Context, file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	path := r.dir + "/" + filepath.Base(file)
+	to := quote([]string{path})
+	c := r.command(ctx, "cat >"+to+" && chmod 755 "+to)
+	c.Stdin = f
+	out, err := c.CombinedOutput()
+	_, err = r.told([]string{"installing", path}, out, err)
+	return path, err
+}
+
+func (r remote) compile(ctx context.Context, source string) (string, string, error) {
+	c, err := r.install(ctx, source)
+	if err != nil {
+		return "", "", err
+	}
+	program := strings.TrimSuffix(c, ".c")
+	_, err = r.run(ctx, "cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs")
+	return program, "cc -O2", err
+}
+
+// leave takes away what install has brought, and ends the connection.
+func (r remote) leave(ctx context.Context) error {
+	if r.dir != "" {
+		if _, err := r.run(ctx, "rm", "-rf", r.dir); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(r.control); err != nil {
+		return nil // there is none
+	}
+	c := r.ssh(ctx, "-O", "exit", r.name)
+	out, err := c.CombinedOutput()
+	_, err = r.told([]string{"ending the connection"}, out, err)
+	return err
+}
+
+// quote makes a line for a shell.
+func quote(args []string) string {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+	}
+	return b.String()
+}
