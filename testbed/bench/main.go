@@ -59,7 +59,7 @@ func main() {
 	b := &bench{}
 	o := &b.options
 	flag.IntVar(&b.rounds, "rounds", 10, "how often each pair of programs runs")
-	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest")
+	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest; small ones take 5 times (latencies) and 10 times (rates) as many")
 	flag.StringVar(&o.out, "o", published, "file for the figures")
 	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native; the file keeps its figures of the others")
 	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else of their part then")

@@ -52,7 +52,7 @@ type sample struct{ test, who string }
 func games(tests []string, sizes []int, messages int) (all []game) {
 	for _, test := range tests {
 		for i, size := range sizes {
-			args := fmt.Sprintf("-s %d -n %d", size, messages)
+			args := fmt.Sprintf("-s %d -n %d", size, forLatency(size, messages))
 			switch {
 			case strings.HasSuffix(test, "_bw"):
 				args = fmt.Sprintf("-s %d -n %d", size, forRate(size, messages))
@@ -67,6 +67,16 @@ func games(tests []string, sizes []int, messages int) (all []game) {
 		}
 	}
 	return all
+}
+
+// forLatency is how many messages tell a latency and its tail. A run of a thousand
+// small ones is over in the time for which the kernel leaves its workers and the
+// programs on the CPUs where they happened to begin.
+func forLatency(size, messages int) int {
+	if size > 4096 {
+		return messages
+	}
+	return 5 * messages
 }
 
 // forRate is how many messages tell a rate: the first thousand or so go while the
