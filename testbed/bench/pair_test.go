@@ -35,10 +35,10 @@ func TestEnds(t *testing.T) {
 	b.play(t.Context(), m, "hosts", games([]string{"send_lat"}, []int{64}, 200))
 	slices.Sort(ran)
 	want := []string{
-		"/c/go send_lat -x 3 --ipv6-addr -s 64 -n 200 -H -F -d mlx5_1 -p 18516 fd00::1",
-		"/s/go send_lat -x 5 --ipv6-addr -s 64 -n 200 -H -F -d mlx5_0 -p 18516",
-		"ib_send_lat -x 3 --ipv6-addr -s 64 -n 200 -H -F -d mlx5_1 -p 18517 fd00::1",
-		"ib_send_lat -x 5 --ipv6-addr -s 64 -n 200 -H -F -d mlx5_0 -p 18517",
+		"/c/go send_lat -x 3 --ipv6-addr -s 64 -n 1000 -H -F -d mlx5_1 -p 18516 fd00::1",
+		"/s/go send_lat -x 5 --ipv6-addr -s 64 -n 1000 -H -F -d mlx5_0 -p 18516",
+		"ib_send_lat -x 3 --ipv6-addr -s 64 -n 1000 -H -F -d mlx5_1 -p 18517 fd00::1",
+		"ib_send_lat -x 5 --ipv6-addr -s 64 -n 1000 -H -F -d mlx5_0 -p 18517",
 	}
 	if !slices.Equal(ran, want) {
 		t.Errorf("ran\n%s", strings.Join(ran, "\n"))
