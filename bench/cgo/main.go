@@ -65,7 +65,7 @@ const (
 	each   = 128 // requests of a round
 	list   = 32
 	size   = 32 // bytes of a message
-	rounds = 6
+	rounds = 10
 	memory = 65536
 )
 

@@ -118,7 +118,7 @@ func (b *bench) makeQP(c *conn) error {
 		if b.pd, err = c.id.Verbs().AllocPD(); err != nil {
 			return err
 		}
-		if b.cq, err = c.id.Verbs().CreateCQ(uverbs.CQConfig{Entries: 1}); err != nil {
+		if b.cq, err = c.id.Verbs().CreateCQ(uverbs.CQConfig{Entries: 1, NoEvents: true}); err != nil {
 			return err
 		}
 	}

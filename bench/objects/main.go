@@ -48,7 +48,7 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 63})
+	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func run(args []string) (err error) {
 	}
 	return errors.Join(
 		measure("MR", *count, func() (*uverbs.MR, error) { return pd.RegMR(memory, uverbs.LocalWrite) }),
-		measure("CQ", *count, func() (*uverbs.CQ, error) { return ctx.CreateCQ(uverbs.CQConfig{Entries: 63}) }),
+		measure("CQ", *count, func() (*uverbs.CQ, error) { return ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true}) }),
 		measure("QP", *count, func() (*uverbs.QP, error) {
 			return pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 16, MaxRecvWR: 16})
 		}))

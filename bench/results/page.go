@@ -303,7 +303,7 @@ func (p *page) benchmarks() {
 	if len(p.run.Benchmarks) == 0 {
 		return
 	}
-	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs; of percentiles and maxima the\nmedian of five.\n\n")
+	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs; of percentiles and maxima the\nmedian of five, of allocations the most.\n\n")
 	var rows [][]string
 	for _, b := range p.run.Benchmarks {
 		var cells []string
@@ -312,7 +312,9 @@ func (p *page) benchmarks() {
 				cells = append(cells, fmt.Sprintf("%.4g %s", v, unit))
 			}
 		}
-		cells = append(cells, fmt.Sprintf("%.0f allocs/op", b.Values["allocs/op"]))
+		if v, ok := b.Values["allocs/op"]; ok {
+			cells = append(cells, fmt.Sprintf("%.0f allocs/op", v))
+		}
 		rows = append(rows, []string{b.Name, strings.Join(cells, ", ")})
 	}
 	p.rows([]string{"benchmark", ""}, rows)

@@ -64,8 +64,8 @@ type Distribution struct {
 	Quantiles        []float64
 }
 
-// A Benchmark is one of Go's own, which ran without a device: the smallest of
-// its runs for each unit.
+// A Benchmark is one of Go's own, which ran without a device: a figure of its runs
+// for each unit.
 type Benchmark struct {
 	Name   string
 	Values map[string]float64
@@ -97,13 +97,12 @@ func (r *Run) Measured() map[string]bool {
 }
 
 // Keep takes over from an earlier run all of the places that this one has no
-// figure of, or, where something failed or was interrupted, of fewer rounds.
+// figure of, or, where something failed or was interrupted, fewer figures.
 func (r *Run) Keep(old *Run) {
 	measured, failed := r.Measured(), map[string]bool{}
 	for _, f := range r.Failures {
 		failed[f.Part] = true
-		_, most := r.rounds(f.Part)
-		if _, before := old.rounds(f.Part); most < before {
+		if r.figures(f.Part) < old.figures(f.Part) {
 			delete(measured, f.Part)
 		}
 	}
@@ -130,7 +129,7 @@ func (r *Run) Keep(old *Run) {
 			r.Failures = append(r.Failures, f)
 		}
 	}
-	if len(r.Benchmarks) == 0 {
+	if !measured[Native] {
 		r.Benchmarks = old.Benchmarks
 	}
 	if r.C == "" {
@@ -147,6 +146,22 @@ func (r *Run) Of(place, test, figure string) (all []Series) {
 		}
 	}
 	return all
+}
+
+// figures are how many there are of a place.
+func (r *Run) figures(place string) (n int) {
+	if place == Native {
+		n = len(r.Benchmarks)
+	}
+	for _, s := range r.Series {
+		if s.Place != place {
+			continue
+		}
+		for _, values := range s.Values {
+			n += len(values)
+		}
+	}
+	return n
 }
 
 // rounds is how often programs ran at a place.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,6 +115,32 @@ func TestKeepMoreRounds(t *testing.T) {
 		if len(r.Places) != 1 || r.Places[0].Commit != c.want || len(r.Series) != 1 {
 			t.Errorf("failed %v: %v, %v", c.failed, r.Places, r.Series)
 		}
+	}
+}
+
+// A place of one round that failed on its way keeps the figures that it had.
+func TestKeepMoreFigures(t *testing.T) {
+	requests := func(commit string, qps ...int) *Run {
+		r := &Run{Places: []Place{{Name: "instructions", Commit: commit}, {Name: Native, Commit: commit}}}
+		for _, at := range qps {
+			r.Add(Series{Place: "instructions", Test: "requests", Figure: "write", At: at}, Go, 1)
+			r.Benchmarks = append(r.Benchmarks, Benchmark{Name: commit})
+		}
+		return r
+	}
+	r := requests("new", 1)
+	r.Failures = []Failure{{"instructions", "requests of 100 queue pairs", "interrupted"}, {Native, "mmio", "interrupted"}}
+	r.Keep(requests("old", 1, 100, 10000))
+	if len(r.Series) != 3 || len(r.Places) != 2 || r.Places[0].Commit != "old" || r.Places[1].Commit != "old" || len(r.Benchmarks) != 3 {
+		t.Errorf("%v, %v, %v", r.Places, r.Series, r.Benchmarks)
+	}
+}
+
+// What nobody has counted is not printed as none.
+func TestUncounted(t *testing.T) {
+	r := &Run{Benchmarks: []Benchmark{{"mmio Store64", map[string]float64{"ns/op": 2.4}}}}
+	if strings.Contains(r.Page(), "allocs/op") {
+		t.Error("allocations that nobody has counted")
 	}
 }
 

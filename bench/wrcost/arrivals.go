@@ -23,7 +23,7 @@ type arrivals struct {
 func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals, error) {
 	a := &arrivals{bench: b, from: [2]uverbs.SGE{mr.SGE(0, size), mr.SGE(0, long)}, to: mr.SGE(8192, long)}
 	var err error
-	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, SingleGoroutine: single}); err != nil {
+	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true, SingleGoroutine: single}); err != nil {
 		return nil, err
 	}
 	a.qp, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each, MaxRecvWR: each, SingleGoroutine: single})

@@ -43,7 +43,7 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, SingleGoroutine: single})
+	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, NoEvents: true, SingleGoroutine: single})
 	if err != nil {
 		return nil, err
 	}
@@ -237,12 +237,12 @@ func (b *bench) poll(n int) (empty int, err error) {
 		if k == 0 {
 			empty++
 		}
-		got += k
-	}
-	for i := range wcs {
-		if err := wcs[i].Err(); err != nil {
-			return empty, err
+		for i := range k {
+			if err := wcs[i].Err(); err != nil {
+				return empty, err
+			}
 		}
+		got += k
 	}
 	return empty, nil
 }

@@ -21,7 +21,7 @@ func weigh(ctx *uverbs.Context, count int) error {
 	}
 	var cqs []*uverbs.CQ
 	if err := eachOf("CQ", count, func() error {
-		cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 63})
+		cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true})
 		cqs = append(cqs, cq)
 		return err
 	}); err != nil {

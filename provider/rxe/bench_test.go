@@ -161,7 +161,7 @@ func BenchmarkRings(b *testing.B) {
 			for b.Loop() {
 				p.run()
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(p.n), "ns/wr")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(p.n), "ns/WR")
 		})
 	}
 }

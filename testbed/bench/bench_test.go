@@ -169,7 +169,7 @@ func TestReports(t *testing.T) {
 func TestBenchmarks(t *testing.T) {
 	b := &bench{}
 	const out = `goos: linux
-BenchmarkStep/32-2   	 1000	       280 ns/op	         8.5 ns/WR	       900 p99.9-ns	       0 B/op	       0 allocs/op
+BenchmarkStep/32-2   	 1000	       280 ns/op	         8.5 ns/WR	       900 p99.9-ns	      16 B/op	       1 allocs/op
 BenchmarkStep/32-2   	 1000	       270 ns/op	         8.2 ns/WR	       700 p99.9-ns	       0 B/op	       0 allocs/op
 BenchmarkPlain   	 1000	       1.5 ns/op
 PASS
@@ -178,7 +178,7 @@ PASS
 		t.Fatal(err)
 	}
 	want := []results.Benchmark{
-		{Name: "mlx5 Step/32", Values: map[string]float64{"ns/op": 270, "ns/WR": 8.2, "p99.9-ns": 800, "B/op": 0, "allocs/op": 0}},
+		{Name: "mlx5 Step/32", Values: map[string]float64{"ns/op": 270, "ns/WR": 8.2, "p99.9-ns": 800, "B/op": 16, "allocs/op": 1}},
 		{Name: "mlx5 Plain", Values: map[string]float64{"ns/op": 1.5}},
 	}
 	if d := cmp.Diff(want, b.run.Benchmarks); d != "" {

@@ -48,8 +48,9 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined"}}, nil
 }
 
-// cost counts instructions: in a guest whose clock does. They repeat, so that
-// one round is enough where programs run alone.
+// cost counts instructions: in a guest whose clock does. They repeat, so that one
+// round is enough where programs run alone and wait for nothing: objects wait for
+// the kernel's workers.
 func (b *bench) cost(ctx context.Context) error {
 	return connectX(func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 6144}, func(m *machine) error {
@@ -61,13 +62,10 @@ func (b *bench) cost(ctx context.Context) error {
 			m.device = "mlx5_0"
 			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
 			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
-			rounds := b.rounds
-			b.rounds = 1
 			// Objects of the ConnectX are commands: they wait for its process.
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
-			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100, 1000))
-			b.rounds = rounds
+			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100))
 			b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e"))
 			return nil
 		})
@@ -219,7 +217,7 @@ func (b *bench) native(ctx context.Context) error {
 		{"provider/rxe", "Rings", short},
 		{"mmio", "Store64|Copy64|FromDevice|Ring", short},
 	} {
-		args := append([]string{"go", "test", "-run=^$", "./" + c.pkg, "-bench=" + c.which}, c.how...)
+		args := append([]string{"go", "test", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which}, c.how...)
 		out, err := local(ctx, []string{"CGO_ENABLED=0"}, args...)
 		if err == nil {
 			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), out)
@@ -229,8 +227,8 @@ func (b *bench) native(ctx context.Context) error {
 	return nil
 }
 
-// benchmarks keeps the smallest of each figure of a package's, and the median of
-// percentiles and maxima.
+// benchmarks keeps the smallest of each figure of a package's, the median of
+// percentiles and maxima, and the most allocations.
 func (b *bench) benchmarks(pkg, out string) error {
 	at := map[string]int{}
 	all := map[int]map[string][]float64{}
@@ -252,8 +250,11 @@ func (b *bench) benchmarks(pkg, out string) error {
 	for i, values := range all {
 		for unit, v := range values {
 			q := 0.0
-			if strings.HasPrefix(unit, "p") || strings.HasPrefix(unit, "max") {
+			switch {
+			case strings.HasPrefix(unit, "p"), strings.HasPrefix(unit, "max"):
 				q = 0.5
+			case unit == "allocs/op", unit == "B/op":
+				q = 1
 			}
 			b.run.Benchmarks[i].Values[unit] = results.Quantile(v, q)
 		}

@@ -87,7 +87,7 @@ func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// keep takes over from the file what a run of a part has not measured.
+// keep takes over from the file what this run has not measured.
 func (b *bench) keep() error {
 	old, err := results.Read(b.options.out)
 	if errors.Is(err, os.ErrNotExist) {
@@ -99,10 +99,11 @@ func (b *bench) keep() error {
 	return err
 }
 
-// A part is one that can be asked for.
+// A part is one that can be asked for. What keeps it from beginning is told of a
+// place of its.
 type part struct {
-	name string
-	do   func(context.Context) error
+	name, place string
+	do          func(context.Context) error
 }
 
 // fail notes what could not be measured.
@@ -135,6 +136,8 @@ func (b *bench) check() error {
 	switch {
 	case filepath.Clean(o.out) != published:
 		return nil
+	case o.tests != "":
+		return fmt.Errorf("%s is for the figures of whole parts: write those of -tests elsewhere (-o bin/x.json)", published)
 	case b.rounds < leastRounds:
 		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.rounds)
 	case strings.HasSuffix(b.here.Commit, dirty):
@@ -152,9 +155,9 @@ func (b *bench) all(ctx context.Context) (err error) {
 	if err := b.check(); err != nil {
 		return err
 	}
-	parts := []part{{"rxe", b.onRXE}, {"mlx5", b.onConnectX}, {"cost", b.cost}, {results.Native, b.native}}
+	parts := []part{{"rxe", "rxe", b.onRXE}, {"mlx5", "mlx5", b.onConnectX}, {"cost", "instructions", b.cost}, {results.Native, results.Native, b.native}}
 	if b.options.server != "" {
-		parts = []part{{"hosts", b.onHosts}, {results.Native, b.native}}
+		parts = []part{{"hosts", "hosts", b.onHosts}, {results.Native, results.Native, b.native}}
 	}
 	if b.options.only != "" {
 		only := strings.Split(b.options.only, ",")
@@ -178,7 +181,7 @@ func (b *bench) all(ctx context.Context) (err error) {
 		if errors.Is(err, errLacks) {
 			return err
 		}
-		b.fail(p.name, "", err)
+		b.fail(p.place, "", err)
 		if ctx.Err() != nil {
 			break
 		}
@@ -195,10 +198,8 @@ func (b *bench) finish() error {
 	if len(b.run.Measured()) == 0 {
 		return fmt.Errorf("nothing was measured, and %s is as it was; what failed: %s", b.options.out, strings.Join(failed, "; "))
 	}
-	if b.options.only != "" || len(failed) > 0 {
-		if err := b.keep(); err != nil {
-			return err
-		}
+	if err := b.keep(); err != nil {
+		return err
 	}
 	if err := b.run.Write(b.options.out); err != nil {
 		return err

@@ -173,10 +173,12 @@ static int take(int n)
 {
 	int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
 	struct ibv_wc wc[LIST];
-	int got = 0, empty = 0, k;
+	int got = 0, empty = 0, i, k;
 	while (got < EACH) {
 		k = poll(cq, n, wc);
-		must(k >= 0 && (k == 0 || wc[0].status == 0), "poll");
+		must(k >= 0, "poll");
+		for (i = 0; i < k; i++)
+			must(wc[i].status == 0, "poll");
 		if (k == 0)
 			empty++;
 		got += k;
