@@ -66,10 +66,14 @@ func (b *bench) cost(ctx context.Context) error {
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
 			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100))
-			b.play(ctx, m, "instructions-rxe", variants(b.messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e"))
+			b.play(ctx, m, "instructions-rxe", costGames(b.messages))
 			return nil
 		})
 	})
+}
+
+func costGames(messages int) []game {
+	return variants(messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e")
 }
 
 // manyObjects are as many as somebody may have.

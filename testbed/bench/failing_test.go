@@ -82,25 +82,6 @@ func TestNothingMeasured(t *testing.T) {
 	}
 }
 
-// Figures that nobody can repeat do not get into the file that the tree shows.
-func TestPublished(t *testing.T) {
-	for _, c := range []struct {
-		rounds            int
-		commit, out, want string
-	}{
-		{10, "abc", published, ""},
-		{10, "abc-dirty", published, "the tree has changes"},
-		{1, "abc", "./" + published, "at least 5 rounds"},
-		{1, "abc-dirty", "bin/x.json", ""},
-		{0, "abc", "bin/x.json", "-rounds of at least 1"},
-	} {
-		b := &bench{rounds: c.rounds, here: results.Place{Commit: c.commit}, messages: 1000, options: options{out: c.out}}
-		if err := b.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-}
-
 // The page and its figures do not make a tree dirty; a change of the programs
 // does.
 func TestCommit(t *testing.T) {

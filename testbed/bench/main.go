@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,8 +59,8 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 10, "how often each pair of programs runs")
 	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest; small ones take 5 times (latencies) and 10 times (rates) as many")
 	flag.StringVar(&o.out, "o", published, "file for the figures")
-	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native; the file keeps its figures of the others")
-	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else of their part then")
+	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native (of two hosts: hosts, native); the file keeps its figures of the others")
+	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "kernel of the guests")
 	flag.StringVar(&o.server, "server", "", "host to serve, as ssh knows it")
@@ -104,6 +102,7 @@ func (b *bench) keep() error {
 type part struct {
 	name, place string
 	do          func(context.Context) error
+	games       []game // of perftest
 }
 
 // fail notes what could not be measured.
@@ -115,37 +114,6 @@ func (b *bench) fail(part, what string, err error) {
 	b.run.Failures = append(b.run.Failures, results.Failure{Part: part, What: what, Why: err.Error()})
 }
 
-// check refuses what cannot be done before anything is measured.
-func (b *bench) check() error {
-	o := b.options
-	switch {
-	case (o.server != "" || o.client != "") && (o.server == "" || o.client == "" || o.address == ""):
-		return errors.New("two hosts want all of -server, -client and -address")
-	case b.rounds < 1 || b.messages < 100 || flag.NArg() > 0:
-		return errors.New("want -rounds of at least 1, -n of at least 100 and no argument")
-	}
-	if o.server != "" {
-		m := b.hosts()
-		if err := checkArgs(m.args, b.messages); err != nil {
-			return fmt.Errorf("-args: %w", err)
-		}
-		if err := checkArgs(m.serverArgs, b.messages); err != nil {
-			return fmt.Errorf("-server-args: %w", err)
-		}
-	}
-	switch {
-	case filepath.Clean(o.out) != published:
-		return nil
-	case o.tests != "":
-		return fmt.Errorf("%s is for the figures of whole parts: write those of -tests elsewhere (-o bin/x.json)", published)
-	case b.rounds < leastRounds:
-		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.rounds)
-	case strings.HasSuffix(b.here.Commit, dirty):
-		return fmt.Errorf("%s is for figures of a commit, and the tree has changes that are in none: commit them, or write the figures elsewhere (-o bin/x.json)", published)
-	}
-	return nil
-}
-
 // all runs the parts that are asked for. What fails does not keep the rest from
 // being measured, and what was measured is written in any case.
 func (b *bench) all(ctx context.Context) (err error) {
@@ -155,21 +123,9 @@ func (b *bench) all(ctx context.Context) (err error) {
 	if err := b.check(); err != nil {
 		return err
 	}
-	parts := []part{{"rxe", "rxe", b.onRXE}, {"mlx5", "mlx5", b.onConnectX}, {"cost", "instructions", b.cost}, {results.Native, results.Native, b.native}}
-	if b.options.server != "" {
-		parts = []part{{"hosts", "hosts", b.onHosts}, {results.Native, results.Native, b.native}}
-	}
-	if b.options.only != "" {
-		only := strings.Split(b.options.only, ",")
-		for _, name := range only {
-			if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
-				return fmt.Errorf("-only: there is no part %q", name)
-			}
-		}
-		parts = slices.DeleteFunc(parts, func(p part) bool { return !slices.Contains(only, p.name) })
-	}
-	if b.tests, err = regexp.Compile(b.options.tests); err != nil {
-		return fmt.Errorf("-tests: %w", err)
+	parts, err := b.parts()
+	if err != nil {
+		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "goverbs-bench"); err != nil {
 		return err

@@ -117,7 +117,7 @@ func variants(messages int, tests ...string) (all []game) {
 // play has both programs play all games in turn. A game that fails twice is left
 // out from then on; where several fail one after the other, the place has.
 func (b *bench) play(ctx context.Context, m *machine, place string, all []game) {
-	all = slices.DeleteFunc(all, func(g game) bool { return !b.tests.MatchString(fmt.Sprintf("%s/%d", g.test, g.at)) })
+	all = slices.DeleteFunc(all, func(g game) bool { return !b.wants(g) })
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
 	if err != nil {
 		b.fail(place, "perftest", err)

@@ -105,6 +105,12 @@ func library(out string) string {
 // adapters: C's perftest leaves it out on others.
 var tried = []string{"send_lat -e", "write_bw -Q 1", "write_bw -l 32", "write_bw -t 1"}
 
+func rxeGames(messages int) []game {
+	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
+	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, messages), many([]int{1, 4, 16, 64}, messages)...)
+	return append(all, variants(messages, tried...)...)
+}
+
 // onRXE compares on the kernel's soft-RoCE.
 func (b *bench) onRXE(ctx context.Context) error {
 	const place = "rxe"
@@ -114,10 +120,7 @@ func (b *bench) onRXE(ctx context.Context) error {
 		if _, err := m.client.run(ctx, "ip", "link", "set", "d0", "mtu", "4200"); err != nil {
 			return err
 		}
-		all := games([]string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}, []int{2, 64, 1024, 4096, 16384, 65536}, b.messages)
-		all = append(all, many([]int{1, 4, 16, 64}, b.messages)...)
-		all = append(all, variants(b.messages, tried...)...)
-		b.play(ctx, m, place, all)
+		b.play(ctx, m, place, rxeGames(b.messages))
 		b.fail(place, "objects", b.objects(ctx, m, place, 1, 100, 1000, 10000))
 		b.fail(place, "cmtime", b.cmtime(ctx, m, place))
 		return nil
@@ -159,6 +162,10 @@ func connectX(f func(sockets []string) error) (err error) {
 // active waits until the port of a software ConnectX is up.
 const active = "until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done"
 
+func connectXGames(messages int) []game {
+	return games([]string{"send_lat", "write_lat", "send_bw", "write_bw"}, []int{2, 64, 4096, 65536}, messages)
+}
+
 // onConnectX compares on a software ConnectX under the kernel's own driver.
 func (b *bench) onConnectX(ctx context.Context) error {
 	const place = "mlx5"
@@ -169,7 +176,7 @@ func (b *bench) onConnectX(ctx context.Context) error {
 			if _, err := m.client.run(ctx, "timeout", "60", "sh", "-c", active); err != nil {
 				return err
 			}
-			b.play(ctx, m, place, games([]string{"send_lat", "write_lat", "send_bw", "write_bw"}, []int{2, 64, 4096, 65536}, b.messages))
+			b.play(ctx, m, place, connectXGames(b.messages))
 			return nil
 		})
 	})
