@@ -174,7 +174,7 @@ BenchmarkStep/32-2   	 1000	       270 ns/op	         8.2 ns/WR	       700 p99.9
 BenchmarkPlain   	 1000	       1.5 ns/op
 PASS
 `
-	if err := b.benchmarks("mlx5", out); err != nil {
+	if err := b.benchmarks("mlx5", "", out); err != nil {
 		t.Fatal(err)
 	}
 	want := []results.Benchmark{
@@ -184,7 +184,10 @@ PASS
 	if d := cmp.Diff(want, b.run.Benchmarks); d != "" {
 		t.Error(d)
 	}
-	if err := b.benchmarks("mlx5", "PASS\n"); err == nil {
+	if err := b.benchmarks("mlx5", " -cpu 4", "BenchmarkPlain-4   	 1000	       1.5 ns/op\n"); err != nil || len(b.run.Benchmarks) != 3 || b.run.Benchmarks[2].Name != "mlx5 Plain -cpu 4" {
+		t.Errorf("%v, %v", b.run.Benchmarks, err)
+	}
+	if err := b.benchmarks("mlx5", "", "PASS\n"); err == nil {
 		t.Error("nothing is no error")
 	}
 }

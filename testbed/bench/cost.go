@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,28 +213,37 @@ func (b *bench) native(ctx context.Context) error {
 	here.Name, here.Description, here.Library = results.Native, "this machine, without a device", ""
 	b.run.Places = append(b.run.Places, here)
 	short := []string{"-benchtime=10ms", "-count=40"}
+	long := []string{"-benchtime=200ms", "-count=5"}
+	tail := func(more ...string) []string { // beside a collector at work
+		return slices.Concat(long, []string{"-skip=//allocating"}, more)
+	}
 	for _, c := range []struct {
 		pkg, which string
-		how        []string
+		how, env   []string
+		as         string // what the names say besides
 	}{
-		{"provider/mlx5", "Post|Poll|Step|Signal|Thread|Queues|Pages", short},
-		{"provider/mlx5", "Tail", []string{"-benchtime=200ms", "-count=5"}},
-		{"provider/rxe", "Rings", short},
-		{"mmio", "Store64|Copy64|FromDevice|Ring", short},
+		{pkg: "provider/mlx5", which: "Post|Poll|Step|Signal|Thread|Queues|Pages", how: short},
+		{pkg: "provider/mlx5", which: "Tail", how: long},
+		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail("-cpu=1"), as: " -cpu 1"},
+		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail("-cpu=4"), as: " -cpu 4"},
+		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail(), env: []string{"GODEBUG=asyncpreemptoff=1"}, as: " asyncpreemptoff=1"},
+		{pkg: "provider/rxe", which: "Rings", how: short},
+		{pkg: "mmio", which: "Store64|Copy64|FromDevice|Ring", how: short},
 	} {
 		args := append([]string{"go", "test", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which}, c.how...)
-		out, err := local(ctx, []string{"CGO_ENABLED=0"}, args...)
+		out, err := local(ctx, append(c.env, "CGO_ENABLED=0"), args...)
 		if err == nil {
-			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), out)
+			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), c.as, out)
 		}
-		b.fail(results.Native, c.pkg, err)
+		b.fail(results.Native, c.pkg+c.as, err)
 	}
 	return nil
 }
 
 // benchmarks keeps the smallest of each figure of a package's, the median of
-// percentiles and maxima, and the most allocations.
-func (b *bench) benchmarks(pkg, out string) error {
+// percentiles and maxima, and the most allocations. as tells them from others of
+// their names.
+func (b *bench) benchmarks(pkg, as, out string) error {
 	at := map[string]int{}
 	all := map[int]map[string][]float64{}
 	for _, line := range benchmark.FindAllStringSubmatch(out, -1) {
@@ -241,7 +251,7 @@ func (b *bench) benchmarks(pkg, out string) error {
 		if !ok {
 			i = len(b.run.Benchmarks)
 			at[line[1]], all[i] = i, map[string][]float64{}
-			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1], Values: map[string]float64{}})
+			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1] + as, Values: map[string]float64{}})
 		}
 		for _, f := range measured.FindAllStringSubmatch(line[2], -1) {
 			v, err := strconv.ParseFloat(f[1], 64)
