@@ -16,10 +16,10 @@ import (
 // A cmWire is a wire over an RC QP that rdma_cm connects. A message is a SEND;
 // the other end has one receive posted, and posts the next before it answers.
 type cmWire struct {
-	id       *cm.SyncID
-	in, out  *uverbs.MR
-	length   int
-	received chan error
+	id      *cm.SyncID
+	caller  caller // at a server
+	in, out *uverbs.MR
+	length  int
 }
 
 // resolveTime is how long rdma_cm may look for an address or a route.
@@ -125,10 +125,12 @@ func dialCM(ctx context.Context, o *Options) (wire, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newCMWire(id, func() error { return id.Connect(ctx, wireParam(o)) })
+		p := wireParam(o)
+		p.PrivateData = mark{run: o.run, control: true}.bytes()
+		return newCMWire(id, func() error { return refused(id.Connect(ctx, p)) })
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here", err)
+		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here; one that has a client listens no more", err)
 	}
 	return w, err
 }
@@ -158,7 +160,7 @@ func acceptCM(ctx context.Context, o *Options) (wire, error) {
 
 // newCMWire makes the QP of an id and has it connected.
 func newCMWire(id *cm.SyncID, connect func() error) (_ wire, err error) {
-	w := &cmWire{id: id}
+	w := &cmWire{id: id, caller: callerOf(id)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())

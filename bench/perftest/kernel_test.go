@@ -3,70 +3,104 @@
 package perftest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"math"
+	"fmt"
+	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
-// both has a server and a client of this process play, by the device's own
-// address, which GOVERBS_ADDRESS names.
-func both(t *testing.T, name string, n int, args ...string) {
-	t.Helper()
+// A message allocates nothing on a kernel's device either. Both ends are in this
+// process, and reach each other by the device's own address.
+func TestDeviceNothingAllocated(t *testing.T) {
+	for _, command := range []string{"send_lat", "write_lat", "send_bw -s 64 -q 2", "write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
+		t.Run(strings.ReplaceAll(command, " ", ""), func(t *testing.T) {
+			allocates(t, 500, func(n int) {
+				play(t, os.Getenv("GOVERBS_ADDRESS"), fmt.Sprintf("%s -d %s -n %d", command, os.Getenv("GOVERBS_DEVICE"), n),
+					[2]func(string) (*uverbs.Context, error){findDevice, findDevice})
+			})
+		})
+	}
+}
+
+// halfway is a client that has the server listen for its queue pair.
+func halfway(ctx context.Context, o *Options) (s *session, err error) {
+	o.out, o.run = io.Discard, 7
+	if err := o.settle(); err != nil {
+		return nil, err
+	}
+	dev, err := openDevice(o, findDevice)
+	if err != nil {
+		return nil, err
+	}
+	s = &session{o: o, e: &endpoint{o: o, dev: dev, links: &links{}}}
+	w, err := o.meet(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.ctl = &control{wire: w, client: true, withGID: o.withGID, binary: true}
+	s.e.ctl = s.ctl
+	if err := s.ctl.agree(ctx, o); err != nil {
+		return s, err
+	}
+	if err := s.e.prepareObjects(); err != nil {
+		return s, err
+	}
+	return s, s.e.meetByCM(ctx)
+}
+
+// goOn has it do the rest.
+func (s *session) goOn(ctx context.Context) error {
+	if err := s.e.dial(ctx); err != nil {
+		return err
+	}
+	if err := s.e.meetByCM(ctx); err != nil {
+		return err
+	}
+	if err := s.e.handshake(ctx); err != nil {
+		return err
+	}
+	return s.play(ctx)
+}
+
+// A client that comes between another's two kinds of connections is refused, and
+// the other is none the worse.
+func TestDeviceStranger(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	test, _ := TestNamed(name)
-	ends := make(chan error, 2)
-	for _, server := range []string{"", os.Getenv("GOVERBS_ADDRESS")} {
-		o, err := Parse(test, append(args, "-d", os.Getenv("GOVERBS_DEVICE"), "-n", strconv.Itoa(n)))
+	device, host, port := os.Getenv("GOVERBS_DEVICE"), os.Getenv("GOVERBS_ADDRESS"), strconv.Itoa(freePort(t))
+	options := func(server string) *Options {
+		o, err := Parse(Test{Verb: Send}, []string{"-R", "-n", "20", "-d", device, "-p", port})
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Server = server
-		go func() {
-			err := Run(ctx, o, new(bytes.Buffer))
-			if err != nil {
-				cancel()
-			}
-			ends <- err
-		}()
+		return o
 	}
-	if err := errors.Join(<-ends, <-ends); err != nil {
-		t.Fatal(err)
+	served := make(chan error, 1)
+	go func() { served <- Run(ctx, options(""), io.Discard) }()
+	first, err := halfway(ctx, options(host))
+	if err == nil {
+		if err := Run(ctx, options(host), io.Discard); !errors.Is(err, errBusy) {
+			t.Errorf("the second client: %v", err)
+		}
+		err = first.goOn(ctx)
 	}
-}
-
-// A message allocates nothing on a kernel's device either: long runs allocate as
-// often as short ones, but for what the watch does now and then. On a slow
-// machine that may be often: the best of a few runs counts.
-func TestDeviceNothingAllocated(t *testing.T) {
-	for _, line := range []string{"send_lat", "write_lat", "send_bw -s 64 -q 2", "write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
-		f := strings.Fields(line)
-		mallocs := func(n int) int {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			both(t, f[0], n, f[1:]...)
-			runtime.ReadMemStats(&after)
-			return int(after.Mallocs - before.Mallocs)
-		}
-		mallocs(100)                         // what is made once
-		const more, most, tries = 1000, 9, 4 // less than one in a hundred
-		least := math.MaxInt
-		for range tries {
-			if least = min(least, mallocs(100+more)-mallocs(100)); least <= most {
-				break
-			}
-		}
-		if least > most {
-			t.Errorf("%s: %d allocations for %d messages more", line, least, more)
-		}
+	if first != nil {
+		err = errors.Join(err, first.close())
+	}
+	if err != nil {
+		t.Error(err)
+		cancel()
+	}
+	if err := <-served; err != nil {
+		t.Errorf("the server: %v", err)
 	}
 }

@@ -136,8 +136,10 @@ func (e *endpoint) dial(ctx context.Context) (err error) {
 	if err := e.createQP(id); err != nil {
 		return err
 	}
-	if err := id.Connect(ctx, e.param()); err != nil {
-		return err
+	p := e.param()
+	p.PrivateData = mark{run: e.o.run}.bytes()
+	if err := id.Connect(ctx, p); err != nil {
+		return refused(err)
 	}
 	if e.o.Type != uverbs.UD {
 		return nil
@@ -189,7 +191,7 @@ func (e *endpoint) next(ctx context.Context, cq *uverbs.CQ) (*uverbs.WC, error) 
 }
 
 func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
-	id, err := l.GetRequest(ctx)
+	id, err := e.request(ctx, l)
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,8 @@ type Options struct {
 	payload   []byte
 	busy      float64 // percent of the CPUs' time in the last run
 
+	run uint64 // tells one run from another; not 0
+
 	// What the two ends have agreed on, and what the device is like.
 	out     io.Writer
 	lost    error // what first kept a report from being printed, or written

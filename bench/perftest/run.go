@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -21,7 +22,7 @@ func Run(ctx context.Context, o *Options, out io.Writer) error {
 // run is Run on a device that find opens by its name.
 func run(ctx context.Context, o *Options, out io.Writer, find func(name string) (*uverbs.Context, error)) (err error) {
 	p := *o
-	p.out = out
+	p.out, p.run = out, rand.Uint64()|1
 	defer func() { err = errors.Join(err, p.lost) }()
 	if err := p.settle(); err != nil {
 		return err

@@ -1,0 +1,91 @@
+package perftest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/cm"
+)
+
+// rdma_cm has no connection of connections: a server with -R listens for QPs
+// where it has listened for its client, and whoever comes late finds it. So each
+// request of a client of this program says which run it is of. C's clients say
+// nothing: of two on one host they cannot be told apart.
+
+// A mark is what a request says.
+type mark struct {
+	run     uint64 // 0 of C's
+	control bool   // for the connection on which the two ends agree
+}
+
+// The words that go along: before a request's mark, and with a refusal.
+const (
+	markWords = "goverbs perftest "
+	busyWords = "goverbs perftest: another client is here"
+)
+
+func (m mark) bytes() []byte {
+	b := append([]byte(markWords), 'q')
+	if m.control {
+		b[len(markWords)] = 'c'
+	}
+	return binary.BigEndian.AppendUint64(b, m.run)
+}
+
+// markOf reads what came with a request, which is padded.
+func markOf(privateData []byte) (m mark) {
+	b, ours := bytes.CutPrefix(privateData, []byte(markWords))
+	if !ours || len(b) < 9 {
+		return mark{}
+	}
+	return mark{run: binary.BigEndian.Uint64(b[1:]), control: b[0] == 'c'}
+}
+
+// A caller is where a request comes from.
+type caller struct {
+	addr netip.Addr
+	mark mark
+}
+
+func callerOf(id *cm.SyncID) caller {
+	c := caller{addr: id.PeerAddr().Addr()}
+	if e := id.Event(); e != nil {
+		c.mark = markOf(e.PrivateData)
+	}
+	return c
+}
+
+// connects tells whether a request for a QP is of the client that has made the
+// control connection.
+func (c caller) connects(qp caller) bool {
+	return qp.addr == c.addr && qp.mark == mark{run: c.mark.run}
+}
+
+// request waits for the client's next QP. Others are told that they are late.
+func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error) {
+	client := e.ctl.wire.(*cmWire).caller // rdma_cm's QPs have a control connection of its kind
+	for {
+		id, err := l.GetRequest(ctx)
+		if err != nil || client.connects(callerOf(id)) {
+			return id, err
+		}
+		_ = id.Reject([]byte(busyWords)) // who has gone by now need not know
+		if err := id.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errBusy = atPeer("-p", "the server has another client: wait for its end, or give a server of your own and its client another port")
+
+// refused makes plain what a server of this program says when it refuses.
+func refused(err error) error {
+	var e *cm.Error
+	if errors.As(err, &e) && bytes.HasPrefix(e.PrivateData, []byte(busyWords)) {
+		return errBusy
+	}
+	return err
+}
