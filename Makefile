@@ -12,8 +12,13 @@ REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
 
 export CGO_ENABLED = 0
 
-# Packages that use unsafe are tested once more with pointer checks; bench/cgo is a module of its own.
+# Packages that use unsafe are tested once more with pointer checks, of our own code; bench/cgo is a module of its own.
 UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go' ':!bench/cgo'))))
+BENCHES  = $(sort $(patsubst %/,./%,$(dir $(shell git grep -l '^func Benchmark' -- '*_test.go' ':!bench/cgo'))))
+MODULE   = github.com/goverbs/goverbs
+
+# Packages whose guests take longest come first, so that none of them is left alone at the end.
+LONG     = $(patsubst %,./testbed/%,kernels connectx/judge faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test soak bench parity generate hardware lint race
@@ -29,9 +34,9 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) vet ./...
 	$(GO) vet -tags device,vm,soak,speed ./...
 	GOARCH=arm64 $(GO) vet -tags device,vm,soak,speed ./...
-	$(GO) test ./...
-	$(GO) test -gcflags=all=-d=checkptr $(UNSAFE)
-	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+	$(GO) test -vet=off ./...
+	$(GO) test -vet=off -gcflags=$(MODULE)/...=-d=checkptr $(UNSAFE)
+	$(GO) test -vet=off -run='^$$' -bench=. -benchtime=1x $(BENCHES)
 	$(GO) vet -C bench/report ./...
 	$(GO) test -C bench/report ./...
 	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
@@ -39,11 +44,15 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
 	else echo "bench/cgo is not built: apt-get install gcc libc6-dev libibverbs-dev"; fi
 
-test: check ## check, and everything on real kernels: what CI runs
-	$(GO) run ./testbed/vm/cmd/vm -setup
+test: ## check, and everything on real kernels: what CI runs
+	@$(MAKE) --no-print-directory -j2 check bed
 	$(GO) test -C internal/uapi/gen ./...
-	$(GO) test -tags vm -count=1 -p 2 -timeout 25m $$($(GO) list ./testbed/... | grep -v /interop)
-	$(GO) test -tags vm -count=1 -timeout 25m ./testbed/interop
+	$(GO) test -tags vm -count=1 -vet=off -p 2 -timeout 25m $(LONG) $$($(GO) list ./testbed/... | grep -v /interop)
+	$(GO) test -tags vm -count=1 -vet=off -timeout 25m ./testbed/interop
+
+.PHONY: bed
+bed: # downloads, while check computes
+	$(GO) run ./testbed/vm/cmd/vm -setup
 
 soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100000 KILLS=200 FUZZ=60s
 	$(GO) test -tags vm,soak -count=1 -p 1 -timeout 1h ./testbed/vm
