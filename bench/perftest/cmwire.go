@@ -45,25 +45,28 @@ func dialID(ctx context.Context, o *Options, typ uverbs.QPType) (id *cm.SyncID, 
 	if id, err = cm.NewID(portSpace(typ)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, id.Close())
-		}
-	}()
+	if err := o.resolve(ctx, id, src, ai.Dst, typ); err != nil {
+		return nil, errors.Join(err, id.Close())
+	}
+	return id, nil
+}
+
+// resolve finds the way to the server.
+func (o *Options) resolve(ctx context.Context, id *cm.SyncID, src, dst netip.AddrPort, typ uverbs.QPType) error {
 	if o.TOS >= 0 {
 		if err := id.SetTOS(uint8(o.TOS)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := id.ResolveAddr(ctx, src, ai.Dst, resolveTime); err != nil {
-		return nil, err
+	if err := id.ResolveAddr(ctx, src, dst, resolveTime); err != nil {
+		return err
 	}
 	if typ == uverbs.RC {
 		if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return id, id.ResolveRoute(ctx, resolveTime)
+	return id.ResolveRoute(ctx, resolveTime)
 }
 
 func portSpace(typ uverbs.QPType) cm.PortSpace {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -135,7 +137,7 @@ func (o *Options) fitGID(dev *uverbs.Context) error {
 	if o.GIDIndex >= 0 {
 		g, err := dev.QueryGID(o.IBPort, o.GIDIndex)
 		if err != nil {
-			return here("-x", "%v", err)
+			return o.noGID(dev, err)
 		}
 		o.gid, o.withGID = *g, true
 		return nil
@@ -152,6 +154,19 @@ func (o *Options) fitGID(dev *uverbs.Context) error {
 	}
 	o.gid, o.withGID = bestGID(all, o.IPv6), true
 	return nil
+}
+
+// noGID says which GIDs there are.
+func (o *Options) noGID(dev *uverbs.Context, why error) error {
+	all, err := dev.GIDs(o.IBPort)
+	if err != nil || slices.ContainsFunc(all, func(g uverbs.GIDEntry) bool { return g.Index == o.GIDIndex }) {
+		return here("-x", "%v", why)
+	}
+	var have []string
+	for _, g := range all {
+		have = append(have, fmt.Sprintf("%d (%v, %v)", g.Index, g.GID.Addr().Unmap(), g.Type))
+	}
+	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex, strings.Join(have, ", "))
 }
 
 // bestGID prefers addresses of the family that is asked for, then RoCE v2, then

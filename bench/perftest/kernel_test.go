@@ -20,9 +20,9 @@ import (
 // A message allocates nothing on a kernel's device either. Both ends are in this
 // process, and reach each other by the device's own address.
 func TestDeviceNothingAllocated(t *testing.T) {
-	for _, command := range []string{"send_lat", "write_lat", "send_bw -s 64 -q 2", "write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
+	for command, more := range map[string]int{"send_lat": 500, "write_lat": 500, "send_bw -s 64 -q 2": 2000, "write_bw -s 64 -l 10": 2000, "send_bw -s 64 -b --no_lock": 2000} {
 		t.Run(strings.ReplaceAll(command, " ", ""), func(t *testing.T) {
-			allocates(t, 500, func(n int) {
+			allocates(t, more, func(n int) {
 				play(t, os.Getenv("GOVERBS_ADDRESS"), fmt.Sprintf("%s -d %s -n %d", command, os.Getenv("GOVERBS_DEVICE"), n),
 					[2]func(string) (*uverbs.Context, error){findDevice, findDevice})
 			})
@@ -102,5 +102,16 @@ func TestDeviceStranger(t *testing.T) {
 	}
 	if err := <-served; err != nil {
 		t.Errorf("the server: %v", err)
+	}
+}
+
+// An address that no way leads to is an error.
+func TestDeviceNoWay(t *testing.T) {
+	o, err := Parse(Test{Verb: Send}, []string{"-R", "-d", os.Getenv("GOVERBS_DEVICE"), "203.0.113.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o, io.Discard); err == nil || !strings.Contains(err.Error(), "203.0.113.1") {
+		t.Error(err)
 	}
 }

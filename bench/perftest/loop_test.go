@@ -224,7 +224,7 @@ func allocates(t *testing.T, more int, run func(n int)) {
 		runtime.ReadMemStats(&after)
 		return int(after.Mallocs - before.Mallocs), took
 	}
-	const few, tries = 100, 5
+	const few, tries, chance = 100, 5, 20
 	mallocs(few) // what is made once
 	short, long := math.MaxInt, math.MaxInt
 	for range tries {
@@ -232,7 +232,7 @@ func allocates(t *testing.T, more int, run func(n int)) {
 		short = min(short, n)
 		n, took := mallocs(few + more)
 		long = min(long, n-2*int(took/tick))
-		if long-short < more/100 {
+		if long-short < max(more/100, chance) {
 			return
 		}
 	}

@@ -22,11 +22,14 @@ func (o *Options) times() uint64 {
 	return n
 }
 
+// buffers is how much the messages take.
+func (o *Options) buffers() uint64 { return 2 * uint64(o.QPs) * uint64(o.stride()) }
+
 // checkMemory refuses what would not fit into the memory, of which Linux gives
 // more than there is and then ends processes.
 func (o *Options) checkMemory(file string) error {
-	need := o.times()
-	if need < 1<<20 {
+	need, buffers := o.times(), o.buffers()
+	if need+buffers < 16<<20 {
 		return nil
 	}
 	text, err := os.ReadFile(file)
@@ -37,10 +40,12 @@ func (o *Options) checkMemory(file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if need <= free {
+	switch {
+	case need+buffers <= free:
 		return nil
-	}
-	if o.Bandwidth {
+	case buffers > free:
+		return here("-s", "what is sent and what comes takes %d MiB, for %d queue pairs, and %d are free: give a smaller -s or -q", buffers>>20, o.QPs, free>>20)
+	case o.Bandwidth:
 		return here("-N", "the times of %d messages of %d queue pairs, for the peak, take %d MiB, and %d are free: leave the peak out by -N, or give a smaller -n or -q",
 			o.Iters, o.QPs, need>>20, free>>20)
 	}

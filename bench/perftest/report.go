@@ -120,9 +120,9 @@ func (o *Options) printBandwidth(r bwReport) {
 // limits are those that the options set for the figures.
 func (o *Options) limits(r bwReport) error {
 	switch {
-	case r.avg < o.LimitBW:
+	case !(r.avg >= o.LimitBW): // NaN, too
 		return fmt.Errorf("the bandwidth, %.2f, is below the limit of %.2f (-w)", r.avg, o.LimitBW)
-	case r.rate < o.LimitRate:
+	case !(r.rate >= o.LimitRate):
 		return fmt.Errorf("the message rate, %.6f, is below the limit of %.6f (-y)", r.rate, o.LimitRate)
 	}
 	return nil

@@ -151,7 +151,7 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 			want += uverbs.GRHLen
 		}
 		if receive && int(wc.ByteLen) != want {
-			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same", int(wc.ByteLen)-want+e.size, e.size)
+			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same, and -a to both or to none", int(wc.ByteLen)-want+e.size, e.size)
 		}
 		return nil
 	case wc.Status == uverbs.WCWRFlushErr:
@@ -181,9 +181,9 @@ func (e *endpoint) guess(status uverbs.WCStatus, receive bool) *Error {
 	}
 	switch {
 	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // rxe says the latter
-		return misfit("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same", e.size)
+		return misfit("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a to both or to none", e.size)
 	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // and so here
-		return misfit("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s", e.size)
+		return misfit("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
 		return misfit("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
 	case status == uverbs.WCRetryExcErr:

@@ -146,7 +146,7 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: start the server first, with the same -p; one with -R or -z is found by the same alone", err)
+		return nil, fmt.Errorf("%w: start the server first, with the same -p; one with -R or -z is found by the same alone, and one that has a client by none", err)
 	}
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 func (b *bench) check() error {
 	o := b.options
 	switch {
-	case o.server == "" && (o.client != "" || o.address != "" || o.args != "") || o.server != "" && (o.client == "" || o.address == ""):
-		return errors.New("two hosts want all of -server, -client and -address; without them -args has no meaning")
+	case o.server == "" && (o.client != "" || o.address != "" || o.args != "" || o.serverArgs != "") || o.server != "" && (o.client == "" || o.address == ""):
+		return errors.New("two hosts want all of -server, -client and -address; without them -args and -server-args have no meaning")
 	case flag.NArg() > 0:
 		return fmt.Errorf("%q is no option: options begin with a dash, and those behind an argument are not seen", flag.Arg(0))
 	case b.rounds < 1:

@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 		{options{}, 2e6, "-n: 2000000 is none of 100 to"},
 		{options{server: "a"}, 1000, "two hosts want all of"},
 		{options{address: "10.0.0.1"}, 1000, "two hosts want all of"},
-		{options{args: "-x 3"}, 1000, "without them -args has no meaning"},
+		{options{args: "-x 3"}, 1000, "without them -args and -server-args have no meaning"}, {options{serverArgs: "-x 3"}, 1000, "two hosts want all of"},
 		{options{server: "a", client: "b", address: "c", args: "-R"}, 1000, "-args: a server is waited for over TCP"},
 		{options{out: broken}, 1000, "-o: " + broken},
 		{options{out: filepath.Join(broken, "x.json")}, 1000, "-o: "},
