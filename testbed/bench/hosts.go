@@ -65,14 +65,17 @@ func local(ctx context.Context, env []string, args ...string) (string, error) {
 	return told(args, out, err)
 }
 
-// told is what a program printed, and its error with the end of that.
+// told is what a program printed, and its error with the end of that. The last
+// line, which mostly has the reason, comes first.
 func told(args []string, out []byte, err error) (string, error) {
 	if err == nil {
 		return string(out), nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	lines = lines[max(0, len(lines)-10):]
-	return string(out), fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, bytes.Join(lines, []byte("\n")))
+	last := len(lines) - 1
+	before := lines[max(0, last-10):last]
+	return string(out), fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, lines[last],
+		bytes.Join(append([][]byte{nil}, before...), []byte("\n\t")))
 }
 
 // A machine is a server and a client, which may be the same.

@@ -137,7 +137,11 @@ func (b *bench) play(ctx context.Context, m *machine, place string, all []game) 
 			}
 			failed[g]++
 			b.fail(place, fmt.Sprintf("%s, %d, round %d", g.test, g.at, round+1), err)
-			if inARow == 3 || ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
+				b.fail(place, "perftest", errors.New("interrupted"))
+				return
+			case inARow == 3:
 				b.fail(place, "perftest", errors.New("given up: nothing works any more"))
 				return
 			}

@@ -50,7 +50,7 @@ var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 // surveyed is what a host says of itself.
 type surveyed struct {
 	arch, dir, cpus, device, perftest string
-	misses                            []string
+	lacks, misses                     []string
 }
 
 // ready finds out what two hosts lack, all of it, before anything is measured.
@@ -70,8 +70,11 @@ func (b *bench) ready(ctx context.Context, m *machine) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.name, err))
 		}
+		for _, what := range s.lacks {
+			errs = append(errs, fmt.Errorf("%s lacks %s", h.name, what))
+		}
 		for _, what := range s.misses {
-			b.logf("%s will be left out: %s", h.name, what)
+			b.logf("%s lacks what is for %s", h.name, what)
 		}
 		found[i] = s
 	}
@@ -110,12 +113,11 @@ func ask(ctx context.Context, h host, device, end string) (s surveyed, err error
 		}
 		return s, err
 	}
-	var errs []error
 	for line := range strings.Lines(out) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
 		case "lacks":
-			errs = append(errs, errors.New(word+" "+rest))
+			s.lacks = append(s.lacks, rest)
 		case "misses":
 			s.misses = append(s.misses, rest)
 		case "in":
@@ -127,16 +129,15 @@ func ask(ctx context.Context, h host, device, end string) (s surveyed, err error
 		case "version":
 			_, s.perftest, _ = strings.Cut(rest, ": ")
 		case "is":
-			s.arch = machines[rest]
-			if s.arch == "" {
-				errs = append(errs, fmt.Errorf("its machine is %s: goverbs is for amd64 and arm64", rest))
+			if s.arch = machines[rest]; s.arch == "" {
+				return s, fmt.Errorf("its machine is %s: goverbs is for amd64 and arm64", rest)
 			}
 		}
 	}
-	if s.arch == "" && len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("it answers %q: does its shell print something at login?", out))
+	if s.arch == "" {
+		return s, fmt.Errorf("it answers %q: does its shell print something at login?", out)
 	}
-	return s, errors.Join(errs...)
+	return s, nil
 }
 
 // reach sees to it that the address is the server's, and that the client gets

@@ -24,9 +24,6 @@ type value struct {
 // one of them has no figure for in a round is left out: those of a round are
 // compared.
 func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)) error {
-	if b.options.tests != "" {
-		return nil
-	}
 	for round := range b.rounds {
 		who := []string{results.Go, results.C}
 		if round%2 == 1 {
@@ -85,6 +82,9 @@ func named(out string) (names []string, values map[string]float64, err error) {
 // objects compares how fast objects are made and destroyed, as many as counts
 // say.
 func (b *bench) objects(ctx context.Context, m *machine, place string, counts ...int) error {
+	if b.options.tests != "" {
+		return nil
+	}
 	ours, err := m.program(ctx, "bench/objects")
 	if err != nil {
 		return err
@@ -121,6 +121,9 @@ until rdma resource show cm_id | grep -q 'LISTEN.*:%d\( \|$\)'; do sleep 0.02; d
 
 // cmtime compares the steps of connecting.
 func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
+	if b.options.tests != "" {
+		return nil
+	}
 	ours, err := m.program(ctx, "bench/cmtime")
 	if err != nil {
 		return err
