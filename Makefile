@@ -61,6 +61,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -tags vm,soak -count=1 -timeout 8h -v -run=TestSoak ./testbed/connectx/judge
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/transport
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/hardware
+	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/bench
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0

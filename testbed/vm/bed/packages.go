@@ -23,6 +23,7 @@ const (
 	Root          Part = "root"              // Debian 13 with the C RDMA programs, amd64
 	QEMU          Part = "qemu"              // QEMU for the host, with x86 and arm machines
 	Headers       Part = "headers"           // /usr/include of kernel 7.2, for ABI checks
+	SSH           Part = "ssh"               // an ssh server for guests with Root, amd64
 	layoutVersion      = 3                   // of the trees: raise it when unpacking or fix-ups change
 )
 
@@ -102,12 +103,16 @@ func recipes() map[Part]recipe {
 			Install: []string{"linux-libc-dev=7.2.*"}, Only: `^linux-libc-dev$`,
 			Drop: documentation,
 		},
+		SSH: {
+			Suite: "trixie", Arch: "amd64", Install: []string{"dropbear-bin"},
+			Only: `^(dropbear-bin|libtomcrypt1|libtommath1|libgmp10|libcrypt1|zlib1g)$`, Drop: documentation,
+		},
 	}
 }
 
 // Parts lists all parts, in the order in which they are set up.
 func Parts() []Part {
-	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Headers}
+	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Headers, SSH}
 }
 
 // dropModules gives the path prefixes of the modules that are left out, under
