@@ -237,8 +237,9 @@ func (b *bench) poll(n int) (empty int, err error) {
 		if k == 0 {
 			empty++
 		}
-		for i := range k {
-			if err := wcs[i].Err(); err != nil {
+		done := wcs[:k]
+		for i := range done {
+			if err := done[i].Err(); err != nil {
 				return empty, err
 			}
 		}
