@@ -31,8 +31,6 @@ func (o *Options) checkRare() error {
 		return here("--use-srq", "it is of the SEND tests")
 	case o.SRQ && o.Type == uverbs.UC:
 		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")
-	case o.SRQ && o.QPs > o.RxDepth/o.RecvPostList:
-		return here("--use-srq", "a queue of %d receives has none for each of %d queue pairs: raise -r", o.RxDepth, o.QPs)
 	case o.Reversed && (o.RDMACM || o.CommCM):
 		return here("--reversed", "it is for a connection over TCP: leave out -R and -z, or change the roles of the hosts")
 	case o.CPUUtil && o.Duration == 0:

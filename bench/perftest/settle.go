@@ -123,6 +123,8 @@ func (o *Options) checkLists() error {
 		return here("-l", "a list of %d does not fit into a queue of %d: raise -t", o.PostList, o.TxDepth)
 	case o.PostList > 1 && o.PostList%o.CQMod != 0:
 		return here("-Q", "the last request of each list of %d must complete: %d does not divide that", o.PostList, o.CQMod)
+	case o.SRQ && o.QPs > o.RxDepth/o.RecvPostList:
+		return here("--use-srq", "a queue of %d receives has none for each of %d queue pairs: raise -r and -n", o.RxDepth, o.QPs)
 	case o.RecvPostList > o.RxDepth:
 		return here("--recv_post_list", "a list of %d does not fit into a queue of %d: raise -r", o.RecvPostList, o.RxDepth)
 	case o.Duration > 0:
