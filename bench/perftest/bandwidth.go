@@ -43,17 +43,23 @@ func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
 	default:
 		err = b.send()
 	}
-	b.ended = now()
-	if e.o.timed() {
-		b.began = e.watch.begin.Load()
-		if end := e.watch.end.Load(); end != 0 {
-			b.ended = end
-		}
-	}
+	b.stop()
 	if errors.Is(err, errTime) {
 		err = nil
 	}
 	return b, err
+}
+
+// stop ends the time that counts.
+func (b *bandwidthRun) stop() {
+	b.ended = now()
+	if !b.o.timed() {
+		return
+	}
+	b.began = b.watch.begin.Load()
+	if end := b.watch.end.Load(); end != 0 {
+		b.ended = end
+	}
 }
 
 // messages is how many count.

@@ -39,17 +39,22 @@ func (e *endpoint) runLatency() (r latencyResult, err error) {
 	if errors.Is(err, errTime) {
 		err = nil
 	}
-	if e.o.Duration > 0 {
-		end := e.watch.end.Load()
+	return l.result(err), err
+}
+
+// result is what counts of a run that has ended, with an error or without.
+func (l *latency) result(err error) latencyResult {
+	switch {
+	case l.o.Duration > 0:
+		end := l.watch.end.Load()
 		if end == 0 {
 			end = now()
 		}
-		return latencyResult{iters: l.sampled, took: end - e.watch.begin.Load()}, err
+		return latencyResult{iters: l.sampled, took: end - l.watch.begin.Load()}
+	case err == nil:
+		return latencyResult{posted: l.posted, iters: l.iters}
 	}
-	if err == nil {
-		return latencyResult{posted: l.posted, iters: l.iters}, nil
-	}
-	return latencyResult{posted: l.posted[:min(l.sent, len(l.posted))], iters: l.sent}, err
+	return latencyResult{posted: l.posted[:min(l.sent, len(l.posted))], iters: l.sent}
 }
 
 // latency is the state of a run.

@@ -129,6 +129,9 @@ func TestLoops(t *testing.T) {
 				t.Errorf("%v are not of %d messages", f, want.n*want.qps)
 			}
 			for end, sends := range []bool{want.server, want.client} {
+				if n := p.cards[end].unpolled; n > 0 {
+					t.Errorf("end %d: %d completions were left", end, n)
+				}
 				for _, q := range p.cards[end].qps {
 					want.check(t, p, q, sends)
 				}

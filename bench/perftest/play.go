@@ -108,14 +108,14 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 				return err
 			}
 		}
-		err := e.under(ctx, func() error {
-			r, err := e.runLatency()
-			if err != nil && !stands(err) {
-				return err
-			}
-			o.printLatency(r.figures(o, size))
+		var r latencyResult
+		err := e.under(ctx, func() (err error) {
+			r, err = e.runLatency()
 			return err
 		})
+		if err == nil || stands(err) {
+			o.printLatency(r.figures(o, size))
+		}
 		if err != nil {
 			return err
 		}
