@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,6 +134,32 @@ func TestCPUUtil(t *testing.T) {
 		f := rowOf(report)
 		if busy, err := strconv.ParseFloat(f[len(f)-1], 64); len(f) != 5 || err != nil || busy <= 0 || busy > 100 {
 			t.Errorf("%q, %v", f, err)
+		}
+	}
+}
+
+// Two ends that measured different things do not add them up.
+func TestReportsMisfit(t *testing.T) {
+	for theirs, want := range map[bwReport]string{
+		{size: 64, iters: 10}:  "",
+		{size: 128, iters: 10}: "-s at the peer: the peer's messages have 128 bytes, and here -s is 64",
+		{size: 64, iters: 20}:  "-n at the peer: the peer has done 20 messages, and this end 10",
+	} {
+		cw, sw := wires(t)
+		done := make(chan error, 1)
+		go func() {
+			_, err := (&control{wire: sw}).reports(limited(t), theirs)
+			done <- err
+		}()
+		var out bytes.Buffer
+		o := settled(t, "write_bw", "-b", "-s", "64", "-n", "10", "host")
+		o.out = &out
+		_, err := (&endpoint{o: o, ctl: &control{wire: cw, client: true}}).total(limited(t), bwReport{size: 64, iters: 10})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || (out.Len() > 0) != (want == "") {
+			t.Errorf("%+v: %v, %q", theirs, err, &out)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	}
 }
