@@ -1,0 +1,85 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/bench/results"
+)
+
+// bothPrograms is a host of our program, /go, and of C's, which say what is their
+// part, and a machine of it. The order in which they run is written down.
+func bothPrograms(ours, inC string) (m *machine, order *[]string) {
+	order = new([]string)
+	h := &fake{func(args []string) (string, error) {
+		line := strings.Join(args, " ")
+		switch {
+		case strings.Contains(line, "rdma resource"), strings.Contains(line, " -b 10.9.0.1"): // a wait, and a server
+			return "", nil
+		case strings.Contains(line, "/go"):
+			*order = append(*order, results.Go)
+			return ours, nil
+		}
+		*order = append(*order, results.C)
+		return inC, nil
+	}}
+	there := [2]string{"/go", "/go"}
+	return &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: firstPort,
+		programs: map[string][2]string{"bench/objects": there, "bench/cmtime": there, "bench/wrcost": there}}, order
+}
+
+// values are figures of each program in two rounds.
+func values(ours, inC float64) map[string][]float64 {
+	return map[string][]float64{results.Go: {ours, ours}, results.C: {inC, inC}}
+}
+
+// Figures are those of the program that has made them, and the order changes.
+func TestWhoIsWho(t *testing.T) {
+	turns := []string{results.Go, results.C, results.C, results.Go}
+	m, order := bothPrograms("MR.create 3.5\n", "MR.create 7\n")
+	b := &bench{rounds: 2, tests: regexp.MustCompile("")}
+	if err := b.objects(t.Context(), m, "rxe", 100); err != nil || !slices.Equal(*order, turns) {
+		t.Errorf("objects: %v, %v", err, *order)
+	}
+	want := []results.Series{{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us", Values: values(3.5, 7)}}
+
+	// Of all connections together; what C leaves out is compared with nothing.
+	m, order = bothPrograms("qp_conn 500\nstep total(us) us/conn\nfull connect          10       5000\nbind addr       1  600\n",
+		"qp_conn 500\nfull connect          20      10000\nbind addr       0  0\nwithout QPs\nfull connect   1  1\n")
+	if err := b.cmtime(t.Context(), m, "rxe"); err != nil || !slices.Equal(*order, turns) {
+		t.Errorf("cmtime: %v, %v", err, *order)
+	}
+	want = append(want, results.Series{Place: "rxe", Test: "cmtime", Figure: "full connect", At: 500, Unit: "us", Values: values(10, 20)})
+	if d := cmp.Diff(want, b.run.Series); d != "" {
+		t.Error(d)
+	}
+}
+
+// So are those of single runs. C has no builder: a list stands in its place.
+func TestWhoseRequests(t *testing.T) {
+	one := func(ours, inC float64) map[string][]float64 {
+		return map[string][]float64{results.Go: {ours}, results.C: {inC}}
+	}
+	m, _ := bothPrograms("write 200\nlist32 80\nbuilder32 90\n", "write 300\nlist32 160\n")
+	b := &bench{rounds: 9}
+	b.requests(t.Context(), m, "instructions", []int{1})
+	m, _ = bothPrograms("CQ.rss 1\nCQ.mapped 2\nQP.rss 3\nQP.mapped 4\n", "CQ.rss 5\nCQ.mapped 6\nQP.rss 7\nQP.mapped 8\n")
+	if err := b.memory(t.Context(), m, "instructions"); err != nil || len(b.run.Failures) != 0 {
+		t.Errorf("%v, %v", err, b.run.Failures)
+	}
+	got := map[string]map[string][]float64{}
+	for _, s := range b.run.Series {
+		got[s.Test+" "+s.Figure+" "+s.Unit] = s.Values
+	}
+	want := map[string]map[string][]float64{
+		"requests write instructions": one(200, 300), "requests list32 instructions": one(80, 160), "requests builder32 instructions": one(90, 160),
+		"memory CQ.rss bytes": one(1, 5), "memory CQ.mapped bytes": one(2, 6), "memory QP.rss bytes": one(3, 7), "memory QP.mapped bytes": one(4, 8),
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
