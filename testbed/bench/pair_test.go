@@ -74,6 +74,31 @@ func TestRemoteHow(t *testing.T) {
 	}
 }
 
+// A program in C and ours of the same name are two.
+func TestNamesakes(t *testing.T) {
+	r := pretend(t, map[string]string{"cc": `while [ "$1" != -o ]; do shift; done; echo C >"$2"`})
+	r.dir = t.TempDir()
+	file := filepath.Join(t.TempDir(), "objects")
+	for _, name := range []string{file, file + ".c"} {
+		if err := os.WriteFile(name, []byte("Go\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours, err := r.install(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inC, _, err := r.compile(t.Context(), file+".c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{ours: "Go\n", inC: "C\n"} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v, want %q", path, text, err, want)
+		}
+	}
+}
+
 // The host's one connection ends with the run.
 func TestLeave(t *testing.T) {
 	r := pretend(t, map[string]string{})

@@ -86,7 +86,7 @@ func (r remote) compile(ctx context.Context, source string) (string, string, err
 	if err != nil {
 		return "", "", err
 	}
-	program := strings.TrimSuffix(c, ".c")
+	program := strings.TrimSuffix(c, ".c") + "-c" // ours may have the name
 	_, err = r.run(ctx, "cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs")
 	return program, "cc -O2", err
 }

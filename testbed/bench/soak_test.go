@@ -30,13 +30,21 @@ func TestSoakTwoHosts(t *testing.T) {
 		t.Helper()
 		b := &bench{rounds: rounds, messages: 200, options: options{out: out, only: "hosts", tests: tests, server: "server", client: "client",
 			address: address, device: "mlx5_2", serverDevice: "mlx5_1"}}
-		if err := b.all(t.Context()); err != nil {
+		if err := b.all(t.Context()); err != nil && len(b.run.Failures) == 0 {
 			t.Fatal(err)
+		}
+		for _, f := range b.run.Failures {
+			// C's send_lat -e looks for the completions of its sends once each time it
+			// is woken, and goes on without: where acknowledgements take longer than
+			// answers, its queue is full in the end.
+			if f.What != "send_lat -e, 64, round 1" || !strings.Contains(f.Why, "Couldn't post send") {
+				t.Errorf("%s, %s: %s", f.Part, f.What, f.Why)
+			}
 		}
 		return b.run
 	}
 	r := compare("10.8.0.1", "", 1)
-	for _, test := range append([]string{"objects", "cmtime", "requests", results.ManyQPs}, tried...) {
+	for _, test := range []string{"objects", "cmtime", "requests", results.ManyQPs, "send_lat", "read_bw", "write_bw -l 32"} {
 		if len(r.Of("hosts", test, "")) == 0 {
 			t.Errorf("no figure of %s", test)
 		}
