@@ -18,7 +18,7 @@ func findDevice(name string) (*uverbs.Context, error) {
 			return nil, err
 		}
 		if len(all) == 0 {
-			return nil, fmt.Errorf("%w: there is none on this machine", uverbs.ErrNoDevice)
+			return nil, fmt.Errorf("%w: there is none on this machine; load the adapter's driver, or make one: rdma link add rxe0 type rxe netdev <interface>", uverbs.ErrNoDevice)
 		}
 		name = all[0].Name
 	}
@@ -46,7 +46,7 @@ func (o *Options) fit(dev *uverbs.Context) error {
 		return here("-i", "%v", err)
 	}
 	if port.State != uverbs.PortActive {
-		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another", o.IBPort, o.device, port.State)
+		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another by -i or -d", o.IBPort, o.device, port.State)
 	}
 	o.link, o.lid = port.LinkLayer, port.LID
 	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC

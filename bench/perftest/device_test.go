@@ -29,3 +29,33 @@ func TestNotThere(t *testing.T) {
 	}
 	p.cards[0].close(t)
 }
+
+// What the device does not make is told with the options that it was to be made
+// of.
+func TestMadeOf(t *testing.T) {
+	for command, want := range map[string]string{
+		"send_bw -I 512":             ": it is made of -t 128, -r 512 and -I 512, the 1. of -q 1",
+		"send_bw -q 50 -n 100":       ": it is made of -t 100 for each of -q 50",
+		"send_bw -q 5 -r 1000 -t 10": ": it is made of -r 1000 for each of -q 5",
+		"send_bw -X 9 -e":            ": it is made of -t 128 for each of -q 1 and -X 9",
+	} {
+		f := strings.Fields(command)
+		p := newPair()
+		o := settled(t, f[0], f[1:]...)
+		dev, err := openDevice(o, p.cards[0].open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &endpoint{o: o, dev: dev}
+		if err = e.prepareObjects(); err == nil {
+			err = e.createQPs()
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", command, err, want)
+		}
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+		p.cards[0].close(t)
+	}
+}

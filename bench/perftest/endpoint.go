@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -105,19 +106,35 @@ func (e *endpoint) prepareObjects() (err error) {
 	}
 	cq := uverbs.CQConfig{Entries: o.TxDepth * o.QPs, NoEvents: !o.Events, Vector: o.Vector, SingleGoroutine: o.NoLock}
 	if e.scq, err = dev.CreateCQ(cq); err != nil {
-		return err
+		return o.madeOf(err, "-t %d for each of -q %d", o.TxDepth, o.QPs)
 	}
 	e.rcq = e.scq
 	if o.receives() {
 		cq.Entries = o.RxDepth * o.QPs
 		if e.rcq, err = dev.CreateCQ(cq); err != nil {
-			return err
+			return o.madeOf(err, "-r %d for each of -q %d", o.RxDepth, o.QPs)
 		}
 	}
 	if o.SRQ && o.takes() {
-		e.srq, err = e.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: o.RxDepth, SingleGoroutine: o.NoLock})
+		if e.srq, err = e.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: o.RxDepth, SingleGoroutine: o.NoLock}); err != nil {
+			return o.madeOf(err, "-r %d", o.RxDepth)
+		}
 	}
-	return err
+	return nil
+}
+
+// madeOf says by which options an object is what it could not be.
+func (o *Options) madeOf(err error, format string, args ...any) error {
+	made := fmt.Sprintf(format, args...)
+	if o.Vector > 0 {
+		made += fmt.Sprintf(" and -X %d", o.Vector)
+	}
+	return fmt.Errorf("%w: it is made of %s", err, made)
+}
+
+// madeQP is madeOf for a QP.
+func (e *endpoint) madeQP(err error) error {
+	return e.o.madeOf(err, "-t %d, -r %d and -I %d, the %d. of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
 }
 
 // makeMemory makes one region for all QPs, or one for each.
@@ -157,7 +174,7 @@ func (e *endpoint) createQPs() error {
 	for range e.o.QPs {
 		qp, err := e.pd.CreateQP(e.qpConfig())
 		if err != nil {
-			return err
+			return e.madeQP(err)
 		}
 		if err := e.init(qp); err != nil {
 			return err

@@ -112,7 +112,7 @@ func (e *endpoint) createQP(id *cm.SyncID) error {
 		return here("-d", "the way to the peer is by %s, not by %s: choose that, or another address", name, e.o.device)
 	}
 	if err := id.CreateQP(e.pd, e.qpConfig()); err != nil {
-		return err
+		return e.madeQP(err)
 	}
 	e.add(id.QP())
 	return nil

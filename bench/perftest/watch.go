@@ -153,8 +153,12 @@ func (v *watch) judge(done int) error {
 	v.tell(at, done)
 	idle := at.Sub(v.since) - v.gap
 	switch {
+	case pending > 0 && idle > soonDone && v.total > 0 && done == 0:
+		return atPeer("", "the peer is done, and here nothing has come: it runs another test, or with other options (-b, -D, --write_with_imm, --reversed)")
 	case pending > 0 && idle > soonDone && v.total > 0:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
+	case idle > stall && done == 0:
+		return atPeer("-c", "no message has come through for %v: has the peer another -c or -b, does it run another test, does the network carry nothing?", stall)
 	case idle > stall && v.total == 0:
 		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", stall, done)
 	case idle > stall && v.lossy:

@@ -49,6 +49,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Where nothing has come at all, it is no number's fault.
+func TestJudgeNothing(t *testing.T) {
+	for _, c := range []struct {
+		pending int
+		idle    time.Duration
+		want    string
+	}{{0, time.Second, ""}, {108, 3 * time.Second, "here nothing has come: it runs another test"}, {0, time.Minute, "-c at the peer: no message has come through for 20s"}} {
+		for _, lossy := range []bool{false, true} {
+			v := &watch{parent: t.Context(), wire: &quietWire{pending: c.pending}, total: 10, lossy: lossy, since: time.Now().Add(-c.idle)}
+			err := v.judge(0)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+}
+
 // A run that ends by time, or not at all, has no -n to be blamed.
 func TestStallWithoutTotal(t *testing.T) {
 	v := &watch{parent: t.Context(), wire: &quietWire{pending: 108}, last: 7, since: time.Now().Add(-3 * time.Second)}
