@@ -88,7 +88,7 @@ type fault struct {
 
 var faults = []fault{
 	{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network}, {"port", (*faulty).port},
-	{"scale", (*faulty).scale}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
+	{"scale", scale(100)}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
 	{"bus", (*faulty).bus}, {"removal", (*faulty).removal},
 }
 

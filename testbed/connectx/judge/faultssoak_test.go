@@ -11,10 +11,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestSoakFaults: the same on the other kernels.
+// TestSoakFaults: the same on the other kernels, and more QPs on all.
 func TestSoakFaults(t *testing.T) {
+	many := fault{"scale_1000", scale(1000)}
+	t.Run("6.12", func(t *testing.T) { testFaults(t, "6.12", []fault{many}) })
 	for _, kernel := range []string{"6.1", "7.2"} {
-		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, faults) })
+		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, append([]fault{many}, faults...)) })
 	}
 }
 

@@ -38,8 +38,8 @@ var perftests = []game{
 	{"ib_send_bw", "-s 8192 -n 100 --use-srq -q 8 -b", false},
 	{"ib_write_lat", "-s 8388608 -n 5", false},
 	{"ib_write_lat", "-s 64 -n 100 -c UC", false},
-	{"ib_write_bw", "-a -n 5", true},
-	{"ib_write_bw", "-s 65536 -n 20 -q 8", false},
+	everySize,
+	{"ib_write_bw", "-s 65536 -n 20 -q 8", true},
 	{"ib_write_bw", "-s 65536 -n 20 -c UC -b", false},
 	{"ib_read_lat", "-s 1048576 -n 5", true},
 	{"ib_read_lat", "-s 1 -n 200", false},
@@ -48,6 +48,10 @@ var perftests = []game{
 	{"ib_atomic_lat", "-n 100 -A CMP_AND_SWAP", true},
 	{"ib_atomic_bw", "-n 100 -q 8 -A FETCH_AND_ADD", false},
 }
+
+// everySize is from 2 bytes to 8 MiB, which is long: for one pair of ends of each
+// link layer.
+var everySize = game{"ib_write_bw", "-a -n 5", false}
 
 // TestPrograms has C's programs use the devices: within one, between two of a
 // guest, and between guests. Then the drivers are unloaded and loaded, and the
@@ -78,7 +82,7 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	t.Run("one_guest", func(t *testing.T) { m.playAll(t, first, second, core(pingpongs, perftests)) })
 	t.Run("one_device", func(t *testing.T) { m.playAll(t, first, first, core(pingpongs)) })
 	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
-	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, core(pingpongs, perftests)) })
+	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, append(core(pingpongs, perftests), everySize)) })
 	t.Run("go", m.testGo)
 	if m.link != roce {
 		t.Run("gids", func(t *testing.T) { m.testGIDs(t, m.end(t, 0, "mlx5_1", ""), first) })
