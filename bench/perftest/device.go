@@ -43,7 +43,7 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	o.device = dev.Name()
 	port, err := dev.QueryPort(o.IBPort)
 	if err != nil {
-		return here("-i", "%v", err)
+		return &Error{Side: Here, Option: "-i", Err: err}
 	}
 	if port.State != uverbs.PortActive {
 		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another by -i or -d", o.IBPort, o.device, port.State)
@@ -160,7 +160,7 @@ func (o *Options) fitGID(dev *uverbs.Context) error {
 func (o *Options) noGID(dev *uverbs.Context, why error) error {
 	all, err := dev.GIDs(o.IBPort)
 	if err != nil || slices.ContainsFunc(all, func(g uverbs.GIDEntry) bool { return g.Index == o.GIDIndex }) {
-		return here("-x", "%v", why)
+		return &Error{Side: Here, Option: "-x", Err: why}
 	}
 	var have []string
 	for _, g := range all {

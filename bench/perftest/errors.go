@@ -19,8 +19,8 @@ const (
 type Error struct {
 	Side   Side
 	Option string // as on the command line; "" when it is no option's fault
-	Detail string
-	Err    error // what shows it, such as a completion's; or nil
+	Detail string // "" where Err says all
+	Err    error  // what shows it, such as a completion's; or nil
 }
 
 // Unwrap returns what shows the mistake.
@@ -28,11 +28,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
 	text := e.Detail
-	if e.Option != "" {
-		text = fmt.Sprintf("%s %s: %s", e.Option, e.Side, e.Detail)
-	}
-	if e.Err != nil {
+	switch {
+	case e.Err != nil && text == "":
+		text = e.Err.Error()
+	case e.Err != nil:
 		text += fmt.Sprintf(" (%v)", e.Err)
+	}
+	if e.Option != "" {
+		text = fmt.Sprintf("%s %s: %s", e.Option, e.Side, text)
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -162,4 +163,14 @@ func TestReportsMisfit(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// What a device has answered is not forgotten.
+func TestFitKeepsCause(t *testing.T) {
+	card := newPair().cards[0]
+	_, err := openDevice(settled(t, "send_lat", "-i", "9"), card.open)
+	if !errors.Is(err, unix.EINVAL) || !strings.HasPrefix(err.Error(), "-i here: ") {
+		t.Error(err)
+	}
+	card.close(t)
 }
