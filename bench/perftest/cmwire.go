@@ -34,7 +34,7 @@ const (
 
 // dialID makes an id that is on its way to the server: its route is resolved.
 func dialID(ctx context.Context, o *Options, typ uverbs.QPType) (id *cm.SyncID, err error) {
-	ai, err := o.address4(ctx, o.Server, 0)
+	ai, err := o.addressOf(ctx, o.Server, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func portSpace(typ uverbs.QPType) cm.PortSpace {
 	return cm.PSTCP
 }
 
-// address4 finds a host's address, of the family that the options ask for.
-func (o *Options) address4(ctx context.Context, host string, flags cm.AddrInfoFlags) (*cm.AddrInfo, error) {
+// addressOf finds a host's address, of the family that the options ask for.
+func (o *Options) addressOf(ctx context.Context, host string, flags cm.AddrInfoFlags) (*cm.AddrInfo, error) {
 	family := cm.IPv4
 	if o.IPv6Addr {
 		family = cm.IPv6
@@ -91,7 +91,7 @@ func (o *Options) address4(ctx context.Context, host string, flags cm.AddrInfoFl
 
 // listenID makes an id that takes n connection requests.
 func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm.SyncID, err error) {
-	ai, err := o.address4(ctx, o.SourceIP, cm.Passive)
+	ai, err := o.addressOf(ctx, o.SourceIP, cm.Passive)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,6 @@ type endpoint struct {
 	scq, rcq *uverbs.CQ
 	qps      []*queue
 	links    *links // of rdma_cm, with -R
-	guard    *guard
 	watch    *watch
 	took     time.Duration // of the last run
 	size     int           // of the messages that are being measured

@@ -44,7 +44,6 @@ func run(ctx context.Context, o *Options, out io.Writer, find func(name string) 
 	defer func() { err = errors.Join(err, s.close()) }()
 	guard, guarded := newGuard(ctx, &p, dev)
 	defer guard.stop()
-	s.e.guard = guard
 	if err = s.open(guarded); err == nil {
 		err = s.play(guarded)
 	}

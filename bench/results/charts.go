@@ -73,7 +73,7 @@ func file(parts ...string) string {
 }
 
 // distributions are those of latencies: the share of messages that took at most
-// so long, in nines.
+// so long.
 func (r *Run) distributions(place string) (all []Chart) {
 	var tests []string
 	for _, d := range r.Distributions {

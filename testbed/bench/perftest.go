@@ -92,7 +92,7 @@ func forRate(size, messages int) int {
 func many(qps []int, messages int) (all []game) {
 	for _, n := range qps {
 		each := max(forRate(64, messages)/n, 100)
-		all = append(all, game{"write_bw by queue pairs", n, 64, fmt.Sprintf("-s 64 -q %d -n %d", n, each) + noPeak})
+		all = append(all, game{results.ManyQPs, n, 64, fmt.Sprintf("-s 64 -q %d -n %d", n, each) + noPeak})
 	}
 	return all
 }
