@@ -49,6 +49,23 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct {
+		server, client surveyed
+		want           string
+	}{
+		{surveyed{device: "a (x), Linux 1"}, surveyed{device: "a (x), Linux 1"}, "two hosts, each with a (x), Linux 1"},
+		{surveyed{device: "b (x), Linux 1"}, surveyed{device: "a (x), Linux 1"}, "two hosts, a (x), Linux 1; the server's is b"},
+		{surveyed{device: "a (y), Linux 2"}, surveyed{device: "a (x), Linux 1"}, "two hosts, a (x), Linux 1; the server's is a (y), Linux 2"},
+		{surveyed{device: "a", perftest: "6.20"}, surveyed{device: "a", perftest: "6.24", cpus: "0-3"},
+			"two hosts, each with a; the server's perftest is 6.20; programs run on the CPUs near the device (0-3)"},
+	} {
+		if got := describe(c.server, c.client); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // The ports are few, and taken in turn.
 func TestPorts(t *testing.T) {
 	m := &machine{port: firstPort}

@@ -92,10 +92,14 @@ func (b *bench) ready(ctx context.Context, m *machine) error {
 func describe(server, client surveyed) string {
 	all := "two hosts, each with " + client.device
 	if server.device != client.device {
-		all = "two hosts, " + client.device + ", and the server's " + server.device
+		name, what, _ := strings.Cut(server.device, " ")
+		all = "two hosts, " + client.device + "; the server's is " + name
+		if !strings.HasSuffix(client.device, " "+what) {
+			all += " " + what
+		}
 	}
 	if server.perftest != client.perftest {
-		all += "; its perftest is " + server.perftest
+		all += "; the server's perftest is " + server.perftest
 	}
 	if near := cmp.Or(client.cpus, server.cpus); near != "" {
 		all += "; programs run on the CPUs near the device (" + near + ")"

@@ -56,7 +56,7 @@ func TestSoakTwoHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"two hosts, mlx5_2", "the server's mlx5_1", "### hosts", "#### Latency, ratios of the typical time", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
+	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### hosts", "#### Latency, ratios of the typical time", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
