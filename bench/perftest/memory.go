@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // times is how much memory the times of the messages take.
@@ -22,8 +24,15 @@ func (o *Options) times() uint64 {
 	return n
 }
 
-// buffers is how much the messages take.
-func (o *Options) buffers() uint64 { return 2 * uint64(o.QPs) * uint64(o.stride()) }
+// buffers is how much the messages take. The device has not been asked yet for
+// its MTU, to which datagrams are cut.
+func (o *Options) buffers() uint64 {
+	p := *o
+	if p.Type == uverbs.UD {
+		p.Size = min(p.Size, uverbs.MTU4096.Bytes())
+	}
+	return 2 * uint64(p.QPs) * uint64(p.stride())
+}
 
 // checkMemory refuses what would not fit into the memory, of which Linux gives
 // more than there is and then ends processes.

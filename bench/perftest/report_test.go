@@ -180,6 +180,7 @@ func TestMemory(t *testing.T) {
 		"send_lat -s 2147483647":                   "-s here: what is sent and what comes takes 4096 MiB, for 1 queue pairs, and 200 are free",
 		"write_bw -a -q 64":                        "takes 1024 MiB, for 64 queue pairs",
 		"read_lat -s 64M":                          "",
+		"send_bw -c UD -a -q 100 -n 100":           "",
 		"send_bw -n 4294967296 -t 100 host":        "",
 	} {
 		name, rest, _ := strings.Cut(args, " ")
