@@ -184,6 +184,10 @@ func (h *host) stop(t *testing.T, s, cl *program.Process, p pair, sig syscall.Si
 		stopped, other, side, says = cl, s, p.server, serverLeft[0]
 	}
 	h.signal(t, stopped, sig)
+	if side == cSide { // it may hang when it has said so
+		other.Stderr.Await(says)
+		other.Kill()
+	}
 	program.Finish(s, cl)
 	if sig == syscall.SIGKILL {
 		says = "" // its memory may go before its QP: what the other one is in the middle of fails
