@@ -18,7 +18,7 @@ BENCHES  = $(sort $(patsubst %/,./%,$(dir $(shell git grep -l '^func Benchmark' 
 MODULE   = github.com/goverbs/goverbs
 
 # Packages whose guests take longest come first, so that none of them is left alone at the end.
-LONG     = $(patsubst %,./testbed/%,kernels connectx/judge faults differential perftest parity vm)
+LONG     = $(patsubst %,./testbed/%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test soak bench parity generate hardware lint race
@@ -47,8 +47,7 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 test: ## check, and everything on real kernels: what CI runs
 	@$(MAKE) --no-print-directory -j2 check bed
 	$(GO) test -C internal/uapi/gen ./...
-	$(GO) test -tags vm -count=1 -vet=off -p 2 -timeout 25m $(LONG) $$($(GO) list ./testbed/... | grep -v /interop)
-	$(GO) test -tags vm -count=1 -vet=off -timeout 25m ./testbed/interop
+	$(GO) test -tags vm -count=1 -vet=off -p 2 -timeout 25m $(LONG) ./testbed/...
 
 .PHONY: bed
 bed: # downloads, while check computes
