@@ -63,7 +63,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/bench
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
-bench: ## Go beside C, measured in guests: docs/go-and-c.md. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0
+bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0 (docs/hardware.md)
 	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o $(REPORT) -rounds $(BENCH); \
 	status=$$?; if [ -e "$(REPORT)" ]; then $(GO) run -C bench/report . "$(abspath $(REPORT))" || exit 1; fi; exit $$status
 

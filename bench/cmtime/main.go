@@ -66,7 +66,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string) (err error) {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	b := &bench{ch: ch, options: o}
-	defer b.close()
+	defer func() { err = errors.Join(err, b.close()) }()
 	if o.server.IsValid() {
 		return b.client(ctx)
 	}

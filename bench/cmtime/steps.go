@@ -153,22 +153,23 @@ func (b *bench) destroy() error {
 	return b.each(destroyID, func(c *conn) error { return c.id.Close() })
 }
 
-func (b *bench) close() {
+func (b *bench) close() error {
+	var errs []error
 	for _, c := range b.conns {
 		if c.id != nil {
-			c.id.Close()
+			errs = append(errs, c.id.Close())
 		}
 		if c.qp != nil {
-			c.qp.Close()
+			errs = append(errs, c.qp.Close())
 		}
 	}
 	if b.cq != nil {
-		b.cq.Close()
+		errs = append(errs, b.cq.Close())
 	}
 	if b.pd != nil {
-		b.pd.Close()
+		errs = append(errs, b.pd.Close())
 	}
-	b.ch.Close()
+	return errors.Join(append(errs, b.ch.Close())...)
 }
 
 func (b *bench) report(w io.Writer) error {

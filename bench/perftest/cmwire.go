@@ -152,11 +152,15 @@ func acceptCM(ctx context.Context, o *Options) (wire, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	w, err := newCMWire(id, func() error {
-		if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
-			return err
-		}
-		return id.Accept(ctx, wireParam(o))
+	var w wire
+	err = patiently(ctx, func(ctx context.Context) (err error) {
+		w, err = newCMWire(id, func() error {
+			if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
+				return err
+			}
+			return id.Accept(ctx, wireParam(o))
+		})
+		return err
 	})
 	return w, errors.Join(err, l.Close())
 }

@@ -258,13 +258,10 @@ func (s Series) Cost(r Ratio) float64 {
 }
 
 // Holds tells whether the first program is as good as the second, within the
-// spread: its quartiles reach 1 or are beyond. One round has none; there half a
-// percent is given, which nobody sees in two digits.
+// spread: its quartiles reach 1 or are beyond. Half a percent is given, which
+// nobody sees in two digits.
 func (s Series) Holds(r Ratio) bool {
-	given := 0.0
-	if r.Rounds == 1 {
-		given = 0.005
-	}
+	const given = 0.005
 	if s.More {
 		return r.High+given >= 1
 	}

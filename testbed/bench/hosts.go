@@ -30,6 +30,8 @@ type guest struct {
 }
 
 func (g guest) run(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestAlone)
+	defer cancel()
 	out, err := g.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	return told(args, out, err)
 }

@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	module  = "github.com/goverbs/goverbs"
-	longest = 3 * time.Minute // of one program
+	module       = "github.com/goverbs/goverbs"
+	longest      = 3 * time.Minute  // of one program with a peer
+	longestAlone = 15 * time.Minute // of one in a guest, however many objects it makes
 
 	// published is the file of the figures that the tree shows. They can be
 	// repeated: they are of a commit, and of enough rounds.
