@@ -34,9 +34,8 @@ func TestSoakTwoHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range b.run.Failures {
-			// C's send_lat -e looks for the completions of its sends once each time it
-			// is woken, and goes on without: where acknowledgements take longer than
-			// answers, its queue is full in the end.
+			// C's send_lat -e, here, posts a third SEND to a queue that still holds two:
+			// woken, it looks once for a completion, and goes on without.
 			if f.What != "send_lat -e, 64, round 1" || !strings.Contains(f.Why, "Couldn't post send") {
 				t.Errorf("%s, %s: %s", f.Part, f.What, f.Why)
 			}
