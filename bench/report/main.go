@@ -69,8 +69,8 @@ func drawChart(c results.Chart, file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
 	p.Legend.Padding = vg.Millimeter
-	p.Legend.Top = len(c.Lines) == 0 || len(c.Lines[0].X) < 100 // a distribution ends at the top
-	p.BackgroundColor = color.White                             // charts are read on dark pages, too
+	p.Legend.Top, p.Legend.Left = true, len(c.Lines) > 0 && len(c.Lines[0].X) > few // a distribution ends at the top right
+	p.BackgroundColor = color.White                                                 // charts are read on dark pages, too
 	p.Add(plotter.NewGrid())
 	add := lines
 	if len(c.Groups) > 0 {
@@ -124,10 +124,13 @@ func lines(p *plot.Plot, c results.Chart) error {
 	return nil
 }
 
+// few are points that have a tick each.
+const few = 12
+
 // at puts ticks where the points are, if these are few.
 func at(c results.Chart) plot.Ticker {
 	x := c.Lines[0].X
-	if len(x) > 12 {
+	if len(x) > few {
 		return decades{}
 	}
 	var ticks plot.ConstantTicks

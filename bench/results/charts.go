@@ -72,8 +72,8 @@ func file(parts ...string) string {
 	return strings.ReplaceAll(strings.Join(parts, "-"), " ", "-") + ".svg"
 }
 
-// distributions are those of latencies: the share of messages that took at most
-// so long.
+// distributions are those of latencies: how long it took at least, one message of
+// so many, which shows the tail: the 99th percentile is that of one of a hundred.
 func (r *Run) distributions(place string) (all []Chart) {
 	var tests []string
 	for _, d := range r.Distributions {
@@ -82,15 +82,16 @@ func (r *Run) distributions(place string) (all []Chart) {
 		}
 	}
 	for _, test := range tests {
-		c := Chart{File: file("distribution", place, test), X: unit(place, "us"), Y: "share of messages", LogX: true}
+		c := Chart{File: file("distribution", place, test), X: "one message of so many took at least", Y: unit(place, "us"), LogX: true, LogY: true}
 		for _, d := range r.Distributions {
 			if d.Place != place || d.Test != test {
 				continue
 			}
 			c.Title = fmt.Sprintf("%s of %d bytes, %s", test, d.At, place)
 			l := Line{Name: d.Who}
-			for i, q := range d.Quantiles {
-				l.X, l.Y = append(l.X, q), append(l.Y, float64(i)/float64(len(d.Quantiles)-1))
+			last := len(d.Quantiles) - 1
+			for i, q := range d.Quantiles[:max(last, 0)] { // the longest of all is one of as many as there are
+				l.X, l.Y = append(l.X, float64(last)/float64(last-i)), append(l.Y, q)
 			}
 			c.Lines = append(c.Lines, l)
 		}

@@ -95,7 +95,7 @@ func TestCharts(t *testing.T) {
 		t.Errorf("%d charts", len(all))
 	}
 	d := all["distribution-rxe-send_lat.svg"].Lines[0]
-	if d.Name != Go || d.X[1] != 2 || d.Y[1] != 0.5 || d.Y[2] != 1 {
+	if d.Name != Go || len(d.X) != 2 || d.X[0] != 1 || d.Y[0] != 1 || d.X[1] != 2 || d.Y[1] != 2 {
 		t.Errorf("%v", d)
 	}
 	cost := all["cost-instructions.svg"]
