@@ -323,7 +323,7 @@ func (p *page) benchmarks() {
 func (p *page) again() {
 	p.printf("## Again\n\n")
 	p.rows([]string{"what", "how"}, [][]string{
-		{"all", "`make bench`"},
+		{"all", "`make bench`: some 35 minutes on two CPUs, from nothing"},
 		{"a part, few rounds", "`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
 		{"two real hosts", "`make bench SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0`"},
 	})
