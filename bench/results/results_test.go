@@ -136,6 +136,25 @@ func TestKeepMoreFigures(t *testing.T) {
 	}
 }
 
+// What prints as 1.00 holds, be it of one round or of many.
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		more bool
+		r    Ratio
+		want bool
+	}{
+		{false, Ratio{Rounds: 1, Median: 1.004, Low: 1.004, High: 1.004}, true},
+		{false, Ratio{Rounds: 10, Median: 1.02, Low: 1.004, High: 1.04}, true},
+		{false, Ratio{Rounds: 10, Median: 1.02, Low: 1.006, High: 1.04}, false},
+		{true, Ratio{Rounds: 10, Median: 0.98, Low: 0.9, High: 0.996}, true},
+		{true, Ratio{Rounds: 10, Median: 0.98, Low: 0.9, High: 0.994}, false},
+	} {
+		if got := (Series{More: c.more}).Holds(c.r); got != c.want {
+			t.Errorf("more %v, %+v: %v", c.more, c.r, got)
+		}
+	}
+}
+
 // What nobody has counted is not printed as none.
 func TestUncounted(t *testing.T) {
 	r := &Run{Benchmarks: []Benchmark{{"mmio Store64", map[string]float64{"ns/op": 2.4}}}}

@@ -87,7 +87,7 @@ type machine struct {
 	device         string
 	serverDevice   string // where it has another name
 	args           string // of perftest, always
-	serverArgs     string // of its server, besides
+	serverArgs     string // of its server, in their place
 	port           int
 	about          string               // the devices
 	programs       map[string][2]string // on server and client

@@ -79,8 +79,7 @@ func forLatency(size, messages int) int {
 	return 5 * messages
 }
 
-// forRate is how many messages tell a rate: the first thousand or so go while the
-// programs are still warming up.
+// forRate is how many messages tell a rate, for the same reason.
 func forRate(size, messages int) int {
 	if size > 4096 {
 		return 2 * messages
