@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection from request to the end, with QPs: their states, what the events
-// carry, and what the two sides agree on.
+// A connection from request to end, with QPs: checks their states, the contents of
+// events, and the negotiated values.
 func TestConnection(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -55,7 +55,7 @@ func TestConnection(t *testing.T) {
 	k.quiet(l)
 }
 
-// A program's own QPs: it asks for attributes, and confirms the answer.
+// A program with its own QPs queries attributes and confirms the reply.
 func TestOwnQPs(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -72,7 +72,7 @@ func TestOwnQPs(t *testing.T) {
 	if e := k.next(EventConnectResponse, a); e.Conn.QPN != 0x99 {
 		t.Errorf("%+v", e)
 	}
-	check(t, p.Notify(uverbs.EventCommEst)) // data has come before the confirmation
+	check(t, p.Notify(uverbs.EventCommEst)) // data has arrived before the confirmation
 	k.next(EventEstablished, p)
 	is(t, "again", p.Notify(uverbs.EventCommEst), unix.EISCONN)
 	is(t, "twice", errors.Join(a.Establish(), a.Establish()), uverbs.ErrInvalid)
@@ -118,12 +118,12 @@ func TestRejections(t *testing.T) {
 	r.Expire(a.kernel)
 	is(t, "no answer", k.next(EventUnreachable, a).Err(), ErrUnreachable, ErrTimeout)
 	r.Release()
-	check(t, good(k.Next(limit(t)))(t).ID.Close()) // the request that came too late
+	check(t, good(k.Next(limit(t)))(t).ID.Close()) // the late request
 	k.quiet(l)
 }
 
-// Where the QP cannot follow the answer, the connection fails on this side, and
-// what the peer says of that is no news.
+// If the QP cannot be moved after the reply, the connection fails on this side, and a
+// rejection by the peer causes no event.
 func TestAnswerFails(t *testing.T) {
 	for _, command := range []string{"INIT_QP_ATTR", "ACCEPT"} {
 		r := newRig(t)
@@ -140,13 +140,13 @@ func TestAnswerFails(t *testing.T) {
 			t.Errorf("status %d, QP %v", e.Status, state(t, a))
 		}
 		r.Set(func() { clear(r.Refuse) })
-		check(t, p.Reject(nil)) // the kernel rejects for it in time
+		check(t, p.Reject(nil)) // or the kernel rejects after its timeout
 		k.quiet(l)
 		check(t, errors.Join(a.Close(), p.Close(), l.Close()))
 	}
 }
 
-// A datagram id hears where to send.
+// A datagram id receives the destination for sends.
 func TestDatagrams(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -169,8 +169,8 @@ func TestDatagrams(t *testing.T) {
 	k.quiet(l)
 }
 
-// What is held in the kernel and lies in a queue reaches the channel that the
-// id has moved to, whichever way.
+// Events that wait in the kernel or in a queue reach the channel that the id has moved
+// to, in every way of moving.
 func TestMigrateHeld(t *testing.T) {
 	for name, move := range map[string]func(*ID, *talk, *talk) error{
 		"channel": func(i *ID, _, to *talk) error { return i.Migrate(to.EventChannel) },
@@ -196,7 +196,7 @@ func TestMigrateHeld(t *testing.T) {
 			r.Release()
 			if e := good(to.Next(limit(t)))(t); e.Type == EventAddrChange {
 				to.next(EventAddrResolved, i)
-			} else if name != "through Sync" && name != "Sync and back" { // where nobody waits for ADDR_CHANGE
+			} else if name != "through Sync" && name != "Sync and back" { // where no call waits for ADDR_CHANGE
 				t.Errorf("%v before ADDR_CHANGE", e.Type)
 			}
 			check(t, i.ResolveRoute(0))
@@ -207,15 +207,15 @@ func TestMigrateHeld(t *testing.T) {
 	}
 }
 
-// Events that a SyncID has not taken move on with the id, also when the id moves
-// once more before the first channel has been asked.
+// Events that a SyncID has not processed move with the id, also if the id moves again
+// before the first channel is read.
 func TestMigrateQueued(t *testing.T) {
 	for name, again := range map[string]bool{"once": false, "twice": true} {
 		t.Run(name, func(t *testing.T) {
 			newRig(t)
 			first, last := newTalk(t), newTalk(t)
 			s := closing(t, good(NewID(PSTCP))(t))
-			check(t, s.ID.ResolveAddr(netip.AddrPort{}, at(here, 7), 0)) // nobody waits for the answer
+			check(t, s.ID.ResolveAddr(netip.AddrPort{}, at(here, 7), 0)) // no call waits for the result
 			until(t, "the event is queued", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -230,14 +230,15 @@ func TestMigrateQueued(t *testing.T) {
 			to.next(EventAddrResolved, s.ID)
 			back := good(s.Sync())(t)
 			check(t, back.ResolveRoute(limit(t), 0))
-			<-s.Disconnected() // of the SyncID that was
+			<-s.Disconnected() // of the former SyncID
 			is(t, "the SyncID that was", s.ResolveRoute(limit(t), 0), uverbs.ErrInvalid)
 			check(t, s.Close())
 		})
 	}
 }
 
-// An event that waits in a channel goes to the SyncID that its id becomes.
+// An event that is pending in a channel moves to the SyncID when its id becomes
+// synchronous.
 func TestSyncQueued(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)

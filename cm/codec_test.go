@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bytes of addresses: struct sockaddr_in, sockaddr_in6, sockaddr_ib.
+// The wire formats of addresses: struct sockaddr_in, sockaddr_in6, sockaddr_ib.
 func TestSockaddr(t *testing.T) {
 	v4 := make([]byte, 16)
 	binary.NativeEndian.PutUint16(v4, unix.AF_INET)
@@ -46,7 +46,7 @@ func TestSockaddr(t *testing.T) {
 			t.Errorf("%v comes back as %s, want %s", tc.addr, got, tc.back)
 		}
 	}
-	for n := range v6 { // what is too short is no address
+	for n := range v6 { // too short for an address
 		if a := parseSockaddr(v6[:n]); a.IsValid() {
 			t.Errorf("%d bytes are %v", n, a)
 		}
@@ -61,7 +61,7 @@ func TestIBAddr(t *testing.T) {
 	if len(b) != 48 || binary.NativeEndian.Uint16(b) != 27 || b[2] != 0x11 || b[4] != 0x33 || b[8] != 0xfe || b[23] != 7 {
 		t.Errorf("%x", b)
 	}
-	a.ServiceMask = 1<<64 - 1 // what 0 stands for
+	a.ServiceMask = 1<<64 - 1 // the meaning of 0
 	if back, ok := parseIBAddr(b); !ok || back != a {
 		t.Errorf("%+v comes back as %+v, %v", a, back, ok)
 	}
@@ -79,7 +79,8 @@ func TestIBAddr(t *testing.T) {
 	}
 }
 
-// Any bytes are an address or none, and an address is what it is read from.
+// Any bytes are either rejected or parsed, and a parsed address encodes to the same
+// bytes.
 func FuzzSockaddr(f *testing.F) {
 	for _, s := range []string{"192.0.2.1:1", "[::1]:65535", "[fe80::1%3]:9", "[2001:db8::1%77]:0", "[::ffff:10.0.0.1]:4"} {
 		f.Add(good(sockaddr(netip.MustParseAddrPort(s)))(f))
@@ -106,7 +107,7 @@ func FuzzSockaddr(f *testing.F) {
 		if a.Addr().Is4() {
 			clear(want[8:]) // padding
 		} else {
-			clear(want[4:8]) // flow information, which an AddrPort has not
+			clear(want[4:8]) // flow information, which AddrPort does not have
 		}
 		if !bytes.Equal(again, want) {
 			t.Errorf("%x is %v, which is %x", want, a, again)
@@ -141,7 +142,7 @@ func TestPathRecord(t *testing.T) {
 	if back, ok := parsePath(b); !ok || back != p {
 		t.Errorf("%+v\ncomes back as\n%+v, %v", p, back, ok)
 	}
-	// What a field has no room for does not spill into the next.
+	// A value that is too large for its field does not change the next field.
 	over := p
 	over.FlowLabel, over.NumPaths, over.QoSClass, over.SL, over.MTU, over.Rate, over.LifeTime =
 		0xfffabcde, 0xff, 0xffff, 0x5d, 0xc0|uverbs.MTU2048, 0xc0|15, 0xc0|16

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The way of every program: listen, dial, send, answer.
+// The typical steps of a program: listen, dial, send, reply.
 func TestEcho(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

@@ -1,54 +1,67 @@
-// Package cm connects queue pairs by IP address: librdmacm for Go. It speaks to
-// the kernel's connection manager over /dev/infiniband/rdma_cm.
+// Package cm connects queue pairs by IP address: librdmacm for Go. It uses the kernel's
+// connection manager through /dev/infiniband/rdma_cm.
 //
 // # Three levels
 //
-// [Dial] and [Listen] make connections in one call, as package net does;
-// [JoinMulticast] joins a group. They are made of the level below, and what
-// they return can do all that it can.
+// [Dial] and [Listen] establish connections in one call, as package net does.
+// [JoinMulticast] joins a group. They are built on the second level, and the values
+// that they return have all its methods.
 //
-// A [SyncID] is an rdma_cm_id without an event channel: each of its calls waits,
-// by a context, for what it asks for. [GetAddrInfo] and [CreateEP] go with it.
+// A [SyncID] is an rdma_cm_id without an event channel: its calls take a context and
+// wait for their result. [GetAddrInfo] and [CreateEP] belong to this level.
 //
-// An [ID] on an [EventChannel] is the whole of rdma_cma.h: calls return at
-// once, and the answers come as events, for any number of ids through one
-// channel.
+// An [ID] on an [EventChannel] has all of rdma_cma.h: calls return at once, and results
+// arrive as events. One channel serves any number of ids.
 //
-// On all of them the calls of rdma_verbs.h post and wait: [ID.PostRecv],
-// [ID.PostSend], [ID.PostRead], [ID.PostWrite], [ID.SendComp], [ID.RecvComp].
+// At all levels, the calls of rdma_verbs.h post requests and wait for completions:
+// [ID.PostRecv], [ID.PostSend], [ID.PostRead], [ID.PostWrite], [ID.SendComp],
+// [ID.RecvComp].
 //
 // # Devices
 //
-// Ids share the devices that they are bound to: each is opened once, with one
-// PD, and closed with the last id. A program that wants a PD of its own, or a
-// Context, gives the PD to [ID.CreateQP].
+// Ids share the devices that they are bound to. Each device is opened once, with one
+// PD, and closed with its last id. A program that needs its own PD or Context passes
+// the PD to [ID.CreateQP].
+//
+// A peer that has or guesses an rkey of the PD of its QP can access that memory. With
+// the shared PD, this includes the memory of all connections. If peers must not access
+// each other's memory, set Options.OwnPD.
 //
 // # Waiting
 //
-// No wait holds a thread. All synchronous ids of a process, and with them all
-// connections, share one descriptor and one goroutine that reads it; completions
-// come through one descriptor for each device.
+// A waiting call does not block a thread. All synchronous ids of a process, including
+// all connections, share one descriptor and one goroutine that reads it. Completions
+// arrive through one descriptor for each device.
 //
 // # Closing
 //
-// Close ends what the id made in the right order: it leaves groups, destroys
-// the QP, its queues, then the id. Kernel events of an id that has been closed
-// are dropped. A peer that goes away ends a synchronous id's connection: its
-// QP flushes what is posted, so RecvComp returns.
+// Close closes what the id has created in the right order: it leaves groups, then
+// closes the QP, its queues and the id. Kernel events of a closed id are dropped.
 //
-// A peer that loses its power says nothing. A send to it fails once its retries
-// are used up; a side that only receives does not notice. Such a side bounds its
-// waits by a context, and then sends, were it a WRITE of no bytes: its completion
-// tells whether the peer is there.
+// When the peer ends the connection of a synchronous id, or its device is removed, the
+// posted requests of the QP are flushed. [ID.RecvComp] and [ID.SendComp] return
+// [ErrDisconnected] for each flushed request and, once their queue is empty, for every
+// further call, even if no request was posted. [SyncID.Err] returns why the connection
+// has ended, and the channel of [SyncID.Disconnected] is closed. A loop that receives
+// therefore ends as follows:
+//
+//	wc, err := conn.RecvComp(ctx)
+//	if errors.Is(err, cm.ErrDisconnected) {
+//		return nil
+//	}
+//
+// A peer that loses power sends nothing. A send to it fails once its retries are used
+// up, but a side that only receives does not notice. Such a side should limit its waits
+// with a context and, after a timeout, send something, for example a WRITE of zero
+// bytes. Its completion shows whether the peer is still there.
 //
 // # Errors
 //
-// Each function's comment lists the errors that it makes itself; [Error] tells
-// the rest apart. Whatever asks the kernel's connection manager can meet
-// [ErrCredentials] and [uverbs.ErrDeviceGone] besides.
+// Each function's comment lists the errors that the function creates. [Error]
+// classifies all others. Any function that issues a command to the connection manager
+// may also return [ErrCredentials] and [uverbs.ErrDeviceGone].
 //
 // # Debugging
 //
-// With GOVERBS_TRACE=1 in the environment each command is printed to standard
-// error.
+// With GOVERBS_TRACE=1 in the environment, each command is printed to standard error.
 package cm

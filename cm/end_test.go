@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late is the rejection of a connection that stands: of a peer that went away
-// before it heard that it does.
+// late rejects an established connection, as a peer does that went away before it was
+// notified.
 func (r *rig) late(i *ID) {
 	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected, Status: uint32(RejectTimeout)})
 }
 
-// ends fails the test unless the connection ends, with that error.
+// ends fails the test unless the connection ends with this error.
 func ends(t testing.TB, s *SyncID, want error) {
 	t.Helper()
 	select {
@@ -28,9 +28,9 @@ func ends(t testing.TB, s *SyncID, want error) {
 	}
 }
 
-// A late rejection ends the connection, however it came to stand: confirmed by
-// the program, whose QP it is, before or after the rejection has come, or made
-// on an event channel.
+// A late rejection ends the connection: one that the program has confirmed for its own
+// QP, before or after the rejection has arrived, and one that was established on an
+// event channel.
 func TestLateRejection(t *testing.T) {
 	for name, stand := range map[string]func(testing.TB, *rig) *SyncID{
 		"confirmed": func(t testing.TB, r *rig) *SyncID {
@@ -68,7 +68,7 @@ func TestLateRejection(t *testing.T) {
 	}
 }
 
-// answeredID is an id without a QP whose peer has accepted.
+// answeredID returns an id without a QP whose peer has accepted.
 func answeredID(t testing.TB) *SyncID {
 	t.Helper()
 	l, s, ctx := syncListener(t, PSTCP), newSyncID(t, PSTCP), limit(t)
@@ -81,7 +81,7 @@ func answeredID(t testing.TB) *SyncID {
 	return s
 }
 
-// queued waits until that many events wait in s.
+// queued waits until n events are queued in s.
 func queued(t testing.TB, s *SyncID, n int) {
 	t.Helper()
 	until(t, "events are queued", func() bool {
@@ -91,7 +91,7 @@ func queued(t testing.TB, s *SyncID, n int) {
 	})
 }
 
-// Who waits when the process changes its credentials hears of that.
+// If the process changes its credentials, waiting calls return ErrCredentials.
 func TestCredentialsChangeUnderWait(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -107,7 +107,7 @@ func TestCredentialsChangeUnderWait(t *testing.T) {
 	r.Set(func() { r.Stale = false })
 }
 
-// What nothing is known of ends the waits as the device's end does.
+// An unknown error of the pump ends the waits like a device removal.
 func TestPumpBreaksForNoReason(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -117,7 +117,7 @@ func TestPumpBreaksForNoReason(t *testing.T) {
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// Disconnect does not say that the peer knows when it cannot tell.
+// Disconnect returns an error if it cannot determine whether the peer was notified.
 func TestDisconnectUnheard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(testing.TB, *rig, *SyncID)
@@ -137,7 +137,7 @@ func TestDisconnectUnheard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			_, a, _ := connection(t)
-			r.Hold(uint32(EventDisconnected)) // the peer does not hear of it
+			r.Hold(uint32(EventDisconnected)) // the peer is not notified
 			done := make(chan error, 1)
 			go func() { done <- a.Disconnect(limit(t)) }()
 			until(t, "it is under way", func() bool { return r.State(a.kernel) == "disconnecting" })

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EventType says what an [Event] reports. The values are those of
-// rdma_cm_event_type.
+// EventType is the type of an [Event]. The values are those of rdma_cm_event_type.
 type EventType uint32
 
 // The events of rdma_get_cm_event(3).
@@ -19,7 +18,7 @@ const (
 	EventRouteResolved    EventType = 2
 	EventRouteError       EventType = 3
 	EventConnectRequest   EventType = 4
-	EventConnectResponse  EventType = 5 // only for an id without a QP: answer with Establish
+	EventConnectResponse  EventType = 5 // only for an id without a QP: call Establish
 	EventConnectError     EventType = 6
 	EventUnreachable      EventType = 7
 	EventRejected         EventType = 8
@@ -40,7 +39,7 @@ var eventNames = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "R
 	"CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL",
 	"MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT", "ADDRINFO_RESOLVED", "ADDRINFO_ERROR"}
 
-// String is what rdma_event_str(3) answers.
+// String returns the same name as rdma_event_str(3).
 func (t EventType) String() string {
 	if int(t) < len(eventNames) {
 		return "RDMA_CM_EVENT_" + eventNames[t]
@@ -48,40 +47,39 @@ func (t EventType) String() string {
 	return "UNKNOWN EVENT"
 }
 
-// An Event is something that happened to an id: struct rdma_cm_event. It is
-// acknowledged by being returned, and stays valid: what it holds are copies.
+// An Event reports something that happened to an id: struct rdma_cm_event. It is
+// already acknowledged when it is returned. It contains copies and stays valid.
 type Event struct {
 	Type     EventType
-	ID       *ID // for a connection request the new id
-	Listener *ID // for a connection request the id that listens
+	ID       *ID // for a connection request, the new id
+	Listener *ID // for a connection request, the id that listens
 	Status   int // 0, a negative errno, or for EventRejected a [RejectReason]
 
 	PrivateData []byte      // from the peer, padded with zeros as the kernel delivers it
-	Conn        ConnParam   // of a connected id: what the peer asked for, or agreed to
-	UD          UDParam     // of a UD id, and of EventMulticastJoin
+	Conn        ConnParam   // for connected ids: what the peer requests or has accepted
+	UD          UDParam     // for UD ids and EventMulticastJoin
 	ECE         ECE         // the peer's vendor options
-	Membership  *Membership // of EventMulticastJoin and EventMulticastError
-	Arg         uint64      // of EventUser
+	Membership  *Membership // for EventMulticastJoin and EventMulticastError
+	Arg         uint64      // for EventUser
 
 	object string
-	err    error // why the library, not the kernel, made it an error
+	err    error // set if the library, not the kernel, made the event an error
 }
 
-// UDParam is where to send datagrams: struct rdma_ud_param.
+// UDParam is a destination of datagrams: struct rdma_ud_param.
 type UDParam struct {
 	AH   uverbs.AHAttr
 	QPN  uint32
 	QKey uint32
 }
 
-// eventOps are the operations that failed when an event is an error.
+// eventOps has the operation that failed for each event that reports an error.
 var eventOps = map[EventType]string{EventAddrError: "resolve address", EventRouteError: "resolve route", EventConnectError: "connect",
 	EventUnreachable: "connect", EventRejected: "connect", EventMulticastError: "join", EventAddrinfoError: "resolve service"}
 
-// Err returns nil, or the error that the event reports. [ErrRejected],
+// Err returns the error that the event reports, or nil. Usually it is [ErrRejected],
 // [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or
-// [uverbs.ErrDeviceGone] as a rule, or what went wrong in the library's own
-// part.
+// [uverbs.ErrDeviceGone]. It may also be an error of the library's own steps.
 func (e *Event) Err() error {
 	op := eventOps[e.Type]
 	switch {
@@ -113,8 +111,8 @@ func (e *Event) rejected(r RejectReason, why string) error {
 		PrivateData: e.PrivateData, Detail: "rejected: " + why}
 }
 
-// refused is what a peer answers that was asked where to send datagrams: IBA
-// vol. 1, 12.11.2.3.
+// refused returns the error for a peer's negative reply to a request for its QP number:
+// IBA vol. 1, 12.11.2.3.
 func (e *Event) refused() error {
 	const unsupported, refused, noQP = 1, 2, 3
 	switch e.Status {
@@ -128,7 +126,7 @@ func (e *Event) refused() error {
 	return e.rejected(0, "status "+strconv.Itoa(e.Status))
 }
 
-// explainStatus says what an event's errno means.
+// explainStatus returns an explanation of an event's errno.
 func explainStatus(t EventType, errno unix.Errno) string {
 	switch {
 	case t == EventAddrError && errno == unix.ENODEV:
@@ -151,7 +149,7 @@ func explainStatus(t EventType, errno unix.Errno) string {
 	return ""
 }
 
-// describe names an id in errors.
+// describe returns a name of the id for errors.
 func describe(peer, local netip.AddrPort) string {
 	switch {
 	case peer.IsValid():

@@ -25,7 +25,7 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-// record is an event as the kernel writes it, of an id in memory.
+// recordOf returns a record with the bytes of an event of the kernel.
 func recordOf(i *ID, raw []byte) *record {
 	r := &record{id: i}
 	copy(ioctl.BytesOf(&r.raw), raw)
@@ -38,7 +38,7 @@ func rawEvent(typ EventType, status int32, param []byte) []byte {
 	return bytes.Clone(ioctl.BytesOf(&e))
 }
 
-// The parameters of events: each field in its place.
+// The parameters of events: each field has the right value.
 func TestEventParams(t *testing.T) {
 	conn := uapi.RdmaUcmConnParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3, Srq: 1, ResponderResources: 5, InitiatorDepth: 6, FlowControl: 1,
 		RetryCount: 7, RnrRetryCount: 4}
@@ -69,8 +69,8 @@ func TestEventParams(t *testing.T) {
 	}
 }
 
-// Whatever the kernel writes is an event that can be asked for its error, on
-// ids of both kinds, and on a membership; or nothing.
+// Any bytes of the kernel become an event whose Err can be called, or no event, for ids
+// of both kinds and for a membership.
 func FuzzEvent(f *testing.F) {
 	long := bytes.Repeat([]byte{0xff}, 304)
 	for typ := range EventType(22) {
@@ -89,7 +89,7 @@ func FuzzEvent(f *testing.F) {
 		ch := good(NewEventChannel())(t)
 		i := good(ch.CreateID(ps))(t)
 		rec := recordOf(i, raw)
-		rec.node, rec.raw.Id = &ch.node, 1<<31 // no id that lives
+		rec.node, rec.raw.Id = &ch.node, 1<<31 // the number of no existing id
 		e := i.process(rec)
 		if e != nil {
 			_ = e.Err()
@@ -115,7 +115,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// A record that an older kernel writes ends early: what it does not say is zero.
+// A record of an older kernel is shorter: the missing fields are zero.
 func TestTruncatedRecord(t *testing.T) {
 	const head = 20 // uid, id, event, status
 	whole := rawEvent(EventEstablished, 0, bytes.Repeat([]byte{1}, 304))

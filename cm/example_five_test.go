@@ -17,12 +17,13 @@ import (
 // exampleIP is the address of a device's network interface.
 var exampleIP = "192.0.2.1"
 
-// exampleQP has room for four requests each way, and for short messages inline.
+// exampleQP has room for four requests in each direction, and for short inline
+// messages.
 var exampleQP = uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 16}
 
-// connected connects a client with a server in this process, runs f, and ends
-// the connection. setup runs on the server's side when its QP exists and the
-// client cannot send yet.
+// connected connects a client with a server in this process, runs f, and ends the
+// connection. It calls setup for the server when its QP exists and the client cannot
+// send yet.
 func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, client *cm.Conn) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -54,9 +55,9 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 	return f(ctx, server.conn, client)
 }
 
-// Receives are posted before the peer may send: when the QP exists, and the
-// connection does not stand yet. Each has its own part of one buffer, and its
-// number tells which.
+// Receives are posted before the peer may send: when the QP exists, but the connection
+// is not established yet. Each uses a different part of one buffer, which its number
+// identifies.
 func ExampleID_PostRecv() {
 	const slots, size = 4, 64
 	var mr *uverbs.MR
@@ -101,8 +102,8 @@ func ExampleID_PostRecv() {
 	}
 }
 
-// A message of registered memory may be changed when its send has completed,
-// one that was sent inline at once.
+// The memory of a message may be changed when its send has completed, and that of an
+// inline message at once.
 func ExampleID_PostSend() {
 	var in *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
@@ -152,9 +153,9 @@ func ExampleID_PostSend() {
 	}
 }
 
-// The server offers memory to be read, and tells where it is: here in a
-// variable, in a program of two processes by a message or as private data. Its
-// processor has no part in the READ.
+// The server offers memory to be read, and sends its address: here in a variable,
+// between two processes in a message or as private data. The server's CPU is not
+// involved in the READ.
 func ExampleID_PostRead() {
 	var offer *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
@@ -190,8 +191,8 @@ func ExampleID_PostRead() {
 	}
 }
 
-// A wait ends with its context, and the receive stays posted. When the
-// connection ends, what is posted is flushed, so that nobody waits for ever.
+// A wait ends with its context, and the receive stays posted. When the connection ends,
+// the posted requests are flushed, so that no call waits without end.
 func ExampleID_RecvComp() {
 	var mr *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
@@ -230,8 +231,8 @@ func ExampleID_RecvComp() {
 	}
 }
 
-// The verbs level takes a list of receives in one call, each into any number of
-// buffers. Of a list with a bad request those before it are posted.
+// The verbs level accepts a list of receives in one call, each with any number of
+// buffers. If a request in the list is invalid, those before it are posted.
 func Example_ibvPostRecv() {
 	var mr *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A membership from its making to its end: the QP is attached in between.
+// A membership from join to leave: the QP is attached in between.
 func TestMembership(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -38,11 +38,12 @@ func TestMembership(t *testing.T) {
 	if attached() != 0 {
 		t.Errorf("%d attached", attached())
 	}
-	// What has been left is not heard of, what lies in the queue either.
+	// After Leave there are no events of the membership, including those that were
+	// queued.
 	late := good(i.JoinMulticast(group, JoinFull))(t)
 	check(t, late.Leave())
 	k.quiet(i)
-	// The QP cannot be attached: that is an error of the membership.
+	// If the QP cannot be attached, the membership reports an error.
 	r.loop().k.Set(func() { r.loop().k.Refuse = map[string]unix.Errno{"ATTACH_MCAST": unix.ENOMEM} })
 	good(i.JoinMulticast(group, JoinFull))(t)
 	is(t, "attach", k.next(EventMulticastError, i).Err(), unix.ENOMEM)
@@ -50,7 +51,7 @@ func TestMembership(t *testing.T) {
 	check(t, sender.Leave())
 }
 
-// The kernel refuses to leave once: the membership stays, and can be left then.
+// If the kernel refuses to leave, the membership remains and can be left later.
 func TestLeaveFails(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSUDP)
@@ -65,7 +66,7 @@ func TestLeaveFails(t *testing.T) {
 	}
 }
 
-// Options reach the kernel as they are meant.
+// Options reach the kernel with the right values.
 func TestOptions(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)

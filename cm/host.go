@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// host holds what the ids of the process share: open devices, and the table
-// that the kernel's events are looked up in.
+// host has what the ids of the process share: open devices, and the table that maps the
+// uids of events to objects.
 var host struct {
 	sync.Mutex
 	devices map[deviceKey]*device
@@ -22,8 +22,9 @@ var host struct {
 	}
 }
 
-// enroll gives v the number under which the kernel reports events for it.
-// Numbers are never used twice: a late event of a closed id finds nothing.
+// enroll adds v to the table and returns the uid that the kernel reports in its events.
+// Uids are never reused, so that an event of a closed id is not taken for one of
+// another id.
 func enroll(v any) uint64 {
 	t := &host.table
 	t.Lock()
@@ -50,15 +51,15 @@ func forget(uid uint64) {
 	delete(t.byUID, uid)
 }
 
-// A deviceKey is how the connection manager names a device. Kernels before
-// 5.10 leave the index at -1.
+// A deviceKey identifies a device as the connection manager does. Kernels before 5.10
+// report no index: it is -1.
 type deviceKey struct {
 	index int32
 	guid  uverbs.GUID
 }
 
-// A device is an RDMA device that ids use: opened once, with one PD for all
-// that bring none of their own.
+// A device is an RDMA device that ids use. It is opened once, with one PD for all ids
+// without their own.
 type device struct {
 	key  deviceKey
 	ctx  *uverbs.Context
@@ -66,19 +67,20 @@ type device struct {
 	refs int // ids, and lists of Devices
 	attr *uverbs.DeviceAttr
 	rnic bool // iWARP
-	// xrcd is the XRC domain of all ids that bring none of their own, if there are such.
+	// xrcd is the XRC domain of all ids without their own. It is nil if there are no
+	// such ids.
 	xrcd      *uverbs.XRCD
 	xrcdUsers int
-	// close closes the device if it is idle, and answers ErrBusy otherwise.
+	// close closes the device if it is idle. Otherwise it returns ErrBusy.
 	close func() error
 }
 
-// keyOf makes a key of what the kernel tells: guid is big-endian.
+// keyOf returns the key for the numbers that the kernel reports. guid is big-endian.
 func keyOf(guid uint64, index uint32) deviceKey {
 	return deviceKey{index: int32(index), guid: uverbs.GUID(bits.ReverseBytes64(guid))}
 }
 
-// acquire returns the device, opened at its first use.
+// acquire returns the device. It opens the device for its first user.
 func acquire(key deviceKey) (*device, error) {
 	host.Lock()
 	defer host.Unlock()
@@ -98,8 +100,7 @@ func acquire(key deviceKey) (*device, error) {
 	return d, nil
 }
 
-// openDevice opens a device, and listDevices finds them all. Hermetic tests put
-// their own here.
+// openDevice opens a device and listDevices lists them. Hermetic tests replace both.
 var openDevice, listDevices = openKey, uverbs.Devices
 
 func openKey(key deviceKey) (*device, error) {
@@ -136,9 +137,8 @@ func openInfo(key deviceKey, info uverbs.Device) (*device, error) {
 	return d, nil
 }
 
-// release gives back what acquire gave. The device is closed with the last
-// user, and when then objects live that the program has made on it, with the
-// last of those.
+// release undoes acquire. It closes the device with its last user. If the program still
+// has objects on the device, the device is closed with the last of those.
 func (d *device) release() error {
 	host.Lock()
 	defer host.Unlock()
@@ -153,7 +153,7 @@ func (d *device) idle() error {
 	return d.closeUnused()
 }
 
-// closeUnused closes the device if nobody uses it. The caller holds the host.
+// closeUnused closes the device if it is not used. The caller holds host.
 func (d *device) closeUnused() error {
 	if d.refs > 0 || host.devices[d.key] != d {
 		return nil
@@ -166,11 +166,10 @@ func (d *device) closeUnused() error {
 	return err
 }
 
-// Devices opens all RDMA devices and keeps them open, with whatever ids use
-// them: rdma_get_devices(3). A device that cannot be opened is left out; the
-// error then says why, and the list still holds the others.
-// [uverbs.ErrNoDevice] where the kernel has no RDMA at all; for a device the
-// errors are those of [uverbs.Open].
+// Devices opens all RDMA devices and keeps them open, regardless of ids:
+// rdma_get_devices(3). If some devices cannot be opened, it returns both the list of
+// the others and an error. Devices returns [uverbs.ErrNoDevice] if the kernel has no
+// RDMA support. For each device the errors are those of [uverbs.Open].
 func Devices() (*DeviceList, error) {
 	all, err := listDevices()
 	if err != nil {
@@ -195,7 +194,7 @@ type DeviceList struct {
 	devices []*device
 }
 
-// Contexts returns the devices. They are those that ids have: see [ID.Verbs].
+// Contexts returns the open devices. Ids use the same ones: see [ID.Verbs].
 func (l *DeviceList) Contexts() []*uverbs.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,8 +205,8 @@ func (l *DeviceList) Contexts() []*uverbs.Context {
 	return all
 }
 
-// Close lets the devices go: rdma_free_devices(3). It is idempotent. An error
-// is what the kernel says; the device is let go all the same.
+// Close releases the devices: rdma_free_devices(3). It is idempotent. An error is what
+// the kernel says. The devices are released anyway.
 func (l *DeviceList) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceCloseTwice: Close is idempotent everywhere, and a channel with ids
-// stays open.
+// TestDeviceCloseTwice: every Close is idempotent, and a channel with ids stays open.
 func TestDeviceCloseTwice(t *testing.T) {
 	now := leavesNothing(t)
 	k := must(cm.NewEventChannel())(t)
@@ -42,7 +41,7 @@ func TestDeviceCloseTwice(t *testing.T) {
 	now()
 }
 
-// TestDeviceUseAfterClose: every call on what is closed says so.
+// TestDeviceUseAfterClose: every call on a closed object returns ErrClosed.
 func TestDeviceUseAfterClose(t *testing.T) {
 	ctx := limit(t)
 	k := must(cm.NewEventChannel())(t)
@@ -105,7 +104,8 @@ func TestDeviceUseAfterClose(t *testing.T) {
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// racing closes something while other goroutines use it, until all are told.
+// racing closes an object while other goroutines use it, until all calls return an
+// error.
 func racing(t *testing.T, ctx context.Context, uses []func() error, end func() error) {
 	t.Helper()
 	var wg, started sync.WaitGroup
@@ -127,7 +127,7 @@ func racing(t *testing.T, ctx context.Context, uses []func() error, end func() e
 	wg.Wait()
 }
 
-// TestDeviceCloseRaceConn closes a connection under sends, receives and waits.
+// TestDeviceCloseRaceConn closes a connection during sends, receives and waits.
 func TestDeviceCloseRaceConn(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)
@@ -151,7 +151,7 @@ func TestDeviceCloseRaceConn(t *testing.T) {
 	now()
 }
 
-// TestDeviceCloseRaceListener closes a listener under Accept, while clients come.
+// TestDeviceCloseRaceListener closes a listener during Accept, while clients connect.
 func TestDeviceCloseRaceListener(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)
@@ -184,7 +184,7 @@ func TestDeviceCloseRaceListener(t *testing.T) {
 	now()
 }
 
-// TestDeviceCloseRaceID closes an id under commands, and its channel under Next.
+// TestDeviceCloseRaceID closes an id during commands, and its channel during Next.
 func TestDeviceCloseRaceID(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)
@@ -206,7 +206,7 @@ func TestDeviceCloseRaceID(t *testing.T) {
 	now()
 }
 
-// TestDeviceCloseRaceSync closes a SyncID under its own calls.
+// TestDeviceCloseRaceSync closes a SyncID during its calls.
 func TestDeviceCloseRaceSync(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceOtherCredentials is run by TestDeviceCredentials as a child, which
-// ends with nothing left.
+// TestDeviceOtherCredentials is run by TestDeviceCredentials as a child. It leaves no
+// objects.
 func TestDeviceOtherCredentials(t *testing.T) {
 	if os.Getenv(envStep) == "" {
 		return

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits of the man pages.
+// The limits in the man pages.
 const (
 	connectMax, connectMaxUD = 56, 180
 	acceptMax, acceptMaxUD   = 196, 136
@@ -29,8 +29,8 @@ func data(n int) []byte {
 	return b
 }
 
-// tooMuch issues a call with more private data than there is room for, and with
-// more than the command can hold.
+// tooMuch issues a call with more private data than there is room for, and with more
+// than the command can have.
 func tooMuch(t *testing.T, limit int, call func([]byte) error) {
 	t.Helper()
 	for _, n := range []int{limit + 1, 255, 256, 1 << 16} {
@@ -38,8 +38,8 @@ func tooMuch(t *testing.T, limit int, call func([]byte) error) {
 	}
 }
 
-// carried checks private data: the kernel delivers as much as the message has
-// room for, padded with zeros.
+// carried checks private data: the kernel delivers the whole field of the message,
+// padded with zeros.
 func carried(t *testing.T, got, want []byte, room int) {
 	t.Helper()
 	if len(got) != room || !bytes.HasPrefix(got, want) || slices.Max(append(got[len(want):], 0)) != 0 {
@@ -47,8 +47,8 @@ func carried(t *testing.T, got, want []byte, room int) {
 	}
 }
 
-// TestDevicePrivateData carries private data both ways, at its limits: "limited
-// to 56 bytes for RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for
+// TestDevicePrivateData sends private data of the maximum size in both directions:
+// "limited to 56 bytes for RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for
 // RDMA_PS_TCP" (rdma_accept(3)).
 func TestDevicePrivateData(t *testing.T) {
 	for _, n := range [][2]int{{0, 0}, {1, 2}, {connectMax, acceptMax}} {
@@ -73,8 +73,8 @@ func TestDevicePrivateData(t *testing.T) {
 	}
 }
 
-// TestDeviceTooMuchDataToAccept: the connection is off, as the QP has been on its
-// way, and nothing else happens.
+// TestDeviceTooMuchDataToAccept: the connection fails because the QP has already been
+// moved, and nothing else happens.
 func TestDeviceTooMuchDataToAccept(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -115,7 +115,7 @@ func TestDeviceReject(t *testing.T) {
 	}
 }
 
-// TestDeviceRejectSync: the peer's words are in the error of Dial.
+// TestDeviceRejectSync: the error of Dial has the peer's private data.
 func TestDeviceRejectSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", nil)
 	ctx := limit(t)
@@ -134,7 +134,7 @@ func TestDeviceRejectSync(t *testing.T) {
 	isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, l.Addr().String())
 	rejected(t, err, cm.RejectConsumer, "full house")
 	answered(t)
-	// So does a request that is dropped.
+	// A request that is closed is rejected too.
 	dropped := async(func() (int, error) {
 		r, err := l.Request(ctx)
 		if err != nil {
@@ -147,7 +147,7 @@ func TestDeviceRejectSync(t *testing.T) {
 	dropped(t)
 }
 
-// TestDeviceECE carries the vendor's options both ways: "get ECE parameters as
+// TestDeviceECE sends the vendor's options in both directions: "get ECE parameters as
 // were received from the communication peer" (rdma_get_remote_ece(3)).
 func TestDeviceECE(t *testing.T) {
 	k := newTalk(t)

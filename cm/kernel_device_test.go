@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A device is an RDMA device that a test has made, beside that of the guest.
+// A device is an RDMA device that a test has created in addition to that of the guest.
 type device struct {
 	name, netdev string
 	ip           netip.Addr
 }
 
-// newDevice makes the n-th further rxe device, for as long as the test runs. Its
-// network leads nowhere: no neighbour answers.
+// newDevice creates the n-th additional rxe device, until the test ends. No neighbors
+// reply in its network.
 func newDevice(t *testing.T, n int) device {
 	t.Helper()
 	d := device{"rxe" + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
@@ -36,14 +36,14 @@ func newDevice(t *testing.T, n int) device {
 	needARP(t, d.netdev)
 	check(t, guestinit.AddRXE(d.name, d.netdev))
 	t.Cleanup(func() {
-		if _, err := nldev.Resources(d.name); err == nil { // the test has not removed it
+		if _, err := nldev.Resources(d.name); err == nil { // unless the test has removed it
 			check(t, nldev.DeleteLink(d.name))
 		}
 	})
 	return d
 }
 
-// needARP makes a dummy network device ask for its neighbours.
+// needARP makes a dummy network interface resolve its neighbors.
 func needARP(t *testing.T, name string) {
 	t.Helper()
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
@@ -54,7 +54,7 @@ func needARP(t *testing.T, name string) {
 	check(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }
 
-// find is the device's entry in the list of the library.
+// find returns the device's entry in the list of uverbs.
 func (d device) find(t *testing.T) uverbs.Device {
 	t.Helper()
 	all := must(uverbs.Devices())(t)
@@ -84,7 +84,7 @@ func TestDeviceList(t *testing.T) {
 	if l.ID().Verbs() != names[rdmaDevice()] || l1.ID().Verbs() != names[d.name] {
 		t.Error("ids do not share the devices of the list")
 	}
-	// What is made on the list's devices serves ids.
+	// Ids can use objects on the list's devices.
 	pd := must(names[d.name].AllocPD())(t)
 	closing(t, pd)
 	client, server := connect(t, l1, &cm.Options{PD: pd})
@@ -92,7 +92,7 @@ func TestDeviceList(t *testing.T) {
 		t.Error("the PD is another")
 	}
 	carries(t, client.ID, server.ID, "over the other device")
-	// A PD of one device is none for a connection over the other.
+	// A PD of another device than the connection's is an error.
 	_, err := cm.Dial(limit(t), l.Addr().String(), &cm.Options{PD: pd})
 	isError(t, err, []error{uverbs.ErrInvalid}, d.name, rdmaDevice())
 	check(t, list.Close())
@@ -103,8 +103,7 @@ func TestDeviceList(t *testing.T) {
 	carries(t, server.ID, client.ID, "still")
 }
 
-// TestDeviceBrokenDevice: one device that cannot be opened does not keep others
-// from being used.
+// TestDeviceBrokenDevice: if one device cannot be opened, the others can still be used.
 func TestDeviceBrokenDevice(t *testing.T) {
 	d := newDevice(t, 1)
 	node := d.find(t).Node
@@ -129,8 +128,8 @@ func TestDeviceBrokenDevice(t *testing.T) {
 	isError(t, err, []error{uverbs.ErrNoNode}, d.name)
 }
 
-// TestDeviceRemoval removes the device under ids: each is told, and the device
-// goes when the last is closed.
+// TestDeviceRemoval removes the device while ids use it: each reports this, and the
+// device is closed with the last id.
 func TestDeviceRemoval(t *testing.T) {
 	d := newDevice(t, 1)
 	k := newTalk(t)
@@ -147,7 +146,7 @@ func TestDeviceRemoval(t *testing.T) {
 	for len(told) < 3 {
 		e := must(k.Next(k.ctx))(t)
 		if e.Type == cm.EventDisconnected || e.Type == cm.EventTimewaitExit {
-			continue // so the removal begins on some kernels
+			continue // on some kernels the removal begins with this
 		}
 		if e.Type != cm.EventDeviceRemoval || told[e.ID] {
 			t.Fatalf("%v of %p", e.Type, e.ID)

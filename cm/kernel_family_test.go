@@ -80,7 +80,7 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 }
 
 // TestDevicePortSpaceIB: "Provides for any IB services (UD, UC, RC, XRC, etc.)"
-// (rdma_create_id(3)). With IP addresses it is there on rxe.
+// (rdma_create_id(3)). rxe supports it with IP addresses.
 func TestDevicePortSpaceIB(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSIB, at(deviceIP, 0))
@@ -105,8 +105,8 @@ func TestDevicePortSpaceIB(t *testing.T) {
 	check(t, ud.CreateQP(nil, small()))
 }
 
-// TestDevicePortSpaces: IPoIB wants a device of InfiniBand, and there are no
-// others.
+// TestDevicePortSpaces: IPoIB needs an InfiniBand device, and unknown port spaces are
+// refused.
 func TestDevicePortSpaces(t *testing.T) {
 	k := newTalk(t)
 	isError(t, k.id(t, cm.PSIPoIB).Bind(at(deviceIP, 0)), []error{unix.EINVAL})

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceIBAddresses: connections by GIDs (AF_IB) are for InfiniBand. On
-// Ethernet no device has such an address.
+// TestDeviceIBAddresses: connections by GID (AF_IB) are for InfiniBand. On Ethernet no
+// device has such an address.
 func TestDeviceIBAddresses(t *testing.T) {
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	port := must(dev.QueryPort(1))(t)
@@ -44,8 +44,8 @@ func noGIDs(t *testing.T, ps cm.PortSpace) {
 	isError(t, i.ResolveRoute(0), []error{uverbs.ErrNoDevice, unix.ENODEV})
 }
 
-// connectByGID has a port connect to itself, by a path that the program knows:
-// there may be no subnet manager to ask.
+// connectByGID connects a port to itself by a path that the program sets, because there
+// may be no subnet manager.
 func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.PortAttr) {
 	addr := cm.IBAddr{GID: gid, PKey: 0xffff, ServiceID: uint64(ps)<<16 | 4777}
 	k := newTalk(t)
@@ -68,8 +68,8 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 		t.Errorf("the paths are %+v, set was %+v", got, path)
 	}
 	check(t, client.CreateQP(nil, small()))
-	// There is no address of IP in a request: all of it is the program's, but for
-	// the first bytes, which the kernel takes for the versions of what is not there.
+	// The request has no IP addresses: all its private data is the program's, except
+	// the first bytes, which the kernel parses as IP versions.
 	hello := make([]byte, 92)
 	copy(hello[2:], "by GID")
 	check(t, client.Connect(&cm.ConnParam{PrivateData: hello, RetryCount: 6, RNRRetryCount: 7}))

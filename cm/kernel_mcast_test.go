@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// member makes an id of PSUDP that is bound to the device, with a QP.
+// member returns an id of PSUDP that is bound to the device and has a QP.
 func (k talk) member(t testing.TB, ip string) *cm.ID {
 	t.Helper()
 	i := k.id(t, cm.PSUDP)
@@ -23,7 +23,7 @@ func (k talk) member(t testing.TB, ip string) *cm.ID {
 	return i
 }
 
-// join joins a group and returns where to send.
+// join joins a group and returns the destination for sends.
 func (k talk) join(t testing.TB, i *cm.ID, group string, f cm.JoinFlags) (*cm.Membership, cm.UDParam) {
 	t.Helper()
 	m := must(i.JoinMulticast(netip.MustParseAddr(group), f))(t)
@@ -34,7 +34,7 @@ func (k talk) join(t testing.TB, i *cm.ID, group string, f cm.JoinFlags) (*cm.Me
 	return m, e.UD
 }
 
-// silent expects that nothing arrives while a message of another group does.
+// silent checks that no message arrives before a message of another group.
 func silent(t testing.TB, i *cm.ID) {
 	t.Helper()
 	ctx, cancel := withTimeout(limit(t), 20*time.Millisecond)
@@ -44,9 +44,9 @@ func silent(t testing.TB, i *cm.ID) {
 	}
 }
 
-// TestDeviceMulticast: "After the join operation completes, if a QP is associated
-// with the rdma_cm_id, it is automatically attached to the multicast group"
-// (rdma_join_multicast(3)), and detached when it leaves.
+// TestDeviceMulticast: "After the join operation completes, if a QP is associated with
+// the rdma_cm_id, it is automatically attached to the multicast group"
+// (rdma_join_multicast(3)), and Leave detaches it.
 func TestDeviceMulticast(t *testing.T) { throughGroup(t, deviceIP, "239.1.2.3") }
 
 // TestDeviceMulticast6 is the same with IPv6.
@@ -79,7 +79,7 @@ func throughGroup(t *testing.T, ip, group string) {
 	silent(t, b)
 }
 
-// toGroup sends to a group: from and others receive it.
+// toGroup sends to a group: from and others receive the message.
 func toGroup(t testing.TB, from *cm.ID, where cm.UDParam, text string, others ...*cm.ID) {
 	t.Helper()
 	ctx := limit(t)
@@ -124,7 +124,7 @@ func TestDeviceMulticastSendOnly(t *testing.T) {
 	check(t, m.Leave())
 }
 
-// TestDeviceMulticastGroups: one id in several groups, which Close leaves.
+// TestDeviceMulticastGroups joins several groups with one id. Close leaves them.
 func TestDeviceMulticastGroups(t *testing.T) {
 	before := kernelObjects(t)
 	k := newTalk(t)
@@ -154,7 +154,7 @@ func TestDeviceMulticastGroups(t *testing.T) {
 	sameObjects(t, before)
 }
 
-// TestDeviceMulticastBad: groups that are none, and ids that cannot join.
+// TestDeviceMulticastBad uses addresses that are not groups, and ids that cannot join.
 func TestDeviceMulticastBad(t *testing.T) {
 	k := newTalk(t)
 	i := k.id(t, cm.PSUDP)
@@ -164,14 +164,14 @@ func TestDeviceMulticastBad(t *testing.T) {
 	isError(t, second(i.JoinMulticast(netip.MustParseAddr(deviceIP), cm.JoinFull)), []error{uverbs.ErrInvalid}, "not a multicast address")
 	isError(t, second(i.JoinMulticast(netip.Addr{}, cm.JoinFull)), []error{uverbs.ErrInvalid})
 	isError(t, second(i.JoinMulticast(group, 7)), []error{uverbs.ErrInvalid})
-	// Without a QP the id joins, and attaches nothing.
+	// Without a QP, the id joins and nothing is attached.
 	m, _ := k.join(t, i, group.String(), cm.JoinFull)
 	check(t, m.Leave())
 	check(t, i.Close())
 	isError(t, second(i.JoinMulticast(group, cm.JoinFull)), []error{uverbs.ErrClosed})
 }
 
-// TestDeviceGroup is the short way.
+// TestDeviceGroup joins with one call.
 func TestDeviceGroup(t *testing.T) {
 	ctx := limit(t)
 	o := &cm.Options{LocalAddr: at(deviceIP, 0), QP: small()}
@@ -191,7 +191,7 @@ func TestDeviceGroup(t *testing.T) {
 	}
 }
 
-// TestDeviceGroupBad: no group, and a context that has ended.
+// TestDeviceGroupBad uses a wrong address and a context that has ended.
 func TestDeviceGroupBad(t *testing.T) {
 	_, err := cm.JoinMulticast(limit(t), deviceIP, nil)
 	isError(t, err, []error{uverbs.ErrInvalid}, "not a multicast address")

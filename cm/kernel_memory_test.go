@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// mark fills memory with a pattern, and marked tells whether it is still there.
+// mark fills memory with a pattern, and marked reports whether it is unchanged.
 func mark(b []byte) {
 	for k := range b {
 		b[k] = 0xa5
@@ -20,8 +20,8 @@ func mark(b []byte) {
 
 func marked(b []byte) bool { return bytes.Count(b, []byte{0xa5}) == len(b) }
 
-// neighbours allocates memory after an MR was closed: what would be written to
-// it now would be in one of them, if its addresses were used again.
+// neighbours allocates memory after an MR was closed. If the addresses of the MR were
+// reused, a later write to it would change one of these.
 func neighbours(t *testing.T, i *cm.ID, n int) []*uverbs.MR {
 	t.Helper()
 	var all []*uverbs.MR
@@ -43,9 +43,9 @@ func unharmed(t *testing.T, all []*uverbs.MR) {
 	}
 }
 
-// TestDeviceCloseMRUnderRecv: "The buffer must remain registered until the
-// receive completes" (rdma_post_recv(3)). If it does not, the receive fails, and
-// nobody's memory is written.
+// TestDeviceCloseMRUnderRecv: "The buffer must remain registered until the receive
+// completes" (rdma_post_recv(3)). Otherwise the receive fails, and no other memory is
+// written.
 func TestDeviceCloseMRUnderRecv(t *testing.T) {
 	for name, register := range map[string]func(*cm.ID, []byte) (*uverbs.MR, error){
 		"allocated":  func(i *cm.ID, b []byte) (*uverbs.MR, error) { return i.AllocMsgs(len(b)) },
@@ -60,9 +60,9 @@ func TestDeviceCloseMRUnderRecv(t *testing.T) {
 			check(t, child.PostRecv(1, mr.SGE(0, 4096)))
 			check(t, mr.Close())
 			others := neighbours(t, child, 4096)
-			late := must(client.AllocMsgs(256))(t) // short ones come in completions, where the device can
+			late := must(client.AllocMsgs(256))(t) // some devices put short messages in completions
 			check(t, client.PostSend(2, uverbs.Signaled, late.SGE(0, 256)))
-			// IBA has a protection error for it, rxe says that the QP failed.
+			// IBA defines a protection error for it. rxe reports that the QP failed.
 			if wc, err := child.RecvComp(k.ctx); err == nil || errors.Is(err, uverbs.WCWRFlushErr) || wc.WRID != 1 {
 				t.Errorf("the receive: %+v, %v", wc, err)
 			}
@@ -78,8 +78,8 @@ func TestDeviceCloseMRUnderRecv(t *testing.T) {
 	}
 }
 
-// TestDeviceCloseMRUnderRead closes the target of a READ that is on its way: "the
-// buffers must remain registered until the read completes" (rdma_post_read(3)).
+// TestDeviceCloseMRUnderRead closes the target of an outstanding READ: "the buffers
+// must remain registered until the read completes" (rdma_post_read(3)).
 func TestDeviceCloseMRUnderRead(t *testing.T) {
 	const size = 64 << 10
 	failed := 0
@@ -102,7 +102,7 @@ func TestDeviceCloseMRUnderRead(t *testing.T) {
 	t.Logf("%d of 8 READs were too late", failed)
 }
 
-// TestDeviceCloseMRUnderWrite closes what the peer writes to: "The remote buffer
+// TestDeviceCloseMRUnderWrite closes the MR that the peer writes to: "The remote buffer
 // must always be registered" (rdma_post_write(3)).
 func TestDeviceCloseMRUnderWrite(t *testing.T) {
 	k := newTalk(t)
@@ -118,9 +118,9 @@ func TestDeviceCloseMRUnderWrite(t *testing.T) {
 	unharmed(t, others)
 }
 
-// TestDeviceMROutlivesID: "Users must deregister all registered memory before
-// the protection domain can be destroyed" (rdma_dereg_mr(3)): the device stays
-// open for it, and is closed with it.
+// TestDeviceMROutlivesID: "Users must deregister all registered memory before the
+// protection domain can be destroyed" (rdma_dereg_mr(3)): the device stays open for the
+// MR, and is closed with it.
 func TestDeviceMROutlivesID(t *testing.T) {
 	before := kernelObjects(t)
 	i := must(cm.NewID(cm.PSTCP))(t)

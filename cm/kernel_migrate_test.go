@@ -16,17 +16,17 @@ func TestDeviceMigrate(t *testing.T) {
 	a, b := newTalk(t), newTalk(t)
 	_, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := a.id(t, cm.PSTCP)
-	check(t, client.ResolveAddr(netip.AddrPort{}, to, 0)) // its event waits in a, or is on its way
+	check(t, client.ResolveAddr(netip.AddrPort{}, to, 0)) // its event is pending in a, or will be
 	check(t, client.Migrate(b.EventChannel))
 	b.good(t, cm.EventAddrResolved, client)
 	check(t, client.ResolveRoute(0))
 	b.good(t, cm.EventRouteResolved, client)
-	check(t, client.Migrate(b.EventChannel)) // to where it is
+	check(t, client.Migrate(b.EventChannel)) // the same channel
 	check(t, client.CreateQP(nil, small()))
 	check(t, client.Connect(nil))
 	child := a.good(t, cm.EventConnectRequest, nil).ID
 	closing(t, child)
-	// The id of a request goes to a channel of its own.
+	// The id of a request moves to another channel.
 	c := newTalk(t)
 	check(t, child.Migrate(c.EventChannel))
 	check(t, child.CreateQP(nil, small()))
@@ -42,9 +42,9 @@ func TestDeviceMigrate(t *testing.T) {
 	a.good(t, cm.EventTimewaitExit, child)
 }
 
-// TestDeviceMigrateSync takes an id from a channel to synchronous operation and
-// back: "If the channel parameter is NULL, the specified rdma_cm_id will be
-// placed into synchronous operation mode" (rdma_migrate_id(3)).
+// TestDeviceMigrateSync makes an id synchronous and then moves it back: "If the channel
+// parameter is NULL, the specified rdma_cm_id will be placed into synchronous operation
+// mode" (rdma_migrate_id(3)).
 func TestDeviceMigrateSync(t *testing.T) {
 	k := newTalk(t)
 	l := must(cm.NewID(cm.PSTCP))(t)
@@ -60,7 +60,7 @@ func TestDeviceMigrateSync(t *testing.T) {
 	isError(t, err, []error{uverbs.ErrInvalid}, "synchronous already")
 	check(t, s.ResolveRoute(k.ctx, 0))
 	check(t, client.CreateQP(nil, small()))
-	check(t, k.EventChannel.Close()) // nobody is on it
+	check(t, k.EventChannel.Close()) // no id uses it
 
 	k = newTalk(t)
 	check(t, s.Migrate(k.EventChannel))
@@ -84,8 +84,8 @@ func TestDeviceMigrateSync(t *testing.T) {
 	check(t, client.Close())
 }
 
-// TestDeviceMigrateWaiting migrates a SyncID while a call waits in it, and with
-// an event that nobody has waited for.
+// TestDeviceMigrateWaiting migrates a SyncID while one of its calls waits, and with an
+// event that no call has waited for.
 func TestDeviceMigrateWaiting(t *testing.T) {
 	k := newTalk(t)
 	s := must(cm.NewID(cm.PSTCP))(t)
@@ -112,8 +112,7 @@ func TestDeviceMigrateWaiting(t *testing.T) {
 	check(t, client.Close())
 }
 
-// TestDeviceMigrateListener: an id that listens, and its requests, stay where
-// they are.
+// TestDeviceMigrateListener: an id that listens, and its requests, cannot be moved.
 func TestDeviceMigrateListener(t *testing.T) {
 	a, b := newTalk(t), newTalk(t)
 	listener, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -123,8 +122,8 @@ func TestDeviceMigrateListener(t *testing.T) {
 	a.connect(t, to)
 }
 
-// TestDeviceMigrateUnderEvents moves an id to and fro while its connection ends:
-// the event comes once, wherever.
+// TestDeviceMigrateUnderEvents moves an id back and forth while its connection ends:
+// the event arrives once.
 func TestDeviceMigrateUnderEvents(t *testing.T) {
 	for round := range 20 {
 		server, a, b := newTalk(t), newTalk(t), newTalk(t)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An outside is a QP that the program has made and moves itself.
+// An outside is a QP that the program has created and moves itself.
 type outside struct {
 	qp *uverbs.QP
 	cq *uverbs.CQ
@@ -33,7 +33,7 @@ func newOutside(t *testing.T, pd *uverbs.PD) outside {
 	return o
 }
 
-// to moves the QP by what the id says.
+// to moves the QP with the attributes of the id.
 func (o outside) to(t *testing.T, i *cm.ID, states ...uverbs.QPState) {
 	t.Helper()
 	for _, s := range states {
@@ -46,7 +46,7 @@ func (o outside) to(t *testing.T, i *cm.ID, states ...uverbs.QPState) {
 	}
 }
 
-// done takes a completion.
+// done polls a completion.
 func (o outside) done(t *testing.T, wrID uint64) {
 	t.Helper()
 	var wcs [1]uverbs.WC
@@ -69,7 +69,7 @@ func TestDeviceExternalQP(t *testing.T) {
 	isError(t, client.Connect(nil), []error{cm.ErrNoQP}, "CreateQP")
 	a := newOutside(t, client.PD())
 	a.to(t, client, uverbs.StateInit)
-	attr, mask, err := client.InitQPAttr(uverbs.StateRTR) // nothing of the peer is known
+	attr, mask, err := client.InitQPAttr(uverbs.StateRTR) // the peer is not known yet
 	check(t, err)
 	isError(t, a.qp.Modify(attr, mask), []error{uverbs.ErrInvalid}, "DestQPN")
 	check(t, client.Connect(&cm.ConnParam{QPN: a.qp.QPN(), ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7}))
@@ -108,7 +108,7 @@ func TestDeviceExternalQP(t *testing.T) {
 	k.disconnected(t, client)
 }
 
-// TestDeviceExternalQPSync: Connect of a SyncID without a QP ends with the
+// TestDeviceExternalQPSync: Connect of a SyncID without a QP returns after the
 // response.
 func TestDeviceExternalQPSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", nil)
@@ -137,7 +137,7 @@ func TestDeviceExternalQPSync(t *testing.T) {
 	must(s.RecvComp(ctx))(t)
 }
 
-// TestDeviceOwnEverything: a Context, PD and CQs of the program's.
+// TestDeviceOwnEverything uses the program's own Context, PD and CQs.
 func TestDeviceOwnEverything(t *testing.T) {
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	closing(t, dev)
@@ -170,7 +170,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 	check(t, client.PostRecv(6, own.SGE(0, 64)))
 	check(t, server.PostSendInline(2, uverbs.Signaled, []byte("back")))
 	o.done(t, 6)
-	// What the program gave stays open.
+	// The program's objects stay open.
 	check(t, client.Close())
 	must(cq.Poll(make([]uverbs.WC, 1)))(t)
 	if client.QP() != nil || client.SendCQ() != nil {
@@ -180,7 +180,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestDeviceOneOwnCQ: the other queue is the id's own.
+// TestDeviceOneOwnCQ: the id creates the other queue.
 func TestDeviceOneOwnCQ(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -208,7 +208,8 @@ func TestDeviceOneOwnCQ(t *testing.T) {
 	check(t, cq.Close())
 }
 
-// TestDeviceBadQPs: configurations that fit neither id nor device leave nothing.
+// TestDeviceBadQPs: configurations that do not fit the id or the device leave no
+// objects.
 func TestDeviceBadQPs(t *testing.T) {
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soakRounds is how many rounds were asked for.
+// soakRounds returns the number of rounds that the environment sets.
 func soakRounds(t *testing.T) int {
 	t.Helper()
 	rounds, err := strconv.Atoi(os.Getenv("GOVERBS_SOAK_ROUNDS"))
@@ -31,7 +31,7 @@ func soakRounds(t *testing.T) int {
 	return rounds
 }
 
-// used is what the process has, and the kernel for all processes.
+// used is what this process uses, and what the kernel uses for all processes.
 type used struct {
 	rss        int // KiB
 	fds        int
@@ -48,8 +48,7 @@ func usage(t *testing.T) used {
 	return used{rss, count(t, "fd"), runtime.NumGoroutine(), kernelObjects(t)}
 }
 
-// soaked runs rounds and compares what there is after with what there was after
-// a tenth of them.
+// soaked runs rounds and compares the use after them with that after a tenth of them.
 func soaked(t *testing.T, rounds int, round func(n int)) {
 	t.Helper()
 	warm := max(rounds/10, 1)
@@ -67,7 +66,7 @@ func soaked(t *testing.T, rounds int, round func(n int)) {
 	eventually(t, "the end of goroutines", func() bool { return runtime.NumGoroutine() <= before.goroutines })
 	after := usage(t)
 	t.Logf("before %v, after %d rounds %v", before, rounds, after)
-	const slack = 4 << 10 // KiB: the heap's own breathing
+	const slack = 4 << 10 // KiB: variation of the heap
 	if after.rss > before.rss+slack {
 		t.Errorf("resident memory grew from %d to %d KiB", before.rss, after.rss)
 	}
@@ -76,15 +75,15 @@ func soaked(t *testing.T, rounds int, round func(n int)) {
 	}
 }
 
-// withDeadline bounds a round without a trace in the test.
+// withDeadline limits a round without leaving anything in the test.
 func withDeadline(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return f(ctx)
 }
 
-// TestDeviceSoakDial dials, transfers and disconnects, many times, and joins a
-// group now and then.
+// TestDeviceSoakDial dials, transfers and disconnects many times, and sometimes joins a
+// group.
 func TestDeviceSoakDial(t *testing.T) {
 	rounds := soakRounds(t)
 	var serving echo // one connection at a time
@@ -117,7 +116,7 @@ func TestDeviceSoakDial(t *testing.T) {
 	check(t, <-ended)
 }
 
-// dialOnce makes a connection, exchanges a message and ends it.
+// dialOnce establishes a connection, exchanges a message and ends it.
 func dialOnce(ctx context.Context, to, text string) error {
 	e := &echo{}
 	c, err := cm.Dial(ctx, to, &cm.Options{Setup: func(c *cm.Conn) (err error) {
@@ -134,7 +133,7 @@ func dialOnce(ctx context.Context, to, text string) error {
 	return err
 }
 
-// setUp gives a connection its memory and the first receive.
+// setUp allocates the memory of a connection and posts the first receive.
 func (e *echo) setUp(c *cm.Conn) (err error) {
 	e.c = c
 	if e.mr, err = c.AllocMsgs(2 * echoSize); err != nil {
@@ -143,7 +142,7 @@ func (e *echo) setUp(c *cm.Conn) (err error) {
 	return e.post()
 }
 
-// all serves one connection after the other, until the listener is closed.
+// all serves one connection after the other until the listener is closed.
 func (e *echo) all(l *cm.Listener) error {
 	for {
 		err := withDeadline(func(ctx context.Context) error {
@@ -162,13 +161,13 @@ func (e *echo) all(l *cm.Listener) error {
 	}
 }
 
-// A scope is a test within a test, without the record that a subtest leaves.
+// A scope is a test within a test, without the record of a subtest.
 type scope struct {
 	testing.TB
 	cleanups []func()
 }
 
-// Cleanup runs f at the end of the scope.
+// Cleanup adds a function to run at the end of the scope.
 func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
 func (s *scope) end() {
@@ -177,8 +176,7 @@ func (s *scope) end() {
 	}
 }
 
-// TestDeviceSoakKill goes through the steps at which a peer can be killed, many
-// times.
+// TestDeviceSoakKill repeats all steps at which a peer can be killed.
 func TestDeviceSoakKill(t *testing.T) {
 	soaked(t, max(soakRounds(t)/200, 1), func(int) {
 		s := &scope{TB: t}
@@ -192,8 +190,8 @@ func TestDeviceSoakKill(t *testing.T) {
 	})
 }
 
-// TestDeviceSoakUnreachable: an address that nobody has, behind an interface that
-// asks for no neighbours. The kernel tries for a minute or more.
+// TestDeviceSoakUnreachable connects to an unused address behind an interface that does
+// not resolve neighbors. The kernel tries for a minute or more.
 func TestDeviceSoakUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

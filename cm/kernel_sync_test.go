@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceSync goes step by step by ids without a channel.
+// TestDeviceSync runs all steps with ids without a channel.
 func TestDeviceSync(t *testing.T) {
 	needV6(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
@@ -71,8 +71,8 @@ func stepByStep(t *testing.T, ip string) {
 	check(t, c.Disconnect(ctx))
 }
 
-// TestDeviceDisconnectBusyPeer: the peer's program does nothing, and Shutdown
-// ends all the same, long before the minute that the kernel tries for.
+// TestDeviceDisconnectBusyPeer: if the peer's program does nothing, Shutdown still
+// returns long before the kernel's timeout of a minute.
 func TestDeviceDisconnectBusyPeer(t *testing.T) {
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), nil)
 	ctx, cancel := context.WithTimeout(limit(t), 20*time.Second)
@@ -115,7 +115,7 @@ func TestDeviceCreateEP(t *testing.T) {
 	closing(t, child)
 	carries(t, c.ID, child.ID, "by endpoints")
 
-	// Paths that are known stand for the resolution of the route.
+	// Known paths replace route resolution.
 	again := active[0]
 	again.Paths = must(c.Paths())(t)
 	accepted = async(func() (*cm.SyncID, error) {
@@ -133,7 +133,7 @@ func TestDeviceCreateEP(t *testing.T) {
 	carries(t, c2.ID, child2.ID, "by a known path")
 }
 
-// hosts gives the machine names for as long as the test runs.
+// hosts adds names to the machine until the test ends.
 func hosts(t *testing.T, lines ...string) {
 	t.Helper()
 	file := t.TempDir() + "/hosts"
@@ -145,14 +145,14 @@ func hosts(t *testing.T, lines ...string) {
 	check(t, unix.Mount(file, "/etc/hosts", "", unix.MS_BIND, ""))
 	t.Cleanup(func() { check(t, unix.Unmount("/etc/hosts", 0)) })
 	name := strings.Fields(lines[len(lines)-1])[1]
-	eventually(t, "the name "+name, func() bool { // Go's resolver keeps the file for some seconds
+	eventually(t, "the name "+name, func() bool { // Go's resolver caches the file for some seconds
 		_, err := net.DefaultResolver.LookupHost(t.Context(), name)
 		return err == nil
 	})
 }
 
-// TestDeviceHostNames dials by name. Of a name's addresses the first that
-// answers counts.
+// TestDeviceHostNames dials by name. It connects to the first address of a name that
+// accepts.
 func TestDeviceHostNames(t *testing.T) {
 	ctx := limit(t)
 	hosts(t, "127.0.0.1 localhost", deviceIP+" rnode", "127.0.0.1 twofold", deviceIP+" twofold")

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// deviceIP is the device's address: that of the guests', if nothing else is said.
+// deviceIP is the device's address. The default is that of the guests.
 var deviceIP = cmp.Or(os.Getenv("GOVERBS_ADDRESS"), "10.9.0.1")
 
-// limit bounds a test's waits.
+// limit returns a context that limits a test's waits.
 func limit(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -28,7 +28,7 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// check ends a test that has failed.
+// check ends the test if err is not nil.
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -36,7 +36,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// must is check for calls that return something.
+// must is check for calls that also return a value.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -45,7 +45,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// closing closes at the end of the test.
+// closing closes c when the test ends.
 func closing(t testing.TB, c interface{ Close() error }) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -55,7 +55,7 @@ func closing(t testing.TB, c interface{ Close() error }) {
 	})
 }
 
-// TestDeviceEcho is the way of every program: listen, dial, send, answer.
+// TestDeviceEcho has the typical steps of a program: listen, dial, send, reply.
 func TestDeviceEcho(t *testing.T) {
 	ctx := limit(t)
 	var mr [2]*uverbs.MR

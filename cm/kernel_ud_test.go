@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datagram sends one to where a UDParam says, and returns what arrives.
+// datagram sends a datagram to a UDParam and returns what arrives.
 func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uverbs.WC, []byte) {
 	t.Helper()
 	ctx := limit(t)
@@ -65,7 +65,7 @@ func TestDeviceUD(t *testing.T) {
 	}
 }
 
-// lookUp asks for a service, up to the request.
+// lookUp connects to a service and returns before the request is accepted.
 func lookUp(t *testing.T, k talk, to netip.AddrPort) (client, child *cm.ID) {
 	t.Helper()
 	client = k.id(t, cm.PSUDP)
@@ -82,14 +82,14 @@ func lookUp(t *testing.T, k talk, to netip.AddrPort) (client, child *cm.ID) {
 	return client, e.ID
 }
 
-// TestDeviceUDSync does so with synchronous ids, the listener's QP named by
+// TestDeviceUDSync is the same with synchronous ids. The listener's QP is given by
 // number and Q_Key.
 func TestDeviceUDSync(t *testing.T) {
 	ctx := limit(t)
 	l := must(cm.NewID(cm.PSUDP))(t)
 	closing(t, l)
 	check(t, l.Bind(at(deviceIP, 0)))
-	check(t, l.CreateQP(nil, small())) // one QP serves all who ask
+	check(t, l.CreateQP(nil, small())) // one QP serves all clients
 	check(t, l.Listen(0))
 	answered := async(func() (int, error) {
 		r, err := l.GetRequest(ctx)
@@ -112,8 +112,8 @@ func TestDeviceUDSync(t *testing.T) {
 	datagram(t, c.ID, l.ID, ud, "to the listener")
 }
 
-// TestDeviceUDQKey: the kernel takes a Q_Key of the program's for ids of the
-// InfiniBand family alone. Those of IP addresses answer the usual one.
+// TestDeviceUDQKey: the kernel uses the program's Q_Key only for ids of the InfiniBand
+// family. Those with IP addresses reply with the usual one.
 func TestDeviceUDQKey(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
@@ -129,14 +129,14 @@ func TestDeviceUDQKey(t *testing.T) {
 	}
 }
 
-// TestDeviceUDRefused: nobody provides the service, or its program refuses.
+// TestDeviceUDRefused: no program listens, or it rejects.
 func TestDeviceUDRefused(t *testing.T) {
 	k := newTalk(t)
 	nobody := k.id(t, cm.PSUDP)
 	k.resolve(t, nobody, at(deviceIP, 4000))
 	check(t, nobody.CreateQP(nil, small()))
 	check(t, nobody.Connect(nil))
-	// SIDR has statuses of its own: they are no errnos.
+	// SIDR has its own statuses: they are not errnos.
 	unlikely := func(err error) {
 		t.Helper()
 		isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP)
@@ -160,7 +160,7 @@ func TestDeviceUDRefused(t *testing.T) {
 	}
 }
 
-// TestDeviceUDTooMuchDataToAccept: the kernel refuses the request then.
+// TestDeviceUDTooMuchDataToAccept: the kernel then rejects the request.
 func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
@@ -182,8 +182,8 @@ func TestDeviceWriteEvent(t *testing.T) {
 	if e.Status != -7 || e.Arg != 1<<40|5 {
 		t.Errorf("status %d, argument %#x", e.Status, e.Arg)
 	}
-	// It wakes one who waits: "such as waking a thread blocked on the event
-	// channel" (rdma_write_cm_event(3)).
+	// It wakes a waiting Next: "such as waking a thread blocked on the event channel"
+	// (rdma_write_cm_event(3)).
 	woken := async(func() (*cm.Event, error) { return k.Next(k.ctx) })
 	check(t, i.WriteEvent(0, 6))
 	if e := woken(t); e.Type != cm.EventUser || e.Arg != 6 || e.Err() != nil {
@@ -191,8 +191,8 @@ func TestDeviceWriteEvent(t *testing.T) {
 	}
 }
 
-// TestDeviceNotify: "IB_EVENT_COMM_EST" is what the connection manager wants to
-// hear of; "If errno is set to EISCONN", it knew (rdma_notify(3)).
+// TestDeviceNotify: the connection manager accepts "IB_EVENT_COMM_EST". "If errno is
+// set to EISCONN", it already knew (rdma_notify(3)).
 func TestDeviceNotify(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)

@@ -22,17 +22,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The network device of the guests' RDMA device, and its IPv6 address, which
-// needV6 gives it.
+// The network interface of the guests' RDMA device, and the IPv6 address that needV6
+// adds.
 const (
 	netdev   = "d0"
 	deviceV6 = "fd09::1"
 )
 
-// pause is between two looks at what has no event to wait for.
+// pause is the time between two checks of a condition without an event.
 const pause = 5 * time.Millisecond
 
-// eventually waits until f answers true.
+// eventually waits until f returns true.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(pause)
@@ -44,10 +44,10 @@ func eventually(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// rdmaDevice is the name of the device under test.
+// rdmaDevice returns the name of the device under test.
 func rdmaDevice() string { return os.Getenv("GOVERBS_DEVICE") }
 
-// needV6 gives the device an IPv6 address beside its IPv4 one.
+// needV6 adds an IPv6 address to the device's IPv4 address.
 func needV6(t testing.TB) netip.Addr {
 	t.Helper()
 	ip := netip.MustParseAddr(deviceV6)
@@ -58,8 +58,7 @@ func needV6(t testing.TB) netip.Addr {
 	return ip
 }
 
-// waitGID waits until the device has an address of its interface in its GID
-// table.
+// waitGID waits until the device's GID table has an address of its interface.
 func waitGID(t testing.TB, ip netip.Addr) {
 	t.Helper()
 	dev := must(uverbs.Open(rdmaDevice()))(t)
@@ -69,12 +68,12 @@ func waitGID(t testing.TB, ip netip.Addr) {
 	})
 }
 
-// at is a port of the device's address.
+// at returns a port at an address.
 func at(ip string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 }
 
-// small is a QP for a few messages.
+// small returns a QP configuration for a few messages.
 func small() uverbs.QPConfig {
 	return uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 }
@@ -92,7 +91,7 @@ func newTalk(t testing.TB) talk {
 	return talk{ch, limit(t)}
 }
 
-// id makes an id that the test closes.
+// id returns an id that is closed when the test ends.
 func (k talk) id(t testing.TB, ps cm.PortSpace) *cm.ID {
 	t.Helper()
 	i := must(k.CreateID(ps))(t)
@@ -100,8 +99,7 @@ func (k talk) id(t testing.TB, ps cm.PortSpace) *cm.ID {
 	return i
 }
 
-// next takes the next event, which must be of that type and id. A nil id stands
-// for any.
+// next reads the next event, which must be of this type and id. A nil id matches all.
 func (k talk) next(t testing.TB, want cm.EventType, id *cm.ID) *cm.Event {
 	t.Helper()
 	e := must(k.Next(k.ctx))(t)
@@ -121,7 +119,7 @@ func (k talk) good(t testing.TB, want cm.EventType, id *cm.ID) *cm.Event {
 	return e
 }
 
-// listen makes a listener at an address and returns its port's.
+// listen returns a listener at an address, and its address with the port.
 func (k talk) listen(t testing.TB, ps cm.PortSpace, addr netip.AddrPort) (*cm.ID, netip.AddrPort) {
 	t.Helper()
 	i := k.id(t, ps)
@@ -130,7 +128,7 @@ func (k talk) listen(t testing.TB, ps cm.PortSpace, addr netip.AddrPort) (*cm.ID
 	return i, i.LocalAddr()
 }
 
-// resolve takes an id to where it can connect.
+// resolve resolves the address and the route of an id.
 func (k talk) resolve(t testing.TB, i *cm.ID, to netip.AddrPort) {
 	t.Helper()
 	check(t, i.ResolveAddr(netip.AddrPort{}, to, 0))
@@ -139,8 +137,8 @@ func (k talk) resolve(t testing.TB, i *cm.ID, to netip.AddrPort) {
 	k.good(t, cm.EventRouteResolved, i)
 }
 
-// request connects a new client to a listener, and returns both ends before the
-// answer. Both have a QP.
+// request connects a new client to a listener, and returns both ends before the request
+// is accepted. Both have a QP.
 func (k talk) request(t testing.TB, ps cm.PortSpace, to netip.AddrPort, p *cm.ConnParam) (client, child *cm.ID) {
 	t.Helper()
 	client = k.id(t, ps)
@@ -153,7 +151,7 @@ func (k talk) request(t testing.TB, ps cm.PortSpace, to netip.AddrPort, p *cm.Co
 	return client, child
 }
 
-// connect is request with the answer: both ends are connected.
+// connect is request followed by Accept: both ends are connected.
 func (k talk) connect(t testing.TB, to netip.AddrPort) (client, child *cm.ID) {
 	t.Helper()
 	client, child = k.request(t, cm.PSTCP, to, nil)
@@ -163,7 +161,7 @@ func (k talk) connect(t testing.TB, to netip.AddrPort) (client, child *cm.ID) {
 	return client, child
 }
 
-// pair is connect by a listener of its own.
+// pair is connect with a new listener.
 func (k talk) pair(t testing.TB) (client, child *cm.ID) {
 	t.Helper()
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -189,7 +187,7 @@ func carries(t testing.TB, from, to *cm.ID, text string) {
 	}
 }
 
-// isError checks an error's kinds and words.
+// isError checks which errors err matches and which words it contains.
 func isError(t testing.TB, err error, kinds []error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -208,7 +206,8 @@ func isError(t testing.TB, err error, kinds []error, words ...string) {
 	}
 }
 
-// kernelObjects counts what the kernel holds on the device, of all processes.
+// kernelObjects returns the number of the kernel's objects on the device, of all
+// processes.
 func kernelObjects(t testing.TB) map[string]uint64 {
 	t.Helper()
 	all := must(nldev.Resources(rdmaDevice()))(t)
@@ -216,7 +215,7 @@ func kernelObjects(t testing.TB) map[string]uint64 {
 	return all
 }
 
-// sameObjects waits until the kernel's objects are those again.
+// sameObjects waits until the numbers of the kernel's objects are these again.
 func sameObjects(t testing.TB, before map[string]uint64) {
 	t.Helper()
 	var now map[string]uint64
@@ -232,7 +231,7 @@ func sameObjects(t testing.TB, before map[string]uint64) {
 	}
 }
 
-// count is the number of entries of a directory of /proc/self.
+// count returns the number of entries of a directory in /proc/self.
 func count(t testing.TB, dir string) int {
 	t.Helper()
 	return len(must(os.ReadDir("/proc/self/" + dir))(t))
@@ -240,13 +239,13 @@ func count(t testing.TB, dir string) int {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// A result is what a goroutine came to.
+// A result is what a function in a goroutine has returned.
 type result[T any] struct {
 	v   T
 	err error
 }
 
-// async runs f beside the test, which waits for it by the function returned.
+// async runs f in a goroutine. The function that it returns waits for the result.
 func async[T any](f func() (T, error)) (wait func(testing.TB) T) {
 	c := make(chan result[T], 1)
 	go func() {
@@ -260,7 +259,7 @@ func async[T any](f func() (T, error)) (wait func(testing.TB) T) {
 	}
 }
 
-// listenAt makes a listener that the test closes.
+// listenAt returns a listener that is closed when the test ends.
 func listenAt(t testing.TB, addr string, o *cm.Options) *cm.Listener {
 	t.Helper()
 	l := must(cm.Listen(addr, o))(t)
@@ -268,8 +267,8 @@ func listenAt(t testing.TB, addr string, o *cm.Options) *cm.Listener {
 	return l
 }
 
-// connect dials a listener, and returns both ends of the connection, which the
-// test closes.
+// connect dials a listener and returns both ends of the connection, which are closed
+// when the test ends.
 func connect(t testing.TB, l *cm.Listener, o *cm.Options) (client, server *cm.Conn) {
 	t.Helper()
 	ctx := limit(t)
@@ -281,15 +280,15 @@ func connect(t testing.TB, l *cm.Listener, o *cm.Options) (client, server *cm.Co
 	return client, server
 }
 
-// errCut is the cause of a context's end.
+// errCut is the cause in the contexts of withTimeout.
 var errCut = errors.New("cut short")
 
-// withTimeout is a context that ends with errCut.
+// withTimeout returns a context that ends with errCut.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, errCut)
 }
 
-// rejected checks what an error tells of a rejection.
+// rejected checks the contents of an error about a rejection.
 func rejected(t testing.TB, err error, reason cm.RejectReason, data string) {
 	t.Helper()
 	var e *cm.Error
@@ -298,7 +297,7 @@ func rejected(t testing.TB, err error, reason cm.RejectReason, data string) {
 	}
 }
 
-// parked waits until n goroutines of tests are parked in the library's waits.
+// parked waits until n goroutines of tests wait in the library.
 func parked(t testing.TB, n int) {
 	t.Helper()
 	buf := make([]byte, 16<<20)

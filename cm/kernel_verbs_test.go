@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffer is registered memory of an id for as long as the test runs.
+// buffer returns registered memory of an id, which is deregistered when the test ends.
 func buffer(t testing.TB, i *cm.ID, n int) *uverbs.MR {
 	t.Helper()
 	mr := must(i.AllocMsgs(n))(t)
@@ -131,7 +131,7 @@ func TestDeviceSRQ(t *testing.T) {
 	// (rdma_create_srq(3)).
 	isError(t, child.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 8}), []error{uverbs.ErrInvalid})
 	mr := buffer(t, child, 128)
-	check(t, child.PostRecv(1, mr.SGE(0, 64))) // before there is a QP
+	check(t, child.PostRecv(1, mr.SGE(0, 64))) // before the QP exists
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.PostRecvV(2, []uverbs.SGE{mr.SGE(64, 4), mr.SGE(68, 60)}))
 	if _, err := child.QP().PostRecv(uverbs.RecvWR{}); !errors.Is(err, uverbs.ErrSRQ) {
@@ -158,7 +158,7 @@ func TestDeviceSRQ(t *testing.T) {
 	}
 }
 
-// TestDeviceSharedSRQ: one SRQ for several ids.
+// TestDeviceSharedSRQ uses one SRQ for several ids.
 func TestDeviceSharedSRQ(t *testing.T) {
 	k := newTalk(t)
 	l, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -216,7 +216,7 @@ func TestDeviceReadWrite(t *testing.T) {
 	if got := string(sink.Bytes()[:24]); got != "read me read me written." {
 		t.Errorf("%q was written", got)
 	}
-	// What is registered for messages is not the peer's to read.
+	// The peer cannot read memory that is registered for messages.
 	check(t, client.PostRead(6, uverbs.Signaled, local.SGE(0, 8), buffer(t, child, 8).Addr(), source.RKey()))
 	if wc, err := client.SendComp(k.ctx); !errors.Is(err, uverbs.WCRemAccessErr) || wc.WRID != 6 {
 		t.Errorf("%+v, %v", wc, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// needXRC ends a test on a device that has no XRC domains.
+// needXRC skips the test if the device has no XRC domains.
 func needXRC(t *testing.T) {
 	t.Helper()
 	dev := must(uverbs.Open(rdmaDevice()))(t)
@@ -25,7 +25,7 @@ func needXRC(t *testing.T) {
 	check(t, x.Close())
 }
 
-// xrcClient asks for a connection by which it can send to SRQs.
+// xrcClient requests a connection that can send to SRQs.
 func (k talk) xrcClient(t *testing.T, l *cm.ID) (client, child *cm.ID) {
 	t.Helper()
 	client = must(k.CreateIDFor(cm.PSIB, uverbs.XRCSend))(t)
@@ -38,8 +38,8 @@ func (k talk) xrcClient(t *testing.T, l *cm.ID) (client, child *cm.ID) {
 	return client, child
 }
 
-// TestDeviceXRC: two clients send to the SRQ of one connection, whose number the
-// answers tell.
+// TestDeviceXRC: two clients send to the SRQ of one connection. The replies contain its
+// number.
 func TestDeviceXRC(t *testing.T) {
 	needXRC(t)
 	k := newTalk(t)
@@ -74,8 +74,8 @@ func TestDeviceXRC(t *testing.T) {
 	}
 }
 
-// TestDeviceXRCEnds: the QP and the SRQ of one id go in either order, and come
-// again.
+// TestDeviceXRCEnds: the QP and the SRQ of an id can be closed in either order and
+// created again.
 func TestDeviceXRCEnds(t *testing.T) {
 	needXRC(t)
 	ctx := limit(t)

@@ -8,29 +8,31 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// SetTOS sets the type of service of the connection's packets, before the
-// address is resolved: RDMA_OPTION_ID_TOS. [uverbs.ErrClosed] after Close.
+// SetTOS sets the type of service of the connection's packets: RDMA_OPTION_ID_TOS. Call
+// it before the address is resolved. It returns [uverbs.ErrClosed] after Close.
 func (i *ID) SetTOS(tos uint8) error {
 	return i.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
-// SetReuseAddr lets several ids bind to one port, before Bind:
-// RDMA_OPTION_ID_REUSEADDR. [uverbs.ErrInvalid] when it is too late,
-// [uverbs.ErrClosed] after Close.
+// SetReuseAddr allows several ids to bind to the same address and port if all of them
+// set it before Bind: RDMA_OPTION_ID_REUSEADDR. It is for ids that connect. Listen
+// resets it because a listener never shares its address and port: Bind of a second id
+// fails with EADDRINUSE, and so does Listen while other ids are bound. SetReuseAddr
+// returns [uverbs.ErrInvalid] after Bind, and [uverbs.ErrClosed] after Close.
 func (i *ID) SetReuseAddr(on bool) error {
 	return i.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
 }
 
-// SetAFOnly keeps an id that is bound to the unspecified IPv6 address from
-// serving IPv4 too: RDMA_OPTION_ID_AFONLY. [uverbs.ErrInvalid] for an id that
-// listens or resolves already, [uverbs.ErrClosed] after Close.
+// SetAFOnly makes an id that is bound to the unspecified IPv6 address accept IPv6 only:
+// RDMA_OPTION_ID_AFONLY. It returns [uverbs.ErrInvalid] if the id already listens or
+// resolves, and [uverbs.ErrClosed] after Close.
 func (i *ID) SetAFOnly(on bool) error {
 	return i.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
 }
 
-// SetAckTimeout sets how long the QP waits for an acknowledgement, 4.096 us *
-// 2^timeout, 0 to 31, before the connection is made:
-// RDMA_OPTION_ID_ACK_TIMEOUT. [uverbs.ErrInvalid] for more, and for a UD id;
+// SetAckTimeout sets how long the QP waits for an acknowledgement, as 4.096 us *
+// 2^timeout: RDMA_OPTION_ID_ACK_TIMEOUT. Call it before the connection is established.
+// It returns [uverbs.ErrInvalid] for a timeout above 31 and for a UD id, and
 // [uverbs.ErrClosed] after Close.
 func (i *ID) SetAckTimeout(timeout uint8) error {
 	if timeout > 31 {
@@ -39,11 +41,11 @@ func (i *ID) SetAckTimeout(timeout uint8) error {
 	return i.set("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
 }
 
-// SetPaths gives the id its route, in place of ResolveRoute:
-// RDMA_OPTION_IB_PATH. EventRouteResolved follows. [uverbs.ErrInvalid] at
-// another time than ResolveRoute's, and for paths that the kernel does not
-// take; [uverbs.ErrNoDevice] on RoCE when the network device by which the address
-// was resolved is gone; [uverbs.ErrClosed] after Close.
+// SetPaths sets the route of the id instead of ResolveRoute: RDMA_OPTION_IB_PATH.
+// EventRouteResolved follows. SetPaths returns [uverbs.ErrInvalid] in a state in which
+// ResolveRoute is not possible and for paths that the kernel does not accept,
+// [uverbs.ErrNoDevice] on RoCE if the network interface that the address was resolved
+// with no longer exists, and [uverbs.ErrClosed] after Close.
 func (i *ID) SetPaths(paths []PathRecord) error {
 	var b []byte
 	for _, p := range paths {
@@ -59,10 +61,10 @@ func (i *ID) set(op string, level, name uint32, value []byte) error {
 		func() error { return i.node.file.SetOption(i.kernel, level, name, value) })
 }
 
-// A PathRecord is a path through the fabric, as a subnet administrator keeps
-// it: IBA vol. 1, 15.2.5.16. On RoCE the kernel makes one up.
+// A PathRecord is a path through the fabric, as in the subnet administrator's database:
+// IBA vol. 1, 15.2.5.16. On RoCE the kernel creates it.
 type PathRecord struct {
-	Flags        uint32 // what the path is for: PathGMP, ...
+	Flags        uint32 // PathGMP, ...
 	ServiceID    uint64
 	DGID, SGID   uverbs.GID
 	DLID, SLID   uint16
@@ -81,8 +83,8 @@ type PathRecord struct {
 	Preference   uint8
 }
 
-// What a path is for: IB_PATH_GMP, ... (rdma/ib_user_sa.h). The one of a
-// connection is for its messages of setting up, primary and bidirectional.
+// The flags of a PathRecord: IB_PATH_GMP, ... (rdma/ib_user_sa.h). The path of a
+// connection has PathGMP, PathPrimary and PathBidirectional.
 const (
 	PathGMP            = uapi.IB_PATH_GMP
 	PathPrimary        = uapi.IB_PATH_PRIMARY
@@ -99,8 +101,8 @@ const (
 	selectorShift = 6
 )
 
-// append encodes the record as struct ib_path_rec_data: the wire form behind
-// eight bytes.
+// append encodes the record as struct ib_path_rec_data: flags, a reserved word, and the
+// wire format.
 func (p *PathRecord) append(b []byte) []byte {
 	b = binary.NativeEndian.AppendUint32(b, p.Flags)
 	b = binary.NativeEndian.AppendUint32(b, 0)
@@ -117,7 +119,7 @@ func (p *PathRecord) append(b []byte) []byte {
 	return append(b, make([]byte, 6)...)
 }
 
-// parsePath decodes what append writes.
+// parsePath decodes the format that append writes.
 func parsePath(b []byte) (PathRecord, bool) {
 	if len(b) != pathDataLen {
 		return PathRecord{}, false
@@ -137,7 +139,7 @@ func parsePath(b []byte) (PathRecord, bool) {
 	}, true
 }
 
-// Paths returns the paths of the id's route, once it is resolved.
+// Paths returns the paths of the id's route after it is resolved. It returns
 // [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) Paths() ([]PathRecord, error) {
 	var records []uapi.IbPathRecData
@@ -157,7 +159,7 @@ func (i *ID) Paths() ([]PathRecord, error) {
 	return paths, nil
 }
 
-// pathBytes is a record in the bytes that the kernel wrote.
+// pathBytes returns the bytes of a record as the kernel has written them.
 func pathBytes(r *uapi.IbPathRecData) []byte {
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, pathDataLen), r.Flags)
 	b = binary.NativeEndian.AppendUint32(b, r.Reserved)

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// Only one of two channels is read while an id moves between them: its events
-// come in their order, those too that were read when it had just left.
+// Only one of two channels is read while an id moves between them: its events arrive in
+// order, including those that were read just after it had moved.
 func TestMigrateOrder(t *testing.T) {
 	newRig(t)
 	const n = 5000

@@ -12,15 +12,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file holds what the players of TestDeviceRDMACM do with event channels.
+// This file has the steps of TestDeviceRDMACM that use event channels.
 
-// parityTimeout is what pyverbs gives each resolution.
+// parityTimeout is the timeout that pyverbs uses for each resolution.
 const parityTimeout = 2 * time.Second
 
-// parityGroup is the multicast group: that of the device's address.
+// parityGroup is the multicast group that belongs to the device's address.
 var parityGroup = netip.MustParseAddr("230" + deviceIP[strings.IndexByte(deviceIP, '.'):])
 
-// param is what pyverbs connects with.
+// param returns the parameters that pyverbs connects with.
 func (p *player) param() *cm.ConnParam {
 	c := &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 5, RNRRetryCount: 5}
 	if p.external {
@@ -29,7 +29,7 @@ func (p *player) param() *cm.ConnParam {
 	return c
 }
 
-// create makes an event channel with an id.
+// create creates an event channel with an id.
 func (p *player) create() {
 	p.ch = must(cm.NewEventChannel())(p)
 	closing(p, p.ch)
@@ -37,7 +37,7 @@ func (p *player) create() {
 	closing(p, p.id)
 }
 
-// event takes the next event, which must be of that type.
+// event reads the next event, which must be of this type.
 func (p *player) event(want cm.EventType) {
 	p.Helper()
 	e := must(p.ch.Next(p.ctx))(p)
@@ -57,8 +57,7 @@ func (p *player) event(want cm.EventType) {
 	}
 }
 
-// connect makes a connection, up to where both sides can send, or to its
-// rejection.
+// connect establishes a connection until both sides can send, or until it is rejected.
 func (p *player) connect() {
 	ai := p.addrInfo()
 	p.create()
@@ -92,7 +91,7 @@ func (p *player) connect() {
 	p.exchangeQPN()
 }
 
-// acceptRequest answers the request of the active side.
+// acceptRequest accepts the request of the active side.
 func (p *player) acceptRequest() {
 	p.createQP()
 	if p.ackTimeout != 0 {
@@ -108,7 +107,7 @@ func (p *player) acceptRequest() {
 	check(p, p.conn.Accept(p.param()))
 }
 
-// request asks the passive side for the connection, and sees to the answer.
+// request requests the connection from the passive side, and handles the reply.
 func (p *player) request() {
 	p.createQP()
 	if p.ackTimeout != 0 {
@@ -127,7 +126,7 @@ func (p *player) request() {
 	}
 }
 
-// createQP makes the QP of the id, or one of the player's own.
+// createQP creates the QP of the id, or the player's own.
 func (p *player) createQP() {
 	cfg := uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, SignalAll: true}
 	if !p.external {
@@ -141,9 +140,9 @@ func (p *player) createQP() {
 	closing(p, p.qp)
 }
 
-// externalReady takes the player's own QP to RTS. The Python test hands the
-// vendor's options on as well, which a device without any, as rxe, refuses, and
-// goes on.
+// externalReady moves the player's own QP to RTS. The Python test also sets the
+// vendor's options, which a device without any, such as rxe, refuses. It then
+// continues.
 func (p *player) externalReady() {
 	for _, state := range []uverbs.QPState{uverbs.StateInit, uverbs.StateRTR, uverbs.StateRTS} {
 		attr, mask, err := p.conn.InitQPAttr(state)
@@ -152,7 +151,7 @@ func (p *player) externalReady() {
 	}
 }
 
-// exchangeQPN tells the other side this one's QP number.
+// exchangeQPN sends the QP number to the other side.
 func (p *player) exchangeQPN() {
 	qp := p.qp
 	if !p.external {
@@ -171,8 +170,8 @@ func (p *player) exchangeQPN() {
 	p.wait()
 }
 
-// disconnect ends the connection: the passive side first, then, when it has
-// heard of it, the active one.
+// disconnect ends the connection: the passive side first, then the active side after it
+// was notified.
 func (p *player) disconnect() {
 	if !p.passive {
 		p.event(cm.EventDisconnected)
@@ -180,7 +179,7 @@ func (p *player) disconnect() {
 	check(p, p.conn.Disconnect())
 }
 
-// externalTraffic sends messages to and fro by the player's own QP.
+// externalTraffic sends messages in both directions with the player's own QP.
 func (p *player) externalTraffic() {
 	sge := []uverbs.SGE{p.mr.SGE(0, paritySize)}
 	receive := func() { must(p.qp.PostRecv(uverbs.RecvWR{SGL: sge}))(p) }
@@ -214,8 +213,7 @@ func (p *player) externalTraffic() {
 	}
 }
 
-// remoteTraffic has the active side read, or write, the memory of the passive
-// one.
+// remoteTraffic makes the active side read or write the memory of the passive side.
 func (p *player) remoteTraffic(post func(i *cm.ID, wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error, write bool) {
 	p.write(paritySize)
 	if p.passive {
@@ -236,7 +234,7 @@ func (p *player) remoteTraffic(post func(i *cm.ID, wrID uint64, f uverbs.SendFla
 	}
 }
 
-// join makes the player a member of the group.
+// join joins the group.
 func (p *player) join() {
 	p.ps = cm.PSUDP
 	src := netip.AddrPortFrom(netip.MustParseAddr(deviceIP), 0)
@@ -253,7 +251,7 @@ func (p *player) join() {
 
 func (p *player) leave() { check(p, p.group.Leave()) }
 
-// multicastTraffic has the active side send to the group, and the passive side
+// multicastTraffic makes the active side send to the group and the passive side
 // receive.
 func (p *player) multicastTraffic() {
 	for range parityMessages {
@@ -277,10 +275,10 @@ func (p *player) sendGroup() {
 	must(p.conn.SendComp(p.ctx))(p)
 }
 
-// leaveAndSend leaves the group and sends to it again: nothing arrives. The
-// Python test takes that from its processes' hanging. Here a third member of
-// the group tells when the datagram has been given to all members. It then
-// sends one to the passive side alone, which must be the first to arrive there.
+// leaveAndSend leaves the group and sends to it again: nothing must arrive. The Python
+// test concludes this because its processes hang. Here a third member of the group
+// shows when the datagram has been delivered to all members. It then sends a datagram
+// to the passive side, which must be the first to arrive there.
 func (p *player) leaveAndSend() {
 	if !p.passive {
 		p.leave()

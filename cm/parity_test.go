@@ -18,10 +18,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceRDMACM does what the tests of rdma-core's tests/test_rdmacm.py do,
-// under their names: the same calls in the same order on both sides, and the
-// same checks. docs/parity.md has the results of both. The two processes of a
-// Python test are goroutines here.
+// TestDeviceRDMACM does what the tests in rdma-core's tests/test_rdmacm.py do, under
+// their names: the same calls in the same order on both sides, and the same checks.
+// docs/parity.md has the results of both. The two processes of a Python test are
+// goroutines here.
 func TestDeviceRDMACM(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -47,8 +47,8 @@ func TestDeviceRDMACM(t *testing.T) {
 			p.multicastTraffic()
 			p.leave()
 		}},
-		// C has two calls to join, of which the second takes flags: here it is
-		// one, and full membership is what the first asks for.
+		// C has two calls to join, and only the second has flags. Here there is one,
+		// and the first call's membership is full membership.
 		{"test_rdmacm_async_ex_multicast_traffic", func(p *player) {
 			p.join()
 			p.multicastTraffic()
@@ -90,7 +90,7 @@ func TestDeviceRDMACM(t *testing.T) {
 	}
 }
 
-// hasAddress skips what wants an address of IP on a port of InfiniBand.
+// hasAddress skips tests that need an IP address on an InfiniBand port.
 func hasAddress(t testing.TB) {
 	t.Helper()
 	c := must(uverbs.Open(os.Getenv(expect.EnvDevice)))(t)
@@ -100,16 +100,16 @@ func hasAddress(t testing.TB) {
 	}
 }
 
-// What the Python tests send.
+// The messages of the Python tests.
 const (
 	parityPort     = "7471"
 	parityMessages = 10
 	paritySize     = 1024
 )
 
-// A player is one side of a Python test: a process there, a goroutine here.
+// A player is one side of a Python test: there it is a process, here a goroutine.
 type player struct {
-	testing.TB // Fatal ends the player alone
+	testing.TB // Fatal only ends the player
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	passive    bool
@@ -119,21 +119,21 @@ type player struct {
 	ps         cm.PortSpace
 	ackTimeout uint8 // 0: the default
 	reject     string
-	external   bool // the QP is the program's own, not the id's
+	external   bool // the QP is the program's, not the id's
 	alloc      func(*cm.ID, int) (*uverbs.MR, error)
 
 	ch    *cm.EventChannel
-	id    *cm.ID // that the player made
-	conn  *cm.ID // the connection's: for the passive side that of the request
+	id    *cm.ID // the id that the player has created
+	conn  *cm.ID // the connection's: on the passive side that of the request
 	sync  *cm.SyncID
 	qp    *uverbs.QP // the external one
 	mr    *uverbs.MR
-	ud    cm.UDParam // where to send datagrams
+	ud    cm.UDParam // the destination of datagrams
 	qpn   uint32     // the other side's
 	group *cm.Membership
 }
 
-// A note is what one side tells the other.
+// A note is what one side sends to the other.
 type note struct {
 	addr uint64
 	key  uint32
@@ -154,7 +154,7 @@ func playBoth(t *testing.T, play func(*player)) {
 	sides.Wait()
 }
 
-// Fatal reports an error and ends the player, and the other one with it.
+// Fatal reports an error and ends both players.
 func (p *player) Fatal(args ...any) {
 	p.Helper()
 	p.Error(append([]any{map[bool]string{true: "passive side:", false: "active side:"}[p.passive]}, args...)...)
@@ -162,7 +162,7 @@ func (p *player) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// wait is the barrier: it returns when both sides have come to it.
+// wait is the barrier: it returns when both sides have called it.
 func (p *player) wait() {
 	p.Helper()
 	select {
@@ -177,7 +177,7 @@ func (p *player) wait() {
 	}
 }
 
-// note takes what the other side has put.
+// note reads the note of the other side.
 func (p *player) note() note {
 	p.Helper()
 	select {
@@ -189,7 +189,7 @@ func (p *player) note() note {
 	}
 }
 
-// addrInfo is how both sides find the address of the device, and the port.
+// addrInfo returns the address of the device and the port, which both sides use.
 func (p *player) addrInfo() *cm.AddrInfo {
 	p.Helper()
 	hints := &cm.AddrInfo{PortSpace: p.ps, Flags: cm.Passive}
@@ -199,7 +199,7 @@ func (p *player) addrInfo() *cm.AddrInfo {
 	return &must(cm.GetAddrInfo(p.ctx, deviceIP, parityPort, hints))(p)[0]
 }
 
-// connectSync makes a connection of synchronous ids.
+// connectSync establishes a connection of synchronous ids.
 func (p *player) connectSync() {
 	cfg := uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 10, SignalAll: true}
 	s := must(cm.CreateEP(p.ctx, p.addrInfo(), nil, &cfg))(p)
@@ -220,7 +220,7 @@ func (p *player) connectSync() {
 
 func (p *player) disconnectSync() { check(p, p.sync.Disconnect(p.ctx)) }
 
-// register makes the memory that all messages go through.
+// register registers the memory of all messages.
 func (p *player) register() {
 	p.mr = must(p.alloc(p.conn, paritySize+uverbs.GRHLen))(p)
 	closing(p, p.mr)
@@ -235,7 +235,7 @@ func (p *player) write(n int) {
 	copy(p.mr.Bytes(), bytes.Repeat([]byte{letter}, n))
 }
 
-// validate checks that a message of the other side is in the memory.
+// validate checks that the memory has a message of the other side.
 func (p *player) validate(off int) {
 	p.Helper()
 	want := bytes.Repeat([]byte{map[bool]byte{true: 'c', false: 's'}[p.passive]}, paritySize)
@@ -244,7 +244,7 @@ func (p *player) validate(off int) {
 	}
 }
 
-// room is what a datagram's buffer has before the message.
+// room returns the number of bytes before the message in a receive of a datagram.
 func (p *player) room() int {
 	if p.ps == cm.PSUDP {
 		return uverbs.GRHLen
@@ -252,7 +252,7 @@ func (p *player) room() int {
 	return 0
 }
 
-// traffic sends messages to and fro.
+// traffic sends messages in both directions.
 func (p *player) traffic() {
 	all := p.mr.SGE(0, p.mr.Len())
 	for range parityMessages {
@@ -295,7 +295,7 @@ func (p *player) answer(wc uverbs.WC) {
 	must(p.conn.SendComp(p.ctx))(p)
 }
 
-// datagram posts a datagram. The AH is closed at the end of the test.
+// datagram posts a datagram. The AH is closed when the test ends.
 func (p *player) datagram(ah *uverbs.AH, qpn uint32) {
 	p.Helper()
 	closing(p, ah)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What goes wrong with a peer: limits of private data, depths, states, queues.
+// Errors that involve a peer: limits of private data, depths, states, queues.
 func TestGoldenPeers(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -28,7 +28,7 @@ func TestGoldenPeers(t *testing.T) {
 		}
 		b.add(fmt.Sprintf("%s: %d bytes", name, limit), call(limit))
 	}
-	// A call that succeeds is tried on a fresh id.
+	// Each call that succeeds is tried on a new id.
 	connect := func(ps PortSpace, to *ID) func(int) error {
 		i := k.resolved(ps, to.LocalAddr())
 		return func(n int) error {
@@ -45,7 +45,7 @@ func TestGoldenPeers(t *testing.T) {
 			active := k.resolved(ps, to.LocalAddr())
 			child := k.request(active, foreign)
 			err := call(child, n)
-			good(k.Next(ctx))(t) // what the active side hears of it
+			good(k.Next(ctx))(t) // the event of the active side
 			_ = child.Close()
 			return errors.Join(err, active.Close())
 		}
@@ -55,7 +55,7 @@ func TestGoldenPeers(t *testing.T) {
 	reject := func(i *ID, n int) error {
 		err := i.Reject(make([]byte, n))
 		if err != nil {
-			check(t, i.Close()) // the peer is answered
+			check(t, i.Close()) // rejects the peer
 		}
 		return err
 	}
@@ -87,7 +87,7 @@ func TestGoldenPeers(t *testing.T) {
 	b.golden("peers")
 }
 
-// queues are mistakes with QPs, queues and PDs.
+// queues makes mistakes with QPs, queues and PDs.
 func queues(t *testing.T, k *talk, b *table, i *ID) {
 	t.Helper()
 	ctx := limit(t)
@@ -119,7 +119,7 @@ func queues(t *testing.T, k *talk, b *table, i *ID) {
 	b.add("send: no address", u.PostUDSend(1, 0, uverbs.SGE{}, nil, 1))
 }
 
-// What the calls that do everything say.
+// The errors of the calls of the highest level.
 func TestGoldenDial(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Many goroutines post to one id and wait for its completions, while others ask
-// it for what it knows: every request completes once, and every message
-// arrives.
+// Many goroutines post to one id and wait for its completions, while others call its
+// accessors: every request completes once, and every message arrives.
 func TestDataStress(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -32,7 +31,7 @@ func TestDataStress(t *testing.T) {
 
 	var sent [posters * each]atomic.Int32
 	var ended, arrived atomic.Int64
-	sends, receives := make(chan struct{}, room), make(chan struct{}, room) // that are posted
+	sends, receives := make(chan struct{}, room), make(chan struct{}, room) // tokens for posted requests
 	var wg sync.WaitGroup
 	for k := range posters {
 		wg.Go(func() {
@@ -92,11 +91,11 @@ func TestDataStress(t *testing.T) {
 	check(t, errors.Join(a.Close(), p.Close(), l.Close()))
 }
 
-// A group is left while datagrams are posted to it and waited for.
+// A group is left while datagrams are posted to it and calls wait for completions.
 func TestGroupRaces(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
-	newSyncID(t, PSTCP) // keeps the pump
+	newSyncID(t, PSTCP) // keeps the pump running
 	for k := range qpRounds {
 		g := good(JoinMulticast(ctx, group.String(), &Options{LocalAddr: at(here, 0), QP: small}))(t)
 		flushed := func(err error) error {
@@ -121,7 +120,7 @@ func TestGroupRaces(t *testing.T) {
 	}
 }
 
-// made closes what was made.
+// made closes the MR.
 func made(mr *uverbs.MR, err error) error {
 	if err != nil {
 		return err

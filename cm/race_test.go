@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// over tells the errors of a call whose id was closed, or whose peer was, while
-// it ran.
+// over reports whether err is an error of a call whose id, or whose peer, was closed
+// while it ran.
 func over(err error) bool {
 	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected, context.Canceled} {
 		if errors.Is(err, e) {
@@ -22,7 +22,7 @@ func over(err error) bool {
 	return false
 }
 
-// together runs calls at once, and waits for all.
+// together runs calls concurrently and waits for all.
 func together(t testing.TB, calls ...func() error) {
 	t.Helper()
 	var wg, ready sync.WaitGroup
@@ -42,14 +42,14 @@ func together(t testing.TB, calls ...func() error) {
 	wg.Wait()
 }
 
-// rounds bounds the loops; those with a QP take longer.
+// rounds limits the loops. Those with a QP take longer.
 const rounds, qpRounds = 1000, 100
 
-// A listener is closed while requests arrive, are taken and answered.
+// A listener is closed while requests arrive, are read and accepted.
 func TestCloseListenerRaces(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
-	newSyncID(t, PSTCP) // keeps the pump
+	newSyncID(t, PSTCP) // keeps the pump running
 	for range rounds {
 		l := good(Listen("192.0.2.1:0", nil))(t)
 		a := newSyncID(t, PSTCP)
@@ -70,13 +70,13 @@ func TestCloseListenerRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// settled waits until the requests that came too late are refused.
+// settled waits until the late requests are rejected.
 func settled(t testing.TB, r *rig) {
 	t.Helper()
 	until(t, "one id is left", func() bool { return len(r.IDs()) == 1 })
 }
 
-// Close of one end against everything that may run beside it.
+// Close of one end runs concurrently with every other call.
 func TestCloseConnectionRaces(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -100,7 +100,7 @@ func TestCloseConnectionRaces(t *testing.T) {
 			l.Close,
 		}
 		if k%2 == 0 {
-			calls = calls[1:] // one end alone
+			calls = calls[1:] // only one end
 		}
 		_ = p.PostRecv(1, uverbs.SGE{})
 		together(t, calls...)
@@ -109,7 +109,7 @@ func TestCloseConnectionRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// Close, and a context that ends, while the handshake is under way.
+// Close, or the end of a context, during the handshake.
 func TestHandshakeRaces(t *testing.T) {
 	r := newRig(t)
 	newSyncID(t, PSTCP)
@@ -122,7 +122,7 @@ func TestHandshakeRaces(t *testing.T) {
 			func() error {
 				err := a.Connect(ctx, nil)
 				if err != nil {
-					cancel() // no request comes
+					cancel() // no request will arrive
 				}
 				return err
 			},
@@ -144,8 +144,8 @@ func TestHandshakeRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// An id moves between channels, and to synchronous operation and back, while
-// events arrive and the channels are read: each comes once, in its order.
+// An id moves between channels, and becomes synchronous and asynchronous, while events
+// arrive and the channels are read: each event arrives once and in order.
 func TestMigrateRaces(t *testing.T) {
 	newRig(t)
 	const n = 2000
@@ -205,7 +205,7 @@ func TestMigrateRaces(t *testing.T) {
 	}
 }
 
-// Migrate and Sync against Close, Next and a command.
+// Migrate and Sync run concurrently with Close, Next and a command.
 func TestMigrateCloseRaces(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -227,7 +227,7 @@ func TestMigrateCloseRaces(t *testing.T) {
 	}
 }
 
-// A channel is closed under those who wait, and under their contexts' ends.
+// A channel is closed while readers wait and their contexts end.
 func TestCloseChannelRaces(t *testing.T) {
 	newRig(t)
 	for range rounds / 4 {
@@ -246,7 +246,7 @@ func TestCloseChannelRaces(t *testing.T) {
 	}
 }
 
-// A membership ends while its event is on its way.
+// A membership ends while its event is in transit.
 func TestLeaveRaces(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

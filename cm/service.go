@@ -17,15 +17,15 @@ type ServiceRecord struct {
 	Lease     uint32 // seconds
 	Key       [16]byte
 	Name      string
-	Data      [64]byte // the program's own, as it lies on the wire
+	Data      [64]byte // for the program, in wire order
 }
 
-// ResolveService asks the subnet administrator of the id's fabric for a service
-// by its name, or where that is empty by its number: rdma_resolve_addrinfo(3)
-// with RAI_SA. EventAddrinfoResolved or EventAddrinfoError follows, and then
-// [ID.Services]. It is for InfiniBand, and for Linux from 6.18 on:
-// [uverbs.ErrNotSupported] elsewhere. [uverbs.ErrInvalid] for a name of more
-// than 63 bytes, [uverbs.ErrClosed] after Close.
+// ResolveService queries the subnet administrator of the id's fabric for a service by
+// its name or, if name is empty, by its number: rdma_resolve_addrinfo(3) with RAI_SA.
+// EventAddrinfoResolved or EventAddrinfoError follows, and then [ID.Services] returns
+// the result. It requires InfiniBand and Linux 6.18, and returns
+// [uverbs.ErrNotSupported] otherwise. It returns [uverbs.ErrInvalid] if name is longer
+// than 63 bytes, and [uverbs.ErrClosed] after Close.
 func (i *ID) ResolveService(name string, number uint64) error {
 	const op = "resolve service"
 	var s uapi.RdmaUcmIbService
@@ -41,8 +41,9 @@ func (i *ID) ResolveService(name string, number uint64) error {
 	return i.command(op, nil, func() error { return notThere(i.node.file.ResolveIBService(i.kernel, &s)) })
 }
 
-// Services returns what ResolveService has found: rdma_query_addrinfo(3).
-// [uverbs.ErrNotSupported] as there, [uverbs.ErrClosed] after Close.
+// Services returns the services that ResolveService has found: rdma_query_addrinfo(3).
+// It returns [uverbs.ErrNotSupported] as ResolveService does, and [uverbs.ErrClosed]
+// after Close.
 func (i *ID) Services() ([]ServiceRecord, error) {
 	var all []ServiceRecord
 	err := i.command("query services of", nil, func() error {
@@ -64,7 +65,7 @@ func serviceRecord(r *uapi.IbUserServiceRec) ServiceRecord {
 			break
 		}
 	}
-	// The numbers lie in memory as on the wire.
+	// The numbers are in wire order in memory.
 	b := append(make([]byte, 0, len(s.Data)), r.Data8[:]...)
 	for _, v := range r.Data16 {
 		b = binary.LittleEndian.AppendUint16(b, v)

@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A flow is what a program does from beginning to end: it leaves nothing.
+// A flow runs the steps of a program from start to end. It must close all it has
+// created.
 type flow func(context.Context, testing.TB) error
 
-// flows are the calls that do everything.
+// flows are the calls of the highest level.
 var flows = map[string]flow{
 	"connection": func(ctx context.Context, t testing.TB) error {
 		l, err := Listen("192.0.2.1:0", nil)
@@ -104,7 +105,7 @@ var flows = map[string]flow{
 	},
 }
 
-// end closes, and once more when that fails: what cannot be closed stays open.
+// end closes c, and again if that fails: objects that cannot be closed stay open.
 func end(c interface{ Close() error }) error {
 	err := c.Close()
 	if err != nil {
@@ -113,7 +114,7 @@ func end(c interface{ Close() error }) error {
 	return err
 }
 
-// beside is the error of the other side, which ends with this one.
+// beside returns the error of the other side, which ends with this side.
 func beside(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, ErrDisconnected) {
 		return nil
@@ -121,7 +122,7 @@ func beside(err error) error {
 	return err
 }
 
-// typed reports an error that a program cannot tell apart.
+// typed reports an error that a program cannot identify.
 func typed(t testing.TB, what string, err error, also ...error) {
 	t.Helper()
 	var own *Error
@@ -133,8 +134,8 @@ func typed(t testing.TB, what string, err error, also ...error) {
 	t.Errorf("%s: %v is of no type that cm has", what, err)
 }
 
-// A lenient test does not hear of what an injected failure of a destruction has
-// left: the kernel destroys it with the file.
+// A lenient test ignores objects that remain after an injected failure to destroy them:
+// the kernel destroys them with the file.
 type lenient struct{ testing.TB }
 
 func (l lenient) Errorf(format string, args ...any) {
@@ -151,7 +152,7 @@ func (l lenient) Error(args ...any) {
 	}
 }
 
-// steps is how many commands of each kernel a flow takes.
+// steps returns how many commands of each kernel a flow issues.
 func steps(t *testing.T, run flow) (cm, verbs int) {
 	t.Run("steps", func(t *testing.T) {
 		r := newRig(t)
@@ -167,8 +168,8 @@ func steps(t *testing.T, run flow) (cm, verbs int) {
 	return cm, verbs
 }
 
-// Every command of the connection manager fails once: the flow ends with an
-// error of its own or in spite of it, and leaves nothing.
+// Each command of the connection manager fails once: the flow returns an error of this
+// package or succeeds anyway, and leaves no objects.
 func TestCommandsFail(t *testing.T) {
 	for name, run := range flows {
 		n, _ := steps(t, run)
@@ -189,12 +190,13 @@ func TestCommandsFail(t *testing.T) {
 	}
 }
 
-// forgiven are failures that nobody has to hear of: they concern what is ending.
+// forgiven reports whether a failure may be ignored because it only affects an object
+// that is being closed.
 func forgiven(log []string, at int) bool {
 	return at > len(log) || log[at-1] == "DESTROY_ID" || log[at-1] == "DISCONNECT" || log[at-1] == "ACCEPT"
 }
 
-// Every command of the verbs fails once.
+// Each command of the verbs fails once.
 func TestVerbsFail(t *testing.T) {
 	for name, run := range flows {
 		_, n := steps(t, run)
@@ -209,7 +211,7 @@ func TestVerbsFail(t *testing.T) {
 	}
 }
 
-// The context ends before each command in turn.
+// The context ends before each command.
 func TestContextEnds(t *testing.T) {
 	for name, run := range flows {
 		n, _ := steps(t, run)

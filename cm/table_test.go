@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table collects errors by what leads to them, and holds them against a
-// golden file: the text, and what errors.Is matches.
+// A table collects errors by name and checks their texts, and what errors.Is matches,
+// against a golden file.
 type table struct {
 	t    testing.TB
 	rows map[string]error
@@ -32,7 +32,7 @@ func (b *table) add(name string, err error) {
 	b.rows[name] = err
 }
 
-// sentinels are what callers compare with.
+// sentinels are the errors that callers compare with.
 var sentinels = []struct {
 	name string
 	err  error
@@ -46,7 +46,7 @@ var sentinels = []struct {
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
 }
 
-// matches names what the error is.
+// matches returns the names of the errors that err matches.
 func matches(err error) string {
 	var all []string
 	for _, s := range sentinels {
@@ -62,7 +62,7 @@ func matches(err error) string {
 	return strings.Join(all, ", ")
 }
 
-// sound reports an *Error that does not match what it is made of.
+// sound reports an *Error that does not match its own fields.
 func sound(t testing.TB, name string, err error) {
 	t.Helper()
 	var e *Error
@@ -97,7 +97,7 @@ func (b *table) golden(name string) {
 	ioctltest.Golden(b.t, name, out.String())
 }
 
-// statusesOf are those that a type of event comes with, and a few more.
+// statusesOf returns the statuses of a type of event, and a few more.
 func statusesOf(typ EventType) []int {
 	switch {
 	case typ == EventRejected:
@@ -110,7 +110,7 @@ func statusesOf(typ EventType) []int {
 	return []int{0, 1, -int(unix.ETIMEDOUT)}
 }
 
-// Event.Err of every type, with every status that means something.
+// Event.Err for every type and every status with a meaning.
 func TestGoldenEvents(t *testing.T) {
 	b := newTable(t)
 	for typ := range EventType(21) {
@@ -127,7 +127,7 @@ func TestGoldenEvents(t *testing.T) {
 	b.golden("events")
 }
 
-// The sentinels by themselves, and what an id is called.
+// The sentinels themselves, and the names of ids.
 func TestGoldenSentinels(t *testing.T) {
 	b := newTable(t)
 	for _, s := range sentinels[:8] {
@@ -154,7 +154,7 @@ func TestGoldenSentinels(t *testing.T) {
 	}
 }
 
-// kindOf is as ErrX that matches the errno, for each errno that has one.
+// kindOf returns the ErrX that matches the errno, for each errno that has one.
 func TestKinds(t *testing.T) {
 	for n := unix.Errno(1); n < 134; n++ {
 		kind := kindOf(n)

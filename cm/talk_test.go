@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A talk is an event channel with what a test wants of it.
+// A talk is an event channel with helpers for tests.
 type talk struct {
 	*EventChannel
 	t testing.TB
@@ -18,14 +18,13 @@ func newTalk(t testing.TB) *talk {
 	return &talk{closing(t, good(NewEventChannel())(t)), t}
 }
 
-// id makes an id that is closed before its channel.
+// id returns an id that is closed before its channel.
 func (k *talk) id(ps PortSpace) *ID {
 	k.t.Helper()
 	return closing(k.t, good(k.CreateID(ps))(k.t))
 }
 
-// next takes the next event, which must be this one, of that id unless it is
-// nil.
+// next reads the next event. It must be of this type and, unless i is nil, of that id.
 func (k *talk) next(typ EventType, i *ID) *Event {
 	k.t.Helper()
 	e := good(k.Next(limit(k.t)))(k.t)
@@ -35,7 +34,7 @@ func (k *talk) next(typ EventType, i *ID) *Event {
 	return e
 }
 
-// quiet sees to it that no event waits: one that the test sends is the next.
+// quiet checks that no event is pending: an event that it sends must be the next.
 func (k *talk) quiet(i *ID) {
 	k.t.Helper()
 	check(k.t, i.WriteEvent(0, 7))
@@ -44,7 +43,7 @@ func (k *talk) quiet(i *ID) {
 	}
 }
 
-// listen makes a listener on the device.
+// listen returns a listener on the device.
 func (k *talk) listen(ps PortSpace) *ID {
 	k.t.Helper()
 	l := k.id(ps)
@@ -53,7 +52,7 @@ func (k *talk) listen(ps PortSpace) *ID {
 	return l
 }
 
-// resolved makes an id that can connect to there.
+// resolved returns an id that can connect to there.
 func (k *talk) resolved(ps PortSpace, there netip.AddrPort) *ID {
 	k.t.Helper()
 	i := k.id(ps)
@@ -64,14 +63,14 @@ func (k *talk) resolved(ps PortSpace, there netip.AddrPort) *ID {
 	return i
 }
 
-// request connects c, with a QP, and takes the request.
+// request connects c, with a QP, and returns the id of the request.
 func (k *talk) request(c *ID, p *ConnParam) *ID {
 	k.t.Helper()
 	check(k.t, c.Connect(p))
 	return closing(k.t, k.next(EventConnectRequest, nil).ID)
 }
 
-// pair is a connection: both ids are on the channel, with QPs.
+// pair returns both ends of a connection, with QPs and on the channel.
 func (k *talk) pair() (active, passive *ID) {
 	k.t.Helper()
 	l := k.listen(PSTCP)
@@ -85,7 +84,7 @@ func (k *talk) pair() (active, passive *ID) {
 	return active, passive
 }
 
-// state is that of the id's QP.
+// state returns the state of the id's QP.
 func state(t testing.TB, i *ID) uverbs.QPState {
 	t.Helper()
 	return i.QP().State()

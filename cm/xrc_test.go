@@ -13,7 +13,7 @@ func target(t *testing.T, k *talk) *ID {
 	return i
 }
 
-// Ids that receive by XRC share a domain, which goes with the last of them.
+// Ids that receive with XRC share a domain, which is closed with the last of them.
 func TestXRC(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -51,7 +51,7 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// Where the device has no XRC, nothing is left of what was begun.
+// If the device has no XRC, no objects remain after the failure.
 func TestXRCNotThere(t *testing.T) {
 	r := newRig(t)
 	r.prepare = func(l *loop) { l.k.XRC = false }

@@ -1,2 +1,2 @@
-// Package examples holds small programs to read and to run, a directory each.
+// Package examples contains small programs to read and to run, one in each directory.
 package examples

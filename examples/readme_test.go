@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestReadmeProgram holds the program in the README to the one that is built
-// and run.
+// TestReadmeProgram checks that the program in the README is examples/hello.
 func TestReadmeProgram(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

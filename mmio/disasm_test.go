@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The instructions of each stub, as the linker left them: argument loads, the
-// one store or barrier, return.
+// stubs lists the instructions of each stub in the linked binary: argument
+// loads, one store or barrier, return.
 var stubs = map[string]map[string][]string{
 	"amd64": {
 		"ToDevice":    {"RET"},
@@ -78,12 +78,12 @@ func TestInstructions(t *testing.T) {
 
 var (
 	textLine = regexp.MustCompile(`^TEXT \S*/mmio(?:_test)?\.(\w+)(\.abi0)?\(SB\)`)
-	target   = regexp.MustCompile(`^(J\w+) 0x[0-9a-f]+$`) // differs from build to build
+	target   = regexp.MustCompile(`^(J\w+) 0x[0-9a-f]+$`) // jump targets differ between builds
 	codeLine = regexp.MustCompile(`^\s+(?:(?:mmio|doorbell)_\w+\.s|order_amd64(?:_test)?\.go|types?\.go):\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
 )
 
 // disassembly builds this test for arch and returns the instructions of each
-// function whose name fits.
+// function whose name matches names.
 func disassembly(t *testing.T, arch, names string) map[string][]string {
 	bin := filepath.Join(t.TempDir(), "mmio.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-o", bin, ".")
@@ -107,8 +107,8 @@ func disassembly(t *testing.T, arch, names string) map[string][]string {
 	return code
 }
 
-// padding tells the filler between functions, which the disassembler shows as
-// breakpoints or nothing it knows.
+// padding reports whether ins is filler between functions, which the
+// disassembler shows as a breakpoint or as an unknown instruction.
 func padding(ins string) bool {
 	return ins == "INT $0x3" || ins == "?" || strings.HasPrefix(ins, "UNDEF")
 }

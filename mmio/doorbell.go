@@ -1,29 +1,32 @@
 package mmio
 
-// A Doorbell is where a device hears of new work: a doorbell record in memory,
-// which it reads, and a register that makes it look. It belongs to one writer
-// at a time.
+// A Doorbell notifies a device of new work. It has two parts: a doorbell record
+// in memory, and a register that makes the device look for new work when it is
+// written. It must not be used concurrently.
 type Doorbell struct {
-	// Record takes the count of what has been posted, big-endian.
+	// Record is the doorbell record: the number of work requests posted so far,
+	// big-endian.
 	Record *uint32
-	// Reg is the register. Half is the offset in it, in bytes, of the part that
-	// takes the next write, and Toggle what Half is XORed with after each: 0
-	// where the register has one part.
+	// Reg is the register. Half is the byte offset in it of the next write, and
+	// Ring XORs Half with Toggle after each write, so that writes alternate
+	// between two buffers. Toggle is 0 if the register has one buffer.
 	Reg    *uint64
 	Half   uint64
 	Toggle uint64
-	// Ring is the first block of the queue, and End what lies behind the last.
+	// Ring is the first block of the queue, and End is the address after the
+	// last block.
 	Ring, End *[64]byte
 }
 
-// Ring tells the device of the work before it: the record gets count, then the
-// register the first 8 bytes of wqe, or, when blocks is not 0, so many blocks
-// of 64 bytes from wqe on, around the queue's end, by which a write-combining
-// register takes a work request itself.
+// Ring notifies the device of the work requests posted so far. It stores count
+// in the doorbell record and then writes the register. If blocks is 0, it writes
+// the first 8 bytes of wqe. Otherwise it copies that many 64-byte blocks,
+// starting at wqe and wrapping at the end of the queue, so that the device
+// receives the work request itself through the write-combining register.
 //
-// It contains the barriers: work requests are visible before the record, the
-// record before the register, and the register is written before anything that
-// comes later.
+// Ring contains all barriers: the work requests are visible before the record,
+// the record before the register write, and the register write is flushed before
+// any later store.
 //
 //go:noescape
 func Ring(d *Doorbell, count uint32, wqe *[64]byte, blocks uint64)

@@ -9,8 +9,9 @@ import (
 	"github.com/goverbs/goverbs/mmio"
 )
 
-// What is Go on amd64 is inlined. Between other stores and loads each must stay
-// one access of its width, in its place. Nothing locks the bus for it.
+// On amd64 these functions are Go code and inlined. Each must compile to one
+// access of its width, without a lock prefix, and keep its place between other
+// stores and loads.
 
 //go:noinline
 func publishes(before, after *uint64, record *uint32, v uint32) {

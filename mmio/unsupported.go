@@ -2,6 +2,6 @@
 
 package mmio
 
-// A wrong barrier shows as lost or torn work requests under load. So a machine
-// whose barriers nobody has written down does not build.
+// A wrong barrier loses or tears work requests under load. On an architecture
+// without barriers written for it, the package therefore does not build.
 const _ = goverbs_supports_64_bit_little_endian_linux_amd64_and_arm64_only

@@ -1,20 +1,22 @@
-// Package provider is the toolbox of the packages under it, each of which
-// knows the queues of one kernel driver. Programs do not import it: they
-// import the providers they want for their side effect, or all of them by
-// [github.com/goverbs/goverbs/provider/all]. The interface that a provider
-// implements is in package uverbs, in provider.go.
+// Package provider contains what the providers have in common. Each package under
+// it is a provider, which implements the queues of one kernel driver. Programs do
+// not import this package. They import the providers they need for their side
+// effect, or all of them through [github.com/goverbs/goverbs/provider/all]. The
+// interface of providers is in package uverbs, in provider.go.
 //
 // # Mappings that retire
 //
-// A ring or a register page may be written by a goroutine that has not yet
-// heard of the object's Close. So a [Mapping] ends in two steps. Retire puts
-// zero pages over it in place: the kernel's pages are let go at once, which
-// matters because a live mapping keeps the whole kernel context alive, and a
-// straggler writes to memory that nobody reads. The address range itself is
-// given back when the garbage collector finds the Mapping unreachable, which is
-// when no straggler can be left.
+// After Close of an object, another goroutine that has not noticed may still write
+// to the object's ring or register page. So a [Mapping] ends in two steps.
 //
-// For that to hold, whoever derives pointers from Bytes keeps the Mapping
-// reachable while it uses them: it holds the Mapping beside the pointers and
-// ends each use with [runtime.KeepAlive] of the holder.
+// Retire replaces the memory with zero pages, at the same address. This releases
+// the kernel's pages at once. That matters because a mapping keeps the whole kernel
+// context alive. Writes to the zero pages have no effect.
+//
+// The address range is unmapped when the garbage collector finds the Mapping
+// unreachable. Then no goroutine can use it any more.
+//
+// For this to be safe, code that derives pointers from Bytes must keep the Mapping
+// reachable while it uses them. It stores the Mapping next to the pointers and ends
+// each use with [runtime.KeepAlive] of the struct that contains both.
 package provider

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/leak"
 )
 
-// A Mapping is memory outside the Go heap that a device or the kernel shares:
-// a ring, or a page of registers. Its methods are safe for concurrent use.
+// A Mapping is memory outside the Go heap that is shared with a device or the
+// kernel: a ring or a page of registers. Its methods are safe for concurrent use.
 type Mapping struct {
 	mem  []byte
 	lent bool
@@ -21,13 +21,14 @@ type Mapping struct {
 	ticket  *leak.Ticket
 }
 
-// Map maps n bytes of dev's node at offset, shared, for reading and writing.
-// The offset is one that the kernel offered. An errno comes back as it is.
+// Map maps n bytes of dev's node, shared, for reading and writing. offset is one
+// that the kernel has returned. An errno is returned unchanged.
 func Map(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
 	return mapNode(dev, offset, n, unix.PROT_READ|unix.PROT_WRITE)
 }
 
-// MapToRead is Map for what the kernel lets nobody write: a clock.
+// MapToRead is like Map, for memory that the kernel allows only to be read, such as
+// a clock.
 func MapToRead(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
 	return mapNode(dev, offset, n, unix.PROT_READ)
 }
@@ -40,13 +41,13 @@ func mapNode(dev *ioctl.Device, offset int64, n, prot int) (*Mapping, error) {
 	return newMapping(mem, dev.Name()), nil
 }
 
-// Anon maps n bytes of zeroed private memory, page aligned. An errno comes
-// back as it is.
+// Anon maps n bytes of zeroed private memory, aligned to a page. An errno is
+// returned unchanged.
 func Anon(n int) (*Mapping, error) { return anonymous(n, 0) }
 
-// Huge is Anon in huge pages of 2 MiB, as many as hold n bytes. They are taken
-// from those that the system has set aside (vm.nr_hugepages): ENOMEM when there
-// are not enough.
+// Huge is like Anon, but uses as many huge pages of 2 MiB as n bytes need. They
+// must have been reserved (vm.nr_hugepages): Huge returns ENOMEM if there are not
+// enough.
 func Huge(n int) (*Mapping, error) {
 	const page = 2 << 20
 	return anonymous((n+page-1)&^(page-1), unix.MAP_HUGETLB|unix.MAP_HUGE_2MB)
@@ -60,9 +61,9 @@ func anonymous(n, flags int) (*Mapping, error) {
 	return newMapping(mem, "anonymous"), nil
 }
 
-// Lend makes a Mapping of memory that is the program's. Retire leaves it as it
-// is; free gets it back when the Mapping is not reachable any more, in a
-// goroutine of the runtime's.
+// Lend creates a Mapping of memory that belongs to the program. Retire does not
+// change this memory. When the Mapping is unreachable, free is called with b in a
+// goroutine of the runtime.
 func Lend(b []byte, free func([]byte)) *Mapping {
 	m := &Mapping{mem: b, lent: true, ticket: leak.Track("mapping of", "the program's memory")}
 	runtime.AddCleanup(m, free, b)
@@ -71,24 +72,24 @@ func Lend(b []byte, free func([]byte)) *Mapping {
 
 func newMapping(mem []byte, name string) *Mapping {
 	m := &Mapping{mem: mem, ticket: leak.Track("mapping of", name)}
-	// The slice is not Go memory, so handing it to the cleanup does not keep
-	// the Mapping reachable.
+	// The slice is not Go memory, so passing it to the cleanup does not keep the
+	// Mapping reachable.
 	runtime.AddCleanup(m, unmap, mem)
 	return m
 }
 
 func unmap(mem []byte) {
-	// The range is one that was mapped as a whole, so there is nothing to fail.
+	// The range was mapped as a whole, so unmapping it cannot fail.
 	_ = ioctl.Unmap(mem)
 }
 
-// Bytes returns the mapped memory. The slice stays addressable for as long as
-// the Mapping is reachable, also after Retire.
+// Bytes returns the mapped memory. The slice is valid as long as the Mapping is
+// reachable, even after Retire.
 func (m *Mapping) Bytes() []byte { return m.mem }
 
-// Retire replaces the memory by zero pages in place and lets go of what was
-// mapped there. Goroutines may read and write the memory meanwhile. Further
-// calls return nil; a call that failed may be repeated.
+// Retire replaces the memory with zero pages at the same address and releases what
+// was mapped there. Other goroutines may read and write the memory meanwhile. After
+// success, further calls return nil. After an error, Retire may be called again.
 func (m *Mapping) Retire() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

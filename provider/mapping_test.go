@@ -24,8 +24,8 @@ const size = 64 << 10
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// fileDevice is an ioctl.Device over an ordinary file, which can be mapped as
-// well as a uverbs node.
+// fileDevice returns an ioctl.Device whose descriptor is an ordinary file, which
+// can be mapped like a uverbs node.
 func fileDevice(t *testing.T) (dev *ioctl.Device, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "node")
@@ -87,7 +87,7 @@ func TestMapErrors(t *testing.T) {
 	if _, err := provider.Anon(0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("Anon(0): %v, want EINVAL", err)
 	}
-	// A machine with huge pages set aside has some, and another says so.
+	// Whether huge pages are reserved depends on the machine.
 	if m, err := provider.Huge(size); err == nil {
 		if n := len(m.Bytes()); n != 2<<20 {
 			t.Errorf("%d bytes of huge pages", n)
@@ -104,8 +104,8 @@ func TestMapErrors(t *testing.T) {
 	}
 }
 
-// Retire of mappings that other goroutines write to, over and over: no fault,
-// and no write reaches the file after it.
+// Mappings are retired again and again while other goroutines write to them. No
+// write may fault, or reach the file after Retire.
 func TestRetireUnderStragglers(t *testing.T) {
 	dev, path := fileDevice(t)
 	for round := range 200 {
@@ -128,7 +128,7 @@ func TestRetireUnderStragglers(t *testing.T) {
 						break
 					}
 					if i%256 == 0 {
-						runtime.Gosched() // there may be fewer CPUs than stragglers
+						runtime.Gosched() // there may be fewer CPUs than writers
 					}
 				}
 				runtime.KeepAlive(m)
@@ -152,8 +152,9 @@ func TestRetireUnderStragglers(t *testing.T) {
 	}
 }
 
-// The address range goes back when the Mapping is unreachable, and not before.
-// Retire is left out, so that the file shows in the list of maps until then.
+// The address range is unmapped when the Mapping is unreachable, and not before.
+// The test does not call Retire, so that the list of maps shows the file until
+// then.
 func TestUnmappedWhenUnreachable(t *testing.T) {
 	dev, path := fileDevice(t)
 	func() {
@@ -178,7 +179,8 @@ func TestUnmappedWhenUnreachable(t *testing.T) {
 	t.Error("the dropped mapping was never unmapped")
 }
 
-// Memory that is lent stays as it is, and goes back when nobody can be inside.
+// Retire does not change memory that is lent. It is freed when the Mapping is
+// unreachable.
 func TestLend(t *testing.T) {
 	before := len(tickets())
 	mem := make([]byte, 100)
@@ -215,7 +217,7 @@ func TestLend(t *testing.T) {
 	t.Error("the memory never came back")
 }
 
-// tickets are the mappings in the leak account.
+// tickets returns the mappings that the leak detector knows.
 func tickets() (mappings []*leak.Ticket) {
 	for _, t := range leak.Live() {
 		if strings.HasPrefix(t.String(), "mapping") {
@@ -225,7 +227,8 @@ func tickets() (mappings []*leak.Ticket) {
 	return mappings
 }
 
-// forgiveLeak strikes out the one mapping that was dropped without Retire.
+// forgiveLeak removes the only mapping that was dropped without Retire from the
+// leak detector.
 func forgiveLeak(t *testing.T) {
 	t.Helper()
 	live := tickets()
@@ -235,7 +238,7 @@ func forgiveLeak(t *testing.T) {
 	live[0].Done()
 }
 
-// mapped tells whether this process maps the file.
+// mapped reports whether this process maps the file.
 func mapped(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open("/proc/self/maps")

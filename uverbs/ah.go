@@ -8,20 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An AH is an address handle: where the datagrams of UD QPs of its PD go. Any
-// number of requests and goroutines may name it at a time.
+// An AH is an address handle: the destination of datagrams that UD QPs of its PD send. Any
+// number of requests and goroutines may use it at the same time.
 type AH struct {
 	object
 	pd    *PD
-	owner atomic.Pointer[PD] // pd, or its parent; nil when closed: see ProviderAVOf
+	owner atomic.Pointer[PD] // pd, or its parent; nil after Close: see ProviderAVOf
 	av    ProviderAV
 }
 
-// CreateAH makes an address handle: ibv_create_ah(3). On RoCE the kernel looks
-// up the neighbour or the router that leads to the peer, and waits for its
-// answer: seconds, where nobody answers. [ErrInvalid] for an address that the
-// port cannot send to, [ErrClosed] after Close of the PD, or what the kernel
-// says of the way: EHOSTUNREACH where nobody answers.
+// CreateAH creates an address handle: ibv_create_ah(3). On RoCE the kernel resolves the
+// neighbor or the router on the path to the peer, which takes seconds if it does not reply.
+//
+// It returns [ErrInvalid] if the port cannot send to the address, [ErrClosed] after Close of
+// the PD, or the kernel's error for the path, such as EHOSTUNREACH if the neighbor does not
+// reply.
 func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 	a := &AH{pd: p}
 	a.object = object{ctx: p.ctx, kind: "AH", rank: rankAH, parents: []*object{&p.object}}
@@ -58,7 +59,7 @@ func (a *AH) command(attr *AHAttr, uhwIn, uhwOut []byte) (ProviderReply, error) 
 	return ProviderReply{Handle: resp.AhHandle}, nil
 }
 
-// wire is the form that CREATE_AH takes.
+// wire returns the attributes in the form that CREATE_AH accepts.
 func (a *AHAttr) wire() uapi.IbUverbsAhAttr {
 	return uapi.IbUverbsAhAttr{
 		Grh: uapi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex,
@@ -67,7 +68,7 @@ func (a *AHAttr) wire() uapi.IbUverbsAhAttr {
 		IsGlobal: b2u(a.IsGlobal), PortNum: a.Port}
 }
 
-// explainCreateAH says why the kernel refused, as explainModify does.
+// explainCreateAH adds the cause to the kernel's error, as explainModify does.
 func (c *Context) explainCreateAH(err error, attr *AHAttr) error {
 	detail := ""
 	switch errnoOf(err) {
@@ -83,9 +84,9 @@ func (c *Context) explainCreateAH(err error, attr *AHAttr) error {
 	return c.wrap("create AH", c.name, err, detail)
 }
 
-// CreateAHFromWC makes an address handle for an answer to a datagram that was
-// received: ibv_create_ah_from_wc(3). See [Context.AHAttrFromWC]. [ErrInvalid]
-// as there; else the errors are those of [PD.CreateAH].
+// CreateAHFromWC creates an address handle for a reply to a datagram that was received:
+// ibv_create_ah_from_wc(3). See [Context.AHAttrFromWC]. It returns [ErrInvalid] as that does;
+// otherwise the errors are those of [PD.CreateAH].
 func (p *PD) CreateAHFromWC(port int, wc *WC, grh []byte) (*AH, error) {
 	attr, err := p.ctx.AHAttrFromWC(port, wc, grh)
 	if err != nil {
@@ -94,13 +95,13 @@ func (p *PD) CreateAHFromWC(port int, wc *WC, grh []byte) (*AH, error) {
 	return p.CreateAH(attr)
 }
 
-// PD returns the domain that a was made by.
+// PD returns the PD that created a.
 func (a *AH) PD() *PD { return a.pd }
 
 func (a *AH) tearDown() error {
 	a.owner.Store(nil)
 	err := a.destroyKernel()
-	if err != nil { // the AH lives on
+	if err != nil { // the AH still exists
 		a.owner.Store(a.pd.base())
 	}
 	return err
@@ -110,8 +111,7 @@ func (a *AH) destroyKernel() error {
 	return a.destroyHandle(uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY, uapi.UVERBS_ATTR_DESTROY_AH_HANDLE, noReply, 0)
 }
 
-// Close destroys the handle: ibv_destroy_ah(3). Requests that name it must
-// have completed: a device may fail those that have not, and their QP with
-// them. It is idempotent. The error is what the kernel says when it refuses;
-// the handle lives on then.
+// Close destroys the handle: ibv_destroy_ah(3). Requests that use it must have completed: a
+// device may fail those that have not, and with them their QP. Close is idempotent. The error
+// is what the kernel says if it refuses; then the handle stays usable.
 func (a *AH) Close() error { return a.close() }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// hot is each call of the hot path, with literals built where they are used,
-// as programs do.
+// hot returns the calls of the hot path. Literals are built where they are used, as in
+// programs.
 func hot(b *bundle) map[string]func() {
 	var wcs [32]WC
 	inline := []byte("sixteen bytes ..")
@@ -106,7 +106,7 @@ func hot(b *bundle) map[string]func() {
 	}
 }
 
-// hotUD is the hot path of a UD QP with an SRQ.
+// hotUD returns the hot path of a UD QP with an SRQ.
 func hotUD(b *bundle, m *meeting) map[string]func() {
 	return map[string]func(){
 		"PostSend UD": func() {

@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A DeviceAttr is what a device offers: struct ibv_device_attr_ex, see
-// ibv_query_device_ex(3). Counts are numbers of objects or requests, sizes are
-// bytes.
+// A DeviceAttr holds the capabilities and limits of a device: struct ibv_device_attr_ex, see
+// ibv_query_device_ex(3). Counts are numbers of objects or requests. Sizes are in bytes.
 type DeviceAttr struct {
 	FWVer             string // major.minor.subminor
 	NodeGUID          GUID
 	SysImageGUID      GUID
 	MaxMRSize         uint64
-	PageSizeCap       uint64 // bit n: pages of 2^n bytes
+	PageSizeCap       uint64 // bit n: the device supports pages of 2^n bytes
 	VendorID          uint32
 	VendorPartID      uint32
 	HWVer             uint32
@@ -29,10 +28,10 @@ type DeviceAttr struct {
 	MaxCQE            int
 	MaxMR             int
 	MaxPD             int
-	MaxQPRdAtom       int // READs and atomics a QP can be the target of
+	MaxQPRdAtom       int // outstanding READs and atomics that a QP can serve
 	MaxEERdAtom       int
 	MaxResRdAtom      int
-	MaxQPInitRdAtom   int // READs and atomics a QP can have out
+	MaxQPInitRdAtom   int // outstanding READs and atomics that a QP can issue
 	MaxEEInitRdAtom   int
 	AtomicCap         AtomicCap
 	MaxEE             int
@@ -60,22 +59,22 @@ type DeviceAttr struct {
 	MaxWQTypeRQ       int
 	RawPacketCaps     uint32
 	TagMatching       TMCaps
-	MaxModerateCount  int // CQ moderation
+	MaxModerateCount  int // for CQ moderation
 	MaxModeratePeriod int // microseconds
 	MaxDMSize         uint64
 }
 
-// AtomicCap says against whom atomics are atomic: enum ibv_atomic_cap.
+// AtomicCap is the scope in which atomics are atomic: enum ibv_atomic_cap.
 type AtomicCap uint32
 
-// The guarantees of atomics.
+// The scopes of atomics.
 const (
 	AtomicNone AtomicCap = 0
-	AtomicHCA  AtomicCap = 1 // against others through the same device
-	AtomicGlob AtomicCap = 2 // against the CPU as well
+	AtomicHCA  AtomicCap = 1 // with respect to other atomics of the same device
+	AtomicGlob AtomicCap = 2 // also with respect to the CPU
 )
 
-// ODPCaps tells what works on memory that is not pinned: struct ibv_odp_caps.
+// ODPCaps are the operations that work on memory that is not pinned: struct ibv_odp_caps.
 type ODPCaps struct {
 	General    uint64 // ODPSupport, ODPImplicit
 	RC, UC, UD uint32 // ODPSend and so on
@@ -94,8 +93,8 @@ type TMCaps struct {
 	MaxRndvHdrSize, MaxNumTags, Flags, MaxOps, MaxSGE int
 }
 
-// QueryDevice asks the device what it offers: ibv_query_device_ex(3).
-// [ErrClosed] after Close of the Context.
+// QueryDevice returns the capabilities and limits of the device: ibv_query_device_ex(3). It
+// returns [ErrClosed] after Close of the Context.
 func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
@@ -109,7 +108,7 @@ func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	return a, nil
 }
 
-// limits is QueryDevice, asked once: what a device offers does not change.
+// limits returns the result of QueryDevice, cached: the attributes of a device do not change.
 func (c *Context) limits() (*DeviceAttr, error) {
 	c.attrMu.Lock()
 	defer c.attrMu.Unlock()
@@ -143,7 +142,7 @@ func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 	}
 }
 
-// fillExtended takes the part that older kernels fill less of; the rest of the
+// fillExtended fills in the extended part. Older kernels return less of it; the rest of the
 // reply is zero.
 func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	odp := &r.OdpCaps
@@ -161,8 +160,8 @@ func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	a.MaxDMSize = r.MaxDmSize
 }
 
-// fwVersion renders the packed version that drivers report: 16 bits each of
-// major, minor and sub-minor number.
+// fwVersion formats the packed version that drivers report: 16 bits each for the major, minor
+// and sub-minor number.
 func fwVersion(v uint64) string {
 	return fmt.Sprintf("%d.%d.%d", uint16(v>>32), uint16(v>>16), uint16(v))
 }
@@ -183,7 +182,7 @@ type PortAttr struct {
 	LID           uint16
 	SMLID         uint16
 	LMC           uint8
-	MaxVLNum      uint8 // code: 1, 2, 3, 4, 5 for 1, 2, 4, 8, 15 lanes
+	MaxVLNum      uint8 // code: 1, 2, 3, 4, 5 for 1, 2, 4, 8, 15 virtual lanes
 	SMSL          uint8
 	SubnetTimeout uint8
 	InitTypeReply uint8
@@ -194,8 +193,8 @@ type PortAttr struct {
 	GRHRequired   bool
 }
 
-// QueryPort asks for the state of a port, counted from 1: ibv_query_port(3).
-// [ErrInvalid] for a port that there is not.
+// QueryPort returns the state of a port: ibv_query_port(3). Ports are counted from 1. It
+// returns [ErrInvalid] if the device has no such port.
 func (c *Context) QueryPort(port int) (*PortAttr, error) {
 	if err := c.checkPort("query port", port); err != nil {
 		return nil, err
@@ -224,7 +223,7 @@ func (c *Context) QueryPort(port int) (*PortAttr, error) {
 	return a, nil
 }
 
-// activePort returns the first port that is active.
+// activePort returns the first active port.
 func (c *Context) activePort() (int, error) {
 	state := "it has no port"
 	for port := 1; port <= c.device.Ports; port++ {
@@ -276,7 +275,7 @@ const (
 	PortActiveDefer PortState = 5
 )
 
-// String is what ibv_port_state_str(3) answers.
+// String returns the same text as ibv_port_state_str(3).
 func (s PortState) String() string {
 	names := [...]string{"no state change (NOP)", "down", "init", "armed", "active", "active defer"}
 	if int(s) < len(names) {
@@ -285,7 +284,7 @@ func (s PortState) String() string {
 	return "unknown"
 }
 
-// MTU is the IBA's code for a packet's payload: 1 to 5 for 256 to 4096 bytes.
+// MTU is the IBA's code for the payload size of a packet: 1 to 5 for 256 to 4096 bytes.
 type MTU uint8
 
 // The sizes.
@@ -297,7 +296,7 @@ const (
 	MTU4096 MTU = 5
 )
 
-// Bytes is the size in bytes, 0 for an unknown code.
+// Bytes returns the size in bytes, or 0 for an unknown code.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0

@@ -1,7 +1,7 @@
 package uverbs
 
-// The bits of DeviceAttr.CapFlags and CapFlagsEx: IBV_DEVICE_*. Those beyond 32
-// bits are in CapFlagsEx alone.
+// The bits of DeviceAttr.CapFlags and CapFlagsEx: IBV_DEVICE_*. Bits above 31 are in CapFlagsEx
+// only.
 const (
 	DeviceResizeMaxWR         = 1 << 0
 	DeviceBadPKeyCntr         = 1 << 1
@@ -37,10 +37,10 @@ const (
 // The bits of ODPCaps.General.
 const (
 	ODPSupport  = 1 << 0 // on-demand paging of registered ranges
-	ODPImplicit = 1 << 1 // and of all memory: PD.RegImplicit
+	ODPImplicit = 1 << 1 // on-demand paging of all memory: PD.RegImplicit
 )
 
-// The bits of ODPCaps.RC, UC, UD and XRC: what may use on-demand memory.
+// The bits of ODPCaps.RC, UC, UD and XRC: the operations that may use on-demand memory.
 const (
 	ODPSend        = 1 << 0
 	ODPRecv        = 1 << 1

@@ -2,31 +2,30 @@ package uverbs
 
 import "runtime"
 
-// DataOrder says how the bytes of a message appear in memory. The values are
-// those of ibv_query_qp_data_in_order_caps.
+// DataOrder describes in which order the bytes of a message are written to memory. The values
+// are those of ibv_query_qp_data_in_order_caps.
 type DataOrder uint32
 
 // The guarantees of ibv_query_qp_data_in_order(3).
 const (
-	WholeInOrder      DataOrder = 1 << 0 // a byte is there when a later one of its message is
-	Aligned128InOrder DataOrder = 1 << 1 // so in each block of 128 bytes, at a multiple of 128
+	WholeInOrder      DataOrder = 1 << 0 // a byte is written before all later bytes of its message
+	Aligned128InOrder DataOrder = 1 << 1 // the same within each aligned block of 128 bytes
 )
 
-// A ProviderDataOrder is a ProviderQP that gives guarantees.
+// A ProviderDataOrder is a ProviderQP that guarantees an order of data.
 type ProviderDataOrder interface {
 	DataInOrder(op Opcode) DataOrder
 }
 
-// DataInOrder tells what is guaranteed of the data of an operation that arrives
-// in this process' memory, of READs posted on this QP, and of WRITEs and SENDs
-// of its peer: ibv_query_qp_data_in_order(3). Where a byte is there when a later
-// one is, a program may look at memory instead of waiting for completions. It
-// is not so for memory with RelaxedOrdering.
+// DataInOrder returns the guarantees for data that an operation writes to this process's
+// memory: ibv_query_qp_data_in_order(3). It applies to READs posted on this QP, and to WRITEs
+// and SENDs of its peer. If bytes are written in order, a program may poll memory instead of
+// waiting for completions. The guarantees do not apply to memory with RelaxedOrdering.
 //
-// The answer is 0, no guarantee, of a device that gives none, such as rxe, and
-// on processors other than amd64. [ErrClosed] after Close.
+// The result is 0, no guarantee, on devices that give none, such as rxe, and on processors
+// other than amd64. DataInOrder returns [ErrClosed] after Close.
 func (q *QP) DataInOrder(op Opcode) (DataOrder, error) {
-	q.stateMu.Lock() // Close waits
+	q.stateMu.Lock() // makes Close wait
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
 		return 0, ErrClosed

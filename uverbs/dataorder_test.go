@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// orderly is a vendor's QP that gives guarantees.
+// orderly is a provider's QP that guarantees an order of data.
 type orderly struct {
 	ProviderQP
 	order map[Opcode]DataOrder

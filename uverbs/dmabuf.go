@@ -9,18 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RegDMABuf registers n bytes of a dma-buf, memory of another device, from
-// offset off: ibv_reg_dmabuf_mr(3). iova is the address by which work requests
-// name the first byte; off and iova must lie at the same offset in their pages.
-// The kernel keeps the buffer until the MR is closed: fd may be closed before.
-// Bytes answers nil. On mlx5, make the queue pairs that receive short messages
-// there after it: see package provider/mlx5.
+// RegDMABuf registers n bytes of a dma-buf, which is memory of another device, from offset off:
+// ibv_reg_dmabuf_mr(3). iova is the address of the first byte in work requests. off and iova
+// must have the same offset within their pages. The kernel keeps the buffer until the MR is
+// closed, so fd may be closed earlier. Bytes returns nil.
 //
-// On mlx5 register it before the QPs that receive into it are made: devices leave
-// short messages for QPs of processes without such memory to the CPU, which does
-// not reach it.
+// On mlx5, register the memory before you create the QPs that receive into it. For QPs of
+// processes without such memory the device may leave it to the CPU to store short messages, and
+// the CPU cannot access the dma-buf. See package provider/mlx5.
 //
-// [ErrNotSupported] where the device does not take such memory, such as rxe.
+// RegDMABuf returns [ErrNotSupported] if the device does not support such memory, as rxe does
+// not.
 func (p *PD) RegDMABuf(fd int, off uint64, n int, iova uint64, a Access) (*MR, error) {
 	if fd < 0 || n <= 0 || off+uint64(n) < off || iova+uint64(n) < iova {
 		return nil, invalid(opDMABuf, p.String(), fmt.Sprintf("descriptor %d, %d bytes from offset %#x, address %#x: want an open descriptor and a range", fd, n, off, iova))

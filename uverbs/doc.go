@@ -1,51 +1,50 @@
-// Package uverbs is RDMA verbs without libibverbs: it opens
-// /dev/infiniband/uverbs*, issues the kernel's commands itself, and posts and
-// polls in the device's queues through the providers that a program links.
+// Package uverbs implements RDMA verbs without libibverbs. It opens /dev/infiniband/uverbs*,
+// issues the kernel's commands itself, and posts to and polls the device's queues through the
+// providers that a program links.
 //
 //	import (
 //		_ "github.com/goverbs/goverbs/provider/all"
 //		"github.com/goverbs/goverbs/uverbs"
 //	)
 //
-// Names and values are those of the man pages: ibv_post_send(3) is
-// [QP.PostSend], and an errno of the kernel is found by errors.Is.
+// Names and values follow the man pages: ibv_post_send(3) is [QP.PostSend]. errors.Is finds an
+// errno of the kernel.
 //
 // # Objects
 //
-// [Open] gives a [Context]; from it come a [PD] (protection domain), a [CQ]
-// (completion queue) and, from the PD, an [MR] (registered memory), a [QP]
-// (queue pair) and an [SRQ] (shared receive queue). An RC QP is connected by
-// [QP.Handshake] over a TCP connection, by [QP.Connect] with an [Endpoint] that
-// came some other way, or step by step by [QP.Modify]. A UD QP sends datagrams
-// to any number of peers after [QP.Ready], each named by an [AH].
+// [Open] returns a [Context]. On it a program creates a [PD] (protection domain) and a [CQ]
+// (completion queue), and on the PD an [MR] (registered memory), a [QP] (queue pair) and an
+// [SRQ] (shared receive queue). An RC QP is connected with [QP.Handshake] over a TCP
+// connection, with [QP.Connect] and an [Endpoint] that was received some other way, or step by
+// step with [QP.Modify]. After [QP.Ready] a UD QP sends datagrams to any number of peers. Each
+// destination is an [AH].
 //
 // # Lifetime
 //
-// Every Close is explicit and idempotent. A child holds its parents, which
-// refuse Close with [ErrBusy] while it lives; [Context.Close] closes everything
-// under it. Registered memory stays where it is until the kernel has let go of
-// it, whatever the program drops.
+// Objects are closed explicitly. Every Close is idempotent. While an object exists, Close of
+// its parents returns [ErrBusy]. [Context.Close] closes all objects of the Context. Registered
+// memory stays mapped until the kernel has released it, even if the program drops all
+// references to it.
 //
 // # Concurrency
 //
-// Every method may be called from any number of goroutines. A CQ, QP or SRQ made
-// with SingleGoroutine leaves its locks out and says what belongs to one
-// goroutine then. Close of anything while others use it ends their calls with
-// [ErrClosed].
+// Any number of goroutines may call any method. A CQ, QP or SRQ that is created with
+// SingleGoroutine has no locks, and its configuration says which calls are then restricted to
+// one goroutine at a time. Closing an object that others use ends their calls with [ErrClosed].
 //
 // # Waiting
 //
-// [CQ.Wait], [CQ.PollWait] and [Context.NextEvent] park the goroutine, hold no
-// thread and end with their context.
+// [CQ.Wait], [CQ.PollWait] and [Context.NextEvent] park the goroutine, occupy no thread, and
+// end when their ctx does.
 //
 // # Errors
 //
-// What the kernel refuses comes as an [*Error] that says why and what mends it.
-// The posting path returns errors that were made once. A failed completion is a
-// [WCStatus], which is an error too.
+// An error of the kernel is reported as an [*Error] that describes the cause and the fix.
+// Posting and polling return preallocated errors. A failed completion has a [WCStatus], which
+// is also an error.
 //
 // # Environment
 //
-// GOVERBS_TRACE=1 prints every command to the kernel to standard error.
-// GOVERBS_LEAKS=1 reports memory that was dropped without Close.
+// GOVERBS_TRACE=1 prints every command to the kernel to standard error. GOVERBS_LEAKS=1 reports
+// memory that was dropped without Close.
 package uverbs

@@ -6,19 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TD is a thread domain: a promise that what is made in it is used by one
-// goroutine at a time, which saves locks, and registers of the device's that no
-// other queue rings. It is named by a parent domain, see [PD.AllocParentDomain].
+// A TD is a thread domain: a promise that only one goroutine at a time uses the objects that
+// are created in it. This saves locks, and the domain's queues have doorbell registers that no
+// other queue uses. A parent domain refers to it: see [PD.AllocParentDomain].
 type TD struct {
 	object
 	impl ProviderTD
 }
 
-// AllocTD makes a thread domain: ibv_alloc_td(3). [ErrNotSupported] where the
-// device's queues have nothing that could be a domain's own: QPConfig,
-// SRQConfig and CQConfig have SingleGoroutine, which leaves the locks out there
-// too. Else the error is what the kernel says when the device has no registers
-// left. [ErrClosed] after Close of the Context.
+// AllocTD allocates a thread domain: ibv_alloc_td(3). It returns [ErrNotSupported] if the
+// device's queues have no resources that a domain could own. Then use SingleGoroutine of
+// QPConfig, SRQConfig and CQConfig, which also omits the locks. It returns [ErrClosed] after
+// Close of the Context, or the kernel's error if the device has no registers left.
 func (c *Context) AllocTD() (*TD, error) {
 	d := &TD{}
 	d.object = object{ctx: c, kind: "TD", rank: rankTD, destroy: func() error { return nil }}
@@ -41,43 +40,43 @@ func (d *TD) alloc() error {
 	return d.ctx.wrap(op, d.ctx.name, err, "")
 }
 
-// Context returns the context that d was made from.
+// Context returns the context that d was allocated on.
 func (d *TD) Context() *Context { return d.ctx }
 
-// Close gives the domain's registers back: ibv_dealloc_td(3). [ErrBusy] while a
-// parent domain names it. It is idempotent.
+// Close releases the domain's registers: ibv_dealloc_td(3). It returns [ErrBusy] while a parent
+// domain refers to the thread domain. It is idempotent.
 func (d *TD) Close() error { return d.close() }
 
-// A ParentDomainConfig says what a parent domain has of its own: struct
-// ibv_parent_domain_init_attr. Its zero value is a PD by another name.
+// A ParentDomainConfig describes what the queues of a parent domain use: struct
+// ibv_parent_domain_init_attr. The zero value describes a domain that behaves as its PD.
 type ParentDomainConfig struct {
-	// TD, if not nil, is the thread domain of its queues. QPs and SRQs that are
-	// made by the parent domain are SingleGoroutine, CQs are that name it in
-	// CQConfig, and all of them belong to one goroutine at a time together.
+	// TD, if not nil, is the thread domain of the queues. QPs and SRQs that are created on the
+	// parent domain are SingleGoroutine, and so are CQs that name it in CQConfig. Only one
+	// goroutine at a time may use any of these queues.
 	TD *TD
 
-	// Alloc, if not nil, gives the memory that the rings of these queues and of
-	// WQs lie in: n bytes at least, from an address that is a multiple of align.
-	// With nil and no error the library maps them as it does without Alloc. An
-	// error is that of the call that makes the queue, and errors.Is finds it. Alloc
-	// may be called by several goroutines, and runs inside the create or the
-	// Resize: it must not poll that CQ, nor close the domain or the Context.
-	// Where rings are the kernel's memory, as on rxe, nobody calls it.
+	// Alloc, if not nil, allocates the memory for the rings of these queues and of WQs: at
+	// least n bytes at an address that is a multiple of align. If it returns nil and no error,
+	// the library maps the memory as it does without Alloc. If it returns an error, the call
+	// that creates the queue returns an error that wraps it. Several goroutines may call Alloc
+	// at the same time. It runs inside the call that creates or resizes the queue: it must not
+	// poll that CQ, nor close the domain or the Context. It is not called if rings are the
+	// kernel's memory, as on rxe.
 	Alloc func(n, align int) ([]byte, error)
 
-	// Free gets back what Alloc gave, with its whole length. That is when no
-	// goroutine can be inside of the queue any more: the garbage collector finds
-	// out some time after the queue's Close, in a goroutine of the runtime's. So
-	// Free must not lead to a queue: as a method of what holds one it would keep it
-	// from being collected, and never be called.
+	// Free receives the memory that Alloc returned, in its full length. It is called when no
+	// goroutine can be using the queue any more. The garbage collector detects this some time
+	// after the queue's Close, and Free runs in a goroutine of the runtime. So Free must not
+	// refer to a queue: if it is, for example, a method of a value that refers to one, the
+	// queue is never collected and Free is never called.
 	Free func(b []byte)
 }
 
-// AllocParentDomain makes a domain with the memory and the rights of p, whose
-// queues have what cfg says: ibv_alloc_parent_domain(3). All that takes a PD
-// takes it; QPs, SRQs, MRs, MWs and AHs of the two go together. [ErrInvalid] for a
-// TD of another Context, and for Alloc without Free; [ErrClosed] after Close of p
-// or the TD.
+// AllocParentDomain allocates a domain with the memory and the rights of p, whose queues are as
+// described by cfg: ibv_alloc_parent_domain(3). It can be used wherever a PD can. QPs, SRQs,
+// MRs, MWs and AHs of the two can be combined. It returns [ErrInvalid] for a TD of another
+// Context, and if only one of Alloc and Free is set, and [ErrClosed] after Close of p or the
+// TD.
 func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 	const op = "allocate parent domain"
 	base, d := p.base(), cfg.TD
@@ -103,7 +102,7 @@ func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 	return n, nil
 }
 
-// base is the PD that the kernel knows: p, unless that is a parent domain.
+// base returns the PD that the kernel knows: the parent of a parent domain, otherwise p.
 func (p *PD) base() *PD {
 	if p != nil && p.parent != nil {
 		return p.parent
@@ -111,22 +110,21 @@ func (p *PD) base() *PD {
 	return p
 }
 
-// single tells whether queues of p are used by one goroutine at a time.
+// single reports whether only one goroutine at a time uses the queues of p.
 func (p *PD) single() bool { return p != nil && p.td != nil }
 
-// A ProviderTDs is a [ProviderContext] that has thread domains.
+// A ProviderTDs is a [ProviderContext] that supports thread domains.
 type ProviderTDs interface {
 	AllocTD() (ProviderTD, error)
 }
 
-// A ProviderTD is a vendor's part of a [TD].
+// A ProviderTD is the provider's part of a [TD].
 type ProviderTD interface {
-	// Retire gives back what the domain has. Its queues are gone.
+	// Retire releases the domain's resources. Its queues have been closed.
 	Retire() error
 }
 
-// ProviderTDOf returns the vendor's part of the thread domain that q is made in,
-// or nil.
+// ProviderTDOf returns the provider's part of the thread domain that q was created in, or nil.
 func ProviderTDOf(q *QP) ProviderTD {
 	if q == nil || !q.pd.single() {
 		return nil
@@ -134,14 +132,15 @@ func ProviderTDOf(q *QP) ProviderTD {
 	return q.pd.td.impl
 }
 
-// ProviderPDOf returns the PD that the AHs of q's requests belong to: that of
-// [ProviderAVOf].
+// ProviderPDOf returns the PD that the AHs of q's requests must belong to: the one that
+// [ProviderAVOf] compares.
 func ProviderPDOf(q *QP) *PD { return q.pd.base() }
 
-// ProviderMemory asks the Alloc of the parent domain that a queue is made in, for
-// n bytes that begin at a page; op is what for. It returns nil where there is no
-// Alloc, or where that leaves it to the library. The bytes are zero. When the
-// queue is not in use any more, free gets them. [ErrInvalid] when Alloc gives less.
+// ProviderMemory calls the Alloc of the parent domain that a queue is created on, for n bytes
+// that begin at a page. op is the operation for errors. It returns nil if there is no Alloc, or
+// if Alloc leaves the allocation to the library. The bytes are zero. The caller passes them to
+// free when the queue is no longer in use. It returns [ErrInvalid] if Alloc returns less
+// memory, or memory that does not begin at a page.
 func ProviderMemory(op string, pd *PD, n int) (b []byte, free func([]byte), err error) {
 	if pd == nil || pd.give == nil {
 		return nil, nil, nil

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A parent domain is its PD by another name: what the two make goes together.
+// A parent domain is equivalent to its PD: objects of the two can be combined.
 func TestParentDomain(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -49,7 +49,7 @@ func TestParentDomain(t *testing.T) {
 	}
 }
 
-// What stands on a thread domain keeps it, and its registers go back at the end.
+// A thread domain cannot be closed while objects use it. Its registers are released at the end.
 func TestThreadDomain(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -86,7 +86,8 @@ func TestThreadDomain(t *testing.T) {
 	}
 }
 
-// What a parent domain's Alloc gives is what a queue's rings lie in, if it fits.
+// The rings of a queue are in the memory that the parent domain's Alloc returns, if it is
+// suitable.
 func TestProviderMemory(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -156,5 +157,5 @@ func domainErrors(t *testing.T) []errorCase {
 	}
 }
 
-// plainContext has what every driver must have.
+// plainContext has only the methods that every provider must have.
 type plainContext struct{ ProviderContext }

@@ -6,30 +6,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ECE is what a connection does beyond the standard, in the vendor's own
-// terms: enhanced connection establishment, struct ibv_ece. Two peers tell each
-// other what they have by it, and set what both have.
+// An ECE is a set of vendor-specific options of a connection: enhanced connection
+// establishment, struct ibv_ece. Two peers exchange the options that they support, and enable
+// those that both support.
 type ECE struct {
 	VendorID uint32
 	Options  uint32
 }
 
-// A ProviderECE is a [ProviderQP] that has vendor's options.
+// A ProviderECE is a [ProviderQP] that supports vendor-specific options.
 type ProviderECE interface {
-	// QueryECE is what the device has, or what was agreed on.
+	// QueryECE returns the options that the device supports, or those that were enabled.
 	QueryECE() ECE
-	// SetECE notes what MODIFY_QP is to ask for.
+	// SetECE records the options that MODIFY_QP is to request.
 	SetECE(ECE) error
-	// ModifyECE is the vendor's part of the next MODIFY_QP and the length of its
-	// reply; nil when there is nothing to ask for.
+	// ModifyECE returns the driver's input of the next MODIFY_QP and the length of its reply,
+	// or nil if no option is requested.
 	ModifyECE() (uhwIn []byte, replyLen int)
-	// ModifiedECE takes the reply.
+	// ModifiedECE parses the reply.
 	ModifiedECE(uhwOut []byte)
 }
 
-// QueryECE tells the options that the QP can have, or those that it has got after
-// [QP.SetECE] and [QP.Modify]: ibv_query_ece(3). [ErrNotSupported] where the driver
-// has none, [ErrClosed] after Close.
+// QueryECE returns the options that the QP supports, or, after [QP.SetECE] and [QP.Modify],
+// those that are enabled: ibv_query_ece(3). It returns [ErrNotSupported] if the driver has no
+// options, and [ErrClosed] after Close.
 func (q *QP) QueryECE() (e ECE, err error) {
 	err = q.ece(func(p ProviderECE) error {
 		e = p.QueryECE()
@@ -38,10 +38,10 @@ func (q *QP) QueryECE() (e ECE, err error) {
 	return e, err
 }
 
-// SetECE says which options the QP is to have: ibv_set_ece(3). Call it before
-// Modify moves the QP on from INIT: Modify asks the device for them, and QueryECE
-// then tells which were granted. [ErrNotSupported] where the device has none,
-// [ErrInvalid] for those of another vendor, [ErrClosed] after Close.
+// SetECE sets the options that the QP requests: ibv_set_ece(3). Call it before Modify moves the
+// QP out of INIT: Modify requests the options from the device, and QueryECE then returns those
+// that were granted. SetECE returns [ErrNotSupported] if the device has no options,
+// [ErrInvalid] for options of another vendor, and [ErrClosed] after Close.
 func (q *QP) SetECE(e ECE) error { return q.ece(func(p ProviderECE) error { return p.SetECE(e) }) }
 
 func (q *QP) ece(f func(ProviderECE) error) error {
@@ -58,8 +58,8 @@ func (q *QP) ece(f func(ProviderECE) error) error {
 	return q.ctx.wrap("set options of", q.String(), f(p), "")
 }
 
-// modifyCommand issues MODIFY_QP, in the first form of the command where that has
-// room for all.
+// modifyCommand issues MODIFY_QP. It uses the write form of the command unless options or a
+// rate limit require the extended form.
 func (q *QP) modifyCommand(req *uapi.IbUverbsModifyQp, rate uint32) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()

@@ -2,6 +2,6 @@ package uverbs
 
 import "math/bits"
 
-// The library runs on little-endian machines alone, so a
-// big-endian field read as it lies in memory is its value byte-swapped.
+// The library runs only on little-endian machines, so swapping the bytes of a big-endian field
+// yields its value.
 func be64(v uint64) uint64 { return bits.ReverseBytes64(v) }

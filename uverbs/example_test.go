@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A server answers each datagram to where it came from. Receives lie one after
-// the other in its memory, and wr_id tells which one it was.
+// A server replies to the sender of each datagram. Its receive buffers are consecutive in
+// memory, and wr_id is the index of the buffer.
 func ExamplePD_CreateAHFromWC() {
 	var (
 		qp *uverbs.QP // UD
-		mr *uverbs.MR // of its receives
+		mr *uverbs.MR // of the receive buffers
 	)
 	const slot, qkey = uverbs.GRHLen + 4096, 0x11111111
 	answer := func(wc *uverbs.WC) error {
@@ -20,15 +20,15 @@ func ExamplePD_CreateAHFromWC() {
 		if err != nil {
 			return err
 		}
-		// Keep ah for the next datagram from there, and close it when what was
-		// posted with it has completed.
+		// Keep ah for the next datagram from the same sender. Close it when the requests that
+		// use it have completed.
 		_, err = qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, QPN: wc.SrcQP, QKey: qkey, Inline: []byte("thanks")})
 		return err
 	}
 	_ = answer
 }
 
-// The same datagram to many peers, with one doorbell.
+// This sends the same datagram to many peers with one doorbell.
 func ExampleSendBatch_UDAddr() {
 	type peer struct {
 		ah        *uverbs.AH
@@ -46,7 +46,8 @@ func ExampleSendBatch_UDAddr() {
 	_ = tell
 }
 
-// An address is made of what the peer said of itself, over TCP for instance.
+// This creates an address handle from a peer's Endpoint, which was received over TCP for
+// instance.
 func ExampleQP_AHAttr() {
 	reach := func(qp *uverbs.QP, peer uverbs.Endpoint) (*uverbs.AH, error) {
 		attr, err := qp.AHAttr(peer)
@@ -58,7 +59,7 @@ func ExampleQP_AHAttr() {
 	_ = reach
 }
 
-// A multicast group on RoCE is named by its IP address.
+// On RoCE, a multicast group is identified by its IP address.
 func ExampleQP_AttachMcast() {
 	var qp *uverbs.QP // UD
 	group := uverbs.GIDFromAddr(netip.MustParseAddr("239.7.7.7"))
@@ -66,8 +67,8 @@ func ExampleQP_AttachMcast() {
 	_ = attach
 }
 
-// Many connections share 1000 receives; the program posts more of them when the
-// event says that less than 100 are left.
+// Many connections share 1000 receives. The program posts more of them when an event reports
+// that fewer than 100 are left.
 func ExamplePD_CreateSRQ() {
 	shared := func(pd *uverbs.PD, cq *uverbs.CQ) (*uverbs.SRQ, []*uverbs.QP, error) {
 		srq, err := pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1000, Limit: 100})

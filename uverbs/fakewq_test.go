@@ -2,7 +2,7 @@ package uverbs
 
 import "github.com/goverbs/goverbs/internal/leak"
 
-// fakeWQ holds what is posted until a test completes it.
+// fakeWQ keeps posted requests until a test completes them.
 type fakeWQ struct {
 	recv    solo
 	cap     QPCap
@@ -10,7 +10,7 @@ type fakeWQ struct {
 	posted  []uint64
 	resets  int
 	ticket  *leak.Ticket
-	modform []byte // the vendor's part of MODIFY_WQ
+	modform []byte // the provider's input of MODIFY_WQ
 }
 
 func (c *fakeContext) CreateWQ(_ *PD, cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error) {

@@ -9,48 +9,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Flow is a rule that leads frames to a QP. It ends with Close, or with its
-// Context.
+// A Flow is a rule that directs frames to a QP. It ends when it or its Context is closed.
 type Flow struct {
 	object
 }
 
-// A FlowAttr describes a flow: struct ibv_flow_attr with its specifications.
+// A FlowAttr describes a flow: struct ibv_flow_attr and its specifications.
 type FlowAttr struct {
 	Type     FlowType
-	Priority uint16 // the lowest comes first; of equal ones the more special
+	Priority uint16 // the lowest value is matched first; among equal values the more specific flow
 	Port     int    // counted from 1; 0: 1
 	Flags    FlowFlags
-	// Specs say what a frame must look like, from the outside in, and what
-	// becomes of it: at most 10. A frame has to match all of them.
+	// Specs describe the headers of a frame, from the outermost to the innermost, and the
+	// actions on it. There are at most 10. A frame has to match all of them.
 	Specs []FlowSpec
 }
 
-// FlowType says which frames a flow is for. The values are those of
+// FlowType selects the frames that a flow applies to. The values are those of
 // ibv_flow_attr_type.
 type FlowType uint32
 
 // The types of ibv_create_flow(3).
 const (
-	FlowNormal           FlowType = 0 // those that match Specs
-	FlowAllDefault       FlowType = 1 // those that no flow is for
-	FlowMulticastDefault FlowType = 2 // the multicasts among them
-	FlowSniffer          FlowType = 3 // all of the port
+	FlowNormal           FlowType = 0 // frames that match Specs
+	FlowAllDefault       FlowType = 1 // frames that no other flow matches
+	FlowMulticastDefault FlowType = 2 // multicast frames that no other flow matches
+	FlowSniffer          FlowType = 3 // all frames of the port
 )
 
-// FlowFlags change what a flow does. The values are those of ibv_flow_flags.
+// FlowFlags change the behavior of a flow. The values are those of ibv_flow_flags.
 type FlowFlags uint32
 
 // The flags of ibv_create_flow(3).
 const (
-	FlowDontTrap FlowFlags = 1 << 1 // flows of a lower priority get the frame too
-	FlowEgress   FlowFlags = 1 << 2 // the flow is for what is sent
+	FlowDontTrap FlowFlags = 1 << 1 // flows of a lower priority receive the frame too
+	FlowEgress   FlowFlags = 1 << 2 // the flow applies to frames that are sent
 )
 
-// CreateFlow leads frames to q, of type RawPacket or UD: ibv_create_flow(3). It
-// needs CAP_NET_RAW: without it the error matches os.ErrPermission. [ErrInvalid]
-// for a flow that the device does not take, [ErrNotSupported] where it has none,
-// such as rxe, or none of these specifications; [ErrClosed] after Close.
+// CreateFlow directs frames to q, a QP of type RawPacket or UD: ibv_create_flow(3). It requires
+// CAP_NET_RAW: without it the error matches os.ErrPermission. It returns [ErrInvalid] for a
+// flow that the device does not accept, [ErrNotSupported] if the device does not support flows
+// (rxe does not) or these specifications, and [ErrClosed] after Close.
 func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	const op, most = "create flow", 10
 	if a.Port == 0 {
@@ -119,10 +118,10 @@ func (f *Flow) destroyKernel() error {
 	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, noReply, 0)
 }
 
-// Context returns the context that f was made from.
+// Context returns the context that f was created on.
 func (f *Flow) Context() *Context { return f.ctx }
 
-// Close destroys the flow: ibv_destroy_flow(3). Frames that it was for are
-// received no more once Close has returned. It is idempotent. The error is what
-// the kernel says when it refuses; the flow lives on then.
+// Close destroys the flow: ibv_destroy_flow(3). When Close has returned, the QP no longer
+// receives the flow's frames. Close is idempotent. The error is what the kernel says if it
+// refuses; then the flow still exists.
 func (f *Flow) Close() error { return f.close() }

@@ -7,15 +7,14 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// A FlowSpec is a part of a flow: what a layer of the frame must look like, or
-// what becomes of it. The types are FlowEth, FlowIPv4, FlowIPv6, FlowESP,
-// FlowTCP, FlowUDP, FlowVXLAN, FlowGRE, FlowMPLS, FlowActionTag and
-// FlowActionDrop, as in ibv_create_flow(3).
+// A FlowSpec is a part of a flow: a match on the header of a layer, or an action. The types are
+// FlowEth, FlowIPv4, FlowIPv6, FlowESP, FlowTCP, FlowUDP, FlowVXLAN, FlowGRE, FlowMPLS,
+// FlowActionTag and FlowActionDrop, as in ibv_create_flow(3).
 //
-// A layer matches when it agrees with Val in the bits that are set in Mask. Inner is for
-// the packet in a tunnel. Numbers are in host order.
+// A layer matches if it equals Val in the bits that are set in Mask. Inner selects the packet
+// inside a tunnel. Numbers are in host order.
 type FlowSpec interface {
-	// encode appends the specification as the kernel has it.
+	// encode appends the specification in the kernel's format.
 	encode(b []byte) []byte
 }
 
@@ -42,17 +41,17 @@ func specHdr[T any](typ uint32, inner bool) uapi.IbUverbsFlowSpecHdr {
 	return uapi.IbUverbsFlowSpecHdr{Type: typ, Size: uint16(ioctl.SizeOf[T]())}
 }
 
-// FlowEth is a frame's Ethernet header: struct ibv_flow_spec_eth.
+// FlowEth matches a frame's Ethernet header: struct ibv_flow_spec_eth.
 type FlowEth struct {
 	Val, Mask EthFilter
 	Inner     bool
 }
 
-// An EthFilter is what a [FlowEth] looks at.
+// An EthFilter has the fields that a [FlowEth] matches.
 type EthFilter struct {
 	DstMAC, SrcMAC [6]byte
-	EtherType      uint16 // behind the VLAN's tag
-	VLANTag        uint16 // priority, 3 bits, CFI, identifier, 12 bits; a mask of 0 takes frames without tag too
+	EtherType      uint16 // after the VLAN tag
+	VLANTag        uint16 // priority (3 bits), CFI, ID (12 bits); with mask 0, untagged frames match too
 }
 
 func (f *EthFilter) raw() uapi.IbUverbsFlowEthFilter {
@@ -64,14 +63,14 @@ func (s FlowEth) encode(b []byte) []byte {
 	return append(b, ioctl.BytesOf(&spec{Hdr: specHdr[spec](specEth, s.Inner), Val: s.Val.raw(), Mask: s.Mask.raw()})...)
 }
 
-// FlowIPv4 is an IPv4 header: struct ibv_flow_spec_ipv4_ext.
+// FlowIPv4 matches an IPv4 header: struct ibv_flow_spec_ipv4_ext.
 type FlowIPv4 struct {
 	Val, Mask IPv4Filter
 	Inner     bool
 }
 
-// An IPv4Filter is what a [FlowIPv4] looks at. Flags are the kernel's: 2 is do not
-// fragment, 4 more fragments.
+// An IPv4Filter has the fields that a [FlowIPv4] matches. Flags are the kernel's: 2 is don't
+// fragment, 4 is more fragments.
 type IPv4Filter struct {
 	Src, Dst               [4]byte
 	Proto, TOS, TTL, Flags uint8
@@ -90,13 +89,13 @@ func (s FlowIPv4) encode(b []byte) []byte {
 	return append(b, ioctl.BytesOf(&spec{Hdr: specHdr[spec](specIPv4, s.Inner), Val: s.Val.raw(), Mask: s.Mask.raw()})...)
 }
 
-// FlowIPv6 is an IPv6 header: struct ibv_flow_spec_ipv6.
+// FlowIPv6 matches an IPv6 header: struct ibv_flow_spec_ipv6.
 type FlowIPv6 struct {
 	Val, Mask IPv6Filter
 	Inner     bool
 }
 
-// An IPv6Filter is what a [FlowIPv6] looks at.
+// An IPv6Filter has the fields that a [FlowIPv6] matches.
 type IPv6Filter struct {
 	Src, Dst                           [16]byte
 	FlowLabel                          uint32 // 20 bits
@@ -113,19 +112,19 @@ func (s FlowIPv6) encode(b []byte) []byte {
 	return append(b, ioctl.BytesOf(&spec{Hdr: specHdr[spec](specIPv6, s.Inner), Val: s.Val.raw(), Mask: s.Mask.raw()})...)
 }
 
-// FlowTCP is a TCP header: struct ibv_flow_spec_tcp_udp.
+// FlowTCP matches a TCP header: struct ibv_flow_spec_tcp_udp.
 type FlowTCP struct {
 	Val, Mask PortFilter
 	Inner     bool
 }
 
-// FlowUDP is a UDP header: struct ibv_flow_spec_tcp_udp.
+// FlowUDP matches a UDP header: struct ibv_flow_spec_tcp_udp.
 type FlowUDP struct {
 	Val, Mask PortFilter
 	Inner     bool
 }
 
-// A PortFilter is what a [FlowTCP] or a [FlowUDP] looks at.
+// A PortFilter has the fields that a [FlowTCP] or a [FlowUDP] matches.
 type PortFilter struct {
 	Dst, Src uint16
 }
@@ -140,13 +139,13 @@ func encodePorts(b []byte, typ uint32, inner bool, val, mask PortFilter) []byte 
 func (s FlowTCP) encode(b []byte) []byte { return encodePorts(b, specTCP, s.Inner, s.Val, s.Mask) }
 func (s FlowUDP) encode(b []byte) []byte { return encodePorts(b, specUDP, s.Inner, s.Val, s.Mask) }
 
-// FlowESP is an IPsec header: struct ibv_flow_spec_esp.
+// FlowESP matches an IPsec header: struct ibv_flow_spec_esp.
 type FlowESP struct {
 	Val, Mask ESPFilter
 	Inner     bool
 }
 
-// An ESPFilter is what a [FlowESP] looks at.
+// An ESPFilter has the fields that a [FlowESP] matches.
 type ESPFilter struct {
 	SPI, Seq uint32
 }
@@ -158,8 +157,8 @@ func (s FlowESP) encode(b []byte) []byte {
 		Mask: uapi.IbUverbsFlowSpecEspFilter{Spi: be32(s.Mask.SPI), Seq: be32(s.Mask.Seq)}})...)
 }
 
-// FlowVXLAN is a VXLAN tunnel: struct ibv_flow_spec_tunnel. Val and Mask are of its
-// VNI, 24 bits.
+// FlowVXLAN matches a VXLAN header: struct ibv_flow_spec_tunnel. Val and Mask apply to its VNI,
+// 24 bits.
 type FlowVXLAN struct {
 	Val, Mask uint32
 }
@@ -171,13 +170,13 @@ func (s FlowVXLAN) encode(b []byte) []byte {
 		Mask: uapi.IbUverbsFlowTunnelFilter{TunnelId: be32(s.Mask)}})...)
 }
 
-// FlowGRE is a GRE tunnel: struct ibv_flow_spec_gre.
+// FlowGRE matches a GRE header: struct ibv_flow_spec_gre.
 type FlowGRE struct {
 	Val, Mask GREFilter
 }
 
-// A GREFilter is what a [FlowGRE] looks at. Head is the header's first two bytes:
-// C, K, S and the version.
+// A GREFilter has the fields that a [FlowGRE] matches. Head is the first two bytes of the
+// header: C, K, S and the version.
 type GREFilter struct {
 	Head, Protocol uint16
 	Key            uint32
@@ -192,8 +191,8 @@ func (s FlowGRE) encode(b []byte) []byte {
 	return append(b, ioctl.BytesOf(&spec{Hdr: specHdr[spec](specGRE, false), Val: s.Val.raw(), Mask: s.Mask.raw()})...)
 }
 
-// FlowMPLS is an entry of an MPLS stack: struct ibv_flow_spec_mpls. Val and Mask are label,
-// 20 bits, traffic class, 3, bottom of stack, 1, and TTL, 8.
+// FlowMPLS matches an entry of an MPLS label stack: struct ibv_flow_spec_mpls. Val and Mask
+// consist of the label (20 bits), traffic class (3), bottom of stack (1) and TTL (8).
 type FlowMPLS struct {
 	Val, Mask uint32
 	Inner     bool
@@ -206,8 +205,8 @@ func (s FlowMPLS) encode(b []byte) []byte {
 		Mask: uapi.IbUverbsFlowMplsFilter{Label: be32(s.Mask)}})...)
 }
 
-// FlowActionTag marks the completions of the flow: struct
-// ibv_flow_spec_action_tag. [WC.FlowTag] tells ID, which has 24 bits.
+// FlowActionTag marks the completions of the flow's frames: struct ibv_flow_spec_action_tag.
+// [WC.FlowTag] returns the ID, which has 24 bits.
 type FlowActionTag struct {
 	ID uint32
 }
@@ -217,7 +216,7 @@ func (s FlowActionTag) encode(b []byte) []byte {
 	return append(b, ioctl.BytesOf(&spec{Hdr: specHdr[spec](specTag, false), TagId: s.ID})...)
 }
 
-// FlowActionDrop has the frames dropped: struct ibv_flow_spec_action_drop.
+// FlowActionDrop drops the flow's frames: struct ibv_flow_spec_action_drop.
 type FlowActionDrop struct{}
 
 func (s FlowActionDrop) encode(b []byte) []byte {

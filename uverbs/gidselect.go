@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A GIDChoice is an entry that SelectGID looked at, with its verdict.
+// A GIDChoice is an entry with its score as RankGIDs computed it.
 type GIDChoice struct {
 	GIDEntry
-	Score  int    // higher is better; below 0 the entry cannot be used
-	Reason string // why it was chosen, or not
+	Score  int    // higher is better; an entry with a score below 0 cannot be used
+	Reason string // why the entry has this score
 }
 
 func (c GIDChoice) String() string {
@@ -24,13 +24,14 @@ func (c GIDChoice) String() string {
 	return fmt.Sprintf("port %d GID %d, %s %s%s: %s", c.Port, c.Index, c.Type, c.GID, netdev, c.Reason)
 }
 
-// RankGIDs judges every entry of a port's GID table for talking to peer, best
-// first. The zero peer stands for any. Port 0 stands for the first active one.
+// RankGIDs returns the entries of a port's GID table with a score for communication with peer,
+// best first. The zero peer means any. Port 0 means the first active port.
 //
-// On RoCE an entry must be of type v2, since v1 is not routed and needs the
-// same setting at the peer, and of the peer's IP family. The one whose address
-// the routing table would send from comes first, then global before link-local
-// addresses, then lower indexes. [ErrInvalid] for a port that there is not.
+// On RoCE an entry must be of type v2, since v1 is not routed and needs the same setting at the
+// peer, and must be of the peer's IP family. The best entry is the one with the source address
+// that the routing table selects. Then global addresses rank before link-local addresses, and
+// lower indexes before higher ones. RankGIDs returns [ErrInvalid] if the device has no such
+// port.
 func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 	if port == 0 {
 		var err error
@@ -53,9 +54,9 @@ func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 	return choices, nil
 }
 
-// SelectGID returns the best entry of a port's GID table for talking to peer:
-// see [Context.RankGIDs]. Its error lists every entry with the reason against
-// it. It is [ErrInvalid], as for a port that there is not.
+// SelectGID returns the best entry of a port's GID table for communication with peer: see
+// [Context.RankGIDs]. If no entry can be used, its error is [ErrInvalid] and lists every entry
+// with the reason. It is also [ErrInvalid] if the device has no such port.
 func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 	choices, err := c.RankGIDs(port, peer)
 	if err != nil {
@@ -85,8 +86,8 @@ const (
 	scoreRouted    = 4
 )
 
-// judge scores one entry. source is the address that the routing table would
-// use, or the zero Addr.
+// judge returns the score of one entry and the reason for it. source is the source address that
+// the routing table selects, or the zero Addr.
 func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
 	addr := e.GID.Addr()
 	switch {
@@ -110,14 +111,14 @@ func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
 	return scoreIPv6, "RoCE v2 over IPv6"
 }
 
-// routeSource asks the kernel which address a packet to peer would carry: a
-// UDP socket that is connected and sends nothing knows. The zero Addr says
-// that there is no route, or no peer.
+// routeSource returns the source address that the kernel would select for a packet to peer. It
+// connects a UDP socket, which sends nothing. It returns the zero Addr if there is no route or
+// no peer.
 func routeSource(peer netip.Addr) netip.Addr {
 	if !peer.IsValid() {
 		return netip.Addr{}
 	}
-	const discard = 9 // any port will do
+	const discard = 9 // any port is suitable
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.Unmap(), discard)))
 	if err != nil {
 		return netip.Addr{}

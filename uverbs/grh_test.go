@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// header6 is a GRH, or the IPv6 header of RoCE v2.
+// header6 returns a GRH, or the IPv6 header of RoCE v2.
 func header6(next byte, src, dst string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 6<<28|0x5a<<20|0x12345)
 	b = append(b, 0, 44, next, 63)
@@ -20,8 +20,8 @@ func header6(next byte, src, dst string) []byte {
 	return b
 }
 
-// header4 is what lies in a buffer on RoCE v2 over IPv4: filler, and a header
-// with its checksum.
+// header4 returns the first bytes of a buffer on RoCE v2 over IPv4: filler, and a header with
+// its checksum.
 func header4(filler byte, src, dst string) []byte {
 	b := make([]byte, GRHLen)
 	for i := range ipv4At {
@@ -91,8 +91,8 @@ func TestAHAttrFromWC(t *testing.T) {
 
 func gid(a string) GID { return GIDFromAddr(netip.MustParseAddr(a)) }
 
-// Whatever lies before a datagram, it is decoded as one of the two headers, whose
-// addresses are those of the bytes, or refused.
+// Any bytes before a datagram are either decoded as one of the two headers, with the addresses
+// that they contain, or refused.
 func FuzzGRH(f *testing.F) {
 	f.Add(header4(0, "192.0.2.1", "192.0.2.2"))
 	f.Add(header4(0x66, "192.0.2.1", "239.0.2.2"))

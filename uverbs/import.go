@@ -8,46 +8,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes may share a device's context, and with it PDs and MRs: one of them
-// makes them and hands out [Context.ExportFD], [PD.Handle] and [MR.Handle], the
-// descriptor by a Unix socket; the others import them. What was imported belongs
-// to its maker: Close only lets go of it here. When the maker closes it, commands
-// that name it are refused, with ENOENT.
+// Processes may share a device's context, and with it PDs and MRs. One process creates them and
+// passes [Context.ExportFD], [PD.Handle] and [MR.Handle] to the others, the descriptor over a
+// Unix socket. The others import them. An imported object belongs to the process that created
+// it: Close of the imported object only ends its use here. After the creator has closed it,
+// commands that use it fail with ENOENT.
 
-// ExportFD returns a descriptor of the context, for [ImportDevice] in this
-// process or another: the cmd_fd of struct ibv_context. It is the caller's to
-// close. [ErrClosed] after Close.
+// ExportFD returns a descriptor of the context, for [ImportDevice] in this process or another:
+// the cmd_fd of struct ibv_context. The caller must close it. ExportFD returns [ErrClosed]
+// after Close.
 func (c *Context) ExportFD() (int, error) {
 	fd, err := c.dev.Dup()
 	return fd, c.wrap("export", c.name, err, "")
 }
 
-// Handle names the domain to processes that share the context: the handle of
-// struct ibv_pd.
+// Handle returns the kernel's handle of the PD, for processes that share the context: the
+// handle of struct ibv_pd.
 func (p *PD) Handle() uint32 { return p.handle }
 
-// Handle names the memory to processes that share the context: the handle of
-// struct ibv_mr.
+// Handle returns the kernel's handle of the MR, for processes that share the context: the
+// handle of struct ibv_mr.
 func (m *MR) Handle() uint32 { return m.reg.handle }
 
-// A ProviderImporter is a [Provider] whose contexts may be shared.
+// A ProviderImporter is a [Provider] whose contexts can be shared.
 type ProviderImporter interface {
-	// Import sets up the vendor's part of a context that the kernel has. It asks
-	// for what Open was told by one call of query, which takes no input.
+	// Import sets up the provider's part of an existing context of the kernel. One call of
+	// query, which has no input, returns what Open gets in the reply of its command.
 	Import(dev *ioctl.Device, query ProviderCommand) (ProviderContext, error)
 }
 
-// A ProviderPDImporter is a [ProviderContext] that can tell whether there is a
-// PD of a number.
+// A ProviderPDImporter is a [ProviderContext] that can check whether a PD with a given handle
+// exists.
 type ProviderPDImporter interface {
 	ImportPD(handle uint32) error
 }
 
-// ImportDevice opens a context that another process, or another Context of this
-// one, has made: ibv_import_device(3). fd is a descriptor of it, which stays the
-// caller's. Close of the result closes what it has made itself, and nothing of
-// the others'. [ErrInvalid] for another descriptor, [ErrNotSupported] where the
-// driver does not share contexts, else the errors of [Open].
+// ImportDevice opens a context that another process, or another Context of this process, has
+// created: ibv_import_device(3). fd is a descriptor of the context. It still belongs to the
+// caller. Close of the result closes only the objects that were created on it. ImportDevice
+// returns [ErrInvalid] for any other descriptor, [ErrNotSupported] if the driver does not share
+// contexts, or an error as [Open] does.
 func ImportDevice(fd int) (*Context, error) {
 	const op = "import device"
 	var st unix.Stat_t
@@ -75,7 +75,7 @@ func ImportDevice(fd int) (*Context, error) {
 	return nil, invalid(op, "", "descriptor "+sitoa(fd)+" is of no RDMA device that there is now")
 }
 
-// importContext takes dev over, as newContext does.
+// importContext takes ownership of dev, as newContext does.
 func importContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) {
 	return startContext(dev, device, func(c *Context) (ProviderContext, error) {
 		i, ok := p.(ProviderImporter)
@@ -83,15 +83,15 @@ func importContext(dev *ioctl.Device, device Device, p Provider) (*Context, erro
 			return nil, &Error{Op: "import", Kind: ErrNotSupported, Detail: "the " + device.Driver() + " driver does not share contexts: open the device"}
 		}
 		c.imported = true
-		// Events of objects that are made by commands without an event file go to
-		// the maker's: their numbers must mean nothing there.
+		// Commands without an event file deliver the events of their objects to the event file
+		// of the context's creator. There these user handles must not match any object.
 		c.lastID = 1<<62 | uint64(randomPSN())<<32
 		return i.Import(dev, c.queryContext)
 	})
 }
 
-// queryContext is getContext of a context that the kernel has. The vendor's reply
-// is the first attribute of the driver's own.
+// queryContext queries an existing context of the kernel, as getContext creates one. The reply
+// for the provider is the first driver-specific attribute.
 func (c *Context) queryContext(_, out []byte) (ProviderReply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
@@ -107,17 +107,17 @@ func (c *Context) queryContext(_, out []byte) (ProviderReply, error) {
 	return ProviderReply{}, nil
 }
 
-// nameEvents adds the file that tells of an object's events, where the kernel
-// would take another process's.
+// nameEvents adds the file for an object's events to cmd if the kernel would use another
+// Context's file otherwise.
 func (c *Context) nameEvents(cmd *ioctl.Cmd, attr uint16) {
 	if c.imported {
 		cmd.FD(attr, c.events.fd)
 	}
 }
 
-// ImportPD takes part in a PD of the shared context: ibv_import_pd(3). [ErrInvalid]
-// when there is no PD of that number, [ErrNotSupported] where the driver does not
-// share any, [ErrClosed] after Close of the Context.
+// ImportPD imports a PD of the shared context: ibv_import_pd(3). It returns [ErrInvalid] if no
+// PD has this handle, [ErrNotSupported] if the driver does not share PDs, and [ErrClosed] after
+// Close of the Context.
 func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	const op = "import PD"
 	i, ok := c.impl.(ProviderPDImporter)
@@ -136,7 +136,7 @@ func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	return p, nil
 }
 
-// explainImport says that a number means nothing.
+// explainImport adds the cause if a handle does not exist.
 func (c *Context) explainImport(op, kind string, handle uint32, err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return c.wrap(op, c.name, err, "")
@@ -145,11 +145,10 @@ func (c *Context) explainImport(op, kind string, handle uint32, err error) error
 		Detail: "the context has no " + kind + " " + itoa(uint64(handle)) + ": it was closed, or belongs to another context"}
 }
 
-// ImportMR takes part in an MR of the shared context: ibv_import_mr(3). Its Bytes
-// are nil, for the memory is another process's; its Addr is the address by which
-// requests name it. As with [PD.RegDMABuf], on mlx5 it comes before the QPs that
-// receive into it. [ErrInvalid] when there is no MR of that number, [ErrClosed]
-// after Close of the PD.
+// ImportMR imports an MR of the shared context: ibv_import_mr(3). Its Bytes returns nil,
+// because the memory belongs to another process. Its Addr is the address for requests. As with
+// [PD.RegDMABuf], on mlx5 call it before you create the QPs that receive into the memory. It
+// returns [ErrInvalid] if no MR has this handle, and [ErrClosed] after Close of the PD.
 func (p *PD) ImportMR(handle uint32) (*MR, error) {
 	r := newRegistration(p)
 	r.unregistered = "an imported MR"

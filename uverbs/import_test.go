@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// imported is a second Context on the kernel's context of r.
+// imported returns a second Context on the kernel's context of r.
 func (r *rig) imported(t testing.TB) *Context {
 	t.Helper()
 	c := good(importContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver}, r.p))(t)
@@ -17,7 +17,7 @@ func (r *rig) imported(t testing.TB) *Context {
 	return c
 }
 
-// What was imported names what its maker has made, and Close leaves that alone.
+// An imported object refers to the creator's object, and Close does not destroy that.
 func TestImport(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 	if err := mr.Rereg(ReregAccess, nil, nil, 0); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Rereg: %v", err)
 	}
-	// Events of what it makes come to its own file.
+	// Events of the objects that c creates are delivered to its own event file.
 	events := map[string]bool{}
 	files := map[string]uint16{"CQ.CREATE": uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, "QP.CREATE": uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD, "SRQ.CREATE": uapi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD}
 	r.k.Before = func(m *ioctltest.Msg) {
@@ -70,7 +70,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A descriptor for others outlives the Context, and is theirs.
+// A descriptor from ExportFD outlives the Context and belongs to the caller.
 func TestExportFD(t *testing.T) {
 	r := newRig(t)
 	fd := good(r.c.ExportFD())(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Posting each operation, and polling for it, allocates nothing, with the
-// requests written where they are posted.
+// Posting each operation and polling its completion does not allocate, if the request literals
+// are at the call site.
 func TestDeviceNothingAllocated(t *testing.T) {
 	l := newLoop(t, flushing)
 	caps := must(l.dev.QueryDevice())(t).CapFlagsEx
@@ -22,7 +22,7 @@ func TestDeviceNothingAllocated(t *testing.T) {
 	q, a, b := l.a.qp, l.a.mr, l.b.mr
 	for name, c := range map[string]struct {
 		needs uint64
-		post  func() error // one signaled request
+		post  func() error // posts one signaled request
 		recv  bool
 	}{
 		"SEND": {0, func() error {
@@ -114,7 +114,7 @@ func TestDeviceNothingAllocated(t *testing.T) {
 	}
 }
 
-// take polls for one completion.
+// take polls until it gets one completion.
 func take(t *testing.T, cq *uverbs.CQ) {
 	for {
 		var wcs [2]uverbs.WC

@@ -16,8 +16,8 @@ func word(m *uverbs.MR, off int) uint64 { return binary.NativeEndian.Uint64(m.By
 
 func setWord(m *uverbs.MR, off int, v uint64) { binary.NativeEndian.PutUint64(m.Bytes()[off:], v) }
 
-// atomic is a signaled atomic of l.a on the first word of l.b, its answer put
-// into the second of l.a.
+// atomic returns a signaled atomic of l.a on the first word of l.b. The previous value is
+// stored in the second word of l.a.
 func (l *loop) atomic(op uverbs.Opcode, compareAdd, swap uint64) uverbs.SendWR {
 	return uverbs.SendWR{WRID: 1, Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(8, 8)},
 		RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey(), CompareAdd: compareAdd, Swap: swap}
@@ -58,8 +58,8 @@ func TestDeviceAtomics(t *testing.T) {
 	}
 }
 
-// Several QPs add to one word at once, each with as many requests under way as
-// the peer serves and more: nothing is lost.
+// Several QPs add to one word concurrently. Each has as many outstanding requests as the peer
+// serves, and more. No addition is lost.
 func TestDeviceAtomicsContended(t *testing.T) {
 	const pairs, rounds, list = 4, 10, 32
 	l := newLoop(t, nil)
@@ -104,8 +104,8 @@ func TestDeviceAtomicsContended(t *testing.T) {
 	}
 }
 
-// recovers ends the test, which has sent a misaligned atomic, where the peer's QP
-// serves nothing after that, not even after RESET.
+// recovers ends a test that has sent a misaligned atomic, if the peer's QP serves no request
+// after that, not even after RESET.
 func (l *loop) recovers(t *testing.T) {
 	t.Helper()
 	l.reconnect(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// allocTD makes a thread domain. Where the device has none the test is skipped.
+// allocTD allocates a thread domain. It skips the test if the device does not support them.
 func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 	t.Helper()
 	d, err := dev.AllocTD()
@@ -21,7 +21,7 @@ func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 	return d
 }
 
-// The QPs of a thread domain, of many domains, send to each other.
+// QPs of many thread domains send to each other.
 func TestDeviceThreadDomains(t *testing.T) {
 	l := newLoop(t, nil)
 	const domains, each = 6, 3
@@ -51,7 +51,7 @@ func TestDeviceThreadDomains(t *testing.T) {
 			}
 			same(t, l.a.mr.Bytes()[100:103], []byte{byte(d), byte(i), 3})
 		}
-		if d%2 == 0 { // its register is the next one's
+		if d%2 == 0 { // the next domain reuses its register
 			for _, q := range qps {
 				check(t, q.Close())
 			}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushed takes n completions of e's CQ, numbered from first on, in order, all
-// flushed, and wants no other.
+// flushed polls n completions of e's CQ. They must be numbered from first, in order and
+// flushed, and there must be no others.
 func flushed(t *testing.T, ctx context.Context, e end, first, n uint64) {
 	t.Helper()
 	for i, wc := range allOf(t, ctx, e.cq, n) {
@@ -27,8 +27,8 @@ func flushed(t *testing.T, ctx context.Context, e end, first, n uint64) {
 	}
 }
 
-// allOf polls until n completions are there, the last of which may be behind
-// what Drain saw, and wants no other.
+// allOf polls until it has n completions. The last ones may become pollable after Drain has
+// returned. There must be no others.
 func allOf(t *testing.T, ctx context.Context, cq *uverbs.CQ, n uint64) []uverbs.WC {
 	t.Helper()
 	wcs := make([]uverbs.WC, n+1)
@@ -43,12 +43,12 @@ func allOf(t *testing.T, ctx context.Context, cq *uverbs.CQ, n uint64) []uverbs.
 	return wcs[:got]
 }
 
-// Full queues are drained, and nothing comes after that.
+// Drain of full queues works, and no completion appears afterwards.
 func TestDeviceDrain(t *testing.T) {
 	l := newLoop(t, nil)
 	for range 5 {
 		sends := l.a.qp.Cap().MaxSendWR
-		for i := range uint64(sends) { // which wait for a receive
+		for i := range uint64(sends) { // they wait for a receive
 			post(t, l.a.qp, uverbs.SendWR{WRID: i, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}})
 		}
 		recvs := l.a.qp.Cap().MaxRecvWR
@@ -69,7 +69,7 @@ func TestDeviceDrain(t *testing.T) {
 	}
 }
 
-// Every type of QP is drained, in the states that it can be in.
+// Drain works for every type of QP in every state that it can be in.
 func TestDeviceDrainTypes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -104,17 +104,17 @@ func anyAH(t *testing.T, pd *uverbs.PD, qp *uverbs.QP, typ uverbs.QPType) *uverb
 	return must(pd.CreateAH(must(qp.AHAttr(must(qp.Endpoint())(t)))(t)))(t)
 }
 
-// One of two QPs of a CQ is drained while the other works and another goroutine
-// polls: that one sees all completions.
+// Drain of one of two QPs that share a CQ works while the other QP is in use and another
+// goroutine polls. That goroutine gets all completions.
 func TestDeviceDrainShared(t *testing.T) {
 	l := newLoop(t, nil)
 	other := must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: l.a.cq, MaxSendWR: 64, MaxRecvWR: 4, Access: uverbs.RemoteWrite}))(t)
 	check(t, other.Connect(must(other.Endpoint())(t)))
-	const first = 1 << 32 // of the numbers that the other QP's requests have
+	const first = 1 << 32 // first number of the other QP's requests
 	var stop atomic.Bool
 	var posted, polled uint64
 	done := make(chan error, 2)
-	room := make(chan struct{}, 16) // requests of the other QP that may be posted
+	room := make(chan struct{}, 16) // one token for each request that the other QP may post
 	for range cap(room) {
 		room <- struct{}{}
 	}
@@ -183,7 +183,7 @@ func TestDeviceDrainShared(t *testing.T) {
 	}
 }
 
-// reconnectA takes both QPs through RESET without a look at the CQs.
+// reconnectA takes both QPs through RESET without polling the CQs.
 func (l *loop) reconnectA(t *testing.T) {
 	t.Helper()
 	for _, e := range []end{l.a, l.b} {
@@ -194,8 +194,8 @@ func (l *loop) reconnectA(t *testing.T) {
 	check(t, l.b.qp.Connect(ea))
 }
 
-// In SQD the requests that have begun end, and then an event tells so; the
-// others begin in RTS.
+// In SQD the requests that have started complete, and then an event reports that the send queue
+// is drained. The other requests start in RTS.
 func TestDeviceSQD(t *testing.T) {
 	l := newLoop(t, nil)
 	const n = 60
@@ -246,7 +246,7 @@ func TestDeviceSQD(t *testing.T) {
 	}
 }
 
-// toSQD asks for the event, too.
+// toSQD moves a QP to SQD and requests the event.
 func toSQD(t *testing.T, q *uverbs.QP) {
 	t.Helper()
 	err := q.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true}, uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify)

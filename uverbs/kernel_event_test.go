@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A scene is a loop in which an event is provoked: b takes its receives from an
-// SRQ, and a's completions go to a CQ of one entry.
+// A scene is a loop in which an event is provoked. b uses an SRQ, and a's completions go to a
+// CQ with one entry.
 type scene struct {
 	*loop
 	srq   *uverbs.SRQ
 	small *uverbs.CQ
-	mark  end // a QP of its own, whose event ends a scene: see finish
+	mark  end // a separate QP, whose event ends a scene: see finish
 }
 
 func newScene(t *testing.T) *scene {
@@ -39,8 +39,8 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// An incident provokes an event, and says whether one is the event's: its type
-// is right already. A nil provoke cannot be.
+// An incident provokes an event, and reports whether an event of the right type is the expected
+// one. provoke is nil if the event cannot be provoked.
 type incident struct {
 	provoke func(*testing.T, *scene)
 	right   func(*scene, uverbs.AsyncEvent) bool
@@ -50,7 +50,7 @@ func ofA(s *scene, e uverbs.AsyncEvent) bool    { return e.QP == s.a.qp && e.CQ 
 func ofB(s *scene, e uverbs.AsyncEvent) bool    { return e.QP == s.b.qp }
 func ofPort(_ *scene, e uverbs.AsyncEvent) bool { return e.Port == 1 && e.QP == nil }
 
-// incidents has every event that there is.
+// incidents has an entry for every type of event.
 var incidents = map[uverbs.EventType]incident{
 	uverbs.EventCQErr: {func(t *testing.T, s *scene) {
 		for range 4 {
@@ -100,7 +100,7 @@ func (s *scene) writeTo(rkey uint32) uverbs.SendWR {
 	return uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{s.a.mr.SGE(0, 8)}, RemoteAddr: s.b.mr.Addr(), RKey: rkey}
 }
 
-// breakSend has a send fail at home.
+// breakSend makes a send fail locally.
 func breakSend(t *testing.T, s *scene) {
 	mr := must(s.pd.Alloc(4096, 0))(t)
 	sge := mr.SGE(0, 8)
@@ -111,7 +111,7 @@ func breakSend(t *testing.T, s *scene) {
 	}
 }
 
-// settled waits until what a has posted has come to its end, and answers which.
+// settled waits until a's latest request has completed, and returns its status.
 func (s *scene) settled(t *testing.T) error {
 	t.Helper()
 	var wcs [1]uverbs.WC
@@ -119,7 +119,7 @@ func (s *scene) settled(t *testing.T) error {
 	return wcs[0].Err()
 }
 
-// reachRTR sends to a QP that is in RTR.
+// reachRTR sends a message to a QP in RTR.
 func reachRTR(t *testing.T, s *scene) {
 	rtr := must(s.b.qp.Query(uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer | uverbs.MaskAccess | uverbs.MaskPort))(t)
 	for _, to := range []uverbs.QPState{uverbs.StateReset, uverbs.StateInit, uverbs.StateRTR} {
@@ -146,8 +146,7 @@ func (s *scene) bounce(t *testing.T) {
 	setLink(t, name, true)
 }
 
-// alias gives an interface one more address, by a name such as d0:9, until the
-// test ends.
+// alias adds an address to an interface until the test ends, with a label such as d0:9.
 func alias(t *testing.T, name string, addr netip.Addr) {
 	t.Helper()
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
@@ -158,13 +157,13 @@ func alias(t *testing.T, name string, addr netip.Addr) {
 	t.Cleanup(func() { setLink(t, name, false) })
 }
 
-// finish ends a scene, by an event of its third QP.
+// finish ends a scene with an event of its third QP.
 func (s *scene) finish(t *testing.T) {
 	t.Helper()
 	s.ends(t, s.mark.qp)
 }
 
-// ends has a QP with an SRQ raise endEvent.
+// ends makes a QP with an SRQ raise endEvent.
 func (s *scene) ends(t *testing.T, q *uverbs.QP) {
 	t.Helper()
 	to := uverbs.StateErr
@@ -174,8 +173,8 @@ func (s *scene) ends(t *testing.T, q *uverbs.QP) {
 	check(t, q.Modify(uverbs.QPAttr{State: to}, uverbs.MaskState))
 }
 
-// endEvent is raised when a QP goes to SQD, or where there is no SQD, when one
-// with an SRQ goes to ERR.
+// endEvent returns the event that is raised when a QP goes to SQD or, if the device has no SQD,
+// when a QP with an SRQ goes to ERR.
 func endEvent() uverbs.EventType {
 	kernel, device, _ := expect.Here()
 	if drains, _, known := expect.Expect(kernel, device, expect.SQDrained); known && !drains {
@@ -184,8 +183,8 @@ func endEvent() uverbs.EventType {
 	return uverbs.EventSQDrained
 }
 
-// await reads events until one of that type comes, or the scene's end. It
-// answers whether the event came.
+// await reads events until one of the wanted type arrives, or the scene ends. It reports
+// whether the event arrived.
 func (s *scene) await(t *testing.T, want uverbs.EventType, right func(*scene, uverbs.AsyncEvent) bool) bool {
 	t.Helper()
 	for {
@@ -204,8 +203,8 @@ func (s *scene) await(t *testing.T, want uverbs.EventType, right func(*scene, uv
 	}
 }
 
-// TestDeviceEvents provokes each asynchronous event and holds what comes
-// against the list of package expect, both ways.
+// TestDeviceEvents provokes each asynchronous event and checks the result against the list of
+// package expect, in both directions.
 func TestDeviceEvents(t *testing.T) {
 	kernel, device, ok := expect.Here()
 	for typ := uverbs.EventCQErr; typ <= uverbs.EventSpeedChange; typ++ {
@@ -230,7 +229,7 @@ func TestDeviceEvents(t *testing.T) {
 				}
 				return
 			}
-			// What comes of the provocation comes before the mark.
+			// Provoked events arrive before the mark.
 			s.finish(t)
 			if came := s.await(t, typ, in.right); came && ok {
 				t.Fatalf("it is raised, which is news: %s", why)
@@ -239,7 +238,7 @@ func TestDeviceEvents(t *testing.T) {
 	}
 }
 
-// TestDeviceEventsOfClosed: an event of an object that is gone is not told.
+// TestDeviceEventsOfClosed checks that events of closed objects are not reported.
 func TestDeviceEventsOfClosed(t *testing.T) {
 	s := newScene(t)
 	s.ends(t, s.b.qp)

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// member makes the host a member of a group on an interface, as package cm does
-// by the kernel.
+// member joins a group on an interface, as package cm does through the kernel.
 func member(t *testing.T, group netip.Addr, netdev string) {
 	t.Helper()
 	family := unix.AF_INET

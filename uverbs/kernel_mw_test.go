@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// window makes a memory window of b's PD and an MR that windows can be bound to.
+// window creates a memory window of b's PD and an MR that windows can be bound to.
 func (l *loop) window(t *testing.T, typ uverbs.MWType) (*uverbs.MW, *uverbs.MR) {
 	t.Helper()
 	w, err := l.pd.AllocMW(typ)
@@ -20,8 +20,7 @@ func (l *loop) window(t *testing.T, typ uverbs.MWType) (*uverbs.MW, *uverbs.MR) 
 	return w, must(l.pd.Alloc(bufSize, allAccess|uverbs.MWBindAccess))(t)
 }
 
-// through writes 8 bytes by a's request to addr and looks whether they arrive
-// at off in mr.
+// through writes 8 bytes to addr with a request of a, and checks that they arrive at off in mr.
 func (l *loop) through(t *testing.T, mr *uverbs.MR, off int, addr uint64, rkey uint32, value string) {
 	t.Helper()
 	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte(value), RemoteAddr: addr, RKey: rkey})
@@ -29,7 +28,7 @@ func (l *loop) through(t *testing.T, mr *uverbs.MR, off int, addr uint64, rkey u
 	same(t, mr.Bytes()[off:off+len(value)], []byte(value))
 }
 
-// shut expects that a's WRITE by rkey fails.
+// shut checks that a WRITE of a with rkey fails.
 func (l *loop) shut(t *testing.T, addr uint64, rkey uint32) {
 	t.Helper()
 	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("must not"), RemoteAddr: addr, RKey: rkey})
@@ -44,7 +43,7 @@ func TestDeviceMWType1(t *testing.T) {
 			l := newLoop(t, nil)
 			w, mr := l.window(t, uverbs.MWType1)
 			binder := l.b
-			if typ == uverbs.UC { // the window is bound there, and used here
+			if typ == uverbs.UC { // the window is bound on another QP than it is used on
 				binder = l.newEnd(t, unacknowledged)
 				check(t, binder.qp.Connect(must(binder.qp.Endpoint())(t)))
 			}
@@ -73,7 +72,7 @@ func TestDeviceMWType1(t *testing.T) {
 	}
 }
 
-// What a window does not open stays closed.
+// Memory outside a window cannot be accessed through it.
 func TestDeviceMWLimits(t *testing.T) {
 	for name, reach := range map[string]func(w *uverbs.MW, mr *uverbs.MR) (addr uint64, rkey uint32, n int){
 		"the key before": func(w *uverbs.MW, mr *uverbs.MR) (uint64, uint32, int) { return mr.Addr() + 64, w.RKey() - 1, 8 },
@@ -98,7 +97,7 @@ func TestDeviceMWLimits(t *testing.T) {
 	}
 }
 
-// bindType2 binds w on b's QP by the list, or in a batch.
+// bindType2 binds w on b's QP with a list of requests or with a batch.
 func (l *loop) bindType2(t *testing.T, w *uverbs.MW, r uverbs.MWRange, batch bool) {
 	t.Helper()
 	key := uverbs.IncRKey(w.RKey())
@@ -121,7 +120,7 @@ func TestDeviceMWType2(t *testing.T) {
 			for round := range 5 {
 				r := uverbs.MWRange{MR: mr, Off: 128 * round, Len: 64, Access: uverbs.RemoteWrite}
 				addr := mr.Addr() + uint64(r.Off) + 8
-				if round%2 == 1 { // by offsets
+				if round%2 == 1 { // zero-based
 					r.Access |= uverbs.ZeroBased
 					addr = 8
 				}
@@ -141,8 +140,8 @@ func TestDeviceMWType2(t *testing.T) {
 	}
 }
 
-// The peer invalidates a window by a SEND: the completion of the receive names
-// its key.
+// The peer invalidates a window with a SEND. The completion of the receive names the window's
+// key.
 func TestDeviceMWRemoteInvalidate(t *testing.T) {
 	for name, batch := range map[string]bool{"list": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {
@@ -166,14 +165,14 @@ func TestDeviceMWRemoteInvalidate(t *testing.T) {
 				}
 				same(t, l.b.mr.Bytes()[:7], []byte("take it"))
 			}
-			check(t, mr.Close()) // nothing is bound to it any more
+			check(t, mr.Close()) // no window is bound to it any more
 			l.shut(t, 0, w.RKey())
 		})
 	}
 }
 
-// Requests on windows that the device refuses: by the completion, which newer
-// kernels of rxe flush before they look why it failed.
+// Requests on windows that the device refuses complete with an error. Newer rxe kernels flush
+// them before they find out the cause.
 func TestDeviceMWErrors(t *testing.T) {
 	lenient := map[string]string{"no right to bind": expect.MWBindRight, "stale key": expect.MWKeyOrder}
 	for name, breach := range map[string]func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR{
@@ -210,8 +209,7 @@ func TestDeviceMWErrors(t *testing.T) {
 	}
 }
 
-// Closing a QP on which a window is bound does not hang, and takes the window
-// along.
+// Closing a QP on which a window is bound does not hang, and invalidates the window.
 func TestDeviceMWQPClosed(t *testing.T) {
 	l := newLoop(t, nil)
 	w, mr := l.window(t, uverbs.MWType2)

@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceNullMR: a receive leaves out the middle of a message, and a READ its
-// beginning.
+// TestDeviceNullMR omits the middle of a message in a receive, and the beginning in a READ.
 func TestDeviceNullMR(t *testing.T) {
 	l := newLoop(t, nil)
 	null, err := l.pd.AllocNullMR()

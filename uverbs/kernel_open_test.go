@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceOpenErrors takes the device's node away, and the right to open it.
+// TestDeviceOpenErrors removes the device's node, and then the permission to open it.
 func TestDeviceOpenErrors(t *testing.T) {
 	dev := openDevice(t)
 	node := dev.Device().Node
@@ -54,7 +54,7 @@ func TestDeviceOpenErrors(t *testing.T) {
 	check(t, os.Chmod(node, 0o666))
 }
 
-// TestDeviceOpenForbidden is run by TestDeviceOpenErrors, without rights.
+// TestDeviceOpenForbidden is run by TestDeviceOpenErrors without root's rights.
 func TestDeviceOpenForbidden(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_FORBIDDEN") != "1" {
 		return
@@ -65,8 +65,8 @@ func TestDeviceOpenForbidden(t *testing.T) {
 	}
 }
 
-// TestDeviceOtherNamespace opens the device from a network namespace that it
-// does not belong to, with namespaces set apart.
+// TestDeviceOtherNamespace opens the device from a network namespace that it does not belong
+// to, with RDMA network namespaces in exclusive mode.
 func TestDeviceOtherNamespace(t *testing.T) {
 	dev := openDevice(t)
 	device := dev.Device()
@@ -82,8 +82,7 @@ func TestDeviceOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestDeviceOpenElsewhere is run by TestDeviceOtherNamespace, in a network
-// namespace of its own.
+// TestDeviceOpenElsewhere is run by TestDeviceOtherNamespace in another network namespace.
 func TestDeviceOpenElsewhere(t *testing.T) {
 	text := os.Getenv("GOVERBS_TEST_DEVICE")
 	if text == "" {
@@ -97,8 +96,8 @@ func TestDeviceOpenElsewhere(t *testing.T) {
 	}
 }
 
-// setNetnsMode sets the mode as soon as the kernel lets it: a namespace that was
-// left a moment ago still counts.
+// setNetnsMode sets the mode as soon as the kernel allows it: a namespace that was left
+// recently still counts.
 func setNetnsMode(t *testing.T, shared bool) {
 	t.Helper()
 	retry := time.NewTicker(10 * time.Millisecond)

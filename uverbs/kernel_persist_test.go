@@ -12,9 +12,9 @@ import (
 
 func flushing(c *uverbs.QPConfig) { c.Access |= uverbs.FlushGlobal | uverbs.FlushPersistent }
 
-// capable skips the test where the device does not say that it has cap, after
-// it has seen what a request of the kind that it lacks comes to: rxe of a kernel
-// without the operation fails it, mlx5 does not take it.
+// capable skips the test if the device does not report the capability cap. Before that it
+// checks the result of a request that needs it: rxe of a kernel without the operation completes
+// it with an error, mlx5 refuses to post it.
 func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR) {
 	t.Helper()
 	if must(l.dev.QueryDevice())(t).CapFlagsEx&cap != 0 {
@@ -65,7 +65,7 @@ func TestDeviceFlushErrors(t *testing.T) {
 	}{
 		"MR without the right": {allAccess, flushing, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal}, uverbs.WCRemAccessErr},
 		"QP without the right": {allAccess | uverbs.FlushGlobal, nil, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal}, uverbs.WCRemInvReqErr},
-		// Ordinary memory does not outlive a loss of power.
+		// Ordinary memory does not survive a loss of power.
 		"persistence": {allAccess | uverbs.FlushGlobal, flushing, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementPersistent}, uverbs.WCRemAccessErr},
 		"beyond":      {allAccess | uverbs.FlushGlobal, flushing, uverbs.SendWR{FlushLength: bufSize + 1, Placement: uverbs.PlacementGlobal}, uverbs.WCRemAccessErr},
 	} {
@@ -103,7 +103,7 @@ func TestDeviceAtomicWrite(t *testing.T) {
 	if v := word(l.b.mr, 16); v != wr.Swap || word(l.b.mr, 8) != 1 || word(l.b.mr, 24) != 2 {
 		t.Errorf("the word is %#x", v)
 	}
-	for i := range uint64(100) { // around the ring
+	for i := range uint64(100) { // wraps around the ring
 		b := l.a.qp.StartSend()
 		b.AtomicWrite(1, 0, l.b.mr.Addr()+16, l.b.mr.RKey(), i)
 		b.AtomicWrite(2, uverbs.Signaled, l.b.mr.Addr()+24, l.b.mr.RKey(), ^i)

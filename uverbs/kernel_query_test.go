@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offered ends a test whose subject the device refused with a typed error, where
-// that is expected.
+// offered ends a test if the device refused its subject with a typed error and this is
+// expected.
 func offered(t *testing.T, feature string, err error) {
 	t.Helper()
 	if errors.Is(err, uverbs.ErrNotSupported) {
@@ -50,7 +50,7 @@ func TestDeviceQueryGID(t *testing.T) {
 	}
 }
 
-// TestDevicePKeyIndex finds each P_Key at its place.
+// TestDevicePKeyIndex looks up each P_Key's index.
 func TestDevicePKeyIndex(t *testing.T) {
 	dev := openDevice(t)
 	keys := must(dev.PKeys(1))(t)
@@ -65,7 +65,7 @@ func TestDevicePKeyIndex(t *testing.T) {
 	}
 }
 
-// TestDeviceQueryQP reads back what Modify has set.
+// TestDeviceQueryQP checks the attributes that Modify has set.
 func TestDeviceQueryQP(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.SignalAll = true })
 	peer := must(l.b.qp.Endpoint())(t)
@@ -86,14 +86,13 @@ func TestDeviceQueryQP(t *testing.T) {
 	}
 	got := must(q.Query(toInit | toRTR | toRTS | uverbs.MaskCap | uverbs.MaskQKey))(t)
 	want.CurState, want.SignalAll = got.CurState, true
-	// The kernel takes the hop limit of the route, and rxe answers with the
-	// size of the rings, which may be more than the QP was said to have, and
-	// with an alternate path whether there is one or not.
+	// The kernel uses the route's hop limit. rxe returns the size of the rings, which may be
+	// larger than the QP's, and an alternate path whether there is one or not.
 	if got.AV.HopLimit == 0 || got.Cap.MaxSendWR < q.Cap().MaxSendWR || got.Cap.MaxRecvWR < q.Cap().MaxRecvWR {
 		t.Errorf("%+v, made with %+v", got, q.Cap())
 	}
 	want.AV.HopLimit, want.Cap, want.AltAV, want.AltPort = got.AV.HopLimit, got.Cap, got.AltAV, got.AltPort
-	if got.CurState != uverbs.StateRTS && got.CurState != uverbs.StateReset { // rxe leaves it 0
+	if got.CurState != uverbs.StateRTS && got.CurState != uverbs.StateReset { // rxe leaves it at 0
 		t.Errorf("the current state is %v", got.CurState)
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -101,8 +100,8 @@ func TestDeviceQueryQP(t *testing.T) {
 	}
 }
 
-// TestDeviceRefusals asks for what some devices do, and takes a typed refusal
-// from those that do not.
+// TestDeviceRefusals calls functions that only some devices support, and accepts a typed error
+// from the others.
 func TestDeviceRefusals(t *testing.T) {
 	t.Run("port speed", func(t *testing.T) {
 		v, err := openDevice(t).QueryPortSpeed(1)
@@ -137,7 +136,7 @@ func TestDeviceRefusals(t *testing.T) {
 			check(t, m.Close())
 			t.Fatal("/dev/null is taken for a dma-buf")
 		}
-		if !errors.Is(err, uverbs.ErrInvalid) { // what a device that does it would say
+		if !errors.Is(err, uverbs.ErrInvalid) { // the error of a device that supports it
 			offered(t, expect.DMABuf, err)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A tap is one end of raw packets. A device hears itself when two programs have
-// it open, so each has a Context of its own.
+// A tap is one end of raw packets. A device delivers its own packets only if two programs have
+// it open, so each tap has a separate Context.
 type tap struct {
 	ctx context.Context
 	dev *uverbs.Context
@@ -27,7 +27,7 @@ type tap struct {
 	qp  *uverbs.QP
 }
 
-// newTap makes an end without QP.
+// newTap returns a tap without a QP.
 func newTap(t testing.TB) *tap {
 	t.Helper()
 	p := &tap{dev: openDevice(t)}
@@ -40,7 +40,7 @@ func newTap(t testing.TB) *tap {
 	return p
 }
 
-// newRawTap makes an end with a raw packet QP in RTS.
+// newRawTap returns a tap with a raw packet QP in RTS.
 func newRawTap(t testing.TB, flags uverbs.QPCreateFlags) *tap {
 	t.Helper()
 	p := newTap(t)
@@ -52,7 +52,7 @@ func newRawTap(t testing.TB, flags uverbs.QPCreateFlags) *tap {
 	return p
 }
 
-// hasRaw ends the test when err says that there are no raw packets.
+// hasRaw ends the test if err reports that the device does not support raw packets.
 func hasRaw(t testing.TB, dev *uverbs.Context, err error) {
 	t.Helper()
 	if !errors.Is(err, uverbs.ErrNotSupported) {
@@ -81,7 +81,7 @@ func (p *tap) next(t testing.TB) uverbs.WC {
 	return wcs[0]
 }
 
-// send sends a frame, of which some bytes are inline.
+// send sends a frame, with some of its bytes inline.
 func (p *tap) send(t testing.TB, frame []byte, inline int, f uverbs.SendFlags) {
 	t.Helper()
 	copy(p.mr.Bytes(), frame)
@@ -95,18 +95,18 @@ func (p *tap) send(t testing.TB, frame []byte, inline int, f uverbs.SendFlags) {
 	}
 }
 
-// A rawPacket is what frames are made of.
+// A rawPacket describes a frame.
 type rawPacket struct {
 	dst     [6]byte
 	vlan    uint16 // 0: none
 	v6, tcp bool
-	from    byte // of the sender's address
+	from    byte // last byte of the sender's address
 	payload int
 }
 
 var rawMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8}
 
-// frame is a packet, with the checksum of IPv4 but not that of TCP or UDP.
+// frame returns the packet, with the checksum of IPv4 but not that of TCP or UDP.
 func (r rawPacket) frame() []byte {
 	b := append(append([]byte{}, r.dst[:]...), 0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc9)
 	if r.vlan != 0 {
@@ -159,8 +159,7 @@ func toRawMAC(mac [6]byte) uverbs.FlowEth {
 	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac}, Mask: uverbs.EthFilter{DstMAC: wholeMAC}}
 }
 
-// Frames arrive as they were sent, with their flow's tag, and those of no flow
-// do not arrive.
+// Frames arrive unchanged, with their flow's tag. Frames that match no flow do not arrive.
 func TestDeviceRawPacket(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	flow := must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC), uverbs.FlowActionTag{ID: 0x12345}}}))(t)
@@ -191,7 +190,7 @@ func TestDeviceRawPacket(t *testing.T) {
 			}
 		}
 	}
-	// Another's address, then this one: the first was dropped.
+	// A frame to another address is dropped, the one after it arrives.
 	other := rawMAC
 	other[5]++
 	b.listen(t, 5)
@@ -200,7 +199,7 @@ func TestDeviceRawPacket(t *testing.T) {
 	if wc := b.next(t); wc.WRID != 5 || wc.ByteLen != 242 {
 		t.Errorf("received: %+v", wc)
 	}
-	// Without flow nothing comes.
+	// Without a flow no frame arrives.
 	check(t, flow.Close())
 	back := must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(other)}}))(t)
 	b.listen(t, 6)
@@ -215,7 +214,7 @@ func TestDeviceRawPacket(t *testing.T) {
 	check(t, back.Close())
 }
 
-// A VLAN's tag is matched by flows, and goes into the completion.
+// Flows match a VLAN tag, and the completion contains it.
 func TestDeviceRawPacketVLAN(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, uverbs.QPCVLANStripping)
 	eth := toRawMAC(rawMAC)
@@ -232,7 +231,7 @@ func TestDeviceRawPacketVLAN(t *testing.T) {
 	same(t, b.mr.Bytes()[rawTo:][:wc.ByteLen], rawPacket{dst: rawMAC, payload: 64}.frame())
 }
 
-// Receives are flushed in ERR, and RESET begins anew.
+// In ERR receives are flushed. After RESET the QP works again.
 func TestDeviceRawPacketStates(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
@@ -254,7 +253,7 @@ func TestDeviceRawPacketStates(t *testing.T) {
 	}
 }
 
-// Completions tell when they happened, by the device's clock and by the wall's.
+// Completions have timestamps, which can be converted to wall-clock time.
 func TestDeviceRawPacketTimestamps(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
@@ -266,13 +265,13 @@ func TestDeviceRawPacketTimestamps(t *testing.T) {
 	if wc.Timestamp < before || wc.Timestamp > after {
 		t.Errorf("received at %d, between %d and %d", wc.Timestamp, before, after)
 	}
-	const slack = time.Minute // of clocks that the kernel keeps apart
+	const slack = time.Minute // the kernel does not synchronize the two clocks
 	if at := must(b.dev.WallClock(wc.Timestamp))(t); time.Since(at).Abs() > slack {
 		t.Errorf("received at %v, now it is %v", at, time.Now())
 	}
 }
 
-// Raw packets want CAP_NET_RAW, and the error says so.
+// Raw packets require CAP_NET_RAW, and the error says so.
 func TestDeviceRawPacketRights(t *testing.T) {
 	if os.Geteuid() == 0 {
 		newRawTap(t, 0)
@@ -287,7 +286,7 @@ func TestDeviceRawPacketRights(t *testing.T) {
 	}
 }
 
-// Work queues go through their states, and what leads to them keeps them open.
+// Work queues go through their states, and cannot be closed while other objects use them.
 func TestDeviceWQ(t *testing.T) {
 	p := newTap(t)
 	wq, err := p.pd.CreateWQ(uverbs.WQConfig{CQ: p.cq, MaxWR: 8, MaxSGE: 2})
@@ -308,7 +307,7 @@ func TestDeviceWQ(t *testing.T) {
 		}
 	}
 	if err := wq.Modify(uverbs.WQAttr{State: uverbs.WQStateRdy}, uverbs.WQMaskState); !errors.Is(err, uverbs.ErrInvalid) {
-		t.Logf("ERR to RDY: %v", err) // which devices may take
+		t.Logf("ERR to RDY: %v", err) // devices may accept it
 	}
 	check(t, wq.Modify(uverbs.WQAttr{State: uverbs.WQStateReset}, uverbs.WQMaskState))
 	check(t, wq.Ready())

@@ -77,7 +77,7 @@ func TestDeviceRCRead(t *testing.T) {
 	}
 }
 
-// TestDeviceRCFence sends what a READ before it fetched: the fence makes it wait.
+// TestDeviceRCFence sends data that the READ before it fetches: the fence makes the send wait.
 func TestDeviceRCFence(t *testing.T) {
 	l := newLoop(t, nil)
 	for round := range 20 {
@@ -93,7 +93,7 @@ func TestDeviceRCFence(t *testing.T) {
 	}
 }
 
-// TestDeviceRCGather collects a message from several places and scatters it.
+// TestDeviceRCGather gathers a message from several buffers and scatters it.
 func TestDeviceRCGather(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(3)
@@ -108,7 +108,7 @@ func TestDeviceRCGather(t *testing.T) {
 	same(t, got, sent)
 }
 
-// TestDeviceRCInline posts data that is overwritten at once.
+// TestDeviceRCInline overwrites inline data right after the post.
 func TestDeviceRCInline(t *testing.T) {
 	l := newLoop(t, nil)
 	limit := l.a.qp.Cap().MaxInline
@@ -135,8 +135,7 @@ func TestDeviceRCInline(t *testing.T) {
 	}
 }
 
-// TestDeviceRCBatch posts a batch of every operation by one doorbell, one completion
-// for all.
+// TestDeviceRCBatch posts a batch of every operation with one doorbell and one completion.
 func TestDeviceRCBatch(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(1)
@@ -157,7 +156,7 @@ func TestDeviceRCBatch(t *testing.T) {
 	b.WriteInline(7, 0, l.b.mr.Addr()+52000, l.b.mr.RKey(), []byte("write in one call"))
 	b.ReadSGE(5, uverbs.Signaled, l.b.mr.Addr(), l.b.mr.RKey(), l.a.mr.SGE(60000, 1000))
 	check(t, b.Submit())
-	b.Abort() // after Submit: nothing
+	b.Abort() // does nothing after Submit
 
 	l.success(t, l.a, 5, uverbs.WCRead)
 	l.success(t, l.b, 0, uverbs.WCRecv)
@@ -178,8 +177,8 @@ func TestDeviceRCBatch(t *testing.T) {
 	same(t, abuf[60000:61000], bbuf[:1000])
 }
 
-// TestDeviceRCBatchAbort posts nothing of a batch that is dropped, or that has
-// something wrong in it.
+// TestDeviceRCBatchAbort checks that a batch that is aborted, or has an invalid operation,
+// posts nothing.
 func TestDeviceRCBatchAbort(t *testing.T) {
 	l := newLoop(t, nil)
 	b := l.a.qp.StartSend()
@@ -198,8 +197,8 @@ func TestDeviceRCBatchAbort(t *testing.T) {
 	l.success(t, l.a, 5, uverbs.WCSend)
 }
 
-// TestDeviceQueueFull fills the send queue: the list stops at the request that finds
-// no room, and all before it complete.
+// TestDeviceQueueFull fills the send queue: posting stops at the first request without room,
+// and all before it complete.
 func TestDeviceQueueFull(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.MaxSendWR, c.MaxRecvWR = 4, 4 })
 	room := l.a.qp.Cap().MaxSendWR
@@ -221,8 +220,7 @@ func TestDeviceQueueFull(t *testing.T) {
 	}
 }
 
-// TestDeviceBadRequests posts requests that are refused, each behind a good one that
-// goes through.
+// TestDeviceBadRequests posts requests that are refused, each after a valid one that completes.
 func TestDeviceBadRequests(t *testing.T) {
 	l := newLoop(t, nil)
 	sge := l.a.mr.SGE(0, 8)
@@ -259,15 +257,15 @@ func TestDeviceBadRequests(t *testing.T) {
 	}
 }
 
-// TestDeviceRemoteErrors breaks each rule of remote access: the request completes
-// with the status, the QP is in ERR, and what was posted behind is flushed.
+// TestDeviceRemoteErrors breaks each rule of remote access: the request completes with the
+// status, the QP is in ERR, and the requests after it are flushed.
 func TestDeviceRemoteErrors(t *testing.T) {
 	type breach func(*testing.T, *loop) uverbs.SendWR
 	tests := []struct {
 		name   string
 		breach breach
 		want   uverbs.WCStatus
-		// or is what rxe says instead, from kernel to kernel.
+		// or is what rxe reports instead, depending on the kernel.
 		or []uverbs.WCStatus
 	}{
 		{"WRITE with a wrong rkey", func(t *testing.T, l *loop) uverbs.SendWR {
@@ -290,12 +288,12 @@ func TestDeviceRemoteErrors(t *testing.T) {
 			check(t, mr.Close())
 			receive(t, l.b.qp, uverbs.RecvWR{SGL: []uverbs.SGE{l.b.mr.SGE(0, 8)}})
 			return uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge}}
-			// Newer kernels flush it before they look why it failed.
+			// Newer kernels flush it before they find out the cause.
 		}, uverbs.WCLocProtErr, []uverbs.WCStatus{uverbs.WCLocQPOpErr, uverbs.WCWRFlushErr}},
 		{"SEND longer than the receive", func(t *testing.T, l *loop) uverbs.SendWR {
 			receive(t, l.b.qp, uverbs.RecvWR{SGL: []uverbs.SGE{l.b.mr.SGE(0, 8)}})
 			return uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{l.a.mr.SGE(0, 9)}}
-			// rxe answers with a NAK of the other kind.
+			// rxe replies with another NAK code.
 		}, uverbs.WCRemInvReqErr, []uverbs.WCStatus{uverbs.WCRemOpErr}},
 	}
 	for _, test := range tests {
@@ -338,15 +336,15 @@ func (l *loop) reconnect(t *testing.T) {
 	}
 	var wcs [256]uverbs.WC
 	for _, e := range []end{l.a, l.b} {
-		must(e.cq.Poll(wcs[:]))(t) // what was flushed until now
+		must(e.cq.Poll(wcs[:]))(t) // what has been flushed so far
 	}
 	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 }
 
-// TestDeviceMany runs the rings round many times with lists, unsignaled requests and
-// batches mixed.
+// TestDeviceMany wraps around the rings many times with a mix of lists, unsignaled requests and
+// batches.
 func TestDeviceMany(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprintf("single=%t", single), func(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// CQs are resized while requests complete into them and others poll them: no
-// completion is lost, repeated or out of order.
+// CQs are resized while requests complete and other goroutines poll: no completion is lost,
+// duplicated or reordered.
 func TestDeviceResizeUnderTraffic(t *testing.T) {
 	const messages, window = 3000, 48
 	l := newLoop(t, nil)
 	for i := range uint64(l.b.qp.Cap().MaxRecvWR) {
 		receive(t, l.b.qp, uverbs.RecvWR{WRID: i})
 	}
-	// Messages that may be under way, as far as each queue has room for them.
+	// A token for each message that each queue has room for.
 	var room [2]chan struct{}
 	for i := range room {
 		room[i] = make(chan struct{}, window)
@@ -31,7 +31,7 @@ func TestDeviceResizeUnderTraffic(t *testing.T) {
 		}
 	}
 	done := make(chan error, 3)
-	some := make(chan struct{}, 1) // messages have arrived
+	some := make(chan struct{}, 1) // receives a value after messages have arrived
 	go func() { done <- l.postAll(messages, room[:]) }()
 	go func() {
 		done <- l.pollAll(l.a, messages, func(next uint64, wc *uverbs.WC) bool {
@@ -78,7 +78,7 @@ func TestDeviceResizeUnderTraffic(t *testing.T) {
 	}
 }
 
-// postAll sends numbered messages, each when there is room for it.
+// postAll sends numbered messages, each as soon as there is room.
 func (l *loop) postAll(messages uint64, room []chan struct{}) error {
 	for id := range messages {
 		for _, r := range room {
@@ -96,7 +96,7 @@ func (l *loop) postAll(messages uint64, room []chan struct{}) error {
 	return nil
 }
 
-// pollAll takes that many completions, each of which must be the next.
+// pollAll polls that many completions, and checks that each is the next in order.
 func (l *loop) pollAll(e end, messages uint64, is func(next uint64, wc *uverbs.WC) bool) error {
 	var wcs [5]uverbs.WC
 	for next := uint64(0); next < messages; {

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceSoakRounds makes, connects, uses and destroys everything, many
-// times: memory, descriptors and kernel objects end where they began.
+// TestDeviceSoakRounds creates, connects, uses and destroys all objects many times: memory,
+// descriptors and kernel objects must not grow.
 func TestDeviceSoakRounds(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("GOVERBS_SOAK_ROUNDS"))
 	if err != nil {
@@ -34,7 +34,7 @@ func TestDeviceSoakRounds(t *testing.T) {
 	}
 	after := usage(t)
 	t.Logf("before %v, after %d rounds %v", before, rounds, after)
-	const slack = 4 << 10 // KiB: the heap's own breathing
+	const slack = 4 << 10 // KiB: normal fluctuation of the heap
 	if after.rss > before.rss+slack {
 		t.Errorf("resident memory grew from %d to %d KiB", before.rss, after.rss)
 	}
@@ -75,7 +75,7 @@ func (s *scope) end() {
 type used struct {
 	rss     int // KiB
 	fds     int
-	objects string // of the device, as the kernel counts them
+	objects string // of the device, as counted by the kernel
 }
 
 func usage(t *testing.T) used {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newSharedLoop makes a loop whose ends take their receives from one SRQ.
+// newSharedLoop creates a loop whose ends share an SRQ.
 func newSharedLoop(t *testing.T, cfg uverbs.SRQConfig) (*loop, *uverbs.SRQ) {
 	t.Helper()
 	dev := openDevice(t)
@@ -36,8 +36,8 @@ func provide(t testing.TB, s *uverbs.SRQ, wrs ...uverbs.RecvWR) {
 	}
 }
 
-// TestDeviceSRQ: two QPs take receives from one queue, in the order in which
-// they were posted.
+// TestDeviceSRQ checks that two QPs use the receives of one queue in the order in which they
+// were posted.
 func TestDeviceSRQ(t *testing.T) {
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 20, MaxSGE: 2})
 	if srq.MaxWR() < 20 || srq.MaxSGE() < 2 || l.a.qp.SRQ() != srq {
@@ -70,7 +70,7 @@ func TestDeviceSRQ(t *testing.T) {
 	}
 }
 
-// TestDeviceSRQResize: receives that are posted survive.
+// TestDeviceSRQResize checks that posted receives survive a resize.
 func TestDeviceSRQResize(t *testing.T) {
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 7})
 	posted, taken := uint64(0), uint64(0)
@@ -114,8 +114,8 @@ func TestDeviceSRQResize(t *testing.T) {
 	take(int(posted - taken))
 }
 
-// TestDeviceSRQLimit: the event comes once, when fewer receives are left than
-// the limit says.
+// TestDeviceSRQLimit checks that the event is raised once, when fewer receives than the limit
+// are left.
 func TestDeviceSRQLimit(t *testing.T) {
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 15})
 	recvs := make([]uverbs.RecvWR, 6)
@@ -141,7 +141,7 @@ func TestDeviceSRQLimit(t *testing.T) {
 	}
 }
 
-// TestDeviceSRQFirstLimit: the limit counts from the beginning.
+// TestDeviceSRQFirstLimit checks that the limit applies from the creation on.
 func TestDeviceSRQFirstLimit(t *testing.T) {
 	pd := must(openDevice(t).AllocPD())(t)
 	srq, err := pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 15, Limit: 3})
@@ -151,7 +151,7 @@ func TestDeviceSRQFirstLimit(t *testing.T) {
 	}
 }
 
-// TestDeviceSRQLastWQE: a QP in ERR tells when it takes no receive any more.
+// TestDeviceSRQLastWQE checks that a QP in ERR raises an event when it uses no more receives.
 func TestDeviceSRQLastWQE(t *testing.T) {
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 15})
 	provide(t, srq, uverbs.RecvWR{WRID: 1})
@@ -167,7 +167,7 @@ func TestDeviceSRQLastWQE(t *testing.T) {
 	}
 }
 
-// TestDeviceSRQOfUD: UD QPs share receives too.
+// TestDeviceSRQOfUD checks that UD QPs can share receives.
 func TestDeviceSRQOfUD(t *testing.T) {
 	pd := must(openDevice(t).AllocPD())(t)
 	srq := must(pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 15}))(t)
@@ -211,7 +211,7 @@ func TestDeviceSRQBadInput(t *testing.T) {
 	} {
 		err := srq.Modify(c.attr, c.mask)
 		if c.mask == uverbs.SRQMaskMaxWR && errors.Is(err, uverbs.ErrNotSupported) {
-			continue // TestDeviceSRQResize says where
+			continue // TestDeviceSRQResize checks where this is expected
 		}
 		if !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

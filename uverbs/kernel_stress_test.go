@@ -15,27 +15,26 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The stress tests count: every message of many goroutines is sent once and
-// arrives once, as it was sent, while other goroutines do what may be done
-// beside it.
+// The stress tests count messages: every message of many goroutines is sent once and arrives
+// once, unchanged, while other goroutines make all calls that are allowed concurrently.
 
 const (
 	stressSize  = 64 // bytes of a message
 	stressEach  = 100
-	stressRoom  = 48 // messages under way: less than the queues hold
+	stressRoom  = 48 // messages in flight: fewer than the queues hold
 	stressSlots = 60 // receives posted
 )
 
-// A stress is messages on their way, numbered from 0.
+// A stress is a set of messages in flight, numbered from 0.
 type stress struct {
 	t       *testing.T
-	ctx     context.Context // ends when the last completion has come, or in time
+	ctx     context.Context // ends after the last completion, or after a timeout
 	end     context.CancelCauseFunc
 	wg      sync.WaitGroup
-	mr      *uverbs.MR // message n at n*stressSize
+	mr      *uverbs.MR // message n is at n*stressSize
 	sent    []atomic.Int32
 	got     []atomic.Int32
-	left    atomic.Int64 // completions to come
+	left    atomic.Int64 // remaining completions
 	credits chan struct{}
 }
 
@@ -59,7 +58,7 @@ func newStress(t *testing.T, ctx context.Context, pd *uverbs.PD, messages int) *
 
 func (s *stress) message(n int) []byte { return s.mr.Bytes()[n*stressSize:][:stressSize] }
 
-// post begins a goroutine that posts count messages. address adds what UD needs.
+// post starts a goroutine that posts count messages. address adds the attributes for UD.
 func (s *stress) post(qp *uverbs.QP, first, count int, address func(*uverbs.SendWR)) {
 	s.wg.Go(func() {
 		for n := first; n < first+count; n++ {
@@ -81,7 +80,7 @@ func (s *stress) post(qp *uverbs.QP, first, count int, address func(*uverbs.Send
 	})
 }
 
-// postOne posts in one of four ways.
+// postOne posts a message in one of four ways.
 func (s *stress) postOne(qp *uverbs.QP, n int, wr uverbs.SendWR) error {
 	if n%2 == 0 {
 		wr.SGL = []uverbs.SGE{s.mr.SGE(n*stressSize, 10), s.mr.SGE(n*stressSize+10, stressSize-10)}
@@ -106,7 +105,7 @@ func (s *stress) postOne(qp *uverbs.QP, n int, wr uverbs.SendWR) error {
 	return b.Submit()
 }
 
-// take begins a goroutine that waits for completions of a CQ.
+// take starts a goroutine that waits for completions of a CQ.
 func (s *stress) take(cq *uverbs.CQ, each func(wc *uverbs.WC) error) {
 	s.wg.Go(func() {
 		var wcs [4]uverbs.WC
@@ -141,8 +140,8 @@ func (s *stress) sends(cq *uverbs.CQ) {
 	})
 }
 
-// receives takes what arrives in slots of mr, whose messages come after header
-// bytes, and posts each slot again.
+// receives checks the messages that arrive in slots of mr, after header bytes, and posts each
+// slot again.
 func (s *stress) receives(cq *uverbs.CQ, mr *uverbs.MR, header int, repost func(uverbs.RecvWR) error) {
 	s.take(cq, func(wc *uverbs.WC) error {
 		stride := header + stressSize
@@ -162,8 +161,7 @@ func slotWR(mr *uverbs.MR, header int, slot uint64) uverbs.RecvWR {
 	return uverbs.RecvWR{WRID: slot, SGL: []uverbs.SGE{mr.SGE(int(slot)*stride, stride)}}
 }
 
-// beside begins a goroutine that calls f, which must succeed, until the traffic
-// is over.
+// beside starts a goroutine that calls f, which must succeed, until the traffic ends.
 func (s *stress) beside(name string, f func(round int) error) {
 	s.wg.Go(func() {
 		for round := 0; s.ctx.Err() == nil; round++ {
@@ -175,7 +173,7 @@ func (s *stress) beside(name string, f func(round int) error) {
 	})
 }
 
-// finish waits for the end and counts.
+// finish waits for the end and checks the counts.
 func (s *stress) finish() {
 	s.t.Helper()
 	s.wg.Wait()
@@ -189,7 +187,7 @@ func (s *stress) finish() {
 	}
 }
 
-// TestDeviceStress: one QP, two CQs that are resized under traffic.
+// TestDeviceStress uses one QP and two CQs that are resized during the traffic.
 func TestDeviceStress(t *testing.T) {
 	const posters = 6
 	l := newLoop(t, nil)
@@ -221,8 +219,8 @@ func TestDeviceStress(t *testing.T) {
 	s.finish()
 }
 
-// TestDeviceStressSRQ: many QPs take their receives from one queue, which is
-// filled up whenever its limit is reached, and resized.
+// TestDeviceStressSRQ uses one SRQ for many QPs. It is refilled whenever its limit is reached,
+// and resized.
 func TestDeviceStressSRQ(t *testing.T) {
 	const pairs = 4
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 100})
@@ -258,7 +256,7 @@ func TestDeviceStressSRQ(t *testing.T) {
 	})
 	s.beside("resize", func(round int) error {
 		err := srq.Modify(uverbs.SRQAttr{MaxWR: 100 + round%2*100}, uverbs.SRQMaskMaxWR)
-		if errors.Is(err, uverbs.ErrNotSupported) { // TestDeviceSRQResize says where
+		if errors.Is(err, uverbs.ErrNotSupported) { // TestDeviceSRQResize checks where this is expected
 			runtime.Gosched()
 			err = nil
 		}
@@ -270,8 +268,8 @@ func TestDeviceStressSRQ(t *testing.T) {
 	}
 }
 
-// joined adds a pair of QPs to a shared loop: what the one that it returns
-// sends arrives at l.b's CQ.
+// joined adds a pair of QPs to a shared loop. Messages of the QP that it returns arrive at
+// l.b's CQ.
 func (l *loop) joined(t *testing.T, srq *uverbs.SRQ) end {
 	t.Helper()
 	from := l.newEnd(t, nil)
@@ -283,8 +281,8 @@ func (l *loop) joined(t *testing.T, srq *uverbs.SRQ) end {
 	return from
 }
 
-// TestDeviceStressUD: each datagram has an AH of its own, which is closed when
-// it has been sent. The receiver enters and leaves a multicast group meanwhile.
+// TestDeviceStressUD uses a separate AH for each datagram, and closes it when the datagram has
+// been sent. Meanwhile the receiver joins and leaves a multicast group.
 func TestDeviceStressUD(t *testing.T) {
 	const posters = 4
 	pd := must(openDevice(t).AllocPD())(t)
@@ -297,7 +295,7 @@ func TestDeviceStressUD(t *testing.T) {
 	}
 	attr := must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)
 	ahs := make([]*uverbs.AH, posters*stressEach)
-	room := make(chan struct{}, stressSlots) // a datagram that finds no receive is lost
+	room := make(chan struct{}, stressSlots) // a datagram without a posted receive is lost
 	for i := range posters {
 		s.post(a.qp, i*stressEach, stressEach, func(wr *uverbs.SendWR) {
 			select {

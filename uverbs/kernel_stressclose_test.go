@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A crowd is one of each kind of object, at work: l.a and l.b are connected
-// and share an SRQ, u is a UD QP that talks to itself.
+// A crowd has one object of each kind, in use: l.a and l.b are connected and share an SRQ, and
+// u is a UD QP that sends to itself.
 type crowd struct {
 	*loop
 	srq *uverbs.SRQ
@@ -30,10 +30,9 @@ func newCrowd(t *testing.T) *crowd {
 	return &crowd{l, srq, u, to, must(l.pd.CreateAH(to))(t)}
 }
 
-// TestDeviceStressClose closes everything, object by object in whatever order
-// they let it, and all at once by the Context, while other goroutines do all
-// that can be done with it: each call works, or says why not, and then that it
-// is closed.
+// TestDeviceStressClose closes all objects, one by one in any order that is allowed, or all at
+// once with the Context, while other goroutines call all of their methods. Each call must
+// succeed or return a suitable error, and in the end ErrClosed.
 func TestDeviceStressClose(t *testing.T) {
 	for name, end := range map[string]func(*crowd) error{
 		"objects": (*crowd).closeObjects,
@@ -47,7 +46,7 @@ func TestDeviceStressClose(t *testing.T) {
 	}
 }
 
-// close ends a crowd that is at work.
+// close closes a crowd that is in use.
 func (c *crowd) close(t *testing.T, end func(*crowd) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -69,12 +68,13 @@ func (c *crowd) close(t *testing.T, end func(*crowd) error) {
 	}
 	working.Wait()
 	check(t, end(c))
-	cancel() // NextEvent has no object of its own
+	cancel() // NextEvent has no object that end closes
 	wg.Wait()
 	check(t, c.dev.Close())
 }
 
-// fine tells the errors of calls on objects that fail since others are gone.
+// fine reports whether err is allowed for a call on an object that fails because others are
+// closed.
 func fine(err error) bool {
 	for _, e := range []error{nil, uverbs.ErrQueueFull, uverbs.ErrState, uverbs.ErrRange, uverbs.ErrInvalid, uverbs.ErrNotSupported, uverbs.ErrClosed, context.Canceled} {
 		if errors.Is(err, e) {
@@ -105,7 +105,7 @@ func (c *crowd) closeObjects() error {
 	return errors.Join(errs...)
 }
 
-// calls are repeated until they say ErrClosed.
+// calls returns calls that are repeated until they return ErrClosed.
 func (c *crowd) calls(ctx context.Context) map[string]func() error {
 	group := uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 7, 14: 8, 15: 10}
 	datagram := func() uverbs.SendWR {
@@ -165,7 +165,7 @@ func (c *crowd) calls(ctx context.Context) map[string]func() error {
 			return ah.Close()
 		},
 		"event": func() error {
-			if first { // the others are to begin
+			if first { // lets the other calls start
 				first = false
 				return nil
 			}

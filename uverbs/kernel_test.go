@@ -50,8 +50,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// A loop is a pair of QPs, RC unless it is said otherwise, of one device that are connected to each other,
-// each with a CQ and a buffer of its own.
+// A loop is a pair of connected QPs of one device, of type RC by default. Each has its own CQ
+// and buffer.
 type loop struct {
 	ctx  context.Context
 	dev  *uverbs.Context
@@ -67,7 +67,7 @@ type end struct {
 
 const bufSize = 1 << 16
 
-// newLoop makes a loop. adjust, which may be nil, changes the queues' shape.
+// newLoop creates a loop. adjust, which may be nil, changes the configuration of the QPs.
 func newLoop(t testing.TB, adjust func(*uverbs.QPConfig)) *loop {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -97,7 +97,7 @@ func (l *loop) newEnd(t testing.TB, adjust func(*uverbs.QPConfig)) end {
 	return e
 }
 
-// fill puts a pattern that differs from offset to offset into an end's buffer.
+// fill fills an end's buffer with a pattern that depends on the offset.
 func (e end) fill(seed byte) {
 	for i, b := 0, e.mr.Bytes(); i < len(b); i++ {
 		b[i] = seed + byte(i*7) + byte(i>>8)
@@ -114,7 +114,7 @@ func (l *loop) completion(t testing.TB, e end) uverbs.WC {
 	return wcs[0]
 }
 
-// success waits for a completion of e and holds it against what is wanted.
+// success waits for a completion of e and checks its fields.
 func (l *loop) success(t testing.TB, e end, wrID uint64, op uverbs.WCOpcode) uverbs.WC {
 	t.Helper()
 	wc := l.completion(t, e)

@@ -11,8 +11,8 @@ import (
 
 func unacknowledged(c *uverbs.QPConfig) { c.Type = uverbs.UC }
 
-// On UC, a message of many packets arrives whole: each loop has nothing under
-// way but that.
+// On UC, a message of many packets arrives completely. No other message is in flight in these
+// loops.
 func TestDeviceUCSend(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	for _, n := range sizes {
@@ -48,7 +48,7 @@ func TestDeviceUCWrite(t *testing.T) {
 	}
 }
 
-// A WRITE to where the peer lets nobody write is lost, and nobody is told.
+// A WRITE to memory without remote write access is lost, and neither end reports it.
 func TestDeviceUCWriteLost(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWriteImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
@@ -64,22 +64,21 @@ func TestDeviceUCWriteLost(t *testing.T) {
 	same(t, l.b.mr.Bytes()[:8], l.a.mr.Bytes()[:8])
 }
 
-// A request that fails on this side puts the QP into SQE or ERR, and RESET brings
-// it back.
+// A request that fails locally moves the QP to SQE or ERR. After RESET it works again.
 func TestDeviceUCRevive(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	for range 3 {
 		bad := l.a.mr.SGE(0, 8)
 		bad.LKey ^= 0x5500
 		post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{bad}}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
-		// Newer kernels flush it before they look why it failed.
+		// Newer kernels flush it before they find out the cause.
 		if wc := l.completion(t, l.a); wc.WRID != 1 || wc.Status != uverbs.WCLocProtErr && wc.Status != uverbs.WCLocQPOpErr && wc.Status != uverbs.WCWRFlushErr {
 			t.Fatalf("completion %+v", wc)
 		}
 		if wc := l.completion(t, l.a); wc.WRID != 2 || !errors.Is(wc.Err(), uverbs.WCWRFlushErr) {
 			t.Fatalf("completion %+v", wc)
 		}
-		// SQE is what the standard wants, rxe goes to ERR.
+		// The IBA requires SQE; rxe goes to ERR.
 		if a := must(l.a.qp.Query(uverbs.MaskState))(t); a.State != uverbs.StateErr && a.State != uverbs.StateSQE {
 			t.Fatalf("the QP is in %v", a.State)
 		}

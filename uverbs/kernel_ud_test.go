@@ -16,14 +16,13 @@ import (
 
 const qkey = 0x11111111
 
-// A station is a UD QP in RTS with a CQ and a buffer of its own.
+// A station is a UD QP in RTS with its own CQ and buffer.
 type station struct {
 	end
 	ctx context.Context
 }
 
-// newStation makes a UD QP whose address is g; the zero Port stands for the
-// best one.
+// newStation creates a UD QP whose address is g, or the best one if g.Port is zero.
 func newStation(t testing.TB, pd *uverbs.PD, g uverbs.GIDEntry, adjust func(*uverbs.QPConfig)) *station {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -44,14 +43,14 @@ func newStation(t testing.TB, pd *uverbs.PD, g uverbs.GIDEntry, adjust func(*uve
 	return s
 }
 
-// reach makes an AH that leads from s to the other station.
+// reach creates an AH for datagrams from s to the other station.
 func (s *station) reach(t testing.TB, other *station) *uverbs.AH {
 	t.Helper()
 	attr := must(s.qp.AHAttr(must(other.qp.Endpoint())(t)))(t)
 	return must(s.qp.PD().CreateAH(attr))(t)
 }
 
-// slot is the n-th receive buffer: room for a GRH and a packet.
+// slotSize is the size of a receive buffer: a GRH and a packet.
 const slotSize = uverbs.GRHLen + 4096
 
 func (s *station) slot(n int) uverbs.SGE { return s.mr.SGE(n*slotSize, slotSize) }
@@ -61,8 +60,7 @@ func (s *station) listen(t testing.TB, n int) {
 	receive(t, s.qp, uverbs.RecvWR{WRID: uint64(n), SGL: []uverbs.SGE{s.slot(n)}})
 }
 
-// datagram waits for the receive into slot n, and returns what it holds behind
-// the GRH.
+// datagram waits for the receive into slot n, and returns its contents.
 func (s *station) datagram(t testing.TB, n int) (wc uverbs.WC, grh, data []byte) {
 	t.Helper()
 	wc = s.success(t, uint64(n), uverbs.WCRecv)
@@ -75,8 +73,8 @@ func (s *station) success(t testing.TB, wrID uint64, op uverbs.WCOpcode) uverbs.
 	return (&loop{ctx: s.ctx}).success(t, s.end, wrID, op)
 }
 
-// silent checks that nothing completes on s. It sends s a datagram of its own
-// and waits for it: what came before would have completed.
+// silent checks that nothing completes on s. It sends s another datagram and waits for it:
+// earlier ones would have completed before.
 func (s *station) silent(t testing.TB, slot int) {
 	t.Helper()
 	s.listen(t, slot)
@@ -124,7 +122,7 @@ func TestDeviceUDSend(t *testing.T) {
 	})
 }
 
-// TestDeviceUDReply answers a datagram with immediate, by what its GRH says.
+// TestDeviceUDReply replies to a datagram with immediate, to the address in its GRH.
 func TestDeviceUDReply(t *testing.T) {
 	eachGID(t, func(t *testing.T, a, b *station) {
 		b.listen(t, 0)
@@ -160,14 +158,14 @@ func TestDeviceUDReply(t *testing.T) {
 	})
 }
 
-// pair makes two stations on the device's best GID.
+// pair creates two stations on the device's best GID.
 func pair(t *testing.T, adjust func(*uverbs.QPConfig)) (a, b *station) {
 	t.Helper()
 	pd := must(openDevice(t).AllocPD())(t)
 	return newStation(t, pd, uverbs.GIDEntry{}, adjust), newStation(t, pd, uverbs.GIDEntry{}, adjust)
 }
 
-// TestDeviceUDQKey: a datagram with another QKey is dropped.
+// TestDeviceUDQKey checks that a datagram with another Q_Key is dropped.
 func TestDeviceUDQKey(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)
@@ -175,7 +173,7 @@ func TestDeviceUDQKey(t *testing.T) {
 		return uverbs.SendWR{WRID: uint64(key), Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: key, Inline: []byte("x")}
 	}
 	post(t, a.qp, to(qkey+1))
-	a.success(t, qkey+1, uverbs.WCSend) // and it is gone
+	a.success(t, qkey+1, uverbs.WCSend) // it has been sent
 	b.silent(t, 1)
 	check(t, b.qp.Modify(uverbs.QPAttr{QKey: qkey + 1}, uverbs.MaskQKey))
 	b.listen(t, 0)
@@ -186,8 +184,8 @@ func TestDeviceUDQKey(t *testing.T) {
 	}
 }
 
-// TestDeviceUDBadRequests posts what is refused at once, each behind a good
-// request that goes through.
+// TestDeviceUDBadRequests posts requests that are refused at once, each after a valid request
+// that completes.
 func TestDeviceUDBadRequests(t *testing.T) {
 	a, b := pair(t, nil)
 	ah, closed := a.reach(t, b), a.reach(t, b)
@@ -245,7 +243,7 @@ func TestDeviceUDBadRequests(t *testing.T) {
 	b.silent(t, 1)
 }
 
-// TestDeviceAHExplained asks for addresses that lead nowhere.
+// TestDeviceAHExplained creates AHs with unreachable addresses.
 func TestDeviceAHExplained(t *testing.T) {
 	a, b := pair(t, nil)
 	good := must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)
@@ -270,8 +268,8 @@ func TestDeviceAHExplained(t *testing.T) {
 	}
 }
 
-// TestDeviceUDMTU raises the MTU of the network interface under a QP: what was
-// too long goes through then.
+// TestDeviceUDMTU raises the MTU of the network interface under a QP: messages that were too
+// long can be sent then.
 func TestDeviceUDMTU(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)
@@ -291,9 +289,9 @@ func TestDeviceUDMTU(t *testing.T) {
 	}
 }
 
-// TestDeviceUDShortReceive: rxe drops a datagram that does not fit the receive
-// that is next, and the receive serves the next one that does. In 6.1 the
-// datagram fails the receive, and the QP with it.
+// TestDeviceUDShortReceive checks that rxe drops a datagram that does not fit the next receive,
+// and uses the receive for the next datagram that fits. In 6.1 the datagram makes the receive
+// fail, and the QP with it.
 func TestDeviceUDShortReceive(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)

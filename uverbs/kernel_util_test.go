@@ -21,8 +21,8 @@ func ordinaryUser() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
-// asUser runs the test in a process without root's rights. In that process it
-// answers true; otherwise the test has ended as the process did.
+// asUser runs the test in a process without root's rights. It returns true in that process. In
+// the parent it returns false after that process has ended.
 func asUser(t *testing.T) bool {
 	t.Helper()
 	const mark = "GOVERBS_TEST_AS_USER"
@@ -34,7 +34,7 @@ func asUser(t *testing.T) bool {
 	cmd.SysProcAttr = ordinaryUser()
 	out, err := cmd.CombinedOutput()
 	switch {
-	case err == nil && strings.Contains(string(out), "--- SKIP"): // which was earned there
+	case err == nil && strings.Contains(string(out), "--- SKIP"): // the child has checked that the skip is expected
 		t.Skipf("as an ordinary user:\n%s", out)
 	case err != nil || !strings.Contains(string(out), "--- PASS"):
 		t.Fatalf("as an ordinary user: %v\n%s", err, out)
@@ -59,7 +59,7 @@ func setLink(t *testing.T, name string, up bool) {
 	check(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }
 
-// setMTU changes the MTU of a network interface and returns what it was.
+// setMTU changes the MTU of a network interface and returns the previous one.
 func setMTU(t *testing.T, name string, mtu int) (was int) {
 	t.Helper()
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)

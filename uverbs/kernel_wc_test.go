@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Every field of a completion, of rxe: those that it has not are zero.
+// All fields of a completion on rxe: fields that it does not support are zero.
 func TestDeviceWCFields(t *testing.T) {
 	if name := os.Getenv("GOVERBS_DEVICE"); !strings.HasPrefix(name, "rxe") {
 		t.Skipf("%s is another driver's: the test is of what rxe leaves out", name)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A crossing is a domain that two contexts share by a file: the first has the
-// target, the second opens it. Each has an SRQ. The initiator is a third one's.
+// A crossing is an XRC domain that two contexts share through a file: the first has the target,
+// the second opens it. Each has an SRQ. The initiator belongs to a third context.
 type crossing struct {
 	ctx       context.Context
 	file      *os.File
@@ -47,7 +47,7 @@ func newCrossing(t testing.TB) *crossing {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	x := &crossing{ctx: ctx, file: domainFile(t), from: newXRCSide(t)}
-	openXRCD(t, x.from.dev, nil, 0) // a skip comes before anything else
+	openXRCD(t, x.from.dev, nil, 0) // skip the test early
 	for i := range x.sides {
 		s := newXRCSide(t)
 		s.domain = openXRCD(t, s.dev, x.file, os.O_CREATE)
@@ -69,15 +69,15 @@ func (x *crossing) done(t testing.TB, cq *uverbs.CQ) uverbs.WC {
 	return wcs[0]
 }
 
-// sent waits until a request of the initiator is done.
+// sent waits until a request of the initiator has completed.
 func (x *crossing) sent(t testing.TB) {
 	t.Helper()
 	wc := x.done(t, x.from.cq)
 	check(t, wc.Err())
 }
 
-// One connection leads to the SRQs of all processes that share the domain, each
-// with the memory of its own PD.
+// One connection reaches the SRQs of all processes that share the domain, each with the memory
+// of its own PD.
 func TestDeviceXRC(t *testing.T) {
 	x := newCrossing(t)
 	for i := range 60 {
@@ -100,7 +100,7 @@ func TestDeviceXRC(t *testing.T) {
 	}
 }
 
-// A target lives as long as somebody has it, and all who have it see its state.
+// A target exists as long as any process has it open, and all of them see its state.
 func TestDeviceXRCShared(t *testing.T) {
 	x := newCrossing(t)
 	first, second := &x.sides[0], &x.sides[1]
@@ -140,8 +140,9 @@ func TestDeviceXRCShared(t *testing.T) {
 	check(t, again.Close())
 }
 
-// The limit of an XRC SRQ is told of; what an SRQ that is closed has left in its
-// CQ is gone; a message to it fails at its sender; a drained initiator is idle.
+// The limit of an XRC SRQ raises an event. Closing an SRQ removes its completions from the CQ.
+// A message to a closed SRQ fails at the sender. A drained initiator has no outstanding
+// requests.
 func TestDeviceXRCSRQ(t *testing.T) {
 	x := newCrossing(t)
 	to := &x.sides[0]

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explainLimit wraps the error of a create command. Where the kernel only says
-// EINVAL, or ENOMEM, it looks afterwards whether the number asked for is over
-// what the device takes.
+// explainLimit wraps the error of a create command. If the kernel returned only EINVAL or
+// ENOMEM, explainLimit checks whether the requested number exceeds the device's limit.
 func (c *Context) explainLimit(op string, err error, what string, asked int, limit func(*DeviceAttr) int) error {
 	detail := ""
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOMEM) {

@@ -8,14 +8,18 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// moderationMask says that count and period are meant: IBV_CQ_ATTR_MODERATE.
+// moderationMask selects count and period: IBV_CQ_ATTR_MODERATE.
 const moderationMask = 1 << 0
 
-// Moderate has the device raise an event for every count completions, or period
-// microseconds after the first: ibv_modify_cq(3). The limits are
-// [DeviceAttr.MaxModerateCount] and MaxModeratePeriod; 0 and 0 end it.
+// Moderate makes the device raise an event only after count completions, or period
+// microseconds after the first one: ibv_modify_cq(3). The limits are
+// [DeviceAttr.MaxModerateCount] and MaxModeratePeriod. If count and period are 0,
+// moderation ends.
 //
-// [ErrNotSupported] where the device does not do it, such as rxe.
+// On a single-goroutine CQ, only its owner may call Moderate.
+//
+// It returns [ErrNotSupported] if the device has no moderation, as on rxe, and
+// [ErrClosed] after Close.
 func (q *CQ) Moderate(count, period int) error {
 	const op = "moderate"
 	if count < 0 || count > math.MaxUint16 || period < 0 || period > math.MaxUint16 {

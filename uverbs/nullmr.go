@@ -2,18 +2,18 @@ package uverbs
 
 import "golang.org/x/sys/unix"
 
-// A ProviderNullMR is a [ProviderContext] of a device that may have a key of
-// memory that there is not.
+// A ProviderNullMR is a [ProviderContext] of a device that may support null MRs.
 type ProviderNullMR interface {
-	// NullKey is the key, if the device has it.
+	// NullKey returns the lkey of the null MR. ok is false if the device has none.
 	NullKey() (lkey uint32, ok bool)
 }
 
-// AllocNullMR makes an MR of memory that there is not: ibv_alloc_null_mr(3).
-// What arrives in it is thrown away, and it reads as zeros. Any offset and length
-// will do, up to [MaxMessage] bytes in a request; peers cannot name it. A receive
-// may so take part of a message and leave the rest. [ErrNotSupported] where the
-// device has none, [ErrClosed] after Close of the PD.
+// AllocNullMR creates an MR without memory: ibv_alloc_null_mr(3). The device
+// discards what it would write there, and reads zeros. Any offset is valid, and a
+// request may have up to [MaxMessage] bytes. Peers cannot use the MR. It is useful
+// for a receive that discards a part of the message. AllocNullMR returns
+// [ErrNotSupported] if the device has no null MR, and [ErrClosed] after Close of
+// the PD.
 func (p *PD) AllocNullMR() (*MR, error) {
 	const op = "allocate null MR"
 	var key uint32

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A PD is a protection domain: memory and queues of one PD work together. Its
-// methods may be called from any number of goroutines.
+// A PD is a protection domain: memory and queues can be used together only within
+// one PD. Its methods may be called from any number of goroutines.
 type PD struct {
 	object
-	parent *PD // of a parent domain: the kernel's
-	td     *TD // nil: none
+	parent *PD // the kernel's PD, if this is a parent domain
+	td     *TD // may be nil
 	give   func(n, align int) ([]byte, error)
 	regain func([]byte)
 }
 
-// AllocPD makes a protection domain: ibv_alloc_pd(3). [ErrClosed] after Close
-// of the Context.
+// AllocPD allocates a protection domain: ibv_alloc_pd(3). It returns [ErrClosed]
+// after Close of the Context.
 func (c *Context) AllocPD() (*PD, error) {
 	p := &PD{object: object{ctx: c, kind: "PD", rank: rankPD}}
 	p.destroy = func() error {
@@ -59,9 +59,10 @@ func (p *PD) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	return ProviderReply{Handle: resp.PdHandle}, nil
 }
 
-// Context returns the context that p was made from.
+// Context returns the context of p.
 func (p *PD) Context() *Context { return p.ctx }
 
-// Close deallocates the domain, or the parent domain: ibv_dealloc_pd(3). It answers [ErrBusy] while
-// memory or queues of the domain are open. It is idempotent.
+// Close deallocates the domain, which may be a parent domain: ibv_dealloc_pd(3). It
+// returns [ErrBusy] while memory or queues of the domain are open. Close is
+// idempotent.
 func (p *PD) Close() error { return p.close() }

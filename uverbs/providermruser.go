@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// A ProviderMRUser is one queue's way to the memory of MRs, for which the device
-// leaves it to the CPU to write or to read it. It belongs to one goroutine at a
-// time, but for Leave. Its methods allocate nothing.
+// A ProviderMRUser gives one queue access to the memory of MRs, for data that the
+// device leaves to the CPU to write or read. All methods but Leave belong to one
+// goroutine at a time. They do not allocate.
 //
-// Between Begin and End memory stays where it is: an MR that is closed or changed
-// beside that waits for End. So nothing is to be waited for in between.
+// Between Begin and End the memory stays valid: closing or changing an MR waits for
+// End. So the caller must not block in between.
 type ProviderMRUser struct {
 	turns atomic.Uint32 // odd between Begin and End
 	mrs   atomic.Pointer[ProviderMRs]
 
-	// Of the list of those that have begun, under usersMu.
+	// Links of the list ProviderMRs.users, guarded by usersMu.
 	known      bool
 	next, prev *ProviderMRUser
 }
 
-// Open has u reach the memory of m. Where m is nil there is none.
+// Open gives u access to the MRs of m. If m is nil, there are none.
 func (u *ProviderMRUser) Open(m *ProviderMRs) { u.mrs.Store(m) }
 
-// Begin comes before calls of Store and Load.
+// Begin must be called before Store, Load and Room.
 func (u *ProviderMRUser) Begin() {
 	if !u.known {
 		u.enlist()
@@ -32,12 +32,12 @@ func (u *ProviderMRUser) Begin() {
 	u.turns.Add(1)
 }
 
-// End comes after them.
+// End must be called after them.
 func (u *ProviderMRUser) End() { u.turns.Add(1) }
 
-// Store writes p where an SGE of that key and address begins, as the device would
-// have: it answers false where the key is no open MR's with LocalWrite, or the
-// range is not inside it, or not memory that this process has.
+// Store writes p to the memory of an SGE with this key and address, as the device
+// would. It returns false if the key does not belong to an open MR with LocalWrite,
+// if the range is not inside the MR, or if this process does not have the memory.
 func (u *ProviderMRUser) Store(lkey uint32, addr uint64, p []byte) bool {
 	v := u.view(lkey)
 	if v == nil || v.access&LocalWrite == 0 {
@@ -51,8 +51,8 @@ func (u *ProviderMRUser) Store(lkey uint32, addr uint64, p []byte) bool {
 	return true
 }
 
-// Load reads to p from where an SGE of that key and address begins. It answers false
-// as Store does, but for LocalWrite.
+// Load reads the memory of an SGE with this key and address into p. It returns
+// false in the same cases as Store, but does not require LocalWrite.
 func (u *ProviderMRUser) Load(lkey uint32, addr uint64, p []byte) bool {
 	v := u.view(lkey)
 	if v == nil {
@@ -66,8 +66,9 @@ func (u *ProviderMRUser) Load(lkey uint32, addr uint64, p []byte) bool {
 	return true
 }
 
-// Room is where Store would write n bytes, for who writes them before End. It is nil
-// also where Store may do what this, which is to be fast, does not.
+// Room returns the n bytes that Store would write, for a caller that writes them
+// before End. To be fast it covers only the common cases: it may return nil
+// although Store would succeed.
 func (u *ProviderMRUser) Room(lkey uint32, addr uint64, n uint32) []byte {
 	p := u.mrs.Load().first(lkey)
 	if p == nil || p.key != lkey {
@@ -84,7 +85,7 @@ func (u *ProviderMRUser) Room(lkey uint32, addr uint64, n uint32) []byte {
 	return v.buf[off:][:n]
 }
 
-// view is what an open MR of that key leads to, or nil.
+// view returns the view of the open MR with this key, or nil.
 func (u *ProviderMRUser) view(lkey uint32) *mrView {
 	for p := u.mrs.Load().first(lkey); p != nil; p = p.next.Load() {
 		if p.key == lkey {
@@ -94,7 +95,7 @@ func (u *ProviderMRUser) view(lkey uint32) *mrView {
 	return nil
 }
 
-// first is where the list begins that a key is in.
+// first returns the first entry of the key's list.
 func (m *ProviderMRs) first(lkey uint32) *place {
 	if m == nil {
 		return nil
@@ -107,8 +108,8 @@ func (m *ProviderMRs) first(lkey uint32) *place {
 	return page[i&placeMask].Load()
 }
 
-// Leave waits for End, and has u reach no memory any more. It may be called beside
-// the others.
+// Leave waits for End and ends u's access to memory. It may be called concurrently
+// with the other methods.
 func (u *ProviderMRUser) Leave() {
 	m := u.mrs.Swap(nil)
 	if m == nil {
@@ -131,8 +132,8 @@ func (u *ProviderMRUser) Leave() {
 	u.next, u.prev = nil, nil
 }
 
-// enlist makes u known to those who wait. Most queues never come here, and cost
-// them nothing.
+// enlist adds u to the list of users to wait for. Most queues never need it and
+// cost waiters nothing.
 //
 //go:noinline
 func (u *ProviderMRUser) enlist() {
@@ -151,8 +152,8 @@ func (u *ProviderMRUser) enlist() {
 	m.users, u.known = u, true
 }
 
-// settle waits until nobody touches memory that could be found before the call.
-// Who begins later finds what is there now.
+// settle waits until no user accesses memory that it may have found before the
+// call. Users that begin later find the current entries.
 func (m *ProviderMRs) settle() {
 	m.usersMu.Lock()
 	defer m.usersMu.Unlock()
@@ -161,7 +162,7 @@ func (m *ProviderMRs) settle() {
 	}
 }
 
-// settle waits for the End of what has begun.
+// settle waits for End if u is between Begin and End.
 func (u *ProviderMRUser) settle() {
 	const brief = 100
 	turn := u.turns.Load()

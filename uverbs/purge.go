@@ -1,7 +1,7 @@
 package uverbs
 
-// purgeCQs drops completions of requests that are gone. The lock of a CQ is
-// taken under those of a QP, never the other way round.
+// purgeCQs drops the unpolled completions of q. The caller may hold locks of the
+// QP: the lock of a CQ is acquired after them, never before.
 func (q *QP) purgeCQs() {
 	if q.cfg.RecvCQ != nil {
 		q.cfg.RecvCQ.purge(q.impl)
@@ -11,7 +11,8 @@ func (q *QP) purgeCQs() {
 	}
 }
 
-// purge drops what has been completed of a queue that is gone, or emptied.
+// purge drops the unpolled completions of a queue that has been destroyed or
+// emptied.
 func (q *CQ) purge(gone any) {
 	p, ok := q.impl.(ProviderPurger)
 	if !ok {
@@ -24,8 +25,8 @@ func (q *CQ) purge(gone any) {
 	}
 }
 
-// pollError is why a poll fails. While the Context is being closed, completions
-// may be about QPs that are gone already.
+// pollError returns the error of a failed poll. While the Context is being closed,
+// it is ErrClosed: completions may then belong to QPs that no longer exist.
 func (q *CQ) pollError(err error) error {
 	if q.ctx.ending.Load() {
 		return ErrClosed

@@ -29,8 +29,7 @@ func (s QPState) String() string {
 	return "state " + itoa(uint64(s))
 }
 
-// QPMask names the fields of a [QPAttr] that count. The values are those of
-// ibv_qp_attr_mask.
+// QPMask selects fields of a [QPAttr]. The values are those of ibv_qp_attr_mask.
 type QPMask uint32
 
 // The bits of ibv_modify_qp(3).
@@ -63,7 +62,7 @@ var maskNames = [...]string{"State", "CurState", "EnSQDAsyncNotify", "Access", "
 	"Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer", "SQPSN", "MaxDestRdAtomic",
 	"PathMigState", "Cap", "DestQPN", 25: "RateLimit"}
 
-// String lists the fields, separated by commas.
+// String returns the names of the fields, separated by commas.
 func (m QPMask) String() string {
 	var names []string
 	for rest := uint32(m); rest != 0; rest &= rest - 1 {
@@ -77,24 +76,24 @@ func (m QPMask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// An AHAttr is the address of a peer: struct ibv_ah_attr. On RoCE IsGlobal
-// must be set, and HopLimit at least 1.
+// An AHAttr is the address of a peer: struct ibv_ah_attr. On RoCE, IsGlobal must be
+// set and HopLimit must be at least 1.
 type AHAttr struct {
-	IsGlobal     bool // the GRH fields DGID to TrafficClass count
+	IsGlobal     bool // the GRH fields, DGID to TrafficClass, are used
 	DGID         GID
 	FlowLabel    uint32
-	SGIDIndex    uint8 // in the GID table of the port
+	SGIDIndex    uint8 // in the port's GID table
 	HopLimit     uint8
 	TrafficClass uint8
-	DLID         uint16 // InfiniBand
+	DLID         uint16 // InfiniBand only
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8
 	Port         uint8 // counted from 1
 }
 
-// A QPAttr holds the attributes of a QP: struct ibv_qp_attr. A [QPMask] says
-// which of them count.
+// A QPAttr contains the attributes of a QP: struct ibv_qp_attr. A [QPMask] selects
+// the fields that are used.
 type QPAttr struct {
 	State            QPState
 	CurState         QPState
@@ -111,18 +110,18 @@ type QPAttr struct {
 	PKeyIndex        uint16
 	AltPKeyIndex     uint16
 	EnSQDAsyncNotify bool
-	SQDraining       bool  // only in what Query answers
-	MaxRdAtomic      uint8 // READs and atomics that may be out
-	MaxDestRdAtomic  uint8 // and those that are served at a time
+	SQDraining       bool  // set by Query only
+	MaxRdAtomic      uint8 // READs and atomics that may be outstanding
+	MaxDestRdAtomic  uint8 // READs and atomics of the peer that may be outstanding
 	MinRNRTimer      uint8 // code of IBA 9.7.5.2.8: 12 is 0.64 ms
 	Port             uint8 // counted from 1
-	Timeout          uint8 // 4.096 us * 2^Timeout; 0 waits for ever
-	RetryCnt         uint8 // 0 to 7; rxe takes 7 for infinitely many
-	RNRRetry         uint8 // 0 to 6; 7 tries for ever
+	Timeout          uint8 // 4.096 us * 2^Timeout; 0 means no timeout
+	RetryCnt         uint8 // 0 to 7; on rxe 7 means no limit
+	RNRRetry         uint8 // 0 to 6; 7 means no limit
 	AltPort          uint8
 	AltTimeout       uint8
-	RateLimit        uint32 // of sending, kb/s; 0: none. Modify only, where the device does it
-	SignalAll        bool   // only in what Query answers
+	RateLimit        uint32 // send rate in kb/s, 0 for no limit; Modify only, if the device supports it
+	SignalAll        bool   // set by Query only
 }
 
 func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {

@@ -2,8 +2,8 @@ package uverbs
 
 import "sync"
 
-// A queueLock serialises the provider's calls of a queue, unless the queue
-// belongs to one goroutine.
+// A queueLock serialises calls of a queue's provider, unless the queue belongs to
+// one goroutine.
 type queueLock struct {
 	single bool
 	calls  sync.Mutex

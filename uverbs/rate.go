@@ -1,14 +1,14 @@
 package uverbs
 
-// A Rate is a code of a link's data rate: AHAttr.StaticRate on InfiniBand. The
-// values are those of ibv_rate; 0 is the port's own rate.
+// A Rate is the code of a data rate, for AHAttr.StaticRate on InfiniBand. The
+// values are those of ibv_rate. 0 is the port's rate.
 type Rate uint8
 
 // RatePort is the rate of the port.
 const RatePort Rate = 0
 
-// rates has what a code stands for. mult, in units of 2.5 Gb/s, is 0 for the
-// rates that have no such form.
+// rates contains the rates by code. mult is in units of 2.5 Gb/s; it is 0 for rates
+// that the C library does not express in this unit.
 var rates = [...]struct{ mult, mbps int }{
 	2: {1, 2500}, 3: {4, 10000}, 4: {12, 30000}, 5: {2, 5000}, 6: {8, 20000}, 7: {16, 40000}, 8: {24, 60000},
 	9: {32, 80000}, 10: {48, 120000}, 11: {0, 14062}, 12: {0, 56250}, 13: {0, 112500}, 14: {0, 168750}, 15: {0, 25781},
@@ -16,7 +16,7 @@ var rates = [...]struct{ mult, mbps int }{
 	22: {240, 637500}, 23: {320, 850000}, 24: {480, 1275000},
 }
 
-// Mbps is the rate in Mb/s, 0 for a code that has none: ibv_rate_to_mbps(3).
+// Mbps returns the rate in Mb/s, or 0 for an unknown code: ibv_rate_to_mbps(3).
 func (r Rate) Mbps() int {
 	if int(r) < len(rates) {
 		return rates[r].mbps
@@ -24,8 +24,8 @@ func (r Rate) Mbps() int {
 	return 0
 }
 
-// Mult is the rate in units of 2.5 Gb/s, 0 for a code that has none:
-// ibv_rate_to_mult(3).
+// Mult returns the rate in units of 2.5 Gb/s, or 0 for a code that has no such
+// value: ibv_rate_to_mult(3).
 func (r Rate) Mult() int {
 	if int(r) < len(rates) {
 		return rates[r].mult
@@ -33,7 +33,7 @@ func (r Rate) Mult() int {
 	return 0
 }
 
-// RateOfMbps is the code of a rate in Mb/s, or [RatePort]:
+// RateOfMbps returns the code of a rate in Mb/s, or [RatePort] if there is none:
 // mbps_to_ibv_rate(3).
 func RateOfMbps(mbps int) Rate {
 	for code, r := range rates {
@@ -44,8 +44,8 @@ func RateOfMbps(mbps int) Rate {
 	return RatePort
 }
 
-// RateOfMult is the code of a rate in units of 2.5 Gb/s, or [RatePort]:
-// mult_to_ibv_rate(3).
+// RateOfMult returns the code of a rate in units of 2.5 Gb/s, or [RatePort] if
+// there is none: mult_to_ibv_rate(3).
 func RateOfMult(mult int) Rate {
 	for code, r := range rates {
 		if r.mult == mult && mult != 0 {
@@ -55,8 +55,8 @@ func RateOfMult(mult int) Rate {
 	return RatePort
 }
 
-// FlowLabelUDPPort is the UDP source port that RoCE v2 packets with a flow label
-// of 20 bits carry: ibv_flow_label_to_udp_sport(3).
+// FlowLabelUDPPort returns the UDP source port of RoCE v2 packets with this flow
+// label, of which 20 bits count: ibv_flow_label_to_udp_sport(3).
 func FlowLabelUDPPort(label uint32) uint16 {
 	const first = 0xc000 // of the dynamic ports
 	return first | uint16((label&0x3fff)^(label>>14&0x3f))

@@ -8,31 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RawPacket is the service of raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
+// RawPacket is the QP type for raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
 // CAP_NET_RAW.
 //
-// A SEND is a whole frame, from its destination address on and without its
-// checksum. Its beginning may be inline, before its SGL. Some adapters want the
-// first 18 bytes so: where nothing is inline they are copied from the SGEs'
-// memory, which must be this process's, else see [ErrFrameHeader]. A receive is filled with a
-// frame that a [Flow] of the QP wants. No other operation is possible.
+// A SEND is a whole frame, from the destination address on, without its checksum.
+// The beginning of the frame may be inline data, followed by the SGL. Some adapters
+// require the first 18 bytes inline. If there is no inline data, they are copied
+// from the SGEs, whose memory must then belong to this process: see
+// [ErrFrameHeader]. Receives are filled with the frames that a [Flow] directs to
+// the QP. No other operation is supported.
 const RawPacket QPType = 8
 
-// IPCsum has the device fill in the checksums of IPv4, TCP and UDP of a raw
-// packet: IBV_SEND_IP_CSUM. [ErrOpcode] on QPs of other types, and where the
-// device does not do it: [DeviceRawIPCsum] of DeviceAttr.CapFlags.
+// IPCsum makes the device fill in the IPv4, TCP and UDP checksums of a raw packet:
+// IBV_SEND_IP_CSUM. The post returns [ErrOpcode] on QPs of other types, and if the
+// device does not support it: see [DeviceRawIPCsum] of DeviceAttr.CapFlags.
 const IPCsum SendFlags = 1 << 4
 
-// QPCreateFlags change what a QP does. The values are those of
+// QPCreateFlags are optional features of a QP. The values are those of
 // ibv_qp_create_flags.
 type QPCreateFlags uint32
 
-// The flags of ibv_create_qp_ex(3). Those of raw packets but the first.
+// The flags of ibv_create_qp_ex(3). All but the first are for raw packets.
 const (
-	QPBlockSelfMcastLoopback QPCreateFlags = 1 << 1  // its own multicasts do not come back
-	QPScatterFCS             QPCreateFlags = 1 << 8  // receives have the frame's checksum, 4 bytes, at their end
-	QPCVLANStripping         QPCreateFlags = 1 << 9  // receives have the VLAN's tag in the WC: see WC.CVLAN
-	QPPCIWriteEndPadding     QPCreateFlags = 1 << 11 // writes to memory end at a cache line's end
+	QPBlockSelfMcastLoopback QPCreateFlags = 1 << 1  // the QP does not receive its own multicast packets
+	QPScatterFCS             QPCreateFlags = 1 << 8  // receives end with the frame's checksum, 4 bytes
+	QPCVLANStripping         QPCreateFlags = 1 << 9  // the VLAN tag of a received frame is in the WC: see WC.CVLAN
+	QPPCIWriteEndPadding     QPCreateFlags = 1 << 11 // writes to memory are padded to the end of a cache line
 )
 
 const createFlags = QPBlockSelfMcastLoopback | QPScatterFCS | QPCVLANStripping | QPPCIWriteEndPadding
@@ -47,18 +48,18 @@ const (
 
 // Flags of completions of raw packets.
 const (
-	// WCIPCsumOK: the frame is IPv4, and its checksums, of TCP or UDP too, are
-	// right.
+	// WCIPCsumOK means that the frame is IPv4 and that its checksums, including that
+	// of TCP or UDP, are correct.
 	WCIPCsumOK WCFlags = 1 << 2
-	// WCWithCVLAN: the VLAN's tag was taken out of the frame: see WC.CVLAN. C
-	// has no such flag.
+	// WCWithCVLAN means that the VLAN tag was removed from the frame: see WC.CVLAN.
+	// The C library has no such flag.
 	WCWithCVLAN WCFlags = 1 << 7
 )
 
-// CVLAN is the VLAN's tag that the device took out of the raw packet that was
-// received: priority, 3 bits, CFI, and identifier, 12 bits; as
-// ibv_wc_read_cvlan(3) has it. ok is false where it took out none. It does so
-// for QPs and WQs with the flag for CVLAN stripping.
+// CVLAN returns the VLAN tag that the device removed from a received raw packet: 3
+// bits of priority, the CFI bit and 12 bits of identifier, as ibv_wc_read_cvlan(3)
+// does. ok is false if it removed none. Devices remove the tag on QPs and WQs with
+// the flag for CVLAN stripping.
 func (w *WC) CVLAN() (tag uint16, ok bool) {
 	if w.Flags&WCWithCVLAN == 0 {
 		return 0, false
@@ -66,30 +67,30 @@ func (w *WC) CVLAN() (tag uint16, ok bool) {
 	return w.SLID, true
 }
 
-// FlowTag is the ID of the [FlowActionTag] of the flow that led a raw packet to the QP or WQ:
-// ibv_wc_read_flow_tag(3). 0 stands for none. Of completions of other kinds it
-// means nothing.
+// FlowTag returns the ID of the [FlowActionTag] of the flow that directed a raw
+// packet to the QP or WQ, or 0 if there is none: ibv_wc_read_flow_tag(3). The
+// result is meaningless for other completions.
 func (w *WC) FlowTag() uint32 { return w.Imm }
 
-// An RSSConfig makes a raw packet QP one that spreads packets over the WQs of a
-// table, by a hash of their headers: struct ibv_rx_hash_conf. It has no queue, no CQ and
-// no state: flows lead to it, and receives are posted to the WQs.
+// An RSSConfig makes a raw packet QP distribute packets over the WQs of a table by
+// a hash of their headers: struct ibv_rx_hash_conf. Such a QP has no queues, no CQs
+// and no state. Flows lead to it, and receives are posted to the WQs.
 type RSSConfig struct {
 	Table    *RWQIndTable
 	Function RSSFunction
-	Key      []byte    // of the hash: 40 bytes
-	Fields   RSSFields // 0: no hash, for a table of one WQ
+	Key      []byte    // key of the hash, 40 bytes
+	Fields   RSSFields // 0 for no hash, with a table of one WQ
 }
 
-// An RSSFunction is how packets are hashed. The values are those of
+// An RSSFunction is a hash function. The values are those of
 // ibv_rx_hash_function_flags.
 type RSSFunction uint8
 
 // The functions of ibv_create_qp_ex(3).
 const RSSToeplitz RSSFunction = 1 << 0
 
-// RSSFields are what of a packet is hashed: addresses of one version of IP, and
-// ports of one protocol. A packet that has them not goes to the first WQ. The
+// RSSFields are the header fields that are hashed: addresses of one IP version and
+// ports of one protocol. Packets without these fields go to the first WQ. The
 // values are those of ibv_rx_hash_fields.
 type RSSFields uint64
 
@@ -104,10 +105,10 @@ const (
 	RSSSrcPortUDP RSSFields = 1 << 6
 	RSSDstPortUDP RSSFields = 1 << 7
 	RSSIPsecSPI   RSSFields = 1 << 8
-	RSSInner      RSSFields = 1 << 31 // the fields are those of the packet in the tunnel
+	RSSInner      RSSFields = 1 << 31 // use the fields of the packet inside the tunnel
 )
 
-// checkRSS looks at a configuration with RSS, which has no queues.
+// checkRSS checks a configuration with RSS, which must have no queues.
 func (p *PD) checkRSS(cfg *QPConfig) error {
 	const op = "create QP"
 	r := cfg.RSS
@@ -132,8 +133,8 @@ func checkCreateFlags(op string, on *object, f QPCreateFlags) error {
 	return nil
 }
 
-// explainRaw says what a raw packet QP or a flow needs, when the kernel refused
-// it.
+// explainRaw explains why the kernel refused a raw packet QP or a flow. It returns
+// "" if the errno has no specific cause.
 func explainRaw(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -144,8 +145,8 @@ func explainRaw(err error) string {
 	return ""
 }
 
-// notEthernet is the error for raw packets of a device without Ethernet, whose
-// drivers answer EINVAL. It is nil where that is not the cause.
+// notEthernet returns the error for raw packets on a device without Ethernet, for
+// which drivers return EINVAL. It returns nil if that is not the cause.
 func (c *Context) notEthernet(err error, cfg *QPConfig) error {
 	if cfg.Type != RawPacket || !errors.Is(err, unix.EINVAL) {
 		return nil
@@ -159,7 +160,7 @@ func (c *Context) notEthernet(err error, cfg *QPConfig) error {
 		Detail: "raw packets are Ethernet's, and the link layer of the device's ports is InfiniBand"}
 }
 
-// explain looks for what the device does not take of r.
+// explain explains what in r the device does not support.
 func (r *RSSConfig) explain(err error) string {
 	const toeplitzKey = 40
 	ip4, ip6 := r.Fields&(RSSSrcIPv4|RSSDstIPv4) != 0, r.Fields&(RSSSrcIPv6|RSSDstIPv6) != 0

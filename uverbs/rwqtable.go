@@ -9,17 +9,17 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// An RWQIndTable is a table of work queues of which the hash of a packet chooses
+// An RWQIndTable is a table of work queues from which the hash of a packet selects
 // one. A QP with [RSSConfig] uses it.
 type RWQIndTable struct {
 	object
 	size int
 }
 
-// CreateRWQIndTable makes a table of WQs, which may come in it more than once:
-// ibv_create_rwq_ind_table(3). Their number is a power of two, at most
-// RSSCaps.MaxRWQIndirectionTableSize. [ErrInvalid] for another number,
-// [ErrClosed] after Close of a WQ.
+// CreateRWQIndTable creates a table of WQs: ibv_create_rwq_ind_table(3). A WQ may
+// occur more than once. The number of WQs must be a power of two, at most
+// RSSCaps.MaxRWQIndirectionTableSize. CreateRWQIndTable returns [ErrInvalid] for
+// another number, and [ErrClosed] after Close of a WQ.
 func (c *Context) CreateRWQIndTable(wqs ...*WQ) (*RWQIndTable, error) {
 	const op = "create RWQ table"
 	if n := len(wqs); bits.OnesCount(uint(n)) != 1 || n > 1<<uapi.IB_USER_VERBS_MAX_LOG_IND_TBL_SIZE {
@@ -66,12 +66,12 @@ func (t *RWQIndTable) destroyKernel() error {
 		uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE, noReply, 0)
 }
 
-// Context returns the context that t was made from.
+// Context returns the context of t.
 func (t *RWQIndTable) Context() *Context { return t.ctx }
 
-// Size is how many places the table has.
+// Size returns the number of entries.
 func (t *RWQIndTable) Size() int { return t.size }
 
-// Close destroys the table: ibv_destroy_rwq_ind_table(3). It answers [ErrBusy]
-// while a QP uses it. It is idempotent.
+// Close destroys the table: ibv_destroy_rwq_ind_table(3). It returns [ErrBusy]
+// while a QP uses the table. Close is idempotent.
 func (t *RWQIndTable) Close() error { return t.close() }

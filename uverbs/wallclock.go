@@ -2,18 +2,22 @@ package uverbs
 
 import "time"
 
-// A ProviderWallClock is a ProviderContext of a device whose clock's time the
-// kernel tells.
+// A ProviderWallClock is a ProviderContext of a device whose clock the kernel
+// relates to real time.
 type ProviderWallClock interface {
-	// WallClock is the time, in nanoseconds since 1970, at a count of the clock.
+	// WallClock returns the time, in nanoseconds since 1970, at which the clock had
+	// this count.
 	WallClock(count uint64) (ns uint64, err error)
 }
 
-// WallClock is what time it was when the device's clock was at a count, that of
-// WC.Timestamp or [Context.QueryClock]: ibv_wc_read_completion_wallclock_ns(3).
-// The kernel tells the clock's rate anew every few seconds, so convert counts
-// soon. [ErrNotSupported] where there is no such clock, as on rxe; [ErrClosed]
-// after Close; [ErrBusy] while the kernel keeps changing the rate.
+// WallClock returns the time at which the device's clock had this count, which is a
+// WC.Timestamp or a result of [Context.QueryClock]:
+// ibv_wc_read_completion_wallclock_ns(3). The kernel updates the clock's rate every
+// few seconds, so convert counts soon.
+//
+// It returns [ErrNotSupported] if the device has no such clock, as on rxe,
+// [ErrClosed] after Close, and [ErrBusy] if the kernel keeps changing the rate
+// during the call.
 func (c *Context) WallClock(count uint64) (time.Time, error) {
 	if c.ending.Load() {
 		return time.Time{}, ErrClosed
@@ -23,7 +27,7 @@ func (c *Context) WallClock(count uint64) (time.Time, error) {
 		return time.Time{}, ErrNotSupported
 	}
 	ns, err := p.WallClock(count)
-	if c.ending.Load() { // the page may have been zero
+	if c.ending.Load() { // the clock's page may have been replaced by a zero page
 		return time.Time{}, ErrClosed
 	}
 	if err != nil {

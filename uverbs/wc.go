@@ -1,22 +1,23 @@
 package uverbs
 
-// A WC is one work completion: struct ibv_wc, and what the readers of
-// ibv_start_poll(3) read: opcode, byte_len, imm_data, invalidated_rkey (see
+// A WC is one work completion: struct ibv_wc, and the values of the functions
+// described in ibv_start_poll(3): opcode, byte_len, imm_data, invalidated_rkey (see
 // [WC.InvalidatedRKey]), qp_num, src_qp, vendor_err, wc_flags, slid, sl,
-// dlid_path_bits and completion_ts. When Status is not WCSuccess only WRID,
-// Status, VendorErr and QPNum hold something.
+// dlid_path_bits and completion_ts. If Status is not WCSuccess, only WRID, Status,
+// VendorErr and QPNum are valid.
 //
-// rxe has no LIDs, no service levels, one P_Key, and neither vendor codes nor
-// a clock: Timestamp, VendorErr, PKeyIndex, SLID, SL and PathBits are 0. It sets
-// WCGRH for receives of every type of QP, though there is a GRH on UD alone, and
-// WCWithImm in the completion of the request that sent the immediate data too.
+// On rxe, which has no LIDs, no service levels, one P_Key, no vendor errors and no
+// clock, the fields Timestamp, VendorErr, PKeyIndex, SLID, SL and PathBits are 0.
+// rxe sets WCGRH for receives of QPs of every type, although only UD has a GRH. It
+// sets WCWithImm also in the completion of the request that sent the immediate
+// data.
 type WC struct {
 	WRID      uint64
-	Timestamp uint64 // device clock, 0 where the device has none
-	ByteLen   uint32 // bytes received, or read; 8 for an atomic. Of SENDs and WRITEs rxe alone tells
-	Imm       uint32 // host order; valid with WCWithImm of a receive. With WCWithInv: the invalidated RKey
+	Timestamp uint64 // of the device's clock, 0 if it has none
+	ByteLen   uint32 // bytes received or read; 8 for an atomic; for SENDs and WRITEs set by rxe only
+	Imm       uint32 // in host order; valid in a receive with WCWithImm; with WCWithInv, the invalidated RKey
 	QPNum     uint32 // the local QP
-	SrcQP     uint32 // UD: the sender's QP
+	SrcQP     uint32 // UD: the sender's QPN
 	VendorErr uint32
 	PKeyIndex uint16
 	SLID      uint16 // InfiniBand: the sender's LID
@@ -24,7 +25,7 @@ type WC struct {
 	Opcode    WCOpcode
 	Flags     WCFlags
 	SL        uint8 // InfiniBand: the service level
-	PathBits  uint8 // InfiniBand: the low bits of the LID that the message came to
+	PathBits  uint8 // InfiniBand: the low bits of the destination LID
 }
 
 // Err returns nil for a successful completion and the status otherwise.
@@ -35,8 +36,8 @@ func (w *WC) Err() error {
 	return w.Status
 }
 
-// InvalidatedRKey is the key that the peer invalidated by its SEND. ok is false
-// where it did not.
+// InvalidatedRKey returns the key that the peer's SEND invalidated. ok is false if
+// it invalidated none.
 func (w *WC) InvalidatedRKey() (rkey uint32, ok bool) {
 	if w.Flags&WCWithInv == 0 {
 		return 0, false
@@ -44,7 +45,7 @@ func (w *WC) InvalidatedRKey() (rkey uint32, ok bool) {
 	return w.Imm, true
 }
 
-// WCOpcode says what completed. The values are those of ibv_wc_opcode.
+// WCOpcode is the operation that completed. The values are those of ibv_wc_opcode.
 type WCOpcode uint8
 
 // The opcodes of completions.
@@ -72,9 +73,8 @@ const (
 	WCWithInv WCFlags = 1 << 3 // Imm holds the RKey that the peer invalidated
 )
 
-// WCStatus is the status of a completion, and an error: errors.Is(err,
-// WCRemAccessErr) tells what went wrong. The values are those of
-// ibv_wc_status.
+// WCStatus is the status of a completion. It is also an error, which can be tested
+// as in errors.Is(err, WCRemAccessErr). The values are those of ibv_wc_status.
 type WCStatus uint8
 
 // The statuses of ibv_poll_cq(3).

@@ -1,7 +1,7 @@
 package uverbs
 
-// Opcode names the operation of a send work request. The values are those of
-// ibv_wr_opcode (infiniband/verbs.h), which rxe puts on its rings as they are.
+// Opcode is the operation of a send work request. The values are those of
+// ibv_wr_opcode (infiniband/verbs.h), which rxe uses on its rings too.
 type Opcode uint8
 
 // The operations of ibv_post_send(3).
@@ -10,54 +10,55 @@ const (
 	OpWriteImm Opcode = 1 // RDMA WRITE with immediate: consumes a receive at the peer
 	OpSend     Opcode = 2
 	OpSendImm  Opcode = 3
-	OpRead     Opcode = 4 // RDMA READ, on RC: needs LocalWrite on every local buffer
+	OpRead     Opcode = 4 // RDMA READ, on RC; every local buffer needs LocalWrite
 
-	// The atomics, on RC, work on 8 bytes at the peer, at a multiple of 8, and
-	// write what was there before to the 8 bytes of their SGL, in host order.
-	// A device does them one at a time against each other; QueryDevice tells
-	// whether against the CPU too. Both ends need RemoteAtomic in the peer's
-	// QP and MR. A misaligned address is an error of the completion; rxe of Linux
-	// 6.1 and 6.12 serves the peer's QP no more after that, RESET or not.
-	OpCompareSwap Opcode = 5 // writes Swap where there was CompareAdd
+	// Atomics, on RC, operate on 8 bytes of the peer's memory, at an address that is
+	// a multiple of 8. They store the previous value in the 8 bytes of their SGL, in
+	// host order. They are atomic with respect to other atomics of the device.
+	// QueryDevice reports whether they are also atomic with respect to the CPU. The
+	// peer's QP and MR need RemoteAtomic. A misaligned address makes the request
+	// complete with an error. In rxe of Linux 6.1 and 6.12, the peer's QP no longer
+	// works after that, not even after RESET.
+	OpCompareSwap Opcode = 5 // stores Swap if the value equals CompareAdd
 	OpFetchAdd    Opcode = 6 // adds CompareAdd
 
-	// OpLocalInv invalidates InvalidateRKey, the key of a type 2 window, on RC,
-	// and on mlx5 on UC.
-	// It waits for all requests before it.
+	// OpLocalInv invalidates InvalidateRKey, the key of a type 2 window. It is for
+	// RC, and on mlx5 also for UC. It waits for all earlier requests.
 	OpLocalInv Opcode = 7
-	// OpBindMW binds a memory window as Bind says, on RC and UC.
+	// OpBindMW binds a memory window as described by Bind, on RC and UC.
 	OpBindMW Opcode = 8
-	// OpSendInv is a SEND, on RC, that invalidates InvalidateRKey, a key of the
-	// peer's; the peer's completion tells it so.
+	// OpSendInv is a SEND, on RC, that invalidates InvalidateRKey, which is a key of
+	// the peer. The peer's completion contains the key.
 	OpSendInv Opcode = 9
 
 	// OpFlush, on RC, completes when earlier writes to FlushLength bytes at
-	// RemoteAddr have come to where Placement says, and is not delayed by other
-	// memory. The peer's QP and MR need FlushGlobal or FlushPersistent.
+	// RemoteAddr have reached the point that Placement specifies. Writes to other
+	// memory do not delay it. The peer's QP and MR need FlushGlobal or
+	// FlushPersistent.
 	OpFlush Opcode = 14
-	// OpAtomicWrite, on RC, writes the 8 bytes of Swap to RemoteAddr, a multiple
-	// of 8, all at once. The peer's QP and MR need RemoteWrite.
+	// OpAtomicWrite, on RC, atomically writes the 8 bytes of Swap to RemoteAddr,
+	// which must be a multiple of 8. The peer's QP and MR need RemoteWrite.
 	OpAtomicWrite Opcode = 15
 )
 
-// A Placement says how far an [OpFlush] request brings data, as bits. The values
-// are those of ibv_placement_type.
+// A Placement is a set of bits that say how far an [OpFlush] request must bring the
+// data. The values are those of ibv_placement_type.
 type Placement uint8
 
 // The placement types of ibv_wr_flush(3).
 const (
-	PlacementGlobal     Placement = 1 << 0 // all of the peer's system sees it
-	PlacementPersistent Placement = 1 << 1 // it outlives a loss of power
+	PlacementGlobal     Placement = 1 << 0 // visible to the peer's whole system
+	PlacementPersistent Placement = 1 << 1 // survives a power failure
 )
 
-// A Selectivity says what an [OpFlush] request flushes. The values are those of
+// A Selectivity is the scope of an [OpFlush] request. The values are those of
 // ibv_selectivity_level.
 type Selectivity uint8
 
 // The selectivity levels of ibv_wr_flush(3).
 const (
-	SelectRange Selectivity = 0 // the bytes that it names
-	SelectMR    Selectivity = 1 // all of the memory region: address and length do not count
+	SelectRange Selectivity = 0 // the bytes at RemoteAddr
+	SelectMR    Selectivity = 1 // the whole MR; address and length are ignored
 )
 
 func (o Opcode) String() string {
@@ -90,83 +91,83 @@ func (o Opcode) String() string {
 	return "opcode " + itoa(uint64(o))
 }
 
-// SendFlags are the per-request flags of ibv_post_send(3). Inline data is not
-// a flag here: set SendWR.Inline, or call SendBatch.Inline.
+// SendFlags are the flags of a request in ibv_post_send(3). There is no flag for
+// inline data: set SendWR.Inline or call SendBatch.Inline.
 type SendFlags uint8
 
 // The values are those of ibv_send_flags.
 const (
 	Fence     SendFlags = 1 << 0 // wait for earlier READs and atomics of this queue
-	Signaled  SendFlags = 1 << 1 // make a completion when done
-	Solicited SendFlags = 1 << 2 // let the peer's completion be a solicited event
+	Signaled  SendFlags = 1 << 1 // create a completion even on success
+	Solicited SendFlags = 1 << 2 // make the peer's completion a solicited event
 )
 
-// An SGE names a range of registered memory: a scatter/gather element. Make
-// one with [MR.SGE], which checks the range; the raw form is there for memory
-// whose address this process does not own.
+// An SGE is a scatter/gather element: a range of registered memory. Create it with
+// [MR.SGE], which checks the range. Fill in the fields directly only for memory
+// that is not in this process's address space.
 //
-// Length is in bytes. A length over 2^31 is refused by every post with
-// [ErrRange]: [MR.SGE] answers such a one when its range is bad.
+// Length is in bytes. Every post refuses a length above 2^31 with [ErrRange].
+// [MR.SGE] returns such an SGE if the range is invalid.
 type SGE struct {
 	Addr   uint64
 	Length uint32
 	LKey   uint32
 }
 
-// MaxMessage is the longest message that a work request can move, in bytes
-// (IBA vol. 1, 9.7.5.1.4).
+// MaxMessage is the maximum length of a message, in bytes (IBA vol. 1, 9.7.5.1.4).
 const MaxMessage = 1 << 31
 
 // A SendWR is one send work request: struct ibv_send_wr without its link.
-// [QP.PostSend] keeps no part of it after it returns.
+// [QP.PostSend] keeps no reference to it.
 type SendWR struct {
-	WRID   uint64 // comes back as WC.WRID
+	WRID   uint64 // copied to WC.WRID
 	Opcode Opcode
 	Flags  SendFlags
 
 	Placement   Placement   // FLUSH
 	Selectivity Selectivity // FLUSH
-	// InvalidateRKey is the key that a LOCAL_INV or a SEND_INV invalidates.
+	// InvalidateRKey is the key that LOCAL_INV or SEND_INV invalidates.
 	InvalidateRKey uint32
 
-	// SGL is the local memory: sent, or for a READ and the atomics written to.
-	// It must be empty when Inline is not. That of a COMPARE_SWAP or FETCH_ADD
-	// has 8 bytes; LOCAL_INV, BIND_MW, FLUSH and ATOMIC_WRITE have none.
+	// SGL is the local memory. READ and the atomics write to it, other requests send
+	// it. It must be empty if Inline is not. For COMPARE_SWAP and FETCH_ADD it has 8
+	// bytes. For LOCAL_INV, BIND_MW, FLUSH and ATOMIC_WRITE it is empty.
 	SGL []SGE
-	// Inline is data that is copied into the queue by the post, so that it
-	// needs no registration and may be reused at once. Its length is limited
-	// by QPConfig.MaxInline. It is for SENDs and WRITEs.
+	// Inline is data of a SEND or WRITE that the post copies into the queue. It needs
+	// no registration and may be reused at once. QPConfig.MaxInline limits its
+	// length.
 	Inline []byte
 
 	RemoteAddr uint64 // WRITE, READ, atomics, FLUSH
 	RKey       uint32 // WRITE, READ, atomics, FLUSH
-	Imm        uint32 // SEND_IMM, WRITE_IMM; host order, big-endian on the wire
+	Imm        uint32 // SEND_IMM, WRITE_IMM; in host order, big-endian on the wire
 
-	// AH, QPN and QKey address a message of a UD QP, which is a SEND or a
-	// SEND_IMM of at most the port's active MTU. AH is one of the QP's PD. On
-	// devices that follow the IBA there, a QKey with bit 31 set stands for the
-	// QP's own; rxe sends it as it is.
+	// AH, QPN and QKey are the destination of a message of a UD QP. The message is a
+	// SEND or SEND_IMM and not longer than the port's active MTU. AH must belong to
+	// the QP's PD. According to the IBA, a QKey with bit 31 set stands for the QP's
+	// own Q_Key. rxe does not follow this and sends it as it is.
 	AH   *AH
 	QPN  uint32
 	QKey uint32
 
-	CompareAdd uint64 // COMPARE_SWAP: what must be there; FETCH_ADD: what is added
-	Swap       uint64 // COMPARE_SWAP: what is written then; ATOMIC_WRITE: what is written, in host order
+	CompareAdd uint64 // COMPARE_SWAP: the expected value; FETCH_ADD: the value to add
+	Swap       uint64 // COMPARE_SWAP: the new value; ATOMIC_WRITE: the value to write; in host order
 
 	Bind        *MWBind // BIND_MW
 	FlushLength uint32  // FLUSH, in bytes
-	// RemoteSRQN is, on an XRCSend QP, the [SRQ.SRQN] of the XRC SRQ at the peer
-	// that the request is for.
+	// RemoteSRQN is used on XRCSend QPs. It is the [SRQ.SRQN] of the XRC SRQ at the
+	// peer.
 	RemoteSRQN uint32
 }
 
-// GRHLen is how many bytes of a receive's buffers come before the datagram on
-// a UD QP: the GRH, or the IP header, for [Context.AHAttrFromWC]. They count
-// in WC.ByteLen.
+// GRHLen is the number of bytes before the datagram in a receive of a UD QP. They
+// contain the GRH or the IP header, for [Context.AHAttrFromWC], and are included in
+// WC.ByteLen.
 //
-// Give each receive of a UD QP room for GRHLen and the port's active MTU. What
-// a longer datagram does differs: it is dropped, or it fails the receive, and
-// in rxe of Linux 6.1 the QP with it.
+// A receive of a UD QP needs room for GRHLen and the port's active MTU. What
+// happens to a longer datagram depends on the device: it is dropped, or it makes
+// the receive complete with an error, and in rxe of Linux 6.1 it also moves the QP
+// to ERR.
 const GRHLen = 40
 
 // A RecvWR is one receive work request: struct ibv_recv_wr without its link.

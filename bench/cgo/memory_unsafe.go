@@ -25,7 +25,7 @@ import "C"
 
 import "unsafe"
 
-// inC is zeroed memory of C's.
+// inC returns zeroed C memory for n values.
 func inC[T any](n int) []T {
 	var zero T
 	return unsafe.Slice((*T)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(zero)))), n)
@@ -37,7 +37,7 @@ func openDevice(device string) *C.struct_ibv_context {
 	return C.open_device(name)
 }
 
-// register registers memory of C's. It is nil where there is none.
+// register registers C memory. It returns nil if that fails.
 func register(pd *C.struct_ibv_pd) *C.struct_ibv_mr {
 	var buf unsafe.Pointer
 	if C.posix_memalign(&buf, 4096, memory) != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// A run becomes a page and the charts that the page shows.
+// Report writes the page and the charts that the page shows.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	r := &results.Run{Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"}, {Name: "instructions", Description: "counted"}}}

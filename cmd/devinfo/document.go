@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The JSON document is a list of devices. Its keys are the names of the Go
-// API, so that a new attribute of the library is in it by itself; what is a
-// code there, and would say nothing here, is shown by its text.
+// The JSON document is a list of devices. Its keys are the field names of the Go
+// API, so that new attributes of the library appear without a change here. Numeric
+// codes are replaced by their text.
 
 type deviceDocument struct {
 	Name        string
@@ -21,7 +21,7 @@ type deviceDocument struct {
 	BoardID     string `json:",omitempty"`
 	CompVectors int
 	*uverbs.DeviceAttr
-	NodeGUID     string // in place of the number in DeviceAttr
+	NodeGUID     string // replaces the number in DeviceAttr
 	SysImageGUID string
 	AtomicCap    string
 	Ports        []portDocument
@@ -30,12 +30,12 @@ type deviceDocument struct {
 type portDocument struct {
 	Port int
 	*uverbs.PortAttr
-	State     string // in place of the codes in PortAttr
+	State     string // replaces the codes in PortAttr
 	LinkLayer string
 	MaxMTU    int // bytes
 	ActiveMTU int
 	GIDs      []gidDocument
-	PKeys     []string // as 0xffff; the index is that of the port's table
+	PKeys     []string // such as "0xffff", in the order of the port's table
 }
 
 type gidDocument struct {
@@ -70,7 +70,7 @@ func documentPort(p *portInfo) portDocument {
 	return doc
 }
 
-// printJSON prints the document.
+// printJSON prints the devices as a JSON document.
 func printJSON(w io.Writer, infos []*deviceInfo) error {
 	docs := []deviceDocument{}
 	for _, d := range infos {

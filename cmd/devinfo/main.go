@@ -1,6 +1,6 @@
-// Devinfo prints what RDMA devices offer: the attributes of devices and ports,
-// GIDs, P_Keys. Its options and its text are those of ibv_devinfo of rdma-core;
-// with -json it prints everything that the library knows as one document.
+// Devinfo prints the attributes of RDMA devices and their ports, including GIDs
+// and P_Keys. Its options and output are those of rdma-core's ibv_devinfo. With
+// -json it prints everything that the library reports as one JSON document.
 //
 //	devinfo -v -d mlx5_0
 //	devinfo -json | jq '.[].Ports[].GIDs[].GID'
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// run prints what opt asks for. A device that fails is no reason to say nothing
-// of the others.
+// run prints the devices that opt selects. If one fails, it still prints the
+// others.
 func run(opt *options, w io.Writer) error {
 	devices, err := uverbs.Devices()
 	if err != nil {

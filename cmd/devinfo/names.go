@@ -2,10 +2,10 @@ package main
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// The names are those that ibv_devinfo prints, misspelling included: scripts
-// look for them.
+// The names in this file are exactly those that ibv_devinfo prints, including
+// misspellings, because scripts search for them.
 
-// name looks up the name of a value.
+// name returns the name of k, or otherwise if it has none.
 func name[K comparable](names map[K]string, k K, otherwise string) string {
 	if s, ok := names[k]; ok {
 		return s
@@ -13,7 +13,7 @@ func name[K comparable](names map[K]string, k K, otherwise string) string {
 	return otherwise
 }
 
-// A transport is enum ibv_transport_type.
+// A transport corresponds to enum ibv_transport_type.
 type transport int
 
 const (
@@ -67,7 +67,7 @@ var speeds = map[uint32]string{
 	128: "100.0 Gbps", 256: "200.0 Gbps",
 }
 
-// capFlags is enum ibv_device_cap_flags.
+// capFlags names the bits of enum ibv_device_cap_flags.
 var capFlags = []bit{
 	{1 << 0, "RESIZE_MAX_WR"}, {1 << 1, "BAD_PKEY_CNTR"}, {1 << 2, "BAD_QKEY_CNTR"}, {1 << 3, "RAW_MULTI"},
 	{1 << 4, "AUTO_PATH_MIG"}, {1 << 5, "CHANGE_PHY_PORT"}, {1 << 6, "UD_AV_PORT_ENFORCE"}, {1 << 7, "CURR_QP_STATE_MOD"},
@@ -77,15 +77,15 @@ var capFlags = []bit{
 	{1 << 24, "MEM_WINDOW_TYPE_2B"}, {1 << 25, "RC_IP_CSUM"}, {1 << 26, "RAW_IP_CSUM"}, {1 << 29, "MANAGED_FLOW_STEERING"},
 }
 
-// capFlagsEx is the upper half of device_cap_flags_ex.
+// capFlagsEx names bits of the upper half of device_cap_flags_ex.
 var capFlagsEx = []bit{
 	{1 << 34, "RAW_SCATTER_FCS"}, {1 << 36, "PCI_WRITE_END_PADDING"},
 }
 
 var odpGeneral = []bit{{1 << 0, "ODP_SUPPORT"}, {1 << 1, "ODP_SUPPORT_IMPLICIT"}}
 
-// odpTransport is enum ibv_odp_transport_cap_bits, as far as version 56.1 of
-// rdma-core has names for it.
+// odpTransport names the bits of enum ibv_odp_transport_cap_bits that ibv_devinfo
+// of rdma-core 56.1 knows.
 var odpTransport = []bit{
 	{1 << 0, "SUPPORT_SEND"}, {1 << 1, "SUPPORT_RECV"}, {1 << 2, "SUPPORT_WRITE"}, {1 << 3, "SUPPORT_READ"},
 	{1 << 4, "SUPPORT_ATOMIC"}, {1 << 5, "SUPPORT_SRQ"},

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// printPort prints a port, and with verbose its GIDs.
+// printPort prints a port. If verbose, it prints all attributes and the GIDs.
 func (p printer) printPort(i *portInfo, verbose bool, t transport) {
 	a := i.attr
 	fmt.Fprintf(p.w, "\t\tport:\t%d\n", i.number)
@@ -41,7 +41,7 @@ func (p printer) printPort(i *portInfo, verbose bool, t transport) {
 	}
 }
 
-// gid prints an entry of the GID table, unless its interface ID is zero.
+// gid prints an entry of the GID table, unless the interface ID is zero.
 func (p printer) gid(g *uverbs.GIDEntry, link uverbs.LinkLayer) {
 	if [8]byte(g.GID[8:]) == [8]byte{} {
 		return

@@ -1,6 +1,6 @@
-// Handshake says hello by RDMA over verbs alone: the two sides tell each other
-// of their QPs over a TCP connection of their own. Without an argument it waits
-// on port 7471, with host:7471 it calls.
+// Handshake exchanges a message over RDMA with package uverbs only. The two sides
+// exchange the addresses of their QPs over a TCP connection. Without an argument
+// it listens on port 7471; with the argument host:7471 it connects.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 func main() {
 	ctx := context.Background()
 	dev := must(uverbs.Open("")) // the first device with an active port
-	defer dev.Close()            // lets go of everything made from it
+	defer dev.Close()            // also closes all objects created on it
 	pd, cq := must(dev.AllocPD()), must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))
 	mr := must(pd.Alloc(128, uverbs.LocalWrite))
 	qp := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))
@@ -38,7 +38,7 @@ func main() {
 		}
 	}
 	check(conn.CloseWrite())
-	must(io.ReadAll(conn)) // until the peer is done as well
+	must(io.ReadAll(conn)) // until the peer has finished too
 }
 
 func dialOrAccept() *net.TCPConn {

@@ -1,6 +1,5 @@
-// Hello sends a message over RDMA and prints the answer. Start it without an
-// argument, then elsewhere with the address of the first one's RDMA device:
-// hello 192.0.2.1:7471.
+// Hello sends a message over RDMA and prints the reply. Start one without an argument,
+// then another with the address of the first one's RDMA device: hello 192.0.2.1:7471.
 package main
 
 import (

@@ -1,20 +1,19 @@
-// Rping lets a server fetch a text from a client's memory and write it back,
-// again and again: by RDMA READ and WRITE over a connection that is made by IP
-// address. It speaks the protocol of rping of rdma-core, takes its options and
-// prints its lines, so that either end can be the C program.
+// Rping has a server read a text from a client's memory and write it back
+// repeatedly, by RDMA READ and WRITE over an rdma_cm connection. It has the
+// protocol, options and output of rdma-core's rping, so either end can be the C
+// program.
 //
 // Server, then client:
 //
 //	rping -s -v
 //	rping -c -v -C 10 -a server-host
 //
-// Each ping takes four messages of 16 bytes, in which the client names memory:
-// "this is the text", to which the server READs it and answers, and "bring it
-// here", to which the server WRITEs it and answers.
+// Each ping takes four messages of 16 bytes. The client sends the address of the
+// text; the server READs the text and replies. The client sends the address of
+// another buffer; the server WRITEs the text there and replies.
 //
-// Beyond the C program it checks the text at the server too (with -V), ends
-// cleanly on SIGINT, and fails with a status other than 0 whenever a ping does
-// not come to its end.
+// Unlike the C program it also checks the text on the server (with -V), ends
+// cleanly on SIGINT, and exits with a non-zero status if a ping fails.
 package main
 
 import (

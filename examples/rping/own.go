@@ -7,14 +7,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An ownQP is a queue pair that the program makes and moves itself: -q. The id
-// only tells what to move it with.
+// An ownQP is a QP that the program creates and modifies itself (-q). The id only
+// provides the attributes.
 type ownQP struct {
 	id   *cm.SyncID
 	qp   *uverbs.QP
 	cqs  []*uverbs.CQ
 	stop chan struct{}
-	done chan error // what watch has come to
+	done chan error // the result of watch
 }
 
 func newOwnQP(id *cm.SyncID, cfg uverbs.QPConfig) (*ownQP, error) {
@@ -27,7 +27,7 @@ func newOwnQP(id *cm.SyncID, cfg uverbs.QPConfig) (*ownQP, error) {
 	return o, nil
 }
 
-// create makes the queue pair, in INIT: from then on it takes receives.
+// create creates the QP and moves it to INIT, in which receives can be posted.
 func (o *ownQP) create(cfg uverbs.QPConfig) (err error) {
 	for _, q := range []struct {
 		cq      **uverbs.CQ
@@ -44,7 +44,7 @@ func (o *ownQP) create(cfg uverbs.QPConfig) (err error) {
 	return o.enter(uverbs.StateInit)
 }
 
-// enter moves the queue pair to a state.
+// enter moves the QP to a state.
 func (o *ownQP) enter(s uverbs.QPState) error {
 	attr, mask, err := o.id.InitQPAttr(s)
 	if err != nil {
@@ -53,9 +53,8 @@ func (o *ownQP) enter(s uverbs.QPState) error {
 	return o.qp.Modify(attr, mask)
 }
 
-// ready moves it to where it sends and receives, once the peer's part is known:
-// by its request or its answer. INIT once more, since what the peer may do
-// belongs to that.
+// ready moves the QP to RTS. The peer's parameters must be known from its request
+// or reply. It enters INIT again, because the peer's access rights are set there.
 func (o *ownQP) ready() error {
 	for _, s := range []uverbs.QPState{uverbs.StateInit, uverbs.StateRTR, uverbs.StateRTS} {
 		if err := o.enter(s); err != nil {
@@ -65,14 +64,14 @@ func (o *ownQP) ready() error {
 	return nil
 }
 
-// param names the queue pair to the peer.
+// param returns p with the QP's number.
 func (o *ownQP) param(p cm.ConnParam) *cm.ConnParam {
 	p.QPN = o.qp.QPN()
 	return &p
 }
 
-// watch flushes what is posted when the connection ends, as the id does with a
-// queue pair of its own.
+// watch flushes the QP when the connection ends, as the id does with a QP that it
+// created.
 func (o *ownQP) watch() error {
 	select {
 	case <-o.id.Disconnected():

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The lines are those that the C program prints.
+// The texts are those of the C program.
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		ping, size int

@@ -1,23 +1,22 @@
-// Ucmatose connects a number of queue pairs at a time, sends a few messages
-// each way over all of them, and disconnects. It is the example of an event
-// channel: calls return at once, and one goroutine takes the answers of all
-// ids. It speaks the protocol of ucmatose of rdma-core (its source is
-// cmatose.c), takes its options and prints its lines, so that either end can
-// be the C program.
+// Ucmatose connects several QPs concurrently, sends a few messages in each
+// direction over each of them, and disconnects. It is an example of an event
+// channel: calls return immediately, and one goroutine processes the events of all
+// ids. It has the protocol, options and output of rdma-core's ucmatose (cmatose.c),
+// so either end can be the C program.
 //
 // Server, then client:
 //
 //	ucmatose -c 100
 //	ucmatose -c 100 -s server-host
 //
-// On InfiniBand the addresses can be GIDs. A path of which no subnet manager is
-// asked needs the server's LID:
+// On InfiniBand the addresses can be GIDs. With the server's LID, no subnet manager
+// is needed to resolve the path:
 //
 //	ucmatose -f gid -b fe80::1
 //	ucmatose -f gid -b fe80::2 -s fe80::1 --dlid 1
 //
-// Beyond the C program it listens on IPv6 too, looks at every completion, ends
-// when the peer dies in between, and ends cleanly on SIGINT.
+// Unlike the C program it also listens on IPv6, checks every completion, ends if
+// the peer dies, and ends cleanly on SIGINT.
 package main
 
 import (
@@ -65,7 +64,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return t.serve()
 }
 
-// listen makes the id that clients connect to.
+// listen creates the listening id.
 func (t *test) listen() error {
 	t.print("cmatose: starting server")
 	addr, err := t.find()
@@ -125,7 +124,8 @@ func (t *test) sendFirst() error {
 	return nil
 }
 
-// connect is the client's part: it answers, and waits to be disconnected.
+// connect is the client's part: it receives first, replies, and waits until it is
+// disconnected.
 func (t *test) connect() error {
 	t.print("cmatose: starting client")
 	addr, err := t.find()
@@ -158,8 +158,8 @@ func (t *test) connect() error {
 	return t.wait(t.disconnected)
 }
 
-// sendReplies does not wait for the completion of its sends: that the server
-// disconnects says that they have come.
+// sendReplies does not wait for the completion of its sends. The server disconnects
+// when they have arrived.
 func (t *test) sendReplies() error {
 	t.print("receiving data transfers")
 	if err := t.each((*node).receive); err != nil {

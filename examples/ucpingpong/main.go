@@ -1,15 +1,14 @@
-// Ucpingpong sends a message to and fro between two processes, over an
-// unreliable connection. It speaks the protocol of ibv_uc_pingpong of
-// rdma-core, takes its options and prints its lines, so that either end can be
-// the C program.
+// Ucpingpong sends a message back and forth between two processes over an
+// unreliable connection. It has the protocol, options and output of rdma-core's
+// ibv_uc_pingpong, so either end can be the C program.
 //
 // Server, then client:
 //
 //	ucpingpong
 //	ucpingpong server-host
 //
-// A message that is lost ends the game. What it does beyond the C program is in
-// the package examples/internal/pingpong, which the pingpong programs share.
+// A lost message ends the program. Package examples/internal/pingpong, which the
+// pingpong programs share, lists the differences from the C program.
 package main
 
 import (
@@ -39,7 +38,7 @@ type end struct {
 
 func (e *end) table() []getopt.Option { return append(e.opt.Common(), e.opt.PathMTU()) }
 
-// Open makes the QP.
+// Open creates the QP.
 func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, error) {
 	q, err := e.opt.OneQP(dev, uverbs.UC, pingpong.Layout{Filler: 0x7b, Slots: 1})
 	if err != nil {
@@ -49,8 +48,8 @@ func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, e
 	return q, e.opt.Init(e.qp)
 }
 
-// Connect connects the QP to the peer's: nothing is acknowledged or sent again,
-// so there is less to settle than for an RC QP.
+// Connect connects the QP to the peer's. UC has no acknowledgements, so it needs
+// fewer attributes than RC.
 func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) error {
 	err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: e.opt.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, AV: av},
 		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN)

@@ -1,3 +1,3 @@
-// Package arch holds tests alone: of the rules by which the code of this
-// module is laid out.
+// Package arch contains only tests. They check the rules for this module's
+// structure: imports, file names, function length and doc comments.
 package arch

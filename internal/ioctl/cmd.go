@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// maxAttrs is more than any method takes.
+	// maxAttrs is more than any method has.
 	maxAttrs = 24
-	// arenaSize is room for the data of one command, reply included, with
-	// each piece on an 8-byte boundary.
+	// arenaSize is enough for the data of one command, including the reply, with each piece
+	// aligned to 8 bytes.
 	arenaSize = 2048
 )
 
-// A Cmd is one command under construction: Start or [Write] it, add
-// attributes, run it by [Device.Do], read its outputs, and Put it back.
+// A Cmd is one command under construction. [Cmd.Start] or [Write] it, add attributes, run it with
+// [Device.Do], read its outputs, and return it with [Cmd.Put].
 //
 // Outputs lie inside the Cmd: copy what outlives the Put. A Cmd may be run
-// again as it stands. It is not safe for concurrent use.
+// again without changes. It is not safe for concurrent use.
 type Cmd struct {
 	// The kernel reads header and attributes as one array.
 	hdr   uapi.IbUverbsIoctlHdr
@@ -29,7 +29,7 @@ type Cmd struct {
 	n    int      // attributes in use
 	used int      // arena words in use
 	refs [][]byte // buffers outside the arena, kept alive until Put
-	err  error    // the first thing that was wrong in building
+	err  error    // the first error while building
 }
 
 var pool = sync.Pool{New: func() any { return new(Cmd) }}
@@ -37,13 +37,13 @@ var pool = sync.Pool{New: func() any { return new(Cmd) }}
 // Get returns an empty Cmd.
 func Get() *Cmd { return pool.Get().(*Cmd) }
 
-// Put gives the Cmd back. Its outputs are no longer valid.
+// Put returns the Cmd to the pool. Its outputs are no longer valid.
 func (c *Cmd) Put() {
 	clear(c.refs)
 	pool.Put(c)
 }
 
-// Start makes the Cmd an empty command of that method.
+// Start makes the Cmd an empty command of the given method.
 func (c *Cmd) Start(object, method uint16) {
 	c.hdr = uapi.IbUverbsIoctlHdr{ObjectId: object, MethodId: method}
 	clear(c.arena[:c.used])
@@ -51,8 +51,8 @@ func (c *Cmd) Start(object, method uint16) {
 	c.n, c.used, c.refs, c.err = 0, 0, c.refs[:0], nil
 }
 
-// add appends an attribute and returns it. When there is no room it returns
-// one that is not sent; Do then reports the error.
+// add appends an attribute and returns it. If there is no room, it returns an attribute that is
+// not sent, and Do reports the error.
 func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
 	if c.n == maxAttrs || n > 0xffff {
 		c.fail(fmt.Errorf("ioctl: no room for attribute %#x of %d bytes", id, n))
@@ -64,7 +64,7 @@ func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
 	return a
 }
 
-// fail keeps the first error.
+// fail records the first error.
 func (c *Cmd) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -83,7 +83,7 @@ func (c *Cmd) take(n int) []byte {
 	return b
 }
 
-// In adds an input; b is copied. Up to 8 bytes travel inside the attribute.
+// In adds an input. b is copied, inline if it has up to 8 bytes.
 func (c *Cmd) In(id uint16, b []byte) {
 	a := c.add(id, len(b))
 	if len(b) <= 8 {
@@ -95,47 +95,46 @@ func (c *Cmd) In(id uint16, b []byte) {
 	a.Data = address(data)
 }
 
-// Uint64 adds an 8-byte input, a constant or a set of flags.
+// Uint64 adds an 8-byte input: a constant or a set of flags.
 func (c *Cmd) Uint64(id uint16, v uint64) { c.add(id, 8).Data = v }
 
 // Uint32 adds a 4-byte input.
 func (c *Cmd) Uint32(id uint16, v uint32) { c.add(id, 4).Data = uint64(v) }
 
-// Out adds an output of n bytes and returns where it will be.
+// Out adds an output of n bytes and returns its memory.
 func (c *Cmd) Out(id uint16, n int) []byte {
 	b := c.take(n)
 	c.add(id, n).Data = address(b)
 	return b
 }
 
-// InRef adds an input of more than 8 bytes from the caller's memory, for tables
-// that do not fit the Cmd. The Cmd keeps b, so it cannot lie on a stack.
+// InRef adds an input of more than 8 bytes in the caller's memory, for tables that do not fit
+// into the Cmd. The Cmd keeps b, so b cannot be on a stack.
 func (c *Cmd) InRef(id uint16, b []byte) {
 	c.refs = append(c.refs, b)
 	c.add(id, len(b)).Data = address(b)
 }
 
-// OutRef adds an output to the caller's memory, for tables that do not fit the
-// Cmd. The Cmd keeps b, so it cannot lie on a stack.
+// OutRef adds an output in the caller's memory, for tables that do not fit into the Cmd. The Cmd
+// keeps b, so b cannot be on a stack.
 func (c *Cmd) OutRef(id uint16, b []byte) {
 	c.refs = append(c.refs, b)
 	c.add(id, len(b)).Data = address(b)
 }
 
-// Handle adds an existing object.
+// Handle adds the handle of an existing object.
 func (c *Cmd) Handle(id uint16, handle uint32) { c.add(id, 0).Data = uint64(handle) }
 
-// NewHandle adds an object that the command makes: read it by [Cmd.Made].
+// NewHandle adds an object that the command creates. [Cmd.Made] returns its handle.
 func (c *Cmd) NewHandle(id uint16) { c.add(id, 0) }
 
-// FD adds a descriptor of an object that is one.
+// FD adds a descriptor, for objects that are descriptors.
 func (c *Cmd) FD(id uint16, fd int) { c.add(id, 0).Data = uint64(int64(fd)) }
 
-// Optional marks the attribute added last as one that an older kernel may
-// ignore.
+// Optional marks the attribute added last as one that an older kernel may ignore.
 func (c *Cmd) Optional() { c.attrs[c.n-1].Flags = 0 }
 
-// UHW adds the vendor's part. It returns where the reply will be. Either may
+// UHW adds the driver's part of the command. It returns the memory of the reply. Either part may
 // be empty.
 func (c *Cmd) UHW(in []byte, outLen int) (out []byte) {
 	if len(in) > 0 {
@@ -147,8 +146,7 @@ func (c *Cmd) UHW(in []byte, outLen int) (out []byte) {
 	return out
 }
 
-// Made returns the handle or the descriptor that the kernel wrote to attribute
-// id.
+// Made returns the handle or descriptor that the kernel wrote to attribute id.
 func (c *Cmd) Made(id uint16) uint32 {
 	for i := range c.attrs[:c.n] {
 		if c.attrs[i].AttrId == id {
@@ -158,8 +156,8 @@ func (c *Cmd) Made(id uint16) uint32 {
 	return 0
 }
 
-// write makes the Cmd a legacy command. in keeps its leading response field,
-// whose value is not used: the reply goes to the output attribute.
+// write makes the Cmd a legacy command. in includes the leading response field, whose value is
+// not used: the reply goes to the output attribute.
 func (c *Cmd) write(cmd uint64, in []byte, outLen int) (out []byte) {
 	c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE)
 	c.Uint64(uapi.UVERBS_ATTR_WRITE_CMD, cmd)
@@ -172,12 +170,11 @@ func (c *Cmd) write(cmd uint64, in []byte, outLen int) (out []byte) {
 	return out
 }
 
-// Void is the request or the reply of a command that has none.
+// Void stands for an empty request or reply.
 type Void struct{}
 
-// Write makes the Cmd legacy command number cmd, carried by INVOKE_WRITE, and
-// returns where its reply will be. Req and Resp are the kernel's structs, or
-// [Void].
+// Write makes the Cmd the legacy command number cmd, carried by INVOKE_WRITE, and returns the
+// memory of its reply. Req and Resp are structs of the kernel, or [Void].
 func Write[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
 	return at[Resp](c.write(cmd, bytesOf(req), sizeOf[Resp]()))
 }
@@ -190,11 +187,11 @@ func WriteEx[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
 // InOf adds a struct as an input.
 func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, bytesOf(v)) }
 
-// OutOf adds a struct as an output and returns where it will be.
+// OutOf adds a struct as an output and returns its memory.
 func OutOf[T any](c *Cmd, id uint16) *T { return at[T](c.Out(id, sizeOf[T]())) }
 
-// WriteExTable is [WriteEx] for a request with a table behind its struct, of any
-// length. The Cmd keeps req, so it cannot lie on a stack.
+// WriteExTable is [WriteEx] for a request whose struct is followed by a table of any length. The
+// Cmd keeps req, so req cannot be on a stack.
 func WriteExTable[Resp any](c *Cmd, cmd uint64, req []byte) *Resp {
 	c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE)
 	c.Uint64(uapi.UVERBS_ATTR_WRITE_CMD, cmd|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED)

@@ -8,8 +8,8 @@ const (
 	MaxAttrs  = maxAttrs
 )
 
-// Trace turns the trace on or off, and sends it to w. Devices made meanwhile
-// are traced.
+// Trace turns the trace on or off and sends it to w. Devices created until restore is called are
+// traced.
 func Trace(on bool, w io.Writer) (restore func()) {
 	traceMu.Lock()
 	defer traceMu.Unlock()
@@ -22,7 +22,7 @@ func Trace(on bool, w io.Writer) (restore func()) {
 	}
 }
 
-// SchemaEntry is one attribute of the table that the trace prints by.
+// SchemaEntry is one attribute in the table that the trace uses.
 type SchemaEntry struct {
 	Object, Method, Attr uint16
 	Name                 string

@@ -4,34 +4,33 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// A Kernel stands in for the kernel in tests: see [NewFake].
+// A Kernel replaces the kernel in tests: see [NewFake].
 type Kernel interface {
-	// Ioctl answers a command with nil or an errno, and fills in its outputs.
+	// Ioctl runs a command and fills in its outputs. It returns nil or an errno.
 	Ioctl(Call) error
-	// Write answers a frame that was written to the node.
+	// Write runs a command that was written to the node.
 	Write(frame []byte) error
 }
 
-// NewFake is [New] for a node whose commands go to k. It takes ownership of
-// fd, which serves Mmap alone: a memfd, for instance.
+// NewFake is [New] for a node whose commands are run by k. It takes ownership of fd, which is
+// used only by Mmap, and may be a memfd.
 func NewFake(fd int, name string, driver uint32, k Kernel) *Device {
 	d := New(fd, name, driver)
 	d.kernel, d.watched = k, true
 	return d
 }
 
-// A Call is a command as the kernel sees it: what attributes point to is named
-// by address.
+// A Call is a command as the kernel sees it: attributes refer to data by address.
 type Call struct{ c *Cmd }
 
-// Header is the command's header.
+// Header returns the command's header.
 func (c Call) Header() uapi.IbUverbsIoctlHdr { return c.c.hdr }
 
-// Attrs are the attributes sent. The kernel writes to them.
+// Attrs returns the attributes of the command. The kernel writes to them.
 func (c Call) Attrs() []uapi.IbUverbsAttr { return c.c.attrs[:c.c.hdr.NumAttrs] }
 
-// Memory is what lies at an address, or nil where the command has no n bytes
-// there: the kernel would answer EFAULT, or read what is not its own.
+// Memory returns n bytes at an address, or nil if they are not all in the command's memory. In
+// that case a real kernel would return EFAULT or read other memory of the process.
 func (c Call) Memory(addr uint64, n int) []byte {
 	for _, b := range append([][]byte{wordBytes(c.c.arena[:c.c.used])}, c.c.refs...) {
 		off := addr - address(b)
@@ -42,5 +41,5 @@ func (c Call) Memory(addr uint64, n int) []byte {
 	return nil
 }
 
-// String names the method and renders its inputs as the trace does.
+// String returns the method and its inputs as in the trace.
 func (c Call) String() string { return c.c.describe() }

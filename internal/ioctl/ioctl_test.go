@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// kernelFunc answers commands by a function.
+// kernelFunc runs commands by calling a function.
 type kernelFunc func(ioctl.Call) error
 
 func (f kernelFunc) Ioctl(c ioctl.Call) error { return f(c) }
 func (f kernelFunc) Write([]byte) error       { return unix.EACCES }
 
-// ordinary returns a device over a file that knows no verbs: ENOTTY.
+// ordinary returns a device over an ordinary file, on which commands fail with ENOTTY.
 func ordinary(t testing.TB) *ioctl.Device {
 	t.Helper()
 	fd, err := unix.MemfdCreate("node", unix.MFD_CLOEXEC)
@@ -47,7 +47,7 @@ func fake(t testing.TB, k ioctl.Kernel) *ioctl.Device {
 	return d
 }
 
-// do runs what build makes of a command and returns what the kernel saw.
+// do runs a command with the attributes that build adds, and returns what the kernel saw.
 func do(t *testing.T, build func(*ioctl.Cmd)) (attrs []uapi.IbUverbsAttr, data [][]byte) {
 	t.Helper()
 	d := fake(t, kernelFunc(func(c ioctl.Call) error {
@@ -67,7 +67,7 @@ func do(t *testing.T, build func(*ioctl.Cmd)) (attrs []uapi.IbUverbsAttr, data [
 	return attrs, data
 }
 
-// Data of up to 8 bytes travels inside the attribute, more by address.
+// Data of up to 8 bytes is inline in the attribute; more is passed by address.
 func TestInlineBoundary(t *testing.T) {
 	in := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	attrs, data := do(t, func(c *ioctl.Cmd) {
@@ -129,7 +129,7 @@ func TestScalars(t *testing.T) {
 	}
 }
 
-// A Cmd that is used again holds nothing of the command before.
+// A reused Cmd has no data of the previous command.
 func TestReuseIsClean(t *testing.T) {
 	c := new(ioctl.Cmd)
 	c.Start(1, 2)
@@ -146,8 +146,8 @@ func TestReuseIsClean(t *testing.T) {
 	}
 }
 
-// What does not fit is an error of Do, names the first thing that did not, and
-// never reaches the kernel.
+// If something does not fit, Do returns an error that names the first such attribute, and the
+// command is not issued.
 func TestOverflow(t *testing.T) {
 	d := fake(t, kernelFunc(func(ioctl.Call) error {
 		t.Error("the command was issued")
@@ -171,7 +171,7 @@ func TestOverflow(t *testing.T) {
 		},
 		"no room for attribute 0x5 of 65536 bytes": func(c *ioctl.Cmd) { c.OutRef(5, make([]byte, 1<<16)) },
 		"4096 bytes do not fit": func(c *ioctl.Cmd) {
-			*ioctl.OutOf[[4096]byte](c, 1) = [4096]byte{1} // still memory that may be written
+			*ioctl.OutOf[[4096]byte](c, 1) = [4096]byte{1} // the memory is still writable
 		},
 	} {
 		c := ioctl.Get()
@@ -192,7 +192,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// The header says what there is, and the driver's number is the device's.
+// The header describes the command, and the driver's number is that of the device.
 func TestHeader(t *testing.T) {
 	d := fake(t, kernelFunc(func(c ioctl.Call) error {
 		want := uapi.IbUverbsIoctlHdr{Length: 24 + 2*16, ObjectId: 3, MethodId: 1, NumAttrs: 2, DriverId: 14}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracing is fixed when the process starts, so that the path without a trace
-// costs one predictable branch.
+// tracing is set when the process starts, so that a command without a trace costs only one
+// predictable branch.
 var tracing = os.Getenv("GOVERBS_TRACE") == "1"
 
 var (
@@ -23,7 +23,7 @@ var (
 	traceTo io.Writer = os.Stderr
 )
 
-// watch runs a command that is traced, or that a fake kernel answers.
+// watch runs a command that is traced or handled by a fake kernel.
 func (d *Device) watch(c *Cmd) error {
 	before := ""
 	if tracing {
@@ -42,7 +42,7 @@ func (d *Device) watch(c *Cmd) error {
 	return err
 }
 
-// watchWrite is watch for a command that goes by write(2).
+// watchWrite is watch for a command issued with write(2).
 func (d *Device) watchWrite(frame []byte) error {
 	start := time.Now()
 	var err error
@@ -58,8 +58,7 @@ func (d *Device) watchWrite(frame []byte) error {
 	return err
 }
 
-// trace prints one command as a line: node, method, inputs, result, outputs,
-// time.
+// trace prints one command as a line: node, method, inputs, result, outputs and time.
 func trace(node, inputs string, c *Cmd, err error, took time.Duration) {
 	outputs := ""
 	if err == nil {
@@ -80,7 +79,7 @@ func printTrace(node, inputs string, err error, outputs string, took time.Durati
 	fmt.Fprintf(traceTo, "%s %s = %s%s <%v>\n", node, inputs, result, outputs, took.Round(time.Microsecond))
 }
 
-// describe renders the method and what goes in.
+// describe returns the method and its inputs.
 func (c *Cmd) describe() string {
 	m, known := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
 	name := m.name
@@ -131,8 +130,7 @@ func (c *Cmd) outputs() string {
 	return b.String()
 }
 
-// dump renders the data of an attribute that lies in the arena, its first
-// bytes in hex.
+// dump returns the first bytes of an attribute's data in hex, if the data is in the arena.
 func (c *Cmd) dump(a *uapi.IbUverbsAttr) string {
 	const most = 64
 	all := wordBytes(c.arena[:])

@@ -58,7 +58,7 @@ func TestTrace(t *testing.T) {
 		c.OutRef(uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, make([]byte, 4096))
 		c.Out(uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)
 	})
-	run(func() { c.Start(1, 1); c.Out(1, 1<<16-1) }) // refused before it is a command
+	run(func() { c.Start(1, 1); c.Out(1, 1<<16-1) }) // rejected before it is issued
 	ioctltest.Golden(t, "trace", times.ReplaceAllString(out.String(), "<time>"))
 }
 
@@ -76,8 +76,8 @@ func TestNoTrace(t *testing.T) {
 	}
 }
 
-// The table of the trace and the specifications that the fake kernel holds
-// commands against were written apart; they must agree.
+// The trace's table and the fake kernel's specifications were written independently. They must
+// agree.
 func TestSchemaAgreesWithKernel(t *testing.T) {
 	like := map[uint8]ioctltest.Class{
 		ioctl.ClassIn: ioctltest.In, ioctl.ClassConst: ioctltest.In, ioctl.ClassWriteCmd: ioctltest.In,
@@ -105,7 +105,7 @@ func TestSchemaAgreesWithKernel(t *testing.T) {
 	}
 }
 
-// The fake kernel refuses what Linux refuses, with the same errno.
+// The fake kernel rejects what Linux rejects, with the same errno.
 func TestKernelIsStrict(t *testing.T) {
 	destroy := func(c *ioctl.Cmd) { c.Start(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY) }
 	allocate := func(c *ioctl.Cmd, in, out int) {
@@ -155,7 +155,7 @@ func TestKernelIsStrict(t *testing.T) {
 	}
 }
 
-// A command for another driver than the device's is refused.
+// A command for another driver than the device's is rejected.
 func TestKernelChecksDriver(t *testing.T) {
 	k := ioctltest.NewKernel(14)
 	d := k.Open(t, "uverbs0")

@@ -11,36 +11,36 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// NoIndex is the Index of a device that was found through sysfs.
+// NoIndex is the Index of a device that was found in sysfs.
 const NoIndex = ^uint32(0)
 
-// Device is an RDMA device as the kernel's device list has it.
+// Device is an RDMA device in the kernel's device list.
 type Device struct {
 	Index     uint32 // the kernel's number of the device, or NoIndex
 	Name      string // "rxe0", "mlx5_0"; may change by rename, unlike Index
 	NodeGUID  uint64 // as a number: 0x505400fffe123456 prints as 5054:00ff:fe12:3456
 	NodeType  uint8  // RDMA_NODE_IB_CA (also RoCE), RDMA_NODE_RNIC, ...
 	Ports     uint32 // number of ports; they count from 1
-	FWVersion string // empty where the driver has none
+	FWVersion string // empty if the driver does not report one
 	Char      *CharDev
 }
 
-// CharDev is a character device below /dev/infiniband. A Device's is its uverbs
-// node; nil means that none is known.
+// CharDev is a character device in /dev/infiniband. A Device's Char is its uverbs node, or nil if
+// the node is unknown.
 type CharDev struct {
-	Name         string // "uverbs0": the file below /dev/infiniband
-	ABI          uint64 // the driver's ABI version for uverbs, the node's else
+	Name         string // "uverbs0": the file in /dev/infiniband
+	ABI          uint64 // the driver's ABI version for a uverbs node, otherwise the node's
 	Major, Minor uint32
-	DriverID     uint32 // RDMA_DRIVER_*; RDMA_DRIVER_UNKNOWN where it does not apply
+	DriverID     uint32 // RDMA_DRIVER_*; RDMA_DRIVER_UNKNOWN if not applicable
 }
 
-// Devices returns the RDMA devices of this network namespace in the order of
-// their index. It asks netlink and, where netlink cannot answer, sysfs. No
-// device is not an error; no RDMA subsystem is (ErrNoRDMA).
+// Devices returns the RDMA devices of this network namespace in the order of their index. It uses
+// netlink or, if netlink is not available, sysfs. Having no device is not an error. If there is
+// no RDMA subsystem, the error is ErrNoRDMA.
 func Devices() ([]Device, error) { return kernel.devices() }
 
-// ClientCharDev returns the node of a client that belongs to no device, such as
-// "rdma_cm", and makes the kernel load the client's module.
+// ClientCharDev returns the node of a client that is not part of a device, such as "rdma_cm". The
+// kernel loads the client's module if necessary.
 func ClientCharDev(client string) (CharDev, error) { return kernel.clientCharDev(client) }
 
 func (c client) devices() ([]Device, error) {
@@ -51,7 +51,7 @@ func (c client) devices() ([]Device, error) {
 	devs, sysErr := c.sys.Devices()
 	switch {
 	case errors.Is(sysErr, ErrNoRDMA):
-		return nil, err // what netlink said is the better explanation
+		return nil, err // the error of netlink explains more
 	case sysErr != nil:
 		return nil, fmt.Errorf("%w; and sysfs: %w", err, sysErr)
 	}
@@ -75,10 +75,10 @@ func (c client) netlinkDevices() ([]Device, error) {
 		case err == nil:
 			d.Char = &cd
 		case errnoIs(err, unix.ENODEV):
-			continue // gone since the list was read
+			continue // removed since the list was read
 		case errnoIs(err, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT):
-			// A kernel before 5.3, a device without uverbs, or one that is gone
-			// (EINVAL then, not ENODEV): sysfs tells.
+			// A kernel before 5.3, a device without uverbs, or one that was removed (EINVAL then,
+			// not ENODEV): sysfs tells them apart.
 			d.Char = c.sys.charDevOf(d.Name)
 			if d.Char == nil && c.sys.lacks(d.Name) {
 				continue
@@ -91,7 +91,7 @@ func (c client) netlinkDevices() ([]Device, error) {
 	return out, nil
 }
 
-// list dumps the devices, without their nodes.
+// list returns the devices without their nodes.
 func (c *conn) list() ([]Device, error) {
 	var devs []Device
 	err := c.ask("list devices", "", uapi.RDMA_NLDEV_CMD_GET, true, nil,
@@ -105,7 +105,7 @@ func (c *conn) list() ([]Device, error) {
 	return devs, err
 }
 
-// find returns the index of the device with that name.
+// find returns the index of the device with the given name.
 func (c *conn) find(op, dev string) (uint32, error) {
 	devs, err := c.list()
 	if err != nil {
@@ -165,7 +165,7 @@ func (c client) clientCharDev(client string) (CharDev, error) {
 	return CharDev{}, err
 }
 
-// charDev asks for the node of a client, of one device where index is given.
+// charDev returns the node of a client, for one device if index is not nil.
 func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 	var attrs []byte
 	if index != nil {
@@ -190,7 +190,7 @@ func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 	return cd, err
 }
 
-// clientModule returns the module that provides a client.
+// clientModule returns the name of the module that provides a client.
 func clientModule(client string) string {
 	switch client {
 	case "uverbs":

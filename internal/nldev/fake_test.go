@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// fake answers requests from a function; it stands for the kernel.
+// fake is a transport that replies with the results of a function.
 type fake struct {
 	answer func(req request) [][]byte
 	queue  [][]byte
@@ -51,7 +51,7 @@ func (f *fake) receive() ([]byte, error) {
 
 func (f *fake) close() { f.closed = true }
 
-// fakeClient returns a client whose kernel is the function. Sysfs is empty.
+// fakeClient returns a client whose kernel is answer. Sysfs is empty.
 func fakeClient(t *testing.T, answer func(request) [][]byte) client {
 	t.Helper()
 	var open []*fake
@@ -72,7 +72,7 @@ func fakeClient(t *testing.T, answer func(request) [][]byte) client {
 	}
 }
 
-// deaf is a client whose socket call fails.
+// deaf returns a client whose socket call fails.
 func deaf(errno unix.Errno, root string) client {
 	return client{
 		dial: func() (transport, error) { return nil, fmt.Errorf("socket: %w", errno) },
@@ -80,7 +80,7 @@ func deaf(errno unix.Errno, root string) client {
 	}
 }
 
-// msg builds one message.
+// msg encodes one message.
 func msg(typ, flags uint16, seq uint32, payload []byte) []byte {
 	b := order.AppendUint32(nil, uint32(headerLen+len(payload)))
 	b = order.AppendUint16(b, typ)
@@ -94,12 +94,12 @@ func msg(typ, flags uint16, seq uint32, payload []byte) []byte {
 	return b
 }
 
-// reply is an answer to r.
+// reply encodes a reply to r.
 func reply(r request, flags uint16, payload []byte) []byte {
 	return msg(messageType(r.op), flags, r.seq, payload)
 }
 
-// ack acknowledges r, or fails it.
+// ack encodes an acknowledgement of r, or its failure.
 func ack(r request, errno unix.Errno) []byte {
 	b := order.AppendUint32(nil, uint32(-int32(errno)))
 	b = append(b, make([]byte, headerLen)...)
@@ -122,7 +122,7 @@ func appendU64(b []byte, typ uint16, v uint64) []byte {
 	return appendAttr(b, typ, order.AppendUint64(nil, v))
 }
 
-// deviceAttrs is what the kernel says about a device in a dump.
+// deviceAttrs returns a device's attributes as in the kernel's dump.
 func deviceAttrs(index uint32, dev string) []byte {
 	b := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
 	b = appendString(b, uapi.RDMA_NLDEV_ATTR_DEV_NAME, dev)
@@ -135,7 +135,7 @@ func deviceAttrs(index uint32, dev string) []byte {
 	return appendString(b, uapi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce")
 }
 
-// nodeAttrs is what the kernel says about a uverbs node.
+// nodeAttrs returns the attributes of a uverbs node as the kernel sends them.
 func nodeAttrs(node string, driver []byte) []byte {
 	b := appendU64(nil, uapi.RDMA_NLDEV_ATTR_CHARDEV, 0xe7c1)
 	b = appendU64(b, uapi.RDMA_NLDEV_ATTR_CHARDEV_ABI, 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// TestHostileReplies: what a kernel should never send is an error that says so.
+// TestHostileReplies: invalid replies are errors that describe the problem.
 func TestHostileReplies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -85,7 +85,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// TestEndlessReply: a reply is bounded.
+// TestEndlessReply: the size of a reply is limited.
 func TestEndlessReply(t *testing.T) {
 	c := fakeClient(t, func(r request) [][]byte {
 		one := reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe0"))
@@ -104,8 +104,7 @@ func TestEndlessReply(t *testing.T) {
 	}
 }
 
-// FuzzReplies feeds the decoders with datagrams of the fuzzer's making. The
-// first byte says what is asked and where the sequence number is put right.
+// FuzzReplies feeds the decoders with datagrams from the fuzzer. The first byte selects the call.
 func FuzzReplies(f *testing.F) {
 	r := request{header: header{seq: 1}, op: uapi.RDMA_NLDEV_CMD_GET}
 	f.Add(byte(1), cat(reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe0")), done(r)))

@@ -8,14 +8,13 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// AddLink makes a software RDMA device: of type "rxe" or "siw", with the given
-// name, on a network device. It needs CAP_NET_ADMIN. The kernel loads the
-// driver's module where it can. The same as `rdma link add NAME type TYPE netdev
-// NETDEV`.
+// AddLink creates a software RDMA device of type "rxe" or "siw", with the given name, on a
+// network device. It needs CAP_NET_ADMIN. The kernel loads the driver's module if it can. AddLink
+// does the same as `rdma link add NAME type TYPE netdev NETDEV`.
 func AddLink(name, linkType, netdev string) error { return kernel.addLink(name, linkType, netdev) }
 
-// DeleteLink removes a device that AddLink made. Some kernels wait until no
-// process has the device open.
+// DeleteLink removes a device that AddLink created. Some kernels wait until no process has the
+// device open.
 func DeleteLink(name string) error { return kernel.deleteLink(name) }
 
 func (c client) addLink(name, linkType, netdev string) error {
@@ -48,7 +47,7 @@ func addLinkHint(errno unix.Errno, name, linkType, netdev string) string {
 	case unix.ENODEV:
 		return fmt.Sprintf("there is no netdev %s in this network namespace", netdev)
 	case unix.ENOENT:
-		// rxe's checksum on kernels before 6.15; only a soft dependency.
+		// rxe computes checksums with it on kernels before 6.15. It is only a soft dependency.
 		return "the driver lacks a crypto module: modprobe crc32_generic"
 	case unix.EINVAL, unix.EOPNOTSUPP:
 		return fmt.Sprintf("the kernel knows no link type %q: modprobe %s; or the name is not allowed", linkType, linkModule(linkType))
@@ -56,7 +55,7 @@ func addLinkHint(errno unix.Errno, name, linkType, netdev string) string {
 	return ""
 }
 
-// linkModule returns the module behind a link type.
+// linkModule returns the name of the module that provides a link type.
 func linkModule(linkType string) string {
 	switch linkType {
 	case "rxe":

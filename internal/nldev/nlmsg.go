@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// Netlink is in host byte order.
+// Netlink uses host byte order.
 var order = binary.NativeEndian
 
 // header is struct nlmsghdr.
@@ -31,13 +31,13 @@ const (
 	ackTLVs   = 0x200  // NLM_F_ACK_TLVS: attributes follow the error
 )
 
-// message is one netlink message: the header and what follows it.
+// message is one netlink message: the header and its payload.
 type message struct {
 	header
 	payload []byte
 }
 
-// errMalformed is what every undecodable reply wraps.
+// errMalformed is wrapped by the error of every invalid reply.
 var errMalformed = errors.New("malformed netlink reply")
 
 func malformed(format string, args ...any) error {
@@ -102,7 +102,7 @@ func parseMessages(b []byte) ([]message, error) {
 	return out, nil
 }
 
-// eachAttr calls f for every attribute. Padding attributes (type 0) are left out.
+// eachAttr calls f for every attribute except padding attributes (type 0).
 func eachAttr(b []byte, f func(typ uint16, data []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < attrLen {
@@ -122,8 +122,8 @@ func eachAttr(b []byte, f func(typ uint16, data []byte) error) error {
 	return nil
 }
 
-// unsigned reads an unsigned attribute of any size: kernels and headers disagree
-// about some (the driver id is declared with 8 bytes and sent with 4).
+// unsigned decodes an unsigned attribute of any size. Kernels and headers disagree on some sizes:
+// the driver id is declared with 8 bytes and sent with 4.
 func unsigned(typ uint16, b []byte) (uint64, error) {
 	switch len(b) {
 	case 1:
@@ -138,7 +138,7 @@ func unsigned(typ uint16, b []byte) (uint64, error) {
 	return 0, malformed("attribute %d has %d bytes, not an integer", typ, len(b))
 }
 
-// u32 reads an unsigned attribute that must fit 32 bits.
+// u32 decodes an unsigned attribute that must fit in 32 bits.
 func u32(typ uint16, b []byte) (uint32, error) {
 	v, err := unsigned(typ, b)
 	if err == nil && v > 1<<32-1 {
@@ -147,13 +147,13 @@ func u32(typ uint16, b []byte) (uint32, error) {
 	return uint32(v), err
 }
 
-// text reads a string attribute up to its NUL.
+// text decodes a string attribute up to its NUL.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
 }
 
-// name reads a string that becomes part of a path: a device or a node name.
+// name decodes a string that becomes part of a path: a device or a node name.
 func name(typ uint16, b []byte) (string, error) {
 	s := text(b)
 	if !validName(s) {
@@ -162,14 +162,13 @@ func name(typ uint16, b []byte) (string, error) {
 	return s, nil
 }
 
-// validName reports whether s can be a file name: one path element that goes
-// neither up nor down.
+// validName reports whether s can be a file name: one path element other than "." and "..".
 func validName(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= 255 && !bytes.ContainsAny([]byte(s), "/\x00")
 }
 
-// ackError decodes the payload of NLMSG_ERROR: 0 for an acknowledgement, else
-// the errno and the kernel's text.
+// ackError decodes the payload of NLMSG_ERROR: 0 for an acknowledgement, otherwise the errno and
+// the kernel's text.
 func ackError(m message) (unix.Errno, string, error) {
 	if len(m.payload) < 4 {
 		return 0, "", malformed("error message of %d bytes", len(m.payload))

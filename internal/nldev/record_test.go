@@ -13,9 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// player is a kernel that says what was recorded and nothing else. A recording
-// has "open" for each socket, a line for each request (>), one for each datagram
-// of the reply (<), and what it decodes to (=).
+// player is a kernel that replays a recording. A recording has "open" for each socket, a line for
+// each request (>), a line for each datagram of the reply (<), and the decoded results (=).
 type player struct {
 	t     *testing.T
 	lines []string
@@ -45,7 +44,7 @@ func (p *player) receive() ([]byte, error) { return hex.DecodeString(p.next("<")
 
 func (p *player) close() {}
 
-// recorded is what the calls below gave.
+// recorded has the results of the calls in record.
 type recorded struct {
 	Devices    []Device
 	CM         CharDev
@@ -54,7 +53,7 @@ type recorded struct {
 	Shared     uint64
 }
 
-// record makes the calls whose replies are kept in testdata/*.nl.
+// record makes the calls whose replies are recorded in testdata/*.nl.
 func record(c client, dev string) (r recorded, err error) {
 	if r.Devices, err = c.devices(); err != nil {
 		return r, err
@@ -72,8 +71,8 @@ func record(c client, dev string) (r recorded, err error) {
 	return r, err
 }
 
-// TestRecorded replays conversations with real kernels: the requests must be the
-// same bytes, and the replies must decode to what is written below.
+// TestRecorded replays conversations with real kernels. The requests must have the same bytes,
+// and the replies must decode to the recorded results.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.nl")
 	if err != nil || len(files) == 0 {
@@ -113,7 +112,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// lines is the text form of what was decoded.
+// lines returns the results in text form.
 func (r recorded) lines() []string {
 	var out []string
 	for _, d := range r.Devices {

@@ -4,27 +4,27 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// Resources returns how many objects of each kind the kernel holds on a device,
-// of all processes: "pd", "cq", "qp", "cm_id", "mr", "ctx", "srq". Which kinds
-// there are depends on the kernel. The same as `rdma resource show DEV`.
+// Resources returns the number of objects of each kind on a device, for all processes: "pd",
+// "cq", "qp", "cm_id", "mr", "ctx", "srq". The set of kinds depends on the kernel. It does the
+// same as `rdma resource show DEV`.
 func Resources(dev string) (map[string]uint64, error) { return kernel.resources(dev) }
 
-// CopyOnFork reports whether the kernel copies pinned pages at fork, so that a
-// child never takes a page that a device writes to (Linux 5.12 and later).
+// CopyOnFork reports whether the kernel copies pinned pages at fork, so that pages that a device
+// writes to remain those of the parent (Linux 5.12 and later).
 func CopyOnFork() (bool, error) {
 	v, err := kernel.system(uapi.RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK)
 	return v != 0, err
 }
 
-// NetnsMode reports whether all network namespaces share the RDMA devices (the
-// default) or each device belongs to one. See rdma-system(8).
+// NetnsMode reports whether all network namespaces share the RDMA devices, which is the default,
+// or each device belongs to one namespace. See rdma-system(8).
 func NetnsMode() (shared bool, err error) {
 	v, err := kernel.system(uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
 	return v != 0, err
 }
 
-// SetNetnsMode lets all network namespaces share the RDMA devices, or sets them
-// apart. It needs CAP_NET_ADMIN, and no namespace but the first one may exist.
+// SetNetnsMode sets whether all network namespaces share the RDMA devices or each device belongs
+// to one. It needs CAP_NET_ADMIN, and no namespace other than the initial one may exist.
 func SetNetnsMode(shared bool) error { return kernel.setNetnsMode(shared) }
 
 func (c client) setNetnsMode(shared bool) error {
@@ -70,7 +70,7 @@ func (c client) resources(dev string) (map[string]uint64, error) {
 	return out, nil
 }
 
-// decodeSummary reads the table of names and counts.
+// decodeSummary decodes the table of names and counts.
 func decodeSummary(b []byte) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	entry := func(typ uint16, data []byte) error {
@@ -103,7 +103,7 @@ func decodeSummary(b []byte) (map[string]uint64, error) {
 	return out, err
 }
 
-// system returns one attribute of the RDMA system, 0 where this kernel has none.
+// system returns one attribute of the RDMA system, or 0 if this kernel does not have it.
 func (c client) system(attr uint16) (uint64, error) {
 	const op = "read system settings"
 	conn, err := c.open(op, "")

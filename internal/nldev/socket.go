@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transport carries datagrams to and from the kernel.
+// transport sends datagrams to the kernel and receives datagrams from it.
 type transport interface {
 	send(b []byte) error
-	// receive returns one datagram; it is valid until the next call.
+	// receive returns one datagram, which is valid until the next call.
 	receive() ([]byte, error)
 	close()
 }
 
 const (
-	// replyTimeout bounds the wait for one datagram. The kernel answers from
-	// within sendmsg, so only a fault makes it this long.
+	// replyTimeout limits the wait for one datagram. The kernel replies within sendmsg, so only a
+	// fault can make the wait this long.
 	replyTimeout = 5 * time.Second
-	// bufferSize is twice what the kernel puts into one datagram of a dump.
+	// bufferSize is twice the size of the largest datagram of a dump.
 	bufferSize = 1 << 16
 )
 
@@ -36,8 +36,7 @@ func dialKernel() (transport, error) {
 	return dial(unix.NETLINK_RDMA, bufferSize, replyTimeout)
 }
 
-// dial opens a netlink socket with a receive time-out. Tests use a protocol that
-// every kernel has.
+// dial opens a netlink socket with a receive timeout. Tests use a protocol that every kernel has.
 func dial(protocol, size int, timeout time.Duration) (transport, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -49,7 +48,7 @@ func dial(protocol, size int, timeout time.Duration) (transport, error) {
 		s.close()
 		return nil, os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
 	}
-	// Both only make errors more readable; kernels before 4.12 lack them.
+	// Both options only improve error messages. Kernels before 4.12 lack them.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -81,7 +80,7 @@ func (s *socket) receive() ([]byte, error) {
 		case flags&unix.MSG_TRUNC != 0:
 			return nil, malformed("a datagram of more than %d bytes", len(s.buf))
 		}
-		// Another process may write to this socket too; the kernel is port 0.
+		// Another process may send to this socket too. The kernel is port 0.
 		if nl, ok := from.(*unix.SockaddrNetlink); ok && nl.Pid == 0 {
 			return s.buf[:n], nil
 		}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialRoute opens a socket of the protocol that every kernel has.
+// dialRoute opens a socket of NETLINK_ROUTE, which every kernel has.
 func dialRoute(t *testing.T, size int, timeout time.Duration) transport {
 	t.Helper()
 	tr, err := dial(unix.NETLINK_ROUTE, size, timeout)
@@ -22,14 +22,14 @@ func dialRoute(t *testing.T, size int, timeout time.Duration) transport {
 	return tr
 }
 
-// getLinks is RTM_GETLINK as a dump.
+// getLinks returns a request for RTM_GETLINK as a dump.
 func getLinks() []byte {
 	b := appendRequest(nil, 0, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 7, make([]byte, unix.SizeofIfInfomsg))
 	order.PutUint16(b[4:], unix.RTM_GETLINK)
 	return b
 }
 
-// TestSocket holds a conversation with the kernel's routing netlink.
+// TestSocket exchanges messages with the kernel's routing netlink.
 func TestSocket(t *testing.T) {
 	tr := dialRoute(t, bufferSize, 5*time.Second)
 	if err := tr.send(getLinks()); err != nil {
@@ -67,7 +67,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketError: the kernel's refusal, with its extended acknowledgement.
+// TestSocketError: the kernel's error has the extended acknowledgement.
 func TestSocketError(t *testing.T) {
 	tr := dialRoute(t, bufferSize, 5*time.Second)
 	b := appendRequest(nil, 0, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 9, make([]byte, unix.SizeofIfInfomsg))
@@ -106,8 +106,8 @@ func TestSocketTruncated(t *testing.T) {
 	}
 }
 
-// TestThisMachine asks the kernel that runs the test: devices, or an error that
-// says why there are none.
+// TestThisMachine queries the kernel that runs the test. It has devices, or the error says why
+// there are none.
 func TestThisMachine(t *testing.T) {
 	devs, err := Devices()
 	var e *Error

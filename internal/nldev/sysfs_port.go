@@ -21,23 +21,22 @@ type GID struct {
 	Index   uint32
 	GID     [16]byte // network byte order
 	Type    uint32   // IB_UVERBS_GID_TYPE_*
-	Netdev  string   // empty where none is attached (InfiniBand)
-	IfIndex uint32   // of Netdev in this network namespace, else 0
+	Netdev  string   // empty if the entry has none (InfiniBand)
+	IfIndex uint32   // of Netdev in this network namespace, otherwise 0
 }
 
-// PKeys returns the partition keys of a port in host byte order; the position in
-// the slice is the P_Key index. Unused entries are 0.
+// PKeys returns the partition keys of a port in host byte order. The position in the slice is the
+// P_Key index. Unused entries are 0.
 func PKeys(dev string, port uint32) ([]uint16, error) { return kernel.sys.PKeys(dev, port) }
 
-// GIDTable returns the valid entries of a port's GID table as sysfs shows them.
-// The ioctl QUERY_GID_TABLE is better where the kernel has it (5.10).
+// GIDTable returns the valid entries of a port's GID table from sysfs. The ioctl QUERY_GID_TABLE
+// is better if the kernel has it (5.10).
 func GIDTable(dev string, port uint32) ([]GID, error) { return kernel.sys.GIDTable(dev, port) }
 
-// Netdev returns the network device behind a port, fs.ErrNotExist where there is
-// none (InfiniBand).
+// Netdev returns the network device of a port, or fs.ErrNotExist if it has none (InfiniBand).
 func Netdev(dev string, port uint32) (string, error) { return kernel.sys.Netdev(dev, port) }
 
-// portPath returns the parts of a port's directory.
+// portPath returns the path elements of a port's directory.
 func portPath(dev string, port uint32, elem ...string) ([]string, error) {
 	if !validName(dev) {
 		return nil, fmt.Errorf("sysfs: %q is no device name", dev)
@@ -45,7 +44,7 @@ func portPath(dev string, port uint32, elem ...string) ([]string, error) {
 	return append([]string{"class", "infiniband", dev, "ports", strconv.FormatUint(uint64(port), 10)}, elem...), nil
 }
 
-// indices returns the numeric names in a directory of the port, ascending.
+// indices returns the numeric names in a directory of the port, in ascending order.
 func (s Sysfs) indices(dev string, port uint32, elem ...string) ([]uint32, error) {
 	p, err := portPath(dev, port, elem...)
 	if err != nil {
@@ -74,7 +73,7 @@ func (s Sysfs) entry(dev string, port, index uint32, table ...string) (string, e
 	return s.read(p...)
 }
 
-// PKeys is the function PKeys below this root.
+// PKeys is the function PKeys for this root.
 func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
 	list, err := s.indices(dev, port, "pkeys")
 	if err != nil {
@@ -98,7 +97,7 @@ func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
 	return out, nil
 }
 
-// GIDTable is the function GIDTable below this root.
+// GIDTable is the function GIDTable for this root.
 func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
 	list, err := s.indices(dev, port, "gids")
 	if err != nil {
@@ -133,8 +132,8 @@ func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
 	return out, nil
 }
 
-// gidAttrs adds type and network device. The kernel fails the read of an
-// attribute that an entry does not have with EINVAL.
+// gidAttrs adds the type and the network device. If an entry lacks an attribute, reading it fails
+// with EINVAL.
 func (s Sysfs) gidAttrs(g *GID, dev, layer string) error {
 	typ, err := s.entry(dev, g.Port, g.Index, "gid_attrs", "types")
 	if err != nil && !absent(err) {
@@ -154,7 +153,7 @@ func (s Sysfs) gidAttrs(g *GID, dev, layer string) error {
 	}
 	if validName(g.Netdev) {
 		if text, err := s.read("class", "net", g.Netdev, "ifindex"); err == nil {
-			n, _ := strconv.ParseUint(text, 10, 32) // another namespace's: 0
+			n, _ := strconv.ParseUint(text, 10, 32) // 0 in another namespace
 			g.IfIndex = uint32(n)
 		}
 	}
@@ -165,8 +164,9 @@ func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL)
 }
 
-// Netdev is the function Netdev below this root: the one of the first GID entry
-// that has one, else rxe's parent, else the only one of the same bus device.
+// Netdev is the function Netdev for this root. It returns the network device of the first GID
+// entry that has one, or else rxe's parent, or else the only network device of the same bus
+// device.
 func (s Sysfs) Netdev(dev string, port uint32) (string, error) {
 	list, err := s.indices(dev, port, "gid_attrs", "ndevs")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +189,7 @@ func (s Sysfs) Netdev(dev string, port uint32) (string, error) {
 	return "", fmt.Errorf("sysfs: netdev of %s port %d: %w", dev, port, fs.ErrNotExist)
 }
 
-// parseGID reads eight groups of four hex digits.
+// parseGID parses eight groups of four hex digits.
 func parseGID(s string) (g [16]byte, err error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
 	if err != nil || len(b) != len(g) || len(s) != 39 {

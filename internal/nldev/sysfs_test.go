@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// tree writes files below a new root; a value "-> x" makes a symbolic link.
+// tree writes files below a new root. A value "-> x" creates a symbolic link.
 func tree(t *testing.T, files map[string]string) Sysfs {
 	t.Helper()
 	root := t.TempDir()
@@ -35,7 +35,7 @@ func tree(t *testing.T, files map[string]string) Sysfs {
 	return Sysfs{Root: root}
 }
 
-// machine is a machine with rxe and a ConnectX, as the kernel lays it out.
+// machine returns the sysfs of a machine with rxe and a ConnectX, as the kernel lays it out.
 func machine(t *testing.T) Sysfs {
 	return tree(t, map[string]string{
 		"class/infiniband/rxe0/node_guid":                   "5054:00ff:fe12:3456\n",
@@ -88,7 +88,7 @@ var (
 	}
 )
 
-// TestFallback: sysfs answers where netlink is refused.
+// TestFallback: sysfs is used if netlink is refused.
 func TestFallback(t *testing.T) {
 	s := machine(t)
 	for _, errno := range []unix.Errno{unix.EPROTONOSUPPORT, unix.EPERM, unix.EAFNOSUPPORT, unix.ECONNREFUSED} {
@@ -189,7 +189,7 @@ func TestSysfsRefuses(t *testing.T) {
 	}
 }
 
-// TestUnplugged: a device that vanishes while it is read is left out.
+// TestUnplugged: a device that is removed while it is read is omitted.
 func TestUnplugged(t *testing.T) {
 	s := tree(t, map[string]string{"class/infiniband/rxe0/hca_type": "x\n"})
 	if got, err := s.Devices(); err != nil || len(got) != 0 {

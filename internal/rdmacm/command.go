@@ -10,25 +10,25 @@ import (
 
 const (
 	headerSize = 8
-	// frameWords is room for the header and the longest command, WRITE_CM_EVENT.
+	// frameWords has room for the header and the longest command, WRITE_CM_EVENT.
 	frameWords = (headerSize + 320) / 8
-	// replyWords is room for the longest reply of fixed size, and for tables of
-	// six records: what is longer has memory of its own.
+	// replyWords has room for the longest reply of fixed size and for tables of six
+	// records. Longer replies are allocated.
 	replyWords = 136
 )
 
-// A command is one command with the room for its reply. It comes from the pool.
+// A command is a command with room for its reply. It is from the pool.
 type command struct {
-	frame [frameWords]uint64 // header and payload, as the kernel reads them
-	reply [replyWords]uint64 // what the kernel writes to, or reads an option from
-	more  []byte             // stands for reply where that is too small
-	n     int                // bytes of the payload
-	out   int                // bytes of the reply
+	frame [frameWords]uint64 // header and payload, for the kernel to read
+	reply [replyWords]uint64 // for the kernel to write, or to read an option from
+	more  []byte             // used instead of reply if that is too small
+	n     int                // size of the payload
+	out   int                // size of the reply
 
 	file  *File
 	errno unix.Errno
 
-	// Made once, so that a command costs no closure.
+	// Created once, so that a command allocates no closure.
 	control func(uintptr)
 	poll    func(uintptr) (done bool)
 }
@@ -48,7 +48,7 @@ func (c *command) put() {
 	pool.Put(c)
 }
 
-// start takes a command from the pool, with a payload of n zero bytes.
+// start returns a command from the pool with a payload of n zero bytes.
 func start(number uint32, n int) *command {
 	c := pool.Get().(*command)
 	clear(c.frame[:])
@@ -57,7 +57,7 @@ func start(number uint32, n int) *command {
 	return c
 }
 
-// room makes room for a reply of n bytes and returns it with its address.
+// room provides memory for a reply of n bytes, and returns it with its address.
 func (c *command) room(n int) ([]byte, uint64) {
 	b := wordBytes(c.reply[:])
 	if n > len(b) {
@@ -71,7 +71,7 @@ func (c *command) room(n int) ([]byte, uint64) {
 	return b, address(b)
 }
 
-// attach puts b where the kernel can read it, and returns the address.
+// attach copies b to memory that the kernel can read, and returns its address.
 func (c *command) attach(b []byte) uint64 {
 	room, at := c.room(len(b))
 	copy(room, b)
@@ -79,7 +79,7 @@ func (c *command) attach(b []byte) uint64 {
 	return at
 }
 
-// do runs c.
+// do issues c.
 func (f *File) do(c *command) error {
 	c.file = f
 	if err := f.conn.Control(c.control); err != nil {
@@ -88,7 +88,7 @@ func (f *File) do(c *command) error {
 	return f.answer(c)
 }
 
-// answer is the result of a command that was run.
+// answer returns the result of a command.
 func (f *File) answer(c *command) error {
 	switch c.errno {
 	case 0:
@@ -106,7 +106,7 @@ func (c *command) run(fd uintptr) unix.Errno {
 	}
 	start := time.Now()
 	errno := c.issue(fd)
-	if errno != unix.EAGAIN { // NextEvent goes on waiting
+	if errno != unix.EAGAIN { // NextEvent keeps waiting
 		trace(c, errno, time.Since(start))
 	}
 	return errno
@@ -119,9 +119,10 @@ func (c *command) issue(fd uintptr) unix.Errno {
 	return c.write(fd, headerSize+c.n)
 }
 
-// whyRefused tells a refusal of the file from one of the command's own, such as
-// a port that needs a privilege. The kernel looks at the credentials first, then
-// at the length.
+// whyRefused returns the error for an EACCES: errCredentials if the kernel refuses all
+// commands on the file, or EACCES if it refused this one, such as a port that needs a
+// privilege. It issues a command that is too short: the kernel checks the credentials
+// before the length.
 func (f *File) whyRefused() error {
 	c := start(0, 0)
 	defer c.put()

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write hands n bytes of the frame to the kernel.
+// write writes n bytes of the frame to the kernel.
 func (c *command) write(fd uintptr, n int) unix.Errno {
 	got, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))
-	runtime.KeepAlive(c) // the frame holds the address of its reply as a number
+	runtime.KeepAlive(c) // the frame has the address of the reply as a number
 	if errno == 0 && int(got) != n {
 		return unix.ENODATA
 	}
@@ -22,19 +22,19 @@ func header(c *command) *uapi.RdmaUcmCmdHdr {
 	return (*uapi.RdmaUcmCmdHdr)(unsafe.Pointer(&c.frame))
 }
 
-// request makes a command with an empty payload of type T.
+// request returns a command with a zeroed payload of type T.
 func request[T any](number uint32) (*command, *T) {
 	c := start(number, sizeOf[T]())
 	return c, (*T)(unsafe.Pointer(&c.frame[headerSize/8]))
 }
 
-// reply makes room for a reply of type T and returns it with its address.
+// reply provides memory for a reply of type T, and returns it with its address.
 func reply[T any](c *command) (*T, uint64) {
 	b, at := c.room(sizeOf[T]())
 	return (*T)(unsafe.Pointer(unsafe.SliceData(b))), at
 }
 
-// tableOf makes room for a reply that is a T and n records of type R.
+// tableOf provides memory for a reply that consists of a T and n records of type R.
 func tableOf[T, R any](c *command, n int) (*T, []R, uint64) {
 	b, at := c.room(sizeOf[T]() + n*sizeOf[R]())
 	head := (*T)(unsafe.Pointer(unsafe.SliceData(b)))
@@ -50,12 +50,12 @@ func wordBytes(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }
 
-// address is b's address as the kernel wants it: b belongs to a command.
+// address returns the address of b for the kernel. b must belong to a command.
 func address(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// view copies a T from the head of a union.
+// view copies a T from the start of a union.
 func view[T any](b []byte) (v T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)), b)
 	return v

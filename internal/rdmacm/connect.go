@@ -5,7 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connect asks the peer for a connection; for a datagram id, for its QP number.
+// Connect requests a connection from the peer or, for a datagram id, its QP number.
 // ConnParam.Valid must be 1.
 func (f *File) Connect(req *uapi.RdmaUcmConnect) error {
 	c, r := request[uapi.RdmaUcmConnect](uapi.RDMA_USER_CM_CMD_CONNECT)
@@ -14,7 +14,7 @@ func (f *File) Connect(req *uapi.RdmaUcmConnect) error {
 	return f.do(c)
 }
 
-// Listen makes an id take connection requests. A backlog of 0, or one above the
+// Listen makes an id accept connection requests. A backlog of 0, or one above the
 // kernel's limit (net.rdma_ucm.max_backlog), stands for that limit.
 func (f *File) Listen(id, backlog uint32) error {
 	c, req := request[uapi.RdmaUcmListen](uapi.RDMA_USER_CM_CMD_LISTEN)
@@ -23,8 +23,8 @@ func (f *File) Listen(id, backlog uint32) error {
 	return f.do(c)
 }
 
-// Accept answers a connection request, or, with ConnParam.Valid 0, a response.
-// A valid one gives the id its uid, and with it its events.
+// Accept accepts a connection request or, with ConnParam.Valid 0, confirms a response.
+// Accepting a request also sets the uid of the id, after which its events can be read.
 func (f *File) Accept(req *uapi.RdmaUcmAccept) error {
 	c, r := request[uapi.RdmaUcmAccept](uapi.RDMA_USER_CM_CMD_ACCEPT)
 	defer c.put()
@@ -32,7 +32,7 @@ func (f *File) Accept(req *uapi.RdmaUcmAccept) error {
 	return f.do(c)
 }
 
-// Reject refuses a connection request. Reason 0 stands for 28, consumer defined.
+// Reject rejects a connection request. Reason 0 stands for 28, consumer defined.
 func (f *File) Reject(id uint32, reason uint8, data []byte) error {
 	c, req := request[uapi.RdmaUcmReject](uapi.RDMA_USER_CM_CMD_REJECT)
 	defer c.put()
@@ -43,9 +43,9 @@ func (f *File) Reject(id uint32, reason uint8, data []byte) error {
 	return f.do(c)
 }
 
-// Disconnect ends a connection, or answers a peer that has. DISCONNECTED follows
-// there at once, and here when the peer has answered, or when the kernel has
-// waited for it long enough.
+// Disconnect ends a connection, or replies to a peer that has ended it. DISCONNECTED
+// follows at the peer at once, and here when the peer has replied or the kernel's
+// timeout has expired.
 func (f *File) Disconnect(id uint32) error {
 	c, req := request[uapi.RdmaUcmDisconnect](uapi.RDMA_USER_CM_CMD_DISCONNECT)
 	defer c.put()
@@ -53,8 +53,7 @@ func (f *File) Disconnect(id uint32) error {
 	return f.do(c)
 }
 
-// InitQPAttr answers the attributes, with their mask, that move the id's QP to a
-// state.
+// InitQPAttr returns the attributes, with their mask, that move the id's QP to a state.
 func (f *File) InitQPAttr(id, qpState uint32) (*uapi.IbUverbsQpAttr, error) {
 	c, req := request[uapi.RdmaUcmInitQpAttr](uapi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
 	defer c.put()
@@ -67,7 +66,7 @@ func (f *File) InitQPAttr(id, qpState uint32) (*uapi.IbUverbsQpAttr, error) {
 	return &attr, nil
 }
 
-// Notify tells the kernel of an asynchronous event of the id's QP.
+// Notify informs the kernel of an asynchronous event of the id's QP.
 func (f *File) Notify(id, event uint32) error {
 	c, req := request[uapi.RdmaUcmNotify](uapi.RDMA_USER_CM_CMD_NOTIFY)
 	defer c.put()
@@ -75,8 +74,7 @@ func (f *File) Notify(id, event uint32) error {
 	return f.do(c)
 }
 
-// WriteCMEvent puts an event of the program's own into the queue. Linux has it
-// from 7.0 on.
+// WriteCMEvent adds an event of the program to the queue. It requires Linux 7.0.
 func (f *File) WriteCMEvent(id, event uint32, status int32, arg uint64) error {
 	c, req := request[uapi.RdmaUcmWriteCmEvent](uapi.RDMA_USER_CM_CMD_WRITE_CM_EVENT)
 	defer c.put()

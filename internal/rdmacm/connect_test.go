@@ -25,7 +25,7 @@ func testConnection(m machine) {
 		string(c.PrivateData[:8]) != "welcome\x00" || c.RnrRetryCount != 6 || r.Ece != (uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}) {
 		m.Errorf("response %+v of %+v", c, r)
 	}
-	m.none(p.server) // until the active side has answered
+	m.none(p.server) // until the active side has confirmed
 	must(m, p.client.Accept(&uapi.RdmaUcmAccept{Id: p.active}))
 	m.next(p.server, rdmacm.EventEstablished, passiveUID)
 	p.attributes(e.Id)
@@ -33,12 +33,12 @@ func testConnection(m machine) {
 	m.next(p.server, rdmacm.EventDisconnected, passiveUID)
 	must(m, p.server.Disconnect(e.Id))
 	m.next(p.client, rdmacm.EventDisconnected, activeUID)
-	if n := m.destroy(p.server, e.Id); n < 2 { // and TIMEWAIT_EXIT, which may have come
+	if n := m.destroy(p.server, e.Id); n < 2 { // and TIMEWAIT_EXIT, which may have arrived
 		m.Errorf("%d events of the passive id, want 2", n)
 	}
 }
 
-// attributes compares what the two QPs are to be.
+// attributes compares the attributes of the two QPs.
 func (p *pair) attributes(passive uint32) {
 	p.Helper()
 	get := func(f *rdmacm.File, id, state uint32) *uapi.IbUverbsQpAttr {

@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What holds of the kernel in memory holds of the one that runs. The test bed
-// gives the network device of rxe0 this address.
+// The scenarios also pass on a real kernel. The test bed gives the network device of
+// rxe0 this address.
 func TestDeviceKernel(t *testing.T) {
 	for name, test := range onEveryKernel {
 		t.Run(name, func(t *testing.T) { test(machine{t, rdmacm.Open, "10.9.0.1", true}) })
 	}
 }
 
-// The kernel compares the credentials of the calling thread with those of the
-// opener: by identity, so that even new ones with the same rights are others.
+// The kernel compares the credentials of the calling thread with those of the opener by
+// identity. Even new ones with the same rights differ.
 func TestDeviceCredentials(t *testing.T) {
 	m := machine{t, rdmacm.Open, "10.9.0.1", true}
 	f := m.file()
 	id := m.id(f, 1, uapi.RDMA_PS_TCP)
 	errs := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 0, 0, 0, 0); err != nil {
 			errs <- err
 			return

@@ -8,13 +8,13 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// NextEvent takes the next event of the file's ids. It parks while there is
-// none, and ends with os.ErrDeadlineExceeded at the deadline and with
-// os.ErrClosed when the file is closed. Several callers take turns.
+// NextEvent reads the next event of the file's ids. It waits if there is none. It
+// returns os.ErrDeadlineExceeded after the deadline and os.ErrClosed if the file is
+// closed. Concurrent callers take turns.
 //
-// A CONNECT_REQUEST carries the uid of the listener and the id of the new
-// child. Until Accept has given the child a uid, the kernel drops its events.
-// Status is an errno with a minus sign, or the reason of a rejection.
+// A CONNECT_REQUEST has the uid of the listener and the id of the new child. Until
+// Accept has set the child's uid, the kernel drops its events. Status is a negative
+// errno or the reason of a rejection.
 func (f *File) NextEvent(resp *uapi.RdmaUcmEventResp) error {
 	c, req := request[uapi.RdmaUcmGetEvent](uapi.RDMA_USER_CM_CMD_GET_EVENT)
 	defer c.put()
@@ -39,15 +39,15 @@ func (f *File) NextEvent(resp *uapi.RdmaUcmEventResp) error {
 	return nil
 }
 
-// ConnParam reads the union of an event of a connected id.
+// ConnParam returns the union of an event of a connected id.
 func ConnParam(e *uapi.RdmaUcmEventResp) uapi.RdmaUcmConnParam {
 	return view[uapi.RdmaUcmConnParam](e.Param[:])
 }
 
-// UDParam reads the union of an event of a datagram id, or of a membership.
+// UDParam returns the union of an event of a datagram id or of a membership.
 func UDParam(e *uapi.RdmaUcmEventResp) uapi.RdmaUcmUdParam {
 	return view[uapi.RdmaUcmUdParam](e.Param[:])
 }
 
-// Arg reads the union of an event that WriteCMEvent made.
+// Arg returns the union of an event that WriteCMEvent has added.
 func Arg(e *uapi.RdmaUcmEventResp) uint64 { return binary.NativeEndian.Uint64(e.Param[:]) }

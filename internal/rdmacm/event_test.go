@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever the kernel writes as an event is read without a fault, and what an
-// older kernel leaves out is zero.
+// NextEvent accepts any bytes as an event. Fields that an older kernel leaves out are
+// zero.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, 324))

@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/internal/nldev"
 )
 
-// OpenNode is Open of a node found, in that directory.
+// OpenNode opens node in a directory.
 func OpenNode(dir string, node nldev.CharDev) (*File, error) { return open(dir, node) }
 
-// OnFile takes any file that can be polled for an rdma_cm node.
+// OnFile uses any file that can be polled as an rdma_cm node.
 func OnFile(file *os.File) (*File, error) { return newFile(file, nil) }
 
 // Trace turns the trace on or off, and sends it to w.

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kernel stands in for the kernel in tests: see [NewFake].
+// A Kernel replaces the kernel in tests: see [NewFake].
 type Kernel interface {
-	// Command answers a command with 0 or an errno, and fills in its reply.
-	// GET_EVENT without an event is EAGAIN.
+	// Command returns the result of a command, 0 or an errno, and writes its reply. It
+	// returns EAGAIN for GET_EVENT if there is no event.
 	Command(Call) unix.Errno
-	// Closed tells that the file is closed, once no command is in flight.
+	// Closed is called when the file is closed and no command is in progress.
 	Closed()
 }
 
-// NewFake makes a File whose commands go to k. It takes ownership of fd, which
-// becomes readable when NextEvent is to ask again: an eventfd that is written to
-// with every event, for instance.
+// NewFake returns a File that sends its commands to k. It takes ownership of fd. Make
+// fd readable whenever NextEvent must ask again, for example an eventfd that is written
+// to with every event.
 func NewFake(fd int, k Kernel) (*File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
@@ -26,17 +26,17 @@ func NewFake(fd int, k Kernel) (*File, error) {
 	return newFile(os.NewFile(uintptr(fd), "fake rdma_cm"), k)
 }
 
-// A Call is a command as the kernel sees it.
+// A Call is a command as the kernel receives it.
 type Call struct{ c *command }
 
-// Frame is what was written: header and payload, or less.
+// Frame returns what was written: header and payload, or less.
 func (c Call) Frame() []byte { return wordBytes(c.c.frame[:])[:headerSize+c.c.n] }
 
-// Header is the command's header.
+// Header returns the command's header.
 func (c Call) Header() uapi.RdmaUcmCmdHdr { return *header(c.c) }
 
-// Memory is what lies at an address, or nil where the command has no n bytes
-// there: the kernel would answer EFAULT, or read what is not its own.
+// Memory returns the n bytes at an address. It returns nil if they are outside of the
+// command's memory: the kernel would return EFAULT, or read other memory.
 func (c Call) Memory(addr uint64, n int) []byte {
 	b := wordBytes(c.c.reply[:])
 	if c.c.more != nil {
@@ -49,5 +49,5 @@ func (c Call) Memory(addr uint64, n int) []byte {
 	return nil
 }
 
-// String renders the command as the trace does.
+// String formats the command as the trace does.
 func (c Call) String() string { return c.c.describe() }

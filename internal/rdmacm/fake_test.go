@@ -19,13 +19,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// kernelFunc answers commands by a function.
+// kernelFunc is a Kernel that calls a function for each command.
 type kernelFunc func(rdmacm.Call) unix.Errno
 
 func (f kernelFunc) Command(c rdmacm.Call) unix.Errno { return f(c) }
 func (kernelFunc) Closed()                            {}
 
-// fake opens a file that k answers for. Writing to ready makes NextEvent ask.
+// fake opens a file on k. Writing to ready makes NextEvent ask.
 func fake(t testing.TB, k kernelFunc) (f *rdmacm.File, ready *os.File) {
 	t.Helper()
 	var p [2]int

@@ -16,47 +16,46 @@ import (
 )
 
 var (
-	// ErrNoNode says that there is no rdma_cm node, or that what has its name is
+	// ErrNoNode means that there is no rdma_cm node, or that the file of that name is
 	// something else.
 	ErrNoNode = errors.New("no rdma_cm node")
-	// ErrABI says that the kernel speaks a version that this package does not.
+	// ErrABI means that this package does not support the kernel's version of the ABI.
 	ErrABI = errors.New("unknown version of the rdma_cm ABI")
-	// ErrCredentials says that the kernel refuses every command because the
-	// credentials of the calling thread are not those that opened the node. It
-	// comes with EACCES. The kernel compares them by identity, and a change while
-	// the program runs gives each thread its own: opening the node once more does
-	// not help a Go program then.
+	// ErrCredentials means that the kernel refuses all commands because the credentials
+	// of the calling thread are not those that the node was opened with. It comes with
+	// EACCES. The kernel compares credentials by identity. If they change while a Go
+	// program runs, each of its threads gets a separate copy, so opening the node again
+	// does not help.
 	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran, and rdma_cm serves only the thread that opened it:" +
 		" change them before it starts (setpriv, User= of a systemd unit), or let it execute itself anew")
 )
 
 var errCredentials = fmt.Errorf("%w: %w", ErrCredentials, unix.EACCES)
 
-// The versions of the ABI that the commands here belong to.
+// The supported versions of the ABI.
 const (
 	minABI = 3
 	maxABI = uapi.RDMA_USER_CM_ABI_VERSION
 )
 
-// A File is an open rdma_cm node: a set of ids and one queue of their events.
-// Its methods may be called from any number of goroutines.
+// A File is an open rdma_cm node: a set of ids and one queue of their events. Its
+// methods may be called concurrently.
 type File struct {
 	file   *os.File
 	conn   syscall.RawConn
-	kernel Kernel // nil: the descriptor
+	kernel Kernel // if nil, commands are written to the descriptor
 	ticket *leak.Ticket
 	closed atomic.Bool
 
 	mu       sync.Mutex
-	deadline time.Time // the caller's
-	kicked   bool      // the poller has a past deadline in place of it
+	deadline time.Time // set by the caller
+	kicked   bool      // the poller has a past deadline instead
 	kicks    uint64
 }
 
-// Open opens the node. Asking for it makes the kernel load rdma_ucm.
+// Open opens the node. Looking it up makes the kernel load rdma_ucm.
 //
-// It answers ErrNoNode where there is none, ErrABI, or the *os.PathError of
-// opening it.
+// It returns ErrNoNode if there is no node, ErrABI, or the *os.PathError of opening it.
 func Open() (*File, error) {
 	node, err := nldev.ClientCharDev("rdma_cm")
 	if err != nil {
@@ -87,7 +86,7 @@ func open(dir string, node nldev.CharDev) (*File, error) {
 	return f, nil
 }
 
-// check sees to it that the file is the node that the kernel meant.
+// check returns an error if the file is not the kernel's node.
 func check(file *os.File, node nldev.CharDev) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -101,7 +100,7 @@ func check(file *os.File, node nldev.CharDev) error {
 }
 
 func newFile(file *os.File, k Kernel) (*File, error) {
-	// What is not in the poller would hold a thread while it waits.
+	// A file that cannot be polled would block a thread while it waits.
 	if err := file.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("%s cannot be polled: %w", file.Name(), err)
 	}
@@ -112,9 +111,8 @@ func newFile(file *os.File, k Kernel) (*File, error) {
 	return &File{file: file, conn: conn, kernel: k, ticket: leak.Track("descriptor of", "rdma_cm")}, nil
 }
 
-// Close ends every NextEvent with os.ErrClosed, waits for commands in flight and
-// closes the descriptor, with which the kernel destroys the ids. It is
-// idempotent.
+// Close makes every NextEvent return os.ErrClosed, waits for commands in progress and
+// closes the descriptor. The kernel then destroys the ids. Close is idempotent.
 func (f *File) Close() error {
 	if f.closed.Swap(true) {
 		return nil
@@ -127,8 +125,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// SetReadDeadline makes NextEvent return os.ErrDeadlineExceeded from t on, now
-// when t is past, never when it is zero.
+// SetReadDeadline makes NextEvent return os.ErrDeadlineExceeded from t on: at once if t
+// is in the past, never if t is zero.
 func (f *File) SetReadDeadline(t time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,18 +134,18 @@ func (f *File) SetReadDeadline(t time.Time) error {
 	return f.gone(f.file.SetReadDeadline(t))
 }
 
-// kick makes a parked NextEvent ask the kernel again: events that migrate to a
-// file do not wake its poller.
+// kick makes a waiting NextEvent ask the kernel again. Events that migrate to a file do
+// not wake its poller.
 func (f *File) kick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kicks++
 	f.kicked = true
-	_ = f.file.SetReadDeadline(time.Unix(1, 0)) // fails on a closed file alone: nobody waits
+	_ = f.file.SetReadDeadline(time.Unix(1, 0)) // it only fails if the file is closed, and then no call waits
 }
 
-// asked tells whether the end of a wait was a kick, and puts the caller's
-// deadline back. seen is the count of kicks that the waiter knows of.
+// asked reports whether a kick ended a wait, and restores the caller's deadline. seen
+// is the number of kicks that the waiting call has already handled.
 func (f *File) asked(seen *uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +166,7 @@ func (f *File) seen() uint64 {
 	return f.kicks
 }
 
-// gone turns the poller's own error of a closed file into os.ErrClosed.
+// gone converts the poller's error for a closed file to os.ErrClosed.
 func (f *File) gone(err error) error {
 	if err != nil && f.closed.Load() {
 		return os.ErrClosed

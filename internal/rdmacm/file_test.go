@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open tells apart what it finds in place of the node.
+// Open distinguishes the wrong files that it may find.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir() + "/"
 	must(t, os.WriteFile(dir+"file", nil, 0o600))
@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 		{dir, node("file", 3), rdmacm.ErrNoNode},
 		{"/dev/", node("zero", 4), rdmacm.ErrNoNode},  // another device
 		{"/dev/", node("null", 4), os.ErrNoDeadline},  // the device, but it cannot be polled
-		{"/dev/null/", node("null", 4), unix.ENOTDIR}, // as the system says it
+		{"/dev/null/", node("null", 4), unix.ENOTDIR}, // the error of the system
 	} {
 		f, err := rdmacm.OpenNode(c.dir, c.node)
 		if f != nil || !errors.Is(err, c.want) {
@@ -45,7 +45,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// socket is a File on a socket: what is written comes out at the other end.
+// socket returns a File on a socket and the other end of the socket.
 func socket(t *testing.T) (*rdmacm.File, *os.File) {
 	t.Helper()
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -78,7 +78,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// An event file that answers from a queue.
+// A queue is an event file.
 type queue struct {
 	mu     sync.Mutex
 	events []uint32
@@ -107,7 +107,7 @@ func (q *queue) put(events ...uint32) {
 	q.events = append(q.events, events...)
 }
 
-// waiters starts readers, and waits until one has asked in vain.
+// waiters starts readers, and waits until one has asked without success.
 func (q *queue) waiters(f *rdmacm.File, n int) (results chan error) {
 	results = make(chan error, n)
 	before := q.asked.Load()
@@ -185,8 +185,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Events that migrate to a file do not make it readable, yet who waits there
-// gets them; and a deadline set before that holds still.
+// Events that migrate to a file do not make it readable, but a waiting reader returns
+// them. A deadline that was set before is still in effect.
 func TestMigrateWakes(t *testing.T) {
 	k := rdmacmtest.New(t)
 	from, err := k.Open()
@@ -209,7 +209,7 @@ func TestMigrateWakes(t *testing.T) {
 		t.Errorf("event %d of uid %d", e.Event, e.Uid)
 	}
 	k.Post(id, rdmacm.EventAddrChange, 0)
-	must(t, to.NextEvent(&e)) // the past deadline of the wake-up is gone
+	must(t, to.NextEvent(&e)) // the past deadline of the kick is reset
 	must(t, to.SetReadDeadline(time.Unix(1, 0)))
 	if err := to.NextEvent(&e); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the deadline: %v", err)
@@ -223,7 +223,7 @@ func TestMigrateWakes(t *testing.T) {
 	must(t, err)
 }
 
-// EACCES of a command is not EACCES of the file.
+// EACCES of a command differs from EACCES of the file.
 func TestCredentials(t *testing.T) {
 	k := rdmacmtest.New(t)
 	f, err := k.Open()
@@ -241,7 +241,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Every errno comes back as the kernel's.
+// Every errno of the kernel is returned unchanged.
 func TestErrno(t *testing.T) {
 	f, _ := fake(t, func(c rdmacm.Call) unix.Errno { return unix.EADDRINUSE })
 	for i, err := range everyCommand(f) {
@@ -261,8 +261,8 @@ func TestErrno(t *testing.T) {
 	}
 }
 
-// A table that grows between two questions is asked for again, and what the
-// kernel says of its length is not believed.
+// A table that grows between two queries is queried again. The length that the kernel
+// reports is checked.
 func TestTables(t *testing.T) {
 	num := uint32(9)
 	f, _ := fake(t, func(c rdmacm.Call) unix.Errno {
@@ -290,7 +290,7 @@ func TestTables(t *testing.T) {
 	must(t, f2.SetOption(0, 1, 1, big))
 }
 
-// Commands from many goroutines, with Close in between.
+// Many goroutines issue commands while the file is closed.
 func TestConcurrent(t *testing.T) {
 	var open atomic.Bool
 	open.Store(true)

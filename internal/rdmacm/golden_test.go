@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// render prints the bytes of a command. Where the kernel is given an address,
-// which differs from run to run, what is there stands in its place.
+// render prints the bytes of a command. It replaces addresses, which differ in each
+// run, with what is stored there.
 func render(c rdmacm.Call) string {
 	h, frame := c.Header(), c.Frame()
 	var b strings.Builder
@@ -35,7 +35,7 @@ func render(c rdmacm.Call) string {
 	return b.String()
 }
 
-// numbered is bytes that tell their place.
+// numbered returns bytes with the values of their indexes.
 func numbered(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -102,13 +102,13 @@ func TestGoldenCommands(t *testing.T) {
 	if _, err := f.MigrateID(id, other); err != nil {
 		t.Error(err)
 	}
-	// The descriptor's number is not the same everywhere.
+	// The descriptor's number varies.
 	if got, want := log.String(), "command 18, in 16, out 4\n    0 memory\n    8 0d0c0b0a"; !strings.HasPrefix(got, want) {
 		t.Errorf("migrate: %s", got)
 	}
 }
 
-// What the C library sends is of the sizes that the kernel has.
+// The commands have the sizes that the kernel defines.
 func TestSizes(t *testing.T) {
 	want := map[uint32][2]uint16{0: {24, 4}, 1: {16, 4}, 20: {136, 0}, 21: {272, 0}, 4: {8, 0}, 19: {16, 280}, 6: {288, 0}, 7: {8, 0}, 8: {296, 0},
 		9: {264, 0}, 10: {4, 0}, 11: {16, 144}, 12: {8, 336}, 14: {24, 0}, 15: {8, 0}, 17: {16, 4}, 18: {16, 4}, 22: {152, 4}, 23: {88, 0}, 24: {320, 0}}
@@ -127,7 +127,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// everyCommand issues each once, and answers their errors.
+// everyCommand issues each command once and returns the errors.
 func everyCommand(f *rdmacm.File) (errs []error) {
 	add := func(err error) { errs = append(errs, err) }
 	take := func(_ uint32, err error) { add(err) }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateID makes an id of a port space (RDMA_PS_*). The kernel looks at qpType
-// for RDMA_PS_IB alone. Events of the id carry uid.
+// CreateID creates an id of a port space (RDMA_PS_*). The kernel uses qpType only for
+// RDMA_PS_IB. Events of the id have this uid.
 func (f *File) CreateID(uid uint64, portSpace uint16, qpType uint8) (id uint32, err error) {
 	c, req := request[uapi.RdmaUcmCreateId](uapi.RDMA_USER_CM_CMD_CREATE_ID)
 	defer c.put()
@@ -20,14 +20,14 @@ func (f *File) CreateID(uid uint64, portSpace uint16, qpType uint8) (id uint32, 
 	return resp.Id, nil
 }
 
-// DestroyID destroys an id and drops its events that were not taken. It answers
-// how many were. It waits for work of the id in flight.
+// DestroyID destroys an id and drops its unread events. It returns how many events were
+// read. It waits until the kernel has finished its work for the id.
 func (f *File) DestroyID(id uint32) (events uint32, err error) {
 	return f.destroy(uapi.RDMA_USER_CM_CMD_DESTROY_ID, id)
 }
 
-// LeaveMulticast ends a membership, named by what JoinMulticast answered. It
-// answers how many of its events were taken.
+// LeaveMulticast ends a membership, given by the number that JoinMulticast returned. It
+// returns how many of its events were read.
 func (f *File) LeaveMulticast(mc uint32) (events uint32, err error) {
 	return f.destroy(uapi.RDMA_USER_CM_CMD_LEAVE_MCAST, mc)
 }
@@ -43,8 +43,8 @@ func (f *File) destroy(number, id uint32) (events uint32, err error) {
 	return resp.EventsReported, nil
 }
 
-// copySockaddr answers the address's size. What is too long is refused as the
-// kernel would.
+// copySockaddr returns the size of the address. Like the kernel, it returns EINVAL if
+// the address is too long.
 func copySockaddr(dst *[128]byte, addr []byte) (uint16, error) {
 	if len(addr) > len(dst) {
 		return 0, unix.EINVAL
@@ -52,7 +52,7 @@ func copySockaddr(dst *[128]byte, addr []byte) (uint16, error) {
 	return uint16(copy(dst[:], addr)), nil
 }
 
-// Bind gives an id its local address: a sockaddr_in, _in6 or _ib.
+// Bind sets the local address of an id: a sockaddr_in, _in6 or _ib.
 func (f *File) Bind(id uint32, addr []byte) error {
 	c, req := request[uapi.RdmaUcmBind](uapi.RDMA_USER_CM_CMD_BIND)
 	defer c.put()
@@ -64,8 +64,8 @@ func (f *File) Bind(id uint32, addr []byte) error {
 	return f.do(c)
 }
 
-// ResolveAddr looks for the device that leads to dst, from src unless that is
-// empty. ADDR_RESOLVED or ADDR_ERROR follows.
+// ResolveAddr finds the device that leads to dst, from src if it is not empty.
+// ADDR_RESOLVED or ADDR_ERROR follows.
 func (f *File) ResolveAddr(id uint32, src, dst []byte, timeoutMS uint32) error {
 	c, req := request[uapi.RdmaUcmResolveAddr](uapi.RDMA_USER_CM_CMD_RESOLVE_ADDR)
 	defer c.put()
@@ -79,8 +79,8 @@ func (f *File) ResolveAddr(id uint32, src, dst []byte, timeoutMS uint32) error {
 	return f.do(c)
 }
 
-// ResolveRoute looks for the path to the address resolved. ROUTE_RESOLVED or
-// ROUTE_ERROR follows.
+// ResolveRoute finds the path to the resolved address. ROUTE_RESOLVED or ROUTE_ERROR
+// follows.
 func (f *File) ResolveRoute(id, timeoutMS uint32) error {
 	c, req := request[uapi.RdmaUcmResolveRoute](uapi.RDMA_USER_CM_CMD_RESOLVE_ROUTE)
 	defer c.put()
@@ -88,8 +88,8 @@ func (f *File) ResolveRoute(id, timeoutMS uint32) error {
 	return f.do(c)
 }
 
-// ResolveIBService asks the subnet administrator for a service. ADDRINFO_RESOLVED
-// or ADDRINFO_ERROR follows. Linux has it from 6.18 on.
+// ResolveIBService queries the subnet administrator for a service. ADDRINFO_RESOLVED or
+// ADDRINFO_ERROR follows. It requires Linux 6.18.
 func (f *File) ResolveIBService(id uint32, service *uapi.RdmaUcmIbService) error {
 	c, req := request[uapi.RdmaUcmResolveIbService](uapi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE)
 	defer c.put()
@@ -98,7 +98,7 @@ func (f *File) ResolveIBService(id uint32, service *uapi.RdmaUcmIbService) error
 }
 
 // JoinMulticast joins a group, given as a socket address. MULTICAST_JOIN or
-// MULTICAST_ERROR follows, with uid and mc in place of the id's own.
+// MULTICAST_ERROR follows, with uid and mc instead of those of the id.
 func (f *File) JoinMulticast(id uint32, uid uint64, addr []byte, joinFlags uint16) (mc uint32, err error) {
 	c, req := request[uapi.RdmaUcmJoinMcast](uapi.RDMA_USER_CM_CMD_JOIN_MCAST)
 	defer c.put()
@@ -121,15 +121,15 @@ func (f *File) SetOption(id, level, name uint32, value []byte) error {
 	return f.do(c)
 }
 
-// MigrateID moves an id, with its events that were not taken, from another file
-// to this one, and answers how many were taken. A NextEvent that waits here sees
-// the events moved.
+// MigrateID moves an id, with its unread events, from another file to this one. It
+// returns how many events were read before. A NextEvent that is waiting on this file
+// returns the moved events.
 func (f *File) MigrateID(id uint32, from *File) (events uint32, err error) {
 	c, req := request[uapi.RdmaUcmMigrateId](uapi.RDMA_USER_CM_CMD_MIGRATE_ID)
 	defer c.put()
 	resp, at := reply[uapi.RdmaUcmMigrateResp](c)
 	req.Response, req.Id = at, id
-	// Inside Control the descriptor's number stays the other file's.
+	// Inside Control, the descriptor of the other file stays open.
 	gone := from.conn.Control(func(fd uintptr) {
 		req.Fd = uint32(fd)
 		err = f.do(c)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what the tests of this file run on: the kernel in memory, and real
-// ones, which keeps the former honest.
+// machine is what the tests of this file run on: the fake kernel, or a real one, which
+// validates the fake.
 type machine struct {
 	*testing.T
 	open func() (*rdmacm.File, error)
@@ -40,7 +40,7 @@ func TestKernelInMemory(t *testing.T) {
 	}
 }
 
-// patience ends a wait that would not end by itself.
+// patience limits waits that would not end.
 const patience = 60 * time.Second
 
 func (m machine) file() *rdmacm.File {
@@ -59,7 +59,7 @@ func (m machine) sockaddr(ip string, port uint16) []byte {
 	return b
 }
 
-// id makes an id, which is destroyed when the test ends unless it was before.
+// id creates an id. It is destroyed when the test ends, unless the test does so before.
 func (m machine) id(f *rdmacm.File, uid uint64, ps uint16) uint32 {
 	m.Helper()
 	id, err := f.CreateID(uid, ps, 0)
@@ -83,7 +83,7 @@ func (m machine) destroy(f *rdmacm.File, id uint32) (events uint32) {
 	return events
 }
 
-// next takes the next event, which must be this one.
+// next reads the next event, which must be this one.
 func (m machine) next(f *rdmacm.File, event uint32, uid uint64) uapi.RdmaUcmEventResp {
 	m.Helper()
 	var e uapi.RdmaUcmEventResp
@@ -97,7 +97,7 @@ func (m machine) next(f *rdmacm.File, event uint32, uid uint64) uapi.RdmaUcmEven
 	return e
 }
 
-// none checks that there is no event by now.
+// none checks that there is no event.
 func (m machine) none(f *rdmacm.File) {
 	m.Helper()
 	var e uapi.RdmaUcmEventResp
@@ -121,14 +121,15 @@ const (
 	qpsInit, qpsRTR, qpsRTS = 1, 2, 3
 )
 
-// pair is a listener, and an active id on another file that knows the way to it.
+// pair is a listener and an active id, on another file, that has resolved the route to
+// it.
 type pair struct {
 	machine
 	server, client   *rdmacm.File
 	listener, active uint32
 	port             uint16
-	// QP numbers that no connection of late has had: the kernel would take
-	// them for stale ones of the same machine.
+	// QP numbers that no recent connection has used: otherwise the kernel would treat
+	// them as stale connections of the same machine.
 	activeQPN, passiveQPN uint32
 }
 
@@ -171,7 +172,7 @@ func (p *pair) accept(child uint32) error {
 	return p.server.Accept(&uapi.RdmaUcmAccept{Uid: passiveUID, ConnParam: connParam(p.passiveQPN, "welcome"), Id: child, Ece: uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}})
 }
 
-// establish answers the id of the child.
+// establish establishes the connection and returns the id of the child.
 func (p *pair) establish() uint32 {
 	p.Helper()
 	child := p.request().Id

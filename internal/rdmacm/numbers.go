@@ -1,7 +1,7 @@
 package rdmacm
 
-// The events, enum rdma_cm_event_type (rdma/rdma_cm.h). Their numbers are part
-// of the ABI although no header of it has them.
+// The events, enum rdma_cm_event_type (rdma/rdma_cm.h). Their numbers are part of the
+// ABI, but none of its headers defines them.
 const (
 	EventAddrResolved     = 0
 	EventAddrError        = 1
@@ -25,7 +25,7 @@ const (
 	EventInternal         = 19
 )
 
-// The reasons that Reject may give (IBA vol. 1, 12.6.7.2).
+// Reasons for Reject (IBA vol. 1, 12.6.7.2).
 const (
 	RejectConsumer     = 28
 	RejectVendorOption = 35

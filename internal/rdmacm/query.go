@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// NoIndex is the IbdevIndex of a reply of a kernel that does not tell it.
+// NoIndex is the IbdevIndex if the kernel does not report it.
 const NoIndex = ^uint32(0)
 
-// QueryAddr answers the addresses of an id and, once it is bound to a device,
-// the device, port and P_Key. PortNum is 0 before, whatever IbdevIndex says.
-// NodeGuid and Pkey are big-endian.
+// QueryAddr returns the addresses of an id and, after it is bound to a device, the
+// device, port and P_Key. Before, PortNum is 0, and IbdevIndex is not valid. NodeGuid
+// and Pkey are big-endian.
 func (f *File) QueryAddr(id uint32) (uapi.RdmaUcmQueryAddrResp, error) {
 	return f.query(id, uapi.RDMA_USER_CM_QUERY_ADDR)
 }
@@ -33,11 +33,11 @@ func (f *File) query(id, option uint32) (uapi.RdmaUcmQueryAddrResp, error) {
 	return *resp, nil
 }
 
-// maxPaths is more than the kernel has for an id: primary and alternate, and
-// where they differ an inbound and an outbound one.
+// maxPaths is more than the kernel has for an id: a primary and an alternate path and,
+// if they differ, an inbound and an outbound one.
 const maxPaths = 6
 
-// QueryPath answers the paths that ResolveRoute found.
+// QueryPath returns the paths that ResolveRoute has found.
 func (f *File) QueryPath(id uint32) ([]uapi.IbPathRecData, error) {
 	c, req := request[uapi.RdmaUcmQuery](uapi.RDMA_USER_CM_CMD_QUERY)
 	defer c.put()
@@ -49,11 +49,11 @@ func (f *File) QueryPath(id uint32) ([]uapi.IbPathRecData, error) {
 	return append([]uapi.IbPathRecData(nil), paths[:min(head.NumPaths, maxPaths)]...), nil
 }
 
-// maxServices is as many records, of 176 bytes, as a reply can have: its size
-// has 16 bits.
+// maxServices is the maximum number of records of 176 bytes in a reply, whose size has
+// 16 bits.
 const maxServices = (0xffff - 8) / 176
 
-// QueryIBService answers what ResolveIBService found.
+// QueryIBService returns the services that ResolveIBService has found.
 func (f *File) QueryIBService(id uint32) ([]uapi.IbUserServiceRec, error) {
 	for n := 6; ; {
 		found, all, err := f.services(id, n)
@@ -64,7 +64,7 @@ func (f *File) QueryIBService(id uint32) ([]uapi.IbUserServiceRec, error) {
 	}
 }
 
-// services asks for at most n records, and answers how many there are.
+// services queries at most n records. It also returns how many there are.
 func (f *File) services(id uint32, n int) ([]uapi.IbUserServiceRec, int, error) {
 	c, req := request[uapi.RdmaUcmQuery](uapi.RDMA_USER_CM_CMD_QUERY)
 	defer c.put()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testWalk issues what a client and a server issue up to the connection.
+// testWalk issues the commands of a client and a server up to the connection.
 func testWalk(m machine) {
 	f := m.file()
 	server := m.id(f, 1, uapi.RDMA_PS_TCP)
@@ -101,8 +101,8 @@ func testErrors(m machine) {
 	m.refused("migrating nothing", err, unix.ENOENT)
 }
 
-// testLoopback: to the connection manager the loopback addresses are any
-// address, and on RoCE no route leads to them.
+// testLoopback: to the connection manager, a loopback address is the unspecified
+// address, and on RoCE no route leads to it.
 func testLoopback(m machine) {
 	f := m.file()
 	id := m.id(f, 1, uapi.RDMA_PS_TCP)
@@ -144,7 +144,7 @@ func testOptions(m machine) {
 	must(m, f.Listen(id, 1))
 	m.refused("the option on a listener", set(uapi.RDMA_OPTION_ID_AFONLY, 1, 0, 0, 0), unix.EINVAL)
 
-	// A path given takes the place of one resolved.
+	// A path that is set replaces route resolution.
 	p := m.pair(uapi.RDMA_PS_TCP)
 	paths, err := p.client.QueryPath(p.active)
 	must(m, err)
@@ -185,8 +185,7 @@ func testMulticast(m machine) {
 	}
 }
 
-// testMigrate moves an id whose event was not taken to a file where somebody
-// waits.
+// testMigrate moves an id with an unread event to a file that a reader waits on.
 func testMigrate(m machine) {
 	p := m.pair(uapi.RDMA_PS_TCP)
 	to := m.file()
@@ -215,7 +214,7 @@ func testMigrate(m machine) {
 	m.next(p.server, rdmacm.EventEstablished, passiveUID)
 }
 
-// polled waits until the reply has come, and with it its event.
+// polled waits until the reply and its event have arrived.
 func (p *pair) polled() {
 	p.Helper()
 	deadline := time.Now().Add(patience)
@@ -248,7 +247,7 @@ func testWait(m machine) {
 	}
 }
 
-// testOwnEvents uses what older kernels do not have.
+// testOwnEvents uses commands that older kernels do not have.
 func testOwnEvents(m machine) {
 	f := m.file()
 	id := m.id(f, 1, uapi.RDMA_PS_TCP)

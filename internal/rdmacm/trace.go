@@ -24,7 +24,7 @@ var (
 	traceTo io.Writer = os.Stderr
 )
 
-// commands has the name of each command, and where in the payload the id is.
+// commands has the name of each command and the offset of the id in its payload.
 var commands = map[uint32]struct {
 	name string
 	id   int // -1: none
@@ -71,7 +71,7 @@ func (c Call) reply() []byte {
 	return wordBytes(c.c.reply[:])[:c.c.out]
 }
 
-// describe renders command, id and payload.
+// describe formats command, id and payload.
 func (c *command) describe() string {
 	frame := Call{c}.Frame()
 	if len(frame) < headerSize {
@@ -89,7 +89,7 @@ func (c *command) describe() string {
 	return fmt.Sprintf("%s(id=%d, %s)", known.name, id, dump(payload))
 }
 
-// dump renders bytes, the zeros at their end left out.
+// dump formats bytes without the zeros at their end.
 func dump(b []byte) string {
 	const most = 64
 	n := len(b)

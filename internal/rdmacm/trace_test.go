@@ -30,7 +30,7 @@ func TestTrace(t *testing.T) {
 			if events++; events == 1 {
 				_, err := ready.Write([]byte{1})
 				must(t, err)
-				return unix.EAGAIN // is not worth a line
+				return unix.EAGAIN // not traced
 			}
 		}
 		return 0

@@ -14,13 +14,13 @@ import (
 	"testing"
 )
 
-// missing says what this machine lacks for the comparison with C.
+// missing reports that this machine cannot do the comparison with C.
 type missing struct{ what string }
 
 func (m missing) Error() string { return "this machine has no " + m.what }
 
-// inputVersion is LINUX_VERSION_CODE of the first 7.2 kernel: headers of that
-// version or a later one must have every name.
+// inputVersion is LINUX_VERSION_CODE of Linux 7.2. Headers of that version and
+// later must have every name.
 const inputVersion = 7<<16 | 2<<8
 
 // cHeaders is a directory of kernel headers.
@@ -30,8 +30,8 @@ type cHeaders struct {
 	text    map[string]string
 }
 
-// findCHeaders takes $GOVERBS_UAPI_HEADERS, else the test bed's, else the
-// machine's own.
+// findCHeaders returns the headers in $GOVERBS_UAPI_HEADERS, else those of the
+// test bed, else those of the machine.
 func findCHeaders() (*cHeaders, error) {
 	dirs := []string{"/usr/include"}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -61,7 +61,7 @@ func findCHeaders() (*cHeaders, error) {
 	return nil, missing{"rdma/ib_user_verbs.h (Debian: linux-libc-dev)"}
 }
 
-// has reports whether the words all occur in the header.
+// has reports whether all words occur in the header.
 func (h *cHeaders) has(header string, words ...string) bool {
 	text, ok := h.text[header]
 	if !ok {
@@ -77,7 +77,7 @@ func (h *cHeaders) has(header string, words ...string) bool {
 	return true
 }
 
-// findCC returns the C compiler.
+// findCC returns the path of a C compiler.
 func findCC() (string, error) {
 	for _, cc := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
 		if cc == "" {
@@ -91,7 +91,7 @@ func findCC() (string, error) {
 }
 
 // TestTableMatchesCHeaders compiles a program that prints every size, offset and
-// value, and compares what it says with testdata/layout.txt.
+// value, and compares its output with testdata/layout.txt.
 func TestTableMatchesCHeaders(t *testing.T) {
 	cc, err := findCC()
 	var h *cHeaders
@@ -125,8 +125,8 @@ func TestTableMatchesCHeaders(t *testing.T) {
 	}
 }
 
-// cProgram returns the source, the lines it must print, the names that the
-// headers lack and the structs that lack a field.
+// cProgram returns the source of the program, the lines that it must print, the
+// names that the headers lack and the structs that lack a field.
 func cProgram(g golden, h *cHeaders) (src string, want map[string]string, absent []string, loose map[string]bool) {
 	want, loose = map[string]string{}, map[string]bool{}
 	var head, body strings.Builder
@@ -177,8 +177,8 @@ func cProgram(g golden, h *cHeaders) (src string, want map[string]string, absent
 	return src, want, absent, loose
 }
 
-// runC compiles and runs the program and returns its lines by what stands before
-// the equals sign.
+// runC compiles and runs the program and returns its output as a map, split at
+// the equals signs.
 func runC(t *testing.T, cc string, h *cHeaders, src string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,30 +1,30 @@
-// Package uapi holds the kernel's RDMA user ABI: the numbers and structs of
-// rdma_user_ioctl_cmds.h, ib_user_ioctl_cmds.h, ib_user_ioctl_verbs.h,
-// ib_user_verbs.h, rdma_user_rxe.h, rdma_user_cm.h, ib_user_sa.h and
-// rdma_netlink.h that goverbs uses.
-// It makes no system calls.
+// Package uapi contains the part of the kernel's RDMA user ABI that goverbs uses:
+// constants and structs from rdma_user_ioctl_cmds.h, ib_user_ioctl_cmds.h,
+// ib_user_ioctl_verbs.h, ib_user_verbs.h, rdma_user_rxe.h, rdma_user_cm.h,
+// ib_user_sa.h and rdma_netlink.h. It makes no system calls.
 //
 // # Names
 //
-// Constants keep the kernel's spelling. A struct has the CamelCase form of its C
-// name and of its C fields, so that struct ib_uverbs_alloc_pd is IbUverbsAllocPd
-// and pd_handle is PdHandle. Reserved fields are kept: the kernel wants them zero.
-// A flexible tail (driver_data, wc, sge) is left out; its bytes follow the struct.
+// Constants keep the kernel's spelling. Structs and fields have the CamelCase form
+// of their C names: struct ib_uverbs_alloc_pd is IbUverbsAllocPd, and pd_handle is
+// PdHandle. Reserved fields are kept, because the kernel requires them to be zero.
+// Flexible array members (driver_data, wc, sge) are omitted; their bytes follow
+// the struct.
 //
 // # Unions
 //
-// A union of scalars is one field (IbUverbsWc.Ex is imm_data or invalidate_rkey;
-// imm_data is big-endian). A union of structs is a byte array, and each member is
-// a struct of its own: RxeRdmaWr, RxeAtomicWr, RxeUdWr, RxeMwWr and RxeFlushWr lie
-// over RxeSendWr.Wr. RdmaUcmConnParam and RdmaUcmUdParam lie over
+// A union of scalars is one field: IbUverbsWc.Ex is imm_data, which is big-endian,
+// or invalidate_rkey. A union of structs is a byte array, and each member is a
+// separate struct: RxeRdmaWr, RxeAtomicWr, RxeUdWr, RxeMwWr and RxeFlushWr are the
+// members of RxeSendWr.Wr. RdmaUcmConnParam and RdmaUcmUdParam are the members of
 // RdmaUcmEventResp.Param and RdmaUcmWriteCmEvent.Param. Socket addresses are bytes.
 //
-// # Where it comes from
+// # Generated code
 //
-// The generated file is made from Linux 7.2's headers and gen/list.txt by
-// internal/uapi/gen (a module of its own, because of the C front end). Tests
-// compare it with the table that the front end wrote and, where there is a C
-// compiler, with what that compiler says.
+// internal/uapi/gen generates the code from the headers of Linux 7.2 and from
+// gen/list.txt. It is a separate module because of its dependency, a C front end.
+// Tests compare the code with the table that the front end computed and, if the
+// machine has a C compiler, with the compiler's values.
 package uapi
 
 //go:generate go run -C gen . -out ..

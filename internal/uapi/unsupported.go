@@ -2,5 +2,5 @@
 
 package uapi
 
-// goverbs needs the kernel's uverbs, and barriers written for the processor.
+// goverbs needs Linux, and barriers written for the architecture.
 const _ = goverbs_runs_on_64_bit_little_endian_Linux_amd64_and_arm64_only

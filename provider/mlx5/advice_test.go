@@ -8,14 +8,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// docs/performance.md gives these figures beside its advice.
+// The figures in docs/performance.md next to its advice come from these benchmarks.
 
 func perWR(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/WR")
 }
 
-// BenchmarkSignal posts and polls lists of 32, each request of which completes,
-// or the last alone.
+// BenchmarkSignal posts and polls lists of 32 requests. Either every request is signaled or only
+// the last.
 func BenchmarkSignal(b *testing.B) {
 	for _, name := range []string{"all", "last"} {
 		b.Run(name, func(b *testing.B) {
@@ -36,8 +36,8 @@ func BenchmarkSignal(b *testing.B) {
 	}
 }
 
-// BenchmarkQueues has as many goroutines as GOMAXPROCS work, each on a queue pair
-// and a CQ of its own, or all on the same.
+// BenchmarkQueues runs GOMAXPROCS goroutines, each with its own queue pair and CQ, or all with
+// the same ones.
 func BenchmarkQueues(b *testing.B) {
 	b.Run("own", func(b *testing.B) {
 		steps := make(chan *step, runtime.GOMAXPROCS(0))
@@ -73,9 +73,8 @@ func BenchmarkQueues(b *testing.B) {
 	})
 }
 
-// BenchmarkThread has a goroutine post and poll, by itself or locked to a
-// thread. With a handoff each completion goes to another goroutine, which
-// answers.
+// BenchmarkThread posts and polls in a goroutine, either free or locked to a thread. With
+// handoff, each completion is passed to another goroutine, which passes it back.
 func BenchmarkThread(b *testing.B) {
 	for _, c := range []struct {
 		name            string

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// portKind is what of a port decides on the form of an address.
+// portKind is a port's link layer, which decides the form of an address vector.
 type portKind uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	ethernet
 )
 
-// kind asks once for what a port is.
+// kind returns the link layer of a port. It queries each port once.
 func (c *deviceContext) kind(ctx *uverbs.Context, port uint8) (portKind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *deviceContext) kind(ctx *uverbs.Context, port uint8) (portKind, error) 
 	return k, nil
 }
 
-// The address vector of a datagram, by offset, as it lies in the request. The
-// request adds QKey and QPN.
+// The fields of a datagram's address vector, by offset. The vector is laid out as in the send
+// request, which adds QKey and QPN.
 const (
 	avRate  = 12 // and SL
 	avPath  = 13
@@ -58,14 +58,13 @@ const (
 	flowLabelMask = 1<<20 - 1
 )
 
-// CreateAH implements uverbs.ProviderContext. The kernel checks the address and
-// on Ethernet finds the MAC address that leads there; the rest is put together
-// here.
+// CreateAH implements uverbs.ProviderContext. The kernel checks the address and, on Ethernet,
+// resolves the MAC address. The address vector is built here.
 func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	var reply uverbs.ProviderReply
 	kind, err := c.kind(pd.Context(), a.Port)
 	if err != nil {
-		if _, refused := create(nil, nil); refused != nil { // which the caller explains
+		if _, refused := create(nil, nil); refused != nil { // the caller explains this error
 			err = refused
 		}
 		return reply, err
@@ -107,7 +106,7 @@ func (c *deviceContext) ethernetAH(pd *uverbs.PD, a *uverbs.AHAttr, raw *[avSize
 		binary.BigEndian.PutUint16(raw[avLID:], sourcePort(a.FlowLabel))
 	}
 	raw[avRate] = rate(a.StaticRate)<<4 | a.SL&7<<1
-	global(raw, a, 0) // there is always a GRH, and no mark for it
+	global(raw, a, 0) // a GRH is always present, so no flag marks it
 	return reply, nil
 }
 
@@ -121,8 +120,8 @@ func global(raw *[avSize]byte, a *uverbs.AHAttr, mark uint32) {
 	copy(raw[avGID:], a.DGID[:])
 }
 
-// sourcePort is what routers spread the traffic of RoCE v2 by: a hash of the flow
-// label, or any where there is none.
+// sourcePort returns the UDP source port of RoCE v2, by which routers spread traffic: a hash of
+// the flow label, or a random port if the flow label is 0.
 func sourcePort(flow uint32) uint16 {
 	const lowest, mask = 0xc000, 0x3fff
 	if flow &= flowLabelMask; flow == 0 {
@@ -131,8 +130,8 @@ func sourcePort(flow uint32) uint16 {
 	return lowest | uint16(flow&mask^flow>>14)
 }
 
-// rates are the device's numbers of the rates that ibv_rate has, of which 0 and
-// those that it lacks are no limit.
+// rates maps values of enum ibv_rate to the device's numbers. 0 and rates without an entry mean
+// no limit.
 var rates = [...]uint8{
 	2: 7, 3: 8, 4: 9, 5: 10, 6: 11, 7: 12, 8: 13, 9: 14, 10: 15, // 2.5, 10, 30, 5, 20, 40, 60, 80, 120 Gb/s
 	11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13, // 14, 56, 112, 25, 100, 28, 50, rounded

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What the driver's part says of sizes is what the device is to have.
+// The sizes in the driver's part of the commands are those that the device needs.
 func TestQueueSizes(t *testing.T) {
 	l := limits{sqDesc: 1024, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestQueueSizes(t *testing.T) {
 	}
 }
 
-// Posts and polls by the API allocate nothing.
+// Posts and polls through the API do not allocate.
 func TestNothingAllocated(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		d := newDesk(t, standard())
@@ -89,7 +89,7 @@ func TestNothingAllocated(t *testing.T) {
 			"empty": func() { note(q.RecvCQ().Poll(wcs)) },
 		}
 		for name, post := range kinds {
-			if n := testing.AllocsPerRun(3, post); n != 0 || failed != nil { // four in all, as many as fit
+			if n := testing.AllocsPerRun(3, post); n != 0 || failed != nil { // four calls in all, as many as fit
 				t.Errorf("%s: %v allocations, %v", name, n, failed)
 			}
 			d.s.work()
@@ -100,11 +100,11 @@ func TestNothingAllocated(t *testing.T) {
 			}
 			d.drain(t, cq, q)
 		}
-		d.s.violations = nil // several doorbells were seen as one
+		d.s.violations = nil // the device saw several doorbells as one
 	}
 }
 
-// drain polls until nothing is under way.
+// drain polls until no request is outstanding.
 func (d *desk) drain(t *testing.T, cq *uverbs.CQ, q *uverbs.QP) {
 	t.Helper()
 	wcs := make([]uverbs.WC, 64)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/provider/providertest"
 )
 
-// deviceName is the device that GOVERBS_DEVICE names.
+// deviceName returns the device named by GOVERBS_DEVICE.
 func deviceName(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv("GOVERBS_DEVICE")
@@ -34,7 +34,7 @@ func TestDeviceConformance(t *testing.T) {
 			t.Run("SRQ", func(t *testing.T) {
 				providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig {
 					r := providertest.DeviceSRQ(t, name)
-					r.ResizeSRQ = nil // the device does not
+					r.ResizeSRQ = nil // the device does not support it
 					return r
 				})
 			})

@@ -5,67 +5,70 @@
 //
 // # Queues
 //
-// Queues lie in memory of the process, which the kernel pins and the device
-// reads and writes. A send queue is a ring of blocks of 64 bytes; a request
-// takes one or more of them, in segments of 16 bytes: control, address, data. A
-// receive queue is a ring of lists of data segments; a shared one is a linked
-// list. Doorbell records, 8 bytes of memory for each queue pair, say how much has
-// been posted. Fields are big-endian.
+// Queues are in the process's memory, which the kernel pins and the device reads and writes. A
+// send queue is a ring of blocks of 64 bytes. A request occupies one or more blocks and consists
+// of segments of 16 bytes: control, address and data. A receive queue is a ring of lists of data
+// segments. A shared receive queue is a linked list whose slots are returned to the device in
+// ascending runs. A doorbell record, 8 bytes of memory for each queue pair, holds the number of
+// requests posted. All fields are big-endian.
 //
 // # Doorbell
 //
-// Sends are also told to a register of the device. A register page has two that
-// take a whole request, by a burst of stores that the CPU combines (BlueFlame),
-// so that the device need not fetch it. The first queue pairs have a register
-// each. Those after them share the others, with a lock around the burst. Where
-// pages cannot be mapped write-combining, all queue pairs use one register, and
-// 8 bytes of the request.
+// Each post of sends also writes to a register of the device. A register page has two registers
+// that accept a whole request as a burst of stores that the CPU combines (BlueFlame), so that the
+// device need not fetch the request from memory. The first queue pairs have a register each.
+// Later ones share the remaining registers, with a lock around the burst. If pages cannot be
+// mapped write-combining, all queue pairs use one register and write the first 8 bytes of the
+// request to it.
 //
 // # Completions
 //
-// Entries of a completion queue change their owner bit with each lap of the
-// ring. They name the queue pair by an index that this package chose, and the
-// request by its place in the queue.
+// The owner bit of a completion queue entry changes with each lap of the ring. An entry names the
+// queue pair by an index that this package chose, and the request by its position in the queue.
+//
+// A receive of an SRQ may refer to memory registered with OnDemand and meet an absent page. Poll
+// hides the resulting completion and posts the receive again in another slot. To have slots in
+// reserve, the ring has twice as many slots as requested, if the device supports that many.
 //
 // # Short messages
 //
-// On RC and UC a message of up to 32 bytes, or 64 with completions of 128, comes
-// in the completion, and so does what a short READ or an atomic brings where all
-// requests are signaled (SignalAll). Poll puts it where the SGEs say, before it
-// tells of it: nothing changes but that the memory is written by the CPU. Where
-// the CPU cannot, the completion has the status [uverbs.WCLocProtErr]: the MR was
-// closed meanwhile, or is of memory that the process does not have, a dma-buf or an
-// imported MR. So register such memory before the queue pairs are made: those made
-// while a Context has some leave all to the device. Or set MLX5_SCATTER_TO_CQE=0.
+// On RC and UC, a message of up to 32 bytes (64 bytes if CQEs have 128) arrives in the completion
+// itself. So does the result of a short READ or an atomic if all requests are signaled
+// (SignalAll). Poll copies the data to the memory that the SGEs name before it returns the
+// completion. The only difference is that the CPU writes the memory instead of the device. If the
+// CPU cannot write it, the completion has the status [uverbs.WCLocProtErr]. This happens if the
+// MR was closed meanwhile, or if it covers memory that the process does not have mapped: a
+// dma-buf or an imported MR. Register such memory before creating queue pairs: a queue pair
+// created while the Context has such an MR leaves all messages to the device. Or set
+// MLX5_SCATTER_TO_CQE=0.
 //
 // # Raw Ethernet
 //
-// A raw packet QP has its send ring on pages of its own, because to the device
-// the two rings are queues apart. A request has an Ethernet segment behind the
-// control segment: which checksums the device makes, and the first 18 bytes of
-// the frame where it wants them there, which are copied from what the SGEs name if
-// they are not given inline. What comes next is inline data, then
-// SGEs. A work queue is a receive ring alone. Completions of frames name the flow
-// in place of the QP, so they must name the queue by index: devices with
-// completions of version 0 have no raw packets here.
+// A raw packet QP has its send ring on separate pages, because the device treats the two rings as
+// separate queues. A request has an Ethernet segment after the control segment. It selects the
+// checksums that the device computes, and contains the first 18 bytes of the frame if the device
+// requires them there. If these bytes are not given inline, they are copied from the memory that
+// the SGEs name. Inline data follows, then SGEs. A work queue is a receive ring only. Completions
+// of frames contain a flow tag in place of the QP number, so they must name the queue by index.
+// Raw packet QPs are therefore not supported on devices with CQEs of version 0.
 //
 // # Environment
 //
-// As the C library has them:
+// The variables are those of the C library:
 //
 //	MLX5_SHUT_UP_BF=1            no BlueFlame
-//	MLX5_POST_SEND_PREFER_BF=0   BlueFlame for inline data alone
+//	MLX5_POST_SEND_PREFER_BF=0   BlueFlame only for requests with inline data
 //	MLX5_TOTAL_UUARS             registers for queue pairs: 16
 //	MLX5_NUM_LOW_LAT_UUARS       how many of them are not shared: 4
 //	MLX5_CQE_SIZE                bytes of a completion: 64 or 128
 //	MLX5_SCATTER_TO_CQE=0        no messages in completions
-//	MLX_QP_ALLOC_TYPE            pages that rings lie in: ANON, HUGE, or
-//	                             PREFER_HUGE, which does without if need be.
-//	                             Each ring takes whole huge pages.
-//	MLX_CQ_ALLOC_TYPE            likewise, of CQs, SRQs and work queues
+//	MLX_QP_ALLOC_TYPE            pages for the rings of QPs: ANON, HUGE, or
+//	                             PREFER_HUGE, which falls back to small pages.
+//	                             Each ring occupies whole huge pages.
+//	MLX_CQ_ALLOC_TYPE            likewise, for CQs, SRQs and work queues
 //	MLX_SRQ_ALLOC_TYPE
 //	MLX_RWQ_ALLOC_TYPE
 //
-// MLX5_SINGLE_THREADED has no effect: it would take the locks from queues whose
-// users rely on them. Set SingleGoroutine in the queue's configuration.
+// MLX5_SINGLE_THREADED has no effect: it would remove the locks from queues whose users rely on
+// them. Set SingleGoroutine in the queue's configuration instead.
 package mlx5

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A threadDomain implements uverbs.ProviderTD. Its queues ring one register,
-// which is nobody else's; they belong to one goroutine, so it needs no lock.
+// A threadDomain implements uverbs.ProviderTD. Its queues share one register that no other queue
+// uses. They belong to one goroutine, so the register needs no lock.
 type threadDomain struct {
 	uars *uars
 	reg  *register
@@ -42,7 +42,7 @@ func (u *uars) ofDomain() (*register, error) {
 			Detail: "the kernel makes no register pages on demand, Linux 5.7 is the first that does: set SingleGoroutine of each queue, which leaves its locks out"}
 	}
 	if u.split == 0 {
-		return u.plain, nil // words are anybody's: a store of 8 bytes needs no lock
+		return u.plain, nil // a store of 8 bytes is atomic and needs no lock
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,8 +62,8 @@ func (u *uars) ofDomain() (*register, error) {
 	return r, nil
 }
 
-// queueMemory returns n bytes for the rings of a queue: those of its parent
-// domain's Alloc, or pages of its own.
+// queueMemory returns n bytes for the rings of a queue. They come from the Alloc function of its
+// parent domain if it has one, or else are newly mapped.
 func queueMemory(op string, pd *uverbs.PD, n int, kind pageKind) (m *provider.Mapping, err error) {
 	b, free, err := uverbs.ProviderMemory(op, pd, n)
 	switch {

@@ -10,17 +10,17 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// vendorID is Mellanox' as PCI has it, which names the options' owner.
+// vendorID is the PCI vendor ID of Mellanox, which identifies the owner of the options.
 const vendorID = 0x15b3
 
-// eceVersion asks CREATE_QP for the options of version 1.
+// eceVersion requests options of version 1 in CREATE_QP.
 const eceVersion = 1 << 28
 
-// options are a QP's options of enhanced connection establishment.
+// options are the options of enhanced connection establishment (ECE) of a QP.
 type options struct {
-	has    bool   // the device has any
-	got    uint32 // what the device has told
-	wanted uint32 // what the next MODIFY_QP asks for; 0: nothing
+	has    bool   // the device has options
+	got    uint32 // the options that the device reported
+	wanted uint32 // the options that the next MODIFY_QP requests; 0: none
 }
 
 // QueryECE implements uverbs.ProviderECE.

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Parts of a desk's memory.
+// Areas of a desk's memory.
 const (
 	sourceArea = 0
 	remoteArea = 0x4000
@@ -34,7 +34,7 @@ type trial struct {
 	seen map[string]map[int]bool
 }
 
-// sges are the pieces of the source, with gaps.
+// sges returns the SGEs of the source, with gaps between them.
 func (x *trial) sges(s shape) (all []uverbs.SGE) {
 	for i := range s.n {
 		all = append(all, x.d.mr.SGE(sourceArea+2*i*s.size, s.size))
@@ -42,7 +42,7 @@ func (x *trial) sges(s shape) (all []uverbs.SGE) {
 	return all
 }
 
-// gathered is what the pieces hold.
+// gathered returns the source data.
 func (x *trial) gathered(s shape) (b []byte) {
 	mem := x.d.mr.Bytes()
 	b = append(b, mem[sourceArea:][:s.inline]...)
@@ -52,7 +52,7 @@ func (x *trial) gathered(s shape) (b []byte) {
 	return b
 }
 
-// one posts a request, waits for it, and looks at what has become of the memory.
+// one posts a request, waits for it, and checks its effect on memory.
 func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 	x.Helper()
 	mem := x.d.mr.Bytes()
@@ -100,7 +100,7 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 	x.look(op, s, wr.Inline)
 }
 
-// look checks what a request has done.
+// look checks the effect of a request on memory.
 func (x *trial) look(op uverbs.Opcode, s shape, inline []byte) {
 	x.Helper()
 	mem := x.d.mr.Bytes()
@@ -125,7 +125,7 @@ func (x *trial) look(op uverbs.Opcode, s shape, inline []byte) {
 // ringBlocks is the size of a desk's send queues.
 const ringBlocks = 64
 
-// blocks is the size of a request.
+// blocks returns the size of a request in blocks.
 func blocks(op uverbs.Opcode, s shape) int {
 	segments := 1
 	switch op {
@@ -140,8 +140,8 @@ func blocks(op uverbs.Opcode, s shape) int {
 	return (segments + s.n + 3) / 4
 }
 
-// Every operation that moves data, of every shape, by lists and by builders, from
-// every place of the ring, is executed as it is meant, and breaks no rule.
+// Every operation that moves data, with data of every shape, posted by lists and by builders at
+// every block of the ring, has the right effect and violates no rule.
 func TestEveryPlace(t *testing.T) {
 	d := newDesk(t, standard())
 	x := &trial{T: t, d: d, seen: map[string]map[int]bool{}}
@@ -164,7 +164,7 @@ func TestEveryPlace(t *testing.T) {
 			x.one(uverbs.OpCompareSwap, shape{0, 1, 8}, builder)
 			x.one(uverbs.OpFetchAdd, shape{0, 1, 8}, builder)
 		}
-		if (x.cur-first)%2 == 0 { // an odd number of blocks comes to every place
+		if (x.cur-first)%2 == 0 { // an odd number of blocks reaches every block of the ring
 			x.one(uverbs.OpWrite, shape{0, 1, 8}, false)
 		}
 	}

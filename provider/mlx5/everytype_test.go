@@ -9,17 +9,17 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A place is a queue pair whose requests are compared with the oracle's, byte by
-// byte, where they lie in the ring, and then executed.
+// A place is a queue pair whose requests are compared with the oracle's, byte by byte in the
+// ring, and then executed.
 type place struct {
 	*testing.T
 	d    *desk
 	q    *uverbs.QP
 	sq   *sendQueue
 	o    oracle
-	fill func(wr *uverbs.SendWR)        // says where a message goes
-	lead func(wr *uverbs.SendWR) []byte // the segments behind the first
-	recv func()                         // posts a receive of recvArea
+	fill func(wr *uverbs.SendWR)        // sets the destination of a message
+	lead func(wr *uverbs.SendWR) []byte // the segments after the first
+	recv func()                         // posts a receive into recvArea
 	cq   *uverbs.CQ                     // of the receives
 	head int                            // bytes before a message
 	laps map[string]map[uint32]bool
@@ -42,7 +42,7 @@ func stand(t *testing.T, d *desk, q *uverbs.QP) *place {
 	return p
 }
 
-// post posts a request, by a list or by a builder in turn, and compares it.
+// post posts a request, alternately with a list and with a builder, and compares it.
 func (p *place) post(wr uverbs.SendWR, as *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	p.Helper()
 	cur := p.sq.cur
@@ -73,7 +73,7 @@ func (p *place) post(wr uverbs.SendWR, as *uverbs.SendWR, bind *uverbs.ProviderB
 	}
 }
 
-// message posts a request with data, and looks at what arrives.
+// message posts a request with data and checks what arrives.
 func (p *place) message(op uverbs.Opcode, s shape, fill func(wr *uverbs.SendWR)) {
 	p.Helper()
 	mem := p.d.mr.Bytes()
@@ -111,7 +111,7 @@ func (p *place) message(op uverbs.Opcode, s shape, fill func(wr *uverbs.SendWR))
 
 var someShapes = []shape{{0, 0, 0}, {0, 1, 64}, {0, 2, 33}, {12, 0, 0}, {28, 0, 0}}
 
-// around goes on until every operation was posted at every block.
+// around repeats round until every operation was posted at every block.
 func (p *place) around(round func()) {
 	p.Helper()
 	blocks := int(p.sq.mask) + 1
@@ -133,7 +133,7 @@ func (p *place) around(round func()) {
 	p.Errorf("of %d blocks, requests begin at %v", blocks, p.laps)
 }
 
-// Requests of UC, and those of RC by a thread domain's queues, at every place.
+// Requests on UC queue pairs, and on RC queue pairs of a thread domain, at every place.
 func TestEveryPlaceConnected(t *testing.T) {
 	for name, typ := range map[string]uverbs.QPType{"UC": uverbs.UC, "thread domain": uverbs.RC} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestEveryPlaceConnected(t *testing.T) {
 	}
 }
 
-// Windows are bound, and invalidated here and by a message, at every place, and the
-// request behind has the fence.
+// Windows are bound, and invalidated locally and by a message, at every place. The request that
+// follows has the fence.
 func TestEveryPlaceWindows(t *testing.T) {
 	d := newDesk(t, standard())
 	cfg := uverbs.CQConfig{Entries: 31}
@@ -185,7 +185,7 @@ func TestEveryPlaceWindows(t *testing.T) {
 	})
 }
 
-// Requests of XRC name an SRQ, at every place.
+// Requests on XRC queue pairs name an SRQ, at every place.
 func TestEveryPlaceXRC(t *testing.T) {
 	d := newXRC(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)
@@ -224,7 +224,7 @@ func TestEveryPlaceDatagrams(t *testing.T) {
 	p.lead = func(*uverbs.SendWR) []byte {
 		be := binary.BigEndian
 		w := be.AppendUint32(be.AppendUint32(nil, qkey), 0)
-		w = append(be.AppendUint32(w, 1<<31|q.QPN()), 3<<1, 0, 0xe3, 0x41, 0, 0, 0, 0) // the port: a hash of the flow label
+		w = append(be.AppendUint32(w, 1<<31|q.QPN()), 3<<1, 0, 0xe3, 0x41, 0, 0, 0, 0) // the port is a hash of the flow label
 		w = append(append(w, softMAC[:]...), 12, 9)
 		return append(be.AppendUint32(w, 2<<20|0x12345), gid[:]...)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A wire is raw packet QPs that hear what they send, by flows that lead frames
-// for them to one.
+// A wire has raw packet QPs that receive the frames they send: flows direct frames with the
+// wire's address to one of them.
 type wire struct {
 	*desk
 	cq *uverbs.CQ
 	qp *uverbs.QP
 }
 
-// inlineHeader18 is a device that wants the header of a frame in the request.
+// inlineKit is a device with the given inline mode.
 func inlineKit(mode uint8) kit {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.EthMinInline = mode }
@@ -46,7 +46,7 @@ func toMAC(mac [6]byte) uverbs.FlowEth {
 	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac}, Mask: uverbs.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
 }
 
-// udpFrame is a frame of UDP over IPv4 without checksums.
+// udpFrame returns a UDP frame over IPv4 without checksums.
 func udpFrame(dst [6]byte, sport uint16, n int) []byte {
 	b := append(append([]byte{}, dst[:]...), 2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(28+n))
@@ -82,8 +82,8 @@ var framePosts = map[string]framePost{
 	},
 }
 
-// Frames arrive as they were sent, however they are put together, at every place
-// of the ring.
+// Frames arrive as they were sent, however the parts of a frame are passed, at every place of the
+// ring.
 func TestFrames(t *testing.T) {
 	for mode, header := range map[uint8]int{0: 18, 1: 0, 2: 18} {
 		for name, post := range framePosts {
@@ -108,8 +108,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// sendFrame sends a frame, the first bytes inline and the rest in some SGEs, and
-// looks at what arrives.
+// sendFrame sends a frame with its first bytes inline and the rest in some SGEs, and checks what
+// arrives.
 func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, inline, pieces, header int) {
 	t.Helper()
 	const at, to = 0, 4096
@@ -151,12 +151,12 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 	}
 }
 
-// The device makes checksums where it can, and says that they are right.
+// The device computes checksums if it can, and reports correct ones.
 func TestFrameChecksums(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
 	frame := udpFrame(softMAC, 5, 64)
-	frame[40], frame[41] = 1, 1 // a checksum that is wrong, not one that is left out
+	frame[40], frame[41] = 1, 1 // a wrong checksum, not an omitted one
 	for _, flags := range []uverbs.SendFlags{0, uverbs.IPCsum} {
 		copy(w.mr.Bytes(), frame)
 		good(w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}))(t)
@@ -174,7 +174,7 @@ func TestFrameChecksums(t *testing.T) {
 	}
 }
 
-// A VLAN's tag goes into the completion where that is asked for.
+// If requested, the completion has the VLAN tag.
 func TestFrameVLAN(t *testing.T) {
 	for _, flags := range []uverbs.QPCreateFlags{0, uverbs.QPCVLANStripping} {
 		w := newWire(t, inlineKit(1), uverbs.QPConfig{CreateFlags: flags})
@@ -197,8 +197,7 @@ func TestFrameVLAN(t *testing.T) {
 	}
 }
 
-// What was posted before RTR takes no frame before RTR, and RESET empties the
-// queues.
+// Receives posted before RTR receive no frames before RTR, and RESET empties the queues.
 func TestFrameStates(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	early := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)
@@ -217,7 +216,7 @@ func TestFrameStates(t *testing.T) {
 	check(t, early.Modify(uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState))
 	send()
 	poll(t, w.cq, 1, 2)
-	// A completion that has not been polled goes with RESET, that of others stays.
+	// RESET removes completions of the QP that have not been polled, but not those of others.
 	good(early.PostRecv(uverbs.RecvWR{WRID: 3, SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}, uverbs.RecvWR{WRID: 4}))(t)
 	send()
 	check(t, early.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
@@ -227,14 +226,14 @@ func TestFrameStates(t *testing.T) {
 	poll(t, w.cq, 1)
 	check(t, early.Ready())
 	good(early.PostRecv(uverbs.RecvWR{WRID: 5}))(t)
-	w.s.loop.Run(func() {}) // what follows is flushed, not received
+	w.s.loop.Run(func() {}) // the rest is flushed, not received
 	check(t, early.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
 	if r := one(t, w.cq); r.WRID != 5 || r.Status != uverbs.WCWRFlushErr || r.QPNum != early.QPN() {
 		t.Errorf("flushed: %+v", r)
 	}
 }
 
-// What a raw packet QP does not do is refused, and posts nothing.
+// Requests that raw packet QPs do not support are rejected, and nothing is posted.
 func TestFrameMistakes(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
 	frame := udpFrame(softMAC, 5, 64)
@@ -279,7 +278,7 @@ func TestFrameMistakes(t *testing.T) {
 	}
 }
 
-// Frames are posted and polled without allocation.
+// Frames are posted and polled without allocations.
 func TestFrameAllocs(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
 	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
@@ -317,7 +316,7 @@ func TestFrameAllocs(t *testing.T) {
 	}
 }
 
-// Receives that were posted in INIT are flushed by ERR.
+// ERR flushes receives that were posted in INIT.
 func TestRawReceivesOfINITAreFlushed(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	q := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// gVisor's rdmaproxy forwards a command when it knows the method, and each
-// attribute, by what kind it is (pkg/sentry/devices/rdmaproxy schema.go, ioctl.go
-// and cxproxy, of 21 August 2026).
+// A proxied describes how gVisor's rdmaproxy forwards an attribute. The proxy forwards a command
+// if it knows its method and each attribute (pkg/sentry/devices/rdmaproxy schema.go, ioctl.go and
+// cxproxy, of 21 August 2026).
 type proxied uint8
 
 const (
@@ -22,9 +22,9 @@ const (
 	proxyOut                        // an address
 	proxyInline                     // a value of up to 8 bytes
 	proxyHandle                     // no bytes
-	proxyFD                         // an asynchronous event file, no other
+	proxyFD                         // an asynchronous event file only
 	proxyNewFD                      // no bytes
-	proxyRefuses                    // known, and refused
+	proxyRefuses                    // known, and rejected
 )
 
 func handle(id uint16) map[uint16]proxied { return map[uint16]proxied{id: proxyHandle} }
@@ -33,7 +33,7 @@ func withReply(id, reply uint16) map[uint16]proxied {
 	return map[uint16]proxied{id: proxyHandle, reply: proxyOut}
 }
 
-// several gives the attributes from first to last the same kind, beside others.
+// several returns others with the attributes from first to last added, all of one kind.
 func several(kind proxied, first, last uint16, others map[uint16]proxied) map[uint16]proxied {
 	for id := first; id <= last; id++ {
 		if _, there := others[id]; !there {
@@ -45,7 +45,7 @@ func several(kind proxied, first, last uint16, others map[uint16]proxied) map[ui
 
 const uhwIn, uhwOut = uapi.UVERBS_ATTR_UHW_IN, uapi.UVERBS_ATTR_UHW_OUT
 
-// proxyList is what it forwards to mlx5, by object and method.
+// proxyList has what the proxy forwards to mlx5, by object and method.
 var proxyList = map[[2]uint16]map[uint16]proxied{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {uapi.UVERBS_ATTR_CORE_IN: proxyIn, uapi.UVERBS_ATTR_CORE_OUT: proxyOut,
 		uapi.UVERBS_ATTR_WRITE_CMD: proxyInline, uhwIn: proxyIn, uhwOut: proxyOut},
@@ -79,9 +79,8 @@ var proxyList = map[[2]uint16]map[uint16]proxied{
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: handle(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
 
-// unproxied are the commands and attributes that it does not forward, or that do
-// not mean to it what they say, with what a program does without. An attribute is
-// named behind its method.
+// unproxied are the commands and attributes that the proxy does not forward correctly, with the
+// feature that a program must do without. An attribute is named after its method.
 var unproxied = map[string]string{
 	"SRQ.CREATE":          "shared receive queues: it has no such method, for it mirrors the memory of CQs and QPs alone",
 	"SRQ.DESTROY":         "the same",
@@ -106,12 +105,12 @@ var unproxied = map[string]string{
 	"REREG_MR":            "MR.Rereg with ReregTranslation: so does the new memory's",
 }
 
-// unmirrored are legacy commands with addresses or descriptors in them. The proxy
-// replaces those of REG_MR alone.
+// unmirrored are legacy commands that contain addresses or descriptors. The proxy replaces only
+// those of REG_MR.
 var unmirrored = map[uint64]string{uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: "CREATE_COMP_CHANNEL",
 	uapi.IB_USER_VERBS_CMD_RESIZE_CQ: "RESIZE_CQ", uapi.IB_USER_VERBS_CMD_REREG_MR: "REREG_MR"}
 
-// proxies tells what the proxy does not take of a command.
+// proxies returns the parts of a command that the proxy does not accept.
 func proxies(c ioctl.Call) (bad []string) {
 	h := c.Header()
 	name, _, _ := strings.Cut(c.String(), "(")
@@ -145,8 +144,8 @@ func proxies(c ioctl.Call) (bad []string) {
 	return bad
 }
 
-// Of all commands that go to mlx5_ib, those that the proxy does not take are known,
-// attribute by attribute.
+// The commands and attributes for mlx5_ib that the proxy does not accept are exactly those in
+// unproxied.
 func TestProxied(t *testing.T) {
 	seen := map[string]bool{}
 	everyCommand(t, func(s *soft) {
@@ -165,8 +164,8 @@ func TestProxied(t *testing.T) {
 	}
 }
 
-// A program that sends, reads and writes on an RC queue pair, and polls, does all
-// by commands that the proxy takes.
+// A program that sends, reads and writes on an RC queue pair, and polls, uses only commands that
+// the proxy accepts.
 func TestProxiedProgram(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)

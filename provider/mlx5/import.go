@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Import implements uverbs.ProviderImporter. Registers that the kernel has made
-// with the context are the maker's.
+// Import implements uverbs.ProviderImporter. Registers that the kernel allocated with the context
+// belong to the process that created it, so such a context cannot be imported.
 func (driver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
 	set, err := environment()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A context that is imported posts and polls by registers of its own, on memory
-// and a PD of its maker's.
+// An imported context posts and polls with its own registers, on the memory and the PD of the
+// context that it was imported from.
 func TestImport(t *testing.T) {
 	d := newDesk(t, standard())
 	s := d.s
@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A context whose registers the kernel has made cannot be shared.
+// A context whose registers were allocated by the kernel cannot be imported.
 func TestImportOfFixedRegisters(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.TotBfregs = 16 }

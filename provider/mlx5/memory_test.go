@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An arena is what a program gives the library for rings.
+// An arena provides the memory of rings, as a program does with Alloc.
 type arena struct {
 	t      *testing.T
 	given  [][]byte
@@ -43,9 +43,9 @@ func (a *arena) free(b []byte) {
 	}
 }
 
-// The rings of all kinds of queues lie where the parent domain's Alloc says, also
-// after a resize, and work there. The memory stays the library's until nobody can
-// be inside of the queues.
+// The rings of all kinds of queues are in the memory that the parent domain's Alloc returns, also
+// after a resize, and work there. The library keeps the memory until no goroutine can be using
+// the queues.
 func TestQueueMemory(t *testing.T) {
 	a := &arena{t: t}
 	useArena(t, a)
@@ -95,7 +95,7 @@ func useArena(t *testing.T, a *arena) {
 	}
 	used()
 	runtime.GC()
-	// The ring that the resize has left may be back, no other.
+	// Only the ring that the resize replaced may have been freed.
 	if n := a.back.Load(); n > 1 {
 		t.Errorf("%d rings came back while they were in use", n)
 	}
@@ -104,7 +104,7 @@ func useArena(t *testing.T, a *arena) {
 	}
 }
 
-// Rings lie in huge pages when the environment says so, if there are any.
+// Rings are in huge pages if the environment requests them and there are any.
 func TestHugePages(t *testing.T) {
 	probe, err := provider.Huge(1)
 	if err == nil {

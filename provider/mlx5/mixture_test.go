@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Lists and batches, good, refused and aborted, in any order and anywhere in the
-// ring: what was posted is what the oracle writes.
+// Lists and batches, valid, rejected and aborted, in any order and anywhere in the ring: the
+// posted requests are those that the oracle writes.
 func TestMixture(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { mix(t, seed) })
@@ -26,7 +26,7 @@ func mix(t *testing.T, seed uint64) {
 	}
 	b := newBench(t, cfg, nil)
 	b.sq.cur = uint32(r.IntN(1 << 17))
-	if seed%2 == 0 { // where the count of requests goes over 32 bits
+	if seed%2 == 0 { // the request count overflows 32 bits
 		b.sq.head, *b.sq.tail = ^uint32(2), ^uint32(2)
 		b.sq.limit = b.sq.head + b.sq.maxPost
 		b.Begin()
@@ -82,7 +82,7 @@ func mix(t *testing.T, seed uint64) {
 	}
 }
 
-// mixture is some requests, good ones mostly.
+// mixture returns some requests, most of them valid.
 func mixture(r *rand.Rand) (wrs []uverbs.SendWR) {
 	for range 1 + r.IntN(4) {
 		in := make([]byte, 200)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A receive leaves out part of a message, and what is sent of nothing is zeros.
+// A receive skips part of a message, and data sent from the null MR is zero.
 func TestNullMR(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) {

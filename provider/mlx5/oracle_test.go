@@ -8,18 +8,18 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An oracle writes requests as one would who only wants them right: byte after
-// byte, with no ring in mind. The encoder must write the same.
+// An oracle writes requests in the simplest way, byte after byte and without a ring. The encoder
+// must write the same bytes.
 type oracle struct {
 	qpn       uint32
 	signalAll bool
-	fence     byte // that the next request must have
+	fence     byte // flags that the next request must have
 }
 
 var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa, uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10,
 	uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12, uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
 
-// wqe is the request that begins at block index.
+// wqe returns the request that begins at block index.
 func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.ProviderBind) []byte {
 	be := binary.BigEndian
 	body := append([]byte(nil), av...)
@@ -76,7 +76,7 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.Pr
 	return append(w, body...)
 }
 
-// umr are the segments that change a memory key.
+// umr returns the segments that change a memory key.
 func (o *oracle) umr(b *uverbs.ProviderBind) []byte {
 	be := binary.BigEndian
 	w := make([]byte, 48+64)
@@ -118,13 +118,13 @@ func (o *oracle) umr(b *uverbs.ProviderBind) []byte {
 	return w
 }
 
-// A bench is a QP whose device nobody is.
+// A bench is a QP without a device.
 type bench struct {
 	*qp
 	regs []byte
 }
 
-// newBench makes a queue pair without a kernel.
+// newBench creates a queue pair without a kernel.
 func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *bench {
 	t.Helper()
 	mem := good(provider.Anon(uarSize))(t)
@@ -155,7 +155,7 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 
 const benchQPN = 0x123456
 
-// at is n bytes of the ring from block cur on.
+// at returns n bytes of the ring, beginning at block cur.
 func (b *bench) at(cur uint32, n int) []byte {
 	w := make([]byte, n)
 	for i := range w {
@@ -164,5 +164,5 @@ func (b *bench) at(cur uint32, n int) []byte {
 	return w
 }
 
-// complete gives back all that has been posted.
+// complete marks all posted requests as completed.
 func (b *bench) complete() { *b.sq.tail = b.sq.head }

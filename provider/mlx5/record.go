@@ -9,9 +9,8 @@ import (
 	"github.com/goverbs/goverbs/provider"
 )
 
-// A record is a doorbell record: two words of memory that the device reads. Of
-// a QP they are the receive and the send counter, of a CQ the consumer index and
-// the word that arms it.
+// A record is a doorbell record: two words of memory that the device reads. A QP's record holds
+// the receive and the send counter, a CQ's the consumer index and the word that arms it.
 type record struct {
 	words *[2]uint32
 	addr  uint64
@@ -26,15 +25,15 @@ const (
 	armed       = 1
 )
 
-// A recordPage is a page of records, each in a cache line of its own. The kernel
-// pins it as long as a queue uses it.
+// A recordPage is a page of records, each in its own cache line. The kernel pins the page while a
+// queue uses it.
 type recordPage struct {
 	mem  *provider.Mapping
 	used []uint64 // bit map
 	n    int
 }
 
-// records hands out doorbell records.
+// records allocates doorbell records.
 type records struct {
 	mu    sync.Mutex
 	line  int // bytes between records
@@ -56,7 +55,7 @@ func (r *records) get() (record, error) {
 	slots := len(mem.Bytes()) / r.line
 	p := &recordPage{mem: mem, used: make([]uint64, (slots+63)/64)}
 	if rest := slots % 64; rest != 0 {
-		p.used[len(p.used)-1] = ^uint64(0) << rest // which are not there
+		p.used[len(p.used)-1] = ^uint64(0) << rest // these slots do not exist
 	}
 	r.pages = append(r.pages, p)
 	return r.take(p, 0), nil
@@ -79,8 +78,8 @@ func (r *records) take(p *recordPage, i int) record {
 	return record{words: wordsOf(b), addr: addressOf(b), page: p, slot: i}
 }
 
-// put gives a record back, after the kernel has let go of the queue. The last
-// record of a page gives the page back, unless it is the only one.
+// put frees a record. The kernel must have destroyed the queue before. A page without records is
+// unmapped, unless it is the only one.
 func (r *records) put(c record) error {
 	if c.page == nil {
 		return nil
@@ -101,7 +100,7 @@ func (r *records) put(c record) error {
 	return c.page.mem.Retire()
 }
 
-// retire gives all pages back.
+// retire unmaps all pages.
 func (r *records) retire() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

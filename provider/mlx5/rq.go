@@ -8,8 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A recvQueue is the receive half of a QP. Poll stores how many receives are
-// over to tail.
+// A recvQueue is the receive half of a QP. Poll stores the number of completed receives in tail.
 type recvQueue struct {
 	segments []segment
 	ids      []uint64 // WRIDs
@@ -17,9 +16,9 @@ type recvQueue struct {
 	shift    uint32  // log2 of the segments of a receive
 	stride   uintptr // bytes of a receive
 	head     uint32
-	limit    uint32 // head must not reach it, as of the last look at tail
+	limit    uint32 // head must not reach it; computed from tail as last read
 	maxSGE   int
-	counter  *uint32 // the doorbell record's
+	counter  *uint32 // in the doorbell record
 	tail     *uint32
 }
 
@@ -47,17 +46,17 @@ func (r *recvQueue) outstanding() int {
 	return int(r.head - atomic.LoadUint32(r.tail))
 }
 
-// list is where the data segments of receive i are.
+// list returns the data segments of receive i.
 func (r *recvQueue) list(i uint32) []segment { return r.segments[i<<r.shift:][:1<<r.shift] }
 
-// full tells whether there is no room for one more receive.
+// full reports whether there is no room for another receive.
 func (r *recvQueue) full() bool {
 	r.limit = atomic.LoadUint32(r.tail) + uint32(len(r.ids))
 	return r.head == r.limit
 }
 
-// fill writes a list of data segments, of room at most, and what ends it. It
-// reports false when there is something wrong with sgl.
+// fill writes sgl to a list of data segments and terminates the list. It returns false if sgl is
+// too long or names more bytes than a message can have.
 func fill(to []segment, sgl []uverbs.SGE) bool {
 	if len(sgl) > len(to) {
 		return false
@@ -67,7 +66,7 @@ func fill(to []segment, sgl []uverbs.SGE) bool {
 	for i := range sgl {
 		g := &sgl[i]
 		if g.Length == 0 {
-			continue // to the device it would be 2^31
+			continue // on the ring, a length of 0 means 2^31
 		}
 		total += uint64(g.Length)
 		to[n] = segment{be2(g.Length&^inlineMark, g.LKey), be(g.Addr)}
@@ -79,7 +78,7 @@ func fill(to []segment, sgl []uverbs.SGE) bool {
 	return total <= uverbs.MaxMessage
 }
 
-// badReceive says what is wrong with sgl.
+// badReceive returns the error for an sgl that fill rejected.
 func badReceive(sgl []uverbs.SGE, room int) error {
 	if len(sgl) > room {
 		return uverbs.ErrTooManySGEs
@@ -87,7 +86,7 @@ func badReceive(sgl []uverbs.SGE, room int) error {
 	return uverbs.ErrRange
 }
 
-// recvRest goes on with a PostRecv that has written n receives, and told of none.
+// recvRest continues a PostRecv that has written n receives but not published them.
 //
 //go:noinline
 func (q *qp) recvRest(wrs []uverbs.RecvWR, n int) (int, error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostRecv implements uverbs.ProviderQP. The device looks at the doorbell record
-// when a message arrives. The loop takes receives of one buffer, and calls
-// nothing: see batch_unsafe.go.
+// PostRecv implements uverbs.ProviderQP. The device reads the doorbell record when a message
+// arrives. The loop handles receives of one buffer and calls no functions, as in
+// send_fast_unsafe.go.
 //
 //go:nosplit
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pollAny goes on with a Poll that has come to entry ci with n completions. It takes
-// entries of every kind; those of short messages by itself, as long as all is common:
-// the queue is that of the entry before and has receives of its own, and the first
-// piece of memory holds the message.
+// pollAny continues a Poll that has reached entry ci with n completions. It handles entries of
+// every kind. It handles the common entries of short messages itself: the target is that of the
+// previous entry and has its own receive queue, and the first SGE has room for the message. All
+// other entries go to take.
 //
 //go:noinline
 func (q *cq) pollAny(wcs []uverbs.WC, n int, ci uint32) (int, error) {
@@ -46,7 +46,7 @@ func (q *cq) pollAny(wcs []uverbs.WC, n int, ci uint32) (int, error) {
 		q.ci = ci
 		var told bool
 		if told, err = q.take(e, v, &wcs[n]); err != nil && n > 0 {
-			err = nil // the entry is still there, for the next call to tell of
+			err = nil // the next call returns the error of this entry
 			break
 		}
 		ci++
@@ -70,13 +70,13 @@ func (q *cq) pollAny(wcs []uverbs.WC, n int, ci uint32) (int, error) {
 	return n, err
 }
 
-// firstIn is the first data segment of receive i, which is one of the queue's: there
-// is no check of that.
+// firstIn returns the first data segment of receive i. It does not check i, which must be an
+// index of the queue.
 func (r *recvQueue) firstIn(i uint32) *segment {
 	return (*segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.segments)), uintptr(i)*r.stride))
 }
 
-// copyShort fills to, of at most 32 bytes, from the beginning of e.
+// copyShort fills to, which has at most 32 bytes, from the beginning of e.
 func copyShort(to []byte, e *block) {
 	last := len(to) - 16
 	if last < 0 {

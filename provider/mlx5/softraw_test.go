@@ -10,19 +10,18 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// softEthernet is what mlx5_ib makes of raw packet QPs, WQs, tables and flows, by
-// handle.
+// softEthernet has the device's objects of raw packet QPs, WQs, tables and flows, by handle.
 type softEthernet struct {
 	qps    map[uint32]*softRaw
 	wqs    map[uint32]*engine.RQ
 	rqts   map[uint32]*engine.RQT
-	places map[uint32]uint32 // of flows, each in a group of its own
+	places map[uint32]uint32 // of flows, each in a separate group
 	groups map[uint32]uint32
 	root   uint32
 	next   uint32
 }
 
-// softRaw are the device's objects under a raw packet QP.
+// softRaw has the device's objects of a raw packet QP.
 type softRaw struct {
 	sq  *engine.SQ
 	tis *engine.TIS
@@ -32,11 +31,10 @@ type softRaw struct {
 
 const softDomain = 1
 
-// flowPlaces is how many flows there can ever be, and those of no specification
-// are behind all others.
+// flowPlaces is the maximum number of flows. Flows without specifications come after all others.
 const flowPlaces = 64
 
-// ethernet has the device's tables made, once. What the host sends comes back.
+// ethernet creates the device's flow tables, once. Frames that the host sends come back to it.
 func (s *soft) ethernet() *softEthernet {
 	e := &s.eth
 	if e.qps != nil {
@@ -102,8 +100,8 @@ func rssTIR(u *uapi.Mlx5IbCreateQpRss, rqt uint32) engine.TIRAttr {
 	return a
 }
 
-// modifyRaw moves the queues: that of receives is ready from INIT on, that of
-// sends in RTS.
+// modifyRaw changes the state of the queues. The receive queue is ready from INIT on, the send
+// queue in RTS.
 func (s *soft) modifyRaw(q *softRaw, state uverbs.QPState) {
 	recv, send := engine.QueueReady, engine.QueueReset
 	switch state {
@@ -149,7 +147,7 @@ func (s *soft) makeWQ(c ioctl.Call) {
 	answer(c, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, &q.Number)
 }
 
-// rawLegacy follows the commands of raw packets that INVOKE_WRITE carries.
+// rawLegacy executes the commands for raw packets that INVOKE_WRITE carries.
 func (s *soft) rawLegacy(c ioctl.Call) {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	switch num(c, uapi.UVERBS_ATTR_WRITE_CMD) &^ uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED {
@@ -196,7 +194,7 @@ func (s *soft) makeFlow(req []byte, handle uint32) {
 	e.places[handle], e.groups[handle] = place, group
 }
 
-// takeSpec makes a specification part of what a flow matches.
+// takeSpec adds a specification to the match of a flow.
 func takeSpec(b, mask, match []byte, f *engine.Flow) {
 	be16 := binary.BigEndian.Uint16
 	half := (int(binary.LittleEndian.Uint16(b[4:])) - 8) / 2

@@ -7,44 +7,44 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A target is what a completion is about: where its request was noted, and what
-// must learn that it is over.
+// A target is the queue that a completion belongs to: the notes of its requests, and the counters
+// of completed ones.
 type target struct {
-	key uint32 // by which CQEs name it
+	key uint32 // the number by which CQEs name the target
 
-	sends    []sendNote // by the request's first block
+	sends    []sendNote // by the first block of the request
 	sendMask uint32
-	sendTail *uint32 // requests that are over
+	sendTail *uint32 // number of completed sends
 
 	recvs    []uint64 // WRIDs
 	recvMask uint32
 	recvTail *uint32
 
-	srq *srq // takes the place of recvs; of an XRC SRQ's own target there is nothing else
+	srq *srq // replaces recvs. The target of an XRC SRQ has only key and srq
 	rq  *recvQueue
 
-	frames *arrivedFrames // takes the place of recvs in raw Ethernet
+	frames *arrivedFrames // replaces recvs for raw Ethernet
 	sq     *sendQueue
 }
 
-// A sendNote is what a completion of a send request must know.
+// A sendNote is what Poll needs to complete a send request.
 type sendNote struct {
 	wrID uint64
-	end  uint32 // requests posted, with this one
-	meta uint32 // WCOpcode, above what makes its completion a rare one
+	end  uint32 // number of requests posted, including this one
+	meta uint32 // WCOpcode, and in the low byte the flags of rare completions
 }
 
 const (
-	metaLength  = 1 << 0 // the CQE tells how much was read
-	metaAtomic  = 1 << 1 // 8 bytes were
-	metaSilent  = 1 << 2 // none of the program's: it is not told of
-	metaRare    = 0xff   // has a byte of its own
+	metaLength  = 1 << 0 // the CQE has the number of bytes read
+	metaAtomic  = 1 << 1 // 8 bytes were read
+	metaSilent  = 1 << 2 // not posted by the caller, so not returned by Poll
+	metaRare    = 0xff   // all flags
 	metaOpShift = wcOpcode
 )
 
 func (n *sendNote) opcode() uverbs.WCOpcode { return uverbs.WCOpcode(n.meta >> metaOpShift) }
 
-// Numbers of targets have 24 bits: half of them choose a page of the table.
+// Numbers of targets have 24 bits. The upper half selects a page of the table.
 const (
 	numberBits = 24
 	pageBits   = 12
@@ -54,16 +54,16 @@ const (
 
 type tablePage [1 << pageBits]atomic.Pointer[target]
 
-// A table finds targets by number. Lookups take no lock; the rest does.
+// A table finds targets by number. Lookups take no lock.
 type table struct {
 	pages [1 << (numberBits - pageBits)]atomic.Pointer[tablePage]
 
 	mu   sync.Mutex
-	free []uint32 // numbers given back
-	next uint32   // the lowest that was never given
+	free []uint32 // numbers that were returned
+	next uint32   // the lowest number that was never used
 }
 
-// find returns the target of a number, or nil.
+// find returns the target with number n, or nil.
 func (t *table) find(n uint32) *target {
 	p := t.pages[n>>pageBits&pageMask].Load()
 	if p == nil {
@@ -72,14 +72,14 @@ func (t *table) find(n uint32) *target {
 	return p[n&pageMask].Load()
 }
 
-// add gives v a number. It is noNumber when there is none left.
+// add assigns a number to v. It returns noNumber if no number is left.
 func (t *table) add(v *target) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.next
 	if last := len(t.free) - 1; last >= 0 {
 		n, t.free = t.free[last], t.free[:last]
-	} else if t.next < noNumber-1 { // the last is the kernel's own
+	} else if t.next < noNumber-1 { // the last number is reserved for the kernel
 		t.next++
 	} else {
 		return noNumber
@@ -89,7 +89,7 @@ func (t *table) add(v *target) uint32 {
 	return n
 }
 
-// put enters v under a number of the device's choice.
+// put stores v under a number that the device chose.
 func (t *table) put(n uint32, v *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +105,8 @@ func (t *table) store(n uint32, v *target) {
 	p.Load()[n&pageMask].Store(v)
 }
 
-// remove takes out v, unless another has its number by now. The number may be
-// given again when it came from add.
+// remove removes v, unless its number now belongs to another target. If again is set, add may
+// assign the number again.
 func (t *table) remove(v *target, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

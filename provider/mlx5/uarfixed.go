@@ -7,20 +7,20 @@ import (
 	"github.com/goverbs/goverbs/provider"
 )
 
-// A kernel that does not know of pages made one by one makes them with the
-// context, and chooses the register of each QP itself.
+// A kernel that cannot allocate single register pages allocates them with the context, and
+// chooses the register of each QP itself.
 
-// Of the offset at which such pages are mapped.
+// Part of the offset at which such pages are mapped.
 const mmapCommandShift = 8
 
-// mmapOffset is where the kernel maps what a command and an index name.
+// mmapOffset returns the offset at which the kernel maps the page of a command and an index.
 func mmapOffset(command, index int) int64 { return offsetOf(command, index, unix.Getpagesize()) }
 
 func offsetOf(command, index, pageSize int) int64 {
 	return int64(command<<mmapCommandShift|index) * int64(pageSize)
 }
 
-// openFixed maps the pages of so many registers.
+// openFixed maps the pages of the given number of registers.
 func (u *uars) openFixed(registers int) error {
 	if uarSend+uarRegisters*2*u.split > uarSize {
 		return badABI("%d registers of %d bytes in a page", uarRegisters, 2*u.split)
@@ -43,14 +43,14 @@ func (u *uars) openFixed(registers int) error {
 		}
 	}
 	u.use(u.pages[0])
-	// The first takes no bursts, and so anybody's words.
+	// The first register is not used for bursts, so all QPs can use it without a lock.
 	first := u.fixed[0]
 	first.toggle, first.most, first.shared = 0, 0, false
 	u.plain = first
 	return nil
 }
 
-// chosen is the register that the kernel chose.
+// chosen returns the register with the index that the kernel chose, or nil.
 func (u *uars) chosen(index uint32) *register {
 	if int(index) >= len(u.fixed) {
 		return nil

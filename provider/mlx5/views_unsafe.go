@@ -7,16 +7,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file is the one place that turns mapped memory into typed views. Each
-// view is cut from a byte slice of at least its size, which bounds it; mappings
-// are page aligned and offsets multiples of the element, so all is aligned. The
-// mapping outlives the view: whoever holds a view holds the mapping beside it.
+// This file converts mapped memory to typed views. Each view is cut from a byte slice of at least
+// its size, which bounds it. Mappings are page aligned and offsets are multiples of the element
+// size, so all views are aligned. The mapping outlives the view: an object with a view also
+// refers to the mapping.
 
-// A block is a send queue's unit, and a CQE: 8 words in the byte order of the
-// wire.
+// A block is the unit of a send queue, and also a CQE: 8 words in big-endian byte order.
 type block [8]uint64
 
-// A segment is a part of a request.
+// A segment is a part of a send request, or an element of a receive.
 type segment [2]uint64
 
 func blocksOf(b []byte) []block {
@@ -43,19 +42,18 @@ func registerOf(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(&b[:8][0])) 
 
 func bytesOf(b *block) *[64]byte { return (*[64]byte)(unsafe.Pointer(b)) }
 
-// addressOf is where b lies, for the kernel. b is no Go memory, so it does not
-// move.
+// addressOf returns the address of b for the kernel. b is not Go memory, so it does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// endOf is the address behind the last block.
+// endOf returns the address after the last block.
 func endOf(b []block) *[64]byte {
 	return (*[64]byte)(unsafe.Add(unsafe.Pointer(&b[0]), len(b)*int(unsafe.Sizeof(b[0]))))
 }
 
-// What follows are elements of the send queue's views without the check of their
-// index, which costs every request several instructions. The caller has masked
-// it, with what is one less than the number of elements. Where there are none,
-// there is no room either, so that nothing is written.
+// The following methods return elements of the send queue's views without a bounds check, which
+// would cost every request several instructions. The caller masks the index with the number of
+// elements minus 1. A queue without elements has no room for requests, so nothing is written to
+// it.
 
 func (s *sendQueue) blockIn(i uint32) *block {
 	return (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*unsafe.Sizeof(block{})))
@@ -65,32 +63,32 @@ func (s *sendQueue) noteIn(i uint32) *sendNote {
 	return (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 }
 
-// dataIn is the segment that begins at byte at of the ring.
+// dataIn returns the segment that begins at byte at of the ring.
 func (s *sendQueue) dataIn(at uint32) *segment {
 	return (*segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at)))
 }
 
-// firstIn is the first word of the block that byte at of the ring lies in.
+// firstIn returns the first word of the block that contains byte at of the ring.
 func (s *sendQueue) firstIn(at uint32) *[8]uint8 {
 	return (*[8]uint8)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at&^(blockSize-1))))
 }
 
-// segment is the k-th of a block.
+// segment returns segment k of the block.
 func (b *block) segment(k uintptr) *segment {
 	return (*segment)(unsafe.Add(unsafe.Pointer(b), k%perBlock*segmentSize))
 }
 
-// An inline segment is 4 bytes of length, then data, then zeros up to a multiple of
-// 16. It may go on in the blocks behind, but not reach the ring's end. inlineHead
-// writes it without the data, of which there is at least a byte. Of the others
-// inlineTwo is for 16 to 32 bytes, and inlined.
+// An inline segment has 4 bytes of length, then data, then zeros up to a multiple of 16. It may
+// extend to the following blocks, but not past the end of the ring. inlineHead writes it without
+// the data, which has at least one byte. inlineData copies the data. inlineTwo does the same for
+// 16 to 32 bytes, and is inlined by the compiler.
 func (g *segment) inlineHead(n int) {
 	head := unsafe.Pointer(g)
 	*(*segment)(unsafe.Add(head, (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
 	*(*uint32)(head) = bits.ReverseBytes32(inlineMark | uint32(n))
 }
 
-// inlineData copies by words that overlap: a call of copy would cost more.
+// inlineData copies overlapping words, because a call of copy would cost more.
 func (g *segment) inlineData(data []byte) {
 	n := uintptr(len(data))
 	to, from := unsafe.Add(unsafe.Pointer(g), inlineHeader), unsafe.Pointer(unsafe.SliceData(data))
@@ -116,25 +114,25 @@ func (g *segment) inlineTail(data []byte) {
 	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader+last)) = *(*[2]uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(data)), last))
 }
 
-// entryAt is at, without the check of the index.
+// entryAt is at without the bounds check.
 func (q *cq) entryAt(i uint32) *block {
 	return (*block)(unsafe.Add(unsafe.Pointer(q.first), uintptr(i&q.mask)*q.stride))
 }
 
-// wcWords is a WC as words, which takes six stores where its fields take twice as
-// many. A test compares the two.
+// wcWords is a WC as words, so that writing it takes six stores, half as many as writing its
+// fields. A test compares the two.
 type wcWords [6]uint64
 
 const (
 	wcWRID = iota
 	wcTimestamp
-	wcLength  // and above it what comes with the message
-	wcNumbers // of the QP, and of the sender's above
+	wcLength  // and in the upper half the immediate data or key
+	wcNumbers // the QP's number, and in the upper half the sender's
 	wcVendor
 	wcKind // status, opcode, flags, service level, path
 )
 
-// Shifts in words of a WC: of the word wcVendor the first, else of wcKind.
+// Shifts in the words of a WC. wcSLID is a shift in wcVendor, the others are in wcKind.
 const (
 	wcSLID     = 48
 	wcOpcode   = 8
@@ -145,4 +143,4 @@ const (
 
 func wordsOfWC(wc *uverbs.WC) *wcWords { return (*wcWords)(unsafe.Pointer(wc)) }
 
-const _ = -(unsafe.Sizeof(uverbs.WC{}) ^ unsafe.Sizeof(wcWords{})) // are of one size
+const _ = -(unsafe.Sizeof(uverbs.WC{}) ^ unsafe.Sizeof(wcWords{})) // the sizes are equal

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A fan is a QP that sends, and one that spreads what comes over WQs.
+// A fan has a QP that sends and a QP that spreads received frames over WQs.
 type fan struct {
 	*wire
 	recvs *uverbs.CQ
@@ -54,8 +54,7 @@ func (f *fan) send(t *testing.T, sport uint16) {
 	poll(t, f.cq, 0)
 }
 
-// Frames spread over the WQs by their ports, and those of one connection stay
-// together.
+// Frames are spread over the WQs by their ports. Frames of one connection go to the same WQ.
 func TestRSS(t *testing.T) {
 	f := newFan(t, 0)
 	f.recv(t, 16)
@@ -84,8 +83,8 @@ func TestRSS(t *testing.T) {
 	}
 }
 
-// A WQ in ERR flushes, RESET empties it and drops its completions but not those
-// of others, and RDY begins anew.
+// A WQ in ERR flushes. RESET empties it and removes its completions but not those of others, and
+// in RDY it works again.
 func TestWQStates(t *testing.T) {
 	f := newFan(t, uverbs.WQCVLANStripping)
 	f.recv(t, 2)
@@ -104,7 +103,7 @@ func TestWQStates(t *testing.T) {
 	if n := f.wqs[0].Outstanding(); n != 2 {
 		t.Errorf("%d receives after RESET and RDY", n)
 	}
-	// Around the ring, and over its end.
+	// Wrap around the end of the ring.
 	if n, err := f.wqs[0].PostRecv(make([]uverbs.RecvWR, 20)...); n != f.wqs[0].MaxWR()-2 || err != uverbs.ErrQueueFull {
 		t.Errorf("a queue of %d with 2 receives took %d more: %v", f.wqs[0].MaxWR(), n, err)
 	}
@@ -113,7 +112,7 @@ func TestWQStates(t *testing.T) {
 	}
 }
 
-// What a WQ that is closed has left in its CQ is taken out.
+// The completions of a closed WQ are removed from its CQ.
 func TestPurgeWQ(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	q := good(w.pd.CreateWQ(uverbs.WQConfig{CQ: w.cq, MaxWR: 4}))(t)

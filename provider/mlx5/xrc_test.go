@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An xrc is an initiator and a target that are connected to each other, and SRQs
-// of the domain.
+// An xrc has an initiator and a target that are connected to each other, and SRQs of the domain.
 type xrc struct {
 	*desk
 	x         *uverbs.XRCD
@@ -39,7 +38,7 @@ func (d *xrc) srq(t *testing.T, cq *uverbs.CQ) *uverbs.SRQ {
 	return good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 15, MaxSGE: 2, XRCD: d.x, CQ: cq}))(t)
 }
 
-// one is the next completion of a queue.
+// one returns the next completion of a CQ.
 func one(t *testing.T, q *uverbs.CQ) uverbs.WC {
 	t.Helper()
 	var wcs [1]uverbs.WC
@@ -51,7 +50,7 @@ func one(t *testing.T, q *uverbs.CQ) uverbs.WC {
 	return wcs[0]
 }
 
-// An xrcPost is a request in the two forms that it can have.
+// An xrcPost posts a request with a list or with a builder.
 type xrcPost func(t *testing.T, d *xrc, wr uverbs.SendWR)
 
 var xrcPosts = map[string]xrcPost{
@@ -67,8 +66,8 @@ var xrcPosts = map[string]xrcPost{
 	},
 }
 
-// Messages go to the SRQ that they name, and its CQ tells of them, by the number
-// of the target; around the end of the ring, from SGEs and inline.
+// Messages go to the SRQ that they name. The completions are in the SRQ's CQ and have the number
+// of the target. The test wraps around the end of the ring, with SGEs and inline data.
 func TestXRCMessages(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		for name, post := range xrcPosts {
@@ -126,8 +125,8 @@ func xrcMessages(t *testing.T, d *xrc, post xrcPost) {
 	}
 }
 
-// Everything that RC does, XRC does: with the segment that names an SRQ before
-// the others, at every place in the ring.
+// XRC supports all operations of RC, with the segment that names an SRQ before the others, at
+// every place of the ring.
 func TestXRCOperations(t *testing.T) {
 	for name, post := range xrcPosts {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +176,7 @@ func TestXRCOperations(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is told, and nothing of it is posted.
+// Invalid requests are errors, and nothing of them is posted.
 func TestXRCRefusals(t *testing.T) {
 	d := newXRC(t, standard())
 	refused := func(want error, build func(b *uverbs.SendBatch)) {
@@ -209,8 +208,8 @@ func TestXRCRefusals(t *testing.T) {
 	}
 }
 
-// What an XRC SRQ that is closed has left in its CQ is taken out of it, and a
-// message for an SRQ that there is not fails at its sender.
+// The completions of a closed XRC SRQ are removed from its CQ. A message for an SRQ that does not
+// exist fails at its sender.
 func TestXRCPurge(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newXRC(t, k)
@@ -246,7 +245,7 @@ func TestXRCPurge(t *testing.T) {
 	})
 }
 
-// An initiator that is closed takes its completions along, and nobody else's.
+// Closing an initiator removes its completions and no others.
 func TestXRCInitiatorPurge(t *testing.T) {
 	d := newXRC(t, standard())
 	srq := d.srq(t, d.sends)

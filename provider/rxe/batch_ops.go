@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// lastOf is the WQE of the last operation if it is one of ops, and else nil: the
-// batch has an error then.
+// lastOf returns the WQE of the last operation if it is one of ops. Otherwise it
+// returns nil and the batch has an error.
 func (s *sendQueue) lastOf(ops ...uverbs.Opcode) *sendWQE {
 	b := &s.batch
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// resettable is a QP whose kernel goes to RESET with it.
+// resettable is a QP whose kernel moves to RESET together with it.
 type resettable struct {
 	*qp
 	k *kernel
@@ -32,7 +32,7 @@ func TestConformanceSRQ(t *testing.T) {
 	providertest.RunSRQ(t, func(t *testing.T) *providertest.Rig {
 		c := testCap(providertest.MaxSendWR, 0, providertest.MaxSGE, providertest.MaxInline)
 		k, q, cq := newKernel(t, c, providertest.Entries)
-		q.rq = recvQueue{} // there is none
+		q.rq = recvQueue{} // a QP with an SRQ has none
 		z, ctx := newResizer(t)
 		var mi uapi.Mminfo
 		k.rq, mi = z.offer(providertest.MaxRecvWR, 40+16*providertest.MaxSGE, false)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newTestCQ makes a CQ for n entries and the kernel's end of it.
+// newTestCQ returns a CQ for n entries and the kernel's end of it.
 func newTestCQ(t testing.TB, n int) (*kernelRing, *cq) {
 	t.Helper()
 	k, m := newKernelRing(t, n, 64, true)
@@ -125,7 +125,7 @@ func TestPollAfterRetire(t *testing.T) {
 	}
 }
 
-// A poller that has not heard of Close never sees a completion that is not one.
+// A goroutine that polls during Close never sees an invalid completion.
 func TestRetireUnderPoll(t *testing.T) {
 	for range 100 {
 		k, q := newTestCQ(t, 1023)
@@ -165,8 +165,8 @@ func TestRetireUnderPoll(t *testing.T) {
 	}
 }
 
-// resizer stands for the kernel's side of RESIZE_CQ: it moves what was not
-// taken to a new ring, whose memory is a file that the context can map.
+// resizer does what the kernel does for RESIZE_CQ: it copies the unpolled entries
+// to a new ring. The memory of the ring is a file that the context can map.
 type resizer struct {
 	t    *testing.T
 	fd   int
@@ -184,13 +184,13 @@ func newResizer(t *testing.T) (*resizer, *deviceContext) {
 	return &resizer{t: t, fd: fd}, &deviceContext{dev: dev}
 }
 
-// ring makes a completion queue for n entries in the file and offers it.
+// ring creates a completion queue for n entries in the file and offers it.
 func (z *resizer) ring(n int) (*kernelRing, uapi.Mminfo) {
 	z.t.Helper()
 	return z.offer(n, 64, true)
 }
 
-// offer makes a queue for n elements of size bytes in the file.
+// offer creates a queue for n elements of size bytes in the file and offers it.
 func (z *resizer) offer(n, size int, producer bool) (*kernelRing, uapi.Mminfo) {
 	z.t.Helper()
 	k, m := newKernelRing(z.t, n, size, producer)
@@ -210,7 +210,8 @@ func (z *resizer) offer(n, size int, producer bool) (*kernelRing, uapi.Mminfo) {
 	return k, mi
 }
 
-// command is RESIZE_CQ from old to next, whose ring is offered as mi.
+// command returns the RESIZE_CQ command that replaces old by next. The offer of
+// next is mi.
 func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) uverbs.ProviderCommand {
 	return func(in, out []byte) (uverbs.ProviderReply, error) {
 		if len(in) != 0 || len(out) != 16 {
@@ -258,7 +259,7 @@ func TestResize(t *testing.T) {
 	take(4)
 	for _, size := range []int{31, 7, 15, 1023} {
 		complete(6)
-		take(3) // seen, but some not taken; the ring has wrapped
+		take(3) // the CQ has seen all entries but returned only some; the ring has wrapped
 		grown, mi := z.ring(size)
 		before := q.ring
 		reply, err := q.Resize(size, z.command(k, grown, mi))

@@ -5,52 +5,57 @@
 //
 // # Rings
 //
-// Each queue is a ring in memory that the kernel made and this package maps: a
-// header with two indices, then elements of one size, a power of two. The
-// writer of the ring owns the producer index and the reader the consumer
-// index; both stay below the number of elements, equal means empty, and one
-// element is never used, so that full differs from empty. Send and receive
-// queue are written here and read by the kernel, the completion queue the
-// other way round. Indices are accessed by sync/atomic: the store of ours
-// publishes the elements written before it, the load of the other side's
-// comes before the elements it covers. Each call publishes once.
+// Each queue is a ring in memory that the kernel allocates and this package maps: a
+// header with two indices, followed by elements of the same size, a power of two.
+// The writer of the ring owns the producer index, the reader owns the consumer
+// index. Both are less than the number of elements. The ring is empty if they are
+// equal. One element is never used, so that a full ring differs from an empty one.
+// Send and receive queue are written by this package and read by the kernel. The
+// completion queue is written by the kernel. Indices are accessed with sync/atomic:
+// storing our index publishes the elements written before, and the other side's
+// index is loaded before the elements that it covers. Each call publishes once.
 //
-// The kernel keeps its own copy of sizes and of the indices it owns, so a
-// program that corrupts a ring hurts itself alone. In the other direction the
-// header is checked once, when it is mapped, and each index is masked, so that
-// no content of a ring can lead outside of it.
+// The kernel keeps its own copy of sizes and of its indices, so a program that
+// corrupts a ring affects only itself. In the other direction, this package checks
+// the header once, when it maps the ring, and masks each index, so that no content
+// of a ring can cause an access outside of it.
 //
 // # Doorbell
 //
-// The kernel does not watch the send queue. After publishing, a post issues
-// the command POST_SEND with no work request in it, which makes the kernel
-// look. The other queues need no command.
+// The kernel does not poll the send queue. After publishing, a post issues the
+// command POST_SEND without work requests, which makes the kernel read the queue.
+// The other queues need no command.
 //
 // # What the kernel does differently
 //
-// A request with a bad LKey completes as WCLocQPOpErr under Linux 6.1 and as
-// WCWRFlushErr under 6.12 and 7.2, where WCLocProtErr is meant. A receive that
-// is posted in the state ERR is flushed when the kernel next has to do with
-// the QP's receives, not at once. After a move to RESET with sends waiting,
-// 6.12 and 7.2 lose later sends; this package makes the move twice, which
-// mends it.
+// A request with an invalid LKey completes with WCLocQPOpErr on Linux 6.1 and with
+// WCWRFlushErr on 6.12 and 7.2. WCLocProtErr would be correct. A receive that is
+// posted in state ERR is not flushed at once, but when the kernel next processes
+// the QP's receives. If sends are waiting when a QP moves to RESET, 6.12 and 7.2
+// lose later sends. This package moves the QP twice, which avoids it.
 //
-// A UD message over the port's MTU is dropped and completes with success, as the
-// IBA says: this package refuses it. A QKey with bit 31 set is sent as it is. A
-// datagram that is too long for its receive is dropped, and under 6.1 moves the
-// QP to ERR. The IP stack hands on the packets of a multicast group only where
-// the host is a member of it on the interface: attaching the QP is not enough. A
-// size of an SRQ that is too small for what is posted crashes Linux 6.1.176:
-// this package refuses it.
+// As the IBA says, a UD message longer than the port's MTU is dropped and completes
+// with success. This package refuses it. A QKey with bit 31 set is sent as it is. A
+// datagram that is too long for its receive is dropped, and on 6.1 moves the QP to
+// ERR. The IP stack delivers packets of a multicast group only if the host is a
+// member of the group on the interface: attaching the QP is not enough. Resizing an
+// SRQ to a size that is too small for the posted receives crashes Linux 6.1.176.
+// This package refuses it.
 //
-// # ABI requirements
+// # Kernel requirements
 //
-// The driver's uverbs ABI versions 1 and 2, as in Linux 5.0 and later. They
-// differ on 32-bit machines only.
+// Linux 6.0 or newer. Open returns [uverbs.ErrNotSupported] on an older kernel,
+// unless its driver reports FLUSH or ATOMIC WRITE, which were added in 6.2. rxe of
+// older kernels repeats a request that finds no receive at once and, with RNRRetry
+// 7, without limit. If the receiver is on the same machine, the sender's doorbell
+// then never returns, and the process cannot be killed.
+//
+// The driver's uverbs ABI versions are 1 and 2. They differ on 32-bit machines
+// only.
 //
 // # Sources
 //
-// rdma/rdma_user_rxe.h for the layouts; drivers/infiniband/sw/rxe in Linux,
-// mainly rxe_queue.h, rxe_req.c, rxe_comp.c and rxe_resp.c, for what the kernel
-// makes of them.
+// rdma/rdma_user_rxe.h for the layouts; drivers/infiniband/sw/rxe in Linux for the
+// behaviour of the kernel, mainly rxe_queue.h, rxe_req.c, rxe_comp.c and
+// rxe_resp.c.
 package rxe

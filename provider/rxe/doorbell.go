@@ -8,21 +8,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// preferWrite says which of the two ways a command takes: write(2) on the
-// uverbs node, or INVOKE_WRITE by ioctl(2). The kernel refuses the first when
-// the process has changed its credentials since it opened the node, and then
-// the second is taken from that time on.
+// preferWrite selects how commands are issued: with write(2) on the uverbs node, or
+// as INVOKE_WRITE with ioctl(2). The kernel refuses write(2) if the process has
+// changed its credentials since it opened the node. From then on, ioctl(2) is used.
 //
-// BenchmarkDeviceDoorbell measured the two in turn in one guest, under Linux
-// 6.1, 6.12 and 7.2. The bare command, as Arm issues it, takes 1.53 to 1.55
-// times the instructions by ioctl and 1.34 to 1.52 times the time; a post of
-// one WRITE with all that the kernel does for it, 1.04 to 1.07 times the
-// instructions.
+// BenchmarkDeviceDoorbell compared the two in one guest, on Linux 6.1, 6.12 and
+// 7.2. With ioctl(2), the command alone, as issued by Arm, needs 1.53 to 1.55 times
+// the instructions and 1.34 to 1.52 times the time. A post of one WRITE, including
+// the kernel's work for it, needs 1.04 to 1.07 times the instructions.
 var preferWrite = true
 
-// A doorbell is what a QP says to the kernel beside its rings.
+// A doorbell is the set of commands that a QP issues, besides using its rings.
 type doorbell interface {
-	// ring tells the kernel to look at the send queue.
+	// ring makes the kernel read the send queue.
 	ring() error
 	// reset moves the QP to RESET.
 	reset() error
@@ -30,40 +28,40 @@ type doorbell interface {
 	fail() error
 }
 
-// A bell issues POST_SEND with no work request in it. It must not be copied,
-// and lies on the heap: the kernel writes its reply there.
+// A bell issues POST_SEND without work requests. It must be on the heap and must
+// not be copied: the kernel writes its reply there.
 type bell struct {
 	dev     *ioctl.Device
 	byWrite bool
 	handle  uint32
 	frame   bellFrame
 	rings   uint32
-	long    bool       // the last call that was timed was: see brief
-	cmd     *ioctl.Cmd // made when first needed
+	long    bool       // the last timed call took longer than brief
+	cmd     *ioctl.Cmd // created when first needed
 }
 
-// bellFrame is what write(2) takes, and room for the reply, which the kernel
-// does not let one leave out.
+// bellFrame is the argument of write(2), and the memory for the reply, which the
+// kernel does not allow to be omitted.
 type bellFrame struct {
 	hdr   uapi.IbUverbsCmdHdr
 	req   uapi.IbUverbsPostSend
 	reply uapi.IbUverbsPostSendResp
 }
 
-// brief is how long a doorbell may take without Go's scheduler being told of it.
-// Most kernels leave the sending to a worker, and the doorbell is a matter of a
-// few microseconds. Linux 6.1 sends within it, up to 1024 packets: once one has
-// taken longer than this the scheduler is told, until one is brief.
+// brief is how long a doorbell may take without notifying Go's scheduler. On most
+// kernels a worker does the sending, and the doorbell takes a few microseconds.
+// Linux 6.1 sends up to 1024 packets within the doorbell. Once a doorbell has taken
+// longer than brief, the scheduler is notified, until one is brief again.
 const brief = 100 * time.Microsecond
 
-var start = time.Now() // time.Since reads one clock, time.Now two
+var start = time.Now() // time.Since reads one clock, time.Now reads two
 
 func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
 	b := &bell{dev: dev, byWrite: byWrite, handle: qpHandle}
 	b.frame.req = uapi.IbUverbsPostSend{
 		Response: b.frame.replyAddr(),
 		QpHandle: qpHandle,
-		// The size of a work request is checked although there is none.
+		// The kernel checks this size although there are no work requests.
 		WqeSize: uint32(ioctl.SizeOf[uapi.IbUverbsSendWr]()),
 	}
 	b.frame.hdr = uapi.IbUverbsCmdHdr{
@@ -84,13 +82,13 @@ func (b *bell) ring() error {
 		b.cmd = new(ioctl.Cmd)
 		ioctl.Write[uapi.IbUverbsPostSendResp](b.cmd, uapi.IB_USER_VERBS_CMD_POST_SEND, &b.frame.req)
 	}
-	// The kernel marks the reply's attribute as written and looks at that mark
-	// on no way in, so the command can be issued as it stands.
+	// The kernel marks the reply's attribute as written, but ignores that mark in its
+	// input. So the command can be issued again unchanged.
 	return b.dev.Do(b.cmd)
 }
 
-// write looks at the clock now and then alone, while doorbells are brief: it
-// costs some 200 instructions.
+// write issues the command with write(2). While doorbells are brief, it times only
+// every 16th of them, because reading the clock costs about 200 instructions.
 func (b *bell) write() (ok bool, err error) {
 	timed := b.long || b.rings%16 == 0
 	b.rings++
@@ -115,13 +113,13 @@ func (b *bell) enter(s uverbs.QPState) error {
 	return b.dev.Do(c)
 }
 
-// A notify arms a completion queue by REQ_NOTIFY_CQ, which has no reply. It
-// must not be copied.
+// A notify arms a completion queue with REQ_NOTIFY_CQ, which has no reply. It must
+// not be copied.
 type notify struct {
 	dev     *ioctl.Device
 	byWrite bool
 	frame   notifyFrame
-	cmd     *ioctl.Cmd // made when first needed
+	cmd     *ioctl.Cmd // created when first needed
 }
 
 type notifyFrame struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pipeDevice is a device whose writes can be read back. It knows no ioctl.
+// pipeDevice returns a device whose writes can be read back. It supports no ioctl.
 func pipeDevice(t *testing.T) (dev *ioctl.Device, written func() []byte) {
 	t.Helper()
 	var fds [2]int
@@ -40,7 +40,8 @@ func TestBellFrame(t *testing.T) {
 	}
 	got := written()
 	want := make([]byte, 32)
-	// Command 28, 8 words in, 1 word out; where to; QP, no WRs, no SGEs, 56.
+	// Command 28; 8 words in; 1 word out; the reply's address; the QP; no WRs; no
+	// SGEs; WQE size 56.
 	fill(want, []field{{0, 4, 28}, {4, 2, 8}, {6, 2, 1}, {8, 8, b.frame.replyAddr()}, {16, 4, 0x11223344}, {28, 4, 56}})
 	if string(got) != string(want) {
 		t.Errorf("wrote\n%x, want\n%x", got, want)
@@ -63,7 +64,7 @@ func TestNotifyFrame(t *testing.T) {
 	}
 }
 
-// slowKernel takes its time over the first frame.
+// slowKernel is slow with the first frame.
 type slowKernel struct{ frames int }
 
 func (k *slowKernel) Ioctl(ioctl.Call) error { return unix.ENOTTY }
@@ -75,8 +76,8 @@ func (k *slowKernel) Write([]byte) error {
 	return nil
 }
 
-// A doorbell after one that took long is not treated as brief, and is so again
-// once they are.
+// After a doorbell that took long, doorbells are not treated as brief, until one is
+// brief again.
 func TestLongDoorbell(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Whatever the kernel writes into an entry, Poll decodes it and stays within
-// its types.
+// Poll decodes anything that the kernel may write to an entry, and returns only
+// known values.
 func FuzzDecode(f *testing.F) {
 	f.Add(make([]byte, 48))
 	f.Fuzz(func(t *testing.T, entry []byte) {
@@ -34,8 +34,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Whatever a ring's header says, either it is refused or every use of the
-// ring stays inside of it.
+// Either the header of a ring is refused, or no use of the ring accesses memory
+// outside of it.
 func FuzzHeader(f *testing.F) {
 	f.Add(uint16(4096), uint32(6), uint32(7), uint32(0), uint32(0))
 	f.Add(uint16(384), uint32(0), uint32(0), uint32(9), uint32(9))
@@ -62,7 +62,7 @@ func FuzzHeader(f *testing.F) {
 			if q.sq.cur > mask {
 				t.Errorf("index %d, mask %d", q.sq.cur, mask)
 			}
-			copy(b[4:], []byte{0xff, 0xff, 0xff, 0xff, 0, 0xff}) // has no effect any more
+			copy(b[4:], []byte{0xff, 0xff, 0xff, 0xff, 0, 0xff}) // must have no effect any more
 			q.Reset()
 			q.PostSend(make([]uverbs.SendWR, 3))
 		}
@@ -77,15 +77,15 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// A model is what a QP connected to itself must do, without rings.
+// A model describes what a QP that is connected to itself must do.
 type model struct {
-	sends []uverbs.WC // posted, with what each completes as
+	sends []uverbs.WC // posted sends, as their expected completions
 	recvs []uint64
 	done  []uverbs.WC
 }
 
-// FuzzQueues drives a QP and a CQ by random calls, with a kernel that falls
-// behind at random, and holds the completions against a model.
+// FuzzQueues makes random calls of a QP and a CQ, with a kernel that is behind by a
+// random amount, and compares the completions with a model.
 func FuzzQueues(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
 	f.Add([]byte("post poll run post post run poll reset batch batch run poll"))
@@ -112,7 +112,7 @@ func FuzzQueues(f *testing.F) {
 		for i, b := range script {
 			x := byte(i)*37 + b
 			switch b % 8 {
-			case 0, 1: // a list
+			case 0, 1: // PostSend
 				var wrs []uverbs.SendWR
 				var wants []uverbs.WC
 				for j := range x % 5 {
@@ -143,7 +143,7 @@ func FuzzQueues(f *testing.F) {
 				if fits {
 					m.sends = append(m.sends, wants...)
 				}
-			case 4: // receives
+			case 4: // PostRecv
 				id++
 				n, err := q.PostRecv([]uverbs.RecvWR{{WRID: id}})
 				if (n == 1) != (len(m.recvs) < slots) || (n == 1) != (err == nil) {
@@ -152,7 +152,7 @@ func FuzzQueues(f *testing.F) {
 				if n == 1 {
 					m.recvs = append(m.recvs, id)
 				}
-			case 5: // the kernel does some of it
+			case 5: // the kernel executes some of the requests
 				for j := 0; j < int(x%4) && len(m.sends) > 0; j++ {
 					if !k.execute(k.sq.element(k.sq.own)) {
 						t.Fatalf("step %d: no receive needed, none there", i)

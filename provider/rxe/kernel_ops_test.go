@@ -1,6 +1,6 @@
 package rxe
 
-// atomic carries out an atomic WQE and returns its status.
+// atomic executes the WQE of an atomic and returns its status.
 func (k *kernel) atomic(op uint32, w []byte) uint32 {
 	raddr, compareAdd, swap, rk := le.Uint64(w[24:]), le.Uint64(w[32:]), le.Uint64(w[40:]), le.Uint32(w[48:])
 	if le.Uint64(w[152:]) != raddr || le.Uint32(w[52:]) != 0 || le.Uint32(w[184:]) != 8 {

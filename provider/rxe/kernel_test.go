@@ -15,18 +15,18 @@ var le = binary.LittleEndian
 // roundup is the kernel's roundup_pow_of_two.
 func roundup(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// kernelRing is the other end of a ring, written without the package's own
-// code: plain numbers for offsets, and the kernel's own copy of its index.
+// kernelRing is the kernel's end of a ring. It does not use the code under test:
+// its offsets are numbers, and it has its own copy of the kernel's index.
 type kernelRing struct {
 	b        []byte
 	elem     int
 	mask     uint32
-	own      uint32 // the index that the kernel owns
-	producer bool   // which one that is
+	own      uint32 // the kernel's index
+	producer bool   // whether that is the producer index
 }
 
-// newKernelRing makes the memory of a queue for n elements of size bytes as
-// the kernel lays it out.
+// newKernelRing allocates a queue for n elements of size bytes, with the kernel's
+// layout.
 func newKernelRing(t testing.TB, n, size int, producer bool) (*kernelRing, *provider.Mapping) {
 	t.Helper()
 	elem, slots := roundup(max(size, 64)), roundup(n+1)
@@ -53,7 +53,7 @@ func (k *kernelRing) users() *atomic.Uint32 {
 	return index(k.b, 128)
 }
 
-// count is the number of elements in the ring.
+// count returns the number of elements in the ring.
 func (k *kernelRing) count() int {
 	if k.producer {
 		return int((k.own - k.users().Load()) & k.mask)
@@ -61,7 +61,7 @@ func (k *kernelRing) count() int {
 	return int((k.users().Load() - k.own) & k.mask)
 }
 
-// advance moves the kernel's index by one.
+// advance increments the kernel's index.
 func (k *kernelRing) advance() {
 	k.own = (k.own + 1) & k.mask
 	if k.producer {
@@ -71,16 +71,16 @@ func (k *kernelRing) advance() {
 	}
 }
 
-// A kernel is an rxe device that carries out what a QP connected to itself
-// posts. Its memory region begins at address base.
+// A kernel is an rxe device that executes the requests of a QP that is connected to
+// itself. Its memory region begins at address base.
 type kernel struct {
 	sq, rq, cq *kernelRing
 	mem        []byte
-	rung       int // doorbells
-	resets     int // moves to RESET
+	rung       int // number of doorbells
+	resets     int // number of moves to RESET
 	refuse     error
 	ud         bool
-	uc         bool // what finds no receive is lost
+	uc         bool // messages that find no receive are lost
 }
 
 const (
@@ -89,19 +89,19 @@ const (
 	rkey = 0x5678
 	qpn  = 17
 
-	// Of the AH that the tests name, and of UD.
+	// The number of the AH, and the parameters of UD.
 	ahNum = 0x77
 	qkey  = 0x1ee7
 	mtu   = 1024
 )
 
-// ring is the doorbell.
+// ring implements doorbell.
 func (k *kernel) ring() error {
 	k.rung++
 	return k.refuse
 }
 
-// run works off the send queue.
+// run executes the requests in the send queue.
 func (k *kernel) run() {
 	for k.sq.count() > 0 {
 		if !k.execute(k.sq.element(k.sq.own)) {
@@ -111,7 +111,7 @@ func (k *kernel) run() {
 	}
 }
 
-// complete puts an entry into the CQ.
+// complete adds an entry to the CQ.
 func (k *kernel) complete(wrID uint64, status, opcode, length, flags, ex uint32) {
 	if k.cq.count() == int(k.cq.mask) {
 		panic("test: CQ overrun")
@@ -133,8 +133,8 @@ func (k *kernel) complete(wrID uint64, status, opcode, length, flags, ex uint32)
 	k.cq.advance()
 }
 
-// execute carries out one send WQE. It answers false when there is no receive
-// for it.
+// execute executes one send WQE. It returns false if the WQE needs a receive and
+// there is none.
 func (k *kernel) execute(w []byte) bool {
 	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
 	raddr, rk := le.Uint64(w[24:]), le.Uint32(w[32:])
@@ -193,8 +193,8 @@ func (k *kernel) execute(w []byte) bool {
 	return true
 }
 
-// send carries out the send WQE of a datagram, which arrives if there is a
-// receive for it.
+// send executes the send WQE of a datagram, which is lost if there is no receive
+// for it.
 func (k *kernel) send(w []byte) {
 	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
 	length := le.Uint32(w[184:])
@@ -219,7 +219,7 @@ func (k *kernel) send(w []byte) {
 	}
 }
 
-// receive takes the next receive WQE for a message.
+// receive uses the next receive WQE for a message.
 func (k *kernel) receive(data []byte, length, opcode, flags, imm uint32) {
 	w := k.rq.element(k.rq.own)
 	status := uint32(0)
@@ -237,7 +237,7 @@ func (k *kernel) receive(data []byte, length, opcode, flags, imm uint32) {
 	k.complete(wrID, status, opcode, length, flags, imm)
 }
 
-// at is n bytes of memory at addr. No bytes may be anywhere.
+// at returns n bytes of memory at addr. If n is 0, addr may be anything.
 func (k *kernel) at(addr uint64, n int) []byte {
 	if n == 0 {
 		return nil
@@ -272,7 +272,7 @@ func (k *kernel) scatter(sges []byte, n uint32, data []byte) bool {
 	return true
 }
 
-// reset does to the rings what the kernel does on the way to RESET.
+// reset empties the rings as the kernel does when a QP moves to RESET.
 func (k *kernel) reset() error {
 	k.resets++
 	for _, r := range []*kernelRing{k.sq, k.rq} {
@@ -284,13 +284,13 @@ func (k *kernel) reset() error {
 	return nil
 }
 
-// fail is the move to ERR.
+// fail moves the QP to ERR.
 func (k *kernel) fail() error {
 	k.flush()
 	return nil
 }
 
-// flush completes everything with WR_FLUSH_ERR, as the state ERR does.
+// flush completes all requests with WR_FLUSH_ERR, as in state ERR.
 func (k *kernel) flush() {
 	for ; k.sq.count() > 0; k.sq.advance() {
 		k.complete(le.Uint64(k.sq.element(k.sq.own)), 5, 0, 0, 0, 0)
@@ -300,7 +300,7 @@ func (k *kernel) flush() {
 	}
 }
 
-// testCap is what the kernel would make of a request.
+// testCap returns the sizes with which the kernel would create a QP.
 func testCap(sendWR, recvWR, sge, inline int) uverbs.QPCap {
 	payload := max(sge*16, inline)
 	return uverbs.QPCap{
@@ -309,7 +309,7 @@ func testCap(sendWR, recvWR, sge, inline int) uverbs.QPCap {
 	}
 }
 
-// newKernel makes a device with one QP and one CQ for both its queues.
+// newKernel returns a device with one QP, and one CQ for both its queues.
 func newKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	t.Helper()
 	k := &kernel{mem: make([]byte, 64<<10)}
@@ -330,7 +330,7 @@ func newKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	return k, q, newCQ(nil, cr, nil)
 }
 
-// poll takes all completions.
+// poll returns all completions.
 func poll(t testing.TB, c *cq) []uverbs.WC {
 	t.Helper()
 	var all []uverbs.WC
@@ -347,7 +347,7 @@ func poll(t testing.TB, c *cq) []uverbs.WC {
 	}
 }
 
-// sge names n bytes of the kernel's memory at off.
+// sge returns an SGE of n bytes of the kernel's memory at off.
 func sge(off, n int) uverbs.SGE {
 	return uverbs.SGE{Addr: base + uint64(off), Length: uint32(n), LKey: lkey}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The word structs against the kernel's, and both against the numbers.
+// The word structs are compared with the kernel's structs, and both with numbers.
 func TestLayout(t *testing.T) {
 	var (
 		s  sendWQE
@@ -74,7 +74,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// offered is where a MODIFY_SRQ lets the kernel write the offer of a ring.
+// offered returns the memory where MODIFY_SRQ lets the kernel write the offer of a
+// ring.
 func offered(uhwIn []byte) *uapi.Mminfo {
 	return *(**uapi.Mminfo)(unsafe.Pointer(&uhwIn[0]))
 }

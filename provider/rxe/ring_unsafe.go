@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file turns element numbers into pointers. What makes that sound is
-// checked in newRing: there are mask+1 elements in data, each of at least the
-// fixed size that is asked for there. The mapping is page aligned and the
-// elements begin at a multiple of 128, so every field is aligned.
+// This file converts element numbers to pointers. newRing checks what makes this
+// safe: data contains mask+1 elements, each of at least the required size. The
+// mapping is page aligned and the elements begin at a multiple of 128, so every
+// field is aligned.
 
 const (
 	sendHeader = int(unsafe.Sizeof(uapi.RxeSendWqe{}))
@@ -37,13 +37,14 @@ func (r *ring) sendWQE(i uint32) *sendWQE { return (*sendWQE)(r.element(i)) }
 
 func (r *ring) recvWQE(i uint32) *recvWQE { return (*recvWQE)(r.element(i)) }
 
-// sges returns the n scatter/gather elements after the fixed part of w. n is
-// no more than fits the ring's elements: see payload.
+// sges returns the n scatter/gather elements after the fixed part of w. They must
+// fit in an element of the ring, which the maxSGE of the queue ensures.
 func (w *sendWQE) sges(n int) []uverbs.SGE {
 	return unsafe.Slice((*uverbs.SGE)(unsafe.Add(unsafe.Pointer(w), sendHeader)), n)
 }
 
-// inline returns the n bytes after the fixed part of w, with n as for sges.
+// inline returns the n bytes after the fixed part of w. They must fit in an element
+// of the ring.
 func (w *sendWQE) inline(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(w), sendHeader)), n)
 }

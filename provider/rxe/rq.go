@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// recvWQE is struct rxe_recv_wqe, in words as sendWQE is. Scatter/gather
-// elements follow.
+// recvWQE is struct rxe_recv_wqe, in words like sendWQE. Scatter/gather elements
+// follow.
 type recvWQE struct {
 	wrID     uint64
 	reserved uint64
@@ -58,7 +58,7 @@ func (q *recvQueue) encode(i uint32, wr *uverbs.RecvWR) error {
 	return nil
 }
 
-// post writes wrs to the ring and publishes those before the first bad one.
+// post writes wrs to the ring and publishes those before the first invalid one.
 func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 	if q.mem == nil {
 		return 0, uverbs.ErrSRQ
@@ -81,17 +81,17 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// PostRecv implements uverbs.ProviderQP. It makes no system call: the kernel
-// looks at the ring when a message arrives.
+// PostRecv implements uverbs.ProviderQP. It makes no system call: the kernel reads
+// the ring when a message arrives.
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	n, err := q.rq.post(wrs)
 	runtime.KeepAlive(q)
 	return n, err
 }
 
-// FlushRecv implements uverbs.ProviderFlusher. In the state ERR the kernel
-// flushes what is in the ring when it next has to do with the QP's receives,
-// which a move from ERR to ERR makes it do at once.
+// FlushRecv implements uverbs.ProviderFlusher. In state ERR the kernel flushes the
+// ring when it next processes the QP's receives. A move from ERR to ERR makes it do
+// so at once.
 func (q *qp) FlushRecv() error {
 	err := q.sq.bell.fail()
 	switch {

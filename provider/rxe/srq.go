@@ -12,16 +12,16 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// srq implements uverbs.ProviderSRQ. Its ring is that of a receive queue.
+// srq implements uverbs.ProviderSRQ. Its ring has the format of a receive queue.
 type srq struct {
 	recvQueue
 	ctx    *deviceContext
-	maxSGE int   // as the kernel has it
-	lost   error // the ring could not be mapped after a resize
-	held   int   // how many receives were in it
+	maxSGE int   // as returned by the kernel
+	lost   error // of a resize whose new ring could not be mapped
+	held   int   // number of receives in the lost ring
 
-	// offer is where the kernel writes about the new ring when it resizes the
-	// queue, by an address in the command. So an srq lies on the heap.
+	// offer is where the kernel writes the offer of the new ring when it resizes the
+	// queue. The command contains its address, so an srq must be on the heap.
 	offer uapi.Mminfo
 }
 
@@ -29,8 +29,8 @@ func newSharedQueue(ctx *deviceContext, r ring, maxSGE int) *srq {
 	return &srq{recvQueue: newRecvQueue(r, maxSGE), ctx: ctx, maxSGE: maxSGE}
 }
 
-// PostRecv implements uverbs.ProviderSRQ. As with a QP's own receives, it makes
-// no system call.
+// PostRecv implements uverbs.ProviderSRQ. It makes no system call, like PostRecv of
+// a QP.
 func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	if s.lost != nil {
 		return 0, s.lost
@@ -42,13 +42,13 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 
 // Modify implements uverbs.ProviderSRQ.
 //
-// To resize, the kernel makes another ring, copies the receives that it has not
-// taken to its beginning, and takes them from there. The command has the address
-// of the answer for every change, used or not.
+// To resize, the kernel creates another ring, copies the receives that it has not
+// used to its beginning, and continues there. The command always contains the
+// address of the offer, even if it is not used.
 //
-// A size that is too small for what is posted never gets there. Linux 6.1.176,
-// for one, frees the ring when it cannot resize it, and crashes at the next use
-// of the queue.
+// Modify does not issue a command with a size that is too small for the posted
+// receives. Some kernels, such as Linux 6.1.176, free the ring if they cannot
+// resize it, and crash when the queue is used next.
 func (s *srq) Modify(a *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.ProviderCommand) error {
 	waiting := s.count()
 	if m&uverbs.SRQMaskMaxWR != 0 && waiting > capacity(a.MaxWR) {
@@ -72,7 +72,7 @@ func (s *srq) Modify(a *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.Provider
 	return errors.Join(err, old.retire())
 }
 
-// count is how many receives the kernel has not taken, at most.
+// count returns the maximum number of receives that the kernel has not used.
 func (s *srq) count() int {
 	if s.lost != nil {
 		return s.held
@@ -80,8 +80,8 @@ func (s *srq) count() int {
 	return int((s.cur - s.cons.Load()) & s.mask)
 }
 
-// capacity is what the kernel makes of a size: all slots but one of a power of
-// two.
+// capacity returns how many receives the kernel allocates for n: a power of two, of
+// which one slot is not used.
 func capacity(n int) int { return 1<<bits.Len(uint(n)) - 1 }
 
 // Retire implements uverbs.ProviderSRQ.

@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newSRQ makes an SRQ of n receives with one SGE each, as the kernel offers it.
+// newSRQ returns an SRQ for n receives with one SGE each, and the kernel's end of
+// it.
 func newSRQ(t *testing.T, z *resizer, ctx *deviceContext, n int) (*kernelRing, *srq) {
 	t.Helper()
 	k, mi := z.offer(n, 40+16, false)
@@ -26,8 +27,8 @@ func newSRQ(t *testing.T, z *resizer, ctx *deviceContext, n int) (*kernelRing, *
 	return k, s.(*srq)
 }
 
-// modified is MODIFY_SRQ from old to next, whose ring is offered as mi at the
-// address that the command names.
+// modified returns the MODIFY_SRQ command that replaces old by next. It writes the
+// offer mi to the address in the command.
 func (z *resizer) modified(old, next *kernelRing, mi uapi.Mminfo) uverbs.ProviderCommand {
 	return func(in, out []byte) (uverbs.ProviderReply, error) {
 		if len(in) != 8 || len(out) != 0 {
@@ -101,7 +102,7 @@ func TestModifySRQ(t *testing.T) {
 	}
 	post(5)
 	take(3)
-	post(4) // wraps
+	post(4) // the ring wraps
 	never := func(_, _ []byte) (uverbs.ProviderReply, error) {
 		t.Error("the kernel was asked")
 		return uverbs.ProviderReply{}, nil
@@ -114,7 +115,7 @@ func TestModifySRQ(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	take(1)
-	grown, mi := z.offer(4, 56, false) // which makes room for 7
+	grown, mi := z.offer(4, 56, false) // has room for 7
 	before := s.ring
 	if err := resize(4, z.modified(k, grown, mi)); err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestModifySRQ(t *testing.T) {
 	take(7)
 }
 
-// A resized ring that cannot be mapped is the error of every post, until another
+// If a resized ring cannot be mapped, every post returns the error until another
 // resize brings all receives back.
 func TestLostSRQ(t *testing.T) {
 	z, ctx := newResizer(t)
@@ -171,7 +172,7 @@ func TestLostSRQ(t *testing.T) {
 	}
 }
 
-// Posts that have not heard of Close run on beside Retire, without a fault.
+// Posts that run concurrently with Retire do not fault.
 func TestRetireSRQUnderPost(t *testing.T) {
 	z, ctx := newResizer(t)
 	for range 20 {
@@ -204,7 +205,7 @@ func TestCreateAH(t *testing.T) {
 	if err != nil || reply != want || av != (uverbs.ProviderAV{0x77}) {
 		t.Errorf("CreateAH: %+v, %v, AV %x", reply, err, av)
 	}
-	// A kernel that wants the whole address in each WQE.
+	// A kernel that does not number AHs needs the whole address in each WQE.
 	if _, err = ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("an AH without a number: %v", err)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// flags are those with which gcc makes a program for a guest.
+// flags holds the flags with which gcc compiles a program for a guest.
 type flags struct{ compile, link []string }
 
-// rootFlags has a directory lead to the guest's RDMA headers and library, and
-// nothing else of the guest: the rest is this machine's, which is older.
+// rootFlags links the guest's RDMA headers and library into dir, and nothing else of the
+// guest. Everything else is this machine's, which is older.
 func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 	set, err := bed.Ensure(ctx, os.Stderr, bed.Root)
 	if err != nil {
@@ -49,9 +49,9 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined"}}, nil
 }
 
-// cost counts instructions: in a guest whose clock does. They repeat, so that one
-// round is enough where programs run alone and wait for nothing: objects wait for
-// the kernel's workers.
+// cost counts instructions, in a guest whose clock does. They are reproducible, so one
+// round is enough for programs that run alone and do not wait. Objects wait for the
+// kernel's workers.
 func (b *bench) cost(ctx context.Context) error {
 	return connectX(func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 6144}, func(m *machine) error {
@@ -63,7 +63,7 @@ func (b *bench) cost(ctx context.Context) error {
 			m.device = "mlx5_0"
 			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
 			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
-			// Objects of the ConnectX are commands: they wait for its process.
+			// Objects of the ConnectX are created by commands, which wait for its process.
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
 			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100))
@@ -77,15 +77,15 @@ func costGames(messages int) []game {
 	return variants(messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e")
 }
 
-// manyObjects are as many as somebody may have.
+// manyObjects is a realistic large number of objects.
 const manyObjects = 10000
 
-// unlimited lets a program pin all memory.
+// unlimited runs a program without a limit on locked memory.
 func unlimited(program ...string) []string {
 	return append([]string{"sh", "-c", `ulimit -l unlimited; exec "$@"`, "sh"}, program...)
 }
 
-// wrcost makes the programs of requests, ours and C's.
+// wrcost builds the programs that measure requests, ours and the C program.
 func (b *bench) wrcost(ctx context.Context, m *machine) (ours [2]string, inC string, err error) {
 	if ours, err = m.program(ctx, "bench/wrcost"); err != nil {
 		return ours, "", err
@@ -94,8 +94,8 @@ func (b *bench) wrcost(ctx context.Context, m *machine) (ours [2]string, inC str
 	return ours, inC, err
 }
 
-// requests compares what requests and completions cost, and what they do as
-// queue pairs grow in number.
+// requests compares the cost of requests and completions, with an increasing number of
+// QPs.
 func (b *bench) requests(ctx context.Context, m *machine, place string, qps []int) {
 	for _, n := range qps {
 		if b.options.tests != "" {
@@ -110,7 +110,7 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 	if err != nil {
 		return err
 	}
-	const rounds = "10" // until all of many rings has been touched
+	const rounds = "10" // so that every page of the rings has been touched
 	programs := map[string][]string{results.Go: unlimited(ours[1], "-d", m.device, "-rounds", rounds, "-qps", strconv.Itoa(n)),
 		results.C: unlimited(inC, m.device, strconv.Itoa(n), rounds)}
 	if n == 1 {
@@ -145,7 +145,7 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 	return nil
 }
 
-// memory compares what many queue pairs and CQs take of it, each.
+// memory compares the memory that each of many QPs and CQs takes.
 func (b *bench) memory(ctx context.Context, m *machine, place string) error {
 	if b.options.tests != "" {
 		return nil
@@ -177,10 +177,11 @@ func (b *bench) memory(ctx context.Context, m *machine, place string) error {
 	return nil
 }
 
-// cgo makes the program that calls libibverbs from Go; nil without a C compiler.
+// cgo builds the program that calls libibverbs from Go. It returns nil if there is no C
+// compiler.
 func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
 	if _, ok := m.client.(guest); !ok {
-		return nil, nil // it would need the hosts' libraries here
+		return nil, nil // it would need the hosts' libraries on this machine
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		b.logf("there is no gcc, and so no comparison with cgo")
@@ -199,28 +200,28 @@ func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
 	return []string{path, m.device}, err
 }
 
-// A line of Go's benchmarks, and a figure in it.
+// A line of Go's benchmark output, and a value in it.
 var (
 	benchmark = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 	measured  = regexp.MustCompile(`([0-9.e+]+) (\S+)`)
 )
 
-// native runs Go's benchmarks of queues in memory, on this machine: many short
-// runs, of which one at least meets a quiet moment. Tails need longer ones, of
-// which the quietest says least: theirs is the median.
+// native runs Go's benchmarks of queues in memory on this machine: many short runs, of
+// which at least one is not disturbed. Tails need longer runs and use the median,
+// because the fastest run does not represent a tail.
 func (b *bench) native(ctx context.Context) error {
 	here := b.here
 	here.Name, here.Description, here.Library = results.Native, "this machine, without a device", ""
 	b.run.Places = append(b.run.Places, here)
 	short := []string{"-benchtime=10ms", "-count=40"}
 	long := []string{"-benchtime=200ms", "-count=5"}
-	tail := func(more ...string) []string { // beside a collector at work
+	tail := func(more ...string) []string { // while the garbage collector runs
 		return slices.Concat(long, []string{"-skip=//allocating"}, more)
 	}
 	for _, c := range []struct {
 		pkg, which string
 		how, env   []string
-		as         string // what the names say besides
+		as         string // suffix of the names
 	}{
 		{pkg: "provider/mlx5", which: "Post|Poll|Step|Signal|Thread|Queues|Pages", how: short},
 		{pkg: "provider/mlx5", which: "Tail", how: long},
@@ -240,9 +241,9 @@ func (b *bench) native(ctx context.Context) error {
 	return nil
 }
 
-// benchmarks keeps the smallest of each figure of a package's, the median of
-// percentiles and maxima, and the most allocations. as tells them from others of
-// their names.
+// benchmarks keeps the smallest of each value, the median of percentiles and maxima, and
+// the largest number of allocations. as is a suffix that distinguishes benchmarks of the
+// same name.
 func (b *bench) benchmarks(pkg, as, out string) error {
 	at := map[string]int{}
 	all := map[int]map[string][]float64{}

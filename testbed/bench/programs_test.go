@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// bothPrograms is a host of our program, /go, and of C's, which say what is their
-// part, and a machine of it. The order in which they run is written down.
+// bothPrograms returns a machine with a fake host. It returns the output ours for our
+// program, /go, and inC for the C program, and records the order in which they run.
 func bothPrograms(ours, inC string) (m *machine, order *[]string) {
 	order = new([]string)
 	h := &fake{func(args []string) (string, error) {
@@ -32,12 +32,12 @@ func bothPrograms(ours, inC string) (m *machine, order *[]string) {
 		programs: map[string][2]string{"bench/objects": there, "bench/cmtime": there, "bench/wrcost": there}}, order
 }
 
-// values are figures of each program in two rounds.
+// values returns figures of each program in two rounds.
 func values(ours, inC float64) map[string][]float64 {
 	return map[string][]float64{results.Go: {ours, ours}, results.C: {inC, inC}}
 }
 
-// Figures are those of the program that has made them, and the order changes.
+// Figures are assigned to the right program, and the order changes.
 func TestWhoIsWho(t *testing.T) {
 	turns := []string{results.Go, results.C, results.C, results.Go}
 	m, order := bothPrograms("MR.create 3.5\n", "MR.create 7\n")
@@ -47,7 +47,7 @@ func TestWhoIsWho(t *testing.T) {
 	}
 	want := []results.Series{{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us", Values: values(3.5, 7)}}
 
-	// Of all connections together; what C leaves out is compared with nothing.
+	// Of all connections together. Steps that C does not report are not compared.
 	m, order = bothPrograms("qp_conn 500\nstep total(us) us/conn\nfull connect          10       5000\nbind addr       1  600\n",
 		"qp_conn 500\nfull connect          20      10000\nbind addr       0  0\nwithout QPs\nfull connect   1  1\n")
 	if err := b.cmtime(t.Context(), m, "rxe"); err != nil || !slices.Equal(*order, turns) {
@@ -59,7 +59,8 @@ func TestWhoIsWho(t *testing.T) {
 	}
 }
 
-// So are those of single runs. C has no builder: a list stands in its place.
+// Figures of single runs are assigned to the right program too. The C program has no
+// builder; its list is compared instead.
 func TestWhoseRequests(t *testing.T) {
 	one := func(ours, inC float64) map[string][]float64 {
 		return map[string][]float64{results.Go: {ours}, results.C: {inC}}

@@ -20,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestSoakTwoHosts runs the comparison of two hosts, as its user would, on two
-// guests that a real ssh reaches. Each has a software ConnectX, of another name.
+// TestSoakTwoHosts runs the comparison of two hosts as a user would, on two guests that
+// are reached with ssh. Each has a software ConnectX with a different name.
 func TestSoakTwoHosts(t *testing.T) {
 	t.Chdir("../..")
 	twoHosts(t)
@@ -65,8 +65,7 @@ func TestSoakTwoHosts(t *testing.T) {
 	}
 }
 
-// twoHosts are two guests, which ssh finds as server and client while the test
-// runs.
+// twoHosts boots two guests that ssh finds as server and client during the test.
 func twoHosts(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,9 +118,9 @@ func twoHosts(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// setUp makes ready the device of a guest, of the number $0, and what its ssh server
-// needs: a home with the key of who may log in, a shell that is in /etc/shells,
-// and a host key. Cc is tcc.
+// setUp prepares the device of guest number $0, and what its ssh server needs: a home
+// directory with the client's key, a shell that is in /etc/shells, and a host key. Cc is
+// tcc.
 const setUp = `export LD_LIBRARY_PATH=/share/usr/lib/x86_64-linux-gnu
 mount -t tmpfs -o mode=700 none /root
 mkdir -m 700 /root/.ssh
@@ -141,7 +140,7 @@ rdma dev set mlx5_0 name mlx5_$0
 until grep -q ACTIVE /sys/class/infiniband/mlx5_$0/ports/1/state; do sleep 0.1; done
 /share/usr/sbin/dropbear -E -r /tmp/hostkey -p 127.0.0.1:22 >/tmp/sshd.log 2>&1 </dev/null`
 
-// sshd leads from a port of this machine to a guest's ssh server.
+// sshd starts a guest's ssh server and forwards a port of this machine to it.
 func sshd(t *testing.T, g *vm.Guest) (port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

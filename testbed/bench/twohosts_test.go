@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Each end has its own device and options, and an IPv6 address is told to
-// perftest.
+// Each end has its own device and options, and perftest gets an option for an IPv6
+// address.
 func TestEnds(t *testing.T) {
 	var mu sync.Mutex
 	var ran []string
@@ -66,7 +66,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The ports are few, and taken in turn.
+// A few ports are used in turn.
 func TestPorts(t *testing.T) {
 	m := &machine{port: firstPort}
 	seen := map[int]int{}
@@ -78,8 +78,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Programs run by sudo and on the CPUs near a device where that is asked for,
-// and what ip and rdma need is in their sight.
+// Programs run with sudo and on the CPUs near a device if requested, and ip and rdma are
+// in their PATH.
 func TestRemoteHow(t *testing.T) {
 	r := pretend(t, map[string]string{"sudo": `[ "$1" = -n ] && shift && BY=sudo exec "$@"`, "taskset": `ON="$2"; shift 2; export ON; exec "$@"`})
 	r.sudo, r.cpus = true, "0-3"
@@ -91,7 +91,7 @@ func TestRemoteHow(t *testing.T) {
 	}
 }
 
-// A program in C and ours of the same name are two.
+// A C program and our program of the same name are different files.
 func TestNamesakes(t *testing.T) {
 	r := pretend(t, map[string]string{"cc": `while [ "$1" != -o ]; do shift; done; echo C >"$2"`})
 	r.dir = t.TempDir()
@@ -116,7 +116,7 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// The host's one connection ends with the run.
+// The ssh connection to a host ends with the run.
 func TestLeave(t *testing.T) {
 	r := pretend(t, map[string]string{})
 	r.dir, r.control = t.TempDir(), filepath.Join(t.TempDir(), "socket")

@@ -1,3 +1,3 @@
-// Package ctogo holds tests alone: of docs/c-to-go.md, against the C libraries
-// and against the Go packages.
+// Package ctogo contains only tests. They compare docs/c-to-go.md with the C
+// libraries and with the Go packages.
 package ctogo

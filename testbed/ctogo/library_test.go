@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestLibraries holds the lists to the libraries of the guests. A library may
-// be older than its list: then it lacks the newest version nodes.
+// TestLibraries compares the lists with the libraries of the guests. A library may
+// be older than its list and lack the newest version nodes.
 func TestLibraries(t *testing.T) {
 	b, err := bed.Ensure(t.Context(), nil, bed.Root)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// exported lists the functions of a library with their version nodes.
+// exported returns the functions of a library with their version nodes.
 func (l library) exported(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := elf.Open(file)
@@ -61,7 +61,7 @@ func (l library) exported(t *testing.T, file string) map[string]string {
 	all := make(map[string]string)
 	for _, s := range symbols {
 		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && strings.HasPrefix(s.Version, l.node) {
-			all[s.Name] = max(all[s.Name], s.Version) // an old form may be there beside the new
+			all[s.Name] = max(all[s.Name], s.Version) // there may be an old version of the function too
 		}
 	}
 	if len(all) == 0 {

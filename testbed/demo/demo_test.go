@@ -13,15 +13,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// TestDemo runs the demo as make demo does: it fails unless all bytes arrived
-// and nothing is left in the kernel.
+// TestDemo runs the demo as make demo does. The demo fails unless all bytes arrived
+// and no object is left in the kernel.
 func TestDemo(t *testing.T) {
 	if err := run(t.Context(), "6.12", "amd64"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestHello runs the program of the README twice in a guest.
+// TestHello runs the README's program twice in a guest, as server and as client.
 func TestHello(t *testing.T) {
 	g := vm.Start(t, vm.Config{Kernel: "6.12", RXE: true})
 	program, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/hello", "", "amd64"))

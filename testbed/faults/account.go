@@ -5,40 +5,40 @@ import (
 	"fmt"
 )
 
-// An Account is what one end has to say of its messages. A session is a
-// connection; messages whose session broke go again in the next one.
+// An Account holds one end's counts of its messages and requests. A session is a
+// connection. Messages of a broken session are sent again in the next one.
 type Account struct {
-	Peers     int // processes that were talked to
-	Sessions  int // connections that stood
-	Refused   int // attempts that came to nothing
-	Broken    int // sessions that ended before both were done
-	Recovered int // sessions that went on after a broken one
+	Peers     int // processes with which messages were exchanged
+	Sessions  int // established connections
+	Refused   int // failed attempts to connect
+	Broken    int // sessions that ended before both ends had finished
+	Recovered int // sessions that continued after a broken one
 
-	// Requests of the send queue. Each is in the end one of the other three.
+	// Requests of the send queue. Each posted request ends as one of the other three.
 	Posted     int
 	Completed  int
 	Failed     int // reported by a completion
-	Unreported int // the QP was destroyed, and no completion had come
-	Unflushed  int // receives of which no completion told, though the QP was in ERR
+	Unreported int // without a completion when the QP was destroyed
+	Unflushed  int // receives without a completion, although the QP was in ERR
 
 	Sent       int // SENDs that completed
-	Resent     int // SENDs that went again, in another session
-	Received   int // messages that came intact, and in their order
+	Resent     int // SENDs that were posted again in another session
+	Received   int // messages that arrived intact and in order
 	Rounds     int // WRITEs that were read back intact
-	Duplicates int // messages that came twice
-	Lost       int // messages whose SEND completed, and that the peer does not have
+	Duplicates int // messages that arrived twice
+	Lost       int // messages whose SEND completed, but that the peer does not have
 	Corrupt    int // messages with a wrong checksum
 
 	Statuses map[string]int // of failed requests
-	Stalls   int            // times that requests were out, and none ended for too long
+	Stalls   int            // times that outstanding requests did not complete for too long
 	Forced   int            // requests that failed only when the QP was moved to ERR
-	QuietMS  int64          // the longest time without a completion, while requests were out
-	GCs      uint32         // collections of the garbage collector
-	Seconds  float64        // from the first session's begin to the last one's end
-	Error    string         // why it ended early
+	QuietMS  int64          // the longest time without a completion, with requests outstanding
+	GCs      uint32         // garbage collections
+	Seconds  float64        // from the start of the first session to the end of the last one
+	Error    string         // the reason for ending early
 }
 
-// Check tells what no fault excuses.
+// Check returns an error for anything that no fault excuses.
 func (a *Account) Check() error {
 	var errs []error
 	for _, n := range []struct {
@@ -76,8 +76,8 @@ const (
 	Quiet     = "quiet" // no completion for a while
 	Awake     = "awake" // the first completion after it
 	Broken    = "broken"
-	Refused   = "refused" // an attempt to connect came to nothing
-	Wrong     = "wrong"   // a message is not what was sent, or not where it belongs
-	Over      = "over"    // both ends are done
+	Refused   = "refused" // an attempt to connect failed
+	Wrong     = "wrong"   // a message is not what was sent, or out of order
+	Over      = "over"    // both ends have finished
 	Final     = "account"
 )

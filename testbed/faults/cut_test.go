@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testLink pulls the cable for so long that both ends notice, and plugs it in
-// again; then for moments.
+// testLink pulls the cable long enough for both ends to notice, plugs it in again, and
+// then pulls it for short moments.
 func (p *pair) testLink(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
@@ -64,7 +64,7 @@ func (p *pair) cable(t *testing.T, up bool) {
 	e.output(t, "timeout", "20", "sh", "-c", "until grep -q "+want+" /sys/class/net/eth0/carrier; do :; done")
 }
 
-// testStop stops one end by SIGSTOP until the other has nothing to do any more.
+// testStop stops one end with SIGSTOP until the other has nothing left to do.
 func (p *pair) testStop(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
@@ -100,7 +100,7 @@ func signal(t *testing.T, p *process, sig syscall.Signal) {
 	}
 }
 
-// testGC has the garbage collector run all the time.
+// testGC makes the garbage collector run all the time.
 func (p *pair) testGC(t *testing.T) {
 	before := p.counters(t)
 	a, b := p.talk(t, []string{"GOGC=10"}, "-churn", "64")
@@ -112,7 +112,7 @@ func (p *pair) testGC(t *testing.T) {
 		counters: difference(before, p.counters(t)), c: []string{"has none"}})
 }
 
-// pingpongThrough has something happen while C's ibv_rc_pingpong is at work.
+// pingpongThrough calls happen while C's ibv_rc_pingpong runs.
 func (p *pair) pingpongThrough(t *testing.T, happen func(client, server *process)) string {
 	t.Helper()
 	c, s := p.beginPingpong(t, 4*p.scale.iters)
@@ -129,8 +129,8 @@ func (p *pair) busy(t *testing.T) {
 from=$(cat rdma_sends); until [ $(cat rdma_sends) -gt $((from + 20)) ]; do :; done`)
 }
 
-// nothingFrom lets time pass in which nobody sends anything. It is for what
-// must be long, not for waiting until something has happened.
+// nothingFrom waits for a period in which neither end sends anything. It is for faults
+// that must last, not for waiting until something has happened.
 func (p *pair) nothingFrom(t *testing.T, long time.Duration) {
 	t.Helper()
 	select {
@@ -140,5 +140,5 @@ func (p *pair) nothingFrom(t *testing.T, long time.Duration) {
 	}
 }
 
-// long is more messages than any run has time for.
+// long is a number of messages that no run reaches.
 var long = strconv.Itoa(1 << 30)

@@ -1,9 +1,9 @@
-// Package faults holds the library against what goes wrong: networks that lose,
-// reorder, duplicate and delay, cables that are pulled, peers that are killed
-// or stopped, queues that overrun, limits that are reached.
+// Package faults tests the library with faults: networks that lose, reorder, duplicate
+// and delay packets, cables that are pulled, peers that are killed or stopped, queues
+// that overrun, limits that are reached.
 //
-// Two guests are linked by a network; command peer talks in both, and gives an
-// Account of every message. The same script runs with C's programs.
+// Two guests are connected by a network. Command peer runs in both and accounts for
+// every message. The C programs run under the same faults.
 //
 //	go test -tags vm ./testbed/faults
 package faults

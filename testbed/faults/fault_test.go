@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A qdisc is what tc shows of netem.
+// A qdisc holds netem's counters as printed by tc.
 type qdisc struct {
 	Packets  int // that left, duplicates among them
 	Drops    int
@@ -13,18 +13,18 @@ type qdisc struct {
 	Qlen     int // packets that wait
 }
 
-// A fault is something that netem does to what leaves either guest.
+// A fault is something that netem does to packets that leave either guest.
 type fault struct {
 	name, netem string
-	// share is how many of the packets it is to happen to.
+	// share is the share of packets that are affected.
 	share float64
-	// happened is to how many it did, as tc shows it.
+	// happened returns the number of affected packets, according to tc.
 	happened func(s sight) int
-	// sends are the lengths of SENDs.
+	// sends is peer's option for the lengths of SENDs.
 	sends string
 }
 
-// A sight is what is seen of a network fault, on both ends together.
+// A sight holds the observed effects of a fault, on both ends together.
 type sight struct {
 	qdisc
 	backlog int // the longest queue that was seen
@@ -34,15 +34,15 @@ type sight struct {
 var networkFaults = []fault{
 	{"loss 1 %", "loss 1%", 0.01, func(s sight) int { return s.Drops }, "any"},
 	{"loss 5 %", "loss 5%", 0.05, func(s sight) int { return s.Drops }, "any"},
-	// rxe goes wrong with retries of SENDs of several packets: see testLongSends.
+	// rxe retransmits SENDs of several packets incorrectly: see testLongSends.
 	{"reordering", "delay 2ms reorder 5%", 0.05, func(s sight) int { return s.Requeues }, "short"},
-	// netem counts no duplicates: they are what leaves beyond what rxe sent.
+	// netem does not count duplicates: they are packets that rxe did not send.
 	{"duplication", "duplicate 5%", 0.05, func(s sight) int { return s.Packets - s.sent }, "any"},
-	// Nor what it delays, but what waits is its queue.
+	// netem does not count delayed packets either, but they are in its queue.
 	{"delay", "delay 5ms", 0, func(s sight) int { return s.backlog }, "any"},
 }
 
-// check tells whether it happened about as often as it was to.
+// check returns an error if the fault happened much less often than expected.
 func (f *fault) check(s sight) error {
 	least := max(1, int(f.share*float64(s.sent)/2))
 	if n := f.happened(s); n < least {
@@ -51,7 +51,7 @@ func (f *fault) check(s sight) error {
 	return nil
 }
 
-// A fault that was not seen, or too seldom, is told of.
+// A fault that did not happen, or too rarely, is an error.
 func TestFaultCheck(t *testing.T) {
 	for _, f := range networkFaults {
 		if err := f.check(sight{qdisc: qdisc{Packets: 1000}, sent: 1000}); err == nil {

@@ -13,7 +13,7 @@ import (
 
 func TestFaults(t *testing.T) { testFaults(t, "6.12", quick) }
 
-// testFaults does everything on two guests of a kernel.
+// testFaults runs all tests on two guests with a kernel.
 func testFaults(t *testing.T, kernel string, how scale) {
 	p := newPair(t, kernel, how)
 	t.Cleanup(func() { p.table(t) })
@@ -27,8 +27,8 @@ func testFaults(t *testing.T, kernel string, how scale) {
 	p.leavesNothing(t, before)
 }
 
-// testLimits runs the tests of package limits in one of the guests: as root,
-// and as a user who may lock 64 KiB.
+// testLimits runs the tests of package limits in one of the guests, as root and as a
+// user with a limit of 64 KiB of locked memory.
 func (p *pair) testLimits(t *testing.T) {
 	binary := vm.BuildTest(t, "github.com/goverbs/goverbs/testbed/faults/limits", "device", "amd64")
 	o := vm.TestOptions{Timeout: 2 * time.Minute, Env: []string{"GOVERBS_DEVICE=rxe0"}}

@@ -30,9 +30,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// testKill has one peer after the other killed at a random moment, by SIGKILL.
-// Who has talked to them goes on with the next, and at last with one that
-// lives.
+// testKill kills one peer after the other at random moments with SIGKILL. The surviving
+// end must continue with the next peer, and finally finish with one that is not killed.
 func (p *pair) testKill(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed(t), 0))
 	for _, way := range []struct {

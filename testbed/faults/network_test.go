@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// testNetwork has our programs and C's talk while the network misbehaves.
+// testNetwork runs our programs and the C programs with each fault of the network.
 func (p *pair) testNetwork(t *testing.T) {
 	for _, f := range networkFaults {
 		t.Run(f.name, func(t *testing.T) {
@@ -33,8 +33,8 @@ func (p *pair) testNetwork(t *testing.T) {
 	}
 }
 
-// injected is how often the fault was seen to happen. What was not seen often
-// enough fails the test.
+// injected returns how often the fault happened. It fails the test if that is too
+// rare.
 func (p *pair) injected(t *testing.T, f fault, s sight) int {
 	t.Helper()
 	for _, e := range p.ends {
@@ -52,7 +52,7 @@ func (p *pair) injected(t *testing.T, f fault, s sight) int {
 	return f.happened(s)
 }
 
-// disturb has netem do it until the test ends.
+// disturb configures netem with the fault until the test ends.
 func (p *pair) disturb(t *testing.T, f fault) {
 	t.Helper()
 	for _, e := range p.ends {
@@ -65,8 +65,8 @@ func (p *pair) disturb(t *testing.T, f fault) {
 	}
 }
 
-// watch looks at the queue until its result is called, which returns how many
-// packets were in it at most.
+// watch observes the queue until stop is called, which returns the largest number of
+// packets in it.
 func (p *pair) watch() (stop func() (int, error)) {
 	var watching sync.WaitGroup
 	most, enough := 0, make(chan struct{})
@@ -84,7 +84,7 @@ func (p *pair) watch() (stop func() (int, error)) {
 				return
 			}
 			if most = max(most, q.Qlen); most > 0 {
-				return // the guests have better things to do
+				return // once is enough: do not load the guests
 			}
 		}
 	})
@@ -95,7 +95,7 @@ func (p *pair) watch() (stop func() (int, error)) {
 	}
 }
 
-// counters are those of both ends, added up.
+// counters returns the sums of both ends' counters.
 func (p *pair) counters(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// A scale says how much is done.
+// A scale sets the amount of work.
 type scale struct {
 	messages int           // of our programs, from both ends
 	iters    int           // round trips of C's
@@ -28,7 +28,7 @@ type scale struct {
 	soak     bool          // C's programs also where they hang
 }
 
-// quick is what `make test` does.
+// quick is the scale of `make test`.
 var quick = scale{messages: 5000, iters: 250, kills: 10, limit: 3 * time.Minute}
 
 // A pair is two guests on a network, each with an rxe device on its end of it.
@@ -36,10 +36,10 @@ type pair struct {
 	kernel string
 	scale  scale
 	ends   [2]*end
-	port   int   // the next that no run has had
+	port   int   // the next unused port
 	rows   []row // of the table
 
-	falseSuccess bool // rxe may warn of a request that failed with the status of success
+	falseSuccess bool // rxe may warn about a request that failed with status success
 }
 
 // An end is one of the two guests.
@@ -91,7 +91,7 @@ func (e *end) setUp(t *testing.T, program string) {
 
 // complaints fails the test if the guest's kernel had trouble.
 func (p *pair) complaints(t *testing.T, e *end) {
-	// Once per boot rxe warns of a request that fails without a reason.
+	// Once per boot rxe warns about a request that fails with status success.
 	bad, err := e.guest.Complaints(context.WithoutCancel(t.Context()))
 	if p.falseSuccess {
 		bad = slices.DeleteFunc(bad, func(line string) bool {
@@ -103,8 +103,8 @@ func (p *pair) complaints(t *testing.T, e *end) {
 	}
 }
 
-// findGID looks up the index of the address, which the kernel may still be
-// about to enter.
+// findGID returns the index of the GID of the address. It waits, because the kernel may
+// not have added the GID yet.
 func (e *end) findGID(t *testing.T) string {
 	t.Helper()
 	var a, b, c, d int
@@ -120,7 +120,7 @@ func (e *end) findGID(t *testing.T) string {
 	return index[1]
 }
 
-// output runs a command that has to succeed.
+// output runs a command, which must succeed, and returns its output.
 func (e *end) output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := e.guest.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -130,7 +130,7 @@ func (e *end) output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// counters are rxe's own: what it sent, and what it had to mend.
+// counters returns rxe's counters, such as packets sent and retries.
 func (e *end) counters(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -155,7 +155,7 @@ func (e *end) qdisc() (qdisc, error) {
 	return all[0], nil
 }
 
-// resources are the kernel's objects of both devices.
+// resources returns the kernel's objects of both devices.
 func (p *pair) resources(t *testing.T) (all [2]string) {
 	t.Helper()
 	for i, e := range p.ends {
@@ -164,8 +164,8 @@ func (p *pair) resources(t *testing.T) (all [2]string) {
 	return all
 }
 
-// leavesNothing looks for objects that were not there before. The kernel takes
-// its time with those of processes that have ended.
+// leavesNothing checks that no object is left that did not exist before. The kernel may
+// take a moment to destroy the objects of processes that have ended.
 func (p *pair) leavesNothing(t *testing.T, before [2]string) {
 	t.Helper()
 	var d string

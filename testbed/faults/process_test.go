@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// A process is a program in a guest, for a bounded time.
+// A process is a program in a guest with a time limit.
 type process struct {
 	cmd   *vm.Cmd
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type process struct {
 	stop  func() // ends it
 }
 
-// start runs a program, which is killed after the limit if it runs then.
+// start starts a program, which is killed after the limit.
 func (e *end) start(t *testing.T, limit time.Duration, env []string, name string, args ...string) *process {
 	t.Helper()
 	ctx, cancelLimit := context.WithTimeoutCause(t.Context(), limit, errHangs)
@@ -57,7 +57,7 @@ var (
 	errStopped = errors.New("it was stopped, as it would not end")
 )
 
-// Write takes the program's output.
+// Write receives the program's output.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +79,8 @@ func (p *process) String() string {
 	return "$ " + strings.Join(p.cmd.Args, " ") + "\n" + strings.Join(p.lines, "\n") + "\n" + string(p.rest)
 }
 
-// await waits for the nth line that has a text, and returns it. It answers
-// false when the program ends before.
+// await waits for the nth line that contains a text and returns it. It returns false if
+// the program ends before.
 func (p *process) await(text string, nth int) (string, bool) {
 	for {
 		p.mu.Lock()
@@ -110,7 +110,7 @@ func (p *process) event(t *testing.T, kind string, nth int) {
 	}
 }
 
-// running is whether it has not ended yet.
+// running reports whether the program has not ended yet.
 func (p *process) running() bool {
 	select {
 	case <-p.done:
@@ -120,13 +120,13 @@ func (p *process) running() bool {
 	}
 }
 
-// wait returns how the program ended.
+// wait waits for the program and returns its error.
 func (p *process) wait() error {
 	<-p.done
 	return p.err
 }
 
-// told is what one of our programs said at its end.
+// told returns the account that one of our programs printed at its end.
 func (p *process) told(t *testing.T) *Account {
 	t.Helper()
 	err := p.wait()
@@ -138,7 +138,7 @@ func (p *process) told(t *testing.T) *Account {
 	return e.Account
 }
 
-// account is what it said, if it has nothing to complain of.
+// account is like told, but fails the test if Check finds something wrong.
 func (p *process) account(t *testing.T) *Account {
 	t.Helper()
 	a := p.told(t)

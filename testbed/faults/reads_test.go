@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// testLongReads has rxe do what it does wrong on 6.12 and 7.2: READs of several
-// packets, with other requests before them. When the acknowledgement of an
-// earlier request comes late, between the packets of a READ's response, rxe
-// fails the READ with the status of success, and the QP after it. C's library is
-// told the same by the kernel. Nothing else may happen: messages go on after
-// each failure, and every request is reported.
+// testLongReads provokes a defect of rxe on 6.12 and 7.2: READs of several packets, with
+// other requests before them. If the acknowledgement of an earlier request arrives
+// between the packets of a READ response, rxe fails the READ with status success and
+// moves the QP to ERR. C's library sees the same. Nothing else may happen: messages
+// continue after each failure, and every request is reported.
 func (p *pair) testLongReads(t *testing.T, f fault) {
 	p.disturb(t, f)
 	p.falseSuccess = true
@@ -35,7 +34,7 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 	p.record(t, r)
 }
 
-// pythonRounds has C's library do rounds of that many bytes, through pyverbs.
+// pythonRounds does rounds of length bytes with C's library, through pyverbs.
 func (p *pair) pythonRounds(t *testing.T, length int) string {
 	t.Helper()
 	_, port, _ := strings.Cut(p.at(), ":")

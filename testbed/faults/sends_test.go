@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// testLongSends has rxe do another thing that it does wrong: SENDs of several
-// packets, with other requests between them, over a network that reorders. When
-// a SEND is being sent again, and an acknowledgement of its first sending comes
-// meanwhile, rxe's next packets may carry numbers that belong to other requests.
-// Most often the connection breaks, now and then a message comes twice or a READ
+// testLongSends provokes another defect of rxe: SENDs of several packets, with other
+// requests between them, over a network that reorders. If an acknowledgement arrives
+// while a SEND is being retransmitted, rxe's next packets may have the numbers of other
+// requests. Usually the connection breaks; sometimes a message arrives twice or a READ
 // completes without data. Nothing else may happen.
 func (p *pair) testLongSends(t *testing.T, f fault) {
 	p.falseSuccess = true
@@ -36,7 +35,7 @@ func (p *pair) testLongSends(t *testing.T, f fault) {
 	p.record(t, r)
 }
 
-// pythonSends has C's library send messages of that many bytes, through pyverbs.
+// pythonSends sends messages of length bytes with C's library, through pyverbs.
 func (p *pair) pythonSends(t *testing.T, length int) string {
 	t.Helper()
 	_, port, _ := strings.Cut(p.at(), ":")

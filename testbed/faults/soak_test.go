@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestSoakFaults does much more of everything, on each kernel.
+// TestSoakFaults runs all tests for much longer, on each kernel.
 func TestSoakFaults(t *testing.T) {
 	how := scale{messages: number(t, "GOVERBS_SOAK_MESSAGES"), kills: number(t, "GOVERBS_SOAK_KILLS"), limit: 30 * time.Minute, soak: true}
 	how.iters = how.messages / 20

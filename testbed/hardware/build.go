@@ -10,17 +10,17 @@ import (
 
 const module = "github.com/goverbs/goverbs/"
 
-// What the folder holds: tests by the name of their binary, and programs.
+// The contents of the directory: tests by the name of their binary, and programs.
 var (
 	suites   = map[string]string{"uverbs.test": "uverbs", "mlx5.test": "provider/mlx5", "rxe.test": "provider/rxe", "cm.test": "cm"}
 	programs = map[string]string{"hardware": "testbed/hardware", "devinfo": "cmd/devinfo", "wrcost": "bench/wrcost", "perftest": "bench/goverbs-perftest"}
 )
 
-// inC is the benchmark that is compiled where the device is, if a C compiler and
-// the C library are there.
+// inC is the benchmark that is compiled on the machine with the device, if that has
+// a C compiler and libibverbs.
 const inC = "testbed/speed/testdata/wrcost.c"
 
-// build makes the folder. It is run in the module.
+// build creates the directory. The working directory must be in the module.
 func build(ctx context.Context, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// TestSoak runs the folder in guests that have no Go.
+// TestSoak runs the directory in guests without Go.
 func TestSoak(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir("../..")
@@ -43,11 +43,11 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// broken are the rules that tests of the folder break on purpose: testbed/kernels
-// has the list, and lets no other test do so.
+// broken lists the rules that some tests break on purpose. testbed/kernels has the
+// list of these tests, and fails if other tests break a rule.
 var broken = []engine.Rule{engine.RuleKey, engine.RuleCQOverrun, engine.RuleBlueFlame}
 
-// ready gives the devices' interfaces addresses, and waits for their ports.
+// ready assigns addresses to the devices' interfaces and waits for their ports.
 const ready = `ip link set lo up
 n=1
 for d in mlx5_0 mlx5_1; do

@@ -15,10 +15,9 @@ import (
 
 const asyncwatch = "ibv_asyncwatch"
 
-// testAsyncwatch has C's program and ours watch one device while its network
-// interface goes down, comes up and gets an address, and compares what they
-// print. The device is one of its own: an interface that goes down loses
-// addresses and routes.
+// testAsyncwatch compares the output of ibv_asyncwatch and asyncwatch on one device
+// while its network interface goes down, comes up and gets an address. It uses a
+// separate device, because an interface that goes down loses addresses and routes.
 func (h *host) testAsyncwatch(t *testing.T) {
 	ip := func(args string) { h.output(t, "ip", strings.Fields(args)...) }
 	ip("link add d1 type dummy")
@@ -27,10 +26,10 @@ func (h *host) testAsyncwatch(t *testing.T) {
 	h.output(t, "rdma", strings.Fields("link add rxe1 type rxe netdev d1")...)
 	c := h.start(t, asyncwatch, "-d", "rxe1")
 	g := h.start(t, h.path(goSide, asyncwatch), "-d", "rxe1")
-	defer func() { // no Cleanup: that is too late to run commands
+	defer func() { // not Cleanup, which runs too late for commands
 		for _, p := range []*program.Process{c, g} {
 			p.Kill()
-			<-p.Ended // rxe1 goes with its last user
+			<-p.Ended // rxe1 is removed after its last user
 		}
 		h.output(t, "rdma", strings.Fields("link del rxe1")...)
 		ip("link del d1")
@@ -56,7 +55,7 @@ func (h *host) testAsyncwatch(t *testing.T) {
 		if err := p.Cmd.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		_ = p.Wait() // C's dies of it
+		_ = p.Wait() // the C program is killed by the signal
 	}
 	if d := cmp.Diff(watchedEvents(c.Stdout.String()), watchedEvents(g.Stdout.String())); d != "" {
 		t.Errorf("(-ibv_asyncwatch +asyncwatch)\n%s", d)
@@ -66,9 +65,9 @@ func (h *host) testAsyncwatch(t *testing.T) {
 
 var descriptor = regexp.MustCompile(`FD \d+`)
 
-// watchedEvents is what the program printed, without the number of its
-// descriptor, and with the changes of GIDs once each: one that comes together
-// with another event may come before or after it.
+// watchedEvents returns the program's output without the descriptor number. Each
+// GID change appears once, because its order relative to another event at the same
+// time is undefined.
 func watchedEvents(out string) []string {
 	const change = "IBV_EVENT_GID_CHANGE"
 	var lines []string

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// mlx5Pingpongs are played on the software ConnectX: what its provider does is
-// not what rxe's does, the programs are the same.
+// mlx5Pingpongs are run on the software ConnectX, with the same programs but another
+// provider than on rxe.
 var mlx5Pingpongs = []game{
 	{rcPingpong, 1, 200, 1, ""},
 	{rcPingpong, 4096, 200, 1, "-e"},
@@ -27,7 +27,7 @@ var mlx5Pingpongs = []game{
 	{srqPingpong, 4096, 200, 16, "-e"},
 }
 
-// TestConnectX has the programs play on mlx5_0, which a software ConnectX is.
+// TestConnectX runs the programs on mlx5_0, a software ConnectX.
 func TestConnectX(t *testing.T) {
 	files := map[string]string{}
 	for name, pkg := range ours {
@@ -45,7 +45,7 @@ func TestConnectX(t *testing.T) {
 			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}, files)
 			h.device, h.driver, h.gid, h.brief = "mlx5_0", "mlx5", -1, p.kernel != "6.12"
 			h.output(t, "ip", "link", "set", "lo", "up")
-			// The client finds the server by this address in any case.
+			// The client connects to this address in either mode.
 			netdev := "lo"
 			if p.layer == connectx.Ethernet {
 				netdev = "d0"
@@ -58,7 +58,7 @@ func TestConnectX(t *testing.T) {
 			if p.layer == connectx.Ethernet {
 				h.addresses(t)
 			}
-			h.play(t, goPairs[2], mlx5Pingpongs[0]) // the driver makes a queue pair for memory keys when the first is needed
+			h.play(t, goPairs[2], mlx5Pingpongs[0]) // the driver creates a QP for memory keys when it first needs one
 			before := h.resources(t)
 			t.Run("devinfo", h.testDevinfo)
 			for _, g := range mlx5Pingpongs {

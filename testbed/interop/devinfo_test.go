@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vendorsOwn are lines of what mlx5_ib tells in a part of its answer that is its
-// own, and that the library does not ask for: of segmentation, and how RSS hashes.
+// vendorsOwn matches the lines with data that mlx5_ib returns in the vendor-specific
+// part of its response, which the library does not query: segmentation offload and
+// RSS hash functions.
 var vendorsOwn = regexp.MustCompile(`(?m)^\t+max_tso:.*\n(?:\t+supported_qp:\n\t+SUPPORT_RAW_PACKET\n)?|^\t+rx_hash_.*\n`)
 
-// comparable is what is compared of an output.
+// comparable returns the part of an output that is compared.
 func (h *host) comparable(out string) string {
 	if h.driver == "mlx5" {
 		out = vendorsOwn.ReplaceAllString(out, "")

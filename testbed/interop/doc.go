@@ -1,6 +1,6 @@
-// Package interop runs the library's programs against the C programs of
-// rdma-core on stock kernels: what they print is compared, and they talk to
-// each other, either one as the server.
+// Package interop tests the library's programs with the C programs of rdma-core on
+// stock kernels. It compares their output, and connects them to each other, with
+// either one as the server.
 //
 //	go test -tags vm ./testbed/interop
 //	go test -tags vm ./testbed/interop -run 'TestInterop/6.12/rc_pingpong/c-server'

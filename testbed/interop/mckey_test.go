@@ -17,7 +17,7 @@ import (
 type mckeyCase struct {
 	name             string
 	receiver, sender string
-	ids              int // how many join at each end
+	ids              int // number of ids that join at each end
 	count            int // messages per id
 }
 
@@ -28,7 +28,7 @@ var mckeyCases = []mckeyCase{
 	{"many", "-c 3 -S 999 -b " + address, "-c 3 -S 999 -b " + address, 3, 4},
 }
 
-// A mckeyRun is a case with who plays what.
+// A mckeyRun is a case with its programs.
 type mckeyRun struct {
 	mckeyCase
 	pair
@@ -36,7 +36,8 @@ type mckeyRun struct {
 	r, s  *program.Process
 }
 
-// testMckey runs all at once: each sender waits three seconds before it sends.
+// testMckey runs all cases concurrently, because each sender waits three seconds
+// before it sends.
 func (h *host) testMckey(t *testing.T) {
 	var runs []*mckeyRun
 	for _, c := range mckeyCases {
@@ -63,16 +64,16 @@ func (h *host) testMckey(t *testing.T) {
 	t.Run("ipv6", h.mckeyIPv6)
 }
 
-// mckey starts a mckey. It is nice: C receivers poll without a pause, and would
-// keep the kernel from sending.
+// mckey starts an mckey with a low priority, because C receivers poll without a
+// pause and would keep the kernel from sending.
 func (h *host) mckey(t *testing.T, s side, format string, args ...any) *program.Process {
 	t.Helper()
 	return h.startNicely(t, slices.Concat([]string{h.path(s, "mckey")}, strings.Fields(fmt.Sprintf(format, args...))))
 }
 
-// mckeySender starts a sender. That of C closes its QP as soon as it has posted,
-// which takes those messages with it that are not out yet: it is slowed down,
-// and sends more than it has to.
+// mckeySender starts a sender. The C sender closes its QP immediately after posting,
+// which discards messages that have not been sent yet. It is therefore slowed down,
+// and sends more messages than needed.
 func (h *host) mckeySender(t *testing.T, r *mckeyRun) *program.Process {
 	t.Helper()
 	if r.client == goSide {
@@ -82,13 +83,13 @@ func (h *host) mckeySender(t *testing.T, r *mckeyRun) *program.Process {
 		r.group, 20*r.count, r.sender)))
 }
 
-// resend runs C's sender again, a few times at most, while the receiver waits for
-// messages: on a busy machine most of a run can be lost.
+// resend runs the C sender again, at most a few times, while the receiver waits for
+// messages. On a busy machine most messages of a run can be lost.
 func (h *host) resend(t *testing.T, r *mckeyRun) {
 	t.Helper()
 	for range 5 {
 		if r.s.Wait() != nil {
-			return // check tells
+			return // check reports it
 		}
 		select {
 		case <-r.r.Ended:
@@ -99,17 +100,18 @@ func (h *host) resend(t *testing.T, r *mckeyRun) {
 	}
 }
 
-// startNicely starts a command on a terminal, where it says at once what it
-// does.
+// startNicely starts a command with a low priority, on a terminal, so that its
+// output is not buffered.
 func (h *host) startNicely(t *testing.T, command []string) *program.Process {
 	t.Helper()
 	return program.StartOn(t, h.guest, &program.Terminal, "nice", append([]string{"-n", "19"}, command...)...)
 }
 
-// joined is what mckey says of each id that has joined.
+// joined returns the line that mckey prints for each id that has joined.
 func joined(group string) string { return "mckey: joined dgid: ::ffff:" + group + " mlid 0x0 sl 0\n" }
 
-// check waits for the end of both, which must have received and sent all.
+// check waits until both programs have ended and checks that all messages were sent
+// and received.
 func (r *mckeyRun) check(t *testing.T) {
 	receiverErr, senderErr := program.Finish(r.r, r.s)
 	if receiverErr != nil || senderErr != nil {
@@ -121,9 +123,8 @@ func (r *mckeyRun) check(t *testing.T) {
 	cmEnd{out: "mckey: starting client\n" + join + "initiating data transfers\n" + end}.check(t, r.s)
 }
 
-// mckeyIPv6 sees that kernels know no IPv6 groups on RoCE v2, which is all that
-// rxe speaks: both programs fail with ENOTSUPP, which the C library has no name
-// for.
+// mckeyIPv6 checks that both programs fail with ENOTSUPP, for which the C library has
+// no text. The kernel supports no IPv6 groups on RoCE v2, the only protocol of rxe.
 func (h *host) mckeyIPv6(t *testing.T) {
 	for side, says := range map[side]string{cSide: "mckey: failure joining: Unknown error 524", goSide: "RoCE v2 has no IPv6 groups: take an IPv4 group (ENOTSUPP)"} {
 		p := h.mckey(t, side, "-m ff0e::7 -b %s", address6)

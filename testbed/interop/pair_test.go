@@ -18,7 +18,7 @@ const (
 	cSide  side = "c"
 )
 
-// path is what starts a side's program, which has the C program's name.
+// path returns the command of a side's program, given the C program's name.
 func (h *host) path(s side, name string) string {
 	if s == goSide {
 		return h.ours[name]
@@ -26,13 +26,13 @@ func (h *host) path(s side, name string) string {
 	return name
 }
 
-// A pair is who plays whom.
+// A pair says which side is the server and which is the client.
 type pair struct{ server, client side }
 
 func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.server, p.client) }
 
-// An end is a program of a pair with its arguments. On a terminal its output
-// comes line by line.
+// An end is a program of a pair with its arguments. On a terminal its output is line
+// buffered.
 type end struct {
 	path string
 	args []string

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestKernel runs the modules of which something passes on rxe once more on one
-// kernel, and all Go tests: what comes of it is what the page says.
+// TestKernel runs on one kernel the modules of which some tests pass on rxe, and all
+// Go tests. The results must be those of the page.
 func TestKernel(t *testing.T) {
 	here := place{rxe, "6.12"}
 	_, want := readPage(t)

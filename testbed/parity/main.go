@@ -1,17 +1,17 @@
-// Parity runs rdma-core's Python tests (pyverbs) and the Go tests of the same
-// names in guests of the test bed, one after the other in the same guest, and
-// writes what came of them to docs/parity.md:
+// Parity runs rdma-core's Python tests (pyverbs) and the Go tests of the same names
+// one after the other in the same guest, and writes the results to docs/parity.md:
 //
 //	go run ./testbed/parity -write
 //	go run ./testbed/parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
 //
 // The devices are rxe and the software ConnectX, in RoCE mode and on InfiniBand.
-// With -only it runs at these places, and keeps what the page has of the
-// others. With -go it runs the Go tests alone, and keeps what the page has of C.
-// Without -write it prints the page; the counts it prints in any case.
-// It exits with status 1 where fewer tests pass with Go than with C, or a test
-// that passes with C has no Go test, or one that does not pass, or fewer pass
-// with C than did.
+// With -only it runs at the given places and keeps the page's results of the other
+// places. With -go it runs only the Go tests and keeps the page's results of C.
+// Without -write it prints the page. It always prints the counts.
+//
+// It exits with status 1 if fewer tests pass with Go than with C, if a test that
+// passes with C has no Go test or one that does not pass, or if fewer tests pass with
+// C than before.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// page is the file that is written, from the module's root.
+// page is the path of the page in the module.
 const page = "docs/parity.md"
 
 func main() {
@@ -86,8 +86,8 @@ func run(ctx context.Context, root, only string, write, golang bool) (err error)
 	return errors.Join(err, r.behind(places...))
 }
 
-// visit runs the tests at one place: on rxe those of all modules, on the
-// ConnectX those that have Go tests. With golang they are the Go tests alone.
+// visit runs the tests at one place: on rxe those of all modules, on the ConnectX
+// those of modules that have Go tests. If golang is set, it runs only the Go tests.
 func (r *report) visit(ctx context.Context, p place, golang bool, binaries map[string]string) (err error) {
 	b, err := bed.Ensure(ctx, os.Stderr, bed.Root)
 	if err != nil {

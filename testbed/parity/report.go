@@ -10,34 +10,34 @@ import (
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
-// An outcome is what came of a test.
+// An outcome is the outcome of a test.
 type outcome = pyverbs.Outcome
 
 const (
 	pass         = pyverbs.Pass
 	fail         = pyverbs.Fail
 	skip         = pyverbs.Skip
-	none outcome = "none" // there is no such test, or it did not run
+	none outcome = "none" // the test does not exist or did not run
 )
 
-// A report is what the page says.
+// A report holds the contents of the page.
 type report struct {
 	library  string            // version of rdma-core
 	releases map[string]string // of the kernels
 	results  []*result
 }
 
-// A result is what came of a suite.
+// A result holds the results of a suite.
 type result struct {
 	suite
 	cases []*testCase
-	// brief is what the page says, by kernel, of a module that has no Go tests:
-	// what comes of its tests on rxe is counted, not listed.
+	// brief has the page's text, by kernel, for a module without Go tests: the
+	// outcomes of its tests on rxe are counted, not listed.
 	brief map[string]string
 }
 
-// A testCase is a Python test and the Go test of its name, with what came of
-// them at each place.
+// A testCase is a Python test and the Go test of its name, with their outcomes at
+// each place.
 type testCase struct {
 	name      string
 	inC, inGo map[place]outcome
@@ -51,7 +51,7 @@ func newReport() *report {
 	return r
 }
 
-// suite is the result of a module, a new one if need be.
+// suite returns the result of a module, and adds it if necessary.
 func (r *report) suite(module string) *result {
 	i := slices.IndexFunc(r.results, func(s *result) bool { return s.module == module })
 	if i >= 0 {
@@ -63,13 +63,13 @@ func (r *report) suite(module string) *result {
 	return s
 }
 
-// listed tells whether the page has the tests one by one.
+// listed reports whether the page lists the tests one by one.
 func (r *result) listed() bool {
 	return r.goTest != "" || slices.ContainsFunc(everywhere(), func(p place) bool { c, _ := r.passed(p); return c > 0 })
 }
 
-// counted is what came of the tests on rxe: "5 skip". Where they have not run it
-// is what the page said.
+// counted returns the counts of outcomes on rxe, such as "5 skip", or the page's text
+// if the tests have not run.
 func (r *result) counted(kernel string) string {
 	n := make(map[outcome]int)
 	for _, t := range r.cases {
@@ -89,7 +89,7 @@ func (r *result) counted(kernel string) string {
 	return strings.Join(parts, " and ")
 }
 
-// passed counts what passes at a place.
+// passed returns the numbers of tests that pass at a place.
 func (r *result) passed(p place) (c, golang int) {
 	for _, t := range r.cases {
 		if at(t.inC, p) == pass {
@@ -102,7 +102,7 @@ func (r *result) passed(p place) (c, golang int) {
 	return c, golang
 }
 
-// passed counts what passes at a place in all suites.
+// passed returns the numbers of tests in all suites that pass at a place.
 func (r *report) passed(p place) (c, golang int) {
 	for _, s := range r.results {
 		x, y := s.passed(p)
@@ -111,7 +111,7 @@ func (r *report) passed(p place) (c, golang int) {
 	return c, golang
 }
 
-// forget drops what came of all tests at a place, or of the Go tests alone.
+// forget removes the outcomes of all tests at a place, or only of the Go tests.
 func (r *report) forget(p place, golang bool) {
 	for _, s := range r.results {
 		if p.device == rxe && !golang {
@@ -127,7 +127,7 @@ func (r *report) forget(p place, golang bool) {
 	}
 }
 
-// summary has both counts of places.
+// summary formats both counts of places.
 func (r *report) summary(places ...place) string {
 	var b strings.Builder
 	for _, p := range places {
@@ -137,7 +137,7 @@ func (r *report) summary(places ...place) string {
 	return b.String()
 }
 
-// test is the case of that name, a new one if need be.
+// test returns the case of a name, and adds it if necessary.
 func (r *result) test(name string) *testCase {
 	i := slices.IndexFunc(r.cases, func(c *testCase) bool { return c.name == name })
 	if i >= 0 {
@@ -149,7 +149,7 @@ func (r *result) test(name string) *testCase {
 	return c
 }
 
-// at is the outcome at a place.
+// at returns the outcome at a place.
 func at(m map[place]outcome, p place) outcome {
 	if o, ok := m[p]; ok {
 		return o
@@ -157,16 +157,16 @@ func at(m map[place]outcome, p place) outcome {
 	return none
 }
 
-// floors are how many tests pass with C: fewer mean that something, such as a
-// module that cannot be imported, keeps the tests from running.
+// floors lists how many tests must pass with C. Fewer mean that the tests do not run,
+// for example because a module cannot be imported.
 var floors = map[place]int{
 	{rxe, "6.1"}: 100, {rxe, "6.12"}: 102, {rxe, "7.2"}: 109,
 	{roce, "6.1"}: 135, {roce, "6.12"}: 135, {roce, "7.2"}: 135,
 	{ib, "6.1"}: 110, {ib, "6.12"}: 110, {ib, "7.2"}: 110,
 }
 
-// behind is an error that names what passes with C and not with Go, and the
-// places where Go's count is the lower one, or that of C below its floor.
+// behind returns an error with the tests that pass with C but not with Go, and the
+// places where fewer tests pass with Go than with C, or fewer with C than its floor.
 func (r *report) behind(places ...place) error {
 	var errs []error
 	for _, p := range places {

@@ -17,10 +17,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// limit bounds all tests in C, or those of a package in Go.
+// limit is the time limit of all tests in C, or of those of one package in Go.
 const limit = 15 * time.Minute
 
-// build compiles the Go tests of all suites for a guest. The binaries are by
+// build compiles the Go tests of all suites for a guest. It returns the binaries by
 // package.
 func build(ctx context.Context, root, dir string) (map[string]string, error) {
 	binaries := make(map[string]string)
@@ -39,7 +39,7 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 	return binaries, nil
 }
 
-// measure runs modules in a guest: first C's, if any are named, then the Go tests.
+// measure runs the Python tests of modules in a guest, then the Go tests.
 func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, binaries map[string]string, said io.Writer) error {
 	r.releases[p.kernel] = g.Release()
 	installed := make(map[string]string)
@@ -67,7 +67,7 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []st
 	return err
 }
 
-// python runs the tests of the modules.
+// python runs the Python tests of modules.
 func (r *report) python(ctx context.Context, g *vm.Guest, p place, modules []string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -76,7 +76,7 @@ func (r *report) python(ctx context.Context, g *vm.Guest, p place, modules []str
 	return err
 }
 
-// readPython enters results of Python's.
+// readPython adds the results of Python tests.
 func (r *report) readPython(results []pyverbs.Result, p place, said io.Writer) {
 	for _, v := range results {
 		r.suite(v.Module).test(v.Name).inC[p] = v.Outcome
@@ -86,7 +86,7 @@ func (r *report) readPython(results []pyverbs.Result, p place, said io.Writer) {
 	}
 }
 
-// golang runs the tests of the same names that a package has.
+// golang runs the Go tests of a package.
 func (r *report) golang(ctx context.Context, g *vm.Guest, p place, pkg, binary string, said io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
 	defer cancel()
@@ -115,7 +115,7 @@ func (r *report) golang(ctx context.Context, g *vm.Guest, p place, pkg, binary s
 
 var goLine = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\w+)/(\w+) \(`)
 
-// readGo reads what a test binary prints.
+// readGo parses the output of a test binary.
 func (r *report) readGo(out []byte, p place) {
 	for _, m := range goLine.FindAllSubmatch(out, -1) {
 		for _, s := range suites {

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// A suite is a module of pyverbs' tests, and the Go test whose subtests have
-// the names of the module's tests.
+// A suite is a module of pyverbs' tests, with the Go test whose subtests have the
+// names of the module's tests.
 type suite struct {
 	module string // of tests/
 	pkg    string // from the module's root
 	goTest string
-	notes  string // what the two do differently
+	notes  string // differences between the two
 }
 
-// suites are the modules that have Go tests.
+// suites lists the modules that have Go tests.
 var suites = []suite{
 	{"test_addr", "uverbs", "TestDeviceParityAddr", ""},
 	{"test_atomic", "uverbs", "TestDeviceParityAtomic", ""},
@@ -58,7 +58,7 @@ var suites = []suite{
 	{"test_srq", "uverbs", "TestDeviceParitySRQ", ""},
 }
 
-// without are the modules that have no Go tests, and why.
+// without lists the modules that have no Go tests, with the reasons.
 var without = []struct{ modules, why string }{
 	{`test_mlx5_\w+`, "mlx5dv: what ConnectX has beyond verbs"},
 	{`test_efa\w+`, "EFA devices"},
@@ -66,7 +66,7 @@ var without = []struct{ modules, why string }{
 	{`test_tag_matching`, "tag matching, which no device here has"},
 }
 
-// reason is why a module has no Go tests, or "".
+// reason returns the reason why a module has no Go tests, or "".
 func reason(module string) string {
 	for _, w := range without {
 		if regexp.MustCompile("^(?:" + w.modules + ")$").MatchString(module) {
@@ -76,7 +76,7 @@ func reason(module string) string {
 	return ""
 }
 
-// suiteOf is what there is of a module.
+// suiteOf returns the suite of a module.
 func suiteOf(module string) suite {
 	for _, s := range suites {
 		if s.module == module {
@@ -86,7 +86,7 @@ func suiteOf(module string) suite {
 	return suite{module: module}
 }
 
-// withGo are the modules that have Go tests.
+// withGo returns the modules that have Go tests.
 func withGo() (modules []string) {
 	for _, s := range suites {
 		modules = append(modules, s.module)
@@ -94,8 +94,8 @@ func withGo() (modules []string) {
 	return modules
 }
 
-// goNames lists the subtests that the suite's Go test has, by its source: the
-// string literals that begin with "test_".
+// goNames returns the subtests of the suite's Go test: the string literals in its
+// source that start with "test_".
 func (s suite) goNames(root string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, s.pkg, "*_test.go"))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package perftest holds tests alone: bench/goverbs-perftest against C's
-// perftest, in a guest. They have the build tag vm.
+// Package perftest contains only tests, with the build tag vm. They run
+// bench/goverbs-perftest with C's perftest in a guest.
 package perftest

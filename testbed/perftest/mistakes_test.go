@@ -10,15 +10,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// testMistakes sees to it that ours says which option is wrong at which end,
-// whoever plays the other.
+// testMistakes checks that our program reports which option is wrong at which end,
+// whichever program is the other end.
 func (h *host) testMistakes(t *testing.T) {
 	four, six := h.gids(t)
 	for _, c := range []struct {
 		test                   string
 		p                      pair
 		serverArgs, clientArgs string
-		at, says               string // which end says what
+		at, says               string // the end that reports the text
 	}{
 		{"send_bw", pair{goSide, cSide}, "-s 1024", "-s 2048", "server", "-s at the peer: the peer's messages are longer than here, where -s is 1024"},
 		{"send_bw", pair{goSide, cSide}, "-s 2048", "-s 1024", "server", "-s at the peer: the peer's messages have 1024 bytes, and here -s is 2048"},
@@ -45,8 +45,8 @@ func (h *host) testMistakes(t *testing.T) {
 	t.Run("device_gone", h.deviceGone)
 }
 
-// gids are the indices of an IPv4 and an IPv6 GID of rxe0, which come in any
-// order.
+// gids returns the indices of an IPv4 and an IPv6 GID of rxe0. Their order in the
+// table is not fixed.
 func (h *host) gids(t *testing.T) (four, six string) {
 	t.Helper()
 	all := program.Run(t, h.guest, "sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && for i in 0 1 2 3; do echo $i $(cat $i); done")
@@ -64,7 +64,7 @@ func (h *host) gids(t *testing.T) (four, six string) {
 	return four, six
 }
 
-// mistakesAlone are those that an end finds by itself.
+// mistakesAlone tests mistakes that an end detects without its peer.
 func (h *host) mistakesAlone(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"send_lat -d rxe9", "rxe9"},
@@ -83,8 +83,8 @@ func (h *host) mistakesAlone(t *testing.T) {
 	}
 }
 
-// An end that is interrupted ends at once, whatever it waits for, and says what
-// it has measured.
+// An end that is interrupted ends immediately, whatever it waits for, and prints the
+// results so far.
 func (h *host) interrupted(t *testing.T) {
 	for _, c := range []struct{ test, args, says, row string }{
 		{"send_lat", "-n 10000000", "the figures are of what was done until then", "\n 2 "},
@@ -112,7 +112,7 @@ func (h *host) interrupted(t *testing.T) {
 	}
 }
 
-// interrupt is Ctrl-C.
+// interrupt sends SIGINT.
 func (h *host) interrupt(t *testing.T, p *program.Process, says string) {
 	t.Helper()
 	if err := p.Cmd.Signal(syscall.SIGINT); err != nil {
@@ -123,7 +123,7 @@ func (h *host) interrupt(t *testing.T, p *program.Process, says string) {
 	}
 }
 
-// An end whose peer is killed in mid-run says so, and does not wait for ever.
+// An end whose peer is killed during a run reports it, and does not wait forever.
 func (h *host) peerKilled(t *testing.T) {
 	var servers, clients []*program.Process
 	for _, args := range []string{"-n 10000000", "-n 10000000 -R"} {
@@ -141,8 +141,8 @@ func (h *host) peerKilled(t *testing.T) {
 	}
 }
 
-// A device that goes away in mid-run ends both ends, one of which polls and the
-// other sleeps, with what they have measured.
+// Removal of the device during a run ends both ends, one of which polls and the
+// other sleeps, with the results so far.
 func (h *host) deviceGone(t *testing.T) {
 	program.Until(t, h.guest, "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state")
 	const port = "18514"

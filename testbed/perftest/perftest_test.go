@@ -18,10 +18,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// address is d0's, and so rxe0's.
+// address is the address of d0, and so of rxe0.
 const address = "10.9.0.1"
 
-// A side is who made an end.
+// A side is one of the two implementations.
 type side string
 
 const (
@@ -29,7 +29,7 @@ const (
 	cSide  side = "c"
 )
 
-// A pair is who plays whom.
+// A pair says which side is the server and which is the client.
 type pair struct{ server, client side }
 
 func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.server, p.client) }
@@ -38,7 +38,7 @@ func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.serv
 type host struct {
 	guest *vm.Guest
 	ours  string // path of our program
-	port  int    // each run has its own
+	port  int    // each run uses its own port
 }
 
 func newHost(t *testing.T, kernel string) *host {
@@ -62,8 +62,8 @@ func newHost(t *testing.T, kernel string) *host {
 	return h
 }
 
-// start starts one end. C's output comes line by line on a terminal only, and
-// there its lines end in a carriage return too.
+// start starts one end. The C program's output is line buffered only on a terminal,
+// where its lines also end in a carriage return.
 func (h *host) start(t *testing.T, s side, test string, args ...string) *program.Process {
 	t.Helper()
 	if s == goSide {
@@ -72,14 +72,14 @@ func (h *host) start(t *testing.T, s side, test string, args ...string) *program
 	return program.StartOn(t, h.guest, &program.Terminal, "ib_"+test, args...)
 }
 
-// begin starts a server and its client. Ours listens when it says that it waits,
-// C's a little later.
+// begin starts a server and its client. Our server listens when it prints that it
+// waits, the C server a little later.
 func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) (s, c *program.Process) {
 	t.Helper()
 	always := []string{"-F", "-d", "rxe0", "-p", strconv.Itoa(h.port)}
 	h.port++
 	s = h.start(t, p.server, test, append(always, strings.Fields(serverArgs)...)...)
-	// With --reversed C says it at the wrong end.
+	// With --reversed the C program prints it at the wrong end.
 	if (p.server == goSide || !strings.Contains(serverArgs, "--reversed")) && !s.Stdout.Await("Waiting for client to connect") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
@@ -90,7 +90,7 @@ func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) 
 	return s, h.start(t, p.client, test, append(append(always, strings.Fields(clientArgs)...), address)...)
 }
 
-// play has two ends play, which must both be content.
+// play runs two ends, which must both succeed.
 func (h *host) play(t *testing.T, p pair, test, args string) (server, client string) {
 	t.Helper()
 	s, c := h.begin(t, p, test, args, args)
@@ -100,7 +100,7 @@ func (h *host) play(t *testing.T, p pair, test, args string) (server, client str
 	return s.Stdout.String(), c.Stdout.String()
 }
 
-// both has both pairs of C's and ours play, and compares what they print.
+// both runs both mixed pairs and compares their output.
 func (h *host) both(t *testing.T, test, args string) {
 	goServer, cClient := h.play(t, pair{goSide, cSide}, test, args)
 	cServer, goClient := h.play(t, pair{cSide, goSide}, test, args)
@@ -127,9 +127,10 @@ var (
 	timed   = regexp.MustCompile(`(tps average.*\n [0-9]+ +)[0-9]+ +`)
 )
 
-// form is what a program prints, without what differs from run to run, without
-// what C says of rxe, which it does not know, and of its clock, which it measures
-// badly on a busy machine, and without what stdbuf and terminals add.
+// form returns a program's output without the parts that differ from run to run,
+// without the C program's warnings about rxe, which it does not know, and about its
+// clock, which it measures badly on a busy machine, and without the additions of
+// stdbuf and terminals.
 func form(out string) string {
 	out = strings.ReplaceAll(out, "\r\n", "\n")
 	out = unknown.ReplaceAllString(out, "")
@@ -140,8 +141,8 @@ func form(out string) string {
 	return figures.ReplaceAllString(out, "n ")
 }
 
-// TestPerftest is the matrix of tests that perftest's users run, on one kernel:
-// what the programs say to each other does not depend on it.
+// TestPerftest runs the tests that perftest's users run, on one kernel, because the
+// protocol does not depend on the kernel.
 func TestPerftest(t *testing.T) {
 	h := newHost(t, "6.12")
 	for _, verb := range []string{"send", "write", "read"} {
@@ -163,8 +164,8 @@ func TestPerftest(t *testing.T) {
 		{"read_bw", "-n 100 -s 64 -l 10 --perform_warm_up --flow_label=5,6 --reversed"},
 		{"send_bw", "-n 100 -b -s 64 -q 2 -Q 5"},
 		{"send_bw", "-n 100 -c UC -s 256 -t 8"},
-		// Below 0.1 Gb/s there is another form, so these are far from that. What a
-		// receiver of few messages measures may be anything.
+		// These are far from 0.1 Gb/s, below which the format differs. The result of
+		// a receiver of few messages is arbitrary.
 		{"write_bw", "-n 20 -s 2 --report_gbits"},
 		{"write_bw", "-n 100 -s 65536 --report_gbits"},
 		{"atomic_lat", "-n 50"},
@@ -179,7 +180,7 @@ func TestPerftest(t *testing.T) {
 	t.Run("mistakes", h.testMistakes)
 }
 
-// testInfinite has runs without end report until they are interrupted.
+// testInfinite checks that infinite runs print reports until they are interrupted.
 func (h *host) testInfinite(t *testing.T) {
 	for _, c := range []struct {
 		p    pair
@@ -228,7 +229,7 @@ func (h *host) testJSON(t *testing.T) {
 	}
 }
 
-// testOurs plays what C's programs are not needed for, or cannot do.
+// testOurs runs tests that do not need the C programs, or that they do not support.
 func (h *host) testOurs(t *testing.T) {
 	for _, c := range []struct{ test, args, wants string }{
 		{"send_lat", "-n 5 -a", "\n 8388608 5 "},

@@ -1,3 +1,4 @@
-// Package speed holds what requests cost, in instructions, to budgets: they
-// repeat on the software ConnectX. testbed/bench compares what does not repeat.
+// Package speed compares the cost of requests, in instructions, with budgets. The
+// numbers of instructions on the software ConnectX are reproducible. testbed/bench
+// measures times, which are not.
 package speed

@@ -10,20 +10,20 @@ import (
 
 const unlimited = "ulimit -l unlimited; " + ready
 
-// TestScale holds that a post costs the same on 10,000 queue pairs as on one, and
-// that a queue pair and a CQ take no more memory than C's.
+// TestScale checks that a post costs the same on 10,000 QPs as on one, and that a QP
+// and a CQ take no more memory than in C.
 func TestScale(t *testing.T) {
-	g := counting(t, 6144) // C's 10,000 send queues are some 700 MB, pinned
+	g := counting(t, 6144) // 10,000 send queues in C take about 700 MB, pinned
 	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g)
 	scaleOfMemory(t, g, goes, inC)
 
-	const rounds = " 10" // until all of a ring has been touched
+	const rounds = " 10" // so that every page of a ring has been touched
 	one, many := measure(t, g, unlimited+goes+" -rounds"+rounds), measure(t, g, unlimited+goes+" -qps 10000 -rounds"+rounds)
 	c := measure(t, g, unlimited+inC+" mlx5_0 10000"+rounds)
 	t.Logf("%-16s %7s %7s %7s", "instructions", "1 QP", "10,000", "C")
 	for _, b := range budgets {
 		t.Logf("%-16s %7.1f %7.1f %7.1f", b.name, one[b.name], many[b.name], c[b.ofC()])
-		if many[b.name] > one[b.name]*1.02 { // polls look up another queue pair now and then
+		if many[b.name] > one[b.name]*1.02 { // polls sometimes look up another QP
 			t.Errorf("%s costs %.1f instructions on 10,000 queue pairs, %.1f on one", b.name, many[b.name], one[b.name])
 		}
 	}
@@ -44,7 +44,7 @@ func scaleOfMemory(t *testing.T, g *vm.Guest, goes, inC string) {
 			all[i] += f[object+".rss"] + f[object+".mapped"]
 		}
 	}
-	// Go's heap asks for addresses 64 MiB at a time, for whatever it makes then.
+	// The Go heap maps 64 MiB at a time, so the mapped memory is not exact.
 	if all[0] > all[1] {
 		t.Errorf("a CQ and a QP take %.0f bytes, resident and mapped, C's %.0f", all[0], all[1])
 	}

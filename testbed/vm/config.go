@@ -19,7 +19,7 @@ const EnvKVM = "GOVERBS_KVM"
 // Config describes a guest. Its zero value, with a kernel, is a guest that
 // runs static programs.
 type Config struct {
-	Kernel string // "6.1", "6.12" or "7.2"
+	Kernel string // "5.10", "6.1", "6.12", "6.12-16k" (arm64) or "7.2"
 	Arch   string // "amd64" (also "") or "arm64"
 
 	CPUs     int // 2 if zero

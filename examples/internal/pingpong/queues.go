@@ -2,16 +2,16 @@ package pingpong
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// Queues are the queues of one end.
+// Queues holds the queues of one end.
 type Queues struct {
 	CQ       *uverbs.CQ   // of all QPs
 	QPs      []*uverbs.QP // each with room for one send
 	PostRecv func(...uverbs.RecvWR) (int, error)
 	Memory   *Memory
-	Records  int // how many addresses the ends exchange, when not one per QP
+	Records  int // number of addresses to exchange, if larger than len(QPs)
 }
 
-// OneQP makes a QP of a type with receives of its own.
+// OneQP creates one QP of type t, without an SRQ.
 func (o *Options) OneQP(dev *uverbs.Context, t uverbs.QPType, l Layout) (*Queues, error) {
 	pd, err := dev.AllocPD()
 	if err != nil {
@@ -32,14 +32,14 @@ func (o *Options) OneQP(dev *uverbs.Context, t uverbs.QPType, l Layout) (*Queues
 	return &Queues{CQ: cq, QPs: []*uverbs.QP{qp}, PostRecv: qp.PostRecv, Memory: memory}, nil
 }
 
-// Init takes a QP of a connected service from RESET to INIT, where it takes
-// receives.
+// Init moves a QP of a connected service from RESET to INIT, in which receives can
+// be posted.
 func (o *Options) Init(qp *uverbs.QP) error {
 	return qp.Modify(uverbs.QPAttr{State: uverbs.StateInit, Port: uint8(o.IBPort)},
 		uverbs.MaskState|uverbs.MaskPKeyIndex|uverbs.MaskPort|uverbs.MaskAccess)
 }
 
-// ConnectRC takes an RC QP from INIT to RTS, with the attributes that the C
+// ConnectRC moves an RC QP from INIT to RTS, with the attributes that the C
 // programs use.
 func (o *Options) ConnectRC(qp *uverbs.QP, local, remote Address, av uverbs.AHAttr) error {
 	err := qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: o.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN,

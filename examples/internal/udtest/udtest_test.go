@@ -19,7 +19,7 @@ func TestStatus(t *testing.T) {
 		{lost, -1},
 		{failure{lost, -22}, -22},
 		{fmt.Errorf("request: %w", errors.Join(failure{lost, 1}, lost)), 1},
-		{failure{lost, 0}, -1}, // the library, not the kernel, has found it out
+		{failure{lost, 0}, -1}, // detected by the library, not the kernel
 	} {
 		if got := status(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)

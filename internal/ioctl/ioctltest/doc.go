@@ -1,8 +1,7 @@
-// Package ioctltest is a kernel in memory for hermetic tests of what issues
-// verbs ioctls. It decodes header and attributes as strictly as Linux does,
-// keeps objects with the references between them, and answers.
+// Package ioctltest is a fake kernel for hermetic tests of packages that issue verbs ioctls. It
+// decodes header and attributes as strictly as Linux does, keeps objects and the references
+// between them, and replies.
 //
-// What the library does wrong is an errno to the library and a violation to
-// the test: [Kernel.Close] reports violations, objects that were not destroyed
-// and descriptors that were not given back.
+// An invalid command is an errno to the library and a violation to the test: [Kernel.Close]
+// reports violations, objects that were not destroyed and descriptors that were not closed.
 package ioctltest

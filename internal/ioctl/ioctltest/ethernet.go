@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has what raw packets are made of: WQs, tables of WQs, flows.
+// This file has the commands for raw packets: WQs, tables of WQs, flows.
 
-// spreads tells whether the command makes a QP that has a table in place of
-// queues.
+// spreads reports whether the command creates a QP with an indirection table instead of queues.
 func spreads(m *Msg) bool {
 	_, there := m.Ref(uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)
 	return there

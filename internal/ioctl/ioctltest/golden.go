@@ -17,7 +17,7 @@ func Golden(t testing.TB, name, got string) {
 	GoldenFile(t, filepath.Join("testdata", name+".golden"), got)
 }
 
-// GoldenFile compares got with a file, for pages that are read elsewhere too.
+// GoldenFile compares got with a file, for files that are also used elsewhere.
 func GoldenFile(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is what an MR is like.
+// memory describes an MR.
 type memory struct {
 	lkey     uint32
 	access   uint32
 	length   uint64
 	iova     uint64
-	onDemand bool // as the memory was registered
+	onDemand bool // of the registered memory; a later change of access alone keeps it
 }
 
 // The flags of enum ib_mr_rereg_flags.
@@ -61,8 +61,8 @@ func (k *Kernel) regMR(m *Msg) error {
 	return nil
 }
 
-// reregMR is ib_uverbs_rereg_mr with a driver that takes k.Rereg, and gives
-// new keys with new memory.
+// reregMR is ib_uverbs_rereg_mr with a driver that supports the flags in k.Rereg and returns new
+// keys when the memory changes.
 func (k *Kernel) reregMR(m *Msg) error {
 	r := request[uapi.IbUverbsReregMr](m)
 	switch {
@@ -105,7 +105,7 @@ func (k *Kernel) reregMR(m *Msg) error {
 	return nil
 }
 
-// adviseMR is the method with a driver that has on-demand paging.
+// adviseMR is ADVISE_MR with a driver that supports on-demand paging.
 func (k *Kernel) adviseMR(m *Msg) error {
 	h, _ := m.Ref(uapi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
 	pd, err := k.get("PD", h)

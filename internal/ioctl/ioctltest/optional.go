@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the commands that not every driver takes.
+// This file has the commands that not every driver supports.
 
 func (k *Kernel) queryGID(m *Msg) error {
 	port, index := m.Uint(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT), m.Uint(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has what processes need that share a context.
+// This file has the commands for processes that share a context.
 
 func (k *Kernel) queryContext(m *Msg) error {
 	if !k.context {
@@ -18,8 +18,8 @@ func (k *Kernel) queryContext(m *Msg) error {
 	return nil
 }
 
-// queryPD is mlx5_ib's. That there is no such PD is no mistake of the library: a
-// program may name any.
+// queryPD is a method of mlx5_ib. A PD that does not exist is not a violation by the library,
+// because a program may name any PD.
 func (k *Kernel) queryPD(m *Msg) error {
 	h, _ := m.Ref(uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
 	if o := k.objects[h]; o == nil || o.kind != "PD" {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openXRCD is ib_uverbs_open_xrcd. Files are told apart by their inode.
+// openXRCD is ib_uverbs_open_xrcd. Files are identified by their inode.
 func (k *Kernel) openXRCD(m *Msg) error {
 	r := request[uapi.IbUverbsOpenXrcd](m)
 	if !k.XRC {
@@ -32,7 +32,7 @@ func (k *Kernel) openXRCD(m *Msg) error {
 	return nil
 }
 
-// domain is one that was opened with a file.
+// domain returns an XRCD that was opened with the file, or nil.
 func (k *Kernel) domain(file uint64) *object {
 	for _, o := range k.objects {
 		if o.kind == "XRCD" && o.file == file {
@@ -42,10 +42,11 @@ func (k *Kernel) domain(file uint64) *object {
 	return nil
 }
 
-// shared tells whether two opened domains are one.
+// shared reports whether two opened XRCDs are the same domain.
 func shared(a, b *object) bool { return a == b || a.file != 0 && a.file == b.file }
 
-// xrcParents are what an XRC SRQ has beside a PD, and its number: 0 for another.
+// xrcParents returns the objects that an XRC SRQ refers to besides a PD, and its number. Both are
+// zero for another SRQ.
 func (k *Kernel) xrcParents(m *Msg) ([]*object, uint32, error) {
 	x, xrc := m.Ref(uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)
 	c, cq := m.Ref(uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
@@ -71,7 +72,7 @@ func (k *Kernel) xrcParents(m *Msg) ([]*object, uint32, error) {
 	return []*object{domain, queue}, k.nextSRQN, nil
 }
 
-// openQP is ib_uverbs_open_qp: pd_handle is that of the domain.
+// openQP is ib_uverbs_open_qp. pd_handle is the handle of the XRCD.
 func (k *Kernel) openQP(m *Msg) error {
 	r := request[uapi.IbUverbsOpenQp](m)
 	domain, err := k.get("XRCD", r.PdHandle)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// entry is one line of list.txt with what is indented below it.
+// entry is one constant or struct of list.txt, with the indented lines below it.
 type entry struct {
 	header  string // the header that declares it
 	kind    string // "const" or "struct"
 	name    string
-	flatten map[string]string // union field -> member whose fields are taken
+	flatten map[string]string // union field -> member whose fields replace it
 	bytes   map[string]bool   // field -> a byte array
 	types   map[string]string // field of an unnamed struct -> its Go name
-	// variants are members of a union that is a byte array in the struct.
+	// variants lists members of unions that are byte arrays in the struct.
 	variants []variant
 }
 
@@ -58,7 +58,7 @@ func parseList(text string) ([]*entry, error) {
 	return out, nil
 }
 
-// detail takes one line below a struct and reports whether it was understood.
+// detail parses one indented line below a struct and reports whether it is valid.
 func (e *entry) detail(f []string) bool {
 	switch {
 	case f[0] == "bytes" && len(f) == 2:

@@ -7,12 +7,12 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// model is what the generated files say, in the order of the list.
+// model holds the declarations of the generated files, in the order of list.txt.
 type model struct {
 	items []item
 }
 
-// item is a run of constants of one enum, or one struct.
+// item is one struct, or consecutive constants of one enum.
 type item struct {
 	header string
 	group  string
@@ -29,7 +29,7 @@ type constant struct {
 type goStruct struct {
 	name   string // Go name
 	cname  string // C struct
-	base   string // path of the member that it mirrors, "" for the whole struct
+	base   string // path of the mirrored member; "" for the whole struct
 	size   int64
 	fields []goField
 }
@@ -46,10 +46,10 @@ type goField struct {
 type builder struct {
 	c     *headers
 	names map[string]string // C struct -> Go name
-	extra []*goStruct       // structs that have no tag of their own
+	extra []*goStruct       // structs that have no tag in C
 }
 
-// buildModel turns the entries of the list into Go declarations.
+// buildModel converts the entries of list.txt to Go declarations.
 func buildModel(c *headers, entries []*entry) (*model, error) {
 	b := &builder{c: c, names: map[string]string{}}
 	for _, e := range entries {
@@ -84,8 +84,8 @@ func buildModel(c *headers, entries []*entry) (*model, error) {
 	return m, nil
 }
 
-// structOf returns the Go structs of one list entry: the struct itself, its
-// unnamed inner structs and its variants.
+// structOf returns the Go structs of one entry: the struct itself, its unnamed
+// inner structs and its variants.
 func (b *builder) structOf(e *entry) ([]*goStruct, error) {
 	t := b.c.structs[e.name]
 	if t == nil {
@@ -107,7 +107,7 @@ func (b *builder) structOf(e *entry) ([]*goStruct, error) {
 	return append([]*goStruct{st}, b.extra...), nil
 }
 
-// variant builds the struct of one union member.
+// variant returns the struct of one union member.
 func (b *builder) variant(e *entry, t *cc.StructType, v variant) (*goStruct, error) {
 	var cur cc.Type = t
 	for _, name := range strings.Split(v.path, ".") {
@@ -137,7 +137,7 @@ func (b *builder) fields(st *goStruct, t cc.Type, e *entry, prefix string, off i
 			return nil
 		}
 		if f.IsFlexibleArrayMember() || empty(f.Type()) {
-			continue // a flexible tail: its bytes follow the struct
+			continue // a flexible array member: its bytes follow the struct
 		}
 		if f.Type().IsIncomplete() || f.Type().Size() <= 0 {
 			return fmt.Errorf("field %s has an unknown type: add a stand-in for its header", f.Name())
@@ -189,8 +189,9 @@ func (b *builder) field(st *goStruct, f *cc.Field, e *entry, prefix string, off 
 	return nil
 }
 
-// union gives a union its Go type: the scalar that all members share, the first
-// member where the union has no name, else a byte array.
+// union returns the name and the Go type of a field that is a union. An unnamed
+// union has those of its first member. A union of scalars of one size is an
+// unsigned integer. Any other union is a byte array.
 func (b *builder) union(u *cc.UnionType, name string) (string, string, error) {
 	scalar := true
 	for i := 0; ; i++ {
@@ -237,7 +238,7 @@ func (b *builder) goType(t cc.Type) (string, bool, error) {
 	return "", false, fmt.Errorf("no Go form for %v", t)
 }
 
-// pad makes the holes that the C compiler leaves explicit.
+// pad adds explicit fields for the padding that the C compiler inserts.
 func (st *goStruct) pad() {
 	var out []goField
 	var end int64
@@ -255,8 +256,8 @@ func (st *goStruct) pad() {
 	st.fields = out
 }
 
-// empty reports whether the type holds nothing: an array of no elements, or a
-// union of such.
+// empty reports whether the type has size 0: an array without elements, or a
+// struct or union of such arrays.
 func empty(t cc.Type) bool {
 	switch x := t.(type) {
 	case *cc.ArrayType:

@@ -20,14 +20,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A creation makes something of what is there.
+// A creation creates one kind of object.
 type creation struct {
 	name string
 	make func(context.Context, *base) (io.Closer, error)
 	fds  bool // whether it takes descriptors
 }
 
-// A base is what creations build on.
+// A base has the objects that creations need.
 type base struct {
 	dev  *uverbs.Context
 	pd   *uverbs.PD
@@ -35,21 +35,21 @@ type base struct {
 	mr   *uverbs.MR
 	gid  *uverbs.GIDEntry
 	self netip.Addr
-	peer string // where a listener is, in another process
+	peer string // address of a listener in another process
 }
 
 func newBase(t *testing.T) *base {
 	t.Helper()
 	b := &base{self: address(t), peer: startListener(t), dev: open(t)}
 	b.pd = must(b.dev.AllocPD())(t)
-	// A CQ without a channel: the Context's own is made with the first that has one.
+	// A CQ without a channel: the Context's channel is created with the first CQ that needs it.
 	b.cq = must(b.dev.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true}))(t)
 	b.mr = must(b.pd.Alloc(4096, uverbs.LocalWrite))(t)
 	b.gid = must(b.dev.SelectGID(0, b.self))(t)
 	return b
 }
 
-// made keeps a nil pointer from looking like something.
+// made returns a nil interface for a nil pointer.
 func made[T io.Closer](v T, err error) (io.Closer, error) {
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ var creations = []creation{
 	}, true},
 }
 
-// typed tells the advice of one of the library's errors.
+// typed returns the advice of one of the library's errors.
 func typed(err error) (detail string, ok bool) {
 	var verbs *uverbs.Error
 	var conn *cm.Error
@@ -106,9 +106,8 @@ func typed(err error) (detail string, ok bool) {
 	return "", false
 }
 
-// TestDeviceDescriptors has each creation run out of descriptors at each step
-// that takes one: it says so, leaves nothing, and succeeds when there are
-// enough.
+// TestDeviceDescriptors runs out of descriptors at each step of each creation. The
+// creation must report it, leak nothing, and succeed when there are enough.
 func TestDeviceDescriptors(t *testing.T) {
 	for _, c := range creations {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,7 +132,7 @@ func TestDeviceDescriptors(t *testing.T) {
 				t.Errorf("refused %d times", refused)
 			}
 			t.Logf("refused %d times", refused)
-			// The Context's own channel stays, once it was made.
+			// The Context's channel stays after it was created.
 			if v, err := c.make(limited(t), b); err != nil {
 				t.Errorf("without a limit: %v", err)
 			} else {
@@ -143,7 +142,7 @@ func TestDeviceDescriptors(t *testing.T) {
 	}
 }
 
-// withDescriptors runs f while that many descriptors can be opened.
+// withDescriptors calls f with a limit that leaves extra descriptors.
 func withDescriptors(t *testing.T, extra int, f func() (io.Closer, error)) (io.Closer, error) {
 	t.Helper()
 	var old unix.Rlimit
@@ -156,8 +155,8 @@ func withDescriptors(t *testing.T, extra int, f func() (io.Closer, error)) (io.C
 	return v, err
 }
 
-// TestDeviceAsUserMemlock fills up what may be locked. Whoever needs more is
-// told so, all else goes on.
+// TestDeviceAsUserMemlock exhausts RLIMIT_MEMLOCK. Registering more memory must report
+// that, and everything else must still work.
 func TestDeviceAsUserMemlock(t *testing.T) {
 	var limit unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit))
@@ -201,7 +200,7 @@ func TestDeviceAsUserMemlock(t *testing.T) {
 
 const envListen = "GOVERBS_TEST_LISTEN"
 
-// startListener starts a process that takes connections, and says where.
+// startListener starts a process that accepts connections, and returns its address.
 func startListener(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceListener$")
@@ -219,7 +218,7 @@ func startListener(t *testing.T) string {
 	return strings.TrimSpace(line)
 }
 
-// TestDeviceListener is run by startListener as a child. It ends with its input.
+// TestDeviceListener runs as a child of startListener. It ends at the end of its input.
 func TestDeviceListener(t *testing.T) {
 	if os.Getenv(envListen) == "" {
 		return
@@ -231,7 +230,7 @@ func TestDeviceListener(t *testing.T) {
 	go func() {
 		defer close(served)
 		for ctx.Err() == nil {
-			// An error is of one connection, whose client has gone.
+			// An error concerns one connection, whose client has ended.
 			if c, err := l.Accept(ctx); err == nil {
 				<-c.Disconnected()
 				check(t, c.Close())

@@ -1,4 +1,4 @@
-// Package limits has tests of what fails on one machine: queues that overrun,
-// retries that run out, limits on descriptors and on locked memory, a device
-// that is removed under its users. They run in a guest, see package faults.
+// Package limits contains tests of failures on one machine: queues that overrun, exhausted
+// retries, limits on descriptors and on locked memory, and the removal of a device in use.
+// Package faults runs them in a guest.
 package limits

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// cmLines connects QPs by package cm. Hellos are private data.
+// cmLines connects QPs with package cm. Hellos are private data.
 type cmLines struct {
 	p *peer
 	l *cm.Listener
@@ -60,7 +60,7 @@ func (c *cmLines) connect(ctx context.Context, cq *uverbs.CQ) (*cm.Conn, error) 
 }
 
 func (c *cmLines) options(cq *uverbs.CQ) *cm.Options {
-	// rxe takes 7 retries for infinitely many.
+	// On rxe, 7 retries mean infinitely many.
 	param := &cm.ConnParam{ResponderResources: cm.MaxRespRes, InitiatorDepth: cm.MaxInitDepth, RetryCount: 6, RNRRetryCount: 7}
 	return &cm.Options{Param: param, PD: c.p.pd, QP: qpConfig(cq), PrivateData: c.p.hello().encode(),
 		Setup: func(conn *cm.Conn) error { return c.p.receiveAll(conn.QP()) }}
@@ -68,7 +68,7 @@ func (c *cmLines) options(cq *uverbs.CQ) *cm.Options {
 
 func (h hello) encode() []byte {
 	var b bytes.Buffer
-	_ = binary.Write(&b, binary.LittleEndian, h) // a Buffer takes everything
+	_ = binary.Write(&b, binary.LittleEndian, h) // writing to a Buffer cannot fail
 	return b.Bytes()
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What is still in the queues when a session has ended badly is waited for, and
-// what never comes is told of.
+// drain waits for the requests that are left in the queues of a broken session, and
+// counts those that never complete.
 func TestDrain(t *testing.T) {
 	for name, keeps := range map[string]struct{ sends, receives int }{
 		"all is flushed": {}, "a send is kept": {1, 0}, "receives are kept": {0, 2}, "everything is kept": {3, receives},

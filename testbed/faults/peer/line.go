@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// lines makes connections, by TCP and a handshake or by package cm.
+// lines establishes connections, with a handshake over TCP or with package cm.
 type lines interface {
 	listen(addr string) error
 	// next connects, or waits for a connection. Its error is of one attempt.
@@ -21,23 +21,23 @@ type line interface {
 	partner() hello
 	queues() *queues
 	gone() <-chan struct{} // closed when the other end is known to be gone
-	// bye waits until the other end wants nothing of this one any more.
+	// bye waits until the other end does not need this one any more.
 	bye(ctx context.Context) error
 	close() error
 }
 
-// connectLimit bounds one attempt.
+// connectLimit is the time limit of one attempt to connect.
 const connectLimit = 10 * time.Second
 
 var errGone = errors.New("the other end is gone")
 
-// queues are what a session works with.
+// queues holds the queues of a session.
 type queues struct {
 	cq *uverbs.CQ
 	qp *uverbs.QP
 }
 
-// newCQ has room for all that can complete.
+// newCQ creates a CQ with room for all requests.
 func (p *peer) newCQ() (*uverbs.CQ, error) {
 	return p.dev.CreateCQ(uverbs.CQConfig{Entries: window + 1 + 2*rounds + receives})
 }
@@ -62,5 +62,5 @@ func (p *peer) receiveAll(qp *uverbs.QP) error {
 	return nil
 }
 
-// id names a request by the slots that it uses.
+// id returns the WRID of a request, by the slot that it uses.
 func id(part, i int) uint64 { return uint64(part)<<32 | uint64(i) }

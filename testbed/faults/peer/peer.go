@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// How many messages are out at a time.
+// The numbers of outstanding messages.
 const (
 	window   = 16 // SENDs
 	receives = 2 * window
@@ -20,7 +20,7 @@ const (
 	slot     = 4096
 )
 
-// The parts of the registered memory, in slots. What the peer may write comes
+// The parts of the registered memory, in slots. The part that the peer may write is
 // first.
 const (
 	windowAt  = 0
@@ -32,7 +32,7 @@ const (
 	slots     = landingAt + rounds
 )
 
-// A peer is this process: what it has sent and received outlives connections.
+// A peer is the state of this process, which outlives connections.
 type peer struct {
 	o      options
 	a      *faults.Account
@@ -67,19 +67,19 @@ func (p *peer) open() (err error) {
 	return nil
 }
 
-// close closes each object by itself: one that others still use is a mistake.
+// close closes each object separately, so that an object that is still in use is an error.
 func (p *peer) close() error {
 	return errors.Join(p.mr.Close(), p.pd.Close(), p.dev.Close())
 }
 
-// slot is a part of the memory.
+// slot returns a slot of the memory.
 func (p *peer) slot(i int) []byte { return p.mr.Bytes()[i*slot:][:slot] }
 
 func (p *peer) sge(i, n int) uverbs.SGE { return p.mr.SGE(i*slot, n) }
 
-// A hello is what the ends tell each other before they begin.
+// A hello is the message that the ends exchange first.
 type hello struct {
-	Run, Partner uint64 // who speaks, and whom it knows
+	Run, Partner uint64 // numbers of the sender, and of the partner that it knows
 	Received     uint64 // how many of Partner's messages it has
 	Addr         uint64 // where rounds are written to
 	RKey         uint32
@@ -89,7 +89,7 @@ func (p *peer) hello() hello {
 	return hello{p.number, p.partner, p.expected, p.mr.Addr() + windowAt*slot, p.mr.RKey()}
 }
 
-// meet takes up where the two ended, or begins with a process that is new.
+// meet continues with a known partner, or starts with a new one.
 func (p *peer) meet(h hello) {
 	if h.Run != p.partner {
 		p.a.Peers++
@@ -107,10 +107,10 @@ func (p *peer) meet(h hello) {
 	p.acked, p.next = h.Received, h.Received
 }
 
-// attempts is how often a client tries to come through again.
+// attempts is how often a client tries to connect again.
 const attempts = 20
 
-// talk makes sessions until both ends are done.
+// talk runs sessions until both ends have finished.
 func (p *peer) talk(ctx, term context.Context, l lines) error {
 	refused := 0
 	for {
@@ -147,8 +147,8 @@ func (p *peer) talk(ctx, term context.Context, l lines) error {
 	}
 }
 
-// session talks over one connection. why tells what broke it, err that this
-// process cannot go on.
+// session exchanges messages over one connection. why is the reason why it broke; err is
+// an error after which this process cannot continue.
 func (p *peer) session(ctx context.Context, ln line) (why, err error) {
 	if p.a.Sessions == 0 {
 		p.started = time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A session is the talk over one connection, by one goroutine.
+// A session is the exchange over one connection. It must not be used concurrently.
 type session struct {
 	*peer
 	line   line
@@ -38,17 +38,18 @@ func newSession(p *peer, l line) *session {
 		fail: func() error { return q.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState) }}
 }
 
-// quietAfter is how long nothing may complete before it is an event.
+// quietAfter is the time without a completion after which a Quiet event is printed.
 const quietAfter = time.Second
 
-// over tells whether nothing is missing. The acknowledgement of this end's last
-// word may be: the other end has said its own, so it has everything, and may
-// have left.
+// over reports whether the session has finished. The completion of this end's Done may
+// be missing: if the other end has sent Done, it has everything, and may have
+// disconnected.
 func (s *session) over() bool {
 	return s.gotDone && (s.done || s.saidDone && (s.broken != nil || s.left))
 }
 
-// run talks until both ends are done, and returns what came between.
+// run exchanges messages until both ends have finished, and returns the error that
+// prevented it.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,8 +80,8 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// patience is for how long nothing may complete. An end that is done itself
-// waits for the other's last word, for as long as that takes.
+// patience returns the maximum time without a completion. An end that has finished waits
+// for the other's Done without a limit.
 func (s *session) patience() time.Duration {
 	if s.out == 0 {
 		return s.o.limit
@@ -88,7 +89,7 @@ func (s *session) patience() time.Duration {
 	return s.o.stall
 }
 
-// await takes completions, and waits for the first of them.
+// await waits for at least one completion and processes those that are there.
 func (s *session) await(ctx context.Context, limit time.Duration) error {
 	began := time.Now()
 	for {
@@ -145,7 +146,7 @@ func (s *session) post() error {
 	return nil
 }
 
-// postRound writes a message into the peer's memory, and fetches it back.
+// postRound posts a WRITE of a message into the peer's memory and a READ of it.
 func (s *session) postRound(i int) error {
 	length := s.round(s.nextRnd).Write(s.slot(roundAt + i))
 	clear(s.slot(landingAt + i))
@@ -175,7 +176,7 @@ func (s *session) send(wr uverbs.SendWR) error {
 	return nil
 }
 
-// take looks at completions, all of them.
+// take processes completions.
 func (s *session) take(wcs []uverbs.WC) error {
 	var err error
 	for i := range wcs {
@@ -207,7 +208,7 @@ func (s *session) take(wcs []uverbs.WC) error {
 	return err
 }
 
-// sent notes that a request has completed.
+// sent records that a request has completed.
 func (s *session) sent(part, n int) {
 	switch part {
 	case sendAt:
@@ -228,7 +229,7 @@ func (s *session) sent(part, n int) {
 	}
 }
 
-// received looks at a message.
+// received checks a message.
 func (s *session) received(b []byte) {
 	m, err := faults.Read(b)
 	s.arrived++
@@ -253,20 +254,20 @@ func (s *session) received(b []byte) {
 	s.expected = m.Seq + 1
 }
 
-// wrong reports what no fault excuses.
+// wrong reports something that no fault excuses.
 func (s *session) wrong(format string, args ...any) {
 	say(faults.Event{Event: faults.Wrong, Text: fmt.Sprintf(format, args...) + fmt.Sprintf(", as number %d of the session", s.arrived)})
 }
 
-// How long requests of a broken session may take to fail by themselves, and
-// then when the QP is in ERR.
+// The time for requests of a broken session to fail by themselves, and then after the QP
+// was moved to ERR.
 const (
 	ownTime = 10 * time.Second
 	errTime = 5 * time.Second
 )
 
-// drain takes what is left in the queues of a session that is over, or broken:
-// every request has its completion.
+// drain waits for the requests that are left in the queues of a finished or broken
+// session. Every request must complete.
 func (s *session) drain(why error) error {
 	if why == nil && s.out == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// tcpLines connects QPs by a handshake over TCP, whose connection stays for as
-// long as the QP's.
+// tcpLines connects QPs with a handshake over a TCP connection, which stays open as long
+// as the QPs are connected.
 type tcpLines struct {
 	p *peer
 	l *net.TCPListener
@@ -67,7 +67,7 @@ type tcpLine struct {
 	reader sync.WaitGroup
 }
 
-// begin connects the QP, and exchanges hellos: from then on either may send.
+// begin connects the QP and exchanges hellos. After that, either end may send.
 func (l *tcpLine) begin(ctx context.Context, p *peer) (err error) {
 	if l.q.cq, err = p.newCQ(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (l *tcpLine) begin(ctx context.Context, p *peer) (err error) {
 	return nil
 }
 
-// follow waits for the other end's farewell, and for its end.
+// follow waits for the other end's bye, and for the end of the connection.
 func (l *tcpLine) follow(r *bufio.Reader) {
 	defer close(l.left)
 	for {

@@ -1,5 +1,5 @@
-// Victim uses a device as it is told, line by line, while somebody has the device
-// misbehave. It answers each line by one: "= result" or "! error".
+// Victim executes commands that use a device, while the test makes the device fail. It
+// reads one command a line and replies with one line: "= result" or "! error".
 //
 //	open DEVICE     a device, with a domain, memory and a completion queue
 //	pair            two connected queue pairs of it
@@ -29,7 +29,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// patience bounds what is waited for.
+// patience is the limit of every wait.
 const patience = 90 * time.Second
 
 type victim struct {
@@ -98,7 +98,7 @@ func (v *victim) open(name string) (_ string, err error) {
 	return "", err
 }
 
-// queuePair makes one that is in RESET.
+// queuePair creates a QP in state RESET.
 func (v *victim) queuePair() (*uverbs.QP, error) {
 	return v.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: v.cq, MaxSendWR: 64, MaxRecvWR: 64})
 }
@@ -116,8 +116,8 @@ func (v *victim) pair(string) (_ string, err error) {
 	return "", errors.Join(v.qp[0].Connect(ends[1]), v.qp[1].Connect(ends[0]))
 }
 
-// once sends n messages, and says how they complete here and there, in order.
-// Where a send fails, the receives that are left are not waited for.
+// once sends n messages and returns the statuses of their completions at both ends, in
+// order. After a failed send it does not wait for the remaining receives.
 func (v *victim) once(n string) (string, error) {
 	count := 1
 	if n != "" {
@@ -163,7 +163,7 @@ func (v *victim) send() uverbs.SendWR {
 	return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{v.mr.SGE(64, 64)}}
 }
 
-// close closes what there is.
+// close closes all objects.
 func (v *victim) close() error {
 	dev := v.dev
 	*v = victim{}

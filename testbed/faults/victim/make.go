@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// make makes an object and closes it.
+// make creates an object and closes it.
 func (v *victim) make(kind string) error {
 	m := &maker{victim: v}
 	how, ok := map[string]func() error{
@@ -38,13 +38,13 @@ func (v *victim) make(kind string) error {
 	return err
 }
 
-// A maker keeps what it has made, to be closed.
+// A maker creates objects and keeps them to close them.
 type maker struct {
 	*victim
 	made []io.Closer
 }
 
-// have keeps what a call has made.
+// have keeps the object that a call has created.
 func (m *maker) have(c io.Closer, err error) error {
 	if err == nil {
 		m.made = append(m.made, c)
@@ -52,7 +52,7 @@ func (m *maker) have(c io.Closer, err error) error {
 	return err
 }
 
-// kept is have for what is used further.
+// kept is like have and returns the object.
 func kept[T io.Closer](m *maker, c T, err error) (T, error) { return c, m.have(c, err) }
 
 func (m *maker) resized() error {
@@ -63,7 +63,7 @@ func (m *maker) resized() error {
 	return cq.Resize(100)
 }
 
-// connected takes a queue pair to RTS.
+// connected creates a QP and moves it to RTS.
 func (m *maker) connected() error {
 	qp, err := m.queuePair()
 	if _, err = kept(m, qp, err); err != nil {
@@ -76,8 +76,7 @@ func (m *maker) connected() error {
 	return qp.Connect(self)
 }
 
-// many makes more queue pairs than have registers of their own, on a context of
-// its own.
+// many creates more QPs than there are exclusive registers, on a separate context.
 func (m *maker) many() error {
 	dev, err := uverbs.Open(m.dev.Name())
 	if _, err = kept(m, dev, err); err != nil {
@@ -99,7 +98,7 @@ func (m *maker) many() error {
 	return nil
 }
 
-// xrc makes a domain, an SRQ of it, and both kinds of queue pair.
+// xrc creates an XRC domain, an SRQ in it, and both types of XRC QPs.
 func (m *maker) xrc() error {
 	x, err := m.dev.OpenXRCD(nil, os.O_CREATE)
 	if _, err = kept(m, x, err); err != nil {
@@ -118,7 +117,7 @@ func (m *maker) raw() (*uverbs.QP, error) {
 	return m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: m.cq, MaxSendWR: 10, MaxRecvWR: 10})
 }
 
-// flow makes a queue pair of raw packets, and leads frames to it.
+// flow creates a raw packet QP and a flow that steers frames to it.
 func (m *maker) flow() error {
 	qp, err := m.raw()
 	if _, err = kept(m, qp, err); err != nil {
@@ -132,7 +131,7 @@ func (m *maker) flow() error {
 	return m.have(qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{uverbs.FlowEth{Val: mac, Mask: all}}}))
 }
 
-// rss makes work queues, a table of them, and a queue pair that spreads frames over
+// rss creates WQs, an indirection table of them, and a QP that distributes frames to
 // them.
 func (m *maker) rss() error {
 	var wqs []*uverbs.WQ

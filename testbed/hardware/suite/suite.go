@@ -1,22 +1,21 @@
-// Package suite says which device tests fit a device that is not the test bed's
-// own: their names, as go test's -run and -skip take them.
+// Package suite lists which device tests are suitable for a device outside the test
+// bed. The lists are patterns for go test's -run and -skip.
 package suite
 
-// Scale takes long, and what it counts is not the kernel's.
+// Scale takes long and does not depend on the kernel.
 const Scale = "^TestDeviceScale$"
 
-// Ethernet has what is not there on InfiniBand: network devices, addresses of IP,
-// raw packets.
+// Ethernet matches tests that do not work on InfiniBand: of network devices, IP
+// addresses and raw packets.
 const Ethernet = "^TestDevice(EveryGID|GIDs|Mcast|RawPacket.*|StressUD|UDSend|UDReply|AHExplained|UDMTU|PortEvents)$" +
 	"|^TestDeviceEvents$/^(port_|GID_|device_speed)"
 
-// Disturbing has what takes the network down for a moment, or gives its interface
-// another address.
+// Disturbing matches tests that take the network down for a moment, or change the
+// address of its interface.
 const Disturbing = "^TestDevicePortEvents$|^TestDeviceEvents$/^(port_|GID_|device_speed)"
 
-// Connections are the tests of cm that need the device's own IPv4 address, and
-// nothing of the network else.
+// Connections matches the tests of cm that need only the device's IPv4 address.
 const Connections = "^TestDevice(Echo|RDMACM|PostRecvEarly|SRQ|SharedSRQ|ReadWrite|XRC|XRCEnds|ExternalQP|ExternalQPSync|PortSpaceIB|FiveFunctions)$"
 
-// ByGID are the tests of cm on InfiniBand, where a port may have no address of IP.
+// ByGID matches the tests of cm on InfiniBand, where a port may have no IP address.
 const ByGID = "^TestDeviceIBAddresses$"

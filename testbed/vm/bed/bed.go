@@ -16,8 +16,9 @@ const (
 	// EnvCache names the directory of the bed, in place of
 	// ${XDG_CACHE_HOME:-~/.cache}/goverbs-bed.
 	EnvCache = "GOVERBS_BED_CACHE"
-	// EnvMirror names a Debian mirror, in place of the one that the
-	// machine's apt is configured with.
+	// EnvMirror names Debian mirrors, separated by spaces, in place of those
+	// that the machine's apt is configured with. Each part comes from the
+	// first that has its suites.
 	EnvMirror = "GOVERBS_BED_MIRROR"
 )
 

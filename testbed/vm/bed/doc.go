@@ -12,7 +12,7 @@
 // # Cache
 //
 // Everything lies in ${XDG_CACHE_HOME:-~/.cache}/goverbs-bed, or in
-// GOVERBS_BED_CACHE: about 1.1 GB. Each part has a directory whose name ends in
+// GOVERBS_BED_CACHE: about 1.5 GB. Each part has a directory whose name ends in
 // a hash of its recipe (packages.go), so that a changed recipe makes a new
 // directory and never edits an old one. A part appears by a rename when it is
 // whole. Nothing refreshes by itself: Update does, when asked.
