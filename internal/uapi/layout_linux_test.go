@@ -32,7 +32,7 @@ type goldenField struct {
 	off, size  int
 }
 
-// expr is the C expression, for use with offsetof, of a field of the struct.
+// expr returns the C expression, for offsetof, of a field of the struct.
 func (s goldenStruct) expr(f goldenField) string {
 	if s.base == "." {
 		return f.path
@@ -124,7 +124,8 @@ func TestStructsMatchTable(t *testing.T) {
 	}
 }
 
-// TestStructsAreFixed checks what an ABI struct must be whatever its C twin is.
+// TestStructsAreFixed checks that each struct consists of fixed-size fields and
+// has explicit padding.
 func TestStructsAreFixed(t *testing.T) {
 	for name, v := range goStructs {
 		checkFixed(t, name, reflect.TypeOf(v))
@@ -155,12 +156,12 @@ func checkFixed(t *testing.T, where string, typ reflect.Type) {
 			t.Errorf("%s: %d bytes of implicit padding at the end", where, typ.Size()-end)
 		}
 	default:
-		t.Errorf("%s: kind %v has no place in an ABI struct", where, typ.Kind())
+		t.Errorf("%s: kind %v must not be in an ABI struct", where, typ.Kind())
 	}
 }
 
-// TestKnownLayout pins figures that were taken from the wire and from running
-// kernels, so that a fault of the generator does not pass unseen.
+// TestKnownLayout checks numbers that were observed on the wire and on running
+// kernels, and so do not depend on the generator.
 func TestKnownLayout(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -208,8 +209,8 @@ func TestKnownLayout(t *testing.T) {
 
 func size[T any]() uintptr { return reflect.TypeFor[T]().Size() }
 
-// TestVariantsFit checks that each union member fits the bytes that stand for
-// the union in the struct.
+// TestVariantsFit checks that each union member fits into the byte array that
+// replaces the union in the struct.
 func TestVariantsFit(t *testing.T) {
 	for _, c := range []struct {
 		union    any

@@ -10,9 +10,10 @@ import (
 // BAR 0: the initialization segment, the table of interrupts, and the pages of
 // the UAR.
 const (
-	barSize  = 32 << 20
-	uarShift = 12
-	firstUAR = 16 // pages before it are of other things
+	uarShift      = 12      // of a page of the UAR
+	uarPages      = 1 << 13 // at least, with those before the first
+	leastFirstUAR = 16      // pages before it are of other things
+	mostFirstUAR  = 1 << 18 // more than 16 bits, and a BAR of 2 GiB
 
 	msixTable   = 0x2000
 	msixPending = 0x3000
@@ -76,8 +77,9 @@ func (d *Device) WriteBAR(offset uint64, p []byte) {
 			d.writeRegister(int(offset), binary.BigEndian.Uint32(p))
 			offset, p = offset+4, p[4:]
 		}
-	case offset>>uarShift >= firstUAR:
-		d.writeUAR(uint32(offset>>uarShift), uint32(offset&(1<<uarShift-1)), p)
+	case offset>>uarShift >= leastFirstUAR:
+		page, in := d.uars.at(offset)
+		d.writeUAR(page, in, p)
 	}
 }
 
@@ -92,6 +94,7 @@ func (d *Device) writeRegister(offset int, v uint32) {
 	}
 }
 
+// writeUAR is a store to a page of the UAR.
 func (d *Device) writeUAR(page, offset uint32, p []byte) {
 	if !d.uars.has(page) {
 		d.report("a store of %d bytes to %#x of page %#x of the UAR, which is not allocated", len(p), offset, page)

@@ -13,6 +13,7 @@ type CapType uint8
 const (
 	CapGeneral   CapType = 0
 	CapEthernet  CapType = 1
+	CapODP       CapType = 2
 	CapAtomic    CapType = 3
 	CapRoCE      CapType = 4
 	CapFlowTable CapType = 7
@@ -36,17 +37,27 @@ type capabilities struct {
 	rows          []Capability
 }
 
-// Offered are the capabilities of a device with a link layer, each at its most.
+// Offered returns the capabilities of a device with a link layer, each at its most.
 func Offered(link LinkLayer) []Capability {
 	if link == Ethernet {
-		return slices.Concat(offered, offeredEthernet)
+		return slices.Concat(offered, offeredPinned, offeredEthernet)
 	}
-	return slices.Concat(offered, offeredInfiniBand)
+	return slices.Concat(offered, offeredPinned, offeredInfiniBand)
+}
+
+// offeredWith returns the capabilities of a device with or without memory on demand.
+func offeredWith(link LinkLayer, odp bool) []Capability {
+	rows := Offered(link)
+	if odp {
+		i := slices.IndexFunc(rows, func(c Capability) bool { return c == offeredPinned[0] })
+		rows = slices.Concat(rows[:i:i], rows[i+len(offeredPinned):], offeredODP)
+	}
+	return rows
 }
 
 // newCapabilities are those of a link layer with the values that are replaced.
-func newCapabilities(link LinkLayer, replaced []Capability) (capabilities, error) {
-	c := capabilities{most: make(map[CapType][]byte), rows: Offered(link)}
+func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilities, error) {
+	c := capabilities{most: make(map[CapType][]byte), rows: offeredWith(link, odp)}
 	for _, r := range c.rows {
 		if c.most[r.Type] == nil {
 			c.most[r.Type] = make([]byte, capPage)
@@ -95,6 +106,13 @@ func (c *capabilities) reset() {
 	if page := c.current[CapAtomic]; page != nil {
 		prm.AtomicCapAtomicReq8BEndiannessMode.Set(page, 0)
 	}
+	if page := c.current[CapODP]; page != nil { // what the driver has to choose
+		prm.ODPCapRC.Set(page, prm.ODPCapRC.Get(page)&^odpSRQ)
+		prm.ODPCapUD.Set(page, prm.ODPCapUD.Get(page)&^odpSRQ)
+		prm.ODPCapXRC.Set(page, 0)
+	}
+	prm.HCACapUAR4k.Set(c.current[CapGeneral], 0) // the driver's choice
+	prm.HCACapNumOfUARsPerPage.Set(c.current[CapGeneral], 1)
 }
 
 // general is the value of a general capability now.
@@ -118,7 +136,7 @@ var chosen = []prm.Field{prm.HCACapLogUARPageSize}
 func (c *capabilities) set(t CapType, in []byte) error {
 	page := c.current[t]
 	switch {
-	case page == nil || t != CapGeneral && t != CapAtomic && t != CapRoCE:
+	case page == nil || t != CapGeneral && t != CapAtomic && t != CapRoCE && t != CapODP:
 		return refuse(statusBadParam, reasonOpMod)
 	case t == CapAtomic:
 		f := prm.AtomicCapAtomicReq8BEndiannessMode
@@ -145,7 +163,16 @@ func (c *capabilities) set(t CapType, in []byte) error {
 			return &refusal{statusBadParam, reasonCapability, fmt.Sprintf("byte %#x of the page is %#x", i, b)}
 		}
 	}
+	if t == CapGeneral && prm.HCACapLogUARPageSize.Get(in) > mostLogUARPage {
+		return &refusal{statusBadParam, reasonCapability, prm.HCACapLogUARPageSize.Name}
+	}
 	copy(page, in)
+	if t == CapGeneral {
+		prm.HCACapNumOfUARsPerPage.Set(page, 1)
+		if prm.HCACapUAR4k.Is(page) {
+			prm.HCACapNumOfUARsPerPage.Set(page, 1<<prm.HCACapLogUARPageSize.Get(page))
+		}
+	}
 	return nil
 }
 

@@ -37,6 +37,20 @@ type Config struct {
 	// have: the driver uses the first one then, with other commands for SRQs.
 	NoISSI bool
 
+	// ECE is the options of enhanced connection establishment that the device has,
+	// if it has the capability ece_support: 0x30000002. The numbers mean nothing
+	// here, and the highest four bits are a version.
+	ECE uint32
+
+	// ODP gives the device memory on demand: the driver makes memory keys whose pages
+	// come when they are needed, and the device asks for them by page faults.
+	ODP bool
+
+	// FirstUAR is the number of the first page of the UAR, in units of 4 KiB: 16.
+	// BAR 0 is large enough for 2^13-16 pages from there on. From 65536 on, numbers of
+	// pages do not fit into 16 bits.
+	FirstUAR uint32
+
 	// Capabilities replace the values of those that the device has. More than it
 	// has cannot be claimed.
 	Capabilities []Capability
@@ -54,6 +68,10 @@ type Config struct {
 	// breaks one.
 	Lenient   bool
 	Violation func(engine.Violation)
+
+	// These are as in engine.Config: what adapters do to completions.
+	StaleSRQN             bool
+	ShuffleRQ, ShuffleSRQ int
 }
 
 // A Machine is what a device is plugged into.
@@ -79,7 +97,7 @@ type Device struct {
 	caps     capabilities
 	pages    pageManager
 	eqs      eventQueues
-	uars     numbers
+	uars     uars
 	domains  numbers // transport domains
 	counters numbers // sets of Q counters
 	port     portState
@@ -101,19 +119,25 @@ func New(c Config) (*Device, error) {
 	setDefault(&c.Firmware, [3]uint16{16, 35, 1234})
 	setDefault(&c.BootPages, 8)
 	setDefault(&c.InitPages, 100)
+	setDefault(&c.ECE, 0x3000_0002)
+	setDefault(&c.FirstUAR, leastFirstUAR)
 	if c.LID >= 0xc000 || c.BootPages < 0 || c.InitPages < 0 || c.BootPages+c.InitPages > maxPages {
 		return nil, fmt.Errorf("connectx: LID %#x, %d boot pages and %d pages: LIDs go to 0xbfff, pages to %d in all",
 			c.LID, c.BootPages, c.InitPages, maxPages)
 	}
+	if c.FirstUAR < leastFirstUAR || c.FirstUAR > mostFirstUAR {
+		return nil, fmt.Errorf("connectx: FirstUAR is %d: it is from %d to %d", c.FirstUAR, leastFirstUAR, mostFirstUAR)
+	}
 	d := &Device{config: c, start: time.Now()}
 	var err error
-	if d.caps, err = newCapabilities(c.LinkLayer, c.Capabilities); err != nil {
+	if d.caps, err = newCapabilities(c.LinkLayer, c.ODP, c.Capabilities); err != nil {
 		return nil, err
 	}
 	if d.space, err = newSpace(&d.config); err != nil {
 		return nil, fmt.Errorf("connectx: %w", err)
 	}
 	d.port = newPort(&d.config)
+	d.caps.setUARSize(c.barSize())
 	d.caps.reset()
 	d.hca = d.newEngine()
 	d.hca.SetUp(true)
@@ -165,7 +189,7 @@ func (d *Device) disable() {
 func (d *Device) stop() {
 	d.running = false
 	d.eqs = eventQueues{}
-	d.uars = newNumbers("UAR page", firstUAR, barSize>>uarShift-firstUAR)
+	d.uars = newUARs(&d.config, &d.caps)
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)
 	d.port.restart()

@@ -59,7 +59,7 @@ func TestRegisters(t *testing.T) {
 	if !bytes.Equal(odd[:], []byte{20, 0, 5}) {
 		t.Errorf("three bytes from 3 on: % x", odd)
 	}
-	v.device.ReadBAR(barSize-2, odd[:])
+	v.device.ReadBAR(v.device.config.barSize()-2, odd[:])
 }
 
 // TestPagesAreChecked: pages that are none, or are given twice, are refused, and

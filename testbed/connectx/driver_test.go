@@ -64,6 +64,7 @@ type driver struct {
 	pages  map[uint64]bool
 	uar    uint32
 	faults []error
+	choose func(page []byte) // changes the general capabilities that boot sets; may be nil
 }
 
 const testGUID = 0x0002c90300a0b0c1
@@ -263,6 +264,9 @@ func (v *driver) boot() {
 	}
 	v.give(pagesBoot)
 	page := prm.QueryHCACapOutCapability.Bytes(v.run(0x100, 1, nil))
+	if v.choose != nil {
+		v.choose(page)
+	}
 	v.run(0x109, 0, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), page) })
 	v.give(pagesInit)
 	v.run(0x102, 0, nil)

@@ -12,6 +12,7 @@ const (
 	eventPort        = 0x09
 	eventCommand     = 0x0a
 	eventPageRequest = 0x0b
+	eventPageFault   = 0x0c
 
 	eventTypes = 64 // bits of a mask
 )
@@ -55,13 +56,17 @@ func newEvent(kind uint8) []byte {
 	return e
 }
 
-// postAll posts an event to every queue whose mask has its type.
-func (d *Device) postAll(event []byte, kind uint8) {
+// postAll posts an event to every queue whose mask has its type. It reports whether
+// there is one.
+func (d *Device) postAll(event []byte, kind uint8) bool {
+	posted := false
 	for _, eq := range d.eqs.queues {
 		if eq != nil && eq.mask>>kind&1 != 0 {
 			d.post(eq, event)
+			posted = true
 		}
 	}
+	return posted
 }
 
 // postTo posts an event to the queue of a number, if there still is one.

@@ -48,7 +48,7 @@ func FuzzRegisters(f *testing.F) {
 	f.Add([]byte{0, 0, 0x14, 4, 0, 1, 0, 0, 0, 0, 0x18, 4, 0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{1, 0, 0x40, 4, 1, 0, 0, 0, 1, 0, 0x20, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 8, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		v := newDriver(t, nil)
+		v := newDriver(t, withODP)
 		v.boot()
 		v.createEQ(4, 1<<eventPort, 0)
 		for len(ops) >= 4 {

@@ -17,6 +17,7 @@ func (d *Device) newEngine() *engine.HCA {
 			Groups: d.number(prm.HCACapLogMaxMCG), GroupQPs: int(d.caps.general(prm.HCACapMaxQPMCG)),
 			PKeys: d.pkeys(),
 		},
+		StaleSRQN: d.config.StaleSRQN, ShuffleRQ: d.config.ShuffleRQ, ShuffleSRQ: d.config.ShuffleSRQ,
 		Strict: !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,
 	}
 	if d.config.LinkLayer == Ethernet {
@@ -26,6 +27,9 @@ func (d *Device) newEngine() *engine.HCA {
 		c.Limits.FlowTables = 1 << logFlowTables
 	} else {
 		c.Limits.GIDs = d.gids()
+	}
+	if d.config.ODP {
+		c.Pager = pager{d}
 	}
 	if c.Violation == nil {
 		c.Violation = func(engine.Violation) {}
@@ -71,4 +75,40 @@ func (e events) Async(a engine.AsyncEvent) {
 		prm.EQEQPN.Set(event, uint64(a.Number))
 	}
 	e.d.postAll(event, uint8(a.Type))
+}
+
+// pager makes entries of event queues of page faults.
+type pager struct{ d *Device }
+
+// PageFault implements engine.Pager.
+func (p pager) PageFault(f engine.PageFault) bool {
+	event := newEvent(eventPageFault)
+	prm.EQEFaultType.Set(event, uint64(f.Type))
+	prm.EQEFaultLength.Set(event, uint64(f.Length))
+	if f.RDMA {
+		prm.EQESubType.Set(event, faultOfRDMA)
+		prm.EQEFaultRKey.Set(event, uint64(f.RKey))
+		prm.EQEFaultOpLength.Set(event, uint64(f.OpLength))
+		prm.EQEFaultVA.Set(event, f.VA)
+		prm.EQEFaultNumber.Set(event, uint64(f.QPN))
+	} else {
+		prm.EQEFaultCommitted.Set(event, uint64(f.Committed))
+		prm.EQEFaultWQEIndex.Set(event, uint64(f.Index))
+		prm.EQEFaultWQEToken.Set(event, uint64(f.QPN))
+		prm.EQEFaultNumber.Set(event, uint64(f.Queue))
+	}
+	return p.d.postAll(event, eventPageFault)
+}
+
+// faultOfRDMA is the sub-type of a peer's access.
+const faultOfRDMA = 1
+
+// resumePageFault goes on after a page fault. The token is the number of the queue
+// pair whose work has stopped.
+func (d *Device) resumePageFault(in, out []byte) error {
+	if !d.config.ODP {
+		return refuse(statusBadOpcode, reasonOpcode)
+	}
+	d.hca.ResumePageFault(uint8(prm.PageFaultResumeInType.Get(in)), get32(prm.PageFaultResumeInToken, in), prm.PageFaultResumeInError.Is(in))
+	return nil
 }

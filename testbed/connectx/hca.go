@@ -101,12 +101,15 @@ func (d *Device) queryAdapter(in, out []byte) error {
 	return nil
 }
 
-func (d *Device) allocUAR(in, out []byte) error { return d.uars.alloc(prm.AllocUAROutUAR, out) }
+func (d *Device) allocUAR(in, out []byte) error {
+	page, err := d.uars.add()
+	return answer(prm.AllocUAROutUAR, out, page, err)
+}
 
 func (d *Device) deallocUAR(in, out []byte) error {
 	uar := uint32(prm.DeallocUARInUAR.Get(in))
 	for _, eq := range d.eqs.queues {
-		if eq != nil && eq.uar == uar {
+		if eq != nil && d.uars.first(eq.uar) == uar {
 			return refuse(statusBusy, reasonInUse)
 		}
 	}

@@ -44,7 +44,7 @@ func (o *objects) groups(table uint64) {
 // packets are not given, counters that count nothing, waits between queues.
 func TestClaims(t *testing.T) {
 	for _, link := range []LinkLayer{InfiniBand, Ethernet} {
-		c, err := newCapabilities(link, nil)
+		c, err := newCapabilities(link, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ var objectCommands = []command{
 	{0x201, "QUERY_MKEY", prm.QueryMKeyIn, prm.QueryMKeyOut, running, (*Device).queryMKey},
 	{0x202, "DESTROY_MKEY", prm.DestroyMKeyIn, prm.DestroyMKeyOut, running, (*Device).destroyMKey},
 	{0x203, "QUERY_SPECIAL_CONTEXTS", prm.QuerySpecialContextsIn, prm.QuerySpecialContextsOut, running, (*Device).querySpecialContexts},
+	{0x204, "PAGE_FAULT_RESUME", prm.PageFaultResumeIn, prm.PageFaultResumeOut, running, (*Device).resumePageFault},
 	{0x400, "CREATE_CQ", prm.CreateCQIn, prm.CreateCQOut, running, (*Device).createCQ},
 	{0x401, "DESTROY_CQ", prm.DestroyCQIn, prm.DestroyCQOut, running, (*Device).destroyCQ},
 	{0x402, "QUERY_CQ", prm.QueryCQIn, prm.QueryCQOut, running, (*Device).queryCQ},
@@ -75,6 +76,9 @@ func (d *Device) deallocXRCD(in, out []byte) error {
 func (d *Device) querySpecialContexts(in, out []byte) error {
 	prm.QuerySpecialContextsOutResdLKey.Set(out, engine.ReservedLKey)
 	prm.QuerySpecialContextsOutDumpFillMKey.Set(out, engine.NullMKey)
+	if d.config.ODP {
+		prm.QuerySpecialContextsOutNullMKey.Set(out, engine.NoMKey)
+	}
 	return nil
 }
 
@@ -98,6 +102,7 @@ func (d *Device) createMKey(in, out []byte) error {
 		Free:        prm.MKCFree.Is(c),
 		UMR:         prm.MKCUMREn.Is(c),
 		RemoteInval: prm.MKCEnRinval.Is(c),
+		OnDemand:    d.config.ODP && prm.CreateMKeyInPGAccess.Is(in),
 		QPN:         get32(prm.MKCQPN, c),
 		Variant:     uint8(prm.MKCMKey70.Get(c)),
 		PD:          get32(prm.MKCPD, c),

@@ -42,7 +42,9 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapBf, 1},
 	{CapGeneral, prm.HCACapLogBfRegSize, 9},
 	{CapGeneral, prm.HCACapLogPGSize, 12},
-	{CapGeneral, prm.HCACapUARSize, 5},
+	{CapGeneral, prm.HCACapUARSize, logMaxBAR - 20},
+	{CapGeneral, prm.HCACapUAR4k, 1},
+	{CapGeneral, prm.HCACapNumOfUARsPerPage, 1 << mostLogUARPage},
 	{CapGeneral, prm.HCACapDeviceFrequencyKhz, ticksPerMillisecond},
 
 	// Transports and their options.
@@ -53,12 +55,12 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapAPM, 1},
 	{CapGeneral, prm.HCACapBlockLBMC, 1},
 	{CapGeneral, prm.HCACapSetDethSqpn, 1},
+	{CapGeneral, prm.HCACapECESupport, 1},
 
 	// Memory.
 	{CapGeneral, prm.HCACapAtomic, 1},
 	{CapGeneral, prm.HCACapIMAICL, 1},
 	{CapGeneral, prm.HCACapFixedBufferSize, 1},
-	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
 	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
 	{CapGeneral, prm.HCACapDumpFillMKey, 1},
 
@@ -72,6 +74,32 @@ var offered = []Capability{
 	{CapAtomic, prm.AtomicCapSupportedAtomicReq8BEndiannessMode1, 1},
 	{CapAtomic, prm.AtomicCapAtomicOperations, 3}, // compare and swap, fetch and add
 	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
+}
+
+// offeredPinned is what the device has without memory on demand: the driver does
+// not use work requests to make memory keys then.
+var offeredPinned = []Capability{
+	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
+}
+
+// Bits of the capabilities of memory on demand.
+const (
+	odpSend = 1 << 5 >> iota
+	odpReceive
+	odpWrite
+	odpRead
+	odpAtomic
+	odpSRQ
+)
+
+// offeredODP is what the device has with memory on demand.
+var offeredODP = []Capability{
+	{CapGeneral, prm.HCACapPG, 1},
+	{CapGeneral, prm.HCACapNullMKey, 1},
+	{CapGeneral, prm.HCACapUMRExtendedTranslationOffset, 1},
+	{CapODP, prm.ODPCapRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
+	{CapODP, prm.ODPCapUD, odpSend | odpSRQ},
+	{CapODP, prm.ODPCapXRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
 }
 
 // offeredInfiniBand is what the device can do on InfiniBand alone.

@@ -62,11 +62,27 @@ func (d *Device) createQP(in, out []byte) error {
 	if err != nil {
 		return err
 	}
+	ece := get32(prm.CreateQPInECE, in)
+	if err := d.checkECE(ece); err != nil {
+		return err
+	}
 	qp, err := d.hca.CreateQP(a)
 	if err != nil {
 		return err
 	}
+	if ece != 0 {
+		prm.CreateQPOutECE.Set(out, uint64(d.config.ECE))
+	}
 	prm.CreateQPOutQPN.Set(out, uint64(qp.Number))
+	return nil
+}
+
+// checkECE refuses options of enhanced connection establishment if the device does
+// not claim to have any.
+func (d *Device) checkECE(options uint32) error {
+	if options != 0 && d.caps.general(prm.HCACapECESupport) == 0 {
+		return refuse(statusBadParam, reasonCapability)
+	}
 	return nil
 }
 
@@ -173,7 +189,18 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 	return func(d *Device, in, out []byte) error {
 		a := d.decodeQP(prm.ModifyQPInQPC.Bytes(in))
 		mask := engine.Param(prm.ModifyQPInOptParamMask.Get(in) & (1<<28 - 1))
-		return d.hca.ModifyQP(get32(prm.ModifyQPInQPN, in), t, mask, a)
+		ece := get32(prm.ModifyQPInECE, in)
+		if err := d.checkECE(ece); err != nil {
+			return err
+		}
+		if a.ECE = ece & d.config.ECE; ece != 0 {
+			mask |= engine.ParamECE
+		}
+		if err := d.hca.ModifyQP(get32(prm.ModifyQPInQPN, in), t, mask, a); err != nil {
+			return err
+		}
+		prm.ModifyQPOutECE.Set(out, uint64(a.ECE))
+		return nil
 	}
 }
 

@@ -15,6 +15,7 @@ func (d *Device) queryQP(in, out []byte) error {
 	c := prm.QueryQPOutQPC.Bytes(out)
 	encodeQueues(c, &a)
 	encodeConnection(c, &a)
+	prm.QueryQPOutECE.Set(out, uint64(a.ECE))
 	d.encodePath(prm.QPCPrimary.Bytes(c), &a.Primary, a.AckTimeout)
 	d.encodePath(prm.QPCSecondary.Bytes(c), &a.Alternate, 0)
 	return nil

@@ -24,7 +24,7 @@ func newSpace(c *Config) (*pci.Space, error) {
 		id.Class = classEthernet
 	}
 	s := pci.New(id)
-	if err := s.AddBAR(0, pci.BAR{Size: barSize, Wide: true, Prefetchable: true}); err != nil {
+	if err := s.AddBAR(0, pci.BAR{Size: c.barSize(), Wide: true, Prefetchable: true}); err != nil {
 		return nil, err
 	}
 	if err := s.AddExpress(pci.Link{Speed: pci.Speed8GT, Width: 16}); err != nil {
@@ -37,7 +37,7 @@ func newSpace(c *Config) (*pci.Space, error) {
 func (d *Device) Region(index int) vfiouser.Region {
 	switch index {
 	case vfiouser.BAR0:
-		return vfiouser.Region{Size: barSize}
+		return vfiouser.Region{Size: d.config.barSize()}
 	case vfiouser.Config:
 		return vfiouser.Region{Size: pci.Size}
 	}

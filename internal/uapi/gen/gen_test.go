@@ -23,7 +23,7 @@ struct test_all
   variant op.one TestOne
 `
 
-// TestGenerate pins what each shape of C becomes.
+// TestGenerate checks the Go form of each C construct.
 func TestGenerate(t *testing.T) {
 	files, err := generate("testdata", testList)
 	if err != nil {
@@ -48,8 +48,8 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that what cannot be mirrored is an error.
-func TestRefusals(t *testing.T) {
+// TestErrors checks that C without a Go form, and a wrong list, are errors.
+func TestErrors(t *testing.T) {
 	for list, want := range map[string]string{
 		"header rdma/ib_user_verbs.h\nconst TEST_NONE":     "no constant TEST_NONE",
 		"header rdma/ib_user_verbs.h\nconst TEST_TEXT":     "no constant TEST_TEXT",
@@ -71,8 +71,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestGeneratedFilesAreCurrent regenerates from Linux 7.2's headers, or later
-// ones, and compares with what is checked in.
+// TestGeneratedFilesAreCurrent runs the generator on the headers of Linux 7.2 or
+// later and compares the result with the checked-in files.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	dir, err := findHeaders("")
 	if err != nil {

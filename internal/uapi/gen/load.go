@@ -9,13 +9,13 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// standIns are small forms of the <linux/...> headers that the RDMA headers
-// include, so that no C library and no compiler is needed.
+// standIns holds minimal replacements for the <linux/...> headers that the RDMA
+// headers include, so that neither a C library nor a compiler is needed.
 //
 //go:embed include/linux/*.h
 var standIns embed.FS
 
-// predefined replaces what a C compiler would have told the front end.
+// predefined contains the declarations that a C compiler would provide.
 const predefined = `
 #define __linux__ 1
 #define __x86_64__ 1
@@ -33,15 +33,15 @@ typedef int __predefined_wchar_t;
 typedef long int __predefined_ptrdiff_t;
 `
 
-// number is a constant of the headers.
+// number is the value of a constant in the headers.
 type number struct {
 	value uint64
 	group string // "enum x", "unnamed enum" or "" for a macro
-	seq   int    // number of the enum, to tell unnamed ones apart
+	seq   int    // number of the enum, which distinguishes unnamed enums
 	hex   bool
 }
 
-// headers is what the C front end found.
+// headers holds the declarations that the C front end found.
 type headers struct {
 	consts  map[string]number
 	structs map[string]*cc.StructType
@@ -80,8 +80,8 @@ func loadHeaders(dir string, entries []*entry) (*headers, error) {
 		return nil, fmt.Errorf("reading the headers in %s: %w", dir, err)
 	}
 	h := &headers{consts: map[string]number{}, structs: map[string]*cc.StructType{}}
-	h.takeMacros(ast)
-	h.takeEnums(ast)
+	h.addMacros(ast)
+	h.addEnums(ast)
 	for s := range ast.Structs {
 		if tag := s.Tag(); tag.SrcStr() != "" && s.NumFields() > 0 {
 			h.structs[tag.SrcStr()] = s
@@ -90,8 +90,8 @@ func loadHeaders(dir string, entries []*entry) (*headers, error) {
 	return h, nil
 }
 
-// takeMacros records the macros that are integer constants.
-func (h *headers) takeMacros(ast *cc.AST) {
+// addMacros adds the macros that are integer constants.
+func (h *headers) addMacros(ast *cc.AST) {
 	for name, m := range ast.Macros {
 		if m.IsFnLike {
 			continue
@@ -108,8 +108,8 @@ func (h *headers) takeMacros(ast *cc.AST) {
 	}
 }
 
-// takeEnums records the enumerators of the file scope.
-func (h *headers) takeEnums(ast *cc.AST) {
+// addEnums adds the enumerators at file scope.
+func (h *headers) addEnums(ast *cc.AST) {
 	seq := 0
 	for l := ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		d := l.ExternalDeclaration
@@ -119,13 +119,13 @@ func (h *headers) takeEnums(ast *cc.AST) {
 		for s := d.Declaration.DeclarationSpecifiers; s != nil; s = s.DeclarationSpecifiers {
 			if s.TypeSpecifier != nil && s.TypeSpecifier.EnumSpecifier != nil {
 				seq++
-				h.takeEnum(s.TypeSpecifier.EnumSpecifier, seq)
+				h.addEnum(s.TypeSpecifier.EnumSpecifier, seq)
 			}
 		}
 	}
 }
 
-func (h *headers) takeEnum(e *cc.EnumSpecifier, seq int) {
+func (h *headers) addEnum(e *cc.EnumSpecifier, seq int) {
 	group := "unnamed enum"
 	if e.Token2.SrcStr() != "" {
 		group = "enum " + e.Token2.SrcStr()

@@ -1,15 +1,16 @@
-// Gen writes the Go form of the kernel's RDMA user ABI.
+// Gen generates the Go form of the kernel's RDMA user ABI.
 //
-// It reads list.txt (the names that goverbs uses) and the kernel's headers, and
-// writes three files into the directory of the package uapi: the constants and
-// structs, the table that its tests walk by reflection, and testdata/layout.txt,
-// which holds every size, offset and value as the C front end computed it.
-// Names, numbers and field types come from the headers; no text is copied.
+// It reads list.txt, which lists the names that goverbs uses, and the kernel's
+// headers. It writes three files into the directory of package uapi: the
+// constants and structs, tables that the tests walk by reflection, and
+// testdata/layout.txt, which holds every size, offset and value as computed by
+// the C front end. Names, numbers and field types come from the headers; no text
+// is copied.
 //
 //	go run . -headers /path/to/usr/include -out ..
 //
-// The input is Linux 7.2's headers. Later headers give the same files unless
-// something that list.txt names has changed.
+// The input is the headers of Linux 7.2. Later headers yield the same files,
+// unless a declaration that list.txt names has changed.
 package main
 
 import (
@@ -20,13 +21,13 @@ import (
 	"sort"
 )
 
-// headersEnv names the directory of the kernel headers where no flag does.
+// headersEnv names the directory of the kernel headers if -headers is not given.
 const headersEnv = "GOVERBS_UAPI_HEADERS"
 
 func main() {
 	headers := flag.String("headers", "", "directory that holds rdma/ib_user_verbs.h (default $"+headersEnv+", else the test bed's cache)")
-	out := flag.String("out", "..", "directory of the package uapi")
-	list := flag.String("list", "list.txt", "what to take from the headers")
+	out := flag.String("out", "..", "directory of package uapi")
+	list := flag.String("list", "list.txt", "file that lists the names to generate")
 	flag.Parse()
 	if err := run(*headers, *list, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "uapi/gen:", err)
@@ -34,7 +35,7 @@ func main() {
 	}
 }
 
-// run writes the generated files below out.
+// run writes the generated files to out.
 func run(headers, list, out string) error {
 	headers, err := findHeaders(headers)
 	if err != nil {
@@ -60,7 +61,8 @@ func run(headers, list, out string) error {
 	return nil
 }
 
-// generate returns the generated files by their path in the package.
+// generate returns the contents of the generated files by their path in package
+// uapi.
 func generate(headers, text string) (map[string][]byte, error) {
 	entries, err := parseList(text)
 	if err != nil {
@@ -89,8 +91,8 @@ func generate(headers, text string) (map[string][]byte, error) {
 	}, nil
 }
 
-// findHeaders returns the first of the flag, the environment and the test bed's
-// cache that has the headers.
+// findHeaders returns the directory of the headers: dir, else $GOVERBS_UAPI_HEADERS,
+// else the first directory of the test bed's cache that has them.
 func findHeaders(dir string) (string, error) {
 	if dir == "" {
 		dir = os.Getenv(headersEnv)

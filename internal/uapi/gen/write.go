@@ -17,14 +17,14 @@ func (m *model) goSource() ([]byte, error) {
 			it.st.write(&b, it.header)
 			continue
 		}
-		what := "Macros"
+		origin := "Macros"
 		if it.group != "" {
-			what = "Constants of " + it.group
+			origin = "Constants of " + it.group
 			if it.group == "unnamed enum" {
-				what = "Constants of an unnamed enum"
+				origin = "Constants of an unnamed enum"
 			}
 		}
-		fmt.Fprintf(&b, "\n// %s (%s).\nconst (\n", what, it.header)
+		fmt.Fprintf(&b, "\n// %s (%s).\nconst (\n", origin, it.header)
 		for _, c := range it.consts {
 			if c.num.hex {
 				fmt.Fprintf(&b, "\t%s = %#x\n", c.name, c.num.value)
@@ -38,11 +38,11 @@ func (m *model) goSource() ([]byte, error) {
 }
 
 func (st *goStruct) write(b *bytes.Buffer, header string) {
-	what := "is struct " + st.cname
+	origin := "struct " + st.cname
 	if st.base != "" {
-		what = fmt.Sprintf("is member %s of struct %s", st.base, st.cname)
+		origin = fmt.Sprintf("member %s of struct %s", st.base, st.cname)
 	}
-	fmt.Fprintf(b, "\n// %s %s (%s).\ntype %s struct {\n\t_ structs.HostLayout\n", st.name, what, header, st.name)
+	fmt.Fprintf(b, "\n// %s is %s (%s).\ntype %s struct {\n\t_ structs.HostLayout\n", st.name, origin, header, st.name)
 	for _, f := range st.fields {
 		note := ""
 		if f.be {
@@ -53,7 +53,7 @@ func (st *goStruct) write(b *bytes.Buffer, header string) {
 	b.WriteString("}\n")
 }
 
-// testSource returns the tables through which tests reach every name.
+// testSource returns the tables of all structs and constants, for the tests.
 func (m *model) testSource() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(banner + "package uapi\n\n// goStructs holds a value of every generated struct.\nvar goStructs = map[string]any{\n")
@@ -72,7 +72,7 @@ func (m *model) testSource() ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
-// layout returns the golden table.
+// layout returns testdata/layout.txt.
 func (m *model) layout() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Sizes, offsets and values as the C front end computed them from Linux 7.2's

@@ -113,7 +113,9 @@ func (q *RQ) receive(p *parsed, tag, hash uint32, kind uint8) {
 	q.head++
 	s := transport.LocalLength
 	if uint64(len(frame)) <= w.total {
-		s = scatter(w.pieces, 0, frame)
+		if s = scatter(w.pieces, 0, frame); s == transport.PageFault { // these queues have none
+			s = transport.LocalProtection
+		}
 	}
 	if s != transport.OK {
 		prm.CQEOpcode.Set(b, prm.CQERespErr)

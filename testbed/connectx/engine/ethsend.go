@@ -249,7 +249,11 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 		return transport.LocalLength
 	}
 	frame = append(frame, make([]byte, n)...)
-	if s := gather(w.pieces, 0, frame[header:]); s != transport.OK {
+	switch s := gather(w.pieces, 0, frame[header:]); s {
+	case transport.OK:
+	case transport.PageFault: // these queues have none
+		return transport.LocalProtection
+	default:
 		return s
 	}
 	if prm.EthInsertVLAN.Is(e) && len(frame) >= 12 {

@@ -82,6 +82,17 @@ type Config struct {
 	Limits    Limits
 	// CQEVersion 1 writes user indices into completions, 0 numbers of SRQs.
 	CQEVersion int
+	// StaleSRQN makes the completions of send requests name an SRQ if CQEVersion is
+	// 0, where they otherwise have a zero: that of the queue pair, or else the
+	// lowest number. The field means nothing there, and the host must not read it.
+	StaleSRQN bool
+	// ShuffleRQ and ShuffleSRQ say how many receive requests a queue pair's receive
+	// queue and an SRQ take at a time. Messages use up each lot from its end to its
+	// beginning, so that completions name receive requests out of order. 0 and 1
+	// take them one by one, in order. A host that posts again for each completion
+	// can overwrite a request of a full receive queue that is still to be used: a
+	// queue with ShuffleRQ must not be filled by more than its size less ShuffleRQ.
+	ShuffleRQ, ShuffleSRQ int
 	// Now is the device's clock for time stamps; nil: nanoseconds since New.
 	Now func() uint64
 	// Strict checks what the host writes against the rules, see Rule, and tells
@@ -89,6 +100,8 @@ type Config struct {
 	Strict    bool
 	Violation func(Violation)
 	Tracer    *trace.Tracer
+	// Pager brings pages of memory on demand. Nil: what is not there is an error.
+	Pager Pager
 }
 
 // An HCA is the part of a device behind its registers.
@@ -112,6 +125,8 @@ type HCA struct {
 	blueFlame    map[flameRegister]*flame
 	watch        watch
 	injections   []*injection
+	counters     Counters
+	faults       faults
 }
 
 // New makes an HCA with nothing in it.
@@ -160,6 +175,7 @@ func (h *HCA) clear() {
 	h.blueFlame = make(map[flameRegister]*flame)
 	h.watch = watch{hca: h}
 	h.injections = nil
+	h.faults = faults{}
 	h.port.reset()
 	h.clearEthernet()
 }

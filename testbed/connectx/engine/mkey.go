@@ -39,6 +39,9 @@ const (
 	ReservedLKey = 0x200
 	// NullMKey reads as zeros and swallows what is written.
 	NullMKey = 0x300
+	// NoMKey is memory on demand that is not there. A piece of an indirect key may
+	// name it. It cannot be used by itself.
+	NoMKey = 0x400
 )
 
 // MKeyAttr is a memory key's context.
@@ -48,6 +51,7 @@ type MKeyAttr struct {
 	Free        bool   // not to be used before an update enables it
 	UMR         bool   // updates by work requests are allowed
 	RemoteInval bool   // SEND with invalidate may free it
+	OnDemand    bool   // pages whose entries are zero are asked for: Config.Pager
 	QPN         uint32 // the only one that may use it, or AnyQPN
 	Variant     uint8  // the key's low byte
 	PD          uint32
@@ -88,7 +92,7 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	if int64(a.Octowords) > int64(h.limits.Octowords) {
 		return nil, failf(ErrLimit, "a list of %d octowords, the limit is %d", a.Octowords, h.limits.Octowords)
 	}
-	if (a.Mode == KLM || a.Mode == KSM) && a.Octowords > maxPieces {
+	if a.Mode == KLM && a.Octowords > maxPieces {
 		return nil, failf(ErrLimit, "%d pieces, the limit is %d", a.Octowords, maxPieces)
 	}
 	if uint64(len(a.Translations)) > uint64(a.Octowords)*16 {
@@ -127,10 +131,14 @@ func (h *HCA) DestroyMKey(index uint32) error {
 	return nil
 }
 
-// update stores a part of a key's list, which grows to it.
+// listUnit is how many bytes of a list an update changes at least: the room of a
+// list ends at a multiple of it.
+const listUnit = 64
+
+// updateList stores a part of a key's list, which grows to it.
 func (h *HCA) updateList(k *MKey, off uint64, list []byte) bool {
 	end := off + uint64(len(list))
-	if end < off || end > uint64(k.Octowords)*16 {
+	if end < off || end > (uint64(k.Octowords)*16+listUnit-1)&^(listUnit-1) {
 		return false
 	}
 	if grow := int(end) - len(k.Translations); grow > 0 {

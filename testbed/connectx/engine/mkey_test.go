@@ -160,10 +160,10 @@ func TestManyPieces(t *testing.T) {
 		}
 		w.do(func() {
 			n, m = h.newNIC(1, engine.TIRAttr{}), h.register(4096, allRights)
-			for _, mode := range []engine.AccessMode{engine.KLM, engine.KSM} {
-				a := engine.MKeyAttr{Mode: mode, PageShift: 12, PD: h.pd, Octowords: most + 1}
+			for mode, pieces := range map[engine.AccessMode]uint32{engine.KLM: most + 1, engine.KSM: 1<<22 + 1} {
+				a := engine.MKeyAttr{Mode: mode, PageShift: 12, PD: h.pd, Octowords: pieces}
 				if _, err := h.CreateMKey(a); !errors.Is(err, engine.ErrLimit) {
-					t.Errorf("a key of %d pieces: %v", most+1, err)
+					t.Errorf("a key of %d pieces: %v", pieces, err)
 				}
 			}
 			bytes, empty := make([]byte, 16*most), make([]byte, 16*most)

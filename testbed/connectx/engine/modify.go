@@ -42,6 +42,9 @@ const (
 	ParamRecvCQ      Param = 1 << 19
 
 	paramRights = ParamRemoteRead | ParamAtomic | ParamRemoteWrite
+	// ParamECE is no bit of the command's mask. All transitions with attributes may
+	// have it.
+	ParamECE Param = 1 << 28
 	// Not parameters of the mask: what INIT2RTR and RTR2RTS set in any case.
 	paramMTU     Param = 1 << 29
 	paramRecvPSN Param = 1 << 30
@@ -91,7 +94,7 @@ func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error 
 	if !found {
 		return failf(ErrState, "transition %d of QP %#x in state %d", t, number, from)
 	}
-	set := way.needs | way.may&mask
+	set := way.needs | (way.may|ParamECE)&mask
 	if err := qp.check(set, &a); err != nil {
 		return err
 	}
@@ -152,6 +155,7 @@ func (qp *QP) set(which Param, a *QPAttr) {
 		ParamMigration:   func() { q.Migration = a.Migration },
 		ParamRetryCount:  func() { q.RetryCount = a.RetryCount },
 		ParamRNRRetry:    func() { q.RNRRetry = a.RNRRetry },
+		ParamECE:         func() { q.ECE = a.ECE },
 		ParamAckTimeout:  func() { q.AckTimeout = a.AckTimeout },
 		paramMTU:         func() { q.MTU, q.RemoteQPN = a.MTU, a.RemoteQPN&0xffffff },
 		paramRecvPSN:     func() { q.RecvPSN = a.RecvPSN & 0xffffff },

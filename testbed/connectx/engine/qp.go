@@ -87,7 +87,8 @@ type QPAttr struct {
 	MaxInitiate, MaxRespond               int
 	QKey                                  uint32
 	RemoteRead, RemoteWrite, RemoteAtomic bool
-	DrainEvent                            bool // wanted when the send queue has drained
+	DrainEvent                            bool   // wanted when the send queue has drained
+	ECE                                   uint32 // options of enhanced connection establishment that are in use
 }
 
 // A QP is a queue pair.
@@ -270,6 +271,7 @@ func (h *HCA) DestroyQP(number uint32) error {
 // stop ends what is under way, without completions.
 func (qp *QP) stop() {
 	qp.state = Reset
+	qp.forgetFaults()
 	qp.endpoint.SetState(transport.Reset)
 	qp.endpoint.TakeBack()
 }

@@ -32,9 +32,15 @@ func (q *queues) Next() *transport.Request { return q.qp.next() }
 // Gather reads the payload of a request.
 func (q *queues) Gather(r *transport.Request, off uint32, p []byte) transport.Syndrome {
 	w := r.WQE.(*sendWQE)
-	return gather(w.pieces, uint64(off), p)
+	s := gather(w.pieces, uint64(off), p)
+	if s != transport.PageFault {
+		return s
+	}
+	return q.qp.fault(PageFault{Type: faultSend, Queue: q.qp.Number, Index: w.index, Committed: off, Length: uint32(len(p))},
+		transport.LocalProtection)
 }
 
+// gather reads the memory of pieces. PageFault: a page on demand is absent.
 func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	left := newBudget()
 	for _, x := range pieces {
@@ -45,8 +51,10 @@ func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 		part := min(uint64(len(p)), x.n-off)
 		if x.inline != nil {
 			copy(p[:part], x.inline[off:])
-		} else if !x.span.ok() || !x.span.read(off, p[:part], left) {
+		} else if !x.span.ok() {
 			return transport.LocalProtection
+		} else if a := x.span.read(off, p[:part], left); a != granted {
+			return a.syndrome(transport.LocalProtection)
 		}
 		p, off = p[part:], 0
 		if len(p) == 0 {
@@ -59,7 +67,7 @@ func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	return transport.OK
 }
 
-// scatter writes to the memory of pieces.
+// scatter writes to the memory of pieces. PageFault: a page on demand is absent.
 func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	left := newBudget()
 	for _, x := range pieces {
@@ -68,8 +76,8 @@ func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
 			continue
 		}
 		part := min(uint64(len(p)), x.n-off)
-		if !x.span.write(off, p[:part], left) {
-			return transport.LocalProtection
+		if a := x.span.write(off, p[:part], left); a != granted {
+			return a.syndrome(transport.LocalProtection)
 		}
 		p, off = p[part:], 0
 		if len(p) == 0 {
@@ -97,7 +105,12 @@ func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.S
 		copy(w.answer[off:], p)
 		return transport.OK
 	}
-	return scatter(w.pieces, uint64(off), p)
+	s := scatter(w.pieces, uint64(off), p)
+	if s != transport.PageFault {
+		return s
+	}
+	return q.qp.fault(PageFault{Type: faultRead, Queue: q.qp.Number, Index: w.index, Committed: off, Length: uint32(len(p))},
+		transport.LocalProtection)
 }
 
 // scatterRequest is how many bytes an answer may have that goes into a completion.

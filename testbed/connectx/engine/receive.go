@@ -8,8 +8,9 @@ import (
 
 // A receiveQueue is a ring of receive WQEs at the start of the buffer.
 type receiveQueue struct {
-	size uint64 // in bytes
-	head uint16 // next to be taken
+	size  uint64 // in bytes
+	head  uint16 // next to be taken
+	ahead lot    // WQEs that were taken and not given to a message yet
 }
 
 // A receiveWQE is a receive request.
@@ -21,6 +22,7 @@ type receiveWQE struct {
 	unknown bool   // a key does not exist
 	zero    bool   // a segment is of length 0
 	held    []byte // a small message on its way into the completion
+	begun   bool   // a part of the message is in memory
 }
 
 // posted is how many receive WQEs the record says are there.
@@ -32,8 +34,36 @@ func (qp *QP) posted() uint16 {
 	return n
 }
 
-// take takes the next receive WQE of the queue pair's own ring.
-func (qp *QP) take() *receiveWQE {
+// A lot is receive WQEs that were taken from a queue together: Config.ShuffleRQ.
+type lot []*receiveWQE
+
+// take returns the last WQE of the lot. If the lot is empty, it first fetches a new
+// one of at most size WQEs. It returns nil if there are none.
+func (l *lot) take(size int, fetch func() *receiveWQE) *receiveWQE {
+	if len(*l) == 0 {
+		for range max(1, size) {
+			w := fetch()
+			if w == nil {
+				break
+			}
+			*l = append(*l, w)
+		}
+	}
+	n := len(*l) - 1
+	if n < 0 {
+		return nil
+	}
+	w := (*l)[n]
+	*l = (*l)[:n]
+	return w
+}
+
+// take returns the receive WQE for the next message, or nil if there is none.
+func (qp *QP) take() *receiveWQE { return qp.rq.ahead.take(qp.hca.config.ShuffleRQ, qp.fetch) }
+
+// fetch takes the WQE at the head of the queue pair's own ring, or returns nil if
+// there is none.
+func (qp *QP) fetch() *receiveWQE {
 	if qp.posted() == 0 {
 		return nil
 	}
@@ -127,7 +157,12 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 		copy(w.held, p)
 		return transport.OK
 	}
-	return scatter(w.pieces, uint64(off), p)
+	s := scatter(w.pieces, uint64(off), p)
+	if s == transport.PageFault {
+		return q.qp.faultReceive(w, off, uint32(len(p)))
+	}
+	w.begun = w.begun || s == transport.OK
+	return s
 }
 
 // scatterResponse is how many bytes a message may have that goes into a completion.

@@ -7,7 +7,10 @@ import (
 )
 
 // A region is memory of this host that a peer has named.
-type region struct{ span span }
+type region struct {
+	span span
+	qp   *QP
+}
 
 // remote says which right an access needs, and whether the queue pair allows it.
 func (qp *QP) remote(a transport.Access) (Rights, bool) {
@@ -42,39 +45,48 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	if a == transport.RemoteAtomic && va%8 != 0 {
 		return nil, transport.RemoteInvalidRequest
 	}
-	r := &region{span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as}}
-	if rkey == NullMKey || !r.span.ok() {
+	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as}}
+	if rkey == NullMKey || rkey == NoMKey || !r.span.ok() {
 		return nil, transport.RemoteAccess
 	}
 	return r, transport.OK
 }
 
 func (r *region) Write(off uint32, p []byte) transport.Syndrome {
-	if !r.span.write(uint64(off), p, newBudget()) {
-		return transport.RemoteAccess
-	}
-	return transport.OK
+	return r.done(r.span.write(uint64(off), p, newBudget()), off, len(p), true)
 }
 
 func (r *region) Read(off uint32, p []byte) transport.Syndrome {
-	if !r.span.read(uint64(off), p, newBudget()) {
-		return transport.RemoteAccess
+	return r.done(r.span.read(uint64(off), p, newBudget()), off, len(p), false)
+}
+
+// done returns the syndrome of an access to n bytes, after it has asked for pages
+// that are absent.
+func (r *region) done(a access, off uint32, n int, write bool) transport.Syndrome {
+	s := a.syndrome(transport.RemoteAccess)
+	if s != transport.PageFault {
+		return s
 	}
-	return transport.OK
+	f := PageFault{Type: faultRDMA, RDMA: true, Length: uint32(n), RKey: r.span.key, VA: r.span.va + uint64(off),
+		OpLength: uint32(r.span.n) - off}
+	if write {
+		f.Type |= faultWrite
+	}
+	return r.qp.fault(f, transport.RemoteAccess)
 }
 
 // Atomic works on eight bytes as the host has them: little-endian.
 func (r *region) Atomic(op transport.Op, operand [4]uint64) (uint64, transport.Syndrome) {
 	var b [8]byte
-	if !r.span.read(0, b[:], newBudget()) {
-		return 0, transport.RemoteAccess
+	if a := r.span.read(0, b[:], newBudget()); a != granted {
+		return 0, r.done(a, 0, len(b), true)
 	}
 	old := binary.LittleEndian.Uint64(b[:])
 	v, store := combine(op, old, operand)
 	if store {
 		binary.LittleEndian.PutUint64(b[:], v)
-		if !r.span.write(0, b[:], newBudget()) {
-			return 0, transport.RemoteAccess
+		if a := r.span.write(0, b[:], newBudget()); a != granted {
+			return 0, r.done(a, 0, len(b), true)
 		}
 	}
 	return old, transport.OK

@@ -132,11 +132,30 @@ func (qp *QP) completeSend(w *sendWQE, s transport.Syndrome) {
 	if s == transport.OK && !w.signaled {
 		return
 	}
-	index := uint32(0)
-	if qp.hca.config.CQEVersion > 0 {
-		index = qp.UserIndex
+	index := qp.UserIndex
+	if qp.hca.config.CQEVersion == 0 {
+		index = qp.staleSRQN()
 	}
 	qp.sendCQ.push(w.completion(qp.Number, index, s), false)
+}
+
+// staleSRQN returns what a send request's completion of version 0 has in the place
+// of an SRQ's number: see Config.StaleSRQN.
+func (qp *QP) staleSRQN() uint32 {
+	h := qp.hca
+	switch {
+	case !h.config.StaleSRQN:
+		return 0
+	case qp.srq != nil:
+		return qp.srq.Number
+	}
+	lowest := uint32(0)
+	for n := range h.srqs.objects {
+		if lowest == 0 || n < lowest {
+			lowest = n
+		}
+	}
+	return lowest
 }
 
 // completion makes the completion of a send request.

@@ -24,7 +24,8 @@ type SRQAttr struct {
 // An SRQ is a shared receive queue.
 type SRQ struct {
 	SRQAttr
-	Number uint32
+	Number          uint32
+	Receives, Jumps uint64 // as Counters has them, of this SRQ
 
 	hca    *HCA
 	pd     *domain
@@ -33,6 +34,8 @@ type SRQ struct {
 	users  int
 	head   uint16 // index of the next WQE
 	taken  uint16 // WQEs ever taken
+	last   uint16 // index of the WQE that was taken last, if one was
+	ahead  lot    // WQEs that were taken and not given to a message yet
 	broken bool
 }
 
@@ -124,8 +127,11 @@ func (s *SRQ) posted() uint16 {
 	return n
 }
 
-// take takes the next WQE; nil if there is none.
-func (s *SRQ) take() *receiveWQE {
+// take returns the WQE for the next message, or nil if there is none.
+func (s *SRQ) take() *receiveWQE { return s.ahead.take(s.hca.config.ShuffleSRQ, s.fetch) }
+
+// fetch takes the WQE at the head of the list, or returns nil if there is none.
+func (s *SRQ) fetch() *receiveWQE {
 	if s.posted() == 0 {
 		return nil
 	}
@@ -145,7 +151,8 @@ func (s *SRQ) take() *receiveWQE {
 		s.fail()
 		return nil
 	}
-	s.head = next
+	s.hca.countReceive(s)
+	s.head, s.last = next, s.head
 	s.taken++
 	s.checkLimit()
 	return w

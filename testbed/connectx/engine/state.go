@@ -19,8 +19,9 @@ func (qp *QP) enter(s QPState) {
 		return
 	case Reset:
 		qp.stop()
+		qp.ECE = 0
 		qp.sq.reset()
-		qp.rq.head = 0
+		qp.rq.head, qp.rq.ahead = 0, nil
 		qp.lastTold = false
 		return
 	}
@@ -43,6 +44,7 @@ func (qp *QP) fail() {
 		return
 	}
 	qp.state = Err
+	qp.forgetFaults()
 	qp.endpoint.SetState(transport.Err)
 	requests, receive := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
@@ -64,6 +66,7 @@ func (qp *QP) failSends() {
 		return
 	}
 	qp.state = SQE
+	qp.forgetFaults()
 	qp.endpoint.SetState(transport.SQE)
 	requests, _ := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
@@ -113,6 +116,10 @@ func (qp *QP) flushReceives() uint16 {
 	if qp.Source != FromRQ || qp.Service == ServiceXRC || qp.recvCQ == nil {
 		return 0
 	}
+	for _, w := range qp.rq.ahead {
+		qp.completeReceiveError(w, transport.Flushed, 0)
+	}
+	qp.rq.ahead = nil
 	posted := qp.posted()
 	for range posted {
 		w := &receiveWQE{index: qp.rq.head}

@@ -66,7 +66,7 @@ func (w *sendWQE) checkData() {
 
 // unknown reports whether a local key names nothing at all.
 func (h *HCA) unknown(key uint32, reserved bool) bool {
-	if key == NullMKey || key == ReservedLKey && reserved {
+	if key == NullMKey || key == NoMKey || key == ReservedLKey && reserved {
 		return false
 	}
 	k := h.mkeys.objects[key>>8]

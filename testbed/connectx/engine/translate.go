@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
 // A span is memory that a request has named and may use: n bytes from va on of a
@@ -47,6 +48,9 @@ var physical = &MKey{MKeyAttr: MKeyAttr{Mode: Physical, Rights: LocalRead | Loca
 // null is what the null key stands for.
 var null = &MKey{MKeyAttr: MKeyAttr{Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
 
+// missing is what NoMKey stands for.
+var missing = &MKey{MKeyAttr: MKeyAttr{Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
+
 // lookup finds the key of a span if the user may use it in that way.
 func (h *HCA) lookup(key uint32, as user, rights Rights) *MKey {
 	switch {
@@ -54,6 +58,8 @@ func (h *HCA) lookup(key uint32, as user, rights Rights) *MKey {
 		return physical
 	case key == NullMKey:
 		return null
+	case key == NoMKey:
+		return missing
 	}
 	k := h.mkeys.objects[key>>8]
 	if k == nil || k.Variant != uint8(key) || k.Free || k.PD != as.pd && !as.anyPD || k.Rights&rights != rights {
@@ -79,18 +85,45 @@ func (s *span) ok() bool {
 	return k != nil && k.bounds(s.va, s.n)
 }
 
-// each calls f with the pieces of host memory of n bytes at off, in order. It
-// reports whether all were there and may be used.
-func (s *span) each(off, n uint64, left *budget, f func(p []byte)) bool {
-	if off > s.n || n > s.n-off {
-		return false
+// An access is what became of an access to memory.
+type access uint8
+
+const (
+	granted access = iota
+	denied         // a key, its rights, or its bounds are wrong, or the memory does not exist
+	absent         // a page of memory on demand is not there
+)
+
+// syndrome returns ok if access was granted, PageFault for memory that is absent,
+// and else why.
+func (a access) syndrome(why transport.Syndrome) transport.Syndrome {
+	switch a {
+	case granted:
+		return transport.OK
+	case absent:
+		return transport.PageFault
 	}
-	w := walker{hca: s.hca, f: f, left: left}
-	return w.walk(s.key, s.va+off, n, s.as, s.rights, 0)
+	return why
+}
+
+// each calls f with the pieces of host memory of n bytes at off, in order, until
+// one of them is denied or absent.
+func (s *span) each(off, n uint64, left *budget, f func(p []byte)) access {
+	if off > s.n || n > s.n-off {
+		return denied
+	}
+	w := walker{hca: s.hca, f: f, left: left, write: local(s.rights) == LocalWrite}
+	switch {
+	case w.walk(s.key, s.va+off, n, s.as, s.rights, 0):
+		return granted
+	case w.absent:
+		return absent
+	}
+	return denied
 }
 
 // read fills p with the memory at off.
-func (s *span) read(off uint64, p []byte, left *budget) bool {
+func (s *span) read(off uint64, p []byte, left *budget) access {
 	return s.each(off, uint64(len(p)), left, func(src []byte) {
 		copy(p, src)
 		p = p[len(src):]
@@ -98,7 +131,7 @@ func (s *span) read(off uint64, p []byte, left *budget) bool {
 }
 
 // write stores p at off of the memory.
-func (s *span) write(off uint64, p []byte, left *budget) bool {
+func (s *span) write(off uint64, p []byte, left *budget) access {
 	return s.each(off, uint64(len(p)), left, func(dst []byte) {
 		copy(dst, p)
 		p = p[len(dst):]
@@ -107,9 +140,11 @@ func (s *span) write(off uint64, p []byte, left *budget) bool {
 
 // A walker goes over memory by its keys.
 type walker struct {
-	hca  *HCA
-	f    func(p []byte)
-	left *budget
+	hca    *HCA
+	f      func(p []byte)
+	left   *budget
+	write  bool
+	absent bool // a page on demand was not there
 }
 
 func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth int) bool {
@@ -123,6 +158,9 @@ func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth in
 	switch {
 	case k == null:
 		return w.zeros(n)
+	case k == missing:
+		w.absent = depth > 0
+		return false
 	case k.Mode == Physical:
 		return w.host(va, n)
 	case k.Mode == MTT:
@@ -175,6 +213,10 @@ func (w *walker) host(addr, n uint64) bool {
 // entryMask takes the bits of a page's entry off that are not its address.
 const entryMask = ^uint64(7)
 
+// entryWrite is the bit of a page's entry that allows writing. It counts for memory
+// on demand only.
+const entryWrite = 1 << 1
+
 func (w *walker) pages(k *MKey, va, n uint64) bool {
 	page := uint64(1) << k.PageShift
 	at := va - k.Start + k.Start&(page-1)
@@ -184,7 +226,8 @@ func (w *walker) pages(k *MKey, va, n uint64) bool {
 			return false
 		}
 		entry := be64(k.Translations[i*8:])
-		if entry == 0 { // nothing is mapped there
+		if entry == 0 || k.OnDemand && w.write && entry&entryWrite == 0 { // nothing is mapped there
+			w.absent = k.OnDemand
 			return false
 		}
 		part := min(n, page-in)
@@ -225,7 +268,7 @@ func (w *walker) pieces(k *MKey, va, n uint64, as user, rights Rights, depth int
 // piece is the piece of an indirect key that has a byte of it, and where in it.
 func (k *MKey) piece(at uint64) (i int, in uint64) {
 	if k.Mode == KSM {
-		return int(min(at>>k.PageShift, maxPieces)), at & (1<<k.PageShift - 1)
+		return int(min(at>>k.PageShift, maxPieces<<16)), at & (1<<k.PageShift - 1)
 	}
 	if k.ends == nil {
 		end := uint64(0)

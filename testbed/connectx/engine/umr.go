@@ -63,7 +63,7 @@ func (w *sendWQE) list(k *MKey, ctrl, rest []byte) ([]byte, transport.Syndrome) 
 	}
 	p := decodePiece(w.qp.hca, rest, w.qp.user(), LocalRead)
 	list := make([]byte, min(uint64(n), p.n))
-	if !p.span.ok() || !p.span.read(0, list, newBudget()) {
+	if !p.span.ok() || p.span.read(0, list, newBudget()) != granted {
 		return nil, transport.LocalProtection
 	}
 	return list, transport.OK
@@ -82,15 +82,21 @@ func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.
 		pd.users++
 		k.pd = pd
 	}
-	a.Translations = k.Translations
+	a.Translations, a.OnDemand = k.Translations, k.OnDemand
 	k.MKeyAttr = a
 	off := uint64(0)
 	if prm.UMROffsetEnable.Is(ctrl) {
 		off = (prm.UMROffset.Get(ctrl) | prm.UMROffsetHigh.Get(ctrl)<<16) * 16
 	}
-	if list != nil && !w.qp.hca.updateList(k, off, list) {
+	if list == nil {
+		return transport.OK
+	}
+	if !w.qp.hca.updateList(k, off, list) {
 		return transport.BindError
 	}
+	// The driver's own updates write entries with rights: those without are pages
+	// that are not there.
+	k.OnDemand = k.OnDemand || k.Mode == MTT && w.qp.Service == ServiceUMR && w.qp.hca.config.Pager != nil
 	return transport.OK
 }
 

@@ -84,7 +84,7 @@ func (r *report) visit(ctx context.Context, p place, modules []string, said io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Report: func(err error) { fmt.Fprintln(said, err) }})
+	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Adapt: world.OnDemand(p.kernel), Report: func(err error) { fmt.Fprintln(said, err) }})
 	if err != nil {
 		return err
 	}

@@ -290,3 +290,14 @@ var (
 	FlowTableNICCapTransmitRDMA    = FlowTableNICCap.nest("flow_table_properties_nic_transmit_rdma", 0x140, FlowTableCap)
 	FlowTableNICCapTransmitSniffer = FlowTableNICCap.nest("flow_table_properties_nic_transmit_sniffer", 0x180, FlowTableCap)
 )
+
+// The capabilities of memory on demand: QUERY_HCA_CAP, type 2. Those of a transport
+// have six bits: send, receive, write, read, atomic, and receive through an SRQ.
+var (
+	ODPCap    = layout("odp_cap", 0x100)
+	ODPCapRC  = ODPCap.field("rc_odp_caps", 0x10, 0, 6)
+	ODPCapUC  = ODPCap.field("uc_odp_caps", 0x14, 0, 6)
+	ODPCapUD  = ODPCap.field("ud_odp_caps", 0x18, 0, 6)
+	ODPCapXRC = ODPCap.field("xrc_odp_caps", 0x1c, 0, 6)
+	ODPCapDC  = ODPCap.field("dc_odp_caps", 0x20, 0, 6)
+)

@@ -155,6 +155,16 @@ var (
 var DestroyMKeyOut = output("destroy_mkey", 0x10)
 
 var (
+	PageFaultResumeIn         = input("page_fault_resume", 0x10)
+	PageFaultResumeInError    = PageFaultResumeIn.field("error", 0x8, 0, 1)
+	PageFaultResumeInType     = PageFaultResumeIn.field("page_fault_type", 0x8, 5, 3)
+	PageFaultResumeInWQNumber = PageFaultResumeIn.field("wq_number", 0x9, 0, 24)
+	PageFaultResumeInToken    = PageFaultResumeIn.field("fault_token", 0xd, 0, 24)
+)
+
+var PageFaultResumeOut = output("page_fault_resume", 0x10)
+
+var (
 	CreateEQIn             = input("create_eq", 0x110)
 	CreateEQInEQC          = CreateEQIn.nest("eq_context_entry", 0x10, EQC)
 	CreateEQInEventBitmask = CreateEQIn.array("event_bitmask", 0x58, 64, 4)

@@ -43,8 +43,19 @@ var (
 	EQEErrorCQN      = EQE.alias("cq_error.cqn", 0x20, 8, 24)              // 0x04
 	EQEErrorSyndrome = EQE.alias("cq_error.syndrome", 0x2b, 0, 8)          // 0x04
 	EQEPort          = EQE.alias("port_change.port_num", 0x28, 0, 4)       // 0x09
-	EQENumPages      = EQE.alias("page_request.num_pages", 0x24, 0, 32)    // 0x0b
-	EQEFunctionID    = EQE.alias("page_request.function_id", 0x22, 0, 16)  // 0x0b
+	// Page faults, 0x0c: of a WQE (sub-type 0), and of a peer's access (1).
+	EQEFaultCommitted = EQE.alias("page_fault.bytes_committed", 0x20, 0, 32)
+	EQEFaultWQEIndex  = EQE.alias("page_fault.wqe_index", 0x26, 0, 16)
+	EQEFaultRKey      = EQE.alias("page_fault.r_key", 0x24, 0, 32)
+	EQEFaultLength    = EQE.alias("page_fault.packet_length", 0x2a, 0, 16)
+	EQEFaultWQEToken  = EQE.alias("page_fault.wqe_token", 0x2c, 0, 32)
+	EQEFaultOpLength  = EQE.alias("page_fault.rdma_op_len", 0x2c, 0, 32)
+	EQEFaultVA        = EQE.alias("page_fault.rdma_va", 0x30, 0, 64)
+	EQEFaultType      = EQE.alias("page_fault.type", 0x38, 5, 3)
+	EQEFaultNumber    = EQE.alias("page_fault.wq_number", 0x39, 0, 24) // of the WQE's queue, or the token
+
+	EQENumPages   = EQE.alias("page_request.num_pages", 0x24, 0, 32)   // 0x0b
+	EQEFunctionID = EQE.alias("page_request.function_id", 0x22, 0, 16) // 0x0b
 )
 
 // Stores to the doorbells of event queues, at 0x40 (which arms) and 0x48 of a

@@ -5,7 +5,7 @@ import "github.com/goverbs/goverbs/testbed/connectx/roce"
 // answer sends up to room answers; it returns the room that is left, 0 if there
 // may be more to send.
 func (r *responder) answer(room int) int {
-	for epoch := r.e.epoch; room > 0 && r.running && r.e.epoch == epoch && len(r.answers) > 0; room-- {
+	for epoch := r.e.epoch; room > 0 && r.running && !r.paused && r.e.epoch == epoch && len(r.answers) > 0; room-- {
 		a := r.answers[0]
 		var p *roce.Packet
 		switch {
@@ -16,11 +16,16 @@ func (r *responder) answer(room int) int {
 			p = r.e.packet(roce.AtomicAcknowledge, a.psn)
 			p.AETH, p.AtomicAck = roce.AETH{Syndrome: roce.AckNoCredits, MSN: a.res.count}, a.res.old
 		default:
-			p = r.readPacket(a.res)
+			var fault Syndrome
+			p, fault = r.readPacket(a.res)
 			if r.e.epoch != epoch {
 				return room
 			}
-			if p == nil {
+			if fault == PageFault {
+				r.paused = true
+				return room
+			}
+			if fault != OK {
 				r.refuse(a.res.next, roce.NakRemoteAccess, AccessError)
 				continue
 			}
@@ -49,18 +54,18 @@ func (r *responder) pop() {
 
 var readOperations = [4]roce.Opcode{roce.ReadResponseFirst, roce.ReadResponseMid, roce.ReadResponseLast, roce.ReadResponseOnly}
 
-// readPacket is the next packet of a READ's answer, nil if the memory cannot be
-// read any more.
-func (r *responder) readPacket(res *resource) *roce.Packet {
+// readPacket returns the next packet of a READ's answer, or why the memory cannot
+// be read.
+func (r *responder) readPacket(res *resource) (*roce.Packet, Syndrome) {
 	p := r.e.packet(place(readOperations, res.next == res.begin, res.next == res.last), res.next)
 	p.AETH = roce.AETH{Syndrome: roce.AckNoCredits, MSN: res.count}
 	off := uint32(distance(res.next, res.first) * res.mtu)
 	if n := min(res.length-off, uint32(res.mtu)); n > 0 {
 		p.Payload = make([]byte, n)
-		if res.region.Read(off-res.base, p.Payload) != OK {
-			return nil
+		if fault := res.region.Read(off-res.base, p.Payload); fault != OK {
+			return nil, fault
 		}
 	}
 	res.next = forward(res.next, 1)
-	return p
+	return p, OK
 }

@@ -8,7 +8,7 @@ import (
 
 // answered takes a packet of the peer's responder.
 func (s *sender) answered(p *roce.Packet) {
-	if !s.running || s.e.state != RTS && s.e.state != SQD {
+	if !s.running || s.scattering || s.e.state != RTS && s.e.state != SQD {
 		return
 	}
 	if distance(p.PSN, s.unacked) < 0 || distance(p.PSN, s.sent) >= 0 {
@@ -218,6 +218,11 @@ func (s *sender) store(r *Request, off uint32, p *roce.Packet) {
 	if len(p.Payload) > 0 {
 		fault := s.e.queues.Scatter(r, off, p.Payload)
 		if s.e.epoch != epoch {
+			return
+		}
+		if fault == PageFault {
+			s.stalled, s.scattering = r, true
+			s.timer.stop()
 			return
 		}
 		if fault != OK {

@@ -92,6 +92,18 @@ const (
 	RemoteAborted        Syndrome = 0x22
 )
 
+// These are no ends of a request or message, but reasons to try again. Gather,
+// Scatter, Deliver and the methods of a Region may return them.
+const (
+	// PageFault means that the host's memory is not there yet, and that the owner
+	// has asked for it. The endpoint stops that half of its work until the owner
+	// calls Resume, and then calls the method again.
+	PageFault Syndrome = 0xff
+	// PageFaultLost means the same of Deliver, and that the owner has completed the
+	// receive request: the message takes another one.
+	PageFaultLost Syndrome = 0xfe
+)
+
 // An Access is what a peer wants of memory.
 type Access uint8
 

@@ -36,8 +36,9 @@ type host struct {
 	receiveFault Syndrome
 	localFault   Syndrome
 	atomicFault  Syndrome
-	reads        int // calls of Region.Read
-	readFaultAt  int // the call that fails, from 1 on
+	reads        int                        // calls of Region.Read
+	readFaultAt  int                        // the call that fails, from 1 on
+	page         func(what string) Syndrome // of each access to memory, before it; may be nil
 	onEvent      func(string)
 	wake         chan struct{} // gets an element when something was recorded; may be nil
 }
@@ -48,6 +49,14 @@ func (h *host) news() {
 	case h.wake <- struct{}{}:
 	default:
 	}
+}
+
+// missing returns a page fault, or OK.
+func (h *host) missing(what string) Syndrome {
+	if h.page == nil {
+		return OK
+	}
+	return h.page(what)
 }
 
 // An outcome is a request that is done.
@@ -79,6 +88,9 @@ func (h *host) Gather(r *Request, off uint32, p []byte) Syndrome {
 	if s := h.gatherFault[r]; s != OK {
 		return s
 	}
+	if s := h.missing("gather"); s != OK {
+		return s
+	}
 	copy(p, buffer(r.WQE)[off:])
 	return OK
 }
@@ -86,6 +98,9 @@ func (h *host) Gather(r *Request, off uint32, p []byte) Syndrome {
 func (h *host) Scatter(r *Request, off uint32, p []byte) Syndrome {
 	if h.scatterFault != OK {
 		return h.scatterFault
+	}
+	if s := h.missing("scatter"); s != OK {
+		return s
 	}
 	copy(buffer(r.WQE)[off:], p)
 	return OK
@@ -141,6 +156,9 @@ func (h *host) Deliver(rc *Receive, off uint32, p []byte) Syndrome {
 	b := buffer(rc.WQE)
 	if int(off)+len(p) > len(b) {
 		return LocalLength
+	}
+	if s := h.missing("deliver"); s != OK {
+		return s
 	}
 	copy(b[off:], p)
 	return OK
@@ -204,6 +222,9 @@ func (r *region) Write(off uint32, p []byte) Syndrome {
 		r.h.t.Errorf("write of %d bytes at %d of %d", len(p), off, len(r.b))
 		return RemoteAccess
 	}
+	if s := r.h.missing("write"); s != OK {
+		return s
+	}
 	copy(r.b[off:], p)
 	return OK
 }
@@ -216,6 +237,9 @@ func (r *region) Read(off uint32, p []byte) Syndrome {
 		r.h.t.Errorf("read of %d bytes at %d of %d", len(p), off, len(r.b))
 		return RemoteAccess
 	}
+	if s := r.h.missing("read"); s != OK {
+		return s
+	}
 	copy(p, r.b[off:])
 	return OK
 }
@@ -223,6 +247,9 @@ func (r *region) Read(off uint32, p []byte) Syndrome {
 func (r *region) Atomic(op Op, o [4]uint64) (uint64, Syndrome) {
 	if r.h.atomicFault != OK {
 		return 0, r.h.atomicFault
+	}
+	if s := r.h.missing("atomic"); s != OK {
+		return 0, s
 	}
 	old := binary.LittleEndian.Uint64(r.b)
 	v := old

@@ -142,6 +142,10 @@ func (r *responder) atomic(p *roce.Packet) {
 	if r.e.epoch != epoch {
 		return
 	}
+	if fault == PageFault {
+		r.stall(p, fault)
+		return
+	}
 	if fault != OK {
 		r.violated(p.PSN, fault)
 		return

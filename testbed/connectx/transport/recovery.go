@@ -17,6 +17,10 @@ func (s *sender) watch() {
 // timeout is the end of the time for an answer.
 func (s *sender) timeout() {
 	s.recovering = false
+	if s.stalled != nil { // nothing could be sent again
+		s.watch()
+		return
+	}
 	s.retry()
 }
 

@@ -26,6 +26,11 @@ type responder struct {
 	count    uint32 // messages done: the MSN
 	quiet    bool   // a NAK was sent: what comes too early is no news
 	ending   *ending
+	stalled  *roce.Packet // its memory is not there: see Resume
+	hopeless Syndrome     // why the memory cannot be had, to be said when the peer asks again
+	missed   bool         // packets behind it were dropped
+	resuming bool         // it is taken again
+	paused   bool         // the memory of the first answer is not there
 
 	// The message that has begun.
 	stage  stage
@@ -66,13 +71,20 @@ func (r *responder) request(p *roce.Packet) {
 	switch d := distance(p.PSN, r.expected); {
 	case d < 0:
 		r.duplicate(p)
+	case r.stalled != nil:
+		if d == 0 && r.hopeless != OK {
+			r.conclude(r.hopeless)
+			break
+		}
+		r.missed = r.missed || d > 0
+		return
 	case d > 0:
 		if !r.quiet {
 			r.quiet = true
 			r.say(r.expected, roce.NakSequence)
 		}
 	default:
-		r.quiet = false
+		r.quiet, r.missed = false, false
 		r.take(p)
 	}
 	r.e.schedule()
@@ -147,6 +159,10 @@ func (r *responder) send(p *roce.Packet) {
 	if r.e.epoch != epoch {
 		return
 	}
+	if fault >= PageFaultLost {
+		r.stall(p, fault)
+		return
+	}
 	r.done += uint32(len(p.Payload))
 	m := r.message(p)
 	if fault == OK && m.Op == SendInval && p.Opcode.Ends() {
@@ -193,6 +209,10 @@ func (r *responder) write(p *roce.Packet) {
 	if len(p.Payload) > 0 {
 		fault := r.region.Write(r.done, p.Payload)
 		if r.e.epoch != epoch {
+			return
+		}
+		if fault == PageFault {
+			r.stall(p, fault)
 			return
 		}
 		if fault != OK {

@@ -34,9 +34,11 @@ type sender struct {
 	silent   int // packets since an acknowledgment was asked for
 	reading  int // READs and atomics in queue
 
-	retries, rnrs uint8 // that are left
-	recovering    bool  // goes back already; the next timeout may do it again
-	waiting       bool  // for the end of an RNR time
+	retries, rnrs uint8    // that are left
+	stalled       *Request // its memory is not there: see Resume
+	scattering    bool     // that is the memory of an answer: all answers are dropped
+	recovering    bool     // goes back already; the next timeout may do it again
+	waiting       bool     // for the end of an RNR time
 	drained       bool
 	timer         clock
 }
@@ -48,12 +50,14 @@ func (s *sender) start(psn uint32) {
 	s.next, s.unacked, s.sent = psn, psn, psn
 	s.at, s.part, s.silent, s.reading = 0, 0, 0, 0
 	s.waiting = false
+	s.stalled, s.scattering = nil, false
 	s.refill()
 }
 
 // stop ends everything; the requests wait for TakeBack.
 func (s *sender) stop() {
 	s.running, s.waiting = false, false
+	s.stalled, s.scattering = nil, false
 	s.timer.stop()
 }
 
@@ -85,7 +89,7 @@ func (s *sender) send(room int) int {
 
 // active reports whether the state lets packets out.
 func (s *sender) active() bool {
-	return s.running && !s.waiting && (s.e.state == RTS || s.e.state == SQD)
+	return s.running && !s.waiting && s.stalled == nil && (s.e.state == RTS || s.e.state == SQD)
 }
 
 // sendNext sends the next packet of a request, if it may go now. More reports
@@ -126,9 +130,13 @@ func (s *sender) sendNext(r *Request) (sent, more bool) {
 	return true, true
 }
 
-// fault marks a request that cannot be sent; if nothing is before it, it fails
-// at once.
+// fault marks a request that cannot be sent. If nothing is before it, it fails at
+// once. A page fault stops the sender until Resume.
 func (s *sender) fault(r *Request, fault Syndrome) (more bool) {
+	if fault == PageFault {
+		s.stalled = r
+		return false
+	}
 	r.way.fault = fault
 	s.finish()
 	return false

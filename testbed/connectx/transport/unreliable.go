@@ -42,6 +42,10 @@ func (r *responder) datagram(p *roce.Packet) {
 	if r.e.epoch != epoch {
 		return
 	}
+	if fault >= PageFaultLost {
+		r.stall(p, fault)
+		return
+	}
 	r.done = networkHeader + uint32(len(p.Payload))
 	if fault != OK {
 		r.spoil(r.message(p), fault)

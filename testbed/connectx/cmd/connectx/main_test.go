@@ -86,7 +86,8 @@ func TestRun(t *testing.T) {
 
 // TestOptions: what the flags make of the devices.
 func TestOptions(t *testing.T) {
-	o, err := parse([]string{"-socket", "x", "-link", "roce", "-pci-id", "0x101d", "-firmware", "1.2.3", "-cap", "roce=0"}, &bytes.Buffer{})
+	o, err := parse([]string{"-socket", "x", "-link", "roce", "-pci-id", "0x101d", "-firmware", "1.2.3", "-cap", "roce=0",
+		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-odp", "-ece", "0x10000004", "-first-uar", "65536"}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +95,11 @@ func TestOptions(t *testing.T) {
 	if d.PCIDevice != 0x101d || d.Firmware != [3]uint16{1, 2, 3} || d.Lenient || o.link != connectx.Ethernet ||
 		len(d.Capabilities) != 1 || d.Capabilities[0].Field.Name != "roce" || d.Capabilities[0].Value != 0 {
 		t.Errorf("%+v", o)
+	}
+	var c connectx.Config
+	if o.adapt(0, &c); !c.StaleSRQN || c.ShuffleRQ != 2 || c.ShuffleSRQ != 3 || !c.ODP ||
+		c.ECE != 0x10000004 || c.FirstUAR != 65536 {
+		t.Errorf("a device of the options: %+v", c)
 	}
 	names := map[string]bool{}
 	for _, c := range connectx.Offered(connectx.Ethernet) {

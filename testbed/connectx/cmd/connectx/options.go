@@ -43,6 +43,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	})
 	f.Func("cap", "give a capability another value, as `name=number` (repeatable)", list(&o.capabilities))
 	f.BoolVar(&o.device.NoISSI, "no-issi", false, "firmware without versions of its interface")
+	f.BoolVar(&o.device.StaleSRQN, "stale-srqn", false,
+		"completions of send requests name an SRQ (with -cap cqe_version=0)")
+	f.Func("shuffle-rq", "use receive requests of a queue pair out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
+	f.Func("shuffle-srq", "use receive requests of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
+	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys whose pages come by page faults")
+	f.Func("ece", "options of enhanced connection establishment, as a `number` (default 0x30000002)", number32(&o.device.ECE))
+	f.Func("first-uar", "`number` of the first page of the UAR (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
 	f.StringVar(&o.trace, "trace", "", "write what the devices do to this `file`")
 	f.StringVar(&o.pcap, "pcap", "", "write the switch's frames to this `file` (roce)")
 	f.StringVar(&o.control, "control", "", "`socket` to tell the world to misbehave at (package control)")
@@ -66,6 +73,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) adapt(i int, c *connectx.Config) {
 	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities, o.device.Lenient
 	c.NoISSI = o.device.NoISSI
+	c.ODP = o.device.ODP
+	c.ECE, c.FirstUAR = o.device.ECE, o.device.FirstUAR
+	c.StaleSRQN, c.ShuffleRQ, c.ShuffleSRQ = o.device.StaleSRQN, o.device.ShuffleRQ, o.device.ShuffleSRQ
 	if o.device.GUID != 0 {
 		c.GUID = o.device.GUID + uint64(i)
 	}
@@ -76,6 +86,24 @@ func list(to *[]string) func(string) error {
 	return func(s string) error {
 		*to = append(*to, s)
 		return nil
+	}
+}
+
+// number returns a flag for a number of receive requests.
+func number(to *int) func(string) error {
+	return func(s string) error {
+		n, err := strconv.ParseUint(s, 0, 15)
+		*to = int(n)
+		return err
+	}
+}
+
+// number32 returns a flag for a number of 32 bits.
+func number32(to *uint32) func(string) error {
+	return func(s string) error {
+		n, err := strconv.ParseUint(s, 0, 32)
+		*to = uint32(n)
+		return err
 	}
 }
 

@@ -1,0 +1,72 @@
+package connectx
+
+import (
+	"math/bits"
+
+	"github.com/goverbs/goverbs/testbed/connectx/prm"
+)
+
+const (
+	mostLogUARPage = 4  // pages of the host's of 64 KiB
+	logMaxBAR      = 31 // log2 of the largest BAR 0: of mostFirstUAR
+)
+
+// barSize returns the size of BAR 0: a power of two that has room for the pages of
+// the UAR.
+func (c *Config) barSize() uint64 {
+	return 1 << (uarShift + bits.Len32(c.FirstUAR-leastFirstUAR+uarPages-1))
+}
+
+// setUARSize enters the size of BAR 0 into the capabilities: its logarithm, in MiB.
+func (c *capabilities) setUARSize(bar uint64) {
+	prm.HCACapUARSize.Set(c.most[CapGeneral], uint64(bits.Len64(bar>>20)-1))
+}
+
+// uars are the pages of the UAR. The driver chooses how they are numbered: pages
+// of its own size, one number each, or (uar_4k) pages of 4 KiB, of which it gets
+// as many at a time as a page of its own has.
+type uars struct {
+	numbers
+	shift uint   // log2 of the size of a page that has a number
+	run   uint32 // pages that are allocated together
+}
+
+func newUARs(c *Config, caps *capabilities) uars {
+	u := uars{shift: uarShift, run: 1}
+	log := uint(caps.general(prm.HCACapLogUARPageSize))
+	if caps.general(prm.HCACapUAR4k) != 0 {
+		u.run = 1 << log
+	} else {
+		u.shift += log
+	}
+	own := uint(uarShift) + log // of the driver's page
+	first := uint32((uint64(c.FirstUAR)<<uarShift + 1<<own - 1) >> own)
+	u.numbers = newNumbers("UAR page", first, uint32(c.barSize()>>own)-first)
+	return u
+}
+
+// add allocates pages and returns the number of the first.
+func (u *uars) add() (uint32, error) {
+	n, err := u.numbers.add()
+	return n * u.run, err
+}
+
+// first returns the number of the first of the pages that were allocated together
+// with a page.
+func (u *uars) first(page uint32) uint32 { return page &^ (u.run - 1) }
+
+// has reports whether a page is allocated.
+func (u *uars) has(page uint32) bool { return u.numbers.has(page / u.run) }
+
+// remove frees pages by the number of the first.
+func (u *uars) remove(page uint32) error {
+	if page != u.first(page) {
+		return refuse(statusBadResource, reasonUnknown)
+	}
+	return u.numbers.remove(page / u.run)
+}
+
+// at returns the page of an offset of BAR 0, and the offset in it.
+func (u *uars) at(offset uint64) (page, in uint32) {
+	return uint32(offset >> u.shift), uint32(offset & (1<<u.shift - 1))
+}
