@@ -8,6 +8,7 @@ ROUNDS  ?= 10000
 MESSAGES ?= 100000
 KILLS   ?= 200
 BENCH   ?= 10
+DURATION ?= 15m
 REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
 
 export CGO_ENABLED = 0
@@ -21,7 +22,7 @@ MODULE   = github.com/goverbs/goverbs
 LONG     = $(patsubst %,./testbed/%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test soak bench parity generate hardware lint race
+.PHONY: help demo check test soak bench parity generate hardware lint race chaos
 
 help: ## print this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -89,3 +90,7 @@ lint: ## vet and staticcheck
 race: ## the hermetic tests under the race detector; needs gcc
 	@command -v gcc >/dev/null || { echo "the race detector needs gcc: apt-get install gcc libc6-dev"; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race ./...
+
+chaos: ## the tests of races, again and again under the race detector: DURATION=15m; needs gcc
+	@command -v gcc >/dev/null || { echo "the race detector needs gcc: apt-get install gcc libc6-dev"; exit 1; }
+	GO=$(GO) tools/chaos.sh $(DURATION)

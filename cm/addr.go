@@ -2,6 +2,7 @@ package cm
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"strconv"
@@ -18,8 +19,8 @@ const (
 	anyServiceBit = ^uint64(0)
 )
 
-// sockaddr encodes an address for the kernel. An address without IP is the
-// unspecified IPv6 one, which stands for every address of both families.
+// sockaddr encodes an address for the kernel. An invalid IP address becomes the
+// unspecified IPv6 address, which stands for all addresses of both families.
 func sockaddr(a netip.AddrPort) ([]byte, error) {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() {
@@ -44,7 +45,7 @@ func sockaddr(a netip.AddrPort) ([]byte, error) {
 	return b, nil
 }
 
-// scopeOf is the interface index that an IPv6 zone names.
+// scopeOf returns the interface index of an IPv6 zone.
 func scopeOf(ip netip.Addr) (uint32, error) {
 	zone := ip.Zone()
 	if zone == "" {
@@ -60,8 +61,8 @@ func scopeOf(ip netip.Addr) (uint32, error) {
 	return uint32(ifi.Index), nil
 }
 
-// parseSockaddr decodes an IP address of the kernel's. Of any other family it
-// answers the zero AddrPort.
+// parseSockaddr decodes an IP address that the kernel returned. It returns the zero
+// AddrPort for other families.
 func parseSockaddr(b []byte) netip.AddrPort {
 	if len(b) < sockaddrIn {
 		return netip.AddrPort{}
@@ -83,7 +84,8 @@ func parseSockaddr(b []byte) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// zoneOf is the name of an interface, or its index where it has none here.
+// zoneOf returns the name of an interface, or its index if this network namespace has
+// no such interface.
 func zoneOf(scope uint32) string {
 	if ifi, err := net.InterfaceByIndex(int(scope)); err == nil {
 		return ifi.Name
@@ -117,7 +119,7 @@ func (a IBAddr) sockaddr() []byte {
 	return b
 }
 
-// parseIBAddr decodes a sockaddr_ib, and answers false for any other.
+// parseIBAddr decodes a sockaddr_ib. It reports whether b is one.
 func parseIBAddr(b []byte) (IBAddr, bool) {
 	if len(b) < sockaddrIB || binary.NativeEndian.Uint16(b) != afIB {
 		return IBAddr{}, false
@@ -130,4 +132,58 @@ func parseIBAddr(b []byte) (IBAddr, bool) {
 		ServiceMask: binary.BigEndian.Uint64(b[32:]),
 		ScopeID:     binary.NativeEndian.Uint64(b[40:]),
 	}, true
+}
+
+// interfaceAddrs returns the machine's addresses. Hermetic tests replace it.
+var interfaceAddrs = net.InterfaceAddrs
+
+// machineAddrs returns the machine's IP addresses, without zones.
+func machineAddrs() ([]netip.Addr, error) {
+	addrs, err := interfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var ips []netip.Addr
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			ips = append(ips, p.Addr().Unmap())
+		}
+	}
+	return ips, nil
+}
+
+// deviceAddrs returns the addresses of this machine that belong to RDMA devices. It
+// tries to bind an id to each, because on InfiniBand and iWARP the devices themselves
+// do not know their IP addresses.
+func deviceAddrs() ([]netip.Addr, error) {
+	all, err := machineAddrs()
+	if err != nil {
+		return nil, &Error{Op: "list addresses", Err: err}
+	}
+	var ours []netip.Addr
+	for _, ip := range all {
+		if ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+			continue
+		}
+		switch err := canBind(ip); {
+		case err == nil:
+			ours = append(ours, ip)
+		case !errors.Is(err, uverbs.ErrNoDevice) && !errors.Is(err, unix.EADDRNOTAVAIL):
+			return nil, err
+		}
+	}
+	if len(ours) == 0 {
+		return nil, &Error{Op: "list addresses", Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
+			Detail: "no RDMA device of this machine has an IP address: see `rdma link` and `ip address`"}
+	}
+	return ours, nil
+}
+
+// canBind returns the error of binding an id to ip, or nil.
+func canBind(ip netip.Addr) error {
+	s, err := NewID(PSTCP)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Bind(netip.AddrPortFrom(ip, 0)), s.Close())
 }

@@ -16,10 +16,10 @@ type AddrInfoFlags uint32
 
 // The flags of rdma_getaddrinfo(3).
 const (
-	Passive     AddrInfoFlags = 1 << 0 // for a listener: the address is its own
-	NumericHost AddrInfoFlags = 1 << 1 // the node is an address: nobody is asked for a name
-	NoRoute     AddrInfoFlags = 1 << 2 // without a route, which is resolved later in any case
-	FamilyHint  AddrInfoFlags = 1 << 3 // Family says how to read the node
+	Passive     AddrInfoFlags = 1 << 0 // for a listener: the result is in Src
+	NumericHost AddrInfoFlags = 1 << 1 // the node is an IP address: names are not looked up
+	NoRoute     AddrInfoFlags = 1 << 2 // accepted for compatibility: GetAddrInfo never resolves a route
+	FamilyHint  AddrInfoFlags = 1 << 3 // Family selects how the node is parsed
 )
 
 // A Family is an address family.
@@ -33,27 +33,25 @@ const (
 	IB        Family = afIB
 )
 
-// An AddrInfo is what an id needs to listen or to connect: struct
-// rdma_addrinfo.
+// An AddrInfo has what an id needs to listen or to connect: struct rdma_addrinfo.
 type AddrInfo struct {
 	Flags     AddrInfoFlags
 	Family    Family
 	QPType    uverbs.QPType
 	PortSpace PortSpace
-	Src       netip.AddrPort // of a listener; of others the zero AddrPort, or where to connect from
+	Src       netip.AddrPort // where to listen, or where to connect from
 	Dst       netip.AddrPort
-	Paths     []PathRecord // in place of ResolveRoute, where there are some
-	Connect   []byte       // private data that goes before that of Connect
+	Paths     []PathRecord // used instead of ResolveRoute if not empty
+	Connect   []byte       // private data that is sent before the private data of Connect
 }
 
 // GetAddrInfo translates a host and a service, each a name or a number:
-// rdma_getaddrinfo(3). An empty node stands for every address, and is for
-// listeners. Of hints, which may be nil, Flags, Family, QPType, PortSpace and
-// Src count. Go's resolver looks names up. The errors: [uverbs.ErrInvalid] for
-// a service or an address that is none and for what does not fit,
-// [uverbs.ErrNotSupported] for another family than IPv4 and IPv6,
-// [ErrUnreachable] for a name that the resolver does not find, and the cause of
-// the context's end.
+// rdma_getaddrinfo(3). Names are looked up with Go's resolver. An empty node stands for
+// all addresses and is only for listeners. hints may be nil; of its fields, Flags,
+// Family, QPType, PortSpace and Src are used. GetAddrInfo returns [uverbs.ErrInvalid]
+// if the service or the address cannot be parsed or if hints contradict each other,
+// [uverbs.ErrNotSupported] for a family other than IPv4 and IPv6, [ErrUnreachable] if
+// the resolver does not find the name, and context.Cause(ctx) if ctx ends first.
 func GetAddrInfo(ctx context.Context, node, service string, hints *AddrInfo) ([]AddrInfo, error) {
 	if hints == nil {
 		hints = &AddrInfo{}
@@ -65,7 +63,7 @@ func GetAddrInfo(ctx context.Context, node, service string, hints *AddrInfo) ([]
 	name := net.JoinHostPort(node, service)
 	port, err := lookupPort(ctx, base.PortSpace, service)
 	if err != nil {
-		return nil, &Error{Op: "look up", Object: name, Kind: uverbs.ErrInvalid, Detail: err.Error()}
+		return nil, &Error{Op: "look up", Object: name, Kind: uverbs.ErrInvalid, Err: err}
 	}
 	ips, err := lookupHost(ctx, node, base.Flags, base.Family)
 	if err != nil {
@@ -88,7 +86,8 @@ func GetAddrInfo(ctx context.Context, node, service string, hints *AddrInfo) ([]
 	return all, nil
 }
 
-// complete fills in what follows from the rest.
+// complete sets the port space and the QP type if they are zero, and checks the
+// combination.
 func (ai *AddrInfo) complete() error {
 	switch ai.Family {
 	case AnyFamily, IPv4, IPv6:
@@ -103,14 +102,14 @@ func (ai *AddrInfo) complete() error {
 	case ai.PortSpace == 0 && ai.QPType == uverbs.UD:
 		ai.PortSpace = PSUDP
 	case ai.PortSpace == 0 && (ai.QPType == uverbs.XRCSend || ai.QPType == uverbs.XRCRecv):
-		ai.PortSpace = PSIB // the one for all services
+		ai.PortSpace = PSIB // it is for all services
 	case ai.PortSpace == 0:
 		ai.PortSpace = PSTCP
 	}
 	if ai.QPType == 0 {
 		ai.QPType = ai.PortSpace.qpType()
 	}
-	_, err := newID(ai.PortSpace, ai.QPType) // do the two fit?
+	_, err := newID(ai.PortSpace, ai.QPType) // only checks whether the two fit
 	return err
 }
 
@@ -150,9 +149,9 @@ func lookupHost(ctx context.Context, node string, flags AddrInfoFlags, f Family)
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, network, node)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, &Error{Op: "look up", Object: node, Err: context.Cause(ctx)}
 		}
-		return nil, &Error{Op: "look up", Object: node, Kind: ErrUnreachable, Detail: err.Error()}
+		return nil, &Error{Op: "look up", Object: node, Kind: ErrUnreachable, Err: err}
 	}
 	for k := range ips {
 		ips[k] = ips[k].Unmap()
@@ -160,14 +159,13 @@ func lookupHost(ctx context.Context, node string, flags AddrInfoFlags, f Family)
 	return ips, nil
 }
 
-// CreateEP makes a synchronous id as ai says: rdma_create_ep(3). With
-// [Passive], it is bound and ready to listen, and cfg is for the QPs of the ids
-// that GetRequest returns. Otherwise address and route are resolved, and cfg is
-// for the id's own QP: it is ready to connect. A nil cfg leaves QPs to the
-// program. A nil pd stands for the one that ids of the device share. The errors
-// are those of [NewIDFor], [ID.Bind], [SyncID.ResolveAddr],
-// [SyncID.ResolveRoute], [SyncID.SetPaths] and [ID.CreateQP], and
-// [uverbs.ErrNotSupported] for the InfiniBand family.
+// CreateEP creates a synchronous id as ai describes: rdma_create_ep(3). With [Passive],
+// the id is bound and ready to listen, and cfg is for the QPs of the ids that
+// GetRequest returns. Otherwise the address and the route are resolved, cfg is for the
+// id's own QP, and the id is ready to connect. If cfg is nil, no QPs are created. A nil
+// pd stands for the PD that the ids of the device share. The errors are those of
+// [NewIDFor], [ID.Bind], [SyncID.ResolveAddr], [SyncID.ResolveRoute], [SyncID.SetPaths]
+// and [ID.CreateQP], and [uverbs.ErrNotSupported] for the InfiniBand family.
 func CreateEP(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPConfig) (*SyncID, error) {
 	a := *ai
 	if err := a.complete(); err != nil {
@@ -191,7 +189,7 @@ func CreateEP(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPCo
 	return s, nil
 }
 
-// prepare takes an active id to where it can connect.
+// prepare resolves the address and the route of an active id and creates its QP.
 func (s *SyncID) prepare(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPConfig) error {
 	if err := s.ResolveAddr(ctx, ai.Src, ai.Dst, 0); err != nil {
 		return err
@@ -212,7 +210,7 @@ func (s *SyncID) prepare(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *
 	return s.CreateQP(pd, *cfg)
 }
 
-// String is host:port of the address that counts.
+// String returns the port space and the host:port to listen on or to connect to.
 func (ai AddrInfo) String() string {
 	a := ai.Dst
 	if ai.Flags&Passive != 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The hot path allocates nothing, with literals built where they are used, as
-// programs do. What the posts do in a provider is for its own tests.
+// The data path does not allocate if literals are built where they are used, as
+// programs do. The tests of the providers check the posts themselves.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	newRig(t)
 	ctx := context.Background()
@@ -29,6 +29,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			"PostSendInline":  func() { _ = a.PostSendInline(1, 0, inline) },
 			"PostRead":        func() { _ = a.PostRead(1, 0, mr.SGE(0, 64), 4096, 7) },
 			"PostWrite":       func() { _ = a.PostWrite(1, 0, mr.SGE(0, 64), 4096, 7) },
+			"PostWriteImm":    func() { _ = a.PostWriteImm(1, 0, mr.SGE(0, 64), 4096, 7, 9) },
 			"PostWriteInline": func() { _ = a.PostWriteInline(1, 0, inline, 4096, 7) },
 			"SendComp": func() {
 				_ = a.PostSend(1, uverbs.Signaled, mr.SGE(0, 64))
@@ -47,7 +48,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Datagrams, and receives in an SRQ.
+// Datagrams and receives in an SRQ do not allocate.
 func TestDatagramsAllocateNothing(t *testing.T) {
 	newRig(t)
 	g := closing(t, good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0), QP: uverbs.QPConfig{MaxSendWR: 16, MaxRecvWR: 16, MaxInline: 64}}))(t))

@@ -8,14 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
 
-// A node is an open rdma_cm descriptor: a queue of events, and the commands of
-// the ids that are on it.
+// A node is an open rdma_cm descriptor. Commands of its ids are issued on it, and their
+// events are read from it.
 type node struct {
 	file *rdmacm.File
 
@@ -26,14 +27,16 @@ type node struct {
 	ids    int
 }
 
-// openFile opens a descriptor. Hermetic tests put a kernel of their own here.
+// openFile opens a descriptor. Hermetic tests replace it with a fake kernel.
 var openFile = rdmacm.Open
 
 func explainOpen(err error) error {
-	e := &Error{Op: "open", Object: "rdma_cm", Detail: err.Error()}
+	e := &Error{Op: "open", Object: "rdma_cm", Detail: err.Error(), Err: err}
 	switch {
 	case errors.Is(err, rdmacm.ErrABI):
 		e.Kind = uverbs.ErrABI
+	case errors.Is(err, nldev.ErrNoRDMA): // no kernel module provides a device
+		e.Kind, e.Detail = uverbs.ErrNoNode, nldev.NoRDMA
 	case errors.Is(err, rdmacm.ErrNoNode), errors.Is(err, os.ErrNotExist):
 		e.Kind = uverbs.ErrNoNode
 		e.Detail += ": load the module with `modprobe rdma_ucm`, and let udev make /dev/infiniband/rdma_cm"
@@ -45,7 +48,7 @@ func explainOpen(err error) error {
 	return e
 }
 
-// hold enters an id.
+// hold counts an id that uses the node.
 func (n *node) hold() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,18 +65,18 @@ func (n *node) drop() {
 	n.mu.Unlock()
 }
 
-// A record is an event as it was read, and whose it is.
+// A record is an event as it was read, with the id that it is for.
 type record struct {
 	node *node
 	id   *ID
-	mc   *Membership // of events of a membership
+	mc   *Membership // if the event is for a membership
 	raw  uapi.RdmaUcmEventResp
 }
 
 func (r *record) typ() EventType { return EventType(r.raw.Event) }
 
-// read waits for an event of an id that is open. r is where it is put; nil
-// stands for a new one.
+// read waits for an event of an open id and stores it in r. If r is nil, it allocates a
+// record.
 func (n *node) read(r *record) (*record, error) {
 	if r == nil {
 		r = &record{}
@@ -96,25 +99,25 @@ func (n *node) read(r *record) (*record, error) {
 }
 
 // An EventChannel is a queue of the events of asynchronous ids: struct
-// rdma_event_channel. Its methods may be called from any number of goroutines.
+// rdma_event_channel. Its methods may be called concurrently.
 type EventChannel struct {
 	node
-	lead chan struct{} // holds a token while nobody reads
+	lead chan struct{} // holds a token while no goroutine reads
 	done chan struct{} // closed by Close
 
 	pendingMu sync.Mutex
-	pending   []*record // events that were read elsewhere, before their ids came here
+	pending   []*record // events that were read elsewhere before their ids moved here
 
-	// With the lead: whose end interrupts the reader, and what ends that; and a
-	// record to read into.
+	// Only the holder of lead uses these: the Done channel of the ctx that interrupts
+	// the reader, the function that undoes this, and a record to read into.
 	watched <-chan struct{}
 	unwatch func()
 	spare   *record
 }
 
-// NewEventChannel opens an event channel: rdma_create_event_channel(3). The
-// errors: [uverbs.ErrNoNode] where the module rdma_ucm is missing,
-// os.ErrPermission, [uverbs.ErrABI], or what the kernel says.
+// NewEventChannel opens an event channel: rdma_create_event_channel(3). It returns
+// [uverbs.ErrNoNode] if the module rdma_ucm is not loaded, os.ErrPermission,
+// [uverbs.ErrABI], or what the kernel says.
 func NewEventChannel() (*EventChannel, error) {
 	file, err := openFile()
 	if err != nil {
@@ -125,12 +128,11 @@ func NewEventChannel() (*EventChannel, error) {
 	return ch, nil
 }
 
-// Next waits for the next event: rdma_get_cm_event(3). It parks without holding
-// a thread, and ends early with the cause of the context's end, or with
-// [uverbs.ErrClosed] when the channel is closed. The event is acknowledged by
-// being returned. The library does what C's does on the way: a QP that it made
-// moves to RTS before EventEstablished is returned, and is attached to its
-// group before EventMulticastJoin is.
+// Next waits for the next event: rdma_get_cm_event(3). A waiting call does not block a
+// thread. Next returns context.Cause(ctx) if ctx ends first, and [uverbs.ErrClosed] if
+// the channel is closed. A returned event is already acknowledged. Before it returns
+// EventEstablished, Next moves the QP of [ID.CreateQP] to RTS, and before it returns
+// EventMulticastJoin, it attaches the QP to the group, as librdmacm does.
 func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 	select {
 	case <-ch.lead:
@@ -142,7 +144,7 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 	defer func() { ch.lead <- struct{}{} }()
 	for {
 		select {
-		case <-ch.done: // nobody would end the watch
+		case <-ch.done: // no goroutine would end the watch
 			return nil, closed("wait on", "event channel")
 		default:
 		}
@@ -152,8 +154,8 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 		}
 		r, waited, err := ch.nextRecord()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// The end of this context, or of an earlier one whose goroutine was
-			// late, or an event that was read elsewhere.
+			// The deadline was set because this context ended, because an earlier one
+			// did and its goroutine was slow, or because an event was read elsewhere.
 			err = ch.file.SetReadDeadline(time.Time{})
 		}
 		if err != nil {
@@ -163,15 +165,15 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 			continue
 		}
 		e := r.id.process(r)
-		ch.spare = r // the event holds copies
+		ch.spare = r // the event has copies of its contents
 		if e != nil {
 			return e, nil
 		}
 	}
 }
 
-// nextRecord answers an event that waits here, without taking it, or else waits
-// for one of the kernel's.
+// nextRecord returns a pending event without removing it, or waits for an event from
+// the kernel.
 func (ch *EventChannel) nextRecord() (r *record, waited bool, err error) {
 	ch.pendingMu.Lock()
 	if len(ch.pending) > 0 {
@@ -182,12 +184,12 @@ func (ch *EventChannel) nextRecord() (r *record, waited bool, err error) {
 		return r, true, nil
 	}
 	spare := ch.spare
-	ch.spare = nil // read elsewhere, the record may be kept
+	ch.spare = nil // if the event is for an id that has moved, its record may be kept
 	r, err = ch.read(spare)
 	return r, false, err
 }
 
-// yield gives up the events that wait here and are to go elsewhere.
+// yield removes and returns the pending events that which selects.
 func (ch *EventChannel) yield(which func(*record) bool) (records []*record) {
 	ch.pendingMu.Lock()
 	defer ch.pendingMu.Unlock()
@@ -201,14 +203,14 @@ func (ch *EventChannel) yield(which func(*record) bool) (records []*record) {
 	return records
 }
 
-// holds tells whether events of the id wait here.
+// holds reports whether events of the id are pending.
 func (ch *EventChannel) holds(i *ID) bool {
 	ch.pendingMu.Lock()
 	defer ch.pendingMu.Unlock()
 	return slices.ContainsFunc(ch.pending, func(r *record) bool { return r.id == i })
 }
 
-// push takes events that were read elsewhere.
+// push appends events that were read elsewhere.
 func (ch *EventChannel) push(records ...*record) {
 	if len(records) == 0 {
 		return
@@ -219,8 +221,8 @@ func (ch *EventChannel) push(records ...*record) {
 	ch.interrupt()
 }
 
-// watch lets the end of ctx interrupt the reader. A reader that comes back with
-// the same context finds it watched already.
+// watch makes the end of ctx interrupt the reader. It does nothing if the last call had
+// the same context.
 func (ch *EventChannel) watch(ctx context.Context) {
 	if ch.watched == ctx.Done() {
 		return
@@ -233,29 +235,30 @@ func (ch *EventChannel) watch(ctx context.Context) {
 	}
 }
 
-// interrupt makes the reader look at its context, and at what is pending.
+// interrupt makes the reader check its context and the pending events.
 func (ch *EventChannel) interrupt() {
-	// It fails on a closed file alone, whose reader has ended.
+	// It only fails if the file is closed, and then the reader has returned.
 	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-// Close closes the channel: rdma_destroy_event_channel(3). It answers
-// [uverbs.ErrBusy] while ids use it. It is idempotent.
+// Close closes the channel: rdma_destroy_event_channel(3). It returns [uverbs.ErrBusy]
+// while ids use the channel. It is idempotent.
 func (ch *EventChannel) Close() error {
 	if done, err := ch.shut(); done || err != nil {
 		return err
 	}
 	close(ch.done)
 	ch.interrupt()
-	<-ch.lead // the reader, if there is one, has ended
+	<-ch.lead // a reader has returned
 	ch.refusals.wait()
 	err := ch.file.Close()
 	ch.unwatch()
-	ch.lead <- struct{}{} // those who still come find the channel closed
+	ch.lead <- struct{}{} // later readers find the channel closed
 	return wrap("close", "event channel", err, "")
 }
 
-// shut takes no more ids. It answers whether that was so before.
+// shut marks the channel as closed, so that no ids can be added. It reports whether it
+// was closed before.
 func (ch *EventChannel) shut() (done bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

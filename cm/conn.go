@@ -3,307 +3,256 @@ package cm
 import (
 	"context"
 	"errors"
-	"net"
+	"io"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Options says how to dial, listen or join. Nil in place of them, and each
-// field's zero value, stand for what suits most.
+// Options configure how to dial, listen or join. Nil stands for the zero Options, and
+// the zero value of each field for its default.
 type Options struct {
-	// QP describes the QP. Without sizes it has room for 16 sends and 16
-	// receives of one SGE.
+	// QP is the configuration of the QP. A MaxSendWR or MaxRecvWR of 0 stands for 16
+	// work requests, a negative one for none. With an SRQ, the QP has no receive queue.
+	// QP.Path sets the headers of the packets that this side sends, instead of what the
+	// connection manager derives from TOS, addresses and ports.
 	QP uverbs.QPConfig
-	// PD is where the QP belongs, and with it the memory that is posted. Nil
-	// stands for one that connections of a device share. A PD of another device
-	// than the connection's is an error.
+	// PD is the protection domain of the QP and of the memory that is posted. Nil
+	// stands for one that all connections of a device share. A peer that guesses an
+	// rkey can then access the memory of other connections. The PD must belong to the
+	// device of the connection.
 	PD *uverbs.PD
+	// OwnPD gives each connection its own PD, so that an rkey is valid on one
+	// connection only. [Conn.Close] closes the PD. It reports [uverbs.ErrBusy] while
+	// MRs of the connection are open: close them first, then call Close again. OwnPD
+	// cannot be combined with PD.
+	OwnPD bool
 
-	// PrivateData goes to the peer with the request, or with its acceptance:
-	// see [ConnParam] for how much.
+	// PrivateData is sent to the peer with the request or with the acceptance.
+	// [ConnParam] has its maximum length. [Conn.SetPrivateData] replaces it.
 	PrivateData []byte
-	// Param says more about the connection. Its PrivateData gives way to that
-	// above.
+	// Param has further parameters of the connection. PrivateData replaces that of
+	// Param.
 	Param *ConnParam
 
-	// LocalAddr is where to dial from. The zero AddrPort leaves it to the
-	// routing table.
+	// LocalAddr is the address to dial from. If it is the zero AddrPort, the routing
+	// table decides.
 	LocalAddr netip.AddrPort
-	// Timeout bounds each of the resolutions of address and route: two seconds
-	// if zero. The context bounds everything.
+	// Timeout limits Dial and JoinMulticast as a whole. If it is 0, the deadline of the
+	// context applies, or 30 seconds if the context has no deadline.
 	Timeout time.Duration
-	// TOS is the type of service of the connection's packets.
+	// ResolveTimeout is the kernel's timeout for each resolution of an address or a
+	// route. If zero, it is 2 seconds.
+	ResolveTimeout time.Duration
+	// TOS is the type of service of the connection's packets: the DSCP times 4. On RoCE
+	// it is the traffic class, and the kernel derives the service level from it:
+	// SO_PRIORITY's table, then the VLAN's egress map or the traffic classes of the
+	// network interface. On InfiniBand it is the QoS class that the subnet
+	// administrator uses to select the path and its service level.
 	TOS uint8
-	// ReuseAddr lets several listeners share a port.
+	// ReuseAddr allows several connections to be dialed from the port of LocalAddr: see
+	// [ID.SetReuseAddr]. It does not allow a listener to share its address and port
+	// with another id.
 	ReuseAddr bool
-	// V6Only keeps a listener on [::] from serving IPv4.
+	// V6Only makes a listener on [::] accept IPv6 connections only.
 	V6Only bool
-	// Backlog is how many requests wait for Accept; the kernel's maximum if
-	// zero.
+	// Backlog is how many requests may wait for Accept. 0 stands for the kernel's
+	// maximum, 1024.
 	Backlog int
+	// MaxHandshakes is how many connections of a listener may be between request and
+	// Accept at a time: see [Listener.Accept]. Each has a QP and a goroutine. If zero,
+	// it is 256.
+	MaxHandshakes int
+	// HandshakeTimeout limits how long a listener waits for a peer to confirm the
+	// connection after its request was accepted. If zero, it is ten seconds.
+	HandshakeTimeout time.Duration
 
-	// Setup runs when the QP exists and the peer cannot send yet: post the first
-	// receives there. Its error ends the connection.
-	Setup func(*Conn) error
+	// Prepare is called when the device is known and before the QP is created. Dial
+	// calls it for each address that it tries, a listener for each request. It may
+	// change qp, for example to set completion queues or an SRQ created on [ID.Verbs]
+	// and [ID.PD], which [Conn.Own] closes with the connection. An error ends the
+	// attempt.
+	Prepare func(c *Conn, qp *uverbs.QPConfig) error
+	// Setup is called when the QP exists and before the peer can send. Post the first
+	// receives there. An error ends the attempt. A listener calls Prepare and Setup
+	// from several goroutines at once.
+	//
+	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
+	// created on c with [ID.AllocMsgs], [ID.RegMsgs] and the like are closed, as are
+	// the objects that they have passed to [Conn.Own].
+	Setup func(c *Conn) error
 }
 
+// defaultWR is the size of queues if Options do not set it.
+const defaultWR = 16
+
 func (o *Options) qp(typ uverbs.QPType) uverbs.QPConfig {
-	const usual = 16
 	cfg := o.QP
-	if cfg.MaxSendWR == 0 && cfg.MaxRecvWR == 0 {
-		cfg.MaxSendWR, cfg.MaxRecvWR = usual, usual
+	cfg.MaxSendWR = orDefault(cfg.MaxSendWR, defaultWR)
+	switch {
+	case cfg.SRQ == nil:
+		cfg.MaxRecvWR = orDefault(cfg.MaxRecvWR, defaultWR)
+	default:
+		cfg.MaxRecvWR = max(cfg.MaxRecvWR, 0)
 	}
 	cfg.Type = typ
 	return cfg
 }
 
-func (o *Options) param() *ConnParam {
-	p := defaultConnParam
+// orDefault returns n, d for 0, and 0 for a negative number.
+func orDefault(n, d int) int {
+	if n == 0 {
+		return d
+	}
+	return max(n, 0)
+}
+
+// A Conn is a reliable connection. It has the methods of its id. To send, receive and
+// wait for completions, use [ID.PostRecv], [ID.PostSend], [ID.PostRead], [ID.SendComp]
+// and [ID.RecvComp], the calls of rdma_verbs.h. Its methods may be called concurrently.
+type Conn struct {
+	*SyncID
+	private []byte
+
+	mu    sync.Mutex
+	data  []byte // from SetPrivateData
+	owned []io.Closer
+}
+
+// setUp creates the QP and calls Prepare and Setup.
+func (c *Conn) setUp(o *Options) error {
+	c.ID.setup.Store(&setupMRs{})
+	pd := o.PD
+	if o.OwnPD {
+		var err error
+		if pd, err = c.allocPD(o); err != nil {
+			return err
+		}
+	}
+	cfg := o.qp(uverbs.RC)
+	if o.Prepare != nil {
+		if err := step("prepare", o.Prepare(c, &cfg)); err != nil {
+			return err
+		}
+	}
+	if err := c.CreateQP(pd, cfg); err != nil {
+		return err
+	}
+	if o.Setup == nil {
+		return nil
+	}
+	return step("set up", o.Setup(c))
+}
+
+// allocPD allocates the connection's own PD.
+func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
+	const op = "allocate PD for"
+	if o.PD != nil {
+		return nil, invalid(op, c.name(), "Options have a PD and OwnPD: set one of them")
+	}
+	ctx := c.Verbs()
+	if ctx == nil {
+		return nil, closed(op, c.name())
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	c.Own(pd)
+	c.ID.mu.Lock()
+	c.ID.show(func() { c.ID.pd = pd })
+	c.ID.mu.Unlock()
+	return pd, nil
+}
+
+// param returns the parameters for Connect or Accept.
+func (c *Conn) param(o *Options) *ConnParam {
+	var p ConnParam
 	if o.Param != nil {
 		p = *o.Param
 	}
 	if o.PrivateData != nil {
 		p.PrivateData = o.PrivateData
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.data != nil {
+		p.PrivateData = c.data
+	}
 	return &p
 }
 
-// A Conn is a reliable connection. All that an id does it does too; receives,
-// sends and their completions are those of rdma_verbs.h: see [ID.PostRecv],
-// [ID.PostSend], [ID.PostRead], [ID.SendComp] and [ID.RecvComp]. Its methods
-// may be called from any number of goroutines.
-type Conn struct {
-	*SyncID
-	private []byte
+// stands ends the setup of a connection that is established. From then on, the caller
+// closes its MRs.
+func (c *Conn) stands(private []byte) *Conn {
+	c.ID.setup.Store(nil)
+	c.private = private
+	return c
 }
 
-// Dial connects to host:port, where a program listens in PSTCP. Host is a name
-// or an IP address, with a zone where it is link-local; of a name's addresses
-// the first that answers is taken. When ctx ends before the connection stands,
-// nothing is left of it. The errors are those of [GetAddrInfo], [NewID],
-// [SyncID.ResolveAddr], [SyncID.ResolveRoute], [ID.CreateQP] and
-// [SyncID.Connect], or what Setup answers: [ErrRejected] where nobody listens,
-// [ErrTimeout] and [ErrUnreachable] where nobody is.
-func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
-	if o == nil {
-		o = &Options{}
+// abandon closes a connection that could not be established, with the MRs that Prepare
+// and Setup have created.
+func (c *Conn) abandon() error {
+	errs := []error{c.DestroyQP()}
+	if mrs := c.ID.setup.Swap(nil); mrs != nil {
+		errs = append(errs, mrs.close())
 	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, invalid("dial", addr, "want host:port")
-	}
-	infos, err := GetAddrInfo(ctx, host, port, &AddrInfo{PortSpace: PSTCP, Src: o.LocalAddr})
-	if err != nil {
-		return nil, err
-	}
-	return dialFirst(ctx, infos, o)
+	return errors.Join(append(errs, c.Close())...)
 }
 
-// dialFirst dials one address after the other. Who has refused would refuse at
-// its other addresses as well.
-func dialFirst(ctx context.Context, infos []AddrInfo, o *Options) (*Conn, error) {
-	var errs []error
-	for k := range infos {
-		c, err := dial(ctx, &infos[k], o)
-		if err == nil {
-			return c, nil
+// SetPrivateData sets the private data of the request or the acceptance, instead of
+// Options.PrivateData. For example, it can contain the rkey of an MR. It only has an
+// effect in Options.Prepare and Options.Setup.
+func (c *Conn) SetPrivateData(b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.data = append([]byte{}, b...)
+}
+
+// Own passes objects, such as completion queues, to the connection. Close closes them
+// after the QP, the last one first. They are also closed if Dial or Accept fails.
+func (c *Conn) Own(objects ...io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owned = append(c.owned, objects...)
+}
+
+// closeOwned closes the objects passed to Own. It stops at the first that cannot be
+// closed.
+func (c *Conn) closeOwned() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := len(c.owned); n > 0; n-- {
+		if err := c.owned[n-1].Close(); err != nil {
+			return err
 		}
-		errs = append(errs, err)
-		if ctx.Err() != nil || errors.Is(err, ErrRejected) {
-			break
-		}
+		c.owned = c.owned[:n-1]
 	}
-	if len(errs) == 1 {
-		return nil, errs[0]
-	}
-	return nil, errors.Join(errs...)
+	return nil
 }
 
-func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
-	s, err := NewID(PSTCP)
-	if err != nil {
-		return nil, err
-	}
-	c := &Conn{SyncID: s}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if o.TOS != 0 {
-		if err := s.SetTOS(o.TOS); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.ResolveAddr(ctx, ai.Src, ai.Dst, o.Timeout); err != nil {
-		return nil, err
-	}
-	if err := s.ResolveRoute(ctx, o.Timeout); err != nil {
-		return nil, err
-	}
-	if err := c.setUp(o); err != nil {
-		return nil, err
-	}
-	if err := s.Connect(ctx, o.param()); err != nil {
-		return nil, err
-	}
-	c.private = s.Event().PrivateData
-	return c, nil
-}
-
-// setUp makes the QP and lets the program post its receives.
-func (c *Conn) setUp(o *Options) error {
-	if err := c.CreateQP(o.PD, o.qp(uverbs.RC)); err != nil {
-		return err
-	}
-	if o.Setup == nil {
-		return nil
-	}
-	return o.Setup(c)
-}
-
-// PrivateData returns what the peer sent with its request, or its acceptance,
-// padded with zeros to what the message has room for.
+// PrivateData returns the private data of the peer's request or acceptance, padded with
+// zeros to the size of the message's field.
 func (c *Conn) PrivateData() []byte { return c.private }
 
-// Shutdown ends the connection and waits until the peer knows of it, then
-// closes it. What is still in the queues is flushed: take the completions of
-// what must arrive before. When ctx ends first, the connection is closed all
-// the same. The errors are those of [SyncID.Disconnect] and [ID.Close].
+// Shutdown ends the connection, waits until the peer has confirmed it, and closes the
+// connection. Requests that are still in the queues are flushed, so wait for the
+// completions that matter first. If ctx ends first, the connection is closed anyway.
+// The errors are those of [SyncID.Disconnect] and [Conn.Close].
 func (c *Conn) Shutdown(ctx context.Context) error {
 	err := c.Disconnect(ctx)
-	return errors.Join(err, c.SyncID.Close())
+	return errors.Join(err, c.Close())
 }
 
-// Close ends the connection and closes it. It does not wait for the peer, who
-// is told once: see [Conn.Shutdown]. It is idempotent. The errors are those of
-// [ID.Close].
-func (c *Conn) Close() error { return c.SyncID.Close() }
-
-// A Listener takes connections.
-type Listener struct {
-	id *SyncID
-	o  Options
-}
-
-// Listen waits for connections at host:port in PSTCP. An empty host stands for
-// every address of both families, port 0 for one that the kernel chooses. The
-// errors are those of [GetAddrInfo], [NewID], [ID.Bind] and [ID.Listen].
-func Listen(addr string, o *Options) (_ *Listener, err error) {
-	l := &Listener{}
-	if o != nil {
-		l.o = *o
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, invalid("listen", addr, "want host:port or :port")
-	}
-	infos, err := GetAddrInfo(context.Background(), host, port, &AddrInfo{Flags: Passive, PortSpace: PSTCP})
-	if err != nil {
-		return nil, err
-	}
-	if l.id, err = NewID(PSTCP); err != nil {
-		return nil, err
-	}
-	if err := l.listen(infos[0].Src); err != nil {
-		return nil, errors.Join(err, l.id.Close())
-	}
-	return l, nil
-}
-
-func (l *Listener) listen(addr netip.AddrPort) error {
-	if l.o.ReuseAddr {
-		if err := l.id.SetReuseAddr(true); err != nil {
-			return err
-		}
-	}
-	if l.o.V6Only {
-		if err := l.id.SetAFOnly(true); err != nil {
-			return err
-		}
-	}
-	if err := l.id.Bind(addr); err != nil {
+// Close ends the connection, closes it, and closes the objects passed to [Conn.Own]. It
+// does not wait for the peer, which is notified once: see [Conn.Shutdown]. It is
+// idempotent. The errors are those of [ID.Close], and those of closing the objects:
+// [uverbs.ErrBusy] with Options.OwnPD while MRs are open.
+func (c *Conn) Close() error {
+	if err := c.SyncID.Close(); err != nil {
 		return err
 	}
-	return l.id.Listen(l.o.Backlog)
+	return c.closeOwned()
 }
-
-// Accept waits for a connection and takes it up, with the QP that Options
-// describe and after their Setup. Several goroutines may wait. An error is
-// either the listener's end ([uverbs.ErrClosed], or the context's), or of one
-// connection, as [Request.Accept] has them, after which Accept may be called
-// again.
-//
-// It returns when the peer has heard of it: a peer that never answers holds it
-// up for about 70 seconds, until the kernel gives up. A server of peers that it
-// does not trust takes requests by [Listener.Request], and accepts each in a
-// goroutine of its own.
-func (l *Listener) Accept(ctx context.Context) (_ *Conn, err error) {
-	r, err := l.Request(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.Accept(ctx, nil)
-}
-
-// A Request is a connection that waits to be taken up, or refused.
-type Request struct {
-	id *SyncID
-	o  *Options
-}
-
-// Request waits for a connection without taking it up, so that the program can
-// look at who asks. Exactly one of Accept, Reject and Close must follow. The
-// errors are those of [SyncID.GetRequest].
-func (l *Listener) Request(ctx context.Context) (*Request, error) {
-	s, err := l.id.GetRequest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &Request{id: s, o: &l.o}, nil
-}
-
-// ID is the id of the connection to be.
-func (r *Request) ID() *SyncID { return r.id }
-
-// PrivateData is what the peer sent along, padded with zeros.
-func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
-
-// Accept takes the connection up. Nil options stand for those of the listener.
-// An error ends the connection. The errors are those of [ID.CreateQP] and
-// [SyncID.Accept], or what Setup answers.
-func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
-	if o == nil {
-		o = r.o
-	}
-	c := &Conn{SyncID: r.id, private: r.PrivateData()}
-	err := c.setUp(o)
-	if err == nil {
-		err = c.SyncID.Accept(ctx, o.param())
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// Reject refuses the connection, and tells the peer why. The errors are those
-// of [ID.Reject] and [ID.Close].
-func (r *Request) Reject(privateData []byte) error {
-	return errors.Join(r.id.Reject(privateData), r.id.Close())
-}
-
-// Close refuses the connection. The errors are those of [ID.Close].
-func (r *Request) Close() error { return r.id.Close() }
-
-// Addr returns where the listener waits.
-func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
-
-// ID is the listener's id.
-func (l *Listener) ID() *SyncID { return l.id }
-
-// Close ends the listener. Requests that wait are refused; connections that
-// were taken up stay. It is idempotent. The errors are those of [ID.Close].
-func (l *Listener) Close() error { return l.id.Close() }

@@ -10,51 +10,93 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ConnParam says how to connect, or to accept: struct rdma_conn_param. Nil in
-// place of one stands for both maxima, 6 retries and 7 for RNR.
+// ConnParam has the parameters of Connect and Accept: struct rdma_conn_param. Nil
+// stands for the zero ConnParam. In each number, 0 stands for the default. To set a
+// number to 0, use [NoReads] or [NoRetry].
 type ConnParam struct {
-	// PrivateData goes to the peer with the request or the answer: at most 56
-	// bytes to connect, 196 to accept; 180 and 136 for datagrams. Between
-	// addresses of the InfiniBand family a request has room for 36 more. Linux makes
-	// the first byte of those 0, and looks for the version of IP in the next: one of
-	// 0x4_ or 0x6_ has the request rejected.
+	// PrivateData is sent to the peer with the request or the reply: at most 56 bytes
+	// to connect and 196 to accept, for datagrams 180 and 136. Between addresses of the
+	// InfiniBand family, a request has room for 36 more bytes. Linux sets the first of
+	// those to 0 and parses the IP version in the second. It rejects a request in which
+	// this byte is 0x4_ or 0x6_.
 	PrivateData []byte
 
-	// ResponderResources is how many READs and atomics of the peer are served
-	// at a time, InitiatorDepth how many may be under way to it. The device
-	// limits both.
+	// ResponderResources is how many READs and atomics of the peer this side serves at
+	// a time. InitiatorDepth is how many of its own may be outstanding at the peer. The
+	// devices of both sides limit both. 0 stands for the device's maximum, NoReads for
+	// none.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 
-	FlowControl   bool
-	RetryCount    uint8 // 0 to 7: how often a lost packet is sent again; rxe takes 7 for infinitely often. Nothing said is 0
-	RNRRetryCount uint8 // 0 to 7: how often a send is tried that finds no receive; 7 for ever. Nothing said is 0
+	FlowControl bool
+	// RetryCount is how often the QP retransmits a packet that is not acknowledged, 1
+	// to 7. 0 stands for 6, NoRetry for none. On rxe, 7 means without limit, and a QP
+	// that waits for a receive of the peer also uses up its retries: see RNRRetryCount.
+	RetryCount uint8
+	// RNRRetryCount is how often the QP retransmits a message for which the peer had no
+	// receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none. While rxe
+	// waits for a receive, its timer for acknowledgements keeps running: with the
+	// default RetryCount the connection breaks after about 4.6 seconds. With a
+	// RetryCount of 7 the QP waits without limit, even if the peer no longer exists.
+	RNRRetryCount uint8
 
-	// For an id without a QP of its own. For UD Accept they tell the peer
-	// where to send.
+	// SRQ, QPN and QKey describe the QP if the id has none. An Accept for UD sends them
+	// to the peer as the destination of datagrams.
 	SRQ  bool
 	QPN  uint32
 	QKey uint32
 }
 
-// What ConnParam's fields hold for as much as the device does, and the peer
-// asks for.
+// Special values of the numbers in ConnParam.
 const (
+	// MaxRespRes and MaxInitDepth stand for the maximum that the device supports and
+	// the peer requests. So does 0.
 	MaxRespRes   uint8 = 0xff
 	MaxInitDepth uint8 = 0xff
+	// NoReads sets ResponderResources or InitiatorDepth to 0.
+	NoReads uint8 = 0xfe
+	// NoRetry sets RetryCount or RNRRetryCount to 0.
+	NoRetry uint8 = 0xfe
 )
 
-// Not librdmacm's 7 retries: rxe takes them for infinitely many, and who sends
-// to a peer that is gone would never hear of it.
-var defaultConnParam = ConnParam{ResponderResources: MaxRespRes, InitiatorDepth: MaxInitDepth, RetryCount: 6, RNRRetryCount: 7}
+// librdmacm's default is 7 retries. On rxe that means without limit, and a send to a
+// peer that no longer exists would never complete.
+const (
+	defaultRetryCount    = 6
+	defaultRNRRetryCount = 7
+)
 
-// Connect asks the peer for a connection, or for where to send datagrams:
-// rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
-// EventConnectError follows. For an id without a QP, p names the QP, and
-// EventConnectResponse comes in place of EventEstablished. The errors:
-// [ErrNoQP] without a QP and without p, [ErrPrivateData], [uverbs.ErrInvalid]
-// before the route is resolved and for numbers that cannot be,
-// [uverbs.ErrClosed] after Close, or what the kernel says.
+// complete returns a copy of p with the defaults filled in. A nil p stands for the zero
+// ConnParam.
+func (p *ConnParam) complete() *ConnParam {
+	var full ConnParam
+	if p != nil {
+		full = *p
+	}
+	for _, n := range []struct {
+		value     *uint8
+		def, none uint8
+	}{
+		{&full.ResponderResources, MaxRespRes, NoReads}, {&full.InitiatorDepth, MaxInitDepth, NoReads},
+		{&full.RetryCount, defaultRetryCount, NoRetry}, {&full.RNRRetryCount, defaultRNRRetryCount, NoRetry},
+	} {
+		switch *n.value {
+		case 0:
+			*n.value = n.def
+		case n.none:
+			*n.value = 0
+		}
+	}
+	return &full
+}
+
+// Connect requests a connection from the peer or, for datagrams, its QP number and
+// Q_Key: rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
+// EventConnectError follows. If the id has no QP, p has the QP's number, and
+// EventConnectResponse follows instead of EventEstablished. Connect returns [ErrNoQP]
+// if the id has no QP and p is nil, [ErrPrivateData], [uverbs.ErrInvalid] before the
+// route is resolved and for numbers out of range, [uverbs.ErrClosed] after Close, or
+// what the kernel says.
 func (i *ID) Connect(p *ConnParam) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,20 +105,20 @@ func (i *ID) Connect(p *ConnParam) error {
 	}
 	i.responderResources = limited(p.ResponderResources, MaxRespRes, i.dev.attr.MaxQPRdAtom)
 	i.initiatorDepth = limited(p.InitiatorDepth, MaxInitDepth, i.dev.attr.MaxQPInitRdAtom)
-	i.failed = false
-	req := &uapi.RdmaUcmConnect{Id: i.kernel, Ece: uapi.RdmaUcmEce{VendorId: i.localECE.VendorID, AttrMod: i.localECE.Options}}
+	req := &uapi.RdmaUcmConnect{Id: i.kernel, Ece: uapi.RdmaUcmEce{VendorId: i.ece.local.VendorID, AttrMod: i.ece.local.Options}}
 	i.encodeParam(&req.ConnParam, p)
 	if err := i.node.file.Connect(req); err != nil {
 		return i.explainConnect("connect", err, p, connectLimits)
 	}
+	i.life.enter(phaseConnecting)
 	return nil
 }
 
-// Accept takes up a connection request: rdma_accept(3). The QP moves to RTS on
-// the way. EventEstablished follows when the peer has heard of it, but for UD,
-// where the answer is all. [ErrDisconnected] when the peer has taken its
-// request back, or is gone, and [ErrNoQP] for UD too; else the errors are those
-// of [ID.Connect], and of [uverbs.QP.Modify].
+// Accept accepts a connection request: rdma_accept(3). It moves the QP to RTS.
+// EventEstablished follows when the peer has confirmed the connection. For UD no event
+// follows. Accept returns [ErrDisconnected] if the peer has withdrawn its request or no
+// longer exists, and [ErrNoQP] if the id has no QP and p is nil, also for UD. Otherwise
+// the errors are those of [ID.Connect] and [uverbs.QP.Modify].
 func (i *ID) Accept(p *ConnParam) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -95,13 +137,14 @@ func (i *ID) Accept(p *ConnParam) error {
 	}
 	req := &uapi.RdmaUcmAccept{Uid: i.uid, Id: i.kernel}
 	if i.remoteECE.VendorID != 0 {
-		req.Ece = uapi.RdmaUcmEce{VendorId: i.remoteECE.VendorID, AttrMod: i.localECE.Options}
+		req.Ece = uapi.RdmaUcmEce{VendorId: i.remoteECE.VendorID, AttrMod: i.ece.local.Options}
 	}
 	i.encodeParam(&req.ConnParam, p)
 	if err := i.node.file.Accept(req); err != nil {
 		return errors.Join(i.acceptError(err, p),
 			i.modifyQP(toErr, uverbs.MaskState))
 	}
+	i.life.enter(phaseConnecting)
 	return nil
 }
 
@@ -113,8 +156,8 @@ func (i *ID) acceptError(err error, p *ConnParam) error {
 	return err
 }
 
-// withdrawn is err, or what it means in the middle of a handshake: that the
-// peer has gone away.
+// withdrawn returns err, or ErrDisconnected if err means that the peer has ended the
+// handshake.
 func (i *ID) withdrawn(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Errno != unix.EINVAL || e.Kind == ErrPrivateData {
@@ -124,26 +167,25 @@ func (i *ID) withdrawn(op string, err error) error {
 		Detail: "there is no handshake to go on with: the peer has taken back what it said, or is gone, or was answered before"}
 }
 
-// checkParam sees to it that the id can be connected, and fills in the default.
-// The caller holds i.mu.
+// checkParam checks whether the id can connect or accept with *p and fills in the
+// defaults. The caller holds i.mu.
 func (i *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 	datagrams := i.qpType == uverbs.UD
-	tells := !datagrams || op == "accept" // the peer which QP it is
+	tells := !datagrams || op == "accept" // a QP number is sent
 	switch {
-	case i.closed:
+	case i.isClosed():
 		return closed(op, i.describe())
 	case i.dev == nil:
 		return invalid(op, i.describe(), "the id is not bound to a device: resolve the peer's address first")
 	case *p == nil && i.qp.Load() == nil && tells:
 		return &Error{Op: op, Object: i.describe(), Kind: ErrNoQP, Errno: unix.EINVAL, Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
-	case *p == nil:
-		*p = &defaultConnParam
 	}
+	*p = (*p).complete()
 	if n := len(i.connectData) + len((*p).PrivateData); n > 0xff {
 		return i.tooMuchData(op, n, i.dataLimit(l))
 	}
 	if datagrams {
-		return nil // the rest means nothing to them
+		return nil // the other parameters do not apply to datagrams
 	}
 	return i.checkDepths(op, *p)
 }
@@ -165,7 +207,7 @@ func (i *ID) checkDepths(op string, p *ConnParam) error {
 	return nil
 }
 
-// limited is a depth that connect asks for.
+// limited returns the depth to request in Connect.
 func limited(asked, all uint8, device int) uint8 {
 	if asked == all {
 		return uint8(min(device, 0xff))
@@ -173,8 +215,8 @@ func limited(asked, all uint8, device int) uint8 {
 	return asked
 }
 
-// agreed is a depth that accept answers with: as much as the peer asks for
-// where nothing else is said.
+// agreed returns the depth to send in Accept. The default is what the peer requested,
+// up to the device's limit.
 func agreed(asked, all, peer uint8, device int) uint8 {
 	if asked == all {
 		return uint8(min(int(peer), device))
@@ -182,7 +224,7 @@ func agreed(asked, all, peer uint8, device int) uint8 {
 	return asked
 }
 
-// encodeParam fills in what the kernel wants to know. The caller holds i.mu.
+// encodeParam fills in the kernel's struct. The caller holds i.mu.
 func (i *ID) encodeParam(d *uapi.RdmaUcmConnParam, p *ConnParam) {
 	*d = uapi.RdmaUcmConnParam{QpNum: p.QPN, Qkey: p.QKey, Srq: b2u(p.SRQ), Valid: 1,
 		ResponderResources: i.responderResources, InitiatorDepth: i.initiatorDepth,
@@ -201,8 +243,8 @@ func b2u(b bool) uint8 {
 	return 0
 }
 
-// How much private data a message has room for, connected and UD: IBA vol. 1,
-// 12.6, less what an IP address takes in a request.
+// dataLimits has the room for private data in a message, for connected and UD ids: IBA
+// vol. 1, 12.6, minus what the IP header takes in a request.
 type dataLimits struct{ connected, ud int }
 
 var (
@@ -211,10 +253,10 @@ var (
 	rejectLimits  = dataLimits{148, 136}
 )
 
-// ipHeader is what an IP address takes.
+// ipHeader is the size of the header with IP addresses in a request.
 const ipHeader = 36
 
-// dataLimit is the room that the id has. The caller holds i.mu.
+// dataLimit returns the room for private data. The caller holds i.mu.
 func (i *ID) dataLimit(l dataLimits) int {
 	n := l.connected
 	if i.qpType == uverbs.UD {
@@ -231,8 +273,8 @@ func (i *ID) tooMuchData(op string, n, limit int) error {
 		Detail: strconv.Itoa(n) + " bytes of private data: there is room for " + strconv.Itoa(limit)}
 }
 
-// explainConnect says why the kernel refused, after the fact: another transport
-// may have other limits.
+// explainConnect returns the error of a refused command. It checks the length of the
+// private data only now because other transports may have other limits.
 func (i *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) error {
 	if errors.Is(err, unix.EINVAL) {
 		if n, limit := len(i.connectData)+len(p.PrivateData), i.dataLimit(l); n > limit {
@@ -243,14 +285,14 @@ func (i *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) er
 	return wrap(op, i.describe(), err, "")
 }
 
-// Reject refuses a connection request, or the answer to one: rdma_reject(3).
-// The peer gets privateData, at most 148 bytes, 136 for UD. Close the id then.
-// [ErrPrivateData] for more, [uverbs.ErrInvalid] where there is nothing to
-// refuse, [uverbs.ErrClosed] after Close.
+// Reject rejects a connection request or the reply to one: rdma_reject(3). The peer
+// receives privateData, at most 148 bytes, 136 for UD. Close the id afterwards. Reject
+// returns [ErrPrivateData] if privateData is longer, [uverbs.ErrInvalid] if there is
+// nothing to reject, and [uverbs.ErrClosed] after Close.
 func (i *ID) Reject(privateData []byte) error { return i.reject(privateData, 0) }
 
-// RejectECE refuses because of the peer's vendor options: rdma_reject_ece(3).
-// The errors are those of [ID.Reject].
+// RejectECE rejects because of the peer's vendor options: rdma_reject_ece(3). The
+// errors are those of [ID.Reject].
 func (i *ID) RejectECE(privateData []byte) error {
 	return i.reject(privateData, uint8(RejectVendorOption))
 }
@@ -259,7 +301,7 @@ func (i *ID) reject(data []byte, reason uint8) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	const op = "reject"
-	if i.closed {
+	if i.isClosed() {
 		return closed(op, i.describe())
 	}
 	limit := i.dataLimit(rejectLimits)
@@ -273,16 +315,16 @@ func (i *ID) reject(data []byte, reason uint8) error {
 	return wrap(op, i.describe(), err, "there is no request to reject: it was answered, or taken back")
 }
 
-// Disconnect ends the connection: rdma_disconnect(3). The QP moves to the error
-// state, where what is posted is flushed; both sides get EventDisconnected.
-// [uverbs.ErrInvalid] for an id without a connection, such as a UD one,
-// [uverbs.ErrClosed] after Close, or what the kernel says to either step.
+// Disconnect ends the connection: rdma_disconnect(3). It moves the QP to state ERR,
+// where the posted requests are flushed. Both sides receive EventDisconnected.
+// Disconnect returns [uverbs.ErrInvalid] for an id without a connection, such as a UD
+// id, [uverbs.ErrClosed] after Close, or what the kernel says to either step.
 func (i *ID) Disconnect() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	const op = "disconnect"
 	switch {
-	case i.closed:
+	case i.isClosed():
 		return closed(op, i.describe())
 	case i.dev == nil:
 		return invalid(op, i.describe(), "the id is not connected")
@@ -293,31 +335,40 @@ func (i *ID) Disconnect() error {
 	if i.dev.rnic {
 		a.State = uverbs.StateSQD // iWARP ends its streams in order
 	}
+	// Change the phase first, so that the error of a flushed request has the cause.
+	was := i.life.now()
+	begun := i.life.enter(phaseDisconnecting)
 	if err := i.modifyQP(a, uverbs.MaskState); err != nil {
+		i.life.undo(phaseDisconnecting, was)
 		return err
+	}
+	if begun {
+		i.disconnecting()
 	}
 	return wrap(op, i.describe(), i.node.file.Disconnect(i.kernel), "the id is not connected")
 }
 
-// Establish completes a connection whose QP the id does not know: it answers
-// EventConnectResponse. rdma_establish(3). The QP must be ready to receive.
-// [uverbs.ErrInvalid] for an id with a QP, and where there is no answer to
-// confirm; [uverbs.ErrClosed] after Close.
+// Establish completes a connection of an id without a QP, after EventConnectResponse:
+// rdma_establish(3). The QP must be ready to receive. Establish returns
+// [uverbs.ErrInvalid] for an id with a QP and if there is no reply to confirm, and
+// [uverbs.ErrClosed] after Close.
 func (i *ID) Establish() error {
 	if i.qp.Load() != nil {
 		return invalid("establish", i.name(), "the id has a QP: the library has done it")
 	}
 	return i.command("establish", explainEINVAL("there is no answer of a peer to confirm"), func() error {
 		err := i.node.file.Accept(&uapi.RdmaUcmAccept{Id: i.kernel})
-		i.connected = i.connected || err == nil
+		if err == nil {
+			i.life.enter(phaseEstablished)
+		}
 		return err
 	})
 }
 
-// Notify tells the connection manager of an event of the QP: rdma_notify(3).
-// [uverbs.EventCommEst] says that data has come before the peer's last message
-// of the handshake. [uverbs.ErrInvalid] for an event that means nothing to the
-// id, [uverbs.ErrClosed] after Close, or what the kernel says.
+// Notify informs the connection manager of an event of the QP: rdma_notify(3).
+// [uverbs.EventCommEst] means that data has arrived before the peer's last message of
+// the handshake. Notify returns [uverbs.ErrInvalid] for an event that does not apply to
+// the id, [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) Notify(t uverbs.EventType) error {
 	return i.command("notify", explainEINVAL("the event is none that matters to a connection, or there is none"),
 		func() error { return i.node.file.Notify(i.kernel, uint32(t)) })

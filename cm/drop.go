@@ -2,68 +2,89 @@ package cm
 
 import "sync"
 
-// drop does what an event leaves to do that nobody will hear of: a request is
-// refused, for its listener has been closed, or has enough of them. It does not
-// wait for that.
+// drop handles an event that no caller will receive. If it is a connection request,
+// drop rejects it: its listener is closed, or has too many of them. The rejection runs
+// in the background, but drop waits if many are queued. The caller holds no lock.
 func (r *record) drop() {
 	if r.typ() == EventConnectRequest {
 		r.node.refusals.add(r)
 	}
 }
 
-// refuse refuses a request, and waits until the kernel has done it.
+// refuse rejects a request and waits until the kernel has done so.
 func (r *record) refuse() {
 	if r.typ() == EventConnectRequest {
-		_, _ = r.node.file.DestroyID(r.raw.Id) // should it fail, the id goes with the node
+		_, _ = r.node.file.DestroyID(r.raw.Id) // if it fails, the id is destroyed with the node
 	}
 }
 
-// refusals are requests to be refused. A goroutine does it as long as there are
-// any: whoever reads events must not wait for the kernel.
+const (
+	// maxRefusals is how many requests wait to be rejected. While the kernel is slow to
+	// reject them, no events are read. It then counts the unread requests against the
+	// backlog of their listener and drops those that exceed it. Peers can therefore not
+	// make the process or the kernel keep more requests.
+	maxRefusals = 64
+	// refusers is how many requests are rejected at a time.
+	refusers = 4
+)
+
+// refusals is a queue of requests to be rejected. Its goroutines run only while it is
+// not empty, so that the reader of events does not wait for the kernel.
 type refusals struct {
-	mu    sync.Mutex
-	queue []*record
-	idle  chan struct{} // closed when the goroutine ends; nil while there is none
+	mu      sync.Mutex
+	changed *sync.Cond // created at its first use
+	queue   []*record
+	running int // number of goroutines
+}
+
+// cond returns q.changed. The caller holds q.mu.
+func (q *refusals) cond() *sync.Cond {
+	if q.changed == nil {
+		q.changed = sync.NewCond(&q.mu)
+	}
+	return q.changed
 }
 
 func (q *refusals) add(r *record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// The reader of a channel uses its record again.
+	for len(q.queue) >= maxRefusals {
+		q.cond().Wait()
+	}
+	// The reader of a channel reuses its record.
 	q.queue = append(q.queue, &record{node: r.node, raw: r.raw})
-	if q.idle == nil {
-		q.idle = make(chan struct{})
+	if q.running < refusers {
+		q.running++
 		go q.run()
 	}
 }
 
 func (q *refusals) run() {
-	for all := q.take(); len(all) > 0; all = q.take() {
-		for _, r := range all {
-			r.refuse()
-		}
+	for r := q.next(); r != nil; r = q.next() {
+		r.refuse()
 	}
 }
 
-// take takes what waits. When that is nothing, the goroutine ends.
-func (q *refusals) take() []*record {
+// next removes and returns a request. If there is none, it returns nil, and its
+// goroutine must end.
+func (q *refusals) next() *record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := q.queue
-	q.queue = nil
-	if len(all) == 0 {
-		close(q.idle)
-		q.idle = nil
+	defer q.cond().Broadcast()
+	if len(q.queue) == 0 {
+		q.running--
+		return nil
 	}
-	return all
+	r := q.queue[0]
+	q.queue = q.queue[1:]
+	return r
 }
 
-// wait waits until all have been refused.
+// wait waits until all requests have been rejected.
 func (q *refusals) wait() {
 	q.mu.Lock()
-	idle := q.idle
-	q.mu.Unlock()
-	if idle != nil {
-		<-idle
+	defer q.mu.Unlock()
+	for q.running > 0 {
+		q.cond().Wait()
 	}
 }

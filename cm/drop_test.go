@@ -8,11 +8,11 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// stuck makes the kernel take its time with DESTROY_ID until release is called.
-// entered hears of each that has begun.
+// stuck makes DESTROY_ID of the kernel wait until release is called. entered receives a
+// value for each command that has begun.
 func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	t.Helper()
-	in, hold := make(chan struct{}, 100), make(chan struct{})
+	in, hold := make(chan struct{}, 1000), make(chan struct{})
 	r.Set(func() {
 		r.Before = func(name string) {
 			if name == "DESTROY_ID" {
@@ -32,8 +32,8 @@ func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	return in, release
 }
 
-// A kernel that takes its time to refuse one listener's surplus holds up nobody:
-// neither the pump, nor the reader of a channel.
+// If the kernel is slow to reject requests of one listener, neither the pump nor the
+// reader of a channel waits.
 func TestRefusalsHoldUpNobody(t *testing.T) {
 	r := newRig(t)
 	l, k := newSyncID(t, PSTCP), newTalk(t)
@@ -44,7 +44,7 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 	entered, release := stuck(t, r)
 	check(t, first.ID.Connect(nil))
 	check(t, second.ID.Connect(nil))
-	<-entered // one of the two is being refused
+	<-entered // one of the two is being rejected
 	check(t, other.ResolveAddr(limit(t), at(here, 0), l.LocalAddr(), 0))
 	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
 	k.quiet(i)
@@ -55,7 +55,7 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 	})
 }
 
-// The last id waits for the refusals, which are the process's to make.
+// Close of the last id waits until all requests are rejected.
 func TestLastIDWaitsForRefusals(t *testing.T) {
 	r := newRig(t)
 	l := good(NewID(PSTCP))(t)
@@ -75,7 +75,7 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 	<-asked
 	closed := make(chan error, 1)
 	go func() { closed <- l.Close() }()
-	<-p.done // its reader has ended
+	<-p.done // its reader has returned
 	select {
 	case err := <-closed:
 		t.Errorf("closed (%v) before the refusal was through", err)
@@ -83,4 +83,44 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 	}
 	close(hold)
 	check(t, <-closed)
+}
+
+// If the kernel is slow to reject the requests that exceed the backlog, the queue of
+// requests is limited. Requests beyond the limit stay in the kernel, which has its own
+// backlog. All are rejected in the end.
+func TestRefusalsAreBounded(t *testing.T) {
+	const crowd, most = 2 * maxRefusals, maxRefusals + refusers
+	r := newRig(t)
+	l := newSyncID(t, PSTCP)
+	check(t, l.Bind(at(here, 0)))
+	check(t, l.Listen(1))
+	var all []*SyncID
+	for range crowd {
+		a := good(NewID(PSTCP))(t)
+		defer func() { check(t, a.Close()) }()
+		check(t, a.ResolveAddr(limit(t), at(here, 0), l.LocalAddr(), 0))
+		check(t, a.ResolveRoute(limit(t), 0))
+		all = append(all, a)
+	}
+	entered, release := stuck(t, r)
+	defer release()
+	for _, a := range all {
+		check(t, a.ID.Connect(foreign))
+	}
+	for range refusers {
+		<-entered
+	}
+	q := &l.pump.refusals
+	until(t, "the queue is full", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.queue) == maxRefusals
+	})
+	// One request waits for GetRequest, one was read and waits for a slot, and one is
+	// in the kernel's backlog.
+	if n := len(r.IDs()) - crowd - 1; n > most+3 {
+		t.Errorf("%d of %d requests have ids, want %d at most", n, crowd, most+3)
+	}
+	release()
+	until(t, "all but one are refused", func() bool { return len(r.IDs()) == crowd+2 })
 }

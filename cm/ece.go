@@ -1,30 +1,112 @@
 package cm
 
-// ECE holds a vendor's enhanced connection options, which the two sides of a
-// connection exchange: struct ibv_ece. Devices without any leave it zero.
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An ECE has vendor options of enhanced connection establishment, which the two sides
+// of a connection exchange: struct ibv_ece. It is zero for devices that have no such
+// options.
 type ECE struct {
 	VendorID uint32
 	Options  uint32
 }
 
-// SetLocalECE sets what Connect or Accept tells the peer:
-// rdma_set_local_ece(3). [uverbs.ErrInvalid] without a vendor,
-// [uverbs.ErrClosed] after Close.
+// eceState is an id's state of ECE, except what the peer has sent.
+type eceState struct {
+	local ECE  // what Connect offers and Accept replies
+	set   bool // the caller has set local
+	qp    ECE  // the options of the id's QP, zero if the provider has no ECE
+}
+
+// SetLocalECE sets what Connect or Accept sends to the peer: rdma_set_local_ece(3).
+// Without it, an id with a QP offers the options that its QP supports, and both sides
+// set those that they agree on. A program needs SetLocalECE only for a QP that it has
+// created itself, or to disable options. SetLocalECE returns [uverbs.ErrInvalid] if
+// VendorID is 0, and [uverbs.ErrClosed] after Close.
 func (i *ID) SetLocalECE(e ECE) error {
 	const op = "set ECE of"
 	if e.VendorID == 0 {
 		return invalid(op, "id", "VendorID is 0: name the vendor's number")
 	}
 	return i.command(op, nil, func() error {
-		i.localECE = e
+		i.ece.local, i.ece.set = e, true
 		return nil
 	})
 }
 
-// RemoteECE returns what the peer told, zero before that:
+// RemoteECE returns what the peer has sent, or zero if it has sent nothing yet:
 // rdma_get_remote_ece(3).
 func (i *ID) RemoteECE() ECE {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.remoteECE
+}
+
+// offerECE queries the options of the id's new QP. The caller holds i.mu.
+func (i *ID) offerECE(qp *uverbs.QP) error {
+	i.ece.qp = ECE{}
+	if i.qpType == uverbs.UD {
+		return nil
+	}
+	e, err := qp.QueryECE()
+	switch {
+	case errors.Is(err, uverbs.ErrNotSupported):
+		return nil
+	case err != nil:
+		return err
+	}
+	i.ece.qp = ECE(e)
+	if !i.ece.set {
+		i.ece.local = i.ece.qp
+	}
+	return nil
+}
+
+// setECE requests from the device the options that the peer has sent, without those
+// that SetLocalECE has left out. It is called before the QP moves to RTR. The caller
+// holds i.mu.
+func (i *ID) setECE() error {
+	qp := i.qp.Load()
+	if qp == nil || i.ece.qp.VendorID == 0 || i.ece.local.VendorID != i.ece.qp.VendorID {
+		return nil
+	}
+	want := uverbs.ECE{VendorID: i.ece.qp.VendorID}
+	if i.remoteECE.VendorID == want.VendorID {
+		want.Options = i.remoteECE.Options
+	}
+	if i.ece.set {
+		want.Options &= i.ece.local.Options
+	}
+	if err := qp.SetECE(want); !errors.Is(err, uverbs.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// grantedECE queries which options the device has granted. Accept sends them to the
+// peer. The caller holds i.mu.
+func (i *ID) grantedECE() error {
+	qp := i.qp.Load()
+	if qp == nil || i.ece.qp.VendorID == 0 || i.ece.local.VendorID != i.ece.qp.VendorID {
+		return nil
+	}
+	e, err := qp.QueryECE()
+	if err == nil {
+		i.ece.local.Options = e.Options
+	}
+	return err
+}
+
+// checkECE returns an error if the options in the peer's reply are of another vendor
+// than those of the QP. The caller holds i.mu.
+func (i *ID) checkECE() error {
+	own, peer := i.ece.qp.VendorID, i.remoteECE.VendorID
+	if own == 0 || peer == 0 || own == peer || i.ece.set {
+		return nil
+	}
+	return invalid("connect", i.describe(), fmt.Sprintf("the peer answers with options of vendor %#x to those of vendor %#x", peer, own))
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A call that meets Close between the QP's end and the id's says that the id is
-// closed, a Group's too.
+// Calls that run while Close has closed the QP but not yet the id return ErrClosed,
+// also for a Group.
 func TestCallsUnderClose(t *testing.T) {
 	r := newRig(t)
 	g := good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t)
@@ -46,8 +46,8 @@ func TestCallsUnderClose(t *testing.T) {
 	check(t, <-closing)
 }
 
-// Receives go where the QP takes them from: the id's SRQ is there before the QP,
-// and the QP has no other.
+// Receives are posted where the QP reads them: the id's SRQ must be created before the
+// QP, and the QP cannot have another.
 func TestSRQBeforeQP(t *testing.T) {
 	newRig(t)
 	s, other := newSyncID(t, PSUDP), newSyncID(t, PSUDP)
@@ -63,13 +63,12 @@ func TestSRQBeforeQP(t *testing.T) {
 	check(t, s.DestroyQP())
 	check(t, s.DestroySRQ())
 	cfg.SRQ = other.SRQ()
-	check(t, s.CreateQP(nil, cfg)) // it has none of its own
+	check(t, s.CreateQP(nil, cfg)) // the id has no SRQ
 	is(t, "an SRQ after the QP", s.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrInvalid)
-	check(t, s.Close()) // before the SRQ that it uses
+	check(t, s.Close()) // closes the QP before its SRQ
 }
 
-// A queue that could not be closed with its QP goes before the next QP gets one
-// of its own.
+// A queue that could not be closed with its QP is closed before the next QP is created.
 func TestQueueLeftOver(t *testing.T) {
 	r := newRig(t)
 	i := newTalk(t).id(PSTCP)
@@ -87,7 +86,7 @@ func TestQueueLeftOver(t *testing.T) {
 	if n := queues(); n != 2 {
 		t.Fatalf("%d queues: %q", n, dev.Live())
 	}
-	n := len(dev.Log()) + 2 // after the QP
+	n := len(dev.Log()) + 2 // the close after that of the QP
 	dev.Set(func() { dev.FailAt, dev.FailWith = n, unix.EPERM })
 	is(t, "a queue that cannot be closed", i.DestroyQP(), unix.EPERM)
 	if i.QP() != nil || queues() == 0 {
@@ -100,21 +99,22 @@ func TestQueueLeftOver(t *testing.T) {
 	}
 }
 
-// Of several addresses the next is dialed when one does not answer, and none
-// after one that refuses.
-func TestDialFirst(t *testing.T) {
+// If an address rejects or does not reply, the next is tried.
+func TestDialEach(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
 	to := func(a netip.AddrPort) AddrInfo { return AddrInfo{PortSpace: PSTCP, Dst: a} }
 	refuses := to(at(here, 5))
-	_, err := dialFirst(ctx, []AddrInfo{refuses, to(l.Addr())}, &Options{})
-	is(t, "one that refuses, and one that listens", err, ErrRejected)
-	_, err = dialFirst(ctx, []AddrInfo{to(nowhere), refuses, to(nowhere)}, &Options{})
+	_, err := dialEach(ctx, []AddrInfo{to(nowhere), refuses, to(nowhere)}, &Options{})
 	is(t, "none that listens", err, ErrRejected, ErrUnreachable)
+	if want := "198.51.100.1:7471: resolve address: no route to it: check the routing table and that the interface is up (ENETUNREACH); " +
+		"192.0.2.1:5: connect: rejected: nobody listens there (ECONNREFUSED); 198.51.100.1:7471: "; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
 	done := make(chan error, 1)
 	go func() {
-		c, err := dialFirst(ctx, []AddrInfo{to(nowhere), to(l.Addr())}, &Options{})
+		c, err := dialEach(ctx, []AddrInfo{to(nowhere), refuses, to(l.Addr())}, &Options{})
 		if err == nil {
 			err = c.Close()
 		}
@@ -124,12 +124,12 @@ func TestDialFirst(t *testing.T) {
 	check(t, <-done)
 }
 
-// Whoever accepts a request for datagrams without a QP has to say which it is.
+// Accept of a request for datagrams needs a QP or its number.
 func TestAcceptDatagramsWithoutQP(t *testing.T) {
 	newRig(t)
 	l, ctx := syncListener(t, PSUDP), limit(t)
 	s := ready(t, l)
-	check(t, s.DestroyQP()) // who asks needs none
+	check(t, s.DestroyQP()) // the client needs none
 	done := make(chan error, 1)
 	go func() { done <- s.Connect(ctx, nil) }()
 	p := closing(t, good(l.GetRequest(ctx))(t))
@@ -141,7 +141,7 @@ func TestAcceptDatagramsWithoutQP(t *testing.T) {
 	}
 }
 
-// How much a request has room for depends on the family of the addresses.
+// The room for private data in a request depends on the address family.
 func TestDataLimit(t *testing.T) {
 	ip := at(here, 0)
 	for _, tc := range []struct {

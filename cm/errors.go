@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sentinel is an error that callers tell by errors.Is. It also matches the
-// errno that the C library would have set.
+// A sentinel is an error to be compared with errors.Is. It also matches the errno that
+// the C library would have set.
 type sentinel struct {
 	text  string
 	errno unix.Errno
@@ -20,51 +21,64 @@ type sentinel struct {
 
 func (s *sentinel) Error() string { return s.text }
 
-// Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
+// Is matches the errno and what the errno matches, such as os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
 }
 
-// The errors that callers tell apart by errors.Is, beside those of package
-// uverbs: [uverbs.ErrClosed], [uverbs.ErrBusy], [uverbs.ErrInvalid],
-// [uverbs.ErrNotSupported], [uverbs.ErrNoDevice] for an address that belongs to
-// no RDMA device, [uverbs.ErrDeviceGone] and [uverbs.ErrState] for a send
-// before the connection stands.
+// listenerEnd is the type of ErrListenerClosed.
+type listenerEnd struct{}
+
+func (listenerEnd) Error() string        { return "cm: the listener has ended" }
+func (listenerEnd) Is(target error) bool { return target == net.ErrClosed }
+
+// These errors, and those of package uverbs, can be compared with errors.Is:
+// [uverbs.ErrClosed], [uverbs.ErrBusy], [uverbs.ErrInvalid], [uverbs.ErrNotSupported],
+// [uverbs.ErrNoDevice] for an address that does not belong to an RDMA device,
+// [uverbs.ErrDeviceGone], and [uverbs.ErrState] for a send before the connection is
+// established.
 var (
-	// ErrRejected: the peer, or its kernel where nobody listens, has refused.
-	// The [Error] has the reason and the peer's private data.
+	// ErrRejected means that the peer has rejected the request, or its kernel because
+	// no program listens. The [Error] has the reason and the peer's private data.
 	ErrRejected error = &sentinel{"cm: connection rejected", unix.ECONNREFUSED}
-	// ErrUnreachable: no route to the peer, or it does not answer.
+	// ErrUnreachable means that there is no route to the peer, or that it does not
+	// reply.
 	ErrUnreachable error = &sentinel{"cm: peer unreachable", unix.EHOSTUNREACH}
-	// ErrTimeout: the resolution of an address or a route took too long, or the
-	// peer did not answer in time.
+	// ErrTimeout means that the resolution of an address or a route took too long, or
+	// that the peer did not reply in time.
 	ErrTimeout error = &sentinel{"cm: timed out", unix.ETIMEDOUT}
-	// ErrDisconnected: the peer has ended the connection, or is gone.
+	// ErrDisconnected means that the peer has ended the connection or no longer exists.
 	ErrDisconnected error = &sentinel{"cm: disconnected", unix.ECONNRESET}
-	// ErrPrivateData: more private data than the message has room for.
+	// ErrListenerClosed means that the listener has ended, because it was closed or
+	// because its device was removed. The cause in the error says which. The error also
+	// matches net.ErrClosed.
+	ErrListenerClosed error = listenerEnd{}
+	// ErrPrivateData means that there is more private data than the message has room
+	// for.
 	ErrPrivateData error = &sentinel{"cm: too much private data", unix.EINVAL}
-	// ErrNoQP: the id has no QP, or no completion queue for that direction.
+	// ErrNoQP means that the id has no QP, or no completion queue for that direction.
 	ErrNoQP error = &sentinel{"cm: the id has no QP: call CreateQP first, after Bind to a device's address, ResolveAddr, or a connection request", unix.EINVAL}
-	// ErrSharedCQ: SendComp and RecvComp wait on queues that the id made
-	// itself: on a queue of the caller's there may be completions of others.
+	// ErrSharedCQ means that SendComp or RecvComp cannot wait because the caller has
+	// created the completion queue. It may contain completions of other QPs.
 	ErrSharedCQ error = &sentinel{"cm: the completion queue is the caller's: poll it there, or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL}
-	// ErrCredentials: the process has changed its user, groups or capabilities,
-	// and the kernel, which compares the credentials of threads by identity,
-	// takes no command of it any more.
+	// ErrCredentials means that the process has changed its user, groups or
+	// capabilities. The kernel compares the credentials of threads by identity and
+	// refuses all further commands.
 	ErrCredentials error = &sentinel{"cm: the program has changed its credentials while it ran: set user, groups and capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES}
 )
 
-// An Error tells what failed on what, and why. errors.Is matches it with its
-// Kind and with its Errno.
+// An Error describes which operation failed on which object, and why. errors.Is matches
+// its Kind, its Errno and what Err matches.
 type Error struct {
 	Op     string     // the operation: "connect"
-	Object string     // what it was done on: an address as a rule
-	Errno  unix.Errno // what the kernel said, or the errno that it would have said
+	Object string     // what it was done on, usually an address
+	Errno  unix.Errno // from the kernel, or what the kernel would have returned
 	Kind   error      // a sentinel of this package or of uverbs, or nil
-	Detail string     // the cause and the mend, as far as they are known
+	Detail string     // the cause and the fix, if known
+	Err    error      // the error that caused this one, or nil
 
 	Reason      RejectReason // with ErrRejected
-	PrivateData []byte       // with ErrRejected: what the peer sent along
+	PrivateData []byte       // with ErrRejected: from the peer
 }
 
 func (e *Error) Error() string {
@@ -75,6 +89,8 @@ func (e *Error) Error() string {
 	switch {
 	case e.Detail != "":
 		s += ": " + e.Detail
+	case e.Err != nil: // it contains the errno, if it has one
+		return s + ": " + strings.TrimPrefix(e.Err.Error(), "cm: ")
 	case e.Kind != nil:
 		s += ": " + kindText(e.Kind)
 	}
@@ -84,7 +100,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// errNotSupp is ENOTSUPP, an errno of the kernel's own that slips out of it.
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// errNotSupp is ENOTSUPP, an internal errno of the kernel that some commands return.
 const errNotSupp unix.Errno = 524
 
 func errnoName(e unix.Errno) string {
@@ -97,8 +116,8 @@ func errnoName(e unix.Errno) string {
 	return "errno " + strconv.Itoa(int(e))
 }
 
-// Is matches the kind, the errno and what the errno stands for: ErrTimeout for
-// a peer that is unreachable because it did not answer in time.
+// Is matches the kind, the errno and the kind of the errno. For example, ErrTimeout
+// also matches a peer that is unreachable because it did not reply in time.
 func (e *Error) Is(target error) bool {
 	if e.Kind != nil && (target == e.Kind || errors.Is(e.Kind, target)) {
 		return true
@@ -106,8 +125,11 @@ func (e *Error) Is(target error) bool {
 	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target) || target == kindOf(e.Errno))
 }
 
-// Timeout tells whether time ran out, as net.Error's does.
-func (e *Error) Timeout() bool { return e.Errno == unix.ETIMEDOUT }
+// Timeout reports whether the error is a timeout, as in net.Error.
+func (e *Error) Timeout() bool {
+	var cause interface{ Timeout() bool }
+	return e.Errno == unix.ETIMEDOUT || errors.As(e.Err, &cause) && cause.Timeout()
+}
 
 func kindText(kind error) string {
 	_, text, found := strings.Cut(kind.Error(), ": ")
@@ -117,7 +139,7 @@ func kindText(kind error) string {
 	return text
 }
 
-// wrap makes an [Error] of what a command returned.
+// wrap converts the error of a command to an [Error].
 func wrap(op, object string, err error, detail string) error {
 	if err == nil {
 		return nil
@@ -125,7 +147,7 @@ func wrap(op, object string, err error, detail string) error {
 	var own *Error
 	var verbs *uverbs.Error
 	if errors.As(err, &own) || errors.As(err, &verbs) {
-		return err // says already what failed
+		return err // it already describes what failed
 	}
 	e := &Error{Op: op, Object: object, Detail: detail}
 	switch {
@@ -134,14 +156,58 @@ func wrap(op, object string, err error, detail string) error {
 	case errors.Is(err, os.ErrClosed):
 		e.Kind, e.Errno = uverbs.ErrClosed, unix.EBADF
 	case !errors.As(err, &e.Errno):
-		e.Detail = err.Error()
+		e.Err = err
 	default:
 		e.Kind = kindOf(e.Errno)
 	}
 	return e
 }
 
-// kindOf is what an errno of the connection manager means.
+// failed returns the error of an operation that consists of several steps. Its cause is
+// err. Its other fields are copied from err.
+func failed(op, object string, err error) error {
+	e := &Error{Op: op, Object: object, Err: unnamed(err, object)}
+	var own *Error
+	var verbs *uverbs.Error
+	switch {
+	case errors.As(err, &own):
+		e.Kind, e.Errno, e.Reason, e.PrivateData = own.Kind, own.Errno, own.Reason, own.PrivateData
+	case errors.As(err, &verbs):
+		e.Kind, e.Errno = verbs.Kind, verbs.Errno
+	}
+	return e
+}
+
+// unnamed returns err without its object if the error around it has the same object.
+func unnamed(err error, object string) error {
+	if own, ok := err.(*Error); ok && own.Object == object {
+		inner := *own
+		inner.Object = ""
+		return &inner
+	}
+	return err
+}
+
+// both joins two errors. The second may be nil.
+func both(err, second error) error {
+	if second == nil {
+		return err
+	}
+	return errors.Join(err, second)
+}
+
+// step adds the name of the failed step to err, unless err has a name. The error of a
+// context has none.
+func step(op string, err error) error {
+	var own *Error
+	var verbs *uverbs.Error
+	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) {
+		return err
+	}
+	return &Error{Op: op, Err: err}
+}
+
+// kindOf returns the kind of an errno of the connection manager.
 func kindOf(errno unix.Errno) error {
 	switch errno {
 	case unix.ENODEV:
@@ -174,16 +240,16 @@ func closed(op, object string) error {
 	return &Error{Op: op, Object: object, Kind: uverbs.ErrClosed, Errno: unix.EBADF}
 }
 
-// RejectReason says why a connection was rejected: IBA vol. 1, 12.6.7.2.
+// RejectReason is why a connection was rejected: IBA vol. 1, 12.6.7.2.
 type RejectReason int
 
-// The reasons that are met in practice.
+// The common reasons.
 const (
 	RejectNoQP             RejectReason = 1
 	RejectTimeout          RejectReason = 4
-	RejectInvalidServiceID RejectReason = 8  // nobody listens on that port
-	RejectStaleConnection  RejectReason = 10 // the peer still holds an earlier connection of that QP number
-	RejectConsumer         RejectReason = 28 // the program on the other side called Reject
+	RejectInvalidServiceID RejectReason = 8  // no program listens on that port
+	RejectStaleConnection  RejectReason = 10 // the peer still has an earlier connection of that QP number
+	RejectConsumer         RejectReason = 28 // the peer called Reject
 	RejectVendorOption     RejectReason = 35 // RejectECE
 )
 

@@ -14,20 +14,20 @@ import (
 
 type failures map[string]failtest.Failure
 
-// add is for calls that fail in the same way.
+// add adds calls that fail with the same error.
 func (all failures) add(want error, calls map[string]error) {
 	for name, err := range calls {
 		all[name] = failtest.Failure{Err: err, Want: want}
 	}
 }
 
-// kernel is for calls that answer what the kernel says, EPERM here.
+// kernel adds a call that returns the kernel's error, here EPERM.
 func (all failures) kernel(name string, err error) {
 	all[name] = failtest.Failure{Err: err, Want: unix.EPERM, Doc: "what the kernel says"}
 }
 
-// Every exported function that answers an error is made to, and its comment
-// lists that error, or leaves that to a function whose comment does.
+// Each exported function that returns an error is made to fail, and its comment, or
+// that of a function that it refers to, lists the error.
 func TestEveryFunctionFails(t *testing.T) {
 	all := failures{}
 	for name, add := range map[string]func(*testing.T, failures){"closed": failClosed, "unbound": failUnbound, "memory": failMemory,
@@ -36,7 +36,7 @@ func TestEveryFunctionFails(t *testing.T) {
 	}
 	p := &failtest.Package{Failures: all, Names: map[error]string{
 		ErrRejected: "[ErrRejected]", ErrUnreachable: "[ErrUnreachable]", ErrTimeout: "[ErrTimeout]", ErrDisconnected: "[ErrDisconnected]",
-		ErrPrivateData: "[ErrPrivateData]", ErrNoQP: "[ErrNoQP]", ErrSharedCQ: "[ErrSharedCQ]",
+		ErrPrivateData: "[ErrPrivateData]", ErrNoQP: "[ErrNoQP]", ErrSharedCQ: "[ErrSharedCQ]", ErrListenerClosed: "[ErrListenerClosed]",
 		uverbs.ErrClosed: "[uverbs.ErrClosed]", uverbs.ErrBusy: "[uverbs.ErrBusy]", uverbs.ErrInvalid: "[uverbs.ErrInvalid]",
 		uverbs.ErrNotSupported: "[uverbs.ErrNotSupported]", uverbs.ErrNoDevice: "[uverbs.ErrNoDevice]", uverbs.ErrNoNode: "[uverbs.ErrNoNode]",
 		context.Canceled: "the cause of the context's end",
@@ -44,7 +44,7 @@ func TestEveryFunctionFails(t *testing.T) {
 	p.Check(t)
 }
 
-// failClosed makes calls on what has been closed.
+// failClosed makes calls on closed objects.
 func failClosed(t *testing.T, all failures) {
 	newRig(t)
 	k, ctx := newTalk(t), limit(t)
@@ -65,14 +65,18 @@ func failClosed(t *testing.T, all failures) {
 		"ID.Paths":              second(i.Paths()),
 		"ID.SetTOS":             i.SetTOS(1),
 		"ID.Migrate":            i.Migrate(k.EventChannel),
-		"SyncID.GetRequest":     second(s.GetRequest(ctx)),
-		"Listener.Accept":       second(l.Accept(ctx)),
-		"Listener.Request":      second(l.Request(ctx)),
 		"Group.PostSend":        g.PostSend(1, 0, uverbs.SGE{}),
+		"ID.Err":                i.Err(),
+		"SyncID.Err":            s.Err(),
+	})
+	all.add(ErrListenerClosed, map[string]error{
+		"SyncID.GetRequest": second(s.GetRequest(ctx)),
+		"Listener.Accept":   second(l.Accept(ctx)),
+		"Listener.Request":  second(l.Request(ctx)),
 	})
 }
 
-// failUnbound makes calls that do not fit an id which has no device.
+// failUnbound makes calls that an id without a device does not allow.
 func failUnbound(t *testing.T, all failures) {
 	newRig(t)
 	k := newTalk(t)
@@ -99,7 +103,7 @@ func failUnbound(t *testing.T, all failures) {
 	all.add(ErrPrivateData, map[string]error{"ID.Reject": i.Reject(make([]byte, 256))})
 }
 
-// failMemory asks for memory where there is no device.
+// failMemory registers and allocates memory without a device.
 func failMemory(t *testing.T, all failures) {
 	newRig(t)
 	i, b := newTalk(t).id(PSTCP), make([]byte, 8)
@@ -113,7 +117,7 @@ func failMemory(t *testing.T, all failures) {
 	})
 }
 
-// failOptions sets what does not fit, or too late.
+// failOptions sets options that are out of range or too late.
 func failOptions(t *testing.T, all failures) {
 	newRig(t)
 	k := newTalk(t)
@@ -146,6 +150,7 @@ func failNoQP(t *testing.T, all failures) {
 		"ID.PostReadV":        i.PostReadV(1, 0, nil, 0, 0),
 		"ID.PostWrite":        i.PostWrite(1, 0, sge, 0, 0),
 		"ID.PostWriteV":       i.PostWriteV(1, 0, nil, 0, 0),
+		"ID.PostWriteImm":     i.PostWriteImm(1, 0, sge, 0, 0, 0),
 		"ID.PostWriteInline":  i.PostWriteInline(1, 0, nil, 0, 0),
 		"ID.PostUDSend":       i.PostUDSend(1, 0, sge, nil, 1),
 		"ID.PostUDSendInline": i.PostUDSendInline(1, 0, nil, nil, 1),
@@ -177,7 +182,7 @@ func failSync(t *testing.T, all failures) {
 	r.Set(func() { r.Refuse["RESOLVE_IB_SERVICE"], r.Refuse["WRITE_CM_EVENT"] = unix.EINVAL, unix.EINVAL })
 	all.add(uverbs.ErrNotSupported, map[string]error{
 		"SyncID.ResolveService": u.ResolveService(ctx, "storage", 0),
-		"ID.WriteEvent":         u.WriteEvent(0, 1),
+		"ID.WriteEvent":         newTalk(t).id(PSUDP).WriteEvent(0, 1),
 	})
 	l := syncListener(t, PSTCP)
 	a := ready(t, l)
@@ -185,7 +190,7 @@ func failSync(t *testing.T, all failures) {
 	all.add(ErrRejected, map[string]error{"SyncID.Connect": a.Connect(ctx, nil)})
 }
 
-// failDial makes the calls that do everything.
+// failDial makes the calls of the highest level.
 func failDial(t *testing.T, all failures) {
 	newRig(t)
 	ctx := limit(t)
@@ -199,8 +204,7 @@ func failDial(t *testing.T, all failures) {
 	all.add(ErrDisconnected, map[string]error{"Event.Err": (&Event{Type: EventDisconnected}).Err()})
 }
 
-// asked dials a listener. The connection is there once the request has its
-// answer.
+// asked dials a listener. The function that it returns waits for the connection.
 func asked(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
 	t.Helper()
 	ctx := limit(t)
@@ -215,7 +219,7 @@ func asked(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
 	return req, func() (*Conn, error) { err := <-done; return c, err }
 }
 
-// failPeer says to a peer what there is no room for, or nothing to.
+// failPeer sends too much private data, and calls that have no peer.
 func failPeer(t *testing.T, all failures) {
 	newRig(t)
 	ctx := limit(t)
@@ -231,7 +235,7 @@ func failPeer(t *testing.T, all failures) {
 	all.add(ErrPrivateData, map[string]error{"ID.Connect": i.Connect(&ConnParam{QPN: 5, PrivateData: data})})
 }
 
-// failBusy closes what is in use.
+// failBusy closes objects that are in use.
 func failBusy(t *testing.T, all failures) {
 	newRig(t)
 	k := newTalk(t)
@@ -253,7 +257,7 @@ func failBusy(t *testing.T, all failures) {
 	all.add(uverbs.ErrBusy, map[string]error{"EventChannel.Close": k.Close()})
 }
 
-// failKernel has the kernel refuse what nothing else does.
+// failKernel makes the kernel refuse commands.
 func failKernel(t *testing.T, all failures) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -292,10 +296,10 @@ func failKernel(t *testing.T, all failures) {
 	all.add(uverbs.ErrClosed, map[string]error{"Conn.Shutdown": c.Shutdown(ctx)})
 }
 
-// failOther is what needs a machine of its own.
+// failOther replaces the machine.
 func failOther(t *testing.T, all failures) {
 	r := newRig(t)
-	r.lenient = true // the list lets a device go that does not close
+	r.lenient = true // the list releases a device that cannot be closed
 	list := listDevices
 	t.Cleanup(func() { listDevices = list })
 	listDevices = func() ([]uverbs.Device, error) { return nil, uverbs.ErrNoDevice }

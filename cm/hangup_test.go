@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reason is what an id says after the end.
+// reason returns why the id has ended.
 func (s *SyncID) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err
+	return s.over()
 }
 
-// count counts commands.
+// count counts the commands of this name.
 func (r *rig) count(name string) (n int) {
 	for _, c := range r.Log() {
 		if c == name {
@@ -28,20 +28,21 @@ func (r *rig) count(name string) (n int) {
 
 var errOver = (&Event{Type: EventDisconnected, object: "the connection"}).Err()
 
-// What the kernel says to the answer is told to those who wait, but for the
-// EINVAL of a connection that it has let go of.
+// An error of the reply to the peer is reported to waiting calls, except EINVAL, which
+// means that the kernel has released the connection.
 func TestHangUpFails(t *testing.T) {
 	for errno, told := range map[unix.Errno]bool{unix.EINVAL: false, unix.ENOMEM: true} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			r := newRig(t)
 			_, _, p := connection(t)
 			r.Set(func() { r.Refuse["DISCONNECT"] = errno })
-			p.ID.hangUp(EventDisconnected, errOver, 0)
+			p.life.end(phaseEnded, errOver)
+			p.ID.hangUp(EventDisconnected, 0)
 			if err := p.reason(); errors.Is(err, errno) != told || state(t, p.ID) != uverbs.StateErr {
 				t.Errorf("%v: %v, QP %v", errno, err, state(t, p.ID))
 			}
 			r.Set(func() { clear(r.Refuse) })
-			// The id stays over, whoever asks.
+			// The id has still ended after a migration.
 			check(t, p.Migrate(newTalk(t).EventChannel))
 			s := good(p.Sync())(t)
 			is(t, "the id made synchronous once more", s.reason(), ErrDisconnected)
@@ -50,7 +51,7 @@ func TestHangUpFails(t *testing.T) {
 	}
 }
 
-// A QP of one goroutine is left alone, and so is the connection.
+// A QP with SingleGoroutine is not changed, and neither is the connection.
 func TestHangUpSingleGoroutine(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -62,26 +63,28 @@ func TestHangUpSingleGoroutine(t *testing.T) {
 	check(t, a.CreateQP(nil, cfg))
 	meet(t, l, a)
 	n := r.count("DISCONNECT")
-	a.ID.hangUp(EventDisconnected, errOver, 0)
+	a.life.end(phaseEnded, errOver)
+	a.ID.hangUp(EventDisconnected, 0)
 	if got := r.count("DISCONNECT"); got != n || state(t, a.ID) != uverbs.StateRTS {
 		t.Errorf("%d commands, want %d; QP %v", got, n, state(t, a.ID))
 	}
 }
 
-// The id gets another QP while the sends of the one that it had are waited for:
-// that one is left alone.
+// If the id gets another QP while the outstanding sends of the first complete, the
+// other QP is not changed.
 func TestHangUpOtherQP(t *testing.T) {
 	r := newRig(t)
 	l, _, p := connection(t)
 	other := ready(t, l)
-	r.Hold(uint32(EventDisconnected)) // the peer's answer would be one more end
+	r.Hold(uint32(EventDisconnected)) // the peer's reply would end the connection again
 	q := r.loop().delay(p.QP().QPN())
 	check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
 	n := r.count("DISCONNECT")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.ID.hangUp(EventDisconnected, errOver, time.Minute)
+		p.life.end(phaseEnded, errOver)
+		p.ID.hangUp(EventDisconnected, time.Minute)
 	}()
 	until(t, "the peer is answered", func() bool { return r.count("DISCONNECT") > n })
 	p.ID.mu.Lock()
@@ -95,8 +98,8 @@ func TestHangUpOtherQP(t *testing.T) {
 	}
 }
 
-// A device that is gone is neither spoken to nor waited for, and that it does
-// not answer is no news.
+// After a device removal, hangUp neither replies nor waits, and the missing reply is
+// not an error.
 func TestHangUpWithoutDevice(t *testing.T) {
 	for name, errno := range map[string]unix.Errno{"still open": 0, "gone": unix.EIO} {
 		t.Run(name, func(t *testing.T) {
@@ -108,12 +111,12 @@ func TestHangUpWithoutDevice(t *testing.T) {
 			n, k := r.count("DISCONNECT"), r.loop().k
 			before := k.Count("MODIFY_QP")
 			if errno != 0 {
-				k.Set(func() { k.Refuse = map[string]unix.Errno{"MODIFY_QP": errno} })
+				k.Set(func() { k.Refuse = map[string]unix.Errno{"MODIFY_QP": errno, "QUERY_DEVICE": errno} })
 			}
 			r.RemoveDevice()
 			until(t, "both QPs are flushed", func() bool { return k.Count("MODIFY_QP") >= before+2 })
 			for _, s := range []*SyncID{a, p} {
-				s.ID.mu.Lock() // the flush is through
+				s.ID.mu.Lock() // the flush has finished
 				err := s.reason()
 				s.ID.mu.Unlock()
 				if want := "cm: use the connection: the device has been removed: close the id (EIO)"; err == nil || err.Error() != want {
@@ -128,7 +131,7 @@ func TestHangUpWithoutDevice(t *testing.T) {
 	}
 }
 
-// Sends have as long as the doc says.
+// Outstanding sends may wait as long as the documentation says.
 func TestMoment(t *testing.T) {
 	if m := newSync(nil).moment; m != 200*time.Millisecond {
 		t.Errorf("%v", m)

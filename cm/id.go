@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PortSpace says what kind of service an id is for: enum rdma_port_space.
+// PortSpace is the kind of service that an id is for: enum rdma_port_space.
 type PortSpace uint16
 
 // The port spaces of rdma_create_id(3).
@@ -45,12 +45,12 @@ func (p PortSpace) qpType() uverbs.QPType {
 	return uverbs.RC
 }
 
-// An ID is one end of a communication: struct rdma_cm_id. Its methods may be
-// called from any number of goroutines. None of them waits for the peer: the
-// answers come as events of the id's [EventChannel]. A [SyncID] waits.
+// An ID is one end of a communication: struct rdma_cm_id. Its methods may be called
+// concurrently. They do not wait for the peer: results arrive as events of the id's
+// [EventChannel]. The methods of a [SyncID] wait.
 type ID struct {
-	// Context is the program's own: the library does not look at it. The id of
-	// a connection request gets its listener's, so set that before Listen.
+	// Context is for the caller. The library does not use it. The id of a connection
+	// request has the Context of its listener, so set that before Listen.
 	Context any
 
 	ps     PortSpace
@@ -58,8 +58,8 @@ type ID struct {
 	uid    uint64
 	ticket *leak.Ticket
 
-	// to is where events go: to one of the two, or while the id moves from one
-	// to another, aside.
+	// to is the destination of events: sync or events. While the id moves from one to
+	// the other, events are collected in aside.
 	to struct {
 		sync.Mutex
 		sync   *SyncID
@@ -68,24 +68,28 @@ type ID struct {
 		aside  []*record
 	}
 
-	// The hot path reads these without the lock.
+	// The data path reads these without the lock. Sends are posted to sendQP, which is
+	// nil once the connection has ended.
 	qp     atomic.Pointer[uverbs.QP]
+	sendQP atomic.Pointer[uverbs.QP]
 	srq    atomic.Pointer[uverbs.SRQ]
 	sendCQ atomic.Pointer[uverbs.CQ]
 	recvCQ atomic.Pointer[uverbs.CQ]
-	// Those that the id made, and SendComp and RecvComp wait on.
+	// The queues that the id has created. SendComp and RecvComp wait on them.
 	ownSendCQ, ownRecvCQ atomic.Pointer[uverbs.CQ]
 
-	mu        sync.Mutex // held by every command: the kernel gives numbers of destroyed ids to new ones
-	closed    bool
-	listening bool
-	requested bool // made by a connection request
-	connected bool
-	over      error // why the connection has ended
-	failed    bool  // the handshake failed on this side: what the peer says of it is no news
-	node      *node
-	kernel    uint32 // the kernel's number
+	// setup has the MRs that are created during the setup of a connection.
+	setup atomic.Pointer[setupMRs]
 
+	life      life
+	requested bool // created for a connection request
+
+	mu     sync.Mutex // held during commands: the kernel reuses the numbers of destroyed ids
+	node   *node
+	kernel uint32 // the kernel's number of the id
+
+	// These are written with mu and seen held (see show) and read with either.
+	seen     sync.Mutex
 	dev      *device
 	port     int
 	pkey     uint16
@@ -93,32 +97,33 @@ type ID struct {
 	peer     netip.AddrPort
 	localGID uverbs.GID
 	peerGID  uverbs.GID
+	pd       *uverbs.PD // of the QP, or of the device if there is no QP
+	// The vendor options that the peer has sent.
+	remoteECE ECE
 
-	pd      *uverbs.PD   // of the QP; the device's before there is one
-	xrcd    *uverbs.XRCD // the device's, which the id has a share of
-	usesSRQ bool         // the QP
-	single  bool         // the QP belongs to one goroutine
+	xrcd    *uverbs.XRCD // the device's, while the id uses it
+	usesSRQ bool         // whether the QP has an SRQ
+	single  bool         // whether the QP is for a single goroutine
+	path    uverbs.PathConfig
 	groups  map[*Membership]struct{}
-	ah      *uverbs.AH // of a Group
+	ah      *uverbs.AH // the address handle of a Group
 
-	responderResources uint8 // what connect or accept came to
+	responderResources uint8 // negotiated by Connect or Accept
 	initiatorDepth     uint8
-	connectData        []byte // goes before the private data of Connect
-	localECE           ECE
-	remoteECE          ECE
+	connectData        []byte // sent before the private data of Connect
+	ece                eceState
 }
 
-// CreateID makes an id whose events come through the channel:
-// rdma_create_id(3). Its QP will be RC in PSTCP and PSIB, UD otherwise. The
-// errors are those of [EventChannel.CreateIDFor].
+// CreateID creates an id whose events are read from the channel: rdma_create_id(3). Its
+// QP will be RC in PSTCP and PSIB, and UD otherwise. The errors are those of
+// [EventChannel.CreateIDFor].
 func (ch *EventChannel) CreateID(ps PortSpace) (*ID, error) {
 	return ch.CreateIDFor(ps, ps.qpType())
 }
 
-// CreateIDFor is CreateID for a QP of another type than the usual one, in PSIB.
-// [uverbs.ErrInvalid] for a port space that there is not, or another type in
-// the others; [uverbs.ErrClosed] after Close of the channel; or what the kernel
-// says.
+// CreateIDFor is CreateID for a QP of another type, which only PSIB allows. It returns
+// [uverbs.ErrInvalid] for an unknown port space or for another type in the other port
+// spaces, [uverbs.ErrClosed] after Close of the channel, or what the kernel says.
 func (ch *EventChannel) CreateIDFor(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 	i, err := newID(ps, typ)
 	if err != nil {
@@ -138,7 +143,7 @@ func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 	return &ID{ps: ps, qpType: typ}, nil
 }
 
-// create makes the kernel's id.
+// create creates the kernel's id.
 func (i *ID) create(n *node) error {
 	if err := n.hold(); err != nil {
 		return err
@@ -155,22 +160,29 @@ func (i *ID) create(n *node) error {
 	return nil
 }
 
-// describe names the id in errors. The caller holds i.mu.
+// describe returns a name of the id for errors. The caller holds i.mu or i.seen.
 func (i *ID) describe() string { return describe(i.peer, i.local) }
 
-// name is describe for those who do not hold i.mu.
+// name is describe for callers that do not hold i.mu.
 func (i *ID) name() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.describe()
 }
 
-// command runs a command of the id. explain says what an error means, where it
-// is known; it may be nil.
+// show changes the values that accessors return. The caller holds i.mu.
+func (i *ID) show(change func()) {
+	i.seen.Lock()
+	defer i.seen.Unlock()
+	change()
+}
+
+// command issues a command of the id. explain may be nil. Otherwise it returns an
+// explanation of the command's error, or "".
 func (i *ID) command(op string, explain func(error) string, command func() error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
+	if i.isClosed() {
 		return closed(op, i.describe())
 	}
 	err := command()
@@ -181,8 +193,8 @@ func (i *ID) command(op string, explain func(error) string, command func() error
 	return wrap(op, i.describe(), err, detail)
 }
 
-// explainEINVAL explains the errno with which the kernel answers what does not
-// fit the id's state.
+// explainEINVAL returns a function that explains EINVAL, which the kernel returns if
+// the id is in the wrong state.
 func explainEINVAL(text string) func(error) string {
 	return func(err error) string {
 		if errors.Is(err, unix.EINVAL) {
@@ -192,102 +204,101 @@ func explainEINVAL(text string) func(error) string {
 	}
 }
 
-// PortSpace returns the port space that the id was made in.
+// PortSpace returns the port space of the id.
 func (i *ID) PortSpace() PortSpace { return i.ps }
 
-// QPType returns the type that the id's QP has, or will have.
+// QPType returns the type of the id's QP, even if the QP has not been created yet.
 func (i *ID) QPType() uverbs.QPType { return i.qpType }
 
-// QP returns the id's QP, nil before CreateQP.
+// QP returns the id's QP. It is nil before CreateQP.
 func (i *ID) QP() *uverbs.QP { return i.qp.Load() }
 
-// SRQ returns what CreateSRQ made, or nil.
+// SRQ returns the SRQ that CreateSRQ has created, or nil.
 func (i *ID) SRQ() *uverbs.SRQ { return i.srq.Load() }
 
-// SendCQ returns where completions of sends go, nil before CreateQP.
+// SendCQ returns the completion queue of sends. It is nil before CreateQP.
 func (i *ID) SendCQ() *uverbs.CQ { return i.sendCQ.Load() }
 
-// RecvCQ returns where completions of receives go, nil before CreateQP.
+// RecvCQ returns the completion queue of receives. It is nil before CreateQP.
 func (i *ID) RecvCQ() *uverbs.CQ { return i.recvCQ.Load() }
 
-// PD returns the PD of the QP, or before there is one the PD that ids of the
+// PD returns the PD of the QP. If there is no QP, it returns the PD that the ids of the
 // device share. It is nil until the id is bound to a device.
 func (i *ID) PD() *uverbs.PD {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.pd
 }
 
-// Verbs returns the open device that the id is bound to, which it shares with
-// other ids, and nil before, and after Close: rdma_cm_id.verbs. The library
-// closes it.
+// Verbs returns the open device that the id is bound to: rdma_cm_id.verbs. Other ids
+// share it, and the library closes it. Verbs returns nil before the id is bound and
+// after Close.
 func (i *ID) Verbs() *uverbs.Context {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.dev == nil || i.closed {
+	i.seen.Lock()
+	defer i.seen.Unlock()
+	if i.dev == nil || i.isClosed() {
 		return nil
 	}
 	return i.dev.ctx
 }
 
-// Port returns the device's port, counted from 1, and 0 until the id is bound
-// to a device.
+// Port returns the device's port, counted from 1. It is 0 until the id is bound to a
+// device.
 func (i *ID) Port() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.port
 }
 
-// LocalAddr returns the id's address: rdma_get_local_addr(3),
+// LocalAddr returns the local address of the id: rdma_get_local_addr(3),
 // rdma_get_src_port(3).
 func (i *ID) LocalAddr() netip.AddrPort {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.local
 }
 
-// PeerAddr returns the address of the other side: rdma_get_peer_addr(3),
+// PeerAddr returns the address of the peer: rdma_get_peer_addr(3),
 // rdma_get_dst_port(3).
 func (i *ID) PeerAddr() netip.AddrPort {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.peer
 }
 
-// LocalGID returns the GID that the id sends from, once its address is
+// LocalGID returns the GID that the id sends from. It is zero until the address is
 // resolved.
 func (i *ID) LocalGID() uverbs.GID {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.localGID
 }
 
-// PeerGID returns the GID of the other side, once its address is resolved.
+// PeerGID returns the GID of the peer. It is zero until the address is resolved.
 func (i *ID) PeerGID() uverbs.GID {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.peerGID
 }
 
-// PKey returns the partition key, once the id is bound to a device.
+// PKey returns the partition key. It is 0 until the id is bound to a device.
 func (i *ID) PKey() uint16 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.seen.Lock()
+	defer i.seen.Unlock()
 	return i.pkey
 }
 
-// Close ends the id and all that it made: QP, completion queues, SRQ and
-// memberships, in that order, then the id itself: rdma_destroy_ep(3). A
-// connection that stands is ended, a request that was not answered is rejected,
-// what is being resolved is cancelled. Close is idempotent; what cannot be
-// closed yet leaves the id open. It answers [uverbs.ErrBusy] while QPs of
-// others use what it made, or what the kernel says.
+// Close closes what the id has created and the id itself: rdma_destroy_ep(3). It leaves
+// groups, then closes the QP, its completion queues and the SRQ. An established
+// connection is ended, an open request is rejected, and a resolution is canceled. Close
+// is idempotent. If something cannot be closed yet, the id stays open. Close returns
+// [uverbs.ErrBusy] while other QPs use the id's queues, or what the kernel says.
 //
-// MRs that were made on the id's PD are the program's to close. As long as one
-// lives, the device stays open.
+// The caller must close the MRs on the id's PD. The device stays open as long as one of
+// them exists.
 func (i *ID) Close() error {
 	i.mu.Lock()
-	if i.closed {
+	if i.isClosed() {
 		i.mu.Unlock()
 		return nil
 	}
@@ -295,12 +306,13 @@ func (i *ID) Close() error {
 		i.mu.Unlock()
 		return err
 	}
-	i.closed, i.pd = true, nil
+	name := i.describe()
+	i.life.end(phaseClosed, closed("wait on", name))
+	i.show(func() { i.pd = nil })
 	forget(i.uid)
 	for m := range i.groups {
 		forget(m.uid)
 	}
-	name := i.describe()
 	_, err := i.node.file.DestroyID(i.kernel)
 	err = wrap("close", name, err, "")
 	i.ticket.Done()
@@ -309,7 +321,7 @@ func (i *ID) Close() error {
 	i.mu.Unlock()
 
 	if s != nil {
-		err = errors.Join(err, s.shut(name))
+		err = errors.Join(err, s.shut())
 	}
 	if dev != nil {
 		err = errors.Join(err, dev.release())

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkLocal is the link-local address of the device, with its zone.
+// linkLocal returns the link-local address of the device, with its zone.
 func linkLocal(t *testing.T) netip.Addr {
 	t.Helper()
 	for _, a := range must(must(net.InterfaceByName(netdev))(t).Addrs())(t) {
@@ -35,7 +35,7 @@ func TestDeviceZone(t *testing.T) {
 		t.Errorf("listening at %v, want %v", l.Addr(), ip)
 	}
 	client, server := connect(t, l, nil)
-	// On the accepting side the kernel leaves the zone out.
+	// On the accepting side the kernel reports no zone.
 	for _, a := range []netip.AddrPort{client.LocalAddr(), client.PeerAddr(), server.LocalAddr(), server.PeerAddr()} {
 		if a.Addr() != ip && (a.Addr().Zone() != "" || a.Addr() != ip.WithZone("")) {
 			t.Errorf("an address is %v, want %v", a, ip)
@@ -54,7 +54,7 @@ func TestDeviceZone(t *testing.T) {
 	isError(t, err, []error{uverbs.ErrInvalid}, "zone")
 }
 
-// TestDeviceAnyAddress listens everywhere, in both families or in one.
+// TestDeviceAnyAddress listens on all addresses, of both families or of one.
 func TestDeviceAnyAddress(t *testing.T) {
 	needV6(t)
 	for _, test := range []struct {
@@ -91,8 +91,8 @@ func TestDeviceAnyAddress(t *testing.T) {
 	}
 }
 
-// TestDeviceNoSuchAddress: addresses that are not the machine's, or lead to no
-// RDMA device.
+// TestDeviceNoSuchAddress uses addresses that do not belong to the machine or do not
+// lead to an RDMA device.
 func TestDeviceNoSuchAddress(t *testing.T) {
 	ctx := limit(t)
 	_, err := cm.Listen("10.9.0.77:0", nil)
@@ -107,8 +107,8 @@ func TestDeviceNoSuchAddress(t *testing.T) {
 	isError(t, err, []error{cm.ErrUnreachable, unix.ENETUNREACH}, "10.8.0.1:4000", "no route")
 }
 
-// TestDeviceSilentNeighbour: nobody answers for an address of the network. The
-// resolution ends by its timeout, or by the context.
+// TestDeviceSilentNeighbour resolves an address that does not reply. The resolution
+// ends after its timeout, or with the context.
 func TestDeviceSilentNeighbour(t *testing.T) {
 	d := newDevice(t, 1)
 	ctx := limit(t)
@@ -123,16 +123,16 @@ func TestDeviceSilentNeighbour(t *testing.T) {
 		t.Errorf("%T is no timeout", err)
 	}
 	t.Logf("resolving took %v", time.Since(start))
-	// The id can still be used.
+	// The id remains usable.
 	check(t, i.ResolveAddr(ctx, netip.AddrPort{}, to, 0))
 
 	cut, cancel := withTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err = cm.Dial(cut, silent.String(), &cm.Options{Timeout: time.Minute})
+	_, err = cm.Dial(cut, silent.String(), &cm.Options{ResolveTimeout: time.Minute})
 	isError(t, err, []error{errCut})
 }
 
-// TestDeviceNobodyListens: nobody listens.
+// TestDeviceNobodyListens dials a port that no program listens on.
 func TestDeviceNobodyListens(t *testing.T) {
 	_, err := cm.Dial(limit(t), deviceIP+":4000", nil)
 	isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP+":4000", "nobody listens")

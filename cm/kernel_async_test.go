@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceAsync takes two ids on one channel through everything: each event in
-// its order, with its fields.
+// TestDeviceAsync runs all steps with two ids on one channel, and checks the order and
+// the fields of each event.
 func TestDeviceAsync(t *testing.T) {
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func walk(t *testing.T, ip netip.Addr) {
 	e := k.good(t, cm.EventConnectRequest, nil)
 	child := e.ID
 	closing(t, child)
-	// Depth and resources change sides on the way.
+	// The peer sees depth and resources exchanged.
 	want := cm.ConnParam{ResponderResources: 2, InitiatorDepth: 3, RetryCount: 5, RNRRetryCount: 6, FlowControl: true, QPN: client.QP().QPN()}
 	got := e.Conn
 	if e.Listener != server || string(e.PrivateData[:8]) != "question" || len(e.PrivateData) != 56 {
@@ -67,7 +67,7 @@ func walk(t *testing.T, ip netip.Addr) {
 		t.Errorf("child %v to %v, context %v", child.LocalAddr(), child.PeerAddr(), child.Context)
 	}
 	check(t, child.CreateQP(nil, small()))
-	// The answer may lower both.
+	// Accept may lower both.
 	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("answer"), ResponderResources: 2, InitiatorDepth: 1, RNRRetryCount: 4}))
 	e = k.good(t, cm.EventEstablished, client)
 	if got := e.Conn; string(e.PrivateData[:6]) != "answer" || len(e.PrivateData) != 196 || got.QPN != child.QP().QPN() ||
@@ -83,7 +83,7 @@ func walk(t *testing.T, ip netip.Addr) {
 	ending(t, k, client, child)
 }
 
-// rdAtomic is how many READs a QP may have under way, and how many it serves.
+// rdAtomic returns how many READs a QP may have outstanding, and how many it serves.
 func rdAtomic(t *testing.T, i *cm.ID) [2]uint8 {
 	t.Helper()
 	a := must(i.QP().Query(uverbs.MaskMaxRdAtomic | uverbs.MaskMaxDestRdAtomic | uverbs.MaskState))(t)
@@ -106,7 +106,9 @@ func ending(t *testing.T, k talk, client, child *cm.ID) {
 		t.Errorf("the receive in the disconnected QP: %v", err)
 	}
 	k.disconnected(t, child)
-	check(t, child.Disconnect()) // answers: without it the peer waits a minute
+	check(t, child.Disconnect()) // replies: without it the peer waits for a minute
+	// The event has already ended the waits: RecvComp does not wait for the flush.
+	check(t, child.QP().Drain(k.ctx))
 	if _, err := child.RecvComp(k.ctx); !errors.Is(err, uverbs.WCWRFlushErr) {
 		t.Errorf("the receive in the other QP: %v", err)
 	}
@@ -122,7 +124,7 @@ func ending(t *testing.T, k talk, client, child *cm.ID) {
 	}
 }
 
-// disconnected takes the event that a connection has ended.
+// disconnected reads the event that a connection has ended.
 func (k talk) disconnected(t testing.TB, id *cm.ID) {
 	t.Helper()
 	isError(t, k.next(t, cm.EventDisconnected, id).Err(), []error{cm.ErrDisconnected, unix.ECONNRESET})

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A countdown is a context that ends when it is looked at for the n-th time.
+// A countdown is a context that ends when it is checked for the n-th time.
 type countdown struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -47,8 +47,8 @@ func (c *countdown) Err() error {
 	return c.Context.Err()
 }
 
-// leavesNothing notes what there is, and checks at the end of the test, or when
-// the function is called, that it is all there is again.
+// leavesNothing counts objects, and checks at the end of the test, or when the function
+// is called, that the counts are the same.
 func leavesNothing(t *testing.T) (now func()) {
 	t.Helper()
 	objects, fds, goroutines := kernelObjects(t), count(t, "fd"), runtime.NumGoroutine()
@@ -62,7 +62,7 @@ func leavesNothing(t *testing.T) (now func()) {
 	}
 }
 
-// service takes connections and closes them, until it is stopped.
+// service accepts connections and closes them, until it is stopped.
 func service(t *testing.T) (l *cm.Listener, stop func()) {
 	t.Helper()
 	ctx := limit(t)
@@ -72,7 +72,7 @@ func service(t *testing.T) (l *cm.Listener, stop func()) {
 		defer close(ended)
 		for {
 			c, err := l.Accept(ctx)
-			if errors.Is(err, uverbs.ErrClosed) && isDone(l.ID().Disconnected()) || ctx.Err() != nil {
+			if errors.Is(err, cm.ErrListenerClosed) || ctx.Err() != nil {
 				return
 			}
 			if err == nil {
@@ -90,7 +90,7 @@ func service(t *testing.T) (l *cm.Listener, stop func()) {
 	}
 }
 
-// withdrawn tells whether an error of Accept says that the peer has gone.
+// withdrawn reports whether an error of Accept means that the peer has disconnected.
 func withdrawn(err error) bool {
 	return errors.Is(err, cm.ErrRejected) || errors.Is(err, cm.ErrDisconnected)
 }
@@ -104,8 +104,8 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// TestDeviceDialCut ends the context of Dial at each of its looks at it: "When
-// ctx ends before the connection stands, nothing is left of it".
+// TestDeviceDialCut ends the context of Dial at each of its checks. No object of the
+// connection may remain.
 func TestDeviceDialCut(t *testing.T) {
 	now := leavesNothing(t)
 	l, stop := service(t)
@@ -126,7 +126,7 @@ func TestDeviceDialCut(t *testing.T) {
 	now()
 }
 
-// TestDeviceDialEnded: a context that has ended makes no connection.
+// TestDeviceDialEnded: Dial with a context that has ended creates no connection.
 func TestDeviceDialEnded(t *testing.T) {
 	l, stop := service(t)
 	defer stop()
@@ -141,7 +141,7 @@ func TestDeviceDialEnded(t *testing.T) {
 	}
 }
 
-// TestDeviceDialCutAnywhere ends it at some time.
+// TestDeviceDialCutAnywhere ends the context at a random time.
 func TestDeviceDialCutAnywhere(t *testing.T) {
 	now := leavesNothing(t)
 	l, stop := service(t)
@@ -166,8 +166,8 @@ func TestDeviceDialCutAnywhere(t *testing.T) {
 	now()
 }
 
-// TestDeviceAcceptCut ends the context of Accept at each of its looks, while a
-// client dials.
+// TestDeviceAcceptCut ends the context of Accept at each of its checks, while a client
+// dials.
 func TestDeviceAcceptCut(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)
@@ -205,7 +205,7 @@ func TestDeviceAcceptCut(t *testing.T) {
 	now()
 }
 
-// drain takes requests that wait, and drops them.
+// drain reads the waiting requests and closes them.
 func drain(t *testing.T, l *cm.Listener) {
 	t.Helper()
 	for {
@@ -220,8 +220,8 @@ func drain(t *testing.T, l *cm.Listener) {
 	}
 }
 
-// TestDeviceCallsCut ends the contexts of the waits that remain: the id can be
-// closed, and nothing is left.
+// TestDeviceCallsCut ends the contexts of the other waits: the id can be closed, and no
+// objects remain.
 func TestDeviceCallsCut(t *testing.T) {
 	ctx := limit(t)
 	ended, cancel := context.WithCancelCause(ctx)
@@ -246,8 +246,8 @@ func TestDeviceCallsCut(t *testing.T) {
 	now()
 }
 
-// TestDeviceCloseListenerWithRequests: requests that wait are refused with their
-// listener.
+// TestDeviceCloseListenerWithRequests: waiting requests are rejected when their
+// listener is closed.
 func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	now := leavesNothing(t)
 	const clients = 8
@@ -264,7 +264,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 				results <- err
 			}()
 		}
-		r := must(l.Request(ctx))(t) // at least one has come
+		r := must(l.Request(ctx))(t) // at least one has arrived
 		check(t, l.Close())
 		check(t, r.Close())
 		for range clients {
@@ -275,7 +275,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	now()
 }
 
-// TestDeviceAcceptWithdrawn: the client has gone before its request is answered.
+// TestDeviceAcceptWithdrawn: the client disconnects before its request is accepted.
 func TestDeviceAcceptWithdrawn(t *testing.T) {
 	k, server := newTalk(t), newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -294,7 +294,7 @@ func TestDeviceAcceptWithdrawn(t *testing.T) {
 	}
 	child := request()
 	err := child.Accept(nil)
-	if err == nil { // the kernel was late: an event tells
+	if err == nil { // the kernel was late: an event reports it
 		err = server.next(t, cm.EventRejected, child).Err()
 	}
 	if !withdrawn(err) {

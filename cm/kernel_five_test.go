@@ -19,6 +19,7 @@ func TestDeviceFiveFunctions(t *testing.T) {
 		{"PostRecv", ExampleID_PostRecv, "receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
 		{"PostSend", ExampleID_PostSend, "send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
 		{"PostRead", ExampleID_PostRead, "READ of 22 bytes: what the server offers\n"},
+		{"PostWriteImm", ExampleID_PostWriteImm, "19 bytes at 16: written by the peer\n"},
 		{"RecvComp", ExampleID_RecvComp, "nothing yet: true\nreceive 0: late\nreceive 1 is flushed: true\n"},
 		{"ibv_post_recv", Example_ibvPostRecv, "2 are posted, the next is bad: true\nreceive 10: to the list\nreceive 11: to the list\n"},
 	} {
@@ -30,14 +31,14 @@ func TestDeviceFiveFunctions(t *testing.T) {
 	}
 }
 
-// printed is what f prints on standard output.
+// printed returns what f prints on standard output.
 func printed(t *testing.T, f func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	check(t, err)
 	all := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(r) // ends with the writer
+		b, _ := io.ReadAll(r) // ends when the writer is closed
 		all <- string(b)
 	}()
 	stdout := os.Stdout

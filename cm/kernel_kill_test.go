@@ -18,19 +18,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A child process is this test binary, told by these variables what to do.
+// A child process is this test binary. These variables say what it does.
 const (
 	envStep = "GOVERBS_TEST_STEP" // where to stop
-	envPeer = "GOVERBS_TEST_PEER" // whom to connect to
+	envPeer = "GOVERBS_TEST_PEER" // the address to connect to
 )
 
-// The steps at which a victim stops, in their order.
+// The steps at which a victim stops, in order.
 var (
 	clientSteps = []string{"created", "resolved", "routed", "ready", "asking", "established", "sending", "leaving"}
 	serverSteps = []string{"listening", "asked", "ready", "answered", "established", "sending", "leaving"}
 )
 
-// A victim is a child process that is killed.
+// A victim is a child process to be killed.
 type victim struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
@@ -52,7 +52,7 @@ func startVictim(t testing.TB, test, step string, peer netip.AddrPort) *victim {
 	return v
 }
 
-// says waits for a line that begins with a word, and returns the rest.
+// says waits for a line that begins with word, and returns the rest.
 func (v *victim) says(t testing.TB, word string) string {
 	t.Helper()
 	var others []string
@@ -74,7 +74,7 @@ func (v *victim) kill(t testing.TB) {
 	}
 }
 
-// stop is what a victim does at each step: at its own it waits to be killed.
+// stop is called by a victim at each step: at its own step it waits to be killed.
 func stop(step string) {
 	if os.Getenv(envStep) == step {
 		fmt.Println("at " + step)
@@ -90,8 +90,8 @@ func gone(t testing.TB, err error) {
 	}
 }
 
-// TestDeviceClientKilled kills a client at each step. The listener goes on, and
-// who had its connection gets an error.
+// TestDeviceClientKilled kills a client at each step. The listener continues, and the
+// side that had the connection returns an error.
 func TestDeviceClientKilled(t *testing.T) {
 	for _, step := range clientSteps {
 		t.Run(step, func(t *testing.T) {
@@ -115,8 +115,9 @@ func clientKilled(t testing.TB, step string) {
 	v.says(t, "at "+step)
 	v.kill(t)
 	switch step {
-	case "created", "resolved", "routed", "ready":
-		// No request was made. Another client is served.
+	case "created", "resolved", "routed", "ready", "asking":
+		// No request was sent, or it was not confirmed, which Accept does not report.
+		// Another client can connect.
 		c := must(cm.Dial(ctx, l.Addr().String(), nil))(t)
 		check(t, c.Close())
 	}
@@ -124,12 +125,12 @@ func clientKilled(t testing.TB, step string) {
 	check(t, l.Close())
 }
 
-// postOne posts a receive without room, for a message without data.
+// postOne posts a receive without memory, for a message without data.
 func postOne(c *cm.Conn) error { return c.PostRecv(1, uverbs.SGE{}) }
 
-// receive takes messages until the connection ends. An error before is returned.
-// The peer's kernel tells of the end by one message, which can be lost on a busy
-// machine: a send finds out then.
+// receive receives messages until the connection ends. It returns any earlier error.
+// The peer's kernel reports the end with one message, which a busy machine can lose:
+// then a send reports it.
 func receive(ctx context.Context, c *cm.Conn, err error) error {
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func receive(ctx context.Context, c *cm.Conn, err error) error {
 	soon, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err = c.RecvComp(soon)
-	if err == nil { // the message: no other is expected
+	if err == nil { // the expected message: there are no others
 		err = cm.ErrDisconnected
 	}
 	select {
@@ -150,7 +151,7 @@ func receive(ctx context.Context, c *cm.Conn, err error) error {
 	return errors.Join(err, c.Close())
 }
 
-// probe returns what comes of a message.
+// probe sends a message and returns its error.
 func probe(ctx context.Context, c *cm.Conn) error {
 	if err := c.PostSendInline(2, uverbs.Signaled, nil); err != nil {
 		return err
@@ -178,7 +179,7 @@ func TestDeviceVictimClient(t *testing.T) {
 	before := messages(t, "rep")
 	check(t, i.Connect(nil))
 	eventually(t, "the answer", func() bool { return messages(t, "rep") > before })
-	stop("asking") // the answer is there, and is not confirmed
+	stop("asking") // the reply has arrived but is not confirmed
 	k.good(t, cm.EventEstablished, i)
 	stop("established")
 	check(t, i.PostSendInline(1, uverbs.Signaled, nil))
@@ -242,8 +243,8 @@ func TestDeviceVictimServer(t *testing.T) {
 	stop("leaving")
 }
 
-// TestDeviceCredentials: a process that changes its user or groups cannot use
-// what it has opened.
+// TestDeviceCredentials: a process that changes its user or groups cannot use the files
+// that it has opened.
 func TestDeviceCredentials(t *testing.T) {
 	now := leavesNothing(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceOtherCredentials$", "-test.v")

@@ -16,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceReuseAddr: "This will allow other users to bind to that same
-// address" (rdma_set_option(3)). Without it the port is taken, and even with it
-// for a second one that listens at the very address.
+// TestDeviceReuseAddr: "This will allow other users to bind to that same address"
+// (rdma_set_option(3)). Without it the port is in use. With it, a second id still
+// cannot listen on the same address.
 func TestDeviceReuseAddr(t *testing.T) {
 	needV6(t)
 	l := listenAt(t, deviceIP+":0", nil)
 	_, err := cm.Listen(l.Addr().String(), nil)
-	isError(t, err, []error{unix.EADDRINUSE}, l.Addr().String(), "another id has that port", "SetReuseAddr")
+	isError(t, err, []error{unix.EADDRINUSE}, l.Addr().String(), "another id has that address and port", "SetReuseAddr")
 	_, err = cm.Listen(l.Addr().String(), &cm.Options{ReuseAddr: true})
-	isError(t, err, []error{unix.EADDRINUSE}) // the first does not share
+	isError(t, err, []error{unix.EADDRINUSE}) // the first did not set it
 	check(t, l.Close())
 
 	first := listenAt(t, deviceIP+":0", &cm.Options{ReuseAddr: true})
 	port := itoa(int(first.Addr().Port()))
-	// One port, two listeners, at different addresses.
+	// One port, two listeners, different addresses.
 	second := listenAt(t, "["+deviceV6+"]:"+port, &cm.Options{ReuseAddr: true})
 	for _, l := range []*cm.Listener{first, second} {
 		client, server := connect(t, l, &cm.Options{QP: small()})
@@ -39,7 +39,7 @@ func TestDeviceReuseAddr(t *testing.T) {
 		}
 		carries(t, client.ID, server.ID, "shared port")
 	}
-	// At one address it holds as long as none of them listens.
+	// On one address it works as long as none of them listens.
 	k := newTalk(t)
 	var both [2]*cm.ID
 	for n := range both {
@@ -47,13 +47,13 @@ func TestDeviceReuseAddr(t *testing.T) {
 		check(t, both[n].SetReuseAddr(true))
 		check(t, both[n].Bind(at(deviceIP, both[0].LocalAddr().Port())))
 	}
-	isError(t, both[1].Listen(0), []error{unix.EADDRINUSE}, both[0].LocalAddr().String(), "another id has that port")
+	isError(t, both[1].Listen(0), []error{unix.EADDRINUSE}, both[0].LocalAddr().String(), "another id is bound to that address and port")
 	check(t, both[0].Close())
 	check(t, both[1].Listen(0))
 }
 
-// TestDeviceAFOnly: "Set IPV6_V6ONLY socket" (rdma_set_option(3)): one port for
-// a listener of each family.
+// TestDeviceAFOnly: "Set IPV6_V6ONLY socket" (rdma_set_option(3)): one port for a
+// listener of each family.
 func TestDeviceAFOnly(t *testing.T) {
 	needV6(t)
 	six := listenAt(t, "[::]:0", &cm.Options{V6Only: true})
@@ -69,7 +69,7 @@ func TestDeviceAFOnly(t *testing.T) {
 }
 
 // TestDeviceTOS: "Specify the quality of service provided by a connection"
-// (rdma_set_option(3)): it ends up in the traffic class of the QP's address.
+// (rdma_set_option(3)): it becomes the traffic class in the QP's address vector.
 func TestDeviceTOS(t *testing.T) {
 	const tos = 0x48
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), &cm.Options{TOS: tos})
@@ -110,7 +110,7 @@ func TestDeviceAckTimeout(t *testing.T) {
 	}
 }
 
-// TestDeviceOptionsTooLate sets options that the id is past.
+// TestDeviceOptionsTooLate sets options in a state in which they are refused.
 func TestDeviceOptionsTooLate(t *testing.T) {
 	k := newTalk(t)
 	i, _ := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -127,8 +127,8 @@ func TestDeviceOptionsTooLate(t *testing.T) {
 	isError(t, fresh.SetPaths(nil), []error{uverbs.ErrInvalid})
 }
 
-// TestDeviceSetPaths: "Set IB path record data" (rdma_set_option(3)): what Paths
-// has told of one id is the route of another.
+// TestDeviceSetPaths: "Set IB path record data" (rdma_set_option(3)): the result of
+// Paths of one id is the route of another.
 func TestDeviceSetPaths(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -159,8 +159,8 @@ func TestDeviceSetPaths(t *testing.T) {
 	isError(t, client.SetPaths(paths), []error{uverbs.ErrInvalid}, "past the state")
 }
 
-// TestDeviceBacklog: the kernel keeps as many requests as the backlog says. It
-// drops those beyond, whose senders try again after some seconds.
+// TestDeviceBacklog: the kernel queues as many requests as the backlog allows. It drops
+// others, and their senders retry after some seconds.
 func TestDeviceBacklog(t *testing.T) {
 	k := newTalk(t)
 	l := k.id(t, cm.PSTCP)
@@ -175,8 +175,7 @@ func TestDeviceBacklog(t *testing.T) {
 	})
 }
 
-// TestDeviceBacklogSync: so does a Listener: requests that nobody accepts do not
-// pile up in the program.
+// TestDeviceBacklogSync: a Listener also limits requests that are not accepted.
 func TestDeviceBacklogSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2})
 	waiting(t, l.Addr(), 2, func(ctx context.Context) (*cm.ID, error) {
@@ -188,25 +187,25 @@ func TestDeviceBacklogSync(t *testing.T) {
 	})
 }
 
-// waiting makes more requests than the backlog allows, and expects that no more
-// can be taken.
+// waiting sends more requests than the backlog allows, and checks that no more can be
+// read.
 func waiting(t *testing.T, to netip.AddrPort, backlog int, take func(context.Context) (*cm.ID, error)) {
 	t.Helper()
 	k := newTalk(t)
 	before := messages(t, "req")
 	for range backlog + 2 {
-		own := newTalk(t) // where a refusal may come
+		own := newTalk(t) // a rejection would arrive here
 		i := own.id(t, cm.PSTCP)
 		own.resolve(t, i, to)
 		check(t, i.CreateQP(nil, small()))
 		check(t, i.Connect(nil))
 	}
 	eventually(t, "the arrival", func() bool { return messages(t, "req") >= before+backlog+2 })
-	nobody(t, k) // what takes that way and back comes after them
+	nobody(t, k) // it replies after the requests have arrived
 	for range backlog {
 		closing(t, must(take(k.ctx))(t))
 	}
-	ctx, cancel := withTimeout(k.ctx, 200*time.Millisecond) // far less than until a request comes again
+	ctx, cancel := withTimeout(k.ctx, 200*time.Millisecond) // much less than the time until a request is repeated
 	defer cancel()
 	if i, err := take(ctx); err == nil {
 		t.Errorf("there are more than %d requests", backlog)
@@ -216,14 +215,14 @@ func waiting(t *testing.T, to netip.AddrPort, backlog int, take func(context.Con
 	}
 }
 
-// messages counts the connection manager's messages of a kind that have arrived.
+// messages counts the connection manager's received messages of a kind.
 func messages(t *testing.T, kind string) int {
 	t.Helper()
 	b := must(os.ReadFile("/sys/class/infiniband/" + rdmaDevice() + "/ports/1/cm_rx_msgs/" + kind))(t)
 	return must(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
-// nobody connects to where nobody listens.
+// nobody connects to a port that no program listens on.
 func nobody(t *testing.T, k talk) {
 	t.Helper()
 	i := must(cm.NewID(cm.PSTCP))(t)

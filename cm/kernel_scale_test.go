@@ -15,29 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connections is how many the test of scale opens in one process: both ends of
-// each.
+// connections is how many connections TestDeviceScale opens in one process, with both
+// ends of each.
 const connections = 1000
 
-// An echo answers each message of its connection.
+// An echo sends back each message of its connection.
 type echo struct {
 	c   *cm.Conn
 	mr  *uverbs.MR
 	off int
 }
 
-// tiny is a QP for one message each way.
+// tiny is a QP for one message in each direction.
 func tiny() uverbs.QPConfig { return uverbs.QPConfig{MaxSendWR: 2, MaxRecvWR: 2} }
 
 const echoSize = 16
 
-// post offers the receive.
+// post posts the receive.
 func (e *echo) post() error { return e.c.PostRecv(1, e.mr.SGE(e.off, echoSize)) }
 
-// serve answers until the connection ends.
+// serve sends messages back until the connection ends.
 func (e *echo) serve(ctx context.Context) error {
 	for {
-		if err := e.answer(ctx); errors.Is(err, uverbs.WCWRFlushErr) {
+		if err := e.answer(ctx); errors.Is(err, cm.ErrDisconnected) {
 			return nil
 		} else if err != nil {
 			return err
@@ -70,9 +70,8 @@ func (e *echo) ask(ctx context.Context, text string) error {
 	return err
 }
 
-// TestDeviceScale opens a thousand connections in one process, talks on all of
-// them, and lets all wait: goroutines are parked, and threads and descriptors
-// are few.
+// TestDeviceScale opens a thousand connections in one process, uses all of them, and
+// then lets all wait: they need only few threads and descriptors.
 func TestDeviceScale(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -128,7 +127,7 @@ func TestDeviceScale(t *testing.T) {
 	now()
 }
 
-// open makes the connections, some at a time.
+// open establishes the connections, several at a time.
 func open(t *testing.T, ctx context.Context, memory *uverbs.MR) (servers, clients []*echo) {
 	t.Helper()
 	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: tiny()}))(t)
@@ -171,7 +170,7 @@ func open(t *testing.T, ctx context.Context, memory *uverbs.MR) (servers, client
 	return servers, clients
 }
 
-// idle checks that a process in which everything waits uses no processor.
+// idle checks that a process whose goroutines all wait uses no CPU time.
 func idle(t *testing.T) {
 	t.Helper()
 	const watched = 500 * time.Millisecond

@@ -13,12 +13,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// threads is how many more threads of the process are all right: the runtime
-// starts some by itself.
+// threads is how many more threads the process may have: the runtime starts some.
 const threads = 8
 
-// parks starts many waits and checks that they hold no threads. end makes them
-// return.
+// parks starts many waits and checks that they block no threads. end makes them return.
 func parks(t *testing.T, n int, wait func(context.Context) error, end func(), kind error) {
 	t.Helper()
 	ctx := limit(t)
@@ -56,7 +54,7 @@ func TestDeviceCompParks(t *testing.T) {
 		func() { check(t, client.DestroyQP()) }, uverbs.ErrClosed)
 }
 
-// TestDeviceEventsPark: nor do those that wait for events and requests.
+// TestDeviceEventsPark: waits for events and requests do not either.
 func TestDeviceEventsPark(t *testing.T) {
 	k := newTalk(t)
 	parks(t, many, func(ctx context.Context) error { return second(k.Next(ctx)) },
@@ -66,7 +64,7 @@ func TestDeviceEventsPark(t *testing.T) {
 		func() { check(t, l.Close()) }, uverbs.ErrClosed)
 }
 
-// TestDeviceWaitersShare: many who wait for receives get one each.
+// TestDeviceWaitersShare: of many goroutines that wait for receives, each gets one.
 func TestDeviceWaitersShare(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)
@@ -96,7 +94,7 @@ func TestDeviceWaitersShare(t *testing.T) {
 	}
 }
 
-// TestDeviceCloseUnderWait: Close and Disconnect end what waits, on each level.
+// TestDeviceCloseUnderWait: Close and Disconnect end waits at each level.
 func TestDeviceCloseUnderWait(t *testing.T) {
 	ctx := limit(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
@@ -105,7 +103,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 	check(t, server.PostRecv(1, mr.SGE(0, 64)))
 	waited := async(func() (error, error) { return second(server.RecvComp(ctx)), nil })
 	check(t, client.Close())
-	isError(t, waited(t), []error{uverbs.WCWRFlushErr}) // the peer has gone
+	isError(t, waited(t), []error{uverbs.WCWRFlushErr}) // the peer has disconnected
 	<-server.Disconnected()
 	waited = async(func() (error, error) { return second(server.RecvComp(ctx)), nil })
 	check(t, server.Close())
@@ -116,8 +114,8 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 	}
 }
 
-// TestDeviceRecvAfterEnd: a receive that is posted when the connection has ended
-// is flushed too.
+// TestDeviceRecvAfterEnd: a receive that is posted after the connection has ended is
+// also flushed.
 func TestDeviceRecvAfterEnd(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
@@ -129,15 +127,17 @@ func TestDeviceRecvAfterEnd(t *testing.T) {
 	check(t, server.PostRecv(2, mr.SGE(0, 64)))
 	ctx, cancel := withTimeout(limit(t), 20*time.Second)
 	defer cancel()
+	// The waits have ended: RecvComp does not wait for the flush.
+	check(t, server.QP().Drain(ctx))
 	isError(t, second(server.RecvComp(ctx)), []error{uverbs.WCWRFlushErr})
 	if err := server.PostSendInline(3, uverbs.Signaled, nil); err == nil {
 		isError(t, second(server.SendComp(limit(t))), []error{uverbs.WCWRFlushErr})
 	}
 }
 
-// TestDeviceRejectedLate: the peer's process ends after its answer, before it
-// hears of the connection, which is rejected then. The other side, where it
-// stands, notices.
+// TestDeviceRejectedLate: the peer's process ends after its reply, before it is
+// notified of the connection, which is then rejected. The other side, where the
+// connection is established, must report this.
 func TestDeviceRejectedLate(t *testing.T) {
 	server := newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))

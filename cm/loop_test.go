@@ -10,20 +10,23 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// loopDriver is the number of a driver that has no provider.
+// loopDriver is the number of a driver without a provider.
 const loopDriver = uapi.RDMA_DRIVER_USNIC
 
-// A loop is a device in memory whose QPs reach one another: a send completes at
-// once, and on the other side where a receive is posted. Memory is not looked
-// at. It is the provider, and watches the commands on their way to the kernel:
-// they tell a QP's queues, its peer, and its end, which flushes the receives.
+// A loop is a fake device whose QPs reach one another: a send completes at once, and on
+// the other side if a receive is posted. Memory is not accessed. The loop is also the
+// provider, and inspects the commands to the fake kernel: they have a QP's queues and
+// its peer, and the change of state that flushes the receives.
 type loop struct {
 	k *ioctltest.Kernel
 
-	mu   sync.Mutex // one for all queues: they are fed from every side
+	mu   sync.Mutex // one for all queues, because every side adds completions
 	made map[uint32][2]uint32
 	cqs  map[uint32]*loopCQ
+	ece  uint32             // the options of enhanced connection establishment that QPs have
 	qps  map[uint32]*loopQP // by handle
+
+	failing func() // called when a QP is flushed
 }
 
 func newLoop() *loop {
@@ -67,7 +70,7 @@ func (l *loop) Ioctl(c ioctl.Call) error {
 	return nil
 }
 
-// moved follows a QP. The caller holds l.mu.
+// moved tracks the state of a QP. The caller holds l.mu.
 func (l *loop) moved(m *uapi.IbUverbsModifyQp) {
 	q, mask := l.qps[m.QpHandle], uverbs.QPMask(m.AttrMask)
 	if q == nil {
@@ -76,8 +79,14 @@ func (l *loop) moved(m *uapi.IbUverbsModifyQp) {
 	if mask&uverbs.MaskDestQPN != 0 {
 		q.dest = m.DestQpNum
 	}
+	if mask&uverbs.MaskAV != 0 {
+		q.av = m.Dest
+	}
 	if mask&uverbs.MaskState != 0 && uverbs.QPState(m.QpState) == uverbs.StateErr {
 		q.failed = true
+		if l.failing != nil {
+			l.failing()
+		}
 		for _, wc := range q.unacked {
 			wc.Status = uverbs.WCWRFlushErr
 			q.sendCQ.push(wc)
@@ -90,7 +99,7 @@ func (l *loop) moved(m *uapi.IbUverbsModifyQp) {
 	}
 }
 
-func (l *loop) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (l *loop) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -111,7 +120,7 @@ type loopCQ struct {
 	ticket *leak.Ticket
 }
 
-// push is what the device does when something completes. The caller holds l.mu.
+// push adds a completion. The caller holds l.mu.
 func (q *loopCQ) push(wc uverbs.WC) {
 	if q.over || len(q.ring) == cap(q.ring) {
 		return
@@ -119,7 +128,7 @@ func (q *loopCQ) push(wc uverbs.WC) {
 	q.ring = append(q.ring, wc)
 	if q.armed {
 		q.armed = false
-		_ = q.l.k.Complete(q.handle) // the CQ may be gone by now, and its event with it
+		_ = q.l.k.Complete(q.handle) // the CQ may be closed by now, and its event with it
 	}
 }
 
@@ -129,6 +138,15 @@ func (q *loopCQ) Poll(wcs []uverbs.WC) (int, error) {
 	n := copy(wcs, q.ring)
 	q.ring = q.ring[:copy(q.ring, q.ring[n:])]
 	return n, nil
+}
+
+// Unpolled implements uverbs.ProviderUnpolled, for QPs that hold their sends until
+// their completions are polled.
+func (q *loopCQ) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
+	p := of.(*loopQP)
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	return p.unpolled(), 0
 }
 
 func (q *loopCQ) Ready() bool {

@@ -2,7 +2,9 @@ package cm
 
 import (
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 func (l *loop) CreateQP(qp *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
@@ -16,27 +18,59 @@ func (l *loop) CreateQP(qp *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.Provi
 	q := &loopQP{l: l, pd: qp.PD(), handle: r.Handle, num: r.Number, cap: r.Cap, ud: cfg.Type == uverbs.UD, all: cfg.SignalAll,
 		sendCQ: l.cqs[cqs[0]], recvCQ: l.cqs[cqs[1]], receives: make([]uint64, 0, r.Cap.MaxRecvWR), ticket: leak.Track("ring of", "QP")}
 	l.qps[r.Handle] = q
+	if l.ece != 0 {
+		return &loopECE{loopQP: q, granted: l.ece}, r, nil
+	}
 	return q, r, nil
 }
+
+// loopVendor is the vendor ID of the loop's options.
+const loopVendor = 0x77
+
+// loopRefused is an option that the device offers but never grants.
+const loopRefused = 0x8
+
+// A loopECE is a QP of a device with options of enhanced connection establishment.
+type loopECE struct {
+	*loopQP
+	granted uint32
+}
+
+func (q *loopECE) QueryECE() uverbs.ECE {
+	return uverbs.ECE{VendorID: loopVendor, Options: q.granted}
+}
+
+func (q *loopECE) SetECE(e uverbs.ECE) error {
+	if e.VendorID != loopVendor {
+		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "another vendor"}
+	}
+	q.granted = e.Options & q.l.ece &^ loopRefused
+	return nil
+}
+
+func (q *loopECE) ModifyECE() ([]byte, int) { return nil, 0 }
+func (q *loopECE) ModifiedECE([]byte)       {}
 
 type loopQP struct {
 	l              *loop
 	pd             *uverbs.PD
 	handle, num    uint32
 	dest           uint32
+	av             uapi.IbUverbsQpDest
 	cap            uverbs.QPCap
 	ud, all        bool
 	failed         bool
 	sendCQ, recvCQ *loopCQ
 	receives       []uint64
-	late           bool        // sends arrive, and their acknowledgements are late
+	late           bool        // sends arrive, but are acknowledged later
 	unacked        []uverbs.WC // completions of such sends
+	holds          bool        // the queue holds sends until their completions are polled
 	ticket         *leak.Ticket
 
 	batch uverbs.SendWR
 }
 
-// peer is the QP that is connected. The caller holds l.mu.
+// peer returns the connected QP. The caller holds l.mu.
 func (q *loopQP) peer(qpn uint32) *loopQP {
 	for _, p := range q.l.qps {
 		if p.num == qpn && !p.failed {
@@ -106,33 +140,18 @@ func (q *loopQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// The batch has room for one request: package cm makes none.
+// The batch has room for one request, because package cm does not use batches.
 func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
-func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
-}
-func (q *loopQP) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) {
-	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
-	q.SGE(s)
+func (q *loopQP) Op(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op.Opcode(), Flags: op.Flags(), RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
 
-func (q *loopQP) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
+func (q *loopQP) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, _ uverbs.SGE) {
+	q.Op(op, wrID, raddr, rkey, imm)
 }
 
-func (q *loopQP) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.Op(uverbs.OpRead, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
-}
-func (q *loopQP) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
-	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
-	q.Inline(data)
-}
-
-func (q *loopQP) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
-	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
-	q.Inline(data)
+func (q *loopQP) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, _ []byte) {
+	q.Op(op, wrID, raddr, rkey, imm)
 }
 func (q *loopQP) SGE(uverbs.SGE)                                     {}
 func (q *loopQP) Inline([]byte)                                      {}
@@ -151,7 +170,21 @@ func (q *loopQP) Reset() error  { return nil }
 func (q *loopQP) SendsOutstanding() int {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
-	return len(q.unacked)
+	return len(q.unacked) + q.unpolled()
+}
+
+// unpolled returns the number of sends that the queue holds until their completions are
+// polled. The caller holds l.mu.
+func (q *loopQP) unpolled() (n int) {
+	if !q.holds {
+		return 0
+	}
+	for _, wc := range q.sendCQ.ring {
+		if wc.QPNum == q.num {
+			n++
+		}
+	}
+	return n
 }
 
 func (q *loopQP) RecvsOutstanding() int {
@@ -160,7 +193,17 @@ func (q *loopQP) RecvsOutstanding() int {
 	return len(q.receives)
 }
 
-// delay has the acknowledgements of a QP's sends come late.
+// qpOf returns the QP with a number. The caller holds l.mu.
+func (l *loop) qpOf(qpn uint32) *loopQP {
+	for _, q := range l.qps {
+		if q.num == qpn {
+			return q
+		}
+	}
+	return nil
+}
+
+// delay delays the acknowledgements of a QP's sends.
 func (l *loop) delay(qpn uint32) *loopQP {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,8 +216,16 @@ func (l *loop) delay(qpn uint32) *loopQP {
 	panic("no such QP")
 }
 
-// acknowledge completes the sends whose acknowledgements were late, and those
-// to come at once.
+// hold makes a QP hold its sends until their completions are polled, as mlx5 does.
+func (l *loop) hold(qpn uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.qps {
+		q.holds = q.holds || q.num == qpn
+	}
+}
+
+// acknowledge completes the delayed sends, and ends the delay.
 func (q *loopQP) acknowledge() {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Group whose membership the network ends is told why, and what is posted is
+// A Group whose membership the network ends reports why, and its posted requests are
 // flushed.
 func TestGroupLost(t *testing.T) {
 	r := newRig(t)
@@ -19,15 +19,18 @@ func TestGroupLost(t *testing.T) {
 	for m = range g.groups {
 	}
 	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
-	is(t, "a receive", second(g.RecvComp(limit(t))), uverbs.WCWRFlushErr)
+	is(t, "a receive", second(g.RecvComp(limit(t))), uverbs.WCWRFlushErr, ErrUnreachable)
+	is(t, "the next", second(g.RecvComp(limit(t))), ErrUnreachable)
+	is(t, "Err", g.Err(), ErrUnreachable)
+	is(t, "PostSend", g.PostSend(1, 0, uverbs.SGE{}), ErrUnreachable)
 	ends(t, g.SyncID, ErrUnreachable)
 	if want := "cm: join 239.1.1.1: the network has not let the id join, or has ended its membership (ENETUNREACH)"; g.reason().Error() != want {
 		t.Errorf("%v; want %s", g.reason(), want)
 	}
 }
 
-// The end of a membership that comes before the join has been waited for counts
-// too; that of one that was left does not, nor does a join that fails.
+// The end of a membership ends the id even if it arrives before the wait for the join
+// returns. The end of a membership that was left does not, nor does a failed join.
 func TestMembershipEnds(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSUDP)
@@ -47,7 +50,7 @@ func TestMembershipEnds(t *testing.T) {
 		t.Error("the membership that stays is not joined any more")
 	}
 	check(t, left.Leave())
-	s.push(&record{node: s.node, id: s.ID, mc: left, raw: failed}) // was under way
+	s.push(&record{node: s.node, id: s.ID, mc: left, raw: failed}) // it was already in transit
 	if err := s.reason(); err != nil {
 		t.Error(err)
 	}

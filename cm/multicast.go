@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// JoinFlags says how to join a group: rdma_join_multicast_ex(3).
+// JoinFlags are how to join a group: rdma_join_multicast_ex(3).
 type JoinFlags uint16
 
-// The ways to join.
+// The flags of JoinMulticast.
 const (
 	JoinFull     JoinFlags = 0 // receive and send
 	JoinSendOnly JoinFlags = 1 // send only
 )
 
-// A Membership is a group that an id has joined. Its fields hold from
-// EventMulticastJoin on.
+// A Membership is the membership of an id in a group. Its fields are valid after
+// EventMulticastJoin.
 type Membership struct {
-	Group netip.Addr // the zero Addr for a group that was named by an [IBAddr]
+	Group netip.Addr // the zero Addr if the group was given as an [IBAddr]
 
 	id       *ID
 	name     string // of the group
@@ -31,20 +31,19 @@ type Membership struct {
 	kernel   uint32 // the kernel's number
 	left     bool
 	attached bool
-	joined   atomic.Bool // the pump reads it
+	joined   atomic.Bool // the pump reads it without the lock
 	gid      uverbs.GID
 	lid      uint16
 }
 
-// JoinMulticast joins a group: rdma_join_multicast(3),
-// rdma_join_multicast_ex(3). EventMulticastJoin, which tells where to send, or
-// EventMulticastError follows. The id must be bound to a device, and its QP is
-// attached to the group unless it only sends. The unspecified address asks an
-// InfiniBand fabric for a group of its choice. The errors: [uverbs.ErrInvalid]
-// for an address that is no group's and for an id that is not bound, or not for
-// groups; EADDRINUSE for a group that the id has joined;
-// [uverbs.ErrNotSupported] for IPv6 groups on RoCE v2; [uverbs.ErrClosed] after
-// Close; or what the kernel says.
+// JoinMulticast joins a group: rdma_join_multicast(3), rdma_join_multicast_ex(3).
+// EventMulticastJoin, which has the destination for sends, or EventMulticastError
+// follows. The id must be bound to a device. Its QP is attached to the group unless
+// flags is JoinSendOnly. With the unspecified address, an InfiniBand fabric chooses the
+// group. JoinMulticast returns [uverbs.ErrInvalid] if the address is not a multicast
+// address, or if the id is not bound or its port space has no groups, EADDRINUSE if the
+// id has already joined the group, [uverbs.ErrNotSupported] for IPv6 groups on RoCE v2,
+// [uverbs.ErrClosed] after Close, or what the kernel says.
 func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, error) {
 	b, err := sockaddr(netip.AddrPortFrom(group, 0))
 	if err != nil {
@@ -56,8 +55,8 @@ func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, erro
 	return i.join(&Membership{Group: group, id: i, name: group.String(), flags: flags}, b)
 }
 
-// JoinMulticastIB is JoinMulticast of a group that its GID names. The errors
-// are those of [ID.JoinMulticast].
+// JoinMulticastIB is JoinMulticast for a group given by its GID. The errors are those
+// of [ID.JoinMulticast].
 func (i *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
 	return i.join(&Membership{id: i, name: group.GID.String(), flags: flags}, group.sockaddr())
 }
@@ -66,7 +65,7 @@ func (i *ID) join(m *Membership, addr []byte) (*Membership, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	const op = "join"
-	if i.closed {
+	if i.isClosed() {
 		return nil, closed(op, m.name)
 	}
 	m.uid = enroll(m)
@@ -95,8 +94,7 @@ func explainJoin(err error) string {
 	return ""
 }
 
-// react does what the library owes to an event of the membership. The caller
-// holds the id's mu.
+// react handles an event of the membership. The caller holds the id's mu.
 func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
 	e.Membership, e.object = m, m.name
 	e.UD, e.PrivateData = udParam(raw)
@@ -145,20 +143,20 @@ func (i *ID) detachAll() error {
 	return errors.Join(errs...)
 }
 
-// Leave leaves the group: rdma_leave_multicast(3). It is idempotent. Closing
-// the id leaves its groups too. An error is what the kernel says, and leaves
-// the id a member.
+// Leave leaves the group: rdma_leave_multicast(3). It is idempotent. Closing the id
+// leaves its groups too. An error is what the kernel says, and the id is still a
+// member.
 func (m *Membership) Leave() error {
 	i := m.id
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed || m.left {
+	if i.isClosed() || m.left {
 		return nil
 	}
 	if err := m.detach(); err != nil {
 		return err
 	}
-	joined := m.joined.Swap(false) // its end is no news from now on
+	joined := m.joined.Swap(false) // from now on, the end of the membership does not end the id
 	if _, err := i.node.file.LeaveMulticast(m.kernel); err != nil {
 		m.joined.Store(joined)
 		return wrap("leave", m.name, err, "")

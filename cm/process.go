@@ -2,7 +2,6 @@ package cm
 
 import (
 	"errors"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/rdmacm"
@@ -11,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process makes an [Event] of what the kernel reports, and does what the
-// library owes to it: it moves QPs, and makes the id of a connection request.
-// It answers nil for what nobody is to hear of. It runs in the goroutine that
-// waits for the event.
+// process converts an event of the kernel to an [Event] and does the library's part: it
+// changes QP states and creates the id of a connection request. It returns nil for an
+// event that the caller should not see. It is called by the goroutine that waits for
+// the event.
 func (i *ID) process(r *record) *Event {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed || r.mc != nil && r.mc.left {
+	if i.isClosed() || r.mc != nil && r.mc.left {
 		r.drop()
 		return nil
 	}
@@ -39,7 +38,7 @@ func (i *ID) process(r *record) *Event {
 	return e
 }
 
-// decode reads the parameters that come with an event.
+// decode parses the parameters of an event.
 func (i *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
 	switch e.Type {
 	case EventAddrResolved, EventAddrError, EventRouteResolved, EventRouteError:
@@ -54,8 +53,8 @@ func (i *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
 	}
 }
 
-// react does what the library owes to an event. It answers false when the
-// event is no news. The caller holds i.mu.
+// react does the library's part for an event. It returns false if the caller should not
+// see the event. The caller holds i.mu.
 func (i *ID) react(e *Event) bool {
 	switch e.Type {
 	case EventAddrResolved:
@@ -63,31 +62,41 @@ func (i *ID) react(e *Event) bool {
 			e.fail(EventAddrError, err)
 		}
 	case EventConnectResponse:
-		i.remoteECE = e.ECE
+		i.show(func() { i.remoteECE = e.ECE })
 		if i.qp.Load() == nil {
-			break // Establish is the program's
+			break // the program must call Establish
 		}
 		if err := i.respond(); err != nil {
-			i.failed = true
+			i.life.enter(phaseFailed)
 			e.fail(EventConnectError, err)
 			break
 		}
-		e.Type, i.connected = EventEstablished, true
+		e.Type = EventEstablished
+		i.life.enter(phaseEstablished)
 	case EventEstablished:
-		i.connected = true
+		i.life.enter(phaseEstablished)
 	case EventRejected:
-		if i.failed {
-			return false // it answers what this side said
+		if i.life.now() == phaseFailed {
+			return false // the peer replies to our rejection
 		}
-		// Receives that wait in the QP are flushed.
+		if i.connected() {
+			i.ended(e)
+		}
+		// The receives in the QP are flushed.
 		if err := i.modifyQP(toErr, uverbs.MaskState); err != nil {
 			e.err = errors.Join(e.Err(), err)
 		}
+	case EventUnreachable, EventConnectError:
+		if i.connected() {
+			i.ended(e)
+		}
 	case EventDisconnected:
-		i.over = e.Err()
-		return !i.failed
+		if i.life.now() == phaseFailed {
+			return false
+		}
+		i.ended(e)
 	case EventDeviceRemoval:
-		i.over = e.Err()
+		i.ended(e)
 	case EventInternal:
 		if EventType(e.Arg) != EventAddrinfoResolved {
 			return false
@@ -99,73 +108,7 @@ func (i *ID) react(e *Event) bool {
 
 var toErr = uverbs.QPAttr{State: uverbs.StateErr}
 
-// hangUp is this side's part of the end of a connection: the peer's kernel,
-// which waits for it, is answered, and what is posted in the QP is flushed, so
-// that nobody waits for it for ever. why is what the id says of it from now on.
-// Sends under way have a moment. A device that is gone can neither answer nor
-// acknowledge.
-func (i *ID) hangUp(t EventType, why error, moment time.Duration) {
-	qp := i.answerEnd(t, why)
-	if qp == nil {
-		return
-	}
-	if t == EventDisconnected {
-		lastAcks(qp, moment)
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.qp.Load() != qp {
-		return
-	}
-	err := i.modifyQP(toErr, uverbs.MaskState)
-	if t == EventDeviceRemoval && errors.Is(err, uverbs.ErrDeviceGone) {
-		return // as why says
-	}
-	i.endFailed(err)
-}
-
-// answerEnd answers the peer. It returns the QP that is to be flushed, nil if
-// none is.
-func (i *ID) answerEnd(t EventType, why error) *uverbs.QP {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.over = why
-	if i.closed || i.single {
-		return nil
-	}
-	if t == EventDisconnected {
-		// The kernel has nothing against being asked once more by the side that
-		// began. EINVAL says that it has let go of the connection, or on iWARP,
-		// where no answer is owed, that it does not know the QP.
-		if err := i.node.file.Disconnect(i.kernel); !errors.Is(err, unix.EINVAL) {
-			i.endFailed(wrap("disconnect", i.describe(), err, ""))
-		}
-	}
-	return i.qp.Load()
-}
-
-// lastAcks waits until the sends under way have completed, for a moment at
-// most. A peer that has its message may hang up at once, and what it says by
-// the connection manager then overtakes the acknowledgement: to flush the send
-// would call a message lost that has arrived.
-func lastAcks(qp *uverbs.QP, moment time.Duration) {
-	const longest = 5 * time.Millisecond
-	end := time.Now().Add(moment)
-	for pause := 50 * time.Microsecond; qp.SendsOutstanding() > 0 && time.Now().Before(end); pause = min(2*pause, longest) {
-		time.Sleep(pause)
-	}
-}
-
-// endFailed adds an error to what calls say that wait. The caller holds i.mu.
-func (i *ID) endFailed(err error) {
-	if s := i.synced(); s != nil && err != nil {
-		s.mu.Lock()
-		s.err = errors.Join(s.err, err)
-		s.mu.Unlock()
-	}
-}
-
-// fail makes the event one of an error that arose here.
+// fail turns the event into one that reports err, an error of the library's part.
 func (e *Event) fail(t EventType, err error) {
 	errno := unix.EIO
 	var own *Error
@@ -179,8 +122,7 @@ func (e *Event) fail(t EventType, err error) {
 	e.Type, e.Status, e.err = t, -int(errno), err
 }
 
-// request makes the id of a connection request. The caller holds the
-// listener's mu.
+// request creates the id of a connection request. The caller holds the listener's mu.
 func (i *ID) request(e *Event, r *record) {
 	child := &ID{Context: i.Context, ps: i.ps, qpType: i.qpType, requested: true, node: r.node, kernel: r.raw.Id,
 		responderResources: e.Conn.ResponderResources, initiatorDepth: e.Conn.InitiatorDepth, remoteECE: e.ECE}
@@ -198,23 +140,26 @@ func (i *ID) request(e *Event, r *record) {
 	child.uid = enroll(child)
 	child.ticket = leak.Track("cm", "id")
 	if err := child.firstQuery(); err != nil {
-		// The peer sees a rejection. The listener is told why.
+		// The peer is rejected. The listener's event has the error.
 		e.fail(EventConnectError, errors.Join(err, child.Close()))
 		return
 	}
 	e.ID, e.Listener = child, i
 }
 
-// firstQuery reads the addresses of a connection request.
+// firstQuery queries the addresses of a connection request.
 func (i *ID) firstQuery() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.queryAddr(true)
 }
 
-// respond takes the QP to RTS and tells the peer. The caller holds i.mu.
+// respond moves the QP to RTS and confirms the connection. The caller holds i.mu.
 func (i *ID) respond() error {
-	err := i.toRTR(MaxRespRes)
+	err := i.checkECE()
+	if err == nil {
+		err = i.toRTR(MaxRespRes)
+	}
 	if err == nil {
 		err = i.toRTS(MaxInitDepth)
 	}
@@ -227,7 +172,7 @@ func (i *ID) respond() error {
 	return nil
 }
 
-// connParam reads what a connection's event carries.
+// connParam parses the parameters of an event of a connected id.
 func connParam(r *uapi.RdmaUcmEventResp) (ConnParam, []byte) {
 	p := rdmacm.ConnParam(r)
 	return ConnParam{QPN: p.QpNum, QKey: p.Qkey, SRQ: p.Srq != 0, ResponderResources: p.ResponderResources,
@@ -235,7 +180,7 @@ func connParam(r *uapi.RdmaUcmEventResp) (ConnParam, []byte) {
 		RNRRetryCount: p.RnrRetryCount}, privateData(p.PrivateData[:], p.PrivateDataLen)
 }
 
-// udParam reads what a datagram id's event carries.
+// udParam parses the parameters of an event of a UD id.
 func udParam(r *uapi.RdmaUcmEventResp) (UDParam, []byte) {
 	p := rdmacm.UDParam(r)
 	return UDParam{QPN: p.QpNum, QKey: p.Qkey, AH: ahAttr(&p.AhAttr)}, privateData(p.PrivateData[:], p.PrivateDataLen)
@@ -247,7 +192,7 @@ func ahAttr(a *uapi.IbUverbsAhAttr) uverbs.AHAttr {
 		IsGlobal: a.IsGlobal != 0, Port: a.PortNum}
 }
 
-// privateData copies what came with an event, nil for nothing.
+// privateData copies the private data of an event. It returns nil if there is none.
 func privateData(b []byte, n uint8) []byte {
 	if n == 0 {
 		return nil

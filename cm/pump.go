@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pump is the node of the synchronous ids, with the goroutine that reads it.
-// It lives as long as it has members. The goroutine hands events on and does
-// nothing else: it issues no command, and takes no lock that is held during one.
+// A pump is the node of the synchronous ids, with the goroutine that reads its events.
+// It exists as long as it has members. The goroutine only passes events on: it issues
+// no command and acquires no lock that is held during a command.
 type pump struct {
 	node
 	done    chan struct{}
 	members map[*SyncID]struct{} // guarded by pumps
-	err     error                // guarded by pumps: nothing will be read any more
+	err     error                // guarded by pumps: if set, no more events are read
 }
 
-// pumps holds the pump of the process.
+// pumps has the pump of the process.
 var pumps struct {
 	sync.Mutex
 	running *pump
 }
 
-// joinPump enters a new SyncID at the pump of the process.
+// joinPump adds a new SyncID to the pump of the process.
 func joinPump(s *SyncID) error {
 	pumps.Lock()
 	defer pumps.Unlock()
@@ -42,13 +42,13 @@ func joinPump(s *SyncID) error {
 	return nil
 }
 
-// join enters the SyncID of a request at its listener's pump.
+// join adds the SyncID of a request to its listener's pump.
 func (p *pump) join(s *SyncID) {
 	pumps.Lock()
 	defer pumps.Unlock()
 	p.enter(s)
 	if p.err != nil {
-		s.end(p.err)
+		s.cutOff(p.err)
 	}
 }
 
@@ -57,8 +57,8 @@ func (p *pump) enter(s *SyncID) {
 	p.members[s] = struct{}{}
 }
 
-// leave lets a SyncID go, once, and ends the pump with the last one. It must
-// not be called from the pump's goroutine.
+// leave removes a SyncID, if it is a member, and ends the pump with its last member. It
+// must not be called from the pump's goroutine.
 func (p *pump) leave(s *SyncID) error {
 	pumps.Lock()
 	_, member := p.members[s]
@@ -82,7 +82,7 @@ func (p *pump) run() {
 	for {
 		r, err := p.read(nil)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return // all have left
+			return // there are no members left
 		}
 		if err != nil {
 			p.fail(err)
@@ -92,8 +92,7 @@ func (p *pump) run() {
 	}
 }
 
-// fail tells the members that no event will come any more. New ids get a new
-// pump.
+// fail ends the waits of all members with an error. New ids get a new pump.
 func (p *pump) fail(err error) {
 	pumps.Lock()
 	defer pumps.Unlock()
@@ -105,57 +104,63 @@ func (p *pump) fail(err error) {
 		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, err.Error()
 	}
 	for s := range p.members {
-		s.end(p.err)
+		s.cutOff(p.err)
 	}
 }
 
-// forward hands an event to where the id's events go.
+// forward passes an event to the destination of the id's events.
 func (i *ID) forward(r *record) {
 	i.to.Lock()
-	defer i.to.Unlock()
-	i.hand(r)
+	refused := i.hand(r)
+	i.to.Unlock()
+	if refused {
+		r.drop()
+	}
 }
 
-// hand is forward. The caller holds i.to.
-func (i *ID) hand(r *record) {
+// hand adds an event to the destination of the id's events, or reports that the request
+// must be rejected. The caller holds i.to.
+func (i *ID) hand(r *record) (refused bool) {
 	switch {
 	case i.to.moving:
 		i.to.aside = append(i.to.aside, r)
 	case i.to.sync != nil:
-		i.to.sync.push(r)
+		return i.to.sync.push(r)
 	default:
 		i.to.events.push(r)
 	}
+	return false
 }
 
-// claim answers whether an event is for the reader of ch to process, and hands
-// it on otherwise. waited says that it waits in ch: it may have gone with its id.
+// claim reports whether the reader of ch must process an event. Otherwise it passes the
+// event on. If waited is set, the event was pending in ch, and may have moved with its
+// id.
 func (i *ID) claim(ch *EventChannel, r *record, waited bool) bool {
 	i.to.Lock()
 	defer i.to.Unlock()
 	if waited {
 		return len(ch.yield(func(w *record) bool { return w == r })) > 0
 	}
-	// What waits has come before.
+	// Pending events are older.
 	if !i.to.moving && i.to.events == ch && !ch.holds(i) {
 		return true
 	}
-	i.hand(r)
+	i.hand(r) // it is not a request: an id that listens does not move
 	return false
 }
 
-// synced returns the id's SyncID, nil for an asynchronous id.
+// synced returns the id's SyncID. It is nil for an asynchronous id.
 func (i *ID) synced() *SyncID {
 	i.to.Lock()
 	defer i.to.Unlock()
 	return i.to.sync
 }
 
-// Sync makes the id a synchronous one: rdma_migrate_id(3) without a channel.
-// Its events no longer come through its event channel. An id that listens
-// cannot be moved: do it before Listen. [uverbs.ErrInvalid] for one that does,
-// and for one that is synchronous; [uverbs.ErrClosed] after Close; else the
-// errors are those of [NewEventChannel].
+// Sync makes the id synchronous: rdma_migrate_id(3) without a channel. Its events are
+// no longer read from its event channel. An id that listens cannot be moved, so call
+// Sync before Listen. It returns [uverbs.ErrInvalid] if the id listens or is already
+// synchronous, and [uverbs.ErrClosed] after Close. Otherwise the errors are those of
+// [NewEventChannel].
 func (i *ID) Sync() (*SyncID, error) {
 	s := newSync(i)
 	if err := joinPump(s); err != nil {
@@ -167,24 +172,24 @@ func (i *ID) Sync() (*SyncID, error) {
 	return s, nil
 }
 
-// Migrate moves the id to an event channel, where its events come from then on:
-// rdma_migrate_id(3). What a SyncID waits for ends with an error then; the ID
-// itself goes on. An id that listens cannot be moved: do it before Listen.
-// [uverbs.ErrInvalid] for one that does, [uverbs.ErrClosed] after Close of the
-// id or of the channel, or what the kernel says.
+// Migrate moves the id to an event channel, where its events are read from then on:
+// rdma_migrate_id(3). Waiting calls of its SyncID return an error, but the ID remains
+// usable. An id that listens cannot be moved, so call Migrate before Listen. It returns
+// [uverbs.ErrInvalid] if the id listens, [uverbs.ErrClosed] after Close of the id or
+// the channel, or what the kernel says.
 func (i *ID) Migrate(ch *EventChannel) error { return i.migrate(&ch.node, nil, ch) }
 
-// migrate moves the id to a node, and its events to s or to ch.
+// migrate moves the id to a node. Its events then go to s or to ch.
 func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	const op = "migrate"
 	old := i.synced()
 	switch {
-	case i.closed:
+	case i.isClosed():
 		return closed(op, i.describe())
-	case i.listening:
-		// The kernel would leave the ids of requests behind.
+	case i.life.now() == phaseListening:
+		// The kernel would not move the ids of connection requests.
 		return invalid(op, i.describe(), "the id listens: migrate it before Listen")
 	case s != nil && old != nil:
 		return invalid(op, i.describe(), "the id is synchronous already")
@@ -202,16 +207,17 @@ func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	i.node = to
 	var waiting []*record
 	if old != nil {
-		waiting = old.take(&Error{Op: "wait on", Object: i.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
+		old.cutOff(&Error{Op: "wait on", Object: i.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
 			Detail: "the id has been migrated: its events come through its event channel"})
+		waiting = old.takeAll()
 	}
 	i.arrive(waiting, s, ch)
 	switch {
 	case s == nil:
-	case i.over != nil:
-		s.end(i.over) // no event will tell it once more
-	case i.connected:
-		s.settle()
+	case i.life.over() != nil:
+		s.stop() // the event that ended the id is not repeated
+	case i.life.now() == phaseEstablished:
+		s.takeEnd()
 	}
 	if old != nil {
 		return old.pump.leave(old)
@@ -219,8 +225,8 @@ func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	return nil
 }
 
-// depart sets events aside, whichever node they are read from, after those that
-// wait in the channel.
+// depart sets new events aside, whichever node they are read from, behind those that
+// are pending in the channel.
 func (i *ID) depart() {
 	i.to.Lock()
 	defer i.to.Unlock()
@@ -230,8 +236,8 @@ func (i *ID) depart() {
 	}
 }
 
-// arrive says where events go from now on, and sends those there that came
-// before and those that were set aside.
+// arrive sets the new destination of the id's events. It passes on the events in
+// waiting and those that were set aside.
 func (i *ID) arrive(waiting []*record, s *SyncID, ch *EventChannel) {
 	i.to.Lock()
 	defer i.to.Unlock()
@@ -242,6 +248,6 @@ func (i *ID) arrive(waiting []*record, s *SyncID, ch *EventChannel) {
 		return
 	}
 	for _, r := range all {
-		s.push(r)
+		s.push(r) // it is not a request: an id that listens does not move
 	}
 }

@@ -7,27 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateQP makes the id's QP: rdma_create_qp(3). The id must be bound to a
-// device: after Bind to a device's address, after the address is resolved, or
-// on a connection request.
+// CreateQP creates the id's QP: rdma_create_qp(3). The id must be bound to a device,
+// which it is after Bind to a device's address, after the address is resolved, and on a
+// connection request.
 //
-// A nil pd stands for the one that ids of the device share. A pd of a Context
-// of the caller's own is as good, as long as it is of the same device. A cfg
-// without Type gets the id's. Queues that cfg leaves nil are made, one for each
-// direction, as large as the queue that they serve; SendComp and RecvComp wait
-// on those. An SRQ that CreateSRQ made is used, and cfg cannot name another then.
+// A nil pd stands for the PD that the ids of the device share. pd may also belong to a
+// Context that the caller has opened, if it is of the same device. If cfg.Type is 0, it
+// is the id's type. For queues that are nil in cfg, CreateQP creates completion queues,
+// one for each direction and as large as the work queue. SendComp and RecvComp wait on
+// those. If CreateSRQ has created an SRQ, the QP uses it, and cfg must not have another
+// one.
 //
-// An [uverbs.XRCRecv] QP has no queues: cfg has nothing but Access then. It is in
-// the XRC domain that such ids of the device share, and takes messages for the
-// SRQs there, which CreateSRQ makes. A QP in a domain of the program's own goes
-// with an id that has none: ConnParam names it.
+// An [uverbs.XRCRecv] QP has no queues, so cfg may only set Access. It is in the XRC
+// domain that such ids of the device share, and receives messages for the SRQs in that
+// domain, which CreateSRQ creates. To use a QP in another domain, create it without the
+// id and pass its number in ConnParam.
 //
-// The QP is in INIT then, a UD QP in RTS. The library moves it on as the
-// connection goes: [uverbs.QP.Modify] is for the states that it leaves alone.
+// If cfg.Path is set, it replaces the headers that the connection manager has chosen
+// for the packets of a connected QP. If the QP has options of enhanced connection
+// establishment, they are negotiated with the peer: see [ID.SetLocalECE].
 //
-// The errors: [uverbs.ErrInvalid] for an id that is not bound or has a QP, and
-// for a type, PD or SRQ that is not the id's; [uverbs.ErrClosed] after Close;
-// else those of [uverbs.PD.CreateQP], [uverbs.XRCD.CreateQP],
+// The new QP is in state INIT, a UD QP in RTS. The library changes its state with that
+// of the connection. Use [uverbs.QP.Modify] only for other states.
+//
+// CreateQP returns [uverbs.ErrInvalid] if the id is not bound or has a QP, and for a
+// type, PD or SRQ that does not fit the id. It returns [uverbs.ErrClosed] after Close.
+// Otherwise the errors are those of [uverbs.PD.CreateQP], [uverbs.XRCD.CreateQP],
 // [uverbs.Context.OpenXRCD] and [uverbs.Context.CreateCQ].
 func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	i.mu.Lock()
@@ -54,7 +59,7 @@ func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	if cfg.Type == uverbs.XRCRecv {
 		return i.createTarget(cfg)
 	}
-	// Of an earlier QP there may be a queue that could not be closed then.
+	// A queue of an earlier QP may remain that could not be closed.
 	if err := i.destroyCQs(); err != nil {
 		return err
 	}
@@ -66,10 +71,15 @@ func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 		return errors.Join(err, i.destroyCQs())
 	}
 	i.qp.Store(qp)
-	i.pd, i.usesSRQ, i.single = pd, cfg.SRQ != nil, cfg.SingleGoroutine
+	i.sendQP.Store(qp)
+	i.show(func() { i.pd = pd })
+	i.usesSRQ, i.single, i.path = cfg.SRQ != nil, cfg.SingleGoroutine, cfg.Path
 	i.sendCQ.Store(cfg.SendCQ)
 	i.recvCQ.Store(cfg.RecvCQ)
 	err = i.fitCQs(qp.Cap())
+	if err == nil {
+		err = i.offerECE(qp)
+	}
 	if err == nil {
 		err = i.initQP()
 	}
@@ -79,10 +89,10 @@ func (i *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	return nil
 }
 
-// checkPD finds the PD to use. The caller holds i.mu.
+// checkPD returns the PD to use. The caller holds i.mu.
 func (i *ID) checkPD(op string, pd *uverbs.PD) (*uverbs.PD, error) {
 	switch {
-	case i.closed:
+	case i.isClosed():
 		return nil, closed(op, i.describe())
 	case i.dev == nil:
 		return nil, invalid(op, i.describe(), "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first")
@@ -98,7 +108,7 @@ func (i *ID) checkPD(op string, pd *uverbs.PD) (*uverbs.PD, error) {
 	return pd, nil
 }
 
-// createCQs makes the queues that cfg leaves open.
+// createCQs creates the completion queues that are nil in cfg.
 func (i *ID) createCQs(pd *uverbs.PD, cfg *uverbs.QPConfig) (err error) {
 	if cfg.SendCQ == nil {
 		if cfg.SendCQ, err = pd.Context().CreateCQ(uverbs.CQConfig{Entries: max(cfg.MaxSendWR, 1)}); err != nil {
@@ -119,7 +129,7 @@ func (i *ID) createCQs(pd *uverbs.PD, cfg *uverbs.QPConfig) (err error) {
 	return nil
 }
 
-// fitCQs makes the id's own queues as large as the QP came out.
+// fitCQs resizes the id's own completion queues to the actual sizes of the QP.
 func (i *ID) fitCQs(c uverbs.QPCap) error {
 	for _, q := range []struct {
 		cq *uverbs.CQ
@@ -135,8 +145,8 @@ func (i *ID) fitCQs(c uverbs.QPCap) error {
 	return nil
 }
 
-// initQP takes a new QP to where the program may post receives: INIT, or RTS
-// for UD.
+// initQP moves a new QP to a state in which receives can be posted: INIT, or RTS for
+// UD.
 func (i *ID) initQP() error {
 	if err := i.advance(uverbs.StateInit, 0); err != nil || i.qpType != uverbs.UD {
 		return err
@@ -147,9 +157,8 @@ func (i *ID) initQP() error {
 	return i.modifyQP(uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.MaskState|uverbs.MaskSQPSN)
 }
 
-// advance moves the QP to a state with the attributes that the connection manager
-// gives; depth replaces what it says of READs and atomics, unless it is the
-// maximum.
+// advance moves the QP to a state with the attributes of the connection manager. Unless
+// it is the maximum, depth replaces the number of READs and atomics.
 func (i *ID) advance(s uverbs.QPState, depth uint8) error {
 	if i.qp.Load() == nil {
 		return nil
@@ -164,21 +173,30 @@ func (i *ID) advance(s uverbs.QPState, depth uint8) error {
 	case s == uverbs.StateRTS && depth != MaxInitDepth:
 		a.MaxRdAtomic = depth
 	}
+	if s == uverbs.StateRTR {
+		i.path.Apply(&a.AV)
+	}
 	return i.modifyQP(a, m)
 }
 
 func (i *ID) toRTR(resources uint8) error {
-	// Since CreateQP the connection manager has learnt which accesses the peer
-	// needs.
+	// Repeat INIT: after CreateQP, the connection manager may have learned of more
+	// access rights that the peer needs.
 	if err := i.advance(uverbs.StateInit, 0); err != nil {
 		return err
 	}
-	return i.advance(uverbs.StateRTR, resources)
+	if err := i.setECE(); err != nil {
+		return err
+	}
+	if err := i.advance(uverbs.StateRTR, resources); err != nil {
+		return err
+	}
+	return i.grantedECE()
 }
 
 func (i *ID) toRTS(depth uint8) error { return i.advance(uverbs.StateRTS, depth) }
 
-// modifyQP changes the QP, if the id has one that is open.
+// modifyQP modifies the id's QP, if there is one.
 func (i *ID) modifyQP(a uverbs.QPAttr, m uverbs.QPMask) error {
 	qp := i.qp.Load()
 	if qp == nil {
@@ -186,27 +204,27 @@ func (i *ID) modifyQP(a uverbs.QPAttr, m uverbs.QPMask) error {
 	}
 	err := qp.Modify(a, m)
 	if a.State == uverbs.StateErr && errors.Is(err, uverbs.ErrClosed) {
-		return nil // the program has closed it
+		return nil // by the program
 	}
 	return err
 }
 
-// InitQPAttr returns what to give [uverbs.QP.Modify] to take a QP of the
-// program's own to a state: rdma_init_qp_attr(3). State INIT is known once the
-// id is bound to a device, RTR and RTS with the connection request or response.
-// [uverbs.ErrInvalid] before that, [ErrDisconnected] when the peer has taken
-// its request back, [uverbs.ErrClosed] after Close.
+// InitQPAttr returns the attributes for [uverbs.QP.Modify] that move a QP of the caller
+// to a state: rdma_init_qp_attr(3). Those of INIT are available once the id is bound to
+// a device, those of RTR and RTS with the connection request or response. InitQPAttr
+// returns [uverbs.ErrInvalid] before that, [ErrDisconnected] if the peer has withdrawn
+// its request, and [uverbs.ErrClosed] after Close.
 func (i *ID) InitQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
+	if i.isClosed() {
 		return uverbs.QPAttr{}, 0, closed("init QP attributes of", i.describe())
 	}
 	return i.initQPAttr(s)
 }
 
-// knownMask is what the verbs know. Kernels have set bits beyond it that their
-// own verbs refuse.
+// knownMask has the bits that uverbs knows. Some kernels also set bits that their own
+// verbs refuse.
 const knownMask = uverbs.MaskDestQPN<<1 - 1
 
 func (i *ID) initQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
@@ -237,9 +255,9 @@ func (i *ID) explainInit(err error, s uverbs.QPState) error {
 	return wrap(op, i.describe(), err, detail)
 }
 
-// DestroyQP closes the QP and the queues that CreateQP made:
-// rdma_destroy_qp(3). [ID.Close] does it too. [uverbs.ErrBusy] while another QP
-// uses the queues, or what the kernel says.
+// DestroyQP closes the QP and the queues that CreateQP has created: rdma_destroy_qp(3).
+// [ID.Close] calls it too. It returns [uverbs.ErrBusy] while another QP uses the
+// queues, or what the kernel says.
 func (i *ID) DestroyQP() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -255,12 +273,13 @@ func (i *ID) destroyQP() error {
 			return err
 		}
 		i.qp.Store(nil)
+		i.sendQP.Store(nil)
 		i.sendCQ.Store(nil)
 		if i.qpType != uverbs.XRCRecv {
 			i.recvCQ.Store(nil)
 		}
 		if i.dev != nil {
-			i.pd = i.dev.pd
+			i.show(func() { i.pd = i.dev.pd })
 		}
 	}
 	return errors.Join(i.destroyCQs(), i.leaveDomain())
@@ -268,7 +287,7 @@ func (i *ID) destroyQP() error {
 
 func (i *ID) destroyCQs() error {
 	if i.qpType == uverbs.XRCRecv && i.srq.Load() != nil {
-		return nil // the queue is the SRQ's
+		return nil // the queue belongs to the SRQ
 	}
 	for _, p := range []interface {
 		Load() *uverbs.CQ
@@ -284,18 +303,18 @@ func (i *ID) destroyCQs() error {
 	return nil
 }
 
-// CreateSRQ makes a shared receive queue, which PostRecv uses from then on, and
-// the id's QP, which must not be there yet: rdma_create_srq(3). A nil pd stands
-// for the device's.
+// CreateSRQ creates a shared receive queue: rdma_create_srq(3). PostRecv and the id's
+// QP then use it. The QP must not exist yet. A nil pd stands for the PD that the ids of
+// the device share.
 //
-// On an id of [uverbs.XRCRecv] it is an XRC SRQ, which the peer names by its SRQN,
-// and the QP may be there already. An XRCD that cfg leaves nil is the one that such
-// ids of the device share; a CQ that it leaves nil is made, and RecvComp waits on
-// it.
+// For an id of type [uverbs.XRCRecv], it is an XRC SRQ, which the peer addresses by its
+// SRQN, and the QP may already exist. If cfg.XRCD is nil, it is the one that such ids
+// of the device share. If cfg.CQ is nil, CreateSRQ creates a completion queue, and
+// RecvComp waits on it.
 //
-// [uverbs.ErrInvalid] for an id that is not bound, or has an SRQ or a QP, and for
-// a PD of another device; [uverbs.ErrClosed] after Close; else the errors are those
-// of [uverbs.PD.CreateSRQ], [uverbs.Context.OpenXRCD] and
+// CreateSRQ returns [uverbs.ErrInvalid] if the id is not bound or has an SRQ or a QP,
+// and for a PD of another device. It returns [uverbs.ErrClosed] after Close. Otherwise
+// the errors are those of [uverbs.PD.CreateSRQ], [uverbs.Context.OpenXRCD] and
 // [uverbs.Context.CreateCQ].
 func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	i.mu.Lock()
@@ -327,8 +346,8 @@ func (i *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	return nil
 }
 
-// DestroySRQ closes what CreateSRQ made: rdma_destroy_srq(3). [ID.Close] does
-// it too. [uverbs.ErrBusy] while a QP uses it.
+// DestroySRQ closes the SRQ that CreateSRQ has created: rdma_destroy_srq(3). [ID.Close]
+// calls it too. It returns [uverbs.ErrBusy] while a QP uses the SRQ.
 func (i *ID) DestroySRQ() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,12 +9,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
 
-// What goes wrong without a peer.
+// Errors that involve no peer.
 func TestGoldenRefusals(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -104,7 +105,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// Every call of a closed id says so.
+// Every call of a closed id returns ErrClosed.
 func TestGoldenClosed(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -148,13 +149,14 @@ func TestGoldenClosed(t *testing.T) {
 	b.golden("closed")
 }
 
-// What opening the node meets.
+// The errors of opening the node.
 func TestGoldenOpen(t *testing.T) {
 	real := openFile
 	t.Cleanup(func() { openFile = real })
 	b := newTable(t)
 	for name, err := range map[string]error{
 		"no node":      fmt.Errorf("%w: not there", rdmacm.ErrNoNode),
+		"no RDMA":      fmt.Errorf("%w: %w", rdmacm.ErrNoNode, nldev.ErrNoRDMA),
 		"not there":    &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.ENOENT},
 		"forbidden":    &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.EACCES},
 		"out of files": &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.EMFILE},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"math/bits"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind gives the id an address of its own: rdma_bind_addr(3). The address of an
-// RDMA device's interface binds the id to that device; the unspecified address
-// stands for all of them. Port 0 lets the kernel choose one: see
-// [ID.LocalAddr]. The errors: [uverbs.ErrNoDevice] for an address of no RDMA
-// device, EADDRINUSE and EADDRNOTAVAIL for a port that another id has,
-// os.ErrPermission for one below 1024, [uverbs.ErrInvalid] for an id that has
-// an address and for a zone that there is not, [uverbs.ErrClosed] after Close,
-// or those of [uverbs.Open].
+// Bind sets the local address of the id: rdma_bind_addr(3). The address of an RDMA
+// device's interface binds the id to that device. The unspecified address stands for
+// all devices. If the port is 0, the kernel chooses one: see [ID.LocalAddr]. Bind
+// returns [uverbs.ErrNoDevice] if the address does not belong to an RDMA device,
+// EADDRINUSE or EADDRNOTAVAIL if another id has the port, os.ErrPermission for a port
+// below 1024, [uverbs.ErrInvalid] if the id already has an address or if the zone does
+// not exist, [uverbs.ErrClosed] after Close, or an error of [uverbs.Open].
 func (i *ID) Bind(addr netip.AddrPort) error {
 	b, err := sockaddr(addr)
 	if err != nil {
@@ -30,8 +28,8 @@ func (i *ID) Bind(addr netip.AddrPort) error {
 	return i.bind(b, addr.String(), addr)
 }
 
-// BindIB is Bind to an address of the InfiniBand family. The errors are those
-// of [ID.Bind].
+// BindIB is Bind to an address of the InfiniBand family. The errors are those of
+// [ID.Bind].
 func (i *ID) BindIB(addr IBAddr) error {
 	return i.bind(addr.sockaddr(), addr.GID.String(), netip.AddrPort{})
 }
@@ -39,7 +37,7 @@ func (i *ID) BindIB(addr IBAddr) error {
 func (i *ID) bind(b []byte, name string, addr netip.AddrPort) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
+	if i.isClosed() {
 		return closed("bind", name)
 	}
 	if err := i.node.file.Bind(i.kernel, b); err != nil {
@@ -48,8 +46,11 @@ func (i *ID) bind(b []byte, name string, addr netip.AddrPort) error {
 	return i.queryAddr(false)
 }
 
-// bindError makes an error of what Bind, Listen and ResolveAddr meet at the own
-// address. state is for EINVAL.
+// opListen is the operation in errors of Listen.
+const opListen = "listen"
+
+// bindError converts an error that Bind, Listen or ResolveAddr meets at the local
+// address. state is the explanation of EINVAL.
 func bindError(op, object string, own netip.AddrPort, err error, state string) error {
 	noDevice := func() error {
 		which := "that address"
@@ -62,8 +63,11 @@ func bindError(op, object string, own netip.AddrPort, err error, state string) e
 	switch {
 	case errors.Is(err, rdmacm.ErrCredentials):
 		return wrap(op, object, err, "")
+	case errors.Is(err, unix.EADDRINUSE) && op == opListen:
+		return wrap(op, object, err, "another id is bound to that address and port, and a listener shares them with none: choose another port")
 	case errors.Is(err, unix.EADDRINUSE):
-		return wrap(op, object, err, "another id has that port: choose another, or SetReuseAddr on both")
+		return wrap(op, object, err, "another id has that address and port: choose another port; ids share one only if"+
+			" all of them call SetReuseAddr and none listens")
 	case errors.Is(err, unix.EADDRNOTAVAIL) && isLocal(own.Addr()):
 		return wrap(op, object, err, "another id has that port, perhaps under another address: choose another")
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.ENODEV):
@@ -82,25 +86,22 @@ func errnoOf(err error) unix.Errno {
 	return errno
 }
 
-// isLocal tells whether the machine has the address. Of what cannot be found
-// out it answers false.
+// isLocal reports whether the machine has the address. It returns false if this cannot
+// be determined.
 func isLocal(ip netip.Addr) bool {
 	if !ip.IsValid() || ip.IsUnspecified() {
 		return true
 	}
-	addrs, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr().Unmap() == ip.Unmap().WithZone("")
-	})
+	all, err := machineAddrs()
+	return err == nil && slices.Contains(all, ip.Unmap().WithZone(""))
 }
 
-// ResolveAddr finds the device and the address that lead to dst, and binds the
-// id to it: rdma_resolve_addr(3). A src that is not the zero AddrPort is bound
-// first. EventAddrResolved or EventAddrError follows. A timeout of 0 stands for
-// two seconds. [ErrUnreachable] without a route, [uverbs.ErrInvalid] for an id
-// that is past that and for addresses of two families; else the errors are
-// those of [ID.Bind].
+// ResolveAddr finds the device and the local address that lead to dst, and binds the id
+// to them: rdma_resolve_addr(3). If src is not the zero AddrPort, the id is bound to it
+// first. EventAddrResolved or EventAddrError follows. A timeout of 0 stands for two
+// seconds. ResolveAddr returns [ErrUnreachable] if there is no route, and
+// [uverbs.ErrInvalid] if the address is already resolved or if src and dst are of
+// different families. Otherwise the errors are those of [ID.Bind].
 func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	to, err := sockaddr(dst)
 	if err != nil {
@@ -115,11 +116,11 @@ func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	return i.resolveAddr(from, to, src, dst, timeout)
 }
 
-// ResolveIB is ResolveAddr for addresses of the InfiniBand family; src may be
-// nil. For a src whose port the kernel chooses, ServiceID is the port space's
-// number, shifted by 16, and ServiceMask leaves out the lowest 16 bits.
-// [uverbs.ErrNotSupported] for a service of another port space than the id's; else
-// the errors are those of [ID.ResolveAddr].
+// ResolveIB is ResolveAddr for addresses of the InfiniBand family. src may be nil. To
+// let the kernel choose the port of src, set its ServiceID to the number of the port
+// space, shifted left by 16, and clear the lowest 16 bits of its ServiceMask. ResolveIB
+// returns [uverbs.ErrNotSupported] if a service is of another port space than the id.
+// Otherwise the errors are those of [ID.ResolveAddr].
 func (i *ID) ResolveIB(src *IBAddr, dst IBAddr, timeout time.Duration) error {
 	var from []byte
 	if src != nil {
@@ -133,7 +134,7 @@ func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time
 	defer i.mu.Unlock()
 	const op = "resolve address"
 	name := describe(peer, i.local)
-	if i.closed {
+	if i.isClosed() {
 		return closed(op, name)
 	}
 	err := i.node.file.ResolveAddr(i.kernel, src, dst, milliseconds(timeout))
@@ -148,27 +149,32 @@ func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time
 		return bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
 	}
 	if peer.IsValid() {
-		i.peer = peer
+		i.show(func() { i.peer = peer })
 	}
 	return nil
 }
 
-// defaultTimeout is what rdma_create_ep(3) allows a resolution.
+// defaultTimeout is the timeout that rdma_create_ep(3) uses for a resolution.
 const defaultTimeout = 2 * time.Second
 
-// milliseconds is a timeout for the kernel, rounded up.
+// milliseconds converts a timeout for the kernel, rounded up. The maximum is MaxInt32,
+// because jiffies have fewer bits than a Duration.
 func milliseconds(d time.Duration) uint32 {
 	if d <= 0 {
 		d = defaultTimeout
 	}
-	return uint32(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
+	ms := d / time.Millisecond
+	if d%time.Millisecond != 0 {
+		ms++
+	}
+	return uint32(min(ms, math.MaxInt32))
 }
 
-// ResolveRoute finds the path to the address that ResolveAddr was given:
-// rdma_resolve_route(3). EventRouteResolved or EventRouteError follows. A
-// timeout of 0 stands for two seconds. [uverbs.ErrInvalid] before the address
-// is resolved, and a second time; [uverbs.ErrNoDevice] for an interface without
-// an RDMA device; [uverbs.ErrClosed] after Close.
+// ResolveRoute finds the path to the address that was passed to ResolveAddr:
+// rdma_resolve_route(3). EventRouteResolved or EventRouteError follows. A timeout of 0
+// stands for two seconds. ResolveRoute returns [uverbs.ErrInvalid] before the address
+// is resolved and if the route is already resolved, [uverbs.ErrNoDevice] for an
+// interface without an RDMA device, and [uverbs.ErrClosed] after Close.
 func (i *ID) ResolveRoute(timeout time.Duration) error {
 	return i.command("resolve route", explainRoute, func() error { return i.node.file.ResolveRoute(i.kernel, milliseconds(timeout)) })
 }
@@ -183,32 +189,33 @@ func explainRoute(err error) string {
 	return ""
 }
 
-// Listen takes connection requests for the address that the id is bound to:
-// rdma_listen(3). Each comes as an EventConnectRequest with an id of its own.
-// The kernel keeps up to backlog of them; 0 stands for its maximum.
-// [uverbs.ErrInvalid] for one out of range, and for an id that listens or
-// connects already; else the errors are those of [ID.Bind].
+// Listen accepts connection requests for the address that the id is bound to:
+// rdma_listen(3). Each arrives as an EventConnectRequest with a new id. The kernel
+// queues up to backlog of them. 0 stands for its maximum. Listen returns
+// [uverbs.ErrInvalid] if backlog is out of range, or if the id already listens or
+// connects. Otherwise the errors are those of [ID.Bind].
 func (i *ID) Listen(backlog int) error {
 	if backlog < 0 || backlog > math.MaxInt32 {
-		return invalid("listen", i.name(), "the backlog must be 0 to 2^31-1")
+		return invalid(opListen, i.name(), "the backlog must be 0 to 2^31-1")
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
-		return closed("listen", i.describe())
+	if i.isClosed() {
+		return closed(opListen, i.describe())
 	}
 	if err := i.node.file.Listen(i.kernel, uint32(backlog)); err != nil {
-		return bindError("listen", i.describe(), i.local, err, "the id listens already, or is connected")
+		return bindError(opListen, i.describe(), i.local, err, "the id listens already, or is connected")
 	}
-	i.listening = true
+	i.life.enter(phaseListening)
 	if s := i.synced(); s != nil {
 		s.limit(backlog)
 	}
 	return i.queryAddr(false)
 }
 
-// queryAddr reads the addresses and the device that the kernel has given the
-// id. needDevice makes it an error to have none. The caller holds i.mu.
+// queryAddr queries the addresses and the device that the kernel has assigned to the
+// id. If needDevice is set, it returns an error if there is no device. The caller holds
+// i.mu.
 func (i *ID) queryAddr(needDevice bool) error {
 	a, err := i.node.file.QueryAddr(i.kernel)
 	if err != nil {
@@ -219,17 +226,21 @@ func (i *ID) queryAddr(needDevice bool) error {
 		if err != nil {
 			return err
 		}
-		i.dev, i.pd = d, d.pd
-		i.port, i.pkey = int(a.PortNum), bits.ReverseBytes16(a.Pkey) // big-endian
+		i.show(func() {
+			i.dev, i.pd = d, d.pd
+			i.port, i.pkey = int(a.PortNum), bits.ReverseBytes16(a.Pkey) // big-endian
+		})
 	}
 	zone, err := i.zone(parseSockaddr(a.SrcAddr[:]))
 	if err != nil {
 		return err
 	}
-	i.local = zoned(parseSockaddr(a.SrcAddr[:]), zone)
-	if peer := parseSockaddr(a.DstAddr[:]); peer.IsValid() && !peer.Addr().IsUnspecified() {
-		i.peer = zoned(peer, zone)
-	}
+	i.show(func() {
+		i.local = zoned(parseSockaddr(a.SrcAddr[:]), zone)
+		if peer := parseSockaddr(a.DstAddr[:]); peer.IsValid() && !peer.Addr().IsUnspecified() {
+			i.peer = zoned(peer, zone)
+		}
+	})
 	if i.dev == nil {
 		if needDevice {
 			return &Error{Op: "resolve address", Object: i.describe(), Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
@@ -238,7 +249,7 @@ func (i *ID) queryAddr(needDevice bool) error {
 		return nil
 	}
 	if i.dev.rnic || !needDevice {
-		return nil // iWARP has no GIDs to speak of, and what is only bound needs none
+		return nil // iWARP has no useful GIDs, and an id that is only bound needs none
 	}
 	return i.queryGID()
 }
@@ -248,17 +259,19 @@ func (i *ID) queryGID() error {
 	if err != nil {
 		return wrap("query GID of", i.describe(), err, "")
 	}
-	if a, ok := parseIBAddr(g.SrcAddr[:]); ok {
-		i.localGID = a.GID
-	}
-	if a, ok := parseIBAddr(g.DstAddr[:]); ok {
-		i.peerGID = a.GID
-	}
+	i.show(func() {
+		if a, ok := parseIBAddr(g.SrcAddr[:]); ok {
+			i.localGID = a.GID
+		}
+		if a, ok := parseIBAddr(g.DstAddr[:]); ok {
+			i.peerGID = a.GID
+		}
+	})
 	return nil
 }
 
-// zone is the network interface of a link-local address, which the kernel does
-// not always tell.
+// zone returns the network interface of a link-local address, which the kernel does not
+// always report. It returns "" if the interface cannot be determined.
 func (i *ID) zone(a netip.AddrPort) (string, error) {
 	ip := a.Addr()
 	if !ip.Is6() || !ip.IsLinkLocalUnicast() || ip.Zone() != "" || i.dev == nil || i.dev.ctx == nil {
@@ -268,15 +281,49 @@ func (i *ID) zone(a netip.AddrPort) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, e := range entries {
-		if e.GID == uverbs.GIDFromAddr(ip) && e.Netdev != "" {
-			return e.Netdev, nil
+	z := chooseZone(entries, ip, i.peer.Addr().Zone(), i.local.Addr().Zone(), i.requested, func() int {
+		attr, _, err := i.initQPAttr(uverbs.StateRTR)
+		if err != nil {
+			return -1
 		}
-	}
-	return "", nil
+		return int(attr.AV.SGIDIndex)
+	})
+	return z, nil
 }
 
-// zoned gives a link-local address the zone that it lacks.
+// chooseZone returns the network interface that has the GID of ip. Stacked interfaces,
+// such as VLANs, have the same link-local address. In this case it returns the zone of
+// the peer's address or of the id's own, if known. For a connection request, it returns
+// the interface of the GID that its QP uses.
+func chooseZone(entries []uverbs.GIDEntry, ip netip.Addr, peer, own string, requested bool, used func() int) string {
+	var zones []string
+	for _, e := range entries {
+		if e.GID == uverbs.GIDFromAddr(ip) && e.Netdev != "" && !slices.Contains(zones, e.Netdev) {
+			zones = append(zones, e.Netdev)
+		}
+	}
+	switch {
+	case len(zones) == 0:
+		return ""
+	case len(zones) == 1:
+		return zones[0]
+	case slices.Contains(zones, peer):
+		return peer
+	case slices.Contains(zones, own):
+		return own
+	case !requested:
+		return ""
+	}
+	index := used()
+	for _, e := range entries {
+		if e.Index == index && slices.Contains(zones, e.Netdev) {
+			return e.Netdev
+		}
+	}
+	return ""
+}
+
+// zoned adds the zone to a link-local address without one.
 func zoned(a netip.AddrPort, zone string) netip.AddrPort {
 	if ip := a.Addr(); zone != "" && ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "" {
 		return netip.AddrPortFrom(ip.WithZone(zone), a.Port())

@@ -3,6 +3,7 @@ package cm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -13,21 +14,21 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A rig is a machine in memory: a connection manager, and the RDMA device that
-// it speaks of. Only one can be at a time.
+// A rig is a fake machine: a connection manager and its RDMA device. Only one can exist
+// at a time.
 type rig struct {
 	*rdmacmtest.Kernel
 
 	mu      sync.Mutex
 	loops   []*loop           // one for each time that the device was opened
-	prepare func(*loop)       // what to do with the next one
-	refuse  error             // the device cannot be opened
+	prepare func(*loop)       // called for the next loop
+	refuse  error             // if set, opening the device fails
 	keys    map[deviceKey]int // how often each was opened
 	rnic    bool
-	lenient bool // the device may keep what could not be destroyed
+	lenient bool // objects that could not be destroyed may remain on the device
 }
 
-// Addresses of the device, of a neighbour that does not answer, and of nowhere.
+// Addresses of the device, of a neighbor that does not reply, and without a route.
 var (
 	here    = netip.MustParseAddr("192.0.2.1")
 	here6   = netip.MustParseAddr("2001:db8::1")
@@ -38,8 +39,8 @@ var (
 
 func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
 
-// newRig puts the machine in place of the real one until the test ends, when
-// nothing may be left of what the test has made.
+// newRig replaces the real machine until the test ends. Then it checks that no objects
+// of the test remain.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	return rigOn(t, rdmacmtest.New(t))
@@ -48,11 +49,11 @@ func newRig(t testing.TB) *rig {
 func rigOn(t testing.TB, k *rdmacmtest.Kernel) *rig {
 	t.Helper()
 	r := &rig{Kernel: k, keys: map[deviceKey]int{}}
-	k.Addrs = append(k.Addrs, group) // the way to it leads over the device
-	file, device := openFile, openDevice
-	openFile, openDevice = r.Open, r.openDevice
+	k.Addrs = append(k.Addrs, group) // the route to it leads over the device
+	file, device, addrs, provider := openFile, openDevice, interfaceAddrs, hasProvider
+	openFile, openDevice, interfaceAddrs, hasProvider = r.Open, r.openDevice, r.interfaceAddrs, func() bool { return true }
 	t.Cleanup(func() {
-		openFile, openDevice = file, device
+		openFile, openDevice, interfaceAddrs, hasProvider = file, device, addrs, provider
 		r.empty(t)
 		for _, l := range r.loops {
 			if r.lenient {
@@ -88,7 +89,19 @@ func (r *rig) empty(t testing.TB) {
 	}
 }
 
-// openDevice takes the place of openKey.
+// interfaceAddrs replaces net.InterfaceAddrs. The machine also has addresses that do
+// not belong to an RDMA device.
+func (r *rig) interfaceAddrs() ([]net.Addr, error) {
+	ips := []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}, &net.IPNet{IP: net.IPv4(203, 0, 113, 1), Mask: net.CIDRMask(24, 32)}}
+	for _, ip := range r.Addrs {
+		if !ip.IsMulticast() {
+			ips = append(ips, &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(24, ip.BitLen())})
+		}
+	}
+	return ips, nil
+}
+
+// openDevice replaces openKey.
 func (r *rig) openDevice(key deviceKey) (*device, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,21 +117,21 @@ func (r *rig) openDevice(key deviceKey) (*device, error) {
 	return l.open(key, r.rnic)
 }
 
-// loop is the device that was opened last.
+// loop returns the device that was opened last.
 func (r *rig) loop() *loop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.loops[len(r.loops)-1]
 }
 
-// openings is how often the device was opened.
+// openings returns how often the device was opened.
 func (r *rig) openings() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.loops)
 }
 
-// check ends the test when there is an error.
+// check ends the test if err is not nil.
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -126,7 +139,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// good is the value of a call that must succeed.
+// good returns the value of a call that must succeed.
 func good[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -135,7 +148,7 @@ func good[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// is reports an error that does not match each of the targets.
+// is reports an error that does not match all of the targets.
 func is(t testing.TB, what string, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
@@ -145,7 +158,7 @@ func is(t testing.TB, what string, err error, targets ...error) {
 	}
 }
 
-// closing closes at the end of the test.
+// closing closes c when the test ends.
 func closing[T interface{ Close() error }](t testing.TB, c T) T {
 	t.Helper()
 	t.Cleanup(func() {
@@ -156,7 +169,7 @@ func closing[T interface{ Close() error }](t testing.TB, c T) T {
 	return c
 }
 
-// limit bounds a test's waits.
+// limit returns a context that limits a test's waits.
 func limit(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -164,14 +177,14 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// until spins until the condition holds, or fails the test.
+// until polls until the condition holds, or fails the test.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !cond(); runtime.Gosched() {
@@ -181,8 +194,8 @@ func until(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// foreign is the QP of a program that makes its own.
+// foreign is the QP of a program that creates its own.
 var foreign = &ConnParam{QPN: 0x77, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RNRRetryCount: 6}
 
-// small is a QP.
+// small is a small QP.
 var small = uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4}

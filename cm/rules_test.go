@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rec is an event of an id.
+// rec returns an event of an id.
 func rec(i *ID, typ uint32) *record {
 	return &record{node: i.node, id: i, raw: uapi.RdmaUcmEventResp{Id: 1 << 30, Event: typ}}
 }
 
-// What no call waits for is not kept, a request after the end neither.
+// Events that no call waits for are not queued, and neither is a request after the end.
 func TestPushKeepsNothingUseless(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
@@ -22,15 +22,16 @@ func TestPushKeepsNothingUseless(t *testing.T) {
 		s.push(rec(s.ID, uint32(typ)))
 	}
 	queued(t, s, 0)
-	s.end(errOver)
+	s.life.end(phaseEnded, errOver)
+	s.stop()
 	s.push(rec(s.ID, rdmacm.EventConnectRequest))
 	if n := s.waiting(); n != 0 {
 		t.Errorf("%d requests wait after the end", n)
 	}
 }
 
-// A reader leaves an event to others while the id moves, and behind events of
-// the id that wait.
+// A reader does not claim an event while the id moves, or while events of the id are
+// pending.
 func TestClaim(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -51,26 +52,28 @@ func TestClaim(t *testing.T) {
 	k.next(EventUser, i)
 }
 
-// What the peer says of a handshake that failed here is no news, until the next.
+// What the peer reports about a handshake that failed here causes no event, until the
+// next handshake.
 func TestFailedHandshake(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
 	i := k.resolved(PSTCP, k.listen(PSTCP).LocalAddr())
-	i.failed = true
+	i.life.enter(phaseConnecting)
+	i.life.enter(phaseFailed)
 	for _, typ := range []EventType{EventRejected, EventDisconnected} {
 		if i.react(&Event{Type: typ, ID: i}) {
 			t.Errorf("%v is news", typ)
 		}
 	}
 	check(t, i.Connect(foreign))
-	if i.failed {
+	if i.life.now() == phaseFailed {
 		t.Error("a new handshake has failed already")
 	}
 	check(t, k.next(EventConnectRequest, nil).ID.Close())
 	k.next(EventRejected, i)
 }
 
-// The peer has gone while its answer was under way.
+// The peer has withdrawn its request before the reply.
 func TestAnswerWithdrawn(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -83,8 +86,8 @@ func TestAnswerWithdrawn(t *testing.T) {
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// A connection that the program has confirmed can be ended, and one whose QP the
-// program has closed.
+// Disconnect works for a connection that the program has confirmed, and for one whose
+// QP the program has closed.
 func TestDisconnectOwn(t *testing.T) {
 	newRig(t)
 	s := answeredID(t)
@@ -95,8 +98,8 @@ func TestDisconnectOwn(t *testing.T) {
 	check(t, a.Disconnect(limit(t)))
 }
 
-// A call whose context has ended begins nothing, and leaves the id as it was,
-// however fast the kernel would have answered.
+// A call whose context has ended issues no command and does not change the id, even if
+// the kernel would reply at once.
 func TestEndedContextBeginsNothing(t *testing.T) {
 	r := newRig(t)
 	s, ctx := newSyncID(t, PSUDP), ended()

@@ -10,54 +10,53 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A SyncID is an [ID] whose calls wait for what they ask for: rdma_create_id(3)
-// without a channel. It takes no descriptor and no thread of its own: one
-// descriptor serves all of them. Its methods may be called from any number of
-// goroutines. The calls that do not wait are those of the ID.
+// A SyncID is an [ID] whose calls wait for their result: rdma_create_id(3) without a
+// channel. All SyncIDs share one descriptor, and none needs its own thread. Its methods
+// may be called concurrently. The methods that do not wait are those of the ID.
 //
-// A call that its context ends leaves the id in the middle of something: calls
-// that wait are refused then, and the id is to be closed. GetRequest and
-// Disconnect are the exceptions.
+// If a context ends a call, the state of the id is unknown: later calls that wait
+// return an error, and the id must be closed. This does not apply to GetRequest and
+// Disconnect.
 //
-// When the peer ends the connection, it is answered, and the QP moves to the
-// error state, where what is posted is flushed; sends that are under way have a
-// fifth of a second to be acknowledged before. A QP that was made with
-// SingleGoroutine is left alone: there the program has to call Disconnect. The
-// loss of a group that was joined ends the id in the same way.
+// When the peer ends the connection, the library replies to it and moves the QP to
+// state ERR, where the posted requests are flushed. Before, outstanding sends have up
+// to 200 ms to be acknowledged. [ID.SendComp] and [ID.RecvComp] then return
+// [ErrDisconnected] for each flushed request, and for every further call once their
+// queue is empty. Posts of sends return it too. A QP that was created with
+// SingleGoroutine is not changed: the program must call Disconnect. The loss of a
+// membership in a group ends the id in the same way.
 type SyncID struct {
 	*ID
 	pump *pump
 
-	mu      sync.Mutex
-	queue   []*record
-	fresh   chan struct{} // closed when there is more in the queue, or the end has come
-	last    *Event
-	err     error  // no event will come any more
-	gaveUp  string // the call that its context ended
-	stands  bool   // the connection
-	over    bool   // gone is closed
-	gone    chan struct{}
-	moment  time.Duration // that sends under way have after the end
-	backlog int           // how many requests wait here at most
-	request requestConfig
+	mu        sync.Mutex
+	queue     []*record
+	fresh     chan struct{} // closed when the queue or the end of the id has changed
+	last      *Event
+	abandoned string        // the call that was ended by its context: its result may still arrive
+	cut       error         // why no more events arrive at a usable id: it was migrated, or the pump failed
+	gone      chan struct{} // closed when no more events can arrive
+	moment    time.Duration // how long outstanding sends may wait after the end of the connection
+	backlog   int           // the maximum number of waiting requests
+	request   requestConfig
 }
 
-// maxBacklog is the kernel's.
+// maxBacklog is the kernel's maximum.
 const maxBacklog = 1024
 
-// requestConfig is what a listener's new ids get: see [CreateEP].
+// requestConfig is the configuration of a listener's new ids: see [CreateEP].
 type requestConfig struct {
 	wanted bool
 	pd     *uverbs.PD
 	qp     uverbs.QPConfig
 }
 
-// NewID makes a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP
-// and PSIB, UD otherwise. The errors are those of [NewIDFor].
+// NewID creates a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP and
+// PSIB, and UD otherwise. The errors are those of [NewIDFor].
 func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
 
-// NewIDFor is NewID for a QP of another type than the usual one, in PSIB. The
-// errors are those of [EventChannel.CreateIDFor] and [NewEventChannel].
+// NewIDFor is NewID for a QP of another type, which only PSIB allows. The errors are
+// those of [EventChannel.CreateIDFor] and [NewEventChannel].
 func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 	i, err := newID(ps, typ)
 	if err != nil {
@@ -75,36 +74,35 @@ func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 }
 
 func newSync(i *ID) *SyncID {
-	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog, moment: time.Second / 5}
+	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog, moment: lastMoment}
 }
 
-// push takes an event. The end of the connection is not queued: it concerns
-// whatever is waited for. Requests beyond the backlog, which the kernel cannot
-// know of as they are read at once, are refused.
-func (s *SyncID) push(r *record) {
+// push adds an event to the queue, or reports that the request must be rejected. The
+// end of the connection is not queued, because it affects all waiting calls. Requests
+// are read at once, so that the kernel cannot apply the backlog: push does. It runs in
+// a pump and issues no command.
+func (s *SyncID) push(r *record) (refused bool) {
 	switch r.typ() {
 	case EventAddrChange, EventTimewaitExit, EventUser, EventInternal:
-		return // no call waits for these
+		return false // no call waits for these
 	}
 	s.mu.Lock()
 	ends := s.ends(r)
-	refused := requests(r) && (s.err != nil || s.waiting() >= s.backlog)
+	refused = requests(r) && (s.over() != nil || s.waiting() >= s.backlog)
 	if !ends && !refused {
 		s.queue = append(s.queue, r)
-		s.news()
+		s.wake()
 	}
 	s.mu.Unlock()
-	switch {
-	case ends:
+	if ends {
 		s.ended(r)
-	case refused:
-		r.drop()
 	}
+	return refused
 }
 
-// ends tells whether an event is the end of the connection. Once that stands, a
-// rejection is: of a peer that went away before it heard that it does. The loss
-// of a group that has been joined ends the id too.
+// ends reports whether an event ends the connection. If the connection is already
+// established, a rejection does: the peer went away before it was notified. The loss of
+// a joined group ends the id too.
 func (s *SyncID) ends(r *record) bool {
 	if r.mc != nil {
 		return r.typ() == EventMulticastError && r.mc.joined.Load()
@@ -113,12 +111,12 @@ func (s *SyncID) ends(r *record) bool {
 	case EventDisconnected, EventDeviceRemoval:
 		return true
 	case EventRejected, EventUnreachable, EventConnectError:
-		return s.stands
+		return s.connected()
 	}
 	return false
 }
 
-// waiting is how many requests wait. The caller holds s.mu.
+// waiting returns the number of waiting requests. The caller holds s.mu.
 func (s *SyncID) waiting() (n int) {
 	for _, r := range s.queue {
 		if requests(r) {
@@ -128,7 +126,37 @@ func (s *SyncID) waiting() (n int) {
 	return n
 }
 
-// limit says how many requests may wait.
+// requests returns the number of waiting requests and a channel that is closed when the
+// queue changes. It returns an error if the listener has ended.
+func (s *SyncID) requests() (int, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if why := s.over(); why != nil {
+		return 0, s.fresh, listenerClosed(s.name(), why)
+	}
+	return s.waiting(), s.fresh, nil
+}
+
+// takeRequest removes and returns the oldest or the newest waiting request. It returns
+// nil if there is none.
+func (s *SyncID) takeRequest(newest bool) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := -1
+	for k, r := range s.queue {
+		if requests(r) && (first < 0 || newest) {
+			first = k
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	r := s.queue[first]
+	s.queue = slices.Delete(s.queue, first, first+1)
+	return r
+}
+
+// limit sets the maximum number of waiting requests.
 func (s *SyncID) limit(backlog int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +166,7 @@ func (s *SyncID) limit(backlog int) {
 	}
 }
 
-// ended is the end of the connection.
+// ended handles an event that ends the id.
 func (s *SyncID) ended(r *record) {
 	e := &Event{Type: r.typ(), object: "the connection"}
 	switch {
@@ -147,23 +175,16 @@ func (s *SyncID) ended(r *record) {
 	case e.Type != EventDeviceRemoval:
 		e.Type = EventDisconnected
 	}
-	why := e.Err()
-	s.end(why)
-	// Not here: the QP's lock may be held by one who waits for an event.
-	go s.ID.hangUp(e.Type, why, s.moment)
+	s.life.end(phaseEnded, e.Err())
+	s.shutSends()
+	s.stop()
+	// Use a goroutine: ID.mu and the QP's lock may be held for long.
+	go s.hangUp(e.Type, s.moment)
 }
 
-// settle notes that the connection stands.
-func (s *SyncID) settle() {
-	s.mu.Lock()
-	s.stands = true
-	s.mu.Unlock()
-	s.late()
-}
-
-// late looks for the end among what waits: it may have come before what it ends
-// was known to stand.
-func (s *SyncID) late() {
+// takeEnd checks whether the queue has the event that ends the connection: it may have
+// arrived before the connection was known to be established.
+func (s *SyncID) takeEnd() {
 	var r *record
 	s.mu.Lock()
 	if k := slices.IndexFunc(s.queue, s.ends); k >= 0 {
@@ -176,30 +197,46 @@ func (s *SyncID) late() {
 	}
 }
 
-// news wakes all who wait. The caller holds s.mu.
-func (s *SyncID) news() {
+// wake wakes all waiters. The caller holds s.mu.
+func (s *SyncID) wake() {
 	close(s.fresh)
 	s.fresh = make(chan struct{})
 }
 
-// end notes why no event will come any more, the first reason of several.
-// Events that have come can still be taken.
-func (s *SyncID) end(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = why
+// over returns why no more events can arrive, or nil if they can. The caller holds
+// s.mu.
+func (s *SyncID) over() error {
+	if s.cut != nil {
+		return s.cut
 	}
-	if !s.over {
-		s.over = true
-		close(s.gone)
-	}
-	s.news()
+	return s.life.over()
 }
 
-// take ends the SyncID and takes the events that wait in it.
-func (s *SyncID) take(why error) []*record {
-	s.end(why)
+// cutOff stops the events of an id that remains usable.
+func (s *SyncID) cutOff(why error) {
+	s.mu.Lock()
+	if s.over() == nil {
+		s.cut = why
+	}
+	s.mu.Unlock()
+	s.stop()
+}
+
+// stop wakes all waiters because no more events can arrive: see over. Queued events can
+// still be read.
+func (s *SyncID) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.gone:
+	default:
+		close(s.gone)
+	}
+	s.wake()
+}
+
+// takeAll removes and returns the queued events.
+func (s *SyncID) takeAll() []*record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue := s.queue
@@ -207,28 +244,34 @@ func (s *SyncID) take(why error) []*record {
 	return queue
 }
 
-// shut is the SyncID's part of closing the id.
-func (s *SyncID) shut(name string) error {
-	for _, r := range s.take(closed("wait on", name)) {
+// shut closes the SyncID's part of the id.
+func (s *SyncID) shut() error {
+	s.stop()
+	for _, r := range s.takeAll() {
 		r.refuse()
 	}
 	return s.pump.leave(s)
 }
 
-// next waits for an event that fits, and leaves the others.
+// Err returns why the id cannot be used any more, or nil if it can: see [ID.Err]. When
+// the channel of [SyncID.Disconnected] is closed, it is not nil. In addition to the
+// reasons of ID.Err, it returns [uverbs.ErrClosed] after a migration to an event
+// channel and [uverbs.ErrDeviceGone] if the connection manager's node has failed.
+func (s *SyncID) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut != nil {
+		return s.cut
+	}
+	return s.life.err()
+}
+
+// next waits for an event that fits. It leaves other events in the queue.
 func (s *SyncID) next(ctx context.Context, fits func(*record) bool) (*record, error) {
 	for {
-		s.mu.Lock()
-		if k := slices.IndexFunc(s.queue, fits); k >= 0 {
-			r := s.queue[k]
-			s.queue = slices.Delete(s.queue, k, k+1)
-			s.mu.Unlock()
-			return r, nil
-		}
-		fresh, err := s.fresh, s.err
-		s.mu.Unlock()
-		if err != nil {
-			return nil, err
+		r, fresh, err := s.tryNext(fits)
+		if r != nil || err != nil {
+			return r, err
 		}
 		select {
 		case <-fresh:
@@ -238,12 +281,26 @@ func (s *SyncID) next(ctx context.Context, fits func(*record) bool) (*record, er
 	}
 }
 
-// oneOf fits events of these types, of the id itself.
+// tryNext removes and returns an event that fits. If there is none, it returns a
+// channel that is closed when the queue changes, or the reason why no more events can
+// arrive.
+func (s *SyncID) tryNext(fits func(*record) bool) (*record, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := slices.IndexFunc(s.queue, fits); k >= 0 {
+		r := s.queue[k]
+		s.queue = slices.Delete(s.queue, k, k+1)
+		return r, nil, nil
+	}
+	return nil, s.fresh, s.over()
+}
+
+// oneOf fits events of the id itself that have one of these types.
 func oneOf(types ...EventType) func(*record) bool {
 	return func(r *record) bool { return r.mc == nil && slices.Contains(types, r.typ()) }
 }
 
-// The answers to each call.
+// The events that end each call.
 var (
 	addrAnswers    = oneOf(EventAddrResolved, EventAddrError)
 	routeAnswers   = oneOf(EventRouteResolved, EventRouteError)
@@ -252,58 +309,56 @@ var (
 	requests       = oneOf(EventConnectRequest)
 )
 
-// begin refuses calls on an id that was left in the middle of something, and
-// those whose context has ended: nothing is begun then.
+// begin returns an error if the context of an earlier call ended that call, or if ctx
+// has already ended, so that no command is issued.
 func (s *SyncID) begin(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gaveUp != "" {
-		return invalid(op, "id", "its context ended the "+s.gaveUp+" before: close the id and begin with a new one")
+	if s.abandoned != "" {
+		return invalid(op, "id", "its context ended the "+s.abandoned+" before: close the id and begin with a new one")
 	}
 	return nil
 }
 
-// answer waits for the answer to a call, and processes it.
+// answer waits for the event that ends a call, and processes it.
 func (s *SyncID) answer(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
 	for {
 		r, err := s.next(ctx, fits)
 		if err != nil {
 			if ctx.Err() != nil {
 				s.mu.Lock()
-				s.gaveUp = op
+				s.abandoned = op
 				s.mu.Unlock()
 			}
 			return nil, err
 		}
 		e := s.ID.process(r)
 		if e == nil {
-			continue // of an id that has been closed
+			continue // the id has been closed
 		}
 		s.mu.Lock()
 		s.last = e
 		s.mu.Unlock()
-		switch e.Type {
-		case EventEstablished:
-			s.settle()
-		case EventMulticastJoin:
-			s.late()
+		if e.Type == EventEstablished || e.Type == EventMulticastJoin {
+			s.takeEnd()
 		}
 		return e, e.Err()
 	}
 }
 
-// Event returns the event that the last call waited for: rdma_cm_id.event. It
-// has what came with it: private data, and what the peer asks for. Nil before.
+// Event returns the event that the last call waited for: rdma_cm_id.event. It has the
+// peer's private data and the parameters that the peer requests. It is nil before the
+// first such call.
 func (s *SyncID) Event() *Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// Disconnected returns a channel that is closed when the connection has ended,
-// by either side or with the device, or the id has lost a group, and when it is
-// closed or migrated.
+// Disconnected returns a channel that is closed when the connection has ended, by
+// either side or because the device was removed, when the membership in a group was
+// lost, and when the id is closed or migrated. [SyncID.Err] returns the reason.
 func (s *SyncID) Disconnected() <-chan struct{} { return s.gone }

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSyncID makes an id that is closed at the end.
+// newSyncID returns an id that is closed when the test ends.
 func newSyncID(t testing.TB, ps PortSpace) *SyncID {
 	t.Helper()
 	return closing(t, good(NewID(ps))(t))
 }
 
-// syncListener listens on the device.
+// syncListener returns a listener on the device.
 func syncListener(t testing.TB, ps PortSpace) *SyncID {
 	t.Helper()
 	l := newSyncID(t, ps)
@@ -31,7 +31,7 @@ func syncListener(t testing.TB, ps PortSpace) *SyncID {
 	return l
 }
 
-// ready takes an id to where it can connect, with a QP.
+// ready returns an id with a QP that is ready to connect.
 func ready(t testing.TB, to *SyncID) *SyncID {
 	t.Helper()
 	s := newSyncID(t, to.PortSpace())
@@ -41,7 +41,7 @@ func ready(t testing.TB, to *SyncID) *SyncID {
 	return s
 }
 
-// connection is a listener with both ends of a connection.
+// connection returns a listener and both ends of a connection.
 func connection(t testing.TB) (l, a, p *SyncID) {
 	t.Helper()
 	l = syncListener(t, PSTCP)
@@ -50,7 +50,7 @@ func connection(t testing.TB) (l, a, p *SyncID) {
 	return l, a, p
 }
 
-// meet connects a to the listener.
+// meet connects a to the listener and returns the other end.
 func meet(t testing.TB, l, a *SyncID) *SyncID {
 	t.Helper()
 	ctx := limit(t)
@@ -63,7 +63,7 @@ func meet(t testing.TB, l, a *SyncID) *SyncID {
 	return p
 }
 
-// Each call has its answer; the end of one side ends the other.
+// Each call returns its result, and the end of one side ends the other.
 func TestSyncConnection(t *testing.T) {
 	newRig(t)
 	_, a, p := connection(t)
@@ -71,7 +71,7 @@ func TestSyncConnection(t *testing.T) {
 		t.Errorf("%+v, %+v", e, p.Event())
 	}
 	check(t, p.PostRecv(5, uverbs.SGE{Length: 1}))
-	check(t, a.Disconnect(limit(t))) // the peer answers by itself
+	check(t, a.Disconnect(limit(t))) // the peer replies by itself
 	<-a.Disconnected()
 	<-p.Disconnected()
 	wc, err := p.RecvComp(limit(t))
@@ -82,8 +82,8 @@ func TestSyncConnection(t *testing.T) {
 	check(t, a.Disconnect(limit(t)))
 }
 
-// A send that the peer has taken is not called lost because the peer hung up
-// at once: rdma_client of rdma-core does. One that is never acknowledged is.
+// A send that the peer has received is not reported as lost if the peer disconnects at
+// once, as rdma_client of rdma-core does. A send that is never acknowledged is.
 func TestSyncLastAcknowledgement(t *testing.T) {
 	for _, acknowledged := range []bool{true, false} {
 		t.Run(fmt.Sprint(acknowledged), func(t *testing.T) {
@@ -126,8 +126,7 @@ func TestSyncRejected(t *testing.T) {
 	is(t, "silent", newSyncID(t, PSTCP).ResolveAddr(limit(t), netip.AddrPort{}, silent, 0), ErrTimeout)
 }
 
-// A call that its context ends leaves the id to be closed, even when the answer
-// comes later.
+// If a context ends a call, the id must be closed, even if the result arrives later.
 func TestSyncCancelled(t *testing.T) {
 	r := newRig(t)
 	cause := errors.New("the operator said so")
@@ -161,15 +160,15 @@ func TestSyncCancelled(t *testing.T) {
 		check(t, errors.Join(s.Close(), l.Close()))
 	}
 	s := newSyncID(t, PSTCP)
-	s.gaveUp = "resolve address"
+	s.abandoned = "resolve address"
 	_, err := s.JoinMulticast(limit(t), netip.MustParseAddr("239.1.1.1"), JoinFull)
 	if is(t, "join", err, uverbs.ErrInvalid); err.Error() != "cm: join id: its context ended the resolve address before: close the id and begin with a new one (EINVAL)" {
 		t.Error(err)
 	}
 }
 
-// Several goroutines wait for requests: each takes one, and the listener's end
-// wakes the rest. A wait that its context ends costs nothing.
+// Several goroutines wait for requests: each receives one, and the end of the listener
+// wakes the others. A wait that its context ends loses no request.
 func TestGetRequests(t *testing.T) {
 	newRig(t)
 	const n = 8
@@ -197,11 +196,11 @@ func TestGetRequests(t *testing.T) {
 	}
 }
 
-// Requests that wait when the listener is closed are refused.
+// Requests that wait when the listener is closed are rejected.
 func TestListenerClosedWithRequests(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
-	newSyncID(t, PSTCP) // keeps the pump
+	newSyncID(t, PSTCP) // keeps the pump running
 	for _, taken := range []bool{true, false} {
 		l := syncListener(t, PSTCP)
 		if !taken {
@@ -230,8 +229,8 @@ func TestListenerClosedWithRequests(t *testing.T) {
 	}
 }
 
-// Events of no id, of a closed one and of no known type are dropped; a request
-// for a closed listener is refused.
+// Events for unknown or closed ids and of unknown types are dropped. A request for a
+// closed listener is rejected.
 func TestLateEvents(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -244,11 +243,11 @@ func TestLateEvents(t *testing.T) {
 	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: gone.uid, Event: rdmacm.EventDisconnected})
 	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, l.LocalAddr(), 0))
 	check(t, s.ResolveRoute(limit(t), 0))
-	forget(l.uid) // as if it had been closed just now
+	forget(l.uid) // as if it had just been closed
 	is(t, "connect", s.Connect(limit(t), foreign), ErrRejected)
 }
 
-// The device goes: who waits hears of it, and all can be closed.
+// The device is removed: waiting calls return, and everything can be closed.
 func TestDeviceRemoval(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -267,7 +266,7 @@ func TestDeviceRemoval(t *testing.T) {
 	is(t, "a command", i.Listen(0), unix.ENXIO)
 }
 
-// The pump lives from the first id to the last.
+// The pump exists from the first id to the last.
 func TestPumpLife(t *testing.T) {
 	newRig(t)
 	for range 3 {
@@ -303,7 +302,7 @@ func TestPumpLife(t *testing.T) {
 	wg.Wait()
 }
 
-// A node that breaks ends every wait; ids that are made then work.
+// If a node fails, all waits end, and new ids work.
 func TestPumpBreaks(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -327,8 +326,8 @@ func TestPumpBreaks(t *testing.T) {
 	check(t, s.Close())
 }
 
-// The connection has ended before the id becomes synchronous: nothing waits for
-// an end that has been.
+// If the connection ended before the id became synchronous, calls do not wait for its
+// end.
 func TestSyncAfterTheEnd(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -342,8 +341,8 @@ func TestSyncAfterTheEnd(t *testing.T) {
 	k.next(EventTimewaitExit, a)
 }
 
-// Ids are made while the node breaks: each works, or says that the node is
-// broken, and can be closed.
+// Ids are created while the node fails: each works, or reports the failure, and can be
+// closed.
 func TestPumpBreaksUnderNewIDs(t *testing.T) {
 	r := newRig(t)
 	for range 50 {

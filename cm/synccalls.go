@@ -9,48 +9,48 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file has the calls of a [SyncID]; sync.go has how they wait.
+// This file has the calls of a [SyncID]; sync.go implements how they wait.
 
-// ResolveAddr is [ID.ResolveAddr], and waits for the answer. [ErrTimeout] where
-// nobody answers; else the errors are those of [ID.ResolveAddr], or the cause
-// of the context's end.
+// ResolveAddr is [ID.ResolveAddr], and waits for the result. It returns [ErrTimeout] if
+// there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors are
+// those of [ID.ResolveAddr].
 func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeout time.Duration) error {
 	return s.ask(ctx, "resolve address", addrAnswers, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
 }
 
-// ResolveRoute is [ID.ResolveRoute], and waits for the answer. [ErrTimeout]
-// where nobody tells the way; else the errors are those of [ID.ResolveRoute],
-// or the cause of the context's end.
+// ResolveRoute is [ID.ResolveRoute], and waits for the result. It returns [ErrTimeout]
+// if there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors
+// are those of [ID.ResolveRoute].
 func (s *SyncID) ResolveRoute(ctx context.Context, timeout time.Duration) error {
 	return s.ask(ctx, "resolve route", routeAnswers, func() error { return s.ID.ResolveRoute(timeout) })
 }
 
-// ResolveService is [ID.ResolveService], and waits for the answer. The errors
-// are those of [ID.ResolveService] and of the answer, or the cause of the
-// context's end.
+// ResolveService is [ID.ResolveService], and waits for the result. It returns
+// context.Cause(ctx) if ctx ends first. Otherwise the errors are those of
+// [ID.ResolveService] and of the event.
 func (s *SyncID) ResolveService(ctx context.Context, name string, number uint64) error {
 	return s.ask(ctx, "resolve service", serviceAnswers, func() error { return s.ID.ResolveService(name, number) })
 }
 
-// SetPaths is [ID.SetPaths], and waits for the answer. The errors are those of
-// [ID.SetPaths], or the cause of the context's end.
+// SetPaths is [ID.SetPaths], and waits for the result. It returns context.Cause(ctx) if
+// ctx ends first. Otherwise the errors are those of [ID.SetPaths].
 func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
 	return s.ask(ctx, "set paths", routeAnswers, func() error { return s.ID.SetPaths(paths) })
 }
 
-// Connect is [ID.Connect], and waits for the answer, which [SyncID.Event] has
-// then: the peer's private data, and for UD where to send. For an id without a
-// QP the answer is EventConnectResponse. [ErrRejected], [ErrUnreachable] and
-// [ErrTimeout] are the peer's; else the errors are those of [ID.Connect], or
-// the cause of the context's end.
+// Connect is [ID.Connect], and waits for the result. [SyncID.Event] then has the peer's
+// private data and, for UD, the destination for sends. For an id without a QP the event
+// is EventConnectResponse. Connect returns [ErrRejected], [ErrUnreachable] or
+// [ErrTimeout] because of the peer, and context.Cause(ctx) if ctx ends first. Otherwise
+// the errors are those of [ID.Connect].
 func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
 	return s.ask(ctx, "connect", connectAnswers, func() error { return s.ID.Connect(p) })
 }
 
-// Accept is [ID.Accept], and waits until the peer has heard of it.
-// [ErrRejected], [ErrDisconnected], [ErrUnreachable] and [ErrTimeout] when the
-// peer has gone back on it, or is gone; else the errors are those of
-// [ID.Accept], or the cause of the context's end.
+// Accept is [ID.Accept], and waits until the peer has confirmed the connection. It
+// returns [ErrRejected], [ErrDisconnected], [ErrUnreachable] or [ErrTimeout] if the
+// peer has withdrawn its request or no longer exists, and context.Cause(ctx) if ctx
+// ends first. Otherwise the errors are those of [ID.Accept].
 func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
 	if s.QPType() == uverbs.UD {
 		return s.ID.Accept(p)
@@ -63,11 +63,11 @@ func (s *SyncID) Establish() error {
 	if err := s.ID.Establish(); err != nil {
 		return err
 	}
-	s.settle()
+	s.takeEnd()
 	return nil
 }
 
-// ask issues a command and waits for its answer.
+// ask issues a command and waits for its result.
 func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
 	if err := s.begin(ctx, op); err != nil {
 		return err
@@ -79,19 +79,27 @@ func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, co
 	return err
 }
 
-// GetRequest waits for the next connection request: rdma_get_request(3). Where
-// [CreateEP] was given a QPConfig, the new id has its QP already. Several
-// goroutines may wait. An error may be of one request alone: the listener's end
-// closes [SyncID.Disconnected]. [uverbs.ErrClosed] then, or the cause of the
-// context's end.
+// GetRequest waits for the next connection request: rdma_get_request(3). If [CreateEP]
+// was called with a QPConfig, the new id already has its QP. Several goroutines may
+// wait. GetRequest returns context.Cause(ctx) if ctx ends first. It returns
+// [ErrListenerClosed], now and from then on, if the listener was closed or its device
+// removed. Any other error is of a single request.
 func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 	r, err := s.next(ctx, requests)
-	if err != nil {
+	switch {
+	case err == nil:
+		return s.child(r)
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return nil, err
 	}
+	return nil, listenerClosed(s.name(), err)
+}
+
+// child returns the id of a request.
+func (s *SyncID) child(r *record) (*SyncID, error) {
 	e := s.ID.process(r)
 	if e == nil {
-		return nil, closed("wait on", s.name())
+		return nil, listenerClosed(s.name(), closed("wait on", s.name()))
 	}
 	if err := e.Err(); err != nil {
 		return nil, err
@@ -108,19 +116,16 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 	return child, nil
 }
 
-// Disconnect is [ID.Disconnect], and waits until the peer knows, or has been
-// given up. An error is also what keeps it from being known: the id is closed
-// or migrated meanwhile, or the device goes. [uverbs.ErrInvalid] for an id that
-// is not connected; else the errors are those of [ID.Disconnect], or the cause
-// of the context's end.
+// Disconnect is [ID.Disconnect], and waits until the peer has confirmed it or does not
+// reply in time. It returns an error if this cannot be determined, because the id is
+// closed or migrated or its device is removed meanwhile. It returns [uverbs.ErrInvalid]
+// if the id is not connected, and context.Cause(ctx) if ctx ends first. Otherwise the
+// errors are those of [ID.Disconnect].
 func (s *SyncID) Disconnect(ctx context.Context) error {
-	s.ID.mu.Lock()
-	connected, ended := s.ID.connected, s.ID.closed
-	s.ID.mu.Unlock()
-	switch {
-	case ended:
+	switch s.life.now() {
+	case phaseClosed:
 		return closed("disconnect", s.name())
-	case !connected:
+	case phaseNew, phaseListening, phaseConnecting, phaseFailed:
 		return invalid("disconnect", s.name(), "the id is not connected")
 	}
 	if err := s.ID.Disconnect(); err != nil {
@@ -133,17 +138,17 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(s.err, ErrDisconnected) {
-		return nil
+	if err := s.over(); !errors.Is(err, ErrDisconnected) {
+		return err
 	}
-	return s.err
+	return nil
 }
 
 // JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
-// [SyncID.Event] tells then where to send. Should the network end the
-// membership later, [SyncID.Disconnected] is closed, and calls say why. The
-// errors are those of [ID.JoinMulticast] and of the answer, or the cause of the
-// context's end.
+// [SyncID.Event] then has the destination for sends. If the network ends the membership
+// later, [SyncID.Disconnected] is closed, and calls return the reason. JoinMulticast
+// returns context.Cause(ctx) if ctx ends first. Otherwise the errors are those of
+// [ID.JoinMulticast] and of the event.
 func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
 	const op = "join"
 	if err := s.begin(ctx, op); err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file is about ids of extended reliable connections (XRC): see
-// [uverbs.XRCD]. Those that receive share a domain for each device, as librdmacm
-// has it, so that the SRQ of one takes messages of them all.
+// This file is for ids of extended reliable connections (XRC): see [uverbs.XRCD]. As in
+// librdmacm, all receiving ids of a device share one domain, so that the SRQ of one
+// receives messages of them all.
 
-// domain returns the device's XRC domain, opened for its first user.
+// domain returns the device's XRC domain. It opens the domain for its first user.
 func (d *device) domain() (*uverbs.XRCD, error) {
 	host.Lock()
 	defer host.Unlock()
@@ -26,8 +26,8 @@ func (d *device) domain() (*uverbs.XRCD, error) {
 	return d.xrcd, nil
 }
 
-// leaveDomain gives back what domain gave. The domain is closed with its last
-// user; one that the program has objects in is closed with the device.
+// leaveDomain undoes domain. It closes the domain with its last user. If the program
+// has objects in the domain, it is closed with the device.
 func (d *device) leaveDomain() error {
 	host.Lock()
 	d.xrcdUsers--
@@ -44,8 +44,8 @@ func (d *device) leaveDomain() error {
 	return x.Close()
 }
 
-// joinDomain returns the XRC domain of the id's device, which the id has a share
-// of until leaveDomain. The caller holds i.mu.
+// joinDomain returns the XRC domain of the id's device. The id uses it until
+// leaveDomain. The caller holds i.mu.
 func (i *ID) joinDomain() (*uverbs.XRCD, error) {
 	if i.xrcd != nil {
 		return i.xrcd, nil
@@ -58,8 +58,8 @@ func (i *ID) joinDomain() (*uverbs.XRCD, error) {
 	return x, nil
 }
 
-// leaveDomain ends the id's share, once it has nothing in the domain any more.
-// The caller holds i.mu.
+// leaveDomain ends the id's use of the domain if it has no more objects in it. The
+// caller holds i.mu.
 func (i *ID) leaveDomain() error {
 	if i.xrcd == nil || i.qp.Load() != nil || i.srq.Load() != nil {
 		return nil
@@ -68,8 +68,8 @@ func (i *ID) leaveDomain() error {
 	return i.dev.leaveDomain()
 }
 
-// createTarget is CreateQP of an id that receives by XRC: such a QP has no
-// queues. The caller holds i.mu.
+// createTarget is CreateQP for an id that receives with XRC. Such a QP has no queues.
+// The caller holds i.mu.
 func (i *ID) createTarget(cfg uverbs.QPConfig) error {
 	x, err := i.joinDomain()
 	if err != nil {
@@ -80,13 +80,14 @@ func (i *ID) createTarget(cfg uverbs.QPConfig) error {
 		return errors.Join(err, i.leaveDomain())
 	}
 	i.qp.Store(qp)
+	i.sendQP.Store(qp)
 	if err := i.initQP(); err != nil {
 		return errors.Join(err, i.destroyQP())
 	}
 	return nil
 }
 
-// xrcSRQ fills in what an XRC SRQ needs. The caller holds i.mu.
+// xrcSRQ sets the XRC domain and the CQ of an XRC SRQ. The caller holds i.mu.
 func (i *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
 	if cfg.XRCD == nil {
 		if cfg.XRCD, err = i.joinDomain(); err != nil {
@@ -102,7 +103,7 @@ func (i *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
 	return nil
 }
 
-// freeSRQ closes what xrcSRQ made. The caller holds i.mu.
+// freeSRQ releases what xrcSRQ has created. The caller holds i.mu.
 func (i *ID) freeSRQ() error {
 	if i.qpType != uverbs.XRCRecv {
 		return nil

@@ -54,8 +54,8 @@ TEXT ·Acquire64(SB), NOSPLIT, $0-16
 	MOVD R1, ret+8(FP)
 	RET
 
-// Loads are ordered too: the device may overwrite what they read. A barrier of
-// stores alone would not do that.
+// The barrier also orders earlier loads, because the device may overwrite the
+// entries that they read. A store barrier alone would not.
 
 // func Publish32BE(p *uint32, v uint32)
 TEXT ·Publish32BE(SB), NOSPLIT, $0-12

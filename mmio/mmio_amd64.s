@@ -2,9 +2,8 @@
 
 #include "textflag.h"
 
-// The stores of one CPU to write-back memory and to uncached registers reach
-// both in program order: only the compiler needs to be stopped, which the call
-// does.
+// A CPU's stores to write-back memory and to uncached registers become visible
+// in program order. ToDevice only needs a compiler barrier, which the call is.
 
 // func ToDevice()
 TEXT ·ToDevice(SB), NOSPLIT, $0-0

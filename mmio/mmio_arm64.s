@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// The operands of DMB and DSB are the CRm field of the instruction: outer
-// shareable, because a device is not in the inner domain.
+// The operand of DMB and DSB is the CRm field of the instruction. The DMBs are
+// outer shareable, because a device is not in the inner shareable domain.
 #define OSHLD $1
 #define OSHST $2
 #define ST $14
@@ -18,8 +18,8 @@ TEXT ·FromDevice(SB), NOSPLIT, $0-0
 	DMB OSHLD
 	RET
 
-// A DSB also waits until the stores are done, which drains the gathering
-// buffer of Normal-NC and Device-GRE memory.
+// A DSB also waits for the stores to complete, which drains the gathering buffer
+// of Normal-NC and Device-GRE memory.
 
 // func FlushWrites()
 TEXT ·FlushWrites(SB), NOSPLIT, $0-0

@@ -78,8 +78,8 @@ func BenchmarkFromDevice(b *testing.B) {
 	}
 }
 
-// A ring is a queue of blocks before a register of two halves, and what must
-// stay as it is.
+// ring is a queue of blocks, a register with two halves, and the memory after
+// each, which must not change.
 type ring struct {
 	queue  [4][64]byte
 	after  [64]byte
@@ -120,14 +120,14 @@ func TestRing(t *testing.T) {
 				copy(half[64*i:], r.queue[b][:])
 			}
 			if r.reg != want {
-				t.Errorf("from %d, %d blocks, lap %d: the register has %x", c.from, c.blocks, lap, r.reg)
+				t.Errorf("from %d, %d blocks, lap %d: the register holds %x", c.from, c.blocks, lap, r.reg)
 			}
 			if got := binary.BigEndian.Uint32(bytes32(&r.record)); got != uint32(0x44332211+lap) {
-				t.Errorf("the record is %#x", got)
+				t.Errorf("the doorbell record is %#x", got)
 			}
 		}
 		if r.beyond != [64]byte{} || d.Half != 0 {
-			t.Errorf("wrote beyond the register, or ends at half %d", d.Half)
+			t.Errorf("wrote beyond the register, or Half is %d at the end", d.Half)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestRingOfOnePart(t *testing.T) {
 		r.reg = [2][256]byte{}
 		mmio.Ring(d, 1, &r.queue[1], 0)
 		if r.reg[0][0] != 64 || r.reg[1] != [256]byte{} {
-			t.Errorf("the register has %x", r.reg)
+			t.Errorf("the register holds %x", r.reg)
 		}
 	}
 }

@@ -3,21 +3,22 @@ package uverbs
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
 
-// An Advice says how memory will be used. The values are those of
+// An Advice announces how memory will be used. The values are those of
 // ib_uverbs_advise_mr_advice.
 type Advice uint32
 
-// The advices of ibv_advise_mr(3).
+// The kinds of advice of ibv_advise_mr(3).
 const (
-	AdvicePrefetch        Advice = 0 // bring the pages in, to be read
-	AdvicePrefetchWrite   Advice = 1 // and to be written
-	AdvicePrefetchNoFault Advice = 2 // map those that are in
+	AdvicePrefetch        Advice = 0 // fault the pages in for reading
+	AdvicePrefetchWrite   Advice = 1 // fault the pages in for writing
+	AdvicePrefetchNoFault Advice = 2 // map the pages that are already in memory
 )
 
 func (a Advice) String() string {
@@ -28,18 +29,21 @@ func (a Advice) String() string {
 	return "advice " + itoa(uint64(a))
 }
 
-// AdviseFlags change how an advice is taken. The values are those of
+// AdviseFlags change how an advice is carried out. The values are those of
 // IBV_ADVISE_MR_FLAG_*.
 type AdviseFlags uint32
 
-// AdviseFlush has the advice done when the call returns. Without it the call
-// may return at once, and what fails later is not told.
+// AdviseFlush makes the call wait until the advice has been carried out. Without it the call
+// may return earlier, and errors that happen after that are not reported.
 const AdviseFlush AdviseFlags = 1 << 0
 
 const (
 	sgeSize = 16
-	// maxAdvised is what fits the size of an attribute, 16 bits.
+	// maxAdvised is how many entries fit in an attribute, whose size has 16 bits.
 	maxAdvised = 0xffff / sgeSize
+	// advisedChunk is the largest length in one entry of a command. The length has 32 bits. A
+	// power of two makes every chunk of a page-aligned range begin at a page.
+	advisedChunk = 1 << 31
 )
 
 // An MRRange is Len bytes from offset Off of an MR.
@@ -50,28 +54,27 @@ type MRRange struct {
 
 const opAdvise = "advise on memory"
 
-// AdviseMR tells the device how ranges of on-demand memory of the domain will
-// be used: ibv_advise_mr(3). There may be up to 4095 of them.
+// AdviseMR tells the device how ranges of on-demand memory of the PD will be used:
+// ibv_advise_mr(3). It accepts up to 4095 ranges of any length. Long ranges need more than one
+// command.
 //
-// [ErrNotSupported] where the device takes no advice, or not this one;
-// [ErrRange] for a range outside its MR; [ErrInvalid] for memory of another
-// domain, or that was not registered with OnDemand.
+// It returns [ErrNotSupported] if the device does not support advice, or not this one,
+// [ErrRange] if a range is outside its MR, and [ErrInvalid] if the memory belongs to another PD
+// or was registered without OnDemand.
 func (p *PD) AdviseMR(advice Advice, flags AdviseFlags, ranges ...MRRange) error {
 	if len(ranges) == 0 || len(ranges) > maxAdvised {
 		return invalid(opAdvise, p.String(), "the number of ranges must be 1 to "+sitoa(maxAdvised)+": "+sitoa(len(ranges)))
 	}
-	list := make([]byte, 0, len(ranges)*sgeSize)
+	var views []*mrView
 	for i, r := range ranges {
-		s, err := p.advised(i, r)
+		v, err := p.advised(i, r)
 		if err != nil {
 			return err
 		}
-		list = binary.NativeEndian.AppendUint64(list, s.Addr)
-		list = binary.NativeEndian.AppendUint32(list, s.Length)
-		list = binary.NativeEndian.AppendUint32(list, s.LKey)
+		views = append(views, v)
 	}
-	err := p.advise(advice, flags, list)
-	if errors.Is(err, ErrInvalid) { // the kernel's word for a region that has been closed meanwhile, too
+	err := p.adviseAll(advice, flags, ranges, views)
+	if errors.Is(err, ErrInvalid) { // also what the kernel returns for a region that has been closed meanwhile
 		for i, r := range ranges {
 			if _, closed := p.advised(i, r); closed != nil {
 				return closed
@@ -81,29 +84,57 @@ func (p *PD) AdviseMR(advice Advice, flags AdviseFlags, ranges ...MRRange) error
 	return err
 }
 
-// advised checks a range. That the memory is on-demand memory is not left to
-// the kernel: rxe of Linux 7.2 takes it for granted, and goes astray.
-func (p *PD) advised(i int, r MRRange) (SGE, error) {
-	s := r.MR.SGE(r.Off, r.Len)
-	switch {
-	case s.Length == badLength:
-		return s, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
-			Detail: "range " + sitoa(i) + " is outside its memory region, or that is closed"}
-	case r.MR.PD().base() != p.base():
-		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
-	case !r.MR.view.Load().onDemand:
-		return s, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")
+// adviseAll splits the ranges into chunks and issues as many commands as they need.
+func (p *PD) adviseAll(advice Advice, flags AdviseFlags, ranges []MRRange, views []*mrView) error {
+	list := make([]byte, 0, min(len(ranges), maxAdvised)*sgeSize)
+	for i, r := range ranges {
+		addr, left := views[i].addr+uint64(r.Off), uint64(r.Len)
+		for first := true; left > 0 || first; first = false { // an empty range gets an entry too
+			n := min(left, advisedChunk)
+			if len(list) == maxAdvised*sgeSize {
+				if err := p.advise(advice, flags, list); err != nil {
+					return err
+				}
+				list = list[:0]
+			}
+			list = binary.NativeEndian.AppendUint64(list, addr)
+			list = binary.NativeEndian.AppendUint32(list, uint32(n))
+			list = binary.NativeEndian.AppendUint32(list, views[i].lkey)
+			addr, left = addr+n, left-n
+		}
 	}
-	return s, nil
+	return p.advise(advice, flags, list)
+}
+
+// advised checks a range. It does not leave it to the kernel to check that the memory is
+// on-demand: rxe of Linux 7.2 does not check it, and misbehaves if it is not.
+func (p *PD) advised(i int, r MRRange) (*mrView, error) {
+	if r.MR == nil {
+		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL, Detail: "range " + sitoa(i) + " has no MR"}
+	}
+	v := r.MR.view.Load()
+	switch {
+	case v.room == closedRoom:
+		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
+			Detail: "the memory region of range " + sitoa(i) + " is closed"}
+	case r.Off < 0 || r.Len < 0 || int64(r.Off) > v.room-int64(r.Len):
+		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
+			Detail: fmt.Sprintf("range %d, %d bytes from offset %d, is outside its memory region of %d bytes", i, r.Len, r.Off, v.room)}
+	case r.MR.PD().base() != p.base():
+		return nil, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
+	case !v.onDemand:
+		return nil, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")
+	}
+	return v, nil
 }
 
 func (p *PD) advise(advice Advice, flags AdviseFlags, list []byte) error {
-	p.ctx.creating.RLock() // the Context's Close waits
+	p.ctx.creating.RLock() // makes the Context's Close wait
 	defer p.ctx.creating.RUnlock()
 	if p.ctx.closing {
 		return &Error{Op: opAdvise, Object: p.ctx.name, Kind: ErrClosed}
 	}
-	if err := p.hold(); err != nil { // the PD's is refused meanwhile
+	if err := p.hold(); err != nil { // makes the PD's Close fail with ErrBusy meanwhile
 		return &Error{Op: opAdvise, Object: p.String(), Kind: err}
 	}
 	defer p.drop()

@@ -14,33 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A CompChannel carries the events of completion queues: one descriptor,
-// however many CQs and waiters use it. A Context has one by default; a further
-// one spreads the wake-ups of many busy queues. Its methods may be called from
-// any number of goroutines.
+// A CompChannel is a completion channel: it carries the events of completion queues in one file
+// descriptor, however many CQs and waiters use it. A Context has one by default. Additional
+// channels spread the wake-ups of many busy queues. Any number of goroutines may call its
+// methods.
 //
-// One of the waiters reads the descriptor, for all: so the only waiter of a
-// queue is woken by the kernel's event itself, and nothing runs while nobody
-// waits. When the reader's own wait ends, another waiter takes its place.
+// One of the waiters reads the descriptor on behalf of all. So the only waiter of a queue is
+// woken directly by the kernel's event, and nothing runs while no goroutine waits. When the
+// reader's own wait ends, another waiter takes its place.
 type CompChannel struct {
 	object
-	fd     int // for CQ.CREATE; valid while the channel has users
+	fd     int // passed to the command CQ_CREATE; valid while CQs use the channel
 	file   *os.File
-	broken chan struct{} // closed when the device is gone
+	broken chan struct{} // closed when no more events can arrive
+	err    error         // the reason; set before broken is closed
 	record record
 
-	lead    chan struct{}      // holds a token while nobody reads
-	reader  atomic.Pointer[CQ] // whom the reader waits for
-	watched <-chan struct{}    // of the context whose end interrupts the reader
-	unwatch func()             // ends that
+	readToken chan struct{}      // contains a token while no goroutine reads: see read
+	reader    atomic.Pointer[CQ] // the queue whose waiter is the reader
+	watched   <-chan struct{}    // the Done channel of the ctx that interrupts the reader
+	unwatch   func()             // stops watching it
 }
 
-// CreateCompChannel makes a completion channel:
-// ibv_create_comp_channel(3). [ErrClosed] after Close of the Context. EMFILE
-// when the process has no descriptor left.
+// CreateCompChannel creates a completion channel: ibv_create_comp_channel(3). It returns
+// [ErrClosed] after Close of the Context, EMFILE if the process has no file descriptor left,
+// and ENOSPC if the user has no epoll watch left (fs.epoll.max_user_watches).
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{broken: make(chan struct{}), lead: make(chan struct{}, 1), unwatch: func() {}}
-	ch.lead <- struct{}{}
+	ch := &CompChannel{broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
+	ch.readToken <- struct{}{}
 	ch.object = object{ctx: c, kind: "completion channel", rank: rankChannel}
 	ch.destroy, ch.retire = func() error { return nil }, ch.stop
 	if err := ch.make(ch.create); err != nil {
@@ -58,16 +59,16 @@ func (ch *CompChannel) create() error {
 	}
 	var err error
 	ch.fd, ch.number = int(resp.Fd), resp.Fd
-	if ch.file, err = pollable(ch.fd, "completion channel"); err != nil {
+	if ch.file, err = pollable(ch.fd, "create completion channel", ch.ctx.name); err != nil {
 		return err
 	}
-	if err := ch.record.of(ch.file); err != nil {
+	if err := ch.record.init(ch.file); err != nil {
 		return errors.Join(err, ch.file.Close())
 	}
 	return nil
 }
 
-// explainFDs says what to do when no descriptor is left.
+// explainFDs returns the advice for EMFILE.
 func explainFDs(err error) string {
 	if errors.Is(err, unix.EMFILE) {
 		return "the process has no descriptor left: raise RLIMIT_NOFILE (`ulimit -n`)"
@@ -75,43 +76,69 @@ func explainFDs(err error) string {
 	return ""
 }
 
-// pollable makes a file of a descriptor that the kernel handed out. It must be
-// non-blocking before the runtime sees it, or reads of it would each hold a
-// thread.
-func pollable(fd int, name string) (*os.File, error) {
+// pollable returns an os.File for a descriptor that the kernel returned. op and object are for
+// errors. The descriptor must be non-blocking before the runtime sees it, or each read would
+// occupy a thread.
+func pollable(fd int, op, object string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	file := os.NewFile(uintptr(fd), op)
+	// The runtime does not report that it cannot watch a descriptor, but setting a deadline of
+	// such a file fails.
+	if err := file.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(explainUnpollable(fd, op, object), file.Close())
+	}
+	return file, nil
+}
+
+// explainUnpollable finds out why the runtime cannot watch a descriptor: it asks the kernel
+// again with a separate epoll instance.
+func explainUnpollable(fd int, op, object string) error {
+	e := &Error{Op: op, Object: object, Detail: "the runtime cannot wait for its events by epoll"}
+	poller, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		e.Errno = errnoOf(err)
+		return e
+	}
+	err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+	e.Errno = errnoOf(err)
+	if errors.Is(err, unix.ENOSPC) {
+		e.Detail = "the user has no epoll watch left: the limit fs.epoll.max_user_watches is reached: raise it by sysctl(8), " +
+			"or close descriptors that are being waited for"
+	}
+	// The epoll instance is empty and has no other user.
+	_ = unix.Close(poller)
+	return e
 }
 
 // compEventSize is the size of a record: struct ib_uverbs_comp_event_desc.
 const compEventSize = 8
 
-// read reads the channel for q's waiter, who has taken the lead, until an event
-// of q comes or the wait ends. It wakes the other queues whose events come, and
-// hands the lead on.
+// read reads the channel for q's waiter, which holds the read token, until an event of q
+// arrives or the wait ends. It wakes the waiters of other queues whose events arrive, and
+// returns the token.
 func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
 	ch.watch(ctx)
 	ch.reader.Store(q)
 	defer func() {
 		ch.reader.Store(nil)
-		ch.lead <- struct{}{}
+		ch.readToken <- struct{}{}
 	}()
 	for {
-		// What interrupts the read from here on makes it return at once.
+		// An interrupt from here on makes the read return at once.
 		if done, err := q.waitOver(ctx); done {
 			return err
 		}
-		id, ok, err := ch.record.read()
+		id, err := ch.record.read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if err := ch.file.SetReadDeadline(time.Time{}); err != nil {
-				return ch.end(q)
+			err = ch.file.SetReadDeadline(time.Time{})
+			if err == nil {
+				continue
 			}
-			continue
 		}
-		if err != nil || !ok {
-			return ch.end(q)
+		if err != nil {
+			return ch.fail(q, err)
 		}
 		if id == q.id {
 			q.event()
@@ -124,15 +151,14 @@ func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
 	}
 }
 
-// interrupt makes the reader look whether its wait is over.
+// interrupt makes the reader check whether its wait has ended.
 func (ch *CompChannel) interrupt() {
-	// It fails on a closed file alone, whose reader has ended.
+	// This fails only if the file is closed. Then the reader has ended.
 	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-// watch lets the end of ctx interrupt the reader. A reader that comes back with
-// the same context finds it watched already; the last one is let go of with the
-// channel.
+// watch makes the end of ctx interrupt the reader. A reader with the same ctx as the previous
+// one reuses its watch. The last watch is stopped when the channel is closed.
 func (ch *CompChannel) watch(ctx context.Context) {
 	if ch.watched == ctx.Done() {
 		return
@@ -145,19 +171,26 @@ func (ch *CompChannel) watch(ctx context.Context) {
 	}
 }
 
-// end tells the waiters that no event will come any more.
-func (ch *CompChannel) end(q *CQ) error {
+// fail ends the waits of all queues because reading the channel failed with err. It returns the
+// error of q's wait. The caller holds the read token.
+func (ch *CompChannel) fail(q *CQ, err error) error {
 	select {
 	case <-q.closing:
 		return ErrClosed
 	case <-ch.broken:
+		return ch.err
 	default:
-		close(ch.broken)
-		if !ch.ctx.ending.Load() {
-			ch.ctx.lose()
-		}
 	}
-	return ErrDeviceGone
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		ch.err = ErrClosed
+	case ch.ctx.isDeviceGone(err):
+		ch.err = ErrDeviceGone
+	default:
+		ch.err = ch.ctx.wrap("wait for events of", ch.String(), err, "")
+	}
+	close(ch.broken)
+	return ch.err
 }
 
 // parseCompEvent decodes a record of a completion channel.
@@ -170,7 +203,7 @@ func parseCompEvent(b []byte) (id uint64, ok bool) {
 
 func (ch *CompChannel) stop() error {
 	err := ch.file.Close()
-	<-ch.lead // the reader, if there is one, has ended
+	<-ch.readToken // wait for the reader, if any
 	ch.unwatch()
 	if err != nil {
 		return fmt.Errorf("uverbs: close completion channel: %w", err)
@@ -178,11 +211,11 @@ func (ch *CompChannel) stop() error {
 	return nil
 }
 
-// Close closes the channel. It answers [ErrBusy] while CQs use it. It is
+// Close closes the channel. It returns [ErrBusy] while CQs use it. It is
 // idempotent.
 func (ch *CompChannel) Close() error { return ch.close() }
 
-// defaultChannel returns the channel that CQs share, made at first use.
+// defaultChannel returns the channel that CQs share. The first call creates it.
 func (c *Context) defaultChannel() (*CompChannel, error) {
 	c.channelMu.Lock()
 	defer c.channelMu.Unlock()
@@ -192,7 +225,7 @@ func (c *Context) defaultChannel() (*CompChannel, error) {
 			return nil, err
 		}
 		c.mu.Lock()
-		c.channel = ch // inUse looks at it under mu alone
+		c.channel = ch // inUse reads it with only mu held
 		c.mu.Unlock()
 	}
 	return c.channel, nil

@@ -14,59 +14,61 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Context is an open device: struct ibv_context. Everything else is made
-// from it, and Close lets all of it go. Its methods may be called from any
-// number of goroutines.
+// A Context is an open device: struct ibv_context. All other objects are created on it, and
+// Close closes all of them. Any number of goroutines may call its methods.
 type Context struct {
 	dev     *ioctl.Device
 	device  Device
-	name    string // of the device: rxe0
+	name    string // device name, such as rxe0
 	impl    ProviderContext
-	memory  *ProviderMRs // nil: the device writes all by itself
+	memory  *ProviderMRs // nil if the device never leaves storing or loading data to the CPU
 	vectors int
-	// coreSupport is what the kernel's verbs core knows: IB_UVERBS_CORE_SUPPORT_*.
+	// coreSupport is the set of features of the kernel's verbs core: IB_UVERBS_CORE_SUPPORT_*.
 	coreSupport uint64
-	// imported says that another Context has the kernel's default event file.
+	// imported reports whether the Context was imported: another Context has the kernel's
+	// default event file.
 	imported bool
 
 	ticket *leak.Ticket
 	events *eventReader
 
-	creating sync.RWMutex // read-held while an object is made, or advice is given
-	closing  bool         // written under creating
-	ending   atomic.Bool  // Close has begun
-	gone     atomic.Bool  // the kernel has told that the device is: see lose
+	creating sync.RWMutex // read-locked while an object is created or advice is given
+	closing  bool         // written with creating held
+	ending   atomic.Bool  // set when Close begins
+	// deviceGone is set by markDeviceGone and never cleared.
+	deviceGone atomic.Bool
 
 	mu      sync.Mutex
 	objects objectList
-	byID    map[uint64]any // what the kernel's echoed user handles stand for
+	byID    map[uint64]any // by the user handle that the kernel returns in events
 	lastID  uint64
 
 	channelMu sync.Mutex
-	channel   *CompChannel // the default one, made at first use
+	channel   *CompChannel // the default channel, created at first use
 
 	idle atomic.Pointer[idleHook]
 
 	attrMu sync.Mutex
 	attr   *DeviceAttr // see limits
 
+	gids gidHints
+
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// contexts roots the open contexts, and with them the memory that their
-// devices may write: what a program drops without Close stays where it is.
+// contexts keeps the open contexts reachable, and so the memory that their devices may write:
+// it stays mapped even if a program drops a Context without Close.
 var contexts struct {
 	sync.Mutex
 	open map[*Context]struct{}
 }
 
-// Open opens the RDMA device of that name. The empty name stands for the first
-// device with an active port, or the first that opens where no port is active.
+// Open opens the RDMA device with the given name. The empty name means the first device with an
+// active port, or, if no device has one, the first that can be opened.
 //
-// The errors that it tells apart: [ErrNoDevice], [ErrNoProvider], [ErrNoNode],
-// [ErrNetns], [ErrABI], [ErrNotSupported] and os.ErrPermission. Each says what
-// to do about it.
+// Its errors match [ErrNoDevice], [ErrNoProvider], [ErrNoNode], [ErrNetns], [ErrABI],
+// [ErrNotSupported] or os.ErrPermission. The error text describes the fix.
 func Open(name string) (*Context, error) {
 	devices, err := Devices()
 	if err != nil {
@@ -116,8 +118,8 @@ func openFirst(devices []Device) (*Context, error) {
 	return nil, errors.Join(errs...)
 }
 
-// newContext takes dev over: it is closed when the provider or the kernel
-// refuses.
+// newContext takes ownership of dev. It closes dev if the provider or the kernel reports an
+// error.
 func newContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) {
 	return startContext(dev, device, func(c *Context) (ProviderContext, error) { return p.Open(dev, c.getContext) })
 }
@@ -140,6 +142,7 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (Provide
 	if c.events, err = newEventReader(c); err != nil {
 		return nil, errors.Join(err, c.impl.Retire())
 	}
+	go c.events.run()
 	c.ticket = leak.Track(c.name, "context")
 	contexts.Lock()
 	defer contexts.Unlock()
@@ -150,7 +153,7 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (Provide
 	return c, nil
 }
 
-// getContext is the provider's command to make the kernel's context.
+// getContext issues the command that creates the kernel's context, for the provider.
 func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
@@ -178,23 +181,22 @@ func explainGetContext(err error) error {
 	return err
 }
 
-// Device returns what discovery knows of the device.
+// Device returns what was known of the device before it was opened.
 func (c *Context) Device() Device { return c.device }
 
 // Name returns the device's name: rxe0, mlx5_0.
 func (c *Context) Name() string { return c.name }
 
-// CompVectors returns how many completion vectors CQConfig.Vector chooses from.
+// CompVectors returns the number of completion vectors: CQConfig.Vector must be less.
 func (c *Context) CompVectors() int { return c.vectors }
 
-// Close destroys every object that was made from c, closes the device and
-// gives memory back. Posts, polls and waits in other goroutines get
-// [ErrClosed]. It is idempotent, and waits for a Close that is under way.
+// Close destroys every object that was created on c, closes the device and releases the memory.
+// Posts, polls and waits in other goroutines return [ErrClosed]. Close is idempotent, and waits
+// for a Close in progress.
 //
-// The order: waiters are woken, objects destroyed with their rings replaced by
-// zero pages, the descriptor closed, memory unpinned. The error is what the
-// kernel says when it refuses to destroy something, which goes with the
-// descriptor.
+// It ends the waits, destroys the objects and replaces their rings with zero pages, closes the
+// descriptor, and then unpins the memory. The error is what the kernel says if it refuses to
+// destroy an object; closing the descriptor destroys the object all the same.
 func (c *Context) Close() error {
 	c.closeOnce.Do(func() { c.closeErr = c.closeAll() })
 	return c.closeErr
@@ -214,7 +216,7 @@ func (c *Context) closeAll() error {
 		}
 	}
 	errs = append(errs, c.events.close(), c.impl.Retire(), c.dev.Close())
-	errs = append(errs, c.buryAll()...)
+	errs = append(errs, c.finalizeAll()...)
 
 	contexts.Lock()
 	delete(contexts.open, c)
@@ -236,14 +238,14 @@ func (c *Context) ranked(r rank) []*object {
 	return all
 }
 
-// buryAll takes the leave of objects that the kernel would not destroy: with
-// the descriptor it has let all of them go.
-func (c *Context) buryAll() (errs []error) {
+// finalizeAll finalizes the objects that the kernel refused to destroy. The kernel has
+// destroyed them since, when the descriptor was closed.
+func (c *Context) finalizeAll() (errs []error) {
 	for r := range ranks {
 		for _, o := range c.ranked(r) {
 			o.mu.Lock()
-			if !o.closed { // its own Close may have come first
-				errs = append(errs, o.bury())
+			if !o.closed { // its own Close may have run first
+				errs = append(errs, o.finalize())
 			}
 			o.mu.Unlock()
 		}
@@ -251,8 +253,8 @@ func (c *Context) buryAll() (errs []error) {
 	return errs
 }
 
-// id enters v in the table that the kernel's events are looked up in. Numbers
-// are never used twice, so a late event of a closed object finds nothing.
+// id adds v to the table in which events from the kernel look up their objects, and returns its
+// number. Numbers are never reused, so a late event of a closed object finds nothing.
 func (c *Context) id(v any) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,10 +263,15 @@ func (c *Context) id(v any) uint64 {
 	return c.lastID
 }
 
+// forget removes a number from that table. 0 means no number.
 func (c *Context) forget(id uint64) {
+	if id == 0 {
+		return
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.byID, id)
+	c.mu.Unlock()
+	c.events.forget(id)
 }
 
 func (c *Context) lookup(id uint64) any {
@@ -273,7 +280,7 @@ func (c *Context) lookup(id uint64) any {
 	return c.byID[id]
 }
 
-// port checks a port number.
+// checkPort checks a port number.
 func (c *Context) checkPort(op string, port int) error {
 	if port < 1 || port > max(c.device.Ports, 1) {
 		return invalid(op, c.name, "port "+strconv.Itoa(port)+" is out of range: the device has ports 1 to "+strconv.Itoa(c.device.Ports))
@@ -281,8 +288,7 @@ func (c *Context) checkPort(op string, port int) error {
 	return nil
 }
 
-// openNode opens the character device and sees to it that it is the one that
-// discovery meant.
+// openNode opens the character device and checks that it is the one that Devices found.
 func openNode(d *Device) (fd int, err error) {
 	path := d.Node
 	fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -11,28 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A CQ is a completion queue. Its methods may be called from any number of
-// goroutines, unless it was made with SingleGoroutine.
+// A CQ is a completion queue. Any number of goroutines may call its methods, unless it was
+// created with SingleGoroutine.
 type CQ struct {
 	object
 	impl    ProviderCQ
-	entries int
+	entries atomic.Int64
 	channel *CompChannel
-	id      uint64
 
 	queueLock
-	usable  atomic.Bool // impl may be called by who knows the queue by its number
+	usable  atomic.Bool // impl is set: callers that find the queue by its id may use it
 	dead    atomic.Bool
-	token   chan struct{} // an event came: one waiter may look
+	failure atomic.Pointer[error] // see fail
+	token   chan struct{}         // contains a token if a waiter should look at the queue
 	closing chan struct{}
 	waiters atomic.Int32
 	armed   atomic.Uint32
-	events  atomic.Uint32 // how many have been read
+	events  atomic.Uint32 // number of events that have been read
+	over    atomic.Pointer[error]
 }
 
-// CreateCQ makes a completion queue: ibv_create_cq(3). [ErrInvalid] for a
-// configuration that makes no sense or that the device does not take,
-// [ErrClosed] after Close of the Context.
+// CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the
+// configuration is inconsistent or the device does not support it, and [ErrClosed] after Close
+// of the Context.
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
@@ -55,12 +56,11 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)
 	if err := q.make(func() error { return q.create(&cfg) }); err != nil {
-		c.forget(q.id)
 		return nil, err
 	}
 	q.usable.Store(true)
-	if c.gone.Load() {
-		q.lose()
+	if c.deviceGone.Load() {
+		q.fail(ErrDeviceGone)
 	}
 	return q, nil
 }
@@ -85,18 +85,19 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 }
 
 func (q *CQ) create(cfg *CQConfig) error {
-	impl, reply, err := q.ctx.impl.CreateCQ(cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return q.made(q.command(cfg, uhwIn, uhwOut))
+	impl, reply, err := q.ctx.impl.CreateCQ(cfg, func(uhwIn, uhwOut []byte, attrs ...ProviderAttr) (ProviderReply, error) {
+		return q.made(q.command(cfg, uhwIn, uhwOut, attrs))
 	})
 	if err != nil {
 		q.unmake(q.destroyKernel)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}
-	q.impl, q.handle, q.number, q.entries = impl, reply.Handle, reply.Handle, reply.Entries
+	q.impl, q.handle, q.number = impl, reply.Handle, reply.Handle
+	q.entries.Store(int64(reply.Entries))
 	return nil
 }
 
-func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []ProviderAttr) (ProviderReply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE)
@@ -109,6 +110,9 @@ func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte) (ProviderReply, error)
 	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(cfg.Vector))
 	entries := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
 	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD)
+	for _, a := range attrs {
+		cmd.Uint32(a.ID, a.Value)
+	}
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
 		return ProviderReply{}, err
@@ -117,18 +121,16 @@ func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte) (ProviderReply, error)
 	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*entries)}, nil
 }
 
-// Context returns the context that q was made from.
+// Context returns the context that q was created on.
 func (q *CQ) Context() *Context { return q.ctx }
 
-// Entries is how many completions the queue holds.
-func (q *CQ) Entries() int {
-	q.calls.Lock()
-	defer q.calls.Unlock()
-	return q.entries
-}
+// Entries returns how many completions the queue holds. Any goroutine may call it.
+func (q *CQ) Entries() int { return int(q.entries.Load()) }
 
-// Poll takes up to len(wcs) completions and returns how many: ibv_poll_cq(3).
-// It does not wait and allocates nothing. [ErrClosed] after Close.
+// Poll stores up to len(wcs) completions in wcs and returns their number: ibv_poll_cq(3). It
+// does not wait and does not allocate. It returns [ErrClosed] after Close. If the queue is
+// empty, it returns [ErrCQOverrun] if completions were lost because the queue was full, and
+// [ErrDeviceGone] if the device is gone.
 //
 //go:nosplit
 func (q *CQ) Poll(wcs []WC) (n int, err error) {
@@ -146,10 +148,10 @@ func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	return n, err
 }
 
-// Arm asks for an event at the next completion, or at the next one that is
-// solicited or failed: ibv_req_notify_cq(3). [CQ.Wait] does it by itself. Poll
-// once more after Arm: what came before raises no event. [ErrClosed] after
-// Close; EINVAL on a queue with NoEvents.
+// Arm requests an event for the next completion, or for the next one that is solicited or
+// failed: ibv_req_notify_cq(3). [CQ.Wait] calls it itself. Poll again after Arm: earlier
+// completions raise no event. Arm returns [ErrClosed] after Close, and EINVAL on a queue with
+// NoEvents.
 func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -163,8 +165,8 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		want = armedSolicited
 	}
-	// An event that was asked for and has not been read yet is still to come:
-	// asking again would only leave records in the channel that nobody reads.
+	// If an event was requested and has not been read, it is still to come. A second request
+	// would only leave a record in the channel that no goroutine reads.
 	before := q.armed.Load()
 	if before >= want {
 		return nil
@@ -172,7 +174,7 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	q.armed.Store(want)
 	if err := q.impl.Arm(solicitedOnly, q.events.Load()); err != nil {
 		q.armed.CompareAndSwap(want, before)
-		if q.dead.Load() { // closed under a single-goroutine queue
+		if q.dead.Load() { // another goroutine closed the single-goroutine queue
 			return ErrClosed
 		}
 		return q.ctx.wrap("arm", q.String(), err, "")
@@ -180,14 +182,14 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	return nil
 }
 
-// What the queue has been armed for.
+// What the queue is armed for.
 const (
 	armedNot uint32 = iota
 	armedSolicited
 	armedAny
 )
 
-// event notes that an event of the queue has been read.
+// event records that an event of the queue has been read.
 func (q *CQ) event() {
 	q.events.Add(1)
 	q.armed.Store(armedNot)
@@ -204,11 +206,11 @@ func (q *CQ) ready() (bool, error) {
 	return q.impl.Ready(), nil
 }
 
-// wake lets one waiter look at the queue.
+// wake makes one waiter look at the queue.
 func (q *CQ) wake() {
 	select {
 	case q.token <- struct{}{}:
-	default: // one is on its way already
+	default: // a token is already there
 	}
 	// The waiter that reads the channel does not see the token.
 	if q.channel.reader.Load() == q {
@@ -216,11 +218,10 @@ func (q *CQ) wake() {
 	}
 }
 
-// Wait returns when a completion can be polled; another goroutine may take it
-// first. It parks without holding a thread, and ends early with the cause of
-// the context's end (context.Cause), with [ErrClosed] when the queue is closed, or with
-// [ErrDeviceGone]: of a failure that does not take the device away the kernel tells
-// by an event, so let a goroutine be in [Context.NextEvent].
+// Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
+// goroutine occupies no thread. The wait ends early with an error that wraps the cause of the
+// end of ctx (context.Cause), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
+// Wait also returns nil if the next Poll of the empty queue returns an error: see [CQ.Poll].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -231,7 +232,7 @@ func (q *CQ) Wait(ctx context.Context) error {
 	for {
 		if done, err := q.look(); done || err != nil {
 			if woken && q.waiters.Load() > 1 {
-				q.wake() // there may be completions for others too
+				q.wake() // there may be completions for other waiters too
 			}
 			return err
 		}
@@ -242,32 +243,56 @@ func (q *CQ) Wait(ctx context.Context) error {
 	}
 }
 
-// look tells whether a completion is there. If not, the queue is armed: one
-// event comes for the next, and a waiter that was woken in vain owes none to
-// the others.
+// look reports whether the queue has a completion. If not, it arms the queue: the next
+// completion raises an event, so a waiter that was woken in vain does not have to wake another.
 func (q *CQ) look() (ready bool, err error) {
 	if ready, err := q.ready(); ready || err != nil {
 		return ready, err
 	}
+	if over := q.over.Load(); over != nil {
+		return false, *over
+	}
 	if err := q.Arm(false); err != nil {
 		return false, err
 	}
-	return q.ready() // what came before Arm raises no event
+	return q.ready() // completions before Arm raise no event
 }
 
-// WaitEvent waits for the event that [CQ.Arm] asked for: ibv_get_cq_event(3),
-// the event being acknowledged by its return. It does not look at the queue, so
-// poll between Arm and WaitEvent; and as one event may stand for several, poll
-// until the queue is empty after it. It ends early as [CQ.Wait] does. The two
-// take each other's events: use one of them on a queue. [ErrClosed] after
-// Close.
+// EndWaits makes [CQ.Wait] and [CQ.PollWait] return err whenever the queue is empty, from now
+// on. It is for a caller that knows that there will be no more completions. Remaining
+// completions can still be polled. With a nil err, waits block again. Any goroutine may call
+// EndWaits, even on a queue with SingleGoroutine.
+func (q *CQ) EndWaits(err error) {
+	if err == nil {
+		q.over.Store(nil)
+		return
+	}
+	q.over.Store(&err)
+	if q.channel != nil {
+		q.wake()
+	}
+}
+
+// WaitEvent waits for the event that [CQ.Arm] requested, and acknowledges it:
+// ibv_get_cq_event(3), ibv_ack_cq_events(3). It does not look at the queue, so poll between Arm
+// and WaitEvent. One event may stand for several completions, so poll until the queue is empty
+// after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
+// each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
+// Close and [ErrCQOverrun] after the queue overran.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
 	}
+	if f := q.failure.Load(); f != nil {
+		return *f
+	}
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
-	return q.park(ctx)
+	err := q.park(ctx)
+	if err == nil && q.failure.Load() != nil {
+		q.wake() // the other waiters must return it too
+	}
+	return err
 }
 
 func (q *CQ) park(ctx context.Context) error {
@@ -275,33 +300,40 @@ func (q *CQ) park(ctx context.Context) error {
 	case <-q.token:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return q.waitCut(ctx)
 	case <-q.closing:
 		return ErrClosed
 	case <-q.channel.broken:
-		return ErrDeviceGone
-	case <-q.channel.lead:
+		return q.channel.err
+	case <-q.channel.readToken:
 		return q.channel.read(ctx, q)
 	}
 }
 
-// waitOver tells whether a wait has come to its end, as park does for those who
-// do not read the channel.
+// waitCut returns the error of a wait that was ended by its ctx.
+func (q *CQ) waitCut(ctx context.Context) error {
+	return &Error{Op: "wait for a completion", Object: q.String(), Err: context.Cause(ctx)}
+}
+
+// waitOver reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitOver(ctx context.Context) (bool, error) {
 	select {
 	case <-q.token:
 		return true, nil
 	case <-ctx.Done():
-		return true, context.Cause(ctx)
+		return true, q.waitCut(ctx)
 	case <-q.closing:
 		return true, ErrClosed
+	case <-q.channel.broken:
+		return true, q.channel.err
 	default:
 		return false, nil
 	}
 }
 
-// PollWait polls, and waits until there is at least one completion. It ends
-// early as [CQ.Wait] does. [ErrInvalid] when wcs is empty.
+// PollWait polls, and waits until there is at least one completion. The wait ends early as that
+// of [CQ.Wait] does. PollWait also returns the errors of [CQ.Poll], and [ErrInvalid] if wcs is
+// empty.
 func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, invalid("poll", q.String(), "there is no room for a completion")
@@ -316,14 +348,13 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// tearDown destroys the kernel's queue and wakes the waiters. A poll under way
-// ends first.
+// tearDown destroys the kernel's queue. It waits for a poll in progress.
 func (q *CQ) tearDown() error {
 	q.lock()
 	defer q.unlock()
 	q.dead.Store(true)
 	err := q.destroyKernel()
-	if err != nil { // the queue lives on
+	if err != nil { // the queue still exists
 		q.dead.Store(false)
 	}
 	return err
@@ -342,11 +373,10 @@ func (q *CQ) retireRing() error {
 	if q.channel != nil && q.channel.reader.Load() == q {
 		q.channel.interrupt()
 	}
-	q.ctx.forget(q.id)
 	return q.impl.Retire()
 }
 
-// Close destroys the queue: ibv_destroy_cq(3). It answers [ErrBusy] while QPs
-// use it; waiters wake with [ErrClosed]. It is idempotent. On a
-// single-goroutine queue it belongs to the owner.
+// Close destroys the queue: ibv_destroy_cq(3). It returns [ErrBusy] while QPs use the queue.
+// Waits end with [ErrClosed]. Close is idempotent. On a single-goroutine queue only the
+// goroutine that uses it may call Close.
 func (q *CQ) Close() error { return q.close() }

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,26 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A GUID is a 64-bit identifier as libibverbs prints it: most significant byte
-// first.
+// A GUID is a 64-bit identifier. It is printed as libibverbs does: most significant byte first.
 type GUID uint64
 
 func (g GUID) String() string {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
 }
 
-// A Device is what discovery knows of an RDMA device before it is opened.
+// A Device describes an RDMA device that need not be open.
 type Device struct {
-	Name      string // rxe0, mlx5_0
-	Index     int    // the kernel's device index; -1 where only sysfs told of the device
+	Name      string // such as rxe0 or mlx5_0
+	Index     int    // the kernel's device index; -1 if the device was found only in sysfs
 	NodeGUID  GUID
 	NodeType  NodeType
 	Ports     int
-	FWVersion string // as the kernel reports it, "" where it does not
+	FWVersion string // as reported by the kernel; "" if it reports none
 
 	DriverID uint32 // RDMA_DRIVER_* (rdma/ib_user_ioctl_verbs.h)
-	ABI      uint64 // of the driver's uverbs part
-	Node     string // /dev/infiniband/uverbs0; "" when the kernel offers none
+	ABI      uint64 // ABI version of the driver's uverbs part
+	Node     string // such as /dev/infiniband/uverbs0; "" if the kernel has none
 	Major    uint32
 	Minor    uint32
 }
@@ -40,7 +40,7 @@ type Device struct {
 // rdma_node_type (sysfs node_type).
 type NodeType uint8
 
-// The kinds of device.
+// The types of devices.
 const (
 	NodeCA          NodeType = 1
 	NodeSwitch      NodeType = 2
@@ -51,7 +51,7 @@ const (
 	NodeUnspecified NodeType = 7
 )
 
-// String is what ibv_node_type_str(3) answers.
+// String returns the same text as ibv_node_type_str(3).
 func (n NodeType) String() string {
 	names := [...]string{NodeCA: "InfiniBand channel adapter", NodeSwitch: "InfiniBand switch", NodeRouter: "InfiniBand router",
 		NodeRNIC: "iWARP NIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified"}
@@ -61,7 +61,7 @@ func (n NodeType) String() string {
 	return "unknown"
 }
 
-// Driver is the name of the kernel driver: rxe, mlx5.
+// Driver returns the name of the kernel driver, such as rxe or mlx5.
 func (d Device) Driver() string {
 	if s, ok := driverNames[d.DriverID]; ok {
 		return s
@@ -91,9 +91,9 @@ var driverNames = map[uint32]string{
 	uapi.RDMA_DRIVER_IONIC:      "ionic",
 }
 
-// Devices lists the RDMA devices of this network namespace, in the kernel's
-// order: by RDMA netlink, and by sysfs where netlink cannot. [ErrNoDevice] when
-// the kernel has no RDMA at all. No device is no error.
+// Devices returns the RDMA devices of this network namespace in the kernel's order. It uses
+// RDMA netlink, or sysfs if netlink does not work. It returns [ErrNoDevice] if the kernel has
+// no RDMA support. An empty list is not an error.
 func Devices() ([]Device, error) {
 	found, err := nldev.Devices()
 	if err != nil {
@@ -112,18 +112,15 @@ func Devices() ([]Device, error) {
 	return all, nil
 }
 
-// explainDevices says why there is no list of devices, and what mends it.
+// explainDevices adds the cause and the fix to an error of listing devices.
 func explainDevices(err error) error {
-	e := &Error{Op: "list devices", Errno: errnoOf(err), Detail: err.Error()}
+	e := &Error{Op: "list devices", Errno: errnoOf(err), Err: err}
 	if errors.Is(err, nldev.ErrNoRDMA) {
 		e.Kind = ErrNoDevice
-		e.Detail = "the kernel has no RDMA subsystem, or the container hides it: " + howToGetDevice
+		e.Detail = nldev.NoRDMA
 	}
 	return e
 }
-
-const howToGetDevice = "load the NIC's driver, or make a software device with" +
-	" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev <netdev>`"
 
 func errnoOf(err error) unix.Errno {
 	var errno unix.Errno
@@ -151,7 +148,7 @@ func (d Device) Open() (*Context, error) {
 // nodeName is the base name of the node.
 func (d *Device) nodeName() string { return d.Node[strings.LastIndexByte(d.Node, '/')+1:] }
 
-// provider is the package that knows the device's queues.
+// provider returns the provider of the device's driver.
 func (d *Device) provider() (Provider, error) {
 	p := providerOf(d.DriverID)
 	if p == nil {
@@ -168,19 +165,26 @@ func (d *Device) provider() (Provider, error) {
 	return p, nil
 }
 
+// knownProviders are the drivers that goverbs has a provider for. The package has the name of
+// the driver.
+var knownProviders = []uint32{uapi.RDMA_DRIVER_MLX5, uapi.RDMA_DRIVER_RXE}
+
 func noProvider(d Device) string {
-	const all = "github.com/goverbs/goverbs/provider/all"
-	switch d.DriverID {
-	case uapi.RDMA_DRIVER_RXE:
-		return "no linked package knows the " + d.Driver() + " driver: add import _ \"" + all + "\""
+	const dir = "github.com/goverbs/goverbs/provider/"
+	if slices.Contains(knownProviders, d.DriverID) {
+		return fmt.Sprintf("the program links no provider for the %s driver: add import _ %q, or %q for every driver", d.Driver(), dir+d.Driver(), dir+"all")
 	}
-	return "goverbs has no provider for the " + d.Driver() + " driver"
+	var names []string
+	for _, id := range knownProviders {
+		names = append(names, driverNames[id])
+	}
+	return "goverbs has no provider for the " + d.Driver() + " driver: it has those for " + strings.Join(names, " and ")
 }
 
 func noSuchDevice(name string, devices []Device) error {
 	e := &Error{Op: "open", Object: name, Kind: ErrNoDevice, Errno: unix.ENODEV}
 	if len(devices) == 0 {
-		e.Detail = "this network namespace has no RDMA device: " + howToGetDevice
+		e.Detail = "this network namespace has no RDMA device: " + nldev.GetDevice
 		return e
 	}
 	names := make([]string, len(devices))
@@ -191,7 +195,7 @@ func noSuchDevice(name string, devices []Device) error {
 	return e
 }
 
-// explainOpen says why the node could not be opened, and what mends it.
+// explainOpen adds the cause and the fix to an error of opening the node.
 func explainOpen(d *Device, err error) error {
 	errno := errnoOf(err)
 	e := &Error{Op: "open", Object: d.Name, Errno: errno, Detail: d.Node + ": " + errno.Error()}
@@ -215,15 +219,15 @@ func explainOpen(d *Device, err error) error {
 	return e
 }
 
-// PKeys returns the P_Key table of a port, in host order. [ErrInvalid] for a
-// port that there is not.
+// PKeys returns the P_Key table of a port, in host order. It returns [ErrInvalid] if the device
+// has no such port.
 func (c *Context) PKeys(port int) ([]uint16, error) {
 	if err := c.checkPort("read P_Keys", port); err != nil {
 		return nil, err
 	}
 	keys, err := nldev.PKeys(c.name, uint32(port))
 	if err != nil {
-		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: err.Error()}
+		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Err: err}
 	}
 	return keys, nil
 }

@@ -5,28 +5,26 @@ import (
 	"time"
 )
 
-// Drain moves the QP to ERR and waits until the device has given back all that
-// was posted to it: its buffers may be freed then, and the QP be closed. What
-// ib_drain_qp is in the kernel. Stop posting first: it waits for what others
-// post meanwhile too.
+// Drain moves the QP to ERR and waits until the device has finished with all requests posted to
+// it. Then the buffers may be freed and the QP closed. It corresponds to the kernel's
+// ib_drain_qp. Stop posting first: Drain also waits for requests that are posted meanwhile.
 //
-// It takes nothing out of the CQs, and nobody has to poll meanwhile: where
-// requests are given back by their completions, see [QP.SendsOutstanding], it
-// looks at those that wait to be polled, for which the CQs must have room. It
-// does so under the CQs' locks; one with SingleGoroutine must not be polled
-// meanwhile. The completions of the last requests may be a moment behind: who
-// wants every one counts them. Receives of an SRQ are not the QP's to drain:
-// those that the device had taken for it are in its hands until
+// Drain removes nothing from the CQs, and no goroutine needs to poll meanwhile. On devices that
+// release requests by completions (see [QP.SendsOutstanding]) it counts the completions that
+// have not been polled, and the CQs must have room for them. It does so with the CQs' locks
+// held; a CQ with SingleGoroutine must not be polled meanwhile. The completions of the last
+// requests may become pollable slightly later: to get all of them, count them. Drain does not
+// wait for receives of an SRQ: those that the device had fetched for the QP are in use until
 // [EventQPLastWQEReached].
 //
-// In state RESET there is nothing to wait for, nor when another call moves the
-// QP there meanwhile. As Close, it waits for an open SendBatch.
+// In state RESET Drain does not wait, nor if another call moves the QP there meanwhile. Like
+// Close, it waits for an open SendBatch.
 //
-// A send queue that is full of requests none of which asked for a completion has
-// nothing more to say, as it has for posting: the wait ends with ctx then.
+// If a send queue is full and none of its requests is signaled, there is no completion that
+// reports their end, as with posting. Then the wait ends with ctx.
 //
-// The errors: [ErrClosed]; [ErrDeviceGone]; the cause of the end of ctx, with the
-// QP in ERR; what the kernel said to MODIFY_QP.
+// The errors are [ErrClosed], [ErrDeviceGone], the cause of the end of ctx, with the QP in ERR,
+// and the kernel's error for MODIFY_QP.
 func (q *QP) Drain(ctx context.Context) error {
 	if q.State() == StateReset {
 		return q.alive()
@@ -41,23 +39,23 @@ func (q *QP) Drain(ctx context.Context) error {
 		timer.Reset(pause)
 		select {
 		case <-timer.C:
-			if q.ctx.gone.Load() {
+			if q.ctx.deviceGone.Load() {
 				return ErrDeviceGone
 			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return &Error{Op: "drain", Object: q.String(), Err: context.Cause(ctx)}
 		}
 	}
 	return q.alive()
 }
 
-// How long Drain waits before it looks again.
+// The pauses between two checks of Drain.
 const (
 	firstPause   = 20 * time.Microsecond
 	longestPause = time.Millisecond
 )
 
-// finishSends has the provider see to requests that would never be given back.
+// finishSends makes the provider complete requests that would otherwise never be released.
 func (q *QP) finishSends() {
 	f, ok := q.impl.(ProviderFinisher)
 	if !ok {
@@ -72,8 +70,8 @@ func (q *QP) finishSends() {
 	}
 }
 
-// working tells whether the device has requests that it has not completed. What
-// is outstanding is asked for first: a poll in between makes that too many.
+// working reports whether the device has requests that it has not completed. It reads the
+// outstanding requests first: a poll in between makes their number too large, not too small.
 func (q *QP) working() bool {
 	sends, recvs := q.SendsOutstanding(), q.RecvsOutstanding()
 	if sends+recvs == 0 {
@@ -86,8 +84,23 @@ func (q *QP) working() bool {
 	return sends > overSends || recvs > overRecvs
 }
 
-// unpolled is how many requests of each queue of a QP are over by completions
-// that have not been polled.
+// SendsInFlight returns how many sends the device may still be working on:
+// [QP.SendsOutstanding] minus those whose completions have not been polled, which stay in the
+// CQ. On devices that release requests by completions, a request without [Signaled] counts
+// until a later one has completed. SendsInFlight holds the CQ's lock: a CQ with SingleGoroutine
+// must not be polled meanwhile. The result is 0 for a closed QP.
+func (q *QP) SendsInFlight() int {
+	// This is read first: a poll in between makes the result too large, never too small.
+	sends := q.SendsOutstanding()
+	if sends == 0 || q.cfg.SendCQ == nil {
+		return 0
+	}
+	over, _ := q.cfg.SendCQ.unpolled(q.impl)
+	return max(sends-over, 0)
+}
+
+// unpolled returns how many requests of each queue of a QP are finished according to
+// completions that have not been polled.
 func (q *CQ) unpolled(of ProviderQP) (sends, recvs int) {
 	p, ok := q.impl.(ProviderUnpolled)
 	if !ok {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
-// busy posts sends and receives that the device does not give back.
+// busy posts sends and receives that the device does not complete.
 func (b *bundle) busy(t *testing.T) *fakeQP {
 	t.Helper()
 	f := b.qp.impl.(*fakeQP)
@@ -46,7 +44,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What completions give back that have not been polled is drained.
+// Requests whose completions have not been polled count as drained.
 func TestDrainUnpolled(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -69,7 +67,7 @@ func TestDrainUnpolled(t *testing.T) {
 	}
 }
 
-// A device that has failed gives nothing back any more.
+// A device that has failed completes no more requests: Drain returns an error.
 func TestDrainOfADeviceThatGoes(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -84,8 +82,8 @@ func TestDrainOfADeviceThatGoes(t *testing.T) {
 	}
 }
 
-// A QP that is closed, or moved to RESET, under Drain ends it, be it at work
-// again by then.
+// Drain ends if the QP is closed or moved to RESET meanwhile, even if the QP is in use again by
+// then.
 func TestDrainOfAQPThatGoes(t *testing.T) {
 	reset := func(q *QP) error { return q.Modify(QPAttr{State: StateReset}, MaskState) }
 	for name, c := range map[string]struct {
@@ -110,15 +108,16 @@ func TestDrainOfAQPThatGoes(t *testing.T) {
 	}
 }
 
-// drainErrors are a part of TestErrorTexts.
+// drainErrors returns a part of the cases of TestErrorTexts.
 func drainErrors(t *testing.T) []errorCase {
+	removed := newRig(t)
+	on := removed.bundle(t, false)
+	removed.k.Unplug()
+	gone := on.qp.Drain(t.Context())
 	r := newRig(t)
 	b := r.bundle(t, false)
-	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"MODIFY_QP": unix.EIO} })
-	gone := b.qp.Drain(t.Context())
-	r.k.Set(func() { r.k.Refuse = nil })
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
-	check(t, fresh.Drain(t.Context())) // in RESET there is nothing
+	check(t, fresh.Drain(t.Context())) // does not wait in RESET
 	check(t, fresh.Close())
 	b.busy(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +132,7 @@ func drainErrors(t *testing.T) []errorCase {
 	}
 }
 
-// A QP without one of the queues, or with an SRQ, drains the other.
+// If a QP has only one queue, or an SRQ, Drain waits for the queue that exists.
 func TestDrainHalves(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)

@@ -7,24 +7,44 @@ import (
 	"strings"
 )
 
-// An Endpoint is what a peer must know of a QP to connect to it. Two programs
-// exchange theirs by a channel of their own, a TCP connection for instance: it
-// is a TextMarshaler.
+// An Endpoint is what a peer must know of a QP to connect to it. Two programs exchange their
+// Endpoints by other means, for instance over a TCP connection: Endpoint implements
+// encoding.TextMarshaler.
 type Endpoint struct {
 	QPN      uint32
-	PSN      uint32 // 24 bits: the first packet's sequence number
-	LID      uint16 // InfiniBand
+	PSN      uint32 // sequence number of the first packet, 24 bits
+	LID      uint16 // on InfiniBand
 	GID      GID
-	MTU      MTU   // the port's active MTU
-	RdAtomic uint8 // READs and atomics that the QP serves at a time
+	MTU      MTU   // active MTU of the port
+	RdAtomic uint8 // READs and atomics that the QP can serve at the same time
+
+	// GRHRequired reports whether packets to the port must have a GRH, on InfiniBand.
+	GRHRequired bool
+	// ECE is the set of vendor-specific options that the QP supports, or zero.
+	ECE ECE
 }
 
-const endpointFormat = "%04x:%06x:%06x:%032x:%d:%d"
+const (
+	endpointFormat = "%04x:%06x:%06x:%032x:%d:%d"
+	endpointFields = 6
 
-// MarshalText writes lid:qpn:psn:gid:mtu:rdatomic, the first four in
-// hexadecimal. It cannot fail.
+	attrGRH = "grh"
+	attrECE = "ece="
+	eceForm = attrECE + "%x.%x"
+)
+
+// MarshalText returns lid:qpn:psn:gid:mtu:rdatomic, the first four in hexadecimal. It appends
+// :grh if GRHRequired is set, and :ece=vendor.options in hexadecimal if there are options. It
+// cannot fail.
 func (e Endpoint) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, endpointFormat, e.LID, e.QPN, e.PSN, e.GID[:], e.MTU, e.RdAtomic), nil
+	b := fmt.Appendf(nil, endpointFormat, e.LID, e.QPN, e.PSN, e.GID[:], e.MTU, e.RdAtomic)
+	if e.GRHRequired {
+		b = append(b, ":"+attrGRH...)
+	}
+	if e.ECE.Options != 0 {
+		b = fmt.Appendf(b, ":"+eceForm, e.ECE.VendorID, e.ECE.Options)
+	}
+	return b, nil
 }
 
 func (e Endpoint) String() string {
@@ -32,30 +52,60 @@ func (e Endpoint) String() string {
 	return string(b)
 }
 
-// UnmarshalText reads what MarshalText writes. [ErrInvalid] for anything else.
+// UnmarshalText parses the output of MarshalText. It ignores unknown attributes after the six
+// fields, since a later version may write more. It returns [ErrInvalid] for any other text.
 func (e *Endpoint) UnmarshalText(text []byte) error {
-	var gid []byte
-	var v Endpoint
-	n, err := fmt.Sscanf(string(text), "%4x:%6x:%6x:%32x:%d:%d", &v.LID, &v.QPN, &v.PSN, &gid, &v.MTU, &v.RdAtomic)
-	if err == nil && n == 6 && len(gid) == len(v.GID) && v.MTU.Bytes() > 0 {
-		v.GID = GID(gid)
-		// Sscanf is content with less than the whole.
-		if strings.EqualFold(v.String(), string(text)) {
-			*e = v
-			return nil
-		}
+	v, ok := parseEndpoint(string(text))
+	if !ok {
+		return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic as MarshalText writes it, got %q", text))
 	}
-	return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic as MarshalText writes it, got %q", text))
+	*e = v
+	return nil
 }
 
-// maxRdAtomic bounds what Connect asks for: as much as commonly used NICs
-// serve at a time.
+func parseEndpoint(text string) (Endpoint, bool) {
+	fields := strings.Split(text, ":")
+	if len(fields) < endpointFields {
+		return Endpoint{}, false
+	}
+	var gid []byte
+	var e Endpoint
+	base := strings.Join(fields[:endpointFields], ":")
+	n, err := fmt.Sscanf(base, "%4x:%6x:%6x:%32x:%d:%d", &e.LID, &e.QPN, &e.PSN, &gid, &e.MTU, &e.RdAtomic)
+	if err != nil || n != endpointFields || len(gid) != len(e.GID) || e.MTU.Bytes() == 0 {
+		return Endpoint{}, false
+	}
+	e.GID = GID(gid)
+	// Sscanf accepts text that does not fill the fields.
+	if !strings.EqualFold(e.String(), base) {
+		return Endpoint{}, false
+	}
+	for _, attr := range fields[endpointFields:] {
+		if !e.parseAttr(attr) {
+			return Endpoint{}, false
+		}
+	}
+	return e, true
+}
+
+// parseAttr parses one attribute after the six fields, and reports whether it is well-formed.
+func (e *Endpoint) parseAttr(attr string) bool {
+	switch {
+	case attr == attrGRH:
+		e.GRHRequired = true
+	case strings.HasPrefix(attr, attrECE):
+		n, err := fmt.Sscanf(attr, eceForm, &e.ECE.VendorID, &e.ECE.Options)
+		return err == nil && n == 2 && attr == fmt.Sprintf(eceForm, e.ECE.VendorID, e.ECE.Options)
+	}
+	return attr != "" && !strings.ContainsFunc(attr, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// maxRdAtomic limits what Connect requests. Common NICs serve this many at the same time.
 const maxRdAtomic = 16
 
-// localGID returns the address that Endpoint and Connect use: the configured
-// one, or the best as it is found at the first call. hint is an address of the
-// peer, perhaps in another network: where no GID is good for it, the best one
-// for any peer is taken.
+// localGID returns the address that Endpoint and Connect use: the configured one, or the best
+// one, chosen by the first call. hint is an address of the peer, perhaps in another network. If
+// no GID is suitable for it, the best one for any peer is chosen.
 func (q *QP) localGID(hint netip.Addr) (*GIDEntry, error) {
 	if q.cfg.GID != nil {
 		return q.cfg.GID, nil
@@ -77,36 +127,62 @@ func (q *QP) localGID(hint netip.Addr) (*GIDEntry, error) {
 	return q.gid, err
 }
 
-// Endpoint describes the QP to a peer. Its address is QPConfig.GID, or the
-// best one of the first active port. [ErrClosed] after Close of the Context,
-// [ErrInvalid] when no GID can be used.
+// A localPath is the local end of the path to a peer.
+type localPath struct {
+	gid  *GIDEntry
+	port *PortAttr
+}
+
+// localPath returns the GID and the port that the QP uses. See localGID for hint.
+func (q *QP) localPath(hint netip.Addr) (l localPath, err error) {
+	if l.gid, err = q.localGID(hint); err != nil {
+		return l, err
+	}
+	l.port, err = q.ctx.QueryPort(l.gid.Port)
+	return l, err
+}
+
+// Endpoint returns the QP's Endpoint, for a peer. Its address is QPConfig.GID, or the best one
+// of the first active port. It returns [ErrClosed] after Close of the Context, and [ErrInvalid]
+// if no GID can be used.
 func (q *QP) Endpoint() (Endpoint, error) {
-	g, err := q.localGID(netip.Addr{})
+	l, err := q.localPath(netip.Addr{})
 	if err != nil {
 		return Endpoint{}, err
 	}
-	port, err := q.ctx.QueryPort(g.Port)
-	if err != nil {
-		return Endpoint{}, err
-	}
+	return q.endpointOf(l)
+}
+
+func (q *QP) endpointOf(l localPath) (Endpoint, error) {
 	dev, err := q.ctx.limits()
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{QPN: q.number, PSN: q.psn, LID: port.LID, GID: g.GID, MTU: port.ActiveMTU,
-		RdAtomic: uint8(min(dev.MaxQPRdAtom, maxRdAtomic))}, nil
+	// A QP without vendor-specific options connects as the standard specifies.
+	ece, err := q.QueryECE()
+	if err != nil {
+		ece = ECE{}
+	}
+	return Endpoint{QPN: q.number, PSN: q.psn, LID: l.port.LID, GID: l.gid.GID, MTU: l.port.ActiveMTU,
+		RdAtomic: uint8(min(dev.MaxQPRdAtom, maxRdAtomic)), GRHRequired: l.port.GRHRequired, ECE: ece}, nil
 }
 
-// Connect takes the QP from RESET to RTS against a peer that does the same
-// with this QP's Endpoint. Post receives before the peer may send: from INIT
-// on they are taken, and Connect passes through it, so either post between
-// [QP.Init] and Connect, or let a message of your own tell the peer to begin.
+// Connect takes the QP from RESET to RTS. The peer must do the same with this QP's Endpoint.
+// Post receives before the peer may send. They can be posted from INIT on, which Connect passes
+// through. So either post them between [QP.Init] and Connect, or tell the peer with a separate
+// message when it may begin.
 //
-// An RC QP retries for ever when the peer has no receive posted, and gives up a
-// peer that does not answer after about half a second. A UC QP never learns of
-// either: its messages are lost. [QP.Handshake] does all of it over a TCP
-// connection. [ErrInvalid] for a UD QP and for an Endpoint that cannot be
-// reached; else the errors are those of [QP.Modify].
+// QPConfig.Path sets the traffic class, service level and flow label of packets. On InfiniBand
+// packets have a GRH only if the peer is in another subnet or one of the ports requires it.
+// Both ends enable the options of enhanced connection establishment that both Endpoints have,
+// unless [QP.SetECE] was called. Clear Endpoint.ECE to connect without options.
+//
+// An RC QP retries without limit if the peer has no receive posted, and gives up after about
+// half a second if the peer does not reply. A UC QP detects neither: its messages are lost.
+// [QP.Handshake] exchanges the Endpoints and connects over a TCP connection.
+//
+// Connect returns [ErrInvalid] for a UD QP and for an Endpoint that cannot be reached;
+// otherwise the errors are those of [QP.Modify].
 func (q *QP) Connect(remote Endpoint) error {
 	if err := q.checkConnects(); err != nil {
 		return err
@@ -114,11 +190,11 @@ func (q *QP) Connect(remote Endpoint) error {
 	if remote.MTU.Bytes() == 0 {
 		return invalid("connect", q.String(), "the remote Endpoint has no MTU: set it to the peer's active MTU")
 	}
-	g, err := q.localGID(netip.Addr{})
+	l, err := q.localPath(netip.Addr{})
 	if err != nil {
 		return err
 	}
-	local, err := q.Endpoint()
+	local, err := q.endpointOf(l)
 	if err != nil {
 		return err
 	}
@@ -127,11 +203,28 @@ func (q *QP) Connect(remote Endpoint) error {
 		return err
 	}
 	if q.State() == StateReset {
-		if err := q.init(g.Port); err != nil {
+		if err := q.init(l.gid.Port); err != nil {
 			return err
 		}
 	}
-	rtr, rts := MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN, MaskState|MaskSQPSN
+	if err := q.agreeECE(local.ECE, remote.ECE); err != nil {
+		return err
+	}
+	rtr, rts := q.connectMasks()
+	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
+		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(l, remote)}, rtr)
+	if err != nil {
+		return err
+	}
+	// The retry count is not 7: rxe treats 7 as infinite, and a request to a peer that is gone
+	// would never complete.
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 6, RNRRetry: 7,
+		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
+}
+
+// connectMasks returns the attributes that QPs of q's type need for RTR and for RTS.
+func (q *QP) connectMasks() (rtr, rts QPMask) {
+	rtr, rts = MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN, MaskState|MaskSQPSN
 	if q.cfg.Type == RC || q.cfg.Type == XRCRecv {
 		rtr |= MaskMaxDestRdAtomic | MaskMinRNRTimer
 	}
@@ -141,15 +234,16 @@ func (q *QP) Connect(remote Endpoint) error {
 	case XRCRecv:
 		rts |= MaskTimeout
 	}
-	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
-		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(g, remote)}, rtr)
-	if err != nil {
-		return err
+	return rtr, rts
+}
+
+// agreeECE sets the options that both ends support. Both ends compute the same result.
+func (q *QP) agreeECE(local, remote ECE) error {
+	common := local.Options & remote.Options
+	if common == 0 || local.VendorID != remote.VendorID {
+		return nil
 	}
-	// Not 7 retries: rxe takes them for infinitely many, and a request to a peer
-	// that is gone would never complete.
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 6, RNRRetry: 7,
-		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
+	return q.SetECE(ECE{VendorID: local.VendorID, Options: common})
 }
 
 func (q *QP) checkConnects() error {
@@ -162,11 +256,11 @@ func (q *QP) checkConnects() error {
 	return nil
 }
 
-// Ready takes a UD QP from RESET to RTS, with QPConfig.QKey: from then on it
-// receives what anybody sends to its QPN with that QKey, and sends. A raw packet
-// QP receives what its flows lead to it. The port is that of QPConfig.GID, or the
-// first active one. Receives can be posted before, after [QP.Init]. [ErrInvalid]
-// for a QP that is neither; else the errors are those of [QP.Modify].
+// Ready takes a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
+// receives datagrams that any peer sends to its QPN with that Q_Key. A raw packet QP receives
+// the frames that its flows direct to it. The port is that of QPConfig.GID, or the first active
+// one. Receives can be posted earlier, after [QP.Init]. Ready returns [ErrInvalid] for a QP of
+// another type; otherwise the errors are those of [QP.Modify].
 func (q *QP) Ready() error {
 	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
 		return invalid("make ready", q.String(), "Ready is for UD and raw packet QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
@@ -185,28 +279,46 @@ func (q *QP) Ready() error {
 	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, MaskState|MaskSQPSN)
 }
 
-// AHAttr is the address of a peer whose Endpoint came some other way than by a
-// message, for [PD.CreateAH]. The way there begins at the address that this
-// QP's own Endpoint tells. [ErrClosed] after Close of the Context, [ErrInvalid]
-// when no GID can be used.
+// AHAttr returns the address of a peer from its Endpoint, for [PD.CreateAH]. The path starts at
+// the GID of this QP's Endpoint and has the attributes of QPConfig.Path. AHAttr returns
+// [ErrClosed] after Close of the Context, and [ErrInvalid] if no GID can be used. For the
+// sender of a datagram use [Context.AHAttrFromWC].
 func (q *QP) AHAttr(remote Endpoint) (AHAttr, error) {
-	g, err := q.localGID(remote.GID.Addr())
+	l, err := q.localPath(remote.GID.Addr())
 	if err != nil {
 		return AHAttr{}, err
 	}
-	return q.addressOf(g, remote), nil
+	return q.addressOf(l, remote), nil
 }
 
-// addressOf is the path to a peer: by GID where there is one, else by LID.
-func (q *QP) addressOf(g *GIDEntry, remote Endpoint) AHAttr {
-	const hops = 64
-	return AHAttr{IsGlobal: !remote.GID.IsZero(), DGID: remote.GID, SGIDIndex: uint8(g.Index), HopLimit: hops,
-		DLID: remote.LID, Port: uint8(g.Port)}
+// addressOf returns the path to a peer.
+func (q *QP) addressOf(l localPath, remote Endpoint) AHAttr {
+	a := AHAttr{DLID: remote.LID, Port: uint8(l.gid.Port)}
+	if l.needsGRH(remote) {
+		a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, remote.GID, uint8(l.gid.Index), defaultHopLimit
+	}
+	q.cfg.Path.Apply(&a)
+	if !a.IsGlobal { // these are fields of the GRH
+		a.FlowLabel, a.HopLimit, a.TrafficClass = 0, 0, 0
+	}
+	return a
 }
 
-// Init takes the QP from RESET to INIT, where it takes receives. Connect and
-// Ready do it when it has not been done. The errors are those of [QP.Modify],
-// [ErrClosed] among them.
+// needsGRH reports whether packets to a peer have a global routing header. On RoCE they always
+// have one. On InfiniBand a peer in the same subnet is addressed by its LID, and the header
+// would cost 40 bytes per packet.
+func (l localPath) needsGRH(remote Endpoint) bool {
+	switch {
+	case remote.GID.IsZero():
+		return false
+	case l.port.LinkLayer != LinkInfiniBand, l.port.GRHRequired, remote.GRHRequired, remote.LID == 0:
+		return true
+	}
+	return l.gid.GID.subnet() != remote.GID.subnet()
+}
+
+// Init takes the QP from RESET to INIT, where receives can be posted. Connect and Ready call it
+// if needed. The errors are those of [QP.Modify], [ErrClosed] among them.
 func (q *QP) Init() error {
 	if q.cfg.GID != nil {
 		return q.init(q.cfg.GID.Port)
@@ -228,16 +340,16 @@ func (q *QP) init(port int) error {
 	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
 }
 
-// State is the state that Modify put the QP in. The device may have moved it
-// to ERR since: Query asks.
+// State returns the state that Modify set. The device may have moved the QP to ERR since then:
+// Query returns the current state.
 func (q *QP) State() QPState {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	return q.state
 }
 
-// randomPSN is where a QP's packet sequence begins: not where an earlier QP of
-// the same number left off.
+// randomPSN returns the first packet sequence number of a QP. It is random so that it does not
+// continue the sequence of an earlier QP with the same number.
 func randomPSN() uint32 {
 	return rand.Uint32() & 0xffffff
 }

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
-// errorPage renders docs/errors.md: all texts, with what there is to know beside
-// them.
+// errorPage renders docs/errors.md: all error texts with explanations.
 func errorPage(t *testing.T, groups []errorGroup) string {
 	t.Helper()
 	var out strings.Builder
@@ -44,13 +45,15 @@ from what the device says of itself, so that a newer kernel may allow more.
 `
 
 var errorAbout = map[string]string{
-	"Opening a device": `A device needs a driver in the kernel, a node under /dev/infiniband, rights to it, and a provider in the program.`,
-	"Numbers":          `A number beyond what the device takes is named, with the limit: they are those of Context.QueryDevice.`,
+	"Opening a device": `A device needs a driver in the kernel, a node under /dev/infiniband, rights to it, and a provider in the program.
+Each provider states the kernels that it accepts. That of rxe returns an error that matches ErrNotSupported before Linux 6.0: [why](hardware.md#kernels).`,
+	"Numbers": `A number beyond what the device takes is named, with the limit: they are those of Context.QueryDevice.`,
 	"Memory": `Registration pins memory. For users without CAP_IPC_LOCK that counts against RLIMIT_MEMLOCK, of the whole process:
 the error tells what is needed, what is pinned already, and the limit. On-demand memory (OnDemand) does not count.`,
 	"GIDs": `On RoCE a GID is an address of the network interface. Without QPConfig.GID, Connect, Handshake and Ready choose one:
 the best of Context.RankGIDs, whose String tells of each entry why it was chosen, or not. Higher scores are better; below 0
 an entry cannot be used. These are the reasons, for a peer with an IPv4 address and without a route to it:`,
+	"Connecting": `Connect and Handshake take a QP to RTS. A Handshake that fails after the QP has moved on resets it.`,
 	"States of a QP": `When MODIFY_QP is refused, the error names what the transition lacks or does not take, or the value that the
 port does not offer. These are the attributes, by their masks (Mask...), of each transition. Every state also goes to RESET
 and to ERR, which take none.`,
@@ -70,7 +73,7 @@ the index of the bad request beside them.`,
 posted is flushed, and RESET takes it out. The text names the usual causes, and the setting to look at, here or at the peer.`,
 }
 
-// stateTables renders the transitions that each type of QP knows.
+// stateTables renders the transitions of each type of QP.
 func stateTables() string {
 	var out strings.Builder
 	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
@@ -86,8 +89,8 @@ func stateTables() string {
 	return out.String()
 }
 
-// gidChoices are the verdicts on GIDs of every kind, and the error when there is
-// none to choose.
+// gidChoices returns the results of ranking GIDs of every kind, and the error if none can be
+// used.
 func gidChoices(t *testing.T) (all []errorCase) {
 	r := newRig(t)
 	entry := func(index uint32, typ uint32, addr string, ifindex uint32) uapi.IbUverbsGidEntry {
@@ -108,6 +111,10 @@ func gidChoices(t *testing.T) (all []errorCase) {
 	e = entries[2]
 	score, reason = judge(e, netip.Addr{}, netip.Addr{})
 	all = append(all, errorCase{fmt.Sprintf("score %d, for any peer", score), errors.New(GIDChoice{e, score, reason}.String()), nil})
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.EAFNOSUPPORT} {
+		err := explainNetdevs("read GIDs", "fake0", os.NewSyscallError("socket", errno))
+		all = append(all, errorCase{"names of interfaces, " + errnoName(errno), err, []error{errno}})
+	}
 	r.k.Set(func() { r.k.GIDs = r.k.GIDs[:1] })
 	return append(all, errorCase{"no entry that can be used", second(r.c.SelectGID(1, netip.MustParseAddr("192.0.2.9"))), []error{ErrInvalid}})
 }

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sentinel is an error that is made once: the posting and polling paths
-// return it without allocating. It also matches the errno that the C library
-// would have returned.
+// A sentinel is a preallocated error, which the posting and polling paths return without
+// allocating. It also matches the errno that the C library returns in the same case.
 type sentinel struct {
 	text  string
 	errno unix.Errno
@@ -19,9 +18,10 @@ type sentinel struct {
 
 func (s *sentinel) Error() string { return s.text }
 
-// Is matches the errno, and what the errno matches: os.ErrPermission for EPERM.
+// Is reports whether s matches target: its errno, or an error that its errno matches, such as
+// os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
-	if s == errWQState && target == ErrState {
+	if s == errWQState && target == ErrState || s == errNoEvents && target == ErrInvalid || s == errBatchOpen && target == ErrBusy {
 		return true
 	}
 	if s == ErrClosed && target == os.ErrClosed || (s == errClosedAH || s == errClosedMW) && (target == ErrClosed || target == os.ErrClosed) {
@@ -30,97 +30,112 @@ func (s *sentinel) Is(target error) bool {
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
 }
 
-// The errors that callers tell apart by errors.Is. Those of the posting path
-// are returned as they are; others are the Kind of an [Error] that says more.
+// The errors that callers distinguish with errors.Is. The posting path returns them directly.
+// Elsewhere they are the Kind of an [Error] with more details.
 var (
-	// ErrClosed: the object, or one that it stands on, has been closed. It
-	// matches os.ErrClosed.
+	// ErrClosed: the object, or one that it depends on, has been closed. It matches
+	// os.ErrClosed.
 	ErrClosed error = &sentinel{"uverbs: use of a closed object: it, or the Context that it belongs to, has been closed", unix.EBADF}
-	// ErrBusy: the object is still used by others, which must be closed first.
+	// ErrBusy: the object is in use by other objects, which must be closed first.
 	ErrBusy error = &sentinel{"uverbs: object in use", unix.EBUSY}
-	// ErrInvalid: an argument outside what the object or the device takes.
+	// ErrInvalid: an argument is outside the range that the object or the device supports.
 	ErrInvalid error = &sentinel{"uverbs: invalid argument", unix.EINVAL}
-	// ErrNotSupported: this kernel, driver or device does not have it.
+	// ErrNotSupported: this kernel, driver or device does not support the operation.
 	ErrNotSupported error = &sentinel{"uverbs: not supported by this device or kernel", unix.EOPNOTSUPP}
-	// ErrNoDevice: no RDMA device of that name, or none at all.
+	// ErrNoDevice: there is no RDMA device of that name, or none at all.
 	ErrNoDevice error = &sentinel{"uverbs: no such RDMA device", unix.ENODEV}
-	// ErrNoProvider: no linked package speaks the device's driver.
+	// ErrNoProvider: the program links no provider for the device's driver.
 	ErrNoProvider error = &sentinel{"uverbs: no provider for the device's driver", 0}
-	// ErrABI: the kernel's ABI version is none that this library speaks.
+	// ErrABI: this library does not support the kernel's ABI version.
 	ErrABI error = &sentinel{"uverbs: unknown kernel ABI", unix.ENOSYS}
 	// ErrNoNode: the device has no node under /dev/infiniband.
 	ErrNoNode error = &sentinel{"uverbs: device node missing", unix.ENOENT}
 	// ErrNetns: the device belongs to another network namespace.
 	ErrNetns error = &sentinel{"uverbs: device of another network namespace", unix.EPERM}
-	// ErrMemlock: RLIMIT_MEMLOCK does not allow to pin that much memory.
+	// ErrMemlock: RLIMIT_MEMLOCK does not allow pinning that much memory.
 	ErrMemlock error = &sentinel{"uverbs: locked-memory limit too low", unix.ENOMEM}
 	// ErrDeviceGone: the device was removed, or has failed for good.
 	ErrDeviceGone error = &sentinel{"uverbs: device is gone: it was removed, or has failed: close the Context, and open the device when it is back", unix.EIO}
 
+	// ErrCQOverrun: more requests completed than the CQ had room for, and their completions are
+	// lost; or the CQ failed in another way.
+	ErrCQOverrun error = &sentinel{"uverbs: completion queue overrun: it was full, and completions are lost: close it with its QPs, and create it with more Entries, or poll it before posting more", 0}
+
 	// ErrQueueFull: the queue has no room for the work request.
 	ErrQueueFull error = &sentinel{"uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or MaxRecvWR", unix.ENOMEM}
-	// ErrRange: an SGE that is not inside its memory region, or a message of
-	// more than MaxMessage bytes.
+	// ErrRange: an SGE is not inside its memory region, or a message has more than MaxMessage
+	// bytes.
 	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given to MR.SGE, and that the MR is open", unix.EINVAL}
-	// ErrTooManySGEs: more scatter/gather elements than the queue was made for.
+	// ErrTooManySGEs: a request has more scatter/gather elements than the queue was created
+	// for.
 	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue takes: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
-	// ErrInlineTooLong: more inline data than the queue was made for.
+	// ErrInlineTooLong: a request has more inline data than the queue was created for.
 	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
-	// ErrOpcode: the operation, flag or combination is none that the QP does.
+	// ErrOpcode: the QP does not support the operation, flag or combination.
 	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
-	// ErrAtomicSize: the local memory of an atomic has not 8 bytes.
+	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
+	// this. Other devices may carry out the request all the same.
+	ErrRdAtomic error = &sentinel{"uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with package cm," +
+		" let InitiatorDepth here and ResponderResources at the peer be at least 1", unix.EINVAL}
+	// ErrAtomicSize: the local memory of an atomic does not have 8 bytes.
 	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
-	// ErrNoMW: an OpBindMW request that names no window.
+	// ErrNoMW: an OpBindMW request names no window.
 	ErrNoMW error = &sentinel{"uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL}
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
 	ErrForeignMW error = &sentinel{"uverbs: the memory window or its MR belongs to another PD than the QP: make them by the QP's PD", unix.EPERM}
-	// ErrNoAH: a request of a UD QP that says nothing of where it goes.
+	// ErrNoAH: a request of a UD QP has no destination.
 	ErrNoAH error = &sentinel{"uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after the operation", unix.EINVAL}
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH error = &sentinel{"uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL}
-	// ErrTooLong: a message that a UD QP would not send, as it is longer than a packet.
+	// ErrTooLong: a message on a UD QP is longer than a packet.
 	ErrTooLong error = &sentinel{"uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, or raise the MTU of the network interface", unix.EMSGSIZE}
-	// ErrFrameHeader: a raw packet whose beginning the device wants in the request.
+	// ErrFrameHeader: the device requires the first bytes of a raw packet inside the request,
+	// and they are not available.
 	ErrFrameHeader error = &sentinel{"uverbs: this device takes a raw packet with its first 18 bytes inside the request, and there are not so many, or they are not in memory of this process: give them, or all of it, as SendWR.Inline or by SendBatch.Inline before the SGEs", unix.EINVAL}
-	// ErrState: the QP's state does not allow it: sends need RTS, receives INIT.
-	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there", unix.EINVAL}
-	// ErrSRQ: PostRecv on a QP that takes its receives from an SRQ.
+	// ErrState: the QP's state does not allow the operation: sends need RTS, receives need
+	// INIT.
+	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there, and in package cm Dial and Accept: before they return, as in Options.Setup, receives can be posted, sends cannot", unix.EINVAL}
+	// ErrSRQ: PostRecv was called on a QP that uses an SRQ.
 	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
-	// ErrNoQueue: a post on an end of an extended reliable connection that does not do it.
-	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL}
-	// ErrNoSRQN: an operation of an XRCSend QP's batch that says nothing of where it goes.
+	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
+	// type has none.
+	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, MaxRecvWR to post receives; XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL}
+	// ErrNoSRQN: an operation in a batch of an XRCSend QP has no destination SRQ.
 	ErrNoSRQN error = &sentinel{"uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ after it", unix.EINVAL}
 )
 
-// errWQState is what a post to a WQ in RESET answers. It matches ErrState.
+// errWQState is what a post to a WQ in RESET returns. It matches ErrState.
 var errWQState error = &sentinel{"uverbs: the WQ is in state RESET, where it takes no receives: call WQ.Ready", unix.EINVAL}
 
-// errClosedAH is what a post with a closed AH answers. It matches ErrClosed.
+// errClosedAH is what a post with a closed AH returns. It matches ErrClosed.
 var errClosedAH error = &sentinel{"uverbs: the AH has been closed: close it when the requests that name it have completed", unix.EBADF}
 
-// An Error tells what failed on what, and why. errors.Is matches it with its
-// Kind, which is one of the sentinels of this package or nil, and with its
-// Errno.
+// An Error describes which operation failed on which object, and why. errors.Is matches it with
+// its Kind, which is nil or an error variable of this package, with its Errno, and with what
+// Err matches.
 type Error struct {
-	Op     string     // the operation: "create CQ"
-	Object string     // what it was done on: "rxe0", "QP 17"
-	Errno  unix.Errno // what the kernel said, or the errno that it would have said
-	Kind   error      // a sentinel of this package, or nil
-	Detail string     // the cause and the mend, as far as they are known
+	Op     string     // the operation, such as "create CQ"
+	Object string     // the object of the operation, such as "rxe0" or "QP 17"
+	Errno  unix.Errno // the kernel's errno, or the one that the kernel would have returned
+	Kind   error      // an error variable of this package, or nil
+	Detail string     // the cause and the fix, as far as known
+	Err    error      // the error that caused this one, or nil
 }
 
 func (e *Error) Error() string {
 	s := "uverbs: " + e.Op
 	switch {
 	case e.Object == "":
-	case strings.Contains(e.Op, " "): // create CQ on rxe0
+	case strings.Contains(e.Op, " "): // "create CQ on rxe0"
 		s += " on " + e.Object
-	default: // open rxe0
+	default: // "open rxe0"
 		s += " " + e.Object
 	}
 	switch {
 	case e.Detail != "":
 		s += ": " + e.Detail
+	case e.Err != nil:
+		s += ": " + e.Err.Error()
 	case e.Kind != nil:
 		s += ": " + kindText(e.Kind)
 	}
@@ -130,7 +145,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Is matches the kind and the errno.
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether the kind or the errno matches target.
 func (e *Error) Is(target error) bool {
 	if e.Kind != nil && (target == e.Kind || errors.Is(e.Kind, target)) {
 		return true

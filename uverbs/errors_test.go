@@ -20,16 +20,16 @@ type errorGroup struct {
 	cases []errorCase
 }
 
-// An errorCase is one way to an error, and what errors.Is must find in it.
+// An errorCase is an error and the targets that errors.Is must find in it.
 type errorCase struct {
 	name string
 	err  error
 	is   []error
 }
 
-// TestErrorTexts holds the text of every error that a user is likely to meet.
-// Read testdata/errors.golden as one who has just met it: does it say what is
-// wrong, and what to do?
+// TestErrorTexts checks the text of every error that a user is likely to see. Read
+// testdata/errors.golden as a user who sees the error for the first time: does it describe what
+// is wrong, and what to do?
 func TestErrorTexts(t *testing.T) {
 	RegisterProvider(&fakeProvider{})
 	defer func() {
@@ -39,9 +39,10 @@ func TestErrorTexts(t *testing.T) {
 	}()
 	groups := []errorGroup{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
+		{"Connecting", connectErrors(t)},
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)}, {"What not every device does", optionalErrors(t)},
 		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)}, {"Domains", domainErrors(t)}, {"Sharing a context", importErrors(t)}, {"Life", lifeErrors(t)},
-		{"Posting, polling and waiting", sentinels()},
+		{"Posting, polling and waiting", append(sentinels(), waitErrors(t)...)},
 		{"Completions", statusErrors()},
 	}
 	var out strings.Builder
@@ -77,8 +78,11 @@ func openErrors() []errorCase {
 		{"no device at all", noSuchDevice("", nil), []error{ErrNoDevice}},
 		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}), []error{ErrNoDevice, unix.EPROTONOSUPPORT}},
 		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}), []error{unix.EPERM, fs.ErrPermission}},
+		{"limit of the rdma cgroup", (&Context{name: "mlx5_0"}).wrap("open", "mlx5_0", unix.EAGAIN, ""), []error{unix.EAGAIN}},
+		{"limit of the rdma cgroup, found", cgroupError(), []error{unix.EAGAIN}},
 		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_SIW }), []error{ErrNoProvider}},
 		{"provider not linked", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_RXE }), []error{ErrNoProvider}},
+		{"provider not linked, mlx5", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_MLX5 }), []error{ErrNoProvider}},
 		{"unknown ABI", open(func(d *Device) { d.ABI = 9 }), []error{ErrABI}},
 		{"old ABI", open(func(d *Device) { d.ABI = 0 }), []error{ErrABI}},
 		{"no uverbs", open(func(d *Device) { d.Node = "" }), []error{ErrNoNode, os.ErrNotExist}},
@@ -173,17 +177,18 @@ func memoryErrors(t *testing.T) []errorCase {
 		defer r.k.Set(func() { r.k.Refuse = nil })
 		return second(pd.RegMR(make([]byte, 100), LocalWrite))
 	}
-	var was unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &was))
-	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: was.Max}))
-	defer func() { check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)) }()
+	limited := memlock{limit: 64 << 10}
+	setMemlock(t, limited)
 	r.k.Memlock = 64 << 10
 	mr := good(pd.Alloc(4096, LocalWrite))(t)
 	other := newRig(t)
 	foreign := good(other.c.AllocPD())(t)
 	inv, lacks := []error{ErrInvalid, unix.EINVAL}, []error{ErrNotSupported, unix.EOPNOTSUPP}
+	inUserNS, queue := queueMemlockErrors(t, limited)
 	return []errorCase{
 		{"limit on locked memory", second(pd.Alloc(1<<20, LocalWrite)), []error{ErrMemlock, unix.ENOMEM}},
+		{"limit on locked memory, in a user namespace", inUserNS, []error{ErrMemlock, unix.ENOMEM}},
+		{"limit on locked memory, of a queue on mlx5", queue, []error{ErrMemlock, unix.ENOMEM}},
 		{"no memory, under the limit", refused(unix.ENOMEM), []error{unix.ENOMEM}},
 		{"nothing to register", second(pd.RegMR(nil, 0)), []error{ErrInvalid}},
 		{"nothing to allocate", second(pd.Alloc(0, 0)), []error{ErrInvalid}},
@@ -221,7 +226,7 @@ func memoryErrors(t *testing.T) []errorCase {
 	}
 }
 
-// reregRefused is what an implicit MR, which has no bytes to be told of, says.
+// reregRefused returns the error of Rereg for an implicit MR, which has no bytes.
 func reregRefused(t *testing.T, a Access, errno unix.Errno) error {
 	t.Helper()
 	r := newRig(t)
@@ -282,6 +287,13 @@ func lifeErrors(t *testing.T) []errorCase {
 		{"CQ of a QP", b.cq.Close(), busy},
 		{"PD of an MR and a QP", b.pd.Close(), busy},
 	}
+	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EIO} })
+	refused := b.qp.Close()
+	r.k.Set(func() { r.k.Refuse = nil })
+	b.cq.overran()
+	cases = append(cases,
+		errorCase{"the kernel fails to destroy a QP", refused, []error{unix.EIO}},
+		errorCase{"poll of an empty CQ that overran", second(b.cq.Poll(make([]WC, 1))), []error{ErrCQOverrun}})
 	check(t, b.qp.Close())
 	spare := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
 	check(t, spare.Close())
@@ -297,16 +309,21 @@ func lifeErrors(t *testing.T) []errorCase {
 
 func sentinels() []errorCase {
 	return []errorCase{
+		{"ErrCQOverrun", ErrCQOverrun, nil},
 		{"ErrQueueFull", ErrQueueFull, []error{unix.ENOMEM}},
 		{"ErrRange", ErrRange, []error{unix.EINVAL}},
 		{"ErrTooManySGEs", ErrTooManySGEs, []error{unix.EINVAL}},
 		{"ErrInlineTooLong", ErrInlineTooLong, []error{unix.EINVAL}},
 		{"ErrOpcode", ErrOpcode, []error{unix.EINVAL}},
 		{"ErrState", ErrState, []error{unix.EINVAL}},
+		{"ErrRdAtomic", ErrRdAtomic, []error{unix.EINVAL}},
 		{"ErrAtomicSize", ErrAtomicSize, []error{unix.EINVAL}},
 		{"ErrNoMW", ErrNoMW, []error{unix.EINVAL}},
 		{"ErrForeignMW", ErrForeignMW, []error{unix.EPERM}},
 		{"closed MW", errClosedMW, []error{ErrClosed, os.ErrClosed, unix.EBADF}},
+		{"ErrNoQueue", ErrNoQueue, []error{unix.EINVAL}},
+		{"ErrFrameHeader", ErrFrameHeader, []error{unix.EINVAL}},
+		{"ErrNoSRQN", ErrNoSRQN, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
 		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},

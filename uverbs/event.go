@@ -4,15 +4,17 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
-// An EventType says what an [AsyncEvent] reports. The values are those of
-// ibv_event_type.
+// An EventType is the type of an [AsyncEvent]. The values are those of ibv_event_type.
 type EventType uint32
 
 // The events of ibv_get_async_event(3).
@@ -21,7 +23,7 @@ const (
 	EventQPFatal          EventType = 1
 	EventQPReqErr         EventType = 2
 	EventQPAccessErr      EventType = 3
-	EventCommEst          EventType = 4 // the first packet came while the QP was in RTR
+	EventCommEst          EventType = 4 // the first packet arrived while the QP was in RTR
 	EventSQDrained        EventType = 5
 	EventPathMig          EventType = 6
 	EventPathMigErr       EventType = 7
@@ -40,7 +42,7 @@ const (
 	EventSpeedChange      EventType = 20
 )
 
-// String is what ibv_event_type_str(3) answers.
+// String returns the same text as ibv_event_type_str(3).
 func (t EventType) String() string {
 	names := [...]string{"CQ error", "local work queue catastrophic error", "invalid request local work queue error",
 		"local access violation work queue error", "communication established", "send queue drained", "path migrated",
@@ -53,10 +55,9 @@ func (t EventType) String() string {
 	return "unknown event " + itoa(uint64(t))
 }
 
-// An AsyncEvent is something that happened to a queue, a port or the device.
-// Which of the fields is set depends on the type. Events of objects that were
-// closed before the event was read are dropped. An event of a type that this package does
-// not know has its Type alone.
+// An AsyncEvent is an event of a queue, a port or the device. The type determines which of the
+// fields is set. Events of objects that were closed before the event was read are dropped. An
+// event of a type that this package does not know has only its Type set.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP
@@ -66,20 +67,33 @@ type AsyncEvent struct {
 	Port int
 }
 
-// An eventReader reads the asynchronous events of a context. Its goroutine
-// starts with the first NextEvent; until then the kernel keeps them.
+// An eventReader reads the asynchronous events of a context in its own goroutine. The library
+// itself handles two of them, whether or not the program calls NextEvent: after the device's
+// failure or an overrun of a CQ, waits and polls return errors. All events are kept for
+// NextEvent.
 type eventReader struct {
-	c      *Context
-	file   *os.File
-	fd     int // of file
-	events chan AsyncEvent
-	ended  chan struct{} // closed when no event will come any more
-	stop   chan struct{}
-	err    error // why, set before ended is closed
+	c     *Context
+	file  *os.File
+	fd    int           // the descriptor of file
+	ready chan struct{} // contains a token if there may be an event for one NextEvent
+	ended chan struct{} // closed when no more events will arrive
 
-	mu      sync.Mutex
-	started bool
+	mu     sync.Mutex
+	unread []asyncRecord
+	err    error // why no more events will arrive; set before ended is closed
 }
+
+// An asyncRecord is struct ib_uverbs_async_event_desc. The object that element identifies is
+// looked up when the program reads the event.
+type asyncRecord struct {
+	element uint64
+	typ     EventType
+}
+
+// manyUnread is how many unread events are kept without comparing them. Beyond that, an event
+// that equals an unread one is dropped. So a program that does not call NextEvent has at most
+// this many unread events, plus one of each type for each object.
+const manyUnread = 1024
 
 func newEventReader(c *Context) (*eventReader, error) {
 	cmd := ioctl.Get()
@@ -90,79 +104,148 @@ func newEventReader(c *Context) (*eventReader, error) {
 		return nil, c.wrap("open event file", c.name, err, explainFDs(err))
 	}
 	fd := int(cmd.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE))
-	file, err := pollable(fd, "async events")
+	file, err := pollable(fd, "open event file", c.name)
 	if err != nil {
 		return nil, err
 	}
-	return &eventReader{c: c, file: file, fd: fd, events: make(chan AsyncEvent), ended: make(chan struct{}), stop: make(chan struct{})}, nil
+	return &eventReader{c: c, file: file, fd: fd, ready: make(chan struct{}, 1), ended: make(chan struct{})}, nil
 }
 
-func (r *eventReader) start() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.started {
-		r.started = true
-		go r.pump()
-	}
-}
-
-func (r *eventReader) pump() {
-	defer close(r.ended)
+// run reads events until the file returns an error.
+func (r *eventReader) run() {
 	var buf [asyncEventSize]byte
 	for {
 		n, err := r.file.Read(buf[:])
 		if err != nil {
-			r.err = ErrDeviceGone
-			if errors.Is(err, os.ErrClosed) {
-				r.err = ErrClosed
-			} else {
-				r.c.lose()
-			}
+			r.end(r.readError(err))
 			return
 		}
-		element, typ, ok := parseAsyncEvent(buf[:n])
+		e, ok := parseAsyncEvent(buf[:n])
 		if !ok {
-			r.err = &Error{Op: "read event", Object: r.c.name, Detail: "the kernel sent a record of " + sitoa(n) + " bytes"}
+			r.end(&Error{Op: "read event", Object: r.c.name, Detail: "the kernel sent a record of " + sitoa(n) + " bytes"})
 			return
 		}
-		if typ == EventDeviceFatal {
-			r.c.lose()
-		}
-		e, alive := r.c.asyncEvent(element, typ)
-		if !alive {
-			continue
-		}
-		select {
-		case r.events <- e:
-		case <-r.stop:
-			r.err = ErrClosed
-			return
+		r.handle(e)
+		r.keep(e)
+	}
+}
+
+// readError returns the reason why the file cannot be read. The kernel ends it with EIO if the
+// device has been removed, and for no other reason.
+func (r *eventReader) readError(err error) error {
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, unix.EIO), errors.Is(err, io.EOF):
+		r.c.markDeviceGone()
+		return ErrDeviceGone
+	}
+	return r.c.wrap("read events of", r.c.name, err, "")
+}
+
+// handle carries out the library's own reaction to an event.
+func (r *eventReader) handle(e asyncRecord) {
+	switch e.typ {
+	case EventDeviceFatal:
+		r.c.markDeviceGone()
+	case EventCQErr:
+		if q, ok := r.c.lookup(e.element).(*CQ); ok {
+			q.overran()
 		}
 	}
+}
+
+// keep stores an event for NextEvent, unless its object has been closed.
+func (r *eventReader) keep(e asyncRecord) {
+	r.mu.Lock()
+	if _, ok := r.c.asyncEvent(e.element, e.typ); !ok {
+		r.mu.Unlock()
+		return
+	}
+	if len(r.unread) < manyUnread || !slices.Contains(r.unread, e) {
+		r.unread = append(r.unread, e)
+	}
+	r.mu.Unlock()
+	r.wake()
+}
+
+// forget drops the unread events of a closed object. A program that does not call NextEvent
+// would keep them otherwise.
+func (r *eventReader) forget(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unread = slices.DeleteFunc(r.unread, func(e asyncRecord) bool {
+		return e.element == id && !aboutPort(e.typ) && e.typ <= EventSpeedChange
+	})
+}
+
+// wake wakes one NextEvent.
+func (r *eventReader) wake() {
+	select {
+	case r.ready <- struct{}{}:
+	default: // a token is already there
+	}
+}
+
+// take removes and returns the oldest event whose object has not been closed.
+func (r *eventReader) take() (e AsyncEvent, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.unread) > 0 {
+		next := r.unread[0]
+		r.unread = r.unread[1:]
+		// The object may be in the middle of its Close, which removes its id before its events.
+		if e, ok = r.c.asyncEvent(next.element, next.typ); ok {
+			if len(r.unread) > 0 {
+				r.wake()
+			}
+			return e, true, nil
+		}
+	}
+	r.unread = nil
+	return AsyncEvent{}, false, r.err
+}
+
+// end makes NextEvent return err after the remaining events.
+func (r *eventReader) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	if err == ErrClosed {
+		r.unread = nil
+	}
+	close(r.ended)
 }
 
 const asyncEventSize = 16
 
-// parseAsyncEvent decodes a record: struct ib_uverbs_async_event_desc.
-func parseAsyncEvent(b []byte) (element uint64, typ EventType, ok bool) {
+// parseAsyncEvent decodes a record.
+func parseAsyncEvent(b []byte) (e asyncRecord, ok bool) {
 	if len(b) != asyncEventSize {
-		return 0, 0, false
+		return e, false
 	}
-	return binary.LittleEndian.Uint64(b), EventType(binary.LittleEndian.Uint32(b[8:])), true
+	return asyncRecord{binary.LittleEndian.Uint64(b), EventType(binary.LittleEndian.Uint32(b[8:]))}, true
 }
 
-// asyncEvent finds what the event is about. It answers false for an object
-// that has been closed.
-func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
-	e := AsyncEvent{Type: typ}
+// aboutPort reports whether an event concerns a port or the whole device.
+func aboutPort(typ EventType) bool {
 	switch typ {
 	case EventDeviceFatal, EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange,
 		EventClientReregister, EventGIDChange, EventSpeedChange:
+		return true
+	}
+	return false
+}
+
+// asyncEvent looks up the object of an event. It returns false if the object has been closed.
+func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
+	e := AsyncEvent{Type: typ}
+	switch {
+	case aboutPort(typ):
 		e.Port = int(element)
 		return e, true
-	}
-	if typ > EventSpeedChange {
-		return e, true // of a newer kernel: what element names is not known
+	case typ > EventSpeedChange:
+		return e, true // of a newer kernel: it is unknown what element identifies
 	}
 	switch o := c.lookup(element).(type) {
 	case *QP:
@@ -179,32 +262,31 @@ func (c *Context) asyncEvent(element uint64, typ EventType) (AsyncEvent, bool) {
 	return e, true
 }
 
-// NextEvent waits for the next asynchronous event: ibv_get_async_event(3). It
-// is acknowledged by being returned. Several goroutines may wait; each event
-// goes to one of them. The end of ctx gives context.Cause(ctx), that of the
-// Context [ErrClosed], and that of the device [ErrDeviceGone].
+// NextEvent waits for the next asynchronous event, and acknowledges it: ibv_get_async_event(3),
+// ibv_ack_async_event(3). Several goroutines may wait; each event is returned to one of them.
+// It returns an error that wraps context.Cause(ctx) when ctx ends, [ErrClosed] after Close of
+// the Context, and [ErrDeviceGone] if the device is gone.
+//
+// Events are kept until NextEvent returns them. While 1024 or more are unread, an event that
+// equals one of them is dropped.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
-	c.events.start()
-	select {
-	case e := <-c.events.events:
-		return e, nil
-	case <-ctx.Done():
-		return AsyncEvent{}, context.Cause(ctx)
-	case <-c.events.ended:
-		return AsyncEvent{}, c.events.err
+	r := c.events
+	for {
+		if e, ok, err := r.take(); ok || err != nil {
+			return e, err
+		}
+		select {
+		case <-r.ready:
+		case <-r.ended:
+		case <-ctx.Done():
+			return AsyncEvent{}, &Error{Op: "wait for an asynchronous event", Object: c.name, Err: context.Cause(ctx)}
+		}
 	}
 }
 
+// close makes run end, and so every NextEvent.
 func (r *eventReader) close() error {
-	close(r.stop)
 	err := r.file.Close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.started {
-		<-r.ended
-		return err
-	}
-	r.started, r.err = true, ErrClosed
-	close(r.ended)
+	<-r.ended
 	return err
 }

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A transition is what the kernel demands and allows when a QP goes from one
+// A transition lists the attributes that the kernel requires and allows when a QP goes from one
 // state to another.
 type transition struct{ required, optional QPMask }
 
-// transitions are the state tables of the types of QP (IBA vol. 1, 11.2.5.2).
-// Every state also goes to RESET and to ERR, which take no attribute.
+// transitions are the state tables of the QP types (IBA vol. 1, 11.2.5.2). In addition, every
+// state goes to RESET and to ERR, without attributes.
 var transitions = map[QPType]map[[2]QPState]transition{
 	RC: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
@@ -93,8 +93,9 @@ var transitions = map[QPType]map[[2]QPState]transition{
 	},
 }
 
-// explainModify says why the kernel refused, from the table and from what the
-// port offers. It runs after the fact: a newer kernel may allow more.
+// explainModify adds the cause to the kernel's error, from the state table and the port's
+// attributes. It runs only after the kernel has refused the command, because a newer kernel may
+// allow more.
 func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	op, obj := "modify", q.String()
 	if m&MaskState != 0 {
@@ -129,8 +130,7 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	return q.ctx.wrap(op, obj, err, text)
 }
 
-// explainTransition holds a mask against the state table, and answers "" when
-// nothing is wrong with it.
+// explainTransition checks a mask against the state table. It returns "" if it finds no error.
 func explainTransition(typ QPType, from, to QPState, m QPMask) string {
 	if m&MaskState == 0 {
 		to = from
@@ -148,7 +148,7 @@ func explainTransition(typ QPType, from, to QPState, m QPMask) string {
 	return ""
 }
 
-// explainValues looks for a value that the device does not offer.
+// explainValues looks for a value that the device does not support.
 func (q *QP) explainValues(a *QPAttr, m QPMask) string {
 	port := int(a.Port)
 	if m&MaskAV != 0 {
@@ -179,8 +179,7 @@ func (c *Context) explainPort(port int) string {
 	return ""
 }
 
-// explainAddress looks for what is wrong with an address on a port that the
-// device has.
+// explainAddress looks for an error in an address on a port that exists.
 func (c *Context) explainAddress(a *AHAttr) string {
 	port := int(a.Port)
 	attr, err := c.QueryPort(port)
@@ -190,14 +189,14 @@ func (c *Context) explainAddress(a *AHAttr) string {
 	if attr.LinkLayer == LinkEthernet && !a.IsGlobal {
 		return "on RoCE the peer's address needs IsGlobal with DGID, SGIDIndex and HopLimit"
 	}
-	entries, err := c.GIDs(port)
+	entries, err := c.gidTable(port)
 	if err != nil || slices.ContainsFunc(entries, func(e GIDEntry) bool { return e.Index == int(a.SGIDIndex) }) {
 		return ""
 	}
 	return fmt.Sprintf("SGIDIndex is %d, which port %d does not have: see Context.GIDs", a.SGIDIndex, port)
 }
 
-// explainRoute says what an errno of the address resolution means.
+// explainRoute returns the cause of an error of address resolution.
 func explainRoute(a *AHAttr, err error) string {
 	switch errnoOf(err) {
 	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENODEV:

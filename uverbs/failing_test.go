@@ -12,8 +12,8 @@ import (
 
 type failure = failtest.Failure
 
-// Every exported function that answers an error is made to, and its comment
-// lists that error.
+// Every exported function that returns an error is made to fail, and its doc comment lists that
+// error.
 func TestEveryFunctionFails(t *testing.T) {
 	failures := map[string]failure{}
 	for _, add := range []func(*testing.T, map[string]failure){failClosed, failInvalid, failBusy, failKernel, failOther, failRaw} {
@@ -28,7 +28,7 @@ func TestEveryFunctionFails(t *testing.T) {
 	p.Check(t)
 }
 
-// failClosed makes calls on what has been closed.
+// failClosed calls methods of closed objects.
 func failClosed(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -69,7 +69,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 	}
 }
 
-// failInvalid makes calls with arguments that are wrong.
+// failInvalid makes calls with invalid arguments.
 func failInvalid(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -115,6 +115,8 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"PD.ImportMR":            second(b.pd.ImportMR(99)),
 		"XRCD.OpenQP":            second(b.xrc.x.OpenQP(99)),
 		"SRQ.Modify":             b.ud.srq.Modify(SRQAttr{MaxWR: -1}, SRQMaskMaxWR),
+		"WC.AHKey":               second((&WC{Flags: WCGRH}).AHKey(nil)),
+		"PathConfig.Validate":    PathConfig{SL: 16}.Validate(),
 		"Endpoint.UnmarshalText": remote.UnmarshalText([]byte("here")),
 		"GID.UnmarshalText":      gid.UnmarshalText([]byte("here")),
 	} {
@@ -122,7 +124,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 	}
 }
 
-// failBusy closes what is in use.
+// failBusy closes objects that are in use.
 func failBusy(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -145,7 +147,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 	}
 }
 
-// failKernel has the kernel refuse what nothing else does.
+// failKernel makes calls that fail only if the kernel refuses the command.
 func failKernel(t *testing.T, all map[string]failure) {
 	const says = "what the kernel says"
 	r := newRig(t)
@@ -164,11 +166,11 @@ func failKernel(t *testing.T, all map[string]failure) {
 	good(c.AllocPD())(t)
 	other.refuseNext(unix.EPERM)
 	all["Context.Close"] = failure{Err: c.Close(), Want: unix.EPERM, Doc: says}
-	other.k.Unplug() // the descriptor is closed: so has the kernel let it go
+	other.k.Unplug() // the descriptor is closed, so the kernel must have released its objects
 	other.k.Close(t)
 }
 
-// refuseNext has the kernel refuse the next command.
+// refuseNext makes the kernel refuse the next command.
 func (r *rig) refuseNext(errno unix.Errno) {
 	n := len(r.k.Log()) + 1
 	r.k.Set(func() { r.k.FailAt, r.k.FailWith = n, errno })
@@ -176,7 +178,7 @@ func (r *rig) refuseNext(errno unix.Errno) {
 
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// failOther is what no group has.
+// failOther makes the calls that belong to no other group.
 func failOther(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -196,6 +198,8 @@ func failOther(t *testing.T, all map[string]failure) {
 		"PD.RegDMABuf":           {Err: second(b.pd.RegDMABuf(0, 0, 4096, 0, 0)), Want: ErrNotSupported},
 		"PD.AdviseMR":            {Err: b.pd.AdviseMR(AdvicePrefetch, 0, MRRange{MR: b.mr, Len: 8}), Want: ErrInvalid},
 		"ProviderAVOf":           {Err: second(ProviderAVOf(nil, b.pd)), Want: ErrNoAH},
+		"ProviderPinned":         {Err: ProviderPinned(unix.ENOMEM, 1), Want: unix.ENOMEM, Doc: "wraps the error"},
+		"ProviderDoorbellError":  {Err: ProviderDoorbellError(b.qp, &Error{Errno: unix.ENOMEM}), Want: unix.ENOMEM, Doc: "It is err"},
 		"ProviderMemory":         {Err: third(ProviderMemory("create QP", stingy, 4096)), Want: ErrInvalid},
 		"ProviderBindOf":         {Err: second(ProviderBindOf(&MWBind{}, b.qp)), Want: ErrNoMW},
 		"WC.Err":                 {Err: flushed.Err(), Want: WCWRFlushErr, Doc: "the status"},

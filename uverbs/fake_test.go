@@ -16,17 +16,17 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// fakeDriver is the number of a driver that has no provider.
+// fakeDriver is the id of a driver that has no provider.
 const fakeDriver = uapi.RDMA_DRIVER_USNIC
 
-// A rig is a context on a kernel and a device in memory.
+// A rig is a context on a fake kernel and a fake device.
 type rig struct {
 	k *ioctltest.Kernel
 	p *fakeProvider
 	c *Context
 }
 
-// newRig opens a context. When the test ends it is closed, and nothing may be
+// newRig opens a context. At the end of the test it is closed, and checks that no object is
 // left.
 func newRig(t testing.TB) *rig {
 	t.Helper()
@@ -54,7 +54,7 @@ func (r *rig) open(t testing.TB) (*Context, error) {
 	return newContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver}, r.p)
 }
 
-// check ends the test when there is an error.
+// check ends the test if there is an error.
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -62,7 +62,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// good is the value of a call that must succeed.
+// good returns the value of a call that must succeed.
 func good[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -71,7 +71,7 @@ func good[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// A bundle is what most tests need: PD, memory, CQ, and a QP in RTS.
+// A bundle has the objects that most tests need: PD, memory, CQ, and a QP in RTS.
 type bundle struct {
 	pd  *PD
 	mr  *MR
@@ -79,8 +79,8 @@ type bundle struct {
 	qp  *QP
 	mw  *MW       // type 2
 	mw1 *MW       // type 1
-	ud  *meeting  // nil unless a test makes it
-	xrc *crossing // too
+	ud  *meeting  // nil unless a test creates it
+	xrc *crossing // the same
 }
 
 func (r *rig) bundle(t testing.TB, single bool) *bundle {
@@ -95,12 +95,11 @@ func (r *rig) bundle(t testing.TB, single bool) *bundle {
 	return b
 }
 
-// fakeProvider is a device in memory: what is posted with Signaled completes
-// at once.
+// fakeProvider is a device in memory. Signaled requests complete at once.
 type fakeProvider struct {
 	k        *ioctltest.Kernel
-	mapError error // queues cannot be mapped after the kernel has made them
-	openFail error // the vendor's part of the context cannot be made
+	mapError error // makes mapping of queues fail after the kernel has created them
+	openFail error // makes the provider's part of opening the context fail
 
 	mu  sync.Mutex
 	cqs []*fakeCQ
@@ -109,8 +108,9 @@ type fakeProvider struct {
 	srqs []*fakeSRQ
 	wqs  []*fakeWQ
 
-	domains int  // thread domains
-	noNull  bool // there is no null MR
+	domains int  // number of thread domains
+	noNull  bool // the device has no null MR
+	pins    int  // bytes that the kernel pins for a queue, or 0
 }
 
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
@@ -133,7 +133,7 @@ func (p *fakeProvider) Import(_ *ioctl.Device, query ProviderCommand) (ProviderC
 	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
 }
 
-// ImportPD knows all.
+// ImportPD succeeds for every handle except 99.
 func (c *fakeContext) ImportPD(handle uint32) error {
 	if handle == 99 {
 		return unix.ENOENT
@@ -146,20 +146,28 @@ type fakeContext struct {
 	ticket *leak.Ticket
 }
 
+// pinned returns the error of a create command in the form that providers return.
+func (p *fakeProvider) pinned(err error) error {
+	if p.pins == 0 {
+		return err
+	}
+	return ProviderPinned(err, p.pins)
+}
+
 func (c *fakeContext) Retire() error {
 	c.ticket.Done()
 	return nil
 }
 
-func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error) {
+func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCQCommand) (ProviderCQ, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
-		return nil, r, err
+		return nil, r, c.p.pinned(err)
 	}
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeCQ{k: c.p.k, handle: r.Handle, ring: make([]WC, r.Entries), ticket: leak.Track("ring of", "CQ")}
+	q := &fakeCQ{k: c.p.k, p: c.p, handle: r.Handle, ring: make([]WC, r.Entries), ticket: leak.Track("ring of", "CQ")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.cqs = append(c.p.cqs, q)
@@ -168,7 +176,7 @@ func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCommand) (ProviderCQ,
 
 func (c *fakeContext) NullKey() (uint32, bool) { return 0x300, !c.p.noNull }
 
-// fakeTD is counted.
+// fakeTD counts thread domains.
 type fakeTD struct{ p *fakeProvider }
 
 func (c *fakeContext) AllocTD() (ProviderTD, error) {
@@ -189,7 +197,7 @@ func (c *fakeContext) AllocPD(alloc ProviderCommand) (ProviderReply, error) { re
 func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
-		return nil, r, err
+		return nil, r, c.p.pinned(err)
 	}
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
@@ -209,7 +217,7 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	return q, r, nil
 }
 
-// A solo finds calls that overlap, which the contract of provider.go forbids.
+// A solo detects overlapping calls, which the contract of provider.go forbids.
 type solo struct{ inside atomic.Bool }
 
 func (s *solo) enter() {
@@ -223,28 +231,29 @@ func (s *solo) leave() { s.inside.Store(false) }
 type fakeCQ struct {
 	solo
 	k      *ioctltest.Kernel
+	p      *fakeProvider
 	handle uint32
 	ticket *leak.Ticket
 
-	mu          sync.Mutex // the device's side runs beside the library's
+	mu          sync.Mutex // the device's side runs concurrently with the library's
 	ring        []WC
 	first, fill int
 	armed       bool
 	arms        int
-	events      uint32 // as Arm was told
+	events      uint32 // the argument of the latest Arm
 	purged      []ProviderQP
-	unpolled    [2]int // sends and receives that completions give back
+	unpolled    [2]int // sends and receives with completions that have not been polled
 	purgedSRQs  []ProviderSRQ
 	purgedWQs   []ProviderWQ
 	retired     bool
-	lost        bool
-	beforeArm   func() // what happens just before the queue is armed
+	failed      error
+	beforeArm   func() // called just before the queue is armed
 }
 
-// push is what the device does when something completes.
+// push adds a completion as the device does.
 func (q *fakeCQ) push(wc WC) {
 	q.mu.Lock()
-	if q.retired || q.fill == len(q.ring) { // gone, or overrun
+	if q.retired || q.fill == len(q.ring) { // closed, or overrun
 		q.mu.Unlock()
 		return
 	}
@@ -254,7 +263,7 @@ func (q *fakeCQ) push(wc WC) {
 	q.armed = false
 	q.mu.Unlock()
 	if fire {
-		_ = q.k.Complete(q.handle) // the CQ may be gone by now, and its event with it
+		_ = q.k.Complete(q.handle) // the CQ may have been closed meanwhile, and its event dropped
 	}
 }
 
@@ -269,8 +278,8 @@ func (q *fakeCQ) Poll(wcs []WC) (int, error) {
 		q.first = (q.first + 1) % len(q.ring)
 	}
 	q.fill -= n
-	if n == 0 && q.lost {
-		return 0, ErrDeviceGone
+	if n == 0 {
+		return 0, q.failed
 	}
 	return n, nil
 }
@@ -280,13 +289,13 @@ func (q *fakeCQ) Ready() bool {
 	defer q.leave()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fill > 0 || q.lost
+	return q.fill > 0 || q.failed != nil
 }
 
-func (q *fakeCQ) Lose() {
+func (q *fakeCQ) Fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lost = true
+	q.failed = err
 }
 
 func (q *fakeCQ) Arm(_ bool, events uint32) error {
@@ -332,7 +341,7 @@ func (q *fakeCQ) Resize(_ int, resize ProviderCommand) (ProviderReply, error) {
 	defer q.leave()
 	r, err := resize(nil, nil)
 	if err != nil {
-		return r, err
+		return r, q.p.pinned(err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

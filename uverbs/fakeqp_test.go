@@ -19,14 +19,14 @@ type fakeQP struct {
 	typ  QPType
 	pd   *PD
 	qp   *QP
-	last ProviderAV // where the last datagram went
-	srqn uint32     // and the last request with XRC
+	last ProviderAV // destination of the latest datagram
+	srqn uint32     // destination of the latest XRC request
 
 	batch [64]SendWR
-	sges  [64][]SGE // theirs
+	sges  [64][]SGE // of the requests in batch
 	n     int
 	err   error
-	bound bool // the batch binds windows, which the caller has checked
+	bound bool // the batch contains BIND_MWs, which the caller has checked
 }
 
 func (q *fakeQP) post(wr *SendWR) error {
@@ -103,12 +103,12 @@ func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
 
 func (q *fakeQP) Begin() { q.n, q.err, q.bound = 0, nil, false }
 
-func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+func (q *fakeQP) Op(op ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
 	if q.n == len(q.batch) {
 		q.err = ErrQueueFull
 		return
 	}
-	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op.Opcode(), Flags: op.Flags(), RemoteAddr: raddr, RKey: rkey, Imm: imm}
 	q.n++
 }
 
@@ -118,7 +118,7 @@ func (q *fakeQP) Atomic(compareAdd, swap uint64) {
 	}
 }
 
-// Bind is checked by the caller.
+// Bind records an error. The caller has checked the binding.
 func (q *fakeQP) Bind(_ ProviderBind, err error) {
 	if q.bound = true; q.err == nil {
 		q.err = err
@@ -150,28 +150,13 @@ func (q *fakeQP) Inline(data []byte) {
 	}
 }
 
-func (q *fakeQP) SendSGE(f SendFlags, wrID uint64, s SGE) {
-	q.Op(OpSend, f, wrID, 0, 0, 0)
+func (q *fakeQP) OpSGE(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, s SGE) {
+	q.Op(op, wrID, raddr, rkey, imm)
 	q.SGE(s)
 }
 
-func (q *fakeQP) WriteSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE) {
-	q.Op(OpWrite, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
-}
-
-func (q *fakeQP) ReadSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE) {
-	q.Op(OpRead, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
-}
-
-func (q *fakeQP) SendInline(f SendFlags, wrID uint64, data []byte) {
-	q.Op(OpSend, f, wrID, 0, 0, 0)
-	q.Inline(data)
-}
-
-func (q *fakeQP) WriteInline(f SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
-	q.Op(OpWrite, f, wrID, raddr, rkey, 0)
+func (q *fakeQP) OpInline(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+	q.Op(op, wrID, raddr, rkey, imm)
 	q.Inline(data)
 }
 
@@ -207,8 +192,7 @@ func (q *fakeQP) Submit() error {
 	return nil
 }
 
-// FlushRecv completes the receives that have been posted: with the WRID of the
-// last.
+// FlushRecv completes a posted receive with the WRID of the latest one.
 func (q *fakeQP) FlushRecv() error {
 	q.received--
 	q.recvs.push(WC{WRID: q.lastRecv, QPNum: q.num, Status: WCWRFlushErr})
@@ -241,7 +225,7 @@ type fakeSRQ struct {
 func (c *fakeContext) CreateSRQ(_ *PD, _ *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
-		return nil, r, err
+		return nil, r, c.p.pinned(err)
 	}
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
@@ -280,7 +264,7 @@ func (s *fakeSRQ) Retire() error {
 	return nil
 }
 
-// CreateAH makes an address of its handle.
+// CreateAH stores the handle in the AV.
 func (c *fakeContext) CreateAH(_ *PD, _ *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err == nil && c.p.mapError != nil {

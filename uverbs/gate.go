@@ -2,33 +2,33 @@ package uverbs
 
 import "sync/atomic"
 
-// A gate says whether a queue takes requests, and if not why. Posts load it, and
-// nothing else of what may have become of the queue.
+// A gate says whether a queue accepts requests, and if not, why. It is the only state of a
+// queue that posts load.
 type gate struct{ atomic.Uint32 }
 
 const (
 	gateOpen  uint32 = iota
-	gateFlush        // of receives: what is posted is flushed
+	gateFlush        // of receive queues: posted requests are flushed
 	gateState
 	gateSRQ
-	gateNone // there is no such queue
-	gateGone // nor a device
+	gateNone // the queue does not exist
+	gateGone // the device is gone
 	gateClosed
 )
 
 var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateGone: ErrDeviceGone, gateClosed: ErrClosed}
 
-// set is for a queue that something was done to. It opens nothing where the device
-// is gone.
+// set changes the gate of a queue. If the device is gone, set does not open it.
 func (g *gate) set(c *Context, to uint32) {
 	g.Store(to)
-	if c.gone.Load() { // or else lose finds what was stored
-		g.lose()
+	if c.deviceGone.Load() { // otherwise markDeviceGone sees the stored value
+		g.closeGone()
 	}
 }
 
-// lose shuts a gate that is not shut for another reason.
-func (g *gate) lose() {
+// closeGone makes a gate report that the device is gone, unless the queue is closed or never
+// accepts requests.
+func (g *gate) closeGone() {
 	for _, was := range []uint32{gateOpen, gateFlush, gateState} {
 		g.CompareAndSwap(was, gateGone)
 	}

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gated are posts to one queue of each kind, with what changes the queue and
-// leaves it as it was.
+// gated has posts to one queue of each kind, and calls that change the queue and restore it.
 type gated struct {
 	*bundle
 	posts   map[string]func() error
@@ -53,7 +52,7 @@ func (r *rig) gated(t *testing.T) gated {
 	}
 }
 
-// refuseDestroy has the kernel keep what is to be closed.
+// refuseDestroy makes the kernel refuse to destroy queues.
 func (r *rig) refuseDestroy(t *testing.T) {
 	t.Cleanup(func() { r.k.Set(func() { r.k.Before, r.k.Refuse = nil, nil }) })
 	r.k.Set(func() {
@@ -61,8 +60,8 @@ func (r *rig) refuseDestroy(t *testing.T) {
 	})
 }
 
-// The device fails while the kernel has the command of a change: what the change
-// makes of the gates afterwards opens none.
+// The device fails while the kernel executes the command of a state change. When the change
+// sets the gates afterwards, it must not open any.
 func TestDeviceGoneUnderChange(t *testing.T) {
 	for _, command := range []string{"MODIFY_QP", "MODIFY_WQ_EX", "QP.DESTROY", "SRQ.DESTROY", "WQ.DESTROY"} {
 		t.Run(command, func(t *testing.T) {
@@ -72,7 +71,7 @@ func TestDeviceGoneUnderChange(t *testing.T) {
 			r.k.Set(func() {
 				r.k.Before = func(m *ioctltest.Msg) {
 					if m.Name == command {
-						r.c.lose()
+						r.c.markDeviceGone()
 					}
 				}
 			})
@@ -91,7 +90,7 @@ func (g gated) allGone(t *testing.T) {
 	}
 }
 
-// And while a queue is being made.
+// The device fails while a queue is being created.
 func TestDeviceGoneUnderCreate(t *testing.T) {
 	for command, post := range map[string]func(*testing.T, *bundle) error{
 		"QP.CREATE": func(t *testing.T, b *bundle) error {
@@ -110,12 +109,12 @@ func TestDeviceGoneUnderCreate(t *testing.T) {
 				r.raw()
 				b := r.bundle(t, false)
 				if when == "before" {
-					r.c.lose()
+					r.c.markDeviceGone()
 				}
 				r.k.Set(func() {
 					r.k.Before = func(m *ioctltest.Msg) {
 						if m.Name == command {
-							r.c.lose()
+							r.c.markDeviceGone()
 						}
 					}
 				})
@@ -127,7 +126,7 @@ func TestDeviceGoneUnderCreate(t *testing.T) {
 	}
 }
 
-// The device fails beside posts and changes of every kind.
+// The device fails concurrently with posts and changes of every kind.
 func TestDeviceGoneRaces(t *testing.T) {
 	for i := range 5 {
 		t.Run(strconv.Itoa(i), loseBeside)
@@ -172,10 +171,36 @@ func loseBeside(t *testing.T) {
 		})
 	}
 	running.Wait()
-	r.c.lose()
+	r.c.markDeviceGone()
 	gone.Store(true)
 	changing.Wait()
 	over.Store(true)
 	posting.Wait()
 	g.allGone(t)
+}
+
+// A post to a queue that the QP was created without returns ErrNoQueue in every state, and does
+// not refer the caller to an SRQ.
+func TestNoQueue(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	for name, cfg := range map[string]QPConfig{"no receives": {MaxSendWR: 4}, "no sends": {MaxRecvWR: 4}} {
+		cfg.Type, cfg.SendCQ = RC, b.cq
+		qp := good(b.pd.CreateQP(cfg))(t)
+		post := func() (send, recv error) {
+			return second(qp.PostSend(SendWR{Opcode: OpSend, Inline: []byte{}})), second(qp.PostRecv(RecvWR{}))
+		}
+		for _, to := range []func() error{func() error { return nil }, qp.Init,
+			func() error { return qp.Connect(good(b.qp.Endpoint())(t)) },
+			func() error { return qp.Modify(QPAttr{State: StateErr}, MaskState) }} {
+			check(t, to())
+			send, recv := post()
+			if got := map[bool]error{true: send, false: recv}[cfg.MaxSendWR == 0]; got != ErrNoQueue {
+				t.Errorf("%s, in %v: %v", name, qp.State(), got)
+			}
+			if got := map[bool]error{true: recv, false: send}[cfg.MaxSendWR == 0]; got == ErrNoQueue || got == ErrSRQ {
+				t.Errorf("%s, in %v, to the other queue: %v", name, qp.State(), got)
+			}
+		}
+	}
 }

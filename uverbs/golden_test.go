@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// TestCommandBytes holds the bytes of every command that the verbs issue. The
-// kernel in memory has checked them against the specifications.
+// TestCommandBytes checks the bytes of every command that the verbs issue. The fake kernel
+// checks them against the specifications.
 func TestCommandBytes(t *testing.T) {
 	r := bareRig()
 	var out strings.Builder
@@ -50,6 +50,9 @@ func TestCommandBytes(t *testing.T) {
 	shared := r.imported(t)
 	good(good(shared.ImportPD(pd.Handle()))(t).ImportMR(mr.Handle()))(t)
 	check(t, shared.Close())
+	if r.c.removed() {
+		t.Error("the device counts as removed")
+	}
 	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
 	check(t, r.c.Close())
 	r.k.Close(t)
@@ -61,7 +64,7 @@ func TestCommandBytes(t *testing.T) {
 	}
 	ioctltest.Golden(t, "commands", out.String())
 
-	// Providers issue them.
+	// Only providers issue these.
 	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true, "PD.QUERY": true}
 	for _, e := range ioctltest.Names() {
 		if !seen[e] && !doorbells[e] {
@@ -126,7 +129,7 @@ func datagramCommands(t *testing.T, pd *PD, cq *CQ) {
 	}
 }
 
-// Every field of QPAttr has its place in the commands, and comes back.
+// Every field of QPAttr is encoded in the command, and decoded again.
 func TestQPAttrRoundTrip(t *testing.T) {
 	a := QPAttr{State: 1, CurState: 2, PathMTU: 3, PathMigState: 1, QKey: 5, RQPSN: 6, SQPSN: 7, DestQPN: 8, Access: 9,
 		PKeyIndex: 10, AltPKeyIndex: 11, MaxRdAtomic: 12, MaxDestRdAtomic: 13, MinRNRTimer: 14, Port: 15, Timeout: 16,
@@ -140,8 +143,8 @@ func TestQPAttrRoundTrip(t *testing.T) {
 	}
 }
 
-// roundTrip writes a as MODIFY_QP has it and reads it as QUERY_QP has it. Both
-// begin with the same two addresses; the rest differs.
+// roundTrip encodes a for MODIFY_QP and decodes it from QUERY_QP. The two begin with the same
+// two addresses; the rest differs.
 func roundTrip(a *QPAttr) QPAttr {
 	var req uapi.IbUverbsModifyQp
 	a.encode(&req)

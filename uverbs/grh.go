@@ -7,30 +7,29 @@ import (
 	"net/netip"
 )
 
-// A grh is what the first GRHLen bytes of a datagram's buffer say.
+// A grh holds the fields of the first GRHLen bytes of a datagram's buffer.
 type grh struct {
 	src, dst     GID
-	roce1        bool // or InfiniBand: the header is a GRH, not one of IP
+	roce1        bool // RoCE v1 or InfiniBand: the header is a GRH, not an IP header
 	flowLabel    uint32
 	trafficClass uint8
 }
 
-// The protocols that a GRH, or an IPv6 header, is followed by.
+// The protocols that follow a GRH or an IPv6 header.
 const (
-	nextBTH = 0x1b // a GRH: InfiniBand, or RoCE v1
-	nextUDP = 17   // an IPv6 header: RoCE v2
+	nextBTH = 0x1b // after a GRH: InfiniBand or RoCE v1
+	nextUDP = 17   // after an IPv6 header: RoCE v2
 )
 
 const (
 	ipv4Len  = 20
 	ipv4At   = GRHLen - ipv4Len
-	ipv4Word = 0x45 // version 4, five words of header
+	ipv4Word = 0x45 // version 4, header of five 32-bit words
 )
 
-// parseGRH decodes the area before a datagram. On RoCE v2 over IPv4 an IP
-// header lies in its last 20 bytes, and the first 20 may hold anything: what
-// looks like both is IPv4 when that header's checksum is right (IBA annex A17,
-// A17.4.5.2).
+// parseGRH decodes the area before a datagram. On RoCE v2 over IPv4 the last 20 bytes are an IP
+// header, and the first 20 bytes are undefined. If the area could be either kind of header, it
+// is IPv4 if that header's checksum is correct (IBA annex A17, A17.4.5.2).
 func parseGRH(b []byte) (grh, error) {
 	if len(b) < GRHLen {
 		return grh{}, badGRH("it has %d bytes, not %d", len(b), GRHLen)
@@ -60,8 +59,8 @@ func parseIPv4(b []byte) grh {
 	return grh{src: gid(12), dst: gid(16), trafficClass: b[1]}
 }
 
-// onesSum is the checksum of a header, its own field included: all ones when
-// it is right (RFC 1071).
+// onesSum returns the checksum of a header, including its checksum field. It is all ones if the
+// header is correct (RFC 1071).
 func onesSum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
@@ -76,55 +75,94 @@ func badGRH(format string, args ...any) error {
 		"; pass the first GRHLen bytes of the receive's buffer")
 }
 
-// AHAttrFromWC is the address of a datagram's sender, for an answer to it:
-// ibv_init_ah_from_wc(3). It takes the completion of the receive and the first
-// [GRHLen] bytes of its buffer, and looks for the local GID that the datagram
-// was sent to; for one that was sent to a multicast group, for the GID that is
-// best for the sender. The QPN to answer is WC.SrcQP.
+// AHAttrFromWC returns the address of a datagram's sender, for a reply to it:
+// ibv_init_ah_from_wc(3). Its arguments are the completion of the receive and the first
+// [GRHLen] bytes of the buffer. The local GID is the one that the datagram was sent to. For a
+// datagram to a multicast group it is the best GID for the sender. The QPN to reply to is
+// WC.SrcQP.
 //
-// Other than the C library's, its HopLimit is 255: what was left of the
-// sender's says nothing of the way back. [ErrInvalid] for a port that there is
-// not, a GRH area that is none, and a datagram that was sent to no GID of the
-// port.
+// Service level, path bits, LID, flow label and traffic class are those of the datagram. The
+// HopLimit is 255, unlike that of the C library: the rest of the sender's hop limit says
+// nothing about the way back.
+//
+// AHAttrFromWC issues one command to the kernel, whatever the number of GIDs, and several for a
+// multicast datagram. Creating an AH takes longer. A server that replies to many datagrams
+// should keep its AHs in a map by [WC.AHKey].
+//
+// It returns [ErrInvalid] if the device has no such port, if the GRH area is not valid, and if
+// the datagram was not sent to a GID of the port.
 func (c *Context) AHAttrFromWC(port int, wc *WC, grhArea []byte) (AHAttr, error) {
 	const op = "read address"
 	if err := c.checkPort(op, port); err != nil {
 		return AHAttr{}, err
 	}
-	if wc.Status != WCSuccess {
-		return AHAttr{}, invalid(op, c.name, "the receive has failed: its buffer holds no datagram")
+	k, err := wc.AHKey(grhArea)
+	if err != nil {
+		return AHAttr{}, err
 	}
-	a := AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.PathBits, Port: uint8(port)}
-	if wc.Flags&WCGRH == 0 {
+	a := AHAttr{DLID: k.slid, SL: k.sl, SrcPathBits: k.pathBits, Port: uint8(port)}
+	if !k.global {
 		return a, nil
 	}
-	g, err := parseGRH(grhArea)
+	index, err := c.replyIndex(port, &k.grh)
 	if err != nil {
 		return AHAttr{}, err
 	}
-	local, err := c.localOf(port, &g)
-	if err != nil {
-		return AHAttr{}, err
-	}
-	a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, g.src, uint8(local.Index), math.MaxUint8
-	a.FlowLabel, a.TrafficClass = g.flowLabel, g.trafficClass
+	a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, k.grh.src, index, math.MaxUint8
+	a.FlowLabel, a.TrafficClass = k.grh.flowLabel, k.grh.trafficClass
 	return a, nil
 }
 
-// localOf finds the local GID that a datagram was sent to.
-func (c *Context) localOf(port int, g *grh) (*GIDEntry, error) {
+// An AHKey holds everything that [Context.AHAttrFromWC] uses of a datagram. It is comparable:
+// datagrams that were received on the same port and have equal keys have the same way back. So
+// a server can keep an AH for each key in a map.
+//
+// Limit the size of the map, since peers choose their addresses and flow labels: close and
+// remove an AH that has not been used for a while. Remove all of them after [EventGIDChange]:
+// the GIDs of the port have changed, and an AH sends from the GID that it was created with.
+type AHKey struct {
+	grh      grh
+	global   bool // grh is valid
+	slid     uint16
+	sl       uint8
+	pathBits uint8
+}
+
+// AHKey returns the key of a datagram, from the completion of its receive and the first
+// [GRHLen] bytes of its buffer. It issues no command and does not allocate. It returns
+// [ErrInvalid] if the receive has failed or the GRH area is not valid.
+func (wc *WC) AHKey(grhArea []byte) (AHKey, error) {
+	if wc.Status != WCSuccess {
+		return AHKey{}, invalid("read address", "", "the receive has failed: its buffer holds no datagram")
+	}
+	k := AHKey{slid: wc.SLID, sl: wc.SL, pathBits: wc.PathBits}
+	if wc.Flags&WCGRH == 0 {
+		return k, nil
+	}
+	var err error
+	if k.grh, err = parseGRH(grhArea); err != nil {
+		return AHKey{}, err
+	}
+	k.global = true
+	return k, nil
+}
+
+// replyIndex returns the index of the local GID for a reply to a datagram.
+func (c *Context) replyIndex(port int, g *grh) (uint8, error) {
 	if g.dst.Addr().IsMulticast() {
-		return c.SelectGID(port, g.src.Addr())
-	}
-	entries, err := c.GIDs(port)
-	if err != nil {
-		return nil, err
-	}
-	for i := range entries {
-		e := &entries[i]
-		if e.GID == g.dst && (e.Type != GIDTypeRoCEv2) == g.roce1 && e.Index <= math.MaxUint8 {
-			return e, nil
+		e, err := c.SelectGID(port, g.src.Addr())
+		if err != nil {
+			return 0, err
 		}
+		return uint8(e.Index), nil
 	}
-	return nil, invalid("read address", c.name, fmt.Sprintf("port %d has no GID %v, to which the datagram was sent: its addresses have changed, or the datagram came by another port", port, g.dst))
+	index, ok, err := c.findGID(port, g.dst, !g.roce1)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, invalid("read address", c.name, fmt.Sprintf("port %d has no GID %v, to which the datagram was sent:"+
+			" its addresses have changed, or the datagram came by another port", port, g.dst))
+	}
+	return index, nil
 }

@@ -9,32 +9,70 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Handshake connects the QP to one at the other end of conn, whose program
-// calls Handshake too: they exchange endpoints, go to RTS, and return when both
-// have, so that either may send at once. Receives can be posted before, after
-// [QP.Init].
+// HandshakeTimeout limits a Handshake whose ctx has no deadline.
+const HandshakeTimeout = 30 * time.Second
+
+// errHandshakeTimeout is the cause when HandshakeTimeout has passed.
+var errHandshakeTimeout error = &sentinel{"uverbs: the peer has not completed the handshake within " + HandshakeTimeout.String() +
+	": check that its program calls Handshake, or give this one a context with another deadline", unix.ETIMEDOUT}
+
+// Handshake connects the QP to one at the other end of conn, whose program also calls
+// Handshake. The two exchange Endpoints and go to RTS. Handshake returns when both are in RTS,
+// so that either may send at once. Receives can be posted earlier, after [QP.Init].
 //
-// Without QPConfig.GID the local address is the one that suits the peer's
-// address on conn, or the best for any peer where conn runs in a network that
-// the device is not part of. What follows on conn is the caller's. When ctx ends
-// the wait for the peer, conn is left with a deadline that has passed. Both ends
-// write first: conn must take a line without a reader, as TCP does.
-// [ErrInvalid] for a UD QP and for a peer that says something else; else the
-// errors are those of [QP.Connect], of conn, and the cause of the end of ctx.
+// Without QPConfig.GID the local address is the best one for the peer's address on conn, or the
+// best for any peer if conn uses a network that the device is not part of. Handshake reads no
+// more of conn than its own messages. Both ends write first: conn must accept a line before the
+// peer reads it, as TCP does.
+//
+// Handshake returns early when ctx ends, or after [HandshakeTimeout] if ctx has no deadline.
+// Then conn is left with a deadline in the past. After an error the QP is in its previous
+// state, or in RESET if the error occurred after a change of state. In RESET, posted receives
+// are lost.
+//
+// The exchange proves only that the peer's program could use conn. GID and QPN are what the
+// peer sends: they need not belong to the host at the other end of conn, so a peer can direct
+// this QP's packets to another host. RDMA packets are neither encrypted nor authenticated: a
+// host that can send in the network and guesses QPN and PSN can forge them. Use a TLS
+// connection if peers must be authenticated, and a network in which only trusted hosts can
+// send.
+//
+// Handshake returns [ErrInvalid] for a UD QP and for a peer that sends another protocol, the
+// errors of conn, the cause of the end of ctx, and ETIMEDOUT after HandshakeTimeout; otherwise
+// the errors are those of [QP.Connect].
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, HandshakeTimeout, errHandshakeTimeout)
+		defer cancel()
+	}
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes under way
+		conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes in progress
 	})
+	was := q.State()
 	err := q.handshake(conn)
-	if !stop() { // the deadline was set, or is being
-		err = errors.Join(context.Cause(ctx), err)
+	if !stop() { // the deadline has been set, or is being set
+		err = joined(context.Cause(ctx), err)
 	}
-	if err != nil {
-		return fmt.Errorf("uverbs: handshake of %v with %v: %w", q, conn.RemoteAddr(), err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if q.State() != was { // the peer may not be connected, or not to this QP
+		err = errors.Join(err, q.Modify(QPAttr{State: StateReset}, MaskState))
+	}
+	return fmt.Errorf("uverbs: handshake of %v with %v: %w", q, conn.RemoteAddr(), err)
+}
+
+// joined returns cause, with the resulting error in parentheses.
+func joined(cause, err error) error {
+	if err == nil {
+		return cause
+	}
+	return fmt.Errorf("%w (%w)", cause, err)
 }
 
 func (q *QP) handshake(conn net.Conn) error {
@@ -75,7 +113,7 @@ func (q *QP) handshake(conn net.Conn) error {
 const (
 	helloWord = "goverbs1"
 	readyLine = "ready\n"
-	// maxLine bounds what a peer that speaks another protocol can make us read.
+	// maxLine limits how much is read from a peer that uses another protocol.
 	maxLine = 256
 )
 
@@ -87,12 +125,12 @@ func parseHello(line string, e *Endpoint) error {
 	return e.UnmarshalText([]byte(text))
 }
 
-// readLine reads a line byte by byte: what follows it is not ours.
+// readLine reads a line byte by byte, because the data after it belongs to the caller.
 func readLine(r io.Reader) (string, error) {
 	line := make([]byte, 0, maxLine)
 	for len(line) < maxLine {
 		if _, err := io.ReadFull(r, line[len(line):len(line)+1]); err != nil {
-			return "", fmt.Errorf("the peer left: %w", err)
+			return "", fmt.Errorf("read from the peer: %w", err)
 		}
 		line = line[:len(line)+1]
 		if line[len(line)-1] == '\n' {
@@ -102,7 +140,7 @@ func readLine(r io.Reader) (string, error) {
 	return "", invalid("connect", "", "the peer does not speak this handshake: it sent no end of line")
 }
 
-// peerOf is the IP address at the other end of conn, or the zero Addr.
+// peerOf returns the IP address at the other end of conn, or the zero Addr.
 func peerOf(conn net.Conn) netip.Addr {
 	ap, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

@@ -6,9 +6,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // ends returns the two ends of a TCP connection on the loopback.
@@ -27,7 +32,7 @@ func ends(t *testing.T, address string) (a, b net.Conn) {
 	return a, b
 }
 
-// raw is an unconnected QP on a table of GIDs.
+// raw returns an unconnected QP on a device with these GIDs.
 func raw(t *testing.T, gids ...string) (*rig, *QP) {
 	t.Helper()
 	r := newRig(t)
@@ -42,8 +47,8 @@ func raw(t *testing.T, gids ...string) (*rig, *QP) {
 	return r, good(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 }
 
-// Handshake takes the address that suits the peer's, whether or not Init came
-// first, and another one where the connection runs in a foreign network.
+// Handshake uses the best address for the peer's, whether or not Init was called first, and
+// another one if the connection uses a network that the device is not part of.
 func TestHandshakeGID(t *testing.T) {
 	for _, tc := range []struct {
 		name, network string
@@ -78,7 +83,7 @@ func TestHandshakeGID(t *testing.T) {
 	}
 }
 
-// A peer that leaves, says something else, or says nothing.
+// The peer closes the connection, uses another protocol, or sends nothing.
 func TestHandshakeFails(t *testing.T) {
 	_, q := raw(t, "10.1.1.1")
 	for name, peer := range map[string]func(net.Conn) error{
@@ -104,6 +109,88 @@ func TestHandshakeFails(t *testing.T) {
 	}
 }
 
+// If the peer fails after this end has connected, the QP ends in RESET.
+func TestHandshakeFailsLate(t *testing.T) {
+	hello := helloWord + " " + Endpoint{QPN: 17, MTU: MTU1024, GID: gid("10.1.1.2")}.String() + "\n"
+	for name, peer := range map[string]func(c net.Conn, q *QP, stop func()) error{
+		"leaves":          func(c net.Conn, _ *QP, _ func()) error { return c.Close() },
+		"says other":      func(c net.Conn, _ *QP, _ func()) error { return second(io.WriteString(c, "what?\n")) },
+		"silent, stopped": func(_ net.Conn, _ *QP, stop func()) error { stop(); return nil },
+	} {
+		for _, init := range []bool{false, true} {
+			_, q := raw(t, "10.1.1.1")
+			if init {
+				check(t, q.Init())
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			a, b := ends(t, "127.0.0.1")
+			check(t, second(io.WriteString(b, hello)))
+			done := make(chan error)
+			go func() { done <- q.Handshake(ctx, a) }()
+			readLines(t, b, 2) // the second line means that this end has connected
+			if q.State() != StateRTS {
+				t.Fatalf("%s: the QP is in %v when it says that it is ready", name, q.State())
+			}
+			check(t, peer(b, q, stop))
+			if err := <-done; err == nil || q.State() != StateReset {
+				t.Errorf("%s, after Init %v: %v, the QP is in %v", name, init, err, q.State())
+			}
+			stop()
+		}
+	}
+}
+
+// readLines reads n lines of a handshake.
+func readLines(t *testing.T, c net.Conn, n int) {
+	t.Helper()
+	for range n {
+		good(readLine(c))(t)
+	}
+}
+
+// A silentConn accepts writes. Reads block until its deadline.
+type silentConn struct {
+	net.Conn
+	over chan struct{}
+}
+
+func (c *silentConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(10, 1, 1, 2), Port: 7471}
+}
+func (c *silentConn) Write(b []byte) (int, error) { return len(b), nil }
+
+func (c *silentConn) SetDeadline(time.Time) error {
+	close(c.over)
+	return nil
+}
+
+func (c *silentConn) Read([]byte) (int, error) {
+	<-c.over
+	return 0, os.ErrDeadlineExceeded
+}
+
+// Handshake has a timeout if its ctx has none. A deadline of ctx has precedence.
+func TestHandshakeTimeout(t *testing.T) {
+	_, q := raw(t, "10.1.1.1")
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		err := q.Handshake(context.Background(), &silentConn{over: make(chan struct{})})
+		if !errors.Is(err, unix.ETIMEDOUT) || !strings.Contains(err.Error(), "30s") || time.Since(begin) != HandshakeTimeout {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		begin = time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = q.Handshake(ctx, &silentConn{over: make(chan struct{})})
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, unix.ETIMEDOUT) || time.Since(begin) != time.Minute {
+			t.Errorf("with a deadline, after %v: %v", time.Since(begin), err)
+		}
+	})
+	if q.State() != StateReset {
+		t.Errorf("the QP is in %v", q.State())
+	}
+}
+
 func FuzzHello(f *testing.F) {
 	e := Endpoint{QPN: 17, PSN: 1, MTU: MTU1024, RdAtomic: 1}
 	f.Add(helloWord + " " + e.String() + "\n")
@@ -119,8 +206,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// A GID that an address vector has no room for is refused at once, and an
-// endpoint without an MTU before the kernel sees it.
+// A GID index that does not fit an address vector is refused at once. An Endpoint without an
+// MTU is refused before the kernel sees it.
 func TestConnectRefused(t *testing.T) {
 	r, q := raw(t, "10.1.1.1")
 	pd, cq := good(r.c.AllocPD())(t), good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseIdle closes c if nothing lives on it but the PDs that are named, and
-// answers [ErrBusy] otherwise, having closed nothing. It is for those who open
-// a device, and make a PD, for others. It waits for what is being made, an AH
-// whose neighbour is silent for seconds among it: a caller that holds a lock
-// meanwhile holds up whoever wants that.
+// CloseIdle closes c if no objects except the given PDs exist on it. Otherwise it closes
+// nothing and returns [ErrBusy]. It is for packages that open a device and allocate a PD on
+// behalf of others. It waits until objects that are being created are finished. For an AH whose
+// neighbor does not reply that takes seconds: if the caller holds a lock meanwhile, other users
+// of the lock wait too.
 func (c *Context) CloseIdle(but ...*PD) error {
-	c.creating.Lock() // nothing is being made
+	c.creating.Lock() // no object is being created
 	busy := c.inUse(but)
 	if !busy {
 		c.closing = true
@@ -25,10 +25,14 @@ func (c *Context) CloseIdle(but ...*PD) error {
 	return c.Close()
 }
 
-// OnIdle has f called whenever the last object but those PDs has been closed,
-// by the goroutine that has closed it, whose Close returns f's error. It is not
-// called while c is being closed. f may call CloseIdle.
+// OnIdle makes c call f whenever the last object except the given PDs has been closed. f runs
+// in the goroutine that closed the object, and that Close returns f's error. f is not called
+// while c is being closed. f may call CloseIdle. A nil f removes the previous one.
 func (c *Context) OnIdle(f func() error, but ...*PD) {
+	if f == nil {
+		c.idle.Store(nil)
+		return
+	}
 	c.idle.Store(&idleHook{f, but})
 }
 
@@ -37,7 +41,7 @@ type idleHook struct {
 	but []*PD
 }
 
-// idled runs the hook after an object was closed, if none is left.
+// idled calls the hook after an object was closed, if no other object is left.
 func (c *Context) idled(closing error) error {
 	h := c.idle.Load()
 	if h == nil || closing != nil || c.inUse(h.but) {
@@ -46,8 +50,7 @@ func (c *Context) idled(closing error) error {
 	return errors.Join(closing, h.f())
 }
 
-// inUse tells whether there are objects beside those PDs and the channel that
-// CQs share.
+// inUse reports whether there are objects except the given PDs and the channel that CQs share.
 func (c *Context) inUse(but []*PD) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

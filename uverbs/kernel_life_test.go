@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceCloseWithChildren closes parents before their children, which is refused,
-// and then in the right order.
+// TestDeviceCloseWithChildren closes parents before their children, which must fail, and then
+// in the right order.
 func TestDeviceCloseWithChildren(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, c := range []interface{ Close() error }{l.pd, l.a.cq} {
@@ -64,9 +64,9 @@ func TestDeviceCloseWithChildren(t *testing.T) {
 	}
 }
 
-// TestDeviceLimits asks for more than the device has: the error names the number
-// and the limit. Of what depends on the kind of queue, mlx5 takes more than its
-// attributes say.
+// TestDeviceLimits requests more than the device supports: the error names the number and the
+// limit. For limits that depend on the type of queue, mlx5 accepts more than its attributes
+// say.
 func TestDeviceLimits(t *testing.T) {
 	dev := openDevice(t)
 	attr := must(dev.QueryDevice())(t)
@@ -101,7 +101,7 @@ func TestDeviceLimits(t *testing.T) {
 	}
 }
 
-// TestDeviceModifyExplained takes transitions that the kernel refuses.
+// TestDeviceModifyExplained requests transitions that the kernel refuses.
 func TestDeviceModifyExplained(t *testing.T) {
 	dev := openDevice(t)
 	pd := must(dev.AllocPD())(t)
@@ -141,7 +141,7 @@ func TestDeviceModifyExplained(t *testing.T) {
 	}
 }
 
-// TestDeviceGIDs holds the GID and P_Key tables against sysfs.
+// TestDeviceGIDs checks the GID and P_Key tables against sysfs.
 func TestDeviceGIDs(t *testing.T) {
 	dev := openDevice(t)
 	gids := must(dev.GIDs(1))(t)
@@ -176,7 +176,8 @@ func TestDeviceGIDs(t *testing.T) {
 	}
 }
 
-// TestDeviceKilled kills a process in mid-transfer: the kernel keeps nothing of it.
+// TestDeviceKilled kills a process in the middle of transfers: the kernel must release all of
+// its objects.
 func TestDeviceKilled(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_VICTIM") == "1" {
 		victim(t)
@@ -188,7 +189,7 @@ func TestDeviceKilled(t *testing.T) {
 		out := must(cmd.StdoutPipe())(t)
 		check(t, cmd.Start())
 		var line [6]byte
-		if n, err := out.Read(line[:]); err != nil { // it is at work
+		if n, err := out.Read(line[:]); err != nil { // the victim is running
 			t.Fatalf("the victim said %q: %v", line[:n], err)
 		}
 		check(t, cmd.Process.Kill())
@@ -196,7 +197,7 @@ func TestDeviceKilled(t *testing.T) {
 			t.Fatal("the victim survived")
 		}
 	}
-	// Wait returns when the process is gone, and its descriptors with it.
+	// When Wait returns, the process has ended and its descriptors are closed.
 	after := must(nldev.Resources(os.Getenv("GOVERBS_DEVICE")))(t)
 	for kind, n := range after {
 		if n != before[kind] {
@@ -240,8 +241,27 @@ func TestDeviceMemlock(t *testing.T) {
 		}
 	}
 	check(t, mr.Close())
-	mr = must(pd.Alloc(60<<10, 0))(t) // what failed has pinned nothing
+	mr = must(pd.Alloc(60<<10, 0))(t) // the failed call has pinned nothing
 	check(t, mr.Close())
+}
+
+// TestDeviceMemlockOfQueue creates a queue whose ring is larger than an ordinary user may lock,
+// on a device whose driver pins it.
+func TestDeviceMemlockOfQueue(t *testing.T) {
+	if !asUser(t) {
+		return
+	}
+	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}))
+	dev := openDevice(t)
+	cq, err := dev.CreateCQ(uverbs.CQConfig{Entries: 4000, NoEvents: true})
+	if dev.Device().Driver() != "mlx5" { // the kernel allocates the rings
+		check(t, err)
+		check(t, cq.Close())
+		return
+	}
+	if !errors.Is(err, uverbs.ErrMemlock) || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK is 65536 bytes") {
+		t.Errorf("a CQ of 4000 entries: %v", err)
+	}
 }
 
 // TestDeviceAllocations counts the allocations of every call of the data path, with

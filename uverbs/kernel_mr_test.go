@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write has a write b n bytes, from and to offset 0, and answers the status.
+// write makes b write n bytes from offset 0 of one region to offset 0 of the other, and returns
+// the status.
 func (l *loop) write(t *testing.T, from, to *uverbs.MR, n int) error {
 	t.Helper()
 	post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
@@ -21,13 +22,14 @@ func (l *loop) write(t *testing.T, from, to *uverbs.MR, n int) error {
 	return wc.Err()
 }
 
-// TestDeviceMRAtAddress writes from and into memory with addresses of its own.
+// TestDeviceMRAtAddress writes from and to memory that is registered at another address.
 func TestDeviceMRAtAddress(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(3)
+	page := uint64(os.Getpagesize())
 	for _, iova := range []uint64{0, 1 << 40, 0xfffffffffff00000} {
 		from := must(l.pd.RegMRIOVA(l.a.mr.Bytes(), iova, 0))(t)
-		to := must(l.pd.RegMRIOVA(l.b.mr.Bytes(), iova+4096, allAccess))(t)
+		to := must(l.pd.RegMRIOVA(l.b.mr.Bytes(), iova+page, allAccess))(t)
 		clear(l.b.mr.Bytes())
 		check(t, l.write(t, from, to, bufSize))
 		same(t, l.b.mr.Bytes(), l.a.mr.Bytes())
@@ -43,12 +45,12 @@ func TestDeviceMRAtAddress(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A hint that rxe has no use for.
+	// rxe ignores this hint.
 	mr := must(l.pd.RegMR(l.a.mr.Bytes(), uverbs.LocalWrite|uverbs.RelaxedOrdering))(t)
 	check(t, l.write(t, mr, l.b.mr, 64))
 }
 
-// rereg changes an MR, and says so when the kernel cannot.
+// rereg changes an MR. If the kernel does not support that, it calls expect.Missing.
 func rereg(t *testing.T, m *uverbs.MR, f uverbs.ReregFlags, pd *uverbs.PD, a uverbs.Access) {
 	t.Helper()
 	err := m.Rereg(f, pd, nil, a)
@@ -58,7 +60,7 @@ func rereg(t *testing.T, m *uverbs.MR, f uverbs.ReregFlags, pd *uverbs.PD, a uve
 	check(t, err)
 }
 
-// TestDeviceReregAccess takes a right away and gives it back.
+// TestDeviceReregAccess removes a right and restores it.
 func TestDeviceReregAccess(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(4)
@@ -73,11 +75,11 @@ func TestDeviceReregAccess(t *testing.T) {
 	if err := l.b.mr.Rereg(uverbs.ReregAccess, nil, nil, uverbs.RemoteWrite); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Fatalf("RemoteWrite alone: %v", err)
 	}
-	check(t, l.write(t, l.a.mr, l.b.mr, 100)) // as it was
+	check(t, l.write(t, l.a.mr, l.b.mr, 100)) // unchanged
 }
 
-// TestDeviceReregPD moves memory to another domain: QPs of the first find it no
-// more, and the first can be closed without it.
+// TestDeviceReregPD moves a region to another PD: QPs of the first PD can no longer access it,
+// and the first PD can be closed while the region is open.
 func TestDeviceReregPD(t *testing.T) {
 	l := newLoop(t, nil)
 	other := must(l.dev.AllocPD())(t)
@@ -91,18 +93,19 @@ func TestDeviceReregPD(t *testing.T) {
 	same(t, mr.Bytes()[:100], l.a.mr.Bytes()[:100])
 	check(t, other.Close())
 	third := must(l.dev.AllocPD())(t)
-	if err := mr.Rereg(uverbs.ReregPD|uverbs.ReregAccess, third, nil, allAccess|uverbs.HugeTLB); err == nil { // not so rxe
+	// rxe refuses this access.
+	if err := mr.Rereg(uverbs.ReregPD|uverbs.ReregAccess, third, nil, allAccess|uverbs.HugeTLB); err == nil {
 		rereg(t, mr, uverbs.ReregPD|uverbs.ReregAccess, l.pd, allAccess)
 	} else if !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Fatalf("access that rxe does not have: %v", err)
 	}
-	check(t, l.write(t, l.a.mr, mr, 100)) // as it was
+	check(t, l.write(t, l.a.mr, mr, 100)) // unchanged
 	rereg(t, mr, uverbs.ReregPD|uverbs.ReregAccess, third, uverbs.LocalWrite)
-	check(t, l.pd.Context().Close()) // what a kernel has miscounted cannot be closed
+	check(t, l.pd.Context().Close()) // objects that the kernel has miscounted cannot be closed one by one
 }
 
-// TestDeviceReregTranslation: rxe does not change the memory of an MR, and
-// leaves it as it was.
+// TestDeviceReregTranslation checks that rxe refuses to change the memory of an MR, and leaves
+// the MR unchanged.
 func TestDeviceReregTranslation(t *testing.T) {
 	l := newLoop(t, nil)
 	b := make([]byte, 8192)
@@ -119,8 +122,8 @@ func TestDeviceReregTranslation(t *testing.T) {
 	expect.Missing(t, expect.ReregMemory, err)
 }
 
-// onDemand registers memory that is not pinned, or ends the test where the
-// device has none.
+// onDemand registers memory that is not pinned. It ends the test if the device does not support
+// that.
 func onDemand(t *testing.T, pd *uverbs.PD, n int, a uverbs.Access) *uverbs.MR {
 	t.Helper()
 	attr := must(pd.Context().QueryDevice())(t)
@@ -135,9 +138,9 @@ func onDemand(t *testing.T, pd *uverbs.PD, n int, a uverbs.Access) *uverbs.MR {
 	return m
 }
 
-// TestDeviceODP writes, reads and sends from and into memory whose pages are not
-// there, come, and go again under way. See TestDeviceODPOffset for why each
-// message begins with a page and is one packet.
+// TestDeviceODP writes, reads and sends from and to memory whose pages are absent at first, or
+// are dropped during the test. See TestDeviceODPOffset for why each message begins at a page
+// and is one packet.
 func TestDeviceODP(t *testing.T) {
 	l := newLoop(t, nil)
 	page, n := os.Getpagesize(), must(l.dev.QueryPort(1))(t).ActiveMTU.Bytes()
@@ -167,8 +170,8 @@ func TestDeviceODP(t *testing.T) {
 	}
 }
 
-// TestDeviceODPOffset writes into the middle of a page. The rxe of 7.2 writes to
-// the page's beginning instead, for C as for Go.
+// TestDeviceODPOffset writes into the middle of a page. The rxe driver of Linux 7.2 writes to
+// the start of the page instead, for C as for Go.
 func TestDeviceODPOffset(t *testing.T) {
 	l := newLoop(t, nil)
 	m := onDemand(t, l.pd, 4096, allAccess)
@@ -184,7 +187,7 @@ func TestDeviceODPOffset(t *testing.T) {
 	}
 }
 
-// TestDeviceODPHeap registers a slice of Go's heap on demand.
+// TestDeviceODPHeap registers a slice of the Go heap on demand.
 func TestDeviceODPHeap(t *testing.T) {
 	l := newLoop(t, nil)
 	onDemand(t, l.pd, 1, 0)
@@ -201,7 +204,7 @@ func TestDeviceODPHeap(t *testing.T) {
 	check(t, m.Close())
 }
 
-// TestDeviceODPMemlock: on-demand memory counts for nothing against the limit.
+// TestDeviceODPMemlock checks that on-demand memory does not count against the limit.
 func TestDeviceODPMemlock(t *testing.T) {
 	if !asUser(t) {
 		return
@@ -214,7 +217,7 @@ func TestDeviceODPMemlock(t *testing.T) {
 	}
 }
 
-// TestDeviceODPImplicit: rxe does not register all memory at once.
+// TestDeviceODPImplicit checks that rxe refuses to register all memory at once.
 func TestDeviceODPImplicit(t *testing.T) {
 	l := newLoop(t, nil)
 	attr := must(l.dev.QueryDevice())(t)
@@ -229,7 +232,7 @@ func TestDeviceODPImplicit(t *testing.T) {
 	check(t, m.Close())
 }
 
-// TestDeviceAdvise prefetches on-demand memory in each way.
+// TestDeviceAdvise prefetches on-demand memory with each kind of advice.
 func TestDeviceAdvise(t *testing.T) {
 	l := newLoop(t, nil)
 	plain := l.a.mr

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceWaitCancelled ends waits by their context, and shows that the queue works
+// TestDeviceWaitCancelled ends waits by canceling their ctx, and checks that the queue works
 // afterwards.
 func TestDeviceWaitCancelled(t *testing.T) {
 	l := newLoop(t, nil)
@@ -38,8 +38,8 @@ func TestDeviceWaitCancelled(t *testing.T) {
 	l.success(t, l.b, 1, uverbs.WCRecv)
 }
 
-// TestDeviceManyWaiters lets several goroutines wait on one queue: every completion
-// reaches one of them.
+// TestDeviceManyWaiters makes several goroutines wait on one queue: every completion reaches
+// one of them.
 func TestDeviceManyWaiters(t *testing.T) {
 	l := newLoop(t, nil)
 	const waiters, messages = 8, 200
@@ -80,8 +80,8 @@ func TestDeviceManyWaiters(t *testing.T) {
 	}
 }
 
-// TestDeviceSolicited arms for solicited completions: of two messages only the
-// second one, which is solicited, raises an event.
+// TestDeviceSolicited arms for solicited completions: of two messages only the second, which is
+// solicited, raises an event.
 func TestDeviceSolicited(t *testing.T) {
 	l := newLoop(t, nil)
 	check(t, l.b.cq.Arm(true))
@@ -95,14 +95,14 @@ func TestDeviceSolicited(t *testing.T) {
 		}
 		receive(t, l.b.qp, uverbs.RecvWR{})
 		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: f})
-		l.success(t, l.a, 0, uverbs.WCSend) // the peer has it
+		l.success(t, l.a, 0, uverbs.WCSend) // the peer has received it
 	}
 	check(t, <-woken)
 	l.success(t, l.b, 0, uverbs.WCRecv)
 	l.success(t, l.b, 0, uverbs.WCRecv)
 }
 
-// TestDeviceOwnChannel gives a queue a channel of its own.
+// TestDeviceOwnChannel creates a queue with a separate channel.
 func TestDeviceOwnChannel(t *testing.T) {
 	dev := openDevice(t)
 	ch := must(dev.CreateCompChannel())(t)
@@ -120,7 +120,7 @@ func TestDeviceOwnChannel(t *testing.T) {
 	}
 }
 
-// TestDeviceCloseWakes closes what goroutines wait on.
+// TestDeviceCloseWakes closes objects that goroutines wait on.
 func TestDeviceCloseWakes(t *testing.T) {
 	dev := openDevice(t)
 	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))(t)
@@ -155,7 +155,7 @@ func TestDeviceCloseRace(t *testing.T) {
 					if err := f(); errors.Is(err, uverbs.ErrClosed) {
 						return
 					}
-					runtime.Gosched() // who closes has its turn too
+					runtime.Gosched() // gives the goroutine that calls Close a turn
 				}
 			})
 		}
@@ -181,7 +181,7 @@ func TestDeviceCloseRace(t *testing.T) {
 			return err
 		})
 		loopUntilClosed(func() error { return l.b.cq.Wait(l.ctx) })
-		l.success(t, l.a, 0, uverbs.WCWrite) // they are at work
+		l.success(t, l.a, 0, uverbs.WCWrite) // the goroutines are running
 		check(t, l.dev.Close())
 		wg.Wait()
 	}
@@ -213,7 +213,7 @@ func TestDeviceResize(t *testing.T) {
 	}
 }
 
-// TestDeviceCQOverrunEvent lets a queue overflow: the device reports it.
+// TestDeviceCQOverrunEvent makes a queue overflow: waits, polls and the event report it.
 func TestDeviceCQOverrunEvent(t *testing.T) {
 	l := newLoop(t, nil)
 	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
@@ -223,6 +223,25 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 	for range small.Entries() + 2 {
 		post(t, e.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
 			RemoteAddr: l.a.mr.Addr(), RKey: l.a.mr.RKey()})
+	}
+	// The program does not call NextEvent. Waits report the overrun all the same. The first
+	// wait polls no completion, or the queue might never be full.
+	var err error
+	for err == nil {
+		err = small.WaitEvent(l.ctx)
+	}
+	if !errors.Is(err, uverbs.ErrCQOverrun) {
+		t.Fatalf("WaitEvent: %v, want ErrCQOverrun", err)
+	}
+	wcs := make([]uverbs.WC, small.Entries())
+	for err = nil; err == nil; {
+		_, err = small.PollWait(l.ctx, wcs)
+	}
+	if !errors.Is(err, uverbs.ErrCQOverrun) {
+		t.Errorf("PollWait: %v, want ErrCQOverrun", err)
+	}
+	if n, err := small.Poll(wcs); n != 0 || !errors.Is(err, uverbs.ErrCQOverrun) {
+		t.Errorf("Poll: %d, %v, want ErrCQOverrun", n, err)
 	}
 	ev := must(l.dev.NextEvent(l.ctx))(t)
 	if ev.Type != uverbs.EventCQErr || ev.CQ != small {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Context.Close destroys children before parents, and memory stays until the
-// kernel has let go of it.
+// Context.Close destroys children before parents, and memory stays mapped until the kernel has
+// released it.
 func TestContextCloseOrder(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -54,7 +54,8 @@ func descriptors(live []string) (n int) {
 	return n
 }
 
-// What the kernel will not destroy goes with the descriptor, and Close says so.
+// Closing the descriptor destroys objects that the kernel refused to destroy. Close returns the
+// errors.
 func TestContextCloseWithRefusals(t *testing.T) {
 	r := bareRig()
 	var err error
@@ -87,7 +88,7 @@ func TestContextCloseWithRefusals(t *testing.T) {
 	if n := descriptors(r.k.Live()); n != 0 {
 		t.Errorf("%d event descriptors are open", n)
 	}
-	// The fake's descriptor does not take its objects along, as a real one does.
+	// Unlike a real descriptor, the fake's does not destroy its objects.
 	r.k.Unplug()
 	r.k.Close(t)
 }
@@ -105,7 +106,7 @@ func TestCloseWithChildren(t *testing.T) {
 			t.Errorf("%s.Close with children: %v, want ErrBusy", name, err)
 		}
 	}
-	// Children first, each twice; the parent works until then.
+	// Children first, each twice. The parent works until its own Close.
 	for _, f := range []func() error{b.qp.Close, b.cq.Close, b.mr.Close, other.Close, ch.Close, b.pd.Close} {
 		check(t, f())
 		check(t, f())
@@ -183,8 +184,7 @@ func TestUseAfterClose(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A queue that the kernel has made and that cannot be mapped is destroyed
-// again at once.
+// A queue that the kernel has created and that cannot be mapped is destroyed at once.
 func TestMapFailure(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -211,7 +211,7 @@ func TestMapFailure(t *testing.T) {
 	}
 }
 
-// An error of the vendor's part after the kernel's context was made.
+// The provider returns an error after the kernel's context was created.
 func TestOpenFailure(t *testing.T) {
 	r := bareRig()
 	r.p.openFail = &Error{Op: "map UAR", Errno: unix.EAGAIN, Kind: ErrNotSupported, Detail: "no register page"}
@@ -222,7 +222,7 @@ func TestOpenFailure(t *testing.T) {
 	r.k.Close(t)
 }
 
-// An old kernel that has no ioctl to make a context.
+// An old kernel has no ioctl that creates a context.
 func TestOpenOldKernel(t *testing.T) {
 	r := bareRig()
 	r.k.Refuse = map[string]unix.Errno{"DEVICE.GET_CONTEXT": unix.ENOTTY}
@@ -233,17 +233,17 @@ func TestOpenOldKernel(t *testing.T) {
 	r.k.Close(t)
 }
 
-// A removed device takes its objects along: closing them succeeds.
+// The removal of a device destroys its objects: closing them succeeds.
 func TestUnplugged(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	m := r.meeting(t, b, false)
 	check(t, m.qp.AttachMcast(GID{0: 0xff, 15: 1}, 0))
 	wait := make(chan error)
-	go func() { wait <- b.cq.Wait(context.Background()) }()
+	go func() { wait <- second(b.cq.PollWait(context.Background(), make([]WC, 1))) }()
 	r.k.Unplug()
 	if err := <-wait; !errors.Is(err, ErrDeviceGone) || !errors.Is(err, unix.EIO) {
-		t.Errorf("Wait: %v, want ErrDeviceGone", err)
+		t.Errorf("PollWait: %v, want ErrDeviceGone", err)
 	}
 	if _, err := r.c.NextEvent(context.Background()); !errors.Is(err, ErrDeviceGone) {
 		t.Errorf("NextEvent: %v, want ErrDeviceGone", err)
@@ -256,8 +256,8 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
-// Registered memory of the Go heap stays, whatever the program drops, until
-// the context is closed.
+// Registered memory of the Go heap stays until the context is closed, even if the program drops
+// all references.
 func TestDroppedMemoryStays(t *testing.T) {
 	r := newRig(t)
 	p := func() weak.Pointer[[1 << 16]byte] {

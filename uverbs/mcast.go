@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mcastGroup is what a QP can be attached to. The LID counts on InfiniBand.
+// An mcastGroup is a multicast group that a QP is attached to. The LID is used on
+// InfiniBand only.
 type mcastGroup struct {
 	gid GID
 	lid uint16
@@ -20,14 +21,16 @@ const (
 	opDetach = "detach from group"
 )
 
-// AttachMcast lets a UD QP receive what is sent to a multicast group:
-// ibv_attach_mcast(3). lid is the group's LID on InfiniBand, and not used on
-// RoCE. Attaching twice to the same group is one attachment.
+// AttachMcast attaches a UD QP to a multicast group, so that it receives the
+// group's packets: ibv_attach_mcast(3). lid is the group's LID on InfiniBand and is
+// ignored on RoCE. Attaching a QP again to the same group has no effect.
 //
-// It does not join the group: network interface and switches must carry its
-// packets. Package cm joins, as does a socket of the group (IGMP, MLD) on the
-// same interface. [ErrInvalid] for a QP that is not UD, or a GID that is no
-// group's; [ErrClosed] after Close.
+// AttachMcast does not join the group: the network interface and the switches must
+// already deliver its packets. Package cm joins groups, and so does a socket on the
+// same interface (IGMP, MLD).
+//
+// It returns [ErrInvalid] if the QP is not UD or gid is not a multicast address,
+// and [ErrClosed] after Close.
 func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -44,9 +47,10 @@ func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	return nil
 }
 
-// DetachMcast ends what [QP.AttachMcast] began: ibv_detach_mcast(3). Close
-// does it for groups that are left. [ErrInvalid] for a group that the QP is not
-// attached to, [ErrClosed] after Close.
+// DetachMcast detaches the QP from a group that it was attached to with
+// [QP.AttachMcast]: ibv_detach_mcast(3). Close detaches the QP from all its groups.
+// DetachMcast returns [ErrInvalid] if the QP is not attached to the group, and
+// [ErrClosed] after Close.
 func (q *QP) DetachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -58,14 +62,15 @@ func (q *QP) DetachMcast(gid GID, lid uint16) error {
 
 func (q *QP) detach(g mcastGroup) error {
 	err := q.mcast(uapi.IB_USER_VERBS_CMD_DETACH_MCAST, g)
-	if err != nil && !errors.Is(err, unix.EIO) { // a device that was removed has taken its groups along
+	if err != nil && !q.ctx.isDeviceGone(err) { // a removed device no longer has groups
 		return q.explainMcast(opDetach, g, err)
 	}
 	q.groups = slices.DeleteFunc(q.groups, func(have mcastGroup) bool { return have == g })
 	return nil
 }
 
-// detachAll leaves all groups: the kernel does not destroy a QP that is in one.
+// detachAll detaches the QP from all groups. The kernel does not destroy a QP that
+// is attached to one.
 func (q *QP) detachAll() error {
 	for len(q.groups) > 0 {
 		if err := q.detach(q.groups[0]); err != nil {

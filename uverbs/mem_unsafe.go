@@ -10,30 +10,30 @@ import (
 
 const hugePage = 2 << 20
 
-// addressOf is where b lies. Memory that a device knows is pinned or outside
-// the Go heap.
+// addressOf returns the address of b. Memory that is registered with a device does
+// not move: it is pinned or outside the Go heap.
 func addressOf(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
 func start(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// readNow reads a descriptor that does not block.
+// readNow reads from a nonblocking descriptor.
 func readNow(fd uintptr, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(start(b)), uintptr(len(b)))
 	return int(n), errno
 }
 
-// pages rounds up to whole pages.
+// pages rounds n up to whole pages.
 func pages(n int) uintptr {
 	page := os.Getpagesize()
 	return uintptr((n + page - 1) / page * page)
 }
 
-// mapPages returns n zero bytes of their own pages, aligned to a huge page
-// where they fill one.
+// mapPages returns n zero bytes in pages that hold nothing else. If they fill a
+// huge page, they are aligned to one.
 func mapPages(n int) ([]byte, error) {
-	if n > 1<<46 { // beyond any address space, and the arithmetic below
+	if n > 1<<46 { // larger than any address space; also avoids an overflow below
 		return nil, unix.ENOMEM
 	}
 	size := pages(n)
@@ -49,30 +49,39 @@ func mapPages(n int) ([]byte, error) {
 		return unsafe.Slice((*byte)(p), n), nil
 	}
 	lead := -uintptr(p) & (hugePage - 1)
-	if err := trim(p, room, lead, size); err != nil {
-		return nil, errors.Join(err, unix.MunmapPtr(p, room))
+	if p, err = trim(p, room, lead, size); err != nil {
+		return nil, err
 	}
-	b := unsafe.Slice((*byte)(unsafe.Add(p, lead)), n)
-	// Without huge pages it is slower and no less right.
+	b := unsafe.Slice((*byte)(p), n)
+	// Huge pages only make it faster.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	return b, nil
 }
 
-// trim unmaps what lies before and behind the size bytes at p+lead.
-func trim(p unsafe.Pointer, room, lead, size uintptr) error {
+// munmap is a variable for tests.
+var munmap = unix.MunmapPtr
+
+// trim unmaps the memory before and after the size bytes at p+lead, and returns
+// their address. At vm.max_map_count, the kernel refuses to split a larger mapping.
+// trim then unmaps the rest, but not again what it has unmapped: another thread may
+// have mapped that range since.
+func trim(p unsafe.Pointer, room, lead, size uintptr) (unsafe.Pointer, error) {
 	if lead > 0 {
-		if err := unix.MunmapPtr(p, lead); err != nil {
-			return err
+		if err := munmap(p, lead); err != nil {
+			return nil, errors.Join(err, munmap(p, room))
 		}
+		p = unsafe.Add(p, lead)
 	}
 	if tail := room - lead - size; tail > 0 {
-		return unix.MunmapPtr(unsafe.Add(p, lead+size), tail)
+		if err := munmap(unsafe.Add(p, size), tail); err != nil {
+			return nil, errors.Join(err, munmap(p, size+tail))
+		}
 	}
-	return nil
+	return p, nil
 }
 
-// storeAnywhere writes p to any memory of the process. The kernel says so where
-// there is none, or it may only be read.
+// storeAnywhere writes p to any address of the process. It reports whether the
+// kernel could write there: the memory may be unmapped or read-only.
 func storeAnywhere(addr uint64, p []byte) bool {
 	if len(p) == 0 {
 		return true
@@ -84,14 +93,14 @@ func storeAnywhere(addr uint64, p []byte) bool {
 	return err == nil && n == len(p)
 }
 
-// probed is what storesAnywhere writes to.
+// probed is the memory that storesAnywhere writes to.
 var probed [1]byte
 
-// storesAnywhere tells whether the process may do so at all: a sandbox may forbid
-// the call.
+// storesAnywhere reports whether the process may use the system call at all. A
+// sandbox may forbid it.
 func storesAnywhere() bool { return storeAnywhere(addressOf(probed[:]), []byte{0}) }
 
-// loadAnywhere is storeAnywhere the other way.
+// loadAnywhere is like storeAnywhere, but reads.
 func loadAnywhere(addr uint64, p []byte) bool {
 	if len(p) == 0 {
 		return true
@@ -107,10 +116,16 @@ func unmapPages(b []byte) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(start(b), pages(len(b))))
 }
 
-// forbidPages takes the memory away and keeps its address range, so that a
-// stale slice faults instead of aliasing another buffer.
+// forbidPages frees the memory but keeps its address range, so that a stale slice
+// faults instead of aliasing another buffer.
 func forbidPages(b []byte) error {
 	_, err := unix.MmapPtr(-1, 0, start(b), pages(len(b)), unix.PROT_NONE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
-	return os.NewSyscallError("mmap", err)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	// After mlockall(MCL_FUTURE) the range counts as locked memory. If munlock fails,
+	// the only effect is that the range still counts towards the limit.
+	_ = unix.Munlock(unsafe.Slice((*byte)(start(b)), pages(len(b))))
+	return nil
 }

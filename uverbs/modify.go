@@ -5,25 +5,30 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// Modify changes attributes of the QP, and its state: ibv_modify_qp(3). When
-// the kernel refuses, the error names the attributes that the transition
-// misses, or does not take. It is [ErrInvalid] then, or what the kernel said;
-// [ErrClosed] after Close.
+// Modify changes attributes of the QP, such as its state: ibv_modify_qp(3). If the
+// kernel refuses, the error lists the attributes that the transition requires but m
+// lacks, and those that it does not allow. It is then [ErrInvalid] or the kernel's
+// error. Modify returns [ErrClosed] after Close.
 func (q *QP) Modify(a QPAttr, m QPMask) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
 		return ErrClosed
 	}
-	if m&MaskState == 0 {
+	if m&(MaskState|MaskMaxRdAtomic) == 0 {
 		return q.modify(&a, m)
 	}
-	// A post must not slip between the kernel's transition and what the queues
-	// make of it.
+	// No post may come between the kernel's transition and the update of the queues.
 	q.lockBoth()
 	defer q.unlockBoth()
 	if err := q.modify(&a, m); err != nil {
 		return err
+	}
+	if p, ok := q.impl.(ProviderRdAtomic); ok && m&MaskMaxRdAtomic != 0 {
+		p.SetRdAtomic(a.MaxRdAtomic)
+	}
+	if m&MaskState == 0 {
+		return nil
 	}
 	return q.enter(a.State)
 }
@@ -41,7 +46,7 @@ func (q *QP) modify(a *QPAttr, m QPMask) error {
 	return nil
 }
 
-// enter opens and shuts the gates of the queues for a new state.
+// enter sets the gates of the queues for a new state.
 func (q *QP) enter(s QPState) error {
 	q.state = s
 	var err error
@@ -58,7 +63,7 @@ func (q *QP) enter(s QPState) error {
 	return err
 }
 
-// gatesOf are the gates of both queues in a state.
+// gatesOf returns the gates of both queues in a state.
 func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	if s < StateRTS {
 		send = gateState
@@ -66,7 +71,7 @@ func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	switch {
 	case q.cfg.SRQ != nil:
 		recv = gateSRQ
-	case q.cfg.Type == XRCSend || q.cfg.Type == XRCRecv:
+	case q.cfg.Type == XRCSend || q.cfg.Type == XRCRecv || q.cfg.MaxRecvWR == 0:
 		recv = gateNone
 	case s < StateInit:
 		recv = gateState
@@ -76,16 +81,16 @@ func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	if q.cfg.RSS != nil {
 		return gateNone, gateNone
 	}
-	if q.cfg.Type == XRCRecv {
+	if q.cfg.Type == XRCRecv || q.cfg.MaxSendWR == 0 {
 		send = gateNone
 	}
 	return send, recv
 }
 
-// Query reads the QP's attributes: ibv_query_qp(3). A driver may fill more
-// than m asks for. [ErrClosed] after Close.
+// Query returns the QP's attributes: ibv_query_qp(3). A driver may fill in more
+// than m selects. Query returns [ErrClosed] after Close.
 func (q *QP) Query(m QPMask) (QPAttr, error) {
-	q.stateMu.Lock() // Close waits
+	q.stateMu.Lock() // Close waits for the command
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
 		return QPAttr{}, ErrClosed
@@ -103,7 +108,7 @@ func (q *QP) query(m QPMask) (QPAttr, error) {
 	}
 	var a QPAttr
 	a.decode(resp)
-	if a.Cap.MaxSendSGE == 0 { // a kernel that leaves the send queue to its owner does not know
+	if a.Cap.MaxSendSGE == 0 { // the kernel does not know the sizes of a send queue that the provider manages
 		a.Cap.MaxSendWR, a.Cap.MaxSendSGE, a.Cap.MaxInline = q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline
 	}
 	return a, nil

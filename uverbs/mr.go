@@ -11,53 +11,55 @@ import (
 	"github.com/goverbs/goverbs/internal/leak"
 )
 
-// An MR is registered memory: the device may read and, as its Access says,
-// write it. Its methods may be called from any number of goroutines; who may
-// touch its bytes is between the program and its peers.
+// An MR is a memory region. The device may read its memory and, depending on its
+// Access, write it. The methods of an MR may be called from any number of
+// goroutines. They do not synchronize access to the memory itself: that is up to
+// the program and its peers.
 //
-// The memory stays where it is until Close has returned. An MR that is dropped
-// without Close stays registered until its Context is closed: with
-// GOVERBS_LEAKS=1 in the environment it is reported.
+// The memory does not move until Close returns. If an MR becomes unreachable
+// without Close, it stays registered until its Context is closed. Set
+// GOVERBS_LEAKS=1 in the environment to have such MRs reported.
 type MR struct {
 	reg  *registration
 	view atomic.Pointer[mrView]
 }
 
-// An mrView is what an MR is at the moment: Rereg and Close put another one in
-// its place.
+// An mrView describes the current state of an MR. Rereg and Close replace it.
 type mrView struct {
-	buf        []byte // nil where the memory is not the process's, or all of it
-	whole      bool   // it is all of it
-	foreign    bool   // it is not the process's, or not for the CPU to write
-	addr       uint64 // by which work requests name the first byte
+	buf        []byte // nil if the memory is not the process's, or is its whole address space
+	whole      bool   // the MR is the whole address space
+	foreign    bool   // the memory is not the process's, or the CPU must not write it
+	addr       uint64 // of the first byte, in work requests
 	size       int
 	room       int64 // size, or closedRoom
 	access     Access
-	onDemand   bool // as the memory was registered, whatever access says since
+	onDemand   bool // set when the memory was registered; a later change of access does not change it
 	lkey, rkey uint32
 }
 
-// closedRoom is a size that no range fits, not even an empty one.
+// closedRoom is a size in which no range fits, not even an empty one.
 const closedRoom = -1
 
-// RegMR registers the caller's bytes: ibv_reg_mr(3). They stay pinned, and may
-// be on the Go heap; do not append beyond them.
+// RegMR registers b: ibv_reg_mr(3). The memory is pinned and may be on the Go heap.
+// Do not append to b: the bytes beyond it are not registered.
 //
-// [ErrMemlock] says that the limit on locked memory is too low,
-// [ErrNotSupported] that the device does not have one of the rights, such as
-// OnDemand. [ErrInvalid] for no bytes, and for rights that do not go together.
+// RegMR returns [ErrMemlock] if the limit on locked memory is too low,
+// [ErrNotSupported] if the device does not support one of the access flags, such as
+// OnDemand, and [ErrInvalid] if b is empty or the access flags contradict each
+// other.
 func (p *PD) RegMR(b []byte, a Access) (*MR, error) {
 	return p.regBytes(b, addressOf(b), a)
 }
 
-// RegMRIOVA is [PD.RegMR] with another address for the first byte, by which
-// work requests of this process and of peers name it: ibv_reg_mr_iova(3). At 0
-// the addresses are offsets. iova and the address of b[0] must lie at the same
-// offset in their pages, as those of [PD.Alloc] and multiples of the page size
-// do.
+// RegMRIOVA is like [PD.RegMR], but work requests of this process and of peers use
+// iova as the address of the first byte: ibv_reg_mr_iova(3). With iova 0 the
+// addresses are offsets. iova and the address of b[0] must have the same offset in
+// their pages. Memory of [PD.Alloc] and an iova that is a multiple of the page size
+// satisfy this.
 //
-// rxe of Linux 7.2 does not take another address together with OnDemand.
-// [ErrInvalid] for another offset; else the errors are those of [PD.RegMR].
+// rxe of Linux 7.2 does not support another address together with OnDemand.
+// RegMRIOVA returns [ErrInvalid] if the offsets differ; otherwise the errors are
+// those of [PD.RegMR].
 func (p *PD) RegMRIOVA(b []byte, iova uint64, a Access) (*MR, error) {
 	return p.regBytes(b, iova, a)
 }
@@ -79,18 +81,20 @@ func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 	return m, nil
 }
 
-// RegImplicit registers all memory that the process has and will have, without
-// pinning any: implicit on-demand paging, see ibv_reg_mr(3). The offset of a
-// range is its address. a must include OnDemand. [ErrNotSupported] where the
-// device does not have it: [ODPImplicit]. [ErrInvalid] without OnDemand.
+// RegImplicit registers the whole address space of the process, without pinning any
+// memory: implicit on-demand paging, see ibv_reg_mr(3). It includes memory that is
+// mapped later. The offset of a range is its address. a must include OnDemand.
+//
+// RegImplicit returns [ErrNotSupported] if the device does not have [ODPImplicit],
+// and [ErrInvalid] without OnDemand.
 func (p *PD) RegImplicit(a Access) (*MR, error) {
 	return newRegistration(p).register(func(r *registration) error { return r.regAll(p, a) })
 }
 
-// Alloc maps n zero bytes outside the Go heap and registers them. From 2 MiB
-// on they ask for huge pages. After Close the bytes fault when touched, rather
-// than be another buffer's, until the MR is unreachable. [ErrInvalid] for n
-// below 1; else the errors are those of [PD.RegMR].
+// Alloc allocates n zero bytes outside the Go heap and registers them. For 2 MiB
+// and more it requests huge pages. After Close, an access to the bytes faults: the
+// address range is not reused until the MR is unreachable. Alloc returns
+// [ErrInvalid] if n is less than 1; otherwise the errors are those of [PD.RegMR].
 func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	if n <= 0 {
 		return nil, invalid("allocate memory", p.String(), "the size must be positive: "+strconv.Itoa(n))
@@ -109,7 +113,7 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	return m, nil
 }
 
-// register makes the MR by the command that reg issues.
+// register creates the MR with the command that reg issues.
 func (r *registration) register(reg func(*registration) error) (*MR, error) {
 	err := r.make(func() error {
 		err := reg(r)
@@ -129,38 +133,34 @@ func (r *registration) register(reg func(*registration) error) (*MR, error) {
 	return m, nil
 }
 
-// Bytes returns the memory; nil for memory that the process does not have
-// mapped by the MR. The bytes of an MR of [PD.Alloc] are not to be touched
-// after Close: they fault.
+// Bytes returns the memory, or nil if the MR does not map it in this process. The
+// bytes of an MR of [PD.Alloc] must not be accessed after Close: that faults.
 func (m *MR) Bytes() []byte { return m.view.Load().buf }
 
-// Addr is the address of the first byte: what peers name in WRITE and READ.
+// Addr returns the address of the first byte. Peers use it in WRITE and READ
+// requests.
 func (m *MR) Addr() uint64 { return m.view.Load().addr }
 
-// Len is the size in bytes.
+// Len returns the size in bytes.
 func (m *MR) Len() int { return m.view.Load().size }
 
-// LKey names the memory in an SGE of this process.
+// LKey returns the local key, for SGEs of this process.
 func (m *MR) LKey() uint32 { return m.view.Load().lkey }
 
-// RKey names the memory to peers.
+// RKey returns the remote key, for requests of peers.
 func (m *MR) RKey() uint32 { return m.view.Load().rkey }
 
-// PD returns the domain that the memory belongs to.
-func (m *MR) PD() *PD {
-	m.reg.mu.Lock()
-	defer m.reg.mu.Unlock()
-	return m.reg.pd
-}
+// PD returns the PD of the region.
+func (m *MR) PD() *PD { return m.reg.pd.Load() }
 
-// Context returns the context that m was made from.
+// Context returns the context of m.
 func (m *MR) Context() *Context { return m.reg.ctx }
 
-// badLength marks an SGE that every post refuses.
+// badLength is the length of an SGE that every post refuses.
 const badLength = ^uint32(0)
 
-// SGE names n bytes from offset off. A range outside the MR, a closed or a nil
-// MR yields an SGE that every post refuses with [ErrRange].
+// SGE returns an SGE of n bytes at offset off. If the range is outside the MR, or
+// the MR is closed or nil, every post refuses the SGE with [ErrRange].
 func (m *MR) SGE(off, n int) SGE {
 	if m == nil || off < 0 || n < 0 || n > MaxMessage {
 		return SGE{Length: badLength}
@@ -172,18 +172,18 @@ func (m *MR) SGE(off, n int) SGE {
 	return SGE{Addr: v.addr + uint64(off), Length: uint32(n), LKey: v.lkey}
 }
 
-// Close deregisters the memory: ibv_dereg_mr(3). Work requests in flight that
-// use it complete with a protection error. [ErrBusy] while a memory window is
-// bound to it. It is idempotent. Else the error is what the kernel says when it
-// refuses; the MR stays registered then.
+// Close deregisters the memory: ibv_dereg_mr(3). Posted work requests that use it
+// complete with a protection error. Close is idempotent. It returns [ErrBusy] while
+// a memory window is bound to the MR. Otherwise the error is what the kernel says
+// when it refuses; the MR then stays registered.
 func (m *MR) Close() error {
 	open := m.view.Load()
 	shut := open.shut()
-	m.view.Store(shut) // no new range from now on
+	m.view.Store(shut) // SGE accepts no range from now on
 	err := m.reg.close()
 	m.reg.mu.Lock()
 	defer m.reg.mu.Unlock()
-	v := m.reg.view // which a Rereg may have changed under way
+	v := m.reg.view // a concurrent Rereg may have changed it
 	switch {
 	case m.reg.closed && v == open:
 		v = shut
@@ -200,5 +200,5 @@ func (v *mrView) shut() *mrView {
 	return &w
 }
 
-// maxRoom is how much of its memory an MR of the whole process can name.
+// maxRoom is the size of an MR of the whole address space.
 const maxRoom = math.MaxInt64

@@ -2,9 +2,12 @@ package uverbs
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -233,6 +236,41 @@ func TestReregRace(t *testing.T) {
 	}
 }
 
+// A range over 2 GiB, which no entry of a command has room for, is cut.
+func TestAdviseLong(t *testing.T) {
+	r := newRig(t)
+	r.pageable()
+	pd := good(r.c.AllocPD())(t)
+	mr := good(pd.RegImplicit(OnDemand | LocalWrite))(t)
+	type chunk struct{ addr, length uint64 }
+	var got []chunk
+	commands := 0
+	r.k.Set(func() {
+		r.k.Before = func(m *ioctltest.Msg) {
+			if m.Name != "MR.ADVISE" {
+				return
+			}
+			commands++
+			for _, s := range ioctl.SliceOf[uapi.IbUverbsSge](m.Table(uapi.UVERBS_ATTR_ADVISE_MR_SGE_LIST)) {
+				got = append(got, chunk{s.Addr, uint64(s.Length)})
+			}
+		}
+	})
+	const page = 4096
+	check(t, pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, page, 5<<30 + 7}, MRRange{mr, 0, 0}))
+	want := []chunk{{page, 2 << 30}, {page + 2<<30, 2 << 30}, {page + 4<<30, 1<<30 + 7}, {0, 0}}
+	if !slices.Equal(got, want) || commands != 1 {
+		t.Errorf("%d commands advise on %x, want %x", commands, got, want)
+	}
+	got, commands = nil, 0
+	check(t, pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, 0, (maxAdvised + 1) << 31}))
+	if n := len(got); n != maxAdvised+1 || commands != 2 || got[n-1] != (chunk{maxAdvised << 31, 2 << 30}) {
+		t.Errorf("%d commands advise on %d chunks, the last is %x", commands, n, got[n-1])
+	}
+	// The last byte that the region can name.
+	check(t, pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, math.MaxInt - 1, 1}))
+}
+
 func TestAdviseMR(t *testing.T) {
 	r := newRig(t)
 	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
@@ -255,6 +293,8 @@ func TestAdviseMR(t *testing.T) {
 	}{
 		{"no range", pd.AdviseMR(AdvicePrefetch, 0), ErrInvalid},
 		{"too many", pd.AdviseMR(AdvicePrefetch, 0, append(many, many[0])...), ErrInvalid},
+		{"too long", pd.AdviseMR(AdvicePrefetch, 0, MRRange{m, 0, math.MaxInt}), ErrRange},
+		{"before", pd.AdviseMR(AdvicePrefetch, 0, MRRange{m, -1, 1}), ErrRange},
 		{"nil MR", pd.AdviseMR(AdvicePrefetch, 0, MRRange{}), ErrRange},
 		{"outside", pd.AdviseMR(AdvicePrefetch, 0, MRRange{m, 1, 4096}), ErrRange},
 		{"not on demand", pd.AdviseMR(AdvicePrefetch, 0, MRRange{plain, 0, 1}), ErrInvalid},

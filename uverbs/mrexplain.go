@@ -3,20 +3,20 @@ package uverbs
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 const opRegister = "register memory"
 
-// explainRegMR says why memory was refused, and what mends it.
+// explainRegMR explains why the kernel refused to register memory, and how to fix
+// it.
 func (c *Context) explainRegMR(op, obj string, b []byte, iova uint64, a Access, err error) error {
 	errno := errnoOf(err)
 	switch errno {
 	case unix.ENOMEM:
-		if text := explainMemlock(len(b)); text != "" {
+		// On-demand memory is not pinned.
+		if text := explainMemlock(pinnedPages(addressOf(b), len(b)), ""); text != "" && a&OnDemand == 0 {
 			return &Error{Op: op, Object: obj, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
 		return c.wrap(op, obj, err, "the kernel has no memory for it")
@@ -31,7 +31,8 @@ func (c *Context) explainRegMR(op, obj string, b []byte, iova uint64, a Access, 
 	return c.wrap(op, obj, err, "")
 }
 
-// needsLocalWrite tells of rights that do not go without LocalWrite.
+// needsLocalWrite reports whether a lacks the LocalWrite that its other flags
+// require.
 func needsLocalWrite(a Access) bool { return a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 }
 
 const localWriteText = "RemoteWrite and RemoteAtomic need LocalWrite beside them"
@@ -47,7 +48,8 @@ func explainAccess(b []byte, iova uint64, a Access) string {
 	return fmt.Sprintf("the device does not take access %v, or not %d bytes", a, len(b))
 }
 
-// lacksAccess looks for a right that the device says it does not have.
+// lacksAccess explains which access flag the device does not support. It returns ""
+// if it finds none.
 func (c *Context) lacksAccess(a Access) string {
 	attr, err := c.QueryDevice()
 	if err != nil {
@@ -64,7 +66,8 @@ func (c *Context) lacksAccess(a Access) string {
 	return ""
 }
 
-// explainImplicit says why the whole address space was refused.
+// explainImplicit explains why the kernel refused to register the whole address
+// space.
 func (p *PD) explainImplicit(a Access, err error) error {
 	if a&OnDemand == 0 {
 		return p.ctx.wrap(opRegister, p.String(), err, "the whole memory can be registered with OnDemand alone")
@@ -74,37 +77,4 @@ func (p *PD) explainImplicit(a Access, err error) error {
 			Detail: "the device has no implicit on-demand paging (DeviceAttr.ODP): register ranges by RegMR"}
 	}
 	return p.ctx.wrap(opRegister, p.String(), err, "")
-}
-
-// explainMemlock tells how n more bytes stand to the limit on locked memory,
-// or "" when the limit is not the cause.
-func explainMemlock(n int) string {
-	var lim unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim); err != nil || lim.Cur == unix.RLIM_INFINITY {
-		return ""
-	}
-	pinned := statusKiB("VmPin") * 1024
-	if uint64(pages(n))+pinned <= lim.Cur {
-		return ""
-	}
-	return fmt.Sprintf("%d bytes are needed and %d are pinned already, but RLIMIT_MEMLOCK is %d bytes: raise it"+
-		" (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container) or give the process CAP_IPC_LOCK",
-		n, pinned, lim.Cur)
-}
-
-// statusKiB reads a line of /proc/self/status, 0 when there is none.
-func statusKiB(key string) uint64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				v, _ := strconv.ParseUint(f[0], 10, 64) // a line of another form counts as 0
-				return v
-			}
-		}
-	}
-	return 0
 }

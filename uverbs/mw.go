@@ -14,18 +14,19 @@ type MWType uint8
 
 // The types of ibv_alloc_mw(3).
 const (
-	// MWType1 is bound by [MW.Bind], and peers use it on any QP of its PD.
+	// MWType1 windows are bound with [MW.Bind]. Peers may use them on any QP of the
+	// window's PD.
 	MWType1 MWType = 1
-	// MWType2 is bound by an [OpBindMW] request, with a key of the program's
-	// choice, and peers use it on the QP that it was bound on, until an
-	// [OpLocalInv] there or an [OpSendInv] of the peer's takes it back. It is
-	// closed with any QP that it was bound on, or that refused to.
+	// MWType2 windows are bound with an [OpBindMW] request, with a key that the
+	// program chooses. Peers may use them on the QP of that request, until an
+	// [OpLocalInv] on this QP or an [OpSendInv] of the peer invalidates the key. A
+	// window is closed together with any QP that it was bound on, even if the bind
+	// failed.
 	MWType2 MWType = 2
 )
 
-// An MW is a memory window: an RKey for a part of an MR, which is given and
-// taken back by work requests. Its methods may be called from any number of
-// goroutines.
+// An MW is a memory window: an RKey for a part of an MR, granted and revoked by
+// work requests. Its methods may be called from any number of goroutines.
 type MW struct {
 	object
 	pd   *PD
@@ -36,46 +37,48 @@ type MW struct {
 	bindMu sync.Mutex // serialises Bind
 
 	ownerMu sync.Mutex
-	owners  map[*QP]struct{} // on which it may be bound, type 2
+	owners  map[*QP]struct{} // QPs on which it may be bound (type 2)
 }
 
-// An MWRange is what a memory window opens to peers: struct ibv_mw_bind_info.
+// An MWRange describes the memory that a memory window opens to peers: struct
+// ibv_mw_bind_info.
 type MWRange struct {
-	// MR has the memory. It needs MWBindAccess, and LocalWrite where Access
-	// lets peers write. Nil, with nothing else set, closes a type 1 window.
+	// MR is the region that contains the memory. It needs MWBindAccess, and
+	// LocalWrite if Access lets peers write. If MR is nil and the other fields are
+	// zero, a type 1 window is unbound.
 	MR *MR
-	// Off and Len are the range in the MR, in bytes.
+	// Off and Len are the range within the MR, in bytes.
 	Off, Len int
 	// Access is what peers may do: RemoteRead, RemoteWrite, RemoteAtomic. With
-	// ZeroBased, for type 2, they name the first byte by the address 0.
+	// ZeroBased, which is for type 2 only, the address of the first byte is 0.
 	Access Access
 }
 
-// An MWBind is what an [OpBindMW] request does.
+// An MWBind describes what an [OpBindMW] request binds.
 type MWBind struct {
 	MW *MW
-	// RKey is the key that the window gets: of [MW.RKey] all but the low 8 bits,
-	// which are free. [IncRKey] makes one.
+	// RKey is the window's new key. It must be [MW.RKey] except for the low 8 bits,
+	// which are free. [IncRKey] returns such a key.
 	RKey uint32
 	MWRange
 }
 
-// IncRKey is the next key of a memory window: ibv_inc_rkey(3). Its low 8 bits
-// count round.
+// IncRKey returns the next key of a memory window: ibv_inc_rkey(3). Only the low 8
+// bits change; they wrap around.
 func IncRKey(rkey uint32) uint32 { return rkey&^0xff | (rkey+1)&0xff }
 
-// AllocMW makes a memory window, which is bound to nothing: ibv_alloc_mw(3).
+// AllocMW allocates a memory window, which is not bound yet: ibv_alloc_mw(3).
 //
-// The errors: [ErrClosed]; [ErrInvalid] for another type; [ErrNotSupported]
-// where the device has none of that type; what the kernel said, ENOMEM when the
-// device has no more (DeviceAttr.MaxMW).
+// It returns [ErrClosed] after Close of the PD, [ErrInvalid] if typ is not MWType1
+// or MWType2, [ErrNotSupported] if the device has no windows of this type, or the
+// kernel's error: ENOMEM if the device has no windows left (DeviceAttr.MaxMW).
 func (p *PD) AllocMW(typ MWType) (*MW, error) {
 	if typ != MWType1 && typ != MWType2 {
 		return nil, invalid("allocate memory window", p.String(), "the type must be MWType1 or MWType2: "+sitoa(int(typ)))
 	}
 	w := &MW{pd: p, typ: typ}
 	w.object = object{ctx: p.ctx, kind: "MW", rank: rankMW, parents: []*object{&p.object}}
-	w.destroy, w.retire = w.dealloc, w.leave
+	w.destroy, w.retire = w.dealloc, w.forgetOwners
 	if err := w.make(w.alloc); err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func (w *MW) dealloc() error {
 	return w.destroyHandle(uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE, noReply, 0)
 }
 
-func (w *MW) leave() error {
+func (w *MW) forgetOwners() error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
 	w.open.Store(false)
@@ -113,28 +116,29 @@ func (w *MW) leave() error {
 	return nil
 }
 
-// PD returns the domain that w was made by.
+// PD returns the PD of w.
 func (w *MW) PD() *PD { return w.pd }
 
-// Type is the type that w was made with.
+// Type returns the type of w.
 func (w *MW) Type() MWType { return w.typ }
 
-// RKey names the window to peers, once it is bound. [MW.Bind] changes it.
+// RKey returns the window's key, for requests of peers once the window is bound.
+// [MW.Bind] changes it.
 func (w *MW) RKey() uint32 { return w.rkey.Load() }
 
-// SetRKey notes the key that the window has: the one that an [OpBindMW] request
-// gave it. The next such request on the window goes wrong without. It is also
-// how to take back what [MW.Bind] noted, after a completion with an error.
+// SetRKey records the window's current key. Call it after an [OpBindMW] request has
+// changed the key; otherwise the next such request fails. Also call it to restore
+// the key if the request of [MW.Bind] completes with an error.
 func (w *MW) SetRKey(rkey uint32) { w.rkey.Store(rkey) }
 
-// Bind posts a request to q that opens the range r to peers by a new key, of a
-// type 1 window: ibv_bind_mw(3). The key is noted at once, see [MW.RKey]; it
-// counts when the request, an [OpBindMW], has completed. What the key before it
-// opened is closed then. Requests posted to q later do not begin before that,
-// but others to the peer are not held up.
+// Bind posts a request to q that binds a type 1 window to the range r, with a new
+// key: ibv_bind_mw(3). [MW.RKey] returns the new key at once, but it is valid only
+// when the request, an [OpBindMW], has completed. The old key is then invalid.
+// Requests posted to q later wait for the bind; requests of other QPs to the same
+// peer do not.
 //
-// The errors are those of [QP.PostSend] for OpBindMW, and [ErrInvalid] for a type
-// 2 window and for ZeroBased, which type 1 does not have.
+// The errors are those of [QP.PostSend] for OpBindMW, and [ErrInvalid] for a type 2
+// window and for ZeroBased, which type 1 does not support.
 func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 	switch {
 	case w.typ != MWType1:
@@ -146,21 +150,21 @@ func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 	defer w.bindMu.Unlock()
 	rkey := IncRKey(w.RKey())
 	n, err := q.PostSend(SendWR{WRID: wrID, Opcode: OpBindMW, Flags: f, Bind: &MWBind{MW: w, RKey: rkey, MWRange: r}})
-	if n == 1 { // with an error: the doorbell was refused, the request is in the queue
+	if n == 1 { // also if the doorbell was refused: the request is in the queue
 		w.rkey.Store(rkey)
 	}
 	return err
 }
 
-// Close frees the window: ibv_dealloc_mw(3). Peers cannot use it any more. It
-// is idempotent. The error is what the kernel says when it refuses; the window
-// lives on then.
+// Close deallocates the window: ibv_dealloc_mw(3). Peers can no longer use it.
+// Close is idempotent. The error is what the kernel says when it refuses; the
+// window then stays open.
 func (w *MW) Close() error { return w.close() }
 
-// belong notes that w is bound on q, or may come to be. Whether a request binds
-// it, and where it is bound until then, the device alone knows: other QPs keep
-// it too.
-func (w *MW) belong(q *QP) error {
+// addOwner records that w is or may become bound on q. Only the device knows
+// whether a request binds the window, and where it is bound until then. So w stays
+// recorded with other QPs too.
+func (w *MW) addOwner(q *QP) error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
 	switch _, ok := w.owners[q]; {
@@ -182,9 +186,9 @@ func (w *MW) belong(q *QP) error {
 	return nil
 }
 
-// closeWindows closes the type 2 windows that may be bound on q. The kernel
-// leaves a QP in peace as long as windows are bound on it: rxe waits for 50
-// seconds, and then frees it under them.
+// closeWindows closes the type 2 windows that may be bound on q. A QP must not be
+// destroyed while a window is bound on it: rxe waits for 50 seconds and then frees
+// the QP although the windows still refer to it.
 func (q *QP) closeWindows() error {
 	q.windowMu.Lock()
 	var all []*MW
@@ -200,19 +204,18 @@ func (q *QP) closeWindows() error {
 	return nil
 }
 
-// A ProviderBind is what an OpBindMW request says, in the kernel's terms.
+// A ProviderBind is an OpBindMW request in the kernel's terms.
 type ProviderBind struct {
 	Type         MWType
 	Addr, Length uint64
 	LKey         uint32 // of the MR
-	MWRKey       uint32 // the window's key until now
-	RKey         uint32 // and from then on
+	MWRKey       uint32 // the window's present key
+	RKey         uint32 // the new key
 	Access       Access
 }
 
-// ProviderBindOf checks what b says for a request of a QP, and returns it in the
-// kernel's terms. The errors: [ErrNoMW], [ErrForeignMW], [ErrRange] and
-// [ErrClosed].
+// ProviderBindOf checks b for a request of q and returns it in the kernel's terms.
+// The errors are [ErrNoMW], [ErrForeignMW], [ErrRange] and [ErrClosed].
 func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 	switch {
 	case b == nil || b.MW == nil:
@@ -233,10 +236,10 @@ func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
 		p.Addr, p.Length, p.LKey = v.addr+uint64(b.Off), uint64(b.Len), v.lkey
 	}
 	if b.MW.typ == MWType2 {
-		return p, b.MW.belong(q)
+		return p, b.MW.addOwner(q)
 	}
 	return p, nil
 }
 
-// errClosedMW is what a post with a closed MW answers. It matches ErrClosed.
+// errClosedMW is the error of a post with a closed MW. It matches ErrClosed.
 var errClosedMW error = &sentinel{"uverbs: the memory window has been closed: by Close, or with a QP that it was bound on", unix.EBADF}

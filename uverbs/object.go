@@ -14,35 +14,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An object is what PD, MR, CQ, QP, SRQ, AH and completion channel have in common: a
-// kernel handle, parents that must outlive it, and children that it must
-// outlive.
+// An object is the common part of PD, MR, CQ, QP, SRQ, AH, completion channel and
+// others: a kernel handle, parents that must outlive the object, and children that
+// the object must outlive.
 //
-// Lock order: a child's mu before its parents'.
+// # Life
+//
+// make creates an object and holds its parents. Close destroys it: the destroy
+// function issues the kernel's command, then finalize releases the resources in
+// this process. If destroy fails, the object stays open and keeps its memory. It
+// may be closed again. Context.Close destroys all objects and then closes the
+// uverbs descriptor. The kernel then removes the objects that it had refused to
+// destroy, and they are finalized.
+//
+// # Lock order
+//
+// A goroutine acquires locks of the Context and its objects in this order, and
+// skips those that it does not need:
+//
+//  1. Context.channelMu
+//  2. Context.creating
+//  3. object.mu of a child, then those of its parents; that of a QP before those
+//     of its type 2 windows
+//  4. QP.stateMu, WQ.stateMu
+//  5. QP.sq, QP.rq, and the queueLock of an SRQ or a WQ
+//  6. MW.bindMu, then QP.sq
+//  7. the queueLock of a CQ; those of a QP's two CQs one after the other
+//  8. MW.ownerMu, then QP.windowMu
+//  9. Context.mu, eventReader.mu, ProviderMRs.mu, QP.gidMu, Context.attrMu
+//
+// A kernel command may be issued under any of 1 to 7. Provider methods are called
+// under 5 or 7.
 type object struct {
 	ctx    *Context
 	kind   string // "PD", "MR", ...
 	rank   rank
 	handle uint32
 	number uint32 // shown in errors: the QPN of a QP, the handle of others
-	exists bool   // the kernel has it, though nobody else may know of it yet
+	id     uint64 // identifies the object in the kernel's events, see Context.id; 0 for objects without events
+	exists bool   // the kernel has created it, even if make has not finished
 	ticket *leak.Ticket
 
 	parents    []*object
-	room       [2]*object // for most parents
-	prev, next *object    // in the context's objects, under its mu
+	room       [2]*object // backing array of parents in most objects
+	prev, next *object    // links of Context.objects, guarded by Context.mu
 
 	mu     sync.Mutex
 	closed bool
-	users  int // children alive
-	// destroy makes the kernel let the object go. On an error it stays open.
+	users  int // open children
+	// destroy destroys the object in the kernel. If it fails, the object stays open.
 	destroy func() error
-	// retire gives back rings and memory, after the kernel has let go of
-	// them. Nil where there are none.
+	// retire releases rings and memory after the kernel has destroyed the object. It
+	// is nil if there are none.
 	retire func() error
 }
 
-// A rank is an object's place in the order in which Context.Close destroys.
+// A rank is an object's position in the order in which Context.Close destroys
+// objects.
 type rank uint8
 
 const (
@@ -63,7 +91,7 @@ const (
 	ranks
 )
 
-// An objectList holds the objects of a context, whose mu guards it.
+// An objectList is the list of a context's objects. Context.mu guards it.
 type objectList struct{ first *object }
 
 func (l *objectList) add(o *object) {
@@ -85,13 +113,15 @@ func (l *objectList) remove(o *object) {
 	o.prev, o.next = nil, nil
 }
 
-// all is for range. Nothing may be removed meanwhile.
+func (l *objectList) has(o *object) bool { return l.first == o || o.prev != nil }
+
+// all is an iterator. The list must not change meanwhile.
 func (l *objectList) all(yield func(*object) bool) {
 	for o := l.first; o != nil && yield(o); o = o.next {
 	}
 }
 
-// under makes o a child. It spares most objects a slice of their own.
+// under makes o a child of parents. For most objects it allocates no slice.
 func (o *object) under(parents ...*object) {
 	if o.parents == nil {
 		o.parents = o.room[:0]
@@ -103,7 +133,7 @@ func (o *object) String() string {
 	return o.ctx.name + " " + o.kind + " " + strconv.FormatUint(uint64(o.number), 10)
 }
 
-// hold enters a child.
+// hold counts a child. Until drop, o cannot be closed.
 func (o *object) hold() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +150,7 @@ func (o *object) drop() {
 	o.mu.Unlock()
 }
 
-// holdAll enters o as a child at each of its parents, or at none.
+// holdAll holds all parents of o, or none.
 func (o *object) holdAll() error {
 	for i, p := range o.parents {
 		if err := p.hold(); err != nil {
@@ -137,10 +167,17 @@ func dropAll(parents []*object) {
 	}
 }
 
-// make runs create, which issues the create command and sets o.handle, with
-// the parents held, and makes o known to its context.
+// make runs create with the parents held and registers o with its context. create
+// issues the create command and sets o.handle. If create fails, or panics in a
+// function of the program, make undoes everything.
 func (o *object) make(create func() error) error {
 	c := o.ctx
+	made := false
+	defer func() {
+		if !made {
+			c.forget(o.id)
+		}
+	}()
 	c.creating.RLock() // Close waits for creates that have begun
 	defer c.creating.RUnlock()
 	if c.closing {
@@ -149,10 +186,16 @@ func (o *object) make(create func() error) error {
 	if err := o.holdAll(); err != nil {
 		return err
 	}
+	defer func() {
+		if !made {
+			o.unmake(o.destroy) // if create panicked after its command, the kernel object exists
+			dropAll(o.parents)
+		}
+	}()
 	if err := create(); err != nil {
-		dropAll(o.parents)
 		return err
 	}
+	made = true
 	c.mu.Lock()
 	c.objects.add(o)
 	c.mu.Unlock()
@@ -160,7 +203,7 @@ func (o *object) make(create func() error) error {
 	return nil
 }
 
-// close destroys o, once; a further call returns nil.
+// close destroys o. Further calls return nil.
 func (o *object) close() error { return o.ctx.idled(o.closeOnce()) }
 
 func (o *object) closeOnce() error {
@@ -175,10 +218,10 @@ func (o *object) closeOnce() error {
 	if err := o.destroy(); err != nil {
 		return err
 	}
-	return o.bury()
+	return o.finalize()
 }
 
-// usedBy says what keeps o from being closed. The caller holds o.mu.
+// usedBy lists the children that keep o from being closed. The caller holds o.mu.
 func (o *object) usedBy() string {
 	const most = 4
 	var names []string
@@ -199,23 +242,26 @@ func (o *object) usedBy() string {
 	return "still in use by " + strings.Join(names, ", ") + ": close what is made on it first"
 }
 
-// bury takes the leave of an object that the kernel has let go of. Until it has
-// ended the context knows the object, so that its Close waits for the end.
-func (o *object) bury() error {
+// finalize releases an object's resources in this process after the kernel has
+// destroyed it. The caller holds o.mu. The parents are dropped last, because retire
+// may use them and they must not be closed meanwhile. The object stays in the
+// context's list until then, so that Context.Close waits for it.
+func (o *object) finalize() error {
 	o.closed = true
 	o.ticket.Done()
-	dropAll(o.parents)
+	o.ctx.forget(o.id)
 	var err error
 	if o.retire != nil {
 		err = o.retire()
 	}
+	dropAll(o.parents)
 	o.ctx.mu.Lock()
 	o.ctx.objects.remove(o)
 	o.ctx.mu.Unlock()
 	return err
 }
 
-// made notes the handle of a create command that succeeded, for unmake.
+// made records the handle of a successful create command, for unmake.
 func (o *object) made(r ProviderReply, err error) (ProviderReply, error) {
 	if err == nil {
 		o.handle, o.number, o.exists = r.Handle, r.Handle, true
@@ -223,18 +269,18 @@ func (o *object) made(r ProviderReply, err error) (ProviderReply, error) {
 	return r, err
 }
 
-// unmake destroys what a create command has made, when what had to follow it
-// failed.
+// unmake destroys what a create command has created, if a later step fails.
 func (o *object) unmake(destroy func() error) {
 	if o.exists {
 		o.exists = false
-		// The caller tells what went wrong first. Should this fail too, the
-		// object stays in the kernel until the context is closed.
+		// The caller reports the first error. If destroy fails too, the object stays in
+		// the kernel until the context is closed.
 		_ = destroy()
 	}
 }
 
-// destroyHandle issues a destroy method that takes a handle.
+// destroyHandle issues a destroy method for o.handle. The object is destroyed only
+// if the kernel reports success. Until then a device may write to its memory.
 func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, replyLen int) error {
 	c := ioctl.Get()
 	defer c.Put()
@@ -243,28 +289,30 @@ func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, rep
 	if replyAttr >= 0 {
 		c.Out(uint16(replyAttr), replyLen)
 	}
-	return o.gone("destroy", o.ctx.dev.Do(c))
-}
-
-// gone turns the result of a destroy into an error. A device that was removed
-// has taken its objects along.
-func (o *object) gone(op string, err error) error {
-	if err == nil || errors.Is(err, unix.EIO) {
-		return nil
+	err := o.ctx.dev.Do(c)
+	if mayMeanGone(err) && o.ctx.removed() {
+		// The command was issued while the driver was being removed. By now the
+		// kernel's RDMA core destroys objects without the driver.
+		err = o.ctx.dev.Do(c)
 	}
-	return o.ctx.wrap(op, o.String(), err, "")
+	detail := ""
+	if mayMeanGone(err) {
+		detail = "the kernel has not destroyed it, so it stays open with its memory: Close may be called again, " +
+			"and closing the Context ends it in any case"
+	}
+	return o.ctx.wrap("destroy", o.String(), err, detail)
 }
 
-// wrap makes an [Error] of what a command returned.
+// wrap returns the [Error] for a command's error.
 func (c *Context) wrap(op, object string, err error, detail string) error {
 	if err == nil {
 		return nil
 	}
 	var said *Error
-	var kind *sentinel
+	var known *sentinel
 	var errno unix.Errno
 	switch {
-	case errors.As(err, &said): // a provider knows better what failed
+	case errors.As(err, &said): // a provider's error is more specific
 		e := *said
 		if e.Object == "" {
 			e.Object = object
@@ -272,22 +320,31 @@ func (c *Context) wrap(op, object string, err error, detail string) error {
 		if e.Detail == "" {
 			e.Detail = detail
 		}
+		if e.Kind == nil && c.isDeviceGone(err) {
+			e.Kind = ErrDeviceGone
+		}
 		return &e
 	case errors.Is(err, os.ErrClosed):
 		return &Error{Op: op, Object: object, Kind: ErrClosed}
-	case errors.As(err, &kind):
-		return &Error{Op: op, Object: object, Kind: kind, Errno: kind.errno, Detail: detail}
+	case errors.As(err, &known):
+		return &Error{Op: op, Object: object, Kind: known, Errno: known.errno, Detail: detail}
 	case !errors.As(err, &errno):
-		return &Error{Op: op, Object: object, Detail: err.Error()}
+		return &Error{Op: op, Object: object, Err: err}
 	}
-	return &Error{Op: op, Object: object, Kind: kindOf(errno), Errno: errno, Detail: detail}
+	if e := c.exhausted(op, object, detail, err, errno); e != nil {
+		return e
+	}
+	kind := kindOf(errno)
+	if kind == nil && c.isDeviceGone(errno) {
+		kind = ErrDeviceGone
+	}
+	return &Error{Op: op, Object: object, Kind: kind, Errno: errno, Detail: detail}
 }
 
-// kindOf is the sentinel that an errno stands for, or nil.
+// kindOf returns the sentinel of an errno, or nil. isDeviceGone decides whether an
+// errno means that the device is gone.
 func kindOf(errno unix.Errno) error {
 	switch errno {
-	case unix.EIO, unix.ENODEV, unix.ENOLINK: // the last is mlx5_core's word for firmware that has failed
-		return ErrDeviceGone
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
 		return ErrNotSupported
 	case unix.EBUSY:
@@ -298,19 +355,19 @@ func kindOf(errno unix.Errno) error {
 	return nil
 }
 
-// notSupported tells whether a command failed because the kernel or the driver
-// does not have it.
+// notSupported reports whether a command failed because the kernel or the driver
+// does not support it.
 func notSupported(err error) bool { return kindOf(errnoOf(err)) == ErrNotSupported }
 
-// invalid is the error for an argument that is refused before the kernel sees
-// it.
+// invalid returns the error for an argument that is refused without asking the
+// kernel.
 func invalid(op, object, detail string) error {
 	return &Error{Op: op, Object: object, Kind: ErrInvalid, Errno: unix.EINVAL, Detail: detail}
 }
 
 const noReply = -1
 
-// replies of destroy methods
+// lengths of the replies to destroy methods
 var (
 	destroyCQLen  = ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()
 	destroyQPLen  = ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()

@@ -7,35 +7,46 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// This file is the boundary between the verbs and the packages that know one
-// vendor's queues. Providers live in this module; a program links those it
-// wants by importing them for their side effect, or all of them:
+// This file defines the interface between the verbs and the providers, which
+// implement the queues of one kernel driver each. All providers are in this module.
+// A program links those it needs by importing them for their side effect, or all of
+// them:
 //
 //	import _ "github.com/goverbs/goverbs/provider/all"
 //
-// The contract that every provider keeps:
+// Rules for calls of providers:
 //
 //   - Calls on one queue never overlap, except that Retire of a
-//     single-goroutine queue may overlap a straggling post or poll. A QP's
-//     send half (PostSend and the batch methods), its receive half (PostRecv)
-//     and its Retire are serialised by the caller; send and receive half run
-//     side by side. Calls on one SRQ are serialised too.
-//   - No argument, and nothing that an argument points to, is kept after the
-//     call returns. Slices may lie on a stack.
-//   - Posting and polling allocate nothing.
+//     single-goroutine queue may overlap a post or poll that is still running.
+//     The caller serialises the send half of a QP (PostSend and the batch methods),
+//     its receive half (PostRecv) and its Retire. Send and receive half may run
+//     concurrently. Calls on one SRQ are serialised too.
+//   - A provider keeps no argument, and nothing that an argument points to, after the
+//     call returns. Slices may be on a stack.
+//   - Posting and polling do not allocate.
 
-// A ProviderCommand issues the kernel command that makes an object, with the
-// vendor's part of request and reply. It may be called again, with another
-// layout, when it failed.
+// A ProviderCommand issues the kernel command that creates an object. uhwIn and
+// uhwOut are the driver's part of request and reply. If the command fails, the
+// provider may call it again, for example with another layout.
 type ProviderCommand func(uhwIn, uhwOut []byte) (ProviderReply, error)
 
-// A ProviderReply is the part of a create command's reply that is not the
-// vendor's.
+// A ProviderCQCommand is a [ProviderCommand] that creates a CQ. It also accepts
+// attributes of the driver.
+type ProviderCQCommand func(uhwIn, uhwOut []byte, attrs ...ProviderAttr) (ProviderReply, error)
+
+// A ProviderAttr is a driver's attribute in a command.
+type ProviderAttr struct {
+	ID    uint16
+	Value uint32
+}
+
+// A ProviderReply is the part of a create command's reply that all drivers have in
+// common.
 type ProviderReply struct {
-	Handle  uint32 // of the object, within its context
-	Number  uint32 // of a QP: its QPN; of an XRC SRQ: its SRQN
-	Entries int    // of a CQ: how many entries the kernel made
-	Cap     QPCap  // of a QP: what the kernel made of the request
+	Handle  uint32 // of the object within its context
+	Number  uint32 // QPN of a QP, SRQN of an XRC SRQ
+	Entries int    // size of a CQ, as created by the kernel
+	Cap     QPCap  // sizes of a QP, as created by the kernel
 	SRQ     SRQAttr
 }
 
@@ -52,130 +63,153 @@ type QPCap struct {
 type Provider interface {
 	// DriverID is the kernel's number of the driver: RDMA_DRIVER_*.
 	DriverID() uint32
-	// ABI is the range of the driver's uverbs ABI versions that it speaks.
+	// ABI returns the range of the driver's uverbs ABI versions that the provider
+	// supports.
 	ABI() (lowest, highest uint64)
-	// Open makes the kernel context by one call of get and sets up what the
-	// vendor needs beside it.
+	// Open creates the kernel context with one call of get and sets up the provider's
+	// own resources.
 	Open(dev *ioctl.Device, get ProviderCommand) (ProviderContext, error)
 }
 
-// A ProviderContext is a vendor's part of a [Context].
+// A ProviderContext is a provider's part of a [Context].
 type ProviderContext interface {
 	AllocPD(alloc ProviderCommand) (ProviderReply, error)
-	CreateCQ(cfg *CQConfig, create ProviderCommand) (ProviderCQ, ProviderReply, error)
-	// CreateQP makes the queues of qp, which is under construction: ask it
-	// nothing yet. The answer is nil for an XRCRecv QP, which has none.
+	CreateCQ(cfg *CQConfig, create ProviderCQCommand) (ProviderCQ, ProviderReply, error)
+	// CreateQP creates the queues of qp. It must not call methods of qp, which is not
+	// complete yet. For an XRCRecv QP, which has no queues, it returns nil.
 	CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error)
+	// CreateSRQ may change cfg.MaxWR before it calls create, so that the kernel
+	// counts slots that the provider reserves. The reply contains the number of
+	// receives that the queue can hold.
 	CreateSRQ(pd *PD, cfg *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error)
-	// CreateAH writes to av what posts to the address copy into their WQE.
+	// CreateAH stores the address vector in av. Posts to the address copy it into
+	// their WQE.
 	CreateAH(pd *PD, attr *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error)
-	// Retire puts zero pages where the device's registers were mapped.
+	// Retire replaces the mappings of the device's registers with zero pages.
 	Retire() error
 }
 
-// A ProviderCQ is a vendor's completion queue.
+// A ProviderCQ is a provider's part of a [CQ].
 type ProviderCQ interface {
-	// Poll takes up to len(wcs) completions. It sets every field of those it
-	// returns.
+	// Poll returns up to len(wcs) completions. It sets every field of the completions
+	// it returns.
 	Poll(wcs []WC) (int, error)
-	// Ready tells whether a completion, or an error, could be polled now.
+	// Ready reports whether Poll would return a completion or an error now.
 	Ready() bool
-	// Arm asks for an event. events is how many of the queue have been read.
+	// Arm arms the queue. events is the number of the queue's events that have been
+	// read.
 	Arm(solicitedOnly bool, events uint32) error
-	// Resize changes the queue by one call of resize, and loses no completion.
+	// Resize changes the queue's size with one call of resize, without losing
+	// completions.
 	Resize(entries int, resize ProviderCommand) (ProviderReply, error)
-	// Retire puts zero pages where the queue was, after the kernel object is
-	// gone. A straggling Poll then takes nothing, or answers ErrClosed.
+	// Retire replaces the queue's memory with zero pages, after the kernel object has
+	// been destroyed. A Poll that is still running then returns nothing or ErrClosed.
 	Retire() error
 }
 
-// A ProviderPurger is a ProviderCQ whose entries make no sense without the
-// queue that they are of.
+// A ProviderPurger is a ProviderCQ that needs a queue in order to interpret the
+// queue's completions.
 type ProviderPurger interface {
-	// Purge drops the completions that have not been polled of q, which is a
-	// ProviderQP, the ProviderSRQ of an XRC SRQ or a ProviderWQ, and forgets q.
-	// The kernel has destroyed it, or moved it to RESET. It is not called while
-	// the Context is being closed.
+	// Purge drops all unpolled completions of q and forgets q. q is a ProviderQP, the
+	// ProviderSRQ of an XRC SRQ, or a ProviderWQ, which the kernel has destroyed or
+	// moved to RESET. Purge is not called while the Context is being closed.
 	Purge(q any)
 }
 
-// A ProviderLoser is a ProviderCQ that a device has to fill.
-type ProviderLoser interface {
-	// Lose is called when the device is gone, beside any other call. From then on
-	// Ready is true, and Poll answers [ErrDeviceGone] when the queue is empty.
-	Lose()
+// A ProviderFailer is a ProviderCQ that can report that no more completions will
+// arrive. The CQs of all providers implement it.
+type ProviderFailer interface {
+	// Fail is called when the device has been removed or the queue has overrun. It
+	// may run concurrently with any other method. From then on Ready returns true,
+	// and Poll returns err if the queue is empty. A later call replaces err.
+	Fail(err error)
 }
 
-// A ProviderUnpolled is a ProviderCQ of a device whose queues hold requests until
-// their completions are polled.
+// A ProviderUnpolled is a ProviderCQ of a device whose requests occupy their queue
+// until their completions are polled.
 type ProviderUnpolled interface {
-	// Unpolled tells how many requests of q's send and receive queue the
-	// completions give back that have not been polled. It takes none.
+	// Unpolled returns how many requests in q's send and receive queue the unpolled
+	// completions will release. It polls none of them.
 	Unpolled(q ProviderQP) (sends, recvs int)
 }
 
-// A ProviderQP is a vendor's queue pair.
+// A ProviderOp is an opcode and its flags. It is one word so that all arguments of
+// OpSGE and OpInline fit in registers.
+type ProviderOp uint32
+
+// ProviderOpOf returns the ProviderOp of op and f.
+func ProviderOpOf(op Opcode, f SendFlags) ProviderOp { return ProviderOp(op) | ProviderOp(f)<<8 }
+
+// Opcode returns the opcode.
+func (o ProviderOp) Opcode() Opcode { return Opcode(o) }
+
+// Flags returns the flags.
+func (o ProviderOp) Flags() SendFlags { return SendFlags(o >> 8) }
+
+// A ProviderQP is a provider's part of a [QP].
 type ProviderQP interface {
-	// PostSend posts wrs in order. On an error, n is the index of the bad
-	// request; those before it are posted and the device knows of them.
+	// PostSend posts wrs in order. If there is an error, n is the index of the
+	// request that was refused. The requests before it have been posted and submitted
+	// to the device.
 	//
-	// Where the doorbell is a system call, it can fail after the requests were
-	// written. They cannot be taken back: n counts them, and the error, an
-	// *Error, says when they go out. Submit does the same.
+	// If the doorbell is a system call, it can fail after the requests have been
+	// written to the ring. They cannot be removed: n includes them, and the error, an
+	// *Error, says when they will be sent. Submit behaves in the same way.
 	PostSend(wrs []SendWR) (n int, err error)
 	PostRecv(wrs []RecvWR) (n int, err error)
 
-	// Begin starts a batch. The calls after it add operations and fill in the
-	// one added last; the first thing that is wrong is kept and returned by
-	// Submit, which then posts nothing of the batch. Abort drops the batch.
+	// Begin starts a batch. The calls after it add operations, or complete the
+	// operation that was added last. Submit returns the first error and then posts
+	// nothing of the batch. Abort drops the batch.
 	Begin()
-	// op is one of the constants. imm is the immediate data, or the key that is invalidated. BIND_MW,
-	// FLUSH and the atomics, ATOMIC_WRITE among them, are followed by a call of
-	// Bind, Flush or Atomic. Bind takes what [ProviderBindOf] answers.
-	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
+	// Op adds an operation. The opcode of op is one of the constants. imm is the
+	// immediate data, or the key to invalidate. BIND_MW must be followed by Bind,
+	// FLUSH by Flush, and the atomics and ATOMIC_WRITE by Atomic. The arguments of
+	// Bind are the results of [ProviderBindOf].
+	Op(op ProviderOp, wrID, raddr uint64, rkey, imm uint32)
 	Atomic(compareAdd, swap uint64)
 	Bind(b ProviderBind, err error)
 	Flush(n uint32, p Placement, s Selectivity)
 	SGE(s SGE)
 	Inline(data []byte)
-	// These are Op and SGE, or Op and Inline, in one call.
-	SendSGE(f SendFlags, wrID uint64, s SGE)
-	WriteSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE)
-	ReadSGE(f SendFlags, wrID, raddr uint64, rkey uint32, s SGE)
-	SendInline(f SendFlags, wrID uint64, data []byte)
-	WriteInline(f SendFlags, wrID, raddr uint64, rkey uint32, data []byte)
+	// OpSGE is Op and SGE in one call. OpInline is Op and Inline.
+	OpSGE(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, s SGE)
+	OpInline(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte)
 	UDAddr(ah *AH, qpn, qkey uint32)
 	RemoteSRQ(srqn uint32)
 	Submit() error
 	Abort()
 
-	// How many requests occupy a queue, as far as it shows by now.
+	// SendsOutstanding and RecvsOutstanding return how many requests occupy a queue,
+	// as far as the provider knows.
 	SendsOutstanding() int
 	RecvsOutstanding() int
 
-	// Reset empties both queues: the QP has moved to RESET.
+	// Reset empties both queues, after the QP has moved to RESET.
 	Reset() error
-	// Retire puts zero pages where the queues were, after the kernel object
-	// is gone.
+	// Retire replaces the memory of the queues with zero pages, after the kernel
+	// object has been destroyed.
 	Retire() error
 }
 
-// A ProviderSRQ is a vendor's shared receive queue.
+// A ProviderSRQ is a provider's part of an [SRQ].
 type ProviderSRQ interface {
 	PostRecv(wrs []RecvWR) (n int, err error)
-	// Modify changes the queue by one call of modify. No receive is lost.
+	// Modify changes the queue with one call of modify, without losing receives.
 	Modify(a *SRQAttr, m SRQMask, modify ProviderCommand) error
-	// Retire puts zero pages where the queue was, after the kernel object is
-	// gone.
+	// Retire replaces the queue's memory with zero pages, after the kernel object has
+	// been destroyed.
 	Retire() error
 }
 
-// A ProviderAV is the vendor's form of an [AH], as CreateAH wrote it.
+// A ProviderAV is the address vector of an [AH] in the provider's format, as
+// written by CreateAH.
 type ProviderAV [6]uint64
 
-// ProviderAVOf returns the vendor's form of ah for a request of a QP of pd, see [ProviderPDOf], or
-// the error of the post when ah is nil, closed, or of another PD. The AV is to
-// be read only. The errors: [ErrNoAH], [ErrClosed] and [ErrForeignAH].
+// ProviderAVOf returns the address vector of ah, for a request of a QP of pd, see
+// [ProviderPDOf]. The caller must not change it. The errors are those of the post:
+// [ErrNoAH] if ah is nil, [ErrClosed] if it is closed, and [ErrForeignAH] if it
+// belongs to another PD.
 func ProviderAVOf(ah *AH, pd *PD) (*ProviderAV, error) {
 	if ah == nil || ah.owner.Load() != pd {
 		return nil, ah.unfit()
@@ -183,7 +217,7 @@ func ProviderAVOf(ah *AH, pd *PD) (*ProviderAV, error) {
 	return &ah.av, nil
 }
 
-// unfit says why an AH cannot be named.
+// unfit returns the error for an AH that cannot be used.
 func (a *AH) unfit() error {
 	switch {
 	case a == nil:
@@ -194,13 +228,14 @@ func (a *AH) unfit() error {
 	return ErrForeignAH
 }
 
-// ProviderSRQOf returns the vendor's queue of s.
+// ProviderSRQOf returns the provider's part of s.
 func ProviderSRQOf(s *SRQ) ProviderSRQ { return s.impl }
 
-// ProviderMTU asks for the longest message that a UD QP can send now, in
-// bytes. It is [MaxMessage] where that cannot be told. Providers call it when a
-// message is longer than what they know of: that an interface's MTU was raised
-// is noticed so. That it was lowered is not, until the QP goes through RESET.
+// ProviderMTU queries the longest message that a UD QP can send now, in bytes. It
+// returns [MaxMessage] if the query fails. Providers call it for a message that is
+// longer than the last known MTU. So they notice when the MTU of an interface has
+// been raised. When it has been lowered, they notice only after the QP has been
+// moved to RESET.
 func ProviderMTU(q *QP) uint64 {
 	a, err := q.ctx.QueryPort(int(q.port.Load()))
 	if err != nil || a.ActiveMTU.Bytes() == 0 {
@@ -209,19 +244,18 @@ func ProviderMTU(q *QP) uint64 {
 	return uint64(a.ActiveMTU.Bytes())
 }
 
-// A ProviderFlusher is a ProviderQP whose receives are not flushed by
-// themselves when they are posted in the state ERR.
+// A ProviderFlusher is a ProviderQP whose device does not flush receives that are
+// posted in state ERR.
 type ProviderFlusher interface {
 	// FlushRecv is called after PostRecv in a QP that Modify has moved to ERR.
 	FlushRecv() error
 }
 
-// A ProviderFinisher is a ProviderQP of whose requests some may be over without
-// a sign.
+// A ProviderFinisher is a ProviderQP whose sends may finish without a completion.
 type ProviderFinisher interface {
-	// FinishSends is called once for a QP in ERR, to which nothing is posted
-	// meanwhile: the last request of the send queue is to be given back like
-	// others. Nothing of that may show in what Poll gives; a waiter may wake.
+	// FinishSends is called once for a QP in ERR, while nothing is posted to it. The
+	// provider must release the last request of the send queue like any other. This
+	// must not produce a completion in Poll, but it may wake a waiter.
 	FinishSends()
 }
 
@@ -230,8 +264,8 @@ var providers struct {
 	byDriver map[uint32]Provider
 }
 
-// RegisterProvider makes a provider known. Providers call it from init; a
-// second one for the same driver is a programming error and panics.
+// RegisterProvider registers a provider. Providers call it from init. It panics if
+// the driver already has one.
 func RegisterProvider(p Provider) {
 	providers.Lock()
 	defer providers.Unlock()
@@ -243,6 +277,14 @@ func RegisterProvider(p Provider) {
 		providers.byDriver = make(map[uint32]Provider)
 	}
 	providers.byDriver[id] = p
+}
+
+// HasProvider reports whether any provider is linked. Without a provider no device
+// can be opened.
+func HasProvider() bool {
+	providers.Lock()
+	defer providers.Unlock()
+	return len(providers.byDriver) > 0
 }
 
 func providerOf(driver uint32) Provider {

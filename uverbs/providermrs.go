@@ -5,27 +5,30 @@ import (
 	"sync/atomic"
 )
 
-// A ProviderStorer is a [ProviderContext] of a device that may leave it to the
-// CPU to put short messages where their SGEs say, or to take the beginning of a
+// A ProviderStorer is a [ProviderContext] of a device that may leave it to the CPU
+// to copy short messages to the memory of their SGEs, or to copy the beginning of a
 // frame from there.
 type ProviderStorer interface {
-	// StoreIn is called once, before anything is made.
+	// StoreIn is called once, before any object is created.
 	StoreIn(m *ProviderMRs)
 }
 
-// ProviderMRs is the memory that a Context's MRs name. Queues reach it by a
-// [ProviderMRUser].
+// ProviderMRs gives access to the memory of a Context's MRs. Queues use it through
+// a [ProviderMRUser].
 type ProviderMRs struct {
 	pages   [1 << (keyBits - placeBits)]atomic.Pointer[placePage]
-	foreign atomic.Int64 // MRs of memory that the process does not have
+	foreign atomic.Int64 // number of MRs whose memory is not the process's
 
-	mu sync.Mutex // held to change what the pages lead to
+	pageable atomic.Bool // see Pageable
+
+	mu sync.Mutex // held to change what pages lead to
 
 	usersMu sync.Mutex
-	users   *ProviderMRUser // those that have ever begun
+	users   *ProviderMRUser // list of users that have called Begin
 }
 
-// Devices count their keys above the lowest byte. Half of the rest chooses a page.
+// The lowest byte of a key is not part of the device's numbering. Half of the other
+// bits select a page.
 const (
 	keyShift  = 8
 	keyBits   = 24
@@ -35,19 +38,24 @@ const (
 
 type placePage [1 << placeBits]atomic.Pointer[place]
 
-// A place is what a local key leads to. Places of keys that differ in the lowest
-// byte alone are a list.
+// A place is the entry of a local key. Entries of keys that differ only in the
+// lowest byte form a list.
 type place struct {
 	key  uint32
 	next atomic.Pointer[place]
-	view atomic.Pointer[mrView] // nil once the MR has let go of it
+	view atomic.Pointer[mrView] // nil after leave
 }
 
-// Foreign tells whether some MR is of memory that Store cannot write: a dma-buf's,
-// or another process's.
+// Foreign reports whether any MR has memory that Store cannot write: memory of a
+// dma-buf or of another process.
 func (m *ProviderMRs) Foreign() bool { return m != nil && m.foreign.Load() > 0 }
 
-// head is where the list of a key begins. The caller holds m.mu.
+// Pageable reports whether the device may find pages of an MR absent. This is so
+// once an MR has been registered with OnDemand, or by another process, which may
+// have used OnDemand.
+func (m *ProviderMRs) Pageable() bool { return m != nil && m.pageable.Load() }
+
+// head returns the head of a key's list. The caller holds m.mu.
 func (m *ProviderMRs) head(key uint32) *atomic.Pointer[place] {
 	i := key >> keyShift
 	page := &m.pages[i>>placeBits]
@@ -57,7 +65,7 @@ func (m *ProviderMRs) head(key uint32) *atomic.Pointer[place] {
 	return &page.Load()[i&placeMask]
 }
 
-// enter makes known what r has registered.
+// enter adds the MR of r.
 func (m *ProviderMRs) enter(r *registration) {
 	if m == nil {
 		return
@@ -65,18 +73,26 @@ func (m *ProviderMRs) enter(r *registration) {
 	if r.view.foreign {
 		m.foreign.Add(1)
 	}
+	m.note(r.view)
 	r.place = &place{key: r.view.lkey}
 	r.place.view.Store(r.view)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// In front: the kernel may give a key again before the one who closes its last
-	// MR has come to leave.
+	// It goes first: the kernel may reuse a key before the goroutine that closes the
+	// key's last MR has called leave.
 	head := m.head(r.place.key)
 	r.place.next.Store(head.Load())
 	head.Store(r.place)
 }
 
-// follow is for an MR whose memory, access or key has changed.
+// note updates what Pageable reports, before anything can be posted with v.
+func (m *ProviderMRs) note(v *mrView) {
+	if v.onDemand || v.foreign {
+		m.pageable.Store(true)
+	}
+}
+
+// follow updates the entry of an MR whose memory, access or key has changed.
 func (m *ProviderMRs) follow(r *registration) {
 	p := r.place
 	if m == nil || p == nil {
@@ -87,6 +103,7 @@ func (m *ProviderMRs) follow(r *registration) {
 		m.enter(r)
 		return
 	}
+	m.note(r.view)
 	was := p.view.Swap(r.view)
 	m.settle()
 	if was.foreign && !r.view.foreign {
@@ -94,7 +111,8 @@ func (m *ProviderMRs) follow(r *registration) {
 	}
 }
 
-// leave waits until nobody writes to the memory of r any more, and forgets it.
+// leave removes the entry of r and waits until no goroutine accesses its memory any
+// more.
 func (m *ProviderMRs) leave(r *registration) {
 	p := r.place
 	if m == nil || p == nil {

@@ -88,6 +88,31 @@ func TestProviderMRs(t *testing.T) {
 	check(t, whole.Close())
 }
 
+// Pages of an MR can be absent that is registered on demand, has become so, or is another process's: from then on.
+func TestProviderMRsPageable(t *testing.T) {
+	for name, v := range map[string]mrView{"on demand": {onDemand: true}, "foreign": {foreign: true}} {
+		m, r := new(ProviderMRs), &registration{view: &mrView{lkey: 0x700}}
+		if m.enter(r); m.Pageable() {
+			t.Error("pages of pinned memory may be absent")
+		}
+		v.lkey = 0x700
+		r.view = &v
+		if m.follow(r); !m.Pageable() {
+			t.Errorf("%s, reregistered: no page is absent", name)
+		}
+		if m.leave(r); !m.Pageable() { // receives may still be posted
+			t.Errorf("%s, closed: no page is absent", name)
+		}
+		m, r = new(ProviderMRs), &registration{view: &v}
+		if m.enter(r); !m.Pageable() {
+			t.Errorf("%s: no page is absent", name)
+		}
+	}
+	if (*ProviderMRs)(nil).Pageable() {
+		t.Error("pages of no memory are absent")
+	}
+}
+
 // Keys that differ in the lowest byte alone lead to memory of their own, in
 // whatever order they come and go.
 func TestProviderMRsNeighbours(t *testing.T) {

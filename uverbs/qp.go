@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,43 +11,42 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// A QP is a queue pair. Its methods may be called from any number of
-// goroutines, unless it was made with SingleGoroutine: then each of the two
-// queues belongs to one goroutine at a time, and Modify and Close to the owner
-// of both.
+// A QP is a queue pair. Its methods may be called from any number of goroutines,
+// unless it was created with SingleGoroutine. Then each of the two queues belongs
+// to one goroutine at a time, and only the owner of both may call Modify and Close.
 type QP struct {
 	object
 	impl   ProviderQP
-	pd     *PD   // nil: it has an XRCD
+	pd     *PD   // nil if the QP belongs to an XRCD
 	xrcd   *XRCD // of an XRCRecv QP
 	cfg    QPConfig
 	cap    QPCap
 	single bool
-	id     uint64
-	psn    uint32 // of Endpoint
+	psn    uint32 // what Endpoint reports
 
-	sq       sync.Mutex // serialises the send half of the provider's calls
+	sq       sync.Mutex // serialises calls of the provider's send half
+	poster   ProviderQP // handles PostSend: impl, or duringBatch in a single-goroutine QP with an open batch
 	sendGate gate
-	rq       sync.Mutex // and the receive half
+	rq       sync.Mutex // serialises calls of the provider's receive half
 	recvGate gate
 
 	gidMu sync.Mutex
-	gid   *GIDEntry // what localGID chose
+	gid   *GIDEntry // cached by localGID
 
-	port atomic.Uint32 // that Modify set
+	port atomic.Uint32 // set by Modify
 
 	windowMu sync.Mutex
-	windows  map[*MW]struct{} // of type 2, that may be bound here
+	windows  map[*MW]struct{} // type 2 windows that may be bound on this QP
 
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
 	groups  []mcastGroup // that the QP is attached to
 }
 
-// CreateQP makes a queue pair in state RESET: ibv_create_qp(3). [ErrInvalid]
-// for a configuration that makes no sense or that the device does not take,
-// [ErrNotSupported] for another type, [ErrClosed] after Close of what it is
-// made of.
+// CreateQP creates a queue pair in state RESET: ibv_create_qp(3). It returns
+// [ErrInvalid] if the configuration contradicts itself or exceeds the limits of the
+// device, [ErrNotSupported] if the type is not supported, and [ErrClosed] after
+// Close of the PD or of another object in cfg.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.RecvCQ == nil && cfg.Type != XRCSend {
 		cfg.RecvCQ = cfg.SendCQ
@@ -75,8 +75,22 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	})
 }
 
-// newQP makes a QP, of which create asks the kernel.
+// own copies what cfg points to: the program may change it later.
+func (cfg *QPConfig) own() {
+	if cfg.GID != nil {
+		gid := *cfg.GID
+		cfg.GID = &gid
+	}
+	if cfg.RSS != nil {
+		rss := *cfg.RSS
+		rss.Key = slices.Clone(rss.Key)
+		cfg.RSS = &rss
+	}
+}
+
+// newQP creates a QP. create issues the kernel's command.
 func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) (*QP, error) {
+	cfg.own()
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
 	q.object = object{ctx: c, kind: "QP", rank: rankQP}
 	q.under(parents...)
@@ -86,7 +100,6 @@ func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) 
 	q.sendGate.set(c, send)
 	q.recvGate.set(c, recv)
 	if err := q.make(func() error { return create(q) }); err != nil {
-		c.forget(q.id)
 		return nil, err
 	}
 	return q, nil
@@ -103,6 +116,7 @@ func (q *QP) create() error {
 	if impl == nil {
 		impl = noQueues{}
 	}
+	q.poster = impl
 	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, reply.Cap
 	return nil
 }
@@ -139,7 +153,7 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 		MaxSendSGE: int(capOut.MaxSendSge), MaxRecvSGE: int(capOut.MaxRecvSge), MaxInline: int(capOut.MaxInlineData)}}, nil
 }
 
-// nameParents adds what the QP is made of.
+// nameParents adds the handles of the QP's parents to a create command.
 func (q *QP) nameParents(cmd *ioctl.Cmd) {
 	cfg := &q.cfg
 	if q.xrcd != nil {
@@ -160,40 +174,42 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 	}
 }
 
-// Context returns the context that q was made from.
+// Context returns the context of q.
 func (q *QP) Context() *Context { return q.ctx }
 
-// PD returns the domain that q was made by: nil for an XRCRecv QP.
+// PD returns the PD of q, or nil for an XRCRecv QP.
 func (q *QP) PD() *PD { return q.pd }
 
-// SRQ returns the queue that q takes its receives from, or nil.
+// SRQ returns the SRQ of q, or nil if it has none.
 func (q *QP) SRQ() *SRQ { return q.cfg.SRQ }
 
-// QPN is the QP's number, by which peers address it.
+// QPN returns the QP's number. Peers use it to address the QP.
 func (q *QP) QPN() uint32 { return q.number }
 
-// Cap is how large the queues came out: at least what was asked for.
+// Cap returns the actual sizes of the queues. They are at least the requested
+// sizes.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// SendCQ is where the completions of sends go: nil for an XRCRecv QP.
+// SendCQ returns the CQ for completions of sends, or nil for an XRCRecv QP.
 func (q *QP) SendCQ() *CQ { return q.cfg.SendCQ }
 
-// RecvCQ is where the completions of receives go: nil for an XRC QP.
+// RecvCQ returns the CQ for completions of receives, or nil for an XRC QP.
 func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 
-// PostSend posts work requests to the send queue, in order: ibv_post_send(3).
-// On an error n is the index of the request that was refused; those before it
-// are posted and stay so, of it and those after it nothing is.
+// PostSend posts work requests to the send queue, in order: ibv_post_send(3). If it
+// returns an error, n is the index of the request that was refused. The requests
+// before it have been posted; the refused request and those after it have not.
 //
-// It allocates nothing, and literals at the call site stay on the stack. In a
-// loop, keep the []SGE out of a slice of requests that outlives it.
+// PostSend does not allocate, and literals at the call site stay on the stack. In a
+// loop, do not store the []SGE in a slice of requests that outlives it.
 //
-// A doorbell that the kernel refuses is another matter: all of wrs is in the
-// queue then, n is their number, and they go out with the next doorbell.
+// If the kernel refuses the doorbell, all of wrs have been posted: n is their
+// number, and they are sent with the next doorbell.
 //
-// The errors: [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
-// [ErrOpcode], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW], [ErrState], [ErrNoQueue], [ErrClosed], or what the kernel said to the
-// doorbell.
+// The errors are [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
+// [ErrOpcode], [ErrRdAtomic], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW],
+// [ErrState], [ErrNoQueue], [ErrClosed], [ErrBusy] on a single-goroutine QP with an
+// open batch, and the kernel's error for the doorbell.
 //
 //go:nosplit
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
@@ -202,7 +218,7 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	}
 	if g := q.sendGate.Load(); g != gateOpen {
 		err = gateErrors[g]
-	} else if n, err = q.impl.PostSend(noescape.Slice(wrs)); err != nil {
+	} else if n, err = q.poster.PostSend(noescape.Slice(wrs)); err != nil {
 		err = q.orClosed(&q.sendGate, err)
 	}
 	if !q.single {
@@ -211,8 +227,8 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	return n, err
 }
 
-// PostRecv posts work requests to the receive queue, in order:
-// ibv_post_recv(3). Errors and n are as for [QP.PostSend].
+// PostRecv posts work requests to the receive queue, in order: ibv_post_recv(3).
+// Errors and n are as for [QP.PostSend].
 //
 //go:nosplit
 func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
@@ -230,7 +246,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	return n, err
 }
 
-// postRecvGated is PostRecv where the gate is not open.
+// postRecvGated handles PostRecv if the gate is not open.
 //
 //go:noinline
 func (q *QP) postRecvGated(g uint32, wrs []RecvWR) (n int, err error) {
@@ -243,10 +259,9 @@ func (q *QP) postRecvGated(g uint32, wrs []RecvWR) (n int, err error) {
 	return n, q.flushRecv()
 }
 
-// SendsOutstanding returns how many requests occupy the send queue: posted, and
-// not yet given back. rxe gives a request back as it completes, other devices
-// once its completion, or that of a later request, has been polled. It is 0 for
-// a closed QP.
+// SendsOutstanding returns how many requests occupy the send queue. rxe releases a
+// request when it completes. Other devices release it when its completion, or that
+// of a later request, has been polled. SendsOutstanding returns 0 for a closed QP.
 func (q *QP) SendsOutstanding() (n int) {
 	if !q.single {
 		q.sq.Lock()
@@ -260,8 +275,8 @@ func (q *QP) SendsOutstanding() (n int) {
 	return n
 }
 
-// RecvsOutstanding is [QP.SendsOutstanding] of the receive queue. It is 0 for a
-// QP with an SRQ.
+// RecvsOutstanding returns how many requests occupy the receive queue, like
+// [QP.SendsOutstanding]. It returns 0 for a QP with an SRQ.
 func (q *QP) RecvsOutstanding() (n int) {
 	if !q.single {
 		q.rq.Lock()
@@ -275,8 +290,8 @@ func (q *QP) RecvsOutstanding() (n int) {
 	return n
 }
 
-// flushRecv has receives flushed that were posted in the state ERR, where a
-// provider has to see to it.
+// flushRecv flushes receives that were posted in state ERR, if the provider has to
+// do that.
 func (q *QP) flushRecv() error {
 	f, ok := q.impl.(ProviderFlusher)
 	if !ok {
@@ -288,8 +303,8 @@ func (q *QP) flushRecv() error {
 	return nil
 }
 
-// orClosed is err, or ErrClosed when a single-goroutine queue was closed under
-// the post.
+// orClosed returns err, or ErrClosed if a single-goroutine queue was closed during
+// the post. It calls no function: otherwise successful posts would be slower too.
 func (q *QP) orClosed(gate *gate, err error) error {
 	if gate.Load() == gateClosed {
 		return ErrClosed
@@ -311,8 +326,8 @@ func (q *QP) unlockBoth() {
 	}
 }
 
-// tearDown destroys the kernel's QP. Modify, Query and posts under way end
-// first: the kernel gives the handle to the next object that it makes.
+// tearDown destroys the kernel's QP. It waits for Modify, Query and posts that are
+// under way, because the kernel may reuse the handle for the next object.
 func (q *QP) tearDown() error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -324,7 +339,7 @@ func (q *QP) tearDown() error {
 	if err == nil {
 		err = q.destroyKernel()
 	}
-	if err != nil { // the QP lives on
+	if err != nil { // the QP stays open
 		q.sendGate.set(q.ctx, send)
 		q.recvGate.set(q.ctx, recv)
 	}
@@ -345,16 +360,16 @@ func (q *QP) retireRings() error {
 	q.lockBoth()
 	defer q.unlockBoth()
 	q.closeGates()
-	q.ctx.forget(q.id)
-	if !q.ctx.ending.Load() { // or else its CQs go too, and their owners may be polling
+	if !q.ctx.ending.Load() { // otherwise its CQs are closed too, and their owners may be polling
 		q.purgeCQs()
 	}
 	return q.impl.Retire()
 }
 
-// Close destroys the QP: ibv_destroy_qp(3). Requests still in its queues are
-// gone without completion. Type 2 memory windows that were ever bound on it are
-// closed with it. It is idempotent. Calling it between StartSend and
-// Submit of the same goroutine deadlocks. The error is what the kernel says
-// when it refuses; the QP lives on then.
+// Close destroys the QP: ibv_destroy_qp(3). Requests in its queues are dropped
+// without completion. Type 2 memory windows that were ever bound on the QP are
+// closed too. Close is idempotent. A goroutine that calls Close between StartSend
+// and Submit deadlocks. Close returns [ErrBusy] while a [Flow] leads to the QP:
+// close the flow first. Otherwise the error is what the kernel says when it
+// refuses; the QP then stays open.
 func (q *QP) Close() error { return q.close() }

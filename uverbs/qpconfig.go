@@ -36,6 +36,9 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	if err := checkGID(op, &p.object, cfg.GID); err != nil {
 		return err
 	}
+	if err := cfg.Path.check(op, p.String()); err != nil {
+		return err
+	}
 	if cfg.MaxSendSGE == 0 {
 		cfg.MaxSendSGE = 1
 	}
@@ -54,7 +57,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	return nil
 }
 
-// checkQPType looks whether what cfg asks for goes with its type.
+// checkQPType checks the fields of cfg against its type.
 func (p *PD) checkQPType(cfg *QPConfig) error {
 	const op = "create QP"
 	switch cfg.Type {
@@ -83,7 +86,8 @@ func checkGID(op string, on *object, g *GIDEntry) error {
 	return nil
 }
 
-// explainCreateQP looks afterwards which number the device did not take.
+// explainCreateQP finds out, after a failure, which value the device does not
+// support.
 func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	if e := c.notEthernet(err, cfg); e != nil {
 		return e

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// QueryGID reads one entry of a port's GID table: ibv_query_gid_ex(3).
-// [ErrInvalid] for an index that is not in use, or beyond the table;
-// [Context.GIDs] lists those in use.
+// QueryGID returns an entry of a port's GID table: ibv_query_gid_ex(3). It returns
+// [ErrInvalid] if the index is unused or beyond the table. [Context.GIDs] lists the
+// entries in use.
 func (c *Context) QueryGID(port, index int) (*GIDEntry, error) {
 	const op = "query GID"
 	if err := c.checkPort(op, port); err != nil {
@@ -20,27 +20,24 @@ func (c *Context) QueryGID(port, index int) (*GIDEntry, error) {
 	if index < 0 {
 		return nil, invalid(op, c.name, "the index must not be negative: "+sitoa(index))
 	}
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY)
-	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT, uint64(port))
-	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, uint64(index))
-	cmd.Uint32(uapi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0)
-	e := ioctl.OutOf[uapi.IbUverbsGidEntry](cmd, uapi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY)
-	if err := c.dev.Do(cmd); err != nil {
+	g, err := c.queryGID(port, index)
+	if err != nil {
 		detail := ""
 		if errno := errnoOf(err); errno == unix.ENODATA || errno == unix.EINVAL {
 			detail = fmt.Sprintf("port %d has no GID at index %d: Context.GIDs lists those in use", port, index)
 		}
 		return nil, c.wrap(op, c.name, err, detail)
 	}
-	g := gidEntry(e)
-	return &g, nil
+	one := []GIDEntry{g}
+	if err := c.nameNetdevs(op, one); err != nil {
+		return nil, err
+	}
+	return &one[0], nil
 }
 
-// PKeyIndex looks a P_Key up in a port's table: ibv_get_pkey_index(3).
-// [ErrInvalid] when it is not there. Full and limited membership, bit 15, are
-// two keys.
+// PKeyIndex returns the index of a P_Key in a port's table: ibv_get_pkey_index(3).
+// It returns [ErrInvalid] if the table does not contain it. Bit 15 counts: full and
+// limited membership are different keys.
 func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 	keys, err := c.PKeys(port)
 	if err != nil {
@@ -52,15 +49,15 @@ func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 	return 0, invalid("find P_Key", c.name, fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
 }
 
-// A ProviderClock is a ProviderContext of a device whose clock can be read.
+// A ProviderClock is a ProviderContext of a device with a readable clock.
 type ProviderClock interface {
 	QueryClock() (uint64, error)
 }
 
-// QueryClock reads the device's clock, by which WC.Timestamp tells the time, in
-// ticks of DeviceAttr.HCACoreClock: ibv_query_rt_values_ex(3). [ErrNotSupported]
-// where there is none that a program may read, such as rxe; [ErrClosed] after
-// Close.
+// QueryClock returns the device's clock, the clock of WC.Timestamp, in ticks of
+// DeviceAttr.HCACoreClock: ibv_query_rt_values_ex(3). It returns [ErrNotSupported]
+// if the device has no clock that a program may read, as on rxe, and [ErrClosed]
+// after Close.
 func (c *Context) QueryClock() (uint64, error) {
 	if c.ending.Load() {
 		return 0, ErrClosed
@@ -72,9 +69,9 @@ func (c *Context) QueryClock() (uint64, error) {
 	return p.QueryClock()
 }
 
-// QueryPortSpeed asks for the speed of a port in units of 100 Mb/s:
-// ibv_query_port_speed(3). [ErrNotSupported] where the kernel or the device
-// does not tell it so: [PortAttr] then has speed and width of a lane.
+// QueryPortSpeed returns the speed of a port in units of 100 Mb/s:
+// ibv_query_port_speed(3). It returns [ErrNotSupported] if the kernel or the device
+// does not report it. [PortAttr] then has the speed and the number of lanes.
 func (c *Context) QueryPortSpeed(port int) (uint64, error) {
 	const op = "query port speed"
 	if err := c.checkPort(op, port); err != nil {

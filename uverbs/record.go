@@ -6,27 +6,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A record reads a completion channel's records, one goroutine at a time. It
-// tries by a system call of which Go's scheduler is not told, for it never
-// blocks: one that is told wakes a thread of Go's, which had gone to sleep when
-// the wait began, and each event would cost that once more.
+// A record reads records of a completion channel, for one goroutine at a time. It
+// uses a system call that Go's scheduler is not notified of, because the call never
+// blocks. With a notification, each event would also wake a thread of the runtime
+// that went to sleep when the wait began.
 type record struct {
 	conn interface {
 		Read(func(fd uintptr) bool) error
 	}
-	try   func(fd uintptr) bool // made once: the wait allocates nothing
+	try   func(fd uintptr) bool // created once, so that waiting does not allocate
 	buf   [compEventSize]byte
 	n     int
 	errno unix.Errno
 }
 
-func (r *record) of(f *os.File) (err error) {
+func (r *record) init(f *os.File) (err error) {
 	r.conn, err = f.SyscallConn()
 	r.try = r.attempt
 	return err
 }
 
-// attempt is false when there is nothing to read yet.
+// attempt reports whether the read finished. It returns false if there is no record
+// yet.
 func (r *record) attempt(fd uintptr) bool {
 	r.n, r.errno = 0, unix.EINTR
 	for r.errno == unix.EINTR {
@@ -35,15 +36,19 @@ func (r *record) attempt(fd uintptr) bool {
 	return r.errno != unix.EAGAIN
 }
 
-// read parks until there is a record, or what keeps it from coming: the file's
-// end or error, or its deadline.
-func (r *record) read() (id uint64, ok bool, err error) {
+// read waits for a record. It returns an error if none can arrive: after the
+// deadline, an error or the end of the file. It reports the end of the file as EIO,
+// as the kernel does.
+func (r *record) read() (id uint64, err error) {
 	if err := r.conn.Read(r.try); err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	if r.errno != 0 {
-		return 0, false, r.errno
+		return 0, r.errno
 	}
-	id, ok = parseCompEvent(r.buf[:r.n])
-	return id, ok, nil
+	id, ok := parseCompEvent(r.buf[:r.n])
+	if !ok {
+		return 0, unix.EIO
+	}
+	return id, nil
 }

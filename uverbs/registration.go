@@ -5,25 +5,26 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
 
-// A registration is the part of an MR that lives until Close, whatever the
-// program drops. It does not point to the MR.
+// A registration is the part of an MR that lives until Close, even if the MR
+// becomes unreachable. It does not point to the MR.
 type registration struct {
 	object
-	pd      *PD
+	pd      atomic.Pointer[PD]
 	view    *mrView
-	place   *place // in the context's memory
+	place   *place // entry in Context.memory
 	grounds []*ground
-	// unregistered says what it is when this context has not registered it.
+	// unregistered says what the MR is if this context has not registered it.
 	unregistered string
-	orphan       bool // no MR points here any more: nobody can touch the memory
+	orphan       bool // the MR is unreachable: the program can no longer access the memory
 
-	// What it has at first, and most have for good.
+	// The initial values, which most registrations keep.
 	first struct {
 		view    mrView
 		ground  ground
@@ -31,21 +32,21 @@ type registration struct {
 	}
 }
 
-// A ground is memory that a device may reach.
+// A ground is memory that a device may access.
 type ground struct {
 	buf []byte
 	pin runtime.Pinner
 	own bool // buf was mapped by Alloc
 }
 
-// keep pins the caller's bytes where they are.
+// keep pins the caller's bytes.
 func (g *ground) keep(b []byte) {
 	g.buf = b
 	g.pin.Pin(&b[0])
 }
 
-// release gives the memory back, once the kernel has let go of it. orphan says
-// that nobody can touch it any more.
+// release releases the memory after the kernel has deregistered it. orphan means
+// that the program can no longer access it.
 func (g *ground) release(orphan bool) error {
 	switch {
 	case !g.own:
@@ -58,14 +59,15 @@ func (g *ground) release(orphan bool) error {
 }
 
 func newRegistration(p *PD) *registration {
-	r := &registration{pd: p}
+	r := new(registration)
+	r.pd.Store(p)
 	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR}
 	r.under(&p.object)
 	r.destroy, r.retire = r.dereg, r.letGo
 	return r
 }
 
-// on gives r its first ground.
+// on returns the first ground of r.
 func (r *registration) on() *ground {
 	g := &r.first.ground
 	r.first.grounds[0] = g
@@ -73,8 +75,8 @@ func (r *registration) on() *ground {
 	return g
 }
 
-// taken is the access that the kernel is asked for: without the hints, where
-// it does not know them.
+// taken returns the access flags for the kernel. It removes the optional ones if
+// the kernel does not know them.
 func (c *Context) taken(a Access) uint32 {
 	if c.coreSupport&uapi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		a &^= optionalAccess
@@ -91,7 +93,8 @@ func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
 	return nil
 }
 
-// regAll registers the whole address space, which has this form by agreement.
+// regAll registers the whole address space, which the ABI expresses as these
+// arguments.
 func (r *registration) regAll(p *PD, a Access) error {
 	r.view = &mrView{whole: true, size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
 	r.view.foreign = p.ctx.memory != nil && !storesAnywhere()
@@ -123,7 +126,7 @@ func (r *registration) dereg() error {
 	return err
 }
 
-// letGo gives all memory back, once the kernel has let go of it.
+// letGo releases all memory after the kernel has deregistered it.
 func (r *registration) letGo() error {
 	r.ctx.memory.leave(r)
 	var all error
@@ -135,8 +138,8 @@ func (r *registration) letGo() error {
 	return all
 }
 
-// unreachable runs when the MR is: its address range may be used again as soon
-// as the kernel has let go of it.
+// unreachable is called when the MR is unreachable. Then the address range may be
+// reused as soon as the kernel has deregistered it.
 func (r *registration) unreachable() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +149,8 @@ func (r *registration) unreachable() {
 	}
 	for _, g := range r.grounds {
 		if g.own {
-			// Unmapping what this process mapped cannot fail, and nobody is
-			// left to be told.
+			// Unmapping memory that this process has mapped cannot fail, and there is no
+			// caller to report an error to.
 			_ = unmapPages(g.buf)
 		}
 	}

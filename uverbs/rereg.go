@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReregFlags say what [MR.Rereg] changes. The values are those of
+// ReregFlags select what [MR.Rereg] changes. The values are those of
 // ibv_rereg_mr_flags.
 type ReregFlags uint32
 
@@ -21,23 +21,23 @@ const (
 
 const reregAll = ReregTranslation | ReregPD | ReregAccess
 
-// Rereg changes the memory, the PD or the access of an MR, as flags say:
-// ibv_rereg_mr(3). What flags do not name must be nil or 0. LKey and RKey may
-// change, and with new memory Addr does: it is the address of b[0]. SGEs that
-// were made before may name nothing any more.
+// Rereg changes the memory, the PD or the access of an MR, as selected by flags:
+// ibv_rereg_mr(3). Arguments that flags do not select must be nil or 0. LKey and
+// RKey may change. With new memory, Addr changes to the address of b[0]. SGEs
+// created before may be invalid afterwards.
 //
-// OnDemand belongs to the memory: it is given with new memory, and stays as it
-// was without.
+// OnDemand is a property of the memory. It is set or cleared only together with new
+// memory.
 //
-// New memory is pinned as by [PD.RegMR]. What was registered before is let go,
-// but memory of [PD.Alloc] stays mapped until Close. Of access and PD together,
-// the access is changed first, by a command of its own.
+// New memory is pinned as by [PD.RegMR]. The old memory is unpinned, but memory of
+// [PD.Alloc] stays mapped until Close. If access and PD are both changed but the
+// memory is not, the access is changed first, with a separate command.
 //
-// [ErrNotSupported] where the device changes no registration, or not this part
-// of it: rxe changes PD and access from Linux 6.12 on, and no memory.
-// [ErrInvalid] for flags and values that do not fit each other. The MR is as it
-// was after these two. After another error of the kernel's it may name nothing
-// any more: close it. It then holds all memory and PDs of both registrations.
+// Rereg returns [ErrNotSupported] if the device cannot change MRs, or cannot make
+// this change: rxe can change PD and access since Linux 6.12, but not the memory.
+// It returns [ErrInvalid] if flags and values do not fit together. After these two
+// errors the MR is unchanged. After another error of the kernel it may be unusable:
+// close it. Until then it holds the memory and the PDs of both registrations.
 func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	r := m.reg
 	if err := r.checkRereg(flags, pd, b, a); err != nil {
@@ -49,7 +49,7 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 		return &Error{Op: opRereg, Object: r.String(), Kind: ErrClosed}
 	}
 	err := r.rereg(flags, pd, b, a)
-	m.view.Store(r.view) // a part may have been changed
+	m.view.Store(r.view) // a part may have been changed even if there is an error
 	return err
 }
 
@@ -74,9 +74,9 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 	return nil
 }
 
-// rereg runs under r.mu. Access and PD are two commands: the rxe of Linux 6.12
-// has changed half of what counts the users of a PD when it refuses the access,
-// and loses both PDs over it.
+// rereg changes the MR. The caller holds r.mu. Access and PD need two commands:
+// rxe of Linux 6.12 has already changed half of the PDs' reference counts when it
+// refuses the access. The counts of both PDs are wrong from then on.
 func (r *registration) rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	if a&OnDemand != 0 && !r.view.onDemand && flags&ReregTranslation == 0 {
 		return invalid(opRereg, r.String(), "the memory is pinned, and access alone does not change that: leave OnDemand out, or register the memory afresh with it")
@@ -114,7 +114,7 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 		next.onDemand = next.access&OnDemand != 0
 	}
 	r.view = &next
-	r.ctx.memory.follow(r) // until here what arrived belongs into the old memory
+	r.ctx.memory.follow(r) // until now, data that arrived belonged in the old memory
 	if g != nil {
 		r.replaceGround(g)
 	}
@@ -122,7 +122,7 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 		old := r.parents // more than one after a failure
 		r.setParents(&pd.object)
 		dropAll(old)
-		r.pd = pd
+		r.pd.Store(pd)
 	}
 	return nil
 }
@@ -145,8 +145,8 @@ func (r *registration) reregCommand(flags ReregFlags, pd *PD, b []byte, a Access
 	return nil
 }
 
-// reregFailed keeps what the device may still use. A driver that changes more
-// than one thing may have changed the first.
+// reregFailed keeps everything that the device may still use. If the driver had to
+// change more than one thing, it may have changed the first.
 func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access, g *ground, err error) error {
 	switch {
 	case g == nil:
@@ -165,8 +165,8 @@ func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access,
 	return r.explainRereg(flags, b, a, err)
 }
 
-// replaceGround lets the caller's memory go, and keeps what Alloc mapped: the
-// program may have slices of it.
+// replaceGround unpins the caller's old memory. It keeps memory that Alloc mapped,
+// because the program may have slices of it.
 func (r *registration) replaceGround(g *ground) {
 	kept := []*ground{g}
 	for _, old := range r.grounds {
@@ -179,7 +179,7 @@ func (r *registration) replaceGround(g *ground) {
 	r.grounds = kept
 }
 
-// setParents changes what usedBy reads of its children.
+// setParents replaces the parents, under the lock that usedBy reads them with.
 func (r *registration) setParents(parents ...*object) {
 	r.ctx.mu.Lock()
 	defer r.ctx.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *registration) explainRereg(flags ReregFlags, b []byte, a Access, err er
 	}
 }
 
-// explainReregAccess says why another access to the same memory was refused.
+// explainReregAccess explains why the kernel refused to change the access.
 func (r *registration) explainReregAccess(a Access, e *Error) error {
 	lacks := ""
 	if e.Kind == ErrNotSupported || e.Kind == ErrInvalid {

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resize changes how many completions the queue holds: ibv_resize_cq(3). None
-// is lost; fewer entries than completions waiting are refused. [ErrInvalid] for
-// a number that the device does not take, [ErrClosed] after Close.
+// Resize changes the number of completions that the queue can hold, without losing
+// any: ibv_resize_cq(3). It refuses a size that is too small for the unpolled
+// completions. It returns [ErrInvalid] for a size that the device does not support,
+// and [ErrClosed] after Close.
 func (q *CQ) Resize(entries int) error {
 	if entries < 1 || entries > math.MaxInt32 {
 		return invalid("resize", q.String(), "the number of entries must be 1 to 2^31-1: "+sitoa(entries))
@@ -27,17 +28,17 @@ func (q *CQ) Resize(entries int) error {
 		resized = err == nil
 		return r, err
 	})
-	if resized && err != nil { // what failed is not the number
-		q.entries = reply.Entries
+	if resized && err != nil { // the kernel accepted the size; a later step failed
+		q.entries.Store(int64(reply.Entries))
 		return q.ctx.wrap("resize", q.String(), err, "the queue has been resized")
 	}
-	if errors.Is(err, unix.EINVAL) && entries < q.entries {
+	if errors.Is(err, unix.EINVAL) && entries < q.Entries() {
 		return q.ctx.wrap("resize", q.String(), err, "more than "+sitoa(entries)+" completions may wait in it: poll them first")
 	}
 	if err != nil {
 		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}
-	q.entries = reply.Entries
+	q.entries.Store(int64(reply.Entries))
 	return nil
 }
 

@@ -17,7 +17,7 @@ const sandboxed = "GOVERBS_TEST_SANDBOXED"
 func TestRegImplicitInSandbox(t *testing.T) {
 	inside := os.Getenv(sandboxed) != ""
 	if inside {
-		forbid(t, unix.SYS_PROCESS_VM_WRITEV)
+		forbid(t, unix.SYS_PROCESS_VM_WRITEV, unix.EPERM)
 	}
 	r := newRig(t)
 	r.pageable()
@@ -40,22 +40,44 @@ func TestRegImplicitInSandbox(t *testing.T) {
 	}
 }
 
-// forbid has a system call fail with EPERM, in all threads, until the process ends.
-func forbid(t *testing.T, call uint32) {
+// forbid makes a system call fail, in all threads, until the process ends.
+func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
 	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	filter := []unix.SockFilter{
 		{Code: loadWord}, // the call's number
 		{Code: jumpEqual, Jf: 1, K: call},
-		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
 		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 	}
+	loadFilter(t, filter)
+}
+
+// forbidFamily has socket fail with EAFNOSUPPORT for an address family, in all
+// threads, until the process ends.
+func forbidFamily(t *testing.T, family uint32) {
+	t.Helper()
+	const firstArgument = 16 // in struct seccomp_data
+	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	loadFilter(t, []unix.SockFilter{
+		{Code: loadWord}, // the call's number
+		{Code: jumpEqual, Jf: 3, K: unix.SYS_SOCKET},
+		{Code: loadWord, K: firstArgument},
+		{Code: jumpEqual, Jf: 1, K: family},
+		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
+// loadFilter has a seccomp filter judge the calls of all threads.
+func loadFilter(t *testing.T, filter []unix.SockFilter) {
+	t.Helper()
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	check(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		t.Fatalf("seccomp: %v", errno)
+	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if failed != 0 {
+		t.Fatalf("seccomp: %v", failed)
 	}
 }

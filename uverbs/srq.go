@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An SRQ is a shared receive queue: QPs made with QPConfig.SRQ take their
-// receives from it. Its methods may be called from any number of goroutines,
-// unless it was made with SingleGoroutine.
+// An SRQ is a shared receive queue. QPs created with QPConfig.SRQ use its receives.
+// Its methods may be called from any number of goroutines, unless it was created
+// with SingleGoroutine.
 type SRQ struct {
 	object
 	impl ProviderSRQ
-	xrcd *XRCD // of an XRC SRQ, and where its completions go
+	xrcd *XRCD // of an XRC SRQ, like cq and srqn
 	cq   *CQ
 	srqn uint32
-	id   uint64
 
 	maxWR  atomic.Int64
 	maxSGE int
+	extra  int // receives that the kernel counts but that the provider reserves
 
 	queueLock
 	gate gate
 }
 
-// An SRQAttr holds the attributes of an SRQ: struct ibv_srq_attr.
+// An SRQAttr contains the attributes of an SRQ: struct ibv_srq_attr.
 type SRQAttr struct {
-	MaxWR  int // receives that it holds
-	MaxSGE int // of each; cannot be changed
-	Limit  int // receives left that raise an event; 0: none, or it was raised
+	MaxWR  int // maximum number of receives
+	MaxSGE int // of each receive; cannot be changed
+	Limit  int // an event is raised when fewer receives are left; 0 if there is no limit, or after the event
 }
 
-// SRQMask names the fields of a [SRQAttr] that count. The values are those of
+// SRQMask selects fields of an [SRQAttr]. The values are those of
 // ibv_srq_attr_mask.
 type SRQMask uint32
 
@@ -46,9 +46,9 @@ const (
 	SRQMaskLimit SRQMask = 1 << 1
 )
 
-// CreateSRQ makes a shared receive queue: ibv_create_srq(3). [SRQ.Query] tells
-// how large it came out. [ErrInvalid] for a configuration that the device does
-// not take, [ErrClosed] after Close of the PD.
+// CreateSRQ creates a shared receive queue: ibv_create_srq(3). [SRQ.Query] returns
+// its actual size. CreateSRQ returns [ErrInvalid] if the device does not support
+// the configuration, and [ErrClosed] after Close of the PD.
 func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if cfg.MaxSGE == 0 {
 		cfg.MaxSGE = 1
@@ -65,7 +65,6 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	s.id = p.ctx.id(s)
 	s.gate.set(p.ctx, gateOpen)
 	if err := s.make(func() error { return s.create(p, &cfg) }); err != nil {
-		p.ctx.forget(s.id)
 		return nil, err
 	}
 	return s, nil
@@ -95,8 +94,11 @@ func (p *PD) checkSRQ(cfg *SRQConfig) error {
 }
 
 func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
+	room := 0
 	impl, reply, err := s.ctx.impl.CreateSRQ(p, cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return s.made(s.command(p, cfg, uhwIn, uhwOut))
+		r, err := s.made(s.command(p, cfg, uhwIn, uhwOut))
+		room = r.SRQ.MaxWR
+		return r, err
 	})
 	if err != nil {
 		s.unmake(s.destroyKernel)
@@ -105,6 +107,7 @@ func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 	s.impl, s.handle, s.number, s.srqn = impl, reply.Handle, reply.Handle, reply.Number
 	s.maxWR.Store(int64(reply.SRQ.MaxWR))
 	s.maxSGE = reply.SRQ.MaxSGE
+	s.extra = max(room-reply.SRQ.MaxWR, 0)
 	return nil
 }
 
@@ -143,8 +146,8 @@ func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderRepl
 	return r, nil
 }
 
-// explainSRQ looks afterwards which number the device did not take. room is how
-// many receives the queue holds.
+// explainSRQ finds out, after a failure, which value the device does not support.
+// room is the number of receives that the queue can hold.
 func (c *Context) explainSRQ(op, object string, err error, asked SRQAttr, room int) error {
 	detail := ""
 	if errors.Is(err, unix.EINVAL) {
@@ -173,38 +176,39 @@ func (s SRQAttr) over(a *DeviceAttr) string {
 	return ""
 }
 
-// Context returns the context that s was made from.
+// Context returns the context of s.
 func (s *SRQ) Context() *Context { return s.ctx }
 
-// SRQN is the number by which peers name an XRC SRQ: ibv_get_srq_num(3). It is 0
-// for another, which nobody names.
+// SRQN returns the number by which peers address an XRC SRQ: ibv_get_srq_num(3). It
+// returns 0 for other SRQs.
 func (s *SRQ) SRQN() uint32 { return s.srqn }
 
-// MaxWR is how many receives the queue was asked to hold, and at least holds.
+// MaxWR returns the requested number of receives. The queue can hold at least that
+// many.
 func (s *SRQ) MaxWR() int { return int(s.maxWR.Load()) }
 
-// MaxSGE is how many SGEs each receive may have.
+// MaxSGE returns the maximum number of SGEs in a receive.
 func (s *SRQ) MaxSGE() int { return s.maxSGE }
 
-// PostRecv posts work requests to the queue: ibv_post_srq_recv(3). Which QP
-// takes which is up to their senders. Errors and n are as for [QP.PostSend].
-// Among them are [ErrDeviceGone] and [ErrClosed].
+// PostRecv posts work requests to the queue: ibv_post_srq_recv(3). The order in
+// which messages arrive determines which QP uses which receive. Errors and n are as
+// for [QP.PostSend]. The errors include [ErrDeviceGone] and [ErrClosed].
 func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	s.lock()
 	if g := s.gate.Load(); g != gateOpen {
 		err = gateErrors[g]
 	} else if n, err = s.impl.PostRecv(noescape.Slice(wrs)); err != nil && s.gate.Load() == gateClosed {
-		err = ErrClosed // closed under a single-goroutine queue
+		err = ErrClosed // a single-goroutine queue was closed during the post
 	}
 	s.unlock()
 	return n, err
 }
 
-// Modify changes how many receives the queue holds, where the device can, and
-// the limit that raises [EventSRQLimitReached]: ibv_modify_srq(3). Receives
-// that are posted stay; a queue too small for them is refused. [ErrInvalid]
-// then, and for numbers that the device does not take; [ErrNotSupported] where
-// it resizes no queue; [ErrClosed] after Close.
+// Modify changes the number of receives that the queue can hold, if the device
+// supports it, and the limit that raises [EventSRQLimitReached]: ibv_modify_srq(3).
+// Posted receives are kept. Modify returns [ErrInvalid] for a size that is too
+// small for them and for values that the device does not support, [ErrNotSupported]
+// if the device cannot resize SRQs, and [ErrClosed] after Close.
 func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	if m&SRQMaskMaxWR != 0 && (a.MaxWR < 1 || a.MaxWR > math.MaxInt32) {
 		return invalid("modify", s.String(), "MaxWR must be 1 to 2^31-1: "+sitoa(a.MaxWR))
@@ -257,10 +261,10 @@ func (s *SRQ) explainModify(a SRQAttr, m SRQMask, err error) error {
 	return s.ctx.explainSRQ("modify", s.String(), err, asked, room)
 }
 
-// Query reads the queue's attributes: ibv_query_srq(3). [ErrClosed] after
-// Close.
+// Query returns the queue's attributes: ibv_query_srq(3). It returns [ErrClosed]
+// after Close.
 func (s *SRQ) Query() (SRQAttr, error) {
-	s.lock() // Close waits
+	s.lock() // Close waits for the command
 	defer s.unlock()
 	if s.gate.Load() == gateClosed {
 		return SRQAttr{}, ErrClosed
@@ -275,16 +279,16 @@ func (s *SRQ) query() (SRQAttr, error) {
 	if err := s.ctx.dev.Do(cmd); err != nil {
 		return SRQAttr{}, s.ctx.wrap("query", s.String(), err, "")
 	}
-	return SRQAttr{MaxWR: int(resp.MaxWr), MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
+	return SRQAttr{MaxWR: int(resp.MaxWr) - s.extra, MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
 }
 
-// tearDown destroys the kernel's queue. Posts under way end first.
+// tearDown destroys the kernel's queue. It waits for posts that are under way.
 func (s *SRQ) tearDown() error {
 	s.lock()
 	defer s.unlock()
 	gate := s.gate.Swap(gateClosed)
 	err := s.destroyKernel()
-	if err != nil { // the queue lives on
+	if err != nil { // the queue stays open
 		s.gate.set(s.ctx, gate)
 	}
 	return err
@@ -299,13 +303,12 @@ func (s *SRQ) retireRing() error {
 	s.lock()
 	defer s.unlock()
 	s.gate.Store(gateClosed)
-	s.ctx.forget(s.id)
 	if s.cq != nil && !s.ctx.ending.Load() {
 		s.cq.purge(s.impl)
 	}
 	return s.impl.Retire()
 }
 
-// Close destroys the queue: ibv_destroy_srq(3). It answers [ErrBusy] while QPs
-// take their receives from it. It is idempotent.
+// Close destroys the queue: ibv_destroy_srq(3). It returns [ErrBusy] while QPs use
+// the queue. Close is idempotent.
 func (s *SRQ) Close() error { return s.close() }

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -224,5 +225,13 @@ func TestHugeGIDTable(t *testing.T) {
 	r.k.Set(func() { r.k.Ports[0].GidTblLen = 1 << 20 })
 	if n := len(good(r.c.GIDs(1))(t)); n != len(r.k.GIDs) {
 		t.Errorf("%d GIDs, want %d", n, len(r.k.GIDs))
+	}
+}
+
+// A cause that is no errno can still be reached.
+func TestErrorCause(t *testing.T) {
+	cause := errors.New("the provider's own")
+	if err := (&Context{}).wrap("create CQ", "fake0", cause, ""); !errors.Is(err, cause) || err.Error() != "uverbs: create CQ on fake0: the provider's own" {
+		t.Errorf("%v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,7 +182,7 @@ func TestCloseWakesAll(t *testing.T) {
 			events := make(chan error, 1)
 			if name == "Context" {
 				go func() { events <- second(r.c.NextEvent(context.Background())) }()
-				until(func() bool { r.c.events.mu.Lock(); defer r.c.events.mu.Unlock(); return r.c.events.started })
+				until(waitingForEvent)
 			} else {
 				events <- ErrClosed
 			}
@@ -253,5 +254,38 @@ func TestStrayCompEvent(t *testing.T) {
 		}
 		id = q.id
 		check(t, q.Close())
+	}
+}
+
+// waitErrors are those of waits that their context ends.
+func waitErrors(t *testing.T) []errorCase {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	b.busy(t)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	is := []error{context.DeadlineExceeded}
+	return []errorCase{
+		{"Wait", b.cq.Wait(ctx), is},
+		{"WaitEvent", b.cq.WaitEvent(ctx), is},
+		{"PollWait", second(b.cq.PollWait(ctx, make([]WC, 1))), is},
+		{"NextEvent", second(r.c.NextEvent(ctx)), is},
+		{"Drain", b.qp.Drain(ctx), is},
+	}
+}
+
+// A wait that its context ends names the operation and the object, and wraps the
+// cause.
+func TestWaitErrors(t *testing.T) {
+	objects := map[string]string{"NextEvent": "asynchronous event on fake0", "Drain": "drain fake0 QP "}
+	for _, c := range waitErrors(t) {
+		want := objects[c.name]
+		if want == "" {
+			want = "completion on fake0 CQ "
+		}
+		var timeout interface{ Timeout() bool }
+		if !errors.Is(c.err, context.DeadlineExceeded) || !errors.As(c.err, &timeout) || !timeout.Timeout() || !strings.Contains(c.err.Error(), want) {
+			t.Errorf("%s: %v, want …%s…", c.name, c.err, want)
+		}
 	}
 }

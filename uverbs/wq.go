@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A WQ is a work queue: receives of raw packets, to which an [RWQIndTable] and a
-// QP with [RSSConfig] lead. Its methods may be called from any number of
-// goroutines, unless it was made with SingleGoroutine.
+// A WQ is a work queue. It contains receives for the raw packets that a QP with
+// [RSSConfig] directs to it through an [RWQIndTable]. Its methods may be called
+// from any number of goroutines, unless it was created with SingleGoroutine.
 type WQ struct {
 	object
 	impl   ProviderWQ
 	cq     *CQ
-	id     uint64
 	maxWR  int
 	maxSGE int
 
@@ -29,27 +28,27 @@ type WQ struct {
 	state   WQState
 }
 
-// A WQConfig describes a work queue: ibv_create_wq(3). It is one of receives:
-// IBV_WQT_RQ, the only type that there is.
+// A WQConfig describes a work queue: ibv_create_wq(3). It is a receive queue,
+// IBV_WQT_RQ, which is the only type.
 type WQConfig struct {
 	CQ     *CQ
-	MaxWR  int // receives that it holds
-	MaxSGE int // of each; 0: 1
+	MaxWR  int // maximum number of receives
+	MaxSGE int // of each receive; 0 means 1
 	Flags  WQFlags
-	// SingleGoroutine leaves out the lock. The queue then belongs to one
-	// goroutine at a time.
+	// SingleGoroutine omits the lock. The queue then belongs to one goroutine at a
+	// time.
 	SingleGoroutine bool
 }
 
-// WQFlags change what a WQ does. The values are those of ibv_wq_flags.
+// WQFlags are optional features of a WQ. The values are those of ibv_wq_flags.
 type WQFlags uint32
 
 // The flags of ibv_create_wq(3).
 const (
-	WQCVLANStripping     WQFlags = 1 << 0 // the VLAN's tag goes into the WC: see WC.CVLAN
-	WQScatterFCS         WQFlags = 1 << 1 // the frame's checksum, 4 bytes, follows it
-	WQDelayDrop          WQFlags = 1 << 2 // packets wait a while for receives: needs CAP_SYS_RAWIO
-	WQPCIWriteEndPadding WQFlags = 1 << 3 // writes to memory end at a cache line's end
+	WQCVLANStripping     WQFlags = 1 << 0 // the VLAN tag of a received frame is in the WC: see WC.CVLAN
+	WQScatterFCS         WQFlags = 1 << 1 // receives end with the frame's checksum, 4 bytes
+	WQDelayDrop          WQFlags = 1 << 2 // packets wait for a receive for a while; needs CAP_SYS_RAWIO
+	WQPCIWriteEndPadding WQFlags = 1 << 3 // writes to memory are padded to the end of a cache line
 )
 
 // WQState is the state of a WQ. The values are those of ibv_wq_state.
@@ -58,7 +57,7 @@ type WQState uint8
 // The states of ibv_modify_wq(3).
 const (
 	WQStateReset WQState = 0
-	WQStateRdy   WQState = 1 // ready: it takes receives, and packets
+	WQStateRdy   WQState = 1 // ready: receives can be posted, and packets arrive
 	WQStateErr   WQState = 2
 )
 
@@ -70,8 +69,7 @@ func (s WQState) String() string {
 	return "state " + itoa(uint64(s))
 }
 
-// WQMask names the fields of a [WQAttr] that count. The values are those of
-// ibv_wq_attr_mask.
+// WQMask selects fields of a [WQAttr]. The values are those of ibv_wq_attr_mask.
 type WQMask uint32
 
 // The bits of ibv_modify_wq(3).
@@ -81,17 +79,18 @@ const (
 	WQMaskFlags    WQMask = 1 << 2
 )
 
-// A WQAttr holds the attributes of a WQ: struct ibv_wq_attr.
+// A WQAttr contains the attributes of a WQ: struct ibv_wq_attr.
 type WQAttr struct {
 	State     WQState
 	CurState  WQState
 	Flags     WQFlags
-	FlagsMask WQFlags // which of Flags are changed
+	FlagsMask WQFlags // the bits of Flags to change
 }
 
-// CreateWQ makes a work queue in state RESET: ibv_create_wq(3). [ErrInvalid] for
-// a configuration that the device does not take, [ErrNotSupported] where it has
-// no work queues, such as rxe, [ErrClosed] after Close of what it is made of.
+// CreateWQ creates a work queue in state RESET: ibv_create_wq(3). It returns
+// [ErrInvalid] if the device does not support the configuration, [ErrNotSupported]
+// if it has no work queues, as on rxe, and [ErrClosed] after Close of the PD or the
+// CQ.
 func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 	if cfg.MaxSGE == 0 {
 		cfg.MaxSGE = 1
@@ -105,7 +104,6 @@ func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 	q.id = p.ctx.id(q)
 	q.gate.set(p.ctx, gateState)
 	if err := q.make(func() error { return q.create(p, &cfg) }); err != nil {
-		p.ctx.forget(q.id)
 		return nil, err
 	}
 	return q, nil
@@ -195,36 +193,38 @@ func (q *WQ) explainCreate(err error, cfg *WQConfig) error {
 	return q.ctx.wrap(op, q.ctx.name, err, detail)
 }
 
-// Context returns the context that q was made from.
+// Context returns the context of q.
 func (q *WQ) Context() *Context { return q.ctx }
 
-// CQ returns where the completions of q go.
+// CQ returns the CQ for the completions of q.
 func (q *WQ) CQ() *CQ { return q.cq }
 
-// WQN is the WQ's number: WC.QPNum of its completions.
+// WQN returns the WQ's number, which is WC.QPNum in its completions.
 func (q *WQ) WQN() uint32 { return q.number }
 
-// MaxWR is how many receives the queue holds, at least what was asked for.
+// MaxWR returns the maximum number of receives in the queue. It is at least the
+// requested number.
 func (q *WQ) MaxWR() int { return q.maxWR }
 
-// MaxSGE is how many SGEs each receive may have.
+// MaxSGE returns the maximum number of SGEs in a receive.
 func (q *WQ) MaxSGE() int { return q.maxSGE }
 
-// State is the state that Modify put the WQ in.
+// State returns the state that Modify set last.
 func (q *WQ) State() WQState {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	return q.state
 }
 
-// PostRecv posts work requests to the queue: ibv_post_wq_recv(3). Errors and n
-// are as for [QP.PostSend]: [ErrState] in RESET, [ErrDeviceGone], [ErrClosed] after Close.
+// PostRecv posts work requests to the queue: ibv_post_wq_recv(3). Errors and n are
+// as for [QP.PostSend]: [ErrState] in RESET, [ErrDeviceGone], and [ErrClosed] after
+// Close.
 func (q *WQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	q.lock()
 	if g := q.gate.Load(); g != gateOpen {
 		err = wqGateError(g)
 	} else if n, err = q.impl.PostRecv(noescape.Slice(wrs)); err != nil && q.gate.Load() == gateClosed {
-		err = ErrClosed // closed under a single-goroutine queue
+		err = ErrClosed // a single-goroutine queue was closed during the post
 	}
 	q.unlock()
 	return n, err
@@ -237,8 +237,8 @@ func wqGateError(g uint32) error {
 	return gateErrors[g]
 }
 
-// Outstanding returns how many receives occupy the queue: posted, and their
-// completions not yet polled. It is 0 for a closed WQ.
+// Outstanding returns how many receives occupy the queue. A receive occupies it
+// until its completion is polled. Outstanding returns 0 for a closed WQ.
 func (q *WQ) Outstanding() (n int) {
 	q.lock()
 	if q.gate.Load() != gateClosed {

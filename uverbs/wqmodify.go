@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ready takes the WQ from RESET to RDY, where receives can be posted. The errors
+// Ready moves the WQ from RESET to RDY, in which receives can be posted. The errors
 // are those of [WQ.Modify].
 func (q *WQ) Ready() error { return q.Modify(WQAttr{State: WQStateRdy}, WQMaskState) }
 
-// Modify changes the state of the WQ, or its flags: ibv_modify_wq(3). RESET goes
-// to RDY, every state to ERR and to RESET. In ERR what was posted is flushed; RESET empties the
-// queue, and drops its completions that have not been polled. [ErrInvalid] for
-// another transition, [ErrNotSupported] for a flag that the device cannot
-// change, [ErrClosed] after Close.
+// Modify changes the state or the flags of the WQ: ibv_modify_wq(3). The
+// transitions are from RESET to RDY, and from any state to ERR or RESET. In ERR,
+// posted receives are flushed. RESET empties the queue and drops its unpolled
+// completions. Modify returns [ErrInvalid] for another transition,
+// [ErrNotSupported] for a flag that the device cannot change, and [ErrClosed] after
+// Close.
 func (q *WQ) Modify(a WQAttr, m WQMask) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.gate.Load() == gateClosed {
 		return ErrClosed
 	}
-	// A post must not slip between the kernel's transition and what the queue
-	// makes of it.
+	// No post may come between the kernel's transition and the update of the queue.
 	q.lock()
 	defer q.unlock()
 	err := q.impl.Modify(func(uhwIn, uhwOut []byte) (ProviderReply, error) {
@@ -73,7 +73,7 @@ func (q *WQ) explainModify(a *WQAttr, m WQMask, err error) error {
 	return q.ctx.wrap("modify", q.String(), err, detail)
 }
 
-// tearDown destroys the kernel's queue. Posts under way end first.
+// tearDown destroys the kernel's queue. It waits for posts that are under way.
 func (q *WQ) tearDown() error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
@@ -81,7 +81,7 @@ func (q *WQ) tearDown() error {
 	defer q.unlock()
 	gate := q.gate.Swap(gateClosed)
 	err := q.destroyKernel()
-	if err != nil { // the queue lives on
+	if err != nil { // the queue stays open
 		q.gate.set(q.ctx, gate)
 	}
 	return err
@@ -97,13 +97,12 @@ func (q *WQ) retireRing() error {
 	q.lock()
 	defer q.unlock()
 	q.gate.Store(gateClosed)
-	q.ctx.forget(q.id)
 	if !q.ctx.ending.Load() {
 		q.cq.purge(q.impl)
 	}
 	return q.impl.Retire()
 }
 
-// Close destroys the queue: ibv_destroy_wq(3). It answers [ErrBusy] while a
-// table leads to it. It is idempotent.
+// Close destroys the queue: ibv_destroy_wq(3). It returns [ErrBusy] while a table
+// contains the queue. Close is idempotent.
 func (q *WQ) Close() error { return q.close() }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An XRCD is a domain of extended reliable connections (XRC, IBA vol. 1 annex
-// A14). A process has one target QP for each peer process, and any number of
-// XRC SRQs: the peer's initiator says in every request which SRQ a message is
-// for, so that n processes on m nodes do not need a QP for each pair.
+// An XRCD is a domain of extended reliable connections (XRC, IBA vol. 1 annex A14).
+// A process has one target QP for each peer process, and any number of XRC SRQs.
+// Each request of the peer's initiator QP specifies the SRQ for its message. So n
+// processes on m nodes do not need a QP for each pair of processes.
 //
 //	node that receives                          node that sends
 //	d.CreateQP(QPConfig{Type: XRCRecv})   <-->  pd.CreateQP(QPConfig{Type: XRCSend, SendCQ: cq})
@@ -23,17 +23,19 @@ type XRCD struct {
 	object
 }
 
-// OpenXRCD opens a domain: ibv_open_xrcd(3). Processes that open it with the
-// same file share it, and with it the target QPs and SRQs that are made in it.
-// With a nil file it is the caller's own. The file is only a name: what is in it
-// does not matter, and it may be closed afterwards.
+// OpenXRCD opens a domain: ibv_open_xrcd(3). Processes that open a domain with the
+// same file share the domain, its target QPs and its SRQs. If file is nil, the
+// domain is private. The file only identifies the domain: its contents do not
+// matter, and it may be closed afterwards.
 //
-// flags may have os.O_CREATE, which makes the domain if there is none for the
-// file, and os.O_EXCL, which refuses one that exists. Both are about the domain,
-// not about the file. [ErrNotSupported] where the device has no XRC; EAGAIN when
-// there is no domain for the file and flags has no O_CREATE; [ErrInvalid] when
-// there is one, and flags has O_EXCL; [ErrClosed] after
-// Close of the Context, or of the file.
+// flags may include os.O_CREATE, which creates the domain if the file has none, and
+// os.O_EXCL, which refuses an existing domain. Both refer to the domain, not to the
+// file.
+//
+// OpenXRCD returns [ErrNotSupported] if the device has no XRC, EAGAIN if the file
+// has no domain and flags does not include O_CREATE, [ErrInvalid] if the file has
+// one and flags includes O_EXCL, and [ErrClosed] after Close of the Context or of
+// the file.
 func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
 	x := &XRCD{object{ctx: c, kind: "XRCD", rank: rankXRCD}}
 	x.destroy = func() error {
@@ -73,8 +75,8 @@ func (x *XRCD) open(file *os.File, flags int) error {
 	return x.ctx.wrap("open XRCD", x.ctx.name, err, detail)
 }
 
-// withFD runs f with the descriptor of file, which stays open meanwhile, or with
-// none when there is no file.
+// withFD calls f with the descriptor of file, which stays open during the call. If
+// file is nil, it calls f with none.
 func withFD(file *os.File, none int, f func(fd int) error) error {
 	if file == nil {
 		return f(none)
@@ -90,16 +92,17 @@ func withFD(file *os.File, none int, f func(fd int) error) error {
 	return err
 }
 
-// Context returns the context that x was opened from.
+// Context returns the context of x.
 func (x *XRCD) Context() *Context { return x.ctx }
 
-// CreateQP makes the receiving end of an extended reliable connection, of type
-// [XRCRecv], in state RESET. It has no queues and no CQs: its messages go to the
-// SRQs of the domain that the peer names, and their completions to the CQs of
-// those. Of cfg, Access and GID count, and Type may be left 0. [QP.Connect] takes
-// it to a peer's [XRCSend] QP. [ErrInvalid] for a configuration that asks for
-// more, [ErrNotSupported] where the device has none, [ErrClosed] after Close of
-// the domain.
+// CreateQP creates the receiving QP of an extended reliable connection, of type
+// [XRCRecv], in state RESET. It has no queues and no CQs: its messages use the SRQs
+// that the peer specifies, and the completions go to the CQs of these SRQs. Only
+// the fields Access, GID and Path of cfg are used. Type may be 0. [QP.Connect]
+// connects the QP to an [XRCSend] QP of a peer.
+//
+// CreateQP returns [ErrInvalid] if cfg has other fields set, [ErrNotSupported] if
+// the device has no such QPs, and [ErrClosed] after Close of the domain.
 func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	const op = "create QP"
 	if cfg.Type != 0 && cfg.Type != XRCRecv {
@@ -111,6 +114,9 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := checkGID(op, &x.object, cfg.GID); err != nil {
 		return nil, err
 	}
+	if err := cfg.Path.check(op, x.String()); err != nil {
+		return nil, err
+	}
 	cfg.Type = XRCRecv
 	return newQP(x.ctx, cfg, []*object{&x.object}, func(q *QP) error {
 		q.xrcd = x
@@ -118,12 +124,14 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	})
 }
 
-// OpenQP opens an XRCRecv QP that another process, or another context of this
-// one, has made in the domain: ibv_open_qp(3). It lives until all who have made
-// or opened it have closed it. Each may change its state. [QP.State] is what it
-// was in when it was opened, or what Modify of this QP has made of it; Query asks.
-// [ErrInvalid] when there is no such QP in the domain, [ErrClosed] after Close of
-// the domain.
+// OpenQP opens an XRCRecv QP of the domain that another process, or another context
+// of this process, has created: ibv_open_qp(3). The QP exists until all who created
+// or opened it have closed it. Each of them may change its state. [QP.State]
+// returns the state that the QP had when it was opened, or that Modify of this QP
+// set last. [QP.Query] returns the current state.
+//
+// OpenQP returns [ErrInvalid] if the domain has no such QP, and [ErrClosed] after
+// Close of the domain.
 func (x *XRCD) OpenQP(qpn uint32) (*QP, error) {
 	return newQP(x.ctx, QPConfig{Type: XRCRecv}, []*object{&x.object}, func(q *QP) error {
 		q.xrcd = x
@@ -145,7 +153,7 @@ func (q *QP) open(qpn uint32) error {
 		return q.ctx.wrap(op, q.xrcd.String(), err, detail)
 	}
 	q.handle, q.number = resp.QpHandle, resp.Qpn
-	q.impl = noQueues{}
+	q.impl, q.poster = noQueues{}, noQueues{}
 	a, err := q.query(MaskState)
 	if err != nil {
 		q.exists = true
@@ -155,34 +163,21 @@ func (q *QP) open(qpn uint32) error {
 	return q.enter(a.State)
 }
 
-// Close closes the domain: ibv_close_xrcd(3). It answers [ErrBusy] while QPs or
-// SRQs of this context use it. Those of other processes keep theirs. It is
-// idempotent.
+// Close closes the domain: ibv_close_xrcd(3). It returns [ErrBusy] while QPs or
+// SRQs of this context use it. It does not affect other processes that have opened
+// the domain. Close is idempotent.
 func (x *XRCD) Close() error { return x.close() }
 
-// noQueues are those of an XRCRecv QP. The gates of the
-// QP let no request through.
-type noQueues struct{}
+// noQueues is the ProviderQP of an XRCRecv QP. The gates of the QP refuse all
+// requests.
+type noQueues struct{ noQueue }
 
-func (noQueues) PostSend([]SendWR) (int, error)                           { return 0, ErrNoQueue }
-func (noQueues) PostRecv([]RecvWR) (int, error)                           { return 0, ErrNoQueue }
-func (noQueues) Begin()                                                   {}
-func (noQueues) Op(_ Opcode, _ SendFlags, _, _ uint64, _, _ uint32)       {}
-func (noQueues) Atomic(uint64, uint64)                                    {}
-func (noQueues) Bind(ProviderBind, error)                                 {}
-func (noQueues) Flush(uint32, Placement, Selectivity)                     {}
-func (noQueues) SGE(SGE)                                                  {}
-func (noQueues) Inline([]byte)                                            {}
-func (noQueues) SendSGE(SendFlags, uint64, SGE)                           {}
-func (noQueues) WriteSGE(_ SendFlags, _, _ uint64, _ uint32, _ SGE)       {}
-func (noQueues) ReadSGE(_ SendFlags, _, _ uint64, _ uint32, _ SGE)        {}
-func (noQueues) SendInline(SendFlags, uint64, []byte)                     {}
-func (noQueues) WriteInline(_ SendFlags, _, _ uint64, _ uint32, _ []byte) {}
-func (noQueues) UDAddr(*AH, uint32, uint32)                               {}
-func (noQueues) RemoteSRQ(uint32)                                         {}
-func (noQueues) Submit() error                                            { return ErrNoQueue }
-func (noQueues) Abort()                                                   {}
-func (noQueues) SendsOutstanding() int                                    { return 0 }
-func (noQueues) RecvsOutstanding() int                                    { return 0 }
-func (noQueues) Reset() error                                             { return nil }
-func (noQueues) Retire() error                                            { return nil }
+func (noQueues) PostSend([]SendWR) (int, error) { return 0, ErrNoQueue }
+func (noQueues) PostRecv([]RecvWR) (int, error) { return 0, ErrNoQueue }
+func (noQueues) Begin()                         {}
+func (noQueues) Submit() error                  { return ErrNoQueue }
+func (noQueues) Abort()                         {}
+func (noQueues) SendsOutstanding() int          { return 0 }
+func (noQueues) RecvsOutstanding() int          { return 0 }
+func (noQueues) Reset() error                   { return nil }
+func (noQueues) Retire() error                  { return nil }

@@ -1,12 +1,12 @@
-// Cgocost measures what posting and polling cost per work request through cgo:
-// bench/wrcost, as Go programs do it that call libibverbs. The figures have the
-// same names and are made the same way.
+// Cgocost measures the cost of posting and polling for each work request in Go
+// programs that call libibverbs through cgo. Its figures have the same names and
+// are measured in the same way as those of bench/wrcost.
 //
 //	cgocost mlx5_0
 //
-// Requests are in memory of C's, which is the customary way, and made once, as in
-// the programs that this one is compared with. Those named pinned are made for
-// each call in Go's memory and pinned, as bindings do that take the caller's
+// Requests are in C memory, as is usual, and built once, as in the programs that
+// this one is compared with. The requests of the figures named pinned are built in
+// Go memory and pinned for each call, as in bindings that accept the caller's
 // structs.
 package main
 
@@ -15,7 +15,7 @@ package main
 #include <string.h>
 #include <infiniband/verbs.h>
 
-// connect_self takes a queue pair to RTS, with itself as its peer.
+// connect_self moves a queue pair to RTS, with itself as its peer.
 static int connect_self(struct ibv_context *ctx, struct ibv_qp *qp)
 {
 	struct ibv_port_attr port;
@@ -62,14 +62,14 @@ import (
 )
 
 const (
-	each   = 128 // requests of a round
+	each   = 128 // requests in a round
 	list   = 32
 	size   = 32 // bytes of a message
 	rounds = 10
 	memory = 65536
 )
 
-// A bench is a queue pair that writes to itself, and requests in C's memory.
+// A bench has a QP that writes to itself, and requests in C memory.
 type bench struct {
 	ctx      *C.struct_ibv_context
 	cq       *C.struct_ibv_cq
@@ -77,12 +77,12 @@ type bench struct {
 	addr     C.uint64_t
 	lkey     C.uint32_t
 	rkey     C.uint32_t
-	one      [2][]C.struct_ibv_send_wr // by SGE, and inline, in C's memory
+	one      [2][]C.struct_ibv_send_wr // by SGE, and inline, in C memory
 	many     [2][]C.struct_ibv_send_wr
 	sges     []C.struct_ibv_sge
 	recv1    []C.struct_ibv_recv_wr
 	recvs    []C.struct_ibv_recv_wr
-	bad      []*C.struct_ibv_send_wr // C's memory
+	bad      []*C.struct_ibv_send_wr // in C memory
 	badRecv  []*C.struct_ibv_recv_wr
 	wcs      [list]C.struct_ibv_wc
 }
@@ -92,7 +92,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: cgocost DEVICE")
 		os.Exit(2)
 	}
-	debug.SetGCPercent(-1) // a collection is no part of a request
+	debug.SetGCPercent(-1) // do not measure garbage collections
 	b, err := open(os.Args[1])
 	if err == nil {
 		err = b.measure()

@@ -9,7 +9,7 @@ static void set_remote(struct ibv_send_wr *wr, uint64_t addr, uint32_t rkey)
 	wr->wr.rdma.rkey = rkey;
 }
 
-// Members of unions and bits are C's to set, once for a request.
+// cgo cannot access union members, so C sets them, once for each request.
 static void prepare(struct ibv_send_wr *wrs, int n, uint64_t addr, uint32_t rkey)
 {
 	int i;
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// requests makes all that are posted.
+// requests builds all requests.
 func (b *bench) requests() {
 	b.sges = inC[C.struct_ibv_sge](list)
 	for i := range b.sges {
@@ -43,7 +43,7 @@ func (b *bench) requests() {
 	b.recv1, b.recvs = b.receives(1), b.receives(list)
 }
 
-// sends are a list of n requests.
+// sends returns a list of n requests.
 func (b *bench) sends(n int, flags C.uint) []C.struct_ibv_send_wr {
 	wrs := inC[C.struct_ibv_send_wr](n)
 	for i := range wrs {
@@ -69,7 +69,7 @@ func (b *bench) receives(n int) []C.struct_ibv_recv_wr {
 	return wrs
 }
 
-// post posts lists, each by one call of C.
+// post posts lists, each with one C call.
 func (b *bench) post(wrs []C.struct_ibv_send_wr) error {
 	for done := 0; done < each; done += len(wrs) {
 		if err := C.ibv_post_send(b.qp, &wrs[0], &b.bad[0]); err != 0 {
@@ -79,7 +79,7 @@ func (b *bench) post(wrs []C.struct_ibv_send_wr) error {
 	return nil
 }
 
-// pinned posts single requests that are Go's.
+// pinned posts single requests in Go memory.
 func (b *bench) pinned() error {
 	for range each {
 		sge := &C.struct_ibv_sge{addr: b.addr, length: size, lkey: b.lkey}
@@ -108,14 +108,14 @@ func (b *bench) receive(wrs []C.struct_ibv_recv_wr) error {
 func (b *bench) empty() error {
 	for range each {
 		if n := C.ibv_poll_cq(b.cq, 1, &b.wcs[0]); n != 0 {
-			return fmt.Errorf("ibv_poll_cq: %d where there is nothing", n)
+			return fmt.Errorf("ibv_poll_cq: %d completions of an empty queue", n)
 		}
 	}
 	return nil
 }
 
-// poll takes the completions of a round, n at a time, and reports how many calls
-// found none.
+// poll polls the completions of a round, n at a time, and returns the number of
+// calls that found none.
 func (b *bench) poll(n int) (none int, err error) {
 	for got := 0; got < each; {
 		k := int(C.ibv_poll_cq(b.cq, C.int(n), &b.wcs[0]))
@@ -135,9 +135,9 @@ func (b *bench) poll(n int) (none int, err error) {
 	return none, nil
 }
 
-// settled has the device execute what has been posted: it serves a command after
-// the doorbells before it.
-func (b *bench) settled() error {
+// waitIdle waits until the device has executed all requests: it executes a command
+// only after earlier doorbells.
+func (b *bench) waitIdle() error {
 	for range 3 {
 		if err := C.query_port(b.ctx); err != 0 {
 			return fmt.Errorf("ibv_query_port: errno %d", err)
@@ -177,7 +177,7 @@ func (b *bench) measure() error {
 	}
 	for i := range rounds {
 		for k := range kinds {
-			if i%2 == 1 { // so that no kind is always the first in a page of a ring
+			if i%2 == 1 { // so that no kind is always the first to touch a page of a ring
 				k = len(kinds) - 1 - k
 			}
 			kind := kinds[k]
@@ -191,7 +191,7 @@ func (b *bench) measure() error {
 			if !kind.send {
 				continue
 			}
-			if err := b.settled(); err != nil {
+			if err := b.waitIdle(); err != nil {
 				return err
 			}
 			n := 1 + (list-1)*((i/2+k)%2) // one or all
@@ -209,7 +209,7 @@ func (b *bench) measure() error {
 	for _, name := range []string{"write", "write.pinned", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty"} {
 		v, ok := best[name]
 		if !ok {
-			return fmt.Errorf("no round gave a figure for %s", name)
+			return fmt.Errorf("no valid round of %s", name)
 		}
 		fmt.Printf("%s %.1f\n", name, v)
 	}

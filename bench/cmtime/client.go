@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// client connects one id to warm up, then all of them.
+// client connects one id as a warm-up, then count ids.
 func (b *bench) client(ctx context.Context) error {
 	for _, n := range []int{1, b.count} {
 		b.conns = nil
@@ -40,12 +40,12 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	if err := b.each(bindAddr, func(c *conn) error { return c.id.Bind(b.bind) }); err != nil {
 		return err
 	}
-	if err := b.answered(ctx, resolveAddr, cm.EventAddrResolved, func(c *conn) error {
+	if err := b.eachWithEvent(ctx, resolveAddr, cm.EventAddrResolved, func(c *conn) error {
 		return c.id.ResolveAddr(b.bind, b.options.server, 0)
 	}, nil); err != nil {
 		return err
 	}
-	if err := b.answered(ctx, resolveRoute, cm.EventRouteResolved, func(c *conn) error { return c.id.ResolveRoute(0) }, nil); err != nil {
+	if err := b.eachWithEvent(ctx, resolveRoute, cm.EventRouteResolved, func(c *conn) error { return c.id.ResolveRoute(0) }, nil); err != nil {
 		return err
 	}
 	if err := b.each(createQP, b.makeQP); err != nil {
@@ -54,7 +54,7 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	if err := b.each(initQP, func(c *conn) error { return c.modify(uverbs.StateInit) }); err != nil {
 		return err
 	}
-	if err := b.answered(ctx, cmConnect, cm.EventConnectResponse, func(c *conn) error { return c.id.Connect(c.param()) },
+	if err := b.eachWithEvent(ctx, cmConnect, cm.EventConnectResponse, func(c *conn) error { return c.id.Connect(c.param()) },
 		func(c *conn) error {
 			if err := c.modify(uverbs.StateRTR, uverbs.StateRTS); err != nil {
 				return err

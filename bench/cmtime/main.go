@@ -1,12 +1,13 @@
-// Cmtime times the steps of connecting: rdma_cm's cmtime(1), with the same steps
-// by the same calls, so that the two can be compared in one run.
+// Cmtime measures the steps of connecting. It is the Go counterpart of rdma_cm's
+// cmtime(1), with the same steps and calls, so that the two can be compared.
 //
-//	cmtime -b 10.9.0.1 -c 1000             # serves
-//	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # connects
+//	cmtime -b 10.9.0.1 -c 1000             # server
+//	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # client
 //
-// C's hands its steps to a thread and waits for them by sched_yield; here one
-// goroutine does them itself, each for all ids before the next. Every id has a QP of the program's own: what the
-// library does about QPs by itself is not in the figures.
+// The C program passes its steps to a thread and waits for it with sched_yield.
+// Here one goroutine does each step for all ids before the next step. The program
+// creates and modifies the QPs itself, so the figures do not include what package
+// cm does with QPs.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-// options are those of the command line.
+// options holds the command-line options.
 type options struct {
 	bind, server netip.AddrPort
 	count        int
@@ -48,7 +49,7 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	if o.count < 1 || *port > 0xffff || flags.NArg() > 0 {
-		return o, errors.New("want -c of at least 1, -p of at most 65535 and no argument")
+		return o, errors.New("-c must be at least 1, -p at most 65535, and there must be no argument")
 	}
 	ip, err := netip.ParseAddr(*bind)
 	if err != nil {

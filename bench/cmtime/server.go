@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// serve takes the connections of a client.
+// serve accepts the connections of one client.
 func (b *bench) serve(ctx context.Context) error {
 	id, err := b.ch.CreateID(cm.PSTCP)
 	if err != nil {
@@ -32,17 +32,18 @@ func (b *bench) serve(ctx context.Context) error {
 	return nil
 }
 
-// acceptAll takes n connections, and waits for their ends.
+// acceptAll accepts n connections and waits until they have ended.
 func (b *bench) acceptAll(ctx context.Context, n int) error {
-	if err := b.take(ctx, n, b.ch.Next, b.accept); err != nil {
+	if err := b.acceptRequests(ctx, n, b.ch.Next, b.accept); err != nil {
 		return err
 	}
 	return b.destroy()
 }
 
-// take hands n requests to accept, which works beside the events, and waits for
-// as many ends. An error of either ends both.
-func (b *bench) take(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), accept func(*conn) error) error {
+// acceptRequests calls accept for n requests, in another goroutine than the one
+// that reads events, and waits until the n connections have ended. An error in
+// either goroutine ends both.
+func (b *bench) acceptRequests(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), accept func(*conn) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	requests := make(chan *conn, n)
@@ -59,16 +60,17 @@ func (b *bench) take(ctx context.Context, n int, next func(context.Context) (*cm
 		}
 		accepted <- err
 	}()
-	err := b.ends(ctx, n, next, requests)
+	err := b.readEvents(ctx, n, next, requests)
 	close(requests)
 	if failed := <-accepted; failed != nil {
-		return failed // what ended the events
+		return failed // the cause of err
 	}
 	return err
 }
 
-// ends reads events until n connections have ended.
-func (b *bench) ends(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), requests chan<- *conn) error {
+// readEvents reads events until n connections have ended, and passes the requests
+// on.
+func (b *bench) readEvents(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), requests chan<- *conn) error {
 	for ended := 0; ended < n; {
 		e, err := next(ctx)
 		if err == nil && e.Type != cm.EventDisconnected {
@@ -83,7 +85,7 @@ func (b *bench) ends(ctx context.Context, n int, next func(context.Context) (*cm
 			e.ID.Context = c
 			b.conns = append(b.conns, c)
 			if len(b.conns) > n {
-				return fmt.Errorf("the client connects more than %d ids: give both the same -c", n)
+				return fmt.Errorf("the client connects more than %d ids: use the same -c at both ends", n)
 			}
 			requests <- c
 		case cm.EventDisconnected:
@@ -96,7 +98,7 @@ func (b *bench) ends(ctx context.Context, n int, next func(context.Context) (*cm
 	return nil
 }
 
-// accept takes up a request.
+// accept accepts a request.
 func (b *bench) accept(c *conn) error {
 	if err := b.makeQP(c); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// requests are the events of that many clients, and then nothing.
+// requests returns a function that returns n connection requests and then blocks.
 func requests(n int) func(context.Context) (*cm.Event, error) {
 	return func(ctx context.Context) (*cm.Event, error) {
 		if n--; n < 0 {
@@ -21,24 +21,24 @@ func requests(n int) func(context.Context) (*cm.Event, error) {
 	}
 }
 
-// A client that connects more than the server was told of is told so.
+// The server reports an error if the client connects more ids than its own -c.
 func TestMoreThanAskedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	accepted := 0
 	b := &bench{}
-	err := b.take(ctx, 2, requests(3), func(*conn) error { accepted++; return nil })
+	err := b.acceptRequests(ctx, 2, requests(3), func(*conn) error { accepted++; return nil })
 	if err == nil || !strings.Contains(err.Error(), "same -c") || accepted != 2 || len(b.conns) != 3 {
 		t.Errorf("%v; %d accepted, %d to close", err, accepted, len(b.conns))
 	}
 }
 
-// What keeps the server from accepting ends it, though the client waits.
+// An error of accept ends the server, even while it waits for events.
 func TestAcceptFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cause := errors.New("no QP")
-	if err := new(bench).take(ctx, 2, requests(1), func(*conn) error { return cause }); err != cause {
+	if err := new(bench).acceptRequests(ctx, 2, requests(1), func(*conn) error { return cause }); err != cause {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A step is a column of the report.
+// A step is a line of the report.
 type step int
 
 const (
@@ -43,13 +43,13 @@ type bench struct {
 	cq *uverbs.CQ
 }
 
-// A conn is a connection: an id, and a QP of the program's own.
+// A conn is a connection: an id, and a QP that the program manages itself.
 type conn struct {
 	id *cm.ID
 	qp *uverbs.QP
 }
 
-// time does a step for all connections.
+// time measures a step, which do performs for all connections.
 func (b *bench) time(s step, do func() error) error {
 	start := time.Now()
 	if err := do(); err != nil {
@@ -59,6 +59,7 @@ func (b *bench) time(s step, do func() error) error {
 	return nil
 }
 
+// each measures a step, which do performs for one connection.
 func (b *bench) each(s step, do func(*conn) error) error {
 	return b.time(s, func() error {
 		for _, c := range b.conns {
@@ -70,9 +71,9 @@ func (b *bench) each(s step, do func(*conn) error) error {
 	})
 }
 
-// answered does a step whose answers are events, which come while requests are
-// still being made.
-func (b *bench) answered(ctx context.Context, s step, want cm.EventType, do func(*conn) error, react func(*conn) error) error {
+// eachWithEvent measures a step that ends with an event for each connection.
+// Events are read while do is called for further connections.
+func (b *bench) eachWithEvent(ctx context.Context, s step, want cm.EventType, do func(*conn) error, react func(*conn) error) error {
 	return b.time(s, func() error {
 		done := make(chan error, 1)
 		go func() {
@@ -87,7 +88,8 @@ func (b *bench) answered(ctx context.Context, s step, want cm.EventType, do func
 	})
 }
 
-// events takes an event of each connection.
+// events reads one event of type want for each connection, and calls react with
+// each, unless react is nil.
 func (b *bench) events(ctx context.Context, want cm.EventType, react func(*conn) error) error {
 	for n := 0; n < len(b.conns); {
 		e, err := b.ch.Next(ctx)
@@ -98,7 +100,7 @@ func (b *bench) events(ctx context.Context, want cm.EventType, react func(*conn)
 			if err := e.Err(); err != nil {
 				return err
 			}
-			continue // the end of TIMEWAIT of earlier ones
+			continue // the end of TIMEWAIT of earlier connections
 		}
 		n++
 		if react == nil {
@@ -111,7 +113,7 @@ func (b *bench) events(ctx context.Context, want cm.EventType, react func(*conn)
 	return nil
 }
 
-// makeQP makes the QP of an id.
+// makeQP creates the QP of an id.
 func (b *bench) makeQP(c *conn) error {
 	if b.pd == nil {
 		var err error
@@ -127,7 +129,7 @@ func (b *bench) makeQP(c *conn) error {
 	return err
 }
 
-// modify takes the QP to a state.
+// modify moves the QP through states.
 func (c *conn) modify(states ...uverbs.QPState) error {
 	for _, s := range states {
 		a, m, err := c.id.InitQPAttr(s)
@@ -142,10 +144,10 @@ func (c *conn) modify(states ...uverbs.QPState) error {
 }
 
 func (c *conn) param() *cm.ConnParam {
-	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, QPN: c.qp.QPN()}
+	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: cm.NoRetry, RNRRetryCount: cm.NoRetry, QPN: c.qp.QPN()}
 }
 
-// destroy ends all connections, in the order of C's.
+// destroy closes all QPs and ids, in the order of the C program.
 func (b *bench) destroy() error {
 	if err := b.each(destroyQP, func(c *conn) error { return c.qp.Close() }); err != nil {
 		return err

@@ -1,10 +1,10 @@
-// Goverbs-perftest is linux-rdma/perftest in Go: the same tests, options and
-// columns, and the same messages on the wire, so that either end can be C's.
+// Goverbs-perftest is linux-rdma/perftest in Go. It has the same tests, options,
+// columns and messages between the two ends, so either end can be the C program.
 //
-//	goverbs-perftest send_lat                 # serves
-//	goverbs-perftest send_lat -n 5000 host    # connects
+//	goverbs-perftest send_lat                 # server
+//	goverbs-perftest send_lat -n 5000 host    # client
 //
-// A link to it named ib_send_lat, write_bw and so on is that test.
+// A link to it with a name such as ib_send_lat or write_bw runs that test.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	err := run(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// run does the test that the program's name names, or else the first argument.
+// run runs the test named by the program's name, else by the first argument.
 func run(ctx context.Context, name string, args []string, out, progress io.Writer) error {
 	t, ok := perftest.TestNamed(name)
 	if !ok {

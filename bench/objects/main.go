@@ -1,10 +1,10 @@
-// Objects measures how fast MRs, CQs and QPs are made and destroyed: so many of
-// each, one after the other. The figures are microseconds for each object.
+// Objects measures the creation and destruction of MRs, CQs and QPs: it creates n
+// of each, then closes them. The figures are microseconds for each object.
 //
 //	objects -d rxe0 -n 1000
 //
-// The MRs are all of the same memory, whose size -size says; -small keeps it out
-// of huge pages. testbed/speed/testdata/objects.c does the same in C, with 4 KiB.
+// All MRs register the same memory, of -size bytes, in huge pages unless -small is
+// given. testbed/speed/testdata/objects.c does the same in C, with 4 KiB.
 package main
 
 import (
@@ -30,14 +30,14 @@ func main() {
 func run(args []string) (err error) {
 	flags := flag.NewFlagSet("objects", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
-	count := flags.Int("n", 1000, "how many of each")
+	count := flags.Int("n", 1000, "number of objects of each kind")
 	size := flags.Int("size", 4096, "bytes of an MR")
 	small := flags.Bool("small", false, "no huge pages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *count < 1 || *size < 1 || flags.NArg() > 0 {
-		return errors.New("want -n and -size of at least 1 and no argument")
+		return errors.New("-n and -size must be at least 1, and there must be no argument")
 	}
 	ctx, err := uverbs.Open(*device)
 	if err != nil {
@@ -64,8 +64,8 @@ func run(args []string) (err error) {
 		}))
 }
 
-// pages are bytes that have been written to, in huge pages if they are enough,
-// and small does not forbid it.
+// pages returns size bytes of memory that has been written to. Unless small is set,
+// it asks the kernel for huge pages.
 func pages(size int, small bool) ([]byte, error) {
 	const huge = 2 << 20
 	room, err := unix.Mmap(-1, 0, size+huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -84,7 +84,7 @@ func pages(size int, small bool) ([]byte, error) {
 	return memory, nil
 }
 
-// measure makes and destroys count objects.
+// measure creates and closes count objects and prints the times.
 func measure[T interface{ Close() error }](kind string, count int, create func() (T, error)) error {
 	all := make([]T, 0, count)
 	began := time.Now()

@@ -190,10 +190,7 @@ func (b *bandwidthRun) take(cq *uverbs.CQ, sleep bool) (int, error) {
 	}
 	b.watch.done.Store(int64(b.completed + b.received))
 	n, err := cq.PollWait(b.watch.ctx, b.wcs)
-	if err != nil && b.watch.parent.Err() != nil {
-		err = ended(b.watch.parent)
-	}
-	return n, err
+	return n, b.watch.waited(err)
 }
 
 // receive takes messages until all have come.

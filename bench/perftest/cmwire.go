@@ -139,7 +139,15 @@ func dialCM(ctx context.Context, o *Options) (wire, error) {
 }
 
 func wireParam(o *Options) *cm.ConnParam {
-	return &cm.ConnParam{RetryCount: uint8(o.RetryCount), RNRRetryCount: 7}
+	return &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(o.RetryCount), RNRRetryCount: 7}
+}
+
+// retries is a number of retries in a ConnParam, where 0 stands for the default.
+func retries(n int) uint8 {
+	if n == 0 {
+		return cm.NoRetry
+	}
+	return uint8(n)
 }
 
 func acceptCM(ctx context.Context, o *Options) (wire, error) {

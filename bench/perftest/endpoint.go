@@ -161,7 +161,7 @@ func (e *endpoint) makeMemory(access uverbs.Access) error {
 func (e *endpoint) qpConfig() uverbs.QPConfig {
 	o := e.o
 	c := uverbs.QPConfig{Type: o.Type, SendCQ: e.scq, RecvCQ: e.rcq, MaxSendWR: o.TxDepth, MaxRecvWR: o.RxDepth,
-		MaxInline: o.Inline, SingleGoroutine: o.NoLock}
+		MaxInline: o.Inline, SingleGoroutine: o.NoLock, Path: e.pathConfig(len(e.qps))}
 	if e.srq != nil {
 		c.SRQ, c.MaxRecvWR = e.srq, 0
 	}
@@ -241,20 +241,26 @@ func (e *endpoint) path(q *queue) uverbs.AHAttr {
 	if o.DLID != 0 {
 		lid = uint16(o.DLID)
 	}
-	a := uverbs.AHAttr{DLID: lid, SL: uint8(o.SL), Port: uint8(o.IBPort)}
+	a := uverbs.AHAttr{DLID: lid, Port: uint8(o.IBPort)}
 	if o.withGID {
 		a.IsGlobal, a.DGID, a.SGIDIndex, a.HopLimit = true, q.peer.gid, uint8(o.gid.Index), 0xff
-		a.TrafficClass, a.FlowLabel = uint8(o.TrafficClass), e.flowLabel(q)
 	}
+	e.pathConfig(slices.Index(e.qps, q)).Apply(&a)
 	return a
 }
 
-// flowLabel is that of a QP: they take the labels in turn.
-func (e *endpoint) flowLabel(q *queue) uint32 {
-	if len(e.o.FlowLabels) == 0 {
-		return 0
+// pathConfig is how the packets of the i-th QP are marked. The QPs take the flow
+// labels in turn.
+func (e *endpoint) pathConfig(i int) uverbs.PathConfig {
+	o := e.o
+	p := uverbs.PathConfig{SL: uint8(o.SL)}
+	if o.withGID {
+		p.TrafficClass = uint8(o.TrafficClass)
+		if n := len(o.FlowLabels); n > 0 {
+			p.FlowLabel = uint32(o.FlowLabels[i%n])
+		}
 	}
-	return uint32(e.o.FlowLabels[slices.Index(e.qps, q)%len(e.o.FlowLabels)])
+	return p
 }
 
 func (e *endpoint) toRTR(q *queue) error {

@@ -190,10 +190,7 @@ func (l *latency) one(cq *uverbs.CQ) (*uverbs.WC, error) {
 	if l.o.Events {
 		l.watch.done.Store(int64(l.far()))
 		_, err := cq.PollWait(l.watch.ctx, wcs)
-		if err != nil && l.watch.parent.Err() != nil {
-			err = ended(l.watch.parent)
-		}
-		return &wcs[0], err
+		return &wcs[0], l.watch.waited(err)
 	}
 	for {
 		n, err := cq.Poll(wcs)

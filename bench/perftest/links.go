@@ -99,7 +99,7 @@ func (e *endpoint) meetByCM(ctx context.Context) error {
 }
 
 func (e *endpoint) param() *cm.ConnParam {
-	p := &cm.ConnParam{RetryCount: uint8(e.o.RetryCount), RNRRetryCount: uint8(e.o.RetryCount)}
+	p := &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(e.o.RetryCount), RNRRetryCount: retries(e.o.RetryCount)}
 	if e.o.fetches() {
 		p.ResponderResources, p.InitiatorDepth = uint8(e.o.Outs), uint8(e.o.Outs)
 	}

@@ -126,7 +126,7 @@ func (c *card) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, erro
 	return alloc(nil, nil)
 }
 
-func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err

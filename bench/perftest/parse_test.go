@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 
 func TestParseMistakes(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"send_lat -n 4", "option -n, --iters: \"4\" is no number from 5 to"},
+		{"send_lat -n 4", "option -n, --iters: \"4\" is not a number from 5 to"},
 		{"send_lat -n 10 -n 10", "it is given twice"},
 		{"send_lat a b", "these are 2: a b"},
 		{"send_lat -q 2", "option -q, --qp: it is of the bandwidth tests"},
@@ -111,9 +111,9 @@ func TestParseMistakes(t *testing.T) {
 		{"write_bw --flow_label=0x100000", "at most 20 bits"},
 		{"write_bw --payload_file_path=/dev/null", "has no word"},
 		{"write_lat --payload_file_path=/dev/null", "counts its messages in the payload"},
-		{"write_bw --dlid=0", "is no number from 1 to 65535"},
-		{"write_bw --itrs=7", "unknown option --itrs: is it --iters?"},
-		{"write_bw --tx_depth=7", "unknown option --tx_depth: is it --tx-depth?"},
+		{"write_bw --dlid=0", "is not a number from 1 to 65535"},
+		{"write_bw --itrs=7", "unknown option --itrs: did you mean --iters?"},
+		{"write_bw --tx_depth=7", "unknown option --tx_depth: did you mean --tx-depth?"},
 		{"send_lat --report_gbits", "option --report_gbits: it is of the bandwidth tests"},
 		{"send_lat --rate_limit=3", "limits of the rate are left out"},
 		{"send_lat --nonsense", "unknown option --nonsense"},

@@ -68,6 +68,15 @@ func (e *endpoint) leave(ctx context.Context) error {
 	return e.links.leave(ctx, e.o.client())
 }
 
+// held is how many requests the send queues hold. rxe's hold fewer with each
+// request that is done, signaled or not.
+func (e *endpoint) held() (n int) {
+	for _, q := range e.qps {
+		n += q.qp.SendsOutstanding()
+	}
+	return n
+}
+
 // under runs f under a watch.
 func (e *endpoint) under(ctx context.Context, f func() error) error {
 	total := e.o.Iters * e.o.QPs
@@ -77,7 +86,7 @@ func (e *endpoint) under(ctx context.Context, f func() error) error {
 	if e.o.Duration > 0 {
 		total = 0
 	}
-	e.watch = newWatch(ctx, e.ctl.wire, e.o, total)
+	e.watch = newWatch(ctx, e.ctl.wire, e.o, e.size, total, e.held)
 	defer func() {
 		e.watch.stop()
 		e.o.busy = e.watch.busy()

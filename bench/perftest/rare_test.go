@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/uverbs"
+
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
@@ -98,15 +100,22 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-func TestFlowLabels(t *testing.T) {
-	o := settled(t, "write_bw", "--flow_label=1,0xfffff", "-q", "3")
+// The QPs take the flow labels in turn. -S goes into every path, --tclass and
+// --flow_label only into those with a GRH.
+func TestPathOptions(t *testing.T) {
+	o := settled(t, "write_bw", "--flow_label=1,0xfffff", "-q", "3", "-S", "3", "--tclass=106")
 	e := &endpoint{o: o, qps: []*queue{{}, {}, {}}}
-	var got []uint32
-	for _, q := range e.qps {
-		got = append(got, e.flowLabel(q))
-	}
-	if d := cmp.Diff([]uint32{1, 0xfffff, 1}, got); d != "" {
-		t.Error(d)
+	for _, withGID := range []bool{true, false} {
+		o.withGID = withGID
+		for i, q := range e.qps {
+			want := uverbs.AHAttr{SL: 3, SGIDIndex: uint8(o.gid.Index), Port: 1}
+			if withGID {
+				want.IsGlobal, want.HopLimit, want.TrafficClass, want.FlowLabel = true, 0xff, 106, []uint32{1, 0xfffff, 1}[i]
+			}
+			if d := cmp.Diff(want, e.path(q)); d != "" {
+				t.Errorf("QP %d, with a GID: %v: %s", i, withGID, d)
+			}
+		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A watch looks after a run whose goroutine is busy: it tells when the time is
-// up, when the peer has gone, when nothing moves any more, and how far it is.
+// A watch looks after a run whose goroutine is busy: it reports when the time is
+// up, when the peer has gone, when nothing moves any more, and how far the run is.
 // The run asks it when alarm is set, which costs a load.
 type watch struct {
 	alarm atomic.Bool
@@ -30,13 +30,15 @@ type watch struct {
 	lossy    bool         // UC, UD
 	done     atomic.Int64 // of a run that sleeps: how far it is
 	stopped  chan struct{}
-	gap      time.Duration // that the run itself makes between messages
+	gap      time.Duration // how long a run in which all is well may show no progress
+	held     func() int    // how many requests the send queues hold; nil where only the run may ask
 
 	cpuBegin, cpuEnd cpuTimes // of what counts
 
-	last  int // how far the run was when it was looked at
-	since time.Time
-	told  time.Time
+	last     int // how far the run was when it was looked at
+	lastHeld int // what the send queues held then
+	since    time.Time
+	told     time.Time
 }
 
 // The phases of a run of a given time: what comes in the margins does not
@@ -54,6 +56,8 @@ const (
 	stall     = 20 * time.Second
 	soonDone  = 2 * time.Second
 	everySome = 2 * time.Second
+	slowest   = 10e6 // bytes a second of the slowest network that is waited for
+	longSpan  = 10 * time.Minute
 )
 
 var errTime = errors.New("the time is up") // never leaves the package
@@ -63,15 +67,33 @@ var started = time.Now()
 
 func now() int64 { return int64(time.Since(started)) }
 
-func newWatch(ctx context.Context, w wire, o *Options, total int) *watch {
-	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC, stopped: make(chan struct{}), since: time.Now(), told: time.Now(),
-		gap: time.Duration(o.LatencyGap) * time.Microsecond}
+// newWatch watches a run of messages of a size. held, which may be nil, returns how
+// many requests the send queues hold.
+func newWatch(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watch {
+	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC,
+		stopped: make(chan struct{}), since: time.Now(), told: time.Now(),
+		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
+	if o.Events && o.NoLock { // the watch's goroutine would be a second user of the queues
+		v.held = nil
+	}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
 	if o.timed() {
 		v.phase.Store(warming)
 	}
 	go v.run()
 	return v
+}
+
+// waited returns the error of a wait in the watch's context: what ended the
+// context, if that is what ended the wait.
+func (v *watch) waited(err error) error {
+	switch {
+	case err != nil && v.parent.Err() != nil:
+		return ended(v.parent)
+	case err != nil && v.ctx.Err() != nil:
+		return context.Cause(v.ctx)
+	}
+	return err
 }
 
 func (v *watch) run() {
@@ -138,6 +160,33 @@ func (v *watch) look(done int) error {
 	return v.judge(done)
 }
 
+// span is how long a slow network may take for the messages that one completion
+// stands for. Until then a device that gives requests back by completions, as all
+// but rxe do, shows nothing of what it has sent.
+func (o *Options) span(size int) time.Duration {
+	messages := 1
+	if o.Bandwidth {
+		messages = min(o.CQMod, o.Iters) * o.QPs
+	}
+	if o.Bidirectional {
+		messages *= 2
+	}
+	seconds := float64(messages) * float64(size) / slowest
+	return time.Duration(min(seconds, longSpan.Seconds()) * float64(time.Second))
+}
+
+// moved reports whether anything has happened since the last call: a message is
+// done, or a queue holds another number of requests.
+func (v *watch) moved(done int) bool {
+	held := v.lastHeld
+	if v.held != nil {
+		held = v.held()
+	}
+	moved := done != v.last || held != v.lastHeld
+	v.last, v.lastHeld = done, held
+	return moved
+}
+
 func (v *watch) judge(done int) error {
 	if v.parent.Err() != nil {
 		return ended(v.parent)
@@ -147,24 +196,25 @@ func (v *watch) judge(done int) error {
 		return fmt.Errorf("in mid-run, after %d messages: %w", done, gone)
 	}
 	at := time.Now()
-	if done != v.last {
-		v.last, v.since = done, at
+	if v.moved(done) {
+		v.since = at
 	}
 	v.tell(at, done)
 	idle := at.Sub(v.since) - v.gap
+	limit := (stall + v.gap).Round(time.Second)
 	switch {
 	case pending > 0 && idle > soonDone && v.total > 0 && done == 0:
 		return atPeer("", "the peer is done, and here nothing has come: it runs another test, or with other options (-b, -D, --write_with_imm, --reversed)")
 	case pending > 0 && idle > soonDone && v.total > 0:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
 	case idle > stall && done == 0:
-		return atPeer("-c", "no message has come through for %v: has the peer another -c or -b, does it run another test, does the network carry nothing?", stall)
+		return atPeer("-c", "no message has come through for %v: has the peer another -c or -b, does it run another test, does the network carry nothing?", limit)
 	case idle > stall && v.total == 0:
-		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", stall, done)
+		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", limit, done)
 	case idle > stall && v.lossy:
-		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", stall, done, v.total)
+		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", limit, done, v.total)
 	case idle > stall:
-		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, has it another -b or -c, does it run another test, is the network lost?", stall, done, v.total)
+		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, has it another -b or -c, does it run another test, is the network lost?", limit, done, v.total)
 	}
 	return nil
 }

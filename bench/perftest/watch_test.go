@@ -80,7 +80,7 @@ func TestStallWithoutTotal(t *testing.T) {
 
 // A gap that the run makes itself is no stall.
 func TestGap(t *testing.T) {
-	v := newWatch(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 10)
+	v := newWatch(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 0, 10, nil)
 	defer v.stop()
 	v.last, v.since = 7, time.Now().Add(-25*time.Second)
 	if err := v.judge(7); err != nil {
@@ -89,7 +89,7 @@ func TestGap(t *testing.T) {
 	// And its end is not waited for.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watch: newWatch(ctx, &quietWire{}, &Options{}, 10)}}
+	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watch: newWatch(ctx, &quietWire{}, &Options{}, 0, 10, nil)}}
 	defer l.watch.stop()
 	if err := l.gap(); err != ErrInterrupted {
 		t.Error(err)
@@ -112,7 +112,7 @@ func TestProgress(t *testing.T) {
 // A run of a given time goes through its phases, and an alarm ends it.
 func TestPhases(t *testing.T) {
 	o := &Options{Duration: 1}
-	v := newWatch(t.Context(), &quietWire{}, o, 0)
+	v := newWatch(t.Context(), &quietWire{}, o, 0, 0, nil)
 	defer v.stop()
 	if v.phase.Load() != warming {
 		t.Error("it counts before it has begun")
@@ -139,7 +139,7 @@ func TestPhases(t *testing.T) {
 // The end of a run's context wakes a run that sleeps, and alarms one that polls.
 func TestInterruptedWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	v := newWatch(ctx, &quietWire{}, &Options{}, 0)
+	v := newWatch(ctx, &quietWire{}, &Options{}, 0, 0, nil)
 	defer v.stop()
 	cancel()
 	<-v.stopped
@@ -153,7 +153,7 @@ func TestInterruptedWatch(t *testing.T) {
 
 // A run that sleeps is woken when the peer has gone.
 func TestSleepingWatch(t *testing.T) {
-	v := newWatch(t.Context(), &quietWire{gone: errGone}, &Options{Events: true}, 10)
+	v := newWatch(t.Context(), &quietWire{gone: errGone}, &Options{Events: true}, 0, 10, nil)
 	defer v.stop()
 	select {
 	case <-v.ctx.Done():

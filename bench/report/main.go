@@ -1,7 +1,7 @@
-// Report makes a page and its charts of what testbed/bench has measured, beside
-// the file of the figures:
+// Report writes the page and the charts for the figures that testbed/bench has
+// measured, into the directory of the figures:
 //
-//	report ../../docs/go-and-c.json # makes ../../docs/go-and-c.md and ../../docs/charts
+//	report ../../docs/go-and-c.json # writes ../../docs/go-and-c.md and ../../docs/charts
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 	height = 9 * vg.Centimeter
 )
 
-// colors are good for eyes that tell red and green apart badly.
+// colors can be distinguished by people with red-green color blindness.
 var colors = map[string]color.Color{
 	results.Go:  color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 	results.C:   color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},
@@ -43,7 +43,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 || filepath.Ext(args[0]) != ".json" {
-		return errors.New("want the file of figures, FILE.json")
+		return errors.New("usage: report FILE.json")
 	}
 	r, err := results.Read(args[0])
 	if err != nil {
@@ -69,8 +69,8 @@ func drawChart(c results.Chart, file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
 	p.Legend.Padding = vg.Millimeter
-	p.Legend.Top, p.Legend.Left = true, len(c.Lines) > 0 && len(c.Lines[0].X) > few // a distribution ends at the top right
-	p.BackgroundColor = color.White                                                 // charts are read on dark pages, too
+	p.Legend.Top, p.Legend.Left = true, len(c.Lines) > 0 && len(c.Lines[0].X) > maxTicks // a distribution ends at the top right
+	p.BackgroundColor = color.White                                                      // for pages with a dark background
 	p.Add(plotter.NewGrid())
 	add := lines
 	if len(c.Groups) > 0 {
@@ -82,7 +82,7 @@ func drawChart(c results.Chart, file string) error {
 	return p.Save(width, height, file)
 }
 
-// points are those of a line, with the errors that their quartiles are.
+// points adapts a line to package plotter. The quartiles are the error bars.
 type points struct{ results.Line }
 
 func (p points) Len() int                         { return len(p.X) }
@@ -124,13 +124,13 @@ func lines(p *plot.Plot, c results.Chart) error {
 	return nil
 }
 
-// few are points that have a tick each.
-const few = 12
+// maxTicks is the largest number of points that have a tick each.
+const maxTicks = 12
 
-// at puts ticks where the points are, if these are few.
+// at returns a ticker with a tick at each point, unless there are too many points.
 func at(c results.Chart) plot.Ticker {
 	x := c.Lines[0].X
-	if len(x) > few {
+	if len(x) > maxTicks {
 		return decades{}
 	}
 	var ticks plot.ConstantTicks
@@ -140,7 +140,7 @@ func at(c results.Chart) plot.Ticker {
 	return ticks
 }
 
-// decades are ticks at 1, 2 and 5 times the powers of ten.
+// decades has ticks at 1, 2 and 5 times the powers of ten.
 type decades struct{}
 
 // Ticks implements plot.Ticker.

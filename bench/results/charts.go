@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Chart is what bench/report draws: lines, or bars in groups.
+// A Chart describes a chart that bench/report draws: lines, or bars in groups.
 type Chart struct {
 	File, Title, X, Y string
 	LogX, LogY        bool
@@ -16,22 +16,22 @@ type Chart struct {
 	Bars              []Bars
 }
 
-// A Line is one of a chart. Low and High, if there are any, are where the
-// quartiles of each point are.
+// A Line is a line of a chart. Low and High, if not empty, are the quartiles of
+// each point.
 type Line struct {
 	Name            string
 	X, Y, Low, High []float64
 }
 
-// Bars are one program's, one for each group.
+// Bars holds the bars of one program, one for each group.
 type Bars struct {
 	Name   string
 	Values []float64
 }
 
-var everybody = []string{Go, C, Cgo}
+var programs = []string{Go, C, Cgo}
 
-// Charts are those that a run has figures for.
+// Charts returns the charts for which the run has figures.
 func (r *Run) Charts() (all []Chart) {
 	for _, p := range r.Places {
 		all = append(all, r.distributions(p.Name)...)
@@ -48,11 +48,11 @@ func (r *Run) Charts() (all []Chart) {
 	return all
 }
 
-// counted is how places are called where instructions are counted.
+// counted is the prefix of the names of places that count instructions.
 const counted = "instructions"
 
-// unit is what a place has in the stead of a unit of time: there a microsecond
-// is a thousand instructions.
+// unit returns the unit in which a place measures. On a place that counts
+// instructions, one instruction takes the place of a nanosecond.
 func unit(place, of string) string {
 	if !strings.HasPrefix(place, counted) {
 		return of
@@ -72,8 +72,8 @@ func file(parts ...string) string {
 	return strings.ReplaceAll(strings.Join(parts, "-"), " ", "-") + ".svg"
 }
 
-// distributions are those of latencies: how long it took at least, one message of
-// so many, which shows the tail: the 99th percentile is that of one of a hundred.
+// distributions returns the charts of latency distributions. Their x axis is
+// 1/(1-quantile), which shows the tail: the 99th percentile is at 100.
 func (r *Run) distributions(place string) (all []Chart) {
 	var tests []string
 	for _, d := range r.Distributions {
@@ -90,7 +90,7 @@ func (r *Run) distributions(place string) (all []Chart) {
 			c.Title = fmt.Sprintf("%s of %d bytes, %s", test, d.At, place)
 			l := Line{Name: d.Who}
 			last := len(d.Quantiles) - 1
-			for i, q := range d.Quantiles[:max(last, 0)] { // the longest of all is one of as many as there are
+			for i, q := range d.Quantiles[:max(last, 0)] { // without the maximum, which would be at infinity
 				l.X, l.Y = append(l.X, float64(last)/float64(last-i)), append(l.Y, q)
 			}
 			c.Lines = append(c.Lines, l)
@@ -100,12 +100,12 @@ func (r *Run) distributions(place string) (all []Chart) {
 	return all
 }
 
-// bySize adds a chart of a figure by size, or by number, if there are two points
-// at least.
+// bySize adds a chart of a figure by size or by number, if it has at least two
+// points.
 func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
 	c.File = file(figure, place, test)
 	series := r.Of(place, test, figure)
-	for _, who := range everybody {
+	for _, who := range programs {
 		l := Line{Name: who}
 		for _, s := range series {
 			if v := s.Values[who]; len(v) > 0 {
@@ -123,16 +123,16 @@ func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
 	return append(all, c)
 }
 
-// costs are those of requests.
+// costs returns the chart of the costs of requests.
 func (r *Run) costs(place string) []Chart {
 	c := Chart{File: file("cost", place), Title: "a request", Y: unit(place, "ns")}
-	bars := make([]Bars, len(everybody))
+	bars := make([]Bars, len(programs))
 	for _, s := range r.Of(place, "requests", "") {
 		if s.At != 1 || len(s.Values[Go]) == 0 || len(s.Values[C]) == 0 {
 			continue
 		}
 		c.Groups = append(c.Groups, s.Figure)
-		for i, who := range everybody {
+		for i, who := range programs {
 			v := Quantile(s.Values[who], 0.5)
 			if math.IsNaN(v) {
 				v = 0

@@ -7,43 +7,45 @@ import (
 	"strings"
 )
 
-// ManyQPs is the test that has more and more queue pairs.
+// ManyQPs is the test with an increasing number of queue pairs.
 const ManyQPs = "write_bw by queue pairs"
 
-// Memory is the test that weighs many objects.
+// Memory is the test that measures the memory of many objects.
 const Memory = "memory"
 
-// Page is a run as Markdown: what came of it first, then the charts, then all
-// figures. The charts are in a directory beside it.
+// Page returns the run as Markdown: a summary, the charts, and all figures. The
+// charts are files in the directory charts beside the page.
 func (r *Run) Page() string {
 	p := &page{run: r}
-	p.printf("# Go beside C, measured\n\n")
-	p.printf("`make bench` writes this page: programs in Go and their namesakes in C, in turn on the same machine, in an order that\n")
-	p.printf("changes from round to round. [performance.md](performance.md) has the reasons, and what to do for speed.\n\n")
+	p.printf("# Go compared with C\n\n")
+	p.printf("`make bench` writes this page. It runs programs in Go and their counterparts in C alternately on the same machine, in\n")
+	p.printf("an order that changes from round to round. [performance.md](performance.md) explains the results, and how to make\n")
+	p.printf("programs fast.\n\n")
 	p.failures()
-	p.printf("## In short\n\n")
-	p.printf("A cost is what Go needs divided by what C needs in the same round, time, instructions or memory; rates are turned\n")
-	p.printf("upside down. **Below 1 Go is better.** A figure holds if it is at most 1.00, rounded, within the spread of the rounds.\n")
-	p.printf("Emulated machines and software devices say nothing of what adapters do: only the comparison counts.\n\n")
-	p.rows([]string{"where", "what", "holds", "median cost", "dearest that does not hold"}, r.summary())
+	p.printf("## Summary\n\n")
+	p.printf("A cost is the time, the instructions or the memory that Go needs, divided by what C needs in the same round. For\n")
+	p.printf("rates it is C's rate divided by Go's. **Below 1 Go is better.** A figure is as good as C's if its cost is at most\n")
+	p.printf("1.00, rounded, within the spread of the rounds. Absolute figures from emulated machines and software devices are\n")
+	p.printf("not representative of adapters. Only the comparison is meaningful.\n\n")
+	p.rows([]string{"where", "what", "as good as C", "median cost", "highest cost of the others"}, r.summary())
 	p.places()
 	p.charts()
 	p.printf("## All figures\n\n")
-	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets: times are better below 1, rates\n")
-	p.printf("above. **Bold** is where Go is behind by more than the spread. Each program is as it comes: C's perftest posts by\n")
-	p.printf("ibv_wr_* where the provider has that (mlx5), Go's by PostSend; C's cmtime hands its steps to a thread and waits for\n")
-	p.printf("them by sched_yield, Go's does them itself.\n\n")
+	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets. Below 1 is better for times, above\n")
+	p.printf("1 for rates. Ratios are **bold** where Go is worse by more than the spread. The programs are unmodified: C's perftest\n")
+	p.printf("posts with ibv_wr_* if the provider supports it (mlx5), Go's with PostSend. C's cmtime passes its steps to a thread\n")
+	p.printf("and waits with sched_yield, Go's does them itself.\n\n")
 	for _, place := range r.Places {
 		if place.Name != Native {
 			p.place(place)
 		}
 	}
 	p.benchmarks()
-	p.again()
+	p.repeating()
 	return p.b.String()
 }
 
-// charts stand in pairs.
+// charts prints the charts, two in a row.
 func (p *page) charts() {
 	var rows [][]string
 	for i, c := range p.run.Charts() {
@@ -59,12 +61,13 @@ func (p *page) charts() {
 	}
 }
 
-// failures are named before anything else.
+// failures lists the failures.
 func (p *page) failures() {
 	if len(p.run.Failures) == 0 {
 		return
 	}
-	p.printf("**Not all was measured.** What failed has no figures below, or those of the commit that its place names:\n\n")
+	p.printf("**Some measurements failed.** They have no figures below, or those of an earlier commit, which the table of places\n")
+	p.printf("shows:\n\n")
 	for _, f := range p.run.Failures {
 		first, _, _ := strings.Cut(f.Why, "\n")
 		p.printf("- %s: %s\n", join(f.Part, f.What), first)
@@ -72,7 +75,7 @@ func (p *page) failures() {
 	p.printf("\n")
 }
 
-// places say what the programs ran on, and of what commit they were.
+// places prints where and when the programs ran, and their commits.
 func (p *page) places() {
 	var rows [][]string
 	for _, place := range p.run.Places {
@@ -106,7 +109,7 @@ type page struct {
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }
 
-// rows is a table.
+// rows prints a table.
 func (p *page) rows(head []string, rows [][]string) {
 	p.printf("| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, r := range rows {
@@ -119,18 +122,18 @@ func (p *page) place(place Place) {
 	p.printf("### %s\n\n", place.Name)
 	p.perftest(place.Name, "Latency, ratios of the typical time", "_lat", "typical")
 	p.perftest(place.Name, "Latency, ratios of the 99th percentile", "_lat", "99 %")
-	p.perftest(place.Name, "Latency, ratios of the shortest time, which others on the machine touch least", "_lat", "least")
+	p.perftest(place.Name, "Latency, ratios of the shortest time, which other load affects least", "_lat", "least")
 	p.perftest(place.Name, "Rate, ratios of messages a second", "_bw", "rate")
 	p.perftest(place.Name, "Rate, ratios of the peak", "_bw", "peak")
 	p.variants(place.Name)
 	p.grown(place.Name)
 	p.requests(place.Name)
-	p.steps(place.Name, "objects", "Making and destroying objects, each", "how many")
+	p.steps(place.Name, "objects", "Creating and destroying objects, each", "number")
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
 	p.memory(place.Name)
 }
 
-// ratio is one of a table, with its spread.
+// ratio formats the ratio of Go to C with its spread.
 func (s Series) ratio() string {
 	r, err := s.Ratio(Go, C)
 	if err != nil {
@@ -140,13 +143,13 @@ func (s Series) ratio() string {
 	if r.Rounds > 1 {
 		text += fmt.Sprintf(" (%.2f–%.2f)", r.Low, r.High)
 	}
-	if !s.Holds(r) {
+	if !s.AsGood(r) {
 		return "**" + text + "**"
 	}
 	return text
 }
 
-// perftest is a table of tests by sizes.
+// perftest prints a table of tests by message size.
 func (p *page) perftest(place, title, suffix, figure string) {
 	type cell struct {
 		test string
@@ -156,7 +159,7 @@ func (p *page) perftest(place, title, suffix, figure string) {
 	var tests []string
 	var sizes []int
 	for _, s := range p.run.Series {
-		if s.Place != place || s.Figure != figure || !strings.HasSuffix(s.Test, suffix) { // others have options
+		if s.Place != place || s.Figure != figure || !strings.HasSuffix(s.Test, suffix) { // not tests with options
 			continue
 		}
 		if !slices.Contains(tests, s.Test) {
@@ -179,14 +182,14 @@ func (p *page) perftest(place, title, suffix, figure string) {
 	}
 	for i, t := range tests {
 		rows[i] = []string{t}
-		for _, size := range sizes { // of which a test may lack some
+		for _, size := range sizes { // a test may not have all of them
 			rows[i] = append(rows[i], cells[cell{t, size}])
 		}
 	}
 	p.rows(head, rows)
 }
 
-// variants are tests with options, of 64 bytes.
+// variants prints a table of tests with options, of 64 bytes.
 func (p *page) variants(place string) {
 	var rows [][]string
 	for _, s := range p.run.Series {
@@ -209,7 +212,7 @@ func (p *page) variants(place string) {
 	p.rows([]string{"", Go, C, "", "ratio"}, rows)
 }
 
-// gain is what an option makes of a program's figure.
+// gain formats a program's figure with an option divided by that without.
 func gain(with, plain Series, who string) string {
 	v := Quantile(with.Values[who], 0.5) / Quantile(plain.Values[who], 0.5)
 	if math.IsNaN(v) {
@@ -218,7 +221,7 @@ func gain(with, plain Series, who string) string {
 	return fmt.Sprintf(" (%.2f)", v)
 }
 
-// grown is what becomes of rates and costs as queue pairs grow in number.
+// grown prints tables of rates and costs by the number of queue pairs.
 func (p *page) grown(place string) {
 	for _, c := range []struct{ test, figure, title string }{
 		{ManyQPs, "rate", "Rate of WRITEs of 64 bytes as queue pairs grow, " + unit(place, "M messages/s")},
@@ -237,7 +240,7 @@ func (p *page) grown(place string) {
 	}
 }
 
-// number is a program's median.
+// number formats the median of a program's figures.
 func number(s Series, who string) string {
 	v := Quantile(s.Values[who], 0.5)
 	switch {
@@ -249,7 +252,7 @@ func number(s Series, who string) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// requests is what requests cost, through cgo too.
+// requests prints the costs of requests, including cgo.
 func (p *page) requests(place string) {
 	var rows [][]string
 	for _, s := range p.run.Of(place, "requests", "") {
@@ -265,15 +268,16 @@ func (p *page) requests(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### A request, %s\n\nThe column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) says what each row is.\n\n", unit(place, "ns"))
+	p.printf("#### A request, %s\n\n", unit(place, "ns"))
+	p.printf("The column cgo is a Go program that calls libibverbs. [benchmarks.md](benchmarks.md) explains the rows.\n\n")
 	p.rows([]string{"", Go, C, "Go to C", Cgo, "Go to cgo"}, rows)
 }
 
-// steps are figures by their name and number, in us.
+// steps prints figures by their name and number, in us.
 func (p *page) steps(place, test, title, count string) {
 	var rows [][]string
 	for _, s := range p.run.Of(place, test, "") {
-		if _, err := s.Ratio(Go, C); err != nil { // a step that one of them has not
+		if _, err := s.Ratio(Go, C); err != nil { // a step of one program only
 			continue
 		}
 		rows = append(rows, []string{s.Figure, fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio()})
@@ -285,24 +289,25 @@ func (p *page) steps(place, test, title, count string) {
 	p.rows([]string{"", count, Go, C, "ratio"}, rows)
 }
 
-// memory is what each of many objects takes.
+// memory prints the memory that each of many objects takes.
 func (p *page) memory(place string) {
 	var rows [][]string
 	for _, s := range p.run.Of(place, Memory, "") {
 		rows = append(rows, []string{s.Figure, fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio()})
 	}
 	if len(rows) > 0 {
-		p.printf("#### Memory of the process for each, bytes\n\n")
-		p.rows([]string{"", "how many", Go, C, "ratio"}, rows)
+		p.printf("#### Memory of the process for each object, bytes\n\n")
+		p.rows([]string{"", "number", Go, C, "ratio"}, rows)
 	}
 }
 
-// benchmarks are Go's own.
+// benchmarks prints the results of Go's own benchmarks.
 func (p *page) benchmarks() {
 	if len(p.run.Benchmarks) == 0 {
 		return
 	}
-	p.printf("### Without a device\n\n`go test -bench` on queues in memory; the smallest of many short runs; of percentiles and maxima the\nmedian of five, of allocations the most.\n\n")
+	p.printf("### Without a device\n\n`go test -bench` on queues in memory: the smallest of many short runs, for percentiles and maxima the\n")
+	p.printf("median of five, for allocations the largest.\n\n")
 	var rows [][]string
 	for _, b := range p.run.Benchmarks {
 		var cells []string
@@ -319,11 +324,12 @@ func (p *page) benchmarks() {
 	p.rows([]string{"benchmark", ""}, rows)
 }
 
-func (p *page) again() {
-	p.printf("## Again\n\n")
-	p.rows([]string{"what", "how"}, [][]string{
-		{"all", "`make bench`: some 35 minutes on two CPUs, from nothing"},
-		{"a part, few rounds", "`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
+// repeating prints the commands that repeat the measurements.
+func (p *page) repeating() {
+	p.printf("## How to repeat it\n\n")
+	p.rows([]string{"what", "command"}, [][]string{
+		{"everything", "`make bench`: about 35 minutes on two CPUs, from nothing"},
+		{"one place, few rounds", "`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
 		{"two real hosts", "`make bench SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0`"},
 	})
 }

@@ -62,7 +62,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	order := []string{"# Go beside C", "Not all was measured", "## In short", "## Charts", "## All figures", "### rxe", "### instructions", "### Without a device", "## Again"}
+	order := []string{"# Go compared with C", "Some measurements failed", "## Summary", "## Charts", "## All figures", "### rxe", "### instructions", "### Without a device", "## How to repeat it"}
 	at := 0
 	for _, heading := range order {
 		next := strings.Index(page[at:], heading)
@@ -107,7 +107,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// A figure that failed leaves its cell empty, not the last one.
+// The cell of a missing figure is empty, not the last cell of the row.
 func TestColumns(t *testing.T) {
 	r := &Run{Places: []Place{{Name: "rxe"}}}
 	for _, s := range []Series{{Test: "write_lat", At: 64}, {Test: "write_lat", At: 4096}, {Test: "send_lat", At: 2}, {Test: "send_lat", At: 4096}} {

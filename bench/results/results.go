@@ -1,5 +1,6 @@
-// Package results holds what a comparison of programs has measured, and the
-// statistics of it: testbed/bench measures, bench/report makes the page.
+// Package results holds the figures of a comparison of programs, their statistics,
+// and the page that shows them. testbed/bench measures; bench/report writes the
+// page and draws the charts.
 package results
 
 import (
@@ -12,16 +13,16 @@ import (
 	"slices"
 )
 
-// The programs that are compared.
+// The programs that are compared, by how they call the device.
 const (
 	Go  = "Go"
 	C   = "C"
 	Cgo = "cgo"
 )
 
-// A Run is all that was measured, be it by one run of the programs or by several.
+// A Run holds all figures, of one run of the programs or of several.
 type Run struct {
-	C      string // the compiler of the programs that are not C's own
+	C      string // the compiler of the C programs that are not from a package
 	Places []Place
 	Series []Series
 
@@ -30,33 +31,33 @@ type Run struct {
 	Failures      []Failure
 }
 
-// A Place is where programs ran, when, and which.
+// A Place describes where and when programs ran, and their versions.
 type Place struct {
 	Name, Description string
-	Date, Commit      string // the day, and what the Go programs were made of
+	Date, Commit      string // the commit of the Go programs
 	Machine           string
 	CPUs              int
-	Go, Library       string // versions; the library is C's, with its perftest
+	Go, Library       string // versions; Library is rdma-core's and perftest's
 }
 
 // Native is the place of Go's own benchmarks.
 const Native = "native"
 
-// A Failure is what could not be measured, and why.
+// A Failure is a measurement that failed, and the reason.
 type Failure struct{ Part, What, Why string }
 
-// A Series is a figure of a test at one place, and what each program made of it
-// round by round.
+// A Series is a figure of a test at one place, with the values of each program in
+// each round.
 type Series struct {
 	Place, Test, Figure string
-	At                  int // bytes of a message, or how many objects
+	At                  int // message size in bytes, or number of objects
 	Unit                string
-	More                bool // is better
+	More                bool // larger values are better
 	Values              map[string][]float64
 }
 
-// A Distribution is how a program's single times are distributed, all rounds
-// together: the i-th of n Quantiles is that of i/(n-1).
+// A Distribution holds quantiles of a program's single times in all rounds: the
+// i-th of n Quantiles is that of i/(n-1).
 type Distribution struct {
 	Place, Test, Who string
 	At               int
@@ -64,14 +65,14 @@ type Distribution struct {
 	Quantiles        []float64
 }
 
-// A Benchmark is one of Go's own, which ran without a device: a figure of its runs
-// for each unit.
+// A Benchmark is the result of a Go benchmark without a device: a value for each
+// unit.
 type Benchmark struct {
 	Name   string
 	Values map[string]float64
 }
 
-// Add adds a program's figure of a round.
+// Add adds a program's value of one round.
 func (r *Run) Add(key Series, who string, value float64) {
 	for i := range r.Series {
 		s := &r.Series[i]
@@ -84,7 +85,7 @@ func (r *Run) Add(key Series, who string, value float64) {
 	r.Series = append(r.Series, key)
 }
 
-// Measured are the places that there is a figure of.
+// Measured returns the places for which there are figures.
 func (r *Run) Measured() map[string]bool {
 	measured := map[string]bool{}
 	for _, s := range r.Series {
@@ -96,8 +97,8 @@ func (r *Run) Measured() map[string]bool {
 	return measured
 }
 
-// Keep takes over from an earlier run all of the places that this one has no
-// figure of, or, where something failed or was interrupted, fewer figures.
+// Keep copies from an earlier run the places for which this run has no figures, or
+// fewer figures because something failed or was interrupted.
 func (r *Run) Keep(old *Run) {
 	measured, failed := r.Measured(), map[string]bool{}
 	for _, f := range r.Failures {
@@ -137,8 +138,8 @@ func (r *Run) Keep(old *Run) {
 	}
 }
 
-// Of are the series of a test at a place, in the order in which they came. The
-// figure "" stands for any.
+// Of returns the series of a test at a place, in the order in which they were
+// added. The figure "" matches any figure.
 func (r *Run) Of(place, test, figure string) (all []Series) {
 	for _, s := range r.Series {
 		if s.Place == place && s.Test == test && (figure == "" || s.Figure == figure) {
@@ -148,7 +149,7 @@ func (r *Run) Of(place, test, figure string) (all []Series) {
 	return all
 }
 
-// figures are how many there are of a place.
+// figures returns the number of values of a place.
 func (r *Run) figures(place string) (n int) {
 	if place == Native {
 		n = len(r.Benchmarks)
@@ -164,7 +165,7 @@ func (r *Run) figures(place string) (n int) {
 	return n
 }
 
-// rounds is how often programs ran at a place.
+// rounds returns the smallest and the largest number of rounds at a place.
 func (r *Run) rounds(place string) (least, most int) {
 	for _, s := range r.Series {
 		if n := len(s.Values[Go]); s.Place == place && n > 0 {
@@ -177,7 +178,7 @@ func (r *Run) rounds(place string) (least, most int) {
 	return least, most
 }
 
-// Read reads what Write has written.
+// Read reads a file that Write has written.
 func Read(file string) (*Run, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -202,7 +203,8 @@ func (r *Run) Write(file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// Quantile interpolates between the two nearest values; NaN if there are none.
+// Quantile returns a quantile, interpolated between the two nearest values, or NaN
+// if there are no values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -214,7 +216,7 @@ func Quantile(values []float64, q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
-// Quantiles are n of them, from the smallest value to the largest.
+// Quantiles returns n quantiles, from the smallest value to the largest.
 func Quantiles(values []float64, n int) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	all := make([]float64, n)
@@ -224,18 +226,18 @@ func Quantiles(values []float64, n int) []float64 {
 	return all
 }
 
-// A Ratio is one program's figure divided by another's, of the same round: what
-// slows a whole round down does not change it.
+// A Ratio is one program's figure divided by another's in the same round, so that
+// load that slows down a whole round does not change it.
 type Ratio struct {
 	Median, Low, High float64 // Low and High are the quartiles
 	Rounds            int
 }
 
-// ErrOneSided says that a program has no figures, or not of each round.
-var ErrOneSided = errors.New("results: figures of one program alone")
+// ErrOneSided is returned if a program has no figures, or not for each round.
+var ErrOneSided = errors.New("results: no figures of one program, or not for each round")
 
-// Ratio compares two programs. Both must have figures of all rounds: else nobody
-// knows which are of the same.
+// Ratio compares two programs. Both must have a figure for each round; otherwise
+// it is unknown which figures belong to the same round.
 func (s Series) Ratio(a, b string) (Ratio, error) {
 	n := len(s.Values[a])
 	if n == 0 || n != len(s.Values[b]) {
@@ -248,8 +250,8 @@ func (s Series) Ratio(a, b string) (Ratio, error) {
 	return Ratio{Quantile(all, 0.5), Quantile(all, 0.25), Quantile(all, 0.75), n}, nil
 }
 
-// Cost is the ratio of what the first program needs to what the second does: that
-// of times, and of rates turned upside down. Below 1 the first is better.
+// Cost returns the cost of the first program divided by that of the second: the
+// ratio of times, or the inverse ratio of rates. Below 1 the first is better.
 func (s Series) Cost(r Ratio) float64 {
 	if s.More {
 		return 1 / r.Median
@@ -257,13 +259,13 @@ func (s Series) Cost(r Ratio) float64 {
 	return r.Median
 }
 
-// Holds tells whether the first program is as good as the second, within the
-// spread: its quartiles reach 1 or are beyond. Half a percent is given, which
-// nobody sees in two digits.
-func (s Series) Holds(r Ratio) bool {
-	const given = 0.005
+// AsGood reports whether the first program is as good as the second within the
+// spread: whether the quartiles include 1 or are better. The tolerance of half a
+// percent is invisible in two digits.
+func (s Series) AsGood(r Ratio) bool {
+	const tolerance = 0.005
 	if s.More {
-		return r.High+given >= 1
+		return r.High+tolerance >= 1
 	}
-	return r.Low-given <= 1
+	return r.Low-tolerance <= 1
 }

@@ -30,14 +30,14 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// A round that is slow for both does not count, and a difference within the
-// spread is none.
+// A round that is slow for both programs does not change the ratio, and a
+// difference within the spread is ignored.
 func TestRatio(t *testing.T) {
 	for _, c := range []struct {
-		more  bool
-		a, b  []float64
-		want  Ratio
-		holds bool
+		more   bool
+		a, b   []float64
+		want   Ratio
+		asGood bool
 	}{
 		{false, []float64{1, 20, 3}, []float64{2, 40, 6}, Ratio{0.5, 0.5, 0.5, 3}, true},
 		{false, []float64{2, 40, 6}, []float64{1, 20, 3}, Ratio{2, 2, 2, 3}, false},
@@ -51,8 +51,8 @@ func TestRatio(t *testing.T) {
 	} {
 		s := Series{More: c.more, Values: map[string][]float64{Go: c.a, C: c.b}}
 		r, err := s.Ratio(Go, C)
-		if err != nil || r != c.want || s.Holds(r) != c.holds {
-			t.Errorf("%v of %v: %v, %v, %v", c.a, c.b, r, s.Holds(r), err)
+		if err != nil || r != c.want || s.AsGood(r) != c.asGood {
+			t.Errorf("%v of %v: %v, %v, %v", c.a, c.b, r, s.AsGood(r), err)
 		}
 		if _, err := s.Ratio(Go, Cgo); !errors.Is(err, ErrOneSided) {
 			t.Errorf("without the other: %v", err)
@@ -64,7 +64,7 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// A run of a part replaces that part.
+// A run of one place replaces the figures of that place.
 func TestKeep(t *testing.T) {
 	old, part := sample(), &Run{Places: []Place{{Name: "rxe", Commit: "new"}}}
 	part.Add(Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2}, Go, 1)
@@ -80,7 +80,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A run that got nothing out of a place leaves that as it was.
+// A run without figures of a place keeps the old ones.
 func TestKeepOfNothing(t *testing.T) {
 	old, failed := sample(), &Run{Places: []Place{{Name: "instructions", Commit: "new"}, {Name: "native"}}, Failures: []Failure{{"instructions", "", "no guest"}}}
 	failed.Keep(old)
@@ -92,7 +92,7 @@ func TestKeepOfNothing(t *testing.T) {
 	}
 }
 
-// A place that failed in its first rounds keeps those that it had.
+// A place that failed in its first rounds keeps its old figures.
 func TestKeepMoreRounds(t *testing.T) {
 	key := Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: 2}
 	run := func(rounds int, commit string) *Run {
@@ -118,7 +118,7 @@ func TestKeepMoreRounds(t *testing.T) {
 	}
 }
 
-// A place of one round that failed on its way keeps the figures that it had.
+// A place that failed in its only round keeps its old figures.
 func TestKeepMoreFigures(t *testing.T) {
 	requests := func(commit string, qps ...int) *Run {
 		r := &Run{Places: []Place{{Name: "instructions", Commit: commit}, {Name: Native, Commit: commit}}}
@@ -136,7 +136,7 @@ func TestKeepMoreFigures(t *testing.T) {
 	}
 }
 
-// What prints as 1.00 holds, be it of one round or of many.
+// A ratio that is printed as 1.00 is as good, from one round or from many.
 func TestHolds(t *testing.T) {
 	for _, c := range []struct {
 		more bool
@@ -149,17 +149,17 @@ func TestHolds(t *testing.T) {
 		{true, Ratio{Rounds: 10, Median: 0.98, Low: 0.9, High: 0.996}, true},
 		{true, Ratio{Rounds: 10, Median: 0.98, Low: 0.9, High: 0.994}, false},
 	} {
-		if got := (Series{More: c.more}).Holds(c.r); got != c.want {
+		if got := (Series{More: c.more}).AsGood(c.r); got != c.want {
 			t.Errorf("more %v, %+v: %v", c.more, c.r, got)
 		}
 	}
 }
 
-// What nobody has counted is not printed as none.
+// Allocations that were not counted are not printed as 0.
 func TestUncounted(t *testing.T) {
 	r := &Run{Benchmarks: []Benchmark{{"mmio Store64", map[string]float64{"ns/op": 2.4}}}}
 	if strings.Contains(r.Page(), "allocs/op") {
-		t.Error("allocations that nobody has counted")
+		t.Error("the page shows allocations that were not counted")
 	}
 }
 
@@ -186,6 +186,6 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v", of)
 	}
 	if _, err := Read(file + "x"); err == nil {
-		t.Error("a file that is not there was read")
+		t.Error("no error for a missing file")
 	}
 }

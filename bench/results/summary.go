@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A kind is a group of figures, as the summary has them.
+// A kind is a group of figures in the summary.
 type kind struct {
 	name string
 	has  func(Series) bool
 }
 
-// kinds are all, in the order of the summary. A series belongs to the first that
-// has it, or to none.
+// kinds lists all kinds, in the order of the summary. A series belongs to the first
+// kind that has it, or to none.
 var kinds = []kind{
 	{"latency, typical", plain("_lat", "typical")},
 	{"latency, 99 %", plain("_lat", "99 %")},
@@ -31,7 +31,7 @@ var kinds = []kind{
 	{"connecting", func(s Series) bool { return s.Test == "cmtime" }},
 }
 
-// plain are tests without options.
+// plain matches tests without options.
 func plain(suffix, figure string) func(Series) bool {
 	return func(s Series) bool { return strings.HasSuffix(s.Test, suffix) && s.Figure == figure }
 }
@@ -45,21 +45,21 @@ func kindOf(s Series) string {
 	return ""
 }
 
-// A tally is how many figures there are, how many hold, and how far the others are
-// behind.
+// A tally counts figures, those that are as good as C's, and the highest cost of
+// the others.
 type tally struct {
-	holds int
-	costs []float64
-	worst float64
-	which string // the worst of those that do not hold
+	asGood int
+	costs  []float64
+	worst  float64
+	which  string // the figure with the worst cost
 }
 
 func (t *tally) add(s Series, r Ratio) {
 	cost := s.Cost(r)
 	t.costs = append(t.costs, cost)
 	switch {
-	case s.Holds(r):
-		t.holds++
+	case s.AsGood(r):
+		t.asGood++
 	case cost > t.worst:
 		t.worst, t.which = cost, fmt.Sprintf("%s %s, %d", s.Test, s.Figure, s.At)
 	}
@@ -70,7 +70,7 @@ func (t *tally) row(where, what string) []string {
 	if t.which != "" {
 		worst = fmt.Sprintf("%.2f (%s)", t.worst, t.which)
 	}
-	return []string{where, what, fmt.Sprintf("%d of %d", t.holds, len(t.costs)), fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)), worst}
+	return []string{where, what, fmt.Sprintf("%d of %d", t.asGood, len(t.costs)), fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)), worst}
 }
 
 // summary has a row for each place, and one for each kind of its figures.
@@ -81,7 +81,7 @@ func (r *Run) summary() (rows [][]string) {
 		for _, s := range r.Series {
 			name := kindOf(s)
 			ratio, err := s.Ratio(Go, C)
-			if s.Place != p.Name || name == "" || err != nil { // what one of them has alone
+			if s.Place != p.Name || name == "" || err != nil { // err: a figure of one program only
 				continue
 			}
 			if of[name] == nil {

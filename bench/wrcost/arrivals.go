@@ -7,16 +7,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// long is a message that no completion carries.
+// long is the size of a message that does not fit into a completion.
 const long = 200
 
-// arrivals are a queue pair that sends to itself, and what it has received goes to
-// a CQ of its own.
+// arrivals is a QP that sends to itself, with separate CQs for sends and receives.
 type arrivals struct {
 	*bench
 	qp   *uverbs.QP
 	sent *uverbs.CQ
-	from [2]uverbs.SGE // a short message, and a long one
+	from [2]uverbs.SGE // a short message and a long one
 	to   uverbs.SGE
 }
 
@@ -30,7 +29,7 @@ func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals
 	return a, err
 }
 
-// send has a round of messages arrive, of which the last tells the sender.
+// send sends a round of messages. Only the last send is signaled.
 func (a *arrivals) send(kind int) error {
 	for i := range each {
 		if _, err := a.qp.PostRecv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{a.to}}); err != nil {
@@ -47,8 +46,8 @@ func (a *arrivals) send(kind int) error {
 	return nil
 }
 
-// over takes the completion of the last message.
-func (a *arrivals) over() error {
+// sendDone polls the completion of the last send.
+func (a *arrivals) sendDone() error {
 	wcs := make([]uverbs.WC, 1)
 	n, err := a.sent.Poll(wcs)
 	if err == nil && n != 1 {
@@ -60,24 +59,24 @@ func (a *arrivals) over() error {
 	return wcs[0].Err()
 }
 
-// measure notes what it costs to poll messages that have arrived.
+// measure measures polls of completions of receives.
 func (a *arrivals) measure(note func(name string, took time.Duration)) error {
 	for kind, name := range []string{"short", "long"} {
 		for _, n := range []int{1, list} {
 			if err := a.send(kind); err != nil {
 				return fmt.Errorf("%s messages: %w", name, err)
 			}
-			if err := a.settled(); err != nil {
+			if err := a.waitIdle(); err != nil {
 				return err
 			}
-			if err := a.over(); err != nil {
+			if err := a.sendDone(); err != nil {
 				return fmt.Errorf("%s messages: %w", name, err)
 			}
 			began := time.Now()
 			empty, err := a.poll(n)
 			took := time.Since(began)
 			if err != nil {
-				return fmt.Errorf("%s messages that have arrived: %w", name, err)
+				return fmt.Errorf("receives of %s messages: %w", name, err)
 			}
 			if empty == 0 {
 				note(fmt.Sprintf("%s%d", name, n), took)

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	each      = 128 // requests of a round
-	list      = 32  // of a list or a batch
+	each      = 128 // requests in a round
+	list      = 32  // requests in a list or a batch
 	size      = 32  // bytes of a message
 	maxRounds = 15
 	recvRoom  = each * (2*maxRounds + 2)
 )
 
-// A bench is queue pairs that write to themselves, and requests for them.
+// A bench has QPs that write to themselves, and requests for them.
 type bench struct {
-	ctx  *uverbs.Context
-	cq   *uverbs.CQ
-	qps  []*uverbs.QP // that a round uses, in turn
-	recv *uverbs.QP
-	come *arrivals
+	ctx      *uverbs.Context
+	cq       *uverbs.CQ
+	qps      []*uverbs.QP // the QP of each request in a round
+	recv     *uverbs.QP
+	arrivals *arrivals
 
 	addr  uint64
 	rkey  uint32
@@ -66,7 +66,7 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 		return nil, err
 	}
 	b.requests()
-	b.come, err = newArrivals(b, pd, mr, single)
+	b.arrivals, err = newArrivals(b, pd, mr, single)
 	return b, err
 }
 
@@ -99,12 +99,12 @@ func (b *bench) requests() {
 	}
 }
 
-// A round does a thing each times and returns an error if one failed. The loops
-// look at each error, as programs do.
+// A round does an operation each times. Its loop checks every error, as programs
+// do.
 type round struct {
 	name string
 	do   func() error
-	send bool // there are completions to take afterwards
+	send bool // it leaves completions to poll
 }
 
 func (b *bench) rounds() []round {
@@ -167,7 +167,7 @@ func (b *bench) buildInline() error {
 	return nil
 }
 
-// buildByCalls is build with a call for the operation and one for its data.
+// buildByCalls is like build, with separate calls for the operation and its data.
 func (b *bench) buildByCalls() error {
 	for i := 0; i < each; i += list {
 		s := b.qps[i].StartSend()
@@ -219,14 +219,14 @@ func (b *bench) pollEmpty() error {
 	cq, wcs := b.cq, b.wcs[:1]
 	for range each {
 		if n, err := cq.Poll(wcs); n != 0 || err != nil {
-			return fmt.Errorf("%d completions where there are none, %w", n, err)
+			return fmt.Errorf("%d completions of an empty queue, %w", n, err)
 		}
 	}
 	return nil
 }
 
-// poll takes all completions of a round, n at a time, and reports how many calls
-// found none: such a round says nothing of what a poll costs.
+// poll polls all completions of a round, n at a time. It returns the number of
+// calls that found none; a round with such calls must not be measured.
 func (b *bench) poll(n int) (empty int, err error) {
 	cq, wcs := b.cq, b.wcs[:n]
 	for got := 0; got < each; {
@@ -248,9 +248,9 @@ func (b *bench) poll(n int) (empty int, err error) {
 	return empty, nil
 }
 
-// settled has the device execute what has been posted: it serves a command after
-// the doorbells before it.
-func (b *bench) settled() error {
+// waitIdle waits until the device has executed all requests: it executes a command
+// only after earlier doorbells.
+func (b *bench) waitIdle() error {
 	for range 3 {
 		if _, err := b.ctx.QueryPort(1); err != nil {
 			return err
@@ -260,7 +260,7 @@ func (b *bench) settled() error {
 	return nil
 }
 
-// measure prints each figure.
+// measure runs the rounds and prints the smallest figure of each kind.
 func (b *bench) measure(rounds int) error {
 	best := map[string]float64{}
 	clock := time.Hour
@@ -277,7 +277,7 @@ func (b *bench) measure(rounds int) error {
 	all := b.rounds()
 	for i := range rounds {
 		for k := range all {
-			if i%2 == 1 { // so that no kind is always the first in a page of a ring
+			if i%2 == 1 { // so that no kind is always the first to touch a page of a ring
 				k = len(all) - 1 - k
 			}
 			r := all[k]
@@ -291,7 +291,7 @@ func (b *bench) measure(rounds int) error {
 			if !r.send {
 				continue
 			}
-			if err := b.settled(); err != nil {
+			if err := b.waitIdle(); err != nil {
 				return err
 			}
 			n := 1 + (list-1)*((i+k)%2) // one or all
@@ -305,18 +305,20 @@ func (b *bench) measure(rounds int) error {
 				note(fmt.Sprintf("poll%d", n), took)
 			}
 		}
-		if err := b.come.measure(note); err != nil {
+		if err := b.arrivals.measure(note); err != nil {
 			return err
 		}
 	}
 	for _, name := range names {
 		v, ok := best[name]
 		if !ok {
-			return errors.New("no round gave a figure for " + name)
+			return errors.New("no valid round of " + name)
 		}
 		fmt.Printf("%s %.1f\n", name, v)
 	}
 	return nil
 }
 
-var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "calls32", "calls32inline", "recv", "recv32", "poll1", "poll32", "empty", "short1", "short32", "long1", "long32"}
+// names lists the figures in the order in which they are printed.
+var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "calls32", "calls32inline",
+	"recv", "recv32", "poll1", "poll32", "empty", "short1", "short32", "long1", "long32"}

@@ -1,15 +1,15 @@
-// Wrcost measures what posting and polling cost per work request, through the
-// public API, on queue pairs that are connected to themselves. Where the clock
-// counts instructions (QEMU's -icount) the figures are instructions; elsewhere
-// they are nanoseconds.
+// Wrcost measures the cost of posting and polling for each work request, through
+// the public API, on QPs that are connected to themselves. The figures are
+// instructions if the clock counts instructions (QEMU's -icount), and nanoseconds
+// otherwise.
 //
 //	wrcost -d mlx5_0               # queues with locks
-//	wrcost -d mlx5_0 -single       # SingleGoroutine
-//	wrcost -d mlx5_0 -qps 10000    # posts go to 128 queue pairs of so many
-//	wrcost -d mlx5_0 -memory 10000 # memory per QP and per CQ instead
+//	wrcost -d mlx5_0 -single       # SingleGoroutine queues
+//	wrcost -d mlx5_0 -qps 10000    # posts to 128 of 10,000 QPs
+//	wrcost -d mlx5_0 -memory 10000 # memory for each QP and CQ instead
 //
-// Each figure is the smallest of several rounds of 128 requests, with the loop of
-// the caller and without what reading the clock costs.
+// Each figure is the smallest of several rounds of 128 requests. It includes the
+// caller's loop but not the cost of reading the clock.
 package main
 
 import (
@@ -33,24 +33,24 @@ func main() {
 func run(args []string) (err error) {
 	flags := flag.NewFlagSet("wrcost", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
-	single := flags.Bool("single", false, "queues of a single goroutine")
-	qps := flags.Int("qps", 1, "queue pairs")
-	memory := flags.Int("memory", 0, "how many QPs and CQs to weigh, instead")
-	rounds := flags.Int("rounds", 10, "rounds")
+	single := flags.Bool("single", false, "use SingleGoroutine queues")
+	qps := flags.Int("qps", 1, "number of queue pairs")
+	memory := flags.Int("memory", 0, "measure the memory of this many QPs and CQs instead")
+	rounds := flags.Int("rounds", 10, "number of rounds")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *qps < 1 || *rounds < 1 || *rounds > maxRounds || *memory < 0 || flags.NArg() > 0 {
-		return fmt.Errorf("want -qps and -rounds of at least 1, -rounds of at most %d and no argument", maxRounds)
+		return fmt.Errorf("-qps and -rounds must be at least 1, -rounds at most %d, and there must be no argument", maxRounds)
 	}
-	debug.SetGCPercent(-1) // a collection is no part of a request
+	debug.SetGCPercent(-1) // do not measure garbage collections
 	ctx, err := uverbs.Open(*device)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
 	if *memory > 0 {
-		return weigh(ctx, *memory)
+		return measureMemory(ctx, *memory)
 	}
 	b, err := newBench(ctx, *qps, *single)
 	if err != nil {

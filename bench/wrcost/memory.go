@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// weigh prints the memory that a CQ and a QP take: the difference between many of
-// them and one.
-func weigh(ctx *uverbs.Context, count int) error {
+// measureMemory prints the memory that a CQ and a QP take: the difference between
+// count of them and one, for each.
+func measureMemory(ctx *uverbs.Context, count int) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return err
@@ -37,7 +37,8 @@ func weigh(ctx *uverbs.Context, count int) error {
 	return err
 }
 
-// eachOf makes count objects and prints what each after the first costs.
+// eachOf creates count objects and prints the memory that each takes after the
+// first.
 func eachOf(kind string, count int, create func() error) error {
 	var first, last usage
 	for i := range count {
@@ -60,11 +61,11 @@ func eachOf(kind string, count int, create func() error) error {
 	return nil
 }
 
-// usage is a process's memory, in bytes, and the number of its mappings.
+// usage is the memory of the process, in bytes, and the number of its mappings.
 type usage struct{ rss, mapped, mappings float64 }
 
 func used() (u usage, err error) {
-	debug.FreeOSMemory() // what is garbage is no object's
+	debug.FreeOSMemory() // do not count garbage
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return u, err

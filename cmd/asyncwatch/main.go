@@ -1,5 +1,5 @@
-// Asyncwatch prints the asynchronous events of an RDMA device as they come. Its
-// options and its text are those of ibv_asyncwatch of rdma-core.
+// Asyncwatch prints the asynchronous events of an RDMA device as they occur. Its
+// options and output are those of rdma-core's ibv_asyncwatch.
 //
 //	asyncwatch -d rxe0
 package main
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 // parse returns the name of the device. Help goes to w.
 func parse(args []string, w io.Writer) (device string, err error) {
 	f := flag.NewFlagSet("asyncwatch", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is returned, and told once
+	f.SetOutput(io.Discard) // main prints the error
 	for _, name := range []string{"d", "ib-dev"} {
 		f.StringVar(&device, name, "", "")
 	}
@@ -63,31 +63,31 @@ func parse(args []string, w io.Writer) (device string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: see --help", err)
 	case f.NArg() > 0:
-		return "", fmt.Errorf("%q is no option: name a device by -d, see --help", f.Arg(0))
+		return "", fmt.Errorf("unexpected argument %q: select a device with -d, see --help", f.Arg(0))
 	}
 	return device, nil
 }
 
-// open opens the device of that name, or the first of all: its port need not be
-// active.
+// open opens the device called name, or the first device if name is "", even if
+// its port is not active.
 func open(name string) (*uverbs.Context, error) {
 	if name != "" {
 		return uverbs.Open(name)
 	}
 	devices, err := uverbs.Devices()
 	if err != nil || len(devices) == 0 {
-		return uverbs.Open("") // which says what is missing
+		return uverbs.Open("") // for its error, which explains what is missing
 	}
 	return devices[0].Open()
 }
 
-// A source is where events come from: a Context.
+// A source returns events. It is a uverbs.Context outside of tests.
 type source interface {
 	Name() string
 	NextEvent(context.Context) (uverbs.AsyncEvent, error)
 }
 
-// watch prints events until ctx ends.
+// watch prints events until ctx is done.
 func watch(ctx context.Context, s source, w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s: async event FD %s\n", s.Name(), eventFD("/proc/self/fd")); err != nil {
 		return err
@@ -106,8 +106,8 @@ func watch(ctx context.Context, s source, w io.Writer) error {
 	}
 }
 
-// eventFD is the number of the descriptor that events are read from, which is
-// of interest to nobody but to those who compare this program with another.
+// eventFD returns the number of the descriptor from which events are read, or -1.
+// ibv_asyncwatch prints it.
 func eventFD(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,9 +122,9 @@ func eventFD(dir string) string {
 	return "-1"
 }
 
-// eventName is the name that ibv_asyncwatch has for an event: it knows those of
-// a port or of the device, but a change of speed. Events of queues do not come to
-// a program that has made none.
+// eventName returns the name that ibv_asyncwatch prints for an event. It names
+// the events of ports and devices, except a speed change. Events of queues do not
+// occur, because the program creates none.
 func eventName(t uverbs.EventType) string {
 	names := map[uverbs.EventType]string{
 		uverbs.EventDeviceFatal:      "IBV_EVENT_DEVICE_FATAL",

@@ -13,11 +13,11 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A device answers the events that it has, then an error.
+// A device returns its events, then an error.
 type device struct {
 	events []uverbs.AsyncEvent
 	err    error
-	last   func() // runs when the events are at an end
+	last   func() // called when no event is left
 }
 
 func (d *device) Name() string { return "rxe0" }
@@ -56,7 +56,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// The end that a signal asks for is no error; a full disk is one.
+// Ending on a signal is not an error, but a full disk is.
 func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := watch(ctx, &device{err: context.Canceled, last: cancel}, io.Discard); err != nil {
@@ -68,7 +68,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	defer full.Close()
 	if err := watch(t.Context(), &device{}, full); err == nil {
-		t.Error("nothing could be written, and nothing is said")
+		t.Error("no error although nothing could be written")
 	}
 }
 
@@ -91,7 +91,7 @@ func TestParse(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	if err := run(t.Context(), []string{"-d", "nodevice9"}, io.Discard); err == nil {
-		t.Error("a device that is not there is opened")
+		t.Error("open succeeded for a device that does not exist")
 	}
 }
 

@@ -10,25 +10,25 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A deviceInfo is everything that is known of a device.
+// A deviceInfo contains everything to print about a device.
 type deviceInfo struct {
 	device  uverbs.Device
 	attr    *uverbs.DeviceAttr
-	boardID string // "" where the driver has none
+	boardID string // "" if the driver reports none
 	vectors int
 	ports   []portInfo
 }
 
-// A portInfo is everything that is known of a port.
+// A portInfo contains everything to print about a port.
 type portInfo struct {
 	number int
 	attr   *uverbs.PortAttr
 	gids   []uverbs.GIDEntry
-	pkeys  []uint16 // for JSON alone
+	pkeys  []uint16 // for JSON only
 }
 
-// collectAll asks the devices that opt names. Those that fail are told by
-// errs.
+// collectAll queries the devices that opt selects. errs has the errors of those
+// that failed.
 func collectAll(devices []uverbs.Device, opt *options) (infos []*deviceInfo, errs []error) {
 	found := false
 	for _, d := range devices {
@@ -49,13 +49,13 @@ func collectAll(devices []uverbs.Device, opt *options) (infos []*deviceInfo, err
 	return infos, errs
 }
 
-// explainNone says why there is no such device: opening it tells.
+// explainNone returns the reason why the device does not exist, by opening it.
 func explainNone(name string) error {
 	c, err := uverbs.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(errors.New("the device has just appeared: try again"), c.Close())
+	return errors.Join(errors.New("the device has appeared only now: try again"), c.Close())
 }
 
 func open(d uverbs.Device, opt *options) (info *deviceInfo, err error) {
@@ -67,7 +67,7 @@ func open(d uverbs.Device, opt *options) (info *deviceInfo, err error) {
 	return collect(c, opt)
 }
 
-// collect asks an open device.
+// collect queries an open device.
 func collect(c *uverbs.Context, opt *options) (*deviceInfo, error) {
 	attr, err := c.QueryDevice()
 	if err != nil {
@@ -105,7 +105,7 @@ func collectPort(c *uverbs.Context, n int, pkeys bool) (p portInfo, err error) {
 	return p, err
 }
 
-// boardID reads what some drivers tell in sysfs alone.
+// boardID returns the board ID, which some drivers report in sysfs, or "".
 func boardID(device string) (string, error) {
 	b, err := os.ReadFile(filepath.Join("/sys/class/infiniband", device, "board_id"))
 	if errors.Is(err, os.ErrNotExist) {

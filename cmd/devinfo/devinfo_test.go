@@ -16,8 +16,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// rxe is what kernel 6.12 says of a soft-RoCE device. testdata/rxe-6.12.txt is
-// what ibv_devinfo -v of rdma-core 56.1 printed for the same device.
+// rxe returns what Linux 6.12 reports for a soft-RoCE device.
+// testdata/rxe-6.12.txt is the output of ibv_devinfo -v of rdma-core 56.1 for the
+// same device.
 func rxe() *deviceInfo {
 	attr := &uverbs.DeviceAttr{
 		FWVer: "0.0.0", NodeGUID: 0x58859afffe07e7d4, SysImageGUID: 0x58859afffe07e7d4, MaxMRSize: 1<<64 - 1,
@@ -42,9 +43,9 @@ func rxe() *deviceInfo {
 	}
 }
 
-// rich is a device that has everything. testdata/rich.txt and brief.txt are
-// what ibv_devinfo prints, with -v and without, when it is linked with a
-// libibverbs that answers these values.
+// rich returns a device that has all attributes. testdata/rich.txt and brief.txt
+// are the output of ibv_devinfo, with and without -v, linked with a libibverbs
+// that returns these values.
 func rich() *deviceInfo {
 	d := rxe()
 	d.device.Name, d.boardID = "mlx5_0", "MT_0000000359"
@@ -104,7 +105,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Every attribute of the library is in the document.
+// The document contains every attribute of the library.
 func TestJSON(t *testing.T) {
 	var b strings.Builder
 	if err := printJSON(&b, []*deviceInfo{rxe()}); err != nil {
@@ -174,7 +175,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, args := range []string{"-i 0", "-i -1", "-i 256", "-i x", "-x", "rxe0", "-d", "-- x"} {
 		if _, err := parseOptions(strings.Fields(args), nil); err == nil {
-			t.Errorf("%q was taken", args)
+			t.Errorf("%q was accepted", args)
 		}
 	}
 	var b strings.Builder

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
-	device  string // "" is all
-	port    int    // 0 is all
+	device  string // "" selects all devices
+	port    int    // 0 selects all ports
 	list    bool
 	verbose bool
 	json    bool
@@ -27,11 +27,11 @@ Options:
       --json             print everything as a JSON document
 `
 
-// parseOptions reads the command line. Help goes to w.
+// parseOptions parses the command line. It prints help to w.
 func parseOptions(args []string, w io.Writer) (*options, error) {
 	var o options
 	f := flag.NewFlagSet("devinfo", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is returned, and told once
+	f.SetOutput(io.Discard) // main prints the error
 	f.Usage = func() {}
 	for _, name := range []string{"d", "ib-dev"} {
 		f.StringVar(&o.device, name, "", "")
@@ -54,18 +54,18 @@ func parseOptions(args []string, w io.Writer) (*options, error) {
 		return nil, fmt.Errorf("%w: see --help", err)
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("%q is no option: name a device by -d, see --help", f.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q: select a device with -d, see --help", f.Arg(0))
 	}
 	given := false
 	f.Visit(func(g *flag.Flag) { given = given || g.Name == "i" || g.Name == "ib-port" })
 	if given && (o.port < 1 || o.port > 255) {
-		return nil, fmt.Errorf("port %d is out of range: ports are counted from 1", o.port)
+		return nil, fmt.Errorf("port %d is out of range: port numbers start at 1", o.port)
 	}
 	return &o, nil
 }
 
-// unbundle takes combined short options apart, as in -lv and -vdrxe0: package
-// flag does not know them.
+// unbundle splits combined short options such as -lv and -vdrxe0, which package
+// flag does not support.
 func unbundle(args []string) []string {
 	var all []string
 	for i, arg := range args {
@@ -88,8 +88,8 @@ func unbundle(args []string) []string {
 	return all
 }
 
-// short tells whether arg is a group of short options: flags, and at its end
-// perhaps one that takes a value.
+// short reports whether arg consists of several short options: flags, optionally
+// followed by an option with a value.
 func short(arg string) bool {
 	if len(arg) < 3 || arg[0] != '-' || arg[2] == '=' {
 		return false

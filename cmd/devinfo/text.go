@@ -8,14 +8,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A printer writes lines of ibv_devinfo: a name, tabs up to a column, a value.
+// A printer writes lines in the format of ibv_devinfo: a name, tabs up to a
+// column, and a value.
 type printer struct {
 	w io.Writer
 }
 
 const tabWidth = 8
 
-// Where the values of the device's and of the ports' lines begin.
+// The columns at which the values start, in the lines of devices and of ports.
 const (
 	deviceColumn = 40
 	portColumn   = 48
@@ -35,7 +36,7 @@ func (p printer) port(name, format string, args ...any) {
 	p.line(3, name, portColumn, format, args...)
 }
 
-// item is one line of a list below a field.
+// item prints one line of a list below a field.
 func (p printer) item(s string) { fmt.Fprintf(p.w, "\t\t\t\t\t%s\n", s) }
 
 func (p printer) text(s string) { fmt.Fprintf(p.w, "\t%s\n", s) }
@@ -46,7 +47,7 @@ type bit struct {
 	name string
 }
 
-// flags lists the names of the bits set, and what has no name.
+// flags prints the names of the set bits, and the value of those without a name.
 func (p printer) flags(set uint64, names []bit) {
 	for _, b := range names {
 		if set&b.mask != 0 {
@@ -89,7 +90,7 @@ func printDevice(w io.Writer, d *deviceInfo, verbose bool) {
 	}
 }
 
-// limits prints what every device reports.
+// limits prints the attributes that every device reports.
 func (p printer) limits(a *uverbs.DeviceAttr) {
 	p.device("max_mr_size", "0x%x", a.MaxMRSize)
 	p.device("page_size_cap", "0x%x", a.PageSizeCap)
@@ -131,9 +132,9 @@ func (p printer) counts(all []count) {
 	}
 }
 
-// extended prints what struct ibv_device_attr_ex adds. Segmentation offload,
-// packet pacing and the hash functions are the vendor's part of it, which the
-// library does not ask for: they count as zero.
+// extended prints the additional attributes of struct ibv_device_attr_ex. It
+// prints zero for segmentation offload, packet pacing and hash functions, which
+// are vendor-specific data that the library does not query.
 func (p printer) extended(a *uverbs.DeviceAttr) {
 	p.text("general_odp_caps:")
 	p.flags(a.ODP.General, odpGeneral)
@@ -165,11 +166,11 @@ func (p printer) extended(a *uverbs.DeviceAttr) {
 	p.line(2, "qp_rate_limit_min", deviceColumn, "0kbps")
 	p.line(2, "qp_rate_limit_max", deviceColumn, "0kbps")
 	p.tagMatching(&a.TagMatching)
-	p.rare(a)
+	p.optional(a)
 }
 
-// rare prints limits that have no line where there is none.
-func (p printer) rare(a *uverbs.DeviceAttr) {
+// optional prints attributes that have no line if the device lacks them.
+func (p printer) optional(a *uverbs.DeviceAttr) {
 	if a.MaxModerateCount != 0 && a.MaxModeratePeriod != 0 {
 		fmt.Fprintln(p.w)
 		p.text("cq moderation caps:")
@@ -192,7 +193,7 @@ func (p printer) odp(transport string, caps uint32) {
 	p.flags(uint64(caps), odpTransport)
 }
 
-// known lists the names of bits, and leaves out what has no name.
+// known prints the names of the set bits and omits those without a name.
 func (p printer) known(set uint64, names []bit) {
 	for _, b := range names {
 		if set&b.mask != 0 {

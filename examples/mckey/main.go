@@ -1,17 +1,17 @@
-// Mckey joins a multicast group and receives datagrams, or sends some. It
-// speaks the protocol of mckey of rdma-core, takes its options and prints its
-// lines, so that either end can be the C program.
+// Mckey joins a multicast group and receives or sends datagrams. It has the
+// protocol, options and output of rdma-core's mckey, so either end can be the C
+// program.
 //
 // Receiver, then sender:
 //
 //	mckey -m 239.1.2.3 -b address-of-the-device
 //	mckey -m 239.1.2.3 -b address-of-the-device -s
 //
-// Without -b the routing table must know the way to the group.
+// Without -b the routing table must have a route to the group.
 //
-// Beyond the C program the sender waits until its datagrams are on their way,
-// the receiver gives up when some are lost, either ends cleanly on SIGINT, and
-// fails with a status other than 0 whatever goes wrong.
+// Unlike the C program, the sender waits for the completion of its datagrams, the
+// receiver fails if some are lost, and both end cleanly on SIGINT and exit with a
+// non-zero status after any error.
 package main
 
 import (
@@ -32,8 +32,8 @@ import (
 
 const (
 	resolveTimeout = 2 * time.Second
-	// settle is what switches get to learn of the group.
-	settle = 3 * time.Second
+	// joinDelay is the time for switches to learn of the group.
+	joinDelay = 3 * time.Second
 )
 
 func main() { program.Main("mckey", run) }
@@ -81,7 +81,7 @@ func (m *mckey) run(ctx context.Context) (err error) {
 	ctx, stop := m.watch(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
 	select {
-	case <-time.After(settle):
+	case <-time.After(joinDelay):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -91,8 +91,8 @@ func (m *mckey) run(ctx context.Context) (err error) {
 	return m.transfer(ctx)
 }
 
-// start takes a new id to its device: at once with -M, which needs -b, else
-// when the address is resolved.
+// start binds a new id to a device: with -M, which requires -b, immediately, else
+// by resolving the address.
 func (m *mckey) start(src netip.AddrPort) error {
 	n, err := m.Create()
 	if err != nil {
@@ -121,7 +121,7 @@ func (m *mckey) handle(e *cm.Event) error {
 	return e.Err()
 }
 
-// join joins the group. The receives are posted before.
+// join posts the receives and joins the group.
 func (m *mckey) join(n *udtest.Node) error {
 	if err := n.Prepare(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (m *mckey) join(n *udtest.Node) error {
 	}
 	join := func() (*cm.Membership, error) { return n.ID.JoinMulticast(m.group, flags) }
 	if m.opt.unmapped || m.group.IsUnspecified() {
-		// An address of zeros asks the fabric for a group of its choice.
+		// The zero GID asks the fabric to choose a group.
 		gid := uverbs.GID(m.group.As16())
 		if m.group.IsUnspecified() {
 			gid = uverbs.GID{}
@@ -169,8 +169,8 @@ func (m *mckey) transfer(ctx context.Context) error {
 	return nil
 }
 
-// watch prints what becomes of the groups meanwhile. When one is lost it ends
-// the context that it returns. stop ends it.
+// watch prints events of the groups until stop is called. If a group is lost, it
+// cancels the context that it returns.
 func (m *mckey) watch(ctx context.Context) (watched context.Context, stop func() error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
@@ -198,7 +198,7 @@ func (m *mckey) watch(ctx context.Context) (watched context.Context, stop func()
 	}
 }
 
-var errStopped = errors.New("the transfer is over")
+var errStopped = errors.New("the transfer has ended")
 
 func (m *mckey) leave() error {
 	var errs []error

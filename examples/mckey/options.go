@@ -10,17 +10,17 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
 	udtest.Options
 	group    string
-	unmapped bool // group is a GID, not an address to make one of
+	unmapped bool // group is a GID, not an IP address to map to one
 	sender   bool
 	bind     string
 	sendOnly bool
 }
 
-// role is what the C program calls the two sides.
+// role returns the C program's name for this side.
 func (o *options) role() string {
 	if o.sender {
 		return "client"
@@ -28,7 +28,7 @@ func (o *options) role() string {
 	return "server"
 }
 
-// table lists the options of mckey (rdma-core 56.1), in its order.
+// table returns the options of mckey of rdma-core 56.1, in its order.
 func (o *options) table() []getopt.Option {
 	return slices.Concat([]getopt.Option{
 		getopt.Short('m', "multicast_address", "the group, by IP address", o.setGroup(false)),
@@ -38,7 +38,7 @@ func (o *options) table() []getopt.Option {
 	}, o.Options.Table(), []getopt.Option{
 		getopt.Short('o', "", "join as a send-only full-member", getopt.Flag(&o.sendOnly)),
 		getopt.Short('l', "", "join without multicast loopback (not supported)", func(string) error {
-			return errors.New("goverbs makes no queue pairs without loopback yet, nor does rxe: leave the option out")
+			return errors.New("neither goverbs nor rxe supports queue pairs without loopback: omit the option")
 		}),
 	})
 }
@@ -46,7 +46,7 @@ func (o *options) table() []getopt.Option {
 func (o *options) setGroup(unmapped bool) func(string) error {
 	return func(value string) error {
 		if unmapped && value == "0" {
-			value = "::" // which asks the fabric for a group
+			value = "::" // asks the fabric for a group
 		}
 		o.group, o.unmapped = value, unmapped
 		return nil
@@ -60,13 +60,13 @@ func parseOptions(args []string) (*options, error) {
 	case err != nil:
 		return nil, err
 	case len(operands) > 0:
-		return nil, fmt.Errorf("%q is no option: give the group by -m", operands[0])
+		return nil, fmt.Errorf("unexpected argument %q: give the group with -m", operands[0])
 	case o.group == "":
-		return nil, errors.New("which group: give its address by -m")
+		return nil, errors.New("no group: give its address with -m")
 	case o.unmapped && o.bind == "":
 		return nil, errors.New("unmapped multicast address requires binding to source address: give -b")
 	case o.sendOnly && !o.sender:
-		return nil, errors.New("who joins to send only receives nothing: give -s too, or leave -o out")
+		return nil, errors.New("a send-only member receives nothing: add -s, or omit -o")
 	}
 	return o, nil
 }

@@ -43,13 +43,13 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "which group: give its address by -m"},
-		{"-s", "which group: give its address by -m"},
-		{"239.1.2.3", `"239.1.2.3" is no option: give the group by -m`},
+		{"", "no group: give its address with -m"},
+		{"-s", "no group: give its address with -m"},
+		{"239.1.2.3", `unexpected argument "239.1.2.3": give the group with -m`},
 		{"-M ff12::1", "unmapped multicast address requires binding to source address: give -b"},
-		{"-m 239.1.2.3 -o", "give -s too, or leave -o out"},
-		{"-m 239.1.2.3 -l", "leave the option out"},
-		{"-m 239.1.2.3 -p 1", "give 0x111 for UDP or 0x2 for IPoIB"},
+		{"-m 239.1.2.3 -o", "add -s, or omit -o"},
+		{"-m 239.1.2.3 -l", "omit the option"},
+		{"-m 239.1.2.3 -p 1", "use 0x111 for UDP or 0x2 for IPoIB"},
 		{"-U", "unknown option -U"},
 	} {
 		_, err := parseOptions(strings.Fields(c.args))

@@ -1,14 +1,14 @@
-// Rcpingpong sends a message to and fro between two processes, over a reliable
-// connection. It speaks the protocol of ibv_rc_pingpong of rdma-core, takes its
-// options and prints its lines, so that either end can be the C program.
+// Rcpingpong sends a message back and forth between two processes over a reliable
+// connection. It has the protocol, options and output of rdma-core's
+// ibv_rc_pingpong, so either end can be the C program.
 //
 // Server, then client:
 //
 //	rcpingpong
 //	rcpingpong server-host
 //
-// What it does beyond the C program is in the package examples/internal/pingpong,
-// which the pingpong programs share.
+// Package examples/internal/pingpong, which the pingpong programs share, lists the
+// differences from the C program.
 package main
 
 import (
@@ -44,11 +44,11 @@ func (e *end) table() []getopt.Option {
 		pingpong.Unsupported('P', "prefetch", "prefetch an ODP MR", "prefetching on-demand memory"),
 		pingpong.Unsupported('t', "ts", "get CQE with timestamp", "completion timestamps"),
 		pingpong.Unsupported('j', "dm", "use device memory", "device memory"),
-		getopt.New('N', "new_send", "", "post by the batch builder", getopt.Flag(&e.newSend)),
+		getopt.New('N', "new_send", "", "post with a SendBatch", getopt.Flag(&e.newSend)),
 	)
 }
 
-// Open makes the QP.
+// Open creates the QP.
 func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, error) {
 	q, err := e.opt.OneQP(dev, uverbs.RC, pingpong.Layout{Filler: 0x7b, Slots: 1})
 	if err != nil {
@@ -63,8 +63,7 @@ func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) e
 	return e.opt.ConnectRC(e.qp, local, remote, av)
 }
 
-// Send posts the message: as ibv_post_send(3) does, or as ibv_wr_start(3) and
-// its kin do.
+// Send posts the message, with PostSend or with a SendBatch (-N).
 func (e *end) Send(int) error {
 	if !e.newSend {
 		return e.memory.PostSend(e.qp)

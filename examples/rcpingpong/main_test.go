@@ -11,7 +11,7 @@ import (
 
 func TestOptions(t *testing.T) {
 	for arg, want := range map[string]string{
-		"-o": "this program does not do on-demand paging",
+		"-o": "this program does not support on-demand paging",
 		"-O": "implicit on-demand paging",
 		"-P": "prefetching",
 		"-t": "completion timestamps",

@@ -1,11 +1,11 @@
-// Rdma_client sends 16 bytes to an rdma_server and gets 16 back. It speaks the
-// protocol of rdma_client of rdma-core, takes its options and prints its lines:
-// either end can be the C program.
+// Rdma_client sends 16 bytes to an rdma_server and receives 16 bytes. It has the
+// protocol, options and output of rdma-core's rdma_client, so either end can be
+// the C program.
 //
 //	rdma_client -s server-host
 //
-// It is the example of the synchronous level: each call waits for what it asks
-// for.
+// It is an example of the synchronous API of package cm: each call waits for its
+// result.
 package main
 
 import (
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case len(operands) > 0:
-		return fmt.Errorf("%q is no option: give the server's address by -s", operands[0])
+		return fmt.Errorf("unexpected argument %q: give the server's address with -s", operands[0])
 	}
 	fmt.Fprintln(out, "rdma_client: start")
 	err = talk(ctx, server, port, out)

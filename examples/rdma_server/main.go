@@ -1,11 +1,11 @@
-// Rdma_server waits for an rdma_client, gets 16 bytes from it and sends 16
-// back. It speaks the protocol of rdma_server of rdma-core, takes its options
-// and prints its lines: either end can be the C program.
+// Rdma_server waits for an rdma_client, receives 16 bytes and sends 16 bytes. It
+// has the protocol, options and output of rdma-core's rdma_server, so either end
+// can be the C program.
 //
 //	rdma_server
 //
-// It is the example of the synchronous level: each call waits for what it asks
-// for.
+// It is an example of the synchronous API of package cm: each call waits for its
+// result.
 package main
 
 import (
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case len(operands) > 0:
-		return fmt.Errorf("%q is no option: give the address by -s", operands[0])
+		return fmt.Errorf("unexpected argument %q: give the address with -s", operands[0])
 	}
 	fmt.Fprintln(out, "rdma_server: start")
 	err = serve(ctx, server, port, out)
@@ -50,13 +50,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// serve waits for a client.
+// serve serves one client.
 func serve(ctx context.Context, server, port string, out io.Writer) (err error) {
 	infos, err := cm.GetAddrInfo(ctx, server, port, &cm.AddrInfo{Flags: cm.Passive, PortSpace: cm.PSTCP})
 	if err != nil {
 		return err
 	}
-	// What the queue pair of each client is like.
+	// The QPConfig is for the QPs of the requests.
 	listener, err := cm.CreateEP(ctx, &infos[0], nil, &uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: msgLen, SignalAll: true})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ args, want, out string }{
 		{"-x", "unknown option -x", ""},
 		{"-s", "option -s needs an argument: <server_address>", ""},
-		{"host", `"host" is no option: give the address by -s`, ""},
+		{"host", `unexpected argument "host": give the address with -s`, ""},
 		{"-p nosuchservice", "nosuchservice", "rdma_server: start\nrdma_server: end -1\n"},
 	} {
 		var b strings.Builder

@@ -1,11 +1,11 @@
-// Rdma_xclient sends 16 bytes to an rdma_xserver, over RC or XRC. It speaks the
-// protocol of rdma_xclient of rdma-core, takes its options and prints its lines:
-// either end can be the C program.
+// Rdma_xclient sends 16 bytes to an rdma_xserver, over RC or XRC. It has the
+// protocol, options and output of rdma-core's rdma_xclient, so either end can be
+// the C program.
 //
 //	rdma_xclient -c x -s server-host
 //
-// Over XRC the server tells, as it takes up the connection, which SRQ the
-// message is for. rxe has no XRC.
+// With XRC the server sends the number of the SRQ for the message when it accepts
+// the connection. rxe does not support XRC.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case len(operands) > 0:
-		return fmt.Errorf("%q is no option: give the server's address by -s", operands[0])
+		return fmt.Errorf("unexpected argument %q: give the server's address with -s", operands[0])
 	}
 	fmt.Fprintln(out, "rdma_xclient: start")
 	err = talk(ctx, server, port, xrc)
@@ -74,7 +74,7 @@ func talk(ctx context.Context, server, port string, xrc bool) (err error) {
 	if xrc {
 		data := id.Event().PrivateData
 		if len(data) < 4 {
-			return fmt.Errorf("the server tells no SRQ: its answer has %d bytes. Is it an rdma_xserver -c x?", len(data))
+			return fmt.Errorf("the server sent no SRQ number, but %d bytes of private data: is it an rdma_xserver -c x?", len(data))
 		}
 		wr.RemoteSRQN = binary.BigEndian.Uint32(data)
 	}

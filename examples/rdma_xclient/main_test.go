@@ -19,8 +19,8 @@ func TestHelp(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ args, want, out string }{
-		{"-c u", `"u" is no service: give r or x`, ""},
-		{"host", `"host" is no option: give the server's address by -s`, ""},
+		{"-c u", `unknown service "u": use r or x`, ""},
+		{"host", `unexpected argument "host": give the server's address with -s`, ""},
 		{"-p nosuchservice", "nosuchservice", "rdma_xclient: start\nrdma_xclient: end -1\n"},
 	} {
 		var b strings.Builder

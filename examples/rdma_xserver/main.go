@@ -1,11 +1,11 @@
-// Rdma_xserver waits for an rdma_xclient and gets 16 bytes from it, over RC or
-// XRC. It speaks the protocol of rdma_xserver of rdma-core, takes its options and
-// prints its lines: either end can be the C program.
+// Rdma_xserver waits for an rdma_xclient and receives 16 bytes, over RC or XRC. It
+// has the protocol, options and output of rdma-core's rdma_xserver, so either end
+// can be the C program.
 //
 //	rdma_xserver -c x
 //
-// Over XRC the message goes to an SRQ, whose number the client is told as its
-// connection is taken up. rxe has no XRC.
+// With XRC the message goes to an SRQ, whose number the server sends to the client
+// when it accepts the connection. rxe does not support XRC.
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case len(operands) > 0:
-		return fmt.Errorf("%q is no option", operands[0])
+		return fmt.Errorf("unexpected argument %q", operands[0])
 	}
 	fmt.Fprintln(out, "rdma_xserver: start")
 	err = serve(ctx, port, xrc)
@@ -51,12 +51,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// serve waits for a client.
+// serve serves one client.
 func serve(ctx context.Context, port string, xrc bool) (err error) {
 	hints := cm.AddrInfo{Flags: cm.Passive, QPType: uverbs.RC}
 	cfg := uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1}
 	if xrc {
-		hints.QPType, cfg = uverbs.XRCRecv, uverbs.QPConfig{} // which has no queues
+		hints.QPType, cfg = uverbs.XRCRecv, uverbs.QPConfig{} // an XRC target QP has no queues
 	}
 	infos, err := cm.GetAddrInfo(ctx, "", port, &hints)
 	if err != nil {
@@ -79,7 +79,7 @@ func serve(ctx context.Context, port string, xrc bool) (err error) {
 }
 
 func receive(ctx context.Context, id *cm.SyncID, xrc bool) (err error) {
-	number := make([]byte, 4) // of no SRQ
+	number := make([]byte, 4) // of the SRQ; 0 for none
 	if xrc {
 		if err := id.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 1}); err != nil {
 			return err

@@ -19,8 +19,8 @@ func TestHelp(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ args, want, out string }{
-		{"-c u", `"u" is no service: give r or x`, ""},
-		{"host", `"host" is no option`, ""},
+		{"-c u", `unknown service "u": use r or x`, ""},
+		{"host", `unexpected argument "host"`, ""},
 		{"-p nosuchservice", "nosuchservice", "rdma_xserver: start\nrdma_xserver: end -1\n"},
 	} {
 		var b strings.Builder

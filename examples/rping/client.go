@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// resolveTimeout is the C program's.
+// resolveTimeout is the timeout of the C program.
 const resolveTimeout = 2 * time.Second
 
 // A client sends pings.
@@ -24,10 +24,10 @@ type client struct {
 	sink   *uverbs.MR // and WRITEs it back to here
 }
 
-// The messages in a client's outbox.
+// The client's messages, by their slot in the outbox.
 const (
-	nameSource = 0
-	nameSink   = 1
+	sourceMsg = 0
+	sinkMsg   = 1
 )
 
 // runClient pings a server.
@@ -55,15 +55,15 @@ func runClient(ctx context.Context, opt *options, out io.Writer) (err error) {
 	if c.sink, err = l.buffer(id.AllocWrite); err != nil {
 		return err
 	}
-	l.compose(nameSource, c.source)
-	l.compose(nameSink, c.sink)
+	l.compose(sourceMsg, c.source)
+	l.compose(sinkMsg, c.sink)
 	if err := l.connect(ctx); err != nil {
 		return err
 	}
 	return c.pings(ctx)
 }
 
-// resolve makes an id that knows the way to the server.
+// resolve creates an id and resolves the server's address and route.
 func resolve(ctx context.Context, opt *options) (*cm.SyncID, error) {
 	dst, err := rdmaaddr.Host(ctx, opt.host)
 	if err != nil {
@@ -86,7 +86,7 @@ func resolve(ctx context.Context, opt *options) (*cm.SyncID, error) {
 	return id, nil
 }
 
-// connect asks the server for the connection.
+// connect connects to the server.
 func (l *link) connect(ctx context.Context) error {
 	p := &connParam
 	if l.own != nil {
@@ -96,7 +96,7 @@ func (l *link) connect(ctx context.Context) error {
 		return err
 	}
 	if l.own != nil {
-		// The server has answered. Its answer is acknowledged by Establish.
+		// The server has accepted. Establish acknowledges that.
 		if err := l.own.ready(); err != nil {
 			return err
 		}
@@ -129,13 +129,13 @@ func (c *client) pings(ctx context.Context) error {
 	return nil
 }
 
-// signalEvery is how many pings share a completion of their SENDs, of which
-// there are two in a ping. The send queue has room for as many.
+// signalEvery is the number of pings for each signaled SEND. A ping has two SENDs,
+// so half of the send queue is used between two completions.
 const signalEvery = sendDepth / 2 / 2
 
-// ping lets the server fetch the text, and bring it back.
+// ping has the server READ the text and WRITE it back.
 func (c *client) ping(ctx context.Context, ping int) error {
-	if err := c.send(nameSource, 0); err != nil {
+	if err := c.send(sourceMsg, 0); err != nil {
 		return err
 	}
 	if _, err := c.receive(ctx); err != nil {
@@ -146,7 +146,7 @@ func (c *client) ping(ctx context.Context, ping int) error {
 	if signal {
 		f = uverbs.Signaled
 	}
-	if err := c.send(nameSink, f); err != nil {
+	if err := c.send(sinkMsg, f); err != nil {
 		return err
 	}
 	if _, err := c.receive(ctx); err != nil || !signal {
@@ -156,10 +156,10 @@ func (c *client) ping(ctx context.Context, ping int) error {
 }
 
 // show prints a text as the C program does.
-func show(w io.Writer, what string, text []byte) error {
+func show(w io.Writer, label string, text []byte) error {
 	if n := textLen(text); n > 0 && text[n-1] == 0 {
 		text = text[:n-1]
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", what, text)
+	_, err := fmt.Fprintf(w, "%s: %s\n", label, text)
 	return err
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // deviceIP is the address of the guests' device.
 const deviceIP = "10.9.0.1"
 
-// serving starts a server and returns its port and how it ends.
+// serving starts a server and returns its port and a channel for its error.
 func serving(t *testing.T, ctx context.Context, opt options, out io.Writer) (uint16, <-chan error) {
 	t.Helper()
 	opt.server, opt.port, opt.host = true, 0, deviceIP
@@ -56,7 +56,7 @@ func limit(t *testing.T) (context.Context, context.CancelCauseFunc) {
 	return ctx, cancel
 }
 
-// clientOf makes the options of a client on the same machine.
+// clientOf returns the options of a client on the same machine.
 func clientOf(opt options, port uint16, count int) *options {
 	opt.host, opt.port, opt.count = deviceIP, port, count
 	return &opt
@@ -73,7 +73,7 @@ func TestDevicePings(t *testing.T) {
 			ctx, _ := limit(t)
 			var server, client bytes.Buffer
 			port, served := serving(t, ctx, opt, &server)
-			const pings = 70 // the characters roll over
+			const pings = 70 // the characters start again at A
 			if err := runClient(ctx, clientOf(opt, port, pings), &client); err != nil {
 				t.Error(err)
 			}
@@ -96,7 +96,7 @@ func TestDevicePings(t *testing.T) {
 	}
 }
 
-// TestDevicePersistent has clients come and go, until a signal ends them all.
+// TestDevicePersistent serves several clients until a signal ends them all.
 func TestDevicePersistent(t *testing.T) {
 	ctx, cancel := limit(t)
 	opt := options{size: 64, validate: true, persistent: true}
@@ -117,13 +117,13 @@ func TestDevicePersistent(t *testing.T) {
 	<-lines.done
 	cancel(program.ErrInterrupted)
 	for _, end := range []<-chan error{endless, served} {
-		if err := <-end; !errors.Is(err, program.ErrInterrupted) && !errors.Is(err, errLeft) {
+		if err := <-end; !errors.Is(err, program.ErrInterrupted) && !errors.Is(err, errDisconnected) {
 			t.Errorf("ended by %v", err)
 		}
 	}
 }
 
-// A firstWrite tells when the first line has been printed.
+// A firstWrite signals when the first line has been printed.
 type firstWrite struct {
 	once sync.Once
 	done chan struct{}
@@ -134,20 +134,20 @@ func (w *firstWrite) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestDeviceSizes has the client's text be too long for the server.
+// TestDeviceSizes sends a text that is too long for the server's buffer.
 func TestDeviceSizes(t *testing.T) {
 	ctx, _ := limit(t)
 	port, served := serving(t, ctx, options{size: 40}, io.Discard)
-	if err := runClient(ctx, clientOf(options{size: 64}, port, 1), io.Discard); !errors.Is(err, errLeft) {
+	if err := runClient(ctx, clientOf(options{size: 64}, port, 1), io.Discard); !errors.Is(err, errDisconnected) {
 		t.Errorf("client: %v", err)
 	}
-	if err := <-served; err == nil || !strings.Contains(err.Error(), "give both the same -S") {
+	if err := <-served; err == nil || !strings.Contains(err.Error(), "use the same -S at both ends") {
 		t.Errorf("server: %v", err)
 	}
 }
 
-// TestDevicePingsAllocateNothing holds a long run's allocations to a short
-// one's: what is more belongs to the pings of both sides.
+// TestDevicePingsAllocateNothing compares the allocations of a long run with those
+// of a short one: the difference is due to the pings of both sides.
 func TestDevicePingsAllocateNothing(t *testing.T) {
 	mallocs := func(pings int) uint64 {
 		ctx, _ := limit(t)

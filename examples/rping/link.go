@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A link is one end of a connection: the id, its queue pair, and the memory of
-// the messages. It belongs to one goroutine.
+// A link is one end of a connection: the id, its QP, and the memory of the
+// messages. It must not be used concurrently.
 type link struct {
 	opt *options
 	out io.Writer
@@ -22,10 +22,10 @@ type link struct {
 	qp    *uverbs.QP // the id's, or with -q the program's own
 	sends *uverbs.CQ // of SEND, READ and WRITE
 	recvs *uverbs.CQ
-	msgs  *uverbs.MR   // a message that arrives, and outbox messages to send
+	msgs  *uverbs.MR   // a received message, followed by outbox messages to send
 	bufs  []*uverbs.MR // the memory of the pings
 	wc    [1]uverbs.WC
-	up    bool // the connection stands
+	up    bool // the connection is established
 }
 
 const (
@@ -34,15 +34,16 @@ const (
 	outbox    = 2
 )
 
-// errLeft says that the peer has ended the connection.
-var errLeft = errors.New("the peer has disconnected: its own output says why")
+// errDisconnected is the error of a request that was flushed because the peer has
+// disconnected.
+var errDisconnected = errors.New("the peer has disconnected: see its output for the reason")
 
-// connParam is what the C program connects with: one READ at a time.
+// connParam has the parameters of the C program: one outstanding READ.
 var connParam = cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7}
 
-// newLink makes a link of an id that is bound to a device, with the first
-// receive posted: the peer may send as soon as it hears that the connection
-// stands. The link owns the id, also when there is an error.
+// newLink returns a link for an id that is bound to a device. It posts the first
+// receive, because the peer may send as soon as the connection is established. The
+// link takes ownership of the id, even if newLink fails.
 func newLink(opt *options, out io.Writer, id *cm.SyncID) (*link, error) {
 	l := &link{opt: opt, out: out, id: id}
 	if err := l.prepare(); err != nil {
@@ -72,8 +73,8 @@ func (l *link) prepare() (err error) {
 	return l.postRecv()
 }
 
-// buffer makes the memory of pings: by one of the id's Alloc methods, which
-// differ in what the peer may do.
+// buffer allocates memory for the pings with one of the id's Alloc methods, which
+// differ in the access rights of the peer.
 func (l *link) buffer(alloc func(n int) (*uverbs.MR, error)) (*uverbs.MR, error) {
 	mr, err := alloc(l.opt.size)
 	if err == nil {
@@ -82,7 +83,7 @@ func (l *link) buffer(alloc func(n int) (*uverbs.MR, error)) (*uverbs.MR, error)
 	return mr, err
 }
 
-// compose writes a message to the outbox that names a buffer.
+// compose writes a message with the address of a buffer to the outbox.
 func (l *link) compose(slot int, mr *uverbs.MR) {
 	m := message{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
 	m.put(l.msgs.Bytes()[(1+slot)*messageSize:])
@@ -101,7 +102,7 @@ func (l *link) send(slot int, f uverbs.SendFlags) error {
 	return err
 }
 
-// rdma does a READ or WRITE of the peer's memory, and waits for its end.
+// rdma does a READ or WRITE of the peer's memory and waits for its completion.
 func (l *link) rdma(ctx context.Context, op uverbs.Opcode, local uverbs.SGE, remote message) error {
 	_, err := l.qp.PostSend(uverbs.SendWR{Opcode: op, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{local}, RemoteAddr: remote.addr, RKey: remote.rkey})
@@ -111,8 +112,8 @@ func (l *link) rdma(ctx context.Context, op uverbs.Opcode, local uverbs.SGE, rem
 	return l.complete(ctx, l.sends)
 }
 
-// receive waits for the peer's next message, and makes room for the one after
-// it, which the peer does not send before it has an answer to this.
+// receive waits for the peer's next message and posts a receive for the one after
+// it, which the peer does not send before it has the reply to this one.
 func (l *link) receive(ctx context.Context) (message, error) {
 	if err := l.complete(ctx, l.recvs); err != nil {
 		return message{}, err
@@ -133,16 +134,19 @@ func (l *link) complete(ctx context.Context, cq *uverbs.CQ) error {
 		return err
 	}
 	if err := l.wc[0].Err(); err != nil {
-		return l.explain(ctx, err)
+		return l.explain(err)
 	}
 	return nil
 }
 
-// explain finds out why a request was flushed. Either another one has failed
-// before, and its completion tells why, or the connection has ended.
-func (l *link) explain(ctx context.Context, err error) error {
-	if !errors.Is(err, uverbs.WCWRFlushErr) {
+// explain returns the reason why a request was flushed: either the end of the
+// connection, or the error of an earlier request.
+func (l *link) explain(err error) error {
+	switch {
+	case !errors.Is(err, uverbs.WCWRFlushErr):
 		return err
+	case l.id.Err() != nil:
+		return errDisconnected
 	}
 	for _, cq := range []*uverbs.CQ{l.sends, l.recvs} {
 		for range sendDepth {
@@ -154,18 +158,10 @@ func (l *link) explain(ctx context.Context, err error) error {
 			}
 		}
 	}
-	const grace = time.Second // the queues are flushed first
-	select {
-	case <-l.id.Disconnected():
-		return errLeft
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(grace):
-		return err
-	}
+	return err
 }
 
-// close ends the connection, if it stands, and lets go of everything.
+// close disconnects, if the connection is established, and closes all objects.
 func (l *link) close() error {
 	var errs []error
 	if l.up {
@@ -185,16 +181,16 @@ func (l *link) close() error {
 	return errors.Join(append(errs, l.id.Close())...)
 }
 
-// disconnect has a time of its own: the program may be on its way out.
+// disconnect uses its own timeout, because the program's context may be canceled.
 func (l *link) disconnect() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 5*time.Second,
-		errors.New("the peer does not answer the disconnect request"))
+		errors.New("the peer does not reply to the disconnect request"))
 	defer cancel()
 	return l.id.Disconnect(ctx)
 }
 
-// debugf prints a step. On the way of every ping the caller looks at opt.debug
-// first, so that the arguments cost nothing.
+// debugf prints a step with -d. In the loop of pings the caller checks opt.debug
+// first, so that the arguments are not allocated.
 func (l *link) debugf(format string, args ...any) {
 	if l.opt.debug {
 		fmt.Fprintf(l.out, format+"\n", args...)

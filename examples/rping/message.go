@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A message names memory to the peer. The server's own messages say no more
-// than "go ahead": nobody looks at what is in them.
+// A message contains the address of memory for the peer to access. The contents of
+// the server's messages, which mean "go ahead", are ignored.
 type message struct {
 	addr uint64
 	rkey uint32
@@ -25,7 +25,7 @@ func (m message) put(b []byte) {
 
 func parseMessage(b []byte) (message, error) {
 	if len(b) != messageSize {
-		return message{}, fmt.Errorf("the peer sent %d bytes where a message has %d: is it an rping?", len(b), messageSize)
+		return message{}, fmt.Errorf("the peer sent a message of %d bytes, not %d: is it an rping?", len(b), messageSize)
 	}
 	return message{
 		addr: binary.BigEndian.Uint64(b),

@@ -9,14 +9,14 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
 	server     bool
 	persistent bool
 	host       string // the server's address; "" binds to all
-	source     string // where the client connects from, "" for the best
+	source     string // the client's address; "" to choose one
 	port       uint16
-	count      int // pings of a client, 0 for no end
+	count      int // pings of a client; 0 for no limit
 	size       int
 	verbose    bool
 	validate   bool
@@ -24,9 +24,9 @@ type options struct {
 	ownQP      bool
 }
 
-// table lists the options of rping (rdma-core 56.1), in its order. As there,
-// the other side's options are taken, and mean nothing. role keeps -s and -c
-// apart.
+// table returns the options of rping of rdma-core 56.1, in its order. As in C, the
+// options of the other side are accepted and ignored. The last of -s and -c sets
+// *role.
 func (o *options) table(role *string) []getopt.Option {
 	be := func(r string) func(string) error {
 		return func(string) error {
@@ -60,11 +60,11 @@ func parseOptions(args []string) (*options, error) {
 	case err != nil:
 		return nil, err
 	case len(operands) > 0:
-		return nil, fmt.Errorf("%q is no option: give the address by -a", operands[0])
+		return nil, fmt.Errorf("unexpected argument %q: give the address with -a", operands[0])
 	case role == "":
-		return nil, errors.New("which side is it: give -s for the server, -c for the client; -h lists the options")
+		return nil, errors.New("neither server nor client: use -s or -c; -h lists the options")
 	case !o.server && o.host == "":
-		return nil, errors.New("which server: give its address by -a")
+		return nil, errors.New("no server: give its address with -a")
 	}
 	return o, nil
 }

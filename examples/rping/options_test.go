@@ -17,7 +17,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"-s", options{server: true, port: 7174, size: 64}},
 		{"-c -a host", options{host: "host", port: 7174, size: 64}},
-		{"-c -s", options{server: true, port: 7174, size: 64}}, // the last counts
+		{"-c -s", options{server: true, port: 7174, size: 64}}, // the last one applies
 		{"-svVdPq -a ::0 -p 7 -S 23 -C 3 -I x", options{server: true, verbose: true, validate: true, debug: true, persistent: true,
 			ownQP: true, host: "::0", port: 7, size: 23, count: 3, source: "x"}},
 		{"-cvVdqP -a10.9.0.1 -I 10.9.0.2 -S65535 -C010", options{verbose: true, validate: true, debug: true, persistent: true,
@@ -36,15 +36,15 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"":              "which side is it: give -s for the server, -c for the client",
-		"-v":            "which side is it",
-		"-c":            "which server: give its address by -a",
-		"-s -S 22":      `option -S: "22" is no number from 23 to 65535`,
-		"-s -S 65536":   `option -S: "65536" is no number from 23 to 65535`,
-		"-s -C -1":      `option -C: "-1" is no number from 0`,
-		"-s -p 65536":   `option -p: "65536" is no number from 0 to 65535`,
+		"":              "neither server nor client: use -s or -c",
+		"-v":            "neither server nor client",
+		"-c":            "no server: give its address with -a",
+		"-s -S 22":      `option -S: "22" is not a number from 23 to 65535`,
+		"-s -S 65536":   `option -S: "65536" is not a number from 23 to 65535`,
+		"-s -C -1":      `option -C: "-1" is not a number from 0`,
+		"-s -p 65536":   `option -p: "65536" is not a number from 0 to 65535`,
 		"-s -t 1":       "unknown option -t",
-		"-c 10.9.0.1":   `"10.9.0.1" is no option: give the address by -a`,
+		"-c 10.9.0.1":   `unexpected argument "10.9.0.1": give the address with -a`,
 		"-c --server=1": "unknown option --server",
 	} {
 		_, err := parseOptions(strings.Fields(args))

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// backlog is how many clients may wait, as in the C program.
+// backlog is the number of clients that may wait, as in the C program.
 const backlog = 3
 
 // runServer serves one client, or with -P any number of them.
@@ -34,7 +34,7 @@ func runServer(ctx context.Context, opt *options, out io.Writer) (err error) {
 	return serve(ctx, id, opt, out)
 }
 
-// listen makes the id that clients connect to.
+// listen creates the listening id.
 func listen(ctx context.Context, opt *options) (*cm.SyncID, error) {
 	host, err := rdmaaddr.Host(ctx, opt.host)
 	if err != nil {
@@ -56,8 +56,8 @@ func listen(ctx context.Context, opt *options) (*cm.SyncID, error) {
 	return listener, nil
 }
 
-// servePersistently serves clients until ctx ends. That one of them fails is no
-// matter of the others.
+// servePersistently serves clients until ctx is done. An error of one client does
+// not affect the others.
 func servePersistently(ctx context.Context, listener *cm.SyncID, opt *options, out io.Writer) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -65,32 +65,22 @@ func servePersistently(ctx context.Context, listener *cm.SyncID, opt *options, o
 		id, err := listener.GetRequest(ctx)
 		switch {
 		case err == nil:
-			all.Go(func() { complain(serve(ctx, id, opt, out)) })
-		case ctx.Err() != nil, over(listener):
+			all.Go(func() { printError(serve(ctx, id, opt, out)) })
+		case ctx.Err() != nil, errors.Is(err, cm.ErrListenerClosed):
 			return err
 		default:
-			complain(err) // of a client that gave up before it was served
+			printError(err) // of a client that gave up before it was served
 		}
 	}
 }
 
-// over tells whether no client will come any more.
-func over(listener *cm.SyncID) bool {
-	select {
-	case <-listener.Disconnected():
-		return true
-	default:
-		return false
-	}
-}
-
-func complain(err error) {
+func printError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rping:", err)
 	}
 }
 
-// serve accepts a client and echoes its pings until it leaves.
+// serve accepts a client and echoes its pings until it disconnects.
 func serve(ctx context.Context, id *cm.SyncID, opt *options, out io.Writer) (err error) {
 	client := id.PeerAddr()
 	l, err := newLink(opt, out, id)
@@ -112,18 +102,18 @@ func serve(ctx context.Context, id *cm.SyncID, opt *options, out io.Writer) (err
 		return err
 	}
 	err = s.pings(ctx)
-	if errors.Is(err, errLeft) {
+	if errors.Is(err, errDisconnected) {
 		fmt.Fprintln(os.Stderr, "server DISCONNECT EVENT...")
 	}
-	if err == errLeft { // between two pings
+	if err == errDisconnected { // between two pings
 		return nil
 	}
 	return err
 }
 
-// accept takes up the client's request.
+// accept accepts the client's request.
 func (l *link) accept(ctx context.Context) error {
-	var p *cm.ConnParam // what the client asks for
+	var p *cm.ConnParam // nil: as in the request
 	if l.own != nil {
 		if err := l.own.ready(); err != nil {
 			return err
@@ -142,20 +132,20 @@ func (l *link) accept(ctx context.Context) error {
 type server struct {
 	*link
 	buf  *uverbs.MR // the text that was READ, and is WRITTEN back
-	want []byte     // with -V: what should be in buf
+	want []byte     // with -V: the expected text
 }
 
-// goAhead is the message in a server's outbox. It says nothing.
+// goAhead is the slot of the server's only message in the outbox.
 const goAhead = 0
 
-// pings echoes pings. Its end is errLeft, if the client leaves between two of
-// them.
+// pings echoes pings. It returns errDisconnected if the client disconnects between
+// two pings.
 func (s *server) pings(ctx context.Context) error {
 	for ping := 0; ; ping++ {
 		source, err := s.receive(ctx)
 		if err == nil {
 			err = s.echo(ctx, ping, source)
-		} else if err == errLeft {
+		} else if err == errDisconnected {
 			return err
 		}
 		if err != nil {
@@ -164,10 +154,10 @@ func (s *server) pings(ctx context.Context) error {
 	}
 }
 
-// echo fetches a text from the client and brings it back.
+// echo READs a text from the client and WRITEs it back.
 func (s *server) echo(ctx context.Context, ping int, source message) error {
 	if n := int64(source.size); n < 1 || n > int64(s.buf.Len()) {
-		return fmt.Errorf("the client's text has %d bytes, the server's buffer %d: give both the same -S", n, s.buf.Len())
+		return fmt.Errorf("the client's text has %d bytes, the server's buffer %d: use the same -S at both ends", n, s.buf.Len())
 	}
 	text := s.buf.Bytes()[:source.size]
 	if err := s.rdma(ctx, uverbs.OpRead, s.buf.SGE(0, len(text)), source); err != nil {
@@ -176,8 +166,8 @@ func (s *server) echo(ctx context.Context, ping int, source message) error {
 	if err := s.check(ping, text); err != nil {
 		return err
 	}
-	// The SENDs are not signaled: once the READ or WRITE behind one is
-	// complete, so is it.
+	// The SENDs are not signaled: each is complete when the following READ or
+	// WRITE completes.
 	if err := s.send(goAhead, 0); err != nil {
 		return err
 	}
@@ -187,7 +177,7 @@ func (s *server) echo(ctx context.Context, ping int, source message) error {
 	}
 	text = text[:textLen(text)]
 	if int64(sink.size) < int64(len(text)) {
-		return fmt.Errorf("the client wants %d bytes to be written to a buffer of %d: is it an rping?", len(text), sink.size)
+		return fmt.Errorf("the text of %d bytes does not fit into the client's buffer of %d: is it an rping?", len(text), sink.size)
 	}
 	if err := s.rdma(ctx, uverbs.OpWrite, s.buf.SGE(0, len(text)), sink); err != nil {
 		return fmt.Errorf("WRITE of %d bytes: %w", len(text), err)
@@ -195,7 +185,7 @@ func (s *server) echo(ctx context.Context, ping int, source message) error {
 	return s.send(goAhead, 0)
 }
 
-// check validates and prints the text, where that is asked for.
+// check validates the text with -V, and prints it with -v.
 func (s *server) check(ping int, text []byte) error {
 	if s.opt.validate {
 		want := s.want[:len(text)]

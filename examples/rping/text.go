@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// The text of a ping is its number, and behind it the characters from A to z
-// over and over. Each ping begins with the next of them.
+// The text of a ping is its number, followed by the characters from A to z
+// repeatedly. Each ping starts with the next character.
 const (
 	minSize   = 23         // has room for the highest number
-	maxSize   = 64<<10 - 1 // as the C program's
+	maxSize   = 64<<10 - 1 // as in the C program
 	firstChar = 'A'
 	numChars  = 'z' - 'A' + 1
 )
 
-// rolling holds them as often as the longest text takes them.
+// rolling repeats the characters for the longest text.
 var rolling = func() []byte {
 	b := make([]byte, maxSize+numChars)
 	for i := range b {
@@ -25,7 +25,7 @@ var rolling = func() []byte {
 	return b
 }()
 
-// putText fills b with the text of a ping, which ends with a NUL.
+// putText fills b with the text of a ping and a final NUL.
 func putText(b []byte, ping int) {
 	var number [minSize]byte
 	head := append(number[:0], "rdma-ping-"...)
@@ -35,8 +35,8 @@ func putText(b []byte, ping int) {
 	b[len(b)-1] = 0
 }
 
-// textLen is the length of the text in b with its NUL, or of b if there is
-// none.
+// textLen returns the length of the text in b including its NUL, or len(b) if there
+// is none.
 func textLen(b []byte) int {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return i + 1
@@ -44,14 +44,14 @@ func textLen(b []byte) int {
 	return len(b)
 }
 
-// compare says where a text differs from what it should be.
+// compare returns an error with the first difference between got and want.
 func compare(got, want []byte) error {
 	if bytes.Equal(got, want) {
 		return nil
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			return fmt.Errorf("data mismatch! byte %d of %d is %#02x, not %#02x: the data were damaged on the way", i, len(want), got[i], want[i])
+			return fmt.Errorf("data mismatch! byte %d of %d is %#02x, not %#02x: the data was corrupted in transit", i, len(want), got[i], want[i])
 		}
 	}
 	return nil

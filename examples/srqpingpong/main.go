@@ -1,15 +1,14 @@
-// Srqpingpong sends messages to and fro between two processes, over many
-// reliable connections that share one receive queue. It speaks the protocol of
-// ibv_srq_pingpong of rdma-core, takes its options and prints its lines, so
-// that either end can be the C program.
+// Srqpingpong sends messages back and forth between two processes over several
+// reliable connections that share one receive queue. It has the protocol, options
+// and output of rdma-core's ibv_srq_pingpong, so either end can be the C program.
 //
 // Server, then client:
 //
 //	srqpingpong
 //	srqpingpong server-host
 //
-// What it does beyond the C program is in the package examples/internal/pingpong,
-// which the pingpong programs share.
+// Package examples/internal/pingpong, which the pingpong programs share, lists the
+// differences from the C program.
 package main
 
 import (
@@ -31,8 +30,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return pingpong.Run(ctx, e.opt, args, e.table(), e, out)
 }
 
-// maxQP is how many addresses the ends exchange. The C program takes a queue
-// pair less.
+// maxQP is the number of addresses that the ends exchange. The C program accepts at
+// most maxQP-1 QPs.
 const maxQP = 256
 
 // An end is one end of the connections.
@@ -50,11 +49,11 @@ func (e *end) table() []getopt.Option {
 	)
 }
 
-// Open makes the QPs, and the SRQ that they take their receives from.
+// Open creates the QPs and their SRQ.
 func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, error) {
 	depth := e.opt.RxDepth
 	if e.numQP > depth {
-		return nil, fmt.Errorf("%d receives are too few for %d queue pairs: give -r %d", depth, e.numQP, e.numQP)
+		return nil, fmt.Errorf("%d receives are too few for %d queue pairs: use -r %d", depth, e.numQP, e.numQP)
 	}
 	pd, err := dev.AllocPD()
 	if err != nil {

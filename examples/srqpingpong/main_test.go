@@ -11,9 +11,9 @@ import (
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"-q 0":   `"0" is no number from 1 to 255`,
-		"-q 256": `"256" is no number from 1 to 255`,
-		"-o":     "this program does not do on-demand paging",
+		"-q 0":   `"0" is not a number from 1 to 255`,
+		"-q 256": `"256" is not a number from 1 to 255`,
+		"-o":     "this program does not support on-demand paging",
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), strings.Fields(args), &out); err == nil || !strings.Contains(err.Error(), want) {
@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 	if _, err := getopt.Parse(strings.Fields("-q 20 -r 10 --mtu 256"), e.table()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(nil, nil); err == nil || !strings.Contains(err.Error(), "10 receives are too few for 20 queue pairs: give -r 20") {
+	if _, err := e.Open(nil, nil); err == nil || !strings.Contains(err.Error(), "10 receives are too few for 20 queue pairs: use -r 20") {
 		t.Errorf("error %v", err)
 	}
 }

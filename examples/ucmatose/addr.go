@@ -10,13 +10,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An address is where a server listens, or a client connects to and from.
+// An address is the address at which a server listens, or the pair of addresses
+// that a client connects.
 type address struct {
 	ip       *cm.AddrInfo
-	own, gid *cm.IBAddr // in its place; gid is nil at a server
+	own, gid *cm.IBAddr // instead of ip; gid is nil on a server
 }
 
-// find looks up what the command line names.
+// find looks up the addresses of the command line.
 func (t *test) find() (a address, err error) {
 	o := t.opt
 	hints := cm.AddrInfo{Flags: o.format, PortSpace: o.portSpace}
@@ -33,12 +34,12 @@ func (t *test) find() (a address, err error) {
 	return a, err
 }
 
-// ibAddr is the address of a GID and the port, which has its part in the number
-// of a service.
+// ibAddr returns the address for a GID and the port, which is part of the service
+// ID.
 func (o *options) ibAddr(text string) (*cm.IBAddr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no GID: %w", text, err)
+		return nil, fmt.Errorf("invalid GID %q: %w", text, err)
 	}
 	port, err := net.LookupPort("tcp", o.port)
 	if err != nil {
@@ -49,7 +50,7 @@ func (o *options) ibAddr(text string) (*cm.IBAddr, error) {
 
 const (
 	defaultPKey   = 0xffff
-	portSpaceMask = 1<<64 - 1<<16 // of the number of a service
+	portSpaceMask = 1<<64 - 1<<16 // of a service ID
 )
 
 func (a address) bind(id *cm.ID) error {
@@ -68,7 +69,7 @@ func (a address) resolve(id *cm.ID) error {
 	return id.ResolveAddr(a.ip.Src, a.ip.Dst, resolveTimeout)
 }
 
-// path is the one to the server in the same subnet.
+// path returns the path to a server in the same subnet.
 func path(id *cm.ID, dlid uint16) (cm.PathRecord, error) {
 	port, err := id.Verbs().QueryPort(id.Port())
 	if err != nil {

@@ -31,7 +31,7 @@ func limit(t *testing.T) (context.Context, context.CancelCauseFunc) {
 	return ctx, cancel
 }
 
-// serving starts a server and returns its port and how it ends.
+// serving starts a server and returns its port and a channel for its error.
 func serving(t *testing.T, ctx context.Context, opt options, out io.Writer) (string, <-chan error) {
 	t.Helper()
 	opt.bind, opt.port = deviceIP, "0"
@@ -88,7 +88,7 @@ func TestDeviceConnections(t *testing.T) {
 	}
 }
 
-// TestDeviceSizes has the server send more than the client makes room for.
+// TestDeviceSizes has the server send messages larger than the client's buffers.
 func TestDeviceSizes(t *testing.T) {
 	ctx, _ := limit(t)
 	opt := defaults()
@@ -96,15 +96,15 @@ func TestDeviceSizes(t *testing.T) {
 	port, served := serving(t, ctx, *opt, io.Discard)
 	opt.size = 100
 	if err := client(t, ctx, *opt, port, io.Discard); err == nil {
-		t.Error("the client has taken too long a message")
+		t.Error("the client accepted a message that is too long")
 	}
 	if err := <-served; err == nil {
-		t.Error("the server has sent too long a message")
+		t.Error("the server sent a message that is too long")
 	}
 }
 
-// TestDeviceInterrupted: a signal ends the wait for a second client; the first
-// one learns of it.
+// TestDeviceInterrupted interrupts a server that waits for a second client. The
+// first client must be disconnected.
 func TestDeviceInterrupted(t *testing.T) {
 	server, interrupt := limit(t)
 	ctx, _ := limit(t)
@@ -125,7 +125,7 @@ func TestDeviceInterrupted(t *testing.T) {
 	}
 }
 
-// A watcher tells when a line has been printed.
+// A watcher signals when a line has been printed.
 type watcher struct {
 	line string
 	seen chan struct{}

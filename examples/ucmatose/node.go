@@ -13,10 +13,10 @@ import (
 type node struct {
 	opt *options
 	id  *cm.ID
-	mr  *uverbs.MR // one message: all are sent from here, and received here
+	mr  *uverbs.MR // one message, the buffer of all sends and receives
 }
 
-// prepare gives the id a queue pair, with all receives posted.
+// prepare creates the id's QP and posts all receives.
 func (n *node) prepare() (err error) {
 	depth := max(n.opt.count, 1)
 	if err := n.id.CreateQP(nil, uverbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth, SignalAll: true}); err != nil {
@@ -36,15 +36,15 @@ func (n *node) prepare() (err error) {
 	return nil
 }
 
-// connect asks the server for the connection.
+// connect sends the connection request.
 func (n *node) connect() error {
 	if err := n.prepare(); err != nil {
 		return err
 	}
-	return n.id.Connect(&cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 5})
+	return n.id.Connect(&cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 5, RNRRetryCount: cm.NoRetry})
 }
 
-// accept takes up a client's request.
+// accept accepts a client's request.
 func (n *node) accept() error {
 	if err := n.prepare(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (n *node) setAckTimeout() error {
 	return n.id.SetAckTimeout(*n.opt.ackTimeout)
 }
 
-// resolveRoute follows the resolution of the address.
+// resolveRoute resolves the route after the address has been resolved.
 func (n *node) resolveRoute() error {
 	if n.opt.tos != nil {
 		if err := n.id.SetTOS(*n.opt.tos); err != nil {
@@ -85,7 +85,7 @@ func (n *node) resolveRoute() error {
 func (n *node) postSends(context.Context) error {
 	for i := range n.opt.count {
 		if err := n.id.PostSend(uint64(i), 0, n.mr.SGE(0, n.opt.size)); err != nil {
-			return fmt.Errorf("send %d: %w", i, err)
+			return fmt.Errorf("send %d: %w", i, explain(err))
 		}
 	}
 	return nil
@@ -107,22 +107,22 @@ func (n *node) receive(ctx context.Context) error {
 			return fmt.Errorf("message %d: %w", i, explain(err))
 		}
 		if int(wc.ByteLen) != n.opt.size {
-			return fmt.Errorf("message %d has %d bytes, not %d: give both ends the same -S", i, wc.ByteLen, n.opt.size)
+			return fmt.Errorf("message %d has %d bytes, not %d: use the same -S at both ends", i, wc.ByteLen, n.opt.size)
 		}
 	}
 	return nil
 }
 
-// explain says what a completion's error has to do with the peer.
+// explain adds the likely cause to a completion's error.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, uverbs.WCWRFlushErr):
-		return fmt.Errorf("%w; the peer has disconnected, its own output says why", err)
+	case errors.Is(err, uverbs.WCWRFlushErr), errors.Is(err, cm.ErrDisconnected):
+		return fmt.Errorf("%w; the peer has disconnected: see its output for the reason", err)
 	case errors.Is(err, uverbs.WCRNRRetryExcErr):
-		return fmt.Errorf("%w; give both ends the same -C", err)
-	case errors.Is(err, uverbs.WCLocLenErr), errors.Is(err, uverbs.WCRemInvReqErr), // as the architecture has it
-		errors.Is(err, uverbs.WCLocQPOpErr), errors.Is(err, uverbs.WCRemOpErr): // as rxe has it
-		return fmt.Errorf("%w; give both ends the same -S", err)
+		return fmt.Errorf("%w; use the same -C at both ends", err)
+	case errors.Is(err, uverbs.WCLocLenErr), errors.Is(err, uverbs.WCRemInvReqErr), // according to the IBA
+		errors.Is(err, uverbs.WCLocQPOpErr), errors.Is(err, uverbs.WCRemOpErr): // on rxe
+		return fmt.Errorf("%w; use the same -S at both ends", err)
 	}
 	return err
 }

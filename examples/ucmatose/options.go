@@ -11,16 +11,16 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
-	server      string // whom to connect to; "" is a server
+	server      string // the server's address; "" for the server itself
 	bind        string
 	format      cm.AddrInfoFlags
 	gid         bool   // addresses are GIDs
-	dlid        uint16 // the server's, if the path to it is not asked for
+	dlid        uint16 // the server's LID; 0 to resolve the route
 	portSpace   cm.PortSpace
 	connections int
-	count       int // messages each way over each connection
+	count       int // messages in each direction over each connection
 	size        int
 	tos         *uint8
 	port        string
@@ -32,11 +32,11 @@ func defaults() *options {
 	return &options{portSpace: cm.PSTCP, connections: 1, count: 10, size: 100, port: "7471"}
 }
 
-// table lists the options of ucmatose (rdma-core 56.1), in its order.
+// table returns the options of ucmatose of rdma-core 56.1, in its order.
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		getopt.Short('s', "server_address", "connect to this server (default: be a server)", getopt.String(&o.server)),
-		getopt.Short('b', "bind_address", "own address; ::0 for any IPv6 one", getopt.String(&o.bind)),
+		getopt.Short('b', "bind_address", "local address; ::0 for any IPv6 address", getopt.String(&o.bind)),
 		getopt.Short('f', "address_format", "name, ip, ipv6 or gid (default name)", o.setFormat),
 		getopt.Short('P', "port_space", "tcp or ib (default tcp)", o.setPortSpace),
 		getopt.Short('c', "connections", "number of connections (default 1)", getopt.Decimal(&o.connections, 1, math.MaxInt32)),
@@ -46,11 +46,11 @@ func (o *options) table() []getopt.Option {
 		getopt.Short('p', "port_number", "port (default 7471)", getopt.String(&o.port)),
 		getopt.Short('m', "", "migrate the ids to another event channel before the end", getopt.Flag(&o.migrate)),
 		getopt.Short('a', "ack_timeout", "wait 4.096 us * 2^ack_timeout for an acknowledgement", number(&o.ackTimeout, 31)),
-		getopt.New(0, "dlid", "lid", "with GIDs: the server's LID, which a subnet manager need not be asked for then", getopt.Int(&o.dlid, 1, 0xbfff)),
+		getopt.New(0, "dlid", "lid", "with GIDs: the server's LID, instead of asking a subnet manager", getopt.Int(&o.dlid, 1, 0xbfff)),
 	}
 }
 
-// number returns a Set for a number that may be missing.
+// number returns a Set function for an optional number.
 func number(v **uint8, high int64) func(string) error {
 	return func(value string) error {
 		*v = new(uint8)
@@ -58,7 +58,7 @@ func number(v **uint8, high int64) func(string) error {
 	}
 }
 
-// setFormat looks at how the value begins, as the C program does.
+// setFormat compares only the first letters, as the C program does.
 func (o *options) setFormat(value string) error {
 	o.format, o.gid = 0, false
 	switch v := strings.ToLower(value); {
@@ -68,7 +68,7 @@ func (o *options) setFormat(value string) error {
 		o.gid = true
 	case strings.HasPrefix(v, "name"):
 	default:
-		return fmt.Errorf("%q is no address format: give name, ip, ipv6 or gid", value)
+		return fmt.Errorf("unknown address format %q: use name, ip, ipv6 or gid", value)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (o *options) setPortSpace(value string) error {
 	case strings.HasPrefix(v, "tcp"):
 		o.portSpace = cm.PSTCP
 	default:
-		return fmt.Errorf("%q is no port space: give tcp or ib", value)
+		return fmt.Errorf("unknown port space %q: use tcp or ib", value)
 	}
 	return nil
 }
@@ -92,16 +92,16 @@ func parseOptions(args []string) (*options, error) {
 		return nil, err
 	}
 	if len(operands) > 0 {
-		return nil, fmt.Errorf("%q is no option: give the server by -s", operands[0])
+		return nil, fmt.Errorf("unexpected argument %q: give the server with -s", operands[0])
 	}
 	if o.size == 0 {
 		o.count = 0
 	}
 	switch {
 	case o.dlid != 0 && !o.gid:
-		return nil, errors.New("--dlid is for GIDs: give -f gid")
+		return nil, errors.New("--dlid requires GIDs: add -f gid")
 	case o.gid && o.bind == "":
-		return nil, errors.New("with GIDs, the own one is to be named: give it by -b")
+		return nil, errors.New("-f gid requires the local GID: give it with -b")
 	}
 	return o, nil
 }

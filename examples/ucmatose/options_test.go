@@ -45,15 +45,15 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"-f gid":   "the own one is to be named: give it by -b",
-		"--dlid 1": "--dlid is for GIDs: give -f gid",
-		"-f hex":   `"hex" is no address format: give name, ip, ipv6 or gid`,
-		"-P udp":   `"udp" is no port space: give tcp or ib`,
-		"-c 0":     `option -c: "0" is no number from 1`,
-		"-C many":  `option -C: "many" is no number from 0`,
-		"-t 256":   `option -t: "256" is no number from 0 to 255`,
-		"-a 32":    `option -a: "32" is no number from 0 to 31`,
-		"10.9.0.1": `"10.9.0.1" is no option: give the server by -s`,
+		"-f gid":   "-f gid requires the local GID: give it with -b",
+		"--dlid 1": "--dlid requires GIDs: add -f gid",
+		"-f hex":   `unknown address format "hex": use name, ip, ipv6 or gid`,
+		"-P udp":   `unknown port space "udp": use tcp or ib`,
+		"-c 0":     `option -c: "0" is not a number from 1`,
+		"-C many":  `option -C: "many" is not a number from 0`,
+		"-t 256":   `option -t: "256" is not a number from 0 to 255`,
+		"-a 32":    `option -a: "32" is not a number from 0 to 31`,
+		"10.9.0.1": `unexpected argument "10.9.0.1": give the server with -s`,
 	} {
 		_, err := parseOptions(strings.Fields(args))
 		if err == nil || !strings.Contains(err.Error(), want) {

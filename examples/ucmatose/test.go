@@ -10,29 +10,28 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// resolveTimeout is the C program's.
+// resolveTimeout is the timeout of the C program.
 const resolveTimeout = 2 * time.Second
 
-// A test is one run of the program. While the reader of its events runs, the
-// nodes and what counts them belong to that goroutine. The others get them when
-// connected is closed.
+// A test is one run of the program. Only the goroutine that reads events may use
+// the nodes and the counters until connected is closed.
 type test struct {
-	ctx  context.Context // ends when an event tells of a failure, which is its cause
+	ctx  context.Context // canceled with the error of an event
 	fail context.CancelCauseFunc
 	opt  *options
 	out  io.Writer
 
 	channel  *cm.EventChannel
-	old      *cm.EventChannel // the one before migration
+	old      *cm.EventChannel // before the migration
 	listener *cm.ID           // of a server
 	nodes    []*node
-	stop     func() // ends the reader
+	stop     func() // stops reading events
 
-	pending int // connections that do not stand yet
-	up      int // connections that do
+	pending int // connections that are not yet established
+	up      int // established connections
 
-	connected    chan struct{} // closed when all connections stand
-	disconnected chan struct{} // closed when all have been ended
+	connected    chan struct{} // closed when all connections are established
+	disconnected chan struct{} // closed when all connections have ended
 }
 
 func newTest(ctx context.Context, opt *options, out io.Writer) (*test, error) {
@@ -46,7 +45,7 @@ func newTest(ctx context.Context, opt *options, out io.Writer) (*test, error) {
 	return t, nil
 }
 
-// add enters a connection.
+// add adds a connection.
 func (t *test) add(id *cm.ID) *node {
 	n := &node{opt: t.opt, id: id}
 	id.Context = n
@@ -54,7 +53,7 @@ func (t *test) add(id *cm.ID) *node {
 	return n
 }
 
-// start makes a goroutine take the channel's events until stop is called.
+// start starts a goroutine that processes the channel's events until stop is called.
 func (t *test) start() {
 	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan struct{})
@@ -85,8 +84,7 @@ func (t *test) read(ctx context.Context) error {
 	}
 }
 
-// handle answers an event: each step of a connection follows from the one
-// before.
+// handle processes an event, which triggers the next step of a connection.
 func (t *test) handle(e *cm.Event) error {
 	switch e.Type {
 	case cm.EventAddrResolved:
@@ -101,7 +99,7 @@ func (t *test) handle(e *cm.Event) error {
 			close(t.connected)
 		}
 	case cm.EventDisconnected:
-		return t.hungUp(e.ID)
+		return t.peerDisconnected(e.ID)
 	case cm.EventAddrError, cm.EventRouteError, cm.EventConnectError, cm.EventUnreachable, cm.EventRejected:
 		fmt.Fprintf(t.out, "cmatose: event: %v, error: %d\n", e.Type, e.Status)
 		return e.Err()
@@ -111,7 +109,8 @@ func (t *test) handle(e *cm.Event) error {
 	return nil
 }
 
-// request takes up a connection request, as long as there are not enough.
+// request accepts a connection request, or rejects it if there are enough
+// connections.
 func (t *test) request(id *cm.ID) error {
 	if len(t.nodes) == t.opt.connections {
 		t.print("cmatose: failing connection request")
@@ -124,15 +123,15 @@ func (t *test) request(id *cm.ID) error {
 	return nil
 }
 
-// hungUp answers the end of a connection: with a request of its own if the peer
-// has been first, so that the peer need not wait, and the queue pair flushes
-// what it still holds.
-func (t *test) hungUp(id *cm.ID) error {
+// peerDisconnected processes a disconnection. If the peer initiated it, Disconnect
+// replies, so that the peer need not wait, and flushes the QP.
+func (t *test) peerDisconnected(id *cm.ID) error {
 	if err := id.Disconnect(); err != nil {
 		return err
 	}
 	if t.pending > 0 {
-		return fmt.Errorf("the peer has disconnected when %d connections of %d stood: its own output says why", t.up, t.opt.connections)
+		return fmt.Errorf("the peer has disconnected when %d of %d connections were established: see its output for the reason",
+			t.up, t.opt.connections)
 	}
 	if t.up--; t.up == 0 {
 		close(t.disconnected)
@@ -140,7 +139,7 @@ func (t *test) hungUp(id *cm.ID) error {
 	return nil
 }
 
-// wait waits for a stage of the test, or for its failure.
+// wait waits until stage is closed or the test has failed.
 func (t *test) wait(stage <-chan struct{}) error {
 	select {
 	case <-stage:
@@ -150,7 +149,7 @@ func (t *test) wait(stage <-chan struct{}) error {
 	}
 }
 
-// each does a step of the test for one connection after the other.
+// each calls step for each connection in turn.
 func (t *test) each(step func(*node, context.Context) error) error {
 	for i, n := range t.nodes {
 		if err := step(n, t.ctx); err != nil {
@@ -160,8 +159,9 @@ func (t *test) each(step func(*node, context.Context) error) error {
 	return nil
 }
 
-// migrate moves all connections to another event channel: -m. Events that wait
-// in the old one move along. A listener cannot move; it has done its part.
+// migrate moves all connections to another event channel (-m). Pending events move
+// with them. A listener cannot be migrated; it is closed because it is not needed
+// any more.
 func (t *test) migrate() (err error) {
 	if !t.opt.migrate {
 		return nil
@@ -189,7 +189,7 @@ func (t *test) migrate() (err error) {
 	return nil
 }
 
-// close lets go of everything.
+// close closes all objects.
 func (t *test) close() error {
 	t.fail(nil)
 	t.stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The test goes on when all connections stand, not before.
+// The test continues only when all connections are established.
 func TestConnected(t *testing.T) {
 	opt := defaults()
 	opt.connections = 3
@@ -18,7 +18,7 @@ func TestConnected(t *testing.T) {
 	for i := range 3 {
 		select {
 		case <-s.connected:
-			t.Fatalf("%d connections passed for 3", i)
+			t.Fatalf("continued with %d of 3 connections", i)
 		default:
 		}
 		if err := s.handle(&cm.Event{Type: cm.EventEstablished}); err != nil {
@@ -31,7 +31,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// The line is the C program's.
+// The expected lines are those of the C program.
 func TestFailureEvents(t *testing.T) {
 	for _, c := range []struct {
 		e    cm.Event
@@ -60,11 +60,12 @@ func TestExplain(t *testing.T) {
 		want string
 	}{
 		{uverbs.WCWRFlushErr, "the peer has disconnected"},
-		{uverbs.WCRNRRetryExcErr, "give both ends the same -C"},
-		{uverbs.WCLocLenErr, "give both ends the same -S"},
-		{uverbs.WCRemInvReqErr, "give both ends the same -S"},
-		{uverbs.WCLocQPOpErr, "give both ends the same -S"},
-		{uverbs.WCRemOpErr, "give both ends the same -S"},
+		{cm.ErrDisconnected, "the peer has disconnected"},
+		{uverbs.WCRNRRetryExcErr, "use the same -C at both ends"},
+		{uverbs.WCLocLenErr, "use the same -S at both ends"},
+		{uverbs.WCRemInvReqErr, "use the same -S at both ends"},
+		{uverbs.WCLocQPOpErr, "use the same -S at both ends"},
+		{uverbs.WCRemOpErr, "use the same -S at both ends"},
 	} {
 		if err := explain(c.err); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.err, err)

@@ -1,18 +1,17 @@
-// Udaddy asks a server by IP address where to send datagrams, sends some, and
-// gets as many back. It speaks the protocol of udaddy of rdma-core, takes its
-// options and prints its lines, so that either end can be the C program.
+// Udaddy resolves a server's datagram address by its IP address, sends datagrams
+// and receives as many. It has the protocol, options and output of rdma-core's
+// udaddy, so either end can be the C program.
 //
 // Server, then client:
 //
 //	udaddy
 //	udaddy -s server-host
 //
-// It is the example of datagrams, and of an event loop: all ids share an event
-// channel, and each event leads to the next step.
+// It is an example of datagrams and of an event loop: all ids share an event
+// channel, and each event triggers the next step.
 //
-// Beyond the C program it looks at the status of every datagram, gives up when
-// some are lost, ends cleanly on SIGINT, and fails with a status other than 0
-// whatever goes wrong.
+// Unlike the C program it checks the status of every datagram, fails if some are
+// lost, ends cleanly on SIGINT, and exits with a non-zero status after any error.
 package main
 
 import (
@@ -30,7 +29,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-// The C program's port, and its time for a resolution.
+// The port and the resolution timeout of the C program.
 const (
 	port           = "7174"
 	resolveTimeout = 2 * time.Second
@@ -117,7 +116,7 @@ func (u *udaddy) serve(ctx context.Context) (err error) {
 		return err
 	}
 	u.Printf("receiving data transfers")
-	if err := u.Receive(ctx, (*udtest.Node).AnswerTo); err != nil {
+	if err := u.Receive(ctx, (*udtest.Node).ReplyTo); err != nil {
 		return err
 	}
 	u.Printf("sending replies")
@@ -137,8 +136,8 @@ func (u *udaddy) send(ctx context.Context) error {
 	return nil
 }
 
-// handle does what an event asks for: on the client the three steps to a
-// connection, on the server the answer to a request.
+// handle processes an event: on the client the three steps to a connection, on the
+// server a connection request.
 func (u *udaddy) handle(e *cm.Event) error {
 	switch e.Type {
 	case cm.EventAddrResolved:
@@ -164,8 +163,8 @@ func (u *udaddy) addrResolved(id *cm.ID) error {
 	return id.ResolveRoute(resolveTimeout)
 }
 
-// routeResolved asks the server where to send. The receives for its answers are
-// posted before.
+// routeResolved asks the server for its datagram address, after posting the
+// receives for its replies.
 func routeResolved(n *udtest.Node) error {
 	if err := n.Prepare(); err != nil {
 		return err
@@ -176,7 +175,7 @@ func routeResolved(n *udtest.Node) error {
 	return n.ID.Connect(&cm.ConnParam{})
 }
 
-// requested tells a client where to send: the number of the new queue pair.
+// requested sends a client the number of a new QP, to which it will send.
 func (u *udaddy) requested(id *cm.ID) error {
 	n := u.Add(id)
 	if err := accept(n); err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
 	udtest.Options
-	server  string // "" is the server
+	server  string // "" for the server itself
 	bind    string
 	numeric bool
 	setTOS  bool
 	tos     uint8
 }
 
-// table lists the options of udaddy (rdma-core 56.1), in its order.
+// table returns the options of udaddy of rdma-core 56.1, in its order.
 func (o *options) table() []getopt.Option {
 	return slices.Concat([]getopt.Option{
 		getopt.Short('s', "server_address", "the server's name or address; without it a server starts", getopt.String(&o.server)),
@@ -33,7 +33,7 @@ func (o *options) table() []getopt.Option {
 	}, o.Options.Table())
 }
 
-// setFormat compares as the C program does: by the first letters.
+// setFormat compares only the first letters, as the C program does.
 func (o *options) setFormat(value string) error {
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "ip"):
@@ -43,7 +43,7 @@ func (o *options) setFormat(value string) error {
 	case strings.HasPrefix(v, "gid"):
 		return errors.New("addresses of the InfiniBand family are not looked up: give an IP address")
 	default:
-		return fmt.Errorf("%q is no address format: give name, ip or ipv6", value)
+		return fmt.Errorf("unknown address format %q: use name, ip or ipv6", value)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (o *options) setSpace(value string) error {
 	case strings.HasPrefix(v, "ipoib"):
 		o.PortSpace = cm.PSIPoIB
 	default:
-		return fmt.Errorf("%q is no port space of datagrams: give udp or ipoib", value)
+		return fmt.Errorf("%q is not a port space for datagrams: use udp or ipoib", value)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (o *options) setTypeOfService(value string) error {
 	return getopt.Int(&o.tos, 0, 255)(value)
 }
 
-// hints say how to find addresses.
+// hints returns the hints for address lookups.
 func (o *options) hints() cm.AddrInfo {
 	ai := cm.AddrInfo{PortSpace: o.PortSpace}
 	if o.numeric {
@@ -78,7 +78,7 @@ func parseOptions(args []string) (*options, error) {
 	o := &options{Options: udtest.Defaults()}
 	operands, err := getopt.Parse(args, o.table())
 	if err == nil && len(operands) > 0 {
-		err = fmt.Errorf("%q is no option: give the server's address by -s", operands[0])
+		err = fmt.Errorf("unexpected argument %q: give the server's address with -s", operands[0])
 	}
 	return o, err
 }
@@ -86,7 +86,7 @@ func parseOptions(args []string) (*options, error) {
 func usage(w io.Writer) error {
 	const head = "Usage:\n" +
 		"  udaddy                     start a server\n" +
-		"  udaddy -s server_address   send datagrams to it, and get as many back\n\nOptions:\n"
+		"  udaddy -s server_address   send datagrams to a server and receive as many\n\nOptions:\n"
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}

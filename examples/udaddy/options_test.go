@@ -45,15 +45,15 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"host", `"host" is no option: give the server's address by -s`},
+		{"host", `unexpected argument "host": give the server's address with -s`},
 		{"-s", "option -s needs an argument"},
-		{"-c 0", `"0" is no number from 1`},
-		{"-C -1", `"-1" is no number from 0`},
-		{"-p 0x106", "0x106 is no port space of datagrams: give 0x111 for UDP or 0x2 for IPoIB"},
-		{"-P tcp", "give udp or ipoib"},
+		{"-c 0", `"0" is not a number from 1`},
+		{"-C -1", `"-1" is not a number from 0`},
+		{"-p 0x106", "0x106 is not a port space for datagrams: use 0x111 for UDP or 0x2 for IPoIB"},
+		{"-P tcp", "use udp or ipoib"},
 		{"-f gid", "give an IP address"},
-		{"-f mac", "give name, ip or ipv6"},
-		{"-t 256", `"256" is no number from 0 to 255`},
+		{"-f mac", "use name, ip or ipv6"},
+		{"-t 256", `"256" is not a number from 0 to 255`},
 		{"-U", "unknown option -U"},
 	} {
 		_, err := parseOptions(strings.Fields(c.args))

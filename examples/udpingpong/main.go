@@ -1,14 +1,14 @@
-// Udpingpong sends a message to and fro between two processes, by unreliable
-// datagrams. It speaks the protocol of ibv_ud_pingpong of rdma-core, takes its
-// options and prints its lines, so that either end can be the C program.
+// Udpingpong sends a message back and forth between two processes as unreliable
+// datagrams. It has the protocol, options and output of rdma-core's
+// ibv_ud_pingpong, so either end can be the C program.
 //
 // Server, then client:
 //
 //	udpingpong
 //	udpingpong server-host
 //
-// A datagram that is lost ends the game. What it does beyond the C program is
-// in the package examples/internal/pingpong, which the pingpong programs share.
+// A lost datagram ends the program. Package examples/internal/pingpong, which the
+// pingpong programs share, lists the differences from the C program.
 package main
 
 import (
@@ -30,30 +30,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return pingpong.Run(ctx, e.opt, args, e.opt.Common(), e, out)
 }
 
-// localText is what ibv_ud_pingpong prints, whose other line has a comma where
-// this one has a colon.
+// localText formats the local address as ibv_ud_pingpong does, with a colon where
+// the remote address has a comma.
 func localText(a pingpong.Address) string {
 	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x: GID %v", a.LID, a.QPN, a.PSN, a.GID)
 }
 
-// qkey is what the datagrams of either end carry.
+// qkey is the Q_Key of both ends.
 const qkey = 0x11111111
 
-// An end is one end of the game.
+// An end is one of the two ends.
 type end struct {
 	opt    *pingpong.Options
 	memory *pingpong.Memory
 	qp     *uverbs.QP
-	ah     *uverbs.AH // the peer
+	ah     *uverbs.AH // of the peer
 	qpn    uint32     // of the peer
 }
 
-// Open makes the QP. Each of its receives has room for the header that comes
-// before a datagram.
+// Open creates the QP. Each of its receives has room for the GRH before a datagram.
 func (e *end) Open(dev *uverbs.Context, port *uverbs.PortAttr) (*pingpong.Queues, error) {
-	if most := port.ActiveMTU.Bytes(); e.opt.Size > most {
-		return nil, fmt.Errorf("a datagram has at most %d bytes, the active MTU of port %d of %s, not %d: give -s %d, or raise the MTU of its network interface",
-			most, e.opt.IBPort, dev.Name(), e.opt.Size, most)
+	if mtu := port.ActiveMTU.Bytes(); e.opt.Size > mtu {
+		return nil, fmt.Errorf("a datagram of %d bytes exceeds the active MTU of port %d of %s: use -s %d, or raise the MTU of its network interface",
+			e.opt.Size, e.opt.IBPort, dev.Name(), mtu)
 	}
 	q, err := e.opt.OneQP(dev, uverbs.UD, pingpong.Layout{Header: uverbs.GRHLen, Filler: 0x7b, Slots: 1})
 	if err != nil {
@@ -64,7 +63,7 @@ func (e *end) Open(dev *uverbs.Context, port *uverbs.PortAttr) (*pingpong.Queues
 		uverbs.MaskState|uverbs.MaskPKeyIndex|uverbs.MaskPort|uverbs.MaskQKey)
 }
 
-// Connect makes the QP ready: a datagram is addressed by itself.
+// Connect moves the QP to RTS and creates the peer's address handle.
 func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) (err error) {
 	if err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState); err != nil {
 		return err

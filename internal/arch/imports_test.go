@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// layers says which packages of this module a package may import, tests aside.
-// A pattern that ends in /... stands for what is below it. The first line that
-// fits a package counts.
+// layers lists which packages of this module a package may import outside its
+// tests. As in the go command, a pattern that ends in /... matches the package
+// and all packages below it. The first matching line applies.
 var layers = []struct {
 	pkg     string
 	imports []string
@@ -42,10 +42,13 @@ var layers = []struct {
 	{"examples/...", []string{"uverbs", "cm", "provider/all", "examples/...", "internal/getopt"}},
 }
 
-// forTests are the packages that only tests import, and packages like them.
-var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
+// forTests lists the packages that only tests and other packages in this list may
+// import.
+var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
+	"internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
 
-func fits(pattern, pkg string) bool {
+// matches reports whether pattern matches the package path pkg.
+func matches(pattern, pkg string) bool {
 	base, below := strings.CutSuffix(pattern, "...")
 	if !below {
 		return pattern == pkg
@@ -53,11 +56,11 @@ func fits(pattern, pkg string) bool {
 	return strings.HasPrefix(pkg+"/", base)
 }
 
-func fitsAny(patterns []string, pkg string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, pkg) })
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
 }
 
-// Imports run one way.
+// TestLayers checks that imports follow layers.
 func TestLayers(t *testing.T) {
 	packages := map[string]bool{}
 	all := files(t)
@@ -72,56 +75,55 @@ func TestLayers(t *testing.T) {
 			pkg     string
 			imports []string
 		}) bool {
-			return fits(l.pkg, f.dir())
+			return matches(l.pkg, f.dir())
 		})
 		if i < 0 {
-			t.Errorf("%s: say in internal/arch/imports_test.go what %s may import", f.path, f.dir())
+			t.Errorf("%s: add %s to layers in internal/arch/imports_test.go", f.path, f.dir())
 			continue
 		}
 		for _, imp := range f.imports() {
-			if packages[imp] && !fitsAny(layers[i].imports, imp) {
+			if packages[imp] && !matchesAny(layers[i].imports, imp) {
 				t.Errorf("%s imports %s: %s may import %v", f.path, imp, layers[i].pkg, layers[i].imports)
 			}
 		}
 	}
 }
 
-// What is made for tests is imported by tests, and by what is made for tests.
+// Only tests and packages for tests import packages for tests.
 func TestOnlyTestsImportTestSupport(t *testing.T) {
 	for _, f := range files(t) {
-		if f.test() || fitsAny(forTests, f.dir()) {
+		if f.test() || matchesAny(forTests, f.dir()) {
 			continue
 		}
 		for _, imp := range f.imports() {
-			if fitsAny(forTests, imp) || imp == "testing" || strings.HasPrefix(imp, "github.com/google/go-cmp") {
-				t.Errorf("%s is no test and imports %s", f.path, imp)
+			if matchesAny(forTests, imp) || imp == "testing" || strings.HasPrefix(imp, "github.com/google/go-cmp") {
+				t.Errorf("%s is not a test but imports %s", f.path, imp)
 			}
 		}
 	}
 }
 
-// withC is the module that compares with calls of C.
-const withC = "bench/cgo"
+// cgoModule is the nested module that uses cgo, to measure calls from Go to C.
+const cgoModule = "bench/cgo"
 
-// unsafe is imported where the name of the file says so, and C in one nested
-// module.
+// A file imports unsafe if and only if its name says so. Only cgoModule imports C.
 func TestUnsafeByName(t *testing.T) {
 	for _, f := range allFiles(t) {
 		named := strings.HasSuffix(f.path, "_unsafe.go") || strings.HasSuffix(f.path, "_unsafe_test.go")
 		imports := f.imports()
 		uses := slices.Contains(imports, "unsafe")
 		switch {
-		case slices.Contains(imports, "C") && f.module != withC:
+		case slices.Contains(imports, "C") && f.module != cgoModule:
 			t.Errorf("%s imports C", f.path)
 		case uses && !named && !f.generated:
 			t.Errorf("%s imports unsafe: only files named *_unsafe.go or *_unsafe_test.go may", f.path)
 		case named && !uses:
-			t.Errorf("%s does not import unsafe: give it another name", f.path)
+			t.Errorf("%s does not import unsafe: rename it", f.path)
 		}
 	}
 }
 
-// The module needs golang.org/x/sys, tests go-cmp, and nothing else.
+// The module requires golang.org/x/sys, and go-cmp for tests, and nothing else.
 func TestDependencies(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -142,7 +144,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// Fd takes a file out of the poller: a read of it would hold a thread.
+// os.File.Fd sets the file to blocking mode, after which a read blocks a thread
+// instead of using the runtime's poller.
 func TestNoFd(t *testing.T) {
 	for _, f := range allFiles(t) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -156,7 +159,7 @@ func TestNoFd(t *testing.T) {
 	}
 }
 
-// A test that sleeps is either slow or wrong, or both.
+// A test that sleeps is slow or unreliable. It must wait for an event instead.
 func TestNoSleepInTests(t *testing.T) {
 	for _, f := range allFiles(t) {
 		if !f.test() {
@@ -165,7 +168,7 @@ func TestNoSleepInTests(t *testing.T) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
 				if x, ok := sel.X.(*ast.Ident); ok && (x.Name == "time" || x.Name == "unix" || x.Name == "syscall") {
-					t.Errorf("%s sleeps: wait for what the test waits for", f.at(n))
+					t.Errorf("%s sleeps: wait for the event that the test needs", f.at(n))
 				}
 			}
 			return true
@@ -173,14 +176,14 @@ func TestNoSleepInTests(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
+func TestMatches(t *testing.T) {
 	for _, c := range []struct {
 		pattern, pkg string
 		want         bool
 	}{{"uverbs", "uverbs", true}, {"uverbs", "uverbs/x", false}, {"provider/...", "provider/rxe", true},
 		{"provider/...", "provider", true}, {"provider/...", "providers/x", false}, {"...", "cm", true}} {
-		if got := fits(c.pattern, c.pkg); got != c.want {
-			t.Errorf("%q fits %q: %v", c.pattern, c.pkg, got)
+		if got := matches(c.pattern, c.pkg); got != c.want {
+			t.Errorf("matches(%q, %q) = %v, want %v", c.pattern, c.pkg, got, c.want)
 		}
 	}
 }

@@ -21,28 +21,27 @@ type file struct {
 	module    string // the nested module's folder, or empty
 	fset      *token.FileSet
 	ast       *ast.File
-	lines     int
 	generated bool
 }
 
 func (f *file) test() bool  { return strings.HasSuffix(f.path, "_test.go") }
 func (f *file) dir() string { return path.Dir(f.path) }
 
-// imports lists what the file imports, packages of this module by their path
-// in it.
+// imports returns the import paths of the file. Those of this module are relative
+// to its root.
 func (f *file) imports() []string {
 	var all []string
 	for _, spec := range f.ast.Imports {
 		name, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser took it
+			continue // impossible: the parser accepted it
 		}
 		all = append(all, strings.TrimPrefix(name, module+"/"))
 	}
 	return all
 }
 
-// root is the module's root: tests run in their package's directory.
+// root is the module's root. Tests run in their package's directory.
 var root = filepath.Join("..", "..")
 
 // walk calls f for each file of the tree that belongs to the project.
@@ -65,8 +64,8 @@ func walk(t *testing.T, f func(name string, d fs.DirEntry) error) {
 	}
 }
 
-// files parses the Go files of the root module; those of nested modules and of
-// testdata are left out.
+// files parses the Go files of the root module, without those of nested modules
+// and of testdata.
 func files(t *testing.T) (root []*file) {
 	t.Helper()
 	for _, f := range allFiles(t) {
@@ -77,10 +76,10 @@ func files(t *testing.T) (root []*file) {
 	return root
 }
 
-// parsedFiles are those that the first test has asked for.
+// parsedFiles caches the result of allFiles.
 var parsedFiles []*file
 
-// allFiles is files with those of nested modules.
+// allFiles is like files, but includes the files of nested modules.
 func allFiles(t *testing.T) []*file {
 	t.Helper()
 	if parsedFiles != nil {
@@ -115,17 +114,17 @@ func allFiles(t *testing.T) []*file {
 			return err
 		}
 		all = append(all, &file{path: rel, module: nested, fset: fset, ast: parsed,
-			lines: fset.File(parsed.FileStart).LineCount(), generated: ast.IsGenerated(parsed)})
+			generated: ast.IsGenerated(parsed)})
 		return nil
 	})
 	if len(all) < 50 {
-		t.Fatalf("only %d Go files were found", len(all))
+		t.Fatalf("found only %d Go files", len(all))
 	}
 	parsedFiles = all
 	return all
 }
 
-// at is where a node of the file is.
+// at returns the path and line of a node.
 func (f *file) at(n ast.Node) string {
 	return f.path + ":" + strconv.Itoa(f.fset.Position(n.Pos()).Line)
 }

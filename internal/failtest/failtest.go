@@ -1,6 +1,6 @@
-// Package failtest holds the exported functions of a package against its
-// tests: each that answers an error is made to, and its comment lists that
-// error.
+// Package failtest checks that a package's tests make every exported function
+// that returns an error fail at least once, and that the function's doc comment
+// lists that error.
 package failtest
 
 import (
@@ -16,24 +16,28 @@ import (
 	"testing"
 )
 
-// A Failure is what came of a call that fails on purpose.
+// A Failure is the result of a call that fails on purpose.
 type Failure struct {
 	Err  error
 	Want error
-	// Doc is what the function's comment has to say of it; "" for Want's name.
+	// Doc is the text that the function's doc comment must contain. The default
+	// is the name of Want.
 	Doc string
 }
 
-// A Package is what its tests know of it.
+// A Package describes the failures that a package's tests provoke.
 type Package struct {
-	Failures   map[string]Failure // by "Function" or "Type.Method"
-	Names      map[error]string   // what comments call an error
-	CannotFail []string           // whose error is that of an interface
+	Failures map[string]Failure // by "Function" or "Type.Method"
+	Names    map[error]string   // the name of each error in doc comments
+	// CannotFail lists functions that return an error only because an interface
+	// requires it. Their doc comments must say "cannot fail".
+	CannotFail []string
 }
 
-// Check reports the functions of the package in the working directory that no
-// call makes fail, or whose comment does not list the error. A comment may
-// leave that to another: "The errors are those of [Type.Method]."
+// Check checks the package in the working directory. It reports the functions
+// that are missing in Failures and those whose doc comment does not list the
+// error. A comment may refer to other functions: "The errors are those of
+// [Type.Method]."
 func (p *Package) Check(t testing.TB) {
 	t.Helper()
 	docs, err := comments(".")
@@ -59,7 +63,7 @@ func (p *Package) problems(docs map[string]string) (all []string) {
 			}
 			continue
 		case !found:
-			add("%s: no call here makes it fail", name)
+			add("%s: no test makes it fail", name)
 			continue
 		case !errors.Is(f.Err, f.Want):
 			add("%s: error %v, want %v", name, f.Err, f.Want)
@@ -73,7 +77,7 @@ func (p *Package) problems(docs map[string]string) (all []string) {
 	}
 	for name := range p.Failures {
 		if _, found := docs[name]; !found {
-			add("%s is no exported function that answers an error", name)
+			add("%s is not an exported function that returns an error", name)
 		}
 	}
 	slices.Sort(all)
@@ -85,11 +89,12 @@ var (
 	link   = regexp.MustCompile(`\[([\w.]+)\]`)
 )
 
-// says tells whether the comment of a function says something, or one does
-// whose errors it calls its own. Those that have been asked are skipped.
-func says(docs map[string]string, name, what string, asked []string) bool {
+// says reports whether the comment of the function name contains text, or
+// whether the comment of a function does to whose errors it refers. It skips
+// the functions in visited.
+func says(docs map[string]string, name, text string, visited []string) bool {
 	doc := docs[name]
-	if strings.Contains(doc, what) {
+	if strings.Contains(doc, text) {
 		return true
 	}
 	for _, after := range strings.Split(doc, "errors are those of ")[1:] {
@@ -98,7 +103,7 @@ func says(docs map[string]string, name, what string, asked []string) bool {
 			continue
 		}
 		for _, m := range link.FindAllStringSubmatch(after[:span[1]], -1) {
-			if !slices.Contains(asked, m[1]) && says(docs, m[1], what, append(asked, name)) {
+			if !slices.Contains(visited, m[1]) && says(docs, m[1], text, append(visited, name)) {
 				return true
 			}
 		}
@@ -106,8 +111,8 @@ func says(docs map[string]string, name, what string, asked []string) bool {
 	return false
 }
 
-// comments are those of a package's exported functions that answer an error,
-// each as one line.
+// comments returns the doc comments of the exported functions in dir that return
+// an error, each as one line.
 func comments(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -123,7 +128,7 @@ func comments(dir string) (map[string]string, error) {
 			return nil, err
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() && answersError(f) {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() && returnsError(f) {
 				if name := qualified(f); ast.IsExported(name) {
 					docs[name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
 				}
@@ -133,8 +138,10 @@ func comments(dir string) (map[string]string, error) {
 	return docs, nil
 }
 
-func answersError(f *ast.FuncDecl) bool {
-	return f.Type.Results != nil && slices.ContainsFunc(f.Type.Results.List, func(r *ast.Field) bool {
+// returnsError reports whether a function returns errors of its own. Unwrap
+// returns that of another.
+func returnsError(f *ast.FuncDecl) bool {
+	return f.Name.Name != "Unwrap" && f.Type.Results != nil && slices.ContainsFunc(f.Type.Results.List, func(r *ast.Field) bool {
 		id, ok := r.Type.(*ast.Ident)
 		return ok && id.Name == "error"
 	})

@@ -30,8 +30,8 @@ func TestProblems(t *testing.T) {
 		CannotFail: []string{"Text", "Lies"},
 	}
 	want := []string{
-		"Forgotten: no call here makes it fail",
-		"Gone is no exported function that answers an error",
+		"Forgotten: no test makes it fail",
+		"Gone is not an exported function that returns an error",
 		"Lies: the comment does not say that it cannot fail",
 		"Mistaken: error two, want one",
 		"Silent: the comment does not say \"[ErrOne]\":\nSilent fails.",

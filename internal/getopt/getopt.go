@@ -1,6 +1,7 @@
-// Package getopt reads command lines as getopt_long(3) does, for programs that
-// take the place of C programs: -e -s 64, -es64, --size 64, --size=64, --si=64,
-// operands anywhere, and -- before operands that begin with a dash.
+// Package getopt parses command lines as getopt_long(3) does, for programs that
+// replace C programs. It accepts -e -s 64, -es64, --size 64, --size=64 and
+// --si=64, operands in any position, and -- before operands that start with a
+// dash.
 package getopt
 
 import (
@@ -14,17 +15,17 @@ import (
 type Option struct {
 	Short byte   // 0 when there is none
 	Long  string // "" when there is none
-	Arg   string // what the argument is, for the usage text; "" when it takes none
+	Arg   string // name of the argument in the usage text; "" when there is none
 	Help  string
-	Set   func(value string) error // the value is "" for an option without argument
+	Set   func(value string) error // value is "" for an option without an argument
 }
 
-// New makes an Option.
+// New returns an Option.
 func New(short byte, long, arg, help string, set func(string) error) Option {
 	return Option{short, long, arg, help, set}
 }
 
-// Short makes an Option without a long form, as of getopt(3).
+// Short returns an Option without a long form, as in getopt(3).
 func Short(short byte, arg, help string, set func(string) error) Option {
 	return Option{short, "", arg, help, set}
 }
@@ -39,11 +40,10 @@ func (o *Option) String() string {
 	return fmt.Sprintf("-%c, --%s", o.Short, o.Long)
 }
 
-// ErrHelp says that -h or --help was given, and is no option of the program.
-var ErrHelp = errors.New("getopt: help asked for")
+// ErrHelp is returned for -h or --help if the program has no such option.
+var ErrHelp = errors.New("getopt: help requested")
 
-// Parse calls Set for each option in args, in order, and returns what is no
-// option.
+// Parse calls Set for each option in args, in order, and returns the operands.
 func Parse(args []string, options []Option) (operands []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -65,8 +65,8 @@ func Parse(args []string, options []Option) (operands []string, err error) {
 	return operands, nil
 }
 
-// parseLong takes one long option, and its argument from args when that is an
-// argument of its own. It returns the rest.
+// parseLong parses one long option. It takes the option's argument from args if
+// the option needs one and none is attached, and returns the remaining args.
 func parseLong(arg string, args []string, options []Option) ([]string, error) {
 	name, value, attached := strings.Cut(arg, "=")
 	o, err := findLong(name, options)
@@ -85,8 +85,7 @@ func parseLong(arg string, args []string, options []Option) ([]string, error) {
 	return args, o.set(value)
 }
 
-// findLong finds an option by its long name, or by a beginning of it that no
-// other name has.
+// findLong finds an option by its long name or by an unambiguous prefix of it.
 func findLong(name string, options []Option) (*Option, error) {
 	var found []string
 	var match *Option
@@ -111,11 +110,12 @@ func findLong(name string, options []Option) (*Option, error) {
 	case name == "help":
 		return nil, ErrHelp
 	}
-	return nil, fmt.Errorf("unknown option --%s%s", name, meant(name, options))
+	return nil, fmt.Errorf("unknown option --%s%s", name, suggestion(name, options))
 }
 
-// meant asks whether the nearest long name was meant, if one is near.
-func meant(name string, options []Option) string {
+// suggestion returns a hint at the most similar long name, or "" if none is
+// similar.
+func suggestion(name string, options []Option) string {
 	nearest, least := "", len(name)/3+1
 	for i := range options {
 		if d := distance(name, options[i].Long); options[i].Long != "" && d < least {
@@ -125,11 +125,11 @@ func meant(name string, options []Option) string {
 	if nearest == "" {
 		return ""
 	}
-	return ": is it --" + nearest + "?"
+	return ": did you mean --" + nearest + "?"
 }
 
-// distance counts the letters to change, add and take away to make b of a. A dash
-// and an underscore are the same.
+// distance returns the Levenshtein distance between a and b. A dash and an
+// underscore count as equal.
 func distance(a, b string) int {
 	a, b = strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-")
 	row := make([]int, len(b)+1)
@@ -151,8 +151,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// parseShort takes the short options of one argument, and for the last of them
-// its argument from args when none is attached. It returns the rest.
+// parseShort parses the short options in letters. If the last one needs an
+// argument and none is attached, parseShort takes it from args. It returns the
+// remaining args.
 func parseShort(letters string, args []string, options []Option) ([]string, error) {
 	for letters != "" {
 		o, err := findShort(letters[0], options)
@@ -196,7 +197,7 @@ func (o *Option) set(value string) error {
 	return nil
 }
 
-// Usage writes a line for each option.
+// Usage writes one line for each option.
 func Usage(w io.Writer, options []Option) error {
 	for i := range options {
 		o := &options[i]

@@ -74,15 +74,15 @@ func TestParseErrors(t *testing.T) {
 		{"--out_json=1", "option --out_json takes no argument"},
 		{"-ex", "unknown option -x"},
 		{"--nope", "unknown option --nope"},
-		{"--sise=64", "unknown option --sise: is it --size?"},
-		{"--out-json", "unknown option --out-json: is it --out_json?"},
-		{"--evnts", "unknown option --evnts: is it --events?"},
+		{"--sise=64", "unknown option --sise: did you mean --size?"},
+		{"--out-json", "unknown option --out-json: did you mean --out_json?"},
+		{"--evnts", "unknown option --evnts: did you mean --events?"},
 		{"--ib=1", "option --ib is ambiguous: --ib-dev, --ib-port"},
 		{"-s", "option -s, --size needs an argument: <size>"},
 		{"--size", "option -s, --size needs an argument: <size>"},
 		{"--events=1", "option -e, --events takes no argument"},
-		{"-s 0", `option -s, --size: "0" is no number from 1 to 1048576`},
-		{"-s many", `option -s, --size: "many" is no number from 1 to 1048576`},
+		{"-s 0", `option -s, --size: "0" is not a number from 1 to 1048576`},
+		{"-s many", `option -s, --size: "many" is not a number from 1 to 1048576`},
 	} {
 		_, err := Parse(strings.Fields(c.args), new(values).options())
 		if err == nil || err.Error() != c.want {
@@ -122,7 +122,7 @@ func TestShort(t *testing.T) {
 	for args, want := range map[string]string{
 		"--C=1":   "unknown option --C",
 		"--=1":    "unknown option --",
-		"-C 0x10": `option -C: "0x10" is no number from 0 to 100`,
+		"-C 0x10": `option -C: "0x10" is not a number from 0 to 100`,
 		"-C":      "option -C needs an argument: <count>",
 	} {
 		if _, err := Parse(strings.Fields(args), options); err == nil || err.Error() != want {

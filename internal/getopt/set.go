@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Flag returns a Set that makes *v true.
+// Flag returns a Set function that sets *v to true.
 func Flag(v *bool) func(string) error {
 	return func(string) error {
 		*v = true
@@ -13,7 +13,7 @@ func Flag(v *bool) func(string) error {
 	}
 }
 
-// String returns a Set that keeps the argument.
+// String returns a Set function that stores the argument in *v.
 func String(v *string) func(string) error {
 	return func(value string) error {
 		*v = value
@@ -21,14 +21,14 @@ func String(v *string) func(string) error {
 	}
 }
 
-// Int returns a Set for a number from low to high, in decimal, as 0x10 or as
-// 010: what a C program reads by strtol(3).
+// Int returns a Set function for an integer from low to high in decimal, octal
+// (010) or hexadecimal (0x10), as strtol(3) with base 0 reads it.
 func Int[T ~int | ~uint8 | ~uint16](v *T, low, high int64) func(string) error {
 	return number(v, 0, low, high)
 }
 
-// Decimal returns a Set for a number from low to high, in decimal: what a C
-// program reads by atoi(3), to which 010 is ten.
+// Decimal returns a Set function for a decimal integer from low to high, as
+// atoi(3) reads it: 010 is ten.
 func Decimal[T ~int | ~uint8 | ~uint16](v *T, low, high int64) func(string) error {
 	return number(v, 10, low, high)
 }
@@ -37,7 +37,7 @@ func number[T ~int | ~uint8 | ~uint16](v *T, base int, low, high int64) func(str
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, base, 64)
 		if err != nil || n < low || n > high {
-			return fmt.Errorf("%q is no number from %d to %d", value, low, high)
+			return fmt.Errorf("%q is not a number from %d to %d", value, low, high)
 		}
 		*v = T(n)
 		return nil

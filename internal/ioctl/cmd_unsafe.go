@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do runs c. An errno comes back as it is.
+// Do runs c. It returns an errno of the kernel unchanged, except EINTR. A command that a signal
+// interrupted has had no effect, so Do issues it again.
 func (d *Device) Do(c *Cmd) error {
 	if c.err != nil {
 		return c.err
@@ -20,39 +21,41 @@ func (d *Device) Do(c *Cmd) error {
 	c.hdr.DriverId = d.driver
 	c.hdr.NumAttrs = uint16(c.n)
 	c.hdr.Length = uint16(unsafe.Sizeof(c.hdr) + uintptr(c.n)*unsafe.Sizeof(c.attrs[0]))
-	if d.watched {
-		return d.watch(c)
+	for {
+		var err error
+		if d.watched {
+			err = d.watch(c)
+		} else {
+			err = d.issue(c)
+		}
+		if err != unix.EINTR {
+			return err
+		}
 	}
-	return d.issue(c)
 }
 
 func (d *Device) issue(c *Cmd) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), uapi.RDMA_VERBS_IOCTL, uintptr(unsafe.Pointer(&c.hdr)))
-	runtime.KeepAlive(c) // the attributes hold its arena's address as a number
+	runtime.KeepAlive(c) // the attributes refer to the arena by number only
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// writeNow spares a brief call what the scheduler does for calls that may block:
-// it would wake a thread of its own after each wait, and take the goroutine's
-// place on the CPU away where the kernel is slow.
+// writeNow writes without notifying Go's scheduler, as [unix.Write] does because a call may block.
+// For a brief call that costs too much: the scheduler may wake another thread after each wait, and
+// if the kernel is slow, the goroutine loses its place on the CPU.
 func (d *Device) writeNow(frame []byte) error {
-	for {
-		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
-		switch errno {
-		case 0:
-			return nil
-		case unix.EINTR: // before the kernel has done anything
-			continue
-		}
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
+	if errno != 0 {
 		return errno
 	}
+	return nil
 }
 
-// Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for
-// [unix.Munmap]: undo it by [Unmap].
+// Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for [unix.Munmap]. Use
+// [Unmap] to undo it.
 func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 	if n <= 0 {
 		return nil, unix.EINVAL
@@ -64,7 +67,7 @@ func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), n), nil
 }
 
-// Unmap is munmap(2) of all that [Pages] or [Device.Mmap] has mapped.
+// Unmap is munmap(2) for all that [Pages] or [Device.Mmap] mapped.
 func Unmap(b []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
 }
@@ -77,13 +80,13 @@ func dataBytes(a *uapi.IbUverbsAttr) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&a.Data)), 8)
 }
 
-// address returns b's address as the kernel wants it. The caller sees to it
-// that b lies in the Cmd, or is kept by it.
+// address returns the address of b for the kernel. The caller ensures that b is in the Cmd or
+// kept alive by it.
 func address(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// SizeOf is the size of a kernel struct.
+// SizeOf returns the size of a kernel struct.
 func SizeOf[T any]() int { return sizeOf[T]() }
 
 func sizeOf[T any]() int {
@@ -102,11 +105,11 @@ func at[T any](b []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// BytesOf returns the memory of a kernel struct, for a command's vendor part.
+// BytesOf returns the memory of a kernel struct, for the driver's part of a command.
 func BytesOf[T any](v *T) []byte { return bytesOf(v) }
 
-// SliceOf views a table of kernel structs; a rest that is shorter than one is
-// left out. b must be aligned as T is: one of [make] is.
+// SliceOf views b as a table of kernel structs, without an incomplete last one. b must be aligned
+// as T is; the result of [make] is.
 func SliceOf[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
 }

@@ -3,21 +3,20 @@
 //
 // # Memory
 //
-// A [Cmd] holds header, attributes and an arena for the data that they point
-// to in one heap object: the garbage collector does not move it, so the kernel
-// reads and writes memory that stays where it is, while a goroutine's stack
-// may not. Larger buffers are named by reference and kept alive by the Cmd.
+// A [Cmd] holds the header, the attributes and an arena for their data in one heap object. The
+// garbage collector does not move heap objects, so the kernel reads and writes stable memory; a
+// goroutine's stack may move. Larger buffers are passed by reference and kept alive by the Cmd.
 //
 // # Descriptor
 //
-// The uverbs node cannot be polled, so it is a plain descriptor here, counted
-// while commands are in flight: a command that is issued after Close gets
-// [os.ErrClosed], never a descriptor that another file has taken over.
+// The uverbs node cannot be polled, so it is a plain descriptor here. The Device counts commands
+// in progress. A command issued after Close returns [os.ErrClosed] and never uses a descriptor
+// number that another file has reused.
 //
 // # Tracing
 //
-// With GOVERBS_TRACE=1 in the environment each command is printed to standard
-// error when it returns: node, object and method, attributes, errno, time.
+// With GOVERBS_TRACE=1 in the environment, each command is printed to standard error when it
+// returns: node, object and method, attributes, errno and time.
 package ioctl
 
 import (
@@ -30,14 +29,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Device is an open uverbs node. Its methods may be called from any number
-// of goroutines.
+// A Device is an open uverbs node. Its methods may be called from any number of goroutines.
 type Device struct {
 	name   string // base name of the node, for the trace
 	fd     int
 	driver uint32
 
-	// users counts commands in flight in its upper bits; bit 0 says closing.
+	// users counts commands in progress in its upper bits. Bit 0 is set once the Device is
+	// closing.
 	users  atomic.Int64
 	closed chan struct{}
 	once   sync.Once
@@ -45,8 +44,8 @@ type Device struct {
 
 	noWrite atomic.Bool // write(2) was refused once: see Write
 
-	watched bool   // commands are traced, or answered by kernel
-	kernel  Kernel // nil: the descriptor
+	watched bool   // commands are traced, or handled by kernel
+	kernel  Kernel // a fake kernel; nil: use the descriptor
 	ticket  *leak.Ticket
 }
 
@@ -55,8 +54,8 @@ const (
 	user    = 2
 )
 
-// New takes ownership of fd, an open uverbs node of the driver with that
-// RDMA_DRIVER_* number: the kernel refuses commands that name another one.
+// New takes ownership of fd, an open uverbs node. driver is the driver's RDMA_DRIVER_* number.
+// The kernel rejects commands with another number.
 func New(fd int, name string, driver uint32) *Device {
 	return &Device{name: name, fd: fd, driver: driver, closed: make(chan struct{}), watched: tracing,
 		ticket: leak.Track("descriptor of", name)}
@@ -65,7 +64,7 @@ func New(fd int, name string, driver uint32) *Device {
 // Driver returns the RDMA_DRIVER_* number.
 func (d *Device) Driver() uint32 { return d.driver }
 
-// Name returns the node's base name: uverbs0.
+// Name returns the node's base name, such as uverbs0.
 func (d *Device) Name() string { return d.name }
 
 func (d *Device) acquire() error {
@@ -90,9 +89,9 @@ func (d *Device) close() {
 	})
 }
 
-// Close refuses further commands, waits for those in flight and closes the
-// descriptor. The kernel then destroys what the context still holds, unless a
-// mapping of it lives.
+// Close rejects further commands, waits for those in progress and closes the descriptor. The
+// kernel then destroys the context's remaining objects, unless a mapping of the node still
+// exists.
 func (d *Device) Close() error {
 	if d.users.Or(closing)&^closing == 0 {
 		d.close()
@@ -101,7 +100,7 @@ func (d *Device) Close() error {
 	return d.err
 }
 
-// Dup returns another descriptor of the node, which is the caller's.
+// Dup returns another descriptor of the node, which the caller owns.
 func (d *Device) Dup() (int, error) {
 	if err := d.acquire(); err != nil {
 		return -1, err
@@ -110,7 +109,7 @@ func (d *Device) Dup() (int, error) {
 	return unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// Mmap maps n bytes at offset of the node, shared: see [Unmap].
+// Mmap maps n bytes of the node at offset as shared memory: see [Unmap].
 func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 	if err := d.acquire(); err != nil {
 		return nil, err
@@ -119,11 +118,11 @@ func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 	return Pages(d.fd, offset, n, prot, unix.MAP_SHARED)
 }
 
-// Write issues a legacy command by write(2), header and all. The kernel
-// refuses that once the process's credentials are not those that opened the
-// node; Write then answers false from that time on, and the caller takes the
-// ioctl. Go's scheduler is told of the call unless it is brief: while such a call
-// lasts, a collection that wants to stop the world waits for it.
+// Write issues a legacy command, including its header, with write(2). The kernel rejects that if
+// the process's credentials have changed since the node was opened. From then on Write returns
+// false, and the caller must use the ioctl. Go's scheduler is notified of the call unless it is
+// brief: while a brief call is in progress, a garbage collection that wants to stop the world
+// waits for it.
 func (d *Device) Write(frame []byte, brief bool) (ok bool, err error) {
 	if d.noWrite.Load() {
 		return false, nil
@@ -132,13 +131,13 @@ func (d *Device) Write(frame []byte, brief bool) (ok bool, err error) {
 		return true, err
 	}
 	defer d.release()
-	switch {
-	case d.watched:
-		err = d.watchWrite(frame)
-	case brief:
-		err = d.writeNow(frame)
-	default:
-		for err = unix.EINTR; err == unix.EINTR; { // as in writeNow
+	for err = unix.EINTR; err == unix.EINTR; { // a signal interrupts it before the kernel has done anything
+		switch {
+		case d.watched:
+			err = d.watchWrite(frame)
+		case brief:
+			err = d.writeNow(frame)
+		default:
 			_, err = unix.Write(d.fd, frame)
 		}
 	}

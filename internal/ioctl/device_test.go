@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Close waits for commands in flight; what comes later is told so.
+// Close waits for commands in progress. Later commands return os.ErrClosed.
 func TestCloseWaits(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	d := fake(t, kernelFunc(func(ioctl.Call) error {
@@ -38,7 +38,7 @@ func TestCloseWaits(t *testing.T) {
 		}
 		returned.Store(true)
 	})
-	// Once a command is refused, Close is under way.
+	// Once a command is refused, Close is in progress.
 	late := ioctl.Get()
 	defer late.Put()
 	build(late)
@@ -64,7 +64,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// refusedBy probes by a call that never reaches the kernel function.
+// refusedBy probes the device with a call that never reaches the fake kernel.
 func refusedBy(d *ioctl.Device) error {
 	b, err := d.Mmap(0, 0, unix.PROT_READ)
 	if err == nil {
@@ -73,8 +73,8 @@ func refusedBy(d *ioctl.Device) error {
 	return err
 }
 
-// Many goroutines issue and close at once: each command is either answered or
-// refused by os.ErrClosed, and the descriptor's number is never used after.
+// Many goroutines issue commands and close at once. Each command either runs or fails with
+// os.ErrClosed, and the descriptor's number is not used afterwards.
 func TestConcurrentClose(t *testing.T) {
 	for range 200 {
 		var open atomic.Bool
@@ -110,7 +110,7 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// writer counts frames and refuses some.
+// writer counts frames and rejects some.
 type writer struct {
 	answers []error
 	n       int
@@ -123,7 +123,7 @@ func (w *writer) Write([]byte) error {
 	return w.answers[w.n-1]
 }
 
-// After one EACCES, Write says at once that the ioctl is to be taken.
+// After one EACCES, Write always reports that the caller must use the ioctl.
 func TestWriteFallback(t *testing.T) {
 	w := &writer{answers: []error{nil, unix.ENOMEM, unix.EACCES}}
 	d := fake(t, w)
@@ -160,5 +160,37 @@ func TestWriteReachesTheDescriptor(t *testing.T) {
 	}
 	if err := ioctl.Unmap(b); err != nil {
 		t.Error(err)
+	}
+}
+
+// interrupted is a kernel whose first calls are interrupted by a signal.
+type interrupted struct{ ioctls, writes int }
+
+func (k *interrupted) Ioctl(ioctl.Call) error { return fails(&k.ioctls) }
+func (k *interrupted) Write([]byte) error     { return fails(&k.writes) }
+
+func fails(n *int) error {
+	if *n++; *n < 3 {
+		return unix.EINTR
+	}
+	return nil
+}
+
+// A command that a signal interrupts is issued again, both by Do and by Write.
+func TestInterrupted(t *testing.T) {
+	k := new(interrupted)
+	d := fake(t, k)
+	defer d.Close()
+	c := ioctl.Get()
+	defer c.Put()
+	build(c)
+	if err := d.Do(c); err != nil || k.ioctls != 3 {
+		t.Errorf("Do: %v after %d calls", err, k.ioctls)
+	}
+	for _, brief := range []bool{false, true} {
+		k.writes = 0
+		if ok, err := d.Write([]byte{1, 2, 3, 4}, brief); !ok || err != nil || k.writes != 3 {
+			t.Errorf("Write: %v, %v after %d calls", ok, err, k.writes)
+		}
 	}
 }

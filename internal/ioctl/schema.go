@@ -14,9 +14,9 @@ const (
 	classOut                   // bytes, by address
 	classConst                 // a number, inline
 	classHandle                // an object that exists
-	classNew                   // an object that the method makes
+	classNew                   // an object that the method creates
 	classFD                    // a descriptor that exists
-	classNewFD                 // a descriptor that the method makes
+	classNewFD                 // a descriptor that the method creates
 	classWriteCmd              // the number of a legacy command
 )
 
@@ -45,13 +45,13 @@ func (m method) attr(id uint16) attrDef {
 	return attrDef{fmt.Sprintf("attr %#x", id), classIn}
 }
 
-// destroy is the shape of a method that takes a handle and nothing else.
+// destroy describes a method with a handle as its only attribute.
 func destroy(name string, id uint16) method {
 	return method{name, map[uint16]attrDef{id: {"HANDLE", classHandle}}}
 }
 
-// schema describes every method that this library issues: the trace prints by
-// it, and the tests hold each encoded command against it.
+// schema describes every method that this library issues. The trace uses it, and tests check each
+// encoded command against it.
 var schema = map[methodKey]method{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {"INVOKE_WRITE", map[uint16]attrDef{
 		uapi.UVERBS_ATTR_CORE_IN:   {"IN", classIn},
@@ -124,7 +124,7 @@ var schema = map[methodKey]method{
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: destroy("UAR.DESTROY", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
 
-// uarAlloc is mlx5_ib's.
+// uarAlloc is a method of mlx5_ib.
 var uarAlloc = method{"UAR.ALLOC", map[uint16]attrDef{
 	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      {"HANDLE", classNew},
 	uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE:        {"TYPE", classConst},
@@ -167,6 +167,7 @@ var cqCreate = method{"CQ.CREATE", map[uint16]attrDef{
 	uapi.UVERBS_ATTR_CREATE_CQ_FLAGS:        {"FLAGS", classConst},
 	uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE:     {"RESP_CQE", classOut},
 	uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD:     {"EVENT_FD", classFD},
+	uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX:   {"UAR_INDEX", classConst},
 }}
 
 var qpCreate = method{"QP.CREATE", map[uint16]attrDef{

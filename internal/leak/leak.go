@@ -1,6 +1,7 @@
-// Package leak keeps account of what must be given back: kernel objects,
-// descriptors, mappings and goroutines. Tests switch it on and report what is
-// left with the stack that made it; a program does by GOVERBS_LEAKS=1.
+// Package leak tracks resources that must be released: kernel objects, rings,
+// mappings and descriptors. Tests turn tracking on and report each resource that
+// was not released, with the stack that allocated it. A program turns it on with
+// GOVERBS_LEAKS=1 in the environment.
 package leak
 
 import (
@@ -13,16 +14,16 @@ import (
 	"sync/atomic"
 )
 
-// A Ticket stands for one thing that must be given back. The nil Ticket, which
-// is what Track answers while the account is off, costs nothing.
+// A Ticket represents one tracked resource. Track returns nil while tracking is
+// off; the methods of a nil Ticket do nothing.
 type Ticket struct {
 	what  string
 	stack [16]uintptr
 	depth int
 }
 
-var account struct {
-	on atomic.Bool // read without the lock: most programs have no account
+var tracker struct {
+	on atomic.Bool // read without the lock, because it is false in most programs
 	sync.Mutex
 	live map[*Ticket]struct{}
 }
@@ -33,43 +34,44 @@ func init() {
 	}
 }
 
-// Enable opens the account. What was made before is not in it.
+// Enable turns tracking on. Resources allocated earlier are not tracked.
 func Enable() {
-	account.Lock()
-	defer account.Unlock()
-	if account.live == nil {
-		account.live = make(map[*Ticket]struct{})
+	tracker.Lock()
+	defer tracker.Unlock()
+	if tracker.live == nil {
+		tracker.live = make(map[*Ticket]struct{})
 	}
-	account.on.Store(true)
+	tracker.on.Store(true)
 }
 
-// Enabled tells whether the account is open.
-func Enabled() bool { return account.on.Load() }
+// Enabled reports whether tracking is on.
+func Enabled() bool { return tracker.on.Load() }
 
-// Track enters a thing, described by kind and name.
+// Track starts tracking a resource, described by kind and name, and records the
+// caller's stack.
 func Track(kind, name string) *Ticket {
 	if !Enabled() {
 		return nil
 	}
 	t := &Ticket{what: strings.TrimSpace(kind + " " + name)}
 	t.depth = runtime.Callers(2, t.stack[:])
-	account.Lock()
-	defer account.Unlock()
-	account.live[t] = struct{}{}
+	tracker.Lock()
+	defer tracker.Unlock()
+	tracker.live[t] = struct{}{}
 	return t
 }
 
-// Done strikes it out.
+// Done stops tracking the resource, which has been released.
 func (t *Ticket) Done() {
 	if t == nil {
 		return
 	}
-	account.Lock()
-	defer account.Unlock()
-	delete(account.live, t)
+	tracker.Lock()
+	defer tracker.Unlock()
+	delete(tracker.live, t)
 }
 
-// String is the thing and the stack that made it.
+// String returns the resource and the stack that allocated it.
 func (t *Ticket) String() string {
 	if t == nil {
 		return "(not tracked)"
@@ -87,12 +89,12 @@ func (t *Ticket) String() string {
 	}
 }
 
-// Live returns what is in the account, sorted by description.
+// Live returns the resources that have not been released, sorted by description.
 func Live() []*Ticket {
-	account.Lock()
-	defer account.Unlock()
-	all := make([]*Ticket, 0, len(account.live))
-	for t := range account.live {
+	tracker.Lock()
+	defer tracker.Unlock()
+	all := make([]*Ticket, 0, len(tracker.live))
+	for t := range tracker.live {
 		all = append(all, t)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].what < all[j].what })

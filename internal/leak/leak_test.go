@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// off closes the account again.
-func off() {
-	account.Lock()
-	defer account.Unlock()
-	account.on.Store(false)
-	account.live = nil
+// disable turns tracking off.
+func disable() {
+	tracker.Lock()
+	defer tracker.Unlock()
+	tracker.on.Store(false)
+	tracker.live = nil
 }
 
-func TestAccount(t *testing.T) {
-	off()
+func TestTrack(t *testing.T) {
+	disable()
 	if ticket := Track("PD", "1"); ticket != nil || Enabled() || len(Live()) != 0 {
-		t.Errorf("the account is open: %v", ticket)
+		t.Errorf("tracking is on: %v", ticket)
 	}
 	var none *Ticket
 	none.Done()
@@ -28,32 +28,32 @@ func TestAccount(t *testing.T) {
 	}
 	Enable()
 	Enable()
-	defer off()
+	defer disable()
 	b, a := Track("QP", "b"), Track("QP", "a")
 	live := Live()
 	if len(live) != 2 || live[0] != a || live[1] != b {
 		t.Errorf("%v, want both, sorted", live)
 	}
 	text := a.String()
-	for _, s := range []string{"QP a, made at", "leak.TestAccount", "leak_test.go:"} {
+	for _, s := range []string{"QP a, made at", "leak.TestTrack", "leak_test.go:"} {
 		if !strings.Contains(text, s) {
 			t.Errorf("%q is not in %q", s, text)
 		}
 	}
 	if strings.Contains(text, "leak.Track") {
-		t.Error("the stack begins inside this package")
+		t.Error("the stack starts inside this package")
 	}
 	a.Done()
 	a.Done()
 	if live := Live(); len(live) != 1 || live[0] != b {
-		t.Errorf("%v, want the other", live)
+		t.Errorf("%v, want only b", live)
 	}
 	b.Done()
 }
 
 func TestConcurrent(t *testing.T) {
 	Enable()
-	defer off()
+	defer disable()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -66,22 +66,22 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	if n := len(Live()); n != 0 {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d resources are live, want 0", n)
 	}
 }
 
-func TestOffCostsNothing(t *testing.T) {
-	off()
+func TestTrackDisabledAllocs(t *testing.T) {
+	disable()
 	if n := testing.AllocsPerRun(100, func() { Track("ring of", "CQ").Done() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-// GOVERBS_LEAKS=1 opens the account when a program starts.
+// GOVERBS_LEAKS=1 turns tracking on when a program starts.
 func TestEnvironment(t *testing.T) {
 	if os.Getenv("GOVERBS_LEAKS_CHILD") != "" {
 		if !Enabled() {
-			t.Error("the account is closed")
+			t.Error("tracking is off")
 		}
 		return
 	}

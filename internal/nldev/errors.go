@@ -7,20 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRDMA says that the kernel has no RDMA subsystem: ib_core is neither built
-// in nor loaded, or a container hides it.
-var ErrNoRDMA = errors.New("this kernel has no RDMA subsystem (is the module ib_core loaded?)")
+// ErrNoRDMA is the error if the kernel has no RDMA subsystem: ib_core is neither built in nor
+// loaded, or a container hides it.
+var ErrNoRDMA = errors.New("this kernel has no RDMA subsystem")
 
-// errInterrupted says that the device list changed during every attempt to dump it.
+// GetDevice describes how to get an RDMA device on a host.
+const GetDevice = "load the driver of an RDMA NIC, or make a software device of a network interface such as eth0 with" +
+	" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0` (rdma comes with iproute2; a kernel without" +
+	" the module rdma_rxe, as many cloud images have, is to be replaced by the distribution's full one)"
+
+// NoRDMA describes what to do about ErrNoRDMA.
+const NoRDMA = "the kernel has no RDMA subsystem, or the container or sandbox hides it: on the host, " + GetDevice
+
+// errInterrupted means that the device list changed during every attempt to dump it.
 var errInterrupted = errors.New("the list changed while it was read")
 
-// Error is a failed request. errors.Is matches its Errno, and ErrNoRDMA where
-// the kernel does not know RDMA netlink.
+// Error is a failed request. errors.Is matches its Errno, and ErrNoRDMA if the kernel does not
+// support RDMA netlink.
 type Error struct {
-	Op     string     // what was asked: "add link"
+	Op     string     // the request: "add link"
 	Object string     // the device or client, may be empty
-	Errno  unix.Errno // what the kernel said
-	Text   string     // the kernel's own words, may be empty
+	Errno  unix.Errno // the kernel's errno
+	Text   string     // the kernel's error text, may be empty
 	Hint   string     // what to do about it, may be empty
 
 	sentinel error
@@ -43,7 +51,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the errno and, where it applies, ErrNoRDMA.
+// Unwrap returns the errno and, if applicable, ErrNoRDMA.
 func (e *Error) Unwrap() []error {
 	if e.sentinel != nil {
 		return []error{e.Errno, e.sentinel}
@@ -51,7 +59,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Errno}
 }
 
-// errnoIs reports whether err holds one of the errnos.
+// errnoIs reports whether err wraps one of the errnos.
 func errnoIs(err error, list ...unix.Errno) bool {
 	var e unix.Errno
 	if !errors.As(err, &e) {
@@ -65,9 +73,9 @@ func errnoIs(err error, list ...unix.Errno) bool {
 	return false
 }
 
-// refused reports whether err means that netlink cannot answer here at all, so
-// that sysfs is worth a try: no protocol, no kernel socket in this network
-// namespace, a seccomp filter, or a kernel without the command.
+// refused reports whether err means that netlink is not usable here, so that sysfs is worth a
+// try: no protocol, no kernel socket in this network namespace, a seccomp filter, or a kernel
+// without the command.
 func refused(err error) bool {
 	return errnoIs(err,
 		unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.ESOCKTNOSUPPORT, unix.ENOSYS,

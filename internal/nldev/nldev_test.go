@@ -27,7 +27,7 @@ func TestDevices(t *testing.T) {
 			if r.flags != unix.NLM_F_REQUEST|unix.NLM_F_DUMP {
 				t.Errorf("dump with flags %#x", r.flags)
 			}
-			// Two messages in one datagram, one in the next, then the end.
+			// Two messages in one datagram, one in the next, then the end of the dump.
 			return [][]byte{
 				cat(reply(r, unix.NLM_F_MULTI, deviceAttrs(3, "rxe_b")), reply(r, unix.NLM_F_MULTI, deviceAttrs(0, "rxe_a"))),
 				reply(r, unix.NLM_F_MULTI, deviceAttrs(5, "noverbs")),
@@ -40,7 +40,7 @@ func TestDevices(t *testing.T) {
 			switch order.Uint32(r.attrs[uapi.RDMA_NLDEV_ATTR_DEV_INDEX]) {
 			case 0: // 4 bytes, as kernels send it
 				return [][]byte{cat(reply(r, 0, nodeAttrs("uverbs0", rxeDriver)), ack(r, 0))}
-			case 3: // 8 bytes, as the header has it
+			case 3: // 8 bytes, as the header declares it
 				return [][]byte{reply(r, 0, nodeAttrs("uverbs1", order.AppendUint64(nil, uapi.RDMA_DRIVER_MLX5))), ack(r, 0)}
 			}
 		}
@@ -60,7 +60,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestGoneDevice: a device that goes between list and node is left out.
+// TestGoneDevice: a device that is removed after the list was read is omitted.
 func TestGoneDevice(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENODEV, unix.EINVAL} {
 		c := fakeClient(t, func(r request) [][]byte {
@@ -217,8 +217,8 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestExtendedAck: the kernel's text is kept, with and without the request
-// repeated in front of it.
+// TestExtendedAck: the error has the kernel's text, whether or not the request is repeated before
+// it.
 func TestExtendedAck(t *testing.T) {
 	for _, repeat := range []bool{false, true} {
 		c := fakeClient(t, func(r request) [][]byte {
@@ -240,11 +240,11 @@ func TestExtendedAck(t *testing.T) {
 	}
 }
 
-// TestNoRDMA: without netlink and sysfs the error says what is missing.
+// TestNoRDMA: without netlink and sysfs, the error says what is missing.
 func TestNoRDMA(t *testing.T) {
 	c := deaf(unix.EPROTONOSUPPORT, t.TempDir())
 	_, err := c.devices()
-	if !errors.Is(err, ErrNoRDMA) || !errors.Is(err, unix.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "ib_core") {
+	if !errors.Is(err, ErrNoRDMA) || !errors.Is(err, unix.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "rdma link add") {
 		t.Errorf("devices: %v", err)
 	}
 	if _, err := c.clientCharDev("rdma_cm"); !errors.Is(err, ErrNoRDMA) {
@@ -252,5 +252,10 @@ func TestNoRDMA(t *testing.T) {
 	}
 	if _, err := c.resources("rxe0"); !errors.Is(err, ErrNoRDMA) {
 		t.Errorf("resources: %v", err)
+	}
+	// A sandbox forbids netlink on a host that has RDMA.
+	c.sys = tree(t, map[string]string{"class/infiniband/rxe0/parent": "eth0\n"})
+	if _, err := c.clientCharDev("rdma_cm"); !errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, ErrNoRDMA) {
+		t.Errorf("clientCharDev in a sandbox: %v", err)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client asks the kernel; tests give it another transport and another sysfs.
+// client sends requests to the kernel. Tests use another transport and another sysfs.
 type client struct {
 	dial func() (transport, error)
 	sys  Sysfs
 }
 
-// kernel is the client of the package's functions.
+// kernel is the client used by the package's functions.
 var kernel = client{dial: dialKernel, sys: Sysfs{Root: "/sys"}}
 
 const (
@@ -20,13 +20,13 @@ const (
 	maxRetries = 8        // dumps that the kernel marked as interrupted
 )
 
-// conn is one open transport with its sequence number.
+// conn is an open transport with its sequence number.
 type conn struct {
 	t   transport
 	seq uint32
 }
 
-// open dials, and says what a missing protocol means.
+// open dials, and explains the error if the protocol is missing.
 func (c client) open(op, object string) (*conn, error) {
 	t, err := c.dial()
 	if err == nil {
@@ -38,17 +38,20 @@ func (c client) open(op, object string) (*conn, error) {
 	}
 	switch e.Errno {
 	case unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT:
+		if c.sys.hasRDMA() {
+			e.Hint = "a sandbox forbids netlink sockets"
+			break
+		}
 		e.sentinel = ErrNoRDMA
-		e.Hint = "load the module ib_core: modprobe ib_core"
+		e.Hint = NoRDMA
 	case unix.EPERM, unix.EACCES:
 		e.Hint = "a sandbox forbids NETLINK_RDMA sockets"
 	}
 	return nil, e
 }
 
-// ask sends one request and calls f with the payload of every answer. A dump
-// that the kernel reports as interrupted is repeated from its start, after a
-// call of restart.
+// ask sends one request and calls f with the payload of every reply. If the kernel reports a dump
+// as interrupted, ask calls restart and repeats the dump from its start.
 func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, restart func(), f func(payload []byte) error) error {
 	for range maxRetries {
 		intr, err := c.askOnce(op, object, cmd, dump, attrs, f)
@@ -65,7 +68,7 @@ func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, resta
 
 func (c *conn) askOnce(op, object string, cmd uint16, dump bool, attrs []byte, f func([]byte) error) (intr bool, err error) {
 	c.seq++
-	// A dump ends with NLMSG_DONE; anything else with the acknowledgement.
+	// A dump ends with NLMSG_DONE, other requests with the acknowledgement.
 	flags := uint16(unix.NLM_F_REQUEST | unix.NLM_F_ACK)
 	if dump {
 		flags = unix.NLM_F_REQUEST | unix.NLM_F_DUMP
@@ -97,7 +100,7 @@ func (c *conn) askOnce(op, object string, cmd uint16, dump bool, attrs []byte, f
 	return false, wrap(op, object, malformed("more than %d bytes", maxReply))
 }
 
-// handle takes one message and reports whether it was the last.
+// handle processes one message and reports whether it was the last.
 func (c *conn) handle(op, object string, cmd uint16, m message, f func([]byte) error) (done bool, err error) {
 	if m.seq != c.seq {
 		return false, malformed("sequence number %d, want %d", m.seq, c.seq)
@@ -108,7 +111,7 @@ func (c *conn) handle(op, object string, cmd uint16, m message, f func([]byte) e
 	case unix.NLMSG_OVERRUN:
 		return false, malformed("overrun")
 	case unix.NLMSG_DONE:
-		// A dump that fails half-way says so in a code behind the header.
+		// A dump that fails half-way has an error code after the header.
 		if len(m.payload) >= 4 {
 			if code := int32(order.Uint32(m.payload)); code < 0 && code >= -4095 {
 				return true, &Error{Op: op, Object: object, Errno: unix.Errno(-code)}
@@ -130,8 +133,8 @@ func (c *conn) handle(op, object string, cmd uint16, m message, f func([]byte) e
 	return false, malformed("message type %#x, want %#x", m.typ, messageType(cmd))
 }
 
-// wrap makes an *Error of an errno that came from the transport; other errors
-// keep their type and get the context.
+// wrap returns an *Error for an errno from the transport. Other errors keep their type, with op
+// and object added to the text.
 func wrap(op, object string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -145,7 +148,7 @@ func wrap(op, object string, err error) error {
 	return &replyError{op: op, object: object, err: err}
 }
 
-// replyError is a reply that could not be understood.
+// replyError is the error for a reply that could not be decoded.
 type replyError struct {
 	op, object string
 	err        error

@@ -16,21 +16,20 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// Sysfs reads RDMA facts below Root, which is /sys but for tests.
+// Sysfs reads RDMA attributes below Root, which is /sys except in tests.
 type Sysfs struct{ Root string }
 
 func (s Sysfs) path(elem ...string) string {
 	return filepath.Join(append([]string{s.Root}, elem...)...)
 }
 
-// read returns a file without the final newline.
+// read returns the contents of a file without surrounding white space.
 func (s Sysfs) read(elem ...string) (string, error) {
 	b, err := os.ReadFile(s.path(elem...))
 	return strings.TrimSpace(string(b)), err
 }
 
-// Devices returns the devices that have a class/infiniband directory, in the
-// order of their names.
+// Devices returns the devices in class/infiniband, in the order of their names.
 func (s Sysfs) Devices() ([]Device, error) {
 	list, err := os.ReadDir(s.path("class", "infiniband"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +42,7 @@ func (s Sysfs) Devices() ([]Device, error) {
 	for _, e := range list {
 		d, err := s.device(e.Name())
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-			continue // unplugged since the directory was read
+			continue // removed since the directory was read
 		}
 		if err != nil {
 			return nil, err
@@ -83,7 +82,7 @@ func (s Sysfs) device(dev string) (Device, error) {
 	return d, nil
 }
 
-// charDevOf returns the uverbs node of a device, nil where there is none.
+// charDevOf returns the uverbs node of a device, or nil if it has none.
 func (s Sysfs) charDevOf(dev string) *CharDev {
 	list, _ := os.ReadDir(s.path("class", "infiniband_verbs"))
 	for _, e := range list {
@@ -100,9 +99,15 @@ func (s Sysfs) charDevOf(dev string) *CharDev {
 	return nil
 }
 
-// lacks reports whether sysfs is there and does not have the device.
+// hasRDMA reports whether the kernel has the RDMA subsystem and sysfs shows it.
+func (s Sysfs) hasRDMA() bool {
+	_, err := os.Stat(s.path("class", "infiniband"))
+	return err == nil
+}
+
+// lacks reports whether sysfs is available and does not have the device.
 func (s Sysfs) lacks(dev string) bool {
-	if _, err := os.Stat(s.path("class", "infiniband")); err != nil {
+	if !s.hasRDMA() {
 		return false
 	}
 	_, err := os.Lstat(s.path("class", "infiniband", dev))
@@ -117,7 +122,7 @@ func (s Sysfs) ClientCharDev(client string) (CharDev, error) {
 	return s.node("misc", client)
 }
 
-// node reads number and ABI version of a character device.
+// node reads the device number and the ABI version of a character device.
 func (s Sysfs) node(class, name string) (CharDev, error) {
 	cd := CharDev{Name: name}
 	dev, err := s.read("class", class, name, "dev")
@@ -141,8 +146,8 @@ func (s Sysfs) node(class, name string) (CharDev, error) {
 	return cd, nil
 }
 
-// drivers maps the name of the driver that a device is bound to. An auxiliary
-// device is bound to the RDMA driver, a PCI device to the network driver.
+// drivers maps the name of the kernel driver that a device is bound to. An auxiliary device is
+// bound to the RDMA driver, a PCI device to the network driver.
 var drivers = map[string]uint32{
 	"mlx5_core": uapi.RDMA_DRIVER_MLX5, "mlx5_ib": uapi.RDMA_DRIVER_MLX5,
 	"mlx4_core": uapi.RDMA_DRIVER_MLX4, "mlx4_ib": uapi.RDMA_DRIVER_MLX4,
@@ -159,9 +164,9 @@ var drivers = map[string]uint32{
 	"ionic": uapi.RDMA_DRIVER_IONIC, "ionic_rdma": uapi.RDMA_DRIVER_IONIC,
 }
 
-// driverID derives what sysfs does not say: from the bound driver; a device
-// without one is software, rxe where it has the file "parent" and siw where its
-// name begins so. RDMA_DRIVER_UNKNOWN is an honest answer.
+// driverID derives the driver id, which sysfs does not have, from the bound driver. A device
+// without one is a software device: rxe if it has the file "parent", siw if its name begins with
+// "siw". Otherwise the result is RDMA_DRIVER_UNKNOWN.
 func (s Sysfs) driverID(dev string) uint32 {
 	if link, err := os.Readlink(s.path("class", "infiniband", dev, "device", "driver")); err == nil {
 		driver, _, _ := strings.Cut(filepath.Base(link), ".") // "mlx5_ib.rdma"
@@ -176,7 +181,7 @@ func (s Sysfs) driverID(dev string) uint32 {
 	return uapi.RDMA_DRIVER_UNKNOWN
 }
 
-// parseGUID reads 5054:00ff:fe12:3456.
+// parseGUID parses a GUID such as 5054:00ff:fe12:3456.
 func parseGUID(s string) (uint64, error) {
 	if len(s) != 19 || strings.Count(s, ":") != 3 {
 		return 0, fmt.Errorf("%q is no GUID", s)

@@ -9,7 +9,7 @@ type consumer interface{ sum([]int) int }
 
 type adder struct{ rounds int }
 
-// sum moves the stack and collects garbage while it holds the slice.
+// sum moves the stack and runs the garbage collector while it holds the slice.
 func (a *adder) sum(s []int) int {
 	a.rounds++
 	n := 0
@@ -39,7 +39,7 @@ func TestSliceStaysOnTheStack(t *testing.T) {
 	var c consumer = new(adder)
 	allocs := testing.AllocsPerRun(1000, func() {
 		if got := c.sum(Slice([]int{1, 2, 3, 4})); got != 10 {
-			t.Fatalf("the callee saw a sum of %d", got)
+			t.Fatalf("sum is %d, want 10", got)
 		}
 	})
 	if allocs != 0 {

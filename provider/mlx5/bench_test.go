@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What posts and polls cost on queue memory, with a register that is memory and
-// a device that writes completions without being asked.
+// These benchmarks measure posts and polls on queue memory. The register is plain memory, and
+// completions are written by the benchmark.
 
 func benchQP(b *testing.B) *bench {
 	q := newBench(b, uverbs.QPConfig{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 32}, nil)
@@ -35,7 +35,7 @@ func BenchmarkPost(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(list)), "ns/WR")
 			})
 		}
-		for calls := 1; calls <= 2; calls++ { // of the builder, for each
+		for calls := 1; calls <= 2; calls++ { // of the builder, for each request
 			b.Run(fmt.Sprintf("%s/batch32/calls%d", name, calls), func(b *testing.B) {
 				q := benchQP(b)
 				for b.Loop() {
@@ -64,15 +64,16 @@ func BenchmarkPost(b *testing.B) {
 	})
 }
 
-// add adds a WRITE to a batch, by one call or by two.
+// add adds a WRITE to a batch with one call or two.
 func add(q uverbs.ProviderQP, calls int, wr *uverbs.SendWR) {
+	op := uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled)
 	switch inline := len(wr.Inline) > 0; {
 	case calls == 1 && inline:
-		q.WriteInline(uverbs.Signaled, 1, 0x2000, 8, wr.Inline)
+		q.OpInline(op, 1, 0x2000, 8, 0, wr.Inline)
 	case calls == 1:
-		q.WriteSGE(uverbs.Signaled, 1, 0x2000, 8, wr.SGL[0])
+		q.OpSGE(op, 1, 0x2000, 8, 0, wr.SGL[0])
 	default:
-		q.Op(uverbs.OpWrite, uverbs.Signaled, 1, 0x2000, 8, 0)
+		q.Op(op, 1, 0x2000, 8, 0)
 		if inline {
 			q.Inline(wr.Inline)
 		} else {
@@ -88,15 +89,13 @@ func repeat(wr uverbs.SendWR, n int) (all []uverbs.SendWR) {
 	return all
 }
 
-// BenchmarkPoll polls a ring in which every entry is good at once: the owner bits
-// are turned with each lap, which is not counted.
+// BenchmarkPoll polls a ring in which every entry is valid at once. The benchmark flips the owner
+// bits on each lap, with the timer stopped.
 func BenchmarkPoll(b *testing.B) {
 	for name, n := range map[string]int{"1": 1, "32": 32} {
 		b.Run(name, func(b *testing.B) {
 			q := benchQP(b)
-			p, _, err := q.ctx.CreateCQ(&uverbs.CQConfig{Entries: 1<<16 - 1}, func([]byte, []byte) (uverbs.ProviderReply, error) {
-				return uverbs.ProviderReply{}, nil
-			})
+			p, _, err := q.ctx.CreateCQ(&uverbs.CQConfig{Entries: 1<<16 - 1}, noCQCommand)
 			check(b, err)
 			c := p.(*cq)
 			defer c.Retire()

@@ -1,24 +1,20 @@
 package mlx5
 
-import (
-	"runtime"
+import "github.com/goverbs/goverbs/uverbs"
 
-	"github.com/goverbs/goverbs/uverbs"
-)
+// Binding a memory window and invalidating a key are both updates of the key's context (UMR,
+// user-mode memory registration). A UMR consists of a segment that says which fields change, the
+// context with the new values, and, for a bind, the range relative to the MR.
 
-// A memory window is bound, and a key invalidated, by a change of the key's
-// context: UMR. Its segments are one that says what changes, the context with
-// the new values, and for a bind the range in the terms of the MR.
-
-// Of the control segment of a UMR.
+// Flags of the UMR control segment.
 const (
 	umrInline      = 1 << 7
-	umrCheckFree   = 1 << 5 // fails unless the key is free
+	umrCheckFree   = 1 << 5 // fail unless the key is free
 	umrTranslation = 1 << 4
-	umrCheckQPN    = 1 << 3 // fails unless it is bound on this QP
+	umrCheckQPN    = 1 << 3 // fail unless the key is bound on this QP
 )
 
-// What a UMR changes.
+// Fields of the context that a UMR changes.
 const (
 	maskLength       = 1 << 0
 	maskStart        = 1 << 6
@@ -33,7 +29,7 @@ const (
 	maskBind = maskLength | maskStart | maskLocalWrite | maskRemoteRead | maskRemoteWrite | maskRemoteAtomic
 )
 
-// Of the context of a key.
+// Fields of a key's context.
 const (
 	keyFree         = 1 << 6
 	keyLocalWrite   = 1 << 3
@@ -43,77 +39,67 @@ const (
 	anyQP           = 0xffffff
 )
 
-// A change is what a UMR does.
-type change struct {
-	uverbs.ProviderBind
+// setUMR writes the segments that follow the control segment of a UMR. It sets a fence on the
+// next request, which must wait for the UMR.
+func (s *sendQueue) setUMR(b *uverbs.ProviderBind) {
+	r := &s.request
+	if r.op.completes() == uverbs.WCBindMW {
+		w := s.segment(s.cur, 0)
+		w[1] = w[1]&^be(0xffffffff) | be(uint64(b.MWRKey))
+	}
+	s.setUMRControlSeg(s.cur, ctrlSegments, b)
+	s.setUMRMkeySeg(s.cur, ctrlSegments+umrSegments, b)
+	r.size = ctrlSegments + umrSegments + mkeySegments
+	if b.Length > 0 {
+		s.setUMRDataSeg(s.cur, r.size, b)
+		r.size += klmSegments
+	}
+	r.fence = ceSmallFence
 }
 
-var invalidation = change{uverbs.ProviderBind{Type: uverbs.MWType2}}
-
-// bindWindow is a BIND_MW.
-func (s *sendQueue) bindWindow(p *uverbs.ProviderBind) {
-	b := s.settle()
-	if b.err != nil {
-		return
-	}
-	if p.Length > uverbs.MaxMessage {
-		b.err = uverbs.ErrRange // a range in one piece has no more
-		return
-	}
-	w := s.segment(b.cur, 0)
-	w[1] = w[1]&^be(0xffffffff) | be(uint64(p.MWRKey))
-	s.bind(&change{*p})
-	b.owed = nil
-}
-
-// bind writes the segments after the control segment, and has the next request
-// wait for it.
-func (s *sendQueue) bind(c *change) {
-	b := s.settle()
+// setUMRControlSeg writes the segment that says which fields change: set_umr_control_seg.
+func (s *sendQueue) setUMRControlSeg(at, k uint32, b *uverbs.ProviderBind) {
 	flags, mask, octowords := uint64(umrInline|umrTranslation), uint64(maskFree|maskKey), uint64(0)
-	window := c.Type == uverbs.MWType2
+	window := b.Type == uverbs.MWType2
 	if window {
 		mask |= maskQPN
 	}
 	switch {
-	case c.Length > 0:
+	case b.Length > 0:
 		mask |= maskBind
-		octowords = klmSegments // that is how many are inline
+		octowords = klmSegments // the number of inline octowords
 		if window {
 			flags |= umrCheckFree
 		}
 	case window:
 		flags |= umrCheckQPN
 	}
-	at := b.cur
-	*s.segment(at, 1) = segment{be(flags<<56 | octowords<<16), be(mask)}
-	*s.segment(at, 2) = segment{}
-	*s.segment(at, 3) = segment{}
-	s.keyContext(at, 4, c)
-	b.size = ctrlSegments + umrSegments + mkeySegments
-	if c.Length > 0 {
-		*s.segment(at, 8) = segment{be2(uint32(c.Length), c.LKey), be(c.Addr)}
-		for k := range uint32(klmSegments - 1) {
-			*s.segment(at, 9+k) = segment{}
-		}
-		b.size += klmSegments
-	}
-	b.fence = ceSmallFence
+	*s.segment(at, k) = segment{be(flags<<56 | octowords<<16), be(mask)}
+	*s.segment(at, k+1) = segment{}
+	*s.segment(at, k+2) = segment{}
 }
 
-// keyContext writes the new context, from the k-th segment on.
-func (s *sendQueue) keyContext(at, k uint32, c *change) {
+// setUMRDataSeg writes the range, padded to the size that the device reads: set_umr_data_seg.
+func (s *sendQueue) setUMRDataSeg(at, k uint32, b *uverbs.ProviderBind) {
+	*s.segment(at, k) = segment{be2(uint32(b.Length), b.LKey), be(b.Addr)}
+	for i := range uint32(klmSegments - 1) {
+		*s.segment(at, k+1+i) = segment{}
+	}
+}
+
+// setUMRMkeySeg writes the new context of the key: set_umr_mkey_seg.
+func (s *sendQueue) setUMRMkeySeg(at, k uint32, b *uverbs.ProviderBind) {
 	qpn := uint64(anyQP)
-	if c.Type == uverbs.MWType2 && c.Length > 0 {
+	if b.Type == uverbs.MWType2 && b.Length > 0 {
 		qpn = s.qpn >> 8
 	}
-	first := qpn<<8 | uint64(c.RKey&0xff)
+	first := qpn<<8 | uint64(b.RKey&0xff)
 	second := segment{}
-	if c.Length > 0 {
-		first |= uint64(keyAccess(c.Access)) << 40
-		second[1] = be(c.Length)
-		if c.Access&uverbs.ZeroBased == 0 {
-			second[0] = be(c.Addr)
+	if b.Length > 0 {
+		first |= uint64(keyAccess(b.Access)) << 40
+		second[1] = be(b.Length)
+		if b.Access&uverbs.ZeroBased == 0 {
+			second[0] = be(b.Addr)
 		}
 	} else {
 		first |= keyFree << 56
@@ -135,20 +121,4 @@ func keyAccess(a uverbs.Access) (flags uint8) {
 		}
 	}
 	return flags
-}
-
-// Bind implements uverbs.ProviderQP.
-func (q *qp) Bind(p uverbs.ProviderBind, err error) {
-	s := &q.sq
-	b := s.settle()
-	switch {
-	case b.err != nil:
-	case !b.open || b.owed != uverbs.ErrNoMW:
-		b.err = uverbs.ErrOpcode
-	case err != nil:
-		b.err = err
-	default:
-		s.bindWindow(&p)
-	}
-	runtime.KeepAlive(q)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A clock is the device's free-running counter, by which completions are
-// stamped, as two registers that are mapped to be read: the high word and the
-// low word, big-endian. Some kernels and CPUs have no page of it.
+// A clock is the device's free-running counter, from which completions are timestamped. It is
+// mapped as two read-only big-endian registers: the high word and the low word. Some kernels and
+// CPUs do not provide its page.
 type clock struct {
 	mem       *provider.Mapping
 	high, low *uint32
@@ -31,8 +31,8 @@ func (c *clock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
 		return badABI("a clock at %d of its page", off)
 	}
 	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CORE_CLOCK, 0), page)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		return nil // a policy, or a CPU with large pages: there is none to read
+	if noPage(err) {
+		return nil
 	}
 	if err != nil {
 		return kernelError("map the clock", dev.Name(), err, "")
@@ -41,8 +41,14 @@ func (c *clock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
 	return nil
 }
 
-// QueryClock implements uverbs.ProviderClock. The low word may wrap between the
-// two loads: then the high one has changed.
+// noPage reports whether an error of mapping a page means that the page is not available: a
+// policy forbids it, or a page of the CPU's size would expose more than the clock.
+func noPage(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
+}
+
+// QueryClock implements uverbs.ProviderClock. If the low word wraps between the two loads, the
+// high word has changed when it is read again.
 func (c *deviceContext) QueryClock() (uint64, error) {
 	k := &c.clock
 	if k.mem == nil {

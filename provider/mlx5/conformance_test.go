@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// working is a QP whose device hears of every post.
+// working is a QP whose device is notified of every post.
 type working struct {
 	uverbs.ProviderQP
 	s *soft
@@ -43,6 +43,7 @@ func forKits(t *testing.T, f func(t *testing.T, k kit)) {
 		"128 bytes":   func(k *kit) { k.set.cqeSize = 128 },
 		"old numbers": func(k *kit) { k.cqeVersion = 0 },
 		"shared":      func(k *kit) { k.set.owned = 0 },
+		"old kernel":  func(k *kit) { k.registers = 16 }, // before Linux 5.7
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := standard()

@@ -31,14 +31,14 @@ func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.Provid
 	return openContext(dev, get, set)
 }
 
-// limits are what the device takes.
+// limits are the limits of the device.
 type limits struct {
-	sqDesc   int // bytes of a send request
-	rqDesc   int // and of a receive
-	sqBlocks int // of a send queue
+	sqDesc   int // bytes of a send WQE
+	rqDesc   int // bytes of a receive WQE
+	sqBlocks int // blocks of a send queue
 	recvWR   int
 	srqWR    int
-	header   int // bytes of a frame that must be in its request
+	header   int // bytes of a frame that must be inline in its request
 }
 
 // deviceContext implements uverbs.ProviderContext.
@@ -46,11 +46,11 @@ type deviceContext struct {
 	dev     *ioctl.Device
 	set     settings
 	limits  limits
-	indexed bool   // CQEs have an index of ours, not the device's numbers
-	dmac    bool   // CREATE_AH answers with the MAC address
-	dynamic bool   // we make the register pages
-	ece     bool   // QPs have options of the vendor's
-	null    uint32 // key of memory that there is not; 0: none
+	indexed bool   // CQEs name queues by an index that we chose, not by number
+	dmac    bool   // CREATE_AH returns the MAC address
+	dynamic bool   // we allocate the register pages
+	ece     bool   // QPs have ECE options
+	null    uint32 // key of the null MR, or 0 if the device has none
 
 	memory  *uverbs.ProviderMRs
 	uars    uars
@@ -64,7 +64,7 @@ type deviceContext struct {
 	ports map[uint8]portKind
 }
 
-// maxSegments is the size of the largest send request.
+// maxSegments is the size of the largest send request, in segments.
 const maxSegments = 63
 
 const maxCQEVersion = 1
@@ -77,7 +77,7 @@ func openContext(dev *ioctl.Device, get uverbs.ProviderCommand, set settings) (*
 	return setUp(dev, resp, set)
 }
 
-// setUp makes the vendor's part of a context of which the kernel says resp.
+// setUp creates the provider's part of a context from the kernel's reply.
 func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) (_ *deviceContext, err error) {
 	c := &deviceContext{dev: dev, set: set}
 	if err := c.learn(resp); err != nil {
@@ -96,8 +96,8 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 	return c, nil
 }
 
-// getContext asks for the context, and less and less of it: older kernels refuse
-// a request that is longer than the one they know.
+// getContext allocates the context. Older kernels refuse a request that is longer than the one
+// they know, so it retries with shorter requests.
 func getContext(get uverbs.ProviderCommand, set settings) (*uapi.Mlx5IbAllocUcontextResp, error) {
 	req := &uapi.Mlx5IbAllocUcontextReqV2{
 		TotalNumBfregs: uint32(set.registers), NumLowLatencyBfregs: uint32(min(set.owned, set.registers-1)),
@@ -114,20 +114,19 @@ func getContext(get uverbs.ProviderCommand, set settings) (*uapi.Mlx5IbAllocUcon
 			first = err
 		}
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
-			break // it is not the length
+			break // the length is not the reason
 		}
 	}
 	return nil, first
 }
 
-// Sizes that the request had before it grew.
+// Sizes of the request before it was extended.
 const (
 	beforeLibCaps    = 24
 	beforeCQEVersion = 16
 )
 
-// learn takes over what the kernel says of the device, after a look at what the
-// rest relies on.
+// learn checks and stores the device properties that the kernel reports.
 func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	if r.CqeVersion > maxCQEVersion {
 		return badABI("CQE version %d", r.CqeVersion)
@@ -141,13 +140,11 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	}
 	c.limits = limits{
 		sqDesc: int(r.MaxSqDescSz), rqDesc: int(r.MaxRqDescSz),
-		sqBlocks: min(int(r.MaxSendWqebb), maxIndex/2), recvWR: min(int(r.MaxRecvWr), maxIndex/2), srqWR: int(r.MaxSrqRecvWr),
-		header: headerOf(r.EthMinInline),
+		sqBlocks: int(min(r.MaxSendWqebb, maxIndex/2)), recvWR: int(min(r.MaxRecvWr, maxIndex/2)),
+		srqWR: int(min(r.MaxSrqRecvWr, maxIndex)), header: headerOf(r.EthMinInline),
 	}
-	l := &c.limits
-	if l.sqDesc < blockSize || l.rqDesc < segmentSize || uint64(r.MaxSendWqebb) > maxIndex ||
-		uint64(r.MaxRecvWr) > maxIndex || uint64(r.MaxSrqRecvWr) > maxIndex {
-		return badABI("requests of %d and %d bytes, queues of %d, %d and %d", r.MaxSqDescSz, r.MaxRqDescSz, r.MaxSendWqebb, r.MaxRecvWr, r.MaxSrqRecvWr)
+	if c.limits.sqDesc < blockSize || c.limits.rqDesc < segmentSize {
+		return badABI("requests of %d and %d bytes", r.MaxSqDescSz, r.MaxRqDescSz)
 	}
 	split := int(r.BfRegSize) / 2
 	if split != 0 && (bits.OnesCount(uint(split)) != 1 || split < blockSize || uarSend+uarUsable*2*split > uarSize) {
@@ -165,11 +162,13 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	return nil
 }
 
-// maxIndex is what fits the 16 bits in which the device counts requests. A ring of
-// that many would be empty to it when it is full, so rings have half.
+// maxIndex is the number of requests that the device's 16-bit counters can distinguish. A full
+// ring of that many would look empty to the device, so rings have at most half. Slots of an SRQ
+// are named one by one, and one slot is never filled.
 const maxIndex = 1 << 16
 
-// cacheLine is n if it can be one, and else what is one everywhere.
+// cacheLine returns n if it is a plausible cache line size, and otherwise a size that is
+// sufficient everywhere.
 func cacheLine(n int) int {
 	if n < 32 || n > 1024 || bits.OnesCount(uint(n)) != 1 {
 		return 128
@@ -177,8 +176,8 @@ func cacheLine(n int) int {
 	return n
 }
 
-// AllocPD implements uverbs.ProviderContext. The kernel gives the number that the
-// device has for the PD, which posting does not need.
+// AllocPD implements uverbs.ProviderContext. The kernel returns the device's number of the PD,
+// which is not needed for posting.
 func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	return alloc(nil, ioctl.BytesOf(new(uapi.Mlx5IbAllocPdResp)))
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -20,7 +22,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// Older kernels refuse what they do not know, and are asked for less.
+// Older kernels reject the longer requests, and getContext sends shorter ones.
 func TestLadder(t *testing.T) {
 	set := standard().set
 	for _, c := range []struct {
@@ -49,15 +51,12 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// What a kernel cannot mean is an error, and nothing is left of the context.
+// Invalid replies of the kernel are errors, and no part of the context remains.
 func TestStrangeAnswers(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
 		"CQE version":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.CqeVersion = 2 },
 		"no send requests":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz = 32 },
 		"no receives":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRqDescSz = 0 },
-		"endless send queues":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSendWqebb = 1 << 31 },
-		"endless queues":        func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRecvWr = 1 << 20 },
-		"endless SRQs":          func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSrqRecvWr = 1 << 20 },
 		"odd registers":         func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 500 },
 		"small registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 64 },
 		"large registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 1 << 20 },
@@ -74,8 +73,54 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-// A device that says that it takes more than it does is found out when it refuses.
-// The error says so, and nothing is left; what it takes works.
+// A device may support longer queues than 16-bit request numbers allow. It can be opened, and its
+// queues are limited to what the numbers allow.
+func TestEndlessQueues(t *testing.T) {
+	for _, n := range []uint32{1<<16 + 1, 1 << 20, 1 << 31, ^uint32(0)} {
+		k := standard()
+		k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSendWqebb, r.MaxRecvWr, r.MaxSrqRecvWr = n, n, n }
+		d := newDesk(t, k)
+		if l := d.s.ctx.limits; l.sqBlocks != 1<<15 || l.recvWR != 1<<15 || l.srqWR != 1<<16 {
+			t.Errorf("queues of %d: %+v", n, l)
+		}
+		d.s.Set(func() { d.s.Device.MaxSrqWr, d.s.Device.MaxQpWr = 1<<20, 1<<20 })
+		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+		for name, err := range map[string]error{
+			"sends":    second(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1<<15 + 1})),
+			"receives": second(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxRecvWR: 1<<15 + 1})),
+			"an SRQ":   second(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1 << 16})),
+		} {
+			if !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), "at most") {
+				t.Errorf("too many %s: %v", name, err)
+			}
+		}
+		q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+		d.write(t, q, 1)
+		poll(t, cq, 1)
+	}
+}
+
+// The longest SRQ has as many slots as 16 bits can number.
+func TestLongestSRQ(t *testing.T) {
+	r := newSRQRigOf(t, 1<<16, 1<<16-1, 1)
+	for lap := range 3 {
+		for i := range 1<<16 - 1 {
+			if _, ok := r.post(t); !ok {
+				t.Fatalf("lap %d: receive %d is refused", lap, i)
+			}
+		}
+		if _, ok := r.post(t); ok {
+			t.Fatalf("lap %d: the SRQ takes more than it holds", lap)
+		}
+		r.taken[0], r.posted = append(r.taken[0], r.posted...), nil
+		for range 1<<16 - 1 {
+			r.complete(0)
+		}
+	}
+}
+
+// If a device reports higher limits than it supports, its refusal is returned as an error and
+// nothing remains. What the device supports works.
 func TestLies(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
 		"requests of 32 KiB": func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz, r.MaxRqDescSz = 1<<15, 1<<15 },
@@ -97,7 +142,7 @@ func TestLies(t *testing.T) {
 			k.resp = change
 			d := newDesk(t, k)
 			cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
-			check(t, d.loop(t, uverbs.QPConfig{SendCQ: cq}).Close()) // the registers stay
+			check(t, d.loop(t, uverbs.QPConfig{SendCQ: cq}).Close()) // the registers stay allocated
 			before := d.s.Live()
 			d.s.Set(func() {
 				d.s.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EINVAL, "SRQ.CREATE": unix.EINVAL, "CQ.CREATE": unix.EINVAL}
@@ -126,8 +171,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Register pages run out at some number of queue pairs: those after it use the
-// registers that there are, a thread domain is refused, and all of it can be closed.
+// Register pages run out at some number of queue pairs. Later queue pairs share the existing
+// registers, a thread domain is refused, and everything can be closed.
 func TestRegistersRunOut(t *testing.T) {
 	for left := range 4 {
 		t.Run(strconv.Itoa(left), func(t *testing.T) { runOut(t, newDesk(t, standard()), left) })
@@ -170,8 +215,8 @@ func TestNoRegisterPage(t *testing.T) {
 	}
 }
 
-// A kernel that does not make pages has all registers of its own in one: there is
-// room for those of the usual size.
+// A kernel without dynamic register pages uses four registers per page, which must fit into the
+// page.
 func TestFixedRegistersTooLarge(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize, r.TotBfregs = 1024, 16 }
@@ -183,7 +228,7 @@ func TestFixedRegistersTooLarge(t *testing.T) {
 	s.Close(t)
 }
 
-// A page that is too short for its registers is none that this library knows.
+// A page that is too short for its registers is an error.
 func TestShortRegisterPage(t *testing.T) {
 	err := kernelError("make a register page", "", errors.Join(errShortPage, nil), "")
 	if !errors.Is(err, uverbs.ErrABI) || errors.Is(err, uverbs.ErrClosed) {
@@ -191,7 +236,7 @@ func TestShortRegisterPage(t *testing.T) {
 	}
 }
 
-// The clock is where the kernel says, in two words.
+// The clock consists of two words at the offset that the kernel reports.
 func TestClock(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask, r.HcaCoreClockOffset = 1, 0x24 }
@@ -213,8 +258,30 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// Registers for bursts are handed out as long as there are some; then they are
-// shared, and where there are none at all everybody takes the plain one.
+// If the kernel does not map a clock page, reading the clock is not supported. Other errors are
+// reported.
+func TestNoClockPage(t *testing.T) {
+	for errno, none := range map[unix.Errno]bool{unix.EPERM: true, unix.EOPNOTSUPP: true, unix.EINVAL: true, unix.ENOMEM: false, unix.EIO: false} {
+		if got := noPage(errno); got != none {
+			t.Errorf("%v: there is no page: %t", errno, got)
+		}
+	}
+	if noPage(nil) {
+		t.Error("a page that was mapped is none")
+	}
+	fd := good(unix.Eventfd(0, unix.EFD_CLOEXEC))(t) // which cannot be mapped
+	dev := ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, newSoft(t, standard()))
+	r := &uapi.Mlx5IbAllocUcontextResp{CompMask: uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET, ClockInfoVersions: 1 << uapi.MLX5_IB_CLOCK_INFO_V1}
+	for name, open := range map[string]func(*ioctl.Device, *uapi.Mlx5IbAllocUcontextResp) error{"clock": new(clock).open, "time": new(wallClock).open} {
+		if err := open(dev, r); !errors.Is(err, unix.ENODEV) {
+			t.Errorf("the page of the %s: %v", name, err)
+		}
+	}
+	check(t, dev.Close())
+}
+
+// Queue pairs get their own burst registers while some are left, then shared ones. If there are
+// no burst registers, all queue pairs use the plain one.
 func TestRegisters(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)
@@ -264,16 +331,52 @@ func TestRegisters(t *testing.T) {
 	s.Close(t)
 }
 
+// If a CPU page holds several register pages, there are as many registers of each kind as with
+// libmlx5: all of the first page of each kind are used. Each register has the number of its
+// register page.
+func TestRegistersOfLargePages(t *testing.T) {
+	for _, c := range []struct{ page, owned, shared int }{{4096, 4, 12}, {16384, 8, 16}, {65536, 32, 32}} {
+		set := good(readSettings(func(string) string { return "" }, c.page))(t)
+		s := newSoft(t, kit{set: set, cqeVersion: 1})
+		s.UARLength, s.UARBase = c.page, 1<<16
+		per := c.page / uarSize
+		u := &uars{dev: openFake(t, s), set: set, split: 256, per: per}
+		check(t, u.open(0))
+		owned, shared, places := 0, 0, map[*register]int{}
+		for range 100 {
+			r := u.get()
+			places[r]++
+			switch {
+			case r == u.plain:
+				t.Fatal("a QP has no register for bursts")
+			case r.shared:
+				shared++
+			default:
+				owned++
+			}
+			at := offsetIn(r.mem.Bytes(), r.reg)
+			if r.uar < s.UARNumber(ioctltest.FirstUAR) || int(r.uar)%per != at/uarSize || at%uarSize < uarSend || at%uarSize >= uarSend+uarUsable*512 {
+				t.Errorf("a register of page %d at %#x", r.uar, at)
+			}
+		}
+		if owned != c.owned || len(places)-owned != c.shared || shared != 100-owned {
+			t.Errorf("pages of %d bytes: %d QPs own a register, %d share %d; want %d, and %d", c.page, owned, shared, len(places)-owned, c.owned, c.shared)
+		}
+		check(t, u.retire())
+		s.Close(t)
+	}
+}
+
 func openFake(t *testing.T, s *soft) *ioctl.Device {
 	t.Helper()
 	fd := good(unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC))(t)
-	check(t, unix.Ftruncate(fd, 1<<20))
+	check(t, unix.Ftruncate(fd, 1<<24))
 	d := ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, s)
 	t.Cleanup(func() { check(t, d.Close()) })
 	return d
 }
 
-// Where registers lie in mappings of CPUs with small and with large pages.
+// The places of registers in mappings of CPUs with small and with large pages.
 func TestSpots(t *testing.T) {
 	for _, c := range []struct {
 		per, n, size int
@@ -297,7 +400,7 @@ func TestSpots(t *testing.T) {
 	}
 }
 
-// The kernel counts what it maps in pages of the CPU's.
+// The kernel counts mapping offsets in pages of the CPU.
 func TestMapOffsets(t *testing.T) {
 	for _, c := range []struct {
 		command, index, page int
@@ -327,7 +430,7 @@ func TestTable(t *testing.T) {
 		t.Error("there is something in a page that was never made")
 	}
 	tab.remove(all[5], true)
-	tab.remove(all[5], true) // and no second time
+	tab.remove(all[5], true) // a second time has no effect
 	if tab.find(5) != nil {
 		t.Error("what was removed is still there")
 	}

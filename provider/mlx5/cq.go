@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"errors"
+	"math"
 	"math/bits"
 	"runtime"
 	"sync/atomic"
@@ -16,34 +17,34 @@ import (
 // cq implements uverbs.ProviderCQ.
 type cq struct {
 	ring   []block
-	first  *block  // CQE
-	stride uintptr // bytes from one to the next
-	perLap uint64  // 2^32 over the entries: what an index is multiplied by to get its lap
-	mask   uint32  // entries, less one
+	first  *block  // first CQE
+	stride uintptr // bytes from one CQE to the next
+	perLap uint64  // 2^32 / entries: an index times this, shifted right by 32 bits, is its lap
+	mask   uint32  // number of entries minus 1
 	log    uint32  // log2 of the entries
-	wide   uint32  // 1 when an entry is two blocks, of which the second is the CQE
-	ci     uint32  // entries taken
-	key    uint32  // of last: see rawIndex
+	wide   uint32  // 1 if an entry has two blocks, the second of which is the CQE
+	ci     uint32  // consumer index
+	key    uint32  // key of last: see rawIndex
 	last   *target
-	simple bool // CQEs name their target by index: those of every common kind
+	simple bool // CQEs name their target by index, which is the common case
 
-	memory  uverbs.ProviderMRUser // for messages that come in entries
-	storing bool                  // it has begun
+	memory  uverbs.ProviderMRUser // for messages carried in CQEs
+	storing bool                  // memory.Begin was called
 
 	ctx     *deviceContext
-	pd      *uverbs.PD // whose memory the ring lies in, or nil
+	pd      *uverbs.PD // the parent domain whose memory the ring uses, or nil
 	mem     *provider.Mapping
 	record  record
 	number  uint32
-	size    int         // bytes of an entry
-	lost    error       // the queue cannot go on
-	gone    atomic.Bool // and so is the device
+	size    int                   // bytes of an entry
+	lost    error                 // set when the queue cannot go on
+	failure atomic.Pointer[error] // set by Fail
 	retired atomic.Bool
-	halted  atomic.Bool // one of these three: Poll looks at this alone
+	halted  atomic.Bool // set with lost, failure or retired, so that Poll checks only this
 }
 
 // CreateCQ implements uverbs.ProviderContext.
-func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	const op = "create CQ"
 	var reply uverbs.ProviderReply
 	entries, err := cqEntries(op, cfg.Entries)
@@ -70,22 +71,26 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCom
 	return q, reply, nil
 }
 
-func (q *cq) create(create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
-	u := &q.ctx.uars
+// create creates the kernel's CQ. The request has 16 bits for the number of the register page
+// that arms the CQ. A larger number, which occurs on devices with a BAR beyond 256 MiB, is passed
+// in an attribute of the driver.
+func (q *cq) create(create uverbs.ProviderCQCommand) (uverbs.ProviderReply, error) {
 	req := &uapi.Mlx5IbCreateCq{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr, CqeSize: uint32(q.size)}
-	if q.ctx.dynamic {
-		if u.base.id > 0xffff {
-			return uverbs.ProviderReply{}, badABI("register page %d, of which CREATE_CQ cannot be told", u.base.id)
-		}
-		req.Flags, req.UarPageIndex = uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX, uint16(u.base.id)
+	var attrs []uverbs.ProviderAttr
+	switch page := q.ctx.uars.base.id; {
+	case !q.ctx.dynamic:
+	case page > math.MaxUint16:
+		attrs = []uverbs.ProviderAttr{{ID: uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, Value: page}}
+	default:
+		req.Flags, req.UarPageIndex = uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX, uint16(page)
 	}
 	resp := new(uapi.Mlx5IbCreateCqResp)
-	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
+	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp), attrs...)
 	q.number = resp.Cqn
-	return reply, err
+	return reply, pinned(err, q.mem)
 }
 
-// use makes mem the ring.
+// use sets mem as the ring.
 func (q *cq) use(mem *provider.Mapping, entries int) {
 	q.mem = mem
 	q.wide = uint32(q.size/blockSize - 1)
@@ -94,23 +99,23 @@ func (q *cq) use(mem *provider.Mapping, entries int) {
 	q.mask, q.log = uint32(entries)-1, uint32(bits.TrailingZeros(uint(entries)))
 }
 
-// at is the CQE of entry i.
+// at returns the CQE of entry i.
 func (q *cq) at(i uint32) *block { return &q.ring[(i&q.mask)<<q.wide|q.wide] }
 
-// Of the last word of a CQE.
+// Fields of the last word of a CQE.
 const (
 	ownerBit     = 1
-	formatMask   = 3 << 2 // what is in the entry beside the CQE
+	formatMask   = 3 << 2 // which message data the entry carries
 	opcodeShift  = 4
 	opcodeMask   = 0xf0
 	invalidEntry = 0xf0
 )
 
-// owner is the owner bit of an entry that the device has written at index i.
+// owner returns the owner bit that entry i has once the device has written it.
 func (q *cq) owner(i uint32) uint64 { return uint64(i>>(q.log&31)) & ownerBit }
 
-// vacate makes all entries from index i on such that they are not yet written.
-// With the owner bit of the lap before, nothing else needs a look.
+// vacate marks all entries from index i on as not yet written. It gives them the owner bit of the
+// previous lap, so that readers need to check only that bit.
 func (q *cq) vacate(i uint32) {
 	for n := range q.mask + 1 {
 		q.at(i + n)[7] = be(invalidEntry | q.owner(i+n) ^ ownerBit)
@@ -123,31 +128,30 @@ func (q *cq) mine(i uint32) (v uint64, ok bool) {
 	return v, (v^q.owner(i))&ownerBit == 0
 }
 
-// Ready implements uverbs.ProviderCQ. It is true also when Poll has an error to
-// tell.
+// Ready implements uverbs.ProviderCQ. It also returns true if Poll has an error to return.
 func (q *cq) Ready() bool {
 	_, ready := q.mine(q.ci)
-	ready = (ready || q.lost != nil || q.gone.Load()) && !q.retired.Load()
+	ready = (ready || q.lost != nil || q.failure.Load() != nil) && !q.retired.Load()
 	runtime.KeepAlive(q)
 	return ready
 }
 
-// Lose implements uverbs.ProviderLoser.
-func (q *cq) Lose() {
-	q.gone.Store(true)
+// Fail implements uverbs.ProviderFailer.
+func (q *cq) Fail(err error) {
+	q.failure.Store(&err)
 	q.halted.Store(true)
 }
 
-// Of the doorbell that arms.
+// Fields of the doorbell that arms the CQ.
 const (
 	armSolicited = 1 << 24
-	armShift     = 28 // of the number of the next event
+	armShift     = 28 // of the event counter
 	indexMask    = 0xffffff
 )
 
-// Arm implements uverbs.ProviderCQ. An entry that came before is told of at once,
-// but poll once more all the same: the device knows how far the queue has been
-// polled from the record.
+// Arm implements uverbs.ProviderCQ. If an entry is already waiting, the event is raised at once.
+// The caller must poll once more nevertheless, because the device learns from the record how far
+// the queue has been polled.
 func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 	if q.retired.Load() {
 		return uverbs.ErrClosed

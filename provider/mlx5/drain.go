@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Unpolled implements uverbs.ProviderUnpolled. A completion of a send gives back
-// those before it too.
+// Unpolled implements uverbs.ProviderUnpolled. The completion of a send also completes the sends
+// before it.
 func (q *cq) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
 	g, ok := of.(*qp)
 	if !ok {
@@ -33,12 +33,11 @@ func (q *cq) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
 	return sends, recvs
 }
 
-// FinishSends implements uverbs.ProviderFinisher. Of a request that was executed
-// and has asked for no completion the device tells nothing, unless one follows
-// that fails.
+// FinishSends implements uverbs.ProviderFinisher. The device reports nothing about an unsignaled
+// request that succeeded, so FinishSends posts a signaled NOP after it.
 func (q *qp) FinishSends() {
 	s := &q.sq
-	if s.outstanding() == 0 || be(s.blocks[s.last&s.mask][1])>>32&ceSignaled != 0 || s.full(s.head) {
+	if s.outstanding() == 0 || be(s.blocks[s.last&s.mask][1])>>32&ceSignaled != 0 || s.overflow() {
 		return
 	}
 	i := s.cur & s.mask
@@ -49,9 +48,7 @@ func (q *qp) FinishSends() {
 	s.notes[i] = sendNote{end: s.head, meta: metaSilent}
 	s.last = s.cur
 	s.cur++
-	if s.fence != 0 {
-		s.limit = s.head // no short way for the next request
-	}
-	s.tell(0)
+	s.setLimit()
+	s.postSendDB(0)
 	runtime.KeepAlive(q)
 }

@@ -2,14 +2,51 @@ package mlx5
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What the device offers is told, what is set is asked for once, and what was
-// granted is told from then on.
+// If the firmware has ECE options, CREATE_QP requests options of version 1, and MODIFY_QP
+// requests the options that were set, once, in the fields that libmlx5 uses. Other firmware gets
+// no such requests.
+func TestECECommands(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		k := standard()
+		k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) {
+			if has {
+				r.CompMask |= uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE
+			}
+		}
+		d := newDesk(t, k)
+		var created, modified []uint32
+		d.s.Set(func() {
+			d.s.heard = func(c ioctl.Call) {
+				switch h := c.Header(); {
+				case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
+					created = append(created, input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+				case num(c, uapi.UVERBS_ATTR_WRITE_CMD) == uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+					modified = append(modified, input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+				}
+			}
+		})
+		d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)})
+		d.s.Set(func() { d.s.heard = nil })
+		var version, asked []uint32
+		if version = []uint32{0}; has {
+			version, asked = []uint32{0x10000000}, []uint32{softECE}
+		}
+		if !slices.Equal(created, version) || !slices.Equal(modified, asked) {
+			t.Errorf("ECE is there: %t; CREATE_QP asks for %#x, MODIFY_QP for %#x; want %#x, and %#x", has, created, modified, version, asked)
+		}
+	}
+}
+
+// QueryECE returns the options that the device offers. SetECE requests options once, and from
+// then on QueryECE returns the granted ones.
 func TestECE(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask |= uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE }
@@ -36,6 +73,15 @@ func TestECE(t *testing.T) {
 	if _, err := q.QueryECE(); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("QueryECE after Close: %v", err)
 	}
+	// Connect sets the options that both ends have.
+	q = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, Access: allAccess &^ uverbs.MWBindAccess}))(t)
+	remote := good(q.Endpoint())(t)
+	remote.ECE.Options = softECE &^ 1
+	check(t, q.Connect(remote))
+	if e := good(q.QueryECE())(t); e.Options != softECE&^1 {
+		t.Errorf("Connect has got %+v, where the peer offers %+v", e, remote.ECE)
+	}
+	check(t, q.Close())
 	plain := newDesk(t, standard())
 	p := plain.loop(t, uverbs.QPConfig{SendCQ: good(plain.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)})
 	if e := good(p.QueryECE())(t); e.Options != 0 {

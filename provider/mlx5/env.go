@@ -10,20 +10,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// settings are what the environment says. The names and defaults are the C
-// library's.
+// settings are the settings from the environment. Names and defaults are those of the C library.
 type settings struct {
-	blueFlame bool // at all
-	preferBF  bool // for requests without inline data too
-	registers int  // for QPs
-	owned     int  // of them, not shared
+	blueFlame bool // use BlueFlame
+	preferBF  bool // use BlueFlame also for requests without inline data
+	registers int  // number of registers for QPs
+	owned     int  // number of registers that are not shared
 	cqeSize   int
-	scatter   bool // short messages come in completions
+	scatter   bool // short messages arrive in completions
 
-	qpPages, cqPages, srqPages, wqPages pageKind // that rings lie in
+	qpPages, cqPages, srqPages, wqPages pageKind // pages for the rings
 }
 
-// A pageKind says what pages memory is made of.
+// A pageKind is a kind of pages to allocate.
 type pageKind uint8
 
 const (
@@ -32,14 +31,15 @@ const (
 	hugePages
 )
 
-// Bounds of the C library: MLX5_MAX_BFREGS, and how many registers may be shared
+// Limits of the C library: MLX5_MAX_BFREGS, and the number of registers that may be shared
 // (MLX5_MED_BFREGS_TSHOLD).
 const (
 	maxRegisters = 512
 	maxShared    = 12
 )
 
-func readSettings(getenv func(string) string) (settings, error) {
+// readSettings parses the environment on a CPU with pages of pageSize bytes.
+func readSettings(getenv func(string) string, pageSize int) (settings, error) {
 	s := settings{
 		blueFlame: !on(getenv("MLX5_SHUT_UP_BF"), false),
 		preferBF:  on(getenv("MLX5_POST_SEND_PREFER_BF"), true),
@@ -72,12 +72,13 @@ func readSettings(getenv func(string) string) (settings, error) {
 			return s, err
 		}
 	}
-	s.registers += s.registers & 1 // a page has two
+	s.registers = max(s.registers, pageSize/uarSize*uarUsable) // at least those of one page
+	s.registers = align(s.registers, uarUsable)
 	s.owned = min(max(s.owned, s.registers-maxShared), s.registers)
 	return s, nil
 }
 
-// on reads a flag: 0 is off, anything else on.
+// on parses a flag: 0 is off, anything else is on.
 func on(v string, unset bool) bool {
 	if v == "" {
 		return unset
@@ -96,9 +97,8 @@ func number(name, v string, unset, low, limit int) (int, error) {
 	return n, nil
 }
 
-// pagesNamed reads a kind of pages. Contiguous memory, which C's library has names
-// for as well, no kernel of today gives: those that do without have what comes
-// next.
+// pagesNamed parses a kind of pages. The C library also has names for contiguous memory, but no
+// current kernel provides it. PREFER_CONTIG and ALL therefore select the next best kind.
 func pagesNamed(name, v string) (pageKind, error) {
 	switch strings.ToUpper(v) {
 	case "", "ANON", "PREFER_CONTIG":
@@ -116,4 +116,4 @@ func badSetting(name, v, want string) error {
 		Detail: "the environment says " + name + "=" + strconv.Quote(v) + ", which must be " + want + ": unset it"}
 }
 
-func environment() (settings, error) { return readSettings(os.Getenv) }
+func environment() (settings, error) { return readSettings(os.Getenv, unix.Getpagesize()) }

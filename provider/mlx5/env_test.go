@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 		{env: map[string]string{"MLX5_CQE_SIZE": "96"}, bad: true},
 		{env: map[string]string{"MLX5_CQE_SIZE": "32"}, bad: true},
 	} {
-		got, err := readSettings(func(k string) string { return c.env[k] })
+		got, err := readSettings(func(k string) string { return c.env[k] }, 4096)
 		if c.bad {
 			if !errors.Is(err, uverbs.ErrInvalid) {
 				t.Errorf("%v: %+v, %v", c.env, got, err)
@@ -46,5 +46,21 @@ func TestOpenWithBadSettings(t *testing.T) {
 	t.Setenv("MLX5_CQE_SIZE", "7")
 	if _, err := (driver{}).Open(nil, nil); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("Open: %v", err)
+	}
+}
+
+// There are registers for at least one page of the CPU, as with libmlx5.
+func TestSettingsByPageSize(t *testing.T) {
+	for _, c := range []struct {
+		page             int
+		total            string
+		registers, owned int
+	}{
+		{4096, "", 16, 4}, {16384, "", 16, 4}, {65536, "", 32, 20}, {4096, "1", 2, 2}, {16384, "1", 8, 4}, {65536, "64", 64, 52}, {65536, "15", 32, 20},
+	} {
+		s, err := readSettings(func(k string) string { return map[string]string{"MLX5_TOTAL_UUARS": c.total}[k] }, c.page)
+		if err != nil || s.registers != c.registers || s.owned != c.owned {
+			t.Errorf("pages of %d bytes, %q registers: %d, %d owned, %v; want %d, %d", c.page, c.total, s.registers, s.owned, err, c.registers, c.owned)
+		}
 	}
 }

@@ -3,13 +3,15 @@ package mlx5
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// kernelError wraps what a system call answered.
+// kernelError wraps the error of a system call.
 func kernelError(op, object string, err error, detail string) error {
 	var known *uverbs.Error
 	if errors.As(err, &known) {
@@ -21,8 +23,6 @@ func kernelError(op, object string, err error, detail string) error {
 		return e
 	}
 	switch e.Errno {
-	case unix.EIO:
-		e.Kind, e.Detail = uverbs.ErrDeviceGone, ""
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT:
 		e.Kind = uverbs.ErrNotSupported
 	case unix.EINVAL:
@@ -31,7 +31,13 @@ func kernelError(op, object string, err error, detail string) error {
 	return e
 }
 
-// tooLarge says which number the device does not take.
+// pinned adds to the error of a create command how much memory the kernel had to pin: the rings
+// and the page of the doorbell record.
+func pinned(err error, mem *provider.Mapping) error {
+	return uverbs.ProviderPinned(err, len(mem.Bytes())+os.Getpagesize())
+}
+
+// tooLarge returns the error for a number that exceeds the device's limit.
 func tooLarge(op, name string, asked, limit int) error {
 	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
 		Detail: fmt.Sprintf("%s is %d, the device takes %d at most", name, asked, limit)}
@@ -42,14 +48,13 @@ func badABI(format string, args ...any) error {
 		Detail: "the kernel's answer is none that this library knows: " + fmt.Sprintf(format, args...)}
 }
 
-// errAllTargets is the error of a create when the numbers have run out by which
-// CQEs name their queue.
+// errAllTargets is returned by a create when no index is left by which CQEs can name the queue.
 var errAllTargets error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrInvalid, Detail: "the Context has all the QPs and XRC SRQs that it can have: 2^24"}
 
 var errShortPage error = badABI("a register page smaller than its registers")
 
-// errStray is what Poll answers to a completion of a QP that does not exist.
+// errStray is returned by Poll for a completion of a queue that does not exist.
 var errStray error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "a completion names a queue that this context does not have"}
 
-// errFormat is what Poll answers to an entry that it cannot read.
+// errFormat is returned by Poll for an entry that it cannot parse.
 var errFormat error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "a completion of an unknown kind"}

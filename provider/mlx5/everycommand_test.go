@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// everyCommand sends every command that this provider has a part in, or that goes
-// to mlx5_ib as to any driver, and closes what it has made.
+// everyCommand issues every command with a part for this driver, and those that are the same for
+// every driver, and closes what it created.
 func everyCommand(t *testing.T, prepare func(*soft)) *soft {
 	t.Helper()
 	k := standard()
@@ -75,7 +75,7 @@ func (d *desk) everyMemory(t *testing.T) {
 	b := good(unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
 	defer func() { check(t, unix.Munmap(b)) }()
 	m := good(d.pd.RegMR(b[:4096], uverbs.LocalWrite|uverbs.OnDemand))(t)
-	// The kernel in memory does not know the key that the device has given.
+	// The fake kernel does not know the key that the device assigned.
 	d.s.Set(func() { d.s.Refuse = map[string]unix.Errno{"MR.ADVISE": unix.EOPNOTSUPP} })
 	if err := d.pd.AdviseMR(uverbs.AdvicePrefetch, 0, uverbs.MRRange{MR: m, Len: 100}); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("AdviseMR: %v", err)
@@ -85,14 +85,14 @@ func (d *desk) everyMemory(t *testing.T) {
 	check(t, good(d.pd.AllocMW(uverbs.MWType1))(t).Close())
 	check(t, good(d.pd.AllocMW(uverbs.MWType2))(t).Close())
 	file := good(unix.MemfdCreate("buffer", unix.MFD_CLOEXEC))(t)
-	fd := good(unix.FcntlInt(uintptr(file), unix.F_DUPFD_CLOEXEC, 900))(t) // which is among the bytes
+	fd := good(unix.FcntlInt(uintptr(file), unix.F_DUPFD_CLOEXEC, 900))(t) // this number appears in the dump
 	check(t, unix.Close(file))
 	defer func() { check(t, unix.Close(fd)) }()
 	d.s.Set(func() { d.s.DMABuf = fd })
 	check(t, good(d.pd.RegDMABuf(fd, 0, 4096, 0, uverbs.LocalWrite))(t).Close())
 }
 
-// everyState moves queue pairs as programs do who do it themselves.
+// everyState modifies queue pairs explicitly, as some programs do.
 func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	check(t, q.SetECE(uverbs.ECE{VendorID: 0x15b3, Options: 0x4}))
@@ -125,7 +125,7 @@ func (d *desk) everyXRC(t *testing.T, cq *uverbs.CQ) {
 	good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2, XRCD: x, CQ: cq}))(t)
 	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: cq, MaxSendWR: 10, MaxSendSGE: 2, MaxInline: 20}))(t)
 	target := good(x.CreateQP(uverbs.QPConfig{Type: uverbs.XRCRecv}))(t)
-	// Nor does it know QPs by the device's numbers.
+	// The fake kernel does not know QPs by the device's numbers either.
 	if _, err := x.OpenQP(target.QPN()); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("OpenQP: %v", err)
 	}
@@ -156,15 +156,15 @@ func (d *desk) everyImport(t *testing.T) {
 	check(t, c.Close())
 }
 
-// notMlx5 are the commands that go to no device of this driver.
+// notMlx5 are the commands that are never issued to a device of this driver.
 var notMlx5 = map[string]string{
 	"POST_SEND":     "rxe's doorbell",
 	"REQ_NOTIFY_CQ": "how rxe is armed",
+	"QUERY_DEVICE":  "sent when a command has failed",
 }
 
-// TestCommandBytes holds the bytes of every command, which the kernel in memory has
-// checked against the specifications. One that is sent again just so is not shown
-// again.
+// TestCommandBytes compares the bytes of every command with the golden file. The fake kernel has
+// checked the commands against the specifications. Identical commands are listed once.
 func TestCommandBytes(t *testing.T) {
 	sent := map[string]bool{}
 	var dumps []string
@@ -181,7 +181,7 @@ func TestCommandBytes(t *testing.T) {
 	}
 	var hide []string
 	for _, m := range s.spans {
-		if m.addr != 0 { // of a QP without queues
+		if m.addr != 0 { // 0: a QP without queues
 			hide = append(hide, hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, m.addr)), "<address ... >")
 		}
 	}

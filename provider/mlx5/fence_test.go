@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The fence behind a LOCAL_INV is the next request's that is posted, whatever was
-// refused or aborted in between.
+// The fence after a LOCAL_INV applies to the next request that is posted, even if requests were
+// rejected or aborted in between.
 func TestFenceOutlivesRefusedRequests(t *testing.T) {
 	sge := uverbs.SGE{Addr: 1, Length: 8, LKey: 3}
 	for name, between := range map[string]func(*bench) error{
@@ -16,13 +16,13 @@ func TestFenceOutlivesRefusedRequests(t *testing.T) {
 		"inline too long": func(b *bench) error { return second(b.PostSend([]uverbs.SendWR{{Inline: make([]byte, 4096)}})) },
 		"an aborted batch": func(b *bench) error {
 			b.Begin()
-			b.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+			b.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 			b.Abort()
 			return uverbs.ErrState
 		},
 		"a refused batch": func(b *bench) error {
 			b.Begin()
-			b.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+			b.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 			for range 3 {
 				b.SGE(sge)
 			}

@@ -10,32 +10,32 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A frameQueue is what the send queue of a raw packet QP has beside the others.
+// A frameQueue is the part of a send queue that only raw packet QPs have.
 type frameQueue struct {
-	header   int                   // bytes that the device wants in the request, 0 or l2Header
-	headed   int                   // of them, that the last request has
-	memory   uverbs.ProviderMRUser // for headers that the caller has there
-	segments uint32                // of the Ethernet segment
+	header   int                   // bytes that the device requires in the request: 0 or l2Header
+	headed   int                   // bytes of the header that the last request has
+	memory   uverbs.ProviderMRUser // for headers in memory that the SGEs name
+	segments uint32                // size of the Ethernet segment
 	sums     func() bool
-	canSum   bool // what sums has answered, once it was asked
+	canSum   bool // the result of sums, if asked is set
 	asked    bool
 }
 
-// The Ethernet segment: which checksums the device makes, how much of the frame
-// is in the segment, and that.
+// Fields of the Ethernet segment: the checksums that the device computes, how much of the frame
+// is in the segment, and these bytes.
 const (
-	l2Header     = 18 // of Ethernet, with a VLAN
+	l2Header     = 18 // an Ethernet header with a VLAN tag
 	sumsShift    = 24 // in the first word
 	allSums      = 0xc0
-	headerShift  = 16 // of its length, in the second word
-	headerStart  = 14 // in bytes
+	headerShift  = 16 // of the header's length, in the second word
+	headerStart  = 14 // offset of the header, in bytes
 	ethSegments  = 2  // with a header
 	overheadRaw  = segmentSize * (ctrlSegments + ethSegments)
 	inlineAsNone = 1 // MLX5_USER_INLINE_MODE_NONE
 )
 
-// headerOf is how much of a frame must be in its request. A kernel that does not
-// tell is taken for one whose device wants it.
+// headerOf returns how many bytes of a frame must be inline in its request. If the kernel does
+// not report the inline mode, the header is assumed to be required.
 func headerOf(inlineMode uint8) int {
 	if inlineMode == inlineAsNone {
 		return 0
@@ -50,7 +50,7 @@ func newFrameQueue(u *uverbs.QP, header int, mrs *uverbs.ProviderMRs) *frameQueu
 	return q
 }
 
-// takes tells whether a frame can be sent with these flags.
+// takes reports whether a frame can be sent with these flags.
 func (q *frameQueue) takes(f uverbs.SendFlags) bool {
 	if q == nil || f&^(callerFlags|uverbs.IPCsum) != 0 {
 		return false
@@ -61,31 +61,32 @@ func (q *frameQueue) takes(f uverbs.SendFlags) bool {
 	return q.canSum
 }
 
-// frame writes the Ethernet segment of the last operation.
-func (s *sendQueue) frame(f uverbs.SendFlags) {
-	b := &s.batch
+// setEthSeg writes the Ethernet segment: set_eth_seg. If the device requires the beginning of the
+// frame there, it is copied later.
+func (s *sendQueue) setEthSeg(f uverbs.SendFlags) {
+	r := &s.request
 	sums := uint64(0)
 	if f&uverbs.IPCsum != 0 {
 		sums = allSums << sumsShift
 	}
-	*s.segment(b.cur, b.size) = segment{be(sums), be(uint64(s.frames.header) << headerShift)}
+	*s.segment(s.cur, r.size) = segment{be(sums), be(uint64(s.frames.header) << headerShift)}
 	if s.frames.header > 0 {
-		*s.segment(b.cur, b.size+1) = segment{}
-		b.owed = uverbs.ErrFrameHeader
+		*s.segment(s.cur, r.size+1) = segment{}
+		r.wants = uverbs.ErrFrameHeader
 	}
 	s.frames.headed = 0
-	b.size += s.frames.segments
+	r.size += s.frames.segments
 }
 
-// headerBytes is where the header of the last operation is. It does not reach
+// headerBytes returns where the frame's header is in the request. The header does not extend
 // beyond the first block.
 func (s *sendQueue) headerBytes() []byte {
-	at := int(s.batch.cur&s.mask)*blockSize + segmentSize*ctrlSegments + headerStart
+	at := int(s.cur&s.mask)*blockSize + segmentSize*ctrlSegments + headerStart
 	return s.bytes[at:][:s.frames.header]
 }
 
-// headerFrom takes what is missing of a frame's header from a buffer, and returns the
-// rest of that.
+// headerFrom copies the missing part of a frame's header from a buffer, and returns the rest of
+// the buffer.
 func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
 	f := s.frames
 	to := s.headerBytes()[f.headed:]
@@ -94,47 +95,45 @@ func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
 	ok := f.memory.Load(g.LKey, g.Addr, to)
 	f.memory.End()
 	if !ok {
-		s.batch.err = uverbs.ErrFrameHeader
+		s.fail(uverbs.ErrFrameHeader)
 		return g
 	}
 	if f.headed += len(to); f.headed == f.header {
-		s.batch.owed = nil
+		s.request.wants = nil
 	}
 	g.Addr += uint64(len(to))
 	g.Length -= uint32(len(to))
 	return g
 }
 
-// inlineFrame copies the beginning of a frame, or all of it: into the Ethernet
-// segment what the device wants there, and the rest into one of inline data.
+// inlineFrame copies inline data, which is the beginning of a frame or all of it. The header goes
+// to the Ethernet segment if the device requires it there, and the rest to an inline data
+// segment.
 func (s *sendQueue) inlineFrame(data []byte) {
-	b := s.settle()
+	r := &s.request
 	n, header := len(data), s.frames.header
 	switch {
-	case !b.open || b.data || b.sges > 0:
-		b.err = uverbs.ErrOpcode
+	case r.inlined || r.sges > 0:
+		s.fail(uverbs.ErrOpcode)
 		return
 	case n > s.maxInline:
-		b.err = uverbs.ErrInlineTooLong
+		s.fail(uverbs.ErrInlineTooLong)
 		return
 	case n < header:
-		b.err = uverbs.ErrFrameHeader
+		s.fail(uverbs.ErrFrameHeader)
 		return
 	case n == 0:
 		return
 	}
 	copy(s.headerBytes(), data)
 	if rest := data[header:]; len(rest) > 0 {
-		s.copyInline(b.cur, b.size, rest)
-		b.size += uint32(inlineHeader+len(rest)+segmentSize-1) / segmentSize
+		r.size += s.setDataInlSeg(s.cur, r.size, rest)
 	}
-	b.owed = nil
-	b.data, b.inlined, b.total = true, true, uint64(n)
+	r.inlined, r.wants, r.total = true, nil, uint64(n)
 }
 
-// arrivedFrames are the receives of a queue of raw Ethernet. They are not where
-// those of other queues are, so that the common way through Poll leaves their
-// completions to the other.
+// arrivedFrames are the receives of a raw Ethernet queue. They are not in target.recvs, so that
+// the fast path of Poll leaves their completions to pollAny.
 type arrivedFrames struct {
 	ids    []uint64
 	mask   uint32
@@ -146,7 +145,7 @@ func (r *recvQueue) arrivals() *arrivedFrames {
 	return &arrivedFrames{ids: r.ids, mask: r.mask, tail: r.tail}
 }
 
-// over is the WRID of a receive, which is over.
+// over completes a receive and returns its WRID.
 func (f *arrivedFrames) over(at uint32) (id uint64, ok bool) {
 	if at &= f.mask; int(at) >= len(f.ids) {
 		return 0, false
@@ -155,7 +154,7 @@ func (f *arrivedFrames) over(at uint32) (id uint64, ok bool) {
 	return f.ids[at], true
 }
 
-// Of the fourth word of a CQE of a frame.
+// Fields of the fourth word of a frame's CQE.
 const (
 	cqeL3OK, cqeL4OK = 1 << 25, 1 << 26
 	cqeIPv4          = 2 << 18
@@ -163,8 +162,8 @@ const (
 	cqeTagged        = 1 << 16
 )
 
-// takeFrame turns the entry e, with the last word v, into the completion of a
-// receive of raw Ethernet.
+// takeFrame turns the entry e, whose last word is v, into the completion of a raw Ethernet
+// receive.
 func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (bool, error) {
 	id, ok := f.over(uint32(v>>16) & 0xffff)
 	if !ok {
@@ -172,7 +171,7 @@ func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (boo
 	}
 	wc.WRID, wc.Opcode, wc.QPNum = id, uverbs.WCRecv, f.number
 	wc.ByteLen = uint32(be(e[5]))
-	wc.Imm = uint32(v>>32) & indexMask // the flow's tag
+	wc.Imm = uint32(v>>32) & indexMask // the flow tag
 	w := uint32(be(e[3]))
 	if w&(cqeL3OK|cqeL4OK|cqeL3Type) == cqeL3OK|cqeL4OK|cqeIPv4 {
 		wc.Flags |= uverbs.WCIPCsumOK
@@ -184,9 +183,9 @@ func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (boo
 	return true, nil
 }
 
-// Entered implements uverbs.ProviderStateful. The receive queue under a raw packet
-// QP takes frames from INIT on, which the QP must not: it is told of what was
-// posted in RTR.
+// Entered implements uverbs.ProviderStateful. The receive queue of a raw packet QP accepts frames
+// from INIT on, but the QP must not. So the receive counter is withheld from the device until the
+// QP enters RTR or ERR.
 func (q *qp) Entered(state uverbs.QPState) {
 	if q.target.frames == nil {
 		return
@@ -201,7 +200,7 @@ func (q *qp) Entered(state uverbs.QPState) {
 	runtime.KeepAlive(q)
 }
 
-// errUnindexed is the error of a create of raw Ethernet where completions name
-// the queue by its number: those of frames have a flow's tag in its place.
+// errUnindexed is returned when a raw Ethernet queue is created on a device whose CQEs name the
+// queue by number: CQEs of frames have a flow tag in that place.
 var errUnindexed error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 	Detail: "raw packets need a device with completions of version 1"}

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An eater takes a fuzzer's bytes as numbers.
+// An eater turns the fuzzer's bytes into numbers.
 type eater []byte
 
 func (e *eater) next(n uint32) uint32 {
@@ -18,7 +18,7 @@ func (e *eater) next(n uint32) uint32 {
 	return uint32(binary.LittleEndian.Uint16(b[:])) % n
 }
 
-// wr is any request, good or bad.
+// wr returns a request, which may be invalid.
 func (e *eater) wr() uverbs.SendWR {
 	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(18)), Flags: uverbs.SendFlags(e.next(9)),
 		RemoteAddr: uint64(e.next(1<<16)) << 30, RKey: e.next(1 << 16), Imm: e.next(1 << 16), InvalidateRKey: e.next(1 << 16),
@@ -41,8 +41,8 @@ func (e *eater) wr() uverbs.SendWR {
 	return wr
 }
 
-// Whatever is posted, by lists or by batches, does the same, is what the oracle
-// writes, and leaves what was posted before as it is.
+// Lists and batches have the same effect for any requests: they write the same as the oracle and
+// leave earlier requests unchanged.
 func FuzzPost(f *testing.F) {
 	f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), true)
 	f.Add(bytes.Repeat([]byte{8, 0, 3, 1}, 100), false)
@@ -61,7 +61,7 @@ func FuzzPost(f *testing.F) {
 			}
 			fence, cur, half := o.fence, list.sq.cur, list.sq.db.Half
 			n, err := list.PostSend([]uverbs.SendWR{wr})
-			if wr.Opcode >= 16 { // which no method of a batch has
+			if wr.Opcode >= 16 { // no method of a batch has such an opcode
 				if n != 0 || err != uverbs.ErrOpcode {
 					t.Fatalf("%+v: the list says %d, %v", wr, n, err)
 				}
@@ -77,7 +77,7 @@ func FuzzPost(f *testing.F) {
 				if got := list.at(cur, len(want)); !bytes.Equal(got, want) || !bytes.Equal(batch.at(cur, len(want)), want) {
 					t.Fatalf("%+v after fence %#x:\n got %x\n and %x\nwant %x", wr, fence, got, batch.at(cur, len(want)), want)
 				}
-				// What lies behind the request in its last block counts for nothing.
+				// The bytes after the request in its last block are irrelevant.
 				told := min(len(want), 256)
 				if !bytes.Equal(list.regs[half:][:told], batch.regs[half:][:told]) {
 					t.Fatalf("%+v: the registers have\n    %x\nand %x", wr, list.regs[half:][:told], batch.regs[half:][:told])
@@ -95,7 +95,8 @@ func FuzzPost(f *testing.F) {
 	})
 }
 
-// Whatever is in a CQ, Poll takes no more than it holds, and stays inside.
+// Whatever a CQ contains, Poll returns no more completions than it has entries and accesses no
+// other memory.
 func FuzzPoll(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0}, 640), uint8(0))
 	f.Add(bytes.Repeat([]byte{0x21, 0xd0, 0x11, 0x44}, 640), uint8(7))
@@ -107,7 +108,7 @@ func FuzzPoll(f *testing.F) {
 			}
 		})
 		c := b.ctx
-		p, _, err := c.CreateCQ(&uverbs.CQConfig{Entries: 15}, func([]byte, []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, nil })
+		p, _, err := c.CreateCQ(&uverbs.CQConfig{Entries: 15}, noCQCommand)
 		check(t, err)
 		q := p.(*cq)
 		defer q.Retire()
@@ -121,7 +122,7 @@ func FuzzPoll(f *testing.F) {
 				in = in[n:]
 				switch how >> 4 & 3 {
 				case 1:
-					e[4] &= be(0x07ffffffff) // a number that may be there
+					e[4] &= be(0x07ffffffff) // an index that may exist
 				case 2:
 					e[4] &= be(0x03ffffffff)
 					e[7] = e[7]&^be(ownerBit) | be(q.owner(i))

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A batch of several requests, common ones and others in any order, does what a
-// list of them does, or nothing when one of them is bad.
+// A batch of several requests, common and uncommon in any order, has the same effect as a list of
+// them, or no effect if one of them is invalid.
 func FuzzBatch(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{3, 0, 0, 0, 2, 0, 1, 0, 9, 0}, 60))
 	f.Add(bytes.Repeat([]byte{1, 0, 7, 0, 4, 0, 0, 0}, 90))
@@ -25,6 +25,7 @@ func FuzzBatch(f *testing.F) {
 					wrs = append(wrs, wr)
 				}
 			}
+			cur, head := batch.sq.cur, batch.sq.head
 			batch.Begin()
 			for i := range wrs {
 				if wrs[i].WRID%2 == 0 {
@@ -33,7 +34,6 @@ func FuzzBatch(f *testing.F) {
 					buildOnce(batch, &wrs[i], nil)
 				}
 			}
-			cur, head := batch.sq.cur, batch.sq.head
 			if err := batch.Submit(); err != nil {
 				if batch.sq.cur != cur || batch.sq.head != head {
 					t.Fatalf("%+v: %v, and something was posted", wrs, err)

@@ -18,16 +18,16 @@ const (
 	cqeResize     = 5
 	cqeReqError   = 13
 	cqeRespError  = 14
-	commonOpcodes = 5 // those below
+	commonOpcodes = 5 // opcodes below this one are handled by the fast path
 )
 
-// An arrived is what a receive completes as.
+// An arrived describes how a receive completes.
 type arrived struct {
-	kind uint64 // opcode and flags, where a WC has them
-	ex   uint64 // mask of what the CQE says in the place of the immediate
+	kind uint64 // opcode and flags, at their places in a WC
+	ex   uint64 // mask of the CQE's immediate field, or 0
 }
 
-// arrivals is by CQE opcode.
+// arrivals is indexed by CQE opcode.
 var arrivals = [8]arrived{
 	cqeWriteImm: {uint64(uverbs.WCRecvRDMAImm)<<wcOpcode | uint64(uverbs.WCWithImm)<<wcFlags, 0xffffffff << 32},
 	cqeSend:     {uint64(uverbs.WCRecv) << wcOpcode, 0},
@@ -35,20 +35,20 @@ var arrivals = [8]arrived{
 	cqeSendInv:  {uint64(uverbs.WCRecv)<<wcOpcode | uint64(uverbs.WCWithInv)<<wcFlags, 0xffffffff << 32},
 }
 
-// rawIndex is the mask of the index by which a CQE names its target, in the
-// bytes' own order. noIndex is none of them.
+// rawIndex masks the index by which a CQE names its target, in big-endian byte order. noIndex is
+// not a valid index.
 const (
 	rawIndex = 0xffffff00
 	noIndex  = 1
 )
 
-// Poll implements uverbs.ProviderCQ. The loop takes what is common and calls
-// nothing, so that all it works on stays in registers. At the first entry that is
-// not, it leaves the rest of the call to others.
+// Poll implements uverbs.ProviderCQ. The loop handles the common completions and calls no
+// functions, so that its variables stay in registers. At the first other entry it leaves the rest
+// of the call to pollAny.
 //
 //go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
-	wcs = wcs[:len(wcs):len(wcs)] // one value less to hold
+	wcs = wcs[:len(wcs):len(wcs)] // one value fewer in registers
 	ci, n := q.ci, 0
 	var v uint64
 	for ; n < len(wcs); n++ {
@@ -94,7 +94,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 				}
 				meta &^= metaRare
 			}
-			wc[wcKind] = uint64(meta) // the opcode is at the same place
+			wc[wcKind] = uint64(meta) // the opcode is at the same place in meta and wcKind
 			mmio.Release32(t.sendTail, note.end)
 		} else {
 			if at &= t.recvMask & 0xffff; v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
@@ -111,7 +111,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 		q.ci = ci
 		mmio.Publish32BE(&q.record.words[consumed], ci&indexMask)
 	}
-	// What was read may have been zero pages. Retire says so before it maps them.
+	// The entries may have been read from zero pages. Retire sets halted before it maps those.
 	if q.halted.Load() {
 		return q.halt(n)
 	}
@@ -119,7 +119,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 	return n, nil
 }
 
-// message and sender write a completion of a receive. They are two so that the
+// message and sender write the completion of a receive. They are separate functions so that the
 // compiler inlines them.
 func (w *wcWords) message(wrID uint64, e *block, a *arrived) {
 	w[wcWRID] = wrID
@@ -127,7 +127,7 @@ func (w *wcWords) message(wrID uint64, e *block, a *arrived) {
 	w[wcLength] = be(e[5])&0xffffffff | be(e[4])<<32&a.ex
 }
 
-// from and lid are the third and the second word of the entry.
+// from and lid are the third and second word of the entry.
 func (w *wcWords) sender(from, lid, v uint64, a *arrived) {
 	w[wcNumbers] = v>>32&indexMask | from>>32&indexMask<<32
 	w[wcVendor] = lid << wcSLID
@@ -140,15 +140,16 @@ func (w *wcWords) sender(from, lid, v uint64, a *arrived) {
 
 const grhMask = 3 << 60 // the GRH area of the buffer is valid
 
-// halt is what Poll answers with n completions when the queue is halted.
+// halt returns the result of a Poll that found n completions on a halted queue.
 func (q *cq) halt(n int) (int, error) {
 	switch {
 	case q.retired.Load():
 		return 0, uverbs.ErrClosed
 	case n > 0:
 		return n, nil
-	case q.gone.Load():
-		return 0, uverbs.ErrDeviceGone
+	}
+	if f := q.failure.Load(); f != nil {
+		return 0, *f
 	}
 	return 0, q.lost
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// take turns the entry e, with the last word v, into a completion. It
-// reports false when there is none to tell.
+// take turns the entry e, whose last word is v, into a completion. It returns false if the entry
+// has no completion for the caller.
 func (q *cq) take(e *block, v uint64, wc *uverbs.WC) (told bool, err error) {
 	opcode := uint32(v) >> opcodeShift & 0xf
 	if opcode == cqeResize {
@@ -15,7 +15,7 @@ func (q *cq) take(e *block, v uint64, wc *uverbs.WC) (told bool, err error) {
 	t := q.last
 	if key := uint32(e[4]) & rawIndex; key != q.key || !q.simple {
 		if t = q.find(e, v); t == nil {
-			return false, errStray
+			return false, unreadable(opcode)
 		}
 		if q.simple {
 			q.last, q.key = t, key
@@ -39,6 +39,9 @@ func (q *cq) take(e *block, v uint64, wc *uverbs.WC) (told bool, err error) {
 		wc.WRID = note.wrID
 		return ok && note.meta&metaSilent == 0, strayUnless(ok)
 	case cqeRespError:
+		if t.srq != nil && pageFault(e) {
+			return false, strayUnless(t.srq.fault(at))
+		}
 		wc.Status, wc.VendorErr = failure(e)
 		id, ok := t.received(at)
 		wc.WRID = id
@@ -50,6 +53,15 @@ func (q *cq) take(e *block, v uint64, wc *uverbs.WC) (told bool, err error) {
 	return false, errFormat
 }
 
+// unreadable returns the error for an entry that names no known queue. Entries of features that
+// this library does not use have other contents in that field, so their error is errFormat.
+func unreadable(opcode uint32) error {
+	if opcode <= cqeSendInv || opcode == cqeReqError || opcode == cqeRespError {
+		return errStray
+	}
+	return errFormat
+}
+
 func strayUnless(ok bool) error {
 	if ok {
 		return nil
@@ -57,22 +69,21 @@ func strayUnless(ok bool) error {
 	return errStray
 }
 
-// find returns what an entry is about: by the index that it has, or by the
-// numbers of the SRQ or the QP.
+// find returns the target of an entry whose last word is v. It looks it up by index, or else by
+// the number of the SRQ or the QP. The SRQ number is valid only in entries of receives.
 func (q *cq) find(e *block, v uint64) *target {
 	key := uint32(be(e[4])>>32) & indexMask
-	if q.ctx.indexed {
+	switch {
+	case q.ctx.indexed:
 		return q.ctx.targets.find(key)
+	case key != 0 && arrival(v):
+		return q.ctx.srqs.find(key)
 	}
-	t := q.ctx.targets.find(uint32(v>>32) & indexMask)
-	if key != 0 {
-		t = q.ctx.srqs.find(key)
-	}
-	return t
+	return q.ctx.targets.find(uint32(v>>32) & indexMask)
 }
 
-// sent is what was noted of the request that begins at a block; it is over, and
-// with it those before it.
+// sent completes the request that begins at block at, and all requests before it. It returns the
+// request's note.
 func (t *target) sent(at uint32) (sendNote, bool) {
 	if at &= t.sendMask; int(at) >= len(t.sends) {
 		return sendNote{}, false
@@ -82,7 +93,7 @@ func (t *target) sent(at uint32) (sendNote, bool) {
 	return n, true
 }
 
-// received is the WRID of a receive, which is over.
+// received completes a receive and returns its WRID.
 func (t *target) received(at uint32) (id uint64, ok bool) {
 	if s := t.srq; s != nil {
 		if int(at) >= len(s.ids) {
@@ -104,7 +115,7 @@ func (t *target) received(at uint32) (id uint64, ok bool) {
 }
 
 func (q *cq) takeSend(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (told bool, err error) {
-	if v&formatMask != 0 { // before the request's place is anybody's
+	if v&formatMask != 0 { // the request's slot may be reused after sent
 		if wc.Status, err = q.storeSend(t, e, v, at); err != nil {
 			return false, err
 		}
@@ -125,7 +136,7 @@ func (q *cq) takeSend(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 
 func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (told bool, err error) {
 	status := uverbs.WCSuccess
-	if v&formatMask != 0 { // before the receive's place is anybody's
+	if v&formatMask != 0 { // the receive's slot may be reused afterwards
 		if status, err = q.storeRecv(t, e, v, at); err != nil {
 			return false, err
 		}
@@ -139,7 +150,7 @@ func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 	}
 	w, a := wordsOfWC(wc), &arrivals[v>>opcodeShift&7]
 	w.message(id, e, a)
-	if v&formatMask == carries32 { // where the message is, other entries tell of the sender
+	if v&formatMask == carries32 { // the message occupies the fields that name the sender
 		w[wcNumbers], w[wcVendor], w[wcKind] = v>>32&indexMask, 0, a.kind
 	} else {
 		w.sender(be(e[3]), be(e[2]), v, a)
@@ -148,25 +159,24 @@ func (q *cq) takeRecv(t *target, e *block, v uint64, at uint32, wc *uverbs.WC) (
 	return true, nil
 }
 
-// syndromes are the statuses of failed requests, by what the device calls them.
+// syndromes maps the device's syndromes to completion statuses.
 var syndromes = map[uint8]uverbs.WCStatus{
-	0x01: uverbs.WCLocLenErr,
-	0x02: uverbs.WCLocQPOpErr,
-	0x04: uverbs.WCLocProtErr,
-	0x05: uverbs.WCWRFlushErr,
-	0x06: uverbs.WCMWBindErr,
-	0x10: uverbs.WCBadRespErr,
-	0x11: uverbs.WCLocAccessErr,
-	0x12: uverbs.WCRemInvReqErr,
-	0x13: uverbs.WCRemAccessErr,
-	0x14: uverbs.WCRemOpErr,
-	0x15: uverbs.WCRetryExcErr,
-	0x16: uverbs.WCRNRRetryExcErr,
-	0x22: uverbs.WCRemAbortErr,
+	0x01:            uverbs.WCLocLenErr,
+	0x02:            uverbs.WCLocQPOpErr,
+	0x04:            uverbs.WCLocProtErr,
+	0x05:            uverbs.WCWRFlushErr,
+	0x06:            uverbs.WCMWBindErr,
+	0x10:            uverbs.WCBadRespErr,
+	0x11:            uverbs.WCLocAccessErr,
+	0x12:            uverbs.WCRemInvReqErr,
+	0x13:            uverbs.WCRemAccessErr,
+	0x14:            uverbs.WCRemOpErr,
+	0x15:            uverbs.WCRetryExcErr,
+	0x16:            uverbs.WCRNRRetryExcErr,
+	syndromeAborted: uverbs.WCRemAbortErr,
 }
 
-// failure is the status of an entry of a failed request, and the device's own
-// code for the cause.
+// failure returns the status of an entry of a failed request, and the device's vendor error code.
 func failure(e *block) (uverbs.WCStatus, uint32) {
 	w := be(e[6])
 	s, ok := syndromes[uint8(w)]

@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Purge implements uverbs.ProviderPurger: the entries of gone are squeezed out,
-// from the newest back to the oldest, and those before them move up. What the
-// device writes meanwhile is of other queues, and lies behind.
+// Purge implements uverbs.ProviderPurger. It removes the entries of gone, working from the newest
+// to the oldest, and moves the remaining entries up. The device may write entries of other queues
+// meanwhile, which come after those.
 func (q *cq) Purge(gone any) {
 	switch g := gone.(type) {
 	case *qp:
@@ -48,41 +48,51 @@ func (q *cq) squeeze(t *target) {
 	}
 }
 
-// drop tells whether entry i is about t. If so, a receive of an SRQ that it
-// tells of goes back to it.
+// drop reports whether entry i is about t. If it is about a receive of an SRQ, drop returns the
+// slot to the SRQ, or, if the receive met an absent page, posts it again.
 func (q *cq) drop(i uint32, t *target) bool {
 	e := q.at(i)
 	v := be(e[7])
 	about := q.about(e, v, t)
 	if about && arrival(v) && t.srq != nil {
-		t.srq.give(uint32(v>>16) & 0xffff)
+		at := uint32(v>>16) & 0xffff
+		if uint32(v)&opcodeMask == cqeRespError<<opcodeShift && pageFault(e) {
+			t.srq.fault(at)
+		} else {
+			t.srq.give(at)
+		}
 	}
 	return about
 }
 
-// about tells whether an entry, with the last word v, is about t.
+// about reports whether an entry whose last word is v is about t.
 func (q *cq) about(e *block, v uint64, t *target) bool {
 	if uint32(v)>>opcodeShift&0xf == cqeResize {
 		return false
 	}
-	if !q.ctx.indexed && t.sq != nil { // an SRQ is named in the other place
-		return uint32(v>>32)&indexMask == t.key
+	if !q.ctx.indexed {
+		if t.sq != nil { // entries name an SRQ in another field
+			return uint32(v>>32)&indexMask == t.key
+		}
+		if !arrival(v) {
+			return false
+		}
 	}
 	return uint32(be(e[4])>>32)&indexMask == t.key
 }
 
-// arrival tells whether an entry is about a receive.
+// arrival reports whether an entry whose last word is v is about a receive.
 func arrival(v uint64) bool {
 	opcode := uint32(v) >> opcodeShift & 0xf
 	return opcode >= cqeWriteImm && opcode <= cqeSendInv || opcode == cqeRespError
 }
 
-// move copies entry from to the place of entry to, which keeps its owner bit.
+// move copies entry from to entry to and keeps the owner bit of entry to.
 func (q *cq) move(to, from uint32) {
 	copyEntry(q, to, q, from)
 }
 
-// copyEntry copies an entry with the owner bit that it has at its new index.
+// copyEntry copies an entry and sets the owner bit for its new index.
 func copyEntry(dst *cq, to uint32, src *cq, from uint32) {
 	d, s := dst.at(to), src.at(from)
 	if src.wide != 0 {
@@ -94,9 +104,9 @@ func copyEntry(dst *cq, to uint32, src *cq, from uint32) {
 
 // Resize implements uverbs.ProviderCQ.
 //
-// The device writes an entry that says so where it leaves the old ring, and goes
-// on in the new one, one index later. What has not been taken by then is copied,
-// with its index in the new ring.
+// The device writes a resize entry where it leaves the old ring, and goes on in the new ring one
+// index later. Entries that have not been polled by then are copied to the new ring, with the
+// owner bits for their new indexes.
 func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	const op = "resize"
 	entries, err := cqEntries(op, n)
@@ -113,7 +123,7 @@ func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	req := &uapi.Mlx5IbResizeCq{BufAddr: addressOf(mem.Bytes()), CqeSize: uint16(q.size)}
 	reply, err := resize(ioctl.BytesOf(req), nil)
 	if err != nil {
-		return reply, errors.Join(err, mem.Retire())
+		return reply, errors.Join(pinned(err, mem), mem.Retire())
 	}
 	reply.Entries = entries - 1
 	if !q.carry(next) {
@@ -127,8 +137,8 @@ func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	return reply, errors.Join(q.lost, old.Retire())
 }
 
-// carry copies what has not been taken. It reports false when the old ring does
-// not say where it ends.
+// carry copies the entries that have not been polled. It returns false if the old ring has no
+// resize entry.
 func (q *cq) carry(next *cq) bool {
 	for i := q.ci; i-q.ci <= q.mask; i++ {
 		v, ok := q.mine(i)
@@ -143,5 +153,5 @@ func (q *cq) carry(next *cq) bool {
 	return false
 }
 
-// errNoEnd is what Poll answers when completions may have been lost.
+// errNoEnd is returned by Poll when completions may have been lost.
 var errNoEnd error = &uverbs.Error{Op: "resize", Kind: uverbs.ErrABI, Detail: "the device has not said where the old queue ends: completions may be lost, close the CQ"}

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// qp implements uverbs.ProviderQP. The two halves may be used by two goroutines,
-// so they do not share a cache line.
+// qp implements uverbs.ProviderQP. Two goroutines may use the two halves at the same time, so the
+// halves do not share a cache line.
 type qp struct {
 	sq sendQueue
 	_  [64]byte
@@ -22,25 +22,24 @@ type qp struct {
 	_  [64]byte
 
 	ctx    *deviceContext
-	mem    *provider.Mapping // the rings, and what is noted of their requests
+	mem    *provider.Mapping // the rings, and the notes and WRIDs of their requests
 	record record
 	reg    *register
 	target target
 	ece    options
 
-	withheld uint32 // the receive counter that the device does not see
+	withheld uint32 // the receive counter while the device must not see it
 
 	retired atomic.Bool
 }
 
-// A layout says where the parts of a QP's memory begin: the receive ring first,
-// as the device wants it, then the send ring, then what the device does not look
-// at.
+// A layout holds the offsets of the parts of a QP's memory. The receive ring comes first, as the
+// device requires, then the send ring, then the parts that the device does not read.
 type layout struct {
 	send, notes, recvIDs, tails, size int
 }
 
-// tailSize keeps the words that Poll writes off the lines that posts write.
+// tailSize separates the words that Poll writes from the cache lines that posts write.
 const tailSize = 128
 
 func (s *sizes) layout() (l layout) {
@@ -88,7 +87,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		q.target.frames.number = reply.Number
 	}
 	q.sq.qpn = uint64(reply.Number) << 8
-	q.sq.describe(u, cfg, &s, c.memory)
+	q.sq.configure(u, cfg, &s, c.memory)
 	reply.Cap = uverbs.QPCap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
@@ -96,7 +95,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 	return q, reply, nil
 }
 
-// createXRCTarget makes a QP without queues.
+// createXRCTarget creates a QP without queues.
 func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	req := new(uapi.Mlx5IbCreateQp)
 	if !c.indexed {
@@ -105,7 +104,7 @@ func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.P
 	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
 }
 
-// prepare makes what the QP needs before the kernel knows of it.
+// prepare allocates the resources that the kernel's create command needs.
 func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
@@ -155,7 +154,7 @@ func (q *qp) setRegister(r *register) {
 	}
 	s.single = min(s.burstSGE, 1)
 	if r.shared || r.domain {
-		s.shared, s.careful = r, true
+		s.shared = r
 	}
 }
 
@@ -182,7 +181,7 @@ func (q *qp) create(t uverbs.QPType, s *sizes, create uverbs.ProviderCommand) (u
 	resp := new(uapi.Mlx5IbCreateQpResp)
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
 	if err != nil {
-		return reply, err
+		return reply, pinned(err, q.mem)
 	}
 	q.ece.got = resp.EceOptions
 	if !c.dynamic {
@@ -198,8 +197,8 @@ func (q *qp) create(t uverbs.QPType, s *sizes, create uverbs.ProviderCommand) (u
 	return reply, nil
 }
 
-// release gives back what prepare has made, once. The kernel does not know of
-// it, or no more. What posts that are under way point to stays reachable by q.
+// release frees what prepare allocated, once. The kernel must not use it any more. Memory that
+// posts in progress use stays reachable through q.
 func (q *qp) release() error {
 	if q.retired.Swap(true) {
 		return nil

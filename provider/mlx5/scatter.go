@@ -2,25 +2,25 @@ package mlx5
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// What a CQE may carry of its message.
+// Message data that a CQE may carry.
 const (
-	carries32 = 1 << 2 // in its first 32 bytes
-	carries64 = 2 << 2 // in the block before it
+	carries32 = 1 << 2 // in the first 32 bytes of the CQE
+	carries64 = 2 << 2 // in the block before the CQE
 	roomIn32  = 32
 )
 
 // StoreIn implements uverbs.ProviderStorer.
 func (c *deviceContext) StoreIn(m *uverbs.ProviderMRs) { c.memory = m }
 
-// scatters tells whether a QP is to have short messages in its completions, and,
-// where all requests are signaled, what short READs and atomics bring: the kernel
-// makes it so. Where there is memory that only the device can write, it must.
+// scatters reports whether a QP gets short messages in its completions and, if all requests are
+// signaled, the results of short READs and atomics. The kernel configures the QP accordingly. If
+// the context has memory that only the device can write, the device must write all messages.
 func (c *deviceContext) scatters(t uverbs.QPType) bool {
 	return c.set.scatter && (t == uverbs.RC || t == uverbs.UC) && !c.memory.Foreign()
 }
 
-// carried is the message of n bytes that the entry at ci, with the last word v,
-// carries. It is false when the entry cannot.
+// carried returns the message of n bytes that the entry at ci, whose last word is v, carries. It
+// returns false if the entry cannot carry that many bytes.
 func (q *cq) carried(v uint64, n uint32) ([]byte, bool) {
 	room, at := uint32(roomIn32), q.at(q.ci)
 	if v&formatMask == carries64 && q.wide != 0 {
@@ -34,8 +34,8 @@ func (q *cq) carried(v uint64, n uint32) ([]byte, bool) {
 	return bytesOf(at)[:n], true
 }
 
-// store writes the beginning of data where a data segment says, and returns the
-// rest. A key that leads nowhere is what it is to the device.
+// store writes the beginning of data to the memory that a data segment names, and returns the
+// rest. An invalid key has the same result as on the device: WCLocProtErr.
 func (q *cq) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
 	w := be(g[0])
 	n, key := uint32(w>>32), uint32(w)
@@ -43,7 +43,7 @@ func (q *cq) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
 		if key == invalidLKey {
 			return data, uverbs.WCSuccess // the list ends
 		}
-		n = inlineMark // that is how a segment says 2^31
+		n = inlineMark // a length of 0 means 2^31
 	}
 	if !q.storing {
 		q.memory.Begin()
@@ -56,7 +56,7 @@ func (q *cq) store(g *segment, data []byte) (rest []byte, s uverbs.WCStatus) {
 	return data[len(part):], uverbs.WCSuccess
 }
 
-// storeAll writes data where a list of data segments says.
+// storeAll writes data to the memory that a list of data segments names.
 func (q *cq) storeAll(list []segment, data []byte) (s uverbs.WCStatus) {
 	for i := range list {
 		if len(data) == 0 {
@@ -72,8 +72,8 @@ func (q *cq) storeAll(list []segment, data []byte) (s uverbs.WCStatus) {
 	return uverbs.WCSuccess
 }
 
-// storeRecv writes the message that the entry e carries where the receive at says
-// that it completes.
+// storeRecv writes the message that the entry e carries to the memory of receive at, which the
+// entry completes.
 func (q *cq) storeRecv(t *target, e *block, v uint64, at uint32) (uverbs.WCStatus, error) {
 	data, ok := q.carried(v, uint32(be(e[5])))
 	if !ok {
@@ -94,7 +94,7 @@ func (q *cq) storeRecv(t *target, e *block, v uint64, at uint32) (uverbs.WCStatu
 	return q.storeAll(list, data), nil
 }
 
-// storeSend writes what the entry e carries where the READ or the atomic says that
+// storeSend writes the data that the entry e carries to the memory of the READ or atomic that
 // begins at block at.
 func (q *cq) storeSend(t *target, e *block, v uint64, at uint32) (uverbs.WCStatus, error) {
 	at &= t.sendMask
@@ -103,7 +103,7 @@ func (q *cq) storeSend(t *target, e *block, v uint64, at uint32) (uverbs.WCStatu
 	}
 	s := t.sq
 	w, n := be(s.blocks[at][0]), uint32(be(e[5]))
-	k := ctrlSegments + s.lead + raddrSegments
+	k := ctrlSegments + s.srqSegments + raddrSegments
 	switch w >> 32 & 0xff {
 	case hwRead:
 	case hwCAS, hwFetchAdd:

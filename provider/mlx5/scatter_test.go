@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// carriers is how many entries of all CQs carry a message.
+// carriers returns how many entries of all CQs carry a message.
 func (s *soft) carriers() (n int) {
 	for _, q := range s.cqs {
 		for i := range 1 << q.log {
@@ -26,7 +26,7 @@ func (s *soft) carriers() (n int) {
 	return n
 }
 
-// shortKits are those with which completions of 32 and of 64 bytes come.
+// shortKits calls f with kits whose completions carry up to 32 and 64 bytes.
 func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 	for size, most := range map[int]int{64: 32, 128: 64} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -41,9 +41,8 @@ func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 	}
 }
 
-// Messages of every size arrive in pieces of memory of all kinds, through a QP's
-// receives and through an SRQ. Short ones come in their completions, and none do
-// where the environment says so.
+// Messages of every size arrive in memory of all kinds, through a QP's receives and through an
+// SRQ. Short ones arrive in their completions, unless the environment disables that.
 func TestShortMessages(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
 		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}} {
@@ -63,7 +62,7 @@ func TestShortMessages(t *testing.T) {
 				}
 				clear(mem[0x2000:])
 				wr := uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{d.mr.SGE(0x4000, 5), null.SGE(0, 3), shifted.SGE(0x10, 9), d.mr.SGE(0x5000, 200)}}
-				if c.whole { // in one piece
+				if c.whole { // in one SGE
 					wr.SGL = []uverbs.SGE{d.mr.SGE(0x4000, 100)}
 				}
 				post := q.PostRecv
@@ -100,7 +99,7 @@ func TestShortMessages(t *testing.T) {
 	})
 }
 
-// vacate has entries, which have been polled, carry nothing.
+// vacate marks the polled entries as carrying no message.
 func (s *soft) vacate() {
 	for _, q := range s.cqs {
 		for i := range 1 << q.log {
@@ -111,8 +110,8 @@ func (s *soft) vacate() {
 	}
 }
 
-// What short READs and atomics bring comes in completions where all requests have
-// one, from every place of the ring.
+// If all requests are signaled, the results of short READs and atomics arrive in completions, at
+// every place of the ring.
 func TestShortAnswers(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
 		for _, all := range []bool{true, false} {
@@ -142,7 +141,7 @@ func TestShortAnswers(t *testing.T) {
 	})
 }
 
-// old posts an atomic and looks at what it brings.
+// old posts an atomic and checks its result.
 func (x *trial) old(op uverbs.Opcode) {
 	x.Helper()
 	clear(x.d.mr.Bytes()[:8])
@@ -160,8 +159,8 @@ func (x *trial) old(op uverbs.Opcode) {
 	}
 }
 
-// A short message for memory that is not there any more, or must not be written,
-// is a failed receive, as it is when the device has to write it.
+// A short message for memory that was deregistered or must not be written fails the receive, as
+// it does if the device writes the message.
 func TestShortMessageNowhere(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
@@ -209,8 +208,8 @@ func TestShortMessageNowhere(t *testing.T) {
 	}
 }
 
-// Queue pairs that are made where there is memory that only the device can write
-// leave short messages to it.
+// Queue pairs that were created while there was memory that only the device can write leave short
+// messages to the device.
 func TestShortMessageForeign(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
@@ -240,8 +239,8 @@ func TestShortMessageForeign(t *testing.T) {
 	}
 }
 
-// An MR is closed, or moved, while short messages for it are polled: each is
-// written to open memory or not at all.
+// An MR is closed or reregistered while short messages for it are polled. Each message is either
+// written to registered memory or not at all.
 func TestShortMessageRace(t *testing.T) {
 	d := newDesk(t, standard())
 	d.s.broken = engine.RuleKey
@@ -275,7 +274,7 @@ func TestShortMessageRace(t *testing.T) {
 	}
 }
 
-// Entries that carry what they cannot are errors.
+// Entries that carry invalid messages are errors.
 func TestStrangeCarriers(t *testing.T) {
 	for name, change := range map[string]func(e *block){
 		"64 bytes in an entry of 64": func(e *block) { e[7] |= be(carries64) },
@@ -284,7 +283,7 @@ func TestStrangeCarriers(t *testing.T) {
 		"of a WRITE":                 func(e *block) { e[7] = e[7]&^be(opcodeMask) | be(carries32) },
 	} {
 		b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}, nil)
-		p, _, err := b.ctx.CreateCQ(&uverbs.CQConfig{Entries: 15}, func([]byte, []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, nil })
+		p, _, err := b.ctx.CreateCQ(&uverbs.CQConfig{Entries: 15}, noCQCommand)
 		check(t, err)
 		q := p.(*cq)
 		_, err = b.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpWrite}})
@@ -301,13 +300,13 @@ func TestStrangeCarriers(t *testing.T) {
 	}
 }
 
-// Short messages are taken without an allocation.
+// Short messages are polled without allocations.
 func TestShortMessageAllocates(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)
 	q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
 	const runs = 14
-	for range runs + 1 { // AllocsPerRun has one more
+	for range runs + 1 { // AllocsPerRun calls its function once more
 		_, err := q.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{d.mr.SGE(0, 24)}})
 		check(t, err)
 		_, err = q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{d.mr.SGE(64, 24)}})

@@ -10,10 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A desk is memory and what requests name it by.
+// A desk has a context, and registered memory for its requests.
 type desk struct {
 	s  *soft
 	c  *uverbs.Context
@@ -32,7 +33,7 @@ func newDesk(t *testing.T, k kit) *desk {
 	return d
 }
 
-// loop is a queue pair that is connected to itself.
+// loop returns a queue pair that is connected to itself.
 func (d *desk) loop(t *testing.T, cfg uverbs.QPConfig) *uverbs.QP {
 	t.Helper()
 	if cfg.Type == 0 {
@@ -56,7 +57,7 @@ func (d *desk) write(t *testing.T, q *uverbs.QP, id uint64) {
 	d.s.work()
 }
 
-// poll waits for completions, and sees that there are no more.
+// poll waits for the completions of want and checks that there are no others.
 func poll(t *testing.T, q *uverbs.CQ, want ...uint64) {
 	t.Helper()
 	wcs := make([]uverbs.WC, len(want)+1)
@@ -77,15 +78,15 @@ func poll(t *testing.T, q *uverbs.CQ, want ...uint64) {
 	}
 }
 
-// Completions of a queue pair that is closed, or emptied, are taken out of its
-// CQ; those of others stay, in order, wherever the ring begins.
+// The completions of a queue pair that is closed or reset are removed from its CQ. Those of
+// others stay, in order, wherever the ring begins.
 func TestPurge(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
 		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
 		stays := d.loop(t, uverbs.QPConfig{SendCQ: cq})
 		for lap := range 20 {
-			d.write(t, stays, 1) // move on by one
+			d.write(t, stays, 1) // move on by one entry
 			poll(t, cq, 1)
 			goes := d.loop(t, uverbs.QPConfig{SendCQ: cq})
 			for _, c := range "gsgssgsg"[lap%8:] {
@@ -108,8 +109,8 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// What lies in the CQs of a queue pair in ERR counts as drained, wherever the
-// ring begins and whatever other queue pairs have there.
+// Completions of a queue pair in ERR that are still in its CQs count as drained, wherever the
+// ring begins and whatever completions of other queue pairs are there.
 func TestDrain(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -120,7 +121,7 @@ func TestDrain(t *testing.T) {
 			var want []uint64
 			for i := range uint64(lap % 5) {
 				d.write(t, other, 9)
-				_, err := q.PostSend(uverbs.SendWR{WRID: 100 + i, Opcode: uverbs.OpWrite}) // no completion of its own
+				_, err := q.PostSend(uverbs.SendWR{WRID: 100 + i, Opcode: uverbs.OpWrite}) // unsignaled
 				check(t, err)
 				d.s.work()
 				want = append(want, 9)
@@ -129,7 +130,7 @@ func TestDrain(t *testing.T) {
 			if _, err := q.PostRecv(uverbs.RecvWR{WRID: 1}, uverbs.RecvWR{WRID: 2}, uverbs.RecvWR{WRID: 3}); err != nil {
 				t.Fatal(err)
 			}
-			d.write(t, q, 4) // gives back those before it
+			d.write(t, q, 4) // completes those before it
 			_, err := q.PostSend(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend})
 			check(t, err)
 			d.s.work()
@@ -147,7 +148,7 @@ func TestDrain(t *testing.T) {
 				}
 			}
 			cancel()
-			if lap%2 == 0 { // the flushed, which come last: nothing of Drain's own is among them
+			if lap%2 == 0 { // flushed requests come last, and none of them was posted by Drain
 				wcs := make([]uverbs.WC, 20)
 				n := good(cq.Poll(wcs))(t)
 				for _, wc := range wcs[:n] {
@@ -163,7 +164,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// What had arrived for a queue pair that is closed goes back to its SRQ.
+// When a queue pair is closed, receives that have completed for it are returned to its SRQ.
 func TestPurgeSRQ(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -197,8 +198,7 @@ func TestPurgeSRQ(t *testing.T) {
 	})
 }
 
-// A CQ is resized at every place of its ring, with every number of completions
-// in it.
+// A CQ is resized at every place of its ring, with every number of completions in it.
 func TestResize(t *testing.T) {
 	for _, size := range []int{64, 128} {
 		k := standard()
@@ -218,7 +218,7 @@ func TestResize(t *testing.T) {
 			if n := cq.Entries(); n != []int{31, 15, 7, 127}[lap%4] {
 				t.Fatalf("%d entries", n)
 			}
-			if len(want) < 6 { // or there is no room for one more in the smallest
+			if len(want) < 6 { // the smallest ring has no room for more
 				d.write(t, q, id)
 				want = append(want, id)
 				id++
@@ -235,27 +235,35 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// Waiters are woken by events, which are counted in the word that arms.
+// Waiters are woken by events. The word that arms the CQ counts the events.
 func TestEvents(t *testing.T) {
-	forKits(t, func(t *testing.T, k kit) {
-		d := newDesk(t, k)
-		cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
-		q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
-		for id := range uint64(10) {
-			check(t, cq.Arm(id%2 == 1))
-			d.s.work()
-			_, err := q.PostRecv(uverbs.RecvWR{WRID: id})
-			check(t, err)
-			_, err = q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Solicited})
-			check(t, err)
-			d.s.work()
-			check(t, cq.WaitEvent(context.Background()))
-			poll(t, cq, id)
-		}
-	})
+	forKits(t, func(t *testing.T, k kit) { events(t, newDesk(t, k)) })
 }
 
-// Windows are bound, used, and taken back, each request behind the other.
+// Register page numbers exceed 16 bits if the device's BAR is larger than 256 MiB.
+func TestLargeRegisterNumbers(t *testing.T) {
+	k := standard()
+	k.uarBase = 1<<16 - ioctltest.FirstUAR
+	events(t, newDesk(t, k))
+}
+
+func events(t *testing.T, d *desk) {
+	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+	q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+	for id := range uint64(10) {
+		check(t, cq.Arm(id%2 == 1))
+		d.s.work()
+		_, err := q.PostRecv(uverbs.RecvWR{WRID: id})
+		check(t, err)
+		_, err = q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Solicited})
+		check(t, err)
+		d.s.work()
+		check(t, cq.WaitEvent(context.Background()))
+		poll(t, cq, id)
+	}
+}
+
+// Windows are bound, used and unbound, each request directly after the other.
 func TestWindows(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
@@ -294,7 +302,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// A limit that the kernel would forget is refused.
+// A limit that the kernel would ignore is rejected.
 func TestSRQFirstLimit(t *testing.T) {
 	d := newDesk(t, standard())
 	if _, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, Limit: 3}); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "SRQ.Modify") {
@@ -302,7 +310,7 @@ func TestSRQFirstLimit(t *testing.T) {
 	}
 }
 
-// Of a QP that the Context's Close has destroyed, completions may still be there.
+// After the Context's Close has destroyed a QP, the CQ may still have completions of it.
 func TestPollWhileEnding(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -327,7 +335,7 @@ func TestPollWhileEnding(t *testing.T) {
 	})
 }
 
-// The count of receives in the doorbell record has 16 bits.
+// The number of receives in the doorbell record has 16 bits.
 func TestSRQCounterWraps(t *testing.T) {
 	d := newDesk(t, standard())
 	s := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7}))(t)

@@ -8,17 +8,17 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// sizes are those of a QP's queues.
+// sizes are the sizes of a QP's queues.
 type sizes struct {
 	sqBlocks  int // 0: no send queue
-	maxSend   int // requests that fit, whatever they are
+	maxSend   int // number of requests that fit, whatever their size
 	maxInline int
 
 	rqCount int // 0: no receive queue
-	rqShift int // log2 of a receive's bytes
+	rqShift int // log2 of the size of a receive in bytes
 
-	split  bool // the send queue begins on a page of its own
-	header int  // bytes of a frame that must be in its request
+	split  bool // the send ring begins on a separate page
+	header int  // bytes of a frame that must be inline in its request
 }
 
 func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
@@ -30,9 +30,9 @@ func powerOfTwo(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// sizesOf computes what a configuration needs. A request is as large as the
-// largest of the queue can be: a bind, with what the C library counts, so that
-// as many fit as there.
+// sizesOf computes the sizes for a configuration. Each request is assumed to have the size of the
+// largest one, which includes the segments of a bind. The C library computes it in the same way,
+// so that the same number of requests fit.
 func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
 	if cfg.Type == uverbs.RawPacket {
 		s.split, s.header = true, l.header
@@ -60,9 +60,10 @@ func overhead(t uverbs.QPType) int {
 	return overheadRC
 }
 
-// largest is the size of the largest request that is counted with. 6 bits of the
-// control segment count its segments, but those of a bind are in the overhead of
-// all requests of a connected queue, and no data comes with them.
+// largest returns the largest size of a request in these computations. The control segment has 6
+// bits for the number of segments. On a connected queue the segments of a bind are part of the
+// overhead of every request, although a bind has no data, so the computed size may exceed that
+// limit.
 func (l *limits) largest(t uverbs.QPType) int {
 	segments := maxSegments
 	if t != uverbs.UD && t != uverbs.RawPacket {
@@ -78,7 +79,7 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 		return tooLarge(op, "MaxSendSGE", cfg.MaxSendSGE, max(limit, 0))
 	}
 	size := head + segmentSize*cfg.MaxSendSGE
-	if cfg.Type == uverbs.RawPacket { // a request has both SGEs and inline data
+	if cfg.Type == uverbs.RawPacket { // a request may have both SGEs and inline data
 		head = size
 	}
 	if limit := most - head - inlineHeader + s.header; cfg.MaxInline > limit {
@@ -118,28 +119,40 @@ func (l *limits) recvSizes(op, what string, wrs, sges int, s *sizes) error {
 	return nil
 }
 
-// srqSizes are the slots of an SRQ and log2 of their bytes.
-func (l *limits) srqSizes(cfg *uverbs.SRQConfig) (slots, shift int, err error) {
+// srqSize is the size of an SRQ's ring.
+type srqSize struct {
+	slots int // one more than the number of receives
+	total int // including resting slots: see restQueue
+	shift int // log2 of the size of a slot in bytes
+}
+
+// srqSizes returns the size of an SRQ. It adds as many resting slots as there are others, unless
+// the device does not support that many.
+func (l *limits) srqSizes(cfg *uverbs.SRQConfig) (s srqSize, err error) {
 	const op = "create SRQ"
 	size := powerOfTwo(segmentSize * (1 + max(cfg.MaxSGE, 1)))
 	if limit := l.rqDesc/segmentSize - 1; size > l.rqDesc {
-		return 0, 0, tooLarge(op, "MaxSGE", cfg.MaxSGE, limit)
+		return s, tooLarge(op, "MaxSGE", cfg.MaxSGE, limit)
 	}
-	slots = powerOfTwo(cfg.MaxWR + 1)
-	if slots > l.srqWR {
-		return 0, 0, tooLarge(op, "MaxWR", cfg.MaxWR, l.srqWR-1)
+	s.slots, s.shift = powerOfTwo(cfg.MaxWR+1), bits.TrailingZeros(uint(size))
+	if s.slots > l.srqWR {
+		return s, tooLarge(op, "MaxWR", cfg.MaxWR, l.srqWR-1)
 	}
-	return slots, bits.TrailingZeros(uint(size)), nil
+	s.total = s.slots
+	if n := 2*cfg.MaxWR + 1; n <= l.srqWR {
+		s.total = powerOfTwo(n)
+	}
+	return s, nil
 }
 
-// cqEntries is what the kernel makes of a number of completions.
+// cqEntries returns the number of entries that the kernel allocates for n completions.
 func cqEntries(op string, n int) (int, error) {
-	const most = 1 << 24 // what the consumer index counts to
+	const most = 1 << 24 // the range of the consumer index
 	if n >= most {
 		return 0, tooLarge(op, "Entries", n, most-1)
 	}
 	return powerOfTwo(n + 1), nil
 }
 
-// pages is n bytes in whole pages.
+// pages rounds n bytes up to whole pages.
 func pages(n int) int { return align(max(n, 1), unix.Getpagesize()) }

@@ -20,41 +20,41 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A soft is mlx5_ib and a ConnectX in this process: the kernel in memory, and
-// the engine of the software device, which is told of what the kernel is told.
+// A soft is mlx5_ib and a ConnectX in this process: a fake kernel and the engine of the software
+// ConnectX. Commands go to both.
 type soft struct {
 	*ioctltest.Kernel
 	t    testing.TB
 	loop loop.Loop
 	hca  *engine.HCA
 	ctx  *deviceContext
-	node int    // the device's
+	node int    // the device's node number
 	uar  []byte // all register pages
 	resp uapi.Mlx5IbAllocUcontextResp
 
 	spansMu    sync.RWMutex
 	spans      []span
-	pds        map[uint32]uint32 // by handle, as below
+	pds        map[uint32]uint32 // by handle, like the following maps
 	cqs        map[uint32]*softCQ
 	srqs       map[uint32]*engine.SRQ
 	xrcds      map[uint32]uint32
 	qps        map[uint32]*softQP
 	mrs        map[uint32]*engine.MKey
 	mws        map[uint32]*engine.MKey
-	ownPD      uint32 // the kernel's
+	ownPD      uint32 // the PD of the kernel
 	eth        softEthernet
 	violations []engine.Violation
 	async      []engine.AsyncEvent
-	broken     engine.Rule      // which is broken on purpose
-	heard      func(ioctl.Call) // of every command, before it runs; may be nil
-	stores     int              // that were told to the device
-	bursts     int              // of which bursts
+	broken     engine.Rule      // the rule to violate on purpose
+	heard      func(ioctl.Call) // called with every command before it runs; may be nil
+	stores     int              // number of stores to registers seen by the device
+	bursts     int              // how many of them were bursts
 }
 
 type softCQ struct {
 	*engine.CQ
 	handle    uint32
-	buf       uint64 // where its entries lie, as it was made
+	buf       uint64 // address of its entries when it was created
 	log, size int
 }
 
@@ -63,17 +63,19 @@ type softQP struct {
 	attr engine.QPAttr
 }
 
-// A kit is what a soft device is like.
+// A kit describes a soft device.
 type kit struct {
 	set        settings
 	cqeVersion uint8
 	noBursts   bool
 	ethernet   bool
+	uarBase    uint32 // see ioctltest.Kernel
+	registers  uint32 // registers that an old kernel allocates with the context; 0: the kernel is not an old one
 	resp       func(*uapi.Mlx5IbAllocUcontextResp)
 }
 
 func standard() kit {
-	set, err := readSettings(func(string) string { return "" })
+	set, err := readSettings(func(string) string { return "" }, 4096)
 	if err != nil {
 		panic(err)
 	}
@@ -83,12 +85,15 @@ func standard() kit {
 func newSoft(t testing.TB, k kit) *soft {
 	s := &soft{Kernel: ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5), t: t, pds: map[uint32]uint32{}, cqs: map[uint32]*softCQ{},
 		srqs: map[uint32]*engine.SRQ{}, xrcds: map[uint32]uint32{}, qps: map[uint32]*softQP{}, mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
-	s.NoBursts = k.noBursts
+	s.NoBursts, s.UARBase = k.noBursts, k.uarBase
 	s.resp = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: k.cqeVersion, CmdsSuppUhw: 3,
 		LogUarSize: 12, NumUarsPerPage: 1}
 	if !k.noBursts {
 		s.resp.BfRegSize = 512
+	}
+	if s.resp.TotBfregs = k.registers; k.registers > 0 {
+		s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.EOPNOTSUPP, "UAR.DESTROY": unix.EOPNOTSUPP}
 	}
 	if k.resp != nil {
 		k.resp(&s.resp)
@@ -119,15 +124,15 @@ func (s *soft) Frame([]byte)        {}
 func (s *soft) Completion(cq *engine.CQ) {
 	for h, q := range s.cqs {
 		if q.CQ == cq {
-			_ = s.Complete(h) // the CQ may be gone by now
+			_ = s.Complete(h) // the CQ may have been destroyed
 		}
 	}
 }
 
 func (s *soft) Async(e engine.AsyncEvent) { s.async = append(s.async, e) }
 
-// open opens the device. When the test ends it is closed, nothing may be left,
-// and nothing may have been against the rules.
+// open opens the device. When the test ends, it closes the device and checks that nothing remains
+// and that no rule was violated.
 func (s *soft) open(k kit) *uverbs.Context {
 	s.t.Helper()
 	c, err := s.tryOpen(k)
@@ -154,7 +159,7 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{k, s})
 }
 
-// softDriver is driver with settings that are not the environment's.
+// softDriver is driver with settings that do not come from the environment.
 type softDriver struct {
 	kit
 	s *soft
@@ -171,7 +176,7 @@ func (d softDriver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.
 	return c, nil
 }
 
-// quiet fails when a rule was broken.
+// quiet fails the test if a rule was violated.
 func (s *soft) quiet() {
 	s.t.Helper()
 	s.loop.Run(func() {
@@ -185,16 +190,15 @@ func (s *soft) quiet() {
 	})
 }
 
-// work tells the device of what was stored to registers since the last call. It
-// must be called after every post: of several stores to a register the last
-// remains.
+// work notifies the device of the stores to registers since the last call. It must be called
+// after every post, because of several stores to a register only the last one remains.
 func (s *soft) work() {
 	page := unix.Getpagesize()
 	s.loop.Run(func() {
-		for id := uint32(ioctltest.FirstUAR); id < ioctltest.FirstUAR+ioctltest.UARPages; id++ {
+		for _, id := range s.mappings() {
 			regs := s.uar[int(id)*page:][:uarSize]
 			if arm := regs[uarArm:][:8]; !zero(arm) {
-				s.store(id, uarArm, slices.Clone(arm))
+				s.store(s.UARNumber(id), uarArm, slices.Clone(arm))
 				clear(arm)
 			}
 			for off := uarSend; off < uarSize; off += 256 {
@@ -207,11 +211,23 @@ func (s *soft) work() {
 					n = align(int(r[7]&0x3f)*segmentSize, blockSize)
 					s.bursts++
 				}
-				s.store(id, uint32(off), slices.Clone(r[:n]))
+				s.store(s.UARNumber(id), uint32(off), slices.Clone(r[:n]))
 				clear(r)
 			}
 		}
 	})
+}
+
+// mappings returns the numbers of the register pages, which are also their page offsets.
+func (s *soft) mappings() (all []uint32) {
+	first, n := uint32(ioctltest.FirstUAR), uint32(ioctltest.UARPages)
+	if s.resp.TotBfregs > 0 {
+		first, n = 0, s.resp.TotBfregs/uarUsable
+	}
+	for i := range n {
+		all = append(all, first+i)
+	}
+	return all
 }
 
 func (s *soft) store(id, off uint32, b []byte) {
@@ -243,7 +259,7 @@ func good[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// pagesOf is memory as the device sees it: pages that lie where they lie here.
+// pagesOf returns a buffer of the device, whose pages are at the addresses of this process.
 func pagesOf(addr, n uint64) engine.Buffer {
 	b := engine.Buffer{PageShift: 12, Offset: addr & 4095}
 	for p := addr &^ 4095; p < addr+n; p += 4096 {

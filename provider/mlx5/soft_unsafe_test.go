@@ -8,13 +8,13 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newContext is uverbs' own: it makes a Context on a kernel in memory, which no
-// program needs.
+// newContext is the unexported function of uverbs. It creates a Context on a fake kernel, for
+// which the public API has no function.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
 func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
 
-// importedContext is uverbs' own too.
+// importedContext is an unexported function of uverbs too.
 //
 //go:linkname importedContext github.com/goverbs/goverbs/uverbs.importContext
 func importedContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
@@ -22,18 +22,23 @@ func importedContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider)
 // A span is memory of this process that the device may use.
 type span struct{ addr, n uint64 }
 
-// View implements engine.Memory: the device's addresses are this process's, in
-// the spans that the kernel was told of.
+// View implements engine.Memory. The device's addresses are those of this process, within the
+// spans that were registered with the kernel.
 func (s *soft) View(addr uint64, n int) ([]byte, error) {
-	s.spansMu.RLock() // the engine's receivers are goroutines of their own
+	s.spansMu.RLock() // the engine's receivers run in separate goroutines
 	defer s.spansMu.RUnlock()
 	for _, m := range s.spans {
 		if off := addr - m.addr; off <= m.n && uint64(n) <= m.n-off {
-			// The kernel is told of addresses as numbers, so this is where one
-			// becomes memory again. It is none of Go's.
+			// The kernel gets addresses as numbers, so this is where a number becomes a pointer
+			// again. It does not point to Go memory.
 			at := uintptr(addr)
 			return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n), nil
 		}
 	}
 	return nil, fmt.Errorf("no memory at %#x", addr)
+}
+
+// offsetIn returns the offset of a register in b.
+func offsetIn(b []byte, reg *uint64) int {
+	return int(uintptr(unsafe.Pointer(reg)) - uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

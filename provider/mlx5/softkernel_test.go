@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Ioctl implements ioctl.Kernel: what the kernel in memory has found good goes to
-// the device, as mlx5_ib would have it.
+// Ioctl implements ioctl.Kernel. Commands that the fake kernel accepts are executed on the device
+// as mlx5_ib does it.
 func (s *soft) Ioctl(c ioctl.Call) error {
 	if s.heard != nil {
 		s.heard(c)
@@ -67,7 +67,7 @@ func num(c ioctl.Call, id uint16) uint64 {
 	return 0
 }
 
-// input is the request of a command: its driver's part, or CORE_IN.
+// input returns the request of a command: its driver's part, or CORE_IN.
 func input[T any](c ioctl.Call, id uint16) *T {
 	v := new(T)
 	if a := attr(c, id); a != nil && a.Len > 8 {
@@ -78,7 +78,7 @@ func input[T any](c ioctl.Call, id uint16) *T {
 	return v
 }
 
-// output is what the kernel has answered.
+// output returns the reply of the kernel.
 func output[T any](c ioctl.Call, id uint16) *T {
 	v := new(T)
 	if a := attr(c, id); a != nil {
@@ -87,7 +87,7 @@ func output[T any](c ioctl.Call, id uint16) *T {
 	return v
 }
 
-// answer writes an output, as far as there is room for it.
+// answer writes an output, truncated to its size.
 func answer[T any](c ioctl.Call, id uint16, v *T) {
 	if a := attr(c, id); a != nil {
 		copy(c.Memory(a.Data, int(a.Len)), ioctl.BytesOf(v))
@@ -113,7 +113,18 @@ func (s *soft) makeCQ(c ioctl.Call) {
 	n := uint64(entries) * uint64(u.CqeSize)
 	s.share(u.BufAddr, n)
 	s.share(u.DbAddr, 8)
-	a := engine.CQAttr{UAR: uint32(u.UarPageIndex), Wide: u.CqeSize == 128, LogSize: uint8(bits.TrailingZeros(uint(entries))),
+	uar := uint32(u.UarPageIndex)
+	if large := attr(c, uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX); large != nil {
+		if uar = uint32(large.Data); u.Flags&uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX != 0 || uar>>16 == 0 {
+			s.t.Errorf("the number of a register page is told twice: %#x", uar)
+		}
+	} else if by := u.Flags&uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX == 0; by != (s.resp.TotBfregs > 0) {
+		s.t.Errorf("the driver chooses the register page: %t", by)
+	}
+	if other := u.Flags &^ uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX; other != 0 { // timestamps count ticks of the clock
+		s.t.Errorf("a CQ with flags %#x", other)
+	}
+	a := engine.CQAttr{UAR: uar, Wide: u.CqeSize == 128, LogSize: uint8(bits.TrailingZeros(uint(entries))),
 		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
 	q, err := s.hca.CreateCQ(a)
 	s.must(err)
@@ -160,6 +171,7 @@ func (s *soft) makeQP(c ioctl.Call) {
 	a := engine.QPAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))], UAR: u.BfregIndex, UserIndex: u.Uidx,
 		NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount), LogRQStride: uint8(u.RqWqeShift),
 		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
+	chosen := s.choose(&a.UAR)
 	for id, number := range map[uint16]*uint32{uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ} {
 		if cq := attr(c, id); cq != nil {
 			*number = s.cqs[uint32(cq.Data)].Number
@@ -190,10 +202,21 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.must(err)
 	s.qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = &softQP{QP: q}
 	answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
-	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0), EceOptions: softECE * (u.EceOptions >> 28)})
+	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: chosen, EceOptions: softECE * (u.EceOptions >> 28)})
 }
 
-// scatter has short messages and answers come in completions, as a QP's flags say.
+// choose returns the register that an old kernel chooses for a QP, and its page: one after the
+// other, except the first. A newer kernel uses the page in the request.
+func (s *soft) choose(page *uint32) (register uint32) {
+	if s.resp.TotBfregs == 0 {
+		return ^uint32(0)
+	}
+	n := 1 + uint32(len(s.qps))%(s.resp.TotBfregs-1)
+	*page = n / uarUsable
+	return *page*uarRegisters + n%uarUsable
+}
+
+// scatter enables short messages and results in completions if the QP's flags request them.
 func (s *soft) scatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
 	size := func(cq uint16) uint8 {
 		if s.cqs[uint32(num(c, cq))].Wide {
@@ -210,10 +233,10 @@ func (s *soft) scatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
 	}
 }
 
-// softECE are the options of enhanced connection establishment that there are.
+// softECE are the ECE options of the device.
 const softECE = 0x14
 
-// kernelPD is the domain that the kernel's own objects have.
+// kernelPD returns the PD of the kernel's own objects.
 func (s *soft) kernelPD() uint32 {
 	if s.ownPD == 0 {
 		var err error
@@ -225,7 +248,7 @@ func (s *soft) kernelPD() uint32 {
 
 func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(max(n, 1))) }
 
-// legacy follows the commands that INVOKE_WRITE carries.
+// legacy executes the commands that INVOKE_WRITE carries.
 func (s *soft) legacy(c ioctl.Call) {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	s.rawLegacy(c)
@@ -283,7 +306,7 @@ func (s *soft) makeMR(c ioctl.Call) {
 	answer(c, uapi.UVERBS_ATTR_CORE_OUT, a)
 }
 
-// resized resizes the device's CQ, which it may refuse.
+// resized resizes the device's CQ, which the device may reject.
 func (s *soft) resized(c ioctl.Call) (err error) {
 	h := c.Header()
 	if h.ObjectId != uapi.UVERBS_OBJECT_DEVICE || h.MethodId != uapi.UVERBS_METHOD_INVOKE_WRITE ||
@@ -302,7 +325,7 @@ func (s *soft) resized(c ioctl.Call) (err error) {
 	return err
 }
 
-// modifyQP takes over what a transition may set, and makes it.
+// modifyQP sets the attributes of a transition and executes it.
 func (s *soft) modifyQP(r *uapi.IbUverbsModifyQp) {
 	if q := s.eth.qps[r.QpHandle]; q != nil {
 		if uverbs.QPMask(r.AttrMask)&uverbs.MaskState != 0 {
@@ -342,8 +365,8 @@ func (s *soft) modifyQP(r *uapi.IbUverbsModifyQp) {
 	}
 }
 
-// forget returns what a destroy command does to the device, once the kernel has
-// found it good.
+// forget returns the function that executes a destroy command on the device, to be called once
+// the kernel has accepted the command.
 func (s *soft) forget(c ioctl.Call) func() {
 	h := c.Header()
 	handle := func(id uint16) uint32 { return uint32(num(c, id)) }
@@ -374,7 +397,7 @@ func (s *soft) forget(c ioctl.Call) func() {
 		gone = func() error {
 			k := s.mrs[handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
 			if k == nil {
-				return nil // a dma-buf, of which the device knows nothing
+				return nil // a dma-buf, which the device does not know
 			}
 			delete(s.mrs, handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE))
 			return s.hca.DestroyMKey(k.Index)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// requests are send requests of every kind and of many sizes.
+// requests returns send requests of every kind and of many sizes.
 func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 	sge := func(i, n int) uverbs.SGE {
 		return uverbs.SGE{Addr: 0x1122334455667700 + uint64(i), Length: uint32(n), LKey: 0xaabbcc00 + uint32(i)}
@@ -48,11 +48,11 @@ func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 	add(uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748, Swap: 0x5152535455565758})
 	add(uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748, Swap: 0x5152535455565758})
 	add(uverbs.SendWR{Opcode: uverbs.OpLocalInv})
-	add(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge(0, 1)}}) // behind it
+	add(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge(0, 1)}}) // after the LOCAL_INV
 	return all
 }
 
-// binds are the binds of memory windows.
+// binds returns binds of memory windows.
 func binds() (all []uverbs.ProviderBind) {
 	for _, typ := range []uverbs.MWType{uverbs.MWType1, uverbs.MWType2} {
 		for access := range uverbs.Access(16) {
@@ -64,37 +64,29 @@ func binds() (all []uverbs.ProviderBind) {
 	return append(all, uverbs.ProviderBind{Type: uverbs.MWType1, MWRKey: 0x31323334, RKey: 0x41424345})
 }
 
-// build adds a request to a batch by the calls that the builder makes.
+// build adds a request to a batch with the builder's calls.
 func build(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	ex := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		ex = wr.InvalidateRKey
 	}
-	b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+	b.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, ex)
 	buildRest(b, wr, bind)
 }
 
-// buildOnce is build by calls that say of the data too, where there are such.
+// buildOnce is build with the calls that also pass the data, if there is one for the request.
 func buildOnce(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
-	rest := *wr
-	switch op := wr.Opcode; {
-	case wr.Inline != nil && op == uverbs.OpSend:
-		b.SendInline(wr.Flags, wr.WRID, wr.Inline)
+	imm := wr.Imm
+	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
+		imm = wr.InvalidateRKey
+	}
+	rest, op := *wr, uverbs.ProviderOpOf(wr.Opcode, wr.Flags)
+	switch {
+	case wr.Inline != nil:
+		b.OpInline(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm, wr.Inline)
 		rest.Inline = nil
-	case wr.Inline != nil && op == uverbs.OpWrite:
-		b.WriteInline(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
-		rest.Inline = nil
-	case wr.Inline != nil || len(wr.SGL) == 0:
-		build(b, wr, bind)
-		return
-	case op == uverbs.OpSend:
-		b.SendSGE(wr.Flags, wr.WRID, wr.SGL[0])
-		rest.SGL = wr.SGL[1:]
-	case op == uverbs.OpWrite:
-		b.WriteSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
-		rest.SGL = wr.SGL[1:]
-	case op == uverbs.OpRead:
-		b.ReadSGE(wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+	case len(wr.SGL) > 0:
+		b.OpSGE(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	default:
 		build(b, wr, bind)
@@ -110,7 +102,7 @@ func buildRest(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	case uverbs.OpBindMW:
 		b.Bind(*bind, nil)
 	}
-	if b.sq.lead > 0 && wr.Opcode != uverbs.OpLocalInv {
+	if b.sq.srqSegments > 0 && wr.Opcode != uverbs.OpLocalInv {
 		b.RemoteSRQ(wr.RemoteSRQN)
 	}
 	if wr.Inline != nil {
@@ -121,8 +113,8 @@ func buildRest(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	}
 }
 
-// Every request of every size, from every place of the ring, by lists and by
-// batches, is what the oracle writes, in the ring and at the register.
+// Every request of every size, at every place of the ring, posted by lists and by batches, is
+// what the oracle writes, in the ring and in the register.
 func TestRequests(t *testing.T) {
 	const maxSGE, maxInline = 6, 100
 	all := requests(maxSGE, maxInline)
@@ -142,7 +134,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// post posts wr and compares.
+// post posts wr and compares it.
 func (b *bench) post(t *testing.T, way string, o *oracle, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	t.Helper()
 	cur, half := b.sq.cur, b.sq.db.Half
@@ -199,7 +191,7 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// Lists and batches of several requests have one doorbell, and no burst.
+// Lists and batches of several requests ring one doorbell, without a burst.
 func TestSeveral(t *testing.T) {
 	const maxSGE, maxInline = 4, 60
 	all := requests(maxSGE, maxInline)
@@ -243,7 +235,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// The bytes of a few requests, for eyes.
+// The bytes of a few requests, for human readers.
 func TestRequestBytes(t *testing.T) {
 	b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxSendSGE: 3, MaxInline: 40}, nil)
 	var out strings.Builder
@@ -269,7 +261,7 @@ func TestRequestBytes(t *testing.T) {
 	for _, bind := range binds() {
 		cur := b.sq.cur
 		b.Begin()
-		b.Op(uverbs.OpBindMW, uverbs.Signaled, 1, 0, 0, 0)
+		b.Op(uverbs.ProviderOpOf(uverbs.OpBindMW, uverbs.Signaled), 1, 0, 0, 0)
 		b.Bind(bind, nil)
 		check(t, b.Submit())
 		show(fmt.Sprintf("BIND_MW of type %d, access %v, %d bytes", bind.Type, bind.Access, bind.Length), cur)

@@ -2,7 +2,9 @@ package mlx5
 
 import (
 	"errors"
+	"math/bits"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -16,21 +18,25 @@ import (
 
 // srq implements uverbs.ProviderSRQ.
 //
-// Its slots form a list, by the number of the next in each. The device follows it
-// and is told how many it may take. Posts fill the slot at head and go on to the
-// next; the one at tail, which has none yet, is never filled. Slots come back in
-// any order, from any CQ: Poll puts them on a stack, without a lock, and a post
-// that has come to the tail takes all of it and appends it.
+// Its slots form a linked list: each slot holds the number of the next one. The device follows
+// the list, and the doorbell record says how many receives it may use. A post fills the slot at
+// head and moves head to the next one. The slot at tail has no successor yet and is never filled.
+// Slots are returned in any order and from any CQ: Poll sets their bits in free without a lock.
+// When a post has reached the tail, it appends a run of adjacent free slots in ascending order,
+// because the device prefetches adjacent receives.
 type srq struct {
 	segments []segment
-	ids      []uint64 // WRIDs
-	below    []uint32 // of a slot on the stack: the one below it
-	top      atomic.Uint32
-	shift    uint32 // log2 of the segments of a slot
+	ids      []uint64        // WRIDs
+	free     []atomic.Uint64 // bit map of the slots that are neither in the list nor used by the device
+	shift    uint32          // log2 of the segments of a slot
 	head     uint32
 	tail     uint32
+	slots    uint32 // slots that posts use: the first ones, or all after the first page fault
 	count    uint32 // receives posted
 	maxSGE   int
+
+	faults  sync.Mutex // serializes posts and page faults, if the context has pageable memory
+	resting restQueue
 
 	ctx    *deviceContext
 	mem    *provider.Mapping
@@ -41,47 +47,49 @@ type srq struct {
 	retired atomic.Bool
 }
 
-// noSlot is what lies below the lowest slot of the stack.
-const noSlot = ^uint32(0)
-
 // CreateSRQ implements uverbs.ProviderContext.
 func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
 	var reply uverbs.ProviderReply
-	slots, shift, err := c.limits.srqSizes(cfg)
+	size, err := c.limits.srqSizes(cfg)
 	if err != nil {
 		return nil, reply, err
 	}
-	if cfg.Limit != 0 { // the kernel would forget it
+	if cfg.Limit != 0 { // the kernel would ignore it
 		return nil, reply, &uverbs.Error{Op: "create SRQ", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the device takes no Limit when an SRQ is made: post receives, then set it by SRQ.Modify"}
 	}
-	s := &srq{ctx: c, shift: uint32(shift) - segmentShift, maxSGE: 1<<shift/segmentSize - 1}
-	if err = s.prepare(pd, slots); err == nil {
+	s := &srq{ctx: c, shift: uint32(size.shift) - segmentShift, maxSGE: 1<<size.shift/segmentSize - 1}
+	if err = s.prepare(pd, size); err == nil {
+		asked := cfg.MaxWR
+		cfg.MaxWR = size.total - 1 // the kernel adds the slot that is never filled
 		reply, err = s.create(cfg.XRCD != nil, create)
+		cfg.MaxWR = asked
 	}
 	if err != nil {
 		return nil, reply, errors.Join(err, s.Retire())
 	}
-	reply.SRQ.MaxWR, reply.SRQ.MaxSGE = slots-1, s.maxSGE
+	reply.SRQ.MaxWR, reply.SRQ.MaxSGE = size.slots-1, s.maxSGE
 	return s, reply, nil
 }
 
-func (s *srq) prepare(pd *uverbs.PD, slots int) (err error) {
+func (s *srq) prepare(pd *uverbs.PD, size srqSize) (err error) {
 	const op = "create SRQ"
-	ring := slots << s.shift * segmentSize
-	if s.mem, err = queueMemory(op, pd, pages(ring+slots*8), s.ctx.set.srqPages); err != nil {
+	ring := size.total << size.shift
+	if s.mem, err = queueMemory(op, pd, pages(ring+size.total*8), s.ctx.set.srqPages); err != nil {
 		return err
 	}
 	if s.record, err = s.ctx.records.get(); err != nil {
 		return kernelError(op, "", err, "there is no memory for its doorbell record")
 	}
 	b := s.mem.Bytes()
-	s.segments, s.ids = segmentsOf(b[:ring]), uint64sOf(b[ring:][:slots*8])
-	s.below = make([]uint32, slots)
-	s.top.Store(noSlot)
-	s.tail = uint32(slots) - 1
-	for i := range s.tail {
-		s.link(i, i+1)
+	s.segments, s.ids = segmentsOf(b[:ring]), uint64sOf(b[ring:][:size.total*8])
+	s.free = make([]atomic.Uint64, (size.total+63)/64)
+	s.slots = uint32(size.slots)
+	s.tail = s.slots - 1
+	s.linkAll(0, s.tail)
+	if size.total > size.slots {
+		s.resting = restQueue{head: s.slots, tail: uint32(size.total) - 1, any: true}
+		s.linkAll(s.resting.head, s.resting.tail)
 	}
 	return nil
 }
@@ -102,7 +110,7 @@ func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderRe
 	resp := new(uapi.Mlx5IbCreateSrqResp)
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
 	if err != nil {
-		return reply, err
+		return reply, pinned(err, s.mem)
 	}
 	s.number = resp.Srqn
 	if !s.ctx.indexed {
@@ -112,43 +120,74 @@ func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderRe
 	return reply, nil
 }
 
-// slot is the list of slot i, behind the segment that names the next.
+// slot returns the segments of slot i: the segment that names the next slot, then the data
+// segments.
 func (s *srq) slot(i uint32) []segment { return s.segments[i<<s.shift:][:1<<s.shift] }
+
+// next returns the slot after i.
+func (s *srq) next(i uint32) uint32 {
+	return uint32(be(s.segments[i<<s.shift][0])>>32) & uint32(len(s.ids)-1)
+}
 
 // link makes next the slot after i.
 func (s *srq) link(i, next uint32) {
 	s.segments[i<<s.shift][0] = be(uint64(next&0xffff) << 32)
 }
 
-// give puts a slot back whose receive is over. Any goroutine may.
-func (s *srq) give(i uint32) {
-	if int(i) >= len(s.below) {
-		return // none of ours
-	}
-	for {
-		top := s.top.Load()
-		s.below[i] = top
-		if s.top.CompareAndSwap(top, i) {
-			return
-		}
+// linkAll links the slots from first to last to each other.
+func (s *srq) linkAll(first, last uint32) {
+	for i := first; i < last; i++ {
+		s.link(i, i+1)
 	}
 }
 
-// reclaim appends the slots that have come back to the list, and reports whether
-// there were any.
-func (s *srq) reclaim() bool {
-	i := s.top.Swap(noSlot)
-	for n := 0; i != noSlot && n < len(s.below); n++ {
-		next := s.below[i]
-		s.link(s.tail, i)
-		s.tail = i
-		i = next
+// append adds the slots from first to last to the end of the list.
+func (s *srq) append(first, last uint32) {
+	s.link(s.tail, first)
+	s.linkAll(first, last)
+	s.tail = last
+}
+
+// give frees the slot of a completed receive. Any goroutine may call it.
+func (s *srq) give(i uint32) {
+	if int(i) < len(s.ids) {
+		s.free[i/64].Or(1 << (i % 64))
 	}
-	return s.head != s.tail
+}
+
+// reclaim appends a run of free slots to the list after tail: the first run above tail, or else
+// the first run of all. This is the order of libmlx5. A run ends at its word of the bit map, but
+// the next call continues in the next word, which is above the new tail. reclaim reports whether
+// there was a run.
+func (s *srq) reclaim() bool {
+	i, words := s.tail+1, (s.slots+63)/64
+	k := i / 64
+	if k >= words {
+		i, k = 0, 0
+	}
+	w := s.free[k].Load() &^ (1<<(i%64) - 1)
+	for left := words; w == 0; left-- {
+		if left == 0 {
+			return false
+		}
+		if k++; k == words {
+			k = 0
+		}
+		w = s.free[k].Load()
+	}
+	low := w & -w
+	run := w &^ (w + low) // the lowest set bit and the set bits adjacent to it
+	s.free[k].And(^run)
+	first := k*64 + uint32(bits.TrailingZeros64(run))
+	s.append(first, first+uint32(bits.OnesCount64(run))-1)
+	return true
 }
 
 // PostRecv implements uverbs.ProviderSRQ.
 func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	if s.ctx.memory.Pageable() {
+		return s.postBesideFaults(wrs)
+	}
 	n, err := s.post(wrs)
 	runtime.KeepAlive(s)
 	return n, err
@@ -172,10 +211,13 @@ func (s *srq) post(wrs []uverbs.RecvWR) (int, error) {
 		s.count++
 	}
 	if n > 0 {
-		mmio.Publish32BE(&s.record.words[recvCounter], s.count&0xffff)
+		s.publish()
 	}
 	return n, err
 }
+
+// publish writes the number of receives posted to the doorbell record.
+func (s *srq) publish() { mmio.Publish32BE(&s.record.words[recvCounter], s.count&0xffff) }
 
 // Modify implements uverbs.ProviderSRQ.
 func (s *srq) Modify(_ *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.ProviderCommand) error {
@@ -189,6 +231,8 @@ func (s *srq) Modify(_ *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.Provider
 
 // Retire implements uverbs.ProviderSRQ.
 func (s *srq) Retire() error {
+	s.faults.Lock()
+	defer s.faults.Unlock()
 	if s.retired.Swap(true) {
 		return nil
 	}

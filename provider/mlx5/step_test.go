@@ -11,24 +11,22 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A step is a post of n requests, their execution by a device that is a loop here,
-// and the poll of their completions.
+// A step posts n requests, executes them with a loop that replaces the device, and polls their
+// completions.
 type step struct {
 	*bench
 	cq   *cq
 	wrs  []uverbs.SendWR
 	wcs  []uverbs.WC
-	next uint32 // entry of the CQ
-	done uint32 // blocks of the queue
-	few  bool   // the last request of each post alone is signaled
+	next uint32 // next entry of the CQ
+	done uint32 // blocks executed
+	few  bool   // only the last request of each post is signaled
 }
 
 func newStep(b *testing.B, n int) *step {
 	b.Helper()
 	s := &step{bench: benchQP(b), wcs: make([]uverbs.WC, n)}
-	p, _, err := s.ctx.CreateCQ(&uverbs.CQConfig{Entries: 255}, func([]byte, []byte) (uverbs.ProviderReply, error) {
-		return uverbs.ProviderReply{}, nil
-	})
+	p, _, err := s.ctx.CreateCQ(&uverbs.CQConfig{Entries: 255}, noCQCommand)
 	check(b, err)
 	b.Cleanup(func() { check(b, p.Retire()) })
 	s.cq = p.(*cq)
@@ -55,8 +53,7 @@ func (s *step) run() bool {
 	return n == len(s.wcs) && err == nil
 }
 
-// BenchmarkStep is what a post and a poll cost together, with what the stand-in
-// for a device takes.
+// BenchmarkStep measures a post and a poll together, including the loop that replaces the device.
 func BenchmarkStep(b *testing.B) {
 	for name, n := range map[string]int{"1": 1, "32": 32} {
 		b.Run(name, func(b *testing.B) {
@@ -71,13 +68,13 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTail is how long single steps take beside a goroutine that makes
-// garbage: collections must not reach those who do not allocate.
+// BenchmarkTail measures how long single steps take next to a goroutine that produces garbage.
+// Collections must not delay a loop that does not allocate.
 func BenchmarkTail(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		percent int
-		garbage bool // of the loop itself
+		garbage bool // the loop itself allocates
 	}{{"alone", -1, false}, {"GOGC=100", 100, false}, {"GOGC=10", 10, false}, {"GOGC=100/allocating", 100, true}} {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStep(b, 1)
@@ -109,8 +106,8 @@ func BenchmarkTail(b *testing.B) {
 
 var kept *int64
 
-// churn makes garbage, beside some that is kept, until its result is called. With
-// a negative percentage it makes none.
+// churn produces garbage, and keeps some memory alive, until stop is called. With a negative
+// percentage it does nothing.
 func churn(percent int) (stop func()) {
 	if percent < 0 {
 		return func() {}

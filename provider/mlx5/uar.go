@@ -12,34 +12,34 @@ import (
 	"github.com/goverbs/goverbs/provider"
 )
 
-// Layout of a register page (UAR), which has 4 KiB whatever the CPU's pages
-// have. A CPU's page holds several where it is larger.
+// The layout of a register page (UAR). It has 4 KiB whatever the page size of the CPU. If the
+// CPU's pages are larger, one of them holds several register pages.
 const (
 	uarSize      = 4096
 	uarArm       = 0x20  // CQ doorbell
 	uarSend      = 0x800 // registers for sends
-	uarUsable    = 2     // of them; two more are for other uses
+	uarUsable    = 2     // usable registers; two more serve other purposes
 	uarRegisters = 4
 )
 
-// A register is where send requests are told to the device.
+// A register is a doorbell register for send requests.
 type register struct {
 	reg    *uint64
-	mem    *provider.Mapping // where it lies
-	uar    uint32            // its page, as the device numbers it
-	toggle uint64            // half its size; 0: it takes 8 bytes at a time
-	most   uint64            // blocks that it takes at a time
+	mem    *provider.Mapping // the mapping that contains the register
+	uar    uint32            // the device's number of its page
+	toggle uint64            // half its size; 0 if it accepts only 8 bytes at a time
+	most   uint64            // largest burst in blocks
 
-	half uint64 // to be written next, whoever does
+	half uint64 // the half to write next
 
-	// Of a register that several QPs use.
+	// For registers that several QPs use.
 	shared bool
-	domain bool // they are of one thread domain: no lock is needed
+	domain bool // the QPs belong to one thread domain, so no lock is needed
 	mu     sync.Mutex
 	users  int
 }
 
-// ring is mmio.Ring on a register that several QPs use.
+// ring calls mmio.Ring on a register that several QPs use.
 func (r *register) ring(d *mmio.Doorbell, count uint32, wqe *[64]byte, blocks uint64) {
 	if !r.domain {
 		r.mu.Lock()
@@ -52,10 +52,10 @@ func (r *register) ring(d *mmio.Doorbell, count uint32, wqe *[64]byte, blocks ui
 	}
 }
 
-// A uarPage is mapped registers, and the kernel's object that they belong to.
+// A uarPage is a mapping of registers and the kernel object it belongs to.
 type uarPage struct {
 	mem    *provider.Mapping
-	id     uint32 // as the device numbers it
+	id     uint32 // the device's number of the page
 	handle uint32
 	object bool
 }
@@ -64,25 +64,25 @@ type uarPage struct {
 type uars struct {
 	dev   *ioctl.Device
 	set   settings
-	split int // bytes of half a register; 0: none takes bursts
-	per   int // register pages in a CPU's page
+	split int // half the size of a register in bytes; 0 if the registers do not accept bursts
+	per   int // register pages per CPU page
 
-	base  *uarPage // for arming CQs, and for QPs where there is nothing better
+	base  *uarPage // for arming CQs, and for QPs if no better register is available
 	plain *register
 	arm   *uint64
 
-	mu     sync.Mutex
-	pages  []*uarPage
-	owned  []*register // free ones
-	shared []*register
-	spare  []*register // of thread domains that are closed
-	made   int         // registers for bursts
-	owners int         // of them, made to be owned
-	fixed  []*register
+	mu      sync.Mutex
+	pages   []*uarPage
+	owned   []*register // free registers
+	shared  []*register
+	spare   []*register // free registers of closed thread domains
+	owners  int         // number of burst registers allocated for one owner each
+	sharers int         // number of burst registers allocated for sharing
+	fixed   []*register
 }
 
-// open makes the page that every context needs. registers is how many the kernel
-// has made by itself: an old one.
+// open allocates the page that every context needs. registers is the number of registers that an
+// old kernel has allocated with the context, or 0.
 func (u *uars) open(registers int) error {
 	if registers > 0 {
 		return u.openFixed(registers)
@@ -102,7 +102,7 @@ func (u *uars) use(p *uarPage) {
 	u.arm = registerOf(p.mem.Bytes()[uarArm:])
 }
 
-// alloc has the kernel make a page and maps it.
+// alloc allocates a page and maps it.
 func (u *uars) alloc(kind uint64) (*uarPage, error) {
 	c := ioctl.Get()
 	defer c.Put()
@@ -137,20 +137,20 @@ func (u *uars) destroy(p *uarPage) error {
 	c.Start(uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY)
 	c.Handle(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, p.handle)
 	err := u.dev.Do(c)
-	if errors.Is(err, unix.EIO) { // the device is gone, and its pages with it
+	if errors.Is(err, unix.EIO) { // the device was removed, and its pages with it
 		return nil
 	}
 	return err
 }
 
-// A spot is where a register lies in a mapping.
+// A spot is the place of a register in a mapping.
 type spot struct {
 	offset int
-	page   uint32 // after the first
+	page   uint32 // index of the register page in the mapping
 }
 
-// spots are the first n registers of each of the per pages of a mapping, with a
-// size each.
+// spots returns the places of the first n registers of each of the per register pages in a
+// mapping. A register has size bytes.
 func spots(per, n, size int) []spot {
 	var all []spot
 	for page := range per {
@@ -161,7 +161,9 @@ func spots(per, n, size int) []spot {
 	return all
 }
 
-// get returns a register for a QP, and put takes it back.
+// get returns a register for a QP, and put returns it. A page may have more registers than its
+// kind still needs, and all of them are used. With large CPU pages, the first page of shared
+// registers is allocated all the same.
 func (u *uars) get() *register {
 	if u.split == 0 || u.fixed != nil {
 		return u.plain
@@ -176,7 +178,7 @@ func (u *uars) get() *register {
 		u.owned = u.owned[:last]
 		return r
 	}
-	if u.made < u.set.registers {
+	if u.sharers < u.set.registers-u.set.owned {
 		u.more(true)
 	}
 	best := u.plain
@@ -191,18 +193,18 @@ func (u *uars) get() *register {
 	return best
 }
 
-// more makes a page of registers. That the device has none left is no error:
-// there are others.
+// more allocates a page of registers. It is not an error if the device has none left, because
+// other registers can be used.
 func (u *uars) more(shared bool) {
 	p, err := u.alloc(uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
 	if err != nil {
-		u.made, u.owners = maxRegisters, maxRegisters
+		u.owners, u.sharers = maxRegisters, maxRegisters
 		return
 	}
 	for _, r := range u.registersOf(p) {
 		r.shared = shared
-		u.made++
 		if shared {
+			u.sharers++
 			u.shared = append(u.shared, r)
 		} else {
 			u.owners++
@@ -211,7 +213,7 @@ func (u *uars) more(shared bool) {
 	}
 }
 
-// registersOf are the registers of a page that take bursts.
+// registersOf returns the registers of a page that accept bursts.
 func (u *uars) registersOf(p *uarPage) (all []*register) {
 	for _, s := range spots(u.per, uarUsable, 2*u.split) {
 		all = append(all, &register{reg: registerOf(p.mem.Bytes()[s.offset:]), mem: p.mem, uar: p.id + s.page,
@@ -234,14 +236,13 @@ func (u *uars) put(r *register, half uint64) {
 	}
 }
 
-// retire puts zero pages where the registers were, and has the kernel let the
-// pages go.
+// retire replaces the mapped registers with zero pages and frees the kernel's pages.
 func (u *uars) retire() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var errs []error
 	for i := range u.pages {
-		p := u.pages[(i+1)%len(u.pages)] // the first, which all need, last
+		p := u.pages[(i+1)%len(u.pages)] // the first page last, because all queues use it
 		errs = append(errs, p.mem.Retire(), u.destroy(p))
 	}
 	u.pages = nil

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A wallClock is a page that the kernel keeps: what time it was at a count of the
-// clock, and how long a tick is. Words of 8 bytes, the first of which changes
-// before and after each change of the others.
+// A wallClock is a page that the kernel updates. It holds a clock count with the time at that
+// count, and the length of a tick. It has words of 8 bytes. The first one changes before and
+// after each update of the others.
 type wallClock struct {
 	mem   *provider.Mapping
 	words []uint64
@@ -27,7 +26,7 @@ const (
 	clockNanoseconds
 	clockCycles
 	clockFraction
-	clockRate // the factor, and by how many bits the product is shifted
+	clockRate // the factor, and the number of bits by which the product is shifted right
 	clockMask
 	clockWords
 )
@@ -37,8 +36,8 @@ func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) err
 		return nil
 	}
 	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1), unix.Getpagesize())
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		return nil // there is none to read
+	if noPage(err) {
+		return nil
 	}
 	if err != nil {
 		return kernelError("map the clock's time", dev.Name(), err, "")
@@ -47,8 +46,8 @@ func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) err
 	return nil
 }
 
-// WallClock implements uverbs.ProviderWallClock. A count that is further from the
-// kernel's last than half of what the counter counts is taken for one before it.
+// WallClock implements uverbs.ProviderWallClock. A count that is ahead of the kernel's last count
+// by more than half the counter's range is treated as an earlier count.
 func (c *deviceContext) WallClock(count uint64) (ns uint64, err error) {
 	w := &c.wall
 	if w.mem == nil {

@@ -19,7 +19,7 @@ type wq struct {
 	rq recvQueue
 
 	ctx    *deviceContext
-	mem    *provider.Mapping // the ring, and what is noted of its receives
+	mem    *provider.Mapping // the ring, and the WRIDs of its receives
 	record record
 	target target
 
@@ -72,7 +72,8 @@ func (q *wq) prepare(pd *uverbs.PD, s *sizes) (err error) {
 func (q *wq) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	req := &uapi.Mlx5IbCreateWq{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr, RqWqeCount: uint32(s.rqCount),
 		RqWqeShift: uint32(s.rqShift), UserIndex: q.target.key}
-	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateWqResp)))
+	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateWqResp)))
+	return reply, pinned(err, q.mem)
 }
 
 // PostRecv implements uverbs.ProviderWQ.
@@ -82,8 +83,8 @@ func (q *wq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// Modify implements uverbs.ProviderWQ. The driver wants its part, which says
-// nothing.
+// Modify implements uverbs.ProviderWQ. The driver requires its part of the command, although all
+// its fields are 0.
 func (q *wq) Modify(modify uverbs.ProviderCommand) error {
 	_, err := modify(ioctl.BytesOf(new(uapi.Mlx5IbModifyWq)), nil)
 	return err
@@ -114,7 +115,7 @@ func (q *wq) Retire() error {
 	return err
 }
 
-// createRSS makes a QP that spreads packets over WQs. It has no queues.
+// createRSS creates a QP that spreads packets over WQs. It has no queues.
 func (c *deviceContext) createRSS(cfg *uverbs.RSSConfig, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(cfg.Fields), RxHashFunction: uint8(cfg.Function), RxKeyLen: uint8(len(cfg.Key))}
 	if room := len(req.RxHashKey); len(cfg.Key) > room {

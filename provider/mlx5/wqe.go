@@ -32,30 +32,29 @@ const (
 	ceSignaled   = 0x08
 	ceSolicited  = 0x02
 	ceFence      = 0x80
-	ceSmallFence = 0x20 // waits for a change of memory keys before it
+	ceSmallFence = 0x20 // waits for an earlier change of memory keys
 )
 
 const (
 	inlineMark  = 1 << 31 // in the length of a data segment
 	invalidLKey = 0x100   // ends a list of data segments
-	wildMark    = 1 << 31 // an address vector of 48 bytes follows the QPN
+	extendedAV  = 1 << 31 // an address vector of 48 bytes follows the QPN
 )
 
-// An operation is what the encoder must know of an opcode: the device's opcode in
-// the low byte, then what a completion is told, then what it has beside its
-// data.
+// An operation is what the encoder needs to know of an opcode: the device's opcode in the low
+// byte, then the meta of the note, then the traits below.
 type operation uint32
 
-const opMetaShift = 8 // meta of the note: 16 bits
+const opMetaShift = 8 // the meta of a note has 16 bits
 
 const (
-	remote operation = 1 << (24 + iota)
-	simple           // nothing but data, and what remote and imm say
-	imm
-	key      // that it invalidates
-	scatter  // writes to its SGEs, so there is no inline form
-	operands // of an atomic, and 8 bytes to write to
-	bare     // has neither SGEs nor inline data
+	remote   operation = 1 << (24 + iota)
+	simple             // has only data, and what remote and imm32 add
+	imm32              // has immediate data
+	key                // has a key to invalidate
+	scatter            // writes to its SGEs, so it has no inline form
+	operands           // has the operands of an atomic, and 8 bytes to write to
+	bare               // has neither SGEs nor inline data
 )
 
 func op(hw uint8, wc uverbs.WCOpcode, traits operation) operation {
@@ -73,14 +72,15 @@ func (o operation) hw() uint64                 { return uint64(o & 0xff) }
 func (o operation) completes() uverbs.WCOpcode { return uverbs.WCOpcode(o.meta() >> metaOpShift) }
 func (o operation) meta() uint32               { return uint32(o>>opMetaShift) & 0xffff }
 
-// operations are those of one type of QP, by uverbs.Opcode.
+// operations are the operations of one type of QP, by uverbs.Opcode.
 type operations [16]operation
 
-var connected = operations{
+// opsRC are the operations of RC.
+var opsRC = operations{
 	uverbs.OpWrite:       op(hwWrite, uverbs.WCWrite, remote|simple),
-	uverbs.OpWriteImm:    op(hwWriteImm, uverbs.WCWrite, remote|simple|imm),
+	uverbs.OpWriteImm:    op(hwWriteImm, uverbs.WCWrite, remote|simple|imm32),
 	uverbs.OpSend:        op(hwSend, uverbs.WCSend, simple),
-	uverbs.OpSendImm:     op(hwSendImm, uverbs.WCSend, simple|imm),
+	uverbs.OpSendImm:     op(hwSendImm, uverbs.WCSend, simple|imm32),
 	uverbs.OpRead:        op(hwRead, uverbs.WCRead, remote|simple|scatter),
 	uverbs.OpCompareSwap: op(hwCAS, uverbs.WCCompareSwap, remote|scatter|operands),
 	uverbs.OpFetchAdd:    op(hwFetchAdd, uverbs.WCFetchAdd, remote|scatter|operands),
@@ -89,37 +89,37 @@ var connected = operations{
 	uverbs.OpSendInv:     op(hwSendInv, uverbs.WCSend, key),
 }
 
-// unacknowledged are those of UC.
-var unacknowledged = operations{
-	uverbs.OpWrite:    connected[uverbs.OpWrite],
-	uverbs.OpWriteImm: connected[uverbs.OpWriteImm],
-	uverbs.OpSend:     connected[uverbs.OpSend],
-	uverbs.OpSendImm:  connected[uverbs.OpSendImm],
-	uverbs.OpBindMW:   connected[uverbs.OpBindMW],
-	uverbs.OpLocalInv: connected[uverbs.OpLocalInv],
+// opsUC are the operations of UC.
+var opsUC = operations{
+	uverbs.OpWrite:    opsRC[uverbs.OpWrite],
+	uverbs.OpWriteImm: opsRC[uverbs.OpWriteImm],
+	uverbs.OpSend:     opsRC[uverbs.OpSend],
+	uverbs.OpSendImm:  opsRC[uverbs.OpSendImm],
+	uverbs.OpBindMW:   opsRC[uverbs.OpBindMW],
+	uverbs.OpLocalInv: opsRC[uverbs.OpLocalInv],
 }
 
-// datagrams are those of UD.
-var datagrams = operations{
-	uverbs.OpSend:    connected[uverbs.OpSend] &^ simple,
-	uverbs.OpSendImm: connected[uverbs.OpSendImm] &^ simple,
+// opsUD are the operations of UD.
+var opsUD = operations{
+	uverbs.OpSend:    opsRC[uverbs.OpSend] &^ simple,
+	uverbs.OpSendImm: opsRC[uverbs.OpSendImm] &^ simple,
 }
 
-// extended are those of XRC: every request that leaves the device names an SRQ.
-var extended = func() operations {
-	all := connected
+// opsXRC are the operations of XRC. Every request that leaves the device names an SRQ.
+var opsXRC = func() operations {
+	all := opsRC
 	for i := range all {
 		all[i] &^= simple
 	}
 	return all
 }()
 
-// raw are those of raw packets.
-var raw = operations{uverbs.OpSend: connected[uverbs.OpSend] &^ simple}
+// opsRaw are the operations of raw packet QPs.
+var opsRaw = operations{uverbs.OpSend: opsRC[uverbs.OpSend] &^ simple}
 
 const callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 
-// ceTable has the control segment's flags for each combination of callerFlags.
+// ceTable holds the control segment's flags for each combination of callerFlags.
 type ceTable [8]uint8
 
 func newCETable(signalAll bool) (t ceTable) {
@@ -138,37 +138,34 @@ func newCETable(signalAll bool) (t ceTable) {
 	return t
 }
 
-// A word of an opcode, for requests of the common kinds, is the first of the
-// control segment without the index, and with the size that the segments before
-// the data have. Its highest byte says what is uncommon about it.
+// The words of a sendQueue hold, for each opcode, the first word of the control segment without
+// the index, including the size of the segments before the data. The highest byte is not written
+// to the ring: it says how the opcode differs from a WRITE.
 const (
-	wordIndex    = 40
-	wordSize     = 0x3f
-	wordPlain    = 1<<56 - 1
-	wordImm      = 1 << 56
-	wordLocal    = 1 << 57 // has no remote address
-	wordScatter  = 1 << 58 // has no inline form
-	wordRare     = 1 << 62 // is not made the short way
-	wordUncommon = 1 << 63 // is one of these
+	wordIndex     = 40
+	wordSize      = 0x3f
+	wordPlain     = 1<<56 - 1
+	wordImm       = 1 << 56
+	wordLocal     = 1 << 57 // has no remote address
+	wordNotInline = 1 << 58 // has no inline form, or is rare
+	wordRare      = 1 << 62 // is not handled by the fast path
+	wordUncommon  = 1 << 63 // has one of these flags
 )
 
-// Bytes of the first word of a control segment.
-const (
-	opcodeByte = 3
-	sizeByte   = 7
-)
-
-// Where the data of a request with a remote address begins, and without, in bytes.
+// Offsets of the data in a request with and without a remote address, in bytes.
 const (
 	dataRemote = segmentSize * (ctrlSegments + raddrSegments)
 	dataLocal  = segmentSize * ctrlSegments
 )
 
-// shortcuts fills in what the short ways look up.
-func (s *sendQueue) shortcuts() {
+// sizeByte is the byte of a control segment that contains the request's size.
+const sizeByte = 7
+
+// fastTables fills the tables of the fast path.
+func (s *sendQueue) fastTables() {
 	for i, o := range s.ops {
 		s.metas[i] = o.meta()
-		s.words[i] = wordUncommon | wordRare
+		s.words[i] = wordUncommon | wordRare | wordNotInline
 		if o&simple == 0 || s.maxSGE == 0 {
 			continue
 		}
@@ -176,11 +173,11 @@ func (s *sendQueue) shortcuts() {
 		if o&remote == 0 {
 			s.words[i] += wordUncommon | wordLocal - raddrSegments
 		}
-		if o&imm != 0 {
+		if o&imm32 != 0 {
 			s.words[i] |= wordUncommon | wordImm
 		}
 		if o&scatter != 0 {
-			s.words[i] |= wordUncommon | wordScatter
+			s.words[i] |= wordUncommon | wordNotInline
 		}
 	}
 	for f, ce := range s.ce {
@@ -188,28 +185,29 @@ func (s *sendQueue) shortcuts() {
 	}
 }
 
-// be is the word that holds v big-endian.
+// be returns v in big-endian byte order.
 func be(v uint64) uint64 { return bits.ReverseBytes64(v) }
 
-// be4 is the word of one such field of 4 bytes, and of zeros.
+// be4 returns a word with one big-endian field of 4 bytes, then zeros.
 func be4(v uint32) uint64 { return uint64(bits.ReverseBytes32(v)) }
 
-// be2 is the word of two big-endian fields of 4 bytes.
+// be2 returns a word with two big-endian fields of 4 bytes.
 func be2(first, second uint32) uint64 { return bits.ReverseBytes64(uint64(first)<<32 | uint64(second)) }
 
 // Sizes of the parts of a request, in segments.
 const (
-	ctrlSegments    = 1
-	raddrSegments   = 1
-	atomicSegments  = 1
-	addressSegments = 3
-	srqSegments     = 1
-	umrSegments     = 3
-	mkeySegments    = 4
-	klmSegments     = 4
-	inlineHeader    = 4 // bytes
-	bindSegments    = umrSegments + mkeySegments + klmSegments
-	overheadRC      = segmentSize * (ctrlSegments + bindSegments)
-	overheadXRC     = overheadRC + segmentSize*srqSegments
-	overheadUD      = segmentSize * (ctrlSegments + addressSegments)
+	ctrlSegments     = 1
+	raddrSegments    = 1
+	atomicSegments   = 1
+	datagramSegments = 3
+	xrcSegments      = 1
+	umrSegments      = 3
+	mkeySegments     = 4
+	klmSegments      = 4
+	inlineHeader     = 4 // bytes
+	bindSegments     = umrSegments + mkeySegments + klmSegments
+	overheadRC       = segmentSize * (ctrlSegments + bindSegments)
+	overheadXRC      = overheadRC + segmentSize*xrcSegments
+	overheadInline   = segmentSize*(ctrlSegments+raddrSegments) + inlineHeader // on RC and UC
+	overheadUD       = segmentSize * (ctrlSegments + datagramSegments)
 )

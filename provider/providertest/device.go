@@ -62,7 +62,8 @@ func OnUD(t *testing.T, pd *uverbs.PD) *Rig {
 	r := device(t, pd, uverbs.QPConfig{Type: uverbs.UD, QKey: qkey})
 	q := r.QP.(*deviceQP)
 	self := must(q.Endpoint())(t)
-	r.AH, r.QKey, r.MTU = must(pd.CreateAH(must(q.AHAttr(self))(t)))(t), qkey, self.MTU.Bytes()
+	attr := must(q.AHAttr(self))(t)
+	r.AH, r.QKey, r.MTU, r.NoGRH = must(pd.CreateAH(attr))(t), qkey, self.MTU.Bytes(), !attr.IsGlobal
 	return r
 }
 
@@ -145,24 +146,33 @@ func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 // Bind takes what a program does not have at hand, and the suite does without.
 func (q *deviceQP) Bind(uverbs.ProviderBind, error) { q.t.Fatal("the suite binds a window") }
 
-func (q *deviceQP) SGE(s uverbs.SGE)                                      { q.b.SGE(s) }
-func (q *deviceQP) Inline(data []byte)                                    { q.b.Inline(data) }
-func (q *deviceQP) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) { q.b.SendSGE(wrID, f, s) }
+func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
+func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
 
-func (q *deviceQP) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.b.WriteSGE(wrID, f, raddr, rkey, s)
+func (q *deviceQP) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
+	switch op.Opcode() {
+	case uverbs.OpSend:
+		q.b.SendSGE(wrID, op.Flags(), s)
+	case uverbs.OpWrite:
+		q.b.WriteSGE(wrID, op.Flags(), raddr, rkey, s)
+	case uverbs.OpRead:
+		q.b.ReadSGE(wrID, op.Flags(), raddr, rkey, s)
+	default:
+		q.Op(op, wrID, raddr, rkey, imm)
+		q.SGE(s)
+	}
 }
 
-func (q *deviceQP) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.b.ReadSGE(wrID, f, raddr, rkey, s)
-}
-
-func (q *deviceQP) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
-	q.b.SendInline(wrID, f, data)
-}
-
-func (q *deviceQP) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
-	q.b.WriteInline(wrID, f, raddr, rkey, data)
+func (q *deviceQP) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+	switch op.Opcode() {
+	case uverbs.OpSend:
+		q.b.SendInline(wrID, op.Flags(), data)
+	case uverbs.OpWrite:
+		q.b.WriteInline(wrID, op.Flags(), raddr, rkey, data)
+	default:
+		q.Op(op, wrID, raddr, rkey, imm)
+		q.Inline(data)
+	}
 }
 
 func (q *deviceQP) RemoteSRQ(srqn uint32)                  { q.b.RemoteSRQ(srqn) }
@@ -170,7 +180,8 @@ func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn,
 func (q *deviceQP) Submit() error                          { return q.b.Submit() }
 func (q *deviceQP) Abort()                                 { q.b.Abort() }
 
-func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+func (q *deviceQP) Op(o uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+	op, f := o.Opcode(), o.Flags()
 	switch op {
 	case uverbs.OpSend:
 		q.b.Send(wrID, f)

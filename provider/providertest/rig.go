@@ -39,6 +39,9 @@ type Rig struct {
 	AH   *uverbs.AH
 	QKey uint32
 	MTU  int
+	// NoGRH says that datagrams by AH have no GRH, as within a subnet of
+	// InfiniBand.
+	NoGRH bool
 }
 
 // The queues that the suite asks for.

@@ -26,7 +26,7 @@ func (r *Rig) heard(t *testing.T, send, recv uint64, n int, imm uint32) {
 		switch {
 		case wc.Opcode == uverbs.WCSend && wc.WRID == send:
 		case wc.Opcode == uverbs.WCRecv && wc.WRID == recv && int(wc.ByteLen) == uverbs.GRHLen+n && wc.SrcQP == r.QPN &&
-			wc.Flags&uverbs.WCGRH != 0 && wc.Imm == imm && (wc.Flags&uverbs.WCWithImm != 0) == (imm != 0):
+			(wc.Flags&uverbs.WCGRH == 0) == r.NoGRH && wc.Imm == imm && (wc.Flags&uverbs.WCWithImm != 0) == (imm != 0):
 		default:
 			t.Errorf("completion %+v", wc)
 		}
@@ -61,11 +61,11 @@ func udBatch(t *testing.T, r *Rig) {
 		r.hear(t, 2, 20000)
 		q := r.QP
 		q.Begin()
-		q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
+		q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 		q.UDAddr(r.AH, r.QPN, r.QKey)
 		q.SGE(r.sge(0, 2))
 		q.SGE(r.sge(2, 3))
-		q.Op(uverbs.OpSendImm, uverbs.Signaled, lap, 0, 0, 5)
+		q.Op(uverbs.ProviderOpOf(uverbs.OpSendImm, uverbs.Signaled), lap, 0, 0, 5)
 		q.Inline([]byte("inline"))
 		q.UDAddr(r.AH, r.QPN, r.QKey)
 		if err := q.Submit(); err != nil {
@@ -119,7 +119,7 @@ func udBadRequest(t *testing.T, r *Rig) {
 func udBatchDropped(t *testing.T, r *Rig) {
 	q := r.QP
 	add := func(wr *uverbs.SendWR) {
-		q.Op(wr.Opcode, wr.Flags, wr.WRID, 0, 0, 0)
+		q.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, 0, 0, 0)
 		if wr.AH != nil {
 			q.UDAddr(wr.AH, wr.QPN, wr.QKey)
 		}
@@ -156,7 +156,7 @@ func udReset(t *testing.T, r *Rig) {
 	for range 3 {
 		r.hear(t, 1, 10000)
 		r.QP.Begin()
-		r.QP.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+		r.QP.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 		r.QP.Abort()
 		check(t, r.QP.Reset())
 		r.hear(t, 2, 10000)
@@ -177,7 +177,7 @@ func udNothingAllocated(t *testing.T, r *Rig) {
 		}
 		r.recv(t, recvs[:1]...)
 		r.QP.Begin()
-		r.QP.Op(uverbs.OpSend, uverbs.Signaled, 4, 0, 0, 0)
+		r.QP.Op(uverbs.ProviderOpOf(uverbs.OpSend, uverbs.Signaled), 4, 0, 0, 0)
 		r.QP.UDAddr(r.AH, r.QPN, r.QKey)
 		r.QP.SGE(wrs[0].SGL[0])
 		if err := r.QP.Submit(); err != nil {

@@ -6,36 +6,36 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A batch is written straight into the ring, behind the published index, where
-// the kernel does not look. Submit publishes all of it; to drop it, it is
-// enough to forget it.
+// A batch is written directly to the ring, after the published index, where the
+// kernel does not look. Submit publishes all of it. To drop a batch it is enough to
+// reset this struct.
 type batch struct {
-	next  uint32 // the element after the last operation's
-	last  uint32 // the last operation's element
-	has   uint8  // traits of the last operation; 0: there is none
+	next  uint32 // index of the element after the last operation
+	last  uint32 // index of the last operation's element
+	has   uint8  // traits of the last operation; 0 if there is none
 	op    uverbs.Opcode
 	data  bool   // the last operation has inline data
-	owed  error  // what is wrong when nothing more is said of the last operation
+	owed  error  // the error if the last operation is not completed
 	sges  int    // of the last operation
 	total uint64 // bytes of the last operation
 	rkey  uint32 // of the last operation
-	err   error  // the first thing that was wrong
+	err   error  // the first error
 }
 
-// Begin implements uverbs.ProviderQP, as the methods below.
+// Begin implements uverbs.ProviderQP, as do the methods below.
 func (q *qp) Begin() {
 	q.sq.batch = batch{next: q.sq.cur}
 }
 
-func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	s := &q.sq
+func (q *qp) Op(o uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+	s, op, f := &q.sq, o.Opcode(), o.Flags()
 	b := &s.batch
 	if b.err != nil {
 		return
 	}
 	has := s.ops.traits(op, f)
 	if has == 0 {
-		b.err = uverbs.ErrOpcode
+		b.err = s.refusal(op, f)
 		return
 	}
 	if b.owed != nil {
@@ -92,8 +92,8 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	runtime.KeepAlive(q)
 }
 
-// Inline sets the last operation's data, once. No data at all is a message
-// without data, as it is without the call.
+// Inline sets the last operation's data. It may be called once. Empty data is the
+// same as no call.
 func (q *qp) Inline(data []byte) {
 	s := &q.sq
 	b := &s.batch
@@ -134,45 +134,27 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	runtime.KeepAlive(q)
 }
 
-// SendSGE implements uverbs.ProviderQP.
-func (q *qp) SendSGE(f uverbs.SendFlags, wrID uint64, s uverbs.SGE) {
-	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+// OpSGE implements uverbs.ProviderQP.
+func (q *qp) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
+	q.Op(op, wrID, raddr, rkey, imm)
 	q.SGE(s)
 }
 
-// WriteSGE implements uverbs.ProviderQP.
-func (q *qp) WriteSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
-}
-
-// ReadSGE implements uverbs.ProviderQP.
-func (q *qp) ReadSGE(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	q.Op(uverbs.OpRead, f, wrID, raddr, rkey, 0)
-	q.SGE(s)
-}
-
-// SendInline implements uverbs.ProviderQP.
-func (q *qp) SendInline(f uverbs.SendFlags, wrID uint64, data []byte) {
-	q.Op(uverbs.OpSend, f, wrID, 0, 0, 0)
+// OpInline implements uverbs.ProviderQP.
+func (q *qp) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+	q.Op(op, wrID, raddr, rkey, imm)
 	q.Inline(data)
 }
 
-// WriteInline implements uverbs.ProviderQP.
-func (q *qp) WriteInline(f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
-	q.Op(uverbs.OpWrite, f, wrID, raddr, rkey, 0)
-	q.Inline(data)
-}
-
-// RemoteSRQ is of XRC, which rxe does not have.
+// RemoteSRQ is for XRC, which rxe does not have.
 func (q *qp) RemoteSRQ(uint32) {
 	if b := &q.sq.batch; b.err == nil {
 		b.err = uverbs.ErrOpcode
 	}
 }
 
-// Submit posts nothing when an operation was wrong. A refused doorbell is
-// another thing: see PostSend.
+// Submit posts nothing if an operation was wrong. If the kernel refuses the
+// doorbell, the requests are posted: see PostSend.
 func (q *qp) Submit() error {
 	s := &q.sq
 	err, next := s.batch.err, s.batch.next
@@ -192,3 +174,6 @@ func (q *qp) Submit() error {
 }
 
 func (q *qp) Abort() { q.Begin() }
+
+// SetRdAtomic implements uverbs.ProviderRdAtomic.
+func (q *qp) SetRdAtomic(n uint8) { q.sq.setDepth(n) }

@@ -8,18 +8,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The benchmarks run on queue memory: the doorbell does nothing and the
-// kernel's index is moved by hand, so that what is measured is the encoder.
+// The benchmarks need no device: the doorbell does nothing and the benchmark moves
+// the kernel's indices. So they measure the encoding of requests only.
 
-// quiet is a doorbell that costs nothing.
+// quiet is a doorbell that does nothing.
 type quiet struct{}
 
 func (quiet) ring() error  { return nil }
 func (quiet) reset() error { return nil }
 func (quiet) fail() error  { return nil }
 
-// benchQP is a QP with the consumer indices of its send and receive queue,
-// which the benchmark moves: one locked instruction beside the QP's own.
+// benchQP returns a QP and the consumer indices of its send and receive queue. The
+// benchmark moves them, which costs one locked instruction in addition to those of
+// the QP.
 func benchQP(t testing.TB) (q *qp, sent, received *atomic.Uint32) {
 	k, q, _ := newKernel(t, testCap(255, 255, 4, 64), 511)
 	q.sq.bell = quiet{}
@@ -45,7 +46,7 @@ type path struct {
 	run  func()
 }
 
-// datagramPaths are those of UD.
+// datagramPaths returns the hot paths of UD.
 func datagramPaths(t testing.TB) []path {
 	const n = 32
 	ah := testAH(t, ahNum)
@@ -66,7 +67,7 @@ func datagramPaths(t testing.TB) []path {
 	}}, {"Batch/ud/32", n, func() {
 		bq.Begin()
 		for i := range n {
-			bq.Op(uverbs.OpSend, uverbs.Signaled, uint64(i), 0, 0, 0)
+			bq.Op(uverbs.ProviderOpOf(uverbs.OpSend, uverbs.Signaled), uint64(i), 0, 0, 0)
 			bq.UDAddr(ah, qpn, qkey)
 			bq.SGE(uverbs.SGE{Addr: base, Length: 32, LKey: lkey})
 		}
@@ -77,7 +78,7 @@ func datagramPaths(t testing.TB) []path {
 	}}}
 }
 
-// hotPaths are the calls that must not allocate, with the number of work
+// hotPaths returns the calls that must not allocate, with the number of work
 // requests or completions in each.
 func hotPaths(t testing.TB) []path {
 	must := func(n, want int, err error) {
@@ -104,7 +105,7 @@ func hotPaths(t testing.TB) []path {
 			paths = append(paths, path{"Batch/" + kind + "/" + strconv.Itoa(n), n, func() {
 				bq.Begin()
 				for i := range n {
-					bq.Op(uverbs.OpWrite, uverbs.Signaled, uint64(i), base, rkey, 0)
+					bq.Op(uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled), uint64(i), base, rkey, 0)
 					if inline {
 						bq.Inline(data)
 					} else {

@@ -20,20 +20,23 @@ func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.Provid
 	if _, err := get(nil, nil); err != nil {
 		return nil, err
 	}
+	if err := checkRelease(dev); err != nil {
+		return nil, err
+	}
 	return &deviceContext{dev: dev, byWrite: preferWrite}, nil
 }
 
 // deviceContext implements uverbs.ProviderContext.
 type deviceContext struct {
 	dev     *ioctl.Device
-	byWrite bool // issue doorbells by write(2): see doorbell.go
+	byWrite bool // ring doorbells with write(2), see doorbell.go
 }
 
 func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	return alloc(nil, nil)
 }
 
-func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateCqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -57,13 +60,14 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		return nil, reply, err
 	}
 	var rq ring
-	if resp.RqMi.Size != 0 { // 0: the QP takes its receives from an SRQ
+	if resp.RqMi.Size != 0 { // 0 if the QP uses an SRQ
 		if rq, err = c.mapRing("receive queue", resp.RqMi, recvHeader); err != nil {
 			sq.retire()
 			return nil, reply, err
 		}
 	}
 	impl := newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle))
+	impl.of = q
 	impl.sq.bindOf = func(b *uverbs.MWBind) (uverbs.ProviderBind, error) { return uverbs.ProviderBindOf(b, q) }
 	switch cfg.Type {
 	case uverbs.UC:
@@ -87,22 +91,22 @@ func (c *deviceContext) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uver
 	return newSharedQueue(c, r, reply.SRQ.MaxSGE), reply, nil
 }
 
-// CreateAH makes an address of the number that the kernel gives it: a WQE that
-// names it needs no address vector.
+// CreateAH stores the number of the AH that the kernel assigns. A WQE that contains
+// the number needs no address vector.
 func (c *deviceContext) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err == nil && resp.AhNum == 0 {
-		err = &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported, Detail: "the kernel's rxe does not number address handles, which UD needs here: take a newer kernel, 6.1 is one"}
+		err = &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported, Detail: "the kernel's rxe does not number address handles, which UD needs here: use a newer kernel, 6.1 for example"}
 	}
 	av[0] = uint64(resp.AhNum)
 	return reply, err
 }
 
-// Retire has nothing to do: rxe has no registers.
+// Retire does nothing: rxe has no registers.
 func (c *deviceContext) Retire() error { return nil }
 
-// mapRing maps a ring that the kernel offers. It takes each offer once.
+// mapRing maps a ring that the kernel offers. Each offer can be mapped once.
 func (c *deviceContext) mapRing(kind string, mi uapi.Mminfo, need int) (ring, error) {
 	m, err := provider.Map(c.dev, int64(mi.Offset), int(mi.Size))
 	if err != nil {
@@ -110,7 +114,7 @@ func (c *deviceContext) mapRing(kind string, mi uapi.Mminfo, need int) (ring, er
 	}
 	r, err := newRing(kind, m, need)
 	if err != nil {
-		// The first error is the one to tell.
+		// Only the first error is reported.
 		_ = m.Retire()
 		return ring{}, err
 	}

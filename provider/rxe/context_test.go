@@ -19,6 +19,7 @@ func TestOpen(t *testing.T) {
 	if low, high := d.ABI(); d.DriverID() != 14 || low != 1 || high != 2 {
 		t.Errorf("driver %d, ABI %d to %d", d.DriverID(), low, high)
 	}
+	pretend(t, "6.0.0")
 	refuse := func(in, out []byte) (uverbs.ProviderReply, error) {
 		if len(in)+len(out) != 0 {
 			t.Errorf("GET_CONTEXT with a vendor part of %d and %d bytes", len(in), len(out))
@@ -37,7 +38,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// create is a create command that replies with resp.
+// create returns a create command that replies with resp.
 func create[T any](t *testing.T, resp *T, r uverbs.ProviderReply, err error) uverbs.ProviderCommand {
 	return func(in, out []byte) (uverbs.ProviderReply, error) {
 		if len(in) != 0 || len(out) != ioctl.SizeOf[T]() {
@@ -87,11 +88,15 @@ func TestCreateQP(t *testing.T) {
 	}
 }
 
+func ofCQ(create uverbs.ProviderCommand) uverbs.ProviderCQCommand {
+	return func(in, out []byte, _ ...uverbs.ProviderAttr) (uverbs.ProviderReply, error) { return create(in, out) }
+}
+
 func TestCreateCQ(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, mi := z.offer(15, 64, true)
 	want := uverbs.ProviderReply{Handle: 5, Entries: 15}
-	q, reply, err := ctx.CreateCQ(&uverbs.CQConfig{}, create(t, &uapi.RxeCreateCqResp{Mi: mi}, want, nil))
+	q, reply, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{Mi: mi}, want, nil)))
 	if err != nil || reply != want {
 		t.Fatalf("CreateCQ: %+v, %v", reply, err)
 	}
@@ -102,10 +107,10 @@ func TestCreateCQ(t *testing.T) {
 	if err := q.Retire(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, create(t, &uapi.RxeCreateCqResp{}, want, nil)); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, nil))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("CreateCQ without an offer: %v", err)
 	}
-	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, create(t, &uapi.RxeCreateCqResp{}, want, unix.EINVAL)); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, unix.EINVAL))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -15,12 +15,13 @@ import (
 // cq implements uverbs.ProviderCQ.
 type cq struct {
 	ring
-	cur  uint32 // our index: what has been taken
-	seen uint32 // the kernel's index, as of the last look
+	cur  uint32 // our consumer index
+	seen uint32 // the kernel's producer index when it was last read
 
 	ctx     *deviceContext
 	notify  *notify
-	lost    error // the ring could not be mapped after a resize
+	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
+	lost    *error                // of a resize whose new ring could not be mapped
 	retired atomic.Bool
 }
 
@@ -30,7 +31,7 @@ func newCQ(ctx *deviceContext, r ring, n *notify) *cq {
 	return c
 }
 
-// use makes r the ring to poll.
+// use makes Poll read from r.
 func (c *cq) use(r ring) {
 	c.ring = r
 	c.cur = r.cons.Load() & r.mask
@@ -47,7 +48,7 @@ func (c *cq) Poll(wcs []uverbs.WC) (int, error) {
 		}
 		c.seen = seen
 		if n = int((seen - c.cur) & c.mask); n == 0 {
-			return 0, c.lost
+			return 0, c.empty()
 		}
 	}
 	n = min(n, len(wcs))
@@ -58,9 +59,9 @@ func (c *cq) Poll(wcs []uverbs.WC) (int, error) {
 	}
 	c.cur = cur
 	c.cons.Store(cur)
-	// What was read may have been zero pages. Retire says so before it maps
-	// them, and the store above keeps this load behind the loads of the
-	// entries on arm64 too.
+	// The entries may have been read from zero pages. Retire sets retired before it
+	// maps them, and the store above orders this load after the loads of the entries,
+	// also on arm64.
 	if c.retired.Load() {
 		return 0, uverbs.ErrClosed
 	}
@@ -68,12 +69,23 @@ func (c *cq) Poll(wcs []uverbs.WC) (int, error) {
 	return n, nil
 }
 
-// decode fills in wc. The statuses, opcodes and flags of the ABI are those of
-// the C library, and so are ours.
+// empty returns the error of Poll for an empty queue.
+func (c *cq) empty() error {
+	if f := c.failure.Load(); f != nil {
+		return *f
+	}
+	return nil
+}
+
+// Fail implements uverbs.ProviderFailer.
+func (c *cq) Fail(err error) { c.failure.Store(&err) }
+
+// decode fills in wc. The statuses, opcodes and flags of the ABI are those of the C
+// library, and so are ours.
 func decode(wc *uverbs.WC, e *uapi.IbUverbsWc) {
 	*wc = uverbs.WC{WRID: e.WrId, QPNum: e.QpNum, VendorErr: e.VendorErr}
 	if e.Status != 0 {
-		// The kernel leaves the rest zero.
+		// The kernel leaves the other fields zero.
 		wc.Status = uverbs.WCGeneralErr
 		if e.Status <= maxStatus {
 			wc.Status = uverbs.WCStatus(e.Status)
@@ -97,9 +109,9 @@ func decode(wc *uverbs.WC, e *uapi.IbUverbsWc) {
 	wc.PathBits = e.DlidPathBits
 }
 
-// kernelWithInv is IB_WC_WITH_INVALIDATE, a number of the kernel's own that rxe
-// puts on the ring. In the library's numbers it is the flag of checksums, which
-// rxe does not have.
+// kernelWithInv is IB_WC_WITH_INVALIDATE, a value that is internal to the kernel
+// but that rxe writes to the ring. In the C library this bit means that checksums
+// are correct, which rxe does not report.
 const kernelWithInv = 1 << 2
 
 const (
@@ -107,16 +119,16 @@ const (
 	knownFlags = uverbs.WCGRH | uverbs.WCWithImm
 )
 
-// Ready implements uverbs.ProviderCQ. It is true also when Poll has an error
-// to tell.
+// Ready implements uverbs.ProviderCQ. It also returns true if Poll would return an
+// error.
 func (c *cq) Ready() bool {
-	ready := (c.prod.Load() != c.cur || c.lost != nil) && !c.retired.Load()
+	ready := (c.prod.Load() != c.cur || c.failure.Load() != nil) && !c.retired.Load()
 	runtime.KeepAlive(c)
 	return ready
 }
 
-// Arm implements uverbs.ProviderCQ. The kernel does not tell whether an entry
-// came before: poll once more after it.
+// Arm implements uverbs.ProviderCQ. The kernel does not report whether an entry
+// arrived before, so the caller must poll once more after Arm.
 func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 	err := c.notify.arm(solicitedOnly)
 	switch {
@@ -130,10 +142,10 @@ func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 
 // Resize implements uverbs.ProviderCQ.
 //
-// The kernel makes another ring, copies the entries that have not been taken
-// to its beginning, and writes to it from then on. Every Poll publishes what it
-// took, so the kernel knows what that is. Should the new ring be out of reach,
-// Poll returns the error until another Resize, which brings all of it back.
+// The kernel creates another ring, copies the unpolled entries to its beginning,
+// and writes to it from then on. It knows which entries are unpolled because every
+// Poll publishes its index. If the new ring cannot be mapped, Poll returns the
+// error until another Resize succeeds, which brings back all entries.
 func (c *cq) Resize(_ int, resize uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
 	resp := new(uapi.RxeResizeCqResp)
 	reply, err := resize(nil, ioctl.BytesOf(resp))
@@ -143,17 +155,26 @@ func (c *cq) Resize(_ int, resize uverbs.ProviderCommand) (uverbs.ProviderReply,
 	r, err := c.ctx.mapRing("resized completion queue", resp.Mi, cqeSize)
 	old := c.ring
 	if err != nil {
-		c.lost = err
+		c.lose(&err)
 		c.use(emptyRing(old))
 	} else {
-		c.lost = nil
+		c.lose(nil)
 		c.use(r)
 	}
 	return reply, errors.Join(err, old.retire())
 }
 
-// emptyRing is r with indices that say that there is nothing in it. It keeps
-// the mapping, so that the pointers in it stay good.
+// lose records why the ring cannot be accessed, or nil when it can be again. It
+// does not replace an error of Fail.
+func (c *cq) lose(err *error) {
+	if c.lost != err {
+		c.failure.CompareAndSwap(c.lost, err)
+	}
+	c.lost = err
+}
+
+// emptyRing returns r with indices that mark it as empty. It keeps the mapping, so
+// that the pointers in it stay valid.
 func emptyRing(r ring) ring {
 	r.prod, r.cons = new(atomic.Uint32), new(atomic.Uint32)
 	return r

@@ -4,6 +4,7 @@ package rxe
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -12,10 +13,11 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// deviceName is the rxe device that GOVERBS_DEVICE names.
+// deviceName returns the rxe device that GOVERBS_DEVICE names.
 func deviceName(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv("GOVERBS_DEVICE")
@@ -25,12 +27,38 @@ func deviceName(t testing.TB) string {
 	return name
 }
 
-// ways runs f with each of the two ways to ring a doorbell.
+// ways calls f with each of the two ways to issue commands.
 func ways(f func(name string)) {
 	was := preferWrite
 	defer func() { preferWrite = was }()
 	for _, preferWrite = range []bool{true, false} {
 		f(map[bool]string{true: "write", false: "ioctl"}[preferWrite])
+	}
+}
+
+// Open opens the device if the kernel's rxe is safe, and refuses it if a send could
+// loop in the kernel forever.
+func TestDeviceOpen(t *testing.T) {
+	ctx, err := uverbs.Open(deviceName(t))
+	kernel, device, ok := expect.Here()
+	if !ok {
+		device = "rxe"
+		release, err := kernelRelease()
+		check(t, err)
+		kernel = release
+	}
+	usable, why, _ := expect.Expect(kernel, device, expect.Usable)
+	switch {
+	case err == nil && !usable:
+		t.Errorf("opened on kernel %s, although %s", kernel, why)
+	case err == nil:
+	case usable || !errors.Is(err, uverbs.ErrNotSupported):
+		t.Errorf("kernel %s: %v", kernel, err)
+	default:
+		t.Logf("refused, as expected: %v", err)
+	}
+	if err == nil {
+		check(t, ctx.Close())
 	}
 }
 
@@ -52,8 +80,8 @@ func TestDeviceConformance(t *testing.T) {
 	})
 }
 
-// When the process changes its credentials, the kernel refuses write(2) on the
-// node that was opened before, and the commands go on by ioctl.
+// After the process has changed its credentials, the kernel refuses write(2) on a
+// node that was opened before. Commands are then issued with ioctl(2).
 func TestDeviceCredentials(t *testing.T) {
 	ways(func(way string) {
 		r := newBenchRig(t)
@@ -69,13 +97,13 @@ func TestDeviceCredentials(t *testing.T) {
 		again()
 		groups, err := syscall.Getgroups()
 		check(t, err)
-		check(t, syscall.Setgroups(groups)) // the same ones, but a new record of them
+		check(t, syscall.Setgroups(groups)) // the same groups, but new credentials for the kernel
 		again()
 		again()
 	})
 }
 
-// Close takes the kernel's pages out of the address space at once.
+// Close unmaps the kernel's pages at once.
 func TestDeviceRingsUnmapped(t *testing.T) {
 	mapped := func() int {
 		maps, err := os.ReadFile("/proc/self/maps")
@@ -101,9 +129,9 @@ func TestDeviceRingsUnmapped(t *testing.T) {
 	}
 }
 
-// BenchmarkDeviceDoorbell measures the two ways against each other, in turn on
-// the same device: an Arm, which is nothing but the command; and a post of one
-// WRITE without data, with what the kernel does for it.
+// BenchmarkDeviceDoorbell compares the two ways, in turn on the same device: for
+// Arm, which only issues the command, and for a post of one WRITE without data,
+// including the kernel's work for it.
 func BenchmarkDeviceDoorbell(b *testing.B) {
 	const posts = 10
 	var rigs []*benchRig

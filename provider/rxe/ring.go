@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// struct rxe_queue_buf: the two indices have a cache line each.
+// The layout of struct rxe_queue_buf. Each index has its own cache line.
 const (
 	offLog2Size = 0
 	offMask     = 4
@@ -19,13 +19,13 @@ const (
 	offConsumer = 256
 	offElements = 384
 
-	maxLog2Size = 16 // 64 KiB for an element: rxe's largest is 1 KiB
+	maxLog2Size = 16 // 64 KiB for an element; rxe's largest has 1 KiB
 )
 
-// A ring is one mapped queue. Its geometry is copied out of the header when it
-// is mapped, so that later changes there have no effect.
+// A ring is one mapped queue. Its geometry is copied from the header when it is
+// mapped, so that later changes of the header have no effect.
 type ring struct {
-	mem   *provider.Mapping // keeps the pages while the pointers below are used
+	mem   *provider.Mapping // keeps the pages mapped while the pointers below are used
 	data  []byte            // the elements
 	prod  *atomic.Uint32    // producer index, in the header
 	cons  *atomic.Uint32    // consumer index, in the header
@@ -33,8 +33,8 @@ type ring struct {
 	mask  uint32            // number of elements - 1
 }
 
-// newRing checks the header of a mapped ring whose elements must hold at least
-// need bytes.
+// newRing checks the header of a mapped ring. Its elements must have at least need
+// bytes.
 func newRing(kind string, m *provider.Mapping, need int) (ring, error) {
 	b := m.Bytes()
 	if len(b) < offElements {
@@ -60,10 +60,10 @@ func newRing(kind string, m *provider.Mapping, need int) (ring, error) {
 	}, nil
 }
 
-// size is the number of bytes of one element.
+// size returns the size of an element in bytes.
 func (r *ring) size() int { return 1 << r.shift }
 
-// retire is nil-safe, for QPs without a receive queue.
+// retire does nothing for the zero ring of a QP without a receive queue.
 func (r *ring) retire() error {
 	if r.mem == nil {
 		return nil
@@ -71,11 +71,11 @@ func (r *ring) retire() error {
 	return r.mem.Retire()
 }
 
-// A producer is the writing side of a ring: send and receive queue.
+// A producer is the writer of a ring: of a send or receive queue.
 type producer struct {
 	ring
-	cur   uint32 // our index: what has been published
-	limit uint32 // the index that must not be reached, as of the last look
+	cur   uint32 // our producer index
+	limit uint32 // the index that must not be reached, when the kernel's index was last read
 }
 
 func newProducer(r ring) producer {
@@ -87,11 +87,11 @@ func newProducer(r ring) producer {
 	return p
 }
 
-// refresh looks how far the kernel has come.
+// refresh reads the kernel's index.
 func (p *producer) refresh() { p.limit = (p.cons.Load() + p.mask) & p.mask }
 
-// full tells whether there is no room for an element at index i. It looks at
-// the kernel's index only when the room known of has run out.
+// full reports whether there is no room for an element at index i. It reads the
+// kernel's index only if the ring appears to be full.
 func (p *producer) full(i uint32) bool {
 	if i != p.limit {
 		return false
@@ -100,12 +100,12 @@ func (p *producer) full(i uint32) bool {
 	return i == p.limit
 }
 
-// used is how many elements the kernel has not given back.
+// used returns the number of elements that the kernel has not consumed.
 func (p *producer) used() int { return int((p.cur - p.cons.Load()) & p.mask) }
 
 func (p *producer) next(i uint32) uint32 { return (i + 1) & p.mask }
 
-// publish hands the elements before i to the kernel.
+// publish makes the elements before i visible to the kernel.
 func (p *producer) publish(i uint32) {
 	p.cur = i
 	p.prod.Store(i)
@@ -115,17 +115,15 @@ func badRing(kind, format string, args ...any) error {
 	return &uverbs.Error{Op: "map " + kind, Kind: uverbs.ErrABI, Detail: "the kernel's ring is none that this library knows: " + fmt.Sprintf(format, args...)}
 }
 
-// errIndex says that the kernel's index in a ring is out of range.
+// errIndex reports that the kernel's index in a ring is out of range.
 var errIndex error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "the kernel's index is outside the ring"}
 
-// kernelError wraps what a system call answered.
+// kernelError wraps the error of a system call. The caller in package uverbs
+// decides whether EIO means that the device is gone.
 func kernelError(op, object string, err error) error {
 	e := &uverbs.Error{Op: op, Object: object}
 	if errno, ok := err.(unix.Errno); ok {
 		e.Errno = errno
-		if errno == unix.EIO {
-			e.Kind = uverbs.ErrDeviceGone
-		}
 	} else {
 		e.Kind, e.Detail = uverbs.ErrClosed, err.Error()
 	}

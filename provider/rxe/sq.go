@@ -17,9 +17,9 @@ type sendQueue struct {
 	batch      batch
 	bindOf     func(*uverbs.MWBind) (uverbs.ProviderBind, error)
 
-	// Of a UD QP alone.
+	// For UD QPs only.
 	pd  *uverbs.PD
-	mtu func() uint64 // asks for maxMessage
+	mtu func() uint64 // returns a new maxMessage
 }
 
 func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
@@ -34,14 +34,33 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 	}
 }
 
-// sendDatagrams makes the queue that of a UD QP. mtu tells how long a message
-// can be; it is asked when one is longer than what it said before.
+// sendDatagrams makes the queue that of a UD QP. mtu returns the maximum length of
+// a message. It is called for a message that is longer than its last result.
 func (q *sendQueue) sendDatagrams(pd *uverbs.PD, mtu func() uint64) {
 	q.ops, q.pd, q.mtu, q.maxMessage = &datagrams, pd, mtu, 0
 }
 
-// tooLong answers for a message over maxMessage. The kernel would drop it and
-// say that it was sent (IBA vol. 1, C10-93.1.1).
+// setDepth sets how many READs and atomics the connection allows.
+func (q *sendQueue) setDepth(n uint8) {
+	switch {
+	case n == 0 && q.ops == &connected:
+		q.ops = &readless
+	case n > 0 && q.ops == &readless:
+		q.ops = &connected
+	}
+}
+
+// refusal returns the error for an operation that the queue does not support.
+func (q *sendQueue) refusal(op uverbs.Opcode, f uverbs.SendFlags) error {
+	if q.ops == &readless && connected.traits(op, f) != 0 {
+		return uverbs.ErrRdAtomic
+	}
+	return uverbs.ErrOpcode
+}
+
+// tooLong returns the error for a message longer than maxMessage, or nil if the MTU
+// has been raised. The kernel would drop the message and complete it with success
+// (IBA vol. 1, C10-93.1.1).
 func (q *sendQueue) tooLong(total uint64) error {
 	if q.mtu == nil || total > uverbs.MaxMessage {
 		return uverbs.ErrRange
@@ -52,7 +71,7 @@ func (q *sendQueue) tooLong(total uint64) error {
 	return nil
 }
 
-// address writes where a datagram goes.
+// address writes the destination of a datagram.
 func (q *sendQueue) address(w *sendWQE, ah *uverbs.AH, qpn, qkey uint32) error {
 	av, err := uverbs.ProviderAVOf(ah, q.pd)
 	if err != nil {
@@ -66,7 +85,7 @@ func (q *sendQueue) address(w *sendWQE, ah *uverbs.AH, qpn, qkey uint32) error {
 func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	has := q.ops.traits(wr.Opcode, wr.Flags)
 	if has == 0 {
-		return uverbs.ErrOpcode
+		return q.refusal(wr.Opcode, wr.Flags)
 	}
 	if len(wr.Inline) > 0 {
 		return q.encodeInline(i, has, wr)
@@ -104,8 +123,9 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	return nil
 }
 
-// atomicSize is what atomics work on. The kernel counts a packet for each MTU of
-// what it is told, and waits for ever for the answers to more than one.
+// atomicSize is the number of bytes that an atomic operates on. For a longer
+// request, the kernel counts a packet for each MTU and waits forever for the
+// responses to all but the first.
 const atomicSize = 8
 
 func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
@@ -129,7 +149,8 @@ func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 	return nil
 }
 
-// exOf is what wr has for start beside its addresses.
+// exOf returns the argument ex of start: the key to invalidate or the immediate
+// data.
 func exOf(has uint8, wr *uverbs.SendWR) uint32 {
 	if has&key != 0 {
 		return wr.InvalidateRKey
@@ -137,7 +158,7 @@ func exOf(has uint8, wr *uverbs.SendWR) uint32 {
 	return wr.Imm
 }
 
-// encodeBare writes a request that has no data of its own.
+// encodeBare writes a request without SGEs and inline data.
 func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
 	if len(wr.SGL) > 0 {
 		return uverbs.ErrOpcode
@@ -162,8 +183,8 @@ func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
 	return nil
 }
 
-// submit publishes the elements before i and rings the doorbell, if there are
-// any.
+// submit publishes the elements before i and rings the doorbell. It does nothing if
+// there are none.
 func (q *sendQueue) submit(i uint32) error {
 	if i == q.cur {
 		return nil
@@ -174,10 +195,10 @@ func (q *sendQueue) submit(i uint32) error {
 
 // PostSend implements uverbs.ProviderQP.
 //
-// When the kernel refuses the doorbell, the requests are on the ring already
-// and stay there: the error is a *uverbs.Error, n counts them, and they go out
-// with the next doorbell, are flushed when the QP goes to ERR, and are dropped
-// when it goes to RESET.
+// If the kernel refuses the doorbell, the requests are already on the ring and stay
+// there. The error is a *uverbs.Error and n includes the requests. They are sent
+// with the next doorbell, flushed when the QP moves to ERR, or dropped when it
+// moves to RESET.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	s := &q.sq
 	cur := s.cur

@@ -26,8 +26,8 @@ func fill(b []byte, fields []field) {
 
 const everyFlag = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 
-// golden pairs a work request with the fields that are not zero in its WQE,
-// by the offsets of struct rxe_send_wqe.
+// golden pairs work requests with the nonzero fields of their WQEs, by offset in
+// struct rxe_send_wqe.
 var golden = []struct {
 	name string
 	wr   uverbs.SendWR
@@ -75,7 +75,7 @@ var golden = []struct {
 		[]field{{0, 8, 6}, {12, 4, 1}, {16, 4, 8}, {20, 4, 1 << 24}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
 }
 
-// testBind is what the MWBinds of the tests say to the kernel.
+// testBind replaces uverbs.ProviderBindOf.
 func testBind(b *uverbs.MWBind) (uverbs.ProviderBind, error) {
 	if b == nil {
 		return uverbs.ProviderBind{}, uverbs.ErrNoMW
@@ -85,8 +85,9 @@ func testBind(b *uverbs.MWBind) (uverbs.ProviderBind, error) {
 
 var goldenCap = testCap(31, 15, 3, 48)
 
-// soil leaves in every element what an earlier lap may have left. The address
-// vector of UD, at 56 to 144, is nobody's on an RC QP.
+// soil fills every element with what an earlier request may have left there. It
+// leaves out the address vector of UD, at offsets 56 to 144, which an RC QP does
+// not write.
 func soil(r *kernelRing) {
 	for i := range r.mask + 1 {
 		e := r.element(i)
@@ -123,9 +124,9 @@ func TestSendWQEBytes(t *testing.T) {
 	}
 }
 
-// addToBatch says wr in the words of the batch.
+// addToBatch adds wr to the batch.
 func addToBatch(q *qp, wr *uverbs.SendWR) {
-	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
+	q.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpAtomicWrite:
 		q.Atomic(wr.CompareAdd, wr.Swap)
@@ -151,7 +152,7 @@ func TestBatchWritesWhatTheListWrites(t *testing.T) {
 	batch, bq, _ := newKernel(t, goldenCap, 15)
 	soil(list.sq)
 	soil(batch.sq)
-	for lap := range 5 { // wraps
+	for lap := range 5 { // enough for the ring to wrap
 		if n, err := lq.PostSend(wrs); n != len(wrs) || err != nil {
 			t.Fatalf("PostSend: %d, %v", n, err)
 		}
@@ -260,17 +261,70 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// A connection that allows no READs and atomics refuses them. The kernel would keep
+// them in the queue forever.
+func TestNoReads(t *testing.T) {
+	reads := []uverbs.SendWR{
+		{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{sge(0, 8)}},
+		{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8)}},
+		{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{sge(0, 8)}},
+	}
+	k, q, _ := newKernel(t, goldenCap, 15)
+	for _, depth := range []uint8{0, 1} {
+		q.SetRdAtomic(depth)
+		var want error
+		if depth == 0 {
+			want = uverbs.ErrRdAtomic
+		}
+		for i := range reads {
+			if _, err := q.PostSend(reads[i : i+1]); err != want {
+				t.Errorf("depth %d, %v: %v, want %v", depth, reads[i].Opcode, err, want)
+			}
+			q.Begin()
+			addToBatch(q, &reads[i])
+			if err := q.Submit(); err != want {
+				t.Errorf("depth %d, %v in a batch: %v, want %v", depth, reads[i].Opcode, err, want)
+			}
+		}
+		if n := k.sq.count(); n != 6*int(depth) {
+			t.Errorf("depth %d: %d requests in the queue", depth, n)
+		}
+	}
+	q.SetRdAtomic(0)
+	if _, err := q.PostSend([]uverbs.SendWR{{Opcode: 10}}); err != uverbs.ErrOpcode {
+		t.Errorf("an unknown opcode: %v", err)
+	}
+	if _, err := q.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {
+		t.Errorf("a SEND: %v", err)
+	}
+}
+
 func TestBatchMisuse(t *testing.T) {
 	for name, add := range map[string]func(q *qp){
 		"SGE before an operation":    func(q *qp) { q.SGE(sge(0, 1)) },
 		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
-		"SGE after Inline":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.SGE(sge(0, 1)) },
-		"Inline after SGE":           func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.SGE(sge(0, 1)); q.Inline([]byte{1}) },
-		"Flush of no FLUSH":          func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Flush(1, 1, 0) },
-		"Bind of no BIND_MW":         func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Bind(uverbs.ProviderBind{}, nil) },
-		"operands before any":        func(q *qp) { q.Atomic(1, 2) },
-		"operands of no atomic":      func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Atomic(1, 2) },
-		"Inline twice":               func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Inline([]byte{1}); q.Inline([]byte{1}) },
+		"SGE after Inline": func(q *qp) {
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Inline([]byte{1})
+			q.SGE(sge(0, 1))
+		},
+		"Inline after SGE": func(q *qp) {
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.SGE(sge(0, 1))
+			q.Inline([]byte{1})
+		},
+		"Flush of no FLUSH": func(q *qp) { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Flush(1, 1, 0) },
+		"Bind of no BIND_MW": func(q *qp) {
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Bind(uverbs.ProviderBind{}, nil)
+		},
+		"operands before any":   func(q *qp) { q.Atomic(1, 2) },
+		"operands of no atomic": func(q *qp) { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Atomic(1, 2) },
+		"Inline twice": func(q *qp) {
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Inline([]byte{1})
+			q.Inline([]byte{1})
+		},
 	} {
 		k, q, _ := newKernel(t, goldenCap, 15)
 		q.Begin()
@@ -281,7 +335,7 @@ func TestBatchMisuse(t *testing.T) {
 	}
 }
 
-// A bind that is wrong does not hide what was wrong before it.
+// An invalid bind does not hide an earlier error of the batch.
 func TestBatchFirstError(t *testing.T) {
 	for _, c := range []struct {
 		op   uverbs.Opcode
@@ -289,10 +343,10 @@ func TestBatchFirstError(t *testing.T) {
 	}{{99, uverbs.ErrOpcode}, {uverbs.OpSend, uverbs.ErrRange}} {
 		k, q, _ := newKernel(t, goldenCap, 15)
 		q.Begin()
-		q.Op(c.op, 0, 0, 0, 0, 0)
-		q.Op(uverbs.OpBindMW, 0, 0, 0, 0, 0)
+		q.Op(uverbs.ProviderOpOf(c.op, 0), 0, 0, 0, 0)
+		q.Op(uverbs.ProviderOpOf(uverbs.OpBindMW, 0), 0, 0, 0, 0)
 		q.Bind(uverbs.ProviderBind{}, uverbs.ErrRange)
-		q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
+		q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 		if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 0 {
 			t.Errorf("%v, then a bad bind: %v, want %v", c.op, err, c.want)
 		}
@@ -302,7 +356,7 @@ func TestBatchFirstError(t *testing.T) {
 func TestAbort(t *testing.T) {
 	k, q, _ := newKernel(t, goldenCap, 15)
 	q.Begin()
-	q.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+	q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 	q.Abort()
 	if err := q.Submit(); err != nil || k.sq.count() != 0 || k.rung != 0 {
 		t.Errorf("after Abort: %v, %d published, %d doorbells", err, k.sq.count(), k.rung)

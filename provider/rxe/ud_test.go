@@ -8,8 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// testAH is an address that the kernel numbered so. It is of no PD, as the
-// tests' QPs are.
+// testAH returns an AH with this number. Like the QPs of the tests, it has no PD.
 func testAH(t testing.TB, number uint64) *uverbs.AH {
 	t.Helper()
 	ah := new(uverbs.AH)
@@ -21,7 +20,7 @@ func testAH(t testing.TB, number uint64) *uverbs.AH {
 	return ah
 }
 
-// newDatagramKernel is newKernel for a UD QP, whose port has that MTU.
+// newDatagramKernel is newKernel for a UD QP. The MTU of its port is mtu.
 func newDatagramKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	t.Helper()
 	k, q, cq := newKernel(t, c, cqe)
@@ -75,8 +74,8 @@ func TestDatagramWQEBytes(t *testing.T) {
 	}
 }
 
-// The port's MTU is asked for when a message is longer than what is known, and
-// once more after RESET, which may lead to another port.
+// The port's MTU is queried when a message is longer than the known MTU, and again
+// after RESET, because the QP may then have another port.
 func TestDatagramMTU(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, testCap(15, 15, 2, 48), 63)
 	port, asked := uint64(1000), 0
@@ -130,14 +129,18 @@ func TestDatagramMTU(t *testing.T) {
 	}
 }
 
-// An operation of a batch that has no address is missed whatever comes next.
+// A batch reports an operation without an address, whatever is added next.
 func TestBatchWithoutAddress(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, goldenCap, 15)
 	ah := testAH(t, ahNum)
 	for name, build := range map[string]func(){
-		"last":        func() { q.Op(uverbs.OpSend, 0, 1, 0, 0, 0) },
-		"first":       func() { q.Op(uverbs.OpSend, 0, 1, 0, 0, 0); q.Op(uverbs.OpSend, 0, 1, 0, 0, 0); q.UDAddr(ah, 1, 1) },
-		"nil address": func() { q.Op(uverbs.OpSend, 0, 1, 0, 0, 0); q.UDAddr(nil, 1, 1) },
+		"last": func() { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0) },
+		"first": func() {
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			q.UDAddr(ah, 1, 1)
+		},
+		"nil address": func() { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0); q.UDAddr(nil, 1, 1) },
 	} {
 		q.Begin()
 		build()
@@ -147,7 +150,7 @@ func TestBatchWithoutAddress(t *testing.T) {
 	}
 	rc, rq, _ := newKernel(t, goldenCap, 15)
 	rq.Begin()
-	rq.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+	rq.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 	rq.UDAddr(ah, 1, 1)
 	if err := rq.Submit(); !errors.Is(err, uverbs.ErrOpcode) || rc.sq.count() != 0 {
 		t.Errorf("an address on an RC QP: %v", err)

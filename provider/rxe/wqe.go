@@ -7,16 +7,16 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// sendWQE is the fixed part of struct rxe_send_wqe, with two 4-byte fields of
-// the C struct in a word, the first in the low half. Scatter/gather elements
-// or inline data follow.
+// sendWQE is the fixed part of struct rxe_send_wqe. A word contains two 4-byte
+// fields of the C struct, the first one in the low half. Scatter/gather elements or
+// inline data follow.
 type sendWQE struct {
 	wrID     uint64
 	opcode   uint64     // reserved, opcode
 	flags    uint64     // send_flags, ex
 	raddr    uint64     // wr.rdma.remote_addr
 	rkey     uint64     // wr.rdma.rkey, reserved
-	operands [2]uint64  // of atomics: swap; rkey, for raddr and rkey above are the address and compare_add
+	operands [2]uint64  // of atomics: swap; rkey, because raddr and rkey above are the address and compare_add
 	_        [11]uint64 // address vector of UD, for kernels that do not number AHs
 	status   uint64     // status, state
 	iova     uint64
@@ -26,26 +26,26 @@ type sendWQE struct {
 	offset   uint64    // dma.sge_offset, reserved
 }
 
-// The flags of ib_uverbs_send_wr that callers may give, and the one that is
-// made here.
+// The flags of ib_uverbs_send_wr that callers may set, and the one that is set
+// here.
 const (
 	callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 	inlineFlag  = 1 << 3 // IB_SEND_INLINE
 )
 
-// What an operation has beside its data.
+// The traits of an operation.
 const (
 	known    = 1 << iota
-	remote   // an address and a key at the peer
-	imm      // immediate data
-	scatter  // writes to its SGEs, so there is no inline form
-	datagram // names its receiver
+	remote   // has an address and a key of the peer
+	imm      // has immediate data
+	scatter  // writes to its SGEs, so that there is no inline form
+	datagram // has a destination
 	bare     // has neither SGEs nor inline data
-	key      // that it invalidates
-	operands // of an atomic, and 8 bytes to write to
+	key      // has a key to invalidate
+	operands // has the operands of an atomic, and 8 bytes to write to
 )
 
-// operations are those of one type of QP.
+// operations are the traits of each opcode on one type of QP.
 type operations [16]uint8
 
 var connected = operations{
@@ -64,7 +64,15 @@ var connected = operations{
 	uverbs.OpAtomicWrite: known | remote | bare,
 }
 
-// unacknowledged are those of UC.
+// readless is for connections that allow no READs and atomics. The kernel would
+// wait forever before it sent one.
+var readless = func() operations {
+	all := connected
+	all[uverbs.OpRead], all[uverbs.OpCompareSwap], all[uverbs.OpFetchAdd] = 0, 0, 0
+	return all
+}()
+
+// unacknowledged is for UC.
 var unacknowledged = operations{
 	uverbs.OpWrite:    known | remote,
 	uverbs.OpWriteImm: known | remote | imm,
@@ -78,7 +86,8 @@ var datagrams = operations{
 	uverbs.OpSendImm: known | datagram | imm,
 }
 
-// traits returns what op has, and 0 for an operation or a flag that is unknown.
+// traits returns the traits of op, or 0 if the operation or a flag is not
+// supported.
 func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
 	if op > 15 || f&^callerFlags != 0 {
 		return 0
@@ -86,11 +95,11 @@ func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
 	return o[op&15]
 }
 
-// start fills in all of the fixed part, for a message of no data. ex is the
-// immediate data or the key that is invalidated.
+// start fills in the whole fixed part, for a message without data. ex is the
+// immediate data or the key to invalidate.
 //
-// The kernel tests status and has_rd_atomic before it ever sets them, so what
-// an earlier lap of the ring left there must go.
+// The kernel tests status and has_rd_atomic before it sets them, so the values of
+// an earlier use of the element must be cleared.
 func (w *sendWQE) start(has uint8, op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32) {
 	if has&remote == 0 {
 		raddr, rkey = 0, 0
@@ -115,13 +124,13 @@ func (w *sendWQE) start(has uint8, op uverbs.Opcode, f uverbs.SendFlags, wrID, r
 	w.offset = 0
 }
 
-// setSGEs says that n elements with total bytes follow.
+// setSGEs sets the number of SGEs that follow and their total length in bytes.
 func (w *sendWQE) setSGEs(n int, total uint64) {
 	w.length = total | total<<32
 	w.sgeCount = uint64(n) << 32
 }
 
-// setInline copies data behind the fixed part and says so.
+// setInline copies data after the fixed part and sets the length and the flag.
 func (w *sendWQE) setInline(data []byte) {
 	copy(w.inline(len(data)), data)
 	n := uint64(len(data))
@@ -129,7 +138,7 @@ func (w *sendWQE) setInline(data []byte) {
 	w.flags |= inlineFlag
 }
 
-// setOperands fills in wr.atomic, which has the rkey at another place than the
+// setOperands fills in wr.atomic, in which the rkey is at another offset than in
 // other operations.
 func (w *sendWQE) setOperands(rkey uint32, compareAdd, swap uint64) {
 	w.rkey = compareAdd
@@ -142,21 +151,21 @@ func (w *sendWQE) setBind(b uverbs.ProviderBind) {
 	w.operands = [2]uint64{uint64(b.LKey) | uint64(b.MWRKey)<<32, uint64(b.RKey) | uint64(b.Access)<<32}
 }
 
-// setFlush fills in wr.flush, whose length the kernel takes from elsewhere.
+// setFlush fills in wr.flush. The kernel reads the length from dma.length instead.
 func (w *sendWQE) setFlush(rkey, n uint32, p uverbs.Placement, s uverbs.Selectivity) {
 	w.rkey = uint64(rkey) << 32
 	w.operands[0] = uint64(p) | uint64(s)<<8
 	w.length = uint64(n) | uint64(n)<<32
 }
 
-// setWord is the 8 bytes of an ATOMIC_WRITE, which lie where inline data do but
-// are none.
+// setWord sets the 8 bytes of an ATOMIC_WRITE. They are at the place of inline
+// data, but the inline flag is not set.
 func (w *sendWQE) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(w.inline(atomicSize), v)
 	w.length = atomicSize | atomicSize<<32
 }
 
-// setAddress fills in where a datagram goes: wr.ud.
+// setAddress fills in the destination of a datagram: wr.ud.
 func (w *sendWQE) setAddress(ahNum, qpn, qkey uint32) {
 	w.raddr = uint64(qpn) | uint64(qkey)<<32
 	w.rkey = uint64(ahNum) << 32 // pkey_index, reserved, ah_num

@@ -50,7 +50,7 @@ const (
 `
 )
 
-// TestPlay has both programs play in an order that changes.
+// TestPlay checks that both programs run, in an order that changes.
 func TestPlay(t *testing.T) {
 	var order []string
 	h := &fake{func(args []string) (string, error) {
@@ -93,7 +93,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// A round in which a program has no figure is left out of both.
+// A round in which one program has no figure is left out for both.
 func TestInTurn(t *testing.T) {
 	b := &bench{rounds: 3}
 	round := map[string]float64{}
@@ -122,7 +122,7 @@ func TestPairFails(t *testing.T) {
 	}
 }
 
-// waiting is a host whose server runs until it is told to end.
+// waiting is a host whose server runs until it is canceled.
 type waiting struct {
 	fake
 	fails string
@@ -201,7 +201,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// What is quoted comes out of a shell as it went in.
+// A shell returns quoted arguments unchanged.
 func TestQuote(t *testing.T) {
 	args := []string{"printf", "%s|", "a b", `it's "so" $HOME`, "", `\`}
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", quote(args)).Output()
@@ -210,8 +210,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestRemote has a program in ssh's place, which runs here what it is to run
-// there.
+// TestRemote replaces ssh with a program that runs commands on this machine.
 func TestRemote(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nfor script; do :; done\nexec sh -c \"$script\"\n"), 0o755); err != nil {
@@ -275,11 +274,10 @@ func endsThere(t *testing.T, r remote, pipe string) {
 	}
 }
 
-// Options for all games that do not go together with one's own are told before
-// anything runs.
+// Options that conflict with those of a game are reported before anything runs.
 func TestArgs(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "", "-x 3": "", "-m 1024 --no_lock": "", "-n 5": "option -n", "-d mlx5_1": "option -d", "-R": "leave out -R", "-z": "leave out -R", "-e": "option -e", "--none": "--none",
+		"": "", "-x 3": "", "-m 1024 --no_lock": "", "-n 5": "option -n", "-d mlx5_1": "option -d", "-R": "omit -R", "-z": "omit -R", "-e": "option -e", "--none": "--none",
 	} {
 		if err := checkArgs(args, 1000); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)

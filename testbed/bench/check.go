@@ -14,18 +14,18 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// check refuses what cannot be done before anything is measured.
+// check checks the options before anything is measured.
 func (b *bench) check() error {
 	o := b.options
 	switch {
 	case o.server == "" && (o.client != "" || o.address != "" || o.args != "" || o.serverArgs != "") || o.server != "" && (o.client == "" || o.address == ""):
-		return errors.New("two hosts want all of -server, -client and -address; without them -args and -server-args have no meaning")
+		return errors.New("two hosts need all of -server, -client and -address; -args and -server-args are only for two hosts")
 	case flag.NArg() > 0:
-		return fmt.Errorf("%q is no option: options begin with a dash, and those behind an argument are not seen", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: options start with a dash and must precede arguments", flag.Arg(0))
 	case b.rounds < 1:
-		return fmt.Errorf("-rounds: %d is too few: give 1 or more", b.rounds)
+		return fmt.Errorf("-rounds: %d is too few: use 1 or more", b.rounds)
 	case b.messages < leastMessages || b.messages > mostMessages:
-		return fmt.Errorf("-n: %d is none of %d to %d", b.messages, leastMessages, mostMessages)
+		return fmt.Errorf("-n: %d is not from %d to %d", b.messages, leastMessages, mostMessages)
 	}
 	if o.server != "" {
 		m := b.hosts()
@@ -43,26 +43,26 @@ func (b *bench) check() error {
 	case filepath.Clean(o.out) != published:
 		return nil
 	case o.tests != "":
-		return fmt.Errorf("%s is for the figures of whole parts: write those of -tests elsewhere (-o bin/x.json)", published)
+		return fmt.Errorf("%s is for figures of whole parts: write those of -tests to another file (-o bin/x.json)", published)
 	case b.rounds < leastRounds:
-		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d elsewhere (-o bin/x.json)", published, leastRounds, b.rounds)
+		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d to another file (-o bin/x.json)", published, leastRounds, b.rounds)
 	case strings.HasSuffix(b.here.Commit, dirty):
-		return fmt.Errorf("%s is for figures of a commit, and the tree has changes that are in none: commit them, or write the figures elsewhere (-o bin/x.json)", published)
+		return fmt.Errorf("%s is for figures of a commit, but the tree has uncommitted changes: commit them, or write the figures to another file (-o bin/x.json)", published)
 	}
 	return nil
 }
 
-// A run of fewer messages has no 99th percentile; one of more takes hours.
+// Fewer messages have no 99th percentile; more take hours.
 const (
 	leastMessages = 100
 	mostMessages  = 1_000_000
 )
 
-// checkOut finds out what would keep the figures from being written, in the end.
+// checkOut returns the error that would later prevent the figures from being written.
 func (b *bench) checkOut() error {
 	out := b.options.out
 	if _, err := results.Read(out); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: its figures of what is not measured now would be lost", err)
+		return fmt.Errorf("%w: its other figures would be lost", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *bench) checkOut() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// parts are those that are asked for.
+// parts returns the selected parts.
 func (b *bench) parts() ([]part, error) {
 	n := b.messages
 	all := []part{{"rxe", "rxe", b.onRXE, rxeGames(n)}, {"mlx5", "mlx5", b.onConnectX, connectXGames(n)}, {"cost", "instructions", b.cost, costGames(n)},
@@ -90,7 +90,7 @@ func (b *bench) parts() ([]part, error) {
 		only := strings.Split(b.options.only, ",")
 		for _, name := range only {
 			if !slices.Contains(names, name) {
-				return nil, fmt.Errorf("-only: there is no part %q: there are %s", name, strings.Join(names, ", "))
+				return nil, fmt.Errorf("-only: unknown part %q: the parts are %s", name, strings.Join(names, ", "))
 			}
 		}
 		all = slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(only, p.name) })
@@ -98,7 +98,7 @@ func (b *bench) parts() ([]part, error) {
 	return b.withTests(all)
 }
 
-// withTests leaves out the parts that have none of the tests that are asked for.
+// withTests returns the parts that have any of the selected tests.
 func (b *bench) withTests(all []part) ([]part, error) {
 	var err error
 	if b.tests, err = regexp.Compile(b.options.tests); err != nil {
@@ -118,10 +118,10 @@ func (b *bench) withTests(all []part) ([]part, error) {
 	return nil, fmt.Errorf("-tests: no test matches %q:\n%s", b.options.tests, strings.Join(names, "\n"))
 }
 
-// wants tells whether a game is asked for.
+// wants reports whether a game is selected.
 func (b *bench) wants(g game) bool { return b.tests.MatchString(fmt.Sprintf("%s/%d", g.test, g.at)) }
 
-// list names games: those of a test behind each other.
+// list formats games, with those of a test on one line.
 func list(games []game) string {
 	if len(games) == 0 {
 		return "none"

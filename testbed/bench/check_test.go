@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// Figures that nobody can repeat do not get into the file that the tree shows.
+// Figures that are not reproducible are not written to the published file.
 func TestPublished(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
@@ -17,7 +17,7 @@ func TestPublished(t *testing.T) {
 		commit, out, want string
 	}{
 		{10, "abc", published, ""},
-		{10, "abc-dirty", published, "the tree has changes"},
+		{10, "abc-dirty", published, "the tree has uncommitted changes"},
 		{1, "abc", "./" + published, "at least 5 rounds"},
 		{1, "abc-dirty", "bin/x.json", ""},
 		{0, "abc", "bin/x.json", "-rounds: 0 is too few"},
@@ -29,7 +29,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// Options that cannot be are told before anything runs, with what can.
+// Invalid options are reported before anything runs, with the valid ones.
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	good, broken := filepath.Join(dir, "new", "x.json"), filepath.Join(dir, "broken.json")
@@ -42,16 +42,16 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{options{}, 1000, ""},
-		{options{}, 99, "-n: 99 is none of 100 to"},
-		{options{}, 2e6, "-n: 2000000 is none of 100 to"},
-		{options{server: "a"}, 1000, "two hosts want all of"},
-		{options{address: "10.0.0.1"}, 1000, "two hosts want all of"},
-		{options{args: "-x 3"}, 1000, "without them -args and -server-args have no meaning"}, {options{serverArgs: "-x 3"}, 1000, "two hosts want all of"},
-		{options{server: "a", client: "b", address: "c", args: "-R"}, 1000, "-args: a server is waited for over TCP"},
+		{options{}, 99, "-n: 99 is not from 100 to"},
+		{options{}, 2e6, "-n: 2000000 is not from 100 to"},
+		{options{server: "a"}, 1000, "two hosts need all of"},
+		{options{address: "10.0.0.1"}, 1000, "two hosts need all of"},
+		{options{args: "-x 3"}, 1000, "-args and -server-args are only for two hosts"}, {options{serverArgs: "-x 3"}, 1000, "two hosts need all of"},
+		{options{server: "a", client: "b", address: "c", args: "-R"}, 1000, "-args: the server must listen on TCP"},
 		{options{out: broken}, 1000, "-o: " + broken},
 		{options{out: filepath.Join(broken, "x.json")}, 1000, "-o: "},
-		{options{only: "rxe,"}, 1000, `-only: there is no part "": there are rxe, mlx5, cost, native`},
-		{options{server: "a", client: "b", address: "c", only: "rxe"}, 1000, "there are hosts, native"},
+		{options{only: "rxe,"}, 1000, `-only: unknown part "": the parts are rxe, mlx5, cost, native`},
+		{options{server: "a", client: "b", address: "c", only: "rxe"}, 1000, "the parts are hosts, native"},
 		{options{tests: "("}, 1000, "-tests: "},
 		{options{tests: "send_bw/7"}, 1000, "mlx5 has send_lat/2|64|4096|65536, write_lat/2"},
 		{options{tests: "x", only: results.Native}, 1000, "native has none"},
@@ -70,7 +70,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Of tests that are asked for, parts that have none are left out.
+// Parts that have none of the selected tests are left out.
 func TestParts(t *testing.T) {
 	for o, want := range map[options]string{
 		{}:                                "rxe mlx5 cost native",

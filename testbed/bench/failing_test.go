@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// A game that dies is named, and left out when it dies again; the others go on,
-// and its figures of one program alone are not kept.
+// A game that fails is reported, and left out after it has failed twice. The others
+// continue. Its figures of one program only are not kept.
 func TestGameDies(t *testing.T) {
 	played := map[string]int{}
 	h := &fake{func(args []string) (string, error) {
@@ -41,7 +41,7 @@ func TestGameDies(t *testing.T) {
 	if len(b.run.Of("rxe", "send_lat", "")) != 0 || len(b.run.Of("rxe", "send_bw", "rate")[0].Values[results.C]) != 4 {
 		t.Errorf("series %v", b.run.Series)
 	}
-	if err := b.finish(); err == nil || !strings.Contains(err.Error(), "what failed: rxe send_lat, 64, round 1; rxe") {
+	if err := b.finish(); err == nil || !strings.Contains(err.Error(), "some measurements failed: rxe send_lat, 64, round 1; rxe") {
 		t.Error(err)
 	}
 	if r, err := results.Read(b.options.out); err != nil || len(r.Failures) != 2 || len(r.Series) != 1 {
@@ -49,7 +49,7 @@ func TestGameDies(t *testing.T) {
 	}
 }
 
-// A place where nothing works any more is given up.
+// play gives up a place where nothing works any more.
 func TestPlaceDies(t *testing.T) {
 	tried := 0
 	h := &fake{func(args []string) (string, error) {
@@ -66,7 +66,7 @@ func TestPlaceDies(t *testing.T) {
 	}
 }
 
-// A run that has got nowhere leaves the file alone.
+// A run without figures does not change the file.
 func TestNothingMeasured(t *testing.T) {
 	b := &bench{options: options{out: filepath.Join(t.TempDir(), "run.json")}}
 	if err := os.WriteFile(b.options.out, []byte("{}"), 0o600); err != nil {
@@ -82,8 +82,7 @@ func TestNothingMeasured(t *testing.T) {
 	}
 }
 
-// The page and its figures do not make a tree dirty; a change of the programs
-// does.
+// Changes of the page and its figures do not make a tree dirty; changes of programs do.
 func TestCommit(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) {

@@ -13,33 +13,33 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// A host is where programs run.
+// A host runs programs.
 type host interface {
-	// run runs a program and returns all that it printed, in an error too.
+	// run runs a program and returns its output, also if it fails.
 	run(ctx context.Context, args ...string) (string, error)
-	// install brings a program of this machine there.
+	// install copies a program from this machine to the host.
 	install(ctx context.Context, file string) (string, error)
-	// compile makes a program of C source, and says by which compiler.
+	// compile compiles C source, and returns the program and the compiler's name.
 	compile(ctx context.Context, source string) (program, compiler string, err error)
 }
 
 // A guest is a host of the test bed.
 type guest struct {
 	*vm.Guest
-	dir string // of this machine, for programs
+	dir string // on this machine, for programs
 }
 
 func (g guest) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestAlone)
 	defer cancel()
 	out, err := g.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
-	return told(args, out, err)
+	return withOutput(args, out, err)
 }
 
 func (g guest) install(_ context.Context, file string) (string, error) { return g.Install(file) }
 
-// compile prefers the compiler of this machine, which optimizes, with the
-// guest's headers and libraries.
+// compile prefers this machine's compiler, which optimizes, with the guest's headers and
+// libraries.
 func (g guest) compile(ctx context.Context, source string) (string, string, error) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		program, err := g.CompileC(ctx, source)
@@ -59,17 +59,17 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 	return path, "gcc -O2", err
 }
 
-// local runs a program of this machine.
+// local runs a program on this machine.
 func local(ctx context.Context, env []string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
 	out, err := c.CombinedOutput()
-	return told(args, out, err)
+	return withOutput(args, out, err)
 }
 
-// told is what a program printed, and its error with the end of that. The last
-// line, which mostly has the reason, comes first.
-func told(args []string, out []byte, err error) (string, error) {
+// withOutput returns a program's output, and its error with the end of the output. The
+// last line, which usually has the reason, comes first.
+func withOutput(args []string, out []byte, err error) (string, error) {
 	if err == nil {
 		return string(out), nil
 	}
@@ -80,29 +80,29 @@ func told(args []string, out []byte, err error) (string, error) {
 		bytes.Join(append([][]byte{nil}, before...), []byte("\n\t")))
 }
 
-// A machine is a server and a client, which may be the same.
+// A machine is a server and a client, which may be the same host.
 type machine struct {
 	server, client host
 	address        string // of the server, for TCP and for the QPs' connection
 	device         string
-	serverDevice   string // where it has another name
-	args           string // of perftest, always
-	serverArgs     string // of its server, in their place
+	serverDevice   string // the server's device, if its name differs
+	args           string // additional options of perftest
+	serverArgs     string // additional options of perftest's server, instead of args
 	port           int
-	about          string               // the devices
+	about          string               // description of the devices
 	programs       map[string][2]string // on server and client
-	dir            string               // of this machine, for programs
-	arch           string               // Go's name of the hosts'; "": this machine's
+	dir            string               // on this machine, for programs
+	arch           string               // GOARCH of the hosts; "" for this machine's
 }
 
-// firstPort is perftest's own; a run has the next, until it is the first's turn
-// again: by then nothing is left of its connection.
+// firstPort is perftest's default port. Each run uses the next port, and after the last
+// one the first again, whose connection is gone by then.
 const (
 	firstPort = 18515
 	lastPort  = firstPort + 99
 )
 
-// next is the port of another run.
+// next returns the port of the next run.
 func (m *machine) next() int {
 	if m.port++; m.port > lastPort {
 		m.port = firstPort
@@ -117,7 +117,7 @@ func (m *machine) both() []host {
 	return []host{m.server, m.client}
 }
 
-// program builds one of our programs and brings it to both ends.
+// program builds one of our programs and installs it at both ends.
 func (m *machine) program(ctx context.Context, pkg string) (paths [2]string, err error) {
 	if paths, ok := m.programs[pkg]; ok {
 		return paths, nil
@@ -139,8 +139,8 @@ func (m *machine) program(ctx context.Context, pkg string) (paths [2]string, err
 	return paths, err
 }
 
-// pair runs a server, waits until listening says that it listens, and runs its
-// client, whose output it returns.
+// pair starts a server, runs the command listening, which waits until the server
+// listens, and runs the client, whose output it returns.
 func (m *machine) pair(ctx context.Context, server, listening, client []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -158,7 +158,7 @@ func (m *machine) pair(ctx context.Context, server, listening, client []string) 
 	}
 	out, err := m.client.run(ctx, client...)
 	if err != nil {
-		cancel() // a server whose client has failed may wait for ever
+		cancel() // a server whose client has failed may wait forever
 		return out, errors.Join(err, <-ended)
 	}
 	return out, <-ended

@@ -1,12 +1,12 @@
-// Bench compares programs in Go with their C namesakes, each pair in turn on the
-// same machine, and writes down what they made of it: docs/go-and-c.json, from
-// which bench/report makes docs/go-and-c.md and its charts.
+// Bench compares programs in Go with their C counterparts. It runs them alternately on
+// the same machine and writes the figures to docs/go-and-c.json, from which
+// bench/report creates docs/go-and-c.md and its charts.
 //
 //	go run ./testbed/bench                                    # in guests
 //	go run ./testbed/bench -server root@a -client root@b -address 10.0.0.1 -device mlx5_0 -args "-x 3"
 //
-// The second is for two real hosts: docs/hardware.md says what they need. What
-// they lack is told before anything is measured.
+// The second command compares on two real hosts. docs/hardware.md lists what they
+// need. Bench reports what they lack before it measures anything.
 package main
 
 import (
@@ -27,19 +27,19 @@ import (
 
 const (
 	module       = "github.com/goverbs/goverbs"
-	longest      = 3 * time.Minute  // of one program with a peer
-	longestAlone = 15 * time.Minute // of one in a guest, however many objects it makes
+	longest      = 3 * time.Minute  // time limit of a program with a peer
+	longestAlone = 15 * time.Minute // time limit of a program without, for any number of objects
 
-	// published is the file of the figures that the tree shows. They can be
-	// repeated: they are of a commit, and of enough rounds.
+	// published is the file of the figures in the repository. They are reproducible:
+	// from a commit, and of enough rounds.
 	published   = "docs/go-and-c.json"
 	leastRounds = 5
 )
 
-// A bench is one run of everything.
+// A bench is one run of this program.
 type bench struct {
 	run      results.Run
-	here     results.Place // this machine, and the versions of today
+	here     results.Place // this machine and the current versions
 	rounds   int
 	messages int
 	options  options
@@ -86,7 +86,7 @@ func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// keep takes over from the file what this run has not measured.
+// keep copies the figures that this run has not measured from the file.
 func (b *bench) keep() error {
 	old, err := results.Read(b.options.out)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,15 +98,15 @@ func (b *bench) keep() error {
 	return err
 }
 
-// A part is one that can be asked for. What keeps it from beginning is told of a
-// place of its.
+// A part can be selected with -only. If it cannot start, the failure is recorded for
+// one of its places.
 type part struct {
 	name, place string
 	do          func(context.Context) error
 	games       []game // of perftest
 }
 
-// fail notes what could not be measured.
+// fail records a measurement that failed.
 func (b *bench) fail(part, what string, err error) {
 	if err == nil {
 		return
@@ -115,8 +115,8 @@ func (b *bench) fail(part, what string, err error) {
 	b.run.Failures = append(b.run.Failures, results.Failure{Part: part, What: what, Why: err.Error()})
 }
 
-// all runs the parts that are asked for. What fails does not keep the rest from
-// being measured, and what was measured is written in any case.
+// all runs the selected parts. If a part fails, the others still run. The figures so
+// far are always written.
 func (b *bench) all(ctx context.Context) (err error) {
 	if err := b.describe(ctx); err != nil {
 		return err
@@ -146,14 +146,14 @@ func (b *bench) all(ctx context.Context) (err error) {
 	return b.finish()
 }
 
-// finish writes what there is. Its error says that not all is.
+// finish writes the figures. It returns an error if something failed.
 func (b *bench) finish() error {
 	var failed []string
 	for _, f := range b.run.Failures {
 		failed = append(failed, f.Part+" "+f.What)
 	}
 	if len(b.run.Measured()) == 0 {
-		return fmt.Errorf("nothing was measured, and %s is as it was; what failed: %s", b.options.out, strings.Join(failed, "; "))
+		return fmt.Errorf("nothing was measured, and %s is unchanged; failures: %s", b.options.out, strings.Join(failed, "; "))
 	}
 	if err := b.keep(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (b *bench) finish() error {
 		return err
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("not all was measured; what failed: %s", strings.Join(failed, "; "))
+		return fmt.Errorf("some measurements failed: %s", strings.Join(failed, "; "))
 	}
 	return nil
 }

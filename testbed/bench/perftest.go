@@ -27,28 +27,28 @@ var (
 	peaks      = []figure{{"peak", 2, "MiB/s", true}}
 )
 
-// noPeak has both programs leave out the clock, which they read for each message
-// when they look for a peak, and which costs them not the same.
+// noPeak prevents both programs from reading the clock for each message to find a peak,
+// which has a different cost in each.
 const noPeak = " -N"
 
-// leastPeak is the size from which two digits of MiB/s say enough.
+// leastPeak is the smallest size for which two digits of MiB/s are precise enough.
 const leastPeak = 4096
 
-// spreadAt is the size whose single times are kept.
+// spreadAt is the size for which the distribution of single times is kept.
 const spreadAt = 64
 
-// A game is a test that both programs play.
+// A game is a test that both programs run.
 type game struct {
 	test string
-	at   int // what the series is called by: the size, or the queue pairs
+	at   int // At of the series: the size, or the number of queue pairs
 	size int
 	args string
 }
 
-// A sample is all single times of a program.
+// A sample identifies the single times of a program.
 type sample struct{ test, who string }
 
-// games are those of sizes. Peaks, of the largest sizes, have runs of their own.
+// games returns the games of all sizes. Peaks, of the largest sizes, have separate runs.
 func games(tests []string, sizes []int, messages int) (all []game) {
 	for _, test := range tests {
 		for i, size := range sizes {
@@ -69,9 +69,9 @@ func games(tests []string, sizes []int, messages int) (all []game) {
 	return all
 }
 
-// forLatency is how many messages tell a latency and its tail. A run of a thousand
-// small ones is over in the time for which the kernel leaves its workers and the
-// programs on the CPUs where they happened to begin.
+// forLatency returns the number of messages for a latency and its tail. A run of a
+// thousand small messages ends before the kernel moves its workers and the programs to
+// other CPUs than those on which they started.
 func forLatency(size, messages int) int {
 	if size > 4096 {
 		return messages
@@ -79,7 +79,7 @@ func forLatency(size, messages int) int {
 	return 5 * messages
 }
 
-// forRate is how many messages tell a rate, for the same reason.
+// forRate returns the number of messages for a rate, for the same reason.
 func forRate(size, messages int) int {
 	if size > 4096 {
 		return 2 * messages
@@ -87,7 +87,7 @@ func forRate(size, messages int) int {
 	return 10 * messages
 }
 
-// many are those of numbers of queue pairs.
+// many returns the games of increasing numbers of queue pairs.
 func many(qps []int, messages int) (all []game) {
 	for _, n := range qps {
 		each := max(forRate(64, messages)/n, 100)
@@ -96,7 +96,7 @@ func many(qps []int, messages int) (all []game) {
 	return all
 }
 
-// variants are those of options.
+// variants returns the games with options.
 func variants(messages int, tests ...string) (all []game) {
 	messages -= messages % 32 // for lists
 	for _, test := range tests {
@@ -113,8 +113,8 @@ func variants(messages int, tests ...string) (all []game) {
 	return all
 }
 
-// play has both programs play all games in turn. A game that fails twice is left
-// out from then on; where several fail one after the other, the place has.
+// play runs all games with both programs alternately. A game that fails twice is left
+// out from then on. If several fail one after the other, play gives up the place.
 func (b *bench) play(ctx context.Context, m *machine, place string, all []game) {
 	all = slices.DeleteFunc(all, func(g game) bool { return !b.wants(g) })
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
@@ -153,7 +153,7 @@ func (b *bench) play(ctx context.Context, m *machine, place string, all []game) 
 	}
 }
 
-// samples are the single times of all rounds.
+// samples holds the single times of all rounds.
 type samples struct {
 	of    map[sample][]float64
 	order []sample
@@ -169,7 +169,7 @@ func (s *samples) add(k sample, times []float64) {
 	s.of[k] = append(s.of[k], times...)
 }
 
-// round has both programs play a game once. Figures come in pairs or not at all.
+// round runs a game once with both programs. It adds the figures of both or of neither.
 func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]string, g game, round int, times *samples) error {
 	who := []string{results.Go, results.C}
 	if round%2 == 1 {
@@ -201,7 +201,7 @@ func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]str
 	return nil
 }
 
-// perftest plays a game by one of the programs.
+// perftest runs a game with one of the programs.
 func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g game) (string, error) {
 	test, _, _ := strings.Cut(g.test, " ")
 	port := m.next()
@@ -226,8 +226,7 @@ func figuresOf(g game) []figure {
 	return peaks
 }
 
-// columns takes the figures out of a report: of the line that begins with the
-// message's size.
+// columns parses the figures of a report, in the line that starts with the message size.
 func columns(g game, out string) (values []float64, err error) {
 	figures, least := figuresOf(g), 9
 	if strings.Contains(g.test, "_bw") {
@@ -241,7 +240,7 @@ func columns(g game, out string) (values []float64, err error) {
 		for _, c := range figures {
 			v, err := number(f[c.column])
 			if err != nil || v == 0 {
-				return nil, fmt.Errorf("%s of %s is no figure: %v in %q", c.name, g.test, err, line)
+				return nil, fmt.Errorf("%s of %s is not a number: %v in %q", c.name, g.test, err, line)
 			}
 			values = append(values, v)
 		}
@@ -250,7 +249,7 @@ func columns(g game, out string) (values []float64, err error) {
 	return nil, fmt.Errorf("%s %s has no line of %d bytes:\n%s", g.test, g.args, g.size, out)
 }
 
-// singles are the times of a histogram.
+// singles returns the times of a histogram.
 func singles(out string) (all []float64) {
 	for line := range strings.Lines(out) {
 		number, value, found := strings.Cut(strings.TrimSpace(line), ", ")

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// describe notes what the figures are of.
+// describe records this machine, its versions and the commit.
 func (b *bench) describe(ctx context.Context) error {
 	b.here.Date, b.here.Go, b.here.CPUs = time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU()
 	info, err := os.ReadFile("/proc/cpuinfo")
@@ -32,8 +32,8 @@ func (b *bench) describe(ctx context.Context) error {
 
 const dirty = "-dirty"
 
-// commit names the commit that a tree is at. What this program and bench/report
-// write is no change.
+// commit returns the commit of a tree. Files that this program and bench/report write do
+// not count as changes.
 func commit(ctx context.Context, dir string) (string, error) {
 	name, err := local(ctx, nil, "git", "-C", dir, "rev-parse", "--short=9", "HEAD")
 	if err != nil {
@@ -48,7 +48,7 @@ func commit(ctx context.Context, dir string) (string, error) {
 	return name, err
 }
 
-// processor finds a processor's name, which arm64 does not tell.
+// processor returns the processor's name, which arm64 does not report.
 func processor(cpuinfo string) string {
 	for line := range strings.Lines(cpuinfo) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
@@ -58,7 +58,7 @@ func processor(cpuinfo string) string {
 	return ""
 }
 
-// boot boots a guest with the bed that it needs.
+// boot boots a guest, and sets up the test bed for it.
 func (b *bench) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Root, c.Logf = b.options.kernel, true, b.logf
 	parts, err := c.Parts()
@@ -72,7 +72,7 @@ func (b *bench) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	return vm.Boot(ctx, set, c)
 }
 
-// inGuest has a guest for as long as f takes.
+// inGuest calls f with a guest, and ends the guest afterwards.
 func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error) (err error) {
 	g, err := b.boot(ctx, c)
 	if err != nil {
@@ -89,10 +89,11 @@ func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error
 	return f(m)
 }
 
-// versions prints those of C's perftest and library.
+// versions prints the versions of C's perftest and of rdma-core.
 const versions = "ib_send_lat --version; readlink -f /usr/lib*/libibverbs.so.1 /usr/lib/*/libibverbs.so.1 2>/dev/null; true"
 
-// library makes a name of that: the library's file ends in rdma-core's version.
+// library formats the output of versions. The name of the library ends in rdma-core's
+// version.
 func library(out string) string {
 	perftest, file, _ := strings.Cut(out, "\n")
 	_, version, _ := strings.Cut(file, "libibverbs.so.1.")
@@ -101,8 +102,8 @@ func library(out string) string {
 	return "rdma-core " + version + ", perftest " + strings.TrimSpace(perftest)
 }
 
-// tried are the options that docs/performance.md gives advice about. -I is for
-// adapters: C's perftest leaves it out on others.
+// tried lists the options about which docs/performance.md gives advice, except -I, which
+// C's perftest ignores on devices that it does not know.
 var tried = []string{"send_lat -e", "write_bw -Q 1", "write_bw -l 32", "write_bw -t 1"}
 
 func rxeGames(messages int) []game {
@@ -111,11 +112,11 @@ func rxeGames(messages int) []game {
 	return append(all, variants(messages, tried...)...)
 }
 
-// onRXE compares on the kernel's soft-RoCE.
+// onRXE compares the programs on soft-RoCE.
 func (b *bench) onRXE(ctx context.Context) error {
 	const place = "rxe"
 	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
-		b.place(place, m, "soft-RoCE, both ends in one guest of 2 CPUs, which share them with the kernel's side of the device")
+		b.place(place, m, "soft-RoCE, both ends in one guest of 2 CPUs, which they share with the kernel's part of the device")
 		m.device, m.address = "rxe0", "10.9.0.1"
 		if _, err := m.client.run(ctx, "ip", "link", "set", "d0", "mtu", "4200"); err != nil {
 			return err
@@ -127,7 +128,7 @@ func (b *bench) onRXE(ctx context.Context) error {
 	})
 }
 
-// place notes where programs run.
+// place records where programs run.
 func (b *bench) place(name string, m *machine, what string) {
 	if g, ok := m.client.(guest); ok {
 		what += "; Linux " + g.Release()
@@ -137,8 +138,8 @@ func (b *bench) place(name string, m *machine, what string) {
 	b.run.Places = append(b.run.Places, p)
 }
 
-// connectX makes a software ConnectX for as long as f takes. What strict mode or
-// the device complains of is an error.
+// connectX calls f with a software ConnectX, and closes it afterwards. It returns the
+// violations that the device reported.
 func connectX(f func(sockets []string) error) (err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -166,12 +167,12 @@ func connectXGames(messages int) []game {
 	return games([]string{"send_lat", "write_lat", "send_bw", "write_bw"}, []int{2, 64, 4096, 65536}, messages)
 }
 
-// onConnectX compares on a software ConnectX under the kernel's own driver.
+// onConnectX compares the programs on a software ConnectX under the kernel's own driver.
 func (b *bench) onConnectX(ctx context.Context) error {
 	const place = "mlx5"
 	return connectX(func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}}, func(m *machine) error {
-			b.place(place, m, "a software ConnectX, both ends in one guest of 2 CPUs; the device is a process beside it")
+			b.place(place, m, "a software ConnectX, both ends in one guest of 2 CPUs; the device is a separate process")
 			m.device, m.address = "mlx5_0", "127.0.0.1"
 			if _, err := m.client.run(ctx, "timeout", "60", "sh", "-c", active); err != nil {
 				return err
@@ -182,5 +183,5 @@ func (b *bench) onConnectX(ctx context.Context) error {
 	})
 }
 
-// source is a C program of the tree.
+// source returns the path of a C program.
 func source(name string) string { return filepath.Join("testbed", "speed", "testdata", name) }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// survey has a host say what it is, what it lacks, and what cannot be compared
-// for want of something, a line for each thing. $0 is the device, $1 the end.
+// survey prints what a host is, what it lacks, and what cannot be compared because of
+// that, one line for each. $0 is the device, $1 the end.
 const survey = `d=/sys/class/infiniband/$0
 has() { command -v "$1" >/dev/null; }
 for p in setsid taskset timeout grep; do has $p || echo "lacks $p: install util-linux, coreutils and grep"; done
@@ -44,16 +44,16 @@ echo "device $0 ($(cat $d/board_id $d/fw_ver ${port%/state}/link_layer ${port%/s
 echo "version $(ib_send_lat --version 2>/dev/null | tr '\n' ' ')"
 echo "is $(uname -m)"`
 
-// machines are Go's names of what uname -m says.
+// machines maps the output of uname -m to GOARCH.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// surveyed is what a host says of itself.
+// surveyed is the result of survey.
 type surveyed struct {
 	arch, dir, cpus, device, perftest string
 	lacks, misses                     []string
 }
 
-// ready finds out what two hosts lack, all of it, before anything is measured.
+// ready returns an error with everything that the two hosts lack.
 func (b *bench) ready(ctx context.Context, m *machine) error {
 	o := &b.options
 	var errs []error
@@ -82,13 +82,13 @@ func (b *bench) ready(ctx context.Context, m *machine) error {
 		return errors.Join(errs...)
 	}
 	if found[0].arch != found[1].arch {
-		return fmt.Errorf("%s is %s, and %s is %s: the two must be of one kind", o.server, found[0].arch, o.client, found[1].arch)
+		return fmt.Errorf("%s is %s, and %s is %s: both must have the same architecture", o.server, found[0].arch, o.client, found[1].arch)
 	}
 	m.arch, m.about = found[0].arch, describe(found[0], found[1])
 	return b.reach(ctx, m)
 }
 
-// describe says what the ends are.
+// describe describes the two ends.
 func describe(server, client surveyed) string {
 	all := "two hosts, each with " + client.device
 	if server.device != client.device {
@@ -107,13 +107,13 @@ func describe(server, client surveyed) string {
 	return all
 }
 
-// ask has one host say what it is.
+// ask runs survey on one host.
 func ask(ctx context.Context, h host, device, end string) (s surveyed, err error) {
 	out, err := h.run(ctx, "sh", "-c", survey, device, end)
 	if err != nil {
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == 255 { // ssh's own
-			return s, fmt.Errorf("ssh must get there and ask nothing: log in by hand once, which takes up its host key, and let a key log in (ssh-copy-id): %w", err)
+		if errors.As(err, &exit) && exit.ExitCode() == 255 { // ssh's own status
+			return s, fmt.Errorf("ssh must log in without questions: log in by hand once, to accept the host key, and install a key (ssh-copy-id): %w", err)
 		}
 		return s, err
 	}
@@ -139,16 +139,16 @@ func ask(ctx context.Context, h host, device, end string) (s surveyed, err error
 		}
 	}
 	if s.arch == "" {
-		return s, fmt.Errorf("it answers %q: does its shell print something at login?", out)
+		return s, fmt.Errorf("its output is %q: does its shell print something at login?", out)
 	}
 	return s, nil
 }
 
-// reach sees to it that the address is the server's, and that the client gets
-// through to its ports, of which each run of a program has another.
+// reach checks that the address is the server's, and that the client can reach its
+// ports. Each run of a program uses another port.
 func (b *bench) reach(ctx context.Context, m *machine) error {
 	if out, err := m.server.run(ctx, "ip", "-o", "addr"); err == nil && !hasAddress(out, m.address) {
-		return fmt.Errorf("-address %s: it is none of %s's, which has: %s", m.address, b.options.server, strings.Join(addresses(out), " "))
+		return fmt.Errorf("-address %s: it is not an address of %s, which has: %s", m.address, b.options.server, strings.Join(addresses(out), " "))
 	}
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
 	if err != nil {
@@ -168,7 +168,7 @@ func (b *bench) reach(ctx context.Context, m *machine) error {
 	return err
 }
 
-// addresses are those that ip -o addr prints.
+// addresses returns the addresses in the output of ip -o addr.
 func addresses(out string) (all []string) {
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
@@ -182,7 +182,7 @@ func addresses(out string) (all []string) {
 	return all
 }
 
-// hasAddress tells whether one of them is that. A name is not looked up.
+// hasAddress reports whether the output has the address. It does not look up names.
 func hasAddress(out, address string) bool {
 	if strings.Trim(address, "0123456789abcdefABCDEF.:") != "" {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pretend is a host that runs its programs on this machine, with some things in
-// their place.
+// pretend returns a host that runs its programs on this machine, with some tools
+// replaced.
 func pretend(t *testing.T, tools map[string]string) remote {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func pretend(t *testing.T, tools map[string]string) remote {
 	return remote{name: "somewhere"}
 }
 
-// The survey names all that a host lacks in one go.
+// The survey reports everything that a host lacks at once.
 func TestSurvey(t *testing.T) {
 	r := pretend(t, map[string]string{"uname": "echo sparc64"})
 	s, err := ask(t.Context(), r, "nodevice_0", "client")
@@ -83,13 +83,13 @@ const ipAddr = `1: lo    inet 127.0.0.1/8 scope host lo\       valid_lft forever
 4: eth0    inet6 fe80::1/64 scope link \       valid_lft forever preferred_lft forever
 `
 
-// What the client meets at the server's address.
+// The possible results of connecting to the server's address.
 func TestReach(t *testing.T) {
 	for _, c := range []struct{ address, says, want string }{
 		{"10.0.0.7", "dial tcp 10.0.0.7:1: connect: connection refused: start the server first", ""},
 		{"FE80::1", "connection refused", ""},
 		{"somewhere.example", "connection refused", ""},
-		{"10.0.0.8", "", "-address 10.0.0.8: it is none of srv's, which has: 127.0.0.1 10.0.0.7 fe80::1"},
+		{"10.0.0.8", "", "-address 10.0.0.8: it is not an address of srv, which has: 127.0.0.1 10.0.0.7 fe80::1"},
 		{"10.0.0.7", "dial tcp 10.0.0.7:1: i/o timeout", "let TCP ports 18515 to 18614 pass the firewalls"},
 		{"10.0.0.7", "connect: no route to host", "pass the firewalls"},
 		{"10.0.0.7", "no RDMA device", "no RDMA device"},
@@ -112,7 +112,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// Both hosts are asked before an error ends it, and they are of one kind.
+// Both hosts are checked before an error is returned, and they must have the same
+// architecture.
 func TestReady(t *testing.T) {
 	says := func(out string) *fake { return &fake{func([]string) (string, error) { return out, nil }} }
 	b := &bench{options: options{server: "srv", client: "cl"}}
@@ -126,7 +127,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The status and the output of a program there are told.
+// An error has the status and the output of a remote program.
 func TestRemoteStatus(t *testing.T) {
 	r := pretend(t, map[string]string{})
 	var exit *exec.ExitError

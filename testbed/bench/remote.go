@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A remote is a host that ssh reaches.
+// A remote is a host that is reached with ssh.
 type remote struct {
 	name    string
-	dir     string // there, for programs
-	control string // socket of the one connection that all commands share
+	dir     string // on the host, for programs
+	control string // socket of the connection that all commands share
 	sudo    bool
-	cpus    string // that programs run on; "" for all
+	cpus    string // CPUs for programs; "" for all
 }
 
-// watched ends a program, with what it has started, when its input ends, which
-// is ssh's, or its time. One that stays would keep its port and its device. It
-// is no child of timeout, which leaves it behind when it is told to end early.
+// watched kills a program and its children when ssh's standard input ends or the time
+// limit expires. A program that stayed would keep its port and its device. It is not a
+// child of timeout(1), which would leave it behind when timeout itself is killed.
 const watched = `exec 3<&0; setsid %[2]s </dev/null 3<&- & p=$!
 { timeout %[1]d cat <&3; kill -TERM -$p || kill $p; } >/dev/null 2>&1 & w=$!
 wait $p; s=$?; kill $w 2>/dev/null; exit $s`
@@ -38,21 +38,22 @@ func (r remote) run(ctx context.Context, args ...string) (string, error) {
 	}
 	c.Cancel, c.WaitDelay = in.Close, 5*time.Second // ssh would leave the program behind
 	out, err := c.CombinedOutput()
-	return r.told(args, out, err)
+	return r.withOutput(args, out, err)
 }
 
-// told names the host, and not the shell's part.
-func (r remote) told(args []string, out []byte, err error) (string, error) {
+// withOutput is like the function withOutput, but names the host and omits the shell.
+func (r remote) withOutput(args []string, out []byte, err error) (string, error) {
 	if len(args) > 2 && args[1] == "-c" {
 		args = append([]string{args[0], "-c", "…"}, args[3:]...)
 	}
-	return told(append([]string{r.name + ":"}, args...), out, err)
+	return withOutput(append([]string{r.name + ":"}, args...), out, err)
 }
 
-// sbin is where some distributions have ip and rdma, out of a user's sight.
+// sbin adds the directories where some distributions have ip and rdma, which are not in a
+// user's PATH.
 const sbin = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
 
-// command is for sh, whatever the shell is that ssh meets.
+// command runs a script with sh, whatever the user's login shell is.
 func (r remote) command(ctx context.Context, script string) *exec.Cmd {
 	script = "sh -c " + quote([]string{sbin + script})
 	if r.sudo {
@@ -77,7 +78,7 @@ func (r remote) install(ctx context.Context, file string) (string, error) {
 	c := r.command(ctx, "cat >"+to+" && chmod 755 "+to)
 	c.Stdin = f
 	out, err := c.CombinedOutput()
-	_, err = r.told([]string{"installing", path}, out, err)
+	_, err = r.withOutput([]string{"installing", path}, out, err)
 	return path, err
 }
 
@@ -91,7 +92,7 @@ func (r remote) compile(ctx context.Context, source string) (string, string, err
 	return program, "cc -O2", err
 }
 
-// leave takes away what install has brought, and ends the connection.
+// leave removes the installed programs and closes the connection.
 func (r remote) leave(ctx context.Context) error {
 	if r.dir != "" {
 		if _, err := r.run(ctx, "rm", "-rf", r.dir); err != nil {
@@ -103,11 +104,11 @@ func (r remote) leave(ctx context.Context) error {
 	}
 	c := r.ssh(ctx, "-O", "exit", r.name)
 	out, err := c.CombinedOutput()
-	_, err = r.told([]string{"ending the connection"}, out, err)
+	_, err = r.withOutput([]string{"ending the connection"}, out, err)
 	return err
 }
 
-// quote makes a line for a shell.
+// quote quotes args for a shell.
 func quote(args []string) string {
 	var b strings.Builder
 	for i, a := range args {

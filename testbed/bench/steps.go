@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// A value is a program's figure of a round.
+// A value is a program's figure in a round.
 type value struct {
 	figure string
 	at     int
 	v      float64
 }
 
-// inTurn runs Go's and C's program round by round, in an order that changes. What
-// one of them has no figure for in a round is left out: those of a round are
-// compared.
+// inTurn runs the Go and the C program round by round, in an order that changes. A figure
+// that only one of them has in a round is left out, because figures of the same round
+// are compared.
 func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)) error {
 	for round := range b.rounds {
 		who := []string{results.Go, results.C}
@@ -54,8 +54,8 @@ func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)
 	return nil
 }
 
-// number is a figure: perftest prints inf and nan, too, where it has divided by
-// nothing.
+// number parses a figure. It rejects inf and nan, which perftest prints after a division
+// by zero.
 func number(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err == nil && (v < 0 || math.IsInf(v, 0) || math.IsNaN(v)) {
@@ -64,14 +64,14 @@ func number(text string) (float64, error) {
 	return v, err
 }
 
-// named reads lines of a name and a number.
+// named parses lines with a name and a number.
 func named(out string) (names []string, values map[string]float64, err error) {
 	values = map[string]float64{}
 	for line := range strings.Lines(out) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
 		v, err := number(value)
 		if !found || err != nil {
-			return nil, nil, fmt.Errorf("no figure in %q: %v", line, err)
+			return nil, nil, fmt.Errorf("no number in %q: %v", line, err)
 		}
 		names = append(names, name)
 		values[name] = v
@@ -79,8 +79,7 @@ func named(out string) (names []string, values map[string]float64, err error) {
 	return names, values, nil
 }
 
-// objects compares how fast objects are made and destroyed, as many as counts
-// say.
+// objects compares the creation and destruction of objects, for each number in counts.
 func (b *bench) objects(ctx context.Context, m *machine, place string, counts ...int) error {
 	if b.options.tests != "" {
 		return nil
@@ -115,7 +114,7 @@ func (b *bench) objects(ctx context.Context, m *machine, place string, counts ..
 // A step of cmtime's report: its name, the average, and the total in us.
 var step = regexp.MustCompile(`(?m)^([a-z ]+?) +\d+ +(\d+)`)
 
-// cmListening waits until rdma_cm listens at a port.
+// cmListening waits until rdma_cm listens on a port.
 const cmListening = `command -v rdma >/dev/null || { echo "there is no rdma: install iproute2" >&2; exit 1; }
 until rdma resource show cm_id | grep -q 'LISTEN.*:%d\( \|$\)'; do sleep 0.02; done`
 

@@ -19,26 +19,27 @@ func hostGames(messages int) []game {
 	return append(all, variants(messages, append(tried, "write_bw -I 64")...)...)
 }
 
-// checkArgs finds options of perftest that do not go together with a game's.
+// checkArgs returns an error if args contain options of perftest that conflict with those
+// of a game.
 func checkArgs(args string, messages int) error {
 	for _, g := range hostGames(messages) {
 		name, _, _ := strings.Cut(g.test, " ")
 		test, ok := perftest.TestNamed(name)
 		if !ok {
-			return fmt.Errorf("there is no test %s", name)
+			return fmt.Errorf("unknown test %s", name)
 		}
 		o, err := perftest.Parse(test, append(strings.Fields(args+" "+g.args), "-F", "-d", "device", "-p", "1", "host"))
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", name, g.args, err)
 		}
 		if o.RDMACM || o.CommCM {
-			return errors.New("a server is waited for over TCP: leave out -R and -z")
+			return errors.New("the server must listen on TCP: omit -R and -z")
 		}
 	}
 	return nil
 }
 
-// hosts are the two of the command line.
+// hosts returns the two hosts of the command line.
 func (b *bench) hosts() *machine {
 	o := b.options
 	m := &machine{address: o.address, device: o.device, args: o.args, serverDevice: cmp.Or(o.serverDevice, o.device), serverArgs: cmp.Or(o.serverArgs, o.args),
@@ -55,10 +56,10 @@ func (b *bench) hosts() *machine {
 	return m
 }
 
-// errLacks is of hosts that cannot do it.
+// errLacks is the error of hosts that lack something.
 var errLacks = errors.New("nothing was measured")
 
-// onHosts compares between two real hosts.
+// onHosts compares the programs between two real hosts.
 func (b *bench) onHosts(ctx context.Context) (err error) {
 	const place = "hosts"
 	m := b.hosts()

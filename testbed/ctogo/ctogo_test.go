@@ -10,12 +10,12 @@ import (
 
 const document = "docs/c-to-go.md"
 
-// A row is a line of a table.
+// A row is a row of a table.
 type row struct {
 	section string // the "##" that it is under
 	line    int
 	c       []string
-	goes    string // the cell of the Go form
+	goForm  string // the cell of the Go form
 	note    string
 }
 
@@ -32,7 +32,7 @@ func quotes(s string) (all []string) {
 	return all
 }
 
-// rows reads the tables of the document.
+// rows parses the tables of the document.
 func rows(t *testing.T, text string) (all []row) {
 	t.Helper()
 	section, n := "", 0
@@ -47,7 +47,7 @@ func rows(t *testing.T, text string) (all []row) {
 		}
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		if len(cells) != 3 {
-			t.Errorf("line %d: a row has the cells C, Go and note", n)
+			t.Errorf("line %d: a row must have the cells C, Go and note", n)
 			continue
 		}
 		all = append(all, row{section, n, quotes(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])})
@@ -64,9 +64,8 @@ func read(t *testing.T) string {
 	return string(b)
 }
 
-// TestEachFunctionHasItsRow compares the C column with the functions that the
-// libraries have.
-func TestEachFunctionHasItsRow(t *testing.T) {
+// TestEachFunctionHasARow compares the C column with the functions of the libraries.
+func TestEachFunctionHasARow(t *testing.T) {
 	all := rows(t, read(t))
 	for _, l := range libraries {
 		listed, seen := l.symbols(t), map[string]int{}
@@ -92,37 +91,38 @@ func TestEachFunctionHasItsRow(t *testing.T) {
 	}
 }
 
-// TestEachRowHasAGoForm looks the Go column up, or wants a reason.
+// TestEachRowHasAGoForm checks that the names in the Go column exist, and that rows
+// without a name have a reason.
 func TestEachRowHasAGoForm(t *testing.T) {
 	known := load(t)
 	for _, r := range rows(t, read(t)) {
 		if len(r.c) == 0 {
 			t.Errorf("line %d: names no C function", r.line)
 		}
-		names := quotes(r.goes)
+		names := quotes(r.goForm)
 		switch {
-		case r.goes == "none" && r.note == "":
-			t.Errorf("line %d: say why there is none", r.line)
-		case r.goes == "none" && r.section == "libibverbs" && !strings.HasPrefix(r.note, leftOut):
-			t.Errorf("line %d: a row without Go form says %q", r.line, leftOut)
-		case r.goes != "none" && (len(names) == 0 || r.goes != "`"+strings.Join(names, "`, `")+"`"):
-			t.Errorf("line %d: the Go form is %q: want names, or none", r.line, r.goes)
+		case r.goForm == "none" && r.note == "":
+			t.Errorf("line %d: the note must say why there is no Go form", r.line)
+		case r.goForm == "none" && r.section == "libibverbs" && !strings.HasPrefix(r.note, leftOut):
+			t.Errorf("line %d: the note of a row without a Go form must start with %q", r.line, leftOut)
+		case r.goForm != "none" && (len(names) == 0 || r.goForm != "`"+strings.Join(names, "`, `")+"`"):
+			t.Errorf("line %d: the Go form is %q: want names, or none", r.line, r.goForm)
 		}
 		for _, name := range names {
 			if err := known.find(name); err != nil {
 				t.Errorf("line %d: %v", r.line, err)
 			}
 		}
-		if word := promise.FindString(r.goes + " " + r.note); word != "" {
-			t.Errorf("line %d says %q: a row says what there is", r.line, word)
+		if word := promise.FindString(r.goForm + " " + r.note); word != "" {
+			t.Errorf("line %d contains %q: rows must describe what exists", r.line, word)
 		}
 	}
 }
 
-// leftOut begins the notes of libibverbs' rows without Go form.
+// leftOut starts the notes of rows of libibverbs without a Go form.
 const leftOut = "left out, because "
 
-// TestNamesInTheText looks up all names of our packages, wherever they are.
+// TestNamesInTheText checks that all names of our packages in the document exist.
 func TestNamesInTheText(t *testing.T) {
 	known := load(t)
 	for _, name := range quotes(read(t)) {

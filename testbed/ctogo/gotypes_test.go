@@ -15,14 +15,14 @@ import (
 
 const module = "github.com/goverbs/goverbs"
 
-// root is the module's root: tests run in their package's directory.
+// root is the module's root. Tests run in their package's directory.
 var root = filepath.Join("..", "..")
 
-// public are the packages that the tables name, by their names.
+// public maps the names of the packages in the tables to their directories.
 var public = map[string]string{"cm": "cm", "uverbs": "uverbs"}
 
-// An importer reads the packages of this module. All others are empty: what
-// they declare is of no concern here.
+// An importer imports the packages of this module. All other packages are empty,
+// because their declarations are not needed.
 type importer map[string]*types.Package
 
 func (i importer) Import(name string) (*types.Package, error) {
@@ -55,11 +55,11 @@ func (i importer) Import(name string) (*types.Package, error) {
 	if p == nil {
 		return nil, err
 	}
-	i[name] = p // what is wrong with it is about the empty packages
+	i[name] = p // err is due to the empty packages
 	return p, nil
 }
 
-// load reads the packages that the tables name.
+// load imports the packages that the tables name.
 func load(t *testing.T) importer {
 	t.Helper()
 	i := importer{}
@@ -89,7 +89,7 @@ func (i importer) find(name string) error {
 	}
 	t, ok := object.(*types.TypeName)
 	if !ok {
-		return fmt.Errorf("%s.%s is no type", parts[0], parts[1])
+		return fmt.Errorf("%s.%s is not a type", parts[0], parts[1])
 	}
 	member, _, _ := types.LookupFieldOrMethod(t.Type(), true, p, parts[2])
 	if member == nil || !member.Exported() {

@@ -1,7 +1,7 @@
-// Demo boots a stock Debian kernel in an emulator and lets two Go processes do
-// RDMA in it, over the kernel's rxe driver. The guest holds one static Go
-// binary and kernel modules, nothing else: no shell, no C library, no
-// libibverbs. In a second guest a C program of rdma-core calls a Go server.
+// Demo boots a stock Debian kernel in an emulator and runs two Go processes in it
+// that do RDMA over the kernel's rxe driver. The guest contains one static Go
+// binary and kernel modules, and nothing else: no shell, no C library, no
+// libibverbs. In a second guest a C program of rdma-core connects to a Go server.
 package main
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// finished is what the guest prints last when all went well: its exit status
-// goes down with the kernel.
+// finished is the last line that the guest prints if the demo succeeded. The guest
+// has no exit status, because the kernel powers off.
 const finished = "demo: all bytes arrived as they were sent"
 
-// limit bounds the time in the guest; the demo takes a few seconds.
+// limit is the time limit in the guest. The demo takes a few seconds.
 const limit = 3 * time.Minute
 
 func main() {
-	kernel := flag.String("kernel", "6.12", "kernel of the guest: 6.1, 6.12 or 7.2")
+	kernel := flag.String("kernel", "6.12", "kernel of the guest: 6.1, 6.12 or 7.2 (the rxe of 5.10 is refused)")
 	arch := flag.String("arch", "amd64", "architecture of the guest: amd64, or arm64 with kernel 6.12")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -72,7 +72,7 @@ func run(ctx context.Context, kernel, arch string) (err error) {
 	}
 	err = g.Wait(ctx)
 	if closeErr := g.Close(); err == nil {
-		err = closeErr // of a guest that died Close would say the same again
+		err = closeErr // for a guest that died, Close would return the same error
 	}
 	if err != nil {
 		return err
@@ -81,12 +81,12 @@ func run(ctx context.Context, kernel, arch string) (err error) {
 		return errors.New("the guest ended before the demo did: see above")
 	}
 	if arch != "amd64" {
-		return nil // the C programs are there for amd64 alone
+		return nil // the C programs exist only for amd64
 	}
 	return peer(ctx, kernel, dir)
 }
 
-// build makes a program for the guest: static, for its architecture.
+// build builds a static program for the guest's architecture.
 func build(ctx context.Context, program, arch, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
@@ -97,8 +97,8 @@ func build(ctx context.Context, program, arch, pkg string) error {
 	return nil
 }
 
-// A console passes the demo's own lines on and notes the last one; what the
-// kernel says is kept by the guest for the case that something fails.
+// A console prints the demo's own lines and records the last one. The guest keeps
+// the kernel's messages in case the demo fails.
 type console struct {
 	out      *os.File
 	line     []byte

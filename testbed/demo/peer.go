@@ -12,11 +12,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// pings is how many round trips the C program makes.
+// pings is the number of round trips of the C program.
 const pings = 3
 
-// peer boots the kernel with a small Debian and lets rdma-core's rping, a C
-// program over librdmacm, call our rping, which is static Go.
+// peer boots the kernel with a small Debian and connects rdma-core's rping, a C
+// program that uses librdmacm, to our rping, a static Go program.
 func peer(ctx context.Context, kernel, dir string) (err error) {
 	program := filepath.Join(dir, "rping")
 	if err := build(ctx, program, "amd64", "github.com/goverbs/goverbs/examples/rping"); err != nil {
@@ -56,7 +56,7 @@ func ping(ctx context.Context, g *vm.Guest, program string) error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	// The client is refused until the server listens.
+	// The client is rejected until the server listens.
 	client := g.CommandContext(ctx, "sh", "-c", fmt.Sprintf(
 		"until rdma resource show cm_id | grep -q LISTEN; do :; done; exec rping -c -a %s -v -V -C %d", address, pings))
 	called, err := client.CombinedOutput()
@@ -73,8 +73,8 @@ func ping(ctx context.Context, g *vm.Guest, program string) error {
 		fmt.Println("demo: Go server:", line)
 	}
 	if n := strings.Count(string(called), "ping data: rdma-ping-"); n != pings {
-		return fmt.Errorf("the C client heard %d answers, not %d", n, pings)
+		return fmt.Errorf("the C client received %d replies, not %d", n, pings)
 	}
-	fmt.Println("demo: the C program had its bytes back from the Go server")
+	fmt.Println("demo: the C program received its bytes back from the Go server")
 	return nil
 }

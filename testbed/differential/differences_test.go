@@ -13,13 +13,6 @@ type difference struct {
 // in some scene.
 var differences = []difference{
 	{ignore: "wqe.unused", why: "where a request has no immediate data, C's builder leaves what the ring had there"},
-	{ignore: "command.CREATE_RMP.ctx.wq.log_wq_sz", why: "C's have as many slots once more, to let one rest after its use while the device may " +
-		"still fault its pages in; there is no on-demand paging with provider/mlx5"},
-	{ignore: "wqe.index", scene: "SRQ", why: "so slots are taken in another order"},
-	{ignore: "cqe.wqe_counter", scene: "SRQ", why: "the same"},
-	{ignore: "command.CREATE_XRC_SRQ.xrc_srq_context_entry.log_xrc_srq_size", scene: "XRC", why: "as of CREATE_RMP"},
-	{ignore: "wqe.index", scene: "XRC", why: "the same"},
-	{ignore: "cqe.wqe_counter", scene: "XRC", why: "the same"},
 }
 
 // queries are commands that tell something and change nothing. The libraries ask

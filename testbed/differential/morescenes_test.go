@@ -4,6 +4,7 @@ package differential
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -54,6 +55,52 @@ func (s *script) extended(way int) {
 	s.add("uncq 0")
 	s.add("uncq 1")
 	s.add("unxrcd")
+}
+
+// srqOrder has n queue pairs take receives from one queue, whose completions are polled in another order than they
+// arrive: what the device takes next shows how the slots are linked that have come back.
+func (s *script) srqOrder(n int) {
+	const room = 15
+	s.add("srq 0 %d 2", room)
+	for q := range n {
+		s.add("cq %d 60", q)
+		s.add("cq %d 60", q+n)
+		s.add("qp %d %d %d -1 8 1 2 1 64 0", q, rc, q)
+		s.add("qp %d %d %d 0 8 1 2 1 64 0", q+n, rc, q+n)
+		s.connect(q, q+n)
+	}
+	random := rand.New(rand.NewPCG(uint64(n), 1))
+	free, posted := room, 0
+	arrived := make([]int, n) // completions that have not been polled
+	for range 40 {
+		for range random.IntN(free + 1) {
+			s.add("srqrecv 0 %d %s", s.next(), sges(recvArea, 1, 2048))
+			free, posted = free-1, posted+1
+		}
+		for range random.IntN(posted + 1) {
+			q := random.IntN(n)
+			s.post(q, byList, s.data(uverbs.OpSend, signaled, gathers[1]))
+			s.poll(q, 1)
+			posted--
+			arrived[q]++
+		}
+		for _, q := range random.Perm(n)[:(n+1)/2] {
+			if arrived[q] > 0 {
+				s.poll(q+n, arrived[q])
+				free, arrived[q] = free+arrived[q], 0
+			}
+		}
+	}
+	for q := range n {
+		s.poll(q+n, arrived[q])
+	}
+	for q := range 2 * n {
+		s.add("unqp %d", q)
+	}
+	for q := range 2 * n {
+		s.add("uncq %d", q)
+	}
+	s.add("unsrq 0")
 }
 
 // threadDomain has queue pairs with a register of their own.

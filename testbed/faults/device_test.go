@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A patient is a guest whose device, a software ConnectX, is told to misbehave
-// while command victim uses it.
+// A patient is a guest whose device, a software ConnectX, is made to fail while command
+// victim uses it.
 type patient struct {
 	*testing.T
 	w      *world.World
@@ -27,8 +27,8 @@ type patient struct {
 	victim string // its path
 }
 
-// TestDeviceFaults: what only this device can be told to do. C's part of it is in
-// testbed/connectx/judge.
+// TestDeviceFaults tests faults that only the software ConnectX can produce.
+// testbed/connectx/judge does the same with C programs.
 func TestDeviceFaults(t *testing.T) {
 	victim := vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/faults/victim", "", "amd64")
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
@@ -83,16 +83,16 @@ func (p *patient) awaitDevice() {
 	program.Until(p, p.g, "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state")
 }
 
-// objects counts what the device has. The driver keeps memory keys for the next
-// user, with what they translate.
+// objects counts the device's objects. The driver caches memory keys and their
+// translations.
 func (p *patient) objects() (n engine.Objects) {
 	p.w.Loop.Run(func() { n = p.w.Devices[0].Engine().Objects() })
 	n.MKeys, n.Translations = 0, 0
 	return n
 }
 
-// completions: each syndrome is the status that it stands for, with the vendor's
-// code; what follows is flushed, and what was before is not touched.
+// completions checks that each syndrome becomes its status, with the vendor's code, that
+// later requests are flushed, and that earlier ones are not affected.
 func (p *patient) completions(v *program.Dialogue) {
 	for s, want := range map[transport.Syndrome]string{
 		0x01: "local length error", 0x02: "local QP operation error", 0x04: "local protection error", 0x05: "flushed",
@@ -115,8 +115,8 @@ func (p *patient) completions(v *program.Dialogue) {
 	}
 }
 
-// commands: a command that fails half-way through the making of an object is a
-// typed error, nothing of the object is left, and the next one is made.
+// commands checks that a command that fails during the creation of an object is a typed
+// error, that nothing of the object is left, and that the next creation succeeds.
 func (p *patient) commands(v *program.Dialogue) {
 	const (
 		syndrome = 0xabcde
@@ -134,7 +134,7 @@ func (p *patient) commands(v *program.Dialogue) {
 		{"mw", 0x200, 1},
 		{"xrc", 0x80e, 1}, {"xrc", 0x705, 1}, {"xrc", 0x500, 1},
 	} {
-		v.Do("make " + x.kind) // what the driver makes for the first user
+		v.Do("make " + x.kind) // so that the driver creates what it keeps
 		v.Do("make " + x.kind)
 		before := p.objects()
 		p.must(p.c.FailCommand("connectx0", x.opcode, status, syndrome, 0, x.count))
@@ -153,7 +153,7 @@ func (p *patient) commands(v *program.Dialogue) {
 	}
 }
 
-// port: the link goes, and comes again.
+// port takes the link down and up again.
 func (p *patient) port(v *program.Dialogue) {
 	v.Do("pair")
 	p.must(p.c.SetLink("connectx0", false))
@@ -163,7 +163,7 @@ func (p *patient) port(v *program.Dialogue) {
 	v.Want("once 5", "= ok + ok + ok + ok + ok / ok + ok + ok + ok + ok")
 }
 
-// portEvent awaits an event of the port. Linux 7.2 tells of another speed before it.
+// portEvent waits for an event of the port. Linux 7.2 reports a speed change before it.
 func (p *patient) portEvent(v *program.Dialogue, want string) {
 	p.Helper()
 	said := v.Say("event")
@@ -175,8 +175,8 @@ func (p *patient) portEvent(v *program.Dialogue, want string) {
 	}
 }
 
-// fails has the device fail under traffic. Posts and waits end with a typed error,
-// an event tells, and everything can be closed.
+// fails makes the device fail under traffic. Posts and waits must end with a typed
+// error, an event must be reported, and everything can be closed.
 func (p *patient) fails(v *program.Dialogue, of func() error) {
 	v.Do("pair")
 	v.Do("traffic")
@@ -192,26 +192,26 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	v.Do("close")
 }
 
-// health: firmware that fails is reset by the driver.
+// health makes the firmware fail. The driver resets it.
 func (p *patient) health(v *program.Dialogue) {
 	p.fails(v, func() error { return p.c.SetHealth("connectx0", 0x1) })
 	program.Until(p, p.g, "dmesg | grep -q 'health recovery succeeded'")
 	p.recovered(v)
 }
 
-// removal: a device is pulled out, and put back.
+// removal removes the device and adds it again.
 func (p *patient) removal(v *program.Dialogue) {
 	p.fails(v, func() error { return p.c.RemoveDevice("connectx0") })
 	program.Run(p, p.g, "sh", "-c", "echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove")
 	if said := v.Say("open mlx5_0"); !strings.Contains(said, "no RDMA device") {
-		p.Errorf("Open of a device that was pulled out: %s", said)
+		p.Errorf("Open of a device that was removed: %s", said)
 	}
 	p.must(p.c.InsertDevice("connectx0"))
 	program.Run(p, p.g, "sh", "-c", "echo 1 > /sys/bus/pci/rescan")
 	p.recovered(v)
 }
 
-// recovered is about a device that is back.
+// recovered checks a device that works again.
 func (p *patient) recovered(v *program.Dialogue) {
 	p.Helper()
 	p.awaitDevice()

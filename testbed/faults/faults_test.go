@@ -42,7 +42,7 @@ func TestMessage(t *testing.T) {
 		t.Errorf("%d messages of 5000 are of more than 3000 bytes", long)
 	}
 	if _, err := Read(nil); err == nil {
-		t.Error("nothing is a message")
+		t.Error("an empty slice was accepted as a message")
 	}
 }
 

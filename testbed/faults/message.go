@@ -6,28 +6,27 @@ import (
 	"hash/crc32"
 )
 
-// A Message is numbered and has a checksum over all of it. Its length and its
-// bytes follow from its number, and differ from those of other numbers.
+// A Message has a number and a checksum. Its length and its bytes depend on the number.
 type Message struct {
-	Run  uint64 // of the process that made it
+	Run  uint64 // number of the sending process
 	Kind Kind
 	Seq  uint64
 }
 
-// A Kind is what a message is for.
+// A Kind is the purpose of a message.
 type Kind uint32
 
 // The kinds.
 const (
-	Data      Kind = iota + 1 // goes by SEND
-	Round                     // goes by WRITE, and comes back by READ: one packet
-	Done                      // goes by SEND: the sender has no more Data
+	Data      Kind = iota + 1 // sent by SEND
+	Round                     // written by WRITE and read back by READ: one packet
+	Done                      // sent by SEND: the sender has no more Data
 	LongRound                 // a Round that may be several packets
 	ShortData                 // a Data of one packet
 	LongData                  // a Data of three or four packets
 )
 
-// MaxLen is how long a message may be. It is several packets then.
+// MaxLen is the maximum length of a message, which is several packets.
 const MaxLen = 4000
 
 const (
@@ -39,7 +38,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Len is the length of the message: most are short.
+// Len returns the length of the message. Most messages are short.
 func (m Message) Len() int {
 	if m.Kind == Done {
 		return headerLen
@@ -54,7 +53,7 @@ func (m Message) Len() int {
 	return headerLen + int(r>>8%usualBytes)
 }
 
-// Write writes the message to the beginning of b, and returns its length.
+// Write writes the message to the start of b and returns its length.
 func (m Message) Write(b []byte) int {
 	b = b[:m.Len()]
 	binary.LittleEndian.PutUint32(b, magic)
@@ -67,22 +66,22 @@ func (m Message) Write(b []byte) int {
 	return len(b)
 }
 
-// Read reads a message that takes all of b.
+// Read parses the message in b, which must have the message's length.
 func Read(b []byte) (Message, error) {
 	if len(b) < headerLen || binary.LittleEndian.Uint32(b) != magic {
-		return Message{}, fmt.Errorf("%d bytes that are no message", len(b))
+		return Message{}, fmt.Errorf("%d bytes are not a message", len(b))
 	}
 	m := Message{Kind: Kind(binary.LittleEndian.Uint32(b[4:])), Run: binary.LittleEndian.Uint64(b[8:]), Seq: binary.LittleEndian.Uint64(b[16:])}
 	if got, want := sum(b), binary.LittleEndian.Uint32(b[crcAt:]); got != want {
 		return m, fmt.Errorf("message %d has checksum %#x instead of %#x", m.Seq, got, want)
 	}
 	if n := binary.LittleEndian.Uint32(b[24:]); int(n) != len(b) || m.Len() != len(b) {
-		return m, fmt.Errorf("message %d of %d bytes came as %d", m.Seq, n, len(b))
+		return m, fmt.Errorf("message %d has %d bytes instead of %d", m.Seq, len(b), n)
 	}
 	return m, nil
 }
 
-// sum is the checksum of a message, but for the field that holds it.
+// sum returns the checksum of a message, without the checksum field.
 func sum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:crcAt], castagnoli), castagnoli, b[headerLen:])
 }
@@ -98,7 +97,7 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
-// mix is splitmix64: near numbers give far ones.
+// mix is splitmix64, a hash function.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// at is an address that no run has had.
+// at returns an address with an unused port.
 func (p *pair) at() string {
 	p.port++
 	return p.ends[0].address + ":" + strconv.Itoa(p.port)
 }
 
-// sends is what each end sends of each kind: SENDs, and rounds of WRITE and READ.
+// sends returns the number of SENDs, and of rounds of WRITE and READ, of each end.
 func (p *pair) sends() int { return p.scale.messages / 4 }
 
 // begin starts our programs, the server first.
@@ -33,7 +33,7 @@ func (p *pair) begin(t *testing.T, env []string, args ...string) (client, server
 	return client, server
 }
 
-// talk has our programs talk to the end.
+// talk runs our programs until both have finished.
 func (p *pair) talk(t *testing.T, env []string, args ...string) (client, server *Account) {
 	t.Helper()
 	c, s := p.begin(t, env, args...)
@@ -42,23 +42,23 @@ func (p *pair) talk(t *testing.T, env []string, args ...string) (client, server 
 	return client, server
 }
 
-// balance holds the accounts of two ends against each other.
+// balance compares the accounts of both ends.
 func (p *pair) balance(t *testing.T, client, server *Account) {
 	t.Helper()
 	for _, a := range []*Account{client, server} {
 		if a.Received != p.sends() || a.Rounds != p.sends() {
-			t.Errorf("%d messages and %d rounds of %d came: %+v", a.Received, a.Rounds, p.sends(), a)
+			t.Errorf("%d messages and %d rounds arrived, want %d: %+v", a.Received, a.Rounds, p.sends(), a)
 		}
 		if a.Stalls > 0 {
-			t.Errorf("requests stayed out: %+v", a)
+			t.Errorf("requests did not complete: %+v", a)
 		}
 	}
 }
 
-// hang is for how long a C program may do nothing before it counts as hanging.
+// hang is the time without progress after which a C program is considered hung.
 const hang = 30 * time.Second
 
-// pingpong has C's ibv_rc_pingpong do the same, and says what came of it.
+// pingpong runs C's ibv_rc_pingpong under the same faults and returns the result.
 func (p *pair) pingpong(t *testing.T) string {
 	t.Helper()
 	c, s := p.beginPingpong(t, p.scale.iters)
@@ -75,7 +75,7 @@ func (p *pair) beginPingpong(t *testing.T, iters int) (client, server *process) 
 	return client, server
 }
 
-// rping has C's rping do it, over librdmacm.
+// rping is like pingpong with C's rping, which uses librdmacm.
 func (p *pair) rping(t *testing.T) string {
 	t.Helper()
 	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/10, 20)), "-p", strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
@@ -85,7 +85,7 @@ func (p *pair) rping(t *testing.T) string {
 	return verdict(t, "rping", c, s, "data mismatch")
 }
 
-// listens waits until a program does, at a port of TCP.
+// listens waits until a program listens on a TCP port.
 func (e *end) listens(t *testing.T, port string) {
 	t.Helper()
 	n, err := strconv.Atoi(port)
@@ -95,8 +95,8 @@ func (e *end) listens(t *testing.T, port string) {
 	e.output(t, "timeout", "20", "sh", "-c", fmt.Sprintf("until grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6; do :; done", n))
 }
 
-// verdict waits for both ends of a C program. When one has ended, the other has
-// a bounded time to notice.
+// verdict waits for both ends of a C program. When one has ended, the other must end
+// within a time limit.
 func verdict(t *testing.T, name string, client, server *process, corrupt string) string {
 	t.Helper()
 	began := time.Now()
@@ -129,16 +129,16 @@ func verdict(t *testing.T, name string, client, server *process, corrupt string)
 	return name + ": " + strings.Join(said, ", the other end ")
 }
 
-// A row is a line of the table in docs/reliability.md.
+// A row is a row of the tables in docs/reliability.md.
 type row struct {
 	fault    string
 	injected int
 	accounts []*Account
 	counters map[string]int
-	c        []string // what C's programs did
+	c        []string // results of the C programs
 }
 
-// record keeps a row for the table.
+// record adds a row to the table.
 func (p *pair) record(t *testing.T, r row) {
 	t.Helper()
 	p.rows = append(p.rows, r)
@@ -164,7 +164,7 @@ func (r row) String() string {
 const tableHead = `| fault | messages + rounds | faults | retries / out of sequence / duplicates, by rxe's counters | requests failed | sessions recovered | longest silence, ms | seconds | C |
 |---|---|---|---|---|---|---|---|---|`
 
-// table prints what is for docs/reliability.md.
+// table prints the table for docs/reliability.md.
 func (p *pair) table(t *testing.T) {
 	var b strings.Builder
 	for _, r := range p.rows {

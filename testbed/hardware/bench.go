@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A bench is a device with what is run on it.
+// A bench runs tests and benchmarks on a device.
 type bench struct {
 	*options
 	dir           string    // where the programs are
@@ -28,10 +28,12 @@ type bench struct {
 	port          int // of TCP: each benchmark has its own
 }
 
-// limit bounds a part: a test that hangs, or an end whose peer has died.
+// limit is the time limit of a part, for tests that hang and ends whose peer has
+// died.
 const limit = 15 * time.Minute
 
-// A part is something that is run, and what the report has of it in a line.
+// A part is a command to run, with the function that summarizes its output in a
+// line.
 type part struct {
 	name    string
 	env     []string
@@ -56,8 +58,9 @@ func (b *bench) all(ctx context.Context, link, driver string) error {
 	return ctx.Err()
 }
 
-// what tells the link layer and the driver of a device that can be tested.
-func what(device string) (link, driver string, err error) {
+// probe returns the link layer and the driver of a device, or an error if it cannot
+// be tested.
+func probe(device string) (link, driver string, err error) {
 	c, err := uverbs.Open(device)
 	if err != nil {
 		return "", "", err
@@ -83,7 +86,7 @@ func kernel() string {
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// suites are the device tests.
+// suites returns the device tests.
 func (b *bench) suites(link, driver string) (all []part) {
 	skip := suite.Scale
 	if link != "Ethernet" {
@@ -109,7 +112,7 @@ func (b *bench) suites(link, driver string) (all []part) {
 
 var outcome = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
 
-// counts is how many tests came to which end, and which failed.
+// counts returns the number of tests by result, and the names of those that failed.
 func counts(output string) string {
 	n := map[string]int{}
 	var bad []string
@@ -122,7 +125,7 @@ func counts(output string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d pass, %d skipped, %d fail %s", n["PASS"], n["SKIP"], n["FAIL"], strings.Join(bad, " ")))
 }
 
-// lineWith is the first line with a text.
+// lineWith returns a function that returns the first line with a text.
 func lineWith(text string) func(string) string {
 	return func(output string) string {
 		for line := range strings.Lines(output) {
@@ -134,7 +137,7 @@ func lineWith(text string) func(string) string {
 	}
 }
 
-// run runs a part. That it fails is told, and no reason not to run the others.
+// run runs a part and adds its result to the report.
 func (b *bench) run(ctx context.Context, p part) {
 	if ctx.Err() != nil {
 		return
@@ -146,11 +149,11 @@ func (b *bench) run(ctx context.Context, p part) {
 	c.Env, c.Stdout, c.Stderr = append(os.Environ(), p.env...), &output, &output
 	started := time.Now()
 	err := c.Run()
-	b.tell(p, output.String(), time.Since(started), err)
+	b.add(p, output.String(), time.Since(started), err)
 }
 
-// tell adds what came of a part to the report.
-func (b *bench) tell(p part, output string, took time.Duration, err error) {
+// add adds the result of a part to the report.
+func (b *bench) add(p part, output string, took time.Duration, err error) {
 	b.parts++
 	line := p.line(output)
 	if err != nil {

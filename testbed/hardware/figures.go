@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// costs are what a request costs, in Go, and in C where that can be compiled.
+// costs measures the cost of requests in Go, and in C if that can be compiled.
 func (b *bench) costs(ctx context.Context) {
 	rounds := "10"
 	b.run(ctx, part{name: "wrcost", command: []string{b.path("wrcost"), "-d", b.device, "-rounds", rounds}, line: inOneLine})
@@ -39,11 +39,11 @@ func inOneLine(output string) string {
 	return strings.Join(lines, ", ")
 }
 
-// compile makes the program in C, with the compiler that there is.
+// compile compiles the C program with the first compiler that exists.
 func (b *bench) compile(ctx context.Context) (program string, err error) {
 	i := slices.IndexFunc(compilers, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
 	if i < 0 {
-		return "", fmt.Errorf("there is none of the compilers %v", compilers)
+		return "", fmt.Errorf("no C compiler: looked for %v", compilers)
 	}
 	f, err := os.CreateTemp("", "wrcost")
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) compile(ctx context.Context) (program string, err error) {
 
 var compilers = []string{"gcc", "clang", "cc", "tcc"}
 
-// tests are those of perftest, with a message's size and how many there are.
+// tests returns the perftest commands, with the size and the number of messages.
 func (b *bench) tests() (all [][]string) {
 	lat, bw := "1000", "20000"
 	if b.quick {
@@ -80,9 +80,9 @@ func (b *bench) tests() (all [][]string) {
 	return append(all, []string{"atomic_lat", "-n", lat}, []string{"send_lat", "-e", "-s", "2", "-n", lat})
 }
 
-// ends are the options that tell the two ends' devices. The kernel does not look
-// for a neighbour with an IPv4 address of its own on the wire, so that two devices
-// find each other by their link-local addresses.
+// ends returns the options that select the devices of the two ends. The kernel does
+// not send packets for a local IPv4 address to the wire, so two devices in one
+// machine must use their link-local addresses.
 func (b *bench) ends(link string) (server, client []string, err error) {
 	server, client = []string{"-d", b.server}, []string{"-d", b.device}
 	if b.server == b.device || link != "Ethernet" {
@@ -98,7 +98,7 @@ func (b *bench) ends(link string) (server, client []string, err error) {
 	return server, client, nil
 }
 
-// linkLocal is the index of a device's link-local GID of RoCE v2.
+// linkLocal returns the index of a device's link-local GID of RoCE v2.
 func linkLocal(device string) (index int, err error) {
 	c, err := uverbs.Open(device)
 	if err != nil {
@@ -114,10 +114,10 @@ func linkLocal(device string) (index int, err error) {
 			return g.Index, nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no link-local GID of RoCE v2: its network interface is to be up and to have IPv6", device)
+	return 0, fmt.Errorf("%s has no link-local GID of RoCE v2: its network interface must be up and have IPv6", device)
 }
 
-// pair runs a benchmark, both ends of it here.
+// pair runs both ends of a benchmark on this machine.
 func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string) {
 	if ctx.Err() != nil {
 		return
@@ -132,7 +132,7 @@ func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string)
 	p := part{name: strings.Join(test, " "), command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{"127.0.0.1"}), line: lastFigures}
 	started := time.Now()
 	if err := server.Start(); err != nil {
-		b.tell(p, "", 0, err)
+		b.add(p, "", 0, err)
 		return
 	}
 	ended := make(chan error, 1)
@@ -140,18 +140,18 @@ func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string)
 	select {
 	case <-said.seen:
 	case err := <-ended:
-		b.tell(p, said.String(), time.Since(started), errors.Join(errors.New("the server does not listen"), err))
+		b.add(p, said.String(), time.Since(started), errors.Join(errors.New("the server does not listen"), err))
 		return
 	}
 	output, err := exec.CommandContext(ctx, p.command[0], p.command[1:]...).CombinedOutput()
 	if err != nil {
-		cancel() // the server waits for a client
+		cancel() // the server still waits for a client
 	}
 	err = errors.Join(err, <-ended)
-	b.tell(p, said.String()+string(output), time.Since(started), err)
+	b.add(p, said.String()+string(output), time.Since(started), err)
 }
 
-// lastFigures are those of the table's last line that say most.
+// lastFigures returns the most important figures of the table's last line.
 func lastFigures(output string) string {
 	var figures []string
 	for line := range strings.Lines(output) {
@@ -168,7 +168,7 @@ func lastFigures(output string) string {
 	return strings.Join(figures, " ")
 }
 
-// A waiter keeps what a program prints, and tells when a text has come.
+// A waiter records a program's output and signals when it contains a text.
 type waiter struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer

@@ -11,9 +11,9 @@ import (
 
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "name the device: -device mlx5_0"},
-		{"-device mlx5_0 more", `"more" is no option`},
-		{"-device nope", "RDMA"}, // the library's own, which differs with the machine
+		{"", "no device: use -device"},
+		{"-device mlx5_0 more", `unexpected argument "more"`},
+		{"-device nope", "RDMA"}, // the library's error, which depends on the machine
 	} {
 		report := t.TempDir() + "/report"
 		args := append([]string{"-report", report}, strings.Fields(c.args)...)
@@ -21,12 +21,12 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.args, err, c.want)
 		}
 		if _, err := os.Stat(report); err == nil {
-			t.Errorf("%q: a report of nothing", c.args)
+			t.Errorf("%q: a report was written", c.args)
 		}
 	}
 }
 
-// What is left out depends on the port, and on what the user allows.
+// Which tests are left out depends on the port and on the options.
 func TestSuites(t *testing.T) {
 	names := func(b *bench, link string) string {
 		var all []string
@@ -45,7 +45,7 @@ func TestSuites(t *testing.T) {
 		for _, p := range b.suites(c.link, "mlx5") {
 			skip := p.command[len(p.command)-1]
 			if !strings.Contains(skip, suite.Disturbing) {
-				t.Errorf("%s disturbs unasked: %s", p.name, skip)
+				t.Errorf("%s includes disturbing tests: %s", p.name, skip)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A part that fails is counted, and the others are run.
+// A part that fails is counted, and the others still run.
 func TestRun(t *testing.T) {
 	var out strings.Builder
 	b := &bench{options: &options{}, out: &out, report: &out}
@@ -84,6 +84,6 @@ func TestRun(t *testing.T) {
 	select {
 	case <-w.seen:
 	case <-time.After(time.Second):
-		t.Error("the text is not seen")
+		t.Error("the waiter did not see the text")
 	}
 }

@@ -1,7 +1,7 @@
-// Hardware runs the device tests and the benchmarks on an RDMA device of the
-// machine's, and writes a report: docs/hardware.md.
+// Hardware runs the device tests and the benchmarks on an RDMA device of the machine
+// and writes a report. See docs/hardware.md.
 //
-//	hardware -build DIR      # makes a folder that needs neither Go nor a library
+//	hardware -build DIR      # creates a directory that needs neither Go nor libraries
 //	DIR/hardware -device mlx5_0 -address 192.168.0.7
 //	DIR/hardware -device mlx5_0 -server mlx5_1
 package main
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// options is what the command line asks for.
+// options holds the command-line options.
 type options struct {
 	build   string
 	device  string
@@ -54,9 +54,9 @@ func parse(args []string) (*options, error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return nil, fmt.Errorf("%q is no option", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.build == "" && o.device == "":
-		return nil, errors.New("name the device: -device mlx5_0; `rdma link` lists those that there are")
+		return nil, errors.New("no device: use -device, such as -device mlx5_0; `rdma link` lists the devices")
 	}
 	if o.server == "" {
 		o.server = o.device
@@ -77,9 +77,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	case o.build != "":
 		return build(ctx, o.build)
 	}
-	link, driver, err := what(o.device)
+	link, driver, err := probe(o.device)
 	if err == nil && o.server != o.device {
-		_, _, err = what(o.server)
+		_, _, err = probe(o.server)
 	}
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := b.all(ctx, link, driver); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s has all of it.\n", o.report)
+	fmt.Fprintf(out, "\nThe full report is in %s.\n", o.report)
 	if b.failed > 0 {
 		return fmt.Errorf("%d of %d parts failed", b.failed, b.parts)
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// What rping says on standard error when all is well.
+// The output of rping on standard error in a successful run.
 var (
 	serverLeft = []string{"server DISCONNECT EVENT...", "wait for RDMA_READ_ADV state 10"}
 	clientLeft = []string{"client DISCONNECT EVENT..."}
 )
 
-// rpingCases: each end has every text printed or compared.
+// rpingCases print or compare every text at each end.
 var rpingCases = []cmCase{
 	rping("rping", "-v -a {addr} -p {port}", "-vV -C 10 -a {addr} -p {port}", 10, 64),
 	rping("rping_long", "-S 65535 -a {addr} -p {port}", "-V -C 20 -S 65535 -I {addr} -a {addr} -p {port}", 0, 0),
@@ -25,7 +25,7 @@ var rpingCases = []cmCase{
 	rping("rping_any", "-a ::0 -p {port}", "-V -C 2 -a {addr} -p {port}", 0, 0), // takes IPv4 as well
 }
 
-// rping makes a case of so many pings of a size that are printed.
+// rping returns a case with a number of printed pings of a size.
 func rping(name, server, client string, printed, size int) cmCase {
 	return cmCase{name: name, space: "TCP",
 		server: cmEnd{"rping", "-s " + server, pings("server ping data", printed, size), serverLeft},
@@ -33,16 +33,16 @@ func rping(name, server, client string, printed, size int) cmCase {
 	}
 }
 
-// pings is what rping prints: a text is the ping's number and then the
-// characters from A to z over and over, beginning one further each time.
-func pings(what string, n, size int) string {
+// pings returns the output of rping: each text is the ping's number followed by the
+// characters from A to z repeatedly, starting with the next character each time.
+func pings(label string, n, size int) string {
 	var b strings.Builder
 	for ping := range n {
 		text := fmt.Appendf(nil, "rdma-ping-%d: ", ping)
 		for c := ping; len(text) < size-1; c++ {
 			text = append(text, 'A'+byte(c%('z'-'A'+1)))
 		}
-		fmt.Fprintf(&b, "%s: %s\n", what, text[:size-1])
+		fmt.Fprintf(&b, "%s: %s\n", label, text[:size-1])
 	}
 	return b.String()
 }
@@ -70,7 +70,7 @@ func ucmatose(name, server, client string, data bool, extra ...string) cmCase {
 	}
 }
 
-// udaddy has no option for its port: there is one server at a time.
+// udaddy has no option for its port, so there is one server at a time.
 var udaddyCases = []cmCase{
 	udaddy("udaddy", "", "", true),
 	udaddy("udaddy_many", "-c 5 -C 9 -S 1000", "-b {addr} -c 5 -C 9 -S 1000 -t 32", true),

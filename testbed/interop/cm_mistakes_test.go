@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// testCMMistakes sees to it that our programs tell what is wrong and how to
-// mend it, and end whatever the C program at the other end does.
+// testCMMistakes checks that our programs report what is wrong and how to fix it,
+// and end whatever the C program at the other end does.
 func (h *host) testCMMistakes(t *testing.T) {
 	t.Run("alone", h.mistakesAlone)
 	t.Run("port_in_use", h.portInUse)
@@ -20,7 +20,7 @@ func (h *host) testCMMistakes(t *testing.T) {
 	t.Run("interrupted", h.interruptedServers)
 }
 
-// mistakesAlone are those that a program finds by itself.
+// mistakesAlone tests mistakes that a program detects without a peer.
 func (h *host) mistakesAlone(t *testing.T) {
 	const nobody, elsewhere = "rejected: nobody listens there", "10.8.0.1"
 	for _, c := range []struct{ program, args, says string }{
@@ -40,7 +40,7 @@ func (h *host) mistakesAlone(t *testing.T) {
 	}
 }
 
-// fails wants our program to fail with a text on standard error.
+// fails checks that our program fails with a text on standard error.
 func (h *host) fails(t *testing.T, p *program.Process, says string) {
 	t.Helper()
 	if err := p.Wait(); err == nil || p.Status() != 1 || !strings.Contains(p.Stderr.String(), says) {
@@ -48,7 +48,7 @@ func (h *host) fails(t *testing.T, p *program.Process, says string) {
 	}
 }
 
-// A C server has the port.
+// portInUse tests a port that is used by a C server.
 func (h *host) portInUse(t *testing.T) {
 	for _, c := range []struct{ holder, args, space, port, program, same string }{
 		{"rping", "-s -p 20001 -a " + address, "TCP", "20001", "ucmatose", "-p 20001 -b " + address},
@@ -60,34 +60,34 @@ func (h *host) portInUse(t *testing.T) {
 		if !h.awaitListener(t, s, c.space, c.port) {
 			t.Fatalf("the server does not listen:\n%v", s)
 		}
-		h.fails(t, h.start(t, h.path(goSide, c.program), strings.Fields(c.same)...), "another id has that port")
+		h.fails(t, h.start(t, h.path(goSide, c.program), strings.Fields(c.same)...), "another id has that ")
 		h.interrupt(t, s)
 	}
 }
 
-// disagree has ends with different options. Of a C program it is asked that it
-// ends, and with which status.
+// disagree tests ends with different options. A C program must end with the given
+// status.
 func (h *host) disagree(t *testing.T) {
 	const any = -2
 	for _, c := range []struct {
 		name, space    string
 		pair           pair
-		server, client cmEnd  // out is somewhere in what our program prints
+		server, client cmEnd  // out must occur in the output of our program
 		says           string // by our program
 		status         int    // of the C program
 	}{
 		{"rping_size", "TCP", pair{goSide, cSide}, cmEnd{program: "rping", args: "-s -a {addr} -p {port}"},
-			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "give both the same -S", any},
+			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "use the same -S at both ends", any},
 		{"rping_size", "TCP", pair{cSide, goSide}, cmEnd{program: "rping", args: "-s -a {addr} -p {port}"},
 			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "the peer has disconnected", 255},
 		{"ucmatose_connections", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-b {addr} -p {port}", out: "cmatose: failing connection request\n"},
 			cmEnd{program: "ucmatose", args: "-c 3 -s {addr} -p {port}"}, "the peer has disconnected", 28},
 		{"ucmatose_count", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-C 20 -b {addr} -p {port}"},
-			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -C", 0},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -C at both ends", 0},
 		{"ucmatose_size", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-S 200 -b {addr} -p {port}"},
-			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -S", 0},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -S at both ends", 0},
 		{"ucmatose_size", "TCP", pair{cSide, goSide}, cmEnd{program: "ucmatose", args: "-S 200 -b {addr} -p {port}"},
-			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "give both ends the same -S", any},
+			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -S at both ends", any},
 		{"udaddy_size", "UDP", pair{goSide, cSide}, cmEnd{program: "udaddy", args: "-S 5000 -b {addr}", out: "udaddy: message_size 5000 is larger than active mtu 4096\n"},
 			cmEnd{program: "udaddy", args: "-s {addr}"}, "a datagram of 5000 bytes is too long", 2},
 	} {
@@ -109,7 +109,7 @@ func (h *host) disagree(t *testing.T) {
 	}
 }
 
-// interruptedServers wait for a client, and end by SIGINT.
+// interruptedServers interrupts servers that wait for a client.
 func (h *host) interruptedServers(t *testing.T) {
 	for _, c := range []struct{ program, args, space, port string }{
 		{"rping", "-s -a ::0 -p 20011", "TCP", "20011"},
@@ -142,19 +142,19 @@ func (h *host) signal(t *testing.T, p *program.Process, sig syscall.Signal) {
 	}
 }
 
-// endless is a rping that pings until somebody stops it.
+// endless is an rping without a limit on the number of pings.
 var endless = cmCase{space: "TCP",
 	server: cmEnd{program: "rping", args: "-s -v -a {addr} -p {port}"},
 	client: cmEnd{program: "rping", args: "-c -v -V -a {addr} -p {port}"},
 }
 
-// testCMEnds stops one end in the middle of its work. The other one notices.
+// testCMEnds stops one end during the pings. The other one must notice.
 func (h *host) testCMEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pair
 		sig    syscall.Signal
-		client bool // who gets the signal
+		client bool // the client, not the server, gets the signal
 	}{
 		{"client_killed", pair{goSide, cSide}, syscall.SIGKILL, true},
 		{"client_killed", pair{goSide, goSide}, syscall.SIGKILL, true},
@@ -172,7 +172,7 @@ func (h *host) testCMEnds(t *testing.T) {
 }
 
 func (h *host) stop(t *testing.T, s, cl *program.Process, p pair, sig syscall.Signal, client bool) {
-	ours := cl // who prints at once: C does at its end
+	ours := cl // the Go end, which prints immediately; C prints at exit
 	if p.client == cSide {
 		ours = s
 	}
@@ -184,18 +184,18 @@ func (h *host) stop(t *testing.T, s, cl *program.Process, p pair, sig syscall.Si
 		stopped, other, side, says = cl, s, p.server, serverLeft[0]
 	}
 	h.signal(t, stopped, sig)
-	if side == cSide { // it may hang when it has said so
+	if side == cSide { // it may hang after it has printed this
 		other.Stderr.Await(says)
 		other.Kill()
 	}
 	program.Finish(s, cl)
 	if sig == syscall.SIGKILL {
-		says = "" // its memory may go before its QP: what the other one is in the middle of fails
+		says = "" // its memory may be released before its QP, so that the peer's request fails
 	} else {
 		h.fails(t, stopped, "interrupted")
 	}
-	// A server whose client leaves between two pings is content. What becomes of
-	// the C program, which a signal of its own may end, is not ours to judge.
+	// A server whose client disconnects between two pings succeeds. The status of
+	// the C program, which may be killed by a signal, is not checked.
 	if status := other.Status(); side == goSide && (status < 0 || !client && status != 1) {
 		t.Errorf("status %d:\n%v", status, other)
 	}
@@ -204,8 +204,8 @@ func (h *host) stop(t *testing.T, s, cl *program.Process, p pair, sig syscall.Si
 	}
 }
 
-// persistentServer has servers with -P serve clients one after the other and at
-// once.
+// persistentServer tests servers with -P that serve clients one after the other and
+// concurrently.
 func (h *host) persistentServer(t *testing.T) {
 	for _, server := range []side{goSide, cSide} {
 		t.Run(string(server)+"-server", func(t *testing.T) {

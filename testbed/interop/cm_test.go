@@ -18,8 +18,8 @@ type cmCase struct {
 	server, client cmEnd
 }
 
-// A cmEnd is a program with what it has to print. In args, {addr} is the
-// address and {port} a port of the run's own.
+// A cmEnd is a program with its expected output. In args, {addr} is the address and
+// {port} a port that no other run uses.
 type cmEnd struct {
 	program string
 	args    string
@@ -27,12 +27,12 @@ type cmEnd struct {
 	noise   []string // lines that may be on its standard error; others may not
 }
 
-// families are the addresses that each case is run over.
+// families lists the addresses with which each case is run.
 var families = []struct{ name, addr string }{{"ipv4", address}, {"ipv6", address6}}
 
-// testCM runs each case with our program as the server, as the client and as
-// both. That C gets along with C, as seen over IPv4, is what all else is
-// measured by.
+// testCM runs each case with our program as the server, as the client and as both.
+// Over IPv4 it also runs the C program with itself, which validates the expected
+// output.
 func (h *host) testCM(t *testing.T) {
 	h.testCMCases(t, slices.Concat(rpingCases, ucmatoseCases, udaddyCases, rdmaServerCases))
 	if !h.brief {
@@ -58,10 +58,10 @@ func (h *host) testCMCases(t *testing.T, cases []cmCase) {
 	}
 }
 
-// pairs are who can play whom.
+// pairs lists all combinations of server and client.
 var pairs = []pair{{cSide, cSide}, {goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
 
-// runCM has a pair run a case.
+// runCM runs a case with a pair of programs.
 func (h *host) runCM(t *testing.T, c cmCase, p pair, addr string) {
 	s, cl := h.beginCM(t, c, p, addr)
 	serverErr, clientErr := program.Finish(s, cl)
@@ -84,7 +84,7 @@ func (h *host) beginCM(t *testing.T, c cmCase, p pair, addr string) (s, cl *prog
 		h.cmEnd(c.client, p.client, addr, port))
 }
 
-// defaultPort is where programs listen that are not told.
+// defaultPort lists the ports on which programs listen by default.
 var defaultPort = map[string]string{"rping": "7174", "udaddy": "7174", "ucmatose": "7471", "rdma_server": "7471"}
 
 func (h *host) cmEnd(e cmEnd, s side, addr, port string) end {
@@ -92,9 +92,9 @@ func (h *host) cmEnd(e cmEnd, s side, addr, port string) end {
 	return end{path: h.path(s, e.program), args: strings.Fields(args)}
 }
 
-// awaitListener returns when the kernel has a listener on the port, or the
-// program has ended, which its time limit sees to. C programs do not say that
-// they listen.
+// awaitListener returns when the kernel has a listener on the port, or when the
+// program has ended, possibly because of its time limit. C programs do not print
+// that they listen.
 func (h *host) awaitListener(t *testing.T, p *program.Process, space, port string) bool {
 	t.Helper()
 	for p.Running() {
@@ -125,11 +125,11 @@ func (h *host) ids(t *testing.T) []cmID {
 	return ids
 }
 
-// check compares what a program has printed with what it has to print.
+// check compares a program's output with the expected output.
 func (e cmEnd) check(t *testing.T, p *program.Process) {
 	t.Helper()
 	if got := p.Stdout.String(); got != e.out {
-		t.Errorf("that is not what it has to print:\n%v\nbut:\n%s", p, e.out)
+		t.Errorf("got:\n%v\nwant:\n%s", p, e.out)
 	}
 	for line := range strings.Lines(p.Stderr.String()) {
 		if !slices.Contains(e.noise, strings.TrimSpace(line)) {

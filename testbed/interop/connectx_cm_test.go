@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// xrcCases are of programs that rxe is not enough for. The port space IB is called
-// IPoIB by the tool that shows listeners.
+// xrcCases test programs that rxe does not support. The tool that shows listeners
+// calls the port space IB IPoIB.
 var xrcCases = []cmCase{rdmaX("rdma_xclient", "TCP", ""), rdmaX("rdma_xclient_xrc", "IPoIB", " -c x")}
 
 func rdmaX(name, space, args string) cmCase {
@@ -22,7 +22,7 @@ func rdmaX(name, space, args string) cmCase {
 	}
 }
 
-// testXRC has a message sent over RC and over XRC.
+// testXRC sends a message over RC and over XRC.
 func (h *host) testXRC(t *testing.T) {
 	for _, c := range xrcCases {
 		for _, p := range pairs {
@@ -31,18 +31,19 @@ func (h *host) testXRC(t *testing.T) {
 	}
 }
 
-// gidCases are played on InfiniBand: in the arguments, {addr} is a GID, and the
-// kernel is given the path to it.
+// gidCases are run on InfiniBand. In the arguments, {addr} is a GID, and the program
+// sets the path to it.
 var gidCases = []cmCase{
 	ucmatose("ucmatose", "-f gid -c 2 -C 5 -S 3333", "-f gid -b {addr} -c 2 -C 5 -S 3333", true),
 	ucmatose("ucmatose_ib", "-f gid -P ib -C 3", "-f gid -P ib -b {addr} -C 3", true),
 }
 
-// routes tells librdmacm paths, in ibacm's place: there is no subnet manager.
+// routes provides paths to librdmacm instead of ibacm, because there is no subnet
+// manager.
 const routes = "../connectx/judge/testdata/routes.py"
 
-// testGIDs has the port connect to itself by its GID. C's client asks for the
-// path, ours is told the LID that it leads to.
+// testGIDs connects the port to itself by its GID. The C client asks for the path;
+// ours gets the LID as an option.
 func (h *host) testGIDs(t *testing.T) {
 	source, err := os.ReadFile(routes)
 	if err != nil {
@@ -51,7 +52,7 @@ func (h *host) testGIDs(t *testing.T) {
 	r := h.start(t, "python3", "-c", string(source))
 	defer r.Kill()
 	if !r.Stdout.Await("ready") {
-		t.Fatalf("nobody knows paths:\n%v", r)
+		t.Fatalf("the path service does not run:\n%v", r)
 	}
 	port := "/sys/class/infiniband/" + h.device + "/ports/1/"
 	gid := strings.TrimSpace(h.output(t, "cat", port+"gids/0"))
@@ -67,9 +68,9 @@ func (h *host) testGIDs(t *testing.T) {
 	}
 }
 
-// playByGID runs a case. Nothing shows that a server listens at a GID: a client
-// that comes too early is rejected, and comes again. If it was too early with its
-// first connection alone, the server has given up over the others.
+// playByGID runs a case. There is no way to see that a server listens at a GID, so a
+// client that is too early is rejected, and runs again. If only its first connection
+// was too early, the server has ended because of the others.
 func (h *host) playByGID(t *testing.T, c cmCase, p pair, gid string) {
 	var server, client *program.Process
 	port := ""

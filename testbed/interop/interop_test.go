@@ -16,10 +16,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// module is the path of ours.
+// module is the path of this module.
 const module = "github.com/goverbs/goverbs/"
 
-// ours are the packages of our programs by the names of their C namesakes.
+// ours maps C programs to the packages of our programs.
 var ours = map[string]string{
 	asyncwatch:     "cmd/asyncwatch",
 	"ibv_devinfo":  "cmd/devinfo",
@@ -62,8 +62,8 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// leavesNothing looks for objects that were not there before. The kernel takes
-// its time with what the last process has left.
+// leavesNothing checks that no object is left that did not exist before. The kernel
+// may take a moment to destroy the objects of the last process.
 func (h *host) leavesNothing(t *testing.T, before string) {
 	t.Helper()
 	d := cmp.Diff(before, h.resources(t))
@@ -75,8 +75,8 @@ func (h *host) leavesNothing(t *testing.T, before string) {
 	}
 }
 
-// TestARM64 has our program alone on both ends: there is no C program for that
-// guest, nor a tool to raise the MTU of its network device.
+// TestARM64 has our program on both ends. That guest has neither C programs nor a
+// tool to raise the MTU of its network device.
 func TestARM64(t *testing.T) {
 	const name = rcPingpong
 	h := newHost(t, vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true},
@@ -89,13 +89,13 @@ type host struct {
 	guest    *vm.Guest
 	device   string
 	driver   string
-	ours     map[string]string // paths of our programs by the names of their C namesakes
+	ours     map[string]string // C program to path of our program
 	gid      int               // index of the device's IPv4 GID, for the C programs; -1 without GIDs
-	nextPort int               // of TCP, or of a port space: each run has its own
-	brief    bool              // leave out what has been seen on another kernel, and is not the kernel's
+	nextPort int               // of TCP or of a port space; each run uses its own port
+	brief    bool              // skip tests that do not depend on the kernel and run on another one
 }
 
-// newHost boots a guest that has our programs.
+// newHost boots a guest with our programs.
 func newHost(t *testing.T, config vm.Config, files map[string]string) *host {
 	t.Helper()
 	h := &host{guest: boot(t, config), device: "rxe0", driver: "rxe", ours: map[string]string{}, nextPort: 18515}
@@ -105,14 +105,14 @@ func newHost(t *testing.T, config vm.Config, files map[string]string) *host {
 	return h
 }
 
-// port gives a port that no run has had.
+// port returns a port that no run has used.
 func (h *host) port() string {
 	h.nextPort++
 	return strconv.Itoa(h.nextPort - 1)
 }
 
-// boot starts a guest that ends with the test. Its kernel must have had no
-// trouble then.
+// boot starts a guest that ends with the test. At that time its kernel must not have
+// reported any trouble.
 func boot(t *testing.T, config vm.Config) *vm.Guest {
 	t.Helper()
 	g := vm.Start(t, config)
@@ -158,8 +158,8 @@ func (h *host) addresses(t *testing.T) {
 	h.gidIndex(t, address6)
 }
 
-// gidIndex asks our own program for the index of a GID, which the kernel may
-// still be about to enter.
+// gidIndex returns the index of a GID, as printed by our devinfo. It waits, because
+// the kernel may not have added the GID yet.
 func (h *host) gidIndex(t *testing.T, gid string) int {
 	t.Helper()
 	for range 100 {
@@ -181,24 +181,23 @@ func (h *host) gidIndex(t *testing.T, gid string) int {
 			}
 		}
 	}
-	t.Fatalf("%s gets no GID %s", h.device, gid)
+	t.Fatalf("%s has no GID %s", h.device, gid)
 	return -1
 }
 
-// output runs a command that has to succeed, and returns what it printed.
+// output runs a command, which must succeed, and returns its output.
 func (h *host) output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	return program.Run(t, h.guest, name, args...)
 }
 
-// start runs a program. It is killed at the end of the test, if not before.
+// start starts a program. It is killed at the end of the test if it still runs.
 func (h *host) start(t *testing.T, name string, args ...string) *program.Process {
 	t.Helper()
 	return program.Start(t, h.guest, name, args...)
 }
 
-// resources are rxe0's objects, by kind: what no process holds any more must
-// not be there.
+// resources returns the number of the device's objects by kind.
 func (h *host) resources(t *testing.T) string {
 	t.Helper()
 	return h.output(t, "rdma", "-j", "-p", "resource", "show")

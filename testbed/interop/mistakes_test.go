@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// testMistakes sees to it that faults are found, and told with the mend: the
-// other tests would say nothing without.
+// testMistakes checks that mistakes are detected and reported with the fix. Without
+// it, the success of the other tests would mean nothing.
 func (h *host) testMistakes(t *testing.T) {
 	t.Run("c-client-unchecked", h.cClientUnchecked)
 	t.Run("go-client-unchecked", h.goClientUnchecked)
@@ -21,17 +21,17 @@ func (h *host) testMistakes(t *testing.T) {
 	t.Run("interrupt", h.interruptedServer)
 }
 
-// A Go server finds that a C client did not make its messages for -c.
+// A Go server with -c detects the messages of a C client without -c.
 func (h *host) cClientUnchecked(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-c"}, cSide, nil)
 	err := s.Wait()
 	if err == nil || !strings.Contains(s.Stderr.String(), "message 0: byte 0 is 0x7b, not 0x00") {
 		t.Errorf("%v: %v", s, err)
 	}
-	h.interrupt(t, c) // it would wait for ever
+	h.interrupt(t, c) // it would wait forever
 }
 
-// So does a C server, in its way: what other tests look for does appear.
+// A C server prints the message that the other tests check for.
 func (h *host) goClientUnchecked(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, cSide, []string{"-c"}, goSide, nil)
 	if err := c.Wait(); err != nil {
@@ -42,20 +42,20 @@ func (h *host) goClientUnchecked(t *testing.T) {
 	}
 }
 
-// The ends do not agree on the size of messages.
+// The ends have different message sizes.
 func (h *host) differentSizes(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-s", "128"}, goSide, []string{"-s", "64"})
 	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128") {
 		t.Errorf("%v: %v", s, err)
 	}
-	h.interrupt(t, c) // it waits for an answer, unless the acknowledgement was lost
+	h.interrupt(t, c) // it waits for a reply, unless the acknowledgement was lost
 	if said := c.Stderr.String(); !strings.Contains(said, "interrupted") && !strings.Contains(said, "retry count exceeded") {
-		t.Errorf("the client did not end by the signal:\n%v", c)
+		t.Errorf("the signal did not end the client:\n%v", c)
 	}
 }
 
-// The ends do not agree on the path MTU. The rxe of kernel 6.1 takes packets of
-// any length; newer ones refuse what the MTU does not allow.
+// The ends have different path MTUs. The rxe of Linux 6.1 accepts packets of any
+// length; later versions reject packets that exceed the MTU.
 func (h *host) differentMTUs(t *testing.T) {
 	s, c := h.beginPingpong(t, rcPingpong, goSide, []string{"-m", "512"}, goSide, nil)
 	serverErr, clientErr := s.Wait(), c.Wait()
@@ -69,7 +69,7 @@ func (h *host) differentMTUs(t *testing.T) {
 		t.Errorf("%v: %v", s, serverErr)
 	}
 	if clientErr == nil {
-		t.Errorf("the client is content:\n%v", c)
+		t.Errorf("the client succeeded:\n%v", c)
 	}
 }
 
@@ -85,11 +85,11 @@ func (h *host) noGIDOfC(t *testing.T) {
 		t.Errorf("%v: %v", s, err)
 	}
 	if err := c.Wait(); err == nil {
-		t.Errorf("the client is content:\n%v", c)
+		t.Errorf("the client succeeded:\n%v", c)
 	}
 }
 
-// A server that waits for its client ends by SIGINT.
+// SIGINT ends a server that waits for its client.
 func (h *host) interruptedServer(t *testing.T) {
 	s := h.start(t, h.path(goSide, rcPingpong), "-p", h.port())
 	if !s.Stderr.Await("listening on") {
@@ -97,7 +97,7 @@ func (h *host) interruptedServer(t *testing.T) {
 	}
 	h.interrupt(t, s)
 	if !strings.Contains(s.Stderr.String(), "interrupted") {
-		t.Errorf("the server did not end by the signal:\n%v", s)
+		t.Errorf("the signal did not end the server:\n%v", s)
 	}
 }
 
@@ -108,6 +108,6 @@ func (h *host) interrupt(t *testing.T, p *program.Process) {
 		t.Error(err)
 	}
 	if err := p.Wait(); err == nil {
-		t.Errorf("the program is content:\n%v", p)
+		t.Errorf("the program succeeded:\n%v", p)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// The C programs that pingpong programs of ours take the place of.
+// The C programs that our pingpong programs replace.
 const (
 	rcPingpong  = "ibv_rc_pingpong"
 	ucPingpong  = "ibv_uc_pingpong"
@@ -22,7 +22,7 @@ const (
 	srqPingpong = "ibv_srq_pingpong"
 )
 
-// A game is what a pair of programs plays.
+// A game is a run of a pair of programs.
 type game struct {
 	program     string
 	size, iters int
@@ -30,10 +30,10 @@ type game struct {
 	args        string // beyond -c, -s and -n
 }
 
-// goPairs are those in which our program is one end at least.
+// goPairs lists the pairs in which at least one end is our program.
 var goPairs = []pair{{goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
 
-// testRCPingpong has pairs play with every size, over path MTUs up to mtu.
+// testRCPingpong runs pairs with every message size, with path MTUs up to mtu.
 func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 	for _, p := range pairs {
 		t.Run(p.String(), func(t *testing.T) {
@@ -42,7 +42,7 @@ func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 			} {
 				g := game{rcPingpong, m.size, m.iters, 1, "-m " + strconv.Itoa(min(m.mtu, mtu))}
 				t.Run(fmt.Sprintf("size=%d", m.size), func(t *testing.T) {
-					if (m.size <= 4096 || mtu >= 4096) && (m.size == 1 || !h.brief) { // long messages in short packets keep two busy ends from their work
+					if (m.size <= 4096 || mtu >= 4096) && (m.size == 1 || !h.brief) { // long messages in short packets are too slow with two busy ends
 						t.Run("poll", func(t *testing.T) { h.play(t, p, g) })
 					}
 					g.args += " -e"
@@ -50,14 +50,14 @@ func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 				})
 			}
 			t.Run("new_send", func(t *testing.T) { h.play(t, p, game{rcPingpong, 4096, 1000, 1, "-N --events"}) })
-			t.Run("shallow", func(t *testing.T) { // the receive queue is filled up all the time
+			t.Run("shallow", func(t *testing.T) { // the receive queue is refilled all the time
 				h.play(t, p, game{rcPingpong, 4096, 200, 1, "-er2"})
 			})
 		})
 	}
 }
 
-// play has two programs play, which must both be content.
+// play runs two programs, which must both succeed.
 func (h *host) play(t *testing.T, p pair, g game) {
 	args := append([]string{"-c", "-s", strconv.Itoa(g.size), "-n", strconv.Itoa(g.iters)}, strings.Fields(g.args)...)
 	s, c := h.beginPingpong(t, g.program, p.server, args, p.client, args)
@@ -66,7 +66,7 @@ func (h *host) play(t *testing.T, p pair, g game) {
 	}
 	serverSaid, clientSaid := g.parse(t, s), g.parse(t, c)
 	if !slices.Equal(serverSaid.local, clientSaid.remote) || !slices.Equal(serverSaid.remote, clientSaid.local) {
-		t.Errorf("they do not agree on addresses:\n%v\n%v", s, c)
+		t.Errorf("the addresses differ:\n%v\n%v", s, c)
 	}
 	t.Log(lastLine(c.Stdout.String()))
 }
@@ -76,10 +76,10 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// beginPingpong starts a server and its client. A Go server says when it
-// listens. The C server does just after it has printed its address, which the Go
-// client waits for; it prints at its end only, unless on a terminal. C does not
-// choose a GID.
+// beginPingpong starts a server and its client. A Go server prints when it listens.
+// The C server listens just after it has printed its address, for which the Go
+// client waits; it prints that immediately only on a terminal. The C programs need
+// a GID index.
 func (h *host) beginPingpong(t *testing.T, name string, server side, serverArgs []string, client side, clientArgs []string) (s, c *program.Process) {
 	t.Helper()
 	port := []string{"-p", h.port()}
@@ -96,7 +96,7 @@ func (h *host) beginPingpong(t *testing.T, name string, server side, serverArgs 
 		end{h.path(client, name), slices.Concat(always[client], port, clientArgs, []string{address}), nil})
 }
 
-// said is what a program printed of each queue pair.
+// said holds the addresses that a program printed for each queue pair.
 type said struct{ local, remote []string }
 
 var saidPattern = regexp.MustCompile(`\A((?:  local address:  LID .*\n)+)((?:  remote address: LID .*\n)+)` +
@@ -106,8 +106,8 @@ var saidPattern = regexp.MustCompile(`\A((?:  local address:  LID .*\n)+)((?:  r
 
 var addressPattern = regexp.MustCompile(`\A  (local address: |remote address:) (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}|LID 0x0001, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6})([,:]) (GID ::ffff:10\.9\.0\.1|GID ::)\n\z`)
 
-// parse reads the output of either program. The C program exits with 0 even
-// when it has seen invalid data, and adds a line that says so.
+// parse parses the output of either program. The C program exits with 0 even if it
+// has seen invalid data, but prints an additional line.
 func (g game) parse(t *testing.T, p *program.Process) said {
 	t.Helper()
 	m := saidPattern.FindStringSubmatch(p.Stdout.String())
@@ -115,7 +115,7 @@ func (g game) parse(t *testing.T, p *program.Process) said {
 		t.Fatalf("that is not what %s prints:\n%v", g.program, p)
 	}
 	if m[3] != strconv.Itoa(2*g.size*g.iters) || m[4] != strconv.Itoa(g.iters) {
-		t.Errorf("wrong figures:\n%v", p)
+		t.Errorf("wrong results:\n%v", p)
 	}
 	separator := ","
 	if g.program == udPingpong {
@@ -124,7 +124,7 @@ func (g game) parse(t *testing.T, p *program.Process) said {
 	return said{g.addresses(t, p, m[1], separator), g.addresses(t, p, m[2], ",")}
 }
 
-// addresses reads the lines of all queue pairs.
+// addresses parses the address lines of all queue pairs.
 func (g game) addresses(t *testing.T, p *program.Process, lines, separator string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {

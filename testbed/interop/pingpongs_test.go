@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// games are played by the services other than RC with receives of its own.
+// games lists the runs of all services except RC without an SRQ.
 var games = []game{
 	{ucPingpong, 1, 100, 1, ""},
 	{ucPingpong, 4096, 100, 1, "-e"},
@@ -24,13 +24,13 @@ var games = []game{
 	{srqPingpong, 65536, 100, 4, "-er4 -m4096 -q4"},
 }
 
-// testPingpong has pairs play. Meanwhile ends whose peers have been killed wait
-// for nothing.
+// testPingpong runs pairs. At the same time, programs whose peers have been killed
+// wait for their timeout.
 func (h *host) testPingpong(t *testing.T) {
 	programs := []string{ucPingpong, udPingpong, srqPingpong}
-	bereaved := map[string]*program.Process{}
+	orphans := map[string]*program.Process{}
 	for _, program := range programs {
-		bereaved[program] = h.bereave(t, program)
+		orphans[program] = h.startOrphan(t, program)
 	}
 	h.testGames(t)
 	if !h.brief {
@@ -38,17 +38,17 @@ func (h *host) testPingpong(t *testing.T) {
 	}
 	for _, program := range programs {
 		t.Run(program+"/killed", func(t *testing.T) {
-			p := bereaved[program]
+			p := orphans[program]
 			err := p.Wait()
 			said := p.Stderr.String()
-			if err == nil || !strings.Contains(said, "nothing has come for 10s: the peer has ended") && !strings.Contains(said, "retry count exceeded") {
+			if err == nil || !strings.Contains(said, "no message for 10s: either the peer has ended") && !strings.Contains(said, "retry count exceeded") {
 				t.Errorf("%v: %v", p, err)
 			}
 		})
 	}
 }
 
-// testGames has pairs play what is not rc_pingpong.
+// testGames runs the games.
 func (h *host) testGames(t *testing.T) {
 	for _, g := range games {
 		for _, p := range goPairs {
@@ -57,8 +57,8 @@ func (h *host) testGames(t *testing.T) {
 	}
 }
 
-// bereave returns a Go server whose C client is killed in the midst of a game.
-func (h *host) bereave(t *testing.T, name string) *program.Process {
+// startOrphan returns a Go server whose C client was killed during the game.
+func (h *host) startOrphan(t *testing.T, name string) *program.Process {
 	t.Helper()
 	args := []string{"-e", "-n", "1000000000"}
 	s, c := h.beginPingpong(t, name, goSide, args, cSide, args)
@@ -74,15 +74,14 @@ func (h *host) bereave(t *testing.T, name string) *program.Process {
 	return s
 }
 
-// testPingpongMistakes sees to it that what the user got wrong is told with the
-// mend.
+// testPingpongMistakes checks that mistakes of the user are reported with the fix.
 func (h *host) testPingpongMistakes(t *testing.T) {
 	for _, m := range []struct{ program, args, says string }{
-		{udPingpong, "-s 4097", "a datagram has at most 4096 bytes, the active MTU of port 1 of rxe0, not 4097: give -s 4096"},
-		{udPingpong, "-g 200", "port 1 of rxe0 has no GID at index 200: leave -g out"},
+		{udPingpong, "-s 4097", "a datagram of 4097 bytes exceeds the active MTU of port 1 of rxe0: use -s 4096"},
+		{udPingpong, "-g 200", "port 1 of rxe0 has no GID at index 200: omit -g"},
 		{udPingpong, "-i 2", "port 2"},
 		{udPingpong, "-d nope", "nope"},
-		{srqPingpong, "-r 10", "10 receives are too few for 16 queue pairs: give -r 16"},
+		{srqPingpong, "-r 10", "10 receives are too few for 16 queue pairs: use -r 16"},
 		{srqPingpong, "-r 1000000000", "Entries is 1000000016, the device takes"},
 		{srqPingpong, "-s 2147483647 -c", "memory"},
 	} {
@@ -97,20 +96,20 @@ func (h *host) testPingpongMistakes(t *testing.T) {
 	t.Run("sizes", h.differentDatagrams)
 }
 
-// The ends do not have as many queue pairs. A C client whose server leaves
-// waits for ever.
+// The ends have different numbers of queue pairs. A C client whose server has ended
+// waits forever.
 func (h *host) differentQueues(t *testing.T) {
 	s, c := h.beginPingpong(t, srqPingpong, goSide, []string{"-q", "5"}, cSide, []string{"-q", "3"})
-	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "the peer has 3 queue pairs, not 5: give both ends the same -q") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "the peer has 3 queue pairs, not 5: use the same -q at both ends") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)
 }
 
-// The ends do not agree on the size of datagrams.
+// The ends have different datagram sizes.
 func (h *host) differentDatagrams(t *testing.T) {
 	s, c := h.beginPingpong(t, udPingpong, goSide, []string{"-s", "128"}, cSide, []string{"-s", "64"})
-	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128: give both ends the same -s") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128: use the same -s at both ends") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)

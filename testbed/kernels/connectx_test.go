@@ -24,13 +24,15 @@ type site struct {
 	link     connectx.LinkLayer
 	packages []string
 	skip     string
+	only     string // of the packages that are not a provider; "" means all tests
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}, ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}, suite.Ethernet + "|" + linkless},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}, "", ""},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}, suite.Ethernet + "|" + linkless, ""},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, ""},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, ""},
+	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, basic},
 }
 
 // breaking are tests that do what strict mode tells of, on purpose or by closing
@@ -56,6 +58,16 @@ const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(
 // on each kernel (TestKernels).
 const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
 
+// basic is one test or more of each kind of object and of each way to connect. On
+// 5.10 all others have passed as well but for ReregPD, the same test of ParityMR (the
+// driver computes the size of a new key from pages that it did not count, and the
+// firmware refuses it), RawPacketRights (RLIMIT_MEMLOCK is 64 KiB before 5.16)
+// and those that make an rxe device beside the ConnectX, which Open refuses there.
+const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit|XRC|Atomics|MWType1|MWType2" +
+	"|MRAtAddress|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled|CloseWakes|OpenErrors|OpenElsewhere" +
+	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
+	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn)$"
+
 // TestConnectX runs the device tests on the software ConnectX.
 func TestConnectX(t *testing.T) {
 	b := newBuilder(t)
@@ -76,7 +88,7 @@ func TestConnectX(t *testing.T) {
 func (s site) boot(t *testing.T, v *violations) *vm.Guest {
 	t.Helper()
 	t.Cleanup(func() { v.check(t) }) // when the world has ended
-	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Violation: v.add})
+	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Adapt: world.OnDemand(s.kernel), Violation: v.add})
 	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
 	script := "ip link set lo up\n"
 	if s.link == connectx.Ethernet {
@@ -109,6 +121,10 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 		run("", "-test.run="+suite.ByGID)
 		return
 	}
+	if s.only != "" && pkg != "provider/mlx5" {
+		run("", "-test.run="+s.only, "-test.skip="+skip)
+		return
+	}
 	rest := skip
 	for _, b := range breaking {
 		if b.pkg == pkg {
@@ -117,9 +133,7 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 			rest += "|" + these
 		}
 	}
-	if pkg != "provider/mlx5" { // which has no others
-		run("", "-test.run=^TestDevice", "-test.skip="+rest)
-	}
+	run("", "-test.run=^TestDevice", "-test.skip="+rest)
 }
 
 // violations are told of by the world's own goroutine.

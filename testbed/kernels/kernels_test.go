@@ -11,14 +11,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// packages have tests with the build tag device, which want GOVERBS_DEVICE.
-var packages = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs", "cm"}
+// library is the packages that have tests with the build tag device, which want GOVERBS_DEVICE.
+var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs", "cm"}
 
-// A place is a kernel that the library is tested on, with the tests that are
-// left out there.
+// A place is a kernel that the library is tested on, and what is tested there.
 type place struct {
-	config vm.Config
-	skip   string
+	config   vm.Config
+	packages []string
+	run      string // the tests that run, or "" for all
+	skip     string // those of them that are left out
 }
 
 // scale takes long, and what it counts is not the kernel's: one of them is enough.
@@ -28,11 +29,22 @@ const scale = "Scale"
 // take long, and have passed on the same kernel for amd64.
 const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async|Removal|Unprivileged"
 
+// pages are the tests of what depends on the size of the kernel's pages: rings
+// that are mapped, memory that is registered, kept from forks and given back.
+const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*|MWType.*|QueueFull|Resize|SRQResize|CloseWithChildren|CloseWakes" +
+	"|NothingAllocated|RCGather|RCInline|RCBatch|Parity(MR|HugePage|Fork|PD)"
+
+// unsafe are the tests where Open refuses rxe: that it does, and what needs no
+// device to be open.
+const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|Links|Kernel"
+
 var places = []place{
-	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, scale},
-	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, ""},
-	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, scale},
-	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, behaviour},
+	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, library, "", scale},
+	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, library, "", ""},
+	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, library, "", scale},
+	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour},
+	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs"}, pages, ""},
+	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true}, []string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, ""},
 }
 
 // A builder builds test binaries, once each.
@@ -57,9 +69,12 @@ func TestKernels(t *testing.T) {
 	for _, p := range places {
 		t.Run(path.Join(p.config.Kernel, p.config.Arch), func(t *testing.T) {
 			g := vm.Start(t, p.config)
-			for _, pkg := range packages {
+			for _, pkg := range p.packages {
 				t.Run(pkg, func(t *testing.T) {
 					args := []string{"-test.run=^TestDevice"}
+					if p.run != "" {
+						args[0] += "(" + p.run + ")$"
+					}
 					if p.skip != "" {
 						args = append(args, "-test.skip=^TestDevice("+p.skip+")$")
 					}

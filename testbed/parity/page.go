@@ -21,7 +21,7 @@ that there is no such test.
 
 `
 
-// render is the page.
+// render returns the page.
 func (r *report) render() string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -47,7 +47,7 @@ func (s suite) intro() string {
 	return strings.TrimSpace("In Go: the subtests of `" + s.goTest + "` in package " + s.pkg + ".\n" + s.notes)
 }
 
-// totals writes how many tests pass.
+// totals writes the numbers of tests that pass.
 func (r *report) totals(b *strings.Builder) {
 	b.WriteString("\n## What passes\n\n")
 	titles(b, "module")
@@ -59,7 +59,7 @@ func (r *report) totals(b *strings.Builder) {
 	row(b, "all", counts(r.passed))
 }
 
-// rest writes what came on rxe of the modules that have no Go tests.
+// rest writes the results on rxe of the modules without Go tests.
 func (r *report) rest(b *strings.Builder) {
 	b.WriteString("\n## The other modules\n\nOf these no test passes with C on rxe. What passes on the ConnectX, which " +
 		"[the page of its own](soft-connectx-pyverbs.md) has,\nis about what the last column says.\n\n" +
@@ -75,7 +75,7 @@ func (r *report) rest(b *strings.Builder) {
 	}
 }
 
-// fold is what a cell says of the kernels.
+// fold formats the values of all kernels as one cell: one value if all are equal.
 func fold(cells []string) string {
 	if len(slices.Compact(slices.Clone(cells))) == 1 {
 		return cells[0]
@@ -83,7 +83,7 @@ func fold(cells []string) string {
 	return strings.Join(cells, ", ")
 }
 
-// unfold reads it.
+// unfold parses the result of fold.
 func unfold(cell string) ([]string, error) {
 	cells := strings.Split(cell, ", ")
 	switch len(cells) {
@@ -92,10 +92,10 @@ func unfold(cell string) ([]string, error) {
 	case len(kernels):
 		return cells, nil
 	}
-	return nil, fmt.Errorf("a cell that cannot be read: %q", cell)
+	return nil, fmt.Errorf("invalid cell: %q", cell)
 }
 
-// counts are the counts of passed in the order of the columns.
+// counts returns the results of passed in the order of the columns.
 func counts(passed func(place) (c, golang int)) (cells []string) {
 	for _, d := range devices {
 		var inC, inGo []string
@@ -131,7 +131,7 @@ func (r *result) table(b *strings.Builder) {
 	row(b, "passed", counts(r.passed))
 }
 
-// cells are the outcomes, in the order of the columns.
+// cells returns the outcomes, in the order of the columns.
 func (c *testCase) cells() (cells []string) {
 	for _, d := range devices {
 		var inC, inGo []string
@@ -143,7 +143,7 @@ func (c *testCase) cells() (cells []string) {
 	return cells
 }
 
-// enter reads what cells are.
+// enter sets the outcomes from cells.
 func (c *testCase) enter(cells []string) error {
 	if len(cells) != 2*len(devices) {
 		return fmt.Errorf("%s has %d cells", c.name, len(cells))
@@ -177,7 +177,7 @@ var (
 	caseLine    = regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\|$")
 )
 
-// parse reads a page.
+// parse parses a page.
 func parse(text string) (*report, error) {
 	r := newReport()
 	var now *result
@@ -199,7 +199,7 @@ func parse(text string) (*report, error) {
 			}
 		} else if m := caseLine.FindStringSubmatch(line); m != nil {
 			if now == nil {
-				return nil, fmt.Errorf("a row that cannot be read: %s", line)
+				return nil, fmt.Errorf("invalid row: %s", line)
 			}
 			if err := now.test(m[1]).enter(strings.Split(m[2], " | ")); err != nil {
 				return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
-// root is the module's root: tests run in their package's directory.
+// root is the module's root. Tests run in their package's directory.
 var root = filepath.Join("..", "..")
 
 func readPage(t *testing.T) (string, *report) {
@@ -31,7 +31,8 @@ func readPage(t *testing.T) (string, *report) {
 	return string(b), r
 }
 
-// TestPage holds the page to what this program writes, and to the Go tests.
+// TestPage checks that the page is one that this program writes, and that it lists
+// the Go tests.
 func TestPage(t *testing.T) {
 	text, r := readPage(t)
 	if d := cmp.Diff(r.render(), text); d != "" {
@@ -41,7 +42,7 @@ func TestPage(t *testing.T) {
 		t.Error(err)
 	}
 	if r.library == "" {
-		t.Error("the page does not say which rdma-core was run")
+		t.Error("the page does not have rdma-core's version")
 	}
 	for _, k := range kernels {
 		if !strings.HasPrefix(r.releases[k], k+".") {
@@ -51,7 +52,7 @@ func TestPage(t *testing.T) {
 	for _, s := range r.results {
 		if s.goTest == "" {
 			if !s.listed() && reason(s.module) == "" {
-				t.Errorf("%s has no Go tests: say why in suite.go", s.module)
+				t.Errorf("%s has no Go tests: add the reason to suite.go", s.module)
 			}
 			continue
 		}
@@ -76,8 +77,9 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestConnectXPage holds the page to that of the software ConnectX, where all
-// modules run: what passes there with C is on this page, or is not about verbs.
+// TestConnectXPage compares the page with that of the software ConnectX, for which
+// all modules run. Tests that pass there with C are on this page, or are not about
+// verbs.
 func TestConnectXPage(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "docs", "soft-connectx-pyverbs.md"))
 	if err != nil {
@@ -102,7 +104,7 @@ func TestConnectXPage(t *testing.T) {
 		s := suiteOf(cells[0])
 		if s.goTest == "" {
 			if reason(s.module) == "" {
-				t.Errorf("%s has no Go tests: say why in suite.go", s.module)
+				t.Errorf("%s has no Go tests: add the reason to suite.go", s.module)
 			}
 			continue
 		}
@@ -216,11 +218,11 @@ func TestBadCells(t *testing.T) {
 		}
 	}
 	if _, err := parse("| `test_a` | pass | pass | pass | pass | pass | pass |\n"); err == nil {
-		t.Error("a row that is of no module is no error")
+		t.Error("no error for a row outside a module")
 	}
 }
 
-// column is what came of the tests of suites at a place, with C and with Go.
+// column returns the outcomes of all tests at a place, with C and with Go.
 func (r *report) column(p place) map[string][2]outcome {
 	all := make(map[string][2]outcome)
 	for _, s := range suites {
@@ -231,8 +233,8 @@ func (r *report) column(p place) map[string][2]outcome {
 	return all
 }
 
-// alike makes two columns equal where they may differ: in C's part of modules that
-// did not run, and where one has a failure, which may be by chance.
+// alike makes two columns equal where they may differ: in the results of C of modules
+// that did not run, and where one has a failure, which may be accidental.
 func alike(page, now map[string][2]outcome, ran []string) {
 	for name, o := range page {
 		c, ok := now[name]

@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// A place is where tests run: a device, and a kernel.
+// A place is a device and a kernel on which tests run.
 type place struct{ device, kernel string }
 
-// devices and kernels are those of the page, in its order.
+// devices and kernels lists those of the page, in its order.
 var (
 	devices = []string{rxe, roce, ib}
 	kernels = []string{"6.1", "6.12", "7.2"}
@@ -33,7 +33,7 @@ const (
 
 func (p place) String() string { return p.device + " " + p.kernel }
 
-// on are the places of a device.
+// on returns the places of a device.
 func on(device string) (all []place) {
 	for _, k := range kernels {
 		all = append(all, place{device, k})
@@ -41,7 +41,7 @@ func on(device string) (all []place) {
 	return all
 }
 
-// everywhere are all places.
+// everywhere returns all places.
 func everywhere() (all []place) {
 	for _, d := range devices {
 		all = append(all, on(d)...)
@@ -49,7 +49,7 @@ func everywhere() (all []place) {
 	return all
 }
 
-// choose finds the places that a comma-separated list names; all, if it is
+// choose returns the places of a comma-separated list, or all places if the list is
 // empty.
 func choose(list string) (chosen []place, err error) {
 	if list == "" {
@@ -59,14 +59,14 @@ func choose(list string) (chosen []place, err error) {
 		all := everywhere()
 		i := slices.IndexFunc(all, func(p place) bool { return p.String() == strings.TrimSpace(name) })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no place %q: the places are %v", name, all)
+			return nil, fmt.Errorf("unknown place %q: the places are %v", name, all)
 		}
 		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }
 
-// name is the device's in a guest.
+// name returns the device's name in a guest.
 func (p place) name() string {
 	if p.device == rxe {
 		return "rxe0"
@@ -74,7 +74,8 @@ func (p place) name() string {
 	return "mlx5_0"
 }
 
-// pyverbsArgs name the device, and the GID of its IPv4 address by RoCE v2.
+// pyverbsArgs returns the options that select the device and the RoCE v2 GID of its
+// IPv4 address.
 func (p place) pyverbsArgs() []string {
 	args := []string{"--dev", p.name()}
 	switch p.device {
@@ -88,8 +89,8 @@ func (p place) pyverbsArgs() []string {
 	return args
 }
 
-// boot starts a guest with the device. The function ends both, and tells what
-// went wrong in the ConnectX.
+// boot starts a guest with the device. end stops both and returns the errors that the
+// ConnectX reported.
 func (p place) boot(ctx context.Context) (g *vm.Guest, end func() error, err error) {
 	config := vm.Config{Kernel: p.kernel, Root: true, RXE: p.device == rxe}
 	end = func() error { return nil }
@@ -121,7 +122,7 @@ func (p place) boot(ctx context.Context) (g *vm.Guest, end func() error, err err
 	return g, end, p.prepare(ctx, g)
 }
 
-// plug makes a ConnectX for a guest to plug in.
+// plug starts a ConnectX for a guest.
 func (p place) plug() (sockets []string, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "parity")
 	if err != nil {
@@ -131,8 +132,8 @@ func (p place) plug() (sockets []string, end func() error, err error) {
 	if p.device == ib {
 		layer = connectx.InfiniBand
 	}
-	var wrong []error // the world's one goroutine adds to it until Close
-	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Report: func(err error) { wrong = append(wrong, err) }})
+	var wrong []error // only the world's goroutine appends to it until Close
+	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Adapt: world.OnDemand(p.kernel), Report: func(err error) { wrong = append(wrong, err) }})
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -142,8 +143,8 @@ func (p place) plug() (sockets []string, end func() error, err error) {
 	}, nil
 }
 
-// prepare gives the ConnectX its address, on a network device that has the name
-// of rxe's, and waits for its port.
+// prepare renames the network device of the ConnectX to that of rxe, assigns its
+// address, and waits for its port.
 func (p place) prepare(ctx context.Context, g *vm.Guest) error {
 	script := ""
 	switch p.device {
@@ -152,7 +153,7 @@ func (p place) prepare(ctx context.Context, g *vm.Guest) error {
 	case roce:
 		script = "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip addr add 10.9.0.1/24 dev d0; ip link set d0 up\n"
 	}
-	// The kernel does not send from an address before it has seen that nobody else has it.
+	// The kernel does not send from an address before duplicate address detection.
 	script += `ip link set lo up
 for i in $(seq 100); do
 	grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && test -z "$(ip -6 addr show tentative)" && exit 0

@@ -1,5 +1,4 @@
-// Package pyverbs runs rdma-core's own tests, which are written in Python, in a
-// guest of the test bed.
+// Package pyverbs runs rdma-core's own tests, which are written in Python, in a guest.
 package pyverbs
 
 import (
@@ -21,10 +20,10 @@ import (
 //go:embed runner.py
 var runner string
 
-// dir is where the tests are in the guests' root.
+// dir is the directory of the tests in the guest's root.
 const dir = "/usr/share/doc/rdma-core/tests"
 
-// An Outcome is what came of a test.
+// An Outcome is the outcome of a test.
 type Outcome string
 
 // The outcomes.
@@ -34,15 +33,15 @@ const (
 	Skip Outcome = "skip"
 )
 
-// A Result is what came of one test. Why is empty for a test that passed.
+// A Result is the result of one test. Why is empty for a test that passed.
 type Result struct {
 	Module, Name string
 	Outcome      Outcome
 	Why          string
 }
 
-// Inspect finds the version of rdma-core in the guests' root, and the modules of
-// its tests.
+// Inspect returns the version of rdma-core in the guests' root and the modules of its
+// tests.
 func Inspect(b *bed.Bed) (version string, modules []string, err error) {
 	tree, err := b.Tree(bed.Root)
 	if err != nil {
@@ -55,7 +54,7 @@ func Inspect(b *bed.Bed) (version string, modules []string, err error) {
 	return version, modules, err
 }
 
-// libraryVersion is rdma-core's version, by the name of its library.
+// libraryVersion returns rdma-core's version, which is in the name of its library.
 func libraryVersion(tree string) (string, error) {
 	name, err := os.Readlink(filepath.Join(tree, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"))
 	if err != nil {
@@ -63,12 +62,12 @@ func libraryVersion(tree string) (string, error) {
 	}
 	m := regexp.MustCompile(`^librdmacm\.so\.1\.\d+\.(\d+\.\d+)$`).FindStringSubmatch(name)
 	if m == nil {
-		return "", fmt.Errorf("%s does not tell rdma-core's version", name)
+		return "", fmt.Errorf("the name %s does not contain rdma-core's version", name)
 	}
 	return m[1], nil
 }
 
-// modulesIn lists the modules of tests in a directory.
+// modulesIn returns the test modules in a directory.
 func modulesIn(dir string) (modules []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "test_*.py"))
 	if err != nil {
@@ -83,8 +82,8 @@ func modulesIn(dir string) (modules []string, err error) {
 	return modules, nil
 }
 
-// Run runs the tests of modules, one after the other. Args name the device, as
-// in "--dev", "rxe0", "--gid", "1". With an error come the results until then.
+// Run runs the tests of modules one after the other. Args select the device, such as
+// "--dev", "rxe0", "--gid", "1". If Run fails, it returns the results so far.
 func Run(ctx context.Context, g *vm.Guest, modules []string, args ...string) ([]Result, error) {
 	c := g.CommandContext(ctx, "python3", append([]string{"-", dir, strings.Join(modules, ",")}, args...)...)
 	c.Stdin = strings.NewReader(runner)
@@ -93,7 +92,7 @@ func Run(ctx context.Context, g *vm.Guest, modules []string, args ...string) ([]
 	return results, errors.Join(err, readErr)
 }
 
-// read reads what runner.py prints.
+// read parses the output of runner.py.
 func read(out []byte) (results []Result, err error) {
 	for line := range bytes.Lines(out) {
 		text, ok := bytes.CutPrefix(line, []byte("pyverbs: "))
@@ -105,7 +104,7 @@ func read(out []byte) (results []Result, err error) {
 		}
 		var r Result
 		if err := json.Unmarshal(text, &r); err != nil {
-			return results, fmt.Errorf("the Python program says %q: %w", line, err)
+			return results, fmt.Errorf("runner.py printed %q: %w", line, err)
 		}
 		results = append(results, r)
 	}

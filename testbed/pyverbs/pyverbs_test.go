@@ -41,7 +41,7 @@ func TestPythonThatDies(t *testing.T) {
 func TestModulesIn(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := modulesIn(dir); err == nil {
-		t.Error("no tests at all are no error")
+		t.Error("no error although there are no tests")
 	}
 	for _, name := range []string{"test_addr.py", "test_new.py", "base.py"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {

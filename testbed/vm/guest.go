@@ -270,8 +270,9 @@ func (g *Guest) Wait(ctx context.Context) error {
 	}
 }
 
-// closeLimit bounds an orderly power-off.
-const closeLimit = 30 * time.Second
+// closeLimit bounds an orderly power-off. Drivers that give back thousands of objects
+// take their time on a busy machine.
+const closeLimit = 2 * time.Minute
 
 // Close powers the guest off and frees everything that it used on the host. It
 // returns an error if the guest had died, or did not end in time. Only the

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// useGID settles the local GID: the one of -g, on RoCE the one that reaches
-// peer, else none.
+// useGID sets the local GID: the one given by -g, else on RoCE the one that can
+// reach peer, else none.
 func (s *session) useGID(peer netip.Addr) error {
 	var entry *uverbs.GIDEntry
 	var err error
@@ -41,12 +41,12 @@ func (s *session) gidAt(index int) (*uverbs.GIDEntry, error) {
 	}
 	i := slices.IndexFunc(entries, func(e uverbs.GIDEntry) bool { return e.Index == index })
 	if i < 0 {
-		return nil, fmt.Errorf("port %d of %s has no GID at index %d: leave -g out, or see the table by `devinfo -v`", s.opt.IBPort, s.dev.Name(), index)
+		return nil, fmt.Errorf("port %d of %s has no GID at index %d: omit -g, or list the GIDs with `devinfo -v`", s.opt.IBPort, s.dev.Name(), index)
 	}
 	return &entries[i], nil
 }
 
-// path is the way to a queue pair of the peer, with the attributes that the C
+// path returns the address vector of the peer's QP, with the attributes that the C
 // programs use.
 func (s *session) path(remote Address) (uverbs.AHAttr, error) {
 	av := uverbs.AHAttr{DLID: remote.LID, SL: s.opt.SL, Port: uint8(s.opt.IBPort)}

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An Address is what one end tells the other about a queue pair.
+// An Address is the address of a QP, as the two ends exchange it.
 type Address struct {
 	LID uint16
 	QPN uint32
@@ -29,21 +29,21 @@ func (a Address) String() string {
 }
 
 // recordSize is the length of an address on the TCP connection: lid:qpn:psn:gid
-// in hexadecimal digits, and a NUL. Most C programs read it by a single read(2),
-// so it must go out by a single write.
+// in hexadecimal digits, and a NUL. Most C programs read it with a single read(2),
+// so it must be sent with a single write.
 const recordSize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
 
-// done is the client's word that it has the server's address.
+// done is the client's acknowledgement of the server's address.
 const done = "done\x00"
 
 func (a Address) record() []byte {
 	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", a.LID, a.QPN, a.PSN, a.GID[:])
 }
 
-// parseRecord decodes a peer's address.
+// parseRecord parses the peer's address.
 func parseRecord(b []byte) (a Address, err error) {
-	bad := func(what string) (Address, error) {
-		return Address{}, fmt.Errorf("the peer's address has no %s: %q; is it the same pingpong?", what, b)
+	bad := func(missing string) (Address, error) {
+		return Address{}, fmt.Errorf("the peer's address has no %s: %q; does it run the same program?", missing, b)
 	}
 	if len(b) != recordSize || b[recordSize-1] != 0 {
 		return bad("closing NUL after 51 characters")
@@ -71,13 +71,13 @@ func parseRecord(b []byte) (a Address, err error) {
 	return a, nil
 }
 
-// exchange tells the peer the local addresses and returns the peer's. The
-// server connects its queue pairs before it answers, since the client begins to
-// send once it has the answer. The connection is closed then.
+// exchange sends the local addresses to the peer, returns the peer's, and closes
+// conn. The server connects its QPs before it replies, because the client starts
+// to send when it has the reply.
 func exchange(ctx context.Context, conn net.Conn, server bool, local []Address, connect func([]Address) error) (remote []Address, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, silence, errSilence)
+	ctx, cancel := context.WithTimeoutCause(ctx, idleTimeout, errIdle)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // ends reads and writes; the context's error says why
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // interrupts reads and writes
 	defer func() {
 		if !stop() {
 			err = context.Cause(ctx)
@@ -86,13 +86,13 @@ func exchange(ctx context.Context, conn net.Conn, server bool, local []Address, 
 		err = errors.Join(err, conn.Close())
 	}()
 	if server {
-		return answer(conn, local, connect)
+		return exchangeServer(conn, local, connect)
 	}
-	return ask(conn, local)
+	return exchangeClient(conn, local)
 }
 
-// ask is the client's part of the exchange.
-func ask(conn io.ReadWriter, local []Address) (remote []Address, err error) {
+// exchangeClient is the client's part of exchange.
+func exchangeClient(conn io.ReadWriter, local []Address) (remote []Address, err error) {
 	if err := writeRecords(conn, local); err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func ask(conn io.ReadWriter, local []Address) (remote []Address, err error) {
 	return remote, nil
 }
 
-// answer is the server's part of the exchange.
-func answer(conn io.ReadWriter, local []Address, connect func([]Address) error) (remote []Address, err error) {
+// exchangeServer is the server's part of exchange.
+func exchangeServer(conn io.ReadWriter, local []Address, connect func([]Address) error) (remote []Address, err error) {
 	if remote, err = readRecords(conn, len(local)); err != nil {
 		return nil, err
 	}
@@ -118,10 +118,10 @@ func answer(conn io.ReadWriter, local []Address, connect func([]Address) error) 
 	}
 	ack := make([]byte, len(done))
 	if _, err := io.ReadFull(conn, ack); err != nil {
-		return nil, fmt.Errorf("the client did not acknowledge the address; its own output says why: %w", err)
+		return nil, fmt.Errorf("the client did not acknowledge the address; see its output for the reason: %w", err)
 	}
 	if string(ack) != done {
-		return nil, fmt.Errorf("the client acknowledged with %q; is it the same pingpong?", ack)
+		return nil, fmt.Errorf("the client acknowledged with %q; does it run the same program?", ack)
 	}
 	return remote, nil
 }
@@ -142,7 +142,7 @@ func readRecords(r io.Reader, n int) ([]Address, error) {
 	b := make([]byte, recordSize)
 	for i := range all {
 		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, fmt.Errorf("the peer did not send its address; its own output says why: %w", err)
+			return nil, fmt.Errorf("the peer did not send its address; see its output for the reason: %w", err)
 		}
 		var err error
 		if all[i], err = parseRecord(b); err != nil {
@@ -152,7 +152,7 @@ func readRecords(r io.Reader, n int) ([]Address, error) {
 	return all, nil
 }
 
-// listen makes the server's listener; the client gets none.
+// listen returns the server's listener, or nil on the client.
 func listen(ctx context.Context, opt *Options) (net.Listener, error) {
 	if !opt.server() {
 		return nil, nil
@@ -160,7 +160,7 @@ func listen(ctx context.Context, opt *Options) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf(":%d", opt.TCPPort))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: another server runs there, choose another port by -p at both ends", err)
+		err = fmt.Errorf("%w: another server uses the port, choose another one with -p at both ends", err)
 	}
 	if err == nil {
 		fmt.Fprintf(os.Stderr, "%s: listening on %v\n", opt.Name, l.Addr())
@@ -172,7 +172,7 @@ func dialOrAccept(ctx context.Context, opt *Options, l net.Listener) (net.Conn, 
 	if l == nil {
 		return dial(ctx, net.JoinHostPort(opt.Host, strconv.Itoa(int(opt.TCPPort))))
 	}
-	stop := context.AfterFunc(ctx, func() { l.Close() }) // ends Accept
+	stop := context.AfterFunc(ctx, func() { l.Close() }) // interrupts Accept
 	conn, err := l.Accept()
 	if !stop() {
 		return nil, context.Cause(ctx)
@@ -180,10 +180,9 @@ func dialOrAccept(ctx context.Context, opt *Options, l net.Listener) (net.Conn, 
 	return conn, errors.Join(err, l.Close())
 }
 
-// A server that is not there yet is waited for, for serverWait.
 const (
-	serverWait = 10 * time.Second
-	retryPause = 50 * time.Millisecond
+	serverWait = 10 * time.Second      // how long the client tries to reach the server
+	retryPause = 50 * time.Millisecond // between two attempts
 )
 
 func dial(ctx context.Context, target string) (net.Conn, error) {
@@ -204,7 +203,7 @@ func dial(ctx context.Context, target string) (net.Conn, error) {
 	}
 }
 
-// peerAddr is the IP address of the peer.
+// peerAddr returns the IP address of the peer.
 func peerAddr(conn net.Conn) netip.Addr {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()

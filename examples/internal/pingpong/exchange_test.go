@@ -20,11 +20,11 @@ var (
 	two = Address{QPN: 0xffffff}
 )
 
-// The texts are what ibv_rc_pingpong of rdma-core 56.1 sends.
+// The texts are those that ibv_rc_pingpong of rdma-core 56.1 sends.
 const (
 	oneText = "001a:000011:fa6d3d:00000000000000000000ffff0a090001\x00"
 	twoText = "0000:ffffff:000000:00000000000000000000000000000000\x00"
-	// ibv_srq_pingpong has no more queue pairs.
+	// ibv_srq_pingpong sends this when it has no more queue pairs.
 	noneText = "0000:000000:000000:00000000000000000000000000000000\x00"
 )
 
@@ -89,7 +89,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// writes is a connection that keeps the writes apart.
+// writes is a connection that records each write separately.
 type writes struct {
 	io.Reader
 	all []string
@@ -109,7 +109,7 @@ func TestAskWritesAtOnce(t *testing.T) {
 		{[]Address{one, two, {}}, []Address{two, one, {}}, oneText + twoText + noneText, twoText + oneText + noneText},
 	} {
 		conn := &writes{Reader: strings.NewReader(c.answer)}
-		remote, err := ask(conn, c.local)
+		remote, err := exchangeClient(conn, c.local)
 		if err != nil || !slices.Equal(remote, c.remote) {
 			t.Errorf("got %v, %v", remote, err)
 		}
@@ -121,7 +121,7 @@ func TestAskWritesAtOnce(t *testing.T) {
 
 func TestAnswerConnectsFirst(t *testing.T) {
 	conn := &writes{Reader: strings.NewReader(oneText + noneText + done)}
-	remote, err := answer(conn, []Address{two, {}}, func(a []Address) error {
+	remote, err := exchangeServer(conn, []Address{two, {}}, func(a []Address) error {
 		if !slices.Equal(a, []Address{one, {}}) || len(conn.all) != 0 {
 			t.Errorf("connecting to %v after %q", a, conn.all)
 		}
@@ -149,28 +149,28 @@ func TestExchangeErrors(t *testing.T) {
 		{"no acknowledgement", oneText, fine, io.EOF},
 		{"not connected", oneText, func([]Address) error { return refused }, refused},
 	} {
-		_, err := answer(&writes{Reader: strings.NewReader(c.sent)}, local, c.connect)
+		_, err := exchangeServer(&writes{Reader: strings.NewReader(c.sent)}, local, c.connect)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
-	if _, err := answer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, local, fine); err == nil {
-		t.Error("a wrong acknowledgement was taken")
+	if _, err := exchangeServer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, local, fine); err == nil {
+		t.Error("a wrong acknowledgement was accepted")
 	}
-	if _, err := ask(&writes{Reader: strings.NewReader(oneText)}, []Address{one, two}); !errors.Is(err, io.EOF) {
+	if _, err := exchangeClient(&writes{Reader: strings.NewReader(oneText)}, []Address{one, two}); !errors.Is(err, io.EOF) {
 		t.Errorf("one address of two: error %v", err)
 	}
 }
 
-// A cancelled context ends an exchange that the peer does not take part in, and
-// so does its silence.
+// An exchange with a peer that does not reply ends when the context is canceled or
+// the timeout expires.
 func TestExchangeEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(context.CancelFunc)
 		want error
 	}{
 		"cancelled": {func(cancel context.CancelFunc) { cancel() }, context.Canceled},
-		"silence":   {func(context.CancelFunc) {}, errSilence},
+		"silence":   {func(context.CancelFunc) {}, errIdle},
 	} {
 		for _, server := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/server=%t", name, server), func(t *testing.T) {
@@ -195,14 +195,14 @@ func TestExchangeEnds(t *testing.T) {
 	}
 }
 
-// The ends must have as many queue pairs.
+// Both ends must have the same number of queue pairs.
 func TestConnectCounts(t *testing.T) {
 	s := &session{opt: Defaults("test", 1), game: &game{Queues: &Queues{QPs: make([]*uverbs.QP, 2)}}}
 	for _, c := range []struct {
 		remote []Address
 		want   string
 	}{
-		{[]Address{one, {}, {}}, "the peer has 1 queue pairs, not 2: give both ends the same -q"},
+		{[]Address{one, {}, {}}, "the peer has 1 queue pairs, not 2: use the same -q at both ends"},
 		{[]Address{one, two, one, {}}, "the peer has 3 queue pairs, not 2"},
 		{[]Address{one, two, two}, "the peer has 3 queue pairs, not 2"},
 	} {
@@ -263,7 +263,7 @@ func TestAcceptCancelled(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// What the program tells on standard error is not for the tests' output.
+	// Keep the program's messages on standard error out of the test's output.
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		panic(err)

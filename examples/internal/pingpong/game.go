@@ -15,13 +15,13 @@ const (
 	pendingSend
 )
 
-// A game is one end of the game. It belongs to one goroutine.
+// A game exchanges the messages on one end. It must not be used concurrently.
 type game struct {
 	*Queues
 	opt     *Options
 	send    func(qp int) error
-	index   map[uint32]int  // of a QP by its number
-	pending []int           // per QP: what its next send waits for
+	index   map[uint32]int  // QP number to index in QPs
+	pending []int           // for each QP, the completions that its next send waits for
 	free    []uverbs.RecvWR // receives that are not posted
 	sent    int
 	got     int
@@ -35,17 +35,19 @@ func newGame(opt *Options, q *Queues, send func(int) error) *game {
 	return g
 }
 
-// silence is how long nothing may come: C programs would wait for ever.
-const silence = 10 * time.Second
+// idleTimeout limits the time between two completions. The C programs have no
+// limit.
+const idleTimeout = 10 * time.Second
 
-var errSilence = fmt.Errorf("nothing has come for %v: the peer has ended, and its output says why, or a message is lost, which UC and UD do not send again", silence)
+var errIdle = fmt.Errorf("no message for %v: either the peer has ended (see its output for the reason), "+
+	"or a message was lost, which UC and UD do not retransmit", idleTimeout)
 
-// play exchanges the messages. The client opens; from then on each queue pair
-// sends when it has received, and its own last message is gone.
+// play exchanges the messages. The client sends first. After that, each QP sends
+// when it has received a message and its previous send has completed.
 func (g *game) play(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(silence, func() { cancel(errSilence) })
+	watchdog := time.AfterFunc(idleTimeout, func() { cancel(errIdle) })
 	defer watchdog.Stop()
 	for i := range g.QPs {
 		g.pending[i] = pendingRecv
@@ -61,12 +63,12 @@ func (g *game) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		watchdog.Reset(silence)
+		watchdog.Reset(idleTimeout)
 		for i := range wcs[:n] {
 			if err := g.completed(&wcs[i]); err != nil {
 				return err
 			}
-			// What completes after that may fail, as the peer is leaving.
+			// Later completions may fail, because the peer closes its QPs.
 			if g.sent >= g.opt.Iters && g.got >= g.opt.Iters {
 				return nil
 			}
@@ -74,14 +76,14 @@ func (g *game) play(ctx context.Context) error {
 	}
 }
 
-// completions waits for completions: asleep with -e, busy without.
+// completions waits for completions: sleeping with -e, polling without.
 func (g *game) completions(ctx context.Context, wcs []uverbs.WC) (int, error) {
 	if g.opt.Events {
 		return g.CQ.PollWait(ctx, wcs)
 	}
-	const glance = 1 << 12 // empty polls between two looks at the context
+	const polls = 1 << 12 // between two checks of the context
 	for {
-		for range glance {
+		for range polls {
 			if n, err := g.CQ.Poll(wcs); n > 0 || err != nil {
 				return n, err
 			}
@@ -95,13 +97,13 @@ func (g *game) completions(ctx context.Context, wcs []uverbs.WC) (int, error) {
 func (g *game) completed(wc *uverbs.WC) error {
 	if err := wc.Err(); err != nil {
 		if errors.Is(err, uverbs.WCRemInvReqErr) || errors.Is(err, uverbs.WCLocLenErr) {
-			err = fmt.Errorf("%w; give both ends the same -m and -s", err)
+			err = fmt.Errorf("%w; use the same -m and -s at both ends", err)
 		}
 		return fmt.Errorf("message %d: %w", g.got, err)
 	}
 	qp, found := g.index[wc.QPNum]
 	if !found {
-		return fmt.Errorf("completion of a queue pair that is not ours: %06x", wc.QPNum)
+		return fmt.Errorf("completion of an unknown queue pair: %06x", wc.QPNum)
 	}
 	if wc.Opcode == uverbs.WCRecv {
 		if err := g.received(wc); err != nil {
@@ -129,7 +131,7 @@ func (g *game) serve(qp int) error {
 
 func (g *game) received(wc *uverbs.WC) error {
 	if n := int(wc.ByteLen) - g.Memory.layout.Header; n != g.opt.Size {
-		return fmt.Errorf("message %d has %d bytes, not %d: give both ends the same -s", g.got, n, g.opt.Size)
+		return fmt.Errorf("message %d has %d bytes, not %d: use the same -s at both ends", g.got, n, g.opt.Size)
 	}
 	if err := g.Memory.check(wc.WRID); err != nil {
 		return fmt.Errorf("message %d: %w", g.got, err)

@@ -8,31 +8,31 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Layout is how a program uses the memory of its messages.
+// A Layout describes how a program uses the memory of its messages.
 type Layout struct {
-	Header int  // bytes that a receive puts before each message
-	Filler byte // what the C program's messages are made of
-	// Slots is how many messages may arrive before the first of them is looked
-	// at: as much memory is needed to check them.
+	Header int  // bytes before each received message
+	Filler byte // the byte of which the C program's messages consist
+	// Slots is the number of messages that may arrive before the first of them
+	// is checked. Each needs its own buffer.
 	Slots int
 }
 
 // Memory holds the messages.
 //
-// As in the C programs, a message is received into the buffer that the next one
-// is sent from. Only to check messages takes more: what is compared must not
-// have been there before.
+// As in the C programs, messages are sent from and received into one buffer. With
+// -c there is a buffer for each receive, so that a message cannot pass the check
+// because of what the buffer held before.
 type Memory struct {
 	layout Layout
 	size   int
 	buf    []byte          // the memory of mr
-	sgl    []uverbs.SGE    // the message that is sent
+	sgl    []uverbs.SGE    // the message to send
 	recvs  []uverbs.RecvWR // a receive into each buffer
-	want   []byte          // what each message must be; nil without -c
+	want   []byte          // the expected message; nil without -c
 	none   []byte          // differs from want in every byte
 }
 
-// Alloc makes the memory of the messages.
+// Alloc allocates and registers the memory of the messages.
 func (o *Options) Alloc(pd *uverbs.PD, l Layout) (*Memory, error) {
 	m := &Memory{layout: l, size: o.Size}
 	buffers := 1
@@ -52,9 +52,8 @@ func (o *Options) Alloc(pd *uverbs.PD, l Layout) (*Memory, error) {
 	return m, nil
 }
 
-// fill writes the message that is sent. With check, the first byte of each of
-// its pages is zero, which is what the C server looks at, and what arrives is
-// held against that.
+// fill writes the message to send into the first buffer. If check is set, the
+// first byte of each page is zero, which the C server checks.
 func (m *Memory) fill(buf []byte, check bool) {
 	m.buf = buf
 	sent := m.message(0)
@@ -78,13 +77,13 @@ func (m *Memory) fill(buf []byte, check bool) {
 
 func (m *Memory) stride() int { return m.layout.Header + m.size }
 
-// message is the message in buffer i. What is sent lies in the first.
+// message returns the message in buffer i. Buffer 0 has the message to send.
 func (m *Memory) message(i int) []byte {
 	return m.buf[i*m.stride():][m.layout.Header:m.stride()]
 }
 
-// Payload is the message as a work request of q names it: inline when the
-// queue takes it, so that the device need not fetch it.
+// Payload returns the message to send for a work request of q: inline if it fits,
+// so that the device need not fetch it, else as an SGE.
 func (m *Memory) Payload(q *uverbs.QP) (inline []byte, sgl []uverbs.SGE) {
 	if m.size <= q.Cap().MaxInline {
 		return m.message(0), nil
@@ -92,11 +91,11 @@ func (m *Memory) Payload(q *uverbs.QP) (inline []byte, sgl []uverbs.SGE) {
 	return nil, m.sgl
 }
 
-// receives are n work requests, into the slots in turn. Their WRIDs are numbers
-// of buffers.
+// receives returns n work requests that use the buffers in turn. Their WRIDs are
+// buffer numbers.
 func (m *Memory) receives(n int) []uverbs.RecvWR {
 	slots := m.recvs
-	if len(slots) > 1 { // the first is not received into
+	if len(slots) > 1 { // the first is only for sending
 		slots = slots[1:]
 	}
 	wrs := make([]uverbs.RecvWR, n)
@@ -106,9 +105,9 @@ func (m *Memory) receives(n int) []uverbs.RecvWR {
 	return wrs
 }
 
-// check looks at a message that has arrived, and wipes it out, so that the next
-// one cannot pass by what this one left. Either end sends the same message over
-// and over, and a C server sends back what it got.
+// check compares a received message with the expected one, and overwrites it. All
+// messages are the same, because a C server sends back what it received. Without
+// overwriting, a message that was never written would pass the check.
 func (m *Memory) check(buffer uint64) error {
 	if m.want == nil {
 		return nil
@@ -120,7 +119,7 @@ func (m *Memory) check(buffer uint64) error {
 			if m.layout.Filler != 0 {
 				hint = ", or the peer was started without -c"
 			}
-			return fmt.Errorf("byte %d is %#02x, not %#02x: the message is damaged%s", i, got[i], m.want[i], hint)
+			return fmt.Errorf("byte %d is %#02x, not %#02x: the message is corrupt%s", i, got[i], m.want[i], hint)
 		}
 	}
 	copy(got, m.none)

@@ -22,7 +22,7 @@ func TestFill(t *testing.T) {
 		want := bytes.Repeat([]byte{l.Filler}, page+2)
 		want[0], want[page] = 0, 0
 		if !bytes.Equal(m.message(0), want) || !bytes.Equal(m.want, want) {
-			t.Errorf("%+v: the message is not as the C server wants it", l)
+			t.Errorf("%+v: the message is not as the C server expects it", l)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := m.check(last); err == nil {
-			t.Error("the message before passed for a new one")
+			t.Error("the previous message was accepted as a new one")
 		}
 		arrive()[4097]++
 		if err := m.check(last); err == nil || !strings.Contains(err.Error(), "byte 4097 is 0x7c, not 0x7b") {
@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every message that is on its way has memory of its own when it is checked.
+// When messages are checked, every outstanding message has its own buffer.
 func TestReceives(t *testing.T) {
 	for _, c := range []struct {
 		buffers, n int

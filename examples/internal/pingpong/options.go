@@ -9,12 +9,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Options is what the command line asks for.
+// Options holds the command-line options.
 type Options struct {
 	Name     string // of the program
-	Host     string // "" is the server
+	Host     string // "" for the server itself
 	TCPPort  uint16
-	Device   string // "" is the first with an active port
+	Device   string // "" selects the first device with an active port
 	IBPort   int
 	Size     int
 	MTU      uverbs.MTU
@@ -22,14 +22,14 @@ type Options struct {
 	Iters    int
 	SL       uint8
 	Events   bool
-	GIDIndex int // -1 when not given
+	GIDIndex int // -1 if not given
 	Check    bool
-	// LocalText prints a local address.
+	// LocalText formats a local address.
 	LocalText func(Address) string
 }
 
-// Defaults are the options of a program whose messages have size bytes when
-// nobody says otherwise.
+// Defaults returns the default options of a program whose messages have size bytes
+// by default.
 func Defaults(name string, size int) *Options {
 	return &Options{Name: name, TCPPort: 18515, IBPort: 1, Size: size, MTU: uverbs.MTU1024, RxDepth: 500, Iters: 1000, GIDIndex: -1,
 		LocalText: Address.String}
@@ -37,27 +37,27 @@ func Defaults(name string, size int) *Options {
 
 func (o *Options) server() bool { return o.Host == "" }
 
-// most is the largest number that the C programs take.
-const most = 1<<31 - 1
+// maxInt is the largest number that the C programs accept.
+const maxInt = 1<<31 - 1
 
-// Common lists the options that all the programs have (rdma-core 56.1).
+// Common returns the options that all the programs have (rdma-core 56.1).
 func (o *Options) Common() []getopt.Option {
 	size := fmt.Sprintf("size of message to exchange (default %d)", o.Size)
 	return []getopt.Option{
 		getopt.New('p', "port", "port", "listen on/connect to port <port> (default 18515)", getopt.Int(&o.TCPPort, 0, 65535)),
 		getopt.New('d', "ib-dev", "dev", "use IB device <dev> (default first device with an active port)", getopt.String(&o.Device)),
 		getopt.New('i', "ib-port", "port", "use port <port> of IB device (default 1)", getopt.Int(&o.IBPort, 1, 255)),
-		getopt.New('s', "size", "size", size, getopt.Int(&o.Size, 1, most)),
-		getopt.New('r', "rx-depth", "dep", "number of receives to post at a time (default 500)", getopt.Int(&o.RxDepth, 1, most)),
-		getopt.New('n', "iters", "iters", "number of exchanges (default 1000)", getopt.Int(&o.Iters, 1, most)),
+		getopt.New('s', "size", "size", size, getopt.Int(&o.Size, 1, maxInt)),
+		getopt.New('r', "rx-depth", "dep", "number of receives to post at a time (default 500)", getopt.Int(&o.RxDepth, 1, maxInt)),
+		getopt.New('n', "iters", "iters", "number of exchanges (default 1000)", getopt.Int(&o.Iters, 1, maxInt)),
 		getopt.New('l', "sl", "sl", "service level value", getopt.Int(&o.SL, 0, 15)),
 		getopt.New('e', "events", "", "sleep on CQ events (default poll)", getopt.Flag(&o.Events)),
-		getopt.New('g', "gid-idx", "gid index", "local port gid index (default on RoCE: the one that reaches the peer)", getopt.Int(&o.GIDIndex, 0, 255)),
-		getopt.New('c', "chk", "", "validate every byte received, at both ends: give it to both", getopt.Flag(&o.Check)),
+		getopt.New('g', "gid-idx", "gid index", "local port gid index (default on RoCE: one that can reach the peer)", getopt.Int(&o.GIDIndex, 0, 255)),
+		getopt.New('c', "chk", "", "validate every byte received (needed at both ends)", getopt.Flag(&o.Check)),
 	}
 }
 
-// PathMTU is the option of the connected services.
+// PathMTU returns the option -m of the connected services.
 func (o *Options) PathMTU() getopt.Option {
 	return getopt.New('m', "mtu", "size", "path MTU (default 1024)", o.setMTU)
 }
@@ -73,26 +73,27 @@ func (o *Options) setMTU(value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d is no path MTU: give 256, 512, 1024, 2048 or 4096", bytes)
+	return fmt.Errorf("%d is not a path MTU: use 256, 512, 1024, 2048 or 4096", bytes)
 }
 
-// Unsupported is an option of the C program for what these programs do not do.
-func Unsupported(short byte, long, help, what string) getopt.Option {
+// Unsupported returns an option of the C program for a feature that these programs
+// do not have.
+func Unsupported(short byte, long, help, feature string) getopt.Option {
 	return getopt.New(short, long, "", help+" (not supported)", func(string) error {
-		return errors.New("this program does not do " + what + ": leave the option out")
+		return errors.New("this program does not support " + feature + ": omit the option")
 	})
 }
 
-// parse reads the command line, which has the options of table.
+// parse parses the command line, which has the options of table.
 func (o *Options) parse(args []string, table []getopt.Option) error {
 	operands, err := getopt.Parse(args, table)
 	switch {
 	case err != nil:
 		return err
 	case len(operands) > 1:
-		return fmt.Errorf("one host at most, not %q: see --help", operands)
+		return fmt.Errorf("more than one host: %q: see --help", operands)
 	case len(operands) == 1 && operands[0] == "":
-		return errors.New("the host is empty: leave it out to start a server")
+		return errors.New("the host is empty: omit it to start a server")
 	case len(operands) == 1:
 		o.Host = operands[0]
 	}

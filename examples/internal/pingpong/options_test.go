@@ -49,12 +49,12 @@ func TestOptions(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-m 1500", "1500 is no path MTU: give 256, 512, 1024, 2048 or 4096"},
-		{"-p 65536", `"65536" is no number from 0 to 65535`},
-		{"-s 0", `"0" is no number from 1`},
-		{"-g -1", `"-1" is no number from 0 to 255`},
-		{"-t", "this program does not do completion timestamps"},
-		{"one two", "one host at most"},
+		{"-m 1500", "1500 is not a path MTU: use 256, 512, 1024, 2048 or 4096"},
+		{"-p 65536", `"65536" is not a number from 0 to 65535`},
+		{"-s 0", `"0" is not a number from 1`},
+		{"-g -1", `"-1" is not a number from 0 to 255`},
+		{"-t", "this program does not support completion timestamps"},
+		{"one two", "more than one host"},
 		{"-U", "unknown option -U"},
 	} {
 		_, err := parse(strings.Fields(c.args)...)
@@ -63,7 +63,7 @@ func TestOptionErrors(t *testing.T) {
 		}
 	}
 	if _, err := parse(""); err == nil {
-		t.Error("an empty host was taken")
+		t.Error("an empty host was accepted")
 	}
 	if _, err := parse("-h"); !errors.Is(err, getopt.ErrHelp) {
 		t.Errorf("-h: error %v", err)

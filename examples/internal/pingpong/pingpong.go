@@ -1,13 +1,13 @@
-// Package pingpong is what the pingpong programs share: the command line, the
-// exchange of addresses over TCP, the counting, and the check of messages. What
-// differs is in each program: its queue pairs, how they are connected, and how
-// a message is sent.
+// Package pingpong contains what the pingpong programs have in common: the command
+// line, the exchange of addresses over TCP, and the counting and checking of
+// messages. Each program creates and connects its own QPs and sends its own
+// messages.
 //
-// The programs take the options of ibv_rc_pingpong and its kin of rdma-core and
-// print their lines, so that either end can be the C program. Beyond those they
-// choose the GID on RoCE (without -g), check every byte of every message (with
-// -c), wait a moment for a server that is just starting, give up a peer that
-// has been silent for ten seconds, and end cleanly on SIGINT.
+// The programs have the options and output of rdma-core's ibv_rc_pingpong and its
+// variants, so either end can be the C program. Unlike the C programs they choose
+// the GID on RoCE (without -g), check every byte of every message (with -c), wait
+// a moment for a server that is starting, stop after ten seconds without a
+// message, and end cleanly on SIGINT.
 package pingpong
 
 import (
@@ -24,12 +24,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An End is what differs between the programs.
+// An End is the part that differs between the programs.
 type End interface {
-	// Open makes the queues, with their QPs in state INIT.
+	// Open creates the queues, with their QPs in state INIT.
 	Open(dev *uverbs.Context, port *uverbs.PortAttr) (*Queues, error)
-	// Connect takes a QP to RTS, for messages from local to remote, which av
-	// leads to.
+	// Connect moves a QP to RTS, for messages from local to remote. av is the
+	// address vector of remote.
 	Connect(qp int, local, remote Address, av uverbs.AHAttr) error
 	// Send posts the message on a QP.
 	Send(qp int) error
@@ -46,8 +46,8 @@ type session struct {
 	gid   uint8     // index of the local GID
 }
 
-// Run is a program: it reads the command line, which has the options of table,
-// meets the peer, connects the queue pairs and plays.
+// Run runs a program: it parses the command line, which has the options of table,
+// exchanges addresses with the peer, connects the QPs and exchanges the messages.
 func Run(ctx context.Context, opt *Options, args []string, table []getopt.Option, end End, out io.Writer) error {
 	switch err := opt.parse(args, table); {
 	case errors.Is(err, getopt.ErrHelp):
@@ -57,7 +57,7 @@ func Run(ctx context.Context, opt *Options, args []string, table []getopt.Option
 	}
 	err := run(ctx, opt, end, out)
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // what else went wrong came of that
+		return context.Cause(ctx) // err is a consequence of it
 	}
 	return err
 }
@@ -67,14 +67,14 @@ func run(ctx context.Context, opt *Options, end End, out io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	// Closing the device lets go of everything that was made from it.
+	// Closing the device closes all objects created on it.
 	defer func() { err = errors.Join(err, dev.Close()) }()
 
 	s, err := open(dev, opt, end)
 	if err != nil {
 		return err
 	}
-	conn, err := s.meet(ctx, out)
+	conn, err := s.openConn(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func run(ctx context.Context, opt *Options, end End, out io.Writer) (err error) 
 	return report(out, opt, time.Since(start))
 }
 
-// open makes queue pairs that take messages as soon as they are connected: with
-// receives posted.
+// open creates the QPs and posts receives, so that messages can arrive as soon as
+// the QPs are connected.
 func open(dev *uverbs.Context, opt *Options, end End) (*session, error) {
 	port, err := dev.QueryPort(opt.IBPort)
 	if err != nil {
@@ -119,9 +119,10 @@ func open(dev *uverbs.Context, opt *Options, end End) (*session, error) {
 	return s, s.game.postReceives()
 }
 
-// meet returns the TCP connection to the peer, and settles and prints the local
-// addresses on the way: before the peer is known where possible.
-func (s *session) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
+// openConn returns the TCP connection to the peer. It also chooses the local GID
+// and prints the local addresses: before there is a connection, unless the choice
+// depends on the peer's address.
+func (s *session) openConn(ctx context.Context, out io.Writer) (net.Conn, error) {
 	byPeer := s.opt.GIDIndex < 0 && s.port.LinkLayer == uverbs.LinkEthernet
 	if !byPeer {
 		if err := s.useGID(netip.Addr{}); err != nil {
@@ -152,7 +153,7 @@ func (s *session) printLocal(out io.Writer) {
 	}
 }
 
-// connect connects all queue pairs to those of the peer.
+// connect connects all QPs to those of the peer.
 func (s *session) connect(remote []Address) error {
 	n := len(s.game.QPs)
 	theirs := 0
@@ -160,7 +161,7 @@ func (s *session) connect(remote []Address) error {
 		theirs++
 	}
 	if theirs != n {
-		return fmt.Errorf("the peer has %d queue pairs, not %d: give both ends the same -q", theirs, n)
+		return fmt.Errorf("the peer has %d queue pairs, not %d: use the same -q at both ends", theirs, n)
 	}
 	for i := range n {
 		av, err := s.path(remote[i])
@@ -174,8 +175,8 @@ func (s *session) connect(remote []Address) error {
 	return nil
 }
 
-// report prints the figures as the C programs do: a message each way counts as
-// one iteration.
+// report prints the result as the C programs do. One message in each direction
+// counts as one iteration.
 func report(out io.Writer, opt *Options, took time.Duration) error {
 	bytes := 2 * int64(opt.Size) * int64(opt.Iters)
 	usec := float64(took) / float64(time.Microsecond)

@@ -1,4 +1,4 @@
-// Package program is how the example programs start and end.
+// Package program contains the main function of the example programs.
 package program
 
 import (
@@ -11,14 +11,13 @@ import (
 	"syscall"
 )
 
-// ErrInterrupted is the cause of the context's end when a signal ends the
-// program.
+// ErrInterrupted is the cause of the context's cancellation by a signal.
 var ErrInterrupted = errors.New("interrupted")
 
-// Main runs a program with the command line's arguments and exits: with status
-// 0, or 1 after an error, which it prints. SIGINT and SIGTERM end the context
-// of run with [ErrInterrupted], so that it can close what it has opened; a
-// second signal kills.
+// Main calls run with the command-line arguments and exits with status 0, or prints
+// the error and exits with status 1. SIGINT and SIGTERM cancel the context with
+// [ErrInterrupted], so that run can release its resources. A second signal kills
+// the program.
 func Main(name string, run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := interruptible(context.Background())
 	status := report(os.Stderr, name, run(ctx, os.Args[1:], os.Stdout))
@@ -26,7 +25,7 @@ func Main(name string, run func(ctx context.Context, args []string, out io.Write
 	os.Exit(status)
 }
 
-// interruptible returns a context that the first signal ends.
+// interruptible returns a context that the first signal cancels.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -43,7 +42,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// report prints what went wrong and returns the exit status.
+// report prints the error, if any, and returns the exit status.
 func report(w io.Writer, name string, err error) int {
 	if err == nil {
 		return 0
@@ -52,8 +51,8 @@ func report(w io.Writer, name string, err error) int {
 	return 1
 }
 
-// Service reads the option by which programs choose their service: r, or x for
-// XRC.
+// Service returns a Set function for the option that selects the service: r for RC
+// or x for XRC.
 func Service(xrc *bool) func(string) error {
 	return func(value string) error {
 		switch value {
@@ -62,7 +61,7 @@ func Service(xrc *bool) func(string) error {
 		case "x", "X":
 			*xrc = true
 		default:
-			return fmt.Errorf("%q is no service: give r or x", value)
+			return fmt.Errorf("unknown service %q: use r or x", value)
 		}
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package rdmaaddr finds the addresses that the example programs are given on
-// the command line, as the C programs' get_rdma_addr does.
+// Package rdmaaddr resolves the addresses on the command line of the example
+// programs, as get_rdma_addr of the C programs does.
 package rdmaaddr
 
 import (
@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Server finds where a server binds: bind is the name or address of an
-// interface, "" for all of them, and port a number or the name of a service.
+// Server returns the address to which a server binds. bind is the name or address
+// of an interface, or "" for all interfaces. port is a number or a service name.
 func Server(ctx context.Context, bind, port string, hints cm.AddrInfo) (*cm.AddrInfo, error) {
 	hints.Flags |= cm.Passive
 	return first(ctx, bind, port, hints)
 }
 
-// Client finds the server by name or address, and where to connect from, unless
-// bind is "".
+// Client returns the address of the server, given by name or address, and the local
+// address given by bind, unless that is "".
 func Client(ctx context.Context, server, bind, port string, hints cm.AddrInfo) (*cm.AddrInfo, error) {
 	if server == "" {
-		return nil, errors.New("no server is named")
+		return nil, errors.New("no server address")
 	}
 	if bind != "" {
 		own, err := Server(ctx, bind, "", hints)
@@ -41,8 +41,8 @@ func first(ctx context.Context, node, port string, hints cm.AddrInfo) (*cm.AddrI
 	return &all[0], nil
 }
 
-// Host finds the address of a host for a program whose port is a number of its
-// own. The zero Addr stands for no host.
+// Host returns the address of a host, or the zero Addr if host is "". It is for
+// programs that take the port as a separate number.
 func Host(ctx context.Context, host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, nil

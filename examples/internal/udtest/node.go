@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Node is an id with what it sends from, receives into and sends to.
+// A Node is an id with its buffers and the address to which it sends.
 type Node struct {
 	ID        *cm.ID
-	Connected bool // it knows where to send, or who will send
+	Connected bool // it has the peer's address, or has accepted the peer's request
 
 	test *Test
 	mr   *uverbs.MR // two buffers: see slot
@@ -22,7 +22,7 @@ type Node struct {
 	qkey uint32
 }
 
-// Add makes a node of an id, which belongs to the test from then on.
+// Add adds a node for id to the test, which takes ownership of id.
 func (t *Test) Add(id *cm.ID) *Node {
 	n := &Node{ID: id, test: t}
 	id.Context = n
@@ -30,7 +30,7 @@ func (t *Test) Add(id *cm.ID) *Node {
 	return n
 }
 
-// Create makes a node of a new id.
+// Create adds a node with a new id.
 func (t *Test) Create() (*Node, error) {
 	id, err := t.Channel.CreateID(t.PortSpace)
 	if err != nil {
@@ -39,8 +39,7 @@ func (t *Test) Create() (*Node, error) {
 	return t.Add(id), nil
 }
 
-// Prepare makes the queue pair and the buffers, once the id is bound to a
-// device.
+// Prepare creates the QP and the buffers. The id must be bound to a device.
 func (n *Node) Prepare() (err error) {
 	if err := n.checkSize(); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (n *Node) Prepare() (err error) {
 	return err
 }
 
-// checkSize sees to it that a datagram fits into one packet.
+// checkSize returns an error if a datagram does not fit into one packet.
 func (n *Node) checkSize() error {
 	t := n.test
 	port, err := n.ID.Verbs().QueryPort(n.ID.Port())
@@ -65,16 +64,17 @@ func (n *Node) checkSize() error {
 	}
 	if mtu := port.ActiveMTU.Bytes(); t.Count > 0 && t.Size > mtu {
 		t.Printf("%s: message_size %d is larger than active mtu %d", t.name, t.Size, mtu)
-		return failure{fmt.Errorf("a datagram of %d bytes is too long: give -S %d or less, or raise the MTU of the network interface", t.Size, mtu), -int(unix.EINVAL)}
+		return failure{fmt.Errorf("a datagram of %d bytes is too long: use -S %d or less, or raise the MTU of the network interface",
+			t.Size, mtu), -int(unix.EINVAL)}
 	}
 	return nil
 }
 
 func (n *Node) slotSize() int { return uverbs.GRHLen + n.test.Size }
 
-// slot is where a receive goes. The first datagram has a buffer of its own,
-// since its header tells where to answer. Nobody looks at the others: they all
-// go to one.
+// slot returns the buffer of a receive. The first datagram has its own buffer,
+// because its GRH has the address for replies. The others are not read and share
+// a buffer.
 func (n *Node) slot(receive int) uverbs.SGE {
 	return n.mr.SGE(min(receive, 1)*n.slotSize(), n.slotSize())
 }
@@ -89,7 +89,7 @@ func (n *Node) PostRecvs() error {
 	return nil
 }
 
-// SendTo makes the node send to the peer or group that an event has named.
+// SendTo sets the node's destination to the peer or group of an event.
 func (n *Node) SendTo(p cm.UDParam) (err error) {
 	n.qpn, n.qkey = p.QPN, p.QKey
 	if n.ah, err = n.ID.PD().CreateAH(p.AH); err != nil {
@@ -99,10 +99,10 @@ func (n *Node) SendTo(p cm.UDParam) (err error) {
 	return nil
 }
 
-// AnswerTo makes the node send to where its first datagram came from, which
-// says by its immediate data which queue pair to answer. The Q_Key is the same
-// both ways.
-func (n *Node) AnswerTo(wc *uverbs.WC) (err error) {
+// ReplyTo sets the node's destination to the sender of its first datagram, whose
+// immediate data is the sender's QP number. The Q_Key is the same in both
+// directions.
+func (n *Node) ReplyTo(wc *uverbs.WC) (err error) {
 	if wc.Flags&uverbs.WCWithImm == 0 {
 		return errors.New("the datagram has no immediate data: is the peer a udaddy?")
 	}
@@ -116,7 +116,7 @@ func (n *Node) AnswerTo(wc *uverbs.WC) (err error) {
 	return err
 }
 
-// Send posts all datagrams, and returns when the last one is on its way.
+// Send posts all datagrams and waits for the completion of the last one.
 func (n *Node) Send(ctx context.Context) error {
 	if n.test.Count == 0 {
 		return nil
@@ -135,7 +135,7 @@ func (n *Node) Send(ctx context.Context) error {
 	return err
 }
 
-// close lets go of everything, the queue pair first: it uses the rest.
+// close closes the node's objects, first the QP, which uses the others.
 func (n *Node) close() error {
 	errs := []error{n.ID.DestroyQP()}
 	if n.ah != nil {

@@ -1,5 +1,5 @@
-// Package udtest is what udaddy and mckey share: a number of UD ids on one
-// event channel, and the datagrams that they exchange.
+// Package udtest contains what udaddy and mckey have in common: UD ids on one event
+// channel, and the datagrams that they exchange.
 package udtest
 
 import (
@@ -15,20 +15,20 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Options are the options that both programs have.
+// Options holds the options that both programs have.
 type Options struct {
 	Connections int
-	Count       int // datagrams of each connection
+	Count       int // datagrams for each connection
 	Size        int // of a datagram
 	PortSpace   cm.PortSpace
 }
 
-// Defaults are the options of a command line without any.
+// Defaults returns the default options.
 func Defaults() Options {
 	return Options{Connections: 1, Count: 10, Size: 100, PortSpace: cm.PSUDP}
 }
 
-// Table lists the options in the form that command lines are read with.
+// Table returns the options for package getopt.
 func (o *Options) Table() []getopt.Option {
 	return []getopt.Option{
 		getopt.Short('c', "connections", "number of connections (default 1)", getopt.Decimal(&o.Connections, 1, math.MaxUint16)),
@@ -47,23 +47,23 @@ func (o *Options) setPortSpace(value string) error {
 	case cm.PSUDP, cm.PSIPoIB:
 		return nil
 	}
-	return fmt.Errorf("%#x is no port space of datagrams: give 0x111 for UDP or 0x2 for IPoIB", ps)
+	return fmt.Errorf("%#x is not a port space for datagrams: use 0x111 for UDP or 0x2 for IPoIB", ps)
 }
 
-// A Test is one run of a program: ids on an event channel. It belongs to one
-// goroutine.
+// A Test is one run of a program: ids on an event channel. It must not be used
+// concurrently.
 type Test struct {
 	Options
 	Out     io.Writer
 	Channel *cm.EventChannel
 	Nodes   []*Node
 
-	name  string
-	heard bool // a datagram has arrived
+	name     string
+	received bool // at least one datagram has arrived
 }
 
-// Run runs body with a new Test, closes it, and prints the lines that the C
-// programs end with.
+// Run calls body with a new Test, closes it, and prints the last lines of the C
+// programs.
 func Run(name string, o Options, out io.Writer, body func(*Test) error) error {
 	channel, err := cm.NewEventChannel()
 	if err != nil {
@@ -85,7 +85,7 @@ func (t *Test) Printf(format string, args ...any) {
 	fmt.Fprintf(t.Out, format+"\n", args...)
 }
 
-// A failure is an error for which the C program returns a certain status.
+// A failure is an error with the status that the C program returns.
 type failure struct {
 	error
 	status int
@@ -104,7 +104,7 @@ func status(err error) int {
 	return -1
 }
 
-// Events hands the channel's events to handle until all connections stand.
+// Events passes the channel's events to handle until all nodes are connected.
 func (t *Test) Events(ctx context.Context, handle func(*cm.Event) error) error {
 	for !t.ready() {
 		e, err := t.Channel.Next(ctx)
@@ -127,20 +127,21 @@ func (t *Test) ready() bool {
 	return len(t.Nodes) == t.Connections
 }
 
-// Failed prints an event that says that something went wrong, and returns why.
+// Failed prints an error event and returns its error.
 func (t *Test) Failed(e *cm.Event) error {
 	t.Printf("%s: event: %v, error: %d", t.name, e.Type, e.Status)
 	return failure{e.Err(), e.Status}
 }
 
-// quiet is how long no datagram may arrive after the first one, before the rest
-// counts as lost: nobody sends them again.
-const quiet = 20 * time.Second
+// recvTimeout is the time without a datagram after which the rest is considered
+// lost. It starts with the first datagram.
+const recvTimeout = 20 * time.Second
 
-var errLost = fmt.Errorf("no datagram for %v: they were lost on the way, or the peer was given another -c, -C or -S; run both again", quiet)
+var errLost = fmt.Errorf("no datagram for %v: either they were lost, or the peer has a different -c, -C or -S; "+
+	"run both programs again", recvTimeout)
 
-// Receive waits until each node has received its datagrams. first, which may be
-// nil, gets the first completion of each.
+// Receive waits until each node has received its datagrams. It calls first, unless
+// that is nil, with the first completion of each node.
 func (t *Test) Receive(ctx context.Context, first func(*Node, *uverbs.WC) error) error {
 	for _, n := range t.Nodes {
 		for got := range t.Count {
@@ -158,13 +159,13 @@ func (t *Test) Receive(ctx context.Context, first func(*Node, *uverbs.WC) error)
 
 // receive waits for a node's next datagram.
 func (t *Test) receive(ctx context.Context, n *Node) (uverbs.WC, error) {
-	if t.heard {
+	if t.received {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, quiet, errLost)
+		ctx, cancel = context.WithTimeoutCause(ctx, recvTimeout, errLost)
 		defer cancel()
 	}
 	wc, err := n.ID.RecvComp(ctx)
-	t.heard = true
+	t.received = true
 	return wc, err
 }
 

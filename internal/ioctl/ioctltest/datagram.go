@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group is what a QP is attached to.
+// A group is a multicast group that a QP is attached to.
 type group struct {
 	gid [16]byte
 	lid uint16
@@ -24,7 +24,7 @@ func (k *Kernel) createAH(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	if r.Attr.IsGlobal == 0 || !k.hasGID(r.Attr.PortNum, r.Attr.Grh.SgidIndex) {
+	if r.Attr.IsGlobal == 0 && k.needsGRH(r.Attr.PortNum) || r.Attr.IsGlobal != 0 && !k.hasGID(r.Attr.PortNum, r.Attr.Grh.SgidIndex) {
 		return unix.EINVAL
 	}
 	h := k.make(&object{kind: "AH", parents: []*object{pd}})
@@ -39,7 +39,7 @@ func (k *Kernel) hasGID(port, index uint8) bool {
 	})
 }
 
-// attachMcast is ib_uverbs_attach_mcast: a second time is no error.
+// attachMcast is ib_uverbs_attach_mcast: attaching a second time is not an error.
 func (k *Kernel) attachMcast(m *Msg) error {
 	r := request[uapi.IbUverbsAttachMcast](m)
 	o, err := k.get("QP", r.QpHandle)

@@ -16,7 +16,7 @@ type Msg struct {
 	Name   string // DEVICE.GET_CONTEXT, ALLOC_PD, ...
 	Method Method
 	attrs  []uapi.IbUverbsAttr
-	data   map[uint16][]byte // inputs and where outputs go
+	data   map[uint16][]byte // inputs, and the memory of outputs
 	index  map[uint16]int
 }
 
@@ -26,7 +26,7 @@ const (
 	pageSize   = 4096
 )
 
-// A refusal is an errno with what the command did wrong.
+// A refusal is an errno with a description of what is wrong with the command.
 type refusal struct {
 	errno unix.Errno
 	why   string
@@ -38,8 +38,7 @@ func refuse(errno unix.Errno, format string, args ...any) error {
 	return &refusal{errno, fmt.Sprintf(format, args...)}
 }
 
-// decode takes a command apart as ib_uverbs_cmd_verbs does
-// (drivers/infiniband/core/uverbs_ioctl.c).
+// decode parses a command as ib_uverbs_cmd_verbs does (drivers/infiniband/core/uverbs_ioctl.c).
 func decode(c ioctl.Call, driver uint32) (*Msg, error) {
 	h := c.Header()
 	m := &Msg{Method: Method{h.ObjectId, h.MethodId}, attrs: c.Attrs(), data: map[uint16][]byte{}, index: map[uint16]int{}}
@@ -108,7 +107,7 @@ func (m *Msg) take(c ioctl.Call, i int) error {
 	return nil
 }
 
-// legacy checks the sizes of a command that INVOKE_WRITE carries.
+// legacy checks the sizes of a command carried by INVOKE_WRITE.
 func (m *Msg) legacy() error {
 	cmd := binary.LittleEndian.Uint64(m.data[uapi.UVERBS_ATTR_WRITE_CMD])
 	l, known := legacies[cmd]
@@ -125,14 +124,14 @@ func (m *Msg) legacy() error {
 	return nil
 }
 
-// Uint is an inline input.
+// Uint returns an inline input.
 func (m *Msg) Uint(id uint16) uint64 {
 	var b [8]byte
 	copy(b[:], m.data[id])
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Ref is the handle or descriptor in an attribute.
+// Ref returns the handle or descriptor in an attribute.
 func (m *Msg) Ref(id uint16) (uint32, bool) {
 	i, ok := m.index[id]
 	if !ok {
@@ -141,10 +140,10 @@ func (m *Msg) Ref(id uint16) (uint32, bool) {
 	return uint32(m.attrs[i].Data), true
 }
 
-// Made writes the handle or descriptor that the command made.
+// Made writes the handle or descriptor that the command created.
 func (m *Msg) Made(id uint16, v int) { m.attrs[m.index[id]].Data = uint64(int64(v)) }
 
-// Answer writes an output, if the command asked for it.
+// Answer writes an output, if the command has it.
 func (m *Msg) Answer(id uint16, b []byte) {
 	i, ok := m.index[id]
 	if !ok {
@@ -154,17 +153,20 @@ func (m *Msg) Answer(id uint16, b []byte) {
 	m.attrs[i].Flags |= uapi.UVERBS_ATTR_F_VALID_OUTPUT
 }
 
-// Request views the request of a legacy command as a struct, for Before.
+// Table returns the data of an attribute.
+func (m *Msg) Table(id uint16) []byte { return m.data[id] }
+
+// Request returns the request of a legacy command as a struct, for Before.
 func Request[T any](m *Msg) *T { return request[T](m) }
 
-// request views the legacy request as a struct.
+// request returns the legacy request as a struct.
 func request[T any](m *Msg) *T { return &ioctl.SliceOf[T](m.data[uapi.UVERBS_ATTR_CORE_IN])[0] }
 
 // reply writes the legacy reply.
 func reply[T any](m *Msg, v T) { m.Answer(uapi.UVERBS_ATTR_CORE_OUT, ioctl.BytesOf(&v)) }
 
-// dump renders the bytes of a command before it runs: header, attributes and
-// the data they point to. Addresses and descriptors of the process are left out.
+// dump renders the bytes of a command before it runs: the header, the attributes and their data.
+// Addresses and descriptors of the process are omitted.
 func dump(name string, c ioctl.Call) string {
 	var b strings.Builder
 	h := c.Header()

@@ -7,30 +7,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketpair stands for an event descriptor: one record per read, pollable,
-// and the end of one side shows on the other.
+// eventPair returns the library's end of a socket pair, which replaces an event descriptor: each
+// read returns one record, it can be polled, and each end notices when the other is closed.
 func (k *Kernel) eventPair() (theirs int, err error) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
+	if mine, ok := k.channels[p[0]]; ok { // the library closed its end after forgetClosed
+		_ = unix.Close(mine)
+	}
 	k.channels[p[0]] = p[1]
 	return p[0], nil
 }
 
-// hungUp tells whether the other end is closed.
+// hungUp reports whether the other end is closed.
 func hungUp(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(p, 0)
 	return err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0
 }
 
-// forgetClosed drops the descriptors that the library has closed, whose
-// numbers come again.
+// forgetClosed removes the descriptors that the library has closed, because their numbers are
+// reused.
 func (k *Kernel) forgetClosed() {
 	for fd, mine := range k.channels {
 		if hungUp(mine) {
-			_ = unix.Close(mine) // a socket of this process: it is open
+			_ = unix.Close(mine) // a socket of this process that is open
 			delete(k.channels, fd)
 		}
 	}
@@ -47,6 +50,13 @@ func (k *Kernel) Complete(cq uint32) error {
 	return k.send(o.channel, binary.LittleEndian.AppendUint64(nil, o.user))
 }
 
+// Break makes the channel of a CQ unreadable by sending a record of another size.
+func (k *Kernel) Break(cq uint32) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.send(k.objects[cq].channel, []byte{1})
+}
+
 // Async sends an asynchronous event. For events of queues, element is the
 // object's user handle: see UserHandle.
 func (k *Kernel) Async(element uint64, typ uint32) error {
@@ -57,22 +67,19 @@ func (k *Kernel) Async(element uint64, typ uint32) error {
 	return k.send(k.async, binary.LittleEndian.AppendUint32(b, 0))
 }
 
-// UserHandle is what the library called an object.
+// UserHandle returns the user handle that the library gave an object.
 func (k *Kernel) UserHandle(handle uint32) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.objects[handle].user
 }
 
-// Unplug removes the device: every command is EIO, and the event descriptors
-// end.
+// Unplug removes the device. The event descriptors report end of file, and every command fails
+// with EIO except commands that destroy an object, which succeed, as in the kernel.
 func (k *Kernel) Unplug() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.Refuse = map[string]unix.Errno{}
-	for name := range handlers {
-		k.Refuse[name] = unix.EIO
-	}
+	k.unplugged = true
 	for _, mine := range k.channels {
 		_ = unix.Shutdown(mine, unix.SHUT_RDWR) // the other end reads 0 bytes
 	}

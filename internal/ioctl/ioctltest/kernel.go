@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,40 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kernel answers the commands of one open node. Its fields are what the
-// device offers and how it misbehaves: set them before the first command, or
-// by [Kernel.Set].
+// A Kernel handles the commands of one open node. Its fields describe the device and the errors
+// it simulates. Set them before the first command, or with [Kernel.Set].
 type Kernel struct {
-	Driver   uint32
-	Vectors  uint32
-	Device   uapi.IbUverbsQueryDeviceResp
-	Extended uapi.IbUverbsExQueryDeviceResp // beside Device
-	Ports    []uapi.IbUverbsQueryPortResp
-	GIDs     []uapi.IbUverbsGidEntry
-	Rereg    uint32                                  // the flags of REREG_MR that the driver takes
-	Speed    uint64                                  // of each port, 100 Mb/s; 0: the driver does not tell it
-	RateMax  uint32                                  // of a QP, kb/s; 0: the driver limits none
-	DMABuf   int                                     // the descriptor of a dma-buf of a page; 0: the driver takes none
-	XRC      bool                                    // the driver has XRC
-	NetRaw   bool                                    // the process may set privileged QKeys, and has raw packets and flows
-	Raw      bool                                    // the driver has raw packets, flows and WQs
-	Memlock  uint64                                  // REG_MR of more bytes is ENOMEM; 0: no limit
-	NoBursts bool                                    // register pages cannot be mapped write-combining
-	Refuse   map[string]unix.Errno                   // answers to commands by name
-	FailAt   int                                     // the command of that number fails, counted from 1
-	FailWith unix.Errno                              // with this errno
-	Before   func(*Msg)                              // runs before each command, without the lock
-	Recorder func(name, dump string)                 // is shown each command
-	OnDriver func(m *Msg, handle, qpn uint32) []byte // the driver's reply to a create command
+	Driver    uint32
+	Vectors   uint32
+	Device    uapi.IbUverbsQueryDeviceResp
+	Extended  uapi.IbUverbsExQueryDeviceResp // in addition to Device
+	Ports     []uapi.IbUverbsQueryPortResp
+	GIDs      []uapi.IbUverbsGidEntry
+	Rereg     uint32                                  // the flags of REREG_MR that the driver supports
+	Speed     uint64                                  // of each port, in 100 Mb/s; 0: the driver does not report it
+	RateMax   uint32                                  // maximum rate limit of a QP, in kb/s; 0: the driver does not support rate limits
+	DMABuf    int                                     // the descriptor of a dma-buf of one page; 0: the driver does not support dma-bufs
+	XRC       bool                                    // the driver supports XRC
+	NetRaw    bool                                    // the process may set privileged QKeys and use raw packets and flows
+	Raw       bool                                    // the driver supports raw packets, flows and WQs
+	Memlock   uint64                                  // REG_MR of more bytes fails with ENOMEM; 0: no limit
+	NoBursts  bool                                    // register pages cannot be mapped write-combining
+	UARLength int                                     // size of a mapping of register pages of 4 KiB each; 0: one page of the CPU
+	UARBase   uint32                                  // added to the numbers of register pages
+	Refuse    map[string]unix.Errno                   // errors of commands by name
+	FailAt    int                                     // the number of the command that fails, counted from 1
+	FailWith  unix.Errno                              // the errno of FailAt
+	Before    func(*Msg)                              // is called before each command, without the lock
+	Recorder  func(name, dump string)                 // is called with each command
+	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
 
 	mu         sync.Mutex
 	count      int
 	log        []string
 	violations []string
 	objects    map[uint32]*object
-	channels   map[int]int // the library's end of each event descriptor: ours
-	async      int         // the library's end of the first event file, -1
+	channels   map[int]int // the library's end of each event descriptor, and ours
+	async      int         // the library's end of the first event file, or -1
 	context    bool
+	unplugged  bool
 	nextQPN    uint32
 	nextSRQN   uint32
 }
@@ -67,7 +70,7 @@ func NewKernel(driver uint32) *Kernel {
 		objects: map[uint32]*object{}, channels: map[int]int{}, async: -1, nextQPN: 17}
 }
 
-// Open returns a node that k answers for.
+// Open returns a node whose commands k handles.
 func (k *Kernel) Open(t testing.TB, name string) *ioctl.Device {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -87,7 +90,7 @@ func (k *Kernel) Set(change func()) {
 	change()
 }
 
-// Log returns the names of the commands so far.
+// Log returns the names of the commands issued so far.
 func (k *Kernel) Log() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,7 +126,7 @@ func (k *Kernel) Live() []string {
 	return all
 }
 
-// Close ends the kernel: it reports what the library did wrong and left behind.
+// Close reports violations by the library and objects that it did not destroy.
 func (k *Kernel) Close(t testing.TB) {
 	t.Helper()
 	for _, s := range k.Live() {
@@ -167,6 +170,12 @@ func (k *Kernel) Ioctl(c ioctl.Call) error {
 }
 
 func (k *Kernel) run(m *Msg) error {
+	if k.unplugged {
+		if strings.HasSuffix(m.Name, ".DESTROY") {
+			return nil
+		}
+		return unix.EIO
+	}
 	if errno, ok := k.Refuse[m.Name]; ok {
 		return errno
 	}
@@ -179,6 +188,5 @@ func (k *Kernel) run(m *Msg) error {
 	return refuse(unix.EOPNOTSUPP, "no handler: add it to objects.go")
 }
 
-// Write implements ioctl.Kernel: there is no write(2), as after a change of
-// credentials.
+// Write implements ioctl.Kernel. It always fails, as write(2) does after a change of credentials.
 func (k *Kernel) Write([]byte) error { return unix.EACCES }

@@ -16,17 +16,16 @@ type object struct {
 	user    uint64 // user handle
 	channel int    // of a CQ
 	qpn     uint32
-	state   *uint8 // of a QP: who opens it shares it
+	state   *uint8 // of a QP; shared with QPs opened by OPEN_QP
 	qpType  uint8
-	groups  map[group]bool            // that a QP is attached to
-	file    uint64                    // that an XRCD was opened with; 0: none
+	groups  map[group]bool            // groups that a QP is attached to
+	file    uint64                    // the file that an XRCD was opened with; 0: none
 	srqn    uint32                    // of an XRC SRQ
-	srq     uapi.IbUverbsQuerySrqResp // what an SRQ is like
+	srq     uapi.IbUverbsQuerySrqResp // attributes of an SRQ
 	mr      memory
 }
 
-// make enters an object under the lowest free number: numbers come again at
-// once, as the kernel's do.
+// make stores an object under the lowest free handle. Like the kernel, it reuses handles at once.
 func (k *Kernel) make(o *object) uint32 {
 	for _, p := range o.parents {
 		p.users++
@@ -39,8 +38,8 @@ func (k *Kernel) make(o *object) uint32 {
 	return h
 }
 
-// get finds an object that a command names. One that does not exist is a
-// mistake of the library: it never names what it has destroyed.
+// get finds an object that a command names. If it does not exist, the library is at fault: it
+// must not name an object that it has destroyed.
 func (k *Kernel) get(kind string, h uint32) (*object, error) {
 	o := k.objects[h]
 	if o == nil || o.kind != kind {
@@ -79,6 +78,7 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"MR.REG_DMABUF":           (*Kernel).regDMABuf,
 	"ASYNC_EVENT.ALLOC":       (*Kernel).allocAsync,
 	"QUERY_DEVICE_EX":         (*Kernel).queryDevice,
+	"QUERY_DEVICE":            (*Kernel).queryDeviceLegacy,
 	"ALLOC_PD":                (*Kernel).allocPD,
 	"REG_MR":                  (*Kernel).regMR,
 	"REREG_MR":                (*Kernel).reregMR,
@@ -119,7 +119,7 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"QP.DESTROY": func(k *Kernel, m *Msg) error { return k.destroy(m, "QP", uapi.UVERBS_ATTR_DESTROY_QP_HANDLE) },
 }
 
-// Names lists the commands that the kernel answers.
+// Names returns the names of the commands that the kernel handles.
 func Names() []string { return slices.Sorted(maps.Keys(handlers)) }
 
 func (k *Kernel) getContext(m *Msg) error {
@@ -178,6 +178,14 @@ func (k *Kernel) queryDevice(m *Msg) error {
 	return nil
 }
 
+func (k *Kernel) queryDeviceLegacy(m *Msg) error {
+	if !k.context {
+		return unix.EINVAL
+	}
+	reply(m, k.Device)
+	return nil
+}
+
 func (k *Kernel) allocPD(m *Msg) error {
 	reply(m, uapi.IbUverbsAllocPdResp{PdHandle: k.make(&object{kind: "PD"})})
 	return nil
@@ -193,7 +201,7 @@ func (k *Kernel) createChannel(m *Msg) error {
 	return nil
 }
 
-// driver answers the driver's part of a create command.
+// driver writes the driver's part of the reply to a create command.
 func (k *Kernel) driver(m *Msg, handle, qpn uint32) {
 	if k.OnDriver != nil {
 		m.Answer(uapi.UVERBS_ATTR_UHW_OUT, k.OnDriver(m, handle, qpn))
@@ -256,8 +264,8 @@ func (k *Kernel) createQP(m *Msg) error {
 	return nil
 }
 
-// parentsOfQP are what a QP is made of. Each type takes what it needs, and refuses
-// what others need.
+// parentsOfQP returns the objects that a QP refers to. It fails if one that the type requires is
+// missing, or if there is one that the type does not allow.
 func (k *Kernel) parentsOfQP(m *Msg, qpType uint8) (parents []*object, err error) {
 	target, initiator := qpType == uapi.IB_UVERBS_QPT_XRC_TGT, qpType == uapi.IB_UVERBS_QPT_XRC_INI
 	spread := spreads(m)

@@ -16,8 +16,8 @@ const (
 	mAll                                                      = 1<<21 - 1
 )
 
-// A table is a column of qp_state_table in drivers/infiniband/core/verbs.c:
-// what a transition needs, and what else it takes.
+// A table is a column of qp_state_table in drivers/infiniband/core/verbs.c: the attributes that a
+// transition requires, and those that it allows in addition.
 type table map[[2]uint8][2]uint32
 
 var rc = table{
@@ -86,7 +86,7 @@ var xrcTarget = table{
 	{sqe, rts}:         {},
 }
 
-// raw takes attributes of its port and its rate alone.
+// raw allows only the port and the rate limit.
 var raw = table{
 	{reset, reset}:     {},
 	{reset, initial}:   {mPort, 0},
@@ -104,8 +104,8 @@ var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: u
 	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget,
 	uapi.IB_UVERBS_QPT_RAW_PACKET: raw}
 
-// Allowed tells whether Linux lets a QP of that type go from one state to
-// another with those attributes: ib_modify_qp_is_ok.
+// Allowed reports whether Linux allows a QP of that type to change from one state to another with
+// those attributes: ib_modify_qp_is_ok.
 func Allowed(qpType, from, to uint8, mask uint32) bool {
 	if mask&mCurState != 0 && from != rtr && from != rts && from != sqd && from != sqe {
 		return false
@@ -150,14 +150,24 @@ func (k *Kernel) changeQP(r *uapi.IbUverbsModifyQp) error {
 
 func (k *Kernel) checkPath(r *uapi.IbUverbsModifyQp) error {
 	d := &r.Dest
-	if d.PortNum < 1 || int(d.PortNum) > len(k.Ports) || d.IsGlobal == 0 {
+	if d.PortNum < 1 || int(d.PortNum) > len(k.Ports) || d.IsGlobal == 0 && k.needsGRH(d.PortNum) {
 		return unix.EINVAL
 	}
 	if r.AttrMask&mMTU != 0 && r.PathMtu > k.Ports[d.PortNum-1].ActiveMtu {
 		return unix.EINVAL
 	}
-	if !k.hasGID(d.PortNum, d.SgidIndex) {
+	if d.IsGlobal != 0 && !k.hasGID(d.PortNum, d.SgidIndex) {
 		return unix.EINVAL
 	}
 	return nil
 }
+
+// needsGRH reports whether every address on a port must have a GRH:
+// rdma_check_ah_attr of the kernel.
+func (k *Kernel) needsGRH(port uint8) bool {
+	p := &k.Ports[port-1]
+	return p.LinkLayer != linkInfiniBand || p.Flags&uapi.IB_UVERBS_QPF_GRH_REQUIRED != 0
+}
+
+// linkInfiniBand is IBV_LINK_LAYER_INFINIBAND.
+const linkInfiniBand = 1

@@ -12,17 +12,17 @@ type Class uint8
 const (
 	In     Class = iota // bytes: inline up to 8, else by address
 	Out                 // bytes, by address
-	Handle              // an object that exists
-	New                 // an object that the method makes
-	FD                  // a descriptor that exists
-	NewFD               // a descriptor that the method makes
+	Handle              // an existing object
+	New                 // an object that the method creates
+	FD                  // an existing descriptor
+	NewFD               // a descriptor that the method creates
 )
 
 // A Rule is the kernel's specification of one attribute.
 type Rule struct {
 	Class    Class
 	Min, Max int  // bytes; Max -1: any number
-	Zeroes   bool // more than Max are taken as long as they are zero
+	Zeroes   bool // more than Max bytes are accepted if the rest is zero
 	Must     bool
 }
 
@@ -40,8 +40,7 @@ func optional(r Rule) Rule {
 	return r
 }
 
-// grown is the rule of a struct that has been extended: it had min bytes once,
-// and has n now.
+// grown returns the rule of a struct that has been extended from minimum to n bytes.
 func grown(c Class, minimum, n int) Rule {
 	return Rule{Class: c, Min: minimum, Max: n, Zeroes: true, Must: true}
 }
@@ -53,9 +52,8 @@ func destroyedReply(id, resp uint16, n int) map[uint16]Rule {
 }
 
 // Rules are the specifications of the methods that the library issues, after
-// DECLARE_UVERBS_NAMED_METHOD in drivers/infiniband/core/uverbs_std_types_*.c
-// of Linux. They are written down apart from the encoder's own table, so that
-// each checks the other.
+// DECLARE_UVERBS_NAMED_METHOD in drivers/infiniband/core/uverbs_std_types_*.c of Linux. They are
+// independent of the encoder's own table, so that each checks the other.
 var Rules = map[Method]map[uint16]Rule{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {
 		uapi.UVERBS_ATTR_WRITE_CMD: constant(),
@@ -149,6 +147,7 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_CREATE_CQ_FLAGS:        flags(),
 		uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE:     out(4),
 		uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD:     {Class: FD},
+		uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX:   optional(in(4)), // mlx5_ib's
 	},
 	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: destroyedReply(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, ioctl.SizeOf[uapi.IbUverbsDestroyCqResp]()),
@@ -206,7 +205,7 @@ var Rules = map[Method]map[uint16]Rule{
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: destroyed(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
 
-// uhw are the rules of the driver's part, which most methods take.
+// uhw are the rules of the driver's part, which most methods have.
 var uhw = map[uint16]Rule{
 	uapi.UVERBS_ATTR_UHW_IN:  {Class: In, Max: -1},
 	uapi.UVERBS_ATTR_UHW_OUT: {Class: Out, Max: -1},
@@ -238,7 +237,7 @@ var noUHW = map[Method]bool{
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:           true,
 }
 
-// rule finds the specification of an attribute.
+// rule returns the specification of an attribute.
 func (m Method) rule(id uint16) (Rule, bool) {
 	if r, ok := Rules[m][id]; ok {
 		return r, true
@@ -250,29 +249,29 @@ func (m Method) rule(id uint16) (Rule, bool) {
 	return r, ok
 }
 
-// A legacy command's request and reply, without header: as INVOKE_WRITE
-// carries them.
+// A legacy is a legacy command with the sizes of its request and reply, without the header, as
+// INVOKE_WRITE carries them.
 type legacy struct {
 	name     string
 	req, rep int
-	table    bool // the request has a table behind its struct
+	table    bool // the request has a table after its struct
 }
 
-// ex is a command number with the mark of an extended one.
+// ex is the flag of an extended command number.
 const ex = uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
 
 func sizes[Req, Rep any](name string) legacy {
 	return legacy{name: name, req: ioctl.SizeOf[Req](), rep: ioctl.SizeOf[Rep]()}
 }
 
-// withTable is sizes of a command whose request has a table behind its struct.
+// withTable returns the sizes of a command whose request has a table after its struct.
 func withTable[Req, Rep any](name string) legacy {
 	l := sizes[Req, Rep](name)
 	l.table = true
 	return l
 }
 
-// Legacy commands by number, after the UAPI_DEF_WRITE_* tables in
+// legacies are the legacy commands by number, after the UAPI_DEF_WRITE_* tables in
 // drivers/infiniband/core/uverbs_cmd.c.
 var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE: sizes[uapi.IbUverbsExQueryDevice, uapi.IbUverbsExQueryDeviceResp]("QUERY_DEVICE_EX"),
@@ -282,6 +281,7 @@ var legacies = map[uint64]legacy{
 	ex | uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW:  withTable[uapi.IbUverbsCreateFlow, uapi.IbUverbsCreateFlowResp]("CREATE_FLOW_EX"),
 	ex | uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL: withTable[uapi.IbUverbsExCreateRwqIndTable,
 		uapi.IbUverbsExCreateRwqIndTableResp]("CREATE_RWQ_IND_TBL_EX"),
+	uapi.IB_USER_VERBS_CMD_QUERY_DEVICE:        sizes[uapi.IbUverbsQueryDevice, uapi.IbUverbsQueryDeviceResp]("QUERY_DEVICE"),
 	uapi.IB_USER_VERBS_CMD_ALLOC_PD:            sizes[uapi.IbUverbsAllocPd, uapi.IbUverbsAllocPdResp]("ALLOC_PD"),
 	uapi.IB_USER_VERBS_CMD_ALLOC_MW:            sizes[uapi.IbUverbsAllocMw, uapi.IbUverbsAllocMwResp]("ALLOC_MW"),
 	uapi.IB_USER_VERBS_CMD_REG_MR:              sizes[uapi.IbUverbsRegMr, uapi.IbUverbsRegMrResp]("REG_MR"),

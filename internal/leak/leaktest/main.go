@@ -1,6 +1,5 @@
-// Package leaktest runs a package's tests and fails them when something was
-// not given back: an entry of the leak account, which kernel objects, rings,
-// registered memory and open nodes have, a descriptor or a goroutine.
+// Package leaktest runs the tests of a package and fails them if they leak: a
+// resource tracked by package leak, a file descriptor or a goroutine.
 package leaktest
 
 import (
@@ -16,11 +15,11 @@ import (
 	"github.com/goverbs/goverbs/internal/leak"
 )
 
-// exitLeaked tells a leak from a failed test.
+// exitLeaked distinguishes a leak from a failed test.
 const exitLeaked = 99
 
-// Main is a TestMain: it runs the tests with the account open and exits. The
-// code is 99 when the tests pass and leave something behind.
+// Main is a TestMain. It runs the tests with leak tracking on and exits, with
+// code 99 if the tests pass but leak.
 func Main(m *testing.M) {
 	leak.Enable()
 	before := descriptors()
@@ -35,7 +34,7 @@ func Main(m *testing.M) {
 }
 
 func check(before map[string]string) string {
-	stacks := strays() // first: what ends may yet give something back
+	stacks := strays() // first, because a goroutine may release resources before it ends
 	var b strings.Builder
 	for _, t := range leak.Live() {
 		fmt.Fprintf(&b, "leak: %v\n", t)
@@ -49,28 +48,29 @@ func check(before map[string]string) string {
 	return b.String()
 }
 
-// added describes the descriptors that were not open before.
+// added describes the descriptors in after that are not in before.
 func added(before, after map[string]string) (all []string) {
-	// The runtime opens its poller on first use and keeps it: one of each.
+	// The runtime opens its poller on first use and never closes it: an epoll
+	// descriptor and an eventfd.
 	poller := map[string]int{"anon_inode:[eventpoll]": 1, "anon_inode:[eventfd]": 1}
-	for _, what := range before {
-		poller[what]--
+	for _, file := range before {
+		poller[file]--
 	}
-	for fd, what := range after {
-		if before[fd] == what {
+	for fd, file := range after {
+		if before[fd] == file {
 			continue
 		}
-		if poller[what] > 0 {
-			poller[what]--
+		if poller[file] > 0 {
+			poller[file]--
 			continue
 		}
-		all = append(all, fd+" of "+what)
+		all = append(all, fd+" of "+file)
 	}
 	slices.Sort(all)
 	return all
 }
 
-// descriptors lists the process's open files by number.
+// descriptors returns the process's open files by descriptor number.
 func descriptors() map[string]string {
 	open := make(map[string]string)
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -78,7 +78,7 @@ func descriptors() map[string]string {
 		return open
 	}
 	for _, e := range entries {
-		// The directory's own descriptor is gone by now.
+		// The descriptor of the directory itself is closed by now.
 		if to, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name())); err == nil {
 			open[e.Name()] = to
 		}
@@ -86,13 +86,13 @@ func descriptors() map[string]string {
 	return open
 }
 
-// patience is how long a goroutine may take to end.
-const patience = 2 * time.Second
+// goroutineTimeout is how long a goroutine may take to end.
+const goroutineTimeout = 2 * time.Second
 
-// strays returns the stacks of goroutines that this module started and that do
-// not end.
+// strays returns the stacks of this module's goroutines that do not end within
+// goroutineTimeout.
 func strays() string {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(goroutineTimeout)
 	for {
 		var left []string
 		for _, g := range goroutines() {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childVar makes the test binary a child that leaks what its value says.
+// childVar turns the test binary into a child that leaks the kind of resource
+// that its value names.
 const childVar = "GOVERBS_LEAKTEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -22,34 +23,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestChild runs in the child alone, and leaves something behind.
+// TestChild leaks in the child, and does nothing in the parent.
 func TestChild(t *testing.T) {
 	switch os.Getenv(childVar) {
 	case "nothing":
-		leak.Track("thing", "given back").Done()
+		leak.Track("thing", "released").Done()
 	case "ticket":
-		leaveTicket()
+		leakTicket()
 	case "descriptor":
 		if _, err := unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			t.Fatal(err)
 		}
 	case "eventfd":
-		for range 2 { // one could be the runtime's
+		for range 2 { // one could be taken for the runtime's
 			if _, err := unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 				t.Fatal(err)
 			}
 		}
 	case "goroutine":
-		go leaveGoroutine(make(chan bool))
+		go leakGoroutine(make(chan bool))
 	case "failure":
-		leaveTicket()
+		leakTicket()
 		t.Error("and it fails")
 	}
 }
 
-func leaveTicket() { leak.Track("ring of", "CQ 7") }
+func leakTicket() { leak.Track("ring of", "CQ 7") }
 
-func leaveGoroutine(c chan bool) { <-c }
+func leakGoroutine(c chan bool) { <-c }
 
 func TestMainReports(t *testing.T) {
 	for kind, tc := range map[string]struct {
@@ -57,10 +58,10 @@ func TestMainReports(t *testing.T) {
 		want []string
 	}{
 		"nothing":    {0, nil},
-		"ticket":     {exitLeaked, []string{"leak: ring of CQ 7, made at", "leaktest.leaveTicket", "main_test.go:"}},
+		"ticket":     {exitLeaked, []string{"leak: ring of CQ 7, made at", "leaktest.leakTicket", "main_test.go:"}},
 		"descriptor": {exitLeaked, []string{"leak: descriptor ", " of /dev/zero"}},
 		"eventfd":    {exitLeaked, []string{"leak: descriptor ", " of anon_inode:[eventfd]"}},
-		"goroutine":  {exitLeaked, []string{"leak: goroutines", "leaktest.leaveGoroutine", "created by"}},
+		"goroutine":  {exitLeaked, []string{"leak: goroutines", "leaktest.leakGoroutine", "created by"}},
 		"failure":    {1, []string{"leak: ring of CQ 7", "and it fails"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestMainReports(t *testing.T) {
 			}
 			for _, s := range tc.want {
 				if !strings.Contains(string(out), s) {
-					t.Errorf("%q is not in the report", s)
+					t.Errorf("the report lacks %q", s)
 				}
 			}
 			if tc.want == nil && strings.Contains(string(out), "leak:") {

@@ -23,18 +23,18 @@ const (
 	pingLen = 64
 )
 
-// An end is one side of the connection, with everything that it made.
+// An end is one side of the connection, with its objects.
 type end struct {
 	who string
 	dev *uverbs.Context
-	scq *uverbs.CQ // completions of what this end posts
-	rcq *uverbs.CQ // and of what arrives
+	scq *uverbs.CQ // completions of sends
+	rcq *uverbs.CQ // completions of receives
 	qp  *uverbs.QP
 	msg *uverbs.MR // a message to send, then one to receive
-	mem *uverbs.MR // what WRITE and READ reach
+	mem *uverbs.MR // the target of WRITE and READ
 }
 
-// A window tells the peer where it may write and read.
+// A window describes the memory that the peer may write and read.
 type window struct {
 	Addr uint64
 	RKey uint32
@@ -91,7 +91,7 @@ func (e *end) expect() error {
 	return err
 }
 
-// do posts a request and waits until it is done.
+// do posts a request and waits for its completion.
 func (e *end) do(ctx context.Context, wr uverbs.SendWR) error {
 	wr.Flags |= uverbs.Signaled
 	if _, err := e.qp.PostSend(wr); err != nil {
@@ -116,7 +116,7 @@ func (e *end) receive(ctx context.Context) ([]byte, error) {
 	return b, e.expect()
 }
 
-// completion waits for the queue's next one.
+// completion waits for the next completion of cq.
 func completion(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
 	var wcs [1]uverbs.WC
 	if _, err := cq.PollWait(ctx, wcs[:]); err != nil {
@@ -140,11 +140,11 @@ func serve() error {
 		return err
 	}
 	defer e.dev.Close()
-	return e.answer(ctx, conn)
+	return e.serve(ctx, conn)
 }
 
-// answer is the server's part: it tells its window, and echoes what it gets.
-func (e *end) answer(ctx context.Context, conn net.Conn) error {
+// serve is the server's part: it sends its window and echoes messages.
+func (e *end) serve(ctx context.Context, conn net.Conn) error {
 	greeting, err := e.receive(ctx)
 	if err != nil {
 		return err
@@ -181,13 +181,13 @@ func call() error {
 		return err
 	}
 	defer e.dev.Close()
-	if err := e.ask(ctx); err != nil {
+	if err := e.call(ctx); err != nil {
 		return err
 	}
 	return hangUp(conn)
 }
 
-// dial waits for the server to listen.
+// dial connects to the server, and waits until it listens.
 func dial(ctx context.Context) (net.Conn, error) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(address, port))
@@ -197,8 +197,8 @@ func dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// ask is the client's part: a message, one-sided WRITE and READ, round trips.
-func (e *end) ask(ctx context.Context) error {
+// call is the client's part: a message, a WRITE and a READ, round trips.
+func (e *end) call(ctx context.Context) error {
 	if err := e.send(ctx, []byte("hello from a Go program without a line of C")); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (e *end) ask(ctx context.Context) error {
 	got := crc32.ChecksumIEEE(e.mem.Bytes())
 	say("[client] READ fetched them back, CRC %#08x", got)
 	if got != sent {
-		return errors.New("the bytes differ")
+		return errors.New("READ returned other bytes than WRITE wrote")
 	}
 	return e.pingPong(ctx)
 }
@@ -246,7 +246,7 @@ func (e *end) pingPong(ctx context.Context) error {
 			return err
 		}
 		if !bytes.Equal(ping, pong) {
-			return fmt.Errorf("round trip %d brought other bytes back", i)
+			return fmt.Errorf("round trip %d returned other bytes", i)
 		}
 	}
 	each := time.Since(start) / pings
@@ -254,15 +254,15 @@ func (e *end) pingPong(ctx context.Context) error {
 	return nil
 }
 
-// hangUp waits until the peer is done as well: its last message may still want
-// an acknowledgement from this end's QP.
+// hangUp waits until the peer has finished too, because its last message may still
+// need an acknowledgement from this end's QP.
 func hangUp(conn net.Conn) error {
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		return err
 	}
 	_, err := conn.Read(make([]byte, 1))
 	if err == nil {
-		return errors.New("the peer said something after its end")
+		return errors.New("the peer sent data after its last message")
 	}
 	return conn.Close()
 }

@@ -1,6 +1,6 @@
-// Guest is the one program in the demo's initramfs. As the first process it
-// loads the kernel's modules, makes an rxe device and starts itself twice more,
-// as server and as client.
+// Guest is the only program in the demo's initramfs. As the init process it loads
+// the kernel's modules, creates an rxe device and starts itself twice more, as
+// server and as client.
 package main
 
 import (
@@ -43,10 +43,10 @@ func main() {
 	}
 }
 
-// say prints a line that the host passes on.
+// say prints a line that the host prints too.
 func say(format string, args ...any) { fmt.Printf("demo: "+format+"\n", args...) }
 
-// first is the work of the first process.
+// first is the init process.
 func first() error {
 	if err := guestinit.Start(); err != nil {
 		return err
@@ -108,7 +108,7 @@ func describe() error {
 	return nil
 }
 
-// both runs server and client, as processes of their own.
+// both runs server and client as separate processes.
 func both() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -135,7 +135,7 @@ func both() error {
 	}
 	for _, kind := range []string{"pd", "cq", "qp", "mr"} {
 		if after[kind] != before[kind] {
-			return fmt.Errorf("both have ended, and the kernel holds %d %ss instead of %d", after[kind], kind, before[kind])
+			return fmt.Errorf("both have ended, but the kernel has %d %ss instead of %d", after[kind], kind, before[kind])
 		}
 	}
 	say("both have ended, and the kernel holds nothing of theirs")

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience bounds every wait.
+// patience is the limit of every wait.
 const patience = 30 * time.Second
 
 func check(t testing.TB, err error) {
@@ -61,7 +61,7 @@ func open(t testing.TB) *uverbs.Context {
 	return dev
 }
 
-// address is an IPv4 address of the device.
+// address returns an IPv4 address of the device.
 func address(t testing.TB) netip.Addr {
 	t.Helper()
 	dev := must(uverbs.Open(device(t)))(t)
@@ -75,7 +75,7 @@ func address(t testing.TB) netip.Addr {
 	return netip.Addr{}
 }
 
-// held is all that can leak.
+// held counts everything that can leak.
 type held struct {
 	Kernel      map[string]uint64 // objects of the device
 	Descriptors int
@@ -88,8 +88,8 @@ func holds(t testing.TB) held {
 	return held{must(nldev.Resources(device(t)))(t), len(fds), len(leak.Live())}
 }
 
-// sameAs fails when something is left. The kernel and goroutines that end may
-// take a moment.
+// sameAs checks that nothing was leaked. It waits a moment for the kernel and for
+// goroutines that end.
 func sameAs(t testing.TB, what string, before held) {
 	t.Helper()
 	var d string
@@ -101,7 +101,7 @@ func sameAs(t testing.TB, what string, before held) {
 	t.Errorf("%s: something is left: (-before +after)\n%s", what, d)
 }
 
-// An end is a QP with what it needs.
+// An end is a QP with its CQ and memory.
 type end struct {
 	cq *uverbs.CQ
 	qp *uverbs.QP
@@ -119,7 +119,7 @@ func newEnd(t testing.TB, pd *uverbs.PD, entries int) end {
 	return e
 }
 
-// connect takes a QP to RTS, step by step: the number of retries is the test's.
+// connect moves a QP to RTS with the given numbers of retries.
 func connect(t testing.TB, qp *uverbs.QP, remote uverbs.Endpoint, retries, rnrRetries uint8) {
 	t.Helper()
 	local := must(qp.Endpoint())(t)
@@ -141,7 +141,7 @@ func (e end) write(t testing.TB, to end, id uint64) {
 	check(t, err)
 }
 
-// statuses takes n completions, which must be in the order of their requests.
+// statuses polls n completions, which must be in the order of their requests.
 func (e end) statuses(t testing.TB, n int) []uverbs.WCStatus {
 	t.Helper()
 	ctx := limited(t)
@@ -154,7 +154,7 @@ func (e end) statuses(t testing.TB, n int) []uverbs.WCStatus {
 		}
 		for _, wc := range wcs[:k] {
 			if wc.WRID != uint64(len(all)) {
-				t.Errorf("completion of request %d, where %d was due", wc.WRID, len(all))
+				t.Errorf("completion of request %d, want %d", wc.WRID, len(all))
 			}
 			all = append(all, wc.Status)
 		}
@@ -162,12 +162,12 @@ func (e end) statuses(t testing.TB, n int) []uverbs.WCStatus {
 	return all
 }
 
-// isTyped fails unless err is of the library's own types, says what to do, and is
-// one of the errors.
+// isTyped checks that err has one of the library's types, has an advice, and matches
+// target.
 func isTyped(t testing.TB, what string, err error, target error, typed func(error) (detail string, ok bool)) {
 	t.Helper()
 	detail, ok := typed(err)
 	if !errors.Is(err, target) || !ok || detail == "" {
-		t.Errorf("%s: %T without a type or an advice: %v", what, err, err)
+		t.Errorf("%s: %T is not a typed error with an advice: %v", what, err, err)
 	}
 }

@@ -3,15 +3,17 @@
 package limits
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceOverrun has more requests complete than the CQ has room for. rxe
-// drops the completions that find none, and raises an event for each: nobody
-// waits for what will not come. When there is room again the queue works.
+// TestDeviceOverrun completes more requests than the CQ has room for. rxe drops the other
+// completions and raises an event for each. Polls of the empty CQ report the overrun, so
+// that no caller waits for a dropped completion. When there is room again, the kernel
+// continues to add completions.
 func TestDeviceOverrun(t *testing.T) {
 	dev := open(t)
 	pd := must(dev.AllocPD())(t)
@@ -37,22 +39,29 @@ func TestDeviceOverrun(t *testing.T) {
 		}
 	}
 	var wcs [1]uverbs.WC
-	if n, err := a.cq.Poll(wcs[:]); n != 0 || err != nil {
-		t.Errorf("%d completions more, %v", n, err)
+	if n, err := a.cq.Poll(wcs[:]); n != 0 || !errors.Is(err, uverbs.ErrCQOverrun) {
+		t.Errorf("%d completions more, %v, want ErrCQOverrun", n, err)
+	}
+	if _, err := a.cq.PollWait(ctx, wcs[:]); !errors.Is(err, uverbs.ErrCQOverrun) {
+		t.Errorf("PollWait: %v, want ErrCQOverrun", err)
 	}
 	a.write(t, b, 0)
-	if s := a.statuses(t, 1); s[0] != uverbs.WCSuccess {
-		t.Errorf("after the overrun: %v", s)
+	n := 0
+	for n == 0 && ctx.Err() == nil {
+		n, _ = a.cq.Poll(wcs[:]) // ErrCQOverrun until it is there
+	}
+	if n != 1 || wcs[0].Status != uverbs.WCSuccess {
+		t.Errorf("after the overrun: %d completions, %v", n, wcs[0].Status)
 	}
 	t.Logf("%d requests: %d completions, %d events; one more request completed", room+beyond, room, beyond)
 }
 
-// TestDeviceRetries lets retries run out: the first request says why, those
-// behind it are flushed, and after a reset the QP serves again.
+// TestDeviceRetries exhausts retries. The first request reports the reason, later ones are
+// flushed, and after a reset the QP works again.
 func TestDeviceRetries(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// lame makes the peer unable to serve, and mend makes it able again.
+		// lame makes the peer unable to respond, and mend makes it respond again.
 		lame, mend func(t *testing.T, b end, ea uverbs.Endpoint)
 		want       uverbs.WCStatus
 	}{

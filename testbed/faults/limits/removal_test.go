@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceRemoval removes a device under use: `rdma link del` waits, as rxe
-// cannot part from its users, until the last of them has closed.
+// TestDeviceRemoval removes a device in use. `rdma link del` blocks until the last user
+// has closed it, because rxe cannot be removed while in use.
 func TestDeviceRemoval(t *testing.T) {
 	const name, netdev = "rxe9", "d9"
 	check(t, guestinit.AddDummy(netdev))
@@ -36,13 +36,13 @@ func TestDeviceRemoval(t *testing.T) {
 	for slices.ContainsFunc(must(uverbs.Devices())(t), func(d uverbs.Device) bool { return d.Name == name }) {
 		check(t, ctx.Err())
 	}
-	// It is on no list any more, and nobody opens it.
+	// It is not listed any more, and cannot be opened.
 	if c, err := uverbs.Open(name); !errors.Is(err, uverbs.ErrNoDevice) {
 		t.Errorf("Open while it is being removed: %v, %v", c, err)
 	}
 	select {
 	case err := <-deleted:
-		t.Fatalf("the device is gone while it is used: %v", err)
+		t.Fatalf("the device was removed while in use: %v", err)
 	default:
 	}
 	waiting, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -57,7 +57,7 @@ func TestDeviceRemoval(t *testing.T) {
 	case err := <-deleted:
 		check(t, err)
 	case <-ctx.Done():
-		t.Fatal("the removal does not go on after Close")
+		t.Fatal("the removal does not finish after Close")
 	}
 	if out, err := exec.Command("ip", "link", "del", netdev).CombinedOutput(); err != nil {
 		t.Errorf("ip: %v: %s", err, out)

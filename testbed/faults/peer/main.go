@@ -1,7 +1,7 @@
-// Peer talks to its like in another guest, whatever happens to the network
-// between them or to the other end: numbered messages with checksums go both
-// ways by SEND, and by WRITE and READ. It prints events, and at last an
-// account, as lines of JSON. No wait in it is without a bound.
+// Peer exchanges messages with a peer in another guest, whatever happens to the network
+// or to the other end. Numbered messages with checksums are sent in both directions by
+// SEND, and by WRITE and READ. It prints events, and finally an account, as lines of
+// JSON. Every wait has a limit.
 package main
 
 import (
@@ -50,10 +50,10 @@ func parse() (o options, err error) {
 	flag.Parse()
 	o.sends = map[string]faults.Kind{"any": faults.Data, "short": faults.ShortData, "long": faults.LongData}[*sends]
 	if o.sends == 0 {
-		return o, fmt.Errorf("peer: -sends %s is none of any, short and long", *sends)
+		return o, fmt.Errorf("peer: invalid -sends %s: use any, short or long", *sends)
 	}
 	if (o.serve == "") == (o.call == "") || flag.NArg() > 0 {
-		return o, errors.New("peer: say one of -serve and -call")
+		return o, errors.New("peer: use either -serve or -call")
 	}
 	return o, nil
 }
@@ -84,7 +84,7 @@ func main() {
 	}
 }
 
-// run talks until both ends are done, or until SIGTERM where that is the end.
+// run exchanges messages until both ends have finished, or until SIGTERM.
 func run(ctx, term context.Context, o options) (_ *faults.Account, err error) {
 	p := &peer{o: o, a: &faults.Account{Statuses: map[string]int{}}}
 	if err := p.open(); err != nil {
@@ -117,7 +117,7 @@ func say(e faults.Event) {
 	fmt.Println(string(b))
 }
 
-// churn keeps the garbage collector at work until its result is called.
+// churn keeps the garbage collector busy until stop is called.
 func churn(mib int) (stop func()) {
 	const size = 256
 	done, ended := make(chan struct{}), make(chan struct{})

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// traffic begins to send, and returns when messages flow. One goroutine posts
-// until that fails, another waits for completions until that does.
+// traffic starts to send and returns when the first message has arrived. One goroutine
+// posts until that fails, another waits for completions until that fails.
 func (v *victim) traffic(string) (string, error) {
 	flowing := make(chan bool)
 	failed := [2]chan error{make(chan error, 1), make(chan error, 1)}
@@ -26,11 +26,11 @@ func (v *victim) traffic(string) (string, error) {
 	case <-flowing:
 		return "", nil
 	case errs := <-busy:
-		return "", fmt.Errorf("no message has come: %v; %v", errs[0], errs[1])
+		return "", fmt.Errorf("no message has arrived: %v; %v", errs[0], errs[1])
 	}
 }
 
-// post sends and receives as fast as there is room.
+// post posts sends and receives as soon as there is room.
 func (v *victim) post(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_, err := v.qp[1].PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{v.mr.SGE(0, 64)}})
@@ -48,7 +48,7 @@ func (v *victim) post(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait takes completions. Those that fail are not the end.
+// wait polls completions. It continues after failed completions.
 func (v *victim) wait(ctx context.Context, flowing chan<- bool) error {
 	var wcs [16]uverbs.WC
 	for taken := 0; ; {
@@ -63,7 +63,7 @@ func (v *victim) wait(ctx context.Context, flowing chan<- bool) error {
 	}
 }
 
-// stopped waits for the end of the traffic.
+// stopped waits until the traffic has ended and returns the errors.
 func (v *victim) stopped(string) (string, error) {
 	errs := <-v.busy
 	return fmt.Sprintf("post: %v; wait: %v", errs[0], errs[1]), nil

@@ -119,17 +119,17 @@ func (a *apt) newestImage(ctx context.Context, r recipe) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image := newestImage(strings.Fields(out), r.Kernel, r.Arch)
+	image := newestImage(strings.Fields(out), r.Kernel, r.flavour())
 	if image == "" {
 		return "", fmt.Errorf("suite %s has no kernel %s* any more: packages.go has to follow", r.Suite, r.Kernel)
 	}
 	return image, nil
 }
 
-// newestImage picks the plain image package (no cloud, rt, unsigned or debug
-// variant) with the highest version in its name.
-func newestImage(names []string, kernel, arch string) string {
-	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` + arch + `$`)
+// newestImage picks the image package of exactly this flavour (no cloud, rt,
+// unsigned or debug variant) with the highest version in its name.
+func newestImage(names []string, kernel, flavour string) string {
+	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` + regexp.QuoteMeta(flavour) + `$`)
 	best, bestKey := "", []int(nil)
 	for _, name := range names {
 		if !plain.MatchString(name) {

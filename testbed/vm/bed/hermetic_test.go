@@ -32,6 +32,15 @@ func TestParseMirrors(t *testing.T) {
 	}
 }
 
+// The variable may name several mirrors: an old suite leaves the usual ones first.
+func TestMirrorVariable(t *testing.T) {
+	t.Setenv(EnvMirror, " http://mirror.example/debian/  http://old.example/debian\n")
+	got, err := mirrors(t.Context())
+	if want := []string{"http://mirror.example/debian", "http://old.example/debian"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("mirrors %q, %v, want %q", got, err, want)
+	}
+}
+
 func TestParseInstall(t *testing.T) {
 	const out = `NOTE: This is only a simulation!
 Inst linux-base (4.17~bpo13+1 Debian Backports:stable-backports [all])
@@ -73,12 +82,17 @@ func TestNewestImage(t *testing.T) {
 		"linux-image-7.2.6+deb13-amd64", "linux-image-7.2.12+deb13-amd64", "linux-image-7.2.9+deb13-amd64",
 		"linux-image-7.2.13+deb13-cloud-amd64", "linux-image-7.2.14+deb13-amd64-unsigned", "linux-image-7.2.15+deb13-arm64",
 		"linux-image-7.20.1+deb13-amd64", "linux-image-6.1.0-9-amd64", "linux-image-6.1.0-50-amd64",
+		"linux-image-7.2.11+deb13-arm64-16k", "linux-image-7.2.16+deb13-arm64-16k-unsigned",
 	}
-	for kernel, want := range map[string]string{
-		"7.2.": "linux-image-7.2.12+deb13-amd64", "6.1.": "linux-image-6.1.0-50-amd64", "6.12.": "",
+	for _, c := range []struct{ kernel, flavour, want string }{
+		{"7.2.", "amd64", "linux-image-7.2.12+deb13-amd64"},
+		{"6.1.", "amd64", "linux-image-6.1.0-50-amd64"},
+		{"6.12.", "amd64", ""},
+		{"7.2.", "arm64", "linux-image-7.2.15+deb13-arm64"},
+		{"7.2.", "arm64-16k", "linux-image-7.2.11+deb13-arm64-16k"},
 	} {
-		if got := newestImage(names, kernel, "amd64"); got != want {
-			t.Errorf("%s: %q, want %q", kernel, got, want)
+		if got := newestImage(names, c.kernel, c.flavour); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.kernel, c.flavour, got, c.want)
 		}
 	}
 }
@@ -109,7 +123,10 @@ func TestRecipes(t *testing.T) {
 	if p, err := KernelPart("6.12", "arm64"); err != nil || p != Kernel612ARM {
 		t.Error(p, err)
 	}
-	if _, err := KernelPart("5.4", ""); err == nil || !strings.Contains(err.Error(), "6.12-arm64") {
+	if p, err := KernelPart("6.12-16k", "arm64"); err != nil || p != Kernel612ARM16K {
+		t.Error(p, err)
+	}
+	if _, err := KernelPart("5.4", ""); err == nil || !strings.Contains(err.Error(), "5.10, 6.1, 6.12, 6.12 for arm64, 6.12-16k for arm64, 7.2") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -40,11 +40,18 @@ func checkHost() error {
 	return nil
 }
 
+func trimSlashes(uris []string) []string {
+	for i, u := range uris {
+		uris[i] = strings.TrimRight(u, "/")
+	}
+	return uris
+}
+
 // mirrors lists where Debian's archive may be had, best first: the variable,
 // what the machine's apt uses, what debootstrap would use.
 func mirrors(ctx context.Context) ([]string, error) {
-	if m := os.Getenv(EnvMirror); m != "" {
-		return []string{strings.TrimRight(m, "/")}, nil
+	if m := strings.TrimSpace(os.Getenv(EnvMirror)); m != "" {
+		return trimSlashes(strings.Fields(m)), nil
 	}
 	var found []string
 	uris, err := step{argv: []string{"apt-get", "--print-uris", "update"}}.run(ctx)
@@ -64,7 +71,7 @@ func mirrors(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-var indexURI = regexp.MustCompile(`(?m)^'(.*)/dists/(?:bookworm|trixie|forky|sid|stable|oldstable|testing)/InRelease'`)
+var indexURI = regexp.MustCompile(`(?m)^'(.*)/dists/(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|oldoldstable|testing)/InRelease'`)
 
 // parseMirrors finds the Debian mirrors in what apt would fetch at an update.
 func parseMirrors(uris string) []string {

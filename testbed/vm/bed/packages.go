@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,15 +17,17 @@ type Part string
 
 // The parts of the bed.
 const (
-	Kernel61      Part = "kernel-6.1"        // Debian 12's kernel, amd64
-	Kernel612     Part = "kernel-6.12"       // Debian 13's kernel, amd64
-	Kernel72      Part = "kernel-7.2"        // the newest backport to Debian 13, amd64
-	Kernel612ARM  Part = "kernel-6.12-arm64" // Debian 13's kernel, arm64
-	Root          Part = "root"              // Debian 13 with the C RDMA programs, amd64
-	QEMU          Part = "qemu"              // QEMU for the host, with x86 and arm machines
-	Headers       Part = "headers"           // /usr/include of kernel 7.2, for ABI checks
-	SSH           Part = "ssh"               // an ssh server for guests with Root, amd64
-	layoutVersion      = 3                   // of the trees: raise it when unpacking or fix-ups change
+	Kernel510       Part = "kernel-5.10"           // Debian 11's kernel, amd64
+	Kernel61        Part = "kernel-6.1"            // Debian 12's kernel, amd64
+	Kernel612       Part = "kernel-6.12"           // Debian 13's kernel, amd64
+	Kernel72        Part = "kernel-7.2"            // the newest backport to Debian 13, amd64
+	Kernel612ARM    Part = "kernel-6.12-arm64"     // Debian 13's kernel, arm64
+	Kernel612ARM16K Part = "kernel-6.12-16k-arm64" // the same with pages of 16 KiB
+	Root            Part = "root"                  // Debian 13 with the C RDMA programs, amd64
+	QEMU            Part = "qemu"                  // QEMU for the host, with x86 and arm machines
+	Headers         Part = "headers"               // /usr/include of kernel 7.2, for ABI checks
+	SSH             Part = "ssh"                   // an ssh server for guests with Root, amd64
+	layoutVersion        = 3                       // of the trees: raise it when unpacking or fix-ups change
 )
 
 // recipe says what a part is made of. Every field counts for the part's hash,
@@ -44,6 +47,10 @@ type recipe struct {
 	// Install the newest image package of that kernel is taken, by its own
 	// name: the metapackage of a suite moves on to the next kernel.
 	Kernel string
+
+	// Flavour is the variant of the kernel that its image packages are named
+	// after, where that is not the architecture alone.
+	Flavour string `json:",omitempty"`
 
 	Drop []string // path prefixes that are left out of the tree
 	Keep []string // exceptions to Drop
@@ -84,11 +91,15 @@ func recipes() map[Part]recipe {
 			Drop: append(dropModules(), documentation...),
 		}
 	}
+	arm16K := kernel("6.12.", "trixie", "", "arm64")
+	arm16K.Flavour = "arm64-16k"
 	return map[Part]recipe{
-		Kernel61:     kernel("6.1.", "bookworm", "", "amd64"),
-		Kernel612:    kernel("6.12.", "trixie", "", "amd64"),
-		Kernel72:     kernel("7.2.", "trixie-backports", "trixie", "amd64"),
-		Kernel612ARM: kernel("6.12.", "trixie", "", "arm64"),
+		Kernel510:       kernel("5.10.", "bullseye", "", "amd64"),
+		Kernel61:        kernel("6.1.", "bookworm", "", "amd64"),
+		Kernel612:       kernel("6.12.", "trixie", "", "amd64"),
+		Kernel72:        kernel("7.2.", "trixie-backports", "trixie", "amd64"),
+		Kernel612ARM:    kernel("6.12.", "trixie", "", "arm64"),
+		Kernel612ARM16K: arm16K,
 		Root: {
 			Suite: "trixie", Arch: "amd64", Install: rootPackages, Fix: "root",
 			Drop: documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
@@ -112,7 +123,7 @@ func recipes() map[Part]recipe {
 
 // Parts lists all parts, in the order in which they are set up.
 func Parts() []Part {
-	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Headers, SSH}
+	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH}
 }
 
 // dropModules gives the path prefixes of the modules that are left out, under
@@ -128,6 +139,14 @@ func dropModules() []string {
 		}
 	}
 	return drop
+}
+
+// flavour is what the names of the recipe's image packages end in.
+func (r recipe) flavour() string {
+	if r.Flavour != "" {
+		return r.Flavour
+	}
+	return r.Arch
 }
 
 // suites lists the suites that a recipe takes packages from.
@@ -165,24 +184,36 @@ func recipeOf(p Part) (recipe, error) {
 	return r, nil
 }
 
-// KernelPart gives the part that holds a kernel: "6.1", "6.12" or "7.2" for
-// amd64 (also ""), "6.12" for arm64.
+// KernelPart returns the part that holds a kernel: "5.10", "6.1", "6.12" or
+// "7.2" for amd64 (also ""), "6.12" or "6.12-16k" for arm64.
 func KernelPart(version, arch string) (Part, error) {
 	p := Part("kernel-" + version)
 	if arch != "" && arch != "amd64" {
 		p += Part("-" + arch)
 	}
 	if _, ok := recipes()[p]; !ok {
-		var have []string
-		for _, part := range Parts() {
-			if name, ok := strings.CutPrefix(string(part), "kernel-"); ok {
-				have = append(have, name)
-			}
-		}
-		slices.Sort(have)
-		return "", fmt.Errorf("bed: no kernel %q for %q; there are %s", version, arch, strings.Join(have, ", "))
+		return "", fmt.Errorf("bed: no kernel %q for %q; there are %s", version, arch, Kernels())
 	}
 	return p, nil
+}
+
+// Kernels lists the kernels of the bed as messages name them, oldest first.
+func Kernels() string {
+	var have []string
+	for p, r := range recipes() {
+		version, ok := strings.CutPrefix(string(p), "kernel-")
+		if version, arm := strings.CutSuffix(version, "-arm64"); ok && arm {
+			have = append(have, version+" for arm64")
+		} else if ok && r.Arch == "amd64" {
+			have = append(have, version)
+		}
+	}
+	slices.SortFunc(have, func(a, b string) int {
+		v, _, _ := strings.Cut(a, " ")
+		w, _, _ := strings.Cut(b, " ")
+		return cmp.Or(slices.Compare(numbers(v), numbers(w)), strings.Compare(a, b))
+	})
+	return strings.Join(have, ", ")
 }
 
 // hostArch is the Debian name of the host's architecture.

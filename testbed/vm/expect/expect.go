@@ -24,6 +24,8 @@ const (
 // Features that kernels and devices differ in. Those that every kernel of the
 // test bed has are listed as well: their absence is a failure.
 const (
+	Usable         = "usable"       // Open takes the device
+	CopyOnFork     = "copy_on_fork" // of pinned pages
 	RC             = "rc"
 	UC             = "uc"
 	UD             = "ud"
@@ -81,6 +83,8 @@ var never version
 // table is the one list of what is expected. A kernel that is not in the test
 // bed follows from the versions.
 var table = []rule{
+	{"rxe", Usable, version{6, 0}, "before 6.0 rxe repeats a send that finds no receive without end, in a system call of the sender"},
+	{"rxe", CopyOnFork, version{5, 12}, "the kernel's, not the driver's: nldev reports it since 5.12"},
 	{"rxe", RC, always, "since the driver exists (4.8)"},
 	{"rxe", UC, always, "since the driver exists (4.8)"},
 	{"rxe", UD, always, "since the driver exists (4.8)"},

@@ -10,6 +10,9 @@ func TestExpect(t *testing.T) {
 		kernel, device, feature string
 		offered, known          bool
 	}{
+		{"5.10", "rxe0", Usable, false, true},
+		{"5.10", "mlx5_0", Usable, true, true},
+		{"6.12-16k", "rxe0", Usable, true, true},
 		{"6.1", "rxe0", RC, true, true},
 		{"6.1", "rxe", Flush, false, true},
 		{"6.12", "rxe0", Flush, true, true},

@@ -3,6 +3,8 @@ package expect
 // mlx5Table is what is expected of mlx5_ib on a device as that of
 // testbed/connectx, which claims what a ConnectX-5 does but not all of it.
 var mlx5Table = []rule{
+	{"mlx5", Usable, always, "the ioctls that Open needs are there since 5.10"},
+	{"mlx5", CopyOnFork, version{5, 12}, "the kernel's, not the driver's: nldev reports it since 5.12"},
 	{"mlx5", RC, always, "since the driver exists (3.11)"},
 	{"mlx5", UC, always, "since the driver exists (3.11)"},
 	{"mlx5", UD, always, "since the driver exists (3.11)"},
@@ -23,12 +25,13 @@ var mlx5Table = []rule{
 	{"mlx5", UDShortRecv, never, "a datagram too long for its receive fails it, and moves the QP to ERR"},
 	{"mlx5", SRQResize, never, "mlx5_ib cannot resize an SRQ"},
 	{"mlx5", SRQFirstLimit, never, "mlx5_ib looks at the limit when an SRQ is modified, not when it is made"},
-	{"mlx5", ODP, never, "the software ConnectX has no on-demand paging"},
-	{"mlx5", ODPOffset, never, "the software ConnectX has no on-demand paging"},
-	{"mlx5", ODPImplicit, never, "the software ConnectX has no on-demand paging"},
+	{"mlx5", ODP, version{6, 12}, "the driver has it since 3.19; the bed's devices offer it from 6.12 on: see testbed/connectx/world"},
+	{"mlx5", ODPOffset, version{6, 12}, "as ODP"},
+	{"mlx5", ODPImplicit, version{6, 12}, "as ODP; the driver has it since 4.11"},
 	{"mlx5", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm takes events of programs"},
 	{"mlx5", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
+	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},
 	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib tells the speed of a port"},
 	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
 	{"mlx5", RawPacket, always, "since the driver makes objects of raw Ethernet (4.5)"},

@@ -51,7 +51,7 @@ func parse() options {
 	flag.BoolVar(&o.update, "update", false, "set the bed up anew with the newest packages, and drop parts of older recipes")
 	flag.BoolVar(&o.verify, "verify", false, "check every file of the bed")
 	flag.BoolVar(&o.list, "list", false, "list the parts of the bed")
-	flag.StringVar(&o.config.Kernel, "kernel", "6.12", "kernel: 6.1, 6.12 or 7.2")
+	flag.StringVar(&o.config.Kernel, "kernel", "6.12", "kernel: "+bed.Kernels())
 	flag.StringVar(&o.config.Arch, "arch", "amd64", "architecture of the guest: amd64 or arm64")
 	flag.IntVar(&o.config.CPUs, "cpus", 2, "number of CPUs")
 	flag.IntVar(&o.config.MemoryMB, "memory", 1024, "memory in MB")

@@ -1,0 +1,145 @@
+package perftest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// One completion may stand for 100 messages of 8 MiB, which a slow network takes
+// more than a minute for: neither is that a stall, nor is a peer that is done a sign
+// of another -n.
+func TestJudgeSpan(t *testing.T) {
+	o := settled(t, "write_bw", "-a", "-n", "100")
+	for _, c := range []struct {
+		pending, done int
+		idle          time.Duration
+		want          string
+	}{
+		{0, 0, 90 * time.Second, ""},
+		{0, 100, 90 * time.Second, ""},
+		{108, 100, 80 * time.Second, ""},
+		{108, 100, 90 * time.Second, "the peer is done"},
+		{0, 0, 2 * time.Minute, "no message has come through for 1m44s"},
+		{0, 100, 2 * time.Minute, "nothing has moved for 1m44s"},
+	} {
+		v := newWatch(t.Context(), &quietWire{pending: c.pending}, o, 8<<20, 200, nil)
+		v.last, v.since = c.done, time.Now().Add(-c.idle)
+		err := v.judge(c.done)
+		v.stop()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		size    int
+		want    time.Duration
+	}{
+		{"write_bw -a -n 100", 1e6, 10 * time.Second},
+		{"write_bw -a -n 100 -b", 1e6, 20 * time.Second},
+		{"write_bw -a -n 100 -q 3", 1e6, 30 * time.Second},
+		{"write_bw -a -n 100 -Q 1", 1e6, 100 * time.Millisecond},
+		{"send_bw -a -n 20", 1e6, 2 * time.Second},
+		{"write_bw -s 1000000", 1e6, 100 * time.Millisecond}, // where each message completes
+		{"send_lat -n 100", 1e6, 100 * time.Millisecond},
+		{"write_bw -a -n 100", 2, 20 * time.Microsecond},
+		{"write_bw -a -n 5000 -q 1000", 8 << 20, longSpan},
+	} {
+		f := strings.Fields(c.command)
+		if got := settled(t, f[0], f[1:]...).span(c.size); got != c.want {
+			t.Errorf("%s of %d bytes: %v, want %v", c.command, c.size, got, c.want)
+		}
+	}
+}
+
+// A queue that holds fewer requests than before is progress, although nothing has
+// completed. When it holds the same, it is none.
+func TestJudgeHeld(t *testing.T) {
+	held := 100
+	v := &watch{parent: t.Context(), wire: &quietWire{}, total: 100, held: func() int { return held }}
+	for held > 0 {
+		held--
+		v.since = time.Now().Add(-time.Hour)
+		if err := v.judge(0); err != nil {
+			t.Fatalf("with %d requests in the queue: %v", held, err)
+		}
+	}
+	v.since = time.Now().Add(-time.Hour)
+	if err := v.judge(0); err == nil {
+		t.Error("a queue in which nothing moves is no stall")
+	}
+}
+
+// The watch of a run counts the requests of its own queues. That of a run that
+// sleeps does not, where the queues are of one goroutine.
+func TestHeld(t *testing.T) {
+	p := newPair()
+	var ends [2][]*queue
+	for i, c := range p.cards {
+		dev, err := c.open("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close(t)
+		defer func() {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		for range 2 {
+			ends[i] = append(ends[i], &queue{qp: readyQP(t, dev)})
+		}
+	}
+	e := &endpoint{o: settled(t, "send_bw"), ctl: &control{wire: &quietWire{}}, qps: ends[1]}
+	for i, n := range []int{3, 4} {
+		for range n {
+			if _, err := e.qps[i].qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		events, noLock bool
+		want           int
+	}{{false, false, 7}, {false, true, 7}, {true, false, 7}, {true, true, 0}} {
+		e.o.Events, e.o.NoLock = c.events, c.noLock
+		got := 0
+		if err := e.under(t.Context(), func() error {
+			if e.watch.held != nil {
+				got = e.watch.held()
+			}
+			return nil
+		}); err != nil || got != c.want {
+			t.Errorf("%+v: %d requests, %v", c, got, err)
+		}
+	}
+}
+
+// readyQP makes a QP whose peer is the QP of that number of the other device.
+func readyQP(t *testing.T, dev *uverbs.Context) *uverbs.QP {
+	t.Helper()
+	pd, err := dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := dev.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp, err := pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := qp.Endpoint()
+	if err := errors.Join(err, qp.Connect(self)); err != nil {
+		t.Fatal(err)
+	}
+	return qp
+}

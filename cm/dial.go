@@ -1,0 +1,186 @@
+package cm
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// dialTimeout limits Dial and JoinMulticast if neither the context nor Options do. If a
+// peer never replies, the kernel repeats the request for about 78 seconds.
+const dialTimeout = 30 * time.Second
+
+// minShare is the minimum time for an address while others remain.
+const minShare = 2 * time.Second
+
+// Dial connects to host:port, where a program listens in PSTCP. Host is a name or an IP
+// address, with a zone if it is link-local. An empty host stands for the addresses of
+// this machine's RDMA devices. Loopback addresses such as 127.0.0.1 do not belong to
+// any device.
+//
+// If a name has several addresses, Dial tries them in order until one accepts. The
+// remaining time, from Options.Timeout or the context's deadline, is divided among
+// them, but each has at least 2 seconds. Options.Prepare and Options.Setup are called
+// for each address that is tried. If Dial fails, it closes what it has created.
+//
+// The error is an [Error] whose cause names the step that failed. If several addresses
+// failed, it contains the errors of all. Dial returns [ErrRejected] if no program
+// listens, [ErrTimeout], [ErrUnreachable] or context.DeadlineExceeded if no machine
+// replies, context.Cause(ctx) if ctx ends first, or the error of Prepare or Setup.
+// Otherwise the errors are those of [GetAddrInfo], [NewID], [SyncID.ResolveAddr],
+// [SyncID.ResolveRoute], [ID.CreateQP] and [SyncID.Connect].
+func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	ctx, cancel := o.bound(ctx)
+	defer cancel()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, invalid("dial", addr, "want host:port or :port")
+	}
+	infos, err := lookUp(ctx, host, port, o)
+	if err != nil {
+		return nil, failed("dial", addr, err)
+	}
+	c, err := dialEach(ctx, infos, o)
+	if err != nil {
+		return nil, failed("dial", addr, err)
+	}
+	return c, nil
+}
+
+// bound returns ctx with the deadline that the options set.
+func (o *Options) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.Timeout > 0 {
+		return context.WithTimeout(ctx, o.Timeout)
+	}
+	if _, bounded := ctx.Deadline(); bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, dialTimeout)
+}
+
+// lookUp returns the addresses to dial.
+func lookUp(ctx context.Context, host, port string, o *Options) ([]AddrInfo, error) {
+	hints := &AddrInfo{PortSpace: PSTCP, Src: o.LocalAddr}
+	if host != "" {
+		return GetAddrInfo(ctx, host, port, hints)
+	}
+	n, err := lookupPort(ctx, PSTCP, port)
+	if err != nil {
+		return nil, &Error{Op: "look up", Object: port, Kind: uverbs.ErrInvalid, Err: err}
+	}
+	ips, err := deviceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]AddrInfo, len(ips))
+	for k, ip := range ips {
+		infos[k] = *hints
+		infos[k].Dst = netip.AddrPortFrom(ip, n)
+	}
+	return infos, nil
+}
+
+// attempts has the errors of the addresses that were tried.
+type attempts []attempt
+
+type attempt struct {
+	addr netip.AddrPort
+	err  error
+}
+
+func (a attempts) Error() string {
+	texts := make([]string, len(a))
+	for k := range a {
+		addr := a[k].addr.String()
+		texts[k] = addr + ": " + strings.TrimPrefix(unnamed(a[k].err, addr).Error(), "cm: ")
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (a attempts) Unwrap() []error {
+	errs := make([]error, len(a))
+	for k := range a {
+		errs[k] = a[k].err
+	}
+	return errs
+}
+
+// dialEach tries the addresses in order.
+func dialEach(ctx context.Context, infos []AddrInfo, o *Options) (*Conn, error) {
+	var failures attempts
+	for k := range infos {
+		part, cancel := share(ctx, time.Now(), len(infos)-k)
+		c, err := dial(part, &infos[k], o)
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+		failures = append(failures, attempt{infos[k].Dst, err})
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failures) == 1 {
+		return nil, failures[0].err
+	}
+	return nil, failures
+}
+
+// share limits ctx for the next of n addresses to its part of the remaining time, or to
+// minShare if that is longer.
+func share(ctx context.Context, now time.Time, n int) (context.Context, context.CancelFunc) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded || n == 1 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, now.Add(max(deadline.Sub(now)/time.Duration(n), minShare)))
+}
+
+func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
+	s, err := NewID(PSTCP)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{SyncID: s}
+	defer func() {
+		if err != nil {
+			err = both(err, c.abandon())
+		}
+	}()
+	if err := o.prepareID(s); err != nil {
+		return nil, err
+	}
+	if err := step("resolve address", s.ResolveAddr(ctx, ai.Src, ai.Dst, o.ResolveTimeout)); err != nil {
+		return nil, err
+	}
+	if err := step("resolve route", s.ResolveRoute(ctx, o.ResolveTimeout)); err != nil {
+		return nil, err
+	}
+	if err := c.setUp(o); err != nil {
+		return nil, err
+	}
+	if err := step("connect", s.Connect(ctx, c.param(o))); err != nil {
+		return nil, err
+	}
+	return c.stands(s.Event().PrivateData), nil
+}
+
+// prepareID sets the options that an id needs before it is bound.
+func (o *Options) prepareID(s *SyncID) error {
+	if o.TOS != 0 {
+		if err := s.SetTOS(o.TOS); err != nil {
+			return err
+		}
+	}
+	if o.ReuseAddr {
+		return s.SetReuseAddr(true)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
+)
+
+// A Listener accepts connections. Its methods may be called concurrently.
+type Listener struct {
+	id *SyncID
+	o  Options
+	handshakes
+}
+
+// Listen listens for connections at host:port in PSTCP. An empty host stands for all
+// addresses of both families, and port 0 for a port that the kernel chooses.
+//
+// Without a host, Listen needs no RDMA device, and it also serves devices that are
+// added later. [Devices] returns the present devices that can be opened. If a request
+// arrives at a device whose provider is not linked, Accept returns an error.
+//
+// Listen returns [uverbs.ErrNoProvider] if the program links no provider, and
+// [uverbs.ErrNoDevice] for a loopback address, because the kernel would serve all
+// addresses instead. Otherwise the errors are those of [GetAddrInfo], [NewID],
+// [ID.Bind] and [ID.Listen].
+func Listen(addr string, o *Options) (_ *Listener, err error) {
+	l := &Listener{handshakes: newHandshakes()}
+	if o != nil {
+		l.o = *o
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, invalid("listen", addr, "want host:port or :port")
+	}
+	infos, err := GetAddrInfo(context.Background(), host, port, &AddrInfo{Flags: Passive, PortSpace: PSTCP})
+	if err != nil {
+		return nil, err
+	}
+	if l.id, err = NewID(PSTCP); err != nil {
+		return nil, err
+	}
+	if err := l.listen(infos[0].Src); err != nil {
+		return nil, errors.Join(err, l.id.Close())
+	}
+	return l, nil
+}
+
+// hasProvider reports whether the program links a provider. Hermetic tests replace it.
+var hasProvider = uverbs.HasProvider
+
+// canServe returns an error for a listener that could never accept, or that would serve
+// other addresses than addr.
+func canServe(addr netip.AddrPort) error {
+	switch {
+	case !hasProvider():
+		return &Error{Op: opListen, Object: addr.String(), Kind: uverbs.ErrNoProvider,
+			Detail: "the program links no provider, so no device could be opened: add import _ \"github.com/goverbs/goverbs/provider/all\""}
+	case addr.Addr().IsLoopback():
+		return &Error{Op: opListen, Object: addr.String(), Kind: uverbs.ErrNoDevice, Errno: unix.EADDRNOTAVAIL,
+			Detail: "loopback addresses belong to no RDMA device, and the kernel would serve every address instead:" +
+				" use an address of a device, or none to serve them all"}
+	}
+	return nil
+}
+
+func (l *Listener) listen(addr netip.AddrPort) error {
+	if err := canServe(addr); err != nil {
+		return err
+	}
+	if l.o.ReuseAddr {
+		if err := l.id.SetReuseAddr(true); err != nil {
+			return err
+		}
+	}
+	if l.o.V6Only {
+		if err := l.id.SetAFOnly(true); err != nil {
+			return err
+		}
+	}
+	if err := l.id.Bind(addr); err != nil {
+		return err
+	}
+	return l.id.Listen(l.o.Backlog)
+}
+
+// Accept waits for a connection. It creates the QP that Options describe and calls their
+// Setup.
+//
+// Handshakes run concurrently in the background, up to Options.MaxHandshakes of them.
+// Each waits for the peer's confirmation for at most Options.HandshakeTimeout, so that
+// a peer that sends nothing but its request does not delay others. Handshakes are only
+// started while a call of Accept waits. If ctx ends, the call returns, but the
+// handshakes go on: a later call returns their connections.
+//
+// If Options.MaxHandshakes handshakes are waiting for their peers and more requests
+// arrive, those that have waited longest, and for at least a second, are canceled. If
+// more requests wait than that limit, the newest is served first: the peers of the
+// older ones may have given up already.
+//
+// Accept returns context.Cause(ctx) if ctx ends first. It returns [ErrListenerClosed],
+// now and from then on, if the listener was closed or its device removed. Any other
+// error is of a single connection, as in [Request.Accept]: the QP could not be created,
+// or Setup failed. If the cause is the peer, because it disconnected or took too long,
+// Accept drops the connection without an error. A typical loop is:
+//
+//	for {
+//		conn, err := l.Accept(ctx)
+//		if errors.Is(err, cm.ErrListenerClosed) || ctx.Err() != nil {
+//			return err
+//		}
+//		if err != nil {
+//			log.Print(err)
+//			continue
+//		}
+//		go serve(conn)
+//	}
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		next, err := l.begin()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case a := <-l.accepted:
+			if a.err != nil {
+				return nil, a.err
+			}
+			return a.conn.stands(a.conn.private), nil
+		case <-next.requests:
+		case <-next.room:
+		case <-next.patience:
+		case <-l.over:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// A Request is a connection request that has not been accepted or rejected yet.
+type Request struct {
+	id *SyncID
+	o  *Options
+}
+
+// Request waits for a connection request and returns it, so that the caller can inspect
+// the peer before accepting. Call exactly one of Accept, Reject and Close. The limits
+// in Options do not apply to it. The errors are those of [SyncID.GetRequest].
+func (l *Listener) Request(ctx context.Context) (*Request, error) {
+	s, err := l.id.GetRequest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Request{id: s, o: &l.o}, nil
+}
+
+// ID returns the id of the future connection.
+func (r *Request) ID() *SyncID { return r.id }
+
+// PrivateData returns the private data in the request, padded with zeros.
+func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
+
+// Accept accepts the connection and waits until the peer has confirmed it. If the peer
+// does not, this takes about 70 seconds unless ctx ends first. Nil options stand for
+// those of the listener. Any error, including that of ctx, ends the connection. The
+// errors are those of [ID.CreateQP] and [SyncID.Accept], or what Setup returns.
+func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
+	if o == nil {
+		o = r.o
+	}
+	c, err := r.accept(o, func() (context.Context, context.CancelFunc) { return ctx, func() {} })
+	if err != nil {
+		return nil, err
+	}
+	return c.stands(c.private), nil
+}
+
+// accept is Accept without Conn.stands. It calls wait before it waits for the peer, and
+// uses the context that wait returns.
+func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (*Conn, error) {
+	c := &Conn{SyncID: r.id, private: r.PrivateData()}
+	err := c.setUp(o)
+	if err == nil {
+		ctx, cancel := wait()
+		err = c.SyncID.Accept(ctx, c.param(o))
+		cancel()
+	}
+	if err != nil {
+		return nil, both(err, c.abandon())
+	}
+	return c, nil
+}
+
+// Reject rejects the connection and sends privateData to the peer. The errors are those
+// of [ID.Reject] and [ID.Close].
+func (r *Request) Reject(privateData []byte) error {
+	return errors.Join(r.id.Reject(privateData), r.id.Close())
+}
+
+// Close rejects the connection. The errors are those of [ID.Close].
+func (r *Request) Close() error { return r.id.Close() }
+
+// Addr returns the address that the listener listens on.
+func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
+
+// ID returns the listener's id.
+func (l *Listener) ID() *SyncID { return l.id }
+
+// Close closes the listener and returns when all its handshakes have ended, so Setup
+// must not call it. Waiting requests are rejected, and connections that Accept has not
+// returned are closed. Connections that it has returned stay open. Close is idempotent.
+// The errors are those of [ID.Close].
+func (l *Listener) Close() error {
+	l.stop()
+	err := l.id.Close()
+	l.running.Wait()
+	return err
+}

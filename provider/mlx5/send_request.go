@@ -1,0 +1,313 @@
+package mlx5
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// A request is the send request that was added last. It is encoded in place, at
+// the block sendQueue.cur.
+type request struct {
+	state requestState
+	err   error // of requestFailed
+
+	// Left by the fast path for open.
+	named  uverbs.ProviderOp
+	data   uint32 // requestEmpty: where its data goes, in bytes of the ring
+	length uint32 // requestOneSGE: of its SGE
+
+	// requestOpen.
+	op       operation
+	size     uint32 // segments so far
+	sges     int
+	total    uint64 // bytes of its SGEs
+	inlined  bool   // it has inline data
+	wantsSRQ bool   // the peer's SRQ is still to be named
+	wants    error  // the error if the request ends now: its address, operand or window is missing
+	fence    uint8  // flags that the request after it must have
+}
+
+// A requestState says what can be added to the last request. The table shows the state after a
+// call. Where the fast path does not handle the request, the state is open instead of empty,
+// oneSGE or inlined. After an error it is failed.
+//
+//	state    Op      OpSGE   OpInline  SGE     Inline   others  close
+//	closed   empty   oneSGE  inlined   failed  failed   failed  closed
+//	empty    empty   oneSGE  inlined   oneSGE  inlined  failed  empty
+//	oneSGE   empty   oneSGE  inlined   open    failed   failed  oneSGE
+//	inlined  empty   oneSGE  inlined   failed  failed   failed  inlined
+//	open     empty   oneSGE  inlined   open    open     open    closed or inlined
+//	failed   failed  failed  failed    failed  failed   failed  failed
+type requestState uint8
+
+const (
+	requestClosed  requestState = iota // nothing can be added, or there is no request
+	requestEmpty                       // complete in one block, without data
+	requestOneSGE                      // complete in one block; SGEs may follow
+	requestInlined                     // complete, with inline data
+	requestOpen                        // not part of the queue until close
+	requestFailed                      // something was wrong: see err
+)
+
+// fail records the first error. Nothing can be added after it.
+func (s *sendQueue) fail(err error) {
+	if s.request.state != requestFailed {
+		s.request.state, s.request.err = requestFailed, err
+		s.setLimit()
+	}
+}
+
+// start begins a request of any kind. The request before it must be closed.
+func (s *sendQueue) start(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+	r, f := &s.request, op.Flags()
+	o := s.ops[op&15]
+	if op.Opcode() >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
+		s.fail(uverbs.ErrOpcode)
+		return
+	}
+	if s.overflow() {
+		s.fail(uverbs.ErrQueueFull)
+		return
+	}
+	note := &s.notes[s.cur&s.mask]
+	note.wrID, note.end, note.meta = wrID, s.head+1, o.meta()
+	r.state, r.op, r.size, r.sges, r.total = requestOpen, o, ctrlSegments, 0, 0
+	r.inlined, r.wantsSRQ, r.wants, r.fence = false, false, nil, 0
+	ce := s.ce[f&callerFlags]
+	if f&uverbs.Fence == 0 {
+		ce |= s.fence
+	}
+	if o&(imm32|key) == 0 {
+		imm = 0
+	}
+	s.setLimit()
+	s.setCtrlFlags(s.cur, ce, imm)
+	if s.srqSegments != 0 && o&bare == 0 {
+		r.size += s.srqSegments
+		r.wantsSRQ = true
+	}
+	switch {
+	case o&remote != 0:
+		s.setRaddrSeg(s.cur, r.size, raddr, rkey)
+		r.size += raddrSegments
+		if o&operands != 0 {
+			r.size += atomicSegments
+			r.wants = uverbs.ErrAtomicSize
+		}
+	case s.frames != nil:
+		s.setEthSeg(f)
+	case s.pd != nil:
+		r.size += datagramSegments
+		r.wants = uverbs.ErrNoAH
+	case o.completes() == uverbs.WCBindMW:
+		r.wants = uverbs.ErrNoMW
+	case o.completes() == uverbs.WCLocalInv:
+		s.setUMR(&uverbs.ProviderBind{Type: uverbs.MWType2})
+	}
+}
+
+// open reports whether more can be added to the last request, and if so sets its state to open.
+// Otherwise it fails the batch.
+func (s *sendQueue) open() bool {
+	r := &s.request
+	switch r.state {
+	case requestOpen:
+		return true
+	case requestEmpty, requestOneSGE: // return to the block of the request
+		sges := 0
+		if r.state == requestOneSGE {
+			sges = 1
+			r.total = uint64(r.length)
+		} else {
+			r.total = 0
+		}
+		s.cur--
+		s.head--
+		r.state, r.op, r.sges = requestOpen, s.ops[r.named&15], sges
+		r.size = ctrlSegments + uint32(sges)
+		if r.op&remote != 0 {
+			r.size += raddrSegments
+		}
+		r.inlined, r.wantsSRQ, r.wants, r.fence = false, false, nil, 0
+		s.setLimit()
+		return true
+	}
+	s.fail(uverbs.ErrOpcode)
+	return false
+}
+
+// close completes the last request, and reports whether it and those before it are valid.
+func (s *sendQueue) close() bool {
+	r := &s.request
+	switch {
+	case r.state == requestEmpty, r.state == requestOneSGE:
+		s.last = s.cur - 1
+		return true
+	case r.state < requestOpen:
+		return true
+	case r.state == requestFailed:
+		return false
+	case r.wants != nil:
+		s.fail(r.wants)
+		return false
+	case r.wantsSRQ:
+		s.fail(uverbs.ErrNoSRQN)
+		return false
+	}
+	s.setCtrlSeg(s.cur, r.op, r.size)
+	s.last = s.cur
+	s.cur += (r.size + perBlock - 1) / perBlock
+	s.head++
+	s.fence = r.fence
+	r.state = requestClosed
+	if r.inlined {
+		r.state = requestInlined
+	}
+	s.setLimit()
+	return true
+}
+
+// sge adds a buffer. Empty buffers are omitted: on the ring, a length of 0 means 2^31 bytes,
+// which cannot be written in another way.
+func (s *sendQueue) sge(sge uverbs.SGE) {
+	if !s.open() {
+		return
+	}
+	r := &s.request
+	total := r.total + uint64(sge.Length)
+	switch {
+	case r.op&bare != 0 || r.inlined && s.frames == nil:
+		s.fail(uverbs.ErrOpcode)
+		return
+	case r.sges >= s.maxSGE:
+		s.fail(uverbs.ErrTooManySGEs)
+		return
+	case total > s.maxMessage:
+		if err := s.tooLong(total); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+	r.sges++
+	r.total = total
+	if r.wants == uverbs.ErrFrameHeader && sge.Length != 0 {
+		if sge = s.headerFrom(sge); r.state == requestFailed {
+			return
+		}
+	}
+	if sge.Length != 0 {
+		s.setDataPtrSeg(s.cur, r.size, sge)
+		r.size++
+	}
+	if r.op&operands != 0 {
+		r.wants = nil
+		// The device does not split the 8 bytes over several SGEs.
+		if one := r.size == ctrlSegments+s.srqSegments+raddrSegments+atomicSegments+1; !one || total != atomicSize {
+			r.wants = uverbs.ErrAtomicSize
+		}
+	}
+}
+
+// atomicSize is the size of the operands of atomics, in bytes.
+const atomicSize = 8
+
+// tooLong returns the error for a message longer than maxMessage. On a UD QP it first queries the
+// port's MTU again, because it may have been raised.
+func (s *sendQueue) tooLong(total uint64) error {
+	if s.mtu == nil || total > uverbs.MaxMessage {
+		return uverbs.ErrRange
+	}
+	if s.maxMessage = s.mtu(); total > s.maxMessage {
+		return uverbs.ErrTooLong
+	}
+	return nil
+}
+
+// inline copies the request's data into the ring. It can be called once per request. Empty inline
+// data is ignored.
+func (s *sendQueue) inline(data []byte) {
+	if !s.open() {
+		return
+	}
+	if s.frames != nil {
+		s.inlineFrame(data)
+		return
+	}
+	r := &s.request
+	switch n := len(data); {
+	case r.op&(scatter|bare) != 0 && n > 0 || r.inlined || r.sges > 0:
+		s.fail(uverbs.ErrOpcode)
+		return
+	case n > s.maxInline:
+		s.fail(uverbs.ErrInlineTooLong)
+		return
+	case n == 0:
+		return
+	case uint64(n) > s.maxMessage:
+		if err := s.tooLong(uint64(n)); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+	r.size += s.setDataInlSeg(s.cur, r.size, data)
+	r.inlined = true
+}
+
+// atomic sets the operands.
+func (s *sendQueue) atomic(compareAdd, swap uint64) {
+	if !s.open() {
+		return
+	}
+	if s.request.op&operands == 0 {
+		s.fail(uverbs.ErrOpcode)
+		return
+	}
+	s.setAtomicSeg(s.cur, ctrlSegments+s.srqSegments+raddrSegments, s.request.op, compareAdd, swap)
+}
+
+// udAddr sets the destination of a datagram.
+func (s *sendQueue) udAddr(ah *uverbs.AH, qpn, qkey uint32) {
+	if !s.open() {
+		return
+	}
+	if s.pd == nil {
+		s.fail(uverbs.ErrOpcode)
+		return
+	}
+	av, err := uverbs.ProviderAVOf(ah, s.pd)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.setDatagramSeg(s.cur, ctrlSegments, av, qpn, qkey)
+	s.request.wants = nil
+}
+
+// remoteSRQ sets the SRQ of the peer that the request is for.
+func (s *sendQueue) remoteSRQ(srqn uint32) {
+	if !s.open() {
+		return
+	}
+	if s.srqSegments == 0 || s.request.op&bare != 0 {
+		s.fail(uverbs.ErrOpcode)
+		return
+	}
+	s.setXRCSeg(s.cur, ctrlSegments, srqn)
+	s.request.wantsSRQ = false
+}
+
+// bind sets the window and range of a BIND_MW. err is the error of resolving them, if any.
+func (s *sendQueue) bind(b uverbs.ProviderBind, err error) {
+	if !s.open() {
+		return
+	}
+	switch {
+	case s.request.wants != uverbs.ErrNoMW:
+		err = uverbs.ErrOpcode
+	case err == nil && b.Length > uverbs.MaxMessage:
+		err = uverbs.ErrRange // a data segment cannot hold a larger length
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.setUMR(&b)
+	s.request.wants = nil
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Runs the tests of races again and again under the race detector, for a while:
+# chaos.sh 15m. Each pass has another order of tests and another number of CPUs.
+# The first test that fails ends it, and is printed with what repeats the pass.
+#
+# These are the tests whose names have one of the words below: dials that are
+# cancelled, rejected, migrated and closed, devices that are removed, CQs and
+# channels that come and go. They need no device.
+set -eu
+duration=${1:-15m}
+go=${GO:-go}
+words='Race|Stress|Chaos|Churn|Storm|Concurrent|Gone|Remov'
+
+case $duration in
+*h) seconds=$((${duration%h} * 3600)) ;;
+*m) seconds=$((${duration%m} * 60)) ;;
+*) seconds=$((${duration%s})) ;;
+esac
+export CGO_ENABLED=1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+random() { od -An -N4 -tu4 /dev/urandom | tr -d ' '; }
+
+binaries=
+for pkg in ./uverbs ./cm ./provider/rxe ./provider/mlx5 ./internal/rdmacm ./internal/ioctl ./internal/leak; do
+	binary=$dir/$(echo "$pkg" | tr -d . | tr / _).test
+	$go test -race -vet=off -c -o "$binary" "$pkg"
+	if [ -n "$(cd "$pkg" && "$binary" -test.list "$words")" ]; then
+		binaries="$binaries $pkg=$binary"
+	fi
+done
+
+began=$(date +%s)
+pass=0
+while [ $(($(date +%s) - began)) -lt "$seconds" ]; do
+	pass=$((pass + 1))
+	for entry in $binaries; do
+		pkg=${entry%%=*}
+		seed=$(random)
+		cpus=$((1 << $(random) % 4))
+		if ! (cd "$pkg" && GOMAXPROCS=$cpus "${entry#*=}" -test.run="$words" -test.shuffle="$seed" -test.timeout=15m) >"$dir/out" 2>&1; then
+			cat "$dir/out"
+			echo "chaos: pass $pass of $pkg failed after $(($(date +%s) - began)) s. Again:"
+			echo "CGO_ENABLED=1 GOMAXPROCS=$cpus $go test -race -vet=off -run='$words' -shuffle=$seed $pkg"
+			exit 1
+		fi
+	done
+	echo "chaos: pass $pass, $(($(date +%s) - began)) of $seconds s"
+done
+echo "chaos: $pass passes found nothing"

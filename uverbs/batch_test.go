@@ -1,0 +1,46 @@
+package uverbs
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// On a single-goroutine QP no lock keeps posts out of an open batch, whose requests they would
+// overwrite. They must fail, and the batch must be posted whole.
+func TestPostDuringBatch(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, true)
+	wcs := make([]WC, 8)
+	for name, end := range map[string]func(*SendBatch) error{
+		"Submit": (*SendBatch).Submit,
+		"Abort":  func(s *SendBatch) error { s.Abort(); return nil },
+	} {
+		s := b.qp.StartSend()
+		s.Send(1, Signaled)
+		if n, err := b.qp.PostSend(SendWR{WRID: 2, Flags: Signaled}); n != 0 || !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+			t.Errorf("PostSend during a batch: %d, %v, want ErrBusy", n, err)
+		}
+		inner := b.qp.StartSend()
+		inner.Send(3, Signaled)
+		if err := inner.Submit(); !errors.Is(err, ErrBusy) {
+			t.Errorf("a batch during a batch: %v, want ErrBusy", err)
+		}
+		inner = b.qp.StartSend()
+		inner.Abort()
+		check(t, second(b.qp.PostRecv(RecvWR{})))
+		check(t, end(&s))
+		check(t, second(b.qp.PostSend(SendWR{WRID: 4, Flags: Signaled})))
+		n := good(b.cq.Poll(wcs))(t)
+		if name == "Submit" {
+			if n == 0 || wcs[0].WRID != 1 {
+				t.Fatalf("the batch is lost: %d completions, %+v", n, wcs[0])
+			}
+			n--
+		}
+		if n != 1 {
+			t.Errorf("after %s: %d completions", name, n)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package uverbs
+
+import "fmt"
+
+// fail makes polls of the queue return err once it is empty, and wakes its waiters. For a queue
+// that is still being created, CreateCQ calls fail.
+func (q *CQ) fail(err error) {
+	if !q.usable.Load() {
+		return
+	}
+	if p, ok := q.impl.(ProviderFailer); ok {
+		p.Fail(err)
+	}
+	q.failure.Store(&err) // last: a caller that sees it gets the error from Poll
+	if q.channel != nil {
+		q.wake()
+	}
+}
+
+// overran is called when the kernel reports EventCQErr. rxe drops each completion that finds
+// the queue full and continues. mlx5 stops the queue.
+func (q *CQ) overran() {
+	if q.failure.Load() == nil {
+		q.fail(q.overrunError())
+	}
+}
+
+// overrunError returns the error that polls return from then on. It names the QPs' limits if
+// these may be the cause.
+func (q *CQ) overrunError() error {
+	sends, recvs := q.ctx.demand(q)
+	detail := fmt.Sprintf("it holds %d completions and was full when more came, which are lost", q.Entries())
+	if n := sends + recvs; n > q.Entries() {
+		detail += fmt.Sprintf(", and its QPs can have %d requests outstanding (%d sends and %d receives)", n, sends, recvs)
+	}
+	detail += ": close it with its QPs, and create it with more Entries, or poll it before posting more signaled requests"
+	return &Error{Op: "poll", Object: q.String(), Kind: ErrCQOverrun, Detail: detail}
+}
+
+// demand returns how many requests can be outstanding whose completions go to q, if every send
+// is signaled.
+func (c *Context) demand(q *CQ) (sends, recvs int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	shared := make(map[*SRQ]bool)
+	for _, v := range c.byID {
+		switch o := v.(type) {
+		case *QP:
+			if !c.objects.has(&o.object) {
+				continue // it is being created
+			}
+			if o.cfg.SendCQ == q {
+				sends += o.cap.MaxSendWR
+			}
+			switch {
+			case o.cfg.RecvCQ != q:
+			case o.cfg.SRQ != nil:
+				shared[o.cfg.SRQ] = true
+			default:
+				recvs += o.cap.MaxRecvWR
+			}
+		case *SRQ:
+			if o.cq == q {
+				shared[o] = true
+			}
+		case *WQ:
+			if o.cq == q && c.objects.has(&o.object) {
+				recvs += o.maxWR
+			}
+		}
+	}
+	for s := range shared {
+		recvs += s.MaxWR()
+	}
+	return sends, recvs
+}

@@ -1,0 +1,248 @@
+package uverbs
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"golang.org/x/sys/unix"
+)
+
+// When the kernel reports that the device has failed, posts return ErrDeviceGone, and a waiter
+// is woken. Closing the objects returns no error.
+func TestDeviceGone(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
+	r.k.Set(func() { r.k.Raw = true })
+	srq := good(b.pd.CreateSRQ(SRQConfig{MaxWR: 1}))(t)
+	wq := good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 1}))(t)
+	check(t, wq.Ready())
+	waited := make(chan error, 1)
+	go func() { waited <- b.cq.Wait(t.Context()) }()
+	until(func() bool { return b.cq.impl.(*fakeCQ).armings() > 0 })
+	check(t, r.k.Async(1, uint32(EventDeviceFatal)))
+	if e := good(r.c.NextEvent(t.Context()))(t); e.Type != EventDeviceFatal {
+		t.Fatalf("event %v", e.Type)
+	}
+	check(t, <-waited) // the next poll returns the error
+	for name, post := range map[string]func() error{
+		"PostSend":           func() error { return second(b.qp.PostSend(SendWR{Opcode: OpSend})) },
+		"PostRecv":           func() error { return second(b.qp.PostRecv(RecvWR{})) },
+		"PostRecv in RESET":  func() error { return second(fresh.PostRecv(RecvWR{})) },
+		"PostRecv of an SRQ": func() error { return second(srq.PostRecv(RecvWR{})) },
+		"PostRecv of a WQ":   func() error { return second(wq.PostRecv(RecvWR{})) },
+		"Poll":               func() error { return second(b.cq.Poll(make([]WC, 1))) },
+		"an empty list":      func() error { return second(b.qp.PostSend()) },
+		"PostSend in RTS now": func() error {
+			check(t, fresh.Connect(good(b.qp.Endpoint())(t)))
+			return second(fresh.PostSend(SendWR{}))
+		},
+		"a batch": func() error {
+			s := b.qp.StartSend()
+			s.Send(1, 0)
+			return s.Submit()
+		},
+	} {
+		if err := post(); !errors.Is(err, ErrDeviceGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	late := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
+	if _, err := late.Poll(make([]WC, 1)); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("Poll of a CQ that was made since: %v", err)
+	}
+	check(t, b.qp.Close())
+	if _, err := b.qp.PostSend(SendWR{Opcode: OpSend}); !errors.Is(err, ErrClosed) {
+		t.Errorf("PostSend after Close: %v", err)
+	}
+	check(t, r.c.Close())
+}
+
+// A hooked provider calls a function in the middle of creating a CQ.
+type hooked struct {
+	ProviderContext
+	hook func()
+}
+
+func (h hooked) CreateCQ(cfg *CQConfig, create ProviderCQCommand) (ProviderCQ, ProviderReply, error) {
+	q, r, err := h.ProviderContext.CreateCQ(cfg, create)
+	h.hook()
+	return q, r, err
+}
+
+// The device fails while a CQ is being created.
+func TestDeviceGoneUnderCreateCQ(t *testing.T) {
+	r := newRig(t)
+	r.c.impl = hooked{r.c.impl, r.c.markDeviceGone}
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 4}))(t)
+	if _, err := cq.Poll(make([]WC, 1)); !errors.Is(err, ErrDeviceGone) {
+		t.Error(err)
+	}
+}
+
+// If a destroy command fails on a working device, the object has not been destroyed: it stays
+// open with its memory, and Close may be called again.
+func TestDestroyFails(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EIO, unix.ENODEV, unix.ENOLINK} {
+		r := newRig(t)
+		b := r.bundle(t, false)
+		buf := make([]byte, 4096)
+		heap := good(b.pd.RegMR(buf, LocalWrite|RemoteWrite))(t)
+		m := r.meeting(t, b, false)
+		for name, closing := range map[string]func() error{
+			"MR.DESTROY": heap.Close, "QP.DESTROY": b.qp.Close, "AH.DESTROY": m.ah.Close,
+		} {
+			r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{name: errno} })
+			err := closing()
+			if !errors.Is(err, errno) || errors.Is(err, ErrDeviceGone) {
+				t.Errorf("%s refused with %v: Close returns %v", name, errno, err)
+			}
+		}
+		if heap.reg.closed || len(heap.reg.grounds) != 1 {
+			t.Error("the memory is not held any more")
+		}
+		r.k.Set(func() { r.k.Refuse = nil })
+		check(t, second(b.qp.PostSend(SendWR{Opcode: OpSend, SGL: []SGE{heap.SGE(0, 8)}})))
+		before := len(r.k.Live())
+		check(t, heap.Close())
+		check(t, b.qp.Close())
+		check(t, m.ah.Close())
+		if n := len(r.k.Live()); n != before-3 {
+			t.Errorf("%d objects in the kernel, %d before", n, before)
+		}
+	}
+}
+
+// The device is removed while the driver fails a destroy command. When the command is repeated,
+// the kernel itself destroys the object.
+func TestDestroyDuringRemoval(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	mr := good(pd.RegMR(make([]byte, 4096), LocalWrite))(t)
+	fails := len(r.k.Log()) + 1
+	r.k.Set(func() {
+		r.k.FailAt, r.k.FailWith = fails, unix.EIO
+		r.k.Before = func(m *ioctltest.Msg) {
+			if m.Name == "QUERY_DEVICE" {
+				r.k.Unplug()
+			}
+		}
+	})
+	check(t, mr.Close())
+	if n := r.k.Count("MR.DESTROY"); n != 2 {
+		t.Errorf("%d destroy commands, want 2", n)
+	}
+}
+
+// Errnos that can result from the removal of a device are not sufficient evidence of it.
+func TestErrnoIsNotDeviceGone(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EIO, unix.ENODEV, unix.ENOLINK} {
+		r := newRig(t)
+		b := r.bundle(t, false)
+		fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1}))(t)
+		r.k.Set(func() {
+			r.k.Refuse = map[string]unix.Errno{"CREATE_AH": errno, "MODIFY_QP": errno, "REG_MR": errno, "QP.CREATE": errno}
+		})
+		for name, err := range map[string]error{
+			"CreateAH": second(b.pd.CreateAH(somewhere)),
+			"Modify":   fresh.Modify(QPAttr{State: StateRTR, AV: somewhere}, MaskState|MaskAV),
+			"RegMR":    second(b.pd.RegMR(make([]byte, 1), 0)),
+			"CreateQP": second(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq})),
+			"doorbell": ProviderDoorbellError(b.qp, &Error{Op: "ring the doorbell", Errno: errno}),
+		} {
+			if !errors.Is(err, errno) || errors.Is(err, ErrDeviceGone) {
+				t.Errorf("%s refused with %v: %v", name, errno, err)
+			}
+		}
+		check(t, second(b.qp.PostSend(SendWR{Opcode: OpSend})))
+		check(t, second(b.cq.Poll(make([]WC, 1))))
+		r.k.Set(func() { r.k.Refuse = nil })
+	}
+}
+
+// Each kind of evidence that the device is gone makes all queues report it.
+func TestEvidenceOfDeviceGone(t *testing.T) {
+	for name, refuse := range map[string]map[string]unix.Errno{
+		"removed":           {"MODIFY_QP": unix.EIO, "QUERY_DEVICE": unix.EIO},
+		"removed, by a way": {"MODIFY_QP": unix.ENODEV, "QUERY_DEVICE": unix.EIO},
+		"firmware failed":   {"MODIFY_QP": unix.ENOLINK, "DEVICE.QUERY_PORT": unix.ENOLINK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			b := r.bundle(t, false)
+			r.k.Set(func() { r.k.Refuse = refuse })
+			if err := b.qp.Modify(QPAttr{State: StateErr}, MaskState); !errors.Is(err, ErrDeviceGone) {
+				t.Errorf("Modify: %v, want ErrDeviceGone", err)
+			}
+			if _, err := b.qp.PostSend(SendWR{Opcode: OpSend}); !errors.Is(err, ErrDeviceGone) {
+				t.Errorf("PostSend: %v, want ErrDeviceGone", err)
+			}
+			if err := ProviderDoorbellError(b.qp, &Error{Op: "ring the doorbell", Errno: unix.EIO}); !errors.Is(err, ErrDeviceGone) {
+				t.Errorf("a doorbell: %v, want ErrDeviceGone", err)
+			}
+			r.k.Set(func() { r.k.Refuse = nil })
+		})
+	}
+}
+
+// A completion channel can be closed only after its last CQ has been finalized. Then no
+// goroutine waits on it, and its end is not mistaken for that of the device.
+func TestChannelOutlivesItsCQ(t *testing.T) {
+	r := newRig(t)
+	ch := good(r.c.CreateCompChannel())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 16, Channel: ch}))(t)
+	other := good(r.c.CreateCQ(CQConfig{Entries: 16}))(t)
+	waited := make(chan error, 1)
+	go func() { waited <- cq.Wait(t.Context()) }()
+	until(func() bool { return ch.reader.Load() == cq })
+	retire := cq.retire
+	cq.retire = func() error {
+		if err := ch.Close(); !errors.Is(err, ErrBusy) {
+			t.Errorf("Close of the channel while its CQ is closed: %v, want ErrBusy", err)
+		}
+		return retire()
+	}
+	check(t, cq.Close())
+	if err := <-waited; !errors.Is(err, ErrClosed) {
+		t.Errorf("Wait: %v, want ErrClosed", err)
+	}
+	check(t, ch.Close())
+	check(t, second(other.Poll(make([]WC, 1))))
+	if r.c.deviceGone.Load() {
+		t.Error("the device counts as gone")
+	}
+}
+
+// A channel that cannot be read for another reason makes only its own waits fail.
+func TestChannelBroken(t *testing.T) {
+	r := newRig(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 16}))(t)
+	check(t, r.k.Break(cq.handle))
+	for range 2 {
+		if err := cq.Wait(t.Context()); !errors.Is(err, unix.EIO) || errors.Is(err, ErrDeviceGone) {
+			t.Errorf("Wait: %v", err)
+		}
+	}
+	check(t, second(cq.Poll(make([]WC, 1))))
+}
+
+// A panic of the program's function while an object is being created leaves no object behind.
+func TestPanicUnderCreate(t *testing.T) {
+	r := newRig(t)
+	ch := good(r.c.CreateCompChannel())(t)
+	impl, ids, before := r.c.impl, len(r.c.byID), r.k.Live()
+	r.c.impl = hooked{impl, func() { panic("the program's") }}
+	func() {
+		defer func() { recover() }()
+		_, _ = r.c.CreateCQ(CQConfig{Entries: 4, Channel: ch})
+		t.Error("no panic")
+	}()
+	r.c.impl = impl
+	if after := r.k.Live(); !slices.Equal(before, after) || len(r.c.byID) != ids {
+		t.Errorf("in the kernel: %v before, %v after; %d ids, %d before", before, after, len(r.c.byID), ids)
+	}
+	check(t, ch.Close())
+	check(t, r.p.cqs[0].Retire()) // the fake's ring, which a provider would have retired
+}

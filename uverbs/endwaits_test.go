@@ -1,0 +1,70 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// EndWaits ends all waits on an empty queue, present and future, but none while the queue has a
+// completion.
+func TestEndWaits(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	over := errors.New("over")
+	const waiters = 4
+	done := make(chan error, waiters)
+	for range waiters {
+		go func() { done <- second(b.cq.PollWait(context.Background(), make([]WC, 1))) }()
+	}
+	until(func() bool { return int(b.cq.waiters.Load()) == waiters && b.cq.channel.reader.Load() == b.cq })
+	b.cq.EndWaits(over)
+	for range waiters {
+		if err := <-done; !errors.Is(err, over) {
+			t.Errorf("a wait under way: %v, want %v", err, over)
+		}
+	}
+	r.p.cqs[0].push(WC{WRID: 7})
+	wcs := make([]WC, 1)
+	if n, err := b.cq.PollWait(context.Background(), wcs); n != 1 || err != nil || wcs[0].WRID != 7 {
+		t.Errorf("a completion that is there: %d, %v, %+v", n, err, wcs[0])
+	}
+	if err := b.cq.Wait(context.Background()); !errors.Is(err, over) {
+		t.Errorf("a wait that begins later: %v, want %v", err, over)
+	}
+	b.cq.EndWaits(nil)
+	arms := r.p.cqs[0].armings()
+	go func() { done <- b.cq.Wait(context.Background()) }()
+	until(func() bool { return r.p.cqs[0].armings() > arms })
+	r.p.cqs[0].push(WC{})
+	check(t, <-done)
+}
+
+// EndWaits has no effect on a queue with NoEvents.
+func TestEndWaitsNoEvents(t *testing.T) {
+	r := newRig(t)
+	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
+	q.EndWaits(errors.New("over"))
+	if _, err := q.PollWait(context.Background(), make([]WC, 1)); !errors.Is(err, errNoEvents) {
+		t.Errorf("PollWait: %v", err)
+	}
+}
+
+// SendsInFlight does not count requests that have completed and have not been polled.
+func TestSendsInFlight(t *testing.T) {
+	b := newRig(t).bundle(t, false)
+	if n := b.qp.SendsInFlight(); n != 0 {
+		t.Errorf("%d sends of an idle QP", n)
+	}
+	b.busy(t)
+	for unpolled, want := range map[int]int{0: 2, 1: 1, 2: 0, 9: 0} {
+		b.cq.impl.(*fakeCQ).unpolled = [2]int{unpolled, 0}
+		if n := b.qp.SendsInFlight(); n != want {
+			t.Errorf("%d of 2 sends are over: %d in flight, want %d", unpolled, n, want)
+		}
+	}
+	check(t, b.qp.Close())
+	if n := b.qp.SendsInFlight(); n != 0 {
+		t.Errorf("%d sends of a closed QP", n)
+	}
+}

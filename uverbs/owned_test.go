@@ -1,0 +1,96 @@
+package uverbs
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Entries may be asked for beside a Resize, on any queue.
+func TestEntriesBesideResize(t *testing.T) {
+	r := newRig(t)
+	q := good(r.c.CreateCQ(CQConfig{Entries: 16, SingleGoroutine: true}))(t)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for range 100 {
+			if n := q.Entries(); n < 16 {
+				t.Errorf("%d entries", n)
+			}
+		}
+	})
+	for range 100 {
+		check(t, q.Resize(32))
+	}
+	asking.Wait()
+}
+
+// A nil function removes the hook.
+func TestOnIdleNil(t *testing.T) {
+	r := newRig(t)
+	r.c.OnIdle(func() error { return errors.New("the hook is still there") })
+	r.c.OnIdle(nil)
+	check(t, good(r.c.AllocPD())(t).Close())
+}
+
+// What the program does with its configuration after CreateQP is its own business.
+func TestQPConfigIsCopied(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	gid := good(r.c.GIDs(1))(t)[2]
+	qp := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, GID: &gid}))(t)
+	want := gid
+	gid = GIDEntry{}
+	if got := *qp.cfg.GID; got != want {
+		t.Errorf("the QP's GID is %+v, want %+v", got, want)
+	}
+	cfg := QPConfig{RSS: &RSSConfig{Key: []byte{1, 2, 3}}}
+	rss := cfg.RSS
+	cfg.own()
+	rss.Key[0], rss.Fields = 9, 9
+	if cfg.RSS.Key[0] != 1 || cfg.RSS.Fields != 0 {
+		t.Errorf("RSS is %+v", cfg.RSS)
+	}
+}
+
+func TestNoEventsIsInvalid(t *testing.T) {
+	r := newRig(t)
+	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
+	if err := q.Arm(false); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Arm: %v, want ErrInvalid", err)
+	}
+}
+
+// A post that binds a window does not wait for a command on the window's MR.
+func TestBindBesideMRCommand(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	m := good(b.pd.Alloc(4096, LocalWrite|MWBindAccess))(t)
+	w := good(b.pd.AllocMW(MWType2))(t)
+	m.reg.mu.Lock() // as Close and Rereg hold it during their command
+	defer m.reg.mu.Unlock()
+	posted := make(chan error, 1)
+	go func() {
+		posted <- second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Bind: &MWBind{MW: w, RKey: IncRKey(w.RKey()), MWRange: MWRange{MR: m, Len: 8}}}))
+	}()
+	select {
+	case err := <-posted:
+		check(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the post waits for the MR")
+	}
+}
+
+// A flow keeps its QP open.
+func TestQPOfFlowIsBusy(t *testing.T) {
+	r := newRig(t)
+	r.raw()
+	b := r.bundle(t, false)
+	qp := good(b.pd.CreateQP(QPConfig{Type: UD, SendCQ: b.cq, MaxSendWR: 1}))(t)
+	f := good(qp.CreateFlow(FlowAttr{}))(t)
+	if err := qp.Close(); !errors.Is(err, ErrBusy) {
+		t.Errorf("Close of a QP with a flow: %v, want ErrBusy", err)
+	}
+	check(t, f.Close())
+	check(t, qp.Close())
+}
