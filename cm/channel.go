@@ -35,6 +35,8 @@ func explainOpen(err error) error {
 	switch {
 	case errors.Is(err, rdmacm.ErrABI):
 		e.Kind = uverbs.ErrABI
+	case errors.Is(err, unix.EMFILE):
+		e.Detail = nldev.NoDescriptor
 	case errors.Is(err, nldev.ErrNoRDMA): // no kernel module provides a device
 		e.Kind, e.Detail = uverbs.ErrNoNode, nldev.NoRDMA
 	case errors.Is(err, rdmacm.ErrNoNode), errors.Is(err, os.ErrNotExist):

@@ -160,6 +160,7 @@ func TestGoldenOpen(t *testing.T) {
 		"not there":    &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.ENOENT},
 		"forbidden":    &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.EACCES},
 		"out of files": &os.PathError{Op: "open", Path: "/dev/infiniband/rdma_cm", Err: syscall.EMFILE},
+		"no socket":    &nldev.Error{Op: "find node of", Object: "rdma_cm", Errno: syscall.EMFILE},
 		"ABI":          fmt.Errorf("%w: 9", rdmacm.ErrABI),
 	} {
 		openFile = func() (*rdmacm.File, error) { return nil, err }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -71,7 +72,7 @@ func (ch *CompChannel) create() error {
 // explainFDs returns the advice for EMFILE.
 func explainFDs(err error) string {
 	if errors.Is(err, unix.EMFILE) {
-		return "the process has no descriptor left: raise RLIMIT_NOFILE (`ulimit -n`)"
+		return nldev.NoDescriptor
 	}
 	return ""
 }

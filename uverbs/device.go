@@ -114,7 +114,7 @@ func Devices() ([]Device, error) {
 
 // explainDevices adds the cause and the fix to an error of listing devices.
 func explainDevices(err error) error {
-	e := &Error{Op: "list devices", Errno: errnoOf(err), Err: err}
+	e := &Error{Op: "list devices", Errno: errnoOf(err), Detail: explainFDs(err), Err: err}
 	if errors.Is(err, nldev.ErrNoRDMA) {
 		e.Kind = ErrNoDevice
 		e.Detail = nldev.NoRDMA
@@ -227,7 +227,7 @@ func (c *Context) PKeys(port int) ([]uint16, error) {
 	}
 	keys, err := nldev.PKeys(c.name, uint32(port))
 	if err != nil {
-		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Err: err}
+		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: explainFDs(err), Err: err}
 	}
 	return keys, nil
 }

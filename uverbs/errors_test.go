@@ -78,6 +78,7 @@ func openErrors() []errorCase {
 		{"no device at all", noSuchDevice("", nil), []error{ErrNoDevice}},
 		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}), []error{ErrNoDevice, unix.EPROTONOSUPPORT}},
 		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}), []error{unix.EPERM, fs.ErrPermission}},
+		{"list without descriptors", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EMFILE}), []error{unix.EMFILE}},
 		{"limit of the rdma cgroup", (&Context{name: "mlx5_0"}).wrap("open", "mlx5_0", unix.EAGAIN, ""), []error{unix.EAGAIN}},
 		{"limit of the rdma cgroup, found", cgroupError(), []error{unix.EAGAIN}},
 		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_SIW }), []error{ErrNoProvider}},

@@ -19,6 +19,9 @@ const GetDevice = "load the driver of an RDMA NIC, or make a software device of 
 // NoRDMA describes what to do about ErrNoRDMA.
 const NoRDMA = "the kernel has no RDMA subsystem, or the container or sandbox hides it: on the host, " + GetDevice
 
+// NoDescriptor describes what to do about EMFILE.
+const NoDescriptor = "the process has no descriptor left: raise RLIMIT_NOFILE (`ulimit -n`)"
+
 // errInterrupted means that the device list changed during every attempt to dump it.
 var errInterrupted = errors.New("the list changed while it was read")
 

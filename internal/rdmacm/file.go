@@ -55,10 +55,14 @@ type File struct {
 
 // Open opens the node. Looking it up makes the kernel load rdma_ucm.
 //
-// It returns ErrNoNode if there is no node, ErrABI, or the *os.PathError of opening it.
+// It returns ErrNoNode if there is no node, ErrABI, EMFILE or ENFILE if no descriptor is left,
+// or the *os.PathError of opening it.
 func Open() (*File, error) {
 	node, err := nldev.ClientCharDev("rdma_cm")
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE): // says nothing about the node
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
 	}
 	return open("/dev/infiniband/", node)

@@ -93,17 +93,27 @@ var creations = []creation{
 	}, true},
 }
 
-// typed returns the advice of one of the library's errors.
+// typed returns the advice of the first of the library's errors in err's chain that has one.
 func typed(err error) (detail string, ok bool) {
-	var verbs *uverbs.Error
-	var conn *cm.Error
-	switch {
-	case errors.As(err, &verbs):
-		return verbs.Detail, true
-	case errors.As(err, &conn):
-		return conn.Detail, true
+	for ; err != nil; err = errors.Unwrap(err) {
+		switch e := err.(type) {
+		case *uverbs.Error:
+			detail, ok = e.Detail, true
+		case *cm.Error:
+			detail, ok = e.Detail, true
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				if detail, ok = typed(one); detail != "" {
+					break
+				}
+			}
+			return detail, ok
+		}
+		if detail != "" {
+			break
+		}
 	}
-	return "", false
+	return detail, ok
 }
 
 // TestDeviceDescriptors runs out of descriptors at each step of each creation. The
