@@ -1,2 +1,2 @@
-// Package examples contains small programs to read and to run, one in each directory.
+// Package examples contains small programs to copy from, one in each directory.
 package examples

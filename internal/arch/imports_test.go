@@ -39,7 +39,7 @@ var layers = []struct {
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
-	{"examples/...", []string{"uverbs", "cm", "provider/all", "examples/...", "internal/getopt"}},
+	{"examples/...", []string{"uverbs", "cm", "provider/all"}},
 }
 
 // forTests lists the packages that only tests and other packages in this list may

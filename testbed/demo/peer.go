@@ -19,7 +19,7 @@ const pings = 3
 // program that uses librdmacm, to our rping, a static Go program.
 func peer(ctx context.Context, kernel, dir string) (err error) {
 	program := filepath.Join(dir, "rping")
-	if err := build(ctx, program, "amd64", "github.com/goverbs/goverbs/examples/rping"); err != nil {
+	if err := build(ctx, program, "amd64", "github.com/goverbs/goverbs/cmd/rping"); err != nil {
 		return err
 	}
 	config := vm.Config{Kernel: kernel, Root: true, RXE: true, BootTimeout: limit}

@@ -13,8 +13,8 @@ import (
 
 // goPrograms are ours, by the names of the C programs that they take the place of.
 var goPrograms = map[string]string{
-	"ibv_rc_pingpong": "examples/rcpingpong", "ibv_uc_pingpong": "examples/ucpingpong", "ibv_ud_pingpong": "examples/udpingpong",
-	"rping": "examples/rping", "ucmatose": "examples/ucmatose",
+	"ibv_rc_pingpong": "cmd/rcpingpong", "ibv_uc_pingpong": "cmd/ucpingpong", "ibv_ud_pingpong": "cmd/udpingpong",
+	"rping": "cmd/rping", "ucmatose": "cmd/ucmatose",
 }
 
 // goGames are played by a Go program and a C program, between two guests.
