@@ -1,14 +1,13 @@
-// Package transport is InfiniBand's transport: requester and responder of the
-// services RC, UC, UD and XRC, over packets.
+// Package transport implements the InfiniBand transport: requester and
+// responder of the services RC, UC, UD and XRC, on packets.
 //
-// An Endpoint is the protocol of one queue pair. It takes requests from the
-// queue pair's Queues, makes packets of them, hands these to a Port, and drives
-// the Queues by the packets that Receive is given: acknowledgments, retries,
-// timers and all. It knows nothing of work queues, memory keys, completion
-// queues or addresses; Queues and Port are those.
+// An Endpoint is the protocol of one queue pair. It reads requests from the
+// queue pair's Queues, builds packets, sends them to a Port, and processes the
+// packets passed to Receive: acknowledgments, retries and timers. Work queues,
+// memory keys, completion queues and addresses are the business of Queues and
+// Port.
 //
-// Everything here runs inside one loop.Loop. An endpoint that waits for nothing
-// has no timer.
+// Everything runs inside one loop.Loop. An idle endpoint has no timer.
 //
 // Source: InfiniBand Architecture Specification volume 1, chapter 9.
 package transport

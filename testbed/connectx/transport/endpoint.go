@@ -40,59 +40,59 @@ const (
 	Armed
 )
 
-// Config is what an endpoint needs to know of its queue pair.
+// Config is the configuration of an endpoint.
 type Config struct {
 	Type Type
 	QPN  uint32
-	// SourceQPN is the sender that a datagram names; 0: QPN.
+	// SourceQPN is the source QP number of datagrams; 0 means QPN.
 	SourceQPN uint32
 	DestQPN   uint32
 	PKey      uint16
 	QKey      uint32 // UD
-	MTU       int    // of the path, in bytes: 256 to 4096; anything else counts as 4096
+	MTU       int    // of the path, in bytes: 256 to 4096; any other value means 4096
 	Path      Path
 	AltPath   Path
 	Migration MigrationState
 
-	SendPSN uint32 // of the first packet after RTS was entered from RTR
-	RecvPSN uint32 // of the first packet to come, after RTR was entered
+	SendPSN uint32 // of the first packet after the transition from RTR to RTS
+	RecvPSN uint32 // of the first packet expected in RTR
 
 	RetryCount  uint8 // 0 to 7
-	RNRRetry    uint8 // 0 to 7; 7: for ever
-	AckTimeout  uint8 // 4.096 µs times two to this power; 0: none
-	MinRNRTimer uint8 // code of the time that a peer is told to wait
-	MaxInitiate int   // READs and atomics that may be under way
-	MaxRespond  int   // READs and atomics of the peer that are remembered
+	RNRRetry    uint8 // 0 to 7; 7 means no limit
+	AckTimeout  uint8 // 4.096 µs times two to this power; 0 means no timeout
+	MinRNRTimer uint8 // code of the time that the peer waits after an RNR NAK
+	MaxInitiate int   // outstanding READs and atomics of the requester
+	MaxRespond  int   // READs and atomics that the responder keeps for retries
 }
 
-// How much an endpoint does at once.
+// Limits of the work done at once.
 const (
 	burst = 64  // packets in one step
-	turn  = 256 // packets until others than this step's followers get the loop
+	turn  = 256 // packets before other steps of the loop run
 )
 
-// An Endpoint is the protocol of one queue pair. Its methods are for steps of
-// the loop.
+// An Endpoint is the protocol of one queue pair. Its methods must be called
+// inside the loop.
 type Endpoint struct {
 	loop   *loop.Loop
 	port   Port
 	queues Queues
 	config Config
 	state  State
-	epoch  int // changes when what is under way is given up
+	epoch  int // incremented when outstanding work is abandoned
 
-	established bool // the owner knows that packets came
-	misled      bool // the owner knows that the peer migrated to another path
+	established bool // the owner was notified by Established
+	misled      bool // the owner was notified of a migration to a different path
 	work        func()
-	posted      bool // work is queued
+	posted      bool // a step is queued
 	later       *loop.Timer
-	sent        int // packets since others had the loop
+	sent        int // packets since other steps of the loop ran
 
 	sender    sender
 	responder responder
 }
 
-// New makes an endpoint in state Reset.
+// New returns an endpoint in state Reset.
 func New(l *loop.Loop, port Port, queues Queues, c Config) *Endpoint {
 	e := &Endpoint{loop: l, port: port, queues: queues}
 	e.sender.e, e.responder.e = e, e
@@ -101,8 +101,8 @@ func New(l *loop.Loop, port Port, queues Queues, c Config) *Endpoint {
 	return e
 }
 
-// Modify replaces the configuration. What is under way goes on by the new one;
-// PSNs count when SetState enters RTR and RTS.
+// Modify replaces the configuration. Outstanding work continues with the new
+// one. PSNs take effect when SetState enters RTR and RTS.
 func (e *Endpoint) Modify(c Config) {
 	if c.MTU < 256 || c.MTU > roce.MaxPayload || c.MTU&3 != 0 {
 		c.MTU = roce.MaxPayload
@@ -111,17 +111,18 @@ func (e *Endpoint) Modify(c Config) {
 	e.config, e.misled = c, false
 }
 
-// Config is the configuration as it is now: the migration may have changed it.
+// Config returns the current configuration, which a migration may have changed.
 func (e *Endpoint) Config() Config { return e.config }
 
-// State is the state.
+// State returns the state.
 func (e *Endpoint) State() State { return e.state }
 
-// PSN is the number of the next packet to send and of the next to come.
+// PSN returns the PSN of the next packet to send and of the next expected
+// packet.
 func (e *Endpoint) PSN() (send, recv uint32) { return e.sender.next, e.responder.expected }
 
-// SetState moves the endpoint to another state, which is the owner's right to
-// check. Reset, Err and SQE stop what is under way: see TakeBack.
+// SetState changes the state. The owner has checked that the transition is
+// valid. Reset, Err and SQE stop outstanding work: see TakeBack.
 func (e *Endpoint) SetState(s State) {
 	old := e.state
 	e.state = s
@@ -151,10 +152,10 @@ func (e *Endpoint) SetState(s State) {
 	}
 }
 
-// TakeBack returns the requests that had been taken from Queues and are not
-// done, in order, and the receive request that a message had taken, or nil.
-// They are the caller's again. It is for the states Reset, Err and SQE; in SQE
-// the receiving side goes on and keeps its request.
+// TakeBack returns to the owner the requests taken from Queues that have not
+// completed, in order, and the receive request of an unfinished message, or
+// nil. It is for the states Reset, Err and SQE. In SQE the responder continues
+// and keeps its receive request.
 func (e *Endpoint) TakeBack() ([]*Request, *Receive) {
 	requests := e.sender.queue
 	if e.sender.pending != nil {
@@ -169,7 +170,7 @@ func (e *Endpoint) TakeBack() ([]*Request, *Receive) {
 	return requests, taken
 }
 
-// Kick says that requests were posted.
+// Kick reports that requests were posted.
 func (e *Endpoint) Kick() {
 	if e.state == RTS {
 		e.schedule()
@@ -188,14 +189,14 @@ func (e *Endpoint) schedule() {
 	}
 }
 
-// step sends what there is to send: answers first, for the peer waits for them.
+// step sends what is ready: responses first, because the peer waits for them.
 func (e *Endpoint) step() {
 	e.posted = false
 	if e.later != nil {
 		e.later, e.sent = nil, 0
 	}
 	room := burst
-	if room = e.responder.answer(room); room > 0 {
+	if room = e.responder.sendResponses(room); room > 0 {
 		room = e.sender.send(room)
 	}
 	e.sent += burst - room
@@ -204,8 +205,7 @@ func (e *Endpoint) step() {
 	}
 }
 
-// Receive is given a packet for this endpoint. The packet is the endpoint's
-// from then on.
+// Receive processes a packet for this endpoint and becomes its owner.
 func (e *Endpoint) Receive(p *roce.Packet) {
 	if e.state < RTR || e.state == Err || !e.fits(p) {
 		return
@@ -225,7 +225,7 @@ func (e *Endpoint) Receive(p *roce.Packet) {
 		e.responder.datagram(p)
 	case p.Opcode.Response():
 		if e.config.Type == RC || e.config.Type == XRCInitiator {
-			e.sender.answered(p)
+			e.sender.handleResponse(p)
 		}
 	case e.config.Type == UC:
 		e.responder.unreliable(p)
@@ -234,7 +234,7 @@ func (e *Endpoint) Receive(p *roce.Packet) {
 	}
 }
 
-// fits reports whether a packet is of this endpoint's service and partition.
+// fits reports whether a packet has this endpoint's service and partition.
 func (e *Endpoint) fits(p *roce.Packet) bool {
 	if p.Opcode.Service() != e.service() || !p.Opcode.Known() {
 		return false
@@ -245,7 +245,7 @@ func (e *Endpoint) fits(p *roce.Packet) bool {
 	return e.config.Type != UD || p.DETH.QKey == e.config.QKey
 }
 
-// service is the upper bits of the opcodes.
+// service returns the upper bits of the opcodes.
 func (e *Endpoint) service() roce.Opcode {
 	switch e.config.Type {
 	case UC:
@@ -258,7 +258,7 @@ func (e *Endpoint) service() roce.Opcode {
 	return roce.RC
 }
 
-// packet begins a packet to the peer.
+// packet returns a new packet to the peer.
 func (e *Endpoint) packet(op roce.Opcode, psn uint32) *roce.Packet {
 	return &roce.Packet{
 		Opcode: e.service().Of(op), PSN: psn, PKey: e.config.PKey, DestQPN: e.config.DestQPN,
@@ -266,11 +266,11 @@ func (e *Endpoint) packet(op roce.Opcode, psn uint32) *roce.Packet {
 	}
 }
 
-// transmit hands a packet to the port.
 func (e *Endpoint) transmit(p *roce.Packet) { e.port.Send(&e.config.Path, p) }
 
-// migrating follows the peer's migration of the path: a packet from the migrated
-// one makes this end migrate, too. It reports whether the packet still counts.
+// migrating follows the peer's migration of the path: a packet with the
+// migration bit set makes this end migrate too. It reports whether the packet
+// is to be processed.
 func (e *Endpoint) migrating(p *roce.Packet) bool {
 	if e.config.Type == UD {
 		return true
@@ -282,7 +282,7 @@ func (e *Endpoint) migrating(p *roce.Packet) bool {
 	case e.config.Migration == Armed && p.MigReq && onPath(&e.config.AltPath, &p.Route):
 		e.migrate()
 	case e.config.Migration == Armed && p.MigReq:
-		if !e.misled { // one event says it all
+		if !e.misled { // report it once
 			e.misled = true
 			e.queues.Migrated(false)
 		}
@@ -291,7 +291,7 @@ func (e *Endpoint) migrating(p *roce.Packet) bool {
 	return e.epoch == epoch
 }
 
-// onPath reports whether a packet came from the far end of a path.
+// onPath reports whether a packet came from the peer of a path.
 func onPath(path *Path, r *roce.Route) bool {
 	if r.Version == roce.InfiniBand {
 		return r.SLID == path.DLID
@@ -306,14 +306,14 @@ func (e *Endpoint) migrate() {
 	e.queues.Migrated(true)
 }
 
-// A clock is a timer whose time can be moved for nothing.
+// A clock is a timer that is cheap to restart.
 type clock struct {
 	timer *loop.Timer
 	due   time.Time
 	set   bool
 }
 
-// start makes f run after d, in the place of what was to run.
+// start runs f after d, instead of the function set before.
 func (c *clock) start(l *loop.Loop, d time.Duration, f func()) {
 	due := time.Now().Add(d)
 	if c.timer != nil && due.Before(c.due) {
@@ -338,7 +338,7 @@ func (c *clock) arm(l *loop.Loop, d time.Duration, f func()) {
 	})
 }
 
-// stop leaves no timer behind.
+// stop stops the timer.
 func (c *clock) stop() {
 	c.timer.Stop()
 	c.timer, c.set = nil, false

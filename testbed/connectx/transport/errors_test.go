@@ -12,8 +12,9 @@ func request(op Op, n int, key uint32) *Request {
 	return &Request{Op: op, Length: uint32(n), RKey: key, Imm: key, WQE: make([]byte, n)}
 }
 
-// TestRefusals: what a responder refuses ends the connection at both ends, with
-// the syndrome that is the requester's and what the responder hears.
+// TestRefusals checks that a refused request ends the connection at both ends,
+// with the expected syndrome at the requester and the expected event at the
+// responder.
 func TestRefusals(t *testing.T) {
 	const good, short, secret, gone = 1, 2, 3, 4
 	for name, c := range map[string]struct {
@@ -56,7 +57,7 @@ func TestRefusals(t *testing.T) {
 				w.post(0, before, c.r, request(Write, 5, good))
 				w.pass(time.Second)
 				w.ends(0, OK, c.want, Flushed)
-				w.told(1, c.event)
+				w.wantEvents(1, c.event)
 				w.loop.Run(func() {
 					if c.theirs != OK && (len(b.arrived) != 1 || b.arrived[0].m.Syndrome != c.theirs) {
 						t.Errorf("the receive request ended as %+v, want %#x", b.arrived, c.theirs)
@@ -68,8 +69,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLocalFaults: what a requester's own memory refuses fails in its turn, and
-// does not hurt what is before.
+// TestLocalFaults checks that a fault of the requester's own memory fails the
+// request in order and does not affect the requests before it.
 func TestLocalFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   Type
@@ -77,20 +78,20 @@ func TestLocalFaults(t *testing.T) {
 		change func(h *host, r *Request)
 		want   Syndrome
 	}{
-		"memory":          {RC, send(10), func(h *host, r *Request) { h.gatherFault[r] = LocalProtection }, LocalProtection},
-		"memory of UC":    {UC, send(10), func(h *host, r *Request) { h.gatherFault[r] = LocalProtection }, LocalProtection},
-		"too much":        {RC, &Request{Op: Send, Length: 1<<32 - 1}, nil, LocalLength},
-		"READ's memory":   {RC, request(Read, 9, 1), func(h *host, r *Request) { h.scatterFault = LocalProtection }, LocalProtection},
-		"atomic's memory": {RC, request(FetchAdd, 8, 1), func(h *host, r *Request) { h.scatterFault = LocalAccess }, LocalAccess},
-		"local operation": {RC, &Request{Op: Local}, func(h *host, r *Request) { h.localFault = BindError }, BindError},
-		"READ of UC":      {UC, request(Read, 9, 1), nil, LocalQPOp},
-		"invalidate, UC":  {UC, request(SendInval, 9, 1), nil, LocalQPOp},
-		"no READs":        {RC, request(Read, 9, 1), func(h *host, r *Request) { c := h.e.Config(); c.MaxInitiate = 0; h.e.Modify(c) }, LocalQPOp},
-		"no such":         {RC, &Request{Op: Local + 1}, nil, LocalQPOp},
-		"WRITE on UD":     {UD, &Request{Op: Write, Dest: &Dest{QPN: 5, QKey: 0x11111111}}, nil, LocalQPOp},
-		"UD to nobody":    {UD, send(1), nil, LocalQPOp},
-		"long datagram":   {UD, &Request{Op: Send, Length: 257, WQE: make([]byte, 257), Dest: &Dest{}}, nil, LocalLength},
-		"target sends":    {XRCTarget, send(1), nil, LocalQPOp},
+		"memory":                {RC, send(10), func(h *host, r *Request) { h.gatherFault[r] = LocalProtection }, LocalProtection},
+		"memory of UC":          {UC, send(10), func(h *host, r *Request) { h.gatherFault[r] = LocalProtection }, LocalProtection},
+		"too much":              {RC, &Request{Op: Send, Length: 1<<32 - 1}, nil, LocalLength},
+		"READ's memory":         {RC, request(Read, 9, 1), func(h *host, r *Request) { h.scatterFault = LocalProtection }, LocalProtection},
+		"atomic's memory":       {RC, request(FetchAdd, 8, 1), func(h *host, r *Request) { h.scatterFault = LocalAccess }, LocalAccess},
+		"local operation":       {RC, &Request{Op: Local}, func(h *host, r *Request) { h.localFault = BindError }, BindError},
+		"READ of UC":            {UC, request(Read, 9, 1), nil, LocalQPOp},
+		"invalidate, UC":        {UC, request(SendInval, 9, 1), nil, LocalQPOp},
+		"no READs":              {RC, request(Read, 9, 1), func(h *host, r *Request) { c := h.e.Config(); c.MaxInitiate = 0; h.e.Modify(c) }, LocalQPOp},
+		"no such":               {RC, &Request{Op: Local + 1}, nil, LocalQPOp},
+		"WRITE on UD":           {UD, &Request{Op: Write, Dest: &Dest{QPN: 5, QKey: 0x11111111}}, nil, LocalQPOp},
+		"UD without a receiver": {UD, send(1), nil, LocalQPOp},
+		"long datagram":         {UD, &Request{Op: Send, Length: 257, WQE: make([]byte, 257), Dest: &Dest{}}, nil, LocalLength},
+		"target sends":          {XRCTarget, send(1), nil, LocalQPOp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestLocalFaults(t *testing.T) {
 	}
 }
 
-// TestStrangePackets: packets that no peer of ours sends.
+// TestInvalidRequests checks the responder with packets that our requester
+// never sends.
 func TestStrangePackets(t *testing.T) {
 	be := func(op roce.Opcode, n int) *roce.Packet {
 		p := &roce.Packet{Opcode: op, PKey: 0xFFFF, PSN: 100, AckReq: true}
@@ -132,7 +134,7 @@ func TestStrangePackets(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		packets []*roce.Packet
-		nak     uint8 // 0: no answer
+		nak     uint8 // 0: no response
 	}{
 		"middle of a SEND":       {[]*roce.Packet{be(roce.SendMiddle, 256)}, roce.NakInvalidRequest},
 		"last of a WRITE":        {[]*roce.Packet{be(roce.WriteLast, 25)}, roce.NakInvalidRequest},
@@ -169,7 +171,7 @@ func TestStrangePackets(t *testing.T) {
 						t.Fatalf("%d answers", n)
 					}
 					if c.nak != 0 && w.last[1].AETH.Syndrome != c.nak {
-						t.Errorf("answer %#x, want %#x", w.last[1].AETH.Syndrome, c.nak)
+						t.Errorf("response %#x, want %#x", w.last[1].AETH.Syndrome, c.nak)
 					}
 				})
 			})
@@ -177,7 +179,8 @@ func TestStrangePackets(t *testing.T) {
 	}
 }
 
-// TestStrangeAnswers: answers that a requester must survive or report.
+// TestInvalidResponses checks that a requester ignores or reports invalid
+// responses.
 func TestStrangeAnswers(t *testing.T) {
 	ack := func(psn uint32, syndrome uint8) *roce.Packet {
 		return &roce.Packet{Opcode: roce.Acknowledge, PKey: 0xFFFF, PSN: psn, AETH: roce.AETH{Syndrome: syndrome}}
@@ -189,24 +192,24 @@ func TestStrangeAnswers(t *testing.T) {
 		packet *roce.Packet
 		want   []Syndrome // of SEND (PSN 100), READ of 600 bytes (101 to 103), SEND (104)
 	}{
-		"ghost from the past":     {ack(99, roce.AckNoCredits), nil},
-		"ghost from the future":   {ack(105, roce.AckNoCredits), nil},
-		"NAK from the future":     {ack(105, roce.NakRemoteAccess), nil},
-		"reserved NAK":            {ack(100, roce.Nak|9), []Syndrome{BadResponse, Flushed, Flushed}},
-		"reserved kind":           {ack(100, 0x40), nil},
-		"NAK of the SEND":         {ack(100, roce.NakRemoteOp), []Syndrome{RemoteOp, Flushed, Flushed}},
-		"NAK in the READ":         {ack(101, roce.NakRemoteAccess), []Syndrome{OK, RemoteAccess, Flushed}},
-		"ACK of the READ":         {ack(103, roce.AckNoCredits), []Syndrome{OK}},
-		"ACK behind the READ":     {ack(104, roce.AckNoCredits), []Syndrome{OK}},
-		"answer of a SEND":        {resp(roce.ReadResponseOnly, 100, 4), []Syndrome{BadResponse, Flushed, Flushed}},
-		"atomic's of a READ":      {resp(roce.AtomicAcknowledge, 101, 0), []Syndrome{OK, BadResponse, Flushed}},
-		"short piece":             {resp(roce.ReadResponseFirst, 101, 252), []Syndrome{OK, BadResponse, Flushed}},
-		"end too early":           {resp(roce.ReadResponseOnly, 101, 256), []Syndrome{OK, BadResponse, Flushed}},
-		"piece with a NAK":        {&roce.Packet{Opcode: roce.ReadResponseFirst, PSN: 101, PKey: 0xFFFF, AETH: roce.AETH{Syndrome: roce.NakRemoteOp}, Payload: make([]byte, 256)}, []Syndrome{OK, BadResponse, Flushed}},
-		"piece out of order":      {resp(roce.ReadResponseMid, 102, 256), []Syndrome{OK}},
-		"first piece":             {resp(roce.ReadResponseFirst, 101, 256), []Syndrome{OK}},
-		"request as answer":       {&roce.Packet{Opcode: roce.SendOnly, PSN: 100, PKey: 0xFFFF}, nil},
-		"answer of an atomic, UD": {&roce.Packet{Opcode: roce.UD.Of(roce.SendOnly), PSN: 100, PKey: 0xFFFF}, nil},
+		"old duplicate":             {ack(99, roce.AckNoCredits), nil},
+		"ACK of a packet not sent":  {ack(105, roce.AckNoCredits), nil},
+		"NAK of a packet not sent":  {ack(105, roce.NakRemoteAccess), nil},
+		"reserved NAK":              {ack(100, roce.Nak|9), []Syndrome{BadResponse, Flushed, Flushed}},
+		"reserved kind":             {ack(100, 0x40), nil},
+		"NAK of the SEND":           {ack(100, roce.NakRemoteOp), []Syndrome{RemoteOp, Flushed, Flushed}},
+		"NAK in the READ":           {ack(101, roce.NakRemoteAccess), []Syndrome{OK, RemoteAccess, Flushed}},
+		"ACK of the READ":           {ack(103, roce.AckNoCredits), []Syndrome{OK}},
+		"ACK behind the READ":       {ack(104, roce.AckNoCredits), []Syndrome{OK}},
+		"response to a SEND":        {resp(roce.ReadResponseOnly, 100, 4), []Syndrome{BadResponse, Flushed, Flushed}},
+		"atomic response to a READ": {resp(roce.AtomicAcknowledge, 101, 0), []Syndrome{OK, BadResponse, Flushed}},
+		"short piece":               {resp(roce.ReadResponseFirst, 101, 252), []Syndrome{OK, BadResponse, Flushed}},
+		"end too early":             {resp(roce.ReadResponseOnly, 101, 256), []Syndrome{OK, BadResponse, Flushed}},
+		"piece with a NAK":          {&roce.Packet{Opcode: roce.ReadResponseFirst, PSN: 101, PKey: 0xFFFF, AETH: roce.AETH{Syndrome: roce.NakRemoteOp}, Payload: make([]byte, 256)}, []Syndrome{OK, BadResponse, Flushed}},
+		"piece out of order":        {resp(roce.ReadResponseMid, 102, 256), []Syndrome{OK}},
+		"first piece":               {resp(roce.ReadResponseFirst, 101, 256), []Syndrome{OK}},
+		"request as response":       {&roce.Packet{Opcode: roce.SendOnly, PSN: 100, PKey: 0xFFFF}, nil},
+		"response to an atomic, UD": {&roce.Packet{Opcode: roce.UD.Of(roce.SendOnly), PSN: 100, PKey: 0xFFFF}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

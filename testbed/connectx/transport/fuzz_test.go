@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// script reads decisions of a fuzzer.
+// A script supplies decisions from a fuzzer's input.
 type script struct{ b []byte }
 
 func (s *script) next() int {
@@ -22,8 +22,8 @@ func (s *script) next() int {
 
 func (s *script) end() bool { return len(s.b) == 0 }
 
-// strange is any packet, near to what makes sense.
-func (s *script) strange(service roce.Opcode, psn uint32) *roce.Packet {
+// packet returns an arbitrary packet that is close to a valid one.
+func (s *script) packet(service roce.Opcode, psn uint32) *roce.Packet {
 	op := roce.Opcode(s.next())
 	if s.next()%8 != 0 {
 		op = service.Of(op & 0x1F)
@@ -39,18 +39,18 @@ func (s *script) strange(service roce.Opcode, psn uint32) *roce.Packet {
 	return p
 }
 
-// FuzzPackets: any packets into a requester and a responder that are at work, in any
-// state, over a wire with losses; then a new beginning with honest traffic works.
+// FuzzPackets injects arbitrary packets into a busy requester and responder, in
+// any state, over a lossy wire. Afterwards a new connection must work.
 func FuzzPackets(f *testing.F) {
 	for i := range 200 {
 		f.Add(uint8(i), noise(uint64(i), 300))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		synctest.Test(t, func(t *testing.T) { strangers(t, Type(kind%5), &script{b[:min(len(b), 2000)]}) })
+		synctest.Test(t, func(t *testing.T) { exchange(t, Type(kind%5), &script{b[:min(len(b), 2000)]}) })
 	})
 }
 
-func strangers(t *testing.T, kind Type, s *script) {
+func exchange(t *testing.T, kind Type, s *script) {
 	w := newWorld(t, kind, func(i int, c *Config) {
 		c.MaxRespond, c.MaxInitiate = s.next()&3, s.next()&3
 		c.RetryCount, c.RNRRetry, c.AckTimeout, c.Migration = uint8(s.next()&7), uint8(s.next()&7), uint8(s.next()&15), MigrationState(s.next()%3)
@@ -78,7 +78,7 @@ func strangers(t *testing.T, kind Type, s *script) {
 			w.loop.Run(func() {
 				send, recv := h.e.PSN()
 				for _, psn := range []uint32{send, recv, h.e.sender.unacked} {
-					h.e.Receive(s.strange(h.e.service(), psn))
+					h.e.Receive(s.packet(h.e.service(), psn))
 				}
 			})
 		case 6, 7, 8:
@@ -110,19 +110,19 @@ func strangers(t *testing.T, kind Type, s *script) {
 	w.honest(kind)
 }
 
-// bounded checks that nothing has grown.
+// bounded checks that no queue has grown without limit.
 func (w *world) bounded() {
 	w.loop.Run(func() {
 		for i, h := range w.hosts {
 			r := &h.e.responder
-			if len(r.memory) > 4 || len(r.answers) > 2*len(r.memory)+2 {
-				w.t.Errorf("host %d remembers %d and answers %d", i, len(r.memory), len(r.answers))
+			if len(r.memory) > 4 || len(r.responses) > 2*len(r.memory)+2 {
+				w.t.Errorf("host %d has %d resources and %d responses", i, len(r.memory), len(r.responses))
 			}
 		}
 	})
 }
 
-// honest begins anew, and transfers a message each way.
+// honest resets both hosts, and transfers a message each way.
 func (w *world) honest(kind Type) {
 	w.fate = nil
 	w.loop.Run(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// A host is a queue pair of the tests: memory, receive requests, and a record of
-// what happened.
+// A host is a queue pair for tests: memory, receive requests, and a record of
+// events.
 type host struct {
 	t      *testing.T
 	loop   *loop.Loop
@@ -22,7 +22,7 @@ type host struct {
 	world  *world
 	posted []*Request
 	recvs  []*Receive
-	memory map[uint32][]byte // by key; addresses begin at 0
+	memory map[uint32][]byte // by key; addresses start at 0
 	denied map[uint32]Syndrome
 
 	done     []outcome
@@ -38,20 +38,20 @@ type host struct {
 	atomicFault  Syndrome
 	reads        int                        // calls of Region.Read
 	readFaultAt  int                        // the call that fails, from 1 on
-	page         func(what string) Syndrome // of each access to memory, before it; may be nil
+	page         func(what string) Syndrome // called before each access to memory; may be nil
 	onEvent      func(string)
-	wake         chan struct{} // gets an element when something was recorded; may be nil
+	wake         chan struct{} // receives a value when something was recorded; may be nil
 }
 
-// news says that something was recorded.
-func (h *host) news() {
+// notify reports that something was recorded.
+func (h *host) notify() {
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
 }
 
-// missing returns a page fault, or OK.
+// missing returns PageFault or OK.
 func (h *host) missing(what string) Syndrome {
 	if h.page == nil {
 		return OK
@@ -59,14 +59,14 @@ func (h *host) missing(what string) Syndrome {
 	return h.page(what)
 }
 
-// An outcome is a request that is done.
+// An outcome is the result of a send request.
 type outcome struct {
 	r  *Request
 	s  Syndrome
 	at time.Duration
 }
 
-// An arrival is a receive request that is done.
+// An arrival is the result of a receive request.
 type arrival struct {
 	m  Message
 	rc *Receive
@@ -112,7 +112,7 @@ func (h *host) Execute(r *Request) Syndrome {
 }
 
 func (h *host) Done(r *Request, s Syndrome) {
-	defer h.news()
+	defer h.notify()
 	h.done = append(h.done, outcome{r, s, h.world.now()})
 	if s != OK {
 		state := Err
@@ -169,7 +169,7 @@ func (h *host) Arrived(rc *Receive, m Message) {
 		h.t.Error("nothing has arrived")
 	}
 	h.arrived = append(h.arrived, arrival{m, rc, h.world.now()})
-	h.news()
+	h.notify()
 }
 
 func (h *host) Invalidate(srq, key uint32) Syndrome {
@@ -196,7 +196,7 @@ func (h *host) Remote(srq, key uint32, va uint64, n uint32, a Access) (Region, S
 }
 
 func (h *host) event(format string, args ...any) {
-	defer h.news()
+	defer h.notify()
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 	if h.onEvent != nil {
 		h.onEvent(h.events[len(h.events)-1])
@@ -265,7 +265,7 @@ func (r *region) Atomic(op Op, o [4]uint64) (uint64, Syndrome) {
 			v = old&^o[2] | o[0]&o[2]
 		}
 	case MaskedFetchAdd:
-		v = (old^o[0])&o[2] ^ (old&^o[2] + o[0]&^o[2]) // each field's top bit gets no carry out
+		v = (old^o[0])&o[2] ^ (old&^o[2] + o[0]&^o[2]) // the top bit of each field has no carry out
 	default:
 		r.h.t.Errorf("atomic %d", op)
 	}
@@ -279,7 +279,7 @@ type world struct {
 	loop  loop.Loop
 	hosts [2]*host
 	begin time.Time
-	fate  func(from int, p *roce.Packet) []time.Duration // nil: everything arrives at once
+	fate  func(from int, p *roce.Packet) []time.Duration // nil: every packet arrives at once
 	log   []string
 	seen  map[string]int // packets by sender and opcode
 	quiet bool           // keep no log
@@ -287,7 +287,7 @@ type world struct {
 	under []delivery // way
 }
 
-// wire is a host's port: packets become frames and packets again.
+// A wire is a host's port. It encodes packets as frames and decodes them again.
 type wire struct {
 	w    *world
 	from int
@@ -326,13 +326,14 @@ func (x wire) Send(path *Path, p *roce.Packet) {
 	}
 }
 
-// A delivery is a packet that takes its time.
+// A delivery is a packet in transit.
 type delivery struct {
 	due time.Time
 	f   func()
 }
 
-// arrive delivers what is due, in the order in which it was sent.
+// arrive delivers the packets that are due, in the order in which they were
+// sent.
 func (w *world) arrive() {
 	due := w.under
 	w.under = nil
@@ -347,7 +348,7 @@ func (w *world) arrive() {
 
 func (w *world) now() time.Duration { return time.Since(w.begin) }
 
-// plain is a usual configuration.
+// plain returns a common configuration.
 func plain(t Type) Config {
 	return Config{Type: t, PKey: 0xFFFF, QKey: 0x11111111, MTU: 256, SendPSN: 100, RecvPSN: 100,
 		RetryCount: 7, RNRRetry: 7, AckTimeout: 10, MinRNRTimer: 12, MaxInitiate: 4, MaxRespond: 4, Migration: Migrated}
@@ -383,7 +384,7 @@ func newWorld(t *testing.T, kind Type, change func(i int, c *Config)) *world {
 	return w
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (w *world) pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -406,14 +407,14 @@ func (w *world) receive(i int, sizes ...int) {
 	})
 }
 
-// dump shows what went over the wire.
+// dump logs the packets on the wire.
 func (w *world) dump() {
 	for _, l := range w.log {
 		w.t.Log(l)
 	}
 }
 
-// noise is n bytes that tell their seed.
+// noise returns n bytes derived from a seed.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	src := rand.New(rand.NewPCG(seed, 0))

@@ -20,19 +20,19 @@ const (
 	ipv6 = "fe80::ff:fe00:1"
 )
 
-// TestJudge: the kernel's soft-RoCE understands us, and we it.
+// TestJudge transfers data between our endpoint and the kernel's rxe.
 func TestJudge(t *testing.T) {
 	j := newJudge(t, "6.12")
 	for _, c := range []struct {
-		ip              string
-		mtu, loss, mess int
+		ip                  string
+		mtu, loss, disorder int
 	}{{ipv4, 256, 0, 0}, {ipv4, 1024, 0, 0}, {ipv4, 4096, 0, 0}, {ipv6, 1024, 0, 0}, {ipv4, 256, 20, 0}, {ipv4, 4096, 20, 0}, {ipv4, 1024, 10, 10}} {
-		j.loss, j.mess = c.loss, c.mess
-		name := fmt.Sprintf("RC/%s/mtu %d/loss %d/mess %d", c.ip, c.mtu, c.loss, c.mess)
+		j.loss, j.disorder = c.loss, c.disorder
+		name := fmt.Sprintf("RC/%s/mtu %d/loss %d/mess %d", c.ip, c.mtu, c.loss, c.disorder)
 		t.Run(name+"/ours", func(t *testing.T) { j.ours(t, c.ip, c.mtu) })
 		t.Run(name+"/theirs", func(t *testing.T) { j.theirs(t, c.ip, c.mtu) })
 	}
-	j.t, j.loss, j.mess = t, 0, 0
+	j.t, j.loss, j.disorder = t, 0, 0
 	if j.lost == 0 {
 		t.Error("nothing was lost")
 	}
@@ -46,8 +46,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// sizes are the lengths of messages; less is sent where packets get lost, for
-// rxe takes its time to notice.
+// sizes returns the lengths of messages. On a lossy cable there are fewer,
+// because rxe is slow to detect losses.
 func (j *judge) sizes() []int {
 	s := []int{0, 1, 3, 255, 1023, 1024, 1025, 4096, 40000, 1 << 20}
 	if j.loss > 0 {
@@ -56,7 +56,7 @@ func (j *judge) sizes() []int {
 	return s
 }
 
-// ours: we request, they respond.
+// ours tests our requester with rxe as the responder.
 func (j *judge) ours(t *testing.T, ip string, mtu int) {
 	s := j.open(t, RC, ip, mtu, nil)
 	s.call("Fill", rxe.Range{Len: memory, Seed: 9}, nil)
@@ -73,7 +73,7 @@ func (j *judge) ours(t *testing.T, ip string, mtu int) {
 	for i, n := range j.sizes() {
 		for _, op := range []Op{Send, SendImm, Write, WriteImm, Read, FetchAdd, CompareSwap} {
 			if op == Read && n == 0 && j.loss > 0 {
-				continue // rxe never answers one again: it compares the key with the 0 that it keeps of it
+				continue // rxe never responds to a repeated one: it compares the key with the 0 that it has kept
 			}
 			data := noise(uint64(i), n)
 			r := &Request{Op: op, Length: uint32(n), Imm: uint32(at), WQE: data, RKey: s.theirs.RKey, RemoteAddr: s.theirs.Addr + uint64(at)}
@@ -127,7 +127,7 @@ func (j *judge) ours(t *testing.T, ip string, mtu int) {
 	}
 }
 
-// theirs: they request, we respond.
+// theirs tests rxe as the requester with our responder.
 func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 	const data, result = 64, 0 // offsets in both memories
 	s := j.open(t, RC, ip, mtu, nil)
@@ -148,10 +148,11 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 				a := arrival{m: m, rc: &Receive{WQE: make([]byte, n)}}
 				s.h.recvs, want = append(s.h.recvs, a.rc), append(want, a)
 			}
-			// rxe mixes up requests of several packets when answers change places: a
-			// SEND that it sends again, and a READ between whose pieces an older ACK
-			// comes, which it then takes for the end of the READ.
-			if n <= mtu || j.mess == 0 {
+			// rxe confuses requests of several packets if responses are
+			// reordered: a SEND that it retransmits, and a READ with an older
+			// ACK between its responses, which it takes for the end of the
+			// READ.
+			if n <= mtu || j.disorder == 0 {
 				expect(Message{Op: Send})
 				expect(Message{Op: SendImm, Imm: uint32(n), Solicited: true})
 				works = append(works, rxe.Work{Op: uverbs.OpSend, Off: data, Len: n},
@@ -164,7 +165,7 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 				rxe.Work{Op: uverbs.OpWrite, Off: data, Len: n, RKey: ourKey, Addr: data},
 				rxe.Work{Op: uverbs.OpWriteImm, Off: data, Len: n, RKey: ourKey, Addr: data, Imm: 8},
 				rxe.Work{Op: uverbs.OpFetchAdd, Off: result, Len: 8, RKey: ourKey, Add: 5},
-				rxe.Work{Op: uverbs.OpCompareSwap, Off: result, Len: 8, RKey: ourKey, Add: 1}, // is never there
+				rxe.Work{Op: uverbs.OpCompareSwap, Off: result, Len: 8, RKey: ourKey, Add: 1}, // never present
 			)
 		}
 		s.h.recvs = append(s.h.recvs, &Receive{WQE: []byte{}})
@@ -203,12 +204,12 @@ func (j *judge) theirs(t *testing.T, ip string, mtu int) {
 	}
 }
 
-// batches is the requests that rxe may have under way at the same time. Where
-// answers get lost, a READ or an atomic is alone: rxe takes a NAK behind it for its
-// answer, and leaves its memory as it was. (A fence would not do: rxe waits for ever
-// when it has to send again what is fenced.)
+// batches groups the requests that rxe may have outstanding at the same time.
+// If responses can get lost, a READ or an atomic is alone: rxe takes a NAK
+// behind it for its response and does not write its memory. (A fence does not
+// help: rxe waits for ever if it has to retransmit a fenced request.)
 func (j *judge) batches(works []rxe.Work) [][]rxe.Work {
-	if j.loss+j.mess == 0 {
+	if j.loss+j.disorder == 0 {
 		return [][]rxe.Work{works}
 	}
 	var all [][]rxe.Work
@@ -224,7 +225,7 @@ func (j *judge) batches(works []rxe.Work) [][]rxe.Work {
 	return all
 }
 
-// unreliable: UC, both ways.
+// unreliable tests UC in both directions.
 func (j *judge) unreliable(t *testing.T) {
 	s := j.open(t, UC, ipv4, 1024, nil)
 	const n = 5000
@@ -250,7 +251,7 @@ func (j *judge) unreliable(t *testing.T) {
 	}
 }
 
-// datagrams: UD, both ways, over both versions of IP.
+// datagrams tests UD in both directions over both versions of IP.
 func (j *judge) datagrams(t *testing.T) {
 	for _, ip := range []string{ipv4, ipv6} {
 		s := j.open(t, UD, ip, 4096, nil)
@@ -279,7 +280,8 @@ func (j *judge) datagrams(t *testing.T) {
 	}
 }
 
-// notReady: receives that are posted late, both ways.
+// notReady tests receives that are posted after the message was sent, in both
+// directions.
 func (j *judge) notReady(t *testing.T) {
 	s := j.open(t, RC, ipv4, 1024, func(c *Config, o *rxe.Options) { c.MinRNRTimer, o.RNRTimer = 14, 14 })
 	s.post(&Request{Op: Send, Length: 3, WQE: []byte("abc")})
@@ -298,7 +300,7 @@ func (j *judge) notReady(t *testing.T) {
 	}
 }
 
-// errors: what each end refuses, the other one tells.
+// errors checks that each end reports what the other one refuses.
 func (j *judge) errors(t *testing.T) {
 	for name, c := range map[string]struct {
 		r     Request
@@ -309,7 +311,8 @@ func (j *judge) errors(t *testing.T) {
 		"bad key":       {Request{Op: Write, Length: 4, WQE: []byte("abcd"), RKey: 1 << 31}, RemoteAccess, rxe.Work{Op: uverbs.OpWrite, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
 		"bad READ":      {Request{Op: Read, Length: 4, WQE: make([]byte, 4), RKey: 1 << 31}, RemoteAccess, rxe.Work{Op: uverbs.OpRead, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
 		"uneven atomic": {Request{Op: FetchAdd, Length: 8, WQE: make([]byte, 8), RKey: 0, RemoteAddr: 4}, RemoteInvalidRequest, rxe.Work{Op: uverbs.OpFetchAdd, Len: 8, RKey: ourKey, Addr: 4}, uverbs.WCRemInvReqErr},
-		// IBA says invalid request; rxe calls a buffer that is too small malformed.
+		// IBA requires an invalid request NAK; rxe sends another one if a
+		// buffer is too small.
 		"too long": {Request{Op: Send, Length: 4, WQE: []byte("abcd")}, RemoteOp, rxe.Work{Op: uverbs.OpSend, Len: 4}, uverbs.WCRemInvReqErr},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,12 +334,12 @@ func (j *judge) errors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("no peer", func(t *testing.T) {
 		s := j.open(t, RC, ipv4, 1024, func(c *Config, o *rxe.Options) { c.RetryCount, c.AckTimeout = 2, 13 })
 		s.call("Close", rxe.None{}, nil)
 		begin := time.Now()
 		s.post(&Request{Op: Send})
-		s.wait("the end of our retries", func() bool { return len(s.h.done) == 1 })
+		s.wait("the last retry", func() bool { return len(s.h.done) == 1 })
 		if d, want := time.Since(begin), 3*AckTime(13); s.h.done[0].s != TransportRetry || d < want {
 			t.Errorf("%#x after %v, want %#x after %v", s.h.done[0].s, d, TransportRetry, want)
 		}

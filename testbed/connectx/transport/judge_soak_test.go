@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSoakJudge: on each kernel GOVERBS_SOAK_JUDGE rounds with rxe over a cable
-// that loses, repeats and swaps frames.
+// TestSoakJudge repeats, on each kernel, GOVERBS_SOAK_JUDGE rounds with rxe
+// over a cable that loses, duplicates and reorders frames.
 func TestSoakJudge(t *testing.T) {
 	rounds := 20
 	if text := os.Getenv("GOVERBS_SOAK_JUDGE"); text != "" {
@@ -23,10 +23,10 @@ func TestSoakJudge(t *testing.T) {
 		t.Run(kernel, func(t *testing.T) {
 			j := newJudge(t, kernel)
 			for i := range rounds {
-				for _, mess := range []int{0, 10} {
-					j.loss, j.mess = 20-mess, mess
+				for _, disorder := range []int{0, 10} {
+					j.loss, j.disorder = 20-disorder, disorder
 					for _, ip := range []string{ipv4, ipv6} {
-						name := fmt.Sprintf("%d/mess %d/%s/", i, mess, ip)
+						name := fmt.Sprintf("%d/mess %d/%s/", i, disorder, ip)
 						t.Run(name+"ours", func(t *testing.T) { j.ours(t, ip, 1024) })
 						t.Run(name+"theirs", func(t *testing.T) { j.theirs(t, ip, 1024) })
 					}

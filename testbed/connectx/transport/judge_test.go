@@ -21,21 +21,21 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A judge is a guest with an rxe device at the other end of a cable.
+// A judge connects our endpoint by a cable with a guest that has an rxe device.
 type judge struct {
 	t      *testing.T
-	world  *world // of one host, ours
+	world  *world // with one host, ours
 	conn   net.Conn
 	peer   *rpc.Client
 	route  roce.Route // of our packets
 	frames chan []byte
 
-	loss    int // in 1000, both ways
-	mess    int // in 1000, both ways: frames that come twice, and as many that change places
-	held    [2]func()
-	chance  *rand.Rand
-	lost    int
-	refused []string // frames of the peer that could not be parsed
+	loss     int // per 1000, both ways
+	disorder int // per 1000, both ways: frames that are duplicated, and as many that are reordered
+	held     [2]func()
+	chance   *rand.Rand
+	lost     int
+	refused  []string // frames of the peer that could not be parsed
 }
 
 const ourMAC = "02:00:00:00:00:01"
@@ -89,20 +89,20 @@ func newJudge(t *testing.T, kernel string) *judge {
 	return j
 }
 
-// call calls the peer.
-func (j *judge) call(method string, arg, answer any) {
+// call calls a method of the peer program.
+func (j *judge) call(method string, arg, response any) {
 	j.t.Helper()
 	select {
-	case c := <-j.peer.Go("Peer."+method, arg, answer, nil).Done:
+	case c := <-j.peer.Go("Peer."+method, arg, response, nil).Done:
 		if c.Error != nil {
 			j.t.Fatalf("%s(%+v): %v", method, arg, c.Error)
 		}
 	case <-time.After(90 * time.Second):
-		j.t.Fatalf("%s(%+v): no answer", method, arg)
+		j.t.Fatalf("%s(%+v): no reply", method, arg)
 	}
 }
 
-// read takes frames of the guest.
+// read processes frames of the guest.
 func (j *judge) read() {
 	for {
 		var head [4]byte
@@ -130,22 +130,22 @@ func (j *judge) frame(frame []byte) {
 		j.record("rxe", &p)
 		if h := j.world.hosts[0]; h != nil && p.DestQPN == h.e.config.QPN {
 			h.e.Receive(&p)
-			h.news()
+			h.notify()
 		}
 	})
 }
 
-// fate lets a frame arrive, in one direction, or what the judge's faults make of it.
+// fate delivers a frame in one direction, subject to the injected faults.
 func (j *judge) fate(way int, arrive func()) {
 	held := j.held[way]
 	j.held[way] = nil
 	switch n := j.chance.IntN(1000); {
 	case n < j.loss:
 		j.lost++
-	case n < j.loss+j.mess:
+	case n < j.loss+j.disorder:
 		arrive()
 		arrive()
-	case n < j.loss+2*j.mess && held == nil:
+	case n < j.loss+2*j.disorder && held == nil:
 		j.held[way] = arrive
 	default:
 		arrive()
@@ -186,7 +186,7 @@ func (j *judge) Send(path *Path, p *roce.Packet) {
 	})
 }
 
-// A session is one pair of queue pairs.
+// A session is a pair of connected queue pairs.
 type session struct {
 	*judge
 	h      *host
@@ -200,7 +200,7 @@ const (
 	startPSN = 1<<24 - 20
 )
 
-// open connects a queue pair of ours with one of the guest's.
+// open connects a queue pair of ours with one in the guest.
 func (j *judge) open(t *testing.T, kind Type, ip string, mtu int, change func(c *Config, o *rxe.Options)) *session {
 	j.t = t
 	types := map[Type]uverbs.QPType{RC: uverbs.RC, UC: uverbs.UC, UD: uverbs.UD}
@@ -232,7 +232,7 @@ func (j *judge) open(t *testing.T, kind Type, ip string, mtu int, change func(c 
 	return s
 }
 
-// wait waits until our host is content.
+// wait waits until content reports true.
 func (s *session) wait(what string, content func() bool) {
 	s.t.Helper()
 	limit := time.After(90 * time.Second)

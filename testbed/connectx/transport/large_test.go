@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// A vast queue pair has memory without end: at each offset, the offset.
+// A vast queue pair has unlimited memory. The contents depend on the offset.
 type vast struct {
 	host
 	wrong int
@@ -44,7 +44,7 @@ func (v *vast) Atomic(op Op, operand [4]uint64) (uint64, Syndrome)              
 func (v *vast) Read(off uint32, p []byte) Syndrome                                  { pattern(off, p); return OK }
 func (v *vast) Remote(_, _ uint32, _ uint64, _ uint32, _ Access) (Region, Syndrome) { return v, OK }
 
-// A pipe hands packets over as an InfiniBand subnet does.
+// A pipe delivers packets without loss, as an InfiniBand subnet does.
 type pipe struct {
 	loop *loop.Loop
 	to   **Endpoint
@@ -52,8 +52,8 @@ type pipe struct {
 
 func (x pipe) Send(_ *Path, p *roce.Packet) { x.loop.Post(func() { (*x.to).Receive(p) }) }
 
-// TestLongest: messages of the longest length of a ConnectX, and before them one
-// of IBA's longest.
+// TestLongest transfers messages of the maximum length of a ConnectX, and
+// before them one of the maximum length of the IBA.
 func TestLongest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("four gigabytes")
@@ -91,7 +91,7 @@ func TestLongest(t *testing.T) {
 	})
 }
 
-// TestTurns: a long message lets others have the loop in between.
+// TestTurns checks that other steps of the loop run during a long message.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)

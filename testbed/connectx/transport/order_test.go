@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// slow delays what a host sends.
+// slow delays the packets of a host.
 func slow(who int, d time.Duration) func(int, *roce.Packet) []time.Duration {
 	return func(from int, p *roce.Packet) []time.Duration {
 		if from == who {
@@ -19,8 +19,8 @@ func slow(who int, d time.Duration) func(int, *roce.Packet) []time.Duration {
 	}
 }
 
-// TestReadLimit: no more READs and atomics are under way than were agreed, and
-// what follows them does not wait.
+// TestReadLimit checks that the number of outstanding READs and atomics does
+// not exceed the limit, and that requests behind them do not wait.
 func TestReadLimit(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
-// TestTooManyReads: a peer that does not keep to the agreement is refused.
+// TestTooManyReads checks that a peer that exceeds the limit is refused.
 func TestTooManyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(i int, c *Config) { c.MaxInitiate, c.MaxRespond = 4, 3 })
@@ -57,11 +57,12 @@ func TestTooManyReads(t *testing.T) {
 		w.post(0)
 		w.pass(time.Second)
 		w.ends(0, OK, OK, OK, RemoteInvalidRequest)
-		w.told(1, "broken 1")
+		w.wantEvents(1, "broken 1")
 	})
 }
 
-// TestFence: a fenced request waits for READs and atomics, an unfenced one does not.
+// TestFence checks that a fenced request waits for READs and atomics and an
+// unfenced one does not.
 func TestFence(t *testing.T) {
 	for _, fence := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestLocalOrder: local operations complete in their turn.
+// TestLocalOrder checks that local operations complete in order.
 func TestLocalOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout = 20 })
@@ -101,7 +102,8 @@ func TestLocalOrder(t *testing.T) {
 	})
 }
 
-// TestWindow: without answers a sender stops, and has asked for some.
+// TestWindow checks that a sender without acknowledgments stops and has
+// requested some.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout = 0 })
@@ -118,13 +120,14 @@ func TestWindow(t *testing.T) {
 		w.loop.Run(func() {
 			n := w.seen["0 RC_SEND_FIRST"] + w.seen["0 RC_SEND_MIDDLE"]
 			if n != window || asked != window/ackEvery {
-				t.Errorf("%d packets, %d of them ask for an answer; want %d and %d", n, asked, window, window/ackEvery)
+				t.Errorf("%d packets, %d of them with AckReq; want %d and %d", n, asked, window, window/ackEvery)
 			}
 		})
 	})
 }
 
-// TestDrain: SQD lets what has begun end, begins nothing, and tells so once.
+// TestDrain checks that in SQD requests that have begun complete, no other
+// request begins, and one event is reported.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout, c.MaxInitiate = 20, 1 })
@@ -134,9 +137,9 @@ func TestDrain(t *testing.T) {
 		w.pass(time.Microsecond)
 		a := w.hosts[0]
 		w.loop.Run(func() { a.e.SetState(SQD) })
-		w.told(0)
+		w.wantEvents(0)
 		w.pass(time.Second)
-		w.told(0, "drained")
+		w.wantEvents(0, "drained")
 		w.ends(0, OK, OK)
 		w.post(0, request(Write, 10, 1))
 		w.pass(time.Second)
@@ -146,13 +149,13 @@ func TestDrain(t *testing.T) {
 		w.ends(0, OK, OK, OK, OK, OK)
 		w.loop.Run(func() { a.e.SetState(SQD) })
 		w.pass(time.Second)
-		w.told(0, "drained", "drained")
+		w.wantEvents(0, "drained", "drained")
 		w.idle()
 	})
 }
 
-// TestTakeBack: an owner gets back what is under way, in order, and the endpoint
-// begins anew after it.
+// TestTakeBack checks that TakeBack returns outstanding requests in order, and
+// that the endpoint can be used again.
 func TestTakeBack(t *testing.T) {
 	for _, state := range []State{Reset, Err} {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,7 +166,7 @@ func TestTakeBack(t *testing.T) {
 			want := []*Request{request(Write, 1000, 1), request(Read, 10, 1), {Op: Local}, request(Read, 10, 1), request(Write, 1, 1)}
 			w.post(0, want...)
 			w.receive(1, 1000)
-			w.loop.Run(func() { // half a message for the other side
+			w.loop.Run(func() { // half a message for the other host
 				b.e.Receive(&roce.Packet{Opcode: roce.SendFirst, PSN: 105, PKey: 0xFFFF, Payload: make([]byte, 256)})
 			})
 			w.pass(time.Millisecond)
@@ -206,7 +209,7 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
-// TestEstablished: the first packet in RTR is told, once.
+// TestEstablished checks that the first packet in RTR is reported, once.
 func TestEstablished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)
@@ -215,7 +218,7 @@ func TestEstablished(t *testing.T) {
 		w.receive(1, 1, 1)
 		w.post(0, send(1), send(1))
 		w.pass(time.Second)
-		w.told(1, "established")
+		w.wantEvents(1, "established")
 		w.ends(0, OK, OK)
 		w.post(1, send(1))
 		w.pass(time.Second)
@@ -227,14 +230,14 @@ func TestEstablished(t *testing.T) {
 	})
 }
 
-// TestMigration: an armed end that has no retries left changes its path, and the
-// other one follows.
+// TestMigration checks that an armed endpoint without retries left changes its
+// path, and that the peer follows.
 func TestMigration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(i int, c *Config) {
 			c.Migration, c.RetryCount = Rearm, 1
 			c.Path.DLID, c.AltPath.DLID = 1, 2
-			c.AltPath.DGID = [16]byte{10: 0xFF, 11: 0xFF, 15: byte(2 - i)} // as the wire has it
+			c.AltPath.DGID = [16]byte{10: 0xFF, 11: 0xFF, 15: byte(2 - i)} // as on the wire
 		})
 		w.receive(1, 1, 1, 1)
 		w.receive(0, 1)
@@ -255,36 +258,37 @@ func TestMigration(t *testing.T) {
 		w.post(0, send(1))
 		w.pass(time.Second)
 		w.ends(0, OK, OK)
-		w.told(0, "migrated true")
-		w.told(1, "migrated true")
+		w.wantEvents(0, "migrated true")
+		w.wantEvents(1, "migrated true")
 		for i, h := range w.hosts {
 			if c := h.e.Config(); c.Path.DLID != 2 || c.Migration != Migrated {
 				t.Errorf("host %d: %+v", i, c)
 			}
 		}
-		w.fate = drop(0) // and the second path has its end, too
+		w.fate = drop(0) // the second path fails, too
 		w.post(0, send(1))
 		w.pass(time.Second)
 		w.ends(0, OK, OK, TransportRetry)
 	})
 }
 
-// TestWrongMigration: a peer that migrates to a path that was not agreed on is
-// not followed, which is told once.
+// TestWrongMigration checks that a migration of the peer to an unknown path is
+// reported once and not followed.
 func TestWrongMigration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(i int, c *Config) { c.Migration, c.AltPath.DLID = Armed, 7 })
 		for _, psn := range []uint32{100, 100} {
 			w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: psn, MigReq: true, Route: roce.Route{SLID: 8}})
 		}
-		w.told(1, "migrated false")
+		w.wantEvents(1, "migrated false")
 		w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: 100, MigReq: true, Route: roce.Route{SLID: 7}})
-		w.told(1, "migrated false", "migrated true")
+		w.wantEvents(1, "migrated false", "migrated true")
 	})
 }
 
-// TestRepeatedReadFails: a READ whose answer was lost, and whose memory has gone
-// when it is asked for again, fails for the access; what is before it is done.
+// TestRepeatedReadFails checks that a READ fails with an access error if its
+// response was lost and its memory was invalidated before it was repeated.
+// Requests before it succeed.
 func TestRepeatedReadFails(t *testing.T) {
 	for lost := uint32(101); lost <= 104; lost++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,17 +305,17 @@ func TestRepeatedReadFails(t *testing.T) {
 			w.post(0, request(Write, 1, 2), request(Read, 1000, 1), request(Write, 1, 2))
 			w.pass(time.Second)
 			w.ends(0, OK, RemoteAccess, Flushed)
-			w.told(1, "broken 2")
+			w.wantEvents(1, "broken 2")
 			w.idle()
 		})
 	}
 }
 
-// TestRepeatedReads: a READ whose answer was lost in the middle goes on there;
-// an atomic is not done twice.
+// TestRepeatedReads checks that a READ of which a response was lost continues
+// there, and that an atomic is not carried out twice.
 func TestRepeatedReads(t *testing.T) {
 	for lost := 101; lost <= 106; lost++ {
-		for _, again := range []bool{false, true} { // the request is repeated by the wire
+		for _, again := range []bool{false, true} { // repeat requests on the wire
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, RC, nil)
 				b := w.hosts[1]

@@ -2,7 +2,7 @@ package transport
 
 import "github.com/goverbs/goverbs/testbed/connectx/roce"
 
-// build makes the packet that is next.
+// build returns the next packet of a request.
 func (s *sender) build(r *Request) (*roce.Packet, Syndrome) {
 	p := s.e.packet(s.opcode(r), forward(r.way.first, s.part))
 	off := uint32(s.part * r.way.mtu)
@@ -35,8 +35,7 @@ func (s *sender) build(r *Request) (*roce.Packet, Syndrome) {
 	return p, OK
 }
 
-// operations is the opcodes of a request's packets: the first, one in the middle,
-// the last and the only one.
+// operations has the opcodes of a request's packets: first, middle, last, only.
 var operations = [...][4]roce.Opcode{
 	Send:              {roce.SendFirst, roce.SendMiddle, roce.SendLast, roce.SendOnly},
 	SendImm:           {roce.SendFirst, roce.SendMiddle, roce.SendLastImm, roce.SendOnlyImm},
@@ -50,12 +49,12 @@ var operations = [...][4]roce.Opcode{
 	MaskedFetchAdd:    {3: roce.MaskedFetchAdd},
 }
 
-// opcode is the opcode of the packet that is next.
+// opcode returns the opcode of the next packet.
 func (s *sender) opcode(r *Request) roce.Opcode {
 	return place(operations[r.Op], s.part == 0, s.part == r.way.packets-1)
 }
 
-// place is the opcode for a packet's place in its message.
+// place returns the opcode for a packet's place in its message.
 func place(ops [4]roce.Opcode, first, last bool) roce.Opcode {
 	switch {
 	case first && last:
@@ -68,7 +67,7 @@ func place(ops [4]roce.Opcode, first, last bool) roce.Opcode {
 	return ops[1]
 }
 
-// sendDatagram sends the one packet of a datagram.
+// sendDatagram sends the packet of a datagram.
 func (s *sender) sendDatagram(r *Request) (sent, more bool) {
 	p, fault := s.build(r)
 	if fault != OK {

@@ -15,10 +15,10 @@ import (
 // sizes are lengths around a path MTU of 256 bytes.
 var sizes = []int{0, 1, 255, 256, 257, 512, 1023, 5000, 70000}
 
-// faults are what a wire may do to packets, in 1000.
+// faults has the probabilities of a wire's faults, per 1000.
 type faults struct{ drop, repeat, delay int }
 
-// rough makes a wire with faults.
+// rough returns the fates of packets on a wire with faults.
 func rough(f faults, seed uint64) func(int, *roce.Packet) []time.Duration {
 	src := rand.New(rand.NewPCG(seed, 1))
 	return func(from int, p *roce.Packet) []time.Duration {
@@ -38,14 +38,14 @@ func rough(f faults, seed uint64) func(int, *roce.Packet) []time.Duration {
 	}
 }
 
-// TestTransfers: each operation of the reliable services with each size arrives
-// whole and once, over good wires and bad ones.
+// TestTransfers checks that each operation of the reliable services, with each
+// size, is carried out completely and once, over wires with and without faults.
 func TestTransfers(t *testing.T) {
 	for _, kind := range []Type{RC, XRCInitiator} {
 		for name, f := range map[string]faults{
 			"good": {}, "loss": {drop: 50}, "repeats": {repeat: 100}, "disorder": {delay: 100}, "all": {30, 50, 50},
 		} {
-			for _, psn := range []uint32{100, 1<<24 - 7} { // the second wraps in the first messages
+			for _, psn := range []uint32{100, 1<<24 - 7} { // the second PSN wraps in the first messages
 				t.Run(fmt.Sprintf("type %d/%s/%d", kind, name, psn), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { transfers(t, kind, f, psn) })
 				})
@@ -132,7 +132,7 @@ func transfers(t *testing.T, kind Type, f faults, psn uint32) {
 				t.Errorf("WRITE of %d bytes differs", r.Length)
 			}
 		}
-		sum := uint64(0) // each swap compares with 0 and fails, but for the first round
+		sum := uint64(0) // each swap but those of the first round compares with 0 and fails
 		for _, r := range reads {
 			switch r.Op {
 			case Read:

@@ -2,7 +2,7 @@ package transport
 
 import "time"
 
-// watch runs the timer while an answer is to come.
+// watch runs the timer while a response is expected.
 func (s *sender) watch() {
 	d := AckTime(s.e.config.AckTimeout)
 	switch {
@@ -14,17 +14,18 @@ func (s *sender) watch() {
 	}
 }
 
-// timeout is the end of the time for an answer.
+// timeout runs when no response came in time.
 func (s *sender) timeout() {
 	s.recovering = false
-	if s.stalled != nil { // nothing could be sent again
+	if s.stalled != nil { // nothing can be sent again
 		s.watch()
 		return
 	}
 	s.retry()
 }
 
-// retry goes back to the oldest packet without answer, if there are retries left.
+// retry goes back to the oldest unacknowledged packet, if there are retries
+// left.
 func (s *sender) retry() {
 	if s.recovering {
 		return
@@ -41,17 +42,18 @@ func (s *sender) retry() {
 	s.goBack()
 }
 
-// changePath migrates, if the alternate path is armed: it gets its own retries.
+// changePath migrates to the alternate path, if that is armed, with the full
+// number of retries.
 func (s *sender) changePath() bool {
 	if s.e.config.Migration != Armed {
 		return false
 	}
 	s.e.migrate()
-	s.retries = s.e.config.RetryCount + 1 // the first attempt is no retry
+	s.retries = s.e.config.RetryCount + 1 // the first attempt does not count
 	return true
 }
 
-// goBack makes the oldest packet without answer the next one to send.
+// goBack makes the oldest unacknowledged packet the next one to send.
 func (s *sender) goBack() {
 	s.at, s.part = len(s.queue), 0
 	for i, r := range s.queue {
@@ -74,8 +76,7 @@ func (s *sender) wait(d time.Duration) {
 	})
 }
 
-// fail ends the oldest request that has no answer with an error, and with it
-// the sending.
+// fail ends the oldest unacknowledged request with an error, and stops sending.
 func (s *sender) fail(why Syndrome) {
 	s.stop()
 	if len(s.queue) == 0 {

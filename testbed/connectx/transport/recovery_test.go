@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// inject gives a host packets, in one step.
+// inject passes packets to a host, in one step.
 func (w *world) inject(i int, packets ...*roce.Packet) {
 	w.loop.Run(func() {
 		for _, p := range packets {
@@ -22,7 +22,7 @@ func aeth(psn uint32, syndrome uint8) *roce.Packet {
 	return &roce.Packet{Opcode: roce.Acknowledge, PSN: psn, AETH: roce.AETH{Syndrome: syndrome}}
 }
 
-// follow records the PSNs that a host sends, with their opcodes.
+// follow records the PSNs and opcodes that a host sends.
 func (w *world) follow(i int) *[]psnOf {
 	var got []psnOf
 	fate := w.fate
@@ -43,7 +43,7 @@ type psnOf struct {
 	op  roce.Opcode
 }
 
-// alone is a world of one requester that hears only what a test injects.
+// alone returns a world with one requester that receives only injected packets.
 func alone(t *testing.T, change func(c *Config)) (*world, *[]psnOf) {
 	w := newWorld(t, RC, func(_ int, c *Config) {
 		if c.AckTimeout = 0; change != nil {
@@ -54,7 +54,8 @@ func alone(t *testing.T, change func(c *Config)) (*world, *[]psnOf) {
 	return w, w.follow(0)
 }
 
-// TestLostAnswer: the answer of what follows tells that a READ's was lost.
+// TestLostResponse checks that the response of a later request shows that a
+// READ response was lost.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout = 25 })
@@ -73,8 +74,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestWaiting: while it waits for the end of an RNR time, a requester listens to
-// nothing else, and retries count once.
+// TestWaiting checks that a requester ignores NAKs during an RNR time, and
+// counts one retry.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := alone(t, func(c *Config) { c.RNRRetry = 1 })
@@ -94,8 +95,8 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitingInVain: what was refused got through in an earlier attempt: the rest
-// follows at once.
+// TestWaitingInVain checks that the following requests are sent at once if an
+// earlier attempt of the refused request succeeded.
 func TestWaitingInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := alone(t, nil)
@@ -109,8 +110,8 @@ func TestWaitingInVain(t *testing.T) {
 	})
 }
 
-// TestRetryOnce: a NAK that comes twice makes one retry; after an RNR time there
-// can be another one.
+// TestRetryOnce checks that a duplicate NAK causes no second retry, but one
+// after an RNR time may.
 func TestRetryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := alone(t, func(c *Config) { c.RetryCount = 2 })
@@ -130,7 +131,7 @@ func TestRetryOnce(t *testing.T) {
 	})
 }
 
-// TestPartlyDone: what has its answer is not sent again.
+// TestPartlyDone checks that acknowledged packets are not sent again.
 func TestPartlyDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := alone(t, nil)
@@ -143,7 +144,8 @@ func TestPartlyDone(t *testing.T) {
 	})
 }
 
-// TestSpan: sequence numbers of what is under way stay fewer than half of all.
+// TestSpan checks that outstanding requests use fewer than half of all sequence
+// numbers.
 func TestSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := alone(t, nil)
@@ -154,8 +156,8 @@ func TestSpan(t *testing.T) {
 	})
 }
 
-// TestOneNAK: many packets behind a gap make one NAK, the packet in the gap
-// makes room for another one.
+// TestOneNAK checks that packets behind a gap cause one NAK, and that another
+// one is sent after the gap was filled.
 func TestOneNAK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)
@@ -171,23 +173,24 @@ func TestOneNAK(t *testing.T) {
 	})
 }
 
-// TestNAKStays: the ACK of a repeated packet does not take the place of a NAK.
+// TestNAKStays checks that the ACK of a repeated packet does not replace a NAK.
 func TestNAKStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)
 		w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: 100}, &roce.Packet{Opcode: roce.SendOnly, PSN: 99, AckReq: true})
 		if p := w.last[1]; w.seen["1 RC_ACK"] != 1 || p.PSN != 100 || p.AETH.Kind() != roce.RNRNak {
-			t.Errorf("%d answers, the last %+v", w.seen["1 RC_ACK"], p)
+			t.Errorf("%d responses, the last %+v", w.seen["1 RC_ACK"], p)
 		}
 	})
 }
 
-// readOf is a READ of n packets with key 1, of which the first skip are not asked for.
+// readOf returns a READ of n packets with key 1 without its first skip packets.
 func readOf(psn uint32, n, skip int) *roce.Packet {
 	return &roce.Packet{Opcode: roce.ReadRequest, PSN: psn + uint32(skip), RETH: roce.RETH{RKey: 1, VA: uint64(skip) * 256, Length: uint32(n-skip) * 256}}
 }
 
-// reader is a responder whose answers go nowhere, and what it sends.
+// reader returns a world with one responder whose responses are discarded, and
+// records them.
 func reader(t *testing.T, limit int) (*world, *[]psnOf) {
 	w := newWorld(t, RC, func(_ int, c *Config) { c.MaxRespond = limit })
 	w.hosts[1].memory[1] = make([]byte, 1<<20)
@@ -195,7 +198,8 @@ func reader(t *testing.T, limit int) (*world, *[]psnOf) {
 	return w, w.follow(1)
 }
 
-// TestAnswersInOrder: the answer of a repeated READ goes in front of what follows it.
+// TestResponsesInOrder checks that the response of a repeated READ is sent
+// before later ones.
 func TestAnswersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 4)
@@ -208,7 +212,8 @@ func TestAnswersInOrder(t *testing.T) {
 	})
 }
 
-// interrupt gives a host a packet, and others behind the first burst of its answer.
+// interrupt passes a packet to a host, and others behind the first burst of its
+// response.
 func (w *world) interrupt(i int, first *roce.Packet, then ...*roce.Packet) {
 	w.loop.Run(func() {
 		first.PKey = 0xFFFF
@@ -221,8 +226,8 @@ func (w *world) interrupt(i int, first *roce.Packet, then ...*roce.Packet) {
 	w.pass(time.Second)
 }
 
-// TestInterruptedRead: a READ's answer that a repeated one interrupts begins anew
-// where it was.
+// TestInterruptedRead checks that a READ response interrupted by a repeated one
+// continues with a First packet.
 func TestInterruptedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 4)
@@ -239,8 +244,8 @@ func TestInterruptedRead(t *testing.T) {
 	})
 }
 
-// TestRewoundRead: a READ that is asked for again while its answer goes out goes
-// back, but not ahead.
+// TestRewoundRead checks that a READ that is repeated while its response is
+// being sent goes back, but not forward.
 func TestRewoundRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 4)
@@ -252,32 +257,32 @@ func TestRewoundRead(t *testing.T) {
 	})
 }
 
-// TestFailedAtomic: an atomic whose memory fails is no message that was done, and
-// takes no other's place: what goes out after a repeated READ's answer is its NAK.
+// TestFailedAtomic checks that a failed atomic does not count as a message and
+// uses no resource: after the response of a repeated READ its NAK is sent.
 func TestFailedAtomic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 1)
 		w.hosts[1].atomicFault = RemoteAccess
 		w.inject(1, readOf(100, 1, 0))
 		w.inject(1, readOf(100, 1, 0), &roce.Packet{Opcode: roce.FetchAdd, PSN: 101, Atomic: roce.AtomicETH{RKey: 1}})
-		w.told(1, "broken 2")
+		w.wantEvents(1, "broken 2")
 		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly}, {101, roce.Acknowledge}}; !equal(*sent, want) {
 			t.Errorf("sent %v, want %v", *sent, want)
 		}
 		if got, want := w.last[1].AETH, (roce.AETH{Syndrome: roce.NakRemoteAccess, MSN: 1}); got != want {
-			t.Errorf("the last answer is %+v, want %+v", got, want)
+			t.Errorf("the last response is %+v, want %+v", got, want)
 		}
 	})
 }
 
-// TestRepeatedReadGivesWay: the repeated answer of a READ that the peer has gone
-// on from is no reason to refuse the next one.
+// TestRepeatedReadGivesWay checks that a queued repetition of a READ does not
+// make the next READ exceed the limit.
 func TestRepeatedReadGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 1)
 		w.inject(1, readOf(100, 1, 0))
 		w.inject(1, readOf(100, 1, 0), readOf(101, 1, 0))
-		w.told(1)
+		w.wantEvents(1)
 		if want := []psnOf{{100, roce.ReadResponseOnly}, {101, roce.ReadResponseOnly}}; !equal(*sent, want) {
 			t.Errorf("sent %v, want %v", *sent, want)
 		}

@@ -6,64 +6,64 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// MaxMessage is the longest message.
+// MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 1 << 31
 
-// A stage is what of a message has come.
+// A stage is how much of a message has been received.
 type stage uint8
 
 const (
-	between stage = iota // no message has begun
+	between stage = iota // between messages
 	inSend
 	inWrite
 )
 
 // A responder is the receiving half of an endpoint.
 type responder struct {
-	e        *Endpoint
-	running  bool
-	expected uint32 // the next PSN
-	count    uint32 // messages done: the MSN
-	quiet    bool   // a NAK was sent: what comes too early is no news
-	ending   *ending
-	stalled  *roce.Packet // its memory is not there: see Resume
-	hopeless Syndrome     // why the memory cannot be had, to be said when the peer asks again
-	missed   bool         // packets behind it were dropped
-	resuming bool         // it is taken again
-	paused   bool         // the memory of the first answer is not there
+	e            *Endpoint
+	running      bool
+	expected     uint32 // the next PSN
+	count        uint32 // messages completed: the MSN
+	quiet        bool   // a NAK was sent: packets out of order are ignored
+	ending       *ending
+	stalled      *roce.Packet // it had a page fault: see Resume
+	pendingFault Syndrome     // the fault of an access after Resume, for the refusal when the peer retries
+	missed       bool         // packets behind it were dropped
+	resuming     bool         // it is processed again
+	paused       bool         // the first response had a page fault
 
-	// The message that has begun.
+	// The message in progress.
 	stage  stage
-	lost   bool // unreliable: the rest of it is dropped
+	lost   bool // unreliable: the rest of the message is dropped
 	taken  *Receive
 	region Region
-	done   uint32 // bytes of it
-	length uint32 // of a WRITE
+	done   uint32 // bytes received
+	length uint32 // of the WRITE
 
-	memory  []*resource // READs and atomics, the oldest first
-	answers []answer    // to be sent, by PSN
+	memory    []*resource // READs and atomics, oldest first
+	responses []response  // to be sent, ordered by PSN
 }
 
-// An ending is what happens when the last NAK is out.
+// An ending is reported after the last NAK was sent.
 type ending struct {
-	message *Message // completes the receive request that was taken; may be nil
+	message *Message // completes the receive request in use; may be nil
 	event   Event
 }
 
-// start expects the first packet.
+// start prepares for the first packet.
 func (r *responder) start() {
 	*r = responder{e: r.e, running: true, expected: r.e.config.RecvPSN & psnMask, taken: r.taken}
 }
 
-// stop ends everything; a receive request that was taken waits for TakeBack.
+// stop stops the responder. A receive request in use is returned by TakeBack.
 func (r *responder) stop() {
 	*r = responder{e: r.e, expected: r.expected, taken: r.taken}
 }
 
-// reliable reports whether the peer waits for answers.
+// reliable reports whether the peer expects acknowledgments.
 func (r *responder) reliable() bool { return r.e.config.Type == RC || r.e.config.Type == XRCTarget }
 
-// request takes a request of a peer that waits for answers.
+// request processes a request packet of a reliable service.
 func (r *responder) request(p *roce.Packet) {
 	if !r.running || r.ending != nil {
 		return
@@ -72,8 +72,8 @@ func (r *responder) request(p *roce.Packet) {
 	case d < 0:
 		r.duplicate(p)
 	case r.stalled != nil:
-		if d == 0 && r.hopeless != OK {
-			r.conclude(r.hopeless)
+		if d == 0 && r.pendingFault != OK {
+			r.conclude(r.pendingFault)
 			break
 		}
 		r.missed = r.missed || d > 0
@@ -81,7 +81,7 @@ func (r *responder) request(p *roce.Packet) {
 	case d > 0:
 		if !r.quiet {
 			r.quiet = true
-			r.say(r.expected, roce.NakSequence)
+			r.queueAck(r.expected, roce.NakSequence)
 		}
 	default:
 		r.quiet, r.missed = false, false
@@ -90,7 +90,7 @@ func (r *responder) request(p *roce.Packet) {
 	r.e.schedule()
 }
 
-// take does what the next packet asks for.
+// take carries out the next packet in order.
 func (r *responder) take(p *roce.Packet) {
 	if !r.inOrder(p.Opcode) || !r.rightSize(p) {
 		r.refuse(p.PSN, roce.NakInvalidRequest, RequestError)
@@ -108,7 +108,7 @@ func (r *responder) take(p *roce.Packet) {
 	}
 }
 
-// inOrder reports whether an operation may follow the last one.
+// inOrder reports whether an operation may follow the previous one.
 func (r *responder) inOrder(op roce.Opcode) bool {
 	switch op.Op() {
 	case roce.SendMiddle, roce.SendLast, roce.SendLastImm, roce.SendLastInv:
@@ -119,8 +119,8 @@ func (r *responder) inOrder(op roce.Opcode) bool {
 	return r.stage == between
 }
 
-// rightSize reports whether the payload has the length that the packet's place
-// in the message, and the length that a WRITE has told, ask for.
+// rightSize reports whether the payload has the length required by the packet's
+// place in the message and by the length of the WRITE.
 func (r *responder) rightSize(p *roce.Packet) bool {
 	n, mtu := len(p.Payload), r.e.config.MTU
 	switch {
@@ -147,7 +147,7 @@ func (r *responder) rightSize(p *roce.Packet) bool {
 	return told <= MaxMessage && told-got > uint32(n)
 }
 
-// send takes a packet of a SEND.
+// send processes a packet of a SEND.
 func (r *responder) send(p *roce.Packet) {
 	if p.Opcode.Starts() {
 		if r.done = 0; !r.claim(p) {
@@ -170,18 +170,18 @@ func (r *responder) send(p *roce.Packet) {
 			return
 		}
 		if fault == RemoteAccess {
-			fault = LocalAccess // that is how the receiver's completion calls it
+			fault = LocalAccess // the syndrome of the receiver's completion
 		}
 	}
 	if fault != OK {
-		r.spoil(m, fault)
+		r.failReceive(m, fault)
 		return
 	}
 	r.stage = inSend
 	r.accept(p, m)
 }
 
-// deliver gives the receive request bytes, if there are any.
+// deliver stores bytes in the receive request's buffers.
 func (r *responder) deliver(off uint32, b []byte) Syndrome {
 	if len(b) == 0 {
 		return OK
@@ -189,7 +189,7 @@ func (r *responder) deliver(off uint32, b []byte) Syndrome {
 	return r.e.queues.Deliver(r.taken, off, b)
 }
 
-// write takes a packet of a WRITE.
+// write processes a packet of a WRITE.
 func (r *responder) write(p *roce.Packet) {
 	epoch := r.e.epoch
 	if p.Opcode.Starts() {
@@ -230,10 +230,10 @@ func (r *responder) write(p *roce.Packet) {
 	r.accept(p, r.message(p))
 }
 
-// claim takes a receive request for a message. If there is none, the peer has to
-// wait: the packet has not come.
+// claim gets a receive request for a message. If there is no request, it sends
+// an RNR NAK and drops the packet.
 func (r *responder) claim(p *roce.Packet) bool {
-	if r.taken != nil { // of a message that was lost
+	if r.taken != nil { // left by a lost message
 		return true
 	}
 	epoch := r.e.epoch
@@ -242,10 +242,10 @@ func (r *responder) claim(p *roce.Packet) bool {
 	case r.e.epoch != epoch:
 	case fault != OK:
 		r.taken = rc
-		r.spoil(r.message(p), fault)
+		r.failReceive(r.message(p), fault)
 	case rc == nil && r.reliable():
 		r.quiet = true
-		r.say(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
+		r.queueAck(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
 	case rc == nil:
 		r.drop()
 	default:
@@ -255,7 +255,8 @@ func (r *responder) claim(p *roce.Packet) bool {
 	return false
 }
 
-// accept counts a packet as received, and completes the message if it was the last.
+// accept counts a packet as received, and completes the message with its last
+// packet.
 func (r *responder) accept(p *roce.Packet, m Message) {
 	r.expected = forward(p.PSN, 1)
 	if !p.Opcode.Ends() {
@@ -272,15 +273,14 @@ func (r *responder) accept(p *roce.Packet, m Message) {
 	}
 }
 
-// acknowledge answers a packet that asks for it.
+// acknowledge queues an ACK if the packet requests one.
 func (r *responder) acknowledge(p *roce.Packet) {
 	if p.AckReq && r.reliable() {
-		r.say(p.PSN, roce.AckNoCredits)
+		r.queueAck(p.PSN, roce.AckNoCredits)
 	}
 }
 
-// message is what the receive request's completion tells of the message whose
-// packet this is.
+// message returns the message for the completion of the receive request.
 func (r *responder) message(p *roce.Packet) Message {
 	m := Message{Op: Send, Length: r.done, Solicited: p.Solicited, Packet: p}
 	switch p.Opcode.Op() {
@@ -294,19 +294,19 @@ func (r *responder) message(p *roce.Packet) Message {
 	return m
 }
 
-// refuse sends a NAK of a packet that ends the connection: nothing from that one
-// on is answered. Without answers, it drops the message.
+// refuse sends a NAK for a packet and ends the connection: later packets get no
+// response. An unreliable service drops the message instead.
 func (r *responder) refuse(psn uint32, nak uint8, event Event) {
 	if !r.reliable() {
 		r.drop()
 		return
 	}
 	r.ending = &ending{event: event}
-	r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return distance(a.psn, psn) >= 0 })
-	r.say(psn, nak)
+	r.responses = slices.DeleteFunc(r.responses, func(a response) bool { return distance(a.psn, psn) >= 0 })
+	r.queueAck(psn, nak)
 }
 
-// violated refuses a packet's access to memory.
+// violated refuses a packet because of an invalid access to memory.
 func (r *responder) violated(psn uint32, fault Syndrome) {
 	if fault == RemoteInvalidRequest {
 		r.refuse(psn, roce.NakInvalidRequest, RequestError)
@@ -315,9 +315,9 @@ func (r *responder) violated(psn uint32, fault Syndrome) {
 	r.refuse(psn, roce.NakRemoteAccess, AccessError)
 }
 
-// spoil ends the connection because of the receive request, which completes with
-// the error.
-func (r *responder) spoil(m Message, fault Syndrome) {
+// failReceive ends the connection because of the receive request, which
+// completes with the error.
+func (r *responder) failReceive(m Message, fault Syndrome) {
 	nak := roce.NakRemoteOp
 	switch fault {
 	case LocalLength:
@@ -334,10 +334,10 @@ func (r *responder) spoil(m Message, fault Syndrome) {
 		r.finish()
 		return
 	}
-	r.say(r.expected, nak)
+	r.queueAck(r.expected, nak)
 }
 
-// finish is the end of a connection, after its last NAK.
+// finish ends the connection, after the last NAK was sent.
 func (r *responder) finish() {
 	end, rc := r.ending, r.taken
 	epoch := r.e.epoch

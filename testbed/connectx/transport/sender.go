@@ -2,42 +2,42 @@ package transport
 
 const (
 	window   = 128         // packets with payload that may be unacknowledged
-	ackEvery = 32          // packets after which an acknowledgment is asked for
+	ackEvery = 32          // packets after which an acknowledgment is requested
 	maxSpan  = 1<<23 - 256 // PSNs that may be unacknowledged: fewer than half of all
 )
 
-// A way is how far an endpoint has come with a request that it has taken.
+// A way is the endpoint's state of a request.
 type way struct {
 	first, last uint32 // PSNs
-	packets     int    // 0: a local request
+	packets     int    // 0 for a local request
 	mtu         int
 	before      int // packets with payload that were sent before this request
 	fault       Syndrome
 }
 
-// reads reports whether the request is answered by more than an acknowledgment.
+// reads reports whether the request has a response with data.
 func (r *Request) reads() bool { return r.Op >= Read && r.Op <= MaskedFetchAdd }
 
 // A sender is the requester of an endpoint.
 type sender struct {
 	e       *Endpoint
 	running bool
-	queue   []*Request // begun and not done, in order
-	pending *Request   // taken, but must not begin yet
+	queue   []*Request // begun and not completed, in order
+	pending *Request   // taken from Queues, but may not begin yet
 	next    uint32     // PSN of the next request that begins
-	unacked uint32     // the oldest PSN that waits for its answer
-	sent    uint32     // the PSN behind the last that was ever sent
+	unacked uint32     // the oldest unacknowledged PSN
+	sent    uint32     // the PSN after the last one ever sent
 
-	at, part int // the next packet: its request, as an index of queue, and its place in there
+	at, part int // the next packet: its request as an index of queue, and its index in the request
 
-	payloads int // packets with payload of all requests that began
-	silent   int // packets since an acknowledgment was asked for
+	payloads int // packets with payload of all requests that have begun
+	silent   int // packets since an acknowledgment was requested
 	reading  int // READs and atomics in queue
 
-	retries, rnrs uint8    // that are left
-	stalled       *Request // its memory is not there: see Resume
-	scattering    bool     // that is the memory of an answer: all answers are dropped
-	recovering    bool     // goes back already; the next timeout may do it again
+	retries, rnrs uint8    // left
+	stalled       *Request // it had a page fault: see Resume
+	scattering    bool     // the fault was of Scatter: all responses are dropped
+	recovering    bool     // has gone back already; only a timeout does it again
 	waiting       bool     // for the end of an RNR time
 	drained       bool
 	timer         clock
@@ -54,20 +54,20 @@ func (s *sender) start(psn uint32) {
 	s.refill()
 }
 
-// stop ends everything; the requests wait for TakeBack.
+// stop stops the sender. Outstanding requests are returned by TakeBack.
 func (s *sender) stop() {
 	s.running, s.waiting = false, false
 	s.stalled, s.scattering = nil, false
 	s.timer.stop()
 }
 
-// refill makes the retries complete again, for something went well.
+// refill resets the retry counters after progress.
 func (s *sender) refill() {
 	s.retries, s.rnrs, s.recovering = s.e.config.RetryCount, s.e.config.RNRRetry, false
 }
 
-// send sends up to room packets; it returns the room that is left, 0 if there
-// may be more to send.
+// send sends up to room packets. It returns the room that is left, or 0 if
+// there may be more to send.
 func (s *sender) send(room int) int {
 	for epoch := s.e.epoch; room > 0 && s.e.epoch == epoch && s.active(); {
 		var sent, more bool
@@ -87,17 +87,17 @@ func (s *sender) send(room int) int {
 	return room
 }
 
-// active reports whether the state lets packets out.
+// active reports whether the state permits sending.
 func (s *sender) active() bool {
 	return s.running && !s.waiting && s.stalled == nil && (s.e.state == RTS || s.e.state == SQD)
 }
 
-// sendNext sends the next packet of a request, if it may go now. More reports
-// whether there can be a next one at once.
+// sendNext sends the next packet of a request, if permitted. more reports
+// whether another packet may follow at once.
 func (s *sender) sendNext(r *Request) (sent, more bool) {
 	switch {
 	case r.way.fault != OK:
-		return false, false // when all before it is done, it fails
+		return false, false // it fails when all requests before it have completed
 	case r.way.packets == 0:
 		s.at++
 		return false, true
@@ -130,8 +130,8 @@ func (s *sender) sendNext(r *Request) (sent, more bool) {
 	return true, true
 }
 
-// fault marks a request that cannot be sent. If nothing is before it, it fails at
-// once. A page fault stops the sender until Resume.
+// fault records the fault of a request that cannot be sent. It fails at once if
+// it is the oldest. A page fault stops the sender until Resume.
 func (s *sender) fault(r *Request, fault Syndrome) (more bool) {
 	if fault == PageFault {
 		s.stalled = r
@@ -149,13 +149,13 @@ func (s *sender) advance(r *Request) {
 	}
 }
 
-// reliable reports whether the peer answers.
+// reliable reports whether the peer sends acknowledgments.
 func (s *sender) reliable() bool {
 	return s.e.config.Type == RC || s.e.config.Type == XRCInitiator
 }
 
-// inFlight is how many packets with payload wait for their acknowledgment, when
-// r is the request that goes on.
+// inFlight returns the number of unacknowledged packets with payload, where r
+// is the current request.
 func (s *sender) inFlight(r *Request) int {
 	head := s.queue[0]
 	acked := head.way.before
@@ -165,8 +165,8 @@ func (s *sender) inFlight(r *Request) int {
 	return r.way.before + s.part - acked
 }
 
-// begin takes the next request and gives it its PSNs. It reports whether there
-// is something to go on with.
+// begin starts the next request and assigns its PSNs. It reports whether there
+// is a packet to send.
 func (s *sender) begin() bool {
 	if s.e.state != RTS {
 		return false
@@ -209,7 +209,7 @@ func (s *sender) begin() bool {
 	return true
 }
 
-// check is how many packets a request has, and what is wrong with it.
+// check returns the number of packets of a request, or its fault.
 func (s *sender) check(r *Request) (n int, fault Syndrome) {
 	if n = packets(r.Length, s.e.config.MTU); r.Op > Read && r.Op < Local {
 		n = 1
@@ -228,7 +228,7 @@ func (s *sender) check(r *Request) (n int, fault Syndrome) {
 	return n, OK
 }
 
-// mayBegin reports whether fence, limits and the room of PSNs let a request begin.
+// mayBegin reports whether fence, limits and PSNs permit a request to begin.
 func (s *sender) mayBegin(r *Request, n int) bool {
 	switch {
 	case r.Fence && s.reading > 0:
@@ -239,7 +239,7 @@ func (s *sender) mayBegin(r *Request, n int) bool {
 	return !s.reliable() || distance(s.next, s.unacked)+n <= maxSpan
 }
 
-// drain says that everything that had begun is done.
+// drain reports that all requests that had begun have completed.
 func (s *sender) drain() {
 	if s.e.state == SQD && !s.drained && len(s.queue) == 0 {
 		s.drained = true
@@ -247,7 +247,7 @@ func (s *sender) drain() {
 	}
 }
 
-// finish ends the requests at the head of the queue that have their answers.
+// finish completes the acknowledged requests at the head of the queue.
 func (s *sender) finish() {
 	for epoch := s.e.epoch; len(s.queue) > 0 && s.e.epoch == epoch; {
 		r := s.queue[0]
@@ -264,12 +264,12 @@ func (s *sender) finish() {
 		s.e.queues.Done(r, OK)
 	}
 	if len(s.queue) == 0 && s.running {
-		s.queue = nil // of a long queue, the array goes as well
+		s.queue = nil // free the array of a long queue
 		s.e.schedule()
 	}
 }
 
-// pop takes the first request out of the queue.
+// pop removes the first request from the queue.
 func (s *sender) pop() {
 	r := s.queue[0]
 	s.queue[0] = nil

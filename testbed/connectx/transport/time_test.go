@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// drop loses what a host sends.
+// drop loses the packets of a host.
 func drop(who int) func(int, *roce.Packet) []time.Duration {
 	return func(from int, p *roce.Packet) []time.Duration {
 		if from == who {
@@ -18,10 +18,10 @@ func drop(who int) func(int, *roce.Packet) []time.Duration {
 	}
 }
 
-// send is a request with a payload of n bytes.
+// send returns a SEND of n bytes.
 func send(n int) *Request { return &Request{Op: Send, Length: uint32(n), WQE: noise(1, n)} }
 
-// ends checks how a host's requests ended.
+// ends checks the results of a host's requests.
 func (w *world) ends(i int, want ...Syndrome) {
 	w.t.Helper()
 	w.loop.Run(func() {
@@ -35,8 +35,8 @@ func (w *world) ends(i int, want ...Syndrome) {
 	})
 }
 
-// told checks what a host heard of events.
-func (w *world) told(i int, want ...string) {
+// wantEvents checks the events of a host.
+func (w *world) wantEvents(i int, want ...string) {
 	w.t.Helper()
 	w.loop.Run(func() {
 		if got := w.hosts[i].events; !equal(got, want) {
@@ -50,7 +50,7 @@ func (w *world) idle() {
 	w.t.Helper()
 	w.loop.Run(func() {
 		for i, h := range w.hosts {
-			if h.e.sender.timer.timer != nil || h.e.later != nil || h.e.posted || len(h.e.responder.answers) > 0 {
+			if h.e.sender.timer.timer != nil || h.e.later != nil || h.e.posted || len(h.e.responder.responses) > 0 {
 				w.t.Errorf("host %d waits for something: %+v, %+v", i, h.e.sender, h.e.responder)
 			}
 		}
@@ -69,8 +69,9 @@ func equal[T comparable](a, b []T) bool {
 	return true
 }
 
-// TestAckTimeout: without answers a request fails after one attempt more than
-// there are retries, each with the whole time; those behind it are given back.
+// TestAckTimeout checks that a request without a response fails after all
+// retries, each with the full timeout, and that later requests are returned by
+// TakeBack.
 func TestAckTimeout(t *testing.T) {
 	for _, retries := range []uint8{0, 1, 7} {
 		for _, code := range []uint8{1, 8, 14, 31} {
@@ -98,7 +99,7 @@ func TestAckTimeout(t *testing.T) {
 	}
 }
 
-// TestNoAckTimeout: the code 0 waits for ever, and has no timer.
+// TestNoAckTimeout checks that code 0 waits without limit and without a timer.
 func TestNoAckTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout = 0 })
@@ -110,7 +111,8 @@ func TestNoAckTimeout(t *testing.T) {
 	})
 }
 
-// TestRetriesAreRefilled: a peer that answers in the last attempt, again and again.
+// TestRetriesAreRefilled checks a peer that responds only to the last attempt,
+// repeatedly.
 func TestRetriesAreRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.RetryCount = 2 })
@@ -132,7 +134,8 @@ func TestRetriesAreRefilled(t *testing.T) {
 	})
 }
 
-// TestRNRTimes: each code's time, exactly; after the last retry the request fails.
+// TestRNRTimes checks the exact time of each code, and that the request fails
+// after the last retry.
 func TestRNRTimes(t *testing.T) {
 	for code := range uint8(32) {
 		synctest.Test(t, func(t *testing.T) {
@@ -143,7 +146,7 @@ func TestRNRTimes(t *testing.T) {
 			w.pass(1)
 			w.ends(0, RNRRetry, Flushed)
 			if n := w.seen["1 RC_ACK"]; n != 4 {
-				t.Errorf("%d answers, want 4", n)
+				t.Errorf("%d responses, want 4", n)
 			}
 			w.idle()
 		})
@@ -153,7 +156,8 @@ func TestRNRTimes(t *testing.T) {
 	}
 }
 
-// TestRNRForEver: seven retries are endless, and a late receive request is enough.
+// TestRNRForEver checks that 7 means unlimited retries, until a receive request
+// is posted.
 func TestRNRForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)
@@ -162,7 +166,7 @@ func TestRNRForEver(t *testing.T) {
 		w.pass(time.Second)
 		w.ends(0)
 		if n := w.seen["1 RC_ACK"]; n != 1+int(time.Second/RNRTime(12)) {
-			t.Errorf("%d answers in a second", n)
+			t.Errorf("%d responses in a second", n)
 		}
 		w.receive(1, 0, 10)
 		w.pass(time.Second)
@@ -171,7 +175,8 @@ func TestRNRForEver(t *testing.T) {
 	})
 }
 
-// TestRNROfALostPacket: losses while the receiver is not ready end nothing.
+// TestRNROfALostPacket checks that losses while the receiver is not ready end
+// nothing.
 func TestRNROfALostPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.RetryCount = 2 })

@@ -2,8 +2,9 @@ package transport
 
 import "github.com/goverbs/goverbs/testbed/connectx/roce"
 
-// unreliable takes a packet of a peer that waits for no answers. A message of which
-// a packet is missing is dropped; its receive request is the next message's.
+// unreliable processes a packet of an unreliable service. A message with a
+// missing packet is dropped, and its receive request is used for the next
+// message.
 func (r *responder) unreliable(p *roce.Packet) {
 	if !r.running {
 		return
@@ -20,13 +21,14 @@ func (r *responder) unreliable(p *roce.Packet) {
 	}
 }
 
-// drop forgets the message that has begun, and what is still to come of it.
+// drop drops the message in progress and the rest of its packets.
 func (r *responder) drop() { r.lost, r.stage, r.region = true, between, nil }
 
-// networkHeader is the room in front of a datagram in its receiver's buffers.
+// networkHeader is the size of the network header in front of a datagram in the
+// receiver's buffers.
 const networkHeader = 40
 
-// datagram takes a datagram.
+// datagram processes a datagram.
 func (r *responder) datagram(p *roce.Packet) {
 	if !r.running || len(p.Payload) > r.e.config.MTU || !r.claim(p) {
 		return
@@ -48,7 +50,7 @@ func (r *responder) datagram(p *roce.Packet) {
 	}
 	r.done = networkHeader + uint32(len(p.Payload))
 	if fault != OK {
-		r.spoil(r.message(p), fault)
+		r.failReceive(r.message(p), fault)
 		return
 	}
 	r.accept(p, r.message(p))

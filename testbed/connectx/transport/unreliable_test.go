@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// TestUC: a lost packet costs its message, and the receive request of that
-// is the next one's.
+// TestUC checks that a lost packet loses its message, and that the next message
+// uses the same receive request.
 func TestUC(t *testing.T) {
 	for lost := -1; lost < 12; lost++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestUC(t *testing.T) {
 			if !equal(got, want) {
 				t.Errorf("lost %d: arrived %+v, want %+v", lost, got, want)
 			}
-			w.told(1)
+			w.wantEvents(1)
 			w.idle()
 			if a.e.State() != RTS || b.e.State() != RTS {
 				t.Error("a state has changed")
@@ -60,27 +60,27 @@ func TestUC(t *testing.T) {
 	}
 }
 
-// TestUCFaults: what UC cannot store is dropped, but a receive request that is
-// too short ends in an error.
+// TestUCFaults checks that UC drops what it cannot store, except that a receive
+// request that is too short ends in an error.
 func TestUCFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, UC, nil)
 		w.post(0, request(Write, 300, 99), send(1))
 		w.pass(time.Second)
 		w.ends(0, OK, OK)
-		w.told(1)
+		w.wantEvents(1)
 		w.receive(1, 299, 1)
 		w.post(0, send(300))
 		w.pass(time.Second)
-		w.told(1, "broken 0")
+		w.wantEvents(1, "broken 0")
 		if b := w.hosts[1]; len(b.arrived) != 2 || b.arrived[0].m.Syndrome != LocalLength || b.arrived[1].m.Syndrome != Flushed {
 			t.Errorf("arrived: %+v", b.arrived)
 		}
 	})
 }
 
-// TestSQE: after a fault of its own an unreliable sender stops, and goes on
-// where its owner says so; its receiver never stopped.
+// TestSQE checks that an unreliable sender stops after a local fault and
+// continues when its owner sets RTS, while its receiver continues.
 func TestSQE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, UC, nil)
@@ -109,7 +109,7 @@ func TestSQE(t *testing.T) {
 	})
 }
 
-// TestUD: datagrams that arrive, and those that do not.
+// TestUD sends datagrams that are delivered and datagrams that are dropped.
 func TestUD(t *testing.T) {
 	const key = 0x11111111
 	for name, c := range map[string]struct {
@@ -155,7 +155,7 @@ func TestUD(t *testing.T) {
 					t.Fatalf("syndrome %#x, want %#x", got.m.Syndrome, c.want)
 				}
 				if c.want != OK {
-					w.told(1, "broken 0")
+					w.wantEvents(1, "broken 0")
 					return
 				}
 				if m := got.m; m.Op != SendImm || m.Imm != 7 || m.Length != uint32(40+c.n) || !m.Solicited || m.Packet.DETH.SrcQPN != 1 {
@@ -170,7 +170,8 @@ func TestUD(t *testing.T) {
 	}
 }
 
-// TestLimitedMembers: two limited members of a partition do not hear each other.
+// TestLimitedMembers checks that two limited members of a partition cannot
+// communicate.
 func TestLimitedMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, UC, func(_ int, c *Config) { c.PKey = 0x7FFF })

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// paging makes some accesses of a host to memory page faults, and resumes after d
-// each time. Every one of them, and then the first that is repeated, is let through.
+// paging makes accesses of a host to memory page faults, and resumes after d
+// each time. After a fault all accesses succeed until the first one is
+// repeated.
 func (w *world) paging(i int, d time.Duration, result Syndrome, which func(what string) Syndrome) (faults *int) {
 	h, n := w.hosts[i], 0
 	h.page = func(what string) Syndrome {
@@ -35,9 +36,9 @@ func everySecond() func(string) Syndrome {
 	}
 }
 
-// TestPageFaults checks that all operations get their data through when every page
-// of both hosts has to be brought first, with pauses shorter and longer than the
-// times after which the peer repeats, and that nothing is done twice.
+// TestPageFaults checks that all operations transfer their data, once, if every
+// page of both hosts has a fault first, with delays shorter and longer than the
+// peer's timeouts.
 func TestPageFaults(t *testing.T) {
 	for _, d := range []time.Duration{0, 100 * time.Microsecond, 10 * time.Millisecond} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
@@ -103,8 +104,8 @@ func TestPageFaultLost(t *testing.T) {
 	})
 }
 
-// TestPageFaultFails checks what becomes of each operation when its memory cannot be
-// had.
+// TestPageFaultFails checks the result of each operation whose memory is not
+// available.
 func TestPageFaultFails(t *testing.T) {
 	for what, c := range map[string]struct {
 		host  int
@@ -142,7 +143,7 @@ func TestPageFaultFails(t *testing.T) {
 					w.ends(0, OK, c.end)
 				}
 				if c.event != "" {
-					w.told(1, c.event)
+					w.wantEvents(1, c.event)
 				}
 				if what == "deliver" && (len(w.hosts[1].arrived) == 0 || w.hosts[1].arrived[0].m.Syndrome != LocalProtection) {
 					t.Errorf("arrived: %+v", w.hosts[1].arrived)
@@ -152,8 +153,8 @@ func TestPageFaultFails(t *testing.T) {
 	}
 }
 
-// TestPageFaultDatagram checks that a datagram whose memory is missing is lost for a
-// receiver, and waits at a sender.
+// TestPageFaultDatagram checks that a page fault loses a datagram at the
+// receiver and delays it at the sender.
 func TestPageFaultDatagram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, UD, nil)
@@ -180,7 +181,7 @@ func TestPageFaultDatagram(t *testing.T) {
 	})
 }
 
-// TestResumeInVain checks that a resumption for work that was given up does nothing.
+// TestResumeInVain checks that Resume does nothing for work that was abandoned.
 func TestResumeInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, nil)

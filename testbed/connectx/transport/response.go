@@ -6,22 +6,22 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// answered takes a packet of the peer's responder.
-func (s *sender) answered(p *roce.Packet) {
+// handleResponse processes a packet of the peer's responder.
+func (s *sender) handleResponse(p *roce.Packet) {
 	if !s.running || s.scattering || s.e.state != RTS && s.e.state != SQD {
 		return
 	}
 	if distance(p.PSN, s.unacked) < 0 || distance(p.PSN, s.sent) >= 0 {
-		return // of a packet that has its answer already, or that was never sent
+		return // of a packet that is already acknowledged, or was never sent
 	}
 	epoch := s.e.epoch
 	switch p.Opcode.Op() {
 	case roce.Acknowledge:
-		s.acknowledged(p)
+		s.handleAck(p)
 	case roce.AtomicAcknowledge:
-		s.atomicAnswer(p)
+		s.atomicResponse(p)
 	default:
-		s.readAnswer(p)
+		s.readResponse(p)
 	}
 	if s.e.epoch != epoch || !s.running {
 		return
@@ -29,29 +29,29 @@ func (s *sender) answered(p *roce.Packet) {
 	s.e.schedule()
 }
 
-// acknowledged takes an ACK or a NAK.
-func (s *sender) acknowledged(p *roce.Packet) {
+// handleAck processes an ACK or a NAK.
+func (s *sender) handleAck(p *roce.Packet) {
 	kind := p.AETH.Kind()
 	if kind != roce.Ack {
 		if s.waiting {
-			return // the peer drops what comes before the end of the time
+			return // the peer drops packets until the RNR time ends
 		}
-		if !s.upTo(p.PSN, kind) {
+		if !s.ackUpTo(p.PSN, kind) {
 			return
 		}
 	}
 	switch kind {
 	case roce.Ack:
-		s.upTo(forward(p.PSN, 1), kind)
+		s.ackUpTo(forward(p.PSN, 1), kind)
 	case roce.RNRNak:
-		s.notReady(p.AETH.Syndrome)
+		s.handleRNR(p.AETH.Syndrome)
 	case roce.Nak:
-		s.refused(p.AETH.Syndrome)
+		s.handleNAK(p.AETH.Syndrome)
 	}
 }
 
-// refused takes a NAK of the oldest packet without answer.
-func (s *sender) refused(syndrome uint8) {
+// handleNAK processes a NAK of the oldest unacknowledged packet.
+func (s *sender) handleNAK(syndrome uint8) {
 	switch syndrome {
 	case roce.NakSequence:
 		s.retry()
@@ -66,8 +66,8 @@ func (s *sender) refused(syndrome uint8) {
 	}
 }
 
-// notReady takes an RNR NAK of the oldest packet without answer.
-func (s *sender) notReady(syndrome uint8) {
+// handleRNR processes an RNR NAK of the oldest unacknowledged packet.
+func (s *sender) handleRNR(syndrome uint8) {
 	if s.e.config.RNRRetry != 7 {
 		if s.rnrs == 0 {
 			s.fail(RNRRetry)
@@ -75,14 +75,14 @@ func (s *sender) notReady(syndrome uint8) {
 		}
 		s.rnrs--
 	}
-	s.retries = s.e.config.RetryCount // the peer is there
+	s.retries = s.e.config.RetryCount // the peer is reachable
 	s.wait(RNRTime(syndrome))
 }
 
-// upTo takes everything before the PSN as answered that an acknowledgment can
-// answer. It reports whether that was everything: a READ or an atomic whose own
-// answer is missing is asked for again.
-func (s *sender) upTo(psn uint32, kind uint8) bool {
+// ackUpTo marks the packets before psn as acknowledged. A READ or an atomic
+// without its response cannot be acknowledged by a later packet: it is
+// requested again. ackUpTo reports whether all packets before psn were marked.
+func (s *sender) ackUpTo(psn uint32, kind uint8) bool {
 	to, missing := psn, false
 	for _, r := range s.queue {
 		if distance(r.way.first, psn) >= 0 {
@@ -103,12 +103,12 @@ func (s *sender) upTo(psn uint32, kind uint8) bool {
 		return false
 	}
 	if missing && to != psn {
-		s.retry() // its answer came before this one, and was lost
+		s.retry() // its response came before this packet, and was lost
 	}
 	return to == psn
 }
 
-// progress takes everything before the PSN as answered.
+// progress marks all packets before psn as acknowledged.
 func (s *sender) progress(psn uint32) {
 	n := distance(psn, s.unacked)
 	if n <= 0 {
@@ -116,7 +116,7 @@ func (s *sender) progress(psn uint32) {
 	}
 	s.unacked = psn
 	s.refill()
-	if s.waiting { // what was refused has got through in an earlier attempt
+	if s.waiting { // an earlier attempt of the request succeeded
 		s.waiting = false
 		s.goBack()
 	} else {
@@ -124,12 +124,13 @@ func (s *sender) progress(psn uint32) {
 	}
 	epoch := s.e.epoch
 	if s.finish(); s.running && s.e.epoch == epoch {
-		s.timer.set = false // the peer has the whole time again
+		s.timer.set = false // restart the timeout
 		s.watch()
 	}
 }
 
-// catchUp skips packets that were to be sent again and have their answer now.
+// catchUp skips packets that were to be sent again and have been acknowledged
+// meanwhile.
 func (s *sender) catchUp() {
 	if s.at == len(s.queue) {
 		return
@@ -150,8 +151,8 @@ func (s *sender) catchUp() {
 	}
 }
 
-// reader finds the READ or atomic that a PSN is part of.
-func (s *sender) reader(psn uint32) *Request {
+// requestAt returns the READ or atomic to which a PSN belongs, or nil.
+func (s *sender) requestAt(psn uint32) *Request {
 	for _, r := range s.queue {
 		if r.way.packets > 0 && distance(psn, r.way.first) >= 0 && distance(psn, r.way.last) <= 0 {
 			if r.reads() {
@@ -163,11 +164,11 @@ func (s *sender) reader(psn uint32) *Request {
 	return nil
 }
 
-// readAnswer takes a piece of a READ.
-func (s *sender) readAnswer(p *roce.Packet) {
-	r := s.reader(p.PSN)
+// readResponse processes a packet of a READ response.
+func (s *sender) readResponse(p *roce.Packet) {
+	r := s.requestAt(p.PSN)
 	if r == nil || r.Op != Read {
-		s.badAnswer(p)
+		s.badResponse(p)
 		return
 	}
 	if !s.reach(p) {
@@ -184,11 +185,11 @@ func (s *sender) readAnswer(p *roce.Packet) {
 	s.store(r, off, p)
 }
 
-// atomicAnswer takes the old value of an atomic.
-func (s *sender) atomicAnswer(p *roce.Packet) {
-	r := s.reader(p.PSN)
+// atomicResponse processes the response of an atomic.
+func (s *sender) atomicResponse(p *roce.Packet) {
+	r := s.requestAt(p.PSN)
 	if r == nil || r.Op == Read || p.AETH.Kind() != roce.Ack {
-		s.badAnswer(p)
+		s.badResponse(p)
 		return
 	}
 	if !s.reach(p) {
@@ -198,21 +199,21 @@ func (s *sender) atomicAnswer(p *roce.Packet) {
 	s.store(r, 0, p)
 }
 
-// badAnswer takes an answer that its request cannot have: an error of the request,
-// once all before it is answered.
-func (s *sender) badAnswer(p *roce.Packet) {
+// badResponse processes a response that does not match its request. The request
+// fails once all requests before it have completed.
+func (s *sender) badResponse(p *roce.Packet) {
 	if s.reach(p) {
 		s.fail(BadResponse)
 	}
 }
 
-// reach takes everything before an answer as answered. It reports whether the
-// answer is the one that is expected next.
+// reach marks everything before a response as acknowledged. It reports whether
+// the response is the next expected one.
 func (s *sender) reach(p *roce.Packet) bool {
-	return s.upTo(p.PSN, roce.Nak) && s.unacked == p.PSN
+	return s.ackUpTo(p.PSN, roce.Nak) && s.unacked == p.PSN
 }
 
-// store gives the owner what has come, and goes on behind it.
+// store passes the payload to the owner and marks the packet as acknowledged.
 func (s *sender) store(r *Request, off uint32, p *roce.Packet) {
 	epoch := s.e.epoch
 	if len(p.Payload) > 0 {

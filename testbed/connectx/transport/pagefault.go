@@ -2,10 +2,11 @@ package transport
 
 import "github.com/goverbs/goverbs/testbed/connectx/roce"
 
-// Resume goes on after a PageFault: with requester true after one of Gather or
-// Scatter, else after one of Deliver or of a Region. If fault is not OK, the
-// memory cannot be had, and what needs it fails with that syndrome: a Region's as
-// RemoteAccess. A call for work that was given up meanwhile does nothing.
+// Resume continues after a PageFault: with requester true after one of Gather
+// or Scatter, else after one of Deliver or of a Region. If fault is not OK, the
+// memory is not available, and the request that needs it fails with that
+// syndrome (with RemoteAccess for a Region). Resume does nothing if the request
+// was abandoned meanwhile.
 func (e *Endpoint) Resume(requester bool, fault Syndrome) {
 	if requester {
 		e.sender.resume(fault)
@@ -15,7 +16,7 @@ func (e *Endpoint) Resume(requester bool, fault Syndrome) {
 	e.schedule()
 }
 
-// resume goes on with the request whose memory was missing.
+// resume continues with the request that had a page fault.
 func (s *sender) resume(fault Syndrome) {
 	r, scattering := s.stalled, s.scattering
 	if r == nil {
@@ -25,7 +26,7 @@ func (s *sender) resume(fault Syndrome) {
 	switch {
 	case fault == OK && scattering:
 		s.recovering = false
-		s.goBack() // the answers were dropped: they are asked for again
+		s.goBack() // the responses were dropped: request them again
 	case fault == OK:
 	case scattering:
 		s.fail(fault)
@@ -34,8 +35,8 @@ func (s *sender) resume(fault Syndrome) {
 	}
 }
 
-// stall stops the responder at a packet whose memory is missing. Those behind it
-// are dropped. A peer that sends data is told to wait, once.
+// stall stops the responder at a packet that had a page fault. Packets behind
+// it are dropped. A peer that sends data gets one RNR NAK.
 func (r *responder) stall(p *roce.Packet, fault Syndrome) {
 	if fault == PageFaultLost {
 		r.taken = nil
@@ -46,48 +47,48 @@ func (r *responder) stall(p *roce.Packet, fault Syndrome) {
 	}
 	r.stalled = p
 	if p.Opcode.Carries() && !r.resuming {
-		r.say(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
+		r.queueAck(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
 	}
 }
 
-// resume goes on with the packet or the answer whose memory was missing.
+// resume continues with the packet or the response that had a page fault.
 func (r *responder) resume(fault Syndrome) {
 	if !r.running {
 		return
 	}
-	if r.paused && fault != OK && len(r.answers) > 0 && r.answers[0].res != nil {
-		r.refuse(r.answers[0].res.next, roce.NakRemoteAccess, AccessError)
+	if r.paused && fault != OK && len(r.responses) > 0 && r.responses[0].res != nil {
+		r.refuse(r.responses[0].res.next, roce.NakRemoteAccess, AccessError)
 	}
 	r.paused = false
 	switch {
 	case r.stalled == nil || r.ending != nil:
 		r.stalled = nil
 	case fault != OK && r.stalled.Opcode.Carries():
-		r.hopeless = fault // the peer was told to wait: it hears nothing before it sends the packet again
+		r.pendingFault = fault // the peer waits for the end of the RNR time: refuse the packet when it sends it again
 	default:
 		r.conclude(fault)
 	}
 }
 
-// conclude takes the packet whose memory was missing again, or refuses it.
+// conclude processes the packet that had a page fault again, or refuses it.
 func (r *responder) conclude(fault Syndrome) {
 	p := r.stalled
-	r.stalled, r.hopeless = nil, OK
+	r.stalled, r.pendingFault = nil, OK
 	switch {
 	case fault == OK:
-		r.takeAgain(p)
+		r.processAgain(p)
 	case !sends(p.Opcode.Op()):
 		r.violated(p.PSN, RemoteAccess)
 	case r.taken != nil:
-		r.spoil(r.message(p), fault)
-	default: // the receive request has its completion
+		r.failReceive(r.message(p), fault)
+	default: // the receive request has completed
 		r.refuse(p.PSN, roce.NakRemoteOp, Catastrophic)
 	}
 }
 
-// takeAgain takes a packet whose memory was missing. What came behind it meanwhile
-// is asked for.
-func (r *responder) takeAgain(p *roce.Packet) {
+// processAgain processes a packet that had a page fault, and requests the
+// packets dropped meanwhile.
+func (r *responder) processAgain(p *roce.Packet) {
 	epoch := r.e.epoch
 	r.resuming = true
 	r.take(p)
@@ -97,11 +98,11 @@ func (r *responder) takeAgain(p *roce.Packet) {
 	r.resuming = false
 	if r.missed && r.stalled == nil && r.ending == nil && !r.quiet {
 		r.missed, r.quiet = false, true
-		r.say(r.expected, roce.NakSequence)
+		r.queueAck(r.expected, roce.NakSequence)
 	}
 }
 
-// sends reports whether an operation is one of a SEND.
+// sends reports whether an operation belongs to a SEND.
 func sends(op roce.Opcode) bool {
 	return op < roce.WriteFirst || op == roce.SendLastInv || op == roce.SendOnlyInv
 }

@@ -6,62 +6,64 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// A resource is a READ or an atomic that the peer may ask for again.
+// A resource is a READ or an atomic that the peer may request again.
 type resource struct {
 	first, last uint32
-	count       uint32 // messages done, with this one
+	count       uint32 // messages completed, including this one
 	old         uint64 // of an atomic
 	atomic      bool
 
-	// A READ.
+	// The rest is for READs.
 	region Region // nil if empty
 	va     uint64
 	key    uint32
 	length uint32
-	base   uint32 // of the first PSN in the region: a repeated READ has a region of its own
+	base   uint32 // offset of region in the READ: a repeated READ has another region
 	mtu    int
-	begin  uint32 // the PSN with which the answer begins
-	next   uint32 // the next PSN of the answer
-	queued bool   // there is an answer to send
-	again  bool   // it was sent before
+	begin  uint32 // the first PSN of the response
+	next   uint32 // the next PSN of the response
+	queued bool   // a response is queued
+	again  bool   // a response was sent before
 }
 
-// An answer is what the responder is going to send: a resource's, or, without
-// one, an ACK or a NAK.
-type answer struct {
+// A response is queued by the responder: that of a resource or, if res is nil,
+// an ACK or a NAK.
+type response struct {
 	psn  uint32
 	res  *resource
 	aeth roce.AETH
 }
 
-// say queues an ACK or a NAK. Of several at the same moment, the last says it all.
-func (r *responder) say(psn uint32, syndrome uint8) {
-	a := answer{psn: psn, aeth: roce.AETH{Syndrome: syndrome, MSN: r.count}}
-	if n := len(r.answers); n > 0 && r.answers[n-1].res == nil {
-		r.answers[n-1] = a
+// queueAck queues an ACK or a NAK. It replaces an acknowledgment at the end of
+// the queue.
+func (r *responder) queueAck(psn uint32, syndrome uint8) {
+	a := response{psn: psn, aeth: roce.AETH{Syndrome: syndrome, MSN: r.count}}
+	if n := len(r.responses); n > 0 && r.responses[n-1].res == nil {
+		r.responses[n-1] = a
 		return
 	}
-	r.answers = append(r.answers, a)
+	r.responses = append(r.responses, a)
 }
 
-// reply queues the answer of a resource, from a PSN on, in the order of PSNs.
-func (r *responder) reply(res *resource, psn uint32) {
+// queueResponse queues the response of a resource, from psn on, in the order of
+// PSNs.
+func (r *responder) queueResponse(res *resource, psn uint32) {
 	res.begin, res.next, res.queued = psn, psn, true
-	at := len(r.answers)
-	for at > 0 && distance(r.answers[at-1].psn, res.last) > 0 {
+	at := len(r.responses)
+	for at > 0 && distance(r.responses[at-1].psn, res.last) > 0 {
 		at--
 	}
-	if at == 0 && len(r.answers) > 0 && r.answers[0].res != nil {
-		other := r.answers[0].res // after the interruption, it begins anew
+	if at == 0 && len(r.responses) > 0 && r.responses[0].res != nil {
+		other := r.responses[0].res // interrupted: it starts again with a READ response First
 		other.begin = other.next
 	}
-	r.answers = slices.Insert(r.answers, at, answer{psn: res.last, res: res})
+	r.responses = slices.Insert(r.responses, at, response{psn: res.last, res: res})
 }
 
-// room reports whether there is room for a READ or an atomic, at the cost of the
-// oldest. If an answer of theirs is still to be sent, the peer has asked for more
-// than it may: it is refused.
-func (r *responder) room(p *roce.Packet) bool {
+// hasRoom reports whether a READ or an atomic may be added, after the oldest is
+// removed if necessary. If that one has a response that was not sent yet, the
+// peer has exceeded its limit, and the request is refused.
+func (r *responder) hasRoom(p *roce.Packet) bool {
 	limit := r.e.config.MaxRespond
 	waits := func(res *resource) bool { return res.queued && !res.again }
 	if limit <= 0 || slices.ContainsFunc(r.memory[:max(0, len(r.memory)+1-limit)], waits) {
@@ -71,10 +73,10 @@ func (r *responder) room(p *roce.Packet) bool {
 	return true
 }
 
-// remember makes a resource for a READ or an atomic that there is room for.
-func (r *responder) remember(p *roce.Packet, n int) *resource {
+// addResource adds a READ or an atomic.
+func (r *responder) addResource(p *roce.Packet, n int) *resource {
 	for len(r.memory) >= r.e.config.MaxRespond {
-		r.forget()
+		r.removeOldest()
 	}
 	res := &resource{first: p.PSN, last: forward(p.PSN, n-1), mtu: r.e.config.MTU}
 	r.memory = append(r.memory, res)
@@ -84,26 +86,26 @@ func (r *responder) remember(p *roce.Packet, n int) *resource {
 	return res
 }
 
-// forget drops the oldest resource. The peer has gone on: an answer that is
-// to be repeated has arrived.
-func (r *responder) forget() {
+// removeOldest removes the oldest resource. The peer has sent newer requests,
+// so it has received a response that is still queued as a repetition.
+func (r *responder) removeOldest() {
 	old := r.memory[0]
 	r.memory = slices.Delete(r.memory, 0, 1)
-	r.answers = slices.DeleteFunc(r.answers, func(a answer) bool { return a.res == old })
+	r.responses = slices.DeleteFunc(r.responses, func(a response) bool { return a.res == old })
 }
 
-// read takes a READ.
+// read processes a READ request.
 func (r *responder) read(p *roce.Packet) {
 	region, ok := r.reach(p, RemoteRead)
-	if !ok || !r.room(p) {
+	if !ok || !r.hasRoom(p) {
 		return
 	}
-	res := r.remember(p, packets(p.RETH.Length, r.e.config.MTU))
+	res := r.addResource(p, packets(p.RETH.Length, r.e.config.MTU))
 	res.region, res.va, res.key, res.length = region, p.RETH.VA, p.RETH.RKey, p.RETH.Length
-	r.reply(res, res.first)
+	r.queueResponse(res, res.first)
 }
 
-// reach finds the memory that a READ wants.
+// reach returns the memory of a READ.
 func (r *responder) reach(p *roce.Packet, a Access) (Region, bool) {
 	if p.RETH.Length == 0 {
 		return nil, true
@@ -120,7 +122,7 @@ func (r *responder) reach(p *roce.Packet, a Access) (Region, bool) {
 	return region, true
 }
 
-// atomic takes an atomic.
+// atomic processes an atomic.
 func (r *responder) atomic(p *roce.Packet) {
 	a, epoch := &p.Atomic, r.e.epoch
 	if a.VA%8 != 0 {
@@ -135,7 +137,7 @@ func (r *responder) atomic(p *roce.Packet) {
 		r.violated(p.PSN, fault)
 		return
 	}
-	if !r.room(p) {
+	if !r.hasRoom(p) {
 		return
 	}
 	old, fault := region.Atomic(atomics[p.Opcode.Op()], [4]uint64{a.Swap, a.Compare, a.SwapMask, a.CompareMask})
@@ -150,9 +152,9 @@ func (r *responder) atomic(p *roce.Packet) {
 		r.violated(p.PSN, fault)
 		return
 	}
-	res := r.remember(p, 1)
+	res := r.addResource(p, 1)
 	res.atomic, res.old = true, old
-	r.reply(res, res.first)
+	r.queueResponse(res, res.first)
 }
 
 var atomics = map[roce.Opcode]Op{
@@ -160,12 +162,12 @@ var atomics = map[roce.Opcode]Op{
 	roce.MaskedCompareSwap: MaskedCompareSwap, roce.MaskedFetchAdd: MaskedFetchAdd,
 }
 
-// duplicate takes a packet that has come before.
+// duplicate processes a duplicate packet.
 func (r *responder) duplicate(p *roce.Packet) {
 	switch {
 	case p.Opcode.Carries():
 		if p.AckReq {
-			r.sayAgain()
+			r.ackAgain()
 		}
 	default:
 		for _, res := range r.memory {
@@ -177,16 +179,17 @@ func (r *responder) duplicate(p *roce.Packet) {
 	}
 }
 
-// sayAgain acknowledges what has come so far, unless that is about to be said.
-func (r *responder) sayAgain() {
-	if n := len(r.answers); n == 0 || r.answers[n-1].res != nil {
-		r.say(forward(r.expected, -1), roce.AckNoCredits)
+// ackAgain acknowledges everything received so far, unless an acknowledgment is
+// already queued.
+func (r *responder) ackAgain() {
+	if n := len(r.responses); n == 0 || r.responses[n-1].res != nil {
+		r.queueAck(forward(r.expected, -1), roce.AckNoCredits)
 	}
 }
 
-// repeat answers a READ or an atomic again: an atomic with the same value, a READ
-// with what the memory has now. What the peer asks for must be what it asked
-// for before, or the rest of it.
+// repeat queues the response of a READ or an atomic again: an atomic with the
+// same value, a READ with the current contents of the memory. The request must
+// be for the same memory, or for the rest of it.
 func (r *responder) repeat(res *resource, p *roce.Packet) {
 	if res.atomic != (p.Opcode.Op() != roce.ReadRequest) {
 		return
@@ -194,7 +197,7 @@ func (r *responder) repeat(res *resource, p *roce.Packet) {
 	if res.atomic {
 		if !res.queued {
 			res.again = true
-			r.reply(res, res.first)
+			r.queueResponse(res, res.first)
 		}
 		return
 	}
@@ -211,6 +214,6 @@ func (r *responder) repeat(res *resource, p *roce.Packet) {
 	region, ok := r.reach(p, RemoteRead)
 	if ok {
 		res.region, res.base, res.again = region, off, true
-		r.reply(res, p.PSN)
+		r.queueResponse(res, p.PSN)
 	}
 }

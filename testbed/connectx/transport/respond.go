@@ -2,11 +2,11 @@ package transport
 
 import "github.com/goverbs/goverbs/testbed/connectx/roce"
 
-// answer sends up to room answers; it returns the room that is left, 0 if there
-// may be more to send.
-func (r *responder) answer(room int) int {
-	for epoch := r.e.epoch; room > 0 && r.running && !r.paused && r.e.epoch == epoch && len(r.answers) > 0; room-- {
-		a := r.answers[0]
+// sendResponses sends up to room queued responses. It returns the room that is
+// left, or 0 if there may be more to send.
+func (r *responder) sendResponses(room int) int {
+	for epoch := r.e.epoch; room > 0 && r.running && !r.paused && r.e.epoch == epoch && len(r.responses) > 0; room-- {
+		a := r.responses[0]
 		var p *roce.Packet
 		switch {
 		case a.res == nil:
@@ -35,27 +35,27 @@ func (r *responder) answer(room int) int {
 		}
 		r.e.transmit(p)
 	}
-	if r.running && r.ending != nil && len(r.answers) == 0 {
+	if r.running && r.ending != nil && len(r.responses) == 0 {
 		r.finish()
 	}
 	return room
 }
 
-// pop takes the first answer from the queue.
+// pop removes the first response from the queue.
 func (r *responder) pop() {
-	if res := r.answers[0].res; res != nil {
+	if res := r.responses[0].res; res != nil {
 		res.queued = false
 	}
-	r.answers[0] = answer{}
-	if r.answers = r.answers[1:]; len(r.answers) == 0 {
-		r.answers = nil
+	r.responses[0] = response{}
+	if r.responses = r.responses[1:]; len(r.responses) == 0 {
+		r.responses = nil
 	}
 }
 
 var readOperations = [4]roce.Opcode{roce.ReadResponseFirst, roce.ReadResponseMid, roce.ReadResponseLast, roce.ReadResponseOnly}
 
-// readPacket returns the next packet of a READ's answer, or why the memory cannot
-// be read.
+// readPacket returns the next packet of a READ response, or the fault if the
+// memory cannot be read.
 func (r *responder) readPacket(res *resource) (*roce.Packet, Syndrome) {
 	p := r.e.packet(place(readOperations, res.next == res.begin, res.next == res.last), res.next)
 	p.AETH = roce.AETH{Syndrome: roce.AckNoCredits, MSN: res.count}
