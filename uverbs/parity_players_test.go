@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"

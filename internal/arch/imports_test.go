@@ -32,10 +32,10 @@ var layers = []struct {
 	{"mmio", nil},
 	{"uverbs", []string{"internal/ioctl", "internal/nldev", "internal/uapi", "internal/leak", "internal/noescape"}},
 	{"cm", []string{"uverbs", "internal/rdmacm", "internal/uapi", "internal/nldev", "internal/leak"}},
-	{"provider", []string{"internal/ioctl", "internal/leak"}},
+	{"internal/provider", []string{"internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
-	{"provider/providertest", []string{"uverbs", "provider"}},
-	{"provider/...", []string{"uverbs", "provider", "mmio", "internal/ioctl", "internal/uapi", "internal/leak"}},
+	{"internal/providertest", []string{"uverbs", "internal/provider"}},
+	{"provider/...", []string{"uverbs", "mmio", "internal/provider", "internal/ioctl", "internal/uapi", "internal/leak"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
@@ -45,7 +45,7 @@ var layers = []struct {
 // forTests lists the packages that only tests and other packages in this list may
 // import.
 var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
-	"internal/rdmacm/rdmacmtest", "provider/providertest", "testbed/..."}
+	"internal/rdmacm/rdmacmtest", "internal/providertest", "testbed/..."}
 
 // matches reports whether pattern matches the package path pkg.
 func matches(pattern, pkg string) bool {

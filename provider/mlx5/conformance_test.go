@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
 )

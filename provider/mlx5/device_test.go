@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/internal/providertest"
 )
 
 // deviceName returns the device named by GOVERBS_DEVICE.

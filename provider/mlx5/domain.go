@@ -3,8 +3,8 @@ package mlx5
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/internal/provider"
 )
 
 // A record is a doorbell record: two words of memory that the device reads. A QP's record holds

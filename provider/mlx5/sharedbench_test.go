@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

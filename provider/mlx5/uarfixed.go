@@ -3,8 +3,8 @@ package mlx5
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/provider"
 )
 
 // A kernel that cannot allocate single register pages allocates them with the context, and

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/provider/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

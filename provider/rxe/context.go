@@ -2,8 +2,8 @@ package rxe
 
 import (
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/provider/providertest"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
-	"github.com/goverbs/goverbs/provider"
+	"github.com/goverbs/goverbs/internal/provider"
 )
 
 const size = 64 << 10
