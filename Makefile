@@ -22,10 +22,10 @@ MODULE   = github.com/goverbs/goverbs
 LONG     = $(patsubst %,./testbed/%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test soak bench parity generate hardware lint race chaos
+.PHONY: help demo check test test-all soak bench parity generate hardware lint race chaos
 
 help: ## print this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: ## watch two Go processes do RDMA over a real kernel driver, in an emulator
 	@$(GO) run ./testbed/demo
@@ -45,10 +45,13 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
 	else echo "bench/cgo is not built: apt-get install gcc libc6-dev libibverbs-dev"; fi
 
-test: ## check, and everything on real kernels: what CI runs
+test: ## check, and the tests on real kernels: what CI runs
 	@$(MAKE) --no-print-directory -j2 check bed
 	$(GO) test -C internal/uapi/gen ./...
 	$(GO) test -tags vm -count=1 -vet=off -p 2 -timeout 40m $(LONG) ./testbed/...
+
+test-all: ## test, and its repeats on further kernels and link layers
+	GOVERBS_TEST=all $(MAKE) --no-print-directory test
 
 .PHONY: bed
 bed: # downloads, while check computes

@@ -25,14 +25,15 @@ type site struct {
 	packages []string
 	skip     string
 	only     string // of the packages that are not a provider; "" means all tests
+	repeats  string // the place whose tests those beyond basic repeat (vm.SkipRepeat); may be ""
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}, "", ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}, suite.Ethernet + "|" + linkless, ""},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, ""},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, ""},
-	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, basic},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}, "", "", ""},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}, suite.Ethernet + "|" + linkless, "", ""},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, "", "6.12/roce"},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, "", "6.12/roce"},
+	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, basic, ""},
 }
 
 // breaking are tests that do what strict mode tells of, on purpose or by closing
@@ -58,8 +59,8 @@ const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(
 // on each kernel (TestKernels).
 const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
 
-// basic is one test or more of each kind of object and of each way to connect. On
-// 5.10 all others pass as well, except:
+// basic is one test or more of each kind of object and of each way to connect. make
+// test has no more of uverbs and cm on 6.1 and 7.2. On 5.10 all others pass as well, except:
 //   - ReregPD, the same test of ParityMR, and at times MRAtAddress. When the driver has
 //     no key in its cache, it computes the size of a new one by the region's own address
 //     and the number of entries by the address that the region is given (until 5.11).
@@ -107,9 +108,9 @@ exit 1`
 	return g
 }
 
-// run runs a package's tests: those that break no rule, then the others.
+// run runs a package's tests.
 func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) {
-	run := func(rules string, args ...string) {
+	run := func(t *testing.T, rules string, args ...string) {
 		t.Helper()
 		v.allow(strings.Fields(rules))
 		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 5 * time.Minute, Args: args,
@@ -120,23 +121,34 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 	if s.skip != "" {
 		skip += "|" + s.skip
 	}
-	if s.link == connectx.InfiniBand && pkg == "cm" {
-		run("", "-test.run="+suite.ByGID)
-		return
+	switch {
+	case s.link == connectx.InfiniBand && pkg == "cm":
+		run(t, "", "-test.run="+suite.ByGID)
+	case s.only != "" && pkg != "provider/mlx5":
+		run(t, "", "-test.run="+s.only, "-test.skip="+skip)
+	case s.repeats != "" && pkg != "provider/mlx5":
+		t.Run("basic", func(t *testing.T) { run(t, "", "-test.run="+basic, "-test.skip="+skip) })
+		t.Run("others", func(t *testing.T) {
+			vm.SkipRepeat(t, s.repeats)
+			runAll(t, pkg, skip+"|"+basic, run)
+		})
+	default:
+		runAll(t, pkg, skip, run)
 	}
-	if s.only != "" && pkg != "provider/mlx5" {
-		run("", "-test.run="+s.only, "-test.skip="+skip)
-		return
-	}
+}
+
+// runAll runs a package's tests except skip: those that break a rule, then the others.
+func runAll(t *testing.T, pkg, skip string, run func(t *testing.T, rules string, args ...string)) {
+	t.Helper()
 	rest := skip
 	for _, b := range breaking {
 		if b.pkg == pkg {
 			these := "^TestDevice(" + b.tests + ")$"
-			run(b.rules, "-test.run="+these, "-test.skip="+skip)
+			run(t, b.rules, "-test.run="+these, "-test.skip="+skip)
 			rest += "|" + these
 		}
 	}
-	run("", "-test.run=^TestDevice", "-test.skip="+rest)
+	run(t, "", "-test.run=^TestDevice", "-test.skip="+rest)
 }
 
 // violations are told of by the world's own goroutine.

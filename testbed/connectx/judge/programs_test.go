@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
@@ -59,9 +60,10 @@ var everySize = game{"ib_write_bw", "-a -n 5", false}
 func TestPrograms(t *testing.T) {
 	for _, p := range places {
 		t.Run(p.String(), func(t *testing.T) {
-			guests := 1
-			if p.kernel == "6.12" {
-				guests = 2
+			guests := 2
+			if p.kernel != "6.12" {
+				vm.SkipRepeat(t, "6.12 "+p.link)
+				guests = 1
 			}
 			m := startMachines(t, p, guests)
 			m.leavesNothing(t, func(t *testing.T) { m.testPrograms(t, guests > 1) })
@@ -93,8 +95,14 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	t.Run("wire", func(t *testing.T) { m.testWire(t, first, other) })
 	first, rxe := m.end(t, 0, "mlx5_0", "10.9.1.1"), m.end(t, 1, "rxe0", "10.9.1.2")
 	t.Run("rxe_client", func(t *testing.T) { m.playAll(t, first, rxe, withRXE(core(pingpongs, perftests))) })
-	t.Run("rxe_server", func(t *testing.T) { m.playAll(t, rxe, first, core(pingpongs[:2])) })
-	t.Run("rxe", func(t *testing.T) { m.testCM(t, rxe, first) })
+	t.Run("rxe_server", func(t *testing.T) {
+		vm.SkipRepeat(t, "rxe_client and go/with_rxe")
+		m.playAll(t, rxe, first, core(pingpongs[:2]))
+	})
+	t.Run("rxe", func(t *testing.T) {
+		vm.SkipRepeat(t, "go/with_rxe, and the same programs between two ConnectX")
+		m.testCM(t, rxe, first)
+	})
 }
 
 // withRXE makes games ones for rxe, which has no XRC. Perftest would have the
