@@ -59,8 +59,8 @@ func TestDatagramsAllocateNothing(t *testing.T) {
 	inline := []byte("sixteen bytes ..")
 	for name, call := range map[string]func(){
 		"Group.PostSend":   func() { _ = g.PostSend(1, 0, mr.SGE(0, 64)) },
-		"PostUDSend":       func() { _ = g.PostUDSend(1, 0, mr.SGE(0, 64), g.ah, 5) },
-		"PostUDSendInline": func() { _ = g.PostUDSendInline(1, 0, inline, g.ah, 5) },
+		"PostUDSend":       func() { _ = g.id.PostUDSend(1, 0, mr.SGE(0, 64), g.ah, 5) },
+		"PostUDSendInline": func() { _ = g.id.PostUDSendInline(1, 0, inline, g.ah, 5) },
 		"PostRecv, SRQ":    func() { _ = s.PostRecv(1, mr.SGE(0, 64)) },
 	} {
 		if n := testing.AllocsPerRun(200, call); n != 0 {

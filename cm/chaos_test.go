@@ -254,10 +254,10 @@ func (c *chaos) end(ctx context.Context, conn *Conn) {
 			c.t.Error(err)
 			return
 		}
-		c.ok("Migrate", conn.Migrate(ch))
+		c.ok("Migrate", conn.id.Migrate(ch))
 		_, err = ch.Next(ctx)
 		c.ok("Next", err)
-		if s, err := conn.ID.Sync(); err == nil {
+		if s, err := conn.id.Sync(); err == nil {
 			c.pause()
 			c.ok("Close, moved", s.Close())
 		} else {
@@ -266,7 +266,7 @@ func (c *chaos) end(ctx context.Context, conn *Conn) {
 		}
 		c.ok("EventChannel.Close", ch.Close())
 	case 3:
-		c.ok("Disconnect", conn.ID.Disconnect())
+		c.ok("Disconnect", conn.id.ID.Disconnect())
 	default:
 		<-ctx.Done()
 	}

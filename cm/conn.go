@@ -71,8 +71,8 @@ type Options struct {
 
 	// Prepare is called when the device is known and before the QP is created. Dial
 	// calls it for each address that it tries, a listener for each request. It may
-	// change qp, for example to set completion queues or an SRQ created on [ID.Verbs]
-	// and [ID.PD], which [Conn.Own] closes with the connection. An error ends the
+	// change qp, for example to set completion queues or an SRQ created on [Conn.Verbs]
+	// and [Conn.PD], which [Conn.Own] closes with the connection. An error ends the
 	// attempt.
 	Prepare func(c *Conn, qp *uverbs.QPConfig) error
 	// Setup is called when the QP exists and before the peer can send. Post the first
@@ -80,7 +80,7 @@ type Options struct {
 	// from several goroutines at once.
 	//
 	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
-	// created on c with [ID.AllocMsgs], [ID.RegMsgs] and the like are closed, as are
+	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as are
 	// the objects that they have passed to [Conn.Own].
 	Setup func(c *Conn) error
 }
@@ -109,11 +109,12 @@ func orDefault(n, d int) int {
 	return max(n, 0)
 }
 
-// A Conn is a reliable connection. It has the methods of its id. To send, receive and
-// wait for completions, use [ID.PostRecv], [ID.PostSend], [ID.PostRead], [ID.SendComp]
-// and [ID.RecvComp], the calls of rdma_verbs.h. Its methods may be called concurrently.
+// A Conn is a reliable connection that [Dial] or [Listener.Accept] has established. Its
+// methods register memory, post requests and wait for completions, as the calls of
+// rdma_verbs.h do. They may be called concurrently. Everything else that rdma_cm offers
+// is reached through [Conn.ID].
 type Conn struct {
-	*SyncID
+	id      *SyncID
 	private []byte
 
 	mu    sync.Mutex
@@ -123,7 +124,7 @@ type Conn struct {
 
 // setUp creates the QP and calls Prepare and Setup.
 func (c *Conn) setUp(o *Options) error {
-	c.ID.setup.Store(&setupMRs{})
+	c.id.setup.Store(&setupMRs{})
 	pd := o.PD
 	if o.OwnPD {
 		var err error
@@ -137,7 +138,7 @@ func (c *Conn) setUp(o *Options) error {
 			return err
 		}
 	}
-	if err := c.CreateQP(pd, cfg); err != nil {
+	if err := c.id.CreateQP(pd, cfg); err != nil {
 		return err
 	}
 	if o.Setup == nil {
@@ -150,20 +151,20 @@ func (c *Conn) setUp(o *Options) error {
 func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
 	const op = "allocate PD for"
 	if o.PD != nil {
-		return nil, invalid(op, c.name(), "Options have a PD and OwnPD: set one of them")
+		return nil, invalid(op, c.id.name(), "Options have a PD and OwnPD: set one of them")
 	}
 	ctx := c.Verbs()
 	if ctx == nil {
-		return nil, closed(op, c.name())
+		return nil, closed(op, c.id.name())
 	}
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return nil, err
 	}
 	c.Own(pd)
-	c.ID.mu.Lock()
-	c.ID.show(func() { c.ID.pd = pd })
-	c.ID.mu.Unlock()
+	c.id.mu.Lock()
+	c.id.show(func() { c.id.pd = pd })
+	c.id.mu.Unlock()
 	return pd, nil
 }
 
@@ -187,7 +188,7 @@ func (c *Conn) param(o *Options) *ConnParam {
 // stands ends the setup of a connection that is established. From then on, the caller
 // closes its MRs.
 func (c *Conn) stands(private []byte) *Conn {
-	c.ID.setup.Store(nil)
+	c.id.setup.Store(nil)
 	c.private = private
 	return c
 }
@@ -195,8 +196,8 @@ func (c *Conn) stands(private []byte) *Conn {
 // abandon closes a connection that could not be established, with the MRs that Prepare
 // and Setup have created.
 func (c *Conn) abandon() error {
-	errs := []error{c.DestroyQP()}
-	if mrs := c.ID.setup.Swap(nil); mrs != nil {
+	errs := []error{c.id.DestroyQP()}
+	if mrs := c.id.setup.Swap(nil); mrs != nil {
 		errs = append(errs, mrs.close())
 	}
 	return errors.Join(append(errs, c.Close())...)
@@ -240,7 +241,7 @@ func (c *Conn) PrivateData() []byte { return c.private }
 // Shutdown ends the connection, waits until the peer has confirmed it, and closes the
 // connection. Requests that are still in the queues are flushed, so wait for the
 // completions that matter first. If ctx ends first, the connection is closed anyway.
-// The errors are those of [SyncID.Disconnect] and [Conn.Close].
+// The errors are those of [Conn.Disconnect] and [Conn.Close].
 func (c *Conn) Shutdown(ctx context.Context) error {
 	err := c.Disconnect(ctx)
 	return errors.Join(err, c.Close())
@@ -251,7 +252,7 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 // idempotent. The errors are those of [ID.Close], and those of closing the objects:
 // [uverbs.ErrBusy] with Options.OwnPD while MRs are open.
 func (c *Conn) Close() error {
-	if err := c.SyncID.Close(); err != nil {
+	if err := c.id.Close(); err != nil {
 		return err
 	}
 	return c.closeOwned()

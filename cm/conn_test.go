@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -42,4 +43,21 @@ func TestEcho(t *testing.T) {
 	}
 	check(t, c.Shutdown(ctx))
 	check(t, <-got)
+}
+
+// The types of the highest level have only methods of their own: an embedded id would
+// promote Bind, Accept, Migrate and others that end or confuse a connection.
+func TestNothingIsPromoted(t *testing.T) {
+	for typ, most := range map[reflect.Type]int{
+		reflect.TypeFor[Conn](): 30, reflect.TypeFor[Group](): 20, reflect.TypeFor[Request](): 10,
+	} {
+		for k := range typ.NumField() {
+			if f := typ.Field(k); f.Anonymous {
+				t.Errorf("%v embeds %v", typ, f.Type)
+			}
+		}
+		if n := reflect.PointerTo(typ).NumMethod(); n == 0 || n > most {
+			t.Errorf("%v has %d methods; want at most %d", typ, n, most)
+		}
+	}
 }

@@ -148,7 +148,7 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{SyncID: s}
+	c := &Conn{id: s}
 	defer func() {
 		if err != nil {
 			err = both(err, c.abandon())

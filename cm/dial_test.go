@@ -307,7 +307,7 @@ func TestOwnPD(t *testing.T) {
 		return err
 	}}))(t)
 	b := good(Dial(ctx, l.Addr().String(), &Options{OwnPD: true}))(t)
-	if a.PD() == b.PD() || a.QP().PD() != a.PD() || b.QP().PD() != b.PD() || a.PD() == a.dev.pd {
+	if a.PD() == b.PD() || a.QP().PD() != a.PD() || b.QP().PD() != b.PD() || a.PD() == a.id.dev.pd {
 		t.Error("PDs are shared")
 	}
 	if early.PD() != a.PD() {

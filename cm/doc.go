@@ -4,8 +4,9 @@
 // # Three levels
 //
 // [Dial] and [Listen] establish connections in one call, as package net does.
-// [JoinMulticast] joins a group. They are built on the second level, and the values
-// that they return have all its methods.
+// [JoinMulticast] joins a group. They are built on the second level: the values that
+// they return have the methods that most programs need, and their ID method returns the
+// SyncID for all others.
 //
 // A [SyncID] is an rdma_cm_id without an event channel: its calls take a context and
 // wait for their result. [GetAddrInfo] and [CreateEP] belong to this level.
@@ -14,8 +15,8 @@
 // arrive as events. One channel serves any number of ids.
 //
 // At all levels, the calls of rdma_verbs.h post requests and wait for completions:
-// [ID.PostRecv], [ID.PostSend], [ID.PostRead], [ID.PostWrite], [ID.SendComp],
-// [ID.RecvComp].
+// [Conn.PostRecv], [Conn.PostSend], [Conn.PostRead], [Conn.PostWrite], [Conn.SendComp],
+// [Conn.RecvComp], and the same methods of ID.
 //
 // # Devices
 //
@@ -39,10 +40,10 @@
 // closes the QP, its queues and the id. Kernel events of a closed id are dropped.
 //
 // When the peer ends the connection of a synchronous id, or its device is removed, the
-// posted requests of the QP are flushed. [ID.RecvComp] and [ID.SendComp] return
+// posted requests of the QP are flushed. [Conn.RecvComp] and [Conn.SendComp] return
 // [ErrDisconnected] for each flushed request and, once their queue is empty, for every
-// further call, even if no request was posted. [SyncID.Err] returns why the connection
-// has ended, and the channel of [SyncID.Disconnected] is closed. A loop that receives
+// further call, even if no request was posted. [Conn.Err] returns why the connection
+// has ended, and the channel of [Conn.Disconnected] is closed. A loop that receives
 // therefore ends as follows:
 //
 //	wc, err := conn.RecvComp(ctx)

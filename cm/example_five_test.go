@@ -255,7 +255,7 @@ func Example_ibvPostRecv() {
 		}
 		var wcs [8]uverbs.WC
 		for got := 0; got < 2; {
-			n, err := server.RecvCQ().PollWait(ctx, wcs[:])
+			n, err := server.QP().RecvCQ().PollWait(ctx, wcs[:])
 			if err != nil {
 				return err
 			}

@@ -65,14 +65,61 @@ func failClosed(t *testing.T, all failures) {
 		"ID.Paths":              second(i.Paths()),
 		"ID.SetTOS":             i.SetTOS(1),
 		"ID.Migrate":            i.Migrate(k.EventChannel),
-		"Group.PostSend":        g.PostSend(1, 0, uverbs.SGE{}),
 		"ID.Err":                i.Err(),
 		"SyncID.Err":            s.Err(),
 	})
+	failClosedGroup(all, g)
+	failClosedConn(t, all)
 	all.add(ErrListenerClosed, map[string]error{
 		"SyncID.GetRequest": second(s.GetRequest(ctx)),
 		"Listener.Accept":   second(l.Accept(ctx)),
 		"Listener.Request":  second(l.Request(ctx)),
+	})
+}
+
+// failClosedGroup makes calls on a closed Group.
+func failClosedGroup(all failures, g *Group) {
+	ctx, b := context.Background(), make([]byte, 8)
+	var sge uverbs.SGE
+	all.add(uverbs.ErrClosed, map[string]error{
+		"Group.Err":       g.Err(),
+		"Group.AllocMsgs": second(g.AllocMsgs(8)),
+		"Group.RegMsgs":   second(g.RegMsgs(b)),
+		"Group.PostRecv":  g.PostRecv(1, sge),
+		"Group.PostSend":  g.PostSend(1, 0, sge),
+		"Group.SendComp":  second(g.SendComp(ctx)),
+		"Group.RecvComp":  second(g.RecvComp(ctx)),
+	})
+}
+
+// failClosedConn makes calls on a closed Conn.
+func failClosedConn(t *testing.T, all failures) {
+	ctx, b := limit(t), make([]byte, 8)
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	req, dialed := asked(t, l)
+	closing(t, good(req.Accept(ctx, nil))(t))
+	c := good(dialed())(t)
+	check(t, c.Close())
+	var sge uverbs.SGE
+	all.add(uverbs.ErrClosed, map[string]error{
+		"Conn.Err":             c.Err(),
+		"Conn.Disconnect":      c.Disconnect(ctx),
+		"Conn.Shutdown":        c.Shutdown(ctx),
+		"Conn.AllocMsgs":       second(c.AllocMsgs(8)),
+		"Conn.AllocRead":       second(c.AllocRead(8)),
+		"Conn.AllocWrite":      second(c.AllocWrite(8)),
+		"Conn.RegMsgs":         second(c.RegMsgs(b)),
+		"Conn.RegRead":         second(c.RegRead(b)),
+		"Conn.RegWrite":        second(c.RegWrite(b)),
+		"Conn.PostRecv":        c.PostRecv(1, sge),
+		"Conn.PostSend":        c.PostSend(1, 0, sge),
+		"Conn.PostSendInline":  c.PostSendInline(1, 0, nil),
+		"Conn.PostRead":        c.PostRead(1, 0, sge, 0, 0),
+		"Conn.PostWrite":       c.PostWrite(1, 0, sge, 0, 0),
+		"Conn.PostWriteInline": c.PostWriteInline(1, 0, nil, 0, 0),
+		"Conn.PostWriteImm":    c.PostWriteImm(1, 0, sge, 0, 0, 0),
+		"Conn.SendComp":        second(c.SendComp(ctx)),
+		"Conn.RecvComp":        second(c.RecvComp(ctx)),
 	})
 }
 
@@ -291,9 +338,6 @@ func failKernel(t *testing.T, all failures) {
 	r.Set(func() { r.Refuse["LEAVE_MCAST"] = unix.EPERM })
 	all.kernel("Membership.Leave", m.Leave())
 	r.Set(func() { clear(r.Refuse) })
-
-	check(t, c.Close())
-	all.add(uverbs.ErrClosed, map[string]error{"Conn.Shutdown": c.Shutdown(ctx)})
 }
 
 // failOther replaces the machine.

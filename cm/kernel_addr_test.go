@@ -41,7 +41,7 @@ func TestDeviceZone(t *testing.T) {
 			t.Errorf("an address is %v, want %v", a, ip)
 		}
 	}
-	carries(t, client.ID, server.ID, "over a link")
+	carries(t, client.ID().ID, server.ID().ID, "over a link")
 
 	index := must(net.InterfaceByName(netdev))(t).Index
 	numbered := listenAt(t, netip.AddrPortFrom(ip.WithZone(itoa(index)), 0).String(), nil)

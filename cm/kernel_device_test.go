@@ -91,7 +91,7 @@ func TestDeviceList(t *testing.T) {
 	if client.PD() != pd || server.PD() == pd {
 		t.Error("the PD is another")
 	}
-	carries(t, client.ID, server.ID, "over the other device")
+	carries(t, client.ID().ID, server.ID().ID, "over the other device")
 	// A PD of another device than the connection's is an error.
 	_, err := cm.Dial(limit(t), l.Addr().String(), &cm.Options{PD: pd})
 	isError(t, err, []error{uverbs.ErrInvalid}, d.name, rdmaDevice())
@@ -100,7 +100,7 @@ func TestDeviceList(t *testing.T) {
 	if len(list.Contexts()) != 0 {
 		t.Error("the closed list has devices")
 	}
-	carries(t, server.ID, client.ID, "still")
+	carries(t, server.ID().ID, client.ID().ID, "still")
 }
 
 // TestDeviceBrokenDevice: if one device cannot be opened, the others can still be used.

@@ -109,15 +109,15 @@ func TestDeviceECEAgreed(t *testing.T) {
 	s, c := pairOf(t, nil, nil)
 	mine, err := c.QP().QueryECE()
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		if c.RemoteECE() != (cm.ECE{}) || s.RemoteECE() != (cm.ECE{}) {
-			t.Errorf("options of nobody: %+v, %+v", c.RemoteECE(), s.RemoteECE())
+		if c.ID().RemoteECE() != (cm.ECE{}) || s.ID().RemoteECE() != (cm.ECE{}) {
+			t.Errorf("options of nobody: %+v, %+v", c.ID().RemoteECE(), s.ID().RemoteECE())
 		}
 		return
 	}
 	check(t, err)
 	theirs := must(s.QP().QueryECE())(t)
-	t.Logf("%+v and %+v, told %+v and %+v", mine, theirs, c.RemoteECE(), s.RemoteECE())
-	if mine != theirs || c.RemoteECE() != cm.ECE(theirs) {
+	t.Logf("%+v and %+v, told %+v and %+v", mine, theirs, c.ID().RemoteECE(), s.ID().RemoteECE())
+	if mine != theirs || c.ID().RemoteECE() != cm.ECE(theirs) {
 		t.Errorf("the ends have %+v and %+v", mine, theirs)
 	}
 }

@@ -37,7 +37,7 @@ func TestDeviceReuseAddr(t *testing.T) {
 		if server.LocalAddr() != l.Addr() {
 			t.Errorf("%v took what was for %v", l.Addr(), server.LocalAddr())
 		}
-		carries(t, client.ID, server.ID, "shared port")
+		carries(t, client.ID().ID, server.ID().ID, "shared port")
 	}
 	// On one address it works as long as none of them listens.
 	k := newTalk(t)
@@ -78,7 +78,7 @@ func TestDeviceTOS(t *testing.T) {
 			t.Errorf("the traffic class of the %s is %#x", name, a.AV.TrafficClass)
 		}
 	}
-	for _, p := range must(client.Paths())(t) {
+	for _, p := range must(client.ID().Paths())(t) {
 		if p.TrafficClass != tos {
 			t.Errorf("the path's is %#x", p.TrafficClass)
 		}

@@ -128,7 +128,7 @@ func TestDeviceExternalQPSync(t *testing.T) {
 	check(t, c.Establish())
 	s := accepted(t)
 	closing(t, s)
-	isError(t, s.Establish(), []error{uverbs.ErrInvalid}, "has a QP")
+	isError(t, s.ID().Establish(), []error{uverbs.ErrInvalid}, "has a QP")
 	mr := must(s.AllocMsgs(64))(t)
 	closing(t, mr)
 	check(t, s.PostRecv(1, mr.SGE(0, 64)))
@@ -149,7 +149,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 	cfg := small()
 	cfg.SendCQ, cfg.RecvCQ = cq, cq
 	client, server := connect(t, l, &cm.Options{PD: pd, QP: cfg})
-	if client.PD() != pd || client.QP().PD() != pd || client.SendCQ() != cq || client.RecvCQ() != cq || client.Verbs() == dev {
+	if client.PD() != pd || client.QP().PD() != pd || client.QP().SendCQ() != cq || client.QP().RecvCQ() != cq || client.Verbs() == dev {
 		t.Error("the connection is not made of what it was given")
 	}
 	// "This call should only be used on rdma_cm_id's that do not share CQs"
@@ -173,7 +173,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 	// The program's objects stay open.
 	check(t, client.Close())
 	must(cq.Poll(make([]uverbs.WC, 1)))(t)
-	if client.QP() != nil || client.SendCQ() != nil {
+	if client.QP() != nil || client.QP().SendCQ() != nil {
 		t.Error("the closed id has a QP")
 	}
 }

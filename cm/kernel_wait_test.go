@@ -99,7 +99,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 	ctx := limit(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
-	mr := buffer(t, server.ID, 64)
+	mr := buffer(t, server.ID().ID, 64)
 	check(t, server.PostRecv(1, mr.SGE(0, 64)))
 	waited := async(func() (error, error) { return second(server.RecvComp(ctx)), nil })
 	check(t, client.Close())
@@ -119,7 +119,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 func TestDeviceRecvAfterEnd(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
-	mr := buffer(t, server.ID, 64)
+	mr := buffer(t, server.ID().ID, 64)
 	check(t, server.PostRecv(1, mr.SGE(0, 64)))
 	check(t, client.Close())
 	isError(t, second(server.RecvComp(limit(t))), []error{uverbs.WCWRFlushErr})

@@ -184,11 +184,11 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 // accept is Accept without Conn.stands. It calls wait before it waits for the peer, and
 // uses the context that wait returns.
 func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (*Conn, error) {
-	c := &Conn{SyncID: r.id, private: r.PrivateData()}
+	c := &Conn{id: r.id, private: r.PrivateData()}
 	err := c.setUp(o)
 	if err == nil {
 		ctx, cancel := wait()
-		err = c.SyncID.Accept(ctx, c.param(o))
+		err = c.id.Accept(ctx, c.param(o))
 		cancel()
 	}
 	if err != nil {

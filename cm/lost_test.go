@@ -16,16 +16,16 @@ func TestGroupLost(t *testing.T) {
 	g := closing(t, good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t))
 	check(t, g.PostRecv(1, uverbs.SGE{Length: 64}))
 	var m *Membership
-	for m = range g.groups {
+	for m = range g.id.groups {
 	}
 	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
 	is(t, "a receive", second(g.RecvComp(limit(t))), uverbs.WCWRFlushErr, ErrUnreachable)
 	is(t, "the next", second(g.RecvComp(limit(t))), ErrUnreachable)
 	is(t, "Err", g.Err(), ErrUnreachable)
 	is(t, "PostSend", g.PostSend(1, 0, uverbs.SGE{}), ErrUnreachable)
-	ends(t, g.SyncID, ErrUnreachable)
-	if want := "cm: join 239.1.1.1: the network has not let the id join, or has ended its membership (ENETUNREACH)"; g.reason().Error() != want {
-		t.Errorf("%v; want %s", g.reason(), want)
+	ends(t, g.id, ErrUnreachable)
+	if want := "cm: join 239.1.1.1: the network has not let the id join, or has ended its membership (ENETUNREACH)"; g.id.reason().Error() != want {
+		t.Errorf("%v; want %s", g.id.reason(), want)
 	}
 }
 

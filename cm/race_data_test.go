@@ -111,9 +111,9 @@ func TestGroupRaces(t *testing.T) {
 			func() error { return g.PostSend(2, uverbs.Signaled, uverbs.SGE{}) },
 			func() error { return flushed(second(g.SendComp(ctx))) },
 			func() error { return flushed(second(g.RecvComp(ctx))) },
-			func() error { return second(g.SyncID.JoinMulticast(ctx, netip.MustParseAddr("ff0e::9"), JoinSendOnly)) },
+			func() error { return second(g.id.JoinMulticast(ctx, netip.MustParseAddr("ff0e::9"), JoinSendOnly)) },
 			func() error { return made(g.AllocMsgs(64)) },
-			func() error { return g.SetTOS(1) },
+			func() error { return g.id.SetTOS(1) },
 		}
 		together(t, calls[k%2:]...)
 		check(t, g.Close())
