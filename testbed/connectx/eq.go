@@ -170,14 +170,14 @@ func (d *Device) createEQ(in, out []byte) error {
 	case prm.EQCPageOffset.Is(context) || len(in) < prm.CreateEQIn.Size+8*pages:
 		return refuse(statusBadParam, reasonBuffer)
 	}
-	if err := d.hca.KeepPages(pages); err != nil {
+	if err := d.hca.ReservePages(pages); err != nil {
 		return err
 	}
 	for i := range pages {
 		eq.pages = append(eq.pages, prm.CreateEQInPAS.At(i).Get(in)&^(pageSize-1))
 	}
 	if err := d.eqs.add(eq, 1<<d.caps.general(prm.HCACapLogMaxEQ)); err != nil {
-		d.hca.DropPages(pages)
+		d.hca.ReleasePages(pages)
 		return err
 	}
 	prm.CreateEQOutEQNumber.Set(out, uint64(eq.number))
@@ -236,7 +236,7 @@ func (d *Device) destroyEQ(in, out []byte) error {
 		return err
 	}
 	d.eqs.queues[eq.number] = nil
-	d.hca.DropPages(len(eq.pages))
+	d.hca.ReleasePages(len(eq.pages))
 	if d.eqs.command == eq {
 		d.eqs.command = nil
 	}

@@ -131,7 +131,7 @@ func TestEQPages(t *testing.T) {
 	v.boot()
 	const most = 512 << 20 / 8
 	v.loop.Run(func() {
-		if err := v.device.hca.KeepPages(most - 4); err != nil {
+		if err := v.device.hca.ReservePages(most - 4); err != nil {
 			t.Error(err)
 		}
 	})
@@ -154,7 +154,7 @@ func TestEQPages(t *testing.T) {
 	}
 	v.loop.Run(v.device.Reset)
 	v.loop.Run(func() {
-		if err := v.device.hca.KeepPages(most); err != nil {
+		if err := v.device.hca.ReservePages(most); err != nil {
 			t.Errorf("after a reset: %v", err)
 		}
 	})

@@ -10,10 +10,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// BenchmarkDoorbell is requests of 64 bytes from one queue pair to another, alone and
-// eight by one doorbell. A request's ns/request are those from the store of the doorbell
-// until the last completion is in memory, without what the host does before and after:
-// the median, which other work on the machine changes least.
+// BenchmarkDoorbell sends requests of 64 bytes from one queue pair to another,
+// one by one and eight per doorbell. ns/request is the median time from the
+// store of the doorbell until the last completion is in memory, per request,
+// without the host's work before and after. Other work on the machine affects
+// the median least.
 func BenchmarkDoorbell(b *testing.B) {
 	for _, x := range worlds[:3] {
 		for _, r := range []struct {
@@ -41,7 +42,7 @@ func BenchmarkDoorbell(b *testing.B) {
 	}
 }
 
-// aligned is the offset of a word that an atomic can change.
+// aligned returns the offset of a word that is aligned for an atomic.
 func aligned(r *region) int { return int(-r.addr & 7) }
 
 func benchmarkDoorbell(b *testing.B, p *pair, request func(*pair) wqe, n int) {
@@ -61,11 +62,11 @@ func benchmarkDoorbell(b *testing.B, p *pair, request func(*pair) wqe, n int) {
 			start = time.Now()
 			p.a.ring(last)
 		})
-		for done := 0; done < n; { // an endpoint lets others have the loop now and then
-			took := time.Since(start)
+		for done := 0; done < n; { // an endpoint yields the loop now and then
+			takeViolations := time.Since(start)
 			loop.Run(func() {
 				if done += len(p.a.scq.poll()); done == n {
-					spent = append(spent, took)
+					spent = append(spent, takeViolations)
 				}
 				p.b.rcq.poll()
 			})

@@ -13,18 +13,18 @@ type CQAttr struct {
 	LogSize  uint8
 	Buffer   Buffer
 	Record   uint64 // of the doorbell record: consumer counter, arm word
-	NoCheck  bool   // what the host has not polled may be overwritten
+	NoCheck  bool   // entries that were not polled may be overwritten
 	MaxCount uint16 // moderation: completions,
-	Period   uint16 // and microseconds before an event; zeros: none
+	Period   uint16 // and microseconds before an event; zeros disable it
 }
 
-// A CQState is what a completion queue is up to.
+// A CQState is the state of a completion queue.
 type CQState uint8
 
 const (
-	CQIdle           CQState = iota // no event is wanted
-	CQArmedSolicited                // one is, for a solicited completion or an error
-	CQArmed                         // one is, for any completion
+	CQIdle           CQState = iota // not armed
+	CQArmedSolicited                // armed for a solicited completion or an error
+	CQArmed                         // armed for any completion
 	CQFailed                        // it overflowed
 )
 
@@ -36,13 +36,13 @@ type CQ struct {
 	hca       *HCA
 	state     CQState
 	producer  uint32 // completions ever written
-	consumer  uint32 // the counter as it was last seen
+	consumer  uint32 // the consumer counter as last read
 	solicited uint32 // the producer counter behind the last solicited completion
-	noted     bool   // that one exists
-	waiting   int    // completions since the event was wanted: moderation
+	noted     bool   // solicited is valid
+	waiting   int    // completions since the CQ was armed: moderation
 	timer     *loop.Timer
 	users     int
-	seen      bool // the number of its first completion has been told
+	seen      bool // consumer has been read from the record or a doorbell
 }
 
 func (a *CQAttr) stride() uint64 {
@@ -67,7 +67,7 @@ func (h *HCA) checkCQ(a *CQAttr) error {
 	return nil
 }
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (h *HCA) CreateCQ(a CQAttr) (*CQ, error) {
 	if err := h.checkCQ(&a); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (h *HCA) CreateCQ(a CQAttr) (*CQ, error) {
 	return cq, nil
 }
 
-// CQ is a completion queue by its number.
+// CQ returns the completion queue with the given number.
 func (h *HCA) CQ(number uint32) (*CQ, error) { return h.cqs.get(number) }
 
 // DestroyCQ destroys a completion queue that no queue pair or SRQ uses.
@@ -107,16 +107,18 @@ func (h *HCA) DestroyCQ(number uint32) error {
 
 func (cq *CQ) stop() { cq.timer.Stop() }
 
-// State is the CQ's state, and the counters of the completions written and, as
-// last seen, polled.
+// State returns the CQ's state and the counters of completions written and, as
+// last read, polled.
 func (cq *CQ) State() (s CQState, producer, consumer uint32) {
 	return cq.state, cq.producer, cq.consumer
 }
 
-// Moderate sets after how many completions or how many microseconds an event comes.
+// Moderate sets the number of completions or microseconds after which an event
+// is generated.
 func (cq *CQ) Moderate(count, period uint16) { cq.MaxCount, cq.Period = count, period }
 
-// completion is a CQE in the making: the 64 bytes, and data that goes before them.
+// A completion is a CQE under construction: 64 bytes, and the data in front of
+// them.
 type completion struct {
 	cqe  [64]byte
 	data []byte // of scatter to CQE: 64 bytes
@@ -144,7 +146,7 @@ func (cq *CQ) push(c *completion, solicited bool) {
 	cq.notify()
 }
 
-// write stores a completion at a place of a ring: the owner bit last.
+// write stores a completion at an index of a ring, the owner bit last.
 func (cq *CQ) write(a *CQAttr, at uint32, c *completion) bool {
 	b := c.cqe[:]
 	prm.CQEOwner.Set(b, uint64(at>>a.LogSize)&1)
@@ -170,8 +172,8 @@ func (h *HCA) storeWord(b *Buffer, off uint64, word []byte) bool {
 	return h.each(b, off, 4, func(dst []byte) { StoreLast(dst, word) }) == nil
 }
 
-// room reports whether a completion would not overwrite one that has not been
-// polled. It fails the queue if it would.
+// room reports whether a completion would overwrite only polled ones. Otherwise
+// it fails the queue.
 func (cq *CQ) room() bool {
 	if cq.NoCheck || cq.producer-cq.consumer < cq.size()/2 && cq.size() > 1 {
 		return true
@@ -188,7 +190,7 @@ func (cq *CQ) room() bool {
 	return false
 }
 
-// poll looks at the consumer counter. It has 24 bits.
+// poll reads the consumer counter, which has 24 bits.
 func (cq *CQ) poll() bool {
 	w, err := cq.hca.record(cq.Record)
 	if err != nil {
@@ -199,7 +201,7 @@ func (cq *CQ) poll() bool {
 	return true
 }
 
-// consume takes note of a consumer counter.
+// consume records a consumer counter.
 func (cq *CQ) consume(ci uint32, where string) {
 	const mask = 1<<24 - 1
 	ahead := (ci - cq.consumer) & mask
@@ -208,13 +210,14 @@ func (cq *CQ) consume(ci uint32, where string) {
 		return
 	}
 	if behind := (cq.consumer - ci) & mask; where != "doorbell record" && behind <= cq.size() {
-		return // a doorbell that was overtaken
+		return // overtaken by a later doorbell
 	}
 	cq.hca.violate(Violation{Rule: RuleConsumer, CQN: cq.Number,
 		Text: "consumer counter " + hex(ci&mask) + " in the " + where + " is not between " + hex(cq.consumer&mask) + " and " + hex(cq.producer&mask)})
 }
 
-// fail ends a CQ: nothing is written any more, and the host is told.
+// fail moves a CQ to its error state: nothing is written any more, and the host
+// is notified.
 func (cq *CQ) fail(syndrome uint8) {
 	if cq.state == CQFailed {
 		return
@@ -227,7 +230,7 @@ func (cq *CQ) fail(syndrome uint8) {
 	}
 }
 
-// dependents ends all queues that complete into the CQ, each by its function.
+// dependents returns functions that fail the queues that complete into the CQ.
 func (cq *CQ) dependents() (all []func()) {
 	h := cq.hca
 	for _, qp := range h.qps.all() {

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// nops is a queue pair of which only the send queue is used.
+// nops returns a queue pair of which only the send queue is used.
 func nops(w *world, a engine.CQAttr) (*cq, *qp) {
 	var c *cq
 	var q *qp
@@ -24,16 +24,16 @@ func nops(w *world, a engine.CQAttr) (*cq, *qp) {
 	return c, q
 }
 
-// complete makes completions of requests that do nothing.
+// complete posts n requests that only complete.
 func (w *world) complete(q *qp, n int) {
 	for range n {
 		w.do(func() { q.post(wqe{op: prm.OpcodeNOP}) })
 	}
 }
 
-// TestArm: an event comes for the next completion, once; for what the host had not
-// seen when it armed, at once; and for errors and solicited messages alone if it
-// asks for these.
+// TestArm checks that an armed CQ generates one event for the next completion,
+// or at once if there are completions that the host had not polled when it
+// armed, and only for errors and solicited messages if so armed.
 func TestArm(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -82,7 +82,8 @@ func TestArm(t *testing.T) {
 	})
 }
 
-// TestModeration: an event waits for the number of completions or the time.
+// TestModeration checks that an event waits for the number of completions or
+// the time.
 func TestModeration(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		c, q := nops(w, engine.CQAttr{LogSize: 6, MaxCount: 3, Period: 50000})
@@ -115,7 +116,7 @@ func TestModeration(t *testing.T) {
 	})
 }
 
-// TestWide: completions of 128 bytes, over the end of the queue.
+// TestWide checks completions of 128 bytes, across the end of the queue.
 func TestWide(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		c, q := nops(w, engine.CQAttr{LogSize: 2, Wide: true})
@@ -126,8 +127,8 @@ func TestWide(t *testing.T) {
 	})
 }
 
-// TestOverrun: a completion that has no room ends the CQ and its queue pairs, unless
-// the CQ is made to ignore it.
+// TestOverrun checks that an overrun fails the CQ and its queue pairs, unless
+// the CQ ignores overruns.
 func TestOverrun(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		h := w.hosts[0]
@@ -142,7 +143,7 @@ func TestOverrun(t *testing.T) {
 			h.events[1].Type != engine.EventQPFatal || h.events[1].Number != q.number || len(h.events) > 2 {
 			w.t.Errorf("events %+v", h.events)
 		}
-		if r := h.took(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
+		if r := h.takeViolations(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
 			w.t.Errorf("violations %v", r)
 		}
 		if s, _, _ := c.State(); s != engine.CQFailed || q.state() != engine.Err {
@@ -156,8 +157,8 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
-// TestResize: completions that are not polled stay in the old buffer, which ends
-// with a mark; the others come into the new one.
+// TestResize checks that completions not polled stay in the old buffer, which
+// ends with a resize CQE, and that later ones are written to the new buffer.
 func TestResize(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		c, q := nops(w, engine.CQAttr{LogSize: 3})
@@ -175,7 +176,7 @@ func TestResize(t *testing.T) {
 			old := *c
 			b, at := w.hosts[0].fresh(5, 64)
 			w.must(c.Resize(5, false, b))
-			// What the driver does: the old entries move by one.
+			// As the driver does: the old entries move by one.
 			i := old.consumer
 			for ; ; i++ {
 				src := old.at(uint64(i&7)*64, 64)
@@ -187,7 +188,7 @@ func TestResize(t *testing.T) {
 				prm.CQEOwner.Set(dst, uint64((i+1)/32&1))
 			}
 			if i != old.consumer+4 {
-				w.t.Errorf("the mark is at %d", i)
+				w.t.Errorf("the resize CQE is at %d", i)
 			}
 			c.at, c.size = at, 32
 			c.consumer++
@@ -202,8 +203,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestScatterToCQE: small messages and answers come in the completion, larger ones
-// into memory.
+// TestScatterToCQE checks that small messages and responses are in the
+// completion and larger ones in memory.
 func TestScatterToCQE(t *testing.T) {
 	for _, limit := range []uint8{32, 64} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -244,12 +245,12 @@ func scatterToCQE(w *world, limit uint8) {
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).data(p.am, 0, n)) })
 		got = p.a.scq.poll()
 		if in := n <= int(limit); len(got) != 1 || in && !bytes.Equal(got[0].data, want) || in != (got[0].data != nil) || !in && !bytes.Equal(p.am.get(0, n), want) {
-			w.t.Errorf("an answer of %d bytes: %+v", n, got)
+			w.t.Errorf("a response of %d bytes: %+v", n, got)
 		}
 	}
 }
 
-// TestTimestamp: completions have the device's time.
+// TestTimestamp checks that completions contain the device's time.
 func TestTimestamp(t *testing.T) {
 	now := uint64(0x123456789a)
 	run(t, 1, engine.Config{Now: func() uint64 { return now }}, func(w *world) {

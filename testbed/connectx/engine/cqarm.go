@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// arm is a store of the host's to the CQ doorbell of a UAR page.
+// arm processes a store to the CQ doorbell of a UAR page.
 func (h *HCA) arm(uar uint32, data []byte) {
 	word, number := be32(data), be32(data[4:])&0xffffff
 	sn, any, ci := word>>28&3, word>>24&1 == 0, word&0xffffff
@@ -34,13 +34,14 @@ func (h *HCA) arm(uar uint32, data []byte) {
 			pending = 0
 		}
 	}
-	// What is there that the host had not seen when it armed counts.
+	// Completions that the host had not polled when it armed generate an event.
 	if pending > 0 {
 		cq.event()
 	}
 }
 
-// notify tells the host of a completion that was just written, if it wants that.
+// notify generates an event for a completion that was just written, if the CQ
+// is armed for it.
 func (cq *CQ) notify() {
 	if cq.state != CQArmed && (cq.state != CQArmedSolicited || cq.solicited != cq.producer || !cq.noted) {
 		return
@@ -61,8 +62,8 @@ func (cq *CQ) event() {
 	cq.hca.config.Events.Completion(cq)
 }
 
-// Resize moves a CQ into another buffer. The old one gets a last entry that says
-// so; the host copies what it has not polled.
+// Resize moves a CQ to another buffer. The last entry of the old one is a
+// resize CQE. The host copies entries that it has not polled.
 func (cq *CQ) Resize(logSize uint8, wide bool, buffer Buffer) error {
 	a := cq.CQAttr
 	a.LogSize, a.Wide, a.Buffer = logSize, wide, buffer
@@ -85,7 +86,7 @@ func (cq *CQ) Resize(logSize uint8, wide bool, buffer Buffer) error {
 	prm.CQEOpcode.Set(c.cqe[:], prm.CQEResize)
 	if !cq.write(&cq.CQAttr, cq.producer, &c) {
 		cq.hca.drop(&buffer)
-		return failf(ErrParam, "CQ %#x's buffer is gone", cq.Number)
+		return failf(ErrParam, "CQ %#x's buffer cannot be written", cq.Number)
 	}
 	cq.trace(c.cqe[:])
 	cq.producer++

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestErrors: what each kind of mistake completes with at both ends, which events
-// it makes, and that everything behind it is flushed.
+// TestErrors checks, for each kind of error, the completions at both ends, the
+// asynchronous events, and that everything behind is flushed.
 func TestErrors(t *testing.T) {
 	none := engine.EventType(0)
 	tests := []struct {
@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 			r := p.b.h.register(64, allRights&^engine.RemoteWrite)
 			p.a.post(wqe{op: prm.OpcodeWrite}.raddr(r, 0).data(p.am, 0, 8))
 		}, sendError(transport.RemoteAccess), cqe{}, engine.EventQPAccess, ""},
-		{"the queue pair lets nobody READ", func(p *pair) {
+		{"the queue pair does not permit READs", func(p *pair) {
 			p.b.h.w.must(p.b.h.ModifyQP(p.b.number, engine.RTS2RTS, engine.ParamRemoteRead, engine.QPAttr{}))
 			p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).data(p.am, 0, 8))
 		}, sendError(transport.RemoteAccess), cqe{}, engine.EventQPAccess, ""},
@@ -97,7 +97,7 @@ func TestErrors(t *testing.T) {
 				if got != x.event || len(p.b.h.events) > 1 || len(p.a.h.events) > 0 {
 					w.t.Errorf("events %+v and %+v, want %#x", p.a.h.events, p.b.h.events, x.event)
 				}
-				if r := p.a.h.took(); x.rule != "" && (len(r) != 1 || r[0] != x.rule) {
+				if r := p.a.h.takeViolations(); x.rule != "" && (len(r) != 1 || r[0] != x.rule) {
 					w.t.Errorf("violations %v, want %s", r, x.rule)
 				}
 			})
@@ -105,12 +105,13 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestRetries: a peer that is not there, and one that has no receive request.
+// TestRetries checks a peer that does not exist, and one without receive
+// requests.
 func TestRetries(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8)) })
-		w.later(time.Second) // retries are for ever
+		w.later(time.Second) // the number of retries is not limited
 		w.do(func() { p.b.recv(p.bm, 0, 8) })
 		w.later(time.Second)
 		p.a.scq.expect("a late receive", sent)
@@ -118,11 +119,11 @@ func TestRetries(t *testing.T) {
 		w.lose = func(*roce.Packet) bool { return true }
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8)) })
 		w.later(time.Minute)
-		p.a.scq.expect("nobody answers", sendError(transport.TransportRetry))
+		p.a.scq.expect("no peer", sendError(transport.TransportRetry))
 	})
 }
 
-// TestPortDown: packets are lost, and the host is told.
+// TestPortDown checks that packets are lost and that the host gets an event.
 func TestPortDown(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -144,7 +145,7 @@ func TestPortDown(t *testing.T) {
 	})
 }
 
-// TestInject: completions with a chosen syndrome.
+// TestInject checks completions with an injected syndrome.
 func TestInject(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})

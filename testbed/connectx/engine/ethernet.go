@@ -1,6 +1,6 @@
 package engine
 
-// A QueueState is the state of a queue of raw Ethernet, by its number in the
+// A QueueState is the state of a raw Ethernet queue, with its value in the
 // context.
 type QueueState uint8
 
@@ -10,7 +10,7 @@ const (
 	QueueError QueueState = 3
 )
 
-// ethernet is the HCA's queues of raw Ethernet and what leads to them.
+// ethernet has the HCA's raw Ethernet queues, and what refers to them.
 type ethernet struct {
 	sqs    table[*SQ]
 	rqs    table[*RQ]
@@ -19,13 +19,13 @@ type ethernet struct {
 	tirs   table[*TIR]
 	tables table[*flowTable]
 	roots  map[FlowTableType]uint32
-	local  [2]bool // whether the port hears itself: unicast, multicast
+	local  [2]bool // local loopback: unicast, multicast
 }
 
 func (h *HCA) clearEthernet() {
 	l := &h.limits
 	h.eth = ethernet{
-		// SQs ring the same doorbells as queue pairs: their numbers come behind.
+		// SQs share the doorbells of queue pairs: their numbers follow.
 		sqs:    newTable[*SQ]("SQ", firstQPN+uint32(l.QPs), l.EthernetQueues),
 		rqs:    newTable[*RQ]("RQ", 1, l.EthernetQueues),
 		tiss:   newTable[*TIS]("TIS", 1, l.EthernetQueues),
@@ -36,21 +36,21 @@ func (h *HCA) clearEthernet() {
 	}
 }
 
-// SetLocalLoopback says whether frames that the host sends come back to it if its
-// own rules want them.
+// SetLocalLoopback sets whether frames sent by the host are also steered by its
+// own flow tables.
 func (h *HCA) SetLocalLoopback(unicast, multicast bool) { h.eth.local = [2]bool{unicast, multicast} }
 
-// LocalLoopback is what SetLocalLoopback has said.
+// LocalLoopback returns the values set by SetLocalLoopback.
 func (h *HCA) LocalLoopback() (unicast, multicast bool) { return h.eth.local[0], h.eth.local[1] }
 
-// A TIS is where an SQ sends from.
+// A TIS is a transport interface for sending: an SQ sends through it.
 type TIS struct {
 	Number          uint32
 	TransportDomain uint32
 	users           int
 }
 
-// CreateTIS makes one.
+// CreateTIS creates a TIS.
 func (h *HCA) CreateTIS(domain uint32) (*TIS, error) {
 	t := &TIS{TransportDomain: domain}
 	var err error
@@ -58,10 +58,10 @@ func (h *HCA) CreateTIS(domain uint32) (*TIS, error) {
 	return t, err
 }
 
-// TIS is one by its number.
+// TIS returns the TIS with the given number.
 func (h *HCA) TIS(number uint32) (*TIS, error) { return h.eth.tiss.get(number) }
 
-// DestroyTIS destroys one that no SQ uses.
+// DestroyTIS destroys a TIS that no SQ uses.
 func (h *HCA) DestroyTIS(number uint32) error {
 	t, err := h.eth.tiss.get(number)
 	if err != nil {
@@ -74,8 +74,8 @@ func (h *HCA) DestroyTIS(number uint32) error {
 	return nil
 }
 
-// ethernetDomain is the protection domain of a queue. The kernel has some that
-// have none, 0, because they touch no memory.
+// ethernetDomain returns the protection domain of a queue. The kernel has
+// queues without one (0), because they use no memory.
 func (h *HCA) ethernetDomain(number uint32) (*domain, error) {
 	if number == 0 {
 		return &domain{}, nil
@@ -83,20 +83,20 @@ func (h *HCA) ethernetDomain(number uint32) (*domain, error) {
 	return h.pds.get(number)
 }
 
-// RQAttr is the context of a receive queue of raw Ethernet.
+// RQAttr is the context of a raw Ethernet receive queue.
 type RQAttr struct {
 	CQ           uint32
 	UserIndex    uint32
 	PD           uint32
 	LogSize      uint8
-	LogStride    uint8 // log2 of a WQE's bytes
+	LogStride    uint8 // log2 of the size of a WQE in bytes
 	Buffer       Buffer
 	Record       uint64
-	StripVLAN    bool // a VLAN's tag goes into the completion
+	StripVLAN    bool // VLAN tags are moved to the completion
 	ReservedLKey bool
 }
 
-// An RQ is a receive queue of raw Ethernet.
+// An RQ is a raw Ethernet receive queue.
 type RQ struct {
 	RQAttr
 	Number uint32
@@ -109,7 +109,7 @@ type RQ struct {
 	users int
 }
 
-// CreateRQ makes a receive queue in state Reset.
+// CreateRQ creates a receive queue in state Reset.
 func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 	q := &RQ{RQAttr: a, hca: h}
 	var err error
@@ -137,19 +137,19 @@ func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 	return q, nil
 }
 
-// RQ is a receive queue by its number.
+// RQ returns the receive queue with the given number.
 func (h *HCA) RQ(number uint32) (*RQ, error) { return h.eth.rqs.get(number) }
 
-// State is the queue's state.
+// State returns the queue's state.
 func (q *RQ) State() QueueState { return q.state }
 
-// ModifyRQ moves a receive queue from one state to another.
+// ModifyRQ changes the state of a receive queue.
 func (h *HCA) ModifyRQ(number uint32, from, to QueueState) error {
 	q, err := h.eth.rqs.get(number)
 	if err != nil {
 		return err
 	}
-	if err := moves(q.state, from, to); err != nil {
+	if err := checkMove(q.state, from, to); err != nil {
 		return err
 	}
 	q.state = to
@@ -162,8 +162,8 @@ func (h *HCA) ModifyRQ(number uint32, from, to QueueState) error {
 	return nil
 }
 
-// moves reports whether a queue in a state may go from one to another.
-func moves(is, from, to QueueState) error {
+// checkMove checks the transition of a queue from one state to another.
+func checkMove(is, from, to QueueState) error {
 	if is != from {
 		return failf(ErrState, "a queue in state %d, not %d", is, from)
 	}
@@ -178,7 +178,7 @@ func moves(is, from, to QueueState) error {
 	return failf(ErrState, "from state %d to %d", from, to)
 }
 
-// DestroyRQ destroys a receive queue that no TIR and no table leads to.
+// DestroyRQ destroys a receive queue that no TIR and no RQT uses.
 func (h *HCA) DestroyRQ(number uint32) error {
 	q, err := h.eth.rqs.get(number)
 	if err != nil {
@@ -194,14 +194,14 @@ func (h *HCA) DestroyRQ(number uint32) error {
 	return nil
 }
 
-// An RQT is a table of receive queues, from which a packet's hash chooses.
+// An RQT is a table of receive queues. A packet's hash is the index.
 type RQT struct {
 	Number uint32
 	RQs    []uint32
 	users  int
 }
 
-// CreateRQT makes a table of receive queues.
+// CreateRQT creates a table of receive queues.
 func (h *HCA) CreateRQT(rqs []uint32) (*RQT, error) {
 	t := &RQT{}
 	if err := h.fill(t, rqs); err != nil {
@@ -215,12 +215,12 @@ func (h *HCA) CreateRQT(rqs []uint32) (*RQT, error) {
 	return t, nil
 }
 
-// mostRQs is the size of the largest table.
-const mostRQs = 1 << 10
+// maxRQs is the size of the largest table.
+const maxRQs = 1 << 10
 
 // fill replaces the queues of a table.
 func (h *HCA) fill(t *RQT, rqs []uint32) error {
-	if len(rqs) > mostRQs {
+	if len(rqs) > maxRQs {
 		return failf(ErrLimit, "a table of %d RQs", len(rqs))
 	}
 	for _, n := range rqs {
@@ -238,7 +238,7 @@ func (h *HCA) fill(t *RQT, rqs []uint32) error {
 	return nil
 }
 
-// RQT is a table by its number.
+// RQT returns the table with the given number.
 func (h *HCA) RQT(number uint32) (*RQT, error) { return h.eth.rqts.get(number) }
 
 // ModifyRQT replaces a table's receive queues.
@@ -263,16 +263,16 @@ func (h *HCA) DestroyRQT(number uint32) error {
 	return h.fill(t, nil)
 }
 
-// A HashFunction is how a TIR spreads packets.
+// A HashFunction is the hash function of a TIR.
 type HashFunction uint8
 
 const (
 	HashNone     HashFunction = 0
-	HashXOR8     HashFunction = 1 // the inverted exclusive or of all bytes
+	HashXOR8     HashFunction = 1 // the inverted XOR of all bytes
 	HashToeplitz HashFunction = 2
 )
 
-// A HashFields is what of a packet is hashed.
+// A HashFields selects the fields of a packet that are hashed.
 type HashFields uint8
 
 const (
@@ -282,44 +282,44 @@ const (
 	HashDstPort HashFields = 1 << 3
 )
 
-// TIRAttr is a TIR's context: to which receive queue packets go.
+// TIRAttr is a TIR's context: the receive queues of its packets.
 type TIRAttr struct {
 	Indirect        bool
 	RQ              uint32 // if not indirect
 	RQT             uint32
 	Hash            HashFunction
 	Key             [40]byte // Toeplitz
-	Symmetric       bool     // both directions of a connection have one hash
-	IPv6, UDP       bool     // of which protocols the fields are: else IPv4 and TCP
+	Symmetric       bool     // both directions of a connection have the same hash
+	IPv6, UDP       bool     // protocols that are hashed, instead of IPv4 and TCP
 	Fields          HashFields
 	TransportDomain uint32
-	// Frames of its own transport domain's SQs do not come here.
+	// Frames of SQs of the same transport domain are not received.
 	BlockUnicast, BlockMulticast bool
 }
 
-// A TIR is a destination of flows.
+// A TIR is a transport interface for receiving: a destination of flows.
 type TIR struct {
 	TIRAttr
 	Number uint32
 	users  int
 }
 
-// CreateTIR makes a destination of flows.
+// CreateTIR creates a TIR.
 func (h *HCA) CreateTIR(a TIRAttr) (*TIR, error) {
 	t := &TIR{TIRAttr: a}
-	if err := h.lead(&a, 1); err != nil {
+	if err := h.addTIRUsers(&a, 1); err != nil {
 		return nil, err
 	}
 	var err error
 	if t.Number, err = h.eth.tirs.add(t); err != nil {
-		h.lead(&a, -1)
+		h.addTIRUsers(&a, -1)
 		return nil, err
 	}
 	return t, nil
 }
 
-// lead counts a TIR among the users of what it leads to.
-func (h *HCA) lead(a *TIRAttr, n int) error {
+// addTIRUsers adds n to the user counts of the objects that a TIR refers to.
+func (h *HCA) addTIRUsers(a *TIRAttr, n int) error {
 	if a.Indirect {
 		t, err := h.eth.rqts.get(a.RQT)
 		if err != nil {
@@ -336,7 +336,7 @@ func (h *HCA) lead(a *TIRAttr, n int) error {
 	return nil
 }
 
-// TIR is a destination of flows by its number.
+// TIR returns the TIR with the given number.
 func (h *HCA) TIR(number uint32) (*TIR, error) { return h.eth.tirs.get(number) }
 
 // ModifyTIR replaces all attributes of a TIR.
@@ -345,15 +345,15 @@ func (h *HCA) ModifyTIR(number uint32, a TIRAttr) error {
 	if err != nil {
 		return err
 	}
-	if err := h.lead(&a, 1); err != nil {
+	if err := h.addTIRUsers(&a, 1); err != nil {
 		return err
 	}
-	h.lead(&t.TIRAttr, -1)
+	h.addTIRUsers(&t.TIRAttr, -1)
 	t.TIRAttr = a
 	return nil
 }
 
-// DestroyTIR destroys a TIR that no flow leads to.
+// DestroyTIR destroys a TIR that no flow uses.
 func (h *HCA) DestroyTIR(number uint32) error {
 	t, err := h.eth.tirs.get(number)
 	if err != nil {
@@ -363,5 +363,5 @@ func (h *HCA) DestroyTIR(number uint32) error {
 		return failf(ErrBusy, "TIR %#x has %d users", number, t.users)
 	}
 	h.eth.tirs.remove(number)
-	return h.lead(&t.TIRAttr, -1)
+	return h.addTIRUsers(&t.TIRAttr, -1)
 }

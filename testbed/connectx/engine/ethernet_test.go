@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A nic is queues of raw Ethernet as their user has them.
+// A nic is a set of raw Ethernet queues from the user's side.
 type nic struct {
 	*qp // the send queue
 	sq  *engine.SQ
@@ -24,7 +24,7 @@ type rawRQ struct {
 	rq *engine.RQ
 }
 
-// newNIC makes a send queue, receive queues, and a TIR that leads to them.
+// newNIC creates a send queue, receive queues, and a TIR for them.
 func (h *host) newNIC(rqs int, a engine.TIRAttr) *nic {
 	n := &nic{qp: &qp{h: h, uar: 16, flame: 0x800, sqSize: 16, scq: h.newCQ(engine.CQAttr{LogSize: 6})}}
 	attr := engine.SQAttr{CQ: n.scq.Number, UserIndex: 7, PD: h.pd, UAR: 16, LogSize: 4, TIS: must(h.CreateTIS(5)).Number}
@@ -55,7 +55,7 @@ func (h *host) newNIC(rqs int, a engine.TIRAttr) *nic {
 	return n
 }
 
-// tables leads frames of destination addresses to TIRs: the exact address first,
+// toTIR steers frames to a TIR by destination address: the exact address first,
 // then all groups, then everything.
 func (h *host) toTIR(dmac []byte, tir uint32) {
 	root := must(h.CreateFlowTable(engine.FlowTableAttr{Level: 1, LogSize: 4}))
@@ -68,7 +68,7 @@ func (h *host) toTIR(dmac []byte, tir uint32) {
 	h.w.must(h.SetFlow(root, 0, f))
 }
 
-// eth is an Ethernet segment and a header.
+// eth appends an Ethernet segment with a header.
 func (w wqe) eth(flags byte, header []byte) wqe {
 	s := make([]byte, 14, 64)
 	s[4] = flags
@@ -81,7 +81,7 @@ func (w wqe) eth(flags byte, header []byte) wqe {
 	return w
 }
 
-// udp is a frame of UDP over IPv4 with the checksums of layers 3 and 4 missing.
+// udp returns a frame of UDP over IPv4 without the checksums of layers 3 and 4.
 func udp(dst, src [6]byte, sport, dport uint16, payload []byte) []byte {
 	b := append(append(append([]byte{}, dst[:]...), src[:]...), 8, 0)
 	b = append(b, 0x45, 0)
@@ -92,8 +92,8 @@ func udp(dst, src [6]byte, sport, dport uint16, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// TestEthernet: a frame goes from one host's send queue to the other's receive
-// queue, with its checksums made and checked.
+// TestEthernet sends a frame from one host's send queue to the other's receive
+// queue, with checksums computed and verified by the devices.
 func TestEthernet(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
@@ -126,7 +126,7 @@ func TestEthernet(t *testing.T) {
 				w.t.Errorf("received % x", data)
 			}
 		}
-		w.do(func() { // to nobody's address: dropped; without a buffer: dropped
+		w.do(func() { // unknown address: dropped; no buffer: dropped
 			frame[5] = 99
 			a.post(wqe{op: prm.OpcodeSend}.eth(0, frame), wqe{op: prm.OpcodeNOP})
 		})
@@ -135,7 +135,8 @@ func TestEthernet(t *testing.T) {
 	})
 }
 
-// TestVLAN: a tag is put in by the sender's device and taken out by the receiver's.
+// TestVLAN checks that the sender's device inserts a tag and the receiver's
+// removes it.
 func TestVLAN(t *testing.T) {
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
@@ -160,7 +161,8 @@ func TestVLAN(t *testing.T) {
 	})
 }
 
-// TestSegmentation: the device cuts a large piece of a TCP stream into frames.
+// TestSegmentation checks that the device segments a part of a TCP stream into
+// frames.
 func TestSegmentation(t *testing.T) {
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
@@ -200,8 +202,8 @@ func TestSegmentation(t *testing.T) {
 	})
 }
 
-// TestRSS: the hash is Toeplitz's as its authors publish it, and spreads frames
-// over the queues.
+// TestRSS compares the hash with published Toeplitz hashes, and checks that it
+// distributes frames to the queues.
 func TestRSS(t *testing.T) {
 	key, _ := hex.DecodeString("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
@@ -224,7 +226,7 @@ func TestRSS(t *testing.T) {
 			src, dst     [4]byte
 			sport, dport uint16
 			want         uint32
-		}{ // of the documentation of receive side scaling
+		}{ // from the documentation of receive side scaling
 			{[4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766, 0x51ccc178},
 			{[4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739, 0xc626b0ea},
 			{[4]byte{24, 19, 198, 95}, [4]byte{12, 22, 207, 184}, 12898, 38024, 0x5c2b394a},
@@ -238,7 +240,7 @@ func TestRSS(t *testing.T) {
 				w.t.Errorf("ports %d and %d: %+v, want hash %#x", x.sport, x.dport, got, x.want)
 			}
 		}
-		// What the TIR does not hash goes to the first queue.
+		// Packets that the TIR does not hash go to the first queue.
 		for name, change := range map[string]func(f []byte){
 			"ICMP": func(f []byte) { f[23] = 1 }, "TCP": func(f []byte) { f[23], f[46] = 6, 0x50 }, "no IP": func(f []byte) { f[13] = 6 },
 			"a fragment": func(f []byte) { f[20] |= 0x20 }, "options beyond the frame": func(f []byte) { f[14] = 0x4f },
@@ -255,8 +257,8 @@ func TestRSS(t *testing.T) {
 	})
 }
 
-// TestSteering: the first place counts, then what a table leads to, then where it
-// sends what nobody wants.
+// TestSteering checks the order of flow tables: the first entry that matches,
+// then the table it leads to, then the miss table.
 func TestSteering(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -302,15 +304,15 @@ func TestSteering(t *testing.T) {
 			flow(last, 0, rest, []engine.FlowDest{tir(2)}, false, nil)
 
 			for what, err := range map[string]error{
-				"a table in use":       h.DestroyFlowTable(second),
-				"a group in use":       h.DestroyFlowGroup(root, all),
-				"a TIR in use":         h.DestroyTIR(ns[0].tir.Number),
-				"an RQ in use":         h.DestroyRQ(ns[0].rqs[0].rq.Number),
-				"a loop":               h.SetFlowTableMiss(last, root),
-				"a place of no group":  h.SetFlow(root, 15, engine.Flow{Group: all}),
-				"a TIR that is not":    h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: 99}}}),
-				"a flow that is not":   h.DeleteFlow(root, 8),
-				"a destination's kind": h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: 9}}}),
+				"a table in use":              h.DestroyFlowTable(second),
+				"a group in use":              h.DestroyFlowGroup(root, all),
+				"a TIR in use":                h.DestroyTIR(ns[0].tir.Number),
+				"an RQ in use":                h.DestroyRQ(ns[0].rqs[0].rq.Number),
+				"a loop":                      h.SetFlowTableMiss(last, root),
+				"an entry outside all groups": h.SetFlow(root, 15, engine.Flow{Group: all}),
+				"an unknown TIR":              h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: 99}}}),
+				"an unknown flow":             h.DeleteFlow(root, 8),
+				"a destination's kind":        h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: 9}}}),
 			} {
 				if err == nil {
 					w.t.Errorf("%s was accepted", what)

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// TestLocalLoopback: the port hears itself if it is to, but not the transport
-// domains that do not want to.
+// TestLocalLoopback checks that the port receives its own frames if enabled,
+// except for transport domains that block them.
 func TestLocalLoopback(t *testing.T) {
 	for _, x := range []struct{ on, block, want bool }{{false, false, false}, {true, false, true}, {true, true, false}} {
 		run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
@@ -40,7 +40,8 @@ func TestLocalLoopback(t *testing.T) {
 	}
 }
 
-// TestEthernetErrors: what ends queues of raw Ethernet, and what cannot be made.
+// TestEthernetErrors checks errors of raw Ethernet queues, and objects that
+// cannot be created.
 func TestEthernetErrors(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -56,14 +57,14 @@ func TestEthernetErrors(t *testing.T) {
 			n.post(wqe{op: prm.OpcodeRead}.eth(0, nil), wqe{op: prm.OpcodeSend}.eth(0, nil).data(m, 0, 60))
 		})
 		n.rqs[0].rcq.expect("too long", recvError(1), unused)
-		n.scq.expect("no operation of it", sendError(2), flushed)
+		n.scq.expect("unsupported operation", sendError(2), flushed)
 		if n.sq.State() != engine.QueueError || n.rqs[0].rq.State() != engine.QueueError {
 			w.t.Errorf("states %d and %d", n.sq.State(), n.rqs[0].rq.State())
 		}
 		if len(h.events) != 2 || h.events[0].Queue != engine.QueueRQ || h.events[1].Queue != engine.QueueSQ {
 			w.t.Errorf("events %+v", h.events)
 		}
-		if r := h.took(); len(r) != 1 || r[0] != engine.RuleOpcode {
+		if r := h.takeViolations(); len(r) != 1 || r[0] != engine.RuleOpcode {
 			w.t.Errorf("violations %v", r)
 		}
 		w.do(func() {
@@ -88,7 +89,8 @@ func TestEthernetErrors(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestIPv6: checksums of UDP over IPv6 are made and checked.
+// TestIPv6 checks that the checksums of UDP over IPv6 are computed and
+// verified.
 func TestIPv6(t *testing.T) {
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
@@ -117,8 +119,8 @@ func TestIPv6(t *testing.T) {
 	})
 }
 
-// TestHash: both directions of a connection have one hash if they are to, and the
-// simple hash is the inverted exclusive or.
+// TestHash checks that both directions of a connection have the same symmetric
+// hash, and that the XOR hash is the inverted XOR.
 func TestHash(t *testing.T) {
 	for _, x := range []struct {
 		fn        engine.HashFunction
@@ -163,8 +165,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestForeignFrames: the NIC gets frames of others' and RoCE that is not for the
-// port, but no RoCE that is damaged.
+// TestForeignFrames checks that the NIC receives frames for other addresses and
+// RoCE packets that are not for the port, but no damaged RoCE packets.
 func TestForeignFrames(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -199,7 +201,7 @@ func TestForeignFrames(t *testing.T) {
 	})
 }
 
-// FuzzFrame: whatever comes over the wire.
+// FuzzFrame receives arbitrary frames.
 func FuzzFrame(f *testing.F) {
 	mac, none := [6]byte{2, 0, 0, 0, 0, 1}, []wqe{}
 	seed := func(frame []byte, ws []wqe) { f.Add(frame, fuzzRing(firstSQ, ws)) }
@@ -216,10 +218,10 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame, ring []byte) { fuzzFrame(t, frame, ring) })
 }
 
-// firstSQ is the number of the first send queue: they are behind the queue pairs.
+// firstSQ is the number of the first send queue: SQs follow the queue pairs.
 const firstSQ = 0x40 + 1<<17
 
-// TestFuzzFrame: what the fuzzer's ring says is sent.
+// TestFuzzFrame checks that the seed of the fuzzer is sent.
 func TestFuzzFrame(t *testing.T) {
 	mac := [6]byte{2, 0, 0, 0, 0, 1}
 	for _, op := range []uint8{prm.OpcodeTSO, prm.OpcodeSend} {
@@ -232,8 +234,8 @@ func TestFuzzFrame(t *testing.T) {
 	}
 }
 
-// fuzzFrame hands a frame to a NIC, which has the frame in its memory too, and a
-// ring of requests.
+// fuzzFrame receives a frame at a NIC with the same frame in its memory and
+// arbitrary WQEs in its ring.
 func fuzzFrame(t testing.TB, frame, ring []byte) (all []cqe) {
 	w := &world{t: t, less: 6}
 	w.newLoop()

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// Types of headers in completions, and of what was hashed.
+// Header types of completions, and hashed fields.
 const (
 	l3IPv6, l3IPv4               = 1, 2
 	l4TCPNoAck, l4UDP            = 1, 2
@@ -19,8 +19,8 @@ const (
 	tcpFlagACK                   = 0x10
 )
 
-// receive takes a frame for a TIR. Own is the transport domain that sent it, if it
-// is of this port.
+// receive passes a frame to a TIR. own is the transport domain of the sender if
+// the frame is from this port.
 func (t *TIR) receive(h *HCA, p *parsed, tag uint32, own *uint32) {
 	if own != nil && *own == t.TransportDomain && (p.frame[0]&1 == 0 && t.BlockUnicast || p.frame[0]&1 == 1 && t.BlockMulticast) {
 		return
@@ -39,7 +39,7 @@ func (t *TIR) receive(h *HCA, p *parsed, tag uint32, own *uint32) {
 	}
 }
 
-// posted is how many WQEs the record says are there.
+// posted returns the number of WQEs according to the doorbell record.
 func (q *RQ) posted() uint16 {
 	n, err := q.hca.posted(q.Record, q.head, q.LogSize, Violation{Index: q.head, Text: "RQ " + hex(q.Number) + ": "})
 	if err != nil {
@@ -48,7 +48,7 @@ func (q *RQ) posted() uint16 {
 	return n
 }
 
-// fail ends the queue, and flushes it.
+// fail moves the queue to its error state and flushes it.
 func (q *RQ) fail() {
 	if q.state != QueueReady {
 		return
@@ -58,7 +58,7 @@ func (q *RQ) fail() {
 	q.flush()
 }
 
-// flush completes what is posted, and what will be.
+// flush completes posted WQEs with an error, and those posted later.
 func (q *RQ) flush() {
 	q.flushReceives()
 	q.hca.watch.add(q)
@@ -77,7 +77,7 @@ func (q *RQ) flushReceives() uint16 {
 	return posted
 }
 
-// completion begins the completion of the WQE at the head.
+// completion returns a new completion for the WQE at the head.
 func (q *RQ) completion() *completion {
 	c := &completion{}
 	prm.CQEQPN.Set(c.cqe[:], uint64(q.Number))
@@ -88,7 +88,8 @@ func (q *RQ) completion() *completion {
 	return c
 }
 
-// receive puts a frame into the next WQE's buffers. Without one it is lost.
+// receive stores a frame in the next WQE's buffers. Without a WQE the frame is
+// lost.
 func (q *RQ) receive(p *parsed, tag, hash uint32, kind uint8) {
 	if q.state != QueueReady || q.posted() == 0 {
 		return
@@ -113,7 +114,7 @@ func (q *RQ) receive(p *parsed, tag, hash uint32, kind uint8) {
 	q.head++
 	s := transport.LocalLength
 	if uint64(len(frame)) <= w.total {
-		if s = scatter(w.pieces, 0, frame); s == transport.PageFault { // these queues have none
+		if s = scatter(w.pieces, 0, frame); s == transport.PageFault { // these queues have no page faults
 			s = transport.LocalProtection
 		}
 	}
@@ -141,9 +142,9 @@ func (q *RQ) receive(p *parsed, tag, hash uint32, kind uint8) {
 	q.cq.push(c, false)
 }
 
-// describe says in a completion what a frame consists of.
+// describe stores the frame's properties in a completion.
 func (p *parsed) describe(b []byte) {
-	l3, l4 := p.sound()
+	l3, l4 := p.checksumsOK()
 	prm.CQEL2OK.Set(b, 1)
 	prm.CQEL3OK.SetBool(b, l3)
 	prm.CQEL4OK.SetBool(b, l4)
@@ -166,8 +167,8 @@ func (p *parsed) describe(b []byte) {
 	}
 }
 
-// hash is a packet's hash and what was hashed. Packets of other protocols than the
-// TIR's have none.
+// hash returns a packet's hash and the kind of the hash. Packets of other
+// protocols than the TIR's have none.
 func (t *TIR) hash(p *parsed) (uint32, uint8) {
 	if t.Hash == HashNone || !p.ip || p.v6 != t.IPv6 {
 		return 0, 0
@@ -219,7 +220,7 @@ func ordered(a, b []byte) (lower, higher []byte) {
 	return a, b
 }
 
-// toeplitz is the Toeplitz hash of at most 36 bytes with a key of 40.
+// toeplitz returns the Toeplitz hash of at most 36 bytes with a key of 40.
 func toeplitz(key, in []byte) (hash uint32) {
 	window := uint64(binary.BigEndian.Uint64(key))
 	for i, b := range in {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// SQAttr is the context of a send queue of raw Ethernet.
+// SQAttr is the context of a raw Ethernet send queue.
 type SQAttr struct {
 	CQ           uint32
 	UserIndex    uint32
@@ -22,7 +22,7 @@ type SQAttr struct {
 	ReservedLKey bool
 }
 
-// An SQ is a send queue of raw Ethernet.
+// An SQ is a raw Ethernet send queue.
 type SQ struct {
 	SQAttr
 	Number uint32
@@ -33,11 +33,11 @@ type SQ struct {
 	tis    *TIS
 	state  QueueState
 	ring   sendQueue
-	stream *stream     // what is being cut: of the WQE in front of the ring's head
+	stream *stream     // being segmented: of the WQE before the ring's head
 	later  *loop.Timer // the next turn
 }
 
-// CreateSQ makes a send queue in state Reset.
+// CreateSQ creates a send queue in state Reset.
 func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	q := &SQ{SQAttr: a, hca: h}
 	var err error
@@ -47,7 +47,7 @@ func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	if q.cq, err = h.cqs.get(a.CQ); err != nil {
 		return nil, err
 	}
-	if a.TIS == 0 { // the kernel's trial of write combining: it sends nothing
+	if a.TIS == 0 { // the kernel's test of write combining: it sends nothing
 		q.tis = &TIS{}
 	} else if q.tis, err = h.eth.tiss.get(a.TIS); err != nil {
 		return nil, err
@@ -72,20 +72,20 @@ func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	return q, nil
 }
 
-// SQ is a send queue by its number.
+// SQ returns the send queue with the given number.
 func (h *HCA) SQ(number uint32) (*SQ, error) { return h.eth.sqs.get(number) }
 
-// State is the queue's state.
+// State returns the queue's state.
 func (q *SQ) State() QueueState { return q.state }
 
-// ModifySQ moves a send queue from one state to another.
+// ModifySQ changes the state of a send queue.
 func (h *HCA) ModifySQ(number uint32, from, to QueueState) error {
 	q, err := h.eth.sqs.get(number)
 	if err != nil {
 		return err
 	}
-	h.settleQueue(number)
-	if err := moves(q.state, from, to); err != nil {
+	h.endBursts(number)
+	if err := checkMove(q.state, from, to); err != nil {
 		return err
 	}
 	if q.state = to; to == QueueReset {
@@ -102,7 +102,7 @@ func (h *HCA) DestroySQ(number uint32) error {
 	if err != nil {
 		return err
 	}
-	h.settleQueue(number)
+	h.endBursts(number)
 	q.stop()
 	q.pd.users--
 	q.cq.users--
@@ -115,16 +115,16 @@ func (h *HCA) DestroySQ(number uint32) error {
 
 func (q *SQ) queue() *sendQueue { return &q.ring }
 
-// rung is told of a doorbell.
-func (q *SQ) rung(ctrl []byte) {
-	if !q.ring.note(ctrl) {
+// doorbell processes a doorbell of the queue.
+func (q *SQ) doorbell(ctrl []byte) {
+	if !q.ring.updateProducer(ctrl) {
 		q.fail()
 		return
 	}
 	q.run()
 }
 
-// fail ends the queue; what is in it is flushed.
+// fail moves the queue to its error state and flushes it.
 func (q *SQ) fail() {
 	if q.state != QueueReady {
 		return
@@ -134,7 +134,7 @@ func (q *SQ) fail() {
 	q.run()
 }
 
-// framesPerTurn is how many frames a queue sends before others have their turn.
+// framesPerTurn is how many frames a queue sends before others run.
 const framesPerTurn = 64
 
 // run sends what was posted.
@@ -153,14 +153,15 @@ func (q *SQ) run() {
 	})
 }
 
-// stop ends what is under way, without completions.
+// stop ends the work in progress, without completions.
 func (q *SQ) stop() {
 	q.state, q.stream = QueueReset, nil
 	q.later.Stop()
 	q.later = nil
 }
 
-// step sends the next frame, or flushes a WQE. It reports whether there was one.
+// step sends the next frame, or flushes a WQE. It reports whether there was a
+// frame or WQE.
 func (q *SQ) step() bool {
 	switch {
 	case q.state != QueueReady && q.state != QueueError:
@@ -189,7 +190,7 @@ func (q *SQ) step() bool {
 	return true
 }
 
-// finish completes the WQE in front of the queue's head.
+// finish completes the WQE before the queue's head.
 func (q *SQ) finish(w *sendWQE, s transport.Syndrome) {
 	q.ring.done = q.ring.head
 	q.complete(w, s)
@@ -210,7 +211,7 @@ func (q *SQ) complete(w *sendWQE, s transport.Syndrome) {
 	q.cq.push(w.completion(q.Number, index, s), false)
 }
 
-// send makes frames of a WQE and sends them.
+// send builds the frames of a WQE and sends them.
 func (q *SQ) send(w *sendWQE) transport.Syndrome {
 	segment := 0
 	switch w.opcode {
@@ -220,7 +221,7 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 	case prm.OpcodeTSO:
 		segment = 1
 	default:
-		w.violate(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
+		w.violate(RuleOpcode, "opcode "+hex(w.opcode)+" is not supported by this queue")
 		return transport.LocalQPOp
 	}
 	if q.TIS == 0 {
@@ -251,7 +252,7 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 	frame = append(frame, make([]byte, n)...)
 	switch s := gather(w.pieces, 0, frame[header:]); s {
 	case transport.OK:
-	case transport.PageFault: // these queues have none
+	case transport.PageFault: // these queues have no page faults
 		return transport.LocalProtection
 	default:
 		return s
@@ -267,10 +268,11 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 	return q.transmit(frame)
 }
 
-// maxFrame is the longest frame, before it is cut into segments.
+// maxFrame is the maximum length of a frame before segmentation.
 const maxFrame = 1 << 18
 
-// ethernetHeader is the header in an Ethernet segment, and what is behind it.
+// ethernetHeader returns the header in an Ethernet segment, and the bytes
+// behind it.
 func ethernetHeader(e []byte) (header, rest []byte, ok bool) {
 	n := int(prm.EthInlineSize.Get(e))
 	if prm.EthInsertVLAN.Is(e) {
@@ -284,7 +286,8 @@ func ethernetHeader(e []byte) (header, rest []byte, ok bool) {
 	return append([]byte(nil), e[start:start+n]...), e[size:], true
 }
 
-// transmit hands a frame to the link, and to the port itself if it is to hear it.
+// transmit sends a frame to the link, and to the port itself with local
+// loopback.
 func (q *SQ) transmit(frame []byte) transport.Syndrome {
 	const shortest = 14
 	if len(frame) < shortest {

@@ -12,22 +12,22 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// tcp is the 54 bytes of headers in front of a piece of a TCP stream.
+// tcp returns the 54 bytes of headers of a TCP segment.
 func tcp(dst, src [6]byte) []byte {
 	f := udp(dst, src, 1000, 2000, nil)
 	f[23] = 6
 	return append(f[:38], 0, 0, 1, 0, 0, 0, 0, 0, 0x50, 0x99, 0, 0, 0, 0, 0, 0)
 }
 
-// tso is a request to cut n bytes of a stream into frames.
+// tso returns a request to segment n bytes of a stream.
 func tso(header []byte, mss uint16, m *region, n int) wqe {
 	w := wqe{op: prm.OpcodeTSO}.eth(0xc0, header)
 	be.PutUint16(w.segments[6:], mss)
 	return w.data(m, 0, n)
 }
 
-// TestSegmentationOfOthers: what is no stream of TCP is not cut, wherever its
-// headers are.
+// TestSegmentationOfOthers checks that only TCP is segmented, for all header
+// layouts.
 func TestSegmentationOfOthers(t *testing.T) {
 	for name, change := range map[string]func(f []byte){
 		"no TCP header": func(f []byte) { clear(f[34:]) },
@@ -58,7 +58,7 @@ func TestSegmentationOfOthers(t *testing.T) {
 	}
 }
 
-// TestInlineFrame: a frame's data may be in its WQE too, in one piece or in parts.
+// TestInlineFrame checks frames with inline data, in one or several parts.
 func TestInlineFrame(t *testing.T) {
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
@@ -92,14 +92,14 @@ func TestInlineFrame(t *testing.T) {
 			a.post(x)
 		})
 		a.scq.expect("too long", sendError(transport.LocalQPOp))
-		if r := a.h.took(); len(r) != 1 || r[0] != engine.RuleInline {
+		if r := a.h.takeViolations(); len(r) != 1 || r[0] != engine.RuleInline {
 			w.t.Errorf("violations %v", r)
 		}
 	})
 }
 
-// TestTurns: whoever sends many frames does not keep the loop; it ends at once when
-// the queue does.
+// TestTurns checks that a queue with many frames yields the loop, and that it
+// stops at once when the queue fails.
 func TestTurns(t *testing.T) {
 	const frames, perTurn = 1000, 64
 	for _, end := range []bool{false, true} {
@@ -134,10 +134,10 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A counter is a link that counts.
+// A counter is a link that counts frames.
 type counter struct {
 	frames   int
-	sequence uint32 // of the last one's TCP header
+	sequence uint32 // of the last frame's TCP header
 }
 
 func (c *counter) Packet(*roce.Packet) {}
@@ -147,8 +147,8 @@ func (c *counter) Frame(b []byte) {
 	c.sequence = be.Uint32(b[38:])
 }
 
-// TestFrameLimit: frames that are too long for the port are lost, and do no harm to
-// buffers that have room for the others.
+// TestFrameLimit checks that frames longer than the port permits are lost and
+// do not affect the buffers.
 func TestFrameLimit(t *testing.T) {
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		a, b := w.hosts[0], w.hosts[1]
@@ -183,8 +183,8 @@ func TestFrameLimit(t *testing.T) {
 	})
 }
 
-// TestFailedCQ: the queues of raw Ethernet and the XRC SRQs that complete into a CQ
-// end with it, and the host is told of each.
+// TestFailedCQ checks that the raw Ethernet queues and the XRC SRQs that
+// complete into a CQ fail with it, and that the host gets an event for each.
 func TestFailedCQ(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -199,10 +199,10 @@ func TestFailedCQ(t *testing.T) {
 			w.must(h.ModifyRQ(rq.Number, engine.QueueReset, engine.QueueReady))
 			s = h.newSRQ(engine.SRQAttr{XRC: true, XRCD: must(h.CreateXRCD()), CQ: n.scq.Number}, 3)
 		})
-		for range 65 { // nobody polls
+		for range 65 { // not polled
 			w.do(func() { n.post(wqe{op: prm.OpcodeNOP}) })
 		}
-		if r := h.took(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
+		if r := h.takeViolations(); len(r) != 1 || r[0] != engine.RuleCQOverrun {
 			t.Errorf("violations %v", r)
 		}
 		if n.sq.State() != engine.QueueError || rq.State() != engine.QueueError || n.rqs[0].rq.State() != engine.QueueReady {

@@ -1,14 +1,14 @@
 package engine
 
-// Events is told what the host waits for.
+// Events receives the events of an HCA.
 type Events interface {
-	// Completion is a completion event of a CQ that was armed.
+	// Completion reports a completion event of an armed CQ.
 	Completion(cq *CQ)
-	// Async is an asynchronous event.
+	// Async reports an asynchronous event.
 	Async(e AsyncEvent)
 }
 
-// An EventType is the kind of an asynchronous event, by its number in an event
+// An EventType is the type of an asynchronous event, with its value in an event
 // queue's entry.
 type EventType uint8
 
@@ -27,8 +27,8 @@ const (
 	EventSRQLimit        EventType = 0x14
 )
 
-// A Queue says what an event's number is the number of, as the queue type in an
-// event queue's entry.
+// A Queue is the kind of object to which an event's number belongs, as the
+// queue type in an event queue's entry.
 type Queue uint8
 
 const (
@@ -54,7 +54,7 @@ type AsyncEvent struct {
 	Type     EventType
 	SubType  uint8  // EventPort
 	Queue    Queue  // events of queue pairs
-	Number   uint32 // of the QP, CQ or SRQ; the port's: 1
+	Number   uint32 // of the QP, CQ or SRQ; 1 for the port
 	Syndrome uint8  // EventCQError
 }
 

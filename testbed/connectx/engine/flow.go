@@ -2,14 +2,14 @@ package engine
 
 import "slices"
 
-// A FlowTableType is what a flow table is for.
+// A FlowTableType is the purpose of a flow table.
 type FlowTableType uint8
 
 const (
-	NICReceive FlowTableType = 0 // frames that come in; of the others nothing is looked at
+	NICReceive FlowTableType = 0 // received frames; tables of other types are stored only
 )
 
-// A FlowDestType is what a flow leads to.
+// A FlowDestType is the type of a flow's destination.
 type FlowDestType uint8
 
 const (
@@ -28,19 +28,20 @@ type FlowTableAttr struct {
 	Type      FlowTableType
 	Level     uint8
 	LogSize   uint8
-	MissTable uint32 // where packets go that no flow matches; 0: nowhere
+	MissTable uint32 // the next table of packets that no flow matches; 0 means none
 }
 
-// A FlowGroup is a run of a flow table's places whose flows look at the same bits.
+// A FlowGroup is a range of a flow table's entries whose flows have the same
+// mask.
 type FlowGroup struct {
 	First, Last uint32
-	// Mask is what is looked at, as fte_match_param (prm.FlowMatch), and Criteria
-	// which of its parts count: 1 the outer headers, 2 misc, 4 the inner headers...
+	// Mask is a fte_match_param (prm.FlowMatch). Criteria selects its parts: 1
+	// the outer headers, 2 misc, 4 the inner headers...
 	Mask     [512]byte
 	Criteria uint8
 }
 
-// A Flow says what becomes of packets.
+// A Flow is an entry of a flow table: what it matches, and the actions.
 type Flow struct {
 	Group   uint32
 	Match   [512]byte
@@ -55,11 +56,11 @@ type flowTable struct {
 	groups map[uint32]*FlowGroup
 	next   uint32
 	flows  map[uint32]*Flow
-	order  []uint32 // the places that are taken: the first that matches counts
+	order  []uint32 // indices of entries in use, ascending: the first match counts
 	users  int
 }
 
-// CreateFlowTable makes a table.
+// CreateFlowTable creates a table.
 func (h *HCA) CreateFlowTable(a FlowTableAttr) (uint32, error) {
 	const largest = 24
 	if a.LogSize > largest {
@@ -75,8 +76,8 @@ func (h *HCA) CreateFlowTable(a FlowTableAttr) (uint32, error) {
 	return n, err
 }
 
-// chain refuses a table as the successor of one of a level, if it is not of a
-// higher one: that is why packets come to an end.
+// chain checks that a table may follow one of a level: it must be of a higher
+// level, so that steering ends.
 func (h *HCA) chain(level uint8, to uint32) error {
 	if to == 0 {
 		return nil
@@ -91,7 +92,7 @@ func (h *HCA) chain(level uint8, to uint32) error {
 	return nil
 }
 
-// FlowTable is a table's context.
+// FlowTable returns a table's context.
 func (h *HCA) FlowTable(number uint32) (FlowTableAttr, error) {
 	t, err := h.eth.tables.get(number)
 	if err != nil {
@@ -100,7 +101,8 @@ func (h *HCA) FlowTable(number uint32) (FlowTableAttr, error) {
 	return t.FlowTableAttr, nil
 }
 
-// SetFlowTableMiss says where packets go that no flow of a table matches.
+// SetFlowTableMiss sets the next table of packets that no flow of a table
+// matches.
 func (h *HCA) SetFlowTableMiss(number, miss uint32) error {
 	t, err := h.eth.tables.get(number)
 	if err != nil {
@@ -121,7 +123,7 @@ func (h *HCA) use(number uint32, n int) {
 	}
 }
 
-// SetFlowTableRoot says where packets begin; 0: nowhere.
+// SetFlowTableRoot sets the first table of packets; 0 means none.
 func (h *HCA) SetFlowTableRoot(kind FlowTableType, number uint32) error {
 	if number == 0 {
 		delete(h.eth.roots, kind)
@@ -138,8 +140,8 @@ func (h *HCA) SetFlowTableRoot(kind FlowTableType, number uint32) error {
 	return nil
 }
 
-// DestroyFlowTable destroys a table that no flow and no other table leads to, with
-// what is in it.
+// DestroyFlowTable destroys a table and its contents. No flow and no other
+// table may refer to it.
 func (h *HCA) DestroyFlowTable(number uint32) error {
 	t, err := h.eth.tables.get(number)
 	if err != nil {
@@ -159,7 +161,7 @@ func (h *HCA) DestroyFlowTable(number uint32) error {
 	return nil
 }
 
-// CreateFlowGroup makes a group in a table.
+// CreateFlowGroup creates a group in a table.
 func (h *HCA) CreateFlowGroup(table uint32, g FlowGroup) (uint32, error) {
 	t, err := h.eth.tables.get(table)
 	if err != nil {
@@ -199,10 +201,10 @@ func (h *HCA) DestroyFlowGroup(table, group uint32) error {
 	return nil
 }
 
-// mostDestinations is how many a flow has at most.
-const mostDestinations = 1 << 8
+// maxDestinations is the maximum number of destinations of a flow.
+const maxDestinations = 1 << 8
 
-// SetFlow puts a flow at a place of a table, or replaces the one that is there.
+// SetFlow sets the flow at an index of a table.
 func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	t, err := h.eth.tables.get(table)
 	if err != nil {
@@ -210,9 +212,9 @@ func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	}
 	g := t.groups[f.Group]
 	if g == nil || place < g.First || place > g.Last {
-		return failf(ErrParam, "place %d of flow table %#x is not of group %d", place, table, f.Group)
+		return failf(ErrParam, "entry %d of flow table %#x is not of group %d", place, table, f.Group)
 	}
-	if len(f.Dests) > mostDestinations || t.flows[place] == nil && h.flowCount() >= h.limits.Flows {
+	if len(f.Dests) > maxDestinations || t.flows[place] == nil && h.flowCount() >= h.limits.Flows {
 		return failf(ErrLimit, "%d flows, %d destinations", h.flowCount(), len(f.Dests))
 	}
 	if err := h.reach(t, f.Dests); err != nil {
@@ -220,7 +222,7 @@ func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	}
 	h.release(t.flows[place])
 	for _, d := range f.Dests {
-		h.reachable(d, 1)
+		h.addDestUsers(d, 1)
 	}
 	if i, found := slices.BinarySearch(t.order, place); !found {
 		t.order = slices.Insert(t.order, i, place)
@@ -236,7 +238,7 @@ func (h *HCA) flowCount() (n int) {
 	return n
 }
 
-// reach refuses destinations that are not there.
+// checkDests checks that destinations exist.
 func (h *HCA) reach(t *flowTable, dests []FlowDest) error {
 	seen := make(map[FlowDest]bool)
 	for _, d := range dests {
@@ -260,8 +262,8 @@ func (h *HCA) reach(t *flowTable, dests []FlowDest) error {
 	return nil
 }
 
-// reachable counts a flow among the users of a destination.
-func (h *HCA) reachable(d FlowDest, n int) {
+// addDestUsers adds n to the user count of a destination.
+func (h *HCA) addDestUsers(d FlowDest, n int) {
 	if d.Type == FlowToTable {
 		h.use(d.Number, n)
 	} else if t := h.eth.tirs.objects[d.Number]; t != nil {
@@ -272,12 +274,12 @@ func (h *HCA) reachable(d FlowDest, n int) {
 func (h *HCA) release(f *Flow) {
 	if f != nil {
 		for _, d := range f.Dests {
-			h.reachable(d, -1)
+			h.addDestUsers(d, -1)
 		}
 	}
 }
 
-// Flow is the flow at a place of a table.
+// Flow returns the flow at an index of a table.
 func (h *HCA) Flow(table, place uint32) (Flow, error) {
 	t, err := h.eth.tables.get(table)
 	if err != nil {
@@ -285,12 +287,12 @@ func (h *HCA) Flow(table, place uint32) (Flow, error) {
 	}
 	f := t.flows[place]
 	if f == nil {
-		return Flow{}, failf(ErrResource, "place %d of flow table %#x", place, table)
+		return Flow{}, failf(ErrResource, "entry %d of flow table %#x", place, table)
 	}
 	return *f, nil
 }
 
-// DeleteFlow takes a flow out of a table.
+// DeleteFlow removes a flow from a table.
 func (h *HCA) DeleteFlow(table, place uint32) error {
 	t, err := h.eth.tables.get(table)
 	if err != nil {
@@ -298,7 +300,7 @@ func (h *HCA) DeleteFlow(table, place uint32) error {
 	}
 	f := t.flows[place]
 	if f == nil {
-		return failf(ErrResource, "place %d of flow table %#x", place, table)
+		return failf(ErrResource, "entry %d of flow table %#x", place, table)
 	}
 	h.release(f)
 	delete(t.flows, place)

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// Numbers of protocols.
+// Protocol numbers.
 const (
 	typeIPv4 = 0x0800
 	typeIPv6 = 0x86dd
@@ -16,12 +16,12 @@ const (
 	protoUDP = 17
 )
 
-// A parsed is where things are in a frame. Places are 0 if there is none.
+// A parsed has the offsets of a frame's headers; 0 if a header does not exist.
 type parsed struct {
 	frame    []byte
 	vlan     bool
 	tag      uint16
-	qinq     bool // the tag is a provider's
+	qinq     bool // the tag is an 802.1ad service tag
 	kind     uint16
 	l3, l4   int
 	v6       bool
@@ -29,10 +29,10 @@ type parsed struct {
 	fragment bool
 	proto    uint8
 	src, dst []byte
-	payload  int // behind TCP's or UDP's header
+	payload  int // after the TCP or UDP header
 }
 
-// parseFrame finds what a frame consists of. What does not fit is not there.
+// parseFrame parses a frame. Truncated headers count as missing.
 func parseFrame(b []byte) (p parsed) {
 	p.frame = b
 	if len(b) < 14 {
@@ -73,7 +73,8 @@ func parseFrame(b []byte) (p parsed) {
 	return p
 }
 
-// l4Length is how long the packet of layer 4 is, as the header of layer 3 says.
+// l4Length returns the length of the layer 4 packet according to the layer 3
+// header.
 func (p *parsed) l4Length() int {
 	n := 0
 	if p.v6 {
@@ -84,7 +85,7 @@ func (p *parsed) l4Length() int {
 	return max(0, min(n, len(p.frame)-p.l4))
 }
 
-// l4Sum is the sum of layer 4 with its pseudo header.
+// l4Sum returns the sum of layer 4 with its pseudo header.
 func (p *parsed) l4Sum() uint16 {
 	n := p.l4Length()
 	s := roce.Sum(uint32(p.proto)+uint32(n), p.src)
@@ -92,7 +93,7 @@ func (p *parsed) l4Sum() uint16 {
 	return roce.Sum(uint32(s), p.frame[p.l4:p.l4+n])
 }
 
-// checksums computes the checksums that a WQE leaves to the device.
+// checksums computes the checksums that a WQE requests.
 func checksums(frame []byte, l3, l4 bool) {
 	p := parseFrame(frame)
 	if l3 && p.ip && !p.v6 {
@@ -115,9 +116,9 @@ func checksums(frame []byte, l3, l4 bool) {
 	binary.BigEndian.PutUint16(frame[at:], sum)
 }
 
-// sound reports whether the checksums of layers 3 and 4 are right. Without a
-// layer, it is not.
-func (p *parsed) sound() (l3, l4 bool) {
+// checksumsOK reports whether the checksums of layers 3 and 4 are correct. It
+// reports false for a missing layer.
+func (p *parsed) checksumsOK() (l3, l4 bool) {
 	if !p.ip {
 		return false, false
 	}

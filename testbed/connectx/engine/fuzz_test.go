@@ -9,14 +9,14 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// What the fuzzed queue pairs may name: all memory, keys of keys, an SRQ.
+// Keys for the fuzzed queue pairs: all memory, indirect keys, an SRQ.
 const (
 	fuzzKey     = 0x105a
 	fuzzWindow  = 0x1101
 	fuzzKLM     = 0x125a
 	fuzzKSM     = 0x135a
 	fuzzAddress = memoryBase + 0x3000
-	fuzzScatter = 0x80 // in the service: small messages go into completions
+	fuzzScatter = 0x80 // in the service: scatter to CQE
 )
 
 // A fuzzSeed is a service and send requests.
@@ -43,7 +43,7 @@ func fuzzSeeds() []fuzzSeed {
 	}
 }
 
-// fuzzRing is requests as they are in a ring.
+// fuzzRing returns requests as bytes of a ring.
 func fuzzRing(number uint32, ws []wqe) (all []byte) {
 	for _, w := range ws {
 		b := make([]byte, 16, 64)
@@ -59,9 +59,9 @@ func fuzzRing(number uint32, ws []wqe) (all []byte) {
 	return all
 }
 
-// FuzzWQE fills rings, a CQ and the doorbell record of queue pairs of all services
-// with the input, rings, and answers whatever comes. Nothing may panic or go on
-// without end.
+// FuzzWQE fills the rings, a CQ and the doorbell record of queue pairs of all
+// services with the input, and rings the doorbell. The device must not panic
+// and must come to an end.
 func FuzzWQE(f *testing.F) {
 	for _, s := range fuzzSeeds() {
 		ring := fuzzRing(0x40, s.wqes)
@@ -72,7 +72,7 @@ func FuzzWQE(f *testing.F) {
 	})
 }
 
-// TestFuzzSeeds: what the fuzzer begins with is executed, not just flushed.
+// TestFuzzSeeds checks that the seeds are executed, not only flushed.
 func TestFuzzSeeds(t *testing.T) {
 	for i, s := range fuzzSeeds() {
 		ring := fuzzRing(0x40, s.wqes)
@@ -100,12 +100,12 @@ func fuzzWQEs(t testing.TB, service engine.Service, producer, posted uint16, rin
 }
 
 func (w *world) addFuzzed() *host {
-	p := &pager{fails: true} // else a page that is not brought is asked for again and again
+	p := &pager{fails: true} // otherwise a missing page would be requested for ever
 	p.h = w.add(engine.Config{CQEVersion: 1, Pager: p})
 	return p.h
 }
 
-// fuzzKeys makes the keys, in the order of their numbers.
+// fuzzKeys creates the keys, in the order of their numbers.
 func (h *host) fuzzKeys() {
 	key := func(mode engine.AccessMode, list []byte) {
 		must(h.CreateMKey(engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Variant: 0x5a, Length64: true,
@@ -117,7 +117,8 @@ func (h *host) fuzzKeys() {
 	key(engine.KSM, wqe{}.seg(0, fuzzKey, fuzzAddress).seg(0, fuzzKLM, 0).seg(0, fuzzKey, fuzzAddress).segments)
 }
 
-// fuzz makes a queue pair that is its own peer, fills it, and rings.
+// fuzz creates a queue pair that is its own peer, fills its rings, and rings
+// its doorbell.
 func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint16, ring []byte) *qp {
 	h.fuzzKeys()
 	a := engine.QPAttr{Service: service}
@@ -154,7 +155,7 @@ func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint1
 	return q
 }
 
-// FuzzStore stores arbitrary bytes to arbitrary places.
+// FuzzStore stores arbitrary bytes at arbitrary offsets.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{0x20, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1, 0, 8, 8, 0, 0, 0, 1, 0, 0, 0x40, 1})
 	f.Fuzz(func(t *testing.T, stores []byte) {

@@ -11,11 +11,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// What an operation on an object may fail with. The text around them says why.
+// Errors of operations on objects. They are wrapped with a description.
 var (
 	ErrParam    = errors.New("bad parameter")
 	ErrResource = errors.New("no such object")
-	ErrState    = errors.New("bad state for it")
+	ErrState    = errors.New("invalid state")
 	ErrLimit    = errors.New("limit exceeded")
 	ErrBusy     = errors.New("object is in use")
 )
@@ -24,7 +24,7 @@ func failf(kind error, format string, args ...any) error {
 	return fmt.Errorf("engine: %s: %w", fmt.Sprintf(format, args...), kind)
 }
 
-// A LinkLayer is what a port is connected to.
+// A LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 const (
@@ -32,17 +32,17 @@ const (
 	Ethernet
 )
 
-// Limits bound what a host can create. A zero takes the default.
+// Limits bound what a host can create. Zero means the default.
 type Limits struct {
 	PDs, XRCDs, MKeys, CQs, QPs, SRQs int
 	LogCQSize                         uint8 // of one CQ
 	LogWQSize                         uint8 // of one work queue, in elements or blocks of 64 bytes
-	Translations                      int   // bytes of all lists: of memory keys, and of queues' pages
+	Translations                      int   // bytes of all lists: of memory keys and of queues' pages
 	Octowords                         int   // of one memory key's list
-	Groups, GroupQPs                  int   // multicast groups, and queue pairs of one
+	Groups, GroupQPs                  int   // multicast groups, and queue pairs per group
 	GIDs, PKeys                       int
-	EthernetQueues                    int // SQs, RQs, TIRs..., of each
-	FlowTables, FlowGroups, Flows     int // groups of one table, flows of all
+	EthernetQueues                    int // SQs, RQs, TIRs..., of each kind
+	FlowTables, FlowGroups, Flows     int // groups per table, total flows
 }
 
 var defaultLimits = Limits{
@@ -73,38 +73,40 @@ func (l *Limits) setDefaults() {
 	orDefault(&l.LogWQSize, d.LogWQSize)
 }
 
-// Config is what an HCA is made of.
+// Config is the configuration of an HCA.
 type Config struct {
 	Loop      *loop.Loop
 	Memory    Memory
 	Events    Events
 	LinkLayer LinkLayer
 	Limits    Limits
-	// CQEVersion 1 writes user indices into completions, 0 numbers of SRQs.
+	// CQEVersion 1 writes user indices into completions, 0 SRQ numbers.
 	CQEVersion int
-	// StaleSRQN makes the completions of send requests name an SRQ if CQEVersion is
-	// 0, where they otherwise have a zero: that of the queue pair, or else the
-	// lowest number. The field means nothing there, and the host must not read it.
+	// StaleSRQN makes the completions of send requests contain an SRQ number if
+	// CQEVersion is 0, instead of zero: that of the queue pair's SRQ, or else
+	// the lowest one. The field has no meaning there, and the host must not
+	// read it.
 	StaleSRQN bool
-	// ShuffleRQ and ShuffleSRQ say how many receive requests a queue pair's receive
-	// queue and an SRQ take at a time. Messages use up each lot from its end to its
-	// beginning, so that completions name receive requests out of order. 0 and 1
-	// take them one by one, in order. A host that posts again for each completion
-	// can overwrite a request of a full receive queue that is still to be used: a
-	// queue with ShuffleRQ must not be filled by more than its size less ShuffleRQ.
+	// ShuffleRQ and ShuffleSRQ are how many receive requests a receive queue
+	// and an SRQ fetch at a time. Messages use each lot from its end to its
+	// beginning, so that receive requests complete out of order. 0 and 1
+	// disable this. A host that posts again for each completion can overwrite a
+	// request of a full receive queue that is still to be used: a queue with
+	// ShuffleRQ must not be filled by more than its size less ShuffleRQ.
 	ShuffleRQ, ShuffleSRQ int
-	// Now is the device's clock for time stamps; nil: nanoseconds since New.
+	// Now is the device's clock for time stamps; if nil, nanoseconds since New.
 	Now func() uint64
-	// Strict checks what the host writes against the rules, see Rule, and tells
-	// Violation what breaks one.
+	// Strict checks what the host writes against the rules, see Rule, and
+	// reports violations to Violation.
 	Strict    bool
 	Violation func(Violation)
 	Tracer    *trace.Tracer
-	// Pager brings pages of memory on demand. Nil: what is not there is an error.
+	// Pager provides pages of memory on demand. If it is nil, accesses to
+	// missing pages fail.
 	Pager Pager
 }
 
-// An HCA is the part of a device behind its registers.
+// An HCA is the device behind the registers: its objects, queues and port.
 type HCA struct {
 	config Config
 	limits Limits
@@ -116,10 +118,10 @@ type HCA struct {
 	qps   table[*QP]
 	srqs  table[*SRQ]
 
-	translations int // bytes held by memory keys, and by queues for their pages
-	foreign      int // the same by queues that are not the HCA's
+	translations int // bytes of the lists of memory keys and queues
+	foreign      int // bytes of ReservePages
 	groups       map[[16]byte][]*QP
-	management   []*QP // those for the numbers 0 and 1, the oldest first
+	management   []*QP // QPs of service QP0 or QP1, oldest first
 	port         port
 	eth          ethernet
 	blueFlame    map[flameRegister]*flame
@@ -129,7 +131,7 @@ type HCA struct {
 	faults       faults
 }
 
-// New makes an HCA with nothing in it.
+// New returns an HCA without objects.
 func New(c Config) *HCA {
 	c.Limits.setDefaults()
 	if c.Now == nil {
@@ -142,8 +144,8 @@ func New(c Config) *HCA {
 	return h
 }
 
-// Reset drops all objects and all that is under way. The link, the port's state
-// and its addresses stay.
+// Reset destroys all objects and abandons their work. The link, the port's
+// state and its addresses remain.
 func (h *HCA) Reset() {
 	for _, qp := range h.qps.all() {
 		qp.stop()
@@ -180,22 +182,22 @@ func (h *HCA) clear() {
 	h.clearEthernet()
 }
 
-// firstQPN leaves the numbers of the special queue pairs alone.
+// firstQPN is above the numbers of the special queue pairs.
 const firstQPN = 0x40
 
-// A domain is a PD or an XRC domain: a number, and how many objects have it.
+// A domain is a PD or an XRC domain: the number of its objects.
 type domain struct{ users int }
 
-// CreatePD makes a protection domain.
+// CreatePD creates a protection domain.
 func (h *HCA) CreatePD() (uint32, error) { return h.pds.add(&domain{}) }
 
-// DestroyPD destroys one that no object uses.
+// DestroyPD destroys a protection domain that no object uses.
 func (h *HCA) DestroyPD(number uint32) error { return destroyDomain(&h.pds, number) }
 
-// CreateXRCD makes an XRC domain.
+// CreateXRCD creates an XRC domain.
 func (h *HCA) CreateXRCD() (uint32, error) { return h.xrcds.add(&domain{}) }
 
-// DestroyXRCD destroys one that no object uses.
+// DestroyXRCD destroys an XRC domain that no object uses.
 func (h *HCA) DestroyXRCD(number uint32) error { return destroyDomain(&h.xrcds, number) }
 
 func destroyDomain(t *table[*domain], number uint32) error {
@@ -210,8 +212,9 @@ func destroyDomain(t *table[*domain], number uint32) error {
 	return nil
 }
 
-// A table is the objects of a kind by number. Numbers are not used again before
-// all others were: what is late for a destroyed object meets nobody.
+// A table has the objects of a kind by number. A number is reused only after
+// all others, so that delayed packets and events of a destroyed object match
+// none.
 type table[T any] struct {
 	kind        string
 	first, next uint32
@@ -249,7 +252,7 @@ func (t *table[T]) get(number uint32) (T, error) {
 
 func (t *table[T]) remove(number uint32) { delete(t.objects, number) }
 
-// all is the objects in the order of their numbers.
+// all returns the objects ordered by number.
 func (t *table[T]) all() []T {
 	all := make([]T, 0, len(t.objects))
 	for _, n := range slices.Sorted(maps.Keys(t.objects)) {

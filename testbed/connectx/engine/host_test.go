@@ -15,7 +15,7 @@ import (
 )
 
 // The tests drive HCAs as a provider does: they write WQEs and doorbell records
-// into memory, ring, and read CQEs.
+// to memory, ring doorbells, and read CQEs.
 
 const (
 	memoryBase = 0x4_0000_0000
@@ -25,15 +25,15 @@ const (
 
 var be = binary.BigEndian
 
-// A world is hosts on a network.
+// A world is a set of hosts on a network.
 type world struct {
 	t     testing.TB
 	loop  *loop.Loop
 	hosts []*host
 	lose  func(p *roce.Packet) bool // nil: nothing is lost
 
-	relaxed bool // not strict
-	less    int  // memory: halved so often
+	relaxed bool // violations do not fail the test
+	less    int  // halve the memory so often
 }
 
 // A host is memory and an HCA.
@@ -48,7 +48,7 @@ type host struct {
 	pd         uint32
 }
 
-// run runs a test in a world of n hosts, in time that is not real.
+// run runs a test with n hosts and synthetic time.
 func run(t *testing.T, n int, c engine.Config, f func(w *world)) {
 	t.Helper()
 	runWorld(t, &world{}, n, c, f)
@@ -127,7 +127,7 @@ func (h *host) View(addr uint64, n int) ([]byte, error) {
 func (h *host) Completion(cq *engine.CQ)  { h.completed = append(h.completed, cq.Number) }
 func (h *host) Async(e engine.AsyncEvent) { h.events = append(h.events, e) }
 
-// Packet is the link: to the host with the LID, or to all others.
+// Packet sends to the host with the LID, or to all others.
 func (h *host) Packet(p *roce.Packet) {
 	if h.w.lose != nil && h.w.lose(p) {
 		return
@@ -139,7 +139,7 @@ func (h *host) Packet(p *roce.Packet) {
 	}
 }
 
-// Frame is the link of an Ethernet: to all others.
+// Frame sends to all other hosts.
 func (h *host) Frame(b []byte) {
 	if p, err := roce.Parse(b); err == nil && h.w.lose != nil && h.w.lose(p) {
 		return
@@ -151,7 +151,7 @@ func (h *host) Frame(b []byte) {
 	}
 }
 
-// alloc takes memory that begins at a page.
+// alloc allocates page-aligned memory.
 func (h *host) alloc(n int) uint64 {
 	addr := memoryBase + h.used
 	h.used += (uint64(n) + 4095) &^ 4095
@@ -163,7 +163,7 @@ func (h *host) alloc(n int) uint64 {
 
 func (h *host) bytes(addr uint64, n int) []byte { return must(h.View(addr, n)) }
 
-// buffer is a queue's memory, its pages in disorder.
+// buffer allocates a queue's memory from non-contiguous pages.
 func (h *host) buffer(n int) (engine.Buffer, func(off, n uint64) []byte) {
 	pages := (n + 4095) / 4096
 	b := engine.Buffer{PageShift: pageShift}
@@ -171,7 +171,7 @@ func (h *host) buffer(n int) (engine.Buffer, func(off, n uint64) []byte) {
 		b.Pages = append(b.Pages, h.alloc(4096))
 	}
 	slices.Reverse(b.Pages)
-	return b, func(off, n uint64) []byte { // within a page
+	return b, func(off, n uint64) []byte { // does not cross a page
 		return h.bytes(b.Pages[off>>pageShift]+off&4095, int(n))
 	}
 }
@@ -182,12 +182,11 @@ const allRights = engine.LocalRead | engine.LocalWrite | engine.RemoteRead | eng
 type region struct {
 	*engine.MKey
 	h    *host
-	addr uint64 // what work requests name
+	addr uint64 // the address in work requests
 	phys []uint64
 }
 
-// register makes registered memory whose pages are in disorder, and whose
-// addresses are not the host's.
+// register registers memory of non-contiguous pages with virtual addresses.
 func (h *host) register(n int, rights engine.Rights) *region {
 	r := &region{h: h, addr: 0x7f00_0000_0000 + uint64(len(h.mem)) + h.used*2 + 0x123}
 	start := r.addr
@@ -222,7 +221,7 @@ func (r *region) put(off int, b []byte) {
 	}
 }
 
-// pattern is bytes that tell their place.
+// pattern returns bytes that depend on their offset.
 func pattern(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -231,7 +230,7 @@ func pattern(n, seed int) []byte {
 	return b
 }
 
-// A cq is a completion queue as its user has it.
+// A cq is a completion queue from the user's side.
 type cq struct {
 	*engine.CQ
 	h        *host
@@ -275,7 +274,7 @@ type cqe struct {
 	data         []byte // in the completion
 }
 
-// poll takes the completions that are there.
+// poll returns the completions that have been written.
 func (c *cq) poll() (all []cqe) {
 	for {
 		e, ok := c.pollOne()
@@ -309,7 +308,7 @@ func (c *cq) pollOne() (e cqe, ok bool) {
 	return e, true
 }
 
-// arm asks for an event.
+// arm arms the CQ.
 func (c *cq) arm(any bool) {
 	word := c.sn<<28 | c.consumer&0xffffff
 	if !any {
@@ -319,7 +318,7 @@ func (c *cq) arm(any bool) {
 	c.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, word), c.Number))
 }
 
-// expect compares what has completed with opcodes or syndromes.
+// expect compares completions with opcodes or syndromes.
 func (c *cq) expect(what string, want ...cqe) {
 	c.h.w.t.Helper()
 	got := c.poll()

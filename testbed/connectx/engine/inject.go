@@ -2,7 +2,7 @@ package engine
 
 import "github.com/goverbs/goverbs/testbed/connectx/transport"
 
-// An injection is completions that are to be errors.
+// An injection is a number of completions to be replaced by errors.
 type injection struct {
 	qpn         uint32
 	syndrome    transport.Syndrome
@@ -10,12 +10,12 @@ type injection struct {
 	skip, count int
 }
 
-// maxInjections bounds what is waiting.
+// maxInjections bounds the number of injections.
 const maxInjections = 1024
 
-// InjectCompletion makes the next completions of a queue pair errors, after skip
-// of them that are not touched, count times. The queue pair goes to its error
-// state at the first. Number 0 means any queue pair.
+// InjectCompletion makes the next count completions of a queue pair errors,
+// after skip others. The queue pair goes to its error state with the first one.
+// Number 0 means any queue pair.
 func (h *HCA) InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendor uint8, skip, count int) error {
 	if syndrome == transport.OK || skip < 0 || count < 1 {
 		return failf(ErrParam, "%d completions with syndrome %#x after %d", count, uint8(syndrome), skip)
@@ -32,7 +32,8 @@ func (h *HCA) InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendor u
 	return nil
 }
 
-// injected is the syndrome that a completion of a queue pair is to have.
+// injected returns the injected syndrome for the next completion of a queue
+// pair.
 func (h *HCA) injected(qp *QP) (transport.Syndrome, uint8) {
 	for i, in := range h.injections {
 		if in.qpn != 0 && in.qpn != qp.Number {

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestTeardown: everything that was made can be destroyed, from the users to the
-// used, once.
+// TestTeardown checks that all objects can be destroyed, users first, and only
+// once.
 func TestTeardown(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -23,7 +23,7 @@ func TestTeardown(t *testing.T) {
 			group := must(h.CreateFlowGroup(table, engine.FlowGroup{Last: 3}))
 			toTIR := engine.Flow{Group: group, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}
 			w.must(h.SetFlow(table, 1, toTIR))
-			w.must(h.SetFlow(table, 1, toTIR)) // in its own place
+			w.must(h.SetFlow(table, 1, toTIR)) // index 1
 			w.must(h.SetFlowTableMiss(table, next))
 			w.must(h.SetFlowTableRoot(engine.NICReceive, table))
 			if f, err := h.Flow(table, 1); err != nil || f.Dests[0] != toTIR.Dests[0] {
@@ -39,7 +39,7 @@ func TestTeardown(t *testing.T) {
 			steps := []struct {
 				what    string
 				destroy func() error
-				busy    bool // the first time
+				busy    bool // on the first attempt
 				then    func() error
 			}{
 				{"a table behind another", func() error { return h.DestroyFlowTable(next) }, true, func() error { return h.SetFlowTableMiss(table, 0) }},
@@ -47,7 +47,7 @@ func TestTeardown(t *testing.T) {
 				{"a root", func() error { return h.DestroyFlowTable(table) }, false, nil},
 				{"a table of queues", func() error { return h.DestroyRQT(rqt) }, true,
 					func() error { return h.ModifyTIR(n.tir.Number, engine.TIRAttr{RQ: first}) }},
-				{"a queue that is used no more", func() error { return h.DestroyRQ(other) }, false, nil},
+				{"a queue without users", func() error { return h.DestroyRQ(other) }, false, nil},
 				{"a queue of a TIR", func() error { return h.DestroyRQ(first) }, true, func() error { return h.DestroyTIR(n.tir.Number) }},
 				{"a TIS of a queue", func() error { return h.DestroyTIS(tis) }, true, func() error { return h.DestroySQ(n.number) }},
 				{"a CQ of a queue pair", func() error { return h.DestroyCQ(q.scq.Number) }, true, func() error { return h.DestroyQP(q.number) }},
@@ -68,20 +68,20 @@ func TestTeardown(t *testing.T) {
 					w.t.Errorf("%s, twice: %v", x.what, err)
 				}
 			}
-			h.ReceiveFrame(udp(h.MAC(), h.MAC(), 1, 2, nil)) // there is no table any more
+			h.ReceiveFrame(udp(h.MAC(), h.MAC(), 1, 2, nil)) // no table remains
 			for what, err := range map[string]error{
 				"RQ": second(h.RQ(first)), "RQT": second(h.RQT(rqt)), "TIR": second(h.TIR(1)), "TIS": second(h.TIS(1)), "SQ": second(h.SQ(n.number)),
 				"CQ": second(h.CQ(n.scq.Number)), "QP": second(h.QP(q.number)), "table": second(h.FlowTable(table)), "SRQ": second(h.SRQ(1)),
 			} {
 				if !errors.Is(err, engine.ErrResource) {
-					w.t.Errorf("%s is still there: %v", what, err)
+					w.t.Errorf("%s still exists: %v", what, err)
 				}
 			}
 		})
 	})
 }
 
-// TestRQT: the queues of a table can be others.
+// TestRQT checks that the queues of a table can be replaced.
 func TestRQT(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -106,8 +106,8 @@ func TestRQT(t *testing.T) {
 	})
 }
 
-// TestMemoryGone: rings, records and buffers that are no memory end their queue, and
-// the host is told.
+// TestMemoryGone checks that a ring, record or buffer in missing memory fails
+// its queue, and that the host gets an event.
 func TestMemoryGone(t *testing.T) {
 	const nowhere = 0x100
 	tests := map[string]struct {
@@ -143,13 +143,13 @@ func TestMemoryGone(t *testing.T) {
 				if len(h.events) == 0 || h.events[0].Type != x.event {
 					w.t.Errorf("events %+v", h.events)
 				}
-				h.took()
+				h.takeViolations()
 			})
 		})
 	}
 }
 
-// TestCQGone: a CQ that cannot be written has an access violation.
+// TestCQGone checks that a CQ that cannot be written gets an access violation.
 func TestCQGone(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		h := w.hosts[0]
@@ -167,8 +167,8 @@ func TestCQGone(t *testing.T) {
 	})
 }
 
-// TestInjectReceive: a message's completion with a chosen syndrome ends the queue
-// pair that has got it.
+// TestInjectReceive checks that an injected error of a receive completion fails
+// the queue pair.
 func TestInjectReceive(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -188,7 +188,7 @@ func TestInjectReceive(t *testing.T) {
 	})
 }
 
-// TestLateReset: what was on its way when the device was reset does nothing.
+// TestLateReset checks that work in progress at a device reset has no effect.
 func TestLateReset(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -199,7 +199,7 @@ func TestLateReset(t *testing.T) {
 			w.loop.Post(func() { w.loop.Post(p.b.h.Reset) })
 		})
 		w.later(time.Minute)
-		p.a.scq.expect("nobody is there", sendError(transport.TransportRetry))
+		p.a.scq.expect("no peer", sendError(transport.TransportRetry))
 		if e := p.b.h.events; len(e) != 0 {
 			w.t.Errorf("events after the reset: %+v", e)
 		}

@@ -2,17 +2,18 @@ package engine
 
 import "encoding/binary"
 
-// Memory is the host's memory by the addresses that devices use.
+// Memory is the host's memory, by DMA address.
 type Memory interface {
-	// View returns n bytes at addr, which are good until the loop's current step
-	// ends. An error: they are not there, or not in one piece.
+	// View returns the n bytes at addr. They are valid until the loop's current
+	// step ends. It returns an error if the memory does not exist or is not
+	// contiguous.
 	View(addr uint64, n int) ([]byte, error)
 }
 
-// A Buffer is a queue in the host's memory: pages of one size, and where in the
-// first the queue begins.
+// A Buffer is a queue in the host's memory: pages of one size, and the queue's
+// offset in the first.
 type Buffer struct {
-	PageShift uint8 // log2 of the pages' size
+	PageShift uint8 // log2 of the page size
 	Offset    uint64
 	Pages     []uint64
 }
@@ -23,9 +24,9 @@ func (b *Buffer) holds(n uint64) bool {
 		(b.Offset+n+1<<b.PageShift-1)>>b.PageShift <= uint64(len(b.Pages))
 }
 
-// KeepPages takes a list of n pages into what all of the host's lists may have. It
-// is for queues that are not the HCA's: those of events.
-func (h *HCA) KeepPages(n int) error {
+// ReservePages counts a list of n pages against the limit of all lists. It is
+// for queues that are not the HCA's: event queues.
+func (h *HCA) ReservePages(n int) error {
 	if err := h.roomFor(8 * n); err != nil {
 		return err
 	}
@@ -33,10 +34,10 @@ func (h *HCA) KeepPages(n int) error {
 	return nil
 }
 
-// DropPages gives back what KeepPages has taken.
-func (h *HCA) DropPages(n int) { h.foreign -= 8 * n }
+// ReleasePages undoes ReservePages.
+func (h *HCA) ReleasePages(n int) { h.foreign -= 8 * n }
 
-// roomFor reports whether the host's lists may have n bytes more.
+// roomFor checks that the host's lists may have n more bytes.
 func (h *HCA) roomFor(n int) error {
 	if n > h.limits.Translations-h.translations-h.foreign {
 		return failf(ErrLimit, "%d bytes of lists", h.limits.Translations)
@@ -54,7 +55,8 @@ func (h *HCA) keep(b *Buffer) error {
 
 func (h *HCA) drop(b *Buffer) { h.translations -= 8 * len(b.Pages) }
 
-// each calls f with the pieces of n bytes at off, in order, until one fails.
+// each calls f with the pieces of the n bytes at off, in order, until one
+// fails.
 func (h *HCA) each(b *Buffer, off uint64, n int, f func(p []byte)) error {
 	for at := b.Offset + off; n > 0; {
 		page, in := at>>b.PageShift, at&(1<<b.PageShift-1)
@@ -73,7 +75,7 @@ func (h *HCA) each(b *Buffer, off uint64, n int, f func(p []byte)) error {
 	return nil
 }
 
-// load reads a part of a queue's buffer.
+// load reads from a queue's buffer.
 func (h *HCA) load(b *Buffer, off uint64, p []byte) error {
 	return h.each(b, off, len(p), func(src []byte) {
 		copy(p, src)
@@ -90,7 +92,7 @@ func (h *HCA) record(addr uint64) (uint32, error) {
 	return loadBE32(p), nil
 }
 
-// ring reads a part of a ring of size bytes at base in a buffer; it may wrap.
+// ring reads from a ring of size bytes at base in a buffer. The bytes may wrap.
 func (h *HCA) ring(b *Buffer, base, size, off uint64, p []byte) error {
 	off &= size - 1
 	first := min(uint64(len(p)), size-off)

@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
 
-// TestPageLists: the lists of queues' pages are bounded together, and what is
-// destroyed or resized gives its own back.
+// TestPageLists checks the common limit of queues' page lists, and that
+// destroying or resizing a queue releases its list.
 func TestPageLists(t *testing.T) {
-	const most = 1 << 13 // bytes: 1024 pages
+	const most = 1 << 13 // bytes of 1024 pages
 	runWorld(t, &world{relaxed: true}, 1, engine.Config{LinkLayer: engine.Ethernet, Limits: engine.Limits{Translations: most}}, func(w *world) {
 		h := w.hosts[0]
 		w.do(func() {
@@ -63,7 +63,7 @@ func TestPageLists(t *testing.T) {
 				w.must(cq.Resize(1, false, pages(most/16)))
 				w.must(cq.Resize(1, false, pages(1)))
 				cq = must(h.CQ(cq.Number))
-				h.bytes(record, 4)[3] += 2 // what says that it was resized has been polled
+				h.bytes(record, 4)[3] += 2 // the resize CQE has been polled
 			}
 			if err := cq.Resize(1, false, all); !errors.Is(err, engine.ErrLimit) {
 				t.Errorf("resizing to all pages and one: %v", err)

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Words that the host's processors and the device look at without a lock are
-// loaded and stored whole, and in order with what is around them.
+// Words shared by the host's processors and the device without a lock are
+// loaded and stored atomically, in order with the accesses around them.
 
 // loadBE32 loads the word at the start of p.
 func loadBE32(p []byte) uint32 {
@@ -20,8 +20,8 @@ func loadBE32(p []byte) uint32 {
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// StoreLast stores four bytes at the start of p, after all that was stored before:
-// they tell the host that the rest is complete.
+// StoreLast stores four bytes at the start of p, after all preceding stores:
+// the bytes signal to the host that the rest is complete.
 func StoreLast(p []byte, word []byte) {
 	at := unsafe.Pointer(unsafe.SliceData(p[:4]))
 	if uintptr(at)%4 != 0 {

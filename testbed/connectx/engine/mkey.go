@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// Rights are what a memory key lets be done.
+// Rights are the access rights of a memory key.
 type Rights uint8
 
 const (
@@ -16,31 +16,31 @@ const (
 	RemoteAtomic
 )
 
-// An AccessMode is what a memory key's list consists of.
+// An AccessMode is the kind of a memory key's list.
 type AccessMode uint8
 
 const (
-	Physical AccessMode = 0 // there is no list: addresses are the host's
-	MTT      AccessMode = 1 // addresses of pages of one size
-	KLM      AccessMode = 2 // pieces of other keys' memory, each with its length
-	KSM      AccessMode = 3 // pieces of other keys' memory of one size
+	Physical AccessMode = 0 // no list: addresses are the host's
+	MTT      AccessMode = 1 // pages of one size
+	KLM      AccessMode = 2 // pieces of other keys' memory, with individual lengths
+	KSM      AccessMode = 3 // pieces of other keys' memory, with one length
 )
 
-// AnyQPN in a memory key lets all queue pairs of its protection domain use it.
+// AnyQPN in a memory key permits all queue pairs of its protection domain.
 const AnyQPN = 0xffffff
 
-// Keys with a meaning of their own.
+// Reserved keys.
 const (
 	firstMKey = 0x10
 	// EndOfList is the key that ends a receive list.
 	EndOfList = prm.EndOfReceiveSG
-	// ReservedLKey is all of the host's memory, for queue pairs that are allowed
-	// to use it.
+	// ReservedLKey is all of the host's memory, for queue pairs with
+	// permission.
 	ReservedLKey = 0x200
-	// NullMKey reads as zeros and swallows what is written.
+	// NullMKey reads as zeros and discards writes.
 	NullMKey = 0x300
-	// NoMKey is memory on demand that is not there. A piece of an indirect key may
-	// name it. It cannot be used by itself.
+	// NoMKey is missing memory on demand. A piece of an indirect key may have
+	// it. The key itself cannot be used.
 	NoMKey = 0x400
 )
 
@@ -48,20 +48,20 @@ const (
 type MKeyAttr struct {
 	Mode        AccessMode
 	Rights      Rights
-	Free        bool   // not to be used before an update enables it
+	Free        bool   // unusable until an update enables it
 	UMR         bool   // updates by work requests are allowed
-	RemoteInval bool   // SEND with invalidate may free it
-	OnDemand    bool   // pages whose entries are zero are asked for: Config.Pager
-	QPN         uint32 // the only one that may use it, or AnyQPN
+	RemoteInval bool   // SEND with invalidate may invalidate it
+	OnDemand    bool   // missing pages are requested from Config.Pager
+	QPN         uint32 // the only QP that may use it, or AnyQPN
 	Variant     uint8  // the key's low byte
 	PD          uint32
 	Start       uint64
 	Length      uint64
-	Length64    bool   // the length is 2^64, Start and Length do not count
+	Length64    bool   // the length is 2^64; Start and Length are ignored
 	PageShift   uint8  // log2 of the size of a page (MTT) or piece (KSM)
-	Octowords   uint32 // room of the list, in units of 16 bytes
-	// Translations is the list as it is in memory: eight bytes per page, sixteen
-	// per piece. What is short of Octowords is empty.
+	Octowords   uint32 // size of the list, in units of 16 bytes
+	// Translations is the list as in memory: eight bytes per page, sixteen per
+	// piece. The rest up to Octowords is empty.
 	Translations []byte
 }
 
@@ -71,13 +71,13 @@ type MKey struct {
 	Index uint32
 	pd    *domain
 	dead  bool
-	ends  []uint64 // where the pieces of a KLM list end; nil: not known yet
+	ends  []uint64 // the ends of the pieces of a KLM list; nil if not computed yet
 }
 
-// Key is the key as work requests name it.
+// Key returns the key as in work requests.
 func (k *MKey) Key() uint32 { return k.Index<<8 | uint32(k.Variant) }
 
-// CreateMKey makes a memory key. It keeps the attributes' list.
+// CreateMKey creates a memory key. It retains the attributes' list.
 func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	pd, err := h.pds.get(a.PD)
 	if err != nil {
@@ -102,7 +102,7 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 		return nil, err
 	}
 	if !a.Length64 && a.Length > 0 && a.Start+a.Length-1 < a.Start {
-		return nil, failf(ErrParam, "memory from %#x on, %#x bytes: it wraps", a.Start, a.Length)
+		return nil, failf(ErrParam, "memory from %#x on, %#x bytes: wraps around", a.Start, a.Length)
 	}
 	k := &MKey{MKeyAttr: a, pd: pd}
 	if k.Index, err = h.mkeys.add(k); err != nil {
@@ -113,10 +113,11 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	return k, nil
 }
 
-// QueryMKey is a memory key by its index.
+// QueryMKey returns the memory key with the given index.
 func (h *HCA) QueryMKey(index uint32) (*MKey, error) { return h.mkeys.get(index) }
 
-// DestroyMKey destroys a memory key by its index. What uses it fails from then on.
+// DestroyMKey destroys the memory key with the given index. Later uses of it
+// fail.
 func (h *HCA) DestroyMKey(index uint32) error {
 	k, err := h.mkeys.get(index)
 	if err != nil {
@@ -131,11 +132,11 @@ func (h *HCA) DestroyMKey(index uint32) error {
 	return nil
 }
 
-// listUnit is how many bytes of a list an update changes at least: the room of a
-// list ends at a multiple of it.
+// listUnit is the granularity of list updates in bytes: the size of a list is
+// rounded up to it.
 const listUnit = 64
 
-// updateList stores a part of a key's list, which grows to it.
+// updateList stores a part of a key's list, which grows as needed.
 func (h *HCA) updateList(k *MKey, off uint64, list []byte) bool {
 	end := off + uint64(len(list))
 	if end < off || end > (uint64(k.Octowords)*16+listUnit-1)&^(listUnit-1) {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestIndirect: keys whose memory is that of other keys, in pieces of their own
-// length each and of one length, several levels deep.
+// TestIndirect checks indirect keys with pieces of individual lengths and of
+// one length, several levels deep.
 func TestIndirect(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		h := w.hosts[0]
@@ -53,16 +53,17 @@ func TestIndirect(t *testing.T) {
 			}
 			connect(p.a, p.b)
 		})
-		// A key of itself ends.
+		// A key that refers to itself.
 		loop := indirect(engine.KLM, 100, wqe{}.seg(100, 0, 0))
 		be.PutUint32(loop.Translations[4:], loop.Key())
 		be.PutUint64(loop.Translations[8:], 0x5000)
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(10, loop.Key(), 0x5000)) })
-		p.a.scq.expect("a key of itself", sendError(transport.LocalProtection))
+		p.a.scq.expect("a key that refers to itself", sendError(transport.LocalProtection))
 	})
 }
 
-// TestReservedKey: all of the host's memory, for queue pairs that are allowed to.
+// TestReservedKey checks the reserved key, for queue pairs with and without
+// permission.
 func TestReservedKey(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		run(t, 1, engine.Config{}, func(w *world) {
@@ -72,7 +73,7 @@ func TestReservedKey(t *testing.T) {
 			w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).seg(100, engine.ReservedLKey, addr)) })
 			if !allowed {
 				p.a.scq.expect("not allowed", sendError(transport.LocalProtection))
-				if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleKey {
+				if r := p.a.h.takeViolations(); len(r) != 1 || r[0] != engine.RuleKey {
 					w.t.Errorf("violations %v", r)
 				}
 				return
@@ -85,7 +86,7 @@ func TestReservedKey(t *testing.T) {
 	}
 }
 
-// TestPhysical: a key without a list.
+// TestPhysical checks a key without a list.
 func TestPhysical(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -104,8 +105,8 @@ func TestPhysical(t *testing.T) {
 	})
 }
 
-// TestMKeyErrors: keys that cannot be made, and what becomes of one that is used
-// and destroyed.
+// TestMKeyErrors checks keys that cannot be created, and the use of a destroyed
+// key.
 func TestMKeyErrors(t *testing.T) {
 	run(t, 1, engine.Config{Limits: engine.Limits{MKeys: 3, Translations: 4096, Octowords: 1000}}, func(w *world) {
 		h := w.hosts[0]
@@ -141,14 +142,14 @@ func TestMKeyErrors(t *testing.T) {
 				w.t.Errorf("destroying a key twice: %v", err)
 			}
 			if _, err := h.QueryMKey(last.Index); !errors.Is(err, engine.ErrResource) {
-				w.t.Errorf("asking for a key that is gone: %v", err)
+				w.t.Errorf("querying a destroyed key: %v", err)
 			}
 		})
 	})
 }
 
-// TestManyPieces: a key of keys has no more pieces than the device says, empty ones
-// cost nothing, and a frame looks at so many.
+// TestManyPieces checks the maximum number of pieces of an indirect key, that
+// empty pieces cost nothing, and the maximum number of pieces per frame.
 func TestManyPieces(t *testing.T) {
 	const most = 1 << 16
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {

@@ -2,8 +2,7 @@ package engine
 
 import "github.com/goverbs/goverbs/testbed/connectx/transport"
 
-// A Transition is a way from one state of a queue pair to another: a command of
-// its own each.
+// A Transition is a state transition of a queue pair. Each has its own command.
 type Transition uint8
 
 const (
@@ -42,17 +41,17 @@ const (
 	ParamRecvCQ      Param = 1 << 19
 
 	paramRights = ParamRemoteRead | ParamAtomic | ParamRemoteWrite
-	// ParamECE is no bit of the command's mask. All transitions with attributes may
-	// have it.
+	// ParamECE is not a bit of the command's mask. All transitions with
+	// attributes may have it.
 	ParamECE Param = 1 << 28
-	// Not parameters of the mask: what INIT2RTR and RTR2RTS set in any case.
+	// Not in the mask: INIT2RTR and RTR2RTS always set these.
 	paramMTU     Param = 1 << 29
 	paramRecvPSN Param = 1 << 30
 	paramSendPSN Param = 1 << 31
 )
 
-// transitions says for each where it may start, where it ends, which parameters
-// it needs and which it may have.
+// transitions has, for each transition, the states where it may start, the
+// resulting state, and the required and optional parameters.
 var transitions = map[Transition]struct {
 	from             []QPState
 	to               QPState
@@ -74,14 +73,14 @@ var transitions = map[Transition]struct {
 	ToReset:   {from: []QPState{Reset, Init, RTR, RTS, SQE, SQD, Err}, to: Reset},
 }
 
-// ModifyQP moves a queue pair to another state and sets those of its attributes
-// that the transition needs, or may have and the mask names.
+// ModifyQP changes the state of a queue pair, and sets the attributes that the
+// transition requires, and the optional ones in the mask.
 func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error {
 	qp, err := h.qps.get(number)
 	if err != nil {
 		return err
 	}
-	h.settleQueue(number)
+	h.endBursts(number)
 	way, ok := transitions[t]
 	if !ok {
 		return failf(ErrParam, "transition %d", t)
@@ -98,7 +97,7 @@ func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error 
 	if err := qp.check(set, &a); err != nil {
 		return err
 	}
-	now := qp.endpoint.Config() // the migration may have changed the paths
+	now := qp.endpoint.Config() // a migration may have changed the paths
 	qp.Primary, qp.Alternate, qp.Migration = now.Path, now.AltPath, now.Migration
 	qp.set(set, &a)
 	qp.DrainEvent = t == RTS2SQD && a.DrainEvent
@@ -106,7 +105,7 @@ func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error 
 	return nil
 }
 
-// check refuses attributes that no queue pair can have.
+// check checks attributes.
 func (qp *QP) check(set Param, a *QPAttr) error {
 	if set&paramMTU != 0 && qp.connected() {
 		switch a.MTU {
@@ -134,7 +133,7 @@ func (qp *QP) connected() bool {
 	return qp.Service == ServiceRC || qp.Service == ServiceUC || qp.Service == ServiceXRC
 }
 
-// set takes over the attributes that are named.
+// set sets the attributes selected by which.
 func (qp *QP) set(which Param, a *QPAttr) {
 	q := &qp.QPAttr
 	pkey := q.Primary.PKeyIndex
@@ -167,7 +166,7 @@ func (qp *QP) set(which Param, a *QPAttr) {
 	}
 }
 
-// transport is what the endpoint has to know of the attributes.
+// transport returns the endpoint's configuration for the attributes.
 func (qp *QP) transport() transport.Config {
 	c := transport.Config{
 		QPN: qp.Number, SourceQPN: qp.source(), DestQPN: qp.RemoteQPN, PKey: qp.hca.port.pkey(qp.Primary.PKeyIndex), QKey: qp.QKey,
@@ -185,7 +184,7 @@ func (qp *QP) transport() transport.Config {
 		if qp.Service == ServiceQP1 {
 			c.QKey = qp1Key
 		}
-	case ServiceUMR: // nothing of it goes over the wire
+	case ServiceUMR: // sends no packets
 		c.MTU = maxMTU
 	case ServiceXRC:
 		c.Type = transport.XRCInitiator
@@ -196,13 +195,13 @@ func (qp *QP) transport() transport.Config {
 	return c
 }
 
-// maxMTU is the largest packet's payload.
+// maxMTU is the maximum payload of a packet.
 const maxMTU = 4096
 
-// qp1Key is the Q_Key that queue pairs for management have.
+// qp1Key is the Q_Key of management queue pairs.
 const qp1Key = 0x80010000
 
-// source is the number that the queue pair's datagrams name as their sender's.
+// source returns the source QP number of the queue pair's datagrams.
 func (qp *QP) source() uint32 {
 	switch {
 	case qp.Service == ServiceQP1:

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestModifyAfterMigration: a queue pair that has moved to its other path stays there
-// when something else is set.
+// TestModifyAfterMigration checks that setting other attributes does not undo a
+// migration.
 func TestModifyAfterMigration(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		var a, b *qp
@@ -46,7 +46,7 @@ func TestModifyAfterMigration(t *testing.T) {
 	})
 }
 
-// TestPKeyIndex: the index counts where it is set, for all services.
+// TestPKeyIndex checks where the P_Key index is checked, for all services.
 func TestPKeyIndex(t *testing.T) {
 	for _, service := range []engine.Service{engine.ServiceRC, engine.ServiceUD} {
 		run(t, 1, engine.Config{}, func(w *world) {
@@ -59,14 +59,14 @@ func TestPKeyIndex(t *testing.T) {
 				}
 				x.Primary.PKeyIndex = 0
 				w.must(q.h.ModifyQP(q.number, engine.RST2INIT, 0, x))
-				x.Primary.PKeyIndex = 60000 // it is not asked for
+				x.Primary.PKeyIndex = 60000 // it is ignored
 				w.must(q.h.ModifyQP(q.number, engine.INIT2RTR, 0, x))
 			})
 		})
 	}
 }
 
-// TestInjectionsEnd: injections for a queue pair end with it.
+// TestInjectionsEnd checks that destroying a queue pair ends its injections.
 func TestInjectionsEnd(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		w.do(func() {

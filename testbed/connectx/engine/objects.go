@@ -1,6 +1,6 @@
 package engine
 
-// Objects tells how many objects of each kind there are.
+// Objects are the numbers of objects of each kind.
 type Objects struct {
 	PDs        int `json:"pds,omitempty"`
 	XRCDs      int `json:"xrcds,omitempty"`
@@ -15,10 +15,10 @@ type Objects struct {
 	RQTs       int `json:"rqts,omitempty"`
 	FlowTables int `json:"flow_tables,omitempty"`
 
-	Translations int `json:"translations,omitempty"` // bytes that memory keys hold
+	Translations int `json:"translations,omitempty"` // bytes of memory keys' lists
 }
 
-// Objects counts the host's objects. After a Reset there are none.
+// Objects returns the numbers of the host's objects.
 func (h *HCA) Objects() Objects {
 	return Objects{
 		PDs: len(h.pds.objects), XRCDs: len(h.xrcds.objects), MKeys: len(h.mkeys.objects), CQs: len(h.cqs.objects),

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
 
-// TestObjects: what is made is counted, until a reset.
+// TestObjects checks that created objects are counted until a reset.
 func TestObjects(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestRing: requests of one to seven segments, at every place of the ring, over its
-// end and over the end of a page, arrive in order.
+// TestRing sends requests of one to seven segments from every offset of the
+// ring, across its end and across the end of a page.
 func TestRing(t *testing.T) {
 	for _, log := range []uint8{logSQ, 7} {
 		run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) { ringOf(w, log) })
@@ -45,8 +45,8 @@ func ringOf(w *world, log uint8) {
 	}
 }
 
-// TestInline: data in the WQE, in all lengths up to the largest that fits, over the
-// end of the ring, and mixed with segments.
+// TestInline sends inline data of all lengths up to the maximum, across the end
+// of the ring, and mixed with data segments.
 func TestInline(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -71,7 +71,7 @@ func TestInline(t *testing.T) {
 	})
 }
 
-// TestAtomics: all four of them, in the host's byte order.
+// TestAtomics checks all four atomics, in the host's byte order.
 func TestAtomics(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -92,7 +92,7 @@ func TestAtomics(t *testing.T) {
 			}, before},
 			{"masked add", func() wqe {
 				return wqe{op: prm.OpcodeAtomicMaskedFA, opmod: 8}.raddr(p.bm, 0x15d).words(0x00000001_000000ff, 0x80000000_80008080)
-			}, 0x11223345_55667787}, // 0x88 and 0xff without a carry out of the eighth bit
+			}, 0x11223345_55667787}, // 0x88 + 0xff without a carry out of the eighth bit
 		}
 		for _, x := range tests {
 			var b [8]byte
@@ -110,7 +110,8 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// TestUnsignaled: no completion without the flag, but one for an error.
+// TestUnsignaled checks that only signaled requests and errors have
+// completions.
 func TestUnsignaled(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -123,7 +124,8 @@ func TestUnsignaled(t *testing.T) {
 	})
 }
 
-// TestUC: SENDs and WRITEs without answers; a READ is no operation of it.
+// TestUC checks SENDs and WRITEs without acknowledgments, and that READ is
+// refused.
 func TestUC(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		p := newPair(w, engine.QPAttr{Service: engine.ServiceUC})
@@ -140,7 +142,7 @@ func TestUC(t *testing.T) {
 		}
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).data(p.am, 0, 8), wqe{op: prm.OpcodeNOP}) })
 		p.a.scq.expect("a READ", sendError(transport.LocalQPOp), flushed)
-		if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleOpcode {
+		if r := p.a.h.takeViolations(); len(r) != 1 || r[0] != engine.RuleOpcode {
 			w.t.Errorf("violations %v", r)
 		}
 		if s := p.a.state(); s != engine.SQE {
@@ -156,8 +158,8 @@ func TestUC(t *testing.T) {
 	})
 }
 
-// TestUD: datagrams have 40 bytes in front, say where they come from, and need
-// the right Q_Key.
+// TestUD checks that datagrams have 40 bytes in front, their source in the
+// completion, and need the correct Q_Key.
 func TestUD(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		p := newPair(w, engine.QPAttr{Service: engine.ServiceUD})
@@ -193,8 +195,8 @@ func TestUD(t *testing.T) {
 	})
 }
 
-// TestSpecialQP: queue pairs for management are found by numbers 0 and 1 and say
-// so, and a completion has the P_Key.
+// TestSpecialQP checks that management queue pairs receive on numbers 0 and 1
+// and send with them, and that a completion has the P_Key.
 func TestSpecialQP(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		a, b := w.hosts[0], w.hosts[len(w.hosts)-1]
@@ -209,7 +211,7 @@ func TestSpecialQP(t *testing.T) {
 		})
 		_ = from
 		from.scq.expect("sent", sent)
-		if got := to.rcq.poll(); len(got) != 0 { // bit 31 asks for the queue pair's own Q_Key, which is another
+		if got := to.rcq.poll(); len(got) != 0 { // bit 31 selects the queue pair's own Q_Key, which differs
 			w.t.Fatalf("with another Q_Key: %+v", got)
 		}
 		w.do(func() {
@@ -224,8 +226,8 @@ func TestSpecialQP(t *testing.T) {
 	})
 }
 
-// TestMulticast: a datagram to a group comes to each member once, and to the
-// sender's own unless it wants none.
+// TestMulticast checks that each member of a group receives a datagram once,
+// including the sender unless it blocks loopback.
 func TestMulticast(t *testing.T) {
 	for _, link := range []engine.LinkLayer{engine.InfiniBand, engine.Ethernet} {
 		run(t, 3, engine.Config{CQEVersion: 1, LinkLayer: link}, func(w *world) {
@@ -243,7 +245,7 @@ func TestMulticast(t *testing.T) {
 					q.recv(ms[i], 0, 200)
 					if i != 2 {
 						w.must(q.h.AttachMulticast(q.number, group))
-						w.must(q.h.AttachMulticast(q.number, group)) // twice is once
+						w.must(q.h.AttachMulticast(q.number, group)) // attaching twice has no effect
 					}
 				}
 				s := wqe{op: prm.OpcodeSend}.avTo(w.hosts[0], 0xffffff, 0x11)
@@ -265,14 +267,14 @@ func TestMulticast(t *testing.T) {
 				}
 				w.must(w.hosts[1].DetachMulticast(qs[1].number, group))
 				w.must(w.hosts[1].DestroyQP(qs[1].number))
-				v4 := [16]byte{10: 0xff, 11: 0xff, 12: 224, 15: 7} // a group of IPv4
+				v4 := [16]byte{10: 0xff, 11: 0xff, 12: 224, 15: 7} // an IPv4 group
 				w.must(w.hosts[0].AttachMulticast(qs[0].number, v4))
 				v4[12] = 223
 				if w.hosts[0].AttachMulticast(qs[0].number, v4) == nil {
-					w.t.Error("an address of one became a group's")
+					w.t.Error("a unicast address was accepted as a group")
 				}
 				if w.hosts[1].DetachMulticast(qs[1].number, group) == nil {
-					w.t.Error("it was detached twice")
+					w.t.Error("it could be detached twice")
 				}
 			})
 		})

@@ -7,15 +7,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A Link is what a port is connected to.
+// A Link is the network of a port.
 type Link interface {
-	// Packet hands a packet to an InfiniBand subnet.
+	// Packet sends a packet to an InfiniBand subnet.
 	Packet(p *roce.Packet)
-	// Frame hands a frame to an Ethernet.
+	// Frame sends a frame to an Ethernet.
 	Frame(b []byte)
 }
 
-// A GIDEntry is an entry of the table of a port's own addresses.
+// A GIDEntry is an entry of a port's GID table.
 type GIDEntry struct {
 	GID     [16]byte
 	Version roce.Version // on Ethernet: V1 or V2
@@ -24,19 +24,19 @@ type GIDEntry struct {
 	VLAN    uint16
 }
 
-// A port is the HCA's way to others.
+// A port is the HCA's port.
 type port struct {
-	hca   *HCA
-	link  Link
-	up    bool
-	lid   uint16
-	mac   [6]byte
-	most  int // bytes of the host's frames; 0: any
-	gids  map[int]GIDEntry
-	pkeys map[int]uint16
+	hca        *HCA
+	link       Link
+	up         bool
+	lid        uint16
+	mac        [6]byte
+	frameLimit int // maximum length of frames in bytes; 0 means no limit
+	gids       map[int]GIDEntry
+	pkeys      map[int]uint16
 }
 
-// defaultPKey is the P_Key of the partition that everybody is in.
+// defaultPKey is the P_Key of the default partition.
 const defaultPKey = 0xffff
 
 func (p *port) reset() {
@@ -50,31 +50,31 @@ func (p *port) reset() {
 
 func (p *port) pkey(index uint16) uint16 { return p.pkeys[int(index)] }
 
-// SetLink connects the port. Nil: to nothing.
+// SetLink connects the port to a link; nil disconnects it.
 func (h *HCA) SetLink(l Link) { h.port.link = l }
 
-// SetLID sets the port's address in an InfiniBand subnet.
+// SetLID sets the port's LID.
 func (h *HCA) SetLID(lid uint16) { h.port.lid = lid }
 
-// LID is the port's address in an InfiniBand subnet.
+// LID returns the port's LID.
 func (h *HCA) LID() uint16 { return h.port.lid }
 
 // SetMAC sets the port's Ethernet address.
 func (h *HCA) SetMAC(mac [6]byte) { h.port.mac = mac }
 
-// MAC is the port's Ethernet address.
+// MAC returns the port's Ethernet address.
 func (h *HCA) MAC() [6]byte { return h.port.mac }
 
-// SetFrameLimit sets how long frames may be, from the addresses to the end of the
-// data: longer ones are lost, those that are sent and those that come, RoCE's too.
-// 0: of any length. What the port sends to itself is of any length.
-func (h *HCA) SetFrameLimit(bytes int) { h.port.most = bytes }
+// SetFrameLimit sets the maximum length of frames, from the addresses to the
+// end of the data. Longer frames are lost, when sent and when received,
+// including RoCE's. 0 means no limit. The limit does not apply to loopback.
+func (h *HCA) SetFrameLimit(bytes int) { h.port.frameLimit = bytes }
 
-// fits reports whether a frame is not too long for the port.
-func (p *port) fits(bytes uint64) bool { return p.most == 0 || bytes <= uint64(p.most) }
+// fits reports whether the port may transfer a frame of the given length.
+func (p *port) fits(bytes uint64) bool { return p.frameLimit == 0 || bytes <= uint64(p.frameLimit) }
 
-// SetUp connects or disconnects the port, and tells the host. A port that is down
-// loses all packets.
+// SetUp changes the state of the port and reports it to the host. A port that
+// is down loses all packets.
 func (h *HCA) SetUp(up bool) {
 	if up == h.port.up {
 		return
@@ -90,7 +90,7 @@ func (h *HCA) SetUp(up bool) {
 // Up reports whether the port is up.
 func (h *HCA) Up() bool { return h.port.up }
 
-// SetGID sets an entry of the table of addresses; the zero GID clears it.
+// SetGID sets an entry of the GID table; the zero GID clears it.
 func (h *HCA) SetGID(index int, e GIDEntry) error {
 	if index < 0 || index >= h.limits.GIDs {
 		return failf(ErrParam, "GID index %d", index)
@@ -103,10 +103,10 @@ func (h *HCA) SetGID(index int, e GIDEntry) error {
 	return nil
 }
 
-// GID is an entry of the table of addresses.
+// GID returns an entry of the GID table.
 func (h *HCA) GID(index int) GIDEntry { return h.port.gids[index] }
 
-// SetPKey sets an entry of the table of partitions.
+// SetPKey sets an entry of the P_Key table.
 func (h *HCA) SetPKey(index int, pkey uint16) error {
 	if index < 0 || index >= h.limits.PKeys {
 		return failf(ErrParam, "P_Key index %d", index)
@@ -115,10 +115,10 @@ func (h *HCA) SetPKey(index int, pkey uint16) error {
 	return nil
 }
 
-// PKey is an entry of the table of partitions.
+// PKey returns an entry of the P_Key table.
 func (h *HCA) PKey(index int) uint16 { return h.port.pkeys[index] }
 
-// Send resolves a path and hands the packet over.
+// Send resolves a path and sends the packet.
 func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 	r := &pkt.Route
 	*r = roce.Route{SLID: p.lid | uint16(path.PathBits), DLID: path.DLID, SL: path.SL, GRH: path.GRH, DGID: path.DGID,
@@ -126,7 +126,7 @@ func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 	if path.GRH || p.hca.config.LinkLayer == Ethernet {
 		g, ok := p.gids[int(path.SGIDIndex)]
 		if !ok {
-			return // no address to send from: lost, as on a wire
+			return // no source address: lost
 		}
 		r.SGID = g.GID
 		if p.hca.config.LinkLayer == Ethernet {
@@ -167,7 +167,7 @@ func (h *HCA) transmit(p *roce.Packet) {
 	}
 }
 
-// own reports whether a packet is for the port that sends it.
+// own reports whether a packet is for this port.
 func (h *HCA) own(p *roce.Packet) bool {
 	if h.config.LinkLayer == InfiniBand {
 		return p.Route.DLID == h.port.lid && !group(p)
@@ -183,7 +183,7 @@ func (h *HCA) own(p *roce.Packet) bool {
 // group reports whether a packet is for a multicast group.
 func group(p *roce.Packet) bool { return p.DestQPN == 0xffffff }
 
-// ReceivePacket takes a packet that has come for the port.
+// ReceivePacket processes a packet that arrived at the port.
 func (h *HCA) ReceivePacket(p *roce.Packet) {
 	switch {
 	case !h.port.up:
@@ -196,7 +196,7 @@ func (h *HCA) ReceivePacket(p *roce.Packet) {
 	}
 }
 
-// ReceiveFrame takes an Ethernet frame that has come for the port.
+// ReceiveFrame processes an Ethernet frame that arrived at the port.
 func (h *HCA) ReceiveFrame(b []byte) {
 	if !h.port.up || !h.port.fits(uint64(len(b))) {
 		return
@@ -205,7 +205,7 @@ func (h *HCA) ReceiveFrame(b []byte) {
 	switch {
 	case errors.Is(err, roce.ErrNotRoCE):
 		h.steer(b, nil)
-	case err != nil: // damaged on its way
+	case err != nil: // damaged on the network
 	case group(p) || h.own(p):
 		h.ReceivePacket(p)
 	default:
@@ -213,8 +213,8 @@ func (h *HCA) ReceiveFrame(b []byte) {
 	}
 }
 
-// destination is the queue pair that a packet is for. Numbers 0 and 1 are the
-// oldest ones for management that are ready.
+// destination returns the queue pair with the given number. Numbers 0 and 1
+// mean the oldest management queue pair that is ready.
 func (h *HCA) destination(number uint32) *QP {
 	if number < 2 {
 		for _, qp := range h.management {
@@ -253,13 +253,13 @@ func (h *HCA) AttachMulticast(number uint32, gid [16]byte) error {
 	return nil
 }
 
-// multicast reports whether an address is a group's: IPv6's, or IPv4's in an IPv6
-// one.
+// multicast reports whether an address is a multicast address: of IPv6, or of
+// IPv4 mapped to IPv6.
 func multicast(gid [16]byte) bool {
 	return gid[0] == 0xff || [12]byte(gid[:12]) == [12]byte{10: 0xff, 11: 0xff} && gid[12]>>4 == 0xe
 }
 
-// DetachMulticast ends a membership.
+// DetachMulticast removes a queue pair from a group.
 func (h *HCA) DetachMulticast(number uint32, gid [16]byte) error {
 	members := h.groups[gid]
 	for i, m := range members {
@@ -275,8 +275,8 @@ func (h *HCA) DetachMulticast(number uint32, gid [16]byte) error {
 	return failf(ErrResource, "QP %#x in group %x", number, gid)
 }
 
-// receiveGroup hands a packet to all members of its group. One of the port's own
-// does not go to those that want none.
+// receiveGroup passes a packet to all members of its group. A packet of this
+// port does not go to members that block loopback.
 func (h *HCA) receiveGroup(p *roce.Packet, own bool) {
 	for _, qp := range h.groups[p.Route.DGID] {
 		if own && qp.BlockLoopback {

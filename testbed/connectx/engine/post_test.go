@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A qp is a queue pair as its user has it.
+// A qp is a queue pair from the user's side.
 type qp struct {
 	h            *host
 	number       uint32
 	at           func(off, n uint64) []byte
 	record       uint64
 	scq, rcq     *cq
-	sqSize       uint16 // blocks
+	sqSize       uint16 // in blocks
 	rqSize       uint16
 	rqStride     uint64
 	rqBytes      uint64
@@ -33,7 +33,7 @@ const (
 	logStride = 6
 )
 
-// newQP makes a queue pair; zeros of the attributes take what tests mostly want.
+// newQP creates a queue pair. Zero attributes get common values.
 func (h *host) newQP(a engine.QPAttr) *qp {
 	q := &qp{h: h, uar: 16, flame: 0x800}
 	if a.SendCQ == 0 && !a.NoSQ {
@@ -44,7 +44,7 @@ func (h *host) newQP(a engine.QPAttr) *qp {
 		q.rcq = h.newCQ(engine.CQAttr{LogSize: 6})
 		a.RecvCQ = q.rcq.Number
 	}
-	if a.PD == 0 && a.Service != engine.ServiceUMR { // which has none
+	if a.PD == 0 && a.Service != engine.ServiceUMR { // the service has no PD
 		a.PD = h.pd
 	}
 	if a.LogSQSize == 0 {
@@ -68,7 +68,7 @@ func (h *host) newQP(a engine.QPAttr) *qp {
 	return q
 }
 
-// attr is what a test's queue pairs are moved with.
+// attr returns attributes for transitions.
 func (q *qp) attr(peer *qp) engine.QPAttr {
 	a := engine.QPAttr{MTU: 1024, RemoteQPN: peer.number, SendPSN: q.number * 1000, RecvPSN: peer.number * 1000,
 		AckTimeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxInitiate: 4, MaxRespond: 4, QKey: 0x11,
@@ -97,11 +97,11 @@ func (q *qp) up(a engine.QPAttr) {
 
 func (q *qp) state() engine.QPState { return must(q.h.QueryQP(q.number)).State }
 
-// A wqe is a send request in the making. Its segments are bytes.
+// A wqe is a send request under construction: segments as bytes.
 type wqe struct {
 	op       uint8
 	opmod    uint8
-	silent   bool // no completion
+	silent   bool // unsignaled
 	se       bool
 	fence    uint8
 	imm      uint32
@@ -157,7 +157,7 @@ func (w wqe) avTo(to *host, qpn, qkey uint32) wqe {
 	return w
 }
 
-// write puts a WQE into the ring; the bytes are as they are in memory.
+// write writes a WQE to the ring and returns its bytes.
 func (q *qp) write(w wqe) []byte {
 	b := make([]byte, 16, 16+len(w.segments))
 	prm.CtrlOpMod.Set(b, uint64(w.opmod))
@@ -176,7 +176,7 @@ func (q *qp) write(w wqe) []byte {
 	return b
 }
 
-// raw puts bytes into the ring, wrapping where it ends.
+// raw writes bytes to the ring, wrapping at its end.
 func (q *qp) raw(b []byte) {
 	for i := 0; i < len(b); i += 16 {
 		off := (uint64(q.posted)*64 + uint64(i)) & (uint64(q.sqSize)*64 - 1)
@@ -185,7 +185,7 @@ func (q *qp) raw(b []byte) {
 	q.posted += uint16((len(b) + 63) / 64)
 }
 
-// ring publishes what was written, and stores the doorbell of its last WQE.
+// ring updates the doorbell record and stores the doorbell of the last WQE.
 func (q *qp) ring(last []byte) {
 	be.PutUint32(q.h.bytes(q.record+4, 4), uint32(q.posted))
 	q.h.Store(q.uar, q.flame, last[:8])
@@ -215,23 +215,23 @@ func (q *qp) recvSegs(w wqe) {
 	be.PutUint32(q.h.bytes(q.record, 4), uint32(q.head))
 }
 
-// do runs f in the loop, and waits until nothing is left to do within the time
-// that a NOP's doorbell waits for the rest of a burst.
+// do runs f in the loop and waits until nothing is left to do within the
+// timeout of a NOP's doorbell.
 func (w *world) do(f func()) {
 	w.t.Helper()
 	w.loop.Run(f)
 	w.later(21 * time.Millisecond)
 }
 
-// later lets time pass. What the test has read so far comes before it.
+// later advances the time. Everything the test has read before happens first.
 func (w *world) later(d time.Duration) {
 	w.loop.Run(func() {})
-	<-time.After(d) // of the time that is not real
+	<-time.After(d) // synthetic time
 	synctest.Wait()
 }
 
-// took takes the violations that a test has caused.
-func (h *host) took() (rules []engine.Rule) {
+// takeViolations returns the violations since the last call.
+func (h *host) takeViolations() (rules []engine.Rule) {
 	for _, v := range h.violations {
 		rules = append(rules, v.Rule)
 	}

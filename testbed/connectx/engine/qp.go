@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A Service is a queue pair's service type, by its number in the context.
+// A Service is a queue pair's service type, with its value in the context.
 type Service uint8
 
 const (
@@ -17,17 +17,18 @@ const (
 	ServiceXRC Service = 0x03
 	ServiceQP0 Service = 0x07
 	ServiceQP1 Service = 0x08
-	ServiceRaw Service = 0x09 // Ethernet: what makes such a queue pair makes an SQ, an RQ and a TIR instead
-	ServiceUMR Service = 0x0c // of the kernel's driver: memory keys
+	ServiceRaw Service = 0x09 // raw Ethernet: created as an SQ, an RQ and a TIR instead
+	ServiceUMR Service = 0x0c // of the kernel's driver: updates of memory keys
 )
 
 // datagram reports whether requests have address vectors.
 func (s Service) datagram() bool { return s == ServiceUD || s == ServiceQP0 || s == ServiceQP1 }
 
-// management reports whether packets are for the service, not for a number.
+// management reports whether packets are addressed to the service instead of a
+// number.
 func (qp *QP) management() bool { return qp.Service == ServiceQP0 || qp.Service == ServiceQP1 }
 
-// A Source is where a queue pair has its receive requests from.
+// A Source is where a queue pair's receive requests are posted.
 type Source uint8
 
 const (
@@ -36,7 +37,7 @@ const (
 	FromNone Source = 3
 )
 
-// A QPState is a queue pair's state, by its number in the context.
+// A QPState is a queue pair's state, with its value in the context.
 type QPState uint8
 
 const (
@@ -52,7 +53,7 @@ const (
 
 // QPAttr is a queue pair's context.
 type QPAttr struct {
-	// These are set by CreateQP.
+	// Set by CreateQP.
 	Service      Service
 	PD           uint32
 	UAR          uint32
@@ -65,18 +66,18 @@ type QPAttr struct {
 	NoSQ         bool
 	LogSQSize    uint8 // in blocks of 64 bytes
 	LogRQSize    uint8
-	LogRQStride  uint8  // log2 of a receive WQE's bytes
-	Buffer       Buffer // the receive queue, then the send queue
+	LogRQStride  uint8  // log2 of the size of a receive WQE in bytes
+	Buffer       Buffer // the receive queue, followed by the send queue
 	Record       uint64 // of the doorbell record: receive counter, send counter
-	ReservedLKey bool   // ReservedLKey is allowed
-	// What small messages put into the completion instead of memory: 0, 32 or 64
-	// bytes, of a READ or an atomic and of a message received.
+	ReservedLKey bool   // ReservedLKey may be used
+	// Maximum size of data stored in the completion instead of memory, 0, 32 or
+	// 64 bytes: of a READ or an atomic, and of a received message.
 	ScatterRequest, ScatterResponse uint8
-	SourceQPN                       uint32 // what datagrams name as their sender; 0: the number
+	SourceQPN                       uint32 // source QP number of datagrams; 0 means the number
 	BlockLoopback                   bool   // of multicast
 
-	// These are set by ModifyQP.
-	State                                 QPState // of QueryQP's answer
+	// Set by ModifyQP.
+	State                                 QPState // returned by QueryQP
 	MTU                                   int     // in bytes
 	RemoteQPN                             uint32
 	Primary, Alternate                    transport.Path
@@ -87,8 +88,8 @@ type QPAttr struct {
 	MaxInitiate, MaxRespond               int
 	QKey                                  uint32
 	RemoteRead, RemoteWrite, RemoteAtomic bool
-	DrainEvent                            bool   // wanted when the send queue has drained
-	ECE                                   uint32 // options of enhanced connection establishment that are in use
+	DrainEvent                            bool   // EventSQDrained is requested
+	ECE                                   uint32 // options of enhanced connection establishment
 }
 
 // A QP is a queue pair.
@@ -104,11 +105,11 @@ type QP struct {
 	sq             sendQueue
 	rq             receiveQueue
 	endpoint       *transport.Endpoint
-	attached       int  // multicast groups
-	lastTold       bool // that the last receive WQE was reached
+	attached       int  // memberships in multicast groups
+	lastReported   bool // the last WQE event was reported
 }
 
-// CreateQP makes a queue pair in state Reset.
+// CreateQP creates a queue pair in state Reset.
 func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	qp := &QP{QPAttr: a, hca: h}
 	if err := qp.resolve(); err != nil {
@@ -126,7 +127,7 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 		return nil, err
 	}
 	qp.Number, qp.sq.number = n, n
-	qp.hold(1)
+	qp.addUsers(1)
 	if qp.management() {
 		h.management = append(h.management, qp)
 	}
@@ -134,7 +135,7 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 	return qp, nil
 }
 
-// resolve finds the objects that the attributes name.
+// resolve looks up the objects in the attributes.
 func (qp *QP) resolve() (err error) {
 	h := qp.hca
 	switch qp.Service {
@@ -142,7 +143,7 @@ func (qp *QP) resolve() (err error) {
 	default:
 		return failf(ErrParam, "service type %#x", uint8(qp.Service))
 	}
-	if qp.Service == ServiceUMR && qp.PD == 0 { // the kernel's has none: it updates all domains' keys
+	if qp.Service == ServiceUMR && qp.PD == 0 { // the kernel's has no PD: it updates keys of all domains
 		qp.pd = &domain{}
 	} else if qp.pd, err = h.pds.get(qp.PD); err != nil {
 		return err
@@ -170,13 +171,13 @@ func (qp *QP) resolve() (err error) {
 	return nil
 }
 
-// target reports whether the queue pair is the receiving side of XRC.
+// target reports whether the queue pair is an XRC target.
 func (qp *QP) target() bool { return qp.Service == ServiceXRC && qp.NoSQ }
 
-// receives reports whether messages can arrive in receive requests.
+// receives reports whether receive requests can be used.
 func (qp *QP) receives() bool { return qp.Source == FromRQ || qp.Source == FromSRQ }
 
-// layout places the two rings in the buffer.
+// layout computes the offsets of the two rings in the buffer.
 func (qp *QP) layout() error {
 	l := qp.hca.limits
 	rq, sq := uint64(0), uint64(0)
@@ -203,8 +204,9 @@ func (qp *QP) layout() error {
 	return nil
 }
 
-// hold counts the queue pair among the users of what it needs; -1 no more.
-func (qp *QP) hold(n int) {
+// addUsers adds n to the user counts of the objects that the queue pair refers
+// to.
+func (qp *QP) addUsers(n int) {
 	qp.pd.users += n
 	if qp.xrcd != nil {
 		qp.xrcd.users += n
@@ -220,10 +222,10 @@ func (qp *QP) hold(n int) {
 	}
 }
 
-// QP is a queue pair by its number.
+// QP returns the queue pair with the given number.
 func (h *HCA) QP(number uint32) (*QP, error) { return h.qps.get(number) }
 
-// QueryQP is a queue pair's context as it is now.
+// QueryQP returns a queue pair's current context.
 func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
 	qp, err := h.qps.get(number)
 	if err != nil {
@@ -246,7 +248,7 @@ func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
 	return a, nil
 }
 
-// DestroyQP destroys a queue pair that is in no multicast group.
+// DestroyQP destroys a queue pair that is not in a multicast group.
 func (h *HCA) DestroyQP(number uint32) error {
 	qp, err := h.qps.get(number)
 	if err != nil {
@@ -255,9 +257,9 @@ func (h *HCA) DestroyQP(number uint32) error {
 	if qp.attached > 0 {
 		return failf(ErrBusy, "QP %#x is in %d multicast groups", number, qp.attached)
 	}
-	h.settleQueue(number)
+	h.endBursts(number)
 	qp.stop()
-	qp.hold(-1)
+	qp.addUsers(-1)
 	h.drop(&qp.Buffer)
 	h.injections = slices.DeleteFunc(h.injections, func(in *injection) bool { return in.qpn == number })
 	h.qps.remove(number)
@@ -268,13 +270,13 @@ func (h *HCA) DestroyQP(number uint32) error {
 	return nil
 }
 
-// stop ends what is under way, without completions.
+// stop ends the work in progress, without completions.
 func (qp *QP) stop() {
 	qp.state = Reset
-	qp.forgetFaults()
+	qp.dropFaults()
 	qp.endpoint.SetState(transport.Reset)
 	qp.endpoint.TakeBack()
 }
 
-// traced is the queue pair in an event.
+// traced returns the queue pair as a field of a trace event.
 func (qp *QP) traced() trace.Field { return trace.Object("qp", "qp", qp.Number) }

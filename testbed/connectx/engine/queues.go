@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// posted is how many receive WQEs a doorbell record says are there, after those
-// that were taken. A ring holds 2^log of them. v is of the queue.
+// posted returns the number of posted receive WQEs: the counter of a doorbell
+// record less those already taken. A ring has 2^log. v has the queue's number.
 func (h *HCA) posted(record uint64, taken uint16, log uint8, v Violation) (uint16, error) {
 	w, err := h.record(record)
 	if err != nil {
@@ -17,14 +17,14 @@ func (h *HCA) posted(record uint64, taken uint16, log uint8, v Violation) (uint1
 	n := uint16(w) - taken
 	if int(n) > 1<<log {
 		v.Rule = RuleRQOverrun
-		v.Text += "the receive counter is " + hex(uint16(w)) + ", " + hex(taken) + " were taken, and the ring has " + hex(uint32(1)<<log)
+		v.Text += "the receive counter is " + hex(uint16(w)) + ", " + hex(taken) + " were used, and the ring has " + hex(uint32(1)<<log)
 		h.violate(v)
 		return 0, nil
 	}
 	return n, nil
 }
 
-// queues is a queue pair as the transport sees it.
+// queues implements transport.Queues for a queue pair.
 type queues struct{ qp *QP }
 
 func (q *queues) Next() *transport.Request { return q.qp.next() }
@@ -40,7 +40,8 @@ func (q *queues) Gather(r *transport.Request, off uint32, p []byte) transport.Sy
 		transport.LocalProtection)
 }
 
-// gather reads the memory of pieces. PageFault: a page on demand is absent.
+// gather reads the memory of pieces. It returns PageFault if a page on demand
+// is missing.
 func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	left := newBudget()
 	for _, x := range pieces {
@@ -67,7 +68,8 @@ func gather(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	return transport.OK
 }
 
-// scatter writes to the memory of pieces. PageFault: a page on demand is absent.
+// scatter writes the memory of pieces. It returns PageFault if a page on demand
+// is missing.
 func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	left := newBudget()
 	for _, x := range pieces {
@@ -90,19 +92,19 @@ func scatter(pieces []piece, off uint64, p []byte) transport.Syndrome {
 	return transport.OK
 }
 
-// Scatter stores what a READ or an atomic has brought. A small answer goes into the
-// completion if the queue pair is made so.
+// Scatter stores the data of a READ or an atomic. With scatter to CQE, small
+// data goes to the completion.
 func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.Syndrome {
 	w := r.WQE.(*sendWQE)
-	if r.Op != transport.Read { // the old value: as the host has it
+	if r.Op != transport.Read { // the old value, in the host's byte order
 		p = slices.Clone(p)
 		slices.Reverse(p)
 	}
 	if limit := q.qp.scatterRequest(); w.signaled && int(r.Length) <= limit {
-		if w.answer == nil {
-			w.answer = make([]byte, 64)
+		if w.returned == nil {
+			w.returned = make([]byte, 64)
 		}
-		copy(w.answer[off:], p)
+		copy(w.returned[off:], p)
 		return transport.OK
 	}
 	s := scatter(w.pieces, uint64(off), p)
@@ -113,7 +115,8 @@ func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.S
 		transport.LocalProtection)
 }
 
-// scatterRequest is how many bytes an answer may have that goes into a completion.
+// scatterRequest returns the maximum size of data in the completion of a
+// request.
 func (qp *QP) scatterRequest() int {
 	if qp.Service != ServiceRC {
 		return 0
@@ -128,14 +131,14 @@ func scatterLimit(n uint8, cq *CQ) int {
 	return int(min(n, 32))
 }
 
-// intoCQE puts the answer into the completion.
+// intoCQE stores the data in the completion.
 func (w *sendWQE) intoCQE(c *completion) {
-	if w.answer != nil {
-		c.inline(w.answer, int(w.request.Length))
+	if w.returned != nil {
+		c.inline(w.returned, int(w.request.Length))
 	}
 }
 
-// inline puts a message into a completion.
+// inline stores a message in a completion.
 func (c *completion) inline(data []byte, n int) {
 	if n <= 32 {
 		copy(c.cqe[:32], data[:n])
@@ -146,7 +149,7 @@ func (c *completion) inline(data []byte, n int) {
 	prm.CQEFormat.Set(c.cqe[:], prm.CQEFormatInline64)
 }
 
-// Execute does a local request.
+// Execute executes a local request.
 func (q *queues) Execute(r *transport.Request) transport.Syndrome {
 	w := r.WQE.(*sendWQE)
 	switch {
@@ -173,7 +176,7 @@ func (q *queues) Done(r *transport.Request, s transport.Syndrome) {
 	}
 }
 
-// SQDrained tells that everything that had begun is done.
+// SQDrained reports that all requests that had begun are done.
 func (q *queues) SQDrained() {
 	q.qp.sq.drained = true
 	if q.qp.DrainEvent {
@@ -181,10 +184,10 @@ func (q *queues) SQDrained() {
 	}
 }
 
-// Established tells that the peer has begun before the queue pair was told to.
+// Established reports that the first packet arrived in RTR.
 func (q *queues) Established() { q.qp.hca.async(EventEstablished, q.qp.Number) }
 
-// Migrated tells of the path.
+// Migrated reports a migration of the path.
 func (q *queues) Migrated(ok bool) {
 	if ok {
 		q.qp.hca.async(EventPathMigrated, q.qp.Number)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// pair is two connected queue pairs, each with registered memory.
+// A pair is two connected queue pairs with registered memory.
 type pair struct {
 	a, b   *qp
 	am, bm *region
@@ -25,7 +25,7 @@ func newPair(w *world, a engine.QPAttr) *pair {
 	return p
 }
 
-// worlds are the worlds in which data is to arrive.
+// worlds are the configurations in which data must arrive.
 var worlds = []struct {
 	name   string
 	hosts  int
@@ -43,8 +43,8 @@ func inWorlds(t *testing.T, f func(w *world)) {
 	}
 }
 
-// TestRC: SENDs, WRITEs and READs of sizes around the MTU arrive, wherever in the
-// ring their WQEs are.
+// TestRC transfers SENDs, WRITEs and READs of sizes around the MTU, with WQEs
+// at all offsets of the ring.
 func TestRC(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		p := newPair(w, engine.QPAttr{})

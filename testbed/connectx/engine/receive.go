@@ -9,8 +9,8 @@ import (
 // A receiveQueue is a ring of receive WQEs at the start of the buffer.
 type receiveQueue struct {
 	size  uint64 // in bytes
-	head  uint16 // next to be taken
-	ahead lot    // WQEs that were taken and not given to a message yet
+	head  uint16 // next to be fetched
+	ahead lot    // WQEs fetched and not used by a message yet
 }
 
 // A receiveWQE is a receive request.
@@ -21,11 +21,11 @@ type receiveWQE struct {
 	total   uint64
 	unknown bool   // a key does not exist
 	zero    bool   // a segment is of length 0
-	held    []byte // a small message on its way into the completion
-	begun   bool   // a part of the message is in memory
+	held    []byte // a small message for the completion
+	begun   bool   // a part of the message has been stored
 }
 
-// posted is how many receive WQEs the record says are there.
+// posted returns the number of receive WQEs according to the record.
 func (qp *QP) posted() uint16 {
 	n, err := qp.hca.posted(qp.Record, qp.rq.head, qp.LogRQSize, Violation{QPN: qp.Number, Index: qp.rq.head})
 	if err != nil {
@@ -34,7 +34,7 @@ func (qp *QP) posted() uint16 {
 	return n
 }
 
-// A lot is receive WQEs that were taken from a queue together: Config.ShuffleRQ.
+// A lot is a number of receive WQEs fetched together: Config.ShuffleRQ.
 type lot []*receiveWQE
 
 // take returns the last WQE of the lot. If the lot is empty, it first fetches a new
@@ -81,7 +81,7 @@ func (qp *QP) fetch() *receiveWQE {
 	return w
 }
 
-// decode reads the data segments up to the end mark.
+// decode decodes the data segments up to the end mark.
 func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
 	for ; len(raw) >= 16; raw = raw[16:] {
 		p := decodePiece(h, raw, as, LocalWrite)
@@ -99,7 +99,7 @@ func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
 	}
 }
 
-// check reports what is wrong with the segments.
+// check reports violations in the segments.
 func (w *receiveWQE) check(h *HCA, v Violation) {
 	if w.unknown {
 		v.Rule, v.Text = RuleKey, "a local key that does not exist"
@@ -135,7 +135,7 @@ func (q *queues) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
 	return &transport.Receive{WQE: w}, transport.OK
 }
 
-// xrcSRQ is a shared receive queue of the queue pair's domain.
+// xrcSRQ returns a shared receive queue of the queue pair's domain, or nil.
 func (qp *QP) xrcSRQ(number uint32) *SRQ {
 	s := qp.hca.srqs.objects[number]
 	if s == nil || !s.XRC || s.XRCD != qp.XRCD {
@@ -151,7 +151,8 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	if end > w.total {
 		return transport.LocalLength
 	}
-	// A message of several packets has a first one that is longer than the limit.
+	// A message of several packets starts with one that is longer than the
+	// limit.
 	if limit := q.qp.scatterResponse(w); end <= uint64(limit) {
 		w.held = make([]byte, 64)
 		copy(w.held, p)
@@ -165,7 +166,7 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	return s
 }
 
-// scatterResponse is how many bytes a message may have that goes into a completion.
+// scatterResponse returns the maximum size of a message in the completion.
 func (qp *QP) scatterResponse(w *receiveWQE) int {
 	if qp.Service != ServiceRC || qp.recvCQ == nil {
 		return 0
@@ -207,13 +208,13 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 		}
 		qp.describe(b, &p.Route)
 	}
-	if w.held != nil && m.Op != transport.WriteImm { // it takes the place of other fields
+	if w.held != nil && m.Op != transport.WriteImm { // it replaces other fields
 		c.inline(w.held, int(m.Length))
 	}
 	cq.push(c, m.Solicited)
 }
 
-// describe says in a completion where a datagram came from.
+// describe stores the source of a datagram in a completion.
 func (qp *QP) describe(b []byte, r *roce.Route) {
 	if r.Version == roce.InfiniBand {
 		prm.CQESLID.Set(b, uint64(r.SLID))
@@ -234,8 +235,8 @@ func (qp *QP) describe(b []byte, r *roce.Route) {
 	}
 }
 
-// receiveCompletion begins the completion of a receive request. With XRC it goes
-// to the SRQ's CQ.
+// receiveCompletion returns a new completion for a receive request, and its CQ.
+// For XRC that is the SRQ's CQ.
 func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
 	c, cq := &completion{}, qp.recvCQ
 	b := c.cqe[:]

@@ -6,13 +6,14 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A region is memory of this host that a peer has named.
+// A region is memory of this host that a peer accesses.
 type region struct {
 	span span
 	qp   *QP
 }
 
-// remote says which right an access needs, and whether the queue pair allows it.
+// remote returns the right that an access needs, and whether the queue pair
+// permits it.
 func (qp *QP) remote(a transport.Access) (Rights, bool) {
 	switch a {
 	case transport.RemoteWrite:
@@ -23,7 +24,7 @@ func (qp *QP) remote(a transport.Access) (Rights, bool) {
 	return RemoteAtomic, qp.RemoteAtomic
 }
 
-// Remote finds memory for a peer.
+// Remote returns memory for a peer's access.
 func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Access) (transport.Region, transport.Syndrome) {
 	qp := q.qp
 	right, allowed := qp.remote(a)
@@ -60,8 +61,8 @@ func (r *region) Read(off uint32, p []byte) transport.Syndrome {
 	return r.done(r.span.read(uint64(off), p, newBudget()), off, len(p), false)
 }
 
-// done returns the syndrome of an access to n bytes, after it has asked for pages
-// that are absent.
+// done returns the syndrome of an access to n bytes. If pages are missing, it
+// requests them.
 func (r *region) done(a access, off uint32, n int, write bool) transport.Syndrome {
 	s := a.syndrome(transport.RemoteAccess)
 	if s != transport.PageFault {
@@ -75,7 +76,7 @@ func (r *region) done(a access, off uint32, n int, write bool) transport.Syndrom
 	return r.qp.fault(f, transport.RemoteAccess)
 }
 
-// Atomic works on eight bytes as the host has them: little-endian.
+// Atomic updates eight bytes in the host's byte order, little-endian.
 func (r *region) Atomic(op transport.Op, operand [4]uint64) (uint64, transport.Syndrome) {
 	var b [8]byte
 	if a := r.span.read(0, b[:], newBudget()); a != granted {
@@ -92,7 +93,7 @@ func (r *region) Atomic(op transport.Op, operand [4]uint64) (uint64, transport.S
 	return old, transport.OK
 }
 
-// combine is the new value, and whether there is one.
+// combine returns the new value, and whether it is to be stored.
 func combine(op transport.Op, old uint64, operand [4]uint64) (uint64, bool) {
 	switch op {
 	case transport.CompareSwap:
@@ -107,8 +108,8 @@ func combine(op transport.Op, old uint64, operand [4]uint64) (uint64, bool) {
 	return 0, false
 }
 
-// maskedAdd adds fields of bits each for itself: a bit of the mask is the last of
-// its field, and nothing is carried out of it.
+// maskedAdd adds fields separately: a bit of the mask is the top bit of a
+// field, and the carry out of it is dropped.
 func maskedAdd(a, b, mask uint64) uint64 {
 	var sum, carry uint64
 	for bit := uint64(1); bit != 0; bit <<= 1 {
@@ -129,7 +130,7 @@ func maskedAdd(a, b, mask uint64) uint64 {
 	return sum
 }
 
-// Invalidate frees a memory key for a peer's SEND.
+// Invalidate invalidates a memory key for a peer's SEND.
 func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
 	qp := q.qp
 	as := qp.user()
@@ -144,7 +145,7 @@ func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
 	return transport.OK
 }
 
-// invalidate frees a memory key for a work request of the queue pair's own.
+// invalidate invalidates a memory key for a work request of the queue pair.
 func (qp *QP) invalidate(key uint32) transport.Syndrome {
 	k := qp.hca.mkeys.objects[key>>8]
 	if k == nil || k.Variant != uint8(key) || !k.UMR || k.PD != qp.PD || k.QPN != AnyQPN && k.QPN != qp.Number {

@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestPathBits: they choose one of the sender's LIDs, for connections and datagrams.
+// TestPathBits checks that path bits select one of the sender's LIDs, for
+// connections and datagrams.
 func TestPathBits(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		var from []uint16
@@ -45,7 +46,8 @@ func TestPathBits(t *testing.T) {
 	})
 }
 
-// TestDatagramVLAN: a datagram's completion has the tag, and the tag the priority.
+// TestDatagramVLAN checks that a datagram's completion has the VLAN tag, with
+// its priority.
 func TestDatagramVLAN(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
 		a, b := w.hosts[0], w.hosts[1]
@@ -58,7 +60,7 @@ func TestDatagramVLAN(t *testing.T) {
 				to.up(to.attr(from))
 				to.recv(b.register(4096, allRights), 0, 4096)
 				s := wqe{op: prm.OpcodeSend}.av(to, 0x11)
-				prm.AVSL.Set(s.segments, 5<<1) // a priority has three bits, then one that is none
+				prm.AVSL.Set(s.segments, 5<<1) // a priority has three bits; the next is reserved
 				from.post(s.inline([]byte("hello")))
 			})
 			got := to.rcq.poll()
@@ -76,8 +78,8 @@ func TestDatagramVLAN(t *testing.T) {
 	})
 }
 
-// TestManagement: numbers 0 and 1 are the oldest queue pairs for management that
-// are ready, and others when those are gone.
+// TestManagement checks that numbers 0 and 1 mean the oldest management queue
+// pairs that are ready.
 func TestManagement(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		a, b := w.hosts[0], w.hosts[1]
@@ -114,13 +116,14 @@ func TestManagement(t *testing.T) {
 		w.do(func() { to[1].up(to[1].attr(from)) })
 		send("both are ready", 1)
 		w.do(func() { w.must(b.DestroyQP(to[1].number)) })
-		send("the first is gone", 2)
+		send("the first is destroyed", 2)
 		w.do(func() { w.must(b.DestroyQP(to[2].number)) })
-		send("both are gone", -1)
+		send("both are destroyed", -1)
 	})
 }
 
-// TestPortMTU: RoCE's packets over the port's MTU are lost, at either end.
+// TestPortMTU checks that RoCE packets longer than the port's MTU are lost, at
+// either end.
 func TestPortMTU(t *testing.T) {
 	const largest = 14 + 40 + 8 + 12 + 16 + 1024 + 4 // Ethernet, IPv6, UDP, BTH, RETH, payload, ICRC
 	for name, x := range map[string]struct {

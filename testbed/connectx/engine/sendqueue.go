@@ -6,22 +6,22 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// block is the unit in which a send queue advances.
+// block is the size of a basic block.
 const block = 64
 
 // A sendQueue is a ring of send WQEs. Counters are of blocks and wrap at 2^16.
 type sendQueue struct {
 	hca        *HCA
-	number     uint32 // as WQEs and doorbells name it
+	number     uint32 // as in WQEs and doorbells
 	uar        uint32
 	buffer     *Buffer
 	record     uint64
 	base, size uint64 // in the buffer, in bytes
-	producer   uint16 // as the doorbell record had it when a doorbell was rung
-	head       uint16 // next to be taken
+	producer   uint16 // as in the doorbell record at the last doorbell
+	head       uint16 // next to be fetched
 	done       uint16 // first that is not completed
 	drained    bool
-	burst      []byte // a WQE that came by BlueFlame
+	burst      []byte // a WQE written by BlueFlame
 	burstIndex uint16
 }
 
@@ -33,15 +33,15 @@ func (q *sendQueue) blocks() uint16 { return uint16(q.size / block) }
 
 func (q *sendQueue) pending() uint16 { return q.producer - q.head }
 
-// offset is the place of a block in the ring.
+// offset returns the offset of a block in the ring.
 func (q *sendQueue) offset(index uint16) uint64 { return uint64(index) * block & (q.size - 1) }
 
-// advance takes a WQE off the queue.
+// advance removes a WQE from the queue.
 func (q *sendQueue) advance(w *sendWQE) { q.head += min(w.blocks, q.pending()) }
 
-// note takes note of a doorbell: what the send counter of the record says is there
-// to be done. It reports whether the record could be read.
-func (q *sendQueue) note(ctrl []byte) bool {
+// updateProducer reads the producer from the record after a doorbell. It
+// reports whether the record could be read.
+func (q *sendQueue) updateProducer(ctrl []byte) bool {
 	w, err := q.hca.record(q.record + 4)
 	if err != nil {
 		return false
@@ -54,8 +54,8 @@ func (q *sendQueue) note(ctrl []byte) bool {
 	return true
 }
 
-// peek looks at the WQE at the head of the queue without decoding it; nil if the
-// memory is gone.
+// peek returns the WQE at the head of the queue without decoding it, or nil if
+// the memory cannot be read.
 func (q *sendQueue) peek() *sendWQE {
 	raw := q.fetch()
 	if raw == nil {
@@ -67,7 +67,7 @@ func (q *sendQueue) peek() *sendWQE {
 	return w
 }
 
-// fetch reads the WQE at the head of the queue, or what of it is there.
+// fetch reads the available bytes of the WQE at the head of the queue.
 func (q *sendQueue) fetch() []byte {
 	if q.burst != nil && q.burstIndex == q.head {
 		raw := q.burst
@@ -87,9 +87,9 @@ func (q *sendQueue) fetch() []byte {
 
 func (qp *QP) queue() *sendQueue { return &qp.sq }
 
-// rung is told of a doorbell.
-func (qp *QP) rung(ctrl []byte) {
-	if !qp.sq.note(ctrl) {
+// doorbell processes a doorbell of the queue pair.
+func (qp *QP) doorbell(ctrl []byte) {
+	if !qp.sq.updateProducer(ctrl) {
 		qp.fatal()
 		return
 	}
@@ -101,7 +101,8 @@ func (qp *QP) rung(ctrl []byte) {
 	}
 }
 
-// peek looks at the next WQE; nil, with the queue pair lost, if its memory is gone.
+// peek returns the next WQE. If the memory cannot be read, it fails the queue
+// pair and returns nil.
 func (qp *QP) peek() *sendWQE {
 	w := qp.sq.peek()
 	if w == nil {
@@ -112,7 +113,7 @@ func (qp *QP) peek() *sendWQE {
 	return w
 }
 
-// next is the next request of the queue; nil if there is none.
+// next returns the next request of the queue, or nil.
 func (qp *QP) next() *transport.Request {
 	if qp.sq.pending() == 0 {
 		return nil
@@ -127,7 +128,7 @@ func (qp *QP) next() *transport.Request {
 	return &w.request
 }
 
-// completeSend writes the completion of a send request, if there is to be one.
+// completeSend writes the completion of a send request, if it has one.
 func (qp *QP) completeSend(w *sendWQE, s transport.Syndrome) {
 	if s == transport.OK && !w.signaled {
 		return
@@ -139,8 +140,8 @@ func (qp *QP) completeSend(w *sendWQE, s transport.Syndrome) {
 	qp.sendCQ.push(w.completion(qp.Number, index, s), false)
 }
 
-// staleSRQN returns what a send request's completion of version 0 has in the place
-// of an SRQ's number: see Config.StaleSRQN.
+// staleSRQN returns the SRQ number in a send request's completion of version 0:
+// see Config.StaleSRQN.
 func (qp *QP) staleSRQN() uint32 {
 	h := qp.hca
 	switch {
@@ -158,7 +159,7 @@ func (qp *QP) staleSRQN() uint32 {
 	return lowest
 }
 
-// completion makes the completion of a send request.
+// completion returns the completion of a send request.
 func (w *sendWQE) completion(number, index uint32, s transport.Syndrome) *completion {
 	c := &completion{}
 	b := c.cqe[:]
@@ -171,15 +172,15 @@ func (w *sendWQE) completion(number, index uint32, s transport.Syndrome) *comple
 		prm.CQEOpcode.Set(b, prm.CQEReqErr)
 		prm.CQESyndrome.Set(b, uint64(s))
 		prm.CQEVendorSyndrome.Set(b, uint64(vendorSyndrome(s, w.vendor)))
-	} else if w.answers() {
+	} else if w.returnsData() {
 		prm.CQEByteCount.Set(b, uint64(w.request.Length))
 		w.intoCQE(c)
 	}
 	return c
 }
 
-// vendorSyndrome is a byte that says more about an error, to those who know the
-// device: any but zero will do.
+// vendorSyndrome returns the vendor syndrome of an error. Its value only has to
+// be nonzero.
 func vendorSyndrome(s transport.Syndrome, forced uint8) uint8 {
 	if forced != 0 {
 		return forced

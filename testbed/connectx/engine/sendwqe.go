@@ -5,16 +5,16 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A piece is a part of a message's memory: bytes in the WQE, or a span.
+// A piece is a part of a message's memory: inline bytes, or a span.
 type piece struct {
 	inline []byte
 	span   span
 	n      uint64
 }
 
-// A sendWQE is a send request: the WQE, and what it was decoded to.
+// A sendWQE is a send request: the WQE and its decoded form.
 type sendWQE struct {
-	qp       *QP // nil: of a raw Ethernet queue
+	qp       *QP // nil for a raw Ethernet queue
 	queue    *sendQueue
 	index    uint16
 	blocks   uint16
@@ -23,10 +23,10 @@ type sendWQE struct {
 	raw      []byte
 	request  transport.Request
 	pieces   []piece
-	umr      []byte // what follows the control segment
+	umr      []byte // everything after the control segment
 	bad      transport.Syndrome
 	vendor   uint8
-	answer   []byte // of a READ or an atomic, for the completion
+	returned []byte // of a READ or an atomic, for the completion
 }
 
 func newSendWQE(index uint16, raw []byte) *sendWQE {
@@ -37,7 +37,7 @@ func newSendWQE(index uint16, raw []byte) *sendWQE {
 	return w
 }
 
-// shapes says for an opcode what it is to the transport, and which segments come
+// shapes has, for each opcode, the transport's operation and the segments
 // before the data.
 var shapes = map[uint8]struct {
 	op       transport.Op
@@ -59,8 +59,8 @@ var shapes = map[uint8]struct {
 	prm.OpcodeLocalInval:     {op: transport.Local},
 }
 
-// decode makes the request. One that cannot be done becomes a local one that
-// fails in its turn.
+// decode decodes the request. An invalid one becomes a local request that fails
+// in order.
 func (w *sendWQE) decode() {
 	w.checkControl()
 	r := &w.request
@@ -69,7 +69,7 @@ func (w *sendWQE) decode() {
 	r.Imm = uint32(prm.CtrlImm.Get(w.raw))
 	shape, known := shapes[w.opcode]
 	if !known || !w.qp.does(shape.op) {
-		w.reject(RuleOpcode, "opcode "+hex(w.opcode)+" is not for this queue")
+		w.reject(RuleOpcode, "opcode "+hex(w.opcode)+" is not supported by this queue")
 		return
 	}
 	if n := prm.CtrlDS.Get(w.raw); n == 0 || n*16 > w.queue.size {
@@ -87,7 +87,7 @@ func (w *sendWQE) decode() {
 	case w.qp.Service == ServiceXRC:
 		if s := w.segment(&rest, 16); s != nil {
 			r.XRCSRQ = uint32(prm.XRCSRQN.Get(s))
-			if s[0] != 0 { // libmlx5 leaves in the last 12 bytes what the ring had there
+			if s[0] != 0 { // libmlx5 does not initialize the last 12 bytes
 				w.violate(RuleSegments, "this is no XRC segment")
 			}
 		}
@@ -106,7 +106,7 @@ func (w *sendWQE) decode() {
 			switch r.Op {
 			case transport.FetchAdd:
 				r.Operand[1] = 0
-			case transport.MaskedFetchAdd: // the boundaries of its fields
+			case transport.MaskedFetchAdd: // the field boundaries
 				r.Operand[1], r.Operand[2] = 0, r.Operand[1]
 			}
 		}
@@ -115,7 +115,7 @@ func (w *sendWQE) decode() {
 	w.checkData()
 }
 
-// does reports whether the queue pair's service has an operation.
+// does reports whether the queue pair's service supports an operation.
 func (qp *QP) does(op transport.Op) bool {
 	switch {
 	case op == transport.Local, qp.Service == ServiceRC, qp.Service == ServiceXRC:
@@ -126,7 +126,7 @@ func (qp *QP) does(op transport.Op) bool {
 	return qp.Service.datagram() && op <= transport.SendImm
 }
 
-// segment takes a segment off what is left of the WQE.
+// segment removes a segment from the rest of the WQE.
 func (w *sendWQE) segment(rest *[]byte, n int) []byte {
 	if len(*rest) < n {
 		w.reject(RuleDS, "the WQE ends within its segments")
@@ -145,7 +145,7 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 		return nil
 	}
 	d := &transport.Dest{QPN: uint32(prm.AVDestQPN.Get(s)), QKey: uint32(prm.AVQKey.Get(s))}
-	if d.QKey>>31 == 1 { // the queue pair's, which only the kernel may choose
+	if d.QKey>>31 == 1 { // the queue pair's Q_Key, which only the kernel may set
 		d.QKey = w.qp.QKey
 	}
 	p := &d.Path
@@ -157,7 +157,7 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 	p.PKeyIndex = w.qp.Primary.PKeyIndex
 	if w.qp.hca.config.LinkLayer == Ethernet {
 		p.UDPSport, p.DLID = p.DLID, 0
-		p.SL >>= 1 // here the priority is the upper three bits
+		p.SL >>= 1 // here the priority has the upper three bits
 		p.GRH = true
 	}
 	if !prm.AVExtended.Is(s) {
@@ -183,7 +183,7 @@ func (w *sendWQE) data(rest []byte) {
 	}
 }
 
-// memory decodes the data segments; it is how much memory they are.
+// memory decodes the data segments and returns their total length.
 func (w *sendWQE) memory(rest []byte, as user, rights Rights) (total uint64) {
 	h := w.queue.hca
 	for len(rest) >= 16 {
@@ -217,30 +217,30 @@ func (w *sendWQE) memory(rest []byte, as user, rights Rights) (total uint64) {
 	return total
 }
 
-// decodePiece decodes a segment that points to memory.
+// decodePiece decodes a pointer segment.
 func decodePiece(h *HCA, s []byte, as user, rights Rights) piece {
 	n := prm.DataLength.Get(s)
 	return piece{n: n, span: span{hca: h, key: uint32(prm.DataKey.Get(s)), va: prm.DataAddress.Get(s), n: n, rights: rights, as: as}}
 }
 
-// user is the queue pair as a user of memory keys.
+// user returns the queue pair as a user of memory keys.
 func (qp *QP) user() user {
 	return user{pd: qp.PD, anyPD: qp.Service == ServiceUMR, qpn: qp.Number, reserved: qp.ReservedLKey}
 }
 
-// answers reports whether the request brings something back.
-func (w *sendWQE) answers() bool {
+// returnsData reports whether the response of the request has data.
+func (w *sendWQE) returnsData() bool {
 	return w.request.Op >= transport.Read && w.request.Op <= transport.MaskedFetchAdd
 }
 
 func (w *sendWQE) localRights() Rights {
-	if w.answers() {
+	if w.returnsData() {
 		return LocalWrite
 	}
 	return LocalRead
 }
 
-// fail turns the request into one that fails in its turn.
+// fail turns the request into one that fails in order.
 func (w *sendWQE) fail(s transport.Syndrome) {
 	if w.bad == transport.OK {
 		w.bad = s

@@ -54,9 +54,9 @@ func TestShuffleRQ(t *testing.T) {
 	})
 }
 
-// TestShuffleSRQ checks the same of an SRQ, and the counters of its order: the list
-// of newSRQ goes through the ring in steps of three, so that each receive request
-// but the first is a jump.
+// TestShuffleSRQ checks the same for an SRQ, and the counters of its order: the
+// list of newSRQ goes through the ring in steps of three, so that each receive
+// request but the first is a jump.
 func TestShuffleSRQ(t *testing.T) {
 	run(t, 2, engine.Config{ShuffleSRQ: 4}, func(w *world) {
 		a, b := w.hosts[0], w.hosts[1]

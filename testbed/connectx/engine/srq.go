@@ -5,19 +5,18 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// SRQAttr is a shared receive queue's context: a list of WQEs that are linked by
-// their index.
+// SRQAttr is a shared receive queue's context: a list of WQEs linked by index.
 type SRQAttr struct {
 	XRC          bool
 	PD           uint32
 	XRCD         uint32 // XRC
-	CQ           uint32 // XRC: where completions go
+	CQ           uint32 // XRC: the CQ of completions
 	UserIndex    uint32
 	LogSize      uint8
-	LogStride    uint8 // log2 of a WQE's bytes
+	LogStride    uint8 // log2 of the size of a WQE in bytes
 	Buffer       Buffer
 	Record       uint64 // of the doorbell record: the receive counter
-	Limit        uint16 // an event comes when fewer are left; 0: none
+	Limit        uint16 // an event is generated when fewer WQEs are left; 0 disables it
 	ReservedLKey bool
 }
 
@@ -25,7 +24,7 @@ type SRQAttr struct {
 type SRQ struct {
 	SRQAttr
 	Number          uint32
-	Receives, Jumps uint64 // as Counters has them, of this SRQ
+	Receives, Jumps uint64 // as in Counters, for this SRQ
 
 	hca    *HCA
 	pd     *domain
@@ -33,13 +32,13 @@ type SRQ struct {
 	cq     *CQ
 	users  int
 	head   uint16 // index of the next WQE
-	taken  uint16 // WQEs ever taken
-	last   uint16 // index of the WQE that was taken last, if one was
-	ahead  lot    // WQEs that were taken and not given to a message yet
+	taken  uint16 // number of WQEs fetched
+	last   uint16 // index of the last WQE fetched, if any
+	ahead  lot    // WQEs fetched and not used by a message yet
 	broken bool
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (h *HCA) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	s := &SRQ{SRQAttr: a, hca: h}
 	var err error
@@ -70,11 +69,11 @@ func (h *HCA) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		h.drop(&s.Buffer)
 		return nil, err
 	}
-	s.hold(1)
+	s.addUsers(1)
 	return s, nil
 }
 
-func (s *SRQ) hold(n int) {
+func (s *SRQ) addUsers(n int) {
 	s.pd.users += n
 	if s.XRC {
 		s.xrcd.users += n
@@ -82,10 +81,11 @@ func (s *SRQ) hold(n int) {
 	}
 }
 
-// SRQ is a shared receive queue by its number. Its Limit is 0 once it was reached.
+// SRQ returns the shared receive queue with the given number. Its Limit is 0
+// once it was reached.
 func (h *HCA) SRQ(number uint32) (*SRQ, error) { return h.srqs.get(number) }
 
-// ArmSRQ asks for an event when fewer than limit WQEs are left.
+// ArmSRQ sets the limit for an event when fewer WQEs are left.
 func (h *HCA) ArmSRQ(number uint32, limit uint16) error {
 	s, err := h.srqs.get(number)
 	if err != nil {
@@ -108,14 +108,14 @@ func (h *HCA) DestroySRQ(number uint32) error {
 	if s.users > 0 {
 		return failf(ErrBusy, "SRQ %#x has %d users", number, s.users)
 	}
-	s.hold(-1)
+	s.addUsers(-1)
 	h.drop(&s.Buffer)
 	h.srqs.remove(number)
 	h.config.Tracer.Forget("srq", uint64(number))
 	return nil
 }
 
-// posted is how many WQEs are there to be taken.
+// posted returns the number of WQEs in the list.
 func (s *SRQ) posted() uint16 {
 	if s.broken {
 		return 0
@@ -158,7 +158,7 @@ func (s *SRQ) fetch() *receiveWQE {
 	return w
 }
 
-// checkLimit tells once that fewer WQEs than wanted are left.
+// checkLimit generates the limit event, once.
 func (s *SRQ) checkLimit() {
 	if s.Limit > 0 && s.posted() < s.Limit {
 		s.Limit = 0
@@ -166,7 +166,7 @@ func (s *SRQ) checkLimit() {
 	}
 }
 
-// fail ends an SRQ that cannot be read.
+// fail fails an SRQ that cannot be read.
 func (s *SRQ) fail() {
 	if !s.broken {
 		s.broken = true

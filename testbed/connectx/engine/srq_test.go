@@ -10,13 +10,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// An srq is a shared receive queue as its user has it: a list of free WQEs.
+// An srq is a shared receive queue from the user's side: a list of free WQEs.
 type srq struct {
 	*engine.SRQ
 	h      *host
 	at     func(off, n uint64) []byte
 	record uint64
-	tail   uint16 // where the next is written
+	tail   uint16 // the slot of the next WQE
 	posted uint16
 }
 
@@ -26,7 +26,7 @@ func (h *host) newSRQ(a engine.SRQAttr, log uint8) *srq {
 	s := &srq{h: h}
 	a.PD, a.LogSize, a.LogStride = h.pd, log, 6
 	a.Buffer, s.at = h.buffer(srqStride << log)
-	// The list goes through the ring in steps of three.
+	// The list is linked in steps of three.
 	n := uint16(1) << log
 	for i := range n {
 		be.PutUint16(s.at(uint64(i)*srqStride, 16)[2:], (i+3)%n)
@@ -47,8 +47,9 @@ func (s *srq) recv(r *region, off, n int) {
 	be.PutUint32(s.h.bytes(s.record, 4), uint32(s.posted))
 }
 
-// TestSRQ: two queue pairs take from one list, in its order; the limit makes one
-// event; a queue pair that fails says that it takes no more.
+// TestSRQ checks that two queue pairs use one list in order, that the limit
+// generates one event, and that a queue pair that fails generates a last WQE
+// event.
 func TestSRQ(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		a, b := w.hosts[0], w.hosts[len(w.hosts)-1]
@@ -85,7 +86,7 @@ func TestSRQ(t *testing.T) {
 		}
 		w.do(func() {
 			b.events = nil
-			w.must(b.ArmSRQ(s.Number, 3)) // fewer are there already
+			w.must(b.ArmSRQ(s.Number, 3)) // fewer are left already
 			w.must(b.ModifyQP(to[1].number, engine.ToErr, 0, engine.QPAttr{}))
 			w.must(b.ModifyQP(to[1].number, engine.ToErr, 0, engine.QPAttr{}))
 		})
@@ -105,8 +106,8 @@ func TestSRQ(t *testing.T) {
 	})
 }
 
-// TestXRC: requests name the SRQ; completions go to its CQ with its user index, and
-// memory is that of its protection domain.
+// TestXRC checks that requests select the SRQ, that completions go to its CQ
+// with its user index, and that its protection domain is used for memory.
 func TestXRC(t *testing.T) {
 	inWorlds(t, func(w *world) {
 		a, b := w.hosts[0], w.hosts[len(w.hosts)-1]
@@ -151,11 +152,12 @@ func TestXRC(t *testing.T) {
 			w.t.Errorf("written: %q", s)
 		}
 		w.do(func() { from.post(wqe{op: prm.OpcodeSend}.words(0x123456<<32, 0).data(am, 0, 1)) })
-		from.scq.expect("an SRQ that is not there", sendError(transport.RemoteOp))
+		from.scq.expect("an unknown SRQ", sendError(transport.RemoteOp))
 	})
 }
 
-// TestSRQBroken: a link out of the list ends the SRQ, and the host is told.
+// TestSRQBroken checks that an invalid link fails the SRQ and generates an
+// event.
 func TestSRQBroken(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		h := w.hosts[0]
@@ -177,14 +179,15 @@ func TestSRQBroken(t *testing.T) {
 		if len(h.events) != 1 || h.events[0].Type != engine.EventSRQCatastrophic || h.events[0].Number != s.Number {
 			w.t.Errorf("events %+v", h.events)
 		}
-		if r := h.took(); len(r) != 1 || r[0] != engine.RuleSRQLink {
+		if r := h.takeViolations(); len(r) != 1 || r[0] != engine.RuleSRQLink {
 			w.t.Errorf("violations %v", r)
 		}
 	})
 }
 
-// TestSRQOfBothKinds: an SRQ of XRC completes into the CQ of a queue pair that is not,
-// with that one's index: the first interface makes all SRQs so.
+// TestSRQOfBothKinds checks an XRC SRQ used by a queue pair that is not XRC:
+// completions go to that one's CQ with its index. The first interface creates
+// all SRQs like this.
 func TestSRQOfBothKinds(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		h := w.hosts[0]
@@ -205,7 +208,8 @@ func TestSRQOfBothKinds(t *testing.T) {
 	})
 }
 
-// TestSRQVersion0: without user indices, completions have the SRQ's number.
+// TestSRQVersion0 checks that completions without user indices have the SRQ's
+// number.
 func TestSRQVersion0(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 0}, func(w *world) {
 		h := w.hosts[0]

@@ -4,13 +4,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// endpointStates are the states as the transport has them.
+// endpointStates maps the states to those of the transport.
 var endpointStates = map[QPState]transport.State{
 	Reset: transport.Reset, Init: transport.Init, RTR: transport.RTR, RTS: transport.RTS,
 	SQE: transport.SQE, SQD: transport.SQD, Err: transport.Err,
 }
 
-// enter moves the queue pair to a state, which may be the one it is in.
+// enter changes the state of the queue pair, possibly to the same one.
 func (qp *QP) enter(s QPState) {
 	from := qp.state
 	switch s {
@@ -22,7 +22,7 @@ func (qp *QP) enter(s QPState) {
 		qp.ECE = 0
 		qp.sq.reset()
 		qp.rq.head, qp.rq.ahead = 0, nil
-		qp.lastTold = false
+		qp.lastReported = false
 		return
 	}
 	qp.state = s
@@ -44,7 +44,7 @@ func (qp *QP) fail() {
 		return
 	}
 	qp.state = Err
-	qp.forgetFaults()
+	qp.dropFaults()
 	qp.endpoint.SetState(transport.Err)
 	requests, receive := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
@@ -58,24 +58,25 @@ func (qp *QP) fail() {
 	qp.lastReached()
 }
 
-// failSends moves the queue pair to where an error of the send queue takes it:
-// datagrams and UC go on receiving.
+// failSends changes the state of the queue pair after an error of the send
+// queue: UD and UC queue pairs continue to receive.
 func (qp *QP) failSends() {
 	if qp.Service != ServiceUC && !qp.Service.datagram() {
 		qp.fail()
 		return
 	}
 	qp.state = SQE
-	qp.forgetFaults()
+	qp.dropFaults()
 	qp.endpoint.SetState(transport.SQE)
 	requests, _ := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
 }
 
-// alive reports whether the queue pair still exists and does something.
+// alive reports whether the queue pair exists and is not in Reset.
 func (qp *QP) alive() bool { return qp.state != Reset && qp.hca.qps.objects[qp.Number] == qp }
 
-// fatal is the end of a queue pair that cannot tell of it by a completion.
+// fatal fails a queue pair with an event, because no completion can report the
+// error.
 func (qp *QP) fatal() {
 	if !qp.alive() || qp.state == Err {
 		return
@@ -84,16 +85,16 @@ func (qp *QP) fatal() {
 	qp.hca.async(EventQPFatal, qp.Number)
 }
 
-// lastReached tells once that a queue pair in its error state takes nothing more
-// from its SRQ.
+// lastReached generates, once, the last WQE event of a queue pair with an SRQ
+// in its error state.
 func (qp *QP) lastReached() {
-	if qp.Source == FromSRQ && !qp.lastTold && qp.srq != nil {
-		qp.lastTold = true
+	if qp.Source == FromSRQ && !qp.lastReported && qp.srq != nil {
+		qp.lastReported = true
 		qp.hca.async(EventLastWQE, qp.Number)
 	}
 }
 
-// flushSends completes what was taken back and what is in the send queue.
+// flushSends flushes the requests taken back and those in the send queue.
 func (qp *QP) flushSends(requests []*transport.Request) {
 	for _, r := range requests {
 		w := r.WQE.(*sendWQE)
@@ -111,7 +112,7 @@ func (qp *QP) flushSends(requests []*transport.Request) {
 	}
 }
 
-// flushReceives completes what is in the receive queue; it is how many there were.
+// flushReceives flushes the receive queue and returns the number of requests.
 func (qp *QP) flushReceives() uint16 {
 	if qp.Source != FromRQ || qp.Service == ServiceXRC || qp.recvCQ == nil {
 		return 0

@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// TestTransitions: from every state, the transitions that there are and no others.
+// TestTransitions checks, in every state, that exactly the valid transitions
+// are accepted.
 func TestTransitions(t *testing.T) {
 	all := []engine.Transition{engine.RST2INIT, engine.INIT2INIT, engine.INIT2RTR, engine.RTR2RTS, engine.RTS2RTS, engine.RTS2SQD,
 		engine.SQD2SQD, engine.SQD2RTS, engine.SQERR2RTS, engine.ToErr, engine.ToReset}
@@ -44,7 +45,7 @@ func TestTransitions(t *testing.T) {
 						q.up(q.attr(q))
 						q.post(wqe{op: prm.OpcodeSend}.av(q, 0).seg(1, 1, 1))
 					})
-					q.h.took()
+					q.h.takeViolations()
 				}
 				if s := q.state(); s != from {
 					w.t.Fatalf("state %d, want %d", s, from)
@@ -63,7 +64,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestModifyErrors: attributes that no queue pair can have.
+// TestModifyErrors checks invalid attributes.
 func TestModifyErrors(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		q := w.hosts[0].newQP(engine.QPAttr{})
@@ -97,16 +98,16 @@ func TestModifyErrors(t *testing.T) {
 				}
 			}
 			if err := q.h.ModifyQP(0x9999, engine.ToErr, 0, good); !errors.Is(err, engine.ErrResource) {
-				w.t.Errorf("a queue pair that is not there: %v", err)
+				w.t.Errorf("an unknown queue pair: %v", err)
 			}
 			if err := q.h.ModifyQP(q.number, 99, 0, good); !errors.Is(err, engine.ErrParam) {
-				w.t.Errorf("a transition that is not there: %v", err)
+				w.t.Errorf("an unknown transition: %v", err)
 			}
 		})
 	})
 }
 
-// TestQuery: what was set is what is told.
+// TestQuery checks that QueryQP returns the attributes that were set.
 func TestQuery(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -128,8 +129,8 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// TestDrain: in SQD what had begun is done, the host is told, and what is posted
-// waits for RTS.
+// TestDrain checks that in SQD requests that have begun complete, the host gets
+// an event, and posted requests wait for RTS.
 func TestDrain(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -155,7 +156,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestEstablished: a message in RTR is told to the host.
+// TestEstablished checks that a message in RTR generates an event.
 func TestEstablished(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		var a, b *qp
@@ -177,8 +178,8 @@ func TestEstablished(t *testing.T) {
 	})
 }
 
-// TestMigration: when the path fails, the armed other one is taken, and both hosts
-// are told.
+// TestMigration checks that the armed alternate path is used when the path
+// fails, and that both hosts get an event.
 func TestMigration(t *testing.T) {
 	run(t, 2, engine.Config{}, func(w *world) {
 		var p pair
@@ -214,7 +215,7 @@ func TestMigration(t *testing.T) {
 	})
 }
 
-// TestResetQP: after Reset and up again, a queue pair is as new.
+// TestResetQP checks that a queue pair works again after a reset.
 func TestResetQP(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -234,7 +235,8 @@ func TestResetQP(t *testing.T) {
 	})
 }
 
-// TestCreateErrors: what cannot be made, and what cannot be destroyed.
+// TestCreateErrors checks objects that cannot be created and objects that
+// cannot be destroyed.
 func TestCreateErrors(t *testing.T) {
 	run(t, 1, engine.Config{Limits: engine.Limits{QPs: 4, CQs: 8, SRQs: 2}}, func(w *world) {
 		h := w.hosts[0]
@@ -269,18 +271,18 @@ func TestCreateErrors(t *testing.T) {
 			w.t.Errorf("one too many: %v", err)
 		}
 		for name, x := range map[string]struct{ err, want error }{
-			"a CQ in use":         {h.DestroyCQ(c.Number), engine.ErrBusy},
-			"a CQ that is not":    {h.DestroyCQ(77), engine.ErrResource},
-			"a QP that is not":    {h.DestroyQP(77), engine.ErrResource},
-			"an SRQ that is not":  {h.DestroySRQ(77), engine.ErrResource},
-			"a PD that is not":    {h.DestroyPD(77), engine.ErrResource},
-			"an XRCD that is not": {h.DestroyXRCD(77), engine.ErrResource},
-			"arming an SRQ":       {h.ArmSRQ(77, 1), engine.ErrResource},
-			"a GID index":         {h.SetGID(64, engine.GIDEntry{}), engine.ErrParam},
-			"a P_Key index":       {h.SetPKey(-1, 1), engine.ErrParam},
-			"a group":             {h.AttachMulticast(q.number, [16]byte{0xff}), engine.ErrParam},
-			"a group's QP":        {h.AttachMulticast(77, [16]byte{0xff}), engine.ErrResource},
-			"destroying a QP":     {h.DestroyQP(q.number), nil},
+			"a CQ in use":     {h.DestroyCQ(c.Number), engine.ErrBusy},
+			"an unknown CQ":   {h.DestroyCQ(77), engine.ErrResource},
+			"an unknown QP":   {h.DestroyQP(77), engine.ErrResource},
+			"an unknown SRQ":  {h.DestroySRQ(77), engine.ErrResource},
+			"an unknown PD":   {h.DestroyPD(77), engine.ErrResource},
+			"an unknown XRCD": {h.DestroyXRCD(77), engine.ErrResource},
+			"arming an SRQ":   {h.ArmSRQ(77, 1), engine.ErrResource},
+			"a GID index":     {h.SetGID(64, engine.GIDEntry{}), engine.ErrParam},
+			"a P_Key index":   {h.SetPKey(-1, 1), engine.ErrParam},
+			"a group":         {h.AttachMulticast(q.number, [16]byte{0xff}), engine.ErrParam},
+			"a group's QP":    {h.AttachMulticast(77, [16]byte{0xff}), engine.ErrResource},
+			"destroying a QP": {h.DestroyQP(q.number), nil},
 		} {
 			if !errors.Is(x.err, x.want) {
 				w.t.Errorf("%s: %v, want %v", name, x.err, x.want)
@@ -305,8 +307,8 @@ func TestCreateErrors(t *testing.T) {
 	})
 }
 
-// TestLateRawReceives: the same of a receive queue of raw Ethernet, until it is one
-// no more.
+// TestLateRawReceives checks the same for a raw Ethernet receive queue, until
+// it is reset.
 func TestLateRawReceives(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -331,8 +333,8 @@ func TestLateRawReceives(t *testing.T) {
 	})
 }
 
-// TestRawRingGone: a receive queue of raw Ethernet whose ring cannot be read ends, and
-// what is posted to it is flushed, like a queue pair's.
+// TestRawRingGone checks that a raw Ethernet receive queue whose ring cannot be
+// read fails, and that its posted requests are flushed.
 func TestRawRingGone(t *testing.T) {
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -347,20 +349,20 @@ func TestRawRingGone(t *testing.T) {
 			h.ReceiveFrame(udp(mac, mac, 1, 2, nil))
 			q.rq.Buffer.Pages[0] = page
 		})
-		q.rcq.expect("what was posted", unused, unused)
+		q.rcq.expect("posted before", unused, unused)
 		want := []engine.AsyncEvent{{Type: engine.EventQPFatal, Queue: engine.QueueRQ, Number: q.rq.Number}}
 		if !slices.Equal(h.events, want) {
 			t.Errorf("events %+v", h.events)
 		}
 		w.do(func() { q.recv(m, 0, 60) })
 		w.later(time.Second)
-		q.rcq.expect("what came late", unused)
+		q.rcq.expect("posted later", unused)
 	})
 }
 
-// TestLateReceives: what is posted to a queue pair in its error state is flushed,
-// though no register tells of it. A host that does nothing for long is left alone
-// until it stores to any register.
+// TestLateReceives checks that requests posted to a queue pair in its error
+// state are flushed, although they have no doorbell. If the host is idle for
+// long, this stops until its next store to any register.
 func TestLateReceives(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		h := w.hosts[0]
@@ -381,7 +383,7 @@ func TestLateReceives(t *testing.T) {
 		post("after a minute", time.Minute)
 		w.do(func() { other.rcq.arm(true) })
 		q.rcq.expect("with a store to another queue's register", unused)
-		for range 20 { // of a host that does something
+		for range 20 { // an active host
 			w.later(4 * time.Second)
 			w.do(func() { other.rcq.arm(true) })
 		}

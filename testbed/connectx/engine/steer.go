@@ -2,31 +2,31 @@ package engine
 
 import "github.com/goverbs/goverbs/testbed/connectx/prm"
 
-// steer leads a frame to where the flow tables want it. Own is the transport
-// domain that has sent it, if it is of this port.
+// steer passes a frame to the destinations in the flow tables. own is the
+// transport domain of the sender if the frame is from this port.
 func (h *HCA) steer(frame []byte, own *uint32) {
 	if !h.port.up || len(frame) < 14 || !h.port.fits(uint64(len(frame))) {
 		return
 	}
 	p := parseFrame(frame)
-	s := steering{hca: h, frame: &p, match: p.match(), own: own, left: h.limits.Flows + mostLookUps}
+	s := steering{hca: h, frame: &p, match: p.match(), own: own, left: h.limits.Flows + maxLookups}
 	s.lookUp(h.eth.roots[NICReceive])
 }
 
-// mostLookUps bounds, beside the number of all flows, the tables, flows and
-// destinations that one frame meets: flows can multiply it.
-const mostLookUps = 1 << 10
+// maxLookups bounds, in addition to the number of flows, the tables, flows and
+// destinations visited for a frame: flows can multiply it.
+const maxLookups = 1 << 10
 
-// A steering is a frame on its way through the tables.
+// A steering is the state of steering a frame.
 type steering struct {
 	hca   *HCA
 	frame *parsed
 	match *[512]byte
 	own   *uint32
-	left  int // tables, flows and destinations that it may still come to
+	left  int // tables, flows and destinations that may still be visited
 }
 
-// lookUp does what the first flow of a table says that matches.
+// lookUp carries out the actions of a table's first flow that matches.
 func (s *steering) lookUp(table uint32) {
 	t := s.hca.eth.tables.objects[table]
 	if s.left--; t == nil || s.left < 0 {
@@ -48,7 +48,7 @@ func (s *steering) lookUp(table uint32) {
 	s.lookUp(t.MissTable)
 }
 
-// forward hands the frame to a flow's destinations.
+// forward passes the frame to a flow's destinations.
 func (s *steering) forward(f *Flow) {
 	for _, d := range f.Dests {
 		if d.Type == FlowToTable {
@@ -60,10 +60,10 @@ func (s *steering) forward(f *Flow) {
 	}
 }
 
-// criteria is how long the parts are that a bit of Criteria stands for.
+// criteria is the length of the part for one bit of Criteria.
 const criteria = 64
 
-// matches reports whether a packet has the bits that a flow wants.
+// matches reports whether a packet matches a flow.
 func (g *FlowGroup) matches(f *Flow, packet *[512]byte) bool {
 	for part := range len(packet) / criteria {
 		if g.Criteria>>part&1 == 0 {
@@ -78,7 +78,7 @@ func (g *FlowGroup) matches(f *Flow, packet *[512]byte) bool {
 	return true
 }
 
-// match is a packet as flows see it.
+// match returns a packet's match parameters.
 func (p *parsed) match() *[512]byte {
 	var m [512]byte
 	o := prm.FlowMatchOuter.Bytes(m[:])

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
 
-// TestSteeringBounds: a frame meets so many flows, however tables lead to each other;
-// but it meets all flows once.
+// TestSteeringBounds checks the bound on visited flows, however tables refer to
+// each other, and that all flows can be visited once.
 func TestSteeringBounds(t *testing.T) {
 	const flows, tables = 2000, 200
 	run(t, 1, engine.Config{LinkLayer: engine.Ethernet, Limits: engine.Limits{Flows: flows + 2}}, func(w *world) {
@@ -27,7 +27,7 @@ func TestSteeringBounds(t *testing.T) {
 			g.Mask[511] = 0xff
 			group = must(h.CreateFlowGroup(deep, g))
 			f := engine.Flow{Group: group, Forward: true, Dests: []engine.FlowDest{tir}}
-			f.Match[511] = 1 // no frame has it
+			f.Match[511] = 1 // no frame matches it
 			for i := range uint32(flows) {
 				w.must(h.SetFlow(deep, i, f))
 			}

@@ -6,51 +6,51 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A Rule is what strict mode checks: hardware would execute what breaks one, and
-// do something else than was meant.
+// A Rule is a rule of strict mode. Hardware would execute a request that breaks
+// a rule, but not as intended.
 type Rule string
 
 const (
 	RuleReserved      Rule = "reserved"        // a reserved bit is set
 	RuleRecord        Rule = "doorbell-record" // the doorbell record is behind the doorbell
-	RuleDoorbell      Rule = "doorbell"        // a doorbell says something else than the WQE
+	RuleDoorbell      Rule = "doorbell"        // a doorbell differs from the WQE
 	RuleUAR           Rule = "uar"             // a doorbell in another page than the queue's
-	RuleIndex         Rule = "wqe-index"       // the WQE has not the index of its place: wrong wrap
+	RuleIndex         Rule = "wqe-index"       // the WQE has another index than its place: wrong wrap
 	RuleQPN           Rule = "wqe-qpn"         // the WQE has another queue's number
-	RuleBlueFlame     Rule = "blueflame"       // a burst of another size than its WQE, or a half one, or other bytes
+	RuleBlueFlame     Rule = "blueflame"       // a burst that is incomplete or differs from its WQE
 	RuleConsumer      Rule = "consumer"        // a consumer counter that is stale or ahead
-	RuleArmRecord     Rule = "arm-record"      // the arm word of the record is not the doorbell's
-	RuleCQOverrun     Rule = "cq-overrun"      // a completion has no room
+	RuleArmRecord     Rule = "arm-record"      // the arm word of the record differs from the doorbell
+	RuleCQOverrun     Rule = "cq-overrun"      // no room for a completion
 	RuleCQFresh       Rule = "cq-fresh"        // a new CQ buffer has entries that look valid
 	RuleKey           Rule = "key"             // a local key that does not exist
 	RuleSegments      Rule = "segments"        // segments of the wrong kind or order
-	RuleDS            Rule = "ds"              // the size is not what the segments take
-	RuleOpcode        Rule = "opcode"          // an opcode that the queue does not do
+	RuleDS            Rule = "ds"              // the size differs from that of the segments
+	RuleOpcode        Rule = "opcode"          // an opcode that the queue does not support
 	RuleZeroLength    Rule = "zero-length"     // a data segment of length 0: it means 2^31
-	RuleSQOverrun     Rule = "sq-overrun"      // a WQE was written over one that is not done
+	RuleSQOverrun     Rule = "sq-overrun"      // a WQE overwrites one that is not completed
 	RuleRQOverrun     Rule = "rq-overrun"      // the same in a receive queue
-	RuleSRQLink       Rule = "srq-link"        // a next index that is outside of the SRQ
+	RuleSRQLink       Rule = "srq-link"        // a next index outside of the SRQ
 	RuleUnknownQueue  Rule = "unknown-queue"   // a doorbell for a queue that does not exist
-	RuleStore         Rule = "store"           // a store of a size or to a place that means nothing
+	RuleStore         Rule = "store"           // a store with an invalid size or offset
 	RuleInline        Rule = "inline"          // inline data longer than its WQE
 	RuleAtomicAddress Rule = "atomic"          // an atomic's local memory is not eight bytes
 )
 
-// Rules are all of them.
+// Rules has all rules.
 var Rules = []Rule{
 	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord, RuleCQOverrun, RuleCQFresh,
 	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink, RuleUnknownQueue, RuleStore, RuleInline,
 	RuleAtomicAddress,
 }
 
-// A Violation is a rule that was broken, and where.
+// A Violation is a broken rule, with the place.
 type Violation struct {
 	Rule     Rule
-	QPN, CQN uint32 // the queue, or zero
+	QPN, CQN uint32 // the queue; zero if not applicable
 	SRQN     uint32
 	Index    uint16 // of the WQE
 	Offset   uint64 // in its ring, in bytes
-	WQE      []byte // what was written
+	WQE      []byte // the bytes written
 	Text     string
 }
 
@@ -78,26 +78,26 @@ func (cq *CQ) checkArm(uar, word uint32) {
 	}
 }
 
-// armedAgain tells whether a record is that of a later arm than a doorbell's. A
-// guest's stores are posted: it may have armed again before its doorbell comes,
-// and have taken events meanwhile that it had left unread. One that seems three
+// armedAgain reports whether a record belongs to a later arm than a doorbell. A
+// guest's stores are posted: it may have armed again before its doorbell
+// arrives, and have processed events meanwhile. A record that seems three
 // events later is one event earlier.
 func armedAgain(record, word uint32) bool {
 	sn, ci := (record>>28-word>>28)&3, (record-word)&0xffffff
 	return sn <= 2 && ci < 1<<23 && (sn != 0 || ci != 0)
 }
 
-// mostFresh bounds what of a new buffer is looked at.
-const mostFresh = 1 << 14
+// maxFresh bounds the number of entries of a new buffer that are checked.
+const maxFresh = 1 << 14
 
 // checkFresh looks for entries of a new buffer that the host would take for
-// completions before they are written.
+// valid completions before they are written.
 func (cq *CQ) checkFresh() {
 	h := cq.hca
 	if !h.config.Strict {
 		return
 	}
-	for i := range min(cq.size(), mostFresh) {
+	for i := range min(cq.size(), maxFresh) {
 		off := uint64(i)*cq.stride() + cq.stride() - 1
 		var b [1]byte
 		if h.load(&cq.Buffer, off, b[:]) != nil {

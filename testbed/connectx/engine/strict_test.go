@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// breakers break each rule once. What comes of it is not looked at: only that the
-// rule is told, with the place.
-var breakers = []struct {
+// ruleTests break each rule once. The tests check only that the violation is
+// reported, with its place.
+var ruleTests = []struct {
 	rule engine.Rule
 	name string
 	do   func(w *world, p *pair)
@@ -118,7 +118,7 @@ var breakers = []struct {
 		p.b.recvSegs(wqe{}.seg(8, 0x123400, 0))
 		p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
 	}},
-	{engine.RuleSegments, "inline data for an answer", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).inline(make([]byte, 8))) }},
+	{engine.RuleSegments, "inline data for a response", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).inline(make([]byte, 8))) }},
 	{engine.RuleSegments, "no XRC segment", func(w *world, p *pair) {
 		q := p.a.h.newQP(engine.QPAttr{Service: engine.ServiceXRC, Source: engine.FromNone})
 		connect(q, q)
@@ -132,14 +132,14 @@ var breakers = []struct {
 		p.a.ring(b)
 	}},
 	{engine.RuleDS, "a UMR without its context", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeUMR}.words(0, 0, 0, 0)) }},
-	{engine.RuleOpcode, "an opcode that is none", func(w *world, p *pair) { p.a.post(wqe{op: 0x77}) }},
+	{engine.RuleOpcode, "an unknown opcode", func(w *world, p *pair) { p.a.post(wqe{op: 0x77}) }},
 	{engine.RuleZeroLength, "a segment of length 0", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 0)) }},
 	{engine.RuleZeroLength, "a receive segment of length 0", func(w *world, p *pair) {
 		p.b.recv(p.bm, 0, 0)
 		p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
 	}},
 	{engine.RuleSQOverrun, "more than the ring has", func(w *world, p *pair) {
-		for range 17 { // no receive request: none of them is done
+		for range 17 { // no receive request: no request completes
 			p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
 		}
 	}},
@@ -160,14 +160,14 @@ var breakers = []struct {
 	}},
 	{engine.RuleUnknownQueue, "a send queue", func(w *world, p *pair) { p.a.h.Store(16, 0x800, []byte{0, 0, 0, 8, 0xff, 0, 0, 1}) }},
 	{engine.RuleUnknownQueue, "a CQ", func(w *world, p *pair) { p.a.h.Store(16, 0x20, []byte{0, 0, 0, 0, 0, 0xff, 0, 0}) }},
-	{engine.RuleStore, "a place that is none", func(w *world, p *pair) { p.a.h.Store(16, 0x28, make([]byte, 8)) }},
+	{engine.RuleStore, "an invalid offset", func(w *world, p *pair) { p.a.h.Store(16, 0x28, make([]byte, 8)) }},
 	{engine.RuleStore, "four bytes", func(w *world, p *pair) { p.a.h.Store(16, 0x800, make([]byte, 4)) }},
 	{engine.RuleInline, "more than the WQE", func(w *world, p *pair) {
 		x := wqe{op: prm.OpcodeSend}.inline(make([]byte, 12))
 		be.PutUint32(x.segments, 1<<31|13)
 		p.a.post(x)
 	}},
-	{engine.RuleAtomicAddress, "an answer of sixteen bytes", func(w *world, p *pair) {
+	{engine.RuleAtomicAddress, "a response of sixteen bytes", func(w *world, p *pair) {
 		p.a.post(wqe{op: prm.OpcodeAtomicFA}.raddr(p.bm, 0x15d).words(1, 0).data(p.am, 0, 16))
 	}},
 }
@@ -180,10 +180,10 @@ func (q *qp) rewrite(index uint16, b []byte) {
 	q.posted = posted
 }
 
-// TestRules: each rule is told when it is broken, at its place.
+// TestRules checks that each rule is reported when broken, with its place.
 func TestRules(t *testing.T) {
 	seen := map[engine.Rule]bool{}
-	for _, x := range breakers {
+	for _, x := range ruleTests {
 		seen[x.rule] = true
 		t.Run(string(x.rule)+"/"+x.name, func(t *testing.T) {
 			run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
@@ -203,19 +203,19 @@ func TestRules(t *testing.T) {
 	}
 	for _, r := range engine.Rules {
 		if !seen[r] {
-			t.Errorf("nothing breaks rule %s", r)
+			t.Errorf("no test breaks rule %s", r)
 		}
 	}
 }
 
-// armPosted is an arm doorbell that comes when its record is another.
+// armPosted stores an arm doorbell that arrives when its record has changed.
 func (c *cq) armPosted(word, record uint32) {
 	be.PutUint32(c.h.bytes(c.record+4, 4), record)
 	c.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, word), c.Number))
 }
 
-// TestArmedAgain: a doorbell may come when its record is already that of the
-// next one. Any violation would fail the test.
+// TestArmedAgain checks that a doorbell may arrive when its record is already
+// that of the next one. A violation would fail the test.
 func TestArmedAgain(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		w.do(func() {
@@ -228,9 +228,9 @@ func TestArmedAgain(t *testing.T) {
 	})
 }
 
-// TestRelaxed: nothing is told without strict mode.
+// TestRelaxed checks that nothing is reported without strict mode.
 func TestRelaxed(t *testing.T) {
-	for _, x := range breakers {
+	for _, x := range ruleTests {
 		runWorld(t, &world{relaxed: true}, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 			p := newPair(w, engine.QPAttr{})
 			w.do(func() { x.do(w, p) })

@@ -22,7 +22,7 @@ func (w *sendWQE) checkZero(f prm.Field, segment []byte) {
 	}
 }
 
-// checkControl looks at the control segment.
+// checkControl checks the control segment.
 func (w *sendWQE) checkControl() {
 	for _, f := range []prm.Field{prm.CtrlReserved7, prm.CtrlStream, prm.CtrlReserved11, prm.CtrlReserved12} {
 		w.checkZero(f, w.raw)
@@ -38,7 +38,7 @@ func (w *sendWQE) checkControl() {
 	}
 }
 
-// checkData looks at the data segments as a whole.
+// checkData checks the data segments as a whole.
 func (w *sendWQE) checkData() {
 	r := &w.request
 	switch {
@@ -46,7 +46,7 @@ func (w *sendWQE) checkData() {
 		return
 	case r.Op >= transport.CompareSwap && r.Op <= transport.MaskedFetchAdd:
 		if len(w.pieces) != 1 || r.Length != 8 {
-			w.violate(RuleAtomicAddress, "an atomic's answer is eight bytes, not "+hex(r.Length))
+			w.violate(RuleAtomicAddress, "an atomic's response is eight bytes, not "+hex(r.Length))
 			if r.Length < 8 {
 				w.fail(transport.LocalQPOp)
 				return
@@ -54,17 +54,17 @@ func (w *sendWQE) checkData() {
 		}
 		r.Length = 8
 	}
-	if w.answers() {
+	if w.returnsData() {
 		for _, p := range w.pieces {
 			if p.inline != nil {
-				w.reject(RuleSegments, "inline data where an answer is to go")
+				w.reject(RuleSegments, "inline data for the response")
 				return
 			}
 		}
 	}
 }
 
-// unknown reports whether a local key names nothing at all.
+// unknown reports whether a local key does not exist.
 func (h *HCA) unknown(key uint32, reserved bool) bool {
 	if key == NullMKey || key == NoMKey || key == ReservedLKey && reserved {
 		return false
@@ -73,7 +73,7 @@ func (h *HCA) unknown(key uint32, reserved bool) bool {
 	return k == nil || k.Variant != uint8(key)
 }
 
-// check compares a doorbell with the record and the WQE that it is for.
+// check compares a doorbell with the record and its WQE.
 func (q *sendQueue) check(ctrl []byte, producer uint16) {
 	h := q.hca
 	if !h.config.Strict {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// TestTrace: what a message leaves in the trace, at both of its ends.
+// TestTrace checks the trace events of a message, at both ends.
 func TestTrace(t *testing.T) {
 	var out strings.Builder
 	run(t, 1, engine.Config{CQEVersion: 1, Tracer: trace.New(&out)}, func(w *world) {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A span is memory that a request has named and may use: n bytes from va on of a
-// key. It is checked again at each use, because the key may change.
+// A span is memory of a request: the n bytes at va of a key. It is checked at
+// each use, because the key may change.
 type span struct {
 	hca    *HCA
 	key    uint32
@@ -18,23 +18,23 @@ type span struct {
 	as     user
 }
 
-// A user is on whose behalf memory is used.
+// A user is the object on whose behalf memory is accessed.
 type user struct {
 	pd       uint32
-	anyPD    bool // the driver's own
+	anyPD    bool // the driver's: any protection domain
 	qpn      uint32
-	reserved bool // ReservedLKey is allowed
+	reserved bool // ReservedLKey may be used
 }
 
-// Bounds of keys of keys: how deep they go, how many pieces one has, and how many
-// there are to look at for one packet or frame.
+// Bounds of indirect keys: levels, pieces of a key, and pieces visited per
+// packet or frame.
 const (
 	maxIndirection = 4
 	maxPieces      = 1 << 16
 	maxEntries     = 1 << 16
 )
 
-// A budget is how many pieces of indirect keys may still be looked at.
+// A budget is the number of pieces of indirect keys that may still be visited.
 type budget int
 
 func newBudget() *budget {
@@ -42,16 +42,16 @@ func newBudget() *budget {
 	return &b
 }
 
-// physical is what the reserved key stands for.
+// physical is the MKey of the reserved key.
 var physical = &MKey{MKeyAttr: MKeyAttr{Mode: Physical, Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
 
-// null is what the null key stands for.
+// null is the MKey of the null key.
 var null = &MKey{MKeyAttr: MKeyAttr{Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
 
-// missing is what NoMKey stands for.
+// missing is the MKey of NoMKey.
 var missing = &MKey{MKeyAttr: MKeyAttr{Rights: LocalRead | LocalWrite, QPN: AnyQPN, Length64: true}}
 
-// lookup finds the key of a span if the user may use it in that way.
+// lookup returns the key of a span if the user has the rights.
 func (h *HCA) lookup(key uint32, as user, rights Rights) *MKey {
 	switch {
 	case key == ReservedLKey && as.reserved:
@@ -79,23 +79,23 @@ func (k *MKey) bounds(va, n uint64) bool {
 	return va >= k.Start && n <= k.Length && va-k.Start <= k.Length-n
 }
 
-// ok reports whether the user may use the memory, all of it.
+// ok reports whether the user may access all of the memory.
 func (s *span) ok() bool {
 	k := s.hca.lookup(s.key, s.as, s.rights)
 	return k != nil && k.bounds(s.va, s.n)
 }
 
-// An access is what became of an access to memory.
+// An access is the result of an access to memory.
 type access uint8
 
 const (
 	granted access = iota
-	denied         // a key, its rights, or its bounds are wrong, or the memory does not exist
-	absent         // a page of memory on demand is not there
+	denied         // the key, its rights or its bounds are wrong, or the memory does not exist
+	absent         // a page of memory on demand is missing
 )
 
-// syndrome returns ok if access was granted, PageFault for memory that is absent,
-// and else why.
+// syndrome returns OK if access was granted, PageFault for missing pages, and
+// else why.
 func (a access) syndrome(why transport.Syndrome) transport.Syndrome {
 	switch a {
 	case granted:
@@ -106,8 +106,8 @@ func (a access) syndrome(why transport.Syndrome) transport.Syndrome {
 	return why
 }
 
-// each calls f with the pieces of host memory of n bytes at off, in order, until
-// one of them is denied or absent.
+// each calls f with the pieces of the host's memory of n bytes at off, in
+// order, until one is denied or absent.
 func (s *span) each(off, n uint64, left *budget, f func(p []byte)) access {
 	if off > s.n || n > s.n-off {
 		return denied
@@ -138,13 +138,13 @@ func (s *span) write(off uint64, p []byte, left *budget) access {
 	})
 }
 
-// A walker goes over memory by its keys.
+// A walker visits memory by its keys.
 type walker struct {
 	hca    *HCA
 	f      func(p []byte)
 	left   *budget
 	write  bool
-	absent bool // a page on demand was not there
+	absent bool // a page on demand was missing
 }
 
 func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth int) bool {
@@ -169,13 +169,13 @@ func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth in
 	if depth == maxIndirection {
 		return false
 	}
-	// Through an indirect key, the rights are its own; its parts are used as the
-	// local memory of whoever made it.
+	// An indirect key is used with its own rights, its pieces with the local
+	// rights of its creator.
 	as.qpn = AnyQPN
 	return w.pieces(k, va, n, as, local(rights), depth)
 }
 
-// local is the right that memory under an indirect key must have.
+// local returns the right that memory of an indirect key must have.
 func local(r Rights) Rights {
 	if r&(LocalWrite|RemoteWrite|RemoteAtomic) != 0 {
 		return LocalWrite
@@ -183,7 +183,7 @@ func local(r Rights) Rights {
 	return LocalRead
 }
 
-// zeros is the null key's memory.
+// zeros visits the null key's memory.
 func (w *walker) zeros(n uint64) bool {
 	for n > 0 {
 		var page [4096]byte
@@ -194,7 +194,7 @@ func (w *walker) zeros(n uint64) bool {
 	return true
 }
 
-// host calls f with memory by the host's addresses, page by page.
+// host visits memory by the host's addresses, page by page.
 func (w *walker) host(addr, n uint64) bool {
 	const most = 1 << 16
 	for n > 0 {
@@ -210,11 +210,11 @@ func (w *walker) host(addr, n uint64) bool {
 	return true
 }
 
-// entryMask takes the bits of a page's entry off that are not its address.
+// entryMask masks the address in a page's entry.
 const entryMask = ^uint64(7)
 
-// entryWrite is the bit of a page's entry that allows writing. It counts for memory
-// on demand only.
+// entryWrite is the bit of a page's entry that permits writing. It applies to
+// memory on demand only.
 const entryWrite = 1 << 1
 
 func (w *walker) pages(k *MKey, va, n uint64) bool {
@@ -226,7 +226,7 @@ func (w *walker) pages(k *MKey, va, n uint64) bool {
 			return false
 		}
 		entry := be64(k.Translations[i*8:])
-		if entry == 0 || k.OnDemand && w.write && entry&entryWrite == 0 { // nothing is mapped there
+		if entry == 0 || k.OnDemand && w.write && entry&entryWrite == 0 { // not mapped
 			w.absent = k.OnDemand
 			return false
 		}
@@ -265,7 +265,8 @@ func (w *walker) pieces(k *MKey, va, n uint64, as user, rights Rights, depth int
 	return true
 }
 
-// piece is the piece of an indirect key that has a byte of it, and where in it.
+// piece returns the piece of an indirect key at a byte offset, and the offset
+// in it.
 func (k *MKey) piece(at uint64) (i int, in uint64) {
 	if k.Mode == KSM {
 		return int(min(at>>k.PageShift, maxPieces<<16)), at & (1<<k.PageShift - 1)

@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// update does a UMR: it changes a memory key's context, its list, or both.
+// update executes a UMR: it changes a memory key's context, its list, or both.
 func (w *sendWQE) update() transport.Syndrome {
 	qp, h := w.qp, w.qp.hca
 	if len(w.umr) < prm.WQEUMR.Size+umrContext {
@@ -39,11 +39,10 @@ func (w *sendWQE) update() transport.Syndrome {
 	return w.apply(k, mask, ctrl, ctx, list)
 }
 
-// umrContext is the size of the memory key's context in a UMR.
+// umrContext is the size of the memory key context in a UMR.
 const umrContext = 64
 
-// list is the new part of the key's list: in the WQE, or where a data segment
-// points to.
+// list returns the new part of the key's list, inline or from a data segment.
 func (w *sendWQE) list(k *MKey, ctrl, rest []byte) ([]byte, transport.Syndrome) {
 	n := int(prm.UMROctowords.Get(ctrl)) * 16
 	if n == 0 {
@@ -94,13 +93,13 @@ func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.
 	if !w.qp.hca.updateList(k, off, list) {
 		return transport.BindError
 	}
-	// The driver's own updates write entries with rights: those without are pages
-	// that are not there.
+	// The driver's own updates write entries with rights. Entries without
+	// rights are missing pages.
 	k.OnDemand = k.OnDemand || k.Mode == MTT && w.qp.Service == ServiceUMR && w.qp.hca.config.Pager != nil
 	return transport.OK
 }
 
-// merge takes over those fields of a context that the mask names.
+// merge sets the fields of a context selected by the mask.
 func (a *MKeyAttr) merge(mask uint64, ctx []byte) {
 	if mask&prm.UMRMaskLen != 0 {
 		a.Length = prm.MKCLen.Get(ctx)
@@ -141,7 +140,7 @@ func (a *MKeyAttr) merge(mask uint64, ctx []byte) {
 	}
 }
 
-// rightsOf is the rights in a memory key's context.
+// rightsOf returns the rights in a memory key context.
 func rightsOf(ctx []byte) Rights {
 	var all Rights
 	for f, r := range map[prm.Field]Rights{
@@ -154,9 +153,9 @@ func rightsOf(ctx []byte) Rights {
 	return all
 }
 
-// mayBind reports whether a user's queue pair may make a window of what the list
-// names: memory of the same protection domain that may be written locally, if it
-// is to be written remotely.
+// mayBind reports whether a user's queue pair may create a window of the memory
+// in the list: memory of the same protection domain, with local write if the
+// window has remote write.
 func (qp *QP) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
 	a := k.MKeyAttr
 	a.merge(mask, ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A umr is an update of a memory key in the making.
+// A umr is an update of a memory key under construction.
 type umr struct {
 	key     uint32
 	flags   []prm.Field
@@ -17,7 +17,7 @@ type umr struct {
 	ctx     map[prm.Field]uint64
 	list    []byte // inline
 	pointed *region
-	words   int // octowords of the list; 0: what is inline
+	words   int // octowords of the list; 0 means the inline list's
 	offset  uint64
 }
 
@@ -53,7 +53,7 @@ const (
 	type2 = prm.UMRMaskQPN
 )
 
-// bind is what the C library posts to bind a memory window.
+// bind returns the request with which libmlx5 binds a memory window.
 func bind(k *engine.MKey, r *region, off, n int, rights engine.Rights, qpn uint32) umr {
 	u := umr{key: k.Key(), mask: bindMask, flags: []prm.Field{prm.UMROffsetEnable, prm.UMRInline}, ctx: map[prm.Field]uint64{
 		prm.MKCMKey70: uint64(k.Variant), prm.MKCQPN: uint64(qpn), prm.MKCStartAddr: r.addr + uint64(off), prm.MKCLen: uint64(n)}}
@@ -70,7 +70,7 @@ func bind(k *engine.MKey, r *region, off, n int, rights engine.Rights, qpn uint3
 	return u
 }
 
-// unbind is what it posts to end one.
+// unbind returns the request with which it unbinds one.
 func unbind(k *engine.MKey, qpn uint32) umr {
 	u := umr{key: k.Key(), mask: prm.UMRMaskFree | prm.UMRMaskKey, flags: []prm.Field{prm.UMROffsetEnable, prm.UMRInline},
 		ctx: map[prm.Field]uint64{prm.MKCMKey70: uint64(k.Variant), prm.MKCQPN: engine.AnyQPN, prm.MKCFree: 1}}
@@ -86,8 +86,8 @@ func (h *host) window(kind int) *engine.MKey {
 		QPN: engine.AnyQPN, PD: h.pd, Octowords: 4, Variant: 1}))
 }
 
-// TestWindows: memory windows of both types are bound, used, invalidated from here
-// and from there, and refuse what they do not allow.
+// TestWindows binds, uses and invalidates memory windows of both types, locally
+// and remotely, and checks that other accesses are refused.
 func TestWindows(t *testing.T) {
 	for kind := 1; kind <= 2; kind++ {
 		run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
@@ -132,7 +132,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestBindErrors: what cannot be bound.
+// TestBindErrors checks binds that are refused.
 func TestBindErrors(t *testing.T) {
 	tests := map[string]func(p *pair) umr{
 		"beyond the memory": func(p *pair) umr {
@@ -180,8 +180,8 @@ func TestBindErrors(t *testing.T) {
 	}
 }
 
-// TestUpdate: the driver's own queue pair fills a key with pages, moves it to
-// another protection domain, takes pages away, and revokes it.
+// TestUpdate fills a key with pages from the driver's queue pair, moves it to
+// another protection domain, removes pages, and revokes it.
 func TestUpdate(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		h := w.hosts[0]
@@ -214,14 +214,14 @@ func TestUpdate(t *testing.T) {
 			w.t.Error("other bytes arrived")
 		}
 		w.do(func() {
-			list.put(0, make([]byte, 16)) // pages 2 and 3 are taken away
+			list.put(0, make([]byte, 16)) // pages 2 and 3 are removed
 			u.post(umr{key: k.Key(), flags: []prm.Field{prm.UMRCheckFree, prm.UMROffsetEnable}, offset: 1, words: 1, pointed: list}.wqe())
 			p.a.post(at(0).data(p.am, 0, 2*4096))
 		})
-		u.scq.expect("taken away", sent)
+		u.scq.expect("removed", sent)
 		p.a.scq.expect("the others", sent)
 		w.do(func() { p.a.post(at(2*4096).data(p.am, 0, 1)) })
-		p.a.scq.expect("a page that is away", sendError(transport.RemoteAccess))
+		p.a.scq.expect("a removed page", sendError(transport.RemoteAccess))
 		w.do(func() {
 			pd := must(h.CreatePD())
 			u.post(umr{key: k.Key(), flags: []prm.Field{prm.UMRInline}, mask: prm.UMRMaskFree | prm.UMRMaskPD,
@@ -234,7 +234,7 @@ func TestUpdate(t *testing.T) {
 	})
 }
 
-// TestLocalInvalidate: with an opcode of its own.
+// TestLocalInvalidate checks the local invalidate opcode.
 func TestLocalInvalidate(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})

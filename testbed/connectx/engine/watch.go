@@ -9,24 +9,24 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
-// A flusher is a receive queue, of a queue pair or of raw Ethernet.
+// A flusher is a receive queue, of a queue pair or raw Ethernet.
 type flusher interface {
-	failed() bool           // it still is in its error state
-	flushReceives() uint16  // it is how many requests there were
-	rank() (kind, n uint32) // their order
+	failed() bool           // failed reports whether it is still in its error state
+	flushReceives() uint16  // flushReceives returns the number of flushed requests
+	rank() (kind, n uint32) // rank orders flushers
 }
 
-// A watch looks after receive queues in their error state: requests that are
-// posted to them are flushed, but nobody rings for them. It looks less and less
-// often, and not at all after a while in which it has found nothing and the host
-// has rung no doorbell, see HCA.Store. With the next one it begins again.
+// A watch polls receive queues in their error state, because posting to them
+// has no doorbell. It polls at growing intervals, and stops when nothing was
+// posted and the host has rung no doorbell for a while: see HCA.Store. The next
+// doorbell starts it again.
 type watch struct {
-	hca     *HCA
-	queues  map[flusher]bool
-	timer   *loop.Timer // nil: it has given up
-	delay   time.Duration
-	quiet   time.Duration // for how long there was nothing
-	stirred bool          // the host has rung a doorbell
+	hca       *HCA
+	queues    map[flusher]bool
+	timer     *loop.Timer // nil while stopped
+	delay     time.Duration
+	quiet     time.Duration // how long nothing was posted
+	doorbells bool          // the host has rung a doorbell
 }
 
 const (
@@ -45,13 +45,13 @@ func (w *watch) add(q flusher) {
 }
 
 func (w *watch) begin() {
-	w.delay, w.quiet, w.stirred = watchFirst, 0, false
+	w.delay, w.quiet, w.doorbells = watchFirst, 0, false
 	w.timer = w.hca.config.Loop.After(w.delay, w.look)
 }
 
-// stir tells of a doorbell of the host's.
-func (w *watch) stir() {
-	if w.stirred = true; w.timer == nil && len(w.queues) > 0 {
+// wake records a doorbell of the host.
+func (w *watch) wake() {
+	if w.doorbells = true; w.timer == nil && len(w.queues) > 0 {
 		w.begin()
 	}
 }
@@ -65,18 +65,18 @@ func (w *watch) look() {
 	}
 	for _, q := range slices.SortedFunc(maps.Keys(w.queues), order) {
 		if q.failed() {
-			w.stirred = q.flushReceives() > 0 || w.stirred
+			w.doorbells = q.flushReceives() > 0 || w.doorbells
 		} else {
 			delete(w.queues, q)
 		}
 	}
-	if w.quiet += w.delay; w.stirred {
+	if w.quiet += w.delay; w.doorbells {
 		w.quiet = 0
 	}
 	if len(w.queues) == 0 || w.quiet >= watchQuiet {
 		return
 	}
-	w.stirred = false
+	w.doorbells = false
 	w.delay = min(2*w.delay, watchLast)
 	w.timer = w.hca.config.Loop.After(w.delay, w.look)
 }

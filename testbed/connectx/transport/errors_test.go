@@ -124,7 +124,7 @@ func TestLocalFaults(t *testing.T) {
 
 // TestInvalidRequests checks the responder with packets that our requester
 // never sends.
-func TestStrangePackets(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	be := func(op roce.Opcode, n int) *roce.Packet {
 		p := &roce.Packet{Opcode: op, PKey: 0xFFFF, PSN: 100, AckReq: true}
 		if n > 0 {
@@ -181,7 +181,7 @@ func TestStrangePackets(t *testing.T) {
 
 // TestInvalidResponses checks that a requester ignores or reports invalid
 // responses.
-func TestStrangeAnswers(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	ack := func(psn uint32, syndrome uint8) *roce.Packet {
 		return &roce.Packet{Opcode: roce.Acknowledge, PKey: 0xFFFF, PSN: psn, AETH: roce.AETH{Syndrome: syndrome}}
 	}

@@ -56,7 +56,7 @@ func alone(t *testing.T, change func(c *Config)) (*world, *[]psnOf) {
 
 // TestLostResponse checks that the response of a later request shows that a
 // READ response was lost.
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, RC, func(_ int, c *Config) { c.AckTimeout = 25 })
 		w.hosts[1].memory[1] = make([]byte, 1000)
@@ -200,7 +200,7 @@ func reader(t *testing.T, limit int) (*world, *[]psnOf) {
 
 // TestResponsesInOrder checks that the response of a repeated READ is sent
 // before later ones.
-func TestAnswersInOrder(t *testing.T) {
+func TestResponsesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := reader(t, 4)
 		w.receive(1, 1)

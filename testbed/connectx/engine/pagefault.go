@@ -2,28 +2,28 @@ package engine
 
 import "github.com/goverbs/goverbs/testbed/connectx/transport"
 
-// A Pager is the part of a host that brings pages of memory on demand.
+// A Pager provides pages of the host's memory on demand.
 type Pager interface {
-	// PageFault asks for the pages that an access needs. When they are there, or
-	// cannot be had, HCA.ResumePageFault is called. It returns false if nobody can
-	// be asked, and then the access is an error.
+	// PageFault requests the pages of an access. HCA.ResumePageFault is called
+	// when the pages are present or cannot be provided. PageFault returns false
+	// if no request is possible; the access then fails.
 	PageFault(f PageFault) bool
 }
 
-// A PageFault is an access to pages that are not there. A queue pair has at most
-// one of a type at a time.
+// A PageFault is an access to pages that are not present. A queue pair has at
+// most one of each type at a time.
 type PageFault struct {
-	Type   uint8  // as an event queue's entry has it
-	RDMA   bool   // of a peer's access by a key; else of a WQE
-	QPN    uint32 // the queue pair whose work stops
+	Type   uint8  // as in an event queue's entry
+	RDMA   bool   // a peer's access by a key; else an access of a WQE
+	QPN    uint32 // the queue pair that stops
 	Length uint32 // bytes of the packet
 
-	// Of a WQE.
-	Queue     uint32 // the queue pair or SRQ that has the WQE
+	// For accesses of a WQE.
+	Queue     uint32 // the queue pair or SRQ with the WQE
 	Index     uint16 // of the WQE
 	Committed uint32 // bytes of the message before the packet
 
-	// Of a peer's access.
+	// For accesses of a peer.
 	RKey     uint32
 	VA       uint64
 	OpLength uint32 // bytes from VA to the end of the operation
@@ -34,32 +34,33 @@ const (
 	faultSRQ     = 0 // a WQE of an SRQ
 	faultSend    = 1 // a request's payload
 	faultReceive = 2 // a WQE of a queue pair's receive queue
-	faultRead    = 3 // the memory for the answer of a READ or an atomic
+	faultRead    = 3 // the memory for the response of a READ or an atomic
 	faultWrite   = 1 << 1
 	faultRDMA    = 1 << 2
 )
 
-// requester reports whether the fault is of the half that sends requests.
+// requester reports whether the fault belongs to the requester.
 func (f *PageFault) requester() bool { return f.Type == faultSend || f.Type == faultRead }
 
-// A faultKey names a page fault of those that wait for ResumePageFault.
+// A faultKey identifies an outstanding page fault.
 type faultKey struct {
 	kind uint8
 	qpn  uint32
 }
 
-// maxFaults is how many page faults the host is asked for at the same time: an
+// maxFaults is the maximum number of faults reported to the host at a time: an
 // event queue must have room for them.
 const maxFaults = 1 << 10
 
-// faults are the page faults that wait: those that the host was asked for, and,
-// if there are too many, others in their order.
+// faults are the outstanding page faults: those reported to the host and, if
+// there are too many, others in order.
 type faults struct {
 	asked map[faultKey]bool
 	later []PageFault
 }
 
-// paged reports whether the queue pair's service has page faults of a type.
+// paged reports whether the queue pair's service supports page faults of a
+// type.
 func (qp *QP) paged(kind uint8) bool {
 	switch qp.Service {
 	case ServiceRC, ServiceXRC:
@@ -70,8 +71,8 @@ func (qp *QP) paged(kind uint8) bool {
 	return false
 }
 
-// fault asks the host for the pages of an access. It returns PageFault, or why the
-// access fails if there are no page faults.
+// fault requests the pages of an access. It returns PageFault, or why if page
+// faults are not supported.
 func (qp *QP) fault(f PageFault, why transport.Syndrome) transport.Syndrome {
 	h := qp.hca
 	if h.config.Pager == nil || !qp.paged(f.Type) {
@@ -98,9 +99,9 @@ func (qp *QP) fault(f PageFault, why transport.Syndrome) transport.Syndrome {
 	return transport.PageFault
 }
 
-// faultReceive asks the host for the pages of a receive request. That of an SRQ is
-// completed with an error of its own if nothing of the message is in memory yet:
-// the host is to post it again, and the message takes another one.
+// faultReceive requests the pages of a receive request. If the request is from
+// an SRQ and nothing of the message was stored, it is completed with an error:
+// the host posts it again, and the message uses another one.
 func (qp *QP) faultReceive(w *receiveWQE, off, n uint32) transport.Syndrome {
 	f := PageFault{Type: faultReceive, Queue: qp.Number, Index: w.index, Committed: off, Length: n}
 	if w.srq != nil {
@@ -115,21 +116,21 @@ func (qp *QP) faultReceive(w *receiveWQE, off, n uint32) transport.Syndrome {
 	return transport.PageFaultLost
 }
 
-// vendorPageFault is the vendor's syndrome of a receive request of an SRQ whose
-// memory is not there.
+// vendorPageFault is the vendor syndrome of a receive request of an SRQ that
+// had a page fault.
 const vendorPageFault = 0x93
 
-// ResumePageFault says that the pages of a fault are there, or that they cannot be
-// had. A fault that there is not any more is none of the host's errors: its queue
-// pair may have been reset meanwhile.
+// ResumePageFault reports that the pages of a fault are present or, if failed
+// is set, cannot be provided. An unknown fault is ignored: its queue pair may
+// have been reset meanwhile.
 func (h *HCA) ResumePageFault(kind uint8, qpn uint32, failed bool) {
 	if key := (faultKey{kind, qpn}); h.faults.asked[key] {
 		h.resume(key, failed)
-		h.askLater()
+		h.reportWaiting()
 	}
 }
 
-// resume ends a page fault, and lets its queue pair go on.
+// resume ends a page fault and resumes its queue pair.
 func (h *HCA) resume(key faultKey, failed bool) {
 	delete(h.faults.asked, key)
 	fault := transport.OK
@@ -146,8 +147,9 @@ func (h *HCA) resume(key faultKey, failed bool) {
 	}
 }
 
-// askLater asks the host for pages that wait until it has fewer faults.
-func (h *HCA) askLater() {
+// reportWaiting reports waiting faults when the host has fewer outstanding
+// ones.
+func (h *HCA) reportWaiting() {
 	for len(h.faults.later) > 0 && len(h.faults.asked)-len(h.faults.later) < maxFaults {
 		f := h.faults.later[0]
 		h.faults.later = h.faults.later[1:]
@@ -162,8 +164,8 @@ func (h *HCA) askLater() {
 	}
 }
 
-// forgetFaults drops the page faults of a queue pair whose work is given up.
-func (qp *QP) forgetFaults() {
+// dropFaults drops the page faults of a queue pair whose work was abandoned.
+func (qp *QP) dropFaults() {
 	f := &qp.hca.faults
 	for kind := range uint8(8) {
 		delete(f.asked, faultKey{kind, qp.Number})

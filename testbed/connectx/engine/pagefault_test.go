@@ -11,19 +11,19 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A pager is a host that is asked for pages, and brings those of its regions.
+// A pager is a host that provides the pages of its regions on demand.
 type pager struct {
-	h       *host
-	faults  []engine.PageFault
-	regions []*region
-	deaf    bool // nobody can be asked
-	lazy    bool // pages are not brought by themselves
-	fails   bool // they cannot be had
+	h           *host
+	faults      []engine.PageFault
+	regions     []*region
+	unavailable bool // no requests are possible
+	lazy        bool // pages are not provided automatically
+	fails       bool // pages cannot be provided
 }
 
 // PageFault implements engine.Pager.
 func (p *pager) PageFault(f engine.PageFault) bool {
-	if p.deaf {
+	if p.unavailable {
 		return false
 	}
 	p.faults = append(p.faults, f)
@@ -33,7 +33,7 @@ func (p *pager) PageFault(f engine.PageFault) bool {
 	return true
 }
 
-// bring brings all pages, and resumes.
+// bring provides all pages, and resumes.
 func (p *pager) bring(f engine.PageFault) {
 	for _, r := range p.regions {
 		if !p.fails {
@@ -51,7 +51,8 @@ func (p *pager) kinds() (all []uint8) {
 	return all
 }
 
-// fill writes all entries of a region's list, with rights; without, they are empty.
+// fill writes all entries of a region's list, with the given rights. Without
+// rights they are empty.
 func (r *region) fill(rights uint64) {
 	for i, phys := range r.phys {
 		if rights == 0 {
@@ -61,7 +62,7 @@ func (r *region) fill(rights uint64) {
 	}
 }
 
-// demand makes registered memory on demand, without any pages.
+// demand registers memory on demand, without any pages.
 func (p *pager) demand(n int) *region {
 	r := p.h.register(n, allRights)
 	r.OnDemand = true
@@ -83,8 +84,8 @@ func runPaged(t *testing.T, f func(w *world, pagers [2]*pager)) {
 	})
 }
 
-// TestOnDemand checks for each operation that the data gets through, and which
-// pages the hosts are asked for.
+// TestOnDemand checks for each operation that the data is transferred, and
+// which pages are requested.
 func TestOnDemand(t *testing.T) {
 	const n = 5000
 	for name, c := range map[string]struct {
@@ -109,7 +110,7 @@ func TestOnDemand(t *testing.T) {
 					connect(from, to)
 					a, b = p[0].demand(3*n), p[1].demand(3*n)
 					a.put(0, pattern(n, 1))
-					b.put(5, pattern(n, 2)) // an atomic's address is aligned there
+					b.put(5, pattern(n, 2)) // aligned for an atomic
 					x := wqe{op: c.op}
 					switch c.op {
 					case prm.OpcodeSend:
@@ -156,8 +157,8 @@ func TestOnDemand(t *testing.T) {
 	}
 }
 
-// TestOnDemandLoses checks that pages that are taken away are asked for again, and
-// that a page that may be read alone is asked for before it is written.
+// TestOnDemandLoses checks that removed pages are requested again, and that a
+// read-only page is requested before it is written.
 func TestOnDemandLoses(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
 		var from, to *qp
@@ -183,9 +184,9 @@ func TestOnDemandLoses(t *testing.T) {
 	})
 }
 
-// TestOnDemandSRQ checks that a receive request of an SRQ whose memory is missing is
-// completed with the syndrome that says so, while the queue pair goes on and the
-// message takes the next request. A fault in the middle of a message keeps the
+// TestOnDemandSRQ checks that a page fault of a receive request of an SRQ
+// completes it with the vendor syndrome, while the queue pair continues and the
+// message uses the next request. A fault in the middle of a message keeps the
 // request.
 func TestOnDemandSRQ(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
@@ -219,7 +220,7 @@ func TestOnDemandSRQ(t *testing.T) {
 		if c := p[1].h.Counters(); c.SRQPageFaults != 1 || c.PageFaults != 1 || to.state() != engine.RTS {
 			w.t.Errorf("counters %+v, state %d", c, to.state())
 		}
-		w.do(func() { // the second page alone is missing
+		w.do(func() { // only the second page is missing
 			be.PutUint64(b.Translations[8:], 0)
 			from.post(wqe{op: prm.OpcodeSend}.data(a, 0, 5000))
 		})
@@ -234,7 +235,7 @@ func TestOnDemandSRQ(t *testing.T) {
 	})
 }
 
-// TestOnDemandXRC checks the same of XRC: the completion is in the SRQ's CQ.
+// TestOnDemandXRC checks the same for XRC: the completion is in the SRQ's CQ.
 func TestOnDemandXRC(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
 		b := p[1].h
@@ -258,9 +259,9 @@ func TestOnDemandXRC(t *testing.T) {
 	})
 }
 
-// TestOnDemandDatagram checks that a datagram for a receive request of an SRQ is
-// lost with its completion, and that one for a queue pair's own receive queue is an
-// error: no adapter has page faults there.
+// TestOnDemandDatagram checks that a datagram for a receive request of an SRQ
+// is lost and the request completed, and that one for a queue pair's own
+// receive queue fails: adapters have no page faults there.
 func TestOnDemandDatagram(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
 		b := p[1].h
@@ -295,12 +296,12 @@ func TestOnDemandDatagram(t *testing.T) {
 	})
 }
 
-// TestOnDemandFails checks what becomes of requests whose pages cannot be had, or
-// for which nobody can be asked.
+// TestOnDemandFails checks requests whose pages cannot be provided, or cannot
+// be requested.
 func TestOnDemandFails(t *testing.T) {
 	for name, set := range map[string]func(*pager){
-		"cannot be had": func(p *pager) { p.fails = true },
-		"nobody asked":  func(p *pager) { p.deaf = true },
+		"cannot be provided": func(p *pager) { p.fails = true },
+		"no pager":           func(p *pager) { p.unavailable = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			runPaged(t, func(w *world, p [2]*pager) {
@@ -333,7 +334,7 @@ func TestOnDemandFails(t *testing.T) {
 				ownTo.rcq.expect("own", recvError(transport.LocalProtection))
 				shared.scq.expect("shared", sendError(transport.RemoteOp))
 				want := recvError(transport.RemoteAborted)
-				if p[1].deaf {
+				if p[1].unavailable {
 					want = recvError(transport.LocalProtection)
 				}
 				sharedTo.rcq.expect("shared", want)
@@ -342,8 +343,8 @@ func TestOnDemandFails(t *testing.T) {
 	}
 }
 
-// TestOnDemandImplicit checks a key of keys whose pieces are not there: they are
-// asked for by the key of the request.
+// TestOnDemandImplicit checks an indirect key with missing pieces: they are
+// requested with the key of the request.
 func TestOnDemandImplicit(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
 		h := p[0].h
@@ -370,7 +371,7 @@ func TestOnDemandImplicit(t *testing.T) {
 			h.ResumePageFault(1, q.number, false)
 		})
 		q.scq.expect("written", sent)
-		// By itself, the key of what is not there cannot be used.
+		// NoMKey itself cannot be used.
 		w.do(func() { q.post(wqe{op: prm.OpcodeWrite}.raddr(child, 0).seg(100, engine.NoMKey, 0)) })
 		q.scq.expect("no memory", sendError(transport.LocalProtection))
 		if len(p[0].faults) != 1 {
@@ -379,8 +380,8 @@ func TestOnDemandImplicit(t *testing.T) {
 	})
 }
 
-// TestManyPageFaults checks that no more than a bounded number of faults is told at
-// once, that the others follow, and that those of a queue pair that is reset do not.
+// TestManyPageFaults checks that the number of reported faults is bounded, that
+// waiting ones follow, and that those of a reset queue pair are dropped.
 func TestManyPageFaults(t *testing.T) {
 	const most, more = 1 << 10, 5
 	runPaged(t, func(w *world, p [2]*pager) {
@@ -404,7 +405,7 @@ func TestManyPageFaults(t *testing.T) {
 		w.do(func() {
 			w.must(h.ModifyQP(qps[most].number, engine.ToReset, 0, engine.QPAttr{}))
 			w.must(h.ModifyQP(qps[0].number, engine.ToReset, 0, engine.QPAttr{}))
-			p[0].bring(engine.PageFault{Type: 1, QPN: qps[0].number}) // it was given up
+			p[0].bring(engine.PageFault{Type: 1, QPN: qps[0].number}) // dropped
 			p[0].lazy = false
 			for _, f := range p[0].faults {
 				p[0].bring(f)
@@ -419,8 +420,8 @@ func TestManyPageFaults(t *testing.T) {
 	})
 }
 
-// TestPageFaultOfUMR checks that the driver's update of a list makes a key one of
-// memory on demand, and that its room ends at a multiple of 64 bytes.
+// TestPageFaultOfUMR checks that the driver's update of a list turns a key into
+// memory on demand, and that the room of a list ends at a multiple of 64 bytes.
 func TestPageFaultOfUMR(t *testing.T) {
 	runPaged(t, func(w *world, p [2]*pager) {
 		h := p[0].h

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// flame posts a request by BlueFlame, in stores of step bytes.
+// burst posts a request by BlueFlame, in stores of step bytes.
 func (q *qp) burst(w wqe, step int) {
 	b := q.write(w)
 	for len(b)%64 != 0 {
@@ -22,8 +22,8 @@ func (q *qp) burst(w wqe, step int) {
 	q.flame ^= 0x100
 }
 
-// TestBlueFlame: bursts of one to four blocks, whole and in stores of eight bytes,
-// between doorbells, one register after the other.
+// TestBlueFlame writes bursts of one to four blocks, whole and in stores of
+// eight bytes, between doorbells, to alternating registers.
 func TestBlueFlame(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -43,8 +43,8 @@ func TestBlueFlame(t *testing.T) {
 	})
 }
 
-// TestWriteCombining: what the driver does to find out whether BlueFlame works: a
-// NOP asks for a completion in the burst, but not in memory.
+// TestWriteCombining does the driver's test of BlueFlame: a NOP requests a
+// completion in the burst, but not in memory.
 func TestWriteCombining(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
@@ -67,7 +67,8 @@ func TestWriteCombining(t *testing.T) {
 	}
 }
 
-// TestUnfinishedBurst: a WQE is done once, from memory, if its burst does not come.
+// TestUnfinishedBurst checks that a WQE is executed once, from memory, if its
+// burst is incomplete.
 func TestUnfinishedBurst(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
@@ -82,22 +83,22 @@ func TestUnfinishedBurst(t *testing.T) {
 		if got := string(p.bm.get(0, 24)); got[:16] != "0123456789abcdef" || got[20:] != "next" {
 			w.t.Errorf("got %q", got)
 		}
-		if r := p.a.h.took(); len(r) != 1 || r[0] != engine.RuleBlueFlame {
+		if r := p.a.h.takeViolations(); len(r) != 1 || r[0] != engine.RuleBlueFlame {
 			w.t.Errorf("violations %v", r)
 		}
 	})
 }
 
-// TestSlowBurst: the stores of a burst can have milliseconds between them; a NOP
-// is executed from memory if nothing but its doorbell comes for a while. What has
-// not come in a long while never comes.
+// TestSlowBurst checks that there may be milliseconds between the stores of a
+// burst, that a NOP is executed from memory if only its doorbell arrives, and
+// that a burst ends after a timeout.
 func TestSlowBurst(t *testing.T) {
 	const pause = 30 * time.Millisecond
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		c, q := nops(w, engine.CQAttr{LogSize: 4})
 		for i, v := range []struct {
-			first, last int // bytes: without a pause, and in all
-			want        int // completions: the burst asks for one, memory does not
+			first, last int // bytes: without a pause, and in total
+			want        int // completions: requested in the burst, not in memory
 			violations  int
 		}{{8, 64, 0, 0}, {16, 64, 1, 0}, {64, 64, 1, 0}, {8, 8, 0, 0}, {16, 16, 0, 1}, {8, 24, 0, 1}} {
 			b := append(q.write(wqe{op: prm.OpcodeNOP, silent: true}), make([]byte, 48)...)
@@ -113,15 +114,15 @@ func TestSlowBurst(t *testing.T) {
 				w.do(func() { q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8]) })
 			}
 			w.later(6 * time.Second)
-			if n, r := len(c.poll()), q.h.took(); n != v.want || len(r) != v.violations {
+			if n, r := len(c.poll()), q.h.takeViolations(); n != v.want || len(r) != v.violations {
 				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
 			}
 		}
 	})
 }
 
-// TestDoorbellBeforeDestroy: a NOP's doorbell that still waits for a burst was rung
-// before the command that destroys its queue.
+// TestDoorbellBeforeDestroy checks that a NOP whose doorbell still waits for a
+// burst is executed before a command destroys its queue.
 func TestDoorbellBeforeDestroy(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
 		h := w.hosts[0]
@@ -133,14 +134,14 @@ func TestDoorbellBeforeDestroy(t *testing.T) {
 			q.post(wqe{op: prm.OpcodeNOP})
 			w.must(h.DestroyQP(q.number))
 		})
-		if r := h.took(); len(r) != 0 {
+		if r := h.takeViolations(); len(r) != 0 {
 			t.Errorf("violations %v", r)
 		}
 	})
 }
 
-// TestBurstsOfTwo: two processors write bursts to two registers of one page at the
-// same time.
+// TestBurstsOfTwo writes bursts to two registers of a page at the same time, as
+// two processors do.
 func TestBurstsOfTwo(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})

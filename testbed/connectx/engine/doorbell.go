@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// Registers of a UAR page that are the HCA's. Those of event queues are not.
+// Registers of a UAR page that belong to the HCA. Those of event queues do not.
 const (
 	armRegister = 0x20
 	flameBase   = 0x800
@@ -17,31 +17,31 @@ const (
 	flameEnd    = 0x1000
 )
 
-// For how long more of a burst is waited for. The stores of a virtual machine come
-// one by one, and the machine can lose its processor between any two.
+// How long the rest of a burst is awaited. The stores of a virtual machine
+// arrive one by one, and the machine can lose its processor between any two.
 const (
-	nopPatience   = 20 * time.Millisecond // for any more than a doorbell's bytes
-	flamePatience = 5 * time.Second       // for the rest of a burst, which has been rung for
+	nopTimeout   = 20 * time.Millisecond // after a doorbell of a NOP
+	burstTimeout = 5 * time.Second       // after more bytes; the doorbell has been executed
 )
 
-// A flameRegister is a send doorbell of a UAR page.
+// A flameRegister is a send doorbell register of a UAR page.
 type flameRegister struct {
 	uar  uint32
 	base uint32
 }
 
-// A flame is a doorbell whose WQE may follow it: BlueFlame.
+// A flame is a doorbell that may be followed by the rest of its WQE: BlueFlame.
 type flame struct {
 	bytes   []byte
-	want    int  // bytes of the WQE, in blocks
-	pending bool // the queue has not been rung yet
+	want    int  // size of the WQE, rounded up to blocks
+	pending bool // the doorbell has not been executed yet
 	timer   *loop.Timer
 }
 
-// Store is a store of the host's to a page of registers: the arming of a CQ, a
-// send doorbell, or a part of a burst. data is 8 bytes, or a whole burst at once.
+// Store processes a store of the host to a UAR page: arming a CQ, a send
+// doorbell, or a part of a BlueFlame burst. data is 8 bytes, or a whole burst.
 func (h *HCA) Store(uar, offset uint32, data []byte) {
-	h.watch.stir()
+	h.watch.wake()
 	switch {
 	case offset == armRegister && len(data) == 8:
 		h.arm(uar, data)
@@ -52,13 +52,13 @@ func (h *HCA) Store(uar, offset uint32, data []byte) {
 	}
 }
 
-// flame takes a store to a send doorbell.
+// flame processes a store to a send doorbell register.
 func (h *HCA) flame(uar, offset uint32, data []byte) {
 	at := flameRegister{uar, offset &^ (flameSize - 1)}
 	in := int(offset & (flameSize - 1))
 	if f := h.blueFlame[at]; f != nil && in != 0 {
 		if in != len(f.bytes) {
-			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(f.bytes), Text: "a burst does not go on where it stopped"})
+			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(f.bytes), Text: "a burst does not continue where it stopped"})
 			return
 		}
 		h.burst(at, f, data)
@@ -68,14 +68,14 @@ func (h *HCA) flame(uar, offset uint32, data []byte) {
 		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a burst without its beginning"})
 		return
 	}
-	h.settle(at)
-	h.settle(flameRegister{uar, at.base ^ flameSize})
+	h.endBurst(at)
+	h.endBurst(flameRegister{uar, at.base ^ flameSize})
 	f := &flame{want: int(max(1, (prm.CtrlDS.Get(data)*16+block-1)/block)) * block, pending: true}
 	h.blueFlame[at] = f
 	h.burst(at, f, data)
 }
 
-// burst appends to a burst, and rings when it is clear what to do.
+// burst appends to a burst, and executes the doorbell when it is clear how.
 func (h *HCA) burst(at flameRegister, f *flame, data []byte) {
 	f.bytes = append(f.bytes, data...)
 	f.timer.Stop()
@@ -87,24 +87,25 @@ func (h *HCA) burst(at flameRegister, f *flame, data []byte) {
 	switch {
 	case len(f.bytes) == f.want:
 		delete(h.blueFlame, at)
-		h.rung(at, f)
+		h.execute(at, f)
 	case len(f.bytes) == 8 && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP:
-		// Mostly this is a doorbell and nothing follows. The WQE is in memory in
-		// any case; that a burst has the same bytes is checked when it has come.
-		h.rung(at, f)
+		// Usually this is a doorbell and nothing follows. The WQE is in memory
+		// in any case. The bytes of a burst are compared when they have
+		// arrived.
+		h.execute(at, f)
 	case len(f.bytes) == 8:
-		// The driver tries with NOPs whether bursts are executed, so it should be:
-		// it asks for a completion in the burst alone.
-		f.timer = h.config.Loop.After(nopPatience, func() { h.rung(at, f) })
+		// The driver tests with NOPs whether bursts are executed: it requests a
+		// completion in the burst only. So wait for the burst.
+		f.timer = h.config.Loop.After(nopTimeout, func() { h.execute(at, f) })
 	default:
-		f.timer = h.config.Loop.After(flamePatience, func() { h.settle(at) })
+		f.timer = h.config.Loop.After(burstTimeout, func() { h.endBurst(at) })
 	}
 }
 
-// settle ends a register's burst: what has not come will not come. Who has a
-// register writes to it and to its twin by turns; those of a page's other
-// registers have nothing to do with it.
-func (h *HCA) settle(at flameRegister) {
+// endBurst ends a register's burst: no more bytes are expected. The user of a
+// register alternates between it and its twin; the other registers of the page
+// are independent.
+func (h *HCA) endBurst(at flameRegister) {
 	f := h.blueFlame[at]
 	if f == nil {
 		return
@@ -117,24 +118,24 @@ func (h *HCA) settle(at flameRegister) {
 	}
 	if f.pending {
 		f.bytes = f.bytes[:8]
-		h.rung(at, f)
+		h.execute(at, f)
 	}
 }
 
-// settleQueue ends the bursts of a send queue that a command is for: its doorbells
-// were rung before.
-func (h *HCA) settleQueue(number uint32) {
+// endBursts ends the bursts of a send queue before a command for it, because
+// its doorbells precede the command.
+func (h *HCA) endBursts(number uint32) {
 	for at, f := range h.blueFlame {
 		if uint32(prm.CtrlQPN.Get(f.bytes)) == number {
-			h.settle(at)
+			h.endBurst(at)
 		}
 	}
 }
 
-// rung executes a doorbell: eight bytes, or a whole WQE.
-func (h *HCA) rung(at flameRegister, f *flame) {
+// execute executes a doorbell: eight bytes, or a whole WQE.
+func (h *HCA) execute(at flameRegister, f *flame) {
 	number := uint32(prm.CtrlQPN.Get(f.bytes))
-	to := h.sender(number)
+	to := h.doorbellQueue(number)
 	if f.pending {
 		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
 			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)))
@@ -160,17 +161,17 @@ func (h *HCA) rung(at flameRegister, f *flame) {
 	if uar := to.queue().uar; at.uar != uar {
 		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " + hex(uar)})
 	}
-	to.rung(f.bytes[:8])
+	to.doorbell(f.bytes[:8])
 }
 
-// A sender is what a send doorbell can be for.
-type sender interface {
+// A doorbellQueue is a send queue with a doorbell.
+type doorbellQueue interface {
 	queue() *sendQueue
-	rung(ctrl []byte)
+	doorbell(ctrl []byte)
 }
 
-// sender finds a send queue by its number.
-func (h *HCA) sender(number uint32) sender {
+// doorbellQueue returns the send queue with the given number, or nil.
+func (h *HCA) doorbellQueue(number uint32) doorbellQueue {
 	if qp := h.qps.objects[number]; qp != nil && !qp.NoSQ {
 		return qp
 	}
@@ -180,7 +181,7 @@ func (h *HCA) sender(number uint32) sender {
 	return nil
 }
 
-// takeBurst keeps a burst to be executed in the place of the WQE in memory, and
+// takeBurst keeps a burst to be executed instead of the WQE in memory, and
 // compares the two.
 func (q *sendQueue) takeBurst(f *flame) {
 	index := uint16(prm.CtrlWQEIndex.Get(f.bytes))
@@ -189,7 +190,7 @@ func (q *sendQueue) takeBurst(f *flame) {
 		return
 	}
 	mem := make([]byte, n)
-	// The driver tries what BlueFlame does with a NOP that differs on purpose.
+	// The driver's test of BlueFlame uses a NOP that differs on purpose.
 	if q.hca.config.Strict && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP &&
 		q.hca.ring(q.buffer, q.base, q.size, q.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) && int16(index-q.done) >= 0 {
 		q.hca.violate(Violation{Rule: RuleBlueFlame, QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(f.bytes),

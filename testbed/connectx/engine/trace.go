@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// trace writes a send WQE's event.
+// trace emits a send WQE's event.
 func (w *sendWQE) trace() {
 	t := w.queue.hca.config.Tracer
 	if !t.On() {
@@ -42,14 +42,14 @@ func (w *sendWQE) trace() {
 	t.Emit("wqe", append(f, tracePieces(w.pieces)...)...)
 }
 
-// traceReceive writes a receive WQE's event.
+// traceReceive emits a receive WQE's event.
 func (h *HCA) traceReceive(owner trace.Field, w *receiveWQE) {
 	if t := h.config.Tracer; t.On() {
 		t.Emit("wqe", append([]trace.Field{owner, trace.Text("queue", "receive"), trace.Num("index", w.index)}, tracePieces(w.pieces)...)...)
 	}
 }
 
-// tracePieces is the data segments.
+// tracePieces returns the data segments as fields.
 func tracePieces(pieces []piece) (f []trace.Field) {
 	for i, p := range pieces {
 		place := ""
@@ -79,7 +79,7 @@ func opcodeName(op uint8) string {
 	return hex(op)
 }
 
-// trace writes a completion's event.
+// trace emits a completion's event.
 func (cq *CQ) trace(b []byte) {
 	t := cq.hca.config.Tracer
 	if !t.On() {
