@@ -7,13 +7,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// BAR 0: the initialization segment, the table of interrupts, and the pages of
-// the UAR.
+// BAR 0: the initialization segment, the MSI-X table, and the UAR pages.
 const (
-	uarShift      = 12      // of a page of the UAR
-	uarPages      = 1 << 13 // at least, with those before the first
-	leastFirstUAR = 16      // pages before it are of other things
-	mostFirstUAR  = 1 << 18 // more than 16 bits, and a BAR of 2 GiB
+	uarShift    = 12      // of a UAR page
+	uarPages    = 1 << 13 // minimum, including those before the first
+	minFirstUAR = 16      // the pages before it have other uses
+	maxFirstUAR = 1 << 18 // more than 16 bits, and a BAR of 2 GiB
 
 	msixTable   = 0x2000
 	msixPending = 0x3000
@@ -21,12 +20,12 @@ const (
 
 	initSegEnd = 0x1018
 
-	// Doorbells of event queues in a page of the UAR.
+	// Doorbells of event queues in a UAR page.
 	doorbellArm   = 0x40
 	doorbellNoArm = 0x48
 )
 
-// Registers that a driver writes.
+// Registers written by a driver.
 var (
 	regCmdqHigh     = prm.InitSegCmdqPhyAddrHigh.Offset / 8
 	regCmdqLow      = prm.InitSegCmdqPhyAddrLow.Offset / 8
@@ -50,7 +49,7 @@ func (d *Device) ReadBAR(offset uint64, p []byte) {
 	copy(p, segment[offset:])
 }
 
-// fillInitSegment writes the registers as they are now.
+// fillInitSegment stores the current values of the registers in b.
 func (d *Device) fillInitSegment(b []byte) {
 	fw := d.config.Firmware
 	prm.InitSegFWRevMajor.Set(b, uint64(fw[0]))
@@ -68,7 +67,7 @@ func (d *Device) fillInitSegment(b []byte) {
 	prm.InitSegHealthCounter.Set(b, d.health.counter(d.start))
 }
 
-// WriteBAR stores p at an offset of BAR 0, as one store of the driver's.
+// WriteBAR stores p at an offset of BAR 0, as one store of the driver.
 func (d *Device) WriteBAR(offset uint64, p []byte) {
 	switch {
 	case d.gone:
@@ -77,7 +76,7 @@ func (d *Device) WriteBAR(offset uint64, p []byte) {
 			d.writeRegister(int(offset), binary.BigEndian.Uint32(p))
 			offset, p = offset+4, p[4:]
 		}
-	case offset>>uarShift >= leastFirstUAR:
+	case offset>>uarShift >= minFirstUAR:
 		page, in := d.uars.at(offset)
 		d.writeUAR(page, in, p)
 	}
@@ -94,10 +93,10 @@ func (d *Device) writeRegister(offset int, v uint32) {
 	}
 }
 
-// writeUAR is a store to a page of the UAR.
+// writeUAR processes a store to a UAR page.
 func (d *Device) writeUAR(page, offset uint32, p []byte) {
 	if !d.uars.has(page) {
-		d.report("a store of %d bytes to %#x of page %#x of the UAR, which is not allocated", len(p), offset, page)
+		d.report("a store of %d bytes to %#x of UAR page %#x, which is not allocated", len(p), offset, page)
 		return
 	}
 	switch offset {
@@ -110,26 +109,26 @@ func (d *Device) writeUAR(page, offset uint32, p []byte) {
 	d.hca.Store(page, offset, p)
 }
 
-// health is what the firmware tells of itself.
+// health is the state of the firmware.
 type health struct {
 	syndrome uint8
 	severity uint8
 }
 
-// fill writes the health buffer.
+// fill stores the health buffer in b.
 func (h *health) fill(b []byte, fw [3]uint16) {
 	prm.HealthFWVersion.Set(b, uint64(fw[0])<<24|uint64(fw[1]&0xff)<<16|uint64(fw[2]))
 	prm.HealthHWID.Set(b, 0x20d)
 	prm.HealthSyndrome.Set(b, uint64(h.syndrome))
 	if h.syndrome != 0 {
-		prm.HealthRFR.Set(b, 1) // without it, the driver only says so
+		prm.HealthRFR.Set(b, 1) // without it, the driver only logs the error
 		prm.HealthValid.Set(b, 1)
 		prm.HealthSeverity.Set(b, uint64(h.severity))
 	}
 }
 
-// counter shows that the firmware is alive, by the clock alone: an idle device
-// has nothing to do.
+// counter returns the health counter. It depends on the clock alone, because an
+// idle device runs no code.
 func (h *health) counter(start time.Time) uint64 {
 	return uint64(time.Since(start)/(10*time.Millisecond)) & 0xffffff
 }

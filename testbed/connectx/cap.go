@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A CapType is a kind of capabilities, as QUERY_HCA_CAP asks for them.
+// A CapType is a type of capabilities in QUERY_HCA_CAP.
 type CapType uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	CapFlowTable CapType = 7
 )
 
-// A Capability is the value of a capability. The fields are package prm's:
+// A Capability is the value of a capability. The fields are in package prm:
 // HCACap…, EthCap…, AtomicCap…, RoCECap….
 type Capability struct {
 	Type  CapType
@@ -30,14 +30,15 @@ type Capability struct {
 // capPage is the size of a page of capabilities.
 const capPage = 4096
 
-// capabilities are the pages of capabilities: what the device has, and what the
-// driver has chosen of that.
+// capabilities has the pages of capabilities: the maximum values, and the
+// current ones set by the driver.
 type capabilities struct {
 	most, current map[CapType][]byte
 	rows          []Capability
 }
 
-// Offered returns the capabilities of a device with a link layer, each at its most.
+// Offered returns the capabilities of a device with a link layer, with their
+// maximum values.
 func Offered(link LinkLayer) []Capability {
 	if link == Ethernet {
 		return slices.Concat(offered, offeredPinned, offeredEthernet)
@@ -45,7 +46,7 @@ func Offered(link LinkLayer) []Capability {
 	return slices.Concat(offered, offeredPinned, offeredInfiniBand)
 }
 
-// offeredWith returns the capabilities of a device with or without memory on demand.
+// offeredWith is like Offered, with or without memory on demand.
 func offeredWith(link LinkLayer, odp bool) []Capability {
 	rows := Offered(link)
 	if odp {
@@ -55,7 +56,8 @@ func offeredWith(link LinkLayer, odp bool) []Capability {
 	return rows
 }
 
-// newCapabilities are those of a link layer with the values that are replaced.
+// newCapabilities returns the capabilities of a link layer after replacing some
+// values.
 func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilities, error) {
 	c := capabilities{most: make(map[CapType][]byte), rows: offeredWith(link, odp)}
 	for _, r := range c.rows {
@@ -73,7 +75,7 @@ func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilit
 		}
 		most, ok := c.bound(r)
 		if !ok || r.Value > most {
-			return c, fmt.Errorf("connectx: capability %s = %d is not implemented: the most is %d", r.Field.Name, r.Value, most)
+			return c, fmt.Errorf("connectx: capability %s = %d is not implemented: the maximum is %d", r.Field.Name, r.Value, most)
 		}
 	}
 	for _, r := range replaced {
@@ -84,7 +86,7 @@ func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilit
 	return c, nil
 }
 
-// bound is the most that may be claimed of a capability.
+// bound returns the maximum value of a capability.
 func (c *capabilities) bound(r Capability) (uint64, bool) {
 	if page := c.most[r.Type]; page == nil || r.Field.Width <= 0 || r.Field.Width > 64 || (r.Field.Offset+r.Field.Width) > capPage*8 {
 		return 0, false
@@ -97,7 +99,7 @@ func (c *capabilities) bound(r Capability) (uint64, bool) {
 	return 0, r.Value == 0
 }
 
-// reset undoes what a driver has chosen.
+// reset restores the values that the driver has changed.
 func (c *capabilities) reset() {
 	c.current = make(map[CapType][]byte)
 	for t, page := range c.most {
@@ -106,20 +108,20 @@ func (c *capabilities) reset() {
 	if page := c.current[CapAtomic]; page != nil {
 		prm.AtomicCapAtomicReq8BEndiannessMode.Set(page, 0)
 	}
-	if page := c.current[CapODP]; page != nil { // what the driver has to choose
+	if page := c.current[CapODP]; page != nil { // the driver must enable these
 		prm.ODPCapRC.Set(page, prm.ODPCapRC.Get(page)&^odpSRQ)
 		prm.ODPCapUD.Set(page, prm.ODPCapUD.Get(page)&^odpSRQ)
 		prm.ODPCapXRC.Set(page, 0)
 	}
-	prm.HCACapUAR4k.Set(c.current[CapGeneral], 0) // the driver's choice
+	prm.HCACapUAR4k.Set(c.current[CapGeneral], 0) // the driver enables it
 	prm.HCACapNumOfUARsPerPage.Set(c.current[CapGeneral], 1)
 }
 
-// general is the value of a general capability now.
+// general returns the current value of a general capability.
 func (c *capabilities) general(f prm.Field) uint64 { return f.Get(c.current[CapGeneral]) }
 
-// page is a page of capabilities: what there is, or what counts now. Nil: the
-// device has none of this type.
+// page returns a page of capabilities, with maximum or current values, or nil
+// if the device has no such page.
 func (c *capabilities) page(t CapType, current bool) []byte {
 	if current {
 		return c.current[t]
@@ -127,12 +129,11 @@ func (c *capabilities) page(t CapType, current bool) []byte {
 	return c.most[t]
 }
 
-// chosen are general capabilities that are the driver's to say: they are not
-// less or more.
-var chosen = []prm.Field{prm.HCACapLogUARPageSize}
+// driverSet are general capabilities that the driver may set to any value.
+var driverSet = []prm.Field{prm.HCACapLogUARPageSize}
 
-// set is what a driver chooses of a page. Nothing may be chosen that is not
-// offered. Of atomics, the order of bytes alone is a choice.
+// set sets the current capabilities of a page. No value may exceed the maximum.
+// Of the atomic capabilities only the byte order can be set.
 func (c *capabilities) set(t CapType, in []byte) error {
 	page := c.current[t]
 	switch {
@@ -147,7 +148,7 @@ func (c *capabilities) set(t CapType, in []byte) error {
 		return nil
 	}
 	rest := append([]byte(nil), in...)
-	for _, f := range chosen {
+	for _, f := range driverSet {
 		f.Set(rest, 0)
 	}
 	for _, row := range c.rows {
@@ -163,7 +164,7 @@ func (c *capabilities) set(t CapType, in []byte) error {
 			return &refusal{statusBadParam, reasonCapability, fmt.Sprintf("byte %#x of the page is %#x", i, b)}
 		}
 	}
-	if t == CapGeneral && prm.HCACapLogUARPageSize.Get(in) > mostLogUARPage {
+	if t == CapGeneral && prm.HCACapLogUARPageSize.Get(in) > maxLogUARPage {
 		return &refusal{statusBadParam, reasonCapability, prm.HCACapLogUARPageSize.Name}
 	}
 	copy(page, in)

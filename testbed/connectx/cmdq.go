@@ -17,7 +17,7 @@ const (
 	maxInput  = 8 << 20
 	maxOutput = 1 << 20
 
-	// The state of the interface is set with the address of the queue.
+	// The interface state is set together with the address of the queue.
 	nicStateShift = 8
 	nicStateMask  = 7
 	nicFull       = 0
@@ -25,8 +25,8 @@ const (
 	nicReset      = 7
 )
 
-// A delivery is how the transport of a command ended, which says nothing of the
-// command.
+// A delivery is the transport status of a command. It is independent of the
+// command's own status.
 type delivery uint8
 
 const (
@@ -40,40 +40,40 @@ const (
 	deliveryDescriptor  delivery = 0x10
 )
 
-// commandQueue is where the driver puts its commands.
+// commandQueue is the queue of the driver's commands.
 type commandQueue struct {
 	addr  uint64
-	high  uint32 // upper half of the address that is being set
-	state uint8  // of the interface: 0 in full use, 1 disabled, 7 to be reset
+	high  uint32 // upper half of the address, until the lower half is stored
+	state uint8  // of the interface: 0 full, 1 disabled, 7 to be reset
 	set   bool
 }
 
-// setCommandQueue is the store to the lower half of the command queue's address,
-// which sets the state of the interface as well.
+// setCommandQueue processes the store to the lower half of the command queue's
+// address, which also sets the interface state.
 func (d *Device) setCommandQueue(low uint32) {
 	q := &d.cmdq
 	q.state = uint8(low >> nicStateShift & nicStateMask)
 	q.addr = uint64(q.high)<<32 | uint64(low&^0xfff)
 	q.set = q.state == nicFull
-	if q.state == nicReset { // it is done at once
+	if q.state == nicReset { // the reset completes at once
 		q.state = nicDisabled
 	}
 	switch {
-	case q.state != nicFull: // the driver gave up what it had
+	case q.state != nicFull: // the driver has released all objects
 		d.health = health{}
 		d.disable()
-	case d.enabled: // it starts anew, after it had lost the device
+	case d.enabled: // the driver starts again after it lost the device
 		d.disable()
 	}
 }
 
-// ringCommands carries out the commands of a vector of entries, and tells the
-// driver which those were.
+// ringCommands executes the commands of a vector of entries, and reports their
+// completion to the driver.
 func (d *Device) ringCommands(vector uint32) {
 	if !d.cmdq.set || d.health.syndrome != 0 {
 		return
 	}
-	events := d.eqs.command != nil // when the driver rang
+	events := d.eqs.command != nil // at the time of the doorbell
 	var done uint32
 	for ; vector != 0; vector &= vector - 1 {
 		i := bits.TrailingZeros32(vector)
@@ -88,7 +88,8 @@ func (d *Device) ringCommands(vector uint32) {
 	}
 }
 
-// command carries out the command of one entry. False: there is none.
+// command executes the command of an entry. It reports false if the entry has
+// no command.
 func (d *Device) command(i int) bool {
 	entry, err := d.view(d.cmdq.addr+uint64(i)<<logCmdqStride, prm.CmdEntry.Size)
 	if err != nil {
@@ -110,7 +111,7 @@ func (d *Device) command(i int) bool {
 	return true
 }
 
-// deliver fetches a command's input, carries it out and stores the output.
+// deliver reads a command's input, executes it and stores the output.
 func (d *Device) deliver(entry []byte) delivery {
 	n, m := prm.CmdEntryInputLength.Get(entry), prm.CmdEntryOutputLength.Get(entry)
 	switch {
@@ -137,7 +138,7 @@ func (d *Device) deliver(entry []byte) delivery {
 	})
 }
 
-// boxes calls f with each mailbox of a chain that has n bytes.
+// boxes calls f with each mailbox of a chain with n bytes.
 func (d *Device) boxes(addr, token uint64, n int, unaligned delivery, f func(box []byte)) delivery {
 	for i := 0; i*boxData < n; i++ {
 		if addr == 0 || addr%1024 != 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// TestManyCommands: entries that are rung together are carried out, the last one
-// as well, and entries that are the driver's are not.
+// TestManyCommands checks that all entries of a doorbell are executed,
+// including the last one, and that entries owned by the driver are not.
 func TestManyCommands(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -19,17 +19,18 @@ func TestManyCommands(t *testing.T) {
 	v.ring(1<<3 | 1<<5 | 1<<17 | 1<<31)
 	for i, e := range entries {
 		if prm.CmdEntryOwnership.Is(e) {
-			t.Errorf("entry %d is still the device's", i)
+			t.Errorf("entry %d is still owned by the device", i)
 		}
 	}
 	if prm.CmdEntryOutput.Bytes(idle)[0] != 0xee {
-		t.Error("an entry that is the driver's was carried out")
+		t.Error("an entry owned by the driver was executed")
 	}
 	v.reported(0)
 }
 
-// TestCommandEvents: commands have events from the creation of their event queue
-// on, but that creation has none, and all that were rung together have one.
+// TestCommandEvents checks that commands have events after their event queue
+// was created, that creating it has none, and that commands of one doorbell
+// have one event.
 func TestCommandEvents(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -49,7 +50,7 @@ func TestCommandEvents(t *testing.T) {
 		v.ring(1<<4 | 1<<31)
 		e := v.event(ring, logSize, i)
 		if e == nil {
-			t.Fatalf("event %d is not there", i)
+			t.Fatalf("event %d does not exist", i)
 		}
 		if got := prm.EQECommandVector.Get(e); prm.EQEType.Get(e) != eventCommand || got != 1<<4|1<<31 {
 			t.Errorf("event %d: type %#x, vector %#x", i, prm.EQEType.Get(e), got)
@@ -66,8 +67,8 @@ func TestCommandEvents(t *testing.T) {
 	v.reported(0)
 }
 
-// TestDelivery: what is wrong with an entry or a mailbox is told by the delivery
-// status, and the command is not carried out.
+// TestDelivery checks that an invalid entry or mailbox is reported by the
+// delivery status, and that the command is not executed.
 func TestDelivery(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -81,7 +82,7 @@ func TestDelivery(t *testing.T) {
 		{"output too long", deliveryOutputSize, func(v *driver, e []byte) { prm.CmdEntryOutputLength.Set(e, 1<<30) }},
 		{"no input mailbox", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, 0) }},
 		{"input mailbox unaligned", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, v.boxes+64) }},
-		{"input mailbox not there", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, 1<<50) }},
+		{"missing input mailbox", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, 1<<50) }},
 		{"chain too short", deliveryInputAlign, func(v *driver, e []byte) { prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), 0) }},
 		{"chain in a circle", deliveryBlockNumber, func(v *driver, e []byte) { prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), v.boxes) }},
 		{"token", deliveryToken, func(v *driver, e []byte) { prm.MailboxToken.Set(v.host.bytes(v.boxes+1024, 576), 99) }},
@@ -99,8 +100,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// TestShortCommands: a command that is shorter than its layout is one with zeros,
-// and an output that is shorter is cut.
+// TestShortCommands checks that missing bytes of the input are zeros, and that
+// a short output is truncated.
 func TestShortCommands(t *testing.T) {
 	v := newDriver(t, nil)
 	v.run(0x104, 0, nil)
@@ -116,7 +117,7 @@ func TestShortCommands(t *testing.T) {
 	}
 }
 
-// TestNoQueue: doorbells of a queue that is not set or not there do nothing.
+// TestNoQueue checks that doorbells of a missing queue have no effect.
 func TestNoQueue(t *testing.T) {
 	v := newDriver(t, nil)
 	v.loop.Run(v.device.Reset)
@@ -130,20 +131,20 @@ func TestNoQueue(t *testing.T) {
 	v.ring(1)
 }
 
-// TestDisabledInterface: a driver that disables the interface gives up all that
-// it had, and may start again.
+// TestDisabledInterface checks that disabling the interface releases all
+// resources, and that the driver can start again.
 func TestDisabledInterface(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
 	v.loop.Run(func() { v.device.SetHealth(1) })
-	v.write(regCmdqLow, []byte{0, 0, nicReset, 0}) // ends as disabled
+	v.write(regCmdqLow, []byte{0, 0, nicReset, 0}) // the reset ends as disabled
 	if got := v.read(0x14); got>>nicStateShift&nicStateMask != 1 {
 		t.Errorf("the state of the interface is %d", got>>nicStateShift&nicStateMask)
 	}
 	if got := v.read(0x23c); got != 0 || v.device.PagesHeld() != 0 {
 		t.Errorf("health syndrome %#x, %d pages held", got, v.device.PagesHeld())
 	}
-	for range 2 { // the second time, without giving up anything
+	for range 2 { // the second time, nothing was released before
 		v.pages = make(map[uint64]bool)
 		v.setQueue()
 		v.boot()

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A command is one of the firmware's.
+// A command is a firmware command.
 type command struct {
 	opcode  uint16
 	name    string
@@ -16,7 +16,7 @@ type command struct {
 	run     func(d *Device, in, out []byte) error
 }
 
-// A when says in which state of the device a command is there.
+// A when is the state of the device that a command requires.
 type when uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	atFirst      // running, without versions of the interface
 )
 
-// commandOf is the command of an opcode, nil if there is none.
+// commandOf returns the command with an opcode, or nil.
 func commandOf(opcode uint16) *command { return byOpcode[opcode] }
 
 var byOpcode = make(map[uint16]*command)
@@ -41,7 +41,7 @@ func init() {
 	}
 }
 
-// execute carries out a command. The output has n bytes, whatever happens.
+// execute executes a command. The output always has n bytes.
 func (d *Device) execute(in []byte, n int) []byte {
 	opcode := uint16(prm.CmdOpcode.Get(in))
 	c := commandOf(opcode)
@@ -66,7 +66,7 @@ func (d *Device) execute(in []byte, n int) []byte {
 	return out[:n]
 }
 
-// check says whether a command may be carried out now.
+// check reports whether a command may be executed now.
 func (d *Device) check(c *command, in []byte) error {
 	switch {
 	case c == nil:
@@ -85,7 +85,7 @@ func (d *Device) check(c *command, in []byte) error {
 	return nil
 }
 
-// fail writes the output of a command that was not carried out.
+// fail stores the output of a command that was refused.
 func (d *Device) fail(opcode uint16, out []byte, err error) {
 	var s status
 	var syndrome uint64
@@ -103,7 +103,7 @@ func (d *Device) fail(opcode uint16, out []byte, err error) {
 	prm.CmdSyndrome.Set(out, syndrome)
 }
 
-// A failure is what FailCommand asked for.
+// A failure is an injected failure: see FailCommand.
 type failure struct {
 	opcode      uint16
 	status      uint8
@@ -114,7 +114,7 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return "injected" }
 
-// injected is the failure that is to befall a command now.
+// injected returns the injected failure of a command, if any.
 func (d *Device) injected(opcode uint16) error {
 	for i, f := range d.failures {
 		switch {

@@ -2,26 +2,26 @@ package connectx
 
 import "fmt"
 
-// SetPort takes the port down or up, and tells the driver if that is a change.
+// SetPort changes the port state and notifies the driver of a change.
 func (d *Device) SetPort(up bool) { d.hca.SetUp(up) }
 
-// FailCommand makes count commands of an opcode end with a status and a syndrome
-// instead of being carried out, after skip of them have passed. A reset ends it.
-// An error says that too many are waiting already.
+// FailCommand makes the next count commands of an opcode fail with a status and
+// a syndrome, after skip of them have succeeded. A reset of the device ends it.
+// It returns an error if too many failures are pending.
 func (d *Device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error {
 	if len(d.failures) >= maxFailures {
-		return fmt.Errorf("connectx: %d failures of commands are waiting: a reset of the device ends them", maxFailures)
+		return fmt.Errorf("connectx: %d command failures are pending: a reset of the device removes them", maxFailures)
 	}
 	d.failures = append(d.failures, &failure{opcode, status, syndrome, skip, count})
 	return nil
 }
 
-// maxFailures bounds what is waiting.
+// maxFailures bounds the number of pending failures.
 const maxFailures = 1024
 
-// SetHealth makes the firmware fail with a syndrome: it carries out no commands
-// any more, and the driver finds the syndrome in the health buffer. 0 makes it
-// healthy again, as the driver's reset of the function does.
+// SetHealth makes the firmware fail with a syndrome: it executes no more
+// commands, and the health buffer has the syndrome. 0 makes it healthy again,
+// as the driver's reset of the function does.
 func (d *Device) SetHealth(syndrome uint8) {
 	d.health.syndrome = syndrome
 	d.health.severity = healthCritical
@@ -30,12 +30,12 @@ func (d *Device) SetHealth(syndrome uint8) {
 // healthCritical is the severity of a failure.
 const healthCritical = 2
 
-// SetGone makes the device look as if it was pulled out while it stays plugged
-// in: all registers read as ones, and stores go nowhere.
+// SetGone makes a plugged-in device appear removed: all registers read as ones,
+// and stores have no effect.
 func (d *Device) SetGone(gone bool) { d.gone = gone }
 
-// OverrunEQ makes an event queue look as if the host had not kept up with it: it
-// gets no events any more. False: there is no queue of this number.
+// OverrunEQ puts an event queue into the overrun state: it gets no more events.
+// It reports whether the queue exists.
 func (d *Device) OverrunEQ(number uint32) bool {
 	if number >= maxEQs || d.eqs.queues[number] == nil {
 		return false
@@ -44,7 +44,7 @@ func (d *Device) OverrunEQ(number uint32) bool {
 	return true
 }
 
-// EQs are the numbers of the event queues that there are.
+// EQs returns the numbers of the existing event queues.
 func (d *Device) EQs() []uint32 {
 	var numbers []uint32
 	for n, eq := range d.eqs.queues {

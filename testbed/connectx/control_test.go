@@ -11,8 +11,8 @@ import (
 
 var _ control.Firmware = (*Device)(nil)
 
-// TestFailCommand: the commands that are meant fail, with status and syndrome,
-// and are not carried out.
+// TestFailCommand checks that the selected commands fail, with status and
+// syndrome, and are not executed.
 func TestFailCommand(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -33,21 +33,21 @@ func TestFailCommand(t *testing.T) {
 		t.Errorf("statuses %v", got)
 	}
 	if n := len(v.device.failures); n != 0 {
-		t.Errorf("%d failures are kept", n)
+		t.Errorf("%d failures are pending", n)
 	}
-	if n := len(v.device.uars.used); n != 3 { // boot's and two
-		t.Errorf("%d pages of the UAR are allocated", n)
+	if n := len(v.device.uars.used); n != 3 { // one of boot and two
+		t.Errorf("%d UAR pages are allocated", n)
 	}
 }
 
-// TestManyFailures: what waits to fail is bounded.
+// TestManyFailures checks the bound on pending failures.
 func TestManyFailures(t *testing.T) {
 	v := newDriver(t, nil)
 	v.loop.Run(func() {
 		var err error
 		for n := 0; err == nil; n++ {
 			if err = v.device.FailCommand(0x802, 8, 0, 0, 1); n > maxFailures {
-				t.Fatalf("%d failures wait", n)
+				t.Fatalf("%d failures are pending", n)
 			}
 		}
 		v.device.Reset()
@@ -57,7 +57,8 @@ func TestManyFailures(t *testing.T) {
 	})
 }
 
-// TestHealth: firmware that failed carries out no commands, and says why.
+// TestHealth checks that failed firmware executes no commands, and reports the
+// syndrome.
 func TestHealth(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -65,22 +66,22 @@ func TestHealth(t *testing.T) {
 	if got := v.read(0x23c); got != 0x10<<16 {
 		t.Errorf("health syndrome word %#x", got)
 	}
-	if got := v.read(0x238); got != 0x8a<<24 { // the firmware asks for a reset, and it is critical
+	if got := v.read(0x238); got != 0x8a<<24 { // the firmware requests a reset, the severity is critical
 		t.Errorf("health severity word %#x", got)
 	}
 	entry := v.put(0, input(0x80d, 0, prm.NOPIn, 0, nil), 16)
 	v.ring(1)
 	if !prm.CmdEntryOwnership.Is(entry) {
-		t.Error("a command was carried out by firmware that is dead")
+		t.Error("failed firmware executed a command")
 	}
 	v.loop.Run(func() { v.device.SetHealth(0) })
 	v.ring(1)
 	if prm.CmdEntryOwnership.Is(entry) {
-		t.Error("a command was not carried out by firmware that is healthy again")
+		t.Error("recovered firmware did not execute a command")
 	}
 }
 
-// TestGone: a device that looks pulled out reads as ones and takes no stores.
+// TestGone checks that a removed device reads as ones and ignores stores.
 func TestGone(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -92,11 +93,12 @@ func TestGone(t *testing.T) {
 	v.ring(1)
 	v.loop.Run(func() { v.device.SetGone(false) })
 	if !prm.CmdEntryOwnership.Is(entry) {
-		t.Error("a doorbell reached a device that is gone")
+		t.Error("a doorbell reached a removed device")
 	}
 }
 
-// TestRequestPages: the running firmware asks for pages, and offers them back.
+// TestRequestPages checks that the running firmware requests pages and returns
+// them.
 func TestRequestPages(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -108,7 +110,7 @@ func TestRequestPages(t *testing.T) {
 		t.Fatalf("event % x", e)
 	}
 	if n := v.give(pagesRegular); n != 5 || v.device.PagesHeld() != held+5 {
-		t.Errorf("it wanted %d pages and has %d more", n, v.device.PagesHeld()-held)
+		t.Errorf("it requested %d pages and has %d more", n, v.device.PagesHeld()-held)
 	}
 	v.loop.Run(func() { v.device.RequestPages(-5) })
 	if e := v.event(ring, 4, 1); e == nil || int32(prm.EQENumPages.Get(e)) != -5 {
@@ -120,13 +122,13 @@ func TestRequestPages(t *testing.T) {
 	}
 }
 
-// TestClock: the counter of the health buffer and the internal timer go with the
-// clock, and nothing runs for that.
+// TestClock checks that the health counter and the internal timer follow the
+// clock, without a timer of the loop.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newDriver(t, nil)
 		count, high, low := v.read(0x1010), v.read(0x1000), v.read(0x1004)
-		<-time.After(time.Second) // of the bubble's clock
+		<-time.After(time.Second) // synthetic time
 		if got := v.read(0x1010) - count; got != 100 {
 			t.Errorf("the counter advanced by %d in a second", got)
 		}

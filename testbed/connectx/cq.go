@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	cqe128   = 1 // cqe_sz: 128 bytes, and 2: 128 bytes of which one half is padding
+	cqe128   = 1 // cqe_sz: 128 bytes, and 2: 128 bytes with one half as padding
 	cqeShift = 6
 
 	cqOverflow = 9 // status
@@ -23,7 +23,7 @@ const (
 	selectOverrun = 1 << 2
 )
 
-// cqBuffer decodes where the ring of a completion queue is.
+// cqBuffer decodes the location of a completion queue's ring.
 func (d *Device) cqBuffer(in, c []byte, list prm.Field) (wide bool, logSize uint8, b engine.Buffer, err error) {
 	wide, logSize = prm.CQCCQESize.Is(c), uint8(prm.CQCLogCQSize.Get(c))
 	if uint64(logSize) > d.caps.general(prm.HCACapLogMaxCQSize) || prm.CQCCQESize.Get(c) > cqe128 {
@@ -103,8 +103,7 @@ func (d *Device) queryCQ(in, out []byte) error {
 	return nil
 }
 
-// modifyCQ changes the moderation of a completion queue, or moves it to another
-// buffer.
+// modifyCQ changes the moderation of a completion queue, or resizes it.
 func (d *Device) modifyCQ(in, out []byte) error {
 	cq, err := d.hca.CQ(get32(prm.ModifyCQInCQN, in))
 	if err != nil {

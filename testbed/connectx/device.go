@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// A LinkLayer is what a port is connected to.
+// A LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 const (
@@ -20,65 +20,65 @@ const (
 	Ethernet             // with RoCE
 )
 
-// Config is what a device is made of. Zero fields, other than Loop and GUID,
-// have a default.
+// Config is the configuration of a device. Zero fields, other than Loop and
+// GUID, mean a default.
 type Config struct {
 	Loop      *loop.Loop
 	LinkLayer LinkLayer
-	PCIDevice uint16  // PCI device number: 0x1017, a ConnectX-5
+	PCIDevice uint16  // PCI device ID; default: 0x1017, a ConnectX-5
 	GUID      uint64  // of node and port
-	MAC       [6]byte // Ethernet; made of the GUID
-	LID       uint16  // InfiniBand; 1
+	MAC       [6]byte // Ethernet; default: derived from the GUID
+	LID       uint16  // InfiniBand; default: 1
 
-	// Firmware is the version: major, minor, subminor.
+	// Firmware is the firmware version: major, minor, subminor.
 	Firmware [3]uint16
 
-	// NoISSI leaves out the versions of the interface, which old firmware does not
-	// have: the driver uses the first one then, with other commands for SRQs.
+	// NoISSI removes the interface versions, as in old firmware: the driver
+	// then uses version 0, with other commands for SRQs.
 	NoISSI bool
 
-	// ECE is the options of enhanced connection establishment that the device has,
-	// if it has the capability ece_support: 0x30000002. The numbers mean nothing
-	// here, and the highest four bits are a version.
+	// ECE has the supported options of enhanced connection establishment, if
+	// the device has the capability ece_support; default: 0x30000002. The
+	// options have no effect. The highest four bits are a version.
 	ECE uint32
 
-	// ODP gives the device memory on demand: the driver makes memory keys whose pages
-	// come when they are needed, and the device asks for them by page faults.
+	// ODP enables memory on demand: the driver creates memory keys whose pages
+	// are provided on access, and the device requests them by page faults.
 	ODP bool
 
-	// FirstUAR is the number of the first page of the UAR, in units of 4 KiB: 16.
-	// BAR 0 is large enough for 2^13-16 pages from there on. From 65536 on, numbers of
-	// pages do not fit into 16 bits.
+	// FirstUAR is the number of the first UAR page, in units of 4 KiB; default:
+	// 16. BAR 0 has room for at least 2^13-16 pages from there on. From 65536
+	// on, page numbers do not fit into 16 bits.
 	FirstUAR uint32
 
-	// Capabilities replace the values of those that the device has. More than it
-	// has cannot be claimed.
+	// Capabilities replace values of the device's capabilities. They cannot
+	// exceed the maximum values.
 	Capabilities []Capability
 
-	// BootPages and InitPages are how many pages of 4 KiB the firmware asks the
-	// host for before and with INIT_HCA.
+	// BootPages and InitPages are the numbers of 4 KiB pages that the firmware
+	// requests before and with INIT_HCA.
 	BootPages, InitPages int
 
-	// Report is told, as a *Complaint, what a driver does that it should not, and
-	// that nobody else is told of; nil: nobody is.
+	// Report, if not nil, receives mistakes of the driver that are not reported
+	// elsewhere, as a *Complaint.
 	Report func(error)
 	Tracer *trace.Tracer
 
-	// Lenient ends the checks of package engine's rules. Violation is told of what
-	// breaks one.
+	// Lenient disables the checks of package engine's rules. Otherwise
+	// Violation receives each violation.
 	Lenient   bool
 	Violation func(engine.Violation)
 
-	// These are as in engine.Config: what adapters do to completions.
+	// As in engine.Config: variants of completions.
 	StaleSRQN             bool
 	ShuffleRQ, ShuffleSRQ int
 }
 
-// A Machine is what a device is plugged into.
+// A Machine is a machine into which a device is plugged.
 type Machine interface {
-	// View returns n bytes of memory at a DMA address. They are good until the
-	// loop's step ends. The bytes are in one piece; an error says that they are
-	// not there.
+	// View returns the n contiguous bytes of memory at a DMA address. They are
+	// valid until the loop's current step ends. It returns an error if the
+	// memory does not exist.
 	View(addr uint64, n int) ([]byte, error)
 	// Interrupt raises an MSI-X vector.
 	Interrupt(vector int) error
@@ -88,7 +88,7 @@ type Machine interface {
 type Device struct {
 	config  Config
 	space   *pci.Space
-	machine Machine // nil: not plugged in
+	machine Machine // nil while unplugged
 	start   time.Time
 
 	cmdq     commandQueue
@@ -103,12 +103,12 @@ type Device struct {
 	port     portState
 	failures []*failure
 
-	enabled, running bool // ENABLE_HCA and INIT_HCA were done
+	enabled, running bool // after ENABLE_HCA, INIT_HCA
 	issi             uint16
 	gone             bool
 }
 
-// New makes a device that is not plugged in.
+// New returns a device that is not plugged in.
 func New(c Config) (*Device, error) {
 	if c.Loop == nil || c.GUID == 0 {
 		return nil, errors.New("connectx: a device needs a loop and a GUID: set Config.Loop and Config.GUID")
@@ -120,13 +120,13 @@ func New(c Config) (*Device, error) {
 	setDefault(&c.BootPages, 8)
 	setDefault(&c.InitPages, 100)
 	setDefault(&c.ECE, 0x3000_0002)
-	setDefault(&c.FirstUAR, leastFirstUAR)
+	setDefault(&c.FirstUAR, minFirstUAR)
 	if c.LID >= 0xc000 || c.BootPages < 0 || c.InitPages < 0 || c.BootPages+c.InitPages > maxPages {
 		return nil, fmt.Errorf("connectx: LID %#x, %d boot pages and %d pages: LIDs go to 0xbfff, pages to %d in all",
 			c.LID, c.BootPages, c.InitPages, maxPages)
 	}
-	if c.FirstUAR < leastFirstUAR || c.FirstUAR > mostFirstUAR {
-		return nil, fmt.Errorf("connectx: FirstUAR is %d: it is from %d to %d", c.FirstUAR, leastFirstUAR, mostFirstUAR)
+	if c.FirstUAR < minFirstUAR || c.FirstUAR > maxFirstUAR {
+		return nil, fmt.Errorf("connectx: FirstUAR is %d: it is from %d to %d", c.FirstUAR, minFirstUAR, maxFirstUAR)
 	}
 	d := &Device{config: c, start: time.Now()}
 	var err error
@@ -152,21 +152,21 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// macOf makes a MAC of a GUID, as adapters make GUIDs of MACs.
+// macOf derives a MAC from a GUID, the inverse of how adapters derive GUIDs
+// from MACs.
 func macOf(guid uint64) [6]byte {
 	return [6]byte{0x02, byte(guid >> 48), byte(guid >> 40), byte(guid >> 16), byte(guid >> 8), byte(guid)}
 }
 
-// Plug puts the device into a machine, or takes it out with nil. Either way it
-// is as after Reset.
+// Plug plugs the device into a machine or, if m is nil, unplugs it. It also
+// resets the device.
 func (d *Device) Plug(m Machine) {
 	d.machine = m
 	d.Reset()
 }
 
-// Reset puts the device into the state in which it was made: the driver's
-// objects, its pages and what was given by the control methods are gone. The
-// port's state stays.
+// Reset resets the device to the state after New: it removes the driver's
+// objects, its pages and injected failures. The port's state remains.
 func (d *Device) Reset() {
 	d.cmdq = commandQueue{}
 	d.health = health{}
@@ -177,7 +177,7 @@ func (d *Device) Reset() {
 	d.disable()
 }
 
-// disable is what a card does when its driver lets go of it.
+// disable releases everything that a driver has set up.
 func (d *Device) disable() {
 	d.caps.reset()
 	d.stop()
@@ -185,7 +185,7 @@ func (d *Device) disable() {
 	d.pages = pageManager{}
 }
 
-// stop drops all objects.
+// stop destroys all objects.
 func (d *Device) stop() {
 	d.running = false
 	d.eqs = eventQueues{}
@@ -198,16 +198,16 @@ func (d *Device) stop() {
 	d.address()
 }
 
-// A Complaint is what Config.Report is told of.
+// A Complaint is an error passed to Config.Report.
 type Complaint struct {
-	Kind string // the same for those that differ in numbers only
+	Kind string // equal for errors that differ only in numbers
 	Err  error
 }
 
 // Error implements error.
 func (c *Complaint) Error() string { return c.Err.Error() }
 
-// Unwrap is the error.
+// Unwrap returns the error.
 func (c *Complaint) Unwrap() error { return c.Err }
 
 var errUnplugged = errors.New("connectx: the device is not plugged in")
@@ -225,5 +225,5 @@ func (d *Device) report(format string, args ...any) {
 	}
 }
 
-// ticks is the internal timer: nanoseconds, device_frequency_khz says it.
+// ticks returns the internal timer in nanoseconds, as in device_frequency_khz.
 func (d *Device) ticks() uint64 { return uint64(time.Since(d.start)) }

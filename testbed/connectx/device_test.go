@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// TestProbe goes the way that mlx5_core and mlx5_ib go, up to the port's
-// attributes, and back, twice.
+// TestProbe issues the commands of mlx5_core and mlx5_ib up to the port's
+// attributes and back, twice.
 func TestProbe(t *testing.T) {
 	for _, link := range []LinkLayer{InfiniBand, Ethernet} {
 		v := newDriver(t, func(c *Config) { c.LinkLayer = link })
@@ -33,7 +33,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestRegisters: what a driver reads before its first command.
+// TestRegisters checks the registers that a driver reads before its first
+// command.
 func TestRegisters(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.Firmware = [3]uint16{20, 36, 7} })
 	for _, r := range []struct {
@@ -48,7 +49,7 @@ func TestRegisters(t *testing.T) {
 		{"health version", 0x230, 20<<24 | 36<<16 | 7},
 		{"health syndrome", 0x23c, 0},
 		{"behind", 0x1018, 0},
-		{"a page of the UAR", 0x10000, 0},
+		{"a UAR page", 0x10000, 0},
 	} {
 		if got := v.read(r.offset); got != r.want {
 			t.Errorf("%s: %#x, want %#x", r.name, got, r.want)
@@ -62,17 +63,17 @@ func TestRegisters(t *testing.T) {
 	v.device.ReadBAR(v.device.config.barSize()-2, odd[:])
 }
 
-// TestPagesAreChecked: pages that are none, or are given twice, are refused, and
-// none of the command's are kept.
+// TestPagesAreChecked checks that invalid and duplicate pages are refused, and
+// that none of the command's pages are kept.
 func TestPagesAreChecked(t *testing.T) {
 	v := newDriver(t, nil)
 	v.run(0x104, 0, nil)
 	good := v.host.alloc(2)
 	for name, list := range map[string][]uint64{
-		"unaligned":     {good, good + pageSize + 8},
-		"twice":         {good, good},
-		"not there":     {good, 1 << 40},
-		"over the edge": {good, hostBase + hostSize},
+		"unaligned":      {good, good + pageSize + 8},
+		"twice":          {good, good},
+		"missing":        {good, 1 << 40},
+		"beyond the end": {good, hostBase + hostSize},
 	} {
 		out := v.try(0x108, pagesGive, 16, 0, func(in []byte) {
 			prm.ManagePagesInInputNumEntries.Set(in, 2)
@@ -90,8 +91,8 @@ func TestPagesAreChecked(t *testing.T) {
 	v.refused(0x102, 0, statusBadSystemState, reasonPagesMissing, nil)
 }
 
-// TestCapabilities: what is offered can be lowered, not raised, by the program
-// and by the driver.
+// TestCapabilities checks that the program and the driver can lower
+// capabilities but not raise them.
 func TestCapabilities(t *testing.T) {
 	old := Capability{CapGeneral, prm.HCACapCQEVersion, 0}
 	v := newDriver(t, func(c *Config) { c.Capabilities = []Capability{old} })
@@ -127,7 +128,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestAtomicCapabilities: the driver's page says the order of bytes alone.
+// TestAtomicCapabilities checks that the driver can set only the byte order.
 func TestAtomicCapabilities(t *testing.T) {
 	v := newDriver(t, nil)
 	v.run(0x104, 0, nil)
@@ -143,8 +144,8 @@ func TestAtomicCapabilities(t *testing.T) {
 	})
 }
 
-// TestOrder: commands before their time, unknown ones, and those of the other
-// link layer.
+// TestOrder checks commands before their time, unknown ones, and those of the
+// other link layer.
 func TestOrder(t *testing.T) {
 	v := newDriver(t, nil)
 	v.refused(0x107, 1, statusBadSystemState, reasonNotEnabled, nil)
@@ -160,7 +161,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestInfiniBandPort: state, GIDs and P_Keys.
+// TestInfiniBandPort checks state, GIDs and P_Keys.
 func TestInfiniBandPort(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.LID = 7 })
 	v.boot()
@@ -197,7 +198,8 @@ func TestInfiniBandPort(t *testing.T) {
 	v.refused(0x764, 0, statusBadOutputLength, reasonLength, nil)
 }
 
-// TestReset: nothing of a driver survives, the port's state does.
+// TestReset checks that a reset removes everything of the driver and keeps the
+// port's state.
 func TestReset(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A host is a machine with memory from hostBase on, in which a driver hands out
-// pages.
+// A host is a machine with memory from hostBase on, whose pages a driver
+// allocates.
 type host struct {
 	memory     []byte
 	next       uint64
@@ -37,7 +37,7 @@ func (h *host) Interrupt(vector int) error {
 	return nil
 }
 
-// alloc hands out n pages in a row.
+// alloc allocates n contiguous pages.
 func (h *host) alloc(n int) uint64 {
 	addr := h.next
 	h.next += uint64(n) * pageSize
@@ -52,8 +52,7 @@ func (h *host) bytes(addr uint64, n int) []byte {
 	return b
 }
 
-// A driver does what mlx5_core does, as far as it is needed to see what a device
-// answers.
+// A driver does what mlx5_core does, as far as the tests need it.
 type driver struct {
 	t      *testing.T
 	loop   *loop.Loop
@@ -64,12 +63,12 @@ type driver struct {
 	pages  map[uint64]bool
 	uar    uint32
 	faults []error
-	choose func(page []byte) // changes the general capabilities that boot sets; may be nil
+	choose func(page []byte) // changes the general capabilities set by boot; may be nil
 }
 
 const testGUID = 0x0002c90300a0b0c1
 
-// newDriver plugs a device into a machine and sets the command queue up.
+// newDriver plugs a device into a machine and sets up the command queue.
 func newDriver(t *testing.T, change func(*Config)) *driver {
 	t.Helper()
 	v := &driver{t: t, loop: new(loop.Loop), host: newHost(), pages: make(map[uint64]bool)}
@@ -107,7 +106,8 @@ func (v *driver) ring(vector uint32) {
 	v.write(regCmdqDoorbell, binary.BigEndian.AppendUint32(nil, vector))
 }
 
-// chain links mailboxes for what of n bytes is not inline, and returns the first.
+// chain links mailboxes for the part of n bytes that is not inline, and returns
+// the first.
 func (v *driver) chain(first uint64, n int, token byte) uint64 {
 	n -= 16
 	if n <= 0 {
@@ -126,7 +126,7 @@ func (v *driver) chain(first uint64, n int, token byte) uint64 {
 	return first
 }
 
-// put writes a command into an entry of the queue.
+// put writes a command to an entry of the queue.
 func (v *driver) put(i int, in []byte, outLength int) []byte {
 	token := byte(i + 1)
 	entry := v.host.bytes(v.queue+uint64(i)*64, 64)
@@ -158,7 +158,7 @@ func (v *driver) get(entry []byte) []byte {
 	return out
 }
 
-// input makes the input of a command, n bytes longer than its layout.
+// input returns the input of a command, n bytes longer than its layout.
 func input(opcode uint16, opMod int, l *prm.Layout, n int, fill func(in []byte)) []byte {
 	in := make([]byte, l.Size+n)
 	prm.CmdOpcode.Set(in, uint64(opcode))
@@ -169,7 +169,7 @@ func input(opcode uint16, opMod int, l *prm.Layout, n int, fill func(in []byte))
 	return in
 }
 
-// try carries out a command and returns its output, whatever its status.
+// try executes a command and returns its output, which may have any status.
 func (v *driver) try(opcode uint16, opMod, extraIn, extraOut int, fill func(in []byte)) []byte {
 	v.t.Helper()
 	in, out := prm.NOPIn, prm.NOPOut
@@ -179,7 +179,7 @@ func (v *driver) try(opcode uint16, opMod, extraIn, extraOut int, fill func(in [
 	entry := v.put(0, input(opcode, opMod, in, extraIn, fill), out.Size+extraOut)
 	v.ring(1)
 	if prm.CmdEntryOwnership.Is(entry) {
-		v.t.Fatalf("opcode %#x: the entry is still the device's", opcode)
+		v.t.Fatalf("opcode %#x: the entry is still owned by the device", opcode)
 	}
 	if s := prm.CmdEntryStatus.Get(entry); s != 0 {
 		v.t.Fatalf("opcode %#x: delivery status %#x", opcode, s)
@@ -187,7 +187,7 @@ func (v *driver) try(opcode uint16, opMod, extraIn, extraOut int, fill func(in [
 	return v.get(entry)
 }
 
-// list carries out a command that must succeed, with n bytes more of input or
+// list executes a command that must succeed, with n extra bytes of input or
 // output.
 func (v *driver) list(opcode uint16, opMod, extraIn, extraOut int, fill func(in []byte)) []byte {
 	v.t.Helper()
@@ -198,13 +198,13 @@ func (v *driver) list(opcode uint16, opMod, extraIn, extraOut int, fill func(in 
 	return out
 }
 
-// run carries out a command that must succeed.
+// run executes a command that must succeed.
 func (v *driver) run(opcode uint16, opMod int, fill func(in []byte)) []byte {
 	v.t.Helper()
 	return v.list(opcode, opMod, 0, 0, fill)
 }
 
-// refused carries out a command that must fail with a status.
+// refused executes a command that must fail with a status.
 func (v *driver) refused(opcode uint16, opMod int, want status, why reason, fill func(in []byte)) {
 	v.t.Helper()
 	out := v.try(opcode, opMod, 0, 0, fill)
@@ -218,7 +218,7 @@ func hexStatus(out []byte) string {
 	return fmt.Sprintf("status %#x, syndrome %#x", prm.CmdStatus.Get(out), prm.CmdSyndrome.Get(out))
 }
 
-// give answers the firmware's question for pages.
+// give gives the firmware the pages that it requests.
 func (v *driver) give(kind int) int {
 	v.t.Helper()
 	n := int(prm.QueryPagesOutNumPages.Get(v.run(0x107, kind, nil)))
@@ -233,7 +233,7 @@ func (v *driver) give(kind int) int {
 	return n
 }
 
-// take takes pages back until there are none.
+// take takes back pages until there are no more.
 func (v *driver) take() {
 	v.t.Helper()
 	for {
@@ -252,7 +252,7 @@ func (v *driver) take() {
 	}
 }
 
-// boot does what a driver does up to INIT_HCA and a page of the UAR.
+// boot does what a driver does up to INIT_HCA and ALLOC_UAR.
 func (v *driver) boot() {
 	v.t.Helper()
 	v.run(0x104, 0, nil)
@@ -273,8 +273,8 @@ func (v *driver) boot() {
 	v.uar = uint32(prm.AllocUAROutUAR.Get(v.run(0x802, 0, nil)))
 }
 
-// createEQ makes an event queue of 1<<logSize entries and returns its number and
-// its first page.
+// createEQ creates an event queue of 1<<logSize entries and returns its number
+// and its first page.
 func (v *driver) createEQ(logSize int, mask uint64, vector int) (uint32, uint64) {
 	v.t.Helper()
 	pages := max(1, 64<<logSize/pageSize)
@@ -304,7 +304,7 @@ func (v *driver) arm(eqn, index uint32, arm bool) {
 	v.write(offset, binary.BigEndian.AppendUint32(nil, eqn<<24|index&indexMask))
 }
 
-// event is the i-th event since the queue was made, nil if there is none yet.
+// event returns the i-th event since the queue was created, or nil.
 func (v *driver) event(ring uint64, logSize, i int) []byte {
 	e := v.host.bytes(ring+uint64(i&(1<<logSize-1))*64, 64)
 	if prm.EQEOwner.Get(e) != uint64(i>>logSize&1) {
@@ -313,7 +313,7 @@ func (v *driver) event(ring uint64, logSize, i int) []byte {
 	return e
 }
 
-// reported fails unless the device reported n faults of its driver.
+// reported checks that the device reported n mistakes of its driver.
 func (v *driver) reported(n int) {
 	v.t.Helper()
 	if len(v.faults) != n {

@@ -7,8 +7,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// createWithECE makes a queue pair that asks for options of enhanced connection
-// establishment, and returns its number and the options that the device has.
+// createWithECE creates a queue pair with requested options of enhanced
+// connection establishment, and returns its number and the options of the
+// device.
 func (o *objects) createWithECE(options uint32) (qpn, ece uint32) {
 	o.t.Helper()
 	out := o.list(0x500, 0, 8, 0, func(in []byte) {
@@ -25,13 +26,13 @@ func (o *objects) createWithECE(options uint32) (qpn, ece uint32) {
 	return get32(prm.CreateQPOutQPN, out), get32(prm.CreateQPOutECE, out)
 }
 
-// TestECE checks that CREATE_QP returns the device's options, that INIT2RTR returns
-// those of the wanted ones that it has, and that they are the queue pair's then.
+// TestECE checks that CREATE_QP returns the device's options, and that INIT2RTR
+// returns and sets the requested ones that the device supports.
 func TestECE(t *testing.T) {
 	const has, wants, both = 0x3000_0006, 0x1000_000c, 0x1000_0004
 	o := newObjects(t, func(c *Config) { c.ECE = has })
 	if _, got := o.createWithECE(0); got != 0 {
-		t.Errorf("a queue pair that asks for no options has %#x", got)
+		t.Errorf("a queue pair without requested options has %#x", got)
 	}
 	qpn, got := o.createWithECE(0x1000_0000)
 	if got != has {

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// Types of events that are not the engine's.
+// Event types that are not in package engine.
 const (
 	eventCompletion  = 0x00
 	eventPort        = 0x09
@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	maxEQs     = 64 // the doorbell has eight bits for them, log_max_eq four
+	maxEQs     = 64 // the doorbell has eight bits for the number, log_max_eq four
 	eqeShift   = 6
 	indexMask  = 1<<24 - 1
 	eqStatusOK = 0
@@ -43,7 +43,8 @@ type eventQueue struct {
 	overrun  bool
 }
 
-// eventQueues are all of a device. One of them at most has the commands' events.
+// eventQueues are the event queues of a device. At most one of them gets
+// command events.
 type eventQueues struct {
 	queues  [maxEQs]*eventQueue
 	next    uint32
@@ -56,8 +57,8 @@ func newEvent(kind uint8) []byte {
 	return e
 }
 
-// postAll posts an event to every queue whose mask has its type. It reports whether
-// there is one.
+// postAll posts an event to every queue whose mask has its type. It reports
+// whether a queue exists.
 func (d *Device) postAll(event []byte, kind uint8) bool {
 	posted := false
 	for _, eq := range d.eqs.queues {
@@ -69,15 +70,15 @@ func (d *Device) postAll(event []byte, kind uint8) bool {
 	return posted
 }
 
-// postTo posts an event to the queue of a number, if there still is one.
+// postTo posts an event to the queue with the given number, if it exists.
 func (d *Device) postTo(eqn uint32, event []byte) {
 	if eqn < maxEQs && d.eqs.queues[eqn] != nil {
 		d.post(d.eqs.queues[eqn], event)
 	}
 }
 
-// post writes an event, the word with the owner last, and interrupts the host if
-// the queue is armed. A queue that is full has been overrun for good.
+// post writes an event, the word with the owner bit last, and interrupts the
+// host if the queue is armed. A full queue is overrun and gets no more events.
 func (d *Device) post(eq *eventQueue, event []byte) {
 	if eq.overrun {
 		return
@@ -105,7 +106,7 @@ func (d *Device) post(eq *eventQueue, event []byte) {
 	}
 }
 
-// interrupt raises the queue's vector once for each time that it was armed.
+// interrupt raises the queue's vector once per arming.
 func (d *Device) interrupt(eq *eventQueue) {
 	eq.armed = false
 	if d.machine == nil {
@@ -116,7 +117,7 @@ func (d *Device) interrupt(eq *eventQueue) {
 	}
 }
 
-// eqDoorbell is a store to a doorbell of event queues.
+// eqDoorbell processes a store to an event queue doorbell.
 func (d *Device) eqDoorbell(uar uint32, p []byte, arm bool) {
 	number, index := uint32(prm.EQDoorbellEQN.Get(p)), uint32(prm.EQDoorbellConsumerIndex.Get(p))
 	var eq *eventQueue
@@ -126,10 +127,10 @@ func (d *Device) eqDoorbell(uar uint32, p []byte, arm bool) {
 	d.config.Tracer.Emit("eq_doorbell", trace.Object("eqn", "eq", number), trace.Num("index", index), trace.Bool("arm", arm))
 	switch {
 	case eq == nil:
-		d.report("a doorbell of event queue %d, which there is not", number)
+		d.report("a doorbell of event queue %d, which does not exist", number)
 		return
 	case eq.uar != uar:
-		d.report("a doorbell of event queue %d at page %#x of the UAR: its page is %#x", number, uar, eq.uar)
+		d.report("a doorbell of event queue %d in UAR page %#x: its page is %#x", number, uar, eq.uar)
 	case (eq.producer-index)&indexMask > (eq.producer-eq.consumer)&indexMask:
 		d.report("consumer index %#x of event queue %d: it was %#x, the producer's is %#x", index, number, eq.consumer, eq.producer)
 		return
@@ -184,7 +185,8 @@ func (d *Device) createEQ(in, out []byte) error {
 	return nil
 }
 
-// add gives a queue a number, others than the last one first.
+// add assigns a number to a queue. The last one is reused only after all
+// others.
 func (q *eventQueues) add(eq *eventQueue, limit uint32) error {
 	limit = min(limit, maxEQs)
 	for range limit {

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// TestPortEvents: the port's changes come as events, through several pages of a
-// ring, at an armed queue with an interrupt each.
+// TestPortEvents checks that each change of the port has an event, through
+// several pages of a ring, and an interrupt if the queue is armed.
 func TestPortEvents(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -21,7 +21,7 @@ func TestPortEvents(t *testing.T) {
 		})
 		e := v.event(ring, logSize, i)
 		if e == nil || v.event(ring, logSize, i+1) != nil {
-			t.Fatalf("event %d is not there, or the next one is", i)
+			t.Fatalf("event %d does not exist, or the next one does", i)
 		}
 		want := uint64(stateDown)
 		if up {
@@ -38,8 +38,8 @@ func TestPortEvents(t *testing.T) {
 	v.reported(0)
 }
 
-// TestArming: one interrupt each time that a queue was armed, at once if there
-// are events already.
+// TestArming checks that a queue raises one interrupt each time it is armed, at
+// once if it has events.
 func TestArming(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -52,7 +52,7 @@ func TestArming(t *testing.T) {
 		{func() { v.arm(eqn, 0, true) }, 0},
 		{toggle, 1},
 		{toggle, 1},
-		{func() { v.arm(eqn, 1, true) }, 2}, // one event is unseen
+		{func() { v.arm(eqn, 1, true) }, 2}, // one event was not consumed
 		{func() { v.arm(eqn, 2, true) }, 2},
 		{toggle, 3},
 		{func() { v.arm(eqn, 3, false) }, 3},
@@ -64,8 +64,8 @@ func TestArming(t *testing.T) {
 	}
 }
 
-// TestOverrun: a queue that is full gets no events any more, says so, and the
-// device reports it once.
+// TestOverrun checks that a full queue gets no more events, reports its status,
+// and that the device reports it once.
 func TestOverrun(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -74,7 +74,7 @@ func TestOverrun(t *testing.T) {
 		v.loop.Run(func() { v.device.SetPort(!v.device.Engine().Up()) })
 	}
 	if v.event(ring, 1, 2) != nil {
-		t.Error("an event was written over one that the host has not seen")
+		t.Error("an event overwrote one that the host has not consumed")
 	}
 	query := func() uint64 {
 		out := v.run(0x303, 0, func(in []byte) { prm.QueryEQInEQNumber.Set(in, uint64(eqn)) })
@@ -100,7 +100,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestEQRefusals: event queues that cannot be.
+// TestEQRefusals checks attributes that are refused.
 func TestEQRefusals(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -124,8 +124,8 @@ func TestEQRefusals(t *testing.T) {
 	v.refused(0x803, 0, statusBusy, reasonInUse, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(v.uar)) })
 }
 
-// TestEQPages: event queues take part in what all lists of pages may have, and give
-// it back.
+// TestEQPages checks that event queues count against the limit of all page
+// lists.
 func TestEQPages(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -160,7 +160,8 @@ func TestEQPages(t *testing.T) {
 	})
 }
 
-// TestEQDoorbells: doorbells that mean nothing are reported and change nothing.
+// TestEQDoorbells checks that invalid doorbells are reported and have no
+// effect.
 func TestEQDoorbells(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -176,11 +177,12 @@ func TestEQDoorbells(t *testing.T) {
 	v.uar = uar
 	v.loop.Run(func() { v.device.SetPort(false) })
 	if len(v.host.interrupts) != 0 {
-		t.Error("the queue was armed by one of them")
+		t.Error("one of them armed the queue")
 	}
 }
 
-// TestEQNumbers: as many queues as the capability says, and numbers come back.
+// TestEQNumbers checks the maximum number of queues, and that numbers are
+// reused.
 func TestEQNumbers(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.Capabilities = []Capability{{CapGeneral, prm.HCACapLogMaxEQ, 2}} })
 	v.boot()

@@ -5,8 +5,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// ethCommands are those of raw Ethernet: its queues and where packets are spread
-// to.
+// ethCommands are the commands of raw Ethernet queues.
 var ethCommands = []command{
 	{0x760, "QUERY_ROCE_ADDRESS", prm.QueryRoCEAddressIn, prm.QueryRoCEAddressOut, inEth, (*Device).queryRoCEAddress},
 	{0x761, "SET_ROCE_ADDRESS", prm.SetRoCEAddressIn, prm.SetRoCEAddressOut, inEth, (*Device).setRoCEAddress},
@@ -36,7 +35,7 @@ const (
 	selectScatterFCS = 1 << 2
 )
 
-// wqBuffer decodes the ring of a work queue whose context is at wq of a command.
+// wqBuffer decodes the ring of a work queue whose context is at wq.
 func (d *Device) wqBuffer(in []byte, wq prm.Field) (engine.Buffer, uint8, uint8, error) {
 	c := wq.Bytes(in)
 	size, stride := uint8(prm.WQLogWQSize.Get(c)), uint8(prm.WQLogWQStride.Get(c))
@@ -109,7 +108,7 @@ func (d *Device) querySQ(in, out []byte) error {
 	return nil
 }
 
-// showWQ writes the context of a work queue.
+// showWQ encodes the context of a work queue.
 func showWQ(c []byte, pd uint32, size, stride uint8, b *engine.Buffer, record uint64) {
 	prm.WQWQType.Set(c, wqCyclic)
 	prm.WQPD.Set(c, uint64(pd))

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// TestEthernetQueues makes what a network driver makes, from a send queue to the
-// flow that leads to a receive queue, and takes it away in order.
+// TestEthernetQueues creates what a network driver creates, from a send queue
+// to the flow for a receive queue, and destroys it in order.
 func TestEthernetQueues(t *testing.T) {
 	o := newObjects(t, func(c *Config) { c.LinkLayer = Ethernet })
 	td := prm.AllocTransportDomainOutTransportDomain.Get(o.run(0x816, 0, nil))
@@ -87,7 +87,7 @@ func TestEthernetQueues(t *testing.T) {
 	o.reported(0)
 }
 
-// flow makes a table with a flow to a TIR, and takes it away.
+// flow creates a table with a flow to a TIR, and destroys it.
 func (o *objects) flow(tir uint32) {
 	o.t.Helper()
 	table := prm.CreateFlowTableOutTableID.Get(o.run(0x930, 0, func(in []byte) {
@@ -129,7 +129,7 @@ func (o *objects) flow(tir uint32) {
 	o.run(0x931, 0, func(in []byte) { prm.DestroyFlowTableInTableID.Set(in, table) })
 }
 
-// TestGIDs: an entry of the table is what its query answers.
+// TestGIDs checks that a query returns the entry that was set.
 func TestGIDs(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.LinkLayer = Ethernet })
 	v.boot()
@@ -156,7 +156,8 @@ func TestGIDs(t *testing.T) {
 	v.refused(0x760, 0, statusBadParam, reasonIndex, func(in []byte) { prm.QueryRoCEAddressInRoCEAddressIndex.Set(in, 64) })
 }
 
-// TestNICPort: what a driver sets of its port, and the lists of addresses.
+// TestNICPort checks the attributes that a driver sets for its port, and the
+// lists of addresses.
 func TestNICPort(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.LinkLayer = Ethernet; c.MAC = [6]byte{2, 1, 2, 3, 4, 5} })
 	v.boot()
@@ -185,7 +186,7 @@ func TestNICPort(t *testing.T) {
 	hears := func(unicast, multicast bool) {
 		t.Helper()
 		if uc, mc := v.device.hca.LocalLoopback(); uc != unicast || mc != multicast {
-			t.Errorf("the port hears itself: unicast %v, multicast %v, not %v, %v", uc, mc, unicast, multicast)
+			t.Errorf("local loopback: unicast %v, multicast %v, want %v, %v", uc, mc, unicast, multicast)
 		}
 	}
 	hears(true, true)

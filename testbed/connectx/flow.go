@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// flowCommands are those of flow tables.
+// flowCommands are the commands of flow tables.
 var flowCommands = []command{
 	{0x92f, "SET_FLOW_TABLE_ROOT", prm.SetFlowTableRootIn, prm.SetFlowTableRootOut, inEth, (*Device).setFlowRoot},
 	{0x930, "CREATE_FLOW_TABLE", prm.CreateFlowTableIn, prm.CreateFlowTableOut, inEth, (*Device).createFlowTable},
@@ -28,7 +28,7 @@ const (
 	flowForward = 1 << 2
 )
 
-// ownTable refuses tables that are not for what a host receives.
+// ownTable checks that a table is of type NIC receive.
 func ownTable(in []byte, other, kind prm.Field) error {
 	if other.Is(in) || engine.FlowTableType(kind.Get(in)) != engine.NICReceive {
 		return refuse(statusBadParam, reasonPort)
@@ -44,10 +44,10 @@ func (d *Device) createFlowTable(in, out []byte) error {
 	n, err := d.hca.CreateFlowTable(engine.FlowTableAttr{
 		Type: engine.NICReceive, Level: uint8(prm.FlowTableLevel.Get(c)), LogSize: uint8(prm.FlowTableLogSize.Get(c)), MissTable: missTable(c),
 	})
-	return answer(prm.CreateFlowTableOutTableID, out, n, err)
+	return writeNumber(prm.CreateFlowTableOutTableID, out, n, err)
 }
 
-// missTable is where a packet goes that no flow of a table matches.
+// missTable returns the next table of packets that no flow of a table matches.
 func missTable(c []byte) uint32 {
 	if prm.FlowTableTableMissAction.Get(c) != missToTable {
 		return 0
@@ -94,7 +94,7 @@ func (d *Device) createFlowGroup(in, out []byte) error {
 		Mask:     [512]byte(mask),
 		Criteria: uint8(criteria),
 	})
-	return answer(prm.CreateFlowGroupOutGroupID, out, n, err)
+	return writeNumber(prm.CreateFlowGroupOutGroupID, out, n, err)
 }
 
 func (d *Device) destroyFlowGroup(in, out []byte) error {
@@ -104,7 +104,7 @@ func (d *Device) destroyFlowGroup(in, out []byte) error {
 	return d.hca.DestroyFlowGroup(get32(prm.DestroyFlowGroupInTableID, in), get32(prm.DestroyFlowGroupInGroupID, in))
 }
 
-// setFlow makes or replaces a flow.
+// setFlow creates or replaces a flow.
 func (d *Device) setFlow(in, out []byte) error {
 	if err := ownTable(in, prm.SetFTEInOtherVport, prm.SetFTEInTableType); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// FuzzCommand carries out commands of any bytes on a device that runs: it ends
-// each of them, and the device works afterwards.
+// FuzzCommand executes arbitrary commands on a running device. Each must end,
+// and the device must work afterwards.
 func FuzzCommand(f *testing.F) {
 	for opcode, c := range byOpcode {
 		f.Add(input(opcode, 0, c.in, 0, nil), uint16(c.out.Size), true)
@@ -43,7 +43,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzRegisters stores and reads anything anywhere in BAR 0.
+// FuzzRegisters stores and reads arbitrary bytes anywhere in BAR 0.
 func FuzzRegisters(f *testing.F) {
 	f.Add([]byte{0, 0, 0x14, 4, 0, 1, 0, 0, 0, 0, 0x18, 4, 0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{1, 0, 0x40, 4, 1, 0, 0, 0, 1, 0, 0x20, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 8, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8})

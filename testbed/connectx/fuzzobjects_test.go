@@ -11,18 +11,19 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// creations are the commands that answer with an object's number, and how the
-// fields are called that take it.
+// creations are the commands that return an object's number, and the names of
+// the fields that have such a number.
 var creations = map[uint16][]string{
 	0x200: {"mkey_index"}, 0x400: {"cqn", "cqn_snd", "cqn_rcv"}, 0x500: {"qpn"}, 0x700: {"srqn"}, 0x705: {"xrc_srqn"}, 0x90c: {"rmpn", "srqn_rmpn_xrqn"},
 	0x80e: {"xrcd"}, 0x800: {"pd"}, 0x802: {"uar", "uar_page"}, 0x816: {"transport_domain"}, 0x900: {"tirn", "destination_id"}, 0x904: {"sqn"},
 	0x908: {"rqn", "inline_rqn"}, 0x912: {"tisn", "tis_num_0"}, 0x916: {"rqtn", "indirect_table"}, 0x930: {"table_id"}, 0x933: {"group_id"},
 }
 
-// A sequence is commands in a row, whose numbers and addresses are mostly good.
+// A sequence is a sequence of commands. Most numbers and addresses in it are
+// valid.
 type sequence struct {
 	*objects
-	last    map[string]uint32 // the number that a field has if nothing else is said
+	last    map[string]uint32 // the default number of a field
 	numbers []uint32
 	done    map[uint16]int // commands that succeeded
 }
@@ -48,11 +49,11 @@ func (s *sequence) created(opcode uint16, n uint32) {
 	s.numbers = append(s.numbers, n)
 }
 
-// opcodes are all that there are; a sequence names them by their index.
+// opcodes are all opcodes; a sequence has their indices.
 func opcodes() []uint16 { return slices.Sorted(maps.Keys(byOpcode)) }
 
-// op is a command of a sequence: what it is, how many addresses follow it, and
-// fields with their values.
+// op encodes a command of a sequence: its opcode, the number of addresses
+// behind it, and fields with their values.
 func op(opcode uint16, extra byte, fields ...any) []byte {
 	b := []byte{byte(slices.Index(opcodes(), opcode)), 0, extra, byte(len(fields) / 2)}
 	for i := 0; i < len(fields); i += 2 {
@@ -69,7 +70,7 @@ func op(opcode uint16, extra byte, fields ...any) []byte {
 	return b
 }
 
-// step carries out the first command of ops and returns the others.
+// step executes the first command of ops and returns the rest.
 func (s *sequence) step(ops []byte) []byte {
 	all := opcodes()
 	opcode, opMod, extra, sets := all[int(ops[0])%len(all)], int(ops[1]), int(ops[2]%33)*8, int(ops[3]%9)
@@ -103,7 +104,7 @@ func (s *sequence) step(ops []byte) []byte {
 	return ops
 }
 
-// fill gives a field a number that is good.
+// fill sets a field to a valid number.
 func (s *sequence) fill(in []byte, f prm.Field) {
 	name := f.Name[strings.LastIndexByte(f.Name, '.')+1:]
 	if n, ok := s.last[name]; ok && f.Width <= 32 {
@@ -113,8 +114,8 @@ func (s *sequence) fill(in []byte, f prm.Field) {
 	}
 }
 
-// set gives a field another value: numbers of any object, addresses of memory
-// that there is, and with the top bit what is most likely wrong.
+// set sets a field to another value: the number of any object, the address of
+// existing memory or, with the top bit, probably an invalid value.
 func (s *sequence) set(in []byte, f prm.Field, v uint32) {
 	switch {
 	case f.Width > 64:
@@ -131,7 +132,7 @@ func (s *sequence) set(in []byte, f prm.Field, v uint32) {
 	}
 }
 
-// usual are sequences that make many objects, use them and destroy them.
+// usual returns sequences that create many objects, use them and destroy them.
 func usual() map[bool][]byte {
 	return map[bool][]byte{
 		false: slices.Concat(
@@ -145,7 +146,7 @@ func usual() map[bool][]byte {
 	}
 }
 
-// TestUsual: the sequences that the fuzzer begins with get past the checks.
+// TestUsual checks that the fuzzer's seeds pass the checks.
 func TestUsual(t *testing.T) {
 	for ethernet, ops := range usual() {
 		s := newSequence(t, ethernet)
@@ -159,8 +160,8 @@ func TestUsual(t *testing.T) {
 	}
 }
 
-// FuzzObjects carries out any commands in a row on the objects that they make:
-// each of them ends, and a reset leaves nothing.
+// FuzzObjects executes arbitrary commands on the objects that they create. Each
+// must end, and a reset must remove everything.
 func FuzzObjects(f *testing.F) {
 	for ethernet, ops := range usual() {
 		f.Add(ops, ethernet)
@@ -172,7 +173,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		s.loop.Run(func() {
 			if s.device.Reset(); s.device.hca.Objects() != (engine.Objects{}) {
-				t.Errorf("a reset leaves %+v", s.device.hca.Objects())
+				t.Errorf("after a reset: %+v", s.device.hca.Objects())
 			}
 		})
 		s.pages = make(map[uint64]bool)

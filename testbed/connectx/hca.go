@@ -4,7 +4,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// hcaCommands are those of the device as a whole: what a driver needs to probe.
+// hcaCommands are the commands of the device as a whole, which a driver needs
+// to probe.
 var hcaCommands = []command{
 	{0x100, "QUERY_HCA_CAP", prm.QueryHCACapIn, prm.QueryHCACapOut, enabled, (*Device).queryHCACap},
 	{0x101, "QUERY_ADAPTER", prm.QueryAdapterIn, prm.QueryAdapterOut, enabled, (*Device).queryAdapter},
@@ -51,7 +52,7 @@ func (d *Device) disableHCA(in, out []byte) error {
 	return nil
 }
 
-// The steering interface has versions: 0, of which nothing is known here, and 1.
+// The steering interface has version 0, which is not supported, and 1.
 const supportedISSI = 1<<0 | 1<<1
 
 func (d *Device) queryISSI(in, out []byte) error {
@@ -82,7 +83,7 @@ func (d *Device) initHCA(in, out []byte) error {
 	case len(d.pages.held) < d.config.BootPages+d.config.InitPages:
 		return refuse(statusBadSystemState, reasonPagesMissing)
 	}
-	d.stop() // the sizes of tables are the driver's
+	d.stop() // the driver sets the sizes of tables
 	d.running = true
 	return nil
 }
@@ -92,7 +93,7 @@ func (d *Device) teardownHCA(in, out []byte) error {
 	return nil
 }
 
-// queryAdapter tells vendor and board.
+// queryAdapter returns vendor and board.
 func (d *Device) queryAdapter(in, out []byte) error {
 	adapter := prm.QueryAdapterOutAdapter.Bytes(out)
 	prm.AdapterIEEEVendorID.Set(adapter, 0x2c9)
@@ -103,7 +104,7 @@ func (d *Device) queryAdapter(in, out []byte) error {
 
 func (d *Device) allocUAR(in, out []byte) error {
 	page, err := d.uars.add()
-	return answer(prm.AllocUAROutUAR, out, page, err)
+	return writeNumber(prm.AllocUAROutUAR, out, page, err)
 }
 
 func (d *Device) deallocUAR(in, out []byte) error {
@@ -132,7 +133,7 @@ func (d *Device) deallocQCounter(in, out []byte) error {
 	return d.counters.remove(uint32(prm.DeallocQCounterInCounterSetID.Get(in)))
 }
 
-// queryQCounter answers that nothing was counted.
+// queryQCounter returns zero counters.
 func (d *Device) queryQCounter(in, out []byte) error {
 	if prm.QueryQCounterInOtherVport.Is(in) || prm.QueryQCounterInAggregate.Is(in) {
 		return refuse(statusBadParam, reasonPort)

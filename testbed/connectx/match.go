@@ -2,8 +2,8 @@ package connectx
 
 import "github.com/goverbs/goverbs/testbed/connectx/prm"
 
-// matched is what flows can look at: what is claimed, and the fields of the
-// packet's headers that stand for it. The engine fills them for each packet.
+// matched has the match fields that flows can use: capabilities, and the
+// corresponding fields. The engine fills them in for each packet.
 var matched = []struct {
 	claim  prm.Field
 	fields []prm.Field // of prm.FlowMatch
@@ -29,7 +29,7 @@ var matched = []struct {
 	{prm.FlowFieldsOuterTCPFlags, outer(prm.FlowHeadersTCPFlags)},
 }
 
-// outer are fields of the outer headers.
+// outer returns fields of the outer headers.
 func outer(fields ...prm.Field) []prm.Field {
 	for i, f := range fields {
 		fields[i] = f.Within(prm.FlowMatchOuter)
@@ -37,7 +37,7 @@ func outer(fields ...prm.Field) []prm.Field {
 	return fields
 }
 
-// offerMatches claims what flows can look at, bit by bit.
+// offerMatches sets the capabilities of match fields.
 func offerMatches(page []byte) {
 	table := prm.FlowTableNICCapReceive.Bytes(page)
 	for _, f := range []prm.Field{prm.FlowTableCapFtFieldSupport, prm.FlowTableCapFtFieldBitmaskSupport} {
@@ -47,7 +47,7 @@ func offerMatches(page []byte) {
 	}
 }
 
-// matchable has the bits that flows can look at.
+// matchable has the bits that flows can match.
 var matchable = func() (bits [512]byte) {
 	for _, m := range matched {
 		for _, f := range m.fields {
@@ -63,8 +63,8 @@ var matchable = func() (bits [512]byte) {
 	return bits
 }()
 
-// checkMatch refuses a mask of fields that packets are not given. Of the mask,
-// the parts of 64 bytes count that have their bit in criteria.
+// checkMatch refuses a mask with other fields. criteria selects the parts of
+// the mask, of 64 bytes each.
 func checkMatch(mask []byte, criteria uint64) error {
 	for i, b := range mask {
 		if criteria>>(i/prm.FlowHeaders.Size)&1 != 0 && b&^matchable[i] != 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// groups makes groups of a table that look at each field: those that packets are
-// given can be had, the others are refused.
+// groups creates groups of a table that match each field: supported ones are
+// accepted, the others refused.
 func (o *objects) groups(table uint64) {
 	o.t.Helper()
 	group := func(f prm.Field, criteria uint64) func(in []byte) {
@@ -33,15 +33,16 @@ func (o *objects) groups(table uint64) {
 	for _, f := range []prm.Field{vni, prm.FlowHeadersL4Type.Within(prm.FlowMatchOuter), prm.FlowHeadersDMAC.Within(prm.FlowMatchInner)} {
 		o.refused(0x933, 0, statusBadParam, reasonCapability, group(f, 7))
 	}
-	n := prm.CreateFlowGroupOutGroupID.Get(o.run(0x933, 0, group(vni, 1))) // the part is not looked at
+	n := prm.CreateFlowGroupOutGroupID.Get(o.run(0x933, 0, group(vni, 1))) // criteria without the part
 	o.run(0x934, 0, func(in []byte) {
 		prm.DestroyFlowGroupInTableID.Set(in, table)
 		prm.DestroyFlowGroupInGroupID.Set(in, n)
 	})
 }
 
-// TestClaims: nothing is claimed that the device does not do: match fields that
-// packets are not given, counters that count nothing, waits between queues.
+// TestClaims checks that unimplemented capabilities are not claimed: match
+// fields that are not filled in, counters that do not count, waits between
+// queues.
 func TestClaims(t *testing.T) {
 	for _, link := range []LinkLayer{InfiniBand, Ethernet} {
 		c, err := newCapabilities(link, false, nil)

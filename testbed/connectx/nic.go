@@ -5,12 +5,12 @@ import (
 )
 
 const (
-	stateUp     = 1 // of a vport: administrative and real
+	stateUp     = 1 // of a vport: administrative and actual
 	ethernetMTU = 1500
-	maxMTU      = 9216 // with headers
+	maxMTU      = 9216 // including headers
 )
 
-// Kinds of lists of a NIC vport.
+// Types of lists of a NIC vport.
 const (
 	listUnicast   = 0
 	listMulticast = 1
@@ -34,7 +34,7 @@ func (d *Device) modifyVportState(in, out []byte) error {
 	return nil
 }
 
-// listRoom is how many addresses a list of a vport may have.
+// listRoom returns how many addresses a list of a vport may have.
 func (d *Device) listRoom(kind uint64) int {
 	f := map[uint64]prm.Field{
 		listUnicast: prm.HCACapLogMaxCurrentUCList, listMulticast: prm.HCACapLogMaxCurrentMCList, listVLAN: prm.HCACapLogMaxVLANList,
@@ -106,12 +106,12 @@ func (d *Device) modifyNICVport(in, out []byte) error {
 	return nil
 }
 
-// setLoopback has the port hear what it sends, or not, as the vport's context says.
+// setLoopback sets local loopback according to the vport's context.
 func (d *Device) setLoopback() {
 	d.hca.SetLocalLoopback(!prm.NICVportDisableUCLocalLB.Is(d.port.nic), !prm.NICVportDisableMCLocalLB.Is(d.port.nic))
 }
 
-// setList replaces a list of addresses, which is behind the context.
+// setList replaces a list of addresses, which follows the context.
 func (d *Device) setList(in, context []byte) error {
 	kind, n := prm.NICVportAllowedListType.Get(context), int(prm.NICVportAllowedListSize.Get(context))
 	entries := prm.NICVportCurrentUCMACAddress.Within(prm.ModifyNICVportContextInNICVport)
@@ -131,7 +131,7 @@ func (d *Device) setList(in, context []byte) error {
 	return nil
 }
 
-// setL2Entry keeps an entry of the table of unicast addresses.
+// setL2Entry sets an entry of the table of unicast addresses.
 func (d *Device) setL2Entry(in, out []byte) error {
 	index := prm.SetL2TableEntryInTableIndex.Get(in)
 	if index >= 1<<d.caps.general(prm.HCACapLogMaxL2Table) {

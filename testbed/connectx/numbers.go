@@ -2,7 +2,7 @@ package connectx
 
 import "github.com/goverbs/goverbs/testbed/connectx/prm"
 
-// numbers gives out the numbers of objects that have nothing but a number.
+// numbers allocates the numbers of objects that consist of a number only.
 type numbers struct {
 	kind        string
 	first, size uint32
@@ -14,7 +14,7 @@ func newNumbers(kind string, first, size uint32) numbers {
 	return numbers{kind: kind, first: first, size: size, used: make(map[uint32]bool)}
 }
 
-// add takes a number, others than the last one first.
+// add allocates a number. The last one is reused only after all others.
 func (n *numbers) add() (uint32, error) {
 	if uint32(len(n.used)) >= n.size {
 		return 0, refuse(statusLimit, reasonTooMany)
@@ -31,7 +31,7 @@ func (n *numbers) add() (uint32, error) {
 
 func (n *numbers) has(v uint32) bool { return n.used[v] }
 
-// remove gives a number back.
+// remove frees a number.
 func (n *numbers) remove(v uint32) error {
 	if !n.used[v] {
 		return refuse(statusBadResource, reasonUnknown)
@@ -40,7 +40,7 @@ func (n *numbers) remove(v uint32) error {
 	return nil
 }
 
-// alloc answers a command that allocates a number.
+// alloc executes a command that allocates a number.
 func (n *numbers) alloc(f prm.Field, out []byte) error {
 	v, err := n.add()
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// objectCommands are those of protection domains, memory keys and completion
-// queues.
+// objectCommands are the commands of protection domains, memory keys and
+// completion queues.
 var objectCommands = []command{
 	{0x200, "CREATE_MKEY", prm.CreateMKeyIn, prm.CreateMKeyOut, running, (*Device).createMKey},
 	{0x201, "QUERY_MKEY", prm.QueryMKeyIn, prm.QueryMKeyOut, running, (*Device).queryMKey},
@@ -26,7 +26,7 @@ var objectCommands = []command{
 	{0x80f, "DEALLOC_XRCD", prm.DeallocXRCDIn, prm.DeallocXRCDOut, running, (*Device).deallocXRCD},
 }
 
-// engineStatus is the status of what the engine refused.
+// engineStatus returns the status for an error of the engine.
 func engineStatus(err error) status {
 	for _, s := range []struct {
 		kind   error
@@ -45,8 +45,8 @@ func engineStatus(err error) status {
 	return statusInternal
 }
 
-// answer writes the number of an object that was made.
-func answer(f prm.Field, out []byte, number uint32, err error) error {
+// writeNumber stores the number of a created object in the output.
+func writeNumber(f prm.Field, out []byte, number uint32, err error) error {
 	if err == nil {
 		f.Set(out, uint64(number))
 	}
@@ -57,7 +57,7 @@ func get32(f prm.Field, b []byte) uint32 { return uint32(f.Get(b)) }
 
 func (d *Device) allocPD(in, out []byte) error {
 	n, err := d.hca.CreatePD()
-	return answer(prm.AllocPDOutPD, out, n, err)
+	return writeNumber(prm.AllocPDOutPD, out, n, err)
 }
 
 func (d *Device) deallocPD(in, out []byte) error {
@@ -66,7 +66,7 @@ func (d *Device) deallocPD(in, out []byte) error {
 
 func (d *Device) allocXRCD(in, out []byte) error {
 	n, err := d.hca.CreateXRCD()
-	return answer(prm.AllocXRCDOutXRCD, out, n, err)
+	return writeNumber(prm.AllocXRCDOutXRCD, out, n, err)
 }
 
 func (d *Device) deallocXRCD(in, out []byte) error {
@@ -82,7 +82,7 @@ func (d *Device) querySpecialContexts(in, out []byte) error {
 	return nil
 }
 
-// mkeyRights are the bits of a memory key's context that are rights.
+// mkeyRights maps rights to bits of a memory key's context.
 var mkeyRights = map[engine.Rights]prm.Field{
 	engine.LocalRead: prm.MKCLR, engine.LocalWrite: prm.MKCLW, engine.RemoteRead: prm.MKCRR,
 	engine.RemoteWrite: prm.MKCRW, engine.RemoteAtomic: prm.MKCA,
@@ -157,8 +157,8 @@ func (d *Device) destroyMKey(in, out []byte) error {
 	return d.hca.DestroyMKey(get32(prm.DestroyMKeyInMKeyIndex, in))
 }
 
-// buffer is a queue's buffer. Its offset in the first page is in 64ths of a page.
-// The list of pages is what remains of the command; it must suffice for n bytes.
+// buffer decodes a queue's buffer of n bytes. Its offset in the first page is
+// in 64ths of a page. The list of pages is the rest of the command.
 func buffer(in []byte, list prm.Field, logPageSize, pageOffset uint64, n uint64) (engine.Buffer, error) {
 	b := engine.Buffer{PageShift: uint8(logPageSize) + 12}
 	b.Offset = pageOffset << (b.PageShift - 6)
@@ -172,7 +172,7 @@ func buffer(in []byte, list prm.Field, logPageSize, pageOffset uint64, n uint64)
 	return b, nil
 }
 
-// checkUAR refuses pages of the UAR that were not allocated.
+// checkUAR checks that a UAR page is allocated.
 func (d *Device) checkUAR(page uint32) error {
 	if !d.uars.has(page) {
 		return refuse(statusBadResource, reasonUAR)

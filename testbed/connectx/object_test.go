@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// objects is a driver with a completion queue and what that needs.
+// objects is a driver with a completion queue and what it requires.
 type objects struct {
 	*driver
 	eqn, pd, cqn uint32
@@ -27,7 +27,8 @@ func newObjects(t *testing.T, change func(*Config)) *objects {
 	return o
 }
 
-// createCQ makes a completion queue whose ring begins in the middle of a page.
+// createCQ creates a completion queue whose ring begins in the middle of a
+// page.
 func (o *objects) createCQ(logSize int) uint32 {
 	o.t.Helper()
 	out := o.list(0x400, 0, 16, 0, func(in []byte) {
@@ -41,14 +42,15 @@ func (o *objects) createCQ(logSize int) uint32 {
 			page := o.host.alloc(1)
 			prm.CreateCQInPAS.At(i).Set(in, page)
 			for b, at := o.host.bytes(page, pageSize), 63; at < pageSize; at += 64 {
-				b[at] = 0xf1 // of nobody
+				b[at] = 0xf1 // without an owner
 			}
 		}
 	})
 	return get32(prm.CreateCQOutCQN, out)
 }
 
-// createQP makes a queue pair of 16 blocks and 16 receive requests in one page.
+// createQP creates a queue pair of 16 blocks and 16 receive requests in one
+// page.
 func (o *objects) createQP(service engine.Service) uint32 {
 	o.t.Helper()
 	out := o.list(0x500, 0, 8, 0, func(in []byte) {
@@ -68,8 +70,9 @@ func (o *objects) createQP(service engine.Service) uint32 {
 	return get32(prm.CreateQPOutQPN, out)
 }
 
-// TestQueuePair: what a queue pair is made and modified with is what its query
-// answers, and it cannot lose what it uses.
+// TestQueuePair checks that a query returns the attributes with which a queue
+// pair was created and modified, and that the objects it uses cannot be
+// destroyed.
 func TestQueuePair(t *testing.T) {
 	o := newObjects(t, nil)
 	qpn := o.createQP(engine.ServiceRC)
@@ -131,7 +134,8 @@ func TestQueuePair(t *testing.T) {
 	o.reported(0)
 }
 
-// TestQPRefusals: pages that do not suffice, and a page of the UAR that is nobody's.
+// TestQPRefusals checks a page list that is too short, and a UAR page that is
+// not allocated.
 func TestQPRefusals(t *testing.T) {
 	o := newObjects(t, nil)
 	fill := func(set func(c []byte)) func(in []byte) {
@@ -150,7 +154,7 @@ func TestQPRefusals(t *testing.T) {
 	o.refused(0x50b, 0, statusBadResource, reasonParam, func(in []byte) { prm.QueryQPInQPN.Set(in, 0xabcdef) })
 }
 
-// TestMemoryKey: a key's context is what its query answers.
+// TestMemoryKey checks that a query returns a key's context.
 func TestMemoryKey(t *testing.T) {
 	o := newObjects(t, nil)
 	out := o.list(0x200, 0, 32, 0, func(in []byte) {
@@ -184,7 +188,7 @@ func TestMemoryKey(t *testing.T) {
 	o.refused(0x202, 0, statusBadResource, reasonParam, func(in []byte) { prm.DestroyMKeyInMKeyIndex.Set(in, index) })
 }
 
-// TestCQCommands: a queue's context, its moderation and its move.
+// TestCQCommands checks a queue's context, its moderation and its resizing.
 func TestCQCommands(t *testing.T) {
 	o := newObjects(t, nil)
 	query := func() []byte {
@@ -216,7 +220,8 @@ func TestCQCommands(t *testing.T) {
 	o.refused(0x400, 0, statusBadInputLength, reasonBuffer, func(in []byte) {})
 }
 
-// TestSharedQueues: both kinds, their limits, and that they are not each other.
+// TestSharedQueues checks both kinds of SRQs and their limits, and that they
+// are distinct.
 func TestSharedQueues(t *testing.T) {
 	o := newObjects(t, nil)
 	wq := prm.RMPCWQ.Within(prm.CreateRMPInRMPC)
@@ -234,7 +239,7 @@ func TestSharedQueues(t *testing.T) {
 		prm.RMPBitmaskLWM.Set(prm.ModifyRMPInRMPBitmask.Bytes(in), 1)
 		prm.WQLWM.Set(prm.RMPCWQ.Bytes(prm.ModifyRMPInRMPC.Bytes(in)), 3)
 	})
-	// Nothing is posted, so the limit is reached at once, and is gone.
+	// Nothing is posted, so the limit is reached at once and reset.
 	c := prm.QueryRMPOutRMPC.Bytes(o.run(0x90f, 0, func(in []byte) { prm.QueryRMPInRMPN.Set(in, rmpn) }))
 	if prm.RMPCState.Get(c) != rmpReady || prm.WQLogWQSize.Get(prm.RMPCWQ.Bytes(c)) != 4 {
 		t.Errorf("state %d, size %d", prm.RMPCState.Get(c), prm.WQLogWQSize.Get(prm.RMPCWQ.Bytes(c)))
@@ -263,8 +268,7 @@ func TestSharedQueues(t *testing.T) {
 	o.run(0x80f, 0, func(in []byte) { prm.DeallocXRCDInXRCD.Set(in, xrcd) })
 }
 
-// TestFirstInterface: firmware without versions of the interface has one kind of
-// SRQ; the others have not.
+// TestFirstInterface checks the SRQs of firmware without interface versions.
 func TestFirstInterface(t *testing.T) {
 	newer := newObjects(t, nil)
 	newer.refused(0x700, 0, statusBadOpcode, reasonISSI, nil)
@@ -299,8 +303,8 @@ func TestFirstInterface(t *testing.T) {
 	o.run(0x701, 0, func(in []byte) { prm.DestroySRQInSRQN.Set(in, srqn) })
 }
 
-// TestAsyncEvents: the engine's events come as entries of the event queue that
-// asked for their type.
+// TestAsyncEvents checks that events of the engine are posted to the event
+// queue that has their type in its mask.
 func TestAsyncEvents(t *testing.T) {
 	o := newObjects(t, nil)
 	e := events{o.device}

@@ -9,8 +9,8 @@ import (
 
 func withODP(c *Config) { c.ODP = true }
 
-// TestPageFaultEvents checks the entries of an event queue for page faults, and that
-// PAGE_FAULT_RESUME is for a device with memory on demand.
+// TestPageFaultEvents checks the event queue entries of page faults, and that
+// PAGE_FAULT_RESUME requires memory on demand.
 func TestPageFaultEvents(t *testing.T) {
 	v := newDriver(t, withODP)
 	v.boot()
@@ -19,12 +19,12 @@ func TestPageFaultEvents(t *testing.T) {
 		return asked
 	}
 	if fault(engine.PageFault{}) {
-		t.Error("a fault is told without an event queue for it")
+		t.Error("a fault was reported without an event queue for it")
 	}
 	_, ring := v.createEQ(4, 1<<eventPageFault, 1)
 	if !fault(engine.PageFault{Type: 2, QPN: 0x123, Length: 1024, Queue: 0x456, Index: 7, Committed: 9}) ||
 		!fault(engine.PageFault{Type: 6, RDMA: true, QPN: 0x123, Length: 1024, RKey: 0x105a, VA: 1 << 40, OpLength: 77}) {
-		t.Fatal("a fault is not told")
+		t.Fatal("a fault was not reported")
 	}
 	check := func(i int, want map[prm.Field]uint64) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestPageFaultEvents(t *testing.T) {
 		prm.PageFaultResumeInWQNumber.Set(in, 0x456)
 		prm.PageFaultResumeInToken.Set(in, 0x123)
 	}
-	v.run(0x204, 0, resume) // of a queue pair that is gone
+	v.run(0x204, 0, resume) // of an unknown queue pair
 	out := v.run(0x203, 0, nil)
 	if k := prm.QuerySpecialContextsOutNullMKey.Get(out); k != engine.NoMKey {
 		t.Errorf("null_mkey is %#x", k)
@@ -54,8 +54,8 @@ func TestPageFaultEvents(t *testing.T) {
 	v.refused(0x204, 0, statusBadOpcode, reasonOpcode, resume)
 }
 
-// TestODPCapabilities checks that the driver chooses SRQs and XRC for memory on
-// demand, no more than there is, and that a device without it has no such page.
+// TestODPCapabilities checks that the driver can enable SRQs and XRC for memory
+// on demand, within the maximum, and that other devices have no such page.
 func TestODPCapabilities(t *testing.T) {
 	v := newDriver(t, withODP)
 	v.run(0x104, 0, nil)

@@ -2,12 +2,12 @@ package connectx
 
 import "github.com/goverbs/goverbs/testbed/connectx/prm"
 
-// maxPages bounds what the firmware holds.
+// maxPages bounds the number of pages given to the firmware.
 const maxPages = 1 << 16
 
 const pageSize = 4096
 
-// Kinds of MANAGE_PAGES and of QUERY_PAGES.
+// Operations of MANAGE_PAGES and QUERY_PAGES.
 const (
 	pagesCannotGive = 0
 	pagesGive       = 1
@@ -18,12 +18,12 @@ const (
 	pagesRegular = 3
 )
 
-// pageManager is the host's memory that the firmware holds. It holds it and does
-// nothing with it.
+// A pageManager has the pages of the host's memory given to the firmware, which
+// does not use them.
 type pageManager struct {
 	held   []uint64
 	owned  map[uint64]bool
-	wanted int // by RequestPages, and not given yet
+	wanted int // requested by RequestPages and not given yet
 }
 
 func (d *Device) queryPages(in, out []byte) error {
@@ -59,7 +59,7 @@ func (d *Device) managePages(in, out []byte) error {
 	return refuse(statusBadParam, reasonOpMod)
 }
 
-// givePages takes n pages of the host's. All of them or none.
+// givePages accepts n pages of the host, all or none.
 func (d *Device) givePages(n int, in []byte) error {
 	p := &d.pages
 	if n > (len(in)-prm.ManagePagesIn.Size)/8 {
@@ -87,8 +87,8 @@ func (d *Device) givePages(n int, in []byte) error {
 	return nil
 }
 
-// takePages gives up to n pages back to the host, as many as the output can
-// hold, and as the firmware can do without.
+// takePages returns up to n pages to the host, as many as fit into the output
+// and are not needed.
 func (d *Device) takePages(n int, out []byte) error {
 	p := &d.pages
 	n = min(n, len(p.held), (len(out)-prm.ManagePagesOut.Size)/8)
@@ -106,11 +106,11 @@ func (d *Device) takePages(n int, out []byte) error {
 	return nil
 }
 
-// PagesHeld is how many pages the device holds that are the host's.
+// PagesHeld returns the number of the host's pages given to the device.
 func (d *Device) PagesHeld() int { return len(d.pages.held) }
 
-// RequestPages makes the firmware ask the running driver for n pages more. A
-// negative n offers pages back.
+// RequestPages makes the firmware request n more pages from the running driver.
+// A negative n returns pages.
 func (d *Device) RequestPages(n int32) {
 	if n > 0 {
 		d.pages.wanted = min(maxPages, d.pages.wanted+int(n))

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// portCommands are those of the port, of either link layer.
+// portCommands are the commands of the port, for both link layers.
 var portCommands = []command{
 	{0x50d, "MAD_IFC", prm.MADIFCIn, prm.MADIFCOut, running, (*Device).madIFC},
 	{0x750, "QUERY_VPORT_STATE", prm.QueryVportStateIn, prm.QueryVportStateOut, running, (*Device).queryVportState},
@@ -25,7 +25,7 @@ var portCommands = []command{
 	{0x82b, "DELETE_L2_TABLE_ENTRY", prm.DeleteL2TableEntryIn, prm.DeleteL2TableEntryOut, inEth, (*Device).deleteL2Entry},
 }
 
-// States of a port, as the InfiniBand standard numbers them.
+// States of a port, as in the IBA.
 const (
 	stateDown   = 1
 	stateActive = 4
@@ -39,11 +39,11 @@ const (
 // management.
 const changeableCapMask = 1<<1 | 1<<16 | 1<<17 | 1<<19 | 1<<20 | 1<<25
 
-// subnetTimeout is how long a packet takes through the subnet: 4.096 µs << 18.
+// subnetTimeout is the maximum time of a packet in the subnet: 4.096 µs << 18.
 const subnetTimeout = 18
 
-// portState is the port. What a driver has set is dropped with its objects, the
-// link is not.
+// portState is the state of the port. Attributes set by a driver are dropped
+// with its objects; the link state remains.
 type portState struct {
 	capMask     uint32
 	nic         []byte // the NIC vport's context
@@ -69,7 +69,7 @@ func mac48(m [6]byte) uint64 {
 	return uint64(binary.BigEndian.Uint16(m[:2]))<<32 | uint64(binary.BigEndian.Uint32(m[2:]))
 }
 
-// restart forgets what a driver has set.
+// restart drops the attributes set by a driver.
 func (p *portState) restart() {
 	p.capMask, p.admin, p.pmtu = 0, stateUp, 0
 	p.l2 = make(map[uint64][8]byte)
@@ -84,7 +84,7 @@ func (p *portState) restart() {
 	}
 }
 
-// state is the logical and the physical state of the port.
+// portStates returns the logical and the physical state of the port.
 func (d *Device) portStates() (logical, physical uint64) {
 	if d.hca.Up() {
 		return stateActive, physicalLinkUp
@@ -92,7 +92,7 @@ func (d *Device) portStates() (logical, physical uint64) {
 	return stateDown, physicalPolling
 }
 
-// address gives the port the addresses that are not the driver's to say.
+// address sets the port's fixed addresses.
 func (d *Device) address() {
 	d.hca.SetMAC(d.config.MAC)
 	d.setLoopback()
@@ -111,7 +111,7 @@ func (d *Device) setGID(index int, e engine.GIDEntry) {
 	}
 }
 
-// ownPort refuses other functions' ports.
+// ownPort checks that a command is for this function's port.
 func ownPort(in []byte, other, number prm.Field) error {
 	if other.Is(in) || number.Get(in) > 1 {
 		return refuse(statusBadParam, reasonPort)
@@ -142,7 +142,7 @@ func (d *Device) queryHCAVport(in, out []byte) error {
 	return nil
 }
 
-// modifyHCAVport changes the capability mask. GUIDs are not the host's to change.
+// modifyHCAVport changes the capability mask. The host cannot change GUIDs.
 func (d *Device) modifyHCAVport(in, out []byte) error {
 	if err := ownPort(in, prm.ModifyHCAVportContextInOtherVport, prm.ModifyHCAVportContextInPortNum); err != nil {
 		return err
@@ -156,10 +156,10 @@ func (d *Device) modifyHCAVport(in, out []byte) error {
 	return nil
 }
 
-// wholeTable as an index stands for all of a table.
+// wholeTable as an index means the whole table.
 const wholeTable = 0xffff
 
-// pick is which entries of a table of n are asked for.
+// pick returns the range of the requested entries of a table of n.
 func pick(index uint64, n int) (first, count int, err error) {
 	if index == wholeTable {
 		return 0, n, nil
@@ -190,15 +190,14 @@ func (d *Device) queryHCAVportGID(in, out []byte) error {
 	return nil
 }
 
-// gid is the port's own GID on InfiniBand, of the default subnet.
+// gid returns the port's GID on InfiniBand, with the default subnet prefix.
 func (d *Device) gid() (gid [16]byte) {
 	gid[0], gid[1] = 0xfe, 0x80
 	binary.BigEndian.PutUint64(gid[8:], d.config.GUID)
 	return gid
 }
 
-// defaultPKey is the one P_Key that there is: full membership of the default
-// partition.
+// defaultPKey is the only P_Key: full membership of the default partition.
 const defaultPKey = 0xffff
 
 func (d *Device) queryHCAVportPKey(in, out []byte) error {
@@ -218,7 +217,7 @@ func (d *Device) queryHCAVportPKey(in, out []byte) error {
 	return nil
 }
 
-// queryVportCounter answers that nothing was counted.
+// queryVportCounter returns zero counters.
 func (d *Device) queryVportCounter(in, out []byte) error {
 	return ownPort(in, prm.QueryVportCounterInOtherVport, prm.QueryVportCounterInPortNum)
 }

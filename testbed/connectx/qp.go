@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// qpCommands are those of queue pairs.
+// qpCommands are the commands of queue pairs.
 var qpCommands = []command{
 	{0x500, "CREATE_QP", prm.CreateQPIn, prm.CreateQPOut, running, (*Device).createQP},
 	{0x501, "DESTROY_QP", prm.DestroyQPIn, prm.DestroyQPOut, running, (*Device).destroyQP},
@@ -26,9 +26,9 @@ var qpCommands = []command{
 
 // Codes of a queue pair's context.
 const (
-	strideBase = 4 // log_rq_stride: from 16 bytes on
+	strideBase = 4 // log_rq_stride: in units of 16 bytes
 	sqShift    = 6 // log_sq_size: in blocks of 64 bytes
-	mtuBase    = 7 // mtu: 256 bytes are 1
+	mtuBase    = 7 // mtu: 1 means 256 bytes
 
 	scatter32        = 1 // cs_res
 	scatter64        = 2
@@ -36,7 +36,7 @@ const (
 	scatterRequest64 = 0x22
 )
 
-// migrations are the codes of pm_state.
+// migrations maps the codes of pm_state.
 var migrations = map[uint64]transport.MigrationState{0: transport.Armed, 1: transport.Rearm, 3: transport.Migrated}
 
 func (d *Device) createQP(in, out []byte) error {
@@ -77,8 +77,8 @@ func (d *Device) createQP(in, out []byte) error {
 	return nil
 }
 
-// checkECE refuses options of enhanced connection establishment if the device does
-// not claim to have any.
+// checkECE refuses options of enhanced connection establishment if the device
+// does not support them.
 func (d *Device) checkECE(options uint32) error {
 	if options != 0 && d.caps.general(prm.HCACapECESupport) == 0 {
 		return refuse(statusBadParam, reasonCapability)
@@ -86,7 +86,7 @@ func (d *Device) checkECE(options uint32) error {
 	return nil
 }
 
-// decodeQP reads a queue pair's context.
+// decodeQP decodes a queue pair's context.
 func (d *Device) decodeQP(c []byte) engine.QPAttr {
 	a := engine.QPAttr{
 		Service:       engine.Service(prm.QPCST.Get(c)),
@@ -140,7 +140,7 @@ func (d *Device) decodeQP(c []byte) engine.QPAttr {
 	return a
 }
 
-// decodePath reads an address path.
+// decodePath decodes an address path.
 func (d *Device) decodePath(p []byte) transport.Path {
 	path := transport.Path{
 		PathBits:     uint8(prm.ADSMLID.Get(p)),
@@ -162,7 +162,7 @@ func (d *Device) decodePath(p []byte) transport.Path {
 	return path
 }
 
-// encodePath writes an address path.
+// encodePath encodes an address path.
 func (d *Device) encodePath(p []byte, path *transport.Path, ackTimeout uint8) {
 	prm.ADSMLID.Set(p, uint64(path.PathBits))
 	prm.ADSRLID.Set(p, uint64(path.DLID))
@@ -184,7 +184,7 @@ func (d *Device) encodePath(p []byte, path *transport.Path, ackTimeout uint8) {
 	prm.ADSSL.Set(p, uint64(path.SL))
 }
 
-// modify carries out a transition that has a context.
+// modify returns the function for a transition with a context.
 func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 	return func(d *Device, in, out []byte) error {
 		a := d.decodeQP(prm.ModifyQPInQPC.Bytes(in))
@@ -204,7 +204,7 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 	}
 }
 
-// move carries out a transition that has none.
+// move returns the function for a transition without a context.
 func move(t engine.Transition) func(d *Device, in, out []byte) error {
 	return func(d *Device, in, out []byte) error {
 		return d.hca.ModifyQP(get32(prm.MoveQPInQPN, in), t, 0, engine.QPAttr{})

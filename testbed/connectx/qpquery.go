@@ -21,7 +21,7 @@ func (d *Device) queryQP(in, out []byte) error {
 	return nil
 }
 
-// encodeQueues writes what a queue pair was created with.
+// encodeQueues encodes the attributes of CREATE_QP.
 func encodeQueues(c []byte, a *engine.QPAttr) {
 	prm.QPCState.Set(c, uint64(a.State))
 	prm.QPCST.Set(c, uint64(a.Service))
@@ -49,7 +49,7 @@ func encodeQueues(c []byte, a *engine.QPAttr) {
 	prm.QPCBlockLBMC.SetBool(c, a.BlockLoopback)
 }
 
-// encodeConnection writes what a queue pair was modified to.
+// encodeConnection encodes the attributes of transitions.
 func encodeConnection(c []byte, a *engine.QPAttr) {
 	if a.MTU >= 1<<mtuBase {
 		prm.QPCMTU.Set(c, uint64(bits.Len(uint(a.MTU))-1-mtuBase))
@@ -74,5 +74,5 @@ func encodeConnection(c []byte, a *engine.QPAttr) {
 	prm.QPCRAE.SetBool(c, a.RemoteAtomic)
 }
 
-// logOf is the logarithm of n, a power of two or 0.
+// logOf returns the logarithm of n, a power of two or 0.
 func logOf(n int) uint64 { return uint64(max(0, bits.Len(uint(n))-1)) }

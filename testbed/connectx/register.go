@@ -16,11 +16,11 @@ const (
 	regHostEndianness  = 0x7004
 )
 
-// A register is what ACCESS_REG reads and writes.
+// A register is a register of ACCESS_REG.
 type register struct {
 	size  int
 	read  func(d *Device, b []byte)
-	write func(d *Device, b []byte) error // nil: it cannot be written
+	write func(d *Device, b []byte) error // nil if read-only
 }
 
 var registers = map[uint64]register{
@@ -34,9 +34,8 @@ var registers = map[uint64]register{
 	regHostEndianness:  {16, func(*Device, []byte) {}, ignored},
 }
 
-// ignored is the store to a register whose values have no effect here: the speed
-// of a link, the state that its administrator wants, the order of bytes of a
-// host that uses none but the big end.
+// ignored ignores a store to a register without effect here: the speed of a
+// link, its administrative state, the byte order of the host.
 func ignored(*Device, []byte) error { return nil }
 
 func (d *Device) accessRegister(in, out []byte) error {
@@ -64,12 +63,12 @@ func (d *Device) accessRegister(in, out []byte) error {
 	return nil
 }
 
-// isPortRegister tells registers that have the port's number in their second
+// isPortRegister reports whether a register has the port's number in its second
 // byte.
 func isPortRegister(id uint64) bool { return id>>12 == 5 }
 
-// mtu is the port's MTU, and the largest that it can have. That of an Ethernet
-// counts the whole frame, its check sequence too.
+// mtu returns the port's current MTU and the maximum. That of an Ethernet is
+// the whole frame, including its check sequence.
 func (d *Device) mtu() (now, most uint64) {
 	most = 4096
 	if d.config.LinkLayer == Ethernet {
@@ -81,7 +80,7 @@ func (d *Device) mtu() (now, most uint64) {
 	return now, most
 }
 
-// limitFrames tells the queues of the port's MTU.
+// limitFrames passes the port's MTU to the engine.
 func (d *Device) limitFrames() {
 	const checkSequence = 4
 	if now, _ := d.mtu(); d.config.LinkLayer == Ethernet {
@@ -109,7 +108,7 @@ func (d *Device) writePMTU(b []byte) error {
 
 const (
 	width4X   = 1 << 2
-	speedEDR  = 1 << 5  // 25 Gb/s each of four lanes
+	speedEDR  = 1 << 5  // four lanes of 25 Gb/s each
 	speed100G = 1 << 20 // 100GBASE-CR4
 
 )
@@ -131,7 +130,7 @@ func (d *Device) readPTYS(b []byte) {
 	prm.PTYSIBProtoOper.Set(b, speedEDR)
 }
 
-// readPVLC tells of virtual lanes 0 to 7.
+// readPVLC returns the virtual lanes 0 to 7.
 func (d *Device) readPVLC(b []byte) {
 	prm.PVLCVLHWCap.Set(b, 4)
 	prm.PVLCVLAdmin.Set(b, 4)

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// A subnet management packet, as MAD_IFC has it.
+// A subnet management packet, as in MAD_IFC.
 const (
 	madClass     = 1
 	madMethod    = 3
@@ -19,13 +19,13 @@ const (
 	classDirected  = 0x81
 	methodGet      = 0x01
 	madResponse    = 0x80
-	directionBit   = 0x8000 // of a directed packet's status: it is on its way back
+	directionBit   = 0x8000 // of a directed packet's status: it is a response
 	badAttribute   = 0x000c // unsupported method or attribute
-	badValue       = 0x001c // an attribute's modifier that there is not
+	badValue       = 0x001c // an unknown modifier of an attribute
 )
 
-// attributes are those of subnet management that can be read: how a driver learns
-// of the port if the firmware has no virtual ports (ib_virt).
+// attributes are the readable attributes of subnet management, with which a
+// driver queries the port if the firmware has no virtual ports (ib_virt).
 var attributes = map[uint16]func(d *Device, modifier uint32, data []byte) (ok bool){
 	0x10: (*Device).nodeDescription,
 	0x11: (*Device).nodeInfo,
@@ -34,8 +34,8 @@ var attributes = map[uint16]func(d *Device, modifier uint32, data []byte) (ok bo
 	0x16: (*Device).pkeyTable,
 }
 
-// madIFC answers a management datagram that is for the port itself. Nothing can be
-// set: there is no subnet manager that would.
+// madIFC executes a management datagram for the port. Attributes cannot be set,
+// because there is no subnet manager.
 func (d *Device) madIFC(in, out []byte) error {
 	if prm.MADIFCInPort.Get(in) > 1 {
 		return refuse(statusBadParam, reasonPort)
@@ -79,7 +79,7 @@ func (d *Device) nodeInfo(_ uint32, data []byte) bool {
 	return true
 }
 
-// guidInfo is eight of the port's GUIDs.
+// guidInfo stores eight of the port's GUIDs.
 func (d *Device) guidInfo(block uint32, data []byte) bool {
 	if block == 0 {
 		binary.BigEndian.PutUint64(data, d.config.GUID)
@@ -87,7 +87,7 @@ func (d *Device) guidInfo(block uint32, data []byte) bool {
 	return block < uint32(d.gids())/8
 }
 
-// pkeyTable is 32 of the port's P_Keys.
+// pkeyTable stores 32 of the port's P_Keys.
 func (d *Device) pkeyTable(block uint32, data []byte) bool {
 	if block == 0 {
 		binary.BigEndian.PutUint16(data, defaultPKey)
@@ -95,14 +95,14 @@ func (d *Device) pkeyTable(block uint32, data []byte) bool {
 	return block < uint32(d.pkeys())/32
 }
 
-// gids and pkeys are the lengths of the port's tables.
+// gids and pkeys return the lengths of the port's tables.
 func (d *Device) gids() int  { return 8 << d.caps.general(prm.HCACapGIDTableSize) }
 func (d *Device) pkeys() int { return 128 << d.caps.general(prm.HCACapPKeyTableSize) }
 
 func (d *Device) portInfo(port uint32, data []byte) bool {
 	const (
 		width4x = 2
-		speeds  = 7 // SDR, DDR and QDR: extended ones would need another attribute
+		speeds  = 7 // SDR, DDR and QDR: extended speeds have another attribute
 		qdr     = 4
 		mtu4096 = 5
 		lanes   = 4
@@ -112,7 +112,7 @@ func (d *Device) portInfo(port uint32, data []byte) bool {
 	copy(data[8:], gid[:8])
 	if d.hca.Up() {
 		binary.BigEndian.PutUint16(data[16:], d.config.LID)
-		binary.BigEndian.PutUint16(data[18:], 1) // the subnet manager's
+		binary.BigEndian.PutUint16(data[18:], 1) // the subnet manager's LID
 	}
 	binary.BigEndian.PutUint32(data[20:], d.port.capMask)
 	data[28] = 1 // the number

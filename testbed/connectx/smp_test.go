@@ -22,13 +22,13 @@ func (v *driver) smp(class, method byte, attribute uint16, modifier uint32) (sta
 	})
 	mad := prm.MADIFCOutResponseMADPacket.Bytes(out)
 	if mad[madMethod] != method|madResponse {
-		v.t.Errorf("the answer's method is %#x", mad[madMethod])
+		v.t.Errorf("the response's method is %#x", mad[madMethod])
 	}
 	return binary.BigEndian.Uint16(mad[madStatus:]), mad[smpData : smpData+64]
 }
 
-// TestSMP: what a driver reads of the port by packets of subnet management is what
-// it would by commands; the rest there is not.
+// TestSMP checks that subnet management packets return the same data as
+// commands, and that other packets are refused.
 func TestSMP(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.LID, c.PCIDevice = 7, 0x1013 })
 	v.boot()
@@ -84,7 +84,8 @@ func TestSMP(t *testing.T) {
 	v.refused(0x50d, 0, statusBadParam, reasonPort, func(in []byte) { prm.MADIFCInPort.Set(in, 2) })
 }
 
-// TestPCAP: the port's capability mask is the driver's to change by a register.
+// TestPCAP checks that the driver can change the port's capability mask by a
+// register.
 func TestPCAP(t *testing.T) {
 	v := newDriver(t, nil)
 	v.boot()
@@ -107,6 +108,6 @@ func TestPCAP(t *testing.T) {
 		}
 	}
 	if s := status(prm.CmdStatus.Get(access(0, 1<<31))); s != statusBadParam {
-		t.Errorf("a mask that cannot be: status %#x", s)
+		t.Errorf("an invalid mask: status %#x", s)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// srqCommands are those of shared receive queues: receive memory pools are the
-// plain ones. Without versions of the interface there is one kind, which is plain
-// and of XRC at once; its context is that of XRC's, without a user index.
+// srqCommands are the commands of shared receive queues. Basic SRQs are receive
+// memory pools (RMP). Without interface versions there is only one kind, for
+// basic and XRC use; its context is that of XRC SRQs, without a user index.
 var srqCommands = []command{
 	{0x700, "CREATE_SRQ", prm.CreateSRQIn, prm.CreateSRQOut, atFirst, (*Device).createSRQ},
 	{0x701, "DESTROY_SRQ", prm.DestroySRQIn, prm.DestroySRQOut, atFirst, (*Device).destroyFirstSRQ},
@@ -29,7 +29,7 @@ const (
 	armForLimit  = 1 // op_mod of ARM_XRC_SRQ and ARM_RQ
 )
 
-// sharedQueue is an SRQ of one of the two kinds.
+// sharedQueue returns an SRQ of one of the two kinds.
 func (d *Device) sharedQueue(number uint32, xrc bool) (*engine.SRQ, error) {
 	s, err := d.hca.SRQ(number)
 	if err == nil && s.XRC != xrc {
@@ -127,7 +127,7 @@ func (d *Device) createSRQ(in, out []byte) error {
 	return err
 }
 
-// newXRCSRQ makes an SRQ of a context and a list of pages.
+// newXRCSRQ creates an SRQ from a context and a list of pages.
 func (d *Device) newXRCSRQ(in []byte, context, list prm.Field) (number uint32, err error) {
 	c := context.Bytes(in)
 	a := engine.SRQAttr{
@@ -164,7 +164,7 @@ func (d *Device) querySRQ(in, out []byte) error {
 	return d.fillXRCSRQ(get32(prm.QuerySRQInSRQN, in), prm.QuerySRQOutSRQC.Bytes(out))
 }
 
-// fillXRCSRQ fills the context of an SRQ.
+// fillXRCSRQ encodes the context of an SRQ.
 func (d *Device) fillXRCSRQ(number uint32, c []byte) error {
 	s, err := d.sharedQueue(number, true)
 	if err != nil {

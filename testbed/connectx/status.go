@@ -2,7 +2,7 @@ package connectx
 
 import "fmt"
 
-// A status is how a command ends: the first byte of its output.
+// A status is the status of a command: the first byte of its output.
 type status uint8
 
 const (
@@ -19,8 +19,8 @@ const (
 	statusBadOutputLength  status = 0x51
 )
 
-// A reason is why a command was refused: the lower half of its syndrome. The
-// upper half is the opcode, so that the kernel's log tells both.
+// A reason is the cause of a refused command: the lower half of its syndrome.
+// The upper half is the opcode, so that the kernel's log has both.
 type reason uint16
 
 const (
@@ -28,32 +28,32 @@ const (
 	reasonUnknown             // no such object
 	reasonTooMany             // no more objects of this kind
 	reasonInUse               // other objects use it
-	reasonState               // not in this state of the object
+	reasonState               // not possible in this state of the object
 	reasonParam               // the engine refused a parameter
 	reasonOpcode              // no such command
 	reasonLength              // input or output is too short
 	reasonNotEnabled          // before ENABLE_HCA
 	reasonNotRunning          // before INIT_HCA
 	reasonRunning             // INIT_HCA a second time
-	reasonOpMod               // no such op_mod
+	reasonOpMod               // unknown op_mod
 	reasonCapability          // a capability that is not offered
 	reasonISSI                // an interface that is not supported
-	reasonPage                // an address that is no page of its own
-	reasonPagesMissing        // pages that were asked for were not given
+	reasonPage                // an address that is not page-aligned
+	reasonPagesMissing        // requested pages were not given
 	reasonPagesHeld           // pages were not taken back
 	reasonSize                // a size that is too large or too small
 	reasonUAR                 // a UAR page that was not allocated
-	reasonVector              // an interrupt vector that there is not
-	reasonEvents              // events that another event queue gets
-	reasonPort                // a port or a function that there is not
-	reasonRegister            // a register that there is not
-	reasonIndex               // an index past a table's end
-	reasonBuffer              // pages of a queue that do not suffice
-	reasonUID                 // a user context that there is not
+	reasonVector              // an unknown interrupt vector
+	reasonEvents              // events of another event queue
+	reasonPort                // an unknown port or function
+	reasonRegister            // an unknown register
+	reasonIndex               // an index beyond a table's end
+	reasonBuffer              // too few pages for a queue
+	reasonUID                 // an unknown user context
 	reasonLink                // a command of the other link layer
 )
 
-// A refusal is the end of a command that was not carried out.
+// A refusal is the error of a refused command.
 type refusal struct {
 	status status
 	reason reason

@@ -9,7 +9,7 @@ import (
 
 func plain(name string, v int) trace.Field { return trace.Num(name, v) }
 
-// traceCommand writes a command with its fields, those that are zero left out.
+// traceCommand emits a command with its nonzero fields.
 func (d *Device) traceCommand(c *command, opcode uint16, in, out []byte, err error) {
 	t := d.config.Tracer
 	if !t.On() {
@@ -40,8 +40,8 @@ func (d *Device) traceEvent(eq *eventQueue, event []byte) {
 		trace.Hex("sub_type", prm.EQESubType.Get(event)), trace.Bytes("data", prm.EQEData.Bytes(event)))
 }
 
-// appendFields appends the fields of a layout that are not zero. Bytes that are
-// no number, such as pages of capabilities, are left out.
+// appendFields appends the nonzero fields of a layout. Fields that are not
+// numbers, such as pages of capabilities, are omitted.
 func appendFields(fields []trace.Field, prefix string, l *prm.Layout, b []byte) []trace.Field {
 	l.Fields(func(f prm.Field) bool {
 		if f.Width > 64 || f.Name == prm.CmdOpcode.Name && prefix == "" {
@@ -55,7 +55,7 @@ func appendFields(fields []trace.Field, prefix string, l *prm.Layout, b []byte) 
 	return fields
 }
 
-// classOf is what kind of value a field has, by the last part of its name.
+// classOf returns the class of a field's value, by the last part of its name.
 func classOf(name string) trace.Class {
 	return classes[name[strings.LastIndexByte(name, '.')+1:]]
 }

@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	mostLogUARPage = 4  // pages of the host's of 64 KiB
-	logMaxBAR      = 31 // log2 of the largest BAR 0: of mostFirstUAR
+	maxLogUARPage = 4  // host pages of 64 KiB
+	logMaxBAR     = 31 // log2 of the maximum size of BAR 0, with maxFirstUAR
 )
 
-// barSize returns the size of BAR 0: a power of two that has room for the pages of
-// the UAR.
+// barSize returns the size of BAR 0: a power of two with room for the UAR
+// pages.
 func (c *Config) barSize() uint64 {
-	return 1 << (uarShift + bits.Len32(c.FirstUAR-leastFirstUAR+uarPages-1))
+	return 1 << (uarShift + bits.Len32(c.FirstUAR-minFirstUAR+uarPages-1))
 }
 
-// setUARSize enters the size of BAR 0 into the capabilities: its logarithm, in MiB.
+// setUARSize stores the size of BAR 0 in the capabilities: its logarithm, in
+// MiB.
 func (c *capabilities) setUARSize(bar uint64) {
 	prm.HCACapUARSize.Set(c.most[CapGeneral], uint64(bits.Len64(bar>>20)-1))
 }
 
-// uars are the pages of the UAR. The driver chooses how they are numbered: pages
-// of its own size, one number each, or (uar_4k) pages of 4 KiB, of which it gets
-// as many at a time as a page of its own has.
+// uars are the UAR pages. The driver selects their numbering: pages of its own
+// size, with one number each, or (uar_4k) pages of 4 KiB, allocated in groups
+// of the size of its own pages.
 type uars struct {
 	numbers
-	shift uint   // log2 of the size of a page that has a number
+	shift uint   // log2 of the size of a numbered page
 	run   uint32 // pages that are allocated together
 }
 
@@ -51,8 +52,7 @@ func (u *uars) add() (uint32, error) {
 	return n * u.run, err
 }
 
-// first returns the number of the first of the pages that were allocated together
-// with a page.
+// first returns the number of the first page of a group.
 func (u *uars) first(page uint32) uint32 { return page &^ (u.run - 1) }
 
 // has reports whether a page is allocated.

@@ -7,8 +7,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// TestUARPages checks that a page of the UAR is where a driver of each page size
-// maps it: its doorbells work, and those of a page that is not allocated do not.
+// TestUARPages checks for each page size that a UAR page is where the driver
+// maps it: its doorbells work, and those of a page that is not allocated do
+// not.
 func TestUARPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		log, uar4k int    // of the driver's page, in units of 4 KiB
@@ -40,7 +41,7 @@ func TestUARPages(t *testing.T) {
 				t.Errorf("a BAR of %#x, as a region of %#x, want %#x", bar, v.device.Region(0).Size, c.bar)
 			}
 			if n := prm.HCACapNumOfUARsPerPage.Get(now); n != c.num {
-				t.Errorf("%d pages of the UAR in a page, want %d", n, c.num)
+				t.Errorf("%d UAR pages in a page, want %d", n, c.num)
 			}
 			v.uar = uint32(prm.AllocUAROutUAR.Get(v.run(0x802, 0, nil)))
 			if v.uar != c.page {
@@ -53,7 +54,7 @@ func TestUARPages(t *testing.T) {
 			}
 			v.reported(0)
 			own := uint64(1) << (uarShift + c.log)
-			arm(c.offset + own) // the next page, which nobody has
+			arm(c.offset + own) // the next page, not allocated
 			v.reported(1)
 			v.refused(0x803, 0, statusBusy, reasonInUse, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(c.page)) })
 			v.run(0x302, 0, func(in []byte) { prm.DestroyEQInEQNumber.Set(in, uint64(eqn)) })
@@ -72,9 +73,9 @@ func TestUARLimits(t *testing.T) {
 	v.run(0x104, 0, nil)
 	v.give(pagesBoot)
 	page := prm.QueryHCACapOutCapability.Bytes(v.run(0x100, 1, nil))
-	prm.HCACapLogUARPageSize.Set(page, mostLogUARPage+1)
+	prm.HCACapLogUARPageSize.Set(page, maxLogUARPage+1)
 	v.refused(0x109, 0, statusBadParam, reasonCapability, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), page) })
-	for _, first := range []uint32{1, mostFirstUAR + 1} {
+	for _, first := range []uint32{1, maxFirstUAR + 1} {
 		if _, err := New(Config{Loop: v.loop, GUID: testGUID, FirstUAR: first}); err == nil {
 			t.Errorf("FirstUAR %d is no error", first)
 		}

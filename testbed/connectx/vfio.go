@@ -17,7 +17,7 @@ const (
 	classEthernet   = 0x020000
 )
 
-// newSpace is the function's configuration space.
+// newSpace returns the function's configuration space.
 func newSpace(c *Config) (*pci.Space, error) {
 	id := pci.ID{Vendor: vendorMellanox, Device: c.PCIDevice, SubsystemVendor: vendorMellanox, Class: classInfiniBand}
 	if c.LinkLayer == Ethernet {
@@ -52,7 +52,7 @@ func (d *Device) IRQs(kind vfiouser.IRQ) int {
 	return 0
 }
 
-// guest is a virtual machine as a Machine.
+// guest implements Machine for a virtual machine.
 type guest struct{ *vfiouser.Host }
 
 // Interrupt implements Machine.

@@ -23,7 +23,7 @@ func (d *Device) createTIS(in, out []byte) error {
 	return nil
 }
 
-// modifyTIS changes a priority or the port of a LAG, which have no effect here.
+// modifyTIS changes the priority or the port of a LAG, without effect here.
 func (d *Device) modifyTIS(in, out []byte) error {
 	_, err := d.hca.TIS(get32(prm.ModifyTISInTISN, in))
 	return err
@@ -33,7 +33,7 @@ func (d *Device) destroyTIS(in, out []byte) error {
 	return d.hca.DestroyTIS(get32(prm.DestroyTISInTISN, in))
 }
 
-// decodeTIR reads a TIR's context.
+// decodeTIR decodes a TIR's context.
 func decodeTIR(c []byte) (engine.TIRAttr, error) {
 	hash := prm.TIRCRXHashFieldSelectorOuterSelectedFields.Get(c)
 	a := engine.TIRAttr{
@@ -97,8 +97,7 @@ func (d *Device) destroyTIR(in, out []byte) error {
 	return d.hca.DestroyTIR(get32(prm.DestroyTIRInTIRN, in))
 }
 
-// rqList decodes the receive queues of an RQT whose context is at a place of a
-// command.
+// rqList decodes the receive queues of an RQT's context.
 func (d *Device) rqList(in []byte, context prm.Field) ([]uint32, error) {
 	n := int(prm.RQTCRQTActualSize.Get(context.Bytes(in)))
 	entries := prm.RQTCRQNum.Within(context)

@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
-// newEngine makes what is behind the commands.
+// newEngine returns the HCA for the commands.
 func (d *Device) newEngine() *engine.HCA {
 	c := engine.Config{
 		Loop: d.config.Loop, Memory: memory{d}, Events: events{d}, Now: d.ticks,
@@ -37,11 +37,11 @@ func (d *Device) newEngine() *engine.HCA {
 	return engine.New(c)
 }
 
-// number is how many objects a capability allows.
+// number returns how many objects a capability permits.
 func (d *Device) number(f prm.Field) int { return 1 << d.caps.general(f) }
 
-// Engine is what is behind the commands: the device's queues and its port, which
-// wants to be connected to a link.
+// Engine returns the device's queues and port. The port must be connected to a
+// link.
 func (d *Device) Engine() *engine.HCA { return d.hca }
 
 // memory is the machine's memory for the engine.
@@ -50,7 +50,7 @@ type memory struct{ d *Device }
 // View implements engine.Memory.
 func (m memory) View(addr uint64, n int) ([]byte, error) { return m.d.view(addr, n) }
 
-// events makes entries of event queues of what the engine tells.
+// events converts events of the engine to event queue entries.
 type events struct{ d *Device }
 
 // Completion implements engine.Events.
@@ -77,7 +77,7 @@ func (e events) Async(a engine.AsyncEvent) {
 	e.d.postAll(event, uint8(a.Type))
 }
 
-// pager makes entries of event queues of page faults.
+// pager converts page faults to event queue entries.
 type pager struct{ d *Device }
 
 // PageFault implements engine.Pager.
@@ -103,8 +103,8 @@ func (p pager) PageFault(f engine.PageFault) bool {
 // faultOfRDMA is the sub-type of a peer's access.
 const faultOfRDMA = 1
 
-// resumePageFault goes on after a page fault. The token is the number of the queue
-// pair whose work has stopped.
+// resumePageFault ends a page fault. The token is the number of the queue pair
+// that has stopped.
 func (d *Device) resumePageFault(in, out []byte) error {
 	if !d.config.ODP {
 		return refuse(statusBadOpcode, reasonOpcode)

@@ -5,8 +5,8 @@ import "github.com/goverbs/goverbs/testbed/connectx/prm"
 // ticksPerMillisecond is the rate of the internal timer: nanoseconds.
 const ticksPerMillisecond = 1_000_000
 
-// offered is what the device can do with either link layer, each capability at
-// its most. A capability that is not here is not implemented.
+// offered has the capabilities of both link layers with their maximum values. A
+// capability that is not in the list is not implemented.
 var offered = []Capability{
 	// Sizes and numbers of objects.
 	{CapGeneral, prm.HCACapLogMaxQP, 17},
@@ -44,7 +44,7 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapLogPGSize, 12},
 	{CapGeneral, prm.HCACapUARSize, logMaxBAR - 20},
 	{CapGeneral, prm.HCACapUAR4k, 1},
-	{CapGeneral, prm.HCACapNumOfUARsPerPage, 1 << mostLogUARPage},
+	{CapGeneral, prm.HCACapNumOfUARsPerPage, 1 << maxLogUARPage},
 	{CapGeneral, prm.HCACapDeviceFrequencyKhz, ticksPerMillisecond},
 
 	// Transports and their options.
@@ -76,8 +76,8 @@ var offered = []Capability{
 	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
 }
 
-// offeredPinned is what the device has without memory on demand: the driver does
-// not use work requests to make memory keys then.
+// offeredPinned are capabilities of a device without memory on demand: the
+// driver then does not create memory keys by work requests.
 var offeredPinned = []Capability{
 	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
 }
@@ -92,7 +92,7 @@ const (
 	odpSRQ
 )
 
-// offeredODP is what the device has with memory on demand.
+// offeredODP are capabilities of a device with memory on demand.
 var offeredODP = []Capability{
 	{CapGeneral, prm.HCACapPG, 1},
 	{CapGeneral, prm.HCACapNullMKey, 1},
@@ -102,13 +102,13 @@ var offeredODP = []Capability{
 	{CapODP, prm.ODPCapXRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
 }
 
-// offeredInfiniBand is what the device can do on InfiniBand alone.
+// offeredInfiniBand are capabilities of InfiniBand only.
 var offeredInfiniBand = []Capability{
 	{CapGeneral, prm.HCACapIBVirt, 1},
 	{CapGeneral, prm.HCACapGIDTableSize, 0}, // 8
 }
 
-// offeredEthernet is what the device can do on Ethernet alone.
+// offeredEthernet are capabilities of Ethernet only.
 var offeredEthernet = []Capability{
 	{CapGeneral, prm.HCACapPortType, 1},
 	{CapGeneral, prm.HCACapEthNetOffloads, 1},
@@ -122,7 +122,7 @@ var offeredEthernet = []Capability{
 	{CapGeneral, prm.HCACapLogMaxRQTSize, 8},
 	{CapGeneral, prm.HCACapLogMaxTISPerSQ, 3},
 	{CapGeneral, prm.HCACapMaxTC, 1},
-	{CapGeneral, prm.HCACapLogMaxWQSize, 15}, // as QPs: queues of raw Ethernet QPs are these
+	{CapGeneral, prm.HCACapLogMaxWQSize, 15}, // as of QPs: raw Ethernet QPs consist of these queues
 	{CapGeneral, prm.HCACapLogMaxStrideSizeRQ, 9},
 	{CapGeneral, prm.HCACapLogMinStrideSizeRQ, 4},
 	{CapGeneral, prm.HCACapLogMaxStrideSizeSQ, 6},
@@ -136,7 +136,7 @@ var offeredEthernet = []Capability{
 
 	{CapEthernet, prm.EthCapCsumCap, 1},
 	{CapEthernet, prm.EthCapVLANCap, 1},
-	{CapEthernet, prm.EthCapMaxLSOCap, 16}, // the driver insists on it
+	{CapEthernet, prm.EthCapMaxLSOCap, 16}, // required by the driver
 	{CapEthernet, prm.EthCapRSSIndTblCap, 8},
 	{CapEthernet, prm.EthCapWQEInlineMode, 2},
 	{CapEthernet, prm.EthCapSelfLBEnModifiable, 1},
@@ -160,7 +160,7 @@ var offeredEthernet = []Capability{
 	received(prm.FlowTableCapLogMaxFlow, logFlowTableSize),
 }
 
-// received is a capability of the flow tables for what a host receives.
+// received returns a capability of NIC receive flow tables.
 func received(f prm.Field, v uint64) Capability {
 	return Capability{CapFlowTable, f.Within(prm.FlowTableNICCapReceive), v}
 }
