@@ -162,7 +162,7 @@ func TestDatagrams(t *testing.T) {
 	}
 	check(t, p.PostRecv(9, uverbs.SGE{Length: 64}))
 	ah := closing(t, good(a.PD().CreateAH(e.UD.AH))(t))
-	check(t, a.PostUDSend(8, uverbs.Signaled, uverbs.SGE{Length: 5}, ah, e.UD.QPN))
+	check(t, a.PostUDSend(8, uverbs.Signaled, ah, e.UD.QPN, uverbs.SGE{Length: 5}))
 	if wc := good(p.RecvComp(limit(t)))(t); wc.WRID != 9 {
 		t.Errorf("%+v", wc)
 	}

@@ -79,18 +79,19 @@ func (c *Conn) RegRead(b []byte) (*uverbs.MR, error) { return c.id.RegRead(b) }
 // [Conn.RegMsgs].
 func (c *Conn) RegWrite(b []byte) (*uverbs.MR, error) { return c.id.RegWrite(b) }
 
-// PostRecv posts a buffer for the next message. Options.Setup posts the first receives,
-// before the peer can send. [Conn.RecvComp] returns wrID as WC.WRID when a message has
-// arrived. PostRecv returns [uverbs.ErrClosed] after Close. Otherwise the errors are
-// those of [ID.PostRecv].
-func (c *Conn) PostRecv(wrID uint64, sge uverbs.SGE) error { return c.id.PostRecv(wrID, sge) }
+// PostRecv posts a receive for the next message, which is written to the memory of sges
+// in order. Options.Setup posts the first receives, before the peer can send. When a
+// message has arrived, [Conn.RecvComp] returns wrID as WC.WRID. PostRecv returns
+// [uverbs.ErrClosed] after Close. Otherwise the errors are those of [ID.PostRecv].
+func (c *Conn) PostRecv(wrID uint64, sges ...uverbs.SGE) error { return c.id.PostRecv(wrID, sges...) }
 
-// PostSend sends a message. With [uverbs.Signaled], [Conn.SendComp] returns wrID as
-// WC.WRID when the peer has received it. Until then the memory must not change.
-// PostSend returns [uverbs.ErrState] before the connection is established, and
-// [ErrDisconnected] after its end. Otherwise the errors are those of [ID.PostSend].
-func (c *Conn) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
-	return c.id.PostSend(wrID, f, sge)
+// PostSend sends a message, the memory of sges in order. With [uverbs.Signaled],
+// [Conn.SendComp] returns wrID as WC.WRID when the peer has received it. Until then the
+// memory must not change. PostSend returns [uverbs.ErrState] before the connection is
+// established, and [ErrDisconnected] after its end. Otherwise the errors are those of
+// [ID.PostSend].
+func (c *Conn) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
+	return c.id.PostSend(wrID, f, sges...)
 }
 
 // PostSendInline sends a message that is copied into the queue at once. The data need
@@ -100,31 +101,32 @@ func (c *Conn) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) erro
 	return c.id.PostSendInline(wrID, f, data)
 }
 
-// PostRead reads the peer's memory at raddr into sge. The peer has registered it with
-// AllocRead or RegRead, and rkey is its key. [Conn.SendComp] returns the completion.
-// The errors are those of [Conn.PostSend].
-func (c *Conn) PostRead(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
-	return c.id.PostRead(wrID, f, sge, raddr, rkey)
+// PostRead reads the peer's memory at raddr into the memory of sges. The peer has
+// registered its memory with AllocRead or RegRead, and rkey is its key. [Conn.SendComp]
+// returns the completion. The errors are those of [Conn.PostSend].
+func (c *Conn) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return c.id.PostRead(wrID, f, raddr, rkey, sges...)
 }
 
-// PostWrite writes sge to the peer's memory at raddr. The peer has registered it with
-// AllocWrite or RegWrite, and rkey is its key. The peer is not notified. The errors are
-// those of [Conn.PostSend].
-func (c *Conn) PostWrite(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
-	return c.id.PostWrite(wrID, f, sge, raddr, rkey)
+// PostWrite writes the memory of sges to the peer's memory at raddr. The peer has
+// registered its memory with AllocWrite or RegWrite, and rkey is its key. The peer is
+// not notified. The errors are those of [Conn.PostSend].
+func (c *Conn) PostWrite(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return c.id.PostWrite(wrID, f, raddr, rkey, sges...)
 }
 
 // PostWriteInline is PostWrite of data that is copied into the queue at once. The
 // errors are those of [Conn.PostSend].
-func (c *Conn) PostWriteInline(wrID uint64, f uverbs.SendFlags, data []byte, raddr uint64, rkey uint32) error {
-	return c.id.PostWriteInline(wrID, f, data, raddr, rkey)
+func (c *Conn) PostWriteInline(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, data []byte) error {
+	return c.id.PostWriteInline(wrID, f, raddr, rkey, data)
 }
 
 // PostWriteImm is PostWrite with immediate data. It consumes a receive of the peer,
 // which completes with WC.Imm and with the number of bytes written as WC.ByteLen. The
 // errors are those of [Conn.PostSend].
-func (c *Conn) PostWriteImm(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey, imm uint32) error {
-	return c.id.PostWriteImm(wrID, f, sge, raddr, rkey, imm)
+func (c *Conn) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey, imm uint32,
+	sges ...uverbs.SGE) error {
+	return c.id.PostWriteImm(wrID, f, raddr, rkey, imm, sges...)
 }
 
 // SendComp waits for the completion of a send, READ or WRITE and returns it. Only

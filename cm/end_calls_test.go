@@ -21,12 +21,10 @@ func TestCallsUnderClose(t *testing.T) {
 	calls := map[string]func() error{
 		"Group.PostSend": func() error { return g.PostSend(1, 0, uverbs.SGE{}) },
 		"PostSend":       func() error { return g.id.PostSend(1, 0, uverbs.SGE{}) },
-		"PostSendV":      func() error { return g.id.PostSendV(1, 0, nil) },
 		"PostSendInline": func() error { return g.id.PostSendInline(1, 0, nil) },
-		"PostRead":       func() error { return g.id.PostRead(1, 0, uverbs.SGE{}, 0, 0) },
-		"PostUDSend":     func() error { return g.id.PostUDSend(1, 0, uverbs.SGE{}, nil, 0) },
+		"PostRead":       func() error { return g.id.PostRead(1, 0, 0, 0, uverbs.SGE{}) },
+		"PostUDSend":     func() error { return g.id.PostUDSend(1, 0, nil, 0, uverbs.SGE{}) },
 		"PostRecv":       func() error { return g.PostRecv(1, uverbs.SGE{}) },
-		"PostRecvV":      func() error { return g.id.PostRecvV(1, nil) },
 		"SendComp":       func() error { return second(g.SendComp(limit(t))) },
 		"RecvComp":       func() error { return second(g.RecvComp(limit(t))) },
 	}

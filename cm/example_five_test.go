@@ -173,7 +173,7 @@ func ExampleID_PostRead() {
 			return err
 		}
 		defer func() { err = errors.Join(err, mr.Close()) }()
-		if err := client.PostRead(1, uverbs.Signaled, mr.SGE(0, 22), raddr, rkey); err != nil {
+		if err := client.PostRead(1, uverbs.Signaled, raddr, rkey, mr.SGE(0, 22)); err != nil {
 			return err
 		}
 		wc, err := client.SendComp(ctx)

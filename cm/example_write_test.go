@@ -19,7 +19,7 @@ func ExampleID_PostWriteImm() {
 		}
 		b := binary.BigEndian.AppendUint64(nil, offer.Addr())
 		c.SetPrivateData(binary.BigEndian.AppendUint32(b, offer.RKey()))
-		return c.PostRecv(0, uverbs.SGE{}) // immediate data consumes a receive, of zero bytes
+		return c.PostRecv(0) // immediate data consumes a receive, of zero bytes
 	}
 	err := connected(setup, func(ctx context.Context, server, client *cm.Conn) error {
 		defer offer.Close()
@@ -32,7 +32,7 @@ func ExampleID_PostWriteImm() {
 		defer mr.Close()
 		const part = 16
 		n := copy(mr.Bytes(), "written by the peer")
-		if err := client.PostWriteImm(1, uverbs.Signaled, mr.SGE(0, n), raddr+part, rkey, part); err != nil {
+		if err := client.PostWriteImm(1, uverbs.Signaled, raddr+part, rkey, part, mr.SGE(0, n)); err != nil {
 			return err
 		}
 		if _, err := client.SendComp(ctx); err != nil {

@@ -97,14 +97,14 @@ func explainWay(err error, o *Options) error {
 	return &e
 }
 
-// PostSend sends a datagram to the group. This member receives it too if the device
+// PostSend sends a datagram, the memory of sges in order, to the group. This member receives it too if the device
 // loops it back. The errors are those of [ID.PostSend].
-func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
+func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
 	qp := g.id.sendQP.Load()
 	if qp == nil {
 		return g.id.noSends()
 	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: []uverbs.SGE{sge},
+	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges,
 		AH: g.ah, QPN: g.qpn, QKey: g.qkey})
 	return err
 }
@@ -143,9 +143,11 @@ func (g *Group) AllocMsgs(n int) (*uverbs.MR, error) { return g.id.AllocMsgs(n) 
 // closes the MR. The errors are those of [ID.RegMsgs].
 func (g *Group) RegMsgs(b []byte) (*uverbs.MR, error) { return g.id.RegMsgs(b) }
 
-// PostRecv posts a buffer for the next datagram. Its first [uverbs.GRHLen] bytes are
-// for the GRH, and the datagram follows them. The errors are those of [ID.PostRecv].
-func (g *Group) PostRecv(wrID uint64, sge uverbs.SGE) error { return g.id.PostRecv(wrID, sge) }
+// PostRecv posts a receive for the next datagram. The first [uverbs.GRHLen] bytes of
+// its memory are for the GRH, and the datagram follows them. The errors are those of [ID.PostRecv].
+func (g *Group) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
+	return g.id.PostRecv(wrID, sges...)
+}
 
 // SendComp waits for the completion of a send and returns it. The errors are those of
 // [ID.SendComp].

@@ -70,7 +70,7 @@ func TestDeviceNoReads(t *testing.T) {
 	_, c := pairOf(t, nil, none)
 	mr := must(c.AllocMsgs(8))(t)
 	closing(t, mr)
-	err := c.PostRead(1, uverbs.Signaled, mr.SGE(0, 8), 4096, 7)
+	err := c.PostRead(1, uverbs.Signaled, 4096, 7, mr.SGE(0, 8))
 	if strings.HasPrefix(rdmaDevice(), "rxe") {
 		isError(t, err, []error{uverbs.ErrRdAtomic}, "InitiatorDepth")
 	} else {
@@ -153,7 +153,7 @@ func TestDeviceOwnPD(t *testing.T) {
 	}
 	secret := must(a.AllocWrite(8))(t)
 	own := must(s.AllocMsgs(8))(t)
-	check(t, s.PostWrite(1, uverbs.Signaled, own.SGE(0, 8), secret.Addr(), secret.RKey()))
+	check(t, s.PostWrite(1, uverbs.Signaled, secret.Addr(), secret.RKey(), own.SGE(0, 8)))
 	if _, err := s.SendComp(limit(t)); !errors.Is(err, uverbs.WCRemAccessErr) {
 		t.Errorf("a WRITE to the memory of another connection: %v", err)
 	}

@@ -88,7 +88,7 @@ func TestDeviceCloseMRUnderRead(t *testing.T) {
 		client, child := k.pair(t)
 		source := must(child.AllocRead(size))(t)
 		target := must(client.AllocMsgs(size))(t)
-		check(t, client.PostRead(1, uverbs.Signaled, target.SGE(0, size), source.Addr(), source.RKey()))
+		check(t, client.PostRead(1, uverbs.Signaled, source.Addr(), source.RKey(), target.SGE(0, size)))
 		check(t, target.Close())
 		others := neighbours(t, client, size)
 		if _, err := client.SendComp(k.ctx); err != nil {
@@ -111,7 +111,7 @@ func TestDeviceCloseMRUnderWrite(t *testing.T) {
 	addr, key := sink.Addr(), sink.RKey()
 	check(t, sink.Close())
 	others := neighbours(t, child, 4096)
-	check(t, client.PostWriteInline(1, uverbs.Signaled, []byte("late"), addr, key))
+	check(t, client.PostWriteInline(1, uverbs.Signaled, addr, key, []byte("late")))
 	if wc, err := client.SendComp(k.ctx); !errors.Is(err, uverbs.WCRemAccessErr) || wc.WRID != 1 {
 		t.Errorf("the write: %+v, %v", wc, err)
 	}

@@ -23,7 +23,7 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 	mr := must(to.AllocMsgs(uverbs.GRHLen + 256))(t)
 	defer mr.Close()
 	check(t, to.PostRecv(3, mr.SGE(0, uverbs.GRHLen+256)))
-	check(t, from.PostUDSendInline(4, uverbs.Signaled, []byte(text), ah, where.QPN))
+	check(t, from.PostUDSendInline(4, uverbs.Signaled, ah, where.QPN, []byte(text)))
 	if wc := must(from.SendComp(ctx))(t); wc.WRID != 4 {
 		t.Errorf("WRID %d", wc.WRID)
 	}

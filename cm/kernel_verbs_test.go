@@ -59,13 +59,13 @@ func TestDevicePostSendEarly(t *testing.T) {
 	sge := mr.SGE(0, 8)
 	sends := map[string]func() error{
 		"send":         func() error { return client.PostSend(1, 0, sge) },
-		"sendv":        func() error { return client.PostSendV(1, 0, []uverbs.SGE{sge, sge}) },
+		"sendv":        func() error { return client.PostSend(1, 0, sge, sge) },
 		"inline":       func() error { return client.PostSendInline(1, 0, []byte("x")) },
-		"read":         func() error { return client.PostRead(1, 0, sge, mr.Addr(), mr.RKey()) },
-		"readv":        func() error { return client.PostReadV(1, 0, []uverbs.SGE{sge}, mr.Addr(), mr.RKey()) },
-		"write":        func() error { return client.PostWrite(1, 0, sge, mr.Addr(), mr.RKey()) },
-		"writev":       func() error { return client.PostWriteV(1, 0, []uverbs.SGE{sge}, mr.Addr(), mr.RKey()) },
-		"write inline": func() error { return client.PostWriteInline(1, 0, []byte("x"), mr.Addr(), mr.RKey()) },
+		"read":         func() error { return client.PostRead(1, 0, mr.Addr(), mr.RKey(), sge) },
+		"readv":        func() error { return client.PostRead(1, 0, mr.Addr(), mr.RKey(), sge, sge) },
+		"write":        func() error { return client.PostWrite(1, 0, mr.Addr(), mr.RKey(), sge) },
+		"writev":       func() error { return client.PostWrite(1, 0, mr.Addr(), mr.RKey(), sge, sge) },
+		"write inline": func() error { return client.PostWriteInline(1, 0, mr.Addr(), mr.RKey(), []byte("x")) },
 	}
 	for name, send := range sends {
 		if err := send(); !errors.Is(err, uverbs.ErrState) || !errors.Is(err, unix.EINVAL) {
@@ -85,11 +85,11 @@ func TestDevicePostSendEarly(t *testing.T) {
 
 	k = newTalk(t)
 	ud := k.member(t, deviceIP)
-	isError(t, ud.PostUDSendInline(1, 0, nil, nil, 1), []error{uverbs.ErrNoAH})
+	isError(t, ud.PostUDSendInline(1, 0, nil, 1, nil), []error{uverbs.ErrNoAH})
 	_, where := k.join(t, ud, "239.1.2.20", cm.JoinFull)
 	ah := must(ud.PD().CreateAH(where.AH))(t)
 	defer ah.Close()
-	check(t, ud.PostUDSendInline(1, uverbs.Signaled, []byte("unconnected"), ah, where.QPN))
+	check(t, ud.PostUDSendInline(1, uverbs.Signaled, ah, where.QPN, []byte("unconnected")))
 	must(ud.SendComp(k.ctx))(t)
 }
 
@@ -133,7 +133,7 @@ func TestDeviceSRQ(t *testing.T) {
 	mr := buffer(t, child, 128)
 	check(t, child.PostRecv(1, mr.SGE(0, 64))) // before the QP exists
 	check(t, child.CreateQP(nil, small()))
-	check(t, child.PostRecvV(2, []uverbs.SGE{mr.SGE(64, 4), mr.SGE(68, 60)}))
+	check(t, child.PostRecv(2, mr.SGE(64, 4), mr.SGE(68, 60)))
 	if _, err := child.QP().PostRecv(uverbs.RecvWR{}); !errors.Is(err, uverbs.ErrSRQ) {
 		t.Errorf("a receive on the QP itself: %v", err)
 	}
@@ -196,28 +196,28 @@ func TestDeviceReadWrite(t *testing.T) {
 	// read request" (rdma_reg_read(3)).
 	source := must(child.RegRead(bytes.Repeat([]byte("read me "), 8)))(t)
 	closing(t, source)
-	check(t, client.PostRead(1, uverbs.Signaled, local.SGE(0, 64), source.Addr(), source.RKey()))
+	check(t, client.PostRead(1, uverbs.Signaled, source.Addr(), source.RKey(), local.SGE(0, 64)))
 	if wc := must(client.SendComp(k.ctx))(t); wc.WRID != 1 || wc.Opcode != uverbs.WCRead || !bytes.Equal(local.Bytes()[:64], source.Bytes()) {
 		t.Errorf("%+v: %q", wc, local.Bytes()[:64])
 	}
-	check(t, client.PostReadV(2, uverbs.Signaled, []uverbs.SGE{local.SGE(64, 4), local.SGE(100, 4)}, source.Addr(), source.RKey()))
+	check(t, client.PostRead(2, uverbs.Signaled, source.Addr(), source.RKey(), local.SGE(64, 4), local.SGE(100, 4)))
 	must(client.SendComp(k.ctx))(t)
 	if string(local.Bytes()[64:68])+string(local.Bytes()[100:104]) != "read me " {
 		t.Errorf("%q", local.Bytes()[64:])
 	}
 	sink := must(child.AllocWrite(64))(t)
 	closing(t, sink)
-	check(t, client.PostWrite(3, uverbs.Signaled, local.SGE(0, 8), sink.Addr(), sink.RKey()))
+	check(t, client.PostWrite(3, uverbs.Signaled, sink.Addr(), sink.RKey(), local.SGE(0, 8)))
 	must(client.SendComp(k.ctx))(t)
-	check(t, client.PostWriteV(4, uverbs.Signaled, []uverbs.SGE{local.SGE(0, 4), local.SGE(4, 4)}, sink.Addr()+8, sink.RKey()))
+	check(t, client.PostWrite(4, uverbs.Signaled, sink.Addr()+8, sink.RKey(), local.SGE(0, 4), local.SGE(4, 4)))
 	must(client.SendComp(k.ctx))(t)
-	check(t, client.PostWriteInline(5, uverbs.Signaled, []byte("written."), sink.Addr()+16, sink.RKey()))
+	check(t, client.PostWriteInline(5, uverbs.Signaled, sink.Addr()+16, sink.RKey(), []byte("written.")))
 	must(client.SendComp(k.ctx))(t)
 	if got := string(sink.Bytes()[:24]); got != "read me read me written." {
 		t.Errorf("%q was written", got)
 	}
 	// The peer cannot read memory that is registered for messages.
-	check(t, client.PostRead(6, uverbs.Signaled, local.SGE(0, 8), buffer(t, child, 8).Addr(), source.RKey()))
+	check(t, client.PostRead(6, uverbs.Signaled, buffer(t, child, 8).Addr(), source.RKey(), local.SGE(0, 8)))
 	if wc, err := client.SendComp(k.ctx); !errors.Is(err, uverbs.WCRemAccessErr) || wc.WRID != 6 {
 		t.Errorf("%+v, %v", wc, err)
 	}

@@ -214,7 +214,8 @@ func (p *player) externalTraffic() {
 }
 
 // remoteTraffic makes the active side read or write the memory of the passive side.
-func (p *player) remoteTraffic(post func(i *cm.ID, wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error, write bool) {
+func (p *player) remoteTraffic(post func(i *cm.ID, wrID uint64, f uverbs.SendFlags,
+	raddr uint64, rkey uint32, sges ...uverbs.SGE) error, write bool) {
 	p.write(paritySize)
 	if p.passive {
 		p.notes <- note{p.mr.Addr(), p.mr.RKey()}
@@ -224,7 +225,7 @@ func (p *player) remoteTraffic(post func(i *cm.ID, wrID uint64, f uverbs.SendFla
 		p.wait()
 		peer := p.note()
 		for range parityMessages {
-			check(p, post(p.conn, 0, uverbs.Signaled, p.mr.SGE(0, paritySize), peer.addr, peer.key))
+			check(p, post(p.conn, 0, uverbs.Signaled, peer.addr, peer.key, p.mr.SGE(0, paritySize)))
 			must(p.conn.SendComp(p.ctx))(p)
 		}
 		p.wait()

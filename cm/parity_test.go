@@ -299,5 +299,5 @@ func (p *player) answer(wc uverbs.WC) {
 func (p *player) datagram(ah *uverbs.AH, qpn uint32) {
 	p.Helper()
 	closing(p, ah)
-	check(p, p.conn.PostUDSend(0, uverbs.Signaled, p.mr.SGE(0, paritySize), ah, qpn))
+	check(p, p.conn.PostUDSend(0, uverbs.Signaled, ah, qpn, p.mr.SGE(0, paritySize)))
 }

@@ -116,7 +116,7 @@ func queues(t *testing.T, k *talk, b *table, i *ID) {
 	u := k.resolved(PSUDP, at(here, 4))
 	b.add("disconnect: datagrams", u.Disconnect())
 	check(t, u.CreateQP(nil, small))
-	b.add("send: no address", u.PostUDSend(1, 0, uverbs.SGE{}, nil, 1))
+	b.add("send: no address", u.PostUDSend(1, 0, nil, 1, uverbs.SGE{}))
 }
 
 // The errors of the calls of the highest level.

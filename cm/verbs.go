@@ -95,42 +95,26 @@ func (i *ID) noSends() error {
 	return i.noQP("post to")
 }
 
-// PostRecv posts a buffer for the next message: rdma_post_recv(3). It can be called
-// from CreateQP on, before the connection is established, and must be called before the
-// peer sends. If the id has an SRQ, from CreateSRQ or QPConfig.SRQ, the receive is
-// posted to the SRQ. In a receive of a datagram, the first [uverbs.GRHLen] bytes are
-// the GRH. PostRecv returns [ErrNoQP], [uverbs.ErrClosed] after Close, and the errors
-// of [uverbs.QP.PostRecv] or [uverbs.SRQ.PostRecv].
-func (i *ID) PostRecv(wrID uint64, sge uverbs.SGE) error {
+// PostRecv posts a receive for the next message, which is written to the memory of sges
+// in order: rdma_post_recv(3) and, for several SGEs, rdma_post_recvv(3). Without SGEs, it
+// is for messages without data. PostRecv can be called from CreateQP on, before the
+// connection is established, and must be called before the peer sends. If the id has an
+// SRQ, from CreateSRQ or QPConfig.SRQ, the receive is posted to the SRQ. In a receive of
+// a datagram, the first [uverbs.GRHLen] bytes are the GRH. PostRecv returns [ErrNoQP],
+// [uverbs.ErrClosed] after Close, and the errors of [uverbs.QP.PostRecv] or
+// [uverbs.SRQ.PostRecv].
+func (i *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 	if srq := i.srq.Load(); srq != nil {
-		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: []uverbs.SGE{sge}})
+		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 		return err
 	}
 	qp := i.qp.Load()
 	if qp == nil {
 		return i.noQP("post to")
 	}
-	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: []uverbs.SGE{sge}})
+	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 	if err == uverbs.ErrSRQ {
-		_, err = qp.SRQ().PostRecv(uverbs.RecvWR{WRID: wrID, SGL: []uverbs.SGE{sge}})
-	}
-	return err
-}
-
-// PostRecvV is PostRecv with several buffers: rdma_post_recvv(3). The errors are those
-// of [ID.PostRecv].
-func (i *ID) PostRecvV(wrID uint64, sgl []uverbs.SGE) error {
-	if srq := i.srq.Load(); srq != nil {
-		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sgl})
-		return err
-	}
-	qp := i.qp.Load()
-	if qp == nil {
-		return i.noQP("post to")
-	}
-	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sgl})
-	if err == uverbs.ErrSRQ {
-		_, err = qp.SRQ().PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sgl})
+		_, err = qp.SRQ().PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 	}
 	return err
 }
@@ -148,27 +132,17 @@ func posted(err error) error {
 	return err
 }
 
-// PostSend sends a message: rdma_post_send(3). It returns [uverbs.ErrState] before the
-// connection is established. After its end, it returns the error of [ID.Err], usually
-// [ErrDisconnected]. The other errors are [ErrNoQP], [uverbs.ErrClosed] after Close,
-// and those of [uverbs.QP.PostSend].
-func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE) error {
+// PostSend sends a message, the memory of sges in order: rdma_post_send(3) and, for
+// several SGEs, rdma_post_sendv(3). Without SGEs, the message has no data. PostSend
+// returns [uverbs.ErrState] before the connection is established. After its end, it
+// returns the error of [ID.Err], usually [ErrDisconnected]. The other errors are
+// [ErrNoQP], [uverbs.ErrClosed] after Close, and those of [uverbs.QP.PostSend].
+func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
 	qp := i.sendQP.Load()
 	if qp == nil {
 		return i.noSends()
 	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: []uverbs.SGE{sge}})
-	return posted(err)
-}
-
-// PostSendV is PostSend with several buffers: rdma_post_sendv(3). The errors are those
-// of [ID.PostSend].
-func (i *ID) PostSendV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE) error {
-	qp := i.sendQP.Load()
-	if qp == nil {
-		return i.noSends()
-	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sgl})
+	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges})
 	return posted(err)
 }
 
@@ -184,54 +158,45 @@ func (i *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error 
 	return posted(err)
 }
 
-// PostRead reads the peer's memory into sge: rdma_post_read(3). The errors are those of
-// [ID.PostSend].
-func (i *ID) PostRead(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
-	return i.rdma(uverbs.OpRead, wrID, f, []uverbs.SGE{sge}, nil, raddr, rkey)
+// PostRead reads the peer's memory at raddr into the memory of sges: rdma_post_read(3)
+// and, for several SGEs, rdma_post_readv(3). The errors are those of [ID.PostSend].
+func (i *ID) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return i.rdma(uverbs.OpRead, wrID, f, raddr, rkey, sges, nil)
 }
 
-// PostReadV is PostRead with several buffers: rdma_post_readv(3). The errors are those
-// of [ID.PostSend].
-func (i *ID) PostReadV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, raddr uint64, rkey uint32) error {
-	return i.rdma(uverbs.OpRead, wrID, f, sgl, nil, raddr, rkey)
-}
-
-// PostWrite writes sge to the peer's memory: rdma_post_write(3). The errors are those
-// of [ID.PostSend].
-func (i *ID) PostWrite(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey uint32) error {
-	return i.rdma(uverbs.OpWrite, wrID, f, []uverbs.SGE{sge}, nil, raddr, rkey)
-}
-
-// PostWriteV is PostWrite with several buffers: rdma_post_writev(3). The errors are
-// those of [ID.PostSend].
-func (i *ID) PostWriteV(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, raddr uint64, rkey uint32) error {
-	return i.rdma(uverbs.OpWrite, wrID, f, sgl, nil, raddr, rkey)
+// PostWrite writes the memory of sges to the peer's memory at raddr: rdma_post_write(3)
+// and, for several SGEs, rdma_post_writev(3). The errors are those of [ID.PostSend].
+func (i *ID) PostWrite(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return i.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, sges, nil)
 }
 
 // PostWriteInline is PostWrite of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, data []byte, raddr uint64, rkey uint32) error {
-	return i.rdma(uverbs.OpWrite, wrID, f, nil, data, raddr, rkey)
+func (i *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, data []byte) error {
+	return i.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, nil, data)
 }
 
 // PostWriteImm is PostWrite with immediate data. It consumes a receive of the peer,
 // which completes with WC.Imm and with the number of bytes written as ByteLen. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostWriteImm(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, raddr uint64, rkey, imm uint32) error {
+func (i *ID) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey, imm uint32, sges ...uverbs.SGE) error {
 	qp := i.sendQP.Load()
 	if qp == nil {
 		return i.noSends()
 	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpWriteImm, Flags: f, SGL: []uverbs.SGE{sge}, RemoteAddr: raddr, RKey: rkey, Imm: imm})
+	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpWriteImm, Flags: f, SGL: sges,
+		RemoteAddr: raddr, RKey: rkey, Imm: imm})
 	return posted(err)
 }
 
-func (i *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, raddr uint64, rkey uint32) error {
+func (i *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32,
+	sges []uverbs.SGE, data []byte) error {
 	qp := i.sendQP.Load()
 	if qp == nil {
 		return i.noSends()
 	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, SGL: sgl, Inline: data, RemoteAddr: raddr, RKey: rkey})
+	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, SGL: sges, Inline: data,
+		RemoteAddr: raddr, RKey: rkey})
 	return posted(err)
 }
 
@@ -241,22 +206,23 @@ const UDQKey = 0x01234567
 // PostUDSend sends a datagram to the QP of another id of PSUDP: rdma_post_ud_send(3).
 // The address and the QPN are in the event that follows Connect or JoinMulticast, or
 // come from the GRH of a received datagram. The errors are those of [ID.PostSend].
-func (i *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, sge uverbs.SGE, ah *uverbs.AH, qpn uint32) error {
-	return i.ud(wrID, f, []uverbs.SGE{sge}, nil, ah, qpn)
+func (i *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges ...uverbs.SGE) error {
+	return i.ud(wrID, f, ah, qpn, sges, nil)
 }
 
 // PostUDSendInline is PostUDSend of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, data []byte, ah *uverbs.AH, qpn uint32) error {
-	return i.ud(wrID, f, nil, data, ah, qpn)
+func (i *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, data []byte) error {
+	return i.ud(wrID, f, ah, qpn, nil, data)
 }
 
-func (i *ID) ud(wrID uint64, f uverbs.SendFlags, sgl []uverbs.SGE, data []byte, ah *uverbs.AH, qpn uint32) error {
+func (i *ID) ud(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges []uverbs.SGE, data []byte) error {
 	qp := i.sendQP.Load()
 	if qp == nil {
 		return i.noSends()
 	}
-	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sgl, Inline: data, AH: ah, QPN: qpn, QKey: UDQKey})
+	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges, Inline: data,
+		AH: ah, QPN: qpn, QKey: UDQKey})
 	return posted(err)
 }
 
