@@ -14,12 +14,11 @@ import (
 // AddrInfoFlags are the flags of [GetAddrInfo].
 type AddrInfoFlags uint32
 
-// The flags of rdma_getaddrinfo(3).
+// The flags of rdma_getaddrinfo(3). GetAddrInfo never resolves a route, as with
+// RAI_NOROUTE, and parses the node as Family requires, as with RAI_FAMILY.
 const (
 	Passive     AddrInfoFlags = 1 << 0 // for a listener: the result is in Src
 	NumericHost AddrInfoFlags = 1 << 1 // the node is an IP address: names are not looked up
-	NoRoute     AddrInfoFlags = 1 << 2 // accepted for compatibility: GetAddrInfo never resolves a route
-	FamilyHint  AddrInfoFlags = 1 << 3 // Family selects how the node is parsed
 )
 
 // A Family is an address family.

@@ -19,6 +19,8 @@ type sentinel struct {
 	errno unix.Errno
 }
 
+func newSentinel(text string, errno unix.Errno) error { return &sentinel{text, errno} }
+
 func (s *sentinel) Error() string { return s.text }
 
 // Is matches the errno and what the errno matches, such as os.ErrPermission for EPERM.
@@ -40,31 +42,31 @@ func (listenerEnd) Is(target error) bool { return target == net.ErrClosed }
 var (
 	// ErrRejected means that the peer has rejected the request, or its kernel because
 	// no program listens. The [Error] has the reason and the peer's private data.
-	ErrRejected error = &sentinel{"cm: connection rejected", unix.ECONNREFUSED}
+	ErrRejected = newSentinel("cm: connection rejected", unix.ECONNREFUSED)
 	// ErrUnreachable means that there is no route to the peer, or that it does not
 	// reply.
-	ErrUnreachable error = &sentinel{"cm: peer unreachable", unix.EHOSTUNREACH}
+	ErrUnreachable = newSentinel("cm: peer unreachable", unix.EHOSTUNREACH)
 	// ErrTimeout means that the resolution of an address or a route took too long, or
 	// that the peer did not reply in time.
-	ErrTimeout error = &sentinel{"cm: timed out", unix.ETIMEDOUT}
+	ErrTimeout = newSentinel("cm: timed out", unix.ETIMEDOUT)
 	// ErrDisconnected means that the peer has ended the connection or no longer exists.
-	ErrDisconnected error = &sentinel{"cm: disconnected", unix.ECONNRESET}
+	ErrDisconnected = newSentinel("cm: disconnected", unix.ECONNRESET)
 	// ErrListenerClosed means that the listener has ended, because it was closed or
 	// because its device was removed. The cause in the error says which. The error also
 	// matches net.ErrClosed.
-	ErrListenerClosed error = listenerEnd{}
+	ErrListenerClosed = error(listenerEnd{})
 	// ErrPrivateData means that there is more private data than the message has room
 	// for.
-	ErrPrivateData error = &sentinel{"cm: too much private data", unix.EINVAL}
+	ErrPrivateData = newSentinel("cm: too much private data", unix.EINVAL)
 	// ErrNoQP means that the id has no QP, or no completion queue for that direction.
-	ErrNoQP error = &sentinel{"cm: the id has no QP: call CreateQP first, after Bind to a device's address, ResolveAddr, or a connection request", unix.EINVAL}
+	ErrNoQP = newSentinel("cm: the id has no QP: call CreateQP first, after Bind to a device's address, ResolveAddr, or a connection request", unix.EINVAL)
 	// ErrSharedCQ means that SendComp or RecvComp cannot wait because the caller has
 	// created the completion queue. It may contain completions of other QPs.
-	ErrSharedCQ error = &sentinel{"cm: the completion queue is the caller's: poll it there, or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL}
+	ErrSharedCQ = newSentinel("cm: the completion queue is the caller's: poll it there, or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL)
 	// ErrCredentials means that the process has changed its user, groups or
 	// capabilities. The kernel compares the credentials of threads by identity and
 	// refuses all further commands.
-	ErrCredentials error = &sentinel{"cm: the program has changed its credentials while it ran: set user, groups and capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES}
+	ErrCredentials = newSentinel("cm: the program has changed its credentials while it ran: set user, groups and capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES)
 )
 
 // An Error describes which operation failed on which object, and why. errors.Is matches

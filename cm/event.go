@@ -32,8 +32,10 @@ const (
 	EventAddrinfoResolved EventType = 16
 	EventAddrinfoError    EventType = 17
 	EventUser             EventType = 18
-	EventInternal         EventType = 19
 )
+
+// eventInternal is what librdmacm writes to itself. Programs do not see it.
+const eventInternal EventType = 19
 
 var eventNames = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST",
 	"CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL",

@@ -18,7 +18,7 @@ func TestEventNames(t *testing.T) {
 			t.Errorf("event %d is %q", typ, s)
 		}
 	}
-	for _, typ := range []EventType{EventUser, EventInternal, 20, 1<<32 - 1} {
+	for _, typ := range []EventType{EventUser, eventInternal, 20, 1<<32 - 1} {
 		if s := typ.String(); s != "UNKNOWN EVENT" {
 			t.Errorf("event %d is %q", typ, s)
 		}

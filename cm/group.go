@@ -27,7 +27,7 @@ type Group struct {
 // closed. JoinMulticast returns [uverbs.ErrInvalid] if the address is not a multicast
 // address. Otherwise the errors are those of [NewID], [SyncID.ResolveAddr],
 // [ID.CreateQP], [SyncID.JoinMulticast] and [uverbs.PD.CreateAH].
-func JoinMulticast(ctx context.Context, group string, o *Options) (_ *Group, err error) {
+func JoinMulticast(ctx context.Context, group string, o *Options) (*Group, error) {
 	if o == nil {
 		o = &Options{}
 	}

@@ -130,7 +130,7 @@ func (l *life) err() error {
 }
 
 // errDisconnecting is the cause until the peer has replied.
-var errDisconnecting error = &Error{Op: "use", Object: "the connection", Kind: ErrDisconnected, Errno: unix.ECONNRESET,
+var errDisconnecting = &Error{Op: "use", Object: "the connection", Kind: ErrDisconnected, Errno: unix.ECONNRESET,
 	Detail: "this side has ended the connection"}
 
 // isClosed reports whether Close has closed the id.

@@ -28,7 +28,7 @@ type Listener struct {
 // [uverbs.ErrNoDevice] for a loopback address, because the kernel would serve all
 // addresses instead. Otherwise the errors are those of [GetAddrInfo], [NewID],
 // [ID.Bind] and [ID.Listen].
-func Listen(addr string, o *Options) (_ *Listener, err error) {
+func Listen(addr string, o *Options) (*Listener, error) {
 	l := &Listener{handshakes: newHandshakes()}
 	if o != nil {
 		l.o = *o

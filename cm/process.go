@@ -42,7 +42,7 @@ func (i *ID) process(r *record) *Event {
 func (i *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
 	switch e.Type {
 	case EventAddrResolved, EventAddrError, EventRouteResolved, EventRouteError:
-	case EventUser, EventInternal:
+	case EventUser, eventInternal:
 		e.Arg = rdmacm.Arg(raw)
 	default:
 		if i.qpType == uverbs.UD {
@@ -97,7 +97,7 @@ func (i *ID) react(e *Event) bool {
 		i.ended(e)
 	case EventDeviceRemoval:
 		i.ended(e)
-	case EventInternal:
+	case eventInternal:
 		if EventType(e.Arg) != EventAddrinfoResolved {
 			return false
 		}

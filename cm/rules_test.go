@@ -18,7 +18,7 @@ func rec(i *ID, typ uint32) *record {
 func TestPushKeepsNothingUseless(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
-	for _, typ := range []EventType{EventAddrChange, EventTimewaitExit, EventUser, EventInternal} {
+	for _, typ := range []EventType{EventAddrChange, EventTimewaitExit, EventUser, eventInternal} {
 		s.push(rec(s.ID, uint32(typ)))
 	}
 	queued(t, s, 0)

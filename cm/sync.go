@@ -83,7 +83,7 @@ func newSync(i *ID) *SyncID {
 // a pump and issues no command.
 func (s *SyncID) push(r *record) (refused bool) {
 	switch r.typ() {
-	case EventAddrChange, EventTimewaitExit, EventUser, EventInternal:
+	case EventAddrChange, EventTimewaitExit, EventUser, eventInternal:
 		return false // no call waits for these
 	}
 	s.mu.Lock()

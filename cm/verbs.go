@@ -121,7 +121,7 @@ func (i *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 
 // errNotConnected is the error of a send that is posted before the connection is
 // established.
-var errNotConnected error = &Error{Op: "post a send", Kind: uverbs.ErrState, Errno: unix.EINVAL,
+var errNotConnected = &Error{Op: "post a send", Kind: uverbs.ErrState, Errno: unix.EINVAL,
 	Detail: "the id is not connected yet: sends are possible once Dial, Connect or Accept has returned; before that, in Options.Setup, post receives"}
 
 // posted converts the error of a post.
