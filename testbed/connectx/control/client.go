@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/transport"
 )
 
-// A Client sends requests to a Server. Its methods may be called from many
-// goroutines; one at a time is under way. Errors of the server are of type *Error;
-// after any other the client is of no more use.
+// A Client sends requests to a Server. Its methods may be called concurrently;
+// requests are sent one at a time. Errors of the server have type *Error. After
+// any other error the client cannot be used any more.
 type Client struct {
 	// Timeout bounds a request; 30 seconds if zero.
 	Timeout time.Duration
@@ -35,7 +35,7 @@ func Dial(path string) (*Client, error) {
 	return NewClient(conn), nil
 }
 
-// NewClient makes a client of a connection to a server.
+// NewClient returns a client for a connection to a server.
 func NewClient(conn net.Conn) *Client {
 	return &Client{conn: conn, lines: bufio.NewReader(conn)}
 }
@@ -43,76 +43,71 @@ func NewClient(conn net.Conn) *Client {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Ports lists the network's ports with their counters.
-// Method "ports".
+// Ports returns the network's ports with their counters. Method "ports".
 func (c *Client) Ports() (all []fabric.PortStatus, err error) {
 	err = c.do("ports", none{}, &all)
 	return all, err
 }
 
-// SetLink takes the link of a port down or up.
-// Method "set-link": port, up.
+// SetLink sets the link state of a port. Method "set-link": port, up.
 func (c *Client) SetLink(port string, up bool) error {
 	return c.do("set-link", linkParam{port, up}, nil)
 }
 
-// Faults lists the network's faults, with how often they have happened.
-// Method "faults".
+// Faults returns the network's faults with their counters. Method "faults".
 func (c *Client) Faults() (all []fabric.FaultStatus, err error) {
 	err = c.do("faults", none{}, &all)
 	return all, err
 }
 
-// AddFault makes a fault happen from now on, and returns its number. Its Match
-// has no functions: these do not travel.
-// Method "add-fault": the members of [fabric.Fault]; the result has the id.
+// AddFault adds a fault and returns its id. Its Match must not have functions,
+// which cannot be encoded. Method "add-fault": the members of [fabric.Fault];
+// the result has the id.
 func (c *Client) AddFault(f fabric.Fault) (id int, err error) {
 	if f.Match.Frame != nil || f.Match.Packet != nil {
-		return 0, errorf(ErrParam, "a function in a Match does not go over a socket: add the fault to the network itself")
+		return 0, errorf(ErrParam, "a function in a Match cannot be sent over a socket: add the fault to the network itself")
 	}
 	var result faultID
 	err = c.do("add-fault", f, &result)
 	return result.ID, err
 }
 
-// RemoveFault ends a fault.
-// Method "remove-fault": id.
+// RemoveFault removes a fault. Method "remove-fault": id.
 func (c *Client) RemoveFault(id int) error { return c.do("remove-fault", faultID{id}, nil) }
 
-// ClearFaults ends all faults of the network.
-// Method "clear-faults".
+// ClearFaults removes all faults of the network. Method "clear-faults".
 func (c *Client) ClearFaults() error { return c.do("clear-faults", none{}, nil) }
 
-// Devices lists the devices with their event queues and counters.
-// Method "devices".
+// Devices returns the devices with their event queues and counters. Method
+// "devices".
 func (c *Client) Devices() (all []DeviceStatus, err error) {
 	err = c.do("devices", none{}, &all)
 	return all, err
 }
 
-// FailCommand makes count commands of an opcode fail with a status and a syndrome,
-// after skip of them have passed.
-// Method "fail-command": device, opcode, status, syndrome, skip, count.
+// FailCommand makes the next count commands of an opcode fail with a status and
+// a syndrome, after skip others. Method "fail-command": device, opcode, status,
+// syndrome, skip, count.
 func (c *Client) FailCommand(device string, opcode uint16, status uint8, syndrome uint32, skip, count int) error {
 	return c.do("fail-command", commandParam{device, opcode, status, syndrome, skip, count}, nil)
 }
 
-// InjectCompletion makes count completions of a queue pair errors, after skip of
-// them have passed. Number 0 means any queue pair.
-// Method "inject-cqe": device, qpn, syndrome, vendor, skip, count.
+// InjectCompletion makes the next count completions of a queue pair errors,
+// after skip others. Number 0 means any queue pair. Method "inject-cqe":
+// device, qpn, syndrome, vendor, skip, count.
 func (c *Client) InjectCompletion(device string, qpn uint32, syndrome transport.Syndrome, vendor uint8, skip, count int) error {
 	return c.do("inject-cqe", completionParam{device, qpn, syndrome, vendor, skip, count}, nil)
 }
 
-// SetHealth makes the firmware fail with a syndrome; 0 makes it healthy.
+// SetHealth makes the firmware fail with a syndrome; 0 makes it healthy again.
 // Method "set-health": device, syndrome.
 func (c *Client) SetHealth(device string, syndrome uint8) error {
 	return c.do("set-health", healthParam{device, syndrome}, nil)
 }
 
-// SetGone makes the device's registers read as ones, as if the bus had failed. It
-// stays in its slot, and keeps its state.
-// Method "set-gone": device, gone.
+// SetGone makes the device's registers read as ones, as after a bus failure.
+// The device stays in its slot and keeps its state. Method "set-gone": device,
+// gone.
 func (c *Client) SetGone(device string, gone bool) error {
 	return c.do("set-gone", goneParam{device, gone}, nil)
 }
@@ -123,15 +118,14 @@ func (c *Client) OverrunEQ(device string, number uint32) error {
 	return c.do("overrun-eq", queueParam{device, number}, nil)
 }
 
-// RemoveDevice pulls the device out by surprise.
-// Method "remove-device": device.
+// RemoveDevice removes the device from its slot by surprise. Method
+// "remove-device": device.
 func (c *Client) RemoveDevice(device string) error {
 	return c.do("remove-device", deviceParam{device}, nil)
 }
 
-// InsertDevice puts the device back that RemoveDevice pulled out. A machine finds
-// it when it looks at its bus anew.
-// Method "insert-device": device.
+// InsertDevice inserts a device that RemoveDevice removed. A machine finds it
+// when it rescans its bus. Method "insert-device": device.
 func (c *Client) InsertDevice(device string) error {
 	return c.do("insert-device", deviceParam{device}, nil)
 }
@@ -179,7 +173,7 @@ func (c *Client) exchange(method string, params, result any) error {
 		return r.Error
 	}
 	if string(r.ID) != fmt.Sprint(c.id) {
-		return fmt.Errorf("the response is to request %s, not to %d", r.ID, c.id)
+		return fmt.Errorf("response to request %s, want %d", r.ID, c.id)
 	}
 	if result == nil {
 		return nil

@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// device notes what it is told.
+// A device records its method calls.
 type device struct {
-	told []string
-	err  error
+	calls []string
+	err   error
 }
 
 func (d *device) note(format string, args ...any) {
-	d.told = append(d.told, fmt.Sprintf(format, args...))
+	d.calls = append(d.calls, fmt.Sprintf(format, args...))
 }
 
 func (d *device) FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error {
@@ -56,7 +56,7 @@ func (d *device) InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendo
 func (d *device) Pull() { d.note("pull") }
 func (d *device) Plug() { d.note("plug") }
 
-// world is a switch with two devices, of which the second can do nothing.
+// A world is a switch with two devices. The second one supports no methods.
 type world struct {
 	loop   *loop.Loop
 	sw     *fabric.Switch
@@ -141,9 +141,9 @@ func TestNetwork(t *testing.T) {
 		if err := c.SetLink("mlx5_0", true); err != nil {
 			t.Error(err)
 		}
-		// The response says that the device was told.
+		// The response is sent after the device was notified.
 		if !cmp.Equal(w.links, []bool{false, true}) {
-			t.Errorf("the device was told %v", w.links)
+			t.Errorf("the device was notified of %v", w.links)
 		}
 	})
 }
@@ -168,8 +168,8 @@ func TestDevices(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		told := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4", "pull", "plug"}
-		if diff := cmp.Diff(told, w.device.told); diff != "" {
+		calls := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4", "pull", "plug"}
+		if diff := cmp.Diff(calls, w.device.calls); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -188,17 +188,17 @@ func TestRefused(t *testing.T) {
 		}{
 			{add(fabric.Fault{Action: "eat"}), ErrParam, "drop, duplicate"},
 			{add(fabric.Fault{Action: fabric.Drop, Port: "x"}), ErrUnknown, "Ports lists"},
-			{add(fabric.Fault{Match: fabric.Match{Frame: func([]byte) bool { return true }}}), ErrParam, "does not go over a socket"},
+			{add(fabric.Fault{Match: fabric.Match{Frame: func([]byte) bool { return true }}}), ErrParam, "cannot be sent over a socket"},
 			{c.RemoveFault(5), ErrUnknown, "Faults lists"},
 			{c.SetLink("x", true), ErrUnknown, "Ports lists"},
 			{c.SetHealth("x", 1), ErrUnknown, "the method devices"},
-			{c.SetHealth("bare", 1), ErrRefused, "cannot do this"},
-			{c.SetGone("bare", true), ErrRefused, "cannot do this"},
-			{c.FailCommand("bare", 1, 1, 1, 0, 1), ErrRefused, "cannot do this"},
-			{c.OverrunEQ("bare", 1), ErrRefused, "cannot do this"},
-			{c.RemoveDevice("bare"), ErrRefused, "cannot do this"},
-			{c.InsertDevice("bare"), ErrRefused, "cannot do this"},
-			{c.InjectCompletion("bare", 1, 1, 0, 0, 1), ErrRefused, "cannot do this"},
+			{c.SetHealth("bare", 1), ErrRefused, "does not support this"},
+			{c.SetGone("bare", true), ErrRefused, "does not support this"},
+			{c.FailCommand("bare", 1, 1, 1, 0, 1), ErrRefused, "does not support this"},
+			{c.OverrunEQ("bare", 1), ErrRefused, "does not support this"},
+			{c.RemoveDevice("bare"), ErrRefused, "does not support this"},
+			{c.InsertDevice("bare"), ErrRefused, "does not support this"},
+			{c.InjectCompletion("bare", 1, 1, 0, 0, 1), ErrRefused, "does not support this"},
 			{c.FailCommand("mlx5_0", 1, 0, 1, 0, 1), ErrParam, "success"},
 			{c.FailCommand("mlx5_0", 1, 1, 1, -1, 1), ErrParam, "skip"},
 			{c.FailCommand("mlx5_0", 1, 1, 1, 0, 0), ErrParam, "count"},
@@ -216,7 +216,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Lines as people write them.
+// TestLines sends request lines written by hand.
 func TestLines(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct{ line, want string }{
@@ -225,21 +225,21 @@ func TestLines(t *testing.T) {
 		{`{"method":"faults"}`, `{"result":[{"id":1,"fault":{"action":"drop","direction":"from","match":{"opcodes":["RC_SEND_ONLY"]},"skip":2,"count":1},"matched":0,"hit":0}]}`},
 		{`{"method":"clear-faults","params":null}`, `{"result":null}`},
 		{`{"method":"faults","params":{}}`, `{"result":[]}`},
-		{`hello`, `{"error":{"kind":"no request","detail":"invalid character 'h' looking for beginning of value"}}`},
+		{`hello`, `{"error":{"kind":"invalid request","detail":"invalid character 'h' looking for beginning of value"}}`},
 		{`{"id":2,"method":"ports","params":{"port":"x"}}`, `{"id":2,"error":{"kind":"invalid parameter","detail":"json: unknown field \"port\""}}`},
 		{`{"id":3,"method":"set-health","params":{"device":"mlx5_0","syndrome":256}}`, `{"id":3,"error":{"kind":"invalid parameter","detail":"json: cannot unmarshal number 256 into Go struct field healthParam.syndrome of type uint8"}}`},
-		{`{"id":4,"method":"add-fault","params":{"match":{"opcodes":["RC_EAT"]}}}`, `{"id":4,"error":{"kind":"invalid parameter","detail":"opcode \"RC_EAT\": a name such as \"RC_SEND_ONLY\""}}`},
-		{`{"id":5,"method":"eat"}`, `{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": there are add-fault, clear-faults, devices, fail-command, faults, inject-cqe, insert-device, overrun-eq, ports, remove-device, remove-fault, set-gone, set-health, set-link"}}`},
+		{`{"id":4,"method":"add-fault","params":{"match":{"opcodes":["RC_EAT"]}}}`, `{"id":4,"error":{"kind":"invalid parameter","detail":"opcode \"RC_EAT\": want a name such as \"RC_SEND_ONLY\""}}`},
+		{`{"id":5,"method":"eat"}`, `{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": the methods are add-fault, clear-faults, devices, fail-command, faults, inject-cqe, insert-device, overrun-eq, ports, remove-device, remove-fault, set-gone, set-health, set-link"}}`},
 	} {
-		got, err := json.Marshal(w.server.answer([]byte(c.line)))
+		got, err := json.Marshal(w.server.respond([]byte(c.line)))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s\ngot  %s\nwant %s (%v)", c.line, got, c.want, err)
 		}
 	}
 }
 
-// Every line is answered, the last one also without its end; a line that is too
-// long ends the connection.
+// TestConnection checks that each line gets a response, including a last line
+// without a newline, and that a line that is too long ends the connection.
 func TestConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -273,7 +273,8 @@ func TestConnection(t *testing.T) {
 	})
 }
 
-// halves reads from elsewhere: a net.Pipe cannot be closed in one direction.
+// halves reads from another connection: a net.Pipe cannot be closed in one
+// direction.
 type halves struct {
 	net.Conn
 	r *io.PipeReader
@@ -318,7 +319,7 @@ func TestServe(t *testing.T) {
 	}
 	for _, c := range clients[1:] {
 		if _, err := c.Ports(); err == nil {
-			t.Error("the server answers after its end")
+			t.Error("the server responds after its end")
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -329,7 +330,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A listener that fails is reported.
+// TestServeFails checks that the error of a listener is returned.
 func TestServeFails(t *testing.T) {
 	w := newWorld(t)
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "control"))
@@ -344,9 +345,9 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// A server that does not answer, or not what was asked, is an error.
+// TestClient checks that a missing or invalid response is an error.
 func TestClient(t *testing.T) {
-	for _, answer := range []string{"", "hello\n", `{"id":7,"result":[]}` + "\n", `{"id":1,"result":"x"}` + "\n"} {
+	for _, reply := range []string{"", "hello\n", `{"id":7,"result":[]}` + "\n", `{"id":1,"result":"x"}` + "\n"} {
 		synctest.Test(t, func(t *testing.T) {
 			theirs, ours := net.Pipe()
 			c := NewClient(ours)
@@ -356,14 +357,14 @@ func TestClient(t *testing.T) {
 				if _, err := theirs.Read(b); err != nil {
 					t.Error(err)
 				}
-				if _, err := io.WriteString(theirs, answer); err != nil {
+				if _, err := io.WriteString(theirs, reply); err != nil {
 					t.Error(err)
 				}
 			}()
 			_, err := c.Ports()
 			var refused *Error
 			if err == nil || errors.As(err, &refused) || !strings.HasPrefix(err.Error(), "control: ports: ") {
-				t.Errorf("answer %q: %v", answer, err)
+				t.Errorf("response %q: %v", reply, err)
 			}
 			if err := errors.Join(c.Close(), theirs.Close()); err != nil {
 				t.Error(err)
@@ -372,7 +373,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Whatever the line: an answer that is a line of JSON, and a network that goes on.
+// FuzzLine checks that any line gets a response that is a line of JSON, and
+// that the network continues to work.
 func FuzzLine(f *testing.F) {
 	for name := range methods {
 		f.Add([]byte(`{"id":1,"method":"` + name + `","params":{}}`))
@@ -382,9 +384,9 @@ func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"method":"add-fault","params":{"action":"reorder","behind":1}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		w := newWorld(t)
-		got, err := json.Marshal(w.server.answer(line))
+		got, err := json.Marshal(w.server.respond(line))
 		if err != nil || strings.Contains(string(got), "\n") {
-			t.Errorf("answer %s: %v", got, err)
+			t.Errorf("response %s: %v", got, err)
 		}
 		w.loop.Run(func() {
 			w.port.Frame(make([]byte, 100))

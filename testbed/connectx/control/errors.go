@@ -11,16 +11,16 @@ import (
 type Kind string
 
 const (
-	ErrSyntax  Kind = "no request"        // the line is not one
-	ErrMethod  Kind = "unknown method"    //
-	ErrParam   Kind = "invalid parameter" //
-	ErrUnknown Kind = "no such thing"     // port, device, fault, queue
-	ErrRefused Kind = "refused"           // by the device: the detail says why
+	ErrSyntax  Kind = "invalid request" // the line is not a request
+	ErrMethod  Kind = "unknown method"
+	ErrParam   Kind = "invalid parameter"
+	ErrUnknown Kind = "not found" // port, device, fault, queue
+	ErrRefused Kind = "refused"   // by the device: see the detail
 )
 
 func (k Kind) Error() string { return string(k) }
 
-// An Error is why a request was not carried out.
+// An Error is the error of a request.
 type Error struct {
 	Kind   Kind   `json:"kind"`
 	Detail string `json:"detail"`
@@ -34,7 +34,7 @@ func errorf(kind Kind, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }
 
-// asError gives the errors of others a kind.
+// asError converts other packages' errors to an Error.
 func asError(err error) *Error {
 	var own *Error
 	var network *fabric.Error

@@ -19,47 +19,50 @@ type Network interface {
 	ClearFaults()
 }
 
-// Firmware is the part of a device that carries out commands.
+// Firmware is the part of a device that executes commands.
 type Firmware interface {
-	// FailCommand makes count commands of an opcode fail with a status and a
-	// syndrome, after skip of them have passed.
+	// FailCommand makes the next count commands of an opcode fail with a status
+	// and a syndrome, after skip others.
 	FailCommand(opcode uint16, status uint8, syndrome uint32, skip, count int) error
-	// SetHealth makes the firmware fail with a syndrome; 0 makes it healthy.
+	// SetHealth makes the firmware fail with a syndrome; 0 makes it healthy
+	// again.
 	SetHealth(syndrome uint8)
-	// SetGone makes the registers read as ones, as if the bus had failed. The device
-	// keeps its state.
+	// SetGone makes the registers read as ones, as after a bus failure. The
+	// device keeps its state.
 	SetGone(gone bool)
-	// OverrunEQ makes an event queue overrun; false: there is none of that number.
+	// OverrunEQ makes an event queue overrun. It reports whether the queue
+	// exists.
 	OverrunEQ(number uint32) bool
-	// EQs are the numbers of the event queues.
+	// EQs returns the numbers of the event queues.
 	EQs() []uint32
 }
 
 // Engine is the part of a device that completes work.
 type Engine interface {
-	// InjectCompletion makes count completions of a queue pair errors, after skip
-	// of them have passed.
+	// InjectCompletion makes the next count completions of a queue pair errors,
+	// after skip others.
 	InjectCompletion(qpn uint32, syndrome transport.Syndrome, vendor uint8, skip, count int) error
 }
 
-// A Slot is what a device is in.
+// A Slot is the slot of a device.
 type Slot interface {
-	Pull() // by surprise
+	Pull() // surprise removal
 	Plug() // as after a reset
 }
 
-// A Device is a device that can be told things. Its functions are called inside
-// the loop. What is nil, the device cannot do.
+// A Device is a device that can be controlled. Its functions are called inside
+// the loop. Fields that are nil are not supported.
 type Device struct {
 	Name     string
 	Firmware Firmware
 	Engine   Engine
 	Slot     Slot
-	// Counters are the device's own, of any form that has one in JSON.
+	// Counters returns the device's counters, as any value that can be encoded
+	// as JSON.
 	Counters func() any
 }
 
-// A DeviceStatus is a device in the list of devices.
+// A DeviceStatus is the status of a device.
 type DeviceStatus struct {
 	Name     string          `json:"name"`
 	EQs      []uint32        `json:"eqs,omitempty"`
@@ -109,10 +112,10 @@ type (
 	}
 )
 
-// A method carries out a request inside the loop.
+// A method executes a request inside the loop.
 type method func(s *Server, params json.RawMessage) (any, error)
 
-// methods are all there are.
+// methods are the methods by name.
 var methods = map[string]method{
 	"ports":         call(func(s *Server, _ none) (any, error) { return s.network.Ports(), nil }),
 	"set-link":      call(func(s *Server, p linkParam) (any, error) { return nil, s.network.SetLink(p.Port, p.Up) }),
@@ -130,8 +133,8 @@ var methods = map[string]method{
 	"insert-device": call(func(s *Server, p deviceParam) (any, error) { return s.slot(p, Slot.Plug) }),
 }
 
-// call makes a method of a function with parameters of its own type. Parameters
-// that it does not have are refused: they would be a mistake in writing.
+// call converts a function with typed parameters to a method. Unknown
+// parameters are refused, because they are probably misspelled.
 func call[P any](f func(*Server, P) (any, error)) method {
 	return func(s *Server, params json.RawMessage) (any, error) {
 		var p P
@@ -172,18 +175,18 @@ func (s *Server) list(none) (any, error) {
 	return all, nil
 }
 
-// device finds a device that is able to do something.
+// device returns a device that supports a method.
 func (s *Server) device(name string, able func(*Device) bool) (*Device, error) {
 	for _, d := range s.devices {
 		switch {
 		case d.Name != name:
 		case !able(d):
-			return nil, errorf(ErrRefused, "device %q cannot do this", name)
+			return nil, errorf(ErrRefused, "device %q does not support this", name)
 		default:
 			return d, nil
 		}
 	}
-	return nil, errorf(ErrUnknown, "device %q: the method devices lists those there are", name)
+	return nil, errorf(ErrUnknown, "device %q: the method devices lists the devices", name)
 }
 
 func (s *Server) firmware(name string) (Firmware, error) {
@@ -194,10 +197,10 @@ func (s *Server) firmware(name string) (Firmware, error) {
 	return d.Firmware, nil
 }
 
-// checkCount refuses numbers by which nothing would ever happen.
+// checkCount refuses numbers that would have no effect.
 func checkCount(skip, count int) error {
 	if skip < 0 || count < 1 {
-		return errorf(ErrParam, "skip %d is not negative, and count %d is one or more", skip, count)
+		return errorf(ErrParam, "skip is %d and count %d: want skip >= 0 and count >= 1", skip, count)
 	}
 	return nil
 }

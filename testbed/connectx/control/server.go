@@ -16,44 +16,45 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
-// MaxLine is the longest request, with its end of line.
+// MaxLine is the maximum length of a request with its newline.
 const MaxLine = 64 << 10
 
-// maxConnections is how many may be open at once; more wait to be accepted.
+// maxConnections is the maximum number of open connections. Others wait to be
+// accepted.
 const maxConnections = 16
 
-// A Server carries out requests on a world.
+// A Server executes requests for a world.
 type Server struct {
 	loop    *loop.Loop
 	network Network
 	devices []*Device
 }
 
-// NewServer makes a server for a world with a network.
+// NewServer returns a server for a world with a network.
 func NewServer(l *loop.Loop, n Network) *Server { return &Server{loop: l, network: n} }
 
-// Add adds a device. It is a step of the loop.
+// Add adds a device. It must be called in a step of the loop.
 func (s *Server) Add(d Device) error {
 	if d.Name == "" {
 		return errorf(ErrParam, "a device needs a name")
 	}
 	for _, other := range s.devices {
 		if other.Name == d.Name {
-			return errorf(ErrParam, "device %q is there already: take another name", d.Name)
+			return errorf(ErrParam, "device %q already exists: use another name", d.Name)
 		}
 	}
 	s.devices = append(s.devices, &d)
 	return nil
 }
 
-// Serve answers the requests of connections that come to a listener, until the
-// context ends; then it closes them and returns nil. The listener is the server's
-// from then on. It is not for steps of the loop.
+// Serve executes the requests of connections to a listener until the context
+// ends, and then closes them and returns nil. The server becomes the owner of
+// the listener. Serve must not be called in a step of the loop.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	defer cancel() // ends those that are served
+	defer cancel() // ends open connections
 	closed := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { closed <- l.Close() })
 	places := make(chan struct{}, maxConnections)
@@ -77,9 +78,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// ServeConn answers the requests of a connection until the context or the
-// connection ends. What the peer does wrong it is told; that it has gone is no
-// error.
+// ServeConn executes the requests of a connection until the context or the
+// connection ends. Invalid requests get an error response. A connection that is
+// closed by the peer is not an error.
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer conn.Close()
@@ -88,19 +89,19 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			s.reply(conn, response{Error: &Error{ErrSyntax, "a line is 64 KiB at most"}})
+			s.reply(conn, response{Error: &Error{ErrSyntax, "the maximum length of a line is 64 KiB"}})
 			return
 		}
 		if err != nil && (err != io.EOF || len(line) == 0) {
 			return
 		}
-		if s.reply(conn, s.answer(line)) != nil || err != nil {
+		if s.reply(conn, s.respond(line)) != nil || err != nil {
 			return
 		}
 	}
 }
 
-// request is a line that comes, response one that goes.
+// request is a request line, response a response line.
 type request struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -121,15 +122,15 @@ func (s *Server) reply(w io.Writer, r response) error {
 	return err
 }
 
-// answer carries a request out.
-func (s *Server) answer(line []byte) response {
+// respond executes a request and returns the response.
+func (s *Server) respond(line []byte) response {
 	var r request
 	if err := json.Unmarshal(line, &r); err != nil {
 		return response{Error: &Error{ErrSyntax, err.Error()}}
 	}
 	m, ok := methods[r.Method]
 	if !ok {
-		return response{ID: r.ID, Error: &Error{ErrMethod, fmt.Sprintf("%.80q: there are %s", r.Method, strings.Join(slices.Sorted(maps.Keys(methods)), ", "))}}
+		return response{ID: r.ID, Error: &Error{ErrMethod, fmt.Sprintf("%.80q: the methods are %s", r.Method, strings.Join(slices.Sorted(maps.Keys(methods)), ", "))}}
 	}
 	result, err := s.carryOut(m, r.Params)
 	if err != nil {
@@ -138,8 +139,8 @@ func (s *Server) answer(line []byte) response {
 	return response{ID: r.ID, Result: result}
 }
 
-// carryOut is the step of the loop. What comes of it is made JSON there: it may
-// be the world's own.
+// carryOut executes a method in a step of the loop. It encodes the result
+// there, because the result may be part of the world.
 func (s *Server) carryOut(m method, params json.RawMessage) (b json.RawMessage, err error) {
 	s.loop.Run(func() {
 		var result any

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datagrams is the wire of -netdev dgram.
+// datagrams implements wire for -netdev dgram.
 type datagrams struct {
 	net.PacketConn
-	connected net.Conn // nil if it is not
+	connected net.Conn // nil if not connected
 	peer      atomic.Pointer[net.Addr]
 	buf       []byte
 }
@@ -27,7 +27,7 @@ func newDatagrams(conn net.PacketConn) *datagrams {
 func (d *datagrams) read() (frame, error) {
 	n, from, err := d.ReadFrom(d.buf)
 	if errors.Is(err, unix.ECONNREFUSED) {
-		return nil, errorf(ErrParam, "nobody was there for the last frame") // it may come back
+		return nil, errorf(ErrParam, "no peer received the last frame") // it may come back
 	}
 	if err != nil {
 		return nil, ended(err)
@@ -41,7 +41,7 @@ func (d *datagrams) read() (frame, error) {
 	return append(frame(nil), d.buf[:n]...), nil
 }
 
-var errNoPeer = errors.New("nobody has sent anything yet")
+var errNoPeer = errors.New("no peer has sent a datagram yet")
 
 func (d *datagrams) write(f frame) error {
 	if d.connected != nil {
@@ -56,7 +56,7 @@ func (d *datagrams) write(f frame) error {
 	return err
 }
 
-// ended turns what a peer's end looks like into the end of a file.
+// ended returns io.EOF for errors that mean that the peer has closed.
 func ended(err error) error {
 	if errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		return net.ErrClosed

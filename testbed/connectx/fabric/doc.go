@@ -1,15 +1,15 @@
-// Package fabric is the network between simulated devices: an Ethernet switch,
-// whose ports are devices of this process or network cards of QEMU's guests, and
-// an InfiniBand subnet, which hands packets on by their LID.
+// Package fabric implements the network between simulated devices: an Ethernet
+// switch, whose ports are devices of this process or network cards of QEMU
+// guests, and an InfiniBand subnet, which forwards packets by LID.
 //
-// Both can be told to misbehave: a [Fault] drops, duplicates, reorders, delays or
-// corrupts what a port's device sends or receives, all of it, by chance or by
-// count, and tells how often it did. The chance is that of a seed: the same
-// packets have the same fate each time. A link can be pulled and plugged, and a
+// Both inject faults: a [Fault] drops, duplicates, reorders, delays or corrupts
+// packets that a port's device sends or receives, all of them, at random or by
+// count, and counts them. Random decisions depend on a seed only: the same
+// packets have the same fate each time. Links can be set down and up, and a
 // [Capture] of the switch is a pcap file for tcpdump and tshark.
 //
-// Everything here happens inside one loop.Loop. Methods are for its steps unless
-// they say otherwise. What waits is bounded, and what finds no room is lost and
-// counted, as on a real network; a network on which nothing is delayed has no
+// Everything runs inside one loop.Loop. Methods must be called in its steps
+// unless documented otherwise. Queues are bounded; packets that do not fit are
+// lost and counted, as on a real network. A network without delays has no
 // timer.
 package fabric

@@ -8,13 +8,13 @@ import (
 // Kinds of errors, for errors.Is.
 var (
 	ErrParam    = errors.New("invalid parameter")
-	ErrUnknown  = errors.New("no such thing")
-	ErrExists   = errors.New("exists already")
+	ErrUnknown  = errors.New("not found")
+	ErrExists   = errors.New("already exists")
 	ErrProtocol = errors.New("protocol violation")
 	ErrClosed   = errors.New("closed")
 )
 
-// An Error is what was wrong with a request, or with what a socket brought.
+// An Error is an error of a request, or of a socket.
 type Error struct {
 	Kind   error // one of the above
 	Detail string

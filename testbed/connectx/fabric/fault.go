@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// An Action is what a Fault does to a packet.
+// An Action is the effect of a Fault on a packet.
 type Action string
 
 const (
@@ -16,66 +16,65 @@ const (
 	Duplicate Action = "duplicate"
 	Reorder   Action = "reorder"
 	Delay     Action = "delay"
-	Corrupt   Action = "corrupt" // frames only: a subnet's packets have no checksum to see it by
+	Corrupt   Action = "corrupt" // frames only: packets of a subnet have no checksum
 )
 
-// A Direction is a way over a port, as its device sees it.
+// A Direction is a direction of a port, from its device's view.
 type Direction string
 
 const (
-	From Direction = "from" // what the device sends
-	To   Direction = "to"   // what the device is given
+	From Direction = "from" // sent by the device
+	To   Direction = "to"   // received by the device
 )
 
-// A Fault is what happens to packets of a port.
+// A Fault is a fault of a port's packets.
 type Fault struct {
 	Action    Action    `json:"action"`
-	Port      string    `json:"port,omitempty"`      // every port if empty
-	Direction Direction `json:"direction,omitempty"` // From if empty
+	Port      string    `json:"port,omitempty"`      // all ports if empty
+	Direction Direction `json:"direction,omitempty"` // default: From
 	Match     Match     `json:"match,omitzero"`
 
-	// Of the packets that match, the first Skip pass, and then Count are hit, all
-	// if Count is zero. With a Probability between 0 and 1, chance decides which
-	// are hit; zero is all of them.
+	// Of the packets that match, the first Skip pass, and the next Count are
+	// hit, or all if Count is zero. A Probability between 0 and 1 selects
+	// packets to be hit at random; zero selects all.
 	Skip        int     `json:"skip,omitempty"`
 	Count       int     `json:"count,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
 
-	// Delay: how long. Reorder: for how long a packet waits at most for those
-	// that are to overtake it; 10 ms if zero.
+	// Delay: the delay. Reorder: how long a packet waits at most for others to
+	// overtake it; 10 ms if zero.
 	Delay time.Duration `json:"delay_ns,omitempty"`
 	// Reorder: how many packets of the same port and direction overtake it; 1 if
 	// zero.
 	Behind int `json:"behind,omitempty"`
-	// Corrupt: the byte whose lowest bit is turned over, from the frame's end if
-	// negative. Zero: any bit behind the Ethernet header.
+	// Corrupt: the byte whose lowest bit is inverted, from the frame's end if
+	// negative. Zero inverts a random bit after the Ethernet header.
 	Offset int `json:"offset,omitempty"`
 }
 
-// A Match says which packets a Fault is about: those for which every field that
-// is not zero is true.
+// A Match selects packets: those that match every nonzero field.
 type Match struct {
-	EtherType uint16   `json:"ether_type,omitempty"` // behind VLAN tags
-	Opcodes   Opcodes  `json:"opcodes,omitempty"`    // one of them, of the base transport header
+	EtherType uint16   `json:"ether_type,omitempty"` // after VLAN tags
+	Opcodes   Opcodes  `json:"opcodes,omitempty"`    // any of these, in the base transport header
 	DestQPN   uint32   `json:"dest_qpn,omitempty"`
-	PSNs      []uint32 `json:"psns,omitempty"` // one of them
+	PSNs      []uint32 `json:"psns,omitempty"` // any of these
 
-	Frame  func(frame []byte) bool   `json:"-"` // of the switch
-	Packet func(p *roce.Packet) bool `json:"-"` // of the subnet
+	Frame  func(frame []byte) bool   `json:"-"` // for the switch
+	Packet func(p *roce.Packet) bool `json:"-"` // for the subnet
 }
 
-// A FaultStatus is a Fault with what has become of it.
+// A FaultStatus is a Fault and its counters.
 type FaultStatus struct {
 	ID      int    `json:"id"`
 	Fault   Fault  `json:"fault"`
-	Matched uint64 `json:"matched"` // packets that it is about
-	Hit     uint64 `json:"hit"`     // packets that it happened to
+	Matched uint64 `json:"matched"` // packets that matched
+	Hit     uint64 `json:"hit"`     // packets that were hit
 }
 
 // reorderWait bounds how long a packet waits for others to overtake it.
 const reorderWait = 10 * time.Millisecond
 
-// check refuses what makes no sense, and fills in what was left open.
+// check checks the fields and sets defaults.
 func (f *Fault) check() error {
 	if f.Direction == "" {
 		f.Direction = From
@@ -107,10 +106,10 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// header is what a Match looks at.
+// header has the header fields for a Match.
 type header struct {
 	etherType uint16
-	transport bool // it has a base transport header: what follows counts
+	transport bool // the frame has a base transport header: the rest is valid
 	opcode    roce.Opcode
 	destQPN   uint32
 	psn       uint32
@@ -130,13 +129,13 @@ func (m *Match) matches(u unit) bool {
 	return u.satisfies(m)
 }
 
-// rule is a Fault at work.
+// rule is an active Fault.
 type rule struct {
 	FaultStatus
-	chance *rand.Rand // its own: rules do not change each other's luck
+	chance *rand.Rand // private: rules do not affect each other's random decisions
 }
 
-// hits decides whether a packet is hit.
+// hits reports whether a packet is hit.
 func (r *rule) hits(p *point, u unit) bool {
 	f := &r.Fault
 	if f.Direction != p.direction || f.Port != "" && f.Port != p.port.name || !f.Match.matches(u) {
@@ -153,15 +152,15 @@ func (r *rule) hits(p *point, u unit) bool {
 	return true
 }
 
-// fate is what becomes of a packet at a point.
+// fate is the effect of all faults on a packet at a point.
 type fate struct {
 	unit   unit
 	copies int
 	delay  time.Duration
-	behind int // it waits until so many have overtaken it; 0 with delay: nobody
+	behind int // it waits until so many have overtaken it; 0 with delay: does not wait for others
 }
 
-// decide asks all rules in the order in which they were made.
+// decide evaluates all rules in order of creation.
 func (n *network) decide(p *point, u unit) fate {
 	f := fate{unit: u, copies: 1}
 	c := &p.port.counters

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// pair is a world of two that know each other.
+// pair returns a world of two devices that have learned each other's addresses.
 func pair(t *testing.T, c Config) *world {
 	w := newWorld(t, 2, c)
 	w.send(0, 1, "")
@@ -52,8 +52,8 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// A frame for many meets a fault of its sender once, those of its receivers at
-// each of them.
+// TestDropOfMany checks that a multicast frame meets a fault of its sender
+// once, and those of its receivers at each receiver.
 func TestDropOfMany(t *testing.T) {
 	w := newWorld(t, 3, Config{})
 	w.fault(Fault{Action: Drop, Direction: To, Skip: 1, Count: 1})
@@ -70,7 +70,7 @@ func TestDropOfMany(t *testing.T) {
 	})
 }
 
-// Chance is that of the seed.
+// TestProbability checks that random decisions depend on the seed.
 func TestProbability(t *testing.T) {
 	const frames = 4000
 	run := func(seed uint64, others int) []string {
@@ -116,7 +116,7 @@ func TestDelay(t *testing.T) {
 		w.send(0, 1, "2", "3", "4") // 4 is not delayed
 		w.expect(nil, []string{"4"})
 		w.loop.Run(func() {
-			if err := w.sw.RemoveFault(id); err != nil { // what is under way comes nevertheless
+			if err := w.sw.RemoveFault(id); err != nil { // delayed packets arrive nevertheless
 				t.Error(err)
 			}
 		})
@@ -132,7 +132,8 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-// Packets of different delays come in the order in which they are due.
+// TestDelaysOvertake checks that packets with different delays arrive in the
+// order in which they are due.
 func TestDelaysOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := pair(t, Config{})
@@ -154,7 +155,7 @@ func TestReorder(t *testing.T) {
 		w.fault(Fault{Action: Reorder, Port: "a", Skip: 1, Count: 1, Behind: 2})
 		w.fault(Fault{Action: Reorder, Port: "a", Skip: 4, Count: 1})
 		w.send(0, 1, "1", "2", "3", "4", "5")
-		w.expect(nil, []string{"1", "3", "4", "2"}) // 5 waits: nothing has overtaken it
+		w.expect(nil, []string{"1", "3", "4", "2"}) // 5 waits: no packet has overtaken it
 		pass(reorderWait - 1)
 		w.expect(nil, nil)
 		pass(1)
@@ -166,8 +167,8 @@ func TestReorder(t *testing.T) {
 	})
 }
 
-// A packet that waits to be overtaken does so in its own direction of its own
-// port.
+// TestReorderTo checks that a packet waits only for packets in its own
+// direction of its own port.
 func TestReorderTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := pair(t, Config{})
@@ -216,7 +217,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// Faults come together: a copy of what is corrupted is delayed like it.
+// TestTogether checks combinations of faults: a copy of a corrupted frame is
+// delayed like the original.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := pair(t, Config{})
@@ -259,7 +261,7 @@ func TestQueuesAreBounded(t *testing.T) {
 		}
 		pass(time.Second)
 		w.expect(nil, []string{"x", "x", "x", "x", "x"})
-		w.loop.Run(func() { // before the receiver has its turn
+		w.loop.Run(func() { // before the receiver's step
 			for range room + 2 {
 				w.ports[1].Frame(makeFrame(mac(0), mac(1), "y"))
 			}
@@ -272,7 +274,8 @@ func TestQueuesAreBounded(t *testing.T) {
 	})
 }
 
-// Faults are about the packets that match, in each form in which these travel.
+// TestMatch checks that faults hit only packets that match, in all
+// encapsulations.
 func TestMatch(t *testing.T) {
 	packet := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), DestQPN: 0x123456, PSN: 77, PKey: 0xFFFF, Payload: []byte("data")}
 	v4 := [16]byte{10: 0xFF, 11: 0xFF, 12: 10, 15: 1}
@@ -318,14 +321,14 @@ func TestMatch(t *testing.T) {
 				t.Errorf("%s: %+v matches: %v", name, c.m, got)
 			}
 		}
-		for n := ethernetHeader; n < len(b); n++ { // cut short: no panic
+		for n := ethernetHeader; n < len(b); n++ { // truncated: no panic
 			if short := frame(b[:n]); short.header().transport && n < len(b)-12 {
 				m := Match{Opcodes: Opcodes{p.Opcode}}
 				m.matches(short)
 			}
 		}
 	}
-	arp := frame(makeFrame(broadcast, mac(0), "who has"))
+	arp := frame(makeFrame(broadcast, mac(0), "ARP"))
 	if (&Match{Opcodes: Opcodes{0}}).matches(arp) || (&Match{DestQPN: 1}).matches(arp) || (&Match{PSNs: []uint32{0}}).matches(arp) {
 		t.Error("a frame without transport header matches")
 	}

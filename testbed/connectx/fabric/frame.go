@@ -11,13 +11,14 @@ import (
 // A MAC is an Ethernet address.
 type MAC [6]byte
 
-// multicast tells whether the address is of many: broadcast is, too.
+// multicast reports whether the address is a multicast or the broadcast
+// address.
 func (m MAC) multicast() bool { return m[0]&1 != 0 }
 
 const (
 	ethernetHeader = 14
-	// MaxFrame is the longest frame that the switch carries: what a network card
-	// can send with the greatest MTU there is, and two VLAN tags.
+	// MaxFrame is the maximum length of a frame: the maximum MTU of a network
+	// card and two VLAN tags.
 	MaxFrame = 65535 + ethernetHeader + 8
 )
 
@@ -33,7 +34,7 @@ func (f frame) satisfies(m *Match) bool {
 	return m.Packet == nil && (m.Frame == nil || m.Frame(f))
 }
 
-// corrupt turns a bit over, in a copy.
+// corrupt inverts a bit in a copy.
 func (f frame) corrupt(offset int, chance *rand.Rand) unit {
 	bit := byte(1)
 	switch {
@@ -48,7 +49,7 @@ func (f frame) corrupt(offset int, chance *rand.Rand) unit {
 	return c
 }
 
-// EtherTypes, and what else stands in front of a base transport header.
+// EtherTypes, and protocols in front of a base transport header.
 const (
 	typeIPv4 = 0x0800
 	typeVLAN = 0x8100
@@ -60,8 +61,8 @@ const (
 	portRoCE    = 4791
 )
 
-// header finds the EtherType and the base transport header. It checks nothing:
-// faults are also for frames that are wrong.
+// header parses the EtherType and the base transport header. It does not
+// validate them: faults also apply to malformed frames.
 func (f frame) header() header {
 	be := binary.BigEndian
 	h := header{etherType: be.Uint16(f[12:])}

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// seedFrames are frames of all kinds.
+// seedFrames calls add with frames of all kinds.
 func seedFrames(add func([]byte)) {
 	add(nil)
 	add(makeFrame(broadcast, mac(1), "hello"))
@@ -27,8 +27,8 @@ func seedFrames(add func([]byte)) {
 	}
 }
 
-// Whatever a guest sends, through faults of all kinds: no panic, no frame
-// changed under a receiver's hands, and each is accounted for.
+// FuzzSwitch sends arbitrary frames with faults of all kinds: nothing panics, a
+// received frame does not change, and each frame is counted.
 func FuzzSwitch(f *testing.F) {
 	seedFrames(func(b []byte) { f.Add(b, b, uint8(3)) })
 	f.Fuzz(func(t *testing.T, one, two []byte, times uint8) {
@@ -61,7 +61,7 @@ func FuzzSwitch(f *testing.F) {
 				}
 			}
 			if sent+malformed != 2*uint64(times) {
-				t.Errorf("%d and %d frames of %d are accounted for", sent, malformed, 2*int(times))
+				t.Errorf("%d and %d frames of %d are counted", sent, malformed, 2*int(times))
 			}
 			for _, p := range w.ports {
 				p.Detach()
@@ -71,7 +71,8 @@ func FuzzSwitch(f *testing.F) {
 	})
 }
 
-// Whatever comes from a stream: no panic, and its port ends with it.
+// FuzzStream reads arbitrary bytes from a stream: nothing panics, and the port
+// ends with it.
 func FuzzStream(f *testing.F) {
 	seedFrames(func(b []byte) { f.Add(framed(b)); f.Add(append(framed(b), 0, 1, 0xFF)) })
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -97,9 +98,9 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// packets is a datagram socket from which given datagrams come.
+// packets is a datagram socket that supplies given datagrams.
 type packets struct {
-	net.PacketConn // nil: nothing else is called
+	net.PacketConn // nil: no other method is called
 	next           [][]byte
 }
 
@@ -114,7 +115,7 @@ func (p *packets) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (p *packets) Close() error { return nil }
 
-// Whatever comes as datagrams: no panic, and each is accounted for.
+// FuzzDatagram reads arbitrary datagrams: nothing panics, and each is counted.
 func FuzzDatagram(f *testing.F) {
 	seedFrames(func(b []byte) { f.Add(b, uint8(14), uint32(1)) })
 	f.Add([]byte{1}, uint8(0), uint32(MaxFrame))

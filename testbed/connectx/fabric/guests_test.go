@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// guests are two guests on a switch: one by a stream, one by datagrams. Their
-// directory is /share in both, and has captures of what each of them sees.
+// guests are two guests on a switch, one connected by a stream, one by
+// datagrams. Their directory is /share in both, with a capture of each port.
 type guests struct {
 	t     *testing.T
 	loop  *loop.Loop
@@ -61,7 +61,8 @@ func startGuests(t *testing.T) *guests {
 	return g
 }
 
-// datagrams are a NIC of QEMU's that sends datagrams, and where they come.
+// datagrams returns the options of a QEMU NIC with -netdev dgram, and our end
+// of it.
 func (g *guests) datagrams() (args []string, ours *net.UnixConn) {
 	local, remote := filepath.Join(g.dir, "guest"), filepath.Join(g.dir, "switch")
 	ours, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: remote, Net: "unixgram"})
@@ -74,7 +75,7 @@ func (g *guests) datagrams() (args []string, ours *net.UnixConn) {
 	}, ours
 }
 
-// run runs a shell's command line in a guest.
+// run runs a shell command line in a guest.
 func (g *guests) run(i int, format string, args ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
@@ -82,7 +83,7 @@ func (g *guests) run(i int, format string, args ...any) (string, error) {
 	return string(out), err
 }
 
-// output runs a command line that has to succeed.
+// output runs a command line that must succeed.
 func (g *guests) output(i int, format string, args ...any) string {
 	g.t.Helper()
 	out, err := g.run(i, format, args...)
@@ -92,13 +93,14 @@ func (g *guests) output(i int, format string, args ...any) string {
 	return out
 }
 
-// reaches tells whether the first guest reaches the second with packets of a size.
+// reaches reports whether the first guest reaches the second with packets of a
+// size.
 func (g *guests) reaches(size int) bool {
 	_, err := g.run(0, "ping -q -c 3 -i 0.1 -w 2 -s %d 10.8.1.2", size)
 	return err == nil
 }
 
-// capture begins the capture of a port.
+// capture starts the capture of a port.
 func (g *guests) capture(port string) *Capture {
 	g.t.Helper()
 	f, err := os.Create(filepath.Join(g.dir, port+".pcap"))
@@ -118,8 +120,9 @@ func (g *guests) capture(port string) *Capture {
 	return c
 }
 
-// Two guests reach each other through the switch until it drops what they send,
-// or a link is down; the counters tell, and tcpdump finds it in the captures.
+// TestGuests checks that two guests reach each other through the switch except
+// while it drops packets or a link is down. The counters match, and tcpdump
+// finds the packets in the captures.
 func TestGuests(t *testing.T) {
 	g := startGuests(t)
 	captures := []*Capture{g.capture("a"), g.capture("b")}

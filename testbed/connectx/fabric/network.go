@@ -8,28 +8,29 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
-// Config is what a switch or a subnet needs.
+// Config is the configuration of a switch or a subnet.
 type Config struct {
 	Loop *loop.Loop
-	Seed uint64 // of the faults' chances
-	// QueueBytes bounds what waits for a port, in each direction; 64 MiB if zero.
+	Seed uint64 // of the faults' random decisions
+	// QueueBytes bounds the bytes queued for a port, in each direction; 64 MiB
+	// if zero.
 	QueueBytes int
 }
 
-// Counters are those of a port. Sent and received is as its device sees it.
+// Counters are the counters of a port, from its device's view.
 type Counters struct {
 	Sent          uint64 `json:"sent"` // before faults
 	SentBytes     uint64 `json:"sent_bytes"`
 	Received      uint64 `json:"received"` // after faults
 	ReceivedBytes uint64 `json:"received_bytes"`
 
-	Malformed uint64 `json:"malformed"` // sent what no network carries
-	NoRoute   uint64 `json:"no_route"`  // sent to a LID that nobody has, or to itself
+	Malformed uint64 `json:"malformed"` // sent, but malformed
+	NoRoute   uint64 `json:"no_route"`  // sent to an unknown LID, or to itself
 	Flooded   uint64 `json:"flooded"`   // sent to all others
-	LinkDown  uint64 `json:"link_down"` // lost because the link was down, either way
-	Overflow  uint64 `json:"overflow"`  // lost because a queue was full, either way
+	LinkDown  uint64 `json:"link_down"` // lost because the link was down, in either direction
+	Overflow  uint64 `json:"overflow"`  // lost because a queue was full, in either direction
 
-	// What faults have done, either way.
+	// Effects of faults, in either direction.
 	Dropped    uint64 `json:"dropped"`
 	Duplicated uint64 `json:"duplicated"`
 	Reordered  uint64 `json:"reordered"`
@@ -37,27 +38,27 @@ type Counters struct {
 	Corrupted  uint64 `json:"corrupted"`
 }
 
-// A PortStatus is a port as it is now.
+// A PortStatus is the status of a port.
 type PortStatus struct {
 	Name     string   `json:"name"`
 	Up       bool     `json:"up"`
 	Counters Counters `json:"counters"`
 }
 
-// unit is what a network carries: a frame or a packet. It is never changed.
+// A unit is a frame or a packet. It is immutable.
 type unit interface {
 	size() int
 	header() header
-	satisfies(m *Match) bool // the functions of a Match
+	satisfies(m *Match) bool // evaluates the functions of a Match
 	corrupt(offset int, chance *rand.Rand) unit
 }
 
-// network is what the switch and the subnet have in common.
+// network is the common part of switch and subnet.
 type network struct {
 	loop     *loop.Loop
 	seed     uint64
 	limit    int
-	ports    []*port // in the order in which they came
+	ports    []*port // in the order of attachment
 	rules    []*rule
 	lastRule int
 }
@@ -69,7 +70,7 @@ func newNetwork(c Config) network {
 	return network{loop: c.Loop, seed: c.Seed, limit: c.QueueBytes}
 }
 
-// Ports lists the ports in the order in which they were attached.
+// Ports returns the ports in the order of attachment.
 func (n *network) Ports() []PortStatus {
 	all := make([]PortStatus, 0, len(n.ports))
 	for _, p := range n.ports {
@@ -78,8 +79,7 @@ func (n *network) Ports() []PortStatus {
 	return all
 }
 
-// SetLink takes a port's link down or up, and tells its device. Nothing happens
-// if it is so already.
+// SetLink sets a port's link state and notifies its device of a change.
 func (n *network) SetLink(name string, up bool) error {
 	p, err := n.find(name)
 	if err != nil {
@@ -89,7 +89,7 @@ func (n *network) SetLink(name string, up bool) error {
 	return nil
 }
 
-// AddFault makes a fault happen from now on, and returns its number.
+// AddFault adds a fault and returns its id.
 func (n *network) AddFault(f Fault) (id int, err error) {
 	if err := f.check(); err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func (n *network) AddFault(f Fault) (id int, err error) {
 	}
 	const most = 1000
 	if len(n.rules) == most {
-		return 0, errorf(ErrParam, "there are %d faults: remove some", most)
+		return 0, errorf(ErrParam, "too many faults (%d): remove some", most)
 	}
 	n.lastRule++
 	r := &rule{chance: rand.New(rand.NewPCG(n.seed, uint64(n.lastRule)))}
@@ -110,20 +110,20 @@ func (n *network) AddFault(f Fault) (id int, err error) {
 	return r.ID, nil
 }
 
-// RemoveFault ends a fault. Packets that it has delayed come in their time.
+// RemoveFault removes a fault. Packets that it has delayed still arrive.
 func (n *network) RemoveFault(id int) error {
 	i := slices.IndexFunc(n.rules, func(r *rule) bool { return r.ID == id })
 	if i < 0 {
-		return errorf(ErrUnknown, "fault %d: Faults lists those there are", id)
+		return errorf(ErrUnknown, "fault %d: Faults lists the faults", id)
 	}
 	n.rules = slices.Delete(n.rules, i, i+1)
 	return nil
 }
 
-// ClearFaults ends all faults.
+// ClearFaults removes all faults.
 func (n *network) ClearFaults() { n.rules = nil }
 
-// Faults lists the faults in the order in which they were added.
+// Faults returns the faults in the order in which they were added.
 func (n *network) Faults() []FaultStatus {
 	all := make([]FaultStatus, 0, len(n.rules))
 	for _, r := range n.rules {
@@ -138,10 +138,10 @@ func (n *network) find(name string) (*port, error) {
 			return p, nil
 		}
 	}
-	return nil, errorf(ErrUnknown, "port %q: Ports lists those there are", name)
+	return nil, errorf(ErrUnknown, "port %q: Ports lists the ports", name)
 }
 
-// port is what all ports have in common.
+// port is the common part of ports.
 type port struct {
 	net      *network
 	name     string
@@ -154,13 +154,14 @@ type port struct {
 	queued   int // bytes on their way to the device
 }
 
-// attach makes a port. forward takes what the device sends, behind the faults.
+// attach creates a port. forward receives the device's packets, after the
+// faults.
 func (n *network) attach(name string, p *port, give, forward func(unit), link func(bool)) error {
 	if name == "" {
 		return errorf(ErrParam, "a port needs a name")
 	}
 	if _, err := n.find(name); err == nil {
-		return errorf(ErrExists, "port %q: detach it, or take another name", name)
+		return errorf(ErrExists, "port %q: detach it, or use another name", name)
 	}
 	*p = port{net: n, name: name, up: true, link: link, give: give}
 	p.from = point{port: p, direction: From, emit: forward}
@@ -169,16 +170,16 @@ func (n *network) attach(name string, p *port, give, forward func(unit), link fu
 	return nil
 }
 
-// Name is the port's name.
+// Name returns the port's name.
 func (p *port) Name() string { return p.name }
 
-// Up tells whether the link is up. A new port's is.
+// Up reports whether the link is up. The link of a new port is up.
 func (p *port) Up() bool { return p.up && !p.gone }
 
-// Counters are the port's counters.
+// Counters returns the port's counters.
 func (p *port) Counters() Counters { return p.counters }
 
-// SetLink takes the link down or up, and tells the device. What is under way is
+// SetLink sets the link state and notifies the device. Packets in transit are
 // lost when it goes down.
 func (p *port) SetLink(up bool) {
 	if p.up == up || p.gone {
@@ -192,7 +193,7 @@ func (p *port) SetLink(up bool) {
 	}
 }
 
-// detach takes the port off the network. What is under way to it is lost.
+// detach removes the port from the network. Packets in transit to it are lost.
 func (p *port) detach() {
 	p.from.lose()
 	p.to.lose()
@@ -202,17 +203,17 @@ func (p *port) detach() {
 	}
 }
 
-// send is a packet of the device's.
+// send sends a packet of the device.
 func (p *port) send(u unit) {
 	p.counters.Sent++
 	p.counters.SentBytes += uint64(u.size())
 	p.from.pass(u)
 }
 
-// unitCost is what a packet that waits costs beyond its bytes.
+// unitCost is the memory of a queued packet in addition to its bytes.
 const unitCost = 256
 
-// deliver gives a packet to the device, in a step of its own.
+// deliver passes a packet to the device, in a separate step.
 func (p *port) deliver(u unit) {
 	cost := u.size() + unitCost
 	if p.queued+cost > p.net.limit {
@@ -232,24 +233,24 @@ func (p *port) deliver(u unit) {
 	})
 }
 
-// point is where faults happen: a port, in one direction.
+// point is where faults apply: one direction of a port.
 type point struct {
 	port      *port
 	direction Direction
 	emit      func(unit)
-	held      []held // by the time at which they are due
-	bytes     int    // of those held
+	held      []held // ordered by due time
+	bytes     int    // of held
 	timer     *loop.Timer
 }
 
-// held is a packet that is delayed, or that others are to overtake.
+// held is a packet that is delayed, or waits to be overtaken.
 type held struct {
 	unit   unit
 	due    time.Time
-	behind int // so many more are to overtake it
+	behind int // so many packets must still overtake it
 }
 
-// pass lets a packet through, after what the faults make of it.
+// pass applies the faults to a packet and sends it.
 func (p *point) pass(u unit) {
 	if !p.port.Up() {
 		p.port.counters.LinkDown++
@@ -265,7 +266,7 @@ func (p *point) pass(u unit) {
 	}
 }
 
-// hold keeps a packet back.
+// hold delays a packet.
 func (p *point) hold(f fate) {
 	cost := f.unit.size() + unitCost
 	if p.bytes+cost > p.port.net.limit {
@@ -293,7 +294,7 @@ func (p *point) arm() {
 	}
 }
 
-// expire sends what is due, in order.
+// expire sends the packets that are due, in order.
 func (p *point) expire() {
 	now := time.Now()
 	for len(p.held) > 0 && !p.held[0].due.After(now) {
@@ -302,7 +303,7 @@ func (p *point) expire() {
 	p.arm()
 }
 
-// release takes a packet out of those held.
+// release removes a packet from those held.
 func (p *point) release(i int) unit {
 	u := p.held[i].unit
 	p.held = slices.Delete(p.held, i, i+1)
@@ -310,8 +311,7 @@ func (p *point) release(i int) unit {
 	return u
 }
 
-// send sends a packet, and behind it those that have now been overtaken often
-// enough.
+// send sends a packet, followed by those that have been overtaken often enough.
 func (p *point) send(u unit) {
 	p.emit(u)
 	changed := false
@@ -331,7 +331,7 @@ func (p *point) send(u unit) {
 	}
 }
 
-// lose drops what is held.
+// lose drops all held packets.
 func (p *point) lose() {
 	p.port.counters.LinkDown += uint64(len(p.held))
 	p.held, p.bytes = nil, 0

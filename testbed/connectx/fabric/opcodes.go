@@ -6,11 +6,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// Opcodes are opcodes of the base transport header. In JSON they are names, such
+// Opcodes are opcodes of the base transport header. In JSON they are names such
 // as "RC_SEND_ONLY".
 type Opcodes []roce.Opcode
 
-// opcodeNames are the opcodes that there are.
+// opcodeNames maps names to opcodes.
 var opcodeNames = func() map[string]roce.Opcode {
 	names := make(map[string]roce.Opcode)
 	for i := range 256 {
@@ -21,7 +21,7 @@ var opcodeNames = func() map[string]roce.Opcode {
 	return names
 }()
 
-// MarshalJSON writes the names.
+// MarshalJSON implements json.Marshaler.
 func (o Opcodes) MarshalJSON() ([]byte, error) {
 	names := make([]string, len(o))
 	for i, code := range o {
@@ -30,17 +30,17 @@ func (o Opcodes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(names)
 }
 
-// UnmarshalJSON reads names.
+// UnmarshalJSON implements json.Unmarshaler.
 func (o *Opcodes) UnmarshalJSON(b []byte) error {
 	var names []string
 	if err := json.Unmarshal(b, &names); err != nil {
-		return errorf(ErrParam, `opcodes are a list of names such as "RC_SEND_ONLY": %v`, err)
+		return errorf(ErrParam, `want a list of opcodes such as "RC_SEND_ONLY": %v`, err)
 	}
 	*o = nil
 	for _, name := range names {
 		code, ok := opcodeNames[name]
 		if !ok {
-			return errorf(ErrParam, `opcode %q: a name such as "RC_SEND_ONLY"`, name)
+			return errorf(ErrParam, `opcode %q: want a name such as "RC_SEND_ONLY"`, name)
 		}
 		*o = append(*o, code)
 	}

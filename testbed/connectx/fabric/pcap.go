@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Capture writes frames to a pcap file, with times in nanoseconds, as tcpdump
-// and tshark read it.
+// A Capture writes frames to a pcap file with times in nanoseconds, which
+// tcpdump and tshark read.
 type Capture struct {
 	w      io.Writer
 	sw     *Switch
@@ -19,17 +19,17 @@ type Capture struct {
 	err    error
 }
 
-// Parts of the format: of a file's header.
+// The file header of the format.
 const (
 	pcapNanosecond = 0xA1B23C4D
 	pcapEthernet   = 1
 	pcapHeader     = 24
 )
 
-// Capture begins a capture. Of the ports that are named it has the frames as
-// their devices see them: what they send before the faults, what they are given
-// after. Without names it has each frame once, as it comes to the switch. Each
-// frame is one Write.
+// Capture starts a capture. For the named ports it has the frames as their
+// devices see them: sent frames before faults, received frames after faults.
+// Without names it has each frame once, as it arrives at the switch. Each frame
+// is one Write.
 func (s *Switch) Capture(w io.Writer, ports ...string) (*Capture, error) {
 	for _, name := range ports {
 		if _, err := s.find(name); err != nil {
@@ -51,17 +51,17 @@ func (s *Switch) Capture(w io.Writer, ports ...string) (*Capture, error) {
 	return c, nil
 }
 
-// Stop ends the capture. The error is the first of the writer, after which
+// Stop ends the capture. It returns the writer's first error, after which
 // nothing was written.
 func (c *Capture) Stop() error {
 	c.sw.captures = slices.DeleteFunc(c.sw.captures, func(x *Capture) bool { return x == c })
 	return c.err
 }
 
-// Frames is how many frames were written.
+// Frames returns the number of frames written.
 func (c *Capture) Frames() uint64 { return c.frames }
 
-// capture shows a frame at a port to those who watch it.
+// capture writes a frame at a port to its captures.
 func (s *Switch) capture(p *port, f frame) {
 	for _, c := range s.captures {
 		if slices.Contains(c.ports, p.name) {
@@ -70,7 +70,8 @@ func (s *Switch) capture(p *port, f frame) {
 	}
 }
 
-// captureAll shows a frame that comes in to those who watch the switch.
+// captureAll writes a frame that arrives at the switch to the captures of the
+// switch.
 func (s *Switch) captureAll(f frame) {
 	for _, c := range s.captures {
 		if len(c.ports) == 0 {

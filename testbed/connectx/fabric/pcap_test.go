@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// record is a frame of a capture.
+// A record is a frame of a capture.
 type record struct {
 	at    time.Time
 	frame string
@@ -42,7 +42,8 @@ func payloads(all []record) (p []string) {
 	return p
 }
 
-// A port's capture shows what its device sees, that of the switch what comes in.
+// TestCapture checks that a port's capture has what its device sees, and that
+// of the switch what arrives.
 func TestCapture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := pair(t, Config{})
@@ -89,12 +90,12 @@ func TestCapture(t *testing.T) {
 		before := all.Len()
 		w.send(0, 1, "5")
 		if all.Len() != before || captures[2].Frames() != 4 {
-			t.Error("a capture goes on after Stop")
+			t.Error("a capture continues after Stop")
 		}
 	})
 }
 
-// limited takes so many writes.
+// limited is a writer that fails after a number of writes.
 type limited int
 
 var errFull = errors.New("disk full")

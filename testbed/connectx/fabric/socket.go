@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// The sockets of QEMU's network back ends:
+// Sockets of QEMU's network backends:
 //   - `-netdev stream`: each frame follows its length, four bytes, big-endian;
 //   - `-netdev dgram`: each frame is a datagram.
 //
 // See QEMU's documentation of these options (net/stream.c and net/dgram.c).
 
-// sockets are a switch's, with their goroutines.
+// sockets are a switch's sockets and their goroutines.
 type sockets struct {
 	open    map[io.Closer]bool
 	closed  bool
@@ -25,7 +25,7 @@ type sockets struct {
 
 var errSwitchClosed = errorf(ErrClosed, "the switch's Close was called")
 
-// serve keeps a socket and starts its goroutines. It is a step.
+// serve adds a socket and starts its goroutines. It is called in a step.
 func (s *sockets) serve(c io.Closer, run ...func()) error {
 	if s.closed {
 		return errSwitchClosed
@@ -40,7 +40,7 @@ func (s *sockets) serve(c io.Closer, run ...func()) error {
 	return nil
 }
 
-// close closes a socket, once. It is a step.
+// close closes a socket, once. It is called in a step.
 func (s *sockets) close(c io.Closer) error {
 	if !s.open[c] {
 		return nil
@@ -49,8 +49,8 @@ func (s *sockets) close(c io.Closer) error {
 	return c.Close()
 }
 
-// Close closes the switch's sockets, listeners among them, and returns when
-// nothing of them runs any more. It is not for steps of the loop.
+// Close closes the switch's sockets and listeners, and waits for their
+// goroutines. It must not be called in a step of the loop.
 func (s *Switch) Close() error {
 	var err error
 	s.loop.Run(func() {
@@ -64,7 +64,7 @@ func (s *Switch) Close() error {
 }
 
 // A SocketPort is a port whose device is at the other end of a socket. When the
-// socket ends, the port is detached.
+// socket is closed, the port is detached.
 type SocketPort struct {
 	*Port
 	conn wire
@@ -73,28 +73,29 @@ type SocketPort struct {
 	err  error
 }
 
-// wire reads and writes frames. Read's frame is the caller's; an error of kind
-// ErrParam says that what came was no frame, and the next may be one.
+// A wire reads and writes frames. The caller owns the frame returned by Read.
+// An error of kind ErrParam means that the data was not a frame; the next Read
+// may succeed.
 type wire interface {
 	read() (frame, error)
 	write(f frame) error
 	io.Closer
 }
 
-// queuedFrames is how many frames wait for a socket to take them.
+// queuedFrames is the maximum number of frames queued for a socket.
 const queuedFrames = 1024
 
-// Stream makes a port of a stream socket, as of QEMU's -netdev stream. It is not
-// for steps of the loop. The socket is the switch's from then on, also if there is
-// an error.
+// Stream creates a port for a stream socket, as of QEMU's -netdev stream. It
+// must not be called in a step of the loop. The switch becomes the owner of the
+// socket, even if Stream fails.
 func (s *Switch) Stream(name string, conn net.Conn) (*SocketPort, error) {
 	return s.socket(name, &stream{Conn: conn, r: bufio.NewReaderSize(conn, 1<<16)})
 }
 
-// Datagram makes a port of a datagram socket, as of QEMU's -netdev dgram. It is
-// not for steps of the loop. A socket that is not connected sends to whoever has
-// sent to it last. The socket is the switch's from then on, also if there is an
-// error.
+// Datagram creates a port for a datagram socket, as of QEMU's -netdev dgram. It
+// must not be called in a step of the loop. A socket that is not connected
+// sends to the last sender. The switch becomes the owner of the socket, even if
+// Datagram fails.
 func (s *Switch) Datagram(name string, conn net.PacketConn) (*SocketPort, error) {
 	return s.socket(name, newDatagrams(conn))
 }
@@ -116,7 +117,7 @@ func (s *Switch) socket(name string, conn wire) (*SocketPort, error) {
 	return p, nil
 }
 
-// queue leaves a frame for the writer. It is a step.
+// queue queues a frame for the writer. It is called in a step.
 func (p *SocketPort) queue(b []byte) {
 	select {
 	case p.out <- b:
@@ -125,11 +126,12 @@ func (p *SocketPort) queue(b []byte) {
 	}
 }
 
-// Done is closed when the socket has ended and the port is detached.
+// Done returns a channel that is closed when the socket is closed and the port
+// detached.
 func (p *SocketPort) Done() <-chan struct{} { return p.done }
 
-// Err tells, once Done is closed, why the socket ended; nil if it was closed in
-// order, by either side.
+// Err returns, after Done is closed, the error that ended the socket. It is nil
+// if either side closed it normally.
 func (p *SocketPort) Err() error {
 	select {
 	case <-p.done:
@@ -139,7 +141,8 @@ func (p *SocketPort) Err() error {
 	}
 }
 
-// Close closes the socket and detaches the port. It is not for steps of the loop.
+// Close closes the socket and detaches the port. It must not be called in a
+// step of the loop.
 func (p *SocketPort) Close() error {
 	var err error
 	p.sw.loop.Run(func() { err = p.sw.sockets.close(p.conn) })
@@ -147,7 +150,7 @@ func (p *SocketPort) Close() error {
 	return err
 }
 
-// readAll hands in what comes until the socket ends.
+// readAll forwards frames from the socket until it is closed.
 func (p *SocketPort) readAll() {
 	for {
 		f, err := p.conn.read()
@@ -176,7 +179,7 @@ func (p *SocketPort) end(err error) {
 	close(p.done)
 }
 
-// writeAll writes what is queued until the socket ends.
+// writeAll writes queued frames until the socket is closed.
 func (p *SocketPort) writeAll() {
 	for {
 		select {
@@ -184,13 +187,13 @@ func (p *SocketPort) writeAll() {
 			return
 		case f := <-p.out:
 			if err := p.conn.write(f); err != nil {
-				p.sw.loop.Run(func() { p.counters.LinkDown++ }) // the reader learns what it is
+				p.sw.loop.Run(func() { p.counters.LinkDown++ }) // the reader gets the error
 			}
 		}
 	}
 }
 
-// stream is the wire of -netdev stream.
+// stream implements wire for -netdev stream.
 type stream struct {
 	net.Conn
 	r   *bufio.Reader
@@ -204,7 +207,7 @@ func (s *stream) read() (frame, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > MaxFrame {
-		return nil, errorf(ErrProtocol, "a frame of %d bytes, %d are the most: is the other end a -netdev stream?", n, MaxFrame)
+		return nil, errorf(ErrProtocol, "a frame of %d bytes, the maximum is %d: is the other end a -netdev stream?", n, MaxFrame)
 	}
 	f := make(frame, n)
 	if _, err := io.ReadFull(s.r, f); err != nil {
@@ -216,7 +219,7 @@ func (s *stream) read() (frame, error) {
 	return f, nil
 }
 
-// broken explains a stream that ends within a frame.
+// broken returns the error for a stream that ends within a frame.
 func broken(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		return errorf(ErrProtocol, "the stream ended within a frame")
@@ -231,10 +234,10 @@ func (s *stream) write(f frame) error {
 	return err
 }
 
-// Listen makes a port of each connection that comes to l: name#1, name#2 and so
-// on, as -netdev stream makes them. It is not for steps of the loop, and l is the
-// switch's from then on. failed is told, from a goroutine, of a listener that
-// fails; it may be nil.
+// Listen creates a port for each connection to l, as of -netdev stream: name#1,
+// name#2 and so on. It must not be called in a step of the loop. The switch
+// becomes the owner of l. If failed is not nil, it is called from a goroutine
+// if the listener fails.
 func (s *Switch) Listen(name string, l net.Listener, failed func(error)) error {
 	accept := func() {
 		for i := 1; ; i++ {

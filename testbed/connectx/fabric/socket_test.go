@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// framed is a frame as it is on a stream.
+// framed returns a frame as encoded in a stream.
 func framed(f []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(f))), f...)
 }
@@ -48,14 +48,14 @@ func TestStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := makeFrame(broadcast, mac(9), "hello")
-		for _, b := range framed(in) { // in as many pieces as there can be
+		for _, b := range framed(in) { // byte by byte
 			write(t, qemu, []byte{b})
 		}
 		write(t, qemu, append(framed(nil), framed(makeFrame(mac(0), mac(9), "again"))...))
 		synctest.Wait()
 		w.expect([]string{"hello", "again"})
-		w.send(0, 9, "answer")
-		if got, want := readFramed(t, qemu), makeFrame(mac(9), mac(0), "answer"); !bytes.Equal(got, want) {
+		w.send(0, 9, "reply")
+		if got, want := readFramed(t, qemu), makeFrame(mac(9), mac(0), "reply"); !bytes.Equal(got, want) {
 			t.Errorf("got % x, want % x", got, want)
 		}
 		w.loop.Run(func() {
@@ -79,7 +79,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// A guest that does not read loses frames, and holds nobody up.
+// TestStreamThatDoesNotRead checks that a guest that does not read loses frames
+// and does not delay others.
 func TestStreamThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, Config{})
@@ -88,7 +89,7 @@ func TestStreamThatDoesNotRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.send(0, 9, "in the writer's hands")
+		w.send(0, 9, "being written")
 		synctest.Wait()
 		for range queuedFrames + 5 {
 			w.send(0, 9, "x")
@@ -107,7 +108,7 @@ func TestStreamThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// What is no stream of frames ends the port, with the reason.
+// TestStreamMalformed checks that malformed data ends the port with an error.
 func TestStreamMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -138,7 +139,7 @@ func TestStreamMalformed(t *testing.T) {
 			}
 			w.loop.Run(func() {
 				if len(w.sw.Ports()) != 1 {
-					t.Errorf("%s: the port is still there", c.name)
+					t.Errorf("%s: the port still exists", c.name)
 				}
 			})
 			if err := w.sw.Close(); err != nil {
@@ -148,7 +149,7 @@ func TestStreamMalformed(t *testing.T) {
 	}
 }
 
-// bounded gives a socket a time limit.
+// bounded sets a deadline for a socket.
 func bounded[C interface{ SetDeadline(time.Time) error }](t *testing.T, c C) C {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -176,7 +177,7 @@ func TestListen(t *testing.T) {
 		guests = append(guests, bounded(t, conn))
 		write(t, conn, framed(makeFrame(broadcast, mac(i+1), "hello")))
 		if i == 1 {
-			readFramed(t, guests[0]) // the second one's
+			readFramed(t, guests[0]) // of the second one
 		}
 		w.until("the frame came", func() bool { return len(w.got[0]) == i+1 })
 	}
@@ -192,7 +193,7 @@ func TestListen(t *testing.T) {
 	if err := w.sw.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, g := range guests { // they see the end
+	for _, g := range guests { // they get an EOF
 		if _, err := io.Copy(io.Discard, g); err != nil {
 			t.Error(err)
 		}
@@ -201,7 +202,7 @@ func TestListen(t *testing.T) {
 		}
 	}
 	a, b := net.Pipe()
-	if _, err := w.sw.Stream("late", a); !errors.Is(err, ErrClosed) {
+	if _, err := w.sw.Stream("closed", a); !errors.Is(err, ErrClosed) {
 		t.Errorf("a port of a closed switch: %v", err)
 	}
 	if _, err := b.Read(make([]byte, 1)); err != io.EOF {
@@ -210,7 +211,7 @@ func TestListen(t *testing.T) {
 	if l, err = net.Listen("unix", path); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.sw.Listen("late", l, nil); !errors.Is(err, ErrClosed) {
+	if err := w.sw.Listen("closed", l, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("a listener of a closed switch: %v", err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -221,8 +222,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// datagramPair are a switch's socket and a guest's, by path as -netdev dgram
-// with local and remote has them.
+// datagramPair returns a switch's socket and a guest's, connected by path as
+// with -netdev dgram's local and remote.
 func datagramPair(t *testing.T) (ours, guest *net.UnixConn) {
 	t.Helper()
 	dir := t.TempDir()
@@ -240,7 +241,7 @@ func datagramPair(t *testing.T) (ours, guest *net.UnixConn) {
 	return ours, bounded(t, guest)
 }
 
-// until waits for something to become true of the world.
+// until waits for a condition in the loop.
 func (w *world) until(what string, f func() bool) {
 	w.t.Helper()
 	for limit := time.Now().Add(20 * time.Second); ; {
@@ -263,17 +264,17 @@ func TestDatagram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.send(0, 9, "nobody knows where to")
+	w.send(0, 9, "no destination yet")
 	w.until("the frame is lost", func() bool { return p.Counters().LinkDown == 1 })
 	for _, b := range [][]byte{{}, {1}, make([]byte, MaxFrame+1), makeFrame(broadcast, mac(9), "hello")} {
 		write(t, guest, b)
 	}
 	w.until("the frame came", func() bool { return len(w.got[0]) == 1 })
 	w.expect([]string{"hello"})
-	w.send(0, 9, "answer")
+	w.send(0, 9, "reply")
 	b := make([]byte, 100)
 	n, err := guest.Read(b)
-	if want := makeFrame(mac(9), mac(0), "answer"); err != nil || !bytes.Equal(b[:n], want) {
+	if want := makeFrame(mac(9), mac(0), "reply"); err != nil || !bytes.Equal(b[:n], want) {
 		t.Errorf("got % x and %v, want % x", b[:n], err, want)
 	}
 	w.loop.Run(func() {
@@ -284,7 +285,7 @@ func TestDatagram(t *testing.T) {
 	if err := guest.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.send(0, 9, "nobody there") // and no reason to give up
+	w.send(0, 9, "no peer") // the port continues
 	w.until("the frame is lost", func() bool { return p.Counters().LinkDown == 2 })
 	if err := p.Close(); err != nil || p.Err() != nil {
 		t.Error(err, p.Err())
@@ -294,7 +295,8 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// A socket that is connected has its peer from the start.
+// TestDatagramConnected checks that a connected socket has its peer from the
+// start.
 func TestDatagramConnected(t *testing.T) {
 	w := newWorld(t, 1, Config{})
 	ours, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -316,16 +318,16 @@ func TestDatagramConnected(t *testing.T) {
 	if want := makeFrame(mac(9), mac(0), "first"); err != nil || !bytes.Equal(b[:n], want) {
 		t.Fatalf("got % x and %v, want % x", b[:n], err, want)
 	}
-	if _, err := peer.WriteTo(makeFrame(mac(0), mac(9), "answer"), from); err != nil {
+	if _, err := peer.WriteTo(makeFrame(mac(0), mac(9), "reply"), from); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the answer came", func() bool { return len(w.got[0]) == 1 })
+	w.until("the reply came", func() bool { return len(w.got[0]) == 1 })
 	if err := peer.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w.send(0, 9, "refused")
 	w.send(0, 9, "and again")
-	w.until("the port notes it", func() bool { return p.Counters().LinkDown+p.Counters().Malformed > 0 })
+	w.until("the port counts it", func() bool { return p.Counters().LinkDown+p.Counters().Malformed > 0 })
 	if p.Err() != nil {
 		t.Error(p.Err())
 	}

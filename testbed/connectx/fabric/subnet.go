@@ -6,19 +6,18 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/roce"
 )
 
-// A Subnet is an InfiniBand subnet without a subnet manager: each port has the
-// LIDs that it says it has. Packets for a multicast LID go to all ports but the
-// sender's: devices know which of them they want. Packets for a LID of the
-// sender's own come back to it.
+// A Subnet is an InfiniBand subnet without a subnet manager: ports set their
+// LIDs themselves. Packets for a multicast LID go to all ports but the
+// sender's; devices filter them. Packets for one of the sender's own LIDs
+// return to it.
 //
-// A device that is given a packet owns the Packet, but not its Payload: that is
-// never changed.
+// A device owns a received Packet, but not its Payload, which is immutable.
 type Subnet struct {
 	network
 	byLID map[uint16]*SubnetPort
 }
 
-// NewSubnet makes a subnet without ports.
+// NewSubnet returns a subnet without ports.
 func NewSubnet(c Config) *Subnet {
 	return &Subnet{network: newNetwork(c), byLID: make(map[uint16]*SubnetPort)}
 }
@@ -30,17 +29,17 @@ type SubnetPort struct {
 	lids   []uint16
 }
 
-// LIDs from firstMulticast on are multicast, but for the permissive one.
+// LIDs from firstMulticast on are multicast, except the permissive LID.
 const (
 	firstMulticast = 0xC000
 	permissiveLID  = 0xFFFF
 )
 
-// packet is a packet on its way.
+// packet is a packet in transit.
 type packet struct{ *roce.Packet }
 
-// packetHeaders is what a packet costs beyond its payload: its size is for the
-// bounds of queues and for counters.
+// packetHeaders is the size of a packet's headers, for the bounds of queues and
+// for counters.
 const packetHeaders = 8 + 12 // local route header, base transport header
 
 func (p packet) size() int { return packetHeaders + len(p.Payload) }
@@ -53,11 +52,11 @@ func (p packet) satisfies(m *Match) bool {
 	return m.Frame == nil && (m.Packet == nil || m.Packet(p.Packet))
 }
 
-// corrupt is for frames: AddFault refuses it.
+// corrupt is not called: AddFault refuses Corrupt.
 func (p packet) corrupt(int, *rand.Rand) unit { return p }
 
-// AddFault makes a fault happen from now on, and returns its number. A subnet
-// does not corrupt: its packets are values without a checksum.
+// AddFault adds a fault and returns its id. A subnet has no Corrupt faults,
+// because its packets have no checksum.
 func (s *Subnet) AddFault(f Fault) (id int, err error) {
 	if f.Action == Corrupt {
 		return 0, errorf(ErrParam, "an InfiniBand subnet does not corrupt, its packets have no checksum: use drop")
@@ -65,13 +64,13 @@ func (s *Subnet) AddFault(f Fault) (id int, err error) {
 	return s.network.AddFault(f)
 }
 
-// Attach makes a port for a device, under a name of its own. receive gets the
-// packets for it, link what becomes of the link; link may be nil. Each call is a
-// step of its own. The port has no LID yet.
+// Attach creates a port with a unique name. receive is called with its packets,
+// and link, which may be nil, with changes of the link. Each call is in a
+// separate step. The port has no LID yet.
 func (s *Subnet) Attach(name string, receive func(p *roce.Packet), link func(up bool)) (*SubnetPort, error) {
 	p := &SubnetPort{subnet: s}
 	give := func(u unit) {
-		c := *u.(packet).Packet // it may be in other hands as well
+		c := *u.(packet).Packet // other devices may have it, too
 		receive(&c)
 	}
 	if err := s.attach(name, &p.port, give, p.forward, link); err != nil {
@@ -80,8 +79,8 @@ func (s *Subnet) Attach(name string, receive func(p *roce.Packet), link func(up 
 	return p, nil
 }
 
-// SetLID gives the port 2^lmc LIDs from lid on, in place of those it had. With lid
-// zero it has none.
+// SetLID sets the port's 2^lmc LIDs, from lid on. With lid zero the port has no
+// LID.
 func (p *SubnetPort) SetLID(lid uint16, lmc uint8) error {
 	if lmc > 7 {
 		return errorf(ErrParam, "LMC %d: from 0 to 7", lmc)
@@ -115,30 +114,29 @@ func (p *SubnetPort) dropLIDs() {
 	p.lids = nil
 }
 
-// Packet sends a packet to the LID in its Route. The packet is the subnet's from
-// then on.
+// Packet sends a packet to the LID in its Route. The subnet becomes the owner
+// of the packet.
 func (p *SubnetPort) Packet(pkt *roce.Packet) {
 	if !p.gone {
 		p.send(packet{pkt})
 	}
 }
 
-// Frame is what a port of a switch has: a subnet carries no frames, and counts
-// them as malformed.
+// Frame counts a malformed frame: a subnet has no frames.
 func (p *SubnetPort) Frame([]byte) {
 	if !p.gone {
 		p.counters.Malformed++
 	}
 }
 
-// Detach takes the port off the subnet. What is under way to it is lost, and what
-// it sends from then on.
+// Detach removes the port from the subnet. Packets in transit to it are lost,
+// as are packets that it sends later.
 func (p *SubnetPort) Detach() {
 	p.dropLIDs()
 	p.detach()
 }
 
-// forward hands a packet to the ports that it is for.
+// forward forwards a packet to its ports.
 func (p *SubnetPort) forward(u unit) {
 	dlid := u.(packet).Route.DLID
 	if dlid < firstMulticast || dlid == permissiveLID {

@@ -50,7 +50,7 @@ func (w *subnetWorld) send(from int, dlid uint16, psn uint32) {
 	})
 }
 
-// expect compares the PSNs that came, and forgets them.
+// expect compares the received PSNs and clears them.
 func (w *subnetWorld) expect(want ...[]uint32) {
 	w.t.Helper()
 	w.loop.Run(func() {
@@ -71,8 +71,8 @@ func TestSubnet(t *testing.T) {
 	w := newSubnetWorld(t, 3)
 	w.send(0, 2, 10)
 	w.send(2, 2, 11)
-	w.send(0, 1, 12) // its own
-	w.send(0, 4, 13) // nobody's
+	w.send(0, 1, 12) // its own LID
+	w.send(0, 4, 13) // an unknown LID
 	w.send(0, 0, 14)
 	w.send(0, permissiveLID, 15)
 	w.expect([]uint32{12}, []uint32{10, 11}, nil)
@@ -93,7 +93,7 @@ func TestSubnet(t *testing.T) {
 	})
 }
 
-// Each receiver of a packet has a Packet of its own.
+// TestSubnetCopies checks that each receiver of a packet gets its own Packet.
 func TestSubnetCopies(t *testing.T) {
 	w := newSubnetWorld(t, 3)
 	w.send(0, 0xC001, 1)
@@ -111,13 +111,13 @@ func TestSubnetLIDs(t *testing.T) {
 			kind error
 		}{
 			{a.SetLID(8, 2), nil},
-			{a.SetLID(8, 3), nil}, // overlaps with its own
+			{a.SetLID(8, 3), nil}, // overlaps with its previous LIDs
 			{b.SetLID(12, 2), ErrExists},
 			{b.SetLID(9, 1), ErrParam},
 			{b.SetLID(0xC000, 0), ErrParam},
 			{b.SetLID(0xBFFF, 0), nil},
 			{b.SetLID(16, 8), ErrParam},
-			{b.SetLID(1, 0), nil}, // a has given it up
+			{b.SetLID(1, 0), nil}, // a has released it
 		} {
 			if !errors.Is(c.err, c.kind) {
 				t.Errorf("got %v, want %v", c.err, c.kind)
@@ -138,7 +138,7 @@ func TestSubnetLIDs(t *testing.T) {
 			t.Errorf("LIDs are left: %v", w.subnet.byLID)
 		}
 		if err := w.ports[1].SetLID(5, 0); !errors.Is(err, ErrClosed) {
-			t.Errorf("a LID for a port that is gone: %v", err)
+			t.Errorf("a LID for a detached port: %v", err)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestSubnetFaults(t *testing.T) {
 		w.send(0, 2, 0)
 		w.expect(nil, nil)
 		if !slices.Equal(w.links, []string{"bfalse"}) {
-			t.Errorf("devices were told %v", w.links)
+			t.Errorf("devices were notified of %v", w.links)
 		}
 	})
 }

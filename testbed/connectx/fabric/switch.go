@@ -2,13 +2,12 @@ package fabric
 
 import "github.com/goverbs/goverbs/testbed/connectx/roce"
 
-// A Switch is an Ethernet switch. It learns from the frames which address is
-// behind which port, and sends what is for an address that it does not know, and
-// what is for many, to all ports but the one that it came from. VLAN tags pass as
-// they are.
+// A Switch is an Ethernet switch. It learns addresses from source addresses,
+// and forwards multicast frames and frames to unknown addresses to all ports
+// but the sender's. VLAN tags are forwarded unchanged.
 //
-// A frame is never changed, neither by the switch nor by a device that is given
-// one: it may be in other hands as well.
+// Frames are immutable, for the switch and for the devices that receive them: a
+// frame may have several receivers.
 type Switch struct {
 	network
 	behind   map[MAC]*Port
@@ -16,7 +15,7 @@ type Switch struct {
 	sockets  sockets
 }
 
-// NewSwitch makes a switch without ports.
+// NewSwitch returns a switch without ports.
 func NewSwitch(c Config) *Switch {
 	return &Switch{network: newNetwork(c), behind: make(map[MAC]*Port)}
 }
@@ -25,12 +24,12 @@ func NewSwitch(c Config) *Switch {
 type Port struct {
 	port
 	sw      *Switch
-	learned int // addresses behind it
+	learned int // number of learned addresses
 }
 
-// Attach makes a port for a device of this process, under a name of its own.
-// receive gets the frames for it, link what becomes of the link; link may be
-// nil. Each call is a step of its own.
+// Attach creates a port with a unique name for a device of this process.
+// receive is called with its frames, and link, which may be nil, with changes
+// of the link. Each call is in a separate step.
 func (s *Switch) Attach(name string, receive func(frame []byte), link func(up bool)) (*Port, error) {
 	p := &Port{sw: s}
 	give := func(u unit) {
@@ -43,8 +42,8 @@ func (s *Switch) Attach(name string, receive func(frame []byte), link func(up bo
 	return p, nil
 }
 
-// Frame sends a frame, without its check sequence. The frame is the switch's from
-// then on.
+// Frame sends a frame, without its check sequence. The switch becomes the owner
+// of the frame.
 func (p *Port) Frame(b []byte) {
 	if p.gone {
 		return
@@ -60,7 +59,7 @@ func (p *Port) Frame(b []byte) {
 	p.send(frame(b))
 }
 
-// Packet sends a packet of RoCE as a frame. One that has no form on Ethernet is
+// Packet sends a RoCE packet as a frame. A packet without an Ethernet form is
 // counted as malformed.
 func (p *Port) Packet(pkt *roce.Packet) {
 	b, err := pkt.AppendFrame(nil)
@@ -71,7 +70,7 @@ func (p *Port) Packet(pkt *roce.Packet) {
 	p.Frame(b)
 }
 
-// SetLink takes the link down or up, and tells the device. What is under way is
+// SetLink sets the link state and notifies the device. Packets in transit are
 // lost when it goes down.
 func (p *Port) SetLink(up bool) {
 	if !up {
@@ -80,8 +79,7 @@ func (p *Port) SetLink(up bool) {
 	p.port.SetLink(up)
 }
 
-// SetLink takes a port's link down or up, and tells its device. Nothing happens
-// if it is so already.
+// SetLink sets a port's link state and notifies its device of a change.
 func (s *Switch) SetLink(name string, up bool) error {
 	p, err := s.find(name)
 	if err != nil {
@@ -94,18 +92,18 @@ func (s *Switch) SetLink(name string, up bool) error {
 	return nil
 }
 
-// Detach takes the port off the switch. What is under way to it is lost, and what
-// it sends from then on.
+// Detach removes the port from the switch. Frames in transit to it are lost, as
+// are frames that it sends later.
 func (p *Port) Detach() {
 	p.forget()
 	p.detach()
 }
 
-// mostLearned bounds the addresses behind a port. One with more starts afresh:
-// it pays for that by frames to all ports, and nobody else does.
-const mostLearned = 1024
+// maxLearned bounds the addresses per port. A port with more forgets all of
+// them. This costs flooded frames for its addresses only.
+const maxLearned = 1024
 
-// learn remembers where an address is.
+// learn records the port of an address.
 func (p *Port) learn(m MAC) {
 	old := p.sw.behind[m]
 	if old == p {
@@ -114,14 +112,14 @@ func (p *Port) learn(m MAC) {
 	if old != nil {
 		old.learned--
 	}
-	if p.learned == mostLearned {
+	if p.learned == maxLearned {
 		p.forget()
 	}
 	p.sw.behind[m] = p
 	p.learned++
 }
 
-// forget drops all addresses behind the port.
+// forget removes all addresses of the port.
 func (p *Port) forget() {
 	if p.learned > 0 {
 		p.sw.forget(&p.port)
@@ -137,7 +135,7 @@ func (s *Switch) forget(p *port) {
 	}
 }
 
-// forward hands a frame to the ports that it is for.
+// forward forwards a frame to its ports.
 func (p *Port) forward(u unit) {
 	f := u.(frame)
 	p.learn(f.source())

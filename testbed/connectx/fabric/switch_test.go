@@ -17,19 +17,19 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// world is a switch with devices that note what they are given.
+// A world is a switch with devices that record received frames.
 type world struct {
 	t     *testing.T
 	loop  *loop.Loop
 	sw    *Switch
 	ports []*Port
-	got   [][]string      // by port, the payloads
-	at    []time.Duration // when, of whatever port
+	got   [][]string      // payloads by port
+	at    []time.Duration // times, of all ports
 	links []string
 	start time.Time
 }
 
-// newWorld has devices with the names a, b, c and so on.
+// newWorld returns a world with devices a, b, c and so on.
 func newWorld(t *testing.T, ports int, c Config) *world {
 	t.Helper()
 	c.Loop = &loop.Loop{}
@@ -58,7 +58,7 @@ func (w *world) attach(i int) {
 	})
 }
 
-// mac is the address of a device; broadcast is everybody's.
+// mac returns the address of a device.
 func mac(i int) MAC { return MAC{2, 0, 0, 0, 0, byte(i)} }
 
 var broadcast = MAC{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}
@@ -68,7 +68,7 @@ func makeFrame(to, from MAC, payload string) []byte {
 	return append(b, payload...)
 }
 
-// send sends frames between devices, each in a step of its own.
+// send sends frames between devices, each in a separate step.
 func (w *world) send(from, to int, payloads ...string) {
 	for _, p := range payloads {
 		w.loop.Run(func() { w.ports[from].Frame(makeFrame(mac(to), mac(from), p)) })
@@ -86,7 +86,7 @@ func (w *world) fault(f Fault) (id int) {
 	return id
 }
 
-// expect compares what the devices were given, and forgets it.
+// expect compares the received frames and clears them.
 func (w *world) expect(want ...[]string) {
 	w.t.Helper()
 	w.loop.Run(func() {
@@ -97,14 +97,15 @@ func (w *world) expect(want ...[]string) {
 	})
 }
 
-// counters are those of a port, without what was sent and received.
+// counters returns a port's counters, without those of sent and received
+// frames.
 func (w *world) counters(i int) (c Counters) {
 	w.loop.Run(func() { c = w.ports[i].Counters() })
 	c.Sent, c.SentBytes, c.Received, c.ReceivedBytes = 0, 0, 0, 0
 	return c
 }
 
-// pass lets time pass.
+// pass advances the time.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -143,7 +144,7 @@ func TestLearning(t *testing.T) {
 	w.loop.Run(func() { w.ports[2].Frame(makeFrame(mac(0), mac(1), "moved")) })
 	w.send(0, 1, "there")
 	w.expect([]string{"moved"}, nil, []string{"there"})
-	w.send(2, 1, "to myself") // what is behind its own port does not come back
+	w.send(2, 1, "to myself") // a frame for an address at its own port is not forwarded
 	w.expect(nil, nil, nil)
 	if c := w.counters(2); c != (Counters{Flooded: 2, NoRoute: 1}) {
 		t.Errorf("%+v", c)
@@ -166,12 +167,12 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// Addresses without end cost their port alone.
+// TestLearningIsBounded checks the bound on addresses of a port.
 func TestLearningIsBounded(t *testing.T) {
 	w := newWorld(t, 3, Config{})
 	w.send(1, 0, "here is b")
 	w.loop.Run(func() {
-		for i := range 3*mostLearned + 7 {
+		for i := range 3*maxLearned + 7 {
 			w.ports[0].Frame(makeFrame(mac(1), MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)}, ""))
 		}
 		if n := len(w.sw.behind); n != 1+7 || w.ports[0].learned != 7 {
@@ -189,7 +190,7 @@ func TestMalformed(t *testing.T) {
 		w.ports[0].Frame(nil)
 		w.ports[0].Frame(make([]byte, ethernetHeader-1))
 		w.ports[0].Frame(make([]byte, MaxFrame+1))
-		w.ports[0].Frame(makeFrame(mac(1), broadcast, "from everybody"))
+		w.ports[0].Frame(makeFrame(mac(1), broadcast, "from many"))
 		w.ports[0].Frame(makeFrame(mac(1), mac(0), string(make([]byte, MaxFrame-ethernetHeader))))
 	})
 	if c := w.counters(0); c != (Counters{Malformed: 4, Flooded: 1}) {
@@ -200,7 +201,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A packet is sent as the frame that it is on Ethernet.
+// TestPacket checks that a packet is sent as a RoCE frame.
 func TestPacket(t *testing.T) {
 	w := newWorld(t, 2, Config{})
 	p := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), Payload: []byte("data"),
@@ -233,28 +234,28 @@ func TestLink(t *testing.T) {
 			}
 		})
 	}
-	set(true) // is it already
+	set(true) // no change
 	set(false)
 	set(false)
 	w.send(0, 1, "lost")
 	w.send(1, 0, "lost, too")
 	w.loop.Run(func() {
 		if w.sw.behind[mac(1)] != nil {
-			t.Error("what was behind the link is remembered")
+			t.Error("addresses behind the link are still known")
 		}
 	})
 	set(true)
 	w.send(0, 1, "there again")
 	w.expect(nil, []string{"there again"})
 	if !slices.Equal(w.links, []string{"bfalse", "btrue"}) {
-		t.Errorf("the devices were told %v", w.links)
+		t.Errorf("the devices were notified of %v", w.links)
 	}
 	if c := w.counters(1); c.LinkDown != 2 {
 		t.Errorf("%+v", c)
 	}
-	// What is under way when the link goes down is lost.
+	// Frames in transit are lost when the link goes down.
 	w.loop.Run(func() {
-		w.ports[0].Frame(makeFrame(mac(1), mac(0), "under way"))
+		w.ports[0].Frame(makeFrame(mac(1), mac(0), "in transit"))
 		w.ports[1].SetLink(false)
 	})
 	w.expect(nil, nil)
@@ -267,16 +268,16 @@ func TestDetach(t *testing.T) {
 	w := newWorld(t, 2, Config{})
 	w.send(1, 0, "here is b")
 	w.loop.Run(func() {
-		w.ports[0].Frame(makeFrame(mac(1), mac(0), "under way"))
+		w.ports[0].Frame(makeFrame(mac(1), mac(0), "in transit"))
 		w.ports[1].Detach()
 		w.ports[1].Detach()
-		w.ports[1].Frame(makeFrame(mac(0), mac(1), "late"))
+		w.ports[1].Frame(makeFrame(mac(0), mac(1), "detached"))
 		w.ports[1].SetLink(false)
 		if w.ports[1].Up() || len(w.sw.Ports()) != 1 || w.sw.behind[mac(1)] != nil {
-			t.Error("the port is still there")
+			t.Error("the port still exists")
 		}
 	})
-	w.send(0, 1, "nobody there")
+	w.send(0, 1, "no port")
 	w.expect([]string{"here is b"}, nil)
 	w.loop.Run(func() {
 		if _, err := w.sw.Attach("b", func([]byte) {}, nil); err != nil {
@@ -324,7 +325,7 @@ func TestErrors(t *testing.T) {
 			}
 		}
 		if err := add(Fault{Action: Drop}); !errors.Is(err, ErrParam) {
-			t.Errorf("faults have no end: %v", err)
+			t.Errorf("the number of faults is not bounded: %v", err)
 		}
 		w.sw.ClearFaults()
 		if len(w.sw.Faults()) != 0 {

@@ -1,8 +1,8 @@
-// Package loop is the clock and the lock of a simulated world: devices, the
-// network between them and the programs that drive them take turns in it.
+// Package loop implements the clock and the lock of a simulated world: devices,
+// the network between them and the programs that drive them run in turns.
 //
-// Whatever happens in the world happens inside the loop, one step after the
-// other, so nothing in it needs a lock of its own.
+// Everything in the world runs inside the loop, one step after the other, and
+// needs no other lock.
 package loop
 
 import (
@@ -11,29 +11,28 @@ import (
 	"time"
 )
 
-// A Loop runs steps one at a time. Its zero value is ready.
+// A Loop runs steps one at a time. The zero value is ready for use.
 type Loop struct {
-	// OnPanic, if not nil, is told inside the loop of a step that panicked, whose
-	// it was (nil: nobody's, see As), and of where; then the loop goes on. It is to
-	// be set before the first step.
+	// OnPanic, if not nil, is called inside the loop after a step that
+	// panicked, with the owner of the step (nil if it has none, see As); then
+	// the loop continues. It must be set before the first step.
 	OnPanic func(owner, value any, stack []byte)
 
 	mu    sync.Mutex
-	owner any // of the step that runs
+	owner any // of the running step
 	queue []step
-	head  int // of queue: what is before it has run
+	head  int // of queue: steps before it have run
 }
 
-// A step is a function that was queued, and whose it is.
+// A step is a queued function with its owner.
 type step struct {
 	f     func()
 	owner any
 }
 
-// Run waits for its turn, runs f and then everything that was queued meanwhile.
-// It is how the outside enters the loop; a step must not call it. After a step
-// that panicked the others run all the same; then, without OnPanic, the panic
-// goes on.
+// Run waits for the loop, runs f and then everything that was queued meanwhile.
+// Code outside the loop enters it with Run; a step must not call it. After a
+// step that panicked the others still run. Without OnPanic, Run then panics.
 func (l *Loop) Run(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,16 +53,16 @@ func (l *Loop) step(s step) {
 	s.f()
 }
 
-// As runs a part of a step as somebody's: what panics in it, in the steps that it
-// posts and in its timers, is the owner's.
+// As runs a part of a step on behalf of an owner. A panic in it, in the steps
+// that it posts and in its timers is attributed to the owner.
 func (l *Loop) As(owner any, f func()) {
 	before := l.owner
 	l.owner = owner
 	f()
-	l.owner = before // not after a panic: OnPanic is told of the owner
+	l.owner = before // not after a panic: OnPanic needs the owner
 }
 
-// drain runs what is queued.
+// drain runs the queued steps.
 func (l *Loop) drain() {
 	defer func() {
 		if l.head < len(l.queue) { // a step did not return
@@ -77,7 +76,8 @@ func (l *Loop) drain() {
 	}
 }
 
-// next takes the first step off the queue. A long chain of steps keeps no history.
+// next removes the first step from the queue. It frees memory of a long chain
+// of steps.
 func (l *Loop) next() step {
 	s := l.queue[l.head]
 	l.queue[l.head] = step{}
@@ -90,17 +90,17 @@ func (l *Loop) next() step {
 	return s
 }
 
-// Post queues f behind what is queued already. It is for steps: outside the
-// loop, use Run.
+// Post queues f after the queued steps. It must be called in a step; outside
+// the loop, use Run.
 func (l *Loop) Post(f func()) { l.queue = append(l.queue, step{f, l.owner}) }
 
-// A Timer runs one step later on.
+// A Timer runs one step at a later time.
 type Timer struct {
 	timer   *time.Timer
 	stopped bool
 }
 
-// After runs f inside the loop when d has passed. It is for steps.
+// After runs f inside the loop after d. It must be called in a step.
 func (l *Loop) After(d time.Duration, f func()) *Timer {
 	t := &Timer{}
 	owner := l.owner
@@ -115,8 +115,8 @@ func (l *Loop) After(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Stop keeps the step from running; it reports whether there was still one to
-// stop. It is for steps. A nil Timer has none.
+// Stop prevents the step from running, and reports whether it did. It must be
+// called in a step. A nil Timer never runs.
 func (t *Timer) Stop() bool {
 	if t == nil || t.stopped {
 		return false

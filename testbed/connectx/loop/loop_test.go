@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestOrder: what a step queues runs after it, in order, before Run returns.
+// TestOrder checks that queued steps run after the current one, in order,
+// before Run returns.
 func TestOrder(t *testing.T) {
 	var l Loop
 	var got []int
@@ -25,8 +26,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestLongChain: a chain of steps, each of which queues two and drops out when
-// enough have run, keeps its order over the queue's compaction.
+// TestLongChain checks the order of a long chain of steps across compactions of
+// the queue.
 func TestLongChain(t *testing.T) {
 	var l Loop
 	next, made := 0, 0
@@ -51,8 +52,7 @@ func TestLongChain(t *testing.T) {
 	}
 }
 
-// TestEndlessChain: steps that always queue the next one keep no history of the
-// others, and are held by the queue no longer than they have to run.
+// TestEndlessChain checks that the queue does not retain steps that have run.
 func TestEndlessChain(t *testing.T) {
 	for _, width := range []int{1, 3, 5000} {
 		var l Loop
@@ -75,8 +75,8 @@ func TestEndlessChain(t *testing.T) {
 	}
 }
 
-// TestPanic: a step that panics costs no other step its turn, wherever in the
-// queue it is, and the loop can be entered again.
+// TestPanic checks that a panic prevents no other step, at any position in the
+// queue, and that the loop can be entered again.
 func TestPanic(t *testing.T) {
 	for bad := range 4 {
 		var l Loop
@@ -109,8 +109,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestOnPanic: with somebody to tell, no panic leaves the loop: neither of what
-// comes from outside, nor of a queued step, nor of a timer.
+// TestOnPanic checks that with OnPanic no panic leaves the loop: not from Run,
+// from a queued step, or from a timer.
 func TestOnPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []any
@@ -137,13 +137,14 @@ func TestOnPanic(t *testing.T) {
 		<-time.After(2 * time.Second)
 		l.Run(func() {
 			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b", "of a timer"}; !slices.Equal(told, want) || ran != 2 {
-				t.Errorf("told of %v, want %v; %d other steps ran, want 2", told, want, ran)
+				t.Errorf("reported %v, want %v; %d other steps ran, want 2", told, want, ran)
 			}
 		})
 	})
 }
 
-// TestTimers: a timer runs in the loop at its time, a stopped one never.
+// TestTimers checks that a timer runs in the loop at its time, and that a
+// stopped one does not.
 func TestTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loop
@@ -172,7 +173,8 @@ func TestTimers(t *testing.T) {
 	})
 }
 
-// TestStopInTime: a timer that is due, but waits for its turn, can be stopped.
+// TestStopInTime checks that a timer that is due, but waits for the loop, can
+// be stopped.
 func TestStopInTime(t *testing.T) {
 	var l Loop
 	l.Run(func() {
@@ -186,5 +188,5 @@ func TestStopInTime(t *testing.T) {
 	})
 	ran := make(chan bool)
 	l.Run(func() { l.After(time.Millisecond, func() { close(ran) }) })
-	<-ran // behind the stopped one
+	<-ran // after the stopped one
 }

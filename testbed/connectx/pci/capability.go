@@ -11,7 +11,7 @@ const (
 	idMSIX    = 0x11
 )
 
-// Speeds of a link, in its registers' coding.
+// Link speeds, as in the link registers.
 const (
 	Speed2_5GT = 1 + iota
 	Speed5GT
@@ -20,7 +20,7 @@ const (
 	Speed32GT
 )
 
-// A Link is a PCI Express link, as the device's registers show it.
+// A Link is a PCI Express link, as in the device's registers.
 type Link struct {
 	Speed uint8 // Speed2_5GT...
 	Width uint8 // lanes
@@ -29,18 +29,18 @@ type Link struct {
 // expressSize is the size of a version 2 capability, without its header.
 const expressSize = 0x3c - 2
 
-// AddExpress makes the device a PCI Express endpoint (capability version 2). It
-// has no function-level reset.
+// AddExpress adds a PCI Express endpoint capability, version 2, without
+// function-level reset.
 func (s *Space) AddExpress(l Link) error {
 	if l.Speed < Speed2_5GT || l.Speed > Speed32GT || l.Width == 0 || l.Width > 32 {
-		return fmt.Errorf("pci: no link of speed %d and %d lanes", l.Speed, l.Width)
+		return fmt.Errorf("pci: invalid link: speed %d, %d lanes", l.Speed, l.Width)
 	}
 	link := uint32(l.Speed) | uint32(l.Width)<<4
 	var c, m expressBytes
 	c.put16(0x02, 2)                // version 2; endpoint
 	c.put32(0x04, 2|1<<5|1<<15)     // 512-byte payloads, extended tags, role-based errors
 	c.put16(0x08, 1<<4|1<<11|2<<12) // relaxed ordering, no snoop, read requests of 512 bytes
-	m.put16(0x08, 0x7fff)           // all but the start of a function-level reset
+	m.put16(0x08, 0x7fff)           // all bits but function-level reset
 	c.put32(0x0c, link|1<<22)       // ASPM optionality
 	m.put16(0x10, 0x0003|1<<6)      // ASPM control, common clock
 	c.put16(0x12, uint16(link))     // link status
@@ -54,23 +54,23 @@ func (s *Space) AddExpress(l Link) error {
 	return err
 }
 
-// expressBytes is the capability without its header; offsets are from the
-// header on, as in the specification.
+// expressBytes is the capability without its header. Offsets include the
+// header, as in the specification.
 type expressBytes [expressSize]byte
 
 func (c *expressBytes) put16(at int, v uint16) { binary.LittleEndian.PutUint16(c[at-2:], v) }
 func (c *expressBytes) put32(at int, v uint32) { binary.LittleEndian.PutUint32(c[at-2:], v) }
 
-// An MSIX says where a device has its message-signalled interrupts.
+// An MSIX describes a device's message-signalled interrupts.
 type MSIX struct {
-	Vectors       int // up to 2048
+	Vectors       int // at most 2048
 	TableBAR      int
-	TableOffset   uint32 // 16 bytes for each vector; a multiple of 8
+	TableOffset   uint32 // 16 bytes per vector; a multiple of 8
 	PendingBAR    int
-	PendingOffset uint32 // a bit for each vector; a multiple of 8
+	PendingOffset uint32 // a bit per vector; a multiple of 8
 }
 
-// AddMSIX gives the device message-signalled interrupts.
+// AddMSIX adds an MSI-X capability.
 func (s *Space) AddMSIX(x MSIX) error {
 	if x.Vectors < 1 || x.Vectors > 2048 {
 		return fmt.Errorf("pci: MSI-X with %d vectors", x.Vectors)

@@ -1,9 +1,9 @@
-// Package pci makes the configuration space of a PCI Express device: the header
-// with its base address registers, and a chain of capabilities. Each bit is
-// either fixed or the guest's to write.
+// Package pci implements the configuration space of a PCI Express device: the
+// header with its base address registers, and a chain of capabilities. Each bit
+// is either fixed or writable by the guest.
 //
-// Source: PCI Local Bus and PCI Express Base specifications; the names are those
-// of Linux's pci_regs.h.
+// Source: PCI Local Bus and PCI Express Base specifications. Names are those of
+// Linux's pci_regs.h.
 package pci
 
 import (
@@ -36,7 +36,7 @@ const (
 	capabilityEnd = 0x100 // extended capabilities follow
 )
 
-// The bits of the command register that are a device's.
+// Bits of the command register for the device.
 const (
 	CommandIO      = 1 << 0
 	CommandMemory  = 1 << 1
@@ -49,7 +49,7 @@ const (
 	statusCapabilities = 1 << 4
 )
 
-// An ID says what a device is.
+// An ID identifies a device.
 type ID struct {
 	Vendor, Device             uint16
 	SubsystemVendor, Subsystem uint16
@@ -62,12 +62,12 @@ type Space struct {
 	fixed   [Size]byte // as after a reset
 	mask    [Size]byte // bits that the guest may write
 	now     [Size]byte
-	link    int // where the offset of the next capability goes
-	free    int // the first byte behind the last capability
+	link    int // offset of the field for the next capability's offset
+	free    int // the first byte after the last capability
 	claimed [bars]bool
 }
 
-// New gives the space of a device without BARs and capabilities.
+// New returns the space of a device without BARs and capabilities.
 func New(id ID) *Space {
 	s := &Space{link: offCapability, free: headerEnd}
 	s.put16(offVendor, id.Vendor, 0)
@@ -84,15 +84,15 @@ func New(id ID) *Space {
 	return s
 }
 
-// A BAR describes memory that a device shows. Size is a power of two of at
+// A BAR describes a memory region of a device. Size is a power of two of at
 // least 16, below 2 GiB unless Wide.
 type BAR struct {
 	Size         uint64
-	Wide         bool // 64-bit: takes the next BAR as well
+	Wide         bool // 64-bit: uses the next BAR as well
 	Prefetchable bool
 }
 
-// AddBAR gives the device a memory BAR.
+// AddBAR adds a memory BAR.
 func (s *Space) AddBAR(i int, b BAR) error {
 	low := uint64(0)
 	last := i
@@ -106,7 +106,7 @@ func (s *Space) AddBAR(i int, b BAR) error {
 	case i < 0 || last >= bars || s.claimed[i] || s.claimed[last]:
 		return fmt.Errorf("pci: BAR%d to BAR%d are not free", i, last)
 	case b.Size < 16 || b.Size&(b.Size-1) != 0 || !b.Wide && b.Size > 1<<31:
-		return fmt.Errorf("pci: BAR%d cannot have %#x bytes: only a power of two from 16 on, and up to 2 GiB in 32 bits", i, b.Size)
+		return fmt.Errorf("pci: BAR%d cannot have %#x bytes: want a power of two, at least 16, at most 2 GiB if 32-bit", i, b.Size)
 	}
 	s.claimed[i], s.claimed[last] = true, true
 	mask := ^(b.Size - 1)
@@ -117,9 +117,9 @@ func (s *Space) AddBAR(i int, b BAR) error {
 	return nil
 }
 
-// Capability appends a capability to the chain: its contents behind the two
-// bytes of the header, and which bits of them the guest may write (nil: none).
-// It returns the capability's offset.
+// Capability appends a capability to the chain: its contents after the two
+// bytes of the header, and a mask of the bits that the guest may write (nil:
+// none). It returns the capability's offset.
 func (s *Space) Capability(id uint8, contents, mask []byte) (int, error) {
 	at := (s.free + 3) &^ 3
 	if at+2+len(contents) > capabilityEnd {
@@ -142,8 +142,8 @@ func (s *Space) Capability(id uint8, contents, mask []byte) (int, error) {
 	return at, nil
 }
 
-// Read fills p with what is at an offset. What is behind the space reads as
-// ones, like a device that is not there.
+// Read fills p with the bytes at an offset. Bytes beyond the end read as ones,
+// as on a missing device.
 func (s *Space) Read(offset uint64, p []byte) {
 	n := 0
 	if offset < Size {
@@ -154,7 +154,7 @@ func (s *Space) Read(offset uint64, p []byte) {
 	}
 }
 
-// Write changes the bits at an offset that the guest may write.
+// Write changes the writable bits at an offset.
 func (s *Space) Write(offset uint64, p []byte) {
 	for i, b := range p {
 		if at := offset + uint64(i); at < Size && at >= offset {
@@ -163,13 +163,13 @@ func (s *Space) Write(offset uint64, p []byte) {
 	}
 }
 
-// Reset undoes what the guest has written.
+// Reset undoes the guest's writes.
 func (s *Space) Reset() { s.now = s.fixed }
 
-// Command is the command register.
+// Command returns the command register.
 func (s *Space) Command() uint16 { return binary.LittleEndian.Uint16(s.now[offCommand:]) }
 
-// set fixes a byte, with those bits that the guest may write.
+// set sets a byte and its writable bits.
 func (s *Space) set(at int, value, mask uint8) {
 	s.fixed[at], s.now[at], s.mask[at] = value, value, mask
 }

@@ -13,7 +13,7 @@ var le = binary.LittleEndian
 
 var id = pci.ID{Vendor: 0x15b3, Device: 0x1017, SubsystemVendor: 0x15b3, Subsystem: 0x0020, Class: 0x020700, Revision: 3}
 
-// full is a device with everything.
+// full returns a device with all capabilities.
 func full(t *testing.T) *pci.Space {
 	t.Helper()
 	s := pci.New(id)
@@ -41,7 +41,7 @@ func read32(s *pci.Space, at uint64) uint32 { return le.Uint32(read(s, at, 4)) }
 
 func write32(s *pci.Space, at uint64, v uint32) { s.Write(at, le.AppendUint32(nil, v)) }
 
-// find follows the chain to a capability.
+// find returns the offset of a capability in the chain.
 func find(t *testing.T, s *pci.Space, id byte) uint64 {
 	t.Helper()
 	seen := 0
@@ -58,7 +58,7 @@ func find(t *testing.T, s *pci.Space, id byte) uint64 {
 	return 0
 }
 
-// TestHeader: the bytes of a new space, as pci_regs.h places them.
+// TestHeader checks the bytes of a new space against the offsets of pci_regs.h.
 func TestHeader(t *testing.T) {
 	want := make([]byte, 64)
 	copy(want, []byte{0xb3, 0x15, 0x17, 0x10, 0, 0, 0, 0, 3, 0x00, 0x07, 0x02})
@@ -68,7 +68,7 @@ func TestHeader(t *testing.T) {
 		t.Errorf("header % x, want % x", got, want)
 	}
 	if rest := read(s, 64, pci.Size-64); !bytes.Equal(rest, make([]byte, len(rest))) {
-		t.Error("there is something behind the header")
+		t.Error("bytes after the header are not zero")
 	}
 	s = full(t)
 	if status := read16(s, 0x06); status != 0x10 {
@@ -79,8 +79,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestSizing: a guest finds the size of a BAR by storing ones, and its address
-// stays.
+// TestSizing checks that a guest finds the size of a BAR by writing ones, and
+// can restore its address.
 func TestSizing(t *testing.T) {
 	s := full(t)
 	for _, at := range []uint64{0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x30} {
@@ -98,8 +98,8 @@ func TestSizing(t *testing.T) {
 	}
 }
 
-// TestWritable: stores of all sizes change what a guest may change, and nothing
-// else; a reset undoes them.
+// TestWritable checks that stores of all sizes change only writable bits, and
+// that a reset undoes them.
 func TestWritable(t *testing.T) {
 	s := full(t)
 	before := read(s, 0, pci.Size)
@@ -142,7 +142,7 @@ func TestWritable(t *testing.T) {
 	}
 }
 
-// TestBounds: accesses over the end, and far behind it.
+// TestBounds checks accesses across and beyond the end.
 func TestBounds(t *testing.T) {
 	s := full(t)
 	for _, at := range []uint64{pci.Size - 1, pci.Size, 1<<64 - 1, 1 << 63} {
@@ -157,7 +157,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if read16(s, 0) != 0x15b3 {
-		t.Error("a store behind the end has come round")
+		t.Error("a store beyond the end wrapped around")
 	}
 }
 
@@ -181,7 +181,7 @@ func TestExpress(t *testing.T) {
 		t.Errorf("speeds %#x, want those up to 16 GT/s", got)
 	}
 	if got := read32(s, at+0x04); got&(1<<28) != 0 {
-		t.Errorf("device capabilities %#x: a function-level reset that is none", got)
+		t.Errorf("device capabilities %#x: function-level reset is claimed", got)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestMSIX(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be says why.
+// TestRefused checks the errors of invalid configurations.
 func TestRefused(t *testing.T) {
 	for name, x := range map[string]struct {
 		do   func(s *pci.Space) error
@@ -230,12 +230,13 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 		if !bytes.Equal(before, read(s, 0, pci.Size)) {
-			t.Errorf("%s: refused, and half done", name)
+			t.Errorf("%s: refused, but partly done", name)
 		}
 	}
 }
 
-// TestOwnCapability: a capability of one's own is found, and its mask counts.
+// TestOwnCapability checks that a custom capability is in the chain, and that
+// its mask applies.
 func TestOwnCapability(t *testing.T) {
 	s := full(t)
 	at, err := s.Capability(0x09, []byte{4, 0xaa}, []byte{0, 0x0f})

@@ -9,7 +9,7 @@ var (
 	InitSegFWRevSubminor         = InitSeg.field("fw_rev_subminor", 0x6, 0, 16)
 	InitSegCmdqPhyAddrHigh       = InitSeg.field("cmdq_phy_addr_63_32", 0x10, 0, 32)
 	InitSegCmdqPhyAddrLow        = InitSeg.field("cmdq_phy_addr_31_12", 0x14, 0, 20)
-	InitSegNICInterface          = InitSeg.field("nic_interface", 0x16, 5, 3) // drivers use three bits, 7 is a reset
+	InitSegNICInterface          = InitSeg.field("nic_interface", 0x16, 5, 3) // drivers use three bits; 7 is a reset
 	InitSegLogCmdqSize           = InitSeg.field("log_cmdq_size", 0x17, 0, 4)
 	InitSegLogCmdqStride         = InitSeg.field("log_cmdq_stride", 0x17, 4, 4)
 	InitSegCommandDoorbellVector = InitSeg.field("command_doorbell_vector", 0x18, 0, 32)
@@ -22,7 +22,7 @@ var (
 	InitSegHealthCounter         = InitSeg.field("health_counter", 0x1011, 0, 24)
 )
 
-// The health buffer, which tells of the firmware's last failure.
+// The health buffer, which describes the firmware's last failure.
 var (
 	Health              = layout("health_buffer", 0x40)
 	HealthAssertExitPtr = Health.field("assert_existptr", 0x20, 0, 32)

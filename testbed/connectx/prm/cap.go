@@ -1,6 +1,6 @@
 package prm
 
-// The general capabilities, as far as they are of use here: QUERY_HCA_CAP, type 0.
+// The general capabilities used here: QUERY_HCA_CAP, type 0.
 var (
 	HCACap                              = layout("cmd_hca_cap", 0x100)
 	HCACapPageRequestDisable            = HCACap.field("page_request_disable", 0x0, 6, 1)
@@ -237,7 +237,7 @@ var (
 	RoCECapRoCEAddressTableSize   = RoCECap.field("roce_address_table_size", 0x1e, 0, 16)
 )
 
-// What flows of a table can look at.
+// Match fields of a table's flows.
 var (
 	FlowFields                = layout("flow_table_fields_supported", 0x10)
 	FlowFieldsOuterDMAC       = FlowFields.field("outer_dmac", 0x0, 0, 1)
@@ -261,7 +261,7 @@ var (
 	FlowFieldsOuterTCPFlags   = FlowFields.field("outer_tcp_flags", 0x2, 6, 1)
 )
 
-// What flow tables of one kind can do.
+// Capabilities of flow tables of one type.
 var (
 	FlowTableCap                        = layout("flow_table_prop_layout", 0x40)
 	FlowTableCapFtSupport               = FlowTableCap.field("ft_support", 0x0, 0, 1)
@@ -280,7 +280,7 @@ var (
 	FlowTableCapFtFieldBitmaskSupport   = FlowTableCap.nest("ft_field_bitmask_support", 0x30, FlowFields)
 )
 
-// The capabilities of flow tables for what a host receives and sends: type 7.
+// The capabilities of NIC receive and transmit flow tables: type 7.
 var (
 	FlowTableNICCap                = layout("flow_table_nic_cap", 0x1000)
 	FlowTableNICCapReceive         = FlowTableNICCap.nest("flow_table_properties_nic_receive", 0x40, FlowTableCap)

@@ -98,7 +98,7 @@ var (
 	TeardownHCAOutState = TeardownHCAOut.field("state", 0xf, 7, 1)
 )
 
-// What QUERY_ADAPTER tells of the card.
+// The result of QUERY_ADAPTER.
 var (
 	Adapter             = layout("adapter", 0x100)
 	AdapterIEEEVendorID = Adapter.field("ieee_vendor_id", 0x19, 0, 24)

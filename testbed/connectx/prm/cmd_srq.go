@@ -10,7 +10,7 @@ var (
 	CreateRMPOutRMPN = CreateRMPOut.field("rmpn", 0x9, 0, 24)
 )
 
-// Which fields MODIFY_RMP is to change.
+// The fields that MODIFY_RMP changes.
 var (
 	RMPBitmask    = layout("rmp_bitmask", 0x8)
 	RMPBitmaskLWM = RMPBitmask.field("lwm", 0x7, 7, 1)
@@ -81,7 +81,7 @@ var (
 
 var ArmXRCSRQOut = output("arm_xrc_srq", 0x10)
 
-// The commands for SRQs of the first interface, which are plain and of XRC at once.
+// The commands for SRQs of interface version 0, for basic and XRC use at once.
 var (
 	CreateSRQIn     = input("create_srq", 0x110)
 	CreateSRQInSRQC = CreateSRQIn.nest("srq_context_entry", 0x10, XRCSRQC)

@@ -61,7 +61,7 @@ var (
 	QueryNICVportContextOutNICVport = QueryNICVportContextOut.nest("nic_vport_context", 0x10, NICVport)
 )
 
-// Which fields MODIFY_NIC_VPORT_CONTEXT is to change.
+// The fields that MODIFY_NIC_VPORT_CONTEXT changes.
 var (
 	NICVportSelect                 = layout("modify_nic_vport_field_select", 0x4)
 	NICVportSelectAffiliation      = NICVportSelect.field("affiliation", 0x2, 2, 1)

@@ -1,6 +1,6 @@
 package prm
 
-// What all commands begin with.
+// The header of all inputs.
 var (
 	Input     = layout("input", 0x8)
 	CmdOpcode = Input.field("opcode", 0x0, 0, 16)
@@ -8,17 +8,17 @@ var (
 	CmdOpMod  = Input.field("op_mod", 0x6, 0, 16)
 )
 
-// What all outputs begin with.
+// The header of all outputs.
 var (
 	Output      = layout("output", 0x8)
 	CmdStatus   = Output.field("status", 0x0, 0, 8)
 	CmdSyndrome = Output.field("syndrome", 0x4, 0, 32)
 )
 
-// input is the layout of a command's input, which begins with Input.
+// input returns the layout of a command's input, which starts with Input.
 func input(name string, size int) *Layout { return begin(name, size, Input) }
 
-// output is the layout of a command's output, which begins with Output.
+// output returns the layout of a command's output, which starts with Output.
 func output(name string, size int) *Layout { return begin(name, size, Output) }
 
 func begin(name string, size int, head *Layout) *Layout {

@@ -1,6 +1,6 @@
 package prm
 
-// An address path: the part of a queue pair context that says where its peer is.
+// An address path: the peer's address in a queue pair context.
 var (
 	ADS             = layout("ads", 0x2c)
 	ADSFL           = ADS.field("fl", 0x0, 0, 1)

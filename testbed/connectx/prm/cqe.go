@@ -17,15 +17,14 @@ const (
 const (
 	CQEFormatPlain    = 0
 	CQEFormatInline32 = 1 // the data is in the CQE's first 32 bytes
-	CQEFormatInline64 = 2 // the data is in the 64 bytes before
+	CQEFormatInline64 = 2 // the data is in the preceding 64 bytes
 
 	CQEL3GRH  = 0
 	CQEL3IPv6 = 1
 	CQEL3IPv4 = 2
 )
 
-// CQE is a completion: 64 bytes; when completions take 128 bytes, their second
-// half.
+// CQE is a completion of 64 bytes, or the second half of one of 128 bytes.
 var (
 	CQE = layout("cqe64", 64)
 

@@ -16,7 +16,7 @@ var (
 	CmdEntryOwnership     = CmdEntry.field("ownership", 0x3f, 7, 1)
 )
 
-// A mailbox: a block of a command's input or output behind its first 16 bytes.
+// A mailbox: a block of a command's input or output after its first 16 bytes.
 var (
 	Mailbox              = layout("cmd_if_box", 0x240)
 	MailboxData          = Mailbox.field("mailbox_data", 0x0, 0, 4096)
@@ -27,7 +27,7 @@ var (
 	MailboxSignature     = Mailbox.field("signature", 0x23f, 0, 8)
 )
 
-// An entry of an event queue. Its data depend on the type.
+// An entry of an event queue. Its data depends on the type.
 var (
 	EQE          = layout("eqe", 0x40)
 	EQEType      = EQE.field("event_type", 0x1, 0, 8)
@@ -58,8 +58,7 @@ var (
 	EQEFunctionID = EQE.alias("page_request.function_id", 0x22, 0, 16) // 0x0b
 )
 
-// Stores to the doorbells of event queues, at 0x40 (which arms) and 0x48 of a
-// page of the UAR.
+// Doorbells of event queues, at 0x40 (arms the queue) and 0x48 of a UAR page.
 var (
 	EQDoorbell              = layout("eq_doorbell", 0x4)
 	EQDoorbellEQN           = EQDoorbell.field("eqn", 0x0, 0, 8)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestField: fields of all kinds of places are read and written, and the bits
-// around them stay.
+// TestField reads and writes fields of all positions, and checks that the bits
+// around them are unchanged.
 func TestField(t *testing.T) {
 	tests := []struct {
 		f    Field
@@ -41,7 +41,7 @@ func TestField(t *testing.T) {
 	}
 }
 
-// TestFieldParts: arrays and byte strings.
+// TestFieldParts checks arrays and byte strings.
 func TestFieldParts(t *testing.T) {
 	b := []byte{0, 1, 2, 3, 4, 5, 6, 7}
 	f := Field{"f", 16, 16}
@@ -64,7 +64,8 @@ func TestFieldParts(t *testing.T) {
 	}
 }
 
-// TestLayoutFields: fields of nested layouts come with their path and place.
+// TestLayoutFields checks that fields of nested layouts have their path and
+// offset.
 func TestLayoutFields(t *testing.T) {
 	inner := layout("inner", 4)
 	inner.field("a", 0, 8, 8)

@@ -15,7 +15,7 @@ var (
 	FlowTableLAGMasterNextTableID = FlowTable.field("lag_master_next_table_id", 0x9, 0, 24)
 )
 
-// What a flow matches of the headers to layer 4.
+// Match parameters of the headers up to layer 4.
 var (
 	FlowHeaders            = layout("fte_match_set_lyr_2_4", 0x40)
 	FlowHeadersEthertype   = FlowHeaders.field("ethertype", 0x6, 0, 16)
@@ -43,7 +43,7 @@ var (
 	FlowHeadersDstIP       = FlowHeaders.field("dst_ip", 0x30, 0, 128)
 )
 
-// What a flow matches besides, as far as it is known here.
+// Other match parameters used here.
 var (
 	FlowMisc                   = layout("fte_match_set_misc", 0x40)
 	FlowMiscSourceVHCAPort     = FlowMisc.field("source_vhca_port", 0x0, 4, 4)
@@ -57,7 +57,7 @@ var (
 	FlowMiscBTHDstQP           = FlowMisc.field("bth_dst_qp", 0x29, 0, 24)
 )
 
-// What a flow matches.
+// Match parameters of a flow.
 var (
 	FlowMatch      = layout("fte_match_param", 0x200)
 	FlowMatchOuter = FlowMatch.nest("outer_headers", 0x0, FlowHeaders)
@@ -65,7 +65,7 @@ var (
 	FlowMatchInner = FlowMatch.nest("inner_headers", 0x80, FlowHeaders)
 )
 
-// The context of a flow: what is matched, and what then.
+// The context of a flow: match value and actions.
 var (
 	FlowContext                    = layout("flow_context", 0x300)
 	FlowContextGroupID             = FlowContext.field("group_id", 0x4, 0, 32)

@@ -1,6 +1,7 @@
 package prm
 
-// A work queue: the part of the contexts of receive, send and shared queues that says where it is.
+// A work queue: the part of the contexts of receive, send and shared queues
+// with its location.
 var (
 	WQ                   = layout("wq", 0xc0)
 	WQWQType             = WQ.field("wq_type", 0x0, 0, 4)
@@ -38,7 +39,7 @@ var (
 	RMPCWQ                = RMPC.nest("wq", 0x30, WQ)
 )
 
-// The context of a shared receive queue of XRC.
+// The context of an XRC shared receive queue.
 var (
 	XRCSRQC                      = layout("xrc_srqc", 0x40)
 	XRCSRQCState                 = XRCSRQC.field("state", 0x0, 0, 4)
@@ -61,7 +62,7 @@ var (
 	XRCSRQCDBRAddr               = XRCSRQC.field("dbr_addr", 0x28, 0, 64)
 )
 
-// The context of a send queue of raw Ethernet.
+// The context of a raw Ethernet send queue.
 var (
 	SQC                           = layout("sqc", 0xf0)
 	SQCRLKY                       = SQC.field("rlky", 0x0, 0, 1)
@@ -85,7 +86,7 @@ var (
 	SQCWQ                         = SQC.nest("wq", 0x30, WQ)
 )
 
-// The context of a receive queue of raw Ethernet.
+// The context of a raw Ethernet receive queue.
 var (
 	RQC               = layout("rqc", 0xf0)
 	RQCRLKY           = RQC.field("rlky", 0x0, 0, 1)
@@ -103,7 +104,8 @@ var (
 	RQCWQ             = RQC.nest("wq", 0x30, WQ)
 )
 
-// The context of a transport interface receive: where received packets are spread from.
+// The context of a transport interface receive (TIR), which distributes
+// received packets to queues.
 var (
 	TIRC                                       = layout("tirc", 0xf0)
 	TIRCDispType                               = TIRC.field("disp_type", 0x4, 0, 4)

@@ -2,8 +2,8 @@ package prm
 
 import "testing"
 
-// TestLayouts: every field lies within its layout, shares no bit with another
-// unless it says so, and can be read.
+// TestLayouts checks that every field lies within its layout, overlaps others
+// only if it is an alias, and can be read.
 func TestLayouts(t *testing.T) {
 	for _, l := range layouts {
 		owner := make([]string, l.Size*8)
@@ -30,20 +30,20 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestNames: no name stands for two things.
+// TestNames checks that names are unique.
 func TestNames(t *testing.T) {
 	for _, l := range layouts {
 		seen := map[string]bool{}
 		for _, e := range l.fields {
 			if e.Name == "" || seen[e.Name] {
-				t.Errorf("%s: field %q has no name or one that is taken", l.Name, e.Name)
+				t.Errorf("%s: field %q has no name or a duplicate one", l.Name, e.Name)
 			}
 			seen[e.Name] = true
 		}
 	}
 }
 
-// TestNested: what is nested has the size of its layout.
+// TestNested checks that nested fields have the size of their layout.
 func TestNested(t *testing.T) {
 	n := 0
 	for _, l := range layouts {

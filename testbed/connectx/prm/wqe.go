@@ -28,11 +28,11 @@ const (
 	FenceNone      = 0
 	FenceSmall     = 1 // initiator small fence
 	FenceStrong    = 2 // strong ordering
-	FenceFull      = 4 // of READs and atomics before
+	FenceFull      = 4 // preceding READs and atomics
 	EndOfReceiveSG = 0x100
 )
 
-// WQECtrl is the segment that every send work queue element starts with.
+// WQECtrl is the first segment of every send work queue element.
 var (
 	WQECtrl = layout("wqe_ctrl_seg", 16)
 
@@ -52,7 +52,7 @@ var (
 	CtrlImm        = WQECtrl.field("imm", 12, 0, 32)
 )
 
-// WQERaddr says which remote memory a request is for.
+// WQERaddr is the remote memory of a request.
 var (
 	WQERaddr = layout("wqe_raddr_seg", 16)
 
@@ -75,8 +75,8 @@ var (
 	MaskedCompareMask = WQEMaskedAtomic8.field("compare_mask", 24, 0, 64)
 )
 
-// WQEData points to memory. InlineLength and what follows it is data in the WQE
-// itself, when DataInline is set.
+// WQEData points to memory. If DataInline is set, InlineLength bytes of data
+// follow in the WQE instead.
 var (
 	WQEData = layout("wqe_data_seg", 16)
 
@@ -109,7 +109,7 @@ var (
 	AVDGID       = WQEAV.field("rgid", 32, 0, 128)
 )
 
-// WQEXRC names the SRQ at the other end of an XRC QP.
+// WQEXRC is the number of the peer's SRQ.
 var (
 	WQEXRC      = layout("wqe_xrc_seg", 16)
 	XRCSRQN     = WQEXRC.field("xrc_srqn", 0, 8, 24)
@@ -122,8 +122,8 @@ var (
 	WQEUMR = layout("wqe_umr_ctrl_seg", 48)
 
 	UMRInline        = WQEUMR.field("inline", 0, 0, 1)
-	UMRCheckFree     = WQEUMR.field("check_free", 0, 1, 1)     // fail if it is free
-	UMRCheckNotFree  = WQEUMR.field("check_not_free", 0, 2, 1) // fail if it is not
+	UMRCheckFree     = WQEUMR.field("check_free", 0, 1, 1)     // fail if the key is free
+	UMRCheckNotFree  = WQEUMR.field("check_not_free", 0, 2, 1) // fail if the key is not free
 	UMROffsetEnable  = WQEUMR.field("translation_offset_en", 0, 3, 1)
 	UMRCheckQPN      = WQEUMR.field("check_qpn", 0, 4, 1)
 	UMROctowords     = WQEUMR.field("xlt_octowords", 4, 0, 16)
@@ -184,6 +184,6 @@ var (
 	EthL3Checksum = WQEEth.field("l3_cs", 4, 1, 1)
 	EthMSS        = WQEEth.field("mss", 6, 0, 16)
 	EthInlineSize = WQEEth.field("inline_hdr_sz", 12, 0, 16)
-	EthInsertVLAN = WQEEth.alias("insert_vlan", 12, 0, 1) // with it EthInline is the tag
+	EthInsertVLAN = WQEEth.alias("insert_vlan", 12, 0, 1) // then EthInline is the tag
 	EthInline     = WQEEth.field("inline_hdr_start", 14, 0, 16)
 )

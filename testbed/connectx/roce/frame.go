@@ -26,14 +26,14 @@ const (
 )
 
 // AppendFrame appends the packet as an Ethernet frame, without its frame check
-// sequence. It refuses packets without a form on Ethernet.
+// sequence. It refuses packets without an Ethernet form.
 func (p *Packet) AppendFrame(b []byte) ([]byte, error) {
 	r := &p.Route
 	if err := p.check(); err != nil {
 		return b, err
 	}
 	if r.Version != V1 && r.Version != V2 {
-		return b, fmt.Errorf("%w: a packet of InfiniBand has no frame", ErrHeader)
+		return b, fmt.Errorf("%w: an InfiniBand packet has no frame", ErrHeader)
 	}
 	if r.Version == V2 && mapped(&r.SGID) != mapped(&r.DGID) {
 		return b, fmt.Errorf("%w: one address is of IPv4, the other of IPv6", ErrHeader)
@@ -80,16 +80,16 @@ func (p *Packet) appendNetwork(b []byte) []byte {
 	return append(append(b, r.SGID[:]...), r.DGID[:]...)
 }
 
-// appendUDP appends the UDP header. Its checksum is zero, for the ICRC covers
-// what it would: the annex says so, for IPv6 too.
+// appendUDP appends the UDP header. Its checksum is zero, as in the annex, also
+// for IPv6, because the ICRC covers the packet.
 func (p *Packet) appendUDP(b []byte) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint16(be.AppendUint16(b, p.Route.SourcePort), Port)
 	return append(be.AppendUint16(b, uint16(sizeUDP+p.size())), 0, 0)
 }
 
-// NetworkHeader is the 40 bytes in front of a datagram in the buffers of its
-// receiver: the GRH, the IPv6 header, or 20 unused bytes and the IPv4 header. It
+// NetworkHeader returns the 40 bytes in front of a datagram in its receiver's
+// buffers: the GRH, the IPv6 header, or 20 unused bytes and the IPv4 header. It
 // reports whether the packet has such a header.
 func (p *Packet) NetworkHeader() (h [40]byte, ok bool) {
 	switch {
@@ -103,9 +103,10 @@ func (p *Packet) NetworkHeader() (h [40]byte, ok bool) {
 	return h, true
 }
 
-// icrc is the invariant CRC of a packet: b is everything behind the EtherType
-// in front of the ICRC itself. What routers and switches may change counts as ones,
-// as do the eight bytes of a local route header that Ethernet does not have.
+// icrc returns the invariant CRC of a packet: b is everything after the
+// EtherType and before the ICRC itself. Fields that routers and switches may
+// change count as ones, as do the eight bytes of a local route header, which
+// Ethernet does not have.
 func icrc(v Version, b []byte) uint32 {
 	const lrh = 8
 	var h [lrh + sizeGRH + sizeUDP + sizeBTH]byte
@@ -134,8 +135,8 @@ func icrc(v Version, b []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, b[n+sizeBTH:])
 }
 
-// Sum is the one's complement sum of b, of which Internet checksums are made,
-// continued from s.
+// Sum returns the one's complement sum of b for Internet checksums, continued
+// from s.
 func Sum(s uint32, b []byte) uint16 {
 	n := uint64(s)
 	for ; len(b) >= 2; b = b[2:] {
@@ -150,8 +151,9 @@ func Sum(s uint32, b []byte) uint16 {
 	return uint16(n)
 }
 
-// SourcePort is the UDP source port of a flow: of its label of 20 bits, or, with
-// the label 0, of the two queue pairs, in the way of the kernel (rdma_get_udp_sport).
+// SourcePort returns the UDP source port of a flow: derived from its label of
+// 20 bits or, if that is 0, from the two queue pairs, as in the kernel
+// (rdma_get_udp_sport).
 func SourcePort(flow, local, remote uint32) uint16 {
 	if flow == 0 {
 		v := uint64(local) * uint64(remote)

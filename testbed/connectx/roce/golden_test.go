@@ -19,8 +19,8 @@ func bytesOf(t *testing.T, text string) []byte {
 	return b
 }
 
-// TestGoldenUC is a published capture of a UC packet with padding: Mellanox's
-// own, 18 bytes over IPv4, of which the network may change class and checksum.
+// TestGoldenUC parses a UC packet with padding that Mellanox published: 18
+// bytes over IPv4, of which the network may change class and checksum.
 func TestGoldenUC(t *testing.T) {
 	frame := bytesOf(t, `248a07a8fa22 248a07a8fa22 0800
 		4501 0040 0478 4000 4011 b4d5 c0a80007 c0a80007
@@ -45,7 +45,7 @@ func TestGoldenUC(t *testing.T) {
 	}
 }
 
-// TestGoldenConnectX is the ICRC of a packet that a ConnectX-4 sent: a
+// TestGoldenConnectX checks the ICRC of a packet that a ConnectX-4 sent: a
 // congestion notification, whose opcode is not of the transport.
 func TestGoldenConnectX(t *testing.T) {
 	frame := bytesOf(t, `e41d2dab2bc2 7cfe90643b32 0800
@@ -61,7 +61,7 @@ func TestGoldenConnectX(t *testing.T) {
 	}
 }
 
-// TestFrames: each form's bytes.
+// TestFrames checks the bytes of each encapsulation.
 func TestFrames(t *testing.T) {
 	p := &Packet{
 		Opcode: RC.Of(SendOnlyImm), Solicited: true, AckReq: true, PKey: 0xFFFF, DestQPN: 0x112233, PSN: 0xABCDEF,
@@ -97,7 +97,7 @@ func TestFrames(t *testing.T) {
 			if d := cmp.Diff(bytesOf(t, c.want), frame[:len(frame)-4]); d != "" {
 				t.Errorf("frame without ICRC (-want +got):\n%s", d)
 			}
-			back, err := Parse(append(frame, make([]byte, 7)...)) // and what Ethernet appends to short frames
+			back, err := Parse(append(frame, make([]byte, 7)...)) // as Ethernet pads short frames
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,14 +108,14 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestInvariant: what the network may change on the way leaves the ICRC right,
-// everything else breaks it.
+// TestInvariant checks that changes the network may make do not affect the
+// ICRC, and all others do.
 func TestInvariant(t *testing.T) {
 	for _, v := range []struct {
 		version Version
 		gid     [16]byte
-		variant []int // bytes that may change, by offset behind the Ethernet header
-		first   int   // the first byte that the network's headers don't check
+		variant []int // offsets of bytes that may change, after the Ethernet header
+		first   int   // the first byte not verified by the network's headers
 	}{
 		{V2, [16]byte{10: 0xFF, 11: 0xFF, 15: 1}, []int{1, 8, 10, 11, 28 + 4}, 28},
 		{V2, [16]byte{15: 1}, []int{1, 2, 3, 7, 48 + 4}, 48},
@@ -134,7 +134,7 @@ func TestInvariant(t *testing.T) {
 		}
 		for i := range end {
 			if v.version == V2 && (i == v.first-2 || i == v.first-1) || i == 0 {
-				continue // the UDP checksum varies; the IP version decides about the layout
+				continue // the UDP checksum is variant; the IP version selects the layout
 			}
 			body[i] ^= 0x10
 			same := icrc(v.version, body[:end]) == want
@@ -150,7 +150,7 @@ func TestInvariant(t *testing.T) {
 	}
 }
 
-// TestSourcePort: the kernel's values (rdma_get_udp_sport).
+// TestSourcePort compares with values of the kernel (rdma_get_udp_sport).
 func TestSourcePort(t *testing.T) {
 	for _, c := range []struct {
 		flow, local, remote uint32

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// MaxPayload is the largest payload of a packet: the largest path MTU.
+// MaxPayload is the maximum payload of a packet: the maximum path MTU.
 const MaxPayload = 4096
 
 // extended is the set of an opcode's extended headers, in the order in which
@@ -42,7 +42,7 @@ var sizes = [...]struct {
 	{withAETH, 4}, {withAtomicAck, 8}, {withImm, 4}, {withInv, 4},
 }
 
-// operations is what the operations of RC carry.
+// operations maps the operations of RC to their headers.
 var operations = map[Opcode]extended{
 	SendFirst: withPayload | whole, SendMiddle: withPayload | whole,
 	SendLast: withPayload, SendLastImm: withImm | withPayload, SendLastInv: withInv | withPayload,
@@ -61,7 +61,7 @@ var operations = map[Opcode]extended{
 	MaskedCompareSwap: withMasked, MaskedFetchAdd: withMasked,
 }
 
-// layouts is what each opcode carries; zero if there is no such opcode.
+// layouts has the headers of each opcode; zero for an unknown opcode.
 var layouts = func() (l [256]extended) {
 	for op, with := range operations {
 		l[RC.Of(op)] = with | known
@@ -79,13 +79,14 @@ var layouts = func() (l [256]extended) {
 	return l
 }()
 
-// Known reports whether there is such an opcode.
+// Known reports whether the opcode exists.
 func (o Opcode) Known() bool { return layouts[o] != 0 }
 
-// Response reports whether the opcode is a responder's.
+// Response reports whether a responder sends the opcode.
 func (o Opcode) Response() bool { return layouts[o]&response != 0 }
 
-// Carries reports whether packets of the opcode have a payload, be it empty.
+// Carries reports whether packets of the opcode have a payload, which may be
+// empty.
 func (o Opcode) Carries() bool { return layouts[o]&withPayload != 0 }
 
 // Starts reports whether a packet of the opcode is the first of a message.
@@ -100,7 +101,7 @@ func (o Opcode) Starts() bool {
 // Ends reports whether a packet of the opcode is the last of a message.
 func (o Opcode) Ends() bool { return layouts[o]&whole == 0 }
 
-// size is the length of the base header and the extended ones.
+// size returns the length of the base header and the extended ones.
 func (l extended) size() int {
 	n := sizeBTH
 	for _, s := range sizes {
@@ -111,7 +112,7 @@ func (l extended) size() int {
 	return n
 }
 
-// check refuses a packet that has no form on the wire.
+// check refuses a packet that cannot be encoded.
 func (p *Packet) check() error {
 	l := layouts[p.Opcode]
 	switch {
@@ -124,12 +125,12 @@ func (p *Packet) check() error {
 	case l&whole != 0 && (len(p.Payload) == 0 || len(p.Payload)%4 != 0):
 		return fmt.Errorf("%w: %v with %d bytes, not a path MTU", ErrLength, p.Opcode, len(p.Payload))
 	case (p.DestQPN|p.PSN|p.XRCSRQ|p.DETH.SrcQPN|p.AETH.MSN)>>24 != 0:
-		return fmt.Errorf("%w: a field of 24 bits is larger", ErrHeader)
+		return fmt.Errorf("%w: a 24-bit field is too large", ErrHeader)
 	}
 	return nil
 }
 
-// size is the length of the packet from the base header to the ICRC.
+// size returns the length of the packet from the base header to the ICRC.
 func (p *Packet) size() int {
 	return layouts[p.Opcode].size() + (len(p.Payload)+3)&^3 + sizeICRC
 }
@@ -174,11 +175,11 @@ func (p *Packet) appendTransport(b []byte) []byte {
 	return append(b, make([]byte, pad)...)
 }
 
-// parseTransport reads what appendTransport writes; b ends in front of the ICRC.
+// parseTransport parses the output of appendTransport; b ends before the ICRC.
 func (p *Packet) parseTransport(b []byte) error {
 	be := binary.BigEndian
 	if len(b) < sizeBTH {
-		return fmt.Errorf("%w: %d bytes have no base header", ErrLength, len(b))
+		return fmt.Errorf("%w: %d bytes are too short for a base header", ErrLength, len(b))
 	}
 	p.Opcode = Opcode(b[0])
 	l, pad := layouts[p.Opcode], int(b[1]>>4&3)
@@ -208,7 +209,7 @@ func (p *Packet) parseTransport(b []byte) error {
 	return p.check()
 }
 
-// parseExtended reads the extended headers; b has their size.
+// parseExtended parses the extended headers; b has their size.
 func (p *Packet) parseExtended(l extended, b []byte) {
 	be := binary.BigEndian
 	take := func(n int) []byte {
@@ -246,7 +247,7 @@ func (p *Packet) parseExtended(l extended, b []byte) {
 	}
 }
 
-// bit is a flag in its place.
+// bit returns a flag at a bit position.
 func bit(set bool, at int) byte {
 	if set {
 		return 1 << at

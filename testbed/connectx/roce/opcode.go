@@ -41,8 +41,8 @@ const (
 	SendOnlyInv       Opcode = 0x17
 )
 
-// Masked atomics have no opcode in the standard. These are of the range that it
-// leaves to manufacturers; nobody else's devices know them.
+// Masked atomics have no standard opcodes. These are from the range reserved
+// for manufacturers, and known only to these devices.
 const (
 	RCMaskedCompareSwap  Opcode = 0xC0
 	RCMaskedFetchAdd     Opcode = 0xC1
@@ -56,7 +56,7 @@ const (
 	MaskedFetchAdd    = RCMaskedFetchAdd
 )
 
-// Service is the opcode's service: RC, UC, UD or XRC.
+// Service returns the opcode's service: RC, UC, UD or XRC.
 func (o Opcode) Service() Opcode {
 	switch o {
 	case RCMaskedCompareSwap, RCMaskedFetchAdd:
@@ -67,7 +67,7 @@ func (o Opcode) Service() Opcode {
 	return o & 0xE0
 }
 
-// Op is the opcode without its service.
+// Op returns the opcode without its service.
 func (o Opcode) Op() Opcode {
 	switch o {
 	case RCMaskedCompareSwap, XRCMaskedCompareSwap:
@@ -78,7 +78,7 @@ func (o Opcode) Op() Opcode {
 	return o & 0x1F
 }
 
-// Of is the opcode of an operation within a service.
+// Of returns the opcode of an operation of a service.
 func (service Opcode) Of(op Opcode) Opcode {
 	if op == MaskedCompareSwap || op == MaskedFetchAdd {
 		if service == XRC {
@@ -103,7 +103,7 @@ var opNames = map[Opcode]string{
 	MaskedCompareSwap: "MASKED_COMPARE_SWAP", MaskedFetchAdd: "MASKED_FETCH_ADD",
 }
 
-// String is the opcode's name, such as RC_SEND_ONLY.
+// String returns the opcode's name, such as RC_SEND_ONLY.
 func (o Opcode) String() string {
 	service, op := serviceNames[o.Service()], opNames[o.Op()]
 	if service == "" || op == "" {

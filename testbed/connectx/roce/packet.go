@@ -1,7 +1,7 @@
 package roce
 
-// A Packet is one packet of the transport. Which of the extended headers count
-// is a matter of its Opcode; the others are zero.
+// A Packet is one packet of the transport. The Opcode determines which of the
+// extended headers are used; the others are zero.
 type Packet struct {
 	Route Route
 
@@ -25,7 +25,7 @@ type Packet struct {
 	Imm       uint32 // ImmDt
 	InvRKey   uint32 // IETH
 
-	// Payload is what remains, without the padding to four bytes.
+	// Payload is the payload without padding.
 	Payload []byte
 }
 
@@ -42,12 +42,12 @@ type RETH struct {
 	Length uint32
 }
 
-// AtomicETH is the extended header of an atomic request. The masks count for
-// the masked ones alone.
+// AtomicETH is the extended header of an atomic request. The masks are for
+// masked atomics only.
 type AtomicETH struct {
 	VA            uint64
 	RKey          uint32
-	Swap, Compare uint64 // fetch and add: Swap is what is added
+	Swap, Compare uint64 // fetch and add: Swap is the addend
 	SwapMask      uint64 // masked fetch and add: the boundaries of the fields
 	CompareMask   uint64
 }
@@ -75,10 +75,10 @@ const (
 	NakInvalidRD      = Nak | 4
 )
 
-// Kind is the upper three bits of the syndrome: Ack, RNRNak or Nak.
+// Kind returns the upper three bits of the syndrome: Ack, RNRNak or Nak.
 func (a AETH) Kind() uint8 { return a.Syndrome & 0xE0 }
 
-// A Version is the way in which a packet travels.
+// A Version is the encapsulation of a packet.
 type Version uint8
 
 const (
@@ -87,7 +87,7 @@ const (
 	V2                        // RoCE version 2: Ethernet, IP and UDP
 )
 
-// Route is the addresses of a packet. With V2, GIDs of the form ::ffff:a.b.c.d
+// Route has the addresses of a packet. With V2, GIDs of the form ::ffff:a.b.c.d
 // mean IPv4.
 type Route struct {
 	Version Version
@@ -105,7 +105,7 @@ type Route struct {
 
 	// Ethernet.
 	SMAC, DMAC [6]byte
-	Tagged     bool   // it has a VLAN tag
+	Tagged     bool   // the frame has a VLAN tag
 	VLAN       uint16 // the tag: priority in bits 13 to 15, identifier in bits 0 to 11
 
 	// RoCE version 2.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Why Parse refuses a frame.
+// Errors of Parse.
 var (
-	ErrNotRoCE  = errors.New("not a frame of RoCE")
+	ErrNotRoCE  = errors.New("not a RoCE frame")
 	ErrLength   = errors.New("wrong length")
 	ErrHeader   = errors.New("malformed header")
 	ErrChecksum = errors.New("wrong checksum")
@@ -16,9 +16,9 @@ var (
 	ErrICRC     = errors.New("wrong ICRC")
 )
 
-// Parse makes a packet of an Ethernet frame, whose payload remains a part of the
-// frame's bytes. ErrNotRoCE: the frame is somebody else's. All other errors are
-// of frames that a device drops.
+// Parse decodes an Ethernet frame. The payload aliases the frame. It returns
+// ErrNotRoCE for other protocols. All other errors are for frames that a device
+// drops.
 func Parse(frame []byte) (*Packet, error) {
 	p := &Packet{Route: Route{GRH: true}}
 	b, kind, err := p.parseEthernet(frame)
@@ -44,7 +44,8 @@ func Parse(frame []byte) (*Packet, error) {
 	return p, nil
 }
 
-// parseEthernet reads addresses, tag and type; it returns what follows, and the type.
+// parseEthernet parses addresses, tag and type. It returns the rest and the
+// type.
 func (p *Packet) parseEthernet(b []byte) ([]byte, uint16, error) {
 	be := binary.BigEndian
 	if len(b) < sizeEthernet {
@@ -63,12 +64,12 @@ func (p *Packet) parseEthernet(b []byte) ([]byte, uint16, error) {
 	return b[sizeEthernet+sizeTag:], be.Uint16(b[16:]), nil
 }
 
-// parseGRH reads the header of version 1; it returns the packet from the GRH on
-// to the ICRC, without what Ethernet added.
+// parseGRH parses the header of version 1. It returns the packet from the GRH
+// to the ICRC, without Ethernet padding.
 func (p *Packet) parseGRH(b []byte) ([]byte, error) {
 	p.Route.Version = V1
 	if len(b) < sizeGRH {
-		return nil, fmt.Errorf("%w: %d bytes have no GRH", ErrLength, len(b))
+		return nil, fmt.Errorf("%w: %d bytes are too short for a GRH", ErrLength, len(b))
 	}
 	if b[0]>>4 != 6 || b[6] != protoIBA {
 		return nil, fmt.Errorf("%w: GRH of version %d with next header %d", ErrHeader, b[0]>>4, b[6])
@@ -76,7 +77,7 @@ func (p *Packet) parseGRH(b []byte) ([]byte, error) {
 	return p.parseLong(b)
 }
 
-// parseLong reads a GRH or IPv6 header, of which b has all.
+// parseLong parses a GRH or IPv6 header, which is complete.
 func (p *Packet) parseLong(b []byte) ([]byte, error) {
 	be, r := binary.BigEndian, &p.Route
 	n := sizeGRH + int(be.Uint16(b[4:]))
@@ -90,7 +91,7 @@ func (p *Packet) parseLong(b []byte) ([]byte, error) {
 	return b[:n], nil
 }
 
-// parseIPv6 reads the headers of version 2 over IPv6.
+// parseIPv6 parses the headers of version 2 over IPv6.
 func (p *Packet) parseIPv6(b []byte) ([]byte, error) {
 	p.Route.Version = V2
 	if len(b) < sizeGRH+sizeUDP || b[0]>>4 != 6 || b[6] != protoUDP || binary.BigEndian.Uint16(b[sizeGRH+2:]) != Port {
@@ -101,17 +102,17 @@ func (p *Packet) parseIPv6(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	if mapped(&p.Route.SGID) || mapped(&p.Route.DGID) {
-		return nil, fmt.Errorf("%w: an address of IPv4 over IPv6", ErrHeader)
+		return nil, fmt.Errorf("%w: an IPv4 address over IPv6", ErrHeader)
 	}
 	return b, p.parseUDP(b[sizeGRH:], b[8:sizeGRH])
 }
 
-// parseIPv4 reads the headers of version 2 over IPv4.
+// parseIPv4 parses the headers of version 2 over IPv4.
 func (p *Packet) parseIPv4(b []byte) ([]byte, error) {
 	be, r := binary.BigEndian, &p.Route
 	r.Version = V2
 	if len(b) < sizeIPv4+sizeUDP || b[0] != 0x45 || b[9] != protoUDP || be.Uint16(b[sizeIPv4+2:]) != Port {
-		return nil, ErrNotRoCE // packets with options too: the host's stack may like them
+		return nil, ErrNotRoCE // packets with options are also left to the host's stack
 	}
 	if be.Uint16(b[6:])&0x3FFF != 0 {
 		return nil, ErrNotRoCE // a fragment
@@ -130,7 +131,8 @@ func (p *Packet) parseIPv4(b []byte) ([]byte, error) {
 	return b[:n], p.parseUDP(b[sizeIPv4:n], b[12:sizeIPv4])
 }
 
-// parseUDP checks the UDP header in front of b; addresses are its pseudo header's.
+// parseUDP checks the UDP header at the start of b. addresses are for its
+// pseudo header.
 func (p *Packet) parseUDP(b, addresses []byte) error {
 	be := binary.BigEndian
 	if len(b) < sizeUDP || int(be.Uint16(b[4:])) != len(b) {
@@ -147,7 +149,8 @@ func (p *Packet) parseUDP(b, addresses []byte) error {
 	return nil
 }
 
-// parseInvariant reads everything behind the network's headers, which b starts with.
+// parseInvariant parses everything after the network headers, at the start of
+// b.
 func (p *Packet) parseInvariant(b []byte) error {
 	n := sizeGRH
 	if p.Route.Version == V2 {
@@ -157,10 +160,10 @@ func (p *Packet) parseInvariant(b []byte) error {
 	}
 	end := len(b) - sizeICRC
 	if end < n+sizeBTH {
-		return fmt.Errorf("%w: %d bytes behind the network's headers", ErrLength, len(b)-n)
+		return fmt.Errorf("%w: %d bytes after the network headers", ErrLength, len(b)-n)
 	}
 	if got, want := binary.LittleEndian.Uint32(b[end:]), icrc(p.Route.Version, b[:end]); got != want {
-		return fmt.Errorf("%w: %#08x, of these bytes it is %#08x", ErrICRC, got, want)
+		return fmt.Errorf("%w: %#08x, want %#08x", ErrICRC, got, want)
 	}
 	return p.parseTransport(b[n:end])
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// example is a packet with all the headers of its opcode.
+// example returns a packet with all the headers of its opcode.
 func example(op Opcode, r Route, n int) *Packet {
 	p := &Packet{Route: r, Opcode: op, PKey: 0x8001, DestQPN: 0x445566, PSN: 0xFFFFFF, AckReq: true, FECN: true}
 	p.Route.GRH = true
@@ -55,8 +55,8 @@ var routes = map[string]Route{
 	"v2 (IPv6)": {Version: V2, SGID: [16]byte{15: 1}, DGID: [16]byte{15: 2}, HopLimit: 9},
 }
 
-// TestAllOpcodes: each opcode goes through a frame and back, on each route and
-// with each padding; what is no opcode is refused.
+// TestAllOpcodes encodes and decodes each opcode, on each route and with each
+// padding, and checks that unknown opcodes are refused.
 func TestAllOpcodes(t *testing.T) {
 	count := 0
 	for i := range 256 {
@@ -94,8 +94,8 @@ func TestAllOpcodes(t *testing.T) {
 	}
 }
 
-// TestRefused: each kind of bad frame, with an ICRC that is right where the
-// fault is elsewhere.
+// TestRefused checks each kind of invalid frame, with a correct ICRC if the
+// error is elsewhere.
 func TestRefused(t *testing.T) {
 	be := binary.BigEndian
 	const v4, v6 = 14 + 28, 14 + 48 // base headers
@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 		"no room for headers":   {"v2 (IPv6)", RC.Of(SendOnly), resealed(v6, func(b []byte) { b[v6] = 0xD0 }), ErrLength},
 		"payload of an ACK":     {"v2 (IPv4)", RC.Of(SendOnly), resealed(v4, func(b []byte) { b[v4] = byte(Acknowledge) }), ErrLength},
 		"pad of a first packet": {"v2 (IPv4)", RC.Of(SendOnly), resealed(v4, func(b []byte) { b[v4], b[v4+1] = 0, 0x10 }), ErrLength},
-		"pad of nothing":        {"v2 (IPv4)", RC.Of(Acknowledge), resealed(v4, func(b []byte) { b[v4+1] |= 0x30 }), ErrLength},
+		"empty with pad":        {"v2 (IPv4)", RC.Of(Acknowledge), resealed(v4, func(b []byte) { b[v4+1] |= 0x30 }), ErrLength},
 		"too short for a base header": {"v1", RC.Of(SendOnly), func(b []byte) []byte {
 			be.PutUint16(b[14+4:], 15)
 			return b
@@ -154,7 +154,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// resealed changes a frame of version 2 and gives it the ICRC of its new bytes.
+// resealed changes a frame of version 2 and updates its ICRC.
 func resealed(_ int, change func(b []byte)) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		change(b)
@@ -163,7 +163,7 @@ func resealed(_ int, change func(b []byte)) func(b []byte) []byte {
 	}
 }
 
-// TestUnsendable: packets that have no frame.
+// TestUnsendable checks packets that cannot be encoded.
 func TestUnsendable(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p *Packet)
@@ -185,7 +185,7 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-// TestUDPChecksum: a sender may fill it in.
+// TestUDPChecksum checks frames with a UDP checksum.
 func TestUDPChecksum(t *testing.T) {
 	for name, at := range map[string]int{"v2 (IPv4)": 20, "v2 (IPv6)": 40} {
 		frame, err := example(SendOnly, routes[name], 7).AppendFrame(nil)
@@ -203,7 +203,7 @@ func TestUDPChecksum(t *testing.T) {
 	}
 }
 
-// TestNetworkHeader: the bytes in front of a datagram.
+// TestNetworkHeader checks the bytes in front of a datagram.
 func TestNetworkHeader(t *testing.T) {
 	p := example(UD.Of(SendOnly), routes["v2 (IPv4)"], 4)
 	h, ok := p.NetworkHeader()
@@ -230,7 +230,7 @@ func TestNetworkHeader(t *testing.T) {
 	}
 }
 
-// TestNames: opcodes as people know them.
+// TestNames checks the names of opcodes.
 func TestNames(t *testing.T) {
 	for op, want := range map[Opcode]string{
 		0: "RC_SEND_FIRST", 0x11: "RC_ACK", 0x2A: "UC_WRITE_ONLY", 0x64: "UD_SEND_ONLY", 0xB7: "XRC_SEND_ONLY_INV",
@@ -242,7 +242,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: any frame is refused or goes through a packet and back.
+// FuzzParse checks that any frame is refused, or can be decoded and encoded
+// again.
 func FuzzParse(f *testing.F) {
 	for i := range 256 {
 		for _, r := range routes {
@@ -253,7 +254,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, frame []byte, seal bool) {
-		if seal { // get past the ICRC
+		if seal { // passes the ICRC check
 			if n := len(frame) - 4; n > 14+48+12 {
 				v := V2
 				if frame[12] == 0x89 {

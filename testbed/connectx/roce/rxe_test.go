@@ -7,9 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGoldenRXE is frames that the soft-RoCE of Linux 6.12 sent: 10.8.0.2 to
-// 10.8.0.1, and fe80::ff:fe00:2 to fe80::ff:fe00:1. What we make of the packet is
-// the same frame again, but for what IPv4 leaves to the sender.
+// TestGoldenRXE parses frames that soft-RoCE of Linux 6.12 sent, from 10.8.0.2
+// to 10.8.0.1, and from fe80::ff:fe00:2 to fe80::ff:fe00:1. Encoding the packet
+// again returns the same frame, except for fields of IPv4 that the sender
+// chooses.
 func TestGoldenRXE(t *testing.T) {
 	const (
 		v4 = "020000000001 020000000002 0800 "
@@ -70,11 +71,11 @@ func TestGoldenRXE(t *testing.T) {
 			t.Errorf("%v: %v (-want +got):\n%s", want.Opcode, err, d)
 			continue
 		}
-		if c.route == &four { // identification, checksum and the ICRC over them
+		if c.route == &four { // identification, checksum and ICRC
 			continue
 		}
 		if again, err := got.AppendFrame(nil); err != nil || !bytes.Equal(again, frame) {
-			t.Errorf("%v: made again: % x, %v, want\n% x", want.Opcode, again, err, frame)
+			t.Errorf("%v: encoded again: % x, %v, want\n% x", want.Opcode, again, err, frame)
 		}
 	}
 }

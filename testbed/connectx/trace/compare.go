@@ -11,30 +11,30 @@ import (
 	"strings"
 )
 
-// Options say what of two traces is compared.
+// Options select what is compared.
 type Options struct {
-	// Kinds are the kinds of events that count; all if empty.
+	// Kinds are the kinds of events that are compared; all if empty.
 	Kinds []string
-	// Omit are events that do not count: "kind.name" are those of a kind whose
+	// Omit are events that are skipped: "kind.name" are those of a kind whose
 	// field "name" has that value, such as "command.QUERY_QP".
 	Omit []string
-	// Ignore are fields that do not count: "field" in every event, "kind.field"
-	// in those of one kind, "kind.name.field" in those of which Omit says more.
+	// Ignore are fields that are skipped: "field" in every event, "kind.field"
+	// in those of one kind, "kind.name.field" in those with a name as in Omit.
 	Ignore []string
-	// Context is how many events are shown before the difference and from it
-	// on; 3 if zero.
+	// Context is how many events are shown before and after the start of the
+	// difference; 3 if zero.
 	Context int
 }
 
-// A Difference is the first place where two traces part.
+// A Difference is the first difference between two traces.
 type Difference struct {
-	Line   [2]int      // of the traces that were read, from 1; one past the end if a trace ended
-	Fields []string    // that differ; none if the kinds do, or a trace ended
-	Before []string    // the last events that agree
-	Events [2][]string // from the difference on; none if the trace ended
+	Line   [2]int      // line numbers in the traces, from 1; one past the end if a trace ended
+	Fields []string    // fields that differ; none if the kinds differ, or a trace ended
+	Before []string    // the last events before the difference
+	Events [2][]string // events from the difference on; none if the trace ended
 }
 
-// String shows the difference like diff -u does.
+// String returns the difference in the style of diff -u.
 func (d *Difference) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "line %d of the first trace and line %d of the second differ", d.Line[0], d.Line[1])
@@ -56,10 +56,9 @@ func (d *Difference) String() string {
 	return b.String()
 }
 
-// Compare finds the first difference of two traces; nil if there is none. Names
-// are counted anew over what is compared, so that an event which does not count
-// leaves no gap. The error is that of a reader, or tells which line is none of a
-// trace.
+// Compare returns the first difference between two traces, or nil. Names are
+// renumbered over the events that are compared, so that skipped events leave no
+// gaps. It returns an error of a reader, or for a malformed line.
 func Compare(a, b io.Reader, o Options) (*Difference, error) {
 	if o.Context <= 0 {
 		o.Context = 3
@@ -109,7 +108,7 @@ func difference(readers [2]*reader, at [2]*event, before []string, context int) 
 	return d, nil
 }
 
-// differing lists the fields that are not the same in both.
+// differing returns the fields that differ.
 func differing(a, b *event) (names []string) {
 	for _, x := range a.fields {
 		if !slices.Contains(b.fields, x) {
@@ -127,7 +126,7 @@ func differing(a, b *event) (names []string) {
 	return names
 }
 
-// event is a line of a trace, without what does not count.
+// An event is a line of a trace, without skipped fields.
 type event struct {
 	kind   string
 	name   string // of a command
@@ -138,7 +137,7 @@ type event struct {
 // field is a field with its value as JSON.
 type field struct{ name, value string }
 
-// reader reads the events of a trace that count.
+// A reader reads the events of a trace that are compared.
 type reader struct {
 	which   string
 	options *Options
@@ -152,7 +151,7 @@ func newReader(which string, r io.Reader, o *Options) *reader {
 	return &reader{which: which, options: o, lines: bufio.NewReader(r), renamed: map[string]string{}, last: map[string]int{}}
 }
 
-// next is nil at the end.
+// next returns the next event, or nil at the end.
 func (r *reader) next() (*event, error) {
 	for {
 		text, err := r.lines.ReadBytes('\n')
@@ -180,11 +179,11 @@ func (r *reader) next() (*event, error) {
 	}
 }
 
-// parse reads an event with its fields in their order.
+// parse parses an event with its fields in order.
 func (r *reader) parse(text []byte) (*event, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("this is no object of JSON: %.80q", text)
+		return nil, fmt.Errorf("not a JSON object: %.80q", text)
 	}
 	e := &event{}
 	for d.More() {
@@ -212,7 +211,7 @@ func (r *reader) parse(text []byte) (*event, error) {
 	return e, nil
 }
 
-// finish drops fields that do not count, names values anew and makes the text.
+// finish drops skipped fields, renames values and sets the text.
 func (r *reader) finish(e *event) {
 	device := ""
 	for _, f := range e.fields {
@@ -235,7 +234,7 @@ func (r *reader) finish(e *event) {
 	e.text = b.String()
 }
 
-// rename counts a name of a class anew, of each device by itself.
+// rename renumbers a name of a class, for each device separately.
 func (r *reader) rename(device, value string) string {
 	class, number, ok := strings.Cut(strings.Trim(value, `"`), "#")
 	if n, err := strconv.Atoi(number); !ok || err != nil || n == 0 || strings.ContainsAny(class, ` \`) {

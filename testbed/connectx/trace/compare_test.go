@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
-// record makes a trace of what a program did with the numbers it was given.
+// record returns a trace of a program that got the given numbers.
 func record(qp, key uint32, extra, length int) string {
 	var b strings.Builder
 	tr := trace.New(&b).Device("mlx5_0")
@@ -51,7 +51,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// Events that do not count leave no gap in the names.
+// TestKinds checks that skipped events leave no gaps in the names.
 func TestKinds(t *testing.T) {
 	a, b := record(0x40, 0x100, 0, 8), record(0x40, 0x100, 2, 8)
 	if d := compare(t, a, b, trace.Options{}); d == nil {
@@ -62,7 +62,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Events and fields are told apart by the event's name.
+// TestOmit checks that events and fields are selected by the event's name.
 func TestOmit(t *testing.T) {
 	const create, query = `{"event":"command","name":"CREATE","a":1,"b":"x#1"}` + "\n", `{"event":"command","name":"QUERY","b":"x#2"}` + "\n"
 	const other = `{"event":"command","name":"CREATE","a":2,"b":"x#1"}` + "\n"
@@ -105,7 +105,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// The shorter trace has ended where the longer goes on.
+// TestEnd checks traces of different lengths.
 func TestEnd(t *testing.T) {
 	a := record(0x40, 0x100, 0, 8)
 	b := a + `{"event":"cqe","device":"mlx5_0"}` + "\n"
@@ -136,7 +136,8 @@ func TestNoTrace(t *testing.T) {
 	}
 }
 
-// Whatever is read: no panic, and a trace has no difference to itself.
+// FuzzCompare checks that no input panics, and that a trace does not differ
+// from itself.
 func FuzzCompare(f *testing.F) {
 	f.Add(record(0x40, 0x100, 1, 8), record(0x41, 0x101, 0, 9))
 	f.Add(`{"event":"x","a":"b#7"}`, `{"event":"x","a":{"b":["c#1"]}}`)

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// A Class says what kind of value a field has. Those from ClassKey on are
-// written as names; a kind of object, such as "qp", is a class of its own.
+// A Class is the kind of value of a field. Values of ClassKey and the following
+// are written as names; a kind of object, such as "qp", is also a class.
 type Class string
 
 const (
 	Plain     Class = ""     // a decimal number
-	HexNumber Class = "0x"   // a number that people read in hexadecimal
+	HexNumber Class = "0x"   // a number written in hexadecimal
 	Boolean   Class = "bool" // 0 is false
 	String    Class = "text"
 	Octets    Class = "bytes"
@@ -22,7 +22,7 @@ const (
 	ClassAddress Class = "addr" // an address of host or remote memory
 )
 
-// A Field is one value of an event. The functions below make them.
+// A Field is one value of an event. The functions below return fields.
 type Field struct {
 	Name  string
 	Class Class
@@ -31,17 +31,17 @@ type Field struct {
 	Bytes []byte // of Octets
 }
 
-// Num is a plain number, written as it is.
+// Num returns a decimal number.
 func Num[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint | ~int](name string, v T) Field {
 	return Field{Name: name, Value: uint64(v)}
 }
 
-// Hex is a plain number, written in hexadecimal.
+// Hex returns a number written in hexadecimal.
 func Hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint](name string, v T) Field {
 	return Field{Name: name, Class: HexNumber, Value: uint64(v)}
 }
 
-// Bool is true or false.
+// Bool returns a boolean.
 func Bool(name string, v bool) Field {
 	f := Field{Name: name, Class: Boolean}
 	if v {
@@ -50,58 +50,59 @@ func Bool(name string, v bool) Field {
 	return f
 }
 
-// Text is a string, such as the name of an opcode.
+// Text returns a string, such as the name of an opcode.
 func Text(name, v string) Field { return Field{Name: name, Class: String, Text: v} }
 
-// Bytes are bytes as they are. They are read before Emit returns.
+// Bytes returns bytes. They are read before Emit returns.
 func Bytes(name string, b []byte) Field { return Field{Name: name, Class: Octets, Bytes: b} }
 
-// Key is a memory key, all its 32 bits.
+// Key returns a memory key of 32 bits.
 func Key(name string, key uint32) Field {
 	return Field{Name: name, Class: ClassKey, Value: uint64(key)}
 }
 
-// Address is an address of host or remote memory.
+// Address returns an address of host or remote memory.
 func Address(name string, addr uint64) Field {
 	return Field{Name: name, Class: ClassAddress, Value: addr}
 }
 
-// Object is the number of an object of a kind: "qp", "cq", "srq", "pd", "uar".
+// Object returns the number of an object of a kind: "qp", "cq", "srq", "pd",
+// "uar".
 func Object(name string, kind Class, number uint32) Field {
 	return Field{Name: name, Class: kind, Value: uint64(number)}
 }
 
-// mostNames bounds the names of one class: what a guest makes up, such as
-// addresses, does not grow a tracer without end. What comes later is "#more".
-const mostNames = 1 << 20
+// maxNames bounds the names of one class, because a guest chooses some values,
+// such as addresses. Later values are named "#more".
+const maxNames = 1 << 20
 
-// names are those of one class.
+// names are the names of one class.
 type names struct {
 	given map[uint64]int
 	last  int
 }
 
-// output is what the tracers of a world share.
+// output is shared by the tracers of a world.
 type output struct {
 	w    io.Writer
 	line []byte
 	err  error
 }
 
-// A Tracer writes events. It has no lock: a loop runs its users one at a time.
+// A Tracer writes events. It has no lock; a loop serializes its users.
 type Tracer struct {
 	out    *output
 	device string
 	names  map[Class]*names
 }
 
-// New returns a tracer that makes one Write of each event.
+// New returns a tracer that writes each event with one Write.
 func New(w io.Writer) *Tracer {
 	return &Tracer{out: &output{w: w}, names: make(map[Class]*names)}
 }
 
-// Device returns a tracer for one of several devices that write the same trace:
-// its events have the field "device", and its names are its own.
+// Device returns a tracer for one of several devices that write to the same
+// trace: its events have the field "device", and its names are separate.
 func (t *Tracer) Device(name string) *Tracer {
 	if t == nil {
 		return nil
@@ -109,17 +110,18 @@ func (t *Tracer) Device(name string) *Tracer {
 	return &Tracer{out: t.out, device: name, names: make(map[Class]*names)}
 }
 
-// On tells whether events are written, for callers whose fields are work to make.
+// On reports whether events are written, for callers whose fields are
+// expensive.
 func (t *Tracer) On() bool { return t != nil }
 
-// Emit writes an event: what kind it is, and its fields in their order.
+// Emit writes an event: its kind, and its fields in order.
 func (t *Tracer) Emit(kind string, fields ...Field) {
 	if t != nil {
 		t.emit(kind, fields)
 	}
 }
 
-// Err is the first error of the writer. Nothing is written after it.
+// Err returns the first error of the writer. Nothing is written after it.
 func (t *Tracer) Err() error {
 	if t == nil {
 		return nil
@@ -127,8 +129,8 @@ func (t *Tracer) Err() error {
 	return t.out.err
 }
 
-// Forget is called when an object or a key is destroyed: if its number comes
-// back, it is another one and gets a new name.
+// Forget must be called when an object or a key is destroyed: if its number is
+// reused, it gets a new name.
 func (t *Tracer) Forget(class Class, value uint64) {
 	if t == nil {
 		return
@@ -138,8 +140,8 @@ func (t *Tracer) Forget(class Class, value uint64) {
 	}
 }
 
-// Reset forgets all names, as when the device is reset or its driver is bound
-// anew, and counts from one again.
+// Reset removes all names, as when the device is reset or its driver is
+// rebound.
 func (t *Tracer) Reset() {
 	if t != nil {
 		clear(t.names)
@@ -186,8 +188,8 @@ func (t *Tracer) appendValue(b []byte, f *Field) []byte {
 	return t.appendName(b, f.Class, f.Value)
 }
 
-// appendName writes a value's name. Zero has none: it is "no such object" in
-// most places, and the same in all traces.
+// appendName appends a value's name. Zero is not renamed: it mostly means no
+// object, and is the same in all traces.
 func (t *Tracer) appendName(b []byte, class Class, value uint64) []byte {
 	b = append(append(append(b, '"'), class...), '#')
 	if value == 0 {
@@ -199,7 +201,7 @@ func (t *Tracer) appendName(b []byte, class Class, value uint64) []byte {
 		t.names[class] = n
 	}
 	i, ok := n.given[value]
-	if !ok && len(n.given) >= mostNames {
+	if !ok && len(n.given) >= maxNames {
 		return append(b, `more"`...)
 	}
 	if !ok {
@@ -210,9 +212,8 @@ func (t *Tracer) appendName(b []byte, class Class, value uint64) []byte {
 	return append(strconv.AppendInt(b, int64(i), 10), '"')
 }
 
-// appendText writes a string as JSON. What is not plain ASCII comes as its
-// bytes' numbers: a trace is for reading, and nothing in it is meant to be text
-// of another kind.
+// appendText appends a string as JSON. Bytes other than printable ASCII are
+// escaped by number.
 func appendText(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')

@@ -37,8 +37,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A number that comes back after its object is gone is another object; two
-// devices have numbers of their own; a reset begins anew.
+// TestNames checks that a reused number gets a new name, that two devices have
+// separate names, and that a reset starts again.
 func TestNames(t *testing.T) {
 	var b strings.Builder
 	world := trace.New(&b)
@@ -48,7 +48,7 @@ func TestNames(t *testing.T) {
 	see(one, 2)
 	see(two, 2)
 	one.Forget("qp", 1)
-	one.Forget("cq", 1) // never seen
+	one.Forget("cq", 1) // unknown
 	see(one, 1)
 	see(one, 2)
 	one.Reset()
@@ -65,8 +65,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What is off does nothing, and costs no allocation; what is on allocates for
-// new names alone.
+// TestAllocations checks that a nil tracer does nothing without allocating, and
+// that others allocate only for new names.
 func TestAllocations(t *testing.T) {
 	raw := make([]byte, 64)
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestWriterFails(t *testing.T) {
 	}
 }
 
-// What a guest makes up does not grow the tracer without end.
+// TestBound checks the bound on names.
 func TestBound(t *testing.T) {
 	last := &last{}
 	tr := trace.New(last)

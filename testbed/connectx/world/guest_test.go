@@ -13,9 +13,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// TestReinsertion: the kernel's drivers find a device again that the guest has
-// let go, and one that was pulled out under them and put back; a second one
-// comes while the guest runs. When the drivers go, nothing of theirs is left.
+// TestReinsertion checks that the kernel's drivers find a device again after
+// the guest has removed it, and after surprise removal and reinsertion, and
+// that a second device can be inserted while the guest runs. Without drivers
+// nothing of theirs remains.
 func TestReinsertion(t *testing.T) {
 	w := world.StartTest(t, world.Config{Devices: 2})
 	g := vm.Start(t, vm.Config{
@@ -32,8 +33,8 @@ func TestReinsertion(t *testing.T) {
 		return string(out)
 	}
 	const again = "echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove; echo 1 > /sys/bus/pci/rescan"
-	// A port comes up, and a device gets its file, a little after the driver has
-	// made the device.
+	// A port becomes active, and a device gets its file, some time after the
+	// driver has created the device.
 	active := func(after string, want int) {
 		t.Helper()
 		info := shell(fmt.Sprintf(`for i in $(seq 300); do
@@ -47,23 +48,23 @@ func TestReinsertion(t *testing.T) {
 	}
 	active("after the boot", 1)
 	shell(again)
-	active("let go and found", 1)
+	active("removed and rescanned", 1)
 
 	w.Loop.Run(w.Devices[0].Slot.Pull)
-	// Until its watch over the device has noticed, the driver waits a minute for
-	// each command.
+	// The driver waits a minute for each command until its health check notices
+	// the removal.
 	shell("until dmesg | grep -q 'mlx5_core.*Fatal error'; do sleep 0.2; done")
 	if out := shell("echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove; ls /sys/class/infiniband"); out != "" {
-		t.Errorf("pulled out, and there is %s", out)
+		t.Errorf("removed, but there is %s", out)
 	}
 	w.Loop.Run(w.Devices[0].Slot.Plug)
 	shell("echo 1 > /sys/bus/pci/rescan")
-	active("pulled out and put back", 1)
+	active("removed and reinserted", 1)
 
-	if err := g.AddVFIOUser("late", w.Sockets()[1]); err != nil {
+	if err := g.AddVFIOUser("second", w.Sockets()[1]); err != nil {
 		t.Fatal(err)
 	}
-	active("one more came", 2)
+	active("a second one inserted", 2)
 
 	shell("rmmod mlx5_ib mlx5_core")
 	w.Loop.Run(func() {

@@ -10,12 +10,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
 
-// StartTest starts a world that lives as long as the test, in a directory of its
-// own. What is reported, and each violation, fails the test, unless the Config
-// says what else is to happen.
+// StartTest starts a world for the duration of the test, in a temporary
+// directory. Reports and violations fail the test, unless the Config has
+// functions for them.
 func StartTest(t testing.TB, c Config) *World {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "world") // a test's own may be too long for sockets
+	dir, err := os.MkdirTemp("", "world") // a test's directory may be too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func StartTest(t testing.TB, c Config) *World {
 	return w
 }
 
-// AwaitTest waits until something holds, which it asks on the loop, for no longer
-// than limit, and returns whether it does.
+// AwaitTest waits at most limit until holds, called in the loop, returns true.
+// It reports whether it did.
 func (w *World) AwaitTest(t testing.TB, limit time.Duration, holds func() bool) (held bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -1,11 +1,11 @@
-// Package world puts software ConnectX devices, the network between them and
-// their sockets together: what a program or a test needs to give guests RDMA
+// Package world combines software ConnectX devices, the network between them
+// and their sockets: what a program or a test needs to give guests RDMA
 // devices.
 //
 //	w := world.StartTest(t, world.Config{Devices: 2})
 //	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
 //
-// Command cmd/connectx is a world of its own.
+// The command cmd/connectx runs a world as a program.
 package world
 
 import (
@@ -26,75 +26,77 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// firstGUID is that of the first device; the others count up, and their MACs too.
+// firstGUID is the GUID of the first device. The others count up, as do the
+// MACs.
 const firstGUID = 0x0002_c903_00a0_b0c0
 
-// Config is what a world is made of.
+// Config is the configuration of a world.
 type Config struct {
-	Dir     string   // where the sockets are made
-	Sockets []string // their paths, if they are not to be made in Dir
+	Dir     string   // directory of the sockets
+	Sockets []string // their paths, if not in Dir
 	Seed    uint64   // of the network's faults
 
-	// LinkLayer is that of all devices: with Ethernet they are on a switch, with
-	// InfiniBand on a subnet.
+	// LinkLayer is the link layer of all devices. With Ethernet they are
+	// connected by a switch, with InfiniBand by a subnet.
 	LinkLayer connectx.LinkLayer
 
-	// Devices is how many devices there are. Adapt, if not nil, changes what the
-	// i-th is made of.
+	// Devices is the number of devices. Adapt, if not nil, changes the
+	// configuration of the i-th one.
 	Devices int
 	Adapt   func(i int, c *connectx.Config)
 
-	// Report is told what goes wrong that no guest is told of, a step that
-	// panicked among it: the world goes on without that step, and the firmware of
-	// the device whose step it was fails (SetHealth). Violation is told of
-	// what breaks a rule of strict mode. One goroutine calls both, outside of the
-	// loop; of what a device repeats, they are told a hundred times, and Report at
-	// the end how often it was not told.
+	// Report receives errors that no guest gets, including panics of steps: the
+	// world continues without the step, and the firmware of its device fails
+	// (SetHealth). Violation receives violations of strict mode. One goroutine
+	// calls both, outside of the loop. Repeated errors of a device are reported
+	// a hundred times. Close reports the number of the suppressed ones.
 	Report    func(error)
 	Violation func(device string, v engine.Violation)
 	Tracer    *trace.Tracer
 }
 
-// OnDemand returns a Config.Adapt that gives all devices memory on demand, if the
-// guest's kernel is 6.12 or newer. A guest of Linux 6.1 died in process_one_work, in a
-// kworker, during rdma-core's test_odp (implicit regions and prefetch); whether the
-// driver or the device is to blame is not known. 6.12 and 7.2 have not done that.
+// OnDemand returns a Config.Adapt that enables memory on demand for all
+// devices, if the guest's kernel is 6.12 or newer. A guest with Linux 6.1
+// crashed in process_one_work, in a kworker, during rdma-core's test_odp
+// (implicit regions and prefetch); it is not known whether the driver or the
+// device is the cause. 6.12 and 7.2 have not crashed.
 func OnDemand(kernel string) func(int, *connectx.Config) {
 	on := kernel != "5.10" && kernel != "6.1"
 	return func(_ int, c *connectx.Config) { c.ODP = on }
 }
 
-// A World is a set of devices on a network. What is not said to be for anybody
-// is for steps of Loop.
+// A World is a set of devices on a network. Unless documented otherwise,
+// methods must be called in steps of Loop.
 type World struct {
 	Loop    *loop.Loop
 	Switch  *fabric.Switch // nil with InfiniBand
 	Subnet  *fabric.Subnet // nil with Ethernet
 	Devices []*Device
-	Control *control.Server // of the network and the devices
+	Control *control.Server // nil with Ethernet
 
-	cancel  context.CancelFunc
-	serving sync.WaitGroup
-	teller  *teller
-	reports func(error) // Config.Report
+	cancel   context.CancelFunc
+	serving  sync.WaitGroup
+	reporter *reporter
+	reports  func(error) // Config.Report
 }
 
-// A Device is one of a world.
+// A Device is a device of a world.
 type Device struct {
 	*connectx.Device
 	Name   string
-	Socket string // for vfio-user, good for anybody
+	Socket string // path of its vfio-user socket
 
-	// Slot pulls the device out of its machine by surprise, and plugs it in again.
+	// Slot removes the device from its machine by surprise, and inserts it
+	// again.
 	Slot *vfiouser.Removable
-	// Server connects it to machines.
+	// Server serves the device to machines.
 	Server *vfiouser.Server
 }
 
-// Start makes a world. A machine can connect to the sockets when it returns.
+// Start starts a world. When it returns, machines can connect to the sockets.
 func Start(c Config) (w *World, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w = &World{cancel: cancel, teller: newTeller(), reports: c.Report}
+	w = &World{cancel: cancel, reporter: newReporter(), reports: c.Report}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -102,7 +104,7 @@ func Start(c Config) (w *World, err error) {
 		}
 	}()
 	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
-		return w, fmt.Errorf("world: %d sockets for %d devices, or nobody to report to: see Config", len(c.Sockets), c.Devices)
+		return w, fmt.Errorf("world: %d sockets for %d devices, or no Report: see Config", len(c.Sockets), c.Devices)
 	}
 	w.Loop = &loop.Loop{OnPanic: w.panicked}
 	w.Loop.Run(func() {
@@ -127,7 +129,7 @@ func Start(c Config) (w *World, err error) {
 	return w, err
 }
 
-// add makes the i-th device and connects it to the network.
+// add creates the i-th device and connects it to the network.
 func (w *World) add(c *Config, i int) error {
 	name := fmt.Sprintf("connectx%d", i)
 	config := connectx.Config{
@@ -136,8 +138,8 @@ func (w *World) add(c *Config, i int) error {
 	}
 	if c.Violation != nil {
 		config.Violation = func(v engine.Violation) {
-			v.WQE = bytes.Clone(v.WQE) // it may be the guest's memory, which is good for this step only
-			w.teller.tell(matter{name, string(v.Rule)}, func() { c.Violation(name, v) })
+			v.WQE = bytes.Clone(v.WQE) // it may be the guest's memory, which is valid only in this step
+			w.reporter.report(reportKey{name, string(v.Rule)}, func() { c.Violation(name, v) })
 		}
 	}
 	if c.Adapt != nil {
@@ -171,9 +173,9 @@ func (w *World) add(c *Config, i int) error {
 	})
 }
 
-// Counters are what the control socket tells of a device.
+// Counters are the counters of a device, as returned by the control socket.
 type Counters struct {
-	Pages   int            `json:"pages"` // of its machine's that it holds
+	Pages   int            `json:"pages"` // pages given to it by its machine
 	Objects engine.Objects `json:"objects,omitzero"`
 	engine.Counters
 }
@@ -198,7 +200,7 @@ func (w *World) attach(d *Device, lid uint16) error {
 	return port.SetLID(lid, 0)
 }
 
-// listen lets machines connect to a device.
+// listen serves a device to machines.
 func (w *World) listen(ctx context.Context, d *Device) error {
 	l, err := vfiouser.Listen(d.Socket)
 	if err != nil {
@@ -212,7 +214,7 @@ func (w *World) listen(ctx context.Context, d *Device) error {
 	return nil
 }
 
-// Sockets are the devices' sockets.
+// Sockets returns the paths of the devices' sockets.
 func (w *World) Sockets() []string {
 	var all []string
 	for _, d := range w.Devices {
@@ -221,8 +223,8 @@ func (w *World) Sockets() []string {
 	return all
 }
 
-// panicked is told of a step that panicked. Nobody knows what state its device is
-// in, so its driver is to find it dead.
+// panicked handles the panic of a step. The state of its device is undefined,
+// so its firmware fails.
 func (w *World) panicked(owner, v any, stack []byte) {
 	d, ok := owner.(*Device)
 	if !ok {
@@ -239,19 +241,19 @@ func (d *Device) die() {
 	d.SetHealth(internalError)
 }
 
-// report tells of an error of a device's, or the world's.
+// report reports an error of a device, or of the world.
 func (w *World) report(name string, err error) {
-	w.teller.tell(matter{name, kindOf(err)}, func() { w.reports(fmt.Errorf("%s: %w", name, err)) })
+	w.reporter.report(reportKey{name, kindOf(err)}, func() { w.reports(fmt.Errorf("%s: %w", name, err)) })
 }
 
-// Describe is a violation in one line.
+// Describe returns a violation as one line.
 func Describe(v engine.Violation) string {
 	return fmt.Sprintf("violation %s: QP %#x, CQ %#x, SRQ %#x, index %d, at %#x of the ring: %s: % x",
 		v.Rule, v.QPN, v.CQN, v.SRQN, v.Index, v.Offset, v.Text, v.WQE)
 }
 
-// Close takes the devices out of their machines, and ends the world. It is not
-// for steps of the loop.
+// Close removes the devices from their machines, and stops the world. It must
+// not be called in a step of the loop.
 func (w *World) Close() error {
 	w.cancel()
 	w.serving.Wait()
@@ -259,6 +261,6 @@ func (w *World) Close() error {
 	if w.Switch != nil {
 		err = w.Switch.Close()
 	}
-	w.teller.close(w.reports)
+	w.reporter.close(w.reports)
 	return err
 }

@@ -22,9 +22,9 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// TestWorld: in either world, the devices are on the network under their names,
-// their sockets are served, and the control socket reaches both. Its
-// devices have a MAC each.
+// TestWorld checks, for both link layers, that the devices are on the network
+// by name, that their sockets are served, that the control socket reaches both,
+// and that their MACs differ.
 func TestWorld(t *testing.T) {
 	for link, want := range map[connectx.LinkLayer]uint16{connectx.InfiniBand: 0x0207, connectx.Ethernet: 0x0200} {
 		w := world.StartTest(t, world.Config{LinkLayer: link, Devices: 2})
@@ -45,14 +45,14 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// What a machine says to a device: VERSION 0.0, and REGION_READ of two bytes at 10
-// of region 7.
+// A machine's messages to a device: VERSION 0.0, and REGION_READ of two bytes
+// at 10 of region 7.
 const (
 	version   = "\x01\x00\x01\x00\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	readClass = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
 )
 
-// plug reads the class of the device behind a socket, as a machine would.
+// plug reads the class of the device behind a socket, as a machine does.
 func plug(t *testing.T, path string) uint16 {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
@@ -76,7 +76,7 @@ func plug(t *testing.T, path string) uint16 {
 	}
 }
 
-// misbehave tells the world to, over a control connection.
+// misbehave injects faults over a control connection.
 func misbehave(t *testing.T, w *world.World) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -99,7 +99,7 @@ func misbehave(t *testing.T, w *world.World) {
 	d := w.Devices
 	w.Loop.Run(func() {
 		if !d[0].Engine().Up() || d[1].Engine().Up() || !d[0].Slot.Out() || d[1].Slot.Out() {
-			t.Error("the wrong one is down, or gone")
+			t.Error("the wrong one is down, or removed")
 		}
 	})
 	if err := errors.Join(c.SetLink("connectx1", true), c.InsertDevice("connectx0"), c.SetGone("connectx1", false), c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
@@ -114,28 +114,29 @@ func misbehave(t *testing.T, w *world.World) {
 	<-done
 }
 
-// TestPanic: a step that panics is reported, and the world goes on.
+// TestPanic checks that a step that panics is reported, and that the world
+// continues.
 func TestPanic(t *testing.T) {
-	told := make(chan error, 1)
-	w := world.StartTest(t, world.Config{Devices: 1, Report: func(err error) { told <- err }})
+	reported := make(chan error, 1)
+	w := world.StartTest(t, world.Config{Devices: 1, Report: func(err error) { reported <- err }})
 	w.Loop.Run(func() {
-		w.Loop.After(0, func() { panic("a mistake of the device's") })
+		w.Loop.After(0, func() { panic("a bug of the device") })
 	})
-	if err := <-told; !strings.Contains(err.Error(), "a mistake of the device's") || !strings.Contains(err.Error(), "TestPanic") {
-		t.Errorf("told %v", err)
+	if err := <-reported; !strings.Contains(err.Error(), "a bug of the device") || !strings.Contains(err.Error(), "TestPanic") {
+		t.Errorf("reported %v", err)
 	}
 	if class := plug(t, w.Sockets()[0]); class != 0x0207 {
 		t.Errorf("the device is of class %#x after that", class)
 	}
 }
 
-// TestPanicOfDevice: after a step of a device's that panicked, be it a timer or a
-// message of its machine, the driver finds that device's firmware dead, and the
-// other's alive. A reset revives it.
+// TestPanicOfDevice checks that after a panic in a device's step, in a timer or
+// a message of its machine, the firmware of that device has failed, and not
+// that of the other. A reset recovers it.
 func TestPanicOfDevice(t *testing.T) {
-	told := make(chan error, 2)
-	w := world.StartTest(t, world.Config{Devices: 3, Report: func(err error) { told <- err }})
-	dead := func() (all []bool) { // on the loop
+	reported := make(chan error, 2)
+	w := world.StartTest(t, world.Config{Devices: 3, Report: func(err error) { reported <- err }})
+	dead := func() (all []bool) { // in the loop
 		for _, d := range w.Devices {
 			b := make([]byte, prm.InitSeg.Size)
 			d.ReadBAR(0, b)
@@ -157,12 +158,12 @@ func TestPanicOfDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := <-told; !strings.Contains(err.Error(), "a mistake") || !strings.HasPrefix(err.Error(), "connectx") {
-			t.Errorf("told %v", err)
+		if err := <-reported; !strings.Contains(err.Error(), "a mistake") || !strings.HasPrefix(err.Error(), "connectx") {
+			t.Errorf("reported %v", err)
 		}
 	}
 	var got []bool
-	// The report comes first.
+	// The error is reported first.
 	if !w.AwaitTest(t, 10*time.Second, func() bool { got = dead(); return slices.Equal(got, []bool{true, true, false}) }) {
 		t.Errorf("dead are %v", got)
 	}
@@ -172,22 +173,22 @@ func TestPanicOfDevice(t *testing.T) {
 	}
 }
 
-// A mistaken device cannot be read.
+// A mistaken device panics when it is read.
 type mistaken struct{ vfiouser.Device }
 
 func (mistaken) Read(int, uint64, []byte) error { panic("a mistake") }
 
-// TestBadWorld: what cannot be made leaves nothing behind.
+// TestBadWorld checks that a failed Start leaves nothing behind.
 func TestBadWorld(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
 	report := func(error) {}
 	for want, c := range map[string]world.Config{
-		"nobody to report to": {Dir: dir, Devices: 1},
-		"1 sockets for 2":     {Sockets: []string{path}, Devices: 2, Report: report},
-		"no such file":        {Sockets: []string{path, dir + "/x/y"}, Devices: 2, Report: report},
-		"already in use":      {Sockets: []string{path, path}, Devices: 2, Report: report},
-		"LID 0xc000":          {Dir: dir, Devices: 1, Report: report, Adapt: func(_ int, c *connectx.Config) { c.LID = 0xc000 }},
+		"no Report":       {Dir: dir, Devices: 1},
+		"1 sockets for 2": {Sockets: []string{path}, Devices: 2, Report: report},
+		"no such file":    {Sockets: []string{path, dir + "/x/y"}, Devices: 2, Report: report},
+		"already in use":  {Sockets: []string{path, path}, Devices: 2, Report: report},
+		"LID 0xc000":      {Dir: dir, Devices: 1, Report: report, Adapt: func(_ int, c *connectx.Config) { c.LID = 0xc000 }},
 	} {
 		if w, err := world.Start(c); w != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", want, w, err)

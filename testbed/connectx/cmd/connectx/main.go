@@ -1,13 +1,13 @@
-// Connectx is ConnectX adapters for virtual machines: one for each -socket, on
-// one network.
+// Connectx runs ConnectX adapters for virtual machines: one for each -socket,
+// on one network.
 //
 //	connectx -link roce -socket /tmp/a -socket /tmp/b -control /tmp/control &
 //	go run ./testbed/vm/cmd/vm -kernel 6.12 -vfio-user /tmp/a -modules mlx5_ib -- ibv_devinfo
 //
-// It says when the sockets are there, and goes on until it is interrupted. What
-// drivers and programs do that they should not is told on standard error. The
-// status is 1 if a rule of the programmer's reference was broken, 2 if the
-// program could not do its work.
+// It prints a line for each socket when it is ready, and runs until it is
+// interrupted. It reports mistakes of drivers and programs on standard error.
+// The exit status is 1 if a rule of the programmer's reference was broken, and
+// 2 if the program failed.
 package main
 
 import (
@@ -55,12 +55,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// program is a world that is being run.
+// program is a running world.
 type program struct {
 	*options
 	violations int
 
-	mu     sync.Mutex // of stderr: the world and its network cards tell of errors
+	mu     sync.Mutex // of stderr: the world and its network cards report errors
 	stderr io.Writer
 }
 
@@ -70,9 +70,9 @@ func (p *program) say(what any) {
 	fmt.Fprintln(p.stderr, what)
 }
 
-// run makes the world, and lets it go on until the context ends.
+// run runs the world until the context ends.
 func (p *program) run(ctx context.Context, stdout io.Writer) (err error) {
-	var closing []func() error // in the reverse order
+	var closing []func() error // in reverse order
 	defer func() {
 		for _, f := range slices.Backward(closing) {
 			err = errors.Join(err, f())
@@ -131,7 +131,7 @@ func capture(w *world.World, name string) (stop func() error, err error) {
 	}, nil
 }
 
-// listen makes a socket for network cards of QEMU's.
+// listen opens a socket for QEMU's network cards.
 func (p *program) listen(w *world.World, name, socket string) error {
 	l, err := vfiouser.Listen(socket)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *program) listen(w *world.World, name, socket string) error {
 	return w.Switch.Listen(name, l, func(err error) { p.say(fmt.Errorf("%s: %w", name, err)) })
 }
 
-// serve says that the sockets are there, and waits for the end of the context.
+// serve prints the sockets and waits for the end of the context.
 func (p *program) serve(ctx context.Context, w *world.World, stdout io.Writer) error {
 	said := func() {
 		for _, d := range w.Devices {

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// started ends the program once it has said where all its devices are.
+// started cancels the context after the program has printed the sockets of all
+// devices.
 type started struct {
 	bytes.Buffer
 	lines int
@@ -34,8 +35,8 @@ func (s *started) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRun: the sockets are there when the program says so, and gone when it has
-// ended.
+// TestRun checks that the sockets exist when the program has printed them, and
+// are removed at the end.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -84,7 +85,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestOptions: what the flags make of the devices.
+// TestOptions checks the devices' configuration for the flags.
 func TestOptions(t *testing.T) {
 	o, err := parse([]string{"-socket", "x", "-link", "roce", "-pci-id", "0x101d", "-firmware", "1.2.3", "-cap", "roce=0",
 		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-odp", "-ece", "0x10000004", "-first-uar", "65536"}, &bytes.Buffer{})
@@ -110,12 +111,13 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestMistakes: what is wrong with the command line is told, and leaves nothing.
+// TestMistakes checks the errors of invalid command lines, which must leave
+// nothing behind.
 func TestMistakes(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	for want, args := range map[string][]string{
 		"at least one -socket":         {},
-		"nothing but flags":            {"-socket", socket, "x"},
+		"no other arguments":           {"-socket", socket, "x"},
 		"want ib or roce":              {"-socket", socket, "-link", "x"},
 		"three numbers":                {"-socket", socket, "-firmware", "1.2"},
 		"invalid syntax":               {"-socket", socket, "-firmware", "1.2.x"},
@@ -124,7 +126,7 @@ func TestMistakes(t *testing.T) {
 		"-pcap need -link roce":        {"-socket", socket, "-nic", "y"},
 		"has no such capability":       {"-socket", socket, "-cap", "dct=1"},
 		"want name=number":             {"-socket", socket, "-cap", "roce"},
-		"the most is 1":                {"-socket", socket, "-cap", "cqe_version=2"},
+		"the maximum is 1":             {"-socket", socket, "-cap", "cqe_version=2"},
 		"InfiniBand has no frames":     {"-socket", socket, "-pcap", socket + ".pcap"},
 		"no such file or directory":    {"-socket", socket, "-trace", socket + "/x/y"},
 		"bind: ":                       {"-socket", socket, "-control", filepath.Join(filepath.Dir(socket), "no", "s")},
@@ -135,7 +137,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q: status %d, %q, %q, want %q", args, status, &out, &stderr, want)
 		}
 		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%q: the socket is left: %v", args, err)
+			t.Errorf("%q: the socket still exists: %v", args, err)
 		}
 	}
 	if status := run(t.Context(), []string{"-h"}, &bytes.Buffer{}, &bytes.Buffer{}); status != 0 {

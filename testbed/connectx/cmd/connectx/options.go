@@ -15,7 +15,7 @@ import (
 // options are the command line.
 type options struct {
 	sockets, nics        []string
-	device               connectx.Config // of each
+	device               connectx.Config // of each device
 	link                 connectx.LinkLayer
 	capabilities         []string
 	trace, pcap, control string
@@ -27,9 +27,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("connectx", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Func("socket", "a device whose `socket` this is (repeatable)", list(&o.sockets))
+	f.Func("socket", "vfio-user `socket` of a device (repeatable)", list(&o.sockets))
 	f.Func("link", "link layer: `ib` or roce (default ib)", o.setLink)
-	f.Func("nic", "a port of the switch whose `socket` this is, for QEMU's -netdev stream (roce; repeatable)", list(&o.nics))
+	f.Func("nic", "`socket` of a port of the switch for QEMU's -netdev stream (roce; repeatable)", list(&o.nics))
 	f.Func("pci-id", "PCI device `number` (default 0x1017, a ConnectX-5)", func(s string) error {
 		n, err := strconv.ParseUint(s, 0, 16)
 		o.device.PCIDevice = uint16(n)
@@ -41,26 +41,26 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		o.device.GUID = n
 		return err
 	})
-	f.Func("cap", "give a capability another value, as `name=number` (repeatable)", list(&o.capabilities))
-	f.BoolVar(&o.device.NoISSI, "no-issi", false, "firmware without versions of its interface")
+	f.Func("cap", "change the value of a capability, as `name=number` (repeatable)", list(&o.capabilities))
+	f.BoolVar(&o.device.NoISSI, "no-issi", false, "firmware without interface versions (ISSI)")
 	f.BoolVar(&o.device.StaleSRQN, "stale-srqn", false,
 		"completions of send requests name an SRQ (with -cap cqe_version=0)")
 	f.Func("shuffle-rq", "use receive requests of a queue pair out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
 	f.Func("shuffle-srq", "use receive requests of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
-	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys whose pages come by page faults")
+	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys with page faults")
 	f.Func("ece", "options of enhanced connection establishment, as a `number` (default 0x30000002)", number32(&o.device.ECE))
-	f.Func("first-uar", "`number` of the first page of the UAR (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
-	f.StringVar(&o.trace, "trace", "", "write what the devices do to this `file`")
+	f.Func("first-uar", "`number` of the first UAR page (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
+	f.StringVar(&o.trace, "trace", "", "write a trace of the devices to this `file`")
 	f.StringVar(&o.pcap, "pcap", "", "write the switch's frames to this `file` (roce)")
-	f.StringVar(&o.control, "control", "", "`socket` to tell the world to misbehave at (package control)")
-	f.Uint64Var(&o.seed, "seed", 1, "of the chances of the network's faults")
+	f.StringVar(&o.control, "control", "", "`socket` for requests to inject faults (package control)")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the network's random faults")
 	f.BoolVar(&o.strict, "strict", true, "check the rules that hardware breaks silently")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if len(o.sockets) == 0 || f.NArg() > 0 {
 		f.Usage()
-		return nil, errors.New("give at least one -socket, and nothing but flags")
+		return nil, errors.New("want at least one -socket, and no other arguments")
 	}
 	if (len(o.nics) > 0 || o.pcap != "") && o.link != connectx.Ethernet {
 		return nil, errors.New("-nic and -pcap need -link roce: InfiniBand has no frames")
@@ -69,7 +69,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, o.setCapabilities()
 }
 
-// adapt makes the i-th device what the command line says.
+// adapt sets the configuration of the i-th device.
 func (o *options) adapt(i int, c *connectx.Config) {
 	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities, o.device.Lenient
 	c.NoISSI = o.device.NoISSI
@@ -81,7 +81,7 @@ func (o *options) adapt(i int, c *connectx.Config) {
 	}
 }
 
-// list is a flag that may be repeated.
+// list returns the function of a flag that may be repeated.
 func list(to *[]string) func(string) error {
 	return func(s string) error {
 		*to = append(*to, s)
@@ -134,7 +134,7 @@ func (o *options) setFirmware(s string) error {
 	return nil
 }
 
-// setCapabilities looks the capabilities up by their names in package prm.
+// setCapabilities finds the capabilities by their names in package prm.
 func (o *options) setCapabilities() error {
 	offered := connectx.Offered(o.link)
 	for _, s := range o.capabilities {

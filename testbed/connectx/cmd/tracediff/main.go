@@ -1,8 +1,8 @@
-// Tracediff shows where two traces of a device part.
+// Tracediff shows the first difference between two traces of a device.
 //
 //	tracediff [-kinds wqe,cqe] [-omit command.QUERY_QP] [-ignore addr,cqe.timestamp] [-context 3] A B
 //
-// Its status is 0 when the traces are the same, 1 when they differ, and 2 when
+// Its exit status is 0 if the traces are the same, 1 if they differ, and 2 if
 // they could not be compared.
 package main
 
@@ -25,10 +25,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "usage: tracediff [flags] A B")
 		flags.PrintDefaults()
 	}
-	kinds := flags.String("kinds", "", "kinds of events that count, comma-separated; all if empty")
-	omit := flags.String("omit", "", "events that do not count, comma-separated: kind.name")
-	ignore := flags.String("ignore", "", "fields that do not count, comma-separated: field, kind.field, or kind.name.field")
-	context := flags.Int("context", 3, "events shown before the difference, and from it on")
+	kinds := flags.String("kinds", "", "kinds of events to compare, comma-separated; all if empty")
+	omit := flags.String("omit", "", "events to skip, comma-separated: kind.name")
+	ignore := flags.String("ignore", "", "fields to skip, comma-separated: field, kind.field, or kind.name.field")
+	context := flags.Int("context", 3, "number of events to show before the difference and after its start")
 	if flags.Parse(args) != nil {
 		return 2
 	}

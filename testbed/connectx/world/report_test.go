@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
-// TestTold: a guest that makes the same mistake for ever fills no log, and one
-// who listens slowly does not hold the loop.
-func TestTold(t *testing.T) {
-	const times = 3 * mostTold
+// TestReporter checks that repeated errors of a guest are limited, and that a
+// slow receiver does not block the loop.
+func TestReporter(t *testing.T) {
+	const times = 3 * maxReports
 	var reports []error
 	violations := map[string]int{}
 	listen := make(chan struct{})
@@ -23,7 +23,7 @@ func TestTold(t *testing.T) {
 		Report: func(err error) { reports = append(reports, err) },
 		Violation: func(device string, v engine.Violation) {
 			<-listen
-			l.Run(func() {}) // nobody is in the loop
+			l.Run(func() {}) // the loop is idle
 			violations[device+" "+string(v.Rule)]++
 		},
 	})
@@ -46,8 +46,8 @@ func TestTold(t *testing.T) {
 		t.Error(err)
 	}
 	rule := " " + string(engine.RuleUnknownQueue)
-	if a, b := violations["connectx0"+rule], violations["connectx1"+rule]; a != mostTold || b != 2 {
-		t.Errorf("told of %d and %d violations, want %d and 2: %v", a, b, mostTold, violations)
+	if a, b := violations["connectx0"+rule], violations["connectx1"+rule]; a != maxReports || b != 2 {
+		t.Errorf("reported %d and %d violations, want %d and 2: %v", a, b, maxReports, violations)
 	}
 	more := 0
 	for _, err := range reports {
@@ -57,7 +57,7 @@ func TestTold(t *testing.T) {
 			}
 		}
 	}
-	if more != 2 || len(reports) != mostTold+1+2 {
-		t.Errorf("told of %d complaints, %d of them of what was not told, want %d and 2: %v", len(reports), more, mostTold+3, reports)
+	if more != 2 || len(reports) != maxReports+1+2 {
+		t.Errorf("reported %d complaints, %d of them of suppressed ones, want %d and 2: %v", len(reports), more, maxReports+3, reports)
 	}
 }
