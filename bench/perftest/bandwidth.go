@@ -19,7 +19,7 @@ type bandwidthRun struct {
 	posted, done              []int64 // when each message was posted, and known to be done; nil without a peak
 	began, ended              int64
 	sampled                   int
-	told                      int // of a run without end: messages that have been reported
+	reported                  int // of a run without end: messages that have been reported
 }
 
 // runBandwidth plays one size. An error comes with what was measured before.
@@ -56,8 +56,8 @@ func (b *bandwidthRun) stop() {
 	if !b.o.timed() {
 		return
 	}
-	b.began = b.watch.begin.Load()
-	if end := b.watch.end.Load(); end != 0 {
+	b.began = b.watchdog.begin.Load()
+	if end := b.watchdog.end.Load(); end != 0 {
 		b.ended = end
 	}
 }
@@ -68,14 +68,14 @@ func (b *bandwidthRun) messages() int {
 	case b.o.timed():
 		return b.sampled
 	case b.o.receives() && !b.o.active() && !b.o.Bidirectional:
-		return b.received - b.told
+		return b.received - b.reported
 	}
-	return b.completed - b.told
+	return b.completed - b.reported
 }
 
 // send keeps the send queues full until all has been sent and completed.
 func (b *bandwidthRun) send() error {
-	b.watch.time(b.o)
+	b.watchdog.startClock(b.o)
 	for b.completed < b.total {
 		if err := b.post(); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (b *bandwidthRun) send() error {
 		if _, err := b.complete(b.o.Events); err != nil {
 			return err
 		}
-		if err := b.heed(); err != nil {
+		if err := b.checkWatchdog(); err != nil {
 			return err
 		}
 	}
@@ -91,11 +91,11 @@ func (b *bandwidthRun) send() error {
 }
 
 // heed asks the watch, when it wants to be asked.
-func (b *bandwidthRun) heed() error {
-	if !b.watch.alarm.Load() {
+func (b *bandwidthRun) checkWatchdog() error {
+	if !b.watchdog.alarm.Load() {
 		return nil
 	}
-	if err := b.watch.look(b.completed + b.received); err != nil {
+	if err := b.watchdog.check(b.completed + b.received); err != nil {
 		return err
 	}
 	return b.period()
@@ -107,7 +107,7 @@ func (b *bandwidthRun) period() error {
 		return nil
 	}
 	at := now()
-	if b.told == 0 && b.messages() == 0 { // the peer has not begun
+	if b.reported == 0 && b.messages() == 0 { // the peer has not begun
 		b.began = at
 	}
 	if at-b.began < int64(b.o.Duration)*1e9 {
@@ -115,7 +115,7 @@ func (b *bandwidthRun) period() error {
 	}
 	b.ended = at
 	r := b.report()
-	b.told += b.messages()
+	b.reported += b.messages()
 	b.began = at
 	b.o.printBandwidth(r)
 	return nil
@@ -152,11 +152,11 @@ func (b *bandwidthRun) post() error {
 }
 
 // alarmed keeps a deep queue from holding up the end of a timed run.
-func (b *bandwidthRun) alarmed() bool { return b.o.Duration > 0 && b.watch.alarm.Load() }
+func (b *bandwidthRun) alarmed() bool { return b.o.Duration > 0 && b.watchdog.alarm.Load() }
 
 // complete takes what has completed, and with sleep waits for it.
 func (b *bandwidthRun) complete(sleep bool) (int, error) {
-	n, err := b.take(b.scq, sleep)
+	n, err := b.poll(b.scq, sleep)
 	if err != nil {
 		return 0, err
 	}
@@ -178,32 +178,32 @@ func (b *bandwidthRun) complete(sleep bool) (int, error) {
 }
 
 func (b *bandwidthRun) sample(k int) {
-	if b.watch.phase.Load() == sampling {
+	if b.watchdog.phase.Load() == sampling {
 		b.sampled += k
 	}
 }
 
 // take polls a queue, and with sleep waits until there is something.
-func (b *bandwidthRun) take(cq *uverbs.CQ, sleep bool) (int, error) {
+func (b *bandwidthRun) poll(cq *uverbs.CQ, sleep bool) (int, error) {
 	if !sleep {
 		return cq.Poll(b.wcs)
 	}
-	b.watch.done.Store(int64(b.completed + b.received))
-	n, err := cq.PollWait(b.watch.ctx, b.wcs)
-	return n, b.watch.waited(err)
+	b.watchdog.done.Store(int64(b.completed + b.received))
+	n, err := cq.PollWait(b.watchdog.ctx, b.wcs)
+	return n, b.watchdog.waited(err)
 }
 
 // receive takes messages until all have come.
 func (b *bandwidthRun) receive() error {
 	for b.received < b.total {
-		n, err := b.take(b.rcq, b.o.Events)
+		n, err := b.poll(b.rcq, b.o.Events)
 		if err != nil {
 			return err
 		}
-		if err := b.arrive(n); err != nil {
+		if err := b.processReceives(n); err != nil {
 			return err
 		}
-		if err := b.heed(); err != nil {
+		if err := b.checkWatchdog(); err != nil {
 			return err
 		}
 	}
@@ -211,17 +211,17 @@ func (b *bandwidthRun) receive() error {
 }
 
 // arrive takes the n receives that have been polled.
-func (b *bandwidthRun) arrive(n int) error {
+func (b *bandwidthRun) processReceives(n int) error {
 	if n > 0 && b.received == 0 {
 		if !b.o.Bidirectional {
 			b.began = now()
 		}
 		if !b.o.active() {
-			b.watch.time(b.o)
+			b.watchdog.startClock(b.o)
 		}
 	}
 	for i := range b.wcs[:n] {
-		if _, err := b.arrived(&b.wcs[i], b.iters); err != nil {
+		if _, err := b.processReceive(&b.wcs[i], b.iters); err != nil {
 			return err
 		}
 		b.received++
@@ -234,7 +234,7 @@ func (b *bandwidthRun) arrive(n int) error {
 // begun. Receives go first, lest a peer without acknowledgements finds none.
 func (b *bandwidthRun) both() error {
 	if b.o.active() {
-		b.watch.time(b.o)
+		b.watchdog.startClock(b.o)
 	}
 	idle := false
 	for b.completed < b.total || b.received < b.total {
@@ -244,13 +244,13 @@ func (b *bandwidthRun) both() error {
 			}
 		}
 		if b.o.Events && idle {
-			if err := b.either(); err != nil {
+			if err := b.waitEither(); err != nil {
 				return err
 			}
 		}
-		got, err := b.take(b.rcq, false)
+		got, err := b.poll(b.rcq, false)
 		if err == nil {
-			err = b.arrive(got)
+			err = b.processReceives(got)
 		}
 		if err != nil {
 			return err
@@ -260,7 +260,7 @@ func (b *bandwidthRun) both() error {
 			return err
 		}
 		idle = got == 0 && completed == 0
-		if err := b.heed(); err != nil {
+		if err := b.checkWatchdog(); err != nil {
 			return err
 		}
 	}
@@ -268,9 +268,9 @@ func (b *bandwidthRun) both() error {
 }
 
 // either waits until one of the two queues has something.
-func (b *bandwidthRun) either() error {
-	b.watch.done.Store(int64(b.completed + b.received))
-	ctx, cancel := context.WithCancel(b.watch.ctx)
+func (b *bandwidthRun) waitEither() error {
+	b.watchdog.done.Store(int64(b.completed + b.received))
+	ctx, cancel := context.WithCancel(b.watchdog.ctx)
 	defer cancel()
 	other := make(chan error, 1)
 	go func() {
@@ -282,11 +282,11 @@ func (b *bandwidthRun) either() error {
 	if e := <-other; e == nil || err == nil {
 		return nil
 	}
-	if b.watch.parent.Err() != nil {
-		return ended(b.watch.parent)
+	if b.watchdog.parent.Err() != nil {
+		return ended(b.watchdog.parent)
 	}
-	if b.watch.ctx.Err() != nil {
-		return context.Cause(b.watch.ctx)
+	if b.watchdog.ctx.Err() != nil {
+		return context.Cause(b.watchdog.ctx)
 	}
 	return err
 }

@@ -16,20 +16,20 @@ import (
 // A cmWire is a wire over an RC QP that rdma_cm connects. A message is a SEND;
 // the other end has one receive posted, and posts the next before it answers.
 type cmWire struct {
-	id      *cm.SyncID
-	caller  caller // at a server
-	in, out *uverbs.MR
-	length  int
+	id        *cm.SyncID
+	requester requester // at a server
+	in, out   *uverbs.MR
+	length    int
 }
 
 // resolveTime is how long rdma_cm may look for an address or a route.
-const resolveTime = 2 * time.Second
+const resolveTimeout = 2 * time.Second
 
 // tries is how often a client tries to connect to a server that may be about to
 // listen, and pause what it waits in between.
 const (
-	tries = 20
-	pause = 100 * time.Millisecond
+	maxAttempts = 20
+	retryDelay  = 100 * time.Millisecond
 )
 
 // dialID makes an id that is on its way to the server: its route is resolved.
@@ -58,7 +58,7 @@ func (o *Options) resolve(ctx context.Context, id *cm.SyncID, src, dst netip.Add
 			return err
 		}
 	}
-	if err := id.ResolveAddr(ctx, src, dst, resolveTime); err != nil {
+	if err := id.ResolveAddr(ctx, src, dst, resolveTimeout); err != nil {
 		return err
 	}
 	if typ == uverbs.RC {
@@ -66,7 +66,7 @@ func (o *Options) resolve(ctx context.Context, id *cm.SyncID, src, dst netip.Add
 			return err
 		}
 	}
-	return id.ResolveRoute(ctx, resolveTime)
+	return id.ResolveRoute(ctx, resolveTimeout)
 }
 
 func portSpace(typ uverbs.QPType) cm.PortSpace {
@@ -108,14 +108,14 @@ func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm
 }
 
 // again tries to connect until a server listens.
-func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
+func retryRefused[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		v, err := connect()
-		if err == nil || n == tries || !errors.Is(err, syscall.ECONNREFUSED) { // cm.ErrRejected is one
+		if err == nil || n == maxAttempts || !errors.Is(err, syscall.ECONNREFUSED) { // cm.ErrRejected is one
 			return v, err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(retryDelay):
 		case <-ctx.Done():
 			return v, context.Cause(ctx)
 		}
@@ -123,14 +123,14 @@ func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 }
 
 func dialCM(ctx context.Context, o *Options) (wire, error) {
-	w, err := again(ctx, func() (wire, error) {
+	w, err := retryRefused(ctx, func() (wire, error) {
 		id, err := dialID(ctx, o, uverbs.RC)
 		if err != nil {
 			return nil, err
 		}
 		p := wireParam(o)
-		p.PrivateData = mark{run: o.run, control: true}.bytes()
-		return newCMWire(id, func() error { return refused(id.Connect(ctx, p)) })
+		p.PrivateData = clientTag{run: o.run, control: true}.bytes()
+		return newCMWire(id, func() error { return asBusy(id.Connect(ctx, p)) })
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here; one that has a client listens no more", err)
@@ -161,7 +161,7 @@ func acceptCM(ctx context.Context, o *Options) (wire, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	var w wire
-	err = patiently(ctx, func(ctx context.Context) (err error) {
+	err = withPatience(ctx, func(ctx context.Context) (err error) {
 		w, err = newCMWire(id, func() error {
 			if err := id.SetAckTimeout(uint8(o.QPTimeout)); err != nil {
 				return err
@@ -175,7 +175,7 @@ func acceptCM(ctx context.Context, o *Options) (wire, error) {
 
 // newCMWire makes the QP of an id and has it connected.
 func newCMWire(id *cm.SyncID, connect func() error) (_ wire, err error) {
-	w := &cmWire{id: id, caller: callerOf(id)}
+	w := &cmWire{id: id, requester: requesterOf(id)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -223,7 +223,7 @@ func (w *cmWire) receive(ctx context.Context, message []byte) error {
 // gone is what an error means when the connection has ended.
 func (w *cmWire) gone(err error) error {
 	if err != nil && (errors.Is(err, cm.ErrDisconnected) || errors.Is(err, uverbs.WCWRFlushErr)) {
-		return errGone
+		return errPeerClosed
 	}
 	return err
 }
@@ -231,7 +231,7 @@ func (w *cmWire) gone(err error) error {
 func (w *cmWire) state() (int, error) {
 	select {
 	case <-w.id.Disconnected():
-		return 0, errGone
+		return 0, errPeerClosed
 	default:
 		return 0, nil
 	}

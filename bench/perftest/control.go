@@ -29,10 +29,10 @@ type wire interface {
 // prepare the test.
 const patience = 30 * time.Second
 
-var errSilent = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
+var errSilentPeer = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
 
 // errMute is of a peer that has not said a word.
-var errMute = atPeer("-p", "what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)
+var errNoVersion = atPeer("-p", "what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)
 
 // A control is the connection by which the two ends agree.
 type control struct {
@@ -85,12 +85,12 @@ func (c *control) sync(ctx context.Context, own keys) error {
 }
 
 // soon is sync, with patience.
-func (c *control) soon(ctx context.Context, own keys) error {
-	return patiently(ctx, func(ctx context.Context) error { return c.sync(ctx, own) })
+func (c *control) syncSoon(ctx context.Context, own keys) error {
+	return withPatience(ctx, func(ctx context.Context) error { return c.sync(ctx, own) })
 }
 
-func patiently(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+func withPatience(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilentPeer)
 	defer cancel()
 	return f(ctx)
 }
@@ -99,19 +99,19 @@ func patiently(ctx context.Context, f func(context.Context) error) error {
 const Version = "6.24"
 
 // oldest is the oldest version that perftest 6.24 talks to.
-const oldest = 5.70
+const minVersion = 5.70
 
 var versionPattern = regexp.MustCompile(`\A\d+\.\d+[0-9.]*\z`)
 
 // agree settles versions, the size of the buffers that small messages go
 // through in circles, and the MTU.
 func (c *control) agree(ctx context.Context, o *Options) error {
-	return patiently(ctx, func(ctx context.Context) error {
+	return withPatience(ctx, func(ctx context.Context) error {
 		own := make([]byte, 16)
 		copy(own, Version)
 		in, err := c.exchange(ctx, own)
-		if errors.Is(err, errSilent) {
-			return errMute
+		if errors.Is(err, errSilentPeer) {
+			return errNoVersion
 		}
 		if err != nil {
 			return err
@@ -119,15 +119,15 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 		if err := checkVersion(in); err != nil {
 			return err
 		}
-		for _, v := range []*int{&o.cycle, &o.line} {
+		for _, v := range []*int{&o.cycle, &o.cacheLine} {
 			in, err := c.exchange(ctx, binary.BigEndian.AppendUint32(nil, uint32(*v)))
 			if err != nil {
 				return err
 			}
 			*v = max(*v, int(int32(binary.BigEndian.Uint32(in))))
 		}
-		if o.cycle > maxCycle || o.line > o.cycle {
-			return atPeer("", "the peer wants buffers of %d bytes in lines of %d: it is no perftest", o.cycle, o.line)
+		if o.cycle > maxCycle || o.cacheLine > o.cycle {
+			return atPeer("", "the peer wants buffers of %d bytes in lines of %d: it is no perftest", o.cycle, o.cacheLine)
 		}
 		in, err = c.exchange(ctx, []byte{'0' + byte(o.mtu), 0})
 		if err != nil {
@@ -154,8 +154,8 @@ func checkVersion(in []byte) error {
 		return atPeer("", "the peer speaks another protocol than perftest's: it said %q where its version belongs", text)
 	}
 	number, _ := strconv.ParseFloat(regexp.MustCompile(`\A\d+\.\d+`).FindString(text), 64)
-	if number < oldest {
-		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, understands", text, oldest, Version)
+	if number < minVersion {
+		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, understands", text, minVersion, Version)
 	}
 	return nil
 }
@@ -190,4 +190,4 @@ func number(bits uint64) float64 {
 }
 
 // errGone is the end of the connection where a message was due.
-var errGone = errors.New("the peer has ended the connection: what it printed tells why, or it runs another test, or with other options")
+var errPeerClosed = errors.New("the peer has ended the connection: what it printed tells why, or it runs another test, or with other options")

@@ -42,7 +42,7 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-func settled(t *testing.T, name string, args ...string) *Options {
+func normalized(t *testing.T, name string, args ...string) *Options {
 	t.Helper()
 	test, ok := TestNamed(name)
 	if !ok {
@@ -50,7 +50,7 @@ func settled(t *testing.T, name string, args ...string) *Options {
 	}
 	o, err := Parse(test, args)
 	if err == nil {
-		err = o.settle()
+		err = o.normalize()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func settled(t *testing.T, name string, args ...string) *Options {
 func TestAgree(t *testing.T) {
 	cw, sw := wires(t)
 	ctx := limited(t)
-	co, so := settled(t, "send_lat", "host"), settled(t, "send_lat")
-	co.mtu, so.mtu, co.cycle, so.line = uverbs.MTU4096, uverbs.MTU1024, 65536, 128
+	co, so := normalized(t, "send_lat", "host"), normalized(t, "send_lat")
+	co.mtu, so.mtu, co.cycle, so.cacheLine = uverbs.MTU4096, uverbs.MTU1024, 65536, 128
 	c, s := &control{wire: cw, client: true, withGID: true}, &control{wire: sw, withGID: true}
 	done := make(chan error, 1)
 	go func() { done <- s.agree(ctx, so) }()
@@ -71,8 +71,8 @@ func TestAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []*Options{co, so} {
-		if o.mtu != uverbs.MTU1024 || o.cycle != 65536 || o.line != 128 {
-			t.Errorf("MTU %v, cycle %d, line %d", o.mtu, o.cycle, o.line)
+		if o.mtu != uverbs.MTU1024 || o.cycle != 65536 || o.cacheLine != 128 {
+			t.Errorf("MTU %v, cycle %d, line %d", o.mtu, o.cycle, o.cacheLine)
 		}
 	}
 	for said, want := range map[bwReport]bwReport{
@@ -105,7 +105,7 @@ func TestPeersMistakes(t *testing.T) {
 		{versions + "5\x00" + seen + seen, "-q at the peer: the peer has fewer queue pairs than the 2 here"},
 	} {
 		cw, sw := wires(t)
-		o := settled(t, "send_bw", "-q", "2", "host")
+		o := normalized(t, "send_bw", "-q", "2", "host")
 		o.mtu = uverbs.MTU4096
 		go func() {
 			_ = sw.send(context.Background(), []byte(c.says)) // the other end may have enough before
@@ -139,7 +139,7 @@ func TestMisfits(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctl := &control{wire: cw, client: true, withGID: c.withGID, peer: &seenKeys}
-		if err := ctl.soon(limited(t), keys{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := ctl.syncSoon(limited(t), keys{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
@@ -149,8 +149,8 @@ func TestMisfits(t *testing.T) {
 func TestSilentPeer(t *testing.T) {
 	cw, _ := wires(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errSilent)
-	if err := cw.receive(ctx, make([]byte, 4)); err != errSilent {
+	cancel(errSilentPeer)
+	if err := cw.receive(ctx, make([]byte, 4)); err != errSilentPeer {
 		t.Error(err)
 	}
 }

@@ -82,17 +82,17 @@ func (o *Options) fitMTU(port *uverbs.PortAttr) error {
 }
 
 func (o *Options) fitSize(port *uverbs.PortAttr) error {
-	most, what := int(port.MaxMsgSize), "the longest message of "+o.device
+	limit, what := int(port.MaxMsgSize), "the longest message of "+o.device
 	if o.Type == uverbs.UD {
-		most, what = o.mtu.Bytes(), "the MTU, which bounds a datagram"
+		limit, what = o.mtu.Bytes(), "the MTU, which bounds a datagram"
 	}
-	if most == 0 || o.Size <= most {
+	if limit == 0 || o.Size <= limit {
 		return nil
 	}
 	if o.given['s'] {
-		return here("-s", "%d bytes are more than %d, %s", o.Size, most, what)
+		return here("-s", "%d bytes are more than %d, %s", o.Size, limit, what)
 	}
-	o.Size = most
+	o.Size = limit
 	return nil
 }
 
@@ -162,11 +162,11 @@ func (o *Options) noGID(dev *uverbs.Context, why error) error {
 	if err != nil || slices.ContainsFunc(all, func(g uverbs.GIDEntry) bool { return g.Index == o.GIDIndex }) {
 		return &Error{Side: Here, Option: "-x", Err: why}
 	}
-	var have []string
+	var present []string
 	for _, g := range all {
-		have = append(have, fmt.Sprintf("%d (%v, %v)", g.Index, g.GID.Addr().Unmap(), g.Type))
+		present = append(present, fmt.Sprintf("%d (%v, %v)", g.Index, g.GID.Addr().Unmap(), g.Type))
 	}
-	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex, strings.Join(have, ", "))
+	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex, strings.Join(present, ", "))
 }
 
 // bestGID prefers addresses of the family that is asked for, then RoCE v2, then

@@ -17,14 +17,14 @@ func TestNotThere(t *testing.T) {
 	} {
 		f := strings.Fields(command)
 		p := newPair()
-		if err := run(t.Context(), settled(t, f[0], f[1:]...), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(t.Context(), normalized(t, f[0], f[1:]...), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", command, err, want)
 		}
 		p.cards[0].close(t)
 	}
 	p := newPair()
 	p.cards[0].Ports[0].State = 1
-	if err := run(t.Context(), settled(t, "send_lat"), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), "-i here: port 1 of pair0 is in state down: bring its link up") {
+	if err := run(t.Context(), normalized(t, "send_lat"), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), "-i here: port 1 of pair0 is in state down: bring its link up") {
 		t.Error(err)
 	}
 	p.cards[0].close(t)
@@ -41,7 +41,7 @@ func TestMadeOf(t *testing.T) {
 	} {
 		f := strings.Fields(command)
 		p := newPair()
-		o := settled(t, f[0], f[1:]...)
+		o := normalized(t, f[0], f[1:]...)
 		dev, err := openDevice(o, p.cards[0].open)
 		if err != nil {
 			t.Fatal(err)

@@ -21,27 +21,27 @@ type endpoint struct {
 	scq, rcq *uverbs.CQ
 	qps      []*queue
 	links    *links // of rdma_cm, with -R
-	watch    *watch
-	took     time.Duration // of the last run
+	watchdog *watchdog
+	lastRun  time.Duration // of the last run
 	size     int           // of the messages that are being measured
 	wcs      []uverbs.WC
 }
 
 // A queue is a QP with what goes through it.
 type queue struct {
-	qp        *uverbs.QP
-	mr        *uverbs.MR
-	first     int // where in mr what is sent begins
-	second    int // and what comes
-	own, peer keys
-	ah        *uverbs.AH // UD
-	qpn, qkey uint32     // UD: where to
+	qp         *uverbs.QP
+	mr         *uverbs.MR
+	sendOffset int // where in mr what is sent begins
+	recvOffset int // and what comes
+	own, peer  keys
+	ah         *uverbs.AH // UD
+	qpn, qkey  uint32     // UD: where to
 
-	wrs   []uverbs.SendWR
-	recvs []uverbs.RecvWR
-	from  circle // of what is sent
-	to    circle // at the peer
-	into  circle // of receives
+	wrs         []uverbs.SendWR
+	recvs       []uverbs.RecvWR
+	sendSlots   slots // of what is sent
+	remoteSlots slots // at the peer
+	recvSlots   slots // of receives
 
 	posted, completed int // requests
 	received          int
@@ -50,12 +50,12 @@ type queue struct {
 }
 
 // A circle is the places that messages go through one after the other.
-type circle struct {
+type slots struct {
 	base, step uint64
 	n, at      int
 }
 
-func (c *circle) next() uint64 {
+func (c *slots) next() uint64 {
 	where := c.base + uint64(c.at)*c.step
 	if c.at++; c.at == c.n {
 		c.at = 0
@@ -67,18 +67,18 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // circle of messages of a size from an address on. What is longer than half
 // the buffer has one place.
-func (o *Options) circle(base uint64, size int) circle {
-	step := roundUp(size, o.line)
+func (o *Options) slots(base uint64, size int) slots {
+	step := roundUp(size, o.cacheLine)
 	if !o.Bandwidth || size > o.cycle/2 {
-		return circle{base: base, n: 1}
+		return slots{base: base, n: 1}
 	}
-	return circle{base: base, step: uint64(step), n: max(o.cycle/step, 1)}
+	return slots{base: base, step: uint64(step), n: max(o.cycle/step, 1)}
 }
 
 // grhSpace is what lies before a datagram so that it begins with a line.
 func (o *Options) grhSpace() int {
 	if o.Type == uverbs.UD {
-		return roundUp(uverbs.GRHLen, o.line)
+		return roundUp(uverbs.GRHLen, o.cacheLine)
 	}
 	return 0
 }
@@ -86,7 +86,7 @@ func (o *Options) grhSpace() int {
 // stride is the room that a QP has in each half of its memory: requests are
 // sent from the first, receives and the peer's WRITEs go to the second.
 func (o *Options) stride() int {
-	return roundUp(max(o.Size, o.cycle), o.line) + o.grhSpace()
+	return roundUp(max(o.Size, o.cycle), o.cacheLine) + o.grhSpace()
 }
 
 // prepareObjects makes what all QPs share.
@@ -105,25 +105,25 @@ func (e *endpoint) prepareObjects() (err error) {
 	}
 	cq := uverbs.CQConfig{Entries: o.TxDepth * o.QPs, NoEvents: !o.Events, Vector: o.Vector, SingleGoroutine: o.NoLock}
 	if e.scq, err = dev.CreateCQ(cq); err != nil {
-		return o.madeOf(err, "-t %d for each of -q %d", o.TxDepth, o.QPs)
+		return o.explainSizes(err, "-t %d for each of -q %d", o.TxDepth, o.QPs)
 	}
 	e.rcq = e.scq
 	if o.receives() {
 		cq.Entries = o.RxDepth * o.QPs
 		if e.rcq, err = dev.CreateCQ(cq); err != nil {
-			return o.madeOf(err, "-r %d for each of -q %d", o.RxDepth, o.QPs)
+			return o.explainSizes(err, "-r %d for each of -q %d", o.RxDepth, o.QPs)
 		}
 	}
-	if o.SRQ && o.takes() {
+	if o.SRQ && o.postsReceives() {
 		if e.srq, err = e.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: o.RxDepth, SingleGoroutine: o.NoLock}); err != nil {
-			return o.madeOf(err, "-r %d", o.RxDepth)
+			return o.explainSizes(err, "-r %d", o.RxDepth)
 		}
 	}
 	return nil
 }
 
 // madeOf says by which options an object is what it could not be.
-func (o *Options) madeOf(err error, format string, args ...any) error {
+func (o *Options) explainSizes(err error, format string, args ...any) error {
 	made := fmt.Sprintf(format, args...)
 	if o.Vector > 0 {
 		made += fmt.Sprintf(" and -X %d", o.Vector)
@@ -132,8 +132,8 @@ func (o *Options) madeOf(err error, format string, args ...any) error {
 }
 
 // madeQP is madeOf for a QP.
-func (e *endpoint) madeQP(err error) error {
-	return e.o.madeOf(err, "-t %d, -r %d and -I %d, the %d. of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
+func (e *endpoint) explainQP(err error) error {
+	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, the %d. of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
 }
 
 // makeMemory makes one region for all QPs, or one for each.
@@ -173,7 +173,7 @@ func (e *endpoint) createQPs() error {
 	for range e.o.QPs {
 		qp, err := e.pd.CreateQP(e.qpConfig())
 		if err != nil {
-			return e.madeQP(err)
+			return e.explainQP(err)
 		}
 		if err := e.init(qp); err != nil {
 			return err
@@ -186,12 +186,12 @@ func (e *endpoint) createQPs() error {
 // add gives a QP its place in the memory.
 func (e *endpoint) add(qp *uverbs.QP) {
 	i, n := len(e.qps), e.o.QPs
-	q := &queue{qp: qp, mr: e.mrs[0], first: i * e.o.stride(), second: (n + i) * e.o.stride()}
+	q := &queue{qp: qp, mr: e.mrs[0], sendOffset: i * e.o.stride(), recvOffset: (n + i) * e.o.stride()}
 	if e.o.MRPerQP {
-		q.mr, q.first, q.second = e.mrs[i], 0, e.o.stride()
+		q.mr, q.sendOffset, q.recvOffset = e.mrs[i], 0, e.o.stride()
 	}
 	q.own = keys{lid: e.o.lid, outs: uint32(e.o.Outs), qpn: qp.QPN(), psn: rand.Uint32() & 0xffffff, rkey: q.mr.RKey(),
-		vaddr: q.mr.Addr() + uint64(q.second), gid: e.o.gid.GID}
+		vaddr: q.mr.Addr() + uint64(q.recvOffset), gid: e.o.gid.GID}
 	e.qps = append(e.qps, q)
 }
 

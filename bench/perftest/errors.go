@@ -70,7 +70,7 @@ func ended(ctx context.Context) error {
 
 // stands tells whether the figures of a run that has ended early are worth
 // reporting: not when the two ends did different things.
-func stands(err error) bool {
+func figuresValid(err error) bool {
 	var e *Error
 	return !errors.As(err, &e) || e.Option == ""
 }

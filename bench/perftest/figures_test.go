@@ -34,7 +34,7 @@ func TestReport(t *testing.T) {
 		{"write_bw -s 1024 --run_infinitely -b host", 1024, 0, bwReport{1024, 1024, 0, 0.5, 512e-6}},
 	} {
 		f := strings.Fields(c.line)
-		o := settled(t, f[0], f[1:]...)
+		o := normalized(t, f[0], f[1:]...)
 		b := &bandwidthRun{endpoint: &endpoint{o: o, size: o.Size}, completed: c.sent, received: c.got, began: 3 * second, ended: 7 * second}
 		if d := cmp.Diff(c.want, b.report(), cmp.AllowUnexported(bwReport{}), cmpopts.EquateApprox(1e-9, 0)); d != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.line, d)
@@ -47,17 +47,17 @@ func TestReport(t *testing.T) {
 
 // In a run of a given time the margins do not count.
 func TestTimed(t *testing.T) {
-	v := &watch{}
+	v := &watchdog{}
 	v.begin.Store(3e9)
 	v.end.Store(7e9)
-	e := &endpoint{o: settled(t, "send_bw", "-D", "6", "-f", "1", "-s", "1024", "host"), watch: v, size: 1024}
+	e := &endpoint{o: normalized(t, "send_bw", "-D", "6", "-f", "1", "-s", "1024", "host"), watchdog: v, size: 1024}
 	b := &bandwidthRun{endpoint: e, completed: 9999, sampled: 1024, began: 1}
 	b.stop()
 	if r := b.report(); r.avg != 0.25 || r.iters != 1024 {
 		t.Errorf("%+v", r)
 	}
 	for name, ways := range map[string]float64{"send_lat": 2, "read_lat": 1} {
-		e.o = settled(t, name, "-D", "6", "-f", "1", "host")
+		e.o = normalized(t, name, "-D", "6", "-f", "1", "host")
 		l := &latency{endpoint: e, sent: 9999, sampled: 1000}
 		if f := l.result(nil).figures(e.o, 2); f.avg != 4000/ways || f.perSecond != 250 || f.iters != 1000 {
 			t.Errorf("%s: %+v", name, f)
@@ -72,7 +72,7 @@ func TestJSONFigures(t *testing.T) {
 		o, _ := ready(t, name, "--out_json", "--out_json_file="+file)
 		print(o)
 		text, err := os.ReadFile(file)
-		if err = errors.Join(err, o.lost); err != nil {
+		if err = errors.Join(err, o.outputErr); err != nil {
 			t.Fatal(err)
 		}
 		_, found, _ := strings.Cut(string(text), "\"results\": {\n")
@@ -107,7 +107,7 @@ func TestJSONFigures(t *testing.T) {
 func TestFit(t *testing.T) {
 	port := &uverbs.PortAttr{ActiveMTU: uverbs.MTU1024}
 	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024", "1000": "is none of 256, 512"} {
-		o := settled(t, "send_lat", "-m", arg)
+		o := normalized(t, "send_lat", "-m", arg)
 		err := o.fitMTU(port)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("-m %s: %v", arg, err)
@@ -119,7 +119,7 @@ func TestFit(t *testing.T) {
 	// Perftest's, for mlx5.
 	for line, want := range map[string]int{"send_lat": 236, "write_lat": 220, "write_lat --write_with_imm": 220, "send_lat -c UC": 236, "send_lat -c UD": 188, "send_bw": 0} {
 		f := strings.Fields(line)
-		o := settled(t, f[0], f[1:]...)
+		o := normalized(t, f[0], f[1:]...)
 		if got := o.usualInline("mlx5"); got != want {
 			t.Errorf("%s: %d bytes inline, want %d", line, got, want)
 		}
@@ -153,7 +153,7 @@ func TestReportsMisfit(t *testing.T) {
 			done <- err
 		}()
 		var out bytes.Buffer
-		o := settled(t, "write_bw", "-b", "-s", "64", "-n", "10", "host")
+		o := normalized(t, "write_bw", "-b", "-s", "64", "-n", "10", "host")
 		o.out = &out
 		_, err := (&endpoint{o: o, ctl: &control{wire: cw, client: true}}).total(limited(t), bwReport{size: 64, iters: 10})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || (out.Len() > 0) != (want == "") {
@@ -168,7 +168,7 @@ func TestReportsMisfit(t *testing.T) {
 // What a device has answered is not forgotten.
 func TestFitKeepsCause(t *testing.T) {
 	card := newPair().cards[0]
-	_, err := openDevice(settled(t, "send_lat", "-i", "9"), card.open)
+	_, err := openDevice(normalized(t, "send_lat", "-i", "9"), card.open)
 	if !errors.Is(err, unix.EINVAL) || !strings.HasPrefix(err.Error(), "-i here: ") {
 		t.Error(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	line = "---------------------------------------------------------------------------------------\n"
+	separator = "---------------------------------------------------------------------------------------\n"
 
 	bwHeader       = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n"
 	bwHeaderGbits  = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
@@ -69,10 +69,10 @@ func (o *Options) relaxed() bool { return !o.StrictOrder && (o.Verb != Write || 
 
 // info prints what is going to be done.
 func (o *Options) info() {
-	if !o.full() {
+	if !o.fullReport() {
 		return
 	}
-	o.printf("%s                    %s\n", line, o.name(" "))
+	o.printf("%s                    %s\n", separator, o.name(" "))
 	if o.Events {
 		o.printf(" Test with events. Using %s_comp%d\n", o.device, o.Vector)
 	}
@@ -110,15 +110,15 @@ func (o *Options) info() {
 		o.printf(" \tTOS    : %d", o.TOS)
 	}
 	if o.RDMACM && !o.client() {
-		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP", line)
+		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP", separator)
 	}
-	o.printf("\n%s", line)
+	o.printf("\n%s", separator)
 }
 
 // address prints the keys of a QP of one side. Those of its memory go unsaid
 // with rdma_cm, as perftest has it.
 func (o *Options) address(side string, k keys) {
-	if !o.full() {
+	if !o.fullReport() {
 		return
 	}
 	if side == "remote" && o.DLID != 0 {
@@ -154,7 +154,7 @@ func hex(v uint64, width int) string {
 
 // header prints the columns.
 func (o *Options) header() {
-	if !o.full() {
+	if !o.fullReport() {
 		return
 	}
 	header := latHeader
@@ -169,7 +169,7 @@ func (o *Options) header() {
 	if o.CPUUtil {
 		header = strings.TrimSuffix(header, "\n") + "    CPU_Util[%]\n"
 	}
-	o.printf("%s%s", line, header)
+	o.printf("%s%s", separator, header)
 }
 
 // extra is what ends a row.
@@ -181,7 +181,7 @@ func (o *Options) extra() string {
 }
 
 func (o *Options) rule() {
-	if o.full() {
-		o.printf("%s", line)
+	if o.fullReport() {
+		o.printf("%s", separator)
 	}
 }

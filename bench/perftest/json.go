@@ -69,10 +69,10 @@ func (o *Options) infoJSON() *fields {
 func (o *Options) latencyJSON(r latencyFigures) *fields {
 	f := &fields{}
 	switch {
-	case !o.full() && o.Duration > 0:
+	case !o.fullReport() && o.Duration > 0:
 		f.add("t_avg", "%f", r.avg)
 		return f
-	case !o.full():
+	case !o.fullReport():
 		f.add("avg_lat", "%f", r.avg)
 		return f
 	}
@@ -144,7 +144,7 @@ func (o *Options) writeJSON(results *fields) {
 		return
 	}
 	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(), results.b.String())
-	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil && o.lost == nil {
-		o.lost = fmt.Errorf("--out_json_file: %w", err)
+	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil && o.outputErr == nil {
+		o.outputErr = fmt.Errorf("--out_json_file: %w", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 // A latencyResult is what a latency test has measured.
 type latencyResult struct {
-	posted []int64 // when each message was posted
-	iters  int     // messages, of a run of a given time those that count
-	took   int64   // ns, of a run of a given time
+	posted  []int64 // when each message was posted
+	iters   int     // messages, of a run of a given time those that count
+	elapsed int64   // ns, of a run of a given time
 }
 
 // runLatency plays one size. An error comes with what was measured before.
@@ -46,11 +46,11 @@ func (e *endpoint) runLatency() (r latencyResult, err error) {
 func (l *latency) result(err error) latencyResult {
 	switch {
 	case l.o.Duration > 0:
-		end := l.watch.end.Load()
+		end := l.watchdog.end.Load()
 		if end == 0 {
 			end = now()
 		}
-		return latencyResult{iters: l.sampled, took: end - l.watch.begin.Load()}
+		return latencyResult{iters: l.sampled, elapsed: end - l.watchdog.begin.Load()}
 	case err == nil:
 		return latencyResult{posted: l.posted, iters: l.iters}
 	}
@@ -67,7 +67,7 @@ type latency struct {
 }
 
 // far is how many messages are through.
-func (l *latency) far() int {
+func (l *latency) progress() int {
 	if l.o.fetches() {
 		return l.sent
 	}
@@ -80,16 +80,16 @@ func (l *latency) pingpong() error {
 	q := l.qps[0]
 	for l.sent < l.iters || l.got < l.iters {
 		if l.got < l.iters && (l.sent > 0 || !first) {
-			wc, err := l.one(l.rcq)
+			wc, err := l.poll(l.rcq)
 			if err != nil {
 				return err
 			}
 			if l.got == 0 {
-				l.watch.time(l.o)
+				l.watchdog.startClock(l.o)
 			}
 			l.got++
 			l.sample()
-			if _, err := l.arrived(wc, l.iters); err != nil {
+			if _, err := l.processReceive(wc, l.iters); err != nil {
 				return err
 			}
 		}
@@ -116,7 +116,7 @@ func (l *latency) post(q *queue) error {
 		return err
 	}
 	l.sent++
-	wc, err := l.one(l.scq)
+	wc, err := l.poll(l.scq)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (l *latency) post(q *queue) error {
 func (l *latency) gap() error {
 	until := now() + int64(l.o.LatencyGap)*int64(time.Microsecond)
 	for now() < until {
-		if l.watch.alarm.Load() {
-			if err := l.watch.look(l.far()); err != nil {
+		if l.watchdog.alarm.Load() {
+			if err := l.watchdog.check(l.progress()); err != nil {
 				return err
 			}
 		}
@@ -137,7 +137,7 @@ func (l *latency) gap() error {
 }
 
 func (l *latency) sample() {
-	if l.watch.phase.Load() == sampling {
+	if l.watchdog.phase.Load() == sampling {
 		l.sampled++
 	}
 }
@@ -147,14 +147,14 @@ func (l *latency) sample() {
 func (l *latency) write() error {
 	q := l.qps[0]
 	memory := q.mr.Bytes()
-	mine, theirs := q.first+l.size-1, q.second+l.size-1
-	l.watch.time(l.o)
+	mine, theirs := q.sendOffset+l.size-1, q.recvOffset+l.size-1
+	l.watchdog.startClock(l.o)
 	for l.sent < l.iters || l.got < l.iters {
 		if l.got < l.iters && (l.sent > 0 || l.o.client()) {
 			l.got++
 			for loadByte(memory, theirs) != byte(l.got) {
-				if l.watch.alarm.Load() {
-					if err := l.watch.look(l.far()); err != nil {
+				if l.watchdog.alarm.Load() {
+					if err := l.watchdog.check(l.progress()); err != nil {
 						return err
 					}
 				}
@@ -174,7 +174,7 @@ func (l *latency) write() error {
 // fetch has this end alone work: READs or atomics one after the other.
 func (l *latency) fetch() error {
 	q := l.qps[0]
-	l.watch.time(l.o)
+	l.watchdog.startClock(l.o)
 	for l.sent < l.iters {
 		if err := l.post(q); err != nil {
 			return err
@@ -185,20 +185,20 @@ func (l *latency) fetch() error {
 }
 
 // one waits for a completion.
-func (l *latency) one(cq *uverbs.CQ) (*uverbs.WC, error) {
+func (l *latency) poll(cq *uverbs.CQ) (*uverbs.WC, error) {
 	wcs := l.wcs[:1]
 	if l.o.Events {
-		l.watch.done.Store(int64(l.far()))
-		_, err := cq.PollWait(l.watch.ctx, wcs)
-		return &wcs[0], l.watch.waited(err)
+		l.watchdog.done.Store(int64(l.progress()))
+		_, err := cq.PollWait(l.watchdog.ctx, wcs)
+		return &wcs[0], l.watchdog.waited(err)
 	}
 	for {
 		n, err := cq.Poll(wcs)
 		if n > 0 || err != nil {
 			return &wcs[0], err
 		}
-		if l.watch.alarm.Load() {
-			if err := l.watch.look(l.far()); err != nil {
+		if l.watchdog.alarm.Load() {
+			if err := l.watchdog.check(l.progress()); err != nil {
 				return nil, err
 			}
 		}

@@ -14,14 +14,14 @@ import (
 type links struct{ ids []*cm.SyncID }
 
 // leaveTime is how long the end of a connection may take.
-const leaveTime = 10 * time.Second
+const disconnectTimeout = 10 * time.Second
 
-var errLeave = atPeer("", "the peer does not take notice that the connection ends")
+var errNoDisconnect = atPeer("", "the peer does not take notice that the connection ends")
 
 // leave ends the connections: the server does, the client waits for it. A C
 // client answers when it has heard of the end of all.
-func (l *links) leave(ctx context.Context, client bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, errLeave)
+func (l *links) disconnect(ctx context.Context, client bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, disconnectTimeout, errNoDisconnect)
 	defer cancel()
 	ends := make(chan error, len(l.ids))
 	for _, id := range l.ids {
@@ -60,36 +60,36 @@ func (l *links) close() error {
 func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 	e.links = &links{}
 	if e.o.client() {
-		if err := e.meetByCM(ctx); err != nil {
+		if err := e.syncByCM(ctx); err != nil {
 			return err
 		}
 		for range e.o.QPs {
-			if _, err := again(ctx, func() (struct{}, error) { return struct{}{}, patiently(ctx, e.dial) }); err != nil {
+			if _, err := retryRefused(ctx, func() (struct{}, error) { return struct{}{}, withPatience(ctx, e.dial) }); err != nil {
 				return err
 			}
 		}
-		return e.meetByCM(ctx)
+		return e.syncByCM(ctx)
 	}
 	// It listens before the client hears that it may connect.
 	l, err := listenID(ctx, e.o, e.o.Type, e.o.QPs)
 	if err != nil {
 		return err
 	}
-	err = e.meetByCM(ctx)
+	err = e.syncByCM(ctx)
 	for range e.o.QPs {
 		if err == nil {
-			err = patiently(ctx, func(ctx context.Context) error { return e.accept(ctx, l) })
+			err = withPatience(ctx, func(ctx context.Context) error { return e.accept(ctx, l) })
 		}
 	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		return err
 	}
-	return e.meetByCM(ctx)
+	return e.syncByCM(ctx)
 }
 
 // meetByCM is a meeting before there are keys to show.
-func (e *endpoint) meetByCM(ctx context.Context) error {
-	return patiently(ctx, func(ctx context.Context) error {
+func (e *endpoint) syncByCM(ctx context.Context) error {
+	return withPatience(ctx, func(ctx context.Context) error {
 		k, err := e.ctl.swap(ctx, keys{})
 		if err == nil && k.qpn != 0 {
 			return atPeer("-R", "the peer does not connect its queue pairs by rdma_cm: give -R to both ends, or to none")
@@ -112,7 +112,7 @@ func (e *endpoint) createQP(id *cm.SyncID) error {
 		return here("-d", "the way to the peer is by %s, not by %s: choose that, or another address", name, e.o.device)
 	}
 	if err := id.CreateQP(e.pd, e.qpConfig()); err != nil {
-		return e.madeQP(err)
+		return e.explainQP(err)
 	}
 	e.add(id.QP())
 	return nil
@@ -137,9 +137,9 @@ func (e *endpoint) dial(ctx context.Context) (err error) {
 		return err
 	}
 	p := e.param()
-	p.PrivateData = mark{run: e.o.run}.bytes()
+	p.PrivateData = clientTag{run: e.o.run}.bytes()
 	if err := id.Connect(ctx, p); err != nil {
-		return refused(err)
+		return asBusy(err)
 	}
 	if e.o.Type != uverbs.UD {
 		return nil
@@ -150,18 +150,18 @@ func (e *endpoint) dial(ctx context.Context) (err error) {
 	if q.ah, err = e.pd.CreateAH(ud.AH); err != nil {
 		return err
 	}
-	if !e.answers() {
+	if !e.serverSends() {
 		return nil
 	}
-	return e.introduce(ctx, q)
+	return e.sendQPN(ctx, q)
 }
 
 // answers tells whether the server sends datagrams too. rdma_cm tells the
 // client alone where to send to.
-func (e *endpoint) answers() bool { return !e.o.Bandwidth || e.o.Bidirectional }
+func (e *endpoint) serverSends() bool { return !e.o.Bandwidth || e.o.Bidirectional }
 
 // introduce tells the server by a first datagram where to send to.
-func (e *endpoint) introduce(ctx context.Context, q *queue) error {
+func (e *endpoint) sendQPN(ctx context.Context, q *queue) error {
 	binary.LittleEndian.PutUint32(q.mr.Bytes(), q.qp.QPN())
 	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{q.mr.SGE(0, 4)},
 		Imm: q.qp.QPN(), AH: q.ah, QPN: q.qpn, QKey: q.qkey}); err != nil {
@@ -196,14 +196,14 @@ func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
 		return err
 	}
 	e.links.ids = append(e.links.ids, id)
-	asked := id.Event()
+	request := id.Event()
 	if err := e.createQP(id); err != nil {
 		return err
 	}
 	p := e.param()
-	if e.o.fetches() && asked != nil { // no more than the peer wants
-		p.ResponderResources = min(p.ResponderResources, asked.Conn.InitiatorDepth)
-		p.InitiatorDepth = min(p.InitiatorDepth, asked.Conn.ResponderResources)
+	if e.o.fetches() && request != nil { // no more than the peer wants
+		p.ResponderResources = min(p.ResponderResources, request.Conn.InitiatorDepth)
+		p.InitiatorDepth = min(p.InitiatorDepth, request.Conn.ResponderResources)
 	}
 	if e.o.Type == uverbs.RC {
 		if err := id.SetAckTimeout(uint8(e.o.QPTimeout)); err != nil {
@@ -220,7 +220,7 @@ func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
 // acceptUD learns from the client's first datagram where to send to.
 func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam) error {
 	q := e.qps[len(e.qps)-1]
-	if !e.answers() {
+	if !e.serverSends() {
 		return id.Accept(ctx, p)
 	}
 	if err := e.postRecv(q, uverbs.RecvWR{SGL: []uverbs.SGE{q.mr.SGE(0, uverbs.GRHLen+4)}}); err != nil {

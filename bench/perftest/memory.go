@@ -10,7 +10,7 @@ import (
 )
 
 // times is how much memory the times of the messages take.
-func (o *Options) times() uint64 {
+func (o *Options) timestampBytes() uint64 {
 	n := uint64(o.Iters) * 8
 	waits := !o.active() && !o.Bidirectional && (o.Bandwidth || o.fetches())
 	switch {
@@ -26,7 +26,7 @@ func (o *Options) times() uint64 {
 
 // buffers is how much the messages take. The device has not been asked yet for
 // its MTU, to which datagrams are cut.
-func (o *Options) buffers() uint64 {
+func (o *Options) bufferBytes() uint64 {
 	p := *o
 	if p.Type == uverbs.UD {
 		p.Size = min(p.Size, uverbs.MTU4096.Bytes())
@@ -37,7 +37,7 @@ func (o *Options) buffers() uint64 {
 // checkMemory refuses what would not fit into the memory, of which Linux gives
 // more than there is and then ends processes.
 func (o *Options) checkMemory(file string) error {
-	need, buffers := o.times(), o.buffers()
+	need, buffers := o.timestampBytes(), o.bufferBytes()
 	if need+buffers < 16<<20 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (o *Options) checkMemory(file string) error {
 	if err != nil {
 		return err
 	}
-	free, err := available(string(text))
+	free, err := availableMemory(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -62,7 +62,7 @@ func (o *Options) checkMemory(file string) error {
 }
 
 // available finds how much memory programs can have without swapping.
-func available(meminfo string) (bytes uint64, err error) {
+func availableMemory(meminfo string) (bytes uint64, err error) {
 	for line := range strings.Lines(meminfo) {
 		var kB uint64
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kB); err == nil {

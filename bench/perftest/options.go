@@ -79,45 +79,45 @@ type Options struct {
 
 	Progress io.Writer // where a long run tells how far it is; nil: nowhere
 
-	given     map[byte]bool // short options that the command line has
-	peakless  bool          // there is no peak, which nobody asked for
-	modByList bool          // a list has one completion, which nobody asked for
-	payload   []byte
-	busy      float64 // percent of the CPUs' time in the last run
+	given           map[byte]bool // short options that the command line has
+	noPeakByDefault bool          // there is no peak, which nobody asked for
+	cqModByList     bool          // a list has one completion, which nobody asked for
+	payload         []byte
+	busy            float64 // percent of the CPUs' time in the last run
 
 	run uint64 // tells one run from another; not 0
 
 	// What the two ends have agreed on, and what the device is like.
-	out     io.Writer
-	lost    error // what first kept a report from being printed, or written
-	cycle   int   // messages of at most half of it go through a buffer of this size in circles
-	line    int   // by steps of at least this
-	mtu     uverbs.MTU
-	device  string
-	link    uverbs.LinkLayer
-	lid     uint16
-	gid     uverbs.GIDEntry
-	withGID bool
-	iwarp   bool
+	out       io.Writer
+	outputErr error // what first kept a report from being printed, or written
+	cycle     int   // messages of at most half of it go through a buffer of this size in circles
+	cacheLine int   // by steps of at least this
+	mtu       uverbs.MTU
+	device    string
+	link      uverbs.LinkLayer
+	lid       uint16
+	gid       uverbs.GIDEntry
+	withGID   bool
+	iwarp     bool
 }
 
 // The defaults and limits.
 const (
-	defaultPort   = 18515
-	defaultJSON   = "perftest_out.json"
-	maxSize       = 8 << 20
-	longest       = 1<<31 - 1
-	leastIters    = 5
-	mostQPs       = 16384
-	peakIters     = 20000 // beyond, the peak is not looked for
-	largeMessage  = 8192  // beyond, every request completes
-	defaultRxSend = 512
-	mostRxDepth   = 16384
-	mostTxDepth   = 15000
-	mostCQMod     = 1024
-	mostInline    = 1024
-	leastUDSRQ    = 100
-	defaultPeriod = 5 // seconds between the reports of a run without end
+	defaultPort    = 18515
+	defaultJSON    = "perftest_out.json"
+	maxSize        = 8 << 20
+	maxLength      = 1<<31 - 1
+	minIters       = 5
+	maxQPs         = 16384
+	maxPeakIters   = 20000 // beyond, the peak is not looked for
+	largeMessage   = 8192  // beyond, every request completes
+	defaultRxDepth = 512
+	maxRxDepth     = 16384
+	maxTxDepth     = 15000
+	maxCQMod       = 1024
+	maxInline      = 1024
+	minUDSRQ       = 100
+	defaultPeriod  = 5 // seconds between the reports of a run without end
 )
 
 // Defaults are perftest's for a test.
@@ -132,7 +132,7 @@ func Defaults(t Test) *Options {
 		}
 	}
 	if t.receives() || t.Verb == Write {
-		o.RxDepth = defaultRxSend
+		o.RxDepth = defaultRxDepth
 	}
 	if t.Verb == Atomic {
 		o.Size = 8
@@ -150,25 +150,36 @@ func (o *Options) active() bool { return o.client() != o.Reversed }
 func (o *Options) sends() bool { return o.active() || o.Bidirectional || !o.Bandwidth }
 
 // takes tells whether this end takes messages by receives in the test.
-func (o *Options) takes() bool {
+func (o *Options) postsReceives() bool {
 	return o.receives() && (!o.active() || o.Bidirectional || !o.Bandwidth)
 }
 
 // full tells whether everything is printed, not one figure alone.
-func (o *Options) full() bool { return o.Output == "" }
+func (o *Options) fullReport() bool { return o.Output == "" }
 
 // printf prints a part of the report. The run goes on without, for the peer's
 // sake, and tells in the end.
 func (o *Options) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(o.out, format, args...); err != nil && o.lost == nil {
-		o.lost = fmt.Errorf("printing: %w", err)
+	if _, err := fmt.Fprintf(o.out, format, args...); err != nil && o.outputErr == nil {
+		o.outputErr = fmt.Errorf("printing: %w", err)
 	}
 }
 
 // waiting is what a server says when it listens.
 func (o *Options) waiting() {
-	if o.full() {
+	if o.fullReport() {
 		const stars = "************************************\n"
 		o.printf("\n%s* Waiting for client to connect... *\n%s", stars, stars)
 	}
+}
+
+// timed tells whether the run is of a given time.
+func (o *Options) timed() bool { return o.Duration > 0 && !o.Infinite }
+
+// progress is where to tell how far a run is. One without end reports anyway.
+func (o *Options) progress() io.Writer {
+	if o.Infinite {
+		return nil
+	}
+	return o.Progress
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +35,8 @@ func Parse(t Test, args []string) (*Options, error) {
 	if o.ShowVersion {
 		return o, nil
 	}
-	settled := *o
-	return o, settled.settle()
+	normalized := *o
+	return o, normalized.normalize()
 }
 
 // table are the options that the test has.
@@ -44,7 +45,7 @@ func (o *Options) table() []getopt.Option {
 	for i := range t {
 		t[i].Set = o.once(t[i])
 	}
-	return append(t, refusals(t)...)
+	return append(t, rejectedOptions(t)...)
 }
 
 // once lets an option be given once, as perftest does.
@@ -72,7 +73,7 @@ func (o *Options) common() []getopt.Option {
 		n('F', "CPU-freq", "", "Accepted for perftest's sake: the CPU's frequency does not matter here", f(new(bool))),
 		n('i', "ib-port", "port", "Use port <port> of IB device (default 1)", i(&o.IBPort, 1, 255)),
 		n('m', "mtu", "mtu", "MTU size: 256 - 4096 (default port mtu)", i(&o.MTU, 256, 4096)),
-		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", leastIters, o.Iters), i(&o.Iters, leastIters, 1<<32)),
+		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", minIters, o.Iters), i(&o.Iters, minIters, 1<<32)),
 		n('p', "port", "port", fmt.Sprintf("Listen on/connect to port <port> (default %d)", defaultPort), i(&o.Port, 1, 65535)),
 		n('R', "rdma_cm", "", "Connect QPs with rdma_cm and run test on those QPs", f(&o.RDMACM)),
 		n('S', "sl", "sl", "SL (default 0)", i(&o.SL, 0, 15)),
@@ -105,11 +106,11 @@ func (o *Options) bandwidthTable() []getopt.Option {
 	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
 	return []getopt.Option{
 		n('b', "bidirectional", "", "Measure bidirectional bandwidth (default unidirectional)", f(&o.Bidirectional)),
-		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)", i(&o.PostList, 1, mostTxDepth)),
+		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)", i(&o.PostList, 1, maxTxDepth)),
 		n('N', "noPeak", "", "Cancel peak-bw calculation (default with peak up to iters=20000)", f(&o.NoPeak)),
-		n('q', "qp", "num", "Num of qp's (default 1)", i(&o.QPs, 1, mostQPs)),
-		n('Q', "cq-mod", "num", "Generate Cqe only after <num> completion", i(&o.CQMod, 1, mostCQMod)),
-		n('t', "tx-depth", "dep", fmt.Sprintf("Size of tx queue (default %d)", o.TxDepth), i(&o.TxDepth, 1, mostTxDepth)),
+		n('q', "qp", "num", "Num of qp's (default 1)", i(&o.QPs, 1, maxQPs)),
+		n('Q', "cq-mod", "num", "Generate Cqe only after <num> completion", i(&o.CQMod, 1, maxCQMod)),
+		n('t', "tx-depth", "dep", fmt.Sprintf("Size of tx queue (default %d)", o.TxDepth), i(&o.TxDepth, 1, maxTxDepth)),
 		n('w', "limit_bw", "value", "Set verifier limit for bandwidth", setFloat(&o.LimitBW)),
 		n('y', "limit_msgrate", "value", "Set verifier limit for Msg Rate", setFloat(&o.LimitRate)),
 		n(0, "mr_per_qp", "", "Create memory region for each qp", f(&o.MRPerQP)),
@@ -141,7 +142,7 @@ func (o *Options) verbTable() (t []getopt.Option) {
 	if o.fetches() {
 		t = append(t, n('o', "outs", "num", "Num of outstanding read/atom (default max of device)", i(&o.Outs, 0, 255)))
 	} else {
-		t = append(t, n('I', "inline_size", "size", "Max size of message to be sent in inline", i(&o.Inline, 0, mostInline)))
+		t = append(t, n('I', "inline_size", "size", "Max size of message to be sent in inline", i(&o.Inline, 0, maxInline)))
 	}
 	if o.Verb != Write {
 		t = append(t, n('e', "events", "", "Sleep on CQ events (default poll)", f(&o.Events)),
@@ -156,9 +157,9 @@ func (o *Options) verbTable() (t []getopt.Option) {
 		t = append(t, n(0, "payload_file_path", "file", "Set the payload by a text file of words: 0xaaaaaaaa, 0xbbbbbbbb, ...", o.setPayload))
 	}
 	if o.receives() || o.Verb == Write {
-		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxSend), i(&o.RxDepth, 1, mostRxDepth)))
+		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxDepth), i(&o.RxDepth, 1, maxRxDepth)))
 		if o.Bandwidth {
-			t = append(t, n(0, "recv_post_list", "size", "Post list of receive WQEs of <size> size (instead of single post)", i(&o.RecvPostList, 1, mostRxDepth)))
+			t = append(t, n(0, "recv_post_list", "size", "Post list of receive WQEs of <size> size (instead of single post)", i(&o.RecvPostList, 1, maxRxDepth)))
 		}
 	}
 	return t
@@ -202,8 +203,8 @@ func (o *Options) setSize(value string) error {
 		digits, factor = value[:len(value)-1], 1<<20
 	}
 	n, err := strconv.ParseInt(digits, 0, 64)
-	if err != nil || n < 1 || n > longest/factor {
-		return fmt.Errorf("%q is no number of bytes from 1 to %d; K and M behind it stand for 1024 and 1048576", value, longest)
+	if err != nil || n < 1 || n > maxLength/factor {
+		return fmt.Errorf("%q is no number of bytes from 1 to %d; K and M behind it stand for 1024 and 1048576", value, maxLength)
 	}
 	o.Size = int(n * factor)
 	return nil
@@ -256,4 +257,39 @@ func setFloat(v *float64) func(string) error {
 		*v = f
 		return nil
 	}
+}
+
+// setFlowLabels takes labels separated by commas.
+func (o *Options) setFlowLabels(value string) error {
+	for field := range strings.SplitSeq(value, ",") {
+		v, err := strconv.ParseUint(field, 0, 20)
+		if err != nil {
+			return fmt.Errorf("%q is no flow label, a number of at most 20 bits", field)
+		}
+		o.FlowLabels = append(o.FlowLabels, int(v))
+	}
+	return nil
+}
+
+// setPayload reads a file of words such as 0x01020304, separated by commas. The
+// lowest byte of a word goes first.
+func (o *Options) setPayload(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var bytes []byte
+	for field := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
+		digits, found := strings.CutPrefix(field, "0x")
+		word, err := strconv.ParseUint(digits, 16, 32)
+		if !found || len(digits) != 8 || err != nil {
+			return fmt.Errorf("%s: %q is no word of eight hexadecimal digits such as 0x01020304", file, field)
+		}
+		bytes = append(bytes, byte(word), byte(word>>8), byte(word>>16), byte(word>>24))
+	}
+	if len(bytes) == 0 {
+		return fmt.Errorf("%s has no word", file)
+	}
+	o.payload = bytes
+	return nil
 }

@@ -44,7 +44,7 @@ func TestSettled(t *testing.T) {
 		{"atomic_bw -n 10 host", figures{8, 10, 10, 1, 10, false}},
 	} {
 		f := strings.Fields(c.line)
-		o := settled(t, f[0], f[1:]...)
+		o := normalized(t, f[0], f[1:]...)
 		got := figures{o.Size, o.Iters, o.TxDepth, o.RxDepth, o.CQMod, o.NoPeak}
 		if d := cmp.Diff(c.want, got, cmp.AllowUnexported(figures{})); d != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.line, d)
@@ -53,7 +53,7 @@ func TestSettled(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	o := settled(t, "send_bw", strings.Fields("-d rxe0 -i 2 -x 3 -p 1234 -F -t 64 -q 4 -c UC -m 1024 -I 64 -e -X 1 -b -l 8 -Q 4 --report_gbits --out_json --out_json_file=f host")...)
+	o := normalized(t, "send_bw", strings.Fields("-d rxe0 -i 2 -x 3 -p 1234 -F -t 64 -q 4 -c UC -m 1024 -I 64 -e -X 1 -b -l 8 -Q 4 --report_gbits --out_json --out_json_file=f host")...)
 	want := Defaults(Test{Send, true})
 	want.Device, want.IBPort, want.GIDIndex, want.Port, want.TxDepth, want.QPs, want.Type = "rxe0", 2, 3, 1234, 64, 4, uverbs.UC
 	want.MTU, want.Inline, want.Events, want.Vector, want.Bidirectional, want.PostList, want.CQMod = 1024, 64, true, 1, true, 8, 4
@@ -155,7 +155,7 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	for seconds, margin := range map[string]int{"4": 1, "10": 2, "2": 0} {
-		if o := settled(t, "send_bw", "-D", seconds); o.Margin != margin {
+		if o := normalized(t, "send_bw", "-D", seconds); o.Margin != margin {
 			t.Errorf("-D %s: a margin of %d", seconds, o.Margin)
 		}
 	}

@@ -26,8 +26,8 @@ func (r latencyResult) figures(o *Options, size int) latencyFigures {
 	}
 	if o.Duration > 0 {
 		if r.iters > 0 {
-			f.avg = float64(r.took) / f.ways / float64(r.iters)
-			f.perSecond = float64(r.iters) / (float64(r.took) / 1e9)
+			f.avg = float64(r.elapsed) / f.ways / float64(r.iters)
+			f.perSecond = float64(r.iters) / (float64(r.elapsed) / 1e9)
 		}
 		return f
 	}
@@ -40,7 +40,7 @@ func (r latencyResult) figures(o *Options, size int) latencyFigures {
 		f.all = slices.Clone(f.sorted)
 	}
 	slices.Sort(f.sorted)
-	if len(f.sorted) < leastIters-1 {
+	if len(f.sorted) < minIters-1 {
 		return f
 	}
 	f.summarize()
@@ -70,7 +70,7 @@ func (f *latencyFigures) summarize() {
 func (o *Options) printLatency(f latencyFigures) {
 	o.printAll(f)
 	switch {
-	case !o.full():
+	case !o.fullReport():
 		o.printf("%f\n", f.avg)
 	case o.Duration > 0:
 		o.printf(" %-7d       %d            %-7.2f        %-7.2f%s", f.size, f.iters, f.avg, f.perSecond, o.extra())
@@ -118,7 +118,7 @@ func (o *Options) printBandwidth(r bwReport) {
 }
 
 // limits are those that the options set for the figures.
-func (o *Options) limits(r bwReport) error {
+func (o *Options) checkLimits(r bwReport) error {
 	switch {
 	case !(r.avg >= o.LimitBW): // NaN, too
 		return fmt.Errorf("the bandwidth, %.2f, is below the limit of %.2f (-w)", r.avg, o.LimitBW)

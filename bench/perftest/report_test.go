@@ -22,7 +22,7 @@ import (
 // printed.
 func ready(t *testing.T, name string, args ...string) (*Options, *bytes.Buffer) {
 	t.Helper()
-	o := settled(t, name, args...)
+	o := normalized(t, name, args...)
 	var out bytes.Buffer
 	o.out, o.device, o.mtu, o.link = &out, "rxe0", uverbs.MTU4096, uverbs.LinkEthernet
 	o.gid, o.withGID = uverbs.GIDEntry{GID: seenKeys.gid, Index: 1}, true
@@ -42,14 +42,14 @@ func TestInfo(t *testing.T) {
  ibv_wr* API     : OFF		Using DDP      : OFF
 `
 	for _, c := range []struct{ test, args, want string }{
-		{"send_bw", "-n 10 -b -s 1024 host", line + "                    Send Bidirectional BW Test\n" + common +
+		{"send_bw", "-n 10 -b -s 1024 host", separator + "                    Send Bidirectional BW Test\n" + common +
 			" TX depth        : 10\n RX depth        : 10\n CQ Moderation   : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n" +
-			" GID index       : 1\n Max inline data : 0[B]\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + line},
-		{"read_lat", "", line + "                    RDMA_Read Latency Test\n" + common +
-			" Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Outstand reads  : 128\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + line},
-		{"send_lat", "-R -n 10", line + "                    Send Latency Test\n" + common +
+			" GID index       : 1\n Max inline data : 0[B]\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + separator},
+		{"read_lat", "", separator + "                    RDMA_Read Latency Test\n" + common +
+			" Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Outstand reads  : 128\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + separator},
+		{"send_lat", "-R -n 10", separator + "                    Send Latency Test\n" + common +
 			" RX depth        : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Max inline data : 0[B]\n" +
-			" rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n" + line + " Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP\n" + line},
+			" rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n" + separator + " Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP\n" + separator},
 		{"send_lat", "--output=latency", ""},
 	} {
 		o, out := ready(t, c.test, strings.Fields(c.args)...)
@@ -89,7 +89,7 @@ func TestLatencyFigures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	o.printLatency(f)
-	want := "#, usec\n1, 4\n2, 1\n3, 2\n4, 45\n5, 3\n6, 35\n#, usec\n1, 1\n2, 2\n3, 3\n4, 4\n" + line + latHeader +
+	want := "#, usec\n1, 4\n2, 1\n3, 2\n4, 45\n5, 3\n6, 35\n#, usec\n1, 1\n2, 2\n3, 3\n4, 4\n" + separator + latHeader +
 		" 64      7          1.00           35.00        2.50     \t       2.50        \t1.12   \t\t35.00   \t\t35.00  \n"
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -102,7 +102,7 @@ func TestLatencyFigures(t *testing.T) {
 		t.Errorf("of an early end: %+v", f)
 	}
 	timed, out := ready(t, "send_lat", "-D", "2")
-	timed.printLatency(latencyResult{iters: 14431, took: 2e9}.figures(timed, 2))
+	timed.printLatency(latencyResult{iters: 14431, elapsed: 2e9}.figures(timed, 2))
 	if out.String() != " 2             14431            69.30          7215.50\n" {
 		t.Errorf("%q", out)
 	}
@@ -184,12 +184,12 @@ func TestMemory(t *testing.T) {
 		"send_bw -n 4294967296 -t 100 host":        "",
 	} {
 		name, rest, _ := strings.Cut(args, " ")
-		err := settled(t, name, strings.Fields(rest)...).checkMemory(file)
+		err := normalized(t, name, strings.Fields(rest)...).checkMemory(file)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
-	if _, err := available("MemTotal: 1 kB\n"); err == nil {
+	if _, err := availableMemory("MemTotal: 1 kB\n"); err == nil {
 		t.Error("no memory at all, and no error")
 	}
 }
@@ -206,7 +206,7 @@ func TestFastest(t *testing.T) {
 		t.Errorf("without a completion: %v", v)
 	}
 	found := make(chan float64)
-	go func() { found <- steps(peakIters*64, 1, 100).fastest() }()
+	go func() { found <- steps(maxPeakIters*64, 1, 100).fastest() }()
 	select {
 	case v := <-found:
 		if v < 100 || v > 160 {
@@ -223,7 +223,7 @@ func TestLimits(t *testing.T) {
 		avg, rate float64
 		want      string
 	}{{10, 2, ""}, {9, 2, "below the limit of 10.00 (-w)"}, {11, 1, "below the limit of 2.000000 (-y)"}, {math.NaN(), 2, "(-w)"}} {
-		err := o.limits(bwReport{avg: c.avg, rate: c.rate})
+		err := o.checkLimits(bwReport{avg: c.avg, rate: c.rate})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -245,14 +245,14 @@ func TestJSON(t *testing.T) {
 			o.printLatency(latencyFigures{})
 		}
 		text, err := os.ReadFile(file)
-		if err != nil || o.lost != nil || !json.Valid(text) || !strings.Contains(string(text), c.want) {
+		if err != nil || o.outputErr != nil || !json.Valid(text) || !strings.Contains(string(text), c.want) {
 			t.Errorf("%s %s: %v, no %s:\n%s", c.test, c.args, err, c.want, text)
 		}
 	}
 	for _, bad := range []string{file + "/none", t.TempDir() + "/none/file", t.TempDir()} {
 		o, err := Parse(Test{Send, true}, []string{"--out_json", "--out_json_file=" + bad})
 		if err == nil {
-			err = o.settle()
+			err = o.normalize()
 		}
 		if err == nil || !strings.Contains(err.Error(), "--out_json_file here") {
 			t.Errorf("%s: %v", bad, err)
@@ -267,8 +267,8 @@ func TestLostReports(t *testing.T) {
 		o, out := ready(t, name, "--out_json", "--out_json_file=/dev/full")
 		o.printLatency(latencyFigures{iters: 1234})
 		o.printBandwidth(bwReport{iters: 1234})
-		if strings.Count(out.String(), "1234") != 2 || !errors.Is(o.lost, syscall.ENOSPC) {
-			t.Errorf("%s: %q, %v", name, out, o.lost)
+		if strings.Count(out.String(), "1234") != 2 || !errors.Is(o.outputErr, syscall.ENOSPC) {
+			t.Errorf("%s: %q, %v", name, out, o.outputErr)
 		}
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -277,7 +277,7 @@ func TestLostReports(t *testing.T) {
 	}
 	defer full.Close()
 	o := Defaults(Test{Send, true})
-	o.Device, o.Iters = "none", peakIters+1
+	o.Device, o.Iters = "none", maxPeakIters+1
 	if err := Run(t.Context(), o, full); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}

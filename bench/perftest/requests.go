@@ -12,8 +12,8 @@ func (e *endpoint) prepare(size int) {
 	e.size = size
 	for i, q := range e.qps {
 		q.posted, q.completed = 0, 0
-		q.from = e.o.circle(uint64(q.first), size)
-		q.to = e.o.circle(q.peer.vaddr, size)
+		q.sendSlots = e.o.slots(uint64(q.sendOffset), size)
+		q.remoteSlots = e.o.slots(q.peer.vaddr, size)
 		q.wrs = make([]uverbs.SendWR, e.o.PostList)
 		for j := range q.wrs {
 			wr := &q.wrs[j]
@@ -37,14 +37,14 @@ func (e *endpoint) prepare(size int) {
 
 // aim gives a request the next places of its data.
 func (e *endpoint) aim(q *queue, wr *uverbs.SendWR) {
-	from := int(q.from.next())
+	from := int(q.sendSlots.next())
 	if e.size <= e.o.Inline {
 		wr.SGL, wr.Inline = nil, q.mr.Bytes()[from:from+e.size]
 	} else {
 		wr.SGL[0] = q.mr.SGE(from, e.size)
 	}
 	if e.o.remote() {
-		wr.RemoteAddr = q.to.next()
+		wr.RemoteAddr = q.remoteSlots.next()
 	}
 }
 
@@ -77,7 +77,7 @@ func (o *Options) operands() (compareAdd, swap uint64) {
 func (e *endpoint) fill() error {
 	space := e.o.grhSpace()
 	for i, q := range e.qps {
-		q.into = e.o.circle(uint64(q.second), e.size+space)
+		q.recvSlots = e.o.slots(uint64(q.recvOffset), e.size+space)
 		q.received, q.free = 0, 0
 		q.recvs = make([]uverbs.RecvWR, e.o.RecvPostList)
 		for j := range q.recvs {
@@ -109,7 +109,7 @@ func (e *endpoint) refill(q *queue) error {
 			grh = uverbs.GRHLen
 		}
 		for j := range q.recvs {
-			q.recvs[j].SGL[0] = q.mr.SGE(int(q.into.next())+skip-grh, e.size+grh)
+			q.recvs[j].SGL[0] = q.mr.SGE(int(q.recvSlots.next())+skip-grh, e.size+grh)
 		}
 	}
 	return e.postRecv(q, q.recvs...)
@@ -127,7 +127,7 @@ func (e *endpoint) postRecv(q *queue, wrs ...uverbs.RecvWR) (err error) {
 
 // arrived checks a receive and posts another in its place, unless those that
 // are posted are enough for the run.
-func (e *endpoint) arrived(wc *uverbs.WC, iters int) (*queue, error) {
+func (e *endpoint) processReceive(wc *uverbs.WC, iters int) (*queue, error) {
 	if err := e.check(wc, true); err != nil {
 		return nil, err
 	}
@@ -157,37 +157,37 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 	case wc.Status == uverbs.WCWRFlushErr:
 		return e.flushed()
 	}
-	guess := e.guess(wc.Status, receive)
-	if guess == nil {
+	peerErr := e.diagnose(wc.Status, receive)
+	if peerErr == nil {
 		return wc.Err()
 	}
-	if guess.Option != "" && e.moved() {
+	if peerErr.Option != "" && e.transferred() {
 		return fmt.Errorf("%w, in mid-run: what the two ends were told has fitted until then", wc.Err())
 	}
-	guess.Err = wc.Err()
-	return guess
+	peerErr.Err = wc.Err()
+	return peerErr
 }
 
 // moved tells whether messages of this size have gone through.
-func (e *endpoint) moved() bool {
+func (e *endpoint) transferred() bool {
 	return slices.ContainsFunc(e.qps, func(q *queue) bool { return q.completed > 0 || q.received > 0 })
 }
 
 // guess is what a status tells of the peer at the beginning of a run; nil for
 // nothing.
-func (e *endpoint) guess(status uverbs.WCStatus, receive bool) *Error {
-	misfit := func(option, format string, args ...any) *Error {
+func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
+	mismatch := func(option, format string, args ...any) *Error {
 		return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // rxe says the latter
-		return misfit("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a to both or to none", e.size)
+		return mismatch("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a to both or to none", e.size)
 	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // and so here
-		return misfit("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
+		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
-		return misfit("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
+		return mismatch("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
 	case status == uverbs.WCRetryExcErr:
-		return misfit("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+		return mismatch("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return nil
 }
@@ -209,5 +209,5 @@ func (e *endpoint) flushed() error {
 			}
 		}
 	}
-	return fmt.Errorf("in mid-run: %w", errGone)
+	return fmt.Errorf("in mid-run: %w", errPeerClosed)
 }

@@ -23,17 +23,17 @@ func Run(ctx context.Context, o *Options, out io.Writer) error {
 func run(ctx context.Context, o *Options, out io.Writer, find func(name string) (*uverbs.Context, error)) (err error) {
 	p := *o
 	p.out, p.run = out, rand.Uint64()|1
-	defer func() { err = errors.Join(err, p.lost) }()
-	if err := p.settle(); err != nil {
+	defer func() { err = errors.Join(err, p.outputErr) }()
+	if err := p.normalize(); err != nil {
 		return err
 	}
 	if err := p.checkMemory("/proc/meminfo"); err != nil {
 		return err
 	}
-	if p.modByList {
-		p.printf("%sPost List requested - CQ moderation will be the size of the post list\n", line)
+	if p.cqModByList {
+		p.printf("%sPost List requested - CQ moderation will be the size of the post list\n", separator)
 	}
-	if p.peakless {
+	if p.noPeakByDefault {
 		p.printf(" WARNING: BW peak won't be measured in this run.\n")
 	}
 	dev, err := openDevice(&p, find)
@@ -42,30 +42,30 @@ func run(ctx context.Context, o *Options, out io.Writer, find func(name string) 
 	}
 	s := &session{o: &p, e: &endpoint{o: &p, dev: dev}}
 	defer func() { err = errors.Join(err, s.close()) }()
-	guard, guarded := newGuard(ctx, &p, dev)
-	defer guard.stop()
-	if err = s.open(guarded); err == nil {
-		err = s.play(guarded)
+	monitor, monitored := newDeviceMonitor(ctx, &p, dev)
+	defer monitor.stop()
+	if err = s.open(monitored); err == nil {
+		err = s.measure(monitored)
 	}
 	if err == nil {
-		err = s.idle(guarded)
+		err = s.waitDestroy(monitored)
 	}
 	if err != nil && ctx.Err() != nil {
-		return s.interrupted()
+		return s.interruptedError()
 	}
-	return guard.cause(err)
+	return monitor.cause(err)
 }
 
 // interrupted tells whether there are figures.
-func (s *session) interrupted() error {
-	if s.e.watch == nil {
+func (s *session) interruptedError() error {
+	if s.e.watchdog == nil {
 		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
 	}
 	return fmt.Errorf("%w; the figures are of what was done until then", ErrInterrupted)
 }
 
 // idle keeps the objects for a while.
-func (s *session) idle(ctx context.Context) error {
+func (s *session) waitDestroy(ctx context.Context) error {
 	if s.o.WaitDestroy == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *session) close() error {
 // open finds the peer, agrees with it, and makes what the test needs.
 func (s *session) open(ctx context.Context) error {
 	o := s.o
-	w, err := o.meet(ctx)
+	w, err := o.connectControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 // meet makes the connection on which the two ends agree.
-func (o *Options) meet(ctx context.Context) (wire, error) {
+func (o *Options) connectControl(ctx context.Context) (wire, error) {
 	switch {
 	case o.CommCM && o.client():
 		return dialCM(ctx, o)
@@ -145,7 +145,7 @@ func (e *endpoint) handshake(ctx context.Context) error {
 	late := o.Verb != Send              // and these end with one
 	first := e.qps[0].own
 	if early {
-		if err := e.ctl.soon(ctx, first); err != nil {
+		if err := e.ctl.syncSoon(ctx, first); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (e *endpoint) handshake(ctx context.Context) error {
 		}
 	}
 	if !late {
-		if err := e.ctl.soon(ctx, first); err != nil {
+		if err := e.ctl.syncSoon(ctx, first); err != nil {
 			return err
 		}
 	}
@@ -175,14 +175,14 @@ func (e *endpoint) handshake(ctx context.Context) error {
 		o.address("remote", q.peer)
 	}
 	if late {
-		return e.ctl.soon(ctx, first)
+		return e.ctl.syncSoon(ctx, first)
 	}
 	return nil
 }
 
 // swapAll exchanges the keys of all QPs.
 func (e *endpoint) swapAll(ctx context.Context) error {
-	return patiently(ctx, func(ctx context.Context) (err error) {
+	return withPatience(ctx, func(ctx context.Context) (err error) {
 		for i, q := range e.qps {
 			if q.peer, err = e.ctl.swap(ctx, q.own); err != nil {
 				return err

@@ -19,17 +19,17 @@ type tcpWire struct {
 	conn net.Conn
 	done chan struct{} // closed when the goroutine has ended
 
-	mu  sync.Mutex
-	in  []byte
-	err error         // how the connection ended
-	was chan struct{} // closed, and another put in its place, when in or err changes
+	mu      sync.Mutex
+	in      []byte
+	err     error         // how the connection ended
+	changed chan struct{} // closed, and another put in its place, when in or err changes
 }
 
 // mostPending is more than a peer ever says unasked.
-const mostPending = 1 << 16
+const maxPending = 1 << 16
 
 func newTCPWire(conn net.Conn) *tcpWire {
-	w := &tcpWire{conn: conn, done: make(chan struct{}), was: make(chan struct{})}
+	w := &tcpWire{conn: conn, done: make(chan struct{}), changed: make(chan struct{})}
 	go w.read()
 	return w
 }
@@ -43,15 +43,15 @@ func (w *tcpWire) read() {
 		w.in = append(w.in, buf[:n]...)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
-			w.err = errGone
+			w.err = errPeerClosed
 		case err != nil:
 			w.err = err
-		case len(w.in) > mostPending:
+		case len(w.in) > maxPending:
 			w.err = atPeer("", "the peer says more than a perftest does: does it speak another protocol?")
 		}
 		end := w.err != nil
-		close(w.was)
-		w.was = make(chan struct{})
+		close(w.changed)
+		w.changed = make(chan struct{})
 		w.mu.Unlock()
 		if end {
 			return
@@ -68,16 +68,16 @@ func (w *tcpWire) state() (int, error) {
 func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 	for {
 		w.mu.Lock()
-		if misfit := keysMisfit(w.in, len(message)); misfit != nil {
+		if mismatch := keysMismatch(w.in, len(message)); mismatch != nil {
 			w.mu.Unlock()
-			return misfit
+			return mismatch
 		}
 		if len(w.in) >= len(message) {
 			w.in = w.in[copy(message, w.in):]
 			w.mu.Unlock()
 			return nil
 		}
-		in, err, was := w.in, w.err, w.was
+		in, err, changed := w.in, w.err, w.changed
 		w.mu.Unlock()
 		if err != nil && len(in) > 0 {
 			return fmt.Errorf("%w; it said: %q", err, in[:min(len(in), 64)])
@@ -86,7 +86,7 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 			return err
 		}
 		select {
-		case <-was:
+		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -94,7 +94,7 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 }
 
 // keysMisfit tells keys without a GID from keys with one, which are longer.
-func keysMisfit(in []byte, want int) error {
+func keysMismatch(in []byte, want int) error {
 	switch {
 	case want == gidKeys && len(in) >= plainKeys && in[plainKeys-1] == 0:
 		return atPeer("-x", "the peer uses no GID, and this end does: on InfiniBand give it to both ends or to none")
@@ -115,7 +115,7 @@ func (w *tcpWire) send(ctx context.Context, message []byte) error {
 			return gone
 		}
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			return errGone
+			return errPeerClosed
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			<-ctx.Done()
@@ -142,7 +142,7 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 		}
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
 	}
-	conn, err := again(ctx, func() (net.Conn, error) {
+	conn, err := retryRefused(ctx, func() (net.Conn, error) {
 		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {

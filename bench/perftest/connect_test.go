@@ -26,7 +26,7 @@ func freePort(t *testing.T) int {
 
 // atHome are the options of an end on this machine.
 func atHome(t *testing.T, port int, server string) *Options {
-	o := settled(t, "send_bw", "-p", strconv.Itoa(port))
+	o := normalized(t, "send_bw", "-p", strconv.Itoa(port))
 	o.Server, o.SourceIP, o.mtu = server, "127.0.0.1", uverbs.MTU1024
 	o.out = new(strings.Builder)
 	return o
@@ -34,7 +34,7 @@ func atHome(t *testing.T, port int, server string) *Options {
 
 // talk makes the connection and agrees.
 func talk(ctx context.Context, o *Options) error {
-	w, err := o.meet(ctx)
+	w, err := o.connectControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func TestAnotherProtocol(t *testing.T) {
 		conn, err := l.Accept()
 		if err == nil {
 			_, err = conn.Read(make([]byte, 16))
-			giveUp(errSilent)
+			giveUp(errSilentPeer)
 			_, _ = io.Copy(io.Discard, conn) // until the client goes
 			err = errors.Join(err, conn.Close())
 		}
@@ -78,7 +78,7 @@ func TestAnotherProtocol(t *testing.T) {
 		o := atHome(t, freePort(t), "")
 		ended := make(chan error, 1)
 		go func() { ended <- talk(t.Context(), o) }()
-		conn, err := again(t.Context(), func() (net.Conn, error) { return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))) })
+		conn, err := retryRefused(t.Context(), func() (net.Conn, error) { return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestTalker(t *testing.T) {
 			err = sw.send(context.Background(), make([]byte, 4096))
 		}
 	}()
-	err := cw.receive(limited(t), make([]byte, 4*mostPending))
+	err := cw.receive(limited(t), make([]byte, 4*maxPending))
 	if err == nil || !strings.Contains(err.Error(), "says more than a perftest does") || len(err.Error()) > 1000 {
 		t.Errorf("%.200v", err)
 	}

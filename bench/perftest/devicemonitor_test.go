@@ -31,20 +31,20 @@ func TestGuardGone(t *testing.T) {
 	for _, name := range []string{"fails", "is removed"} {
 		f := make(fakeDevice)
 		o := &Options{device: "mlx5_0", IBPort: 1}
-		g, ctx := newGuard(t.Context(), o, f)
+		g, ctx := newDeviceMonitor(t.Context(), o, f)
 		if name == "fails" {
 			f <- uverbs.AsyncEvent{Type: uverbs.EventDeviceFatal}
 		} else {
 			close(f)
 		}
 		<-ctx.Done()
-		v := &watch{parent: ctx, wire: &quietWire{gone: errGone}}
-		for _, err := range []error{v.judge(7), errGone, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone, errors.New("status 5")} {
+		v := &watchdog{parent: ctx, wire: &quietWire{gone: errPeerClosed}}
+		for _, err := range []error{v.checkProgress(7), errPeerClosed, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone, errors.New("status 5")} {
 			if err := g.cause(err); !errors.Is(err, uverbs.ErrDeviceGone) || !strings.HasPrefix(err.Error(), "mlx5_0 has been removed, or has failed") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := v.judge(7); !stands(err) || errors.Is(err, ErrInterrupted) {
+		if err := v.checkProgress(7); !figuresValid(err) || errors.Is(err, ErrInterrupted) {
 			t.Errorf("%s: %v has no figures", name, err)
 		}
 		g.stop()
@@ -55,7 +55,7 @@ func TestGuardGone(t *testing.T) {
 // another port is not.
 func TestGuardPort(t *testing.T) {
 	f := make(fakeDevice)
-	g, ctx := newGuard(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
+	g, ctx := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
 	defer g.stop()
 	silent := atPeer("", "the peer does not answer")
 	for _, c := range []struct {
@@ -79,9 +79,9 @@ func TestGuardPort(t *testing.T) {
 
 // Where a device has not gone, what looks like it is left as it is.
 func TestGuardInnocent(t *testing.T) {
-	g, _ := newGuard(t.Context(), &Options{device: "mlx5_0"}, make(fakeDevice))
+	g, _ := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0"}, make(fakeDevice))
 	defer g.stop()
-	if err := g.cause(errGone); err != errGone {
+	if err := g.cause(errPeerClosed); err != errPeerClosed {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -59,12 +59,12 @@ func TestAllOptions(t *testing.T) {
 }
 
 func TestInfinite(t *testing.T) {
-	o := settled(t, "write_bw", "--run_infinitely", "-b")
+	o := normalized(t, "write_bw", "--run_infinitely", "-b")
 	if o.Duration != defaultPeriod || o.timed() || !o.NoPeak || o.progress() != nil || o.TxDepth != 128 {
 		t.Errorf("%+v", o)
 	}
 	var out strings.Builder
-	o = settled(t, "write_bw", "--run_infinitely", "-D", "1", "-s", "64", "host")
+	o = normalized(t, "write_bw", "--run_infinitely", "-D", "1", "-s", "64", "host")
 	o.out = &out
 	b := &bandwidthRun{endpoint: &endpoint{o: o, size: 64}, completed: 500, began: now() - int64(time.Second)/2}
 	if err := b.period(); err != nil || out.Len() > 0 {
@@ -86,7 +86,7 @@ func TestPayload(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if o := settled(t, "send_bw", "--payload_file_path", file); string(o.payload) != want {
+		if o := normalized(t, "send_bw", "--payload_file_path", file); string(o.payload) != want {
 			t.Errorf("%q: %q", text, o.payload)
 		}
 	}
@@ -103,7 +103,7 @@ func TestPayload(t *testing.T) {
 // The QPs take the flow labels in turn. -S goes into every path, --tclass and
 // --flow_label only into those with a GRH.
 func TestPathOptions(t *testing.T) {
-	o := settled(t, "write_bw", "--flow_label=1,0xfffff", "-q", "3", "-S", "3", "--tclass=106")
+	o := normalized(t, "write_bw", "--flow_label=1,0xfffff", "-q", "3", "-S", "3", "--tclass=106")
 	e := &endpoint{o: o, qps: []*queue{{}, {}, {}}}
 	for _, withGID := range []bool{true, false} {
 		o.withGID = withGID
@@ -124,7 +124,7 @@ func TestCPUTimes(t *testing.T) {
 	if err != nil || begin != (cpuTimes{100, 300}) {
 		t.Fatalf("%v, %v", begin, err)
 	}
-	v := &watch{cpuBegin: begin, cpuEnd: cpuTimes{130, 310}}
+	v := &watchdog{cpuBegin: begin, cpuEnd: cpuTimes{130, 310}}
 	if v.busy() != 0 {
 		t.Error("a run that has not ended is busy")
 	}
@@ -144,11 +144,11 @@ func TestCPUTimes(t *testing.T) {
 
 // The roles change, not the sides of the connection.
 func TestReversed(t *testing.T) {
-	client, server := settled(t, "send_bw", "--reversed", "host"), settled(t, "send_bw", "--reversed")
-	if !client.client() || client.active() || client.sends() || !client.takes() || client.NoPeak == false {
+	client, server := normalized(t, "send_bw", "--reversed", "host"), normalized(t, "send_bw", "--reversed")
+	if !client.client() || client.active() || client.sends() || !client.postsReceives() || client.NoPeak == false {
 		t.Errorf("client %+v", client)
 	}
-	if server.client() || !server.active() || !server.sends() || server.takes() || server.NoPeak {
+	if server.client() || !server.active() || !server.sends() || server.postsReceives() || server.NoPeak {
 		t.Errorf("server %+v", server)
 	}
 }

@@ -16,63 +16,63 @@ import (
 // nothing: of two on one host they cannot be told apart.
 
 // A mark is what a request says.
-type mark struct {
+type clientTag struct {
 	run     uint64 // 0 of C's
 	control bool   // for the connection on which the two ends agree
 }
 
 // The words that go along: before a request's mark, and with a refusal.
 const (
-	markWords = "goverbs perftest "
-	busyWords = "goverbs perftest: another client is here"
+	tagPrefix = "goverbs perftest "
+	busyText  = "goverbs perftest: another client is here"
 )
 
-func (m mark) bytes() []byte {
-	b := append([]byte(markWords), 'q')
+func (m clientTag) bytes() []byte {
+	b := append([]byte(tagPrefix), 'q')
 	if m.control {
-		b[len(markWords)] = 'c'
+		b[len(tagPrefix)] = 'c'
 	}
 	return binary.BigEndian.AppendUint64(b, m.run)
 }
 
 // markOf reads what came with a request, which is padded.
-func markOf(privateData []byte) (m mark) {
-	b, ours := bytes.CutPrefix(privateData, []byte(markWords))
+func parseTag(privateData []byte) (m clientTag) {
+	b, ours := bytes.CutPrefix(privateData, []byte(tagPrefix))
 	if !ours || len(b) < 9 {
-		return mark{}
+		return clientTag{}
 	}
-	return mark{run: binary.BigEndian.Uint64(b[1:]), control: b[0] == 'c'}
+	return clientTag{run: binary.BigEndian.Uint64(b[1:]), control: b[0] == 'c'}
 }
 
 // A caller is where a request comes from.
-type caller struct {
+type requester struct {
 	addr netip.Addr
-	mark mark
+	tag  clientTag
 }
 
-func callerOf(id *cm.SyncID) caller {
-	c := caller{addr: id.PeerAddr().Addr()}
+func requesterOf(id *cm.SyncID) requester {
+	c := requester{addr: id.PeerAddr().Addr()}
 	if e := id.Event(); e != nil {
-		c.mark = markOf(e.PrivateData)
+		c.tag = parseTag(e.PrivateData)
 	}
 	return c
 }
 
 // connects tells whether a request for a QP is of the client that has made the
 // control connection.
-func (c caller) connects(qp caller) bool {
-	return qp.addr == c.addr && qp.mark == mark{run: c.mark.run}
+func (c requester) sameClient(qp requester) bool {
+	return qp.addr == c.addr && qp.tag == clientTag{run: c.tag.run}
 }
 
 // request waits for the client's next QP. Others are told that they are late.
 func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error) {
-	client := e.ctl.wire.(*cmWire).caller // rdma_cm's QPs have a control connection of its kind
+	client := e.ctl.wire.(*cmWire).requester // rdma_cm's QPs have a control connection of its kind
 	for {
 		id, err := l.GetRequest(ctx)
-		if err != nil || client.connects(callerOf(id)) {
+		if err != nil || client.sameClient(requesterOf(id)) {
 			return id, err
 		}
-		_ = id.Reject([]byte(busyWords)) // who has gone by now need not know
+		_ = id.Reject([]byte(busyText)) // who has gone by now need not know
 		if err := id.Close(); err != nil {
 			return nil, err
 		}
@@ -82,9 +82,9 @@ func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error
 var errBusy = atPeer("-p", "the server has another client: wait for its end, or give a server of your own and its client another port")
 
 // refused makes plain what a server of this program says when it refuses.
-func refused(err error) error {
+func asBusy(err error) error {
 	var e *cm.Error
-	if errors.As(err, &e) && bytes.HasPrefix(e.PrivateData, []byte(busyWords)) {
+	if errors.As(err, &e) && bytes.HasPrefix(e.PrivateData, []byte(busyText)) {
 		return errBusy
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 // A watch looks after a run whose goroutine is busy: it reports when the time is
 // up, when the peer has gone, when nothing moves any more, and how far the run is.
 // The run asks it when alarm is set, which costs a load.
-type watch struct {
+type watchdog struct {
 	alarm atomic.Bool
 	phase atomic.Int32 // of a run of a given time
 	begin atomic.Int64 // when what counts of it began
@@ -26,7 +26,7 @@ type watch struct {
 	wire     wire
 	progress io.Writer
 	total    int // 0 where a number of messages does not end the run
-	asleep   bool
+	sleeps   bool
 	lossy    bool         // UC, UD
 	done     atomic.Int64 // of a run that sleeps: how far it is
 	stopped  chan struct{}
@@ -35,29 +35,29 @@ type watch struct {
 
 	cpuBegin, cpuEnd cpuTimes // of what counts
 
-	last     int // how far the run was when it was looked at
-	lastHeld int // what the send queues held then
-	since    time.Time
-	told     time.Time
+	lastDone   int // how far the run was when it was looked at
+	lastHeld   int // what the send queues held then
+	lastMove   time.Time
+	lastReport time.Time
 }
 
 // The phases of a run of a given time: what comes in the margins does not
 // count.
 const (
-	always int32 = iota // no given time
+	untimed int32 = iota // no given time
 	warming
 	sampling
 	cooling
-	over
+	finished
 )
 
 const (
-	tick      = 250 * time.Millisecond
-	stall     = 20 * time.Second
-	soonDone  = 2 * time.Second
-	everySome = 2 * time.Second
-	slowest   = 10e6 // bytes a second of the slowest network that is waited for
-	longSpan  = 10 * time.Minute
+	tick             = 250 * time.Millisecond
+	stallTimeout     = 20 * time.Second
+	mismatchDelay    = 2 * time.Second
+	progressInterval = 2 * time.Second
+	minBandwidth     = 10e6 // bytes a second of the slowest network that is waited for
+	maxSpan          = 10 * time.Minute
 )
 
 var errTime = errors.New("the time is up") // never leaves the package
@@ -69,9 +69,9 @@ func now() int64 { return int64(time.Since(started)) }
 
 // newWatch watches a run of messages of a size. held, which may be nil, returns how
 // many requests the send queues hold.
-func newWatch(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watch {
-	v := &watch{parent: ctx, wire: w, progress: o.progress(), total: total, asleep: o.Events, lossy: o.Type != uverbs.RC,
-		stopped: make(chan struct{}), since: time.Now(), told: time.Now(),
+func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watchdog {
+	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events, lossy: o.Type != uverbs.RC,
+		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
 		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
 	if o.Events && o.NoLock { // the watch's goroutine would be a second user of the queues
 		v.held = nil
@@ -86,7 +86,7 @@ func newWatch(ctx context.Context, w wire, o *Options, size, total int, held fun
 
 // waited returns the error of a wait in the watch's context: what ended the
 // context, if that is what ended the wait.
-func (v *watch) waited(err error) error {
+func (v *watchdog) waited(err error) error {
 	switch {
 	case err != nil && v.parent.Err() != nil:
 		return ended(v.parent)
@@ -96,7 +96,7 @@ func (v *watch) waited(err error) error {
 	return err
 }
 
-func (v *watch) run() {
+func (v *watchdog) run() {
 	defer close(v.stopped)
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -106,22 +106,22 @@ func (v *watch) run() {
 			v.alarm.Store(true)
 			return
 		case <-t.C:
-			if !v.asleep {
+			if !v.sleeps {
 				v.alarm.Store(true)
-			} else if err := v.judge(int(v.done.Load())); err != nil {
+			} else if err := v.checkProgress(int(v.done.Load())); err != nil {
 				v.cancel(err)
 			}
 		}
 	}
 }
 
-func (v *watch) stop() {
+func (v *watchdog) stop() {
 	v.cancel(nil)
 	<-v.stopped
 }
 
 // time starts the clock of a run of a given time.
-func (v *watch) time(o *Options) {
+func (v *watchdog) startClock(o *Options) {
 	if v.phase.Load() != warming {
 		return
 	}
@@ -135,7 +135,7 @@ func (v *watch) time(o *Options) {
 			v.end.Store(now())
 			v.phase.Store(cooling)
 			after(margin, func() {
-				v.phase.Store(over)
+				v.phase.Store(finished)
 				v.alarm.Store(true)
 			})
 		})
@@ -152,12 +152,12 @@ func after(d time.Duration, f func()) {
 
 // look is for a run that has seen the alarm, and has done so much. The error
 // ends it.
-func (v *watch) look(done int) error {
-	if v.phase.Load() == over {
+func (v *watchdog) check(done int) error {
+	if v.phase.Load() == finished {
 		return errTime
 	}
 	v.alarm.Store(false)
-	return v.judge(done)
+	return v.checkProgress(done)
 }
 
 // span is how long a slow network may take for the messages that one completion
@@ -171,23 +171,23 @@ func (o *Options) span(size int) time.Duration {
 	if o.Bidirectional {
 		messages *= 2
 	}
-	seconds := float64(messages) * float64(size) / slowest
-	return time.Duration(min(seconds, longSpan.Seconds()) * float64(time.Second))
+	seconds := float64(messages) * float64(size) / minBandwidth
+	return time.Duration(min(seconds, maxSpan.Seconds()) * float64(time.Second))
 }
 
 // moved reports whether anything has happened since the last call: a message is
 // done, or a queue holds another number of requests.
-func (v *watch) moved(done int) bool {
+func (v *watchdog) moved(done int) bool {
 	held := v.lastHeld
 	if v.held != nil {
 		held = v.held()
 	}
-	moved := done != v.last || held != v.lastHeld
-	v.last, v.lastHeld = done, held
+	moved := done != v.lastDone || held != v.lastHeld
+	v.lastDone, v.lastHeld = done, held
 	return moved
 }
 
-func (v *watch) judge(done int) error {
+func (v *watchdog) checkProgress(done int) error {
 	if v.parent.Err() != nil {
 		return ended(v.parent)
 	}
@@ -197,34 +197,34 @@ func (v *watch) judge(done int) error {
 	}
 	at := time.Now()
 	if v.moved(done) {
-		v.since = at
+		v.lastMove = at
 	}
-	v.tell(at, done)
-	idle := at.Sub(v.since) - v.gap
-	limit := (stall + v.gap).Round(time.Second)
+	v.reportProgress(at, done)
+	idle := at.Sub(v.lastMove) - v.gap
+	limit := (stallTimeout + v.gap).Round(time.Second)
 	switch {
-	case pending > 0 && idle > soonDone && v.total > 0 && done == 0:
+	case pending > 0 && idle > mismatchDelay && v.total > 0 && done == 0:
 		return atPeer("", "the peer is done, and here nothing has come: it runs another test, or with other options (-b, -D, --write_with_imm, --reversed)")
-	case pending > 0 && idle > soonDone && v.total > 0:
+	case pending > 0 && idle > mismatchDelay && v.total > 0:
 		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
-	case idle > stall && done == 0:
+	case idle > stallTimeout && done == 0:
 		return atPeer("-c", "no message has come through for %v: has the peer another -c or -b, does it run another test, does the network carry nothing?", limit)
-	case idle > stall && v.total == 0:
+	case idle > stallTimeout && v.total == 0:
 		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", limit, done)
-	case idle > stall && v.lossy:
+	case idle > stallTimeout && v.lossy:
 		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", limit, done, v.total)
-	case idle > stall:
+	case idle > stallTimeout:
 		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, has it another -b or -c, does it run another test, is the network lost?", limit, done, v.total)
 	}
 	return nil
 }
 
 // tell reports how far a long run is.
-func (v *watch) tell(at time.Time, done int) {
-	if v.progress == nil || at.Sub(v.told) < everySome {
+func (v *watchdog) reportProgress(at time.Time, done int) {
+	if v.progress == nil || at.Sub(v.lastReport) < progressInterval {
 		return
 	}
-	v.told = at
+	v.lastReport = at
 	if v.total > 0 {
 		fmt.Fprintf(v.progress, " %d of %d messages\n", done, v.total)
 		return

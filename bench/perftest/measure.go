@@ -6,18 +6,18 @@ import (
 )
 
 // play does the test and takes leave of the peer.
-func (s *session) play(ctx context.Context) error {
+func (s *session) measure(ctx context.Context) error {
 	e, o := s.e, s.o
 	idle := !e.o.active() && !o.Bidirectional
 	switch {
 	case idle && o.Bandwidth && !o.receives():
-		return e.await(ctx)
+		return e.serveClient(ctx)
 	case idle && o.fetches():
 		if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
 			return err
 		}
 		o.rule()
-		return e.leave(ctx)
+		return e.disconnect(ctx)
 	}
 	o.header()
 	var err error
@@ -30,12 +30,12 @@ func (s *session) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.leave(ctx)
+	return e.disconnect(ctx)
 }
 
 // await is the whole part of a server whose memory the client works on: in the
 // end it hears what the client has measured.
-func (e *endpoint) await(ctx context.Context) error {
+func (e *endpoint) serveClient(ctx context.Context) error {
 	o := e.o
 	o.header()
 	if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
@@ -46,26 +46,26 @@ func (e *endpoint) await(ctx context.Context) error {
 		return err
 	}
 	o.printBandwidth(peer)
-	if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+	if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
 		return err
 	}
 	o.rule()
-	return e.leave(ctx)
+	return e.disconnect(ctx)
 }
 
 func (e *endpoint) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.took, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 	defer cancel()
 	return e.ctl.reports(ctx, own)
 }
 
 // leave closes rdma_cm's connections, both sides of which know by now that the
 // test is over.
-func (e *endpoint) leave(ctx context.Context) error {
+func (e *endpoint) disconnect(ctx context.Context) error {
 	if e.links == nil {
 		return nil
 	}
-	return e.links.leave(ctx, e.o.client())
+	return e.links.disconnect(ctx, e.o.client())
 }
 
 // held is how many requests the send queues hold. rxe's hold fewer with each
@@ -78,7 +78,7 @@ func (e *endpoint) held() (n int) {
 }
 
 // under runs f under a watch.
-func (e *endpoint) under(ctx context.Context, f func() error) error {
+func (e *endpoint) watched(ctx context.Context, f func() error) error {
 	total := e.o.Iters * e.o.QPs
 	if e.o.receives() && e.o.Bidirectional {
 		total *= 2
@@ -86,20 +86,20 @@ func (e *endpoint) under(ctx context.Context, f func() error) error {
 	if e.o.Duration > 0 {
 		total = 0
 	}
-	e.watch = newWatch(ctx, e.ctl.wire, e.o, e.size, total, e.held)
+	e.watchdog = newWatchdog(ctx, e.ctl.wire, e.o, e.size, total, e.held)
 	defer func() {
-		e.watch.stop()
-		e.o.busy = e.watch.busy()
+		e.watchdog.stop()
+		e.o.busy = e.watchdog.busy()
 	}()
 	begun := time.Now()
-	defer func() { e.took = time.Since(begun) }()
+	defer func() { e.lastRun = time.Since(begun) }()
 	return f()
 }
 
 // part is a meeting after a run, for which the peer may have needed a good deal
 // longer.
-func (e *endpoint) part(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.took, errSilent)
+func (e *endpoint) syncAfterRun(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 	defer cancel()
 	return e.ctl.sync(ctx, e.qps[0].own)
 }
@@ -113,16 +113,16 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 			if err := e.fill(); err != nil {
 				return err
 			}
-			if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+			if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
 				return err
 			}
 		}
 		var r latencyResult
-		err := e.under(ctx, func() (err error) {
+		err := e.watched(ctx, func() (err error) {
 			r, err = e.runLatency()
 			return err
 		})
-		if err == nil || stands(err) {
+		if err == nil || figuresValid(err) {
 			o.printLatency(r.figures(o, size))
 		}
 		if err != nil {
@@ -130,23 +130,23 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 		}
 	}
 	if o.Verb == Write || o.Verb == WriteImm {
-		return e.linger(ctx)
+		return e.awaitClientEnd(ctx)
 	}
-	return e.part(ctx)
+	return e.syncAfterRun(ctx)
 }
 
 // linger ends a test that has no last meeting. The client has sent the last
 // message, and the server must be there until it is acknowledged: until the
 // client has gone.
-func (e *endpoint) linger(ctx context.Context) error {
+func (e *endpoint) awaitClientEnd(ctx context.Context) error {
 	if e.o.client() {
 		return nil
 	}
-	most := 2 * time.Second
+	limit := 2 * time.Second
 	if e.o.RDMACM { // there the client waits in turn
-		most = 100 * time.Millisecond
+		limit = 100 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := e.ctl.receive(ctx, make([]byte, 1)); err == nil {
 		return atPeer("", "the peer goes on where %v ends: it runs another test", e.o.Test)
@@ -167,24 +167,24 @@ func (e *endpoint) measureBandwidth(ctx context.Context) error {
 		best.avg, best.rate = max(best.avg, total.avg), max(best.rate, total.rate) // a limit is reached by any size
 	}
 	if !o.receives() && !o.Bidirectional {
-		if err := e.part(ctx); err != nil {
+		if err := e.syncAfterRun(ctx); err != nil {
 			return err
 		}
 		if _, err := e.reports(ctx, own); err != nil {
 			return err
 		}
 	}
-	if err := e.part(ctx); err != nil {
+	if err := e.syncAfterRun(ctx); err != nil {
 		return err
 	}
-	return o.limits(best)
+	return o.checkLimits(best)
 }
 
 // bandwidthOf measures one size: what this end did, and both together.
 func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwReport, err error) {
 	o := e.o
 	e.prepare(size)
-	if o.takes() {
+	if o.postsReceives() {
 		if err := e.fill(); err != nil {
 			return own, total, err
 		}
@@ -196,11 +196,11 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 	}
 	meets := o.receives() || o.Bidirectional && !o.Infinite
 	if meets {
-		if err := e.ctl.soon(ctx, e.qps[0].own); err != nil {
+		if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
 			return own, total, err
 		}
 	}
-	err = e.under(ctx, func() error {
+	err = e.watched(ctx, func() error {
 		b, err := e.runBandwidth()
 		own = b.report()
 		return err
@@ -209,13 +209,13 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		return own, own, err
 	}
 	if err != nil {
-		if stands(err) {
+		if figuresValid(err) {
 			o.printBandwidth(own)
 		}
 		return own, own, err
 	}
 	if meets && o.All && o.Verb != Send {
-		if err := e.part(ctx); err != nil {
+		if err := e.syncAfterRun(ctx); err != nil {
 			return own, total, err
 		}
 	}
@@ -223,7 +223,7 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		return own, total, err
 	}
 	if o.All && o.Verb == Send {
-		err = e.part(ctx)
+		err = e.syncAfterRun(ctx)
 	}
 	return own, total, err
 }
@@ -254,8 +254,8 @@ func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
 		title string
 		bwReport
 	}{{"Local", own}, {"Remote", peer}} {
-		if o.full() {
-			o.printf("%s\n %s results: \n", line, r.title)
+		if o.fullReport() {
+			o.printf("%s\n %s results: \n", separator, r.title)
 		}
 		o.header()
 		o.printBandwidth(r.bwReport)

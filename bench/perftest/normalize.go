@@ -9,12 +9,12 @@ import (
 
 // settle makes options fit each other, as perftest does, and refuses what
 // cannot be made to.
-func (o *Options) settle() error {
-	o.cycle, o.line = os.Getpagesize(), 64
+func (o *Options) normalize() error {
+	o.cycle, o.cacheLine = os.Getpagesize(), 64
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkLeast, o.checkType, o.checkRare, o.settleInfinite, o.settleDuration, o.settleDepths, o.checkLists, o.checkJSON} {
+	for _, f := range []func() error{o.checkMinimums, o.checkType, o.checkModes, o.normalizeInfinite, o.normalizeDuration, o.normalizeDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -25,14 +25,14 @@ func (o *Options) settle() error {
 	if o.fetches() {
 		o.Inline = 0
 	}
-	none := o.Duration > 0 || o.Iters > peakIters || o.receives() && !o.active() && !o.Bidirectional
-	o.peakless = o.Bandwidth && none && !o.NoPeak
+	none := o.Duration > 0 || o.Iters > maxPeakIters || o.receives() && !o.active() && !o.Bidirectional
+	o.noPeakByDefault = o.Bandwidth && none && !o.NoPeak
 	o.NoPeak = o.NoPeak || none || !o.Bandwidth
 	return nil
 }
 
 // checkLeast refuses what options are that nobody has set.
-func (o *Options) checkLeast() error {
+func (o *Options) checkMinimums() error {
 	if o.Verb > Atomic {
 		return here("", "there is no verb %d: choose from %v", o.Verb, Tests)
 	}
@@ -70,7 +70,7 @@ func (o *Options) checkType() error {
 	return nil
 }
 
-func (o *Options) settleDuration() error {
+func (o *Options) normalizeDuration() error {
 	switch {
 	case o.Duration == 0 && o.given['f']:
 		return here("-f", "a margin is of a duration: add -D")
@@ -91,16 +91,16 @@ func (o *Options) settleDuration() error {
 }
 
 // settleDepths fits the queues to the number of messages and to each other.
-func (o *Options) settleDepths() error {
+func (o *Options) normalizeDepths() error {
 	if o.Duration == 0 {
 		o.TxDepth = min(o.TxDepth, o.Iters)
 		if o.receives() {
 			o.RxDepth = min(o.RxDepth, o.Iters)
 		}
-		if o.Type != uverbs.RC && o.SRQ && o.Iters <= leastUDSRQ {
-			o.RxDepth = leastUDSRQ
+		if o.Type != uverbs.RC && o.SRQ && o.Iters <= minUDSRQ {
+			o.RxDepth = minUDSRQ
 		}
-		if o.Type != uverbs.RC && o.RxDepth == defaultRxSend { // nothing holds the sender back
+		if o.Type != uverbs.RC && o.RxDepth == defaultRxDepth { // nothing holds the sender back
 			o.RxDepth = min(o.Iters, 16000)
 		}
 	}
@@ -109,7 +109,7 @@ func (o *Options) settleDepths() error {
 	}
 	o.CQMod = min(o.CQMod, o.TxDepth)
 	if o.PostList > 1 && !o.given['Q'] {
-		o.CQMod, o.modByList = o.PostList, true
+		o.CQMod, o.cqModByList = o.PostList, true
 	}
 	if o.receives() && o.RxDepth%2 == 1 && !o.All {
 		o.RxDepth++
@@ -134,5 +134,48 @@ func (o *Options) checkLists() error {
 	case o.Iters%o.RecvPostList != 0:
 		return here("--recv_post_list", "lists of %d do not make %d messages: let one divide the other", o.RecvPostList, o.Iters)
 	}
+	return nil
+}
+
+// checkModes is for options that few runs have.
+func (o *Options) checkModes() error {
+	switch {
+	case o.WarmUp && (o.receives() || !o.Bandwidth):
+		return here("--perform_warm_up", "it is of the bandwidth tests of WRITE, READ and atomics")
+	case o.SRQ && o.Verb != Send:
+		return here("--use-srq", "it is of the SEND tests")
+	case o.SRQ && o.Type == uverbs.UC:
+		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")
+	case o.Reversed && (o.RDMACM || o.CommCM):
+		return here("--reversed", "it is for a connection over TCP: leave out -R and -z, or change the roles of the hosts")
+	case o.CPUUtil && o.Duration == 0:
+		return here("--cpu_util", "it is of runs of a given time: add -D")
+	}
+	if o.CPUUtil {
+		if _, err := readCPUTimes(); err != nil {
+			return here("--cpu_util", "%v", err)
+		}
+	}
+	return nil
+}
+
+// normalizeInfinite has a run without end report every few seconds.
+func (o *Options) normalizeInfinite() error {
+	switch {
+	case !o.Infinite:
+		return nil
+	case o.Events:
+		return here("--run_infinitely", "a run without end polls: leave out -e")
+	case o.All:
+		return here("--run_infinitely", "a run without end has one size: leave out -a")
+	case o.receives() && o.Bidirectional:
+		return here("--run_infinitely", "with messages that take receives it is for one direction: leave out -b")
+	case o.CPUUtil:
+		return here("--cpu_util", "it is of runs of a given time: leave out --run_infinitely")
+	}
+	if o.Duration == 0 {
+		o.Duration = defaultPeriod
+	}
+	o.Margin = 0
 	return nil
 }

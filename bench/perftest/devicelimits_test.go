@@ -33,7 +33,7 @@ func TestDeviceNothingAllocated(t *testing.T) {
 // halfway is a client that has the server listen for its queue pair.
 func halfway(ctx context.Context, o *Options) (s *session, err error) {
 	o.out, o.run = io.Discard, 7
-	if err := o.settle(); err != nil {
+	if err := o.normalize(); err != nil {
 		return nil, err
 	}
 	dev, err := openDevice(o, findDevice)
@@ -41,7 +41,7 @@ func halfway(ctx context.Context, o *Options) (s *session, err error) {
 		return nil, err
 	}
 	s = &session{o: o, e: &endpoint{o: o, dev: dev, links: &links{}}}
-	w, err := o.meet(ctx)
+	w, err := o.connectControl(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -53,7 +53,7 @@ func halfway(ctx context.Context, o *Options) (s *session, err error) {
 	if err := s.e.prepareObjects(); err != nil {
 		return s, err
 	}
-	return s, s.e.meetByCM(ctx)
+	return s, s.e.syncByCM(ctx)
 }
 
 // goOn has it do the rest.
@@ -61,13 +61,13 @@ func (s *session) goOn(ctx context.Context) error {
 	if err := s.e.dial(ctx); err != nil {
 		return err
 	}
-	if err := s.e.meetByCM(ctx); err != nil {
+	if err := s.e.syncByCM(ctx); err != nil {
 		return err
 	}
 	if err := s.e.handshake(ctx); err != nil {
 		return err
 	}
-	return s.play(ctx)
+	return s.measure(ctx)
 }
 
 // A client that comes between another's two kinds of connections is refused, and

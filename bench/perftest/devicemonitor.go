@@ -13,12 +13,12 @@ import (
 // A guard listens to what a device tells of itself, from the beginning of a run
 // to its end: a device that has failed completes nothing more, and only its
 // events say so.
-type guard struct {
-	device string
-	down   atomic.Bool // the port
-	cancel context.CancelCauseFunc
-	gone   chan struct{} // closed when the device is
-	ended  chan struct{}
+type deviceMonitor struct {
+	device  string
+	down    atomic.Bool // the port
+	cancel  context.CancelCauseFunc
+	fatal   chan struct{} // closed when the device is
+	stopped chan struct{}
 }
 
 // An eventSource is a device's events.
@@ -27,15 +27,15 @@ type eventSource interface {
 }
 
 // newGuard ends ctx, which it returns, when the device is gone.
-func newGuard(ctx context.Context, o *Options, events eventSource) (*guard, context.Context) {
-	g := &guard{device: o.device, gone: make(chan struct{}), ended: make(chan struct{})}
+func newDeviceMonitor(ctx context.Context, o *Options, events eventSource) (*deviceMonitor, context.Context) {
+	g := &deviceMonitor{device: o.device, fatal: make(chan struct{}), stopped: make(chan struct{})}
 	ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.run(ctx, events, o.IBPort)
 	return g, ctx
 }
 
-func (g *guard) run(ctx context.Context, events eventSource, port int) {
-	defer close(g.ended)
+func (g *deviceMonitor) run(ctx context.Context, events eventSource, port int) {
+	defer close(g.stopped)
 	for {
 		e, err := events.NextEvent(ctx)
 		switch {
@@ -45,8 +45,8 @@ func (g *guard) run(ctx context.Context, events eventSource, port int) {
 			g.cancel(&deviceError{fmt.Errorf("events of %s: %w", g.device, err)})
 			return
 		case err != nil || e.Type == uverbs.EventDeviceFatal:
-			g.cancel(g.lost())
-			close(g.gone)
+			g.cancel(g.goneError())
+			close(g.fatal)
 			return
 		case e.Type == uverbs.EventPortErr && e.Port == port:
 			g.down.Store(true)
@@ -57,41 +57,41 @@ func (g *guard) run(ctx context.Context, events eventSource, port int) {
 }
 
 // lost is the error of a device that is gone.
-func (g *guard) lost() error {
+func (g *deviceMonitor) goneError() error {
 	return &deviceError{fmt.Errorf("%s has been removed, or has failed (dmesg tells which): %w", g.device, uverbs.ErrDeviceGone)}
 }
 
 // tellTime is how long the event of a failure may take after its first effect.
-const tellTime = 500 * time.Millisecond
+const eventDelay = 500 * time.Millisecond
 
 // cause puts the device's end in the place of what came of it, and says of a
 // port that is down what it may explain.
-func (g *guard) cause(err error) error {
+func (g *deviceMonitor) cause(err error) error {
 	if g == nil || err == nil {
 		return err
 	}
-	suspect := errors.Is(err, errGone) || errors.Is(err, uverbs.WCWRFlushErr)
+	suspect := errors.Is(err, errPeerClosed) || errors.Is(err, uverbs.WCWRFlushErr)
 	if suspect {
 		select {
-		case <-g.gone:
-		case <-time.After(tellTime):
+		case <-g.fatal:
+		case <-time.After(eventDelay):
 		}
 	}
 	select {
-	case <-g.gone:
-		return g.lost()
+	case <-g.fatal:
+		return g.goneError()
 	default:
 	}
 	switch {
 	case errors.Is(err, uverbs.ErrDeviceGone):
-		return g.lost()
+		return g.goneError()
 	case g.down.Load():
 		return fmt.Errorf("%w; the port of %s has gone down meanwhile", err, g.device)
 	}
 	return err
 }
 
-func (g *guard) stop() {
+func (g *deviceMonitor) stop() {
 	g.cancel(nil)
-	<-g.ended
+	<-g.stopped
 }

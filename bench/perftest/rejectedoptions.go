@@ -9,9 +9,9 @@ import (
 
 // refusals are options that perftest has for this test or another, and this
 // program has not. taken are those that it has.
-func refusals(taken []getopt.Option) (t []getopt.Option) {
+func rejectedOptions(supported []getopt.Option) (t []getopt.Option) {
 	has := map[string]bool{}
-	for _, o := range taken {
+	for _, o := range supported {
 		has[o.Long] = true
 	}
 	for _, r := range []struct {
@@ -67,11 +67,11 @@ func refusals(taken []getopt.Option) (t []getopt.Option) {
 		}
 		t = append(t, getopt.New(r.short, r.long, r.arg, "", func(string) error { return errors.New(r.why) }))
 	}
-	return append(t, leftOut(has)...)
+	return append(t, unsupportedOptions(has)...)
 }
 
 // leftOut are perftest's other options, to be told from misspelt ones.
-func leftOut(has map[string]bool) (t []getopt.Option) {
+func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 	for _, l := range []struct{ arg, why, names string }{
 		{"value", "limits of the rate are left out: rdma and tc set the adapter's", "rate_limit rate_units rate_limit_type burst_size typical_pkt_size"},
 		{"file", "memory of other devices is left out: uverbs.PD.RegDMABuf takes it", "mmap mmap-offset use_cuda use_cuda_bus_id use_rocm use_neuron use_hl use_mlu"},

@@ -13,7 +13,7 @@ import (
 // more than a minute for: neither is that a stall, nor is a peer that is done a sign
 // of another -n.
 func TestJudgeSpan(t *testing.T) {
-	o := settled(t, "write_bw", "-a", "-n", "100")
+	o := normalized(t, "write_bw", "-a", "-n", "100")
 	for _, c := range []struct {
 		pending, done int
 		idle          time.Duration
@@ -26,9 +26,9 @@ func TestJudgeSpan(t *testing.T) {
 		{0, 0, 2 * time.Minute, "no message has come through for 1m44s"},
 		{0, 100, 2 * time.Minute, "nothing has moved for 1m44s"},
 	} {
-		v := newWatch(t.Context(), &quietWire{pending: c.pending}, o, 8<<20, 200, nil)
-		v.last, v.since = c.done, time.Now().Add(-c.idle)
-		err := v.judge(c.done)
+		v := newWatchdog(t.Context(), &quietWire{pending: c.pending}, o, 8<<20, 200, nil)
+		v.lastDone, v.lastMove = c.done, time.Now().Add(-c.idle)
+		err := v.checkProgress(c.done)
 		v.stop()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
@@ -50,10 +50,10 @@ func TestSpan(t *testing.T) {
 		{"write_bw -s 1000000", 1e6, 100 * time.Millisecond}, // where each message completes
 		{"send_lat -n 100", 1e6, 100 * time.Millisecond},
 		{"write_bw -a -n 100", 2, 20 * time.Microsecond},
-		{"write_bw -a -n 5000 -q 1000", 8 << 20, longSpan},
+		{"write_bw -a -n 5000 -q 1000", 8 << 20, maxSpan},
 	} {
 		f := strings.Fields(c.command)
-		if got := settled(t, f[0], f[1:]...).span(c.size); got != c.want {
+		if got := normalized(t, f[0], f[1:]...).span(c.size); got != c.want {
 			t.Errorf("%s of %d bytes: %v, want %v", c.command, c.size, got, c.want)
 		}
 	}
@@ -63,16 +63,16 @@ func TestSpan(t *testing.T) {
 // completed. When it holds the same, it is none.
 func TestJudgeHeld(t *testing.T) {
 	held := 100
-	v := &watch{parent: t.Context(), wire: &quietWire{}, total: 100, held: func() int { return held }}
+	v := &watchdog{parent: t.Context(), wire: &quietWire{}, total: 100, held: func() int { return held }}
 	for held > 0 {
 		held--
-		v.since = time.Now().Add(-time.Hour)
-		if err := v.judge(0); err != nil {
+		v.lastMove = time.Now().Add(-time.Hour)
+		if err := v.checkProgress(0); err != nil {
 			t.Fatalf("with %d requests in the queue: %v", held, err)
 		}
 	}
-	v.since = time.Now().Add(-time.Hour)
-	if err := v.judge(0); err == nil {
+	v.lastMove = time.Now().Add(-time.Hour)
+	if err := v.checkProgress(0); err == nil {
 		t.Error("a queue in which nothing moves is no stall")
 	}
 }
@@ -97,7 +97,7 @@ func TestHeld(t *testing.T) {
 			ends[i] = append(ends[i], &queue{qp: readyQP(t, dev)})
 		}
 	}
-	e := &endpoint{o: settled(t, "send_bw"), ctl: &control{wire: &quietWire{}}, qps: ends[1]}
+	e := &endpoint{o: normalized(t, "send_bw"), ctl: &control{wire: &quietWire{}}, qps: ends[1]}
 	for i, n := range []int{3, 4} {
 		for range n {
 			if _, err := e.qps[i].qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend}); err != nil {
@@ -111,9 +111,9 @@ func TestHeld(t *testing.T) {
 	}{{false, false, 7}, {false, true, 7}, {true, false, 7}, {true, true, 0}} {
 		e.o.Events, e.o.NoLock = c.events, c.noLock
 		got := 0
-		if err := e.under(t.Context(), func() error {
-			if e.watch.held != nil {
-				got = e.watch.held()
+		if err := e.watched(t.Context(), func() error {
+			if e.watchdog.held != nil {
+				got = e.watchdog.held()
 			}
 			return nil
 		}); err != nil || got != c.want {

@@ -34,16 +34,16 @@ func TestJudge(t *testing.T) {
 		{"all is well", t.Context(), quietWire{}, time.Second, ""},
 		{"the peer has said something, which may be early", t.Context(), quietWire{pending: 108}, time.Second, ""},
 		{"the peer is done", t.Context(), quietWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer is done, and here 7 of 10"},
-		{"the peer has gone", t.Context(), quietWire{gone: errGone}, 0, "in mid-run, after 7 messages: the peer has ended the connection"},
+		{"the peer has gone", t.Context(), quietWire{gone: errPeerClosed}, 0, "in mid-run, after 7 messages: the peer has ended the connection"},
 		{"stalled", t.Context(), quietWire{}, time.Minute, "-n at the peer: nothing has moved for 20s after 7 of 10"},
-		{"interrupted", ended, quietWire{gone: errGone}, 0, ErrInterrupted.Error()},
+		{"interrupted", ended, quietWire{gone: errPeerClosed}, 0, ErrInterrupted.Error()},
 	} {
-		v := &watch{parent: c.ctx, wire: &c.wire, total: 10, last: 7, since: time.Now().Add(-c.idle)}
-		err := v.judge(7)
+		v := &watchdog{parent: c.ctx, wire: &c.wire, total: 10, lastDone: 7, lastMove: time.Now().Add(-c.idle)}
+		err := v.checkProgress(7)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if v.judge(8) == nil && time.Since(v.since) > time.Second {
+		if v.checkProgress(8) == nil && time.Since(v.lastMove) > time.Second {
 			t.Errorf("%s: another message is no progress", c.name)
 		}
 	}
@@ -57,8 +57,8 @@ func TestJudgeNothing(t *testing.T) {
 		want    string
 	}{{0, time.Second, ""}, {108, 3 * time.Second, "here nothing has come: it runs another test"}, {0, time.Minute, "-c at the peer: no message has come through for 20s"}} {
 		for _, lossy := range []bool{false, true} {
-			v := &watch{parent: t.Context(), wire: &quietWire{pending: c.pending}, total: 10, lossy: lossy, since: time.Now().Add(-c.idle)}
-			err := v.judge(0)
+			v := &watchdog{parent: t.Context(), wire: &quietWire{pending: c.pending}, total: 10, lossy: lossy, lastMove: time.Now().Add(-c.idle)}
+			err := v.checkProgress(0)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: %v", c, err)
 			}
@@ -68,29 +68,29 @@ func TestJudgeNothing(t *testing.T) {
 
 // A run that ends by time, or not at all, has no -n to be blamed.
 func TestStallWithoutTotal(t *testing.T) {
-	v := &watch{parent: t.Context(), wire: &quietWire{pending: 108}, last: 7, since: time.Now().Add(-3 * time.Second)}
-	if err := v.judge(7); err != nil {
+	v := &watchdog{parent: t.Context(), wire: &quietWire{pending: 108}, lastDone: 7, lastMove: time.Now().Add(-3 * time.Second)}
+	if err := v.checkProgress(7); err != nil {
 		t.Errorf("a peer that is done first: %v", err)
 	}
-	v.since = time.Now().Add(-time.Minute)
-	if err := v.judge(7); err == nil || strings.Contains(err.Error(), "-n") || !strings.Contains(err.Error(), "after 7 messages") {
+	v.lastMove = time.Now().Add(-time.Minute)
+	if err := v.checkProgress(7); err == nil || strings.Contains(err.Error(), "-n") || !strings.Contains(err.Error(), "after 7 messages") {
 		t.Errorf("stalled: %v", err)
 	}
 }
 
 // A gap that the run makes itself is no stall.
 func TestGap(t *testing.T) {
-	v := newWatch(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 0, 10, nil)
+	v := newWatchdog(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 0, 10, nil)
 	defer v.stop()
-	v.last, v.since = 7, time.Now().Add(-25*time.Second)
-	if err := v.judge(7); err != nil {
+	v.lastDone, v.lastMove = 7, time.Now().Add(-25*time.Second)
+	if err := v.checkProgress(7); err != nil {
 		t.Error(err)
 	}
 	// And its end is not waited for.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watch: newWatch(ctx, &quietWire{}, &Options{}, 0, 10, nil)}}
-	defer l.watch.stop()
+	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watchdog: newWatchdog(ctx, &quietWire{}, &Options{}, 0, 10, nil)}}
+	defer l.watchdog.stop()
 	if err := l.gap(); err != ErrInterrupted {
 		t.Error(err)
 	}
@@ -98,12 +98,12 @@ func TestGap(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
-	v := &watch{progress: &out, total: 10}
+	v := &watchdog{progress: &out, total: 10}
 	at := time.Now()
-	v.tell(at, 3)
-	v.tell(at.Add(time.Second), 4)
+	v.reportProgress(at, 3)
+	v.reportProgress(at.Add(time.Second), 4)
 	v.total = 0
-	v.tell(at.Add(everySome), 5)
+	v.reportProgress(at.Add(progressInterval), 5)
 	if want := " 3 of 10 messages\n 5 messages\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
 	}
@@ -112,17 +112,17 @@ func TestProgress(t *testing.T) {
 // A run of a given time goes through its phases, and an alarm ends it.
 func TestPhases(t *testing.T) {
 	o := &Options{Duration: 1}
-	v := newWatch(t.Context(), &quietWire{}, o, 0, 0, nil)
+	v := newWatchdog(t.Context(), &quietWire{}, o, 0, 0, nil)
 	defer v.stop()
 	if v.phase.Load() != warming {
 		t.Error("it counts before it has begun")
 	}
-	v.time(o)
-	v.time(o)
+	v.startClock(o)
+	v.startClock(o)
 	if v.phase.Load() != sampling || v.begin.Load() == 0 {
 		t.Errorf("phase %d, begun at %d", v.phase.Load(), v.begin.Load())
 	}
-	for v.phase.Load() != over {
+	for v.phase.Load() != finished {
 		<-time.After(10 * time.Millisecond)
 	}
 	if took := time.Duration(v.end.Load() - v.begin.Load()); took < time.Second {
@@ -131,7 +131,7 @@ func TestPhases(t *testing.T) {
 	for !v.alarm.Load() {
 		<-time.After(time.Millisecond)
 	}
-	if err := v.look(0); !errors.Is(err, errTime) {
+	if err := v.check(0); !errors.Is(err, errTime) {
 		t.Error(err)
 	}
 }
@@ -139,34 +139,34 @@ func TestPhases(t *testing.T) {
 // The end of a run's context wakes a run that sleeps, and alarms one that polls.
 func TestInterruptedWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	v := newWatch(ctx, &quietWire{}, &Options{}, 0, 0, nil)
+	v := newWatchdog(ctx, &quietWire{}, &Options{}, 0, 0, nil)
 	defer v.stop()
 	cancel()
 	<-v.stopped
 	if !v.alarm.Load() {
 		t.Error("a run that polls is not alarmed")
 	}
-	if err := v.look(1); err != ErrInterrupted {
+	if err := v.check(1); err != ErrInterrupted {
 		t.Error(err)
 	}
 }
 
 // A run that sleeps is woken when the peer has gone.
 func TestSleepingWatch(t *testing.T) {
-	v := newWatch(t.Context(), &quietWire{gone: errGone}, &Options{Events: true}, 0, 10, nil)
+	v := newWatchdog(t.Context(), &quietWire{gone: errPeerClosed}, &Options{Events: true}, 0, 10, nil)
 	defer v.stop()
 	select {
 	case <-v.ctx.Done():
 	case <-time.After(time.Minute):
 		t.Fatal("it sleeps on")
 	}
-	if err := context.Cause(v.ctx); !errors.Is(err, errGone) {
+	if err := context.Cause(v.ctx); !errors.Is(err, errPeerClosed) {
 		t.Error(err)
 	}
 }
 
 func TestCircle(t *testing.T) {
-	o := &Options{Test: Test{Write, true}, cycle: 256, line: 64}
+	o := &Options{Test: Test{Write, true}, cycle: 256, cacheLine: 64}
 	for _, c := range []struct {
 		size int
 		want []uint64
@@ -174,7 +174,7 @@ func TestCircle(t *testing.T) {
 		{8, []uint64{100, 164, 228, 292, 100}}, {65, []uint64{100, 228, 100}}, {128, []uint64{100, 228, 100}},
 		{129, []uint64{100, 100}}, {5000, []uint64{100, 100}},
 	} {
-		circle := o.circle(100, c.size)
+		circle := o.slots(100, c.size)
 		for i, want := range c.want {
 			if got := circle.next(); got != want {
 				t.Errorf("%d bytes, the %d.: %d, want %d", c.size, i, got, want)
@@ -182,7 +182,7 @@ func TestCircle(t *testing.T) {
 		}
 	}
 	o.Bandwidth = false
-	if c := o.circle(100, 8); c.next() != 100 || c.next() != 100 {
+	if c := o.slots(100, 8); c.next() != 100 || c.next() != 100 {
 		t.Error("a latency test has one place")
 	}
 }
@@ -217,7 +217,7 @@ func TestLoadByte(t *testing.T) {
 
 // What a bad completion tells of the two ends.
 func TestCheck(t *testing.T) {
-	o := settled(t, "send_bw", "-s", "64")
+	o := normalized(t, "send_bw", "-s", "64")
 	o.mtu = uverbs.MTU1024
 	e := &endpoint{o: o, size: 64}
 	for _, c := range []struct {
@@ -247,7 +247,7 @@ func TestCheck(t *testing.T) {
 	// After messages that fitted, it is not the options, and the figures stand.
 	e.qps = []*queue{{completed: 5000}}
 	err := e.check(&uverbs.WC{Status: uverbs.WCRemOpErr}, false)
-	if !errors.Is(err, uverbs.WCRemOpErr) || strings.Contains(err.Error(), "-s") || !stands(err) {
+	if !errors.Is(err, uverbs.WCRemOpErr) || strings.Contains(err.Error(), "-s") || !figuresValid(err) {
 		t.Error(err)
 	}
 	o.Type = uverbs.UD

@@ -1,0 +1,54 @@
+package perftest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// cpuTimes are what all CPUs have spent, in ticks.
+type cpuTimes struct{ user, idle float64 }
+
+func readCPUTimes() (t cpuTimes, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return t, err
+	}
+	return parseCPUTimes(string(text))
+}
+
+// parseCPUTimes reads the line of all CPUs: user, nice, system, idle.
+func parseCPUTimes(stat string) (t cpuTimes, err error) {
+	f := strings.Fields(stat)
+	if len(f) < 5 || f[0] != "cpu" {
+		return t, fmt.Errorf("/proc/stat begins with %.40q", stat)
+	}
+	if t.user, err = strconv.ParseFloat(f[1], 64); err != nil {
+		return t, err
+	}
+	t.idle, err = strconv.ParseFloat(f[4], 64)
+	return t, err
+}
+
+// cpu reads the times if they are asked for. That they can be read has been
+// seen before the test.
+func (v *watchdog) cpu(o *Options) (t cpuTimes) {
+	if o.CPUUtil {
+		t, _ = readCPUTimes()
+	}
+	return t
+}
+
+// busy is the share of the time that programs had, in percent, as perftest has
+// it: of theirs and what was idle.
+func (v *watchdog) busy() float64 {
+	if v.end.Load() == 0 {
+		return 0
+	}
+	user, idle := v.cpuEnd.user-v.cpuBegin.user, v.cpuEnd.idle-v.cpuBegin.idle
+	if user+idle <= 0 {
+		return 0
+	}
+	return 100 * user / (user + idle)
+}

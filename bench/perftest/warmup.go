@@ -1,0 +1,44 @@
+package perftest
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// warmUp fills each send queue once before anything is measured.
+func (e *endpoint) warmUp(ctx context.Context) error {
+	if !e.o.sends() {
+		return nil
+	}
+	return withPatience(ctx, func(ctx context.Context) error {
+		for _, q := range e.qps {
+			q.wrs[len(q.wrs)-1].Flags |= uverbs.Signaled
+			lists := e.o.TxDepth / e.o.PostList
+			for range lists {
+				if _, err := q.qp.PostSend(q.wrs...); err != nil {
+					return err
+				}
+			}
+			if err := e.complete(ctx, lists*e.o.PostList/min(e.o.CQMod, e.o.PostList)); err != nil {
+				return err
+			}
+		}
+		e.prepare(e.size)
+		return nil
+	})
+}
+
+// complete waits for n completions of sends.
+func (e *endpoint) complete(ctx context.Context, n int) error {
+	for range n {
+		wc, err := e.next(ctx, e.scq)
+		if err != nil {
+			return err
+		}
+		if err := e.check(wc, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
