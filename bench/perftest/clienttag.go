@@ -79,7 +79,7 @@ func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error
 	}
 }
 
-var errBusy = atPeer("-p", "the server has another client: wait for its end, or give a server of your own and its client another port")
+var errBusy = atPeer("-p", "the server has another client: wait until it has finished, or start a second server with another port")
 
 // refused makes plain what a server of this program says when it refuses.
 func asBusy(err error) error {

@@ -63,16 +63,16 @@ func TestAnotherProtocol(t *testing.T) {
 		}
 		served <- err
 	}()
-	if err := talk(ctx, atHome(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: what answers there has said nothing") {
+	if err := talk(ctx, atHome(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: the program there has sent nothing") {
 		t.Errorf("of a service that says nothing: %v", err)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
 	for says, want := range map[string]string{
-		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                `another protocol than perftest's: it said "GET / HTTP/1.1\r\n"`,
-		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\xd8\x9e\x1f\x00\x00": "another protocol",
-		"\xff": `has ended the connection: what it printed tells why, or it runs another test, or with other options; it said: "\xff"`,
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                `does not use perftest's protocol: it sent "GET / HTTP/1.1\r\n"`,
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\xd8\x9e\x1f\x00\x00": "does not use perftest's protocol",
+		"\xff": `has ended the connection: its output says why, or it runs another test or has other options; it sent: "\xff"`,
 		"":     "the peer has ended the connection",
 	} {
 		o := atHome(t, freePort(t), "")
@@ -108,7 +108,7 @@ func TestTalker(t *testing.T) {
 		}
 	}()
 	err := cw.receive(limited(t), make([]byte, 4*maxPending))
-	if err == nil || !strings.Contains(err.Error(), "says more than a perftest does") || len(err.Error()) > 1000 {
+	if err == nil || !strings.Contains(err.Error(), "sends more than perftest does") || len(err.Error()) > 1000 {
 		t.Errorf("%.200v", err)
 	}
 	cw.close()

@@ -32,7 +32,7 @@ const patience = 30 * time.Second
 var errSilentPeer = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
 
 // errMute is of a peer that has not said a word.
-var errNoVersion = atPeer("-p", "what answers there has said nothing for %v, and a perftest begins with its version: is that its port?", patience)
+var errNoVersion = atPeer("-p", "the program there has sent nothing for %v, but perftest begins with its version: is the port right?", patience)
 
 // A control is the connection by which the two ends agree.
 type control struct {
@@ -79,7 +79,7 @@ func (c *control) swap(ctx context.Context, own keys) (keys, error) {
 func (c *control) sync(ctx context.Context, own keys) error {
 	k, err := c.swap(ctx, own)
 	if err == nil && c.peer != nil && k.qpn != c.peer.qpn {
-		return atPeer("-q", "the peer speaks of another queue pair than its first: it has been given more of them, or another test")
+		return atPeer("-q", "the peer's keys are not those of its first queue pair: it has more queue pairs, or runs another test")
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 			*v = max(*v, int(int32(binary.BigEndian.Uint32(in))))
 		}
 		if o.cycle > maxCycle || o.cacheLine > o.cycle {
-			return atPeer("", "the peer wants buffers of %d bytes in lines of %d: it is no perftest", o.cycle, o.cacheLine)
+			return atPeer("", "the peer requests buffers of %d bytes with cache lines of %d: it is not perftest", o.cycle, o.cacheLine)
 		}
 		in, err = c.exchange(ctx, []byte{'0' + byte(o.mtu), 0})
 		if err != nil {
@@ -135,7 +135,7 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 		}
 		mtu := uverbs.MTU(in[0] - '0')
 		if in[1] != 0 || mtu.Bytes() == 0 {
-			return atPeer("", "the peer's MTU is %q, none of 1 to 5: it is no perftest", in)
+			return atPeer("", "the peer's MTU is %q, not one of 1 to 5: it is not perftest", in)
 		}
 		o.mtu = min(o.mtu, mtu)
 		return nil
@@ -148,14 +148,14 @@ const maxCycle = 1 << 20
 func checkVersion(in []byte) error {
 	text := string(bytes.TrimRight(in, "\x00"))
 	if regexp.MustCompile(`\A[0-9a-f]{4}:`).MatchString(text) {
-		return atPeer("--dont_xchg_versions", "the peer leaves out what the versions of today need: leave the option out")
+		return atPeer("--dont_xchg_versions", "the peer does not send its version, which is required: leave the option out")
 	}
 	if !versionPattern.MatchString(text) {
-		return atPeer("", "the peer speaks another protocol than perftest's: it said %q where its version belongs", text)
+		return atPeer("", "the peer does not use perftest's protocol: it sent %q in place of its version", text)
 	}
 	number, _ := strconv.ParseFloat(regexp.MustCompile(`\A\d+\.\d+`).FindString(text), 64)
 	if number < minVersion {
-		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, understands", text, minVersion, Version)
+		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, supports", text, minVersion, Version)
 	}
 	return nil
 }
@@ -190,4 +190,4 @@ func number(bits uint64) float64 {
 }
 
 // errGone is the end of the connection where a message was due.
-var errPeerClosed = errors.New("the peer has ended the connection: what it printed tells why, or it runs another test, or with other options")
+var errPeerClosed = errors.New("the peer has ended the connection: its output says why, or it runs another test or has other options")

@@ -94,14 +94,14 @@ func TestAgree(t *testing.T) {
 func TestPeersMistakes(t *testing.T) {
 	versions := "6.24\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x10\x00" + "\x00\x00\x00@"
 	for _, c := range []struct{ says, want string }{
-		{"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", `another protocol than perftest's: it said "SSH-2.0-OpenSSH_"`},
+		{"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", `does not use perftest's protocol: it sent "SSH-2.0-OpenSSH_"`},
 		{"5.60\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "the peer is perftest 5.60, and version 5.70 is the oldest"},
 		{seen, "--dont_xchg_versions at the peer"},
 		{"6.24", "the peer has ended the connection"},
-		{versions[:16] + "\x7f\x00\x00\x00\x00\x00\x00@", "it is no perftest"},
+		{versions[:16] + "\x7f\x00\x00\x00\x00\x00\x00@", "it is not perftest"},
 		{versions + "9\x00", `MTU is "9\x00"`},
 		{versions + "5\x00" + string(seenKeys.text(false)), "-x at the peer: the peer uses no GID"},
-		{versions + "5\x00" + strings.Repeat("z", gidKeys), "the peer's keys are not those of a perftest"},
+		{versions + "5\x00" + strings.Repeat("z", gidKeys), "the peer's keys are not in perftest's format"},
 		{versions + "5\x00" + seen + seen, "-q at the peer: the peer has fewer queue pairs than the 2 here"},
 	} {
 		cw, sw := wires(t)
@@ -131,7 +131,7 @@ func TestMisfits(t *testing.T) {
 		withGID    bool
 		says, want string
 	}{
-		{true, string(other.text(true)), "-q at the peer: the peer speaks of another queue pair"},
+		{true, string(other.text(true)), "-q at the peer: the peer's keys are not those of its first queue pair"},
 		{false, seen, "-x here: the peer uses a GID"},
 	} {
 		cw, sw := wires(t)

@@ -18,7 +18,7 @@ func findDevice(name string) (*uverbs.Context, error) {
 			return nil, err
 		}
 		if len(all) == 0 {
-			return nil, fmt.Errorf("%w: there is none on this machine; load the adapter's driver, or make one: rdma link add rxe0 type rxe netdev <interface>", uverbs.ErrNoDevice)
+			return nil, fmt.Errorf("%w: load the adapter's driver, or create a software device: rdma link add rxe0 type rxe netdev <interface>", uverbs.ErrNoDevice)
 		}
 		name = all[0].Name
 	}
@@ -46,7 +46,7 @@ func (o *Options) fit(dev *uverbs.Context) error {
 		return &Error{Side: Here, Option: "-i", Err: err}
 	}
 	if port.State != uverbs.PortActive {
-		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another by -i or -d", o.IBPort, o.device, port.State)
+		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another with -i or -d", o.IBPort, o.device, port.State)
 	}
 	o.link, o.lid = port.LinkLayer, port.LID
 	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC
@@ -72,10 +72,10 @@ func (o *Options) fitMTU(port *uverbs.PortAttr) error {
 	}
 	code := uverbs.MTU(bits.Len(uint(o.MTU)) - 8)
 	if code.Bytes() != o.MTU {
-		return here("-m", "%d is none of 256, 512, 1024, 2048 and 4096", o.MTU)
+		return here("-m", "%d is not one of 256, 512, 1024, 2048 and 4096", o.MTU)
 	}
 	if code > port.ActiveMTU {
-		return here("-m", "port %d has an active MTU of %d: raise that of its network interface, or choose no more", o.IBPort, port.ActiveMTU.Bytes())
+		return here("-m", "port %d has an active MTU of %d: raise the MTU of its network interface, or choose a smaller one", o.IBPort, port.ActiveMTU.Bytes())
 	}
 	o.mtu = code
 	return nil
@@ -84,7 +84,7 @@ func (o *Options) fitMTU(port *uverbs.PortAttr) error {
 func (o *Options) fitSize(port *uverbs.PortAttr) error {
 	limit, what := int(port.MaxMsgSize), "the longest message of "+o.device
 	if o.Type == uverbs.UD {
-		limit, what = o.mtu.Bytes(), "the MTU, which bounds a datagram"
+		limit, what = o.mtu.Bytes(), "the MTU, which limits a datagram"
 	}
 	if limit == 0 || o.Size <= limit {
 		return nil
@@ -124,7 +124,7 @@ func (o *Options) fitOuts(dev *uverbs.Context) error {
 		return fmt.Errorf("%w: %s has no atomics", uverbs.ErrNotSupported, o.device)
 	}
 	if o.Outs > attr.MaxQPRdAtom {
-		return here("-o", "%s has at most %d READs and atomics under way", o.device, attr.MaxQPRdAtom)
+		return here("-o", "%s supports at most %d outstanding READs and atomics", o.device, attr.MaxQPRdAtom)
 	}
 	if o.Outs == 0 {
 		o.Outs = min(attr.MaxQPRdAtom, 255)

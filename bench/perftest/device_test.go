@@ -13,7 +13,7 @@ func TestNotThere(t *testing.T) {
 		"send_lat -i 3":          "-i here: uverbs: query port on pair0: port 3 is out of range: the device has ports 1 to 1",
 		"send_lat -m 4096":       "-m here: port 1 has an active MTU of 1024",
 		"send_lat -c UD -s 2048": "-s here: 2048 bytes are more than 1024, the MTU",
-		"read_lat -o 17":         "-o here: pair0 has at most 16 READs",
+		"read_lat -o 17":         "-o here: pair0 supports at most 16 outstanding READs",
 	} {
 		f := strings.Fields(command)
 		p := newPair()
@@ -34,10 +34,10 @@ func TestNotThere(t *testing.T) {
 // of.
 func TestMadeOf(t *testing.T) {
 	for command, want := range map[string]string{
-		"send_bw -I 512":             ": it is made of -t 128, -r 512 and -I 512, the 1. of -q 1",
-		"send_bw -q 50 -n 100":       ": it is made of -t 100 for each of -q 50",
-		"send_bw -q 5 -r 1000 -t 10": ": it is made of -r 1000 for each of -q 5",
-		"send_bw -X 9 -e":            ": it is made of -t 128 for each of -q 1 and -X 9",
+		"send_bw -I 512":             ": the size follows from -t 128, -r 512 and -I 512, queue pair 1 of -q 1",
+		"send_bw -q 50 -n 100":       ": the size follows from -t 100 for each of -q 50",
+		"send_bw -q 5 -r 1000 -t 10": ": the size follows from -r 1000 for each of -q 5",
+		"send_bw -X 9 -e":            ": the size follows from -t 128 for each of -q 1 and -X 9",
 	} {
 		f := strings.Fields(command)
 		p := newPair()

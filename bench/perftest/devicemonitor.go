@@ -58,7 +58,7 @@ func (g *deviceMonitor) run(ctx context.Context, events eventSource, port int) {
 
 // lost is the error of a device that is gone.
 func (g *deviceMonitor) goneError() error {
-	return &deviceError{fmt.Errorf("%s has been removed, or has failed (dmesg tells which): %w", g.device, uverbs.ErrDeviceGone)}
+	return &deviceError{fmt.Errorf("%s has been removed, or has failed (see dmesg): %w", g.device, uverbs.ErrDeviceGone)}
 }
 
 // tellTime is how long the event of a failure may take after its first effect.
@@ -86,7 +86,7 @@ func (g *deviceMonitor) cause(err error) error {
 	case errors.Is(err, uverbs.ErrDeviceGone):
 		return g.goneError()
 	case g.down.Load():
-		return fmt.Errorf("%w; the port of %s has gone down meanwhile", err, g.device)
+		return fmt.Errorf("%w; the port of %s went down during the run", err, g.device)
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func TestGuardPort(t *testing.T) {
 	f := make(fakeDevice)
 	g, ctx := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
 	defer g.stop()
-	silent := atPeer("", "the peer does not answer")
+	silent := atPeer("", "the peer does not reply")
 	for _, c := range []struct {
 		e    uverbs.AsyncEvent
 		down bool
@@ -68,7 +68,7 @@ func TestGuardPort(t *testing.T) {
 	} {
 		f <- c.e
 		f <- uverbs.AsyncEvent{Type: uverbs.EventGIDChange} // the one before has been dealt with
-		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 has gone down") != c.down || !errors.Is(err, silent) {
+		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 went down") != c.down || !errors.Is(err, silent) {
 			t.Errorf("%+v: %v", c.e, err)
 		}
 	}

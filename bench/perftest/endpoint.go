@@ -128,12 +128,12 @@ func (o *Options) explainSizes(err error, format string, args ...any) error {
 	if o.Vector > 0 {
 		made += fmt.Sprintf(" and -X %d", o.Vector)
 	}
-	return fmt.Errorf("%w: it is made of %s", err, made)
+	return fmt.Errorf("%w: the size follows from %s", err, made)
 }
 
 // madeQP is madeOf for a QP.
 func (e *endpoint) explainQP(err error) error {
-	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, the %d. of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
+	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, queue pair %d of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
 }
 
 // makeMemory makes one region for all QPs, or one for each.
@@ -280,7 +280,7 @@ func (e *endpoint) toRTS(q *queue) error {
 	a, m := uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: q.own.psn}, uverbs.MaskState|uverbs.MaskSQPSN
 	if e.o.Type == uverbs.RC {
 		if q.peer.outs > 255 {
-			return atPeer("-o", "the peer serves %d READs at a time, and 255 are the most there can be: it is no perftest", q.peer.outs)
+			return atPeer("-o", "the peer accepts %d outstanding READs, and the maximum is 255: it is not perftest", q.peer.outs)
 		}
 		a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = uint8(e.o.QPTimeout), 7, 7, uint8(q.peer.outs)
 		m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic

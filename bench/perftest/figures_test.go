@@ -106,7 +106,7 @@ func TestJSONFigures(t *testing.T) {
 // What a device leaves to the options, and what it does not.
 func TestFit(t *testing.T) {
 	port := &uverbs.PortAttr{ActiveMTU: uverbs.MTU1024}
-	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024", "1000": "is none of 256, 512"} {
+	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024", "1000": "is not one of 256, 512"} {
 		o := normalized(t, "send_lat", "-m", arg)
 		err := o.fitMTU(port)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -132,7 +132,7 @@ func (o *Options) checkJSON() error {
 		return here("--out_json_file", "%s is a directory: give the name of a file", o.JSONFile)
 	}
 	if at, err := os.Stat(filepath.Dir(o.JSONFile)); err != nil || !at.IsDir() {
-		return here("--out_json_file", "there is no directory %s: make it first", filepath.Dir(o.JSONFile))
+		return here("--out_json_file", "there is no directory %s: create it first", filepath.Dir(o.JSONFile))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (k keys) text(withGID bool) []byte {
 
 // parseKeys reads the text form. Its length tells whether there is a GID.
 func parseKeys(text []byte) (k keys, err error) {
-	bad := atPeer("", "the peer's keys are not those of a perftest: %q", text)
+	bad := atPeer("", "the peer's keys are not in perftest's format: %q", text)
 	withGID := len(text) == gidKeys
 	fields := bytes.Split(bytes.TrimSuffix(bytes.TrimSuffix(text, []byte{0}), []byte{':'}), []byte{':'})
 	if !withGID && len(text) != plainKeys || len(fields) != len(keyBits) && !withGID || withGID && len(fields) != len(keyBits)+len(k.gid) {

@@ -16,7 +16,7 @@ type links struct{ ids []*cm.SyncID }
 // leaveTime is how long the end of a connection may take.
 const disconnectTimeout = 10 * time.Second
 
-var errNoDisconnect = atPeer("", "the peer does not take notice that the connection ends")
+var errNoDisconnect = atPeer("", "the peer does not confirm the disconnection")
 
 // leave ends the connections: the server does, the client waits for it. A C
 // client answers when it has heard of the end of all.
@@ -109,7 +109,7 @@ func (e *endpoint) param() *cm.ConnParam {
 // createQP makes an id's QP on the endpoint's device.
 func (e *endpoint) createQP(id *cm.SyncID) error {
 	if name := id.Verbs().Name(); name != e.o.device {
-		return here("-d", "the way to the peer is by %s, not by %s: choose that, or another address", name, e.o.device)
+		return here("-d", "the route to the peer uses %s, not %s: choose that device, or another address", name, e.o.device)
 	}
 	if err := id.CreateQP(e.pd, e.qpConfig()); err != nil {
 		return e.explainQP(err)
@@ -237,7 +237,7 @@ func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam)
 		return err
 	}
 	if wc.Flags&uverbs.WCWithImm == 0 {
-		return atPeer("", "the peer's first datagram does not tell its queue pair: it is no perftest")
+		return atPeer("", "the peer's first datagram does not contain its queue pair number: it is not perftest")
 	}
 	if q.ah, err = e.pd.CreateAHFromWC(id.Port(), wc, q.mr.Bytes()[:uverbs.GRHLen]); err != nil {
 		return err

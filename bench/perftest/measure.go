@@ -149,7 +149,7 @@ func (e *endpoint) awaitClientEnd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := e.ctl.receive(ctx, make([]byte, 1)); err == nil {
-		return atPeer("", "the peer goes on where %v ends: it runs another test", e.o.Test)
+		return atPeer("", "the peer continues after the end of %v: it runs another test", e.o.Test)
 	}
 	return nil
 }

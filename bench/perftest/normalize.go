@@ -41,7 +41,7 @@ func (o *Options) checkMinimums() error {
 		value  int
 	}{{"-s", o.Size}, {"-n", o.Iters}, {"-t", o.TxDepth}, {"-r", o.RxDepth}, {"-q", o.QPs}, {"-Q", o.CQMod}, {"-l", o.PostList}, {"--recv_post_list", o.RecvPostList}} {
 		if v.value < 1 {
-			return here(v.option, "it is %d, and 1 is the least: begin with Defaults, or Parse", v.value)
+			return here(v.option, "it is %d, and must be at least 1: start from Defaults or Parse", v.value)
 		}
 	}
 	return nil
@@ -50,19 +50,19 @@ func (o *Options) checkMinimums() error {
 func (o *Options) checkType() error {
 	switch {
 	case o.fetches() && o.Type != uverbs.RC:
-		return here("-c", "READs and atomics are for RC")
+		return here("-c", "READs and atomics need RC")
 	case o.Type == uverbs.UD && o.Verb != Send:
-		return here("-c", "UD knows SENDs alone")
+		return here("-c", "UD supports only SEND")
 	case o.Type == uverbs.UC && o.RDMACM:
-		return here("-c", "rdma_cm connects no UC: leave out -R")
+		return here("-c", "rdma_cm does not connect UC: leave out -R")
 	case o.SourceIP != "" && strings.Contains(o.SourceIP, ":") != o.IPv6Addr:
 		return here("--bind_source_ip", "%s: give an IPv6 address with --ipv6-addr, and an IPv4 address without", o.SourceIP)
 	case o.TOS >= 0 && !o.RDMACM:
-		return here("-T", "it is for rdma_cm's queue pairs: add -R, or use --tclass")
+		return here("-T", "it applies to rdma_cm's queue pairs: add -R, or use --tclass")
 	case o.given['X'] && !o.Events:
-		return here("-X", "a vector is for events: add -e")
+		return here("-X", "a completion vector needs events: add -e")
 	case o.ReportBoth && !o.Bidirectional:
-		return here("--report-both", "there is one direction: add -b")
+		return here("--report-both", "there is only one direction: add -b")
 	}
 	if o.RDMACM {
 		o.CommCM = true
@@ -73,13 +73,13 @@ func (o *Options) checkType() error {
 func (o *Options) normalizeDuration() error {
 	switch {
 	case o.Duration == 0 && o.given['f']:
-		return here("-f", "a margin is of a duration: add -D")
+		return here("-f", "a margin needs a duration: add -D")
 	case o.Duration == 0:
 		return nil
 	case o.Events:
-		return here("-D", "a run of a given time polls: leave out -e")
+		return here("-D", "a run of a given duration polls: leave out -e")
 	case o.All:
-		return here("-D", "a run of a given time has one size: leave out -a")
+		return here("-D", "a run of a given duration has one size: leave out -a")
 	}
 	if o.Margin < 0 {
 		o.Margin = o.Duration / 4
@@ -122,17 +122,17 @@ func (o *Options) checkLists() error {
 	case o.PostList > o.TxDepth:
 		return here("-l", "a list of %d does not fit into a queue of %d: raise -t", o.PostList, o.TxDepth)
 	case o.PostList > 1 && o.PostList%o.CQMod != 0:
-		return here("-Q", "the last request of each list of %d must complete: %d does not divide that", o.PostList, o.CQMod)
+		return here("-Q", "the last request of each list of %d must be signaled: %d does not divide that", o.PostList, o.CQMod)
 	case o.SRQ && o.QPs > o.RxDepth/o.RecvPostList:
-		return here("--use-srq", "a queue of %d receives has none for each of %d queue pairs: raise -r and -n", o.RxDepth, o.QPs)
+		return here("--use-srq", "%d receives are not enough for %d queue pairs: raise -r and -n", o.RxDepth, o.QPs)
 	case o.RecvPostList > o.RxDepth:
 		return here("--recv_post_list", "a list of %d does not fit into a queue of %d: raise -r", o.RecvPostList, o.RxDepth)
 	case o.Duration > 0:
 		return nil
 	case o.Iters%o.PostList != 0:
-		return here("-l", "lists of %d do not make %d messages: let one divide the other", o.PostList, o.Iters)
+		return here("-l", "lists of %d do not divide %d messages: choose a divisor of -n", o.PostList, o.Iters)
 	case o.Iters%o.RecvPostList != 0:
-		return here("--recv_post_list", "lists of %d do not make %d messages: let one divide the other", o.RecvPostList, o.Iters)
+		return here("--recv_post_list", "lists of %d do not divide %d messages: choose a divisor of -n", o.RecvPostList, o.Iters)
 	}
 	return nil
 }
@@ -141,15 +141,15 @@ func (o *Options) checkLists() error {
 func (o *Options) checkModes() error {
 	switch {
 	case o.WarmUp && (o.receives() || !o.Bandwidth):
-		return here("--perform_warm_up", "it is of the bandwidth tests of WRITE, READ and atomics")
+		return here("--perform_warm_up", "only the bandwidth tests of WRITE, READ and atomics have it")
 	case o.SRQ && o.Verb != Send:
-		return here("--use-srq", "it is of the SEND tests")
+		return here("--use-srq", "only SEND tests have it")
 	case o.SRQ && o.Type == uverbs.UC:
 		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")
 	case o.Reversed && (o.RDMACM || o.CommCM):
-		return here("--reversed", "it is for a connection over TCP: leave out -R and -z, or change the roles of the hosts")
+		return here("--reversed", "it needs a control connection over TCP: leave out -R and -z, or exchange the roles of the hosts")
 	case o.CPUUtil && o.Duration == 0:
-		return here("--cpu_util", "it is of runs of a given time: add -D")
+		return here("--cpu_util", "it needs a run of a given duration: add -D")
 	}
 	if o.CPUUtil {
 		if _, err := readCPUTimes(); err != nil {
@@ -165,13 +165,13 @@ func (o *Options) normalizeInfinite() error {
 	case !o.Infinite:
 		return nil
 	case o.Events:
-		return here("--run_infinitely", "a run without end polls: leave out -e")
+		return here("--run_infinitely", "an infinite run polls: leave out -e")
 	case o.All:
-		return here("--run_infinitely", "a run without end has one size: leave out -a")
+		return here("--run_infinitely", "an infinite run has one size: leave out -a")
 	case o.receives() && o.Bidirectional:
-		return here("--run_infinitely", "with messages that take receives it is for one direction: leave out -b")
+		return here("--run_infinitely", "messages that consume receives run in one direction only: leave out -b")
 	case o.CPUUtil:
-		return here("--cpu_util", "it is of runs of a given time: leave out --run_infinitely")
+		return here("--cpu_util", "it needs a run of a given duration: leave out --run_infinitely")
 	}
 	if o.Duration == 0 {
 		o.Duration = defaultPeriod

@@ -27,7 +27,7 @@ func Parse(t Test, args []string) (*Options, error) {
 		return nil, err
 	}
 	if len(operands) > 1 {
-		return nil, fmt.Errorf("one host is the server's, and these are %d: %s", len(operands), strings.Join(operands, " "))
+		return nil, fmt.Errorf("the only argument is the server's host, and there are %d: %s", len(operands), strings.Join(operands, " "))
 	}
 	if len(operands) == 1 {
 		o.Server = operands[0]
@@ -70,7 +70,7 @@ func (o *Options) common() []getopt.Option {
 		n('d', "ib-dev", "dev", "Use IB device <dev> (default first device found)", s(&o.Device)),
 		n('D', "duration", "seconds", "Run test for a customized period of seconds", i(&o.Duration, 1, 1<<31-1)),
 		n('f', "margin", "seconds", "Measure results within margins (default a quarter of the duration)", i(&o.Margin, 0, 1<<31-1)),
-		n('F', "CPU-freq", "", "Accepted for perftest's sake: the CPU's frequency does not matter here", f(new(bool))),
+		n('F', "CPU-freq", "", "Accepted for compatibility: the CPU's frequency does not matter", f(new(bool))),
 		n('i', "ib-port", "port", "Use port <port> of IB device (default 1)", i(&o.IBPort, 1, 255)),
 		n('m', "mtu", "mtu", "MTU size: 256 - 4096 (default port mtu)", i(&o.MTU, 256, 4096)),
 		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", minIters, o.Iters), i(&o.Iters, minIters, 1<<32)),
@@ -84,13 +84,13 @@ func (o *Options) common() []getopt.Option {
 		n('z', "comm_rdma_cm", "", "Communicate with rdma_cm module to exchange data - use regular QPs", f(&o.CommCM)),
 		n(0, "out_json", "", "Save the report in a json file", f(&o.JSON)),
 		n(0, "out_json_file", "file", "Name of the report json file (default "+defaultJSON+" in the working directory)", s(&o.JSONFile)),
-		n(0, "no_lock", "", "Queues of one goroutine, without locks", f(&o.NoLock)),
+		n(0, "no_lock", "", "Use queues without locks, for one goroutine", f(&o.NoLock)),
 		n(0, "disable_pcie_relaxed", "", "Disable PCIe relaxed ordering", f(&o.StrictOrder)),
 		n(0, "ipv6", "", "Use IPv6 GID (default IPv4)", f(&o.IPv6)),
 		n(0, "ipv6-addr", "", "Use IPv6 address for parameters negotiation (default IPv4)", f(&o.IPv6Addr)),
 		n(0, "bind_source_ip", "address", "Source IP of the interface used for connection establishment", o.setSource),
 		n(0, "output", "units", "Set verbosity output level: bandwidth, message_rate, latency", o.setOutput),
-		n(0, "use_old_post_send", "", "Accepted for perftest's sake: requests are posted that way", f(new(bool))),
+		n(0, "use_old_post_send", "", "Accepted for compatibility: requests are always posted that way", f(new(bool))),
 		n(0, "pkey_index", "index", "PKey index to use for QP", i(&o.PKeyIndex, 0, 65535)),
 		n(0, "retry_count", "value", "Set retry count value in rdma_cm mode", i(&o.RetryCount, 0, 7)),
 		n(0, "tclass", "value", "Set the Traffic Class in GRH (if GRH is in use)", i(&o.TrafficClass, 0, 255)),
@@ -154,7 +154,7 @@ func (o *Options) verbTable() (t []getopt.Option) {
 		t = append(t, n(0, "use-srq", "", "Use a Shared Receive Queue. --rx-depth controls max-wr size of the SRQ", f(&o.SRQ)))
 	}
 	if o.Bandwidth || o.Verb != Write {
-		t = append(t, n(0, "payload_file_path", "file", "Set the payload by a text file of words: 0xaaaaaaaa, 0xbbbbbbbb, ...", o.setPayload))
+		t = append(t, n(0, "payload_file_path", "file", "Set the payload from a text file of words: 0xaaaaaaaa, 0xbbbbbbbb, ...", o.setPayload))
 	}
 	if o.receives() || o.Verb == Write {
 		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxDepth), i(&o.RxDepth, 1, maxRxDepth)))
@@ -185,9 +185,9 @@ func (o *Options) setType(value string) error {
 	t, ok := connections[value]
 	switch {
 	case value == "XRC" || value == "DC" || value == "SRD":
-		return fmt.Errorf("%s is left out: choose RC, UC or UD", value)
+		return fmt.Errorf("%s is not supported: choose RC, UC or UD", value)
 	case !ok:
-		return fmt.Errorf("%q is none of RC, UC and UD", value)
+		return fmt.Errorf("%q is not one of RC, UC and UD", value)
 	}
 	o.Type = t
 	return nil
@@ -204,7 +204,7 @@ func (o *Options) setSize(value string) error {
 	}
 	n, err := strconv.ParseInt(digits, 0, 64)
 	if err != nil || n < 1 || n > maxLength/factor {
-		return fmt.Errorf("%q is no number of bytes from 1 to %d; K and M behind it stand for 1024 and 1048576", value, maxLength)
+		return fmt.Errorf("%q is not a number of bytes from 1 to %d; the suffixes K and M mean 1024 and 1048576", value, maxLength)
 	}
 	o.Size = int(n * factor)
 	return nil
@@ -216,7 +216,7 @@ func (o *Options) setAtomic(value string) error {
 		o.CompareSwap = true
 	case "FETCH_AND_ADD":
 	default:
-		return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", value)
+		return fmt.Errorf("%q is not one of CMP_AND_SWAP and FETCH_AND_ADD", value)
 	}
 	return nil
 }
@@ -245,14 +245,14 @@ func (o *Options) setOutput(value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of those that %v has: %s", value, o.Test, strings.Join(allowed, ", "))
+	return fmt.Errorf("%q is not one that %v has: %s", value, o.Test, strings.Join(allowed, ", "))
 }
 
 func setFloat(v *float64) func(string) error {
 	return func(value string) error {
 		f, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(f >= 0) || math.IsInf(f, 0) { // NaN, too
-			return fmt.Errorf("%q is no number from 0 on", value)
+			return fmt.Errorf("%q is not a number of at least 0", value)
 		}
 		*v = f
 		return nil
@@ -264,7 +264,7 @@ func (o *Options) setFlowLabels(value string) error {
 	for field := range strings.SplitSeq(value, ",") {
 		v, err := strconv.ParseUint(field, 0, 20)
 		if err != nil {
-			return fmt.Errorf("%q is no flow label, a number of at most 20 bits", field)
+			return fmt.Errorf("%q is not a flow label, a number of at most 20 bits", field)
 		}
 		o.FlowLabels = append(o.FlowLabels, int(v))
 	}
@@ -283,12 +283,12 @@ func (o *Options) setPayload(file string) error {
 		digits, found := strings.CutPrefix(field, "0x")
 		word, err := strconv.ParseUint(digits, 16, 32)
 		if !found || len(digits) != 8 || err != nil {
-			return fmt.Errorf("%s: %q is no word of eight hexadecimal digits such as 0x01020304", file, field)
+			return fmt.Errorf("%s: %q is not a word of eight hexadecimal digits such as 0x01020304", file, field)
 		}
 		bytes = append(bytes, byte(word), byte(word>>8), byte(word>>16), byte(word>>24))
 	}
 	if len(bytes) == 0 {
-		return fmt.Errorf("%s has no word", file)
+		return fmt.Errorf("%s contains no words", file)
 	}
 	o.payload = bytes
 	return nil

@@ -166,19 +166,19 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"send_lat -n 4294967296":                   "-n here: the times of 4294967296 messages take 32768 MiB, and 200 are free",
+		"send_lat -n 4294967296":                   "-n here: the times of 4294967296 messages take 32768 MiB, and 200 MiB are free",
 		"send_lat -n 26000000":                     "",
 		"send_lat -n 26214400 -U":                  "take 400 MiB",
 		"send_lat -D 5 host":                       "",
 		"read_lat -n 4294967296":                   "",
 		"read_lat -n 4294967296 host":              "take 32768 MiB",
 		"write_bw -q 16384 -n 20000 -s 64":         "",
-		"write_bw -q 16384 -n 20000 -s 64 host":    "-N here: the times of 20000 messages of 16384 queue pairs, for the peak, take 5000 MiB",
+		"write_bw -q 16384 -n 20000 -s 64 host":    "-N here: the times of 20000 messages of 16384 queue pairs, which the peak needs, take 5000 MiB",
 		"write_bw -q 16384 -n 20000 -N -s 64 host": "",
 		"send_bw -q 1000 -n 20000 -b -t 100 -s 64": "take 305 MiB",
 		"send_bw -q 16384 -n 20000 -t 100 -s 64":   "",
-		"send_lat -s 2147483647":                   "-s here: what is sent and what comes takes 4096 MiB, for 1 queue pairs, and 200 are free",
-		"write_bw -a -q 64":                        "takes 1024 MiB, for 64 queue pairs",
+		"send_lat -s 2147483647":                   "-s here: the buffers take 4096 MiB for 1 queue pairs, and 200 MiB are free",
+		"write_bw -a -q 64":                        "take 1024 MiB for 64 queue pairs",
 		"read_lat -s 64M":                          "",
 		"send_bw -c UD -a -q 100 -n 100":           "",
 		"send_bw -n 4294967296 -t 100 host":        "",

@@ -162,7 +162,7 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 		return wc.Err()
 	}
 	if peerErr.Option != "" && e.transferred() {
-		return fmt.Errorf("%w, in mid-run: what the two ends were told has fitted until then", wc.Err())
+		return fmt.Errorf("%w, during the run: the options of both ends have fitted until then", wc.Err())
 	}
 	peerErr.Err = wc.Err()
 	return peerErr
@@ -185,9 +185,9 @@ func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
 	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // and so here
 		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
-		return mismatch("-s", "the peer's memory does not take this: it runs another test than %v, or has been given a smaller -s", e.o.Test)
+		return mismatch("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s", e.o.Test)
 	case status == uverbs.WCRetryExcErr:
-		return mismatch("", "the peer does not answer: it has ended, or has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+		return mismatch("", "the peer does not reply: it has exited, has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return nil
 }
@@ -209,5 +209,5 @@ func (e *endpoint) flushed() error {
 			}
 		}
 	}
-	return fmt.Errorf("in mid-run: %w", errPeerClosed)
+	return fmt.Errorf("during the run: %w", errPeerClosed)
 }

@@ -61,7 +61,7 @@ func (s *session) interruptedError() error {
 	if s.e.watchdog == nil {
 		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
 	}
-	return fmt.Errorf("%w; the figures are of what was done until then", ErrInterrupted)
+	return fmt.Errorf("%w; these are the results so far", ErrInterrupted)
 }
 
 // idle keeps the objects for a while.
@@ -203,7 +203,7 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 func (e *endpoint) sameFamily() error {
 	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
 	if e.o.withGID && own.Unmap().Is4() != peer.Unmap().Is4() {
-		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of one family by -x, or give both ends --ipv6 or none", own, peer)
+		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of the same address family with -x, or give --ipv6 to both ends or to none", own, peer)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (o *Options) fitDatagram() error {
 		return nil
 	}
 	if o.given['s'] {
-		return here("-s", "%d bytes are more than the peer's MTU, %d, which bounds a datagram", o.Size, o.mtu.Bytes())
+		return here("-s", "%d bytes are more than the peer's MTU, %d, which limits a datagram", o.Size, o.mtu.Bytes())
 	}
 	o.Size = o.mtu.Bytes()
 	return nil

@@ -47,7 +47,7 @@ func (w *tcpWire) read() {
 		case err != nil:
 			w.err = err
 		case len(w.in) > maxPending:
-			w.err = atPeer("", "the peer says more than a perftest does: does it speak another protocol?")
+			w.err = atPeer("", "the peer sends more than perftest does: does it use another protocol?")
 		}
 		end := w.err != nil
 		close(w.changed)
@@ -80,7 +80,7 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 		in, err, changed := w.in, w.err, w.changed
 		w.mu.Unlock()
 		if err != nil && len(in) > 0 {
-			return fmt.Errorf("%w; it said: %q", err, in[:min(len(in), 64)])
+			return fmt.Errorf("%w; it sent: %q", err, in[:min(len(in), 64)])
 		}
 		if err != nil {
 			return err
@@ -97,9 +97,9 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 func keysMismatch(in []byte, want int) error {
 	switch {
 	case want == gidKeys && len(in) >= plainKeys && in[plainKeys-1] == 0:
-		return atPeer("-x", "the peer uses no GID, and this end does: on InfiniBand give it to both ends or to none")
+		return atPeer("-x", "the peer uses no GID, and this end does: on InfiniBand give -x to both ends or to none")
 	case want == plainKeys && len(in) >= plainKeys && in[plainKeys-1] != 0:
-		return here("-x", "the peer uses a GID, and this end does not: on InfiniBand give it to both ends or to none")
+		return here("-x", "the peer uses a GID, and this end does not: on InfiniBand give -x to both ends or to none")
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: start the server first, with the same -p; one with -R or -z is found by the same alone, and one that has a client by none", err)
+		return nil, fmt.Errorf("%w: start the server first, with the same -p; a server with -R or -z needs a client with the same option, and each serves one client only", err)
 	}
 	if err != nil {
 		return nil, err

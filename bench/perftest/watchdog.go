@@ -193,7 +193,7 @@ func (v *watchdog) checkProgress(done int) error {
 	}
 	pending, gone := v.wire.state()
 	if gone != nil {
-		return fmt.Errorf("in mid-run, after %d messages: %w", done, gone)
+		return fmt.Errorf("during the run, after %d messages: %w", done, gone)
 	}
 	at := time.Now()
 	if v.moved(done) {
@@ -204,17 +204,17 @@ func (v *watchdog) checkProgress(done int) error {
 	limit := (stallTimeout + v.gap).Round(time.Second)
 	switch {
 	case pending > 0 && idle > mismatchDelay && v.total > 0 && done == 0:
-		return atPeer("", "the peer is done, and here nothing has come: it runs another test, or with other options (-b, -D, --write_with_imm, --reversed)")
+		return atPeer("", "the peer has finished, but no message has arrived here: it runs another test, or has other options (-b, -D, --write_with_imm, --reversed)")
 	case pending > 0 && idle > mismatchDelay && v.total > 0:
-		return atPeer("-n", "the peer is done, and here %d of %d messages are: give both ends the same -n, and -b to both or to none", done, v.total)
+		return atPeer("-n", "the peer has finished, but this end has done %d of %d messages: give both ends the same -n, and -b to both or to none", done, v.total)
 	case idle > stallTimeout && done == 0:
-		return atPeer("-c", "no message has come through for %v: has the peer another -c or -b, does it run another test, does the network carry nothing?", limit)
+		return atPeer("-c", "no message has arrived for %v: does the peer have another -c or -b, does it run another test, or does the network lose all packets?", limit)
 	case idle > stallTimeout && v.total == 0:
-		return atPeer("", "nothing has moved for %v after %d messages: has the peer another -D, -b or -c, does it run another test, is the network lost?", limit, done)
+		return atPeer("", "no progress for %v after %d messages: does the peer have another -D, -b or -c, does it run another test, or is the network down?", limit, done)
 	case idle > stallTimeout && v.lossy:
-		return atPeer("-n", "nothing has moved for %v after %d of %d messages: some may be lost, as without RC they may be; or the peer's -n is smaller", limit, done, v.total)
+		return atPeer("-n", "no progress for %v after %d of %d messages: some may be lost, which is possible without RC, or the peer's -n is smaller", limit, done, v.total)
 	case idle > stallTimeout:
-		return atPeer("-n", "nothing has moved for %v after %d of %d messages: is the peer's -n smaller, has it another -b or -c, does it run another test, is the network lost?", limit, done, v.total)
+		return atPeer("-n", "no progress for %v after %d of %d messages: is the peer's -n smaller, does it have another -b or -c, does it run another test, or is the network down?", limit, done, v.total)
 	}
 	return nil
 }

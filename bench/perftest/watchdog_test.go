@@ -33,9 +33,9 @@ func TestJudge(t *testing.T) {
 	}{
 		{"all is well", t.Context(), quietWire{}, time.Second, ""},
 		{"the peer has said something, which may be early", t.Context(), quietWire{pending: 108}, time.Second, ""},
-		{"the peer is done", t.Context(), quietWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer is done, and here 7 of 10"},
-		{"the peer has gone", t.Context(), quietWire{gone: errPeerClosed}, 0, "in mid-run, after 7 messages: the peer has ended the connection"},
-		{"stalled", t.Context(), quietWire{}, time.Minute, "-n at the peer: nothing has moved for 20s after 7 of 10"},
+		{"the peer has finished", t.Context(), quietWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer has finished, but this end has done 7 of 10"},
+		{"the peer has gone", t.Context(), quietWire{gone: errPeerClosed}, 0, "during the run, after 7 messages: the peer has ended the connection"},
+		{"stalled", t.Context(), quietWire{}, time.Minute, "-n at the peer: no progress for 20s after 7 of 10"},
 		{"interrupted", ended, quietWire{gone: errPeerClosed}, 0, ErrInterrupted.Error()},
 	} {
 		v := &watchdog{parent: c.ctx, wire: &c.wire, total: 10, lastDone: 7, lastMove: time.Now().Add(-c.idle)}
@@ -55,7 +55,7 @@ func TestJudgeNothing(t *testing.T) {
 		pending int
 		idle    time.Duration
 		want    string
-	}{{0, time.Second, ""}, {108, 3 * time.Second, "here nothing has come: it runs another test"}, {0, time.Minute, "-c at the peer: no message has come through for 20s"}} {
+	}{{0, time.Second, ""}, {108, 3 * time.Second, "no message has arrived here: it runs another test"}, {0, time.Minute, "-c at the peer: no message has arrived for 20s"}} {
 		for _, lossy := range []bool{false, true} {
 			v := &watchdog{parent: t.Context(), wire: &quietWire{pending: c.pending}, total: 10, lossy: lossy, lastMove: time.Now().Add(-c.idle)}
 			err := v.checkProgress(0)
@@ -232,7 +232,7 @@ func TestCheck(t *testing.T) {
 		{uverbs.WC{Status: uverbs.WCLocQPOpErr}, true, "longer than here"},
 		{uverbs.WC{Status: uverbs.WCRemInvReqErr}, false, "too short for 64 bytes"},
 		{uverbs.WC{Status: uverbs.WCRemOpErr}, false, "too short for 64 bytes"},
-		{uverbs.WC{Status: uverbs.WCRemAccessErr}, false, "another test than send_bw"},
+		{uverbs.WC{Status: uverbs.WCRemAccessErr}, false, "does not run send_bw"},
 		{uverbs.WC{Status: uverbs.WCRetryExcErr}, false, "1024 bytes of payload"},
 		{uverbs.WC{Status: uverbs.WCLocQPOpErr}, false, "local QP operation error"},
 	} {

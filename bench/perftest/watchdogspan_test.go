@@ -22,9 +22,9 @@ func TestJudgeSpan(t *testing.T) {
 		{0, 0, 90 * time.Second, ""},
 		{0, 100, 90 * time.Second, ""},
 		{108, 100, 80 * time.Second, ""},
-		{108, 100, 90 * time.Second, "the peer is done"},
-		{0, 0, 2 * time.Minute, "no message has come through for 1m44s"},
-		{0, 100, 2 * time.Minute, "nothing has moved for 1m44s"},
+		{108, 100, 90 * time.Second, "the peer has finished"},
+		{0, 0, 2 * time.Minute, "no message has arrived for 1m44s"},
+		{0, 100, 2 * time.Minute, "no progress for 1m44s"},
 	} {
 		v := newWatchdog(t.Context(), &quietWire{pending: c.pending}, o, 8<<20, 200, nil)
 		v.lastDone, v.lastMove = c.done, time.Now().Add(-c.idle)

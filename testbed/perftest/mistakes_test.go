@@ -24,8 +24,8 @@ func (h *host) testMistakes(t *testing.T) {
 		{"send_bw", pair{goSide, cSide}, "-s 2048", "-s 1024", "server", "-s at the peer: the peer's messages have 1024 bytes, and here -s is 2048"},
 		{"send_bw", pair{cSide, goSide}, "-s 1024", "-s 2048", "client", "-s at the peer"},
 		{"send_bw", pair{goSide, cSide}, "-q 2", "-q 1", "server", "-q at the peer: the peer has fewer queue pairs than the 2 here"},
-		{"send_bw", pair{goSide, cSide}, "-q 1", "-q 2", "server", "-q at the peer: the peer speaks of another queue pair"},
-		{"send_lat", pair{goSide, cSide}, "-n 200", "-n 100", "server", "-n at the peer: the peer is done, and here 100 of 200 messages are"},
+		{"send_bw", pair{goSide, cSide}, "-q 1", "-q 2", "server", "-q at the peer: the peer's keys are not those of its first queue pair"},
+		{"send_lat", pair{goSide, cSide}, "-n 200", "-n 100", "server", "-n at the peer: the peer has finished, but this end has done 100 of 200 messages"},
 		{"send_lat", pair{goSide, goSide}, "-x " + four, "-x " + six, "server", "-x at the peer: the GID here is"},
 	} {
 		s, cl := h.begin(t, c.p, c.test, c.serverArgs, c.clientArgs)
@@ -70,9 +70,9 @@ func (h *host) mistakesAlone(t *testing.T) {
 		{"send_lat -d rxe9", "rxe9"},
 		{"send_lat -d rxe0 -i 2", "-i here: "},
 		{"send_lat -d rxe0 -x 77", "-x here: "},
-		{"send_lat -d rxe0 -m 1000", "-m here: 1000 is none of 256"},
+		{"send_lat -d rxe0 -m 1000", "-m here: 1000 is not one of 256"},
 		{"send_lat -d rxe0 -c UD -s 5000", "-s here: 5000 bytes are more than 4096, the MTU"},
-		{"read_lat -d rxe0 -o 200", "-o here: rxe0 has at most 128"},
+		{"read_lat -d rxe0 -o 200", "-o here: rxe0 supports at most 128"},
 		{"send_lat -d rxe0 -p 4 " + address, "start the server first"},
 		{"send_lat -d rxe0 -p 4 -z " + address, "rejected"},
 	} {
@@ -87,9 +87,9 @@ func (h *host) mistakesAlone(t *testing.T) {
 // results so far.
 func (h *host) interrupted(t *testing.T) {
 	for _, c := range []struct{ test, args, says, row string }{
-		{"send_lat", "-n 10000000", "the figures are of what was done until then", "\n 2 "},
-		{"send_bw", "-n 100000000 -s 64 -e", "the figures are of what was done until then", "\n 64 "},
-		{"write_bw", "-D 1000 -f 0 -s 64", "the figures are of what was done until then", "\n 64 "},
+		{"send_lat", "-n 10000000", "these are the results so far", "\n 2 "},
+		{"send_bw", "-n 100000000 -s 64 -e", "these are the results so far", "\n 64 "},
+		{"write_bw", "-D 1000 -f 0 -s 64", "these are the results so far", "\n 64 "},
 	} {
 		s, cl := h.begin(t, pair{goSide, goSide}, c.test, c.args, c.args)
 		if !cl.Stderr.Await(" messages") {
