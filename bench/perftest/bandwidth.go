@@ -9,22 +9,23 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A bandwidthRun is the state of one size of a bandwidth test, and its result.
+// A bandwidthRun is the state and the result of one size of a bandwidth test.
 type bandwidthRun struct {
 	*endpoint
-	iters int // of each QP
-	total int // of all
+	iters int // messages of each QP
+	total int // messages of all QPs
 
 	sent, completed, received int
-	posted, done              []int64 // when each message was posted, and known to be done; nil without a peak
+	posted, done              []int64 // when each message was posted, and when its completion was polled; nil without a peak
 	began, ended              int64
 	sampled                   int
-	reported                  int // of a run without end: messages that have been reported
+	reported                  int // of an infinite run: messages in earlier reports
 }
 
-// runBandwidth plays one size. An error comes with what was measured before.
+// runBandwidth measures one size. If it fails, the result covers the messages before
+// the error.
 func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
-	if !e.o.Events { // a thread of its own for a goroutine that never waits
+	if !e.o.Events { // the goroutine never waits
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
@@ -50,7 +51,7 @@ func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
 	return b, err
 }
 
-// stop ends the time that counts.
+// stop sets the end of the measured time.
 func (b *bandwidthRun) stop() {
 	b.ended = now()
 	if !b.o.timed() {
@@ -62,7 +63,7 @@ func (b *bandwidthRun) stop() {
 	}
 }
 
-// messages is how many count.
+// messages returns the number of measured messages.
 func (b *bandwidthRun) messages() int {
 	switch {
 	case b.o.timed():
@@ -73,7 +74,7 @@ func (b *bandwidthRun) messages() int {
 	return b.completed - b.reported
 }
 
-// send keeps the send queues full until all has been sent and completed.
+// send keeps the send queues full until all messages have been sent and completed.
 func (b *bandwidthRun) send() error {
 	b.watchdog.startClock(b.o)
 	for b.completed < b.total {
@@ -90,7 +91,7 @@ func (b *bandwidthRun) send() error {
 	return nil
 }
 
-// heed asks the watch, when it wants to be asked.
+// checkWatchdog calls the watchdog if its alarm is set.
 func (b *bandwidthRun) checkWatchdog() error {
 	if !b.watchdog.alarm.Load() {
 		return nil
@@ -101,13 +102,14 @@ func (b *bandwidthRun) checkWatchdog() error {
 	return b.period()
 }
 
-// period reports what a run without end has done since it last did.
+// period prints the results of an infinite run since the last report, if the period has
+// elapsed.
 func (b *bandwidthRun) period() error {
 	if !b.o.Infinite {
 		return nil
 	}
 	at := now()
-	if b.reported == 0 && b.messages() == 0 { // the peer has not begun
+	if b.reported == 0 && b.messages() == 0 { // the peer has not started
 		b.began = at
 	}
 	if at-b.began < int64(b.o.Duration)*1e9 {
@@ -121,7 +123,7 @@ func (b *bandwidthRun) period() error {
 	return nil
 }
 
-// post posts what the send queues have room for.
+// post fills the send queues.
 func (b *bandwidthRun) post() error {
 	list := b.o.PostList
 	for _, q := range b.qps {
@@ -151,10 +153,11 @@ func (b *bandwidthRun) post() error {
 	return nil
 }
 
-// alarmed keeps a deep queue from holding up the end of a timed run.
+// alarmed reports whether post must return, so that a deep queue does not delay the end
+// of a run of a given duration.
 func (b *bandwidthRun) alarmed() bool { return b.o.Duration > 0 && b.watchdog.alarm.Load() }
 
-// complete takes what has completed, and with sleep waits for it.
+// complete polls the send CQ, and with sleep waits for a completion.
 func (b *bandwidthRun) complete(sleep bool) (int, error) {
 	n, err := b.poll(b.scq, sleep)
 	if err != nil {
@@ -166,7 +169,7 @@ func (b *bandwidthRun) complete(sleep bool) (int, error) {
 			return 0, err
 		}
 		q := b.qps[wc.WRID]
-		k := min(b.o.CQMod, b.iters-q.completed) // the last completes for fewer
+		k := min(b.o.CQMod, b.iters-q.completed) // the last completion covers fewer
 		q.completed += k
 		b.completed += k
 		if b.done != nil {
@@ -183,7 +186,7 @@ func (b *bandwidthRun) sample(k int) {
 	}
 }
 
-// take polls a queue, and with sleep waits until there is something.
+// poll polls a CQ, and with sleep waits for a completion.
 func (b *bandwidthRun) poll(cq *uverbs.CQ, sleep bool) (int, error) {
 	if !sleep {
 		return cq.Poll(b.wcs)
@@ -193,7 +196,7 @@ func (b *bandwidthRun) poll(cq *uverbs.CQ, sleep bool) (int, error) {
 	return n, b.watchdog.waited(err)
 }
 
-// receive takes messages until all have come.
+// receive receives messages until all have arrived.
 func (b *bandwidthRun) receive() error {
 	for b.received < b.total {
 		n, err := b.poll(b.rcq, b.o.Events)
@@ -210,7 +213,7 @@ func (b *bandwidthRun) receive() error {
 	return nil
 }
 
-// arrive takes the n receives that have been polled.
+// processReceives processes the n receives that were polled.
 func (b *bandwidthRun) processReceives(n int) error {
 	if n > 0 && b.received == 0 {
 		if !b.o.Bidirectional {
@@ -230,8 +233,9 @@ func (b *bandwidthRun) processReceives(n int) error {
 	return nil
 }
 
-// both sends and receives. The server does not send before the client has
-// begun. Receives go first, lest a peer without acknowledgements finds none.
+// both sends and receives. The server does not send before the client. Receives are
+// processed first, because without acknowledgements a message that finds no receive is
+// lost.
 func (b *bandwidthRun) both() error {
 	if b.o.active() {
 		b.watchdog.startClock(b.o)
@@ -267,7 +271,7 @@ func (b *bandwidthRun) both() error {
 	return nil
 }
 
-// either waits until one of the two queues has something.
+// waitEither waits until one of the two CQs has a completion.
 func (b *bandwidthRun) waitEither() error {
 	b.watchdog.done.Store(int64(b.completed + b.received))
 	ctx, cancel := context.WithCancel(b.watchdog.ctx)
@@ -291,19 +295,19 @@ func (b *bandwidthRun) waitEither() error {
 	return err
 }
 
-// report works out the figures.
+// report computes the results.
 func (b *bandwidthRun) report() bwReport {
 	unit := float64(1 << 20)
 	if b.o.Gbits {
 		unit = 1e9 / 8
 	}
 	began, ended := b.began, b.ended
-	if b.posted != nil && b.completed == b.total && b.total > 0 { // receives may go on, and a server waits first
+	if b.posted != nil && b.completed == b.total && b.total > 0 { // not the time of receives, and of waiting for the client
 		began, ended = b.posted[0], b.done[b.total-1]
 	}
 	n, seconds := float64(b.messages()), float64(ended-began)/1e9
 	ways := 1.0
-	if b.o.Infinite && b.o.Bidirectional { // nobody asks the peer for its part
+	if b.o.Infinite && b.o.Bidirectional { // the peer does not report its part
 		ways = 2
 	}
 	r := bwReport{size: uint64(b.size), iters: uint64(b.messages())}
@@ -318,9 +322,9 @@ func (b *bandwidthRun) report() bwReport {
 	return r
 }
 
-// fastest is the least time that a message took on average, over all runs of
-// messages that begin with a request and end with a completion: the inverse of
-// the peak. 0 without one.
+// fastest returns the shortest average time of a message over all sequences of messages
+// that begin with a request and end with a completion, which is the inverse of the
+// peak. It returns 0 if the peak is not measured.
 func (b *bandwidthRun) fastest() float64 {
 	if b.posted == nil {
 		return 0
@@ -328,7 +332,7 @@ func (b *bandwidthRun) fastest() float64 {
 	least := math.Inf(1)
 	for {
 		// Trying all pairs would take minutes for many queue pairs. Each pass finds
-		// the run that is furthest below the best so far, if one is: a few passes.
+		// the sequence that is furthest below the best one so far. A few passes suffice.
 		from, to := b.below(min(least, 1e15))
 		if from < 0 {
 			break
@@ -345,12 +349,12 @@ func (b *bandwidthRun) fastest() float64 {
 	return least
 }
 
-// below finds the run of messages that took least, each message's share of limit
-// taken off; -1 without any.
+// below returns the first and last message of the sequence that takes the shortest time
+// after limit is subtracted for each message, or -1 if there is none.
 func (b *bandwidthRun) below(limit float64) (from, to int) {
 	from, to = -1, -1
 	first, best := -1, math.Inf(1)
-	late := math.Inf(-1) // of the request that a run best begins with
+	late := math.Inf(-1) // of the best first request
 	for j := range min(b.completed, len(b.done)) {
 		if j%b.o.PostList == 0 {
 			if v := float64(b.posted[j]) - limit*float64(j); v > late {

@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// rdma_cm has no connection of connections: a server with -R listens for QPs
-// where it has listened for its client, and whoever comes late finds it. So each
-// request of a client of this program says which run it is of. C's clients say
-// nothing: of two on one host they cannot be told apart.
+// With -R a server listens for the QPs on the port on which it listened for the
+// control connection, so that another client may connect in between. Therefore
+// the private data of each request contains the client's run. C's clients send
+// none; two of them on one host cannot be distinguished.
 
-// A mark is what a request says.
+// A clientTag identifies the client and the purpose of a connection request.
 type clientTag struct {
-	run     uint64 // 0 of C's
-	control bool   // for the connection on which the two ends agree
+	run     uint64 // 0: a C client
+	control bool   // for the control connection
 }
 
-// The words that go along: before a request's mark, and with a refusal.
+// The texts in private data: the start of a request's, and that of a rejection.
 const (
 	tagPrefix = "goverbs perftest "
 	busyText  = "goverbs perftest: another client is here"
@@ -35,7 +35,7 @@ func (m clientTag) bytes() []byte {
 	return binary.BigEndian.AppendUint64(b, m.run)
 }
 
-// markOf reads what came with a request, which is padded.
+// parseTag parses the private data of a request, which is padded.
 func parseTag(privateData []byte) (m clientTag) {
 	b, ours := bytes.CutPrefix(privateData, []byte(tagPrefix))
 	if !ours || len(b) < 9 {
@@ -44,7 +44,7 @@ func parseTag(privateData []byte) (m clientTag) {
 	return clientTag{run: binary.BigEndian.Uint64(b[1:]), control: b[0] == 'c'}
 }
 
-// A caller is where a request comes from.
+// A requester is the origin of a connection request.
 type requester struct {
 	addr netip.Addr
 	tag  clientTag
@@ -58,21 +58,22 @@ func requesterOf(id *cm.SyncID) requester {
 	return c
 }
 
-// connects tells whether a request for a QP is of the client that has made the
-// control connection.
+// sameClient reports whether a request for a QP comes from the client of the control
+// connection c.
 func (c requester) sameClient(qp requester) bool {
 	return qp.addr == c.addr && qp.tag == clientTag{run: c.tag.run}
 }
 
-// request waits for the client's next QP. Others are told that they are late.
+// request waits for the client's next request for a QP. It rejects requests of other
+// clients.
 func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error) {
-	client := e.ctl.wire.(*cmWire).requester // rdma_cm's QPs have a control connection of its kind
+	client := e.ctl.wire.(*cmWire).requester // -R implies a control connection over rdma_cm
 	for {
 		id, err := l.GetRequest(ctx)
 		if err != nil || client.sameClient(requesterOf(id)) {
 			return id, err
 		}
-		_ = id.Reject([]byte(busyText)) // who has gone by now need not know
+		_ = id.Reject([]byte(busyText)) // fails if the client has gone
 		if err := id.Close(); err != nil {
 			return nil, err
 		}
@@ -81,7 +82,8 @@ func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error
 
 var errBusy = atPeer("-p", "the server has another client: wait until it has finished, or start a second server with another port")
 
-// refused makes plain what a server of this program says when it refuses.
+// asBusy returns errBusy in place of the error of a connection that a server of this
+// program rejected because it has another client.
 func asBusy(err error) error {
 	var e *cm.Error
 	if errors.As(err, &e) && bytes.HasPrefix(e.PrivateData, []byte(busyText)) {

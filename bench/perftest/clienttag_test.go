@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Whose requests for QPs a server takes, and whose not.
-func TestStrangers(t *testing.T) {
+// Which requests for QPs a server accepts.
+func TestSameClient(t *testing.T) {
 	here, there := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
 	ours, c := requester{here, clientTag{run: 7, control: true}}, requester{addr: here}
 	for name, of := range map[string]struct {
@@ -37,7 +37,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
+func TestClientTag(t *testing.T) {
 	for _, m := range []clientTag{{run: 7}, {run: 1<<63 | 5, control: true}} {
 		padded := append(m.bytes(), make([]byte, 20)...)
 		if d := cmp.Diff(m, parseTag(padded), cmp.AllowUnexported(clientTag{})); d != "" || len(m.bytes()) > 56 {
@@ -51,8 +51,9 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// A refusal of a server of this program ends a client's tries; another does not.
-func TestRefused(t *testing.T) {
+// A rejection by a server of this program that is busy ends a client's attempts;
+// another rejection does not.
+func TestBusy(t *testing.T) {
 	tries := 0
 	_, err := retryRefused(t.Context(), func() (int, error) {
 		tries++

@@ -13,26 +13,26 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A cmWire is a wire over an RC QP that rdma_cm connects. A message is a SEND;
-// the other end has one receive posted, and posts the next before it answers.
+// A cmWire is a wire over an RC QP that rdma_cm connects. A message is a SEND. Each end
+// has one receive posted, and posts the next one before it replies.
 type cmWire struct {
 	id        *cm.SyncID
-	requester requester // at a server
+	requester requester // of a server
 	in, out   *uverbs.MR
 	length    int
 }
 
-// resolveTime is how long rdma_cm may look for an address or a route.
+// resolveTimeout limits the resolution of an address or a route.
 const resolveTimeout = 2 * time.Second
 
-// tries is how often a client tries to connect to a server that may be about to
-// listen, and pause what it waits in between.
+// A client makes up to maxAttempts attempts to connect, with retryDelay between them,
+// because the server may be about to listen.
 const (
 	maxAttempts = 20
 	retryDelay  = 100 * time.Millisecond
 )
 
-// dialID makes an id that is on its way to the server: its route is resolved.
+// dialID creates an id and resolves the route to the server.
 func dialID(ctx context.Context, o *Options, typ uverbs.QPType) (id *cm.SyncID, err error) {
 	ai, err := o.addressOf(ctx, o.Server, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func dialID(ctx context.Context, o *Options, typ uverbs.QPType) (id *cm.SyncID, 
 	return id, nil
 }
 
-// resolve finds the way to the server.
+// resolve resolves the address and the route.
 func (o *Options) resolve(ctx context.Context, id *cm.SyncID, src, dst netip.AddrPort, typ uverbs.QPType) error {
 	if o.TOS >= 0 {
 		if err := id.SetTOS(uint8(o.TOS)); err != nil {
@@ -76,7 +76,7 @@ func portSpace(typ uverbs.QPType) cm.PortSpace {
 	return cm.PSTCP
 }
 
-// addressOf finds a host's address, of the family that the options ask for.
+// addressOf resolves a host to an address of the family that the options select.
 func (o *Options) addressOf(ctx context.Context, host string, flags cm.AddrInfoFlags) (*cm.AddrInfo, error) {
 	family := cm.IPv4
 	if o.IPv6Addr {
@@ -89,7 +89,7 @@ func (o *Options) addressOf(ctx context.Context, host string, flags cm.AddrInfoF
 	return &all[0], nil
 }
 
-// listenID makes an id that takes n connection requests.
+// listenID creates an id that listens with a backlog of n requests.
 func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm.SyncID, err error) {
 	ai, err := o.addressOf(ctx, o.SourceIP, cm.Passive)
 	if err != nil {
@@ -107,11 +107,11 @@ func listenID(ctx context.Context, o *Options, typ uverbs.QPType, n int) (id *cm
 	return id, nil
 }
 
-// again tries to connect until a server listens.
+// retryRefused calls connect until a server listens.
 func retryRefused[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		v, err := connect()
-		if err == nil || n == maxAttempts || !errors.Is(err, syscall.ECONNREFUSED) { // cm.ErrRejected is one
+		if err == nil || n == maxAttempts || !errors.Is(err, syscall.ECONNREFUSED) { // also matches cm.ErrRejected
 			return v, err
 		}
 		select {
@@ -142,7 +142,7 @@ func wireParam(o *Options) *cm.ConnParam {
 	return &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(o.RetryCount), RNRRetryCount: 7}
 }
 
-// retries is a number of retries in a ConnParam, where 0 stands for the default.
+// retries returns a number of retries for a ConnParam, where 0 stands for the default.
 func retries(n int) uint8 {
 	if n == 0 {
 		return cm.NoRetry
@@ -173,7 +173,7 @@ func acceptCM(ctx context.Context, o *Options) (wire, error) {
 	return w, errors.Join(err, l.Close())
 }
 
-// newCMWire makes the QP of an id and has it connected.
+// newCMWire creates the QP of an id and calls connect.
 func newCMWire(id *cm.SyncID, connect func() error) (_ wire, err error) {
 	w := &cmWire{id: id, requester: requesterOf(id)}
 	defer func() {
@@ -196,7 +196,7 @@ func newCMWire(id *cm.SyncID, connect func() error) (_ wire, err error) {
 	return w, connect()
 }
 
-// ready posts the receive of the next message.
+// ready posts the receive for the next message.
 func (w *cmWire) ready() error { return w.id.PostRecv(0, w.in.SGE(0, binaryKeys)) }
 
 func (w *cmWire) send(ctx context.Context, message []byte) error {
@@ -220,7 +220,8 @@ func (w *cmWire) receive(ctx context.Context, message []byte) error {
 	return w.ready()
 }
 
-// gone is what an error means when the connection has ended.
+// gone returns errPeerClosed if err means that the connection has ended, and err
+// otherwise.
 func (w *cmWire) gone(err error) error {
 	if err != nil && (errors.Is(err, cm.ErrDisconnected) || errors.Is(err, uverbs.WCWRFlushErr)) {
 		return errPeerClosed

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// freePort is one that nobody listens on.
+// freePort returns a port that no socket listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -24,16 +24,16 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// atHome are the options of an end on this machine.
-func atHome(t *testing.T, port int, server string) *Options {
+// localOptions returns the options of an end on this machine.
+func localOptions(t *testing.T, port int, server string) *Options {
 	o := normalized(t, "send_bw", "-p", strconv.Itoa(port))
 	o.Server, o.SourceIP, o.mtu = server, "127.0.0.1", uverbs.MTU1024
 	o.out = new(strings.Builder)
 	return o
 }
 
-// talk makes the connection and agrees.
-func talk(ctx context.Context, o *Options) error {
+// connectAndAgree connects and agrees with the peer.
+func connectAndAgree(ctx context.Context, o *Options) error {
 	w, err := o.connectControl(ctx)
 	if err != nil {
 		return err
@@ -42,8 +42,8 @@ func talk(ctx context.Context, o *Options) error {
 	return errors.Join(ctl.agree(ctx, o), w.close())
 }
 
-// A service that waits for the end of a line, as HTTP's does, at the server's
-// port; and clients of other kinds.
+// A server that waits for the end of a line, as for HTTP, on the server's port; and
+// clients of other protocols.
 func TestAnotherProtocol(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -58,12 +58,12 @@ func TestAnotherProtocol(t *testing.T) {
 		if err == nil {
 			_, err = conn.Read(make([]byte, 16))
 			giveUp(errSilentPeer)
-			_, _ = io.Copy(io.Discard, conn) // until the client goes
+			_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 			err = errors.Join(err, conn.Close())
 		}
 		served <- err
 	}()
-	if err := talk(ctx, atHome(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: the program there has sent nothing") {
+	if err := connectAndAgree(ctx, localOptions(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: the program there has sent nothing") {
 		t.Errorf("of a service that says nothing: %v", err)
 	}
 	if err := <-served; err != nil {
@@ -75,9 +75,9 @@ func TestAnotherProtocol(t *testing.T) {
 		"\xff": `has ended the connection: its output says why, or it runs another test or has other options; it sent: "\xff"`,
 		"":     "the peer has ended the connection",
 	} {
-		o := atHome(t, freePort(t), "")
+		o := localOptions(t, freePort(t), "")
 		ended := make(chan error, 1)
-		go func() { ended <- talk(t.Context(), o) }()
+		go func() { ended <- connectAndAgree(t.Context(), o) }()
 		conn, err := retryRefused(t.Context(), func() (net.Conn, error) { return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))) })
 		if err != nil {
 			t.Fatal(err)
@@ -97,13 +97,13 @@ func TestAnotherProtocol(t *testing.T) {
 	}
 }
 
-// A peer that does not stop talking is not listened to for ever.
-func TestTalker(t *testing.T) {
+// The data that a peer can send unasked is limited.
+func TestMaxPending(t *testing.T) {
 	cw, sw := wires(t)
-	told := make(chan struct{})
+	sent := make(chan struct{})
 	go func() {
-		defer close(told)
-		for err := error(nil); err == nil; { // until the other end closes
+		defer close(sent)
+		for err := error(nil); err == nil; { // until the other end closes the connection
 			err = sw.send(context.Background(), make([]byte, 4096))
 		}
 	}()
@@ -112,20 +112,20 @@ func TestTalker(t *testing.T) {
 		t.Errorf("%.200v", err)
 	}
 	cw.close()
-	<-told
+	<-sent
 }
 
-// The zone of a source is heeded.
+// The zone of a source address is used.
 func TestSourceZone(t *testing.T) {
-	o := atHome(t, 1, "::1")
+	o := localOptions(t, 1, "::1")
 	o.IPv6Addr, o.SourceIP = true, "fe80::1%lo"
 	if _, err := dialTCP(t.Context(), o); err == nil || !strings.Contains(err.Error(), "fe80") {
 		t.Error(err)
 	}
 }
 
-// Ctrl-C ends each wait before the test at once: for a client, for a server that
-// is not there yet, and for words of a peer that says none.
+// The end of the context ends each wait before the test immediately: for a client, for
+// a server that does not listen yet, and for a message of a peer that sends none.
 func TestInterruptedBefore(t *testing.T) {
 	mute, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -133,14 +133,14 @@ func TestInterruptedBefore(t *testing.T) {
 	}
 	defer mute.Close()
 	for name, o := range map[string]*Options{
-		"accept": atHome(t, freePort(t), ""),
-		"dial":   atHome(t, freePort(t), "127.0.0.1"),
-		"agree":  atHome(t, mute.Addr().(*net.TCPAddr).Port, "127.0.0.1"),
+		"accept": localOptions(t, freePort(t), ""),
+		"dial":   localOptions(t, freePort(t), "127.0.0.1"),
+		"agree":  localOptions(t, mute.Addr().(*net.TCPAddr).Port, "127.0.0.1"),
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
 		ended := make(chan error, 1)
-		go func() { ended <- talk(ctx, o) }()
+		go func() { ended <- connectAndAgree(ctx, o) }()
 		select {
 		case err := <-ended:
 			if err == nil {

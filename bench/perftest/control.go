@@ -13,28 +13,28 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A wire carries the messages by which the two ends agree.
+// A wire carries the messages of a control connection.
 type wire interface {
-	// send hands a message to the peer, in one piece.
+	// send sends a message to the peer, in one piece.
 	send(ctx context.Context, message []byte) error
-	// receive fills message with the peer's next.
+	// receive fills message with the peer's next message.
 	receive(ctx context.Context, message []byte) error
-	// state tells how many bytes have come that nobody has asked for, and
-	// whether the peer has gone.
+	// state returns the number of bytes that have arrived and were not received, and
+	// the reason why the connection has ended, or nil.
 	state() (pending int, gone error)
 	close() error
 }
 
-// patience is how long the peer may take over a message while the two ends
-// prepare the test.
+// patience is how long the peer may take for a message while the test is prepared.
 const patience = 30 * time.Second
 
 var errSilentPeer = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
 
-// errMute is of a peer that has not said a word.
+// errNoVersion is the error of a peer that does not send its version.
 var errNoVersion = atPeer("-p", "the program there has sent nothing for %v, but perftest begins with its version: is the port right?", patience)
 
-// A control is the connection by which the two ends agree.
+// A control is the control connection, over which the two ends exchange parameters,
+// keys and results.
 type control struct {
 	wire
 	client  bool
@@ -43,8 +43,8 @@ type control struct {
 	peer    *keys // of the peer's first QP, once known
 }
 
-// exchange gives the peer a message and takes its of the same length. The
-// client's goes first, always.
+// exchange sends a message to the peer and receives one of the same length. The
+// client's message is always first.
 func (c *control) exchange(ctx context.Context, out []byte) ([]byte, error) {
 	in := make([]byte, len(out))
 	if c.client {
@@ -75,7 +75,7 @@ func (c *control) swap(ctx context.Context, own keys) (keys, error) {
 	return parseKeys(in)
 }
 
-// sync has the two ends wait for each other, by their first QP's keys.
+// sync synchronizes the two ends by an exchange of the keys of their first QPs.
 func (c *control) sync(ctx context.Context, own keys) error {
 	k, err := c.swap(ctx, own)
 	if err == nil && c.peer != nil && k.qpn != c.peer.qpn {
@@ -84,27 +84,28 @@ func (c *control) sync(ctx context.Context, own keys) error {
 	return err
 }
 
-// soon is sync, with patience.
+// syncSoon is sync with the timeout patience.
 func (c *control) syncSoon(ctx context.Context, own keys) error {
 	return withPatience(ctx, func(ctx context.Context) error { return c.sync(ctx, own) })
 }
 
+// withPatience calls f with the timeout patience.
 func withPatience(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilentPeer)
 	defer cancel()
 	return f(ctx)
 }
 
-// Version is the perftest whose messages these are.
+// Version is the version of perftest whose protocol this is.
 const Version = "6.24"
 
-// oldest is the oldest version that perftest 6.24 talks to.
+// minVersion is the oldest version that perftest 6.24 accepts.
 const minVersion = 5.70
 
 var versionPattern = regexp.MustCompile(`\A\d+\.\d+[0-9.]*\z`)
 
-// agree settles versions, the size of the buffers that small messages go
-// through in circles, and the MTU.
+// agree exchanges the versions, and agrees on the size of the buffers of small messages
+// and on the MTU.
 func (c *control) agree(ctx context.Context, o *Options) error {
 	return withPatience(ctx, func(ctx context.Context) error {
 		own := make([]byte, 16)
@@ -142,7 +143,7 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 	})
 }
 
-// maxCycle bounds what a peer can make this end allocate.
+// maxCycle limits the memory that a peer can make this end allocate.
 const maxCycle = 1 << 20
 
 func checkVersion(in []byte) error {
@@ -160,13 +161,13 @@ func checkVersion(in []byte) error {
 	return nil
 }
 
-// A bwReport is what an end has measured in a bandwidth test.
+// A bwReport is the result of one end in a bandwidth test.
 type bwReport struct {
 	size, iters     uint64
-	peak, avg, rate float64 // in the reporter's units; millions of messages a second
+	peak, avg, rate float64 // peak and avg in the unit of the end that reports; rate in millions of messages per second
 }
 
-// reports exchanges what both ends have measured, field by field.
+// reports exchanges the results of both ends, field by field.
 func (c *control) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
 	fields := []uint64{own.size, own.iters, math.Float64bits(own.peak), math.Float64bits(own.avg), math.Float64bits(own.rate)}
 	for i, v := range fields {
@@ -179,15 +180,15 @@ func (c *control) reports(ctx context.Context, own bwReport) (peer bwReport, err
 	return bwReport{fields[0], fields[1], number(fields[2]), number(fields[3]), number(fields[4])}, nil
 }
 
-// number is a peer's figure; 0 for what is none, such as the peak that C's divides
-// by nothing.
+// number returns a figure of the peer, or 0 if it is not a number: C's peak may be
+// infinite.
 func number(bits uint64) float64 {
 	f := math.Float64frombits(bits)
-	if !(f >= 0) || math.IsInf(f, 0) { // NaN, too
+	if !(f >= 0) || math.IsInf(f, 0) { // also rejects NaN
 		return 0
 	}
 	return f
 }
 
-// errGone is the end of the connection where a message was due.
+// errPeerClosed is returned when the connection ends where a message is expected.
 var errPeerClosed = errors.New("the peer has ended the connection: its output says why, or it runs another test or has other options")

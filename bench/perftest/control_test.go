@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A pair of wires over TCP.
+// wires returns the two ends of a TCP connection.
 func wires(t *testing.T) (client, server *tcpWire) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func normalized(t *testing.T, name string, args ...string) *Options {
 	return o
 }
 
-// The two ends settle on the larger buffers and the smaller MTU.
+// The two ends agree on the larger buffers and the smaller MTU.
 func TestAgree(t *testing.T) {
 	cw, sw := wires(t)
 	ctx := limited(t)
@@ -90,7 +90,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// What a peer may say in place of what is due, and what is made of it.
+// Errors for unexpected data of a peer.
 func TestPeersMistakes(t *testing.T) {
 	versions := "6.24\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x10\x00" + "\x00\x00\x00@"
 	for _, c := range []struct{ says, want string }{
@@ -108,7 +108,7 @@ func TestPeersMistakes(t *testing.T) {
 		o := normalized(t, "send_bw", "-q", "2", "host")
 		o.mtu = uverbs.MTU4096
 		go func() {
-			_ = sw.send(context.Background(), []byte(c.says)) // the other end may have enough before
+			_ = sw.send(context.Background(), []byte(c.says)) // fails if the other end has closed the connection
 			_ = sw.conn.(*net.TCPConn).CloseWrite()
 		}()
 		ctl := &control{wire: cw, client: true, withGID: true}
@@ -123,8 +123,8 @@ func TestPeersMistakes(t *testing.T) {
 	}
 }
 
-// A peer with more queue pairs, and one with a GID where there is none here.
-func TestMisfits(t *testing.T) {
+// A peer with more queue pairs, and one that uses a GID where this end does not.
+func TestKeysMismatch(t *testing.T) {
 	other := seenKeys
 	other.qpn++
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// A wait for a peer that says nothing ends with its context.
+// A wait for a peer that sends nothing ends with its context.
 func TestSilentPeer(t *testing.T) {
 	cw, _ := wires(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -155,7 +155,7 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// What comes together is taken apart.
+// Messages that arrive together are received separately.
 func TestMessagesInOnePiece(t *testing.T) {
 	cw, sw := wires(t)
 	if err := sw.send(limited(t), []byte("onetwo")); err != nil {
@@ -172,8 +172,8 @@ func TestMessagesInOnePiece(t *testing.T) {
 	}
 }
 
-// The deadline of a message is its own: a test that takes longer than its
-// preparation may, ends by meetings that have none.
+// The deadline of a message does not remain on the connection: the syncs at the end of
+// a long test have none.
 func TestSendDeadline(t *testing.T) {
 	_, w := wires(t)
 	why := errors.New("the time is up")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// cpuTimes are what all CPUs have spent, in ticks.
+// cpuTimes holds the time that all CPUs have spent, in ticks.
 type cpuTimes struct{ user, idle float64 }
 
 func readCPUTimes() (t cpuTimes, err error) {
@@ -18,7 +18,8 @@ func readCPUTimes() (t cpuTimes, err error) {
 	return parseCPUTimes(string(text))
 }
 
-// parseCPUTimes reads the line of all CPUs: user, nice, system, idle.
+// parseCPUTimes parses the first line of /proc/stat, which has the sums of all CPUs:
+// user, nice, system, idle.
 func parseCPUTimes(stat string) (t cpuTimes, err error) {
 	f := strings.Fields(stat)
 	if len(f) < 5 || f[0] != "cpu" {
@@ -31,8 +32,8 @@ func parseCPUTimes(stat string) (t cpuTimes, err error) {
 	return t, err
 }
 
-// cpu reads the times if they are asked for. That they can be read has been
-// seen before the test.
+// cpu returns the CPU times if --cpu_util needs them. checkModes has checked that they
+// can be read.
 func (v *watchdog) cpu(o *Options) (t cpuTimes) {
 	if o.CPUUtil {
 		t, _ = readCPUTimes()
@@ -40,8 +41,8 @@ func (v *watchdog) cpu(o *Options) (t cpuTimes) {
 	return t
 }
 
-// busy is the share of the time that programs had, in percent, as perftest has
-// it: of theirs and what was idle.
+// busy returns the CPU utilization in percent, as perftest computes it: user time as a
+// share of user and idle time.
 func (v *watchdog) busy() float64 {
 	if v.end.Load() == 0 {
 		return 0

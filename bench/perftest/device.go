@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// findDevice opens the device of that name, and without one the first.
+// findDevice opens the device with a name, or the first device if name is empty.
 func findDevice(name string) (*uverbs.Context, error) {
 	if name == "" {
 		all, err := uverbs.Devices()
@@ -25,8 +25,8 @@ func findDevice(name string) (*uverbs.Context, error) {
 	return uverbs.Open(name)
 }
 
-// openDevice opens the device of a test and finds out what the options leave to
-// it: GID, MTU, and how much goes inline.
+// openDevice opens the device of a test and sets the options that depend on it: GID,
+// MTU and inline size.
 func openDevice(o *Options, find func(name string) (*uverbs.Context, error)) (*uverbs.Context, error) {
 	dev, err := find(o.Device)
 	if err != nil {
@@ -38,7 +38,8 @@ func openDevice(o *Options, find func(name string) (*uverbs.Context, error)) (*u
 	return dev, nil
 }
 
-// fit fits the options to the device.
+// fit checks the options against the device's attributes, and sets those that depend on
+// them.
 func (o *Options) fit(dev *uverbs.Context) error {
 	o.device = dev.Name()
 	port, err := dev.QueryPort(o.IBPort)
@@ -96,8 +97,7 @@ func (o *Options) fitSize(port *uverbs.PortAttr) error {
 	return nil
 }
 
-// usualInline is how long a message of a latency test is sent inline where
-// perftest does so.
+// usualInline returns the inline size of latency tests that perftest uses for a driver.
 func (o *Options) usualInline(driver string) int {
 	if o.Bandwidth || driver != "mlx5" {
 		return 0
@@ -132,7 +132,7 @@ func (o *Options) fitOuts(dev *uverbs.Context) error {
 	return nil
 }
 
-// fitGID looks the GID up. On InfiniBand there is none unless it is asked for.
+// fitGID selects the GID. On InfiniBand none is used unless -x is given.
 func (o *Options) fitGID(dev *uverbs.Context) error {
 	if o.GIDIndex >= 0 {
 		g, err := dev.QueryGID(o.IBPort, o.GIDIndex)
@@ -156,7 +156,7 @@ func (o *Options) fitGID(dev *uverbs.Context) error {
 	return nil
 }
 
-// noGID says which GIDs there are.
+// noGID returns the error of a GID that does not exist, with the list of those that do.
 func (o *Options) noGID(dev *uverbs.Context, why error) error {
 	all, err := dev.GIDs(o.IBPort)
 	if err != nil || slices.ContainsFunc(all, func(g uverbs.GIDEntry) bool { return g.Index == o.GIDIndex }) {
@@ -169,8 +169,8 @@ func (o *Options) noGID(dev *uverbs.Context, why error) error {
 	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex, strings.Join(present, ", "))
 }
 
-// bestGID prefers addresses of the family that is asked for, then RoCE v2, then
-// the first, as perftest does.
+// bestGID prefers addresses of the selected family, then RoCE v2, then the first entry,
+// as perftest does.
 func bestGID(all []uverbs.GIDEntry, ipv6 bool) uverbs.GIDEntry {
 	rank := func(g uverbs.GIDEntry) (r int) {
 		if g.GID.Addr().Unmap().Is6() == ipv6 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What the device has not is told with what it has.
-func TestNotThere(t *testing.T) {
+// Errors for attributes that the device does not have name those that it has.
+func TestMissingAttributes(t *testing.T) {
 	for command, want := range map[string]string{
 		"send_lat -x 7":          "-x here: port 1 of pair0 has no GID of index 7; it has 0 (fe80::1, RoCE v1), 1 (fe80::1, RoCE v2), 2 (192.0.2.1, RoCE v2)",
 		"send_lat -i 3":          "-i here: uverbs: query port on pair0: port 3 is out of range: the device has ports 1 to 1",
@@ -30,9 +30,8 @@ func TestNotThere(t *testing.T) {
 	p.cards[0].close(t)
 }
 
-// What the device does not make is told with the options that it was to be made
-// of.
-func TestMadeOf(t *testing.T) {
+// Errors of creating an object name the options that determine its size.
+func TestExplainSizes(t *testing.T) {
 	for command, want := range map[string]string{
 		"send_bw -I 512":             ": the size follows from -t 128, -r 512 and -I 512, queue pair 1 of -q 1",
 		"send_bw -q 50 -n 100":       ": the size follows from -t 100 for each of -q 50",

@@ -10,23 +10,23 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A guard listens to what a device tells of itself, from the beginning of a run
-// to its end: a device that has failed completes nothing more, and only its
-// events say so.
+// A deviceMonitor reads the asynchronous events of a device during a run. A device that
+// has failed completes nothing more, and only its events report it.
 type deviceMonitor struct {
 	device  string
-	down    atomic.Bool // the port
+	down    atomic.Bool // whether the port is down
 	cancel  context.CancelCauseFunc
-	fatal   chan struct{} // closed when the device is
+	fatal   chan struct{} // closed when the device is gone
 	stopped chan struct{}
 }
 
-// An eventSource is a device's events.
+// An eventSource returns a device's events. *uverbs.Context is one.
 type eventSource interface {
 	NextEvent(context.Context) (uverbs.AsyncEvent, error)
 }
 
-// newGuard ends ctx, which it returns, when the device is gone.
+// newDeviceMonitor starts a monitor. The context that it returns ends when the device
+// is gone.
 func newDeviceMonitor(ctx context.Context, o *Options, events eventSource) (*deviceMonitor, context.Context) {
 	g := &deviceMonitor{device: o.device, fatal: make(chan struct{}), stopped: make(chan struct{})}
 	ctx, g.cancel = context.WithCancelCause(ctx)
@@ -56,16 +56,17 @@ func (g *deviceMonitor) run(ctx context.Context, events eventSource, port int) {
 	}
 }
 
-// lost is the error of a device that is gone.
+// goneError returns the error of a device that is gone.
 func (g *deviceMonitor) goneError() error {
 	return &deviceError{fmt.Errorf("%s has been removed, or has failed (see dmesg): %w", g.device, uverbs.ErrDeviceGone)}
 }
 
-// tellTime is how long the event of a failure may take after its first effect.
+// eventDelay is how long the event of a failure may arrive after the first effect of
+// the failure.
 const eventDelay = 500 * time.Millisecond
 
-// cause puts the device's end in the place of what came of it, and says of a
-// port that is down what it may explain.
+// cause returns the error of the device in place of err if the device is gone, and adds
+// to err that the port went down.
 func (g *deviceMonitor) cause(err error) error {
 	if g == nil || err == nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A fakeDevice tells what comes through a channel; a closed one is a device
-// that has gone.
+// A fakeDevice returns the events sent to the channel. If the channel is closed, the
+// device is gone.
 type fakeDevice chan uverbs.AsyncEvent
 
 func (f fakeDevice) NextEvent(ctx context.Context) (uverbs.AsyncEvent, error) {
@@ -25,9 +25,9 @@ func (f fakeDevice) NextEvent(ctx context.Context) (uverbs.AsyncEvent, error) {
 	}
 }
 
-// A device that fails, or is removed, ends the run's context, and is the cause of
-// all that came of it.
-func TestGuardGone(t *testing.T) {
+// A device that fails or is removed ends the run's context, and is reported in place of
+// the errors that follow from it.
+func TestDeviceMonitorGone(t *testing.T) {
 	for _, name := range []string{"fails", "is removed"} {
 		f := make(fakeDevice)
 		o := &Options{device: "mlx5_0", IBPort: 1}
@@ -38,7 +38,7 @@ func TestGuardGone(t *testing.T) {
 			close(f)
 		}
 		<-ctx.Done()
-		v := &watchdog{parent: ctx, wire: &quietWire{gone: errPeerClosed}}
+		v := &watchdog{parent: ctx, wire: &stateWire{gone: errPeerClosed}}
 		for _, err := range []error{v.checkProgress(7), errPeerClosed, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone, errors.New("status 5")} {
 			if err := g.cause(err); !errors.Is(err, uverbs.ErrDeviceGone) || !strings.HasPrefix(err.Error(), "mlx5_0 has been removed, or has failed") {
 				t.Errorf("%s: %v", name, err)
@@ -51,9 +51,9 @@ func TestGuardGone(t *testing.T) {
 	}
 }
 
-// A port that goes down is named beside what came of it, until it is up again;
-// another port is not.
-func TestGuardPort(t *testing.T) {
+// Errors mention a port that went down, until it is up again. Another port is not
+// mentioned.
+func TestDeviceMonitorPort(t *testing.T) {
 	f := make(fakeDevice)
 	g, ctx := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
 	defer g.stop()
@@ -67,7 +67,7 @@ func TestGuardPort(t *testing.T) {
 		{uverbs.AsyncEvent{Type: uverbs.EventPortActive, Port: 1}, false},
 	} {
 		f <- c.e
-		f <- uverbs.AsyncEvent{Type: uverbs.EventGIDChange} // the one before has been dealt with
+		f <- uverbs.AsyncEvent{Type: uverbs.EventGIDChange} // now the event before it has been processed
 		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 went down") != c.down || !errors.Is(err, silent) {
 			t.Errorf("%+v: %v", c.e, err)
 		}
@@ -77,8 +77,8 @@ func TestGuardPort(t *testing.T) {
 	}
 }
 
-// Where a device has not gone, what looks like it is left as it is.
-func TestGuardInnocent(t *testing.T) {
+// If the device is not gone, errors remain as they are.
+func TestDeviceMonitorOtherErrors(t *testing.T) {
 	g, _ := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0"}, make(fakeDevice))
 	defer g.stop()
 	if err := g.cause(errPeerClosed); err != errPeerClosed {

@@ -1,7 +1,7 @@
-// Package perftest runs RDMA benchmarks as the programs of linux-rdma/perftest
-// do, and against them: the same tests, options, columns and messages between
-// the two ends. docs/perftest-wire.md describes the messages.
+// Package perftest runs the benchmarks of linux-rdma/perftest. It has the same tests,
+// options, columns and messages between the two ends as perftest, so either end can be
+// the C program. docs/perftest-wire.md describes the messages.
 //
-// [Parse] reads a command line, [Run] plays one end: the server, or with
-// [Options].Server the client.
+// [Parse] parses a command line. [Run] runs one end of a test: the server, or the
+// client if [Options].Server is set.
 package perftest

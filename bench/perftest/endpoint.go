@@ -10,46 +10,46 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An endpoint is what one end has on its device.
+// An endpoint holds the objects of one end of a test.
 type endpoint struct {
 	o        *Options
 	ctl      *control
 	dev      *uverbs.Context
 	pd       *uverbs.PD
-	mrs      []*uverbs.MR // one, or one of each QP
+	mrs      []*uverbs.MR // one, or one for each QP
 	srq      *uverbs.SRQ
 	scq, rcq *uverbs.CQ
 	qps      []*queue
-	links    *links // of rdma_cm, with -R
+	links    *links // with -R
 	watchdog *watchdog
-	lastRun  time.Duration // of the last run
-	size     int           // of the messages that are being measured
+	lastRun  time.Duration // duration of the last run
+	size     int           // of the messages being measured
 	wcs      []uverbs.WC
 }
 
-// A queue is a QP with what goes through it.
+// A queue is a QP with its requests and its part of the memory.
 type queue struct {
 	qp         *uverbs.QP
 	mr         *uverbs.MR
-	sendOffset int // where in mr what is sent begins
-	recvOffset int // and what comes
+	sendOffset int // of sent messages in mr
+	recvOffset int // of received messages in mr
 	own, peer  keys
 	ah         *uverbs.AH // UD
-	qpn, qkey  uint32     // UD: where to
+	qpn, qkey  uint32     // UD: destination
 
 	wrs         []uverbs.SendWR
 	recvs       []uverbs.RecvWR
-	sendSlots   slots // of what is sent
-	remoteSlots slots // at the peer
-	recvSlots   slots // of receives
+	sendSlots   slots // of sent messages
+	remoteSlots slots // of the peer's memory
+	recvSlots   slots // of received messages
 
 	posted, completed int // requests
 	received          int
-	free              int // receives that are to be posted again
+	free              int // receives to be posted again
 	refilled          int // receives that were posted
 }
 
-// A circle is the places that messages go through one after the other.
+// slots is a sequence of addresses, or of offsets, that messages use cyclically.
 type slots struct {
 	base, step uint64
 	n, at      int
@@ -65,8 +65,8 @@ func (c *slots) next() uint64 {
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// circle of messages of a size from an address on. What is longer than half
-// the buffer has one place.
+// slots returns the slots of messages of a size, starting at base. Messages longer than
+// half of the buffer have one slot.
 func (o *Options) slots(base uint64, size int) slots {
 	step := roundUp(size, o.cacheLine)
 	if !o.Bandwidth || size > o.cycle/2 {
@@ -75,7 +75,8 @@ func (o *Options) slots(base uint64, size int) slots {
 	return slots{base: base, step: uint64(step), n: max(o.cycle/step, 1)}
 }
 
-// grhSpace is what lies before a datagram so that it begins with a line.
+// grhSpace returns the space before a datagram: the GRH, rounded up to whole cache
+// lines.
 func (o *Options) grhSpace() int {
 	if o.Type == uverbs.UD {
 		return roundUp(uverbs.GRHLen, o.cacheLine)
@@ -83,13 +84,13 @@ func (o *Options) grhSpace() int {
 	return 0
 }
 
-// stride is the room that a QP has in each half of its memory: requests are
-// sent from the first, receives and the peer's WRITEs go to the second.
+// stride returns the size of a QP's part of each half of the memory. Requests are sent
+// from the first half; receives and the peer's WRITEs use the second half.
 func (o *Options) stride() int {
 	return roundUp(max(o.Size, o.cycle), o.cacheLine) + o.grhSpace()
 }
 
-// prepareObjects makes what all QPs share.
+// prepareObjects creates the objects that all QPs share.
 func (e *endpoint) prepareObjects() (err error) {
 	o, dev := e.o, e.dev
 	e.size, e.wcs = o.Size, make([]uverbs.WC, 16)
@@ -97,7 +98,7 @@ func (e *endpoint) prepareObjects() (err error) {
 		return err
 	}
 	access := uverbs.LocalWrite | o.Verb.access()
-	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat looks for the last byte of a message
+	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat polls the last byte of a message
 		access |= uverbs.RelaxedOrdering
 	}
 	if err := e.makeMemory(access); err != nil {
@@ -122,7 +123,8 @@ func (e *endpoint) prepareObjects() (err error) {
 	return nil
 }
 
-// madeOf says by which options an object is what it could not be.
+// explainSizes adds to an error of creating an object the options that determined its
+// size.
 func (o *Options) explainSizes(err error, format string, args ...any) error {
 	made := fmt.Sprintf(format, args...)
 	if o.Vector > 0 {
@@ -131,12 +133,12 @@ func (o *Options) explainSizes(err error, format string, args ...any) error {
 	return fmt.Errorf("%w: the size follows from %s", err, made)
 }
 
-// madeQP is madeOf for a QP.
+// explainQP is explainSizes for a QP.
 func (e *endpoint) explainQP(err error) error {
 	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, queue pair %d of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
 }
 
-// makeMemory makes one region for all QPs, or one for each.
+// makeMemory allocates one region for all QPs, or one for each (--mr_per_qp).
 func (e *endpoint) makeMemory(access uverbs.Access) error {
 	n, each := 1, 2*e.o.QPs*e.o.stride()
 	if e.o.MRPerQP {
@@ -168,7 +170,7 @@ func (e *endpoint) qpConfig() uverbs.QPConfig {
 	return c
 }
 
-// createQPs makes the QPs that no rdma_cm connects.
+// createQPs creates the QPs of a test without -R.
 func (e *endpoint) createQPs() error {
 	for range e.o.QPs {
 		qp, err := e.pd.CreateQP(e.qpConfig())
@@ -183,7 +185,7 @@ func (e *endpoint) createQPs() error {
 	return nil
 }
 
-// add gives a QP its place in the memory.
+// add adds a QP and assigns its part of the memory.
 func (e *endpoint) add(qp *uverbs.QP) {
 	i, n := len(e.qps), e.o.QPs
 	q := &queue{qp: qp, mr: e.mrs[0], sendOffset: i * e.o.stride(), recvOffset: (n + i) * e.o.stride()}
@@ -197,7 +199,7 @@ func (e *endpoint) add(qp *uverbs.QP) {
 
 const minRNRTimer = 12 // 0.64 ms
 
-// qkey is perftest's.
+// qkey is the Q_Key that perftest uses.
 const qkey = 0x11111111
 
 func (e *endpoint) init(qp *uverbs.QP) error {
@@ -211,7 +213,8 @@ func (e *endpoint) init(qp *uverbs.QP) error {
 	return qp.Modify(a, m|uverbs.MaskAccess)
 }
 
-// connect takes the QPs to where they can be used, once the keys are exchanged.
+// connect moves the QPs to RTR, and to RTS if this end sends. The keys have been
+// exchanged.
 func (e *endpoint) connect() error {
 	for _, q := range e.qps {
 		if err := e.toRTR(q); err != nil {
@@ -234,7 +237,7 @@ func (e *endpoint) connect() error {
 	return nil
 }
 
-// path is the way to the peer.
+// path returns the address vector of the peer.
 func (e *endpoint) path(q *queue) uverbs.AHAttr {
 	o := e.o
 	lid := q.peer.lid
@@ -249,8 +252,8 @@ func (e *endpoint) path(q *queue) uverbs.AHAttr {
 	return a
 }
 
-// pathConfig is how the packets of the i-th QP are marked. The QPs take the flow
-// labels in turn.
+// pathConfig returns the path settings of the i-th QP. The flow labels are assigned to
+// the QPs in turn.
 func (e *endpoint) pathConfig(i int) uverbs.PathConfig {
 	o := e.o
 	p := uverbs.PathConfig{SL: uint8(o.SL)}
@@ -288,7 +291,7 @@ func (e *endpoint) toRTS(q *queue) error {
 	return q.qp.Modify(a, m)
 }
 
-// close gives back what the endpoint has.
+// close closes all objects and the device.
 func (e *endpoint) close() error {
 	var err error
 	if e.links != nil {

@@ -15,15 +15,15 @@ const (
 	Peer Side = "at the peer"
 )
 
-// An Error is a mistake in what one end was told, or in what came from it.
+// An Error is a mistake in the options of one end, or in the data that it sent.
 type Error struct {
 	Side   Side
-	Option string // as on the command line; "" when it is no option's fault
-	Detail string // "" where Err says all
-	Err    error  // what shows it, such as a completion's; or nil
+	Option string // as on the command line; "" if no option is wrong
+	Detail string // "" if Err says everything
+	Err    error  // the error that shows the mistake, such as a completion's; or nil
 }
 
-// Unwrap returns what shows the mistake.
+// Unwrap returns the error that shows the mistake, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
@@ -48,17 +48,17 @@ func atPeer(option, format string, args ...any) error {
 	return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ErrInterrupted is the end of a run that its context ended. What was measured
-// until then has been reported.
+// ErrInterrupted is the error of a run that ended because its context did. The results
+// so far have been printed.
 var ErrInterrupted = errors.New("interrupted")
 
-// A deviceError is the end of a run whose device is gone.
+// A deviceError is the error of a run whose device is gone.
 type deviceError struct{ err error }
 
 func (e *deviceError) Error() string { return e.err.Error() }
 func (e *deviceError) Unwrap() error { return e.err }
 
-// ended is why a run ends whose context has.
+// ended returns the error of a run whose context has ended.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var gone *deviceError
@@ -68,8 +68,8 @@ func ended(ctx context.Context) error {
 	return ErrInterrupted
 }
 
-// stands tells whether the figures of a run that has ended early are worth
-// reporting: not when the two ends did different things.
+// figuresValid reports whether the results of a run that failed are meaningful. They
+// are not if the two ends ran different tests.
 func figuresValid(err error) bool {
 	var e *Error
 	return !errors.As(err, &e) || e.Option == ""

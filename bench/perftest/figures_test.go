@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Which messages and which time count, and in which unit, worked out by hand:
-// 1 MiB in 4 s is 0.25 MiB/s, or 2.097152 Mb/s.
+// Which messages and which time are measured, in which unit. Computed by hand: 1 MiB in
+// 4 s is 0.25 MiB/s, or 2.097152 Mb/s.
 func TestReport(t *testing.T) {
 	const second = int64(1e9)
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// In a run of a given time the margins do not count.
+// In a run of a given duration the margins are not measured.
 func TestTimed(t *testing.T) {
 	v := &watchdog{}
 	v.begin.Store(3e9)
@@ -65,7 +65,7 @@ func TestTimed(t *testing.T) {
 	}
 }
 
-// The whole files that perftest writes, but for the order of tests.
+// The files are those that perftest writes, apart from the order of tests.
 func TestJSONFigures(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	results := func(name string, print func(*Options)) string {
@@ -103,7 +103,7 @@ func TestJSONFigures(t *testing.T) {
 	}
 }
 
-// What a device leaves to the options, and what it does not.
+// Which options the device determines, and which it rejects.
 func TestFit(t *testing.T) {
 	port := &uverbs.PortAttr{ActiveMTU: uverbs.MTU1024}
 	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024", "1000": "is not one of 256, 512"} {
@@ -116,7 +116,7 @@ func TestFit(t *testing.T) {
 			t.Errorf("-m %s: %d", arg, o.mtu.Bytes())
 		}
 	}
-	// Perftest's, for mlx5.
+	// perftest's values for mlx5.
 	for line, want := range map[string]int{"send_lat": 236, "write_lat": 220, "write_lat --write_with_imm": 220, "send_lat -c UC": 236, "send_lat -c UD": 188, "send_bw": 0} {
 		f := strings.Fields(line)
 		o := normalized(t, f[0], f[1:]...)
@@ -139,8 +139,8 @@ func TestCPUUtil(t *testing.T) {
 	}
 }
 
-// Two ends that measured different things do not add them up.
-func TestReportsMisfit(t *testing.T) {
+// Results of different tests are not added.
+func TestReportsMismatch(t *testing.T) {
 	for theirs, want := range map[bwReport]string{
 		{size: 64, iters: 10}:  "",
 		{size: 128, iters: 10}: "-s at the peer: the peer's messages have 128 bytes, and here -s is 64",
@@ -165,7 +165,7 @@ func TestReportsMisfit(t *testing.T) {
 	}
 }
 
-// What a device has answered is not forgotten.
+// The device's error is wrapped.
 func TestFitKeepsCause(t *testing.T) {
 	card := newPair().cards[0]
 	_, err := openDevice(normalized(t, "send_lat", "-i", "9"), card.open)

@@ -23,7 +23,7 @@ func onOff(on bool) string {
 	return "OFF"
 }
 
-// name is the test's as reports have it.
+// name returns the test's name in reports.
 func (o *Options) name(separator string) string {
 	words := []string{o.Verb.title()}
 	if o.Verb == Atomic {
@@ -67,7 +67,7 @@ func (o *Options) exchangeMethod() string {
 
 func (o *Options) relaxed() bool { return !o.StrictOrder && (o.Verb != Write || o.Bandwidth) }
 
-// info prints what is going to be done.
+// info prints the parameters of the test.
 func (o *Options) info() {
 	if !o.fullReport() {
 		return
@@ -115,8 +115,8 @@ func (o *Options) info() {
 	o.printf("\n%s", separator)
 }
 
-// address prints the keys of a QP of one side. Those of its memory go unsaid
-// with rdma_cm, as perftest has it.
+// address prints the keys of one end's QP. With rdma_cm those of the memory are
+// omitted, as in perftest.
 func (o *Options) address(side string, k keys) {
 	if !o.fullReport() {
 		return
@@ -144,7 +144,8 @@ func (o *Options) address(side string, k keys) {
 	}
 }
 
-// hex is C's %#0*x: the prefix 0x counts as two digits, and 0 has none.
+// hex formats a number as C's %#0*x: the prefix 0x counts as two digits, and 0 has no
+// prefix.
 func hex(v uint64, width int) string {
 	if v == 0 {
 		return fmt.Sprintf("%0*d", width, 0)
@@ -152,7 +153,7 @@ func hex(v uint64, width int) string {
 	return fmt.Sprintf("0x%0*x", width-2, v)
 }
 
-// header prints the columns.
+// header prints the column titles.
 func (o *Options) header() {
 	if !o.fullReport() {
 		return
@@ -172,7 +173,7 @@ func (o *Options) header() {
 	o.printf("%s%s", separator, header)
 }
 
-// extra is what ends a row.
+// extra returns the end of a row.
 func (o *Options) extra() string {
 	if o.CPUUtil {
 		return fmt.Sprintf("\t    %-3.2f\n", o.busy)

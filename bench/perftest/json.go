@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fields is a JSON object in the making: keys in the order of perftest's
-// reports, values in its notation.
+// fields builds a JSON object with keys in the order of perftest's reports and values
+// in its format.
 type fields struct{ b strings.Builder }
 
 func (f *fields) add(key, format string, value any) {
@@ -123,7 +123,7 @@ func (o *Options) addCPU(f *fields) {
 	}
 }
 
-// checkJSON finds a mistake of the path before anything is measured.
+// checkJSON checks the path of the JSON file before the measurement.
 func (o *Options) checkJSON() error {
 	if !o.JSON {
 		return nil
@@ -137,8 +137,8 @@ func (o *Options) checkJSON() error {
 	return nil
 }
 
-// writeJSON writes the report's file anew, if there is to be one: with -a the
-// last size stays.
+// writeJSON writes the JSON file, if there is one. With -a each size overwrites it, and
+// the last one remains.
 func (o *Options) writeJSON(results *fields) {
 	if !o.JSON {
 		return

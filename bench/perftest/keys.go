@@ -9,10 +9,11 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// keys are what one end tells the other of a QP: struct pingpong_dest.
+// keys are the parameters of a QP that are sent to the peer: struct pingpong_dest of
+// perftest.
 type keys struct {
 	lid   uint16
-	outs  uint32 // READs and atomics that the QP serves at a time
+	outs  uint32 // outstanding READs and atomics that the QP accepts
 	qpn   uint32
 	psn   uint32
 	rkey  uint32
@@ -21,15 +22,15 @@ type keys struct {
 	srqn  uint32
 }
 
-// The lengths of the text forms, with the NUL at the end, and of the binary
-// form, by which rdma_cm's ends speak.
+// The lengths of the text forms, including the final NUL, and of the binary form, which
+// is used over rdma_cm.
 const (
 	plainKeys  = 59
 	gidKeys    = 108
 	binaryKeys = 56
 )
 
-// text is the form for TCP: hexadecimal fields separated by colons.
+// text returns the form for TCP: hexadecimal fields separated by colons.
 func (k keys) text(withGID bool) []byte {
 	b := fmt.Appendf(nil, "%04x:%04x:%06x:%06x:%08x:%016x", k.lid, k.outs, k.qpn, k.psn, k.rkey, k.vaddr)
 	if !withGID {
@@ -41,7 +42,7 @@ func (k keys) text(withGID bool) []byte {
 	return fmt.Appendf(b, ":%08x:\x00", k.srqn)
 }
 
-// parseKeys reads the text form. Its length tells whether there is a GID.
+// parseKeys parses the text form. Its length determines whether there is a GID.
 func parseKeys(text []byte) (k keys, err error) {
 	bad := atPeer("", "the peer's keys are not in perftest's format: %q", text)
 	withGID := len(text) == gidKeys
@@ -72,11 +73,11 @@ func parseKeys(text []byte) (k keys, err error) {
 	return k, nil
 }
 
-// keyBits are the widths of the fields lid, outs, qpn, psn, rkey, vaddr and, at
-// the end, srqn.
+// keyBits lists the widths of the fields lid, outs, qpn, psn, rkey, vaddr and srqn,
+// which is the last.
 var keyBits = [...]int{16, 32, 24, 24, 32, 64, 32}
 
-// binary is the form for rdma_cm: big-endian, laid out as C lays the struct out.
+// binary returns the form for rdma_cm: big-endian, in the layout of the C struct.
 func (k keys) binary() []byte {
 	b := make([]byte, binaryKeys)
 	be := binary.BigEndian

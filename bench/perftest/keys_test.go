@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// seen are keys as ib_read_bw -q 2 of perftest 6.24 has sent them.
+// seen is a text form that ib_read_bw -q 2 of perftest 6.24 sent.
 const seen = "0000:0080:000021:e9b913:00001043:00005577cad2a000:00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:00000000:\x00"
 
 var seenKeys = keys{outs: 0x80, qpn: 0x21, psn: 0xe9b913, rkey: 0x1043, vaddr: 0x5577cad2a000, gid: uverbs.GID{10: 255, 11: 255, 12: 10, 13: 9, 15: 1}}

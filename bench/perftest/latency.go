@@ -9,16 +9,17 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A latencyResult is what a latency test has measured.
+// A latencyResult is the result of a latency test.
 type latencyResult struct {
 	posted  []int64 // when each message was posted
-	iters   int     // messages, of a run of a given time those that count
-	elapsed int64   // ns, of a run of a given time
+	iters   int     // measured messages
+	elapsed int64   // ns, of a run of a given duration
 }
 
-// runLatency plays one size. An error comes with what was measured before.
+// runLatency measures one size. If it fails, the result covers the messages before the
+// error.
 func (e *endpoint) runLatency() (r latencyResult, err error) {
-	if !e.o.Events { // a thread of its own for a goroutine that never waits
+	if !e.o.Events { // the goroutine never waits
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
@@ -42,7 +43,7 @@ func (e *endpoint) runLatency() (r latencyResult, err error) {
 	return l.result(err), err
 }
 
-// result is what counts of a run that has ended, with an error or without.
+// result returns the result of a run that has ended with or without an error.
 func (l *latency) result(err error) latencyResult {
 	switch {
 	case l.o.Duration > 0:
@@ -57,7 +58,7 @@ func (l *latency) result(err error) latencyResult {
 	return latencyResult{posted: l.posted[:min(l.sent, len(l.posted))], iters: l.sent}
 }
 
-// latency is the state of a run.
+// A latency is the state of a run.
 type latency struct {
 	*endpoint
 	posted    []int64
@@ -66,7 +67,7 @@ type latency struct {
 	sampled   int
 }
 
-// far is how many messages are through.
+// progress returns the number of messages that are done.
 func (l *latency) progress() int {
 	if l.o.fetches() {
 		return l.sent
@@ -74,9 +75,9 @@ func (l *latency) progress() int {
 	return l.got
 }
 
-// pingpong has messages go to and fro: SENDs, or WRITEs that take receives.
+// pingpong exchanges messages in turn: SENDs, or WRITEs with immediate data.
 func (l *latency) pingpong() error {
-	first := l.o.client() == (l.o.Verb == Send) // with WRITEs the server begins
+	first := l.o.client() == (l.o.Verb == Send) // with WRITEs the server is first
 	q := l.qps[0]
 	for l.sent < l.iters || l.got < l.iters {
 		if l.got < l.iters && (l.sent > 0 || !first) {
@@ -123,7 +124,7 @@ func (l *latency) post(q *queue) error {
 	return l.check(wc, false)
 }
 
-// gap lets some time go by, busily.
+// gap busy-waits before a message (--latency_gap).
 func (l *latency) gap() error {
 	until := now() + int64(l.o.LatencyGap)*int64(time.Microsecond)
 	for now() < until {
@@ -142,8 +143,8 @@ func (l *latency) sample() {
 	}
 }
 
-// write has WRITEs go to and fro. An end sees one come by its last byte, which
-// is the number of the message.
+// write exchanges WRITEs in turn. An end detects a WRITE by the last byte, which is the
+// number of the message.
 func (l *latency) write() error {
 	q := l.qps[0]
 	memory := q.mr.Bytes()
@@ -171,7 +172,7 @@ func (l *latency) write() error {
 	return nil
 }
 
-// fetch has this end alone work: READs or atomics one after the other.
+// fetch posts READs or atomics one after the other. The peer is passive.
 func (l *latency) fetch() error {
 	q := l.qps[0]
 	l.watchdog.startClock(l.o)
@@ -184,7 +185,7 @@ func (l *latency) fetch() error {
 	return nil
 }
 
-// one waits for a completion.
+// poll waits for a completion.
 func (l *latency) poll(cq *uverbs.CQ) (*uverbs.WC, error) {
 	wcs := l.wcs[:1]
 	if l.o.Events {

@@ -10,16 +10,16 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// links are rdma_cm's connections of a test's QPs.
+// links holds the ids of the QPs that rdma_cm connects.
 type links struct{ ids []*cm.SyncID }
 
-// leaveTime is how long the end of a connection may take.
+// disconnectTimeout limits the time of a disconnection.
 const disconnectTimeout = 10 * time.Second
 
 var errNoDisconnect = atPeer("", "the peer does not confirm the disconnection")
 
-// leave ends the connections: the server does, the client waits for it. A C
-// client answers when it has heard of the end of all.
+// disconnect closes the connections: the server disconnects, and the client waits for
+// it. A C client confirms the disconnections when it has seen all of them.
 func (l *links) disconnect(ctx context.Context, client bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, disconnectTimeout, errNoDisconnect)
 	defer cancel()
@@ -32,7 +32,7 @@ func (l *links) disconnect(ctx context.Context, client bool) error {
 			case client:
 				select {
 				case <-id.Disconnected():
-				case <-ctx.Done(): // Close ends it then
+				case <-ctx.Done(): // Close disconnects
 				}
 				ends <- nil
 			default:
@@ -55,8 +55,8 @@ func (l *links) close() error {
 	return errors.Join(errs...)
 }
 
-// connectByCM makes the QPs and has rdma_cm connect them, one after the other.
-// Before and after it the two ends wait for each other.
+// connectByCM creates the QPs and connects them with rdma_cm, one after the other. The
+// two ends synchronize before and after.
 func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 	e.links = &links{}
 	if e.o.client() {
@@ -70,7 +70,7 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 		}
 		return e.syncByCM(ctx)
 	}
-	// It listens before the client hears that it may connect.
+	// The server listens before the sync after which the client connects.
 	l, err := listenID(ctx, e.o, e.o.Type, e.o.QPs)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 	return e.syncByCM(ctx)
 }
 
-// meetByCM is a meeting before there are keys to show.
+// syncByCM is a sync before the QPs exist.
 func (e *endpoint) syncByCM(ctx context.Context) error {
 	return withPatience(ctx, func(ctx context.Context) error {
 		k, err := e.ctl.swap(ctx, keys{})
@@ -106,7 +106,7 @@ func (e *endpoint) param() *cm.ConnParam {
 	return p
 }
 
-// createQP makes an id's QP on the endpoint's device.
+// createQP creates the QP of an id on the endpoint's device.
 func (e *endpoint) createQP(id *cm.SyncID) error {
 	if name := id.Verbs().Name(); name != e.o.device {
 		return here("-d", "the route to the peer uses %s, not %s: choose that device, or another address", name, e.o.device)
@@ -118,7 +118,7 @@ func (e *endpoint) createQP(id *cm.SyncID) error {
 	return nil
 }
 
-// dial makes and connects a QP. An error leaves none behind.
+// dial creates and connects a QP. If it fails, the QP is removed.
 func (e *endpoint) dial(ctx context.Context) (err error) {
 	id, err := dialID(ctx, e.o, e.o.Type)
 	if err != nil {
@@ -156,11 +156,11 @@ func (e *endpoint) dial(ctx context.Context) (err error) {
 	return e.sendQPN(ctx, q)
 }
 
-// answers tells whether the server sends datagrams too. rdma_cm tells the
-// client alone where to send to.
+// serverSends reports whether the server sends datagrams too. rdma_cm reports only the
+// server's address, to the client.
 func (e *endpoint) serverSends() bool { return !e.o.Bandwidth || e.o.Bidirectional }
 
-// introduce tells the server by a first datagram where to send to.
+// sendQPN sends a first datagram, from which the server learns the client's address.
 func (e *endpoint) sendQPN(ctx context.Context, q *queue) error {
 	binary.LittleEndian.PutUint32(q.mr.Bytes(), q.qp.QPN())
 	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{q.mr.SGE(0, 4)},
@@ -201,7 +201,7 @@ func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
 		return err
 	}
 	p := e.param()
-	if e.o.fetches() && request != nil { // no more than the peer wants
+	if e.o.fetches() && request != nil { // not more than the peer requests
 		p.ResponderResources = min(p.ResponderResources, request.Conn.InitiatorDepth)
 		p.InitiatorDepth = min(p.InitiatorDepth, request.Conn.ResponderResources)
 	}
@@ -217,7 +217,8 @@ func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
 	return e.acceptUD(ctx, id, p)
 }
 
-// acceptUD learns from the client's first datagram where to send to.
+// acceptUD accepts a request. If the server sends too, it gets the client's address
+// from the client's first datagram.
 func (e *endpoint) acceptUD(ctx context.Context, id *cm.SyncID, p *cm.ConnParam) error {
 	q := e.qps[len(e.qps)-1]
 	if !e.serverSends() {

@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A listening output tells when a server has begun to listen.
+// listening is an output that closes ready when the server first prints, which is when
+// it listens.
 type listening struct {
 	bytes.Buffer
 	once  sync.Once
@@ -30,8 +31,8 @@ func (l *listening) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// play has a server and a client run a test, on devices that find opens, and
-// returns what they print. The client begins when the server listens.
+// play runs a server and a client on devices that find opens, and returns their output.
+// The client starts when the server listens.
 func play(t *testing.T, host, command string, find [2]func(name string) (*uverbs.Context, error)) (said [2]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -69,7 +70,7 @@ func play(t *testing.T, host, command string, find [2]func(name string) (*uverbs
 	return [2]string{server.String(), client.String()}
 }
 
-// play has the two devices used.
+// play runs a test on the two devices.
 func (p *pair) play(t *testing.T, command string) (said [2]string) {
 	t.Helper()
 	said = play(t, "127.0.0.1", command, [2]func(string) (*uverbs.Context, error){p.cards[0].open, p.cards[1].open})
@@ -79,17 +80,17 @@ func (p *pair) play(t *testing.T, command string) (said [2]string) {
 	return said
 }
 
-// A count is what a test does: n messages of each of qps queue pairs, every
-// signaled-th of them signaled, from lists of that length; and by whom.
+// A count says what the devices of a test must see: n messages on each of qps QPs,
+// every every-th of them signaled, posted in lists.
 type count struct {
 	n, qps, every, list int
-	step                int  // from one message to the next
-	server, client      bool // who posts requests
-	receives            bool // they take some
-	turns               int  // the ends take turns, and this one begins; -1: they do not
+	step                int  // bytes from one message to the next
+	server, client      bool // whether this end posts requests
+	receives            bool // whether messages consume receives
+	turns               int  // the end that is first, if the ends take turns; -1: they do not
 }
 
-// What the loops do, seen by the devices of both ends.
+// TestLoops checks the requests of the loops as the devices of both ends see them.
 func TestLoops(t *testing.T) {
 	const alone = -1
 	for command, want := range map[string]count{
@@ -138,26 +139,26 @@ func TestLoops(t *testing.T) {
 			}
 			want.checkTurns(t, p)
 		}) {
-			return // what fails may take its time, each time
+			return // the others may fail as slowly
 		}
 	}
 }
 
-// rowOf is the row of figures, the last line but one.
+// rowOf returns the row of results, which is the last line but one.
 func rowOf(report string) []string {
 	lines := strings.Split(strings.TrimSpace(report), "\n")
 	return strings.Fields(lines[max(len(lines)-2, 0)])
 }
 
-// check looks at what was posted to a queue pair. Each has a share of what is
-// sent, in the first half of the memory, and of what comes, in the second. The
-// messages of a bandwidth test go through a page of it, if they are short.
+// check checks what was posted to a QP. Each QP sends from its part of the first half
+// of the memory and receives into its part of the second half. Short messages of a
+// bandwidth test use a page of it cyclically.
 func (w count) check(t *testing.T, p *pair, q *pairQP, sends bool) {
 	t.Helper()
-	own, peer := q.c.spans[0], p.cards[1-q.c.end].spans[0]
+	own, peer := q.c.regions[0], p.cards[1-q.c.end].regions[0]
 	share, before := own[1]/2/uint64(w.qps), uint64(q.at)
-	if len(q.c.spans) > 1 {
-		own, peer = q.c.spans[q.at], p.cards[1-q.c.end].spans[q.at]
+	if len(q.c.regions) > 1 {
+		own, peer = q.c.regions[q.at], p.cards[1-q.c.end].regions[q.at]
 		share, before = own[1]/2, 0
 	}
 	first, second := before*share, own[1]/2+before*share
@@ -195,7 +196,7 @@ func (w count) check(t *testing.T, p *pair, q *pairQP, sends bool) {
 	}
 }
 
-// checkTurns looks at who posts when.
+// checkTurns checks the order of the two ends.
 func (w count) checkTurns(t *testing.T, p *pair) {
 	t.Helper()
 	n := 0
@@ -213,9 +214,9 @@ func (w count) checkTurns(t *testing.T, p *pair) {
 	}
 }
 
-// allocates fails the test when a message allocates: a long run does as often as
-// a short one, but for a look of each end's watch at each tick, and for what
-// happens now and then. So the best of a few counts.
+// allocates fails the test if a message allocates: a long run must allocate as often as
+// a short one, except for the ticks of the watchdogs. To tolerate other allocations of
+// the runtime, the minimum of a few runs is used.
 func allocates(t *testing.T, more int, run func(n int)) {
 	t.Helper()
 	mallocs := func(n int) (int, time.Duration) {
@@ -228,7 +229,7 @@ func allocates(t *testing.T, more int, run func(n int)) {
 		return int(after.Mallocs - before.Mallocs), took
 	}
 	const few, tries, chance = 100, 5, 20
-	mallocs(few) // what is made once
+	mallocs(few) // allocations of the first run only
 	short, long := math.MaxInt, math.MaxInt
 	for range tries {
 		n, _ := mallocs(few)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// play does the test and takes leave of the peer.
+// measure runs the test and disconnects.
 func (s *session) measure(ctx context.Context) error {
 	e, o := s.e, s.o
 	idle := !e.o.active() && !o.Bidirectional
@@ -33,8 +33,8 @@ func (s *session) measure(ctx context.Context) error {
 	return e.disconnect(ctx)
 }
 
-// await is the whole part of a server whose memory the client works on: in the
-// end it hears what the client has measured.
+// serveClient is the server's part in a one-sided bandwidth test: it waits for the
+// client to finish, and prints the client's results.
 func (e *endpoint) serveClient(ctx context.Context) error {
 	o := e.o
 	o.header()
@@ -59,8 +59,7 @@ func (e *endpoint) reports(ctx context.Context, own bwReport) (peer bwReport, er
 	return e.ctl.reports(ctx, own)
 }
 
-// leave closes rdma_cm's connections, both sides of which know by now that the
-// test is over.
+// disconnect closes the connections of rdma_cm. Both ends have finished the test.
 func (e *endpoint) disconnect(ctx context.Context) error {
 	if e.links == nil {
 		return nil
@@ -68,7 +67,7 @@ func (e *endpoint) disconnect(ctx context.Context) error {
 	return e.links.disconnect(ctx, e.o.client())
 }
 
-// held is how many requests the send queues hold. rxe's hold fewer with each
+// held returns the number of requests in the send queues. On rxe it decreases with each
 // request that is done, signaled or not.
 func (e *endpoint) held() (n int) {
 	for _, q := range e.qps {
@@ -77,7 +76,7 @@ func (e *endpoint) held() (n int) {
 	return n
 }
 
-// under runs f under a watch.
+// watched runs f with a watchdog.
 func (e *endpoint) watched(ctx context.Context, f func() error) error {
 	total := e.o.Iters * e.o.QPs
 	if e.o.receives() && e.o.Bidirectional {
@@ -96,15 +95,15 @@ func (e *endpoint) watched(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// part is a meeting after a run, for which the peer may have needed a good deal
-// longer.
+// syncAfterRun synchronizes with the peer after a run, for which the peer may have
+// needed longer than this end.
 func (e *endpoint) syncAfterRun(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 	defer cancel()
 	return e.ctl.sync(ctx, e.qps[0].own)
 }
 
-// measureLatency goes through the sizes.
+// measureLatency measures the latency of each size.
 func (e *endpoint) measureLatency(ctx context.Context) error {
 	o := e.o
 	for _, size := range o.sizes() {
@@ -135,15 +134,15 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 	return e.syncAfterRun(ctx)
 }
 
-// linger ends a test that has no last meeting. The client has sent the last
-// message, and the server must be there until it is acknowledged: until the
-// client has gone.
+// awaitClientEnd ends a test that has no final sync. The client has sent the last
+// message, and the server must keep its QP until the client has the acknowledgement,
+// that is until it closes the control connection.
 func (e *endpoint) awaitClientEnd(ctx context.Context) error {
 	if e.o.client() {
 		return nil
 	}
 	limit := 2 * time.Second
-	if e.o.RDMACM { // there the client waits in turn
+	if e.o.RDMACM { // there the client waits for the server
 		limit = 100 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -154,7 +153,7 @@ func (e *endpoint) awaitClientEnd(ctx context.Context) error {
 	return nil
 }
 
-// measureBandwidth goes through the sizes.
+// measureBandwidth measures the bandwidth of each size.
 func (e *endpoint) measureBandwidth(ctx context.Context) error {
 	o := e.o
 	var own, best bwReport
@@ -164,7 +163,7 @@ func (e *endpoint) measureBandwidth(ctx context.Context) error {
 		if own, total, err = e.bandwidthOf(ctx, size); err != nil {
 			return err
 		}
-		best.avg, best.rate = max(best.avg, total.avg), max(best.rate, total.rate) // a limit is reached by any size
+		best.avg, best.rate = max(best.avg, total.avg), max(best.rate, total.rate) // one size has to reach a limit
 	}
 	if !o.receives() && !o.Bidirectional {
 		if err := e.syncAfterRun(ctx); err != nil {
@@ -180,7 +179,8 @@ func (e *endpoint) measureBandwidth(ctx context.Context) error {
 	return o.checkLimits(best)
 }
 
-// bandwidthOf measures one size: what this end did, and both together.
+// bandwidthOf measures one size. It returns the results of this end, and the sum of
+// both ends.
 func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwReport, err error) {
 	o := e.o
 	e.prepare(size)
@@ -205,7 +205,7 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 		own = b.report()
 		return err
 	})
-	if err != nil && o.Infinite && own.iters == 0 { // all has been reported
+	if err != nil && o.Infinite && own.iters == 0 { // everything has been reported
 		return own, own, err
 	}
 	if err != nil {
@@ -228,8 +228,8 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 	return own, total, err
 }
 
-// total reports a size, with what the peer has measured in the other direction
-// if there is one.
+// total prints the results of a size, including those of the peer in a bidirectional
+// test.
 func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
 	o := e.o
 	if !o.Bidirectional || o.receives() && o.Duration > 0 {

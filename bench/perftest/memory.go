@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// times is how much memory the times of the messages take.
+// timestampBytes returns the size of the memory for the times of the messages.
 func (o *Options) timestampBytes() uint64 {
 	n := uint64(o.Iters) * 8
 	waits := !o.active() && !o.Bidirectional && (o.Bandwidth || o.fetches())
@@ -24,8 +24,8 @@ func (o *Options) timestampBytes() uint64 {
 	return n
 }
 
-// buffers is how much the messages take. The device has not been asked yet for
-// its MTU, to which datagrams are cut.
+// bufferBytes returns the size of the memory for messages. The MTU, which limits
+// datagrams, is not known yet.
 func (o *Options) bufferBytes() uint64 {
 	p := *o
 	if p.Type == uverbs.UD {
@@ -34,8 +34,8 @@ func (o *Options) bufferBytes() uint64 {
 	return 2 * uint64(p.QPs) * uint64(p.stride())
 }
 
-// checkMemory refuses what would not fit into the memory, of which Linux gives
-// more than there is and then ends processes.
+// checkMemory returns an error if the test needs more memory than is available. Linux
+// would grant the allocation and kill processes later.
 func (o *Options) checkMemory(file string) error {
 	need, buffers := o.timestampBytes(), o.bufferBytes()
 	if need+buffers < 16<<20 {
@@ -61,7 +61,7 @@ func (o *Options) checkMemory(file string) error {
 	return here("-n", "the times of %d messages take %d MiB, and %d MiB are free: choose a smaller -n, or a duration with -D", o.Iters, need>>20, free>>20)
 }
 
-// available finds how much memory programs can have without swapping.
+// availableMemory returns the memory that programs can allocate without swapping.
 func availableMemory(meminfo string) (bytes uint64, err error) {
 	for line := range strings.Lines(meminfo) {
 		var kB uint64

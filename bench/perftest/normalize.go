@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// settle makes options fit each other, as perftest does, and refuses what
-// cannot be made to.
+// normalize adjusts the options to each other as perftest does, and rejects those that
+// contradict each other.
 func (o *Options) normalize() error {
 	o.cycle, o.cacheLine = os.Getpagesize(), 64
 	if o.Verb == Write {
@@ -31,7 +31,7 @@ func (o *Options) normalize() error {
 	return nil
 }
 
-// checkLeast refuses what options are that nobody has set.
+// checkMinimums rejects zero values of Options that were not filled in by Defaults.
 func (o *Options) checkMinimums() error {
 	if o.Verb > Atomic {
 		return here("", "there is no verb %d: choose from %v", o.Verb, Tests)
@@ -90,7 +90,7 @@ func (o *Options) normalizeDuration() error {
 	return nil
 }
 
-// settleDepths fits the queues to the number of messages and to each other.
+// normalizeDepths adjusts the queue depths to the number of messages and to each other.
 func (o *Options) normalizeDepths() error {
 	if o.Duration == 0 {
 		o.TxDepth = min(o.TxDepth, o.Iters)
@@ -100,7 +100,7 @@ func (o *Options) normalizeDepths() error {
 		if o.Type != uverbs.RC && o.SRQ && o.Iters <= minUDSRQ {
 			o.RxDepth = minUDSRQ
 		}
-		if o.Type != uverbs.RC && o.RxDepth == defaultRxDepth { // nothing holds the sender back
+		if o.Type != uverbs.RC && o.RxDepth == defaultRxDepth { // there is no flow control
 			o.RxDepth = min(o.Iters, 16000)
 		}
 	}
@@ -137,7 +137,7 @@ func (o *Options) checkLists() error {
 	return nil
 }
 
-// checkModes is for options that few runs have.
+// checkModes checks warm-up, SRQ, reversed and CPU utilization.
 func (o *Options) checkModes() error {
 	switch {
 	case o.WarmUp && (o.receives() || !o.Bandwidth):
@@ -159,7 +159,8 @@ func (o *Options) checkModes() error {
 	return nil
 }
 
-// normalizeInfinite has a run without end report every few seconds.
+// normalizeInfinite gives an infinite run its period, and rejects options that it
+// cannot have.
 func (o *Options) normalizeInfinite() error {
 	switch {
 	case !o.Infinite:

@@ -7,91 +7,91 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Options say what one end of a test does. The names and the defaults are
-// perftest's; [Parse] sets them from a command line.
+// Options configure one end of a test. Names and defaults are those of perftest's
+// options. [Parse] sets them from a command line.
 type Options struct {
 	Test
 
-	Server string // host of the server; "" to be it
-	Port   int    // of the connection on which the two ends agree
+	Server string // the server's host; "": this end is the server
+	Port   int    // of the control connection
 
-	Device   string // "": the first
+	Device   string // "": the first one
 	IBPort   int
-	GIDIndex int // -1: the best
+	GIDIndex int // -1: choose the best
 	IPv6     bool
-	IPv6Addr bool   // for the connection on which the two ends agree
-	SourceIP string // to listen or connect from
+	IPv6Addr bool   // of the control connection
+	SourceIP string // local address to listen on or to connect from
 
 	Type         uverbs.QPType // RC, UC or UD
 	Size         int           // bytes
-	All          bool          // all sizes from 2 to 8 MiB by powers of two
+	All          bool          // all powers of two from 2 bytes to 8 MiB
 	Iters        int
-	Duration     int // seconds; 0: Iters count
-	Margin       int // seconds at either end of Duration that do not count; -1: a quarter
+	Duration     int // seconds; 0: run Iters messages
+	Margin       int // seconds at the start and the end of Duration that are not measured; -1: a quarter of Duration
 	TxDepth      int
 	RxDepth      int
 	QPs          int
 	PostList     int
 	RecvPostList int
-	CQMod        int // one completion for that many requests
-	Inline       int // longest message that is sent inline; -1: what suits the device
-	MTU          int // bytes; 0: the port's
-	Outs         int // READs and atomics under way; 0: the device's most
+	CQMod        int // requests for each completion
+	Inline       int // bytes of the longest inline message; -1: a default for the device
+	MTU          int // bytes; 0: that of the port
+	Outs         int // outstanding READs and atomics; 0: the device's maximum
 	CompareSwap  bool
 
-	Events        bool // sleep until there is a completion
+	Events        bool // wait for completion events instead of polling
 	Vector        int  // completion vector
 	Bidirectional bool
 	NoPeak        bool
-	NoLock        bool // queues of one goroutine
-	StrictOrder   bool // no relaxed ordering
-	RDMACM        bool // connect the QPs by rdma_cm
-	CommCM        bool // agree by rdma_cm
+	NoLock        bool // SingleGoroutine queues
+	StrictOrder   bool // no PCIe relaxed ordering
+	RDMACM        bool // connect the QPs with rdma_cm
+	CommCM        bool // control connection over rdma_cm
 	TOS           int  // of rdma_cm's QPs; -1: the default
 	RetryCount    int  // of rdma_cm's QPs
 	QPTimeout     int
 	SL            int
 	PKeyIndex     int
 	TrafficClass  int
-	FlowLabels    []int // of the QPs in turn
-	DLID          int   // instead of the peer's LID; 0: that
+	FlowLabels    []int // assigned to the QPs in turn
+	DLID          int   // destination LID; 0: the peer's
 	LatencyGap    int   // microseconds before each request
 
-	Infinite    bool // go on for ever, and report every Duration
+	Infinite    bool // never end, and print results every Duration
 	WarmUp      bool
-	Reversed    bool // the server is the one who sends
-	SRQ         bool // all QPs take their receives from one queue
+	Reversed    bool // the server sends to the client
+	SRQ         bool // all QPs share one receive queue
 	MRPerQP     bool
-	OnDemand    bool // memory that is not pinned
-	WaitDestroy int  // seconds before the objects are given back
+	OnDemand    bool // on-demand paging
+	WaitDestroy int  // seconds before the objects are closed
 	CPUUtil     bool
 
-	Gbits       bool // report Gb/s, not MiB/s
+	Gbits       bool // print Gb/s instead of MiB/s
 	ReportBoth  bool
 	Histogram   bool
 	Unsorted    bool
-	Output      string // "": all; bandwidth, message_rate, latency: that figure alone
+	Output      string // "": everything; bandwidth, message_rate or latency: only this figure
 	JSON        bool
 	JSONFile    string
-	LimitBW     float64 // least bandwidth, in the report's unit; 0: none
-	LimitRate   float64 // least rate, in millions of messages a second; 0: none
+	LimitBW     float64 // minimum bandwidth, in the report's unit; 0: none
+	LimitRate   float64 // minimum rate, in millions of messages per second; 0: none
 	ShowVersion bool
 
-	Progress io.Writer // where a long run tells how far it is; nil: nowhere
+	Progress io.Writer // where a long run reports its progress; may be nil
 
-	given           map[byte]bool // short options that the command line has
-	noPeakByDefault bool          // there is no peak, which nobody asked for
-	cqModByList     bool          // a list has one completion, which nobody asked for
+	given           map[byte]bool // short options on the command line
+	noPeakByDefault bool          // the peak is not measured, although -N was not given
+	cqModByList     bool          // CQMod is PostList, although -Q was not given
 	payload         []byte
-	busy            float64 // percent of the CPUs' time in the last run
+	busy            float64 // CPU utilization of the last run, in percent
 
-	run uint64 // tells one run from another; not 0
+	run uint64 // identifies the run to the server; not 0
 
-	// What the two ends have agreed on, and what the device is like.
+	// What the two ends have agreed on, and properties of the device.
 	out       io.Writer
-	outputErr error // what first kept a report from being printed, or written
-	cycle     int   // messages of at most half of it go through a buffer of this size in circles
-	cacheLine int   // by steps of at least this
+	outputErr error // first error of printing or writing a report
+	cycle     int   // bytes of the buffer that small messages use cyclically
+	cacheLine int   // minimum distance of messages in it
 	mtu       uverbs.MTU
 	device    string
 	link      uverbs.LinkLayer
@@ -109,18 +109,18 @@ const (
 	maxLength      = 1<<31 - 1
 	minIters       = 5
 	maxQPs         = 16384
-	maxPeakIters   = 20000 // beyond, the peak is not looked for
-	largeMessage   = 8192  // beyond, every request completes
+	maxPeakIters   = 20000 // no peak is measured for more
+	largeMessage   = 8192  // every request of a longer message is signaled
 	defaultRxDepth = 512
 	maxRxDepth     = 16384
 	maxTxDepth     = 15000
 	maxCQMod       = 1024
 	maxInline      = 1024
 	minUDSRQ       = 100
-	defaultPeriod  = 5 // seconds between the reports of a run without end
+	defaultPeriod  = 5 // seconds between the reports of an infinite run
 )
 
-// Defaults are perftest's for a test.
+// Defaults returns perftest's defaults for a test.
 func Defaults(t Test) *Options {
 	o := &Options{Test: t, Port: defaultPort, IBPort: 1, GIDIndex: -1, Type: uverbs.RC,
 		Size: 2, Iters: 1000, Margin: -1, TxDepth: 1, RxDepth: 1, QPs: 1, PostList: 1, RecvPostList: 1,
@@ -140,32 +140,33 @@ func Defaults(t Test) *Options {
 	return o
 }
 
-// client tells which side of the connection this end is.
+// client reports whether this end connects.
 func (o *Options) client() bool { return o.Server != "" }
 
-// active tells whether this end begins: the client, as a rule.
+// active reports whether this end sends the first message of a bandwidth test: the
+// client, unless the test is reversed.
 func (o *Options) active() bool { return o.client() != o.Reversed }
 
-// sends tells whether this end posts requests in the test.
+// sends reports whether this end posts requests during the test.
 func (o *Options) sends() bool { return o.active() || o.Bidirectional || !o.Bandwidth }
 
-// takes tells whether this end takes messages by receives in the test.
+// postsReceives reports whether this end posts receives during the test.
 func (o *Options) postsReceives() bool {
 	return o.receives() && (!o.active() || o.Bidirectional || !o.Bandwidth)
 }
 
-// full tells whether everything is printed, not one figure alone.
+// fullReport reports whether everything is printed, not just one figure (--output).
 func (o *Options) fullReport() bool { return o.Output == "" }
 
-// printf prints a part of the report. The run goes on without, for the peer's
-// sake, and tells in the end.
+// printf prints a part of the report. If that fails, the run continues, because the
+// peer takes part in it, and returns the error at the end.
 func (o *Options) printf(format string, args ...any) {
 	if _, err := fmt.Fprintf(o.out, format, args...); err != nil && o.outputErr == nil {
 		o.outputErr = fmt.Errorf("printing: %w", err)
 	}
 }
 
-// waiting is what a server says when it listens.
+// waiting prints that the server listens.
 func (o *Options) waiting() {
 	if o.fullReport() {
 		const stars = "************************************\n"
@@ -173,10 +174,11 @@ func (o *Options) waiting() {
 	}
 }
 
-// timed tells whether the run is of a given time.
+// timed reports whether the run ends after a given duration.
 func (o *Options) timed() bool { return o.Duration > 0 && !o.Infinite }
 
-// progress is where to tell how far a run is. One without end reports anyway.
+// progress returns the writer for progress reports, or nil. An infinite run prints
+// results periodically instead.
 func (o *Options) progress() io.Writer {
 	if o.Infinite {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// all are the long options of perftest 25.01, with those that only some builds of
-// it have.
-const all = `port ib-dev ib-port mtu size iters tx-depth qp-timeout sl gid-index all CPU-freq connection qp events vector
+// longOptions lists the long options of perftest 25.01, including those that only some builds
+// have.
+const longOptions = `port ib-dev ib-port mtu size iters tx-depth qp-timeout sl gid-index all CPU-freq connection qp events vector
 inline_size outs mcg comm_rdma_cm rdma_cm tos hop_limit MGID rx-depth bidirectional cq-mod noPeak version report-cycles
 report-histogrm report-unsorted atomic_type dualport post_list duration margin source_mac dest_mac dest_ip source_ip dest_port
 source_port ethertype limit_bw limit_msgrate server client mac_fwd use_rss report-counters force-link remote_mac local_mac
@@ -30,7 +30,8 @@ perform_warm_up vlan_en vlan_pcp recv_post_list aes_xts encrypt_on_tx sig_before
 data_enc_keys_number data_enc_key_app_path log_dci_streams log_active_dci_streams disable_pcie_relaxed use_ooo congest_type
 bind_source_ip write_with_imm unsolicited_write connectionless no_ddp`
 
-// Each test has each of perftest's options, or says why not; none has two.
+// Each test has each of perftest's options once, if only to reject it, and no other
+// option.
 func TestAllOptions(t *testing.T) {
 	for _, test := range Tests {
 		table := Defaults(test).table()
@@ -41,7 +42,7 @@ func TestAllOptions(t *testing.T) {
 			}
 			short = append(short, o.Short)
 		}
-		for _, name := range strings.Fields(all) {
+		for _, name := range strings.Fields(longOptions) {
 			n := 0
 			for _, o := range table {
 				if o.Long == name {
@@ -52,7 +53,7 @@ func TestAllOptions(t *testing.T) {
 				t.Errorf("%v has --%s %d times", test, name, n)
 			}
 		}
-		if known := strings.Fields(all); slices.ContainsFunc(table, func(o getopt.Option) bool { return !slices.Contains(known, o.Long) }) {
+		if known := strings.Fields(longOptions); slices.ContainsFunc(table, func(o getopt.Option) bool { return !slices.Contains(known, o.Long) }) {
 			t.Errorf("%v has an option that perftest has not", test)
 		}
 	}
@@ -100,8 +101,8 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// The QPs take the flow labels in turn. -S goes into every path, --tclass and
-// --flow_label only into those with a GRH.
+// The flow labels are assigned to the QPs in turn. -S applies to each path, --tclass
+// and --flow_label only to those with a GRH.
 func TestPathOptions(t *testing.T) {
 	o := normalized(t, "write_bw", "--flow_label=1,0xfffff", "-q", "3", "-S", "3", "--tclass=106")
 	e := &endpoint{o: o, qps: []*queue{{}, {}, {}}}
@@ -142,7 +143,7 @@ func TestCPUTimes(t *testing.T) {
 	}
 }
 
-// The roles change, not the sides of the connection.
+// The ends exchange their roles in the test, not in the connection.
 func TestReversed(t *testing.T) {
 	client, server := normalized(t, "send_bw", "--reversed", "host"), normalized(t, "send_bw", "--reversed")
 	if !client.client() || client.active() || client.sends() || !client.postsReceives() || client.NoPeak == false {

@@ -14,40 +14,40 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pairDriver is the number of a driver that has no provider.
+// pairDriver is the number of a driver without a provider.
 const pairDriver = uapi.RDMA_DRIVER_USNIC
 
-// A pair is the devices of a server and of a client, in memory: the first QP of
-// one reaches the first of the other, and so on. Requests are done in order and
-// at once; messages wait for receives. As with real devices a place in a queue
-// is free again when a completion has been polled that is no earlier.
+// A pair is the devices of a server and of a client, in memory. The first QP of one is
+// connected to the first QP of the other, and so on. Requests are executed immediately
+// and in order; messages wait for receives. As on real devices, an entry of a queue is
+// free again when a completion of it or a later one has been polled.
 type pair struct {
-	mu    sync.Mutex // one for all: queues are fed from either side
+	mu    sync.Mutex // one for both devices, because either one accesses the other's queues
 	cards [2]*card   // server, client
-	log   []posted   // as long as it has room
+	log   []posted   // up to its capacity
 }
 
-// posted is a request, or a receive.
+// posted is a request or a receive that was posted.
 type posted struct {
 	end, qp  int
 	recv     bool
 	signaled bool
-	at, to   uint64 // memory here, and the peer's
+	at, to   uint64 // local and remote address
 	n        int
 }
 
-// A card is a device, its own provider, and its kernel's ear.
+// A card is a device: its provider, and its fake kernel.
 type card struct {
 	*ioctltest.Kernel
-	uverbs.ProviderContext // of which tests need a part
+	uverbs.ProviderContext // the methods that the tests do not need
 	p                      *pair
 	end                    int
 	cqs                    map[uint64]*pairCQ // by handle
-	made                   [2]uint64          // the CQs of the QP that is being made
+	newQPCQs               [2]uint64          // the CQs of the QP being created
 	qps                    []*pairQP
-	spans                  [][2]uint64 // address and length of memory that is registered
-	unpolled               int         // completions that nobody has taken
-	bad                    []string    // what devices would not take
+	regions                [][2]uint64 // addresses and lengths of regions
+	unpolled               int         // completions that were not polled
+	mistakes               []string    // mistakes of the program
 }
 
 func newPair() *pair {
@@ -69,16 +69,16 @@ func (c *card) open(string) (*uverbs.Context, error) {
 	return newContext(ioctl.NewFake(fd, "uverbs0", pairDriver, c), info, c)
 }
 
-// close sees to it that all has been given back, and was as devices have it.
+// close checks that everything was closed, and that the device was used correctly.
 func (c *card) close(t testing.TB) {
 	t.Helper()
 	c.Kernel.Close(t)
-	for _, s := range c.bad {
+	for _, s := range c.mistakes {
 		t.Errorf("end %d: %s", c.end, s)
 	}
 }
 
-// Ioctl implements ioctl.Kernel, to hear of memory, and of a QP's queues.
+// Ioctl implements ioctl.Kernel. It records regions and the CQs of QPs.
 func (c *card) Ioctl(call ioctl.Call) error {
 	if err := c.Kernel.Ioctl(call); err != nil {
 		return err
@@ -92,24 +92,24 @@ func (c *card) Ioctl(call ioctl.Call) error {
 	h := call.Header()
 	switch {
 	case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
-		c.made = [2]uint64{attr[uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE], attr[uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE]}
+		c.newQPCQs = [2]uint64{attr[uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE], attr[uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE]}
 	case h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE &&
 		attr[uapi.UVERBS_ATTR_WRITE_CMD] == uapi.IB_USER_VERBS_CMD_REG_MR:
 		var m uapi.IbUverbsRegMr
 		copy(ioctl.BytesOf(&m), call.Memory(attr[uapi.UVERBS_ATTR_CORE_IN], ioctl.SizeOf[uapi.IbUverbsRegMr]()))
-		c.spans = append(c.spans, [2]uint64{m.Start, m.Length})
+		c.regions = append(c.regions, [2]uint64{m.Start, m.Length})
 	}
 	return nil
 }
 
-// view is memory that has been registered; nil for other.
-func (c *card) view(addr uint64, n int) []byte {
-	for _, s := range c.spans {
+// memory returns registered memory, or nil if it is not registered.
+func (c *card) memory(addr uint64, n int) []byte {
+	for _, s := range c.regions {
 		if off := addr - s[0]; off <= s[1] && uint64(n) <= s[1]-off {
 			return bytesAt(addr, n)
 		}
 	}
-	c.bad = append(c.bad, "memory that is not registered")
+	c.mistakes = append(c.mistakes, "memory that is not registered")
 	return nil
 }
 
@@ -138,8 +138,8 @@ func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uv
 	return q, r, nil
 }
 
-// A pairCQ gives one completion or two at a time, so that polls end in the
-// middle of what has completed.
+// A pairCQ returns one completion or two at a time, so that polls end between
+// completions.
 type pairCQ struct {
 	uverbs.ProviderCQ
 	c      *card
@@ -149,24 +149,23 @@ type pairCQ struct {
 	polls  int
 }
 
-// A completion gives back the places of its queue up to its own.
+// A completion frees the entries of its queue up to its own.
 type completion struct {
 	wc   uverbs.WC
 	free *int
 	at   int
 }
 
-// push is what the device does when something completes. The caller holds the
-// pair's lock.
+// push adds a completion. The caller holds the pair's lock.
 func (q *pairCQ) push(d completion) {
 	if len(q.ring) == cap(q.ring) {
-		q.c.bad = append(q.c.bad, "a completion queue has overrun")
+		q.c.mistakes = append(q.c.mistakes, "a completion queue has overrun")
 		return
 	}
 	q.ring = append(q.ring, d)
 	if q.armed {
 		q.armed = false
-		_ = q.c.Complete(q.handle) // the CQ may be gone by now, and its event with it
+		_ = q.c.Complete(q.handle) // fails if the CQ was closed meanwhile
 	}
 }
 
@@ -179,7 +178,7 @@ func (q *pairCQ) Poll(wcs []uverbs.WC) (int, error) {
 	q.ring = slices.Delete(q.ring, 0, n)
 	q.c.p.mu.Unlock()
 	if n == 0 {
-		runtime.Gosched() // the other end polls, too
+		runtime.Gosched() // let the other end poll
 		return 0, nil
 	}
 	q.polls++

@@ -7,14 +7,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newContext is uverbs' own: it makes a Context on a kernel in memory, which no
-// program needs.
+// newContext is uverbs.newContext, which creates a Context on a fake kernel. Programs
+// do not need it.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
 func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
 
-// bytesAt is memory that was registered. The kernel is told of addresses as
-// numbers, so this is where one becomes memory again. It is not one of Go's.
+// bytesAt returns registered memory. The fake kernel knows addresses as numbers. The
+// memory is not on the Go heap.
 func bytesAt(addr uint64, n int) []byte {
 	at := uintptr(addr)
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)

@@ -15,19 +15,19 @@ func (c *card) CreateQP(_ *uverbs.QP, _ *uverbs.QPConfig, create uverbs.Provider
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: r.Cap, sends: make([]request, 0, r.Cap.MaxSendWR), recvs: make([]receive, 0, r.Cap.MaxRecvWR),
-		sendCQ: c.cqs[c.made[0]], recvCQ: c.cqs[c.made[1]]}
+		sendCQ: c.cqs[c.newQPCQs[0]], recvCQ: c.cqs[c.newQPCQs[1]]}
 	c.qps = append(c.qps, q)
 	return q, r, nil
 }
 
-// A receive is one that waits for a message.
+// A receive waits for a message.
 type receive struct {
 	id     uint64
 	sge    uverbs.SGE
-	number int // of those of its queue, from 1 on
+	number int // in its queue, from 1
 }
 
-// A request is one that waits for a receive.
+// A request waits for a receive.
 type request struct {
 	id       uint64
 	op       uverbs.Opcode
@@ -37,13 +37,13 @@ type request struct {
 	inline   [64]byte // the message, if inlined
 	inlined  bool
 	to       uint64
-	number   int // of those of its queue, from 1 on
+	number   int // in its queue, from 1
 }
 
 type pairQP struct {
-	uverbs.ProviderQP // of which tests need a part
+	uverbs.ProviderQP // the methods that the tests do not need
 	c                 *card
-	at                int // its number here
+	at                int // index in card.qps
 	num               uint32
 	cap               uverbs.QPCap
 	sendCQ, recvCQ    *pairCQ
@@ -51,11 +51,11 @@ type pairQP struct {
 	gone               bool
 	sends              []request
 	recvs              []receive
-	sent, sentFree     int // places that were taken, and given back
-	posted, postedFree int // of receives
+	sent, sentFree     int // entries used, and freed
+	posted, postedFree int // the same for receives
 }
 
-// peer is the QP that this one reaches.
+// peer returns the QP that this one is connected to.
 func (q *pairQP) peer() *pairQP {
 	if other := q.c.p.cards[1-q.c.end].qps; q.at < len(other) {
 		return other[q.at]
@@ -80,7 +80,7 @@ func (q *pairQP) PostSend(wrs []uverbs.SendWR) (int, error) {
 			r.inlined = true
 			copy(r.inline[:], wr.Inline)
 		}
-		p.note(posted{end: q.c.end, qp: q.at, signaled: r.signaled, at: r.sge.Addr, to: r.to, n: r.n})
+		p.record(posted{end: q.c.end, qp: q.at, signaled: r.signaled, at: r.sge.Addr, to: r.to, n: r.n})
 		q.sends = append(q.sends, r)
 	}
 	q.run()
@@ -100,7 +100,7 @@ func (q *pairQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 		if len(wrs[i].SGL) > 0 {
 			r.sge = wrs[i].SGL[0]
 		}
-		p.note(posted{end: q.c.end, qp: q.at, recv: true, at: r.sge.Addr, n: int(r.sge.Length)})
+		p.record(posted{end: q.c.end, qp: q.at, recv: true, at: r.sge.Addr, n: int(r.sge.Length)})
 		q.recvs = append(q.recvs, r)
 	}
 	if peer := q.peer(); peer != nil {
@@ -109,18 +109,18 @@ func (q *pairQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (p *pair) note(what posted) {
+func (p *pair) record(what posted) {
 	if len(p.log) < cap(p.log) {
 		p.log = append(p.log, what)
 	}
 }
 
-// run does what waits in the send queue, as far as the peer has receives. The
+// run executes the requests in the send queue, as far as the peer has receives. The
 // caller holds the pair's lock.
 func (q *pairQP) run() {
 	done := 0
 	for i := range q.sends {
-		if !q.do(&q.sends[i]) {
+		if !q.execute(&q.sends[i]) {
 			break
 		}
 		done++
@@ -128,29 +128,29 @@ func (q *pairQP) run() {
 	q.sends = slices.Delete(q.sends, 0, done)
 }
 
-func (q *pairQP) do(r *request) bool {
+func (q *pairQP) execute(r *request) bool {
 	peer := q.peer()
-	takes := r.op == uverbs.OpSend || r.op == uverbs.OpWriteImm
-	if q.gone || peer.gone || takes && len(peer.recvs) == 0 {
+	needsReceive := r.op == uverbs.OpSend || r.op == uverbs.OpWriteImm
+	if q.gone || peer.gone || needsReceive && len(peer.recvs) == 0 {
 		return false
 	}
-	here := r.inline[:]
+	local := r.inline[:]
 	if !r.inlined {
-		here = q.c.view(r.sge.Addr, r.n)
+		local = q.c.memory(r.sge.Addr, r.n)
 	}
 	switch r.op {
 	case uverbs.OpSend:
 		if into := peer.recvs[0].sge; int(into.Length) < r.n {
-			peer.c.bad = append(peer.c.bad, fmt.Sprintf("%d bytes for a receive of %d", r.n, into.Length))
+			peer.c.mistakes = append(peer.c.mistakes, fmt.Sprintf("%d bytes for a receive of %d", r.n, into.Length))
 		} else {
-			copy(peer.c.view(into.Addr, r.n), here)
+			copy(peer.c.memory(into.Addr, r.n), local)
 		}
 	case uverbs.OpWrite, uverbs.OpWriteImm:
-		copy(peer.c.view(r.to, r.n), here)
-	case uverbs.OpRead, uverbs.OpFetchAdd, uverbs.OpCompareSwap: // what is fetched is all that counts
-		copy(here, peer.c.view(r.to, r.n))
+		copy(peer.c.memory(r.to, r.n), local)
+	case uverbs.OpRead, uverbs.OpFetchAdd, uverbs.OpCompareSwap: // only the fetched data is checked
+		copy(local, peer.c.memory(r.to, r.n))
 	}
-	if takes {
+	if needsReceive {
 		into := &peer.recvs[0]
 		peer.recvCQ.push(completion{uverbs.WC{WRID: into.id, Opcode: uverbs.WCRecv, QPNum: peer.num, SrcQP: q.num, ByteLen: uint32(r.n)}, &peer.postedFree, into.number})
 		peer.recvs = slices.Delete(peer.recvs, 0, 1)
@@ -176,6 +176,6 @@ func (q *pairQP) RecvsOutstanding() int {
 func (q *pairQP) Retire() error {
 	q.c.p.mu.Lock()
 	defer q.c.p.mu.Unlock()
-	q.gone = true // and the memory will be
+	q.gone = true // and its memory is freed next
 	return nil
 }

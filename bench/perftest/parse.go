@@ -13,12 +13,12 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// ErrHelp says that the command line asks for help: see [Usage].
+// ErrHelp is returned by [Parse] if the command line requests help: see [Usage].
 var ErrHelp = getopt.ErrHelp
 
-// Parse reads a test's command line: perftest's options, and the server's host
-// for a client. What contradicts itself is an error here; what the device or
-// the peer does not like is one of [Run].
+// Parse parses the command line of a test: perftest's options, and for a client the
+// server's host. It returns an error for options that contradict each other. Options
+// that the device or the peer does not support are errors of [Run].
 func Parse(t Test, args []string) (*Options, error) {
 	o := Defaults(t)
 	o.given = map[byte]bool{}
@@ -39,7 +39,7 @@ func Parse(t Test, args []string) (*Options, error) {
 	return o, normalized.normalize()
 }
 
-// table are the options that the test has.
+// table returns the options of the test, including those that are rejected.
 func (o *Options) table() []getopt.Option {
 	t := slices.Concat(o.common(), o.kindTable(), o.verbTable())
 	for i := range t {
@@ -48,7 +48,7 @@ func (o *Options) table() []getopt.Option {
 	return append(t, rejectedOptions(t)...)
 }
 
-// once lets an option be given once, as perftest does.
+// once returns a setter that rejects an option that is given twice, as perftest does.
 func (o *Options) once(opt getopt.Option) func(string) error {
 	seen := false
 	return func(value string) error {
@@ -165,12 +165,12 @@ func (o *Options) verbTable() (t []getopt.Option) {
 	return t
 }
 
-// Usage are the test's options, a line each.
+// Usage returns the help text of a test, with a line for each option.
 func Usage(t Test) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
 	o := Defaults(t)
-	_ = getopt.Usage(&b, slices.Concat(o.common(), o.kindTable(), o.verbTable())) // a Builder takes everything
+	_ = getopt.Usage(&b, slices.Concat(o.common(), o.kindTable(), o.verbTable())) // writing to a Builder does not fail
 	return b.String()
 }
 
@@ -193,7 +193,7 @@ func (o *Options) setType(value string) error {
 	return nil
 }
 
-// setSize takes bytes, or with a K or an M behind it KiB or MiB.
+// setSize parses a number of bytes, or of KiB or MiB with the suffix K or M.
 func (o *Options) setSize(value string) error {
 	digits, factor := value, int64(1)
 	switch {
@@ -251,7 +251,7 @@ func (o *Options) setOutput(value string) error {
 func setFloat(v *float64) func(string) error {
 	return func(value string) error {
 		f, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(f >= 0) || math.IsInf(f, 0) { // NaN, too
+		if err != nil || !(f >= 0) || math.IsInf(f, 0) { // also rejects NaN
 			return fmt.Errorf("%q is not a number of at least 0", value)
 		}
 		*v = f
@@ -259,7 +259,7 @@ func setFloat(v *float64) func(string) error {
 	}
 }
 
-// setFlowLabels takes labels separated by commas.
+// setFlowLabels parses flow labels separated by commas.
 func (o *Options) setFlowLabels(value string) error {
 	for field := range strings.SplitSeq(value, ",") {
 		v, err := strconv.ParseUint(field, 0, 20)
@@ -271,8 +271,8 @@ func (o *Options) setFlowLabels(value string) error {
 	return nil
 }
 
-// setPayload reads a file of words such as 0x01020304, separated by commas. The
-// lowest byte of a word goes first.
+// setPayload reads a file of words such as 0x01020304, separated by commas or white
+// space. Words are little-endian in the message.
 func (o *Options) setPayload(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

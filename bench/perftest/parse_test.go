@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What perftest makes of options, as it prints it, or as its sources have it.
-func TestSettled(t *testing.T) {
+// The values that perftest prints for these options, or has in its source.
+func TestNormalize(t *testing.T) {
 	type figures struct {
 		size, iters, tx, rx, mod int
 		noPeak                   bool
@@ -136,7 +136,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// The defaults are perftest's, as its help has them.
+// The defaults are those in perftest's help.
 func TestDefaults(t *testing.T) {
 	for _, test := range Tests {
 		o := Defaults(test)
@@ -161,7 +161,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Options that nobody has filled in are refused.
+// Options that were not filled in are rejected.
 func TestEmptyOptions(t *testing.T) {
 	half := Defaults(Test{Send, true})
 	half.CQMod = 0

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/getopt"
 )
 
-// refusals are options that perftest has for this test or another, and this
-// program has not. taken are those that it has.
+// rejectedOptions returns perftest's options that this test does not have, which report
+// why they are rejected.
 func rejectedOptions(supported []getopt.Option) (t []getopt.Option) {
 	has := map[string]bool{}
 	for _, o := range supported {
@@ -70,7 +70,8 @@ func rejectedOptions(supported []getopt.Option) (t []getopt.Option) {
 	return append(t, unsupportedOptions(has)...)
 }
 
-// leftOut are perftest's other options, to be told from misspelt ones.
+// unsupportedOptions returns the options of perftest that no test here has, so that
+// they are not reported as misspelled.
 func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 	for _, l := range []struct{ arg, why, names string }{
 		{"value", "rate limits are not supported: set the adapter's with rdma and tc", "rate_limit rate_units rate_limit_type burst_size typical_pkt_size"},
@@ -96,6 +97,6 @@ func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 
 const rawEthernet = "only raw Ethernet tests have it, which are not supported"
 
-// rawShort are short forms of the options of raw Ethernet.
+// rawShort maps long options of raw Ethernet tests to their short forms.
 var rawShort = map[string]byte{"source_mac": 'B', "dest_mac": 'E', "dest_ip": 'J', "source_ip": 'j', "dest_port": 'K', "source_port": 'k',
 	"ethertype": 'Y', "server": 'Z', "client": 'P', "mac_fwd": 'v', "use_rss": 'G'}

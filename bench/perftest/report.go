@@ -7,20 +7,20 @@ import (
 	"strconv"
 )
 
-// latencyFigures are the columns of a latency report, in microseconds.
+// latencyFigures holds the columns of a latency report, in microseconds.
 type latencyFigures struct {
 	size, iters                            int
 	min, max, typical, avg, stdev          float64
 	percentile99, percentile999, perSecond float64
-	all, sorted                            []int64 // single times of a run of so many messages, in ns: all of them with -U alone
-	ways                                   float64 // by which they are divided
+	all, sorted                            []int64 // times of single messages, in ns; all only with -U
+	ways                                   float64 // divisor of the times: microseconds, for one direction
 }
 
-// figures works a latency test's figures out, as perftest does: the time from
-// each post to the next, halved where a message goes to and fro; of the sorted
-// times the two longest are left out, and the next is the maximum.
+// figures computes the columns as perftest does. A time is the difference of two posts,
+// halved if messages go in both directions. The two longest times are not part of the
+// averages; the shorter of them is the maximum.
 func (r latencyResult) figures(o *Options, size int) latencyFigures {
-	f := latencyFigures{size: size, iters: r.iters, ways: 2000} // from ns
+	f := latencyFigures{size: size, iters: r.iters, ways: 2000} // ns to microseconds, and half
 	if o.fetches() {
 		f.ways = 1000
 	}
@@ -31,7 +31,7 @@ func (r latencyResult) figures(o *Options, size int) latencyFigures {
 		}
 		return f
 	}
-	times := r.posted // which nobody wants afterwards, and which may be most of the memory
+	times := r.posted // reused for the differences, because it may be large
 	for i := range max(len(times)-1, 0) {
 		times[i] = times[i+1] - times[i]
 	}
@@ -47,7 +47,7 @@ func (r latencyResult) figures(o *Options, size int) latencyFigures {
 	return f
 }
 
-// summarize works out what the sorted times tell.
+// summarize computes the statistics of the sorted times.
 func (f *latencyFigures) summarize() {
 	n := len(f.sorted) - 2
 	at := func(i int) float64 { return float64(f.sorted[i]) / f.ways }
@@ -66,7 +66,7 @@ func (f *latencyFigures) summarize() {
 	f.percentile999 = at(int(math.Ceil(float64(n) * 0.999)))
 }
 
-// printLatency prints a size's figures, and writes them as JSON.
+// printLatency prints the results of a size and writes the JSON file.
 func (o *Options) printLatency(f latencyFigures) {
 	o.printAll(f)
 	switch {
@@ -81,7 +81,7 @@ func (o *Options) printLatency(f latencyFigures) {
 	o.writeJSON(o.latencyJSON(f))
 }
 
-// printAll prints every single time, as the options ask.
+// printAll prints all times, if the options request it (-H, -U).
 func (o *Options) printAll(f latencyFigures) {
 	list := func(all []int64) {
 		o.printf("#, usec\n")
@@ -100,7 +100,7 @@ func (o *Options) printAll(f latencyFigures) {
 	}
 }
 
-// printBandwidth prints figures, and writes them as JSON.
+// printBandwidth prints results and writes the JSON file.
 func (o *Options) printBandwidth(r bwReport) {
 	format := " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f%s"
 	if o.Gbits && r.avg < 0.1 {
@@ -117,10 +117,10 @@ func (o *Options) printBandwidth(r bwReport) {
 	o.writeJSON(o.bandwidthJSON(r))
 }
 
-// limits are those that the options set for the figures.
+// checkLimits returns an error if results are below the limits of -w and -y.
 func (o *Options) checkLimits(r bwReport) error {
 	switch {
-	case !(r.avg >= o.LimitBW): // NaN, too
+	case !(r.avg >= o.LimitBW): // also rejects NaN
 		return fmt.Errorf("the bandwidth, %.2f, is below the limit of %.2f (-w)", r.avg, o.LimitBW)
 	case !(r.rate >= o.LimitRate):
 		return fmt.Errorf("the message rate, %.6f, is below the limit of %.6f (-y)", r.rate, o.LimitRate)
@@ -128,7 +128,7 @@ func (o *Options) checkLimits(r bwReport) error {
 	return nil
 }
 
-// plus is the sum of what two directions carried.
+// plus returns the sum of the results of two directions.
 func (r bwReport) plus(s bwReport) bwReport {
 	r.peak += s.peak
 	r.avg += s.avg

@@ -18,8 +18,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// ready are options as they are when the two ends have agreed, and what is
-// printed.
+// ready returns options as they are when the two ends have agreed, and their output.
 func ready(t *testing.T, name string, args ...string) (*Options, *bytes.Buffer) {
 	t.Helper()
 	o := normalized(t, name, args...)
@@ -33,7 +32,7 @@ func ready(t *testing.T, name string, args ...string) (*Options, *bytes.Buffer) 
 	return o, &out
 }
 
-// The texts are perftest 6.24's own, from the ends whose options are given.
+// The texts are the output of perftest 6.24 with the same options.
 func TestInfo(t *testing.T) {
 	const common = ` Dual-port       : OFF		Device         : rxe0
  Number of qps   : 1		Transport type : IB
@@ -70,8 +69,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// every makes times of posts that are so far apart.
-func every(ns ...int64) (posted []int64) {
+// postsAt returns the times of posts with these distances.
+func postsAt(ns ...int64) (posted []int64) {
 	at := int64(1000)
 	posted = append(posted, at)
 	for _, d := range ns {
@@ -83,7 +82,7 @@ func every(ns ...int64) (posted []int64) {
 
 func TestLatencyFigures(t *testing.T) {
 	o, out := ready(t, "send_lat", "-H", "-U")
-	f := latencyResult{posted: every(8000, 2000, 4000, 90000, 6000, 70000), iters: 7}.figures(o, 64)
+	f := latencyResult{posted: postsAt(8000, 2000, 4000, 90000, 6000, 70000), iters: 7}.figures(o, 64)
 	// Sorted and halved: 1 2 3 4 35 45, of which 35 and 45 are the tail.
 	if f.min != 1 || f.max != 35 || f.typical != 2.5 || f.avg != 2.5 || math.Abs(f.stdev-math.Sqrt(1.25)) > 1e-9 || f.percentile99 != 35 {
 		t.Errorf("%+v", f)
@@ -95,10 +94,10 @@ func TestLatencyFigures(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	read, _ := ready(t, "read_lat")
-	if f := (latencyResult{posted: every(2000, 2000, 2000, 2000), iters: 5}).figures(read, 2); f.typical != 2 {
+	if f := (latencyResult{posted: postsAt(2000, 2000, 2000, 2000), iters: 5}).figures(read, 2); f.typical != 2 {
 		t.Errorf("a READ goes one way, %+v", f)
 	}
-	if f := (latencyResult{posted: every(2000), iters: 2}).figures(o, 2); f.iters != 2 || f.avg != 0 {
+	if f := (latencyResult{posted: postsAt(2000), iters: 2}).figures(o, 2); f.iters != 2 || f.avg != 0 {
 		t.Errorf("of an early end: %+v", f)
 	}
 	timed, out := ready(t, "send_lat", "-D", "2")
@@ -113,7 +112,7 @@ func TestBandwidthFigures(t *testing.T) {
 	b := &bandwidthRun{endpoint: &endpoint{o: o, size: o.Size}, total: 5, completed: 5, ended: 20e6,
 		posted: []int64{0, 1e6, 2e6, 3e6, 4e6}, done: []int64{2e6, 4e6, 5e6, 8e6, 10e6}}
 	r := b.report()
-	// The best run of messages is the second and the third: 2 in 4 ms.
+	// The fastest sequence is the second and the third message: 2 in 4 ms.
 	if math.Abs(r.avg-500) > 1e-6 || math.Abs(r.rate-0.0005) > 1e-9 || math.Abs(r.peak-1000/fastestByHand(b)) > 1e-6 {
 		t.Errorf("%+v", r)
 	}
@@ -130,7 +129,7 @@ func TestBandwidthFigures(t *testing.T) {
 	}
 }
 
-// fastestByHand is the least of all quotients, in ms.
+// fastestByHand returns the least of all quotients, in ms.
 func fastestByHand(b *bandwidthRun) float64 {
 	least := math.Inf(1)
 	for i := 0; i < len(b.posted); i += b.o.PostList {
@@ -143,8 +142,8 @@ func fastestByHand(b *bandwidthRun) float64 {
 	return least
 }
 
-// steps are times of a run that goes on by chance.
-func steps(messages, list, mod int) *bandwidthRun {
+// randomRun returns a run with random times.
+func randomRun(messages, list, mod int) *bandwidthRun {
 	b := &bandwidthRun{endpoint: &endpoint{o: &Options{PostList: list}}, completed: messages, posted: make([]int64, messages), done: make([]int64, messages)}
 	r := rand.New(rand.NewPCG(1, uint64(messages)))
 	at := int64(1e9)
@@ -159,7 +158,7 @@ func steps(messages, list, mod int) *bandwidthRun {
 	return b
 }
 
-// What does not fit into the memory is refused before it is asked for.
+// A test that needs more memory than is available is rejected before the allocation.
 func TestMemory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "meminfo")
 	if err := os.WriteFile(file, []byte("MemTotal:        1000000 kB\nMemAvailable:     204800 kB\n"), 0o600); err != nil {
@@ -194,19 +193,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// The peak is that of all pairs, and is found among many messages, too.
+// The peak is that of all pairs, also of many messages.
 func TestFastest(t *testing.T) {
 	for _, c := range []struct{ messages, list, mod int }{{1, 1, 1}, {300, 1, 1}, {600, 1, 100}, {640, 32, 32}, {320, 8, 4}} {
-		b := steps(c.messages, c.list, c.mod)
+		b := randomRun(c.messages, c.list, c.mod)
 		if got, want := b.fastest(), fastestByHand(b)*1e6; math.Abs(got-want) > want*1e-9 {
 			t.Errorf("%+v: %v, want %v", c, got, want)
 		}
 	}
-	if v := steps(4, 1, 8).fastest(); v != 0 {
+	if v := randomRun(4, 1, 8).fastest(); v != 0 {
 		t.Errorf("without a completion: %v", v)
 	}
 	found := make(chan float64)
-	go func() { found <- steps(maxPeakIters*64, 1, 100).fastest() }()
+	go func() { found <- randomRun(maxPeakIters*64, 1, 100).fastest() }()
 	select {
 	case v := <-found:
 		if v < 100 || v > 160 {
@@ -230,7 +229,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The file has perftest's keys, and is JSON, also of one figure alone.
+// The file has perftest's keys and is JSON, also with one figure only.
 func TestJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	for _, c := range []struct{ test, args, want string }{
@@ -260,9 +259,9 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// A report that cannot be written, or printed, is an error in the end, and no
-// reason to be silent or to leave the peer alone.
-func TestLostReports(t *testing.T) {
+// A report that cannot be written or printed is an error at the end, and does not end
+// the run.
+func TestOutputErrors(t *testing.T) {
 	for _, name := range []string{"send_lat", "send_bw"} {
 		o, out := ready(t, name, "--out_json", "--out_json_file=/dev/full")
 		o.printLatency(latencyFigures{iters: 1234})

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// prepare makes the requests for messages of a size.
+// prepare builds the requests for messages of a size.
 func (e *endpoint) prepare(size int) {
 	e.size = size
 	for i, q := range e.qps {
@@ -35,7 +35,7 @@ func (e *endpoint) prepare(size int) {
 	}
 }
 
-// aim gives a request the next places of its data.
+// aim sets the addresses of a request to the next slots.
 func (e *endpoint) aim(q *queue, wr *uverbs.SendWR) {
 	from := int(q.sendSlots.next())
 	if e.size <= e.o.Inline {
@@ -65,7 +65,8 @@ func (o *Options) opcode() uverbs.Opcode {
 	return uverbs.OpSend
 }
 
-// operands are those of perftest's atomics: 1 is added, or 0 is swapped for 0.
+// operands returns the operands of perftest's atomics: 1 is added, or 0 is swapped for
+// 0.
 func (o *Options) operands() (compareAdd, swap uint64) {
 	if o.CompareSwap {
 		return 0, 0
@@ -73,7 +74,7 @@ func (o *Options) operands() (compareAdd, swap uint64) {
 	return 1, 0
 }
 
-// fill makes the receive queues full.
+// fill fills the receive queues.
 func (e *endpoint) fill() error {
 	space := e.o.grhSpace()
 	for i, q := range e.qps {
@@ -87,7 +88,7 @@ func (e *endpoint) fill() error {
 			}
 		}
 		lists := e.o.RxDepth / e.o.RecvPostList
-		if e.srq != nil { // all QPs' are in one
+		if e.srq != nil { // all QPs share it
 			lists /= e.o.QPs
 		}
 		q.refilled = lists * e.o.RecvPostList
@@ -100,8 +101,8 @@ func (e *endpoint) fill() error {
 	return nil
 }
 
-// refill posts a list of receives. Those of WRITEs have no room: the data goes
-// where the WRITE says.
+// refill posts a list of receives. Receives of WRITEs have no buffer: the data is
+// written to the address in the WRITE.
 func (e *endpoint) refill(q *queue) error {
 	if e.o.Verb != WriteImm {
 		skip, grh := e.o.grhSpace(), 0
@@ -115,7 +116,7 @@ func (e *endpoint) refill(q *queue) error {
 	return e.postRecv(q, q.recvs...)
 }
 
-// postRecv posts receives to a QP, or to the queue that all share.
+// postRecv posts receives to a QP, or to the SRQ.
 func (e *endpoint) postRecv(q *queue, wrs ...uverbs.RecvWR) (err error) {
 	if e.srq != nil {
 		_, err = e.srq.PostRecv(wrs...)
@@ -125,8 +126,8 @@ func (e *endpoint) postRecv(q *queue, wrs ...uverbs.RecvWR) (err error) {
 	return err
 }
 
-// arrived checks a receive and posts another in its place, unless those that
-// are posted are enough for the run.
+// processReceive checks a completed receive and posts receives again, unless those that
+// are posted suffice for the run.
 func (e *endpoint) processReceive(wc *uverbs.WC, iters int) (*queue, error) {
 	if err := e.check(wc, true); err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (e *endpoint) processReceive(wc *uverbs.WC, iters int) (*queue, error) {
 	return q, nil
 }
 
-// check says what a completion that is none tells of the two ends.
+// check returns the error of a completion, with the options that may have caused it.
 func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 	switch {
 	case wc.Status == uverbs.WCSuccess:
@@ -168,21 +169,21 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 	return peerErr
 }
 
-// moved tells whether messages of this size have gone through.
+// transferred reports whether messages of this size have completed.
 func (e *endpoint) transferred() bool {
 	return slices.ContainsFunc(e.qps, func(q *queue) bool { return q.completed > 0 || q.received > 0 })
 }
 
-// guess is what a status tells of the peer at the beginning of a run; nil for
-// nothing.
+// diagnose returns the likely mistake of the options for a completion status at the
+// beginning of a run, or nil.
 func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
 	mismatch := func(option, format string, args ...any) *Error {
 		return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // rxe says the latter
+	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // the latter on rxe
 		return mismatch("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a to both or to none", e.size)
-	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // and so here
+	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // the latter on rxe
 		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
 		return mismatch("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s", e.o.Test)
@@ -192,8 +193,8 @@ func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
 	return nil
 }
 
-// flushed looks for what has put a QP into the error state: the completion that
-// tells may be in the other queue. Without one the peer has disconnected.
+// flushed returns the error that moved a QP to the error state. The completion with
+// this error may be in the other CQ. If there is none, the peer has disconnected.
 func (e *endpoint) flushed() error {
 	for _, cq := range []*uverbs.CQ{e.scq, e.rcq} {
 		for {

@@ -11,15 +11,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Run plays one end of a test, and prints its reports to out. It ends early
-// with [ErrInterrupted] when ctx does, and with [uverbs.ErrDeviceGone] when the
-// device does; either way it reports what was measured until then. The other
-// errors: [Error] for what the two ends were told, and what uverbs and cm answer.
+// Run runs one end of a test and prints its report to out. It returns [ErrInterrupted]
+// when ctx ends, and [uverbs.ErrDeviceGone] when the device is gone; in both cases it
+// first prints the results so far. Other errors are an [Error] for options of the two
+// ends, and errors of packages uverbs and cm.
 func Run(ctx context.Context, o *Options, out io.Writer) error {
 	return run(ctx, o, out, findDevice)
 }
 
-// run is Run on a device that find opens by its name.
+// run implements Run with find as the function that opens the device.
 func run(ctx context.Context, o *Options, out io.Writer, find func(name string) (*uverbs.Context, error)) (err error) {
 	p := *o
 	p.out, p.run = out, rand.Uint64()|1
@@ -56,7 +56,7 @@ func run(ctx context.Context, o *Options, out io.Writer, find func(name string) 
 	return monitor.cause(err)
 }
 
-// interrupted tells whether there are figures.
+// interruptedError returns ErrInterrupted with a note whether results were printed.
 func (s *session) interruptedError() error {
 	if s.e.watchdog == nil {
 		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
@@ -64,7 +64,7 @@ func (s *session) interruptedError() error {
 	return fmt.Errorf("%w; these are the results so far", ErrInterrupted)
 }
 
-// idle keeps the objects for a while.
+// waitDestroy waits before the objects are closed (--wait_destroy).
 func (s *session) waitDestroy(ctx context.Context) error {
 	if s.o.WaitDestroy == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (s *session) close() error {
 	return err
 }
 
-// open finds the peer, agrees with it, and makes what the test needs.
+// open connects to the peer, exchanges parameters, and creates and connects the QPs.
 func (s *session) open(ctx context.Context) error {
 	o := s.o
 	w, err := o.connectControl(ctx)
@@ -123,7 +123,7 @@ func (s *session) open(ctx context.Context) error {
 	return s.e.handshake(ctx)
 }
 
-// meet makes the connection on which the two ends agree.
+// connectControl establishes the control connection.
 func (o *Options) connectControl(ctx context.Context) (wire, error) {
 	switch {
 	case o.CommCM && o.client():
@@ -136,13 +136,12 @@ func (o *Options) connectControl(ctx context.Context) (wire, error) {
 	return acceptTCP(ctx, o)
 }
 
-// handshake exchanges the keys of all QPs, connects these, and lets both ends
-// know that this is done. The tests differ in how often they wait for each
-// other.
+// handshake exchanges the keys of all QPs, connects the QPs, and synchronizes with the
+// peer. The order depends on the test.
 func (e *endpoint) handshake(ctx context.Context) error {
 	o := e.o
-	early := !o.Bandwidth && o.remote() // these tests begin with a meeting
-	late := o.Verb != Send              // and these end with one
+	early := !o.Bandwidth && o.remote() // these tests begin with a sync
+	late := o.Verb != Send              // these tests end with a sync
 	first := e.qps[0].own
 	if early {
 		if err := e.ctl.syncSoon(ctx, first); err != nil {
@@ -199,7 +198,7 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 	})
 }
 
-// sameFamily sees to it that both GIDs stand for addresses of one family.
+// sameFamily checks that the GIDs of both ends are addresses of the same family.
 func (e *endpoint) sameFamily() error {
 	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
 	if e.o.withGID && own.Unmap().Is4() != peer.Unmap().Is4() {
@@ -208,7 +207,7 @@ func (e *endpoint) sameFamily() error {
 	return nil
 }
 
-// fitDatagram is for a peer with a smaller MTU.
+// fitDatagram reduces the size of datagrams to the MTU that both ends have agreed on.
 func (o *Options) fitDatagram() error {
 	if o.Type != uverbs.UD || o.Size <= o.mtu.Bytes() {
 		return nil
@@ -220,7 +219,7 @@ func (o *Options) fitDatagram() error {
 	return nil
 }
 
-// sizes are those that the test goes through.
+// sizes returns the message sizes to measure.
 func (o *Options) sizes() (all []int) {
 	if !o.All {
 		return []int{o.Size}

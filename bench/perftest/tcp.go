@@ -13,19 +13,19 @@ import (
 	"syscall"
 )
 
-// A tcpWire is a wire over TCP. A goroutine reads all that comes, so that the
-// end of the connection is seen while nobody waits for a message.
+// A tcpWire is a wire over TCP. A goroutine reads the connection, so that its end is
+// noticed while no goroutine waits for a message.
 type tcpWire struct {
 	conn net.Conn
-	done chan struct{} // closed when the goroutine has ended
+	done chan struct{} // closed when the goroutine returns
 
 	mu      sync.Mutex
 	in      []byte
-	err     error         // how the connection ended
-	changed chan struct{} // closed, and another put in its place, when in or err changes
+	err     error         // why the connection ended
+	changed chan struct{} // closed and replaced when in or err changes
 }
 
-// mostPending is more than a peer ever says unasked.
+// maxPending is more than a peer sends before it waits for a reply.
 const maxPending = 1 << 16
 
 func newTCPWire(conn net.Conn) *tcpWire {
@@ -93,7 +93,8 @@ func (w *tcpWire) receive(ctx context.Context, message []byte) error {
 	}
 }
 
-// keysMisfit tells keys without a GID from keys with one, which are longer.
+// keysMismatch returns an error if the peer's keys have a GID and those of this end do
+// not, or vice versa. Keys with a GID are longer.
 func keysMismatch(in []byte, want int) error {
 	switch {
 	case want == gidKeys && len(in) >= plainKeys && in[plainKeys-1] == 0:
@@ -104,9 +105,10 @@ func keysMismatch(in []byte, want int) error {
 	return nil
 }
 
-// send is one write: perftest takes each message by one read.
+// send sends the message with one write, because perftest reads each message with one
+// read.
 func (w *tcpWire) send(ctx context.Context, message []byte) error {
-	deadline, _ := ctx.Deadline() // without one, an earlier message's must not stay
+	deadline, _ := ctx.Deadline() // a zero deadline resets that of an earlier message
 	if err := w.conn.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
@@ -154,7 +156,7 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 	return newTCPWire(conn), nil
 }
 
-// acceptTCP waits for one client.
+// acceptTCP accepts one client.
 func acceptTCP(ctx context.Context, o *Options) (wire, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, o.network(), net.JoinHostPort(o.SourceIP, strconv.Itoa(o.Port)))
@@ -182,7 +184,7 @@ func acceptTCP(ctx context.Context, o *Options) (wire, error) {
 	return newTCPWire(conn), nil
 }
 
-// network is IPv4, as perftest's, unless --ipv6-addr asks for the other.
+// network returns the network: IPv4, as in perftest, unless --ipv6-addr is given.
 func (o *Options) network() string {
 	if o.IPv6Addr {
 		return "tcp6"

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Verb is what a test measures.
+// A Verb is the operation that a test measures.
 type Verb uint8
 
 // The verbs.
@@ -21,11 +21,11 @@ const (
 // A Test is one of perftest's programs: send_lat, write_bw and so on.
 type Test struct {
 	Verb      Verb
-	Bandwidth bool // else latency
+	Bandwidth bool // otherwise latency
 }
 
-// Tests are all tests, by the names of perftest's programs without the prefix
-// ib_. Write with immediate data is an option of the WRITE tests.
+// Tests lists all tests. Their names are those of perftest's programs without the
+// prefix ib_. WRITE with immediate data is an option of the WRITE tests.
 var Tests = []Test{{Send, false}, {Send, true}, {Write, false}, {Write, true}, {Read, false}, {Read, true}, {Atomic, false}, {Atomic, true}}
 
 func (t Test) String() string {
@@ -36,7 +36,8 @@ func (t Test) String() string {
 	return verb + "_lat"
 }
 
-// TestNamed finds a test by its name, with or without the prefix ib_.
+// TestNamed returns the test with a name, which may have the prefix ib_, and reports
+// whether there is one.
 func TestNamed(name string) (Test, bool) {
 	for _, t := range Tests {
 		if strings.TrimPrefix(name, "ib_") == t.String() {
@@ -46,22 +47,22 @@ func TestNamed(name string) (Test, bool) {
 	return Test{}, false
 }
 
-// receives tells whether the test's messages take receives at the peer.
+// receives reports whether the test's messages consume receives.
 func (t Test) receives() bool { return t.Verb == Send || t.Verb == WriteImm }
 
-// remote tells whether the test's requests name memory of the peer.
+// remote reports whether the test's requests address memory of the peer.
 func (t Test) remote() bool { return t.Verb != Send }
 
-// fetches tells whether the answer of the peer carries the data: one way is
-// the whole way then.
+// fetches reports whether the peer's response carries the data. Then the time of a
+// request is not halved.
 func (t Test) fetches() bool { return t.Verb == Read || t.Verb == Atomic }
 
-// title is the test's name in perftest's reports.
+// title returns the verb as perftest's reports name it.
 func (v Verb) title() string {
 	return [...]string{"Send", "RDMA_Write", "RDMA_Write_imm", "RDMA_Read", "Atomic"}[v]
 }
 
-// access is what a peer may do to the memory.
+// access returns the remote access to memory that the verb needs.
 func (v Verb) access() uverbs.Access {
 	switch v {
 	case Write, WriteImm:
@@ -74,5 +75,5 @@ func (v Verb) access() uverbs.Access {
 	return 0
 }
 
-// The types of connection that there are here.
+// connections maps the names of the supported transports.
 var connections = map[string]uverbs.QPType{"RC": uverbs.RC, "UC": uverbs.UC, "UD": uverbs.UD}

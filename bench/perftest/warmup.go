@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// warmUp fills each send queue once before anything is measured.
+// warmUp fills each send queue once before the measurement.
 func (e *endpoint) warmUp(ctx context.Context) error {
 	if !e.o.sends() {
 		return nil

@@ -11,40 +11,39 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A watch looks after a run whose goroutine is busy: it reports when the time is
-// up, when the peer has gone, when nothing moves any more, and how far the run is.
-// The run asks it when alarm is set, which costs a load.
+// A watchdog supervises a run, whose goroutine is busy. It reports that the duration
+// has elapsed, that the peer has disconnected or that there is no progress, and prints
+// the progress. The run calls check when alarm is set; testing alarm costs one load.
 type watchdog struct {
 	alarm atomic.Bool
-	phase atomic.Int32 // of a run of a given time
-	begin atomic.Int64 // when what counts of it began
+	phase atomic.Int32 // of a run of a given duration
+	begin atomic.Int64 // of the measured time
 	end   atomic.Int64
 
-	ctx      context.Context // ends, for a run that sleeps, when it is to look
+	ctx      context.Context // wakes a run that sleeps
 	cancel   context.CancelCauseFunc
 	parent   context.Context
 	wire     wire
 	progress io.Writer
-	total    int // 0 where a number of messages does not end the run
+	total    int // messages; 0 if the run does not end after a number of messages
 	sleeps   bool
 	lossy    bool         // UC, UD
-	done     atomic.Int64 // of a run that sleeps: how far it is
+	done     atomic.Int64 // messages done by a run that sleeps
 	stopped  chan struct{}
-	gap      time.Duration // how long a run in which all is well may show no progress
-	held     func() int    // how many requests the send queues hold; nil where only the run may ask
+	gap      time.Duration // how long a correct run may show no progress; added to the timeouts
+	held     func() int    // number of requests in the send queues; nil if only the run may query it
 
-	cpuBegin, cpuEnd cpuTimes // of what counts
+	cpuBegin, cpuEnd cpuTimes // of the measured time
 
-	lastDone   int // how far the run was when it was looked at
-	lastHeld   int // what the send queues held then
+	lastDone   int // messages done at the last call of moved
+	lastHeld   int // requests in the send queues then
 	lastMove   time.Time
 	lastReport time.Time
 }
 
-// The phases of a run of a given time: what comes in the margins does not
-// count.
+// The phases of a run of a given duration. Only messages in sampling are measured.
 const (
-	untimed int32 = iota // no given time
+	untimed int32 = iota // a run without a given duration
 	warming
 	sampling
 	cooling
@@ -56,24 +55,24 @@ const (
 	stallTimeout     = 20 * time.Second
 	mismatchDelay    = 2 * time.Second
 	progressInterval = 2 * time.Second
-	minBandwidth     = 10e6 // bytes a second of the slowest network that is waited for
+	minBandwidth     = 10e6 // bytes per second of a slow network, see span
 	maxSpan          = 10 * time.Minute
 )
 
-var errTime = errors.New("the time is up") // never leaves the package
+var errTime = errors.New("the time is up") // ends a run, and is not returned to the caller
 
-// started is what the times of a run count from.
+// started is the origin of the times of a run.
 var started = time.Now()
 
 func now() int64 { return int64(time.Since(started)) }
 
-// newWatch watches a run of messages of a size. held, which may be nil, returns how
-// many requests the send queues hold.
+// newWatchdog starts a watchdog for a run of messages of a size. held, which may be
+// nil, returns the number of requests in the send queues.
 func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watchdog {
 	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events, lossy: o.Type != uverbs.RC,
 		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
 		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
-	if o.Events && o.NoLock { // the watch's goroutine would be a second user of the queues
+	if o.Events && o.NoLock { // the queues are SingleGoroutine
 		v.held = nil
 	}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
@@ -84,8 +83,8 @@ func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held 
 	return v
 }
 
-// waited returns the error of a wait in the watch's context: what ended the
-// context, if that is what ended the wait.
+// waited returns the error of a wait with the watchdog's context: the cause of the
+// context, if the context ended the wait.
 func (v *watchdog) waited(err error) error {
 	switch {
 	case err != nil && v.parent.Err() != nil:
@@ -120,7 +119,7 @@ func (v *watchdog) stop() {
 	<-v.stopped
 }
 
-// time starts the clock of a run of a given time.
+// startClock starts the phases of a run of a given duration.
 func (v *watchdog) startClock(o *Options) {
 	if v.phase.Load() != warming {
 		return
@@ -150,8 +149,8 @@ func after(d time.Duration, f func()) {
 	time.AfterFunc(d, f)
 }
 
-// look is for a run that has seen the alarm, and has done so much. The error
-// ends it.
+// check is called by a run after an alarm, with the number of messages that are done.
+// If it returns an error, the run ends.
 func (v *watchdog) check(done int) error {
 	if v.phase.Load() == finished {
 		return errTime
@@ -160,9 +159,9 @@ func (v *watchdog) check(done int) error {
 	return v.checkProgress(done)
 }
 
-// span is how long a slow network may take for the messages that one completion
-// stands for. Until then a device that gives requests back by completions, as all
-// but rxe do, shows nothing of what it has sent.
+// span returns how long a slow network may take for the messages that one completion
+// covers. Meanwhile only rxe's queues show progress, since other devices free their
+// entries with the completion.
 func (o *Options) span(size int) time.Duration {
 	messages := 1
 	if o.Bandwidth {
@@ -175,8 +174,8 @@ func (o *Options) span(size int) time.Duration {
 	return time.Duration(min(seconds, maxSpan.Seconds()) * float64(time.Second))
 }
 
-// moved reports whether anything has happened since the last call: a message is
-// done, or a queue holds another number of requests.
+// moved reports whether there was progress since the last call: messages are done, or a
+// queue holds another number of requests.
 func (v *watchdog) moved(done int) bool {
 	held := v.lastHeld
 	if v.held != nil {
@@ -219,7 +218,7 @@ func (v *watchdog) checkProgress(done int) error {
 	return nil
 }
 
-// tell reports how far a long run is.
+// reportProgress prints the progress of a long run.
 func (v *watchdog) reportProgress(at time.Time, done int) {
 	if v.progress == nil || at.Sub(v.lastReport) < progressInterval {
 		return

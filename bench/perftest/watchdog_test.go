@@ -11,32 +11,32 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A quietWire is a wire of which only the state counts.
-type quietWire struct {
+// A stateWire is a wire that only has a state.
+type stateWire struct {
 	wire
 	pending int
 	gone    error
 }
 
-func (w *quietWire) state() (int, error) { return w.pending, w.gone }
+func (w *stateWire) state() (int, error) { return w.pending, w.gone }
 
-// What a watch says of a run that has done 7 of 10 messages.
-func TestJudge(t *testing.T) {
+// The result of checkProgress in a run that has done 7 of 10 messages.
+func TestCheckProgress(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
-		wire quietWire
+		wire stateWire
 		idle time.Duration
 		want string
 	}{
-		{"all is well", t.Context(), quietWire{}, time.Second, ""},
-		{"the peer has said something, which may be early", t.Context(), quietWire{pending: 108}, time.Second, ""},
-		{"the peer has finished", t.Context(), quietWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer has finished, but this end has done 7 of 10"},
-		{"the peer has gone", t.Context(), quietWire{gone: errPeerClosed}, 0, "during the run, after 7 messages: the peer has ended the connection"},
-		{"stalled", t.Context(), quietWire{}, time.Minute, "-n at the peer: no progress for 20s after 7 of 10"},
-		{"interrupted", ended, quietWire{gone: errPeerClosed}, 0, ErrInterrupted.Error()},
+		{"all is well", t.Context(), stateWire{}, time.Second, ""},
+		{"the peer has said something, which may be early", t.Context(), stateWire{pending: 108}, time.Second, ""},
+		{"the peer has finished", t.Context(), stateWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer has finished, but this end has done 7 of 10"},
+		{"the peer has gone", t.Context(), stateWire{gone: errPeerClosed}, 0, "during the run, after 7 messages: the peer has ended the connection"},
+		{"stalled", t.Context(), stateWire{}, time.Minute, "-n at the peer: no progress for 20s after 7 of 10"},
+		{"interrupted", ended, stateWire{gone: errPeerClosed}, 0, ErrInterrupted.Error()},
 	} {
 		v := &watchdog{parent: c.ctx, wire: &c.wire, total: 10, lastDone: 7, lastMove: time.Now().Add(-c.idle)}
 		err := v.checkProgress(7)
@@ -49,15 +49,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Where nothing has come at all, it is no number's fault.
-func TestJudgeNothing(t *testing.T) {
+// If no message has arrived, the error does not blame -n.
+func TestNoMessage(t *testing.T) {
 	for _, c := range []struct {
 		pending int
 		idle    time.Duration
 		want    string
 	}{{0, time.Second, ""}, {108, 3 * time.Second, "no message has arrived here: it runs another test"}, {0, time.Minute, "-c at the peer: no message has arrived for 20s"}} {
 		for _, lossy := range []bool{false, true} {
-			v := &watchdog{parent: t.Context(), wire: &quietWire{pending: c.pending}, total: 10, lossy: lossy, lastMove: time.Now().Add(-c.idle)}
+			v := &watchdog{parent: t.Context(), wire: &stateWire{pending: c.pending}, total: 10, lossy: lossy, lastMove: time.Now().Add(-c.idle)}
 			err := v.checkProgress(0)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: %v", c, err)
@@ -66,9 +66,9 @@ func TestJudgeNothing(t *testing.T) {
 	}
 }
 
-// A run that ends by time, or not at all, has no -n to be blamed.
+// A run without a number of messages has no -n to blame.
 func TestStallWithoutTotal(t *testing.T) {
-	v := &watchdog{parent: t.Context(), wire: &quietWire{pending: 108}, lastDone: 7, lastMove: time.Now().Add(-3 * time.Second)}
+	v := &watchdog{parent: t.Context(), wire: &stateWire{pending: 108}, lastDone: 7, lastMove: time.Now().Add(-3 * time.Second)}
 	if err := v.checkProgress(7); err != nil {
 		t.Errorf("a peer that is done first: %v", err)
 	}
@@ -78,18 +78,18 @@ func TestStallWithoutTotal(t *testing.T) {
 	}
 }
 
-// A gap that the run makes itself is no stall.
+// The time of --latency_gap does not count as a stall.
 func TestGap(t *testing.T) {
-	v := newWatchdog(t.Context(), &quietWire{pending: 1}, &Options{LatencyGap: 30e6}, 0, 10, nil)
+	v := newWatchdog(t.Context(), &stateWire{pending: 1}, &Options{LatencyGap: 30e6}, 0, 10, nil)
 	defer v.stop()
 	v.lastDone, v.lastMove = 7, time.Now().Add(-25*time.Second)
 	if err := v.checkProgress(7); err != nil {
 		t.Error(err)
 	}
-	// And its end is not waited for.
+	// An interrupt ends the gap.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watchdog: newWatchdog(ctx, &quietWire{}, &Options{}, 0, 10, nil)}}
+	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watchdog: newWatchdog(ctx, &stateWire{}, &Options{}, 0, 10, nil)}}
 	defer l.watchdog.stop()
 	if err := l.gap(); err != ErrInterrupted {
 		t.Error(err)
@@ -109,10 +109,10 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A run of a given time goes through its phases, and an alarm ends it.
+// A run of a given duration passes through its phases, and an alarm ends it.
 func TestPhases(t *testing.T) {
 	o := &Options{Duration: 1}
-	v := newWatchdog(t.Context(), &quietWire{}, o, 0, 0, nil)
+	v := newWatchdog(t.Context(), &stateWire{}, o, 0, 0, nil)
 	defer v.stop()
 	if v.phase.Load() != warming {
 		t.Error("it counts before it has begun")
@@ -136,10 +136,11 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// The end of a run's context wakes a run that sleeps, and alarms one that polls.
+// The end of a run's context wakes a run that sleeps, and sets the alarm of one that
+// polls.
 func TestInterruptedWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	v := newWatchdog(ctx, &quietWire{}, &Options{}, 0, 0, nil)
+	v := newWatchdog(ctx, &stateWire{}, &Options{}, 0, 0, nil)
 	defer v.stop()
 	cancel()
 	<-v.stopped
@@ -151,9 +152,9 @@ func TestInterruptedWatch(t *testing.T) {
 	}
 }
 
-// A run that sleeps is woken when the peer has gone.
+// A run that sleeps is woken when the peer disconnects.
 func TestSleepingWatch(t *testing.T) {
-	v := newWatchdog(t.Context(), &quietWire{gone: errPeerClosed}, &Options{Events: true}, 0, 10, nil)
+	v := newWatchdog(t.Context(), &stateWire{gone: errPeerClosed}, &Options{Events: true}, 0, 10, nil)
 	defer v.stop()
 	select {
 	case <-v.ctx.Done():
@@ -165,7 +166,7 @@ func TestSleepingWatch(t *testing.T) {
 	}
 }
 
-func TestCircle(t *testing.T) {
+func TestSlots(t *testing.T) {
 	o := &Options{Test: Test{Write, true}, cycle: 256, cacheLine: 64}
 	for _, c := range []struct {
 		size int
@@ -215,7 +216,7 @@ func TestLoadByte(t *testing.T) {
 	}
 }
 
-// What a bad completion tells of the two ends.
+// Errors for failed completions.
 func TestCheck(t *testing.T) {
 	o := normalized(t, "send_bw", "-s", "64")
 	o.mtu = uverbs.MTU1024
@@ -244,7 +245,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v: %v forgets the status", c.wc, err)
 		}
 	}
-	// After messages that fitted, it is not the options, and the figures stand.
+	// After messages of this size the options are not blamed, and the results are printed.
 	e.qps = []*queue{{completed: 5000}}
 	err := e.check(&uverbs.WC{Status: uverbs.WCRemOpErr}, false)
 	if !errors.Is(err, uverbs.WCRemOpErr) || strings.Contains(err.Error(), "-s") || !figuresValid(err) {

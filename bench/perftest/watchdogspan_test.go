@@ -9,10 +9,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// One completion may stand for 100 messages of 8 MiB, which a slow network takes
-// more than a minute for: neither is that a stall, nor is a peer that is done a sign
-// of another -n.
-func TestJudgeSpan(t *testing.T) {
+// One completion may cover 100 messages of 8 MiB, which take more than a minute on a
+// slow network. That is not a stall, and a peer that has finished does not show that -n
+// differs.
+func TestCheckProgressSpan(t *testing.T) {
 	o := normalized(t, "write_bw", "-a", "-n", "100")
 	for _, c := range []struct {
 		pending, done int
@@ -26,7 +26,7 @@ func TestJudgeSpan(t *testing.T) {
 		{0, 0, 2 * time.Minute, "no message has arrived for 1m44s"},
 		{0, 100, 2 * time.Minute, "no progress for 1m44s"},
 	} {
-		v := newWatchdog(t.Context(), &quietWire{pending: c.pending}, o, 8<<20, 200, nil)
+		v := newWatchdog(t.Context(), &stateWire{pending: c.pending}, o, 8<<20, 200, nil)
 		v.lastDone, v.lastMove = c.done, time.Now().Add(-c.idle)
 		err := v.checkProgress(c.done)
 		v.stop()
@@ -47,7 +47,7 @@ func TestSpan(t *testing.T) {
 		{"write_bw -a -n 100 -q 3", 1e6, 30 * time.Second},
 		{"write_bw -a -n 100 -Q 1", 1e6, 100 * time.Millisecond},
 		{"send_bw -a -n 20", 1e6, 2 * time.Second},
-		{"write_bw -s 1000000", 1e6, 100 * time.Millisecond}, // where each message completes
+		{"write_bw -s 1000000", 1e6, 100 * time.Millisecond}, // each message is signaled
 		{"send_lat -n 100", 1e6, 100 * time.Millisecond},
 		{"write_bw -a -n 100", 2, 20 * time.Microsecond},
 		{"write_bw -a -n 5000 -q 1000", 8 << 20, maxSpan},
@@ -59,11 +59,11 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// A queue that holds fewer requests than before is progress, although nothing has
-// completed. When it holds the same, it is none.
-func TestJudgeHeld(t *testing.T) {
+// If a queue holds fewer requests than before, there is progress, although nothing has
+// completed. If it holds the same number, there is none.
+func TestCheckProgressHeld(t *testing.T) {
 	held := 100
-	v := &watchdog{parent: t.Context(), wire: &quietWire{}, total: 100, held: func() int { return held }}
+	v := &watchdog{parent: t.Context(), wire: &stateWire{}, total: 100, held: func() int { return held }}
 	for held > 0 {
 		held--
 		v.lastMove = time.Now().Add(-time.Hour)
@@ -77,8 +77,8 @@ func TestJudgeHeld(t *testing.T) {
 	}
 }
 
-// The watch of a run counts the requests of its own queues. That of a run that
-// sleeps does not, where the queues are of one goroutine.
+// The watchdog counts the requests in the queues, unless the run sleeps and the queues
+// are SingleGoroutine.
 func TestHeld(t *testing.T) {
 	p := newPair()
 	var ends [2][]*queue
@@ -97,7 +97,7 @@ func TestHeld(t *testing.T) {
 			ends[i] = append(ends[i], &queue{qp: readyQP(t, dev)})
 		}
 	}
-	e := &endpoint{o: normalized(t, "send_bw"), ctl: &control{wire: &quietWire{}}, qps: ends[1]}
+	e := &endpoint{o: normalized(t, "send_bw"), ctl: &control{wire: &stateWire{}}, qps: ends[1]}
 	for i, n := range []int{3, 4} {
 		for range n {
 			if _, err := e.qps[i].qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend}); err != nil {
@@ -122,7 +122,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// readyQP makes a QP whose peer is the QP of that number of the other device.
+// readyQP returns a QP that is connected to the QP with the same number of the other
+// device.
 func readyQP(t *testing.T, dev *uverbs.Context) *uverbs.QP {
 	t.Helper()
 	pd, err := dev.AllocPD()

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A message allocates nothing on a kernel's device either. Both ends are in this
-// process, and reach each other by the device's own address.
+// On a real device a message allocates nothing either. Both ends are in this process
+// and connect by the device's own address.
 func TestDeviceNothingAllocated(t *testing.T) {
 	for command, more := range map[string]int{"send_lat": 500, "send_bw -s 64 -q 2": 2000, "write_bw -s 64 -l 10": 2000, "send_bw -s 64 -b --no_lock": 2000} {
 		t.Run(strings.ReplaceAll(command, " ", ""), func(t *testing.T) {
@@ -30,8 +30,8 @@ func TestDeviceNothingAllocated(t *testing.T) {
 	}
 }
 
-// halfway is a client that has the server listen for its queue pair.
-func halfway(ctx context.Context, o *Options) (s *session, err error) {
+// controlOnly starts a client and stops where the server listens for its QP.
+func controlOnly(ctx context.Context, o *Options) (s *session, err error) {
 	o.out, o.run = io.Discard, 7
 	if err := o.normalize(); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func halfway(ctx context.Context, o *Options) (s *session, err error) {
 	return s, s.e.syncByCM(ctx)
 }
 
-// goOn has it do the rest.
-func (s *session) goOn(ctx context.Context) error {
+// finish completes the run of such a client.
+func (s *session) finish(ctx context.Context) error {
 	if err := s.e.dial(ctx); err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (s *session) goOn(ctx context.Context) error {
 	return s.measure(ctx)
 }
 
-// A client that comes between another's two kinds of connections is refused, and
-// the other is none the worse.
-func TestDeviceStranger(t *testing.T) {
+// A client that connects between the control connection and the QPs of another one is
+// rejected, and the other one succeeds.
+func TestDeviceSecondClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	device, host, port := os.Getenv("GOVERBS_DEVICE"), os.Getenv("GOVERBS_ADDRESS"), strconv.Itoa(freePort(t))
@@ -86,12 +86,12 @@ func TestDeviceStranger(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- Run(ctx, options(""), io.Discard) }()
-	first, err := halfway(ctx, options(host))
+	first, err := controlOnly(ctx, options(host))
 	if err == nil {
 		if err := Run(ctx, options(host), io.Discard); !errors.Is(err, errBusy) {
 			t.Errorf("the second client: %v", err)
 		}
-		err = first.goOn(ctx)
+		err = first.finish(ctx)
 	}
 	if first != nil {
 		err = errors.Join(err, first.close())
@@ -105,8 +105,8 @@ func TestDeviceStranger(t *testing.T) {
 	}
 }
 
-// An address that no way leads to is an error.
-func TestDeviceNoWay(t *testing.T) {
+// An address without a route is an error.
+func TestDeviceNoRoute(t *testing.T) {
 	o, err := Parse(Test{Verb: Send}, []string{"-R", "-d", os.Getenv("GOVERBS_DEVICE"), "203.0.113.1"})
 	if err != nil {
 		t.Fatal(err)
