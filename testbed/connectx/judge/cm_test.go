@@ -12,12 +12,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A cmGame is what two programs play that find each other by rdma_cm. In the
-// arguments, {server} and {client} are the ends' addresses.
+// A cmGame is a run of two programs that connect by rdma_cm. In the arguments,
+// {server} and {client} are the ends' addresses.
 type cmGame struct {
 	name           string
 	server, client string
-	ready          string // what the kernel says of the server when it can begin
+	ready          string // the server's id in the kernel when it is ready
 	done           string // the last line of both, if they have one
 }
 
@@ -35,19 +35,19 @@ var gidGames = []cmGame{
 	{"udaddy", "udaddy -f gid -b {server} -c 3 -C 9 -S 1000", "udaddy -f gid -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
 }
 
-// routesPython tells librdmacm paths.
+// routesPython gives librdmacm paths.
 //
 //go:embed testdata/routes.py
 var routesPython string
 
-// testGIDs has them played between two devices of a guest. There is no subnet
-// manager that would know the path: librdmacm is told by the program that it asks
-// first, and gives it to the kernel (RDMA_OPTION_IB_PATH).
+// testGIDs runs gidGames between two devices of a guest. There is no subnet
+// manager to resolve paths: librdmacm asks the program first, and passes its
+// path to the kernel (RDMA_OPTION_IB_PATH).
 func (m *machines) testGIDs(t *testing.T, server, client end) {
 	routes := program.Start(t, server.guest, "python3", "-c", routesPython)
 	defer routes.Kill()
 	if !routes.Stdout.Await("ready") {
-		t.Fatalf("nobody knows paths:\n%v", routes)
+		t.Fatalf("the path resolver has failed:\n%v", routes)
 	}
 	for _, e := range []*end{&server, &client} {
 		e.ip = strings.TrimSpace(m.output(t, e.guest, "cat /sys/class/infiniband/"+e.device+"/ports/1/gids/0"))
@@ -57,7 +57,7 @@ func (m *machines) testGIDs(t *testing.T, server, client end) {
 	}
 }
 
-// testCM has them all played at two ends.
+// testCM runs all programs at two ends.
 func (m *machines) testCM(t *testing.T, server, client end) {
 	for _, g := range cmGames {
 		t.Run(g.name, func(t *testing.T) { m.playCM(t, g, server, client) })
@@ -65,7 +65,7 @@ func (m *machines) testCM(t *testing.T, server, client end) {
 	t.Run("mckey", func(t *testing.T) { m.playMulticast(t, server, client) })
 }
 
-// playCM has two programs find each other and play.
+// playCM runs two programs that connect to each other.
 func (m *machines) playCM(t *testing.T, g cmGame, server, client end) {
 	address := strings.NewReplacer("{server}", server.ip, "{client}", client.ip)
 	start := func(e end, line string) *program.Process {
@@ -83,17 +83,17 @@ func (m *machines) playCM(t *testing.T, g cmGame, server, client end) {
 	}
 	for _, p := range []*program.Process{s, c} {
 		if !strings.HasSuffix(p.Stdout.String(), g.done+"\n") && g.done != "" {
-			t.Errorf("it does not end by %q:\n%v", g.done, p)
+			t.Errorf("the last line is not %q:\n%v", g.done, p)
 		}
 	}
 }
 
-// awaitID returns when the kernel has an id of rdma_cm in a state, or the program
-// has ended. C programs do not say when they listen.
+// awaitID waits until the kernel has an rdma_cm id in a state, or the program
+// has exited. C programs do not report that they listen.
 func (m *machines) awaitID(t *testing.T, e end, p *program.Process, state string) bool {
 	t.Helper()
 	found := fmt.Sprintf("rdma resource show cm_id | grep -q 'state %s.*src-addr %s:'", state, e.ip)
-	if m.link == ib { // it shows no ids of AF_IB; but a server that waits for events does listen
+	if m.link == ib { // it does not list AF_IB ids; but a server that waits for events listens
 		found = "grep -q ucma_get_event /proc/[0-9]*/wchan"
 	}
 	w := program.Start(t, e.guest, "sh", "-c", "until "+found+"; do :; done")
@@ -106,9 +106,9 @@ func (m *machines) awaitID(t *testing.T, e end, p *program.Process, state string
 	}
 }
 
-// playMulticast has mckey send to a group that another has joined. The sender
-// ends when it has posted, which takes those messages with it that are not out
-// yet; strace makes it slow, and it sends more than are waited for.
+// playMulticast sends with mckey to a group that another mckey has joined. The
+// sender exits when it has posted, which drops messages that were not sent yet.
+// So strace slows it down, and it sends more than are expected.
 func (m *machines) playMulticast(t *testing.T, receiver, sender end) {
 	const group, count = "239.7.0.1", 10
 	r := program.StartOn(t, receiver.guest, &program.Terminal, "nice", "-n", "19", "mckey", "-m", group, "-C", fmt.Sprint(count), "-b", receiver.ip)

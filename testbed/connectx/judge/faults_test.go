@@ -17,8 +17,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A faulty is a guest whose devices are told to misbehave, over the control
-// socket.
+// A faulty is a guest with fault injection by the control socket.
 type faulty struct {
 	*testing.T
 	w *world.World
@@ -26,8 +25,8 @@ type faulty struct {
 	c *control.Client
 }
 
-// startFaulty boots a guest with two InfiniBand devices. No fault that is
-// injected is a violation of the driver's.
+// startFaulty boots a guest with two InfiniBand devices. Injected faults are
+// not violations of the driver.
 func startFaulty(t *testing.T, kernel string, boot func(testing.TB, vm.Config) *vm.Guest) *faulty {
 	w := world.StartTest(t, world.Config{Devices: 2})
 	ours, theirs := pipes.Pipe()
@@ -44,16 +43,16 @@ func startFaulty(t *testing.T, kernel string, boot func(testing.TB, vm.Config) *
 	}), control.NewClient(ours)}
 }
 
-// in is for a subtest.
+// in returns f for a subtest.
 func (f *faulty) in(t *testing.T) *faulty { return &faulty{t, f.w, f.g, f.c} }
 
-// shell runs a script that has to succeed.
+// shell runs a script that must succeed.
 func (f *faulty) shell(script string) string {
 	f.Helper()
 	return program.Run(f, f.g, "sh", "-e", "-c", script)
 }
 
-// must is about requests to the control socket.
+// must fails the test if a request to the control socket failed.
 func (f *faulty) must(err error) {
 	f.Helper()
 	if err != nil {
@@ -61,26 +60,26 @@ func (f *faulty) must(err error) {
 	}
 }
 
-// objects counts what a device has.
+// objects returns the object counts of a device.
 func (f *faulty) objects(device int) (n engine.Objects) {
 	f.w.Loop.Run(func() { n = f.w.Devices[device].Engine().Objects() })
 	return n
 }
 
-// log shows what the kernel has said of the devices, if the test has failed.
+// log logs the kernel's messages about the devices if the test has failed.
 func (f *faulty) log() {
 	if f.Failed() {
 		log, err := f.g.Dmesg(context.WithoutCancel(f.Context()))
-		_, log, _ = strings.Cut(log, "mlx5_core") // behind the boot
+		_, log, _ = strings.Cut(log, "mlx5_core") // after the boot
 		f.Logf("%v\n%s", err, log)
 	}
 }
 
-// TestFaults: what is injected is what C's libraries and programs report, and the
-// device goes on.
+// TestFaults checks that C's libraries and programs report injected faults, and
+// that the device continues to work.
 func TestFaults(t *testing.T) { testFaults(t, "6.12", faults) }
 
-// A fault is injected in a part of a test. Python has both devices open.
+// A fault is a part of the test with its faults. Python has both devices open.
 type fault struct {
 	name string
 	test func(*faulty, *program.Dialogue)
@@ -108,7 +107,7 @@ func testFaults(t *testing.T, kernel string, faults []fault) {
 	}
 }
 
-// completions: each syndrome with what C makes of it.
+// completions injects each syndrome and checks the status in C.
 func (f *faulty) completions(y *program.Dialogue) {
 	for s, status := range map[transport.Syndrome]string{
 		0x01: "LOC_LEN_ERR", 0x02: "LOC_QP_OP_ERR", 0x04: "LOC_PROT_ERR", 0x05: "WR_FLUSH_ERR", 0x06: "MW_BIND_ERR", 0x10: "BAD_RESP_ERR",
@@ -130,7 +129,7 @@ func (f *faulty) completions(y *program.Dialogue) {
 	y.Do("a.close(); b.close()")
 }
 
-// number is the value of an expression.
+// number returns the value of an expression.
 func (f *faulty) number(y *program.Dialogue, code string) uint32 {
 	f.Helper()
 	n, err := strconv.ParseUint(y.Value(code), 0, 32)

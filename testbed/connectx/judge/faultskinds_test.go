@@ -13,12 +13,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// commands: what the firmware refuses is an errno of C's, the device and the
-// kernel have no more objects than before, and the next one works.
+// commands checks that a command refused by the firmware is reported as an
+// errno in C, that the device and the kernel have no more objects than before,
+// and that the next command works.
 func (f *faulty) commands(y *program.Dialogue) {
 	const (
 		syndrome = 0xabcde
-		tries    = 3 // libmlx5 asks for a context by three lengths of its request
+		tries    = 3 // libmlx5 opens a context with three lengths of its request
 	)
 	for _, x := range []struct {
 		opcode        uint16
@@ -65,11 +66,11 @@ func (f *faulty) commands(y *program.Dialogue) {
 			f.Errorf("%s leaves %+v, it was %+v", x.code, after, empty)
 		}
 	}
-	// The kernel tells the first ones.
+	// The kernel logs the first ones.
 	f.shell(fmt.Sprintf("dmesg | grep -F 'ALLOC_PD(0x800) op_mod(0x0) failed, status limits exceeded(0x8), syndrome (%#x), err(-12)'", syndrome))
 }
 
-// network: losses, copies and delays, at their place.
+// network checks lost, duplicate and delayed packets.
 func (f *faulty) network(y *program.Dialogue) {
 	add := func(n fabric.Fault) {
 		f.Helper()
@@ -107,11 +108,11 @@ func (f *faulty) network(y *program.Dialogue) {
 	y.Want("once(16)", "= "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS / "+strings.Repeat("SUCCESS, ", 15)+"SUCCESS")
 	y.Want("len(b.cq.poll(100)[1])", "= 0")
 	if n := hits(); n < 16 {
-		f.Errorf("%d packets came twice", n)
+		f.Errorf("%d packets were duplicated", n)
 	}
-	add(fabric.Fault{Action: fabric.Delay, Delay: 300 * time.Millisecond}) // longer than the time for an acknowledgement
+	add(fabric.Fault{Action: fabric.Delay, Delay: 300 * time.Millisecond}) // longer than the acknowledgment timeout
 	if t := took("once()", both); t < 300*time.Millisecond || hits() < 2 {
-		f.Errorf("a message that was late took %v", t)
+		f.Errorf("a delayed message took %v", t)
 	}
 	y.Do("a.close(); b.close()")
 
@@ -129,8 +130,8 @@ func (f *faulty) network(y *program.Dialogue) {
 	y.Do("a.close(); b.close()")
 }
 
-// port: C's ibv_asyncwatch sees the link go and come, and nothing passes in
-// between.
+// port checks that C's ibv_asyncwatch reports link changes, and that no message
+// passes while the link is down.
 func (f *faulty) port(y *program.Dialogue) {
 	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", "mlx5_0")
 	defer watch.Kill()
@@ -155,10 +156,10 @@ func (f *faulty) port(y *program.Dialogue) {
 	y.Do("a.close(); b.close()")
 }
 
-// scale: many QPs at once, and nothing is left of them.
+// scale creates many QPs at once, and checks that nothing is left of them.
 func scale(qps int) func(*faulty, *program.Dialogue) {
 	return func(f *faulty, y *program.Dialogue) {
-		y.Do("End(ca).close()") // the driver makes a queue pair for memory keys when the first is needed
+		y.Do("End(ca).close()") // the driver creates a queue pair for memory keys on first use
 		before := f.objects(0)
 		y.Do(fmt.Sprintf("one, qps, got, n = many(ca, %d)", qps))
 		if n := f.objects(0); n.QPs != before.QPs+qps+1 {
@@ -172,7 +173,7 @@ func scale(qps int) func(*faulty, *program.Dialogue) {
 	}
 }
 
-// idle: devices that nobody uses use nothing.
+// idle checks that idle devices use no CPU time.
 func (f *faulty) idle(*program.Dialogue) {
 	used := func() (d time.Duration) {
 		var u unix.Rusage
@@ -189,9 +190,10 @@ func (f *faulty) idle(*program.Dialogue) {
 	}
 }
 
-// eventQueue: an event queue that was overrun gives no more events. Without those
-// of completions, the completions are there; without the others, C hears of no
-// port, and the firmware gets no pages. The driver that starts anew has all again.
+// eventQueue checks event queues that overrun and get no more events. Without
+// completion events, completions can be polled. Without asynchronous events, C
+// gets no port events, and the firmware gets no pages. After a restart of the
+// driver everything works.
 func (f *faulty) eventQueue(y *program.Dialogue) {
 	const event = "(a.cq.req_notify(), once(), a.event(%d))[1:]"
 	y.Do("a, b = pair(ca, cb, events=True)")
@@ -200,7 +202,7 @@ func (f *faulty) eventQueue(y *program.Dialogue) {
 	f.must(err)
 	eqs := devices[0].EQs
 	f.pages(true)
-	for _, n := range eqs[1:] { // behind that of commands
+	for _, n := range eqs[1:] { // after the queue of commands
 		f.must(f.c.OverrunEQ("connectx0", n))
 	}
 	y.Want(fmt.Sprintf(event, 1), "= ('SUCCESS / SUCCESS', False)")
@@ -217,7 +219,8 @@ func (f *faulty) eventQueue(y *program.Dialogue) {
 	f.portEvents(true)
 }
 
-// pages has the firmware ask for pages, which come if the driver is told of it.
+// pages makes the firmware request pages, which it gets if the driver gets the
+// event.
 func (f *faulty) pages(come bool) {
 	f.Helper()
 	d := f.w.Devices[0]
@@ -229,14 +232,14 @@ func (f *faulty) pages(come bool) {
 		}
 		d.RequestPages(more)
 	})
-	f.shell("ibv_devinfo -d mlx5_0 -v") // time in which pages could come that must not
+	f.shell("ibv_devinfo -d mlx5_0 -v") // time in which unexpected pages could arrive
 	if !f.w.AwaitTest(f, 20*time.Second, func() bool { got = d.PagesHeld(); return got == want }) {
 		f.Errorf("the firmware has %d pages, want %d", got, want)
 	}
 }
 
-// portEvents takes the port down and up. C hears of it if there are events; the
-// driver knows the port's state in any case, for it asks.
+// portEvents sets the port down and up. C gets events only if the queue works.
+// The driver knows the port's state in any case, because it queries it.
 func (f *faulty) portEvents(come bool) {
 	f.Helper()
 	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", "mlx5_0")
@@ -250,18 +253,19 @@ func (f *faulty) portEvents(come bool) {
 		watch.Stdout.Await("PORT_ACTIVE")
 	}
 	if n := strings.Count(watch.Stdout.String(), "PORT_"); come && n != 2 || !come && n != 0 {
-		f.Errorf("%d events of the port, there are to be some: %v\n%v", n, come, watch)
+		f.Errorf("%d port events, want some: %v\n%v", n, come, watch)
 	}
 }
 
-// awaitDevices waits until both devices are there, with ports that are active.
+// awaitDevices waits until both devices exist, with active ports.
 func (f *faulty) awaitDevices() {
 	f.Helper()
 	program.Until(f, f.g, "test $(cat /sys/class/infiniband/*/ports/1/state | grep -c ACTIVE) = 2")
 }
 
-// dies has ibv_asyncwatch see the device die of something, while a program has a
-// QP on it. Its completions are errors then, and nothing hangs.
+// dies checks that ibv_asyncwatch reports a fatal error of the device while a
+// program has a QP on it, that its requests complete with errors, and that
+// nothing hangs.
 func (f *faulty) dies(y *program.Dialogue, device string, of func() error) {
 	f.Helper()
 	watch := program.StartOn(f, f.g, &program.Terminal, "ibv_asyncwatch", "-d", device)
@@ -275,30 +279,31 @@ func (f *faulty) dies(y *program.Dialogue, device string, of func() error) {
 	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 }
 
-// health: firmware that fails is reset by the driver.
+// health checks that the driver resets failed firmware.
 func (f *faulty) health(y *program.Dialogue) {
 	f.dies(y, "mlx5_0", func() error { return f.c.SetHealth("connectx0", 0x1) })
 	f.recovered(y)
 }
 
-// bus: so is a device that does not answer, when it answers again. It is the
-// other one: the driver does not recover a device twice in twenty minutes.
+// bus checks that the driver resets a device that did not respond, when it
+// responds again. It is the other device, because the driver does not recover a
+// device twice in twenty minutes.
 func (f *faulty) bus(y *program.Dialogue) {
 	f.dies(y, "mlx5_1", func() error { return f.c.SetGone("connectx1", true) })
 	f.must(f.c.SetGone("connectx1", false))
 	f.recovered(y)
 }
 
-// recovered waits until the driver has the device again.
+// recovered waits until the driver has recovered the device.
 func (f *faulty) recovered(y *program.Dialogue) {
 	f.Helper()
 	program.Until(f, f.g, "dmesg | grep -q 'health recovery succeeded'")
-	f.shell("dmesg -C") // for the next one
+	f.shell("dmesg -C") // for the next call
 	f.awaitDevices()
 	f.works(y)
 }
 
-// works is about both devices.
+// works checks that both devices work.
 func (f *faulty) works(y *program.Dialogue) {
 	f.Helper()
 	y.Do("ca, cb = Context(name='mlx5_0'), Context(name='mlx5_1'); a, b = pair(ca, cb)")
@@ -306,7 +311,8 @@ func (f *faulty) works(y *program.Dialogue) {
 	y.Do("a.close(); b.close(); ca.close(); cb.close()")
 }
 
-// removal: a device that was pulled out is dead, one that is put back is found.
+// removal checks that a removed device is dead, and that it is found after
+// reinsertion.
 func (f *faulty) removal(y *program.Dialogue) {
 	f.dies(y, "mlx5_0", func() error { return f.c.RemoveDevice("connectx0") })
 	f.shell("echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove")

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestSoakFaults: the same on the other kernels, and more QPs on all.
+// TestSoakFaults repeats TestFaults on the other kernels, and with more QPs on
+// all.
 func TestSoakFaults(t *testing.T) {
 	many := fault{"scale_1000", scale(1000)}
 	t.Run("6.12", func(t *testing.T) { testFaults(t, "6.12", []fault{many}) })
@@ -20,10 +21,10 @@ func TestSoakFaults(t *testing.T) {
 	}
 }
 
-// TestSoakCommandQueue: without events of commands, C waits until the driver's
-// patience with a command ends, which is after a minute. The driver never gets the
-// place of that command back: whatever resets or removes the device then waits for
-// it, so the machine is killed.
+// TestSoakCommandQueue checks that without command events C waits until the
+// driver's timeout of a command, a minute. The driver never releases the entry
+// of that command: whatever resets or removes the device then waits for it, so
+// the machine is killed.
 func TestSoakCommandQueue(t *testing.T) {
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestSoakCommandQueue(t *testing.T) {
 	}
 }
 
-// bootToKill boots a guest whose kernel cannot switch it off any more when the test
-// ends.
+// bootToKill boots a guest whose kernel cannot power it off at the end of the
+// test.
 func bootToKill(t testing.TB, c vm.Config) *vm.Guest {
 	parts, err := c.Parts()
 	if err != nil {

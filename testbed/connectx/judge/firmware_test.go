@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// oldFirmware makes a device one of ConnectX-4's first days: small tables, no
-// atomics, no user indices in completions, none of the later options. On InfiniBand
-// it has no virtual ports and no versions of its interface. The driver's network
-// device needs long WQEs and moderation, and mlx5_ib does not do without XRC.
+// oldFirmware configures a device like an early ConnectX-4: small tables, no
+// atomics, no user indices in completions, none of the later options. On
+// InfiniBand it has no virtual ports and no interface versions. The driver's
+// network device needs long WQEs and moderation, and mlx5_ib needs XRC.
 func oldFirmware(_ int, c *connectx.Config) {
 	c.PCIDevice, c.Firmware = 0x1013, [3]uint16{12, 14, 2036}
 	set := func(v uint64, fields ...prm.Field) {
@@ -38,8 +38,8 @@ func oldFirmware(_ int, c *connectx.Config) {
 	}
 }
 
-// TestOldFirmware: the driver runs firmware that can do less, C sees no more than is
-// claimed, and its programs run.
+// TestOldFirmware checks that the driver runs with old firmware, that C sees
+// only the claimed capabilities, and that its programs run.
 func TestOldFirmware(t *testing.T) {
 	m := &machines{place: place{"6.12", ib}, nextPort: 18515}
 	c := vm.Config{Kernel: m.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad"}}
@@ -67,22 +67,22 @@ func TestOldFirmware(t *testing.T) {
 				}
 			}
 			if played == 0 {
-				t.Error("nothing was played")
+				t.Error("no program was run")
 			}
 		})
 	}
 	checkLog(t, m.guests[0])
 }
 
-// oldGames are those whose way through the driver and libmlx5 is another: SRQs
-// without versions of the interface, completions without user indices, management
-// queue pairs without choice of their number.
+// oldGames are the programs for which the driver and libmlx5 take other paths:
+// SRQs without interface versions, completions without user indices, management
+// queue pairs without a choice of their number.
 var oldGames = map[string][]string{
 	ib:   {"ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"},
 	roce: {"ibv_rc_pingpong", "ibv_srq_pingpong"},
 }
 
-// oldInfo is what ibv_devinfo says of such firmware.
+// oldInfo is output of ibv_devinfo for such firmware.
 var oldInfo = []string{
 	`fw_ver:\s+12\.14\.2036`, `vendor_part_id:\s+4115`, `max_qp:\s+4096`, `max_qp_wr:\s+256`, `max_cq:\s+4096`, `max_cqe:\s+4095`, `max_mr:\s+16384`,
 	`max_pd:\s+1024`, `max_srq:\s+1024`, `max_srq_wr:\s+1023`, `max_qp_rd_atom:\s+4`, `atomic_cap:\s+ATOMIC_NONE.*`, `state:\s+PORT_ACTIVE.*`,

@@ -11,22 +11,22 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// goPrograms are ours, by the names of the C programs that they take the place of.
+// goPrograms are the Go programs by the names of their C counterparts.
 var goPrograms = map[string]string{
 	"ibv_rc_pingpong": "cmd/rcpingpong", "ibv_uc_pingpong": "cmd/ucpingpong", "ibv_ud_pingpong": "cmd/udpingpong",
 	"rping": "cmd/rping", "ucmatose": "cmd/ucmatose",
 }
 
-// goGames are played by a Go program and a C program, between two guests.
+// goGames are run with a Go program and a C program, between two guests.
 var goGames = []game{
 	{"ibv_rc_pingpong", "-c -e -s 4096 -n 100", true},
 	{"ibv_uc_pingpong", "-c -s 4096 -n 100", true},
 	{"ibv_ud_pingpong", "-c -e -s 1024 -n 100", true},
 }
 
-// testGo has programs of ours on the software ConnectX play with C's on another
-// one and, in RoCE mode, on rxe; also while the network
-// loses and reorders packets.
+// testGo runs Go programs on the software ConnectX with C programs on another
+// one and, with RoCE, on rxe; also while the network loses and reorders
+// packets.
 func (m *machines) testGo(t *testing.T) {
 	for name, pkg := range goPrograms {
 		file := vm.BuildProgram(t, "github.com/goverbs/goverbs/"+pkg, "", "amd64")
@@ -35,7 +35,7 @@ func (m *machines) testGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.ours[name] = path // the same in each guest
+			m.ours[name] = path // the same path in each guest
 		}
 	}
 	ours, theirs := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
@@ -87,9 +87,9 @@ func (m *machines) testGoWith(t *testing.T, name string, ours, theirs end) {
 	})
 }
 
-// playLossy is about the client, who has sent and received all when it is content.
-// The server may wait for an acknowledgement that was lost, of a client that has
-// gone.
+// playLossy requires success only of the client, which has then sent and
+// received everything. The server may wait for a lost acknowledgment of a
+// client that has exited.
 func (m *machines) playLossy(t *testing.T, server, client end, goServer bool) {
 	g := game{"ibv_rc_pingpong", "-c -e -s 1024 -n 300", true}
 	s, c := m.beginGo(t, g, server, client, goServer)
@@ -116,7 +116,7 @@ func (m *machines) beginGo(t *testing.T, g game, server, client end, goServer bo
 	return s, program.Start(t, client.guest, path[!goServer], append(g.arguments(m.place, client, port), server.host)...)
 }
 
-// playGo is play with our program at one end.
+// playGo is play with a Go program at one end.
 func (m *machines) playGo(t *testing.T, g game, server, client end, goServer bool) {
 	s, c := m.beginGo(t, g, server, client, goServer)
 	serverErr, clientErr := program.Finish(s, c)

@@ -17,28 +17,28 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// machines are guests with devices of one world: the first has two of them, the
-// second, if there is one, the third, and in RoCE mode the kernel's rxe as well,
-// on a network card at the same switch.
+// machines are guests with devices of one world: the first guest has two
+// devices, the second, if it exists, the third one and, with RoCE, the kernel's
+// rxe on a network card at the same switch.
 type machines struct {
 	place
 	world    *world.World
 	guests   []*vm.Guest
-	nextPort int               // of TCP: each pair of programs has its own
-	ours     map[string]string // paths of our programs by the names of C's
+	nextPort int               // TCP port: each pair of programs has another one
+	ours     map[string]string // paths of our programs by the names of their C counterparts
 }
 
-// An end is where a program of a pair runs.
+// An end is the location of one program of a pair.
 type end struct {
 	guest  *vm.Guest
 	device string
-	host   string // the address for its peer's TCP connection
+	host   string // the address for the TCP connection of the programs
 	ip     string // in RoCE mode, the address of its GID
 	gid    int    // in RoCE mode, the GID's index
 }
 
-// startMachines boots them. A violation, a complaint of a kernel or an object
-// that is left in a guest or a device fails the test.
+// startMachines boots guests. A violation, a kernel warning or an object that
+// is left in a guest or a device fails the test.
 func startMachines(t *testing.T, p place, guests int) *machines {
 	t.Helper()
 	m := &machines{place: p, nextPort: 18515, ours: map[string]string{}}
@@ -61,18 +61,18 @@ func startMachines(t *testing.T, p place, guests int) *machines {
 	}
 	m.addresses(t)
 	for i, d := range []string{"mlx5_0", "mlx5_1", "mlx5_0"}[:guests+1] {
-		// The driver makes a queue pair for memory keys when the first is needed.
+		// The driver creates a queue pair for memory keys on first use.
 		e := m.end(t, i/2, d, "fe80::")
 		m.play(t, game{"ibv_rc_pingpong", "-n 1", true}, e, e)
 	}
 	return m
 }
 
-// card is the port of the switch for rxe.
+// card is the switch port of rxe's network card.
 const card = "card"
 
-// cable lets two guests talk to each other by TCP without a device's help. In
-// RoCE mode the second has a card at the switch as well, for rxe.
+// cable connects two guests by TCP without the devices. With RoCE the second
+// also gets a card at the switch, for rxe.
 func (m *machines) cable(t *testing.T, configs []vm.Config) {
 	t.Helper()
 	a, b, err := vm.Link()
@@ -93,18 +93,20 @@ func (m *machines) cable(t *testing.T, configs []vm.Config) {
 	configs[1].NICs = append(configs[1].NICs, nic)
 }
 
-// roceAddresses are those of each guest. The first has an address in rxe's
-// network as well.
+// roceAddresses are the addresses of each guest. The first also has an address
+// in rxe's network.
 var roceAddresses = [2]string{net + "net mlx5_0 10.9.0.1 10.9.1.1; net mlx5_1 10.9.2.1",
 	net + "net mlx5_0 10.9.0.2; ip link set eth1 up; ip addr add 10.9.1.2/24 dev eth1; rdma link add rxe0 type rxe netdev eth1"}
 
-// net gives a device's network device addresses.
+// net defines a shell function that assigns addresses to a device's network
+// device.
 const net = `
 net() { d=$(ls /sys/class/infiniband/$1/device/net); shift; ip link set $d up; for a; do ip addr add $a/24 dev $d; done; }
 `
 
-// addresses gives the guests' devices their addresses. A host answers for each
-// address at its own network device alone: they all are on one switch.
+// addresses assigns addresses to the guests' devices. A host must respond to
+// ARP requests for an address only at the address's own network device, because
+// all are on one switch.
 func (m *machines) addresses(t *testing.T) {
 	t.Helper()
 	const own = "ip link set lo up; echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore"
@@ -114,7 +116,8 @@ func (m *machines) addresses(t *testing.T) {
 			script += fmt.Sprintf("; ip addr add 10.8.1.%d/24 dev eth0; ip link set eth0 up", i+1)
 		}
 		if m.link == roce {
-			// The kernel does not send from an address before it has seen that nobody else has it.
+			// The kernel does not send from an address until duplicate address
+			// detection ends.
 			script += roceAddresses[i] + `
 for i in $(seq 100); do test -z "$(ip -6 addr show tentative)" && exit 0; sleep 0.1; done; exit 1`
 		}
@@ -122,9 +125,9 @@ for i in $(seq 100); do test -z "$(ip -6 addr show tentative)" && exit 0; sleep 
 	}
 }
 
-// end is the place of a device of a guest; ip is its address in RoCE mode, or
-// "fe80::" for the link-local one: that leads to another device in the same
-// guest, whose own IPv4 addresses are all near to it.
+// end returns the end of a guest's device. ip is its address with RoCE, or
+// "fe80::" for the link-local one, which works between devices of the same
+// guest: their IPv4 addresses would be local.
 func (m *machines) end(t *testing.T, guest int, device, ip string) end {
 	t.Helper()
 	e := end{guest: m.guests[guest], device: device, host: fmt.Sprintf("10.8.1.%d", guest+1), ip: ip}
@@ -153,7 +156,8 @@ exit 1`, device, gid))
 	return e
 }
 
-// violation fails the test. One mistake may be repeated a million times.
+// violation returns a function that fails the test for a violation. It logs the
+// first ones only.
 func (m *machines) violation(t *testing.T) func(string, engine.Violation) {
 	n := 0
 	return func(device string, v engine.Violation) {
@@ -163,20 +167,20 @@ func (m *machines) violation(t *testing.T) func(string, engine.Violation) {
 	}
 }
 
-// output runs a shell's script that has to succeed.
+// output runs a shell script that must succeed.
 func (m *machines) output(t *testing.T, g *vm.Guest, script string) string {
 	t.Helper()
 	return program.Run(t, g, "sh", "-e", "-c", script)
 }
 
-// port gives a port that no pair has had.
+// port returns an unused port.
 func (m *machines) port() int {
 	m.nextPort++
 	return m.nextPort - 1
 }
 
-// inUse is what the kernels' users and the drivers hold. The drivers keep memory
-// keys for the next user.
+// inUse returns the objects in use in the guests and the devices. Drivers keep
+// memory keys for reuse.
 func (m *machines) inUse(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -193,8 +197,8 @@ func (m *machines) inUse(t *testing.T) []string {
 	return all
 }
 
-// leavesNothing runs a test, after which is in use what was before it. The
-// kernel takes its time with what the last process has left.
+// leavesNothing runs a test, and checks that the same objects are in use after
+// it. The kernel releases objects of the last process with a delay.
 func (m *machines) leavesNothing(t *testing.T, test func(*testing.T)) {
 	before := m.inUse(t)
 	test(t)

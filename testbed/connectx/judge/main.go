@@ -1,12 +1,12 @@
 // Judge runs rdma-core's Python tests (pyverbs) on the software ConnectX, with
-// the kernel's drivers and C's libmlx5, and writes what came of them to
+// the kernel's drivers and C's libmlx5, and writes the results to
 // docs/soft-connectx-pyverbs.md:
 //
 //	go run ./testbed/connectx/judge -write
 //
-// Without -write it prints the page. It exits with status 1 where a test fails.
-// The tests of this package hold a run against the page, and have the C
-// programs judge the device as well.
+// Without -write it prints the page. It exits with status 1 if a test fails.
+// The tests of this package compare a run with the page, and test the device
+// with C programs.
 package main
 
 import (
@@ -31,22 +31,22 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// pageFile is the file that is written, from the module's root.
+// pageFile is the path of the page in the module.
 const pageFile = "docs/soft-connectx-pyverbs.md"
 
-// leftOut are modules that are not run, and why: all of their tests want what the
-// device does not offer, and not all of them ask before.
+// leftOut are modules that are not run, with the reason: all of their tests
+// need what the device does not have, and not all of them check for it.
 var leftOut = map[string]string{
 	"test_mlx5_dc": "DC transport",
 }
 
-// limit bounds all tests at one place.
+// limit bounds the time of all tests at one place.
 const limit = 15 * time.Minute
 
 func main() {
 	write := flag.Bool("write", false, "write "+pageFile+" instead of printing it")
 	root := flag.String("C", ".", "the module's root")
-	only := flag.String("only", "", "a place, as in \"6.12 ib\": run there alone, and print")
+	only := flag.String("only", "", "run only at this `place`, such as \"6.12 ib\", and print")
 	modules := flag.String("modules", "", "with -only: the modules to run, comma-separated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -77,7 +77,7 @@ func run(ctx context.Context, root string, write bool, only string, modules []st
 	return errors.Join(err, r.failures())
 }
 
-// visit runs modules at a place, or all if none are named.
+// visit runs modules at a place, or all if none are given.
 func (r *report) visit(ctx context.Context, p place, modules []string, said io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "goverbs-judge")
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *report) measure(ctx context.Context, p place, g *vm.Guest, modules []st
 	return err
 }
 
-// layer is the link layer as the device has it.
+// layer returns the device's link layer.
 func (p place) layer() connectx.LinkLayer {
 	if p.link == roce {
 		return connectx.Ethernet
@@ -147,7 +147,7 @@ func (p place) layer() connectx.LinkLayer {
 	return connectx.InfiniBand
 }
 
-// guest is a guest with all devices of a world.
+// guest returns the configuration of a guest with all devices of a world.
 func (p place) guest(w *world.World) vm.Config {
 	c := vm.Config{Kernel: p.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}
 	for _, d := range w.Devices {
@@ -156,11 +156,11 @@ func (p place) guest(w *world.World) vm.Config {
 	return c
 }
 
-// address is the first device's in RoCE mode.
+// address is the first device's address with RoCE.
 const address = "10.9.0.1"
 
-// prepare gives the loopback device and, in RoCE mode, the first device's network
-// device an address.
+// prepare configures the loopback device and, with RoCE, the address of the
+// first device.
 func prepare(ctx context.Context, p place, g *vm.Guest) error {
 	script := "ip link set lo up"
 	if p.link == roce {
@@ -174,8 +174,8 @@ func prepare(ctx context.Context, p place, g *vm.Guest) error {
 	return nil
 }
 
-// pyverbsArgs name the device, and in RoCE mode the GID of its IPv4 address by
-// RoCE v2.
+// pyverbsArgs returns the arguments for the device and, with RoCE, the GID of
+// its IPv4 address for RoCE v2.
 func (p place) pyverbsArgs() []string {
 	args := []string{"--dev", "mlx5_0", "--port", "1"}
 	if p.link == roce {

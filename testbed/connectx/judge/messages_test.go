@@ -15,32 +15,32 @@ import (
 //go:embed testdata/messages.py
 var messagesPython string
 
-// A traffic is messages of all kinds and sizes that two ends send each other by
-// C's library, both at once. Each is checked where it comes.
+// A traffic describes messages of all kinds and sizes that two ends send each
+// other at the same time with the C library. The receiver checks each.
 type traffic struct {
 	count  int // of both ends; a multiple of four batches
 	limit  time.Duration
 	faulty bool // the network loses and reorders
 }
 
-// told is what an end is told.
-type told struct {
+// An endConfig is the configuration of an end.
+type endConfig struct {
 	Device  string `json:"device"`
 	GID     int    `json:"gid"`
 	Port    int    `json:"port"`
-	Address string `json:"address"` // the other end's, if it is there before
+	Address string `json:"address"` // of the other end, if it listens already
 	Count   int    `json:"count"`   // to send
-	Timeout int    `json:"timeout"` // for an acknowledgement
+	Timeout int    `json:"timeout"` // acknowledgment timeout
 	Faulty  bool   `json:"faulty"`  // the network loses and reorders
-	Careful bool   `json:"careful"` // leave out what rxe is known to do wrongly there
+	Careful bool   `json:"careful"` // avoid what rxe is known to do wrongly
 }
 
-// A tally is what an end has counted.
+// A tally has the counts of an end.
 type tally struct {
 	Sent      int     `json:"sent"`
 	Received  int     `json:"received"`
 	Bytes     int     `json:"bytes"`
-	Longer    int     `json:"longer"` // messages of more than a packet
+	Longer    int     `json:"longer"` // messages of more than one packet
 	Large     int     `json:"large"`  // messages of 1 MiB
 	Events    int     `json:"events"`
 	Seconds   float64 `json:"seconds"`
@@ -53,11 +53,11 @@ type tally struct {
 	Swaps     int     `json:"CMP_SWAP"`
 }
 
-// batch is how many messages messages.py sends at a time.
+// batch is the number of messages that messages.py sends at a time.
 const batch = 125
 
-// shares are how many messages each end sends: over a network that loses, a
-// quarter of them come from rxe, which is slow there.
+// shares returns how many messages each end sends. Over a lossy network, rxe
+// sends only a quarter of them, because it is slow.
 func (x traffic) shares(server, client end) (fromServer, fromClient int) {
 	rxe := x.count / 2
 	if x.faulty {
@@ -69,18 +69,18 @@ func (x traffic) shares(server, client end) (fromServer, fromClient int) {
 	return x.count - rxe, rxe
 }
 
-// exchange has two ends send each other messages.
+// exchange makes two ends send each other messages.
 func (m *machines) exchange(t *testing.T, x traffic, server, client end) {
 	port := m.port()
 	fromServer, fromClient := x.shares(server, client)
 	start := func(e end, address string, count int) *program.Process {
 		isRXE := e.device == "rxe0"
-		a := told{Device: e.device, GID: e.gid, Port: port, Address: address, Count: count, Timeout: 16, Faulty: x.faulty, Careful: isRXE && x.faulty}
+		a := endConfig{Device: e.device, GID: e.gid, Port: port, Address: address, Count: count, Timeout: 16, Faulty: x.faulty, Careful: isRXE && x.faulty}
 		switch {
 		case a.Careful:
-			a.Timeout = 14 // for rxe, seven retries are infinitely many
+			a.Timeout = 14 // for rxe, seven retries are unlimited
 		case isRXE:
-			a.Timeout = 18 // a busy guest is slow, and rxe makes mistakes when it sends again
+			a.Timeout = 18 // a busy guest is slow, and rxe makes mistakes when it retransmits
 		}
 		args, err := json.Marshal(a)
 		if err != nil {
@@ -107,7 +107,7 @@ func (m *machines) exchange(t *testing.T, x traffic, server, client end) {
 	}
 }
 
-// check is about an end of a traffic.
+// check checks the counts of an end.
 func (y *tally) check(t *testing.T, sent, received int) {
 	t.Helper()
 	kinds := y.Sends + y.SendImms + y.Writes + y.WriteImms + y.Reads + y.Adds + y.Swaps
@@ -115,12 +115,12 @@ func (y *tally) check(t *testing.T, sent, received int) {
 		t.Errorf("%d were sent, by kinds %d, and %d received, want %d and %d", y.Sent, kinds, y.Received, sent, received)
 	}
 	if min(y.Sends, y.SendImms, y.Writes, y.WriteImms, y.Reads, y.Adds, y.Swaps, y.Longer, y.Large) == 0 {
-		t.Errorf("there was none of a kind: %+v", y)
+		t.Errorf("a kind is missing: %+v", y)
 	}
 }
 
-// bad is a network that loses one packet in a hundred of what two ports send, and
-// reorders another.
+// bad returns faults that lose one percent of the packets from ports, and
+// reorder another.
 func bad(ports ...string) (faults []fabric.Fault) {
 	for _, port := range ports {
 		faults = append(faults, fabric.Fault{Action: fabric.Drop, Port: port, Probability: 0.01},
@@ -129,9 +129,9 @@ func bad(ports ...string) (faults []fabric.Fault) {
 	return faults
 }
 
-// testMessages has them exchanged by the devices of two guests, by the kernel's
-// rxe and a device, if it is to be all, and by these over a network that loses
-// and reorders.
+// testMessages exchanges messages between the devices of two guests and, if all
+// is set, between the kernel's rxe and a device, also over a network that loses
+// and reorders packets.
 func (m *machines) testMessages(t *testing.T, x traffic, all bool) {
 	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
 	t.Run("mlx5", func(t *testing.T) { m.exchange(t, x, first, other) })
@@ -145,8 +145,8 @@ func (m *machines) testMessages(t *testing.T, x traffic, all bool) {
 		m.exchange(t, x, first, rxe)
 		n := hits()
 		if n[fabric.Drop] == 0 || n[fabric.Reorder] == 0 {
-			t.Errorf("packets that it happened to: %v", n)
+			t.Errorf("packets hit by faults: %v", n)
 		}
-		t.Logf("packets that it happened to: %v", n)
+		t.Logf("packets hit by faults: %v", n)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestSoakMessages: a million messages, or as many as GOVERBS_SOAK_RC says, at
-// each place. None is lost, corrupt or there twice.
+// TestSoakMessages exchanges a million messages, or GOVERBS_SOAK_RC, at each
+// place. None may be lost, corrupt or duplicated.
 func TestSoakMessages(t *testing.T) {
 	x := traffic{count: 1_000_000, limit: 3 * time.Hour}
 	if text := os.Getenv("GOVERBS_SOAK_RC"); text != "" {

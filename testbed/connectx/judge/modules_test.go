@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 )
 
-// testModules unloads the drivers and loads them, some times. What mlx5_ib has
-// made it takes with it; after mlx5_core the device has nothing.
+// testModules unloads and reloads the drivers repeatedly. mlx5_ib must destroy
+// what it has created, and after mlx5_core the device must have no objects.
 func (m *machines) testModules(t *testing.T, times int) {
 	g := m.guests[0]
 	devices := m.world.Devices[:2]
@@ -27,8 +27,8 @@ func (m *machines) testModules(t *testing.T, times int) {
 	}
 	const load = "insmod /proc/1/root/modules/%s.ko\n"
 	m.output(t, g, "rmmod mlx5_ib")
-	// A network device that is up has queues, and one of a driver that was loaded
-	// is down.
+	// A network device that is up has queues; the one of a freshly loaded
+	// driver is down.
 	m.output(t, g, "for d in /sys/bus/pci/drivers/mlx5_core/*/net/*; do test ! -e $d || ip link set ${d##*/} down; done")
 	core, _ := objects()
 	for range times {
@@ -51,8 +51,8 @@ func (m *machines) testModules(t *testing.T, times int) {
 	}
 }
 
-// powerOff switches the guests off with their drivers loaded. Their kernels have
-// nothing to say about that, and the devices are left empty.
+// powerOff powers the guests off with their drivers loaded. Their kernels must
+// log nothing unexpected, and the devices must have no objects.
 func (m *machines) powerOff(t *testing.T) {
 	for _, g := range m.guests {
 		checkLog(t, g)
@@ -65,10 +65,10 @@ func (m *machines) powerOff(t *testing.T) {
 		}
 	}
 	for _, d := range m.world.Devices {
-		// The device learns of the machine's end by its connection's.
+		// The device detects the machine's end by the closed connection.
 		empty := func() bool { return d.Engine().Objects() == engine.Objects{} && d.PagesHeld() == 0 }
 		if !m.world.AwaitTest(t, 10*time.Second, empty) {
-			t.Errorf("%s has objects of a machine that is off", d.Name)
+			t.Errorf("%s has objects of a machine that was powered off", d.Name)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// optionGames run with what an adapter may have beside the usual: memory on demand
+// optionGames are run with optional features of an adapter: memory on demand
 // (-o, and -O of all memory), and SRQs.
 var optionGames = []game{
 	{"ibv_rc_pingpong", "-c -n 50", true},
@@ -24,13 +24,13 @@ var optionGames = []game{
 	{"ibv_xsrq_pingpong", "-n 20", true},
 }
 
-// TestAdapterOptions has C's programs run on a device with memory on demand, numbers
-// of UAR pages beyond 16 bits, receives of SRQs out of order, and options of
+// TestAdapterOptions runs C programs on a device with memory on demand, UAR
+// page numbers beyond 16 bits, SRQ receives out of order, and options of
 // enhanced connection establishment, which librdmacm negotiates.
 func TestAdapterOptions(t *testing.T) {
 	const ece = 0x3000_0006
 	m := &machines{place: place{"6.12", roce}, nextPort: 18515}
-	var record bytes.Buffer // of the loop
+	var record bytes.Buffer // used in the loop
 	m.world = world.StartTest(t, world.Config{LinkLayer: connectx.Ethernet, Devices: 1, Violation: m.violation(t), Tracer: trace.New(&record),
 		Adapt: func(_ int, c *connectx.Config) { c.ODP, c.FirstUAR, c.ECE, c.ShuffleSRQ = true, 1<<16, ece, 4 }})
 	c := vm.Config{Kernel: m.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}, VFIOUser: m.world.Sockets()}
@@ -50,8 +50,8 @@ func TestAdapterOptions(t *testing.T) {
 	var counters engine.Counters
 	m.world.Loop.Run(func() { text, counters = record.String(), m.world.Devices[0].Engine().Counters() })
 	for what, pattern := range map[string]string{
-		"a queue pair that asks for the device's options": `"name":"CREATE_QP".*"ece":268435456.*"out\.ece":805306374`,
-		"a negotiation": `"name":"(RST2INIT|INIT2INIT|INIT2RTR)_QP".*"ece":805306374.*"out\.ece":805306374`,
+		"a queue pair with the device's options": `"name":"CREATE_QP".*"ece":268435456.*"out\.ece":805306374`,
+		"a negotiation":                          `"name":"(RST2INIT|INIT2INIT|INIT2RTR)_QP".*"ece":805306374.*"out\.ece":805306374`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(text) {
 			t.Errorf("the trace does not have %s", what)

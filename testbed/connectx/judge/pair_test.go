@@ -14,18 +14,18 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A game is what a pair of C programs plays with each other. Both get the same
-// arguments; the client gets the server's address as well.
+// A game is a run of a pair of C programs. Both get the same arguments; the
+// client also gets the server's address.
 type game struct {
 	program string
 	args    string
-	core    bool // wherever there is a device; others at one place alone
+	core    bool // run for all pairs of ends; others only for one
 }
 
-// String is the game's name as a test.
+// String returns the game's name as a test.
 func (g game) String() string { return strings.ReplaceAll(g.program+" "+g.args, " ", "_") }
 
-// play has two programs play, which must both be content.
+// play runs the two programs. Both must succeed.
 func (m *machines) play(t *testing.T, g game, server, client end) {
 	port := m.port()
 	s := program.StartOn(t, server.guest, &program.Terminal, g.program, g.arguments(m.place, server, port)...)
@@ -52,11 +52,11 @@ func (m *machines) play(t *testing.T, g game, server, client end) {
 	t.Log(lastLine(c.Stdout.String()))
 }
 
-// arguments are those of one end.
+// arguments returns the arguments of one end.
 func (g game) arguments(p place, e end, port int) []string {
 	args := append([]string{"-d", e.device, "-p", strconv.Itoa(port)}, strings.Fields(g.args)...)
 	if !strings.HasPrefix(g.program, "ibv_") {
-		args = append(args, "-F") // the clock's frequency is the guest's own matter
+		args = append(args, "-F") // the clock's frequency depends on the guest
 	}
 	if p.link == roce {
 		option := "-x"
@@ -68,10 +68,11 @@ func (g game) arguments(p place, e end, port int) []string {
 	return args
 }
 
-// complains matches what programs say of a mistake. Several exit with 0 then.
+// complains matches error messages of programs. Several exit with status 0
+// nevertheless.
 var complains = regexp.MustCompile(`(?i)invalid data|error|fail|couldn't|unable`)
 
-// figure is what the client prints when it has done what it was told.
+// figure returns what the client prints when it has succeeded.
 func (g game) figure() string {
 	args := strings.Fields(g.args)
 	value := func(option string) string { return args[slices.Index(args, option)+1] }
@@ -88,8 +89,8 @@ func (g game) figure() string {
 	return "\n 8 " // bytes of an atomic
 }
 
-// awaitListener returns when a TCP port is listened on, or the program has
-// ended. C programs do not say when they listen.
+// awaitListener waits until a TCP port is open, or the program has exited. C
+// programs do not report that they listen.
 func (m *machines) awaitListener(t *testing.T, g *vm.Guest, p *program.Process, port int) bool {
 	t.Helper()
 	w := program.Start(t, g, "sh", "-c", fmt.Sprintf("until grep -q ':%04X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done", port))

@@ -27,7 +27,7 @@ var pingpongs = []game{
 	{"ibv_xsrq_pingpong", "-e -s 65536 -n 10", false},
 }
 
-// perftests measure, which is not what they are here for: few iterations do.
+// perftests are benchmarks. A few iterations are enough for a test.
 var perftests = []game{
 	{"ib_send_lat", "-s 64 -n 200", true},
 	{"ib_send_lat", "-s 64 -n 200 -c UD", false},
@@ -50,13 +50,13 @@ var perftests = []game{
 	{"ib_atomic_bw", "-n 100 -q 8 -A FETCH_AND_ADD", false},
 }
 
-// everySize is from 2 bytes to 8 MiB, which is long: for one pair of ends of each
-// link layer.
+// everySize uses all sizes from 2 bytes to 8 MiB, which takes long: it is run
+// for one pair of ends per link layer.
 var everySize = game{"ib_write_bw", "-a -n 5", false}
 
-// TestPrograms has C's programs use the devices: within one, between two of a
-// guest, and between guests. Then the drivers are unloaded and loaded, and the
-// guests are switched off.
+// TestPrograms runs C programs on the devices: within one, between two of a
+// guest, and between guests. Then it unloads and reloads the drivers, and
+// powers the guests off.
 func TestPrograms(t *testing.T) {
 	for _, p := range places {
 		t.Run(p.String(), func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// testPrograms has them play at each pair of ends, if it is to be all, and at
-// one otherwise.
+// testPrograms runs them at each pair of ends, or only at one if all is not
+// set.
 func (m *machines) testPrograms(t *testing.T, all bool) {
 	first, second := m.end(t, 0, "mlx5_0", "fe80::"), m.end(t, 0, "mlx5_1", "fe80::")
 	if !all {
@@ -105,8 +105,9 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	})
 }
 
-// withRXE makes games ones for rxe, which has no XRC. Perftest would have the
-// device send as many READs at a time as rxe can take, which is more than it can.
+// withRXE adapts games for rxe, which has no XRC. By default perftest makes the
+// device send as many READs at a time as rxe supports, which is more than the
+// device supports.
 func withRXE(games []game) (all []game) {
 	for _, g := range games {
 		if g.program == "ibv_xsrq_pingpong" {
@@ -120,14 +121,14 @@ func withRXE(games []game) (all []game) {
 	return all
 }
 
-// playAll has all games played at two ends.
+// playAll runs all games at two ends.
 func (m *machines) playAll(t *testing.T, server, client end, games []game) {
 	for _, g := range games {
 		t.Run(g.String(), func(t *testing.T) { m.play(t, g, server, client) })
 	}
 }
 
-// core are the games that are for everywhere.
+// core returns the games to be run everywhere.
 func core(lists ...[]game) (all []game) {
 	for _, games := range lists {
 		for _, g := range games {

@@ -13,8 +13,7 @@ import (
 //go:embed testdata/verbs.py
 var verbsPython string
 
-// startPython starts a Python program that says verbs to C's libraries as it is
-// told.
+// startPython starts a Python program that executes verbs with the C libraries.
 func startPython(t *testing.T, g *vm.Guest) *program.Dialogue {
 	t.Helper()
 	return program.Converse(t, g, "python3", "-c", verbsPython)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSoakPyverbs runs rdma-core's tests at one place, and holds what came of them
-// against the page.
+// TestSoakPyverbs runs rdma-core's tests at one place, and compares the results
+// with the page.
 func TestSoakPyverbs(t *testing.T) {
 	p := place{"6.12", roce}
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", pageFile))

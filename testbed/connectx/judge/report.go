@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
-// A place is where the tests run: a kernel, and a link layer of the device.
+// A place is a combination of a kernel and a link layer.
 type place struct{ kernel, link string }
 
 // places are the columns of the page.
@@ -29,7 +29,7 @@ const (
 
 func (p place) String() string { return p.kernel + " " + p.link }
 
-// A report is what came of the tests.
+// A report has the results of the tests.
 type report struct {
 	library  string            // rdma-core's version
 	releases map[string]string // of kernels
@@ -40,7 +40,7 @@ func newReport() *report {
 	return &report{releases: make(map[string]string), outcomes: make(map[string]map[place]pyverbs.Result)}
 }
 
-// add enters what came of a run.
+// add adds the results of a run.
 func (r *report) add(p place, results []pyverbs.Result) {
 	for _, v := range results {
 		name := v.Module + "." + v.Name
@@ -52,7 +52,7 @@ func (r *report) add(p place, results []pyverbs.Result) {
 	}
 }
 
-// names are all tests, sorted.
+// names returns all tests, sorted.
 func (r *report) names() (names []string) {
 	for name := range r.outcomes {
 		names = append(names, name)
@@ -61,7 +61,8 @@ func (r *report) names() (names []string) {
 	return names
 }
 
-// count tells how many of a module's tests (of all, if module is "") ended so.
+// count returns the number of a module's tests (of all, if module is "") with
+// an outcome.
 func (r *report) count(module string, p place, o pyverbs.Outcome) (n int) {
 	for _, at := range r.outcomes {
 		if v, ok := at[p]; ok && v.Outcome == o && (module == "" || v.Module == module) {
@@ -71,7 +72,7 @@ func (r *report) count(module string, p place, o pyverbs.Outcome) (n int) {
 	return n
 }
 
-// cell is what came of a module: "12", or "12, 3 skip".
+// cell returns the results of a module: "12", or "12, 3 skip".
 func (r *report) cell(module string, p place) string {
 	text := strconv.Itoa(r.count(module, p, pyverbs.Pass))
 	for _, o := range []pyverbs.Outcome{pyverbs.Fail, pyverbs.Skip} {
@@ -82,7 +83,7 @@ func (r *report) cell(module string, p place) string {
 	return text
 }
 
-// summary is a line for each place that ran.
+// summary returns a line for each place.
 func (r *report) summary() string {
 	var b strings.Builder
 	for _, p := range places {
@@ -93,7 +94,7 @@ func (r *report) summary() string {
 	return b.String()
 }
 
-// failures tells of what failed.
+// failures returns an error for the failed tests.
 func (r *report) failures() error {
 	var errs []error
 	for _, name := range r.names() {
@@ -116,7 +117,7 @@ Each test has a process of its own. The number of a cell is how many tests of th
 
 `
 
-// render is the page.
+// render returns the page.
 func (r *report) render() string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -144,8 +145,9 @@ func (r *report) render() string {
 	return b.String()
 }
 
-// modules are those of which a test passes or fails somewhere: the others are
-// about devices of other vendors, or about what this one does not have.
+// modules returns the modules with a test that passes or fails at some place.
+// The others are for devices of other vendors, or for features that this one
+// does not have.
 func (r *report) modules() (modules []string) {
 	for _, at := range r.outcomes {
 		for _, v := range at {
@@ -158,7 +160,7 @@ func (r *report) modules() (modules []string) {
 	return modules
 }
 
-// skips lists the tests that do not run, and what they say why.
+// skips writes the tests that do not run, with their reasons.
 func (r *report) skips(b *strings.Builder) {
 	b.WriteString("\n## What is not run\n\n")
 	for _, module := range slices.Sorted(maps.Keys(leftOut)) {
@@ -197,13 +199,13 @@ var (
 	allRow  = regexp.MustCompile(`(?m)^\| all \|(.*)\|$`)
 )
 
-// A record is what the page has of a place.
+// A record has the numbers of the page for a place.
 type record struct {
 	passed int
 	skips  map[string]bool
 }
 
-// readPage reads what the page has of a place.
+// readPage parses the page for a place.
 func readPage(page string, p place) (record, error) {
 	rec := record{skips: make(map[string]bool)}
 	m := allRow.FindStringSubmatch(page)
@@ -229,8 +231,8 @@ func readPage(page string, p place) (record, error) {
 	return rec, nil
 }
 
-// behind tells what is worse at a place than on the page: a failure, a test that
-// is skipped and was not, fewer that pass.
+// behind returns an error if the results are worse than on the page: a failure,
+// a new skip, or fewer tests that pass.
 func (r *report) behind(p place, rec record) error {
 	errs := []error{r.failures()}
 	for _, name := range r.names() {

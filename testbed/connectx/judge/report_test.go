@@ -51,8 +51,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestBehind: a failure, a new skip and a test that does not pass any more are
-// found.
+// TestBehind checks that a failure, a new skip and a test that no longer passes
+// are detected.
 func TestBehind(t *testing.T) {
 	page := sample().render()
 	p := place{"6.1", roce}
@@ -75,6 +75,6 @@ func TestBehind(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "test_vendor") {
-		t.Errorf("a skip of the list is told:\n%s", got)
+		t.Errorf("a listed skip is reported:\n%s", got)
 	}
 }

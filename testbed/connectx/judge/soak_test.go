@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// allSizes are measured from 2 bytes to 8 MiB.
+// allSizes use sizes from 2 bytes to 8 MiB.
 var allSizes = []game{
 	{"ib_send_lat", "-a -n 5", false},
 	{"ib_send_lat", "-a -n 5 -c UC", false},
@@ -21,7 +21,7 @@ var allSizes = []game{
 	{"ib_read_bw", "-a -n 5 -q 8 -b", false},
 }
 
-// TestSoakPrograms has all programs play at all places, with all sizes.
+// TestSoakPrograms runs all programs at all places, with all sizes.
 func TestSoakPrograms(t *testing.T) {
 	for _, p := range places {
 		t.Run(p.String(), func(t *testing.T) {
@@ -39,8 +39,9 @@ func TestSoakPrograms(t *testing.T) {
 	}
 }
 
-// figures are of messages within one device: the time from the doorbell to the
-// completion, which is a READ's, half of a round trip, and messages per second.
+// figures measure messages within one device: the time from the doorbell to the
+// completion, which is that of a READ, half of a round trip, and messages per
+// second.
 var figures = []game{
 	{"ib_read_lat", "-s 64 -n 2000", false},
 	{"ib_write_lat", "-s 64 -n 2000", false},
@@ -50,7 +51,7 @@ var figures = []game{
 	{"ib_write_bw", "-s 65536 -n 500", false},
 }
 
-// TestSoakFigures measures, and prints the line of each program's figures.
+// TestSoakFigures prints the results of each program.
 func TestSoakFigures(t *testing.T) {
 	for _, p := range []place{{"6.12", ib}, {"6.12", roce}} {
 		t.Run(p.String(), func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// testWire has the switch damage frames, or let them overtake each other, between
-// two ends. What C's programs have checked of a connection is right then, and with
-// nothing but damaged frames it says that nobody has answered.
+// testWire corrupts and reorders frames between two ends. The data that C
+// programs have checked must be correct, and if all frames are corrupt, the
+// programs must report a timeout.
 func (m *machines) testWire(t *testing.T, server, client end) {
-	ipv4 := fabric.Match{EtherType: 0x0800} // what carries RoCE here
+	ipv4 := fabric.Match{EtherType: 0x0800} // of RoCE v2
 	for _, f := range []fabric.Fault{
 		{Action: fabric.Corrupt, Probability: 0.02},
 		{Action: fabric.Reorder, Probability: 0.05, Behind: 2},
@@ -26,7 +26,7 @@ func (m *machines) testWire(t *testing.T, server, client end) {
 			m.play(t, game{"ibv_rc_pingpong", "-c -s 65536 -n 20", true}, server, client)
 			m.play(t, game{"ib_read_bw", "-s 65536 -n 20", true}, server, client)
 			if n := hits()[f.Action]; n < 10 {
-				t.Errorf("it happened %d times", n)
+				t.Errorf("it hit %d times", n)
 			}
 		})
 	}
@@ -36,8 +36,8 @@ func (m *machines) testWire(t *testing.T, server, client end) {
 	})
 }
 
-// withFaults has something happen to frames until the end of the test; hits is how
-// many it has happened to.
+// withFaults injects faults until the end of the test. hits returns how many
+// packets they have hit.
 func (m *machines) withFaults(t *testing.T, faults ...fabric.Fault) (hits func() map[fabric.Action]uint64) {
 	t.Helper()
 	t.Cleanup(func() { m.world.Loop.Run(m.world.Switch.ClearFaults) })
@@ -59,7 +59,7 @@ func (m *machines) withFaults(t *testing.T, faults ...fabric.Fault) (hits func()
 	}
 }
 
-// fails has two programs play, of which the client must say why it cannot.
+// fails runs two programs of which the client must report an error.
 func (m *machines) fails(t *testing.T, g game, server, client end, why string) {
 	port := m.port()
 	s := program.StartOn(t, server.guest, &program.Terminal, g.program, g.arguments(m.place, server, port)...)

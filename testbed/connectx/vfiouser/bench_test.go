@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// BenchmarkPosted is doorbells, as many as a client can send.
+// BenchmarkPosted measures doorbells per second.
 func BenchmarkPosted(b *testing.B) {
 	c := plug(b, newToy(b, 0x1017))
 	write := request(1, vfiouser.RegionWrite, 0x10, access(toyScratch, 0, 8, make([]byte, 8)...))
@@ -17,7 +17,7 @@ func BenchmarkPosted(b *testing.B) {
 	c.ping()
 }
 
-// BenchmarkRead is loads of a register, one after the other.
+// BenchmarkRead measures the latency of register reads.
 func BenchmarkRead(b *testing.B) {
 	c := plug(b, newToy(b, 0x1017))
 	b.ReportAllocs()

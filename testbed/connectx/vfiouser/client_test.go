@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var le = binary.LittleEndian
 
-// client is the other end of a server's connection.
+// A client is the other end of a server's connection.
 type client struct {
 	t       testing.TB
 	conn    *net.UnixConn
@@ -32,7 +32,7 @@ type client struct {
 	reports []error
 }
 
-// pair makes both ends of a connection.
+// pair returns both ends of a connection.
 func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -51,11 +51,11 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// connect makes a server for a device, and a client that has sent nothing yet.
+// connect returns a client of a server for a device.
 func connect(t testing.TB, d vfiouser.Device) *client {
 	t.Helper()
 	ours, theirs := pair(t)
-	l := &loop.Loop{OnPanic: func(_, v any, _ []byte) { t.Errorf("the panic %v went past the server", v) }}
+	l := &loop.Loop{OnPanic: func(_, v any, _ []byte) { t.Errorf("the server panicked: %v", v) }}
 	c := &client{t: t, conn: ours, ended: make(chan error, 1), run: l.Run}
 	s := &vfiouser.Server{Device: d, Run: c.run, Report: c.report}
 	go func() { c.ended <- s.ServeConn(context.Background(), theirs) }()
@@ -66,7 +66,7 @@ func connect(t testing.TB, d vfiouser.Device) *client {
 	return c
 }
 
-// plug makes a client that has agreed on the version.
+// plug returns a client that has negotiated the version.
 func plug(t testing.TB, d vfiouser.Device) *client {
 	t.Helper()
 	c := connect(t, d)
@@ -80,7 +80,7 @@ func (c *client) report(err error) {
 	c.reports = append(c.reports, err)
 }
 
-// reported takes what the server has reported so far.
+// reported returns what the server has reported since the last call.
 func (c *client) reported() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *client) reported() []error {
 // limit bounds every wait.
 const limit = 20 * time.Second
 
-// end waits for the server's end.
+// end waits for the server to end.
 func (c *client) end() error {
 	c.t.Helper()
 	select {
@@ -100,7 +100,7 @@ func (c *client) end() error {
 		c.ended <- err
 		return err
 	case <-time.After(limit):
-		c.t.Fatal("the server goes on")
+		c.t.Fatal("the server does not end")
 		return nil
 	}
 }
@@ -109,11 +109,11 @@ func (c *client) end() error {
 func (c *client) send(b []byte, fds ...int) {
 	c.t.Helper()
 	if !c.try(b, fds...) {
-		c.t.Fatal("the server does not listen")
+		c.t.Fatal("the server has closed the connection")
 	}
 }
 
-// try is a send that tells whether the server still listens.
+// try sends bytes, and reports whether the connection is open.
 func (c *client) try(b []byte, fds ...int) bool {
 	var oob []byte
 	if len(fds) > 0 {
@@ -123,7 +123,7 @@ func (c *client) try(b []byte, fds ...int) bool {
 	return err == nil
 }
 
-// request is a message.
+// request returns a message.
 func request(id uint16, command vfiouser.Command, flags uint32, body []byte) []byte {
 	b := le.AppendUint16(nil, id)
 	b = le.AppendUint16(b, uint16(command))
@@ -158,16 +158,16 @@ func (c *client) call(command vfiouser.Command, body []byte, fds ...int) (unix.E
 	b := c.receive()
 	flags := le.Uint32(b[8:])
 	if le.Uint16(b) != id || vfiouser.Command(le.Uint16(b[2:])) != command || flags&^0x20 != 1 {
-		c.t.Fatalf("%v was answered with % x", command, b)
+		c.t.Fatalf("%v got the reply % x", command, b)
 	}
 	errno := unix.Errno(le.Uint32(b[12:]))
 	if failed := flags&0x20 != 0; failed != (errno != 0) || failed && len(b) > 16 {
-		c.t.Fatalf("%v was answered with % x", command, b)
+		c.t.Fatalf("%v got the reply % x", command, b)
 	}
 	return errno, b[16:]
 }
 
-// must is a call that has to succeed.
+// must is call for a command that must succeed.
 func (c *client) must(command vfiouser.Command, body []byte, fds ...int) []byte {
 	c.t.Helper()
 	errno, reply := c.call(command, body, fds...)
@@ -177,11 +177,11 @@ func (c *client) must(command vfiouser.Command, body []byte, fds ...int) []byte 
 	return reply
 }
 
-// refused is a call that has to fail, and leaves a report of a kind.
+// refused is call for a command that must fail, with a report of a kind.
 func (c *client) refused(want unix.Errno, kind error, command vfiouser.Command, body []byte, fds ...int) {
 	c.t.Helper()
 	errno, _ := c.call(command, body, fds...)
-	c.ping() // the report comes behind the reply
+	c.ping() // the report follows the reply
 	r := c.reported()
 	if errno != want || len(r) != 1 || !errors.Is(r[0], kind) || !errors.Is(r[0], want) {
 		c.t.Errorf("%v % x: %v, reports %v, want %v and %v", command, body, errno, r, want, kind)
@@ -192,13 +192,13 @@ func (c *client) refused(want unix.Errno, kind error, command vfiouser.Command, 
 	}
 }
 
-// ping waits until the server has dealt with what was sent before.
+// ping waits until the server has processed what was sent before.
 func (c *client) ping() {
 	c.t.Helper()
 	c.must(vfiouser.GetInfo, numbers(16, 0, 0, 0))
 }
 
-// numbers is a body of 32-bit numbers.
+// numbers returns a body of 32-bit numbers.
 func numbers(values ...uint32) []byte {
 	var b []byte
 	for _, v := range values {
@@ -207,7 +207,7 @@ func numbers(values ...uint32) []byte {
 	return b
 }
 
-// access is the body of a REGION_READ or REGION_WRITE.
+// access returns the body of a REGION_READ or REGION_WRITE.
 func access(offset uint64, region, count uint32, data ...byte) []byte {
 	return append(append(le.AppendUint64(nil, offset), numbers(region, count)...), data...)
 }
@@ -222,7 +222,7 @@ func (c *client) write(region uint32, offset uint64, data ...byte) {
 	c.must(vfiouser.RegionWrite, access(offset, region, uint32(len(data)), data...))
 }
 
-// dmaMap is the body of DMA_MAP.
+// dmaMap returns the body of DMA_MAP.
 func dmaMap(flags uint32, offset, addr, size uint64) []byte {
 	b := numbers(32, flags)
 	for _, v := range []uint64{offset, addr, size} {
@@ -231,17 +231,17 @@ func dmaMap(flags uint32, offset, addr, size uint64) []byte {
 	return b
 }
 
-// dmaUnmap is the body of DMA_UNMAP.
+// dmaUnmap returns the body of DMA_UNMAP.
 func dmaUnmap(flags uint32, addr, size uint64) []byte {
 	return le.AppendUint64(le.AppendUint64(numbers(24, flags), addr), size)
 }
 
-// setIRQs is the body of DEVICE_SET_IRQS.
+// setIRQs returns the body of DEVICE_SET_IRQS.
 func setIRQs(flags uint32, kind vfiouser.IRQ, start, count uint32, data ...byte) []byte {
 	return append(numbers(uint32(20+len(data)), flags, uint32(kind), start, count), data...)
 }
 
-// memfd makes a file in memory.
+// memfd creates a file in memory.
 func memfd(t testing.TB, size int64) (fd int, contents []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
@@ -263,7 +263,7 @@ func memfd(t testing.TB, size int64) (fd int, contents []byte) {
 	return fd, b
 }
 
-// eventfd makes an interrupt's target.
+// eventfd creates the eventfd of an interrupt.
 func eventfd(t testing.TB) int {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -278,7 +278,7 @@ func eventfd(t testing.TB) int {
 	return fd
 }
 
-// signals takes the number of interrupts that have come.
+// signals returns the number of interrupts since the last call.
 func signals(t testing.TB, fd int) uint64 {
 	t.Helper()
 	var b [8]byte

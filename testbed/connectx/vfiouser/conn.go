@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is the connection to one machine.
+// conn is the connection to a machine.
 type conn struct {
 	server *Server
 	stream stream
-	host   *Host // once the version is agreed on
+	host   *Host // nil until the version is negotiated
 
 	header header // of the current message
 	body   []byte
-	reply  []byte // the answer to it, after its header
+	reply  []byte // body of its reply
 	err    error
 }
 
-// serve answers messages until the stream ends.
+// serve processes messages until the stream ends.
 func (c *conn) serve() error {
 	work := c.work // one closure for all messages
 	for {
@@ -38,13 +38,13 @@ func (c *conn) serve() error {
 		if err := c.stream.drop(); err != nil {
 			return err
 		}
-		if err := c.answer(); err != nil {
+		if err := c.respond(); err != nil {
 			return err
 		}
 	}
 }
 
-// work carries the current message out, inside of Run.
+// work processes the current message, inside of Run.
 func (c *conn) work() {
 	if c.header.flags&^(flagType|flagNoReply) != 0 {
 		c.err = refused(unix.EINVAL, "flags %#x", c.header.flags)
@@ -66,9 +66,9 @@ func (c *conn) work() {
 	c.err = refused(unix.ENOTSUP, "not supported")
 }
 
-// answer sends the reply to the current message, if it is to have one, and
-// reports its error. It returns an error that ends the connection.
-func (c *conn) answer() error {
+// respond sends the reply to the current message, if it has one, and reports
+// its error. It returns an error that ends the connection.
+func (c *conn) respond() error {
 	h := header{id: c.header.id, command: c.header.command, flags: flagReply}
 	var e *Error
 	if c.err != nil {
@@ -105,7 +105,7 @@ func (c *conn) name(err error) error {
 	return err
 }
 
-// disconnect takes the device out of the machine.
+// disconnect disconnects the device from the machine.
 func (c *conn) disconnect() error {
 	if c.host == nil {
 		return nil

@@ -3,35 +3,34 @@ package vfiouser
 // A Device is a PCI device. The server calls its methods inside Server.Run, one
 // at a time.
 type Device interface {
-	// Region describes a region: BAR0 to BAR5, ROM, Config or VGA. A region
-	// that the device does not have is the zero Region. The answer must stay
-	// the same.
+	// Region returns the description of a region: BAR0 to BAR5, ROM, Config or
+	// VGA. It is the zero Region if the device does not have the region. It
+	// must not change.
 	Region(index int) Region
 
-	// IRQs is how many interrupts of a kind the device has, at most MaxIRQs.
-	// The answer must stay the same.
+	// IRQs returns the number of interrupts of a kind, at most MaxIRQs. It must
+	// not change.
 	IRQs(kind IRQ) int
 
-	// Connect tells that a machine has the device now. The host is good until
-	// Disconnect; the machine gives its memory bit by bit, and interrupts when
-	// the guest enables them.
+	// Connect is called when a machine has connected. The host is valid until
+	// Disconnect. The machine adds memory over time, and enables interrupts
+	// when the guest does.
 	Connect(h *Host)
 
-	// Disconnect tells that the machine has gone, in whatever way. Its memory
-	// and interrupts are gone already.
+	// Disconnect is called when the machine has disconnected or the connection
+	// was lost. Its memory and interrupts are no longer available.
 	Disconnect()
 
-	// Read fills p with what is at an offset of a region, as the guest's bytes
-	// in the order of their addresses, and Write takes p to there. They are
-	// called with ranges inside of the region, of any length and alignment that
-	// the guest has used, and the machine reads much at once. An error fails
-	// the message: with the errno in it if there is one, else with EIO. They
-	// must not keep p.
+	// Read fills p with the bytes at an offset of a region, in the order of
+	// their addresses, and Write stores p there. The range is within the
+	// region, with any length and alignment that the guest uses; the machine
+	// may access many bytes at once. An error fails the message, with the errno
+	// that the error wraps, or EIO. Read and Write must not retain p.
 	Read(region int, offset uint64, p []byte) error
 	Write(region int, offset uint64, p []byte) error
 
-	// Reset puts the device into the state in which it was connected. The
-	// machine resets it at boot, and when the guest asks for it.
+	// Reset resets the device to its state when it was connected. The machine
+	// resets it at boot, and when the guest requests it.
 	Reset()
 }
 
@@ -50,7 +49,7 @@ const (
 	regions
 )
 
-// A Region is one part of what a device shows to its guest.
+// A Region is a region of a device.
 type Region struct {
 	Size     uint64
 	ReadOnly bool
@@ -59,16 +58,16 @@ type Region struct {
 // An IRQ is a kind of interrupt.
 type IRQ int
 
-// The kinds of interrupts. INTx is not supported: a device has none.
+// The kinds of interrupts. INTx is not supported.
 const (
 	INTx    IRQ = iota
-	MSI         // up to 32
-	MSIX        // up to 2048
-	Failure     // one: an error that no driver can mend. QEMU stops the machine.
-	Request     // one: the device asks to be unplugged
+	MSI         // at most 32
+	MSIX        // at most 2048
+	Failure     // one: an unrecoverable error. QEMU stops the machine.
+	Request     // one: the device requests to be unplugged
 
 	kinds
 )
 
-// MaxIRQs is the highest number of interrupts of one kind.
+// MaxIRQs is the maximum number of interrupts of one kind.
 const MaxIRQs = 2048

@@ -9,29 +9,29 @@ import (
 
 // The kinds of errors. An *Error is each of them to errors.Is.
 var (
-	// ErrMalformed is of a stream that breaks the protocol. It ends the
+	// ErrMalformed means that a stream violates the protocol. It ends the
 	// connection.
 	ErrMalformed = errors.New("malformed message")
-	// ErrLost is of a connection that broke, or ended inside of a message.
+	// ErrLost means that a connection broke, or ended within a message.
 	ErrLost = errors.New("connection lost")
-	// ErrRefused is of a message that asks for what cannot be. The client has
-	// its errno, unless it asked for no reply.
+	// ErrRefused means that a message was invalid. The client gets the errno,
+	// unless it requested no reply.
 	ErrRefused = errors.New("message refused")
-	// ErrDevice is of a message that the device failed to carry out.
+	// ErrDevice means that the device failed to process a message.
 	ErrDevice = errors.New("the device failed")
-	// ErrPanic is of a device that panicked while it carried out a message.
+	// ErrPanic means that a device panicked while it processed a message.
 	ErrPanic = errors.New("the device panicked")
-	// ErrNotMapped is of an access to memory that the client has not given.
+	// ErrNotMapped means that memory is not mapped by the client.
 	ErrNotMapped = errors.New("address not mapped")
-	// ErrNotEnabled is of an interrupt that the client does not listen to.
+	// ErrNotEnabled means that the client has not enabled an interrupt.
 	ErrNotEnabled = errors.New("interrupt not enabled")
 )
 
 // An Error is any error of this package.
 type Error struct {
 	Kind    error      // one of the Err… above
-	Command Command    // of the message; 0 where there was none
-	Errno   unix.Errno // what the client was answered; 0 where there was no answer
+	Command Command    // of the message; 0 if there was none
+	Errno   unix.Errno // of the reply; 0 if there was none
 	Detail  string
 	Err     error // the device's or the system's error; may be nil
 }
@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap lets errors.Is and errors.As see the kind, the errno and the cause.
+// Unwrap returns the kind, the errno and the cause.
 func (e *Error) Unwrap() []error {
 	causes := []error{e.Kind}
 	if e.Errno != 0 {
@@ -72,8 +72,8 @@ func refused(errno unix.Errno, format string, args ...any) error {
 	return &Error{Kind: ErrRefused, Errno: errno, Detail: fmt.Sprintf(format, args...)}
 }
 
-// deviceError is the error of a message that the device answered with err. The
-// client gets the errno that is in it, and EIO otherwise.
+// deviceError returns the error for a message that failed in the device with
+// err. The client gets the errno that err wraps, or EIO.
 func deviceError(err error) error {
 	errno := unix.EIO
 	errors.As(err, &errno)

@@ -11,10 +11,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// FuzzStream: whatever comes, the server ends when the stream does, without a
-// panic, and gives everything back.
+// FuzzStream checks that for any input the server ends when the stream does,
+// without a panic, and releases all resources.
 //
-// The input is pieces: a byte that says with which descriptors (1 a file, 2 an
+// The input consists of pieces: a byte that selects descriptors (1 a file, 2 an
 // eventfd, 4 many), a byte for the length, and the bytes.
 func FuzzStream(f *testing.F) {
 	version := request(1, vfiouser.Version, 0, []byte{0, 0, 1, 0})
@@ -68,7 +68,7 @@ func FuzzStream(f *testing.F) {
 			b := input[2 : 2+n]
 			input = input[2+n:]
 			if n > 0 && !c.try(b, fds...) {
-				break // the server has had enough
+				break // the server has closed the connection
 			}
 		}
 		if err := ours.CloseWrite(); err != nil {
@@ -81,10 +81,10 @@ func FuzzStream(f *testing.F) {
 				t.Errorf("ended with %v", err)
 			}
 		case <-time.After(limit):
-			t.Error("the server goes on")
+			t.Error("the server does not end")
 		}
 		if d.host != nil {
-			t.Error("the device was not told")
+			t.Error("the device was not disconnected")
 		}
 		<-drained // an error if the server has closed first
 		if err := ours.Close(); err != nil {
@@ -93,7 +93,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// noPanic is a toy without its mistake.
+// noPanic is a toy without the panicking register.
 type noPanic struct{ *toy }
 
 func (d noPanic) Read(region int, offset uint64, p []byte) error {

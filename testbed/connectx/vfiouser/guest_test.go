@@ -34,10 +34,10 @@ const pulled = `size 33554432
 identity ff ff ff ff
 count 0xffffffff`
 
-// A guest's stock kernel lists the device, a program there reaches its
-// registers, and it reaches the guest's memory and interrupts: when it was there
-// at boot, when the guest has let it go and looked again, when it was pulled out
-// and put back, and when it was plugged in while the guest ran.
+// TestGuest checks that a guest's stock kernel lists the device, that a program
+// reaches its registers, and that it reaches the guest's memory and interrupts:
+// after boot, after removal and rescan by the guest, after surprise removal and
+// reinsertion, and after hot plug.
 func TestGuest(t *testing.T) {
 	d := &vfiouser.Removable{Device: newToy(t, 0x1017)}
 	run, socket := serve(t, d)
@@ -69,7 +69,7 @@ func TestGuest(t *testing.T) {
 	run(d.Plug)
 	again()
 
-	if err := g.AddVFIOUser("late", second); err != nil {
+	if err := g.AddVFIOUser("hotplug", second); err != nil {
 		t.Fatal(err)
 	}
 	probe(fmt.Sprintf(found, "0x1019", "19"), "0x1019")
@@ -79,8 +79,8 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// serve serves a device until the test ends. It returns how to run a step of
-// it, and its socket.
+// serve serves a device until the test ends. It returns the function to run a
+// step, and the socket.
 func serve(t *testing.T, d vfiouser.Device) (run func(func()), socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "toy.sock")

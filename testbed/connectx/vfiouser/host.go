@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Host is the machine that a device is plugged into, for as long as it is.
-// Its methods are for the inside of Server.Run.
+// A Host is the machine to which a device is connected. Its methods must be
+// called inside of Server.Run.
 type Host struct {
 	memory memory
-	irqs   [kinds][]int // eventfds by vector; -1: the client does not listen
+	irqs   [kinds][]int // eventfds by vector; -1 if not enabled
 }
 
 func newHost(d Device) (*Host, error) {
@@ -28,14 +28,14 @@ func newHost(d Device) (*Host, error) {
 	return h, nil
 }
 
-// View is the machine's memory from a DMA address on. It is good until the
-// current step (Server.Run) ends: the next message may take the memory away.
-// The guest uses it at the same time. ErrNotMapped: some of it is not there, or
-// is for reading only, or it reaches over the edge of two pieces of memory.
+// View returns the machine's memory at a DMA address. It is valid until the
+// current step (Server.Run) ends: the next message may unmap it. The guest may
+// access it concurrently. It returns ErrNotMapped if the memory is not mapped
+// completely by one read-write mapping.
 func (h *Host) View(addr uint64, n int) ([]byte, error) { return h.memory.view(addr, n) }
 
-// Interrupt raises an interrupt. ErrNotEnabled: the guest has not enabled it,
-// and nothing keeps it for later.
+// Interrupt raises an interrupt. It returns ErrNotEnabled if the guest has not
+// enabled it; the interrupt is then lost.
 func (h *Host) Interrupt(kind IRQ, vector int) error {
 	if kind < 0 || kind >= kinds || vector < 0 || vector >= len(h.irqs[kind]) || h.irqs[kind][vector] < 0 {
 		return &Error{Kind: ErrNotEnabled, Detail: fmt.Sprintf("vector %d of kind %d", vector, kind)}
@@ -43,7 +43,8 @@ func (h *Host) Interrupt(kind IRQ, vector int) error {
 	return signal(h.irqs[kind][vector])
 }
 
-// signal adds one to an eventfd. One that is full is signalled already.
+// signal adds one to an eventfd. If that would overflow, it is signalled
+// already.
 func signal(fd int) error {
 	one := [8]byte{1}
 	for {
@@ -58,7 +59,7 @@ func signal(fd int) error {
 	}
 }
 
-// listen makes an eventfd the target of a vector. -1 stands for none.
+// listen sets the eventfd of a vector. -1 means none.
 func (h *Host) listen(kind IRQ, vector, fd int) error {
 	old := h.irqs[kind][vector]
 	h.irqs[kind][vector] = fd
@@ -68,7 +69,7 @@ func (h *Host) listen(kind IRQ, vector, fd int) error {
 	return unix.Close(old)
 }
 
-// close gives memory and interrupts back.
+// close releases memory and interrupts.
 func (h *Host) close() error {
 	err := h.memory.close()
 	for kind := range kinds {

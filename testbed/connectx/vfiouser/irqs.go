@@ -42,7 +42,7 @@ func (c *conn) setIRQs() error {
 		return refused(unix.EINVAL, "vectors %d to %d of %d", start, uint64(start)+uint64(count), n)
 	}
 	if n := len(c.stream.fds); n > 0 && flags&dataEventFD == 0 {
-		return refused(unix.EINVAL, "%d descriptors, where none are due", n)
+		return refused(unix.EINVAL, "%d descriptors, want none", n)
 	}
 	kind, data := IRQ(index), b[20:]
 	switch flags {
@@ -62,8 +62,8 @@ func (c *conn) setIRQs() error {
 	return refused(unix.ENOTSUP, "flags %#x", flags)
 }
 
-// listenTo makes the descriptors of the message the targets of vectors, or
-// leaves these without one if there are none.
+// listenTo sets the eventfds of vectors to the message's descriptors, or to
+// none if it has no descriptors.
 func (c *conn) listenTo(kind IRQ, start, count int) error {
 	n := len(c.stream.fds)
 	if n == 0 {
@@ -72,7 +72,7 @@ func (c *conn) listenTo(kind IRQ, start, count int) error {
 	if n != count {
 		return refused(unix.EINVAL, "%d descriptors for %d vectors", n, count)
 	}
-	for _, fd := range c.stream.fds { // Interrupt must never wait
+	for _, fd := range c.stream.fds { // Interrupt must never block
 		if err := unix.SetNonblock(fd, true); err != nil {
 			return &Error{Kind: ErrRefused, Errno: unix.EINVAL, Detail: "a descriptor", Err: err}
 		}
@@ -84,7 +84,7 @@ func (c *conn) listenTo(kind IRQ, start, count int) error {
 	return err
 }
 
-// ignore leaves vectors without a target.
+// ignore removes the eventfds of vectors.
 func (c *conn) ignore(kind IRQ, start, count int) error {
 	var err error
 	for i := range count {
@@ -93,8 +93,7 @@ func (c *conn) ignore(kind IRQ, start, count int) error {
 	return err
 }
 
-// trigger raises interrupts in the device's place: all, or those that are
-// chosen.
+// trigger raises interrupts on behalf of the device: all, or the chosen ones.
 func (c *conn) trigger(kind IRQ, start, count int, chosen []byte) error {
 	for i := range count {
 		if chosen != nil && chosen[i] == 0 {

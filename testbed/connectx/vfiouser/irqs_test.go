@@ -15,7 +15,8 @@ const (
 	mask, unmask, triggered = 8, 16, 32
 )
 
-// TestInterrupts: the device raises the interrupts that the client listens to.
+// TestInterrupts checks that the device can raise the interrupts that the
+// client has enabled.
 func TestInterrupts(t *testing.T) {
 	d := newToy(t, 0x1017)
 	c := plug(t, d)
@@ -50,11 +51,11 @@ func TestInterrupts(t *testing.T) {
 	raise(-1, 0, vfiouser.ErrNotEnabled)
 	raise(5, 0, vfiouser.ErrNotEnabled)
 	raise(vfiouser.MSI, 0, vfiouser.ErrNotEnabled)
-	// The client raises some in the device's place.
+	// The client raises some on behalf of the device.
 	c.must(vfiouser.SetIRQs, setIRQs(none|triggered, vfiouser.MSIX, 0, 2))
 	c.must(vfiouser.SetIRQs, setIRQs(boolean|triggered, vfiouser.MSIX, 0, 3, 0, 0, 1))
 	check(1, 1, 1)
-	// One has another target, one has none any more.
+	// One gets another eventfd, one gets none.
 	c.must(vfiouser.SetIRQs, setIRQs(eventFD|triggered, vfiouser.MSIX, 1, 1), fds[1])
 	c.must(vfiouser.SetIRQs, setIRQs(eventFD|triggered, vfiouser.MSIX, 2, 1))
 	raise(vfiouser.MSIX, 1, nil)
@@ -65,11 +66,12 @@ func TestInterrupts(t *testing.T) {
 	raise(vfiouser.MSIX, 1, vfiouser.ErrNotEnabled)
 }
 
-// TestFullTarget: an interrupt never waits, whatever its target is.
+// TestFullTarget checks that an interrupt never blocks, whatever the state of
+// its eventfd.
 func TestFullTarget(t *testing.T) {
 	d := newToy(t, 0x1017)
 	c := plug(t, d)
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // one that blocks
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // a blocking one
 	if err != nil {
 		t.Fatal(err)
 	}

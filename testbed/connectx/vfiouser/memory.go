@@ -12,18 +12,18 @@ import (
 // memory is the client's memory by DMA address.
 type memory struct {
 	maps []mapping // by address, disjoint
-	last int       // where the last view was
+	last int       // index of the last view
 }
 
-// A mapping is one piece of the client's memory. It has no bytes when the
-// client gave no descriptor for it, or gave it for reading alone: a store to
-// such bytes would end the process.
+// A mapping is a range of the client's memory. It has no bytes if the client
+// passed no descriptor, or a read-only one: a store to such bytes would kill
+// the process.
 type mapping struct {
 	addr, size uint64
 	bytes      []byte
 }
 
-// find gives the place of the mapping that ends behind an address.
+// find returns the index of the first mapping that ends after an address.
 func (m *memory) find(addr uint64) int {
 	i, _ := slices.BinarySearchFunc(m.maps, addr, func(x mapping, addr uint64) int {
 		if x.addr+x.size-1 < addr { // the end itself may be 2^64
@@ -66,9 +66,9 @@ func (m *memory) add(addr, size uint64, fd int, offset uint64, writable bool) er
 	case size == 0 || addr+size-1 < addr:
 		return refused(unix.EINVAL, "%d bytes at %#x", size, addr)
 	case (addr|size|offset)%pageSize != 0:
-		return refused(unix.EINVAL, "address %#x, size %#x or offset %#x is no multiple of %d", addr, size, offset, pageSize)
+		return refused(unix.EINVAL, "address %#x, size %#x or offset %#x is not a multiple of %d", addr, size, offset, pageSize)
 	case len(m.maps) == maxMaps:
-		return refused(unix.ENOSPC, "there are %d mappings", maxMaps)
+		return refused(unix.ENOSPC, "too many mappings: %d", maxMaps)
 	}
 	i := m.find(addr)
 	if i < len(m.maps) && m.maps[i].addr <= addr+size-1 {
@@ -85,8 +85,8 @@ func (m *memory) add(addr, size uint64, fd int, offset uint64, writable bool) er
 	return nil
 }
 
-// mapFile maps a part of a file. A part behind the file's end is refused, since
-// to touch it would end the process.
+// mapFile maps a part of a file. A part beyond the file's end is refused,
+// because an access would kill the process.
 func mapFile(fd int, offset, size uint64) ([]byte, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -104,7 +104,7 @@ func mapFile(fd int, offset, size uint64) ([]byte, error) {
 	return b, nil
 }
 
-// remove takes back exactly one mapping.
+// remove removes the mapping with exactly this range.
 func (m *memory) remove(addr, size uint64) error {
 	i, found := slices.BinarySearchFunc(m.maps, addr, func(x mapping, addr uint64) int { return cmp.Compare(x.addr, addr) })
 	if !found || m.maps[i].size != size {
@@ -115,7 +115,7 @@ func (m *memory) remove(addr, size uint64) error {
 	return x.unmap()
 }
 
-// close takes all mappings back.
+// close removes all mappings.
 func (m *memory) close() error {
 	var err error
 	for _, x := range m.maps {

@@ -12,8 +12,8 @@ import (
 
 const rw = 3 // readable and writable
 
-// TestView: the device sees the memory that the client gives, where the client
-// says, and only as long as it does.
+// TestView checks that the device can access exactly the memory that the client
+// has mapped.
 func TestView(t *testing.T) {
 	d := newToy(t, 0x1017)
 	c := plug(t, d)
@@ -26,7 +26,7 @@ func TestView(t *testing.T) {
 	for _, x := range []struct {
 		addr uint64
 		n    int
-		at   int // in the file; -1: not there
+		at   int // in the file; -1: not mapped
 	}{
 		{1 << 32, 1, 1 << 12}, {1<<32 + 5, 100, 1<<12 + 5}, {1 << 32, 3 << 12, 1 << 12}, {1<<32 + 3<<12 - 1, 1, 4<<12 - 1},
 		{1 << 32, 0, 1 << 12}, {0, 1 << 12, 8 << 12}, {1<<64 - 1, 1, 1<<12 - 1},
@@ -63,7 +63,7 @@ func TestView(t *testing.T) {
 	c.must(vfiouser.DMAUnmap, dmaUnmap(0, 1<<32, 3<<12))
 	c.run(func() {
 		if _, err := d.host.View(1<<32, 1); !errors.Is(err, vfiouser.ErrNotMapped) {
-			t.Errorf("unmapped, and still there: %v", err)
+			t.Errorf("unmapped, and still mapped: %v", err)
 		}
 		if _, err := d.host.View(0, 1); err != nil {
 			t.Error(err)
@@ -72,12 +72,12 @@ func TestView(t *testing.T) {
 	c.must(vfiouser.DMAUnmap, dmaUnmap(2, 0, 0)) // all
 	c.run(func() {
 		if _, err := d.host.View(0, 1); !errors.Is(err, vfiouser.ErrNotMapped) {
-			t.Errorf("all unmapped, and still there: %v", err)
+			t.Errorf("all unmapped, and still mapped: %v", err)
 		}
 	})
 }
 
-// TestMapRefused: mappings that cannot be, and more than there may be.
+// TestMapRefused checks invalid mappings, and too many.
 func TestMapRefused(t *testing.T) {
 	c := plug(t, newToy(t, 0x1017))
 	fd, _ := memfd(t, 4<<12)
@@ -93,13 +93,13 @@ func TestMapRefused(t *testing.T) {
 		{unix.EEXIST, vfiouser.DMAMap, dmaMap(rw, 0, 3<<12, 2<<12), []int{fd}},
 		{unix.EEXIST, vfiouser.DMAMap, dmaMap(rw, 0, 0, 16<<12), nil},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12, 0), []int{fd}},
-		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12, 5<<12), []int{fd}},     // behind the file's end
+		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12, 5<<12), []int{fd}},     // beyond the file's end
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 4<<12, 8<<12, 1<<12), []int{fd}}, // likewise
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 1<<64-1<<12, 8<<12, 2<<12), []int{fd}},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 1, 8<<12, 1<<12), []int{fd}},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12+1, 1<<12), []int{fd}},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12, 100), []int{fd}},
-		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 1<<64-1<<12, 2<<12), nil}, // over the end of all addresses
+		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 1<<64-1<<12, 2<<12), nil}, // beyond the end of the address space
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(0, 0, 8<<12, 1<<12), []int{fd}},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(7, 0, 8<<12, 1<<12), []int{fd}},
 		{unix.EINVAL, vfiouser.DMAMap, dmaMap(rw, 0, 8<<12, 1<<12), []int{fd, fd}},
@@ -122,8 +122,8 @@ func TestMapRefused(t *testing.T) {
 	c.must(vfiouser.DMAMap, dmaMap(rw, 0, 1<<41, 1<<12))
 }
 
-// TestLateDescriptor: a descriptor belongs to its message, with whichever of
-// its bytes it comes.
+// TestLateDescriptor checks that a descriptor belongs to its message, with
+// whichever of its bytes it arrives.
 func TestLateDescriptor(t *testing.T) {
 	message := request(1, vfiouser.DMAMap, 0, dmaMap(rw, 0, 1<<20, 1<<12))
 	for _, at := range []int{0, 1, 15, 16, 17, len(message) - 1} {
@@ -144,10 +144,10 @@ func TestLateDescriptor(t *testing.T) {
 			copy(b, "a device")
 		})
 		if !bytes.HasPrefix(guest, []byte("a device")) {
-			t.Errorf("with byte %d: the memory is another", at)
+			t.Errorf("with byte %d: other memory", at)
 		}
 	}
-	// Two messages in one piece: the descriptor is the first one's.
+	// Two messages in one write: the descriptor belongs to the first.
 	c := plug(t, newToy(t, 0x1017))
 	fd, _ := memfd(t, 1<<12)
 	c.send(append(message, request(2, vfiouser.DeviceReset, 0, nil)...), fd)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// messages are the commands that a server carries out.
+// messages are the supported commands.
 var messages = [...]message{
 	{RegionWrite, accessSize, accessSize + maxTransfer, false, (*conn).regionWrite}, // by frequency
 	{RegionRead, accessSize, accessSize, false, (*conn).regionRead},
@@ -22,11 +22,11 @@ var messages = [...]message{
 	{DeviceReset, 0, 0, false, (*conn).reset},
 }
 
-// A message says what a command's body looks like.
+// A message describes a command and its body.
 type message struct {
 	command  Command
 	min, max int  // bytes of its body
-	fds      bool // it may come with descriptors
+	fds      bool // it may have descriptors
 	handle   func(*conn) error
 }
 
@@ -35,12 +35,12 @@ func (m *message) check(c *conn) error {
 	case n < m.min || n > m.max:
 		return refused(unix.EINVAL, "a body of %d bytes", n)
 	case len(c.stream.fds) > 0 && !m.fds:
-		return refused(unix.EINVAL, "%d descriptors, where none are due", len(c.stream.fds))
+		return refused(unix.EINVAL, "%d descriptors, want none", len(c.stream.fds))
 	}
 	return nil
 }
 
-// capabilities is what both sides tell in VERSION, as far as it is used here.
+// capabilities is the JSON of VERSION, as far as it is used.
 type capabilities struct {
 	Capabilities struct {
 		MaxFDs        *uint64 `json:"max_msg_fds,omitempty"`
@@ -51,10 +51,10 @@ type capabilities struct {
 	} `json:"capabilities"`
 }
 
-// version agrees on a version, and plugs the device in.
+// version negotiates the version, and connects the device.
 func (c *conn) version() error {
 	if c.host != nil {
-		return refused(unix.EINVAL, "the version is agreed on already")
+		return refused(unix.EINVAL, "the version is already negotiated")
 	}
 	got, wantMinor := order.Uint16(c.body), order.Uint16(c.body[2:])
 	var theirs capabilities
@@ -86,7 +86,8 @@ func (c *conn) version() error {
 	return nil
 }
 
-// ours is what a server tells of itself: what the client knows of, and limits.
+// ours returns the server's capabilities: those that the client knows, and
+// limits.
 func ours(theirs capabilities) capabilities {
 	number := func(n uint64) *uint64 { return &n }
 	var c capabilities
@@ -115,7 +116,7 @@ func (c *conn) dmaMap() error {
 	case flags&^(dmaRead|dmaWrite) != 0 || flags == 0:
 		return refused(unix.EINVAL, "flags %#x", flags)
 	case n == 1:
-		fd = c.stream.fds[0] // the mapping holds the file
+		fd = c.stream.fds[0] // the mapping keeps the file open
 	}
 	return c.host.memory.add(addr, size, fd, offset, flags&dmaWrite != 0)
 }
@@ -128,7 +129,7 @@ func (c *conn) dmaUnmap() error {
 	case flags&^unmapAll != 0:
 		return refused(unix.EINVAL, "flags %#x", flags)
 	case flags == unmapAll && (addr != 0 || size != 0):
-		return refused(unix.EINVAL, "all mappings, and %#x bytes at %#x", size, addr)
+		return refused(unix.EINVAL, "all mappings, but also %#x bytes at %#x", size, addr)
 	case flags == unmapAll:
 		err = c.host.memory.close()
 	default:
@@ -154,7 +155,7 @@ func (c *conn) info() error {
 	return nil
 }
 
-// argsz checks the room that the client has for the reply.
+// argsz checks that the client has room for the reply.
 func (c *conn) argsz(need uint32) error {
 	if n := order.Uint32(c.body); n < need {
 		return refused(unix.EINVAL, "room for %d bytes of the reply's %d", n, need)
@@ -195,9 +196,9 @@ func (c *conn) access(region uint32, offset, count uint64, write bool) error {
 	}
 	switch r := c.server.Device.Region(int(region)); {
 	case offset > r.Size || count > r.Size-offset:
-		return refused(unix.EINVAL, "%d bytes at %#x of region %d, which has %#x", count, offset, region, r.Size)
+		return refused(unix.EINVAL, "%d bytes at %#x of region %d of %#x bytes", count, offset, region, r.Size)
 	case write && r.ReadOnly:
-		return refused(unix.EACCES, "region %d is for reading only", region)
+		return refused(unix.EACCES, "region %d is read-only", region)
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func (c *conn) access(region uint32, offset, count uint64, write bool) error {
 func (c *conn) regionRead() error {
 	offset, region, count := order.Uint64(c.body), order.Uint32(c.body[8:]), order.Uint32(c.body[12:])
 	if count > maxTransfer {
-		return refused(unix.EINVAL, "%d bytes at once", count)
+		return refused(unix.EINVAL, "%d bytes in one message", count)
 	}
 	if err := c.access(region, offset, uint64(count), false); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (c *conn) regionWrite() error {
 // writeSize is the size of one write of REGION_WRITE_MULTI.
 const writeSize = accessSize + 8
 
-// regionWrites does several short writes.
+// regionWrites processes several short writes.
 func (c *conn) regionWrites() error {
 	n, writes := order.Uint64(c.body), c.body[8:]
 	if len(writes)%writeSize != 0 || n != uint64(len(writes)/writeSize) {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// golden is a conversation: what goes to the server, and what comes back.
+// golden is a conversation: messages to the server, and its replies.
 var golden = []struct{ name, to, back string }{
 	{"version", // 0.1, {"capabilities":{"max_msg_fds":1}}
 		"0100 0100 37000000 00000000 00000000 0000 0100" + hex.EncodeToString([]byte(`{"capabilities":{"max_msg_fds":1}}`)) + "00",
@@ -22,10 +22,10 @@ var golden = []struct{ name, to, back string }{
 	{"device info", // a PCI device that can be reset, 9 regions, 5 kinds of interrupts
 		"0200 0400 20000000 00000000 00000000 10000000 00000000 00000000 00000000",
 		"0200 0400 20000000 01000000 00000000 10000000 03000000 09000000 05000000"},
-	{"BAR0", // 32 MiB, to be read and written
+	{"BAR0", // 32 MiB, read-write
 		"0300 0500 30000000 00000000 00000000 20000000 00000000 00000000 00000000 0000000000000000 0000000000000000",
 		"0300 0500 30000000 01000000 00000000 20000000 03000000 00000000 00000000 0000000200000000 0000000000000000"},
-	{"ROM", // 512 bytes, to be read
+	{"ROM", // 512 bytes, read-only
 		"0400 0500 30000000 00000000 00000000 20000000 00000000 06000000 00000000 0000000000000000 0000000000000000",
 		"0400 0500 30000000 01000000 00000000 20000000 01000000 06000000 00000000 0002000000000000 0000000000000000"},
 	{"no BAR1",
@@ -81,8 +81,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestGolden: each message has the reply of the protocol's document, byte by
-// byte, in whatever pieces it comes.
+// TestGolden checks that each message gets the reply of the protocol's
+// specification, byte by byte, however it is split.
 func TestGolden(t *testing.T) {
 	for _, piece := range []int{1 << 20, 1, 7, 17} {
 		d := newToy(t, 0x1017)
@@ -97,7 +97,7 @@ func TestGolden(t *testing.T) {
 				continue
 			}
 			if got, want := c.receive(), unhex(t, m.back); !bytes.Equal(got, want) {
-				t.Errorf("pieces of %d: %s was answered with\n% x, want\n% x", piece, m.name, got, want)
+				t.Errorf("pieces of %d: %s got the reply\n% x, want\n% x", piece, m.name, got, want)
 			}
 		}
 		c.run(func() {
@@ -108,8 +108,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRefused: a message that asks for what cannot be has an errno for its
-// reply, and the connection goes on.
+// TestRefused checks that an invalid message gets an errno as its reply, and
+// that the connection remains usable.
 func TestRefused(t *testing.T) {
 	const cfg = vfiouser.Config
 	fd, _ := memfd(t, 8192)
@@ -159,7 +159,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestVersion: what cannot be agreed on ends the connection.
+// TestVersion checks that a failed negotiation ends the connection.
 func TestVersion(t *testing.T) {
 	for name, first := range map[string][]byte{
 		"major 1":       request(1, vfiouser.Version, 0, []byte{1, 0, 0, 0}),
@@ -192,8 +192,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestMalformed: a stream that means nothing ends the connection, and nothing
-// of it stays.
+// TestMalformed checks that a malformed stream ends the connection and leaves
+// nothing behind.
 func TestMalformed(t *testing.T) {
 	fd, _ := memfd(t, 4096)
 	nine := []int{fd, fd, fd, fd, fd, fd, fd, fd, fd}
@@ -228,7 +228,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestDeviceFails: an error of the device fails the message, and so does a panic.
+// TestDeviceFails checks that an error or a panic of the device fails the
+// message.
 func TestDeviceFails(t *testing.T) {
 	c := plug(t, newToy(t, 0x1017))
 	c.refused(unix.EIO, errToy, vfiouser.RegionRead, access(toyFail, 0, 4))

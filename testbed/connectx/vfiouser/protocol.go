@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A Command is what a message asks for.
+// A Command is the command of a message.
 type Command uint16
 
 // The commands of the protocol.
@@ -42,10 +42,10 @@ var names = map[Command]string{
 	RegionWrites: "REGION_WRITE_MULTI",
 }
 
-// What a server of this package speaks, and how much it takes.
+// Protocol version and limits of a server.
 const (
 	major = 0
-	minor = 1 // the highest
+	minor = 1 // the highest supported
 
 	maxFDs      = 8       // in one message
 	maxTransfer = 1 << 20 // bytes of data in one message
@@ -65,15 +65,15 @@ const (
 	flagError   = 0x20
 )
 
-// Numbers are those of the host, which for clients and servers on one machine
-// of the architectures that QEMU emulates PCI machines on is little-endian.
+// Numbers have the host's byte order, which is little-endian on the
+// architectures for which QEMU emulates PCI machines.
 var order = binary.LittleEndian
 
-// header begins every message.
+// header is the start of every message.
 type header struct {
 	id      uint16
 	command Command
-	size    uint32 // of the message, with the header
+	size    uint32 // of the message, including the header
 	flags   uint32
 	errno   uint32
 }

@@ -1,22 +1,22 @@
 package vfiouser
 
-// Removable is a device that can be pulled out of its machine without the
-// machine being asked, and put back: a surprise removal. While it is out, reads
-// give ones, as of a slot without a device, stores go nowhere, and the device has
-// no host. A guest that finds out lets its driver go, and finds the device again
-// when it looks at the bus anew (/sys/bus/pci/devices/…/remove, /sys/bus/pci/rescan).
+// Removable is a device that supports surprise removal and reinsertion. While
+// it is removed, reads return ones, as of an empty slot, stores are ignored,
+// and the device has no host. A guest that notices removes its driver, and
+// finds the device again when it rescans the bus
+// (/sys/bus/pci/devices/…/remove, /sys/bus/pci/rescan).
 //
-// That is all that QEMU leaves of re-insertion: up to 11.1 at least it aborts
-// when a vfio-user-pci with MSI-X is taken out by device_del.
+// Reinsertion by QEMU is not possible: up to at least 11.1 it aborts when a
+// vfio-user-pci with MSI-X is removed by device_del.
 //
-// Its methods are for the inside of Server.Run.
+// Its methods must be called inside of Server.Run.
 type Removable struct {
 	Device
-	host *Host // of the machine that it is in, or was pulled from
+	host *Host // of the machine that it is or was connected to
 	out  bool
 }
 
-// Pull takes the device out. The device is told that its machine has gone.
+// Pull removes the device, and calls its Disconnect.
 func (r *Removable) Pull() {
 	if r.out {
 		return
@@ -27,7 +27,7 @@ func (r *Removable) Pull() {
 	}
 }
 
-// Plug puts the device back, as after a reset.
+// Plug inserts the device again, and resets it.
 func (r *Removable) Plug() {
 	if !r.out {
 		return
@@ -39,10 +39,10 @@ func (r *Removable) Plug() {
 	}
 }
 
-// Out tells whether the device is out.
+// Out reports whether the device is removed.
 func (r *Removable) Out() bool { return r.out }
 
-// Connect is Device.Connect.
+// Connect implements Device.
 func (r *Removable) Connect(h *Host) {
 	r.host = h
 	if !r.out {
@@ -50,7 +50,7 @@ func (r *Removable) Connect(h *Host) {
 	}
 }
 
-// Disconnect is Device.Disconnect.
+// Disconnect implements Device.
 func (r *Removable) Disconnect() {
 	r.host = nil
 	if !r.out {
@@ -58,7 +58,7 @@ func (r *Removable) Disconnect() {
 	}
 }
 
-// Read is Device.Read.
+// Read implements Device.
 func (r *Removable) Read(region int, offset uint64, p []byte) error {
 	if !r.out {
 		return r.Device.Read(region, offset, p)
@@ -69,7 +69,7 @@ func (r *Removable) Read(region int, offset uint64, p []byte) error {
 	return nil
 }
 
-// Write is Device.Write.
+// Write implements Device.
 func (r *Removable) Write(region int, offset uint64, p []byte) error {
 	if r.out {
 		return nil
@@ -77,7 +77,7 @@ func (r *Removable) Write(region int, offset uint64, p []byte) error {
 	return r.Device.Write(region, offset, p)
 }
 
-// Reset is Device.Reset.
+// Reset implements Device.
 func (r *Removable) Reset() {
 	if !r.out {
 		r.Device.Reset()

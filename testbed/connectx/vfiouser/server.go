@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Server gives one device to one machine at a time. All fields must be set.
-// A server may be used for many connections, one after the other.
+// A Server serves one device to one machine at a time. All fields must be set.
+// A server may serve many connections, one after the other.
 type Server struct {
 	Device Device
 
-	// Run runs a step of the device: one message of the client. It must have
-	// run f when it returns.
+	// Run runs a step of the device: one message of the client. It must call f
+	// before it returns.
 	Run func(f func())
 
-	// Report is told of each message that was refused, of each failure of the
-	// device, and (by Serve) of each connection that ended with an error. The
-	// errors are *Error. It is called outside of Run.
+	// Report receives an *Error for each message that was refused, for each
+	// failure of the device, and (in Serve) for each connection that ended with
+	// an error. It is called outside of Run.
 	Report func(error)
 
 	current atomic.Pointer[net.UnixConn]
 }
 
-// Listen makes a socket for Serve at a path. The socket of a server that is no
-// more is replaced; that of one that still listens, or another file, is not: the
-// error is EADDRINUSE.
+// Listen returns a listener for Serve at a path. It replaces the socket of a
+// server that has exited. If a server still listens, or the file is not a
+// socket, it returns EADDRINUSE.
 func Listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Net: "unix", Name: path}
 	l, err := net.ListenUnix("unix", addr)
@@ -55,8 +55,8 @@ func Listen(path string) (*net.UnixListener, error) {
 }
 
 // Serve serves the machines that connect to a listener, one after the other,
-// until the context ends. It closes the listener, and the connection that there
-// is then. The error is nil, or that of accepting.
+// until the context ends. Then it closes the listener and the open connection.
+// It returns nil or the error of Accept.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer func() {
@@ -78,12 +78,12 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	}
 }
 
-// ServeConn serves one machine, and closes the connection. It returns nil when
-// the machine has gone between two messages, the context has ended, or Unplug was
+// ServeConn serves one machine, and closes the connection. It returns nil if
+// the machine disconnects between two messages, the context ends, or Unplug is
 // called.
 func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
 	if !s.current.CompareAndSwap(nil, c) {
-		return errors.Join(refused(unix.EBUSY, "the device is in another machine"), c.Close())
+		return errors.Join(refused(unix.EBUSY, "the device is connected to another machine"), c.Close())
 	}
 	defer s.current.Store(nil)
 	stop := context.AfterFunc(ctx, func() { c.Close() })
@@ -100,10 +100,9 @@ func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
 	return err
 }
 
-// Unplug cuts the connection to the machine that has the device: from then on it
-// finds nothing where the device was, and nothing brings that back but another
-// device in another slot. Serve takes the next connection. It may be called from
-// anywhere.
+// Unplug closes the connection to the machine that has the device. That machine
+// cannot use the slot any more. Serve accepts the next connection. Unplug may
+// be called concurrently.
 func (s *Server) Unplug() error {
 	c := s.current.Load()
 	if c == nil {
@@ -115,8 +114,8 @@ func (s *Server) Unplug() error {
 	return nil
 }
 
-// step runs f in Run. A panic of the device is an error; so is one of what it has
-// made run, if Run lets it through.
+// step calls f in Run. A panic of the device is returned as an error, as is one
+// of another step, if Run does not recover it.
 func (s *Server) step(f func()) (err error) {
 	defer caught(&err)
 	s.Run(func() {
@@ -126,7 +125,7 @@ func (s *Server) step(f func()) (err error) {
 	return err
 }
 
-// caught, when deferred, makes an error of a panic.
+// caught, when deferred, converts a panic to an error.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		*err = &Error{Kind: ErrPanic, Errno: unix.EIO, Detail: fmt.Sprintf("%v\n%s", p, debug.Stack())}

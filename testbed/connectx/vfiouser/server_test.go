@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// mapped counts the pieces of memory of tests that are mapped.
+// mapped returns the number of mappings of test memory.
 func mapped(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/maps")
@@ -26,8 +26,8 @@ func mapped(t *testing.T) int {
 	return strings.Count(string(b), "memfd:guest")
 }
 
-// TestServe: machines come one after the other, and each finds the device
-// without anything of the one before.
+// TestServe checks that machines are served one after the other, and that each
+// finds the device without state of the previous one.
 func TestServe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := vfiouser.Listen(path)
@@ -61,7 +61,7 @@ func TestServe(t *testing.T) {
 		if n := le.Uint32(c.read(0, toyCount, 4)); n != 1 {
 			t.Errorf("machine %d: the counter is %d", i, n)
 		}
-		if i == 1 { // it goes in the middle of a message
+		if i == 1 { // it disconnects within a message
 			c.send([]byte{1, 2, 3})
 		}
 		next := dial() // waits for its turn
@@ -87,31 +87,31 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := dial() // is there when the server stops
+	c := dial() // connected when the server stops
 	c.must(vfiouser.Version, []byte{0, 0, 1, 0})
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
 	if _, err := c.conn.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection is still there")
+		t.Error("the connection is still open")
 	}
 	if err := c.conn.Close(); err != nil {
 		t.Error(err)
 	}
 	if d.host != nil {
-		t.Error("the device was not told that its machine has gone")
+		t.Error("the device was not disconnected")
 	}
 	if len(reports) != 1 || !errors.Is(<-reports, vfiouser.ErrLost) {
 		t.Errorf("%d reports more than one of the broken connection", len(reports))
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 }
 
-// TestUnplug: a device that is cut off is gone for its machine, and there for
-// the next.
+// TestUnplug checks that an unplugged device is disconnected from its machine,
+// and can be used by the next.
 func TestUnplug(t *testing.T) {
 	ours, theirs := pair(t)
 	var mu sync.Mutex
@@ -122,7 +122,7 @@ func TestUnplug(t *testing.T) {
 		Report: func(err error) { t.Errorf("report: %v", err) },
 	}
 	if err := s.Unplug(); err != nil {
-		t.Errorf("in no machine: %v", err)
+		t.Errorf("not connected: %v", err)
 	}
 	for range 2 {
 		ended := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestUnplug(t *testing.T) {
 			t.Errorf("the device's end: %v, host %v", err, d.host)
 		}
 		if _, err := ours.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection is still there")
+			t.Error("the connection is still open")
 		}
 		if err := ours.Close(); err != nil {
 			t.Error(err)
@@ -148,8 +148,8 @@ func TestUnplug(t *testing.T) {
 	}
 }
 
-// TestListen: the socket of a server that is no more does not stand in the way,
-// that of another server does.
+// TestListen checks that the socket of a server that has exited is replaced,
+// and that of another server is not.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := vfiouser.Listen(path)
@@ -157,7 +157,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, err := vfiouser.Listen(path); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("a second server listens: %v, %v", l, err)
+		t.Errorf("a second server could listen: %v, %v", l, err)
 	}
 	first.SetUnlinkOnClose(false) // as if killed
 	if err := first.Close(); err != nil {
@@ -175,14 +175,14 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := vfiouser.Listen(file); err == nil {
-		t.Error("a file that is no socket was replaced")
+		t.Error("a file that is not a socket was replaced")
 	}
 	if _, err := vfiouser.Listen(filepath.Join(t.TempDir(), "no", "s")); err == nil {
 		t.Error("no error without a directory")
 	}
 }
 
-// TestBusy: a device is in one machine at a time.
+// TestBusy checks that a device serves one machine at a time.
 func TestBusy(t *testing.T) {
 	ours, theirs := pair(t)
 	var mu sync.Mutex
@@ -201,7 +201,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("a second machine: %v", err)
 	}
 	if _, err := again.Read(make([]byte, 1)); err == nil {
-		t.Error("the second machine's connection is still there")
+		t.Error("the second machine's connection is still open")
 	}
 	c.ping()
 	stop()
@@ -213,8 +213,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestSlowClient: a client that does not read its replies holds nobody but
-// itself.
+// TestSlowClient checks that a client that does not read its replies delays
+// only itself.
 func TestSlowClient(t *testing.T) {
 	c := plug(t, newToy(t, 0x1017))
 	if err := c.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
@@ -229,13 +229,13 @@ func TestSlowClient(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		t.Error("the device is held up")
+		t.Error("the device is blocked")
 	}
 }
 
-// TestDeaf: a machine that goes without reading the replies to it has gone like
-// any other.
-func TestDeaf(t *testing.T) {
+// TestUnreadReplies checks a machine that disconnects without reading its
+// replies.
+func TestUnreadReplies(t *testing.T) {
 	d := newToy(t, 0x1017)
 	c := plug(t, d)
 	c.send(request(1, vfiouser.RegionWrite, 0, access(toyScratch, 0, 1, 7)))
@@ -259,7 +259,7 @@ func descriptor(t *testing.T, c *net.UnixConn) (fd int32) {
 	return fd
 }
 
-// badToy has more interrupts than there can be.
+// badToy has too many interrupts.
 type badToy struct{ *toy }
 
 func (badToy) IRQs(vfiouser.IRQ) int { return 1 }
@@ -278,8 +278,8 @@ func TestBadDevice(t *testing.T) {
 	}
 }
 
-// TestRemovable: a device that was pulled out reads as ones, and comes back as
-// after a reset.
+// TestRemovable checks that a removed device reads as ones, and is reset when
+// it is inserted again.
 func TestRemovable(t *testing.T) {
 	d := newToy(t, 0x1017)
 	r := &vfiouser.Removable{Device: d}
@@ -288,12 +288,12 @@ func TestRemovable(t *testing.T) {
 	if b := c.read(0, toyScratch, 4); le.Uint32(b) != 0x04030201 {
 		t.Errorf("read % x", b)
 	}
-	for range 2 { // the second time changes nothing
+	for range 2 { // the second call has no effect
 		c.run(r.Pull)
 		c.write(0, toyScratch, 5)
 		c.must(vfiouser.DeviceReset, nil)
 		if b := append(c.read(0, toyScratch, 2), c.read(vfiouser.Config, 0, 2)...); le.Uint32(b) != 1<<32-1 {
-			t.Errorf("what was pulled out reads % x", b)
+			t.Errorf("the removed device reads % x", b)
 		}
 		c.run(func() {
 			if d.host != nil || d.resets != 1 || !r.Out() {
@@ -304,7 +304,7 @@ func TestRemovable(t *testing.T) {
 	for range 2 {
 		c.run(r.Plug)
 		if b := c.read(0, toyScratch, 4); le.Uint32(b) != 0 {
-			t.Errorf("what was put back reads % x", b)
+			t.Errorf("the inserted device reads % x", b)
 		}
 		c.run(func() {
 			if d.host == nil || d.resets != 2 || d.plugged != 2 || r.Out() {
@@ -317,11 +317,11 @@ func TestRemovable(t *testing.T) {
 	if err := errors.Join(c.conn.Close(), c.end()); err != nil {
 		t.Error(err)
 	}
-	if d.resets != 4 { // not once more at the machine's end
+	if d.resets != 4 { // not again when the machine disconnects
 		t.Errorf("%d resets", d.resets)
 	}
 	r.Plug()
 	if d.host != nil || d.plugged != 2 {
-		t.Error("put back without a machine, and connected")
+		t.Error("inserted without a machine, but connected")
 	}
 }

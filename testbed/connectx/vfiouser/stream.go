@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream takes messages from a socket.
+// stream reads messages from a socket.
 type stream struct {
 	conn *net.UnixConn
 	buf  []byte // the current message
 	oob  [256]byte
-	fds  []int // came with the current message; -1: taken
+	fds  []int // came with the current message; -1 if taken
 }
 
-// next reads the next message. io.EOF is the end of the stream between two
-// messages.
+// next reads the next message. It returns io.EOF at the end of the stream
+// between two messages.
 //
-// Reads are for exactly the bytes that are left of the message, so descriptors,
-// which come with any of the bytes, are the message's own.
+// It reads exactly the missing bytes of the message, so that descriptors, which
+// arrive with any of the bytes, belong to the message.
 func (s *stream) next() (header, []byte, error) {
 	s.grow(headerSize)
 	if err := s.fill(s.buf[:headerSize], true); err != nil {
@@ -31,14 +31,14 @@ func (s *stream) next() (header, []byte, error) {
 	case h.size < headerSize || h.size > maxMessage:
 		return h, nil, malformed(h.command, "a message of %d bytes", h.size)
 	case h.flags&flagType != 0:
-		return h, nil, malformed(h.command, "a message of type %d: only commands are due", h.flags&flagType)
+		return h, nil, malformed(h.command, "a message of type %d: want a command", h.flags&flagType)
 	}
 	s.grow(int(h.size))
 	body := s.buf[headerSize:h.size]
 	return h, body, s.fill(body, false)
 }
 
-// grow makes room for n bytes, and keeps those of the header.
+// grow grows the buffer to n bytes, and keeps the header.
 func (s *stream) grow(n int) {
 	if n > len(s.buf) {
 		b := make([]byte, max(n, 4096))
@@ -51,7 +51,7 @@ func (s *stream) grow(n int) {
 func (s *stream) fill(b []byte, start bool) error {
 	for len(b) > 0 {
 		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])
-		if start && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)) { // the latter: without reading our replies
+		if start && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)) { // ECONNRESET: the client did not read our replies
 			return io.EOF
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *stream) fill(b []byte, start bool) error {
 	return nil
 }
 
-// collect takes the descriptors that came with some bytes.
+// collect stores the descriptors of a control message.
 func (s *stream) collect(oob []byte, flags int) error {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -84,14 +84,14 @@ func (s *stream) collect(oob []byte, flags int) error {
 	return nil
 }
 
-// take makes the caller the owner of a descriptor that came with the message.
+// take returns a descriptor of the message. The caller becomes its owner.
 func (s *stream) take(i int) int {
 	fd := s.fds[i]
 	s.fds[i] = -1
 	return fd
 }
 
-// drop closes the descriptors that nobody has taken.
+// drop closes the descriptors that were not taken.
 func (s *stream) drop() error {
 	var err error
 	for _, fd := range s.fds {

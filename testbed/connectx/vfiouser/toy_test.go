@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 
-// Where the toy has its registers, and what it is.
+// Registers and identity of the toy.
 const (
-	toyAddress = 0x00 // 64 bits: where in the guest's memory the counter goes
-	toyRing    = 0x08 // a store counts, writes the counter, and raises this vector
+	toyAddress = 0x00 // 64 bits: the address of the counter in the guest's memory
+	toyRing    = 0x08 // a store increments and writes the counter, and raises this vector
 	toyCount   = 0x0c // the counter
-	toyScratch = 0x10 // 16 bytes that keep what is stored
-	toyFail    = 0x20 // an access is an error
-	toyPanic   = 0x28 // an access is a mistake of the device's
+	toyScratch = 0x10 // 16 bytes of memory
+	toyFail    = 0x20 // an access returns an error
+	toyPanic   = 0x28 // an access panics
 
 	toyTable   = 0x2000
 	toyPending = 0x3000
@@ -25,10 +25,10 @@ const (
 	toySize    = 32 << 20
 
 	toyVendor = 0x15b3
-	toyClass  = 0xff0000 // none: no driver of the guest takes it
+	toyClass  = 0xff0000 // no driver of the guest matches it
 )
 
-// toy is a device for tests: it counts, writes the count into the guest's
+// A toy is a device for tests: it counts, writes the count to the guest's
 // memory and raises an interrupt.
 type toy struct {
 	space   *pci.Space
@@ -37,7 +37,7 @@ type toy struct {
 	count   uint32
 	scratch [16]byte
 	resets  int
-	plugged int // how often
+	plugged int // calls of Connect less Disconnect
 	last    error
 }
 
@@ -126,12 +126,13 @@ func (d *toy) Write(region int, offset uint64, p []byte) error {
 	return nil
 }
 
-// ring counts, tells the guest's memory and interrupts.
+// ring increments the counter, writes it to the guest's memory, and raises an
+// interrupt.
 func (d *toy) ring(vector uint32) error {
 	d.count++
 	b, err := d.host.View(d.addr, 4)
 	if err != nil {
-		return fmt.Errorf("the counter's place: %w", err)
+		return fmt.Errorf("the counter's address: %w", err)
 	}
 	binary.LittleEndian.PutUint32(b, d.count)
 	return d.host.Interrupt(vfiouser.MSIX, int(vector))

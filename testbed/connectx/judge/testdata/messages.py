@@ -1,14 +1,14 @@
-"""Two ends that send each other RC messages of all kinds and sizes at once, and
-check all that comes.
+"""Two ends that send each other RC messages of all kinds and sizes at the same
+time, and check all received data.
 
-Messages come in batches. What a batch is made of, both ends know: kinds, lengths
-and places are a plan's, the bytes are chance with the batch's number as its seed.
-So a message that is lost, comes again, changes places or differs is seen: by its
-completion, by the bytes of its batch, or by what an atomic finds. READs fetch what
-WRITEs before them in their batch brought: bytes of a SEND may be in its completion
-until that is polled. A batch ends with a message that takes
-a receive; when that is there, all of the batch must be, and the other end is given
-credit for one more.
+Messages are sent in batches. Both ends know the contents of a batch: kinds,
+lengths and offsets are those of a plan, the bytes are pseudo-random with the number
+of the batch as the seed. So a message that is lost, duplicated, reordered or
+corrupt is detected: by its completion, by the bytes of its batch, or by the result
+of an atomic. READs fetch the data of preceding WRITEs of their batch, because the
+bytes of a SEND may be in its completion until that is polled. A batch ends with a
+message that uses a receive. When that has completed, the whole batch must have
+arrived, and the other end gets credit for another batch.
 """
 import collections
 import functools
@@ -31,11 +31,11 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 BATCH = 125  # messages
-SLOTS = 4  # batches that are under way
+SLOTS = 4  # outstanding batches
 PLANS = 16
 LARGE = 1 << 20
 ROOM = LARGE + (1 << 19)  # for the bytes of a batch
-LARGE_EVERY, LARGE_AT = 64, 1  # batches with a message of that size: always in the same slot
+LARGE_EVERY, LARGE_AT = 64, 1  # batches with a large message: always in the same slot
 MTU = 1024
 INLINE = 32
 SILENCE = 90  # seconds
@@ -46,15 +46,15 @@ READ, ADD, SWAP = e.IBV_WR_RDMA_READ, e.IBV_WR_ATOMIC_FETCH_AND_ADD, e.IBV_WR_AT
 KINDS = {SEND: 'SEND', SEND_IMM: 'SEND_IMM', WRITE: 'WRITE', WRITE_IMM: 'WRITE_IMM', READ: 'READ', ADD: 'FETCH_ADD', SWAP: 'CMP_SWAP'}
 WEIGHTS = {SEND: 24, SEND_IMM: 16, WRITE: 20, WRITE_IMM: 14, READ: 14, ADD: 6, SWAP: 6}
 CAREFUL = WEIGHTS | {READ: 5, ADD: 3, SWAP: 3}
-IMMEDIATE, RECEIVED, ANSWERED = (SEND_IMM, WRITE_IMM), (SEND, SEND_IMM, WRITE_IMM), (READ, ADD, SWAP)
+IMMEDIATE, RECEIVED, RETURNING = (SEND_IMM, WRITE_IMM), (SEND, SEND_IMM, WRITE_IMM), (READ, ADD, SWAP)
 
-Message = collections.namedtuple('Message', 'kind at length back')  # back: where a READ's bytes go
+Message = collections.namedtuple('Message', 'kind at length back')  # back: offset of the bytes of a READ
 
 
 class Plan:
-    """What a batch is made of. A careful end sends no SEND and no READ of more than
-    a packet: rxe mixes them up when answers change places. Fewer of its requests
-    have an answer: it waits for each."""
+    """The contents of a batch. A careful end sends no SEND and no READ of more than
+    a packet: rxe mixes them up when responses are reordered. Fewer of its requests
+    have a response: it waits for each."""
 
     def __init__(self, number, careful):
         chance = random.Random(number)
@@ -117,24 +117,24 @@ def content(sender, batch, size):
 
 
 def number64(n):
-    """A number that is unlike its neighbours."""
+    """Returns a number that differs in many bits from those of n-1 and n+1."""
     return n * 0x9e3779b97f4a7c15 & (1 << 64) - 1
 
 
 class End:
-    """An end: the device with one QP, and the memory. Its parts are for batches that
-    go out, for those that come, for what READs and what atomics bring, and for the
-    two words that the other end's atomics change."""
+    """An end: the device with one QP, and memory. The memory has parts for sent and
+    received batches, for the results of READs and atomics, and for the two words
+    that the other end's atomics change."""
 
-    def __init__(self, told, conn, number):
+    def __init__(self, config, conn, number):
         self.conn, self.number, self.rest = conn, number, b''
-        self.careful = told['careful']
-        # Over a network that loses, what is behind a lost packet goes again: it is to be little.
-        self.chain, self.chains = (BATCH, SLOTS) if not told['faulty'] else (16, 1) if self.careful else (16, 2)
-        self.batches = told['count'] // BATCH
+        self.careful = config['careful']
+        # Over a lossy network, everything behind a lost packet is sent again. So send little at a time.
+        self.chain, self.chains = (BATCH, SLOTS) if not config['faulty'] else (16, 1) if self.careful else (16, 2)
+        self.batches = config['count'] // BATCH
         self.coming, self.back, self.old = SLOTS * ROOM, 2 * SLOTS * ROOM, 3 * SLOTS * ROOM
         self.words = self.old + SLOTS * BATCH * 8
-        self.ctx = Context(name=told['device'])
+        self.ctx = Context(name=config['device'])
         self.pd = PD(self.ctx)
         self.mr = MR(self.pd, self.words + 64, ACCESS)
         before = descriptors()
@@ -143,35 +143,35 @@ class End:
         self.cq = CQ(self.ctx, 2 * SLOTS * BATCH, None, self.channel)
         cap = QPCap(max_send_wr=SLOTS * BATCH, max_recv_wr=SLOTS * BATCH, max_inline_data=INLINE)
         self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, sq_sig_all=0, cap=cap))
-        self.say({'qpn': self.qp.qp_num, 'gid': str(self.ctx.query_gid(1, told['gid']).gid), 'addr': self.mr.buf,
+        self.say({'qpn': self.qp.qp_num, 'gid': str(self.ctx.query_gid(1, config['gid']).gid), 'addr': self.mr.buf,
                   'rkey': self.mr.rkey, 'careful': self.careful, 'batches': self.batches})
         self.other = self.hear()
-        self.connect(told)
+        self.connect(config)
 
-        self.begun = self.sent = self.credits = 0  # batches that go out: posted, completed, taken by the other end
-        self.flights = collections.deque()  # chains of requests that are to be posted: first, number of the last
-        self.posted = []  # all requests: a chain does not keep those behind its first
-        self.in_air = 0  # chains that are posted
-        self.flying = collections.deque()  # completions that are due: number, and whether it is a flight's last
-        self.expected = {}  # of batches that are out: what their atomics bring
+        self.begun = self.sent = self.credits = 0  # sent batches: posted, completed, received by the other end
+        self.flights = collections.deque()  # chains of requests to be posted, by their first request
+        self.posted = []  # all requests: a chain does not keep a reference to the following ones
+        self.in_air = 0  # posted chains
+        self.flying = collections.deque()  # expected completions: number, and whether it is the last of a chain
+        self.expected = {}  # by outstanding batch: results of atomics
         self.far = [0, 0]  # the other end's words
-        self.ready = self.taken = 0  # batches that come: receives are posted, all was there
-        self.due = collections.deque()  # receives that are posted
+        self.ready = self.taken = 0  # received batches: receives posted, complete
+        self.due = collections.deque()  # posted receives
         self.armed = False
         self.counts = collections.Counter(events=0)
 
-    def connect(self, told):
+    def connect(self, config):
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = ACCESS
-        attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=GID(self.other['gid']), sgid_index=told['gid'], hop_limit=64))
+        attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=GID(self.other['gid']), sgid_index=config['gid'], hop_limit=64))
         attr.dest_qp_num = self.other['qpn']
         attr.path_mtu = e.IBV_MTU_1024
         attr.max_rd_atomic = attr.max_dest_rd_atomic = 16
-        attr.min_rnr_timer, attr.timeout, attr.retry_cnt, attr.rnr_retry = 12, told['timeout'], 7, 7
+        attr.min_rnr_timer, attr.timeout, attr.retry_cnt, attr.rnr_retry = 12, config['timeout'], 7, 7
         self.qp.to_rts(attr)
 
     # The TCP connection has a line of JSON from each end, then a dot for each batch
-    # that was taken, then another line.
+    # received, then another line.
 
     def say(self, what):
         self.conn.sendall(json.dumps(what).encode() + b'\n')
@@ -185,7 +185,7 @@ class End:
     def fill(self):
         got = self.conn.recv(65536)
         if not got:
-            raise EOFError('the other end is gone: %s' % self)
+            raise EOFError('the other end has closed the connection: %s' % self)
         self.rest += got
 
     def take_credits(self):
@@ -193,25 +193,25 @@ class End:
         self.credits += len(self.rest) - len(rest)
         self.rest = rest
 
-    # What goes out.
+    # Sending.
 
     @functools.cache
     def requests(self, number, slot):
         """The requests of a plan, as (flights, those with immediate data, atomics,
-        numbers of those that complete). They are made once for all batches."""
+        numbers of signaled ones). They are created once for all batches."""
         chance = random.Random(~number)
         flights, immediate, atomics, signaled = [], [], [], []
         before, length = None, 0
         messages = plan(number, self.careful).messages
         for i, m in enumerate(messages):
-            alone = self.careful and m.kind in ANSWERED
+            alone = self.careful and m.kind in RETURNING
             length += 1
-            last = i == BATCH - 1 or length == self.chain or alone or self.careful and messages[i + 1].kind in ANSWERED
+            last = i == BATCH - 1 or length == self.chain or alone or self.careful and messages[i + 1].kind in RETURNING
             flags = 0
             if last or chance.random() < 0.25:
                 flags |= e.IBV_SEND_SIGNALED
                 signaled.append((i, last))
-            if m.kind not in ANSWERED and m.length <= INLINE and i % 2:
+            if m.kind not in RETURNING and m.length <= INLINE and i % 2:
                 flags |= e.IBV_SEND_INLINE
             local = slot * ROOM + m.at
             if m.kind == READ:
@@ -234,7 +234,7 @@ class End:
         return flights, immediate, atomics, signaled
 
     def begin(self):
-        """Has the next batch posted."""
+        """Prepares the next batch for posting."""
         batch, slot = self.begun, self.begun % SLOTS
         flights, immediate, atomics, signaled = self.requests(number_of(batch), slot)
         size = plan(number_of(batch), self.careful).size
@@ -247,7 +247,7 @@ class End:
         self.begun += 1
 
     def atomic(self, wr, n):
-        """Sets the operands, and returns what the other end's word is before."""
+        """Sets the operands, and returns the expected old value."""
         word = 0 if wr.opcode == ADD else 1
         old, new = self.far[word], number64(n + 1)
         where = self.other['rkey'], self.other['addr'] + self.other['words'] + 8 * word
@@ -258,34 +258,34 @@ class End:
             wr.set_wr_atomic(*where, old, new)
             self.far[word] = new
         else:
-            wr.set_wr_atomic(*where, old ^ 1, new)  # is not there
+            wr.set_wr_atomic(*where, old ^ 1, new)  # differs from the value
         return old
 
     def completed(self, wc):
         i, last = self.flying.popleft()
         if wc.wr_id != i:
-            raise ValueError('request %d completes where %d is due: %s' % (wc.wr_id, i, self))
+            raise ValueError('request %d completed, expected %d: %s' % (wc.wr_id, i, self))
         if last:
             self.in_air -= 1
         if i == BATCH - 1:
-            self.check_answers()
+            self.check_results()
             self.sent += 1
 
-    def check_answers(self):
+    def check_results(self):
         batch, slot = self.sent, self.sent % SLOTS
         made = plan(number_of(batch), self.careful)
         data = content(self.number, batch, made.size)
         back = self.mr.read(made.back, self.back + slot * ROOM)
         for i, m in made.reads:
             if back[m.back:m.back + m.length] != data[m.at:m.at + m.length]:
-                raise ValueError('batch %d, message %d: a READ of %d bytes brought others: %s' % (batch, i, m.length, self))
+                raise ValueError('batch %d, message %d: a READ of %d bytes returned wrong data: %s' % (batch, i, m.length, self))
         for i, old in self.expected.pop(batch):
             got, = struct.unpack('<Q', self.mr.read(8, self.old + (slot * BATCH + i) * 8))
             if got != old:
-                raise ValueError('batch %d, message %d: an atomic brought %#x, not %#x: %s' % (batch, i, got, old, self))
+                raise ValueError('batch %d, message %d: an atomic returned %#x, want %#x: %s' % (batch, i, got, old, self))
         self.counts.update(made.counts)
 
-    # What comes.
+    # Receiving.
 
     @functools.cache
     def receives(self, number, slot):
@@ -293,7 +293,7 @@ class End:
         p = plan(number, self.other['careful'])
         for i in p.receives:
             m = p.messages[i]
-            # What takes a receive for its immediate data alone leaves its memory as it is.
+            # A WRITE with immediate data does not write to the memory of the receive.
             at, length = (self.words + 16, 8) if m.kind == WRITE_IMM else (self.coming + slot * ROOM + m.at, m.length)
             wr = RecvWR(wr_id=slot * BATCH + i, num_sge=1, sg=[SGE(self.mr.buf + at, length, self.mr.lkey)])
             if before:
@@ -328,10 +328,10 @@ class End:
         got = self.mr.read(made.size, self.coming + self.taken % SLOTS * ROOM)
         if got != want:
             bad = [(i, KINDS[m.kind], m.length) for i, m in enumerate(made.messages)
-                   if m.kind not in ANSWERED and got[m.at:m.at + m.length] != want[m.at:m.at + m.length]]
+                   if m.kind not in RETURNING and got[m.at:m.at + m.length] != want[m.at:m.at + m.length]]
             raise ValueError('batch %d: messages differ: %s: %s' % (self.taken, bad, self))
 
-    # Both.
+    # Both directions.
 
     def run(self):
         self.say({'words': self.words})
@@ -365,7 +365,7 @@ class End:
         return n
 
     def wait(self):
-        """Waits until there is something to do."""
+        """Waits for an event or data."""
         if not self.armed:
             self.armed = True
             self.cq.req_notify()
@@ -373,7 +373,7 @@ class End:
                 return
         ready = select.select([self.fd, self.conn], [], [], SILENCE)[0]
         if not ready:
-            raise TimeoutError('nothing comes: %s' % self)
+            raise TimeoutError('no event: %s' % self)
         if self.fd in ready:
             self.channel.get_cq_event(self.cq)
             self.armed = False
@@ -383,15 +383,15 @@ class End:
             self.take_credits()
 
     def check_words(self):
-        """What the other end's atomics have made is what it says."""
+        """Compares the words with the values that the other end expects."""
         self.say(self.far)
         want = self.hear()
         got = list(struct.unpack('<QQ', self.mr.read(16, self.words)))
         if got != want:
-            raise ValueError('atomics have made %s, not %s' % (got, want))
+            raise ValueError('the words are %s, want %s' % (got, want))
 
     def __str__(self):
-        return '%d batches of %d begun, %d completed, %d taken; %d of %d came; %d completions are due' % (
+        return '%d batches of %d begun, %d completed, %d taken; %d of %d received; %d completions expected' % (
             self.begun, self.batches, self.sent, self.credits, self.taken, self.other['batches'], len(self.flying))
 
     def close(self):
@@ -400,7 +400,7 @@ class End:
 
 
 def descriptors():
-    """Those by which events come."""
+    """Returns the descriptors of event files."""
     return {n for n in map(int, os.listdir('/proc/self/fd')) if 'infinibandevent' in link(n)}
 
 
@@ -412,16 +412,16 @@ def link(n):
 
 
 def main():
-    told = json.loads(sys.argv[1])
-    if told['address']:
-        conn = socket.create_connection((told['address'], told['port']), SILENCE)
+    config = json.loads(sys.argv[1])
+    if config['address']:
+        conn = socket.create_connection((config['address'], config['port']), SILENCE)
     else:
-        listener = socket.create_server(('', told['port']))
+        listener = socket.create_server(('', config['port']))
         listener.settimeout(SILENCE)
         conn, _ = listener.accept()
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     conn.settimeout(SILENCE)
-    end = End(told, conn, 1 if told['address'] else 0)
+    end = End(config, conn, 1 if config['address'] else 0)
     start = time.monotonic()
     end.run()
     seconds = time.monotonic() - start

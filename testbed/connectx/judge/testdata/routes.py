@@ -1,6 +1,6 @@
-"""Routes answers librdmacm's requests for paths, at the socket where ibacm
-would: between ports of this machine, whose LIDs the kernel knows. A subnet
-manager is not asked, for there is none."""
+"""Routes replies to librdmacm's requests for paths, at the socket of ibacm, with
+paths between ports of this machine, whose LIDs the kernel knows. There is no
+subnet manager."""
 import glob
 import os
 import socket
@@ -19,7 +19,7 @@ MTU_2048, RATE_10, LIFE = EXACTLY | 4, EXACTLY | 3, EXACTLY | 14
 
 
 def lids():
-    """Lids are those of the ports that there are, by their GIDs."""
+    """Returns the LIDs of the ports by GID."""
     found = {}
     for port in glob.glob('/sys/class/infiniband/*/ports/1'):
         gid = open(port + '/gids/0').read().strip()
@@ -33,7 +33,7 @@ def path(dgid, sgid):
     return PATH.pack(dgid, sgid, known[dgid], known[sgid], 0, 0, 0x80 | 1, 0xffff, 0, MTU_2048, RATE_10, LIFE, 0)
 
 
-def answer(message):
+def reply(message):
     version, opcode, _, _, tid = HEADER.unpack_from(message)
     last = message[-END.size - PATH.size:]
     try:
@@ -49,7 +49,7 @@ def answer(message):
 def serve(conn):
     with conn:
         while message := conn.recv(4096):
-            conn.sendall(answer(message))
+            conn.sendall(reply(message))
 
 
 if os.path.exists(SOCKET):

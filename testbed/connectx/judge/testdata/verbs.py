@@ -1,5 +1,5 @@
-"""Verbs as C's libraries have them, said line by line: each line of input is
-Python as a JSON string, and is answered by a line "= value" or "! error"."""
+"""Executes verbs with the C libraries. Each line of input is Python code as a JSON
+string. The reply is a line "= value" or "! error"."""
 import errno
 import json
 import os
@@ -26,7 +26,7 @@ STATUS = {getattr(e, n): n[7:] for n in dir(e) if n.startswith('IBV_WC_') and n[
 
 
 def files():
-    """Files are the descriptors by which events come."""
+    """Returns the descriptors of event files."""
     return {n for n in map(int, os.listdir('/proc/self/fd')) if 'infinibandevent' in link(n)}
 
 
@@ -38,7 +38,7 @@ def link(n):
 
 
 class End:
-    """End is a QP on a device with what it needs."""
+    """A QP on a device with the objects that it needs."""
 
     def __init__(self, ctx, depth=64, size=1024, events=False):
         self.ctx, self.size, self.depth = ctx, size, depth
@@ -71,7 +71,7 @@ class End:
             self.qp.post_send(SendWR(num_sge=1, sg=[SGE(self.mr.buf, size or self.size, self.mr.lkey)]))
 
     def poll(self, n=1, limit=20):
-        """Poll takes n completions: "STATUS vendor", or what came in the time."""
+        """Polls n completions, as "STATUS vendor"; fewer after the time limit."""
         got, end = [], time.monotonic() + limit
         while len(got) < n and time.monotonic() < end:
             k, wcs = self.cq.poll(n - len(got))
@@ -79,7 +79,7 @@ class End:
         return ', '.join(got)
 
     def event(self, limit):
-        """Event waits for a completion event."""
+        """Waits for a completion event."""
         if not select.select(list(self.fds), [], [], limit)[0]:
             return False
         self.channel.get_cq_event(self.cq)
@@ -100,7 +100,7 @@ def e_name(prefix, value):
 
 
 def pair(ca, cb, timeout=14, retry=7, rnr=7, **how):
-    """Pair connects two new QPs."""
+    """Connects two new QPs."""
     a, b = End(ca, **how), End(cb, **how)
     a.qp.to_rts(a.attr(b, timeout, retry, rnr))
     b.qp.to_rts(b.attr(a, timeout, retry, rnr))
@@ -108,7 +108,7 @@ def pair(ca, cb, timeout=14, retry=7, rnr=7, **how):
 
 
 def once(n=1):
-    """Once sends between two ends, and says what both get."""
+    """Sends n messages from a to b, and returns the completions of both."""
     b.receive(n)
     a.send(n)
     return a.poll(n) + ' / ' + b.poll(n)
@@ -121,7 +121,7 @@ def timed(f):
 
 
 def many(ctx, n):
-    """Many connects n QPs of a device in pairs, and sends between all of them."""
+    """Connects n QPs of a device in pairs, and sends between all of them."""
     one = End(ctx, depth=n)
     qps = [QP(one.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=one.cq, rcq=one.cq, sq_sig_all=1,
                                  cap=QPCap(max_send_wr=1, max_recv_wr=1))) for _ in range(n)]
@@ -142,14 +142,14 @@ def close(everything):
         o.close()
 
 
-def answer(line):
-    return said(json.loads(line))
+def reply(line):
+    return execute(json.loads(line))
 
 
-def said(code):
+def execute(code):
     try:
         try:
-            f = compile(code, 'said', 'eval')
+            f = compile(code, 'input', 'eval')
         except SyntaxError:
             exec(code, globals())
             return '= '
@@ -162,4 +162,4 @@ def said(code):
 
 print('= ready', flush=True)
 for line in sys.stdin:
-    print(answer(line).replace('\n', ' '), flush=True)
+    print(reply(line).replace('\n', ' '), flush=True)

@@ -1,5 +1,6 @@
-// Package rxe is a program for a guest whose kernel's soft-RoCE judges package
-// transport: a test tells it by remote calls what its queue pairs are to do.
+// Package rxe is a program for a guest that tests package transport with the
+// kernel's soft-RoCE. A test controls its queue pairs by remote procedure
+// calls.
 package rxe
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Noise fills b with bytes that tell their seed.
+// Noise fills b with bytes derived from a seed.
 func Noise(seed uint64, b []byte) {
 	src := rand.NewPCG(seed, 0)
 	for i := 0; i < len(b); i += 8 {
@@ -26,7 +27,7 @@ func Noise(seed uint64, b []byte) {
 	}
 }
 
-// A Peer has the guest's device. Its methods are remote calls: net/rpc.
+// A Peer has the guest's device. Its methods are called by net/rpc.
 type Peer struct {
 	dev *uverbs.Context
 	pd  *uverbs.PD
@@ -39,10 +40,10 @@ type Peer struct {
 	mw  *uverbs.MW
 }
 
-// None is no argument, or no answer.
+// None means no argument, or no result.
 type None struct{}
 
-// Options are what a queue pair is made with.
+// Options are the options of a queue pair.
 type Options struct {
 	Type     uverbs.QPType
 	Peer     string // the IP address of the other end
@@ -53,11 +54,11 @@ type Options struct {
 	RNRs     uint8
 	Timeout  uint8
 	RNRTimer uint8
-	Depth    uint8 // of READs and atomics, both ways
+	Depth    uint8 // of READs and atomics, in both directions
 	QKey     uint32
 }
 
-// Opened is what the other end must know.
+// Opened is what the other end needs to know.
 type Opened struct {
 	QPN  uint32
 	GID  uverbs.GID
@@ -67,7 +68,7 @@ type Opened struct {
 
 const rights = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic | uverbs.MWBindAccess
 
-// Open makes a queue pair and its memory, in the place of the last one.
+// Open creates a queue pair and its memory, replacing the previous one.
 func (p *Peer) Open(o Options, out *Opened) (err error) {
 	if err := p.Close(None{}, nil); err != nil {
 		return err
@@ -118,7 +119,7 @@ type Remote struct {
 	PSN uint32
 }
 
-// Connect takes the queue pair to RTS.
+// Connect changes the state of the queue pair to RTS.
 func (p *Peer) Connect(r Remote, _ *None) (err error) {
 	av := uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: r.GID, SGIDIndex: uint8(p.gid.Index), HopLimit: 64}
 	if p.opt.Type == uverbs.UD {
@@ -144,7 +145,7 @@ func (p *Peer) Connect(r Remote, _ *None) (err error) {
 	return p.qp.Modify(a, m)
 }
 
-// A Work is a request: memory is an offset and a length of the peer's.
+// A Work is a request. Memory is an offset and a length in the peer's memory.
 type Work struct {
 	Receive   bool
 	Op        uverbs.Opcode
@@ -207,19 +208,19 @@ func (p *Peer) Fill(r Range, _ *None) error {
 	return nil
 }
 
-// Sum is the checksum of memory.
+// Sum returns the checksum of memory.
 func (p *Peer) Sum(r Range, out *uint32) error {
 	*out = crc32.ChecksumIEEE(p.mr.Bytes()[r.Off : r.Off+r.Len])
 	return nil
 }
 
-// Read is the bytes of memory.
+// Read returns the bytes of memory.
 func (p *Peer) Read(r Range, out *[]byte) error {
 	*out = append(*out, p.mr.Bytes()[r.Off:r.Off+r.Len]...)
 	return nil
 }
 
-// Close gives up the queue pair and everything around it.
+// Close closes the queue pair and everything that belongs to it.
 func (p *Peer) Close(_ None, _ *None) error {
 	if p.dev == nil {
 		return nil

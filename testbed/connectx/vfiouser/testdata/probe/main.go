@@ -1,9 +1,9 @@
-// Probe looks for the toy in a guest, from user space.
+// Probe finds the toy in a guest, from user space.
 //
-//	probe DEVICE           works with it, and prints a line for each thing that it has found
-//	probe DEVICE pulled    prints what is left of a device that was pulled out
-//	probe DEVICE remove    makes the kernel let it go
-//	probe DEVICE rescan    makes the kernel look at its buses
+//	probe DEVICE           uses it, and prints a line for each check
+//	probe DEVICE pulled    reads a device that was removed by surprise
+//	probe DEVICE remove    makes the kernel remove it
+//	probe DEVICE rescan    makes the kernel rescan its buses
 package main
 
 import (
@@ -25,7 +25,7 @@ const (
 	table                         = 0x2000
 	mapped                        = 0x4000
 	vector                        = 2
-	message                       = 0x5a5a0000 // what the interrupt writes
+	message                       = 0x5a5a0000 // the data of the interrupt
 )
 
 func main() {
@@ -95,7 +95,7 @@ func work(dir string) error {
 	return errors.Join(registers(bar), interrupt(bar, config, msix), unix.Munmap(bar))
 }
 
-// find waits for a device to be there.
+// find waits for a device to appear.
 func find(vendor, device string) (string, error) {
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
 		dirs, err := filepath.Glob("/sys/bus/pci/devices/*")
@@ -110,11 +110,11 @@ func find(vendor, device string) (string, error) {
 			}
 		}
 	}
-	return "", errors.New("the device is not there")
+	return "", errors.New("device not found")
 }
 
-// configuration walks the capabilities, lets the device reach memory, and
-// returns the offset of MSI-X.
+// configuration walks the capabilities, enables bus mastering, and returns the
+// offset of MSI-X.
 func configuration(f *os.File) (int64, error) {
 	var space [256]byte
 	if _, err := f.ReadAt(space[:], 0); err != nil {
@@ -137,7 +137,7 @@ func configuration(f *os.File) (int64, error) {
 	if _, err := f.WriteAt([]byte{0x06, 0x04}, 0x04); err != nil {
 		return 0, err
 	}
-	if _, err := f.WriteAt([]byte{1, 2, 3, 4}, 0x00); err != nil { // for reading only
+	if _, err := f.WriteAt([]byte{1, 2, 3, 4}, 0x00); err != nil { // read-only
 		return 0, err
 	}
 	if _, err := f.ReadAt(space[:16], 0); err != nil {
@@ -169,9 +169,9 @@ func registers(bar []byte) error {
 	return nil
 }
 
-// interrupt rings until the device has written its counter, with its
-// message-signalled interrupt pointed at a word of memory: a write is all that
-// such an interrupt is.
+// interrupt rings until the device has written its counter. The target of its
+// message-signalled interrupt is a word of memory, because such an interrupt is
+// only a write.
 func interrupt(bar []byte, config *os.File, msix int64) error {
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_LOCKED|unix.MAP_POPULATE)
 	if err != nil {

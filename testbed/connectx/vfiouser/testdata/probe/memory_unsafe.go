@@ -15,7 +15,7 @@ func word64(b []byte, at int) *uint64 { return (*uint64)(unsafe.Pointer(&b[at : 
 func load32(b []byte, at int) uint32 { return atomic.LoadUint32(word32(b, at)) }
 func load64(b []byte, at int) uint64 { return atomic.LoadUint64(word64(b, at)) }
 
-// physicalAddress asks the kernel where a page of memory is.
+// physicalAddress returns the physical address of a page of memory.
 func physicalAddress(page []byte) (uint64, error) {
 	f, err := os.Open("/proc/self/pagemap")
 	if err != nil {
