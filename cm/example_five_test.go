@@ -58,7 +58,7 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 // Receives are posted before the peer may send: when the QP exists, but the connection
 // is not established yet. Each uses a different part of one buffer, which its number
 // identifies.
-func ExampleID_PostRecv() {
+func ExampleConn_PostRecv() {
 	const slots, size = 4, 64
 	var mr *uverbs.MR
 	post := func(c *cm.Conn, slot uint64) error {
@@ -104,7 +104,7 @@ func ExampleID_PostRecv() {
 
 // The memory of a message may be changed when its send has completed, and that of an
 // inline message at once.
-func ExampleID_PostSend() {
+func ExampleConn_PostSend() {
 	var in *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
 		if in, err = c.AllocMsgs(2 * 64); err != nil {
@@ -156,7 +156,7 @@ func ExampleID_PostSend() {
 // The server offers memory to be read, and sends its address: here in a variable,
 // between two processes in a message or as private data. The server's CPU is not
 // involved in the READ.
-func ExampleID_PostRead() {
+func ExampleConn_PostRead() {
 	var offer *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
 		if offer, err = c.AllocRead(64); err != nil {
@@ -193,7 +193,7 @@ func ExampleID_PostRead() {
 
 // A wait ends with its context, and the receive stays posted. When the connection ends,
 // the posted requests are flushed, so that no call waits without end.
-func ExampleID_RecvComp() {
+func ExampleConn_RecvComp() {
 	var mr *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
 		if mr, err = c.AllocMsgs(2 * 64); err != nil {

@@ -8,24 +8,41 @@ import (
 	"testing"
 )
 
+// An example is a function that prints want.
+type example struct {
+	name string
+	run  func()
+	want string
+}
+
 // TestDeviceFiveFunctions runs the examples of docs/five-functions.md.
 func TestDeviceFiveFunctions(t *testing.T) {
-	exampleIP = deviceIP
-	for _, c := range []struct {
-		name    string
-		example func()
-		want    string
-	}{
-		{"PostRecv", ExampleID_PostRecv, "receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
-		{"PostSend", ExampleID_PostSend, "send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
-		{"PostRead", ExampleID_PostRead, "READ of 22 bytes: what the server offers\n"},
-		{"PostWriteImm", ExampleID_PostWriteImm, "19 bytes at 16: written by the peer\n"},
-		{"RecvComp", ExampleID_RecvComp, "nothing yet: true\nreceive 0: late\nreceive 1 is flushed: true\n"},
+	runExamples(t, []example{
+		{"PostRecv", ExampleConn_PostRecv, "receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
+		{"PostSend", ExampleConn_PostSend, "send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
+		{"PostRead", ExampleConn_PostRead, "READ of 22 bytes: what the server offers\n"},
+		{"PostWriteImm", ExampleConn_PostWriteImm, "19 bytes at 16: written by the peer\n"},
+		{"RecvComp", ExampleConn_RecvComp, "nothing yet: true\nreceive 0: late\nreceive 1 is flushed: true\n"},
 		{"ibv_post_recv", Example_ibvPostRecv, "2 are posted, the next is bad: true\nreceive 10: to the list\nreceive 11: to the list\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := printed(t, c.example); got != c.want {
-				t.Errorf("it prints\n%s\nwant\n%s", got, c.want)
+	})
+}
+
+// TestDeviceExamples runs the other examples that need no second program.
+func TestDeviceExamples(t *testing.T) {
+	runExamples(t, []example{
+		{"PostWrite", ExampleConn_PostWrite, "written by the peer\n"},
+		{"SetPrivateData", ExampleConn_SetPrivateData, "the server offers memory: true\n"},
+		{"Disconnected", ExampleConn_Disconnected, "the peer has ended the connection: true\n"},
+		{"JoinMulticast", ExampleJoinMulticast, "to all members\n"},
+	})
+}
+
+func runExamples(t *testing.T, all []example) {
+	exampleIP = deviceIP
+	for _, e := range all {
+		t.Run(e.name, func(t *testing.T) {
+			if got := printed(t, e.run); got != e.want {
+				t.Errorf("it prints\n%s\nwant\n%s", got, e.want)
 			}
 		})
 	}
