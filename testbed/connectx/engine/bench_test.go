@@ -63,10 +63,10 @@ func benchmarkDoorbell(b *testing.B, p *pair, request func(*pair) wqe, n int) {
 			p.a.ring(last)
 		})
 		for done := 0; done < n; { // an endpoint yields the loop now and then
-			takeViolations := time.Since(start)
+			took := time.Since(start)
 			loop.Run(func() {
 				if done += len(p.a.scq.poll()); done == n {
-					spent = append(spent, takeViolations)
+					spent = append(spent, took)
 				}
 				p.b.rcq.poll()
 			})
