@@ -8,16 +8,15 @@ import (
 	"slices"
 )
 
-// A Program is one of two that Alternate compares.
+// A Program is one of the two programs that Alternate compares.
 type Program struct {
 	Name string
-	// Run runs the program once and gives its figure, in a unit of the
-	// caller's choice.
+	// Run runs the program once and returns its figure, in any unit.
 	Run func(ctx context.Context) (float64, error)
 }
 
-// CommandProgram is a Program that is a command of a guest. The command is
-// made anew for each round; parse reads the figure out of its output.
+// CommandProgram returns a Program that runs a command in a guest. The command
+// is created for each round; parse reads the figure from its output.
 func CommandProgram(name string, command func(ctx context.Context) *Cmd, parse func(output string) (float64, error)) Program {
 	return Program{Name: name, Run: func(ctx context.Context) (float64, error) {
 		out, err := command(ctx).CombinedOutput()
@@ -32,23 +31,22 @@ func CommandProgram(name string, command func(ctx context.Context) *Cmd, parse f
 	}}
 }
 
-// Figures are those of one program, in the order in which they came.
+// Figures are the figures of one program, in order of the rounds.
 type Figures struct {
 	Name   string
 	Values []float64
 }
 
-// Median is the middle of the figures.
+// Median returns the median of the figures.
 func (f Figures) Median() float64 { return f.quantile(0.5) }
 
-// Min is the smallest figure.
+// Min returns the smallest figure.
 func (f Figures) Min() float64 { return f.quantile(0) }
 
-// Max is the largest figure.
+// Max returns the largest figure.
 func (f Figures) Max() float64 { return f.quantile(1) }
 
-// Spread is the distance of the quartiles as a share of the median: how far
-// the figures can be trusted.
+// Spread returns the interquartile range divided by the median.
 func (f Figures) Spread() float64 {
 	return (f.quantile(0.75) - f.quantile(0.25)) / f.Median()
 }
@@ -70,8 +68,8 @@ type Report struct {
 	A, B Figures
 }
 
-// Ratio is the median, over the rounds, of A's figure divided by B's in the
-// same round. What slows a whole round down does not change it.
+// Ratio returns the median, over the rounds, of A's figure divided by B's in
+// the same round. It is not affected by rounds that are slow as a whole.
 func (r Report) Ratio() float64 {
 	ratios := Figures{Values: make([]float64, min(len(r.A.Values), len(r.B.Values)))}
 	for i := range ratios.Values {
@@ -92,9 +90,9 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
-// Alternate runs two programs in turn, so that whatever else happens on the
-// machine happens to both, and reports their figures. The order changes with
-// each round. A run that fails ends it all.
+// Alternate runs two programs in turn, so that other load of the machine
+// affects both, and reports their figures. The order changes with each round.
+// The first run that fails ends it.
 func Alternate(ctx context.Context, a, b Program, rounds int) (Report, error) {
 	report := Report{A: Figures{Name: a.Name}, B: Figures{Name: b.Name}}
 	for round := range rounds {

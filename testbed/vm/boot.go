@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// Boot starts a guest, and returns once it runs commands (with Config.Init:
-// once it was started). The context bounds the boot only; the guest runs until
-// Close, or until this process ends.
+// Boot starts a guest, and returns when it can run commands (with Config.Init:
+// when it was started). ctx bounds the boot only; the guest runs until Close,
+// or until this process ends.
 func Boot(ctx context.Context, b *bed.Bed, c Config) (*Guest, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -26,25 +26,26 @@ func Boot(ctx context.Context, b *bed.Bed, c Config) (*Guest, error) {
 		if err == nil || ctx.Err() != nil {
 			return g, err
 		}
-		c.Logf("%s is set, but KVM runs no guest here; going on with emulation: %v", EnvKVM, err)
+		c.Logf("%s is set, but KVM does not work here; using emulation: %v", EnvKVM, err)
 	}
 	return boot(ctx, b, c)
 }
 
-// kvmBroken remembers that KVM does not work on this machine.
+// kvmBroken records that KVM does not work on this machine.
 var kvmBroken struct {
 	sync.Mutex
 	err error
 }
 
-// wantKVM tells whether KVM is asked for, and is not known to fail.
+// wantKVM reports whether KVM is requested and not known to fail.
 func wantKVM(c Config) bool {
 	kvmBroken.Lock()
 	defer kvmBroken.Unlock()
 	return os.Getenv(EnvKVM) == "1" && kvmBroken.err == nil && !c.ICount && c.Arch == "amd64" && c.Init == ""
 }
 
-// bootKVM tries KVM in the only way that tells: by a boot, for a short time.
+// bootKVM tries KVM by a boot with a short timeout, which is the only reliable
+// test.
 func bootKVM(ctx context.Context, b *bed.Bed, c Config) (*Guest, error) {
 	c.kvm, c.BootTimeout = true, 20*time.Second
 	g, err := boot(ctx, b, c)
@@ -71,7 +72,7 @@ func boot(ctx context.Context, b *bed.Bed, c Config) (*Guest, error) {
 	}
 	if err := g.awaitHello(ctx); err != nil {
 		g.fail(err)
-		return nil, errors.Join(fmt.Errorf("vm: kernel %s does not come up: %w", c.Kernel, g.Err()), g.free())
+		return nil, errors.Join(fmt.Errorf("vm: kernel %s does not boot: %w", c.Kernel, g.Err()), g.free())
 	}
 	go g.heartbeat()
 	return g, nil
@@ -104,7 +105,7 @@ func (g *Guest) launch(ctx context.Context, b *bed.Bed) (err error) {
 	return nil
 }
 
-// prepare writes the initramfs and QEMU's command line.
+// prepare writes the initramfs and builds QEMU's command line.
 func (g *Guest) prepare(ctx context.Context, b *bed.Bed, q *commandLine) error {
 	c := g.config
 	part, err := bed.KernelPart(c.Kernel, c.Arch)
@@ -139,7 +140,7 @@ func (g *Guest) prepare(ctx context.Context, b *bed.Bed, q *commandLine) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range parts { // the trees stay for as long as QEMU runs
+	for _, p := range parts { // keep the trees while QEMU runs
 		f, err := b.InUse(p)
 		if err != nil {
 			return err
@@ -176,7 +177,7 @@ func (g *Guest) connect(b *bed.Bed, q *commandLine) error {
 	return q.vfioUser(g.config)
 }
 
-// serve starts what listens to QEMU and the guest.
+// serve starts the goroutines that read from QEMU and the guest.
 func (g *Guest) serve() {
 	g.background.Go(func() {
 		if err := g.console.follow(g.consoleEnd); err != nil {
@@ -207,18 +208,18 @@ func (g *Guest) awaitHello(ctx context.Context) error {
 	case <-ctx.Done():
 		return g.withConsole(context.Cause(ctx))
 	case <-timer.C:
-		return g.withConsole(fmt.Errorf("no answer after %v", g.config.BootTimeout))
+		return g.withConsole(fmt.Errorf("no response after %v", g.config.BootTimeout))
 	}
 }
 
-// checkClock holds the clock of a guest that has come up against the host's. It
-// began to count after the guest was launched, so it cannot be ahead.
+// checkClock compares the clock of a guest that has booted with the host's. The
+// guest's clock started after the guest was launched, so it cannot be ahead.
 func (c Config) checkClock(uptime, passed time.Duration) error {
 	const tolerance = 500 * time.Millisecond
 	if c.ICount || uptime <= passed+passed/10+tolerance {
 		return nil
 	}
-	return fmt.Errorf("the guest's clock runs too fast: it says that %v have passed since its kernel began, %v after the guest was launched;"+
-		" was the host so busy that the kernel could not measure its timers? Give it less to do",
+	return fmt.Errorf("the guest's clock runs too fast: %v since its kernel started, but %v since the guest was launched;"+
+		" the host was probably too busy for the kernel to calibrate its timers: reduce its load",
 		uptime.Round(100*time.Millisecond), passed.Round(100*time.Millisecond))
 }

@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// CompileC compiles a C source file of the host into a program of the guest,
-// which needs Config.Root, and returns the program's path there. The guest's
-// own tcc does it, against the guest's own libraries and headers, so the host
-// needs no compiler; it takes less than a second. The program is linked with
-// libibverbs and librdmacm, dynamically, and libs, which are names as after
-// -l. Warnings are errors. tcc knows C99 and does not optimize: a loop that is
-// measured should spend its time in the libraries.
+// CompileC compiles a C source file of the host into a program in the guest,
+// and returns the program's path there. It needs Config.Root. It uses the
+// guest's tcc, libraries and headers, so the host needs no compiler; it takes
+// less than a second. The program is linked dynamically with libibverbs,
+// librdmacm, and libs, which are names as after -l. Warnings are errors. tcc
+// supports C99 and does not optimize: a loop that is measured should spend its
+// time in the libraries.
 func (g *Guest) CompileC(ctx context.Context, source string, libs ...string) (guestPath string, err error) {
 	if !g.config.Root {
 		return "", fmt.Errorf("vm: compiling %s: the guest has no compiler: set Config.Root", source)

@@ -17,26 +17,26 @@ import (
 )
 
 // A Cmd is a command in a guest. It is used like a Cmd of os/exec: set fields,
-// then Run it, or Start and Wait. It cannot be reused.
+// then call Run, or Start and Wait. It cannot be reused.
 type Cmd struct {
 	Path string   // a name without a slash is looked up in the guest's PATH
 	Args []string // Args[0] is the name
-	Env  []string // added to the guest's own environment
+	Env  []string // added to the guest's environment
 	Dir  string   // "/" if empty
 
 	Stdin  io.Reader // /dev/null if nil
 	Stdout io.Writer // dropped if nil
 	Stderr io.Writer // dropped if nil; may equal Stdout
 
-	UID, GID uint32   // run as this user, without other groups; GID is UID's number if zero
+	UID, GID uint32   // run as this user, without supplementary groups; GID defaults to UID's number
 	Rlimits  []Rlimit // resource limits
-	Outside  bool     // run in the initramfs even where the guest has a Debian root
+	Outside  bool     // run in the initramfs even if the guest has a Debian root
 
-	// TTY runs the command on a terminal of this size, where Stdout gets
-	// everything.
+	// TTY runs the command on a terminal of this size. Stdout receives all
+	// output.
 	TTY *WindowSize
 
-	// ProcessState is set once the command has ended.
+	// ProcessState is set when the command has ended.
 	ProcessState *ProcessState
 
 	ctx    context.Context
@@ -46,7 +46,7 @@ type Cmd struct {
 
 	started  chan wire.StartedReport
 	output   outputQueue
-	finished chan struct{} // closed when output is written and exit is known
+	finished chan struct{} // closed when output is written and the exit status is known
 	exit     wire.ExitReport
 	exited   bool
 	copyErr  error                 // of Stdout or Stderr
@@ -61,7 +61,7 @@ type Rlimit = wire.Rlimit
 // WindowSize is the size of a terminal in characters.
 type WindowSize = wire.WindowSize
 
-// ProcessState tells how a command ended.
+// ProcessState describes how a command ended.
 type ProcessState struct {
 	Status     unix.WaitStatus
 	UserTime   time.Duration // by the guest's clock
@@ -71,11 +71,11 @@ type ProcessState struct {
 // ExitCode is the exit status, or -1 if a signal ended the command.
 func (s *ProcessState) ExitCode() int { return s.Status.ExitStatus() }
 
-// An ExitError says that a command ran and did not succeed.
+// An ExitError reports that a command did not exit with status 0.
 type ExitError struct {
 	*ProcessState
 	Name   string
-	Stderr []byte // its end, where Output was called without Cmd.Stderr
+	Stderr []byte // the last part of stderr, if Output was called without Cmd.Stderr
 }
 
 // Error implements error.
@@ -90,17 +90,17 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// ErrHeld says that a command has ended while processes that it had left
-// behind held its output open. What they write later is lost.
+// ErrHeld means that a command has exited while its children kept its output
+// open. Their later output is lost.
 var ErrHeld = errors.New("vm: the command's children hold its output open")
 
-// Command prepares a command of the guest.
+// Command returns a command in the guest.
 func (g *Guest) Command(name string, arg ...string) *Cmd {
 	return g.CommandContext(context.Background(), name, arg...)
 }
 
-// CommandContext prepares a command that is killed, with its process group,
-// when the context ends.
+// CommandContext returns a command that is killed, with its process group, when
+// the context ends.
 func (g *Guest) CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
 	return &Cmd{
 		Path: name, Args: append([]string{name}, arg...), ctx: ctx, guest: g,
@@ -117,7 +117,7 @@ func (c *Cmd) Start() error {
 		return context.Cause(c.ctx)
 	}
 	if c.GID == 0 {
-		c.GID = c.UID // an ordinary user is not of root's group
+		c.GID = c.UID // an ordinary user must not have root's group
 	}
 	c.output.init()
 	c.guest.register(c)
@@ -147,8 +147,8 @@ func (c *Cmd) Start() error {
 	return nil
 }
 
-// startError is what the guest says when it cannot start a command. It matches
-// the errno, and so os.ErrNotExist and its like.
+// startError is the guest's error for a command that cannot be started. It
+// matches the errno, and therefore os.ErrNotExist etc.
 type startError struct {
 	text  string
 	errno syscall.Errno
@@ -157,7 +157,7 @@ type startError struct {
 func (e *startError) Error() string { return "vm: " + e.text }
 func (e *startError) Unwrap() error { return e.errno }
 
-// register gives the command a stream.
+// register assigns a stream to the command.
 func (g *Guest) register(c *Cmd) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,8 +172,8 @@ func (g *Guest) unregister(c *Cmd) {
 	delete(g.commands, c.stream)
 }
 
-// receive takes a frame of the command. It never blocks: it is called by the
-// one goroutine that listens to the guest.
+// receive processes a frame of the command. It never blocks: it is called by
+// the goroutine that reads from the guest.
 func (c *Cmd) receive(f wire.Frame) error {
 	switch f.Kind {
 	case wire.Started:
@@ -217,13 +217,13 @@ func (c *Cmd) writeOutput() {
 }
 
 // copyInput sends Stdin to the command. Like os/exec, it reads ahead. An error
-// of Stdin ends the command, which must not take half an input for the whole.
+// of Stdin kills the command, so that it does not process incomplete input.
 func (c *Cmd) copyInput() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := c.Stdin.Read(buf)
 		if n > 0 && c.guest.send(wire.Frame{Kind: wire.Stdin, Stream: c.stream, Payload: buf[:n]}) != nil {
-			return // the guest is dead: Wait says so
+			return // the guest has failed: Wait returns the error
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -236,7 +236,7 @@ func (c *Cmd) copyInput() {
 			continue
 		}
 		if err != nil {
-			c.guest.fail(err) // it has failed before
+			c.guest.fail(err) // the guest has already failed
 		}
 		return
 	}
@@ -248,32 +248,34 @@ func (c *Cmd) watchContext() {
 	case <-c.finished:
 	case <-c.ctx.Done():
 		if err := c.signal(unix.SIGKILL, true); err != nil {
-			c.guest.fail(err) // it has failed before
+			c.guest.fail(err) // the guest has already failed
 		}
 	}
 }
 
-// Signal sends a signal to the command. After its end nothing happens.
+// Signal sends a signal to the command. After the command has ended it does
+// nothing.
 func (c *Cmd) Signal(sig syscall.Signal) error { return c.signal(sig, false) }
 
 func (c *Cmd) signal(sig syscall.Signal, group bool) error {
 	return c.guest.sendMessage(wire.Signal, c.stream, wire.SignalRequest{Signal: int(sig), Group: group})
 }
 
-// Resize tells the command that its terminal has another size.
+// Resize sets the size of the command's terminal.
 func (c *Cmd) Resize(size WindowSize) error {
 	return c.guest.sendMessage(wire.Resize, c.stream, size)
 }
 
-// PID is the command's process id in the guest, once it was started.
+// PID returns the command's process id in the guest. The command must have been
+// started.
 func (c *Cmd) PID() int { return c.pid }
 
-// killLimit bounds how long a killed command may take to be gone.
+// killLimit bounds the time until a killed command has ended.
 const killLimit = 30 * time.Second
 
-// Wait waits for the end of the command and of its output. The error is nil
-// only if it exited with status 0; an *ExitError if it did not; the reason if
-// the guest died meanwhile or the context ended.
+// Wait waits for the end of the command and of its output. It returns nil if
+// the command exited with status 0, an *ExitError if it did not, or the reason
+// if the guest failed or the context ended.
 func (c *Cmd) Wait() error {
 	c.wait.Do(func() { c.waitErr = c.waitOnce() })
 	return c.waitErr
@@ -316,7 +318,7 @@ func (c *Cmd) waitOnce() error {
 	return nil
 }
 
-// Run starts the command and waits for its end.
+// Run starts the command and waits for it.
 func (c *Cmd) Run() error {
 	if err := c.Start(); err != nil {
 		return err
@@ -324,8 +326,8 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// Output runs the command and returns its standard output. Without Stderr, an
-// ExitError holds what the command wrote there.
+// Output runs the command and returns its standard output. If Stderr is nil, an
+// ExitError contains the end of standard error.
 func (c *Cmd) Output() ([]byte, error) {
 	var out, errOut bytes.Buffer
 	c.Stdout = &out
@@ -341,7 +343,7 @@ func (c *Cmd) Output() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// CombinedOutput runs the command and returns all its output.
+// CombinedOutput runs the command and returns its output and standard error.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out

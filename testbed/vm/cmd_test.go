@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commands behave as those of os/exec, in the initramfs and in the Debian root.
+// TestCommand checks that commands behave like those of os/exec, in the
+// initramfs and in the Debian root.
 func TestCommand(t *testing.T) {
 	share := t.TempDir()
 	g := Start(t, Config{Kernel: "6.12", Root: true, Share: share})
@@ -91,7 +92,7 @@ func testStreams(t *testing.T, command func(...string) *Cmd) {
 	c = command("cat")
 	c.Stdin = io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
 	if err := c.Run(); !errors.Is(err, broken) {
-		t.Errorf("a broken input: error %v", err)
+		t.Errorf("a failing input: error %v", err)
 	}
 	if got, err := command("cat").Output(); err != nil || len(got) != 0 {
 		t.Errorf("without input: %q, %v", got, err)

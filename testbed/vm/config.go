@@ -12,12 +12,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// EnvKVM is the variable that asks for hardware virtualization. It is never
-// used unasked: a /dev/kvm that exists often runs no guest.
+// EnvKVM is the variable that requests hardware virtualization. It is not used
+// by default, because /dev/kvm often exists and does not work.
 const EnvKVM = "GOVERBS_KVM"
 
-// Config describes a guest. Its zero value, with a kernel, is a guest that
-// runs static programs.
+// Config describes a guest. Its zero value with a kernel is a guest that runs
+// static programs.
 type Config struct {
 	Kernel string // "5.10", "6.1", "6.12", "6.12-16k" (arm64) or "7.2"
 	Arch   string // "amd64" (also "") or "arm64"
@@ -25,60 +25,59 @@ type Config struct {
 	CPUs     int // 2 if zero
 	MemoryMB int // 1024 if zero
 
-	// SharedMemory makes the guest's memory one that other processes can map:
-	// device models that run outside of QEMU (vfio-user) need it.
+	// SharedMemory makes the guest's memory shareable, for device models
+	// outside of QEMU (vfio-user).
 	SharedMemory bool
 
-	// VFIOUser lists sockets of device models (vfio-user servers, such as
-	// package testbed/connectx/vfiouser makes) that are in the machine from the
-	// start: vfio0, vfio1, ..., each behind a root port of its own. AddVFIOUser
-	// adds others while the guest runs. They imply SharedMemory.
+	// VFIOUser lists sockets of device models (vfio-user servers, as of package
+	// testbed/connectx/vfiouser) that are in the machine from the start: vfio0,
+	// vfio1, ..., each behind a separate root port. AddVFIOUser adds others
+	// while the guest runs. They imply SharedMemory.
 	VFIOUser []string
 
 	// ICount makes the guest's clock count instructions, one nanosecond each,
 	// on one CPU: figures of single-threaded programs become repeatable.
 	ICount bool
 
-	// Root mounts a small Debian with the C RDMA programs, read-only, and
-	// runs commands in it. /run, /tmp and /dev/shm are writable.
+	// Root mounts a small Debian with the C RDMA programs read-only, and runs
+	// commands in it. /run, /tmp and /dev/shm are writable.
 	Root bool
 
-	// Share is a directory of the host that the guest sees, and may change,
-	// at /share.
+	// Share is a directory of the host that the guest has, writable, at /share.
 	Share string
 
-	// RXE makes the soft-RoCE device rxe0 on a dummy network device d0 with
+	// RXE creates the soft-RoCE device rxe0 on a dummy network device d0 with
 	// the address 10.9.0.1/24.
 	RXE bool
 
-	Modules []string // kernel modules beyond the usual ones
+	Modules []string // additional kernel modules
 	NICs    []NIC    // network devices: eth0, eth1, ...
 
-	// Init is a static program that is the first process, in an initramfs
-	// that holds nothing else but kernel modules. Such a guest runs no
-	// commands: it ends by itself, see Guest.Wait.
+	// Init is a static program that is the first process, in an initramfs with
+	// nothing else but kernel modules. Such a guest runs no commands and ends
+	// by itself, see Guest.Wait.
 	Init     string
 	InitArgs []string // arguments of Init
 
 	KernelArgs []string // added to the kernel's command line
 	QEMUArgs   []string // added to QEMU's arguments
 
-	Console io.Writer // gets the serial console as it comes; may be nil
+	Console io.Writer // receives the serial console; may be nil
 
 	// BootTimeout bounds the time until the guest runs commands; 3 minutes if
-	// zero. HangTimeout bounds the time for which a guest may show no sign of
-	// life; 45 seconds if zero.
+	// zero. HangTimeout bounds the time without a heartbeat of the guest; 45
+	// seconds if zero.
 	BootTimeout time.Duration
 	HangTimeout time.Duration
 
-	// Logf is told what is worth knowing but no error, such as that KVM was
-	// asked for and does not work. Standard error if nil.
+	// Logf logs warnings, such as that KVM was requested and does not work.
+	// Standard error if nil.
 	Logf func(format string, args ...any)
 
 	kvm bool
 }
 
-// Parts lists the parts of the bed that a guest of this kind needs.
+// Parts returns the parts of the bed that a guest with this Config needs.
 func (c Config) Parts() ([]bed.Part, error) {
 	kernel, err := bed.KernelPart(c.Kernel, c.Arch)
 	if err != nil {
@@ -91,7 +90,7 @@ func (c Config) Parts() ([]bed.Part, error) {
 	return parts, nil
 }
 
-// withDefaults fills in what was left open, and refuses what cannot be.
+// withDefaults sets defaults, and checks the Config.
 func (c Config) withDefaults() (Config, error) {
 	if c.Arch == "" {
 		c.Arch = "amd64"
@@ -115,11 +114,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case len(c.VFIOUser) > maxVFIOUser:
-		return c, fmt.Errorf("vm: %d VFIOUser devices, more than the %d that there are slots for", len(c.VFIOUser), maxVFIOUser)
+		return c, fmt.Errorf("vm: %d VFIOUser devices, there are slots for %d", len(c.VFIOUser), maxVFIOUser)
 	case c.Root && c.Arch != "amd64":
-		return c, fmt.Errorf("vm: the Debian root is amd64: a guest of architecture %s runs static programs only", c.Arch)
+		return c, fmt.Errorf("vm: the Debian root is amd64 only: a guest of architecture %s runs only static programs", c.Arch)
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):
-		return c, fmt.Errorf("vm: Root, RXE and Share are the work of the bed's own first process: they do not go with Init")
+		return c, fmt.Errorf("vm: Root, RXE and Share need the bed's own first process: they cannot be used with Init")
 	}
 	return c, nil
 }
@@ -131,14 +130,14 @@ func orInt(v, otherwise int) int {
 	return v
 }
 
-// moduleRule is a module that guests load where their kernel has it.
+// A moduleRule is a module that guests load if their kernel has it.
 type moduleRule struct {
 	name   string
-	absent []string // the kernels that do without, for a reason
+	absent []string // kernels that are known not to have it
 }
 
-// usualModules are what every guest loads. A module that a kernel lacks is an
-// error unless it is listed as absent here.
+// usualModules are loaded by every guest. A missing module is an error unless
+// absent lists the kernel.
 var usualModules = []moduleRule{
 	{name: "virtio_pci"},
 	{name: "virtio_console"}, // the port to the host
@@ -146,10 +145,10 @@ var usualModules = []moduleRule{
 	{name: "9p"},
 }
 
-// testModules are what guests with the bed's own first process load as well.
+// testModules are also loaded by guests with the bed's own first process.
 var testModules = []moduleRule{
-	// rxe asks for "crc32" through the crypto API, which is no dependency that
-	// depmod sees: without it `rdma link add` fails with ENOENT. Kernel 7.2
+	// rxe requests "crc32" through the crypto API, which is not a dependency
+	// known to depmod: without it `rdma link add` fails with ENOENT. Kernel 7.2
 	// calls the CRC library.
 	{name: "crc32_generic", absent: []string{"7.2"}},
 	{name: "rdma_rxe"},
@@ -161,7 +160,7 @@ var testModules = []moduleRule{
 	{name: "sch_netem"},
 }
 
-// modules resolves all modules of the guest, in loading order.
+// modules returns all modules of the guest, in loading order.
 func (c Config) modules(kernel bed.KernelImage) ([]kmod.Module, error) {
 	tree, err := kmod.Open(kernel.Modules)
 	if err != nil {
@@ -180,7 +179,7 @@ func (c Config) modules(kernel bed.KernelImage) ([]kmod.Module, error) {
 	return tree.Resolve(append(names, c.Modules...)...)
 }
 
-// environment is what commands of the guest find in their environment.
+// environment returns the environment of the guest's commands.
 func (c Config) environment() []string {
 	env := []string{
 		"PATH=" + wire.DefaultPath, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb",

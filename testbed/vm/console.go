@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// consoleLimit bounds what is kept of a console; the oldest goes first.
+// consoleLimit bounds the console text that is kept.
 const consoleLimit = 1 << 20
 
-// console keeps what a guest writes to its serial console, and looks for signs
-// that its kernel is in trouble.
+// A console keeps what a guest writes to its serial console, and looks for
+// signs of a kernel crash.
 type console struct {
 	tee     io.Writer
-	trouble func(line string) // called once, with the telling line
+	trouble func(line string) // called once, with the line that was found
 
 	mu   sync.Mutex
 	text []byte
@@ -23,8 +23,8 @@ type console struct {
 	done chan struct{} // closed when the console has ended
 }
 
-// kernelTrouble matches what the kernel prints before or while it dies. The
-// guest's command line turns each of these into a panic.
+// kernelTrouble matches what the kernel prints before or while it crashes. The
+// guest's kernel command line turns each of these into a panic.
 var kernelTrouble = regexp.MustCompile(`Kernel panic|BUG:|Oops|soft lockup|general protection fault|` +
 	`Unable to handle kernel|kernel BUG at|Internal error: `)
 
@@ -55,7 +55,7 @@ func (c *console) follow(r io.Reader) error {
 	}
 }
 
-// add keeps text, and looks at the lines that it completes or continues.
+// add adds text, and checks the lines that it completes or continues.
 func (c *console) add(b []byte) {
 	c.mu.Lock()
 	from := strings.LastIndexByte(string(c.text), '\n') + 1
@@ -74,7 +74,7 @@ func (c *console) add(b []byte) {
 	}
 }
 
-// troubleIn gives the first line that tells of trouble, or "".
+// troubleIn returns the first line that matches kernelTrouble, or "".
 func troubleIn(text string) string {
 	at := kernelTrouble.FindStringIndex(text)
 	if at == nil {
@@ -85,14 +85,14 @@ func troubleIn(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// String is all that is kept.
+// String returns the text that was kept.
 func (c *console) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return strings.ReplaceAll(string(c.text), "\r", "")
 }
 
-// tail is the last lines.
+// tail returns the last lines.
 func (c *console) tail(lines int) string {
 	all := strings.Split(strings.TrimSpace(c.String()), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")

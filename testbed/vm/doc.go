@@ -5,24 +5,24 @@
 //
 // Boot starts a guest from the parts that package bed has set up. The guest's
 // first process is a Go program (cmd/guest-agent), which loads kernel modules,
-// mounts a small Debian where the guest is to have one, and then runs commands
-// for the host over a virtio-serial port. Guest.Command is used like
-// os/exec.Command; RunTests mirrors the tests of a binary of `go test -c` as
-// subtests. Start, for tests, does all that a test needs to have a guest.
+// mounts a small Debian if configured, and runs commands for the host over a
+// virtio-serial port. Guest.Command is used like os/exec.Command; RunTests
+// reports the tests of a binary of `go test -c` as subtests. Tests call Start,
+// which also sets up the bed.
 //
-// # Trouble
+// # Failures
 //
-// A guest that panics, hangs or ends is an error of everything that waits for
-// it, with the end of its serial console, in bounded time. QEMU never outlives
-// the process that has started it, however that process ends, and the next one
-// removes what a killed one has left on disk.
+// If a guest panics, hangs or exits, everything that waits for it returns an
+// error with the end of its serial console, in bounded time. QEMU never
+// outlives the process that started it. Files left by a killed process are
+// removed by the next one.
 //
 // # Time
 //
-// Guests are emulated. Times that are measured in them mean nothing, except in
-// comparison (Alternate), or when the guest's clock counts instructions
-// (Config.ICount). GOVERBS_KVM=1 asks for hardware virtualization, which is
-// tried by a boot.
+// Guests are emulated. Times measured in them are meaningless, except in
+// comparisons (Alternate), or if the guest's clock counts instructions
+// (Config.ICount). GOVERBS_KVM=1 requests hardware virtualization, which is
+// used if a guest boots with it.
 //
 // # Environment of commands
 //

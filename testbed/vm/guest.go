@@ -17,11 +17,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// ErrClosed is the error of everything that is asked of a guest after Close.
+// ErrClosed is returned by methods of a guest after Close.
 var ErrClosed = errors.New("vm: the guest is closed")
 
-// A Guest is a running virtual machine. Its methods may be called from many
-// goroutines.
+// A Guest is a running virtual machine. Its methods may be called concurrently.
 type Guest struct {
 	config     Config
 	release    string
@@ -41,37 +40,38 @@ type Guest struct {
 	heard  atomic.Int64
 
 	mu        sync.Mutex
-	err       error // why the guest is dead
+	err       error // why the guest has failed
 	closing   bool
 	closed    bool
 	commands  map[uint32]*Cmd
 	stream    uint32
 	installed int
 	models    []string      // ids of AddVFIOUser
-	dead      chan struct{} // closed with err set
+	dead      chan struct{} // closed when err is set
 }
 
-// Release is the guest's kernel version, as `uname -r` says it.
+// Release returns the guest's kernel release, as of `uname -r`.
 func (g *Guest) Release() string { return g.release }
 
-// Kernel is the kernel that the guest was configured with, such as "6.12".
+// Kernel returns Config.Kernel, such as "6.12".
 func (g *Guest) Kernel() string { return g.config.Kernel }
 
-// ConsoleText is what the guest has written to its serial console.
+// ConsoleText returns what the guest has written to its serial console.
 func (g *Guest) ConsoleText() string { return g.console.String() }
 
-// Err is nil while the guest lives, and then tells why it does not.
+// Err returns nil while the guest runs, and then the reason why it does not.
 func (g *Guest) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
 }
 
-// Done is closed when the guest has died or was closed.
+// Done returns a channel that is closed when the guest has failed or was
+// closed.
 func (g *Guest) Done() <-chan struct{} { return g.dead }
 
-// fail declares the guest dead. Only the first reason counts. Everybody who
-// waits for the guest learns of it.
+// fail marks the guest as failed. Only the first error counts. Everything that
+// waits for the guest is woken.
 func (g *Guest) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,9 +91,9 @@ func (g *Guest) withConsole(err error) error {
 	return fmt.Errorf("%w\n--- end of the guest's console ---\n%s\n---", err, text)
 }
 
-// kernelTrouble is called with the console line that tells that the kernel is
-// in trouble. The kernel goes on to panic, which ends QEMU; the rest of the
-// console is worth a moment, but not more.
+// kernelTrouble is called with a console line that shows that the kernel has
+// crashed. The kernel will panic, which ends QEMU. Wait a short time for the
+// rest of the console.
 func (g *Guest) kernelTrouble(line string) {
 	go func() {
 		select {
@@ -101,16 +101,16 @@ func (g *Guest) kernelTrouble(line string) {
 			<-g.console.done
 		case <-time.After(5 * time.Second):
 		}
-		g.fail(g.withConsole(fmt.Errorf("vm: the guest's kernel %s died: %s", g.config.Kernel, line)))
+		g.fail(g.withConsole(fmt.Errorf("vm: the guest's kernel %s crashed: %s", g.config.Kernel, line)))
 	}()
 }
 
-// watchQEMU turns an unexpected end of QEMU into the guest's death.
+// watchQEMU fails the guest when QEMU exits unexpectedly.
 func (g *Guest) watchQEMU() {
 	<-g.qemu.done
 	<-g.console.done
 	if line := troubleIn(g.console.String()); line != "" {
-		g.fail(g.withConsole(fmt.Errorf("vm: the guest's kernel %s died: %s", g.config.Kernel, line)))
+		g.fail(g.withConsole(fmt.Errorf("vm: the guest's kernel %s crashed: %s", g.config.Kernel, line)))
 		return
 	}
 	g.mu.Lock()
@@ -120,23 +120,23 @@ func (g *Guest) watchQEMU() {
 		g.fail(ErrClosed)
 		return
 	}
-	g.fail(g.withConsole(fmt.Errorf("vm: the guest of kernel %s ended by itself: %s", g.config.Kernel, g.qemu.ending())))
+	g.fail(g.withConsole(fmt.Errorf("vm: the guest of kernel %s exited: %s", g.config.Kernel, g.qemu.ending())))
 }
 
-// followAgent hands the agent's frames to whom they concern.
+// followAgent dispatches the agent's frames.
 func (g *Guest) followAgent() {
 	for {
 		f, err := wire.Read(g.agent)
 		if err != nil {
-			// QEMU has ended, or is about to: watchQEMU knows more.
+			// QEMU has exited, or is about to: watchQEMU has a better error.
 			if errors.Is(err, wire.ErrFrame) {
-				g.fail(g.withConsole(fmt.Errorf("vm: listening to the guest: %w", err)))
+				g.fail(g.withConsole(fmt.Errorf("vm: reading from the guest: %w", err)))
 			}
 			return
 		}
 		g.heard.Store(time.Now().UnixNano())
 		if err := g.dispatch(f); err != nil {
-			g.fail(g.withConsole(fmt.Errorf("vm: listening to the guest: %w", err)))
+			g.fail(g.withConsole(fmt.Errorf("vm: reading from the guest: %w", err)))
 			return
 		}
 	}
@@ -160,7 +160,7 @@ func (g *Guest) dispatch(f wire.Frame) error {
 	c := g.commands[f.Stream]
 	g.mu.Unlock()
 	if c == nil {
-		return nil // given up meanwhile
+		return nil // closed meanwhile
 	}
 	return c.receive(f)
 }
@@ -177,8 +177,8 @@ func (g *Guest) send(f wire.Frame) error {
 		select {
 		case <-g.dead:
 			return g.Err()
-		case <-time.After(5 * time.Second): // until watchQEMU knows why
-			return fmt.Errorf("vm: talking to the guest: %w", err)
+		case <-time.After(5 * time.Second): // until watchQEMU has the reason
+			return fmt.Errorf("vm: writing to the guest: %w", err)
 		}
 	}
 	return nil
@@ -192,8 +192,8 @@ func (g *Guest) sendMessage(kind wire.Kind, stream uint32, v any) error {
 	return g.send(f)
 }
 
-// heartbeat asks the agent for a sign of life now and then. Under ICount each
-// question costs instructions, so they are few.
+// heartbeat checks periodically that the agent responds. With ICount each
+// request costs instructions, so the interval is longer.
 func (g *Guest) heartbeat() {
 	interval := g.config.HangTimeout / 10
 	if g.config.ICount {
@@ -210,11 +210,11 @@ func (g *Guest) heartbeat() {
 		}
 		silent := time.Since(time.Unix(0, g.heard.Load()))
 		if silent > g.config.HangTimeout {
-			g.fail(g.withConsole(fmt.Errorf("vm: the guest of kernel %s hangs: no sign of life for %v (%s)",
+			g.fail(g.withConsole(fmt.Errorf("vm: the guest of kernel %s hangs: no heartbeat for %v (%s)",
 				g.config.Kernel, silent.Round(time.Second), g.qmp.state())))
 			return
 		}
-		// In the background: a guest that hangs does not read either.
+		// In the background, because a guest that hangs does not read either.
 		go func() {
 			if err := g.send(wire.Frame{Kind: wire.Ping}); err != nil {
 				g.fail(err)
@@ -223,14 +223,14 @@ func (g *Guest) heartbeat() {
 	}
 }
 
-// Install copies a file of the host into the guest, executable, and returns
-// its path there. The same path is valid inside and outside the Debian root.
+// Install copies a file of the host into the guest, executable, and returns its
+// path there. The path is valid inside and outside the Debian root.
 func (g *Guest) Install(hostFile string) (guestPath string, err error) {
 	g.mu.Lock()
 	g.installed++
 	sub := strconv.Itoa(g.installed)
 	g.mu.Unlock()
-	// A fresh directory for each: the guest caches what it has seen.
+	// A new directory for each, because the guest caches directories.
 	if err := os.Mkdir(filepath.Join(g.files, sub), 0o755); err != nil {
 		return "", fmt.Errorf("vm: install: %w", err)
 	}
@@ -255,9 +255,9 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Chmod(0o755), out.Close())
 }
 
-// Wait waits for the end of a guest that ends by itself: one with Config.Init.
-// A kernel panic, which is also how a first process ends that fails, is an
-// error with the console's end.
+// Wait waits for the end of a guest with Config.Init. A kernel panic, which is
+// also the result of a failed first process, is returned as an error with the
+// end of the console.
 func (g *Guest) Wait(ctx context.Context) error {
 	select {
 	case <-g.dead:
@@ -270,13 +270,13 @@ func (g *Guest) Wait(ctx context.Context) error {
 	}
 }
 
-// closeLimit bounds an orderly power-off. Drivers that give back thousands of objects
-// take their time on a busy machine.
+// closeLimit bounds an orderly power-off. Drivers that release thousands of
+// objects are slow on a busy machine.
 const closeLimit = 2 * time.Minute
 
-// Close powers the guest off and frees everything that it used on the host. It
-// returns an error if the guest had died, or did not end in time. Only the
-// first call does anything.
+// Close powers the guest off and releases its resources on the host. It returns
+// an error if the guest had failed, or did not power off in time. Later calls
+// do nothing.
 func (g *Guest) Close() error {
 	g.mu.Lock()
 	if g.closed {
@@ -290,12 +290,12 @@ func (g *Guest) Close() error {
 	case died == nil:
 		died = g.powerOff()
 	case errors.Is(died, ErrClosed):
-		died = nil // it has ended by itself, in order
+		died = nil // it has exited normally
 	}
 	return errors.Join(died, g.free())
 }
 
-// powerOff asks the guest to end, and waits until it has.
+// powerOff powers the guest off, and waits until it has exited.
 func (g *Guest) powerOff() error {
 	if g.agent != nil {
 		if err := g.send(wire.Frame{Kind: wire.PowerOff}); err != nil && !errors.Is(err, ErrClosed) {
@@ -315,7 +315,7 @@ func (g *Guest) powerOff() error {
 	}
 }
 
-// free kills QEMU if it still runs, and frees the host's side.
+// free kills QEMU if it still runs, and releases the host's resources.
 func (g *Guest) free() error {
 	g.fail(ErrClosed)
 	err := g.qemu.kill()
@@ -326,8 +326,8 @@ func (g *Guest) free() error {
 	return errors.Join(err, g.dir.remove())
 }
 
-// Complaints gives the lines of the kernel's log that tell of a bug which the
-// kernel has survived, such as WARN_ON.
+// Complaints returns the lines of the kernel's log about bugs that did not stop
+// the kernel, such as WARN_ON.
 func (g *Guest) Complaints(ctx context.Context) ([]string, error) {
 	log, err := g.Dmesg(ctx)
 	if err != nil {
@@ -342,10 +342,10 @@ func (g *Guest) Complaints(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// complaint matches what the kernel says of its own mistakes.
+// complaint matches the kernel's messages about its own bugs.
 var complaint = regexp.MustCompile(`WARNING: CPU|WARNING: possible|BUG:|Call Trace:|refcount_t: |UBSAN: `)
 
-// Dmesg gives the kernel's log.
+// Dmesg returns the kernel's log.
 func (g *Guest) Dmesg(ctx context.Context) (string, error) {
 	c := g.CommandContext(ctx, "/init", "dmesg")
 	c.Outside = true

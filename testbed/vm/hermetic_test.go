@@ -30,7 +30,8 @@ func TestTroubleIn(t *testing.T) {
 	}
 }
 
-// However the console's text is cut, trouble is told of once.
+// TestConsole checks that a crash is reported once, however the console's text
+// is split.
 func TestConsole(t *testing.T) {
 	const text = "booting\r\nKernel panic - not syncing\r\nBUG: again\r\n"
 	for size := 1; size < len(text); size++ {
@@ -52,7 +53,7 @@ func TestConsole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if told != 1 || tee.String() != text {
-			t.Errorf("pieces of %d: told %d times, passed on %q", size, told, &tee)
+			t.Errorf("pieces of %d: reported %d times, forwarded %q", size, told, &tee)
 		}
 		if want := strings.ReplaceAll(text, "\r", ""); c.String() != want || c.tail(1) != "BUG: again" {
 			t.Errorf("kept %q, tail %q", c.String(), c.tail(1))
@@ -96,7 +97,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// An emulated amd64 guest is told the frequency of its TSC.
+// TestTSCArgs checks that an emulated amd64 guest gets the frequency of its
+// TSC.
 func TestTSCArgs(t *testing.T) {
 	told := func(c Config) bool {
 		c, err := c.withDefaults()
@@ -106,13 +108,13 @@ func TestTSCArgs(t *testing.T) {
 		return strings.Contains(strings.Join(c.kernelArgs(), " ")+" ", " tsc_early_khz="+strconv.Itoa(tsc.KHz())+" ")
 	}
 	if runtime.GOARCH == "amd64" && !told(Config{Kernel: "6.12"}) {
-		t.Error("the guest has to measure its TSC")
+		t.Error("the guest has to calibrate its TSC")
 	}
 	for name, c := range map[string]Config{
 		"arm64": {Kernel: "6.12", Arch: "arm64"}, "ICount": {Kernel: "6.12", ICount: true}, "KVM": {Kernel: "6.12", kvm: true},
 	} {
 		if told(c) {
-			t.Errorf("%s: told the frequency of another clock", name)
+			t.Errorf("%s: has the frequency of another clock", name)
 		}
 	}
 }
@@ -134,7 +136,8 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// Each device model has a slot of its own, and memory that it can reach.
+// TestVFIOUser checks that each device model has a separate slot, and access to
+// the guest's memory.
 func TestVFIOUser(t *testing.T) {
 	c, err := Config{Kernel: "6.12", VFIOUser: []string{"/a", `/b,"c`}}.withDefaults()
 	if err != nil || !c.SharedMemory {
@@ -155,14 +158,14 @@ func TestVFIOUser(t *testing.T) {
 	}
 	g := &Guest{config: c}
 	if err := g.DeviceDel("vfio1"); err == nil {
-		t.Error("a device was taken out: QEMU would abort")
+		t.Error("a device was removed: QEMU would abort")
 	}
 	if err := (&Guest{}).AddVFIOUser("x", "/a"); err == nil {
-		t.Error("a device was added that cannot reach the guest's memory")
+		t.Error("a device without access to the guest's memory was added")
 	}
 }
 
-// A run directory lives as long as its lock.
+// TestRunDir checks that a run directory exists as long as its lock.
 func TestRunDir(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "run")
 	first, err := newRunDir(top)
@@ -173,17 +176,17 @@ func TestRunDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.lock.Close(); err != nil { // as when its process dies
+	if err := first.lock.Close(); err != nil { // as when the process exits
 		t.Fatal(err)
 	}
 	if err := sweepRunDirs(top); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(first.path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a dead process's directory is still there: %v", err)
+		t.Errorf("a dead process's directory still exists: %v", err)
 	}
 	if _, err := os.Stat(second.path); err != nil {
-		t.Errorf("a live process's directory is gone: %v", err)
+		t.Errorf("a live process's directory was removed: %v", err)
 	}
 	if err := second.remove(); err != nil {
 		t.Error(err)
@@ -193,7 +196,8 @@ func TestRunDir(t *testing.T) {
 	}
 }
 
-// What came before the guest's death is written; nobody waits for more.
+// TestOutputQueue checks that output received before the guest fails is
+// written, and that nothing waits for more.
 func TestOutputQueue(t *testing.T) {
 	var q outputQueue
 	q.init()
@@ -201,10 +205,10 @@ func TestOutputQueue(t *testing.T) {
 	q.add(wire.Frame{Stream: 1})
 	close(dead)
 	if f, ok := q.next(dead); !ok || f.Stream != 1 {
-		t.Error("what had come is lost")
+		t.Error("received output is lost")
 	}
 	if _, ok := q.next(dead); ok || q.complete() {
-		t.Error("a dead guest's output is complete")
+		t.Error("the output of a failed guest is complete")
 	}
 	q.end()
 	if _, ok := q.next(nil); ok || !q.complete() {
@@ -231,7 +235,7 @@ func TestLinkEnds(t *testing.T) {
 	}
 }
 
-// FuzzMonitor: whatever QEMU says, follow returns.
+// FuzzMonitor checks that follow returns for any output of QEMU.
 func FuzzMonitor(f *testing.F) {
 	f.Add([]byte(`{"QMP": {}}{"event": "DEVICE_DELETED", "data": {"device": "x"}}{"return": {}, "id": 1}`))
 	f.Fuzz(func(t *testing.T, said []byte) {
@@ -246,15 +250,16 @@ func FuzzMonitor(f *testing.F) {
 		defer conn.Close()
 		m := newMonitor(conn)
 		go func() {
-			for range m.answers { // nobody else takes them
+			for range m.replies { // no command reads them
 			}
 		}()
 		m.follow()
-		close(m.answers)
+		close(m.replies)
 	})
 }
 
-// What a program sends into a cable comes out at the guest's end, and back.
+// TestPlug checks that frames pass between a program and the guest's end of a
+// cable.
 func TestPlug(t *testing.T) {
 	nic, conn, err := Plug()
 	if err != nil {

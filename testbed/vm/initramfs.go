@@ -20,8 +20,7 @@ import (
 
 const agentPackage = "github.com/goverbs/goverbs/testbed/vm/cmd/guest-agent"
 
-// writeInitramfs writes what the kernel finds in memory when it starts: the
-// first process, and modules.
+// writeInitramfs writes the initramfs: the first process, and modules.
 func writeInitramfs(name string, c Config, init []byte, modules []kmod.Module) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -48,12 +47,12 @@ func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module)
 		w.File(filepath.Join(guestinit.ModuleDir, guestinit.ModuleList), 0o644, []byte(list.String())),
 		w.File(wire.ConfigFile, 0o644, config),
 		w.File("/init", 0o755, init),
-		w.CharDevice("/dev/console", 0o600, 5, 1), // process 1 begins with it as its output
+		w.CharDevice("/dev/console", 0o600, 5, 1), // the output of process 1
 		w.Dir("/root"),
 		w.Close())
 }
 
-// firstProcess gives the program that the kernel starts.
+// firstProcess returns the program that the kernel starts.
 func (c Config) firstProcess(ctx context.Context, cache string) ([]byte, error) {
 	if c.Init != "" {
 		return os.ReadFile(c.Init)
@@ -62,7 +61,7 @@ func (c Config) firstProcess(ctx context.Context, cache string) ([]byte, error) 
 }
 
 // buildAgent compiles the guest's agent. The program is kept in the cache, so
-// that the go command only has to find that nothing has changed.
+// that the go command only checks that it is up to date.
 func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
 	dir := filepath.Join(cache, "agent")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -80,7 +79,7 @@ func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// goBuild runs the go command for a guest's architecture, without C.
+// goBuild runs go build for a guest's architecture, without cgo.
 func goBuild(ctx context.Context, arch string, args ...string) error {
 	args = append([]string{args[0], "-buildvcs=false"}, args[1:]...)
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -15,19 +15,19 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/tsc"
 )
 
-// clean checks that the kernel has complained of nothing.
+// clean checks that the kernel has logged no bugs.
 func clean(t *testing.T, g *Guest) {
 	t.Helper()
 	if log, err := g.Dmesg(t.Context()); err != nil || !strings.Contains(log, "Linux version") {
-		t.Errorf("that is no kernel log: %v\n%s", err, log)
+		t.Errorf("not a kernel log: %v\n%s", err, log)
 	}
 	if bad, err := g.Complaints(t.Context()); err != nil || len(bad) > 0 {
 		t.Errorf("the kernel complained: %v %q", err, bad)
 	}
 }
 
-// The kernel takes the frequency of its TSC as given, and the guest's clock goes
-// as fast as the host's.
+// TestClock checks that the kernel accepts the given frequency of its TSC, and
+// that the guest's clock is as fast as the host's.
 func TestClock(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", CPUs: 1})
 	log, err := g.Dmesg(t.Context())
@@ -48,8 +48,8 @@ func TestMissingModule(t *testing.T) {
 	}
 }
 
-// Two programs in one guest are compared round by round. The guest's memory is
-// one that other processes could map.
+// TestAlternateInGuest compares two programs in one guest round by round. The
+// guest's memory is shareable.
 func TestAlternateInGuest(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", SharedMemory: true, CPUs: 1})
 	p := probe(t, g)
@@ -70,8 +70,8 @@ func TestAlternateInGuest(t *testing.T) {
 	}
 }
 
-// A C program of ours is compiled in the guest, with the static inlines of
-// verbs.h, and runs there.
+// TestCompileC compiles a C program in the guest, with the static inlines of
+// verbs.h, and runs it.
 func TestCompileC(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", Root: true, RXE: true})
 	started := time.Now()
@@ -85,6 +85,6 @@ func TestCompileC(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := g.CompileC(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "ibv_nothing") {
-		t.Errorf("what does not compile: %v", err)
+		t.Errorf("a program that does not compile: %v", err)
 	}
 }

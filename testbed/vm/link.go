@@ -10,13 +10,13 @@ import (
 )
 
 // A NIC is a network device of a guest, one end of a Link. Its device in the
-// guest is ethN in the order of Config.NICs; addresses are the guest's matter.
+// guest is ethN in the order of Config.NICs. The guest assigns addresses.
 type NIC struct {
 	end *os.File
 }
 
-// Link makes a network cable: two network devices for two guests, which see
-// each other's frames and nothing else. A NIC serves one guest, once.
+// Link creates a network cable: two network devices for two guests, connected
+// only to each other. A NIC can be used by one guest, once.
 func Link() (a, b NIC, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -25,9 +25,9 @@ func Link() (a, b NIC, err error) {
 	return newNIC(fds[0]), newNIC(fds[1]), nil
 }
 
-// Plug makes a network cable between a guest and this program: each frame comes
-// and goes with its length before it, four bytes, big-endian (QEMU's -netdev
-// stream). The program may be a switch: testbed/connectx/fabric has one.
+// Plug creates a network cable between a guest and this program: each frame is
+// preceded by its length, four bytes, big-endian (QEMU's -netdev stream).
+// testbed/connectx/fabric implements a switch for such connections.
 func Plug() (NIC, net.Conn, error) {
 	guest, ours, err := Link()
 	if err != nil {
@@ -44,7 +44,7 @@ func newNIC(fd int) NIC {
 	return NIC{end: os.NewFile(uintptr(fd), "link")}
 }
 
-// Close gives up a NIC that no guest was booted with.
+// Close closes a NIC that is not used by a guest.
 func (n NIC) Close() error {
 	if err := n.end.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("vm: link: %w", err)
@@ -52,9 +52,9 @@ func (n NIC) Close() error {
 	return nil
 }
 
-// nic adds a NIC to QEMU's command line, under the name by which SetLink knows
-// it. The address comes from the descriptor's inode: unique among the guests
-// of this machine for as long as they run.
+// nic adds a NIC to QEMU's command line, with the name that SetLink uses. The
+// MAC is derived from the descriptor's inode: it is unique among the guests
+// that run on this machine.
 func (q *commandLine) nic(i int, n NIC) error {
 	if n.end == nil {
 		return fmt.Errorf("NICs[%d] is not an end of a Link", i)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Two guests on a link reach each other; netem loses what it is told to lose;
-// pulling the cable cuts them off.
+// TestLink checks that two guests on a link reach each other, that netem loses
+// packets, and that SetLink disconnects them.
 func TestLink(t *testing.T) {
 	left, right, err := Link()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestLink(t *testing.T) {
 	}
 
 	output(t, a.Command("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "loss", "50%"))
-	// ping fails when packets are lost: its status is not the question here.
+	// ping's status is not checked, because it fails when packets are lost.
 	output(t, a.Command("sh", "-c", "ping -q -i 0.02 -c 100 -W 1 10.8.0.2 || true"))
 	stats := output(t, a.Command("tc", "-s", "qdisc", "show", "dev", "eth0"))
 	if !regexp.MustCompile(`dropped [1-9]`).MatchString(stats) {
@@ -58,11 +58,11 @@ func TestLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reaches() {
-		t.Error("the guests do not reach each other after the cable was plugged in again")
+		t.Error("the guests do not reach each other after the link came up again")
 	}
 }
 
-// Devices come and go while the guest runs.
+// TestHotplug adds and removes devices while the guest runs.
 func TestHotplug(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", Root: true})
 	count := func() int {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every kernel boots, has rxe, and its C programs talk to each other.
+// TestKernels checks that every kernel boots, has rxe, and that its C programs
+// can communicate.
 func TestKernels(t *testing.T) {
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
@@ -41,7 +42,8 @@ func TestARM64(t *testing.T) {
 	RunTests(t, g, BuildTest(t, "./testdata/guesttests", "", "arm64"), TestOptions{})
 }
 
-// A clock that counts instructions gives the same figures each time.
+// TestICount checks that a clock that counts instructions gives the same
+// figures each time.
 func TestICount(t *testing.T) {
 	var figures []string
 	for range 2 {
@@ -53,7 +55,7 @@ func TestICount(t *testing.T) {
 	}
 }
 
-// A program of one's own can be the only content of the initramfs.
+// TestInit checks a custom first process as the only content of the initramfs.
 func TestInit(t *testing.T) {
 	for mode, want := range map[string]string{"work": "", "fail": "Attempted to kill init"} {
 		t.Run(mode, func(t *testing.T) {
@@ -76,8 +78,9 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// QEMU ends with the process that has booted the guest, however that ends, and
-// the next guest clears up behind it.
+// TestQEMUDoesNotOutliveUs checks that QEMU exits with the process that has
+// booted the guest, however that ends, and that the next guest removes its
+// files.
 func TestQEMUDoesNotOutliveUs(t *testing.T) {
 	c := helper(t, "be-killed")
 	out := newLines()
@@ -106,18 +109,18 @@ func TestQEMUDoesNotOutliveUs(t *testing.T) {
 	}
 	Start(t, Config{Kernel: "6.12"})
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left over: %v", dir, err)
+		t.Errorf("%s was not removed: %v", dir, err)
 	}
 }
 
-// pingpong runs the C program against itself.
+// pingpong runs the C program with itself.
 func pingpong(t *testing.T, g *Guest) {
 	t.Helper()
 	args := []string{"-d", "rxe0", "-g", "1", "-n", "200"}
 	server := g.CommandContext(t.Context(), "ibv_rc_pingpong", args...)
 	out := newLines()
 	server.Stdout, server.Stderr = out, out
-	server.TTY = &WindowSize{Rows: 24, Cols: 80} // so that it does not buffer what it says
+	server.TTY = &WindowSize{Rows: 24, Cols: 80} // so that it does not buffer its output
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// theBed opens the bed with what a guest needs.
+// theBed opens the bed with the parts for a guest.
 func theBed(t *testing.T, c Config) *bed.Bed {
 	t.Helper()
 	b, err := c.bed(t.Context())
@@ -31,7 +31,7 @@ func probe(t *testing.T, g *Guest) string {
 	return path
 }
 
-// output runs a command that has to succeed, for a bounded time.
+// output runs a command that must succeed, for a bounded time.
 func output(t *testing.T, c *Cmd) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Minute)
@@ -44,7 +44,7 @@ func output(t *testing.T, c *Cmd) string {
 	return strings.TrimSpace(string(out))
 }
 
-// lines feeds each line that is written to it into a channel.
+// lines sends each line written to it to a channel.
 type lines struct {
 	rest string
 	c    chan string

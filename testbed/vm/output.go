@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// outputQueue holds a command's output between the goroutine that listens to
-// the guest, which must not block, and a writer that may.
+// An outputQueue queues a command's output between the goroutine that reads
+// from the guest, which must not block, and a writer that may block.
 type outputQueue struct {
 	mu     sync.Mutex
 	frames []wire.Frame
@@ -34,18 +34,19 @@ func (q *outputQueue) end() {
 func (q *outputQueue) wake() {
 	select {
 	case q.more <- struct{}{}:
-	default: // the reader will look anyway
+	default: // the reader will check anyway
 	}
 }
 
-// complete tells whether the end has come.
+// complete reports whether the end was received.
 func (q *outputQueue) complete() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ended
 }
 
-// next gives the next frame, or false at the end and when the guest is dead.
+// next returns the next frame, or false at the end and when the guest has
+// failed.
 func (q *outputQueue) next(dead <-chan struct{}) (wire.Frame, bool) {
 	for {
 		q.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// process is a running QEMU. It never outlives this process: the kernel kills
-// it when the thread that started it ends, and that thread is kept for this.
+// A process is a running QEMU. It never outlives this process: the kernel kills
+// it when the thread that started it ends, and that thread is reserved for it.
 type process struct {
 	cmd    *exec.Cmd
 	stderr lockedBuffer
@@ -31,7 +31,8 @@ func startProcess(argv, env []string, files []*os.File) (*process, error) {
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.ExtraFiles = files
 	p.cmd.Stderr = &p.stderr
-	// A group of its own: Ctrl-C goes to this process, which ends QEMU.
+	// A separate process group: Ctrl-C is handled by this process, which ends
+	// QEMU.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	go func() {
@@ -63,7 +64,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// ending describes how a process ended that was not expected to.
+// ending describes how a process that exited unexpectedly has ended.
 func (p *process) ending() string {
 	how := "QEMU ended"
 	if p.err != nil {
@@ -75,7 +76,7 @@ func (p *process) ending() string {
 	return how
 }
 
-// lockedBuffer is a buffer that is written and read at once.
+// A lockedBuffer is a buffer that is written and read concurrently.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -93,7 +94,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// socketPair makes a connected pair of sockets: ours, and QEMU's.
+// socketPair returns a connected pair of sockets: ours, and QEMU's.
 func socketPair(kind int, name string) (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// commandLine collects QEMU's arguments and the files that it inherits.
+// A commandLine collects QEMU's arguments and the files that it inherits.
 type commandLine struct {
 	args  []string
 	files []*os.File // descriptors 3 and up of QEMU
@@ -23,13 +23,13 @@ type commandLine struct {
 
 func (q *commandLine) add(args ...string) { q.args = append(q.args, args...) }
 
-// inherit gives a file to QEMU and returns its number there.
+// inherit passes a file to QEMU and returns its descriptor there.
 func (q *commandLine) inherit(f *os.File) int {
 	q.files = append(q.files, f)
 	return 2 + len(q.files)
 }
 
-// chardev adds a character device that is a socket to us.
+// chardev adds a character device that is a socket to this process.
 func (q *commandLine) chardev(id string) (*os.File, error) {
 	ours, theirs, err := socketPair(unix.SOCK_STREAM, id)
 	if err != nil {
@@ -49,7 +49,7 @@ func (q *commandLine) share(tag, path string, readOnly bool) {
 	q.add("-fsdev", fs, "-device", fmt.Sprintf("virtio-9p-pci,fsdev=fs-%s,mount_tag=%s", tag, tag))
 }
 
-// escape doubles commas, as QEMU's option syntax wants it.
+// escape doubles commas, as required by QEMU's option syntax.
 func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 // close closes QEMU's ends, which it has inherited.
@@ -71,7 +71,7 @@ func (q *commandLine) abandon() error {
 	return err
 }
 
-// machine adds the arguments for the machine itself.
+// machine adds the arguments of the machine itself.
 func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string) {
 	q.add("-nodefaults", "-no-user-config", "-nic", "none", "-no-reboot", "-display", "none",
 		"-m", strconv.Itoa(c.MemoryMB), "-smp", strconv.Itoa(c.CPUs),
@@ -83,7 +83,7 @@ func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string
 		q.add("-machine", "virt,gic-version=3")
 	default:
 		q.add("-machine", "q35,hpet=off")
-		// Slots for devices that come and go (DeviceAdd).
+		// Slots for hot-plugged devices (DeviceAdd).
 		for i := range hotplugSlots {
 			q.rootPort(c, hotplugBus(i), i+1)
 		}
@@ -102,10 +102,10 @@ func (q *commandLine) machine(c Config, kernel bed.KernelImage, initramfs string
 	}
 }
 
-// emulatedCPU is the amd64 processor without what costs an emulator most: "fast"
-// string instructions, which it walks byte by byte and kernel and libraries would
-// use for every copy, and protections of the guest's kernel from its programs.
-// The path of a 64 KiB message takes half the time so.
+// emulatedCPU is the amd64 processor without the features that are most
+// expensive to emulate: "fast" string instructions, which are emulated byte by
+// byte and which kernel and libraries would use for every copy, and protections
+// of the kernel against programs. This halves the time of a 64 KiB message.
 const emulatedCPU = "max,-erms,-fsrm,-fsrs,-fzrm,-smap,-smep,-pku,-pcid,-la57"
 
 // hotplugSlots is how many devices can be added to a running guest.
@@ -113,8 +113,8 @@ const hotplugSlots = 4
 
 func hotplugBus(i int) string { return fmt.Sprintf("slot%d", i) }
 
-// kernelArgs is the kernel's command line: quick, quiet, and any trouble ends
-// the guest.
+// kernelArgs returns the kernel's command line: fast, quiet, and every bug is a
+// panic.
 func (c Config) kernelArgs() []string {
 	tty := "ttyS0"
 	if c.Arch == "arm64" {
@@ -128,9 +128,9 @@ func (c Config) kernelArgs() []string {
 		args = append(append(args, c.tscArgs()...), "no_timer_check", "i8042.noaux=1", "i8042.nokbd=1")
 	}
 	if c.SharedMemory && c.Arch == "amd64" {
-		// The firmware puts large BARs where QEMU, with an emulated AMD CPU,
-		// has the memory map say that nothing is: a device that comes back or
-		// comes late would get no addresses there.
+		// The firmware puts large BARs where the memory map of QEMU with an
+		// emulated AMD CPU has no entry: a device that is added or rescanned
+		// later would get no addresses there.
 		args = append(args, "pci=no_e820")
 	}
 	args = append(args, c.KernelArgs...)
@@ -140,12 +140,12 @@ func (c Config) kernelArgs() []string {
 	return args
 }
 
-// tscArgs are about the clock. An emulated guest's TSC is the host's. Left to
-// itself, the kernel counts it while a timer runs, whose state it asks for again
-// and again. On a busy host QEMU's thread may lose its CPU in between. When that
-// is between the timer's start and the first look at the TSC, the clock runs
-// about ten times too fast for good; when the timer wraps meanwhile, hundreds of
-// times too slow. With ICount the TSC counts instructions, and with KVM the
+// tscArgs returns the arguments for the clock. An emulated guest's TSC is the
+// host's. By default the kernel calibrates it against a timer, which it polls.
+// On a busy host QEMU's thread may lose its CPU meanwhile. If that happens
+// between the start of the timer and the first read of the TSC, the clock runs
+// about ten times too fast permanently; if the timer wraps meanwhile, hundreds
+// of times too slow. With ICount the TSC counts instructions, and with KVM the
 // kernel has another clock.
 func (c Config) tscArgs() []string {
 	args := []string{"tsc=reliable"}
@@ -155,8 +155,7 @@ func (c Config) tscArgs() []string {
 	return args
 }
 
-// agentPort adds the port that the agent talks to us on, and what the agent
-// mounts.
+// agentPort adds the agent's port, and the directories that the agent mounts.
 func (q *commandLine) agentPort(c Config, b *bed.Bed, files string) (*os.File, error) {
 	port, err := q.chardev("agent")
 	if err != nil {

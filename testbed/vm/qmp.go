@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// qmpLimit bounds the time that QEMU has for an answer.
+// qmpLimit bounds the time of a QMP command.
 const qmpLimit = 30 * time.Second
 
-// A QMPError is what QEMU answers to a command that it does not carry out.
+// A QMPError is QEMU's error response to a command.
 type QMPError struct {
 	Command string
 	Class   string `json:"class"`
@@ -24,19 +24,19 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("vm: QEMU command %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// monitor speaks QMP, QEMU's machine protocol (docs/interop/qmp-spec).
+// monitor implements QMP, QEMU's machine protocol (docs/interop/qmp-spec).
 type monitor struct {
 	conn    *os.File
 	mu      sync.Mutex // one command at a time
 	ready   bool       // capabilities are negotiated
 	id      int        // of the last command
 	removal sync.Mutex // one removal of a device at a time
-	answers chan answer
+	replies chan qmpReply
 	events  chan string
 	ended   chan struct{}
 }
 
-type answer struct {
+type qmpReply struct {
 	Return json.RawMessage `json:"return"`
 	Error  *QMPError       `json:"error"`
 	Event  string          `json:"event"`
@@ -46,16 +46,16 @@ type answer struct {
 }
 
 func newMonitor(conn *os.File) *monitor {
-	return &monitor{conn: conn, answers: make(chan answer, 16), events: make(chan string, 256), ended: make(chan struct{})}
+	return &monitor{conn: conn, replies: make(chan qmpReply, 16), events: make(chan string, 256), ended: make(chan struct{})}
 }
 
-// follow reads QEMU's answers until it ends.
+// follow reads QEMU's messages until it exits.
 func (m *monitor) follow() {
 	defer close(m.ended)
 	for lines := json.NewDecoder(bufio.NewReader(m.conn)); ; {
-		var a answer
+		var a qmpReply
 		if err := lines.Decode(&a); err != nil {
-			return // QEMU has ended, and those who wait learn it from ended
+			return // QEMU has exited; ended wakes the waiters
 		}
 		switch {
 		case a.QMP != nil:
@@ -68,12 +68,12 @@ func (m *monitor) follow() {
 			}
 		case a.Event != "":
 		default:
-			m.answers <- a
+			m.replies <- a
 		}
 	}
 }
 
-// deleted notes that a device is gone; the oldest such note may be lost.
+// deleted records that a device was removed; the oldest record may be lost.
 func (m *monitor) deleted(device string) {
 	for {
 		select {
@@ -88,7 +88,7 @@ func (m *monitor) deleted(device string) {
 	}
 }
 
-// forgetDeleted drops the notes of earlier removals.
+// forgetDeleted drops the records of earlier removals.
 func (m *monitor) forgetDeleted() {
 	for {
 		select {
@@ -128,13 +128,13 @@ func (m *monitor) locked(command string, args, reply any) error {
 	return m.await(command, reply)
 }
 
-// await waits for the answer to the last command. Answers to those before are
-// answers that came too late.
+// await waits for the response to the last command. It drops responses to
+// earlier ones that timed out.
 func (m *monitor) await(command string, reply any) error {
 	limit := time.After(qmpLimit)
 	for {
 		select {
-		case a := <-m.answers:
+		case a := <-m.replies:
 			switch {
 			case a.ID != m.id:
 				continue
@@ -149,26 +149,26 @@ func (m *monitor) await(command string, reply any) error {
 			if command == "quit" {
 				return nil
 			}
-			return fmt.Errorf("vm: QEMU command %s: QEMU has ended", command)
+			return fmt.Errorf("vm: QEMU command %s: QEMU has exited", command)
 		case <-limit:
-			return fmt.Errorf("vm: QEMU command %s: no answer after %v", command, qmpLimit)
+			return fmt.Errorf("vm: QEMU command %s: no response after %v", command, qmpLimit)
 		}
 	}
 }
 
-// state describes the machine's state, for an error message.
+// state returns the machine's state, for an error message.
 func (m *monitor) state() string {
 	var s struct {
 		Status string `json:"status"`
 	}
 	if err := m.execute("query-status", nil, &s); err != nil {
-		return "QEMU does not answer either"
+		return "QEMU does not respond either"
 	}
 	return "QEMU says: " + s.Status
 }
 
-// QMP runs a command of QEMU's machine protocol, such as "query-status", with
-// arguments and reply as encoding/json handles them; both may be nil.
+// QMP runs a command of QEMU's machine protocol, such as "query-status".
+// Arguments and reply are encoded by encoding/json; both may be nil.
 func (g *Guest) QMP(command string, args, reply any) error {
 	if err := g.Err(); err != nil {
 		return err
@@ -176,14 +176,14 @@ func (g *Guest) QMP(command string, args, reply any) error {
 	return g.qmp.execute(command, args, reply)
 }
 
-// SetLink pulls or plugs the cable of a NIC, by its index in Config.NICs.
+// SetLink sets the link state of a NIC, by its index in Config.NICs.
 func (g *Guest) SetLink(nic int, up bool) error {
 	return g.QMP("set_link", map[string]any{"name": nicID(nic), "up": up}, nil)
 }
 
-// DeviceAdd plugs a PCI device in while the guest runs: driver and options are
-// those of QEMU's -device. The device goes into a free hot-plug slot unless
-// the options name a bus.
+// DeviceAdd hot-plugs a PCI device: driver and options are those of QEMU's
+// -device. The device goes into a free hot-plug slot unless the options name a
+// bus.
 func (g *Guest) DeviceAdd(driver, id string, options map[string]any) error {
 	args := map[string]any{"driver": driver, "id": id}
 	for k, v := range options {
@@ -202,12 +202,12 @@ func (g *Guest) DeviceAdd(driver, id string, options map[string]any) error {
 	return last
 }
 
-// DeviceDel asks the guest to let a device go, and waits until it has. A device
-// of VFIOUser or AddVFIOUser is refused.
+// DeviceDel requests the guest to release a device, and waits until it was
+// removed. A device of VFIOUser or AddVFIOUser is refused.
 func (g *Guest) DeviceDel(id string) error {
 	if g.isVFIOUser(id) {
-		return fmt.Errorf("vm: device %s has to stay: QEMU (11.1) would abort; "+
-			"remove it in the guest (/sys/bus/pci/devices/…/remove, and rescan to have it back)", id)
+		return fmt.Errorf("vm: device %s cannot be removed: QEMU (11.1) would abort; "+
+			"remove it in the guest (/sys/bus/pci/devices/…/remove, and rescan to find it again)", id)
 	}
 	g.qmp.removal.Lock()
 	defer g.qmp.removal.Unlock()
@@ -225,7 +225,7 @@ func (g *Guest) DeviceDel(id string) error {
 		case <-g.dead:
 			return g.Err()
 		case <-limit:
-			return fmt.Errorf("vm: the guest does not let device %s go", id)
+			return fmt.Errorf("vm: the guest does not release device %s", id)
 		}
 	}
 }

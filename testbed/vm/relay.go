@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/testlog"
 )
 
-// TestOptions says how RunTests runs a test binary.
+// TestOptions are the options of RunTests.
 type TestOptions struct {
 	Args     []string      // arguments, such as -test.run=...
 	Env      []string      // added to the guest's environment
@@ -24,10 +24,10 @@ type TestOptions struct {
 	Timeout  time.Duration // of the whole binary; 10 minutes if zero
 }
 
-// RunTests runs a binary of `go test -c` in the guest, and mirrors each of its
-// tests as a subtest of t, with its output and its outcome. Tests that do not
-// end, a binary that dies or runs no test at all, and a guest that dies are
-// failures of t. It returns the binary's exit status, -1 if there is none.
+// RunTests runs a binary of `go test -c` in the guest, and reports each of its
+// tests as a subtest of t, with its output and its result. It fails t if tests
+// do not end, the binary crashes or runs no test, or the guest fails. It
+// returns the binary's exit status, or -1 if it has none.
 func RunTests(t *testing.T, g *Guest, binary string, o TestOptions) int {
 	t.Helper()
 	path, err := g.Install(binary)
@@ -38,7 +38,7 @@ func RunTests(t *testing.T, g *Guest, binary string, o TestOptions) int {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	// The binary's own time-out comes first: it shows all goroutines.
+	// The binary's own timeout is shorter: it prints all goroutines.
 	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+30*time.Second)
 	defer cancel()
 	args := append([]string{"-test.v=test2json", "-test.timeout=" + o.Timeout.String()}, o.Args...)
@@ -54,7 +54,7 @@ func RunTests(t *testing.T, g *Guest, binary string, o TestOptions) int {
 	return r.finish(c, err)
 }
 
-// relay turns a guest's test log into subtests.
+// relay converts a guest's test log to subtests.
 type relay struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -62,11 +62,11 @@ type relay struct {
 	passed bool // the binary said PASS
 }
 
-// mirror is one test of the guest.
+// A mirror is the subtest for a test of the guest.
 type mirror struct {
 	name   string
 	queue  testlog.Queue
-	ready  chan struct{} // closed when the subtest has begun, or is excluded
+	ready  chan struct{} // closed when the subtest has started, or is excluded
 	done   chan struct{} // closed when the subtest has ended
 	t      *testing.T    // nil if -run excludes the test
 	kids   sync.WaitGroup
@@ -74,8 +74,8 @@ type mirror struct {
 	failed bool
 }
 
-// handle takes one event of the log. Where a test begins or ends, it waits
-// until its subtest has done so, too: the order is that of the guest.
+// handle processes an event of the log. When a test starts or ends, it waits
+// until its subtest has done so, too, to keep the guest's order.
 func (r *relay) handle(e testlog.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *relay) handle(e testlog.Event) {
 	}
 }
 
-// start makes the subtest, under that of its parent in the guest.
+// start starts the subtest, as a child of its parent in the guest.
 func (r *relay) start(name string) {
 	m := &mirror{name: name, ready: make(chan struct{}), done: make(chan struct{})}
 	parent, rest := r.parent(name)
@@ -122,7 +122,8 @@ func (r *relay) start(name string) {
 	<-m.ready
 }
 
-// parent finds the test that a subtest belongs to, and its name below it.
+// parent returns the test to which a subtest belongs, and its name relative to
+// that.
 func (r *relay) parent(name string) (*mirror, string) {
 	for i := len(name) - 1; i > 0; i-- {
 		if name[i] != '/' {
@@ -135,7 +136,8 @@ func (r *relay) parent(name string) (*mirror, string) {
 	return nil, name
 }
 
-// follow is the body of a subtest: it repeats what its test in the guest did.
+// follow is the body of a subtest: it reports the output and result of its test
+// in the guest.
 func (r *relay) follow(m *mirror, t *testing.T) {
 	m.t = t
 	close(m.ready)
@@ -166,8 +168,8 @@ func (r *relay) write(t *testing.T, text string) {
 	}
 }
 
-// finish ends the subtests whose tests did not end, and judges the binary as
-// a whole.
+// finish ends the subtests whose tests did not end, and checks the result of
+// the binary.
 func (r *relay) finish(c *Cmd, err error) int {
 	r.t.Helper()
 	lost := "the binary ended first"
@@ -193,7 +195,7 @@ func (r *relay) finish(c *Cmd, err error) int {
 	}
 	var exit *ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == 1 && explained: // a test has failed, and its mirror too
+	case errors.As(err, &exit) && exit.ExitCode() == 1 && explained: // a test has failed, and so did its mirror
 	case err != nil:
 		r.t.Errorf("%s in the guest: %v", filepath.Base(c.Path), err)
 	case len(r.tests) == 0 && !r.benchmarks(c):
@@ -204,7 +206,7 @@ func (r *relay) finish(c *Cmd, err error) int {
 	return status
 }
 
-// benchmarks tells whether the binary was to run benchmarks.
+// benchmarks reports whether the binary was to run benchmarks.
 func (r *relay) benchmarks(c *Cmd) bool {
 	for _, a := range c.Args {
 		if strings.HasPrefix(a, "-test.bench") {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// relayModes is how the guest's test binary behaves, and what the log of the
-// host has to show then.
+// relayModes has the modes of the guest's test binary, and the expected log of
+// the host.
 var relayModes = map[string][]string{
 	"pass":      {"--- PASS: X", "--- PASS: X/TestPass", "--- SKIP: X/TestSkip", "--- PASS: X/TestParallel/b", "running in 6.12", "line of c"},
 	"fail":      {"--- FAIL: X", "--- FAIL: X/TestNested/one/two", "failed on purpose", "--- PASS: X/TestPass"},
@@ -43,11 +43,12 @@ func relayHelper(t *testing.T) {
 	}
 }
 
-// What happens to a test in the guest happens to its subtest here.
+// TestRelay checks that the subtests have the results of the tests in the
+// guest.
 func TestRelay(t *testing.T) {
 	out, err := helper(t, "relay").CombinedOutput()
 	if err == nil {
-		t.Error("failures in the guest are no failure here")
+		t.Error("failures in the guest are not reported")
 	}
 	log := string(out)
 	for mode, wants := range relayModes {
@@ -67,7 +68,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestHelperProcess is no test: it is the process that others look at.
+// TestHelperProcess is not a test: other tests run it as a process.
 func TestHelperProcess(t *testing.T) {
 	switch os.Getenv(envHelper) {
 	case "be-killed":

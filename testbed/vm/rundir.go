@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes a lock that the end of the process gives back, too.
+// lockFile takes a lock that is also released when the process exits.
 func lockFile(name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -19,7 +19,7 @@ func lockFile(name string) (unlock func(), err error) {
 	if err := flock(f, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
 	}
-	return func() { f.Close() }, nil // nothing was written: closing cannot lose anything
+	return func() { f.Close() }, nil // nothing was written: closing cannot lose data
 }
 
 func flock(f *os.File, how int) error {
@@ -40,15 +40,15 @@ func flock(f *os.File, how int) error {
 	return lockErr
 }
 
-// runDir is a guest's private directory on the host. It is removed with the
-// guest, or, when this process is killed, by the next that starts a guest.
+// A runDir is a guest's private directory on the host. It is removed with the
+// guest or, if this process is killed, by the next process that starts a guest.
 type runDir struct {
 	path string
 	lock *os.File
 }
 
-// newRunDir makes a run directory below top, and removes those of dead
-// processes. The lock of a directory is taken before there is a directory.
+// newRunDir creates a run directory below top, and removes those of exited
+// processes. The lock of a directory is taken before the directory is created.
 func newRunDir(top string) (*runDir, error) {
 	if err := os.MkdirAll(top, 0o700); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func newRunDir(top string) (*runDir, error) {
 		}
 		if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			lock.Close()
-			continue // a sweep was quicker: it removes the file
+			continue // a concurrent sweep removes the file
 		}
 		if _, err := os.Lstat(lock.Name()); err != nil {
 			lock.Close()
@@ -81,7 +81,7 @@ func (d *runDir) remove() error {
 	return errors.Join(os.RemoveAll(d.path), os.Remove(d.lock.Name()), d.lock.Close())
 }
 
-// sweepRunDirs removes the directories whose owner is gone.
+// sweepRunDirs removes the directories whose owner has exited.
 func sweepRunDirs(top string) error {
 	locks, err := filepath.Glob(filepath.Join(top, "guest-*.lock"))
 	if err != nil {
@@ -98,7 +98,7 @@ func sweepRunDirs(top string) error {
 		if flock(f, unix.LOCK_EX|unix.LOCK_NB) == nil {
 			err = errors.Join(os.RemoveAll(strings.TrimSuffix(name, ".lock")), os.Remove(name))
 			if errors.Is(err, os.ErrNotExist) {
-				err = nil // two sweeps at once
+				err = nil // two concurrent sweeps
 			}
 		}
 		if err := errors.Join(err, f.Close()); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// Start boots a guest that lives as long as the test, and sets up what it needs
-// first where that is missing. The test fails if the guest does not end in
-// order, unless the test itself has called Close.
+// Start boots a guest for the duration of the test, after setting up missing
+// parts of the bed. The test fails if the guest does not power off normally,
+// unless the test itself has called Close.
 func Start(t testing.TB, c Config) *Guest {
 	t.Helper()
 	b, err := c.bed(t.Context())
@@ -34,7 +34,7 @@ func Start(t testing.TB, c Config) *Guest {
 	return g
 }
 
-// bed opens the bed with what the guest needs.
+// bed opens the bed with the parts for the guest.
 func (c Config) bed(ctx context.Context) (*bed.Bed, error) {
 	parts, err := c.Parts()
 	if err != nil {
@@ -44,8 +44,8 @@ func (c Config) bed(ctx context.Context) (*bed.Bed, error) {
 }
 
 // BuildTest compiles the tests of a package (an import path, or a directory as
-// go test takes it) into a static binary for a guest, and returns its file.
-// Tags are build tags, comma-separated; arch is the guest's ("" is amd64).
+// for go test) to a static binary for a guest, and returns its file. Tags are
+// build tags, comma-separated; arch is the guest's ("" is amd64).
 func BuildTest(t testing.TB, pkg, tags, arch string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(pkg)+".test")
@@ -53,7 +53,7 @@ func BuildTest(t testing.TB, pkg, tags, arch string) string {
 	return file
 }
 
-// BuildProgram compiles a main package like BuildTest does a test.
+// BuildProgram compiles a main package as BuildTest compiles a test.
 func BuildProgram(t testing.TB, pkg, tags, arch string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(pkg))

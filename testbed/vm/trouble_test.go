@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within fails the test if something took longer than it may.
+// within fails the test if a function takes too long.
 func within(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	started := time.Now()
@@ -25,7 +25,8 @@ func within(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// A kernel panic is an error of every command that runs, with the console.
+// TestPanic checks that a kernel panic is an error of every running command,
+// with the console.
 func TestPanic(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", Root: true})
 	bystander := g.Command("sleep", "1000")
@@ -44,11 +45,12 @@ func TestPanic(t *testing.T) {
 		}
 	}
 	if err := g.Close(); err == nil {
-		t.Error("Close of a guest that died returns nil")
+		t.Error("Close of a crashed guest returns nil")
 	}
 }
 
-// A guest that shows no sign of life is an error of every command that runs.
+// TestHang checks that a guest without a heartbeat is an error of every running
+// command.
 func TestHang(t *testing.T) {
 	g := Start(t, Config{Kernel: "6.12", HangTimeout: 5 * time.Second})
 	c := g.Command(probe(t, g), "forever")
@@ -58,7 +60,7 @@ func TestHang(t *testing.T) {
 	if err := g.QMP("stop", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "finding a hang", func() {
+	within(t, 20*time.Second, "detecting a hang", func() {
 		err := c.Wait()
 		if text := fmt.Sprint(err); !strings.Contains(text, "hangs") || !strings.Contains(text, "paused") {
 			t.Errorf("error %v", err)
@@ -69,7 +71,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A kernel that does not get as far as the agent is an error of Boot.
+// TestNoBoot checks that a kernel that does not start the agent is an error of
+// Boot.
 func TestNoBoot(t *testing.T) {
 	for name, c := range map[string]Config{
 		"panics": {KernelArgs: []string{"rdinit=/nowhere", "root=/dev/nothing"}},
@@ -79,7 +82,7 @@ func TestNoBoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.Kernel = "6.12"
 			_, err := Boot(t.Context(), theBed(t, c), c)
-			want := map[string]string{"panics": "Kernel panic", "late": "no answer after 1s", "qemu": "-no-such-option"}[name]
+			want := map[string]string{"panics": "Kernel panic", "late": "no response after 1s", "qemu": "-no-such-option"}[name]
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
@@ -96,7 +99,7 @@ func TestBootContext(t *testing.T) {
 	}
 }
 
-// envHelper makes the test binary do something else than testing.
+// envHelper selects another function of the test binary.
 const envHelper = "GOVERBS_TEST_HELPER"
 
 func helper(t *testing.T, mode string) *exec.Cmd {
@@ -105,11 +108,11 @@ func helper(t *testing.T, mode string) *exec.Cmd {
 	return c
 }
 
-// ends waits until the process of a pidfd has ended.
+// ends waits until the process of a pidfd has exited.
 func ends(pidfd int, limit time.Duration) bool {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
 		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(poll, int(time.Until(deadline).Milliseconds())); n == 1 { // else: interrupted
+		if n, _ := unix.Poll(poll, int(time.Until(deadline).Milliseconds())); n == 1 { // otherwise: interrupted
 			return true
 		}
 	}

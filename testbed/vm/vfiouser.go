@@ -9,12 +9,12 @@ import (
 // maxVFIOUser is how many device models a machine can have from the start.
 const maxVFIOUser = 8
 
-// VFIOUserID is the id of a device of Config.VFIOUser, by its index.
+// VFIOUserID returns the id of a device of Config.VFIOUser, by its index.
 func VFIOUserID(i int) string { return fmt.Sprintf("vfio%d", i) }
 
-// rootPort adds a slot that a device can be plugged into while the guest runs.
-// Where device models come, it has room for their memory: without being told,
-// the firmware leaves as little as it can.
+// rootPort adds a slot for hot-plugged devices. For device models it reserves
+// address space for BARs, because the firmware reserves as little as possible
+// by default.
 func (q *commandLine) rootPort(c Config, id string, chassis int) {
 	port := fmt.Sprintf("pcie-root-port,id=%s,chassis=%d", id, chassis)
 	if c.SharedMemory {
@@ -23,7 +23,7 @@ func (q *commandLine) rootPort(c Config, id string, chassis int) {
 	q.add("-device", port)
 }
 
-// vfioUser adds the device models that are there from the start.
+// vfioUser adds the device models of the Config.
 func (q *commandLine) vfioUser(c Config) error {
 	for i, socket := range c.VFIOUser {
 		slot := VFIOUserID(i) + "-slot"
@@ -45,8 +45,8 @@ func vfioUserDevice(socket string) map[string]any {
 	return map[string]any{"socket": map[string]any{"type": "unix", "path": socket}}
 }
 
-// AddVFIOUser plugs in a device model that listens on a socket, while the guest
-// runs. The guest must have SharedMemory.
+// AddVFIOUser hot-plugs a device model that listens on a socket. The guest must
+// have SharedMemory.
 func (g *Guest) AddVFIOUser(id, socket string) error {
 	if !g.config.SharedMemory {
 		return fmt.Errorf("vm: %s cannot reach the guest's memory: set SharedMemory in its Config", id)

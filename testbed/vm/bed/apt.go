@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// aptStatusFD is the descriptor that apt reports its progress on.
+// aptStatusFD is the descriptor on which apt reports its progress.
 const aptStatusFD = "APT::Status-Fd=3"
 
-// aptConf is the configuration of an apt that has nothing to do with the
-// machine's own: an empty package database and lists of its own. The machine's
-// Acquire settings (proxies, credentials) stay in force, because the files of
-// /etc/apt/apt.conf.d are read before this one. The #clear lines undo hooks
-// that are only meant for the machine's own packages.
+// aptConf is the configuration of an apt that is independent of the machine's:
+// an empty package database and private lists. The machine's Acquire settings
+// (proxies, credentials) apply, because the files of /etc/apt/apt.conf.d are
+// read before this one. The #clear lines remove hooks for the machine's own
+// packages.
 const aptConf = `Dir::State "%[1]s"; Dir::State::lists "%[1]s/lists"; Dir::State::status "%[1]s/dpkg/status";
 Dir::Cache "%[1]s"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";
 Dir::Etc::sourcelist "%[1]s/bed.sources"; Dir::Etc::sourceparts "%[1]s/empty";
@@ -50,11 +50,11 @@ type apt struct {
 	suites []string
 }
 
-// newApt writes the state of a private apt under dir.
+// newApt writes the state of a private apt in dir.
 func newApt(dir, arch string, suites []string) (*apt, error) {
 	a := &apt{dir: dir, arch: arch, suites: suites}
 	if strings.ContainsAny(dir, "\"\n%;") {
-		return nil, fmt.Errorf("the path %q cannot be written into apt's configuration: set %s to a plainer one", dir, EnvCache)
+		return nil, fmt.Errorf("the path %q cannot be used in apt's configuration: set %s to a path without special characters", dir, EnvCache)
 	}
 	for _, sub := range []string{"lists/partial", "dpkg", "empty"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
@@ -80,16 +80,16 @@ func (a *apt) update(ctx context.Context, mirror, keyring string, progress func(
 	return err
 }
 
-// get is an apt-get of the private apt.
+// get returns a step that runs apt-get of the private apt.
 func (a *apt) get(dir string, progress func(int, string), args ...string) step {
 	argv := append([]string{"apt-get", "-c", filepath.Join(a.dir, "apt.conf"), "-o", aptStatusFD}, args...)
 	return step{dir: dir, argv: argv, progress: progress}
 }
 
-// A pkg is a package in the version that apt has chosen.
+// A pkg is a package with the version that apt has chosen.
 type pkg struct{ name, version string }
 
-// resolve asks apt which packages a recipe comes to.
+// resolve returns the packages of a recipe.
 func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
 	install := r.Install
 	if len(install) == 0 {
@@ -111,7 +111,8 @@ func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
 	return r.choose(all)
 }
 
-// newestImage names the newest image package of the recipe's kernel.
+// newestImage returns the name of the newest image package of the recipe's
+// kernel.
 func (a *apt) newestImage(ctx context.Context, r recipe) (string, error) {
 	out, err := step{argv: []string{
 		"apt-cache", "-c", filepath.Join(a.dir, "apt.conf"), "pkgnames", "linux-image-" + r.Kernel,
@@ -121,12 +122,12 @@ func (a *apt) newestImage(ctx context.Context, r recipe) (string, error) {
 	}
 	image := newestImage(strings.Fields(out), r.Kernel, r.flavour())
 	if image == "" {
-		return "", fmt.Errorf("suite %s has no kernel %s* any more: packages.go has to follow", r.Suite, r.Kernel)
+		return "", fmt.Errorf("suite %s has no kernel %s* any more: update packages.go", r.Suite, r.Kernel)
 	}
 	return image, nil
 }
 
-// newestImage picks the image package of exactly this flavour (no cloud, rt,
+// newestImage returns the image package of exactly this flavour (no cloud, rt,
 // unsigned or debug variant) with the highest version in its name.
 func newestImage(names []string, kernel, flavour string) string {
 	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` + regexp.QuoteMeta(flavour) + `$`)
@@ -144,13 +145,13 @@ func newestImage(names []string, kernel, flavour string) string {
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// numbers gives the numbers in a package name, for comparison.
+// numbers returns the numbers in a package name, for comparison.
 func numbers(name string) []int {
 	var key []int
 	for _, n := range number.FindAllString(name, -1) {
 		v, err := strconv.Atoi(n)
 		if err != nil {
-			v = 1<<31 - 1 // more digits than any version has
+			v = 1<<31 - 1 // more digits than in any version
 		}
 		key = append(key, v)
 	}
@@ -159,7 +160,7 @@ func numbers(name string) []int {
 
 var installLine = regexp.MustCompile(`(?m)^Inst ([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)? \(([^ ]+) `)
 
-// parseInstall reads the packages out of what `apt-get -s install` prints.
+// parseInstall parses the packages in the output of `apt-get -s install`.
 func parseInstall(out string) ([]pkg, error) {
 	var all []pkg
 	for _, m := range installLine.FindAllStringSubmatch(out, -1) {
@@ -171,8 +172,8 @@ func parseInstall(out string) ([]pkg, error) {
 	return all, nil
 }
 
-// choose keeps the packages that the recipe wants of all that apt would
-// install, and checks that a kernel is the kernel that it should be.
+// choose returns the packages that the recipe needs of all that apt would
+// install, and checks the version of a kernel.
 func (r recipe) choose(all []pkg) ([]pkg, error) {
 	only, err := regexp.Compile(r.Only)
 	if err != nil {
@@ -180,18 +181,18 @@ func (r recipe) choose(all []pkg) ([]pkg, error) {
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(p pkg) bool { return !only.MatchString(p.name) })
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("none of the packages that %v comes to matches %s: packages.go has to be corrected", r.Install, r.Only)
+		return nil, fmt.Errorf("none of the packages for %v matches %s: correct packages.go", r.Install, r.Only)
 	}
 	for _, p := range chosen {
 		if !strings.HasPrefix(p.version, r.Kernel) {
-			return nil, fmt.Errorf("suite %s now has %s in version %s instead of %s*: the kernel moved on, and packages.go has to follow",
+			return nil, fmt.Errorf("suite %s now has %s in version %s instead of %s*: update packages.go",
 				r.Suite, p.name, p.version, r.Kernel)
 		}
 	}
 	return chosen, nil
 }
 
-// download fetches packages into dir. apt checks their hashes.
+// download downloads packages to dir. apt verifies their hashes.
 func (a *apt) download(ctx context.Context, dir string, pkgs []pkg, progress func(int, string)) error {
 	args := []string{"download"}
 	for _, p := range pkgs {
@@ -201,7 +202,7 @@ func (a *apt) download(ctx context.Context, dir string, pkgs []pkg, progress fun
 	return err
 }
 
-// releases gives the signed InRelease files of the recipe's suites.
+// releases returns the signed InRelease files of the recipe's suites.
 func (a *apt) releases(r recipe) ([]string, error) {
 	var files []string
 	for _, suite := range r.suites() {

@@ -11,14 +11,14 @@ import (
 	"slices"
 )
 
-// Variables that steer the bed.
+// Environment variables of the bed.
 const (
-	// EnvCache names the directory of the bed, in place of
+	// EnvCache is the directory of the bed, instead of
 	// ${XDG_CACHE_HOME:-~/.cache}/goverbs-bed.
 	EnvCache = "GOVERBS_BED_CACHE"
-	// EnvMirror names Debian mirrors, separated by spaces, in place of those
-	// that the machine's apt is configured with. Each part comes from the
-	// first that has its suites.
+	// EnvMirror has Debian mirrors, separated by spaces, instead of those in
+	// the machine's apt configuration. Each part is downloaded from the first
+	// one that has its suites.
 	EnvMirror = "GOVERBS_BED_MIRROR"
 )
 
@@ -28,17 +28,15 @@ type Bed struct {
 	parts map[Part]string // directory of each part
 }
 
-// Ensure makes sure that the parts (all, when none is named) are in the cache,
-// and sets up those that are missing. Where nothing is missing it neither
-// takes a lock nor touches the network. What happens, which may take minutes,
-// is told to progress (nil for nobody).
+// Ensure sets up the parts (all, if none is given) that are not in the cache.
+// If no part is missing it takes no lock and does not use the network. Set-up
+// may take minutes; progress is written to progress, which may be nil.
 func Ensure(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, false, parts)
 }
 
-// Update sets the parts (all, when none is named) up anew, with the newest
-// packages that the archive has for them. Guests that run keep the trees that
-// they were started with.
+// Update sets up the parts (all, if none is given) again, with the newest
+// packages of the archive. Running guests keep their trees.
 func Update(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, true, parts)
 }
@@ -72,7 +70,7 @@ func open(ctx context.Context, progress io.Writer, update bool, parts []Part) (*
 	return b, nil
 }
 
-// CacheDir is the directory that all parts lie in.
+// CacheDir returns the directory of all parts.
 func CacheDir() (string, error) {
 	dir := os.Getenv(EnvCache)
 	if dir == "" {
@@ -89,7 +87,7 @@ func CacheDir() (string, error) {
 	return dir, nil
 }
 
-// missing lists the parts that have to be set up, in the order of Parts.
+// missing returns the parts that have to be set up, in the order of Parts.
 func (b *Bed) missing(update bool) ([]Part, error) {
 	var missing []Part
 	for _, p := range Parts() {
@@ -108,23 +106,23 @@ func (b *Bed) missing(update bool) ([]Part, error) {
 	return missing, nil
 }
 
-// Cache is the directory that holds the bed.
+// Cache returns the directory of the bed.
 func (b *Bed) Cache() string { return b.cache }
 
-// Has tells whether the bed was opened with a part.
+// Has reports whether the bed was opened with a part.
 func (b *Bed) Has(p Part) bool { return b.parts[p] != "" }
 
-// Tree is the unpacked tree of a part that the bed was opened with.
+// Tree returns the unpacked tree of a part with which the bed was opened.
 func (b *Bed) Tree(p Part) (string, error) {
 	if !b.Has(p) {
-		return "", fmt.Errorf("bed: part %s was not asked for: name it in the call of Ensure", p)
+		return "", fmt.Errorf("bed: the bed was opened without part %s: pass it to Ensure", p)
 	}
 	return filepath.Join(b.parts[p], treeDir), nil
 }
 
-// InUse opens the file that keeps a part's tree from being deleted by an
-// update. The tree stays for as long as the file, or a copy of it in another
-// process, is open.
+// InUse opens the file that protects a part's tree from deletion by an update.
+// The tree is kept as long as the file, or a copy of it in another process, is
+// open.
 func (b *Bed) InUse(p Part) (*os.File, error) {
 	if _, err := b.Tree(p); err != nil {
 		return nil, err
@@ -139,7 +137,7 @@ func (b *Bed) InUse(p Part) (*os.File, error) {
 	return f, nil
 }
 
-// PartList lists the parts of this bed.
+// PartList returns the parts of this bed.
 func (b *Bed) PartList() []Part {
 	return slices.DeleteFunc(Parts(), func(p Part) bool { return !b.Has(p) })
 }

@@ -17,15 +17,15 @@ import (
 	"testing"
 )
 
-// These tests set up the smallest part, in a cache of their own. They need the
-// mirror that the machine's apt uses.
+// These tests set up the smallest part, in a temporary cache. They need the
+// mirror of the machine's apt.
 
-// envHelper makes the test binary a process that sets up the part.
+// envHelper makes the test binary set up the part and exit.
 const envHelper = "GOVERBS_TEST_HELPER"
 
 func TestHelperProcess(t *testing.T) {
 	if os.Getenv(envHelper) == "" {
-		t.Skip("only of use to other tests")
+		t.Skip("only run by other tests")
 	}
 	if _, err := Ensure(t.Context(), os.Stdout, Headers); err != nil {
 		t.Fatal(err)
@@ -38,14 +38,14 @@ func helper(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// newCache gives the test an empty cache.
+// newCache sets an empty cache for the test.
 func newCache(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "cache")
 	t.Setenv(EnvCache, dir)
 	return dir
 }
 
-// parts lists the part directories of a cache, and what is left of others.
+// parts returns the part directories of a cache, and leftovers of others.
 func parts(t *testing.T, cache string) (whole, leftovers []string) {
 	entries, err := os.ReadDir(cache)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -62,7 +62,8 @@ func parts(t *testing.T, cache string) (whole, leftovers []string) {
 	return whole, leftovers
 }
 
-// Several processes at once make one download, and all are content with it.
+// TestParallelSetUp checks that several processes at the same time cause one
+// download.
 func TestParallelSetUp(t *testing.T) {
 	cache := newCache(t)
 	outs := make([]bytes.Buffer, 3)
@@ -91,16 +92,16 @@ func TestParallelSetUp(t *testing.T) {
 	offline(t)
 }
 
-// offline checks that a warm start needs neither network nor programs, and
-// that the part is what was unpacked.
+// offline checks that a warm start needs neither network nor programs, and that
+// the part has the unpacked files.
 func offline(t *testing.T) {
 	t.Setenv(EnvMirror, "file:///nowhere")
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", "/nowhere")
-	var told bytes.Buffer
-	b, err := Ensure(t.Context(), &told, Headers)
-	if err != nil || told.Len() > 0 {
-		t.Fatalf("warm start: %v, told %q", err, &told)
+	var output bytes.Buffer
+	b, err := Ensure(t.Context(), &output, Headers)
+	if err != nil || output.Len() > 0 {
+		t.Fatalf("warm start: %v, output %q", err, &output)
 	}
 	tree, err := b.Tree(Headers)
 	if err != nil || !exists(filepath.Join(tree, "usr/include/rdma/ib_user_verbs.h")) {
@@ -118,7 +119,8 @@ func offline(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves no half part, and the next one repairs all.
+// TestKilledSetUp checks that a killed process leaves no partial part, and that
+// the next one completes it.
 func TestKilledSetUp(t *testing.T) {
 	cache := newCache(t)
 	c := helper(t)
@@ -138,7 +140,7 @@ func TestKilledSetUp(t *testing.T) {
 	}
 }
 
-// killAt kills a process once it has said something.
+// killAt kills a process when it has printed a text.
 type killAt struct {
 	text    string
 	said    strings.Builder
@@ -173,7 +175,8 @@ func TestCancelledSetUp(t *testing.T) {
 	}
 }
 
-// A mirror that changes one byte of what the archive has signed is found out.
+// TestForgedMirror checks that a mirror that changes one byte of signed data is
+// detected.
 func TestForgedMirror(t *testing.T) {
 	cache := newCache(t)
 	found, err := mirrors(t.Context())
@@ -182,7 +185,7 @@ func TestForgedMirror(t *testing.T) {
 	}
 	real, err := url.Parse(found[0])
 	if err != nil || !strings.HasPrefix(real.Scheme, "http") {
-		t.Skipf("the mirror %s is not one that this test can stand in for", found[0])
+		t.Skipf("the mirror %s cannot be proxied by this test", found[0])
 	}
 	forger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply, err := http.Get(real.JoinPath(r.URL.Path).String())
@@ -199,7 +202,7 @@ func TestForgedMirror(t *testing.T) {
 		text := strings.Replace(body.String(), "Codename: ", "Codename:  ", 1)
 		w.WriteHeader(reply.StatusCode)
 		if _, err := w.Write([]byte(text)); err != nil {
-			t.Log(err) // apt has given up already
+			t.Log(err) // apt has failed already
 		}
 	}))
 	defer forger.Close()

@@ -1,19 +1,19 @@
-// Package bed sets up what the tests' guests are made of: stock Debian
-// kernels, a small Debian root with the C RDMA programs, and a QEMU.
+// Package bed sets up the parts of the tests' guests: stock Debian kernels, a
+// small Debian root with the C RDMA programs, and a QEMU.
 //
-// # What happens
+// # Set-up
 //
-// A private apt (its own configuration, lists and an empty package database)
-// resolves and downloads the packages, and checks them against Debian's
-// archive keys; dpkg-deb takes them apart. No package is installed, no
+// A private apt (with separate configuration, lists and an empty package
+// database) resolves and downloads the packages, and verifies them with
+// Debian's archive keys; dpkg-deb unpacks them. No package is installed, no
 // maintainer script runs, and neither root nor a namespace is needed. The
-// mirror is the one that the machine's apt uses, or GOVERBS_BED_MIRROR.
+// mirror is that of the machine's apt, or GOVERBS_BED_MIRROR.
 //
 // # Cache
 //
-// Everything lies in ${XDG_CACHE_HOME:-~/.cache}/goverbs-bed, or in
-// GOVERBS_BED_CACHE: about 1.5 GB. Each part has a directory whose name ends in
-// a hash of its recipe (packages.go), so that a changed recipe makes a new
-// directory and never edits an old one. A part appears by a rename when it is
-// whole. Nothing refreshes by itself: Update does, when asked.
+// All parts are in ${XDG_CACHE_HOME:-~/.cache}/goverbs-bed, or in
+// GOVERBS_BED_CACHE: about 1.5 GB. The name of each part's directory ends in a
+// hash of its recipe (packages.go), so that a changed recipe gets a new
+// directory and never modifies an old one. A part is renamed to its final name
+// when it is complete. Parts are updated only by Update.
 package bed

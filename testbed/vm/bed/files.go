@@ -68,8 +68,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// syncTree makes sure that everything under dir has reached the disk: one
-// syncfs instead of an fsync for each of many thousand files.
+// syncTree syncs everything under dir to disk: one syncfs instead of an fsync
+// for each of thousands of files.
 func syncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

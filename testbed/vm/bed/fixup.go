@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// fixRoot does by hand the little of the packages' maintainer scripts that a
-// guest needs, and makes the directories that guests mount things on.
+// fixRoot does what a guest needs of the packages' maintainer scripts, and
+// creates the guests' mount points.
 func fixRoot(ctx context.Context, dir string) error {
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	for _, d := range []string{"goverbs", "share", "sys", "proc", "dev", "run", "tmp", "root", "lib/modules"} {
@@ -39,7 +39,7 @@ func fixRoot(ctx context.Context, dir string) error {
 	return compilePython(ctx, dir, tests)
 }
 
-// gunzipAll unpacks every *.gz of a directory in place.
+// gunzipAll decompresses every *.gz of a directory in place.
 func gunzipAll(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.gz"))
 	if err != nil {
@@ -73,9 +73,9 @@ func gunzip(name string) error {
 	return errors.Join(os.WriteFile(strings.TrimSuffix(name, ".gz"), text, 0o644), os.Remove(name))
 }
 
-// compilePython runs the tree's own Python on the host to compile the tree's
-// Python files, which under emulation would cost seconds at each start. A host
-// of another architecture goes without.
+// compilePython runs the tree's Python on the host to compile the tree's Python
+// files, which would take seconds at each start under emulation. It does
+// nothing on a host of another architecture.
 func compilePython(ctx context.Context, dir, tests string) error {
 	if runtime.GOARCH != "amd64" {
 		return nil

@@ -32,7 +32,8 @@ func TestParseMirrors(t *testing.T) {
 	}
 }
 
-// The variable may name several mirrors: an old suite leaves the usual ones first.
+// TestMirrorVariable checks that the variable may have several mirrors, because
+// old suites are removed from mirrors at different times.
 func TestMirrorVariable(t *testing.T) {
 	t.Setenv(EnvMirror, " http://mirror.example/debian/  http://old.example/debian\n")
 	got, err := mirrors(t.Context())
@@ -97,7 +98,8 @@ func TestNewestImage(t *testing.T) {
 	}
 }
 
-// The directory of a part changes with its recipe, and parts have distinct ones.
+// TestRecipes checks that the directory of a part changes with its recipe, and
+// that parts have different ones.
 func TestRecipes(t *testing.T) {
 	seen := make(map[string]Part)
 	for p, r := range recipes() {
@@ -158,7 +160,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// archive makes a tar file.
+// archive returns a tar file.
 func archive(t *testing.T, headers ...tar.Header) io.Reader {
 	t.Helper()
 	var buf bytes.Buffer
@@ -207,12 +209,12 @@ func TestUntar(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"usr/bin/hard": true, "dev/null": false, "usr/share/man/page": false} {
 		if exists(filepath.Join(dir, name)) != want {
-			t.Errorf("%s: there or not, wrongly", name)
+			t.Errorf("%s: wrong existence", name)
 		}
 	}
 }
 
-// Nothing is ever written outside of the tree.
+// TestUntarStaysInside checks that nothing is written outside of the tree.
 func TestUntarStaysInside(t *testing.T) {
 	for name, headers := range map[string][]tar.Header{
 		"dots":     {{Name: "../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
@@ -258,7 +260,7 @@ func TestVerifyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := verifyFiles(t.Context(), tree, list)
-	for _, want := range []string{"a has changed", "b/c is missing", "new was not there"} {
+	for _, want := range []string{"a has changed", "b/c is missing", "new is not in the list"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -281,8 +283,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A program that says nothing is stopped; one that goes on saying the same in
-// its status lines, too.
+// TestStepStalls checks that a program without output is stopped, and one that
+// repeats the same status line, too.
 func TestStepStalls(t *testing.T) {
 	for _, script := range []string{"sleep 60", "while :; do echo dlstatus:1:7.0:same >&3; sleep 0.05; done"} {
 		_, err := step{argv: []string{"sh", "-c", script}, limit: 300 * time.Millisecond}.run(t.Context())
@@ -303,11 +305,11 @@ func TestLockWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told bytes.Buffer
+	var output bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := lockCache(ctx, dir, &told); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(told.String(), "waiting") {
-		t.Errorf("error %v, told %q", err, &told)
+	if _, err := lockCache(ctx, dir, &output); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(output.String(), "waiting") {
+		t.Errorf("error %v, output %q", err, &output)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -321,7 +323,8 @@ func TestLockWaits(t *testing.T) {
 	}
 }
 
-// What a dead set-up has left is swept up; what a guest uses stays.
+// TestSweep checks that leftovers of a killed set-up are removed, and that
+// trees in use are kept.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{newPrefix + "root.1", oldPrefix + "2", oldPrefix + "3", "root-0123456789ab"} {
@@ -342,13 +345,14 @@ func TestSweep(t *testing.T) {
 		newPrefix + "root.1": false, oldPrefix + "2": false, oldPrefix + "3": true, "root-0123456789ab": true,
 	} {
 		if exists(filepath.Join(dir, name)) != want {
-			t.Errorf("%s is there: %v", name, !want)
+			t.Errorf("%s exists: %v", name, !want)
 		}
 	}
 }
 
-// A part appears whole; an update takes its place, and leaves the old one to
-// those who use it; parts of other recipes go.
+// TestPublish checks that a part appears complete, that an update replaces it
+// and keeps the old one for its users, and that parts of other recipes are
+// removed.
 func TestPublish(t *testing.T) {
 	cache := t.TempDir()
 	b := &Bed{cache: cache, parts: map[Part]string{Headers: filepath.Join(cache, recipes()[Headers].dir(Headers))}}
@@ -388,7 +392,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish("third")
-	count(2) // a guest still runs on the second
+	count(2) // a guest still uses the second
 	if err := errors.Join(use.Close(), os.Mkdir(filepath.Join(cache, "headers-000000000000"), 0o755), prune(cache)); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// List writes which parts there are, and which of them are set up.
+// List writes a list of the parts, and whether they are set up.
 func List(w io.Writer) error {
 	cache, err := CacheDir()
 	if err != nil {

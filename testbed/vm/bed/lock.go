@@ -19,8 +19,8 @@ const (
 	lockTry    lockKind = unix.LOCK_EX | unix.LOCK_NB
 )
 
-// flock locks an open file. With lockTry the error is unix.EWOULDBLOCK while
-// somebody else has it.
+// flock locks an open file. With lockTry the error is unix.EWOULDBLOCK if
+// another process has the lock.
 func flock(f *os.File, kind lockKind) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -39,8 +39,8 @@ func flock(f *os.File, kind lockKind) error {
 	return lockErr
 }
 
-// lockCache takes the lock of the whole cache, and tells progress when it has
-// to wait. Closing the file gives the lock back, as does the end of the process.
+// lockCache takes the lock of the whole cache, and writes to progress if it has
+// to wait. The lock is released when the file is closed or the process exits.
 func lockCache(ctx context.Context, cache string, progress io.Writer) (*os.File, error) {
 	name := filepath.Join(cache, "lock")
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)

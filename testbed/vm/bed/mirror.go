@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// keyrings are where Debian's archive keys lie, on Debian itself and where the
-// package debian-archive-keyring is installed.
+// keyrings are the paths of Debian's archive keys, on Debian itself and with
+// the package debian-archive-keyring.
 var keyrings = []string{
 	"/usr/share/keyrings/debian-archive-keyring.gpg",
 	"/usr/share/keyrings/debian-archive-keyring.pgp",
 }
 
-// keyring finds Debian's archive keys. Nothing is downloaded without them.
+// keyring returns the path of Debian's archive keys, which are required for
+// downloads.
 func keyring() (string, error) {
 	for _, name := range keyrings {
 		if _, err := os.Stat(name); err == nil {
@@ -27,14 +28,14 @@ func keyring() (string, error) {
 	return "", fmt.Errorf("no Debian archive keys at %s: run `apt-get install debian-archive-keyring` as root", keyrings[0])
 }
 
-// checkHost makes sure that the host has the few programs that set-up uses.
+// checkHost checks that the host has the programs that set-up needs.
 func checkHost() error {
 	for program, pkg := range map[string]string{
 		"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("the test bed is set up with Debian's %s, which this machine lacks: "+
-				"run `apt-get install %s` as root, or set %s to a bed that another machine made: %w", program, pkg, EnvCache, err)
+			return fmt.Errorf("set-up of the test bed needs Debian's %s, which this machine does not have: "+
+				"run `apt-get install %s` as root, or set %s to a bed created on another machine: %w", program, pkg, EnvCache, err)
 		}
 	}
 	return nil
@@ -47,8 +48,8 @@ func trimSlashes(uris []string) []string {
 	return uris
 }
 
-// mirrors lists where Debian's archive may be had, best first: the variable,
-// what the machine's apt uses, what debootstrap would use.
+// mirrors returns mirrors of Debian's archive, best first: the variable, those
+// of the machine's apt, that of debootstrap.
 func mirrors(ctx context.Context) ([]string, error) {
 	if m := strings.TrimSpace(os.Getenv(EnvMirror)); m != "" {
 		return trimSlashes(strings.Fields(m)), nil
@@ -73,7 +74,7 @@ func mirrors(ctx context.Context) ([]string, error) {
 
 var indexURI = regexp.MustCompile(`(?m)^'(.*)/dists/(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|oldoldstable|testing)/InRelease'`)
 
-// parseMirrors finds the Debian mirrors in what apt would fetch at an update.
+// parseMirrors returns the Debian mirrors in apt's list of index files.
 func parseMirrors(uris string) []string {
 	var found []string
 	for _, m := range indexURI.FindAllStringSubmatch(uris, -1) {
@@ -86,7 +87,7 @@ func parseMirrors(uris string) []string {
 
 var debootstrapMirror = regexp.MustCompile(`(?m)^DEF_MIRROR="([^"$]+)"`)
 
-// parseDebootstrap finds the mirror that debootstrap was built with.
+// parseDebootstrap returns debootstrap's default mirror.
 func parseDebootstrap(script string) []string {
 	if m := debootstrapMirror.FindStringSubmatch(script); m != nil {
 		return []string{strings.TrimRight(m[1], "/")}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A Part is one separately cached piece of the bed: a kernel, the guests'
-// root, QEMU, or kernel headers.
+// A Part is a separately cached part of the bed: a kernel, the guests' root,
+// QEMU, or kernel headers.
 type Part string
 
 // The parts of the bed.
@@ -27,53 +27,53 @@ const (
 	QEMU            Part = "qemu"                  // QEMU for the host, with x86 and arm machines
 	Headers         Part = "headers"               // /usr/include of kernel 7.2, for ABI checks
 	SSH             Part = "ssh"                   // an ssh server for guests with Root, amd64
-	layoutVersion        = 3                       // of the trees: raise it when unpacking or fix-ups change
+	layoutVersion        = 3                       // of the trees: increase it when unpacking or fix-ups change
 )
 
-// recipe says what a part is made of. Every field counts for the part's hash,
-// and so for the name of its directory.
+// A recipe describes the contents of a part. Every field is part of the
+// recipe's hash, and so of the name of its directory.
 type recipe struct {
-	Suite string // the suite that packages come from
+	Suite string // the suite of the packages
 	Also  string // a second suite, for dependencies
 	Arch  string // Debian architecture
 
-	// Install is what apt is asked to install; of what it then would
-	// install, Only (a regular expression on package names, "" for all) is
-	// downloaded and unpacked.
+	// Install is what apt is to install; Only is a regular expression for the
+	// names of those packages that are downloaded and unpacked ("" for all).
 	Install []string
 	Only    string
 
-	// Kernel is what the version of a kernel package begins with. Without
-	// Install the newest image package of that kernel is taken, by its own
-	// name: the metapackage of a suite moves on to the next kernel.
+	// Kernel is the prefix of a kernel package's version. If Install is empty,
+	// the newest image package of that kernel is used by its own name, because
+	// the metapackage of a suite moves on to the next kernel.
 	Kernel string
 
-	// Flavour is the variant of the kernel that its image packages are named
-	// after, where that is not the architecture alone.
+	// Flavour is the kernel flavour in the names of the image packages, if it
+	// is not the architecture.
 	Flavour string `json:",omitempty"`
 
 	Drop []string // path prefixes that are left out of the tree
 	Keep []string // exceptions to Drop
-	Fix  string   // which fix-ups stand in for the maintainer scripts
+	Fix  string   // fix-ups instead of the maintainer scripts
 }
 
-// kernelPackages are those that hold the image and its modules; the others
-// (initramfs-tools and what it needs) are for machines that boot from disks.
+// kernelPackages matches the packages with the image and its modules; the
+// others (initramfs-tools and its dependencies) are for machines that boot from
+// disks.
 const kernelPackages = `^linux-(image|base|binary|modules)-[0-9]`
 
-// unusedModules are modules that no guest can have a use for.
+// unusedModules are modules that no guest needs.
 var unusedModules = []string{"gpu", "media", "sound", "iio", "staging", "input", "hid", "video", "comedi"}
 
-// documentation is left out of trees that nobody reads.
+// documentation is not unpacked.
 var documentation = []string{
 	"usr/share/man/", "usr/share/locale/", "usr/share/info/", "usr/share/doc/",
 	"usr/share/lintian/", "usr/share/bash-completion/", "usr/share/bug/",
 	"usr/share/icons/", "usr/share/applications/",
 }
 
-// rootPackages is the guests' user land: a small Debian, the C programs that
-// ours are held against, what compiles others, and what tests look at a guest
-// with.
+// rootPackages are the packages of the guests' user land: a small Debian, the C
+// programs with which ours are compared, a compiler, and tools that tests use
+// in a guest.
 var rootPackages = []string{
 	"base-files", "base-passwd", "bash", "dash", "coreutils", "util-linux", "mount", "procps",
 	"grep", "sed", "mawk", "gzip", "xz-utils", "libc-bin", "hostname", "findutils", "diffutils",
@@ -82,7 +82,7 @@ var rootPackages = []string{
 	"tcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev",
 }
 
-// recipes is the one list of what the bed takes from Debian.
+// recipes returns the recipes of all parts.
 func recipes() map[Part]recipe {
 	kernel := func(version, suite, also, arch string) recipe {
 		return recipe{
@@ -121,13 +121,13 @@ func recipes() map[Part]recipe {
 	}
 }
 
-// Parts lists all parts, in the order in which they are set up.
+// Parts returns all parts, in the order in which they are set up.
 func Parts() []Part {
 	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH}
 }
 
-// dropModules gives the path prefixes of the modules that are left out, under
-// both places where kernel packages put modules. The version is a "*".
+// dropModules returns the path prefixes of unused modules, in both directories
+// where kernel packages have modules. The version is a "*".
 func dropModules() []string {
 	var drop []string
 	for _, dir := range unusedModules {
@@ -141,7 +141,7 @@ func dropModules() []string {
 	return drop
 }
 
-// flavour is what the names of the recipe's image packages end in.
+// flavour returns the suffix of the names of the recipe's image packages.
 func (r recipe) flavour() string {
 	if r.Flavour != "" {
 		return r.Flavour
@@ -149,7 +149,7 @@ func (r recipe) flavour() string {
 	return r.Arch
 }
 
-// suites lists the suites that a recipe takes packages from.
+// suites returns the suites of a recipe.
 func (r recipe) suites() []string {
 	if r.Also == "" {
 		return []string{r.Suite}
@@ -157,25 +157,25 @@ func (r recipe) suites() []string {
 	return []string{r.Suite, r.Also}
 }
 
-// dir is the name of the part's directory in the cache.
+// dir returns the name of the part's directory in the cache.
 func (r recipe) dir(p Part) string {
 	return string(p) + "-" + r.hash()
 }
 
-// hash names a recipe's contents.
+// hash returns a hash of the recipe.
 func (r recipe) hash() string {
 	text, err := json.Marshal(struct {
 		Layout int
 		Recipe recipe
 	}{layoutVersion, r})
 	if err != nil {
-		panic(err) // a struct of strings always has a JSON form
+		panic(err) // a struct of strings can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6])
 }
 
-// recipeOf looks a part up.
+// recipeOf returns the recipe of a part.
 func recipeOf(p Part) (recipe, error) {
 	r, ok := recipes()[p]
 	if !ok {
@@ -184,8 +184,8 @@ func recipeOf(p Part) (recipe, error) {
 	return r, nil
 }
 
-// KernelPart returns the part that holds a kernel: "5.10", "6.1", "6.12" or
-// "7.2" for amd64 (also ""), "6.12" or "6.12-16k" for arm64.
+// KernelPart returns the part with a kernel: "5.10", "6.1", "6.12" or "7.2" for
+// amd64 (also ""), "6.12" or "6.12-16k" for arm64.
 func KernelPart(version, arch string) (Part, error) {
 	p := Part("kernel-" + version)
 	if arch != "" && arch != "amd64" {
@@ -197,7 +197,7 @@ func KernelPart(version, arch string) (Part, error) {
 	return p, nil
 }
 
-// Kernels lists the kernels of the bed as messages name them, oldest first.
+// Kernels returns the list of the kernels for messages, oldest first.
 func Kernels() string {
 	var have []string
 	for p, r := range recipes() {
@@ -216,7 +216,7 @@ func Kernels() string {
 	return strings.Join(have, ", ")
 }
 
-// hostArch is the Debian name of the host's architecture.
+// hostArch returns the Debian name of the host's architecture.
 func hostArch() string {
-	return runtime.GOARCH // amd64 and arm64 are called the same
+	return runtime.GOARCH // amd64 and arm64 have the same names
 }

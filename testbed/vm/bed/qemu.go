@@ -6,9 +6,9 @@ import (
 	"runtime"
 )
 
-// QEMUCommand gives the program and the first arguments of the bed's own QEMU
-// for guests of an architecture ("amd64" or "arm64"). It is started through
-// the loader of its own tree, so it needs nothing of the host's libraries.
+// QEMUCommand returns the program and the first arguments of the bed's QEMU for
+// guests of an architecture ("amd64" or "arm64"). It is started by the loader
+// of its own tree, so it does not use the host's libraries.
 func (b *Bed) QEMUCommand(arch string) (argv, env []string, err error) {
 	tree, err := b.Tree(QEMU)
 	if err != nil {
@@ -31,14 +31,14 @@ func (b *Bed) QEMUCommand(arch string) (argv, env []string, err error) {
 	return argv, []string{"QEMU_MODULE_DIR=" + filepath.Join(lib, "qemu")}, nil
 }
 
-// KernelImage is where a kernel's image and modules lie.
+// A KernelImage has the paths of a kernel's image and modules.
 type KernelImage struct {
 	Release string // as `uname -r` says it
 	Image   string // bootable image
 	Modules string // the directory lib/modules/RELEASE
 }
 
-// Kernel finds the image and the modules of a kernel part.
+// Kernel returns the image and the modules of a kernel part.
 func (b *Bed) Kernel(p Part) (KernelImage, error) {
 	tree, err := b.Tree(p)
 	if err != nil {

@@ -17,20 +17,20 @@ import (
 	"time"
 )
 
-// stallLimit bounds the time in which a step shows no progress at all. apt
-// gives up a silent connection by itself after half a minute, three times.
+// stallLimit bounds the time in which a step makes no progress. apt itself
+// retries a silent connection three times, after half a minute each.
 const stallLimit = 3 * time.Minute
 
-// A step is one run of an outside program during set-up.
+// A step is a run of an external program during set-up.
 type step struct {
 	dir      string
 	argv     []string
 	progress func(percent int, text string) // from apt's status lines; may be nil
-	limit    time.Duration                  // of time without progress; stallLimit if zero
+	limit    time.Duration                  // for time without progress; stallLimit if zero
 }
 
-// run runs the step and gives what it printed. The program is killed when ctx
-// ends, when it stalls, and when this process dies.
+// run runs the step and returns its output. The program is killed when ctx
+// ends, when it stalls, and when this process exits.
 func (s step) run(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -67,7 +67,8 @@ func (s step) run(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// failure says what failed, and why, with what the program had to say itself.
+// failure returns an error with the step, the cause, and the program's error
+// output.
 func (s step) failure(ctx context.Context, err error, said string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -82,8 +83,9 @@ func (s step) failure(ctx context.Context, err error, said string) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// runOnOneThread starts and waits on one operating system thread: the parent
-// death signal is sent when the thread that started the child ends.
+// runOnOneThread starts a program and waits for it on one operating system
+// thread: the parent death signal is sent when the thread that started the
+// child exits.
 func runOnOneThread(cmd *exec.Cmd, closeAfterStart io.Closer) error {
 	done := make(chan error, 1)
 	go func() {
@@ -99,12 +101,12 @@ func runOnOneThread(cmd *exec.Cmd, closeAfterStart io.Closer) error {
 	return <-done
 }
 
-// readStatus follows apt's status lines: "dlstatus:1:12.5000:Retrieving ...".
+// readStatus reads apt's status lines: "dlstatus:1:12.5000:Retrieving ...".
 func (s step) readStatus(r io.Reader, watch *watchdog) {
 	last := ""
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		if lines.Text() == last {
-			continue // the same again is not progress
+			continue // a repeated line is not progress
 		}
 		last = lines.Text()
 		watch.reset()
@@ -114,7 +116,7 @@ func (s step) readStatus(r io.Reader, watch *watchdog) {
 	}
 }
 
-// parseStatus takes one of apt's status lines apart.
+// parseStatus parses one of apt's status lines.
 func parseStatus(line string) (percent int, text string, ok bool) {
 	f := strings.SplitN(line, ":", 4)
 	if len(f) != 4 || f[0] != "dlstatus" {
@@ -127,8 +129,8 @@ func parseStatus(line string) (percent int, text string, ok bool) {
 	return int(p), f[3], true
 }
 
-// childEnv is the environment of the programs: this one's, in English, and
-// without a variable that would put another apt configuration first.
+// childEnv returns the environment of the programs: this process's, in English,
+// and without a variable that would select another apt configuration.
 func childEnv() []string {
 	env := []string{"LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	for _, v := range os.Environ() {
@@ -140,8 +142,8 @@ func childEnv() []string {
 	return env
 }
 
-// A watchdog calls a function once nothing was written to it, nor reset
-// called, for its limit.
+// A watchdog calls a function when for its limit nothing was written to it and
+// reset was not called.
 type watchdog struct {
 	limit time.Duration
 	timer *time.Timer

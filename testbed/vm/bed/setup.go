@@ -14,21 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names inside a part's directory.
+// Names in a part's directory.
 const (
-	treeDir      = "tree"            // what was unpacked
-	packagesFile = "packages.sha256" // the packages that it came from
+	treeDir      = "tree"            // the unpacked files
+	packagesFile = "packages.sha256" // the packages
 	filesFile    = "files.sha256"    // every regular file of the tree
-	completeFile = ".complete"       // made last
+	completeFile = ".complete"       // created last
 )
 
-// Prefixes of what is not (or no longer) a part.
+// Prefixes of directories that are not (or no longer) parts.
 const (
 	newPrefix = ".new." // under construction
-	oldPrefix = ".old." // replaced by an update, perhaps still used by guests
+	oldPrefix = ".old." // replaced by an update, possibly in use by guests
 )
 
-// setUp sets the missing parts up, under the lock of the cache.
+// setUp sets up the missing parts, under the lock of the cache.
 func (b *Bed) setUp(ctx context.Context, progress io.Writer, update bool) error {
 	if err := checkHost(); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (b *Bed) setUp(ctx context.Context, progress io.Writer, update bool) error 
 		return err
 	}
 	defer lock.Close()
-	missing, err := b.missing(update) // another process may have been quicker
+	missing, err := b.missing(update) // another process may have set them up
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -66,8 +66,7 @@ func (b *Bed) setUp(ctx context.Context, progress io.Writer, update bool) error 
 	return nil
 }
 
-// prune deletes the parts of recipes that are no longer ours, unless a guest
-// runs on them.
+// prune deletes the parts of other recipes, unless a guest uses them.
 func prune(cache string) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -84,9 +83,9 @@ func prune(cache string) error {
 	return sweep(cache)
 }
 
-// retire renames a part's directory, so that it is found no more but lives on
-// for those who use it. rename(2), unlike os.Rename, may replace the empty
-// directory whose name is then known to be free.
+// retire renames a part's directory so that it is no longer found but can still
+// be used. rename(2), unlike os.Rename, may replace the empty directory that
+// reserves the new name.
 func retire(cache, dir string) (string, error) {
 	old, err := os.MkdirTemp(cache, oldPrefix)
 	if err != nil {
@@ -98,7 +97,7 @@ func retire(cache, dir string) (string, error) {
 	return old, nil
 }
 
-// outdated tells whether a directory's name is that of a part, with the hash
+// outdated reports whether a directory's name is that of a part with the hash
 // of another recipe.
 func outdated(name string) bool {
 	at := strings.LastIndexByte(name, '-')
@@ -109,8 +108,8 @@ func outdated(name string) bool {
 	return err == nil && name != r.dir(Part(name[:at]))
 }
 
-// sweep deletes what set-ups that did not end well have left, and the old
-// trees that no guest uses any more.
+// sweep deletes leftovers of failed set-ups, and old trees that no guest uses
+// any more.
 func sweep(cache string) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -128,7 +127,7 @@ func sweep(cache string) error {
 	return err
 }
 
-// removeUnused deletes a part's directory unless a guest runs on it.
+// removeUnused deletes a part's directory unless a guest uses it.
 func removeUnused(dir string) error {
 	f, err := os.Open(filepath.Join(dir, completeFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -139,7 +138,7 @@ func removeUnused(dir string) error {
 	}
 	defer f.Close()
 	if err := flock(f, lockTry); err != nil {
-		return nil // in use: a later sweep finds it again
+		return nil // in use: a later sweep will find it
 	}
 	return os.RemoveAll(dir)
 }
@@ -151,11 +150,10 @@ type setup struct {
 	keyring string
 	mirrors []string
 	apts    map[string]*apt // by architecture and suites
-	told    time.Time       // when progress was last shown
+	shown   time.Time       // when progress was last written
 }
 
-// part sets up one part: everything happens in a directory beside the final
-// one, which a rename then puts in place.
+// part sets up one part in a temporary directory, which is then renamed.
 func (s *setup) part(ctx context.Context, p Part) error {
 	started := time.Now()
 	r, err := recipeOf(p)
@@ -182,7 +180,7 @@ func (s *setup) build(ctx context.Context, p Part, r recipe, work string) error 
 	a, err := s.download(ctx, p, r, debs)
 	if err != nil && ctx.Err() == nil {
 		// The archive may have changed since its index was fetched.
-		s.say(p, "once more with a new index: %v", err)
+		s.say(p, "retrying with a new index: %v", err)
 		delete(s.apts, r.aptKey())
 		a, err = s.download(ctx, p, r, debs)
 	}
@@ -204,7 +202,7 @@ func (s *setup) build(ctx context.Context, p Part, r recipe, work string) error 
 	return os.RemoveAll(debs)
 }
 
-// download fetches the packages of a part into the directory debs.
+// download downloads the packages of a part to the directory debs.
 func (s *setup) download(ctx context.Context, p Part, r recipe, debs string) (*apt, error) {
 	a, err := s.apt(ctx, p, r)
 	if err != nil {
@@ -220,14 +218,14 @@ func (s *setup) download(ctx context.Context, p Part, r recipe, debs string) (*a
 	return a, a.download(ctx, debs, pkgs, s.showing(p, "download"))
 }
 
-// unpackAll unpacks the downloaded packages and records what they hold.
+// unpackAll unpacks the downloaded packages and writes the lists of hashes.
 func (s *setup) unpackAll(ctx context.Context, p Part, r recipe, debs, work string) error {
 	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
 	if err != nil {
 		return err
 	}
 	s.say(p, "unpacking %d packages", len(files))
-	// base-files brings the links /bin, /lib and /lib64.
+	// base-files has the links /bin, /lib and /lib64.
 	slices.SortStableFunc(files, func(x, y string) int { return baseFirst(x) - baseFirst(y) })
 	if err := hashFiles(debs, filepath.Join(work, packagesFile)); err != nil {
 		return err
@@ -261,10 +259,10 @@ func baseFirst(deb string) int {
 	return 1
 }
 
-// apt gives the private apt for a recipe, with fresh indexes. An index belongs
-// to the run that uses it: an old one names files that have left the archive.
-// Only the suites that the recipe needs are asked for, so that a suite that
-// leaves the mirror breaks its own parts alone.
+// apt returns the private apt for a recipe, with new indexes. An index is valid
+// for this run only: an old one lists files that have left the archive. Only
+// the suites of the recipe are fetched, so that a suite that leaves the mirror
+// affects only its own parts.
 func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
 	key := r.aptKey()
 	if a := s.apts[key]; a != nil {
@@ -288,11 +286,11 @@ func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
 		strings.Join(s.mirrors, ", "), EnvMirror, failed)
 }
 
-// aptKey names the private apt of a recipe.
+// aptKey returns the key of a recipe's private apt.
 func (r recipe) aptKey() string { return r.Arch + "-" + strings.Join(r.suites(), "-") }
 
-// publish puts a finished directory in its place: after a crash it is there
-// with everything that it should hold, or not at all.
+// publish renames a finished directory to its final name. After a crash it
+// either exists with all its contents, or not at all.
 func (s *setup) publish(work, final string) error {
 	if err := syncTree(work); err != nil {
 		return err
@@ -317,16 +315,17 @@ func (s *setup) publish(work, final string) error {
 	return removeUnused(old)
 }
 
-// say shows one line of progress.
+// say writes a line of progress.
 func (s *setup) say(p Part, format string, args ...any) {
-	s.told = time.Now()
+	s.shown = time.Now()
 	fmt.Fprintf(s.out, "bed: %s: %s\n", p, fmt.Sprintf(format, args...))
 }
 
-// showing gives a function that shows apt's progress, a line every few seconds.
+// showing returns a function that writes apt's progress, a line every few
+// seconds.
 func (s *setup) showing(p Part, what string) func(int, string) {
 	return func(percent int, text string) {
-		if time.Since(s.told) > 3*time.Second {
+		if time.Since(s.shown) > 3*time.Second {
 			s.say(p, "%s %d %% (%s)", what, percent, text)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// unpack unpacks a package into a tree. Ownership, set-uid bits, device files
-// and what the recipe drops are left out. No maintainer script runs.
+// unpack unpacks a package into a tree, without ownership, set-uid bits, device
+// files and what the recipe drops. No maintainer script runs.
 func unpack(ctx context.Context, deb string, tree *os.Root, r recipe) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	cmd.Stderr = os.Stderr
@@ -35,13 +35,13 @@ func unpack(ctx context.Context, deb string, tree *os.Root, r recipe) error {
 	return nil
 }
 
-// untar reads a whole archive into a tree.
+// untar extracts a whole archive into a tree.
 func untar(in io.Reader, tree *os.Root, r recipe) error {
 	archive := tar.NewReader(in)
 	for {
 		h, err := archive.Next()
 		if err == io.EOF {
-			_, err = io.Copy(io.Discard, in) // the padding, so that dpkg-deb ends well
+			_, err = io.Copy(io.Discard, in) // read the padding, so that dpkg-deb does not fail
 			return err
 		}
 		if err != nil {
@@ -57,12 +57,12 @@ func untar(in io.Reader, tree *os.Root, r recipe) error {
 	}
 }
 
-// extract makes one entry. os.Root keeps every path inside the tree, whatever
-// links the tree holds.
+// extract creates one entry. os.Root keeps every path inside the tree, whatever
+// links it contains.
 func extract(tree *os.Root, name string, h *tar.Header, data io.Reader) error {
 	mode := os.FileMode(h.Mode) & 0o755
 	if h.Typeflag == tar.TypeDir {
-		// A directory may be there already, or be a link to one (/lib).
+		// A directory may exist already, or be a link to one (/lib).
 		return tree.MkdirAll(name, 0o755)
 	}
 	if err := tree.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -77,10 +77,10 @@ func extract(tree *os.Root, name string, h *tar.Header, data io.Reader) error {
 		target := path.Clean(strings.TrimPrefix(h.Linkname, "./"))
 		return replace(tree, name, func() error { return tree.Link(target, name) })
 	}
-	return nil // devices and the like: the guest has its own
+	return nil // devices etc.: the guest has its own
 }
 
-// replace makes an entry, in place of one that an earlier package left.
+// replace creates an entry, replacing one of an earlier package.
 func replace(tree *os.Root, name string, create func() error) error {
 	if err := tree.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -97,7 +97,7 @@ func writeFile(tree *os.Root, name string, mode os.FileMode, data io.Reader) err
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// drops tells whether a path is left out of the tree.
+// drops reports whether a path is not unpacked.
 func (r recipe) drops(name string, isDir bool) bool {
 	if isDir {
 		name += "/"
@@ -114,7 +114,7 @@ func matchesAny(name string, prefixes []string) bool {
 	return false
 }
 
-// hasPrefix is strings.HasPrefix where one "*" in the prefix stands for one
+// hasPrefix is like strings.HasPrefix, but one "*" in the prefix matches one
 // path element.
 func hasPrefix(name, prefix string) bool {
 	before, after, star := strings.Cut(prefix, "*")

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Verify checks every file of the bed's parts against the hashes that were
-// taken when the part was set up, and the archive's signature on the release
-// files that the packages were verified with.
+// Verify checks every file of the bed's parts against the hashes from set-up,
+// and the archive's signature of the release files with which the packages were
+// verified.
 func (b *Bed) Verify(ctx context.Context) error {
 	var failed error
 	for _, p := range b.PartList() {
@@ -22,7 +22,7 @@ func (b *Bed) Verify(ctx context.Context) error {
 		}
 	}
 	if failed != nil {
-		return fmt.Errorf("the test bed is damaged; delete %s to set it up anew: %w", b.cache, failed)
+		return fmt.Errorf("the test bed is damaged; delete %s to set it up again: %w", b.cache, failed)
 	}
 	return nil
 }
@@ -50,7 +50,8 @@ func (b *Bed) verifyPart(ctx context.Context, dir string) error {
 	return verifyFiles(ctx, filepath.Join(dir, treeDir), filepath.Join(dir, filesFile))
 }
 
-// verifyFiles compares a tree with its list: same files, same contents.
+// verifyFiles checks that a tree has exactly the files of its list, with the
+// same contents.
 func verifyFiles(ctx context.Context, tree, list string) error {
 	want, err := readSums(list)
 	if err != nil {
@@ -66,7 +67,7 @@ func verifyFiles(ctx context.Context, tree, list string) error {
 		case err != nil:
 			return err
 		case want[rel] == "":
-			failed = errors.Join(failed, fmt.Errorf("%s was not there at first", rel))
+			failed = errors.Join(failed, fmt.Errorf("%s is not in the list", rel))
 		case want[rel] != sum:
 			failed = errors.Join(failed, fmt.Errorf("%s has changed", rel))
 		}
@@ -79,7 +80,7 @@ func verifyFiles(ctx context.Context, tree, list string) error {
 	return errors.Join(err, failed)
 }
 
-// readSums reads a file in the format of sha256sum: path to hash.
+// readSums parses a file in the format of sha256sum: path to hash.
 func readSums(name string) (map[string]string, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -30,7 +30,8 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// The list has each event once for each driver, with a reason.
+// TestEventsComplete checks that the list has each event once per driver, with
+// a reason.
 func TestEventsComplete(t *testing.T) {
 	const last = 20 // IB_EVENT_DEVICE_SPEED_CHANGE
 	seen := map[string]map[uint32]bool{}

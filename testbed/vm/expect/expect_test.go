@@ -47,7 +47,7 @@ func TestTableHasNoDoubles(t *testing.T) {
 	for _, r := range slices.Concat(table, mlx5Table) {
 		key := [2]string{r.driver, r.feature}
 		if seen[key] {
-			t.Errorf("%v is there twice", key)
+			t.Errorf("%v is a duplicate", key)
 		}
 		if seen[key] = true; r.why == "" {
 			t.Errorf("%v has no reason", key)
@@ -55,7 +55,7 @@ func TestTableHasNoDoubles(t *testing.T) {
 	}
 }
 
-// recorder stands in for a test that Missing ends.
+// recorder replaces a test that Missing ends.
 type recorder struct {
 	testing.TB
 	outcome string
@@ -76,7 +76,7 @@ func TestMissing(t *testing.T) {
 		t.Setenv(EnvDevice, c.device)
 		r := &recorder{TB: t}
 		func() {
-			defer func() { _ = recover() }() // what Skipf and Fatalf end with
+			defer func() { _ = recover() }() // Skipf and Fatalf panic
 			Missing(r, c.feature, nil)
 		}()
 		if r.outcome != c.want {

@@ -1,7 +1,7 @@
 package expect
 
-// mlx5Table is what is expected of mlx5_ib on a device as that of
-// testbed/connectx, which claims what a ConnectX-5 does but not all of it.
+// mlx5Table has the rules of mlx5_ib with a device of testbed/connectx, which
+// has some but not all of the features of a ConnectX-5.
 var mlx5Table = []rule{
 	{"mlx5", Usable, always, "the ioctls that Open needs are there since 5.10"},
 	{"mlx5", CopyOnFork, version{5, 12}, "the kernel's, not the driver's: nldev reports it since 5.12"},
@@ -12,10 +12,10 @@ var mlx5Table = []rule{
 	{"mlx5", Atomics, always, "since the driver exists (3.11)"},
 	{"mlx5", MW, always, "since 4.6, which is older than the bed"},
 	{"mlx5", MWBindRight, never, "a memory key of mlx5 does not say whether windows may be bound to its memory"},
-	{"mlx5", MWKeyOrder, never, "a window of mlx5 takes whatever key it is bound by"},
-	{"mlx5", MWHoldsMR, never, "mlx5_ib does not know of windows that programs have bound"},
-	{"mlx5", Flush, never, "there is no RDMA FLUSH in mlx5"},
-	{"mlx5", AtomicWrite, never, "there is no ATOMIC WRITE in mlx5"},
+	{"mlx5", MWKeyOrder, never, "mlx5 accepts any key for a window"},
+	{"mlx5", MWHoldsMR, never, "mlx5_ib does not track windows bound by programs"},
+	{"mlx5", Flush, never, "mlx5 has no RDMA FLUSH"},
+	{"mlx5", AtomicWrite, never, "mlx5 has no ATOMIC WRITE"},
 	{"mlx5", SQD, never, "mlx5_ib has no transition to SQD"},
 	{"mlx5", SQDrained, never, "mlx5_ib has no transition to SQD"},
 	{"mlx5", AtomicRecovery, always, "since the driver exists (3.11)"},
@@ -24,45 +24,45 @@ var mlx5Table = []rule{
 	{"mlx5", LastWQEEvent, always, "since the driver exists (3.11)"},
 	{"mlx5", UDShortRecv, never, "a datagram too long for its receive fails it, and moves the QP to ERR"},
 	{"mlx5", SRQResize, never, "mlx5_ib cannot resize an SRQ"},
-	{"mlx5", SRQFirstLimit, never, "mlx5_ib looks at the limit when an SRQ is modified, not when it is made"},
+	{"mlx5", SRQFirstLimit, never, "mlx5_ib sets the limit when an SRQ is modified, not when it is created"},
 	{"mlx5", ODP, version{6, 12}, "the driver has it since 3.19; the bed's devices offer it from 6.12 on: see testbed/connectx/world"},
 	{"mlx5", ODPOffset, version{6, 12}, "as ODP"},
 	{"mlx5", ODPImplicit, version{6, 12}, "as ODP; the driver has it since 4.11"},
-	{"mlx5", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm takes events of programs"},
+	{"mlx5", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm accepts events from programs"},
 	{"mlx5", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
 	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},
-	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib tells the speed of a port"},
+	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib reports the speed of a port"},
 	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
-	{"mlx5", RawPacket, always, "since the driver makes objects of raw Ethernet (4.5)"},
-	{"mlx5", RawPacketIB, never, "raw packets are Ethernet's"},
-	{"mlx5", EthernetIB, never, "a port of InfiniBand has no network device but that of IPoIB"},
+	{"mlx5", RawPacket, always, "since the driver creates raw Ethernet objects (4.5)"},
+	{"mlx5", RawPacketIB, never, "raw packets need Ethernet"},
+	{"mlx5", EthernetIB, never, "an InfiniBand port has no network device except IPoIB"},
 	{"mlx5", Clock, always, "since 4.2, which is older than the bed"},
-	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs alone, and the software ConnectX none"},
+	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only, and the software ConnectX does not"},
 }
 
-// mlx5Events are the events of such a device that a test can provoke from inside
-// the guest. Others are provoked by those who tell the device what to do.
+// mlx5Events has the events of such a device that a test in the guest can
+// cause. Others are caused by fault injection.
 var mlx5Events = []eventRule{
 	{"mlx5", 0, always, "CQ error: a completion finds the queue full"},
-	{"mlx5", 1, never, "QP fatal: what fails is told by its completion"},
-	{"mlx5", 2, never, "QP request error: what fails is told by its completion"},
+	{"mlx5", 1, never, "QP fatal: errors are reported by completions"},
+	{"mlx5", 2, never, "QP request error: errors are reported by completions"},
 	{"mlx5", 3, always, "QP access error: the responder refused an RKey"},
-	{"mlx5", 4, always, "communication established: the first packet came in RTR"},
+	{"mlx5", 4, always, "communication established: the first packet arrived in RTR"},
 	{"mlx5", 5, never, "send queue drained: mlx5_ib has no transition to SQD"},
-	{"mlx5", 6, never, "path migrated: nothing here migrates a path"},
-	{"mlx5", 7, never, "path migration error: nothing here migrates a path"},
-	{"mlx5", 8, never, "device fatal: it wants firmware that fails"},
+	{"mlx5", 6, never, "path migrated: no test migrates a path"},
+	{"mlx5", 7, never, "path migration error: no test migrates a path"},
+	{"mlx5", 8, never, "device fatal: needs a firmware failure"},
 	{"mlx5", 9, always, "port active: the network interface is up"},
 	{"mlx5", 10, always, "port error: the network interface is down"},
-	{"mlx5", 11, never, "LID change: it wants a subnet manager"},
-	{"mlx5", 12, never, "P_Key change: it wants a subnet manager"},
-	{"mlx5", 13, never, "SM change: it wants a subnet manager"},
-	{"mlx5", 14, never, "SRQ error: a bad receive fails the QP that took it"},
+	{"mlx5", 11, never, "LID change: needs a subnet manager"},
+	{"mlx5", 12, never, "P_Key change: needs a subnet manager"},
+	{"mlx5", 13, never, "SM change: needs a subnet manager"},
+	{"mlx5", 14, never, "SRQ error: a bad receive fails the QP that uses it"},
 	{"mlx5", 15, always, "SRQ limit: fewer receives than the limit are left"},
-	{"mlx5", 16, always, "last WQE: a QP of an SRQ in ERR took its last receive"},
-	{"mlx5", 17, never, "client reregistration: it wants a subnet manager"},
-	{"mlx5", 18, always, "GID change: the network interface has got or lost an address"},
-	{"mlx5", 19, never, "WQ fatal: nothing here breaks a work queue"},
+	{"mlx5", 16, always, "last WQE: a QP of an SRQ in ERR has used its last receive"},
+	{"mlx5", 17, never, "client reregistration: needs a subnet manager"},
+	{"mlx5", 18, always, "GID change: an address of the network interface was added or removed"},
+	{"mlx5", 19, never, "WQ fatal: no test breaks a work queue"},
 	{"mlx5", 20, never, "device speed change: the link has one speed"},
 }

@@ -1,7 +1,6 @@
-// Package guestinit is what a Go program needs to be the first process of a
-// guest: mounts, kernel modules, network devices, power-off. The test bed's
-// agent is built on it, and so may be any static binary that is to be the only
-// content of an initramfs.
+// Package guestinit has the functions that the first process of a guest needs:
+// mounts, kernel modules, network devices, power-off. The test bed's agent uses
+// it, and so can any static binary that is the only content of an initramfs.
 //
 // A minimal first process:
 //
@@ -26,16 +25,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ModuleDir is where the initramfs holds kernel modules: NAME.ko files, and a
-// file ModuleList with their names in the order in which they can be loaded.
+// ModuleDir is the directory of kernel modules in the initramfs: NAME.ko files,
+// and a file ModuleList with their names in loading order.
 const (
 	ModuleDir  = "/modules"
 	ModuleList = "load"
 )
 
-// Start makes a bare initramfs into a place where programs can run: it mounts
-// the kernel's file systems, loads the modules that the initramfs holds, and
-// brings the loopback device up.
+// Start prepares a bare initramfs for programs: it mounts the kernel's file
+// systems, loads the modules of the initramfs, and brings the loopback device
+// up.
 func Start() error {
 	if err := Mount(); err != nil {
 		return err
@@ -46,11 +45,11 @@ func Start() error {
 	return LinkUp("lo")
 }
 
-// A mount is one of the file systems that every guest has.
+// A mount is a file system of every guest.
 type mount struct {
 	source, target, fstype, data string
 	flags                        uintptr
-	optional                     bool // some kernels are built without
+	optional                     bool // not in all kernels
 }
 
 var mounts = []mount{
@@ -66,7 +65,7 @@ var mounts = []mount{
 	{source: "cgroup2", target: "/sys/fs/cgroup", fstype: "cgroup2", optional: true},
 }
 
-// Mount mounts the kernel's own file systems and the temporary ones.
+// Mount mounts the kernel's file systems and the temporary ones.
 func Mount() error {
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.target, 0o755); err != nil && !m.optional {
@@ -84,8 +83,8 @@ func Mount() error {
 }
 
 // Mount9P mounts a directory that the host shares under a tag. With loose
-// caching the guest takes for granted that nobody else changes the directory;
-// without, it asks the host each time.
+// caching the guest assumes that only it changes the directory; without, it
+// asks the host each time.
 func Mount9P(tag, target string, readOnly, loose bool) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
@@ -104,8 +103,8 @@ func Mount9P(tag, target string, readOnly, loose bool) error {
 	return nil
 }
 
-// Bind makes the mounts of this root, each with those below it, visible at the
-// same place under another root.
+// Bind bind-mounts directories of this root, recursively, at the same paths
+// under another root.
 func Bind(root string, targets ...string) error {
 	for _, t := range targets {
 		if err := unix.Mount(t, filepath.Join(root, t), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -119,7 +118,7 @@ func Bind(root string, targets ...string) error {
 func LoadModules() error {
 	list, err := os.ReadFile(filepath.Join(ModuleDir, ModuleList))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // everything is built in
+		return nil // all modules are built in
 	}
 	if err != nil {
 		return err
@@ -132,9 +131,9 @@ func LoadModules() error {
 	return nil
 }
 
-// LoadModule loads one module from a file (.ko, or .ko.xz where the kernel can
-// decompress it) with parameters as on modprobe's command line. A module that
-// is loaded already is not an error.
+// LoadModule loads a module from a file (.ko, or .ko.xz if the kernel can
+// decompress it) with parameters as on modprobe's command line. It returns nil
+// if the module is already loaded.
 func LoadModule(path, params string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -159,19 +158,20 @@ func LoadModule(path, params string) error {
 	return nil
 }
 
-// PowerOff ends the guest, when the console has shown what was written to it.
-// It does not return.
+// PowerOff powers the guest off, after the console has been written. It does
+// not return.
 func PowerOff() {
 	unix.Sync()
-	// Like tcdrain(3): the console's line is slow, and what it has not shown when
-	// the power goes is lost. Where standard output is no terminal nothing waits.
+	// Like tcdrain(3): the serial console is slow, and output that was not
+	// written at power-off is lost. If standard output is not a terminal this
+	// does nothing.
 	_ = unix.IoctlSetInt(unix.Stdout, unix.TCSBRK, 1)
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-	panic(fmt.Sprintf("guestinit: power-off: %v", err)) // a panic of process 1 ends the guest, too
+	panic(fmt.Sprintf("guestinit: power-off: %v", err)) // a panic of process 1 also ends the guest
 }
 
-// Fatal reports an error on the console and ends the guest by a kernel panic,
-// so that whoever waits for the guest sees that it failed.
+// Fatal prints an error on the console and ends the guest by a kernel panic, so
+// that Guest.Wait returns an error.
 func Fatal(err error) {
 	fmt.Fprintf(os.Stderr, "guestinit: fatal: %v\n", err)
 	os.Exit(1)

@@ -30,8 +30,8 @@ func LinkUp(name string) error {
 	return nil
 }
 
-// AddDummy adds a dummy network device: one that has addresses and is up, but
-// leads nowhere.
+// AddDummy adds a dummy network device, which can have addresses and drops all
+// packets.
 func AddDummy(name string) error {
 	kind := attr(nil, unix.IFLA_INFO_KIND, []byte("dummy"))
 	msg := ifInfo(0, 0)
@@ -43,7 +43,7 @@ func AddDummy(name string) error {
 	return nil
 }
 
-// AddAddress gives a network device an address, such as 10.9.0.1/24, and
+// AddAddress adds an address, such as 10.9.0.1/24, to a network device, and
 // brings the device up.
 func AddAddress(name string, addr netip.Prefix) error {
 	index, err := linkIndex(name)
@@ -66,8 +66,8 @@ func AddAddress(name string, addr netip.Prefix) error {
 	return LinkUp(name)
 }
 
-// AddRXE adds the soft-RoCE device name on a network device, as does
-// `rdma link add name type rxe netdev netdev`.
+// AddRXE adds a soft-RoCE device on a network device, as does `rdma link add
+// name type rxe netdev netdev`.
 func AddRXE(name, netdev string) error {
 	return nldev.AddLink(name, "rxe", netdev)
 }
@@ -80,7 +80,7 @@ func linkIndex(name string) (int, error) {
 	return dev.Index, nil
 }
 
-// ifInfo is a struct ifinfomsg that sets flags.
+// ifInfo returns a struct ifinfomsg that sets flags.
 func ifInfo(index int, flags uint32) []byte {
 	b := make([]byte, 4, 64) // family, pad, type
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -96,7 +96,7 @@ func attr(b []byte, kind uint16, value []byte) []byte {
 	return append(b, make([]byte, -len(value)&3)...)
 }
 
-// request sends one netlink request and waits for its acknowledgement.
+// request sends a netlink request and waits for its acknowledgment.
 func request(protocol int, kind uint16, flags int, payload []byte) (err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -118,7 +118,7 @@ func request(protocol int, kind uint16, flags int, payload []byte) (err error) {
 		return err
 	}
 	if n < netlinkErrorOffset+4 || binary.NativeEndian.Uint16(reply[4:]) != unix.NLMSG_ERROR {
-		return fmt.Errorf("netlink: not an acknowledgement: % x", reply[:n])
+		return fmt.Errorf("netlink: not an acknowledgment: % x", reply[:n])
 	}
 	if code := int32(binary.NativeEndian.Uint32(reply[netlinkErrorOffset:])); code != 0 {
 		return unix.Errno(-code)

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reaper starts processes and collects all that end, among them those that
-// the kernel hands to process 1 because their parents are gone. It must be the
-// only one in the process that waits: os/exec cannot be used beside it.
+// A Reaper starts processes and reaps all that exit, including orphans that the
+// kernel assigns to process 1. No other code in the process may wait for
+// children: os/exec cannot be used.
 type Reaper struct {
 	mu      sync.Mutex
 	waiting map[int]chan Ended
 }
 
-// Ended says how a process ended.
+// Ended describes how a process ended.
 type Ended struct {
 	Status unix.WaitStatus
 	Usage  unix.Rusage
 }
 
-// NewReaper returns a Reaper that works until the process ends.
+// NewReaper returns a Reaper that runs until the process exits.
 func NewReaper() *Reaper {
 	r := &Reaper{waiting: make(map[int]chan Ended)}
 	children := make(chan os.Signal, 1)
@@ -37,10 +37,10 @@ func NewReaper() *Reaper {
 	return r
 }
 
-// Start starts a process, as does syscall.ForkExec. How it ended is sent to
-// the channel.
+// Start starts a process, as does syscall.ForkExec. Its status is sent to the
+// channel when it has ended.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (pid int, ended <-chan Ended, err error) {
-	r.mu.Lock() // so that the process is not collected before it is known
+	r.mu.Lock() // so that the process is not reaped before it is in the map
 	defer r.mu.Unlock()
 	pid, err = syscall.ForkExec(path, argv, attr)
 	if err != nil {
@@ -51,8 +51,8 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (pid 
 	return pid, c, nil
 }
 
-// Signal sends a signal to a process that Start has started, or to its group,
-// unless it has been collected.
+// Signal sends a signal to a process started by Start, or to its group, unless
+// it has been reaped.
 func (r *Reaper) Signal(pid int, sig syscall.Signal, group bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Reaper) Signal(pid int, sig syscall.Signal, group bool) error {
 	return unix.Kill(pid, sig)
 }
 
-// collect takes every child that has ended.
+// collect reaps all children that have exited.
 func (r *Reaper) collect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *Reaper) collect() {
 			continue
 		}
 		if err != nil || pid <= 0 {
-			return // no child has ended, or there is none
+			return // no child has exited, or none exists
 		}
 		if c := r.waiting[pid]; c != nil {
 			delete(r.waiting, pid)

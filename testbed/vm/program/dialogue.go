@@ -13,15 +13,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// Until waits until a shell script is content.
+// Until waits until a shell script succeeds.
 func Until(t testing.TB, g *vm.Guest, script string) {
 	t.Helper()
 	Run(t, g, "timeout", "90", "sh", "-c", "until "+script+"; do sleep 0.2; done")
 }
 
-// A Dialogue is with a program that does as it is told, so that a test can make
-// things happen in between. It reads lines, each a JSON string, and answers each by
-// a line "= value" or "! error". Whatever else it prints is shown if it ends early.
+// A Dialogue is a connection to a program that executes commands step by step.
+// The program reads lines, each a JSON string, and replies to each with a line
+// "= value" or "! error". Its other output is shown if it exits early.
 type Dialogue struct {
 	t    testing.TB
 	in   *io.PipeWriter
@@ -29,8 +29,8 @@ type Dialogue struct {
 	said strings.Builder
 }
 
-// Converse starts such a program. Its first line is an answer, too; it ends with
-// the test.
+// Converse starts such a program. The first line of the program is also a
+// reply. The program is killed at the end of the test.
 func Converse(t testing.TB, g *vm.Guest, name string, args ...string) *Dialogue {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -58,7 +58,7 @@ func Converse(t testing.TB, g *vm.Guest, name string, args ...string) *Dialogue 
 	return d
 }
 
-// Say has a line carried out, and returns the answer.
+// Say sends a line, and returns the reply.
 func (d *Dialogue) Say(line string) string {
 	d.t.Helper()
 	b, err := json.Marshal(line)
@@ -85,7 +85,7 @@ func (d *Dialogue) answer(what string) string {
 	}
 }
 
-// Value has a line carried out that has to work.
+// Value sends a line that must succeed, and returns the value.
 func (d *Dialogue) Value(line string) string {
 	d.t.Helper()
 	v, ok := strings.CutPrefix(d.Say(line), "=")
@@ -95,13 +95,13 @@ func (d *Dialogue) Value(line string) string {
 	return strings.TrimSpace(v)
 }
 
-// Do is Value, for lines without one.
+// Do sends a line that must succeed without a value.
 func (d *Dialogue) Do(line string) {
 	d.t.Helper()
 	d.Value(line)
 }
 
-// Want is about the answer.
+// Want sends a line, and checks the reply.
 func (d *Dialogue) Want(line, answer string) {
 	d.t.Helper()
 	if got := d.Say(line); got != answer {

@@ -1,5 +1,5 @@
-// Package program runs programs in guests for tests that talk to them: what a
-// program prints can be waited for, and every run is bounded.
+// Package program runs programs in guests: tests can wait for their output, and
+// every run has a time limit.
 package program
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// Limit bounds one run of a program. It leaves room for a busy machine: on an
+// Limit bounds one run of a program. It has reserves for a busy machine: on an
 // idle one a run takes seconds.
 const Limit = 5 * time.Minute
 
@@ -22,28 +22,28 @@ type Process struct {
 	Cmd    *vm.Cmd
 	Stdout Output
 	Stderr Output
-	Ended  chan struct{} // closed when the program has ended
+	Ended  chan struct{} // closed when the program has exited
 	began  time.Time
 	err    error
 	cancel context.CancelFunc
 }
 
-// Start runs a program. It is killed at the end of the test, if not before.
+// Start starts a program. It is killed at the end of the test.
 func Start(t testing.TB, g *vm.Guest, name string, args ...string) *Process {
 	t.Helper()
 	return start(t, Limit, g, nil, name, args...)
 }
 
-// StartFor runs a program that may take longer, or less long, than Limit.
+// StartFor is like Start with another time limit.
 func StartFor(t testing.TB, limit time.Duration, g *vm.Guest, name string, args ...string) *Process {
 	t.Helper()
 	return start(t, limit, g, nil, name, args...)
 }
 
-// Terminal is one that no line of a program is too long for.
+// Terminal is wide enough for all lines of the programs.
 var Terminal = vm.WindowSize{Rows: 24, Cols: 200}
 
-// StartOn runs a program on a terminal, where its output comes line by line.
+// StartOn starts a program on a terminal, so that its output is line-buffered.
 func StartOn(t testing.TB, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
 	t.Helper()
 	return start(t, Limit, g, tty, name, args...)
@@ -68,7 +68,7 @@ func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, n
 	return p
 }
 
-// Run runs a command that has to succeed, and returns what it printed.
+// Run runs a command that must succeed, and returns its output.
 func Run(t testing.TB, g *vm.Guest, name string, args ...string) string {
 	t.Helper()
 	p := Start(t, g, name, args...)
@@ -78,16 +78,16 @@ func Run(t testing.TB, g *vm.Guest, name string, args ...string) string {
 	return p.Stdout.String()
 }
 
-// Wait returns how the program has ended.
+// Wait waits for the program and returns its error.
 func (p *Process) Wait() error {
 	<-p.Ended
 	return p.err
 }
 
-// Kill ends the program.
+// Kill kills the program.
 func (p *Process) Kill() { p.cancel() }
 
-// Running is whether it has not ended yet.
+// Running reports whether the program has not exited yet.
 func (p *Process) Running() bool {
 	select {
 	case <-p.Ended:
@@ -97,7 +97,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Status is the exit status of a program that has ended, or -1.
+// Status returns the exit status of a program that has exited, or -1.
 func (p *Process) Status() int {
 	if p.Cmd.ProcessState == nil {
 		return -1
@@ -105,17 +105,17 @@ func (p *Process) Status() int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// String is the command line with what the program said.
+// String returns the command line and the output.
 func (p *Process) String() string {
 	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String()
 }
 
-// patience is for how long an end may run on when the other has ended, or as
-// long as that one took: where that was long, the machine is busy. C programs
-// whose peer has failed wait for ever.
+// patience is how long an end may continue after the other has exited, unless
+// that one took longer, because then the machine is busy. C programs wait for
+// ever if their peer has failed.
 const patience = 30 * time.Second
 
-// Finish waits until both ends of a pair have ended.
+// Finish waits until both ends of a pair have exited.
 func Finish(s, c *Process) (serverErr, clientErr error) {
 	other := s
 	select {
@@ -131,15 +131,15 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 	return s.Wait(), c.Wait()
 }
 
-// An Output is what a program has printed, in which a text can be waited for.
+// An Output is the output of a program. Callers can wait for a text.
 type Output struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	ended bool
-	fresh chan struct{} // closed when there is more, or the end
+	fresh chan struct{} // closed at new output or the end
 }
 
-// Write adds to what was printed.
+// Write implements io.Writer.
 func (w *Output) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,18 +161,18 @@ func (w *Output) wake() {
 	}
 }
 
-// String is what was printed until now.
+// String returns the output so far.
 func (w *Output) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return plain(w.buf.String())
 }
 
-// Await returns when text was written, or the program has ended, which its
-// time limit sees to.
+// Await waits until text was written, or the program has exited. It reports
+// whether the text was written.
 func (w *Output) Await(text string) bool { return w.AwaitTimes(text, 1) }
 
-// AwaitTimes awaits a text that comes n times.
+// AwaitTimes waits for n occurrences of a text.
 func (w *Output) AwaitTimes(text string, n int) bool {
 	for {
 		w.mu.Lock()
@@ -189,5 +189,5 @@ func (w *Output) AwaitTimes(text string, n int) bool {
 	}
 }
 
-// plain makes a terminal's lines plain.
+// plain converts a terminal's line ends.
 func plain(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }

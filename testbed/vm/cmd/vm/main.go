@@ -2,8 +2,8 @@
 //
 //	go run ./testbed/vm/cmd/vm -kernel 6.12 -rxe -- ibv_devinfo -v
 //
-// Without a command it gives a shell. A file of the host can be named with a
-// leading "@": it is copied into the guest, and its path there put in its place.
+// Without a command it runs a shell. An argument with a leading "@" is a file
+// of the host: it is copied into the guest, and replaced by its path there.
 package main
 
 import (
@@ -47,23 +47,23 @@ func main() {
 func parse() options {
 	var o options
 	var modules, kernelArgs, qemuArgs string
-	flag.BoolVar(&o.setup, "setup", false, "set the bed up (the named parts, or all), and nothing else")
-	flag.BoolVar(&o.update, "update", false, "set the bed up anew with the newest packages, and drop parts of older recipes")
+	flag.BoolVar(&o.setup, "setup", false, "only set up the bed (the named parts, or all)")
+	flag.BoolVar(&o.update, "update", false, "set up the bed again with the newest packages, and remove parts of older recipes")
 	flag.BoolVar(&o.verify, "verify", false, "check every file of the bed")
 	flag.BoolVar(&o.list, "list", false, "list the parts of the bed")
 	flag.StringVar(&o.config.Kernel, "kernel", "6.12", "kernel: "+bed.Kernels())
 	flag.StringVar(&o.config.Arch, "arch", "amd64", "architecture of the guest: amd64 or arm64")
 	flag.IntVar(&o.config.CPUs, "cpus", 2, "number of CPUs")
 	flag.IntVar(&o.config.MemoryMB, "memory", 1024, "memory in MB")
-	flag.BoolVar(&o.config.ICount, "icount", false, "let the guest's clock count instructions (one CPU)")
-	flag.BoolVar(&o.config.RXE, "rxe", false, "make rxe0 on d0, 10.9.0.1/24")
-	flag.StringVar(&o.config.Share, "share", "", "directory of the host that the guest has at /share")
-	flag.Func("vfio-user", "plug in the device model that listens on this `socket` (repeatable)", func(socket string) error {
+	flag.BoolVar(&o.config.ICount, "icount", false, "make the guest's clock count instructions (one CPU)")
+	flag.BoolVar(&o.config.RXE, "rxe", false, "create rxe0 on d0, 10.9.0.1/24")
+	flag.StringVar(&o.config.Share, "share", "", "directory of the host for /share in the guest")
+	flag.Func("vfio-user", "add the device model that listens on this `socket` (repeatable)", func(socket string) error {
 		o.config.VFIOUser = append(o.config.VFIOUser, socket)
 		return nil
 	})
-	flag.StringVar(&modules, "modules", "", "further kernel modules, comma-separated")
-	flag.StringVar(&kernelArgs, "kernel-args", "", "further kernel arguments, space-separated")
+	flag.StringVar(&modules, "modules", "", "additional kernel modules, comma-separated")
+	flag.StringVar(&kernelArgs, "kernel-args", "", "additional kernel arguments, space-separated")
 	flag.StringVar(&qemuArgs, "qemu-args", "", "further QEMU arguments, space-separated")
 	flag.BoolVar(&o.console, "console", false, "show the serial console on standard error")
 	flag.BoolVar(&o.dmesg, "dmesg", false, "show the kernel's log on standard error after the command")
@@ -164,7 +164,7 @@ func (o options) command(ctx context.Context, g *vm.Guest) (int, error) {
 	return exitStatus(c.Run())
 }
 
-// exitStatus turns an ExitError into the status that a shell would give.
+// exitStatus returns the status that a shell would return for an ExitError.
 func exitStatus(err error) (int, error) {
 	var exit *vm.ExitError
 	switch {

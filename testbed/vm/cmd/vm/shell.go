@@ -65,7 +65,7 @@ func windowSize(fd int) (vm.WindowSize, error) {
 	return vm.WindowSize{Rows: w.Row, Cols: w.Col}, nil
 }
 
-// rawMode passes every key on, as cfmakeraw(3) does.
+// rawMode sets raw mode, as cfmakeraw(3) does.
 func rawMode(fd int) (restore func() error, err error) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
