@@ -45,12 +45,13 @@ type AddrInfo struct {
 }
 
 // GetAddrInfo translates a host and a service, each a name or a number:
-// rdma_getaddrinfo(3). Names are looked up with Go's resolver. An empty node stands for
-// all addresses and is only for listeners. hints may be nil; of its fields, Flags,
-// Family, QPType, PortSpace and Src are used. GetAddrInfo returns [uverbs.ErrInvalid]
-// if the service or the address cannot be parsed or if hints contradict each other,
-// [uverbs.ErrNotSupported] for a family other than IPv4 and IPv6, [ErrUnreachable] if
-// the resolver does not find the name, and context.Cause(ctx) if ctx ends first.
+// rdma_getaddrinfo(3). Names are looked up with Go's resolver. An empty node stands
+// for all addresses and is only for listeners. hints may be nil; of its fields,
+// Flags, Family, QPType, PortSpace and Src are used. GetAddrInfo returns
+// [uverbs.ErrInvalid] if the service or the address cannot be parsed or if hints
+// contradict each other, [uverbs.ErrNotSupported] for a family other than IPv4 and
+// IPv6, [ErrUnreachable] if the resolver does not find the name, and
+// context.Cause(ctx) if ctx ends first.
 func GetAddrInfo(ctx context.Context, node, service string, hints *AddrInfo) ([]AddrInfo, error) {
 	if hints == nil {
 		hints = &AddrInfo{}
@@ -158,13 +159,14 @@ func lookupHost(ctx context.Context, node string, flags AddrInfoFlags, f Family)
 	return ips, nil
 }
 
-// CreateEP creates a synchronous id as ai describes: rdma_create_ep(3). With [Passive],
-// the id is bound and ready to listen, and cfg is for the QPs of the ids that
-// GetRequest returns. Otherwise the address and the route are resolved, cfg is for the
-// id's own QP, and the id is ready to connect. If cfg is nil, no QPs are created. A nil
-// pd stands for the PD that the ids of the device share. The errors are those of
-// [NewIDFor], [ID.Bind], [SyncID.ResolveAddr], [SyncID.ResolveRoute], [SyncID.SetPaths]
-// and [ID.CreateQP], and [uverbs.ErrNotSupported] for the InfiniBand family.
+// CreateEP creates a synchronous id as ai describes: rdma_create_ep(3). With
+// [Passive], the id is bound and ready to listen, and cfg is for the QPs of the ids
+// that GetRequest returns. Otherwise the address and the route are resolved, cfg is
+// for the id's own QP, and the id is ready to connect. If cfg is nil, no QPs are
+// created. A nil pd stands for the PD that the ids of the device share. The errors
+// are those of [NewIDFor], [ID.Bind], [SyncID.ResolveAddr], [SyncID.ResolveRoute],
+// [SyncID.SetPaths] and [ID.CreateQP], and [uverbs.ErrNotSupported] for the
+// InfiniBand family.
 func CreateEP(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPConfig) (*SyncID, error) {
 	a := *ai
 	if err := a.complete(); err != nil {

@@ -253,7 +253,7 @@ func TestSyncQueued(t *testing.T) {
 	back := good(s.Sync())(t)
 	ctx, cancel := context.WithCancel(limit(t))
 	defer cancel()
-	e, err := back.answer(ctx, "resolve address", addrAnswers)
+	e, err := back.await(ctx, "resolve address", addrResults)
 	if check(t, err); e.Type != EventAddrResolved {
 		t.Errorf("%+v", e)
 	}

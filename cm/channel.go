@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is an open rdma_cm descriptor. Commands of its ids are issued on it, and their
-// events are read from it.
+// A node is an open rdma_cm descriptor. Commands of its ids are issued on it, and
+// their events are read from it.
 type node struct {
 	file *rdmacm.File
 
-	refusals refusals
+	rejects rejectQueue
 
 	mu     sync.Mutex
 	closed bool
@@ -50,8 +50,8 @@ func explainOpen(err error) error {
 	return e
 }
 
-// hold counts an id that uses the node.
-func (n *node) hold() error {
+// addRef counts an id that uses the node.
+func (n *node) addRef() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -61,7 +61,7 @@ func (n *node) hold() error {
 	return nil
 }
 
-func (n *node) drop() {
+func (n *node) release() {
 	n.mu.Lock()
 	n.ids--
 	n.mu.Unlock()
@@ -77,8 +77,8 @@ type record struct {
 
 func (r *record) typ() EventType { return EventType(r.raw.Event) }
 
-// read waits for an event of an open id and stores it in r. If r is nil, it allocates a
-// record.
+// read waits for an event of an open id and stores it in r. If r is nil, it
+// allocates a record.
 func (n *node) read(r *record) (*record, error) {
 	if r == nil {
 		r = &record{}
@@ -96,7 +96,7 @@ func (n *node) read(r *record) (*record, error) {
 			r.id, r.mc = v.id, v
 			return r, nil
 		}
-		r.drop()
+		r.discard()
 	}
 }
 
@@ -130,11 +130,12 @@ func NewEventChannel() (*EventChannel, error) {
 	return ch, nil
 }
 
-// Next waits for the next event: rdma_get_cm_event(3). A waiting call does not block a
-// thread. Next returns context.Cause(ctx) if ctx ends first, and [uverbs.ErrClosed] if
-// the channel is closed. A returned event is already acknowledged. Before it returns
-// EventEstablished, Next moves the QP of [ID.CreateQP] to RTS, and before it returns
-// EventMulticastJoin, it attaches the QP to the group, as librdmacm does.
+// Next waits for the next event: rdma_get_cm_event(3). A waiting call does not block
+// a thread. Next returns context.Cause(ctx) if ctx ends first, and
+// [uverbs.ErrClosed] if the channel is closed. A returned event is already
+// acknowledged. Before it returns EventEstablished, Next moves the QP of
+// [ID.CreateQP] to RTS, and before it returns EventMulticastJoin, it attaches the QP
+// to the group, as librdmacm does.
 func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 	select {
 	case <-ch.lead:
@@ -191,8 +192,8 @@ func (ch *EventChannel) nextRecord() (r *record, waited bool, err error) {
 	return r, false, err
 }
 
-// yield removes and returns the pending events that which selects.
-func (ch *EventChannel) yield(which func(*record) bool) (records []*record) {
+// removePending removes and returns the pending events that which selects.
+func (ch *EventChannel) removePending(which func(*record) bool) (records []*record) {
 	ch.pendingMu.Lock()
 	defer ch.pendingMu.Unlock()
 	ch.pending = slices.DeleteFunc(ch.pending, func(r *record) bool {
@@ -205,11 +206,11 @@ func (ch *EventChannel) yield(which func(*record) bool) (records []*record) {
 	return records
 }
 
-// holds reports whether events of the id are pending.
-func (ch *EventChannel) holds(i *ID) bool {
+// hasPending reports whether events of the id are pending.
+func (ch *EventChannel) hasPending(id *ID) bool {
 	ch.pendingMu.Lock()
 	defer ch.pendingMu.Unlock()
-	return slices.ContainsFunc(ch.pending, func(r *record) bool { return r.id == i })
+	return slices.ContainsFunc(ch.pending, func(r *record) bool { return r.id == id })
 }
 
 // push appends events that were read elsewhere.
@@ -223,8 +224,8 @@ func (ch *EventChannel) push(records ...*record) {
 	ch.interrupt()
 }
 
-// watch makes the end of ctx interrupt the reader. It does nothing if the last call had
-// the same context.
+// watch makes the end of ctx interrupt the reader. It does nothing if the last call
+// had the same context.
 func (ch *EventChannel) watch(ctx context.Context) {
 	if ch.watched == ctx.Done() {
 		return
@@ -243,25 +244,25 @@ func (ch *EventChannel) interrupt() {
 	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-// Close closes the channel: rdma_destroy_event_channel(3). It returns [uverbs.ErrBusy]
-// while ids use the channel. It is idempotent.
+// Close closes the channel: rdma_destroy_event_channel(3). It returns
+// [uverbs.ErrBusy] while ids use the channel. It is idempotent.
 func (ch *EventChannel) Close() error {
-	if done, err := ch.shut(); done || err != nil {
+	if done, err := ch.markClosed(); done || err != nil {
 		return err
 	}
 	close(ch.done)
 	ch.interrupt()
 	<-ch.lead // a reader has returned
-	ch.refusals.wait()
+	ch.rejects.wait()
 	err := ch.file.Close()
 	ch.unwatch()
 	ch.lead <- struct{}{} // later readers find the channel closed
 	return wrap("close", "event channel", err, "")
 }
 
-// shut marks the channel as closed, so that no ids can be added. It reports whether it
-// was closed before.
-func (ch *EventChannel) shut() (done bool, err error) {
+// markClosed marks the channel as closed, so that no ids can be added. It reports
+// whether it was closed before.
+func (ch *EventChannel) markClosed() (done bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if !ch.closed && ch.ids > 0 {

@@ -15,9 +15,9 @@ import (
 // the zero value of each field for its default.
 type Options struct {
 	// QP is the configuration of the QP. A MaxSendWR or MaxRecvWR of 0 stands for 16
-	// work requests, a negative one for none. With an SRQ, the QP has no receive queue.
-	// QP.Path sets the headers of the packets that this side sends, instead of what the
-	// connection manager derives from TOS, addresses and ports.
+	// work requests, a negative one for none. With an SRQ, the QP has no receive
+	// queue. QP.Path sets the headers of the packets that this side sends, instead
+	// of what the connection manager derives from TOS, addresses and ports.
 	QP uverbs.QPConfig
 	// PD is the protection domain of the QP and of the memory that is posted. Nil
 	// stands for one that all connections of a device share. A peer that guesses an
@@ -40,21 +40,21 @@ type Options struct {
 	// LocalAddr is the address to dial from. If it is the zero AddrPort, the routing
 	// table decides.
 	LocalAddr netip.AddrPort
-	// Timeout limits Dial and JoinMulticast as a whole. If it is 0, the deadline of the
-	// context applies, or 30 seconds if the context has no deadline.
+	// Timeout limits Dial and JoinMulticast as a whole. If it is 0, the deadline of
+	// the context applies, or 30 seconds if the context has no deadline.
 	Timeout time.Duration
 	// ResolveTimeout is the kernel's timeout for each resolution of an address or a
 	// route. If zero, it is 2 seconds.
 	ResolveTimeout time.Duration
-	// TOS is the type of service of the connection's packets: the DSCP times 4. On RoCE
-	// it is the traffic class, and the kernel derives the service level from it:
-	// SO_PRIORITY's table, then the VLAN's egress map or the traffic classes of the
-	// network interface. On InfiniBand it is the QoS class that the subnet
+	// TOS is the type of service of the connection's packets: the DSCP times 4. On
+	// RoCE it is the traffic class, and the kernel derives the service level from
+	// it: SO_PRIORITY's table, then the VLAN's egress map or the traffic classes of
+	// the network interface. On InfiniBand it is the QoS class that the subnet
 	// administrator uses to select the path and its service level.
 	TOS uint8
-	// ReuseAddr allows several connections to be dialed from the port of LocalAddr: see
-	// [ID.SetReuseAddr]. It does not allow a listener to share its address and port
-	// with another id.
+	// ReuseAddr allows several connections to be dialed from the port of LocalAddr:
+	// see [ID.SetReuseAddr]. It does not allow a listener to share its address and
+	// port with another id.
 	ReuseAddr bool
 	// V6Only makes a listener on [::] accept IPv6 connections only.
 	V6Only bool
@@ -62,8 +62,8 @@ type Options struct {
 	// maximum, 1024.
 	Backlog int
 	// MaxHandshakes is how many connections of a listener may be between request and
-	// Accept at a time: see [Listener.Accept]. Each has a QP and a goroutine. If zero,
-	// it is 256.
+	// Accept at a time: see [Listener.Accept]. Each has a QP and a goroutine. If
+	// zero, it is 256.
 	MaxHandshakes int
 	// HandshakeTimeout limits how long a listener waits for a peer to confirm the
 	// connection after its request was accepted. If zero, it is ten seconds.
@@ -71,17 +71,17 @@ type Options struct {
 
 	// Prepare is called when the device is known and before the QP is created. Dial
 	// calls it for each address that it tries, a listener for each request. It may
-	// change qp, for example to set completion queues or an SRQ created on [Conn.Verbs]
-	// and [Conn.PD], which [Conn.Own] closes with the connection. An error ends the
-	// attempt.
+	// change qp, for example to set completion queues or an SRQ created on
+	// [Conn.Verbs] and [Conn.PD], which [Conn.Own] closes with the connection. An
+	// error ends the attempt.
 	Prepare func(c *Conn, qp *uverbs.QPConfig) error
 	// Setup is called when the QP exists and before the peer can send. Post the first
 	// receives there. An error ends the attempt. A listener calls Prepare and Setup
 	// from several goroutines at once.
 	//
 	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
-	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as are
-	// the objects that they have passed to [Conn.Own].
+	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
+	// are the objects that they have passed to [Conn.Own].
 	Setup func(c *Conn) error
 }
 
@@ -109,10 +109,10 @@ func orDefault(n, d int) int {
 	return max(n, 0)
 }
 
-// A Conn is a reliable connection that [Dial] or [Listener.Accept] has established. Its
-// methods register memory, post requests and wait for completions, as the calls of
-// rdma_verbs.h do. They may be called concurrently. Everything else that rdma_cm offers
-// is reached through [Conn.ID].
+// A Conn is a reliable connection that [Dial] or [Listener.Accept] has established.
+// Its methods register memory, post requests and wait for completions, as the calls
+// of rdma_verbs.h do. They may be called concurrently. Everything else that rdma_cm
+// offers is reached through [Conn.ID].
 type Conn struct {
 	id      *SyncID
 	private []byte
@@ -163,7 +163,7 @@ func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
 	}
 	c.Own(pd)
 	c.id.mu.Lock()
-	c.id.show(func() { c.id.pd = pd })
+	c.id.setAttrs(func() { c.id.pd = pd })
 	c.id.mu.Unlock()
 	return pd, nil
 }
@@ -185,16 +185,16 @@ func (c *Conn) param(o *Options) *ConnParam {
 	return &p
 }
 
-// stands ends the setup of a connection that is established. From then on, the caller
-// closes its MRs.
-func (c *Conn) stands(private []byte) *Conn {
+// finishSetup ends the setup of a connection that is established. From then on, the
+// caller closes its MRs.
+func (c *Conn) finishSetup(private []byte) *Conn {
 	c.id.setup.Store(nil)
 	c.private = private
 	return c
 }
 
-// abandon closes a connection that could not be established, with the MRs that Prepare
-// and Setup have created.
+// abandon closes a connection that could not be established, with the MRs that
+// Prepare and Setup have created.
 func (c *Conn) abandon() error {
 	errs := []error{c.id.DestroyQP()}
 	if mrs := c.id.setup.Swap(nil); mrs != nil {
@@ -234,8 +234,8 @@ func (c *Conn) closeOwned() error {
 	return nil
 }
 
-// PrivateData returns the private data of the peer's request or acceptance, padded with
-// zeros to the size of the message's field.
+// PrivateData returns the private data of the peer's request or acceptance, padded
+// with zeros to the size of the message's field.
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Shutdown ends the connection, waits until the peer has confirmed it, and closes the
@@ -247,8 +247,8 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-// Close ends the connection, closes it, and closes the objects passed to [Conn.Own]. It
-// does not wait for the peer, which is notified once: see [Conn.Shutdown]. It is
+// Close ends the connection, closes it, and closes the objects passed to [Conn.Own].
+// It does not wait for the peer, which is notified once: see [Conn.Shutdown]. It is
 // idempotent. The errors are those of [ID.Close], and those of closing the objects:
 // [uverbs.ErrBusy] with Options.OwnPD while MRs are open.
 func (c *Conn) Close() error {

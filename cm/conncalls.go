@@ -32,25 +32,25 @@ func (c *Conn) PD() *uverbs.PD { return c.id.PD() }
 // connections share it, and the library closes it.
 func (c *Conn) Verbs() *uverbs.Context { return c.id.Verbs() }
 
-// Err returns why the connection has ended, or nil if it has not: [ErrDisconnected] if
-// either side has ended it, [uverbs.ErrDeviceGone] if the device was removed, and
+// Err returns why the connection has ended, or nil if it has not: [ErrDisconnected]
+// if either side has ended it, [uverbs.ErrDeviceGone] if the device was removed, and
 // [uverbs.ErrClosed] if neither happened before Close.
 func (c *Conn) Err() error { return c.id.Err() }
 
-// Disconnected returns a channel that is closed when the connection has ended, for any
-// reason. [Conn.Err] returns the reason.
+// Disconnected returns a channel that is closed when the connection has ended, for
+// any reason. [Conn.Err] returns the reason.
 func (c *Conn) Disconnected() <-chan struct{} { return c.id.Disconnected() }
 
-// Disconnect ends the connection and waits until the peer has confirmed it or does not
-// reply in time. Posted requests are flushed: [Conn.RecvComp] and [Conn.SendComp] still
-// return their completions. It returns context.Cause(ctx) if ctx ends first. Otherwise
-// the errors are those of [SyncID.Disconnect].
+// Disconnect ends the connection and waits until the peer has confirmed it or does
+// not reply in time. Posted requests are flushed: [Conn.RecvComp] and
+// [Conn.SendComp] still return their completions. It returns context.Cause(ctx) if
+// ctx ends first. Otherwise the errors are those of [SyncID.Disconnect].
 func (c *Conn) Disconnect(ctx context.Context) error { return c.id.Disconnect(ctx) }
 
-// AllocMsgs allocates n bytes outside of the Go heap and registers them for sends and
-// receives, as the target of this side's READs and as the source of its WRITEs. The
-// caller closes the MR. AllocMsgs returns [uverbs.ErrClosed] after Close. Otherwise the
-// errors are those of [ID.AllocMsgs].
+// AllocMsgs allocates n bytes outside of the Go heap and registers them for sends
+// and receives, as the target of this side's READs and as the source of its WRITEs.
+// The caller closes the MR. AllocMsgs returns [uverbs.ErrClosed] after Close.
+// Otherwise the errors are those of [ID.AllocMsgs].
 func (c *Conn) AllocMsgs(n int) (*uverbs.MR, error) { return c.id.AllocMsgs(n) }
 
 // AllocRead allocates n bytes outside of the Go heap and registers them for READs by
@@ -58,15 +58,15 @@ func (c *Conn) AllocMsgs(n int) (*uverbs.MR, error) { return c.id.AllocMsgs(n) }
 // those of [Conn.AllocMsgs].
 func (c *Conn) AllocRead(n int) (*uverbs.MR, error) { return c.id.AllocRead(n) }
 
-// AllocWrite allocates n bytes outside of the Go heap and registers them for WRITEs by
-// the peer, which needs MR.Addr and MR.RKey. The caller closes the MR. The errors are
-// those of [Conn.AllocMsgs].
+// AllocWrite allocates n bytes outside of the Go heap and registers them for WRITEs
+// by the peer, which needs MR.Addr and MR.RKey. The caller closes the MR. The errors
+// are those of [Conn.AllocMsgs].
 func (c *Conn) AllocWrite(n int) (*uverbs.MR, error) { return c.id.AllocWrite(n) }
 
-// RegMsgs registers b for sends and receives, as the target of this side's READs and as
-// the source of its WRITEs. The memory stays pinned until the caller closes the MR.
-// RegMsgs returns [uverbs.ErrClosed] after Close. Otherwise the errors are those of
-// [ID.RegMsgs].
+// RegMsgs registers b for sends and receives, as the target of this side's READs and
+// as the source of its WRITEs. The memory stays pinned until the caller closes the
+// MR. RegMsgs returns [uverbs.ErrClosed] after Close. Otherwise the errors are those
+// of [ID.RegMsgs].
 func (c *Conn) RegMsgs(b []byte) (*uverbs.MR, error) { return c.id.RegMsgs(b) }
 
 // RegRead registers b for READs by the peer, which needs MR.Addr and MR.RKey. The
@@ -79,17 +79,18 @@ func (c *Conn) RegRead(b []byte) (*uverbs.MR, error) { return c.id.RegRead(b) }
 // [Conn.RegMsgs].
 func (c *Conn) RegWrite(b []byte) (*uverbs.MR, error) { return c.id.RegWrite(b) }
 
-// PostRecv posts a receive for the next message, which is written to the memory of sges
-// in order. Options.Setup posts the first receives, before the peer can send. When a
-// message has arrived, [Conn.RecvComp] returns wrID as WC.WRID. PostRecv returns
-// [uverbs.ErrClosed] after Close. Otherwise the errors are those of [ID.PostRecv].
+// PostRecv posts a receive for the next message, which is written to the memory of
+// sges in order. Options.Setup posts the first receives, before the peer can send.
+// When a message has arrived, [Conn.RecvComp] returns wrID as WC.WRID. PostRecv
+// returns [uverbs.ErrClosed] after Close. Otherwise the errors are those of
+// [ID.PostRecv].
 func (c *Conn) PostRecv(wrID uint64, sges ...uverbs.SGE) error { return c.id.PostRecv(wrID, sges...) }
 
 // PostSend sends a message, the memory of sges in order. With [uverbs.Signaled],
-// [Conn.SendComp] returns wrID as WC.WRID when the peer has received it. Until then the
-// memory must not change. PostSend returns [uverbs.ErrState] before the connection is
-// established, and [ErrDisconnected] after its end. Otherwise the errors are those of
-// [ID.PostSend].
+// [Conn.SendComp] returns wrID as WC.WRID when the peer has received it. Until then
+// the memory must not change. PostSend returns [uverbs.ErrState] before the
+// connection is established, and [ErrDisconnected] after its end. Otherwise the
+// errors are those of [ID.PostSend].
 func (c *Conn) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
 	return c.id.PostSend(wrID, f, sges...)
 }
@@ -102,8 +103,8 @@ func (c *Conn) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) erro
 }
 
 // PostRead reads the peer's memory at raddr into the memory of sges. The peer has
-// registered its memory with AllocRead or RegRead, and rkey is its key. [Conn.SendComp]
-// returns the completion. The errors are those of [Conn.PostSend].
+// registered its memory with AllocRead or RegRead, and rkey is its key.
+// [Conn.SendComp] returns the completion. The errors are those of [Conn.PostSend].
 func (c *Conn) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
 	return c.id.PostRead(wrID, f, raddr, rkey, sges...)
 }
@@ -130,14 +131,16 @@ func (c *Conn) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey,
 }
 
 // SendComp waits for the completion of a send, READ or WRITE and returns it. Only
-// requests with [uverbs.Signaled] have completions, or all with Options.QP.SignalAll. If
-// the status of the completion is an error, SendComp also returns it as an error.
+// requests with [uverbs.Signaled] have completions, or all with
+// Options.QP.SignalAll. If the status of the completion is an error, SendComp also
+// returns it as an error.
 //
 // After the end of the connection, the error of a flushed request matches
 // [ErrDisconnected] and [uverbs.WCWRFlushErr]. Once the queue is empty, SendComp
-// returns the error of [Conn.Err] without a completion. It returns context.Cause(ctx) if
-// ctx ends first, [ErrSharedCQ] if the caller has created the completion queue, and
-// [uverbs.ErrClosed] after Close. Otherwise the errors are those of [ID.SendComp].
+// returns the error of [Conn.Err] without a completion. It returns
+// context.Cause(ctx) if ctx ends first, [ErrSharedCQ] if the caller has created the
+// completion queue, and [uverbs.ErrClosed] after Close. Otherwise the errors are
+// those of [ID.SendComp].
 func (c *Conn) SendComp(ctx context.Context) (uverbs.WC, error) { return c.id.SendComp(ctx) }
 
 // RecvComp waits for the next message and returns the completion of its receive, with

@@ -14,34 +14,36 @@ import (
 // stands for the zero ConnParam. In each number, 0 stands for the default. To set a
 // number to 0, use [NoReads] or [NoRetry].
 type ConnParam struct {
-	// PrivateData is sent to the peer with the request or the reply: at most 56 bytes
-	// to connect and 196 to accept, for datagrams 180 and 136. Between addresses of the
-	// InfiniBand family, a request has room for 36 more bytes. Linux sets the first of
-	// those to 0 and parses the IP version in the second. It rejects a request in which
-	// this byte is 0x4_ or 0x6_.
+	// PrivateData is sent to the peer with the request or the reply: at most 56
+	// bytes to connect and 196 to accept, for datagrams 180 and 136. Between
+	// addresses of the InfiniBand family, a request has room for 36 more bytes.
+	// Linux sets the first of those to 0 and parses the IP version in the second. It
+	// rejects a request in which this byte is 0x4_ or 0x6_.
 	PrivateData []byte
 
-	// ResponderResources is how many READs and atomics of the peer this side serves at
-	// a time. InitiatorDepth is how many of its own may be outstanding at the peer. The
-	// devices of both sides limit both. 0 stands for the device's maximum, NoReads for
-	// none.
+	// ResponderResources is how many READs and atomics of the peer this side serves
+	// at a time. InitiatorDepth is how many of its own may be outstanding at the
+	// peer. The devices of both sides limit both. 0 stands for the device's maximum,
+	// NoReads for none.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 
 	FlowControl bool
-	// RetryCount is how often the QP retransmits a packet that is not acknowledged, 1
-	// to 7. 0 stands for 6, NoRetry for none. On rxe, 7 means without limit, and a QP
-	// that waits for a receive of the peer also uses up its retries: see RNRRetryCount.
+	// RetryCount is how often the QP retransmits a packet that is not acknowledged,
+	// 1 to 7. 0 stands for 6, NoRetry for none. On rxe, 7 means without limit, and a
+	// QP that waits for a receive of the peer also uses up its retries: see
+	// RNRRetryCount.
 	RetryCount uint8
-	// RNRRetryCount is how often the QP retransmits a message for which the peer had no
-	// receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none. While rxe
-	// waits for a receive, its timer for acknowledgements keeps running: with the
-	// default RetryCount the connection breaks after about 4.6 seconds. With a
-	// RetryCount of 7 the QP waits without limit, even if the peer no longer exists.
+	// RNRRetryCount is how often the QP retransmits a message for which the peer had
+	// no receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none.
+	// While rxe waits for a receive, its timer for acknowledgements keeps running:
+	// with the default RetryCount the connection breaks after about 4.6 seconds.
+	// With a RetryCount of 7 the QP waits without limit, even if the peer no longer
+	// exists.
 	RNRRetryCount uint8
 
-	// SRQ, QPN and QKey describe the QP if the id has none. An Accept for UD sends them
-	// to the peer as the destination of datagrams.
+	// SRQ, QPN and QKey describe the QP if the id has none. An Accept for UD sends
+	// them to the peer as the destination of datagrams.
 	SRQ  bool
 	QPN  uint32
 	QKey uint32
@@ -66,8 +68,8 @@ const (
 	defaultRNRRetryCount = 7
 )
 
-// complete returns a copy of p with the defaults filled in. A nil p stands for the zero
-// ConnParam.
+// complete returns a copy of p with the defaults filled in. A nil p stands for the
+// zero ConnParam.
 func (p *ConnParam) complete() *ConnParam {
 	var full ConnParam
 	if p != nil {
@@ -97,142 +99,142 @@ func (p *ConnParam) complete() *ConnParam {
 // if the id has no QP and p is nil, [ErrPrivateData], [uverbs.ErrInvalid] before the
 // route is resolved and for numbers out of range, [uverbs.ErrClosed] after Close, or
 // what the kernel says.
-func (i *ID) Connect(p *ConnParam) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err := i.checkParam("connect", &p, connectLimits); err != nil {
+func (id *ID) Connect(p *ConnParam) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.checkParam("connect", &p, connectLimits); err != nil {
 		return err
 	}
-	i.responderResources = limited(p.ResponderResources, MaxRespRes, i.dev.attr.MaxQPRdAtom)
-	i.initiatorDepth = limited(p.InitiatorDepth, MaxInitDepth, i.dev.attr.MaxQPInitRdAtom)
-	req := &uapi.RdmaUcmConnect{Id: i.kernel, Ece: uapi.RdmaUcmEce{VendorId: i.ece.local.VendorID, AttrMod: i.ece.local.Options}}
-	i.encodeParam(&req.ConnParam, p)
-	if err := i.node.file.Connect(req); err != nil {
-		return i.explainConnect("connect", err, p, connectLimits)
+	id.responderResources = requestDepth(p.ResponderResources, MaxRespRes, id.dev.attr.MaxQPRdAtom)
+	id.initiatorDepth = requestDepth(p.InitiatorDepth, MaxInitDepth, id.dev.attr.MaxQPInitRdAtom)
+	req := &uapi.RdmaUcmConnect{Id: id.kernel, Ece: uapi.RdmaUcmEce{VendorId: id.ece.local.VendorID, AttrMod: id.ece.local.Options}}
+	id.encodeParam(&req.ConnParam, p)
+	if err := id.node.file.Connect(req); err != nil {
+		return id.explainConnect("connect", err, p, connectLimits)
 	}
-	i.life.enter(phaseConnecting)
+	id.life.enter(phaseConnecting)
 	return nil
 }
 
 // Accept accepts a connection request: rdma_accept(3). It moves the QP to RTS.
-// EventEstablished follows when the peer has confirmed the connection. For UD no event
-// follows. Accept returns [ErrDisconnected] if the peer has withdrawn its request or no
-// longer exists, and [ErrNoQP] if the id has no QP and p is nil, also for UD. Otherwise
-// the errors are those of [ID.Connect] and [uverbs.QP.Modify].
-func (i *ID) Accept(p *ConnParam) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err := i.checkParam("accept", &p, acceptLimits); err != nil {
+// EventEstablished follows when the peer has confirmed the connection. For UD no
+// event follows. Accept returns [ErrDisconnected] if the peer has withdrawn its
+// request or no longer exists, and [ErrNoQP] if the id has no QP and p is nil, also
+// for UD. Otherwise the errors are those of [ID.Connect] and [uverbs.QP.Modify].
+func (id *ID) Accept(p *ConnParam) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.checkParam("accept", &p, acceptLimits); err != nil {
 		return err
 	}
-	i.responderResources = agreed(p.ResponderResources, MaxRespRes, i.responderResources, i.dev.attr.MaxQPRdAtom)
-	i.initiatorDepth = agreed(p.InitiatorDepth, MaxInitDepth, i.initiatorDepth, i.dev.attr.MaxQPInitRdAtom)
-	if i.qpType != uverbs.UD {
-		if err := i.toRTR(i.responderResources); err != nil {
+	id.responderResources = acceptDepth(p.ResponderResources, MaxRespRes, id.responderResources, id.dev.attr.MaxQPRdAtom)
+	id.initiatorDepth = acceptDepth(p.InitiatorDepth, MaxInitDepth, id.initiatorDepth, id.dev.attr.MaxQPInitRdAtom)
+	if id.qpType != uverbs.UD {
+		if err := id.toRTR(id.responderResources); err != nil {
 			return err
 		}
-		if err := i.toRTS(i.initiatorDepth); err != nil {
+		if err := id.toRTS(id.initiatorDepth); err != nil {
 			return err
 		}
 	}
-	req := &uapi.RdmaUcmAccept{Uid: i.uid, Id: i.kernel}
-	if i.remoteECE.VendorID != 0 {
-		req.Ece = uapi.RdmaUcmEce{VendorId: i.remoteECE.VendorID, AttrMod: i.ece.local.Options}
+	req := &uapi.RdmaUcmAccept{Uid: id.uid, Id: id.kernel}
+	if id.remoteECE.VendorID != 0 {
+		req.Ece = uapi.RdmaUcmEce{VendorId: id.remoteECE.VendorID, AttrMod: id.ece.local.Options}
 	}
-	i.encodeParam(&req.ConnParam, p)
-	if err := i.node.file.Accept(req); err != nil {
-		return errors.Join(i.acceptError(err, p),
-			i.modifyQP(toErr, uverbs.MaskState))
+	id.encodeParam(&req.ConnParam, p)
+	if err := id.node.file.Accept(req); err != nil {
+		return errors.Join(id.acceptError(err, p),
+			id.modifyQP(toErr, uverbs.MaskState))
 	}
-	i.life.enter(phaseConnecting)
+	id.life.enter(phaseConnecting)
 	return nil
 }
 
-func (i *ID) acceptError(err error, p *ConnParam) error {
-	err = i.explainConnect("accept", err, p, acceptLimits)
-	if i.requested {
-		return i.withdrawn("accept", err)
+func (id *ID) acceptError(err error, p *ConnParam) error {
+	err = id.explainConnect("accept", err, p, acceptLimits)
+	if id.requested {
+		return id.withdrawnError("accept", err)
 	}
 	return err
 }
 
-// withdrawn returns err, or ErrDisconnected if err means that the peer has ended the
-// handshake.
-func (i *ID) withdrawn(op string, err error) error {
+// withdrawnError returns err, or ErrDisconnected if err means that the peer has
+// ended the handshake.
+func (id *ID) withdrawnError(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Errno != unix.EINVAL || e.Kind == ErrPrivateData {
 		return err
 	}
-	return &Error{Op: op, Object: i.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
+	return &Error{Op: op, Object: id.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
 		Detail: "there is no handshake to go on with: the peer has taken back what it said, or is gone, or was answered before"}
 }
 
 // checkParam checks whether the id can connect or accept with *p and fills in the
-// defaults. The caller holds i.mu.
-func (i *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
-	datagrams := i.qpType == uverbs.UD
+// defaults. The caller holds id.mu.
+func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
+	datagrams := id.qpType == uverbs.UD
 	tells := !datagrams || op == "accept" // a QP number is sent
 	switch {
-	case i.isClosed():
-		return closed(op, i.describe())
-	case i.dev == nil:
-		return invalid(op, i.describe(), "the id is not bound to a device: resolve the peer's address first")
-	case *p == nil && i.qp.Load() == nil && tells:
-		return &Error{Op: op, Object: i.describe(), Kind: ErrNoQP, Errno: unix.EINVAL, Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
+	case id.isClosed():
+		return closed(op, id.describe())
+	case id.dev == nil:
+		return invalid(op, id.describe(), "the id is not bound to a device: resolve the peer's address first")
+	case *p == nil && id.qp.Load() == nil && tells:
+		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL, Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
 	}
 	*p = (*p).complete()
-	if n := len(i.connectData) + len((*p).PrivateData); n > 0xff {
-		return i.tooMuchData(op, n, i.dataLimit(l))
+	if n := len(id.connectData) + len((*p).PrivateData); n > 0xff {
+		return id.tooMuchData(op, n, id.dataLimit(l))
 	}
 	if datagrams {
 		return nil // the other parameters do not apply to datagrams
 	}
-	return i.checkDepths(op, *p)
+	return id.checkDepths(op, *p)
 }
 
-func (i *ID) checkDepths(op string, p *ConnParam) error {
+func (id *ID) checkDepths(op string, p *ConnParam) error {
 	for _, n := range []struct {
 		name              string
 		value, all, limit int
 	}{
-		{"ResponderResources", int(p.ResponderResources), int(MaxRespRes), i.dev.attr.MaxQPRdAtom},
-		{"InitiatorDepth", int(p.InitiatorDepth), int(MaxInitDepth), i.dev.attr.MaxQPInitRdAtom},
+		{"ResponderResources", int(p.ResponderResources), int(MaxRespRes), id.dev.attr.MaxQPRdAtom},
+		{"InitiatorDepth", int(p.InitiatorDepth), int(MaxInitDepth), id.dev.attr.MaxQPInitRdAtom},
 		{"RetryCount", int(p.RetryCount), 7, 7},
 		{"RNRRetryCount", int(p.RNRRetryCount), 7, 7},
 	} {
 		if n.value > n.limit && n.value != n.all {
-			return invalid(op, i.describe(), fmt.Sprintf("%s is %d: at most %d can be", n.name, n.value, n.limit))
+			return invalid(op, id.describe(), fmt.Sprintf("%s is %d: at most %d can be", n.name, n.value, n.limit))
 		}
 	}
 	return nil
 }
 
-// limited returns the depth to request in Connect.
-func limited(asked, all uint8, device int) uint8 {
+// requestDepth returns the depth to request in Connect.
+func requestDepth(asked, all uint8, device int) uint8 {
 	if asked == all {
 		return uint8(min(device, 0xff))
 	}
 	return asked
 }
 
-// agreed returns the depth to send in Accept. The default is what the peer requested,
-// up to the device's limit.
-func agreed(asked, all, peer uint8, device int) uint8 {
+// acceptDepth returns the depth to send in Accept. The default is what the peer
+// requested, up to the device's limit.
+func acceptDepth(asked, all, peer uint8, device int) uint8 {
 	if asked == all {
 		return uint8(min(int(peer), device))
 	}
 	return asked
 }
 
-// encodeParam fills in the kernel's struct. The caller holds i.mu.
-func (i *ID) encodeParam(d *uapi.RdmaUcmConnParam, p *ConnParam) {
+// encodeParam fills in the kernel's struct. The caller holds id.mu.
+func (id *ID) encodeParam(d *uapi.RdmaUcmConnParam, p *ConnParam) {
 	*d = uapi.RdmaUcmConnParam{QpNum: p.QPN, Qkey: p.QKey, Srq: b2u(p.SRQ), Valid: 1,
-		ResponderResources: i.responderResources, InitiatorDepth: i.initiatorDepth,
+		ResponderResources: id.responderResources, InitiatorDepth: id.initiatorDepth,
 		FlowControl: b2u(p.FlowControl), RetryCount: p.RetryCount, RnrRetryCount: p.RNRRetryCount}
-	if qp := i.qp.Load(); qp != nil {
-		d.QpNum, d.Srq = qp.QPN(), b2u(i.usesSRQ)
+	if qp := id.qp.Load(); qp != nil {
+		d.QpNum, d.Srq = qp.QPN(), b2u(id.usesSRQ)
 	}
-	n := copy(d.PrivateData[:], i.connectData)
+	n := copy(d.PrivateData[:], id.connectData)
 	d.PrivateDataLen = uint8(n + copy(d.PrivateData[n:], p.PrivateData))
 }
 
@@ -243,8 +245,8 @@ func b2u(b bool) uint8 {
 	return 0
 }
 
-// dataLimits has the room for private data in a message, for connected and UD ids: IBA
-// vol. 1, 12.6, minus what the IP header takes in a request.
+// dataLimits has the room for private data in a message, for connected and UD ids:
+// IBA vol. 1, 12.6, minus what the IP header takes in a request.
 type dataLimits struct{ connected, ud int }
 
 var (
@@ -256,120 +258,120 @@ var (
 // ipHeader is the size of the header with IP addresses in a request.
 const ipHeader = 36
 
-// dataLimit returns the room for private data. The caller holds i.mu.
-func (i *ID) dataLimit(l dataLimits) int {
+// dataLimit returns the room for private data. The caller holds id.mu.
+func (id *ID) dataLimit(l dataLimits) int {
 	n := l.connected
-	if i.qpType == uverbs.UD {
+	if id.qpType == uverbs.UD {
 		n = l.ud
 	}
-	if l == connectLimits && !i.local.IsValid() { // an IBAddr
+	if l == connectLimits && !id.local.IsValid() { // an IBAddr
 		n += ipHeader
 	}
 	return n
 }
 
-func (i *ID) tooMuchData(op string, n, limit int) error {
-	return &Error{Op: op, Object: i.describe(), Kind: ErrPrivateData, Errno: unix.EINVAL,
+func (id *ID) tooMuchData(op string, n, limit int) error {
+	return &Error{Op: op, Object: id.describe(), Kind: ErrPrivateData, Errno: unix.EINVAL,
 		Detail: strconv.Itoa(n) + " bytes of private data: there is room for " + strconv.Itoa(limit)}
 }
 
 // explainConnect returns the error of a refused command. It checks the length of the
 // private data only now because other transports may have other limits.
-func (i *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) error {
+func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) error {
 	if errors.Is(err, unix.EINVAL) {
-		if n, limit := len(i.connectData)+len(p.PrivateData), i.dataLimit(l); n > limit {
-			return i.tooMuchData(op, n, limit)
+		if n, limit := len(id.connectData)+len(p.PrivateData), id.dataLimit(l); n > limit {
+			return id.tooMuchData(op, n, limit)
 		}
-		return wrap(op, i.describe(), err, "the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
+		return wrap(op, id.describe(), err, "the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
 	}
-	return wrap(op, i.describe(), err, "")
+	return wrap(op, id.describe(), err, "")
 }
 
 // Reject rejects a connection request or the reply to one: rdma_reject(3). The peer
-// receives privateData, at most 148 bytes, 136 for UD. Close the id afterwards. Reject
-// returns [ErrPrivateData] if privateData is longer, [uverbs.ErrInvalid] if there is
-// nothing to reject, and [uverbs.ErrClosed] after Close.
-func (i *ID) Reject(privateData []byte) error { return i.reject(privateData, 0) }
+// receives privateData, at most 148 bytes, 136 for UD. Close the id afterwards.
+// Reject returns [ErrPrivateData] if privateData is longer, [uverbs.ErrInvalid] if
+// there is nothing to reject, and [uverbs.ErrClosed] after Close.
+func (id *ID) Reject(privateData []byte) error { return id.reject(privateData, 0) }
 
 // RejectECE rejects because of the peer's vendor options: rdma_reject_ece(3). The
 // errors are those of [ID.Reject].
-func (i *ID) RejectECE(privateData []byte) error {
-	return i.reject(privateData, uint8(RejectVendorOption))
+func (id *ID) RejectECE(privateData []byte) error {
+	return id.reject(privateData, uint8(RejectVendorOption))
 }
 
-func (i *ID) reject(data []byte, reason uint8) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (id *ID) reject(data []byte, reason uint8) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	const op = "reject"
-	if i.isClosed() {
-		return closed(op, i.describe())
+	if id.isClosed() {
+		return closed(op, id.describe())
 	}
-	limit := i.dataLimit(rejectLimits)
+	limit := id.dataLimit(rejectLimits)
 	if len(data) > 0xff {
-		return i.tooMuchData(op, len(data), limit)
+		return id.tooMuchData(op, len(data), limit)
 	}
-	err := i.node.file.Reject(i.kernel, reason, data)
+	err := id.node.file.Reject(id.kernel, reason, data)
 	if errors.Is(err, unix.EINVAL) && len(data) > limit {
-		return i.tooMuchData(op, len(data), limit)
+		return id.tooMuchData(op, len(data), limit)
 	}
-	return wrap(op, i.describe(), err, "there is no request to reject: it was answered, or taken back")
+	return wrap(op, id.describe(), err, "there is no request to reject: it was answered, or taken back")
 }
 
 // Disconnect ends the connection: rdma_disconnect(3). It moves the QP to state ERR,
 // where the posted requests are flushed. Both sides receive EventDisconnected.
 // Disconnect returns [uverbs.ErrInvalid] for an id without a connection, such as a UD
 // id, [uverbs.ErrClosed] after Close, or what the kernel says to either step.
-func (i *ID) Disconnect() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (id *ID) Disconnect() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	const op = "disconnect"
 	switch {
-	case i.isClosed():
-		return closed(op, i.describe())
-	case i.dev == nil:
-		return invalid(op, i.describe(), "the id is not connected")
-	case i.qpType == uverbs.UD:
-		return invalid(op, i.describe(), "datagrams have no connection: close the id")
+	case id.isClosed():
+		return closed(op, id.describe())
+	case id.dev == nil:
+		return invalid(op, id.describe(), "the id is not connected")
+	case id.qpType == uverbs.UD:
+		return invalid(op, id.describe(), "datagrams have no connection: close the id")
 	}
 	a := toErr
-	if i.dev.rnic {
+	if id.dev.rnic {
 		a.State = uverbs.StateSQD // iWARP ends its streams in order
 	}
 	// Change the phase first, so that the error of a flushed request has the cause.
-	was := i.life.now()
-	begun := i.life.enter(phaseDisconnecting)
-	if err := i.modifyQP(a, uverbs.MaskState); err != nil {
-		i.life.undo(phaseDisconnecting, was)
+	was := id.life.current()
+	begun := id.life.enter(phaseDisconnecting)
+	if err := id.modifyQP(a, uverbs.MaskState); err != nil {
+		id.life.revert(phaseDisconnecting, was)
 		return err
 	}
 	if begun {
-		i.disconnecting()
+		id.stopTraffic()
 	}
-	return wrap(op, i.describe(), i.node.file.Disconnect(i.kernel), "the id is not connected")
+	return wrap(op, id.describe(), id.node.file.Disconnect(id.kernel), "the id is not connected")
 }
 
 // Establish completes a connection of an id without a QP, after EventConnectResponse:
 // rdma_establish(3). The QP must be ready to receive. Establish returns
 // [uverbs.ErrInvalid] for an id with a QP and if there is no reply to confirm, and
 // [uverbs.ErrClosed] after Close.
-func (i *ID) Establish() error {
-	if i.qp.Load() != nil {
-		return invalid("establish", i.name(), "the id has a QP: the library has done it")
+func (id *ID) Establish() error {
+	if id.qp.Load() != nil {
+		return invalid("establish", id.name(), "the id has a QP: the library has done it")
 	}
-	return i.command("establish", explainEINVAL("there is no answer of a peer to confirm"), func() error {
-		err := i.node.file.Accept(&uapi.RdmaUcmAccept{Id: i.kernel})
+	return id.command("establish", explainEINVAL("there is no answer of a peer to confirm"), func() error {
+		err := id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel})
 		if err == nil {
-			i.life.enter(phaseEstablished)
+			id.life.enter(phaseEstablished)
 		}
 		return err
 	})
 }
 
 // Notify informs the connection manager of an event of the QP: rdma_notify(3).
-// [uverbs.EventCommEst] means that data has arrived before the peer's last message of
-// the handshake. Notify returns [uverbs.ErrInvalid] for an event that does not apply to
-// the id, [uverbs.ErrClosed] after Close, or what the kernel says.
-func (i *ID) Notify(t uverbs.EventType) error {
-	return i.command("notify", explainEINVAL("the event is none that matters to a connection, or there is none"),
-		func() error { return i.node.file.Notify(i.kernel, uint32(t)) })
+// [uverbs.EventCommEst] means that data has arrived before the peer's last message
+// of the handshake. Notify returns [uverbs.ErrInvalid] for an event that does not
+// apply to the id, [uverbs.ErrClosed] after Close, or what the kernel says.
+func (id *ID) Notify(t uverbs.EventType) error {
+	return id.command("notify", explainEINVAL("the event is none that matters to a connection, or there is none"),
+		func() error { return id.node.file.Notify(id.kernel, uint32(t)) })
 }

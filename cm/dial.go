@@ -10,40 +10,40 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// dialTimeout limits Dial and JoinMulticast if neither the context nor Options do. If a
-// peer never replies, the kernel repeats the request for about 78 seconds.
+// dialTimeout limits Dial and JoinMulticast if neither the context nor Options do.
+// If a peer never replies, the kernel repeats the request for about 78 seconds.
 const dialTimeout = 30 * time.Second
 
 // minShare is the minimum time for an address while others remain.
 const minShare = 2 * time.Second
 
-// Dial connects to host:port, where a program listens in PSTCP. Host is a name or an IP
-// address, with a zone if it is link-local. An empty host stands for the addresses of
-// this machine's RDMA devices. Loopback addresses such as 127.0.0.1 do not belong to
-// any device.
+// Dial connects to host:port, where a program listens in PSTCP. Host is a name or an
+// IP address, with a zone if it is link-local. An empty host stands for the
+// addresses of this machine's RDMA devices. Loopback addresses such as 127.0.0.1 do
+// not belong to any device.
 //
 // If a name has several addresses, Dial tries them in order until one accepts. The
 // remaining time, from Options.Timeout or the context's deadline, is divided among
 // them, but each has at least 2 seconds. Options.Prepare and Options.Setup are called
 // for each address that is tried. If Dial fails, it closes what it has created.
 //
-// The error is an [Error] whose cause names the step that failed. If several addresses
-// failed, it contains the errors of all. Dial returns [ErrRejected] if no program
-// listens, [ErrTimeout], [ErrUnreachable] or context.DeadlineExceeded if no machine
-// replies, context.Cause(ctx) if ctx ends first, or the error of Prepare or Setup.
-// Otherwise the errors are those of [GetAddrInfo], [NewID], [SyncID.ResolveAddr],
-// [SyncID.ResolveRoute], [ID.CreateQP] and [SyncID.Connect].
+// The error is an [Error] whose cause names the step that failed. If several
+// addresses failed, it contains the errors of all. Dial returns [ErrRejected] if no
+// program listens, [ErrTimeout], [ErrUnreachable] or context.DeadlineExceeded if no
+// machine replies, context.Cause(ctx) if ctx ends first, or the error of Prepare or
+// Setup. Otherwise the errors are those of [GetAddrInfo], [NewID],
+// [SyncID.ResolveAddr], [SyncID.ResolveRoute], [ID.CreateQP] and [SyncID.Connect].
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	ctx, cancel := o.bound(ctx)
+	ctx, cancel := o.withDeadline(ctx)
 	defer cancel()
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, invalid("dial", addr, "want host:port or :port")
 	}
-	infos, err := lookUp(ctx, host, port, o)
+	infos, err := dialAddrs(ctx, host, port, o)
 	if err != nil {
 		return nil, failed("dial", addr, err)
 	}
@@ -54,8 +54,8 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	return c, nil
 }
 
-// bound returns ctx with the deadline that the options set.
-func (o *Options) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// withDeadline returns ctx with the deadline that the options set.
+func (o *Options) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.Timeout > 0 {
 		return context.WithTimeout(ctx, o.Timeout)
 	}
@@ -65,8 +65,8 @@ func (o *Options) bound(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, dialTimeout)
 }
 
-// lookUp returns the addresses to dial.
-func lookUp(ctx context.Context, host, port string, o *Options) ([]AddrInfo, error) {
+// dialAddrs returns the addresses to dial.
+func dialAddrs(ctx context.Context, host, port string, o *Options) ([]AddrInfo, error) {
 	hints := &AddrInfo{PortSpace: PSTCP, Src: o.LocalAddr}
 	if host != "" {
 		return GetAddrInfo(ctx, host, port, hints)
@@ -99,7 +99,7 @@ func (a attempts) Error() string {
 	texts := make([]string, len(a))
 	for k := range a {
 		addr := a[k].addr.String()
-		texts[k] = addr + ": " + strings.TrimPrefix(unnamed(a[k].err, addr).Error(), "cm: ")
+		texts[k] = addr + ": " + strings.TrimPrefix(withoutObject(a[k].err, addr).Error(), "cm: ")
 	}
 	return strings.Join(texts, "; ")
 }
@@ -133,8 +133,8 @@ func dialEach(ctx context.Context, infos []AddrInfo, o *Options) (*Conn, error) 
 	return nil, failures
 }
 
-// share limits ctx for the next of n addresses to its part of the remaining time, or to
-// minShare if that is longer.
+// share limits ctx for the next of n addresses to its part of the remaining time, or
+// to minShare if that is longer.
 func share(ctx context.Context, now time.Time, n int) (context.Context, context.CancelFunc) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || n == 1 {
@@ -169,7 +169,7 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 	if err := step("connect", s.Connect(ctx, c.param(o))); err != nil {
 		return nil, err
 	}
-	return c.stands(s.Event().PrivateData), nil
+	return c.finishSetup(s.Event().PrivateData), nil
 }
 
 // prepareID sets the options that an id needs before it is bound.

@@ -81,7 +81,7 @@ func TestDialShares(t *testing.T) {
 // Dial is limited by the context's deadline, or else by Options.Timeout or the default.
 func TestDialBound(t *testing.T) {
 	within := func(ctx context.Context, o *Options) time.Duration {
-		ctx, cancel := o.bound(ctx)
+		ctx, cancel := o.withDeadline(ctx)
 		defer cancel()
 		end, ok := ctx.Deadline()
 		if !ok {

@@ -1,74 +1,78 @@
-// Package cm connects queue pairs by IP address: librdmacm for Go. It uses the kernel's
-// connection manager through /dev/infiniband/rdma_cm.
+// Package cm connects queue pairs by IP address: librdmacm for Go. It uses the
+// kernel's connection manager through /dev/infiniband/rdma_cm.
 //
 // # Connections
 //
 // [Dial] and [Listen] establish connections, as package net does. [Listener.Accept]
-// returns the connections of a listener, and [Listener.Request] lets a program inspect
-// a peer before it accepts. [Options] configure both sides: the QP, private data,
-// timeouts, and functions to be called before the QP is created and before the peer can
-// send.
+// returns the connections of a listener, and [Listener.Request] lets a program
+// inspect a peer before it accepts. [Options] configure both sides: the QP, private
+// data, timeouts, and functions to be called before the QP is created and before the
+// peer can send.
 //
 // # Sends and receives
 //
 // Memory must be registered: [Conn.AllocMsgs] allocates it, [Conn.RegMsgs] registers
 // memory of the program. [Conn.PostRecv] posts a receive, first in Options.Setup.
-// [Conn.PostSend] sends a message, and [Conn.PostSendInline] sends data that need not be
-// registered. [uverbs.MR.SGE] returns the part of the memory that these calls use.
+// [Conn.PostSend] sends a message, and [Conn.PostSendInline] sends data that need
+// not be registered. [uverbs.MR.SGE] returns the part of the memory that these calls
+// use.
 //
 // # One-sided reads and writes
 //
-// [Conn.AllocRead] and [Conn.AllocWrite] allocate memory that the peer may access. It
-// needs the address and the key of the memory, for example in [Options].PrivateData or
-// in a message. [Conn.PostRead] reads the peer's memory, [Conn.PostWrite] writes to it,
-// and [Conn.PostWriteImm] also completes a receive of the peer.
+// [Conn.AllocRead] and [Conn.AllocWrite] allocate memory that the peer may access.
+// It needs the address and the key of the memory, for example in
+// [Options].PrivateData or in a message. [Conn.PostRead] reads the peer's memory,
+// [Conn.PostWrite] writes to it, and [Conn.PostWriteImm] also completes a receive of
+// the peer.
 //
 // # Completions
 //
-// [Conn.SendComp] waits until a send, READ or WRITE has completed, and [Conn.RecvComp]
-// until a message has arrived. Both accept a context and do not block a thread. All
-// synchronous ids of a process, including all connections, share one descriptor and one
-// goroutine that reads it. Completions arrive through one descriptor for each device.
+// [Conn.SendComp] waits until a send, READ or WRITE has completed, and
+// [Conn.RecvComp] until a message has arrived. Both accept a context and do not
+// block a thread. All synchronous ids of a process, including all connections, share
+// one descriptor and one goroutine that reads it. Completions arrive through one
+// descriptor for each device.
 //
 // # Datagrams and multicast
 //
-// [JoinMulticast] joins a group. Datagrams to single peers are sent with ids of [PSUDP]:
-// [NewID], [SyncID.Connect] and [ID.PostUDSend].
+// [JoinMulticast] joins a group. Datagrams to single peers are sent with ids of
+// [PSUDP]: [NewID], [SyncID.Connect] and [ID.PostUDSend].
 //
 // # The end of a connection
 //
-// [Conn.Shutdown] ends a connection and waits for the peer, [Conn.Close] does not wait.
-// Close closes what the id has created in the right order: it leaves groups, then closes
-// the QP, its queues and the id. Kernel events of a closed id are dropped.
+// [Conn.Shutdown] ends a connection and waits for the peer, [Conn.Close] does not
+// wait. Close closes what the id has created in the right order: it leaves groups,
+// then closes the QP, its queues and the id. Kernel events of a closed id are
+// dropped.
 //
-// When the peer ends the connection of a synchronous id, or its device is removed, the
-// posted requests of the QP are flushed. [Conn.RecvComp] and [Conn.SendComp] return
-// [ErrDisconnected] for each flushed request and, once their queue is empty, for every
-// further call, even if no request was posted. [Conn.Err] returns why the connection has
-// ended, and the channel of [Conn.Disconnected] is closed. A loop that receives
-// therefore ends as follows:
+// When the peer ends the connection of a synchronous id, or its device is removed,
+// the posted requests of the QP are flushed. [Conn.RecvComp] and [Conn.SendComp]
+// return [ErrDisconnected] for each flushed request and, once their queue is empty,
+// for every further call, even if no request was posted. [Conn.Err] returns why the
+// connection has ended, and the channel of [Conn.Disconnected] is closed. A loop
+// that receives therefore ends as follows:
 //
 //	wc, err := conn.RecvComp(ctx)
 //	if errors.Is(err, cm.ErrDisconnected) {
 //		return nil
 //	}
 //
-// A peer that loses power sends nothing. A send to it fails once its retries are used
-// up, but a side that only receives does not notice. Such a side should limit its waits
-// with a context and, after a timeout, send something, for example a WRITE of zero
-// bytes. Its completion shows whether the peer is still there.
+// A peer that loses power sends nothing. A send to it fails once its retries are
+// used up, but a side that only receives does not notice. Such a side should limit
+// its waits with a context and, after a timeout, send something, for example a WRITE
+// of zero bytes. Its completion shows whether the peer is still there.
 //
 // # Ids
 //
 // Connections are built on ids, which have all of rdma_cma.h and rdma_verbs.h. The
 // methods named ID return the id of a connection, request, listener or group.
 //
-// A [SyncID] is an rdma_cm_id without an event channel: its calls accept a context and
-// wait for their result. [NewID] and [CreateEP] create one, and [GetAddrInfo] resolves
-// names.
+// A [SyncID] is an rdma_cm_id without an event channel: its calls accept a context
+// and wait for their result. [NewID] and [CreateEP] create one, and [GetAddrInfo]
+// resolves names.
 //
-// An [ID] on an [EventChannel] is asynchronous: calls return at once, and results arrive
-// as events. One channel serves any number of ids.
+// An [ID] on an [EventChannel] is asynchronous: calls return at once, and results
+// arrive as events. One channel serves any number of ids.
 //
 // # Devices
 //
@@ -76,9 +80,9 @@
 // PD, and closed with its last id. A program that needs its own PD or Context sets
 // Options.PD, or passes the PD to [ID.CreateQP]. [Devices] opens all devices.
 //
-// A peer that has or guesses an rkey of the PD of its QP can access that memory. With
-// the shared PD, this includes the memory of all connections. If peers must not access
-// each other's memory, set Options.OwnPD.
+// A peer that has or guesses an rkey of the PD of its QP can access that memory.
+// With the shared PD, this includes the memory of all connections. If peers must not
+// access each other's memory, set Options.OwnPD.
 //
 // # Errors
 //

@@ -27,29 +27,29 @@ type eceState struct {
 // set those that they agree on. A program needs SetLocalECE only for a QP that it has
 // created itself, or to disable options. SetLocalECE returns [uverbs.ErrInvalid] if
 // VendorID is 0, and [uverbs.ErrClosed] after Close.
-func (i *ID) SetLocalECE(e ECE) error {
+func (id *ID) SetLocalECE(e ECE) error {
 	const op = "set ECE of"
 	if e.VendorID == 0 {
 		return invalid(op, "id", "VendorID is 0: name the vendor's number")
 	}
-	return i.command(op, nil, func() error {
-		i.ece.local, i.ece.set = e, true
+	return id.command(op, nil, func() error {
+		id.ece.local, id.ece.set = e, true
 		return nil
 	})
 }
 
 // RemoteECE returns what the peer has sent, or zero if it has sent nothing yet:
 // rdma_get_remote_ece(3).
-func (i *ID) RemoteECE() ECE {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.remoteECE
+func (id *ID) RemoteECE() ECE {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.remoteECE
 }
 
-// offerECE queries the options of the id's new QP. The caller holds i.mu.
-func (i *ID) offerECE(qp *uverbs.QP) error {
-	i.ece.qp = ECE{}
-	if i.qpType == uverbs.UD {
+// offerECE queries the options of the id's new QP. The caller holds id.mu.
+func (id *ID) offerECE(qp *uverbs.QP) error {
+	id.ece.qp = ECE{}
+	if id.qpType == uverbs.UD {
 		return nil
 	}
 	e, err := qp.QueryECE()
@@ -59,27 +59,27 @@ func (i *ID) offerECE(qp *uverbs.QP) error {
 	case err != nil:
 		return err
 	}
-	i.ece.qp = ECE(e)
-	if !i.ece.set {
-		i.ece.local = i.ece.qp
+	id.ece.qp = ECE(e)
+	if !id.ece.set {
+		id.ece.local = id.ece.qp
 	}
 	return nil
 }
 
 // setECE requests from the device the options that the peer has sent, without those
 // that SetLocalECE has left out. It is called before the QP moves to RTR. The caller
-// holds i.mu.
-func (i *ID) setECE() error {
-	qp := i.qp.Load()
-	if qp == nil || i.ece.qp.VendorID == 0 || i.ece.local.VendorID != i.ece.qp.VendorID {
+// holds id.mu.
+func (id *ID) setECE() error {
+	qp := id.qp.Load()
+	if qp == nil || id.ece.qp.VendorID == 0 || id.ece.local.VendorID != id.ece.qp.VendorID {
 		return nil
 	}
-	want := uverbs.ECE{VendorID: i.ece.qp.VendorID}
-	if i.remoteECE.VendorID == want.VendorID {
-		want.Options = i.remoteECE.Options
+	want := uverbs.ECE{VendorID: id.ece.qp.VendorID}
+	if id.remoteECE.VendorID == want.VendorID {
+		want.Options = id.remoteECE.Options
 	}
-	if i.ece.set {
-		want.Options &= i.ece.local.Options
+	if id.ece.set {
+		want.Options &= id.ece.local.Options
 	}
 	if err := qp.SetECE(want); !errors.Is(err, uverbs.ErrNotSupported) {
 		return err
@@ -88,25 +88,25 @@ func (i *ID) setECE() error {
 }
 
 // grantedECE queries which options the device has granted. Accept sends them to the
-// peer. The caller holds i.mu.
-func (i *ID) grantedECE() error {
-	qp := i.qp.Load()
-	if qp == nil || i.ece.qp.VendorID == 0 || i.ece.local.VendorID != i.ece.qp.VendorID {
+// peer. The caller holds id.mu.
+func (id *ID) grantedECE() error {
+	qp := id.qp.Load()
+	if qp == nil || id.ece.qp.VendorID == 0 || id.ece.local.VendorID != id.ece.qp.VendorID {
 		return nil
 	}
 	e, err := qp.QueryECE()
 	if err == nil {
-		i.ece.local.Options = e.Options
+		id.ece.local.Options = e.Options
 	}
 	return err
 }
 
 // checkECE returns an error if the options in the peer's reply are of another vendor
-// than those of the QP. The caller holds i.mu.
-func (i *ID) checkECE() error {
-	own, peer := i.ece.qp.VendorID, i.remoteECE.VendorID
-	if own == 0 || peer == 0 || own == peer || i.ece.set {
+// than those of the QP. The caller holds id.mu.
+func (id *ID) checkECE() error {
+	own, peer := id.ece.qp.VendorID, id.remoteECE.VendorID
+	if own == 0 || peer == 0 || own == peer || id.ece.set {
 		return nil
 	}
-	return invalid("connect", i.describe(), fmt.Sprintf("the peer answers with options of vendor %#x to those of vendor %#x", peer, own))
+	return invalid("connect", id.describe(), fmt.Sprintf("the peer answers with options of vendor %#x to those of vendor %#x", peer, own))
 }

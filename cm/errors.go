@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sentinel is an error to be compared with errors.Is. It also matches the errno that
-// the C library would have set.
+// A sentinel is an error to be compared with errors.Is. It also matches the errno
+// that the C library would have set.
 type sentinel struct {
 	text  string
 	errno unix.Errno
@@ -23,7 +23,8 @@ func newSentinel(text string, errno unix.Errno) error { return &sentinel{text, e
 
 func (s *sentinel) Error() string { return s.text }
 
-// Is matches the errno and what the errno matches, such as os.ErrPermission for EPERM.
+// Is matches the errno and what the errno matches, such as os.ErrPermission for
+// EPERM.
 func (s *sentinel) Is(target error) bool {
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
 }
@@ -35,10 +36,10 @@ func (listenerEnd) Error() string        { return "cm: the listener has ended" }
 func (listenerEnd) Is(target error) bool { return target == net.ErrClosed }
 
 // These errors, and those of package uverbs, can be compared with errors.Is:
-// [uverbs.ErrClosed], [uverbs.ErrBusy], [uverbs.ErrInvalid], [uverbs.ErrNotSupported],
-// [uverbs.ErrNoDevice] for an address that does not belong to an RDMA device,
-// [uverbs.ErrDeviceGone], and [uverbs.ErrState] for a send before the connection is
-// established.
+// [uverbs.ErrClosed], [uverbs.ErrBusy], [uverbs.ErrInvalid],
+// [uverbs.ErrNotSupported], [uverbs.ErrNoDevice] for an address that does not belong
+// to an RDMA device, [uverbs.ErrDeviceGone], and [uverbs.ErrState] for a send before
+// the connection is established.
 var (
 	// ErrRejected means that the peer has rejected the request, or its kernel because
 	// no program listens. The [Error] has the reason and the peer's private data.
@@ -49,11 +50,12 @@ var (
 	// ErrTimeout means that the resolution of an address or a route took too long, or
 	// that the peer did not reply in time.
 	ErrTimeout = newSentinel("cm: timed out", unix.ETIMEDOUT)
-	// ErrDisconnected means that the peer has ended the connection or no longer exists.
+	// ErrDisconnected means that the peer has ended the connection or no longer
+	// exists.
 	ErrDisconnected = newSentinel("cm: disconnected", unix.ECONNRESET)
 	// ErrListenerClosed means that the listener has ended, because it was closed or
-	// because its device was removed. The cause in the error says which. The error also
-	// matches net.ErrClosed.
+	// because its device was removed. The cause in the error says which. The error
+	// also matches net.ErrClosed.
 	ErrListenerClosed = error(listenerEnd{})
 	// ErrPrivateData means that there is more private data than the message has room
 	// for.
@@ -69,8 +71,8 @@ var (
 	ErrCredentials = newSentinel("cm: the program has changed its credentials while it ran: set user, groups and capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES)
 )
 
-// An Error describes which operation failed on which object, and why. errors.Is matches
-// its Kind, its Errno and what Err matches.
+// An Error describes which operation failed on which object, and why. errors.Is
+// matches its Kind, its Errno and what Err matches.
 type Error struct {
 	Op     string     // the operation: "connect"
 	Object string     // what it was done on, usually an address
@@ -165,10 +167,10 @@ func wrap(op, object string, err error, detail string) error {
 	return e
 }
 
-// failed returns the error of an operation that consists of several steps. Its cause is
-// err. Its other fields are copied from err.
+// failed returns the error of an operation that consists of several steps. Its cause
+// is err. Its other fields are copied from err.
 func failed(op, object string, err error) error {
-	e := &Error{Op: op, Object: object, Err: unnamed(err, object)}
+	e := &Error{Op: op, Object: object, Err: withoutObject(err, object)}
 	var own *Error
 	var verbs *uverbs.Error
 	switch {
@@ -180,8 +182,9 @@ func failed(op, object string, err error) error {
 	return e
 }
 
-// unnamed returns err without its object if the error around it has the same object.
-func unnamed(err error, object string) error {
+// withoutObject returns err without its object if the error around it has the same
+// object.
+func withoutObject(err error, object string) error {
 	if own, ok := err.(*Error); ok && own.Object == object {
 		inner := *own
 		inner.Object = ""

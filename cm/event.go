@@ -94,7 +94,7 @@ func (e *Event) Err() error {
 	case e.Type == EventRejected:
 		return e.rejected(RejectReason(e.Status), RejectReason(e.Status).String())
 	case e.Type == EventUnreachable && e.Status > 0:
-		return e.refused()
+		return e.lookupError()
 	case op == "" && e.Status >= 0:
 		return nil
 	case op == "":
@@ -113,9 +113,9 @@ func (e *Event) rejected(r RejectReason, why string) error {
 		PrivateData: e.PrivateData, Detail: "rejected: " + why}
 }
 
-// refused returns the error for a peer's negative reply to a request for its QP number:
-// IBA vol. 1, 12.11.2.3.
-func (e *Event) refused() error {
+// lookupError returns the error for a peer's negative reply to a request for its QP
+// number: IBA vol. 1, 12.11.2.3.
+func (e *Event) lookupError() error {
 	const unsupported, refused, noQP = 1, 2, 3
 	switch e.Status {
 	case unsupported:

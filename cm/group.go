@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Group is a member of a multicast group: a UD QP that is attached to the group. Its
-// methods may be called concurrently. Everything else that rdma_cm offers, such as
-// datagrams to a single member, is reached through [Group.ID].
+// A Group is a member of a multicast group: a UD QP that is attached to the group.
+// Its methods may be called concurrently. Everything else that rdma_cm offers, such
+// as datagrams to a single member, is reached through [Group.ID].
 type Group struct {
 	id   *SyncID
 	ah   *uverbs.AH
@@ -35,7 +35,7 @@ func JoinMulticast(ctx context.Context, group string, o *Options) (*Group, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := o.bound(ctx)
+	ctx, cancel := o.withDeadline(ctx)
 	defer cancel()
 	s, err := NewID(PSUDP)
 	if err != nil {
@@ -63,7 +63,7 @@ func groupAddr(group string) (netip.Addr, error) {
 
 func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
 	if err := g.id.ResolveAddr(ctx, o.LocalAddr, netip.AddrPortFrom(ip, 0), o.ResolveTimeout); err != nil {
-		return step("resolve address", explainWay(err, o))
+		return step("resolve address", explainResolve(err, o))
 	}
 	if err := g.id.CreateQP(o.PD, o.qp(uverbs.UD)); err != nil {
 		return err
@@ -85,9 +85,9 @@ func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
 	return nil
 }
 
-// explainWay adds a hint to an error of ResolveAddr: the routing table rarely has a
-// route for groups.
-func explainWay(err error, o *Options) error {
+// explainResolve adds a hint to an error of ResolveAddr: the routing table rarely
+// has a route for groups.
+func explainResolve(err error, o *Options) error {
 	own, ok := err.(*Error)
 	if !ok || o.LocalAddr.IsValid() || !errors.Is(err, ErrUnreachable) && !errors.Is(err, uverbs.ErrNoDevice) {
 		return err
@@ -97,20 +97,21 @@ func explainWay(err error, o *Options) error {
 	return &e
 }
 
-// PostSend sends a datagram, the memory of sges in order, to the group. This member receives it too if the device
-// loops it back. The errors are those of [ID.PostSend].
+// PostSend sends a datagram, the memory of sges in order, to the group. This member
+// receives it too if the device loops it back. The errors are those of
+// [ID.PostSend].
 func (g *Group) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
 	qp := g.id.sendQP.Load()
 	if qp == nil {
-		return g.id.noSends()
+		return g.id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges,
 		AH: g.ah, QPN: g.qpn, QKey: g.qkey})
 	return err
 }
 
-// ID returns the id of the member. To leave the group, use [Group.Close] instead of the
-// id's Close.
+// ID returns the id of the member. To leave the group, use [Group.Close] instead of
+// the id's Close.
 func (g *Group) ID() *SyncID { return g.id }
 
 // LocalAddr returns the local address from which datagrams are sent.
@@ -122,29 +123,30 @@ func (g *Group) QP() *uverbs.QP { return g.id.QP() }
 // PD returns the PD of the queue pair. MRs of other PDs cannot be used in the group.
 func (g *Group) PD() *uverbs.PD { return g.id.PD() }
 
-// Verbs returns the open device of the member, or nil after Close. Other ids share it,
-// and the library closes it.
+// Verbs returns the open device of the member, or nil after Close. Other ids share
+// it, and the library closes it.
 func (g *Group) Verbs() *uverbs.Context { return g.id.Verbs() }
 
 // Err returns why the membership has ended, or nil if it has not: the error of
-// EventMulticastError if the network has ended it, [uverbs.ErrDeviceGone] if the device
-// was removed, and [uverbs.ErrClosed] if neither happened before Close.
+// EventMulticastError if the network has ended it, [uverbs.ErrDeviceGone] if the
+// device was removed, and [uverbs.ErrClosed] if neither happened before Close.
 func (g *Group) Err() error { return g.id.Err() }
 
-// Disconnected returns a channel that is closed when the membership has ended, for any
-// reason. [Group.Err] returns the reason.
+// Disconnected returns a channel that is closed when the membership has ended, for
+// any reason. [Group.Err] returns the reason.
 func (g *Group) Disconnected() <-chan struct{} { return g.id.Disconnected() }
 
 // AllocMsgs allocates n bytes outside of the Go heap and registers them for sends and
 // receives. The caller closes the MR. The errors are those of [ID.AllocMsgs].
 func (g *Group) AllocMsgs(n int) (*uverbs.MR, error) { return g.id.AllocMsgs(n) }
 
-// RegMsgs registers b for sends and receives. The memory stays pinned until the caller
-// closes the MR. The errors are those of [ID.RegMsgs].
+// RegMsgs registers b for sends and receives. The memory stays pinned until the
+// caller closes the MR. The errors are those of [ID.RegMsgs].
 func (g *Group) RegMsgs(b []byte) (*uverbs.MR, error) { return g.id.RegMsgs(b) }
 
 // PostRecv posts a receive for the next datagram. The first [uverbs.GRHLen] bytes of
-// its memory are for the GRH, and the datagram follows them. The errors are those of [ID.PostRecv].
+// its memory are for the GRH, and the datagram follows them. The errors are those of
+// [ID.PostRecv].
 func (g *Group) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 	return g.id.PostRecv(wrID, sges...)
 }
@@ -162,10 +164,10 @@ func (g *Group) RecvComp(ctx context.Context) (uverbs.WC, error) { return g.id.R
 func (g *Group) Close() error { return g.id.Close() }
 
 // destroyAH closes a Group's address handle unless the QP, whose datagrams use it, is
-// still open. The caller holds i.mu.
-func (i *ID) destroyAH() error {
-	if i.ah == nil || i.qp.Load() != nil {
+// still open. The caller holds id.mu.
+func (id *ID) destroyAH() error {
+	if id.ah == nil || id.qp.Load() != nil {
 		return nil
 	}
-	return i.ah.Close()
+	return id.ah.Close()
 }

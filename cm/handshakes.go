@@ -12,23 +12,23 @@ import (
 const (
 	maxHandshakes    = 256              // the default of Options.MaxHandshakes
 	handshakeTimeout = 10 * time.Second // the default of Options.HandshakeTimeout
-	// patience is how long a handshake may wait for its peer while other requests wait
-	// for its slot.
-	patience = time.Second
+	// minPeerTime is how long a handshake may wait for its peer while other requests
+	// wait for its slot.
+	minPeerTime = time.Second
 )
 
 // handshakes are the handshakes of a listener that run in the background. Each has a
 // goroutine, which ends when Accept has received its connection or its error.
 type handshakes struct {
 	accepted chan accepted
-	over     chan struct{} // closed when the listener has ended
+	done     chan struct{} // closed when the listener has ended
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	all     []*handshake
-	ended   error         // why no more handshakes can begin
-	room    chan struct{} // closed when a handshake ends
-	dropped int           // how many were canceled to make room and have not ended yet
+	mu       sync.Mutex
+	all      []*handshake
+	cause    error         // why no more handshakes can begin
+	slotFree chan struct{} // closed when a handshake ends
+	canceled int           // how many were canceled to free a slot and have not ended yet
 }
 
 // accepted is what Accept returns.
@@ -39,10 +39,10 @@ type accepted struct {
 
 // A handshake is a connection between its request and Accept.
 type handshake struct {
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	waiting time.Time // since when it has waited for the peer; zero before and after
-	dropped bool
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	waitingSince time.Time // since when it has waited for the peer; zero before and after
+	canceled     bool
 }
 
 var (
@@ -50,41 +50,41 @@ var (
 	errCrowded  = errors.New("cm: the peer has not confirmed while others wait")
 )
 
-// attention has the channels that wake Accept. It then calls begin again.
-type attention struct {
+// wakeups has the channels that wake Accept. It then calls startHandshakes again.
+type wakeups struct {
 	requests <-chan struct{}
-	room     <-chan struct{}
-	patience <-chan time.Time // nil if no timer runs
+	slotFree <-chan struct{}
+	timer    <-chan time.Time // nil if no timer runs
 }
 
 func newHandshakes() handshakes {
-	return handshakes{accepted: make(chan accepted), over: make(chan struct{}), room: make(chan struct{})}
+	return handshakes{accepted: make(chan accepted), done: make(chan struct{}), slotFree: make(chan struct{})}
 }
 
-// begin starts a handshake for each waiting request, up to the limit. It returns an
-// error if the listener has ended.
-func (l *Listener) begin() (attention, error) {
+// startHandshakes starts a handshake for each waiting request, up to the limit. It
+// returns an error if the listener has ended.
+func (l *Listener) startHandshakes() (wakeups, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.ended == nil {
-		n, fresh, err := l.id.requests()
+	for l.cause == nil {
+		n, fresh, err := l.id.requestState()
 		if err != nil {
-			l.end(err)
+			l.endHandshakes(err)
 			break
 		}
-		next := attention{requests: fresh, room: l.room}
+		next := wakeups{requests: fresh, slotFree: l.slotFree}
 		switch {
 		case n == 0:
 			return next, nil
 		case len(l.all) >= l.limit():
-			next.patience = l.giveUp(n)
+			next.timer = l.cancelOldest(n)
 			return next, nil
 		}
-		if r := l.id.takeRequest(n > l.limit()); r != nil {
-			l.start(r)
+		if r := l.id.removeRequest(n > l.limit()); r != nil {
+			l.startHandshake(r)
 		}
 	}
-	return attention{}, l.ended
+	return wakeups{}, l.cause
 }
 
 func (l *Listener) limit() int {
@@ -94,29 +94,29 @@ func (l *Listener) limit() int {
 	return maxHandshakes
 }
 
-// giveUp cancels the handshakes that have waited longest for their peers, to make room
-// for n requests. It returns a timer for the next one that can be canceled. The caller
-// holds l.mu.
-func (l *Listener) giveUp(n int) <-chan time.Time {
+// cancelOldest cancels the handshakes that have waited longest for their peers, to
+// make room for n requests. It returns a timer for the next one that can be
+// canceled. The caller holds l.mu.
+func (l *Listener) cancelOldest(n int) <-chan time.Time {
 	now := time.Now()
 	for _, h := range l.all { // oldest first
-		switch age := now.Sub(h.waiting); {
-		case l.dropped >= n:
+		switch age := now.Sub(h.waitingSince); {
+		case l.canceled >= n:
 			return nil
-		case h.dropped || h.waiting.IsZero():
-		case age < patience:
-			return time.After(patience - age)
+		case h.canceled || h.waitingSince.IsZero():
+		case age < minPeerTime:
+			return time.After(minPeerTime - age)
 		default:
-			h.dropped = true
-			l.dropped++
+			h.canceled = true
+			l.canceled++
 			h.cancel(errCrowded)
 		}
 	}
-	return time.After(patience) // some do not wait for their peer yet
+	return time.After(minPeerTime) // some do not wait for their peer yet
 }
 
-// start starts a handshake. The caller holds l.mu.
-func (l *Listener) start(r *record) {
+// startHandshake starts a handshake. The caller holds l.mu.
+func (l *Listener) startHandshake(r *record) {
 	h := &handshake{}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	l.all = append(l.all, h)
@@ -126,21 +126,21 @@ func (l *Listener) start(r *record) {
 // handshake accepts a request and passes the connection to Accept.
 func (l *Listener) handshake(h *handshake, r *record) {
 	defer l.finish(h)
-	conn, err := l.answer(h, r)
-	if err != nil && ofPeer(err) {
+	conn, err := l.acceptRequest(h, r)
+	if err != nil && isPeerError(err) {
 		return
 	}
 	select {
 	case l.accepted <- accepted{conn, err}:
-	case <-l.over:
+	case <-l.done:
 		if conn != nil {
 			_ = conn.abandon() // no caller is left to return it to
 		}
 	}
 }
 
-// answer accepts the request and waits for the peer's confirmation.
-func (l *Listener) answer(h *handshake, r *record) (*Conn, error) {
+// acceptRequest accepts the request and waits for the peer's confirmation.
+func (l *Listener) acceptRequest(h *handshake, r *record) (*Conn, error) {
 	s, err := l.id.child(r)
 	if err != nil {
 		return nil, err
@@ -149,23 +149,23 @@ func (l *Listener) answer(h *handshake, r *record) (*Conn, error) {
 	if timeout <= 0 {
 		timeout = handshakeTimeout
 	}
-	defer l.waits(h, time.Time{})
+	defer l.setWaiting(h, time.Time{})
 	return (&Request{id: s, o: &l.o}).accept(&l.o, func() (context.Context, context.CancelFunc) {
-		l.waits(h, time.Now())
+		l.setWaiting(h, time.Now())
 		return context.WithTimeoutCause(h.ctx, timeout, errSlowPeer)
 	})
 }
 
-// waits records since when a handshake has waited for its peer.
-func (l *Listener) waits(h *handshake, since time.Time) {
+// setWaiting records since when a handshake has waited for its peer.
+func (l *Listener) setWaiting(h *handshake, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.waiting = since
+	h.waitingSince = since
 }
 
-// ofPeer reports whether a handshake has failed because of the peer or because the
-// listener has ended.
-func ofPeer(err error) bool {
+// isPeerError reports whether a handshake has failed because of the peer or because
+// the listener has ended.
+func isPeerError(err error) bool {
 	for _, e := range []error{ErrRejected, ErrDisconnected, ErrUnreachable, ErrTimeout, errSlowPeer, errCrowded, ErrListenerClosed} {
 		if errors.Is(err, e) {
 			return true
@@ -174,7 +174,7 @@ func ofPeer(err error) bool {
 	return false
 }
 
-// finish removes a handshake, which makes room for another one.
+// finish removes a handshake, which frees its slot for another one.
 func (l *Listener) finish(h *handshake) {
 	h.cancel(nil)
 	l.mu.Lock()
@@ -185,26 +185,26 @@ func (l *Listener) finish(h *handshake) {
 			break
 		}
 	}
-	if h.dropped {
-		l.dropped--
+	if h.canceled {
+		l.canceled--
 	}
-	close(l.room)
-	l.room = make(chan struct{})
+	close(l.slotFree)
+	l.slotFree = make(chan struct{})
 }
 
 // stop ends all handshakes and prevents new ones.
 func (l *Listener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended == nil {
-		l.end(listenerClosed(l.id.name(), closed("wait on", l.id.name())))
+	if l.cause == nil {
+		l.endHandshakes(listenerClosed(l.id.name(), closed("wait on", l.id.name())))
 	}
 }
 
-// end is stop with a reason. The caller holds l.mu.
-func (l *Listener) end(why error) {
-	l.ended = why
-	close(l.over)
+// endHandshakes is stop with a reason. The caller holds l.mu.
+func (l *Listener) endHandshakes(why error) {
+	l.cause = why
+	close(l.done)
 	for _, h := range l.all {
 		h.cancel(why)
 	}

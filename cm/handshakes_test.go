@@ -29,7 +29,7 @@ func underWay(t testing.TB, l *Listener, n int) {
 		defer l.mu.Unlock()
 		waiting := 0
 		for _, h := range l.all {
-			if !h.waiting.IsZero() {
+			if !h.waitingSince.IsZero() {
 				waiting++
 			}
 		}
@@ -92,8 +92,8 @@ func TestHandshakesGiveUp(t *testing.T) {
 	done := dialing(t, l)
 	dialed(t, done)
 	dialed(t, got)
-	if d := time.Since(began); d < patience {
-		t.Errorf("the first was given up after %v, want %v at least", d, patience)
+	if d := time.Since(began); d < minPeerTime {
+		t.Errorf("the first was given up after %v, want %v at least", d, minPeerTime)
 	}
 	states := map[string]int{}
 	for _, a := range all {
@@ -112,11 +112,11 @@ func TestNewestOfACrowd(t *testing.T) {
 		halfOpen(t, l)
 	}
 	done := dialing(t, l)
-	until(t, "all have asked", func() bool { n, _, _ := l.ID().requests(); return n == 5 })
+	until(t, "all have asked", func() bool { n, _, _ := l.ID().requestState(); return n == 5 })
 	began := time.Now()
 	closing(t, good(l.Accept(limit(t)))(t))
 	dialed(t, done)
-	if d := time.Since(began); d >= patience {
+	if d := time.Since(began); d >= minPeerTime {
 		t.Errorf("the client has waited for %v", d)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (s *SyncID) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over()
+	return s.endCause()
 }
 
 // count counts the commands of this name.
@@ -37,7 +37,7 @@ func TestHangUpFails(t *testing.T) {
 			_, _, p := connection(t)
 			r.Set(func() { r.Refuse["DISCONNECT"] = errno })
 			p.life.end(phaseEnded, errOver)
-			p.ID.hangUp(EventDisconnected, 0)
+			p.ID.completeDisconnect(EventDisconnected, 0)
 			if err := p.reason(); errors.Is(err, errno) != told || state(t, p.ID) != uverbs.StateErr {
 				t.Errorf("%v: %v, QP %v", errno, err, state(t, p.ID))
 			}
@@ -64,7 +64,7 @@ func TestHangUpSingleGoroutine(t *testing.T) {
 	meet(t, l, a)
 	n := r.count("DISCONNECT")
 	a.life.end(phaseEnded, errOver)
-	a.ID.hangUp(EventDisconnected, 0)
+	a.ID.completeDisconnect(EventDisconnected, 0)
 	if got := r.count("DISCONNECT"); got != n || state(t, a.ID) != uverbs.StateRTS {
 		t.Errorf("%d commands, want %d; QP %v", got, n, state(t, a.ID))
 	}
@@ -84,7 +84,7 @@ func TestHangUpOtherQP(t *testing.T) {
 	go func() {
 		defer close(done)
 		p.life.end(phaseEnded, errOver)
-		p.ID.hangUp(EventDisconnected, time.Minute)
+		p.ID.completeDisconnect(EventDisconnected, time.Minute)
 	}()
 	until(t, "the peer is answered", func() bool { return r.count("DISCONNECT") > n })
 	p.ID.mu.Lock()
@@ -98,14 +98,14 @@ func TestHangUpOtherQP(t *testing.T) {
 	}
 }
 
-// After a device removal, hangUp neither replies nor waits, and the missing reply is
+// After a device removal, completeDisconnect neither replies nor waits, and the missing reply is
 // not an error.
 func TestHangUpWithoutDevice(t *testing.T) {
 	for name, errno := range map[string]unix.Errno{"still open": 0, "gone": unix.EIO} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			_, a, p := connection(t)
-			p.moment = time.Hour
+			p.ackWait = time.Hour
 			r.loop().delay(p.QP().QPN())
 			check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
 			n, k := r.count("DISCONNECT"), r.loop().k
@@ -133,7 +133,7 @@ func TestHangUpWithoutDevice(t *testing.T) {
 
 // Outstanding sends may wait as long as the documentation says.
 func TestMoment(t *testing.T) {
-	if m := newSync(nil).moment; m != 200*time.Millisecond {
+	if m := newSync(nil).ackWait; m != 200*time.Millisecond {
 		t.Errorf("%v", m)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// host has what the ids of the process share: open devices, and the table that maps the
-// uids of events to objects.
+// host has what the ids of the process share: open devices, and the table that maps
+// the uids of events to objects.
 var host struct {
 	sync.Mutex
 	devices map[deviceKey]*device
@@ -22,10 +22,10 @@ var host struct {
 	}
 }
 
-// enroll adds v to the table and returns the uid that the kernel reports in its events.
-// Uids are never reused, so that an event of a closed id is not taken for one of
-// another id.
-func enroll(v any) uint64 {
+// register adds v to the table and returns the uid that the kernel reports in its
+// events. Uids are never reused, so that an event of a closed id is not taken for
+// one of another id.
+func register(v any) uint64 {
 	t := &host.table
 	t.Lock()
 	defer t.Unlock()
@@ -44,7 +44,7 @@ func lookup(uid uint64) any {
 	return t.byUID[uid]
 }
 
-func forget(uid uint64) {
+func unregister(uid uint64) {
 	t := &host.table
 	t.Lock()
 	defer t.Unlock()
@@ -137,8 +137,8 @@ func openInfo(key deviceKey, info uverbs.Device) (*device, error) {
 	return d, nil
 }
 
-// release undoes acquire. It closes the device with its last user. If the program still
-// has objects on the device, the device is closed with the last of those.
+// release undoes acquire. It closes the device with its last user. If the program
+// still has objects on the device, the device is closed with the last of those.
 func (d *device) release() error {
 	host.Lock()
 	defer host.Unlock()
@@ -205,8 +205,8 @@ func (l *DeviceList) Contexts() []*uverbs.Context {
 	return all
 }
 
-// Close releases the devices: rdma_free_devices(3). It is idempotent. An error is what
-// the kernel says. The devices are released anyway.
+// Close releases the devices: rdma_free_devices(3). It is idempotent. An error is
+// what the kernel says. The devices are released anyway.
 func (l *DeviceList) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -58,18 +58,18 @@ type ID struct {
 	uid    uint64
 	ticket *leak.Ticket
 
-	// to is the destination of events: sync or events. While the id moves from one to
-	// the other, events are collected in aside.
-	to struct {
+	// dest is the destination of events: sync or channel. While the id moves from
+	// one to the other, events are collected in deferred.
+	dest struct {
 		sync.Mutex
-		sync   *SyncID
-		events *EventChannel
-		moving bool
-		aside  []*record
+		sync     *SyncID
+		channel  *EventChannel
+		moving   bool
+		deferred []*record
 	}
 
-	// The data path reads these without the lock. Sends are posted to sendQP, which is
-	// nil once the connection has ended.
+	// The data path reads these without the lock. Sends are posted to sendQP, which
+	// is nil once the connection has ended.
 	qp     atomic.Pointer[uverbs.QP]
 	sendQP atomic.Pointer[uverbs.QP]
 	srq    atomic.Pointer[uverbs.SRQ]
@@ -88,8 +88,8 @@ type ID struct {
 	node   *node
 	kernel uint32 // the kernel's number of the id
 
-	// These are written with mu and seen held (see show) and read with either.
-	seen     sync.Mutex
+	// These are written with mu and attrMu held (see setAttrs) and read with either.
+	attrMu   sync.Mutex
 	dev      *device
 	port     int
 	pkey     uint16
@@ -114,26 +114,27 @@ type ID struct {
 	ece                eceState
 }
 
-// CreateID creates an id whose events are read from the channel: rdma_create_id(3). Its
-// QP will be RC in PSTCP and PSIB, and UD otherwise. The errors are those of
+// CreateID creates an id whose events are read from the channel: rdma_create_id(3).
+// Its QP will be RC in PSTCP and PSIB, and UD otherwise. The errors are those of
 // [EventChannel.CreateIDFor].
 func (ch *EventChannel) CreateID(ps PortSpace) (*ID, error) {
 	return ch.CreateIDFor(ps, ps.qpType())
 }
 
-// CreateIDFor is CreateID for a QP of another type, which only PSIB allows. It returns
-// [uverbs.ErrInvalid] for an unknown port space or for another type in the other port
-// spaces, [uverbs.ErrClosed] after Close of the channel, or what the kernel says.
+// CreateIDFor is CreateID for a QP of another type, which only PSIB allows. It
+// returns [uverbs.ErrInvalid] for an unknown port space or for another type in the
+// other port spaces, [uverbs.ErrClosed] after Close of the channel, or what the
+// kernel says.
 func (ch *EventChannel) CreateIDFor(ps PortSpace, typ uverbs.QPType) (*ID, error) {
-	i, err := newID(ps, typ)
+	id, err := newID(ps, typ)
 	if err != nil {
 		return nil, err
 	}
-	i.to.events = ch
-	if err := i.create(&ch.node); err != nil {
+	id.dest.channel = ch
+	if err := id.create(&ch.node); err != nil {
 		return nil, err
 	}
-	return i, nil
+	return id, nil
 }
 
 func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
@@ -144,53 +145,53 @@ func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 }
 
 // create creates the kernel's id.
-func (i *ID) create(n *node) error {
-	if err := n.hold(); err != nil {
+func (id *ID) create(n *node) error {
+	if err := n.addRef(); err != nil {
 		return err
 	}
-	i.node = n
-	i.uid = enroll(i)
+	id.node = n
+	id.uid = register(id)
 	var err error
-	if i.kernel, err = n.file.CreateID(i.uid, uint16(i.ps), uint8(i.qpType)); err != nil {
-		forget(i.uid)
-		n.drop()
-		return wrap("create id", i.ps.String(), err, "")
+	if id.kernel, err = n.file.CreateID(id.uid, uint16(id.ps), uint8(id.qpType)); err != nil {
+		unregister(id.uid)
+		n.release()
+		return wrap("create id", id.ps.String(), err, "")
 	}
-	i.ticket = leak.Track("cm", "id")
+	id.ticket = leak.Track("cm", "id")
 	return nil
 }
 
-// describe returns a name of the id for errors. The caller holds i.mu or i.seen.
-func (i *ID) describe() string { return describe(i.peer, i.local) }
+// describe returns a name of the id for errors. The caller holds id.mu or id.attrMu.
+func (id *ID) describe() string { return describe(id.peer, id.local) }
 
-// name is describe for callers that do not hold i.mu.
-func (i *ID) name() string {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.describe()
+// name is describe for callers that do not hold id.mu.
+func (id *ID) name() string {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.describe()
 }
 
-// show changes the values that accessors return. The caller holds i.mu.
-func (i *ID) show(change func()) {
-	i.seen.Lock()
-	defer i.seen.Unlock()
+// setAttrs changes the values that accessors return. The caller holds id.mu.
+func (id *ID) setAttrs(change func()) {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
 	change()
 }
 
 // command issues a command of the id. explain may be nil. Otherwise it returns an
 // explanation of the command's error, or "".
-func (i *ID) command(op string, explain func(error) string, command func() error) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() {
-		return closed(op, i.describe())
+func (id *ID) command(op string, explain func(error) string, command func() error) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() {
+		return closed(op, id.describe())
 	}
 	err := command()
 	detail := ""
 	if err != nil && explain != nil {
 		detail = explain(err)
 	}
-	return wrap(op, i.describe(), err, detail)
+	return wrap(op, id.describe(), err, detail)
 }
 
 // explainEINVAL returns a function that explains EINVAL, which the kernel returns if
@@ -205,123 +206,124 @@ func explainEINVAL(text string) func(error) string {
 }
 
 // PortSpace returns the port space of the id.
-func (i *ID) PortSpace() PortSpace { return i.ps }
+func (id *ID) PortSpace() PortSpace { return id.ps }
 
 // QPType returns the type of the id's QP, even if the QP has not been created yet.
-func (i *ID) QPType() uverbs.QPType { return i.qpType }
+func (id *ID) QPType() uverbs.QPType { return id.qpType }
 
 // QP returns the id's QP. It is nil before CreateQP.
-func (i *ID) QP() *uverbs.QP { return i.qp.Load() }
+func (id *ID) QP() *uverbs.QP { return id.qp.Load() }
 
 // SRQ returns the SRQ that CreateSRQ has created, or nil.
-func (i *ID) SRQ() *uverbs.SRQ { return i.srq.Load() }
+func (id *ID) SRQ() *uverbs.SRQ { return id.srq.Load() }
 
 // SendCQ returns the completion queue of sends. It is nil before CreateQP.
-func (i *ID) SendCQ() *uverbs.CQ { return i.sendCQ.Load() }
+func (id *ID) SendCQ() *uverbs.CQ { return id.sendCQ.Load() }
 
 // RecvCQ returns the completion queue of receives. It is nil before CreateQP.
-func (i *ID) RecvCQ() *uverbs.CQ { return i.recvCQ.Load() }
+func (id *ID) RecvCQ() *uverbs.CQ { return id.recvCQ.Load() }
 
-// PD returns the PD of the QP. If there is no QP, it returns the PD that the ids of the
-// device share. It is nil until the id is bound to a device.
-func (i *ID) PD() *uverbs.PD {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.pd
+// PD returns the PD of the QP. If there is no QP, it returns the PD that the ids of
+// the device share. It is nil until the id is bound to a device.
+func (id *ID) PD() *uverbs.PD {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.pd
 }
 
 // Verbs returns the open device that the id is bound to: rdma_cm_id.verbs. Other ids
 // share it, and the library closes it. Verbs returns nil before the id is bound and
 // after Close.
-func (i *ID) Verbs() *uverbs.Context {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	if i.dev == nil || i.isClosed() {
+func (id *ID) Verbs() *uverbs.Context {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	if id.dev == nil || id.isClosed() {
 		return nil
 	}
-	return i.dev.ctx
+	return id.dev.ctx
 }
 
 // Port returns the device's port, counted from 1. It is 0 until the id is bound to a
 // device.
-func (i *ID) Port() int {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.port
+func (id *ID) Port() int {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.port
 }
 
 // LocalAddr returns the local address of the id: rdma_get_local_addr(3),
 // rdma_get_src_port(3).
-func (i *ID) LocalAddr() netip.AddrPort {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.local
+func (id *ID) LocalAddr() netip.AddrPort {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.local
 }
 
 // PeerAddr returns the address of the peer: rdma_get_peer_addr(3),
 // rdma_get_dst_port(3).
-func (i *ID) PeerAddr() netip.AddrPort {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.peer
+func (id *ID) PeerAddr() netip.AddrPort {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.peer
 }
 
 // LocalGID returns the GID that the id sends from. It is zero until the address is
 // resolved.
-func (i *ID) LocalGID() uverbs.GID {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.localGID
+func (id *ID) LocalGID() uverbs.GID {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.localGID
 }
 
 // PeerGID returns the GID of the peer. It is zero until the address is resolved.
-func (i *ID) PeerGID() uverbs.GID {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.peerGID
+func (id *ID) PeerGID() uverbs.GID {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.peerGID
 }
 
 // PKey returns the partition key. It is 0 until the id is bound to a device.
-func (i *ID) PKey() uint16 {
-	i.seen.Lock()
-	defer i.seen.Unlock()
-	return i.pkey
+func (id *ID) PKey() uint16 {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	return id.pkey
 }
 
-// Close closes what the id has created and the id itself: rdma_destroy_ep(3). It leaves
-// groups, then closes the QP, its completion queues and the SRQ. An established
-// connection is ended, an open request is rejected, and a resolution is canceled. Close
-// is idempotent. If something cannot be closed yet, the id stays open. Close returns
-// [uverbs.ErrBusy] while other QPs use the id's queues, or what the kernel says.
+// Close closes what the id has created and the id itself: rdma_destroy_ep(3). It
+// leaves groups, then closes the QP, its completion queues and the SRQ. An
+// established connection is ended, an open request is rejected, and a resolution is
+// canceled. Close is idempotent. If something cannot be closed yet, the id stays
+// open. Close returns [uverbs.ErrBusy] while other QPs use the id's queues, or what
+// the kernel says.
 //
-// The caller must close the MRs on the id's PD. The device stays open as long as one of
-// them exists.
-func (i *ID) Close() error {
-	i.mu.Lock()
-	if i.isClosed() {
-		i.mu.Unlock()
+// The caller must close the MRs on the id's PD. The device stays open as long as one
+// of them exists.
+func (id *ID) Close() error {
+	id.mu.Lock()
+	if id.isClosed() {
+		id.mu.Unlock()
 		return nil
 	}
-	if err := errors.Join(i.detachAll(), i.destroyQP(), i.destroyAH(), i.destroySRQ()); err != nil {
-		i.mu.Unlock()
+	if err := errors.Join(id.detachAll(), id.destroyQP(), id.destroyAH(), id.destroySRQ()); err != nil {
+		id.mu.Unlock()
 		return err
 	}
-	name := i.describe()
-	i.life.end(phaseClosed, closed("wait on", name))
-	i.show(func() { i.pd = nil })
-	forget(i.uid)
-	for m := range i.groups {
-		forget(m.uid)
+	name := id.describe()
+	id.life.end(phaseClosed, closed("wait on", name))
+	id.setAttrs(func() { id.pd = nil })
+	unregister(id.uid)
+	for m := range id.groups {
+		unregister(m.uid)
 	}
-	_, err := i.node.file.DestroyID(i.kernel)
+	_, err := id.node.file.DestroyID(id.kernel)
 	err = wrap("close", name, err, "")
-	i.ticket.Done()
-	i.node.drop()
-	dev, s := i.dev, i.synced()
-	i.mu.Unlock()
+	id.ticket.Done()
+	id.node.release()
+	dev, s := id.dev, id.syncID()
+	id.mu.Unlock()
 
 	if s != nil {
-		err = errors.Join(err, s.shut())
+		err = errors.Join(err, s.closeSync())
 	}
 	if dev != nil {
 		err = errors.Join(err, dev.release())

@@ -22,14 +22,14 @@ import (
 //	                   acquired before that of the id of a request.
 //	Listener.mu, DeviceList.mu
 //	host, pumps
-//	ID.to              the destination of the id's events
+//	ID.dest            the destination of the id's events
 //	SyncID.mu
-//	life.mu, ID.seen, host.table, node.mu, refusals.mu, EventChannel.pendingMu,
+//	life.mu, ID.attrMu, host.table, node.mu, rejectQueue.mu, EventChannel.pendingMu,
 //	setupMRs.mu
 //
 // The goroutines of the pumps, which read events for others, never acquire ID.mu.
-// Accessors only acquire ID.seen: the owner of an open SendBatch may call them while
-// another goroutine is in the middle of Close or Disconnect.
+// Accessors only acquire ID.attrMu: the owner of an open SendBatch may call them
+// while another goroutine is in the middle of Close or Disconnect.
 
 // A phase is a stage in the life of an id.
 type phase uint8
@@ -68,11 +68,11 @@ type life struct {
 func (l *life) enter(p phase) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.change(p)
+	return l.enterLocked(p)
 }
 
-// change is enter for callers that hold l.mu.
-func (l *life) change(p phase) bool {
+// enterLocked is enter for callers that hold l.mu.
+func (l *life) enterLocked(p phase) bool {
 	if !slices.Contains(transitions[l.phase], p) {
 		return false
 	}
@@ -80,9 +80,9 @@ func (l *life) change(p phase) bool {
 	return true
 }
 
-// undo returns to the phase before p after the command of p has failed. It does nothing
-// if another phase has followed.
-func (l *life) undo(p, before phase) {
+// revert returns to the phase before p after the command of p has failed. It does
+// nothing if another phase has followed.
+func (l *life) revert(p, before phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.phase == p {
@@ -94,26 +94,26 @@ func (l *life) undo(p, before phase) {
 func (l *life) end(p phase, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.change(p) && l.cause == nil {
+	if l.enterLocked(p) && l.cause == nil {
 		l.cause = cause
 	}
 }
 
-// add joins the cause with an error that occurred while the id ended.
-func (l *life) add(err error) {
+// addCause joins the cause with an error that occurred while the id ended.
+func (l *life) addCause(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cause = errors.Join(l.cause, err)
 }
 
-func (l *life) now() phase {
+func (l *life) current() phase {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.phase
 }
 
-// over returns why no more events can arrive, or nil if they can.
-func (l *life) over() error {
+// endCause returns why no more events can arrive, or nil if they can.
+func (l *life) endCause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
@@ -134,14 +134,14 @@ var errDisconnecting = &Error{Op: "use", Object: "the connection", Kind: ErrDisc
 	Detail: "this side has ended the connection"}
 
 // isClosed reports whether Close has closed the id.
-func (i *ID) isClosed() bool { return i.life.now() == phaseClosed }
+func (id *ID) isClosed() bool { return id.life.current() == phaseClosed }
 
 // Err returns why the id cannot communicate any more, or nil if it can. It returns
-// [ErrDisconnected] if either side has ended the connection, [uverbs.ErrDeviceGone] if
-// the device was removed, the error of EventMulticastError if the membership in a group
-// was lost, and [uverbs.ErrClosed] if none of these happened before Close. On an
-// [EventChannel], Err reports the end once Next has returned its event.
-func (i *ID) Err() error { return i.life.err() }
+// [ErrDisconnected] if either side has ended the connection, [uverbs.ErrDeviceGone]
+// if the device was removed, the error of EventMulticastError if the membership in a
+// group was lost, and [uverbs.ErrClosed] if none of these happened before Close. On
+// an [EventChannel], Err reports the end once Next has returned its event.
+func (id *ID) Err() error { return id.life.err() }
 
 // flushedError is the error of a request that was flushed because the connection has
 // ended.
@@ -150,162 +150,163 @@ type flushedError struct{ end, flush error }
 func (e *flushedError) Error() string   { return e.end.Error() + ": the request was flushed" }
 func (e *flushedError) Unwrap() []error { return []error{e.end, e.flush} }
 
-// completionError returns the error of a completion. For a flushed request it adds why
-// the connection has ended.
-func (i *ID) completionError(status uverbs.WCStatus, err error) error {
-	if end := i.life.err(); end != nil && status == uverbs.WCWRFlushErr {
+// completionError returns the error of a completion. For a flushed request it adds
+// why the connection has ended.
+func (id *ID) completionError(status uverbs.WCStatus, err error) error {
+	if end := id.life.err(); end != nil && status == uverbs.WCWRFlushErr {
 		return &flushedError{end: end, flush: err}
 	}
 	return err
 }
 
-// shutSends makes posts of sends return why the connection has ended. It does not
+// stopSends makes posts of sends return why the connection has ended. It does not
 // affect requests that are already posted.
-func (i *ID) shutSends() { i.sendQP.Store(nil) }
+func (id *ID) stopSends() { id.sendQP.Store(nil) }
 
-// endWaits makes SendComp and RecvComp return why the connection has ended once their
-// queues are empty.
-func (i *ID) endWaits() {
-	err := i.life.err()
-	if cq := i.ownSendCQ.Load(); cq != nil {
+// endCQWaits makes SendComp and RecvComp return why the connection has ended once
+// their queues are empty.
+func (id *ID) endCQWaits() {
+	err := id.life.err()
+	if cq := id.ownSendCQ.Load(); cq != nil {
 		cq.EndWaits(err)
 	}
 	// Messages for the SRQ of an XRC id also arrive through the connections of other
 	// ids.
-	if cq := i.ownRecvCQ.Load(); cq != nil && i.qpType != uverbs.XRCRecv {
+	if cq := id.ownRecvCQ.Load(); cq != nil && id.qpType != uverbs.XRCRecv {
 		cq.EndWaits(err)
 	}
 }
 
 // ownCQs reports whether the id has created both queues of its QP. Such queues have
 // locks.
-func (i *ID) ownCQs() bool { return i.ownSendCQ.Load() != nil && i.ownRecvCQ.Load() != nil }
+func (id *ID) ownCQs() bool { return id.ownSendCQ.Load() != nil && id.ownRecvCQ.Load() != nil }
 
 // drainTime limits how long the end of a connection waits for the device to complete
 // the posted requests.
 const drainTime = time.Second
 
-// drained ends the waits when the device has completed the requests of a QP in state
+// drain ends the waits when the device has completed the requests of a QP in state
 // ERR.
-func (i *ID) drained(qp *uverbs.QP) {
-	if i.ownCQs() {
+func (id *ID) drain(qp *uverbs.QP) {
+	if id.ownCQs() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()
 		_ = qp.Drain(ctx) // the QP may be closed by now
 	}
-	i.endWaits()
+	id.endCQWaits()
 }
 
-// disconnecting ends the posts and the waits of a connection that this side ends. The
-// QP is in state ERR. The caller holds i.mu.
-func (i *ID) disconnecting() {
-	i.shutSends()
-	if qp := i.qp.Load(); qp != nil && !i.single {
-		go i.drained(qp) // drained may wait for an open SendBatch
+// stopTraffic ends the posts and the waits of a connection that this side ends. The
+// QP is in state ERR. The caller holds id.mu.
+func (id *ID) stopTraffic() {
+	id.stopSends()
+	if qp := id.qp.Load(); qp != nil && !id.single {
+		go id.drain(qp) // drain may wait for an open SendBatch
 	} else {
-		i.endWaits()
+		id.endCQWaits()
 	}
 }
 
 // connected reports whether the id has a connection that has not ended.
-func (i *ID) connected() bool {
-	p := i.life.now()
+func (id *ID) connected() bool {
+	p := id.life.current()
 	return p == phaseEstablished || p == phaseDisconnecting
 }
 
-// ended handles the end of an id whose events are read from a channel. It does not
-// flush the posted requests: the caller may, or else Disconnect or Close of the program
-// does. The caller holds i.mu.
-func (i *ID) ended(e *Event) {
+// terminate handles the end of an id whose events are read from a channel. It does
+// not flush the posted requests: the caller may, or else Disconnect or Close of the
+// program does. The caller holds id.mu.
+func (id *ID) terminate(e *Event) {
 	why := e.Err()
 	if e.Type != EventDeviceRemoval && e.Type != EventDisconnected {
-		// The peer went away before it was notified that the connection is established.
+		// The peer went away before it was notified that the connection is
+		// established.
 		why = (&Event{Type: EventDisconnected, object: e.object}).Err()
 	}
-	i.life.end(phaseEnded, why)
-	i.shutSends()
-	qp := i.qp.Load()
-	if e.Type == EventDeviceRemoval || qp == nil || i.single {
-		i.endWaits()
+	id.life.end(phaseEnded, why)
+	id.stopSends()
+	qp := id.qp.Load()
+	if e.Type == EventDeviceRemoval || qp == nil || id.single {
+		id.endCQWaits()
 		return
 	}
-	own := i.ownSendCQ.Load() != nil
-	go func() { // lastAcks may wait for an open SendBatch
-		lastAcks(qp, own, lastMoment)
-		i.endWaits()
+	own := id.ownSendCQ.Load() != nil
+	go func() { // awaitAcks may wait for an open SendBatch
+		awaitAcks(qp, own, ackWait)
+		id.endCQWaits()
 	}()
 }
 
-// lastMoment is how long outstanding sends may wait for their acknowledgements after
+// ackWait is how long outstanding sends may wait for their acknowledgements after
 // the connection has ended.
-const lastMoment = 200 * time.Millisecond
+const ackWait = 200 * time.Millisecond
 
-// hangUp handles the end of a synchronous id's connection. It replies to the peer's
-// kernel, which waits for the reply, and flushes the QP. Before, outstanding sends have
-// up to moment to complete. After a device removal neither the reply nor
-// acknowledgements are possible.
-func (i *ID) hangUp(t EventType, moment time.Duration) {
-	qp := i.answerEnd(t)
+// completeDisconnect handles the end of a synchronous id's connection. It replies to
+// the peer's kernel, which waits for the reply, and flushes the QP. Before,
+// outstanding sends have up to limit to complete. After a device removal neither the
+// reply nor acknowledgements are possible.
+func (id *ID) completeDisconnect(t EventType, limit time.Duration) {
+	qp := id.replyDisconnect(t)
 	if qp == nil {
-		i.endWaits()
+		id.endCQWaits()
 		return
 	}
 	if t == EventDisconnected {
-		lastAcks(qp, i.ownSendCQ.Load() != nil, moment)
+		awaitAcks(qp, id.ownSendCQ.Load() != nil, limit)
 	}
-	if i.flush(t, qp) {
-		i.drained(qp)
+	if id.flush(t, qp) {
+		id.drain(qp)
 	}
 }
 
 // flush moves the QP to state ERR. It returns false if the id has another QP by now.
-func (i *ID) flush(t EventType, qp *uverbs.QP) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.qp.Load() != qp {
+func (id *ID) flush(t EventType, qp *uverbs.QP) bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.qp.Load() != qp {
 		return false
 	}
-	err := i.modifyQP(toErr, uverbs.MaskState)
+	err := id.modifyQP(toErr, uverbs.MaskState)
 	if t == EventDeviceRemoval && errors.Is(err, uverbs.ErrDeviceGone) {
 		err = nil // the cause already says so
 	}
 	if err != nil {
-		i.life.add(err)
+		id.life.addCause(err)
 	}
 	return true
 }
 
-// answerEnd replies to the peer. It returns the QP to flush, or nil.
-func (i *ID) answerEnd(t EventType) *uverbs.QP {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() || i.single {
+// replyDisconnect replies to the peer. It returns the QP to flush, or nil.
+func (id *ID) replyDisconnect(t EventType) *uverbs.QP {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() || id.single {
 		return nil
 	}
 	if t == EventDisconnected {
 		// The kernel also accepts the reply from the side that ended the connection.
 		// EINVAL means that the kernel has already released the connection or, on
 		// iWARP, which needs no reply, that it does not know the QP.
-		if err := i.node.file.Disconnect(i.kernel); err != nil && !errors.Is(err, unix.EINVAL) {
-			i.life.add(wrap("disconnect", i.describe(), err, ""))
+		if err := id.node.file.Disconnect(id.kernel); err != nil && !errors.Is(err, unix.EINVAL) {
+			id.life.addCause(wrap("disconnect", id.describe(), err, ""))
 		}
 	}
-	return i.qp.Load()
+	return id.qp.Load()
 }
 
-// lastAcks waits until the outstanding sends have completed, but no longer than moment.
-// A peer may end the connection as soon as it has received a message. The message of
-// the connection manager can then arrive before the acknowledgement, and flushing the
-// send would report a message as lost that has arrived. Requests without a completion
-// cause no event, so lastAcks polls. Usually there are no outstanding sends, and it
-// does not wait.
-func lastAcks(qp *uverbs.QP, ownCQ bool, moment time.Duration) {
+// awaitAcks waits until the outstanding sends have completed, but no longer than
+// limit. A peer may end the connection as soon as it has received a message. The
+// message of the connection manager can then arrive before the acknowledgement, and
+// flushing the send would report a message as lost that has arrived. Requests
+// without a completion cause no event, so awaitAcks polls. Usually there are no
+// outstanding sends, and it does not wait.
+func awaitAcks(qp *uverbs.QP, ownCQ bool, limit time.Duration) {
 	const longest = 5 * time.Millisecond
 	inFlight := qp.SendsInFlight
 	if !ownCQ { // only one goroutine may use the program's queue
 		inFlight = qp.SendsOutstanding
 	}
-	end := time.Now().Add(moment)
+	end := time.Now().Add(limit)
 	for pause := 50 * time.Microsecond; inFlight() > 0 && time.Now().Before(end); pause = min(2*pause, longest) {
 		time.Sleep(pause)
 	}

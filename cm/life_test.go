@@ -24,7 +24,7 @@ func TestLife(t *testing.T) {
 				want = want || p == to
 			}
 			l := life{phase: phase(from)}
-			if got := l.enter(to); got != want || want != (l.now() == to) && phase(from) != to {
+			if got := l.enter(to); got != want || want != (l.current() == to) && phase(from) != to {
 				t.Errorf("%d to %d: %v, want %v", from, to, got, want)
 			}
 		}
@@ -35,15 +35,15 @@ func TestLife(t *testing.T) {
 		t.Errorf("of a connection that stands: %v", l.err())
 	}
 	l.enter(phaseDisconnecting)
-	if is(t, "disconnecting", l.err(), ErrDisconnected); l.over() != nil {
-		t.Errorf("over before the peer has answered: %v", l.over())
+	if is(t, "disconnecting", l.err(), ErrDisconnected); l.endCause() != nil {
+		t.Errorf("over before the peer has answered: %v", l.endCause())
 	}
 	l.end(phaseEnded, first)
 	l.end(phaseClosed, later)
-	if l.err() != first || l.over() != first || l.now() != phaseClosed {
-		t.Errorf("%v, %v, phase %d", l.err(), l.over(), l.now())
+	if l.err() != first || l.endCause() != first || l.current() != phaseClosed {
+		t.Errorf("%v, %v, phase %d", l.err(), l.endCause(), l.current())
 	}
-	l.add(later)
+	l.addCause(later)
 	is(t, "with an error of the end", l.err(), first, later)
 }
 
@@ -199,7 +199,7 @@ func TestAccessorsBesideABatch(t *testing.T) {
 			over := make(chan error, 1)
 			go func() { over <- end(r, a, p) }()
 			if name == "the peer leaves" {
-				<-p.Disconnected() // hangUp reads the QP's outstanding sends without ID.mu
+				<-p.Disconnected() // completeDisconnect reads the QP's outstanding sends without ID.mu
 			} else {
 				until(t, "the end waits for the batch", func() bool { return held(&p.ID.mu) })
 			}
@@ -260,7 +260,7 @@ func TestWriteEventToSyncID(t *testing.T) {
 func TestEndDoesNotWaitForPolls(t *testing.T) {
 	r := newRig(t)
 	_, a, p := connection(t)
-	p.moment = time.Hour
+	p.ackWait = time.Hour
 	r.loop().hold(p.QP().QPN())
 	check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
 	if n := p.QP().SendsOutstanding(); n != 1 {

@@ -50,12 +50,13 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	return l, nil
 }
 
-// hasProvider reports whether the program links a provider. Hermetic tests replace it.
+// hasProvider reports whether the program links a provider. Hermetic tests replace
+// it.
 var hasProvider = uverbs.HasProvider
 
-// canServe returns an error for a listener that could never accept, or that would serve
-// other addresses than addr.
-func canServe(addr netip.AddrPort) error {
+// checkListenAddr returns an error for a listener that could never accept, or that
+// would serve other addresses than addr.
+func checkListenAddr(addr netip.AddrPort) error {
 	switch {
 	case !hasProvider():
 		return &Error{Op: opListen, Object: addr.String(), Kind: uverbs.ErrNoProvider,
@@ -69,7 +70,7 @@ func canServe(addr netip.AddrPort) error {
 }
 
 func (l *Listener) listen(addr netip.AddrPort) error {
-	if err := canServe(addr); err != nil {
+	if err := checkListenAddr(addr); err != nil {
 		return err
 	}
 	if l.o.ReuseAddr {
@@ -88,25 +89,26 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 	return l.id.Listen(l.o.Backlog)
 }
 
-// Accept waits for a connection. It creates the QP that Options describe and calls their
-// Setup.
+// Accept waits for a connection. It creates the QP that Options describe and calls
+// their Setup.
 //
-// Handshakes run concurrently in the background, up to Options.MaxHandshakes of them.
-// Each waits for the peer's confirmation for at most Options.HandshakeTimeout, so that
-// a peer that sends nothing but its request does not delay others. Handshakes are only
-// started while a call of Accept waits. If ctx ends, the call returns, but the
-// handshakes go on: a later call returns their connections.
+// Handshakes run concurrently in the background, up to Options.MaxHandshakes of
+// them. Each waits for the peer's confirmation for at most Options.HandshakeTimeout,
+// so that a peer that sends nothing but its request does not delay others.
+// Handshakes are only started while a call of Accept waits. If ctx ends, the call
+// returns, but the handshakes go on: a later call returns their connections.
 //
 // If Options.MaxHandshakes handshakes are waiting for their peers and more requests
 // arrive, those that have waited longest, and for at least a second, are canceled. If
 // more requests wait than that limit, the newest is served first: the peers of the
 // older ones may have given up already.
 //
-// Accept returns context.Cause(ctx) if ctx ends first. It returns [ErrListenerClosed],
-// now and from then on, if the listener was closed or its device removed. Any other
-// error is of a single connection, as in [Request.Accept]: the QP could not be created,
-// or Setup failed. If the cause is the peer, because it disconnected or took too long,
-// Accept drops the connection without an error. A typical loop is:
+// Accept returns context.Cause(ctx) if ctx ends first. It returns
+// [ErrListenerClosed], now and from then on, if the listener was closed or its
+// device removed. Any other error is of a single connection, as in [Request.Accept]:
+// the QP could not be created, or Setup failed. If the cause is the peer, because it
+// disconnected or took too long, Accept drops the connection without an error. A
+// typical loop is:
 //
 //	for {
 //		conn, err := l.Accept(ctx)
@@ -124,7 +126,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		next, err := l.begin()
+		next, err := l.startHandshakes()
 		if err != nil {
 			return nil, err
 		}
@@ -133,11 +135,11 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 			if a.err != nil {
 				return nil, a.err
 			}
-			return a.conn.stands(a.conn.private), nil
+			return a.conn.finishSetup(a.conn.private), nil
 		case <-next.requests:
-		case <-next.room:
-		case <-next.patience:
-		case <-l.over:
+		case <-next.slotFree:
+		case <-next.timer:
+		case <-l.done:
 		case <-ctx.Done():
 		}
 	}
@@ -149,9 +151,10 @@ type Request struct {
 	o  *Options
 }
 
-// Request waits for a connection request and returns it, so that the caller can inspect
-// the peer before accepting. Call exactly one of Accept, Reject and Close. The limits
-// in Options do not apply to it. The errors are those of [SyncID.GetRequest].
+// Request waits for a connection request and returns it, so that the caller can
+// inspect the peer before accepting. Call exactly one of Accept, Reject and Close.
+// The limits in Options do not apply to it. The errors are those of
+// [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	s, err := l.id.GetRequest(ctx)
 	if err != nil {
@@ -166,10 +169,11 @@ func (r *Request) ID() *SyncID { return r.id }
 // PrivateData returns the private data in the request, padded with zeros.
 func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
 
-// Accept accepts the connection and waits until the peer has confirmed it. If the peer
-// does not, this takes about 70 seconds unless ctx ends first. Nil options stand for
-// those of the listener. Any error, including that of ctx, ends the connection. The
-// errors are those of [ID.CreateQP] and [SyncID.Accept], or what Setup returns.
+// Accept accepts the connection and waits until the peer has confirmed it. If the
+// peer does not, this takes about 70 seconds unless ctx ends first. Nil options
+// stand for those of the listener. Any error, including that of ctx, ends the
+// connection. The errors are those of [ID.CreateQP] and [SyncID.Accept], or what
+// Setup returns.
 func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if o == nil {
 		o = r.o
@@ -178,11 +182,11 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.stands(c.private), nil
+	return c.finishSetup(c.private), nil
 }
 
-// accept is Accept without Conn.stands. It calls wait before it waits for the peer, and
-// uses the context that wait returns.
+// accept is Accept without Conn.finishSetup. It calls wait before it waits for the
+// peer, and uses the context that wait returns.
 func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (*Conn, error) {
 	c := &Conn{id: r.id, private: r.PrivateData()}
 	err := c.setUp(o)
@@ -197,8 +201,8 @@ func (r *Request) accept(o *Options, wait func() (context.Context, context.Cance
 	return c, nil
 }
 
-// Reject rejects the connection and sends privateData to the peer. The errors are those
-// of [ID.Reject] and [ID.Close].
+// Reject rejects the connection and sends privateData to the peer. The errors are
+// those of [ID.Reject] and [ID.Close].
 func (r *Request) Reject(privateData []byte) error {
 	return errors.Join(r.id.Reject(privateData), r.id.Close())
 }
@@ -213,9 +217,9 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 func (l *Listener) ID() *SyncID { return l.id }
 
 // Close closes the listener and returns when all its handshakes have ended, so Setup
-// must not call it. Waiting requests are rejected, and connections that Accept has not
-// returned are closed. Connections that it has returned stay open. Close is idempotent.
-// The errors are those of [ID.Close].
+// must not call it. Waiting requests are rejected, and connections that Accept has
+// not returned are closed. Connections that it has returned stay open. Close is
+// idempotent. The errors are those of [ID.Close].
 func (l *Listener) Close() error {
 	l.stop()
 	err := l.id.Close()

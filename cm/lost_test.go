@@ -58,7 +58,7 @@ func TestMembershipEnds(t *testing.T) {
 	m := good(s.ID.JoinMulticast(group, JoinFull))(t)
 	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
 	queued(t, s, 3)
-	check(t, second(s.answer(limit(t), "join", func(r *record) bool { return r.mc == m })))
+	check(t, second(s.await(limit(t), "join", func(r *record) bool { return r.mc == m })))
 	ends(t, s, ErrUnreachable)
 }
 

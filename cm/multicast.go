@@ -39,12 +39,12 @@ type Membership struct {
 // JoinMulticast joins a group: rdma_join_multicast(3), rdma_join_multicast_ex(3).
 // EventMulticastJoin, which has the destination for sends, or EventMulticastError
 // follows. The id must be bound to a device. Its QP is attached to the group unless
-// flags is JoinSendOnly. With the unspecified address, an InfiniBand fabric chooses the
-// group. JoinMulticast returns [uverbs.ErrInvalid] if the address is not a multicast
-// address, or if the id is not bound or its port space has no groups, EADDRINUSE if the
-// id has already joined the group, [uverbs.ErrNotSupported] for IPv6 groups on RoCE v2,
-// [uverbs.ErrClosed] after Close, or what the kernel says.
-func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, error) {
+// flags is JoinSendOnly. With the unspecified address, an InfiniBand fabric chooses
+// the group. JoinMulticast returns [uverbs.ErrInvalid] if the address is not a
+// multicast address, or if the id is not bound or its port space has no groups,
+// EADDRINUSE if the id has already joined the group, [uverbs.ErrNotSupported] for
+// IPv6 groups on RoCE v2, [uverbs.ErrClosed] after Close, or what the kernel says.
+func (id *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, error) {
 	b, err := sockaddr(netip.AddrPortFrom(group, 0))
 	if err != nil {
 		return nil, err
@@ -52,33 +52,33 @@ func (i *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, erro
 	if !group.IsMulticast() && !group.IsUnspecified() {
 		return nil, invalid("join", group.String(), "it is not a multicast address")
 	}
-	return i.join(&Membership{Group: group, id: i, name: group.String(), flags: flags}, b)
+	return id.join(&Membership{Group: group, id: id, name: group.String(), flags: flags}, b)
 }
 
 // JoinMulticastIB is JoinMulticast for a group given by its GID. The errors are those
 // of [ID.JoinMulticast].
-func (i *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
-	return i.join(&Membership{id: i, name: group.GID.String(), flags: flags}, group.sockaddr())
+func (id *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
+	return id.join(&Membership{id: id, name: group.GID.String(), flags: flags}, group.sockaddr())
 }
 
-func (i *ID) join(m *Membership, addr []byte) (*Membership, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (id *ID) join(m *Membership, addr []byte) (*Membership, error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	const op = "join"
-	if i.isClosed() {
+	if id.isClosed() {
 		return nil, closed(op, m.name)
 	}
-	m.uid = enroll(m)
+	m.uid = register(m)
 	var err error
-	m.kernel, err = i.node.file.JoinMulticast(i.kernel, m.uid, addr, uint16(m.flags))
+	m.kernel, err = id.node.file.JoinMulticast(id.kernel, m.uid, addr, uint16(m.flags))
 	if err != nil {
-		forget(m.uid)
+		unregister(m.uid)
 		return nil, wrap(op, m.name, err, explainJoin(err))
 	}
-	if i.groups == nil {
-		i.groups = make(map[*Membership]struct{})
+	if id.groups == nil {
+		id.groups = make(map[*Membership]struct{})
 	}
-	i.groups[m] = struct{}{}
+	id.groups[m] = struct{}{}
 	return m, nil
 }
 
@@ -134,10 +134,10 @@ func (m *Membership) detach() error {
 	return nil
 }
 
-// detachAll detaches the QP from all groups. The caller holds i.mu.
-func (i *ID) detachAll() error {
+// detachAll detaches the QP from all groups. The caller holds id.mu.
+func (id *ID) detachAll() error {
 	var errs []error
-	for m := range i.groups {
+	for m := range id.groups {
 		errs = append(errs, m.detach())
 	}
 	return errors.Join(errs...)
@@ -147,22 +147,22 @@ func (i *ID) detachAll() error {
 // leaves its groups too. An error is what the kernel says, and the id is still a
 // member.
 func (m *Membership) Leave() error {
-	i := m.id
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() || m.left {
+	id := m.id
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() || m.left {
 		return nil
 	}
 	if err := m.detach(); err != nil {
 		return err
 	}
 	joined := m.joined.Swap(false) // from now on, the end of the membership does not end the id
-	if _, err := i.node.file.LeaveMulticast(m.kernel); err != nil {
+	if _, err := id.node.file.LeaveMulticast(m.kernel); err != nil {
 		m.joined.Store(joined)
 		return wrap("leave", m.name, err, "")
 	}
 	m.left = true
-	forget(m.uid)
-	delete(i.groups, m)
+	unregister(m.uid)
+	delete(id.groups, m)
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// SetTOS sets the type of service of the connection's packets: RDMA_OPTION_ID_TOS. Call
-// it before the address is resolved. It returns [uverbs.ErrClosed] after Close.
-func (i *ID) SetTOS(tos uint8) error {
-	return i.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
+// SetTOS sets the type of service of the connection's packets: RDMA_OPTION_ID_TOS.
+// Call it before the address is resolved. It returns [uverbs.ErrClosed] after Close.
+func (id *ID) SetTOS(tos uint8) error {
+	return id.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
 // SetReuseAddr allows several ids to bind to the same address and port if all of them
@@ -19,50 +19,50 @@ func (i *ID) SetTOS(tos uint8) error {
 // resets it because a listener never shares its address and port: Bind of a second id
 // fails with EADDRINUSE, and so does Listen while other ids are bound. SetReuseAddr
 // returns [uverbs.ErrInvalid] after Bind, and [uverbs.ErrClosed] after Close.
-func (i *ID) SetReuseAddr(on bool) error {
-	return i.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
+func (id *ID) SetReuseAddr(on bool) error {
+	return id.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
 }
 
-// SetAFOnly makes an id that is bound to the unspecified IPv6 address accept IPv6 only:
-// RDMA_OPTION_ID_AFONLY. It returns [uverbs.ErrInvalid] if the id already listens or
-// resolves, and [uverbs.ErrClosed] after Close.
-func (i *ID) SetAFOnly(on bool) error {
-	return i.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
+// SetAFOnly makes an id that is bound to the unspecified IPv6 address accept IPv6
+// only: RDMA_OPTION_ID_AFONLY. It returns [uverbs.ErrInvalid] if the id already
+// listens or resolves, and [uverbs.ErrClosed] after Close.
+func (id *ID) SetAFOnly(on bool) error {
+	return id.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
 }
 
 // SetAckTimeout sets how long the QP waits for an acknowledgement, as 4.096 us *
-// 2^timeout: RDMA_OPTION_ID_ACK_TIMEOUT. Call it before the connection is established.
-// It returns [uverbs.ErrInvalid] for a timeout above 31 and for a UD id, and
-// [uverbs.ErrClosed] after Close.
-func (i *ID) SetAckTimeout(timeout uint8) error {
+// 2^timeout: RDMA_OPTION_ID_ACK_TIMEOUT. Call it before the connection is
+// established. It returns [uverbs.ErrInvalid] for a timeout above 31 and for a UD
+// id, and [uverbs.ErrClosed] after Close.
+func (id *ID) SetAckTimeout(timeout uint8) error {
 	if timeout > 31 {
 		return invalid("set ack timeout of", "id", "the timeout is "+strconv.Itoa(int(timeout))+": it has 5 bits, at most 31")
 	}
-	return i.set("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
+	return id.set("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
 }
 
 // SetPaths sets the route of the id instead of ResolveRoute: RDMA_OPTION_IB_PATH.
-// EventRouteResolved follows. SetPaths returns [uverbs.ErrInvalid] in a state in which
-// ResolveRoute is not possible and for paths that the kernel does not accept,
-// [uverbs.ErrNoDevice] on RoCE if the network interface that the address was resolved
-// with no longer exists, and [uverbs.ErrClosed] after Close.
-func (i *ID) SetPaths(paths []PathRecord) error {
+// EventRouteResolved follows. SetPaths returns [uverbs.ErrInvalid] in a state in
+// which ResolveRoute is not possible and for paths that the kernel does not accept,
+// [uverbs.ErrNoDevice] on RoCE if the network interface that the address was
+// resolved with no longer exists, and [uverbs.ErrClosed] after Close.
+func (id *ID) SetPaths(paths []PathRecord) error {
 	var b []byte
 	for _, p := range paths {
 		b = p.append(b)
 	}
-	return i.set("set paths of", uapi.RDMA_OPTION_IB, uapi.RDMA_OPTION_IB_PATH, b)
+	return id.set("set paths of", uapi.RDMA_OPTION_IB, uapi.RDMA_OPTION_IB_PATH, b)
 }
 
 func flag(on bool) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(b2u(on))) }
 
-func (i *ID) set(op string, level, name uint32, value []byte) error {
-	return i.command(op, explainEINVAL("the value is out of range, or the id is past the state for it: set it before Bind, ResolveAddr or Connect"),
-		func() error { return i.node.file.SetOption(i.kernel, level, name, value) })
+func (id *ID) set(op string, level, name uint32, value []byte) error {
+	return id.command(op, explainEINVAL("the value is out of range, or the id is past the state for it: set it before Bind, ResolveAddr or Connect"),
+		func() error { return id.node.file.SetOption(id.kernel, level, name, value) })
 }
 
-// A PathRecord is a path through the fabric, as in the subnet administrator's database:
-// IBA vol. 1, 15.2.5.16. On RoCE the kernel creates it.
+// A PathRecord is a path through the fabric, as in the subnet administrator's
+// database: IBA vol. 1, 15.2.5.16. On RoCE the kernel creates it.
 type PathRecord struct {
 	Flags        uint32 // PathGMP, ...
 	ServiceID    uint64
@@ -101,8 +101,8 @@ const (
 	selectorShift = 6
 )
 
-// append encodes the record as struct ib_path_rec_data: flags, a reserved word, and the
-// wire format.
+// append encodes the record as struct ib_path_rec_data: flags, a reserved word, and
+// the wire format.
 func (p *PathRecord) append(b []byte) []byte {
 	b = binary.NativeEndian.AppendUint32(b, p.Flags)
 	b = binary.NativeEndian.AppendUint32(b, 0)
@@ -141,10 +141,10 @@ func parsePath(b []byte) (PathRecord, bool) {
 
 // Paths returns the paths of the id's route after it is resolved. It returns
 // [uverbs.ErrClosed] after Close, or what the kernel says.
-func (i *ID) Paths() ([]PathRecord, error) {
+func (id *ID) Paths() ([]PathRecord, error) {
 	var records []uapi.IbPathRecData
-	err := i.command("query paths of", explainEINVAL("the route is not resolved yet"), func() (err error) {
-		records, err = i.node.file.QueryPath(i.kernel)
+	err := id.command("query paths of", explainEINVAL("the route is not resolved yet"), func() (err error) {
+		records, err = id.node.file.QueryPath(id.kernel)
 		return err
 	})
 	if err != nil {

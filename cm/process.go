@@ -10,42 +10,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process converts an event of the kernel to an [Event] and does the library's part: it
-// changes QP states and creates the id of a connection request. It returns nil for an
-// event that the caller should not see. It is called by the goroutine that waits for
-// the event.
-func (i *ID) process(r *record) *Event {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() || r.mc != nil && r.mc.left {
-		r.drop()
+// process converts an event of the kernel to an [Event] and does the library's part:
+// it changes QP states and creates the id of a connection request. It returns nil
+// for an event that the caller should not see. It is called by the goroutine that
+// waits for the event.
+func (id *ID) process(r *record) *Event {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() || r.mc != nil && r.mc.left {
+		r.discard()
 		return nil
 	}
 	raw := &r.raw
-	e := &Event{Type: r.typ(), Status: int(int32(raw.Status)), ID: i, ECE: ECE{raw.Ece.VendorId, raw.Ece.AttrMod}, object: i.describe()}
+	e := &Event{Type: r.typ(), Status: int(int32(raw.Status)), ID: id, ECE: ECE{raw.Ece.VendorId, raw.Ece.AttrMod}, object: id.describe()}
 	if r.mc != nil {
 		r.mc.react(e, raw)
 		return e
 	}
-	i.decode(e, raw)
+	id.decode(e, raw)
 	if e.Type == EventConnectRequest {
-		i.request(e, r)
+		id.request(e, r)
 		return e
 	}
-	if !i.react(e) {
+	if !id.react(e) {
 		return nil
 	}
 	return e
 }
 
 // decode parses the parameters of an event.
-func (i *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
+func (id *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
 	switch e.Type {
 	case EventAddrResolved, EventAddrError, EventRouteResolved, EventRouteError:
 	case EventUser, eventInternal:
 		e.Arg = rdmacm.Arg(raw)
 	default:
-		if i.qpType == uverbs.UD {
+		if id.qpType == uverbs.UD {
 			e.UD, e.PrivateData = udParam(raw)
 		} else {
 			e.Conn, e.PrivateData = connParam(raw)
@@ -53,50 +53,50 @@ func (i *ID) decode(e *Event, raw *uapi.RdmaUcmEventResp) {
 	}
 }
 
-// react does the library's part for an event. It returns false if the caller should not
-// see the event. The caller holds i.mu.
-func (i *ID) react(e *Event) bool {
+// react does the library's part for an event. It returns false if the caller should
+// not see the event. The caller holds id.mu.
+func (id *ID) react(e *Event) bool {
 	switch e.Type {
 	case EventAddrResolved:
-		if err := i.queryAddr(true); err != nil {
+		if err := id.queryAddr(true); err != nil {
 			e.fail(EventAddrError, err)
 		}
 	case EventConnectResponse:
-		i.show(func() { i.remoteECE = e.ECE })
-		if i.qp.Load() == nil {
+		id.setAttrs(func() { id.remoteECE = e.ECE })
+		if id.qp.Load() == nil {
 			break // the program must call Establish
 		}
-		if err := i.respond(); err != nil {
-			i.life.enter(phaseFailed)
+		if err := id.respond(); err != nil {
+			id.life.enter(phaseFailed)
 			e.fail(EventConnectError, err)
 			break
 		}
 		e.Type = EventEstablished
-		i.life.enter(phaseEstablished)
+		id.life.enter(phaseEstablished)
 	case EventEstablished:
-		i.life.enter(phaseEstablished)
+		id.life.enter(phaseEstablished)
 	case EventRejected:
-		if i.life.now() == phaseFailed {
+		if id.life.current() == phaseFailed {
 			return false // the peer replies to our rejection
 		}
-		if i.connected() {
-			i.ended(e)
+		if id.connected() {
+			id.terminate(e)
 		}
 		// The receives in the QP are flushed.
-		if err := i.modifyQP(toErr, uverbs.MaskState); err != nil {
+		if err := id.modifyQP(toErr, uverbs.MaskState); err != nil {
 			e.err = errors.Join(e.Err(), err)
 		}
 	case EventUnreachable, EventConnectError:
-		if i.connected() {
-			i.ended(e)
+		if id.connected() {
+			id.terminate(e)
 		}
 	case EventDisconnected:
-		if i.life.now() == phaseFailed {
+		if id.life.current() == phaseFailed {
 			return false
 		}
-		i.ended(e)
+		id.terminate(e)
 	case EventDeviceRemoval:
-		i.ended(e)
+		id.terminate(e)
 	case eventInternal:
 		if EventType(e.Arg) != EventAddrinfoResolved {
 			return false
@@ -123,51 +123,51 @@ func (e *Event) fail(t EventType, err error) {
 }
 
 // request creates the id of a connection request. The caller holds the listener's mu.
-func (i *ID) request(e *Event, r *record) {
-	child := &ID{Context: i.Context, ps: i.ps, qpType: i.qpType, requested: true, node: r.node, kernel: r.raw.Id,
+func (id *ID) request(e *Event, r *record) {
+	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, requested: true, node: r.node, kernel: r.raw.Id,
 		responderResources: e.Conn.ResponderResources, initiatorDepth: e.Conn.InitiatorDepth, remoteECE: e.ECE}
-	if err := r.node.hold(); err != nil {
-		r.drop()
+	if err := r.node.addRef(); err != nil {
+		r.discard()
 		e.fail(EventConnectError, err)
 		return
 	}
-	if s := i.synced(); s != nil {
-		child.to.sync = newSync(child)
-		s.pump.join(child.to.sync)
+	if s := id.syncID(); s != nil {
+		child.dest.sync = newSync(child)
+		s.pump.join(child.dest.sync)
 	} else {
-		child.to.events = i.to.events
+		child.dest.channel = id.dest.channel
 	}
-	child.uid = enroll(child)
+	child.uid = register(child)
 	child.ticket = leak.Track("cm", "id")
 	if err := child.firstQuery(); err != nil {
 		// The peer is rejected. The listener's event has the error.
 		e.fail(EventConnectError, errors.Join(err, child.Close()))
 		return
 	}
-	e.ID, e.Listener = child, i
+	e.ID, e.Listener = child, id
 }
 
 // firstQuery queries the addresses of a connection request.
-func (i *ID) firstQuery() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.queryAddr(true)
+func (id *ID) firstQuery() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.queryAddr(true)
 }
 
-// respond moves the QP to RTS and confirms the connection. The caller holds i.mu.
-func (i *ID) respond() error {
-	err := i.checkECE()
+// respond moves the QP to RTS and confirms the connection. The caller holds id.mu.
+func (id *ID) respond() error {
+	err := id.checkECE()
 	if err == nil {
-		err = i.toRTR(MaxRespRes)
+		err = id.toRTR(MaxRespRes)
 	}
 	if err == nil {
-		err = i.toRTS(MaxInitDepth)
+		err = id.toRTS(MaxInitDepth)
 	}
 	if err == nil {
-		err = wrap("connect", i.describe(), i.node.file.Accept(&uapi.RdmaUcmAccept{Id: i.kernel}), "")
+		err = wrap("connect", id.describe(), id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel}), "")
 	}
 	if err != nil {
-		return errors.Join(i.withdrawn("connect", err), i.modifyQP(toErr, uverbs.MaskState))
+		return errors.Join(id.withdrawnError("connect", err), id.modifyQP(toErr, uverbs.MaskState))
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pump is the node of the synchronous ids, with the goroutine that reads its events.
-// It exists as long as it has members. The goroutine only passes events on: it issues
-// no command and acquires no lock that is held during a command.
+// A pump is the node of the synchronous ids, with the goroutine that reads its
+// events. It exists as long as it has members. The goroutine only passes events on:
+// it issues no command and acquires no lock that is held during a command.
 type pump struct {
 	node
 	done    chan struct{}
@@ -48,7 +48,7 @@ func (p *pump) join(s *SyncID) {
 	defer pumps.Unlock()
 	p.enter(s)
 	if p.err != nil {
-		s.cutOff(p.err)
+		s.stopEvents(p.err)
 	}
 }
 
@@ -57,8 +57,8 @@ func (p *pump) enter(s *SyncID) {
 	p.members[s] = struct{}{}
 }
 
-// leave removes a SyncID, if it is a member, and ends the pump with its last member. It
-// must not be called from the pump's goroutine.
+// leave removes a SyncID, if it is a member, and ends the pump with its last member.
+// It must not be called from the pump's goroutine.
 func (p *pump) leave(s *SyncID) error {
 	pumps.Lock()
 	_, member := p.members[s]
@@ -73,7 +73,7 @@ func (p *pump) leave(s *SyncID) error {
 	pumps.Unlock()
 	err := p.file.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
-	p.refusals.wait()
+	p.rejects.wait()
 	return wrap("close", "rdma_cm", errors.Join(err, p.file.Close()), "")
 }
 
@@ -104,56 +104,56 @@ func (p *pump) fail(err error) {
 		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, err.Error()
 	}
 	for s := range p.members {
-		s.cutOff(p.err)
+		s.stopEvents(p.err)
 	}
 }
 
 // forward passes an event to the destination of the id's events.
-func (i *ID) forward(r *record) {
-	i.to.Lock()
-	refused := i.hand(r)
-	i.to.Unlock()
+func (id *ID) forward(r *record) {
+	id.dest.Lock()
+	refused := id.deliver(r)
+	id.dest.Unlock()
 	if refused {
-		r.drop()
+		r.discard()
 	}
 }
 
-// hand adds an event to the destination of the id's events, or reports that the request
-// must be rejected. The caller holds i.to.
-func (i *ID) hand(r *record) (refused bool) {
+// deliver adds an event to the destination of the id's events, or reports that the
+// request must be rejected. The caller holds id.dest.
+func (id *ID) deliver(r *record) (refused bool) {
 	switch {
-	case i.to.moving:
-		i.to.aside = append(i.to.aside, r)
-	case i.to.sync != nil:
-		return i.to.sync.push(r)
+	case id.dest.moving:
+		id.dest.deferred = append(id.dest.deferred, r)
+	case id.dest.sync != nil:
+		return id.dest.sync.push(r)
 	default:
-		i.to.events.push(r)
+		id.dest.channel.push(r)
 	}
 	return false
 }
 
-// claim reports whether the reader of ch must process an event. Otherwise it passes the
-// event on. If waited is set, the event was pending in ch, and may have moved with its
-// id.
-func (i *ID) claim(ch *EventChannel, r *record, waited bool) bool {
-	i.to.Lock()
-	defer i.to.Unlock()
+// claim reports whether the reader of ch must process an event. Otherwise it passes
+// the event on. If waited is set, the event was pending in ch, and may have moved
+// with its id.
+func (id *ID) claim(ch *EventChannel, r *record, waited bool) bool {
+	id.dest.Lock()
+	defer id.dest.Unlock()
 	if waited {
-		return len(ch.yield(func(w *record) bool { return w == r })) > 0
+		return len(ch.removePending(func(w *record) bool { return w == r })) > 0
 	}
 	// Pending events are older.
-	if !i.to.moving && i.to.events == ch && !ch.holds(i) {
+	if !id.dest.moving && id.dest.channel == ch && !ch.hasPending(id) {
 		return true
 	}
-	i.hand(r) // it is not a request: an id that listens does not move
+	id.deliver(r) // it is not a request: an id that listens does not move
 	return false
 }
 
-// synced returns the id's SyncID. It is nil for an asynchronous id.
-func (i *ID) synced() *SyncID {
-	i.to.Lock()
-	defer i.to.Unlock()
-	return i.to.sync
+// syncID returns the id's SyncID. It is nil for an asynchronous id.
+func (id *ID) syncID() *SyncID {
+	id.dest.Lock()
+	defer id.dest.Unlock()
+	return id.dest.sync
 }
 
 // Sync makes the id synchronous: rdma_migrate_id(3) without a channel. Its events are
@@ -161,63 +161,63 @@ func (i *ID) synced() *SyncID {
 // Sync before Listen. It returns [uverbs.ErrInvalid] if the id listens or is already
 // synchronous, and [uverbs.ErrClosed] after Close. Otherwise the errors are those of
 // [NewEventChannel].
-func (i *ID) Sync() (*SyncID, error) {
-	s := newSync(i)
+func (id *ID) Sync() (*SyncID, error) {
+	s := newSync(id)
 	if err := joinPump(s); err != nil {
 		return nil, err
 	}
-	if err := i.migrate(&s.pump.node, s, nil); err != nil {
+	if err := id.migrate(&s.pump.node, s, nil); err != nil {
 		return nil, errors.Join(err, s.pump.leave(s))
 	}
 	return s, nil
 }
 
 // Migrate moves the id to an event channel, where its events are read from then on:
-// rdma_migrate_id(3). Waiting calls of its SyncID return an error, but the ID remains
-// usable. An id that listens cannot be moved, so call Migrate before Listen. It returns
-// [uverbs.ErrInvalid] if the id listens, [uverbs.ErrClosed] after Close of the id or
-// the channel, or what the kernel says.
-func (i *ID) Migrate(ch *EventChannel) error { return i.migrate(&ch.node, nil, ch) }
+// rdma_migrate_id(3). Waiting calls of its SyncID return an error, but the ID
+// remains usable. An id that listens cannot be moved, so call Migrate before Listen.
+// It returns [uverbs.ErrInvalid] if the id listens, [uverbs.ErrClosed] after Close
+// of the id or the channel, or what the kernel says.
+func (id *ID) Migrate(ch *EventChannel) error { return id.migrate(&ch.node, nil, ch) }
 
 // migrate moves the id to a node. Its events then go to s or to ch.
-func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	const op = "migrate"
-	old := i.synced()
+	old := id.syncID()
 	switch {
-	case i.isClosed():
-		return closed(op, i.describe())
-	case i.life.now() == phaseListening:
+	case id.isClosed():
+		return closed(op, id.describe())
+	case id.life.current() == phaseListening:
 		// The kernel would not move the ids of connection requests.
-		return invalid(op, i.describe(), "the id listens: migrate it before Listen")
+		return invalid(op, id.describe(), "the id listens: migrate it before Listen")
 	case s != nil && old != nil:
-		return invalid(op, i.describe(), "the id is synchronous already")
+		return invalid(op, id.describe(), "the id is synchronous already")
 	}
-	if err := to.hold(); err != nil {
+	if err := to.addRef(); err != nil {
 		return err
 	}
-	i.depart()
-	if _, err := to.file.MigrateID(i.kernel, i.node.file); err != nil {
-		i.arrive(nil, old, i.to.events)
-		to.drop()
-		return wrap(op, i.describe(), err, "")
+	id.beginMove()
+	if _, err := to.file.MigrateID(id.kernel, id.node.file); err != nil {
+		id.endMove(nil, old, id.dest.channel)
+		to.release()
+		return wrap(op, id.describe(), err, "")
 	}
-	i.node.drop()
-	i.node = to
+	id.node.release()
+	id.node = to
 	var waiting []*record
 	if old != nil {
-		old.cutOff(&Error{Op: "wait on", Object: i.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
+		old.stopEvents(&Error{Op: "wait on", Object: id.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
 			Detail: "the id has been migrated: its events come through its event channel"})
-		waiting = old.takeAll()
+		waiting = old.removeAll()
 	}
-	i.arrive(waiting, s, ch)
+	id.endMove(waiting, s, ch)
 	switch {
 	case s == nil:
-	case i.life.over() != nil:
-		s.stop() // the event that ended the id is not repeated
-	case i.life.now() == phaseEstablished:
-		s.takeEnd()
+	case id.life.endCause() != nil:
+		s.closeDone() // the event that ended the id is not repeated
+	case id.life.current() == phaseEstablished:
+		s.terminateQueued()
 	}
 	if old != nil {
 		return old.pump.leave(old)
@@ -225,24 +225,24 @@ func (i *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	return nil
 }
 
-// depart sets new events aside, whichever node they are read from, behind those that
-// are pending in the channel.
-func (i *ID) depart() {
-	i.to.Lock()
-	defer i.to.Unlock()
-	i.to.moving = true
-	if i.to.events != nil {
-		i.to.aside = i.to.events.yield(func(r *record) bool { return r.id == i })
+// beginMove sets new events aside, whichever node they are read from, behind those
+// that are pending in the channel.
+func (id *ID) beginMove() {
+	id.dest.Lock()
+	defer id.dest.Unlock()
+	id.dest.moving = true
+	if id.dest.channel != nil {
+		id.dest.deferred = id.dest.channel.removePending(func(r *record) bool { return r.id == id })
 	}
 }
 
-// arrive sets the new destination of the id's events. It passes on the events in
+// endMove sets the new destination of the id's events. It passes on the events in
 // waiting and those that were set aside.
-func (i *ID) arrive(waiting []*record, s *SyncID, ch *EventChannel) {
-	i.to.Lock()
-	defer i.to.Unlock()
-	all := append(waiting, i.to.aside...)
-	i.to.sync, i.to.events, i.to.moving, i.to.aside = s, ch, false, nil
+func (id *ID) endMove(waiting []*record, s *SyncID, ch *EventChannel) {
+	id.dest.Lock()
+	defer id.dest.Unlock()
+	all := append(waiting, id.dest.deferred...)
+	id.dest.sync, id.dest.channel, id.dest.moving, id.dest.deferred = s, ch, false, nil
 	if s == nil {
 		ch.push(all...)
 		return

@@ -17,33 +17,33 @@ import (
 // device's interface binds the id to that device. The unspecified address stands for
 // all devices. If the port is 0, the kernel chooses one: see [ID.LocalAddr]. Bind
 // returns [uverbs.ErrNoDevice] if the address does not belong to an RDMA device,
-// EADDRINUSE or EADDRNOTAVAIL if another id has the port, os.ErrPermission for a port
-// below 1024, [uverbs.ErrInvalid] if the id already has an address or if the zone does
-// not exist, [uverbs.ErrClosed] after Close, or an error of [uverbs.Open].
-func (i *ID) Bind(addr netip.AddrPort) error {
+// EADDRINUSE or EADDRNOTAVAIL if another id has the port, os.ErrPermission for a
+// port below 1024, [uverbs.ErrInvalid] if the id already has an address or if the
+// zone does not exist, [uverbs.ErrClosed] after Close, or an error of [uverbs.Open].
+func (id *ID) Bind(addr netip.AddrPort) error {
 	b, err := sockaddr(addr)
 	if err != nil {
 		return err
 	}
-	return i.bind(b, addr.String(), addr)
+	return id.bind(b, addr.String(), addr)
 }
 
 // BindIB is Bind to an address of the InfiniBand family. The errors are those of
 // [ID.Bind].
-func (i *ID) BindIB(addr IBAddr) error {
-	return i.bind(addr.sockaddr(), addr.GID.String(), netip.AddrPort{})
+func (id *ID) BindIB(addr IBAddr) error {
+	return id.bind(addr.sockaddr(), addr.GID.String(), netip.AddrPort{})
 }
 
-func (i *ID) bind(b []byte, name string, addr netip.AddrPort) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() {
+func (id *ID) bind(b []byte, name string, addr netip.AddrPort) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() {
 		return closed("bind", name)
 	}
-	if err := i.node.file.Bind(i.kernel, b); err != nil {
+	if err := id.node.file.Bind(id.kernel, b); err != nil {
 		return bindError("bind", name, addr, err, "the id has an address already, or a link-local address lacks its zone")
 	}
-	return i.queryAddr(false)
+	return id.queryAddr(false)
 }
 
 // opListen is the operation in errors of Listen.
@@ -86,8 +86,8 @@ func errnoOf(err error) unix.Errno {
 	return errno
 }
 
-// isLocal reports whether the machine has the address. It returns false if this cannot
-// be determined.
+// isLocal reports whether the machine has the address. It returns false if this
+// cannot be determined.
 func isLocal(ip netip.Addr) bool {
 	if !ip.IsValid() || ip.IsUnspecified() {
 		return true
@@ -96,13 +96,13 @@ func isLocal(ip netip.Addr) bool {
 	return err == nil && slices.Contains(all, ip.Unmap().WithZone(""))
 }
 
-// ResolveAddr finds the device and the local address that lead to dst, and binds the id
-// to them: rdma_resolve_addr(3). If src is not the zero AddrPort, the id is bound to it
-// first. EventAddrResolved or EventAddrError follows. A timeout of 0 stands for two
-// seconds. ResolveAddr returns [ErrUnreachable] if there is no route, and
+// ResolveAddr finds the device and the local address that lead to dst, and binds the
+// id to them: rdma_resolve_addr(3). If src is not the zero AddrPort, the id is bound
+// to it first. EventAddrResolved or EventAddrError follows. A timeout of 0 stands
+// for two seconds. ResolveAddr returns [ErrUnreachable] if there is no route, and
 // [uverbs.ErrInvalid] if the address is already resolved or if src and dst are of
 // different families. Otherwise the errors are those of [ID.Bind].
-func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
+func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	to, err := sockaddr(dst)
 	if err != nil {
 		return err
@@ -113,31 +113,31 @@ func (i *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 			return err
 		}
 	}
-	return i.resolveAddr(from, to, src, dst, timeout)
+	return id.resolveAddr(from, to, src, dst, timeout)
 }
 
-// ResolveIB is ResolveAddr for addresses of the InfiniBand family. src may be nil. To
-// let the kernel choose the port of src, set its ServiceID to the number of the port
-// space, shifted left by 16, and clear the lowest 16 bits of its ServiceMask. ResolveIB
-// returns [uverbs.ErrNotSupported] if a service is of another port space than the id.
-// Otherwise the errors are those of [ID.ResolveAddr].
-func (i *ID) ResolveIB(src *IBAddr, dst IBAddr, timeout time.Duration) error {
+// ResolveIB is ResolveAddr for addresses of the InfiniBand family. src may be nil.
+// To let the kernel choose the port of src, set its ServiceID to the number of the
+// port space, shifted left by 16, and clear the lowest 16 bits of its ServiceMask.
+// ResolveIB returns [uverbs.ErrNotSupported] if a service is of another port space
+// than the id. Otherwise the errors are those of [ID.ResolveAddr].
+func (id *ID) ResolveIB(src *IBAddr, dst IBAddr, timeout time.Duration) error {
 	var from []byte
 	if src != nil {
 		from = src.sockaddr()
 	}
-	return i.resolveAddr(from, dst.sockaddr(), netip.AddrPort{}, netip.AddrPort{}, timeout)
+	return id.resolveAddr(from, dst.sockaddr(), netip.AddrPort{}, netip.AddrPort{}, timeout)
 }
 
-func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time.Duration) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time.Duration) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	const op = "resolve address"
-	name := describe(peer, i.local)
-	if i.isClosed() {
+	name := describe(peer, id.local)
+	if id.isClosed() {
 		return closed(op, name)
 	}
-	err := i.node.file.ResolveAddr(i.kernel, src, dst, milliseconds(timeout))
+	err := id.node.file.ResolveAddr(id.kernel, src, dst, milliseconds(timeout))
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
@@ -149,7 +149,7 @@ func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time
 		return bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
 	}
 	if peer.IsValid() {
-		i.show(func() { i.peer = peer })
+		id.setAttrs(func() { id.peer = peer })
 	}
 	return nil
 }
@@ -157,8 +157,8 @@ func (i *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout time
 // defaultTimeout is the timeout that rdma_create_ep(3) uses for a resolution.
 const defaultTimeout = 2 * time.Second
 
-// milliseconds converts a timeout for the kernel, rounded up. The maximum is MaxInt32,
-// because jiffies have fewer bits than a Duration.
+// milliseconds converts a timeout for the kernel, rounded up. The maximum is
+// MaxInt32, because jiffies have fewer bits than a Duration.
 func milliseconds(d time.Duration) uint32 {
 	if d <= 0 {
 		d = defaultTimeout
@@ -171,12 +171,12 @@ func milliseconds(d time.Duration) uint32 {
 }
 
 // ResolveRoute finds the path to the address that was passed to ResolveAddr:
-// rdma_resolve_route(3). EventRouteResolved or EventRouteError follows. A timeout of 0
-// stands for two seconds. ResolveRoute returns [uverbs.ErrInvalid] before the address
-// is resolved and if the route is already resolved, [uverbs.ErrNoDevice] for an
-// interface without an RDMA device, and [uverbs.ErrClosed] after Close.
-func (i *ID) ResolveRoute(timeout time.Duration) error {
-	return i.command("resolve route", explainRoute, func() error { return i.node.file.ResolveRoute(i.kernel, milliseconds(timeout)) })
+// rdma_resolve_route(3). EventRouteResolved or EventRouteError follows. A timeout of
+// 0 stands for two seconds. ResolveRoute returns [uverbs.ErrInvalid] before the
+// address is resolved and if the route is already resolved, [uverbs.ErrNoDevice] for
+// an interface without an RDMA device, and [uverbs.ErrClosed] after Close.
+func (id *ID) ResolveRoute(timeout time.Duration) error {
+	return id.command("resolve route", explainRoute, func() error { return id.node.file.ResolveRoute(id.kernel, milliseconds(timeout)) })
 }
 
 func explainRoute(err error) string {
@@ -194,95 +194,95 @@ func explainRoute(err error) string {
 // queues up to backlog of them. 0 stands for its maximum. Listen returns
 // [uverbs.ErrInvalid] if backlog is out of range, or if the id already listens or
 // connects. Otherwise the errors are those of [ID.Bind].
-func (i *ID) Listen(backlog int) error {
+func (id *ID) Listen(backlog int) error {
 	if backlog < 0 || backlog > math.MaxInt32 {
-		return invalid(opListen, i.name(), "the backlog must be 0 to 2^31-1")
+		return invalid(opListen, id.name(), "the backlog must be 0 to 2^31-1")
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() {
-		return closed(opListen, i.describe())
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() {
+		return closed(opListen, id.describe())
 	}
-	if err := i.node.file.Listen(i.kernel, uint32(backlog)); err != nil {
-		return bindError(opListen, i.describe(), i.local, err, "the id listens already, or is connected")
+	if err := id.node.file.Listen(id.kernel, uint32(backlog)); err != nil {
+		return bindError(opListen, id.describe(), id.local, err, "the id listens already, or is connected")
 	}
-	i.life.enter(phaseListening)
-	if s := i.synced(); s != nil {
-		s.limit(backlog)
+	id.life.enter(phaseListening)
+	if s := id.syncID(); s != nil {
+		s.setBacklog(backlog)
 	}
-	return i.queryAddr(false)
+	return id.queryAddr(false)
 }
 
 // queryAddr queries the addresses and the device that the kernel has assigned to the
-// id. If needDevice is set, it returns an error if there is no device. The caller holds
-// i.mu.
-func (i *ID) queryAddr(needDevice bool) error {
-	a, err := i.node.file.QueryAddr(i.kernel)
+// id. If needDevice is set, it returns an error if there is no device. The caller
+// holds id.mu.
+func (id *ID) queryAddr(needDevice bool) error {
+	a, err := id.node.file.QueryAddr(id.kernel)
 	if err != nil {
-		return wrap("query address of", i.describe(), err, "")
+		return wrap("query address of", id.describe(), err, "")
 	}
-	if i.dev == nil && a.NodeGuid != 0 {
+	if id.dev == nil && a.NodeGuid != 0 {
 		d, err := acquire(keyOf(a.NodeGuid, a.IbdevIndex))
 		if err != nil {
 			return err
 		}
-		i.show(func() {
-			i.dev, i.pd = d, d.pd
-			i.port, i.pkey = int(a.PortNum), bits.ReverseBytes16(a.Pkey) // big-endian
+		id.setAttrs(func() {
+			id.dev, id.pd = d, d.pd
+			id.port, id.pkey = int(a.PortNum), bits.ReverseBytes16(a.Pkey) // big-endian
 		})
 	}
-	zone, err := i.zone(parseSockaddr(a.SrcAddr[:]))
+	zone, err := id.zone(parseSockaddr(a.SrcAddr[:]))
 	if err != nil {
 		return err
 	}
-	i.show(func() {
-		i.local = zoned(parseSockaddr(a.SrcAddr[:]), zone)
+	id.setAttrs(func() {
+		id.local = withZone(parseSockaddr(a.SrcAddr[:]), zone)
 		if peer := parseSockaddr(a.DstAddr[:]); peer.IsValid() && !peer.Addr().IsUnspecified() {
-			i.peer = zoned(peer, zone)
+			id.peer = withZone(peer, zone)
 		}
 	})
-	if i.dev == nil {
+	if id.dev == nil {
 		if needDevice {
-			return &Error{Op: "resolve address", Object: i.describe(), Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
+			return &Error{Op: "resolve address", Object: id.describe(), Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
 				Detail: explainStatus(EventAddrError, unix.ENODEV)}
 		}
 		return nil
 	}
-	if i.dev.rnic || !needDevice {
+	if id.dev.rnic || !needDevice {
 		return nil // iWARP has no useful GIDs, and an id that is only bound needs none
 	}
-	return i.queryGID()
+	return id.queryGID()
 }
 
-func (i *ID) queryGID() error {
-	g, err := i.node.file.QueryGID(i.kernel)
+func (id *ID) queryGID() error {
+	g, err := id.node.file.QueryGID(id.kernel)
 	if err != nil {
-		return wrap("query GID of", i.describe(), err, "")
+		return wrap("query GID of", id.describe(), err, "")
 	}
-	i.show(func() {
+	id.setAttrs(func() {
 		if a, ok := parseIBAddr(g.SrcAddr[:]); ok {
-			i.localGID = a.GID
+			id.localGID = a.GID
 		}
 		if a, ok := parseIBAddr(g.DstAddr[:]); ok {
-			i.peerGID = a.GID
+			id.peerGID = a.GID
 		}
 	})
 	return nil
 }
 
-// zone returns the network interface of a link-local address, which the kernel does not
-// always report. It returns "" if the interface cannot be determined.
-func (i *ID) zone(a netip.AddrPort) (string, error) {
+// zone returns the network interface of a link-local address, which the kernel does
+// not always report. It returns "" if the interface cannot be determined.
+func (id *ID) zone(a netip.AddrPort) (string, error) {
 	ip := a.Addr()
-	if !ip.Is6() || !ip.IsLinkLocalUnicast() || ip.Zone() != "" || i.dev == nil || i.dev.ctx == nil {
+	if !ip.Is6() || !ip.IsLinkLocalUnicast() || ip.Zone() != "" || id.dev == nil || id.dev.ctx == nil {
 		return ip.Zone(), nil
 	}
-	entries, err := i.dev.ctx.GIDs(i.port)
+	entries, err := id.dev.ctx.GIDs(id.port)
 	if err != nil {
 		return "", err
 	}
-	z := chooseZone(entries, ip, i.peer.Addr().Zone(), i.local.Addr().Zone(), i.requested, func() int {
-		attr, _, err := i.initQPAttr(uverbs.StateRTR)
+	z := chooseZone(entries, ip, id.peer.Addr().Zone(), id.local.Addr().Zone(), id.requested, func() int {
+		attr, _, err := id.initQPAttr(uverbs.StateRTR)
 		if err != nil {
 			return -1
 		}
@@ -291,10 +291,10 @@ func (i *ID) zone(a netip.AddrPort) (string, error) {
 	return z, nil
 }
 
-// chooseZone returns the network interface that has the GID of ip. Stacked interfaces,
-// such as VLANs, have the same link-local address. In this case it returns the zone of
-// the peer's address or of the id's own, if known. For a connection request, it returns
-// the interface of the GID that its QP uses.
+// chooseZone returns the network interface that has the GID of ip. Stacked
+// interfaces, such as VLANs, have the same link-local address. In this case it
+// returns the zone of the peer's address or of the id's own, if known. For a
+// connection request, it returns the interface of the GID that its QP uses.
 func chooseZone(entries []uverbs.GIDEntry, ip netip.Addr, peer, own string, requested bool, used func() int) string {
 	var zones []string
 	for _, e := range entries {
@@ -323,8 +323,8 @@ func chooseZone(entries []uverbs.GIDEntry, ip netip.Addr, peer, own string, requ
 	return ""
 }
 
-// zoned adds the zone to a link-local address without one.
-func zoned(a netip.AddrPort, zone string) netip.AddrPort {
+// withZone adds the zone to a link-local address without one.
+func withZone(a netip.AddrPort, zone string) netip.AddrPort {
 	if ip := a.Addr(); zone != "" && ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "" {
 		return netip.AddrPortFrom(ip.WithZone(zone), a.Port())
 	}

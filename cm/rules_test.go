@@ -23,9 +23,9 @@ func TestPushKeepsNothingUseless(t *testing.T) {
 	}
 	queued(t, s, 0)
 	s.life.end(phaseEnded, errOver)
-	s.stop()
+	s.closeDone()
 	s.push(rec(s.ID, rdmacm.EventConnectRequest))
-	if n := s.waiting(); n != 0 {
+	if n := s.requestCount(); n != 0 {
 		t.Errorf("%d requests wait after the end", n)
 	}
 }
@@ -37,11 +37,11 @@ func TestClaim(t *testing.T) {
 	k := newTalk(t)
 	i := k.id(PSTCP)
 	first, second := rec(i, rdmacm.EventUser), rec(i, rdmacm.EventUser)
-	i.depart()
+	i.beginMove()
 	if i.claim(k.EventChannel, first, false) {
 		t.Error("claimed while the id moves")
 	}
-	i.arrive(nil, nil, k.EventChannel)
+	i.endMove(nil, nil, k.EventChannel)
 	if i.claim(k.EventChannel, second, false) {
 		t.Error("claimed before one that waits")
 	}
@@ -66,7 +66,7 @@ func TestFailedHandshake(t *testing.T) {
 		}
 	}
 	check(t, i.Connect(foreign))
-	if i.life.now() == phaseFailed {
+	if i.life.current() == phaseFailed {
 		t.Error("a new handshake has failed already")
 	}
 	check(t, k.next(EventConnectRequest, nil).ID.Close())

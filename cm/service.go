@@ -20,13 +20,13 @@ type ServiceRecord struct {
 	Data      [64]byte // for the program, in wire order
 }
 
-// ResolveService queries the subnet administrator of the id's fabric for a service by
-// its name or, if name is empty, by its number: rdma_resolve_addrinfo(3) with RAI_SA.
-// EventAddrinfoResolved or EventAddrinfoError follows, and then [ID.Services] returns
-// the result. It requires InfiniBand and Linux 6.18, and returns
-// [uverbs.ErrNotSupported] otherwise. It returns [uverbs.ErrInvalid] if name is longer
-// than 63 bytes, and [uverbs.ErrClosed] after Close.
-func (i *ID) ResolveService(name string, number uint64) error {
+// ResolveService queries the subnet administrator of the id's fabric for a service
+// by its name or, if name is empty, by its number: rdma_resolve_addrinfo(3) with
+// RAI_SA. EventAddrinfoResolved or EventAddrinfoError follows, and then
+// [ID.Services] returns the result. It requires InfiniBand and Linux 6.18, and
+// returns [uverbs.ErrNotSupported] otherwise. It returns [uverbs.ErrInvalid] if name
+// is longer than 63 bytes, and [uverbs.ErrClosed] after Close.
+func (id *ID) ResolveService(name string, number uint64) error {
 	const op = "resolve service"
 	var s uapi.RdmaUcmIbService
 	if len(name) >= len(s.ServiceName) {
@@ -38,20 +38,20 @@ func (i *ID) ResolveService(name string, number uint64) error {
 	} else {
 		s.Flags, s.ServiceId = uapi.RDMA_USER_CM_IB_SERVICE_FLAG_ID, number
 	}
-	return i.command(op, nil, func() error { return notThere(i.node.file.ResolveIBService(i.kernel, &s)) })
+	return id.command(op, nil, func() error { return unknownAsENOSYS(id.node.file.ResolveIBService(id.kernel, &s)) })
 }
 
-// Services returns the services that ResolveService has found: rdma_query_addrinfo(3).
-// It returns [uverbs.ErrNotSupported] as ResolveService does, and [uverbs.ErrClosed]
-// after Close.
-func (i *ID) Services() ([]ServiceRecord, error) {
+// Services returns the services that ResolveService has found:
+// rdma_query_addrinfo(3). It returns [uverbs.ErrNotSupported] as ResolveService
+// does, and [uverbs.ErrClosed] after Close.
+func (id *ID) Services() ([]ServiceRecord, error) {
 	var all []ServiceRecord
-	err := i.command("query services of", nil, func() error {
-		records, err := i.node.file.QueryIBService(i.kernel)
+	err := id.command("query services of", nil, func() error {
+		records, err := id.node.file.QueryIBService(id.kernel)
 		for k := range records {
 			all = append(all, serviceRecord(&records[k]))
 		}
-		return notThere(err)
+		return unknownAsENOSYS(err)
 	})
 	return all, err
 }

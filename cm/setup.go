@@ -7,16 +7,16 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// setupMRs are the MRs that a program has created with an id's methods during the setup
-// of its connection. They are closed if the setup fails.
+// setupMRs are the MRs that a program has created with an id's methods during the
+// setup of its connection. They are closed if the setup fails.
 type setupMRs struct {
 	mu  sync.Mutex
 	mrs []*uverbs.MR
 }
 
-// made records an MR that was created with a method of the id.
-func (i *ID) made(mr *uverbs.MR, err error) (*uverbs.MR, error) {
-	if s := i.setup.Load(); s != nil && err == nil {
+// trackMR records an MR that was created with a method of the id.
+func (id *ID) trackMR(mr *uverbs.MR, err error) (*uverbs.MR, error) {
+	if s := id.setup.Load(); s != nil && err == nil {
 		s.mu.Lock()
 		s.mrs = append(s.mrs, mr)
 		s.mu.Unlock()

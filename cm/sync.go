@@ -11,8 +11,9 @@ import (
 )
 
 // A SyncID is an [ID] whose calls wait for their result: rdma_create_id(3) without a
-// channel. All SyncIDs share one descriptor, and none needs its own thread. Its methods
-// may be called concurrently. The methods that do not wait are those of the ID.
+// channel. All SyncIDs share one descriptor, and none needs its own thread. Its
+// methods may be called concurrently. The methods that do not wait are those of the
+// ID.
 //
 // If a context ends a call, the state of the id is unknown: later calls that wait
 // return an error, and the id must be closed. This does not apply to GetRequest and
@@ -31,12 +32,12 @@ type SyncID struct {
 
 	mu        sync.Mutex
 	queue     []*record
-	fresh     chan struct{} // closed when the queue or the end of the id has changed
+	changed   chan struct{} // closed when the queue or the end of the id has changed
 	last      *Event
 	abandoned string        // the call that was ended by its context: its result may still arrive
-	cut       error         // why no more events arrive at a usable id: it was migrated, or the pump failed
-	gone      chan struct{} // closed when no more events can arrive
-	moment    time.Duration // how long outstanding sends may wait after the end of the connection
+	stopCause error         // why no more events arrive at a usable id: it was migrated, or the pump failed
+	done      chan struct{} // closed when no more events can arrive
+	ackWait   time.Duration // how long outstanding sends may wait after the end of the connection
 	backlog   int           // the maximum number of waiting requests
 	request   requestConfig
 }
@@ -58,52 +59,52 @@ func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
 // NewIDFor is NewID for a QP of another type, which only PSIB allows. The errors are
 // those of [EventChannel.CreateIDFor] and [NewEventChannel].
 func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
-	i, err := newID(ps, typ)
+	id, err := newID(ps, typ)
 	if err != nil {
 		return nil, err
 	}
-	s := newSync(i)
+	s := newSync(id)
 	if err := joinPump(s); err != nil {
 		return nil, err
 	}
-	i.to.sync = s
-	if err := i.create(&s.pump.node); err != nil {
+	id.dest.sync = s
+	if err := id.create(&s.pump.node); err != nil {
 		return nil, errors.Join(err, s.pump.leave(s))
 	}
 	return s, nil
 }
 
-func newSync(i *ID) *SyncID {
-	return &SyncID{ID: i, fresh: make(chan struct{}), gone: make(chan struct{}), backlog: maxBacklog, moment: lastMoment}
+func newSync(id *ID) *SyncID {
+	return &SyncID{ID: id, changed: make(chan struct{}), done: make(chan struct{}), backlog: maxBacklog, ackWait: ackWait}
 }
 
 // push adds an event to the queue, or reports that the request must be rejected. The
-// end of the connection is not queued, because it affects all waiting calls. Requests
-// are read at once, so that the kernel cannot apply the backlog: push does. It runs in
-// a pump and issues no command.
+// end of the connection is not queued, because it affects all waiting calls.
+// Requests are read at once, so that the kernel cannot apply the backlog: push does.
+// It runs in a pump and issues no command.
 func (s *SyncID) push(r *record) (refused bool) {
 	switch r.typ() {
 	case EventAddrChange, EventTimewaitExit, EventUser, eventInternal:
 		return false // no call waits for these
 	}
 	s.mu.Lock()
-	ends := s.ends(r)
-	refused = requests(r) && (s.over() != nil || s.waiting() >= s.backlog)
+	ends := s.isTerminal(r)
+	refused = isRequest(r) && (s.endCause() != nil || s.requestCount() >= s.backlog)
 	if !ends && !refused {
 		s.queue = append(s.queue, r)
-		s.wake()
+		s.broadcast()
 	}
 	s.mu.Unlock()
 	if ends {
-		s.ended(r)
+		s.terminate(r)
 	}
 	return refused
 }
 
-// ends reports whether an event ends the connection. If the connection is already
-// established, a rejection does: the peer went away before it was notified. The loss of
-// a joined group ends the id too.
-func (s *SyncID) ends(r *record) bool {
+// isTerminal reports whether an event ends the connection. If the connection is
+// already established, a rejection does: the peer went away before it was notified.
+// The loss of a joined group ends the id too.
+func (s *SyncID) isTerminal(r *record) bool {
 	if r.mc != nil {
 		return r.typ() == EventMulticastError && r.mc.joined.Load()
 	}
@@ -116,35 +117,35 @@ func (s *SyncID) ends(r *record) bool {
 	return false
 }
 
-// waiting returns the number of waiting requests. The caller holds s.mu.
-func (s *SyncID) waiting() (n int) {
+// requestCount returns the number of waiting requests. The caller holds s.mu.
+func (s *SyncID) requestCount() (n int) {
 	for _, r := range s.queue {
-		if requests(r) {
+		if isRequest(r) {
 			n++
 		}
 	}
 	return n
 }
 
-// requests returns the number of waiting requests and a channel that is closed when the
-// queue changes. It returns an error if the listener has ended.
-func (s *SyncID) requests() (int, <-chan struct{}, error) {
+// requestState returns the number of waiting requests and a channel that is closed
+// when the queue changes. It returns an error if the listener has ended.
+func (s *SyncID) requestState() (int, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if why := s.over(); why != nil {
-		return 0, s.fresh, listenerClosed(s.name(), why)
+	if why := s.endCause(); why != nil {
+		return 0, s.changed, listenerClosed(s.name(), why)
 	}
-	return s.waiting(), s.fresh, nil
+	return s.requestCount(), s.changed, nil
 }
 
-// takeRequest removes and returns the oldest or the newest waiting request. It returns
-// nil if there is none.
-func (s *SyncID) takeRequest(newest bool) *record {
+// removeRequest removes and returns the oldest or the newest waiting request. It
+// returns nil if there is none.
+func (s *SyncID) removeRequest(newest bool) *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := -1
 	for k, r := range s.queue {
-		if requests(r) && (first < 0 || newest) {
+		if isRequest(r) && (first < 0 || newest) {
 			first = k
 		}
 	}
@@ -156,8 +157,8 @@ func (s *SyncID) takeRequest(newest bool) *record {
 	return r
 }
 
-// limit sets the maximum number of waiting requests.
-func (s *SyncID) limit(backlog int) {
+// setBacklog sets the maximum number of waiting requests.
+func (s *SyncID) setBacklog(backlog int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backlog = backlog
@@ -166,8 +167,8 @@ func (s *SyncID) limit(backlog int) {
 	}
 }
 
-// ended handles an event that ends the id.
-func (s *SyncID) ended(r *record) {
+// terminate handles an event that ends the id.
+func (s *SyncID) terminate(r *record) {
 	e := &Event{Type: r.typ(), object: "the connection"}
 	switch {
 	case r.mc != nil:
@@ -176,67 +177,67 @@ func (s *SyncID) ended(r *record) {
 		e.Type = EventDisconnected
 	}
 	s.life.end(phaseEnded, e.Err())
-	s.shutSends()
-	s.stop()
+	s.stopSends()
+	s.closeDone()
 	// Use a goroutine: ID.mu and the QP's lock may be held for long.
-	go s.hangUp(e.Type, s.moment)
+	go s.completeDisconnect(e.Type, s.ackWait)
 }
 
-// takeEnd checks whether the queue has the event that ends the connection: it may have
-// arrived before the connection was known to be established.
-func (s *SyncID) takeEnd() {
+// terminateQueued checks whether the queue has the event that ends the connection:
+// it may have arrived before the connection was known to be established.
+func (s *SyncID) terminateQueued() {
 	var r *record
 	s.mu.Lock()
-	if k := slices.IndexFunc(s.queue, s.ends); k >= 0 {
+	if k := slices.IndexFunc(s.queue, s.isTerminal); k >= 0 {
 		r = s.queue[k]
 		s.queue = slices.Delete(s.queue, k, k+1)
 	}
 	s.mu.Unlock()
 	if r != nil {
-		s.ended(r)
+		s.terminate(r)
 	}
 }
 
-// wake wakes all waiters. The caller holds s.mu.
-func (s *SyncID) wake() {
-	close(s.fresh)
-	s.fresh = make(chan struct{})
+// broadcast wakes all waiters. The caller holds s.mu.
+func (s *SyncID) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// over returns why no more events can arrive, or nil if they can. The caller holds
-// s.mu.
-func (s *SyncID) over() error {
-	if s.cut != nil {
-		return s.cut
+// endCause returns why no more events can arrive, or nil if they can. The caller
+// holds s.mu.
+func (s *SyncID) endCause() error {
+	if s.stopCause != nil {
+		return s.stopCause
 	}
-	return s.life.over()
+	return s.life.endCause()
 }
 
-// cutOff stops the events of an id that remains usable.
-func (s *SyncID) cutOff(why error) {
+// stopEvents stops the events of an id that remains usable.
+func (s *SyncID) stopEvents(why error) {
 	s.mu.Lock()
-	if s.over() == nil {
-		s.cut = why
+	if s.endCause() == nil {
+		s.stopCause = why
 	}
 	s.mu.Unlock()
-	s.stop()
+	s.closeDone()
 }
 
-// stop wakes all waiters because no more events can arrive: see over. Queued events can
-// still be read.
-func (s *SyncID) stop() {
+// closeDone wakes all waiters because no more events can arrive: see endCause.
+// Queued events can still be read.
+func (s *SyncID) closeDone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.gone:
+	case <-s.done:
 	default:
-		close(s.gone)
+		close(s.done)
 	}
-	s.wake()
+	s.broadcast()
 }
 
-// takeAll removes and returns the queued events.
-func (s *SyncID) takeAll() []*record {
+// removeAll removes and returns the queued events.
+func (s *SyncID) removeAll() []*record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue := s.queue
@@ -244,30 +245,30 @@ func (s *SyncID) takeAll() []*record {
 	return queue
 }
 
-// shut closes the SyncID's part of the id.
-func (s *SyncID) shut() error {
-	s.stop()
-	for _, r := range s.takeAll() {
-		r.refuse()
+// closeSync closes the SyncID's part of the id.
+func (s *SyncID) closeSync() error {
+	s.closeDone()
+	for _, r := range s.removeAll() {
+		r.reject()
 	}
 	return s.pump.leave(s)
 }
 
-// Err returns why the id cannot be used any more, or nil if it can: see [ID.Err]. When
-// the channel of [SyncID.Disconnected] is closed, it is not nil. In addition to the
-// reasons of ID.Err, it returns [uverbs.ErrClosed] after a migration to an event
+// Err returns why the id cannot be used any more, or nil if it can: see [ID.Err].
+// When the channel of [SyncID.Disconnected] is closed, it is not nil. In addition to
+// the reasons of ID.Err, it returns [uverbs.ErrClosed] after a migration to an event
 // channel and [uverbs.ErrDeviceGone] if the connection manager's node has failed.
 func (s *SyncID) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cut != nil {
-		return s.cut
+	if s.stopCause != nil {
+		return s.stopCause
 	}
 	return s.life.err()
 }
 
-// next waits for an event that fits. It leaves other events in the queue.
-func (s *SyncID) next(ctx context.Context, fits func(*record) bool) (*record, error) {
+// nextFit waits for an event that fits. It leaves other events in the queue.
+func (s *SyncID) nextFit(ctx context.Context, fits func(*record) bool) (*record, error) {
 	for {
 		r, fresh, err := s.tryNext(fits)
 		if r != nil || err != nil {
@@ -292,7 +293,7 @@ func (s *SyncID) tryNext(fits func(*record) bool) (*record, <-chan struct{}, err
 		s.queue = slices.Delete(s.queue, k, k+1)
 		return r, nil, nil
 	}
-	return nil, s.fresh, s.over()
+	return nil, s.changed, s.endCause()
 }
 
 // oneOf fits events of the id itself that have one of these types.
@@ -300,18 +301,18 @@ func oneOf(types ...EventType) func(*record) bool {
 	return func(r *record) bool { return r.mc == nil && slices.Contains(types, r.typ()) }
 }
 
-// The events that end each call.
+// These functions select the events that end each call.
 var (
-	addrAnswers    = oneOf(EventAddrResolved, EventAddrError)
-	routeAnswers   = oneOf(EventRouteResolved, EventRouteError)
-	serviceAnswers = oneOf(EventAddrinfoResolved, EventAddrinfoError)
-	connectAnswers = oneOf(EventEstablished, EventConnectResponse, EventConnectError, EventUnreachable, EventRejected)
-	requests       = oneOf(EventConnectRequest)
+	addrResults    = oneOf(EventAddrResolved, EventAddrError)
+	routeResults   = oneOf(EventRouteResolved, EventRouteError)
+	serviceResults = oneOf(EventAddrinfoResolved, EventAddrinfoError)
+	connectResults = oneOf(EventEstablished, EventConnectResponse, EventConnectError, EventUnreachable, EventRejected)
+	isRequest      = oneOf(EventConnectRequest)
 )
 
-// begin returns an error if the context of an earlier call ended that call, or if ctx
-// has already ended, so that no command is issued.
-func (s *SyncID) begin(ctx context.Context, op string) error {
+// checkCall returns an error if the context of an earlier call ended that call, or
+// if ctx has already ended, so that no command is issued.
+func (s *SyncID) checkCall(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -323,10 +324,10 @@ func (s *SyncID) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// answer waits for the event that ends a call, and processes it.
-func (s *SyncID) answer(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
+// await waits for the event that ends a call, and processes it.
+func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
 	for {
-		r, err := s.next(ctx, fits)
+		r, err := s.nextFit(ctx, fits)
 		if err != nil {
 			if ctx.Err() != nil {
 				s.mu.Lock()
@@ -343,7 +344,7 @@ func (s *SyncID) answer(ctx context.Context, op string, fits func(*record) bool)
 		s.last = e
 		s.mu.Unlock()
 		if e.Type == EventEstablished || e.Type == EventMulticastJoin {
-			s.takeEnd()
+			s.terminateQueued()
 		}
 		return e, e.Err()
 	}
@@ -361,4 +362,4 @@ func (s *SyncID) Event() *Event {
 // Disconnected returns a channel that is closed when the connection has ended, by
 // either side or because the device was removed, when the membership in a group was
 // lost, and when the id is closed or migrated. [SyncID.Err] returns the reason.
-func (s *SyncID) Disconnected() <-chan struct{} { return s.gone }
+func (s *SyncID) Disconnected() <-chan struct{} { return s.done }

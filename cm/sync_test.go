@@ -78,7 +78,7 @@ func TestSyncConnection(t *testing.T) {
 	if is(t, "a receive", err, uverbs.WCWRFlushErr); wc.WRID != 5 {
 		t.Errorf("%+v", wc)
 	}
-	is(t, "a call after the end", p.ask(limit(t), "connect", connectAnswers, func() error { return nil }), ErrDisconnected)
+	is(t, "a call after the end", p.call(limit(t), "connect", connectResults, func() error { return nil }), ErrDisconnected)
 	check(t, a.Disconnect(limit(t)))
 }
 
@@ -89,9 +89,9 @@ func TestSyncLastAcknowledgement(t *testing.T) {
 		t.Run(fmt.Sprint(acknowledged), func(t *testing.T) {
 			r := newRig(t)
 			_, a, p := connection(t)
-			p.moment = 0
+			p.ackWait = 0
 			if acknowledged {
-				p.moment = time.Minute
+				p.ackWait = time.Minute
 			}
 			q := r.loop().delay(p.QP().QPN())
 			check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
@@ -243,7 +243,7 @@ func TestLateEvents(t *testing.T) {
 	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: gone.uid, Event: rdmacm.EventDisconnected})
 	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, l.LocalAddr(), 0))
 	check(t, s.ResolveRoute(limit(t), 0))
-	forget(l.uid) // as if it had just been closed
+	unregister(l.uid) // as if it had just been closed
 	is(t, "connect", s.Connect(limit(t), foreign), ErrRejected)
 }
 
@@ -261,7 +261,7 @@ func TestDeviceRemoval(t *testing.T) {
 	is(t, "GetRequest", <-wait, uverbs.ErrDeviceGone)
 	for _, s := range []*SyncID{l, a, p} {
 		<-s.Disconnected()
-		is(t, "a call", s.ask(limit(t), "connect", connectAnswers, func() error { return nil }), uverbs.ErrDeviceGone)
+		is(t, "a call", s.call(limit(t), "connect", connectResults, func() error { return nil }), uverbs.ErrDeviceGone)
 	}
 	is(t, "a command", i.Listen(0), unix.ENXIO)
 }

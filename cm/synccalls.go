@@ -11,40 +11,40 @@ import (
 
 // This file has the calls of a [SyncID]; sync.go implements how they wait.
 
-// ResolveAddr is [ID.ResolveAddr], and waits for the result. It returns [ErrTimeout] if
-// there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors are
-// those of [ID.ResolveAddr].
+// ResolveAddr is [ID.ResolveAddr], and waits for the result. It returns [ErrTimeout]
+// if there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the
+// errors are those of [ID.ResolveAddr].
 func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeout time.Duration) error {
-	return s.ask(ctx, "resolve address", addrAnswers, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
+	return s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
 }
 
-// ResolveRoute is [ID.ResolveRoute], and waits for the result. It returns [ErrTimeout]
-// if there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors
-// are those of [ID.ResolveRoute].
+// ResolveRoute is [ID.ResolveRoute], and waits for the result. It returns
+// [ErrTimeout] if there is no reply, and context.Cause(ctx) if ctx ends first.
+// Otherwise the errors are those of [ID.ResolveRoute].
 func (s *SyncID) ResolveRoute(ctx context.Context, timeout time.Duration) error {
-	return s.ask(ctx, "resolve route", routeAnswers, func() error { return s.ID.ResolveRoute(timeout) })
+	return s.call(ctx, "resolve route", routeResults, func() error { return s.ID.ResolveRoute(timeout) })
 }
 
 // ResolveService is [ID.ResolveService], and waits for the result. It returns
 // context.Cause(ctx) if ctx ends first. Otherwise the errors are those of
 // [ID.ResolveService] and of the event.
 func (s *SyncID) ResolveService(ctx context.Context, name string, number uint64) error {
-	return s.ask(ctx, "resolve service", serviceAnswers, func() error { return s.ID.ResolveService(name, number) })
+	return s.call(ctx, "resolve service", serviceResults, func() error { return s.ID.ResolveService(name, number) })
 }
 
-// SetPaths is [ID.SetPaths], and waits for the result. It returns context.Cause(ctx) if
-// ctx ends first. Otherwise the errors are those of [ID.SetPaths].
+// SetPaths is [ID.SetPaths], and waits for the result. It returns context.Cause(ctx)
+// if ctx ends first. Otherwise the errors are those of [ID.SetPaths].
 func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
-	return s.ask(ctx, "set paths", routeAnswers, func() error { return s.ID.SetPaths(paths) })
+	return s.call(ctx, "set paths", routeResults, func() error { return s.ID.SetPaths(paths) })
 }
 
-// Connect is [ID.Connect], and waits for the result. [SyncID.Event] then has the peer's
-// private data and, for UD, the destination for sends. For an id without a QP the event
-// is EventConnectResponse. Connect returns [ErrRejected], [ErrUnreachable] or
-// [ErrTimeout] because of the peer, and context.Cause(ctx) if ctx ends first. Otherwise
-// the errors are those of [ID.Connect].
+// Connect is [ID.Connect], and waits for the result. [SyncID.Event] then has the
+// peer's private data and, for UD, the destination for sends. For an id without a QP
+// the event is EventConnectResponse. Connect returns [ErrRejected], [ErrUnreachable]
+// or [ErrTimeout] because of the peer, and context.Cause(ctx) if ctx ends first.
+// Otherwise the errors are those of [ID.Connect].
 func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
-	return s.ask(ctx, "connect", connectAnswers, func() error { return s.ID.Connect(p) })
+	return s.call(ctx, "connect", connectResults, func() error { return s.ID.Connect(p) })
 }
 
 // Accept is [ID.Accept], and waits until the peer has confirmed the connection. It
@@ -55,7 +55,7 @@ func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
 	if s.QPType() == uverbs.UD {
 		return s.ID.Accept(p)
 	}
-	return s.ask(ctx, "accept", connectAnswers, func() error { return s.ID.Accept(p) })
+	return s.call(ctx, "accept", connectResults, func() error { return s.ID.Accept(p) })
 }
 
 // Establish is [ID.Establish]. The errors are those of [ID.Establish].
@@ -63,29 +63,29 @@ func (s *SyncID) Establish() error {
 	if err := s.ID.Establish(); err != nil {
 		return err
 	}
-	s.takeEnd()
+	s.terminateQueued()
 	return nil
 }
 
-// ask issues a command and waits for its result.
-func (s *SyncID) ask(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
-	if err := s.begin(ctx, op); err != nil {
+// call issues a command and waits for its result.
+func (s *SyncID) call(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
+	if err := s.checkCall(ctx, op); err != nil {
 		return err
 	}
 	if err := command(); err != nil {
 		return err
 	}
-	_, err := s.answer(ctx, op, fits)
+	_, err := s.await(ctx, op, fits)
 	return err
 }
 
-// GetRequest waits for the next connection request: rdma_get_request(3). If [CreateEP]
-// was called with a QPConfig, the new id already has its QP. Several goroutines may
-// wait. GetRequest returns context.Cause(ctx) if ctx ends first. It returns
-// [ErrListenerClosed], now and from then on, if the listener was closed or its device
-// removed. Any other error is of a single request.
+// GetRequest waits for the next connection request: rdma_get_request(3). If
+// [CreateEP] was called with a QPConfig, the new id already has its QP. Several
+// goroutines may wait. GetRequest returns context.Cause(ctx) if ctx ends first. It
+// returns [ErrListenerClosed], now and from then on, if the listener was closed or
+// its device removed. Any other error is of a single request.
 func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
-	r, err := s.next(ctx, requests)
+	r, err := s.nextFit(ctx, isRequest)
 	switch {
 	case err == nil:
 		return s.child(r)
@@ -104,7 +104,7 @@ func (s *SyncID) child(r *record) (*SyncID, error) {
 	if err := e.Err(); err != nil {
 		return nil, err
 	}
-	child := e.ID.synced()
+	child := e.ID.syncID()
 	child.mu.Lock()
 	child.last = e
 	child.mu.Unlock()
@@ -116,13 +116,13 @@ func (s *SyncID) child(r *record) (*SyncID, error) {
 	return child, nil
 }
 
-// Disconnect is [ID.Disconnect], and waits until the peer has confirmed it or does not
-// reply in time. It returns an error if this cannot be determined, because the id is
-// closed or migrated or its device is removed meanwhile. It returns [uverbs.ErrInvalid]
-// if the id is not connected, and context.Cause(ctx) if ctx ends first. Otherwise the
-// errors are those of [ID.Disconnect].
+// Disconnect is [ID.Disconnect], and waits until the peer has confirmed it or does
+// not reply in time. It returns an error if this cannot be determined, because the
+// id is closed or migrated or its device is removed meanwhile. It returns
+// [uverbs.ErrInvalid] if the id is not connected, and context.Cause(ctx) if ctx ends
+// first. Otherwise the errors are those of [ID.Disconnect].
 func (s *SyncID) Disconnect(ctx context.Context) error {
-	switch s.life.now() {
+	switch s.life.current() {
 	case phaseClosed:
 		return closed("disconnect", s.name())
 	case phaseNew, phaseListening, phaseConnecting, phaseFailed:
@@ -132,33 +132,33 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-s.gone:
+	case <-s.done:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.over(); !errors.Is(err, ErrDisconnected) {
+	if err := s.endCause(); !errors.Is(err, ErrDisconnected) {
 		return err
 	}
 	return nil
 }
 
 // JoinMulticast is [ID.JoinMulticast], and waits until the group is joined.
-// [SyncID.Event] then has the destination for sends. If the network ends the membership
-// later, [SyncID.Disconnected] is closed, and calls return the reason. JoinMulticast
-// returns context.Cause(ctx) if ctx ends first. Otherwise the errors are those of
-// [ID.JoinMulticast] and of the event.
+// [SyncID.Event] then has the destination for sends. If the network ends the
+// membership later, [SyncID.Disconnected] is closed, and calls return the reason.
+// JoinMulticast returns context.Cause(ctx) if ctx ends first. Otherwise the errors
+// are those of [ID.JoinMulticast] and of the event.
 func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Membership, error) {
 	const op = "join"
-	if err := s.begin(ctx, op); err != nil {
+	if err := s.checkCall(ctx, op); err != nil {
 		return nil, err
 	}
 	m, err := s.ID.JoinMulticast(group, flags)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.answer(ctx, op, func(r *record) bool { return r.mc == m }); err != nil {
+	if _, err := s.await(ctx, op, func(r *record) bool { return r.mc == m }); err != nil {
 		return nil, errors.Join(err, m.Leave())
 	}
 	return m, nil

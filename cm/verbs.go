@@ -8,109 +8,111 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements rdma_verbs.h: calls that only need an id. wrID is the context of
-// the C calls, which the completion returns as WC.WRID. [uverbs.MR.SGE] returns the SGE
-// of a range of memory, and checks the range.
+// This file implements rdma_verbs.h: calls that only need an id. wrID is the context
+// of the C calls, which the completion returns as WC.WRID. [uverbs.MR.SGE] returns
+// the SGE of a range of memory, and checks the range.
 
-func (i *ID) needPD(op string) (*uverbs.PD, error) {
-	i.seen.Lock()
-	defer i.seen.Unlock()
+func (id *ID) needPD(op string) (*uverbs.PD, error) {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
 	switch {
-	case i.isClosed():
-		return nil, closed(op, i.describe())
-	case i.pd != nil:
-		return i.pd, nil
+	case id.isClosed():
+		return nil, closed(op, id.describe())
+	case id.pd != nil:
+		return id.pd, nil
 	}
-	return nil, invalid(op, i.describe(), "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first")
+	return nil, invalid(op, id.describe(), "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first")
 }
 
-func (i *ID) reg(b []byte, a uverbs.Access) (*uverbs.MR, error) {
-	pd, err := i.needPD("register memory for")
+func (id *ID) reg(b []byte, a uverbs.Access) (*uverbs.MR, error) {
+	pd, err := id.needPD("register memory for")
 	if err != nil {
 		return nil, err
 	}
-	return i.made(pd.RegMR(b, a))
+	return id.trackMR(pd.RegMR(b, a))
 }
 
-func (i *ID) alloc(n int, a uverbs.Access) (*uverbs.MR, error) {
-	pd, err := i.needPD("allocate memory for")
+func (id *ID) alloc(n int, a uverbs.Access) (*uverbs.MR, error) {
+	pd, err := id.needPD("allocate memory for")
 	if err != nil {
 		return nil, err
 	}
-	return i.made(pd.Alloc(n, a))
+	return id.trackMR(pd.Alloc(n, a))
 }
 
 // RegMsgs registers b for sends and receives, as the target of the id's READs and as
-// the source of its WRITEs: rdma_reg_msgs(3). The memory stays pinned until the MR is
-// closed. RegMsgs returns [uverbs.ErrInvalid] if the id is not bound to a device, and
-// [uverbs.ErrClosed] after Close. Otherwise the errors are those of [uverbs.PD.RegMR].
-func (i *ID) RegMsgs(b []byte) (*uverbs.MR, error) { return i.reg(b, uverbs.LocalWrite) }
+// the source of its WRITEs: rdma_reg_msgs(3). The memory stays pinned until the MR
+// is closed. RegMsgs returns [uverbs.ErrInvalid] if the id is not bound to a device,
+// and [uverbs.ErrClosed] after Close. Otherwise the errors are those of
+// [uverbs.PD.RegMR].
+func (id *ID) RegMsgs(b []byte) (*uverbs.MR, error) { return id.reg(b, uverbs.LocalWrite) }
 
 // RegRead registers b for READs by the peer: rdma_reg_read(3). For the target of the
 // id's READs use RegMsgs. The errors are those of [ID.RegMsgs].
-func (i *ID) RegRead(b []byte) (*uverbs.MR, error) {
-	return i.reg(b, uverbs.LocalWrite|uverbs.RemoteRead)
+func (id *ID) RegRead(b []byte) (*uverbs.MR, error) {
+	return id.reg(b, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
-// RegWrite registers b for WRITEs by the peer: rdma_reg_write(3). The errors are those
-// of [ID.RegMsgs].
-func (i *ID) RegWrite(b []byte) (*uverbs.MR, error) {
-	return i.reg(b, uverbs.LocalWrite|uverbs.RemoteWrite)
+// RegWrite registers b for WRITEs by the peer: rdma_reg_write(3). The errors are
+// those of [ID.RegMsgs].
+func (id *ID) RegWrite(b []byte) (*uverbs.MR, error) {
+	return id.reg(b, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
 // AllocMsgs allocates n bytes outside of the Go heap and registers them as RegMsgs
 // does. It returns [uverbs.ErrInvalid] if the id is not bound to a device, and
-// [uverbs.ErrClosed] after Close. Otherwise the errors are those of [uverbs.PD.Alloc].
-func (i *ID) AllocMsgs(n int) (*uverbs.MR, error) { return i.alloc(n, uverbs.LocalWrite) }
+// [uverbs.ErrClosed] after Close. Otherwise the errors are those of
+// [uverbs.PD.Alloc].
+func (id *ID) AllocMsgs(n int) (*uverbs.MR, error) { return id.alloc(n, uverbs.LocalWrite) }
 
 // AllocRead allocates n bytes outside of the Go heap and registers them as RegRead
 // does: the peer reads them. The errors are those of [ID.AllocMsgs].
-func (i *ID) AllocRead(n int) (*uverbs.MR, error) {
-	return i.alloc(n, uverbs.LocalWrite|uverbs.RemoteRead)
+func (id *ID) AllocRead(n int) (*uverbs.MR, error) {
+	return id.alloc(n, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
 // AllocWrite allocates n bytes outside of the Go heap and registers them as RegWrite
 // does: the peer writes them. The errors are those of [ID.AllocMsgs].
-func (i *ID) AllocWrite(n int) (*uverbs.MR, error) {
-	return i.alloc(n, uverbs.LocalWrite|uverbs.RemoteWrite)
+func (id *ID) AllocWrite(n int) (*uverbs.MR, error) {
+	return id.alloc(n, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
-// noQP returns why the id has no QP or no queue. It acquires i.mu to wait for a Close
-// in progress.
-func (i *ID) noQP(op string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.isClosed() {
-		return closed(op, i.describe())
+// qpError returns why the id has no QP or no queue. It acquires id.mu to wait for a
+// Close in progress.
+func (id *ID) qpError(op string) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.isClosed() {
+		return closed(op, id.describe())
 	}
 	return ErrNoQP
 }
 
-// noSends returns why sends cannot be posted: the connection has ended, or the id has
-// no QP.
-func (i *ID) noSends() error {
-	if err := i.life.err(); err != nil && i.qp.Load() != nil {
+// sendError returns why sends cannot be posted: the connection has ended, or the id
+// has no QP.
+func (id *ID) sendError() error {
+	if err := id.life.err(); err != nil && id.qp.Load() != nil {
 		return err
 	}
-	return i.noQP("post to")
+	return id.qpError("post to")
 }
 
-// PostRecv posts a receive for the next message, which is written to the memory of sges
-// in order: rdma_post_recv(3) and, for several SGEs, rdma_post_recvv(3). Without SGEs, it
-// is for messages without data. PostRecv can be called from CreateQP on, before the
-// connection is established, and must be called before the peer sends. If the id has an
-// SRQ, from CreateSRQ or QPConfig.SRQ, the receive is posted to the SRQ. In a receive of
-// a datagram, the first [uverbs.GRHLen] bytes are the GRH. PostRecv returns [ErrNoQP],
-// [uverbs.ErrClosed] after Close, and the errors of [uverbs.QP.PostRecv] or
-// [uverbs.SRQ.PostRecv].
-func (i *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
-	if srq := i.srq.Load(); srq != nil {
+// PostRecv posts a receive for the next message, which is written to the memory of
+// sges in order: rdma_post_recv(3) and, for several SGEs, rdma_post_recvv(3).
+// Without SGEs, it is for messages without data. PostRecv can be called from
+// CreateQP on, before the connection is established, and must be called before the
+// peer sends. If the id has an SRQ, from CreateSRQ or QPConfig.SRQ, the receive is
+// posted to the SRQ. In a receive of a datagram, the first [uverbs.GRHLen] bytes are
+// the GRH. PostRecv returns [ErrNoQP], [uverbs.ErrClosed] after Close, and the
+// errors of [uverbs.QP.PostRecv] or [uverbs.SRQ.PostRecv].
+func (id *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
+	if srq := id.srq.Load(); srq != nil {
 		_, err := srq.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 		return err
 	}
-	qp := i.qp.Load()
+	qp := id.qp.Load()
 	if qp == nil {
-		return i.noQP("post to")
+		return id.qpError("post to")
 	}
 	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 	if err == uverbs.ErrSRQ {
@@ -124,8 +126,8 @@ func (i *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 var errNotConnected = &Error{Op: "post a send", Kind: uverbs.ErrState, Errno: unix.EINVAL,
 	Detail: "the id is not connected yet: sends are possible once Dial, Connect or Accept has returned; before that, in Options.Setup, post receives"}
 
-// posted converts the error of a post.
-func posted(err error) error {
+// postError converts the error of a post.
+func postError(err error) error {
 	if err == uverbs.ErrState {
 		return errNotConnected
 	}
@@ -137,67 +139,69 @@ func posted(err error) error {
 // returns [uverbs.ErrState] before the connection is established. After its end, it
 // returns the error of [ID.Err], usually [ErrDisconnected]. The other errors are
 // [ErrNoQP], [uverbs.ErrClosed] after Close, and those of [uverbs.QP.PostSend].
-func (i *ID) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
-	qp := i.sendQP.Load()
+func (id *ID) PostSend(wrID uint64, f uverbs.SendFlags, sges ...uverbs.SGE) error {
+	qp := id.sendQP.Load()
 	if qp == nil {
-		return i.noSends()
+		return id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges})
-	return posted(err)
+	return postError(err)
 }
 
 // PostSendInline is PostSend of data that is copied into the queue at once:
 // rdma_post_send(3) with IBV_SEND_INLINE. The data need not be registered.
 // QPConfig.MaxInline limits its size. The errors are those of [ID.PostSend].
-func (i *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error {
-	qp := i.sendQP.Load()
+func (id *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error {
+	qp := id.sendQP.Load()
 	if qp == nil {
-		return i.noSends()
+		return id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, Inline: data})
-	return posted(err)
+	return postError(err)
 }
 
-// PostRead reads the peer's memory at raddr into the memory of sges: rdma_post_read(3)
-// and, for several SGEs, rdma_post_readv(3). The errors are those of [ID.PostSend].
-func (i *ID) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
-	return i.rdma(uverbs.OpRead, wrID, f, raddr, rkey, sges, nil)
+// PostRead reads the peer's memory at raddr into the memory of sges:
+// rdma_post_read(3) and, for several SGEs, rdma_post_readv(3). The errors are those
+// of [ID.PostSend].
+func (id *ID) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return id.rdma(uverbs.OpRead, wrID, f, raddr, rkey, sges, nil)
 }
 
-// PostWrite writes the memory of sges to the peer's memory at raddr: rdma_post_write(3)
-// and, for several SGEs, rdma_post_writev(3). The errors are those of [ID.PostSend].
-func (i *ID) PostWrite(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
-	return i.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, sges, nil)
+// PostWrite writes the memory of sges to the peer's memory at raddr:
+// rdma_post_write(3) and, for several SGEs, rdma_post_writev(3). The errors are
+// those of [ID.PostSend].
+func (id *ID) PostWrite(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
+	return id.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, sges, nil)
 }
 
 // PostWriteInline is PostWrite of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, data []byte) error {
-	return i.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, nil, data)
+func (id *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, data []byte) error {
+	return id.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, nil, data)
 }
 
 // PostWriteImm is PostWrite with immediate data. It consumes a receive of the peer,
 // which completes with WC.Imm and with the number of bytes written as ByteLen. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey, imm uint32, sges ...uverbs.SGE) error {
-	qp := i.sendQP.Load()
+func (id *ID) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey, imm uint32, sges ...uverbs.SGE) error {
+	qp := id.sendQP.Load()
 	if qp == nil {
-		return i.noSends()
+		return id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpWriteImm, Flags: f, SGL: sges,
 		RemoteAddr: raddr, RKey: rkey, Imm: imm})
-	return posted(err)
+	return postError(err)
 }
 
-func (i *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32,
+func (id *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32,
 	sges []uverbs.SGE, data []byte) error {
-	qp := i.sendQP.Load()
+	qp := id.sendQP.Load()
 	if qp == nil {
-		return i.noSends()
+		return id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, SGL: sges, Inline: data,
 		RemoteAddr: raddr, RKey: rkey})
-	return posted(err)
+	return postError(err)
 }
 
 // UDQKey is the Q_Key of datagrams between ids of PSUDP: RDMA_UDP_QKEY.
@@ -206,51 +210,51 @@ const UDQKey = 0x01234567
 // PostUDSend sends a datagram to the QP of another id of PSUDP: rdma_post_ud_send(3).
 // The address and the QPN are in the event that follows Connect or JoinMulticast, or
 // come from the GRH of a received datagram. The errors are those of [ID.PostSend].
-func (i *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges ...uverbs.SGE) error {
-	return i.ud(wrID, f, ah, qpn, sges, nil)
+func (id *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges ...uverbs.SGE) error {
+	return id.ud(wrID, f, ah, qpn, sges, nil)
 }
 
 // PostUDSendInline is PostUDSend of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
-func (i *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, data []byte) error {
-	return i.ud(wrID, f, ah, qpn, nil, data)
+func (id *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, data []byte) error {
+	return id.ud(wrID, f, ah, qpn, nil, data)
 }
 
-func (i *ID) ud(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges []uverbs.SGE, data []byte) error {
-	qp := i.sendQP.Load()
+func (id *ID) ud(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges []uverbs.SGE, data []byte) error {
+	qp := id.sendQP.Load()
 	if qp == nil {
-		return i.noSends()
+		return id.sendError()
 	}
 	_, err := qp.PostSend(uverbs.SendWR{WRID: wrID, Opcode: uverbs.OpSend, Flags: f, SGL: sges, Inline: data,
 		AH: ah, QPN: qpn, QKey: UDQKey})
-	return posted(err)
+	return postError(err)
 }
 
 // SendComp waits for the completion of a send, READ or WRITE and returns it:
-// rdma_get_send_comp(3). A waiting call does not block a thread. If the status of the
-// completion is an error, SendComp also returns it as an error. Only signaled requests
-// have completions, or all with QPConfig.SignalAll.
+// rdma_get_send_comp(3). A waiting call does not block a thread. If the status of
+// the completion is an error, SendComp also returns it as an error. Only signaled
+// requests have completions, or all with QPConfig.SignalAll.
 //
 // After the end of the connection, the error of a flushed request matches both the
 // error of [ID.Err], usually [ErrDisconnected], and [uverbs.WCWRFlushErr]. Once the
-// queue is empty, SendComp returns the error of ID.Err without a completion. It returns
-// context.Cause(ctx) if ctx ends first, [ErrNoQP] before CreateQP, [ErrSharedCQ] if the
-// caller has created the queue, and [uverbs.ErrClosed] after Close. If the QP is
-// closed, it ends as [uverbs.CQ.Wait] does.
-func (i *ID) SendComp(ctx context.Context) (uverbs.WC, error) {
-	return i.completion(ctx, i.ownSendCQ.Load(), i.sendCQ.Load())
+// queue is empty, SendComp returns the error of ID.Err without a completion. It
+// returns context.Cause(ctx) if ctx ends first, [ErrNoQP] before CreateQP,
+// [ErrSharedCQ] if the caller has created the queue, and [uverbs.ErrClosed] after
+// Close. If the QP is closed, it ends as [uverbs.CQ.Wait] does.
+func (id *ID) SendComp(ctx context.Context) (uverbs.WC, error) {
+	return id.completion(ctx, id.ownSendCQ.Load(), id.sendCQ.Load())
 }
 
 // RecvComp waits for the next message: rdma_get_recv_comp(3). Otherwise it is like
 // SendComp. The errors are those of [ID.SendComp].
-func (i *ID) RecvComp(ctx context.Context) (uverbs.WC, error) {
-	return i.completion(ctx, i.ownRecvCQ.Load(), i.recvCQ.Load())
+func (id *ID) RecvComp(ctx context.Context) (uverbs.WC, error) {
+	return id.completion(ctx, id.ownRecvCQ.Load(), id.recvCQ.Load())
 }
 
-func (i *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, error) {
+func (id *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, error) {
 	switch {
 	case used == nil:
-		return uverbs.WC{}, i.noQP("wait on")
+		return uverbs.WC{}, id.qpError("wait on")
 	case own == nil:
 		return uverbs.WC{}, ErrSharedCQ
 	}
@@ -259,27 +263,28 @@ func (i *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, e
 		return uverbs.WC{}, err
 	}
 	if err := wcs[0].Err(); err != nil {
-		return wcs[0], i.completionError(wcs[0].Status, err)
+		return wcs[0], id.completionError(wcs[0].Status, err)
 	}
 	return wcs[0], nil
 }
 
-// WriteEvent adds an event to the id's channel, where Next returns it as EventUser with
-// arg: rdma_write_cm_event(3). It returns [uverbs.ErrInvalid] for a synchronous id,
-// whose calls would not read it, [uverbs.ErrNotSupported] on kernels before 7.0, and
-// [uverbs.ErrClosed] after Close.
-func (i *ID) WriteEvent(status int32, arg uint64) error {
+// WriteEvent adds an event to the id's channel, where Next returns it as EventUser
+// with arg: rdma_write_cm_event(3). It returns [uverbs.ErrInvalid] for a synchronous
+// id, whose calls would not read it, [uverbs.ErrNotSupported] on kernels before 7.0,
+// and [uverbs.ErrClosed] after Close.
+func (id *ID) WriteEvent(status int32, arg uint64) error {
 	const op = "write event to"
-	return i.command(op, nil, func() error {
-		if i.synced() != nil {
-			return invalid(op, i.describe(), "the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
+	return id.command(op, nil, func() error {
+		if id.syncID() != nil {
+			return invalid(op, id.describe(), "the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
 		}
-		return notThere(i.node.file.WriteCMEvent(i.kernel, uint32(EventUser), status, arg))
+		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernel, uint32(EventUser), status, arg))
 	})
 }
 
-// notThere converts EINVAL, which a kernel returns for an unknown command, to ENOSYS.
-func notThere(err error) error {
+// unknownAsENOSYS converts EINVAL, which a kernel returns for an unknown command, to
+// ENOSYS.
+func unknownAsENOSYS(err error) error {
 	if errors.Is(err, unix.EINVAL) {
 		return unix.ENOSYS
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file is for ids of extended reliable connections (XRC): see [uverbs.XRCD]. As in
-// librdmacm, all receiving ids of a device share one domain, so that the SRQ of one
-// receives messages of them all.
+// This file is for ids of extended reliable connections (XRC): see [uverbs.XRCD]. As
+// in librdmacm, all receiving ids of a device share one domain, so that the SRQ of
+// one receives messages of them all.
 
 // domain returns the device's XRC domain. It opens the domain for its first user.
 func (d *device) domain() (*uverbs.XRCD, error) {
@@ -45,69 +45,69 @@ func (d *device) leaveDomain() error {
 }
 
 // joinDomain returns the XRC domain of the id's device. The id uses it until
-// leaveDomain. The caller holds i.mu.
-func (i *ID) joinDomain() (*uverbs.XRCD, error) {
-	if i.xrcd != nil {
-		return i.xrcd, nil
+// leaveDomain. The caller holds id.mu.
+func (id *ID) joinDomain() (*uverbs.XRCD, error) {
+	if id.xrcd != nil {
+		return id.xrcd, nil
 	}
-	x, err := i.dev.domain()
+	x, err := id.dev.domain()
 	if err != nil {
 		return nil, err
 	}
-	i.xrcd = x
+	id.xrcd = x
 	return x, nil
 }
 
 // leaveDomain ends the id's use of the domain if it has no more objects in it. The
-// caller holds i.mu.
-func (i *ID) leaveDomain() error {
-	if i.xrcd == nil || i.qp.Load() != nil || i.srq.Load() != nil {
+// caller holds id.mu.
+func (id *ID) leaveDomain() error {
+	if id.xrcd == nil || id.qp.Load() != nil || id.srq.Load() != nil {
 		return nil
 	}
-	i.xrcd = nil
-	return i.dev.leaveDomain()
+	id.xrcd = nil
+	return id.dev.leaveDomain()
 }
 
 // createTarget is CreateQP for an id that receives with XRC. Such a QP has no queues.
-// The caller holds i.mu.
-func (i *ID) createTarget(cfg uverbs.QPConfig) error {
-	x, err := i.joinDomain()
+// The caller holds id.mu.
+func (id *ID) createTarget(cfg uverbs.QPConfig) error {
+	x, err := id.joinDomain()
 	if err != nil {
 		return err
 	}
 	qp, err := x.CreateQP(cfg)
 	if err != nil {
-		return errors.Join(err, i.leaveDomain())
+		return errors.Join(err, id.leaveDomain())
 	}
-	i.qp.Store(qp)
-	i.sendQP.Store(qp)
-	if err := i.initQP(); err != nil {
-		return errors.Join(err, i.destroyQP())
+	id.qp.Store(qp)
+	id.sendQP.Store(qp)
+	if err := id.initQP(); err != nil {
+		return errors.Join(err, id.destroyQP())
 	}
 	return nil
 }
 
-// xrcSRQ sets the XRC domain and the CQ of an XRC SRQ. The caller holds i.mu.
-func (i *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
+// xrcSRQ sets the XRC domain and the CQ of an XRC SRQ. The caller holds id.mu.
+func (id *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
 	if cfg.XRCD == nil {
-		if cfg.XRCD, err = i.joinDomain(); err != nil {
+		if cfg.XRCD, err = id.joinDomain(); err != nil {
 			return err
 		}
 	}
 	if cfg.CQ == nil {
 		if cfg.CQ, err = pd.Context().CreateCQ(uverbs.CQConfig{Entries: max(cfg.MaxWR, 1)}); err != nil {
-			return errors.Join(err, i.leaveDomain())
+			return errors.Join(err, id.leaveDomain())
 		}
-		i.ownRecvCQ.Store(cfg.CQ)
+		id.ownRecvCQ.Store(cfg.CQ)
 	}
 	return nil
 }
 
-// freeSRQ releases what xrcSRQ has created. The caller holds i.mu.
-func (i *ID) freeSRQ() error {
-	if i.qpType != uverbs.XRCRecv {
+// freeSRQ releases what xrcSRQ has created. The caller holds id.mu.
+func (id *ID) freeSRQ() error {
+	if id.qpType != uverbs.XRCRecv {
 		return nil
 	}
-	i.recvCQ.Store(nil)
-	return errors.Join(i.destroyCQs(), i.leaveDomain())
+	id.recvCQ.Store(nil)
+	return errors.Join(id.destroyCQs(), id.leaveDomain())
 }

@@ -89,7 +89,7 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 // requests is limited. Requests beyond the limit stay in the kernel, which has its own
 // backlog. All are rejected in the end.
 func TestRefusalsAreBounded(t *testing.T) {
-	const crowd, most = 2 * maxRefusals, maxRefusals + refusers
+	const crowd, most = 2 * maxRejects, maxRejects + maxRejecters
 	r := newRig(t)
 	l := newSyncID(t, PSTCP)
 	check(t, l.Bind(at(here, 0)))
@@ -107,14 +107,14 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for _, a := range all {
 		check(t, a.ID.Connect(foreign))
 	}
-	for range refusers {
+	for range maxRejecters {
 		<-entered
 	}
-	q := &l.pump.refusals
+	q := &l.pump.rejects
 	until(t, "the queue is full", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return len(q.queue) == maxRefusals
+		return len(q.queue) == maxRejects
 	})
 	// One request waits for GetRequest, one was read and waits for a slot, and one is
 	// in the kernel's backlog.

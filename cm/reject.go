@@ -1,0 +1,91 @@
+package cm
+
+import "sync"
+
+// discard handles an event that no caller will receive. If it is a connection
+// request, discard rejects it: its listener is closed, or has too many of them. The
+// rejection runs in the background, but discard waits if many are queued. The caller
+// holds no lock.
+func (r *record) discard() {
+	if r.typ() == EventConnectRequest {
+		r.node.rejects.add(r)
+	}
+}
+
+// reject rejects a request and waits until the kernel has done so.
+func (r *record) reject() {
+	if r.typ() == EventConnectRequest {
+		_, _ = r.node.file.DestroyID(r.raw.Id) // if it fails, the id is destroyed with the node
+	}
+}
+
+const (
+	// maxRejects is how many requests wait to be rejected. While the kernel is slow
+	// to reject them, no events are read. It then counts the unread requests against
+	// the backlog of their listener and drops those that exceed it. Peers can
+	// therefore not make the process or the kernel keep more requests.
+	maxRejects = 64
+	// maxRejecters is how many requests are rejected at a time.
+	maxRejecters = 4
+)
+
+// rejectQueue is a queue of requests to be rejected. Its goroutines run only while
+// it is not empty, so that the reader of events does not wait for the kernel.
+type rejectQueue struct {
+	mu      sync.Mutex
+	changed *sync.Cond // created at its first use
+	queue   []*record
+	running int // number of goroutines
+}
+
+// cond returns q.changed. The caller holds q.mu.
+func (q *rejectQueue) cond() *sync.Cond {
+	if q.changed == nil {
+		q.changed = sync.NewCond(&q.mu)
+	}
+	return q.changed
+}
+
+func (q *rejectQueue) add(r *record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.queue) >= maxRejects {
+		q.cond().Wait()
+	}
+	// The reader of a channel reuses its record.
+	q.queue = append(q.queue, &record{node: r.node, raw: r.raw})
+	if q.running < maxRejecters {
+		q.running++
+		go q.run()
+	}
+}
+
+func (q *rejectQueue) run() {
+	for r := q.next(); r != nil; r = q.next() {
+		r.reject()
+	}
+}
+
+// next removes and returns a request. If there is none, it returns nil, and its
+// goroutine must end.
+func (q *rejectQueue) next() *record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.cond().Broadcast()
+	if len(q.queue) == 0 {
+		q.running--
+		return nil
+	}
+	r := q.queue[0]
+	q.queue = q.queue[1:]
+	return r
+}
+
+// wait waits until all requests have been rejected.
+func (q *rejectQueue) wait() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.running > 0 {
+		q.cond().Wait()
+	}
+}
