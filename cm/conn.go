@@ -122,29 +122,30 @@ type Conn struct {
 	owned []io.Closer
 }
 
-// setUp creates the QP and calls Prepare and Setup.
-func (c *Conn) setUp(o *Options) error {
+// setUp creates the QP and calls Prepare and Setup. It reports whether the error is
+// that of one of those two.
+func (c *Conn) setUp(o *Options) (own bool, err error) {
 	c.id.setup.Store(&setupMRs{})
 	pd := o.PD
 	if o.OwnPD {
-		var err error
 		if pd, err = c.allocPD(o); err != nil {
-			return err
+			return false, err
 		}
 	}
 	cfg := o.qp(uverbs.RC)
 	if o.Prepare != nil {
 		if err := step("prepare", o.Prepare(c, &cfg)); err != nil {
-			return err
+			return true, err
 		}
 	}
 	if err := c.id.CreateQP(pd, cfg); err != nil {
-		return err
+		return false, err
 	}
 	if o.Setup == nil {
-		return nil
+		return false, nil
 	}
-	return step("set up", o.Setup(c))
+	err = step("set up", o.Setup(c))
+	return err != nil, err
 }
 
 // allocPD allocates the connection's own PD.

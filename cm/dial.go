@@ -163,7 +163,7 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 	if err := step("resolve route", s.ResolveRoute(ctx, o.ResolveTimeout)); err != nil {
 		return nil, err
 	}
-	if err := c.setUp(o); err != nil {
+	if _, err := c.setUp(o); err != nil {
 		return nil, err
 	}
 	if err := step("connect", s.Connect(ctx, c.param(o))); err != nil {

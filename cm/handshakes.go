@@ -126,8 +126,8 @@ func (l *Listener) startHandshake(r *record) {
 // handshake accepts a request and passes the connection to Accept.
 func (l *Listener) handshake(h *handshake, r *record) {
 	defer l.finish(h)
-	conn, err := l.acceptRequest(h, r)
-	if err != nil && isPeerError(err) {
+	conn, peer, err := l.acceptRequest(h, r)
+	if peer {
 		return
 	}
 	select {
@@ -139,11 +139,12 @@ func (l *Listener) handshake(h *handshake, r *record) {
 	}
 }
 
-// acceptRequest accepts the request and waits for the peer's confirmation.
-func (l *Listener) acceptRequest(h *handshake, r *record) (*Conn, error) {
+// acceptRequest accepts the request and waits for the peer's confirmation. It reports
+// whether the error is of the peer only.
+func (l *Listener) acceptRequest(h *handshake, r *record) (_ *Conn, peer bool, _ error) {
 	s, err := l.id.child(r)
 	if err != nil {
-		return nil, err
+		return nil, isPeerError(err), err
 	}
 	timeout := l.o.HandshakeTimeout
 	if timeout <= 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 // halfOpen sends a request to a listener and never confirms the connection.
@@ -239,6 +240,40 @@ func TestAcceptErrors(t *testing.T) {
 	closing(t, good(l.Accept(limit(t)))(t))
 	dialed(t, done)
 	underWay(t, l, 0)
+}
+
+// Accept returns an error of Setup that also matches an error of a peer: a proxy's Setup
+// may dial another server.
+func TestAcceptSetupMeetsPeerError(t *testing.T) {
+	newRig(t)
+	upstream := &Error{Op: "dial", Object: "upstream", Kind: ErrRejected, Errno: unix.ECONNREFUSED}
+	fails := func(*Conn) error { return upstream }
+	for name, o := range map[string]*Options{
+		"Setup":   {Setup: fails},
+		"Prepare": {Prepare: func(c *Conn, _ *uverbs.QPConfig) error { return fails(c) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := closing(t, good(Listen("192.0.2.1:0", o))(t))
+			done := dialing(t, l)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			is(t, "Accept", second(l.Accept(ctx)), upstream)
+			is(t, "its peer", (<-done).err, ErrRejected)
+		})
+	}
+}
+
+// Accept reports objects that remain after a handshake that the peer has ended.
+func TestAcceptReportsWhatRemains(t *testing.T) {
+	newRig(t)
+	broken := errors.New("broken")
+	var once sync.Once
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond, Setup: func(c *Conn) error {
+		c.Own(closerFunc(func() (err error) { once.Do(func() { err = broken }); return err }))
+		return nil
+	}}))(t))
+	halfOpen(t, l)
+	is(t, "Accept", second(l.Accept(limit(t))), broken, errSlowPeer)
 }
 
 // Many peers that do not confirm, one listener, and clients that do: there are no more

@@ -103,12 +103,12 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 // more requests wait than that limit, the newest is served first: the peers of the
 // older ones may have given up already.
 //
-// Accept returns context.Cause(ctx) if ctx ends first. It returns
-// [ErrListenerClosed], now and from then on, if the listener was closed or its
-// device removed. Any other error is of a single connection, as in [Request.Accept]:
-// the QP could not be created, or Setup failed. If the cause is the peer, because it
-// disconnected or took too long, Accept drops the connection without an error. A
-// typical loop is:
+// Accept returns context.Cause(ctx) if ctx ends first. It returns [ErrListenerClosed],
+// now and from then on, if the listener was closed or its device removed. Any other
+// error is of a single connection, as in [Request.Accept]: the QP could not be created,
+// Prepare or Setup failed, or an object could not be closed. If the only cause is the
+// peer, because it disconnected or took too long, Accept drops the connection without
+// an error. A typical loop is:
 //
 //	for {
 //		conn, err := l.Accept(ctx)
@@ -178,27 +178,29 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if o == nil {
 		o = r.o
 	}
-	c, err := r.accept(o, func() (context.Context, context.CancelFunc) { return ctx, func() {} })
+	c, _, err := r.accept(o, func() (context.Context, context.CancelFunc) { return ctx, func() {} })
 	if err != nil {
 		return nil, err
 	}
 	return c.finishSetup(c.private), nil
 }
 
-// accept is Accept without Conn.finishSetup. It calls wait before it waits for the
-// peer, and uses the context that wait returns.
-func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (*Conn, error) {
+// accept is Accept without Conn.finishSetup. It calls wait before it waits for the peer, and
+// uses the context that wait returns. It reports whether the error is of the peer only.
+// An error of Prepare or Setup is not, whatever it matches: they may have other peers.
+func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (_ *Conn, peer bool, _ error) {
 	c := &Conn{id: r.id, private: r.PrivateData()}
-	err := c.setUp(o)
+	own, err := c.setUp(o)
 	if err == nil {
 		ctx, cancel := wait()
 		err = c.id.Accept(ctx, c.param(o))
 		cancel()
 	}
 	if err != nil {
-		return nil, both(err, c.abandon())
+		left := c.abandon()
+		return nil, !own && left == nil && isPeerError(err), both(err, left)
 	}
-	return c, nil
+	return c, false, nil
 }
 
 // Reject rejects the connection and sends privateData to the peer. The errors are

@@ -169,6 +169,11 @@ func closing[T interface{ Close() error }](t testing.TB, c T) T {
 	return c
 }
 
+// closerFunc is a closer for Conn.Own.
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
 // limit returns a context that limits a test's waits.
 func limit(t testing.TB) context.Context {
 	t.Helper()
