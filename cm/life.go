@@ -185,9 +185,23 @@ func (id *ID) ownCQs() bool { return id.ownSendCQ.Load() != nil && id.ownRecvCQ.
 // the posted requests.
 const drainTime = time.Second
 
+// endCQWaitsWithin calls endCQWaits after d, unless stop is called before or the id has
+// another QP by then. What precedes endCQWaits at the end of a connection needs the
+// send queue, and the goroutine that holds it with a SendBatch may itself wait for a
+// completion.
+func (id *ID) endCQWaitsWithin(d time.Duration) (stop func() bool) {
+	qp := id.qp.Load()
+	return time.AfterFunc(d, func() {
+		if id.qp.Load() == qp {
+			id.endCQWaits()
+		}
+	}).Stop
+}
+
 // drain ends the waits when the device has completed the requests of a QP in state
 // ERR.
 func (id *ID) drain(qp *uverbs.QP) {
+	defer id.endCQWaitsWithin(drainTime)()
 	if id.ownCQs() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()
@@ -232,6 +246,7 @@ func (id *ID) terminate(e *Event) {
 	}
 	own := id.ownSendCQ.Load() != nil
 	go func() { // awaitAcks may wait for an open SendBatch
+		defer id.endCQWaitsWithin(ackWait + drainTime)()
 		awaitAcks(qp, own, ackWait)
 		id.endCQWaits()
 	}()
@@ -246,6 +261,7 @@ const ackWait = 200 * time.Millisecond
 // outstanding sends have up to limit to complete. After a device removal neither the
 // reply nor acknowledgements are possible.
 func (id *ID) completeDisconnect(t EventType, limit time.Duration) {
+	defer id.endCQWaitsWithin(limit + drainTime)()
 	qp := id.replyDisconnect(t)
 	if qp == nil {
 		id.endCQWaits()

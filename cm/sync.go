@@ -23,7 +23,8 @@ import (
 // state ERR, where the posted requests are flushed. Before, outstanding sends have up
 // to 200 ms to be acknowledged. [ID.SendComp] and [ID.RecvComp] then return
 // [ErrDisconnected] for each flushed request, and for every further call once their
-// queue is empty. Posts of sends return it too. A QP that was created with
+// queue is empty. Posts of sends return it too. An open [uverbs.SendBatch] delays the
+// flush, but the calls return the error after at most 1.2 s. A QP that was created with
 // SingleGoroutine is not changed: the program must call Disconnect. The loss of a
 // membership in a group ends the id in the same way.
 type SyncID struct {
