@@ -123,7 +123,7 @@ func errnoName(e unix.Errno) string {
 // Is matches the kind, the errno and the kind of the errno. For example, ErrTimeout
 // also matches a peer that is unreachable because it did not reply in time.
 func (e *Error) Is(target error) bool {
-	if e.Kind != nil && (target == e.Kind || errors.Is(e.Kind, target)) {
+	if e.Kind != nil && errors.Is(e.Kind, target) {
 		return true
 	}
 	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target) || target == kindOf(e.Errno))

@@ -149,7 +149,8 @@ func ProviderMemory(op string, pd *PD, n int) (b []byte, free func([]byte), err 
 	b, err = pd.give(n, page)
 	switch {
 	case err != nil:
-		return nil, nil, &Error{Op: op, Object: pd.String(), Kind: err, Detail: fmt.Sprintf("the domain's Alloc, asked for %d bytes, says: %v", n, err)}
+		return nil, nil, &Error{Op: op, Object: pd.String(), Err: err,
+			Detail: fmt.Sprintf("Alloc of the parent domain failed for %d bytes: %v", n, err)}
 	case b == nil:
 		return nil, nil, nil
 	}

@@ -135,6 +135,28 @@ func TestProviderMemory(t *testing.T) {
 	}
 }
 
+type listError []string
+
+func (listError) Error() string { return "list" }
+
+// The error of Alloc can be of any type, even one whose values cannot be compared.
+func TestAllocError(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	domain := good(pd.AllocParentDomain(ParentDomainConfig{
+		Alloc: func(int, int) ([]byte, error) { return nil, listError{"no", "memory"} }, Free: func([]byte) {}}))(t)
+	_, _, err := ProviderMemory("create QP", domain, unix.Getpagesize())
+	var list listError
+	if !errors.As(err, &list) || len(list) != 2 {
+		t.Errorf("%v is not the error of Alloc", err)
+	}
+	for _, err := range []error{err, &Error{Kind: listError{"kind"}}} {
+		if errors.Is(err, listError{"other"}) {
+			t.Errorf("%v is another error", err)
+		}
+	}
+}
+
 func domainErrors(t *testing.T) []errorCase {
 	r, other := newRig(t), newRig(t)
 	pd := good(r.c.AllocPD())(t)

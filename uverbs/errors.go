@@ -150,7 +150,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether the kind or the errno matches target.
 func (e *Error) Is(target error) bool {
-	if e.Kind != nil && (target == e.Kind || errors.Is(e.Kind, target)) {
+	if e.Kind != nil && errors.Is(e.Kind, target) {
 		return true
 	}
 	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target))
