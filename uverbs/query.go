@@ -66,7 +66,11 @@ func (c *Context) QueryClock() (uint64, error) {
 	if !ok {
 		return 0, ErrNotSupported
 	}
-	return p.QueryClock()
+	count, err := p.QueryClock()
+	if c.ending.Load() { // the clock's page may have been replaced by a zero page
+		return 0, ErrClosed
+	}
+	return count, err
 }
 
 // QueryPortSpeed returns the speed of a port in units of 100 Mb/s:

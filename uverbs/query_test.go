@@ -24,6 +24,25 @@ func TestQueryGID(t *testing.T) {
 	}
 }
 
+// closingClock is a clock whose page is replaced by a zero page while it is read.
+type closingClock struct {
+	ProviderContext
+	close func()
+}
+
+func (c closingClock) QueryClock() (uint64, error) {
+	c.close()
+	return 0, nil
+}
+
+func TestQueryClockDuringClose(t *testing.T) {
+	r := newRig(t)
+	r.c.impl = closingClock{r.c.impl, func() { check(t, r.c.Close()) }}
+	if v, err := r.c.QueryClock(); !errors.Is(err, ErrClosed) {
+		t.Errorf("the clock is %d, %v after Close; want ErrClosed", v, err)
+	}
+}
+
 func TestQueryPortSpeed(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.c.QueryPortSpeed(1); !errors.Is(err, ErrNotSupported) {
