@@ -331,6 +331,23 @@ func TestRegisters(t *testing.T) {
 	s.Close(t)
 }
 
+// If the allocation of a register page fails, the QP rings the plain register. A QP that is created
+// later, when the device has pages again, has a register that accepts bursts.
+func TestRegistersComeBack(t *testing.T) {
+	d := newDesk(t, standard())
+	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
+	d.s.Set(func() { d.s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.ENOMEM} })
+	first := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+	if r := d.registerOfQP(t, first); r != d.s.ctx.uars.plain.reg {
+		t.Error("a QP without a register page does not ring the plain register")
+	}
+	d.s.Set(func() { d.s.Refuse = nil })
+	if r := d.registerOfQP(t, d.loop(t, uverbs.QPConfig{SendCQ: cq})); r == d.s.ctx.uars.plain.reg {
+		t.Error("a QP that was created after the failure rings the plain register")
+	}
+	check(t, first.Close())
+}
+
 // If a CPU page holds several register pages, there are as many registers of each kind as with
 // libmlx5: all of the first page of each kind are used. Each register has the number of its
 // register page.

@@ -194,11 +194,11 @@ func (u *uars) get() *register {
 }
 
 // more allocates a page of registers. It is not an error if the device has none left, because
-// other registers can be used.
+// other registers can be used. The next QP tries again, as in libmlx5, because the device may have
+// pages again.
 func (u *uars) more(shared bool) {
 	p, err := u.alloc(uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
 	if err != nil {
-		u.owners, u.sharers = maxRegisters, maxRegisters
 		return
 	}
 	for _, r := range u.registersOf(p) {
