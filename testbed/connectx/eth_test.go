@@ -183,20 +183,20 @@ func TestNICPort(t *testing.T) {
 	if !prm.NICVportRoCEEn.Is(c) || prm.NICVportPromiscAll.Is(c) || prm.NICVportAllowedListSize.Get(c) != 2 || list.At(1).Get(out) != 0x333300000002 {
 		t.Errorf("RoCE %d, promiscuous %d, list of %d", prm.NICVportRoCEEn.Get(c), prm.NICVportPromiscAll.Get(c), prm.NICVportAllowedListSize.Get(c))
 	}
-	hears := func(unicast, multicast bool) {
+	checkLoopback := func(unicast, multicast bool) {
 		t.Helper()
 		if uc, mc := v.device.hca.LocalLoopback(); uc != unicast || mc != multicast {
 			t.Errorf("local loopback: unicast %v, multicast %v, want %v, %v", uc, mc, unicast, multicast)
 		}
 	}
-	hears(true, true)
+	checkLoopback(true, true)
 	v.run(0x755, 0, func(in []byte) {
 		s, c := prm.ModifyNICVportContextInNICVportSelect.Bytes(in), prm.ModifyNICVportContextInNICVport.Bytes(in)
 		prm.NICVportSelectDisableUCLocalLB.Set(s, 1)
 		prm.NICVportDisableUCLocalLB.Set(c, 1)
 		prm.NICVportDisableMCLocalLB.Set(c, 1) // not selected
 	})
-	hears(false, true)
+	checkLoopback(false, true)
 	v.refused(0x755, 0, statusLimit, reasonSize, func(in []byte) {
 		prm.NICVportSelectAddressesList.Set(prm.ModifyNICVportContextInNICVportSelect.Bytes(in), 1)
 		prm.NICVportAllowedListSize.Set(prm.ModifyNICVportContextInNICVport.Bytes(in), 4000)

@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// TestARM64 has the Go program do all scenes on the other architecture, where
-// there is no C. Completions and data are right, and strict mode is silent.
+// TestARM64 runs all scenes with the Go program on the other architecture,
+// without C. Completions and data must be correct, without violations of strict
+// mode.
 func TestARM64(t *testing.T) {
 	s := &stage{gid: "0"}
 	s.world = world.StartTest(t, world.Config{Devices: 1, Tracer: trace.New(&s.recorder)})
@@ -24,7 +25,7 @@ func TestARM64(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
 			if _, did := s.play(t, player, s.script(t, x)); !strings.Contains(did, "CREATE_CQ") {
-				t.Errorf("the device has been told of nothing:\n%s", did)
+				t.Errorf("the device has received no commands:\n%s", did)
 			}
 		})
 	}

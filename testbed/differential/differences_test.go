@@ -2,29 +2,28 @@
 
 package differential
 
-// A difference is a field in which traces may differ.
+// A difference is a field in which the traces may differ.
 type difference struct {
-	ignore string // as trace.Options has it
-	scene  string // how the names of the only scenes begin that have it; all if empty
+	ignore string // as in trace.Options
+	scene  string // prefix of the names of the scenes that have it; all if empty
 	why    string
 }
 
-// differences are what the traces of C and Go may differ in. Each has to be seen
-// in some scene.
+// differences are the permitted differences between the traces of C and Go.
+// Each must occur in some scene.
 var differences = []difference{
-	{ignore: "wqe.unused", why: "where a request has no immediate data, C's builder leaves what the ring had there"},
+	{ignore: "wqe.unused", why: "if a request has no immediate data, C's builder does not write the field"},
 }
 
-// queries are commands that tell something and change nothing. The libraries ask
-// for different things at different times, and the kernel's network device
-// asks for its counters.
+// queries are commands without effect. The libraries issue different ones at
+// different times, and the kernel's network device queries its counters.
 var queries = []string{
 	"command.QUERY_QP", "command.QUERY_ADAPTER", "command.QUERY_NIC_VPORT_CONTEXT", "command.QUERY_HCA_VPORT_CONTEXT", "command.QUERY_HCA_VPORT_GID",
 	"command.QUERY_HCA_VPORT_PKEY", "command.QUERY_VPORT_COUNTER", "command.QUERY_Q_COUNTER", "command.ACCESS_REG", "command.MAD_IFC",
 }
 
-// chosen are values that the kernel chooses: parts of keys, the pages that it
-// finds memory to have, ports of UDP by the numbers of queue pairs.
+// chosen are values chosen by the kernel: parts of keys, page sizes of memory,
+// UDP ports derived from QP numbers.
 var chosen = []string{
 	"command.CREATE_MKEY.memory_key_mkey_entry.mkey_7_0",
 	"command.CREATE_MKEY.translations_octword_actual_size", "command.CREATE_MKEY.memory_key_mkey_entry.translations_octword_size",

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A recorder keeps what is traced between steps of the loop.
+// A recorder collects the trace between steps of the loop.
 type recorder struct{ to *bytes.Buffer }
 
 func (r *recorder) Write(b []byte) (int, error) {
@@ -43,14 +43,14 @@ func startStage(t *testing.T, kernel string, layer connectx.LinkLayer) *stage {
 	s.world = world.StartTest(t, world.Config{LinkLayer: layer, Devices: 1, Tracer: trace.New(&s.recorder)})
 	s.guest = vm.Start(t, vm.Config{Kernel: kernel, Root: true, Modules: []string{"mlx5_ib"}, VFIOUser: s.world.Sockets()})
 	if layer == connectx.Ethernet {
-		s.gid = "3" // RoCE v2 with the IPv4 address, behind two of the MAC address
+		s.gid = "3" // the RoCE v2 GID of the IPv4 address follows two of the MAC address
 		program.Run(t, s.guest, "sh", "-e", "-c", quiet)
 	}
 	return s
 }
 
-// quiet gives the device's network device an address. Without IPv6 it sends
-// nothing by itself.
+// quiet configures the device's network device. Without IPv6 it sends nothing
+// by itself.
 const quiet = `
 d=$(ls /sys/class/infiniband/mlx5_0/device/net)
 echo 1 > /proc/sys/net/ipv6/conf/$d/disable_ipv6
@@ -62,7 +62,7 @@ for i in $(seq 100); do
 done
 exit 1`
 
-// play runs a program, and returns what it printed and the trace of it.
+// play runs a program, and returns its output and the trace.
 func (s *stage) play(t *testing.T, name, script string) (printed, trace string) {
 	t.Helper()
 	var to bytes.Buffer
@@ -72,7 +72,8 @@ func (s *stage) play(t *testing.T, name, script string) (printed, trace string) 
 	return printed, to.String()
 }
 
-// TestSame has both programs do each scene, on each kernel and both link layers.
+// TestSame runs each scene with both programs, on each kernel and both link
+// layers.
 func TestSame(t *testing.T) {
 	seen := make(map[difference]bool)
 	compared := 0
@@ -90,10 +91,10 @@ func TestSame(t *testing.T) {
 			}
 			s := startStage(t, p.kernel, p.layer)
 			s.programs = []string{vm.BuildC(t, s.guest, "testdata/play.c"), s.install(t, vm.BuildProgram(t, "./play", "", ""))}
-			s.play(t, s.programs[0], s.script(t, scenes[0])) // what the driver keeps for its next user
+			s.play(t, s.programs[0], s.script(t, scenes[0])) // objects that the driver keeps for reuse
 			for _, x := range scenes {
 				if x.ethernet && p.layer != connectx.Ethernet {
-					compared++ // there is nothing to compare
+					compared++ // C cannot run it
 					continue
 				}
 				t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) { s.compare(t, x, seen); compared++ })
@@ -104,11 +105,11 @@ func TestSame(t *testing.T) {
 		})
 	}
 	if compared < len(places)*len(scenes) {
-		return // only some were asked for, or could be
+		return // only some scenes were selected, or could be run
 	}
 	for _, d := range differences {
 		if !seen[d] {
-			t.Errorf("there is no such difference any more: %+v", d)
+			t.Errorf("this difference did not occur: %+v", d)
 		}
 	}
 }
@@ -125,9 +126,9 @@ func (s *stage) script(t *testing.T, x scene) string {
 	return s.install(t, file)
 }
 
-// compare has both programs do a scene, and notes which of the known differences
-// there are. With GOVERBS_TRACES, a directory, it leaves the traces there, for
-// cmd/tracediff.
+// compare runs a scene with both programs, and records which of the known
+// differences occur. If GOVERBS_TRACES is a directory, it writes the traces
+// there, for cmd/tracediff.
 func (s *stage) compare(t *testing.T, x scene, seen map[difference]bool) {
 	var printed, traces [2]string
 	script := s.script(t, x)
@@ -153,8 +154,8 @@ func (s *stage) compare(t *testing.T, x scene, seen map[difference]bool) {
 	}
 }
 
-// differ finds the first difference between events of a kind that is none of
-// those that are known, but the one that is missed out.
+// differ returns the first difference between events of a kind, ignoring the
+// known differences except one.
 func differ(t *testing.T, traces [2]string, kind string, x scene, but difference) *trace.Difference {
 	t.Helper()
 	o := trace.Options{Kinds: []string{kind}, Omit: queries, Ignore: slices.Clone(chosen)}

@@ -11,9 +11,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// halfWay has commands of the device fail while objects are made that the guests of
-// testbed/faults do not have, of raw Ethernet and registers for bursts: each is a
-// typed error, nothing of the object is left, and the next one is made.
+// halfWay makes commands of the device fail during the creation of objects that
+// the guests of testbed/faults do not have: raw Ethernet and BlueFlame
+// registers. Each failure must be a typed error, nothing of the object may be
+// left, and the next creation must succeed.
 func (s *stage) halfWay(t *testing.T) {
 	const (
 		status   = 0x8 // limits exceeded
@@ -36,7 +37,7 @@ func (s *stage) halfWay(t *testing.T) {
 		{"flow", 0x930}, {"flow", 0x933}, {"flow", 0x936},
 		{"rss", 0x908}, {"rss", 0x909}, {"rss", 0x916}, {"rss", 0x900},
 	} {
-		v.Do("make " + x.kind) // what the driver makes for the first user
+		v.Do("make " + x.kind) // objects that the driver creates for the first user
 		before := s.objects()
 		fail(x.opcode, 0)
 		if said := v.Say("make " + x.kind); !strings.HasPrefix(said, "! uverbs: ") {
@@ -48,7 +49,7 @@ func (s *stage) halfWay(t *testing.T) {
 			t.Errorf("%s, where command %#x fails, leaves %+v, it was %+v", x.kind, x.opcode, after, before)
 		}
 	}
-	// Queue pairs do without a second register page, and use the first.
+	// Queue pairs work without a second register page, and use the first one.
 	before := s.objects()
 	fail(0x802, 1)
 	v.Do("make many")
@@ -59,8 +60,8 @@ func (s *stage) halfWay(t *testing.T) {
 	v.Want("left", "= []")
 }
 
-// objects counts what the device has, but for the memory keys that the driver keeps
-// for the next user.
+// objects returns the device's object counts, without the memory keys that the
+// driver caches.
 func (s *stage) objects() (n engine.Objects) {
 	s.world.Loop.Run(func() { n = s.world.Devices[0].Engine().Objects() })
 	n.MKeys, n.Translations = 0, 0

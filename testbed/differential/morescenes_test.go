@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// extended has an initiator send to two XRC SRQs.
+// extended sends from an initiator to two XRC SRQs.
 func (s *script) extended(way int) {
 	s.add("xrcd")
 	for q := range 2 {
@@ -57,8 +57,9 @@ func (s *script) extended(way int) {
 	s.add("unxrcd")
 }
 
-// srqOrder has n queue pairs take receives from one queue, whose completions are polled in another order than they
-// arrive: what the device takes next shows how the slots are linked that have come back.
+// srqOrder uses one SRQ for n queue pairs, whose completions are polled in
+// another order than they arrive: the order in which the device uses receives
+// next shows how the returned slots are linked.
 func (s *script) srqOrder(n int) {
 	const room = 15
 	s.add("srq 0 %d 2", room)
@@ -103,7 +104,7 @@ func (s *script) srqOrder(n int) {
 	s.add("unsrq 0")
 }
 
-// threadDomain has queue pairs with a register of their own.
+// threadDomain creates queue pairs with exclusive registers.
 func (s *script) threadDomain() {
 	s.add("domain")
 	s.pair(rc, 0, 1, 0)
@@ -120,11 +121,11 @@ func (s *script) threadDomain() {
 	s.add("undomain")
 }
 
-// frames are sent, to nobody: of SGEs whose first bytes must be in the request, and
-// inline.
+// frames sends frames without a receiver: from SGEs whose first bytes must be
+// in the request, and inline.
 func (s *script) frames(way int) {
-	// A request of Go's has room for SGEs and inline data at once, so the two say
-	// that other sizes fit.
+	// A Go request has room for both SGEs and inline data, so the two libraries
+	// report different sizes.
 	for q, sizes := range []string{"6 5 4 3 0", "6 5 1 3 124"} {
 		s.add("cq %d 30", q)
 		s.add("qp %d %d %d -1 %s %d", q, rawPacket, q, sizes, flagsOf(way)|silent)

@@ -4,11 +4,11 @@ package differential
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// A scene is a part of the script, which leaves nothing behind but the memory.
+// A scene is a part of the script. It destroys its objects; the memory remains.
 type scene struct {
 	name     string
 	play     func(*script)
-	ethernet bool // it is for that link layer alone
+	ethernet bool // for that link layer only
 }
 
 var scenes = []scene{
@@ -24,7 +24,7 @@ var scenes = []scene{
 	{name: "SRQ order of 1 QP", play: func(s *script) { s.srqOrder(1) }},
 	{name: "SRQ order of 3 QPs", play: func(s *script) { s.srqOrder(3) }},
 	{name: "SRQ order of 8 QPs", play: func(s *script) { s.srqOrder(8) }},
-	{name: "answers", play: (*script).answers},
+	{name: "responses", play: (*script).responses},
 	{name: "CQ", play: (*script).cqs},
 	{name: "sizes", play: (*script).sizes},
 	{name: "many", play: (*script).many},
@@ -32,15 +32,15 @@ var scenes = []scene{
 	{name: "errors", play: (*script).errors},
 	{name: "XRC by list", play: func(s *script) { s.extended(byList) }},
 	{name: "XRC by builder", play: func(s *script) { s.extended(byBuilder) }},
-	{name: "thread domain", play: (*script).threadDomain, ethernet: true}, // C has none where registers take no bursts
+	{name: "thread domain", play: (*script).threadDomain, ethernet: true}, // C has no thread domains if the registers do not support bursts
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},
 	{name: "raw packets by builder", play: func(s *script) { s.frames(byBuilder) }, ethernet: true},
 }
 
 func flagsOf(way int) int { return way * forBuilders }
 
-// connected posts every opcode, every shape of payload and every flag one by
-// one, and then some at once, around the end of the ring.
+// connected posts every opcode, every form of payload and every flag one by
+// one, and then several at once, around the end of the ring.
 func (s *script) connected(kind, way int) {
 	s.pair(kind, 0, 1, flagsOf(way))
 	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm}
@@ -100,7 +100,7 @@ func (s *script) datagrams(way int) {
 	s.add("unah 0")
 }
 
-// windows binds, uses and invalidates them.
+// windows binds, uses and invalidates memory windows.
 func (s *script) windows(way int) {
 	const writable = uverbs.RemoteWrite | uverbs.RemoteRead
 	s.pair(rc, 0, 1, flagsOf(way))
@@ -137,7 +137,7 @@ func (s *script) windows(way int) {
 	s.destroy(0, 1)
 }
 
-// srq has two queue pairs take receives from one queue, many times around.
+// srq uses one SRQ for two queue pairs, many times around its ring.
 func (s *script) srq() {
 	s.add("srq 0 7 2")
 	for q := range 4 {
@@ -167,9 +167,9 @@ func (s *script) srq() {
 	s.add("unsrq 0")
 }
 
-// answers has all requests signaled, which is when what READs and atomics bring
-// comes in completions.
-func (s *script) answers() {
+// responses signals all requests, so that data of READs and atomics can be in
+// completions.
+func (s *script) responses() {
 	s.pair(rc, 0, 1, signalAll)
 	for range 5 {
 		for _, p := range []payload{gather(0, 0), gather(1, 1), gather(1, 32), gather(4, 8), gather(3, 11)} {
@@ -177,14 +177,14 @@ func (s *script) answers() {
 			s.exchange(0, 1, byList, uverbs.OpSend, 0, p)
 		}
 		s.post(0, byList, s.atomic(uverbs.OpCompareSwap, 0, 77, 99), s.atomic(uverbs.OpFetchAdd, 0, 5, 0))
-		s.poll(0, 2) // before the next READ: this is when the memory changes
+		s.poll(0, 2) // before the next READ, because the memory changes now
 		s.exchange(0, 1, byList, uverbs.OpRead, 0, gathers[3])
 		s.add("sum")
 	}
 	s.destroy(0, 1)
 }
 
-// cqs arms and resizes, with completions in the queue and around its end.
+// cqs arms and resizes CQs, with completions in the queue and around its end.
 func (s *script) cqs() {
 	s.pair(rc, 0, 1, 0)
 	for _, only := range []int{0, 1} {
@@ -200,7 +200,7 @@ func (s *script) cqs() {
 	for _, n := range []int{10, 62, 5, 30} {
 		write := func() request { return s.data(uverbs.OpWrite, signaled, inlines[1]) }
 		s.post(0, byList, write(), write(), write(), write())
-		s.add("settle 0")
+		s.add("sync 0")
 		s.add("resize 0 %d", n)
 		s.poll(0, 4)
 		s.add("arm 0 0")
@@ -211,7 +211,7 @@ func (s *script) cqs() {
 	s.destroy(0, 1)
 }
 
-// sizes creates queues whose sizes have to be rounded.
+// sizes creates queues with sizes that must be rounded.
 func (s *script) sizes() {
 	entries := []int{1, 3, 63, 64, 1000, 4095}
 	for i, n := range entries {
@@ -240,7 +240,7 @@ func (s *script) sizes() {
 	}
 }
 
-// many has more queue pairs than there are registers of their own.
+// many creates more queue pairs than there are exclusive registers.
 func (s *script) many() {
 	const n = 18
 	s.add("cq 0 60")
@@ -262,7 +262,7 @@ func (s *script) many() {
 	s.add("uncq 0")
 }
 
-// reset uses queues again from their beginning.
+// reset uses queues again after a reset.
 func (s *script) reset() {
 	s.pair(rc, 0, 1, 0)
 	for range 3 {
@@ -277,7 +277,7 @@ func (s *script) reset() {
 	s.destroy(0, 1)
 }
 
-// errors has requests fail, and those behind them and receives flushed.
+// errors makes requests fail, and later requests and receives be flushed.
 func (s *script) errors() {
 	s.pair(rc, 0, 1, 0)
 	s.recv(0, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A script is what the two programs do. Package play says what the steps mean.
+// A script is the input of the two programs. Package play documents the steps.
 type script struct {
 	strings.Builder
 	id int // of the last request
@@ -47,13 +47,13 @@ const (
 	solicited = int(uverbs.Solicited)
 )
 
-// A payload is what a request sends, or reads to.
+// A payload is the data of a request.
 type payload string
 
-// inline is n bytes.
+// inline returns n bytes of inline data.
 func inline(n int) payload { return payload(fmt.Sprintf("%d %d 0", sendArea, n)) }
 
-// gather is n SGEs of size bytes, with as much between them.
+// gather returns n SGEs of size bytes, with gaps of the same size.
 func gather(n, size int) payload { return payload("0 0 " + sges(sendArea, n, size)) }
 
 func sges(area, n, size int) string {
@@ -65,13 +65,13 @@ func sges(area, n, size int) string {
 	return b.String()
 }
 
-// Payloads of several shapes. Those that are inline are for operations that send.
+// Payloads of several forms. Inline payloads are for operations that send.
 var (
 	gathers = []payload{gather(0, 0), gather(1, 100), gather(2, 33), gather(4, 24), gather(1, 3000)}
 	inlines = []payload{inline(1), inline(12), inline(28), inline(60), inline(124)}
 )
 
-// A request is one of those that are posted at once.
+// A request is a request to be posted with others.
 type request string
 
 func (s *script) next() int {
@@ -79,7 +79,7 @@ func (s *script) next() int {
 	return s.id
 }
 
-// data is a SEND, a WRITE or a READ.
+// data returns a SEND, a WRITE or a READ.
 func (s *script) data(op uverbs.Opcode, flags int, p payload) request {
 	id := s.next()
 	return request(fmt.Sprintf("wr %d %d %d %d -1 %#x 0 0 %s", op, flags, id, remoteArea, 0xa0b00000+id, p))
@@ -94,7 +94,7 @@ func (s *script) datagram(op uverbs.Opcode, flags, to int, p payload) request {
 	return request(fmt.Sprintf("datagram %d %d %d %#x 0 %d %s", op, flags, id, 0xa0b00000+id, to, p))
 }
 
-// through is a WRITE by a window's key.
+// through returns a WRITE with a window's key.
 func (s *script) through(window int) request {
 	return request(fmt.Sprintf("wr %d %d %d %d %d 0 0 0 %s", uverbs.OpWrite, signaled, s.next(), remoteArea, window, gather(1, 16)))
 }
@@ -116,13 +116,13 @@ func (s *script) post(qp, way int, all ...request) {
 	s.add("post")
 }
 
-// recv posts a receive of n pieces.
+// recv posts a receive with n SGEs.
 func (s *script) recv(qp, n int) { s.add("recv %d %d %s", qp, s.next(), sges(recvArea, n, 2048)) }
 
 func (s *script) poll(cq, n int) { s.add("poll %d %d", cq, n) }
 
-// pair makes two queue pairs, connected to each other, each with a CQ of its
-// number. The rings are small, so that requests go around their ends.
+// pair creates two connected queue pairs, each with a CQ of the same number.
+// The rings are small, so that they wrap.
 func (s *script) pair(kind, a, b, flags int) {
 	for _, q := range []int{a, b} {
 		s.add("cq %d 30", q)
@@ -146,12 +146,12 @@ func (s *script) destroy(all ...int) {
 	}
 }
 
-// takesReceive tells of the operations that complete at the peer too.
+// takesReceive reports whether an operation also completes at the peer.
 func takesReceive(op uverbs.Opcode) bool {
 	return op == uverbs.OpSend || op == uverbs.OpSendImm || op == uverbs.OpWriteImm
 }
 
-// exchange posts one request of a to b, and waits for what comes of it.
+// exchange posts one request of a to b, and waits for its completions.
 func (s *script) exchange(a, b, way int, op uverbs.Opcode, flags int, p payload) {
 	if takesReceive(op) {
 		s.recv(b, 3)

@@ -38,7 +38,7 @@ type Account struct {
 	Error    string         // the reason for ending early
 }
 
-// Check returns an error for anything that no fault excuses.
+// Check returns an error for results that no fault excuses.
 func (a *Account) Check() error {
 	var errs []error
 	for _, n := range []struct {
@@ -46,7 +46,7 @@ func (a *Account) Check() error {
 		count int
 	}{
 		{"requests were never reported", a.Unreported}, {"receives were never flushed", a.Unflushed},
-		{"messages came twice", a.Duplicates},
+		{"messages were duplicated", a.Duplicates},
 		{"messages were lost silently", a.Lost}, {"messages were corrupt", a.Corrupt},
 	} {
 		if n.count != 0 {
@@ -54,7 +54,7 @@ func (a *Account) Check() error {
 		}
 	}
 	if a.Posted != a.Completed+a.Failed+a.Unreported {
-		errs = append(errs, fmt.Errorf("of %d requests %d completed and %d failed", a.Posted, a.Completed, a.Failed))
+		errs = append(errs, fmt.Errorf("%d requests, but %d completed and %d failed", a.Posted, a.Completed, a.Failed))
 	}
 	if a.Error != "" {
 		errs = append(errs, errors.New(a.Error))
@@ -77,7 +77,7 @@ const (
 	Awake     = "awake" // the first completion after it
 	Broken    = "broken"
 	Refused   = "refused" // an attempt to connect failed
-	Wrong     = "wrong"   // a message is not what was sent, or out of order
+	Wrong     = "wrong"   // a message is corrupt, or out of order
 	Over      = "over"    // both ends have finished
 	Final     = "account"
 )

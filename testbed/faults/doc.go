@@ -1,9 +1,9 @@
-// Package faults tests the library with faults: networks that lose, reorder, duplicate
-// and delay packets, cables that are pulled, peers that are killed or stopped, queues
-// that overrun, limits that are reached.
+// Package faults tests the library with faults: networks that lose, reorder,
+// duplicate and delay packets, cables that are disconnected, peers that are
+// killed or stopped, queues that overrun, limits that are reached.
 //
-// Two guests are connected by a network. Command peer runs in both and accounts for
-// every message. The C programs run under the same faults.
+// Two guests are connected by a network. Command peer runs in both and counts
+// every message. The C programs run with the same faults.
 //
 //	go test -tags vm ./testbed/faults
 package faults

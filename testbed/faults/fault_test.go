@@ -9,8 +9,8 @@ import (
 type qdisc struct {
 	Packets  int // that left, duplicates among them
 	Drops    int
-	Requeues int // netem counts what it takes out of turn here
-	Qlen     int // packets that wait
+	Requeues int // netem counts reordered packets here
+	Qlen     int // queued packets
 }
 
 // A fault is something that netem does to packets that leave either guest.
@@ -46,16 +46,17 @@ var networkFaults = []fault{
 func (f *fault) check(s sight) error {
 	least := max(1, int(f.share*float64(s.sent)/2))
 	if n := f.happened(s); n < least {
-		return fmt.Errorf("the fault did not happen: %d times where %d were due at least; %+v", n, least, s)
+		return fmt.Errorf("the fault happened %d times, want at least %d; %+v", n, least, s)
 	}
 	return nil
 }
 
-// A fault that did not happen, or too rarely, is an error.
+// TestFaultCheck checks that a fault that did not happen, or too rarely, is an
+// error.
 func TestFaultCheck(t *testing.T) {
 	for _, f := range networkFaults {
 		if err := f.check(sight{qdisc: qdisc{Packets: 1000}, sent: 1000}); err == nil {
-			t.Errorf("%s: what did not happen is good enough", f.name)
+			t.Errorf("%s: a fault that did not happen is accepted", f.name)
 		}
 		often := int(f.share*1000) + 1
 		s := sight{qdisc: qdisc{Packets: 1000 + often, Drops: often, Requeues: often}, backlog: 1, sent: 1000}
@@ -63,7 +64,7 @@ func TestFaultCheck(t *testing.T) {
 			t.Errorf("%s: %v", f.name, err)
 		}
 		if s.sent *= 4; f.share > 0 && f.check(s) == nil {
-			t.Errorf("%s: %d of %d packets are enough", f.name, often, s.sent)
+			t.Errorf("%s: %d of %d packets are accepted", f.name, often, s.sent)
 		}
 	}
 }

@@ -30,12 +30,12 @@ func TestMessage(t *testing.T) {
 		for i := range n {
 			b[i] ^= 0x10
 			if _, err := Read(b[:n]); err == nil {
-				t.Fatalf("message %d: a flipped bit in byte %d is not seen", seq, i)
+				t.Fatalf("message %d: a flipped bit in byte %d is not detected", seq, i)
 			}
 			b[i] ^= 0x10
 		}
 		if _, err := Read(b[:n-1]); err == nil {
-			t.Errorf("message %d: a missing byte is not seen", seq)
+			t.Errorf("message %d: a missing byte is not detected", seq)
 		}
 	}
 	if long < 50 {
@@ -56,7 +56,7 @@ func TestAccountCheck(t *testing.T) {
 		"miscounted": {Posted: 2, Completed: 1}, "error": {Error: "no"},
 	} {
 		if bad.Check() == nil {
-			t.Errorf("%s is no reason to fail", name)
+			t.Errorf("%s is not an error", name)
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 type scale struct {
 	messages int           // of our programs, from both ends
 	iters    int           // round trips of C's
-	kills    int           // and in proportion to it, how often the cable is pulled and a peer stopped
+	kills    int           // and in proportion to it, how often the cable is disconnected and a peer stopped
 	limit    time.Duration // of one run of a program
-	soak     bool          // C's programs also where they hang
+	soak     bool          // also run C programs where they hang
 }
 
 // quick is the scale of `make test`.
@@ -89,7 +89,7 @@ func (e *end) setUp(t *testing.T, program string) {
 	e.gid = e.findGID(t)
 }
 
-// complaints fails the test if the guest's kernel had trouble.
+// complaints fails the test if the guest's kernel has logged a bug.
 func (p *pair) complaints(t *testing.T, e *end) {
 	// Once per boot rxe warns about a request that fails with status success.
 	bad, err := e.guest.Complaints(context.WithoutCancel(t.Context()))
@@ -174,5 +174,5 @@ func (p *pair) leavesNothing(t *testing.T, before [2]string) {
 			return
 		}
 	}
-	t.Errorf("objects are left: (-before +after)\n%s", d)
+	t.Errorf("leaked objects: (-before +after)\n%s", d)
 }

@@ -54,7 +54,7 @@ func (e *end) start(t *testing.T, limit time.Duration, env []string, name string
 
 var (
 	errHangs   = errors.New("it hangs")
-	errStopped = errors.New("it was stopped, as it would not end")
+	errStopped = errors.New("killed after the time limit")
 )
 
 // Write receives the program's output.
@@ -126,8 +126,8 @@ func (p *process) wait() error {
 	return p.err
 }
 
-// told returns the account that one of our programs printed at its end.
-func (p *process) told(t *testing.T) *Account {
+// result returns the account that one of our programs printed at its end.
+func (p *process) result(t *testing.T) *Account {
 	t.Helper()
 	err := p.wait()
 	line, ok := p.await(`"Event":"`+Final+`"`, 1)
@@ -138,10 +138,10 @@ func (p *process) told(t *testing.T) *Account {
 	return e.Account
 }
 
-// account is like told, but fails the test if Check finds something wrong.
+// account is like result, but fails the test if Check finds an error.
 func (p *process) account(t *testing.T) *Account {
 	t.Helper()
-	a := p.told(t)
+	a := p.result(t)
 	if err := errors.Join(p.wait(), a.Check()); err != nil {
 		t.Errorf("%v\n%v", err, p)
 	}

@@ -18,7 +18,7 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 	p.falseSuccess = true
 	before := p.counters(t)
 	c, s := p.begin(t, nil, "-long", "-sends", f.sends)
-	a, b := c.told(t), s.told(t)
+	a, b := c.result(t), s.result(t)
 	after := p.counters(t)
 	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
 	r := row{fault: f.name + ", long READs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
@@ -29,12 +29,13 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 			t.Errorf("%v: %+v", err, a)
 		}
 	}
-	t.Logf("completed with success, and brought something else: %d of %d READs", a.Corrupt+b.Corrupt, 2*p.sends())
+	t.Logf("completed with success, but with wrong data: %d of %d READs", a.Corrupt+b.Corrupt, 2*p.sends())
 	r.c = append(r.c, p.pythonRounds(t, 3000))
 	p.record(t, r)
 }
 
-// pythonRounds does rounds of length bytes with C's library, through pyverbs.
+// pythonRounds transfers rounds of length bytes with C's library, through
+// pyverbs.
 func (p *pair) pythonRounds(t *testing.T, length int) string {
 	t.Helper()
 	_, port, _ := strings.Cut(p.at(), ":")

@@ -1,10 +1,10 @@
-"""WRITEs that READs fetch back, by C's libibverbs.
+"""Rounds of a WRITE and a READ of the same memory, with C's libibverbs.
 
     rounds.py GID-INDEX PORT LENGTH              serves
-    rounds.py GID-INDEX PORT LENGTH ADDRESS N    does N rounds, and prints what came of them
+    rounds.py GID-INDEX PORT LENGTH ADDRESS N    does N rounds, and prints the counts
 
-A READ that completes with success and brought something else than the WRITE
-before it took away is corrupt.
+A READ that completes with success and does not return the data of the preceding
+WRITE is corrupt.
 """
 import json
 import socket
@@ -55,7 +55,7 @@ def post(qp, mr, opcode, offset, other, slot, wr_id):
 
 
 def begin(qp, mr, other, i):
-    """Posts round i: the WRITE, and the READ behind it."""
+    """Posts round i: a WRITE, followed by a READ."""
     slot = i % WINDOW
     source, landing = slot * LENGTH, (WINDOW + slot) * LENGTH
     mr.write(pattern(i), LENGTH, source)

@@ -1,11 +1,11 @@
-"""Numbered messages by SEND, and WRITEs that READs fetch back, with C's libibverbs.
+"""Numbered messages by SEND, and rounds of a WRITE and a READ, with C's libibverbs.
 
-    sends.py GID-INDEX PORT LENGTH N             receives, and prints what came
+    sends.py GID-INDEX PORT LENGTH N             receives, and prints the counts
     sends.py GID-INDEX PORT LENGTH N ADDRESS     sends N messages
 
-A message that came before is there twice. A READ that completes with success and
-brought something else than the WRITE before it took away is corrupt. When a
-connection breaks, the next one goes on with the message that is due.
+A message that was received before is a duplicate. A READ that completes with
+success and does not return the data of the preceding WRITE is corrupt. After a
+connection broke, the next one continues with the first message not received.
 """
 import json
 import select
@@ -56,7 +56,7 @@ def connect(qp, gid_index, other):
 
 
 class Line:
-    """Lines of JSON that the two ends exchange by TCP."""
+    """The TCP connection of the two ends, with lines of JSON."""
 
     def __init__(self, conn):
         self.conn = conn
@@ -65,21 +65,21 @@ class Line:
     def say(self, what):
         self.conn.sendall(json.dumps(what).encode() + b"\n")
 
-    def hear(self, limit=LIMIT):
-        """The next line, or None when none comes in time."""
+    def receive(self, limit=LIMIT):
+        """Returns the next line, or None after the time limit."""
         while b"\n" not in self.rest:
             if not select.select([self.conn], [], [], limit)[0]:
                 return None
             got = self.conn.recv(65536)
             if not got:
-                raise EOFError("the other end is gone")
+                raise EOFError("the other end has closed the connection")
             self.rest += got
         line, self.rest = self.rest.split(b"\n", 1)
         return json.loads(line)
 
 
 def begin(qp, mr, other, i):
-    """Posts round i: the WRITE, and the READ behind it."""
+    """Posts round i: a WRITE, followed by a READ."""
     source = SLOTS * LENGTH + i % ROUNDS * ROUND
     landing = source + ROUNDS * ROUND
     mr.write(message(i)[:ROUND], ROUND, source)
@@ -95,7 +95,7 @@ def fetched(mr, i):
 
 
 def send(qp, cq, mr, other, counts):
-    """Sends from message first on, and returns the status that it ended with."""
+    """Sends messages from first on, and returns the final status."""
     posted = done = other["due"]
     begun = ended = 0
     heard = time.monotonic()
@@ -129,8 +129,8 @@ def receive(qp, mr, slot):
 
 
 def take(qp, cq, mr, due, line, result):
-    """Takes messages until the other end says that it has ended, and nothing is
-    left. Returns the message that is due then."""
+    """Receives messages until the other end has ended and all were processed.
+    Returns the number of the next expected message."""
     ended = False
     arrived = 0
     while True:
@@ -138,7 +138,7 @@ def take(qp, cq, mr, due, line, result):
         if not n and ended:
             return due
         if not n:
-            ended = line.hear(0.001) is not None
+            ended = line.receive(0.001) is not None
         for wc in wcs:
             if wc.status != e.IBV_WC_SUCCESS:
                 continue
@@ -160,27 +160,27 @@ def take(qp, cq, mr, due, line, result):
 
 
 def session(ctx, pd, mr, gid_index, line, sends, due, result):
-    """One connection. Returns the message that is due, and how it ended."""
+    """Runs one connection. Returns the number of the next expected message, and the status."""
     cq = CQ(ctx, 2 * SLOTS)
     qp = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, sq_sig_all=1,
                            cap=QPCap(max_send_wr=WINDOW + 2 * ROUNDS, max_recv_wr=SLOTS)))
     line.say({"qpn": qp.qp_num, "gid": str(ctx.query_gid(1, gid_index).gid), "due": due,
               "addr": mr.buf, "rkey": mr.rkey})
-    other = line.hear()
+    other = line.receive()
     connect(qp, gid_index, other)
     if not sends:
         for slot in range(SLOTS):
             receive(qp, mr, slot)
     line.say("ready")
-    line.hear()
+    line.receive()
     if sends:
         status = send(qp, cq, mr, other, result)
         result["ends"][status] = result["ends"].get(status, 0) + 1
         line.say(status)
-        status = line.hear()
+        status = line.receive()
     else:
         due = take(qp, cq, mr, due, line, result)
-        status = "over" if due == COUNT else "go on"
+        status = "over" if due == COUNT else "continue"
         line.say(status)
     qp.close()
     cq.close()

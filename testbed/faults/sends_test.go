@@ -18,7 +18,7 @@ func (p *pair) testLongSends(t *testing.T, f fault) {
 	p.disturb(t, f)
 	before := p.counters(t)
 	c, s := p.begin(t, nil, "-sends", "long")
-	a, b := c.told(t), s.told(t)
+	a, b := c.result(t), s.result(t)
 	after := p.counters(t)
 	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
 	r := row{fault: f.name + ", long SENDs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
@@ -29,7 +29,7 @@ func (p *pair) testLongSends(t *testing.T, f fault) {
 			t.Errorf("%v: %+v", err, a)
 		}
 	}
-	t.Logf("%d messages came twice, %d messages and READs were not what was sent; statuses %v and %v", a.Duplicates+b.Duplicates,
+	t.Logf("%d duplicates, %d messages and READs with wrong data; statuses %v and %v", a.Duplicates+b.Duplicates,
 		a.Corrupt+b.Corrupt, a.Statuses, b.Statuses)
 	r.c = append(r.c, p.pythonSends(t, 3600))
 	p.record(t, r)

@@ -18,13 +18,13 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A site is a guest with a software ConnectX, and what is tested there.
+// A site is a guest with a software ConnectX, and the tests that run there.
 type site struct {
 	kernel   string
 	link     connectx.LinkLayer
 	packages []string
 	skip     string
-	only     string // of the packages that are not a provider; "" means all tests
+	only     string // regular expression for the tests of the packages that are not a provider; "" means all
 	repeats  string // the place whose tests those beyond basic repeat (vm.SkipRepeat); may be ""
 }
 
@@ -36,8 +36,8 @@ var sites = []site{
 	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, basic, ""},
 }
 
-// breaking are tests that do what strict mode tells of, on purpose or by closing
-// what others are posting to, with the rules that they break.
+// breaking are tests that break rules of strict mode, on purpose or by closing
+// queues in use, with these rules.
 var breaking = []struct {
 	pkg, rules, tests string
 }{
@@ -47,26 +47,28 @@ var breaking = []struct {
 	{"cm", "key", "CloseMRUnder.*"},
 }
 
-// linkless is what has been seen on Ethernet of the same kernel, and is the same on
-// any link: the driver's settings, memory, queues without their transport, ends.
+// linkless are tests that have passed on Ethernet with the same kernel and do
+// not depend on the link layer: the driver's settings, memory, queues without
+// their transport, failures.
 const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(Errors|sContended)|Close.*|Drain.*|Gone.*|Killed|Limits|MRAtAddress|MW.*|Many.*" +
 	"|Memlock|NothingAllocated|NullMR|ODP.*|Open.*|OtherNamespace|OwnChannel|QueueFull|Rereg.*|Resize.*|SRQ.*|Solicited|Stress.*|ThreadDomains|WaitCancelled" +
 	"|Parity(CQ.*|Fork|HugePage|MR|ODP|PD|ParentDomain|RelaxedOrdering|SRQ|SharedPD|Timestamp))$"
 
-// ours is about what the library does by itself, with the provider's settings, among
-// its goroutines and when a call is cut short, and what rdma_cm's kernel does on
-// any device. It is seen with mlx5_0 on 6.12, and all but the settings with rxe0
-// on each kernel (TestKernels).
+// ours are tests of the library itself, with the provider's settings, of its
+// goroutines and interrupted calls, and of rdma_cm's kernel code, which does
+// not depend on the device. They run with mlx5_0 on 6.12 and, except those of
+// settings, with rxe0 on each kernel (TestKernels).
 const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
 
-// basic is one test or more of each kind of object and of each way to connect. make
-// test has no more of uverbs and cm on 6.1 and 7.2. On 5.10 all others pass as well, except:
-//   - ReregPD, the same test of ParityMR, and at times MRAtAddress. When the driver has
-//     no key in its cache, it computes the size of a new one by the region's own address
-//     and the number of entries by the address that the region is given (until 5.11).
-//     The firmware refuses a key with more entries than the command holds.
+// basic has at least one test of each kind of object and of each way to
+// connect. make test runs no more tests of uverbs and cm on 6.1 and 7.2. On
+// 5.10 all others pass as well, except:
+//   - ReregPD, the same test of ParityMR, and sometimes MRAtAddress. If the driver has no
+//     key in its cache, it computes the size of a new one from the region's address
+//     and the number of entries from the address given to the region (until 5.11).
+//     The firmware refuses a key with more entries than the command has.
 //   - RawPacketRights: RLIMIT_MEMLOCK is 64 KiB before 5.16.
-//   - the tests that make an rxe device beside the ConnectX, which Open refuses there.
+//   - tests that create an rxe device beside the ConnectX, which Open refuses there.
 const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit|XRC|Atomics|MWType1|MWType2" +
 	"|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled|CloseWakes|OpenErrors|OpenElsewhere" +
 	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
@@ -87,18 +89,19 @@ func TestConnectX(t *testing.T) {
 	}
 }
 
-// boot starts the guest. Its device's network device is d0, as in the guests with
-// rxe.
+// boot boots the guest. Its device's network device is named d0, as in guests
+// with rxe.
 func (s site) boot(t *testing.T, v *violations) *vm.Guest {
 	t.Helper()
-	t.Cleanup(func() { v.check(t) }) // when the world has ended
+	t.Cleanup(func() { v.check(t) }) // after the world has stopped
 	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Adapt: world.OnDemand(s.kernel), Violation: v.add})
 	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
 	script := "ip link set lo up\n"
 	if s.link == connectx.Ethernet {
 		script += "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0\n"
 	}
-	// The kernel does not send from an address before it has seen that nobody else has it.
+	// The kernel does not send from an address until duplicate address
+	// detection ends.
 	script += `for i in $(seq 100); do
 	grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && test -z "$(ip -6 addr show tentative)" && exit 0
 	sleep 0.1
@@ -137,7 +140,8 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 	}
 }
 
-// runAll runs a package's tests except skip: those that break a rule, then the others.
+// runAll runs a package's tests except skip: first those that break a rule,
+// then the others.
 func runAll(t *testing.T, pkg, skip string, run func(t *testing.T, rules string, args ...string)) {
 	t.Helper()
 	rest := skip
@@ -151,7 +155,7 @@ func runAll(t *testing.T, pkg, skip string, run func(t *testing.T, rules string,
 	run(t, "", "-test.run=^TestDevice", "-test.skip="+rest)
 }
 
-// violations are told of by the world's own goroutine.
+// violations collects the violations, which another goroutine reports.
 type violations struct {
 	mu      sync.Mutex
 	allowed []string
@@ -172,7 +176,7 @@ func (v *violations) add(device string, x engine.Violation) {
 	}
 }
 
-// check fails the test for what was seen since the last time.
+// check fails the test for the violations since the last call.
 func (v *violations) check(t *testing.T) {
 	t.Helper()
 	v.mu.Lock()

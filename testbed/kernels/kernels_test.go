@@ -11,32 +11,35 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// library is the packages that have tests with the build tag device, which want GOVERBS_DEVICE.
+// library are the packages with tests with the build tag device, which need
+// GOVERBS_DEVICE.
 var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs", "cm"}
 
-// A place is a kernel that the library is tested on, and what is tested there.
+// A place is a kernel on which the library is tested, and the tests that run
+// there.
 type place struct {
 	config   vm.Config
 	packages []string
 	run      string // the tests that run, or "" for all
-	skip     string // those of them that are left out
+	skip     string // those of them that are skipped
 	repeats  string // the place that has the same tests (vm.SkipRepeat), or ""
 }
 
-// scale takes long, and what it counts is not the kernel's: one of them is enough.
+// scale are tests that take long and do not depend on the kernel: one of them
+// is enough.
 const scale = "Scale"
 
-// behaviour is what tests are about that say nothing of the architecture: they
-// take long, and have passed on the same kernel for amd64.
+// behaviour are tests that do not depend on the architecture: they take long,
+// and have passed on the same kernel for amd64.
 const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async|Removal|Unprivileged"
 
-// pages are the tests of what depends on the size of the kernel's pages: rings
-// that are mapped, memory that is registered, kept from forks and given back.
+// pages are tests that depend on the kernel's page size: mapped rings,
+// registered memory, memory excluded from forks.
 const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*|MWType.*|QueueFull|Resize|SRQResize|CloseWithChildren|CloseWakes" +
 	"|NothingAllocated|RCGather|RCInline|RCBatch|Parity(MR|HugePage|Fork|PD)"
 
-// unsafe are the tests where Open refuses rxe: that it does, and what needs no
-// device to be open.
+// unsafe are tests on kernels where Open refuses rxe: that it does, and those
+// that do not need an open device.
 const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|Links|Kernel"
 
 var places = []place{
@@ -48,7 +51,7 @@ var places = []place{
 	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true}, []string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
 }
 
-// A builder builds test binaries, once each.
+// A builder builds each test binary once.
 type builder struct {
 	t     *testing.T
 	built map[string]string // by package, tags and architecture
@@ -93,9 +96,9 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// hermetic are tests of packages that have code of their own for each
-// architecture, and of the provider that relies on it. Those that want the
-// sources beside them, such as those of the disassembly, run anywhere.
+// hermetic are tests of packages with architecture-specific code, and of the
+// provider that uses it. Tests that need the sources, such as those of the
+// disassembly, do not depend on the architecture of the machine.
 var hermetic = []struct{ pkg, run string }{
 	{"mmio", "^Test(Stores|Load|Copy64|Ring.*|Ordered)$"},
 	{"provider/mlx5", "^Test(Conformance|Requests|Binds|Registers|MapOffsets|Records|Ladder|Purge|ECE|Settings)$"},

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// TestSoak runs the long tests of the guests' packages on 6.12.
+// TestSoak runs the long tests of the packages in guests with 6.12.
 func TestSoak(t *testing.T) {
 	config := vm.Config{Kernel: "6.12", RXE: true, Root: true}
 	g := vm.Start(t, config)

@@ -17,10 +17,10 @@ type console struct {
 	tee     io.Writer
 	trouble func(line string) // called once, with the line that was found
 
-	mu   sync.Mutex
-	text []byte
-	told bool
-	done chan struct{} // closed when the console has ended
+	mu       sync.Mutex
+	text     []byte
+	reported bool
+	done     chan struct{} // closed when the console has ended
 }
 
 // kernelTrouble matches what the kernel prints before or while it crashes. The
@@ -61,9 +61,9 @@ func (c *console) add(b []byte) {
 	from := strings.LastIndexByte(string(c.text), '\n') + 1
 	c.text = append(c.text, b...)
 	line := ""
-	if !c.told {
+	if !c.reported {
 		line = troubleIn(string(c.text[from:]))
-		c.told = line != ""
+		c.reported = line != ""
 	}
 	if extra := len(c.text) - consoleLimit; extra > 0 {
 		c.text = append([]byte(nil), c.text[extra:]...)

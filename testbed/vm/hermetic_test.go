@@ -36,8 +36,8 @@ func TestConsole(t *testing.T) {
 	const text = "booting\r\nKernel panic - not syncing\r\nBUG: again\r\n"
 	for size := 1; size < len(text); size++ {
 		var tee bytes.Buffer
-		told := 0
-		c := newConsole(&tee, func(string) { told++ })
+		reported := 0
+		c := newConsole(&tee, func(string) { reported++ })
 		r, w := io.Pipe()
 		go func() {
 			for rest := text; rest != ""; {
@@ -52,8 +52,8 @@ func TestConsole(t *testing.T) {
 		if err := c.follow(r); err != nil {
 			t.Fatal(err)
 		}
-		if told != 1 || tee.String() != text {
-			t.Errorf("pieces of %d: reported %d times, forwarded %q", size, told, &tee)
+		if reported != 1 || tee.String() != text {
+			t.Errorf("pieces of %d: reported %d times, forwarded %q", size, reported, &tee)
 		}
 		if want := strings.ReplaceAll(text, "\r", ""); c.String() != want || c.tail(1) != "BUG: again" {
 			t.Errorf("kept %q, tail %q", c.String(), c.tail(1))
@@ -100,20 +100,20 @@ func TestConfig(t *testing.T) {
 // TestTSCArgs checks that an emulated amd64 guest gets the frequency of its
 // TSC.
 func TestTSCArgs(t *testing.T) {
-	told := func(c Config) bool {
+	reported := func(c Config) bool {
 		c, err := c.withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Contains(strings.Join(c.kernelArgs(), " ")+" ", " tsc_early_khz="+strconv.Itoa(tsc.KHz())+" ")
 	}
-	if runtime.GOARCH == "amd64" && !told(Config{Kernel: "6.12"}) {
+	if runtime.GOARCH == "amd64" && !reported(Config{Kernel: "6.12"}) {
 		t.Error("the guest has to calibrate its TSC")
 	}
 	for name, c := range map[string]Config{
 		"arm64": {Kernel: "6.12", Arch: "arm64"}, "ICount": {Kernel: "6.12", ICount: true}, "KVM": {Kernel: "6.12", kvm: true},
 	} {
-		if told(c) {
+		if reported(c) {
 			t.Errorf("%s: has the frequency of another clock", name)
 		}
 	}

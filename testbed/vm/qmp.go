@@ -164,7 +164,7 @@ func (m *monitor) state() string {
 	if err := m.execute("query-status", nil, &s); err != nil {
 		return "QEMU does not respond either"
 	}
-	return "QEMU says: " + s.Status
+	return "QEMU reports " + s.Status
 }
 
 // QMP runs a command of QEMU's machine protocol, such as "query-status".
@@ -218,8 +218,8 @@ func (g *Guest) DeviceDel(id string) error {
 	limit := time.After(qmpLimit)
 	for {
 		select {
-		case gone := <-g.qmp.events:
-			if gone == id {
+		case removed := <-g.qmp.events:
+			if removed == id {
 				return nil
 			}
 		case <-g.dead:

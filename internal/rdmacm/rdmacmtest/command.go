@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule is what the kernel wants of a command. The figures are those of the C
-// structs, written apart from the Go ones.
+// A rule describes what the kernel requires of a command. The sizes are those
+// of the C structs, independent of the Go types.
 type rule struct {
 	name  string
 	in    int // bytes of the payload
-	reply int // the least bytes of the reply
-	resp  int // where in the payload the reply's address is
-	id    int // where the id is, -1: none
+	reply int // minimum size of the reply
+	resp  int // offset of the reply's address in the payload
+	id    int // offset of the id; -1: none
 	run   func(*message) unix.Errno
 }
 
@@ -46,17 +46,17 @@ func init() { // a composite literal would refer to itself through the handlers
 	}
 }
 
-// message is a command that passed the checks.
+// A message is a command that passed the checks.
 type message struct {
 	k     *Kernel
 	file  *file
 	call  rdmacm.Call
 	in    []byte // the payload
 	reply []byte
-	id    *id // of the commands that name one
+	id    *id // for commands on an id
 }
 
-// Command answers one command.
+// Command executes one command.
 func (f *file) Command(c rdmacm.Call) unix.Errno {
 	k := f.k
 	frame := c.Frame()
@@ -93,7 +93,7 @@ func (f *file) Command(c rdmacm.Call) unix.Errno {
 	return r.run(m)
 }
 
-// planned is the failure that the test wants.
+// planned returns the failure that the test has set.
 func (k *Kernel) planned(name string) unix.Errno {
 	if name != "GET_EVENT" {
 		k.log = append(k.log, name)
@@ -104,7 +104,7 @@ func (k *Kernel) planned(name string) unix.Errno {
 	return k.Refuse[name]
 }
 
-// check holds the command against its rule, and finds its id.
+// check checks the command against its rule, and finds its id.
 func (m *message) check(r rule) unix.Errno {
 	h := m.call.Header()
 	bad := func(errno unix.Errno, format string, args ...any) unix.Errno {
@@ -113,13 +113,13 @@ func (m *message) check(r rule) unix.Errno {
 	}
 	switch {
 	case len(m.in) != int(h.In):
-		return bad(unix.EINVAL, "the header says %d bytes, %d follow it", h.In, len(m.in))
+		return bad(unix.EINVAL, "the header has length %d, but %d bytes follow", h.In, len(m.in))
 	case len(m.in) != r.in:
 		return bad(unix.EINVAL, "%d bytes, the kernel has %d", len(m.in), r.in)
 	case int(h.Out) < r.reply:
 		return bad(unix.ENOSPC, "room for %d bytes of a reply of %d", h.Out, r.reply)
 	case r.reply == 0 && h.Out != 0:
-		return bad(unix.EINVAL, "room for a reply that there is not")
+		return bad(unix.EINVAL, "a reply address for a command without a reply")
 	}
 	if r.reply > 0 {
 		at := binary.NativeEndian.Uint64(m.in[r.resp:])
@@ -131,14 +131,14 @@ func (m *message) check(r rule) unix.Errno {
 		var errno unix.Errno
 		m.id, errno = m.k.find(m.file, binary.NativeEndian.Uint32(m.in[r.id:]))
 		if errno == 0 && m.id.dead && r.name != "DESTROY_ID" {
-			return unix.ENXIO // its device is gone
+			return unix.ENXIO // its device was removed
 		}
 		return errno
 	}
 	return 0
 }
 
-// find looks an id up as the kernel does.
+// find looks up an id as the kernel does.
 func (k *Kernel) find(f *file, n uint32) (*id, unix.Errno) {
 	i := k.ids[n]
 	switch {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room for private data in the messages, less what the connection manager puts
-// before it.
+// Maximum length of private data in the messages, without the connection
+// manager's header.
 const (
 	roomREQ  = 92 - 36
 	roomREP  = 196
@@ -48,7 +48,7 @@ func connect(m *message) unix.Errno {
 	return 0
 }
 
-// listener finds who listens where i connects to.
+// listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
 	for _, l := range k.ids {
 		if l.state == listening && !l.dead && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
@@ -59,7 +59,7 @@ func (k *Kernel) listener(i *id) *id {
 	return nil
 }
 
-// request makes a child of the listener for the active side i.
+// request creates a child of the listener for the active side i.
 func (k *Kernel) request(l, i *id) {
 	if i.state != connecting {
 		return
@@ -107,7 +107,8 @@ func accept(m *message) unix.Errno {
 	return errno
 }
 
-// acceptRequest sends the reply. What the kernel cannot send, it rejects.
+// acceptRequest sends the reply. If the kernel cannot send it, it rejects the
+// request.
 func (k *Kernel) acceptRequest(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	p := req.ConnParam
 	if p.PrivateDataLen > roomREP {
@@ -147,7 +148,7 @@ func reject(m *message) unix.Errno {
 	return 0
 }
 
-// rejected tells an id that its request, or its reply, was rejected.
+// rejected notifies an id that its request or its reply was rejected.
 func (k *Kernel) rejected(i *id, reason uint8, data []byte) {
 	if i == nil || i.state == over {
 		return
@@ -158,7 +159,7 @@ func (k *Kernel) rejected(i *id, reason uint8, data []byte) {
 	k.postConn(i, rdmacm.EventRejected, int32(reason), p, roomREJ, uapi.RdmaUcmEce{})
 }
 
-// abandon ends a request that was not answered.
+// abandon ends a request without a reply.
 func (k *Kernel) abandon(i *id) {
 	if i.peer != nil && !i.datagram {
 		k.rejected(i.peer, rejectTimeout, nil)
@@ -173,17 +174,17 @@ func disconnect(m *message) unix.Errno {
 	switch i.state {
 	case established:
 		if i.datagram {
-			return 0 // there is nothing to disconnect, and the kernel does not say so
+			return 0 // not connected; the kernel returns no error
 		}
 		k.disconnectedBy(i)
 		i.state = disconnecting
 	case disconnected:
-		k.answerDisconnect(i)
+		k.replyToDisconnect(i)
 	}
 	return 0 // in other states, too
 }
 
-// disconnectedBy tells the peer of i, which is to answer.
+// disconnectedBy notifies the peer of i, which must reply.
 func (k *Kernel) disconnectedBy(i *id) {
 	if p := i.peer; p.state == established {
 		p.state = disconnected
@@ -191,8 +192,8 @@ func (k *Kernel) disconnectedBy(i *id) {
 	}
 }
 
-// answerDisconnect ends the connection on both sides.
-func (k *Kernel) answerDisconnect(i *id) {
+// replyToDisconnect ends the connection on both sides.
+func (k *Kernel) replyToDisconnect(i *id) {
 	i.state = over
 	k.post(i, rdmacm.EventTimewaitExit, 0)
 	if p := i.peer; p.state == disconnecting {
@@ -202,15 +203,15 @@ func (k *Kernel) answerDisconnect(i *id) {
 	}
 }
 
-// Expire says that an id has waited for its peer long enough: a request ends in
-// UNREACHABLE, a disconnection that was not answered in DISCONNECTED.
+// Expire ends an id's wait for its peer: a request ends in UNREACHABLE, a
+// disconnection without a reply in DISCONNECTED.
 func (k *Kernel) Expire(n uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.ids[n]
 	switch {
 	case i == nil:
-		k.violation("the test lets id %d expire, which does not live", n)
+		k.violation("Expire of id %d, which does not exist", n)
 	case i.state == connecting, i.state == accepted:
 		i.state = over
 		if i.datagram {
@@ -223,7 +224,7 @@ func (k *Kernel) Expire(n uint32) {
 		k.post(i, rdmacm.EventDisconnected, -int32(unix.ETIMEDOUT))
 		k.post(i, rdmacm.EventTimewaitExit, 0)
 	default:
-		k.violation("the test lets id %d expire, which waits for nobody: %s", n, i.state)
+		k.violation("Expire of id %d, which does not wait for its peer: %s", n, i.state)
 	}
 }
 

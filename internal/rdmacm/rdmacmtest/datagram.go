@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a membership.
+// A group is a membership.
 type group struct {
 	n        uint32
 	id       *id
 	reported uint32
 }
 
-// acceptDatagram answers who asked for the QP number.
+// acceptDatagram replies to a request for the QP number.
 func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	if req.ConnParam.PrivateDataLen > roomSREP {
 		k.unreachable(i.peer, sidrReject)
@@ -31,7 +31,7 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	return 0
 }
 
-// unreachable tells who asked for the QP number that there is none for it.
+// unreachable replies to a request for the QP number that it is not available.
 func (k *Kernel) unreachable(i *id, status int32) {
 	if i == nil || i.state != connecting {
 		return
@@ -40,7 +40,7 @@ func (k *Kernel) unreachable(i *id, status int32) {
 	k.postUD(i, rdmacm.EventUnreachable, status, uapi.RdmaUcmUdParam{PrivateDataLen: roomSREP})
 }
 
-// ah is the address of a peer.
+// ah returns the address vector of a peer.
 func (k *Kernel) ah(gid [16]byte) uapi.IbUverbsAhAttr {
 	return uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1,
 		Grh: uapi.IbUverbsGlobalRoute{Dgid: gid, SgidIndex: k.SGIDIndex, HopLimit: 64}}
@@ -55,14 +55,14 @@ func join(m *message) unix.Errno {
 	if !i.device || !i.datagram || i.state != bound && i.state != resolved || a.Addr().IsUnspecified() {
 		return unix.EINVAL
 	}
-	g := &group{n: k.nextGroup, id: i} // numbers of their own, from 0
+	g := &group{n: k.nextGroup, id: i} // their numbers are separate, from 0
 	k.nextGroup++
 	k.groups[g.n] = g
-	// The group's GID for RoCE v2: an IPv4 address as mapped into IPv6.
+	// The group's GID for RoCE v2 is its IPv4 address mapped to IPv6.
 	ud := uapi.RdmaUcmUdParam{QpNum: 0xffffff, Qkey: udpQKey, AhAttr: k.ah(a.Addr().As16())}
 	e := &event{id: i, group: g, resp: uapi.RdmaUcmEventResp{Uid: req.Uid, Id: g.n, Event: rdmacm.EventMulticastJoin}}
 	copy(e.resp.Param[:], bytesOf(&ud))
-	answer(m, uapi.RdmaUcmCreateIdResp{Id: g.n})
+	reply(m, uapi.RdmaUcmCreateIdResp{Id: g.n})
 	k.queue(e)
 	return 0
 }
@@ -78,7 +78,7 @@ func leave(m *message) unix.Errno {
 	}
 	delete(k.groups, g.n)
 	k.dropGroup(g)
-	answer(m, uapi.RdmaUcmDestroyIdResp{EventsReported: g.reported})
+	reply(m, uapi.RdmaUcmDestroyIdResp{EventsReported: g.reported})
 	return 0
 }
 
@@ -92,13 +92,14 @@ func (k *Kernel) dropGroup(g *group) {
 	g.id.file.events = rest
 }
 
-// FailMulticast ends a membership by an error, as the loss of the network does.
+// FailMulticast ends a membership with an error, as the loss of the network
+// does.
 func (k *Kernel) FailMulticast(mc uint32, uid uint64, status int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.groups[mc]
 	if g == nil {
-		k.violation("the test fails membership %d, which does not live", mc)
+		k.violation("FailMulticast of membership %d, which does not exist", mc)
 		return
 	}
 	k.queue(&event{id: g.id, group: g, resp: uapi.RdmaUcmEventResp{Uid: uid, Id: g.n, Event: rdmacm.EventMulticastError, Status: uint32(status)}})
@@ -142,7 +143,7 @@ func setOption(m *message) unix.Errno {
 	return 0
 }
 
-// setPath takes the place of resolving the route.
+// setPath sets the path instead of resolving the route.
 func (k *Kernel) setPath(i *id, value []byte) unix.Errno {
 	const want = uapi.IB_PATH_GMP | uapi.IB_PATH_PRIMARY | uapi.IB_PATH_BIDIRECTIONAL
 	if len(value)%72 != 0 || i.state != resolved {

@@ -2,11 +2,11 @@ package rdmacmtest
 
 import "unsafe"
 
-// payload reads the message's payload, whose size has been checked.
+// payload returns the message's payload, whose size has been checked.
 func payload[T any](m *message) *T { return (*T)(unsafe.Pointer(unsafe.SliceData(m.in))) }
 
-// answer writes the reply, cut to the room that there is.
-func answer[T any](m *message, v T) {
+// reply writes the reply, truncated to its buffer.
+func reply[T any](m *message, v T) {
 	copy(m.reply, bytesOf(&v))
 }
 

@@ -1,16 +1,17 @@
-// Package rdmacmtest is a connection manager in memory for hermetic tests of
-// what speaks to /dev/infiniband/rdma_cm. It checks header, size and reply
-// address of each command, keeps ids with their states, and lets ids connect
-// with one another, whichever file they belong to.
+// Package rdmacmtest is a fake kernel, a connection manager in memory, for
+// hermetic tests of users of /dev/infiniband/rdma_cm. It checks header, size
+// and reply address of each command, keeps ids with their states, and connects
+// ids with one another, also of different files.
 //
-// Time is compressed: what the kernel answers later, it answers at once, unless
-// the test holds events back ([Kernel.Hold]). What waits for a peer that does
-// not answer waits until the test says that time is up ([Kernel.Expire]).
+// Time is compressed: events that the kernel reports later are reported at
+// once, unless the test holds them ([Kernel.Hold]). An id that waits for a peer
+// that does not reply waits until the test calls [Kernel.Expire].
 //
-// What the library does wrong is an errno to the library and a violation to
-// the test: [Kernel.Close] reports violations, ids that were not destroyed and
+// A mistake of the library is an errno for the library and a violation for the
+// test: [Kernel.Close] reports violations, ids that were not destroyed and
 // files that were not closed.
 //
 // Sources: drivers/infiniband/core/{ucma,cma,cm}.c of Linux 6.1. The tests of
-// package rdmacm run on it and on real kernels, so that it says what they say.
+// package rdmacm run on the fake kernel and on real kernels, to check that they
+// behave the same.
 package rdmacmtest

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is one record with what it counts for.
+// An event is a queued event with its objects.
 type event struct {
 	resp  uapi.RdmaUcmEventResp
 	id    *id
@@ -19,7 +19,7 @@ type event struct {
 
 type heldEvent = *event
 
-// post makes an event without parameters. An id without a uid has none: the
+// post posts an event without parameters. An id with uid 0 gets none: the
 // kernel drops its events.
 func (k *Kernel) post(i *id, number uint32, status int32) {
 	if i.uid == 0 || k.ids[i.n] != i {
@@ -28,8 +28,8 @@ func (k *Kernel) post(i *id, number uint32, status int32) {
 	k.queue(&event{id: i, resp: uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.n, Event: number, Status: uint32(status)}})
 }
 
-// postConn makes an event with connection parameters. Private data has the
-// length of its field in the message, zeros at its end.
+// postConn posts an event with connection parameters. Private data is padded
+// with zeros to the length of its field in the message.
 func (k *Kernel) postConn(i *id, number uint32, status int32, p uapi.RdmaUcmConnParam, room uint8, ece uapi.RdmaUcmEce) {
 	if i.uid == 0 || k.ids[i.n] != i {
 		return
@@ -40,7 +40,7 @@ func (k *Kernel) postConn(i *id, number uint32, status int32, p uapi.RdmaUcmConn
 	k.queue(e)
 }
 
-// postUD makes an event with datagram parameters.
+// postUD posts an event with datagram parameters.
 func (k *Kernel) postUD(i *id, number uint32, status int32, p uapi.RdmaUcmUdParam) {
 	if i.uid == 0 || k.ids[i.n] != i {
 		return
@@ -50,7 +50,7 @@ func (k *Kernel) postUD(i *id, number uint32, status int32, p uapi.RdmaUcmUdPara
 	k.queue(e)
 }
 
-// queue puts an event into the queue of the id's file, or holds it back.
+// queue appends an event to the queue of the id's file, or holds it.
 func (k *Kernel) queue(e *event) {
 	if k.hold[e.resp.Event] {
 		k.held = append(k.held, e)
@@ -71,7 +71,7 @@ func getEvent(m *message) unix.Errno {
 	}
 	e := f.events[0]
 	f.events = f.events[1:]
-	answer(m, e.resp)
+	reply(m, e.resp)
 	e.id.reported++
 	if e.group != nil {
 		e.group.reported++
@@ -88,8 +88,8 @@ func getEvent(m *message) unix.Errno {
 	return 0
 }
 
-// drop takes the events of an id out of the queues, and answers those whose
-// child nobody knows of.
+// drop removes the events of an id from the queues, and returns those with a
+// child that was not reported to the library.
 func (k *Kernel) drop(i *id) (unborn []*event) {
 	mine := func(e *event) bool {
 		if e.id == i && e.child != nil && k.ids[e.child.n] == e.child {
@@ -102,7 +102,7 @@ func (k *Kernel) drop(i *id) (unborn []*event) {
 	return unborn
 }
 
-// moved takes the events of an id from one queue to another.
+// moved moves the events of an id from one queue to another.
 func moved(i *id, from, to []*event) (rest, all []*event) {
 	for _, e := range from {
 		if e.id == i {
@@ -114,7 +114,7 @@ func moved(i *id, from, to []*event) (rest, all []*event) {
 	return rest, to
 }
 
-// Hold holds back events of these kinds until [Kernel.Release].
+// Hold holds events of these kinds until [Kernel.Release].
 func (k *Kernel) Hold(events ...uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,7 +123,7 @@ func (k *Kernel) Hold(events ...uint32) {
 	}
 }
 
-// Release delivers what was held back, and holds nothing from now on.
+// Release delivers held events, and ends holding.
 func (k *Kernel) Release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,33 +135,33 @@ func (k *Kernel) Release() {
 	}
 }
 
-// Post sends an event of an id, without parameters: ADDR_CHANGE, for instance.
+// Post posts an event of an id without parameters, such as ADDR_CHANGE.
 func (k *Kernel) Post(n, number uint32, status int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.ids[n]
 	if i == nil {
-		k.violation("the test posts an event of id %d, which does not live", n)
+		k.violation("Post for id %d, which does not exist", n)
 		return
 	}
 	k.post(i, number, status)
 }
 
-// Inject puts a record as it is into the queue of an id's file: one that no
-// kernel would make, for instance.
+// Inject appends an arbitrary event, such as one that no kernel reports, to the
+// queue of an id's file.
 func (k *Kernel) Inject(n uint32, resp uapi.RdmaUcmEventResp) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.ids[n]
 	if i == nil {
-		k.violation("the test injects an event of id %d, which does not live", n)
+		k.violation("Inject for id %d, which does not exist", n)
 		return
 	}
 	k.queue(&event{id: i, resp: resp})
 }
 
-// RemoveDevice unplugs the device: ids that are bound to it get
-// DEVICE_REMOVAL, and can then only be destroyed.
+// RemoveDevice removes the device: ids that are bound to it get DEVICE_REMOVAL,
+// and can then only be destroyed.
 func (k *Kernel) RemoveDevice() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

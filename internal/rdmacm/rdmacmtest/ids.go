@@ -22,13 +22,13 @@ const (
 	requested     state = "requested"   // the request is received
 	accepted      state = "accepted"    // the reply is sent
 	answered      state = "answered"    // the reply is received
-	established   state = "established" // for datagrams: the peer has answered
+	established   state = "established" // for datagrams: the peer has replied
 	disconnecting state = "disconnecting"
-	disconnected  state = "disconnected" // by the peer, to be answered
+	disconnected  state = "disconnected" // by the peer; a reply is expected
 	over          state = "over"
 )
 
-// id is a struct rdma_cm_id with its struct ucma_context.
+// An id is a struct rdma_cm_id with its struct ucma_context.
 type id struct {
 	n        uint32
 	uid      uint64
@@ -36,23 +36,23 @@ type id struct {
 	ps       uint16
 	datagram bool
 	state    state
-	owned    bool // the library knows of it
+	owned    bool // the library knows its number
 	dead     bool // its device was removed
 	reuse    bool
-	child    bool // made by a request
+	child    bool // created by a request
 	src, dst netip.AddrPort
 	device   bool // bound to the device
 
 	reported uint32
 	backlog  uint32
-	waiting  []*id // that connect to this listener, whose backlog is full
+	waiting  []*id // ids that connect to this listener while its backlog is full
 
 	peer    *id
 	psn     uint32 // its own sequence number
 	param   uapi.RdmaUcmConnParam
 	ece     uapi.RdmaUcmEce
 	timeout uint8
-	// What the two sides agreed on.
+	// Negotiated by the two sides.
 	responder, initiator, retry, rnr uint8
 }
 
@@ -72,12 +72,12 @@ func createID(m *message) unix.Errno {
 		k.violation("%s: with uid 0 an id has no events", m.call)
 	}
 	k.add(i)
-	answer(m, uapi.RdmaUcmCreateIdResp{Id: i.n})
+	reply(m, uapi.RdmaUcmCreateIdResp{Id: i.n})
 	return 0
 }
 
 func (k *Kernel) add(i *id) {
-	i.n = k.next // the kernel's count from 0, too
+	i.n = k.next // the kernel's numbers also start from 0
 	k.next++
 	k.psn += 0x111
 	i.psn = k.psn & 0xffffff
@@ -86,11 +86,11 @@ func (k *Kernel) add(i *id) {
 
 func destroyID(m *message) unix.Errno {
 	m.k.destroy(m.id)
-	answer(m, uapi.RdmaUcmDestroyIdResp{EventsReported: m.id.reported})
+	reply(m, uapi.RdmaUcmDestroyIdResp{EventsReported: m.id.reported})
 	return 0
 }
 
-// destroy ends what the id has with its peer, and drops its events.
+// destroy ends the id's connection, and drops its events.
 func (k *Kernel) destroy(i *id) {
 	if k.ids[i.n] != i {
 		return
@@ -107,7 +107,7 @@ func (k *Kernel) destroy(i *id) {
 	case i.state == established && !i.datagram:
 		k.disconnectedBy(i)
 	case i.state == disconnected:
-		k.answerDisconnect(i)
+		k.replyToDisconnect(i)
 	}
 	i.state = over
 	for n, g := range k.groups {
@@ -123,7 +123,7 @@ func (k *Kernel) destroy(i *id) {
 	}
 }
 
-// sockaddr reads an address of the size that goes with its family.
+// sockaddr decodes an address, whose size must match its family.
 func sockaddr(b [128]byte, size uint16) (netip.AddrPort, unix.Errno) {
 	port := binary.BigEndian.Uint16(b[2:])
 	switch family := binary.NativeEndian.Uint16(b[:]); {
@@ -135,7 +135,7 @@ func sockaddr(b [128]byte, size uint16) (netip.AddrPort, unix.Errno) {
 	return netip.AddrPort{}, unix.EINVAL
 }
 
-// putSockaddr is its inverse, and answers the size.
+// putSockaddr encodes an address and returns its size.
 func putSockaddr(b *[128]byte, a netip.AddrPort) uint16 {
 	if !a.Addr().IsValid() {
 		return 0
@@ -181,11 +181,11 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	return 0
 }
 
-// anyAddr tells what names no device: the kernel counts the loopback addresses
-// among them.
+// anyAddr reports whether an address does not select a device. The kernel
+// includes loopback addresses.
 func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
-// conflict looks for another owner of the port.
+// conflict checks for another owner of the port.
 func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
 	for _, o := range k.ids {
 		switch {
@@ -225,14 +225,14 @@ func resolveAddr(m *message) unix.Errno {
 	return k.resolve(i, dst)
 }
 
-// resolve knows the device's own addresses, and that nobody else answers on the
-// network of the IPv4 ones.
+// resolve resolves the device's own addresses. Other addresses of the IPv4
+// network do not respond.
 func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
 	near := func(a netip.Addr) bool {
 		p, err := a.Prefix(24)
 		return err == nil && a.Is4() && p.Contains(dst.Addr())
 	}
-	src := dst.Addr() // the way to itself leads from itself
+	src := dst.Addr() // the source address of a route to itself
 	switch {
 	case k.gone && anyAddr(dst.Addr()):
 		return unix.ENODEV
@@ -282,7 +282,7 @@ func listen(m *message) unix.Errno {
 	if i.state != bound {
 		return unix.EINVAL
 	}
-	if i.reuse { // a listener has its port alone
+	if i.reuse { // a listener has exclusive use of its port
 		if m.k.conflict(i, i.src, false) != 0 {
 			return unix.EADDRINUSE
 		}
@@ -299,7 +299,7 @@ func migrate(m *message) unix.Errno {
 	req, k := payload[uapi.RdmaUcmMigrateId](m), m.k
 	from := k.files[int(int32(req.Fd))]
 	if from == nil {
-		k.violation("%s: descriptor %d is not of a file", m.call, int32(req.Fd))
+		k.violation("%s: descriptor %d is not a file of this kernel", m.call, int32(req.Fd))
 		return unix.ENOENT
 	}
 	i, errno := k.find(from, req.Id)
@@ -307,9 +307,9 @@ func migrate(m *message) unix.Errno {
 		return errno
 	}
 	if i.file = m.file; from != m.file {
-		// As in the kernel, the events moved do not make the file readable.
+		// As in the kernel, moved events do not make the file readable.
 		from.events, m.file.events = moved(i, from.events, m.file.events)
 	}
-	answer(m, uapi.RdmaUcmMigrateResp{EventsReported: i.reported})
+	reply(m, uapi.RdmaUcmMigrateResp{EventsReported: i.reported})
 	return 0
 }

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kernel is one machine with one RoCE device. Its fields are what the machine
-// has and how it misbehaves: set them before the first command, or by
-// [Kernel.Set].
+// A Kernel is one machine with one RoCE device. Its fields are the machine's
+// configuration and injected failures: set them before the first command, or
+// with [Kernel.Set].
 type Kernel struct {
 	Addrs     []netip.Addr // of the device
 	DevIndex  uint32
-	NodeGUID  uint64 // as the bytes lie in memory
+	NodeGUID  uint64 // in memory byte order
 	SGIDIndex uint8
 	PathMTU   uint32 // IBV_MTU_*
-	Services  bool   // something answers RESOLVE_IB_SERVICE, as on InfiniBand
+	Services  bool   // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
 
-	Refuse   map[string]unix.Errno // answers to commands by name
-	FailAt   int                   // the command of that number fails, counted from 1; GET_EVENT does not count
+	Refuse   map[string]unix.Errno // errors of commands by name
+	FailAt   int                   // the number of the command that fails, counted from 1; GET_EVENT does not count
 	FailWith unix.Errno            // with this errno
-	Before   func(name string)     // runs before each command, without the lock
-	Stale    bool                  // the credentials have changed: every command is EACCES
+	Before   func(name string)     // called before each command, without the lock
+	Stale    bool                  // the credentials have changed: every command fails with EACCES
 
 	mu         sync.Mutex
 	count      int
@@ -46,7 +46,7 @@ type Kernel struct {
 }
 
 // New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
-// 2001:db8::1. When the test ends, the machine is closed.
+// 2001:db8::1. It is closed at the end of the test.
 func New(t testing.TB) *Kernel {
 	k := &Kernel{
 		Addrs:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")},
@@ -80,21 +80,21 @@ func (k *Kernel) Open() (*rdmacm.File, error) {
 	return rdmacm.NewFake(theirs, f)
 }
 
-// Set changes the machine between commands.
+// Set calls change between commands.
 func (k *Kernel) Set(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change()
 }
 
-// Log returns the names of the commands so far, GET_EVENT left out.
+// Log returns the names of all commands so far except GET_EVENT.
 func (k *Kernel) Log() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.log)
 }
 
-// IDs returns the ids that live, in the order of their making.
+// IDs returns the existing ids in order of creation.
 func (k *Kernel) IDs() []uint32 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,9 +106,10 @@ func (k *Kernel) IDs() []uint32 {
 	return all
 }
 
-// State names the state of an id: "idle", "bound", "resolved", "routed",
-// "listening", "connecting", "requested", "accepted", "answered", "established",
-// "disconnecting", "disconnected", "over", or "" where there is no such id.
+// State returns the state of an id: "idle", "bound", "resolved", "routed",
+// "listening", "connecting", "requested", "accepted", "answered",
+// "established", "disconnecting", "disconnected", "over", or "" if the id does
+// not exist.
 func (k *Kernel) State(n uint32) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +119,7 @@ func (k *Kernel) State(n uint32) string {
 	return ""
 }
 
-// Close reports what was done wrong and what is left.
+// Close reports violations and leaks.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,16 +141,16 @@ func (k *Kernel) violation(format string, args ...any) {
 	k.violations = append(k.violations, fmt.Sprintf(format, args...))
 }
 
-// file is one open node.
+// A file is an open node.
 type file struct {
 	k      *Kernel
-	fd     int // the library's; a closed one comes again
-	signal int // ours
+	fd     int // the library's; may be reused after it was closed
+	signal int // the fake kernel's
 	events []*event
 }
 
-// Closed destroys the ids of the file. A test that relies on it must say so by
-// destroying them first: what is left is a violation.
+// Closed destroys the ids of the file. Existing ids are violations: a test must
+// destroy them first.
 func (f *file) Closed() {
 	k := f.k
 	k.mu.Lock()

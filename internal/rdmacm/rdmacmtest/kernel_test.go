@@ -56,7 +56,7 @@ func want(t *testing.T, what string, err error, errno unix.Errno) {
 	}
 }
 
-// await takes the next event, which must be this one.
+// await reads the next event and checks it.
 func await(t *testing.T, f *rdmacm.File, event uint32, uid uint64) uapi.RdmaUcmEventResp {
 	t.Helper()
 	var e uapi.RdmaUcmEventResp
@@ -84,8 +84,7 @@ const (
 	address                            = "192.0.2.1:7471"
 )
 
-// pair is a listener and an active id, on two files, that has resolved its way
-// to the listener.
+// A pair is a listener and an active id, on two files, with the route resolved.
 type pair struct {
 	t                *testing.T
 	k                *rdmacmtest.Kernel
@@ -106,7 +105,7 @@ func newPair(t *testing.T, ps uint16) *pair {
 	t.Cleanup(func() {
 		for _, id := range k.IDs() {
 			for _, f := range []*rdmacm.File{p.server, p.client} {
-				_, _ = f.DestroyID(id) // it belongs to one of them
+				_, _ = f.DestroyID(id) // it belongs to one of the files
 			}
 		}
 	})
@@ -150,7 +149,7 @@ func TestEndings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end         func(p *pair, passive uint32) error
 		event       uint32
-		active      bool // who hears of it
+		active      bool // sides that get an event
 		status      int32
 		established bool
 	}{
@@ -160,7 +159,7 @@ func TestEndings(t *testing.T) {
 		"request times out": {func(p *pair, c uint32) error { p.k.Expire(p.active); return nil }, rdmacm.EventUnreachable, true, -110, false},
 		"destroy passive":   {func(p *pair, c uint32) error { _, err := p.server.DestroyID(c); return err }, rdmacm.EventDisconnected, true, 0, true},
 		"destroy active":    {func(p *pair, c uint32) error { _, err := p.client.DestroyID(p.active); return err }, rdmacm.EventDisconnected, false, 0, true},
-		"no answer": {func(p *pair, c uint32) error {
+		"no reply": {func(p *pair, c uint32) error {
 			err := p.client.Disconnect(p.active)
 			p.k.Expire(p.active)
 			await(p.t, p.server, rdmacm.EventDisconnected, passiveUID)
@@ -188,7 +187,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Events held back come when they are released, in their order.
+// TestHold checks that held events are delivered in order when they are
+// released.
 func TestHold(t *testing.T) {
 	p := newPair(t, uapi.RDMA_PS_TCP)
 	p.k.Hold(rdmacm.EventConnectRequest)
@@ -198,7 +198,8 @@ func TestHold(t *testing.T) {
 	await(t, p.server, rdmacm.EventConnectRequest, listenerUID)
 }
 
-// A listener with a full backlog takes the next request when one was taken.
+// TestBacklog checks that a listener with a full backlog gets the next request
+// when one was accepted.
 func TestBacklog(t *testing.T) {
 	p := newPair(t, uapi.RDMA_PS_TCP)
 	second := p.resolved(44, uapi.RDMA_PS_TCP)
@@ -276,7 +277,7 @@ func TestAddresses(t *testing.T) {
 	want(t, "a destroyed id", f.Listen(id, 0), unix.ENOENT)
 }
 
-// What the kernel in memory is for: mistakes are told.
+// TestViolations checks that mistakes are reported.
 func TestViolations(t *testing.T) {
 	k := rdmacmtest.New(t)
 	f, err := k.Open()
@@ -285,6 +286,6 @@ func TestViolations(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	if err := k.Close(); err == nil {
-		t.Error("neither uid 0 nor the id left were told")
+		t.Error("uid 0 or the leaked id was not reported")
 	}
 }

@@ -28,14 +28,14 @@ func query(m *message) unix.Errno {
 }
 
 func answerAddr(m *message, resp uapi.RdmaUcmQueryAddrResp) unix.Errno {
-	if len(m.reply) < 272 { // without ibdev_index, as older programs ask
+	if len(m.reply) < 272 { // without ibdev_index, as requested by older programs
 		return unix.ENOSPC
 	}
-	answer(m, resp)
+	reply(m, resp)
 	return 0
 }
 
-// where tells the device of an id.
+// where returns the device of an id.
 func (k *Kernel) where(i *id) (resp uapi.RdmaUcmQueryAddrResp) {
 	if i.device {
 		resp.NodeGuid, resp.PortNum, resp.IbdevIndex = k.NodeGUID, 1, k.DevIndex
@@ -56,10 +56,10 @@ func putSockaddrIB(b *[128]byte, i *id, a netip.AddrPort) uint16 {
 func queryPath(m *message) unix.Errno {
 	i := m.id
 	if i.state == idle || i.state == bound || i.state == resolved || i.state == listening {
-		answer(m, uapi.RdmaUcmQueryPathResp{})
+		reply(m, uapi.RdmaUcmQueryPathResp{})
 		return 0
 	}
-	answer(m, uapi.RdmaUcmQueryPathResp{NumPaths: 1})
+	reply(m, uapi.RdmaUcmQueryPathResp{NumPaths: 1})
 	if len(m.reply) < 8+72 {
 		return 0
 	}
@@ -133,11 +133,11 @@ func initQPAttr(m *message) unix.Errno {
 	if a.QpAttrMask&maskTimeout != 0 && i.timeout != 0 {
 		a.Timeout = i.timeout
 	}
-	answer(m, a)
+	reply(m, a)
 	return 0
 }
 
-// connected fills in what the connection asks of the QP.
+// connected sets the attributes of the QP for the connection.
 func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 	known := i.state == requested || i.state == accepted || i.state == answered || i.state == established
 	switch {

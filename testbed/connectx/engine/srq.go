@@ -127,10 +127,10 @@ func (s *SRQ) posted() uint16 {
 	return n
 }
 
-// take returns the WQE for the next message, or nil if there is none.
+// take returns the WQE for the next message, or nil if it is empty.
 func (s *SRQ) take() *receiveWQE { return s.ahead.take(s.hca.config.ShuffleSRQ, s.fetch) }
 
-// fetch takes the WQE at the head of the list, or returns nil if there is none.
+// fetch takes the WQE at the head of the list, or returns nil if the list is empty.
 func (s *SRQ) fetch() *receiveWQE {
 	if s.posted() == 0 {
 		return nil

@@ -90,9 +90,9 @@ func (f *faulty) network(y *program.Dialogue) {
 	}
 	took := func(code, want string) (t time.Duration) {
 		f.Helper()
-		seconds, answer, _ := strings.Cut(y.Value("timed(lambda: "+code+")"), " ")
-		if answer != want {
-			f.Errorf("%s: %s, want %s", code, answer, want)
+		seconds, reply, _ := strings.Cut(y.Value("timed(lambda: "+code+")"), " ")
+		if reply != want {
+			f.Errorf("%s: %s, want %s", code, reply, want)
 		}
 		t, err := time.ParseDuration(seconds + "s")
 		f.must(err)

@@ -34,11 +34,11 @@ func TestSoakCommandQueue(t *testing.T) {
 			devices, err := f.c.Devices()
 			f.must(err)
 			f.must(f.c.OverrunEQ("connectx0", devices[0].EQs[0]))
-			seconds, answer, _ := strings.Cut(y.Value("timed(lambda: said('PD(ca)'))"), " ")
+			seconds, reply, _ := strings.Cut(y.Value("timed(lambda: execute('PD(ca)'))"), " ")
 			took, err := time.ParseDuration(seconds + "s")
 			f.must(err)
-			if took < time.Minute || took > 2*time.Minute || answer != "! ETIMEDOUT" {
-				t.Errorf("a PD: %q after %v", answer, took)
+			if took < time.Minute || took > 2*time.Minute || reply != "! ETIMEDOUT" {
+				t.Errorf("a PD: %q after %v", reply, took)
 			}
 			f.shell("dmesg | grep -F 'ALLOC_PD(0x800) timeout. Will cause a leak of a command resource'")
 		})

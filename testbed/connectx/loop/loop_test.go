@@ -113,10 +113,10 @@ func TestPanic(t *testing.T) {
 // from a queued step, or from a timer.
 func TestOnPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []any
+		var reported []any
 		ran := 0
 		l := Loop{OnPanic: func(owner, v any, stack []byte) {
-			told = append(told, owner, v)
+			reported = append(reported, owner, v)
 			if !bytes.Contains(stack, []byte("TestOnPanic")) {
 				t.Errorf("the stack is not the step's: %s", stack)
 			}
@@ -136,8 +136,8 @@ func TestOnPanic(t *testing.T) {
 		})
 		<-time.After(2 * time.Second)
 		l.Run(func() {
-			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b", "of a timer"}; !slices.Equal(told, want) || ran != 2 {
-				t.Errorf("reported %v, want %v; %d other steps ran, want 2", told, want, ran)
+			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b", "of a timer"}; !slices.Equal(reported, want) || ran != 2 {
+				t.Errorf("reported %v, want %v; %d other steps ran, want 2", reported, want, ran)
 			}
 		})
 	})

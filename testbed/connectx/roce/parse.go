@@ -82,7 +82,7 @@ func (p *Packet) parseLong(b []byte) ([]byte, error) {
 	be, r := binary.BigEndian, &p.Route
 	n := sizeGRH + int(be.Uint16(b[4:]))
 	if n > len(b) {
-		return nil, fmt.Errorf("%w: %d bytes, the header says %d", ErrLength, len(b), n)
+		return nil, fmt.Errorf("%w: %d bytes, the header has %d", ErrLength, len(b), n)
 	}
 	first := be.Uint32(b)
 	r.TrafficClass, r.FlowLabel, r.HopLimit = uint8(first>>20), first&0xFFFFF, b[7]
@@ -122,7 +122,7 @@ func (p *Packet) parseIPv4(b []byte) ([]byte, error) {
 	}
 	n := int(be.Uint16(b[2:]))
 	if n < sizeIPv4+sizeUDP || n > len(b) {
-		return nil, fmt.Errorf("%w: %d bytes, the IPv4 header says %d", ErrLength, len(b), n)
+		return nil, fmt.Errorf("%w: %d bytes, the IPv4 header has %d", ErrLength, len(b), n)
 	}
 	r.TrafficClass, r.HopLimit = b[1], b[8]
 	r.SGID, r.DGID = [16]byte{10: 0xFF, 11: 0xFF}, [16]byte{10: 0xFF, 11: 0xFF}
@@ -136,7 +136,7 @@ func (p *Packet) parseIPv4(b []byte) ([]byte, error) {
 func (p *Packet) parseUDP(b, addresses []byte) error {
 	be := binary.BigEndian
 	if len(b) < sizeUDP || int(be.Uint16(b[4:])) != len(b) {
-		return fmt.Errorf("%w: %d bytes are not what the UDP header says", ErrLength, len(b))
+		return fmt.Errorf("%w: %d bytes differ from the UDP header", ErrLength, len(b))
 	}
 	p.Route.SourcePort = be.Uint16(b)
 	if be.Uint16(b[6:]) == 0 {

@@ -168,7 +168,7 @@ func TestInvalidRequests(t *testing.T) {
 				w.pass(time.Second)
 				w.loop.Run(func() {
 					if n := w.seen["1 RC_ACK"]; (n == 0) != (c.nak == 0) || n > 1 {
-						t.Fatalf("%d answers", n)
+						t.Fatalf("%d responses", n)
 					}
 					if c.nak != 0 && w.last[1].AETH.Syndrome != c.nak {
 						t.Errorf("response %#x, want %#x", w.last[1].AETH.Syndrome, c.nak)

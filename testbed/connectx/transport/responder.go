@@ -133,18 +133,18 @@ func (r *responder) rightSize(p *roce.Packet) bool {
 	case n > mtu, n == 0 && !p.Opcode.Starts():
 		return false
 	}
-	told, got := r.length, r.done
+	declared, got := r.length, r.done
 	switch p.Opcode.Op() {
 	case roce.WriteFirst, roce.WriteOnly, roce.WriteOnlyImm:
-		told, got = p.RETH.Length, 0
+		declared, got = p.RETH.Length, 0
 	case roce.WriteMiddle, roce.WriteLast, roce.WriteLastImm:
 	default:
 		return p.Opcode.Starts() || uint64(r.done)+uint64(n) <= MaxMessage
 	}
 	if p.Opcode.Ends() {
-		return told-got == uint32(n)
+		return declared-got == uint32(n)
 	}
-	return told <= MaxMessage && told-got > uint32(n)
+	return declared <= MaxMessage && declared-got > uint32(n)
 }
 
 // send processes a packet of a SEND.

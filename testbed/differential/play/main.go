@@ -1,21 +1,21 @@
-// Play does the steps of a script on an RDMA device. The C program
-// ../testdata/play.c does the same by libibverbs.
+// Play runs the steps of a script on an RDMA device. The C program
+// ../testdata/play.c does the same with libibverbs.
 //
 //	play script device gid-index
 //
-// A step is a line: a verb and numbers. Objects are numbers that the script
-// gives them, memory is an offset in the one MR, DATA is
+// A step is a line: a verb and numbers. Objects are numbered by the script,
+// memory is an offset in the one MR, DATA is
 //
 //	inline-offset inline-length n [offset length]...
 //
-// where either the inline length or n is 0, and SGES is DATA from n on. The
-// queue pairs of flags 2 are for the extended posting calls, as C has them;
-// those of 1 signal all requests. Of those of 4 nothing is printed.
+// where either the inline length or n is 0, and SGES is DATA from n on. Queue
+// pairs with flag 2 are for the extended posting calls of C; those with flag 1
+// signal all requests; for those with flag 4 nothing is printed.
 //
 //	cq N entries | srq N wrs sges | mw N type | ah N
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
 //	xrcd | xsrq N cq wrs sges | target N
-//	domain          what queue pairs are made by from now on: a thread domain's PD
+//	domain          create later queue pairs on a thread domain's PD
 //	raw N           a raw packet QP to RTS
 //	connect N peer | ready N | reset N | error N
 //	begin QP 0: list, 1: builder
@@ -29,8 +29,8 @@
 //	recv QP id SGES | srqrecv SRQ id SGES
 //	poll CQ n | arm CQ solicited | event CQ | resize CQ entries
 //	limit SRQ n
-//	settle QP       the device is asked for something, behind what it was told before
-//	sum             a checksum of the memory
+//	sync QP         a command, after which the device has processed all doorbells
+//	sum             print a checksum of the memory
 //	uncq N | unsrq N | unqp N | unah N | unmw N | unxrcd | undomain
 package main
 
@@ -62,14 +62,14 @@ const memory = 1 << 16
 // limit bounds the wait for completions.
 const limit = 30 * time.Second
 
-// A player has what a script has made.
+// A player has the objects of a script.
 type player struct {
-	args []int // of the step that are still to be read
-	bad  error // of reading them
+	args []int // numbers of the step that were not read yet
+	bad  error // error of reading them
 
 	dev  *uverbs.Context
-	pd   *uverbs.PD // what queue pairs are made by
-	base *uverbs.PD // what it belongs to
+	pd   *uverbs.PD // for new queue pairs
+	base *uverbs.PD // the PD of the device or of the thread domain's parent
 	td   *uverbs.TD
 	xrcd *uverbs.XRCD
 	mr   *uverbs.MR
@@ -85,7 +85,7 @@ type player struct {
 
 	kinds map[**uverbs.QP]uverbs.QPType
 
-	to      *uverbs.QP // of begin
+	to      *uverbs.QP // set by begin
 	builder bool
 	posting []uverbs.SendWR
 }
@@ -146,7 +146,7 @@ func (p *player) open(name string, gidIndex int) (err error) {
 // take reads the next number of the step.
 func (p *player) take() int {
 	if len(p.args) == 0 {
-		p.bad = errors.New("it is too short")
+		p.bad = errors.New("too few numbers")
 		return 0
 	}
 	n := p.args[0]
@@ -154,11 +154,11 @@ func (p *player) take() int {
 	return n
 }
 
-// one reads which of all is meant.
+// one reads a number and returns that element of all.
 func one[T any](p *player, all []T) *T {
 	i := p.take()
 	if i < 0 || i >= len(all) {
-		p.bad = fmt.Errorf("there is no %d of %T", i, all)
+		p.bad = fmt.Errorf("no element %d of %T", i, all)
 		return new(T)
 	}
 	return &all[i]
@@ -168,7 +168,7 @@ func (p *player) step(line string) error {
 	words := strings.Fields(line)
 	verb, ok := verbs[words[0]]
 	if !ok {
-		return errors.New("there is no such verb")
+		return errors.New("unknown verb")
 	}
 	p.args, p.bad = nil, nil
 	for _, w := range words[1:] {
@@ -183,7 +183,7 @@ func (p *player) step(line string) error {
 		err = p.bad
 	}
 	if err == nil && len(p.args) > 0 {
-		err = errors.New("it is too long")
+		err = errors.New("too many numbers")
 	}
 	return err
 }
@@ -206,15 +206,15 @@ var verbs = map[string]func(*player) error{
 		s := one(p, p.srqs[:])
 		return (*s).Modify(uverbs.SRQAttr{Limit: p.take()}, uverbs.SRQMaskLimit)
 	},
-	"settle": func(p *player) error { _, err := (*one(p, p.qps[:])).Query(uverbs.MaskState); return err },
-	"uncq":   func(p *player) error { return (*one(p, p.cqs[:])).Close() },
-	"unsrq":  func(p *player) error { return (*one(p, p.srqs[:])).Close() },
-	"unqp":   func(p *player) error { return (*one(p, p.qps[:])).Close() },
-	"unah":   func(p *player) error { return (*one(p, p.ahs[:])).Close() },
-	"unmw":   func(p *player) error { return (*one(p, p.mws[:])).Close() },
+	"sync":  func(p *player) error { _, err := (*one(p, p.qps[:])).Query(uverbs.MaskState); return err },
+	"uncq":  func(p *player) error { return (*one(p, p.cqs[:])).Close() },
+	"unsrq": func(p *player) error { return (*one(p, p.srqs[:])).Close() },
+	"unqp":  func(p *player) error { return (*one(p, p.qps[:])).Close() },
+	"unah":  func(p *player) error { return (*one(p, p.ahs[:])).Close() },
+	"unmw":  func(p *player) error { return (*one(p, p.mws[:])).Close() },
 }
 
-// poll takes n completions, after which there are none.
+// poll polls n completions, and checks that there are no more.
 func (p *player) poll() error {
 	q, want := *one(p, p.cqs[:]), p.take()
 	var wcs [8]uverbs.WC
@@ -224,21 +224,21 @@ func (p *player) poll() error {
 			return err
 		}
 		for i := range wcs[:n] {
-			p.tell(&wcs[i])
+			p.print(&wcs[i])
 		}
 		if want -= n; time.Now().After(until) {
-			return fmt.Errorf("%d completions have not come", want)
+			return fmt.Errorf("%d completions are missing", want)
 		}
 	}
 	n, err := q.Poll(wcs[:1])
 	if err == nil && n > 0 {
-		err = fmt.Errorf("one completion more than were to come: %+v", wcs[0])
+		err = fmt.Errorf("unexpected completion: %+v", wcs[0])
 	}
 	return err
 }
 
-// tell prints what of a completion C promises too.
-func (p *player) tell(w *uverbs.WC) {
+// print prints the fields of a completion that C also guarantees.
+func (p *player) print(w *uverbs.WC) {
 	number := -1
 	for i, q := range p.qps {
 		if q != nil && q.QPN() == w.QPNum {

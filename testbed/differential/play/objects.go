@@ -40,7 +40,7 @@ func (p *player) ah() (err error) {
 	return err
 }
 
-// toOurselves is the address of the device.
+// toOurselves returns the address of the device.
 func (p *player) toOurselves() uverbs.AHAttr {
 	if p.port.LinkLayer != uverbs.LinkEthernet {
 		return uverbs.AHAttr{Port: 1, DLID: p.port.LID}
@@ -81,7 +81,7 @@ func (p *player) qp() (err error) {
 	return nil
 }
 
-// A change is one of a queue pair's state.
+// A change is a state change of a queue pair.
 type change struct {
 	m uverbs.QPMask
 	a uverbs.QPAttr

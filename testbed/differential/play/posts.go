@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// sges reads the SGEs that a step ends with.
+// sges reads the SGEs at the end of a step.
 func (p *player) sges() (all []uverbs.SGE) {
 	for range p.take() {
 		off := p.take()
@@ -21,7 +21,7 @@ func (p *player) begin() error {
 	return nil
 }
 
-// request reads what every request begins with.
+// request reads the fields common to all requests.
 func (p *player) request() uverbs.SendWR {
 	w := uverbs.SendWR{Opcode: uverbs.Opcode(p.take())}
 	w.Flags = uverbs.SendFlags(p.take())
@@ -29,7 +29,7 @@ func (p *player) request() uverbs.SendWR {
 	return w
 }
 
-// add reads a request's data, and adds it to what is to be posted.
+// add reads a request's data, and adds the request to those to be posted.
 func (p *player) add(w uverbs.SendWR) error {
 	off, n := p.take(), p.take()
 	if n > 0 {
@@ -77,7 +77,7 @@ func (p *player) invalidate() error {
 	return p.add(w)
 }
 
-// window reads what a window is bound to.
+// window reads the range of a bind.
 func (p *player) window() uverbs.MWRange {
 	r := uverbs.MWRange{MR: p.mr, Off: p.take()}
 	r.Len = p.take()

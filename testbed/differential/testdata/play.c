@@ -1,6 +1,6 @@
 /*
- * Does the steps of a script on an RDMA device, by libibverbs. Package play
- * does the same in Go; what a step means is told there.
+ * Runs the steps of a script on an RDMA device with libibverbs. Package play
+ * does the same in Go, and documents the steps.
  *
  *	play script device gid-index
  */
@@ -22,7 +22,7 @@
 			exit(1);                                                                        \
 		}                                                                                       \
 	} while (0)
-/* Of calls that return what went wrong. */
+/* For calls that return an error number. */
 #define GOOD(x) CHECK((errno = (x)) == 0)
 
 enum { memory = 1 << 16, most = 64 };
@@ -33,7 +33,7 @@ static int args, next_arg;
 
 static struct ibv_context *ctx;
 static struct ibv_comp_channel *channel;
-static struct ibv_pd *pd, *base; /* what queue pairs are made by, and what it belongs to */
+static struct ibv_pd *pd, *base; /* for new queue pairs; the device's, or of the thread domain's parent */
 static struct ibv_td *td;
 static struct ibv_xrcd *xrcd;
 static struct ibv_mr *mr;
@@ -64,7 +64,7 @@ static int slot(int n)
 
 #define SLOT(a) (a)[slot(LEN(a))]
 
-/* The SGEs that a step ends with. */
+/* Reads the SGEs at the end of a step. */
 static int take_sges(struct ibv_sge *sge)
 {
 	int n = take();
@@ -170,7 +170,7 @@ static void do_connect(void)
 {
 	struct ibv_qp *q = SLOT(qps), *peer = SLOT(qps);
 	int rc = q->qp_type != IBV_QPT_UC;
-	int asks = rc && q->qp_type != IBV_QPT_XRC_RECV, answers = rc && q->qp_type != IBV_QPT_XRC_SEND;
+	int requests = rc && q->qp_type != IBV_QPT_XRC_RECV, responds = rc && q->qp_type != IBV_QPT_XRC_SEND;
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | (rc ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0),
@@ -182,10 +182,10 @@ static void do_connect(void)
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = to_ourselves(),
 	};
 	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					  (answers ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+					  (responds ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
 	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = 5, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
 	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (rc ? IBV_QP_TIMEOUT : 0) |
-					  (asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+					  (requests ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
 }
 
 static const int udkey = 0x11111;
@@ -222,7 +222,7 @@ static void do_state(enum ibv_qp_state s)
 	GOOD(ibv_modify_qp(SLOT(qps), &a, IBV_QP_STATE));
 }
 
-/* What is posted to a send queue by one call, or between wr_start and
+/* Requests that are posted to a send queue by one call, or between wr_start and
  * wr_complete. */
 static struct ibv_qp *to;
 static struct ibv_qp_ex *toex;
@@ -239,7 +239,7 @@ static void do_begin(void)
 		ibv_wr_start(toex);
 }
 
-/* The request whose opcode, flags and id a step begins with. */
+/* Reads the opcode, flags and id at the start of a step. */
 static struct ibv_send_wr *take_wr(void)
 {
 	struct ibv_send_wr *w = &wrs[posted];
@@ -255,7 +255,7 @@ static struct ibv_send_wr *take_wr(void)
 	return w;
 }
 
-/* The data that it ends with: a piece that is inline, if it has a length, and
+/* Reads the data at the end of a step: inline data, if it has a length, and
  * SGEs. */
 static void take_data(struct ibv_send_wr *w)
 {
@@ -276,11 +276,11 @@ static void add_data(struct ibv_send_wr *w)
 		ibv_wr_set_inline_data(toex, (void *)(uintptr_t)w->sg_list[0].addr, w->sg_list[0].length);
 	else if (w->num_sge == 1)
 		ibv_wr_set_sge(toex, w->sg_list[0].lkey, w->sg_list[0].addr, w->sg_list[0].length);
-	else /* even if there is none: the request ends with it */
+	else /* even without SGEs: the call completes the request */
 		ibv_wr_set_sge_list(toex, w->num_sge, w->sg_list);
 }
 
-/* Posts w to the builder, unless a list is what is posted. */
+/* Passes w to the builder, unless a list is posted. */
 static void add(struct ibv_send_wr *w)
 {
 	if (!toex)
@@ -445,7 +445,7 @@ static int number_of(uint32_t qpn)
 	return -1;
 }
 
-static void tell(const struct ibv_wc *w)
+static void print_wc(const struct ibv_wc *w)
 {
 	printf("wc %lu qp %d status %d", (unsigned long)w->wr_id, number_of(w->qp_num), w->status);
 	if (w->status == IBV_WC_SUCCESS) {
@@ -454,7 +454,7 @@ static void tell(const struct ibv_wc *w)
 			printf(" length %u", w->byte_len);
 		if (w->opcode & IBV_WC_RECV && w->wc_flags & IBV_WC_WITH_IMM)
 			printf(" imm %x", be32toh(w->imm_data));
-		/* of others than datagrams libmlx5 looks for it in what may be the payload */
+		/* except for datagrams libmlx5 reads it from what may be the payload */
 		if (w->wc_flags & IBV_WC_GRH && qps[number_of(w->qp_num)]->qp_type == IBV_QPT_UD)
 			printf(" grh");
 		if (w->wc_flags & IBV_WC_WITH_INV)
@@ -475,7 +475,7 @@ static void do_poll(void)
 	for (; want > 0; want -= n) {
 		CHECK((n = ibv_poll_cq(q, want < 8 ? want : 8, wc)) >= 0);
 		for (int i = 0; i < n; i++)
-			tell(&wc[i]);
+			print_wc(&wc[i]);
 		CHECK(time(NULL) < limit);
 	}
 	CHECK(ibv_poll_cq(q, 1, wc) == 0);
@@ -491,7 +491,7 @@ static void do_event(void)
 	ibv_ack_cq_events(q, 1);
 }
 
-static void do_settle(void)
+static void do_sync(void)
 {
 	struct ibv_qp_attr a;
 	struct ibv_qp_init_attr ia;
@@ -629,7 +629,7 @@ static const struct {
 	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
 	{ "bind", do_bind }, { "bind1", do_bind1 }, { "post", do_post },
 	{ "recv", do_qprecv }, { "srqrecv", do_srqrecv }, { "poll", do_poll }, { "arm", do_arm }, { "event", do_event },
-	{ "resize", do_resize }, { "limit", do_limit }, { "settle", do_settle }, { "sum", do_sum },
+	{ "resize", do_resize }, { "limit", do_limit }, { "sync", do_sync }, { "sum", do_sum },
 	{ "uncq", do_uncq }, { "unsrq", do_unsrq }, { "unqp", do_unqp }, { "unah", do_unah }, { "unmw", do_unmw },
 };
 

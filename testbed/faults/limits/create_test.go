@@ -171,7 +171,7 @@ func TestDeviceAsUserMemlock(t *testing.T) {
 	var limit unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit))
 	if os.Getuid() == 0 || limit.Cur > 1<<20 {
-		t.Fatal("run this as an ordinary user with a small RLIMIT_MEMLOCK")
+		t.Fatal("needs an ordinary user with a small RLIMIT_MEMLOCK")
 	}
 	b := newBase(t)
 	var all []*uverbs.MR
@@ -182,7 +182,7 @@ func TestDeviceAsUserMemlock(t *testing.T) {
 			break
 		}
 		if all = append(all, mr); len(all)*4096 > 1<<20 {
-			t.Fatal("the limit is not held")
+			t.Fatal("the limit is not enforced")
 		}
 	}
 	for _, c := range creations {

@@ -98,7 +98,7 @@ func sameAs(t testing.TB, what string, before held) {
 			return
 		}
 	}
-	t.Errorf("%s: something is left: (-before +after)\n%s", what, d)
+	t.Errorf("%s: leak: (-before +after)\n%s", what, d)
 }
 
 // An end is a QP with its CQ and memory.

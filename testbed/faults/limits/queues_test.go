@@ -48,7 +48,7 @@ func TestDeviceOverrun(t *testing.T) {
 	a.write(t, b, 0)
 	n := 0
 	for n == 0 && ctx.Err() == nil {
-		n, _ = a.cq.Poll(wcs[:]) // ErrCQOverrun until it is there
+		n, _ = a.cq.Poll(wcs[:]) // ErrCQOverrun until it has arrived
 	}
 	if n != 1 || wcs[0].Status != uverbs.WCSuccess {
 		t.Errorf("after the overrun: %d completions, %v", n, wcs[0].Status)
@@ -69,7 +69,7 @@ func TestDeviceRetries(t *testing.T) {
 			_, err := b.qp.PostRecv(uverbs.RecvWR{WRID: 0, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})
 			check(t, err)
 		}, uverbs.WCRNRRetryExcErr},
-		{"no answer", func(t *testing.T, b end, _ uverbs.Endpoint) {
+		{"no response", func(t *testing.T, b end, _ uverbs.Endpoint) {
 			check(t, b.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
 		}, func(t *testing.T, b end, ea uverbs.Endpoint) {
 			_, err := b.qp.PostRecv(uverbs.RecvWR{WRID: 0, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})

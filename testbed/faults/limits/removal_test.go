@@ -36,7 +36,7 @@ func TestDeviceRemoval(t *testing.T) {
 	for slices.ContainsFunc(must(uverbs.Devices())(t), func(d uverbs.Device) bool { return d.Name == name }) {
 		check(t, ctx.Err())
 	}
-	// It is not listed any more, and cannot be opened.
+	// It is not listed any more and cannot be opened.
 	if c, err := uverbs.Open(name); !errors.Is(err, uverbs.ErrNoDevice) {
 		t.Errorf("Open while it is being removed: %v, %v", c, err)
 	}

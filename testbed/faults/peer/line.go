@@ -20,7 +20,7 @@ type lines interface {
 type line interface {
 	partner() hello
 	queues() *queues
-	gone() <-chan struct{} // closed when the other end is known to be gone
+	gone() <-chan struct{} // closed when the other end has closed the connection
 	// bye waits until the other end does not need this one any more.
 	bye(ctx context.Context) error
 	close() error
@@ -29,7 +29,7 @@ type line interface {
 // connectLimit is the time limit of one attempt to connect.
 const connectLimit = 10 * time.Second
 
-var errGone = errors.New("the other end is gone")
+var errGone = errors.New("the other end has closed the connection")
 
 // queues holds the queues of a session.
 type queues struct {

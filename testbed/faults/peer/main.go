@@ -1,7 +1,7 @@
-// Peer exchanges messages with a peer in another guest, whatever happens to the network
-// or to the other end. Numbered messages with checksums are sent in both directions by
-// SEND, and by WRITE and READ. It prints events, and finally an account, as lines of
-// JSON. Every wait has a limit.
+// Peer exchanges messages with a peer in another guest in spite of failures of
+// the network or of the other end. Numbered messages with checksums are sent in
+// both directions by SEND, and by WRITE and READ. It prints events, and finally
+// an account, as lines of JSON. Every wait has a limit.
 package main
 
 import (
@@ -35,18 +35,18 @@ type options struct {
 }
 
 func parse() (o options, err error) {
-	flag.StringVar(&o.serve, "serve", "", "`address` to wait at")
+	flag.StringVar(&o.serve, "serve", "", "`address` to listen on")
 	flag.StringVar(&o.call, "call", "", "`address` to connect to")
-	flag.BoolVar(&o.cm, "cm", false, "connect by package cm, not by a handshake over TCP")
+	flag.BoolVar(&o.cm, "cm", false, "connect with package cm instead of a handshake over TCP")
 	flag.StringVar(&o.device, "device", "rxe0", "RDMA device")
 	flag.IntVar(&o.messages, "n", 1000, "SENDs, and rounds of WRITE and READ, from this end")
 	flag.BoolVar(&o.long, "long", false, "rounds of several packets too")
 	sends := flag.String("sends", "any", "SENDs of `length` any, short (one packet) or long (several)")
 	flag.BoolVar(&o.stay, "stay", false, "serve one peer after the other until SIGTERM")
-	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "bound of everything")
-	flag.DurationVar(&o.stall, "stall", 30*time.Second, "for how long requests may be out without any completion")
-	flag.DurationVar(&o.die, "die", 0, "kill this process, by SIGKILL, after that time")
-	flag.IntVar(&o.churn, "churn", 0, "keep that many MiB of small objects, and replace them all the time")
+	flag.DurationVar(&o.limit, "limit", 2*time.Minute, "time limit of the program")
+	flag.DurationVar(&o.stall, "stall", 30*time.Second, "maximum time without a completion while requests are outstanding")
+	flag.DurationVar(&o.die, "die", 0, "kill this process with SIGKILL after that time")
+	flag.IntVar(&o.churn, "churn", 0, "keep that many MiB of small objects, and replace them continuously")
 	flag.Parse()
 	o.sends = map[string]faults.Kind{"any": faults.Data, "short": faults.ShortData, "long": faults.LongData}[*sends]
 	if o.sends == 0 {

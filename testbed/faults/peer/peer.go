@@ -119,7 +119,7 @@ func (p *peer) talk(ctx, term context.Context, l lines) error {
 		case term.Err() != nil && err == nil:
 			return ln.close()
 		case term.Err() != nil:
-			return context.Cause(ctx) // nil after SIGTERM, which is the end that was meant
+			return context.Cause(ctx) // nil after SIGTERM, which is a normal end
 		case err != nil:
 			p.a.Refused++
 			if refused++; p.o.call != "" && refused >= attempts {

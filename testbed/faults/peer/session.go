@@ -18,14 +18,14 @@ type session struct {
 	poll   func(context.Context, []uverbs.WC) (int, error)
 	fail   func() error // moves the QP to ERR
 
-	out      int // requests in the send queue
+	out      int // outstanding requests in the send queue
 	nextRnd  uint64
 	saidDone bool
 	done     bool // Done has completed
 	gotDone  bool
 	arrived  int  // messages
 	waiting  int  // receives that have not completed
-	left     bool // the other end has
+	left     bool // the other end has disconnected
 	draining bool
 	quiet    bool
 	broken   error
@@ -89,7 +89,7 @@ func (s *session) patience() time.Duration {
 	return s.o.stall
 }
 
-// await waits for at least one completion and processes those that are there.
+// await waits for at least one completion and processes all that are available.
 func (s *session) await(ctx context.Context, limit time.Duration) error {
 	began := time.Now()
 	for {
@@ -113,7 +113,7 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 		case !errors.Is(err, context.DeadlineExceeded):
 			return err
 		case waited >= limit:
-			return fmt.Errorf("no completion for %v, and %d requests are out", waited.Round(time.Millisecond), s.out)
+			return fmt.Errorf("no completion for %v with %d outstanding requests", waited.Round(time.Millisecond), s.out)
 		case !s.quiet:
 			s.quiet = true
 			say(faults.Event{Event: faults.Quiet})
@@ -221,7 +221,7 @@ func (s *session) sent(part, n int) {
 		got, err := faults.Read(s.slot(landingAt + n)[:m.Len()])
 		if err != nil || got != m {
 			s.a.Corrupt++
-			s.wrong("round %d brought %v, %v", m.Seq, got, err)
+			s.wrong("round %d returned %v, %v", m.Seq, got, err)
 		} else {
 			s.a.Rounds++
 		}
@@ -236,15 +236,15 @@ func (s *session) received(b []byte) {
 	switch {
 	case err != nil || m.Run != s.remote.Run:
 		s.a.Corrupt++
-		s.wrong("not what was sent: %v", err)
+		s.wrong("corrupt message: %v", err)
 		return
 	case m.Seq < s.expected:
 		s.a.Duplicates++
-		s.wrong("message %d came twice: %d was due", m.Seq, s.expected)
+		s.wrong("message %d is a duplicate: want %d", m.Seq, s.expected)
 		return
 	case m.Seq > s.expected:
 		s.a.Lost += int(m.Seq - s.expected)
-		s.wrong("message %d came where %d was due", m.Seq, s.expected)
+		s.wrong("message %d is out of order: want %d", m.Seq, s.expected)
 	}
 	if m.Kind == faults.Done {
 		s.gotDone = true

@@ -63,7 +63,7 @@ type tcpLine struct {
 	q      queues
 	other  hello
 	left   chan struct{}
-	said   chan struct{} // closed when the other end has said bye
+	said   chan struct{} // closed when the other end has sent bye
 	reader sync.WaitGroup
 }
 

@@ -1,16 +1,17 @@
-// Victim executes commands that use a device, while the test makes the device fail. It
-// reads one command a line and replies with one line: "= result" or "! error".
+// Victim executes commands that use a device, while the test makes the device
+// fail. It reads one command per line and replies with one line: "= result" or
+// "! error".
 //
-//	open DEVICE     a device, with a domain, memory and a completion queue
-//	pair            two connected queue pairs of it
-//	qpn             the number of the first
-//	once [N]        N SENDs to the second: how they complete, at both ends
-//	make KIND       an object, which is closed again
-//	traffic         SENDs one after the other, from here on
-//	stopped         how the traffic has ended: the error of the post, and of the wait
-//	event           waits for an event of the device's own
-//	close           all of it
-//	left            what has not been given back
+//	open DEVICE     open a device, with a PD, memory and a CQ
+//	pair            create two connected queue pairs
+//	qpn             print the number of the first one
+//	once [N]        N SENDs to the second one: print the statuses at both ends
+//	make KIND       create an object, and close it
+//	traffic         start to send messages continuously
+//	stopped         wait for the end of the traffic: print the errors of post and wait
+//	event           wait for an asynchronous event
+//	close           close everything
+//	left            print what was not released
 package main
 
 import (
@@ -54,7 +55,7 @@ func main() {
 		words := strings.Fields(line)
 		do := v.verbs()[words[0]]
 		if do == nil {
-			fmt.Println("! no such verb:", words[0])
+			fmt.Println("! unknown command:", words[0])
 			continue
 		}
 		arg := ""

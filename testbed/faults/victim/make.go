@@ -29,7 +29,7 @@ func (v *victim) make(kind string) error {
 		"many":      m.many,
 	}[kind]
 	if !ok {
-		return errors.New("no such kind: " + kind)
+		return errors.New("unknown kind: " + kind)
 	}
 	err := how()
 	for i := len(m.made) - 1; i >= 0; i-- {

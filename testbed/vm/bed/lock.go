@@ -49,7 +49,7 @@ func lockCache(ctx context.Context, cache string, progress io.Writer) (*os.File,
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for told := false; ; told = true {
+	for waiting := false; ; waiting = true {
 		err := flock(f, lockTry)
 		if err == nil {
 			return f, nil
@@ -57,7 +57,7 @@ func lockCache(ctx context.Context, cache string, progress io.Writer) (*os.File,
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
 		}
-		if !told {
+		if !waiting {
 			fmt.Fprintf(progress, "bed: another process is setting up the test bed; waiting for it (%s)\n", name)
 		}
 		select {

@@ -54,7 +54,7 @@ func Converse(t testing.TB, g *vm.Guest, name string, args ...string) *Dialogue 
 		cancel()
 		<-ended
 	})
-	d.answer("the start")
+	d.reply("the start")
 	return d
 }
 
@@ -68,10 +68,10 @@ func (d *Dialogue) Say(line string) string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return d.answer(line)
+	return d.reply(line)
 }
 
-func (d *Dialogue) answer(what string) string {
+func (d *Dialogue) reply(what string) string {
 	d.t.Helper()
 	for {
 		line, err := d.out.ReadString('\n')
@@ -102,9 +102,9 @@ func (d *Dialogue) Do(line string) {
 }
 
 // Want sends a line, and checks the reply.
-func (d *Dialogue) Want(line, answer string) {
+func (d *Dialogue) Want(line, reply string) {
 	d.t.Helper()
-	if got := d.Say(line); got != answer {
-		d.t.Errorf("%s\ngot  %s\nwant %s", line, got, answer)
+	if got := d.Say(line); got != reply {
+		d.t.Errorf("%s\ngot  %s\nwant %s", line, got, reply)
 	}
 }

@@ -145,7 +145,7 @@ class End:
         self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, sq_sig_all=0, cap=cap))
         self.say({'qpn': self.qp.qp_num, 'gid': str(self.ctx.query_gid(1, config['gid']).gid), 'addr': self.mr.buf,
                   'rkey': self.mr.rkey, 'careful': self.careful, 'batches': self.batches})
-        self.other = self.hear()
+        self.other = self.read_line()
         self.connect(config)
 
         self.begun = self.sent = self.credits = 0  # sent batches: posted, completed, received by the other end
@@ -176,7 +176,7 @@ class End:
     def say(self, what):
         self.conn.sendall(json.dumps(what).encode() + b'\n')
 
-    def hear(self):
+    def read_line(self):
         while b'\n' not in self.rest:
             self.fill()
         line, self.rest = self.rest.split(b'\n', 1)
@@ -335,11 +335,11 @@ class End:
 
     def run(self):
         self.say({'words': self.words})
-        self.other.update(self.hear())
+        self.other.update(self.read_line())
         while self.ready < min(SLOTS, self.other['batches']):
             self.open()
         self.say('ready')
-        self.hear()
+        self.read_line()
         self.take_credits()
         while self.sent < self.batches or self.credits < self.batches or self.taken < self.other['batches']:
             while self.ready < min(self.taken + SLOTS, self.other['batches']):
@@ -385,7 +385,7 @@ class End:
     def check_words(self):
         """Compares the words with the values that the other end expects."""
         self.say(self.far)
-        want = self.hear()
+        want = self.read_line()
         got = list(struct.unpack('<QQ', self.mr.read(16, self.words)))
         if got != want:
             raise ValueError('the words are %s, want %s' % (got, want))

@@ -1,5 +1,5 @@
-// Package agent is the first process of a guest: it sets the guest up, and
-// then runs commands for the host.
+// Package agent implements the first process of a guest: it sets up the guest,
+// and then runs commands for the host.
 package agent
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// Main is the whole agent. It returns only to end the guest.
+// Main runs the agent. It returns only to power off the guest.
 func Main() {
 	if len(os.Args) > 1 && os.Args[0] == helperName {
 		guestinit.Fatal(helper(os.Args[1]))
@@ -34,7 +34,7 @@ func Main() {
 		return
 	}
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "guest-agent: only to be started by a guest's kernel")
+		fmt.Fprintln(os.Stderr, "guest-agent: must be started by a guest's kernel")
 		os.Exit(2)
 	}
 	if err := run(); err != nil {
@@ -43,7 +43,7 @@ func Main() {
 	guestinit.PowerOff()
 }
 
-// run sets the guest up and serves the host until it ends the guest.
+// run sets up the guest and serves the host until it powers off the guest.
 func run() error {
 	config, err := readConfig()
 	if err != nil {
@@ -81,7 +81,7 @@ func readConfig() (wire.GuestConfig, error) {
 	return c, json.Unmarshal(text, &c)
 }
 
-// setUp mounts everything, loads the modules and makes the devices.
+// setUp mounts file systems, loads the modules and creates the devices.
 func setUp(c wire.GuestConfig) error {
 	if err := guestinit.Start(); err != nil {
 		return err
@@ -119,8 +119,8 @@ func setUp(c wire.GuestConfig) error {
 	return guestinit.AddRXE(wire.DefaultRXE, wire.DummyDev)
 }
 
-// openPort opens the virtio-serial port with a name. The driver learns of its
-// ports, and of the host at the other end, after it was loaded.
+// openPort opens the virtio-serial port with a name. The driver detects its
+// ports, and the host's connection, some time after it was loaded.
 func openPort(name string, patience time.Duration) (*os.File, error) {
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
@@ -150,8 +150,8 @@ func findPort(name string) (string, error) {
 	return "", nil
 }
 
-// connectedPort opens a port once the host is at its other end: before, a read
-// would find the end of the file.
+// connectedPort opens a port when the host has connected. Before that, a read
+// would return EOF.
 func connectedPort(dev string, deadline time.Time) (*os.File, error) {
 	fd, err := unix.Open(dev, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -167,13 +167,13 @@ func connectedPort(dev string, deadline time.Time) (*os.File, error) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	return nil, errors.Join(fmt.Errorf("%s: the host is not there", dev), unix.Close(fd))
+	return nil, errors.Join(fmt.Errorf("%s: the host is not connected", dev), unix.Close(fd))
 }
 
-// lookPath finds a program as execvp would, below a root.
+// lookPath finds a program as execvp does, below a root.
 func lookPath(root, name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, nil // ForkExec reports what is wrong with it
+		return name, nil // ForkExec reports the error
 	}
 	path := wire.DefaultPath
 	for _, v := range env {
@@ -183,7 +183,7 @@ func lookPath(root, name string, env []string) (string, error) {
 	}
 	for dir := range strings.SplitSeq(path, ":") {
 		file := filepath.Join(dir, name)
-		// Not followed: an absolute link means a path below root.
+		// Do not follow links: an absolute link means a path below root.
 		if info, err := os.Lstat(filepath.Join(root, file)); err == nil && !info.IsDir() {
 			return file, nil
 		}
@@ -191,8 +191,8 @@ func lookPath(root, name string, env []string) (string, error) {
 	return "", &os.PathError{Op: "exec", Path: name, Err: syscall.ENOENT}
 }
 
-// eof tells whether an error of a read means that the writers are gone. A
-// terminal says so with EIO, a file that was closed meanwhile with ErrClosed.
+// eof reports whether the error of a read means that all writers have closed.
+// For a terminal it is EIO, for a file closed meanwhile ErrClosed.
 func eof(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.EIO) || errors.Is(err, os.ErrClosed)
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// holdLimit bounds how long a command's output stays open after its end, for
-// processes that it has left behind.
+// holdLimit bounds how long a command's output is read after its end while its
+// children keep it open.
 const holdLimit = 3 * time.Second
 
-// command is one running command.
+// A command is a running command.
 type command struct {
 	stream uint32
 	pid    int
 	ended  <-chan guestinit.Ended
 	stdin  *queue
 	tty    *os.File               // the terminal's master, or nil
-	out    map[wire.Kind]*os.File // what the command writes, by the kind of frame
-	input  *os.File               // what the command reads from, or nil
+	out    map[wire.Kind]*os.File // pipes of the command's output, by kind of frame
+	input  *os.File               // pipe of the command's input, or nil
 }
 
 // spawn starts a command.
@@ -69,10 +69,10 @@ func (s *server) spawn(stream uint32, r wire.StartRequest) (*command, error) {
 	return c, nil
 }
 
-// viaHelper turns a command into a call of the helper.
+// viaHelper returns the path and arguments to run a command by the helper.
 func viaHelper(root string, r wire.StartRequest, attr *syscall.ProcAttr) (string, []string, error) {
 	if _, err := os.Stat(root + r.Path); err != nil {
-		return "", nil, err // the helper could only say so on the command's standard error
+		return "", nil, err // the helper could only report it on the command's standard error
 	}
 	env := r.Env
 	r.Env = nil
@@ -84,8 +84,8 @@ func viaHelper(root string, r wire.StartRequest, attr *syscall.ProcAttr) (string
 	return "/init", []string{helperName, string(task)}, nil
 }
 
-// openFiles makes the command's pipes or terminal, and returns the child's
-// descriptors for 0, 1 and 2.
+// openFiles creates the command's pipes or terminal, and returns the child's
+// descriptors 0, 1 and 2.
 func (c *command) openFiles(r wire.StartRequest) ([]int, error) {
 	if r.TTY != nil {
 		return c.openTTY(*r.TTY)
@@ -120,7 +120,7 @@ func (c *command) openFiles(r wire.StartRequest) ([]int, error) {
 	return child, nil
 }
 
-// openTTY makes a pseudo-terminal, pts(4).
+// openTTY creates a pseudo-terminal, pts(4).
 func (c *command) openTTY(w wire.WindowSize) ([]int, error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -160,8 +160,8 @@ func (c *command) resize(w wire.WindowSize) error {
 	return errors.Join(err, setErr)
 }
 
-// follow passes input and output on until the command has ended, and reports
-// how it did.
+// follow forwards input and output until the command has ended, and reports its
+// status.
 func (c *command) follow(s *server) {
 	if c.input != nil {
 		go c.stdin.drain(c.input, c.tty == nil)
@@ -193,7 +193,7 @@ func (c *command) follow(s *server) {
 	}
 }
 
-// forward passes what the command writes to the host.
+// forward sends the command's output to the host.
 func (c *command) forward(s *server, kind wire.Kind, f *os.File) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dmesg writes the kernel's log. Each read of /dev/kmsg gives one record
+// dmesg writes the kernel's log. Each read of /dev/kmsg returns one record
 // (Documentation/ABI/testing/dev-kmsg).
 func dmesg(w io.Writer) error {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -33,7 +33,11 @@ func dmesg(w io.Writer) error {
 	}
 }
 
-// kmsgText takes the text out of a record "priority,sequence,time,flags;text\n KEY=value\n".
+// kmsgText returns the text of a record "priority,sequence,time,flags;text
+//
+//	KEY=value
+//
+// ".
 func kmsgText(record string) string {
 	head, rest, _ := strings.Cut(record, ";")
 	text, _, _ := strings.Cut(rest, "\n")

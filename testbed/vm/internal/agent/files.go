@@ -18,8 +18,8 @@ func pipe() ([2]int, error) {
 	return p, err
 }
 
-// pollable makes this process's end of a pipe a file whose reads and writes
-// end when it is closed.
+// pollable returns a file for this process's end of a pipe. Closing it ends its
+// reads and writes.
 func pollable(fd int) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
@@ -29,7 +29,7 @@ func pollable(fd int) (*os.File, error) {
 
 func ptsName(number int) string { return "/dev/pts/" + strconv.Itoa(number) }
 
-// rawFiles gives descriptors in the form that ForkExec takes.
+// rawFiles converts descriptors for ForkExec.
 func rawFiles(fds []int) []uintptr {
 	var raw []uintptr
 	for _, fd := range fds {
@@ -38,7 +38,7 @@ func rawFiles(fds []int) []uintptr {
 	return raw
 }
 
-// closeRaw closes the child's ends; one may be there several times.
+// closeRaw closes the child's ends, which may contain duplicates.
 func closeRaw(fds []int) error {
 	var err error
 	for _, fd := range slices.Compact(slices.Sorted(slices.Values(fds))) {
@@ -65,8 +65,8 @@ func (c *command) closeFiles() error {
 	return err
 }
 
-// queue is a command's input on its way from the host: it takes everything at
-// once, so that a command that does not read holds up nobody else.
+// A queue queues a command's input from the host without a bound, so that a
+// command that does not read does not block others.
 type queue struct {
 	mu     sync.Mutex
 	more   sync.Cond
@@ -94,7 +94,7 @@ func (q *queue) end() {
 	q.more.Signal()
 }
 
-// next gives what has come, or false at the end.
+// next returns queued data, or false at the end.
 func (q *queue) next() ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,8 +106,8 @@ func (q *queue) next() ([]byte, bool) {
 	return b, len(b) > 0
 }
 
-// drain writes the queue into the command's input. A command that does not
-// want its input (EPIPE) is no error.
+// drain writes the queue to the command's input. EPIPE is not an error: the
+// command has closed its input.
 func (q *queue) drain(f *os.File, closeAtEnd bool) {
 	for {
 		b, ok := q.next()

@@ -12,7 +12,7 @@ import (
 )
 
 // helperName is the name under which the agent starts itself, outside of any
-// root, to set what ForkExec cannot set: resource limits.
+// root, to set resource limits, which ForkExec cannot set.
 const helperName = "goverbs-exec"
 
 // helperTask is the argument of the helper.
@@ -21,8 +21,8 @@ type helperTask struct {
 	wire.StartRequest
 }
 
-// helper sets limits, root and identity, and becomes the command. The limits
-// come first, while the process may still raise them.
+// helper sets limits, root and user, and executes the command. The limits are
+// set first, while the process may still raise them.
 func helper(arg string) error {
 	var t helperTask
 	if err := json.Unmarshal([]byte(arg), &t); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// server serves one host.
+// A server serves one host.
 type server struct {
 	config wire.GuestConfig
 	reaper *guestinit.Reaper
@@ -30,13 +30,13 @@ func newServer(out io.Writer, config wire.GuestConfig, reaper *guestinit.Reaper)
 	return &server{config: config, reaper: reaper, out: out, commands: make(map[uint32]*command)}
 }
 
-// serve handles the host's frames until it says that the guest is to end, or
-// is gone.
+// serve handles the host's frames until the host powers off the guest or
+// disconnects.
 func (s *server) serve(in io.Reader) error {
 	for {
 		f, err := wire.Read(in)
 		if errors.Is(err, io.EOF) {
-			return nil // the host's program has ended: so does the guest
+			return nil // the host's program has exited: power off
 		}
 		if err != nil {
 			return err
@@ -50,8 +50,7 @@ func (s *server) serve(in io.Reader) error {
 	}
 }
 
-// handle handles one frame. An error is one of the protocol: there is no way
-// to go on.
+// handle handles one frame. An error is a protocol error and ends serve.
 func (s *server) handle(f wire.Frame) error {
 	switch f.Kind {
 	case wire.Ping:
@@ -61,7 +60,7 @@ func (s *server) handle(f wire.Frame) error {
 	}
 	c := s.command(f.Stream)
 	if c == nil {
-		return nil // it has ended: a signal or input may come too late
+		return nil // it has ended: ignore a late signal or input
 	}
 	switch f.Kind {
 	case wire.Stdin:
@@ -89,7 +88,7 @@ func (s *server) handle(f wire.Frame) error {
 	return nil
 }
 
-// start starts a command, and reports either that it runs or why not.
+// start starts a command, and reports that it runs or the error.
 func (s *server) start(f wire.Frame) error {
 	var r wire.StartRequest
 	if err := f.Decode(&r); err != nil {
@@ -134,7 +133,7 @@ func (s *server) send(kind wire.Kind, stream uint32, v any) error {
 	return s.write(f)
 }
 
-// write writes one frame in one piece.
+// write writes one frame.
 func (s *server) write(f wire.Frame) error {
 	b := f.Append(nil)
 	s.outMu.Lock()

@@ -14,15 +14,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
-// host is the other end of a server that runs in this process, and whose
-// commands run on this machine.
+// A host is the other end of a server in this process, whose commands run on
+// this machine.
 type host struct {
 	t    *testing.T
 	conn *os.File
 	done chan error
 }
 
-// reaper is the only one of this process.
+// reaper is the only reaper of this process.
 var reaper = sync.OnceValue(guestinit.NewReaper)
 
 func socketPair(t *testing.T) (a, b *os.File) {
@@ -66,7 +66,7 @@ func (h *host) raw(f wire.Frame) {
 	}
 }
 
-// result is all that the server has said of one command.
+// A result has everything that the server has reported about a command.
 type result struct {
 	started        wire.StartedReport
 	stdout, stderr string
@@ -158,7 +158,7 @@ func TestServerSignal(t *testing.T) {
 		if unix.WaitStatus(r.exit.Status).Signal() != unix.SIGTERM {
 			t.Errorf("%+v", r)
 		}
-		h.send(wire.Signal, 1, wire.SignalRequest{Signal: int(unix.SIGTERM)}) // too late: no trouble
+		h.send(wire.Signal, 1, wire.SignalRequest{Signal: int(unix.SIGTERM)}) // after the end: ignored
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package cpio writes cpio archives in the "newc" format, which is what the
-// kernel unpacks as its initramfs (Documentation/driver-api/early-userspace/buffer-format.rst).
+// Package cpio writes cpio archives in the "newc" format, in which the kernel
+// expects its initramfs
+// (Documentation/driver-api/early-userspace/buffer-format.rst).
 package cpio
 
 import (
@@ -19,9 +20,9 @@ const (
 
 const trailer = "TRAILER!!!"
 
-// A Writer writes one archive. Everything belongs to root, and times are zero,
-// so that the same contents make the same bytes. The first error sticks:
-// it is what every later call, and Close, returns.
+// A Writer writes one archive. All entries are owned by root, and times are
+// zero, so that the same contents give the same bytes. After the first error,
+// all calls and Close return it.
 type Writer struct {
 	w    io.Writer
 	ino  uint32
@@ -29,12 +30,12 @@ type Writer struct {
 	err  error
 }
 
-// NewWriter writes an archive to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: w, dirs: make(map[string]bool)}
 }
 
-// Dir adds a directory, and those above it.
+// Dir adds a directory and its parents.
 func (w *Writer) Dir(name string) error {
 	name = clean(name)
 	w.parents(name)
@@ -45,8 +46,8 @@ func (w *Writer) Dir(name string) error {
 	return w.err
 }
 
-// File adds a regular file, and the directories above it. Mode holds
-// permission bits.
+// File adds a regular file and its parent directories. mode has the permission
+// bits.
 func (w *Writer) File(name string, mode uint32, data []byte) error {
 	name = clean(name)
 	w.parents(name)
@@ -70,7 +71,7 @@ func (w *Writer) CharDevice(name string, mode, major, minor uint32) error {
 	return w.err
 }
 
-// Close ends the archive. It does not close what it was written to.
+// Close ends the archive. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	w.entry(trailer, 0, nil, 0, 0)
 	if w.err == nil {

@@ -15,7 +15,7 @@ type item struct {
 	major uint64
 }
 
-// parse reads an archive back, checking alignment and magic on the way.
+// parse parses an archive, and checks alignment and magic.
 func parse(t *testing.T, b []byte) []item {
 	t.Helper()
 	var items []item

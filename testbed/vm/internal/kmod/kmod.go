@@ -1,5 +1,5 @@
 // Package kmod finds kernel modules in a directory lib/modules/RELEASE, and
-// what has to be loaded before each.
+// their dependencies.
 package kmod
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/xz"
 )
 
-// A Tree is the modules of one kernel.
+// A Tree has the modules of one kernel.
 type Tree struct {
 	dir     string
 	files   map[string]string // path by name
@@ -55,8 +55,8 @@ func Open(dir string) (*Tree, error) {
 	return t, lines.Err()
 }
 
-// moduleName gives the name of a module from its path. The kernel treats "-"
-// and "_" alike.
+// moduleName returns the name of a module from its path. The kernel does not
+// distinguish "-" and "_".
 func moduleName(path string) (string, bool) {
 	name, ok := strings.CutSuffix(strings.TrimSuffix(filepath.Base(path), ".xz"), ".ko")
 	return normal(name), ok
@@ -64,11 +64,11 @@ func moduleName(path string) (string, bool) {
 
 func normal(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// A MissingError says that a kernel has a module in no form: neither as a
-// file nor built in.
+// A MissingError means that a kernel does not have a module, neither as a file
+// nor built in.
 type MissingError struct {
 	Module   string
-	NeededBy string // "" when it was asked for by name
+	NeededBy string // "" if it was requested directly
 	Dir      string
 }
 
@@ -81,13 +81,13 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("the kernel of %s has no module %s%s", filepath.Base(e.Dir), e.Module, by)
 }
 
-// Has tells whether the kernel has a module, as a file or built in.
+// Has reports whether the kernel has a module, as a file or built in.
 func (t *Tree) Has(name string) bool {
 	return t.files[normal(name)] != "" || t.builtin[normal(name)]
 }
 
-// Resolve gives the named modules and all that they depend on, in an order in
-// which they can be loaded. Modules that are built in are left out.
+// Resolve returns the named modules and their dependencies, in loading order,
+// without built-in modules.
 func (t *Tree) Resolve(names ...string) ([]Module, error) {
 	r := &resolver{tree: t, seen: make(map[string]bool)}
 	for _, name := range names {
@@ -141,7 +141,7 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Depends gives the modules that a module says it depends on.
+// Depends returns the direct dependencies of a module.
 func Depends(module []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
@@ -158,7 +158,7 @@ func Depends(module []byte) ([]string, error) {
 	return parseDepends(info), nil
 }
 
-// parseDepends reads the entries "depends=a,b" of a .modinfo section, whose
+// parseDepends parses the entries "depends=a,b" of a .modinfo section, whose
 // entries end in zero bytes.
 func parseDepends(info []byte) []string {
 	var depends []string

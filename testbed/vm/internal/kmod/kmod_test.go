@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// module makes the smallest ELF file with a .modinfo section.
+// module returns the smallest ELF file with a .modinfo section.
 func module(info string) []byte {
 	const names = "\x00.modinfo\x00.shstrtab\x00"
 	var b bytes.Buffer

@@ -1,5 +1,5 @@
-// Package testlog reads what a test binary prints with -test.v=test2json: the
-// usual log, in which a byte 0x16 marks the lines of the testing package.
+// Package testlog parses the output of a test binary with -test.v=test2json:
+// the usual log, in which a byte 0x16 marks the lines of the testing package.
 package testlog
 
 import (
@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// An Action says what happened.
+// An Action is the kind of an event.
 type Action string
 
-// What the log tells.
+// The actions.
 const (
 	Run    Action = "run"
 	Output Action = "output"
@@ -20,22 +20,22 @@ const (
 	Skip   Action = "skip"   // of a test
 	Passed Action = "passed" // of the binary
 	Failed Action = "failed" // of the binary
-	Lost   Action = "lost"   // never read from a log: for those who watch one
+	Lost   Action = "lost"   // not in a log: for users of Events
 )
 
-// Ends tells whether a test has ended.
+// Ends reports whether the test has ended.
 func (a Action) Ends() bool { return a == Pass || a == Fail || a == Skip }
 
-// An Event is one line of the log, or a part of one.
+// An Event is a line of the log, or a part of one.
 type Event struct {
 	Action Action
-	Test   string // "" if it belongs to none
+	Test   string // "" if it does not belong to a test
 	Text   string // of Output
 }
 
 const marker = 0x16
 
-// A Writer takes a log and calls a function for each event.
+// A Writer parses a log and calls a function for each event.
 type Writer struct {
 	handle  func(Event)
 	mu      sync.Mutex
@@ -43,13 +43,13 @@ type Writer struct {
 	current string
 }
 
-// NewWriter returns a Writer. The function is called by one goroutine at a time.
+// NewWriter returns a Writer. handle is called by one goroutine at a time.
 func NewWriter(handle func(Event)) *Writer { return &Writer{handle: handle} }
 
-// maxLine bounds what is kept of a line that does not end.
+// maxLine bounds the length of a buffered line.
 const maxLine = 1 << 16
 
-// Write takes a piece of the log.
+// Write parses a piece of the log.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 }
 
-// Close handles what is left without a line's end.
+// Close handles an incomplete last line.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,8 +79,8 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// one handles a line. A test may have printed something without a line's end
-// before a line of the testing package.
+// one handles a line. A test may have printed text without a newline before a
+// line of the testing package.
 func (w *Writer) one(line string) {
 	if at := strings.LastIndexByte(line, marker); at >= 0 {
 		if at > 0 {
@@ -98,7 +98,7 @@ func (w *Writer) output(text string) {
 	w.handle(Event{Output, w.current, text})
 }
 
-// framing handles a line of the testing package, if it is one.
+// framing handles a line of the testing package. It reports whether it is one.
 func (w *Writer) framing(line string) bool {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -142,8 +142,8 @@ func parent(name string) string {
 	return ""
 }
 
-// Queue holds events for a reader that may be slower than the writer. Its zero
-// value is ready for use.
+// A Queue queues events for a reader that may be slower than the writer. The
+// zero value is ready for use.
 type Queue struct {
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -157,7 +157,7 @@ func (q *Queue) locked() {
 	}
 }
 
-// Add adds an event at the end.
+// Add appends an event.
 func (q *Queue) Add(e Event) {
 	q.locked()
 	defer q.mu.Unlock()
@@ -165,7 +165,7 @@ func (q *Queue) Add(e Event) {
 	q.more.Signal()
 }
 
-// Next waits for an event and takes it.
+// Next waits for an event and removes it.
 func (q *Queue) Next() Event {
 	q.locked()
 	defer q.mu.Unlock()

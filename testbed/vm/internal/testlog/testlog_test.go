@@ -52,7 +52,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// Nothing that a test prints gets lost, whatever it is.
+// FuzzWriter checks that no output of a test is lost.
 func FuzzWriter(f *testing.F) {
 	f.Add(log)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -1,5 +1,5 @@
-// Package tsc measures the time stamp counter of this machine, which QEMU hands
-// to guests that it emulates.
+// Package tsc measures the frequency of this machine's time stamp counter,
+// which emulated guests of QEMU use.
 package tsc
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// KHz is how many thousand times a second the counter counts, and 0 on a
-// machine that has none. It is measured once.
+// KHz returns the frequency of the counter in kHz, or 0 if the machine has
+// none. It is measured once.
 var KHz = sync.OnceValue(func() int {
 	if !known {
 		return 0
@@ -16,8 +16,8 @@ var KHz = sync.OnceValue(func() int {
 	return measure(precision)
 })
 
-// precision is how many times longer the measurement takes than its two ends
-// are uncertain.
+// precision is the ratio of the length of the measurement to the uncertainty of
+// its two ends.
 const precision = 10_000
 
 func measure(precision time.Duration) int {
@@ -31,16 +31,15 @@ func measure(precision time.Duration) int {
 	}
 }
 
-// A moment is a state of the counter, and when that was: at, or up to width
-// later.
+// A moment is a value of the counter, which was read between at and at+width.
 type moment struct {
 	ticks uint64
 	at    time.Time
 	width time.Duration
 }
 
-// look takes the surest of some looks. In the others this thread may have lost
-// its CPU in between.
+// look returns the most precise of several reads. During the others this thread
+// may have lost its CPU.
 func look() moment {
 	var best moment
 	for i := range 20 {

@@ -1,8 +1,8 @@
-// Package wire is what host and guest say to each other over the guest's
-// virtio-serial port: frames of a kind, a stream number and a payload.
+// Package wire implements the protocol of host and guest on the guest's
+// virtio-serial port: frames with a kind, a stream number and a payload.
 //
 // The host opens a stream per command with Start; all other frames of the
-// command carry its number. Stream 0 is for the guest itself.
+// command have its number. Stream 0 is for the guest itself.
 package wire
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Version is that of the protocol. The agent is built with the host's program,
-// so a difference means a stale binary.
+// Version is the version of the protocol. The agent is built together with the
+// host's program, so a difference means a stale binary.
 const Version = 2
 
-// A Kind says what a frame is.
+// A Kind is the kind of a frame.
 type Kind uint8
 
 // Frames from the host.
@@ -28,8 +28,8 @@ const (
 	CloseStdin                 // end of the command's input
 	Signal                     // send a signal: SignalRequest
 	Resize                     // size of a terminal: WindowSize
-	Ping                       // the guest answers with Pong, same payload
-	PowerOff                   // end the guest
+	Ping                       // request a Pong with the same payload
+	PowerOff                   // power off the guest
 )
 
 // Frames from the guest.
@@ -39,14 +39,14 @@ const (
 	Stdout                   // bytes
 	Stderr                   // bytes
 	Exit                     // the command has ended: ExitReport
-	Pong                     // answer to Ping
-	Failure                  // the agent cannot go on: text
+	Pong                     // reply to Ping
+	Failure                  // fatal error of the agent: text
 )
 
 // MaxPayload bounds a frame's payload.
 const MaxPayload = 1 << 20
 
-// ErrFrame says that the other side does not speak the protocol.
+// ErrFrame means that the other side does not use the protocol.
 var ErrFrame = errors.New("wire: not a frame")
 
 const headerSize = 12
@@ -86,7 +86,7 @@ func Read(r io.Reader) (Frame, error) {
 	return f, nil
 }
 
-// Message makes a frame whose payload is the JSON form of v.
+// Message returns a frame with v encoded as JSON.
 func Message(kind Kind, stream uint32, v any) (Frame, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -98,7 +98,7 @@ func Message(kind Kind, stream uint32, v any) (Frame, error) {
 	return Frame{Kind: kind, Stream: stream, Payload: b}, nil
 }
 
-// Decode reads the JSON payload of a frame.
+// Decode decodes the JSON payload of a frame.
 func (f Frame) Decode(v any) error {
 	if err := json.Unmarshal(f.Payload, v); err != nil {
 		return fmt.Errorf("wire: frame of kind %d: %w", f.Kind, err)
@@ -106,14 +106,14 @@ func (f Frame) Decode(v any) error {
 	return nil
 }
 
-// StartRequest asks for a command.
+// StartRequest requests the start of a command.
 type StartRequest struct {
 	Path    string   // a name without slash is looked up in PATH
 	Args    []string // Args[0] is the name
 	Env     []string
 	Dir     string
 	Outside bool // run in the initramfs rather than in the Debian root
-	Stdin   bool // whether Stdin frames will come; else /dev/null
+	Stdin   bool // Stdin frames will follow; else /dev/null
 	TTY     *WindowSize
 	UID     uint32
 	GID     uint32
@@ -130,53 +130,53 @@ type Rlimit struct {
 // WindowSize is the size of a terminal in characters.
 type WindowSize struct{ Rows, Cols uint16 }
 
-// SignalRequest asks for a signal to a command, or to its process group.
+// SignalRequest requests a signal to a command, or to its process group.
 type SignalRequest struct {
 	Signal int
 	Group  bool
 }
 
-// HelloReport introduces the guest.
+// HelloReport describes the guest.
 type HelloReport struct {
 	Version int
 	Release string
 	Uptime  time.Duration // by the guest's clock
 }
 
-// StartedReport says that a command runs, or why it does not.
+// StartedReport reports that a command runs, or the error.
 type StartedReport struct {
 	PID   int
 	Error string
 	Errno int
 }
 
-// ExitReport says how a command ended.
+// ExitReport reports how a command ended.
 type ExitReport struct {
-	Status   uint32 // as wait4(2) gives it
+	Status   uint32 // as returned by wait4(2)
 	UserUsec int64
 	SysUsec  int64
-	Held     bool // output was cut off: other processes still hold the pipes
+	Held     bool // output was truncated: other processes still hold the pipes
 }
 
 // PortName is the name of the guest's virtio-serial port.
 const PortName = "goverbs"
 
-// ConfigFile is where the initramfs holds a GuestConfig.
+// ConfigFile is the path of the GuestConfig in the initramfs.
 const ConfigFile = "/goverbs.json"
 
 // Directories that the host shares with a guest: tag and mount point.
 const (
 	RootTag, RootDir     = "root", "/debian"               // the Debian root
-	FilesTag, FilesDir   = "files", "/goverbs"             // what Install has put there; read-only in the guest
+	FilesTag, FilesDir   = "files", "/goverbs"             // files of Install; read-only in the guest
 	ShareTag, ShareDir   = "share", "/share"               // a directory of the user's choice
 	DefaultRXE, DummyDev = "rxe0", "d0"                    // the soft-RoCE device and the network device under it
 	DummyAddr            = "10.9.0.1/24"                   // of the network device
 	DefaultPath          = "/usr/sbin:/usr/bin:/sbin:/bin" // PATH of commands
 )
 
-// GuestConfig tells the agent what to set up.
+// GuestConfig is the configuration for the agent.
 type GuestConfig struct {
 	Root  bool // mount the Debian root and run commands in it
 	Share bool // mount the shared directory
-	RXE   bool // make rxe0 on d0
+	RXE   bool // create rxe0 on d0
 }

@@ -36,18 +36,18 @@ type probs struct {
 	lc, lp, pb uint
 }
 
-// decoder is the state that lives on from one LZMA2 chunk to the next.
+// A decoder has the state that is kept between LZMA2 chunks.
 type decoder struct {
 	probs
 	rc    rangeDecoder
 	out   []byte
-	dict  int // where the dictionary begins in out
+	dict  int // start of the dictionary in out
 	state int
 	reps  [4]uint32
 }
 
-// decodeLZMA2 appends the chunks at the start of in to out, and returns how
-// many bytes they took.
+// decodeLZMA2 appends the data of the chunks at the start of in to out, and
+// returns their length.
 func decodeLZMA2(in []byte, out *[]byte) (int, error) {
 	d := &decoder{out: *out}
 	needDict, needProps, pos := true, true, 0
@@ -81,7 +81,7 @@ func decodeLZMA2(in []byte, out *[]byte) (int, error) {
 	}
 }
 
-// chunk decodes one chunk, and returns its length with its header.
+// chunk decodes one chunk, and returns its length including the header.
 func (d *decoder) chunk(control byte, in []byte) (int, error) {
 	head := 3
 	if control >= 0xc0 {
@@ -131,7 +131,7 @@ func (d *decoder) setProps(b byte) error {
 	return nil
 }
 
-// reset puts every probability to one half.
+// reset sets all probabilities to one half.
 func (d *decoder) reset() {
 	d.state, d.reps = 0, [4]uint32{}
 	p := probs{lc: d.lc, lp: d.lp, pb: d.pb, literal: make([]uint16, 0x300<<(d.lc+d.lp))}
@@ -161,7 +161,7 @@ func (d *decoder) reset() {
 	d.probs = p
 }
 
-// decode runs until out has the length end.
+// decode decodes until out has length end.
 func (d *decoder) decode(end int) error {
 	for len(d.out) < end {
 		pos := (len(d.out) - d.dict) & (1<<d.pb - 1)
@@ -182,7 +182,7 @@ func (d *decoder) decode(end int) error {
 		if from < d.dict || len(d.out)+length > end {
 			return fmt.Errorf("%w: match", ErrFormat)
 		}
-		for i := range length { // may overlap what it appends
+		for i := range length { // may overlap the appended bytes
 			d.out = append(d.out, d.out[from+i])
 		}
 	}
@@ -192,8 +192,8 @@ func (d *decoder) decode(end int) error {
 	return nil
 }
 
-// decodeMatch decodes a match or repetition up to its length; the distance is
-// then reps[0].
+// decodeMatch decodes a match or repetition and returns its length; the
+// distance is then reps[0].
 func (d *decoder) decodeMatch(pos int) (int, error) {
 	s := d.state
 	if d.rc.bit(&d.rep[s]) == 0 {
@@ -226,7 +226,7 @@ func (d *decoder) decodeMatch(pos int) (int, error) {
 	return d.rc.length(&d.repLen, pos) + matchMin, nil
 }
 
-// after is the next state: it tells whether a literal came before.
+// after returns the next state, depending on whether a literal came before.
 func after(state, literal, other int) int {
 	if state < 7 {
 		return literal

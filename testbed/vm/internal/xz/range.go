@@ -51,7 +51,7 @@ func (r *rangeDecoder) bit(prob *uint16) uint32 {
 	return 1
 }
 
-// tree decodes bits from the highest on.
+// tree decodes bits, most significant first.
 func (r *rangeDecoder) tree(p []uint16, bits int) uint32 {
 	m := uint32(1)
 	for range bits {
@@ -60,7 +60,7 @@ func (r *rangeDecoder) tree(p []uint16, bits int) uint32 {
 	return m - 1<<bits
 }
 
-// reverse decodes bits from the lowest on.
+// reverse decodes bits, least significant first.
 func (r *rangeDecoder) reverse(p []uint16, bits int) uint32 {
 	m, v := uint32(1), uint32(0)
 	for i := range bits {
@@ -71,7 +71,7 @@ func (r *rangeDecoder) reverse(p []uint16, bits int) uint32 {
 	return v
 }
 
-// direct decodes bits that are all equally likely.
+// direct decodes bits with equal probabilities.
 func (r *rangeDecoder) direct(bits int) uint32 {
 	v := uint32(0)
 	for range bits {
@@ -87,7 +87,7 @@ func (r *rangeDecoder) direct(bits int) uint32 {
 	return v
 }
 
-// length decodes the length of a match, less the shortest.
+// length decodes the length of a match, less the minimum.
 func (r *rangeDecoder) length(p *lengthProbs, pos int) int {
 	if r.bit(&p.choice) == 0 {
 		return int(r.tree(p.low[pos][:], 3))

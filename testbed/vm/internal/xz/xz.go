@@ -1,5 +1,5 @@
-// Package xz decompresses xz files as the kernel's build makes them (.ko.xz):
-// one or more blocks with the LZMA2 filter alone, checked by CRC32 or CRC64.
+// Package xz decompresses xz files as created by the kernel's build (.ko.xz):
+// one or more blocks with only the LZMA2 filter, with CRC32 or CRC64.
 package xz
 
 import (
@@ -10,10 +10,10 @@ import (
 	"hash/crc64"
 )
 
-// ErrFormat says that the input is not an xz file of the supported kind.
+// ErrFormat means that the input is not an xz file of the supported kind.
 var ErrFormat = errors.New("xz: damaged or unsupported data")
 
-// maxSize bounds what one file may decompress to.
+// maxSize bounds the decompressed size of a file.
 const maxSize = 1 << 30
 
 const (
@@ -41,7 +41,7 @@ func Decode(in []byte) ([]byte, error) {
 		if len(in) == 0 {
 			return nil, fmt.Errorf("%w: no index", ErrFormat)
 		}
-		if in[0] == 0 { // the index: all blocks are done
+		if in[0] == 0 { // the index: all blocks are decoded
 			return out, nil
 		}
 		used, err := decodeBlock(in, check, &out)
@@ -52,7 +52,7 @@ func Decode(in []byte) ([]byte, error) {
 	}
 }
 
-// decodeBlock appends what one block holds, and returns the block's length.
+// decodeBlock appends the data of a block, and returns the block's length.
 func decodeBlock(in []byte, check byte, out *[]byte) (int, error) {
 	head := (int(in[0]) + 1) * 4
 	if head > len(in) || crc32.ChecksumIEEE(in[:head-4]) != binary.LittleEndian.Uint32(in[head-4:]) {
@@ -77,10 +77,10 @@ func decodeBlock(in []byte, check byte, out *[]byte) (int, error) {
 	return end + size, nil
 }
 
-// checkFilters accepts a block header whose only filter is LZMA2.
+// checkFilters checks that LZMA2 is the only filter of a block.
 func checkFilters(head []byte) error {
 	flags, rest := head[0], head[1:]
-	for _, present := range []byte{0x40, 0x80} { // compressed and full size
+	for _, present := range []byte{0x40, 0x80} { // compressed and uncompressed size
 		if flags&present != 0 {
 			_, n := binary.Uvarint(rest)
 			if n <= 0 {

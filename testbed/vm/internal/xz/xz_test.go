@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// sample is "goverbs " 200 times, then the numbers 0 to 255 as bytes, made by
-// `xz --check=crc32 --lzma2=dict=1MiB`, as the kernel's build calls xz.
+// sample is "goverbs " 200 times, then the numbers 0 to 255 as bytes,
+// compressed with `xz --check=crc32 --lzma2=dict=1MiB`, as in the kernel's
+// build.
 const sample = "" +
 	"/Td6WFoAAAFpIt42AgAhARAAAACocI6G4Ac/APxdADObyzLkT9YZQ2LbM4VKVNw3dw4R3wq8nbDgZGChnygW61S54lg+jK1nUsY/" +
 	"+OFMHzA6CXthgDoS8ExStAYI6IwqMDghR5bjkupdU9HlyRdv2+5CN04cfKCkBDKeziJ1elAJerNMeImKXDaKQeTy9m0J1RDSg64E" +
@@ -42,8 +43,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Every damaged byte and every truncation ends in an error, or in the text
-// itself (bytes after the blocks are not looked at).
+// TestDamage checks that damaged and truncated files return an error or the
+// original text (bytes after the blocks are not checked).
 func TestDamage(t *testing.T) {
 	data, text := sampleData(t), sampleText()
 	for i := range data {

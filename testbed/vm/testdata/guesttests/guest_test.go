@@ -1,5 +1,4 @@
-// Package guesttests is a test binary that behaves badly, for the test of
-// vm.RunTests.
+// Package guesttests is a misbehaving test binary for the test of vm.RunTests.
 package guesttests
 
 import (
@@ -8,7 +7,7 @@ import (
 	"testing"
 )
 
-// mode says which test misbehaves.
+// mode selects the test that misbehaves.
 var mode = os.Getenv("GUESTTEST_MODE")
 
 func TestPass(t *testing.T) { t.Log("running in", os.Getenv("GOVERBS_KERNEL")) }

@@ -1,4 +1,4 @@
-// Probe is a static program that guests run in the tests of package vm.
+// Probe is a static program for the guests of package vm's tests.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// first is the program as a guest's only process.
+// first runs the program as a guest's only process.
 func first() {
 	if err := guestinit.Start(); err != nil {
 		guestinit.Fatal(err)
@@ -40,7 +40,7 @@ func first() {
 	guestinit.PowerOff()
 }
 
-// device makes a soft-RoCE device, and checks that the kernel shows it.
+// device creates a soft-RoCE device, and checks that the kernel lists it.
 func device() error {
 	if err := guestinit.AddDummy("d0"); err != nil {
 		return err
@@ -107,7 +107,7 @@ func run(args []string) error {
 	return nil
 }
 
-// count prints the least time that a fixed amount of work took.
+// count prints the minimum time for a fixed amount of work.
 func count() error {
 	best := time.Duration(1 << 62)
 	sum := 0
@@ -122,7 +122,7 @@ func count() error {
 	return err
 }
 
-// leaveChild ends while a child holds standard output open.
+// leaveChild exits while a child keeps standard output open.
 func leaveChild() error {
 	_, err := syscall.ForkExec("/proc/self/exe", []string{"probe", "forever"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
 	return err

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testLink pulls the cable long enough for both ends to notice, plugs it in again, and
-// then pulls it for short moments.
+// testLink disconnects the cable long enough for both ends to notice, connects
+// it again, and then disconnects it for short moments.
 func (p *pair) testLink(t *testing.T) {
 	before := p.counters(t)
 	c, s := p.begin(t, nil)
@@ -49,8 +49,8 @@ func (p *pair) testLink(t *testing.T) {
 	p.record(t, r)
 }
 
-// cable pulls or plugs the first guest's cable, and waits until its kernel has
-// noticed.
+// cable connects or disconnects the first guest's cable, and waits until its
+// kernel has noticed.
 func (p *pair) cable(t *testing.T, up bool) {
 	t.Helper()
 	e := p.ends[0]
@@ -106,7 +106,7 @@ func (p *pair) testGC(t *testing.T) {
 	a, b := p.talk(t, []string{"GOGC=10"}, "-churn", "64")
 	const least = 10
 	if a.GCs < least || b.GCs < least {
-		t.Errorf("%d and %d collections: that is no pressure", a.GCs, b.GCs)
+		t.Errorf("%d and %d collections: too few", a.GCs, b.GCs)
 	}
 	p.record(t, row{fault: "garbage collections", injected: int(a.GCs + b.GCs), accounts: []*Account{a, b},
 		counters: difference(before, p.counters(t)), c: []string{"has none"}})
@@ -140,5 +140,5 @@ func (p *pair) nothingFrom(t *testing.T, long time.Duration) {
 	}
 }
 
-// long is a number of messages that no run reaches.
+// long is a number of messages that is not reached.
 var long = strconv.Itoa(1 << 30)
