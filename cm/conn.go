@@ -126,11 +126,9 @@ type Conn struct {
 // that of one of those two.
 func (c *Conn) setUp(o *Options) (own bool, err error) {
 	c.id.setup.Store(&setupMRs{})
-	pd := o.PD
-	if o.OwnPD {
-		if pd, err = c.allocPD(o); err != nil {
-			return false, err
-		}
+	pd, err := c.choosePD(o)
+	if err != nil {
+		return false, err
 	}
 	cfg := o.qp(uverbs.RC)
 	if o.Prepare != nil {
@@ -148,6 +146,24 @@ func (c *Conn) setUp(o *Options) (own bool, err error) {
 	return err != nil, err
 }
 
+// choosePD returns the PD that the options select, or nil for the one that the ids of
+// the device share. It sets the PD of the id, because Prepare uses it before CreateQP.
+func (c *Conn) choosePD(o *Options) (pd *uverbs.PD, err error) {
+	pd = o.PD
+	if o.OwnPD {
+		pd, err = c.allocPD(o)
+	}
+	if pd == nil {
+		return nil, err
+	}
+	c.id.mu.Lock()
+	defer c.id.mu.Unlock()
+	if pd, err = c.id.checkPD("set PD of", pd); err == nil {
+		c.id.setAttrs(func() { c.id.pd = pd })
+	}
+	return pd, err
+}
+
 // allocPD allocates the connection's own PD.
 func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
 	const op = "allocate PD for"
@@ -163,9 +179,6 @@ func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
 		return nil, err
 	}
 	c.Own(pd)
-	c.id.mu.Lock()
-	c.id.setAttrs(func() { c.id.pd = pd })
-	c.id.mu.Unlock()
 	return pd, nil
 }
 

@@ -45,6 +45,39 @@ func TestEcho(t *testing.T) {
 	check(t, <-got)
 }
 
+// In Prepare, the PD of the connection is Options.PD, as it is in Setup.
+func TestPrepareUsesOptionsPD(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	serve(t, l)
+	keep := newSyncID(t, PSTCP)
+	check(t, keep.Bind(at(here, 0)))
+	pd := closing(t, good(keep.Verbs().AllocPD())(t))
+	var prepare, setup *uverbs.PD
+	var mr *uverbs.MR
+	closing(t, good(Dial(limit(t), l.Addr().String(), &Options{PD: pd,
+		Prepare: func(c *Conn, _ *uverbs.QPConfig) (err error) {
+			prepare = c.PD()
+			mr, err = c.AllocMsgs(64)
+			return err
+		},
+		Setup: func(c *Conn) error { setup = c.PD(); return nil }}))(t))
+	closing(t, mr)
+	if prepare != pd || setup != pd || mr.PD() != pd {
+		t.Errorf("want Options.PD in Prepare (%v), in Setup (%v), and for memory that Prepare allocates (%v)",
+			prepare == pd, setup == pd, mr.PD() == pd)
+	}
+	other := newLoop()
+	d := good(other.open(deviceKey{index: 9, guid: 9}, false))(t)
+	_, err := Dial(limit(t), l.Addr().String(), &Options{PD: d.pd, Prepare: func(*Conn, *uverbs.QPConfig) error {
+		t.Error("Prepare is called with the PD of another device")
+		return nil
+	}})
+	is(t, "the PD of another device", err, uverbs.ErrInvalid)
+	check(t, d.ctx.Close())
+	other.k.Close(t)
+}
+
 // The types of the highest level have only methods of their own: an embedded id would
 // promote Bind, Accept, Migrate and others that end or confuse a connection.
 func TestNothingIsPromoted(t *testing.T) {
