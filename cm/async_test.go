@@ -259,3 +259,21 @@ func TestSyncQueued(t *testing.T) {
 	}
 	check(t, back.Close())
 }
+
+// The event that has ended a SyncID is returned by the channel that the id moves to, also
+// if the id was moved to and fro before. Disconnect, which waits for it, consumes it.
+func TestMigrateEnded(t *testing.T) {
+	newRig(t)
+	k := newTalk(t)
+	_, a, p := connection(t)
+	check(t, p.Disconnect(limit(t)))
+	<-a.Disconnected() // the pump has read the event, and no call has returned it
+	check(t, a.Migrate(k.EventChannel))
+	s := good(a.ID.Sync())(t)
+	<-s.Disconnected()
+	is(t, "the id made synchronous once more", s.Err(), ErrDisconnected)
+	check(t, s.Migrate(k.EventChannel))
+	k.next(EventDisconnected, a.ID)
+	check(t, p.Migrate(k.EventChannel))
+	k.quiet(p.ID)
+}

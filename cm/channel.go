@@ -73,6 +73,8 @@ type record struct {
 	id   *ID
 	mc   *Membership // if the event is for a membership
 	raw  uapi.RdmaUcmEventResp
+
+	terminal bool // the event has ended a SyncID
 }
 
 func (r *record) typ() EventType { return EventType(r.raw.Event) }
@@ -84,7 +86,7 @@ func (n *node) read(r *record) (*record, error) {
 		r = &record{}
 	}
 	for {
-		r.node, r.id, r.mc = n, nil, nil
+		r.node, r.id, r.mc, r.terminal = n, nil, nil, false
 		if err := n.file.NextEvent(&r.raw); err != nil {
 			return nil, err
 		}

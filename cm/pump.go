@@ -173,8 +173,10 @@ func (id *ID) Sync() (*SyncID, error) {
 }
 
 // Migrate moves the id to an event channel, where its events are read from then on:
-// rdma_migrate_id(3). Waiting calls of its SyncID return an error, but the ID
-// remains usable. An id that listens cannot be moved, so call Migrate before Listen.
+// rdma_migrate_id(3). These include the event that has ended the connection, unless
+// [SyncID.Disconnect] has waited for it. Waiting calls of its SyncID return an error,
+// but the ID remains usable. An id that listens cannot be moved, so call Migrate before
+// Listen.
 // It returns [uverbs.ErrInvalid] if the id listens, [uverbs.ErrClosed] after Close
 // of the id or the channel, or what the kernel says.
 func (id *ID) Migrate(ch *EventChannel) error { return id.migrate(&ch.node, nil, ch) }
@@ -215,7 +217,7 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	switch {
 	case s == nil:
 	case id.life.endCause() != nil:
-		s.closeDone() // the event that ended the id is not repeated
+		s.closeDone() // the event that ended the id may have been read before
 	case id.life.current() == phaseEstablished:
 		s.terminateQueued()
 	}

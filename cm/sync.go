@@ -80,18 +80,20 @@ func newSync(id *ID) *SyncID {
 }
 
 // push adds an event to the queue, or reports that the request must be rejected. The
-// end of the connection is not queued, because it affects all waiting calls.
-// Requests are read at once, so that the kernel cannot apply the backlog: push does.
-// It runs in a pump and issues no command.
+// end of the connection affects all waiting calls, and no call removes it from the
+// queue: it is kept for the event channel that the id may move to. Requests are read at
+// once, so that the kernel cannot apply the backlog: push does. It runs in a pump and
+// issues no command.
 func (s *SyncID) push(r *record) (refused bool) {
 	switch r.typ() {
 	case EventAddrChange, EventTimewaitExit, EventUser, eventInternal:
 		return false // no call waits for these
 	}
 	s.mu.Lock()
-	ends := s.isTerminal(r)
+	ends := !r.terminal && s.isTerminal(r) // the event may have ended an earlier SyncID of the id
+	r.terminal = r.terminal || ends
 	refused = isRequest(r) && (s.endCause() != nil || s.requestCount() >= s.backlog)
-	if !ends && !refused {
+	if !refused {
 		s.queue = append(s.queue, r)
 		s.broadcast()
 	}
@@ -189,9 +191,9 @@ func (s *SyncID) terminate(r *record) {
 func (s *SyncID) terminateQueued() {
 	var r *record
 	s.mu.Lock()
-	if k := slices.IndexFunc(s.queue, s.isTerminal); k >= 0 {
+	if k := slices.IndexFunc(s.queue, func(r *record) bool { return !r.terminal && s.isTerminal(r) }); k >= 0 {
 		r = s.queue[k]
-		s.queue = slices.Delete(s.queue, k, k+1)
+		r.terminal = true
 	}
 	s.mu.Unlock()
 	if r != nil {
@@ -289,7 +291,7 @@ func (s *SyncID) nextFit(ctx context.Context, fits func(*record) bool) (*record,
 func (s *SyncID) tryNext(fits func(*record) bool) (*record, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := slices.IndexFunc(s.queue, fits); k >= 0 {
+	if k := slices.IndexFunc(s.queue, func(r *record) bool { return !r.terminal && fits(r) }); k >= 0 {
 		r := s.queue[k]
 		s.queue = slices.Delete(s.queue, k, k+1)
 		return r, nil, nil

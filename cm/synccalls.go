@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -141,6 +142,10 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	if err := s.endCause(); !errors.Is(err, ErrDisconnected) {
 		return err
 	}
+	// This call has returned the event: after a migration, Next does not.
+	s.queue = slices.DeleteFunc(s.queue, func(r *record) bool {
+		return r.terminal && r.mc == nil && r.typ() != EventDeviceRemoval
+	})
 	return nil
 }
 
