@@ -19,7 +19,7 @@ import (
 // after Close.
 func (c *Context) ExportFD() (int, error) {
 	fd, err := c.dev.Dup()
-	return fd, c.wrap("export", c.name, err, "")
+	return fd, c.wrap("export", c.name, err, explainFDs(err))
 }
 
 // Handle returns the kernel's handle of the PD, for processes that share the context: the
@@ -52,7 +52,7 @@ func ImportDevice(fd int) (*Context, error) {
 	const op = "import device"
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-		return nil, invalid(op, "", sitoa(fd)+" is no descriptor of an RDMA device: take what ExportFD returned")
+		return nil, invalid(op, "", sitoa(fd)+" is not a descriptor of an RDMA device: pass the result of ExportFD")
 	}
 	devices, err := Devices()
 	if err != nil {

@@ -84,12 +84,27 @@ func TestExportFD(t *testing.T) {
 	}
 }
 
+// exportWithoutDescriptors calls ExportFD while the process may have no descriptor but 0, which is
+// in use.
+func exportWithoutDescriptors(t *testing.T, c *Context) error {
+	var old unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}))
+	fd, err := c.ExportFD()
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+	if err == nil {
+		check(t, unix.Close(fd))
+	}
+	return err
+}
+
 func importErrors(t *testing.T) []errorCase {
 	r := newRig(t)
 	c := r.imported(t)
 	pd := good(c.ImportPD(0))(t)
 	cases := []errorCase{
 		{"no descriptor", second(ImportDevice(-1)), []error{ErrInvalid}},
+		{"export without descriptors", exportWithoutDescriptors(t, c), []error{unix.EMFILE}},
 		{"no such PD", second(c.ImportPD(99)), []error{ErrInvalid, unix.ENOENT}},
 		{"no such MR", second(pd.ImportMR(99)), []error{ErrInvalid, unix.ENOENT}},
 	}
