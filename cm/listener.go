@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -52,7 +53,7 @@ func Listen(addr string, o *Options) (*Listener, error) {
 
 // hasProvider reports whether the program links a provider. Hermetic tests replace
 // it.
-var hasProvider = uverbs.HasProvider
+var hasProvider = driver.Registered
 
 // checkListenAddr returns an error for a listener that could never accept, or that
 // would serve other addresses than addr.

@@ -3,9 +3,11 @@ package cm
 import (
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -37,7 +39,7 @@ func (l *loop) DriverID() uint32              { return loopDriver }
 func (l *loop) ABI() (lowest, highest uint64) { return 1, 1 }
 func (l *loop) Retire() error                 { return nil }
 
-func (l *loop) Open(_ *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (l *loop) Open(_ *ioctl.Device, get driver.Command) (provider.Context, error) {
 	_, err := get(nil, nil)
 	return l, err
 }
@@ -99,7 +101,7 @@ func (l *loop) moved(m *uapi.IbUverbsModifyQp) {
 	}
 }
 
-func (l *loop) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (l *loop) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -140,9 +142,9 @@ func (q *loopCQ) Poll(wcs []uverbs.WC) (int, error) {
 	return n, nil
 }
 
-// Unpolled implements uverbs.ProviderUnpolled, for QPs that hold their sends until
+// Unpolled implements driver.Unpolled, for QPs that hold their sends until
 // their completions are polled.
-func (q *loopCQ) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
+func (q *loopCQ) Unpolled(of any) (sends, recvs int) {
 	p := of.(*loopQP)
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
@@ -162,7 +164,7 @@ func (q *loopCQ) Arm(bool, uint32) error {
 	return nil
 }
 
-func (q *loopCQ) Resize(_ int, resize uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q *loopCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	return resize(nil, nil)
 }
 
@@ -177,17 +179,17 @@ func (q *loopCQ) Retire() error {
 	return nil
 }
 
-func (l *loop) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (l *loop) AllocPD(alloc driver.Command) (driver.Reply, error) {
 	return alloc(nil, nil)
 }
 
-func (l *loop) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (l *loop) CreateAH(_ *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
 	r, err := create(nil, nil)
 	av[0] = uint64(r.Handle) + 1
 	return r, err
 }
 
-func (l *loop) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+func (l *loop) CreateSRQ(_ *driver.SRQConfig, create driver.Command) (provider.SRQ, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -211,7 +213,7 @@ func (s *loopSRQ) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (s *loopSRQ) Modify(_ *uverbs.SRQAttr, _ uverbs.SRQMask, modify uverbs.ProviderCommand) error {
+func (s *loopSRQ) Modify(_ int, modify driver.Command) error {
 	_, err := modify(nil, nil)
 	return err
 }

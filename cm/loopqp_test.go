@@ -1,13 +1,15 @@
 package cm
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
 
-func (l *loop) CreateQP(qp *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+func (l *loop) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -15,7 +17,7 @@ func (l *loop) CreateQP(qp *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.Provi
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cqs := l.made[r.Handle]
-	q := &loopQP{l: l, pd: qp.PD(), handle: r.Handle, num: r.Number, cap: r.Cap, ud: cfg.Type == uverbs.UD, all: cfg.SignalAll,
+	q := &loopQP{l: l, pd: env.PD, handle: r.Handle, num: r.Number, cap: uverbs.QPCap(r.Cap), ud: cfg.Type == uverbs.UD, all: cfg.SignalAll,
 		sendCQ: l.cqs[cqs[0]], recvCQ: l.cqs[cqs[1]], receives: make([]uint64, 0, r.Cap.MaxRecvWR), ticket: leak.Track("ring of", "QP")}
 	l.qps[r.Handle] = q
 	if l.ece != 0 {
@@ -36,15 +38,13 @@ type loopECE struct {
 	granted uint32
 }
 
-func (q *loopECE) QueryECE() uverbs.ECE {
-	return uverbs.ECE{VendorID: loopVendor, Options: q.granted}
-}
+func (q *loopECE) QueryECE() (vendorID, options uint32) { return loopVendor, q.granted }
 
-func (q *loopECE) SetECE(e uverbs.ECE) error {
-	if e.VendorID != loopVendor {
+func (q *loopECE) SetECE(vendorID, options uint32) error {
+	if vendorID != loopVendor {
 		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "another vendor"}
 	}
-	q.granted = e.Options & q.l.ece &^ loopRefused
+	q.granted = options & q.l.ece &^ loopRefused
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (q *loopECE) ModifiedECE([]byte)       {}
 
 type loopQP struct {
 	l              *loop
-	pd             *uverbs.PD
+	pd             *driver.PD
 	handle, num    uint32
 	dest           uint32
 	av             uapi.IbUverbsQpDest
@@ -89,7 +89,7 @@ func (q *loopQP) post(wr *uverbs.SendWR) error {
 		return uverbs.ErrInlineTooLong
 	}
 	if q.ud {
-		if _, err := uverbs.ProviderAVOf(wr.AH, q.pd); err != nil {
+		if _, err := provider.AHOf(wr.AH).For(q.pd); err != nil {
 			return err
 		}
 		to = wr.QPN
@@ -142,26 +142,26 @@ func (q *loopQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 
 // The batch has room for one request, because package cm does not use batches.
 func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
-func (q *loopQP) Op(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
-	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op.Opcode(), Flags: op.Flags(), RemoteAddr: raddr, RKey: rkey, Imm: imm}
+func (q *loopQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+	q.batch = uverbs.SendWR{WRID: wrID, Opcode: uverbs.Opcode(op.Opcode()), Flags: uverbs.SendFlags(op.Flags()), RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
 
-func (q *loopQP) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, _ uverbs.SGE) {
+func (q *loopQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, _ uverbs.SGE) {
 	q.Op(op, wrID, raddr, rkey, imm)
 }
 
-func (q *loopQP) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, _ []byte) {
+func (q *loopQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, _ []byte) {
 	q.Op(op, wrID, raddr, rkey, imm)
 }
-func (q *loopQP) SGE(uverbs.SGE)                                     {}
-func (q *loopQP) Inline([]byte)                                      {}
-func (q *loopQP) Atomic(_, _ uint64)                                 {}
-func (q *loopQP) Bind(uverbs.ProviderBind, error)                    {}
-func (q *loopQP) Flush(uint32, uverbs.Placement, uverbs.Selectivity) {}
-func (q *loopQP) RemoteSRQ(uint32)                                   {}
+func (q *loopQP) SGE(uverbs.SGE)             {}
+func (q *loopQP) Inline([]byte)              {}
+func (q *loopQP) Atomic(_, _ uint64)         {}
+func (q *loopQP) Bind(driver.Bind, error)    {}
+func (q *loopQP) Flush(uint32, uint8, uint8) {}
+func (q *loopQP) RemoteSRQ(uint32)           {}
 
-func (q *loopQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
-	q.batch.AH, q.batch.QPN, q.batch.QKey = ah, qpn, qkey
+func (q *loopQP) UDAddr(_ *driver.AH, qpn, qkey uint32) {
+	q.batch.QPN, q.batch.QKey = qpn, qkey
 }
 func (q *loopQP) Submit() error { _, err := q.PostSend([]uverbs.SendWR{q.batch}); return err }
 func (q *loopQP) Abort()        {}

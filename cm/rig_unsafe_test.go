@@ -5,6 +5,7 @@ import (
 	_ "unsafe" // for go:linkname
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +14,7 @@ import (
 // program needs.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
-func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
+func newContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
 
 // open opens the device, as openInfo does.
 func (l *loop) open(key deviceKey, rnic bool) (*device, error) {

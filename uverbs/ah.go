@@ -1,8 +1,7 @@
 package uverbs
 
 import (
-	"sync/atomic"
-
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -11,10 +10,9 @@ import (
 // An AH is an address handle: the destination of datagrams that UD QPs of its PD send. Any
 // number of requests and goroutines may use it at the same time.
 type AH struct {
+	shared driver.AH // must be the first field: providers read it
 	object
-	pd    *PD
-	owner atomic.Pointer[PD] // pd, or its parent; nil after Close: see ProviderAVOf
-	av    ProviderAV
+	pd *PD
 }
 
 // CreateAH creates an address handle: ibv_create_ah(3). On RoCE the kernel resolves the
@@ -34,7 +32,7 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 }
 
 func (a *AH) create(attr *AHAttr) error {
-	reply, err := a.ctx.impl.CreateAH(a.pd, attr, &a.av, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	reply, err := a.ctx.impl.CreateAH(attr, a.ctx.ahEnv(attr), a.shared.AV(), func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		return a.made(a.command(attr, uhwIn, uhwOut))
 	})
 	if err != nil {
@@ -42,21 +40,21 @@ func (a *AH) create(attr *AHAttr) error {
 		return a.ctx.explainCreateAH(err, attr)
 	}
 	a.handle, a.number = reply.Handle, reply.Handle
-	a.owner.Store(a.pd.base())
+	a.shared.Open(a.pd.shared())
 	return nil
 }
 
-func (a *AH) command(attr *AHAttr, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (a *AH) command(attr *AHAttr, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsCreateAhResp](cmd, uapi.IB_USER_VERBS_CMD_CREATE_AH,
 		&uapi.IbUverbsCreateAh{PdHandle: a.pd.handle, Attr: attr.wire()})
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := a.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: resp.AhHandle}, nil
+	return driver.Reply{Handle: resp.AhHandle}, nil
 }
 
 // wire returns the attributes in the form that CREATE_AH accepts.
@@ -95,14 +93,22 @@ func (p *PD) CreateAHFromWC(port int, wc *WC, grh []byte) (*AH, error) {
 	return p.CreateAH(attr)
 }
 
+// part returns the part of a that posts read, or nil if a is nil.
+func (a *AH) part() *driver.AH {
+	if a == nil {
+		return nil
+	}
+	return &a.shared
+}
+
 // PD returns the PD that created a.
 func (a *AH) PD() *PD { return a.pd }
 
 func (a *AH) tearDown() error {
-	a.owner.Store(nil)
+	a.shared.Close()
 	err := a.destroyKernel()
 	if err != nil { // the AH still exists
-		a.owner.Store(a.pd.base())
+		a.shared.Open(a.pd.shared())
 	}
 	return err
 }

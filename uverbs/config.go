@@ -68,6 +68,15 @@ type QPConfig struct {
 	QKey uint32
 }
 
+// QPCap is the size of a QP's queues: struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR  int
+	MaxRecvWR  int
+	MaxSendSGE int
+	MaxRecvSGE int
+	MaxInline  int // bytes
+}
+
 // An SRQConfig describes a shared receive queue: ibv_create_srq(3).
 type SRQConfig struct {
 	MaxWR  int // receives that the queue holds

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -20,8 +21,8 @@ type Context struct {
 	dev     *ioctl.Device
 	device  Device
 	name    string // device name, such as rxe0
-	impl    ProviderContext
-	memory  *ProviderMRs // nil if the device never leaves storing or loading data to the CPU
+	impl    providerContext
+	memory  *driver.MRs // nil if the device never leaves storing or loading data to the CPU
 	vectors int
 	// coreSupport is the set of features of the kernel's verbs core: IB_UVERBS_CORE_SUPPORT_*.
 	coreSupport uint64
@@ -120,11 +121,11 @@ func openFirst(devices []Device) (*Context, error) {
 
 // newContext takes ownership of dev. It closes dev if the provider or the kernel reports an
 // error.
-func newContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) {
-	return startContext(dev, device, func(c *Context) (ProviderContext, error) { return p.Open(dev, c.getContext) })
+func newContext(dev *ioctl.Device, device Device, p provider) (*Context, error) {
+	return startContext(dev, device, func(c *Context) (providerContext, error) { return p.Open(dev, c.getContext) })
 }
 
-func startContext(dev *ioctl.Device, device Device, open func(*Context) (ProviderContext, error)) (_ *Context, err error) {
+func startContext(dev *ioctl.Device, device Device, open func(*Context) (providerContext, error)) (_ *Context, err error) {
 	c := &Context{dev: dev, device: device, name: device.Name,
 		byID: make(map[uint64]any)}
 	defer func() {
@@ -135,8 +136,8 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (Provide
 	if c.impl, err = open(c); err != nil {
 		return nil, c.wrap("open", c.name, err, "")
 	}
-	if s, ok := c.impl.(ProviderStorer); ok {
-		c.memory = new(ProviderMRs)
+	if s, ok := c.impl.(driver.Storer); ok {
+		c.memory = new(driver.MRs)
 		s.StoreIn(c.memory)
 	}
 	if c.events, err = newEventReader(c); err != nil {
@@ -154,7 +155,7 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (Provide
 }
 
 // getContext issues the command that creates the kernel's context, for the provider.
-func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (c *Context) getContext(uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT)
@@ -162,11 +163,11 @@ func (c *Context) getContext(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	support := ioctl.OutOf[uint64](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := c.dev.Do(cmd); err != nil {
-		return ProviderReply{}, explainGetContext(err)
+		return driver.Reply{}, explainGetContext(err)
 	}
 	c.vectors, c.coreSupport = int(*vectors), *support
 	copy(uhwOut, reply)
-	return ProviderReply{}, nil
+	return driver.Reply{}, nil
 }
 
 func explainGetContext(err error) error {

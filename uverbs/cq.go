@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -15,7 +16,7 @@ import (
 // created with SingleGoroutine.
 type CQ struct {
 	object
-	impl    ProviderCQ
+	impl    providerCQ
 	entries atomic.Int64
 	channel *CompChannel
 
@@ -85,7 +86,7 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 }
 
 func (q *CQ) create(cfg *CQConfig) error {
-	impl, reply, err := q.ctx.impl.CreateCQ(cfg, func(uhwIn, uhwOut []byte, attrs ...ProviderAttr) (ProviderReply, error) {
+	impl, reply, err := q.ctx.impl.CreateCQ(&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
 		return q.made(q.command(cfg, uhwIn, uhwOut, attrs))
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func (q *CQ) create(cfg *CQConfig) error {
 	return nil
 }
 
-func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []ProviderAttr) (ProviderReply, error) {
+func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []driver.Attr) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE)
@@ -115,10 +116,10 @@ func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []ProviderAttr) 
 	}
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*entries)}, nil
+	return driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*entries)}, nil
 }
 
 // Context returns the context that q was created on.

@@ -1,6 +1,10 @@
 package uverbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/driver"
+)
 
 // fail makes polls of the queue return err once it is empty, and wakes its waiters. For a queue
 // that is still being created, CreateCQ calls fail.
@@ -8,7 +12,7 @@ func (q *CQ) fail(err error) {
 	if !q.usable.Load() {
 		return
 	}
-	if p, ok := q.impl.(ProviderFailer); ok {
+	if p, ok := q.impl.(driver.Failer); ok {
 		p.Fail(err)
 	}
 	q.failure.Store(&err) // last: a caller that sees it gets the error from Poll

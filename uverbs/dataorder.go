@@ -1,6 +1,10 @@
 package uverbs
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/internal/driver"
+)
 
 // DataOrder describes in which order the bytes of a message are written to memory. The values
 // are those of ibv_query_qp_data_in_order_caps.
@@ -11,11 +15,6 @@ const (
 	WholeInOrder      DataOrder = 1 << 0 // a byte is written before all later bytes of its message
 	Aligned128InOrder DataOrder = 1 << 1 // the same within each aligned block of 128 bytes
 )
-
-// A ProviderDataOrder is a ProviderQP that guarantees an order of data.
-type ProviderDataOrder interface {
-	DataInOrder(op Opcode) DataOrder
-}
 
 // DataInOrder returns the guarantees for data that an operation writes to this process's
 // memory: ibv_query_qp_data_in_order(3). It applies to READs posted on this QP, and to WRITEs
@@ -33,12 +32,12 @@ func (q *QP) DataInOrder(op Opcode) (DataOrder, error) {
 	return dataOrder(q.impl, op, runtime.GOARCH), nil
 }
 
-func dataOrder(impl ProviderQP, op Opcode, arch string) DataOrder {
-	p, ok := impl.(ProviderDataOrder)
+func dataOrder(impl providerQP, op Opcode, arch string) DataOrder {
+	p, ok := impl.(driver.DataOrder)
 	if !ok || arch != "amd64" {
 		return 0
 	}
-	o := p.DataInOrder(op)
+	o := DataOrder(p.DataInOrder(uint8(op)))
 	if o&WholeInOrder != 0 {
 		o |= Aligned128InOrder
 	}

@@ -7,11 +7,11 @@ import (
 
 // orderly is a provider's QP that guarantees an order of data.
 type orderly struct {
-	ProviderQP
+	providerQP
 	order map[Opcode]DataOrder
 }
 
-func (o orderly) DataInOrder(op Opcode) DataOrder { return o.order[op] }
+func (o orderly) DataInOrder(opcode uint8) uint32 { return uint32(o.order[Opcode(opcode)]) }
 
 func TestDataInOrder(t *testing.T) {
 	qp := newRig(t).bundle(t, false).qp

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -149,9 +150,9 @@ func (d Device) Open() (*Context, error) {
 func (d *Device) nodeName() string { return d.Node[strings.LastIndexByte(d.Node, '/')+1:] }
 
 // provider returns the provider of the device's driver.
-func (d *Device) provider() (Provider, error) {
-	p := providerOf(d.DriverID)
-	if p == nil {
+func (d *Device) provider() (provider, error) {
+	p, ok := driver.Lookup(d.DriverID).(provider)
+	if !ok {
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(*d)}
 	}
 	if low, high := p.ABI(); d.ABI < low || d.ABI > high {

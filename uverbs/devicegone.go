@@ -70,11 +70,12 @@ func (c *Context) portsFail() bool {
 	return errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOLINK)
 }
 
-// ProviderDoorbellError returns the error of a post to q whose doorbell is a system call that
-// the kernel refused. It is err, and [ErrDeviceGone] if the device is gone.
-func ProviderDoorbellError(q *QP, err *Error) error {
-	if err.Kind == nil && q.ctx.isDeviceGone(err) {
-		err.Kind, err.Detail = ErrDeviceGone, ""
+// doorbellError returns the error of a post to q whose doorbell is a system call that the
+// kernel refused. It is err, and [ErrDeviceGone] if the device is gone.
+func (q *QP) doorbellError(err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Kind == nil && q.ctx.isDeviceGone(e) {
+		e.Kind, e.Detail = ErrDeviceGone, ""
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"golang.org/x/sys/unix"
 )
@@ -62,12 +63,12 @@ func TestDeviceGone(t *testing.T) {
 
 // A hooked provider calls a function in the middle of creating a CQ.
 type hooked struct {
-	ProviderContext
+	providerContext
 	hook func()
 }
 
-func (h hooked) CreateCQ(cfg *CQConfig, create ProviderCQCommand) (ProviderCQ, ProviderReply, error) {
-	q, r, err := h.ProviderContext.CreateCQ(cfg, create)
+func (h hooked) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) (providerCQ, driver.Reply, error) {
+	q, r, err := h.providerContext.CreateCQ(cfg, create)
 	h.hook()
 	return q, r, err
 }
@@ -150,7 +151,7 @@ func TestErrnoIsNotDeviceGone(t *testing.T) {
 			"Modify":   fresh.Modify(QPAttr{State: StateRTR, AV: somewhere}, MaskState|MaskAV),
 			"RegMR":    second(b.pd.RegMR(make([]byte, 1), 0)),
 			"CreateQP": second(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq})),
-			"doorbell": ProviderDoorbellError(b.qp, &Error{Op: "ring the doorbell", Errno: errno}),
+			"doorbell": b.qp.doorbellError(&Error{Op: "ring the doorbell", Errno: errno}),
 		} {
 			if !errors.Is(err, errno) || errors.Is(err, ErrDeviceGone) {
 				t.Errorf("%s refused with %v: %v", name, errno, err)
@@ -179,7 +180,7 @@ func TestEvidenceOfDeviceGone(t *testing.T) {
 			if _, err := b.qp.PostSend(SendWR{Opcode: OpSend}); !errors.Is(err, ErrDeviceGone) {
 				t.Errorf("PostSend: %v, want ErrDeviceGone", err)
 			}
-			if err := ProviderDoorbellError(b.qp, &Error{Op: "ring the doorbell", Errno: unix.EIO}); !errors.Is(err, ErrDeviceGone) {
+			if err := b.qp.doorbellError(&Error{Op: "ring the doorbell", Errno: unix.EIO}); !errors.Is(err, ErrDeviceGone) {
 				t.Errorf("a doorbell: %v, want ErrDeviceGone", err)
 			}
 			r.k.Set(func() { r.k.Refuse = nil })

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"github.com/goverbs/goverbs/internal/driver"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +12,7 @@ import (
 // other queue uses. A parent domain refers to it: see [PD.AllocParentDomain].
 type TD struct {
 	object
-	impl ProviderTD
+	impl driver.TD
 }
 
 // AllocTD allocates a thread domain: ibv_alloc_td(3). It returns [ErrNotSupported] if the
@@ -30,7 +31,7 @@ func (c *Context) AllocTD() (*TD, error) {
 
 func (d *TD) alloc() error {
 	const op = "allocate TD"
-	p, ok := d.ctx.impl.(ProviderTDs)
+	p, ok := d.ctx.impl.(driver.TDs)
 	if !ok {
 		return &Error{Op: op, Object: d.ctx.name, Kind: ErrNotSupported,
 			Detail: "the driver has no thread domains: set SingleGoroutine of each queue, which leaves its locks out"}
@@ -113,51 +114,39 @@ func (p *PD) base() *PD {
 // single reports whether only one goroutine at a time uses the queues of p.
 func (p *PD) single() bool { return p != nil && p.td != nil }
 
-// A ProviderTDs is a [ProviderContext] that supports thread domains.
-type ProviderTDs interface {
-	AllocTD() (ProviderTD, error)
-}
-
-// A ProviderTD is the provider's part of a [TD].
-type ProviderTD interface {
-	// Retire releases the domain's resources. Its queues have been closed.
-	Retire() error
-}
-
-// ProviderTDOf returns the provider's part of the thread domain that q was created in, or nil.
-func ProviderTDOf(q *QP) ProviderTD {
-	if q == nil || !q.pd.single() {
+// shared returns the part of p that providers compare: that of the kernel's PD.
+func (p *PD) shared() *driver.PD {
+	if p = p.base(); p == nil {
 		return nil
 	}
-	return q.pd.td.impl
+	return &p.driver
 }
 
-// ProviderPDOf returns the PD that the AHs of q's requests must belong to: the one that
-// [ProviderAVOf] compares.
-func ProviderPDOf(q *QP) *PD { return q.pd.base() }
-
-// ProviderMemory calls the Alloc of the parent domain that a queue is created on, for n bytes
-// that begin at a page. op is the operation for errors. It returns nil if there is no Alloc, or
-// if Alloc leaves the allocation to the library. The bytes are zero. The caller passes them to
-// free when the queue is no longer in use. It returns [ErrInvalid] if Alloc returns less
-// memory, or memory that does not begin at a page.
-func ProviderMemory(op string, pd *PD, n int) (b []byte, free func([]byte), err error) {
-	if pd == nil || pd.give == nil {
-		return nil, nil, nil
+// memory returns the function that allocates memory for the rings of p's queues, or nil.
+func (p *PD) memory() driver.Memory {
+	if p == nil || p.give == nil {
+		return nil
 	}
+	return p.ringMemory
+}
+
+// ringMemory calls the Alloc of the parent domain p for n bytes that begin at a page. It
+// returns nil if Alloc leaves the allocation to the library, and [ErrInvalid] if Alloc returns
+// less memory, or memory that does not begin at a page.
+func (p *PD) ringMemory(op string, n int) (b []byte, free func([]byte), err error) {
 	page := unix.Getpagesize()
-	b, err = pd.give(n, page)
+	b, err = p.give(n, page)
 	switch {
 	case err != nil:
-		return nil, nil, &Error{Op: op, Object: pd.String(), Err: err,
+		return nil, nil, &Error{Op: op, Object: p.String(), Err: err,
 			Detail: fmt.Sprintf("Alloc of the parent domain failed for %d bytes: %v", n, err)}
 	case b == nil:
 		return nil, nil, nil
 	}
 	if at := addressOf(b); len(b) < n || at%uint64(page) != 0 {
-		pd.regain(b)
-		return nil, nil, invalid(op, pd.String(), fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
+		p.regain(b)
+		return nil, nil, invalid(op, p.String(), fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
 	}
 	clear(b)
-	return b, pd.regain, nil
+	return b, p.regain, nil
 }

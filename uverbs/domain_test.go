@@ -22,8 +22,8 @@ func TestParentDomain(t *testing.T) {
 		if single := d != nil; cq.single != single || srq.single != single || qp.single != single {
 			t.Errorf("with %v: lockless: %v, %v and %v", d, cq.single, srq.single, qp.single)
 		}
-		if got := ProviderTDOf(qp); (got != nil) != (d != nil) || qp.PD() != p || ProviderPDOf(qp) != b.pd {
-			t.Errorf("with %v: the QP is of %v", d, got)
+		if env := qp.env(); (env.TD != nil) != (d != nil) || qp.PD() != p || env.PD != &b.pd.driver {
+			t.Errorf("with %v: the QP is of %v", d, env.TD)
 		}
 		check(t, qp.Connect(good(qp.Endpoint())(t)))
 		mr := good(p.Alloc(64, LocalWrite))(t)
@@ -88,7 +88,7 @@ func TestThreadDomain(t *testing.T) {
 
 // The rings of a queue are in the memory that the parent domain's Alloc returns, if it is
 // suitable.
-func TestProviderMemory(t *testing.T) {
+func TestRingMemory(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
 	page := unix.Getpagesize()
@@ -119,7 +119,7 @@ func TestProviderMemory(t *testing.T) {
 			},
 			Free: func(b []byte) { back += len(b) },
 		}))(t)
-		b, free, err := ProviderMemory("create QP", d, page)
+		b, free, err := d.memory()("create QP", page)
 		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) || back != c.freed {
 			t.Errorf("%s: %v, %d bytes given back, want %v and %d", name, err, back, c.want, c.freed)
 		}
@@ -127,7 +127,7 @@ func TestProviderMemory(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, len(b))
 		}
 	}
-	if b, _, err := ProviderMemory("create QP", pd, page); b != nil || err != nil {
+	if b, _, err := pd.memory().Get("create QP", page); b != nil || err != nil {
 		t.Errorf("of a PD: %d bytes, %v", len(b), err)
 	}
 	if _, err := pd.AllocParentDomain(ParentDomainConfig{Free: func([]byte) {}}); !errors.Is(err, ErrInvalid) {
@@ -145,7 +145,7 @@ func TestAllocError(t *testing.T) {
 	pd := good(r.c.AllocPD())(t)
 	domain := good(pd.AllocParentDomain(ParentDomainConfig{
 		Alloc: func(int, int) ([]byte, error) { return nil, listError{"no", "memory"} }, Free: func([]byte) {}}))(t)
-	_, _, err := ProviderMemory("create QP", domain, unix.Getpagesize())
+	_, _, err := domain.memory()("create QP", unix.Getpagesize())
 	var list listError
 	if !errors.As(err, &list) || len(list) != 2 {
 		t.Errorf("%v is not the error of Alloc", err)
@@ -168,7 +168,7 @@ func domainErrors(t *testing.T) []errorCase {
 	r.c.impl = plainContext{r.c.impl}
 	return []errorCase{
 		{"Alloc without Free", second(pd.AllocParentDomain(ParentDomainConfig{Alloc: stingy.give})), []error{ErrInvalid}},
-		{"an Alloc that fails", third(ProviderMemory("create QP", stingy, 4096)), nil},
+		{"an Alloc that fails", third(stingy.memory()("create QP", 4096)), nil},
 		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})), []error{ErrInvalid}},
 		{"a CQ in a domain of another Context", second(other.c.CreateCQ(CQConfig{Entries: 1, PD: pd})), []error{ErrInvalid}},
 		{"TD in use", td.Close(), []error{ErrBusy}},
@@ -180,4 +180,4 @@ func domainErrors(t *testing.T) []errorCase {
 }
 
 // plainContext has only the methods that every provider must have.
-type plainContext struct{ ProviderContext }
+type plainContext struct{ providerContext }

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"context"
+	"github.com/goverbs/goverbs/internal/driver"
 	"time"
 )
 
@@ -57,7 +58,7 @@ const (
 
 // finishSends makes the provider complete requests that would otherwise never be released.
 func (q *QP) finishSends() {
-	f, ok := q.impl.(ProviderFinisher)
+	f, ok := q.impl.(driver.Finisher)
 	if !ok {
 		return
 	}
@@ -101,8 +102,8 @@ func (q *QP) SendsInFlight() int {
 
 // unpolled returns how many requests of each queue of a QP are finished according to
 // completions that have not been polled.
-func (q *CQ) unpolled(of ProviderQP) (sends, recvs int) {
-	p, ok := q.impl.(ProviderUnpolled)
+func (q *CQ) unpolled(of providerQP) (sends, recvs int) {
+	p, ok := q.impl.(driver.Unpolled)
 	if !ok {
 		return 0, 0
 	}

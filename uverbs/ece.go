@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -14,25 +15,12 @@ type ECE struct {
 	Options  uint32
 }
 
-// A ProviderECE is a [ProviderQP] that supports vendor-specific options.
-type ProviderECE interface {
-	// QueryECE returns the options that the device supports, or those that were enabled.
-	QueryECE() ECE
-	// SetECE records the options that MODIFY_QP is to request.
-	SetECE(ECE) error
-	// ModifyECE returns the driver's input of the next MODIFY_QP and the length of its reply,
-	// or nil if no option is requested.
-	ModifyECE() (uhwIn []byte, replyLen int)
-	// ModifiedECE parses the reply.
-	ModifiedECE(uhwOut []byte)
-}
-
 // QueryECE returns the options that the QP supports, or, after [QP.SetECE] and [QP.Modify],
 // those that are enabled: ibv_query_ece(3). It returns [ErrNotSupported] if the driver has no
 // options, and [ErrClosed] after Close.
 func (q *QP) QueryECE() (e ECE, err error) {
-	err = q.ece(func(p ProviderECE) error {
-		e = p.QueryECE()
+	err = q.ece(func(p driver.ECE) error {
+		e.VendorID, e.Options = p.QueryECE()
 		return nil
 	})
 	return e, err
@@ -42,15 +30,17 @@ func (q *QP) QueryECE() (e ECE, err error) {
 // QP out of INIT: Modify requests the options from the device, and QueryECE then returns those
 // that were granted. SetECE returns [ErrNotSupported] if the device has no options,
 // [ErrInvalid] for options of another vendor, and [ErrClosed] after Close.
-func (q *QP) SetECE(e ECE) error { return q.ece(func(p ProviderECE) error { return p.SetECE(e) }) }
+func (q *QP) SetECE(e ECE) error {
+	return q.ece(func(p driver.ECE) error { return p.SetECE(e.VendorID, e.Options) })
+}
 
-func (q *QP) ece(f func(ProviderECE) error) error {
+func (q *QP) ece(f func(driver.ECE) error) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
 		return ErrClosed
 	}
-	p, ok := q.impl.(ProviderECE)
+	p, ok := q.impl.(driver.ECE)
 	if !ok {
 		return &Error{Op: "ask for options of", Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the driver has no options of enhanced connection establishment: connect without"}
@@ -65,7 +55,7 @@ func (q *QP) modifyCommand(req *uapi.IbUverbsModifyQp, rate uint32) error {
 	defer cmd.Put()
 	var in []byte
 	var n int
-	p, ok := q.impl.(ProviderECE)
+	p, ok := q.impl.(driver.ECE)
 	if ok {
 		in, n = p.ModifyECE()
 	}

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -27,16 +29,14 @@ type errorCase struct {
 	is   []error
 }
 
+// registerFake makes Device.Open find the fake driver. A provider can be registered only once.
+var registerFake = sync.OnceFunc(func() { driver.Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC](&fakeProvider{}) })
+
 // TestErrorTexts checks the text of every error that a user is likely to see. Read
 // testdata/errors.golden as a user who sees the error for the first time: does it describe what
 // is wrong, and what to do?
 func TestErrorTexts(t *testing.T) {
-	RegisterProvider(&fakeProvider{})
-	defer func() {
-		providers.Lock()
-		delete(providers.byDriver, fakeDriver)
-		providers.Unlock()
-	}()
+	registerFake()
 	groups := []errorGroup{
 		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
 		{"Connecting", connectErrors(t)},

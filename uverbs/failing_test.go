@@ -184,8 +184,6 @@ func failOther(t *testing.T, all map[string]failure) {
 	b := r.bundle(t, false)
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	flushed := WC{Status: WCWRFlushErr}
-	stingy := good(b.pd.AllocParentDomain(ParentDomainConfig{
-		Alloc: func(int, int) ([]byte, error) { return make([]byte, 1), nil }, Free: func([]byte) {}}))(t)
 	for name, f := range map[string]failure{
 		"Open":                   {Err: second(Open("no such device")), Want: ErrNoDevice},
 		"Devices":                {Err: explainDevices(&nldevError{unix.EPROTONOSUPPORT}), Want: ErrNoDevice},
@@ -197,11 +195,6 @@ func failOther(t *testing.T, all map[string]failure) {
 		"Context.QueryPortSpeed": {Err: second(r.c.QueryPortSpeed(1)), Want: ErrNotSupported},
 		"PD.RegDMABuf":           {Err: second(b.pd.RegDMABuf(0, 0, 4096, 0, 0)), Want: ErrNotSupported},
 		"PD.AdviseMR":            {Err: b.pd.AdviseMR(AdvicePrefetch, 0, MRRange{MR: b.mr, Len: 8}), Want: ErrInvalid},
-		"ProviderAVOf":           {Err: second(ProviderAVOf(nil, b.pd)), Want: ErrNoAH},
-		"ProviderPinned":         {Err: ProviderPinned(unix.ENOMEM, 1), Want: unix.ENOMEM, Doc: "wraps the error"},
-		"ProviderDoorbellError":  {Err: ProviderDoorbellError(b.qp, &Error{Errno: unix.ENOMEM}), Want: unix.ENOMEM, Doc: "It is err"},
-		"ProviderMemory":         {Err: third(ProviderMemory("create QP", stingy, 4096)), Want: ErrInvalid},
-		"ProviderBindOf":         {Err: second(ProviderBindOf(&MWBind{}, b.qp)), Want: ErrNoMW},
 		"WC.Err":                 {Err: flushed.Err(), Want: WCWRFlushErr, Doc: "the status"},
 	} {
 		all[name] = f

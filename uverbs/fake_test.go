@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak"
@@ -116,7 +117,7 @@ type fakeProvider struct {
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
 func (p *fakeProvider) ABI() (lowest, highest uint64) { return 1, 1 }
 
-func (p *fakeProvider) Open(_ *ioctl.Device, get ProviderCommand) (ProviderContext, error) {
+func (p *fakeProvider) Open(_ *ioctl.Device, get driver.Command) (providerContext, error) {
 	if _, err := get(nil, nil); err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (p *fakeProvider) Open(_ *ioctl.Device, get ProviderCommand) (ProviderConte
 	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
 }
 
-func (p *fakeProvider) Import(_ *ioctl.Device, query ProviderCommand) (ProviderContext, error) {
+func (p *fakeProvider) Import(_ *ioctl.Device, query driver.Command) (providerContext, error) {
 	if _, err := query(nil, make([]byte, 8)); err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (p *fakeProvider) pinned(err error) error {
 	if p.pins == 0 {
 		return err
 	}
-	return ProviderPinned(err, p.pins)
+	return driver.Pinned(err, p.pins)
 }
 
 func (c *fakeContext) Retire() error {
@@ -159,7 +160,7 @@ func (c *fakeContext) Retire() error {
 	return nil
 }
 
-func (c *fakeContext) CreateCQ(_ *CQConfig, create ProviderCQCommand) (ProviderCQ, ProviderReply, error) {
+func (c *fakeContext) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (providerCQ, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, c.p.pinned(err)
@@ -179,7 +180,7 @@ func (c *fakeContext) NullKey() (uint32, bool) { return 0x300, !c.p.noNull }
 // fakeTD counts thread domains.
 type fakeTD struct{ p *fakeProvider }
 
-func (c *fakeContext) AllocTD() (ProviderTD, error) {
+func (c *fakeContext) AllocTD() (driver.TD, error) {
 	if c.p.mapError != nil {
 		return nil, c.p.mapError
 	}
@@ -192,9 +193,9 @@ func (d fakeTD) Retire() error {
 	return nil
 }
 
-func (c *fakeContext) AllocPD(alloc ProviderCommand) (ProviderReply, error) { return alloc(nil, nil) }
+func (c *fakeContext) AllocPD(alloc driver.Command) (driver.Reply, error) { return alloc(nil, nil) }
 
-func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (ProviderQP, ProviderReply, error) {
+func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.Command) (providerQP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, c.p.pinned(err)
@@ -210,14 +211,14 @@ func (c *fakeContext) CreateQP(qp *QP, cfg *QPConfig, create ProviderCommand) (P
 	if cfg.RecvCQ != nil {
 		recvs = cfg.RecvCQ.impl.(*fakeCQ)
 	}
-	q := &fakeQP{num: r.Number, cap: r.Cap, sends: sends, recvs: recvs, typ: cfg.Type, pd: qp.PD(), qp: qp, ticket: leak.Track("ring of", "QP")}
+	q := &fakeQP{num: r.Number, cap: QPCap(r.Cap), sends: sends, recvs: recvs, typ: cfg.Type, env: env, ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)
 	return q, r, nil
 }
 
-// A solo detects overlapping calls, which the contract of provider.go forbids.
+// A solo detects overlapping calls, which the rules of package driver forbid.
 type solo struct{ inside atomic.Bool }
 
 func (s *solo) enter() {
@@ -241,10 +242,10 @@ type fakeCQ struct {
 	armed       bool
 	arms        int
 	events      uint32 // the argument of the latest Arm
-	purged      []ProviderQP
+	purged      []providerQP
 	unpolled    [2]int // sends and receives with completions that have not been polled
-	purgedSRQs  []ProviderSRQ
-	purgedWQs   []ProviderWQ
+	purgedSRQs  []providerSRQ
+	purgedWQs   []providerWQ
 	retired     bool
 	failed      error
 	beforeArm   func() // called just before the queue is armed
@@ -315,16 +316,16 @@ func (q *fakeCQ) Purge(gone any) {
 	q.enter()
 	defer q.leave()
 	switch gone := gone.(type) {
-	case ProviderQP:
+	case providerQP:
 		q.purged = append(q.purged, gone)
-	case ProviderSRQ:
+	case providerSRQ:
 		q.purgedSRQs = append(q.purgedSRQs, gone)
-	case ProviderWQ:
+	case providerWQ:
 		q.purgedWQs = append(q.purgedWQs, gone)
 	}
 }
 
-func (q *fakeCQ) Unpolled(ProviderQP) (sends, recvs int) {
+func (q *fakeCQ) Unpolled(any) (sends, recvs int) {
 	q.enter()
 	defer q.leave()
 	return q.unpolled[0], q.unpolled[1]
@@ -336,7 +337,7 @@ func (q *fakeCQ) armings() int {
 	return q.arms
 }
 
-func (q *fakeCQ) Resize(_ int, resize ProviderCommand) (ProviderReply, error) {
+func (q *fakeCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	q.enter()
 	defer q.leave()
 	r, err := resize(nil, nil)

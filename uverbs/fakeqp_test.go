@@ -1,6 +1,9 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/internal/leak"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/leak"
+)
 
 type fakeQP struct {
 	send, recv solo
@@ -17,19 +20,20 @@ type fakeQP struct {
 	resets   int
 
 	typ  QPType
-	pd   *PD
-	qp   *QP
-	last ProviderAV // destination of the latest datagram
-	srqn uint32     // destination of the latest XRC request
+	env  *providerQPEnv
+	last driver.AV // destination of the latest datagram
+	srqn uint32    // destination of the latest XRC request
 
 	batch [64]SendWR
 	sges  [64][]SGE // of the requests in batch
+	ahs   [64]*driver.AH
 	n     int
 	err   error
 	bound bool // the batch contains BIND_MWs, which the caller has checked
 }
 
-func (q *fakeQP) post(wr *SendWR) error {
+// post carries out a request to ah.
+func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
 	var total uint64
 	for _, s := range wr.SGL {
 		total += uint64(s.Length)
@@ -50,12 +54,12 @@ func (q *fakeQP) post(wr *SendWR) error {
 		return ErrQueueFull
 	}
 	if wr.Opcode == OpBindMW && wr.Bind != nil || wr.Opcode == OpBindMW && !q.bound {
-		if _, err := ProviderBindOf(wr.Bind, q.qp); err != nil {
+		if _, err := q.env.Bind(wr); err != nil {
 			return err
 		}
 	}
 	if q.typ == UD {
-		av, err := ProviderAVOf(wr.AH, q.pd)
+		av, err := ah.For(q.env.PD)
 		if err != nil {
 			return err
 		}
@@ -76,7 +80,7 @@ func (q *fakeQP) PostSend(wrs []SendWR) (int, error) {
 	q.send.enter()
 	defer q.send.leave()
 	for n := range wrs {
-		if err := q.post(&wrs[n]); err != nil {
+		if err := q.post(&wrs[n], wrs[n].AH.part()); err != nil {
 			return n, err
 		}
 	}
@@ -103,12 +107,13 @@ func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
 
 func (q *fakeQP) Begin() { q.n, q.err, q.bound = 0, nil, false }
 
-func (q *fakeQP) Op(op ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+func (q *fakeQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 	if q.n == len(q.batch) {
 		q.err = ErrQueueFull
 		return
 	}
-	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op.Opcode(), Flags: op.Flags(), RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.ahs[q.n] = nil
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: Opcode(op.Opcode()), Flags: SendFlags(op.Flags()), RemoteAddr: raddr, RKey: rkey, Imm: imm}
 	q.n++
 }
 
@@ -119,16 +124,16 @@ func (q *fakeQP) Atomic(compareAdd, swap uint64) {
 }
 
 // Bind records an error. The caller has checked the binding.
-func (q *fakeQP) Bind(_ ProviderBind, err error) {
+func (q *fakeQP) Bind(_ driver.Bind, err error) {
 	if q.bound = true; q.err == nil {
 		q.err = err
 	}
 }
 
-func (q *fakeQP) Flush(n uint32, p Placement, s Selectivity) {
+func (q *fakeQP) Flush(n uint32, placement, selectivity uint8) {
 	if q.n > 0 {
 		wr := &q.batch[q.n-1]
-		wr.FlushLength, wr.Placement, wr.Selectivity = n, p, s
+		wr.FlushLength, wr.Placement, wr.Selectivity = n, Placement(placement), Selectivity(selectivity)
 	}
 }
 
@@ -150,23 +155,22 @@ func (q *fakeQP) Inline(data []byte) {
 	}
 }
 
-func (q *fakeQP) OpSGE(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, s SGE) {
+func (q *fakeQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s SGE) {
 	q.Op(op, wrID, raddr, rkey, imm)
 	q.SGE(s)
 }
 
-func (q *fakeQP) OpInline(op ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+func (q *fakeQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
 	q.Op(op, wrID, raddr, rkey, imm)
 	q.Inline(data)
 }
 
-func (q *fakeQP) UDAddr(ah *AH, qpn, qkey uint32) {
+func (q *fakeQP) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	if q.n == 0 {
 		q.err = ErrOpcode
 		return
 	}
-	wr := &q.batch[q.n-1]
-	wr.AH, wr.QPN, wr.QKey = ah, qpn, qkey
+	q.ahs[q.n-1], q.batch[q.n-1].QPN, q.batch[q.n-1].QKey = ah, qpn, qkey
 }
 
 func (q *fakeQP) RemoteSRQ(srqn uint32) {
@@ -185,7 +189,7 @@ func (q *fakeQP) Submit() error {
 		return q.err
 	}
 	for i := range q.batch[:q.n] {
-		if err := q.post(&q.batch[i]); err != nil {
+		if err := q.post(&q.batch[i], q.ahs[i]); err != nil {
 			return err
 		}
 	}
@@ -217,12 +221,12 @@ func (q *fakeQP) Retire() error {
 // fakeSRQ counts receives.
 type fakeSRQ struct {
 	solo
-	attr     SRQAttr
+	attr     driver.SRQCap
 	received int
 	ticket   *leak.Ticket
 }
 
-func (c *fakeContext) CreateSRQ(_ *PD, _ *SRQConfig, create ProviderCommand) (ProviderSRQ, ProviderReply, error) {
+func (c *fakeContext) CreateSRQ(_ *driver.SRQConfig, create driver.Command) (providerSRQ, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, c.p.pinned(err)
@@ -252,7 +256,7 @@ func (s *fakeSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (s *fakeSRQ) Modify(_ *SRQAttr, _ SRQMask, modify ProviderCommand) error {
+func (s *fakeSRQ) Modify(_ int, modify driver.Command) error {
 	s.enter()
 	defer s.leave()
 	_, err := modify(nil, nil)
@@ -265,7 +269,7 @@ func (s *fakeSRQ) Retire() error {
 }
 
 // CreateAH stores the handle in the AV.
-func (c *fakeContext) CreateAH(_ *PD, _ *AHAttr, av *ProviderAV, create ProviderCommand) (ProviderReply, error) {
+func (c *fakeContext) CreateAH(_ *AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err == nil && c.p.mapError != nil {
 		err = c.p.mapError

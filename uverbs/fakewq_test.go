@@ -1,19 +1,21 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/internal/leak"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/leak"
+)
 
 // fakeWQ keeps posted requests until a test completes them.
 type fakeWQ struct {
 	recv    solo
 	cap     QPCap
-	cq      *fakeCQ
 	posted  []uint64
 	resets  int
 	ticket  *leak.Ticket
 	modform []byte // the provider's input of MODIFY_WQ
 }
 
-func (c *fakeContext) CreateWQ(_ *PD, cfg *WQConfig, create ProviderCommand) (ProviderWQ, ProviderReply, error) {
+func (c *fakeContext) CreateWQ(_ *driver.WQConfig, create driver.Command) (providerWQ, driver.Reply, error) {
 	r, err := create([]byte("the vendor's part"), nil)
 	if err != nil {
 		return nil, r, err
@@ -21,7 +23,7 @@ func (c *fakeContext) CreateWQ(_ *PD, cfg *WQConfig, create ProviderCommand) (Pr
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	q := &fakeWQ{cap: r.Cap, cq: cfg.CQ.impl.(*fakeCQ), ticket: leak.Track("ring of", "WQ"), modform: make([]byte, 8)}
+	q := &fakeWQ{cap: QPCap(r.Cap), ticket: leak.Track("ring of", "WQ"), modform: make([]byte, 8)}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.wqs = append(c.p.wqs, q)
@@ -43,7 +45,7 @@ func (q *fakeWQ) PostRecv(wrs []RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (q *fakeWQ) Modify(modify ProviderCommand) error {
+func (q *fakeWQ) Modify(modify driver.Command) error {
 	_, err := modify(q.modform, nil)
 	return err
 }

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -29,19 +30,6 @@ func (p *PD) Handle() uint32 { return p.handle }
 // Handle returns the kernel's handle of the MR, for processes that share the context: the
 // handle of struct ibv_mr.
 func (m *MR) Handle() uint32 { return m.reg.handle }
-
-// A ProviderImporter is a [Provider] whose contexts can be shared.
-type ProviderImporter interface {
-	// Import sets up the provider's part of an existing context of the kernel. One call of
-	// query, which has no input, returns what Open gets in the reply of its command.
-	Import(dev *ioctl.Device, query ProviderCommand) (ProviderContext, error)
-}
-
-// A ProviderPDImporter is a [ProviderContext] that can check whether a PD with a given handle
-// exists.
-type ProviderPDImporter interface {
-	ImportPD(handle uint32) error
-}
 
 // ImportDevice opens a context that another process, or another Context of this process, has
 // created: ibv_import_device(3). fd is a descriptor of the context. It still belongs to the
@@ -76,9 +64,9 @@ func ImportDevice(fd int) (*Context, error) {
 }
 
 // importContext takes ownership of dev, as newContext does.
-func importContext(dev *ioctl.Device, device Device, p Provider) (*Context, error) {
-	return startContext(dev, device, func(c *Context) (ProviderContext, error) {
-		i, ok := p.(ProviderImporter)
+func importContext(dev *ioctl.Device, device Device, p provider) (*Context, error) {
+	return startContext(dev, device, func(c *Context) (providerContext, error) {
+		i, ok := p.(providerImporter)
 		if !ok {
 			return nil, &Error{Op: "import", Kind: ErrNotSupported, Detail: "the " + device.Driver() + " driver does not share contexts: open the device"}
 		}
@@ -92,7 +80,7 @@ func importContext(dev *ioctl.Device, device Device, p Provider) (*Context, erro
 
 // queryContext queries an existing context of the kernel, as getContext creates one. The reply
 // for the provider is the first driver-specific attribute.
-func (c *Context) queryContext(_, out []byte) (ProviderReply, error) {
+func (c *Context) queryContext(_, out []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT)
@@ -100,11 +88,11 @@ func (c *Context) queryContext(_, out []byte) (ProviderReply, error) {
 	support := ioctl.OutOf[uint64](cmd, uapi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT)
 	reply := cmd.Out(uapi.UVERBS_ID_DRIVER_NS, len(out))
 	if err := c.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	c.vectors, c.coreSupport = int(*vectors), *support
 	copy(out, reply)
-	return ProviderReply{}, nil
+	return driver.Reply{}, nil
 }
 
 // nameEvents adds the file for an object's events to cmd if the kernel would use another
@@ -120,14 +108,14 @@ func (c *Context) nameEvents(cmd *ioctl.Cmd, attr uint16) {
 // Close of the Context.
 func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	const op = "import PD"
-	i, ok := c.impl.(ProviderPDImporter)
+	i, ok := c.impl.(driver.PDImporter)
 	if !ok {
 		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported, Detail: "the driver does not share PDs: make one with AllocPD"}
 	}
 	p := &PD{}
 	p.object = object{ctx: c, kind: "PD", rank: rankPD, destroy: func() error { return nil }}
 	err := p.make(func() error {
-		p.handle, p.number = handle, handle
+		p.handle, p.number, p.driver.Handle = handle, handle, handle
 		return c.explainImport(op, "PD", handle, i.ImportPD(handle))
 	})
 	if err != nil {

@@ -109,10 +109,10 @@ func importErrors(t *testing.T) []errorCase {
 		{"no such MR", second(pd.ImportMR(99)), []error{ErrInvalid, unix.ENOENT}},
 	}
 	other := bareRig()
-	fails := func(p Provider) error {
+	fails := func(p provider) error {
 		return second(importContext(other.k.Open(t, "uverbs0"), Device{Name: "fake0", DriverID: fakeDriver}, p))
 	}
-	cases = append(cases, errorCase{"a driver that does not share contexts", fails(struct{ Provider }{r.p}), []error{ErrNotSupported}})
+	cases = append(cases, errorCase{"a driver that does not share contexts", fails(struct{ provider }{r.p}), []error{ErrNotSupported}})
 	other.k.Refuse = map[string]unix.Errno{"DEVICE.QUERY_CONTEXT": unix.EOPNOTSUPP}
 	cases = append(cases, errorCase{"a kernel that does not", fails(other.p), []error{ErrNotSupported}})
 	c.impl = plainContext{c.impl}

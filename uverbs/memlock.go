@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"github.com/goverbs/goverbs/internal/driver"
 	"math"
 	"os"
 	"slices"
@@ -93,34 +94,14 @@ func pinnedPages(addr uint64, n int) uint64 {
 	return (addr+uint64(n)+mask)&^mask - addr&^mask
 }
 
-// A pinnedError is the error of a create command for which the kernel had to pin
-// memory.
-type pinnedError struct {
-	error
-	bytes uint64
-}
-
-func (e *pinnedError) Unwrap() error { return e.error }
-
-// ProviderPinned wraps the error of a command for which the kernel had to pin the
-// given number of bytes for rings, so that the error reports whether the limit on
-// locked memory is the cause. It returns nil if err is nil. Providers whose rings
-// the kernel allocates do not need it.
-func ProviderPinned(err error, bytes int) error {
-	if err == nil {
-		return nil
-	}
-	return &pinnedError{err, pinnedPages(0, bytes)}
-}
-
 // exhausted returns an error that explains which limit of the process made the
 // kernel refuse a command. It returns nil for other errors, and if detail already
 // explains the error.
 func (c *Context) exhausted(op, object, detail string, err error, errno unix.Errno) error {
-	var pinned *pinnedError
+	var pinned *driver.PinnedError
 	switch {
 	case errno == unix.ENOMEM && errors.As(err, &pinned):
-		if text := explainMemlock(pinned.bytes, " for the rings, which the device's driver pins,"); text != "" {
+		if text := explainMemlock(pinnedPages(0, pinned.Bytes), " for the rings, which the device's driver pins,"); text != "" {
 			return &Error{Op: op, Object: object, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
 	case errno == unix.EAGAIN && creates(op) && detail == "":

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -24,7 +25,7 @@ func (q *QP) Modify(a QPAttr, m QPMask) error {
 	if err := q.modify(&a, m); err != nil {
 		return err
 	}
-	if p, ok := q.impl.(ProviderRdAtomic); ok && m&MaskMaxRdAtomic != 0 {
+	if p, ok := q.impl.(driver.RdAtomic); ok && m&MaskMaxRdAtomic != 0 {
 		p.SetRdAtomic(a.MaxRdAtomic)
 	}
 	if m&MaskState == 0 {
@@ -54,8 +55,8 @@ func (q *QP) enter(s QPState) error {
 		q.purgeCQs()
 		err = q.impl.Reset()
 	}
-	if p, ok := q.impl.(ProviderStateful); ok {
-		p.Entered(s)
+	if p, ok := q.impl.(driver.Stateful); ok {
+		p.Entered(uint8(s))
 	}
 	send, recv := q.gatesOf(s)
 	q.sendGate.set(q.ctx, send)

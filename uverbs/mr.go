@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/leak"
 )
 
@@ -35,6 +36,12 @@ type mrView struct {
 	access     Access
 	onDemand   bool // set when the memory was registered; a later change of access does not change it
 	lkey, rkey uint32
+}
+
+// region returns what queues may access.
+func (v *mrView) region() driver.Region {
+	return driver.Region{Buf: v.buf, Addr: v.addr, LKey: v.lkey, Whole: v.whole, Foreign: v.foreign,
+		Writable: v.access&LocalWrite != 0, OnDemand: v.onDemand}
 }
 
 // closedRoom is a size in which no range fits, not even an empty one.
@@ -118,7 +125,7 @@ func (r *registration) register(reg func(*registration) error) (*MR, error) {
 	err := r.make(func() error {
 		err := reg(r)
 		if err == nil {
-			r.ctx.memory.enter(r)
+			r.place = r.ctx.memory.Enter(r.view.region())
 		}
 		return err
 	})

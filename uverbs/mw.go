@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -204,38 +205,28 @@ func (q *QP) closeWindows() error {
 	return nil
 }
 
-// A ProviderBind is an OpBindMW request in the kernel's terms.
-type ProviderBind struct {
-	Type         MWType
-	Addr, Length uint64
-	LKey         uint32 // of the MR
-	MWRKey       uint32 // the window's present key
-	RKey         uint32 // the new key
-	Access       Access
-}
-
-// ProviderBindOf checks b for a request of q and returns it in the kernel's terms.
-// The errors are [ErrNoMW], [ErrForeignMW], [ErrRange] and [ErrClosed].
-func ProviderBindOf(b *MWBind, q *QP) (ProviderBind, error) {
+// resolveBind checks b for a request of q and returns it in the kernel's terms. The errors are
+// [ErrNoMW], [ErrForeignMW], [ErrRange] and [ErrClosed].
+func (q *QP) resolveBind(b *MWBind) (driver.Bind, error) {
 	switch {
 	case b == nil || b.MW == nil:
-		return ProviderBind{}, ErrNoMW
+		return driver.Bind{}, ErrNoMW
 	case !b.MW.open.Load():
-		return ProviderBind{}, errClosedMW
+		return driver.Bind{}, errClosedMW
 	case b.MW.pd.base() != q.pd.base() || b.MR != nil && b.MR.PD().base() != q.pd.base():
-		return ProviderBind{}, ErrForeignMW
+		return driver.Bind{}, ErrForeignMW
 	case b.MR == nil && (b.Off != 0 || b.Len != 0 || b.Access != 0):
-		return ProviderBind{}, ErrRange
+		return driver.Bind{}, ErrRange
 	}
-	p := ProviderBind{Type: b.MW.typ, MWRKey: b.MW.RKey(), RKey: b.RKey, Access: b.Access}
+	p := driver.Bind{Type2: b.MW.typ == MWType2, MWRKey: b.MW.RKey(), RKey: b.RKey, Access: uint32(b.Access)}
 	if b.MR != nil {
 		v := b.MR.view.Load()
 		if b.Off < 0 || b.Len < 0 || int64(b.Off) > v.room-int64(b.Len) {
-			return ProviderBind{}, ErrRange
+			return driver.Bind{}, ErrRange
 		}
 		p.Addr, p.Length, p.LKey = v.addr+uint64(b.Off), uint64(b.Len), v.lkey
 	}
-	if b.MW.typ == MWType2 {
+	if p.Type2 {
 		return p, b.MW.addOwner(q)
 	}
 	return p, nil

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"github.com/goverbs/goverbs/internal/driver"
 	"math/rand/v2"
 	"testing"
 
@@ -56,16 +57,16 @@ func TestMWBind(t *testing.T) {
 }
 
 // What an OpBindMW request says to a provider.
-func TestProviderBindOf(t *testing.T) {
+func TestResolveBind(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
-	p := good(ProviderBindOf(&MWBind{MW: b.mw, RKey: 5, MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}, b.qp))(t)
-	want := ProviderBind{Type: MWType2, Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: RemoteRead | ZeroBased}
+	p := good(b.qp.resolveBind(&MWBind{MW: b.mw, RKey: 5, MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}))(t)
+	want := driver.Bind{Type2: true, Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: uint32(RemoteRead | ZeroBased)}
 	if p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
-	p = good(ProviderBindOf(&MWBind{MW: b.mw1, RKey: 6}, b.qp))(t)
-	if want = (ProviderBind{Type: MWType1, MWRKey: b.mw1.RKey(), RKey: 6}); p != want {
+	p = good(b.qp.resolveBind(&MWBind{MW: b.mw1, RKey: 6}))(t)
+	if want = (driver.Bind{MWRKey: b.mw1.RKey(), RKey: 6}); p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 }

@@ -1,12 +1,10 @@
 package uverbs
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
 
-// A ProviderNullMR is a [ProviderContext] of a device that may support null MRs.
-type ProviderNullMR interface {
-	// NullKey returns the lkey of the null MR. ok is false if the device has none.
-	NullKey() (lkey uint32, ok bool)
-}
+	"github.com/goverbs/goverbs/internal/driver"
+)
 
 // AllocNullMR creates an MR without memory: ibv_alloc_null_mr(3). The device
 // discards what it would write there, and reads zeros. Any offset is valid, and a
@@ -18,7 +16,7 @@ func (p *PD) AllocNullMR() (*MR, error) {
 	const op = "allocate null MR"
 	var key uint32
 	have := false
-	if n, ok := p.ctx.impl.(ProviderNullMR); ok {
+	if n, ok := p.ctx.impl.(driver.NullMR); ok {
 		key, have = n.NullKey()
 	}
 	if !have {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -41,7 +42,7 @@ import (
 //  6. MW.bindMu, then QP.sq
 //  7. the queueLock of a CQ; those of a QP's two CQs one after the other
 //  8. MW.ownerMu, then QP.windowMu
-//  9. Context.mu, eventReader.mu, ProviderMRs.mu, QP.gidMu, Context.attrMu
+//  9. Context.mu, eventReader.mu, driver.MRs.mu, QP.gidMu, Context.attrMu
 //
 // A kernel command may be issued under any of 1 to 7. Provider methods are called
 // under 5 or 7.
@@ -262,7 +263,7 @@ func (o *object) finalize() error {
 }
 
 // made records the handle of a successful create command, for unmake.
-func (o *object) made(r ProviderReply, err error) (ProviderReply, error) {
+func (o *object) made(r driver.Reply, err error) (driver.Reply, error) {
 	if err == nil {
 		o.handle, o.number, o.exists = r.Handle, r.Handle, true
 	}

@@ -123,9 +123,10 @@ type eceQP struct {
 	asked  []ECE
 }
 
-func (q *eceQP) QueryECE() ECE { return q.now }
+func (q *eceQP) QueryECE() (vendorID, options uint32) { return q.now.VendorID, q.now.Options }
 
-func (q *eceQP) SetECE(e ECE) error {
+func (q *eceQP) SetECE(vendorID, options uint32) error {
+	e := ECE{vendorID, options}
 	q.asked = append(q.asked, e)
 	q.now.Options = e.Options & q.grants
 	return nil

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -12,8 +13,9 @@ import (
 // one PD. Its methods may be called from any number of goroutines.
 type PD struct {
 	object
-	parent *PD // the kernel's PD, if this is a parent domain
-	td     *TD // may be nil
+	driver driver.PD // unused in a parent domain
+	parent *PD       // the kernel's PD, if this is a parent domain
+	td     *TD       // may be nil
 	give   func(n, align int) ([]byte, error)
 	regain func([]byte)
 }
@@ -32,7 +34,7 @@ func (c *Context) AllocPD() (*PD, error) {
 }
 
 func (p *PD) alloc() error {
-	reply, err := p.ctx.impl.AllocPD(func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	reply, err := p.ctx.impl.AllocPD(func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		return p.made(p.command(uhwIn, uhwOut))
 	})
 	if err != nil {
@@ -43,20 +45,20 @@ func (p *PD) alloc() error {
 		}
 		return p.ctx.wrap("allocate PD", p.ctx.name, err, detail)
 	}
-	p.handle, p.number = reply.Handle, reply.Handle
+	p.handle, p.number, p.driver.Handle = reply.Handle, reply.Handle, reply.Handle
 	return nil
 }
 
-func (p *PD) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (p *PD) command(uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsAllocPdResp](cmd, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{})
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := p.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: resp.PdHandle}, nil
+	return driver.Reply{Handle: resp.PdHandle}, nil
 }
 
 // Context returns the context of p.

@@ -1,5 +1,7 @@
 package uverbs
 
+import "github.com/goverbs/goverbs/internal/driver"
+
 // purgeCQs drops the unpolled completions of q. The caller may hold locks of the
 // QP: the lock of a CQ is acquired after them, never before.
 func (q *QP) purgeCQs() {
@@ -14,7 +16,7 @@ func (q *QP) purgeCQs() {
 // purge drops the unpolled completions of a queue that has been destroyed or
 // emptied.
 func (q *CQ) purge(gone any) {
-	p, ok := q.impl.(ProviderPurger)
+	p, ok := q.impl.(driver.Purger)
 	if !ok {
 		return
 	}

@@ -16,7 +16,7 @@ func TestPurge(t *testing.T) {
 	send, recv := b.cq.impl.(*fakeCQ), other.impl.(*fakeCQ)
 	want := func(what string, n int) {
 		t.Helper()
-		all := slices.Repeat([]ProviderQP{qp.impl}, n)
+		all := slices.Repeat([]providerQP{qp.impl}, n)
 		if !slices.Equal(send.purged, all) || !slices.Equal(recv.purged, all) {
 			t.Errorf("%s: purged %d and %d times, want %d", what, len(send.purged), len(recv.purged), n)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -16,7 +17,7 @@ import (
 // to one goroutine at a time, and only the owner of both may call Modify and Close.
 type QP struct {
 	object
-	impl   ProviderQP
+	impl   providerQP
 	pd     *PD   // nil if the QP belongs to an XRCD
 	xrcd   *XRCD // of an XRCRecv QP
 	cfg    QPConfig
@@ -25,7 +26,7 @@ type QP struct {
 	psn    uint32 // what Endpoint reports
 
 	sq       sync.Mutex // serialises calls of the provider's send half
-	poster   ProviderQP // handles PostSend: impl, or duringBatch in a single-goroutine QP with an open batch
+	poster   providerQP // handles PostSend: impl, or duringBatch in a single-goroutine QP with an open batch
 	sendGate gate
 	rq       sync.Mutex // serialises calls of the provider's receive half
 	recvGate gate
@@ -106,7 +107,7 @@ func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) 
 }
 
 func (q *QP) create() error {
-	impl, reply, err := q.ctx.impl.CreateQP(q, &q.cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	impl, reply, err := q.ctx.impl.CreateQP(&q.cfg, q.env(), func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		return q.made(q.command(uhwIn, uhwOut))
 	})
 	if err != nil {
@@ -117,11 +118,11 @@ func (q *QP) create() error {
 		impl = noQueues{}
 	}
 	q.poster = impl
-	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, reply.Cap
+	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, QPCap(reply.Cap)
 	return nil
 }
 
-func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (q *QP) command(uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cfg := &q.cfg
@@ -145,10 +146,10 @@ func (q *QP) command(uhwIn, uhwOut []byte) (ProviderReply, error) {
 	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_QP_HANDLE), Number: *qpn, Cap: QPCap{
+	return driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_QP_HANDLE), Number: *qpn, Cap: driver.Cap{
 		MaxSendWR: int(capOut.MaxSendWr), MaxRecvWR: int(capOut.MaxRecvWr),
 		MaxSendSGE: int(capOut.MaxSendSge), MaxRecvSGE: int(capOut.MaxRecvSge), MaxInline: int(capOut.MaxInlineData)}}, nil
 }
@@ -293,7 +294,7 @@ func (q *QP) RecvsOutstanding() (n int) {
 // flushRecv flushes receives that were posted in state ERR, if the provider has to
 // do that.
 func (q *QP) flushRecv() error {
-	f, ok := q.impl.(ProviderFlusher)
+	f, ok := q.impl.(driver.Flusher)
 	if !ok {
 		return nil
 	}

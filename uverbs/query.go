@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -49,11 +50,6 @@ func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 	return 0, invalid("find P_Key", c.name, fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
 }
 
-// A ProviderClock is a ProviderContext of a device with a readable clock.
-type ProviderClock interface {
-	QueryClock() (uint64, error)
-}
-
 // QueryClock returns the device's clock, the clock of WC.Timestamp, in ticks of
 // DeviceAttr.HCACoreClock: ibv_query_rt_values_ex(3). It returns [ErrNotSupported]
 // if the device has no clock that a program may read, as on rxe, and [ErrClosed]
@@ -62,7 +58,7 @@ func (c *Context) QueryClock() (uint64, error) {
 	if c.ending.Load() {
 		return 0, ErrClosed
 	}
-	p, ok := c.impl.(ProviderClock)
+	p, ok := c.impl.(driver.Clock)
 	if !ok {
 		return 0, ErrNotSupported
 	}

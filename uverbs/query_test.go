@@ -26,7 +26,7 @@ func TestQueryGID(t *testing.T) {
 
 // closingClock is a clock whose page is replaced by a zero page while it is read.
 type closingClock struct {
-	ProviderContext
+	providerContext
 	close func()
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -18,7 +19,7 @@ type registration struct {
 	object
 	pd      atomic.Pointer[PD]
 	view    *mrView
-	place   *place // entry in Context.memory
+	place   *driver.Place // entry in Context.memory
 	grounds []*ground
 	// unregistered says what the MR is if this context has not registered it.
 	unregistered string
@@ -97,7 +98,7 @@ func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
 // arguments.
 func (r *registration) regAll(p *PD, a Access) error {
 	r.view = &mrView{whole: true, size: maxRoom, room: maxRoom, access: a, onDemand: a&OnDemand != 0}
-	r.view.foreign = p.ctx.memory != nil && !storesAnywhere()
+	r.view.foreign = p.ctx.memory != nil && !driver.StoresAnywhere()
 	if err := r.command(p, 0, ^uint64(0), 0, a); err != nil {
 		return p.explainImplicit(a, err)
 	}
@@ -128,7 +129,7 @@ func (r *registration) dereg() error {
 
 // letGo releases all memory after the kernel has deregistered it.
 func (r *registration) letGo() error {
-	r.ctx.memory.leave(r)
+	r.ctx.memory.Leave(r.place)
 	var all error
 	for _, g := range r.grounds {
 		if err := g.release(r.orphan); err != nil {

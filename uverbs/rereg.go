@@ -114,7 +114,8 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 		next.onDemand = next.access&OnDemand != 0
 	}
 	r.view = &next
-	r.ctx.memory.follow(r) // until now, data that arrived belonged in the old memory
+	// Until now, data that arrived belonged in the old memory.
+	r.place = r.ctx.memory.Follow(r.place, next.region())
 	if g != nil {
 		r.replaceGround(g)
 	}

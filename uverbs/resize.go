@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ func (q *CQ) Resize(entries int) error {
 		return ErrClosed
 	}
 	resized := false
-	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		r, err := q.resizeCommand(entries, uhwIn, uhwOut)
 		resized = err == nil
 		return r, err
@@ -42,15 +43,15 @@ func (q *CQ) Resize(entries int) error {
 	return nil
 }
 
-func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (q *CQ) resizeCommand(entries int, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsResizeCqResp](cmd, uapi.IB_USER_VERBS_CMD_RESIZE_CQ,
 		&uapi.IbUverbsResizeCq{CqHandle: q.handle, Cqe: uint32(entries)})
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: q.handle, Entries: int(resp.Cqe)}, nil
+	return driver.Reply{Handle: q.handle, Entries: int(resp.Cqe)}, nil
 }

@@ -23,11 +23,11 @@ func TestRegImplicitInSandbox(t *testing.T) {
 	r.pageable()
 	m := reached(r.c)
 	mr := good(good(r.c.AllocPD())(t).RegImplicit(OnDemand | LocalWrite))(t)
-	if m.Foreign() != inside {
-		t.Errorf("in a sandbox: %v; left to the device: %v", inside, m.Foreign())
+	if m.mrs.Foreign() != inside {
+		t.Errorf("in a sandbox: %v; left to the device: %v", inside, m.mrs.Foreign())
 	}
 	check(t, mr.Close())
-	if m.Foreign() {
+	if m.mrs.Foreign() {
 		t.Error("there still is memory that is left to the device")
 	}
 	if inside {
@@ -79,5 +79,12 @@ func loadFilter(t *testing.T, filter []unix.SockFilter) {
 	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
 	if failed != 0 {
 		t.Fatalf("seccomp: %v", failed)
+	}
+}
+
+// Providers find the shared part of an AH at the address of the AH: internal/provider.AHOf.
+func TestSharedPartOfAH(t *testing.T) {
+	if off := unsafe.Offsetof(AH{}.shared); off != 0 {
+		t.Errorf("AH.shared is at offset %d", off)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -16,7 +17,7 @@ import (
 // with SingleGoroutine.
 type SRQ struct {
 	object
-	impl ProviderSRQ
+	impl providerSRQ
 	xrcd *XRCD // of an XRC SRQ, like cq and srqn
 	cq   *CQ
 	srqn uint32
@@ -95,8 +96,9 @@ func (p *PD) checkSRQ(cfg *SRQConfig) error {
 
 func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 	room := 0
-	impl, reply, err := s.ctx.impl.CreateSRQ(p, cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		r, err := s.made(s.command(p, cfg, uhwIn, uhwOut))
+	asked := &driver.SRQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Limit: cfg.Limit, XRC: cfg.XRCD != nil, Memory: p.memory()}
+	impl, reply, err := s.ctx.impl.CreateSRQ(asked, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
+		r, err := s.made(s.command(p, asked, uhwIn, uhwOut))
 		room = r.SRQ.MaxWR
 		return r, err
 	})
@@ -111,7 +113,7 @@ func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 	return nil
 }
 
-func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (s *SRQ) command(p *PD, cfg *driver.SRQConfig, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE)
@@ -135,11 +137,11 @@ func (s *SRQ) command(p *PD, cfg *SRQConfig, uhwIn, uhwOut []byte) (ProviderRepl
 	s.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := s.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	r := ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE),
-		SRQ: SRQAttr{MaxWR: int(*wr), MaxSGE: int(*sge), Limit: cfg.Limit}}
+	r := driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE),
+		SRQ: driver.SRQCap{MaxWR: int(*wr), MaxSGE: int(*sge)}}
 	if number != nil {
 		r.Number = *number
 	}
@@ -221,7 +223,11 @@ func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	if s.gate.Load() == gateClosed {
 		return ErrClosed
 	}
-	err := s.impl.Modify(&a, m, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	maxWR := 0
+	if m&SRQMaskMaxWR != 0 {
+		maxWR = a.MaxWR
+	}
+	err := s.impl.Modify(maxWR, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		return s.modifyCommand(a, m, uhwIn, uhwOut)
 	})
 	if err != nil {
@@ -233,17 +239,17 @@ func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	return nil
 }
 
-func (s *SRQ) modifyCommand(a SRQAttr, m SRQMask, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (s *SRQ) modifyCommand(a SRQAttr, m SRQMask, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_SRQ, &uapi.IbUverbsModifySrq{
 		SrqHandle: s.handle, AttrMask: uint32(m), MaxWr: uint32(a.MaxWR), SrqLimit: uint32(a.Limit)})
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := s.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: s.handle}, nil
+	return driver.Reply{Handle: s.handle}, nil
 }
 
 func (s *SRQ) explainModify(a SRQAttr, m SRQMask, err error) error {

@@ -103,7 +103,7 @@ func TestAHOfAPost(t *testing.T) {
 	closed := good(b.pd.CreateAH(somewhere))(t)
 	check(t, closed.Close())
 	good(m.qp.PostSend(m.request()))(t)
-	if got, want := r.p.qps[1].last, m.ah.av; got != want || want[0] == 0 {
+	if got, want := r.p.qps[1].last, *m.ah.shared.AV(); got != want || want[0] == 0 {
 		t.Errorf("the datagram goes to %v, want %v", got, want)
 	}
 	for name, c := range map[string]struct {
@@ -228,12 +228,12 @@ func TestSRQ(t *testing.T) {
 
 // The longest message is the MTU of the port that the QP is on, as long as the
 // kernel tells.
-func TestProviderMTU(t *testing.T) {
+func TestMaxDatagram(t *testing.T) {
 	r := newRig(t)
 	m := r.meeting(t, r.bundle(t, false), false)
 	expect := func(want uint64) {
 		t.Helper()
-		if got := ProviderMTU(m.qp); got != want {
+		if got := m.qp.maxDatagram(); got != want {
 			t.Errorf("%d bytes, want %d", got, want)
 		}
 	}

@@ -1,14 +1,10 @@
 package uverbs
 
-import "time"
+import (
+	"time"
 
-// A ProviderWallClock is a ProviderContext of a device whose clock the kernel
-// relates to real time.
-type ProviderWallClock interface {
-	// WallClock returns the time, in nanoseconds since 1970, at which the clock had
-	// this count.
-	WallClock(count uint64) (ns uint64, err error)
-}
+	"github.com/goverbs/goverbs/internal/driver"
+)
 
 // WallClock returns the time at which the device's clock had this count, which is a
 // WC.Timestamp or a result of [Context.QueryClock]:
@@ -22,7 +18,7 @@ func (c *Context) WallClock(count uint64) (time.Time, error) {
 	if c.ending.Load() {
 		return time.Time{}, ErrClosed
 	}
-	p, ok := c.impl.(ProviderWallClock)
+	p, ok := c.impl.(driver.WallClock)
 	if !ok {
 		return time.Time{}, ErrNotSupported
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -16,7 +17,7 @@ import (
 // from any number of goroutines, unless it was created with SingleGoroutine.
 type WQ struct {
 	object
-	impl   ProviderWQ
+	impl   providerWQ
 	cq     *CQ
 	maxWR  int
 	maxSGE int
@@ -126,11 +127,11 @@ func (p *PD) checkWQ(cfg *WQConfig) error {
 
 func (q *WQ) create(p *PD, cfg *WQConfig) error {
 	const op = "create WQ"
-	wqs, ok := q.ctx.impl.(ProviderWQs)
+	wqs, ok := q.ctx.impl.(providerWQs)
 	if !ok {
 		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: "the device has no work queues"}
 	}
-	impl, reply, err := wqs.CreateWQ(p, cfg, func(uhwIn, uhwOut []byte) (ProviderReply, error) {
+	impl, reply, err := wqs.CreateWQ(&driver.WQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Memory: p.memory()}, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		r, err := q.made(q.command(p, cfg, uhwIn, uhwOut))
 		if err == nil {
 			q.number = r.Number
@@ -146,7 +147,7 @@ func (q *WQ) create(p *PD, cfg *WQConfig) error {
 	return nil
 }
 
-func (q *WQ) command(p *PD, cfg *WQConfig, uhwIn, uhwOut []byte) (ProviderReply, error) {
+func (q *WQ) command(p *PD, cfg *WQConfig, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE)
@@ -164,11 +165,11 @@ func (q *WQ) command(p *PD, cfg *WQConfig, uhwIn, uhwOut []byte) (ProviderReply,
 	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_WQ_EVENT_FD)
 	reply := cmd.UHW(uhwIn, len(uhwOut))
 	if err := q.ctx.dev.Do(cmd); err != nil {
-		return ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return ProviderReply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_WQ_HANDLE), Number: *wqn,
-		Cap: QPCap{MaxRecvWR: int(*wr), MaxRecvSGE: int(*sge)}}, nil
+	return driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_WQ_HANDLE), Number: *wqn,
+		Cap: driver.Cap{MaxRecvWR: int(*wr), MaxRecvSGE: int(*sge)}}, nil
 }
 
 func (q *WQ) explainCreate(err error, cfg *WQConfig) error {

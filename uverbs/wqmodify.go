@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -28,8 +29,8 @@ func (q *WQ) Modify(a WQAttr, m WQMask) error {
 	// No post may come between the kernel's transition and the update of the queue.
 	q.lock()
 	defer q.unlock()
-	err := q.impl.Modify(func(uhwIn, uhwOut []byte) (ProviderReply, error) {
-		return ProviderReply{Handle: q.handle}, q.modifyCommand(&a, m, uhwIn)
+	err := q.impl.Modify(func(uhwIn, uhwOut []byte) (driver.Reply, error) {
+		return driver.Reply{Handle: q.handle}, q.modifyCommand(&a, m, uhwIn)
 	})
 	if err != nil {
 		return q.explainModify(&a, m, err)

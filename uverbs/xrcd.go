@@ -168,7 +168,7 @@ func (q *QP) open(qpn uint32) error {
 // the domain. Close is idempotent.
 func (x *XRCD) Close() error { return x.close() }
 
-// noQueues is the ProviderQP of an XRCRecv QP. The gates of the QP refuse all
+// noQueues is the providerQP of an XRCRecv QP. The gates of the QP refuse all
 // requests.
 type noQueues struct{ noQueue }
 

@@ -95,7 +95,7 @@ func TestXRCLife(t *testing.T) {
 	}
 	impl := m.srq.impl
 	check(t, m.srq.Close())
-	if got := b.cq.impl.(*fakeCQ).purgedSRQs; !slices.Equal(got, []ProviderSRQ{impl}) {
+	if got := b.cq.impl.(*fakeCQ).purgedSRQs; !slices.Equal(got, []providerSRQ{impl}) {
 		t.Errorf("the CQ has forgotten %v", got)
 	}
 	check(t, m.x.Close())

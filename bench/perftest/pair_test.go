@@ -8,8 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -39,15 +41,15 @@ type posted struct {
 // A card is a device: its provider, and its fake kernel.
 type card struct {
 	*ioctltest.Kernel
-	uverbs.ProviderContext // the methods that the tests do not need
-	p                      *pair
-	end                    int
-	cqs                    map[uint64]*pairCQ // by handle
-	newQPCQs               [2]uint64          // the CQs of the QP being created
-	qps                    []*pairQP
-	regions                [][2]uint64 // addresses and lengths of regions
-	unpolled               int         // completions that were not polled
-	mistakes               []string    // mistakes of the program
+	provider.Context // the methods that the tests do not need
+	p                *pair
+	end              int
+	cqs              map[uint64]*pairCQ // by handle
+	newQPCQs         [2]uint64          // the CQs of the QP being created
+	qps              []*pairQP
+	regions          [][2]uint64 // addresses and lengths of regions
+	unpolled         int         // completions that were not polled
+	mistakes         []string    // mistakes of the program
 }
 
 func newPair() *pair {
@@ -117,16 +119,16 @@ func (c *card) DriverID() uint32              { return pairDriver }
 func (c *card) ABI() (lowest, highest uint64) { return 1, 1 }
 func (c *card) Retire() error                 { return nil }
 
-func (c *card) Open(_ *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (c *card) Open(_ *ioctl.Device, get driver.Command) (provider.Context, error) {
 	_, err := get(nil, nil)
 	return c, err
 }
 
-func (c *card) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *card) AllocPD(alloc driver.Command) (driver.Reply, error) {
 	return alloc(nil, nil)
 }
 
-func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *card) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -141,7 +143,7 @@ func (c *card) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uv
 // A pairCQ returns one completion or two at a time, so that polls end between
 // completions.
 type pairCQ struct {
-	uverbs.ProviderCQ
+	provider.CQ
 	c      *card
 	handle uint32
 	ring   []completion

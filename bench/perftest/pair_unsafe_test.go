@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -11,7 +12,7 @@ import (
 // do not need it.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
-func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
+func newContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
 
 // bytesAt returns registered memory. The fake kernel knows addresses as numbers. The
 // memory is not on the Go heap.

@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func (c *card) CreateQP(_ *uverbs.QP, _ *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+func (c *card) CreateQP(_ *uverbs.QPConfig, _ *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
 	}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: r.Cap, sends: make([]request, 0, r.Cap.MaxSendWR), recvs: make([]receive, 0, r.Cap.MaxRecvWR),
+	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: uverbs.QPCap(r.Cap), sends: make([]request, 0, r.Cap.MaxSendWR), recvs: make([]receive, 0, r.Cap.MaxRecvWR),
 		sendCQ: c.cqs[c.newQPCQs[0]], recvCQ: c.cqs[c.newQPCQs[1]]}
 	c.qps = append(c.qps, q)
 	return q, r, nil
@@ -41,12 +43,12 @@ type request struct {
 }
 
 type pairQP struct {
-	uverbs.ProviderQP // the methods that the tests do not need
-	c                 *card
-	at                int // index in card.qps
-	num               uint32
-	cap               uverbs.QPCap
-	sendCQ, recvCQ    *pairCQ
+	provider.QP    // the methods that the tests do not need
+	c              *card
+	at             int // index in card.qps
+	num            uint32
+	cap            uverbs.QPCap
+	sendCQ, recvCQ *pairCQ
 
 	gone               bool
 	sends              []request

@@ -3,7 +3,7 @@
 // Arguments of an interface call escape, including composite literals at the
 // call site of a public function: two allocations for each posted work request.
 // Hiding the slice is sound only if the callee retains nothing of it after it
-// returns, which uverbs/provider.go requires of every provider.
+// returns, which package internal/driver requires of every provider.
 package noescape
 
 import "unsafe"

@@ -2,7 +2,8 @@
 // it is a provider, which implements the queues of one kernel driver. Programs do
 // not import this package. They import the providers they need for their side
 // effect, or all of them through [github.com/goverbs/goverbs/provider/all]. The
-// interface of providers is in package uverbs, in provider.go.
+// interfaces that providers implement are those of internal/driver, which this
+// package instantiates with the types of uverbs.
 //
 // # Mappings that retire
 //

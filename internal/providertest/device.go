@@ -3,6 +3,7 @@ package providertest
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -63,6 +64,7 @@ func OnUD(t *testing.T, pd *uverbs.PD) *Rig {
 	q := r.QP.(*deviceQP)
 	self := must(q.Endpoint())(t)
 	attr := must(q.AHAttr(self))(t)
+	r.UDAddr = func(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
 	r.AH, r.QKey, r.MTU, r.NoGRH = must(pd.CreateAH(attr))(t), qkey, self.MTU.Bytes(), !attr.IsGlobal
 	return r
 }
@@ -139,49 +141,53 @@ func (q *deviceQP) Atomic(compareAdd, swap uint64) {
 	}
 }
 
-func (q *deviceQP) Flush(n uint32, p uverbs.Placement, s uverbs.Selectivity) {
-	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, p, s)
+func (q *deviceQP) Flush(n uint32, placement, selectivity uint8) {
+	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, uverbs.Placement(placement), uverbs.Selectivity(selectivity))
 }
 
 // Bind takes what a program does not have at hand, and the suite does without.
-func (q *deviceQP) Bind(uverbs.ProviderBind, error) { q.t.Fatal("the suite binds a window") }
+func (q *deviceQP) Bind(driver.Bind, error) { q.t.Fatal("the suite binds a window") }
+
+// UDAddr needs the AH: see Rig.UDAddr.
+func (q *deviceQP) UDAddr(*driver.AH, uint32, uint32) {
+	q.t.Fatal("a batch of uverbs needs the whole AH")
+}
 
 func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
 
-func (q *deviceQP) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
-	switch op.Opcode() {
+func (q *deviceQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
+	switch f := flagsOf(op); opcodeOf(op) {
 	case uverbs.OpSend:
-		q.b.SendSGE(wrID, op.Flags(), s)
+		q.b.SendSGE(wrID, f, s)
 	case uverbs.OpWrite:
-		q.b.WriteSGE(wrID, op.Flags(), raddr, rkey, s)
+		q.b.WriteSGE(wrID, f, raddr, rkey, s)
 	case uverbs.OpRead:
-		q.b.ReadSGE(wrID, op.Flags(), raddr, rkey, s)
+		q.b.ReadSGE(wrID, f, raddr, rkey, s)
 	default:
 		q.Op(op, wrID, raddr, rkey, imm)
 		q.SGE(s)
 	}
 }
 
-func (q *deviceQP) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
-	switch op.Opcode() {
+func (q *deviceQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+	switch f := flagsOf(op); opcodeOf(op) {
 	case uverbs.OpSend:
-		q.b.SendInline(wrID, op.Flags(), data)
+		q.b.SendInline(wrID, f, data)
 	case uverbs.OpWrite:
-		q.b.WriteInline(wrID, op.Flags(), raddr, rkey, data)
+		q.b.WriteInline(wrID, f, raddr, rkey, data)
 	default:
 		q.Op(op, wrID, raddr, rkey, imm)
 		q.Inline(data)
 	}
 }
 
-func (q *deviceQP) RemoteSRQ(srqn uint32)                  { q.b.RemoteSRQ(srqn) }
-func (q *deviceQP) UDAddr(ah *uverbs.AH, qpn, qkey uint32) { q.b.UDAddr(ah, qpn, qkey) }
-func (q *deviceQP) Submit() error                          { return q.b.Submit() }
-func (q *deviceQP) Abort()                                 { q.b.Abort() }
+func (q *deviceQP) RemoteSRQ(srqn uint32) { q.b.RemoteSRQ(srqn) }
+func (q *deviceQP) Submit() error         { return q.b.Submit() }
+func (q *deviceQP) Abort()                { q.b.Abort() }
 
-func (q *deviceQP) Op(o uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
-	op, f := o.Opcode(), o.Flags()
+func (q *deviceQP) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+	op, f := opcodeOf(o), flagsOf(o)
 	switch op {
 	case uverbs.OpSend:
 		q.b.Send(wrID, f)
@@ -204,6 +210,9 @@ func (q *deviceQP) Op(o uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32)
 	}
 }
 
+func opcodeOf(o driver.Op) uverbs.Opcode   { return uverbs.Opcode(o.Opcode()) }
+func flagsOf(o driver.Op) uverbs.SendFlags { return uverbs.SendFlags(o.Flags()) }
+
 // Reset takes the QP through RESET to RTS again.
 func (q *deviceQP) Reset() error {
 	q.t.Helper()
@@ -221,8 +230,8 @@ type deviceSRQ struct{ *uverbs.SRQ }
 
 func (s deviceSRQ) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.SRQ.PostRecv(wrs...) }
 
-func (s deviceSRQ) Modify(a *uverbs.SRQAttr, m uverbs.SRQMask, _ uverbs.ProviderCommand) error {
-	return s.SRQ.Modify(*a, m)
+func (s deviceSRQ) Modify(maxWR int, _ driver.Command) error {
+	return s.SRQ.Modify(uverbs.SRQAttr{MaxWR: maxWR}, uverbs.SRQMaskMaxWR)
 }
 
 func (s deviceSRQ) Retire() error { return s.Close() }
@@ -235,9 +244,9 @@ func (q deviceCQ) Arm(solicitedOnly bool, _ uint32) error { return q.CQ.Arm(soli
 // Ready is not among the verbs, and the suite does not use it.
 func (q deviceCQ) Ready() bool { return false }
 
-func (q deviceCQ) Resize(entries int, _ uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q deviceCQ) Resize(entries int, _ driver.Command) (driver.Reply, error) {
 	err := q.CQ.Resize(entries)
-	return uverbs.ProviderReply{Entries: q.Entries()}, err
+	return driver.Reply{Entries: q.Entries()}, err
 }
 
 func (q deviceCQ) Retire() error { return q.Close() }

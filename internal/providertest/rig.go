@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -12,8 +13,8 @@ import (
 // its queues, and memory that it may use in every way. The QP is RC, unless it
 // is said otherwise.
 type Rig struct {
-	QP   uverbs.ProviderQP
-	CQ   uverbs.ProviderCQ
+	QP   provider.QP
+	CQ   provider.CQ
 	Cap  uverbs.QPCap
 	QPN  uint32
 	Mem  []byte // at least 64 KiB
@@ -28,7 +29,7 @@ type Rig struct {
 	Resize func(entries int) error
 
 	// SRQ is where the QP takes its receives from. Nil: it has a queue for them.
-	SRQ uverbs.ProviderSRQ
+	SRQ provider.SRQ
 	// SRQSize tells how large SRQ is.
 	SRQSize func() uverbs.SRQAttr
 	// ResizeSRQ resizes SRQ. Nil: the device does not.
@@ -39,6 +40,8 @@ type Rig struct {
 	AH   *uverbs.AH
 	QKey uint32
 	MTU  int
+	// UDAddr is UDAddr of the QP's batch, if it is one of uverbs. Nil: UDAddr of QP.
+	UDAddr func(ah *uverbs.AH, qpn, qkey uint32)
 	// NoGRH says that datagrams by AH have no GRH, as within a subnet of
 	// InfiniBand.
 	NoGRH bool
@@ -207,6 +210,14 @@ func (r *Rig) postRecv(wrs []uverbs.RecvWR) (int, error) {
 		return r.SRQ.PostRecv(wrs)
 	}
 	return r.QP.PostRecv(wrs)
+}
+
+func (r *Rig) udAddr(ah *uverbs.AH, qpn, qkey uint32) {
+	if r.UDAddr != nil {
+		r.UDAddr(ah, qpn, qkey)
+		return
+	}
+	r.QP.UDAddr(provider.AHOf(ah), qpn, qkey)
 }
 
 // sge names n bytes at off.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -101,16 +102,16 @@ func batch(t *testing.T, r *Rig) {
 	r.recv(t, uverbs.RecvWR{WRID: 10, SGL: []uverbs.SGE{r.sge(1000, 64)}})
 	q := r.QP
 	q.Begin()
-	q.Op(uverbs.ProviderOpOf(uverbs.OpWrite, 0), 1, r.Addr+2000, r.RKey, 0)
+	q.Op(provider.OpOf(uverbs.OpWrite, 0), 1, r.Addr+2000, r.RKey, 0)
 	q.SGE(r.sge(0, 5))
 	q.SGE(r.sge(5, 11))
-	q.Op(uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled), 2, r.Addr+3000, r.RKey, 0)
+	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 2, r.Addr+3000, r.RKey, 0)
 	q.Inline([]byte("inline"))
-	q.Op(uverbs.ProviderOpOf(uverbs.OpRead, uverbs.Signaled), 3, r.Addr, r.RKey, 0)
+	q.Op(provider.OpOf(uverbs.OpRead, uverbs.Signaled), 3, r.Addr, r.RKey, 0)
 	q.SGE(r.sge(4000, 16))
-	q.Op(uverbs.ProviderOpOf(uverbs.OpSendImm, 0), 4, 0, 0, 77)
+	q.Op(provider.OpOf(uverbs.OpSendImm, 0), 4, 0, 0, 77)
 	q.SGE(r.sge(0, 16))
-	q.Op(uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled), 5, r.Addr, r.RKey, 0) // of nothing
+	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 5, r.Addr, r.RKey, 0) // of nothing
 	if err := q.Submit(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func batch(t *testing.T, r *Rig) {
 func batchDropped(t *testing.T, r *Rig) {
 	q := r.QP
 	add := func(id uint64, n int) {
-		q.Op(uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled), id, r.Addr+2000, r.RKey, 0)
+		q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), id, r.Addr+2000, r.RKey, 0)
 		for range n {
 			q.SGE(r.sge(0, 1))
 		}
@@ -148,9 +149,9 @@ func batchDropped(t *testing.T, r *Rig) {
 		spoil func()
 		want  error
 	}{
-		"opcode":        {func() { q.Op(uverbs.ProviderOpOf(13, 0), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"flag":          {func() { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 1<<7), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"inline READ":   {func() { q.Op(uverbs.ProviderOpOf(uverbs.OpRead, 0), 0, 0, 0, 0); q.Inline([]byte{1}) }, uverbs.ErrOpcode},
+		"opcode":        {func() { q.Op(provider.OpOf(13, 0), 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"flag":          {func() { q.Op(provider.OpOf(uverbs.OpSend, 1<<7), 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"inline READ":   {func() { q.Op(provider.OpOf(uverbs.OpRead, 0), 0, 0, 0, 0); q.Inline([]byte{1}) }, uverbs.ErrOpcode},
 		"inline + SGE":  {func() { q.Inline([]byte{1}) }, uverbs.ErrOpcode},
 		"SGEs":          {func() { add(3, r.Cap.MaxSendSGE+1) }, uverbs.ErrTooManySGEs},
 		"inline length": {func() { add(3, 0); q.Inline(make([]byte, r.Cap.MaxInline+1)) }, uverbs.ErrInlineTooLong},

@@ -40,7 +40,7 @@ func srqBadReceive(t *testing.T, r *Rig) {
 
 func srqResize(t *testing.T, r *Rig) {
 	if r.ResizeSRQ == nil {
-		err := r.SRQ.Modify(&uverbs.SRQAttr{MaxWR: 127}, uverbs.SRQMaskMaxWR, nil)
+		err := r.SRQ.Modify(127, nil)
 		if !errors.Is(err, uverbs.ErrNotSupported) {
 			t.Errorf("resize where the device does not: %v", err)
 		}

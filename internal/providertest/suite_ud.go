@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -61,13 +62,13 @@ func udBatch(t *testing.T, r *Rig) {
 		r.hear(t, 2, 20000)
 		q := r.QP
 		q.Begin()
-		q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
-		q.UDAddr(r.AH, r.QPN, r.QKey)
+		q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+		r.udAddr(r.AH, r.QPN, r.QKey)
 		q.SGE(r.sge(0, 2))
 		q.SGE(r.sge(2, 3))
-		q.Op(uverbs.ProviderOpOf(uverbs.OpSendImm, uverbs.Signaled), lap, 0, 0, 5)
+		q.Op(provider.OpOf(uverbs.OpSendImm, uverbs.Signaled), lap, 0, 0, 5)
 		q.Inline([]byte("inline"))
-		q.UDAddr(r.AH, r.QPN, r.QKey)
+		r.udAddr(r.AH, r.QPN, r.QKey)
 		if err := q.Submit(); err != nil {
 			t.Fatal(err)
 		}
@@ -119,9 +120,9 @@ func udBadRequest(t *testing.T, r *Rig) {
 func udBatchDropped(t *testing.T, r *Rig) {
 	q := r.QP
 	add := func(wr *uverbs.SendWR) {
-		q.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, 0, 0, 0)
+		q.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, 0, 0, 0)
 		if wr.AH != nil {
-			q.UDAddr(wr.AH, wr.QPN, wr.QKey)
+			r.udAddr(wr.AH, wr.QPN, wr.QKey)
 		}
 		for _, s := range wr.SGL {
 			q.SGE(s)
@@ -142,7 +143,7 @@ func udBatchDropped(t *testing.T, r *Rig) {
 		}
 	}
 	q.Begin()
-	q.UDAddr(r.AH, r.QPN, r.QKey)
+	r.udAddr(r.AH, r.QPN, r.QKey)
 	if err := q.Submit(); !errors.Is(err, uverbs.ErrOpcode) {
 		t.Errorf("an address for no operation: %v", err)
 	}
@@ -156,7 +157,7 @@ func udReset(t *testing.T, r *Rig) {
 	for range 3 {
 		r.hear(t, 1, 10000)
 		r.QP.Begin()
-		r.QP.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+		r.QP.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 		r.QP.Abort()
 		check(t, r.QP.Reset())
 		r.hear(t, 2, 10000)
@@ -177,8 +178,8 @@ func udNothingAllocated(t *testing.T, r *Rig) {
 		}
 		r.recv(t, recvs[:1]...)
 		r.QP.Begin()
-		r.QP.Op(uverbs.ProviderOpOf(uverbs.OpSend, uverbs.Signaled), 4, 0, 0, 0)
-		r.QP.UDAddr(r.AH, r.QPN, r.QKey)
+		r.QP.Op(provider.OpOf(uverbs.OpSend, uverbs.Signaled), 4, 0, 0, 0)
+		r.udAddr(r.AH, r.QPN, r.QKey)
 		r.QP.SGE(wrs[0].SGL[0])
 		if err := r.QP.Submit(); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -19,18 +20,18 @@ const (
 )
 
 // kind returns the link layer of a port. It queries each port once.
-func (c *deviceContext) kind(ctx *uverbs.Context, port uint8) (portKind, error) {
+func (c *deviceContext) kind(port uint8, env *driver.AHEnv) (portKind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.ports[port]; k != unknownPort {
 		return k, nil
 	}
-	a, err := ctx.QueryPort(int(port))
+	isEthernet, err := env.Ethernet()
 	if err != nil {
 		return unknownPort, err
 	}
 	k := infiniBand
-	if a.LinkLayer == uverbs.LinkEthernet {
+	if isEthernet {
 		k = ethernet
 	}
 	if c.ports == nil {
@@ -58,11 +59,11 @@ const (
 	flowLabelMask = 1<<20 - 1
 )
 
-// CreateAH implements uverbs.ProviderContext. The kernel checks the address and, on Ethernet,
+// CreateAH implements driver.Context. The kernel checks the address and, on Ethernet,
 // resolves the MAC address. The address vector is built here.
-func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
-	var reply uverbs.ProviderReply
-	kind, err := c.kind(pd.Context(), a.Port)
+func (c *deviceContext) CreateAH(a *uverbs.AHAttr, env *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
+	var reply driver.Reply
+	kind, err := c.kind(a.Port, env)
 	if err != nil {
 		if _, refused := create(nil, nil); refused != nil { // the caller explains this error
 			err = refused
@@ -78,7 +79,7 @@ func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.Pro
 		binary.BigEndian.PutUint16(raw[avLID:], a.DLID)
 		raw[avRate] = rate(a.StaticRate)<<4 | a.SL&0xf
 		global(&raw, a, flowGRH)
-	} else if reply, err = c.ethernetAH(pd, a, &raw, create); err != nil {
+	} else if reply, err = c.ethernetAH(a, env, &raw, create); err != nil {
 		return reply, err
 	}
 	for i := range av {
@@ -87,9 +88,9 @@ func (c *deviceContext) CreateAH(pd *uverbs.PD, a *uverbs.AHAttr, av *uverbs.Pro
 	return reply, nil
 }
 
-func (c *deviceContext) ethernetAH(pd *uverbs.PD, a *uverbs.AHAttr, raw *[avSize]byte, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) ethernetAH(a *uverbs.AHAttr, env *driver.AHEnv, raw *[avSize]byte, create driver.Command) (driver.Reply, error) {
 	if !c.dmac {
-		return uverbs.ProviderReply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
+		return driver.Reply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
 			Detail: "the kernel's mlx5_ib does not tell the MAC address of a peer: take a newer kernel, 5.10 is one"}
 	}
 	resp := new(uapi.Mlx5IbCreateAhResp)
@@ -97,12 +98,12 @@ func (c *deviceContext) ethernetAH(pd *uverbs.PD, a *uverbs.AHAttr, raw *[avSize
 	if err != nil {
 		return reply, err
 	}
-	gid, err := pd.Context().QueryGID(int(a.Port), int(a.SGIDIndex))
+	v2, err := env.RoCEv2()
 	if err != nil {
 		return reply, err
 	}
 	copy(raw[avMAC:], resp.Dmac[:])
-	if gid.Type == uverbs.GIDTypeRoCEv2 {
+	if v2 {
 		binary.BigEndian.PutUint16(raw[avLID:], sourcePort(a.FlowLabel))
 	}
 	raw[avRate] = rate(a.StaticRate)<<4 | a.SL&7<<1

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -40,7 +41,7 @@ func newAVDesk(t *testing.T, ethernet bool) *desk {
 func (d *desk) av(t *testing.T, a uverbs.AHAttr) (raw [avSize]byte) {
 	t.Helper()
 	ah := good(d.pd.CreateAH(a))(t)
-	av := good(uverbs.ProviderAVOf(ah, d.pd))(t)
+	av := provider.AHOf(ah).AV()
 	for i, w := range av {
 		binary.NativeEndian.PutUint64(raw[8*i:], w)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -65,8 +67,8 @@ func BenchmarkPost(b *testing.B) {
 }
 
 // add adds a WRITE to a batch with one call or two.
-func add(q uverbs.ProviderQP, calls int, wr *uverbs.SendWR) {
-	op := uverbs.ProviderOpOf(uverbs.OpWrite, uverbs.Signaled)
+func add(q provider.QP, calls int, wr *uverbs.SendWR) {
+	op := provider.OpOf(uverbs.OpWrite, uverbs.Signaled)
 	switch inline := len(wr.Inline) > 0; {
 	case calls == 1 && inline:
 		q.OpInline(op, 1, 0x2000, 8, 0, wr.Inline)
@@ -95,7 +97,7 @@ func BenchmarkPoll(b *testing.B) {
 	for name, n := range map[string]int{"1": 1, "32": 32} {
 		b.Run(name, func(b *testing.B) {
 			q := benchQP(b)
-			p, _, err := q.ctx.CreateCQ(&uverbs.CQConfig{Entries: 1<<16 - 1}, noCQCommand)
+			p, _, err := q.ctx.CreateCQ(&driver.CQConfig{Entries: 1<<16 - 1}, noCQCommand)
 			check(b, err)
 			c := p.(*cq)
 			defer c.Retire()

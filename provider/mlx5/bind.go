@@ -1,6 +1,9 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // Binding a memory window and invalidating a key are both updates of the key's context (UMR,
 // user-mode memory registration). A UMR consists of a segment that says which fields change, the
@@ -41,7 +44,7 @@ const (
 
 // setUMR writes the segments that follow the control segment of a UMR. It sets a fence on the
 // next request, which must wait for the UMR.
-func (s *sendQueue) setUMR(b *uverbs.ProviderBind) {
+func (s *sendQueue) setUMR(b *driver.Bind) {
 	r := &s.request
 	if r.op.completes() == uverbs.WCBindMW {
 		w := s.segment(s.cur, 0)
@@ -58,9 +61,9 @@ func (s *sendQueue) setUMR(b *uverbs.ProviderBind) {
 }
 
 // setUMRControlSeg writes the segment that says which fields change: set_umr_control_seg.
-func (s *sendQueue) setUMRControlSeg(at, k uint32, b *uverbs.ProviderBind) {
+func (s *sendQueue) setUMRControlSeg(at, k uint32, b *driver.Bind) {
 	flags, mask, octowords := uint64(umrInline|umrTranslation), uint64(maskFree|maskKey), uint64(0)
-	window := b.Type == uverbs.MWType2
+	window := b.Type2
 	if window {
 		mask |= maskQPN
 	}
@@ -80,7 +83,7 @@ func (s *sendQueue) setUMRControlSeg(at, k uint32, b *uverbs.ProviderBind) {
 }
 
 // setUMRDataSeg writes the range, padded to the size that the device reads: set_umr_data_seg.
-func (s *sendQueue) setUMRDataSeg(at, k uint32, b *uverbs.ProviderBind) {
+func (s *sendQueue) setUMRDataSeg(at, k uint32, b *driver.Bind) {
 	*s.segment(at, k) = segment{be2(uint32(b.Length), b.LKey), be(b.Addr)}
 	for i := range uint32(klmSegments - 1) {
 		*s.segment(at, k+1+i) = segment{}
@@ -88,17 +91,18 @@ func (s *sendQueue) setUMRDataSeg(at, k uint32, b *uverbs.ProviderBind) {
 }
 
 // setUMRMkeySeg writes the new context of the key: set_umr_mkey_seg.
-func (s *sendQueue) setUMRMkeySeg(at, k uint32, b *uverbs.ProviderBind) {
+func (s *sendQueue) setUMRMkeySeg(at, k uint32, b *driver.Bind) {
 	qpn := uint64(anyQP)
-	if b.Type == uverbs.MWType2 && b.Length > 0 {
+	if b.Type2 && b.Length > 0 {
 		qpn = s.qpn >> 8
 	}
+	access := uverbs.Access(b.Access)
 	first := qpn<<8 | uint64(b.RKey&0xff)
 	second := segment{}
 	if b.Length > 0 {
-		first |= uint64(keyAccess(b.Access)) << 40
+		first |= uint64(keyAccess(access)) << 40
 		second[1] = be(b.Length)
-		if b.Access&uverbs.ZeroBased == 0 {
+		if access&uverbs.ZeroBased == 0 {
 			second[0] = be(b.Addr)
 		}
 	} else {

@@ -47,7 +47,7 @@ func noPage(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
 }
 
-// QueryClock implements uverbs.ProviderClock. If the low word wraps between the two loads, the
+// QueryClock implements driver.Clock. If the low word wraps between the two loads, the
 // high word has changed when it is read again.
 func (c *deviceContext) QueryClock() (uint64, error) {
 	k := &c.clock

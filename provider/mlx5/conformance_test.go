@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
@@ -11,18 +12,18 @@ import (
 
 // working is a QP whose device is notified of every post.
 type working struct {
-	uverbs.ProviderQP
+	provider.QP
 	s *soft
 }
 
 func (w working) PostSend(wrs []uverbs.SendWR) (int, error) {
-	n, err := w.ProviderQP.PostSend(wrs)
+	n, err := w.QP.PostSend(wrs)
 	w.s.work()
 	return n, err
 }
 
 func (w working) Submit() error {
-	err := w.ProviderQP.Submit()
+	err := w.QP.Submit()
 	w.s.work()
 	return err
 }

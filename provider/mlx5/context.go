@@ -7,23 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
-func init() { uverbs.RegisterProvider(driver{}) }
+func init() { driver.Register(mlx5Provider{}) }
 
-// driver implements uverbs.Provider.
-type driver struct{}
+// mlx5Provider implements driver.Provider.
+type mlx5Provider struct{}
 
-func (driver) DriverID() uint32 { return uapi.RDMA_DRIVER_MLX5 }
+func (mlx5Provider) DriverID() uint32 { return uapi.RDMA_DRIVER_MLX5 }
 
-func (driver) ABI() (lowest, highest uint64) {
+func (mlx5Provider) ABI() (lowest, highest uint64) {
 	return uapi.MLX5_IB_UVERBS_ABI_VERSION, uapi.MLX5_IB_UVERBS_ABI_VERSION
 }
 
-func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (mlx5Provider) Open(dev *ioctl.Device, get driver.Command) (provider.Context, error) {
 	set, err := environment()
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ type limits struct {
 	header   int // bytes of a frame that must be inline in its request
 }
 
-// deviceContext implements uverbs.ProviderContext.
+// deviceContext implements driver.Context.
 type deviceContext struct {
 	dev     *ioctl.Device
 	set     settings
@@ -52,7 +53,7 @@ type deviceContext struct {
 	ece     bool   // QPs have ECE options
 	null    uint32 // key of the null MR, or 0 if the device has none
 
-	memory  *uverbs.ProviderMRs
+	memory  *driver.MRs
 	uars    uars
 	records records
 	targets table // by index, or by QPN
@@ -69,7 +70,7 @@ const maxSegments = 63
 
 const maxCQEVersion = 1
 
-func openContext(dev *ioctl.Device, get uverbs.ProviderCommand, set settings) (*deviceContext, error) {
+func openContext(dev *ioctl.Device, get driver.Command, set settings) (*deviceContext, error) {
 	resp, err := getContext(get, set)
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 
 // getContext allocates the context. Older kernels refuse a request that is longer than the one
 // they know, so it retries with shorter requests.
-func getContext(get uverbs.ProviderCommand, set settings) (*uapi.Mlx5IbAllocUcontextResp, error) {
+func getContext(get driver.Command, set settings) (*uapi.Mlx5IbAllocUcontextResp, error) {
 	req := &uapi.Mlx5IbAllocUcontextReqV2{
 		TotalNumBfregs: uint32(set.registers), NumLowLatencyBfregs: uint32(min(set.owned, set.registers-1)),
 		MaxCqeVersion: maxCQEVersion, LibCaps: uapi.MLX5_LIB_CAP_4K_UAR | uapi.MLX5_LIB_CAP_DYN_UAR}
@@ -176,16 +177,16 @@ func cacheLine(n int) int {
 	return n
 }
 
-// AllocPD implements uverbs.ProviderContext. The kernel returns the device's number of the PD,
+// AllocPD implements driver.Context. The kernel returns the device's number of the PD,
 // which is not needed for posting.
-func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) AllocPD(alloc driver.Command) (driver.Reply, error) {
 	return alloc(nil, ioctl.BytesOf(new(uapi.Mlx5IbAllocPdResp)))
 }
 
-// NullKey implements uverbs.ProviderNullMR.
+// NullKey implements driver.NullMR.
 func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 
-// Retire implements uverbs.ProviderContext.
+// Retire implements driver.Context.
 func (c *deviceContext) Retire() error {
 	return errors.Join(c.uars.retire(), c.clock.retire(), c.wall.retire(), c.records.retire())
 }

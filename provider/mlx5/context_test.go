@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -17,8 +18,8 @@ import (
 )
 
 func TestDriver(t *testing.T) {
-	if low, high := (driver{}).ABI(); (driver{}).DriverID() != uapi.RDMA_DRIVER_MLX5 || low != 1 || high != 1 {
-		t.Errorf("driver %d, ABI %d to %d", driver{}.DriverID(), low, high)
+	if low, high := (mlx5Provider{}).ABI(); (mlx5Provider{}).DriverID() != uapi.RDMA_DRIVER_MLX5 || low != 1 || high != 1 {
+		t.Errorf("driver %d, ABI %d to %d", mlx5Provider{}.DriverID(), low, high)
 	}
 }
 
@@ -38,12 +39,12 @@ func TestLadder(t *testing.T) {
 		{0, unix.EIO, []int{32}},
 	} {
 		var asked []int
-		_, err := getContext(func(in, out []byte) (uverbs.ProviderReply, error) {
+		_, err := getContext(func(in, out []byte) (driver.Reply, error) {
 			asked = append(asked, len(in))
 			if len(in) > c.takes {
-				return uverbs.ProviderReply{}, c.err
+				return driver.Reply{}, c.err
 			}
-			return uverbs.ProviderReply{}, nil
+			return driver.Reply{}, nil
 		}, set)
 		if !slices.Equal(asked, c.asked) || c.takes > 0 != (err == nil) || c.takes == 0 && !errors.Is(err, c.err) {
 			t.Errorf("a kernel that takes %d bytes was asked for %v: %v", c.takes, asked, err)

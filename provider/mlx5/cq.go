@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -14,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// cq implements uverbs.ProviderCQ.
+// cq implements driver.CQ.
 type cq struct {
 	ring   []block
 	first  *block  // first CQE
@@ -28,11 +29,11 @@ type cq struct {
 	last   *target
 	simple bool // CQEs name their target by index, which is the common case
 
-	memory  uverbs.ProviderMRUser // for messages carried in CQEs
-	storing bool                  // memory.Begin was called
+	memory  driver.MRUser // for messages carried in CQEs
+	storing bool          // memory.Begin was called
 
 	ctx     *deviceContext
-	pd      *uverbs.PD // the parent domain whose memory the ring uses, or nil
+	rings   driver.Memory // of the parent domain, or nil
 	mem     *provider.Mapping
 	record  record
 	number  uint32
@@ -43,16 +44,16 @@ type cq struct {
 	halted  atomic.Bool // set with lost, failure or retired, so that Poll checks only this
 }
 
-// CreateCQ implements uverbs.ProviderContext.
-func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+// CreateCQ implements driver.Context.
+func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
 	const op = "create CQ"
-	var reply uverbs.ProviderReply
+	var reply driver.Reply
 	entries, err := cqEntries(op, cfg.Entries)
 	if err != nil {
 		return nil, reply, err
 	}
-	q := &cq{ctx: c, pd: cfg.PD, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
-	mem, err := queueMemory(op, q.pd, pages(entries*q.size), c.set.cqPages)
+	q := &cq{ctx: c, rings: cfg.Memory, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
+	mem, err := queueMemory(op, q.rings, pages(entries*q.size), c.set.cqPages)
 	if err != nil {
 		return nil, reply, err
 	}
@@ -74,13 +75,13 @@ func (c *deviceContext) CreateCQ(cfg *uverbs.CQConfig, create uverbs.ProviderCQC
 // create creates the kernel's CQ. The request has 16 bits for the number of the register page
 // that arms the CQ. A larger number, which occurs on devices with a BAR beyond 256 MiB, is passed
 // in an attribute of the driver.
-func (q *cq) create(create uverbs.ProviderCQCommand) (uverbs.ProviderReply, error) {
+func (q *cq) create(create driver.CQCommand) (driver.Reply, error) {
 	req := &uapi.Mlx5IbCreateCq{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr, CqeSize: uint32(q.size)}
-	var attrs []uverbs.ProviderAttr
+	var attrs []driver.Attr
 	switch page := q.ctx.uars.base.id; {
 	case !q.ctx.dynamic:
 	case page > math.MaxUint16:
-		attrs = []uverbs.ProviderAttr{{ID: uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, Value: page}}
+		attrs = []driver.Attr{{ID: uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, Value: page}}
 	default:
 		req.Flags, req.UarPageIndex = uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX, uint16(page)
 	}
@@ -128,7 +129,7 @@ func (q *cq) mine(i uint32) (v uint64, ok bool) {
 	return v, (v^q.owner(i))&ownerBit == 0
 }
 
-// Ready implements uverbs.ProviderCQ. It also returns true if Poll has an error to return.
+// Ready implements driver.CQ. It also returns true if Poll has an error to return.
 func (q *cq) Ready() bool {
 	_, ready := q.mine(q.ci)
 	ready = (ready || q.lost != nil || q.failure.Load() != nil) && !q.retired.Load()
@@ -136,7 +137,7 @@ func (q *cq) Ready() bool {
 	return ready
 }
 
-// Fail implements uverbs.ProviderFailer.
+// Fail implements driver.Failer.
 func (q *cq) Fail(err error) {
 	q.failure.Store(&err)
 	q.halted.Store(true)
@@ -149,7 +150,7 @@ const (
 	indexMask    = 0xffffff
 )
 
-// Arm implements uverbs.ProviderCQ. If an entry is already waiting, the event is raised at once.
+// Arm implements driver.CQ. If an entry is already waiting, the event is raised at once.
 // The caller must poll once more nevertheless, because the device learns from the record how far
 // the queue has been polled.
 func (q *cq) Arm(solicitedOnly bool, events uint32) error {
@@ -168,7 +169,7 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 	return nil
 }
 
-// Retire implements uverbs.ProviderCQ.
+// Retire implements driver.CQ.
 func (q *cq) Retire() error {
 	if q.retired.Swap(true) {
 		return nil

@@ -3,6 +3,7 @@ package mlx5
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -17,7 +18,7 @@ func newCQERig(t *testing.T, indexed bool) *cqeRig {
 	if !indexed {
 		b.ctx.targets.put(benchQPN, &b.target) // newBench does not do this
 	}
-	p, _, err := b.ctx.CreateCQ(&uverbs.CQConfig{Entries: 15}, noCQCommand)
+	p, _, err := b.ctx.CreateCQ(&driver.CQConfig{Entries: 15}, noCQCommand)
 	check(t, err)
 	t.Cleanup(func() { check(t, p.Retire()) })
 	return &cqeRig{b, p.(*cq)}
@@ -106,8 +107,8 @@ func TestForeignOpcodes(t *testing.T) {
 	}
 }
 
-func noCommand([]byte, []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, nil }
+func noCommand([]byte, []byte) (driver.Reply, error) { return driver.Reply{}, nil }
 
-func noCQCommand(_, _ []byte, _ ...uverbs.ProviderAttr) (uverbs.ProviderReply, error) {
-	return uverbs.ProviderReply{}, nil
+func noCQCommand(_, _ []byte, _ ...driver.Attr) (driver.Reply, error) {
+	return driver.Reply{}, nil
 }

@@ -3,20 +3,21 @@ package mlx5
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A threadDomain implements uverbs.ProviderTD. Its queues share one register that no other queue
+// A threadDomain implements driver.TD. Its queues share one register that no other queue
 // uses. They belong to one goroutine, so the register needs no lock.
 type threadDomain struct {
 	uars *uars
 	reg  *register
 }
 
-// AllocTD implements uverbs.ProviderTDs.
-func (c *deviceContext) AllocTD() (uverbs.ProviderTD, error) {
+// AllocTD implements driver.TDs.
+func (c *deviceContext) AllocTD() (driver.TD, error) {
 	r, err := c.uars.ofDomain()
 	if err != nil {
 		return nil, err
@@ -24,7 +25,7 @@ func (c *deviceContext) AllocTD() (uverbs.ProviderTD, error) {
 	return &threadDomain{&c.uars, r}, nil
 }
 
-// Retire implements uverbs.ProviderTD.
+// Retire implements driver.TD.
 func (d *threadDomain) Retire() error {
 	d.uars.mu.Lock()
 	defer d.uars.mu.Unlock()
@@ -64,8 +65,8 @@ func (u *uars) ofDomain() (*register, error) {
 
 // queueMemory returns n bytes for the rings of a queue. They come from the Alloc function of its
 // parent domain if it has one, or else are newly mapped.
-func queueMemory(op string, pd *uverbs.PD, n int, kind pageKind) (m *provider.Mapping, err error) {
-	b, free, err := uverbs.ProviderMemory(op, pd, n)
+func queueMemory(op string, rings driver.Memory, n int, kind pageKind) (m *provider.Mapping, err error) {
+	b, free, err := rings.Get(op, n)
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,13 +3,11 @@ package mlx5
 import (
 	"runtime"
 	"sync/atomic"
-
-	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Unpolled implements uverbs.ProviderUnpolled. The completion of a send also completes the sends
+// Unpolled implements driver.Unpolled. The completion of a send also completes the sends
 // before it.
-func (q *cq) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
+func (q *cq) Unpolled(of any) (sends, recvs int) {
 	g, ok := of.(*qp)
 	if !ok {
 		return 0, 0
@@ -33,7 +31,7 @@ func (q *cq) Unpolled(of uverbs.ProviderQP) (sends, recvs int) {
 	return sends, recvs
 }
 
-// FinishSends implements uverbs.ProviderFinisher. The device reports nothing about an unsignaled
+// FinishSends implements driver.Finisher. The device reports nothing about an unsignaled
 // request that succeeded, so FinishSends posts a signaled NOP after it.
 func (q *qp) FinishSends() {
 	s := &q.sq

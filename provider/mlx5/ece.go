@@ -23,24 +23,24 @@ type options struct {
 	wanted uint32 // the options that the next MODIFY_QP requests; 0: none
 }
 
-// QueryECE implements uverbs.ProviderECE.
-func (q *qp) QueryECE() uverbs.ECE { return uverbs.ECE{VendorID: vendorID, Options: q.ece.got} }
+// QueryECE implements driver.ECE.
+func (q *qp) QueryECE() (vendor, enabled uint32) { return vendorID, q.ece.got }
 
-// SetECE implements uverbs.ProviderECE.
-func (q *qp) SetECE(e uverbs.ECE) error {
+// SetECE implements driver.ECE.
+func (q *qp) SetECE(vendor, wanted uint32) error {
 	switch {
-	case e.VendorID != vendorID:
+	case vendor != vendorID:
 		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("VendorID is %#x: the device's is %#x, and it knows no other's options", e.VendorID, vendorID)}
+			Detail: fmt.Sprintf("VendorID is %#x: the device's is %#x, and it knows no other's options", vendor, vendorID)}
 	case !q.ece.has:
 		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the device or its firmware has no options of enhanced connection establishment: connect without"}
 	}
-	q.ece.wanted, q.ece.got = e.Options, 0
+	q.ece.wanted, q.ece.got = wanted, 0
 	return nil
 }
 
-// ModifyECE implements uverbs.ProviderECE.
+// ModifyECE implements driver.ECE.
 func (q *qp) ModifyECE() ([]byte, int) {
 	if q.ece.wanted == 0 {
 		return nil, 0
@@ -48,7 +48,7 @@ func (q *qp) ModifyECE() ([]byte, int) {
 	return ioctl.BytesOf(&uapi.Mlx5IbModifyQp{EceOptions: q.ece.wanted}), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
 }
 
-// ModifiedECE implements uverbs.ProviderECE.
+// ModifiedECE implements driver.ECE.
 func (q *qp) ModifiedECE(reply []byte) {
 	q.ece.wanted = 0
 	resp := new(uapi.Mlx5IbModifyQpResp)

@@ -44,7 +44,7 @@ func TestSettings(t *testing.T) {
 
 func TestOpenWithBadSettings(t *testing.T) {
 	t.Setenv("MLX5_CQE_SIZE", "7")
-	if _, err := (driver{}).Open(nil, nil); !errors.Is(err, uverbs.ErrInvalid) {
+	if _, err := (mlx5Provider{}).Open(nil, nil); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("Open: %v", err)
 	}
 }

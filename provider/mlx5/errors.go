@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -34,7 +35,7 @@ func kernelError(op, object string, err error, detail string) error {
 // pinned adds to the error of a create command how much memory the kernel had to pin: the rings
 // and the page of the doorbell record.
 func pinned(err error, mem *provider.Mapping) error {
-	return uverbs.ProviderPinned(err, len(mem.Bytes())+os.Getpagesize())
+	return driver.Pinned(err, len(mem.Bytes())+os.Getpagesize())
 }
 
 // tooLarge returns the error for a number that exceeds the device's limit.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -43,7 +44,7 @@ func stand(t *testing.T, d *desk, q *uverbs.QP) *place {
 }
 
 // post posts a request, alternately with a list and with a builder, and compares it.
-func (p *place) post(wr uverbs.SendWR, as *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func (p *place) post(wr uverbs.SendWR, as *uverbs.SendWR, bind *driver.Bind) {
 	p.Helper()
 	cur := p.sq.cur
 	name := wr.Opcode.String()
@@ -168,7 +169,7 @@ func TestEveryPlaceWindows(t *testing.T) {
 		key := uverbs.IncRKey(mw.RKey())
 		r := uverbs.MWRange{MR: d.mr, Off: remoteArea, Len: 4096, Access: access}
 		wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled, Bind: &uverbs.MWBind{MW: mw, RKey: key, MWRange: r}}
-		p.post(wr, &wr, &uverbs.ProviderBind{Type: uverbs.MWType2, Addr: d.mr.Addr() + remoteArea, Length: 4096, LKey: d.mr.LKey(), MWRKey: mw.RKey(), RKey: key, Access: access})
+		p.post(wr, &wr, &driver.Bind{Type2: true, Addr: d.mr.Addr() + remoteArea, Length: 4096, LKey: d.mr.LKey(), MWRKey: mw.RKey(), RKey: key, Access: uint32(access)})
 		mw.SetRKey(key)
 	}
 	p.around(func() {

@@ -141,7 +141,7 @@ func (p *pager) run(t *testing.T) {
 			}
 		}
 	}
-	if s := uverbs.ProviderSRQOf(p.srq).(*srq); int(s.slots) != len(s.ids) {
+	if s := implOf(p.srq); int(s.slots) != len(s.ids) {
 		t.Error("no page was absent")
 	}
 }

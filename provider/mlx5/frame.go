@@ -6,16 +6,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A frameQueue is the part of a send queue that only raw packet QPs have.
 type frameQueue struct {
-	header   int                   // bytes that the device requires in the request: 0 or l2Header
-	headed   int                   // bytes of the header that the last request has
-	memory   uverbs.ProviderMRUser // for headers in memory that the SGEs name
-	segments uint32                // size of the Ethernet segment
+	header   int           // bytes that the device requires in the request: 0 or l2Header
+	headed   int           // bytes of the header that the last request has
+	memory   driver.MRUser // for headers in memory that the SGEs name
+	segments uint32        // size of the Ethernet segment
 	sums     func() bool
 	canSum   bool // the result of sums, if asked is set
 	asked    bool
@@ -43,9 +44,8 @@ func headerOf(inlineMode uint8) int {
 	return l2Header
 }
 
-func newFrameQueue(u *uverbs.QP, header int, mrs *uverbs.ProviderMRs) *frameQueue {
-	q := &frameQueue{header: header, segments: uint32(headerStart+2+header) / segmentSize,
-		sums: func() bool { return uverbs.ProviderChecksums(u) }}
+func newFrameQueue(sums func() bool, header int, mrs *driver.MRs) *frameQueue {
+	q := &frameQueue{header: header, segments: uint32(headerStart+2+header) / segmentSize, sums: sums}
 	q.memory.Open(mrs)
 	return q
 }
@@ -183,14 +183,14 @@ func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (boo
 	return true, nil
 }
 
-// Entered implements uverbs.ProviderStateful. The receive queue of a raw packet QP accepts frames
+// Entered implements driver.Stateful. The receive queue of a raw packet QP accepts frames
 // from INIT on, but the QP must not. So the receive counter is withheld from the device until the
 // QP enters RTR or ERR.
-func (q *qp) Entered(state uverbs.QPState) {
+func (q *qp) Entered(state uint8) {
 	if q.target.frames == nil {
 		return
 	}
-	switch state {
+	switch uverbs.QPState(state) {
 	case uverbs.StateReset:
 		q.rq.counter = &q.withheld
 	case uverbs.StateRTR, uverbs.StateErr:

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -108,7 +109,7 @@ func FuzzPoll(f *testing.F) {
 			}
 		})
 		c := b.ctx
-		p, _, err := c.CreateCQ(&uverbs.CQConfig{Entries: 15}, noCQCommand)
+		p, _, err := c.CreateCQ(&driver.CQConfig{Entries: 15}, noCQCommand)
 		check(t, err)
 		q := p.(*cq)
 		defer q.Retire()
@@ -145,8 +146,8 @@ func FuzzPoll(f *testing.F) {
 
 func newBenchSRQ(t testing.TB, c *deviceContext) *srq {
 	t.Helper()
-	p, _, err := c.CreateSRQ(nil, &uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2}, func([]byte, []byte) (uverbs.ProviderReply, error) {
-		return uverbs.ProviderReply{}, nil
+	p, _, err := c.CreateSRQ(&driver.SRQConfig{MaxWR: 7, MaxSGE: 2}, func([]byte, []byte) (driver.Reply, error) {
+		return driver.Reply{}, nil
 	})
 	check(t, err)
 	t.Cleanup(func() { check(t, p.Retire()) })

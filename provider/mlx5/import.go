@@ -3,14 +3,16 @@ package mlx5
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Import implements uverbs.ProviderImporter. Registers that the kernel allocated with the context
+// Import implements driver.Importer. Registers that the kernel allocated with the context
 // belong to the process that created it, so such a context cannot be imported.
-func (driver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (mlx5Provider) Import(dev *ioctl.Device, query driver.Command) (provider.Context, error) {
 	set, err := environment()
 	if err != nil {
 		return nil, err
@@ -18,7 +20,7 @@ func (driver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.Pr
 	return importContext(dev, query, set)
 }
 
-func importContext(dev *ioctl.Device, query uverbs.ProviderCommand, set settings) (uverbs.ProviderContext, error) {
+func importContext(dev *ioctl.Device, query driver.Command, set settings) (provider.Context, error) {
 	resp := new(uapi.Mlx5IbAllocUcontextResp)
 	if _, err := query(nil, ioctl.BytesOf(resp)); err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func importContext(dev *ioctl.Device, query uverbs.ProviderCommand, set settings
 	return c, nil
 }
 
-// ImportPD implements uverbs.ProviderPDImporter.
+// ImportPD implements driver.PDImporter.
 func (c *deviceContext) ImportPD(handle uint32) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -20,7 +21,7 @@ var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9
 	uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12, uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
 
 // wqe returns the request that begins at block index.
-func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.ProviderBind) []byte {
+func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bind) []byte {
 	be := binary.BigEndian
 	body := append([]byte(nil), av...)
 	switch wr.Opcode {
@@ -40,7 +41,7 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.Pr
 		body = be.AppendUint64(be.AppendUint64(body, wr.CompareAdd), 0)
 	case uverbs.OpLocalInv:
 		tail, next = wr.InvalidateRKey, 0x20
-		body = append(body, o.umr(&uverbs.ProviderBind{Type: uverbs.MWType2})...)
+		body = append(body, o.umr(&driver.Bind{Type2: true})...)
 	case uverbs.OpBindMW:
 		tail, next = bind.MWRKey, 0x20
 		body = append(body, o.umr(bind)...)
@@ -77,33 +78,33 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *uverbs.Pr
 }
 
 // umr returns the segments that change a memory key.
-func (o *oracle) umr(b *uverbs.ProviderBind) []byte {
+func (o *oracle) umr(b *driver.Bind) []byte {
 	be := binary.BigEndian
 	w := make([]byte, 48+64)
 	flags, mask := byte(0x90), uint64(1<<29|1<<13)
-	if b.Type == uverbs.MWType2 {
+	if b.Type2 {
 		mask |= 1 << 14
 	}
 	key := w[48:]
 	be.PutUint32(key[4:], 0xffffff00|b.RKey&0xff)
 	if b.Length == 0 {
-		if b.Type == uverbs.MWType2 {
+		if b.Type2 {
 			flags |= 1 << 3
 		}
 		key[0] = 1 << 6
 	} else {
-		if b.Type == uverbs.MWType2 {
+		if b.Type2 {
 			flags |= 1 << 5
 			be.PutUint32(key[4:], o.qpn<<8|b.RKey&0xff)
 		}
 		mask |= 1<<0 | 1<<6 | 1<<18 | 1<<19 | 1<<20 | 1<<21
 		be.PutUint16(w[4:], 4)
 		for a, bit := range map[uverbs.Access]byte{uverbs.LocalWrite: 1 << 3, uverbs.RemoteRead: 1 << 4, uverbs.RemoteWrite: 1 << 5, uverbs.RemoteAtomic: 1 << 6} {
-			if b.Access&a != 0 {
+			if uverbs.Access(b.Access)&a != 0 {
 				key[2] |= bit
 			}
 		}
-		if b.Access&uverbs.ZeroBased == 0 {
+		if uverbs.Access(b.Access)&uverbs.ZeroBased == 0 {
 			be.PutUint64(key[16:], b.Addr)
 		}
 		be.PutUint64(key[24:], b.Length)
@@ -140,8 +141,8 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 	if cfg.Type == 0 {
 		cfg.Type = uverbs.RC
 	}
-	u, _, err := c.CreateQP(nil, &cfg, func([]byte, []byte) (uverbs.ProviderReply, error) {
-		return uverbs.ProviderReply{Handle: 1, Number: benchQPN}, nil
+	u, _, err := c.CreateQP(&cfg, new(provider.QPEnv), func([]byte, []byte) (driver.Reply, error) {
+		return driver.Reply{Handle: 1, Number: benchQPN}, nil
 	})
 	check(t, err)
 	b := &bench{qp: u.(*qp), regs: mem.Bytes()[uarSend:]}

@@ -42,7 +42,7 @@ const (
 	noIndex  = 1
 )
 
-// Poll implements uverbs.ProviderCQ. The loop handles the common completions and calls no
+// Poll implements driver.CQ. The loop handles the common completions and calls no
 // functions, so that its variables stay in registers. At the first other entry it leaves the rest
 // of the call to pollAny.
 //

@@ -3,13 +3,14 @@ package mlx5
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Purge implements uverbs.ProviderPurger. It removes the entries of gone, working from the newest
+// Purge implements driver.Purger. It removes the entries of gone, working from the newest
 // to the oldest, and moves the remaining entries up. The device may write entries of other queues
 // meanwhile, which come after those.
 func (q *cq) Purge(gone any) {
@@ -102,20 +103,20 @@ func copyEntry(dst *cq, to uint32, src *cq, from uint32) {
 	d[7] = be(be(s[7])&^ownerBit | dst.owner(to))
 }
 
-// Resize implements uverbs.ProviderCQ.
+// Resize implements driver.CQ.
 //
 // The device writes a resize entry where it leaves the old ring, and goes on in the new ring one
 // index later. Entries that have not been polled by then are copied to the new ring, with the
 // owner bits for their new indexes.
-func (q *cq) Resize(n int, resize uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q *cq) Resize(n int, resize driver.Command) (driver.Reply, error) {
 	const op = "resize"
 	entries, err := cqEntries(op, n)
 	if err != nil || entries == int(q.mask)+1 {
-		return uverbs.ProviderReply{Entries: entries - 1}, err
+		return driver.Reply{Entries: entries - 1}, err
 	}
-	mem, err := queueMemory(op, q.pd, pages(entries*q.size), q.ctx.set.cqPages)
+	mem, err := queueMemory(op, q.rings, pages(entries*q.size), q.ctx.set.cqPages)
 	if err != nil {
-		return uverbs.ProviderReply{}, err
+		return driver.Reply{}, err
 	}
 	next := &cq{size: q.size}
 	next.use(mem, entries)

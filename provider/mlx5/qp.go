@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -13,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// qp implements uverbs.ProviderQP. Two goroutines may use the two halves at the same time, so the
+// qp implements driver.QP. Two goroutines may use the two halves at the same time, so the
 // halves do not share a cache line.
 type qp struct {
 	sq sendQueue
@@ -54,9 +55,9 @@ func (s *sizes) layout() (l layout) {
 	return l
 }
 
-// CreateQP implements uverbs.ProviderContext.
-func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
-	var reply uverbs.ProviderReply
+// CreateQP implements driver.Context.
+func (c *deviceContext) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
+	var reply driver.Reply
 	if cfg.Type == uverbs.XRCRecv {
 		reply, err := c.createXRCTarget(create)
 		return nil, reply, err
@@ -73,11 +74,11 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		return nil, reply, errUnindexed
 	}
 	q := &qp{ctx: c}
-	if err := q.prepare(&s, u); err != nil {
+	if err := q.prepare(&s, env); err != nil {
 		return nil, reply, errors.Join(err, q.release())
 	}
-	if cfg.SRQ != nil {
-		q.target.srq = uverbs.ProviderSRQOf(cfg.SRQ).(*srq)
+	if env.SRQ != nil {
+		q.target.srq = env.SRQ.(*srq)
 	}
 	reply, err = q.create(cfg.Type, &s, create)
 	if err != nil {
@@ -87,8 +88,8 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 		q.target.frames.number = reply.Number
 	}
 	q.sq.qpn = uint64(reply.Number) << 8
-	q.sq.configure(u, cfg, &s, c.memory)
-	reply.Cap = uverbs.QPCap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
+	q.sq.configure(cfg, env, &s, c.memory)
+	reply.Cap = driver.Cap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
 	}
@@ -96,7 +97,7 @@ func (c *deviceContext) CreateQP(u *uverbs.QP, cfg *uverbs.QPConfig, create uver
 }
 
 // createXRCTarget creates a QP without queues.
-func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) createXRCTarget(create driver.Command) (driver.Reply, error) {
 	req := new(uapi.Mlx5IbCreateQp)
 	if !c.indexed {
 		req.Uidx = noNumber - 1 // none
@@ -105,14 +106,10 @@ func (c *deviceContext) createXRCTarget(create uverbs.ProviderCommand) (uverbs.P
 }
 
 // prepare allocates the resources that the kernel's create command needs.
-func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
+func (q *qp) prepare(s *sizes, env *provider.QPEnv) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
-	var pd *uverbs.PD
-	if u != nil {
-		pd = u.PD()
-	}
-	if q.mem, err = queueMemory(op, pd, l.size, c.set.qpPages); err != nil {
+	if q.mem, err = queueMemory(op, env.Memory, l.size, c.set.qpPages); err != nil {
 		return err
 	}
 	if q.record, err = c.records.get(); err != nil {
@@ -132,7 +129,7 @@ func (q *qp) prepare(s *sizes, u *uverbs.QP) (err error) {
 	if c.indexed && c.targets.add(&q.target) == noNumber {
 		return errAllTargets
 	}
-	if td, ok := uverbs.ProviderTDOf(u).(*threadDomain); ok {
+	if td, ok := env.TD.(*threadDomain); ok {
 		q.setRegister(td.reg)
 	} else if c.dynamic {
 		q.setRegister(c.uars.get())
@@ -158,7 +155,7 @@ func (q *qp) setRegister(r *register) {
 	}
 }
 
-func (q *qp) create(t uverbs.QPType, s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q *qp) create(t uverbs.QPType, s *sizes, create driver.Command) (driver.Reply, error) {
 	c := q.ctx
 	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
 		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
@@ -218,7 +215,7 @@ func (q *qp) release() error {
 	return err
 }
 
-// Reset implements uverbs.ProviderQP.
+// Reset implements driver.QP.
 func (q *qp) Reset() error {
 	q.sq.reset()
 	q.rq.reset()
@@ -226,11 +223,11 @@ func (q *qp) Reset() error {
 	return nil
 }
 
-// SendsOutstanding implements uverbs.ProviderQP.
+// SendsOutstanding implements driver.QP.
 func (q *qp) SendsOutstanding() int { return q.sq.outstanding() }
 
-// RecvsOutstanding implements uverbs.ProviderQP.
+// RecvsOutstanding implements driver.QP.
 func (q *qp) RecvsOutstanding() int { return q.rq.outstanding() }
 
-// Retire implements uverbs.ProviderQP.
+// Retire implements driver.QP.
 func (q *qp) Retire() error { return q.release() }

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostRecv implements uverbs.ProviderQP. The device reads the doorbell record when a message
+// PostRecv implements driver.QP. The device reads the doorbell record when a message
 // arrives. The loop handles receives of one buffer and calls no functions, as in
 // send_fast_unsafe.go.
 //

@@ -1,6 +1,9 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // Message data that a CQE may carry.
 const (
@@ -9,8 +12,8 @@ const (
 	roomIn32  = 32
 )
 
-// StoreIn implements uverbs.ProviderStorer.
-func (c *deviceContext) StoreIn(m *uverbs.ProviderMRs) { c.memory = m }
+// StoreIn implements driver.Storer.
+func (c *deviceContext) StoreIn(m *driver.MRs) { c.memory = m }
 
 // scatters reports whether a QP gets short messages in its completions and, if all requests are
 // signaled, the results of short READs and atomics. The kernel configures the QP accordingly. If

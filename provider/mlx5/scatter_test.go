@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
@@ -283,7 +284,7 @@ func TestStrangeCarriers(t *testing.T) {
 		"of a WRITE":                 func(e *block) { e[7] = e[7]&^be(opcodeMask) | be(carries32) },
 	} {
 		b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}, nil)
-		p, _, err := b.ctx.CreateCQ(&uverbs.CQConfig{Entries: 15}, noCQCommand)
+		p, _, err := b.ctx.CreateCQ(&driver.CQConfig{Entries: 15}, noCQCommand)
 		check(t, err)
 		q := p.(*cq)
 		_, err = b.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpWrite}})

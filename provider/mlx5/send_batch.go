@@ -3,6 +3,7 @@ package mlx5
 import (
 	"runtime"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -27,14 +28,14 @@ func (s *sendQueue) abort() {
 	s.begin()
 }
 
-// Begin implements uverbs.ProviderQP, as the methods below do.
+// Begin implements driver.QP, as the methods below do.
 func (q *qp) Begin() { q.sq.begin() }
 
 // The functions named Rest handle the requests that the fast path does not: see
 // send_fast_unsafe.go.
 
 //go:noinline
-func (q *qp) opRest(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+func (q *qp) opRest(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 	if q.sq.close() {
 		q.sq.start(op, wrID, raddr, rkey, imm)
 	}
@@ -54,13 +55,13 @@ func (q *qp) inlineRest(data []byte) {
 }
 
 //go:noinline
-func (q *qp) opSGERest(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
+func (q *qp) opSGERest(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
 	q.opRest(op, wrID, raddr, rkey, imm)
 	q.sgeRest(sge)
 }
 
 //go:noinline
-func (q *qp) opInlineRest(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+func (q *qp) opInlineRest(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
 	q.opRest(op, wrID, raddr, rkey, imm)
 	q.inlineRest(data)
 }
@@ -70,15 +71,15 @@ func (q *qp) Atomic(compareAdd, swap uint64) {
 	runtime.KeepAlive(q)
 }
 
-func (q *qp) Bind(b uverbs.ProviderBind, err error) {
+func (q *qp) Bind(b driver.Bind, err error) {
 	q.sq.bind(b, err)
 	runtime.KeepAlive(q)
 }
 
 // Flush fails: the device has no such operation.
-func (q *qp) Flush(uint32, uverbs.Placement, uverbs.Selectivity) { q.sq.fail(uverbs.ErrOpcode) }
+func (q *qp) Flush(uint32, uint8, uint8) { q.sq.fail(uverbs.ErrOpcode) }
 
-func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
+func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	q.sq.udAddr(ah, qpn, qkey)
 	runtime.KeepAlive(q)
 }

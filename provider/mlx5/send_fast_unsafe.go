@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -19,12 +20,12 @@ import (
 // a request a third cheaper. Indices are masked: see views_unsafe.go.
 
 // fastOps has the bits of the operations and flags that the fast path handles.
-const fastOps = uverbs.ProviderOp(0x0f) | uverbs.ProviderOp(callerFlags)<<8
+const fastOps = driver.Op(0x0f) | driver.Op(callerFlags)<<8
 
-// Op implements uverbs.ProviderQP.
+// Op implements driver.QP.
 //
 //go:nosplit
-func (q *qp) Op(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
+func (q *qp) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 	s := &q.sq
 	w, head := s.words[op&15], s.head
 	if head == s.limit || op&^fastOps != 0 || w&wordRare != 0 {
@@ -54,7 +55,7 @@ func (q *qp) Op(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
 	s.head, s.cur, s.request.data = head+1, cur+1, data
 }
 
-// SGE implements uverbs.ProviderQP.
+// SGE implements driver.QP.
 //
 //go:nosplit
 func (q *qp) SGE(sge uverbs.SGE) {
@@ -71,7 +72,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	s.firstIn(r.data)[sizeByte]++
 }
 
-// Inline implements uverbs.ProviderQP.
+// Inline implements driver.QP.
 //
 //go:nosplit
 func (q *qp) Inline(data []byte) {
@@ -80,7 +81,7 @@ func (q *qp) Inline(data []byte) {
 	at, n := r.data, len(data)
 	size := uint32(inlineHeader+n+segmentSize-1) / segmentSize
 	end := (at + size*segmentSize - 1) / blockSize
-	if r.state != requestEmpty || uint(n-1) >= uint(s.maxInline) || end > s.mask || r.named.Opcode() == uverbs.OpRead {
+	if r.state != requestEmpty || uint(n-1) >= uint(s.maxInline) || end > s.mask || uverbs.Opcode(r.named.Opcode()) == uverbs.OpRead {
 		q.inlineRest(data)
 		return
 	}
@@ -97,10 +98,10 @@ func (q *qp) Inline(data []byte) {
 	g.inlineData(data)
 }
 
-// OpSGE implements uverbs.ProviderQP.
+// OpSGE implements driver.QP.
 //
 //go:nosplit
-func (q *qp) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
+func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
 	s := &q.sq
 	w, head := s.words[op&15], s.head
 	if head == s.limit || op&^fastOps != 0 || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 {
@@ -132,10 +133,10 @@ func (q *qp) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, s
 	s.head, s.cur = head+1, cur+1
 }
 
-// OpInline implements uverbs.ProviderQP.
+// OpInline implements driver.QP.
 //
 //go:nosplit
-func (q *qp) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+func (q *qp) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
 	s := &q.sq
 	n, i, head := len(data), s.cur&s.mask, s.head
 	w := s.words[op&15]

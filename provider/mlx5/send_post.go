@@ -4,11 +4,13 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostSend implements uverbs.ProviderQP. Its loop is the fast path for lists of requests with one
+// PostSend implements driver.QP. Its loop is the fast path for lists of requests with one
 // SGE that are a send, a write or a read on an RC or UC QP. It repeats the code of OpSGE without
 // a call, so that all values stay in registers. postRest encodes every other request.
 //
@@ -134,7 +136,7 @@ func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 // encode encodes one request of any kind.
 func (q *qp) encode(wr *uverbs.SendWR) error {
 	s := &q.sq
-	op := uverbs.ProviderOpOf(wr.Opcode, wr.Flags)
+	op := provider.OpOf(wr.Opcode, wr.Flags)
 	if len(wr.SGL) == 1 && len(wr.Inline) == 0 && op&^fastOps == 0 && s.words[op&15]&wordRare == 0 {
 		q.OpSGE(op, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm, wr.SGL[0])
 	} else {
@@ -149,7 +151,7 @@ func (q *qp) encode(wr *uverbs.SendWR) error {
 }
 
 // encodeAny begins a request of any kind and adds all that wr names.
-func (s *sendQueue) encodeAny(op uverbs.ProviderOp, wr *uverbs.SendWR) {
+func (s *sendQueue) encodeAny(op driver.Op, wr *uverbs.SendWR) {
 	imm := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		imm = wr.InvalidateRKey
@@ -170,9 +172,9 @@ func (s *sendQueue) encodeAny(op uverbs.ProviderOp, wr *uverbs.SendWR) {
 			s.fail(uverbs.ErrOpcode)
 			return
 		}
-		s.bind(s.bindOf(wr.Bind))
+		s.bind(s.bindOf(wr))
 	case s.pd != nil:
-		s.udAddr(wr.AH, wr.QPN, wr.QKey)
+		s.udAddr(provider.AHOf(wr.AH), wr.QPN, wr.QKey)
 	}
 	if len(wr.Inline) > 0 {
 		if len(wr.SGL) > 0 && s.frames == nil {

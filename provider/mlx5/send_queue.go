@@ -3,6 +3,8 @@ package mlx5
 import (
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -50,14 +52,14 @@ type sendQueue struct {
 	maxMessage uint64
 	request    request
 	batch      batch
-	bindOf     func(*uverbs.MWBind) (uverbs.ProviderBind, error)
+	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
 
 	srqSegments uint32 // number of segments that name the peer's SRQ, after the control segment: 1 with XRC
 
 	frames *frameQueue // raw packet QPs only
 
 	// UD QPs only.
-	pd  *uverbs.PD
+	pd  *driver.PD
 	mtu func() uint64 // queries maxMessage
 }
 
@@ -71,22 +73,21 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 }
 
 // configure sets what depends on the QP's type and configuration.
-func (s *sendQueue) configure(u *uverbs.QP, cfg *uverbs.QPConfig, z *sizes, mrs *uverbs.ProviderMRs) {
+func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *sizes, mrs *driver.MRs) {
 	s.ops = &opsRC
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
 	s.limit = s.maxPost
-	s.bindOf = func(b *uverbs.MWBind) (uverbs.ProviderBind, error) { return uverbs.ProviderBindOf(b, u) }
+	s.bindOf = env.Bind
 	switch cfg.Type {
 	case uverbs.UC:
 		s.ops = &opsUC
 	case uverbs.XRCSend:
 		s.ops, s.srqSegments = &opsXRC, xrcSegments
 	case uverbs.RawPacket:
-		s.ops, s.frames = &opsRaw, newFrameQueue(u, z.header, mrs)
+		s.ops, s.frames = &opsRaw, newFrameQueue(env.Checksums, z.header, mrs)
 	case uverbs.UD:
-		s.ops, s.pd, s.maxMessage = &opsUD, uverbs.ProviderPDOf(u), 0
-		s.mtu = func() uint64 { return uverbs.ProviderMTU(u) }
+		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.MTU, 0
 	}
 	s.lastInline = s.mask + 1 - min(s.mask+1, uint32(overheadInline+s.maxInline+blockSize-1)/blockSize)
 	s.fastTables()

@@ -1,6 +1,9 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // A request is the send request that was added last. It is encoded in place, at
 // the block sendQueue.cur.
@@ -9,7 +12,7 @@ type request struct {
 	err   error // of requestFailed
 
 	// Left by the fast path for open.
-	named  uverbs.ProviderOp
+	named  driver.Op
 	data   uint32 // requestEmpty: where its data goes, in bytes of the ring
 	length uint32 // requestOneSGE: of its SGE
 
@@ -55,8 +58,8 @@ func (s *sendQueue) fail(err error) {
 }
 
 // start begins a request of any kind. The request before it must be closed.
-func (s *sendQueue) start(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
-	r, f := &s.request, op.Flags()
+func (s *sendQueue) start(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+	r, f := &s.request, uverbs.SendFlags(op.Flags())
 	o := s.ops[op&15]
 	if op.Opcode() >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
 		s.fail(uverbs.ErrOpcode)
@@ -99,7 +102,7 @@ func (s *sendQueue) start(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm ui
 	case o.completes() == uverbs.WCBindMW:
 		r.wants = uverbs.ErrNoMW
 	case o.completes() == uverbs.WCLocalInv:
-		s.setUMR(&uverbs.ProviderBind{Type: uverbs.MWType2})
+		s.setUMR(&driver.Bind{Type2: true})
 	}
 }
 
@@ -263,7 +266,7 @@ func (s *sendQueue) atomic(compareAdd, swap uint64) {
 }
 
 // udAddr sets the destination of a datagram.
-func (s *sendQueue) udAddr(ah *uverbs.AH, qpn, qkey uint32) {
+func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
 	if !s.open() {
 		return
 	}
@@ -271,7 +274,7 @@ func (s *sendQueue) udAddr(ah *uverbs.AH, qpn, qkey uint32) {
 		s.fail(uverbs.ErrOpcode)
 		return
 	}
-	av, err := uverbs.ProviderAVOf(ah, s.pd)
+	av, err := ah.For(s.pd)
 	if err != nil {
 		s.fail(err)
 		return
@@ -294,7 +297,7 @@ func (s *sendQueue) remoteSRQ(srqn uint32) {
 }
 
 // bind sets the window and range of a BIND_MW. err is the error of resolving them, if any.
-func (s *sendQueue) bind(b uverbs.ProviderBind, err error) {
+func (s *sendQueue) bind(b driver.Bind, err error) {
 	if !s.open() {
 		return
 	}

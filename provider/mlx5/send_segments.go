@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -47,7 +48,7 @@ func (s *sendQueue) setAtomicSeg(at, k uint32, op operation, compareAdd, swap ui
 
 // setDatagramSeg writes the address of a datagram: set_datagram_seg. av has the form of the
 // segment, without the QPN and QKey of the request.
-func (s *sendQueue) setDatagramSeg(at, k uint32, av *uverbs.ProviderAV, qpn, qkey uint32) {
+func (s *sendQueue) setDatagramSeg(at, k uint32, av *driver.AV, qpn, qkey uint32) {
 	*s.segment(at, k) = segment{be2(qkey, 0), av[1] | be2(qpn|extendedAV, 0)}
 	*s.segment(at, k+1) = segment{av[2], av[3]}
 	*s.segment(at, k+2) = segment{av[4], av[5]}

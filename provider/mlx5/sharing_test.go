@@ -339,7 +339,7 @@ func TestPollWhileEnding(t *testing.T) {
 func TestSRQCounterWraps(t *testing.T) {
 	d := newDesk(t, standard())
 	s := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7}))(t)
-	impl := uverbs.ProviderSRQOf(s).(*srq)
+	impl := implOf(s)
 	impl.count = 0xffff
 	good(s.PostRecv(uverbs.RecvWR{}))(t)
 	if w := impl.record.words[recvCounter]; w != 0 {

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -128,7 +129,7 @@ type srqSize struct {
 
 // srqSizes returns the size of an SRQ. It adds as many resting slots as there are others, unless
 // the device does not support that many.
-func (l *limits) srqSizes(cfg *uverbs.SRQConfig) (s srqSize, err error) {
+func (l *limits) srqSizes(cfg *driver.SRQConfig) (s srqSize, err error) {
 	const op = "create SRQ"
 	size := powerOfTwo(segmentSize * (1 + max(cfg.MaxSGE, 1)))
 	if limit := l.rqDesc/segmentSize - 1; size > l.rqDesc {

@@ -8,9 +8,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/loop"
@@ -159,15 +161,15 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{k, s})
 }
 
-// softDriver is driver with settings that do not come from the environment.
+// softDriver is mlx5Provider with settings that do not come from the environment.
 type softDriver struct {
 	kit
 	s *soft
 }
 
-func (softDriver) DriverID() uint32              { return driver{}.DriverID() }
-func (softDriver) ABI() (lowest, highest uint64) { return driver{}.ABI() }
-func (d softDriver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (softDriver) DriverID() uint32              { return mlx5Provider{}.DriverID() }
+func (softDriver) ABI() (lowest, highest uint64) { return mlx5Provider{}.ABI() }
+func (d softDriver) Open(dev *ioctl.Device, get driver.Command) (provider.Context, error) {
 	c, err := openContext(dev, get, d.set)
 	d.s.ctx = c
 	if err != nil {
@@ -275,7 +277,7 @@ func translations(b engine.Buffer) (list []byte) {
 	return list
 }
 
-// Import implements uverbs.ProviderImporter.
-func (d softDriver) Import(dev *ioctl.Device, query uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+// Import implements driver.Importer.
+func (d softDriver) Import(dev *ioctl.Device, query driver.Command) (provider.Context, error) {
 	return importContext(dev, query, d.set)
 }

@@ -2,9 +2,11 @@ package mlx5
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -12,12 +14,18 @@ import (
 // which the public API has no function.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
-func newContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
+func newContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
 
 // importedContext is an unexported function of uverbs too.
 //
 //go:linkname importedContext github.com/goverbs/goverbs/uverbs.importContext
-func importedContext(dev *ioctl.Device, device uverbs.Device, p uverbs.Provider) (*uverbs.Context, error)
+func importedContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
+
+// implOf returns the provider's part of an SRQ.
+func implOf(s *uverbs.SRQ) *srq {
+	f := reflect.ValueOf(s).Elem().FieldByName("impl")
+	return (*(*provider.SRQ)(f.Addr().UnsafePointer())).(*srq)
+}
 
 // A span is memory of this process that the device may use.
 type span struct{ addr, n uint64 }

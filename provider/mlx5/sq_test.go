@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -53,34 +55,34 @@ func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 }
 
 // binds returns binds of memory windows.
-func binds() (all []uverbs.ProviderBind) {
-	for _, typ := range []uverbs.MWType{uverbs.MWType1, uverbs.MWType2} {
+func binds() (all []driver.Bind) {
+	for _, type2 := range []bool{false, true} {
 		for access := range uverbs.Access(16) {
-			all = append(all, uverbs.ProviderBind{Type: typ, Addr: 0x0102030405060708, Length: 0x1112131415 & (1<<31 - 1), LKey: 0x21222324,
-				MWRKey: 0x31323334, RKey: 0x41424344, Access: access})
+			all = append(all, driver.Bind{Type2: type2, Addr: 0x0102030405060708, Length: 0x1112131415 & (1<<31 - 1), LKey: 0x21222324,
+				MWRKey: 0x31323334, RKey: 0x41424344, Access: uint32(access)})
 		}
-		all = append(all, uverbs.ProviderBind{Type: typ, Addr: 7, Length: 1 << 31, RKey: 5, Access: uverbs.ZeroBased | uverbs.RemoteRead})
+		all = append(all, driver.Bind{Type2: type2, Addr: 7, Length: 1 << 31, RKey: 5, Access: uint32(uverbs.ZeroBased | uverbs.RemoteRead)})
 	}
-	return append(all, uverbs.ProviderBind{Type: uverbs.MWType1, MWRKey: 0x31323334, RKey: 0x41424345})
+	return append(all, driver.Bind{MWRKey: 0x31323334, RKey: 0x41424345})
 }
 
 // build adds a request to a batch with the builder's calls.
-func build(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func build(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	ex := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		ex = wr.InvalidateRKey
 	}
-	b.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+	b.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, ex)
 	buildRest(b, wr, bind)
 }
 
 // buildOnce is build with the calls that also pass the data, if there is one for the request.
-func buildOnce(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func buildOnce(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	imm := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		imm = wr.InvalidateRKey
 	}
-	rest, op := *wr, uverbs.ProviderOpOf(wr.Opcode, wr.Flags)
+	rest, op := *wr, provider.OpOf(wr.Opcode, wr.Flags)
 	switch {
 	case wr.Inline != nil:
 		b.OpInline(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm, wr.Inline)
@@ -95,7 +97,7 @@ func buildOnce(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
 	buildRest(b, &rest, bind)
 }
 
-func buildRest(b *bench, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func buildRest(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
 		b.Atomic(wr.CompareAdd, wr.Swap)
@@ -135,7 +137,7 @@ func TestRequests(t *testing.T) {
 }
 
 // post posts wr and compares it.
-func (b *bench) post(t *testing.T, way string, o *oracle, wr *uverbs.SendWR, bind *uverbs.ProviderBind) {
+func (b *bench) post(t *testing.T, way string, o *oracle, wr *uverbs.SendWR, bind *driver.Bind) {
 	t.Helper()
 	cur, half := b.sq.cur, b.sq.db.Half
 	if way == "list" && bind == nil {
@@ -259,12 +261,15 @@ func TestRequestBytes(t *testing.T) {
 		show(fmt.Sprintf("%v, %d SGEs, %d bytes inline", wr.Opcode, len(wr.SGL), len(wr.Inline)), cur)
 	}
 	for _, bind := range binds() {
-		cur := b.sq.cur
+		cur, typ := b.sq.cur, uverbs.MWType1
+		if bind.Type2 {
+			typ = uverbs.MWType2
+		}
 		b.Begin()
-		b.Op(uverbs.ProviderOpOf(uverbs.OpBindMW, uverbs.Signaled), 1, 0, 0, 0)
+		b.Op(provider.OpOf(uverbs.OpBindMW, uverbs.Signaled), 1, 0, 0, 0)
 		b.Bind(bind, nil)
 		check(t, b.Submit())
-		show(fmt.Sprintf("BIND_MW of type %d, access %v, %d bytes", bind.Type, bind.Access, bind.Length), cur)
+		show(fmt.Sprintf("BIND_MW of type %d, access %v, %d bytes", typ, uverbs.Access(bind.Access), bind.Length), cur)
 	}
 	ioctltest.Golden(t, "requests", out.String())
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -16,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// srq implements uverbs.ProviderSRQ.
+// srq implements driver.SRQ.
 //
 // Its slots form a linked list: each slot holds the number of the next one. The device follows
 // the list, and the doorbell record says how many receives it may use. A post fills the slot at
@@ -47,9 +48,9 @@ type srq struct {
 	retired atomic.Bool
 }
 
-// CreateSRQ implements uverbs.ProviderContext.
-func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
-	var reply uverbs.ProviderReply
+// CreateSRQ implements driver.Context.
+func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) (provider.SRQ, driver.Reply, error) {
+	var reply driver.Reply
 	size, err := c.limits.srqSizes(cfg)
 	if err != nil {
 		return nil, reply, err
@@ -59,10 +60,10 @@ func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create u
 			Detail: "the device takes no Limit when an SRQ is made: post receives, then set it by SRQ.Modify"}
 	}
 	s := &srq{ctx: c, shift: uint32(size.shift) - segmentShift, maxSGE: 1<<size.shift/segmentSize - 1}
-	if err = s.prepare(pd, size); err == nil {
+	if err = s.prepare(cfg.Memory, size); err == nil {
 		asked := cfg.MaxWR
 		cfg.MaxWR = size.total - 1 // the kernel adds the slot that is never filled
-		reply, err = s.create(cfg.XRCD != nil, create)
+		reply, err = s.create(cfg.XRC, create)
 		cfg.MaxWR = asked
 	}
 	if err != nil {
@@ -72,10 +73,10 @@ func (c *deviceContext) CreateSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig, create u
 	return s, reply, nil
 }
 
-func (s *srq) prepare(pd *uverbs.PD, size srqSize) (err error) {
+func (s *srq) prepare(rings driver.Memory, size srqSize) (err error) {
 	const op = "create SRQ"
 	ring := size.total << size.shift
-	if s.mem, err = queueMemory(op, pd, pages(ring+size.total*8), s.ctx.set.srqPages); err != nil {
+	if s.mem, err = queueMemory(op, rings, pages(ring+size.total*8), s.ctx.set.srqPages); err != nil {
 		return err
 	}
 	if s.record, err = s.ctx.records.get(); err != nil {
@@ -94,7 +95,7 @@ func (s *srq) prepare(pd *uverbs.PD, size srqSize) (err error) {
 	return nil
 }
 
-func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (s *srq) create(xrc bool, create driver.Command) (driver.Reply, error) {
 	s.target.key = noNumber
 	req := &uapi.Mlx5IbCreateSrq{BufAddr: addressOf(s.mem.Bytes()), DbAddr: s.record.addr}
 	if xrc {
@@ -104,7 +105,7 @@ func (s *srq) create(xrc bool, create uverbs.ProviderCommand) (uverbs.ProviderRe
 			req.Uidx = s.ctx.targets.add(&s.target)
 		}
 		if req.Uidx == noNumber {
-			return uverbs.ProviderReply{}, errAllTargets
+			return driver.Reply{}, errAllTargets
 		}
 	}
 	resp := new(uapi.Mlx5IbCreateSrqResp)
@@ -183,7 +184,7 @@ func (s *srq) reclaim() bool {
 	return true
 }
 
-// PostRecv implements uverbs.ProviderSRQ.
+// PostRecv implements driver.SRQ.
 func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	if s.ctx.memory.Pageable() {
 		return s.postBesideFaults(wrs)
@@ -219,9 +220,9 @@ func (s *srq) post(wrs []uverbs.RecvWR) (int, error) {
 // publish writes the number of receives posted to the doorbell record.
 func (s *srq) publish() { mmio.Publish32BE(&s.record.words[recvCounter], s.count&0xffff) }
 
-// Modify implements uverbs.ProviderSRQ.
-func (s *srq) Modify(_ *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.ProviderCommand) error {
-	if m&uverbs.SRQMaskMaxWR != 0 {
+// Modify implements driver.SRQ.
+func (s *srq) Modify(maxWR int, modify driver.Command) error {
+	if maxWR > 0 {
 		return &uverbs.Error{Op: "modify", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the device does not resize shared receive queues: make another one"}
 	}
@@ -229,7 +230,7 @@ func (s *srq) Modify(_ *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.Provider
 	return err
 }
 
-// Retire implements uverbs.ProviderSRQ.
+// Retire implements driver.SRQ.
 func (s *srq) Retire() error {
 	s.faults.Lock()
 	defer s.faults.Unlock()

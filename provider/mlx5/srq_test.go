@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -73,7 +74,7 @@ func newSRQRig(t testing.TB, maxWR, qps int) *srqRig { return newSRQRigOf(t, 1<<
 // newSRQRigOf creates an SRQ on a device that supports SRQs of up to limit slots.
 func newSRQRigOf(t testing.TB, limit, maxWR, qps int) *srqRig {
 	b := newBench(t, uverbs.QPConfig{MaxSendWR: 1}, func(c *deviceContext) { c.limits.srqWR = limit })
-	p, _, err := b.ctx.CreateSRQ(nil, &uverbs.SRQConfig{MaxWR: maxWR, MaxSGE: 1}, noCommand)
+	p, _, err := b.ctx.CreateSRQ(&driver.SRQConfig{MaxWR: maxWR, MaxSGE: 1}, noCommand)
 	check(t, err)
 	t.Cleanup(func() { check(t, p.Retire()) })
 	return &srqRig{srq: p.(*srq), taken: make([][]uint32, qps)}
@@ -224,7 +225,7 @@ func TestSRQSizes(t *testing.T) {
 		{64, 31, 32, 64}, {64, 32, 64, 64},
 	} {
 		l := limits{rqDesc: 512, srqWR: c.limit}
-		s, err := l.srqSizes(&uverbs.SRQConfig{MaxWR: c.maxWR, MaxSGE: 1})
+		s, err := l.srqSizes(&driver.SRQConfig{MaxWR: c.maxWR, MaxSGE: 1})
 		if want := (srqSize{c.slots, c.total, 5}); s != want || err != nil {
 			t.Errorf("%d receives of %d: %+v, %v; want %+v", c.maxWR, c.limit, s, err, want)
 		}

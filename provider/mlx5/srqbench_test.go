@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -22,7 +23,7 @@ func BenchmarkSRQ(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			q := benchQP(b)
-			p, _, err := q.ctx.CreateSRQ(nil, &uverbs.SRQConfig{MaxWR: 255, MaxSGE: 1}, noCommand)
+			p, _, err := q.ctx.CreateSRQ(&driver.SRQConfig{MaxWR: 255, MaxSGE: 1}, noCommand)
 			check(b, err)
 			s := p.(*srq)
 			defer s.Retire()

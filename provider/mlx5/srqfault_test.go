@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -24,13 +25,13 @@ func newFaultRig(t *testing.T, kind string, maxWR, limit int) *faultRig {
 		c.limits.srqWR = limit
 		c.indexed = kind != "version 0"
 	})
-	p, _, err := b.ctx.CreateCQ(&uverbs.CQConfig{Entries: 63}, noCQCommand)
+	p, _, err := b.ctx.CreateCQ(&driver.CQConfig{Entries: 63}, noCQCommand)
 	check(t, err)
-	cfg := &uverbs.SRQConfig{MaxWR: maxWR, MaxSGE: 3}
+	cfg := &driver.SRQConfig{MaxWR: maxWR, MaxSGE: 3}
 	if kind == "XRC SRQ" {
-		cfg.XRCD = new(uverbs.XRCD)
+		cfg.XRC = true
 	}
-	v, _, err := b.ctx.CreateSRQ(nil, cfg, noCommand)
+	v, _, err := b.ctx.CreateSRQ(cfg, noCommand)
 	check(t, err)
 	s := v.(*srq)
 	r := &faultRig{srqRig: &srqRig{srq: s, taken: make([][]uint32, 1)}, q: p.(*cq), qpn: benchQPN}
@@ -254,7 +255,7 @@ func TestSRQPageFaultsBesidePosts(t *testing.T) {
 }
 
 // pageableMRs returns the memory of a Context that has an on-demand MR.
-func pageableMRs(t *testing.T) *uverbs.ProviderMRs {
+func pageableMRs(t *testing.T) *driver.MRs {
 	d := newDesk(t, standard())
 	if d.s.ctx.memory.Pageable() {
 		t.Error("without an MR on demand, the device finds pages absent")

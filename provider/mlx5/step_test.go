@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -26,7 +27,7 @@ type step struct {
 func newStep(b *testing.B, n int) *step {
 	b.Helper()
 	s := &step{bench: benchQP(b), wcs: make([]uverbs.WC, n)}
-	p, _, err := s.ctx.CreateCQ(&uverbs.CQConfig{Entries: 255}, noCQCommand)
+	p, _, err := s.ctx.CreateCQ(&driver.CQConfig{Entries: 255}, noCQCommand)
 	check(b, err)
 	b.Cleanup(func() { check(b, p.Retire()) })
 	s.cq = p.(*cq)

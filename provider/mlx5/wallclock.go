@@ -46,7 +46,7 @@ func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) err
 	return nil
 }
 
-// WallClock implements uverbs.ProviderWallClock. A count that is ahead of the kernel's last count
+// WallClock implements driver.WallClock. A count that is ahead of the kernel's last count
 // by more than half the counter's range is treated as an earlier count.
 func (c *deviceContext) WallClock(count uint64) (ns uint64, err error) {
 	w := &c.wall

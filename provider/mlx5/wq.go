@@ -8,13 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// wq implements uverbs.ProviderWQ: a receive queue without a QP.
+// wq implements driver.WQ: a receive queue without a QP.
 type wq struct {
 	rq recvQueue
 
@@ -26,9 +27,9 @@ type wq struct {
 	retired atomic.Bool
 }
 
-// CreateWQ implements uverbs.ProviderWQs.
-func (c *deviceContext) CreateWQ(pd *uverbs.PD, cfg *uverbs.WQConfig, create uverbs.ProviderCommand) (uverbs.ProviderWQ, uverbs.ProviderReply, error) {
-	var reply uverbs.ProviderReply
+// CreateWQ implements driver.WQs.
+func (c *deviceContext) CreateWQ(cfg *driver.WQConfig, create driver.Command) (provider.WQ, driver.Reply, error) {
+	var reply driver.Reply
 	var s sizes
 	if !c.indexed {
 		return nil, reply, errUnindexed
@@ -37,7 +38,7 @@ func (c *deviceContext) CreateWQ(pd *uverbs.PD, cfg *uverbs.WQConfig, create uve
 		return nil, reply, err
 	}
 	q := &wq{ctx: c}
-	err := q.prepare(pd, &s)
+	err := q.prepare(cfg.Memory, &s)
 	if err == nil {
 		reply, err = q.create(&s, create)
 	}
@@ -49,12 +50,12 @@ func (c *deviceContext) CreateWQ(pd *uverbs.PD, cfg *uverbs.WQConfig, create uve
 	return q, reply, nil
 }
 
-func (q *wq) prepare(pd *uverbs.PD, s *sizes) (err error) {
+func (q *wq) prepare(rings driver.Memory, s *sizes) (err error) {
 	const op = "create WQ"
 	ring := s.rqCount << s.rqShift
 	tail := align(ring+8*s.rqCount, tailSize)
 	q.target.key = noNumber
-	if q.mem, err = queueMemory(op, pd, pages(tail+tailSize), q.ctx.set.wqPages); err != nil {
+	if q.mem, err = queueMemory(op, rings, pages(tail+tailSize), q.ctx.set.wqPages); err != nil {
 		return err
 	}
 	if q.record, err = q.ctx.records.get(); err != nil {
@@ -69,38 +70,38 @@ func (q *wq) prepare(pd *uverbs.PD, s *sizes) (err error) {
 	return nil
 }
 
-func (q *wq) create(s *sizes, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (q *wq) create(s *sizes, create driver.Command) (driver.Reply, error) {
 	req := &uapi.Mlx5IbCreateWq{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr, RqWqeCount: uint32(s.rqCount),
 		RqWqeShift: uint32(s.rqShift), UserIndex: q.target.key}
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateWqResp)))
 	return reply, pinned(err, q.mem)
 }
 
-// PostRecv implements uverbs.ProviderWQ.
+// PostRecv implements driver.WQ.
 func (q *wq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	n, err := q.rq.post(wrs)
 	runtime.KeepAlive(q)
 	return n, err
 }
 
-// Modify implements uverbs.ProviderWQ. The driver requires its part of the command, although all
+// Modify implements driver.WQ. The driver requires its part of the command, although all
 // its fields are 0.
-func (q *wq) Modify(modify uverbs.ProviderCommand) error {
+func (q *wq) Modify(modify driver.Command) error {
 	_, err := modify(ioctl.BytesOf(new(uapi.Mlx5IbModifyWq)), nil)
 	return err
 }
 
-// Outstanding implements uverbs.ProviderWQ.
+// Outstanding implements driver.WQ.
 func (q *wq) Outstanding() int { return q.rq.outstanding() }
 
-// Reset implements uverbs.ProviderWQ.
+// Reset implements driver.WQ.
 func (q *wq) Reset() error {
 	q.rq.reset()
 	*q.record.words = [2]uint32{}
 	return nil
 }
 
-// Retire implements uverbs.ProviderWQ.
+// Retire implements driver.WQ.
 func (q *wq) Retire() error {
 	if q.retired.Swap(true) {
 		return nil
@@ -116,10 +117,10 @@ func (q *wq) Retire() error {
 }
 
 // createRSS creates a QP that spreads packets over WQs. It has no queues.
-func (c *deviceContext) createRSS(cfg *uverbs.RSSConfig, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) createRSS(cfg *uverbs.RSSConfig, create driver.Command) (driver.Reply, error) {
 	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(cfg.Fields), RxHashFunction: uint8(cfg.Function), RxKeyLen: uint8(len(cfg.Key))}
 	if room := len(req.RxHashKey); len(cfg.Key) > room {
-		return uverbs.ProviderReply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+		return driver.Reply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
 			Detail: fmt.Sprintf("RSS.Key has %d bytes, of which the device takes %d at most", len(cfg.Key), room)}
 	}
 	copy(req.RxHashKey[:], cfg.Key)

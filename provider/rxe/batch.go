@@ -3,6 +3,7 @@ package rxe
 import (
 	"runtime"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -22,13 +23,13 @@ type batch struct {
 	err   error  // the first error
 }
 
-// Begin implements uverbs.ProviderQP, as do the methods below.
+// Begin implements driver.QP, as do the methods below.
 func (q *qp) Begin() {
 	q.sq.batch = batch{next: q.sq.cur}
 }
 
-func (q *qp) Op(o uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32) {
-	s, op, f := &q.sq, o.Opcode(), o.Flags()
+func (q *qp) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+	s, op, f := &q.sq, uverbs.Opcode(o.Opcode()), uverbs.SendFlags(o.Flags())
 	b := &s.batch
 	if b.err != nil {
 		return
@@ -119,7 +120,7 @@ func (q *qp) Inline(data []byte) {
 	runtime.KeepAlive(q)
 }
 
-func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
+func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	s := &q.sq
 	b := &s.batch
 	if b.err != nil {
@@ -134,14 +135,14 @@ func (q *qp) UDAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	runtime.KeepAlive(q)
 }
 
-// OpSGE implements uverbs.ProviderQP.
-func (q *qp) OpSGE(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
+// OpSGE implements driver.QP.
+func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
 	q.Op(op, wrID, raddr, rkey, imm)
 	q.SGE(s)
 }
 
-// OpInline implements uverbs.ProviderQP.
-func (q *qp) OpInline(op uverbs.ProviderOp, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+// OpInline implements driver.QP.
+func (q *qp) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
 	q.Op(op, wrID, raddr, rkey, imm)
 	q.Inline(data)
 }
@@ -175,5 +176,5 @@ func (q *qp) Submit() error {
 
 func (q *qp) Abort() { q.Begin() }
 
-// SetRdAtomic implements uverbs.ProviderRdAtomic.
+// SetRdAtomic implements driver.RdAtomic.
 func (q *qp) SetRdAtomic(n uint8) { q.sq.setDepth(n) }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -35,7 +36,7 @@ func (q *qp) Atomic(compareAdd, swap uint64) {
 	runtime.KeepAlive(q)
 }
 
-func (q *qp) Bind(b uverbs.ProviderBind, err error) {
+func (q *qp) Bind(b driver.Bind, err error) {
 	s := &q.sq
 	switch w := s.lastOf(uverbs.OpBindMW); {
 	case w == nil:
@@ -50,7 +51,7 @@ func (q *qp) Bind(b uverbs.ProviderBind, err error) {
 	runtime.KeepAlive(q)
 }
 
-func (q *qp) Flush(n uint32, p uverbs.Placement, sel uverbs.Selectivity) {
+func (q *qp) Flush(n uint32, placement, selectivity uint8) {
 	s := &q.sq
 	w := s.lastOf(uverbs.OpFlush)
 	switch {
@@ -60,6 +61,6 @@ func (q *qp) Flush(n uint32, p uverbs.Placement, sel uverbs.Selectivity) {
 		s.batch.err = uverbs.ErrRange
 		return
 	}
-	w.setFlush(s.batch.rkey, n, p, sel)
+	w.setFlush(s.batch.rkey, n, uverbs.Placement(placement), uverbs.Selectivity(selectivity))
 	runtime.KeepAlive(q)
 }

@@ -47,7 +47,7 @@ func TestConformanceSRQ(t *testing.T) {
 			SRQSize: func() uverbs.SRQAttr { return uverbs.SRQAttr{MaxWR: int(k.rq.mask), MaxSGE: providertest.MaxSGE} },
 			ResizeSRQ: func(n int) error {
 				next, mi := z.offer(n, 40+16*providertest.MaxSGE, false)
-				err := s.Modify(&uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR, z.modified(k.rq, next, mi))
+				err := s.Modify(n, z.modified(k.rq, next, mi))
 				if err == nil {
 					k.rq = next
 				}

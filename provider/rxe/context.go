@@ -1,22 +1,23 @@
 package rxe
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func init() { uverbs.RegisterProvider(driver{}) }
+func init() { driver.Register(rxeProvider{}) }
 
-// driver implements uverbs.Provider.
-type driver struct{}
+// rxeProvider implements driver.Provider.
+type rxeProvider struct{}
 
-func (driver) DriverID() uint32 { return uapi.RDMA_DRIVER_RXE }
+func (rxeProvider) DriverID() uint32 { return uapi.RDMA_DRIVER_RXE }
 
-func (driver) ABI() (lowest, highest uint64) { return 1, 2 }
+func (rxeProvider) ABI() (lowest, highest uint64) { return 1, 2 }
 
-func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.ProviderContext, error) {
+func (rxeProvider) Open(dev *ioctl.Device, get driver.Command) (provider.Context, error) {
 	if _, err := get(nil, nil); err != nil {
 		return nil, err
 	}
@@ -26,17 +27,17 @@ func (driver) Open(dev *ioctl.Device, get uverbs.ProviderCommand) (uverbs.Provid
 	return &deviceContext{dev: dev, byWrite: preferWrite}, nil
 }
 
-// deviceContext implements uverbs.ProviderContext.
+// deviceContext implements driver.Context.
 type deviceContext struct {
 	dev     *ioctl.Device
 	byWrite bool // ring doorbells with write(2), see doorbell.go
 }
 
-func (c *deviceContext) AllocPD(alloc uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) AllocPD(alloc driver.Command) (driver.Reply, error) {
 	return alloc(nil, nil)
 }
 
-func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCommand) (uverbs.ProviderCQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
 	resp := new(uapi.RxeCreateCqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -49,7 +50,7 @@ func (c *deviceContext) CreateCQ(_ *uverbs.CQConfig, create uverbs.ProviderCQCom
 	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
 }
 
-func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uverbs.ProviderCommand) (uverbs.ProviderQP, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
 	resp := new(uapi.RxeCreateQpResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -66,19 +67,18 @@ func (c *deviceContext) CreateQP(q *uverbs.QP, cfg *uverbs.QPConfig, create uver
 			return nil, reply, err
 		}
 	}
-	impl := newQP(sq, rq, reply.Cap, newBell(c.dev, c.byWrite, reply.Handle))
-	impl.of = q
-	impl.sq.bindOf = func(b *uverbs.MWBind) (uverbs.ProviderBind, error) { return uverbs.ProviderBindOf(b, q) }
+	q := newQP(sq, rq, uverbs.QPCap(reply.Cap), newBell(c.dev, c.byWrite, reply.Handle))
+	q.explain, q.sq.bindOf = env.DoorbellError, env.Bind
 	switch cfg.Type {
 	case uverbs.UC:
-		impl.sq.ops = &unacknowledged
+		q.sq.ops = &unacknowledged
 	case uverbs.UD:
-		impl.sq.sendDatagrams(uverbs.ProviderPDOf(q), func() uint64 { return uverbs.ProviderMTU(q) })
+		q.sq.sendDatagrams(env.PD, env.MTU)
 	}
-	return impl, reply, nil
+	return q, reply, nil
 }
 
-func (c *deviceContext) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uverbs.ProviderCommand) (uverbs.ProviderSRQ, uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateSRQ(_ *driver.SRQConfig, create driver.Command) (provider.SRQ, driver.Reply, error) {
 	resp := new(uapi.RxeCreateSrqResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *deviceContext) CreateSRQ(_ *uverbs.PD, _ *uverbs.SRQConfig, create uver
 
 // CreateAH stores the number of the AH that the kernel assigns. A WQE that contains
 // the number needs no address vector.
-func (c *deviceContext) CreateAH(_ *uverbs.PD, _ *uverbs.AHAttr, av *uverbs.ProviderAV, create uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *deviceContext) CreateAH(_ *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
 	resp := new(uapi.RxeCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err == nil && resp.AhNum == 0 {

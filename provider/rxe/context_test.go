@@ -6,8 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -15,21 +17,21 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestOpen(t *testing.T) {
-	var d driver
+	var d rxeProvider
 	if low, high := d.ABI(); d.DriverID() != 14 || low != 1 || high != 2 {
 		t.Errorf("driver %d, ABI %d to %d", d.DriverID(), low, high)
 	}
 	pretend(t, "6.0.0")
-	refuse := func(in, out []byte) (uverbs.ProviderReply, error) {
+	refuse := func(in, out []byte) (driver.Reply, error) {
 		if len(in)+len(out) != 0 {
 			t.Errorf("GET_CONTEXT with a vendor part of %d and %d bytes", len(in), len(out))
 		}
-		return uverbs.ProviderReply{}, unix.EPERM
+		return driver.Reply{}, unix.EPERM
 	}
 	if _, err := d.Open(nil, refuse); !errors.Is(err, unix.EPERM) {
 		t.Errorf("Open: %v", err)
 	}
-	c, err := d.Open(nil, func(_, _ []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, nil })
+	c, err := d.Open(nil, func(_, _ []byte) (driver.Reply, error) { return driver.Reply{}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +41,8 @@ func TestOpen(t *testing.T) {
 }
 
 // create returns a create command that replies with resp.
-func create[T any](t *testing.T, resp *T, r uverbs.ProviderReply, err error) uverbs.ProviderCommand {
-	return func(in, out []byte) (uverbs.ProviderReply, error) {
+func create[T any](t *testing.T, resp *T, r driver.Reply, err error) driver.Command {
+	return func(in, out []byte) (driver.Reply, error) {
 		if len(in) != 0 || len(out) != ioctl.SizeOf[T]() {
 			t.Errorf("vendor part of %d and %d bytes, want 0 and %d", len(in), len(out), ioctl.SizeOf[T]())
 		}
@@ -56,7 +58,7 @@ func TestCreateQP(t *testing.T) {
 	_, small := z.offer(15, 64, false)
 	nowhere := uapi.Mminfo{Offset: 1, Size: 4096}
 	none := uapi.Mminfo{}
-	want := uverbs.ProviderReply{Handle: 5, Number: 17, Cap: testCap(15, 15, 2, 48)}
+	want := driver.Reply{Handle: 5, Number: 17, Cap: driver.Cap(testCap(15, 15, 2, 48))}
 	for _, c := range []struct {
 		name   string
 		sq, rq uapi.Mminfo
@@ -69,7 +71,7 @@ func TestCreateQP(t *testing.T) {
 		{"send queue of elements too small", small, rq, uverbs.ErrABI},
 	} {
 		resp := &uapi.RxeCreateQpResp{SqMi: c.sq, RqMi: c.rq}
-		q, reply, err := ctx.CreateQP(nil, &uverbs.QPConfig{}, create(t, resp, want, nil))
+		q, reply, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv), create(t, resp, want, nil))
 		if !errors.Is(err, c.err) || reply != want {
 			t.Errorf("%s: %+v, %v", c.name, reply, err)
 		}
@@ -83,20 +85,20 @@ func TestCreateQP(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := ctx.CreateQP(nil, &uverbs.QPConfig{}, create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
+	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv), create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("refused: %v", err)
 	}
 }
 
-func ofCQ(create uverbs.ProviderCommand) uverbs.ProviderCQCommand {
-	return func(in, out []byte, _ ...uverbs.ProviderAttr) (uverbs.ProviderReply, error) { return create(in, out) }
+func ofCQ(create driver.Command) driver.CQCommand {
+	return func(in, out []byte, _ ...driver.Attr) (driver.Reply, error) { return create(in, out) }
 }
 
 func TestCreateCQ(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, mi := z.offer(15, 64, true)
-	want := uverbs.ProviderReply{Handle: 5, Entries: 15}
-	q, reply, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{Mi: mi}, want, nil)))
+	want := driver.Reply{Handle: 5, Entries: 15}
+	q, reply, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{Mi: mi}, want, nil)))
 	if err != nil || reply != want {
 		t.Fatalf("CreateCQ: %+v, %v", reply, err)
 	}
@@ -107,10 +109,10 @@ func TestCreateCQ(t *testing.T) {
 	if err := q.Retire(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, nil))); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, nil))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("CreateCQ without an offer: %v", err)
 	}
-	if _, _, err := ctx.CreateCQ(&uverbs.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, unix.EINVAL))); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, unix.EINVAL))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// cq implements uverbs.ProviderCQ.
+// cq implements driver.CQ.
 type cq struct {
 	ring
 	cur  uint32 // our consumer index
@@ -38,7 +39,7 @@ func (c *cq) use(r ring) {
 	c.seen = c.cur
 }
 
-// Poll implements uverbs.ProviderCQ.
+// Poll implements driver.CQ.
 func (c *cq) Poll(wcs []uverbs.WC) (int, error) {
 	n := int((c.seen - c.cur) & c.mask)
 	if n < len(wcs) {
@@ -77,7 +78,7 @@ func (c *cq) empty() error {
 	return nil
 }
 
-// Fail implements uverbs.ProviderFailer.
+// Fail implements driver.Failer.
 func (c *cq) Fail(err error) { c.failure.Store(&err) }
 
 // decode fills in wc. The statuses, opcodes and flags of the ABI are those of the C
@@ -119,7 +120,7 @@ const (
 	knownFlags = uverbs.WCGRH | uverbs.WCWithImm
 )
 
-// Ready implements uverbs.ProviderCQ. It also returns true if Poll would return an
+// Ready implements driver.CQ. It also returns true if Poll would return an
 // error.
 func (c *cq) Ready() bool {
 	ready := (c.prod.Load() != c.cur || c.failure.Load() != nil) && !c.retired.Load()
@@ -127,7 +128,7 @@ func (c *cq) Ready() bool {
 	return ready
 }
 
-// Arm implements uverbs.ProviderCQ. The kernel does not report whether an entry
+// Arm implements driver.CQ. The kernel does not report whether an entry
 // arrived before, so the caller must poll once more after Arm.
 func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 	err := c.notify.arm(solicitedOnly)
@@ -140,13 +141,13 @@ func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 	return kernelError("arm CQ", c.ctx.dev.Name(), err)
 }
 
-// Resize implements uverbs.ProviderCQ.
+// Resize implements driver.CQ.
 //
 // The kernel creates another ring, copies the unpolled entries to its beginning,
 // and writes to it from then on. It knows which entries are unpolled because every
 // Poll publishes its index. If the new ring cannot be mapped, Poll returns the
 // error until another Resize succeeds, which brings back all entries.
-func (c *cq) Resize(_ int, resize uverbs.ProviderCommand) (uverbs.ProviderReply, error) {
+func (c *cq) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	resp := new(uapi.RxeResizeCqResp)
 	reply, err := resize(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -180,7 +181,7 @@ func emptyRing(r ring) ring {
 	return r
 }
 
-// Retire implements uverbs.ProviderCQ.
+// Retire implements driver.CQ.
 func (c *cq) Retire() error {
 	c.retired.Store(true)
 	return c.retire()

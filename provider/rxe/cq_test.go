@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -212,8 +213,8 @@ func (z *resizer) offer(n, size int, producer bool) (*kernelRing, uapi.Mminfo) {
 
 // command returns the RESIZE_CQ command that replaces old by next. The offer of
 // next is mi.
-func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) uverbs.ProviderCommand {
-	return func(in, out []byte) (uverbs.ProviderReply, error) {
+func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) driver.Command {
+	return func(in, out []byte) (driver.Reply, error) {
 		if len(in) != 0 || len(out) != 16 {
 			z.t.Errorf("vendor part of %d and %d bytes, want 0 and 16", len(in), len(out))
 		}
@@ -222,7 +223,7 @@ func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) uverbs.Provider
 			next.advance()
 		}
 		copy(out, ioctl.BytesOf(&mi))
-		return uverbs.ProviderReply{Entries: int(next.mask)}, nil
+		return driver.Reply{Entries: int(next.mask)}, nil
 	}
 }
 
@@ -293,7 +294,7 @@ func TestResizeThatCannotBeMapped(t *testing.T) {
 	for range 3 {
 		k.advance()
 	}
-	refused := func(_, _ []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, unix.EINVAL }
+	refused := func(_, _ []byte) (driver.Reply, error) { return driver.Reply{}, unix.EINVAL }
 	if _, err := q.Resize(1, refused); !errors.Is(err, unix.EINVAL) || !q.Ready() {
 		t.Fatalf("refused Resize: %v, Ready %v", err, q.Ready())
 	}

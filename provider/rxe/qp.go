@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// qp implements uverbs.ProviderQP. Two goroutines may use the two halves
+// qp implements driver.QP. Two goroutines may use the two halves
 // concurrently, so they do not share a cache line.
 type qp struct {
 	sq sendQueue
 	_  [64]byte
 	rq recvQueue
 
-	of      *uverbs.QP // nil in tests of the rings alone
+	explain func(error) error // returns the error of a refused doorbell; nil in tests of the rings alone
 	retired atomic.Bool
 }
 
@@ -28,7 +28,7 @@ func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
 	return q
 }
 
-// Reset implements uverbs.ProviderQP.
+// Reset implements driver.QP.
 //
 // When a QP moves to RESET, the kernel removes all elements from both rings, by
 // moving its consumer index to ours, and zeroes them. The indices continue from
@@ -57,10 +57,10 @@ func (q *qp) Reset() error {
 	return nil
 }
 
-// SendsOutstanding implements uverbs.ProviderQP.
+// SendsOutstanding implements driver.QP.
 func (q *qp) SendsOutstanding() int { return q.sq.used() }
 
-// RecvsOutstanding implements uverbs.ProviderQP.
+// RecvsOutstanding implements driver.QP.
 func (q *qp) RecvsOutstanding() int {
 	if q.rq.mem == nil {
 		return 0
@@ -68,7 +68,7 @@ func (q *qp) RecvsOutstanding() int {
 	return q.rq.used()
 }
 
-// Retire implements uverbs.ProviderQP.
+// Retire implements driver.QP.
 func (q *qp) Retire() error {
 	q.retired.Store(true)
 	return errors.Join(q.sq.retire(), q.rq.retire())
@@ -88,8 +88,8 @@ func (q *qp) bellError(err error) error {
 	default:
 		e.Detail = "the requests are in the send queue and go out with the next doorbell"
 	}
-	if q.of == nil {
+	if q.explain == nil {
 		return e
 	}
-	return uverbs.ProviderDoorbellError(q.of, e)
+	return q.explain(e)
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -132,7 +133,7 @@ func TestFlushRecv(t *testing.T) {
 	if n, err := q.PostRecv([]uverbs.RecvWR{{WRID: 5}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	var f uverbs.ProviderFlusher = q
+	var f driver.Flusher = q
 	if err := f.FlushRecv(); err != nil {
 		t.Fatal(err)
 	}

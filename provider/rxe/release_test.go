@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -70,14 +71,14 @@ func openFake(t *testing.T, caps uint64, errno unix.Errno) error {
 		k.Refuse = map[string]unix.Errno{"QUERY_DEVICE_EX": errno}
 	}
 	dev := k.Open(t, "uverbs0")
-	_, err := driver{}.Open(dev, func(_, _ []byte) (uverbs.ProviderReply, error) {
+	_, err := rxeProvider{}.Open(dev, func(_, _ []byte) (driver.Reply, error) {
 		cmd := ioctl.Get()
 		defer cmd.Put()
 		cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT)
 		ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS)
 		ioctl.OutOf[uint64](cmd, uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT)
 		cmd.UHW(nil, 0)
-		return uverbs.ProviderReply{}, dev.Do(cmd)
+		return driver.Reply{}, dev.Do(cmd)
 	})
 	return errors.Join(err, dev.Close())
 }

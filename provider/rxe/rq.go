@@ -81,7 +81,7 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// PostRecv implements uverbs.ProviderQP. It makes no system call: the kernel reads
+// PostRecv implements driver.QP. It makes no system call: the kernel reads
 // the ring when a message arrives.
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	n, err := q.rq.post(wrs)
@@ -89,7 +89,7 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// FlushRecv implements uverbs.ProviderFlusher. In state ERR the kernel flushes the
+// FlushRecv implements driver.Flusher. In state ERR the kernel flushes the
 // ring when it next processes the QP's receives. A move from ERR to ERR makes it do
 // so at once.
 func (q *qp) FlushRecv() error {

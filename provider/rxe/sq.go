@@ -3,6 +3,8 @@ package rxe
 import (
 	"runtime"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -15,10 +17,10 @@ type sendQueue struct {
 	maxMessage uint64
 	bell       doorbell
 	batch      batch
-	bindOf     func(*uverbs.MWBind) (uverbs.ProviderBind, error)
+	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
 
 	// For UD QPs only.
-	pd  *uverbs.PD
+	pd  *driver.PD
 	mtu func() uint64 // returns a new maxMessage
 }
 
@@ -36,7 +38,7 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 
 // sendDatagrams makes the queue that of a UD QP. mtu returns the maximum length of
 // a message. It is called for a message that is longer than its last result.
-func (q *sendQueue) sendDatagrams(pd *uverbs.PD, mtu func() uint64) {
+func (q *sendQueue) sendDatagrams(pd *driver.PD, mtu func() uint64) {
 	q.ops, q.pd, q.mtu, q.maxMessage = &datagrams, pd, mtu, 0
 }
 
@@ -72,8 +74,8 @@ func (q *sendQueue) tooLong(total uint64) error {
 }
 
 // address writes the destination of a datagram.
-func (q *sendQueue) address(w *sendWQE, ah *uverbs.AH, qpn, qkey uint32) error {
-	av, err := uverbs.ProviderAVOf(ah, q.pd)
+func (q *sendQueue) address(w *sendWQE, ah *driver.AH, qpn, qkey uint32) error {
+	av, err := ah.For(q.pd)
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	w.setSGEs(len(sges), total)
 	switch {
 	case has&datagram != 0:
-		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+		return q.address(w, provider.AHOf(wr.AH), wr.QPN, wr.QKey)
 	case has&operands != 0:
 		if total != atomicSize {
 			return uverbs.ErrAtomicSize
@@ -144,7 +146,7 @@ func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
 	w.setInline(wr.Inline)
 	if has&datagram != 0 {
-		return q.address(w, wr.AH, wr.QPN, wr.QKey)
+		return q.address(w, provider.AHOf(wr.AH), wr.QPN, wr.QKey)
 	}
 	return nil
 }
@@ -167,7 +169,7 @@ func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
 	switch wr.Opcode {
 	case uverbs.OpBindMW:
-		b, err := q.bindOf(wr.Bind)
+		b, err := q.bindOf(wr)
 		if err != nil {
 			return err
 		}
@@ -193,7 +195,7 @@ func (q *sendQueue) submit(i uint32) error {
 	return q.bell.ring()
 }
 
-// PostSend implements uverbs.ProviderQP.
+// PostSend implements driver.QP.
 //
 // If the kernel refuses the doorbell, the requests are already on the ring and stay
 // there. The error is a *uverbs.Error and n includes the requests. They are sent

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -75,12 +77,13 @@ var golden = []struct {
 		[]field{{0, 8, 6}, {12, 4, 1}, {16, 4, 8}, {20, 4, 1 << 24}, {24, 8, 0xc0ffee00}, {32, 4, 0xd1}, {152, 8, 0xc0ffee00}, {184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
 }
 
-// testBind replaces uverbs.ProviderBindOf.
-func testBind(b *uverbs.MWBind) (uverbs.ProviderBind, error) {
+// testBind replaces QPEnv.Bind.
+func testBind(wr *uverbs.SendWR) (driver.Bind, error) {
+	b := wr.Bind
 	if b == nil {
-		return uverbs.ProviderBind{}, uverbs.ErrNoMW
+		return driver.Bind{}, uverbs.ErrNoMW
 	}
-	return uverbs.ProviderBind{Addr: 0xc0ffee00, Length: 1 << 33, LKey: 0xb1, MWRKey: 0xe1, RKey: b.RKey, Access: 0x27}, nil
+	return driver.Bind{Addr: 0xc0ffee00, Length: 1 << 33, LKey: 0xb1, MWRKey: 0xe1, RKey: b.RKey, Access: 0x27}, nil
 }
 
 var goldenCap = testCap(31, 15, 3, 48)
@@ -126,14 +129,14 @@ func TestSendWQEBytes(t *testing.T) {
 
 // addToBatch adds wr to the batch.
 func addToBatch(q *qp, wr *uverbs.SendWR) {
-	q.Op(uverbs.ProviderOpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
+	q.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpAtomicWrite:
 		q.Atomic(wr.CompareAdd, wr.Swap)
 	case uverbs.OpFlush:
-		q.Flush(wr.FlushLength, wr.Placement, wr.Selectivity)
+		q.Flush(wr.FlushLength, uint8(wr.Placement), uint8(wr.Selectivity))
 	case uverbs.OpBindMW:
-		q.Bind(testBind(wr.Bind))
+		q.Bind(testBind(wr))
 	}
 	for _, s := range wr.SGL {
 		q.SGE(s)
@@ -304,24 +307,24 @@ func TestBatchMisuse(t *testing.T) {
 		"SGE before an operation":    func(q *qp) { q.SGE(sge(0, 1)) },
 		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
 		"SGE after Inline": func(q *qp) {
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 			q.Inline([]byte{1})
 			q.SGE(sge(0, 1))
 		},
 		"Inline after SGE": func(q *qp) {
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 			q.SGE(sge(0, 1))
 			q.Inline([]byte{1})
 		},
-		"Flush of no FLUSH": func(q *qp) { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Flush(1, 1, 0) },
+		"Flush of no FLUSH": func(q *qp) { q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Flush(1, 1, 0) },
 		"Bind of no BIND_MW": func(q *qp) {
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
-			q.Bind(uverbs.ProviderBind{}, nil)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Bind(driver.Bind{}, nil)
 		},
 		"operands before any":   func(q *qp) { q.Atomic(1, 2) },
-		"operands of no atomic": func(q *qp) { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Atomic(1, 2) },
+		"operands of no atomic": func(q *qp) { q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Atomic(1, 2) },
 		"Inline twice": func(q *qp) {
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 			q.Inline([]byte{1})
 			q.Inline([]byte{1})
 		},
@@ -343,10 +346,10 @@ func TestBatchFirstError(t *testing.T) {
 	}{{99, uverbs.ErrOpcode}, {uverbs.OpSend, uverbs.ErrRange}} {
 		k, q, _ := newKernel(t, goldenCap, 15)
 		q.Begin()
-		q.Op(uverbs.ProviderOpOf(c.op, 0), 0, 0, 0, 0)
-		q.Op(uverbs.ProviderOpOf(uverbs.OpBindMW, 0), 0, 0, 0, 0)
-		q.Bind(uverbs.ProviderBind{}, uverbs.ErrRange)
-		q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+		q.Op(provider.OpOf(c.op, 0), 0, 0, 0, 0)
+		q.Op(provider.OpOf(uverbs.OpBindMW, 0), 0, 0, 0, 0)
+		q.Bind(driver.Bind{}, uverbs.ErrRange)
+		q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
 		if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 0 {
 			t.Errorf("%v, then a bad bind: %v, want %v", c.op, err, c.want)
 		}
@@ -356,7 +359,7 @@ func TestBatchFirstError(t *testing.T) {
 func TestAbort(t *testing.T) {
 	k, q, _ := newKernel(t, goldenCap, 15)
 	q.Begin()
-	q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+	q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
 	q.Abort()
 	if err := q.Submit(); err != nil || k.sq.count() != 0 || k.rung != 0 {
 		t.Errorf("after Abort: %v, %d published, %d doorbells", err, k.sq.count(), k.rung)

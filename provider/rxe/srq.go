@@ -8,11 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// srq implements uverbs.ProviderSRQ. Its ring has the format of a receive queue.
+// srq implements driver.SRQ. Its ring has the format of a receive queue.
 type srq struct {
 	recvQueue
 	ctx    *deviceContext
@@ -29,7 +30,7 @@ func newSharedQueue(ctx *deviceContext, r ring, maxSGE int) *srq {
 	return &srq{recvQueue: newRecvQueue(r, maxSGE), ctx: ctx, maxSGE: maxSGE}
 }
 
-// PostRecv implements uverbs.ProviderSRQ. It makes no system call, like PostRecv of
+// PostRecv implements driver.SRQ. It makes no system call, like PostRecv of
 // a QP.
 func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	if s.lost != nil {
@@ -40,7 +41,7 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// Modify implements uverbs.ProviderSRQ.
+// Modify implements driver.SRQ.
 //
 // To resize, the kernel creates another ring, copies the receives that it has not
 // used to its beginning, and continues there. The command always contains the
@@ -49,16 +50,16 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 // Modify does not issue a command with a size that is too small for the posted
 // receives. Some kernels, such as Linux 6.1.176, free the ring if they cannot
 // resize it, and crash when the queue is used next.
-func (s *srq) Modify(a *uverbs.SRQAttr, m uverbs.SRQMask, modify uverbs.ProviderCommand) error {
+func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	waiting := s.count()
-	if m&uverbs.SRQMaskMaxWR != 0 && waiting > capacity(a.MaxWR) {
+	if maxWR > 0 && waiting > capacity(maxWR) {
 		return &uverbs.Error{Op: "modify", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("MaxWR is %d, too small for the %d receives that are posted", a.MaxWR, waiting)}
+			Detail: fmt.Sprintf("MaxWR is %d, too small for the %d receives that are posted", maxWR, waiting)}
 	}
 	s.offer = uapi.Mminfo{}
 	_, err := modify(s.offerAddr(), nil)
 	runtime.KeepAlive(s)
-	if err != nil || m&uverbs.SRQMaskMaxWR == 0 {
+	if err != nil || maxWR == 0 {
 		return err
 	}
 	r, err := s.ctx.mapRing("resized shared receive queue", s.offer, recvHeader)
@@ -84,5 +85,5 @@ func (s *srq) count() int {
 // which one slot is not used.
 func capacity(n int) int { return 1<<bits.Len(uint(n)) - 1 }
 
-// Retire implements uverbs.ProviderSRQ.
+// Retire implements driver.SRQ.
 func (s *srq) Retire() error { return s.retire() }

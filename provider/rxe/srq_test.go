@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -18,8 +19,8 @@ import (
 func newSRQ(t *testing.T, z *resizer, ctx *deviceContext, n int) (*kernelRing, *srq) {
 	t.Helper()
 	k, mi := z.offer(n, 40+16, false)
-	want := uverbs.ProviderReply{Handle: 5, SRQ: uverbs.SRQAttr{MaxWR: n, MaxSGE: 1}}
-	s, reply, err := ctx.CreateSRQ(nil, &uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: mi, SrqNum: 3}, want, nil))
+	want := driver.Reply{Handle: 5, SRQ: driver.SRQCap{MaxWR: n, MaxSGE: 1}}
+	s, reply, err := ctx.CreateSRQ(&driver.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: mi, SrqNum: 3}, want, nil))
 	if err != nil || reply != want {
 		t.Fatalf("CreateSRQ: %+v, %v", reply, err)
 	}
@@ -29,8 +30,8 @@ func newSRQ(t *testing.T, z *resizer, ctx *deviceContext, n int) (*kernelRing, *
 
 // modified returns the MODIFY_SRQ command that replaces old by next. It writes the
 // offer mi to the address in the command.
-func (z *resizer) modified(old, next *kernelRing, mi uapi.Mminfo) uverbs.ProviderCommand {
-	return func(in, out []byte) (uverbs.ProviderReply, error) {
+func (z *resizer) modified(old, next *kernelRing, mi uapi.Mminfo) driver.Command {
+	return func(in, out []byte) (driver.Reply, error) {
 		if len(in) != 8 || len(out) != 0 {
 			z.t.Errorf("vendor part of %d and %d bytes, want 8 and 0", len(in), len(out))
 		}
@@ -40,7 +41,7 @@ func (z *resizer) modified(old, next *kernelRing, mi uapi.Mminfo) uverbs.Provide
 			old.advance()
 		}
 		*offered(in) = mi
-		return uverbs.ProviderReply{}, nil
+		return driver.Reply{}, nil
 	}
 }
 
@@ -67,7 +68,7 @@ func TestCreateSRQ(t *testing.T) {
 		"refused":      {uapi.Mminfo{}, unix.ENOMEM, unix.ENOMEM},
 		"out of reach": {uapi.Mminfo{Offset: 1, Size: 4096}, nil, unix.EINVAL},
 	} {
-		_, _, err := ctx.CreateSRQ(nil, &uverbs.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: c.mi}, uverbs.ProviderReply{}, c.err))
+		_, _, err := ctx.CreateSRQ(&driver.SRQConfig{}, create(t, &uapi.RxeCreateSrqResp{Mi: c.mi}, driver.Reply{}, c.err))
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -77,8 +78,8 @@ func TestCreateSRQ(t *testing.T) {
 func TestModifySRQ(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, s := newSRQ(t, z, ctx, 7)
-	resize := func(n int, c uverbs.ProviderCommand) error {
-		return s.Modify(&uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR, c)
+	resize := func(n int, c driver.Command) error {
+		return s.Modify(n, c)
 	}
 	id, next := uint64(0), uint64(0)
 	post := func(n int) {
@@ -103,14 +104,14 @@ func TestModifySRQ(t *testing.T) {
 	post(5)
 	take(3)
 	post(4) // the ring wraps
-	never := func(_, _ []byte) (uverbs.ProviderReply, error) {
+	never := func(_, _ []byte) (driver.Reply, error) {
 		t.Error("the kernel was asked")
-		return uverbs.ProviderReply{}, nil
+		return driver.Reply{}, nil
 	}
 	if err := resize(3, never); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, unix.EINVAL) {
 		t.Errorf("6 receives into a queue of 3: %v", err)
 	}
-	refused := func(_, _ []byte) (uverbs.ProviderReply, error) { return uverbs.ProviderReply{}, unix.ENOMEM }
+	refused := func(_, _ []byte) (driver.Reply, error) { return driver.Reply{}, unix.ENOMEM }
 	if err := resize(100, refused); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("refused: %v", err)
 	}
@@ -129,13 +130,13 @@ func TestModifySRQ(t *testing.T) {
 	if n, err := s.PostRecv([]uverbs.RecvWR{{}}); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
 		t.Errorf("PostRecv on the full queue: %d, %v", n, err)
 	}
-	limit := func(in, _ []byte) (uverbs.ProviderReply, error) {
+	limit := func(in, _ []byte) (driver.Reply, error) {
 		if len(in) != 8 {
 			t.Errorf("a limit comes with %d bytes of the vendor's", len(in))
 		}
-		return uverbs.ProviderReply{}, nil
+		return driver.Reply{}, nil
 	}
-	if err := s.Modify(&uverbs.SRQAttr{Limit: 3}, uverbs.SRQMaskLimit, limit); err != nil {
+	if err := s.Modify(0, limit); err != nil {
 		t.Error(err)
 	}
 	take(7)
@@ -146,8 +147,8 @@ func TestModifySRQ(t *testing.T) {
 func TestLostSRQ(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, s := newSRQ(t, z, ctx, 7)
-	resize := func(n int, c uverbs.ProviderCommand) error {
-		return s.Modify(&uverbs.SRQAttr{MaxWR: n}, uverbs.SRQMaskMaxWR, c)
+	resize := func(n int, c driver.Command) error {
+		return s.Modify(n, c)
 	}
 	if n, err := s.PostRecv(make([]uverbs.RecvWR, 4)); n != 4 || err != nil {
 		t.Fatal(n, err)
@@ -199,17 +200,17 @@ func TestRetireSRQUnderPost(t *testing.T) {
 
 func TestCreateAH(t *testing.T) {
 	_, ctx := newResizer(t)
-	want := uverbs.ProviderReply{Handle: 5}
-	var av uverbs.ProviderAV
-	reply, err := ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{AhNum: 0x77}, want, nil))
-	if err != nil || reply != want || av != (uverbs.ProviderAV{0x77}) {
+	want := driver.Reply{Handle: 5}
+	var av driver.AV
+	reply, err := ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{AhNum: 0x77}, want, nil))
+	if err != nil || reply != want || av != (driver.AV{0x77}) {
 		t.Errorf("CreateAH: %+v, %v, AV %x", reply, err, av)
 	}
 	// A kernel that does not number AHs needs the whole address in each WQE.
-	if _, err = ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("an AH without a number: %v", err)
 	}
-	if _, err = ctx.CreateAH(nil, &uverbs.AHAttr{}, &av, create(t, &uapi.RxeCreateAhResp{}, want, unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
+	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want, unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -12,12 +13,13 @@ import (
 func testAH(t testing.TB, number uint64) *uverbs.AH {
 	t.Helper()
 	ah := new(uverbs.AH)
-	av, err := uverbs.ProviderAVOf(ah, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	av[0] = number
+	provider.AHOf(ah).AV()[0] = number
 	return ah
+}
+
+// udAddr is the call of UDAddr for an AH.
+func udAddr(q *qp, ah *uverbs.AH, qpn, qkey uint32) {
+	q.UDAddr(provider.AHOf(ah), qpn, qkey)
 }
 
 // newDatagramKernel is newKernel for a UD QP. The MTU of its port is mtu.
@@ -56,7 +58,7 @@ func TestDatagramWQEBytes(t *testing.T) {
 			}
 			bq.Begin()
 			addToBatch(bq, &c.wr)
-			bq.UDAddr(c.wr.AH, c.wr.QPN, c.wr.QKey)
+			udAddr(bq, c.wr.AH, c.wr.QPN, c.wr.QKey)
 			if err := bq.Submit(); err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +95,7 @@ func TestDatagramMTU(t *testing.T) {
 		}
 		q.Begin()
 		addToBatch(q, &wr)
-		q.UDAddr(ah, 0, 0)
+		udAddr(q, ah, 0, 0)
 		if err := q.Submit(); !errors.Is(err, want) || (err == nil) != (want == nil) {
 			t.Errorf("a batch with %d bytes: %v, want %v", n, err, want)
 		}
@@ -119,7 +121,7 @@ func TestDatagramMTU(t *testing.T) {
 	}
 	q.Begin()
 	addToBatch(q, &inline)
-	q.UDAddr(ah, 0, 0)
+	udAddr(q, ah, 0, 0)
 	if err := q.Submit(); !errors.Is(err, uverbs.ErrTooLong) {
 		t.Errorf("a batch with 41 bytes inline: %v", err)
 	}
@@ -134,13 +136,13 @@ func TestBatchWithoutAddress(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, goldenCap, 15)
 	ah := testAH(t, ahNum)
 	for name, build := range map[string]func(){
-		"last": func() { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0) },
+		"last": func() { q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0) },
 		"first": func() {
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
-			q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
-			q.UDAddr(ah, 1, 1)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			udAddr(q, ah, 1, 1)
 		},
-		"nil address": func() { q.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0); q.UDAddr(nil, 1, 1) },
+		"nil address": func() { q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0); udAddr(q, nil, 1, 1) },
 	} {
 		q.Begin()
 		build()
@@ -150,8 +152,8 @@ func TestBatchWithoutAddress(t *testing.T) {
 	}
 	rc, rq, _ := newKernel(t, goldenCap, 15)
 	rq.Begin()
-	rq.Op(uverbs.ProviderOpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
-	rq.UDAddr(ah, 1, 1)
+	rq.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+	udAddr(rq, ah, 1, 1)
 	if err := rq.Submit(); !errors.Is(err, uverbs.ErrOpcode) || rc.sq.count() != 0 {
 		t.Errorf("an address on an RC QP: %v", err)
 	}

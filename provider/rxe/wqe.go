@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -146,7 +147,7 @@ func (w *sendWQE) setOperands(rkey uint32, compareAdd, swap uint64) {
 }
 
 // setBind fills in wr.mw.
-func (w *sendWQE) setBind(b uverbs.ProviderBind) {
+func (w *sendWQE) setBind(b driver.Bind) {
 	w.raddr, w.rkey = b.Addr, b.Length
 	w.operands = [2]uint64{uint64(b.LKey) | uint64(b.MWRKey)<<32, uint64(b.RKey) | uint64(b.Access)<<32}
 }

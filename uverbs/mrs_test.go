@@ -4,26 +4,32 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"golang.org/x/sys/unix"
 )
 
 // reach is the memory of a Context's MRs, and a queue's way to it.
 type reach struct {
-	*ProviderMRs
-	ProviderMRUser
+	mrs *driver.MRs
+	driver.MRUser
 }
 
 func reached(c *Context) *reach {
-	m := &reach{ProviderMRs: new(ProviderMRs)}
-	c.memory = m.ProviderMRs
+	m := &reach{mrs: new(driver.MRs)}
+	c.memory = m.mrs
 	m.Open(c.memory)
 	return m
 }
 
+// enter, follow and leave do for r what registering, changing and closing its MR do.
+func enter(m *driver.MRs, r *registration)  { r.place = m.Enter(r.view.region()) }
+func follow(m *driver.MRs, r *registration) { r.place = m.Follow(r.place, r.view.region()) }
+func leave(m *driver.MRs, r *registration)  { m.Leave(r.place) }
+
 // What Store is told to write goes to the memory that the key names at the moment,
 // or nowhere.
-func TestProviderMRs(t *testing.T) {
+func TestMRs(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
 	m := reached(r.c)
@@ -47,7 +53,7 @@ func TestProviderMRs(t *testing.T) {
 	try("beyond the last", false, mr.LKey(), mr.Addr()+97)
 	try("before the first", false, mr.LKey(), mr.Addr()-1)
 	try("far beyond", false, mr.LKey(), mr.Addr()+1<<63)
-	try("no key", false, mr.LKey()+1<<keyShift, mr.Addr())
+	try("no key", false, mr.LKey()+1<<8, mr.Addr())
 	try("no key beside one", false, mr.LKey()^1, mr.Addr())
 	if b := mr.Bytes(); !bytes.HasPrefix(b, text) || !bytes.HasSuffix(b, text) {
 		t.Errorf("the memory has %q", b)
@@ -89,46 +95,46 @@ func TestProviderMRs(t *testing.T) {
 }
 
 // Pages of an MR can be absent that is registered on demand, has become so, or is another process's: from then on.
-func TestProviderMRsPageable(t *testing.T) {
+func TestMRsPageable(t *testing.T) {
 	for name, v := range map[string]mrView{"on demand": {onDemand: true}, "foreign": {foreign: true}} {
-		m, r := new(ProviderMRs), &registration{view: &mrView{lkey: 0x700}}
-		if m.enter(r); m.Pageable() {
+		m, r := new(driver.MRs), &registration{view: &mrView{lkey: 0x700}}
+		if enter(m, r); m.Pageable() {
 			t.Error("pages of pinned memory may be absent")
 		}
 		v.lkey = 0x700
 		r.view = &v
-		if m.follow(r); !m.Pageable() {
+		if follow(m, r); !m.Pageable() {
 			t.Errorf("%s, reregistered: no page is absent", name)
 		}
-		if m.leave(r); !m.Pageable() { // receives may still be posted
+		if leave(m, r); !m.Pageable() { // receives may still be posted
 			t.Errorf("%s, closed: no page is absent", name)
 		}
-		m, r = new(ProviderMRs), &registration{view: &v}
-		if m.enter(r); !m.Pageable() {
+		m, r = new(driver.MRs), &registration{view: &v}
+		if enter(m, r); !m.Pageable() {
 			t.Errorf("%s: no page is absent", name)
 		}
 	}
-	if (*ProviderMRs)(nil).Pageable() {
+	if (*driver.MRs)(nil).Pageable() {
 		t.Error("pages of no memory are absent")
 	}
 }
 
 // Keys that differ in the lowest byte alone lead to memory of their own, in
 // whatever order they come and go.
-func TestProviderMRsNeighbours(t *testing.T) {
+func TestMRsNeighbours(t *testing.T) {
 	m := reached(new(Context))
 	var all [4]*registration
 	for i := range all {
 		b := make([]byte, 8)
 		all[i] = &registration{view: &mrView{buf: b, addr: 8, access: LocalWrite, lkey: 0x700 + uint32(i), foreign: i == 1}}
-		m.enter(all[i])
+		enter(m.mrs, all[i])
 	}
 	here := [4]bool{true, true, true, true}
 	for _, goes := range []int{1, 3, 0, 2} {
-		if foreign := m.Foreign(); foreign != here[1] {
+		if foreign := m.mrs.Foreign(); foreign != here[1] {
 			t.Errorf("with %v there is foreign memory: %v", here, foreign)
 		}
-		m.leave(all[goes])
+		leave(m.mrs, all[goes])
 		here[goes] = false
 		for i, r := range all {
 			if ok := m.Store(0x700+uint32(i), 8, []byte{byte(i)}); ok != here[i] || ok && r.view.buf[0] != byte(i) {
@@ -140,18 +146,18 @@ func TestProviderMRsNeighbours(t *testing.T) {
 
 // The kernel may give a key again before the goroutine that closes its last MR has
 // come to its end.
-func TestProviderMRsOfOneKey(t *testing.T) {
+func TestMRsOfOneKey(t *testing.T) {
 	m := reached(new(Context))
 	made := func() *registration {
 		r := &registration{view: &mrView{buf: make([]byte, 8), size: 8, room: 8, access: LocalWrite, lkey: 0x700}}
-		m.enter(r)
+		enter(m.mrs, r)
 		return r
 	}
 	old, young := made(), made()
 	if !m.Store(0x700, 0, []byte("text")) || string(young.view.buf[:4]) != "text" || old.view.buf[0] != 0 {
 		t.Errorf("the closed one has %q, the other %q", old.view.buf, young.view.buf)
 	}
-	m.leave(old)
+	leave(m.mrs, old)
 	if !m.Store(0x700, 4, []byte("more")) || string(young.view.buf) != "textmore" {
 		t.Errorf("the other has %q", young.view.buf)
 	}

@@ -1,4 +1,4 @@
-package uverbs
+package driver
 
 import (
 	"runtime"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// A ProviderMRUser gives one queue access to the memory of MRs, for data that the
+// An MRUser gives one queue access to the memory of MRs, for data that the
 // device leaves to the CPU to write or read. All methods but Leave belong to one
 // goroutine at a time. They do not allocate.
 //
 // Between Begin and End the memory stays valid: closing or changing an MR waits for
 // End. So the caller must not block in between.
-type ProviderMRUser struct {
+type MRUser struct {
 	turns atomic.Uint32 // odd between Begin and End
-	mrs   atomic.Pointer[ProviderMRs]
+	mrs   atomic.Pointer[MRs]
 
-	// Links of the list ProviderMRs.users, guarded by usersMu.
+	// Links of the list MRs.users, guarded by usersMu.
 	known      bool
-	next, prev *ProviderMRUser
+	next, prev *MRUser
 }
 
 // Open gives u access to the MRs of m. If m is nil, there are none.
-func (u *ProviderMRUser) Open(m *ProviderMRs) { u.mrs.Store(m) }
+func (u *MRUser) Open(m *MRs) { u.mrs.Store(m) }
 
 // Begin must be called before Store, Load and Room.
-func (u *ProviderMRUser) Begin() {
+func (u *MRUser) Begin() {
 	if !u.known {
 		u.enlist()
 	}
@@ -33,70 +33,70 @@ func (u *ProviderMRUser) Begin() {
 }
 
 // End must be called after them.
-func (u *ProviderMRUser) End() { u.turns.Add(1) }
+func (u *MRUser) End() { u.turns.Add(1) }
 
 // Store writes p to the memory of an SGE with this key and address, as the device
 // would. It returns false if the key does not belong to an open MR with LocalWrite,
 // if the range is not inside the MR, or if this process does not have the memory.
-func (u *ProviderMRUser) Store(lkey uint32, addr uint64, p []byte) bool {
-	v := u.view(lkey)
-	if v == nil || v.access&LocalWrite == 0 {
+func (u *MRUser) Store(lkey uint32, addr uint64, p []byte) bool {
+	v := u.region(lkey)
+	if v == nil || !v.Writable {
 		return false
 	}
-	off, size := addr-v.addr, uint64(len(v.buf))
+	off, size := addr-v.Addr, uint64(len(v.Buf))
 	if off > size || uint64(len(p)) > size-off {
-		return v.whole && storeAnywhere(addr, p)
+		return v.Whole && storeAnywhere(addr, p)
 	}
-	copy(v.buf[off:], p)
+	copy(v.Buf[off:], p)
 	return true
 }
 
 // Load reads the memory of an SGE with this key and address into p. It returns
 // false in the same cases as Store, but does not require LocalWrite.
-func (u *ProviderMRUser) Load(lkey uint32, addr uint64, p []byte) bool {
-	v := u.view(lkey)
+func (u *MRUser) Load(lkey uint32, addr uint64, p []byte) bool {
+	v := u.region(lkey)
 	if v == nil {
 		return false
 	}
-	off, size := addr-v.addr, uint64(len(v.buf))
+	off, size := addr-v.Addr, uint64(len(v.Buf))
 	if off > size || uint64(len(p)) > size-off {
-		return v.whole && loadAnywhere(addr, p)
+		return v.Whole && loadAnywhere(addr, p)
 	}
-	copy(p, v.buf[off:])
+	copy(p, v.Buf[off:])
 	return true
 }
 
 // Room returns the n bytes that Store would write, for a caller that writes them
 // before End. To be fast it covers only the common cases: it may return nil
 // although Store would succeed.
-func (u *ProviderMRUser) Room(lkey uint32, addr uint64, n uint32) []byte {
+func (u *MRUser) Room(lkey uint32, addr uint64, n uint32) []byte {
 	p := u.mrs.Load().first(lkey)
 	if p == nil || p.key != lkey {
 		return nil
 	}
-	v := p.view.Load()
-	if v == nil || v.access&LocalWrite == 0 {
+	v := p.region.Load()
+	if v == nil || !v.Writable {
 		return nil
 	}
-	off, size := addr-v.addr, uint64(len(v.buf))
+	off, size := addr-v.Addr, uint64(len(v.Buf))
 	if off > size || uint64(n) > size-off {
 		return nil
 	}
-	return v.buf[off:][:n]
+	return v.Buf[off:][:n]
 }
 
-// view returns the view of the open MR with this key, or nil.
-func (u *ProviderMRUser) view(lkey uint32) *mrView {
+// region returns the memory of the open MR with this key, or nil.
+func (u *MRUser) region(lkey uint32) *Region {
 	for p := u.mrs.Load().first(lkey); p != nil; p = p.next.Load() {
 		if p.key == lkey {
-			return p.view.Load()
+			return p.region.Load()
 		}
 	}
 	return nil
 }
 
 // first returns the first entry of the key's list.
-func (m *ProviderMRs) first(lkey uint32) *place {
+func (m *MRs) first(lkey uint32) *Place {
 	if m == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (m *ProviderMRs) first(lkey uint32) *place {
 
 // Leave waits for End and ends u's access to memory. It may be called concurrently
 // with the other methods.
-func (u *ProviderMRUser) Leave() {
+func (u *MRUser) Leave() {
 	m := u.mrs.Swap(nil)
 	if m == nil {
 		return
@@ -136,7 +136,7 @@ func (u *ProviderMRUser) Leave() {
 // cost waiters nothing.
 //
 //go:noinline
-func (u *ProviderMRUser) enlist() {
+func (u *MRUser) enlist() {
 	m := u.mrs.Load()
 	if m == nil {
 		return
@@ -154,7 +154,7 @@ func (u *ProviderMRUser) enlist() {
 
 // settle waits until no user accesses memory that it may have found before the
 // call. Users that begin later find the current entries.
-func (m *ProviderMRs) settle() {
+func (m *MRs) settle() {
 	m.usersMu.Lock()
 	defer m.usersMu.Unlock()
 	for u := m.users; u != nil; u = u.next {
@@ -163,7 +163,7 @@ func (m *ProviderMRs) settle() {
 }
 
 // settle waits for End if u is between Begin and End.
-func (u *ProviderMRUser) settle() {
+func (u *MRUser) settle() {
 	const brief = 100
 	turn := u.turns.Load()
 	if turn&1 == 0 {

@@ -1,0 +1,72 @@
+package driver
+
+// Memory returns n bytes of the program's memory for a ring, beginning at a page, if
+// the queue's parent domain provides memory. op is the operation for errors. The
+// result is nil without an error if the provider has to map the memory itself. The
+// bytes are zero. The caller passes them to free when the queue is no longer in use.
+// A nil Memory provides none.
+type Memory func(op string, n int) (b []byte, free func([]byte), err error)
+
+// Get calls m. It returns nil if m is nil.
+func (m Memory) Get(op string, n int) (b []byte, free func([]byte), err error) {
+	if m == nil {
+		return nil, nil, nil
+	}
+	return m(op, n)
+}
+
+// A CQConfig is what a provider needs to know of a new CQ.
+type CQConfig struct {
+	Entries int
+	Memory  Memory
+}
+
+// An SRQConfig is what a provider needs to know of a new SRQ.
+type SRQConfig struct {
+	// MaxWR and MaxSGE are what the create command requests. The provider may change
+	// MaxWR before it calls create, so that the kernel counts slots that the provider
+	// reserves.
+	MaxWR, MaxSGE int
+	Limit         int
+	XRC           bool
+	Memory        Memory
+}
+
+// A WQConfig is what a provider needs to know of a new WQ.
+type WQConfig struct {
+	MaxWR, MaxSGE int
+	Memory        Memory
+}
+
+// A QPEnv is what a new QP uses of other objects. The provider may keep the
+// functions as long as the QP. Bind, MTU, Checksums and DoorbellError may be nil in
+// tests that do not need them.
+type QPEnv[SendWR, RecvWR any] struct {
+	SRQ    SRQ[RecvWR] // nil if the QP has a receive queue
+	TD     TD          // of the QP's parent domain, or nil
+	PD     *PD         // to which the AHs of requests must belong
+	Memory Memory
+
+	// Bind checks an OpBindMW request and resolves its window and region.
+	Bind func(wr *SendWR) (Bind, error)
+	// MTU queries the longest message that a UD QP can send now, in bytes. If the
+	// query fails, it returns the maximum of all messages. Providers call it for a
+	// message that is longer than the last known MTU. So they notice when the MTU of
+	// an interface has been raised. When it has been lowered, they notice only after
+	// the QP has been moved to RESET.
+	MTU func() uint64
+	// Checksums reports whether the device fills in checksums of raw packets.
+	// Providers call it at the first post that requests one.
+	Checksums func() bool
+	// DoorbellError returns the error of a post whose doorbell is a system call that
+	// the kernel refused with err.
+	DoorbellError func(err error) error
+}
+
+// An AHEnv provides what a new AH depends on.
+type AHEnv struct {
+	// Ethernet reports whether the link layer of the port is Ethernet.
+	Ethernet func() (bool, error)
+	// RoCEv2 reports whether the source GID is of type RoCE v2.
+	RoCEv2 func() (bool, error)
+}

@@ -1,0 +1,136 @@
+package driver
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// MRs gives access to the memory of a Context's MRs. Queues use it through an
+// [MRUser]. A nil MRs has none.
+type MRs struct {
+	pages   [1 << (keyBits - placeBits)]atomic.Pointer[placePage]
+	foreign atomic.Int64 // number of MRs whose memory is not the process's
+
+	pageable atomic.Bool // see Pageable
+
+	mu sync.Mutex // held to change what pages lead to
+
+	usersMu sync.Mutex
+	users   *MRUser // list of users that have called Begin
+}
+
+// The lowest byte of a key is not part of the device's numbering. Half of the other
+// bits select a page.
+const (
+	keyShift  = 8
+	keyBits   = 24
+	placeBits = 12
+	placeMask = 1<<placeBits - 1
+)
+
+type placePage [1 << placeBits]atomic.Pointer[Place]
+
+// A Region is the memory of an MR.
+type Region struct {
+	Buf      []byte // nil if the memory is not the process's, or is its whole address space
+	Addr     uint64 // of the first byte, in work requests
+	LKey     uint32
+	Whole    bool // the MR is the whole address space
+	Foreign  bool // the memory is not the process's, or the CPU must not write it
+	Writable bool // the MR has LocalWrite
+	OnDemand bool // the memory is not pinned
+}
+
+// A Place is the entry of a local key. Entries of keys that differ only in the
+// lowest byte form a list.
+type Place struct {
+	key    uint32
+	next   atomic.Pointer[Place]
+	region atomic.Pointer[Region] // nil after Leave
+	first  Region                 // the initial one, which most MRs keep
+}
+
+// Foreign reports whether any MR has memory that Store cannot write: memory of a
+// dma-buf or of another process.
+func (m *MRs) Foreign() bool { return m != nil && m.foreign.Load() > 0 }
+
+// Pageable reports whether the device may find pages of an MR absent. This is so
+// once an MR has been registered with OnDemand, or by another process, which may
+// have used OnDemand.
+func (m *MRs) Pageable() bool { return m != nil && m.pageable.Load() }
+
+// head returns the head of a key's list. The caller holds m.mu.
+func (m *MRs) head(key uint32) *atomic.Pointer[Place] {
+	i := key >> keyShift
+	page := &m.pages[i>>placeBits]
+	if page.Load() == nil {
+		page.Store(new(placePage))
+	}
+	return &page.Load()[i&placeMask]
+}
+
+// Enter adds an MR and returns its entry.
+func (m *MRs) Enter(r Region) *Place {
+	if m == nil {
+		return nil
+	}
+	if r.Foreign {
+		m.foreign.Add(1)
+	}
+	m.note(&r)
+	p := &Place{key: r.LKey, first: r}
+	p.region.Store(&p.first)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// It goes first: the kernel may reuse a key before the goroutine that closes the
+	// key's last MR has called Leave.
+	head := m.head(p.key)
+	p.next.Store(head.Load())
+	head.Store(p)
+	return p
+}
+
+// note updates what Pageable reports, before anything can be posted with r.
+func (m *MRs) note(r *Region) {
+	if r.OnDemand || r.Foreign {
+		m.pageable.Store(true)
+	}
+}
+
+// Follow updates the entry of an MR whose memory, access or key has changed, and
+// returns the entry.
+func (m *MRs) Follow(p *Place, r Region) *Place {
+	if m == nil || p == nil {
+		return nil
+	}
+	if p.key != r.LKey {
+		m.Leave(p)
+		return m.Enter(r)
+	}
+	m.note(&r)
+	was := p.region.Swap(&r)
+	m.settle()
+	if was.Foreign && !r.Foreign {
+		m.foreign.Add(-1)
+	}
+	return p
+}
+
+// Leave removes an entry and waits until no goroutine accesses its memory any more.
+func (m *MRs) Leave(p *Place) {
+	if m == nil || p == nil {
+		return
+	}
+	was := p.region.Swap(nil)
+	m.settle()
+	if was.Foreign {
+		m.foreign.Add(-1)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.head(p.key)
+	for x := at.Load(); x != p; x = at.Load() {
+		at = &x.next
+	}
+	at.Store(p.next.Load())
+}

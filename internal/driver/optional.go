@@ -1,0 +1,145 @@
+package driver
+
+// This file contains the interfaces that not all providers implement.
+
+// A Purger is a [CQ] that needs a queue in order to interpret the queue's
+// completions.
+type Purger interface {
+	// Purge drops all unpolled completions of q and forgets q. q is a QP, the SRQ of
+	// an XRC SRQ, or a WQ, which the kernel has destroyed or moved to RESET. Purge is
+	// not called while the Context is being closed.
+	Purge(q any)
+}
+
+// A Failer is a [CQ] that can report that no more completions will arrive. The CQs
+// of all providers implement it.
+type Failer interface {
+	// Fail is called when the device has been removed or the queue has overrun. It
+	// may run concurrently with any other method. From then on Ready returns true,
+	// and Poll returns err if the queue is empty. A later call replaces err.
+	Fail(err error)
+}
+
+// An Unpolled is a [CQ] of a device whose requests occupy their queue until their
+// completions are polled.
+type Unpolled interface {
+	// Unpolled returns how many requests in the send and receive queue of q, a QP,
+	// the unpolled completions will release. It polls none of them.
+	Unpolled(q any) (sends, recvs int)
+}
+
+// A Flusher is a [QP] whose device does not flush receives that are posted in state
+// ERR.
+type Flusher interface {
+	// FlushRecv is called after PostRecv in a QP that Modify has moved to ERR.
+	FlushRecv() error
+}
+
+// A Finisher is a [QP] whose sends may finish without a completion.
+type Finisher interface {
+	// FinishSends is called once for a QP in ERR, while nothing is posted to it. The
+	// provider must release the last request of the send queue like any other. This
+	// must not produce a completion in Poll, but it may wake a waiter.
+	FinishSends()
+}
+
+// A Stateful is a [QP] that is notified of state changes.
+type Stateful interface {
+	// Entered is called when Modify has moved the QP to a state, a uverbs.QPState.
+	// Neither half of the QP is in use meanwhile.
+	Entered(state uint8)
+}
+
+// An RdAtomic is a [QP] that refuses READs and atomics with uverbs.ErrRdAtomic if
+// the connection allows none.
+type RdAtomic interface {
+	// SetRdAtomic is called when Modify has set QPAttr.MaxRdAtomic. Neither half of
+	// the QP is in use meanwhile.
+	SetRdAtomic(n uint8)
+}
+
+// An ECE is a [QP] that supports vendor-specific options: uverbs.ECE.
+type ECE interface {
+	// QueryECE returns the options that the device supports, or those that were
+	// enabled.
+	QueryECE() (vendorID, options uint32)
+	// SetECE records the options that MODIFY_QP is to request.
+	SetECE(vendorID, options uint32) error
+	// ModifyECE returns the driver's input of the next MODIFY_QP and the length of its
+	// reply, or nil if no option is requested.
+	ModifyECE() (uhwIn []byte, replyLen int)
+	// ModifiedECE parses the reply.
+	ModifiedECE(uhwOut []byte)
+}
+
+// A DataOrder is a [QP] that guarantees an order of data.
+type DataOrder interface {
+	// DataInOrder returns the uverbs.DataOrder of a uverbs.Opcode.
+	DataInOrder(opcode uint8) uint32
+}
+
+// A TDs is a [Context] that supports thread domains.
+type TDs interface {
+	AllocTD() (TD, error)
+}
+
+// A TD is a provider's part of a uverbs.TD.
+type TD interface {
+	// Retire releases the domain's resources. Its queues have been closed.
+	Retire() error
+}
+
+// A PDImporter is a [Context] that can check whether a PD with a given handle
+// exists.
+type PDImporter interface {
+	ImportPD(handle uint32) error
+}
+
+// A NullMR is a [Context] of a device that may support null MRs.
+type NullMR interface {
+	// NullKey returns the lkey of the null MR. ok is false if the device has none.
+	NullKey() (lkey uint32, ok bool)
+}
+
+// A Clock is a [Context] of a device with a readable clock.
+type Clock interface {
+	QueryClock() (uint64, error)
+}
+
+// A WallClock is a [Context] of a device whose clock the kernel relates to real
+// time.
+type WallClock interface {
+	// WallClock returns the time, in nanoseconds since 1970, at which the clock had
+	// this count.
+	WallClock(count uint64) (ns uint64, err error)
+}
+
+// A Storer is a [Context] of a device that may leave it to the CPU to copy short
+// messages to the memory of their SGEs, or to copy the beginning of a frame from
+// there.
+type Storer interface {
+	// StoreIn is called once, before any object is created.
+	StoreIn(m *MRs)
+}
+
+// A WQs is a [Context] of a device with work queues. It also supports QPs of type
+// RawPacket. Those with QPConfig.RSS have no queues.
+type WQs[RecvWR any] interface {
+	CreateWQ(cfg *WQConfig, create Command) (WQ[RecvWR], Reply, error)
+}
+
+// A WQ is a provider's part of a uverbs.WQ. The caller serialises PostRecv, Reset
+// and Retire.
+type WQ[RecvWR any] interface {
+	PostRecv(wrs []RecvWR) (n int, err error)
+	// Modify changes the queue with one call of modify.
+	Modify(modify Command) error
+	// Outstanding returns how many receives occupy the queue, as far as the provider
+	// knows.
+	Outstanding() int
+	// Reset empties the queue, after it has moved to RESET.
+	Reset() error
+	// Retire replaces the queue's memory with zero pages, after the kernel object has
+	// been destroyed.
+	Retire() error
+}

@@ -1,0 +1,27 @@
+package mlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
+)
+
+// The optional interfaces that this provider implements.
+var (
+	_ provider.Importer = mlx5Provider{}
+
+	_ provider.WQs      = (*deviceContext)(nil)
+	_ driver.TDs        = (*deviceContext)(nil)
+	_ driver.PDImporter = (*deviceContext)(nil)
+	_ driver.NullMR     = (*deviceContext)(nil)
+	_ driver.Clock      = (*deviceContext)(nil)
+	_ driver.WallClock  = (*deviceContext)(nil)
+	_ driver.Storer     = (*deviceContext)(nil)
+
+	_ driver.Purger   = (*cq)(nil)
+	_ driver.Failer   = (*cq)(nil)
+	_ driver.Unpolled = (*cq)(nil)
+
+	_ driver.ECE      = (*qp)(nil)
+	_ driver.Finisher = (*qp)(nil)
+	_ driver.Stateful = (*qp)(nil)
+)
