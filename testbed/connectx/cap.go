@@ -75,7 +75,8 @@ func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilit
 		}
 		most, ok := c.bound(r)
 		if !ok || r.Value > most {
-			return c, fmt.Errorf("connectx: capability %s = %d is not implemented: the maximum is %d", r.Field.Name, r.Value, most)
+			return c, fmt.Errorf("connectx: capability %s = %d is not implemented: the maximum is %d", r.Field.Name, r.Value,
+				most)
 		}
 	}
 	for _, r := range replaced {
@@ -88,7 +89,8 @@ func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilit
 
 // bound returns the maximum value of a capability.
 func (c *capabilities) bound(r Capability) (uint64, bool) {
-	if page := c.most[r.Type]; page == nil || r.Field.Width <= 0 || r.Field.Width > 64 || (r.Field.Offset+r.Field.Width) > capPage*8 {
+	if page := c.most[r.Type]; page == nil || r.Field.Width <= 0 || r.Field.Width > 64 ||
+		(r.Field.Offset+r.Field.Width) > capPage*8 {
 		return 0, false
 	}
 	for _, row := range c.rows {

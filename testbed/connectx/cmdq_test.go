@@ -81,12 +81,22 @@ func TestDelivery(t *testing.T) {
 		{"output too short", deliveryOutputSize, func(v *driver, e []byte) { prm.CmdEntryOutputLength.Set(e, 0) }},
 		{"output too long", deliveryOutputSize, func(v *driver, e []byte) { prm.CmdEntryOutputLength.Set(e, 1<<30) }},
 		{"no input mailbox", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, 0) }},
-		{"input mailbox unaligned", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, v.boxes+64) }},
+		{"input mailbox unaligned", deliveryInputAlign,
+			func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, v.boxes+64) }},
 		{"missing input mailbox", deliveryInputAlign, func(v *driver, e []byte) { prm.CmdEntryInputMailbox.Set(e, 1<<50) }},
-		{"chain too short", deliveryInputAlign, func(v *driver, e []byte) { prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), 0) }},
-		{"chain in a circle", deliveryBlockNumber, func(v *driver, e []byte) { prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), v.boxes) }},
+		{"chain too short", deliveryInputAlign, func(v *driver,
+			e []byte) {
+			prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), 0)
+		}},
+		{"chain in a circle", deliveryBlockNumber, func(v *driver,
+			e []byte) {
+			prm.MailboxNext.Set(v.host.bytes(v.boxes, 576), v.boxes)
+		}},
 		{"token", deliveryToken, func(v *driver, e []byte) { prm.MailboxToken.Set(v.host.bytes(v.boxes+1024, 576), 99) }},
-		{"block number", deliveryBlockNumber, func(v *driver, e []byte) { prm.MailboxBlockNumber.Set(v.host.bytes(v.boxes, 576), 7) }},
+		{"block number", deliveryBlockNumber, func(v *driver,
+			e []byte) {
+			prm.MailboxBlockNumber.Set(v.host.bytes(v.boxes, 576), 7)
+		}},
 		{"no output mailbox", deliveryOutputAlign, func(v *driver, e []byte) { prm.CmdEntryOutputMailbox.Set(e, 0) }},
 	} {
 		v := newDriver(t, nil)
@@ -95,7 +105,8 @@ func TestDelivery(t *testing.T) {
 		tt.breaks(v, entry)
 		v.ring(1)
 		if got := delivery(prm.CmdEntryStatus.Get(entry)); got != tt.want || prm.CmdEntryOwnership.Is(entry) {
-			t.Errorf("%s: delivery status %#x, want %#x; the device's: %v", tt.name, got, tt.want, prm.CmdEntryOwnership.Is(entry))
+			t.Errorf("%s: delivery status %#x, want %#x; the device's: %v", tt.name, got, tt.want,
+				prm.CmdEntryOwnership.Is(entry))
 		}
 	}
 }

@@ -34,7 +34,8 @@ func commandOf(opcode uint16) *command { return byOpcode[opcode] }
 var byOpcode = make(map[uint16]*command)
 
 func init() {
-	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands, flowCommands} {
+	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands,
+		flowCommands} {
 		for i := range table {
 			byOpcode[table[i].opcode] = &table[i]
 		}

@@ -137,7 +137,8 @@ func TestAtomicCapabilities(t *testing.T) {
 	})
 	page := prm.QueryHCACapOutCapability.Bytes(v.run(0x100, int(CapAtomic)<<1|1, nil))
 	if prm.AtomicCapAtomicReq8BEndiannessMode.Get(page) != 1 || prm.AtomicCapAtomicOperations.Get(page) != 3 {
-		t.Errorf("mode %d, operations %#x", prm.AtomicCapAtomicReq8BEndiannessMode.Get(page), prm.AtomicCapAtomicOperations.Get(page))
+		t.Errorf("mode %d, operations %#x", prm.AtomicCapAtomicReq8BEndiannessMode.Get(page),
+			prm.AtomicCapAtomicOperations.Get(page))
 	}
 	v.refused(0x109, int(CapAtomic)<<1, statusBadParam, reasonCapability, func(in []byte) {
 		prm.AtomicCapAtomicReq8BEndiannessMode.Set(prm.SetHCACapInCapability.Bytes(in), 2)
@@ -166,8 +167,10 @@ func TestInfiniBandPort(t *testing.T) {
 	v := newDriver(t, func(c *Config) { c.LID = 7 })
 	v.boot()
 	c := prm.QueryHCAVportContextOutHCAVport.Bytes(v.run(0x762, 0, nil))
-	if prm.HCAVportVportState.Get(c) != stateActive || prm.HCAVportLID.Get(c) != 7 || prm.HCAVportPortGUID.Get(c) != testGUID {
-		t.Errorf("state %d, LID %d, GUID %#x", prm.HCAVportVportState.Get(c), prm.HCAVportLID.Get(c), prm.HCAVportPortGUID.Get(c))
+	if prm.HCAVportVportState.Get(c) != stateActive || prm.HCAVportLID.Get(c) != 7 ||
+		prm.HCAVportPortGUID.Get(c) != testGUID {
+		t.Errorf("state %d, LID %d, GUID %#x", prm.HCAVportVportState.Get(c), prm.HCAVportLID.Get(c),
+			prm.HCAVportPortGUID.Get(c))
 	}
 	v.run(0x763, 0, func(in []byte) {
 		c := prm.ModifyHCAVportContextInHCAVport.Bytes(in)

@@ -109,6 +109,7 @@ func (d *Device) resumePageFault(in, out []byte) error {
 	if !d.config.ODP {
 		return refuse(statusBadOpcode, reasonOpcode)
 	}
-	d.hca.ResumePageFault(uint8(prm.PageFaultResumeInType.Get(in)), get32(prm.PageFaultResumeInToken, in), prm.PageFaultResumeInError.Is(in))
+	d.hca.ResumePageFault(uint8(prm.PageFaultResumeInType.Get(in)), get32(prm.PageFaultResumeInToken, in),
+		prm.PageFaultResumeInError.Is(in))
 	return nil
 }

@@ -124,7 +124,8 @@ func (d *Device) eqDoorbell(uar uint32, p []byte, arm bool) {
 	if number < maxEQs {
 		eq = d.eqs.queues[number]
 	}
-	d.config.Tracer.Emit("eq_doorbell", trace.Object("eqn", "eq", number), trace.Num("index", index), trace.Bool("arm", arm))
+	d.config.Tracer.Emit("eq_doorbell", trace.Object("eqn", "eq", number), trace.Num("index", index),
+		trace.Bool("arm", arm))
 	switch {
 	case eq == nil:
 		d.report("a doorbell of event queue %d, which does not exist", number)
@@ -132,7 +133,8 @@ func (d *Device) eqDoorbell(uar uint32, p []byte, arm bool) {
 	case eq.uar != uar:
 		d.report("a doorbell of event queue %d in UAR page %#x: its page is %#x", number, uar, eq.uar)
 	case (eq.producer-index)&indexMask > (eq.producer-eq.consumer)&indexMask:
-		d.report("consumer index %#x of event queue %d: it was %#x, the producer's is %#x", index, number, eq.consumer, eq.producer)
+		d.report("consumer index %#x of event queue %d: it was %#x, the producer's is %#x", index, number, eq.consumer,
+			eq.producer)
 		return
 	}
 	eq.consumer = index

@@ -28,7 +28,8 @@ func TestPortEvents(t *testing.T) {
 			want = stateActive
 		}
 		if prm.EQEType.Get(e) != eventPort || prm.EQESubType.Get(e) != want || prm.EQEPort.Get(e) != 1 {
-			t.Fatalf("event %d: type %#x, sub-type %d, port %d", i, prm.EQEType.Get(e), prm.EQESubType.Get(e), prm.EQEPort.Get(e))
+			t.Fatalf("event %d: type %#x, sub-type %d, port %d", i, prm.EQEType.Get(e), prm.EQESubType.Get(e),
+				prm.EQEPort.Get(e))
 		}
 		v.arm(eqn, uint32(i+1), false)
 	}

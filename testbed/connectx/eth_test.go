@@ -52,7 +52,8 @@ func TestEthernetQueues(t *testing.T) {
 		t.Errorf("SQ: state %d, TIS %d", prm.SQCState.Get(c), prm.SQCTISNum0.Get(c))
 	}
 	c = prm.QueryRQOutRQC.Bytes(o.run(0x90b, 0, func(in []byte) { prm.QueryRQInRQN.Set(in, rqn) }))
-	if prm.RQCState.Get(c) != uint64(engine.QueueReady) || !prm.RQCVSD.Is(c) || prm.WQLogWQStride.Get(prm.RQCWQ.Bytes(c)) != 5 {
+	if prm.RQCState.Get(c) != uint64(engine.QueueReady) || !prm.RQCVSD.Is(c) ||
+		prm.WQLogWQStride.Get(prm.RQCWQ.Bytes(c)) != 5 {
 		t.Errorf("RQ: state %d, VSD %d", prm.RQCState.Get(c), prm.RQCVSD.Get(c))
 	}
 	rqt := prm.CreateRQTOutRQTN.Get(o.list(0x916, 0, 8, 0, func(in []byte) {
@@ -73,7 +74,8 @@ func TestEthernetQueues(t *testing.T) {
 		prm.ModifyTIRInBitmaskSelfLBEn.Set(in, 1)
 		prm.TIRCSelfLBBlock.Set(prm.ModifyTIRInTIRC.Bytes(in), blockUnicast)
 	})
-	if x, err := o.device.hca.TIR(uint32(tir)); err != nil || !x.BlockUnicast || x.BlockMulticast || x.Hash != engine.HashToeplitz {
+	if x, err := o.device.hca.TIR(uint32(tir)); err != nil || !x.BlockUnicast || x.BlockMulticast ||
+		x.Hash != engine.HashToeplitz {
 		t.Errorf("TIR %+v, %v", x, err)
 	}
 	o.flow(uint32(tir))
@@ -115,7 +117,8 @@ func (o *objects) flow(tir uint32) {
 		prm.FlowDestDestinationID.Set(dest, uint64(tir))
 	})
 	f, err := o.device.hca.Flow(uint32(table), 3)
-	if err != nil || !f.Forward || len(f.Dests) != 1 || f.Dests[0] != (engine.FlowDest{Type: engine.FlowToTIR, Number: tir}) {
+	if err != nil || !f.Forward || len(f.Dests) != 1 ||
+		f.Dests[0] != (engine.FlowDest{Type: engine.FlowToTIR, Number: tir}) {
 		o.t.Errorf("flow %+v, %v", f, err)
 	}
 	o.refused(0x902, 0, statusBusy, reasonParam, func(in []byte) { prm.DestroyTIRInTIRN.Set(in, uint64(tir)) })
@@ -142,9 +145,11 @@ func TestGIDs(t *testing.T) {
 		prm.RoCEAddrVLANValid.Set(a, 1)
 		prm.RoCEAddrVLANID.Set(a, 5)
 	})
-	a := prm.QueryRoCEAddressOutRoCEAddr.Bytes(v.run(0x760, 0, func(in []byte) { prm.QueryRoCEAddressInRoCEAddressIndex.Set(in, 3) }))
+	a := prm.QueryRoCEAddressOutRoCEAddr.Bytes(v.run(0x760, 0,
+		func(in []byte) { prm.QueryRoCEAddressInRoCEAddressIndex.Set(in, 3) }))
 	for f, want := range map[prm.Field]uint64{
-		prm.RoCEAddrSourceMAC: 0x0002c9a0b0c1, prm.RoCEAddrRoCEVersion: roceV2, prm.RoCEAddrVLANValid: 1, prm.RoCEAddrVLANID: 5,
+		prm.RoCEAddrSourceMAC: 0x0002c9a0b0c1, prm.RoCEAddrRoCEVersion: roceV2, prm.RoCEAddrVLANValid: 1,
+		prm.RoCEAddrVLANID: 5,
 	} {
 		if got := f.Get(a); got != want {
 			t.Errorf("%s is %#x, want %#x", f.Name, got, want)
@@ -153,7 +158,8 @@ func TestGIDs(t *testing.T) {
 	if prm.RoCEAddrSourceL3Address.Bytes(a)[0] != 0xfe {
 		t.Errorf("the GID is % x", prm.RoCEAddrSourceL3Address.Bytes(a))
 	}
-	v.refused(0x760, 0, statusBadParam, reasonIndex, func(in []byte) { prm.QueryRoCEAddressInRoCEAddressIndex.Set(in, 64) })
+	v.refused(0x760, 0, statusBadParam, reasonIndex,
+		func(in []byte) { prm.QueryRoCEAddressInRoCEAddressIndex.Set(in, 64) })
 }
 
 // TestNICPort checks the attributes that a driver sets for its port, and the
@@ -180,8 +186,10 @@ func TestNICPort(t *testing.T) {
 	out := v.list(0x754, 0, 0, 16, func(in []byte) { prm.QueryNICVportContextInAllowedListType.Set(in, listMulticast) })
 	c = prm.QueryNICVportContextOutNICVport.Bytes(out)
 	list := prm.NICVportCurrentUCMACAddress.Within(prm.QueryNICVportContextOutNICVport)
-	if !prm.NICVportRoCEEn.Is(c) || prm.NICVportPromiscAll.Is(c) || prm.NICVportAllowedListSize.Get(c) != 2 || list.At(1).Get(out) != 0x333300000002 {
-		t.Errorf("RoCE %d, promiscuous %d, list of %d", prm.NICVportRoCEEn.Get(c), prm.NICVportPromiscAll.Get(c), prm.NICVportAllowedListSize.Get(c))
+	if !prm.NICVportRoCEEn.Is(c) || prm.NICVportPromiscAll.Is(c) || prm.NICVportAllowedListSize.Get(c) != 2 ||
+		list.At(1).Get(out) != 0x333300000002 {
+		t.Errorf("RoCE %d, promiscuous %d, list of %d", prm.NICVportRoCEEn.Get(c), prm.NICVportPromiscAll.Get(c),
+			prm.NICVportAllowedListSize.Get(c))
 	}
 	checkLoopback := func(unicast, multicast bool) {
 		t.Helper()

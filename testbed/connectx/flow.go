@@ -42,7 +42,8 @@ func (d *Device) createFlowTable(in, out []byte) error {
 	}
 	c := prm.CreateFlowTableInFlowTable.Bytes(in)
 	n, err := d.hca.CreateFlowTable(engine.FlowTableAttr{
-		Type: engine.NICReceive, Level: uint8(prm.FlowTableLevel.Get(c)), LogSize: uint8(prm.FlowTableLogSize.Get(c)), MissTable: missTable(c),
+		Type: engine.NICReceive, Level: uint8(prm.FlowTableLevel.Get(c)), LogSize: uint8(prm.FlowTableLogSize.Get(c)),
+		MissTable: missTable(c),
 	})
 	return writeNumber(prm.CreateFlowTableOutTableID, out, n, err)
 }
@@ -66,7 +67,8 @@ func (d *Device) modifyFlowTable(in, out []byte) error {
 	if err := ownTable(in, prm.ModifyFlowTableInOtherVport, prm.ModifyFlowTableInTableType); err != nil {
 		return err
 	}
-	return d.hca.SetFlowTableMiss(get32(prm.ModifyFlowTableInTableID, in), missTable(prm.ModifyFlowTableInFlowTable.Bytes(in)))
+	return d.hca.SetFlowTableMiss(get32(prm.ModifyFlowTableInTableID, in),
+		missTable(prm.ModifyFlowTableInFlowTable.Bytes(in)))
 }
 
 func (d *Device) setFlowRoot(in, out []byte) error {
@@ -113,7 +115,8 @@ func (d *Device) setFlow(in, out []byte) error {
 	action, n := prm.FlowContextAction.Get(c), int(prm.FlowContextDestinationListSize.Get(c))
 	list := prm.FlowContextDestination.Within(prm.SetFTEInFlowContext)
 	switch {
-	case action&^(flowAllow|flowDrop|flowForward) != 0 || prm.FlowContextFlowCounterListSize.Is(c) || prm.FlowContextExtendedDestination.Is(c):
+	case action&^(flowAllow|flowDrop|flowForward) != 0 || prm.FlowContextFlowCounterListSize.Is(c) ||
+		prm.FlowContextExtendedDestination.Is(c):
 		return refuse(statusBadParam, reasonCapability)
 	case n > len(list.Rest(in))/prm.FlowDest.Size:
 		return refuse(statusBadInputLength, reasonLength)

@@ -27,8 +27,10 @@ var hcaCommands = []command{
 	{0x802, "ALLOC_UAR", prm.AllocUARIn, prm.AllocUAROut, running, (*Device).allocUAR},
 	{0x803, "DEALLOC_UAR", prm.DeallocUARIn, prm.DeallocUAROut, running, (*Device).deallocUAR},
 	{0x80d, "NOP", prm.NOPIn, prm.NOPOut, always, func(*Device, []byte, []byte) error { return nil }},
-	{0x816, "ALLOC_TRANSPORT_DOMAIN", prm.AllocTransportDomainIn, prm.AllocTransportDomainOut, running, (*Device).allocTransportDomain},
-	{0x817, "DEALLOC_TRANSPORT_DOMAIN", prm.DeallocTransportDomainIn, prm.DeallocTransportDomainOut, running, (*Device).deallocTransportDomain},
+	{0x816, "ALLOC_TRANSPORT_DOMAIN", prm.AllocTransportDomainIn, prm.AllocTransportDomainOut, running,
+		(*Device).allocTransportDomain},
+	{0x817, "DEALLOC_TRANSPORT_DOMAIN", prm.DeallocTransportDomainIn, prm.DeallocTransportDomainOut, running,
+		(*Device).deallocTransportDomain},
 }
 
 func (d *Device) enableHCA(in, out []byte) error {

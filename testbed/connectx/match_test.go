@@ -30,7 +30,8 @@ func (o *objects) groups(table uint64) {
 		}
 	}
 	vni := prm.FlowMiscVxlanVNI.Within(prm.FlowMatchMisc)
-	for _, f := range []prm.Field{vni, prm.FlowHeadersL4Type.Within(prm.FlowMatchOuter), prm.FlowHeadersDMAC.Within(prm.FlowMatchInner)} {
+	for _, f := range []prm.Field{vni, prm.FlowHeadersL4Type.Within(prm.FlowMatchOuter),
+		prm.FlowHeadersDMAC.Within(prm.FlowMatchInner)} {
 		o.refused(0x933, 0, statusBadParam, reasonCapability, group(f, 7))
 	}
 	n := prm.CreateFlowGroupOutGroupID.Get(o.run(0x933, 0, group(vni, 1))) // criteria without the part

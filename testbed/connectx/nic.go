@@ -37,7 +37,8 @@ func (d *Device) modifyVportState(in, out []byte) error {
 // listRoom returns how many addresses a list of a vport may have.
 func (d *Device) listRoom(kind uint64) int {
 	f := map[uint64]prm.Field{
-		listUnicast: prm.HCACapLogMaxCurrentUCList, listMulticast: prm.HCACapLogMaxCurrentMCList, listVLAN: prm.HCACapLogMaxVLANList,
+		listUnicast: prm.HCACapLogMaxCurrentUCList, listMulticast: prm.HCACapLogMaxCurrentMCList,
+		listVLAN: prm.HCACapLogMaxVLANList,
 	}[kind]
 	if f.Width == 0 {
 		return -1

@@ -110,11 +110,13 @@ func TestQueuePair(t *testing.T) {
 		b     []byte
 		want  uint64
 	}{
-		{prm.QPCState, c, uint64(engine.RTS)}, {prm.QPCST, c, 0}, {prm.QPCPD, c, uint64(o.pd)}, {prm.QPCCQNRcv, c, uint64(o.cqn)},
+		{prm.QPCState, c, uint64(engine.RTS)}, {prm.QPCST, c, 0}, {prm.QPCPD, c, uint64(o.pd)},
+		{prm.QPCCQNRcv, c, uint64(o.cqn)},
 		{prm.QPCLogSQSize, c, 4}, {prm.QPCLogRQSize, c, 4}, {prm.QPCUserIndex, c, 0x123},
 		{prm.QPCRRE, c, 1}, {prm.QPCRWE, c, 1}, {prm.QPCRAE, c, 0}, {prm.QPCPMState, c, 3}, {prm.QPCMTU, c, 3},
 		{prm.QPCRemoteQPN, c, 0x4711}, {prm.QPCNextRcvPSN, c, 0x123456}, {prm.QPCNextSendPSN, c, 0x654321},
-		{prm.QPCLogRRAMax, c, 4}, {prm.QPCLogSRAMax, c, 2}, {prm.QPCMinRNRNak, c, 12}, {prm.QPCRetryCount, c, 6}, {prm.QPCRNRRetry, c, 5},
+		{prm.QPCLogRRAMax, c, 4}, {prm.QPCLogSRAMax, c, 2}, {prm.QPCMinRNRNak, c, 12}, {prm.QPCRetryCount, c, 6},
+		{prm.QPCRNRRetry, c, 5},
 		{prm.ADSRLID, p, 9}, {prm.ADSSL, p, 3}, {prm.ADSGRH, p, 1}, {prm.ADSAckTimeout, p, 14},
 	} {
 		if got := f.field.Get(f.b); got != f.want {
@@ -195,8 +197,10 @@ func TestCQCommands(t *testing.T) {
 		return prm.QueryCQOutCQC.Bytes(o.run(0x402, 0, func(in []byte) { prm.QueryCQInCQN.Set(in, uint64(o.cqn)) }))
 	}
 	c := query()
-	if prm.CQCLogCQSize.Get(c) != 5 || prm.CQCPageOffset.Get(c) != 32 || prm.CQCCEQN.Get(c) != uint64(o.eqn) || prm.CQCStatus.Is(c) {
-		t.Errorf("size %d, offset %d, EQ %d, status %d", prm.CQCLogCQSize.Get(c), prm.CQCPageOffset.Get(c), prm.CQCCEQN.Get(c), prm.CQCStatus.Get(c))
+	if prm.CQCLogCQSize.Get(c) != 5 || prm.CQCPageOffset.Get(c) != 32 || prm.CQCCEQN.Get(c) != uint64(o.eqn) ||
+		prm.CQCStatus.Is(c) {
+		t.Errorf("size %d, offset %d, EQ %d, status %d", prm.CQCLogCQSize.Get(c), prm.CQCPageOffset.Get(c),
+			prm.CQCCEQN.Get(c), prm.CQCStatus.Get(c))
 	}
 	o.run(0x403, modifyCQ, func(in []byte) {
 		prm.ModifyCQInCQN.Set(in, uint64(o.cqn))

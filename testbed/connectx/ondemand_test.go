@@ -68,11 +68,13 @@ func TestODPCapabilities(t *testing.T) {
 	}
 	v.run(0x109, mod, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), most) })
 	now = query(1)
-	if rc, ud, xrc := prm.ODPCapRC.Get(now), prm.ODPCapUD.Get(now), prm.ODPCapXRC.Get(now); rc != 0x3f || ud != 0x21 || xrc != 0x3f {
+	if rc, ud, xrc := prm.ODPCapRC.Get(now), prm.ODPCapUD.Get(now), prm.ODPCapXRC.Get(now); rc != 0x3f || ud != 0x21 ||
+		xrc != 0x3f {
 		t.Errorf("then, RC has %#x, UD %#x, and XRC %#x", rc, ud, xrc)
 	}
 	prm.ODPCapUC.Set(most, 1)
-	v.refused(0x109, mod, statusBadParam, reasonCapability, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), most) })
+	v.refused(0x109, mod, statusBadParam, reasonCapability,
+		func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), most) })
 	v = newDriver(t, nil)
 	v.run(0x104, 0, nil)
 	v.refused(0x100, mod, statusBadParam, reasonOpMod, nil)
@@ -80,7 +82,8 @@ func TestODPCapabilities(t *testing.T) {
 		v := newDriver(t, func(c *Config) { c.ODP = odp })
 		page := v.device.caps.page(CapGeneral, false)
 		if prm.HCACapPG.Is(page) != odp || prm.HCACapUMRModifyEntitySizeDisabled.Is(page) == odp {
-			t.Errorf("with ODP %v: pg %v, umr_modify_entity_size_disabled %v", odp, prm.HCACapPG.Is(page), prm.HCACapUMRModifyEntitySizeDisabled.Is(page))
+			t.Errorf("with ODP %v: pg %v, umr_modify_entity_size_disabled %v", odp, prm.HCACapPG.Is(page),
+				prm.HCACapUMRModifyEntitySizeDisabled.Is(page))
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (d *Device) madIFC(in, out []byte) error {
 	class, method := mad[madClass], mad[madMethod]
 	read := attributes[binary.BigEndian.Uint16(mad[madAttribute:])]
 	status := uint16(0)
-	if read == nil || method != methodGet || d.config.LinkLayer != InfiniBand || class != classLIDRouted && class != classDirected {
+	if read == nil || method != methodGet || d.config.LinkLayer != InfiniBand || class != classLIDRouted &&
+		class != classDirected {
 		status = badAttribute
 	} else {
 		data := mad[smpData : smpData+64]

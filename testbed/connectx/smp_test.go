@@ -41,10 +41,12 @@ func TestSMP(t *testing.T) {
 		}
 		return data
 	}
-	if d := read(0x11, 0); d[3] != 1 || be.Uint64(d[12:]) != testGUID || be.Uint64(d[20:]) != testGUID || be.Uint16(d[28:]) != 128 || be.Uint16(d[30:]) != 0x1013 || be.Uint32(d[36:])&0xffffff != 0x2c9 {
+	if d := read(0x11, 0); d[3] != 1 || be.Uint64(d[12:]) != testGUID || be.Uint64(d[20:]) != testGUID ||
+		be.Uint16(d[28:]) != 128 || be.Uint16(d[30:]) != 0x1013 || be.Uint32(d[36:])&0xffffff != 0x2c9 {
 		t.Errorf("the node is % x", d)
 	}
-	if d := read(0x15, 1); be.Uint64(d[8:]) != 0xfe80<<48 || be.Uint16(d[16:]) != 7 || d[32]&15 != stateActive || d[33]>>4 != physicalLinkUp || d[50] != 8 {
+	if d := read(0x15, 1); be.Uint64(d[8:]) != 0xfe80<<48 || be.Uint16(d[16:]) != 7 || d[32]&15 != stateActive ||
+		d[33]>>4 != physicalLinkUp || d[50] != 8 {
 		t.Errorf("the port is % x", d)
 	}
 	v.loop.Run(func() { v.device.SetPort(false) })

@@ -145,7 +145,8 @@ func (d *Device) newXRCSRQ(in []byte, context, list prm.Field) (number uint32, e
 	if prm.XRCSRQCWQSignature.Is(c) {
 		return 0, refuse(statusBadParam, reasonCapability)
 	}
-	a.Buffer, err = buffer(in, list, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
+	a.Buffer, err = buffer(in, list, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c),
+		1<<(a.LogSize+a.LogStride))
 	if err != nil {
 		return 0, err
 	}

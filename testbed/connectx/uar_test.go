@@ -19,15 +19,17 @@ func TestUARPages(t *testing.T) {
 		num        uint64 // num_of_uars_per_page
 		bar        uint64
 	}{
-		"4 KiB":                     {page: 17, offset: 17 << 12, num: 1, bar: 32 << 20},
-		"4 KiB, uar_4k":             {uar4k: 1, page: 17, offset: 17 << 12, num: 1, bar: 32 << 20},
-		"16 KiB":                    {log: 2, page: 5, offset: 5 << 14, num: 1, bar: 32 << 20},
-		"16 KiB, uar_4k":            {log: 2, uar4k: 1, page: 20, offset: 20 << 12, num: 4, bar: 32 << 20},
-		"64 KiB":                    {log: 4, page: 2, offset: 2 << 16, num: 1, bar: 32 << 20},
-		"64 KiB, uar_4k":            {log: 4, uar4k: 1, page: 32, offset: 32 << 12, num: 16, bar: 32 << 20},
-		"more than 16 bits":         {first: 65536, page: 65537, offset: 65537 << 12, num: 1, bar: 512 << 20},
-		"more than 16 bits, 64 KiB": {log: 4, first: 1 << 18, page: 1<<14 + 1, offset: (1<<14 + 1) << 16, num: 1, bar: 2 << 30},
-		"more than 16 bits, uar_4k": {log: 4, uar4k: 1, first: 65537, page: 65568, offset: 65568 << 12, num: 16, bar: 512 << 20},
+		"4 KiB":             {page: 17, offset: 17 << 12, num: 1, bar: 32 << 20},
+		"4 KiB, uar_4k":     {uar4k: 1, page: 17, offset: 17 << 12, num: 1, bar: 32 << 20},
+		"16 KiB":            {log: 2, page: 5, offset: 5 << 14, num: 1, bar: 32 << 20},
+		"16 KiB, uar_4k":    {log: 2, uar4k: 1, page: 20, offset: 20 << 12, num: 4, bar: 32 << 20},
+		"64 KiB":            {log: 4, page: 2, offset: 2 << 16, num: 1, bar: 32 << 20},
+		"64 KiB, uar_4k":    {log: 4, uar4k: 1, page: 32, offset: 32 << 12, num: 16, bar: 32 << 20},
+		"more than 16 bits": {first: 65536, page: 65537, offset: 65537 << 12, num: 1, bar: 512 << 20},
+		"more than 16 bits, 64 KiB": {log: 4, first: 1 << 18, page: 1<<14 + 1, offset: (1<<14 + 1) << 16, num: 1,
+			bar: 2 << 30},
+		"more than 16 bits, uar_4k": {log: 4, uar4k: 1, first: 65537, page: 65568, offset: 65568 << 12, num: 16,
+			bar: 512 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newDriver(t, func(config *Config) { config.FirstUAR = c.first })
@@ -59,7 +61,8 @@ func TestUARPages(t *testing.T) {
 			v.refused(0x803, 0, statusBusy, reasonInUse, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(c.page)) })
 			v.run(0x302, 0, func(in []byte) { prm.DestroyEQInEQNumber.Set(in, uint64(eqn)) })
 			if c.num > 1 {
-				v.refused(0x803, 0, statusBadResource, reasonUnknown, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(c.page)+1) })
+				v.refused(0x803, 0, statusBadResource, reasonUnknown,
+					func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(c.page)+1) })
 			}
 			v.run(0x803, 0, func(in []byte) { prm.DeallocUARInUAR.Set(in, uint64(c.page)) })
 		})
@@ -74,7 +77,8 @@ func TestUARLimits(t *testing.T) {
 	v.give(pagesBoot)
 	page := prm.QueryHCACapOutCapability.Bytes(v.run(0x100, 1, nil))
 	prm.HCACapLogUARPageSize.Set(page, maxLogUARPage+1)
-	v.refused(0x109, 0, statusBadParam, reasonCapability, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), page) })
+	v.refused(0x109, 0, statusBadParam, reasonCapability,
+		func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), page) })
 	for _, first := range []uint32{1, maxFirstUAR + 1} {
 		if _, err := New(Config{Loop: v.loop, GUID: testGUID, FirstUAR: first}); err == nil {
 			t.Errorf("FirstUAR %d is no error", first)

@@ -20,7 +20,8 @@ func (s *stage) halfWay(t *testing.T) {
 		status   = 0x8 // limits exceeded
 		syndrome = 0xabcde
 	)
-	v := program.Converse(t, s.guest, s.install(t, vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/faults/victim", "", "")))
+	v := program.Converse(t, s.guest, s.install(t,
+		vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/faults/victim", "", "")))
 	v.Do("open mlx5_0")
 	fail := func(opcode uint16, skip int) {
 		var err error

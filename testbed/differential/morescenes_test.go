@@ -43,7 +43,8 @@ func (s *script) extended(way int) {
 		}
 	}
 	for range 3 {
-		s.post(0, way, xwr(s.atomic(uverbs.OpCompareSwap, signaled, 77, 99)), xwr(s.atomic(uverbs.OpFetchAdd, signaled|fenced, 77, 99)),
+		s.post(0, way, xwr(s.atomic(uverbs.OpCompareSwap, signaled, 77, 99)),
+			xwr(s.atomic(uverbs.OpFetchAdd, signaled|fenced, 77, 99)),
 			xwr(s.data(uverbs.OpWrite, signaled, inlines[2])))
 		s.poll(0, 3)
 	}

@@ -32,7 +32,8 @@ var scenes = []scene{
 	{name: "errors", play: (*script).errors},
 	{name: "XRC by list", play: func(s *script) { s.extended(byList) }},
 	{name: "XRC by builder", play: func(s *script) { s.extended(byBuilder) }},
-	{name: "thread domain", play: (*script).threadDomain, ethernet: true}, // C has no thread domains if the registers do not support bursts
+	// C has no thread domains if the registers do not support bursts
+	{name: "thread domain", play: (*script).threadDomain, ethernet: true},
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},
 	{name: "raw packets by builder", play: func(s *script) { s.frames(byBuilder) }, ethernet: true},
 }
@@ -218,7 +219,8 @@ func (s *script) sizes() {
 		s.add("cq %d %d", i, n)
 	}
 	qps := []string{
-		"0 0 -1 1 1 1 1 0 0", "0 0 -1 16 16 1 1 32 0", "0 0 -1 5 100 3 5 200 0", "0 0 -1 100 1 30 32 0 1", "0 0 -1 64 64 1 1 812 0",
+		"0 0 -1 1 1 1 1 0 0", "0 0 -1 16 16 1 1 32 0", "0 0 -1 5 100 3 5 200 0", "0 0 -1 100 1 30 32 0 1",
+		"0 0 -1 64 64 1 1 812 0",
 		"0 0 -1 10 0 1 1 0 0", "0 0 -1 4 4 52 1 828 0", "1 0 -1 7 7 2 2 76 0", "1 0 -1 33 3 1 1 500 2",
 		"2 0 -1 1 1 1 1 0 0", "2 0 -1 100 50 5 4 100 2", "2 0 -1 2 1 30 4 700 0",
 	}
@@ -281,7 +283,8 @@ func (s *script) reset() {
 func (s *script) errors() {
 	s.pair(rc, 0, 1, 0)
 	s.recv(0, 1)
-	s.post(0, byList, request("wr 4 2 9001 0x10000 -1 0 0 0 0 0 1 0 64"), s.data(uverbs.OpWrite, 0, inlines[0]), s.data(uverbs.OpWrite, signaled, gathers[1]))
+	s.post(0, byList, request("wr 4 2 9001 0x10000 -1 0 0 0 0 0 1 0 64"), s.data(uverbs.OpWrite, 0, inlines[0]),
+		s.data(uverbs.OpWrite, signaled, gathers[1]))
 	s.poll(0, 4)
 	s.add("error 1")
 	s.post(1, byList, s.data(uverbs.OpWrite, signaled, gathers[1]))

@@ -86,7 +86,8 @@ func (s *script) data(op uverbs.Opcode, flags int, p payload) request {
 }
 
 func (s *script) atomic(op uverbs.Opcode, flags, addOrCompare, swap int) request {
-	return request(fmt.Sprintf("wr %d %d %d %d -1 0 %d %d %s", op, flags, s.next(), atomicArea, addOrCompare, swap, gather(1, 8)))
+	return request(fmt.Sprintf("wr %d %d %d %d -1 0 %d %d %s", op, flags, s.next(), atomicArea, addOrCompare, swap,
+		gather(1, 8)))
 }
 
 func (s *script) datagram(op uverbs.Opcode, flags, to int, p payload) request {
@@ -96,11 +97,13 @@ func (s *script) datagram(op uverbs.Opcode, flags, to int, p payload) request {
 
 // through returns a WRITE with a window's key.
 func (s *script) through(window int) request {
-	return request(fmt.Sprintf("wr %d %d %d %d %d 0 0 0 %s", uverbs.OpWrite, signaled, s.next(), remoteArea, window, gather(1, 16)))
+	return request(fmt.Sprintf("wr %d %d %d %d %d 0 0 0 %s", uverbs.OpWrite, signaled, s.next(), remoteArea, window,
+		gather(1, 16)))
 }
 
 func (s *script) bind(window int, access uverbs.Access) request {
-	return request(fmt.Sprintf("bind %d %d %d %d %d 4096 %d", uverbs.OpBindMW, signaled, s.next(), window, remoteArea, access))
+	return request(fmt.Sprintf("bind %d %d %d %d %d 4096 %d", uverbs.OpBindMW, signaled, s.next(), window, remoteArea,
+		access))
 }
 
 func (s *script) invalidate(op uverbs.Opcode, window int, p payload) request {

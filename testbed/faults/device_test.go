@@ -112,7 +112,8 @@ func (p *patient) completions(v *program.Dialogue) {
 		v.Want("once", "= ok / ok")
 		said := v.Value("once 2")
 		first, second, _ := strings.Cut(said, " + ")
-		if !strings.Contains(strings.ToLower(first), strings.ToLower(want)) || !strings.Contains(first, "(vendor 0x51)") || !strings.Contains(second, "flushed") {
+		if !strings.Contains(strings.ToLower(first), strings.ToLower(want)) || !strings.Contains(first, "(vendor 0x51)") ||
+			!strings.Contains(second, "flushed") {
 			p.Errorf("syndrome %#x: %s, want %s", uint8(s), said, want)
 		}
 		v.Do("close")

@@ -52,7 +52,8 @@ func TestAccountCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for name, bad := range map[string]Account{
-		"unreported": {Posted: 1, Unreported: 1}, "unflushed": {Unflushed: 1}, "twice": {Duplicates: 1}, "lost": {Lost: 1}, "corrupt": {Corrupt: 1},
+		"unreported": {Posted: 1, Unreported: 1}, "unflushed": {Unflushed: 1}, "twice": {Duplicates: 1}, "lost": {Lost: 1},
+		"corrupt":    {Corrupt: 1},
 		"miscounted": {Posted: 2, Completed: 1}, "error": {Error: "no"},
 	} {
 		if bad.Check() == nil {

@@ -21,7 +21,8 @@ func testFaults(t *testing.T, kernel string, how scale) {
 	for _, f := range []struct {
 		name string
 		test func(*testing.T)
-	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC}, {"limits", p.testLimits}} {
+	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC},
+		{"limits", p.testLimits}} {
 		t.Run(f.name, f.test)
 	}
 	p.leavesNothing(t, before)

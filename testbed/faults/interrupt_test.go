@@ -38,7 +38,8 @@ func (p *pair) testLink(t *testing.T) {
 			t.Errorf("no request failed, or no session came after: %+v", a)
 		}
 	}
-	r := row{fault: "link down and up", injected: pulled, accounts: []*Account{a, b}, counters: difference(before, p.counters(t))}
+	r := row{fault: "link down and up", injected: pulled, accounts: []*Account{a, b},
+		counters: difference(before, p.counters(t))}
 	if p.scale.soak {
 		r.c = append(r.c, p.pingpongThrough(t, func(_, _ *process) {
 			p.cable(t, false)
@@ -82,7 +83,8 @@ func (p *pair) testStop(t *testing.T) {
 	}
 	a, b := c.account(t), s.account(t)
 	p.balance(t, a, b)
-	r := row{fault: "SIGSTOP of a peer", injected: stops, accounts: []*Account{a, b}, counters: difference(before, p.counters(t))}
+	r := row{fault: "SIGSTOP of a peer", injected: stops, accounts: []*Account{a, b},
+		counters: difference(before, p.counters(t))}
 	if p.scale.soak {
 		r.c = append(r.c, p.pingpongThrough(t, func(c, s *process) {
 			signal(t, c, syscall.SIGSTOP)

@@ -47,14 +47,17 @@ func (p *pair) killAll(t *testing.T, random *rand.Rand, name string, args []stri
 	at, kills := p.at(), p.scale.kills/2
 	limit := p.scale.limit + time.Duration(kills)*10*time.Second
 	n := strconv.Itoa(p.sends())
-	survivor := p.ends[0].start(t, limit+30*time.Second, nil, p.ends[0].peer, append(args, "-n", n, "-serve", at, "-stay", "-limit", limit.String())...)
+	survivor := p.ends[0].start(t, limit+30*time.Second, nil, p.ends[0].peer,
+		append(args, "-n", n, "-serve", at, "-stay", "-limit", limit.String())...)
 	survivor.event(t, Listening, 1)
 	const longest = 1500 * time.Millisecond
 	for range kills {
 		moment := time.Duration(random.Int64N(int64(longest)))
-		victim := p.ends[1].start(t, p.scale.limit, nil, p.ends[1].peer, append(args, "-n", long, "-call", at, "-die", max(moment, 1).String())...)
+		victim := p.ends[1].start(t, p.scale.limit, nil, p.ends[1].peer,
+			append(args, "-n", long, "-call", at, "-die", max(moment, 1).String())...)
 		var exit *vm.ExitError
-		if err := victim.wait(); !errors.As(err, &exit) || !exit.Status.Signaled() || exit.Status.Signal() != syscall.SIGKILL {
+		if err := victim.wait(); !errors.As(err, &exit) || !exit.Status.Signaled() ||
+			exit.Status.Signal() != syscall.SIGKILL {
 			t.Fatalf("a victim ended otherwise, after %v: %v\n%v", moment, err, victim)
 		}
 	}
@@ -71,7 +74,8 @@ func (p *pair) killAll(t *testing.T, random *rand.Rand, name string, args []stri
 	}
 	t.Logf("the survivor: %+v", b)
 	p.leavesNothing(t, before)
-	r := row{fault: "peer killed -9, " + name, injected: kills, accounts: []*Account{a, b}, counters: difference(counted, p.counters(t))}
+	r := row{fault: "peer killed -9, " + name, injected: kills, accounts: []*Account{a, b},
+		counters: difference(counted, p.counters(t))}
 	if p.scale.soak {
 		r.c = append(r.c, p.pingpongThrough(t, func(c, s *process) { signal(t, c, syscall.SIGKILL) }))
 	}

@@ -71,7 +71,8 @@ func Read(b []byte) (Message, error) {
 	if len(b) < headerLen || binary.LittleEndian.Uint32(b) != magic {
 		return Message{}, fmt.Errorf("%d bytes are not a message", len(b))
 	}
-	m := Message{Kind: Kind(binary.LittleEndian.Uint32(b[4:])), Run: binary.LittleEndian.Uint64(b[8:]), Seq: binary.LittleEndian.Uint64(b[16:])}
+	m := Message{Kind: Kind(binary.LittleEndian.Uint32(b[4:])), Run: binary.LittleEndian.Uint64(b[8:]),
+		Seq: binary.LittleEndian.Uint64(b[16:])}
 	if got, want := sum(b), binary.LittleEndian.Uint32(b[crcAt:]); got != want {
 		return m, fmt.Errorf("message %d has checksum %#x instead of %#x", m.Seq, got, want)
 	}

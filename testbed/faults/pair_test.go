@@ -112,7 +112,8 @@ func (e *end) findGID(t *testing.T) string {
 		t.Fatal(err)
 	}
 	gid := fmt.Sprintf("ffff:%02x%02x:%02x%02x$", a, b, c, d)
-	out := e.output(t, "timeout", "20", "sh", "-c", "until grep -l "+gid+" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null; do :; done")
+	out := e.output(t, "timeout", "20", "sh", "-c",
+		"until grep -l "+gid+" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null; do :; done")
 	index := regexp.MustCompile(`gids/(\d+)`).FindStringSubmatch(out)
 	if index == nil {
 		t.Fatalf("no GID %s: %s", gid, out)
@@ -134,7 +135,8 @@ func (e *end) output(t *testing.T, name string, args ...string) string {
 func (e *end) counters(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}
-	for line := range strings.Lines(e.output(t, "sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *")) {
+	for line := range strings.Lines(e.output(t, "sh", "-c",
+		"cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if n, err := strconv.Atoi(value); err == nil {
 			all[name] = n

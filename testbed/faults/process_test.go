@@ -34,7 +34,8 @@ func (e *end) start(t *testing.T, limit time.Duration, env []string, name string
 	ctx, cancelLimit := context.WithTimeoutCause(t.Context(), limit, errHangs)
 	ctx, stop := context.WithCancelCause(ctx)
 	cancel := func() { stop(errStopped); cancelLimit() }
-	p := &process{cmd: e.guest.CommandContext(ctx, name, args...), fresh: make(chan struct{}), done: make(chan struct{}), stop: cancel}
+	p := &process{cmd: e.guest.CommandContext(ctx, name, args...), fresh: make(chan struct{}), done: make(chan struct{}),
+		stop: cancel}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, p, p
 	if err := p.cmd.Start(); err != nil {
 		cancel()

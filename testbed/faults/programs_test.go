@@ -78,7 +78,8 @@ func (p *pair) beginPingpong(t *testing.T, iters int) (client, server *process) 
 // rping is like pingpong with C's rping, which uses librdmacm.
 func (p *pair) rping(t *testing.T) string {
 	t.Helper()
-	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/10, 20)), "-p", strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
+	args := []string{"-V", "-S", "1000", "-C", strconv.Itoa(max(p.scale.iters/10, 20)), "-p",
+		strings.Split(p.at(), ":")[1], "-a", p.ends[0].address}
 	s := p.ends[0].start(t, p.scale.limit, nil, "rping", append(args, "-s")...)
 	p.ends[0].output(t, "timeout", "20", "sh", "-c", "until rdma resource show cm_id | grep -q 'state LISTEN'; do :; done")
 	c := p.ends[1].start(t, p.scale.limit, nil, "rping", append(args, "-c")...)
@@ -92,7 +93,8 @@ func (e *end) listens(t *testing.T, port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.output(t, "timeout", "20", "sh", "-c", fmt.Sprintf("until grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6; do :; done", n))
+	e.output(t, "timeout", "20", "sh", "-c",
+		fmt.Sprintf("until grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6; do :; done", n))
 }
 
 // verdict waits for both ends of a C program. When one has ended, the other must end
@@ -156,7 +158,8 @@ func (r row) String() string {
 		sum.QuietMS = max(sum.QuietMS, a.QuietMS)
 		sum.Seconds = max(sum.Seconds, a.Seconds)
 	}
-	return fmt.Sprintf("| %s | %d + %d | %d | %d / %d / %d | %d | %d | %d | %.1f | %s |", r.fault, sum.Received, sum.Rounds, r.injected,
+	return fmt.Sprintf("| %s | %d + %d | %d | %d / %d / %d | %d | %d | %d | %.1f | %s |", r.fault, sum.Received,
+		sum.Rounds, r.injected,
 		r.counters["completer_retry_err"], r.counters["out_of_seq_request"], r.counters["duplicate_request"],
 		sum.Failed, sum.Recovered, sum.QuietMS, sum.Seconds, strings.Join(r.c, "; "))
 }

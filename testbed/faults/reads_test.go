@@ -21,7 +21,8 @@ func (p *pair) testLongReads(t *testing.T, f fault) {
 	a, b := c.result(t), s.result(t)
 	after := p.counters(t)
 	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
-	r := row{fault: f.name + ", long READs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
+	r := row{fault: f.name + ", long READs", injected: injected, counters: difference(before, after),
+		accounts: []*Account{a, b}}
 	for _, a := range []*Account{a, b} {
 		known := *a
 		known.Corrupt = 0
@@ -48,7 +49,8 @@ func (p *pair) pythonRounds(t *testing.T, length int) string {
 	}
 	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port, strconv.Itoa(length))
 	p.ends[0].listens(t, port)
-	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length), p.ends[0].address, strconv.Itoa(p.sends()))
+	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length),
+		p.ends[0].address, strconv.Itoa(p.sends()))
 	said := verdict(t, "rounds by libibverbs", c, s, `"corrupt": [1-9]`)
 	if line, ok := c.await("{", 1); ok {
 		said += " " + line

@@ -21,7 +21,8 @@ func (p *pair) testLongSends(t *testing.T, f fault) {
 	a, b := c.result(t), s.result(t)
 	after := p.counters(t)
 	injected := p.injected(t, f, sight{sent: after["sent_pkts"] - before["sent_pkts"]})
-	r := row{fault: f.name + ", long SENDs", injected: injected, counters: difference(before, after), accounts: []*Account{a, b}}
+	r := row{fault: f.name + ", long SENDs", injected: injected, counters: difference(before, after),
+		accounts: []*Account{a, b}}
 	for _, a := range []*Account{a, b} {
 		known := *a
 		known.Duplicates, known.Corrupt = 0, 0
@@ -49,7 +50,8 @@ func (p *pair) pythonSends(t *testing.T, length int) string {
 	n := strconv.Itoa(2 * p.sends())
 	s := p.ends[0].start(t, p.scale.limit, nil, "python3", script[0], p.ends[0].gid, port, strconv.Itoa(length), n)
 	p.ends[0].listens(t, port)
-	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length), n, p.ends[0].address)
+	c := p.ends[1].start(t, p.scale.limit, nil, "python3", script[1], p.ends[1].gid, port, strconv.Itoa(length), n,
+		p.ends[0].address)
 	said := verdict(t, "sends by libibverbs", c, s, `"(twice|wrong|corrupt)": [1-9]`)
 	for _, p := range []*process{s, c} {
 		if line, ok := p.await("{", 1); ok {

@@ -11,7 +11,8 @@ import (
 
 // TestSoakFaults runs all tests for much longer, on each kernel.
 func TestSoakFaults(t *testing.T) {
-	how := scale{messages: number(t, "GOVERBS_SOAK_MESSAGES"), kills: number(t, "GOVERBS_SOAK_KILLS"), limit: 30 * time.Minute, soak: true}
+	how := scale{messages: number(t, "GOVERBS_SOAK_MESSAGES"), kills: number(t, "GOVERBS_SOAK_KILLS"),
+		limit: 30 * time.Minute, soak: true}
 	how.iters = how.messages / 20
 	for _, kernel := range []string{"6.12", "6.1", "7.2"} {
 		t.Run(kernel, func(t *testing.T) { testFaults(t, kernel, how) })

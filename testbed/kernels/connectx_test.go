@@ -95,7 +95,8 @@ func (s site) boot(t *testing.T, v *violations) *vm.Guest {
 	t.Helper()
 	t.Cleanup(func() { v.check(t) }) // after the world has stopped
 	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Adapt: world.OnDemand(s.kernel), Violation: v.add})
-	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
+	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(),
+		Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
 	script := "ip link set lo up\n"
 	if s.link == connectx.Ethernet {
 		script += "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0\n"

@@ -48,7 +48,8 @@ var places = []place{
 	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
 	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs"}, pages, "", ""},
-	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true}, []string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
+	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
+		[]string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
 }
 
 // A builder builds each test binary once.
@@ -107,7 +108,8 @@ var hermetic = []struct{ pkg, run string }{
 func testHermetic(t *testing.T, g *vm.Guest, b *builder, arch string) {
 	for _, h := range hermetic {
 		t.Run("hermetic/"+h.pkg, func(t *testing.T) {
-			vm.RunTests(t, g, b.test(h.pkg, "", arch), vm.TestOptions{Timeout: 5 * time.Minute, Args: []string{"-test.run=" + h.run}})
+			vm.RunTests(t, g, b.test(h.pkg, "", arch),
+				vm.TestOptions{Timeout: 5 * time.Minute, Args: []string{"-test.run=" + h.run}})
 		})
 	}
 }

@@ -17,7 +17,8 @@ type Program struct {
 
 // CommandProgram returns a Program that runs a command in a guest. The command
 // is created for each round; parse reads the figure from its output.
-func CommandProgram(name string, command func(ctx context.Context) *Cmd, parse func(output string) (float64, error)) Program {
+func CommandProgram(name string, command func(ctx context.Context) *Cmd,
+	parse func(output string) (float64, error)) Program {
 	return Program{Name: name, Run: func(ctx context.Context) (float64, error) {
 		out, err := command(ctx).CombinedOutput()
 		if err != nil {

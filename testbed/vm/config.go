@@ -116,7 +116,8 @@ func (c Config) withDefaults() (Config, error) {
 	case len(c.VFIOUser) > maxVFIOUser:
 		return c, fmt.Errorf("vm: %d VFIOUser devices, there are slots for %d", len(c.VFIOUser), maxVFIOUser)
 	case c.Root && c.Arch != "amd64":
-		return c, fmt.Errorf("vm: the Debian root is amd64 only: a guest of architecture %s runs only static programs", c.Arch)
+		return c, fmt.Errorf("vm: the Debian root is amd64 only: a guest of architecture %s runs only static programs",
+			c.Arch)
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):
 		return c, fmt.Errorf("vm: Root, RXE and Share need the bed's own first process: they cannot be used with Init")
 	}

@@ -92,7 +92,8 @@ func TestConfig(t *testing.T) {
 	if _, err := (Config{Kernel: "2.4"}).Parts(); err == nil {
 		t.Error("kernel 2.4 has parts")
 	}
-	if args := (Config{KernelArgs: []string{"a=b"}, InitArgs: []string{"c"}}).kernelArgs(); strings.Join(args[len(args)-3:], " ") != "a=b -- c" {
+	if args := (Config{KernelArgs: []string{"a=b"},
+		InitArgs: []string{"c"}}).kernelArgs(); strings.Join(args[len(args)-3:], " ") != "a=b -- c" {
 		t.Errorf("kernel arguments %q", args)
 	}
 }
@@ -111,7 +112,8 @@ func TestTSCArgs(t *testing.T) {
 		t.Error("the guest has to calibrate its TSC")
 	}
 	for name, c := range map[string]Config{
-		"arm64": {Kernel: "6.12", Arch: "arm64"}, "ICount": {Kernel: "6.12", ICount: true}, "KVM": {Kernel: "6.12", kvm: true},
+		"arm64": {Kernel: "6.12", Arch: "arm64"}, "ICount": {Kernel: "6.12", ICount: true},
+		"KVM": {Kernel: "6.12", kvm: true},
 	} {
 		if reported(c) {
 			t.Errorf("%s: has the frequency of another clock", name)

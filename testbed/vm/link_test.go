@@ -31,7 +31,8 @@ func TestLink(t *testing.T) {
 		t.FailNow()
 	}
 	for i, g := range guests {
-		output(t, g.Command("sh", "-c", "ip addr add 10.8.0.$1/24 dev eth0 && ip link set eth0 up", "sh", string(rune('1'+i))))
+		output(t, g.Command("sh", "-c", "ip addr add 10.8.0.$1/24 dev eth0 && ip link set eth0 up", "sh",
+			string(rune('1'+i))))
 	}
 	a := guests[0]
 	if got := output(t, a.Command("ping", "-c", "3", "-W", "10", "10.8.0.2")); !strings.Contains(got, " 0% packet loss") {
@@ -71,7 +72,8 @@ func TestHotplug(t *testing.T) {
 	if err := g.DeviceAdd("virtio-rng-pci", "rng", nil); err != nil {
 		t.Fatal(err)
 	}
-	output(t, g.Command("timeout", "30", "sh", "-c", "until grep -q 0x1044 /sys/bus/pci/devices/*/device; do sleep 0.1; done"))
+	output(t, g.Command("timeout", "30", "sh", "-c",
+		"until grep -q 0x1044 /sys/bus/pci/devices/*/device; do sleep 0.1; done"))
 	if n := count(); n != 1 {
 		t.Errorf("%d devices after one was added", n)
 	}

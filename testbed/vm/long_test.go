@@ -22,7 +22,8 @@ func TestKernels(t *testing.T) {
 			if !strings.HasPrefix(g.Release(), kernel+".") || output(t, g.Command("uname", "-r")) != g.Release() {
 				t.Errorf("kernel %s is %s", kernel, g.Release())
 			}
-			if info := output(t, g.Command("ibv_devinfo")); !strings.Contains(info, "PORT_ACTIVE") || !strings.Contains(info, "rxe0") {
+			if info := output(t, g.Command("ibv_devinfo")); !strings.Contains(info, "PORT_ACTIVE") ||
+				!strings.Contains(info, "rxe0") {
 				t.Errorf("no active rxe0:\n%s", info)
 			}
 			pingpong(t, g)

@@ -47,7 +47,8 @@ func startProcess(argv, env []string, files []*os.File) (*process, error) {
 	}()
 	if err := <-started; err != nil {
 		if errors.Is(err, unix.EACCES) {
-			return nil, fmt.Errorf("starting QEMU (on a file system mounted noexec? then set %s to another): %w", bed.EnvCache, err)
+			return nil, fmt.Errorf("starting QEMU (on a file system mounted noexec? then set %s to another): %w", bed.EnvCache,
+				err)
 		}
 		return nil, fmt.Errorf("starting QEMU: %w", err)
 	}

@@ -46,7 +46,8 @@ type qmpReply struct {
 }
 
 func newMonitor(conn *os.File) *monitor {
-	return &monitor{conn: conn, replies: make(chan qmpReply, 16), events: make(chan string, 256), ended: make(chan struct{})}
+	return &monitor{conn: conn, replies: make(chan qmpReply, 16), events: make(chan string, 256),
+		ended: make(chan struct{})}
 }
 
 // follow reads QEMU's messages until it exits.

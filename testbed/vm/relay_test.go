@@ -13,7 +13,8 @@ import (
 // relayModes has the modes of the guest's test binary, and the expected log of
 // the host.
 var relayModes = map[string][]string{
-	"pass":      {"--- PASS: X", "--- PASS: X/TestPass", "--- SKIP: X/TestSkip", "--- PASS: X/TestParallel/b", "running in 6.12", "line of c"},
+	"pass": {"--- PASS: X", "--- PASS: X/TestPass", "--- SKIP: X/TestSkip", "--- PASS: X/TestParallel/b",
+		"running in 6.12", "line of c"},
 	"fail":      {"--- FAIL: X", "--- FAIL: X/TestNested/one/two", "failed on purpose", "--- PASS: X/TestPass"},
 	"panic":     {"--- FAIL: X", "--- FAIL: X/TestTrouble", "panic: on purpose"},
 	"goroutine": {"--- FAIL: X", "--- FAIL: X/TestTrouble", "panic: in a goroutine, on purpose"},

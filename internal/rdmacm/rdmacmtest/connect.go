@@ -65,8 +65,10 @@ func (k *Kernel) request(l, i *id) {
 		return
 	}
 	p := i.param
-	child := &id{file: l.file, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst, dst: i.src, peer: i,
-		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7), rnr: min(p.RnrRetryCount, 7)}
+	child := &id{file: l.file, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst,
+		dst: i.src, peer: i,
+		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7),
+		rnr: min(p.RnrRetryCount, 7)}
 	i.peer = child
 	k.add(child)
 	l.backlog--
@@ -120,7 +122,8 @@ func (k *Kernel) acceptRequest(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	i.responder, i.initiator = p.ResponderResources, p.InitiatorDepth
 	a := i.peer
 	a.state = answered
-	a.responder, a.initiator, a.retry, a.rnr = p.InitiatorDepth, p.ResponderResources, min(a.param.RetryCount, 7), min(p.RnrRetryCount, 7)
+	a.responder, a.initiator, a.retry, a.rnr = p.InitiatorDepth, p.ResponderResources, min(a.param.RetryCount, 7),
+		min(p.RnrRetryCount, 7)
 	p.ResponderResources, p.InitiatorDepth = a.responder, a.initiator
 	p.RnrRetryCount, p.RetryCount, p.Qkey = a.rnr, 0, 0
 	k.postConn(a, rdmacm.EventConnectResponse, 0, p, roomREP, req.Ece)
@@ -139,7 +142,8 @@ func reject(m *message) unix.Errno {
 	switch {
 	case i.datagram && i.state == requested && req.PrivateDataLen <= roomSREP:
 		k.unreachable(i.peer, sidrReject)
-	case !i.datagram && (i.state == requested || i.state == accepted || i.state == answered) && req.PrivateDataLen <= roomREJ:
+	case !i.datagram && (i.state == requested || i.state == accepted || i.state == answered) &&
+		req.PrivateDataLen <= roomREJ:
 		k.rejected(i.peer, reason, req.PrivateData[:req.PrivateDataLen])
 	default:
 		return unix.EINVAL

@@ -102,7 +102,8 @@ func (k *Kernel) FailMulticast(mc uint32, uid uint64, status int32) {
 		k.violation("FailMulticast of membership %d, which does not exist", mc)
 		return
 	}
-	k.queue(&event{id: g.id, group: g, resp: uapi.RdmaUcmEventResp{Uid: uid, Id: g.n, Event: rdmacm.EventMulticastError, Status: uint32(status)}})
+	k.queue(&event{id: g.id, group: g, resp: uapi.RdmaUcmEventResp{Uid: uid, Id: g.n, Event: rdmacm.EventMulticastError,
+		Status: uint32(status)}})
 }
 
 func setOption(m *message) unix.Errno {
@@ -115,7 +116,8 @@ func setOption(m *message) unix.Errno {
 	if req.Level == uapi.RDMA_OPTION_IB && req.Optname == uapi.RDMA_OPTION_IB_PATH {
 		return k.setPath(i, value)
 	}
-	sizes := map[uint32]int{uapi.RDMA_OPTION_ID_TOS: 1, uapi.RDMA_OPTION_ID_REUSEADDR: 4, uapi.RDMA_OPTION_ID_AFONLY: 4, uapi.RDMA_OPTION_ID_ACK_TIMEOUT: 1}
+	sizes := map[uint32]int{uapi.RDMA_OPTION_ID_TOS: 1, uapi.RDMA_OPTION_ID_REUSEADDR: 4, uapi.RDMA_OPTION_ID_AFONLY: 4,
+		uapi.RDMA_OPTION_ID_ACK_TIMEOUT: 1}
 	size, known := sizes[req.Optname]
 	switch {
 	case req.Level != uapi.RDMA_OPTION_ID, !known:

@@ -30,7 +30,8 @@ func (k *Kernel) post(i *id, number uint32, status int32) {
 
 // postConn posts an event with connection parameters. Private data is padded
 // with zeros to the length of its field in the message.
-func (k *Kernel) postConn(i *id, number uint32, status int32, p uapi.RdmaUcmConnParam, room uint8, ece uapi.RdmaUcmEce) {
+func (k *Kernel) postConn(i *id, number uint32, status int32, p uapi.RdmaUcmConnParam, room uint8,
+	ece uapi.RdmaUcmEce) {
 	if i.uid == 0 || k.ids[i.n] != i {
 		return
 	}

@@ -49,7 +49,8 @@ type Kernel struct {
 // 2001:db8::1. It is closed at the end of the test.
 func New(t testing.TB) *Kernel {
 	k := &Kernel{
-		Addrs:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")},
+		Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
+			netip.MustParseAddr("2001:db8::1")},
 		NodeGUID: 0x0100_0000_fe00_5250, SGIDIndex: 2, PathMTU: 3,
 		Refuse: map[string]unix.Errno{},
 		files:  map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},

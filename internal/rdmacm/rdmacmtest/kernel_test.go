@@ -124,7 +124,8 @@ func (p *pair) resolved(uid uint64, ps uint16) uint32 {
 }
 
 func param(qpn uint32, data string) uapi.RdmaUcmConnParam {
-	p := uapi.RdmaUcmConnParam{QpNum: qpn, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RnrRetryCount: 6, Valid: 1, PrivateDataLen: uint8(len(data))}
+	p := uapi.RdmaUcmConnParam{QpNum: qpn, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RnrRetryCount: 6,
+		Valid: 1, PrivateDataLen: uint8(len(data))}
 	copy(p.PrivateData[:], data)
 	return p
 }
@@ -153,19 +154,26 @@ func TestEndings(t *testing.T) {
 		status      int32
 		established bool
 	}{
-		"reject":            {func(p *pair, c uint32) error { return p.server.Reject(c, 0, []byte("no")) }, rdmacm.EventRejected, true, 28, false},
-		"reject ECE":        {func(p *pair, c uint32) error { return p.server.Reject(c, 35, nil) }, rdmacm.EventRejected, true, 35, false},
-		"destroy request":   {func(p *pair, c uint32) error { _, err := p.server.DestroyID(c); return err }, rdmacm.EventRejected, true, 28, false},
-		"request times out": {func(p *pair, c uint32) error { p.k.Expire(p.active); return nil }, rdmacm.EventUnreachable, true, -110, false},
-		"destroy passive":   {func(p *pair, c uint32) error { _, err := p.server.DestroyID(c); return err }, rdmacm.EventDisconnected, true, 0, true},
-		"destroy active":    {func(p *pair, c uint32) error { _, err := p.client.DestroyID(p.active); return err }, rdmacm.EventDisconnected, false, 0, true},
+		"reject": {func(p *pair, c uint32) error { return p.server.Reject(c, 0, []byte("no")) },
+			rdmacm.EventRejected, true, 28, false},
+		"reject ECE": {func(p *pair, c uint32) error { return p.server.Reject(c, 35, nil) }, rdmacm.EventRejected,
+			true, 35, false},
+		"destroy request": {func(p *pair, c uint32) error { _, err := p.server.DestroyID(c); return err },
+			rdmacm.EventRejected, true, 28, false},
+		"request times out": {func(p *pair, c uint32) error { p.k.Expire(p.active); return nil }, rdmacm.EventUnreachable,
+			true, -110, false},
+		"destroy passive": {func(p *pair, c uint32) error { _, err := p.server.DestroyID(c); return err },
+			rdmacm.EventDisconnected, true, 0, true},
+		"destroy active": {func(p *pair, c uint32) error { _, err := p.client.DestroyID(p.active); return err },
+			rdmacm.EventDisconnected, false, 0, true},
 		"no reply": {func(p *pair, c uint32) error {
 			err := p.client.Disconnect(p.active)
 			p.k.Expire(p.active)
 			await(p.t, p.server, rdmacm.EventDisconnected, passiveUID)
 			return err
 		}, rdmacm.EventDisconnected, true, -110, true},
-		"unplugged": {func(p *pair, c uint32) error { p.k.RemoveDevice(); return nil }, rdmacm.EventDeviceRemoval, true, 0, true},
+		"unplugged": {func(p *pair, c uint32) error { p.k.RemoveDevice(); return nil }, rdmacm.EventDeviceRemoval, true, 0,
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, uapi.RDMA_PS_TCP)
@@ -228,7 +236,8 @@ func TestMulticast(t *testing.T) {
 	mc, err := f.JoinMulticast(id, 2, sockaddr("239.1.1.1:0"), 0)
 	must(t, err)
 	e := await(t, f, rdmacm.EventMulticastJoin, 2)
-	if ud := rdmacm.UDParam(&e); e.Id != mc || ud.QpNum != 0xffffff || netip.AddrFrom16(ud.AhAttr.Grh.Dgid).Unmap().String() != "239.1.1.1" {
+	if ud := rdmacm.UDParam(&e); e.Id != mc || ud.QpNum != 0xffffff ||
+		netip.AddrFrom16(ud.AhAttr.Grh.Dgid).Unmap().String() != "239.1.1.1" {
 		t.Errorf("membership %d: %+v", e.Id, ud)
 	}
 	k.FailMulticast(mc, 2, -101)

@@ -95,7 +95,8 @@ func (c *Client) FailCommand(device string, opcode uint16, status uint8, syndrom
 // InjectCompletion makes the next count completions of a queue pair errors,
 // after skip others. Number 0 means any queue pair. Method "inject-cqe":
 // device, qpn, syndrome, vendor, skip, count.
-func (c *Client) InjectCompletion(device string, qpn uint32, syndrome transport.Syndrome, vendor uint8, skip, count int) error {
+func (c *Client) InjectCompletion(device string, qpn uint32, syndrome transport.Syndrome, vendor uint8, skip,
+	count int) error {
 	return c.do("inject-cqe", completionParam{device, qpn, syndrome, vendor, skip, count}, nil)
 }
 

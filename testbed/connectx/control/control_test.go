@@ -168,7 +168,8 @@ func TestDevices(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		calls := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4", "pull", "plug"}
+		calls := []string{"fail 0x500 8 0x1234 1 2", "inject 0x41 0x13 0x89 3 4", "health 7", "gone true", "overrun 4",
+			"pull", "plug"}
 		if diff := cmp.Diff(calls, w.device.calls); diff != "" {
 			t.Error(diff)
 		}
@@ -188,7 +189,8 @@ func TestRefused(t *testing.T) {
 		}{
 			{add(fabric.Fault{Action: "eat"}), ErrParam, "drop, duplicate"},
 			{add(fabric.Fault{Action: fabric.Drop, Port: "x"}), ErrUnknown, "Ports lists"},
-			{add(fabric.Fault{Match: fabric.Match{Frame: func([]byte) bool { return true }}}), ErrParam, "cannot be sent over a socket"},
+			{add(fabric.Fault{Match: fabric.Match{Frame: func([]byte) bool { return true }}}), ErrParam,
+				"cannot be sent over a socket"},
 			{c.RemoveFault(5), ErrUnknown, "Faults lists"},
 			{c.SetLink("x", true), ErrUnknown, "Ports lists"},
 			{c.SetHealth("x", 1), ErrUnknown, "the method devices"},
@@ -261,13 +263,15 @@ func TestConnection(t *testing.T) {
 			serving.Wait()
 			return string(got)
 		}
-		if got := talk("x\n{}\n{\"method\":\"faults\"}"); strings.Count(got, "\n") != 3 || !strings.HasSuffix(got, "{\"result\":[]}\n") {
+		if got := talk("x\n{}\n{\"method\":\"faults\"}"); strings.Count(got, "\n") != 3 ||
+			!strings.HasSuffix(got, "{\"result\":[]}\n") {
 			t.Errorf("got %s", got)
 		}
 		if got := talk(strings.Repeat(" ", MaxLine-3) + "{}\n"); !strings.Contains(got, "unknown method") {
 			t.Errorf("the longest line: got %s", got)
 		}
-		if got := talk(strings.Repeat(" ", MaxLine) + "{}\n{}\n"); !strings.Contains(got, "64 KiB") || strings.Count(got, "\n") != 1 {
+		if got := talk(strings.Repeat(" ", MaxLine) + "{}\n{}\n"); !strings.Contains(got, "64 KiB") ||
+			strings.Count(got, "\n") != 1 {
 			t.Errorf("a line that is too long: got %s", got)
 		}
 	})

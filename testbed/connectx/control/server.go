@@ -130,7 +130,8 @@ func (s *Server) respond(line []byte) response {
 	}
 	m, ok := methods[r.Method]
 	if !ok {
-		return response{ID: r.ID, Error: &Error{ErrMethod, fmt.Sprintf("%.80q: the methods are %s", r.Method, strings.Join(slices.Sorted(maps.Keys(methods)), ", "))}}
+		return response{ID: r.ID, Error: &Error{ErrMethod,
+			fmt.Sprintf("%.80q: the methods are %s", r.Method, strings.Join(slices.Sorted(maps.Keys(methods)), ", "))}}
 	}
 	result, err := s.carryOut(m, r.Params)
 	if err != nil {

@@ -59,7 +59,8 @@ func (h *HCA) checkCQ(a *CQAttr) error {
 		return failf(ErrLimit, "a CQ of 2^%d completions", a.LogSize)
 	}
 	if !a.Buffer.holds(a.stride() << a.LogSize) {
-		return failf(ErrParam, "a CQ of 2^%d completions in %d pages of 2^%d bytes", a.LogSize, len(a.Buffer.Pages), a.Buffer.PageShift)
+		return failf(ErrParam, "a CQ of 2^%d completions in %d pages of 2^%d bytes", a.LogSize, len(a.Buffer.Pages),
+			a.Buffer.PageShift)
 	}
 	if a.Record%8 != 0 {
 		return failf(ErrParam, "a CQ's doorbell record at %#x", a.Record)
@@ -213,7 +214,8 @@ func (cq *CQ) consume(ci uint32, where string) {
 		return // overtaken by a later doorbell
 	}
 	cq.hca.violate(Violation{Rule: RuleConsumer, CQN: cq.Number,
-		Text: "consumer counter " + hex(ci&mask) + " in the " + where + " is not between " + hex(cq.consumer&mask) + " and " + hex(cq.producer&mask)})
+		Text: "consumer counter " + hex(ci&mask) + " in the " + where + " is not between " + hex(cq.consumer&mask) +
+			" and " + hex(cq.producer&mask)})
 }
 
 // fail moves a CQ to its error state: nothing is written any more, and the host

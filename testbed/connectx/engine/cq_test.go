@@ -139,7 +139,8 @@ func TestOverrun(t *testing.T) {
 			}
 		})
 		w.later(time.Second)
-		if len(h.events) < 2 || h.events[0] != (engine.AsyncEvent{Type: engine.EventCQError, Number: c.Number, Syndrome: engine.CQOverrun}) ||
+		if len(h.events) < 2 || h.events[0] != (engine.AsyncEvent{Type: engine.EventCQError, Number: c.Number,
+			Syndrome: engine.CQOverrun}) ||
 			h.events[1].Type != engine.EventQPFatal || h.events[1].Number != q.number || len(h.events) > 2 {
 			w.t.Errorf("events %+v", h.events)
 		}
@@ -217,7 +218,8 @@ func scatterToCQE(w *world, limit uint8) {
 	a, b := w.hosts[0], w.hosts[1]
 	var p pair
 	w.do(func() {
-		cqs := [2]*cq{a.newCQ(engine.CQAttr{LogSize: 6, Wide: limit == 64}), b.newCQ(engine.CQAttr{LogSize: 6, Wide: limit == 64})}
+		cqs := [2]*cq{a.newCQ(engine.CQAttr{LogSize: 6, Wide: limit == 64}),
+			b.newCQ(engine.CQAttr{LogSize: 6, Wide: limit == 64})}
 		p.a = a.newQP(engine.QPAttr{SendCQ: cqs[0].Number, ScatterRequest: limit})
 		p.b = b.newQP(engine.QPAttr{RecvCQ: cqs[1].Number, ScatterResponse: limit})
 		p.a.scq, p.b.rcq = cqs[0], cqs[1]
@@ -237,14 +239,16 @@ func scatterToCQE(w *world, limit uint8) {
 		if len(got) != 1 || got[0].bytes != uint32(n) {
 			w.t.Fatalf("%d bytes: %+v", n, got)
 		}
-		if data, in := p.bm.get(0, n), n <= int(limit); in && !bytes.Equal(got[0].data, want) || in != (got[0].data != nil) || in && bytes.Equal(data, want) || !in && !bytes.Equal(data, want) {
+		if data, in := p.bm.get(0, n), n <= int(limit); in && !bytes.Equal(got[0].data, want) ||
+			in != (got[0].data != nil) || in && bytes.Equal(data, want) || !in && !bytes.Equal(data, want) {
 			w.t.Errorf("a message of %d bytes: in the completion %t", n, got[0].data != nil)
 		}
 		p.bm.put(0, want)
 		p.am.put(0, make([]byte, n))
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).data(p.am, 0, n)) })
 		got = p.a.scq.poll()
-		if in := n <= int(limit); len(got) != 1 || in && !bytes.Equal(got[0].data, want) || in != (got[0].data != nil) || !in && !bytes.Equal(p.am.get(0, n), want) {
+		if in := n <= int(limit); len(got) != 1 || in && !bytes.Equal(got[0].data, want) || in != (got[0].data != nil) ||
+			!in && !bytes.Equal(p.am.get(0, n), want) {
 			w.t.Errorf("a response of %d bytes: %+v", n, got)
 		}
 	}

@@ -77,7 +77,8 @@ func (cq *CQ) Resize(logSize uint8, wide bool, buffer Buffer) error {
 		return failf(ErrState, "CQ %#x has no doorbell record", cq.Number)
 	}
 	if held := cq.producer - cq.consumer; held >= min(a.size(), cq.size()) {
-		return failf(ErrParam, "%d completions in CQ %#x of %d are not polled: too many for one of %d", held, cq.Number, cq.size(), a.size())
+		return failf(ErrParam, "%d completions in CQ %#x of %d are not polled: too many for one of %d", held, cq.Number,
+			cq.size(), a.size())
 	}
 	if err := cq.hca.keep(&buffer); err != nil {
 		return err

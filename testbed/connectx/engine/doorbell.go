@@ -45,10 +45,12 @@ func (h *HCA) Store(uar, offset uint32, data []byte) {
 	switch {
 	case offset == armRegister && len(data) == 8:
 		h.arm(uar, data)
-	case offset >= flameBase && offset < flameEnd && len(data)%8 == 0 && len(data) > 0 && int(offset)+len(data) <= flameEnd:
+	case offset >= flameBase && offset < flameEnd && len(data)%8 == 0 && len(data) > 0 &&
+		int(offset)+len(data) <= flameEnd:
 		h.flame(uar, offset, data)
 	default:
-		h.violate(Violation{Rule: RuleStore, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a store of " + hex(uint(len(data))) + " bytes to UAR page " + hex(uar)})
+		h.violate(Violation{Rule: RuleStore, Offset: uint64(offset), WQE: bytes.Clone(data),
+			Text: "a store of " + hex(uint(len(data))) + " bytes to UAR page " + hex(uar)})
 	}
 }
 
@@ -58,14 +60,16 @@ func (h *HCA) flame(uar, offset uint32, data []byte) {
 	in := int(offset & (flameSize - 1))
 	if f := h.blueFlame[at]; f != nil && in != 0 {
 		if in != len(f.bytes) {
-			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(f.bytes), Text: "a burst does not continue where it stopped"})
+			h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(f.bytes),
+				Text: "a burst does not continue where it stopped"})
 			return
 		}
 		h.burst(at, f, data)
 		return
 	}
 	if in != 0 {
-		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(data), Text: "a burst without its beginning"})
+		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(offset), WQE: bytes.Clone(data),
+			Text: "a burst without its beginning"})
 		return
 	}
 	h.endBurst(at)
@@ -137,16 +141,19 @@ func (h *HCA) execute(at flameRegister, f *flame) {
 	number := uint32(prm.CtrlQPN.Get(f.bytes))
 	to := h.doorbellQueue(number)
 	if f.pending {
-		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
+		h.config.Tracer.Emit("uar", trace.Text("register", "send"), trace.Object("qp", "qp", number),
+			trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
 			trace.Text("opcode", opcodeName(uint8(prm.CtrlOpcode.Get(f.bytes)))), trace.Num("ds", prm.CtrlDS.Get(f.bytes)))
 	}
 	if len(f.bytes) > 8 {
-		h.config.Tracer.Emit("uar", trace.Text("register", "blueflame"), trace.Object("qp", "qp", number), trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
+		h.config.Tracer.Emit("uar", trace.Text("register", "blueflame"), trace.Object("qp", "qp", number),
+			trace.Num("index", prm.CtrlWQEIndex.Get(f.bytes)),
 			trace.Num("bytes", len(f.bytes)))
 	}
 	if to == nil {
 		if f.pending {
-			h.violate(Violation{Rule: RuleUnknownQueue, QPN: number, WQE: bytes.Clone(f.bytes), Text: "a doorbell for a send queue that does not exist"})
+			h.violate(Violation{Rule: RuleUnknownQueue, QPN: number, WQE: bytes.Clone(f.bytes),
+				Text: "a doorbell for a send queue that does not exist"})
 		}
 		f.pending = false
 		return
@@ -159,7 +166,8 @@ func (h *HCA) execute(at flameRegister, f *flame) {
 	}
 	f.pending = false
 	if uar := to.queue().uar; at.uar != uar {
-		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " + hex(uar)})
+		h.violate(Violation{Rule: RuleUAR, QPN: number, Text: "a doorbell in UAR page " + hex(at.uar) + ", the queue's is " +
+			hex(uar)})
 	}
 	to.doorbell(f.bytes[:8])
 }
@@ -192,8 +200,10 @@ func (q *sendQueue) takeBurst(f *flame) {
 	mem := make([]byte, n)
 	// The driver's test of BlueFlame uses a NOP that differs on purpose.
 	if q.hca.config.Strict && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP &&
-		q.hca.ring(q.buffer, q.base, q.size, q.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) && int16(index-q.done) >= 0 {
-		q.hca.violate(Violation{Rule: RuleBlueFlame, QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(f.bytes),
+		q.hca.ring(q.buffer, q.base, q.size, q.offset(index), mem) == nil && !bytes.Equal(mem, f.bytes[:n]) &&
+		int16(index-q.done) >= 0 {
+		q.hca.violate(Violation{Rule: RuleBlueFlame, QPN: q.number, Index: index, Offset: q.offset(index),
+			WQE:  bytes.Clone(f.bytes),
 			Text: "the burst differs from the WQE in memory"})
 	}
 	if f.pending {

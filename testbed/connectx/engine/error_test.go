@@ -138,7 +138,8 @@ func TestPortDown(t *testing.T) {
 		w.later(time.Second)
 		p.a.scq.expect("up again", sent)
 		p.b.rcq.expect("up again", received(8))
-		want := []engine.AsyncEvent{{Type: engine.EventPort, SubType: engine.PortDown, Number: 1}, {Type: engine.EventPort, SubType: engine.PortActive, Number: 1}}
+		want := []engine.AsyncEvent{{Type: engine.EventPort, SubType: engine.PortDown, Number: 1},
+			{Type: engine.EventPort, SubType: engine.PortActive, Number: 1}}
 		if got := p.b.h.events; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			w.t.Errorf("events %+v", got)
 		}
@@ -156,7 +157,8 @@ func TestInject(t *testing.T) {
 			}
 		})
 		got := p.a.scq.poll()
-		if len(got) != 4 || got[1].syndrome != 0 || got[2].syndrome != uint8(transport.RemoteAborted) || prm.CQEVendorSyndrome.Get(got[2].raw) != 0x42 || got[3].syndrome != uint8(transport.Flushed) {
+		if len(got) != 4 || got[1].syndrome != 0 || got[2].syndrome != uint8(transport.RemoteAborted) ||
+			prm.CQEVendorSyndrome.Get(got[2].raw) != 0x42 || got[3].syndrome != uint8(transport.Flushed) {
 			w.t.Errorf("completions %+v", got)
 		}
 		w.do(func() {

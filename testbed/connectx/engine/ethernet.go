@@ -123,7 +123,8 @@ func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 		return nil, failf(ErrLimit, "an RQ of 2^%d elements of 2^%d bytes", a.LogSize, a.LogStride)
 	}
 	if !a.Buffer.holds(1<<(a.LogSize+a.LogStride)) || a.Record%4 != 0 {
-		return nil, failf(ErrParam, "an RQ of 2^%d elements of 2^%d bytes in %d pages, its record at %#x", a.LogSize, a.LogStride, len(a.Buffer.Pages), a.Record)
+		return nil, failf(ErrParam, "an RQ of 2^%d elements of 2^%d bytes in %d pages, its record at %#x", a.LogSize,
+			a.LogStride, len(a.Buffer.Pages), a.Record)
 	}
 	if err := h.keep(&q.Buffer); err != nil {
 		return nil, err

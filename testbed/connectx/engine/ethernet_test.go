@@ -63,7 +63,8 @@ func (h *host) toTIR(dmac []byte, tir uint32) {
 	g := engine.FlowGroup{First: 0, Last: 3, Criteria: 1}
 	copy(prm.FlowHeadersDMAC.Bytes(g.Mask[:]), bytes.Repeat([]byte{0xff}, 6))
 	group := must(h.CreateFlowGroup(root, g))
-	f := engine.Flow{Group: group, Forward: true, Tag: 0x1234, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: tir}}}
+	f := engine.Flow{Group: group, Forward: true, Tag: 0x1234,
+		Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: tir}}}
 	copy(prm.FlowHeadersDMAC.Bytes(f.Match[:]), dmac)
 	h.w.must(h.SetFlow(root, 0, f))
 }
@@ -115,7 +116,8 @@ func TestEthernet(t *testing.T) {
 				w.t.Fatalf("sent: %+v", got)
 			}
 			got := b.rqs[0].rcq.poll()
-			if len(got) != 1 || got[0].op != prm.CQERespSend || int(got[0].bytes) != len(frame) || got[0].user != 9 || got[0].qpn != 0x1234 {
+			if len(got) != 1 || got[0].op != prm.CQERespSend || int(got[0].bytes) != len(frame) || got[0].user != 9 ||
+				got[0].qpn != 0x1234 {
 				w.t.Fatalf("received: %+v", got)
 			}
 			raw := got[0].raw
@@ -155,7 +157,8 @@ func TestVLAN(t *testing.T) {
 			a.post(wqe{op: prm.OpcodeSend, segments: s}.data(am, 0, len(frame)))
 		})
 		got := b.rqs[0].rcq.poll()
-		if len(got) != 1 || int(got[0].bytes) != len(frame) || !prm.CQEVLAN.Is(got[0].raw) || prm.CQEVLANInfo.Get(got[0].raw) != 0x207b || !bytes.Equal(bm.get(0, len(frame)), frame) {
+		if len(got) != 1 || int(got[0].bytes) != len(frame) || !prm.CQEVLAN.Is(got[0].raw) ||
+			prm.CQEVLANInfo.Get(got[0].raw) != 0x207b || !bytes.Equal(bm.get(0, len(frame)), frame) {
 			w.t.Errorf("received %+v: % x", got, bm.get(0, len(frame)))
 		}
 	})
@@ -192,7 +195,8 @@ func TestSegmentation(t *testing.T) {
 		for i, e := range got {
 			f := bm.get(i*2000, int(e.bytes))
 			last := i == 2
-			if !prm.CQEL3OK.Is(e.raw) || !prm.CQEL4OK.Is(e.raw) || be.Uint32(f[38:]) != uint32(256+1000*i) || f[47]&1 == 1 != last || f[47]&0x80 != 0 != (i == 0) {
+			if !prm.CQEL3OK.Is(e.raw) || !prm.CQEL4OK.Is(e.raw) || be.Uint32(f[38:]) != uint32(256+1000*i) ||
+				f[47]&1 == 1 != last || f[47]&0x80 != 0 != (i == 0) {
 				w.t.Errorf("frame %d: % x", i, f[:54])
 			}
 			if !bytes.Equal(f[54:], payload[1000*i:min(1000*i+1000, 2500)]) {
@@ -242,14 +246,16 @@ func TestRSS(t *testing.T) {
 		}
 		// Packets that the TIR does not hash go to the first queue.
 		for name, change := range map[string]func(f []byte){
-			"ICMP": func(f []byte) { f[23] = 1 }, "TCP": func(f []byte) { f[23], f[46] = 6, 0x50 }, "no IP": func(f []byte) { f[13] = 6 },
+			"ICMP": func(f []byte) { f[23] = 1 }, "TCP": func(f []byte) { f[23], f[46] = 6, 0x50 },
+			"no IP":      func(f []byte) { f[13] = 6 },
 			"a fragment": func(f []byte) { f[20] |= 0x20 }, "options beyond the frame": func(f []byte) { f[14] = 0x4f },
 		} {
 			f := udp(mac, mac, 1, 2, make([]byte, 12))
 			change(f)
 			w.do(func() { h.ReceiveFrame(f) })
 			got := n.rqs[0].rcq.poll()
-			if len(got) != 1 || prm.CQERSSHash.Get(got[0].raw) != 0 || prm.CQERSSType.Get(got[0].raw) != 0 || prm.CQEL4OK.Is(got[0].raw) ||
+			if len(got) != 1 || prm.CQERSSHash.Get(got[0].raw) != 0 || prm.CQERSSType.Get(got[0].raw) != 0 ||
+				prm.CQEL4OK.Is(got[0].raw) ||
 				name != "TCP" && prm.CQEL4HdrType.Get(got[0].raw) != 0 {
 				w.t.Errorf("%s: %+v", name, got)
 			}
@@ -280,7 +286,8 @@ func TestSteering(t *testing.T) {
 			root := must(h.CreateFlowTable(engine.FlowTableAttr{Level: 1, LogSize: 4}))
 			w.must(h.SetFlowTableRoot(engine.NICReceive, root))
 			all := must(h.CreateFlowGroup(root, engine.FlowGroup{First: 8, Last: 9}))
-			w.must(h.SetFlow(root, 9, engine.Flow{Group: all, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTable, Number: second}}}))
+			w.must(h.SetFlow(root, 9, engine.Flow{Group: all, Forward: true,
+				Dests: []engine.FlowDest{{Type: engine.FlowToTable, Number: second}}}))
 			group := func(table uint32, first uint32, fields ...prm.Field) (uint32, engine.FlowGroup) {
 				g := engine.FlowGroup{First: first, Last: first + 1, Criteria: 1}
 				for _, f := range fields {
@@ -296,10 +303,12 @@ func TestSteering(t *testing.T) {
 				w.must(h.SetFlow(table, place, f))
 			}
 			ports, _ := group(root, 0, prm.FlowHeadersUDPDport, prm.FlowHeadersIPProtocol)
-			flow(root, 0, ports, []engine.FlowDest{tir(0), tir(1)}, false, map[prm.Field]uint64{prm.FlowHeadersUDPDport: 1000, prm.FlowHeadersIPProtocol: 17})
+			flow(root, 0, ports, []engine.FlowDest{tir(0), tir(1)}, false,
+				map[prm.Field]uint64{prm.FlowHeadersUDPDport: 1000, prm.FlowHeadersIPProtocol: 17})
 			flow(root, 1, ports, nil, true, map[prm.Field]uint64{prm.FlowHeadersUDPDport: 1001, prm.FlowHeadersIPProtocol: 17})
 			source, _ := group(second, 0, prm.FlowHeadersIPVersion, prm.FlowHeadersUDPSport)
-			flow(second, 0, source, []engine.FlowDest{tir(1)}, false, map[prm.Field]uint64{prm.FlowHeadersIPVersion: 4, prm.FlowHeadersUDPSport: 5})
+			flow(second, 0, source, []engine.FlowDest{tir(1)}, false,
+				map[prm.Field]uint64{prm.FlowHeadersIPVersion: 4, prm.FlowHeadersUDPSport: 5})
 			rest := must(h.CreateFlowGroup(last, engine.FlowGroup{First: 0, Last: 0}))
 			flow(last, 0, rest, []engine.FlowDest{tir(2)}, false, nil)
 
@@ -310,9 +319,10 @@ func TestSteering(t *testing.T) {
 				"an RQ in use":                h.DestroyRQ(ns[0].rqs[0].rq.Number),
 				"a loop":                      h.SetFlowTableMiss(last, root),
 				"an entry outside all groups": h.SetFlow(root, 15, engine.Flow{Group: all}),
-				"an unknown TIR":              h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: 99}}}),
-				"an unknown flow":             h.DeleteFlow(root, 8),
-				"a destination's kind":        h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: 9}}}),
+				"an unknown TIR": h.SetFlow(root, 8,
+					engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: 99}}}),
+				"an unknown flow":      h.DeleteFlow(root, 8),
+				"a destination's kind": h.SetFlow(root, 8, engine.Flow{Group: all, Dests: []engine.FlowDest{{Type: 9}}}),
 			} {
 				if err == nil {
 					w.t.Errorf("%s was accepted", what)

@@ -111,7 +111,8 @@ func TestIPv6(t *testing.T) {
 			w.t.Fatalf("%d frames", len(got))
 		}
 		for i, e := range got { // the second has none
-			if !prm.CQEL3OK.Is(e.raw) || prm.CQEL3HdrType.Get(e.raw) != 1 || prm.CQEL4HdrType.Get(e.raw) != 2 || prm.CQEL4OK.Is(e.raw) != (i == 0) {
+			if !prm.CQEL3OK.Is(e.raw) || prm.CQEL3HdrType.Get(e.raw) != 1 || prm.CQEL4HdrType.Get(e.raw) != 2 ||
+				prm.CQEL4OK.Is(e.raw) != (i == 0) {
 				w.t.Errorf("frame %d: % x", i, e.raw[28:32])
 			}
 		}
@@ -192,7 +193,8 @@ func TestForeignFrames(t *testing.T) {
 			"cut":                 {2, func(b []byte) []byte { return b[:len(b)-9] }, 0},
 		} {
 			r := &roce.Packet{Opcode: roce.RC | roce.SendOnly, DestQPN: p.b.number, PKey: 0xffff, Payload: make([]byte, 8)}
-			r.Route = roce.Route{Version: roce.V2, SGID: gid(1), DGID: gid(x.to), DMAC: h.MAC(), HopLimit: 64, SourcePort: 0xc000}
+			r.Route = roce.Route{Version: roce.V2, SGID: gid(1), DGID: gid(x.to), DMAC: h.MAC(), HopLimit: 64,
+				SourcePort: 0xc000}
 			w.do(func() { h.ReceiveFrame(x.change(must(r.AppendFrame(nil)))) })
 			if got := len(n.rqs[0].rcq.poll()); got != x.want {
 				w.t.Errorf("%s: %d frames, want %d", name, got, x.want)
@@ -248,7 +250,8 @@ func fuzzFrame(t testing.TB, frame, ring []byte) (all []cqe) {
 		root := must(h.CreateFlowTable(engine.FlowTableAttr{LogSize: 1}))
 		g := must(h.CreateFlowGroup(root, engine.FlowGroup{}))
 		w.must(h.SetFlowTableRoot(engine.NICReceive, root))
-		w.must(h.SetFlow(root, 0, engine.Flow{Group: g, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}))
+		w.must(h.SetFlow(root, 0, engine.Flow{Group: g, Forward: true,
+			Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}))
 		m := h.register(2000, allRights)
 		for _, q := range n.rqs {
 			q.recv(m, 0, 2000)

@@ -56,7 +56,8 @@ func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 		return nil, failf(ErrLimit, "an SQ of 2^%d blocks", a.LogSize)
 	}
 	if !a.Buffer.holds(block<<a.LogSize) || a.Record%4 != 0 {
-		return nil, failf(ErrParam, "an SQ of 2^%d blocks in %d pages, its record at %#x", a.LogSize, len(a.Buffer.Pages), a.Record)
+		return nil, failf(ErrParam, "an SQ of 2^%d blocks in %d pages, its record at %#x", a.LogSize, len(a.Buffer.Pages),
+			a.Record)
 	}
 	if err := h.keep(&q.Buffer); err != nil {
 		return nil, err

@@ -210,7 +210,8 @@ func TestFailedCQ(t *testing.T) {
 		}
 		want := []engine.AsyncEvent{{Type: engine.EventCQError, Number: n.scq.Number, Syndrome: engine.CQOverrun},
 			{Type: engine.EventSRQCatastrophic, Number: s.Number},
-			{Type: engine.EventQPFatal, Queue: engine.QueueSQ, Number: n.number}, {Type: engine.EventQPFatal, Queue: engine.QueueRQ, Number: rq.Number}}
+			{Type: engine.EventQPFatal, Queue: engine.QueueSQ, Number: n.number},
+			{Type: engine.EventQPFatal, Queue: engine.QueueRQ, Number: rq.Number}}
 		if !slices.Equal(h.events, want) {
 			t.Errorf("events %+v", h.events)
 		}

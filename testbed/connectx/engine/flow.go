@@ -69,7 +69,8 @@ func (h *HCA) CreateFlowTable(a FlowTableAttr) (uint32, error) {
 	if err := h.chain(a.Level, a.MissTable); err != nil {
 		return 0, err
 	}
-	n, err := h.eth.tables.add(&flowTable{FlowTableAttr: a, groups: make(map[uint32]*FlowGroup), flows: make(map[uint32]*Flow)})
+	n, err := h.eth.tables.add(&flowTable{FlowTableAttr: a, groups: make(map[uint32]*FlowGroup),
+		flows: make(map[uint32]*Flow)})
 	if err == nil && a.MissTable != 0 {
 		h.eth.tables.objects[a.MissTable].users++
 	}

@@ -30,16 +30,21 @@ func fuzzSeeds() []fuzzSeed {
 	list := wqe{}.seg(100, key, addr).segments
 	xrc := wqe{op: prm.OpcodeSend}.words(1<<32, 0)
 	return []fuzzSeed{
-		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeSend}.seg(8, key, addr), wqe{op: prm.OpcodeWrite}.words(addr, key<<32).seg(100, key, addr)}},
-		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(5000, key, addr), wqe{op: prm.OpcodeAtomicFA}.words(addr, key<<32, 1, 0).seg(8, key, addr)}},
-		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeWrite}.words(0, klm<<32).seg(300, ksm, 0), wqe{op: prm.OpcodeRead}.words(0, ksm<<32).seg(300, klm, 0)}},
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeSend}.seg(8, key, addr),
+			wqe{op: prm.OpcodeWrite}.words(addr, key<<32).seg(100, key, addr)}},
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(5000, key, addr),
+			wqe{op: prm.OpcodeAtomicFA}.words(addr, key<<32, 1, 0).seg(8, key, addr)}},
+		{engine.ServiceRC, []wqe{wqe{op: prm.OpcodeWrite}.words(0, klm<<32).seg(300, ksm, 0),
+			wqe{op: prm.OpcodeRead}.words(0, ksm<<32).seg(300, klm, 0)}},
 		{engine.ServiceRC | fuzzScatter, []wqe{wqe{op: prm.OpcodeRead}.words(addr, key<<32).seg(32, key, addr)}},
 		{engine.ServiceRC | fuzzScatter, []wqe{wqe{op: prm.OpcodeSend}.seg(30, key, addr)}},
 		{engine.ServiceRC, []wqe{umr{key: fuzzWindow, mask: bindMask, flags: []prm.Field{prm.UMRInline}, list: list}.wqe()}},
 		{engine.ServiceUC, []wqe{wqe{op: prm.OpcodeSendImm}.inline([]byte("hello"))}},
 		{engine.ServiceUD, []wqe{wqe{op: prm.OpcodeSend, segments: make([]byte, 48)}.seg(8, key, addr)}},
-		{engine.ServiceXRC, []wqe{xrc.seg(8, key, addr), wqe{op: prm.OpcodeRead}.words(1<<32, 0, addr, key<<32).seg(8, key, addr)}},
-		{engine.ServiceUMR, []wqe{umr{key: fuzzWindow, mask: ^uint64(0), flags: []prm.Field{prm.UMRInline}, list: list}.wqe()}},
+		{engine.ServiceXRC, []wqe{xrc.seg(8, key, addr),
+			wqe{op: prm.OpcodeRead}.words(1<<32, 0, addr, key<<32).seg(8, key, addr)}},
+		{engine.ServiceUMR, []wqe{umr{key: fuzzWindow, mask: ^uint64(0), flags: []prm.Field{prm.UMRInline},
+			list: list}.wqe()}},
 	}
 }
 
@@ -108,7 +113,8 @@ func (w *world) addFuzzed() *host {
 // fuzzKeys creates the keys, in the order of their numbers.
 func (h *host) fuzzKeys() {
 	key := func(mode engine.AccessMode, list []byte) {
-		must(h.CreateMKey(engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Variant: 0x5a, Length64: true,
+		must(h.CreateMKey(engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Variant: 0x5a,
+			Length64:  true,
 			PageShift: 7, Octowords: 4, Translations: list}))
 	}
 	key(engine.Physical, nil)

@@ -199,7 +199,8 @@ func (h *host) register(n int, rights engine.Rights) *region {
 	for _, p := range r.phys {
 		list = be.AppendUint64(list, p|3)
 	}
-	r.MKey = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rights, QPN: engine.AnyQPN, Variant: 0x5a, PD: h.pd,
+	r.MKey = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rights, QPN: engine.AnyQPN, Variant: 0x5a,
+		PD:    h.pd,
 		Start: start, Length: uint64(n), PageShift: pageShift, Octowords: uint32((pages + 1) / 2), Translations: list}))
 	return r
 }

@@ -21,7 +21,8 @@ func TestTeardown(t *testing.T) {
 			table := must(h.CreateFlowTable(engine.FlowTableAttr{Level: 1, LogSize: 2}))
 			next := must(h.CreateFlowTable(engine.FlowTableAttr{Level: 2, LogSize: 2}))
 			group := must(h.CreateFlowGroup(table, engine.FlowGroup{Last: 3}))
-			toTIR := engine.Flow{Group: group, Forward: true, Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}
+			toTIR := engine.Flow{Group: group, Forward: true,
+				Dests: []engine.FlowDest{{Type: engine.FlowToTIR, Number: n.tir.Number}}}
 			w.must(h.SetFlow(table, 1, toTIR))
 			w.must(h.SetFlow(table, 1, toTIR)) // index 1
 			w.must(h.SetFlowTableMiss(table, next))
@@ -42,15 +43,20 @@ func TestTeardown(t *testing.T) {
 				busy    bool // on the first attempt
 				then    func() error
 			}{
-				{"a table behind another", func() error { return h.DestroyFlowTable(next) }, true, func() error { return h.SetFlowTableMiss(table, 0) }},
-				{"a group with a flow", func() error { return h.DestroyFlowGroup(table, group) }, true, func() error { return h.DeleteFlow(table, 1) }},
+				{"a table behind another", func() error { return h.DestroyFlowTable(next) }, true,
+					func() error { return h.SetFlowTableMiss(table, 0) }},
+				{"a group with a flow", func() error { return h.DestroyFlowGroup(table, group) }, true,
+					func() error { return h.DeleteFlow(table, 1) }},
 				{"a root", func() error { return h.DestroyFlowTable(table) }, false, nil},
 				{"a table of queues", func() error { return h.DestroyRQT(rqt) }, true,
 					func() error { return h.ModifyTIR(n.tir.Number, engine.TIRAttr{RQ: first}) }},
 				{"a queue without users", func() error { return h.DestroyRQ(other) }, false, nil},
-				{"a queue of a TIR", func() error { return h.DestroyRQ(first) }, true, func() error { return h.DestroyTIR(n.tir.Number) }},
-				{"a TIS of a queue", func() error { return h.DestroyTIS(tis) }, true, func() error { return h.DestroySQ(n.number) }},
-				{"a CQ of a queue pair", func() error { return h.DestroyCQ(q.scq.Number) }, true, func() error { return h.DestroyQP(q.number) }},
+				{"a queue of a TIR", func() error { return h.DestroyRQ(first) }, true,
+					func() error { return h.DestroyTIR(n.tir.Number) }},
+				{"a TIS of a queue", func() error { return h.DestroyTIS(tis) }, true,
+					func() error { return h.DestroySQ(n.number) }},
+				{"a CQ of a queue pair", func() error { return h.DestroyCQ(q.scq.Number) }, true,
+					func() error { return h.DestroyQP(q.number) }},
 				{"a CQ of raw Ethernet", func() error { return h.DestroyCQ(n.scq.Number) }, false, nil},
 				{"a PD of a key", func() error { return h.DestroyPD(h.pd) }, true, func() error { return h.DestroyMKey(mw.Index) }},
 			}
@@ -70,8 +76,10 @@ func TestTeardown(t *testing.T) {
 			}
 			h.ReceiveFrame(udp(h.MAC(), h.MAC(), 1, 2, nil)) // no table remains
 			for what, err := range map[string]error{
-				"RQ": second(h.RQ(first)), "RQT": second(h.RQT(rqt)), "TIR": second(h.TIR(1)), "TIS": second(h.TIS(1)), "SQ": second(h.SQ(n.number)),
-				"CQ": second(h.CQ(n.scq.Number)), "QP": second(h.QP(q.number)), "table": second(h.FlowTable(table)), "SRQ": second(h.SRQ(1)),
+				"RQ": second(h.RQ(first)), "RQT": second(h.RQT(rqt)), "TIR": second(h.TIR(1)), "TIS": second(h.TIS(1)),
+				"SQ": second(h.SQ(n.number)),
+				"CQ": second(h.CQ(n.scq.Number)), "QP": second(h.QP(q.number)), "table": second(h.FlowTable(table)),
+				"SRQ": second(h.SRQ(1)),
 			} {
 				if !errors.Is(err, engine.ErrResource) {
 					w.t.Errorf("%s still exists: %v", what, err)
@@ -114,8 +122,9 @@ func TestMemoryGone(t *testing.T) {
 		attr  func(a *engine.QPAttr)
 		event engine.EventType
 	}{
-		"record":       {func(a *engine.QPAttr) { a.Record = nowhere }, engine.EventQPFatal},
-		"send ring":    {func(a *engine.QPAttr) { a.Source = engine.FromNone; a.Buffer.Pages = []uint64{nowhere &^ 0xfff} }, engine.EventQPFatal},
+		"record": {func(a *engine.QPAttr) { a.Record = nowhere }, engine.EventQPFatal},
+		"send ring": {func(a *engine.QPAttr) { a.Source = engine.FromNone; a.Buffer.Pages = []uint64{nowhere &^ 0xfff} },
+			engine.EventQPFatal},
 		"receive ring": {func(a *engine.QPAttr) { a.Buffer.Pages[0] = 0 }, engine.EventQPFatal},
 	}
 	for name, x := range tests {
@@ -155,7 +164,8 @@ func TestCQGone(t *testing.T) {
 		h := w.hosts[0]
 		var c *engine.CQ
 		w.do(func() {
-			c = must(h.CreateCQ(engine.CQAttr{LogSize: 4, Buffer: engine.Buffer{PageShift: 12, Pages: []uint64{0}}, Record: h.alloc(8)}))
+			c = must(h.CreateCQ(engine.CQAttr{LogSize: 4, Buffer: engine.Buffer{PageShift: 12, Pages: []uint64{0}},
+				Record: h.alloc(8)}))
 			q := h.newQP(engine.QPAttr{SendCQ: c.Number})
 			connect(q, q)
 			q.post(wqe{op: prm.OpcodeWrite}.words(0, 0))

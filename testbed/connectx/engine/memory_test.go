@@ -11,7 +11,8 @@ import (
 // destroying or resizing a queue releases its list.
 func TestPageLists(t *testing.T) {
 	const most = 1 << 13 // bytes of 1024 pages
-	runWorld(t, &world{relaxed: true}, 1, engine.Config{LinkLayer: engine.Ethernet, Limits: engine.Limits{Translations: most}}, func(w *world) {
+	runWorld(t, &world{relaxed: true}, 1, engine.Config{LinkLayer: engine.Ethernet,
+		Limits: engine.Limits{Translations: most}}, func(w *world) {
 		h := w.hosts[0]
 		w.do(func() {
 			page, record := h.alloc(4096), h.alloc(8)
@@ -31,7 +32,8 @@ func TestPageLists(t *testing.T) {
 					return func() error { return h.DestroyCQ(c.Number) }, err
 				},
 				"QP": func(b engine.Buffer) (func() error, error) {
-					q, err := h.CreateQP(engine.QPAttr{PD: h.pd, SendCQ: cq.Number, RecvCQ: cq.Number, LogRQStride: 4, LogRQSize: 2, Buffer: b, Record: record})
+					q, err := h.CreateQP(engine.QPAttr{PD: h.pd, SendCQ: cq.Number, RecvCQ: cq.Number, LogRQStride: 4, LogRQSize: 2,
+						Buffer: b, Record: record})
 					return func() error { return h.DestroyQP(q.Number) }, err
 				},
 				"SRQ": func(b engine.Buffer) (func() error, error) {

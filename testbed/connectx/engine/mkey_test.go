@@ -18,7 +18,8 @@ func TestIndirect(t *testing.T) {
 		h := w.hosts[0]
 		p := newPair(w, engine.QPAttr{})
 		indirect := func(mode engine.AccessMode, n int, pieces ...wqe) *engine.MKey {
-			a := engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Start: 0x5000, Length: uint64(n), PageShift: 7, Octowords: uint32(len(pieces))}
+			a := engine.MKeyAttr{Mode: mode, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Start: 0x5000, Length: uint64(n),
+				PageShift: 7, Octowords: uint32(len(pieces))}
 			for _, s := range pieces {
 				a.Translations = append(a.Translations, s.segments...)
 			}
@@ -27,7 +28,8 @@ func TestIndirect(t *testing.T) {
 		src := pattern(1000, 1)
 		p.am.put(0, src)
 		at := func(off int) uint64 { return p.am.addr + uint64(off) }
-		klm := indirect(engine.KLM, 300, wqe{}.seg(100, p.am.Key(), at(500)), wqe{}.seg(0, 0, 0), wqe{}.seg(50, p.am.Key(), at(0)), wqe{}.seg(150, p.am.Key(), at(700)))
+		klm := indirect(engine.KLM, 300, wqe{}.seg(100, p.am.Key(), at(500)), wqe{}.seg(0, 0, 0),
+			wqe{}.seg(50, p.am.Key(), at(0)), wqe{}.seg(150, p.am.Key(), at(700)))
 		deeper := indirect(engine.KLM, 200, wqe{}.seg(120, klm.Key(), 0x5000+90), wqe{}.seg(80, engine.NullMKey, 0))
 		ksm := indirect(engine.KSM, 256, wqe{}.seg(0, p.am.Key(), at(256)), wqe{}.seg(0, p.am.Key(), at(0)))
 		want := map[*engine.MKey][]byte{
@@ -91,7 +93,8 @@ func TestPhysical(t *testing.T) {
 	run(t, 1, engine.Config{}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
 		h := p.a.h
-		k := must(h.CreateMKey(engine.MKeyAttr{Mode: engine.Physical, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Length64: true}))
+		k := must(h.CreateMKey(engine.MKeyAttr{Mode: engine.Physical, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd,
+			Length64: true}))
 		addr := h.alloc(70000)
 		want := pattern(50000, 1)
 		copy(h.bytes(addr+10, 50000), want)
@@ -157,7 +160,8 @@ func TestManyPieces(t *testing.T) {
 		var n *nic
 		var m *region
 		klm := func(pieces int, list []byte) (*engine.MKey, error) {
-			return h.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Length: most, Octowords: uint32(pieces), Translations: list})
+			return h.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Length: most,
+				Octowords: uint32(pieces), Translations: list})
 		}
 		w.do(func() {
 			n, m = h.newNIC(1, engine.TIRAttr{}), h.register(4096, allRights)

@@ -60,11 +60,14 @@ var transitions = map[Transition]struct {
 }{
 	RST2INIT:  {from: []QPState{Reset}, to: Init, needs: paramRights | ParamPKeyIndex | ParamQKey},
 	INIT2INIT: {from: []QPState{Init}, to: Init, may: paramRights | ParamPKeyIndex | ParamQKey},
-	INIT2RTR: {from: []QPState{Init}, to: RTR, needs: ParamPrimary | paramMTU | paramRecvPSN | ParamMaxRespond | ParamRNRTimer,
+	INIT2RTR: {from: []QPState{Init}, to: RTR, needs: ParamPrimary | paramMTU | paramRecvPSN | ParamMaxRespond |
+		ParamRNRTimer,
 		may: ParamAlternate | paramRights | ParamPKeyIndex | ParamQKey},
-	RTR2RTS: {from: []QPState{RTR}, to: RTS, needs: paramSendPSN | ParamMaxInitiate | ParamRetryCount | ParamRNRRetry | ParamAckTimeout,
+	RTR2RTS: {from: []QPState{RTR}, to: RTS, needs: paramSendPSN | ParamMaxInitiate | ParamRetryCount | ParamRNRRetry |
+		ParamAckTimeout,
 		may: ParamAlternate | paramRights | ParamMigration | ParamRNRTimer | ParamQKey | ParamMaxRespond},
-	RTS2RTS:   {from: []QPState{RTS}, to: RTS, may: paramRights | ParamRNRTimer | ParamMigration | ParamAlternate | ParamQKey | ParamMaxRespond},
+	RTS2RTS: {from: []QPState{RTS}, to: RTS, may: paramRights | ParamRNRTimer | ParamMigration | ParamAlternate |
+		ParamQKey | ParamMaxRespond},
 	RTS2SQD:   {from: []QPState{RTS}, to: SQD},
 	SQD2SQD:   {from: []QPState{SQD}, to: SQD, may: ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN)},
 	SQD2RTS:   {from: []QPState{SQD}, to: RTS, may: ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN)},
@@ -169,8 +172,9 @@ func (qp *QP) set(which Param, a *QPAttr) {
 // transport returns the endpoint's configuration for the attributes.
 func (qp *QP) transport() transport.Config {
 	c := transport.Config{
-		QPN: qp.Number, SourceQPN: qp.source(), DestQPN: qp.RemoteQPN, PKey: qp.hca.port.pkey(qp.Primary.PKeyIndex), QKey: qp.QKey,
-		MTU: qp.MTU, Path: qp.Primary, AltPath: qp.Alternate, Migration: qp.Migration,
+		QPN: qp.Number, SourceQPN: qp.source(), DestQPN: qp.RemoteQPN, PKey: qp.hca.port.pkey(qp.Primary.PKeyIndex),
+		QKey: qp.QKey,
+		MTU:  qp.MTU, Path: qp.Primary, AltPath: qp.Alternate, Migration: qp.Migration,
 		SendPSN: qp.SendPSN, RecvPSN: qp.RecvPSN,
 		RetryCount: qp.RetryCount, RNRRetry: qp.RNRRetry, AckTimeout: qp.AckTimeout, MinRNRTimer: qp.MinRNRTimer,
 		MaxInitiate: qp.MaxInitiate, MaxRespond: qp.MaxRespond,

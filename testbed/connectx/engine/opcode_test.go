@@ -33,7 +33,8 @@ func ringOf(w *world, log uint8) {
 			p.a.post(req)
 		})
 		got := p.a.scq.poll()
-		if len(got) != 1 || got[0].op != prm.CQEReq || got[0].sendOp != prm.OpcodeSend || got[0].qpn != p.a.number || got[0].user != 0xabc {
+		if len(got) != 1 || got[0].op != prm.CQEReq || got[0].sendOp != prm.OpcodeSend || got[0].qpn != p.a.number ||
+			got[0].user != 0xabc {
 			w.t.Fatalf("request %d: %+v", i, got)
 		}
 		p.b.rcq.expect("message", received(10*n))
@@ -91,7 +92,8 @@ func TestAtomics(t *testing.T) {
 				return wqe{op: prm.OpcodeAtomicMaskedCS, opmod: 8}.raddr(p.bm, 0x15d).words(0xaaaa, 0x89, 0xff00, 0xff)
 			}, before},
 			{"masked add", func() wqe {
-				return wqe{op: prm.OpcodeAtomicMaskedFA, opmod: 8}.raddr(p.bm, 0x15d).words(0x00000001_000000ff, 0x80000000_80008080)
+				return wqe{op: prm.OpcodeAtomicMaskedFA, opmod: 8}.raddr(p.bm, 0x15d).words(0x00000001_000000ff,
+					0x80000000_80008080)
 			}, 0x11223345_55667787}, // 0x88 + 0xff without a carry out of the eighth bit
 		}
 		for _, x := range tests {
@@ -116,7 +118,8 @@ func TestUnsignaled(t *testing.T) {
 	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
 		w.do(func() {
-			p.a.post(wqe{op: prm.OpcodeNOP, silent: true}, wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 0).data(p.am, 0, 8), wqe{op: prm.OpcodeNOP})
+			p.a.post(wqe{op: prm.OpcodeNOP, silent: true},
+				wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 0).data(p.am, 0, 8), wqe{op: prm.OpcodeNOP})
 		})
 		p.a.scq.expect("one of three", sent)
 		w.do(func() { p.a.post(wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 1<<16).data(p.am, 0, 8)) })
@@ -133,7 +136,8 @@ func TestUC(t *testing.T) {
 		w.do(func() {
 			p.b.recv(p.bm, 0, 3000)
 			p.b.recv(p.bm, 5000, 0x10)
-			p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 3000), wqe{op: prm.OpcodeWriteImm, imm: 5}.raddr(p.bm, 4000).data(p.am, 0, 200))
+			p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 3000),
+				wqe{op: prm.OpcodeWriteImm, imm: 5}.raddr(p.bm, 4000).data(p.am, 0, 200))
 		})
 		p.a.scq.expect("sent", sent, sent)
 		p.b.rcq.expect("received", received(3000), cqe{op: prm.CQERespWrite, bytes: 200, imm: 5})
@@ -183,7 +187,8 @@ func TestUD(t *testing.T) {
 			}
 		} else {
 			g := p.a.h.GID(0).GID
-			if !prm.CQEGRH.Is(got[0].raw) || prm.CQEL3Type.Get(got[0].raw) != prm.CQEL3IPv6 || !bytes.Equal(p.bm.get(8, 16), g[:]) || p.bm.get(7, 1)[0] != 64 {
+			if !prm.CQEGRH.Is(got[0].raw) || prm.CQEL3Type.Get(got[0].raw) != prm.CQEL3IPv6 ||
+				!bytes.Equal(p.bm.get(8, 16), g[:]) || p.bm.get(7, 1)[0] != 64 {
 				w.t.Errorf("GRH %d of type %d, % x", prm.CQEGRH.Get(got[0].raw), prm.CQEL3Type.Get(got[0].raw), p.bm.get(0, 40))
 			}
 		}
@@ -203,7 +208,8 @@ func TestSpecialQP(t *testing.T) {
 		var to, from *qp
 		var am, bm *region
 		w.do(func() {
-			to, from = b.newQP(engine.QPAttr{Service: engine.ServiceQP1}), a.newQP(engine.QPAttr{Service: engine.ServiceUD, SourceQPN: 1})
+			to, from = b.newQP(engine.QPAttr{Service: engine.ServiceQP1}),
+				a.newQP(engine.QPAttr{Service: engine.ServiceUD, SourceQPN: 1})
 			am, bm = a.register(1000, allRights), b.register(1000, allRights)
 			connect(to, from)
 			to.recv(bm, 0, 300)

@@ -144,7 +144,8 @@ func TestOnDemand(t *testing.T) {
 				if !slices.Equal(p[0].kinds(), c.requester) || !slices.Equal(p[1].kinds(), c.responder) {
 					w.t.Errorf("faults %+v and %+v", p[0].faults, p[1].faults)
 				}
-				if f := p[1].faults[0]; f.RDMA && (f.QPN != to.number || f.RKey != b.Key() || f.VA != b.addr+5 || f.OpLength != uint32(length)) {
+				if f := p[1].faults[0]; f.RDMA && (f.QPN != to.number || f.RKey != b.Key() || f.VA != b.addr+5 ||
+					f.OpLength != uint32(length)) {
 					w.t.Errorf("the responder's fault: %+v", f)
 				} else if !f.RDMA && (f.QPN != to.number || f.Queue != to.number || f.Index != 0 || f.Committed != 0) {
 					w.t.Errorf("the responder's fault: %+v", f)
@@ -207,14 +208,16 @@ func TestOnDemandSRQ(t *testing.T) {
 		w.later(time.Second)
 		from.scq.expect("sent", sent)
 		got := to.rcq.poll()
-		if len(got) != 2 || got[0].op != prm.CQERespErr || got[0].syndrome != 0x22 || prm.CQEVendorSyndrome.Get(got[0].raw) != 0x93 ||
+		if len(got) != 2 || got[0].op != prm.CQERespErr || got[0].syndrome != 0x22 ||
+			prm.CQEVendorSyndrome.Get(got[0].raw) != 0x93 ||
 			got[0].index != 0 || got[1].op != prm.CQERespSend || got[1].index != 3 {
 			w.t.Fatalf("received: %+v", got)
 		}
 		if !bytes.Equal(b.get(0, 5000), pattern(5000, 3)) {
 			w.t.Error("what arrived differs")
 		}
-		if f := p[1].faults; len(f) != 1 || f[0].Type != 0 || f[0].Queue != s.Number || f[0].QPN != to.number || f[0].Index != 0 {
+		if f := p[1].faults; len(f) != 1 || f[0].Type != 0 || f[0].Queue != s.Number || f[0].QPN != to.number ||
+			f[0].Index != 0 {
 			w.t.Errorf("faults %+v", f)
 		}
 		if c := p[1].h.Counters(); c.SRQPageFaults != 1 || c.PageFaults != 1 || to.state() != engine.RTS {
@@ -356,7 +359,8 @@ func TestOnDemandImplicit(t *testing.T) {
 			q = h.newQP(engine.QPAttr{})
 			connect(q, q)
 			child = h.register(4096, allRights)
-			k = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.KSM, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd, Length64: true,
+			k = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.KSM, Rights: allRights, QPN: engine.AnyQPN, PD: h.pd,
+				Length64:  true,
 				PageShift: 12, Octowords: 1 << 17, Translations: make([]byte, 16*4)}))
 			for i := range 4 {
 				copy(k.Translations[16*i:], wqe{}.seg(4096, engine.NoMKey, 0).segments)

@@ -78,7 +78,8 @@ func (q *qp) attr(peer *qp) engine.QPAttr {
 }
 
 func (h *host) path(to *host) transport.Path {
-	return transport.Path{DLID: to.LID(), DGID: to.GID(0).GID, DMAC: to.MAC(), GRH: to.GID(0).Version != 0, HopLimit: 64, UDPSport: 0xc123}
+	return transport.Path{DLID: to.LID(), DGID: to.GID(0).GID, DMAC: to.MAC(), GRH: to.GID(0).Version != 0, HopLimit: 64,
+		UDPSport: 0xc123}
 }
 
 // connect moves two queue pairs to RTS.

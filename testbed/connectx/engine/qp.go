@@ -194,7 +194,8 @@ func (qp *QP) layout() error {
 		sq = 64 << qp.LogSQSize
 	}
 	if !qp.Buffer.holds(rq + sq) {
-		return failf(ErrParam, "queues of %d and %d bytes in %d pages of 2^%d bytes", rq, sq, len(qp.Buffer.Pages), qp.Buffer.PageShift)
+		return failf(ErrParam, "queues of %d and %d bytes in %d pages of 2^%d bytes", rq, sq, len(qp.Buffer.Pages),
+			qp.Buffer.PageShift)
 	}
 	if qp.Record%4 != 0 {
 		return failf(ErrParam, "a doorbell record at %#x", qp.Record)

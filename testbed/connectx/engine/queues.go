@@ -17,7 +17,8 @@ func (h *HCA) posted(record uint64, taken uint16, log uint8, v Violation) (uint1
 	n := uint16(w) - taken
 	if int(n) > 1<<log {
 		v.Rule = RuleRQOverrun
-		v.Text += "the receive counter is " + hex(uint16(w)) + ", " + hex(taken) + " were used, and the ring has " + hex(uint32(1)<<log)
+		v.Text += "the receive counter is " + hex(uint16(w)) + ", " + hex(taken) + " were used, and the ring has " +
+			hex(uint32(1)<<log)
 		h.violate(v)
 		return 0, nil
 	}
@@ -36,7 +37,8 @@ func (q *queues) Gather(r *transport.Request, off uint32, p []byte) transport.Sy
 	if s != transport.PageFault {
 		return s
 	}
-	return q.qp.fault(PageFault{Type: faultSend, Queue: q.qp.Number, Index: w.index, Committed: off, Length: uint32(len(p))},
+	return q.qp.fault(PageFault{Type: faultSend, Queue: q.qp.Number, Index: w.index, Committed: off,
+		Length: uint32(len(p))},
 		transport.LocalProtection)
 }
 
@@ -111,7 +113,8 @@ func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.S
 	if s != transport.PageFault {
 		return s
 	}
-	return q.qp.fault(PageFault{Type: faultRead, Queue: q.qp.Number, Index: w.index, Committed: off, Length: uint32(len(p))},
+	return q.qp.fault(PageFault{Type: faultRead, Queue: q.qp.Number, Index: w.index, Committed: off,
+		Length: uint32(len(p))},
 		transport.LocalProtection)
 }
 

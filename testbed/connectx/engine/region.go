@@ -25,7 +25,8 @@ func (qp *QP) remote(a transport.Access) (Rights, bool) {
 }
 
 // Remote returns memory for a peer's access.
-func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Access) (transport.Region, transport.Syndrome) {
+func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Access) (transport.Region,
+	transport.Syndrome) {
 	qp := q.qp
 	right, allowed := qp.remote(a)
 	if !allowed {
@@ -138,7 +139,8 @@ func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
 		as.pd = s.PD
 	}
 	k := qp.hca.mkeys.objects[rkey>>8]
-	if k == nil || k.Variant != uint8(rkey) || k.Free || !k.RemoteInval || k.PD != as.pd || k.QPN != AnyQPN && k.QPN != qp.Number {
+	if k == nil || k.Variant != uint8(rkey) || k.Free || !k.RemoteInval || k.PD != as.pd || k.QPN != AnyQPN &&
+		k.QPN != qp.Number {
 		return transport.RemoteAccess
 	}
 	k.Free = true

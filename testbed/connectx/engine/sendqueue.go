@@ -46,7 +46,8 @@ func (q *sendQueue) updateProducer(ctrl []byte) bool {
 	if err != nil {
 		return false
 	}
-	q.hca.config.Tracer.Emit("doorbell_record", trace.Object("qp", "qp", q.number), trace.Text("counter", "send"), trace.Num("value", w&0xffff))
+	q.hca.config.Tracer.Emit("doorbell_record", trace.Object("qp", "qp", q.number), trace.Text("counter", "send"),
+		trace.Num("value", w&0xffff))
 	q.check(ctrl, uint16(w))
 	if n := uint16(w) - q.head; n <= q.blocks() {
 		q.producer = uint16(w)

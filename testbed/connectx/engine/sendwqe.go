@@ -151,7 +151,8 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 	p := &d.Path
 	p.DLID, p.SL, p.PathBits = uint16(prm.AVDLID.Get(s)), uint8(prm.AVSL.Get(s)), uint8(prm.AVMLID.Get(s))
 	p.GRH, p.SGIDIndex = prm.AVGRH.Is(s), uint8(prm.AVSGIDIndex.Get(s))
-	p.FlowLabel, p.HopLimit, p.TrafficClass = uint32(prm.AVFlowLabel.Get(s)), uint8(prm.AVHopLimit.Get(s)), uint8(prm.AVTClass.Get(s))
+	p.FlowLabel, p.HopLimit, p.TrafficClass = uint32(prm.AVFlowLabel.Get(s)), uint8(prm.AVHopLimit.Get(s)),
+		uint8(prm.AVTClass.Get(s))
 	copy(p.DGID[:], prm.AVDGID.Bytes(s))
 	copy(p.DMAC[:], prm.AVDMAC.Bytes(s))
 	p.PKeyIndex = w.qp.Primary.PKeyIndex
@@ -220,7 +221,8 @@ func (w *sendWQE) memory(rest []byte, as user, rights Rights) (total uint64) {
 // decodePiece decodes a pointer segment.
 func decodePiece(h *HCA, s []byte, as user, rights Rights) piece {
 	n := prm.DataLength.Get(s)
-	return piece{n: n, span: span{hca: h, key: uint32(prm.DataKey.Get(s)), va: prm.DataAddress.Get(s), n: n, rights: rights, as: as}}
+	return piece{n: n, span: span{hca: h, key: uint32(prm.DataKey.Get(s)), va: prm.DataAddress.Get(s), n: n,
+		rights: rights, as: as}}
 }
 
 // user returns the queue pair as a user of memory keys.

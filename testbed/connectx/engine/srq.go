@@ -57,7 +57,8 @@ func (h *HCA) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		return nil, failf(ErrLimit, "an SRQ of 2^%d elements of 2^%d bytes", a.LogSize, a.LogStride)
 	}
 	if !a.Buffer.holds(1 << (a.LogSize + a.LogStride)) {
-		return nil, failf(ErrParam, "an SRQ of 2^%d elements of 2^%d bytes in %d pages", a.LogSize, a.LogStride, len(a.Buffer.Pages))
+		return nil, failf(ErrParam, "an SRQ of 2^%d elements of 2^%d bytes in %d pages", a.LogSize, a.LogStride,
+			len(a.Buffer.Pages))
 	}
 	if a.Record%4 != 0 {
 		return nil, failf(ErrParam, "a doorbell record at %#x", a.Record)
@@ -146,7 +147,8 @@ func (s *SRQ) fetch() *receiveWQE {
 	w.check(s.hca, Violation{SRQN: s.Number, Index: w.index, Offset: uint64(s.head) << s.LogStride, WQE: raw})
 	next := uint16(prm.NextIndex.Get(raw))
 	if int(next) >= 1<<s.LogSize {
-		s.hca.violate(Violation{Rule: RuleSRQLink, SRQN: s.Number, Index: s.head, Offset: uint64(s.head) << s.LogStride, WQE: raw[:16],
+		s.hca.violate(Violation{Rule: RuleSRQLink, SRQN: s.Number, Index: s.head, Offset: uint64(s.head) << s.LogStride,
+			WQE:  raw[:16],
 			Text: "the next index is " + hex(next)})
 		s.fail()
 		return nil

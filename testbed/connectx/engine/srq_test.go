@@ -90,7 +90,8 @@ func TestSRQ(t *testing.T) {
 			w.must(b.ModifyQP(to[1].number, engine.ToErr, 0, engine.QPAttr{}))
 			w.must(b.ModifyQP(to[1].number, engine.ToErr, 0, engine.QPAttr{}))
 		})
-		if len(b.events) != 2 || b.events[0].Type != engine.EventSRQLimit || b.events[1].Type != engine.EventLastWQE || b.events[1].Number != to[1].number {
+		if len(b.events) != 2 || b.events[0].Type != engine.EventSRQLimit || b.events[1].Type != engine.EventLastWQE ||
+			b.events[1].Number != to[1].number {
 			w.t.Errorf("events %+v", b.events)
 		}
 		to[1].rcq.expect("nothing is flushed of an SRQ")

@@ -15,7 +15,8 @@ import (
 // TestTransitions checks, in every state, that exactly the valid transitions
 // are accepted.
 func TestTransitions(t *testing.T) {
-	all := []engine.Transition{engine.RST2INIT, engine.INIT2INIT, engine.INIT2RTR, engine.RTR2RTS, engine.RTS2RTS, engine.RTS2SQD,
+	all := []engine.Transition{engine.RST2INIT, engine.INIT2INIT, engine.INIT2RTR, engine.RTR2RTS, engine.RTS2RTS,
+		engine.RTS2SQD,
 		engine.SQD2SQD, engine.SQD2RTS, engine.SQERR2RTS, engine.ToErr, engine.ToReset}
 	ways := map[engine.QPState]map[engine.Transition]engine.QPState{
 		engine.Reset: {engine.RST2INIT: engine.Init},
@@ -27,7 +28,8 @@ func TestTransitions(t *testing.T) {
 		engine.Err:   {},
 	}
 	path := map[engine.QPState][]engine.Transition{
-		engine.Init: {engine.RST2INIT}, engine.RTR: {engine.RST2INIT, engine.INIT2RTR}, engine.RTS: {engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS},
+		engine.Init: {engine.RST2INIT}, engine.RTR: {engine.RST2INIT, engine.INIT2RTR},
+		engine.RTS: {engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS},
 		engine.SQD: {engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS, engine.RTS2SQD}, engine.Err: {engine.ToErr},
 	}
 	for from, to := range ways {
@@ -74,13 +76,19 @@ func TestModifyErrors(t *testing.T) {
 				at     []engine.Transition
 				change func(a *engine.QPAttr)
 			}{
-				"MTU":         {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR}, func(a *engine.QPAttr) { a.MTU = 1000 }},
-				"P_Key":       {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR}, func(a *engine.QPAttr) { a.Primary.PKeyIndex = 200 }},
-				"RNR timer":   {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR}, func(a *engine.QPAttr) { a.MinRNRTimer = 32 }},
-				"responder":   {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR}, func(a *engine.QPAttr) { a.MaxRespond = 1000 }},
-				"retries":     {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS}, func(a *engine.QPAttr) { a.RetryCount = 8 }},
-				"RNR retries": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS}, func(a *engine.QPAttr) { a.RNRRetry = 8 }},
-				"timeout":     {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS}, func(a *engine.QPAttr) { a.AckTimeout = 32 }},
+				"MTU": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR}, func(a *engine.QPAttr) { a.MTU = 1000 }},
+				"P_Key": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR},
+					func(a *engine.QPAttr) { a.Primary.PKeyIndex = 200 }},
+				"RNR timer": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR},
+					func(a *engine.QPAttr) { a.MinRNRTimer = 32 }},
+				"responder": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR},
+					func(a *engine.QPAttr) { a.MaxRespond = 1000 }},
+				"retries": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS},
+					func(a *engine.QPAttr) { a.RetryCount = 8 }},
+				"RNR retries": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS},
+					func(a *engine.QPAttr) { a.RNRRetry = 8 }},
+				"timeout": {[]engine.Transition{engine.RST2INIT, engine.INIT2RTR, engine.RTR2RTS},
+					func(a *engine.QPAttr) { a.AckTimeout = 32 }},
 			} {
 				w.must(q.h.ModifyQP(q.number, engine.ToReset, 0, engine.QPAttr{}))
 				var err error
@@ -113,9 +121,12 @@ func TestQuery(t *testing.T) {
 		p := newPair(w, engine.QPAttr{})
 		want := p.a.attr(p.b)
 		got := must(p.a.h.QueryQP(p.a.number))
-		if got.State != engine.RTS || got.MTU != want.MTU || got.RemoteQPN != want.RemoteQPN || got.SendPSN != want.SendPSN || got.RecvPSN != want.RecvPSN ||
-			got.AckTimeout != want.AckTimeout || got.RetryCount != want.RetryCount || got.RNRRetry != want.RNRRetry || got.MinRNRTimer != want.MinRNRTimer ||
-			got.MaxInitiate != want.MaxInitiate || got.MaxRespond != want.MaxRespond || got.Primary != want.Primary || !got.RemoteRead || !got.RemoteWrite || !got.RemoteAtomic {
+		if got.State != engine.RTS || got.MTU != want.MTU || got.RemoteQPN != want.RemoteQPN ||
+			got.SendPSN != want.SendPSN || got.RecvPSN != want.RecvPSN ||
+			got.AckTimeout != want.AckTimeout || got.RetryCount != want.RetryCount || got.RNRRetry != want.RNRRetry ||
+			got.MinRNRTimer != want.MinRNRTimer ||
+			got.MaxInitiate != want.MaxInitiate || got.MaxRespond != want.MaxRespond || got.Primary != want.Primary ||
+			!got.RemoteRead || !got.RemoteWrite || !got.RemoteAtomic {
 			w.t.Errorf("%+v", got)
 		}
 		w.do(func() {
@@ -123,7 +134,8 @@ func TestQuery(t *testing.T) {
 			w.must(p.a.h.ModifyQP(p.a.number, engine.RTS2RTS, engine.ParamRNRTimer|engine.ParamRemoteRead, a))
 		})
 		got = must(p.a.h.QueryQP(p.a.number))
-		if got.MinRNRTimer != 3 || got.RemoteRead || !got.RemoteWrite || got.MTU != want.MTU || got.RetryCount != want.RetryCount {
+		if got.MinRNRTimer != 3 || got.RemoteRead || !got.RemoteWrite || got.MTU != want.MTU ||
+			got.RetryCount != want.RetryCount {
 			w.t.Errorf("after a change of two: %+v", got)
 		}
 	})
@@ -148,7 +160,8 @@ func TestDrain(t *testing.T) {
 		w.do(func() { p.b.recv(p.bm, 0, 8) })
 		w.later(100 * time.Millisecond)
 		p.a.scq.expect("drained", sent)
-		if s := p.a.state(); s != engine.SQD || len(p.a.h.events) != 1 || p.a.h.events[0] != (engine.AsyncEvent{Type: engine.EventSQDrained, Number: p.a.number}) {
+		if s := p.a.state(); s != engine.SQD || len(p.a.h.events) != 1 ||
+			p.a.h.events[0] != (engine.AsyncEvent{Type: engine.EventSQDrained, Number: p.a.number}) {
 			w.t.Errorf("state %d, events %+v", s, p.a.h.events)
 		}
 		w.do(func() { w.must(p.a.h.ModifyQP(p.a.number, engine.SQD2RTS, 0, engine.QPAttr{})) })
@@ -243,14 +256,19 @@ func TestCreateErrors(t *testing.T) {
 		q := h.newQP(engine.QPAttr{})
 		c := q.scq
 		buffer, _ := h.buffer(1 << 16)
-		base := engine.QPAttr{PD: h.pd, SendCQ: c.Number, RecvCQ: c.Number, LogSQSize: 2, LogRQSize: 2, LogRQStride: 6, Buffer: buffer}
+		base := engine.QPAttr{PD: h.pd, SendCQ: c.Number, RecvCQ: c.Number, LogSQSize: 2, LogRQSize: 2, LogRQStride: 6,
+			Buffer: buffer}
 		for name, change := range map[string]func(a *engine.QPAttr) error{
-			"service":         func(a *engine.QPAttr) error { a.Service = 0x33; return engine.ErrParam },
-			"PD":              func(a *engine.QPAttr) error { a.PD = 77; return engine.ErrResource },
-			"send CQ":         func(a *engine.QPAttr) error { a.SendCQ = 77; return engine.ErrResource },
-			"receive CQ":      func(a *engine.QPAttr) error { a.RecvCQ = 77; return engine.ErrResource },
-			"SRQ":             func(a *engine.QPAttr) error { a.Source, a.SRQ = engine.FromSRQ, 77; return engine.ErrResource },
-			"XRC domain":      func(a *engine.QPAttr) error { a.Service, a.NoSQ = engine.ServiceXRC, true; return engine.ErrResource },
+			"service":    func(a *engine.QPAttr) error { a.Service = 0x33; return engine.ErrParam },
+			"PD":         func(a *engine.QPAttr) error { a.PD = 77; return engine.ErrResource },
+			"send CQ":    func(a *engine.QPAttr) error { a.SendCQ = 77; return engine.ErrResource },
+			"receive CQ": func(a *engine.QPAttr) error { a.RecvCQ = 77; return engine.ErrResource },
+			"SRQ":        func(a *engine.QPAttr) error { a.Source, a.SRQ = engine.FromSRQ, 77; return engine.ErrResource },
+			"XRC domain": func(a *engine.QPAttr) error {
+				a.Service, a.NoSQ = engine.ServiceXRC,
+					true
+				return engine.ErrResource
+			},
 			"large SQ":        func(a *engine.QPAttr) error { a.LogSQSize = 16; return engine.ErrLimit },
 			"large RQ":        func(a *engine.QPAttr) error { a.LogRQSize = 16; return engine.ErrLimit },
 			"stride":          func(a *engine.QPAttr) error { a.LogRQStride = 3; return engine.ErrLimit },
@@ -297,8 +315,10 @@ func TestCreateErrors(t *testing.T) {
 		}
 		for name, a := range map[string]engine.SRQAttr{
 			"no PD": {LogSize: 2, LogStride: 6, Buffer: buffer}, "large": {PD: h.pd, LogSize: 16, LogStride: 6, Buffer: buffer},
-			"no buffer": {PD: h.pd, LogSize: 2, LogStride: 6}, "record": {PD: h.pd, LogSize: 2, LogStride: 6, Buffer: buffer, Record: 2},
-			"no domain": {PD: h.pd, LogSize: 2, LogStride: 6, Buffer: buffer, XRC: true}, "stride": {PD: h.pd, LogSize: 2, LogStride: 4, Buffer: buffer},
+			"no buffer": {PD: h.pd, LogSize: 2, LogStride: 6},
+			"record":    {PD: h.pd, LogSize: 2, LogStride: 6, Buffer: buffer, Record: 2},
+			"no domain": {PD: h.pd, LogSize: 2, LogStride: 6, Buffer: buffer, XRC: true},
+			"stride":    {PD: h.pd, LogSize: 2, LogStride: 4, Buffer: buffer},
 		} {
 			if _, err := h.CreateSRQ(a); err == nil {
 				w.t.Errorf("an SRQ: %s", name)

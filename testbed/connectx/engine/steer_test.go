@@ -54,7 +54,8 @@ func TestSteeringBounds(t *testing.T) {
 			if err := h.SetFlow(root, 0, many); !errors.Is(err, engine.ErrParam) {
 				t.Errorf("one destination twice: %v", err)
 			}
-			if err := h.SetFlow(root, 0, engine.Flow{Group: group, Dests: make([]engine.FlowDest, 257)}); !errors.Is(err, engine.ErrLimit) {
+			if err := h.SetFlow(root, 0, engine.Flow{Group: group, Dests: make([]engine.FlowDest, 257)}); !errors.Is(err,
+				engine.ErrLimit) {
 				t.Errorf("257 destinations: %v", err)
 			}
 		})

@@ -38,8 +38,10 @@ const (
 
 // Rules has all rules.
 var Rules = []Rule{
-	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord, RuleCQOverrun, RuleCQFresh,
-	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink, RuleUnknownQueue, RuleStore, RuleInline,
+	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord,
+	RuleCQOverrun, RuleCQFresh,
+	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink,
+	RuleUnknownQueue, RuleStore, RuleInline,
 	RuleAtomicAddress,
 }
 
@@ -71,10 +73,12 @@ func (cq *CQ) checkArm(uar, word uint32) {
 		return
 	}
 	if uar != cq.UAR {
-		h.violate(Violation{Rule: RuleUAR, CQN: cq.Number, Text: "an arm doorbell in UAR page " + hex(uar) + ", the CQ's is " + hex(cq.UAR)})
+		h.violate(Violation{Rule: RuleUAR, CQN: cq.Number,
+			Text: "an arm doorbell in UAR page " + hex(uar) + ", the CQ's is " + hex(cq.UAR)})
 	}
 	if w, err := h.record(cq.Record + 4); err == nil && w != word && !armedAgain(w, word) {
-		h.violate(Violation{Rule: RuleArmRecord, CQN: cq.Number, Text: "the arm doorbell is " + hex(word) + ", its record " + hex(w)})
+		h.violate(Violation{Rule: RuleArmRecord, CQN: cq.Number, Text: "the arm doorbell is " + hex(word) + ", its record " +
+			hex(w)})
 	}
 }
 

@@ -86,7 +86,8 @@ var ruleTests = []struct {
 		be.PutUint32(p.a.h.bytes(p.a.record+4, 4), 1)
 		p.a.h.Store(p.a.uar, 0x800, b)
 	}},
-	{engine.RuleBlueFlame, "a burst without its beginning", func(w *world, p *pair) { p.a.h.Store(p.a.uar, 0x808, make([]byte, 8)) }},
+	{engine.RuleBlueFlame, "a burst without its beginning",
+		func(w *world, p *pair) { p.a.h.Store(p.a.uar, 0x808, make([]byte, 8)) }},
 	{engine.RuleBlueFlame, "a burst with a hole", func(w *world, p *pair) {
 		b := p.a.write(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).inline(make([]byte, 28)))
 		be.PutUint32(p.a.h.bytes(p.a.record+4, 4), 1)
@@ -101,7 +102,8 @@ var ruleTests = []struct {
 		p.a.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, 1<<24), p.a.scq.Number))
 	}},
 	{engine.RuleArmRecord, "the record of an earlier event", func(w *world, p *pair) { p.a.scq.armPosted(1<<28, 0) }},
-	{engine.RuleArmRecord, "the record of an earlier completion", func(w *world, p *pair) { p.a.scq.armPosted(0, 0xffffff) }},
+	{engine.RuleArmRecord, "the record of an earlier completion",
+		func(w *world, p *pair) { p.a.scq.armPosted(0, 0xffffff) }},
 	{engine.RuleCQFresh, "a CQ of zeros", func(w *world, p *pair) {
 		b, _ := p.a.h.buffer(4096)
 		must(p.a.h.CreateCQ(engine.CQAttr{LogSize: 6, Buffer: b, Record: p.a.h.alloc(8)}))
@@ -113,12 +115,14 @@ var ruleTests = []struct {
 		x := wqe{op: prm.OpcodeWrite}.words(0, 0)
 		q.post(x, x, x)
 	}},
-	{engine.RuleKey, "a local key that does not exist", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeSend}.seg(8, p.am.Key()^1, 0)) }},
+	{engine.RuleKey, "a local key that does not exist",
+		func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeSend}.seg(8, p.am.Key()^1, 0)) }},
 	{engine.RuleKey, "a receive key that does not exist", func(w *world, p *pair) {
 		p.b.recvSegs(wqe{}.seg(8, 0x123400, 0))
 		p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
 	}},
-	{engine.RuleSegments, "inline data for a response", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).inline(make([]byte, 8))) }},
+	{engine.RuleSegments, "inline data for a response",
+		func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeRead}.raddr(p.bm, 0).inline(make([]byte, 8))) }},
 	{engine.RuleSegments, "no XRC segment", func(w *world, p *pair) {
 		q := p.a.h.newQP(engine.QPAttr{Service: engine.ServiceXRC, Source: engine.FromNone})
 		connect(q, q)
@@ -131,9 +135,11 @@ var ruleTests = []struct {
 		p.a.rewrite(0, b)
 		p.a.ring(b)
 	}},
-	{engine.RuleDS, "a UMR without its context", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeUMR}.words(0, 0, 0, 0)) }},
+	{engine.RuleDS, "a UMR without its context",
+		func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeUMR}.words(0, 0, 0, 0)) }},
 	{engine.RuleOpcode, "an unknown opcode", func(w *world, p *pair) { p.a.post(wqe{op: 0x77}) }},
-	{engine.RuleZeroLength, "a segment of length 0", func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 0)) }},
+	{engine.RuleZeroLength, "a segment of length 0",
+		func(w *world, p *pair) { p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 0)) }},
 	{engine.RuleZeroLength, "a receive segment of length 0", func(w *world, p *pair) {
 		p.b.recv(p.bm, 0, 0)
 		p.a.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
@@ -158,8 +164,14 @@ var ruleTests = []struct {
 		be.PutUint32(s.h.bytes(s.record, 4), 1)
 		q.post(wqe{op: prm.OpcodeSend}.data(p.am, 0, 8))
 	}},
-	{engine.RuleUnknownQueue, "a send queue", func(w *world, p *pair) { p.a.h.Store(16, 0x800, []byte{0, 0, 0, 8, 0xff, 0, 0, 1}) }},
-	{engine.RuleUnknownQueue, "a CQ", func(w *world, p *pair) { p.a.h.Store(16, 0x20, []byte{0, 0, 0, 0, 0, 0xff, 0, 0}) }},
+	{engine.RuleUnknownQueue, "a send queue", func(w *world,
+		p *pair) {
+		p.a.h.Store(16, 0x800, []byte{0, 0, 0, 8, 0xff, 0, 0, 1})
+	}},
+	{engine.RuleUnknownQueue, "a CQ", func(w *world,
+		p *pair) {
+		p.a.h.Store(16, 0x20, []byte{0, 0, 0, 0, 0, 0xff, 0, 0})
+	}},
 	{engine.RuleStore, "an invalid offset", func(w *world, p *pair) { p.a.h.Store(16, 0x28, make([]byte, 8)) }},
 	{engine.RuleStore, "four bytes", func(w *world, p *pair) { p.a.h.Store(16, 0x800, make([]byte, 4)) }},
 	{engine.RuleInline, "more than the WQE", func(w *world, p *pair) {

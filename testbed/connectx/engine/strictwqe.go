@@ -12,7 +12,8 @@ func (w *sendWQE) violate(rule Rule, text string) {
 	if !q.hca.config.Strict {
 		return
 	}
-	q.hca.violate(Violation{Rule: rule, QPN: q.number, Index: w.index, Offset: q.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
+	q.hca.violate(Violation{Rule: rule, QPN: q.number, Index: w.index, Offset: q.offset(w.index), WQE: bytes.Clone(w.raw),
+		Text: text})
 }
 
 // checkZero reports a reserved field that is not zero.
@@ -84,16 +85,19 @@ func (q *sendQueue) check(ctrl []byte, producer uint16) {
 	v := Violation{QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(ctrl)}
 	if int16(producer-(index+blocks)) < 0 {
 		v.Rule = RuleRecord
-		v.Text = "the send counter is " + hex(producer) + ", the doorbell is for WQE " + hex(index) + " of " + hex(blocks) + " blocks"
+		v.Text = "the send counter is " + hex(producer) + ", the doorbell is for WQE " + hex(index) + " of " + hex(blocks) +
+			" blocks"
 		h.violate(v)
 	}
 	if n := producer - q.done; n > q.blocks() {
 		v.Rule = RuleSQOverrun
-		v.Text = "the send counter is " + hex(producer) + ", WQE " + hex(q.done) + " is not done, and the ring has " + hex(q.blocks()) + " blocks"
+		v.Text = "the send counter is " + hex(producer) + ", WQE " + hex(q.done) + " is not done, and the ring has " +
+			hex(q.blocks()) + " blocks"
 		h.violate(v)
 	}
 	var mem [8]byte
-	if int16(index-q.head) >= 0 && h.load(q.buffer, q.base+q.offset(index), mem[:]) == nil && !bytes.Equal(mem[:], ctrl[:8]) {
+	if int16(index-q.head) >= 0 && h.load(q.buffer, q.base+q.offset(index), mem[:]) == nil &&
+		!bytes.Equal(mem[:], ctrl[:8]) {
 		v.Rule = RuleDoorbell
 		v.Text = "the doorbell differs from the WQE in memory"
 		h.violate(v)

@@ -13,8 +13,10 @@ func (w *sendWQE) trace() {
 	if !t.On() {
 		return
 	}
-	r, f := &w.request, []trace.Field{trace.Object("qp", "qp", w.queue.number), trace.Text("queue", "send"), trace.Num("index", w.index),
-		trace.Text("opcode", opcodeName(w.opcode)), trace.Num("ds", prm.CtrlDS.Get(w.raw)), trace.Num("fm", prm.CtrlFence.Get(w.raw)),
+	r, f := &w.request, []trace.Field{trace.Object("qp", "qp", w.queue.number), trace.Text("queue", "send"),
+		trace.Num("index", w.index),
+		trace.Text("opcode", opcodeName(w.opcode)), trace.Num("ds", prm.CtrlDS.Get(w.raw)),
+		trace.Num("fm", prm.CtrlFence.Get(w.raw)),
 		trace.Num("ce", prm.CtrlCompletion.Get(w.raw)), trace.Bool("se", prm.CtrlSolicited.Is(w.raw))}
 	switch w.opcode {
 	case prm.OpcodeUMR, prm.OpcodeLocalInval, prm.OpcodeSendInval:
@@ -37,7 +39,8 @@ func (w *sendWQE) trace() {
 		f = append(f, trace.Address("raddr", r.RemoteAddr), trace.Key("rkey", r.RKey))
 	}
 	if len(w.umr) >= prm.WQEUMR.Size {
-		f = append(f, trace.Hex("umr_flags", w.umr[0]), trace.Num("octowords", prm.UMROctowords.Get(w.umr)), trace.Hex("mask", prm.UMRMask.Get(w.umr)))
+		f = append(f, trace.Hex("umr_flags", w.umr[0]), trace.Num("octowords", prm.UMROctowords.Get(w.umr)),
+			trace.Hex("mask", prm.UMRMask.Get(w.umr)))
 	}
 	t.Emit("wqe", append(f, tracePieces(w.pieces)...)...)
 }
@@ -45,7 +48,8 @@ func (w *sendWQE) trace() {
 // traceReceive emits a receive WQE's event.
 func (h *HCA) traceReceive(owner trace.Field, w *receiveWQE) {
 	if t := h.config.Tracer; t.On() {
-		t.Emit("wqe", append([]trace.Field{owner, trace.Text("queue", "receive"), trace.Num("index", w.index)}, tracePieces(w.pieces)...)...)
+		t.Emit("wqe", append([]trace.Field{owner, trace.Text("queue", "receive"), trace.Num("index", w.index)},
+			tracePieces(w.pieces)...)...)
 	}
 }
 
@@ -59,15 +63,17 @@ func tracePieces(pieces []piece) (f []trace.Field) {
 		if p.inline != nil {
 			f = append(f, trace.Bytes("inline"+place, p.inline))
 		} else {
-			f = append(f, trace.Key("lkey"+place, p.span.key), trace.Address("addr"+place, p.span.va), trace.Num("length"+place, p.n))
+			f = append(f, trace.Key("lkey"+place, p.span.key), trace.Address("addr"+place, p.span.va),
+				trace.Num("length"+place, p.n))
 		}
 	}
 	return f
 }
 
 var opcodeNames = map[uint8]string{
-	prm.OpcodeNOP: "NOP", prm.OpcodeSendInval: "SEND_INVAL", prm.OpcodeWrite: "RDMA_WRITE", prm.OpcodeWriteImm: "RDMA_WRITE_IMM",
-	prm.OpcodeSend: "SEND", prm.OpcodeSendImm: "SEND_IMM", prm.OpcodeTSO: "TSO", prm.OpcodeRead: "RDMA_READ",
+	prm.OpcodeNOP: "NOP", prm.OpcodeSendInval: "SEND_INVAL", prm.OpcodeWrite: "RDMA_WRITE",
+	prm.OpcodeWriteImm: "RDMA_WRITE_IMM",
+	prm.OpcodeSend:     "SEND", prm.OpcodeSendImm: "SEND_IMM", prm.OpcodeTSO: "TSO", prm.OpcodeRead: "RDMA_READ",
 	prm.OpcodeAtomicCS: "ATOMIC_CS", prm.OpcodeAtomicFA: "ATOMIC_FA", prm.OpcodeAtomicMaskedCS: "ATOMIC_MASKED_CS",
 	prm.OpcodeAtomicMaskedFA: "ATOMIC_MASKED_FA", prm.OpcodeLocalInval: "LOCAL_INVAL", prm.OpcodeUMR: "UMR",
 }
@@ -102,7 +108,8 @@ func (cq *CQ) trace(b []byte) {
 }
 
 func cqeName(op uint64) string {
-	names := map[uint64]string{prm.CQEReq: "REQ", prm.CQERespWrite: "RESP_WR_IMM", prm.CQERespSend: "RESP_SEND", prm.CQERespSendImm: "RESP_SEND_IMM",
+	names := map[uint64]string{prm.CQEReq: "REQ", prm.CQERespWrite: "RESP_WR_IMM", prm.CQERespSend: "RESP_SEND",
+		prm.CQERespSendImm: "RESP_SEND_IMM",
 		prm.CQERespSendInv: "RESP_SEND_INV", prm.CQEResize: "RESIZE_CQ", prm.CQEReqErr: "REQ_ERR", prm.CQERespErr: "RESP_ERR"}
 	return names[op]
 }

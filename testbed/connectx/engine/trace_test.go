@@ -16,7 +16,8 @@ func TestTrace(t *testing.T) {
 		p := newPair(w, engine.QPAttr{})
 		w.do(func() {
 			p.b.recv(p.bm, 0, 100)
-			p.a.post(wqe{op: prm.OpcodeSendImm, imm: 7, se: true}.data(p.am, 0, 10).inline([]byte("x")), wqe{op: prm.OpcodeWrite}.raddr(p.bm, 8).data(p.am, 4, 5))
+			p.a.post(wqe{op: prm.OpcodeSendImm, imm: 7, se: true}.data(p.am, 0, 10).inline([]byte("x")),
+				wqe{op: prm.OpcodeWrite}.raddr(p.bm, 8).data(p.am, 4, 5))
 			p.a.scq.arm(true)
 		})
 		p.a.scq.expect("sent", sent, sent)

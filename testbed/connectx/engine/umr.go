@@ -12,7 +12,8 @@ func (w *sendWQE) update() transport.Syndrome {
 		w.violate(RuleDS, "a UMR without its segments")
 		return transport.LocalQPOp
 	}
-	ctrl, ctx, rest := w.umr[:prm.WQEUMR.Size], w.umr[prm.WQEUMR.Size:prm.WQEUMR.Size+umrContext], w.umr[prm.WQEUMR.Size+umrContext:]
+	ctrl, ctx, rest := w.umr[:prm.WQEUMR.Size], w.umr[prm.WQEUMR.Size:prm.WQEUMR.Size+umrContext],
+		w.umr[prm.WQEUMR.Size+umrContext:]
 	w.checkZero(prm.UMRReservedFlags, ctrl)
 	mask := prm.UMRMask.Get(ctrl)
 	if mask&^prm.UMRMaskKnown != 0 {
@@ -168,7 +169,8 @@ func (qp *QP) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
 		if n == 0 {
 			continue
 		}
-		part := span{hca: qp.hca, key: uint32(prm.KLMKey.Get(list)), va: prm.KLMAddress.Get(list), n: n, rights: need, as: qp.user()}
+		part := span{hca: qp.hca, key: uint32(prm.KLMKey.Get(list)), va: prm.KLMAddress.Get(list), n: n, rights: need,
+			as: qp.user()}
 		if !part.ok() {
 			return false
 		}

@@ -55,9 +55,12 @@ const (
 
 // bind returns the request with which libmlx5 binds a memory window.
 func bind(k *engine.MKey, r *region, off, n int, rights engine.Rights, qpn uint32) umr {
-	u := umr{key: k.Key(), mask: bindMask, flags: []prm.Field{prm.UMROffsetEnable, prm.UMRInline}, ctx: map[prm.Field]uint64{
-		prm.MKCMKey70: uint64(k.Variant), prm.MKCQPN: uint64(qpn), prm.MKCStartAddr: r.addr + uint64(off), prm.MKCLen: uint64(n)}}
-	for f, right := range map[prm.Field]engine.Rights{prm.MKCLW: engine.LocalWrite, prm.MKCRR: engine.RemoteRead, prm.MKCRW: engine.RemoteWrite, prm.MKCA: engine.RemoteAtomic} {
+	u := umr{key: k.Key(), mask: bindMask, flags: []prm.Field{prm.UMROffsetEnable, prm.UMRInline},
+		ctx: map[prm.Field]uint64{
+			prm.MKCMKey70: uint64(k.Variant), prm.MKCQPN: uint64(qpn), prm.MKCStartAddr: r.addr + uint64(off),
+			prm.MKCLen: uint64(n)}}
+	for f, right := range map[prm.Field]engine.Rights{prm.MKCLW: engine.LocalWrite, prm.MKCRR: engine.RemoteRead,
+		prm.MKCRW: engine.RemoteWrite, prm.MKCA: engine.RemoteAtomic} {
 		if rights&right != 0 {
 			u.ctx[f] = 1
 		}
@@ -82,8 +85,9 @@ func unbind(k *engine.MKey, qpn uint32) umr {
 }
 
 func (h *host) window(kind int) *engine.MKey {
-	return must(h.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead, Free: true, UMR: true, RemoteInval: kind == 2,
-		QPN: engine.AnyQPN, PD: h.pd, Octowords: 4, Variant: 1}))
+	return must(h.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead, Free: true, UMR: true,
+		RemoteInval: kind == 2,
+		QPN:         engine.AnyQPN, PD: h.pd, Octowords: 4, Variant: 1}))
 }
 
 // TestWindows binds, uses and invalidates memory windows of both types, locally
@@ -148,7 +152,10 @@ func TestBindErrors(t *testing.T) {
 			h.pd = own
 			return bind(mw, p.am, 0, 100, engine.RemoteRead, engine.AnyQPN)
 		},
-		"a key that cannot be updated": func(p *pair) umr { return bind(p.am.MKey, p.am, 0, 100, engine.RemoteRead, engine.AnyQPN) },
+		"a key that cannot be updated": func(p *pair) umr {
+			return bind(p.am.MKey, p.am, 0, 100, engine.RemoteRead,
+				engine.AnyQPN)
+		},
 		"a window that is bound": func(p *pair) umr {
 			mw := p.a.h.window(2)
 			mw.Free = false
@@ -193,7 +200,8 @@ func TestUpdate(t *testing.T) {
 		w.do(func() {
 			u = h.newQP(engine.QPAttr{Service: engine.ServiceUMR, Source: engine.FromNone})
 			u.up(engine.QPAttr{})
-			k = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Free: true, UMR: true, QPN: engine.AnyQPN, PD: h.pd, Octowords: 64, Variant: 9}))
+			k = must(h.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Free: true, UMR: true, QPN: engine.AnyQPN, PD: h.pd,
+				Octowords: 64, Variant: 9}))
 			list = h.register(1024, allRights)
 			for i := range 8 {
 				pages = append(pages, h.alloc(4096))
@@ -201,9 +209,11 @@ func TestUpdate(t *testing.T) {
 			}
 			p.am.put(0, pattern(5000, 1))
 			u.post(umr{key: k.Key(), flags: []prm.Field{prm.UMRCheckNotFree, prm.UMROffsetEnable}, words: 4, pointed: list,
-				mask: prm.UMRMaskLen | prm.UMRMaskStart | prm.UMRMaskPageSize | prm.UMRMaskPD | prm.UMRMaskFree | prm.UMRMaskKey | prm.UMRMaskQPN |
+				mask: prm.UMRMaskLen | prm.UMRMaskStart | prm.UMRMaskPageSize | prm.UMRMaskPD | prm.UMRMaskFree | prm.UMRMaskKey |
+					prm.UMRMaskQPN |
 					prm.UMRMaskLocalRead | prm.UMRMaskLocalWrite | prm.UMRMaskRemoteWrite,
-				ctx: map[prm.Field]uint64{prm.MKCMKey70: 10, prm.MKCQPN: engine.AnyQPN, prm.MKCPD: uint64(h.pd), prm.MKCLogPageSize: 12, prm.MKCLR: 1, prm.MKCLW: 1, prm.MKCRW: 1,
+				ctx: map[prm.Field]uint64{prm.MKCMKey70: 10, prm.MKCQPN: engine.AnyQPN, prm.MKCPD: uint64(h.pd),
+					prm.MKCLogPageSize: 12, prm.MKCLR: 1, prm.MKCLW: 1, prm.MKCRW: 1,
 					prm.MKCStartAddr: 0x10000, prm.MKCLen: 8 * 4096}}.wqe())
 		})
 		u.scq.expect("enabled", sent)
@@ -215,7 +225,8 @@ func TestUpdate(t *testing.T) {
 		}
 		w.do(func() {
 			list.put(0, make([]byte, 16)) // pages 2 and 3 are removed
-			u.post(umr{key: k.Key(), flags: []prm.Field{prm.UMRCheckFree, prm.UMROffsetEnable}, offset: 1, words: 1, pointed: list}.wqe())
+			u.post(umr{key: k.Key(), flags: []prm.Field{prm.UMRCheckFree, prm.UMROffsetEnable}, offset: 1, words: 1,
+				pointed: list}.wqe())
 			p.a.post(at(0).data(p.am, 0, 2*4096))
 		})
 		u.scq.expect("removed", sent)

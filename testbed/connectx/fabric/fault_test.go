@@ -31,7 +31,8 @@ func TestDrop(t *testing.T) {
 	w.send(1, 0, "other way")
 	w.expect([]string{"other way"}, []string{"1", "4"})
 	w.loop.Run(func() {
-		want := []FaultStatus{{ID: id, Fault: Fault{Action: Drop, Port: "a", Direction: From, Skip: 1, Count: 2}, Matched: 4, Hit: 2}}
+		want := []FaultStatus{{ID: id, Fault: Fault{Action: Drop, Port: "a", Direction: From, Skip: 1, Count: 2}, Matched: 4,
+			Hit: 2}}
 		if diff := cmp.Diff(want, w.sw.Faults()); diff != "" {
 			t.Error(diff)
 		}
@@ -277,7 +278,8 @@ func TestQueuesAreBounded(t *testing.T) {
 // TestMatch checks that faults hit only packets that match, in all
 // encapsulations.
 func TestMatch(t *testing.T) {
-	packet := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), DestQPN: 0x123456, PSN: 77, PKey: 0xFFFF, Payload: []byte("data")}
+	packet := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), DestQPN: 0x123456, PSN: 77, PKey: 0xFFFF,
+		Payload: []byte("data")}
 	v4 := [16]byte{10: 0xFF, 11: 0xFF, 12: 10, 15: 1}
 	v6 := [16]byte{0: 0xFE, 1: 0x80, 15: 1}
 	routes := map[string]roce.Route{
@@ -298,7 +300,8 @@ func TestMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		etherType := types[route.Version == roce.V2][route.IPv4()]
-		if diff := cmp.Diff(header{etherType, true, p.Opcode, p.DestQPN, p.PSN}, frame(b).header(), cmp.AllowUnexported(header{})); diff != "" {
+		if diff := cmp.Diff(header{etherType, true, p.Opcode, p.DestQPN, p.PSN}, frame(b).header(),
+			cmp.AllowUnexported(header{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 		for _, c := range []struct {
@@ -329,7 +332,8 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	arp := frame(makeFrame(broadcast, mac(0), "ARP"))
-	if (&Match{Opcodes: Opcodes{0}}).matches(arp) || (&Match{DestQPN: 1}).matches(arp) || (&Match{PSNs: []uint32{0}}).matches(arp) {
+	if (&Match{Opcodes: Opcodes{0}}).matches(arp) || (&Match{DestQPN: 1}).matches(arp) ||
+		(&Match{PSNs: []uint32{0}}).matches(arp) {
 		t.Error("a frame without transport header matches")
 	}
 }

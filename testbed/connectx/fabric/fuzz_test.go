@@ -17,7 +17,8 @@ func seedFrames(add func([]byte)) {
 	add(makeFrame(broadcast, mac(1), "hello"))
 	for _, v := range []roce.Version{roce.V1, roce.V2} {
 		for _, gid := range [][16]byte{{0: 0xFE, 1: 0x80, 15: 1}, {10: 0xFF, 11: 0xFF, 12: 10}} {
-			p := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly), Route: roce.Route{Version: v, GRH: true, SGID: gid, DGID: gid, Tagged: true, SMAC: mac(1), DMAC: mac(2)}}
+			p := roce.Packet{Opcode: roce.RC.Of(roce.SendOnly),
+				Route: roce.Route{Version: v, GRH: true, SGID: gid, DGID: gid, Tagged: true, SMAC: mac(1), DMAC: mac(2)}}
 			b, err := p.AppendFrame(nil)
 			if err != nil {
 				panic(err)

@@ -177,7 +177,8 @@ func TestGuests(t *testing.T) {
 		{"a", 100, 3, true}, {"a", 200, 3, false}, {"a", 300, 3, false}, {"a", 400, 3, true},
 		{"b", 100, 3, true}, {"b", 200, 0, false}, {"b", 300, 0, false}, {"b", 400, 3, true},
 	} {
-		shown := g.output(1, "tcpdump -Z root -nn -r /share/%s.pcap 'icmp and greater %d and less %d'", c.port, c.size+42, c.size+42)
+		shown := g.output(1, "tcpdump -Z root -nn -r /share/%s.pcap 'icmp and greater %d and less %d'", c.port, c.size+42,
+			c.size+42)
 		requests, replies := strings.Count(shown, "ICMP echo request"), strings.Count(shown, "ICMP echo reply")
 		if requests < c.requests || c.requests == 0 && requests > 0 || replies > 0 != c.replies {
 			t.Errorf("tcpdump of %s: %d requests of %d bytes and %d replies:\n%s", c.port, requests, c.size, replies, shown)

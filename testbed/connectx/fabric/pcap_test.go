@@ -68,7 +68,8 @@ func TestCapture(t *testing.T) {
 			name string
 			file *bytes.Buffer
 			want []string
-		}{{"a", &a, []string{"1", "2", "3", "4"}}, {"b", &b, []string{"1", "4", "3"}}, {"all", &all, []string{"1", "2", "3", "4"}}} {
+		}{{"a", &a, []string{"1", "2", "3", "4"}}, {"b", &b, []string{"1", "4", "3"}},
+			{"all", &all, []string{"1", "2", "3", "4"}}} {
 			if got := payloads(readCapture(t, c.file.Bytes())); !slices.Equal(got, c.want) {
 				t.Errorf("capture of %s: %q, want %q", c.name, got, c.want)
 			}

@@ -207,7 +207,8 @@ func (s *stream) read() (frame, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > MaxFrame {
-		return nil, errorf(ErrProtocol, "a frame of %d bytes, the maximum is %d: is the other end a -netdev stream?", n, MaxFrame)
+		return nil, errorf(ErrProtocol, "a frame of %d bytes, the maximum is %d: is the other end a -netdev stream?", n,
+			MaxFrame)
 	}
 	f := make(frame, n)
 	if _, err := io.ReadFull(s.r, f); err != nil {

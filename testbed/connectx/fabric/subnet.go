@@ -87,7 +87,8 @@ func (p *SubnetPort) SetLID(lid uint16, lmc uint8) error {
 	}
 	count := uint16(1) << lmc
 	if lid&(count-1) != 0 || lid >= firstMulticast {
-		return errorf(ErrParam, "LID %#x with LMC %d: unicast LIDs are 1 to 0xbfff, and the lowest LMC bits are zero", lid, lmc)
+		return errorf(ErrParam, "LID %#x with LMC %d: unicast LIDs are 1 to 0xbfff, and the lowest LMC bits are zero", lid,
+			lmc)
 	}
 	if p.gone {
 		return errorf(ErrClosed, "port %q is detached", p.name)

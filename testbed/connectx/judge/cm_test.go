@@ -23,16 +23,22 @@ type cmGame struct {
 
 var cmGames = []cmGame{
 	{"rping", "rping -s -v -a {server} -C 10", "rping -c -v -V -C 10 -a {server}", "LISTEN", ""},
-	{"rping_long", "rping -s -a {server} -S 65535 -C 5", "rping -c -V -C 5 -S 65535 -I {client} -a {server}", "LISTEN", ""},
-	{"ucmatose", "ucmatose -b {server} -c 4 -C 7 -S 3333", "ucmatose -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
-	{"udaddy", "udaddy -b {server} -c 3 -C 9 -S 1000", "udaddy -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
+	{"rping_long", "rping -s -a {server} -S 65535 -C 5", "rping -c -V -C 5 -S 65535 -I {client} -a {server}", "LISTEN",
+		""},
+	{"ucmatose", "ucmatose -b {server} -c 4 -C 7 -S 3333", "ucmatose -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN",
+		"return status 0"},
+	{"udaddy", "udaddy -b {server} -c 3 -C 9 -S 1000", "udaddy -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN",
+		"return status 0"},
 }
 
 // gidGames are for InfiniBand: the addresses are GIDs (AF_IB).
 var gidGames = []cmGame{
-	{"ucmatose", "ucmatose -f gid -b {server} -c 4 -C 7 -S 3333", "ucmatose -f gid -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
-	{"ucmatose_ib", "ucmatose -f gid -P ib -b {server} -C 3", "ucmatose -f gid -P ib -s {server} -b {client} -C 3", "LISTEN", "return status 0"},
-	{"udaddy", "udaddy -f gid -b {server} -c 3 -C 9 -S 1000", "udaddy -f gid -s {server} -b {client} -c 3 -C 9 -S 1000", "LISTEN", "return status 0"},
+	{"ucmatose", "ucmatose -f gid -b {server} -c 4 -C 7 -S 3333",
+		"ucmatose -f gid -s {server} -b {client} -c 4 -C 7 -S 3333", "LISTEN", "return status 0"},
+	{"ucmatose_ib", "ucmatose -f gid -P ib -b {server} -C 3", "ucmatose -f gid -P ib -s {server} -b {client} -C 3",
+		"LISTEN", "return status 0"},
+	{"udaddy", "udaddy -f gid -b {server} -c 3 -C 9 -S 1000", "udaddy -f gid -s {server} -b {client} -c 3 -C 9 -S 1000",
+		"LISTEN", "return status 0"},
 }
 
 // routesPython gives librdmacm paths.
@@ -111,7 +117,8 @@ func (m *machines) awaitID(t *testing.T, e end, p *program.Process, state string
 // So strace slows it down, and it sends more than are expected.
 func (m *machines) playMulticast(t *testing.T, receiver, sender end) {
 	const group, count = "239.7.0.1", 10
-	r := program.StartOn(t, receiver.guest, &program.Terminal, "nice", "-n", "19", "mckey", "-m", group, "-C", fmt.Sprint(count), "-b", receiver.ip)
+	r := program.StartOn(t, receiver.guest, &program.Terminal, "nice", "-n", "19", "mckey", "-m", group, "-C",
+		fmt.Sprint(count), "-b", receiver.ip)
 	if !r.Stdout.Await("joined dgid: ::ffff:" + group) {
 		t.Fatalf("the receiver does not join:\n%v", r)
 	}

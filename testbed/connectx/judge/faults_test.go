@@ -86,7 +86,8 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network}, {"port", (*faulty).port},
+	{"completions", (*faulty).completions}, {"commands", (*faulty).commands}, {"network", (*faulty).network},
+	{"port", (*faulty).port},
 	{"scale", scale(100)}, {"idle", (*faulty).idle}, {"eventQueue", (*faulty).eventQueue}, {"health", (*faulty).health},
 	{"bus", (*faulty).bus}, {"removal", (*faulty).removal},
 }
@@ -110,7 +111,8 @@ func testFaults(t *testing.T, kernel string, faults []fault) {
 // completions injects each syndrome and checks the status in C.
 func (f *faulty) completions(y *program.Dialogue) {
 	for s, status := range map[transport.Syndrome]string{
-		0x01: "LOC_LEN_ERR", 0x02: "LOC_QP_OP_ERR", 0x04: "LOC_PROT_ERR", 0x05: "WR_FLUSH_ERR", 0x06: "MW_BIND_ERR", 0x10: "BAD_RESP_ERR",
+		0x01: "LOC_LEN_ERR", 0x02: "LOC_QP_OP_ERR", 0x04: "LOC_PROT_ERR", 0x05: "WR_FLUSH_ERR", 0x06: "MW_BIND_ERR",
+		0x10: "BAD_RESP_ERR",
 		0x11: "LOC_ACCESS_ERR", 0x12: "REM_INV_REQ_ERR", 0x13: "REM_ACCESS_ERR", 0x14: "REM_OP_ERR", 0x15: "RETRY_EXC_ERR",
 		0x16: "RNR_RETRY_EXC_ERR", 0x22: "REM_ABORT_ERR", 0x7f: "GENERAL_ERR",
 	} {

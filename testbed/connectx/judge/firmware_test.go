@@ -26,7 +26,8 @@ func oldFirmware(_ int, c *connectx.Config) {
 		}
 	}
 	set(0, prm.HCACapCQEVersion, prm.HCACapCQResize, prm.HCACapCQOI, prm.HCACapSctrDataCQE, prm.HCACapAtomic,
-		prm.HCACapIMAICL, prm.HCACapFixedBufferSize, prm.HCACapUMRPtrRLKY, prm.HCACapAPM, prm.HCACapBlockLBMC, prm.HCACapSetDethSqpn,
+		prm.HCACapIMAICL, prm.HCACapFixedBufferSize, prm.HCACapUMRPtrRLKY, prm.HCACapAPM, prm.HCACapBlockLBMC,
+		prm.HCACapSetDethSqpn,
 		prm.HCACapECESupport, prm.HCACapUAR4k)
 	set(10, prm.HCACapLogMaxSRQ, prm.HCACapLogMaxPD, prm.HCACapLogMaxQPSize, prm.HCACapLogMaxSRQSize)
 	set(12, prm.HCACapLogMaxQP, prm.HCACapLogMaxCQ, prm.HCACapLogMaxCQSize)
@@ -61,7 +62,8 @@ func TestOldFirmware(t *testing.T) {
 			}
 			played := 0
 			for _, g := range core(pingpongs) {
-				if slices.Contains(oldGames[link], g.program) && (g.program == "ibv_xsrq_pingpong" || strings.Contains(g.args, "-e ")) {
+				if slices.Contains(oldGames[link], g.program) &&
+					(g.program == "ibv_xsrq_pingpong" || strings.Contains(g.args, "-e ")) {
 					t.Run(g.String(), func(t *testing.T) { m.play(t, g, e, e) })
 					played++
 				}

@@ -93,7 +93,8 @@ func (m *machines) testGoWith(t *testing.T, name string, ours, theirs end) {
 func (m *machines) playLossy(t *testing.T, server, client end, goServer bool) {
 	g := game{"ibv_rc_pingpong", "-c -e -s 1024 -n 300", true}
 	s, c := m.beginGo(t, g, server, client, goServer)
-	if err := c.Wait(); err != nil || !strings.Contains(c.Stdout.String(), g.figure()) || complains.MatchString(c.Stdout.String()) {
+	if err := c.Wait(); err != nil || !strings.Contains(c.Stdout.String(), g.figure()) ||
+		complains.MatchString(c.Stdout.String()) {
 		t.Errorf("client: %v\n%v\nserver:\n%v", err, c, s)
 	}
 	t.Log(lastLine(c.Stdout.String()))

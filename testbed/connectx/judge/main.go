@@ -51,7 +51,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if err := run(ctx, *root, *write, *only, strings.FieldsFunc(*modules, func(r rune) bool { return r == ',' })); err != nil {
+	if err := run(ctx, *root, *write, *only, strings.FieldsFunc(*modules,
+		func(r rune) bool { return r == ',' })); err != nil {
 		fmt.Fprintln(os.Stderr, "judge:", err)
 		os.Exit(1)
 	}
@@ -84,7 +85,8 @@ func (r *report) visit(ctx context.Context, p place, modules []string, said io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Adapt: world.OnDemand(p.kernel), Report: func(err error) { fmt.Fprintln(said, err) }})
+	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Adapt: world.OnDemand(p.kernel),
+		Report: func(err error) { fmt.Fprintln(said, err) }})
 	if err != nil {
 		return err
 	}
@@ -164,7 +166,8 @@ const address = "10.9.0.1"
 func prepare(ctx context.Context, p place, g *vm.Guest) error {
 	script := "ip link set lo up"
 	if p.link == roce {
-		script += " && dev=$(ls /sys/class/infiniband/mlx5_0/device/net) && ip addr add " + address + "/24 dev $dev && ip link set $dev up" +
+		script += " && dev=$(ls /sys/class/infiniband/mlx5_0/device/net) && ip addr add " + address +
+			"/24 dev $dev && ip link set $dev up" +
 			" && for i in $(seq 100); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1; done; exit 1"
 	}
 	out, err := g.CommandContext(ctx, "sh", "-c", script).CombinedOutput()

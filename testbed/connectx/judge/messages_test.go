@@ -75,7 +75,8 @@ func (m *machines) exchange(t *testing.T, x traffic, server, client end) {
 	fromServer, fromClient := x.shares(server, client)
 	start := func(e end, address string, count int) *program.Process {
 		isRXE := e.device == "rxe0"
-		a := endConfig{Device: e.device, GID: e.gid, Port: port, Address: address, Count: count, Timeout: 16, Faulty: x.faulty, Careful: isRXE && x.faulty}
+		a := endConfig{Device: e.device, GID: e.gid, Port: port, Address: address, Count: count, Timeout: 16,
+			Faulty: x.faulty, Careful: isRXE && x.faulty}
 		switch {
 		case a.Careful:
 			a.Timeout = 14 // for rxe, seven retries are unlimited

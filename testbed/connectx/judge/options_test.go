@@ -31,9 +31,11 @@ func TestAdapterOptions(t *testing.T) {
 	const ece = 0x3000_0006
 	m := &machines{place: place{"6.12", roce}, nextPort: 18515}
 	var record bytes.Buffer // used in the loop
-	m.world = world.StartTest(t, world.Config{LinkLayer: connectx.Ethernet, Devices: 1, Violation: m.violation(t), Tracer: trace.New(&record),
-		Adapt: func(_ int, c *connectx.Config) { c.ODP, c.FirstUAR, c.ECE, c.ShuffleSRQ = true, 1<<16, ece, 4 }})
-	c := vm.Config{Kernel: m.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}, VFIOUser: m.world.Sockets()}
+	m.world = world.StartTest(t, world.Config{LinkLayer: connectx.Ethernet, Devices: 1, Violation: m.violation(t),
+		Tracer: trace.New(&record),
+		Adapt:  func(_ int, c *connectx.Config) { c.ODP, c.FirstUAR, c.ECE, c.ShuffleSRQ = true, 1<<16, ece, 4 }})
+	c := vm.Config{Kernel: m.kernel, Root: true, Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"},
+		VFIOUser: m.world.Sockets()}
 	m.guests = []*vm.Guest{vm.Start(t, c)}
 	m.output(t, m.guests[0], "ip link set lo up"+net+"net mlx5_0 10.9.0.1")
 	e := m.end(t, 0, "mlx5_0", "10.9.0.1")

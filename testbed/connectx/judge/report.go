@@ -87,7 +87,8 @@ func (r *report) cell(module string, p place) string {
 func (r *report) summary() string {
 	var b strings.Builder
 	for _, p := range places {
-		if pass, skip, fail := r.count("", p, pyverbs.Pass), r.count("", p, pyverbs.Skip), r.count("", p, pyverbs.Fail); pass+skip+fail > 0 {
+		if pass, skip, fail := r.count("", p, pyverbs.Pass), r.count("", p, pyverbs.Skip),
+			r.count("", p, pyverbs.Fail); pass+skip+fail > 0 {
 			fmt.Fprintf(&b, "kernel %s, link layer %s: %d passed, %d skipped, %d failed\n", p.kernel, p.link, pass, skip, fail)
 		}
 	}
@@ -237,7 +238,8 @@ func (r *report) behind(p place, rec record) error {
 	errs := []error{r.failures()}
 	for _, name := range r.names() {
 		if v, ok := r.outcomes[name][p]; ok && v.Outcome == pyverbs.Skip && !rec.skips[name] {
-			errs = append(errs, fmt.Errorf("kernel %s, link layer %s: %s is skipped, which it was not: %s", p.kernel, p.link, name, v.Why))
+			errs = append(errs, fmt.Errorf("kernel %s, link layer %s: %s is skipped, which it was not: %s", p.kernel, p.link,
+				name, v.Why))
 		}
 	}
 	if n := r.count("", p, pyverbs.Pass); n < rec.passed {

@@ -28,10 +28,14 @@ func TestSoakPrograms(t *testing.T) {
 			m := startMachines(t, p, 2)
 			m.leavesNothing(t, func(t *testing.T) {
 				m.testPrograms(t, true)
-				first, second, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 0, "mlx5_1", "fe80::"), m.end(t, 1, "mlx5_0", "10.9.0.2")
+				first, second, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 0, "mlx5_1", "fe80::"),
+					m.end(t, 1, "mlx5_0", "10.9.0.2")
 				t.Run("all_sizes", func(t *testing.T) { m.playAll(t, first, other, allSizes) })
 				t.Run("all", func(t *testing.T) { m.playAll(t, other, first, slices.Concat(pingpongs, perftests)) })
-				t.Run("all_one_device", func(t *testing.T) { m.playAll(t, second, second, slices.Concat(pingpongs, perftests, allSizes)) })
+				t.Run("all_one_device", func(t *testing.T) {
+					m.playAll(t, second, second,
+						slices.Concat(pingpongs, perftests, allSizes))
+				})
 			})
 			m.testModules(t, 20)
 			m.powerOff(t)

@@ -32,7 +32,8 @@ func (m *machines) testWire(t *testing.T, server, client end) {
 	}
 	t.Run("nothing_but_corrupt", func(t *testing.T) {
 		m.withFaults(t, fabric.Fault{Action: fabric.Corrupt, Match: ipv4, Offset: -1})
-		m.fails(t, game{"ibv_rc_pingpong", "-c -n 10", true}, server, client, "Failed status transport retry counter exceeded (12)")
+		m.fails(t, game{"ibv_rc_pingpong", "-c -n 10", true}, server, client,
+			"Failed status transport retry counter exceeded (12)")
 	})
 }
 

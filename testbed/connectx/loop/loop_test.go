@@ -136,7 +136,8 @@ func TestOnPanic(t *testing.T) {
 		})
 		<-time.After(2 * time.Second)
 		l.Run(func() {
-			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b", "of a timer"}; !slices.Equal(reported, want) || ran != 2 {
+			if want := []any{nil, "outside", "a", "queued", "a", "again", nil, "timer", "b",
+				"of a timer"}; !slices.Equal(reported, want) || ran != 2 {
 				t.Errorf("reported %v, want %v; %d other steps ran, want 2", reported, want, ran)
 			}
 		})

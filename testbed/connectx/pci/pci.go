@@ -106,7 +106,8 @@ func (s *Space) AddBAR(i int, b BAR) error {
 	case i < 0 || last >= bars || s.claimed[i] || s.claimed[last]:
 		return fmt.Errorf("pci: BAR%d to BAR%d are not free", i, last)
 	case b.Size < 16 || b.Size&(b.Size-1) != 0 || !b.Wide && b.Size > 1<<31:
-		return fmt.Errorf("pci: BAR%d cannot have %#x bytes: want a power of two, at least 16, at most 2 GiB if 32-bit", i, b.Size)
+		return fmt.Errorf("pci: BAR%d cannot have %#x bytes: want a power of two, at least 16, at most 2 GiB if 32-bit", i,
+			b.Size)
 	}
 	s.claimed[i], s.claimed[last] = true, true
 	mask := ^(b.Size - 1)

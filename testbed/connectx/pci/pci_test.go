@@ -11,7 +11,8 @@ import (
 
 var le = binary.LittleEndian
 
-var id = pci.ID{Vendor: 0x15b3, Device: 0x1017, SubsystemVendor: 0x15b3, Subsystem: 0x0020, Class: 0x020700, Revision: 3}
+var id = pci.ID{Vendor: 0x15b3, Device: 0x1017, SubsystemVendor: 0x15b3, Subsystem: 0x0020, Class: 0x020700,
+	Revision: 3}
 
 // full returns a device with all capabilities.
 func full(t *testing.T) *pci.Space {
@@ -74,7 +75,8 @@ func TestHeader(t *testing.T) {
 	if status := read16(s, 0x06); status != 0x10 {
 		t.Errorf("status %#x: no capabilities", status)
 	}
-	if bars := []uint32{read32(s, 0x10), read32(s, 0x14), read32(s, 0x18), read32(s, 0x1c)}; bars[0] != 0xc || bars[1] != 0 || bars[2] != 0 {
+	if bars := []uint32{read32(s, 0x10), read32(s, 0x14), read32(s, 0x18), read32(s, 0x1c)}; bars[0] != 0xc ||
+		bars[1] != 0 || bars[2] != 0 {
 		t.Errorf("BARs %#x", bars)
 	}
 }
@@ -86,7 +88,8 @@ func TestSizing(t *testing.T) {
 	for _, at := range []uint64{0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x30} {
 		write32(s, at, 0xffffffff)
 	}
-	for at, want := range map[uint64]uint32{0x10: 0xfe00000c, 0x14: 0xffffffff, 0x18: 0xfffff000, 0x1c: 0, 0x20: 0, 0x24: 0, 0x30: 0} {
+	for at, want := range map[uint64]uint32{0x10: 0xfe00000c, 0x14: 0xffffffff, 0x18: 0xfffff000, 0x1c: 0, 0x20: 0,
+		0x24: 0, 0x30: 0} {
 		if got := read32(s, at); got != want {
 			t.Errorf("ones at %#x read as %#x, want %#x", at, got, want)
 		}
@@ -188,7 +191,8 @@ func TestExpress(t *testing.T) {
 func TestMSIX(t *testing.T) {
 	s := full(t)
 	at := find(t, s, 0x11)
-	if n, table, pending := read16(s, at+2), read32(s, at+4), read32(s, at+8); n != 15 || table != 0x2000 || pending != 0x802 {
+	if n, table, pending := read16(s, at+2), read32(s, at+4), read32(s, at+8); n != 15 || table != 0x2000 ||
+		pending != 0x802 {
 		t.Errorf("%d, table %#x, pending bits %#x", n, table, pending)
 	}
 }

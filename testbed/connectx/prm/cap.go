@@ -288,7 +288,8 @@ var (
 	FlowTableNICCapReceiveSniffer  = FlowTableNICCap.nest("flow_table_properties_nic_receive_sniffer", 0xc0, FlowTableCap)
 	FlowTableNICCapTransmit        = FlowTableNICCap.nest("flow_table_properties_nic_transmit", 0x100, FlowTableCap)
 	FlowTableNICCapTransmitRDMA    = FlowTableNICCap.nest("flow_table_properties_nic_transmit_rdma", 0x140, FlowTableCap)
-	FlowTableNICCapTransmitSniffer = FlowTableNICCap.nest("flow_table_properties_nic_transmit_sniffer", 0x180, FlowTableCap)
+	FlowTableNICCapTransmitSniffer = FlowTableNICCap.nest("flow_table_properties_nic_transmit_sniffer", 0x180,
+		FlowTableCap)
 )
 
 // The capabilities of memory on demand: QUERY_HCA_CAP, type 2. Those of a transport

@@ -9,8 +9,9 @@ var (
 	SetFlowTableRootInTableVportNumber             = SetFlowTableRootIn.field("table_vport_number", 0x12, 0, 16)
 	SetFlowTableRootInTableID                      = SetFlowTableRootIn.field("table_id", 0x15, 0, 24)
 	SetFlowTableRootInUnderlayQPN                  = SetFlowTableRootIn.field("underlay_qpn", 0x19, 0, 24)
-	SetFlowTableRootInTableEswitchOwnerVHCAIDValid = SetFlowTableRootIn.field("table_eswitch_owner_vhca_id_valid", 0x1c, 0, 1)
-	SetFlowTableRootInTableEswitchOwnerVHCAID      = SetFlowTableRootIn.field("table_eswitch_owner_vhca_id", 0x1e, 0, 16)
+	SetFlowTableRootInTableEswitchOwnerVHCAIDValid = SetFlowTableRootIn.field("table_eswitch_owner_vhca_id_valid", 0x1c,
+		0, 1)
+	SetFlowTableRootInTableEswitchOwnerVHCAID = SetFlowTableRootIn.field("table_eswitch_owner_vhca_id", 0x1e, 0, 16)
 )
 
 var SetFlowTableRootOut = output("set_flow_table_root", 0x10)
@@ -68,12 +69,13 @@ var (
 	CreateFlowGroupInTableType                     = CreateFlowGroupIn.field("table_type", 0x10, 0, 8)
 	CreateFlowGroupInGroupType                     = CreateFlowGroupIn.field("group_type", 0x11, 4, 4)
 	CreateFlowGroupInTableID                       = CreateFlowGroupIn.field("table_id", 0x15, 0, 24)
-	CreateFlowGroupInSourceEswitchOwnerVHCAIDValid = CreateFlowGroupIn.field("source_eswitch_owner_vhca_id_valid", 0x18, 0, 1)
-	CreateFlowGroupInStartFlowIndex                = CreateFlowGroupIn.field("start_flow_index", 0x1c, 0, 32)
-	CreateFlowGroupInEndFlowIndex                  = CreateFlowGroupIn.field("end_flow_index", 0x24, 0, 32)
-	CreateFlowGroupInMatchDefinerID                = CreateFlowGroupIn.field("match_definer_id", 0x2a, 0, 16)
-	CreateFlowGroupInMatchCriteriaEnable           = CreateFlowGroupIn.field("match_criteria_enable", 0x3f, 0, 8)
-	CreateFlowGroupInFlowMatch                     = CreateFlowGroupIn.nest("match_criteria", 0x40, FlowMatch)
+	CreateFlowGroupInSourceEswitchOwnerVHCAIDValid = CreateFlowGroupIn.field("source_eswitch_owner_vhca_id_valid", 0x18,
+		0, 1)
+	CreateFlowGroupInStartFlowIndex      = CreateFlowGroupIn.field("start_flow_index", 0x1c, 0, 32)
+	CreateFlowGroupInEndFlowIndex        = CreateFlowGroupIn.field("end_flow_index", 0x24, 0, 32)
+	CreateFlowGroupInMatchDefinerID      = CreateFlowGroupIn.field("match_definer_id", 0x2a, 0, 16)
+	CreateFlowGroupInMatchCriteriaEnable = CreateFlowGroupIn.field("match_criteria_enable", 0x3f, 0, 8)
+	CreateFlowGroupInFlowMatch           = CreateFlowGroupIn.nest("match_criteria", 0x40, FlowMatch)
 )
 
 var (

@@ -121,8 +121,9 @@ var (
 	QuerySpecialContextsOutDumpFillMKey             = QuerySpecialContextsOut.field("dump_fill_mkey", 0x8, 0, 32)
 	QuerySpecialContextsOutResdLKey                 = QuerySpecialContextsOut.field("resd_lkey", 0xc, 0, 32)
 	QuerySpecialContextsOutNullMKey                 = QuerySpecialContextsOut.field("null_mkey", 0x10, 0, 32)
-	QuerySpecialContextsOutTerminateScatterListMKey = QuerySpecialContextsOut.field("terminate_scatter_list_mkey", 0x14, 0, 32)
-	QuerySpecialContextsOutRepeatedMKey             = QuerySpecialContextsOut.field("repeated_mkey", 0x18, 0, 32)
+	QuerySpecialContextsOutTerminateScatterListMKey = QuerySpecialContextsOut.field("terminate_scatter_list_mkey", 0x14,
+		0, 32)
+	QuerySpecialContextsOutRepeatedMKey = QuerySpecialContextsOut.field("repeated_mkey", 0x18, 0, 32)
 )
 
 var NOPIn = input("nop", 0x10)

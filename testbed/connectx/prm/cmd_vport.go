@@ -118,33 +118,53 @@ var (
 )
 
 var (
-	QueryVportCounterOut                               = output("query_vport_counter", 0x210)
-	QueryVportCounterOutReceivedErrorsPackets          = QueryVportCounterOut.field("received_errors.packets", 0x10, 0, 64)
-	QueryVportCounterOutReceivedErrorsOctets           = QueryVportCounterOut.field("received_errors.octets", 0x18, 0, 64)
-	QueryVportCounterOutTransmitErrorsPackets          = QueryVportCounterOut.field("transmit_errors.packets", 0x20, 0, 64)
-	QueryVportCounterOutTransmitErrorsOctets           = QueryVportCounterOut.field("transmit_errors.octets", 0x28, 0, 64)
-	QueryVportCounterOutReceivedIBUnicastPackets       = QueryVportCounterOut.field("received_ib_unicast.packets", 0x30, 0, 64)
-	QueryVportCounterOutReceivedIBUnicastOctets        = QueryVportCounterOut.field("received_ib_unicast.octets", 0x38, 0, 64)
-	QueryVportCounterOutTransmittedIBUnicastPackets    = QueryVportCounterOut.field("transmitted_ib_unicast.packets", 0x40, 0, 64)
-	QueryVportCounterOutTransmittedIBUnicastOctets     = QueryVportCounterOut.field("transmitted_ib_unicast.octets", 0x48, 0, 64)
-	QueryVportCounterOutReceivedIBMulticastPackets     = QueryVportCounterOut.field("received_ib_multicast.packets", 0x50, 0, 64)
-	QueryVportCounterOutReceivedIBMulticastOctets      = QueryVportCounterOut.field("received_ib_multicast.octets", 0x58, 0, 64)
-	QueryVportCounterOutTransmittedIBMulticastPackets  = QueryVportCounterOut.field("transmitted_ib_multicast.packets", 0x60, 0, 64)
-	QueryVportCounterOutTransmittedIBMulticastOctets   = QueryVportCounterOut.field("transmitted_ib_multicast.octets", 0x68, 0, 64)
-	QueryVportCounterOutReceivedEthBroadcastPackets    = QueryVportCounterOut.field("received_eth_broadcast.packets", 0x70, 0, 64)
-	QueryVportCounterOutReceivedEthBroadcastOctets     = QueryVportCounterOut.field("received_eth_broadcast.octets", 0x78, 0, 64)
-	QueryVportCounterOutTransmittedEthBroadcastPackets = QueryVportCounterOut.field("transmitted_eth_broadcast.packets", 0x80, 0, 64)
-	QueryVportCounterOutTransmittedEthBroadcastOctets  = QueryVportCounterOut.field("transmitted_eth_broadcast.octets", 0x88, 0, 64)
-	QueryVportCounterOutReceivedEthUnicastPackets      = QueryVportCounterOut.field("received_eth_unicast.packets", 0x90, 0, 64)
-	QueryVportCounterOutReceivedEthUnicastOctets       = QueryVportCounterOut.field("received_eth_unicast.octets", 0x98, 0, 64)
-	QueryVportCounterOutTransmittedEthUnicastPackets   = QueryVportCounterOut.field("transmitted_eth_unicast.packets", 0xa0, 0, 64)
-	QueryVportCounterOutTransmittedEthUnicastOctets    = QueryVportCounterOut.field("transmitted_eth_unicast.octets", 0xa8, 0, 64)
-	QueryVportCounterOutReceivedEthMulticastPackets    = QueryVportCounterOut.field("received_eth_multicast.packets", 0xb0, 0, 64)
-	QueryVportCounterOutReceivedEthMulticastOctets     = QueryVportCounterOut.field("received_eth_multicast.octets", 0xb8, 0, 64)
-	QueryVportCounterOutTransmittedEthMulticastPackets = QueryVportCounterOut.field("transmitted_eth_multicast.packets", 0xc0, 0, 64)
-	QueryVportCounterOutTransmittedEthMulticastOctets  = QueryVportCounterOut.field("transmitted_eth_multicast.octets", 0xc8, 0, 64)
-	QueryVportCounterOutLocalLoopbackPackets           = QueryVportCounterOut.field("local_loopback.packets", 0xd0, 0, 64)
-	QueryVportCounterOutLocalLoopbackOctets            = QueryVportCounterOut.field("local_loopback.octets", 0xd8, 0, 64)
+	QueryVportCounterOut                         = output("query_vport_counter", 0x210)
+	QueryVportCounterOutReceivedErrorsPackets    = QueryVportCounterOut.field("received_errors.packets", 0x10, 0, 64)
+	QueryVportCounterOutReceivedErrorsOctets     = QueryVportCounterOut.field("received_errors.octets", 0x18, 0, 64)
+	QueryVportCounterOutTransmitErrorsPackets    = QueryVportCounterOut.field("transmit_errors.packets", 0x20, 0, 64)
+	QueryVportCounterOutTransmitErrorsOctets     = QueryVportCounterOut.field("transmit_errors.octets", 0x28, 0, 64)
+	QueryVportCounterOutReceivedIBUnicastPackets = QueryVportCounterOut.field("received_ib_unicast.packets", 0x30,
+		0, 64)
+	QueryVportCounterOutReceivedIBUnicastOctets = QueryVportCounterOut.field("received_ib_unicast.octets", 0x38, 0,
+		64)
+	QueryVportCounterOutTransmittedIBUnicastPackets = QueryVportCounterOut.field("transmitted_ib_unicast.packets",
+		0x40, 0, 64)
+	QueryVportCounterOutTransmittedIBUnicastOctets = QueryVportCounterOut.field("transmitted_ib_unicast.octets", 0x48,
+		0, 64)
+	QueryVportCounterOutReceivedIBMulticastPackets = QueryVportCounterOut.field("received_ib_multicast.packets", 0x50,
+		0, 64)
+	QueryVportCounterOutReceivedIBMulticastOctets = QueryVportCounterOut.field("received_ib_multicast.octets", 0x58,
+		0, 64)
+	QueryVportCounterOutTransmittedIBMulticastPackets = QueryVportCounterOut.field("transmitted_ib_multicast.packets",
+		0x60, 0, 64)
+	QueryVportCounterOutTransmittedIBMulticastOctets = QueryVportCounterOut.field("transmitted_ib_multicast.octets",
+		0x68, 0, 64)
+	QueryVportCounterOutReceivedEthBroadcastPackets = QueryVportCounterOut.field("received_eth_broadcast.packets",
+		0x70, 0, 64)
+	QueryVportCounterOutReceivedEthBroadcastOctets = QueryVportCounterOut.field("received_eth_broadcast.octets", 0x78,
+		0, 64)
+	QueryVportCounterOutTransmittedEthBroadcastPackets = QueryVportCounterOut.field("transmitted_eth_broadcast.packets",
+		0x80, 0, 64)
+	QueryVportCounterOutTransmittedEthBroadcastOctets = QueryVportCounterOut.field("transmitted_eth_broadcast.octets",
+		0x88, 0, 64)
+	QueryVportCounterOutReceivedEthUnicastPackets = QueryVportCounterOut.field("received_eth_unicast.packets", 0x90,
+		0, 64)
+	QueryVportCounterOutReceivedEthUnicastOctets = QueryVportCounterOut.field("received_eth_unicast.octets", 0x98,
+		0, 64)
+	QueryVportCounterOutTransmittedEthUnicastPackets = QueryVportCounterOut.field("transmitted_eth_unicast.packets",
+		0xa0, 0, 64)
+	QueryVportCounterOutTransmittedEthUnicastOctets = QueryVportCounterOut.field("transmitted_eth_unicast.octets",
+		0xa8, 0, 64)
+	QueryVportCounterOutReceivedEthMulticastPackets = QueryVportCounterOut.field("received_eth_multicast.packets",
+		0xb0, 0, 64)
+	QueryVportCounterOutReceivedEthMulticastOctets = QueryVportCounterOut.field("received_eth_multicast.octets", 0xb8,
+		0, 64)
+	QueryVportCounterOutTransmittedEthMulticastPackets = QueryVportCounterOut.field("transmitted_eth_multicast.packets",
+		0xc0, 0, 64)
+	QueryVportCounterOutTransmittedEthMulticastOctets = QueryVportCounterOut.field("transmitted_eth_multicast.octets",
+		0xc8, 0, 64)
+	QueryVportCounterOutLocalLoopbackPackets = QueryVportCounterOut.field("local_loopback.packets", 0xd0, 0, 64)
+	QueryVportCounterOutLocalLoopbackOctets  = QueryVportCounterOut.field("local_loopback.octets", 0xd8, 0, 64)
 )
 
 var (

@@ -154,8 +154,10 @@ const (
 	UMRMaskFree         = 1 << 29
 	UMRMaskRelaxedRead  = 1 << 47
 	UMRMaskKnown        = UMRMaskLen | UMRMaskPageSize | UMRMaskStart | UMRMaskPD | UMRMaskRemoteInval | umrMaskKnownRights
-	umrMaskKnownRights  = UMRMaskKey | UMRMaskQPN | UMRMaskLocalRead | UMRMaskLocalWrite | UMRMaskRemoteRead | umrMaskKnownOther
-	umrMaskKnownOther   = UMRMaskRemoteWrite | UMRMaskAtomic | UMRMaskSmallFence | UMRMaskRelaxedWrite | UMRMaskFree | umrMaskKnownIgnored
+	umrMaskKnownRights  = UMRMaskKey | UMRMaskQPN | UMRMaskLocalRead | UMRMaskLocalWrite | UMRMaskRemoteRead |
+		umrMaskKnownOther
+	umrMaskKnownOther = UMRMaskRemoteWrite | UMRMaskAtomic | UMRMaskSmallFence | UMRMaskRelaxedWrite | UMRMaskFree |
+		umrMaskKnownIgnored
 	umrMaskKnownIgnored = UMRMaskRelaxedRead | UMRMaskSigErr | UMRMaskBSF
 )
 

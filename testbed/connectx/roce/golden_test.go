@@ -34,7 +34,8 @@ func TestGoldenUC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Opcode != UC.Of(SendOnly) || !p.MigReq || p.PKey != 0xFFFF || p.DestQPN != 211 || p.PSN != 13571856 || p.AckReq || p.Solicited {
+	if p.Opcode != UC.Of(SendOnly) || !p.MigReq || p.PKey != 0xFFFF || p.DestQPN != 211 || p.PSN != 13571856 ||
+		p.AckReq || p.Solicited {
 		t.Errorf("parsed as %+v", p)
 	}
 	if len(p.Payload) != 18 {
@@ -74,11 +75,13 @@ func TestFrames(t *testing.T) {
 		want  string
 	}{
 		"v2 over IPv4": {
-			Route{Version: V2, SGID: v4, DGID: [16]byte{10: 0xFF, 11: 0xFF, 12: 10, 13: 8, 15: 2}, TrafficClass: 0x68, HopLimit: 64, SourcePort: 0xC123},
+			Route{Version: V2, SGID: v4, DGID: [16]byte{10: 0xFF, 11: 0xFF, 12: 10, 13: 8, 15: 2}, TrafficClass: 0x68,
+				HopLimit: 64, SourcePort: 0xC123},
 			`0a0000000002 0a0000000001 0800 4568 0038 0000 4000 4011 263b 0a080001 0a080002 c123 12b7 0024 0000` + transport,
 		},
 		"v2 over IPv6, tagged": {
-			Route{Version: V2, SGID: v6, DGID: [16]byte{0: 0xFE, 1: 0x80, 15: 2}, TrafficClass: 0x12, FlowLabel: 0x34567, HopLimit: 255, SourcePort: 0xFFFF, Tagged: true, VLAN: 0x6064},
+			Route{Version: V2, SGID: v6, DGID: [16]byte{0: 0xFE, 1: 0x80, 15: 2}, TrafficClass: 0x12, FlowLabel: 0x34567,
+				HopLimit: 255, SourcePort: 0xFFFF, Tagged: true, VLAN: 0x6064},
 			`0a0000000002 0a0000000001 8100 6064 86dd 61234567 0024 11 ff fe80000000000000 0000000000000001 fe80000000000000 0000000000000002 ffff 12b7 0024 0000` + transport,
 		},
 		"v1": {

@@ -92,7 +92,8 @@ func (o Opcode) Carries() bool { return layouts[o]&withPayload != 0 }
 // Starts reports whether a packet of the opcode is the first of a message.
 func (o Opcode) Starts() bool {
 	switch o.Op() {
-	case SendMiddle, SendLast, SendLastImm, SendLastInv, WriteMiddle, WriteLast, WriteLastImm, ReadResponseMid, ReadResponseLast:
+	case SendMiddle, SendLast, SendLastImm, SendLastInv, WriteMiddle, WriteLast, WriteLastImm, ReadResponseMid,
+		ReadResponseLast:
 		return false
 	}
 	return true
@@ -227,7 +228,8 @@ func (p *Packet) parseExtended(l extended, b []byte) {
 		p.RETH = RETH{VA: be.Uint64(take(8)), RKey: be.Uint32(take(4)), Length: be.Uint32(take(4))}
 	}
 	if l&(withAtomic|withMasked) != 0 {
-		p.Atomic = AtomicETH{VA: be.Uint64(take(8)), RKey: be.Uint32(take(4)), Swap: be.Uint64(take(8)), Compare: be.Uint64(take(8))}
+		p.Atomic = AtomicETH{VA: be.Uint64(take(8)), RKey: be.Uint32(take(4)), Swap: be.Uint64(take(8)),
+			Compare: be.Uint64(take(8))}
 	}
 	if l&withMasked != 0 {
 		p.Atomic.SwapMask, p.Atomic.CompareMask = be.Uint64(take(8)), be.Uint64(take(8))

@@ -148,7 +148,8 @@ type reader struct {
 }
 
 func newReader(which string, r io.Reader, o *Options) *reader {
-	return &reader{which: which, options: o, lines: bufio.NewReader(r), renamed: map[string]string{}, last: map[string]int{}}
+	return &reader{which: which, options: o, lines: bufio.NewReader(r), renamed: map[string]string{},
+		last: map[string]int{}}
 }
 
 // next returns the next event, or nil at the end.

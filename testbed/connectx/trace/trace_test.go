@@ -16,7 +16,8 @@ func TestLines(t *testing.T) {
 	var b strings.Builder
 	tr := trace.New(&b)
 	tr.Emit("doorbell", trace.Object("qpn", "qp", 0x41), trace.Num("index", uint16(7)), trace.Hex("at", uint32(0x800)))
-	tr.Emit("wqe", trace.Object("qpn", "qp", 0x42), trace.Text("op", "SEND \"\\\n\xff"), trace.Bool("signalled", true), trace.Bytes("raw", []byte{0, 0xab}))
+	tr.Emit("wqe", trace.Object("qpn", "qp", 0x42), trace.Text("op", "SEND \"\\\n\xff"), trace.Bool("signalled", true),
+		trace.Bytes("raw", []byte{0, 0xab}))
 	tr.Emit("wqe", trace.Object("qpn", "qp", 0x41), trace.Key("lkey", 0x1234), trace.Address("addr", 0x7f0000001000))
 	tr.Emit("wqe", trace.Key("lkey", 0), trace.Key("rkey", 0x41), trace.Address("addr", 0x7f0000001000))
 	want := `{"event":"doorbell","qpn":"qp#1","index":7,"at":"0x800"}
@@ -81,7 +82,8 @@ func TestAllocations(t *testing.T) {
 		}
 		if c.tr != nil {
 			step = func() {
-				c.tr.Emit("wqe", trace.Object("qpn", "qp", 5), trace.Key("lkey", 6), trace.Bytes("raw", raw), trace.Text("op", "SEND"))
+				c.tr.Emit("wqe", trace.Object("qpn", "qp", 5), trace.Key("lkey", 6), trace.Bytes("raw", raw),
+					trace.Text("op", "SEND"))
 			}
 		}
 		if n := testing.AllocsPerRun(100, step); n != 0 {

@@ -28,7 +28,8 @@ func (s *script) packet(service roce.Opcode, psn uint32) *roce.Packet {
 	if s.next()%8 != 0 {
 		op = service.Of(op & 0x1F)
 	}
-	p := &roce.Packet{Opcode: op, PKey: 0xFFFF, AckReq: s.next()&1 != 0, PSN: forward(psn, s.next()-128), MigReq: s.next()&1 != 0}
+	p := &roce.Packet{Opcode: op, PKey: 0xFFFF, AckReq: s.next()&1 != 0, PSN: forward(psn, s.next()-128),
+		MigReq: s.next()&1 != 0}
 	p.RETH = roce.RETH{VA: uint64(s.next()), RKey: uint32(s.next() & 3), Length: uint32(s.next()) << (s.next() & 31)}
 	p.Atomic = roce.AtomicETH{VA: uint64(s.next()), RKey: uint32(s.next() & 3)}
 	p.AETH.Syndrome = uint8(s.next())
@@ -53,7 +54,8 @@ func FuzzPackets(f *testing.F) {
 func exchange(t *testing.T, kind Type, s *script) {
 	w := newWorld(t, kind, func(i int, c *Config) {
 		c.MaxRespond, c.MaxInitiate = s.next()&3, s.next()&3
-		c.RetryCount, c.RNRRetry, c.AckTimeout, c.Migration = uint8(s.next()&7), uint8(s.next()&7), uint8(s.next()&15), MigrationState(s.next()%3)
+		c.RetryCount, c.RNRRetry, c.AckTimeout, c.Migration = uint8(s.next()&7), uint8(s.next()&7), uint8(s.next()&15),
+			MigrationState(s.next()%3)
 	})
 	w.quiet = true
 	for i, h := range w.hosts {
@@ -83,7 +85,8 @@ func exchange(t *testing.T, kind Type, s *script) {
 			})
 		case 6, 7, 8:
 			op := Op(s.next() % 12)
-			r := &Request{Op: op, Length: uint32(s.next() * 8), RKey: uint32(s.next() & 3), RemoteAddr: uint64(s.next()), Fence: s.next()&1 != 0, WQE: make([]byte, 2048)}
+			r := &Request{Op: op, Length: uint32(s.next() * 8), RKey: uint32(s.next() & 3), RemoteAddr: uint64(s.next()),
+				Fence: s.next()&1 != 0, WQE: make([]byte, 2048)}
 			if s.next()&1 == 0 {
 				r.Dest = &Dest{QKey: 0x11111111}
 			}

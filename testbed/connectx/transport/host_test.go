@@ -295,7 +295,8 @@ type wire struct {
 
 func (x wire) Send(path *Path, p *roce.Packet) {
 	w := x.w
-	p.Route = roce.Route{Version: roce.V2, GRH: true, SGID: [16]byte{10: 0xFF, 11: 0xFF, 15: byte(1 + x.from)}, DGID: [16]byte{10: 0xFF, 11: 0xFF, 15: byte(2 - x.from)}}
+	p.Route = roce.Route{Version: roce.V2, GRH: true, SGID: [16]byte{10: 0xFF, 11: 0xFF, 15: byte(1 + x.from)},
+		DGID: [16]byte{10: 0xFF, 11: 0xFF, 15: byte(2 - x.from)}}
 	frame, err := p.AppendFrame(nil)
 	if err != nil {
 		w.t.Errorf("%+v cannot be sent: %v", p, err)
@@ -308,7 +309,8 @@ func (x wire) Send(path *Path, p *roce.Packet) {
 		fates = w.fate(x.from, p)
 	}
 	if !w.quiet {
-		w.log = append(w.log, fmt.Sprintf("%v %d: %v psn %d ackreq %v aeth %+v %d bytes, fate %v", w.now(), x.from, p.Opcode, p.PSN, p.AckReq, p.AETH, len(p.Payload), fates))
+		w.log = append(w.log, fmt.Sprintf("%v %d: %v psn %d ackreq %v aeth %+v %d bytes, fate %v", w.now(), x.from, p.Opcode,
+			p.PSN, p.AckReq, p.AETH, len(p.Payload), fates))
 	}
 	for _, d := range fates {
 		got, err := roce.Parse(bytes.Clone(frame))
@@ -355,7 +357,8 @@ func plain(t Type) Config {
 }
 
 func newHost(w *world, port Port, c Config) *host {
-	h := &host{t: w.t, loop: &w.loop, world: w, memory: map[uint32][]byte{}, denied: map[uint32]Syndrome{}, gatherFault: map[*Request]Syndrome{}}
+	h := &host{t: w.t, loop: &w.loop, world: w, memory: map[uint32][]byte{}, denied: map[uint32]Syndrome{},
+		gatherFault: map[*Request]Syndrome{}}
 	h.e = New(&w.loop, port, h, c)
 	return h
 }

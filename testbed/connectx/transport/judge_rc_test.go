@@ -26,7 +26,8 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		ip                  string
 		mtu, loss, disorder int
-	}{{ipv4, 256, 0, 0}, {ipv4, 1024, 0, 0}, {ipv4, 4096, 0, 0}, {ipv6, 1024, 0, 0}, {ipv4, 256, 20, 0}, {ipv4, 4096, 20, 0}, {ipv4, 1024, 10, 10}} {
+	}{{ipv4, 256, 0, 0}, {ipv4, 1024, 0, 0}, {ipv4, 4096, 0, 0}, {ipv6, 1024, 0, 0}, {ipv4, 256, 20, 0},
+		{ipv4, 4096, 20, 0}, {ipv4, 1024, 10, 10}} {
 		j.loss, j.disorder = c.loss, c.disorder
 		name := fmt.Sprintf("RC/%s/mtu %d/loss %d/mess %d", c.ip, c.mtu, c.loss, c.disorder)
 		t.Run(name+"/ours", func(t *testing.T) { j.ours(t, c.ip, c.mtu) })
@@ -42,7 +43,8 @@ func TestJudge(t *testing.T) {
 	t.Run("errors", j.errors)
 	j.t = t
 	if len(j.refused) > 0 {
-		t.Errorf("%d frames of the peer were refused:\n%s", len(j.refused), strings.Join(j.refused[:min(5, len(j.refused))], "\n"))
+		t.Errorf("%d frames of the peer were refused:\n%s", len(j.refused),
+			strings.Join(j.refused[:min(5, len(j.refused))], "\n"))
 	}
 }
 
@@ -76,7 +78,8 @@ func (j *judge) ours(t *testing.T, ip string, mtu int) {
 				continue // rxe never responds to a repeated one: it compares the key with the 0 that it has kept
 			}
 			data := noise(uint64(i), n)
-			r := &Request{Op: op, Length: uint32(n), Imm: uint32(at), WQE: data, RKey: s.theirs.RKey, RemoteAddr: s.theirs.Addr + uint64(at)}
+			r := &Request{Op: op, Length: uint32(n), Imm: uint32(at), WQE: data, RKey: s.theirs.RKey,
+				RemoteAddr: s.theirs.Addr + uint64(at)}
 			switch op {
 			case Send, SendImm:
 				receives = append(receives, rxe.Work{Receive: true, Off: at, Len: n})
@@ -243,7 +246,8 @@ func (j *judge) unreliable(t *testing.T) {
 	if !bytes.Equal(theirs[:n], data) || !bytes.Equal(theirs[2*n:], data) {
 		t.Error("what they got differs")
 	}
-	s.call("Post", []rxe.Work{{Op: uverbs.OpSend, Len: n}, {Op: uverbs.OpWriteImm, Len: n, Imm: 7, RKey: ourKey, Addr: 3}}, nil)
+	s.call("Post", []rxe.Work{{Op: uverbs.OpSend, Len: n},
+		{Op: uverbs.OpWriteImm, Len: n, Imm: 7, RKey: ourKey, Addr: 3}}, nil)
 	s.wait("their messages", func() bool { return len(s.h.arrived) == 2 })
 	if a := s.h.arrived; a[0].m.Length != n || a[1].m.Imm != 7 || a[1].m.Length != n ||
 		!bytes.Equal(buffer(a[0].rc.WQE), data) || !bytes.Equal(s.h.memory[ourKey][3:][:n], data) {
@@ -308,12 +312,16 @@ func (j *judge) errors(t *testing.T) {
 		w     rxe.Work
 		their uverbs.WCStatus
 	}{
-		"bad key":       {Request{Op: Write, Length: 4, WQE: []byte("abcd"), RKey: 1 << 31}, RemoteAccess, rxe.Work{Op: uverbs.OpWrite, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
-		"bad READ":      {Request{Op: Read, Length: 4, WQE: make([]byte, 4), RKey: 1 << 31}, RemoteAccess, rxe.Work{Op: uverbs.OpRead, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
-		"uneven atomic": {Request{Op: FetchAdd, Length: 8, WQE: make([]byte, 8), RKey: 0, RemoteAddr: 4}, RemoteInvalidRequest, rxe.Work{Op: uverbs.OpFetchAdd, Len: 8, RKey: ourKey, Addr: 4}, uverbs.WCRemInvReqErr},
+		"bad key": {Request{Op: Write, Length: 4, WQE: []byte("abcd"), RKey: 1 << 31}, RemoteAccess,
+			rxe.Work{Op: uverbs.OpWrite, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
+		"bad READ": {Request{Op: Read, Length: 4, WQE: make([]byte, 4), RKey: 1 << 31}, RemoteAccess,
+			rxe.Work{Op: uverbs.OpRead, Len: 4, RKey: 0x4321}, uverbs.WCRemAccessErr},
+		"uneven atomic": {Request{Op: FetchAdd, Length: 8, WQE: make([]byte, 8), RKey: 0, RemoteAddr: 4},
+			RemoteInvalidRequest, rxe.Work{Op: uverbs.OpFetchAdd, Len: 8, RKey: ourKey, Addr: 4}, uverbs.WCRemInvReqErr},
 		// IBA requires an invalid request NAK; rxe sends another one if a
 		// buffer is too small.
-		"too long": {Request{Op: Send, Length: 4, WQE: []byte("abcd")}, RemoteOp, rxe.Work{Op: uverbs.OpSend, Len: 4}, uverbs.WCRemInvReqErr},
+		"too long": {Request{Op: Send, Length: 4, WQE: []byte("abcd")}, RemoteOp, rxe.Work{Op: uverbs.OpSend, Len: 4},
+			uverbs.WCRemInvReqErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := j.open(t, RC, ipv4, 1024, nil)

@@ -45,7 +45,8 @@ func newJudge(t *testing.T, kernel string) *judge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &judge{t: t, conn: conn, frames: make(chan []byte, 10000), chance: rand.New(rand.NewPCG(1, 2)), world: &world{t: t, begin: time.Now()}}
+	j := &judge{t: t, conn: conn, frames: make(chan []byte, 10000), chance: rand.New(rand.NewPCG(1, 2)),
+		world: &world{t: t, begin: time.Now()}}
 	program := vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/connectx/transport/rxe/peer", "", "amd64")
 	g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, NICs: []vm.NIC{nic}, MemoryMB: 512})
 	var busy sync.WaitGroup
@@ -156,7 +157,8 @@ func (j *judge) fate(way int, arrive func()) {
 }
 
 func (j *judge) record(who string, p *roce.Packet) {
-	j.world.log = append(j.world.log, fmt.Sprintf("%v %s: %v psn %d ackreq %v aeth %+v %d bytes", j.world.now(), who, p.Opcode, p.PSN, p.AckReq, p.AETH, len(p.Payload)))
+	j.world.log = append(j.world.log, fmt.Sprintf("%v %s: %v psn %d ackreq %v aeth %+v %d bytes", j.world.now(), who,
+		p.Opcode, p.PSN, p.AckReq, p.AETH, len(p.Payload)))
 }
 
 // write sends frames to the guest.
@@ -207,7 +209,8 @@ func (j *judge) open(t *testing.T, kind Type, ip string, mtu int, change func(c 
 	mtus := map[int]uverbs.MTU{256: uverbs.MTU256, 1024: uverbs.MTU1024, 4096: uverbs.MTU4096}
 	c := plain(kind)
 	c.QPN, c.MTU, c.SendPSN, c.RecvPSN, c.AckTimeout = ourQPN, mtu, startPSN, 5, 15
-	o := rxe.Options{Type: types[kind], Peer: ip, Memory: memory, MTU: mtus[mtu], PSN: 5, Retries: 7, RNRs: 7, Timeout: 15, RNRTimer: 12, Depth: 4, QKey: c.QKey}
+	o := rxe.Options{Type: types[kind], Peer: ip, Memory: memory, MTU: mtus[mtu], PSN: 5, Retries: 7, RNRs: 7,
+		Timeout: 15, RNRTimer: 12, Depth: 4, QKey: c.QKey}
 	if change != nil {
 		change(&c, &o)
 	}
@@ -222,7 +225,8 @@ func (j *judge) open(t *testing.T, kind Type, ip string, mtu int, change func(c 
 		j.world.hosts[0] = s.h
 		j.world.log = nil
 		j.held = [2]func(){}
-		j.route = roce.Route{Version: roce.V2, GRH: true, DGID: s.theirs.GID, SGID: netip.MustParseAddr(ip).As16(), HopLimit: 64, SourcePort: 0xC000,
+		j.route = roce.Route{Version: roce.V2, GRH: true, DGID: s.theirs.GID, SGID: netip.MustParseAddr(ip).As16(),
+			HopLimit: 64, SourcePort: 0xC000,
 			SMAC: [6]byte{2, 0, 0, 0, 0, 1}, DMAC: [6]byte{2, 0, 0, 0, 0, 2}}
 		for _, state := range []State{Init, RTR, RTS} {
 			s.h.e.SetState(state)
@@ -246,7 +250,8 @@ func (s *session) wait(what string, content func() bool) {
 		case <-s.h.wake:
 		case <-limit:
 			s.world.loop.Run(func() {
-				s.t.Errorf("waiting for %s: %d done, %d arrived, events %v, at %+v", what, len(s.h.done), len(s.h.arrived), s.h.events, s.h.e.sender)
+				s.t.Errorf("waiting for %s: %d done, %d arrived, events %v, at %+v", what, len(s.h.done), len(s.h.arrived),
+					s.h.events, s.h.e.sender)
 			})
 			s.show()
 			s.t.FailNow()

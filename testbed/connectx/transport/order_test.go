@@ -163,7 +163,8 @@ func TestTakeBack(t *testing.T) {
 			w.fate = drop(1)
 			a, b := w.hosts[0], w.hosts[1]
 			b.memory[1] = make([]byte, 1000)
-			want := []*Request{request(Write, 1000, 1), request(Read, 10, 1), {Op: Local}, request(Read, 10, 1), request(Write, 1, 1)}
+			want := []*Request{request(Write, 1000, 1), request(Read, 10, 1), {Op: Local}, request(Read, 10, 1),
+				request(Write, 1, 1)}
 			w.post(0, want...)
 			w.receive(1, 1000)
 			w.loop.Run(func() { // half a message for the other host

@@ -19,7 +19,8 @@ func (s *sender) build(r *Request) (*roce.Packet, Syndrome) {
 		return p, OK
 	case r.reads():
 		o := r.Operand
-		p.Atomic = roce.AtomicETH{VA: r.RemoteAddr, RKey: r.RKey, Swap: o[0], Compare: o[1], SwapMask: o[2], CompareMask: o[3]}
+		p.Atomic = roce.AtomicETH{VA: r.RemoteAddr, RKey: r.RKey, Swap: o[0], Compare: o[1], SwapMask: o[2],
+			CompareMask: o[3]}
 		return p, OK
 	case s.part == 0 && (r.Op == Write || r.Op == WriteImm):
 		p.RETH = roce.RETH{VA: r.RemoteAddr, RKey: r.RKey, Length: r.Length}

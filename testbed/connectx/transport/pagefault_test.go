@@ -61,7 +61,8 @@ func TestPageFaults(t *testing.T) {
 				w.post(0, send, write, add, imm, read)
 				w.pass(20 * time.Second)
 				w.ends(0, OK, OK, OK, OK, OK)
-				if a := w.hosts[1].arrived; len(a) != 2 || !bytes.Equal(buffer(a[0].rc.WQE)[:900], buffer(send.WQE)) || a[0].m.Length != 900 {
+				if a := w.hosts[1].arrived; len(a) != 2 || !bytes.Equal(buffer(a[0].rc.WQE)[:900], buffer(send.WQE)) ||
+					a[0].m.Length != 900 {
 					t.Errorf("arrived: %+v", a)
 				}
 				if !bytes.Equal(memory[:1000], buffer(write.WQE)) || !bytes.Equal(memory[1000:1300], buffer(imm.WQE)) {

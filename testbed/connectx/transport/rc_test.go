@@ -70,7 +70,8 @@ func transfers(t *testing.T, kind Type, f faults, psn uint32) {
 		data := noise(uint64(round), n)
 		for _, op := range []Op{Send, Write, Read, SendImm, WriteImm, FetchAdd, SendInval, CompareSwap, MaskedCompareSwap} {
 			key++
-			r := &Request{Op: op, Length: uint32(n), Imm: key, Solicited: round%2 == 0, RKey: key, RemoteAddr: 8, WQE: data, Fence: round%3 == 0, XRCSRQ: 5}
+			r := &Request{Op: op, Length: uint32(n), Imm: key, Solicited: round%2 == 0, RKey: key, RemoteAddr: 8, WQE: data,
+				Fence: round%3 == 0, XRCSRQ: 5}
 			requests = append(requests, r)
 			switch op {
 			case Write, WriteImm:

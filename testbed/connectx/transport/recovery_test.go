@@ -186,7 +186,8 @@ func TestNAKStays(t *testing.T) {
 
 // readOf returns a READ of n packets with key 1 without its first skip packets.
 func readOf(psn uint32, n, skip int) *roce.Packet {
-	return &roce.Packet{Opcode: roce.ReadRequest, PSN: psn + uint32(skip), RETH: roce.RETH{RKey: 1, VA: uint64(skip) * 256, Length: uint32(n-skip) * 256}}
+	return &roce.Packet{Opcode: roce.ReadRequest, PSN: psn + uint32(skip),
+		RETH: roce.RETH{RKey: 1, VA: uint64(skip) * 256, Length: uint32(n-skip) * 256}}
 }
 
 // reader returns a world with one responder whose responses are discarded, and
@@ -206,7 +207,8 @@ func TestResponsesInOrder(t *testing.T) {
 		w.receive(1, 1)
 		w.inject(1, readOf(100, 1, 0))
 		w.inject(1, &roce.Packet{Opcode: roce.SendOnly, PSN: 101, AckReq: true}, readOf(100, 1, 0))
-		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly}, {101, roce.Acknowledge}}; !equal(*sent, want) {
+		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly},
+			{101, roce.Acknowledge}}; !equal(*sent, want) {
 			t.Errorf("sent %v, want %v", *sent, want)
 		}
 	})
@@ -237,7 +239,8 @@ func TestInterruptedRead(t *testing.T) {
 		if len(*sent) != 101 {
 			t.Fatalf("%d packets", len(*sent))
 		}
-		want := []psnOf{{102 + burst - 1, roce.ReadResponseMid}, {101, roce.ReadResponseOnly}, {102 + burst, roce.ReadResponseFirst}, {102 + burst + 1, roce.ReadResponseMid}}
+		want := []psnOf{{102 + burst - 1, roce.ReadResponseMid}, {101, roce.ReadResponseOnly},
+			{102 + burst, roce.ReadResponseFirst}, {102 + burst + 1, roce.ReadResponseMid}}
 		if got := (*sent)[burst-1:][:4]; !equal(got, want) {
 			t.Errorf("sent %v, want %v", got, want)
 		}
@@ -266,7 +269,8 @@ func TestFailedAtomic(t *testing.T) {
 		w.inject(1, readOf(100, 1, 0))
 		w.inject(1, readOf(100, 1, 0), &roce.Packet{Opcode: roce.FetchAdd, PSN: 101, Atomic: roce.AtomicETH{RKey: 1}})
 		w.wantEvents(1, "broken 2")
-		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly}, {101, roce.Acknowledge}}; !equal(*sent, want) {
+		if want := []psnOf{{100, roce.ReadResponseOnly}, {100, roce.ReadResponseOnly},
+			{101, roce.Acknowledge}}; !equal(*sent, want) {
 			t.Errorf("sent %v, want %v", *sent, want)
 		}
 		if got, want := w.last[1].AETH, (roce.AETH{Syndrome: roce.NakRemoteAccess, MSN: 1}); got != want {

@@ -52,7 +52,8 @@ func (r *responder) pop() {
 	}
 }
 
-var readOperations = [4]roce.Opcode{roce.ReadResponseFirst, roce.ReadResponseMid, roce.ReadResponseLast, roce.ReadResponseOnly}
+var readOperations = [4]roce.Opcode{roce.ReadResponseFirst, roce.ReadResponseMid, roce.ReadResponseLast,
+	roce.ReadResponseOnly}
 
 // readPacket returns the next packet of a READ response, or the fault if the
 // memory cannot be read.

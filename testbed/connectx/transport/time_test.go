@@ -151,7 +151,8 @@ func TestRNRTimes(t *testing.T) {
 			w.idle()
 		})
 	}
-	if RNRTime(0) != 655360*time.Microsecond || RNRTime(1) != 10*time.Microsecond || RNRTime(12) != 640*time.Microsecond || RNRTime(31) != 491520*time.Microsecond {
+	if RNRTime(0) != 655360*time.Microsecond || RNRTime(1) != 10*time.Microsecond ||
+		RNRTime(12) != 640*time.Microsecond || RNRTime(31) != 491520*time.Microsecond {
 		t.Error("the table differs from the standard's")
 	}
 }

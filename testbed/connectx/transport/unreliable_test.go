@@ -25,7 +25,8 @@ func TestUC(t *testing.T) {
 				return []time.Duration{0}
 			}
 			w.receive(1, 600, 600, 600, 600)
-			requests := []*Request{send(600), {Op: Write, Length: 600, RKey: 1, WQE: noise(2, 600)}, {Op: WriteImm, Length: 600, RKey: 1, Imm: 5, WQE: noise(3, 600)}, {Op: SendImm, Length: 600, Imm: 6, WQE: noise(4, 600)}}
+			requests := []*Request{send(600), {Op: Write, Length: 600, RKey: 1, WQE: noise(2, 600)}, {Op: WriteImm, Length: 600,
+				RKey: 1, Imm: 5, WQE: noise(3, 600)}, {Op: SendImm, Length: 600, Imm: 6, WQE: noise(4, 600)}}
 			w.post(0, requests...)
 			w.pass(time.Second)
 			w.ends(0, OK, OK, OK, OK)
@@ -73,7 +74,8 @@ func TestUCFaults(t *testing.T) {
 		w.post(0, send(300))
 		w.pass(time.Second)
 		w.wantEvents(1, "broken 0")
-		if b := w.hosts[1]; len(b.arrived) != 2 || b.arrived[0].m.Syndrome != LocalLength || b.arrived[1].m.Syndrome != Flushed {
+		if b := w.hosts[1]; len(b.arrived) != 2 || b.arrived[0].m.Syndrome != LocalLength ||
+			b.arrived[1].m.Syndrome != Flushed {
 			t.Errorf("arrived: %+v", b.arrived)
 		}
 	})
@@ -130,7 +132,8 @@ func TestUD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &Request{Op: SendImm, Length: uint32(c.n), Imm: 7, Solicited: true, WQE: noise(1, c.n), Dest: &Dest{QPN: 0x101, QKey: key}}
+				r := &Request{Op: SendImm, Length: uint32(c.n), Imm: 7, Solicited: true, WQE: noise(1, c.n),
+					Dest: &Dest{QPN: 0x101, QKey: key}}
 				w := newWorld(t, UD, func(i int, b *Config) {
 					if i == 1 && c.change != nil {
 						c.change(r, b)
@@ -158,7 +161,8 @@ func TestUD(t *testing.T) {
 					w.wantEvents(1, "broken 0")
 					return
 				}
-				if m := got.m; m.Op != SendImm || m.Imm != 7 || m.Length != uint32(40+c.n) || !m.Solicited || m.Packet.DETH.SrcQPN != 1 {
+				if m := got.m; m.Op != SendImm || m.Imm != 7 || m.Length != uint32(40+c.n) || !m.Solicited ||
+					m.Packet.DETH.SrcQPN != 1 {
 					t.Errorf("message %+v", m)
 				}
 				h, _ := got.m.Packet.NetworkHeader()

@@ -66,13 +66,15 @@ func (m *memory) add(addr, size uint64, fd int, offset uint64, writable bool) er
 	case size == 0 || addr+size-1 < addr:
 		return refused(unix.EINVAL, "%d bytes at %#x", size, addr)
 	case (addr|size|offset)%pageSize != 0:
-		return refused(unix.EINVAL, "address %#x, size %#x or offset %#x is not a multiple of %d", addr, size, offset, pageSize)
+		return refused(unix.EINVAL, "address %#x, size %#x or offset %#x is not a multiple of %d", addr, size, offset,
+			pageSize)
 	case len(m.maps) == maxMaps:
 		return refused(unix.ENOSPC, "too many mappings: %d", maxMaps)
 	}
 	i := m.find(addr)
 	if i < len(m.maps) && m.maps[i].addr <= addr+size-1 {
-		return refused(unix.EEXIST, "%#x bytes at %#x: there are %#x bytes at %#x", size, addr, m.maps[i].size, m.maps[i].addr)
+		return refused(unix.EEXIST, "%#x bytes at %#x: there are %#x bytes at %#x", size, addr, m.maps[i].size,
+			m.maps[i].addr)
 	}
 	x := mapping{addr: addr, size: size}
 	if fd >= 0 && writable {
@@ -106,7 +108,8 @@ func mapFile(fd int, offset, size uint64) ([]byte, error) {
 
 // remove removes the mapping with exactly this range.
 func (m *memory) remove(addr, size uint64) error {
-	i, found := slices.BinarySearchFunc(m.maps, addr, func(x mapping, addr uint64) int { return cmp.Compare(x.addr, addr) })
+	i, found := slices.BinarySearchFunc(m.maps, addr,
+		func(x mapping, addr uint64) int { return cmp.Compare(x.addr, addr) })
 	if !found || m.maps[i].size != size {
 		return refused(unix.ENOENT, "there is no mapping of %#x bytes at %#x", size, addr)
 	}

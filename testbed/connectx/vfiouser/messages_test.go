@@ -162,11 +162,12 @@ func TestRefused(t *testing.T) {
 // TestVersion checks that a failed negotiation ends the connection.
 func TestVersion(t *testing.T) {
 	for name, first := range map[string][]byte{
-		"major 1":       request(1, vfiouser.Version, 0, []byte{1, 0, 0, 0}),
-		"no NUL":        request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{}")),
-		"NUL inside":    request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{\x00}\x00")),
-		"no JSON":       request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{\x00")),
-		"not a number":  request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{\"capabilities\":{\"pgsizes\":\"x\"}}\x00")),
+		"major 1":    request(1, vfiouser.Version, 0, []byte{1, 0, 0, 0}),
+		"no NUL":     request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{}")),
+		"NUL inside": request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{\x00}\x00")),
+		"no JSON":    request(1, vfiouser.Version, 0, []byte("\x00\x00\x00\x00{\x00")),
+		"not a number": request(1, vfiouser.Version, 0,
+			[]byte("\x00\x00\x00\x00{\"capabilities\":{\"pgsizes\":\"x\"}}\x00")),
 		"no version":    request(1, vfiouser.GetInfo, 0, numbers(16, 0, 0, 0)),
 		"reset at once": request(1, vfiouser.DeviceReset, 0, nil),
 	} {

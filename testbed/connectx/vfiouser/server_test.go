@@ -239,7 +239,8 @@ func TestUnreadReplies(t *testing.T) {
 	d := newToy(t, 0x1017)
 	c := plug(t, d)
 	c.send(request(1, vfiouser.RegionWrite, 0, access(toyScratch, 0, 1, 7)))
-	if b, err := unix.Poll([]unix.PollFd{{Fd: descriptor(t, c.conn), Events: unix.POLLIN}}, int(limit.Milliseconds())); b != 1 || err != nil {
+	if b, err := unix.Poll([]unix.PollFd{{Fd: descriptor(t, c.conn), Events: unix.POLLIN}},
+		int(limit.Milliseconds())); b != 1 || err != nil {
 		t.Fatalf("no reply: %v", err)
 	}
 	if err := errors.Join(c.conn.Close(), c.end()); err != nil {

@@ -51,7 +51,8 @@ func (s *stream) grow(n int) {
 func (s *stream) fill(b []byte, start bool) error {
 	for len(b) > 0 {
 		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])
-		if start && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)) { // ECONNRESET: the client did not read our replies
+		// ECONNRESET: the client did not read our replies
+		if start && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)) {
 			return io.EOF
 		}
 		if err != nil {

@@ -58,6 +58,7 @@ func TestReporter(t *testing.T) {
 		}
 	}
 	if more != 2 || len(reports) != maxReports+1+2 {
-		t.Errorf("reported %d complaints, %d of them of suppressed ones, want %d and 2: %v", len(reports), more, maxReports+3, reports)
+		t.Errorf("reported %d complaints, %d of them of suppressed ones, want %d and 2: %v", len(reports), more,
+			maxReports+3, reports)
 	}
 }

@@ -149,7 +149,8 @@ func (w *World) add(c *Config, i int) error {
 	if err != nil {
 		return err
 	}
-	d := &Device{Device: device, Name: name, Socket: filepath.Join(c.Dir, name+".sock"), Slot: &vfiouser.Removable{Device: device}}
+	d := &Device{Device: device, Name: name, Socket: filepath.Join(c.Dir, name+".sock"),
+		Slot: &vfiouser.Removable{Device: device}}
 	if len(c.Sockets) > 0 {
 		d.Socket = c.Sockets[i]
 	}

@@ -49,7 +49,8 @@ func TestWorld(t *testing.T) {
 // at 10 of region 7.
 const (
 	version   = "\x01\x00\x01\x00\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	readClass = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
+	readClass = "\x02\x00\x09\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x0a\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00"
 )
 
 // plug reads the class of the device behind a socket, as a machine does.
@@ -93,7 +94,8 @@ func misbehave(t *testing.T, w *world.World) {
 	if err != nil || len(devices) != 2 || string(devices[1].Counters) != `{"pages":0}` {
 		t.Errorf("devices %+v, %v", devices, err)
 	}
-	if err := errors.Join(c.SetLink("connectx1", false), c.RemoveDevice("connectx0"), c.SetGone("connectx1", true)); err != nil {
+	if err := errors.Join(c.SetLink("connectx1", false), c.RemoveDevice("connectx0"),
+		c.SetGone("connectx1", true)); err != nil {
 		t.Error(err)
 	}
 	d := w.Devices
@@ -102,7 +104,8 @@ func misbehave(t *testing.T, w *world.World) {
 			t.Error("the wrong one is down, or removed")
 		}
 	})
-	if err := errors.Join(c.SetLink("connectx1", true), c.InsertDevice("connectx0"), c.SetGone("connectx1", false), c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
+	if err := errors.Join(c.SetLink("connectx1", true), c.InsertDevice("connectx0"), c.SetGone("connectx1", false),
+		c.FailCommand("connectx0", 0x104, 3, 1, 0, 1),
 		c.SetHealth("connectx0", 1), c.Close()); err != nil {
 		t.Error(err)
 	}
@@ -122,7 +125,8 @@ func TestPanic(t *testing.T) {
 	w.Loop.Run(func() {
 		w.Loop.After(0, func() { panic("a bug of the device") })
 	})
-	if err := <-reported; !strings.Contains(err.Error(), "a bug of the device") || !strings.Contains(err.Error(), "TestPanic") {
+	if err := <-reported; !strings.Contains(err.Error(), "a bug of the device") ||
+		!strings.Contains(err.Error(), "TestPanic") {
 		t.Errorf("reported %v", err)
 	}
 	if class := plug(t, w.Sockets()[0]); class != 0x0207 {

@@ -129,7 +129,8 @@ func (p *player) open(name string, gidIndex int) (err error) {
 		return err
 	}
 	p.base = p.pd
-	p.mr, err = p.pd.Alloc(memory, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic|uverbs.MWBindAccess)
+	p.mr, err = p.pd.Alloc(memory, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead|uverbs.RemoteAtomic|
+		uverbs.MWBindAccess)
 	if err != nil {
 		return err
 	}

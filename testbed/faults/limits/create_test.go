@@ -71,7 +71,10 @@ var creations = []creation{
 	{"CQ without events", func(_ context.Context, b *base) (io.Closer, error) {
 		return made(b.dev.CreateCQ(uverbs.CQConfig{Entries: 4, NoEvents: true}))
 	}, false},
-	{"allocated MR", func(_ context.Context, b *base) (io.Closer, error) { return made(b.pd.Alloc(8192, uverbs.LocalWrite)) }, false},
+	{"allocated MR", func(_ context.Context, b *base) (io.Closer,
+		error) {
+		return made(b.pd.Alloc(8192, uverbs.LocalWrite))
+	}, false},
 	{"registered MR", func(_ context.Context, b *base) (io.Closer, error) {
 		return made(b.pd.RegMR(make([]byte, 8192), uverbs.LocalWrite))
 	}, false},
@@ -80,7 +83,8 @@ var creations = []creation{
 		return made(b.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 4}))
 	}, false},
 	{"AH", func(_ context.Context, b *base) (io.Closer, error) {
-		return made(b.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: b.gid.GID, HopLimit: 1, Port: uint8(b.gid.Port), SGIDIndex: uint8(b.gid.Index)}))
+		return made(b.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: b.gid.GID, HopLimit: 1, Port: uint8(b.gid.Port),
+			SGIDIndex: uint8(b.gid.Index)}))
 	}, false},
 	{"event channel", func(context.Context, *base) (io.Closer, error) { return made(cm.NewEventChannel()) }, true},
 	{"id", func(context.Context, *base) (io.Closer, error) { return made(cm.NewID(cm.PSTCP)) }, true},

@@ -114,7 +114,8 @@ func newEnd(t testing.TB, pd *uverbs.PD, entries int) end {
 	t.Helper()
 	var e end
 	e.cq = must(pd.Context().CreateCQ(uverbs.CQConfig{Entries: entries}))(t)
-	e.qp = must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: e.cq, MaxSendWR: 256, MaxRecvWR: 16, Access: uverbs.RemoteWrite}))(t)
+	e.qp = must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: e.cq, MaxSendWR: 256, MaxRecvWR: 16,
+		Access: uverbs.RemoteWrite}))(t)
 	e.mr = must(pd.Alloc(bufSize, uverbs.LocalWrite|uverbs.RemoteWrite))(t)
 	return e
 }
@@ -128,15 +129,18 @@ func connect(t testing.TB, qp *uverbs.QP, remote uverbs.Endpoint, retries, rnrRe
 	}
 	check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: local.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN,
 		MaxDestRdAtomic: 1, MinRNRTimer: 1, AV: must(qp.AHAttr(remote))(t)},
-		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN|uverbs.MaskMaxDestRdAtomic|uverbs.MaskMinRNRTimer))
-	check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN, Timeout: 12, RetryCnt: retries, RNRRetry: rnrRetries, MaxRdAtomic: 1},
+		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN|uverbs.MaskMaxDestRdAtomic|
+			uverbs.MaskMinRNRTimer))
+	check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN, Timeout: 12, RetryCnt: retries,
+		RNRRetry: rnrRetries, MaxRdAtomic: 1},
 		uverbs.MaskState|uverbs.MaskSQPSN|uverbs.MaskTimeout|uverbs.MaskRetryCnt|uverbs.MaskRNRRetry|uverbs.MaskMaxRdAtomic))
 }
 
 // write posts a WRITE from e to the other end.
 func (e end) write(t testing.TB, to end, id uint64) {
 	t.Helper()
-	_, err := e.qp.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{e.mr.SGE(0, 64)},
+	_, err := e.qp.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+		SGL:        []uverbs.SGE{e.mr.SGE(0, 64)},
 		RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()})
 	check(t, err)
 }

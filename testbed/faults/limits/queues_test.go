@@ -86,7 +86,8 @@ func TestDeviceRetries(t *testing.T) {
 			c.lame(t, b, ea)
 			const behind = 5
 			send := func(id uint64) {
-				_, err := a.qp.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.mr.SGE(0, 64)}})
+				_, err := a.qp.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+					SGL: []uverbs.SGE{a.mr.SGE(0, 64)}})
 				check(t, err)
 			}
 			for i := range 1 + behind {

@@ -61,7 +61,8 @@ func (c *cmLines) connect(ctx context.Context, cq *uverbs.CQ) (*cm.Conn, error) 
 
 func (c *cmLines) options(cq *uverbs.CQ) *cm.Options {
 	// On rxe, 7 retries mean infinitely many.
-	param := &cm.ConnParam{ResponderResources: cm.MaxRespRes, InitiatorDepth: cm.MaxInitDepth, RetryCount: 6, RNRRetryCount: 7}
+	param := &cm.ConnParam{ResponderResources: cm.MaxRespRes, InitiatorDepth: cm.MaxInitDepth, RetryCount: 6,
+		RNRRetryCount: 7}
 	return &cm.Options{Param: param, PD: c.p.pd, QP: qpConfig(cq), PrivateData: c.p.hello().encode(),
 		Setup: func(conn *cm.Conn) error { return c.p.receiveAll(conn.QP()) }}
 }

@@ -29,7 +29,8 @@ func TestDrain(t *testing.T) {
 					t.Fatal(err)
 				}
 				if p.a.Unreported != keeps.sends || p.a.Unflushed != keeps.receives {
-					t.Errorf("%d sends and %d receives are missing, the account says %d and %d", keeps.sends, keeps.receives, p.a.Unreported, p.a.Unflushed)
+					t.Errorf("%d sends and %d receives are missing, the account says %d and %d", keeps.sends, keeps.receives,
+						p.a.Unreported, p.a.Unflushed)
 				}
 				if bad := keeps.sends+keeps.receives > 0; (p.a.Check() != nil) != bad {
 					t.Errorf("%+v: %v", p.a, p.a.Check())

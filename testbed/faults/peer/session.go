@@ -127,7 +127,8 @@ func (s *session) post() error {
 	for s.next < n && s.next < s.acked+window {
 		i := int(s.next % window)
 		length := faults.Message{Run: s.number, Kind: s.o.sends, Seq: s.next}.Write(s.slot(sendAt + i))
-		if err := s.send(uverbs.SendWR{WRID: id(sendAt, i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.sge(sendAt+i, length)}}); err != nil {
+		if err := s.send(uverbs.SendWR{WRID: id(sendAt, i), Opcode: uverbs.OpSend,
+			SGL: []uverbs.SGE{s.sge(sendAt+i, length)}}); err != nil {
 			return err
 		}
 		s.next++
@@ -151,11 +152,13 @@ func (s *session) postRound(i int) error {
 	length := s.round(s.nextRnd).Write(s.slot(roundAt + i))
 	clear(s.slot(landingAt + i))
 	to := s.remote.Addr + uint64(i*slot)
-	err := s.send(uverbs.SendWR{WRID: id(roundAt, i), Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{s.sge(roundAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
+	err := s.send(uverbs.SendWR{WRID: id(roundAt, i), Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{s.sge(roundAt+i, length)},
+		RemoteAddr: to, RKey: s.remote.RKey})
 	if err != nil {
 		return err
 	}
-	return s.send(uverbs.SendWR{WRID: id(landingAt, i), Opcode: uverbs.OpRead, SGL: []uverbs.SGE{s.sge(landingAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
+	return s.send(uverbs.SendWR{WRID: id(landingAt, i), Opcode: uverbs.OpRead,
+		SGL: []uverbs.SGE{s.sge(landingAt+i, length)}, RemoteAddr: to, RKey: s.remote.RKey})
 }
 
 func (s *session) round(seq uint64) faults.Message {
@@ -256,7 +259,8 @@ func (s *session) received(b []byte) {
 
 // wrong reports something that no fault excuses.
 func (s *session) wrong(format string, args ...any) {
-	say(faults.Event{Event: faults.Wrong, Text: fmt.Sprintf(format, args...) + fmt.Sprintf(", as number %d of the session", s.arrived)})
+	say(faults.Event{Event: faults.Wrong, Text: fmt.Sprintf(format, args...) +
+		fmt.Sprintf(", as number %d of the session", s.arrived)})
 }
 
 // The time for requests of a broken session to fail by themselves, and then after the QP

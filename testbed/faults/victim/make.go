@@ -149,6 +149,7 @@ func (m *maker) rss() error {
 	if _, err = kept(m, table, err); err != nil {
 		return err
 	}
-	return m.have(m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
-		Key: make([]byte, 40), Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))
+	return m.have(m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
+		RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
+			Key: make([]byte, 40), Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))
 }

@@ -54,7 +54,7 @@ type apt struct {
 func newApt(dir, arch string, suites []string) (*apt, error) {
 	a := &apt{dir: dir, arch: arch, suites: suites}
 	if strings.ContainsAny(dir, "\"\n%;") {
-		return nil, fmt.Errorf("the path %q cannot be used in apt's configuration: set %s to a path without special characters", dir, EnvCache)
+		return nil, fmt.Errorf("the path %q cannot be used in apt's configuration: set %s to another", dir, EnvCache)
 	}
 	for _, sub := range []string{"lists/partial", "dpkg", "empty"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {

@@ -27,7 +27,8 @@ func TestParseMirrors(t *testing.T) {
 	if diff := cmp.Diff(want, parseMirrors(uris)); diff != "" {
 		t.Error(diff)
 	}
-	if got := parseDebootstrap("#!/bin/sh\nDEF_MIRROR=\"http://mirror.example/debian\"\n"); len(got) != 1 || got[0] != want[0] {
+	if got := parseDebootstrap("#!/bin/sh\nDEF_MIRROR=\"http://mirror.example/debian\"\n"); len(got) != 1 ||
+		got[0] != want[0] {
 		t.Errorf("debootstrap's mirror is %q", got)
 	}
 }
@@ -37,7 +38,8 @@ func TestParseMirrors(t *testing.T) {
 func TestMirrorVariable(t *testing.T) {
 	t.Setenv(EnvMirror, " http://mirror.example/debian/  http://old.example/debian\n")
 	got, err := mirrors(t.Context())
-	if want := []string{"http://mirror.example/debian", "http://old.example/debian"}; err != nil || !slices.Equal(got, want) {
+	if want := []string{"http://mirror.example/debian", "http://old.example/debian"}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("mirrors %q, %v, want %q", got, err, want)
 	}
 }
@@ -50,7 +52,8 @@ Inst libc6:arm64 (2:2.41-12 Debian:13.7/stable [arm64]) []
 Conf linux-base (4.17~bpo13+1 Debian Backports:stable-backports [all])
 `
 	got, err := parseInstall(out)
-	want := []pkg{{"linux-base", "4.17~bpo13+1"}, {"linux-image-6.12.107+deb13-amd64", "6.12.107-1"}, {"libc6", "2:2.41-12"}}
+	want := []pkg{{"linux-base", "4.17~bpo13+1"}, {"linux-image-6.12.107+deb13-amd64", "6.12.107-1"},
+		{"libc6", "2:2.41-12"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -68,7 +71,8 @@ Conf linux-base (4.17~bpo13+1 Debian Backports:stable-backports [all])
 }
 
 func TestParseStatus(t *testing.T) {
-	if p, text, ok := parseStatus("dlstatus:1:42.5:Retrieving file: 1 of 2"); p != 42 || text != "Retrieving file: 1 of 2" || !ok {
+	if p, text, ok := parseStatus("dlstatus:1:42.5:Retrieving file: 1 of 2"); p != 42 ||
+		text != "Retrieving file: 1 of 2" || !ok {
 		t.Error(p, text, ok)
 	}
 	for _, bad := range []string{"", "dlstatus:1:x:y", "pmstatus:1:2:3", "dlstatus:1:101:y"} {
@@ -128,7 +132,8 @@ func TestRecipes(t *testing.T) {
 	if p, err := KernelPart("6.12-16k", "arm64"); err != nil || p != Kernel612ARM16K {
 		t.Error(p, err)
 	}
-	if _, err := KernelPart("5.4", ""); err == nil || !strings.Contains(err.Error(), "5.10, 6.1, 6.12, 6.12 for arm64, 6.12-16k for arm64, 7.2") {
+	if _, err := KernelPart("5.4", ""); err == nil ||
+		!strings.Contains(err.Error(), "5.10, 6.1, 6.12, 6.12 for arm64, 6.12-16k for arm64, 7.2") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -217,9 +222,10 @@ func TestUntar(t *testing.T) {
 // TestUntarStaysInside checks that nothing is written outside of the tree.
 func TestUntarStaysInside(t *testing.T) {
 	for name, headers := range map[string][]tar.Header{
-		"dots":     {{Name: "../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
-		"absolute": {{Name: "out", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, {Name: "out/evil", Typeflag: tar.TypeReg, Mode: 0o644}},
-		"link":     {{Name: "hard", Typeflag: tar.TypeLink, Linkname: "../evil"}},
+		"dots": {{Name: "../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"absolute": {{Name: "out", Typeflag: tar.TypeSymlink, Linkname: "/tmp"},
+			{Name: "out/evil", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"link": {{Name: "hard", Typeflag: tar.TypeLink, Linkname: "../evil"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "tree")
@@ -277,7 +283,8 @@ func TestStep(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	var seen []int
-	s := step{argv: []string{"sh", "-c", "echo dlstatus:1:7.0:text >&3"}, progress: func(p int, _ string) { seen = append(seen, p) }}
+	s := step{argv: []string{"sh", "-c", "echo dlstatus:1:7.0:text >&3"},
+		progress: func(p int, _ string) { seen = append(seen, p) }}
 	if _, err := s.run(t.Context()); err != nil || !slices.Equal(seen, []int{7}) {
 		t.Errorf("progress %v, %v", seen, err)
 	}
@@ -308,7 +315,8 @@ func TestLockWaits(t *testing.T) {
 	var output bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := lockCache(ctx, dir, &output); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(output.String(), "waiting") {
+	if _, err := lockCache(ctx, dir, &output); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(output.String(), "waiting") {
 		t.Errorf("error %v, output %q", err, &output)
 	}
 	if err := first.Close(); err != nil {
@@ -329,7 +337,8 @@ func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{newPrefix + "root.1", oldPrefix + "2", oldPrefix + "3", "root-0123456789ab"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.Mkdir(path, 0o755), os.WriteFile(filepath.Join(path, completeFile), nil, 0o644)); err != nil {
+		if err := errors.Join(os.Mkdir(path, 0o755),
+			os.WriteFile(filepath.Join(path, completeFile), nil, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -393,7 +402,8 @@ func TestPublish(t *testing.T) {
 	}
 	publish("third")
 	count(2) // a guest still uses the second
-	if err := errors.Join(use.Close(), os.Mkdir(filepath.Join(cache, "headers-000000000000"), 0o755), prune(cache)); err != nil {
+	if err := errors.Join(use.Close(), os.Mkdir(filepath.Join(cache, "headers-000000000000"), 0o755),
+		prune(cache)); err != nil {
 		t.Fatal(err)
 	}
 	count(1)

@@ -53,7 +53,8 @@ func (b *Bed) Kernel(p Part) (KernelImage, error) {
 			continue
 		}
 		k := KernelImage{Release: filepath.Base(dirs[0]), Modules: dirs[0]}
-		for _, image := range []string{filepath.Join(tree, "boot", "vmlinuz-"+k.Release), filepath.Join(k.Modules, "vmlinuz")} {
+		for _, image := range []string{filepath.Join(tree, "boot", "vmlinuz-"+k.Release),
+			filepath.Join(k.Modules, "vmlinuz")} {
 			if exists(image) {
 				k.Image = image
 				return k, nil

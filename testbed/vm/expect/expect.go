@@ -84,7 +84,7 @@ var never version
 // table has the rules of rxe. Kernels that are not in the test bed are compared
 // by version.
 var table = []rule{
-	{"rxe", Usable, version{6, 0}, "before 6.0 rxe retries a send without a receive for ever, in a system call of the sender"},
+	{"rxe", Usable, version{6, 0}, "before 6.0 rxe retries a send without a receive for ever, in a system call"},
 	{"rxe", CopyOnFork, version{5, 12}, "the kernel's, not the driver's: nldev reports it since 5.12"},
 	{"rxe", RC, always, "since the driver exists (4.8)"},
 	{"rxe", UC, always, "since the driver exists (4.8)"},
@@ -95,7 +95,7 @@ var table = []rule{
 	{"rxe", Flush, version{6, 2}, "rxe executes FLUSH since 6.2"},
 	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
 	{"rxe", SQDrained, always, "since the driver exists (4.8)"},
-	{"rxe", AtomicRecovery, version{7, 2}, "the rxe of 6.1 and 6.12 treats all later requests as parts of the misaligned atomic, even after RESET"},
+	{"rxe", AtomicRecovery, version{7, 2}, "in 6.1 and 6.12 rxe fails all requests after a misaligned atomic, even after RESET"},
 	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
 	{"rxe", ReregMemory, never, "rxe changes PD and access of an MR, not its memory"},
 	{"rxe", LastWQEEvent, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe raises it"},
@@ -103,7 +103,7 @@ var table = []rule{
 	{"rxe", ODP, version{7, 2}, "of the bed's kernels 7.2 is the first whose rxe has on-demand paging"},
 	{"rxe", ODPOffset, never, "the rxe of 7.2 copies to and from the beginning of an on-demand page, whatever the offset"},
 	{"rxe", ODPImplicit, never, "rxe supports on-demand paging only for ranges"},
-	{"rxe", CMWriteEvent, version{7, 2}, "of the bed's kernels 7.2 is the first whose rdma_ucm accepts events from programs"},
+	{"rxe", CMWriteEvent, version{7, 2}, "7.2 is the first of the bed's kernels that accepts events from programs"},
 	{"rxe", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends only through sockets of the initial network namespace"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},

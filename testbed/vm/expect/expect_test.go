@@ -35,7 +35,8 @@ func TestExpect(t *testing.T) {
 }
 
 func TestDriverOf(t *testing.T) {
-	for device, want := range map[string]string{"rxe0": "rxe", "rxe": "rxe", "mlx5_0": "mlx5", "mlx5_bond_0": "mlx5_bond_0", "mlx5": "mlx5"} {
+	for device, want := range map[string]string{"rxe0": "rxe", "rxe": "rxe", "mlx5_0": "mlx5",
+		"mlx5_bond_0": "mlx5_bond_0", "mlx5": "mlx5"} {
 		if got := driverOf(device); got != want {
 			t.Errorf("driverOf(%q) = %q, want %q", device, got, want)
 		}

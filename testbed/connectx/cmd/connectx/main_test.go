@@ -69,7 +69,8 @@ func TestRun(t *testing.T) {
 	var stderr bytes.Buffer
 	status := run(ctx, []string{
 		"-link", "roce", "-socket", path("a"), "-socket", path("b"), "-nic", path("nic"), "-control", path("control"),
-		"-trace", path("trace"), "-pcap", path("pcap"), "-pci-id", "0x1019", "-guid", "0x2c90300a0b0c0", "-firmware", "14.20.1",
+		"-trace", path("trace"), "-pcap", path("pcap"), "-pci-id", "0x1019", "-guid", "0x2c90300a0b0c0", "-firmware",
+		"14.20.1",
 		"-cap", "cqe_version=0", "-cap", "log_max_qp=10", "-strict=false", "-seed", "7",
 	}, out, &stderr)
 	want := fmt.Sprintf("connectx0 is at %s\nconnectx1 is at %s\n", path("a"), path("b"))
@@ -88,7 +89,8 @@ func TestRun(t *testing.T) {
 // TestOptions checks the devices' configuration for the flags.
 func TestOptions(t *testing.T) {
 	o, err := parse([]string{"-socket", "x", "-link", "roce", "-pci-id", "0x101d", "-firmware", "1.2.3", "-cap", "roce=0",
-		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-odp", "-ece", "0x10000004", "-first-uar", "65536"}, &bytes.Buffer{})
+		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-odp", "-ece", "0x10000004", "-first-uar", "65536"},
+		&bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,8 @@ func TestMistakes(t *testing.T) {
 		"bind: address already in use": {"-socket", socket, "-link", "roce", "-nic", socket},
 	} {
 		var out, stderr bytes.Buffer
-		if status := run(t.Context(), args, &out, &stderr); status != 2 || !strings.Contains(stderr.String(), want) || out.Len() != 0 {
+		if status := run(t.Context(), args, &out, &stderr); status != 2 || !strings.Contains(stderr.String(), want) ||
+			out.Len() != 0 {
 			t.Errorf("%q: status %d, %q, %q, want %q", args, status, &out, &stderr, want)
 		}
 		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {

@@ -45,10 +45,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.device.NoISSI, "no-issi", false, "firmware without interface versions (ISSI)")
 	f.BoolVar(&o.device.StaleSRQN, "stale-srqn", false,
 		"completions of send requests name an SRQ (with -cap cqe_version=0)")
-	f.Func("shuffle-rq", "use receive requests of a queue pair out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
-	f.Func("shuffle-srq", "use receive requests of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
+	f.Func("shuffle-rq", "use receives of a QP out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
+	f.Func("shuffle-srq", "use receives of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
 	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys with page faults")
-	f.Func("ece", "options of enhanced connection establishment, as a `number` (default 0x30000002)", number32(&o.device.ECE))
+	f.Func("ece", "ECE options, as a `number` (default 0x30000002)", number32(&o.device.ECE))
 	f.Func("first-uar", "`number` of the first UAR page (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
 	f.StringVar(&o.trace, "trace", "", "write a trace of the devices to this `file`")
 	f.StringVar(&o.pcap, "pcap", "", "write the switch's frames to this `file` (roce)")
@@ -71,7 +71,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 
 // adapt sets the configuration of the i-th device.
 func (o *options) adapt(i int, c *connectx.Config) {
-	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities, o.device.Lenient
+	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities,
+		o.device.Lenient
 	c.NoISSI = o.device.NoISSI
 	c.ODP = o.device.ODP
 	c.ECE, c.FirstUAR = o.device.ECE, o.device.FirstUAR

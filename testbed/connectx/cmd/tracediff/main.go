@@ -36,7 +36,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return 2
 	}
-	d, err := compare(flags.Arg(0), flags.Arg(1), trace.Options{Kinds: list(*kinds), Omit: list(*omit), Ignore: list(*ignore), Context: *context})
+	d, err := compare(flags.Arg(0), flags.Arg(1),
+		trace.Options{Kinds: list(*kinds), Omit: list(*omit), Ignore: list(*ignore), Context: *context})
 	switch {
 	case err != nil:
 		fmt.Fprintln(stderr, "tracediff:", err)

@@ -38,7 +38,8 @@ func TestRun(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		status := run(c.args, &stdout, &stderr)
-		if status != c.status || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) ||
+		if status != c.status || !strings.Contains(stdout.String(), c.stdout) ||
+			!strings.Contains(stderr.String(), c.stderr) ||
 			c.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%v: status %d, printed %q and %q", c.args, status, &stdout, &stderr)
 		}

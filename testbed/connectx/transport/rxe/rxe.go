@@ -129,7 +129,8 @@ func (p *Peer) Connect(r Remote, _ *None) (err error) {
 		return p.qp.Ready()
 	}
 	o := p.opt
-	a := uverbs.QPAttr{State: uverbs.StateRTR, AV: av, PathMTU: o.MTU, DestQPN: r.QPN, RQPSN: r.PSN, MaxDestRdAtomic: o.Depth, MinRNRTimer: o.RNRTimer}
+	a := uverbs.QPAttr{State: uverbs.StateRTR, AV: av, PathMTU: o.MTU, DestQPN: r.QPN, RQPSN: r.PSN,
+		MaxDestRdAtomic: o.Depth, MinRNRTimer: o.RNRTimer}
 	m := uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN
 	if o.Type == uverbs.RC {
 		m |= uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
@@ -137,7 +138,8 @@ func (p *Peer) Connect(r Remote, _ *None) (err error) {
 	if err := p.qp.Modify(a, m); err != nil {
 		return err
 	}
-	a = uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: o.PSN, Timeout: o.Timeout, RetryCnt: o.Retries, RNRRetry: o.RNRs, MaxRdAtomic: o.Depth}
+	a = uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: o.PSN, Timeout: o.Timeout, RetryCnt: o.Retries, RNRRetry: o.RNRs,
+		MaxRdAtomic: o.Depth}
 	m = uverbs.MaskState | uverbs.MaskSQPSN
 	if o.Type == uverbs.RC {
 		m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic

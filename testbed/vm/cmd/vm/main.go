@@ -48,7 +48,8 @@ func parse() options {
 	var o options
 	var modules, kernelArgs, qemuArgs string
 	flag.BoolVar(&o.setup, "setup", false, "only set up the bed (the named parts, or all)")
-	flag.BoolVar(&o.update, "update", false, "set up the bed again with the newest packages, and remove parts of older recipes")
+	flag.BoolVar(&o.update, "update", false,
+		"set up the bed again with the newest packages, and remove parts of older recipes")
 	flag.BoolVar(&o.verify, "verify", false, "check every file of the bed")
 	flag.BoolVar(&o.list, "list", false, "list the parts of the bed")
 	flag.StringVar(&o.config.Kernel, "kernel", "6.12", "kernel: "+bed.Kernels())

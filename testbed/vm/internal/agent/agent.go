@@ -65,7 +65,8 @@ func run() error {
 		return err
 	}
 	s := newServer(port, config, guestinit.NewReaper())
-	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:]), Uptime: time.Duration(now.Nano())}
+	hello := wire.HelloReport{Version: wire.Version, Release: unix.ByteSliceToString(name.Release[:]),
+		Uptime: time.Duration(now.Nano())}
 	if err := s.send(wire.Hello, 0, hello); err != nil {
 		return err
 	}

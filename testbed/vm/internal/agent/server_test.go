@@ -112,7 +112,8 @@ func (h *host) await(stream uint32, when func(r result)) result {
 }
 
 func sh(script string) wire.StartRequest {
-	return wire.StartRequest{Path: "sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "COLOUR=blue"}}
+	return wire.StartRequest{Path: "sh", Args: []string{"sh", "-c", script},
+		Env: []string{"PATH=/usr/bin:/bin", "COLOUR=blue"}}
 }
 
 func TestServerRuns(t *testing.T) {
@@ -121,7 +122,8 @@ func TestServerRuns(t *testing.T) {
 	request.Dir = "/usr"
 	h.send(wire.Start, 1, request)
 	r := h.await(1, nil)
-	if r.stdout != "blue\n/usr\n" || r.stderr != "wrong\n" || unix.WaitStatus(r.exit.Status).ExitStatus() != 3 || r.exit.Held {
+	if r.stdout != "blue\n/usr\n" || r.stderr != "wrong\n" || unix.WaitStatus(r.exit.Status).ExitStatus() != 3 ||
+		r.exit.Held {
 		t.Errorf("%+v", r)
 	}
 }

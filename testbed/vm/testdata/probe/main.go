@@ -124,6 +124,7 @@ func count() error {
 
 // leaveChild exits while a child keeps standard output open.
 func leaveChild() error {
-	_, err := syscall.ForkExec("/proc/self/exe", []string{"probe", "forever"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+	_, err := syscall.ForkExec("/proc/self/exe", []string{"probe", "forever"},
+		&syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
 	return err
 }

@@ -173,7 +173,8 @@ func registers(bar []byte) error {
 // message-signalled interrupt is a word of memory, because such an interrupt is
 // only a write.
 func interrupt(bar []byte, config *os.File, msix int64) error {
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_LOCKED|unix.MAP_POPULATE)
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_LOCKED|unix.MAP_POPULATE)
 	if err != nil {
 		return err
 	}
