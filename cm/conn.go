@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +121,8 @@ type Conn struct {
 	mu    sync.Mutex
 	data  []byte // from SetPrivateData
 	owned []io.Closer
+	// closing is set while a call closes the objects in owned.
+	closing bool
 }
 
 // setUp creates the QP and calls Prepare and Setup. It reports whether the error is
@@ -227,7 +230,8 @@ func (c *Conn) SetPrivateData(b []byte) {
 }
 
 // Own passes objects, such as completion queues, to the connection. Close closes them
-// after the QP, the last one first. They are also closed if Dial or Accept fails.
+// after the QP, the last one first. They are also closed if Dial or Accept fails. Their
+// Close may call methods of c.
 func (c *Conn) Own(objects ...io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,17 +239,30 @@ func (c *Conn) Own(objects ...io.Closer) {
 }
 
 // closeOwned closes the objects passed to Own. It stops at the first that cannot be
-// closed.
+// closed. It returns at once if another call closes them: that call may be the caller.
 func (c *Conn) closeOwned() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n := len(c.owned); n > 0; n-- {
-		if err := c.owned[n-1].Close(); err != nil {
+	if c.closing {
+		return nil
+	}
+	c.closing = true
+	defer func() { c.closing = false }()
+	for n := len(c.owned); n > 0; n = len(c.owned) {
+		if err := c.closeUnlocked(c.owned[n-1]); err != nil {
 			return err
 		}
-		c.owned = c.owned[:n-1]
+		c.owned = slices.Delete(c.owned, n-1, n) // Close may have added others behind it
 	}
 	return nil
+}
+
+// closeUnlocked closes an object without c.mu, because its Close may call methods of c.
+// The caller holds c.mu.
+func (c *Conn) closeUnlocked(object io.Closer) error {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	return object.Close()
 }
 
 // PrivateData returns the private data of the peer's request or acceptance, padded
@@ -263,8 +280,9 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 
 // Close ends the connection, closes it, and closes the objects passed to [Conn.Own].
 // It does not wait for the peer, which is notified once: see [Conn.Shutdown]. It is
-// idempotent. The errors are those of [ID.Close], and those of closing the objects:
-// [uverbs.ErrBusy] with Options.OwnPD while MRs are open.
+// idempotent. While a call closes the objects, other calls do not wait for it. The
+// errors are those of [ID.Close], and those of closing the objects: [uverbs.ErrBusy]
+// with Options.OwnPD while MRs are open.
 func (c *Conn) Close() error {
 	if err := c.id.Close(); err != nil {
 		return err

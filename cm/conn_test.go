@@ -1,7 +1,10 @@
 package cm
 
 import (
+	"context"
+	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -76,6 +79,46 @@ func TestPrepareUsesOptionsPD(t *testing.T) {
 	is(t, "the PD of another device", err, uverbs.ErrInvalid)
 	check(t, d.ctx.Close())
 	other.k.Close(t)
+}
+
+// An object that the connection owns may call the connection's methods, Close too. The
+// objects below it are closed after it, and one that cannot be closed remains.
+func TestOwnedClosesConn(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	serve(t, l)
+	c := good(Dial(limit(t), l.Addr().String(), nil))(t)
+	var order []string
+	object := func(name string, inner func() error) closerFunc {
+		return func() error {
+			err := inner()
+			order = append(order, name)
+			return err
+		}
+	}
+	broken := errors.New("broken")
+	errs := []error{broken, nil}
+	next := func() (err error) { err, errs = errs[0], errs[1:]; return err }
+	c.Own(object("first", func() error { return nil }), object("fails", next), object("closes", func() error {
+		c.Own(object("added", func() error { return nil }))
+		return c.Close()
+	}))
+	closed := func() error {
+		done := make(chan error, 1)
+		go func() { done <- c.Close() }()
+		select {
+		case err := <-done:
+			return err
+		case <-limit(t).Done():
+			return context.DeadlineExceeded
+		}
+	}
+	is(t, "Close", closed(), broken)
+	check(t, closed())
+	check(t, c.Close())
+	if want := []string{"closes", "added", "fails", "fails", "first"}; !slices.Equal(order, want) {
+		t.Errorf("closed in the order %v, want %v", order, want)
+	}
 }
 
 // The types of the highest level have only methods of their own: an embedded id would

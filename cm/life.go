@@ -16,7 +16,6 @@ import (
 //
 // Locks are acquired in this order. Those on one line are never held together.
 //
-//	Conn.mu            held while the objects passed to Conn.Own are closed
 //	ID.mu              held during commands, possibly for as long as a
 //	                   SendBatch of the id's QP is open. A listener's is
 //	                   acquired before that of the id of a request.
@@ -25,7 +24,7 @@ import (
 //	ID.dest            the destination of the id's events
 //	SyncID.mu
 //	life.mu, ID.attrMu, host.table, node.mu, rejectQueue.mu, EventChannel.pendingMu,
-//	setupMRs.mu
+//	setupMRs.mu, Conn.mu
 //
 // The goroutines of the pumps, which read events for others, never acquire ID.mu.
 // Accessors only acquire ID.attrMu: the owner of an open SendBatch may call them
