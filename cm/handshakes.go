@@ -99,20 +99,34 @@ func (l *Listener) limit() int {
 // canceled. The caller holds l.mu.
 func (l *Listener) cancelOldest(n int) <-chan time.Time {
 	now := time.Now()
-	for _, h := range l.all { // oldest first
-		switch age := now.Sub(h.waitingSince); {
-		case l.canceled >= n:
-			return nil
-		case h.canceled || h.waitingSince.IsZero():
-		case age < minPeerTime:
+	for l.canceled < n {
+		h := l.longestWaiting()
+		if h == nil {
+			return time.After(minPeerTime) // some do not wait for their peer yet
+		}
+		if age := now.Sub(h.waitingSince); age < minPeerTime {
 			return time.After(minPeerTime - age)
-		default:
-			h.canceled = true
-			l.canceled++
-			h.cancel(errCrowded)
+		}
+		h.canceled = true
+		l.canceled++
+		h.cancel(errCrowded)
+	}
+	return nil
+}
+
+// longestWaiting returns the handshake that has waited longest for its peer and is not
+// canceled, or nil. It need not be the first that started, which may have been slow in
+// Setup. The caller holds l.mu.
+func (l *Listener) longestWaiting() (longest *handshake) {
+	for _, h := range l.all {
+		if h.canceled || h.waitingSince.IsZero() {
+			continue
+		}
+		if longest == nil || h.waitingSince.Before(longest.waitingSince) {
+			longest = h
 		}
 	}
-	return time.After(minPeerTime) // some do not wait for their peer yet
+	return longest
 }
 
 // startHandshake starts a handshake. The caller holds l.mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -274,6 +275,34 @@ func TestAcceptReportsWhatRemains(t *testing.T) {
 	}}))(t))
 	halfOpen(t, l)
 	is(t, "Accept", second(l.Accept(limit(t))), broken, errSlowPeer)
+}
+
+// The handshake that has waited longest is canceled, even if another one started first.
+func TestCancelOldest(t *testing.T) {
+	l := &Listener{handshakes: newHandshakes()}
+	now := time.Now()
+	// The first is still in Setup, and the second was slow in Setup.
+	for _, since := range []time.Time{{}, now, now.Add(-5 * time.Second), now.Add(-4 * time.Second)} {
+		h := &handshake{waitingSince: since}
+		h.ctx, h.cancel = context.WithCancelCause(context.Background())
+		defer h.cancel(nil)
+		l.all = append(l.all, h)
+	}
+	canceled := func() (all []bool) {
+		for _, h := range l.all {
+			all = append(all, h.canceled)
+		}
+		return all
+	}
+	for n, want := range [][]bool{{false, false, false, false}, {false, false, true, false}, {false, false, true, true}, {false, false, true, true}} {
+		timer := l.cancelOldest(n)
+		if got := canceled(); !slices.Equal(got, want) {
+			t.Errorf("for %d requests: canceled %v, want %v", n, got, want)
+		}
+		if n == 3 && timer == nil {
+			t.Error("no timer for the next one")
+		}
+	}
 }
 
 // Many peers that do not confirm, one listener, and clients that do: there are no more
