@@ -164,8 +164,11 @@ func (id *ID) stopSends() { id.sendQP.Store(nil) }
 
 // endCQWaits makes SendComp and RecvComp return why the connection has ended once
 // their queues are empty.
-func (id *ID) endCQWaits() {
-	err := id.life.err()
+func (id *ID) endCQWaits() { id.setCQWaits(id.life.err()) }
+
+// setCQWaits makes SendComp and RecvComp return err once their queues are empty, or wait
+// again if err is nil.
+func (id *ID) setCQWaits(err error) {
 	if cq := id.ownSendCQ.Load(); cq != nil {
 		cq.EndWaits(err)
 	}

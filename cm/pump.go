@@ -105,6 +105,7 @@ func (p *pump) fail(err error) {
 	}
 	for s := range p.members {
 		s.stopEvents(p.err)
+		s.stopWaits()
 	}
 }
 
@@ -221,10 +222,14 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	case id.life.current() == phaseEstablished:
 		s.terminateQueued()
 	}
-	if old != nil {
-		return old.pump.leave(old)
+	if old == nil {
+		return nil
 	}
-	return nil
+	err := old.pump.leave(old)
+	if id.life.err() == nil {
+		id.endCQWaits() // a failure of the pump no longer affects the id
+	}
+	return err
 }
 
 // beginMove sets new events aside, whichever node they are read from, behind those

@@ -86,6 +86,9 @@ func (id *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	if err != nil {
 		return errors.Join(err, id.destroyQP())
 	}
+	if s := id.syncID(); s != nil {
+		s.stopWaits()
+	}
 	return nil
 }
 

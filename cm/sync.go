@@ -15,6 +15,10 @@ import (
 // methods may be called concurrently. The methods that do not wait are those of the
 // ID.
 //
+// If the connection manager's node fails, for example because the process has changed
+// its credentials, the end of a connection remains unknown. Calls that wait then return
+// the error of [SyncID.Err].
+//
 // If a context ends a call, the state of the id is unknown: later calls that wait
 // return an error, and the id must be closed. This does not apply to GetRequest and
 // Disconnect.
@@ -224,6 +228,17 @@ func (s *SyncID) stopEvents(why error) {
 	}
 	s.mu.Unlock()
 	s.closeDone()
+}
+
+// stopWaits makes SendComp and RecvComp of an id whose events were stopped return the
+// cause. The id cannot be notified of the end of its connection.
+func (s *SyncID) stopWaits() {
+	s.mu.Lock()
+	why := s.stopCause
+	s.mu.Unlock()
+	if why != nil && s.life.err() == nil {
+		s.setCQWaits(why)
+	}
 }
 
 // closeDone wakes all waiters because no more events can arrive: see endCause.

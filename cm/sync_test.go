@@ -326,6 +326,30 @@ func TestPumpBreaks(t *testing.T) {
 	check(t, s.Close())
 }
 
+// If the node fails, waits for completions end too. They begin again when the id moves to
+// a channel.
+func TestPumpBreaksUnderConnection(t *testing.T) {
+	r := newRig(t)
+	_, active, passive := connection(t)
+	spare := newSyncID(t, PSTCP)
+	check(t, spare.Bind(at(here, 0)))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	wait := make(chan error, 1)
+	go func() { wait <- second(passive.RecvComp(ctx)) }()
+	r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
+	r.Post(spare.kernel, uint32(EventAddrChange), 0) // wakes the pump
+	is(t, "RecvComp", <-wait, passive.Err(), uverbs.ErrDeviceGone, unix.EIO)
+	is(t, "SendComp", second(active.SendComp(ctx)), uverbs.ErrDeviceGone)
+	check(t, spare.CreateQP(nil, small))
+	is(t, "RecvComp of a new QP", second(spare.RecvComp(ctx)), uverbs.ErrDeviceGone)
+	r.Set(func() { clear(r.Refuse) })
+	k := newTalk(t)
+	check(t, passive.Migrate(k.EventChannel))
+	is(t, "RecvComp after the migration", second(passive.RecvComp(ended())), context.Canceled)
+	check(t, passive.Close())
+}
+
 // If the connection ended before the id became synchronous, calls do not wait for its
 // end.
 func TestSyncAfterTheEnd(t *testing.T) {
