@@ -1,0 +1,68 @@
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// public lists the packages whose API programs use.
+var public = []string{"uverbs", "cm", "mmio", "provider/..."}
+
+// Programs cannot name types of internal packages, and pkg.go.dev does not show their
+// fields. So no exported declaration mentions one.
+func TestAPIWithoutInternalTypes(t *testing.T) {
+	checked := 0
+	for _, f := range files(t) {
+		if f.test() || !matchesAny(public, f.dir()) {
+			continue
+		}
+		internal := map[string]bool{}
+		for _, imp := range f.imports() {
+			if strings.HasPrefix(imp, "internal/") {
+				internal[path.Base(imp)] = true
+			}
+		}
+		for _, name := range exportedNames(t, f, internal) {
+			t.Errorf("%s: the API mentions %s of an internal package", f.path, name)
+		}
+		checked++
+	}
+	if checked < 100 {
+		t.Errorf("only %d files have been checked", checked)
+	}
+}
+
+// exportedNames returns the names of packages in pkgs that exported declarations of f
+// mention. It parses the file again, because ast.FileExports changes the tree.
+func exportedNames(t *testing.T, f *file, pkgs map[string]bool) (names []string) {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, f.path), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.FileExports(tree)
+	for _, d := range tree.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && !exportedReceiver(fn.Recv) {
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BlockStmt: // a function's body
+				return false
+			case *ast.ValueSpec:
+				n.Values = nil
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && pkgs[x.Name] {
+					names = append(names, x.Name+"."+n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	return names
+}
