@@ -218,7 +218,7 @@ func (h *HCA) SetFlow(table, place uint32, f Flow) error {
 	if len(f.Dests) > maxDestinations || t.flows[place] == nil && h.flowCount() >= h.limits.Flows {
 		return failf(ErrLimit, "%d flows, %d destinations", h.flowCount(), len(f.Dests))
 	}
-	if err := h.reach(t, f.Dests); err != nil {
+	if err := h.checkDests(t, f.Dests); err != nil {
 		return err
 	}
 	h.release(t.flows[place])
@@ -240,7 +240,7 @@ func (h *HCA) flowCount() (n int) {
 }
 
 // checkDests checks that destinations exist.
-func (h *HCA) reach(t *flowTable, dests []FlowDest) error {
+func (h *HCA) checkDests(t *flowTable, dests []FlowDest) error {
 	seen := make(map[FlowDest]bool)
 	for _, d := range dests {
 		var err error

@@ -58,7 +58,7 @@ func (l *lot) take(size int, fetch func() *receiveWQE) *receiveWQE {
 	return w
 }
 
-// take returns the receive WQE for the next message, or nil if there is none.
+// take returns the receive WQE for the next message, or nil.
 func (qp *QP) take() *receiveWQE { return qp.rq.ahead.take(qp.hca.config.ShuffleRQ, qp.fetch) }
 
 // fetch takes the WQE at the head of the queue pair's own ring, or returns nil if

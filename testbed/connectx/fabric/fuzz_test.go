@@ -58,7 +58,7 @@ func FuzzSwitch(f *testing.F) {
 					t.Errorf("port %s: %d frames came, %d counted", p.name, len(w.got[p.name[0]-'a']), c.Received)
 				}
 				if p.from.bytes > w.sw.limit || p.to.bytes > w.sw.limit || p.queued != 0 {
-					t.Errorf("port %s holds %d and %d bytes, %d are under way", p.name, p.from.bytes, p.to.bytes, p.queued)
+					t.Errorf("port %s holds %d and %d bytes, %d are in transit", p.name, p.from.bytes, p.to.bytes, p.queued)
 				}
 			}
 			if sent+malformed != 2*uint64(times) {
@@ -94,7 +94,7 @@ func FuzzStream(f *testing.F) {
 			t.Error(err)
 		}
 		if len(sw.Ports()) != 0 {
-			t.Error("the port is still there")
+			t.Error("the port still exists")
 		}
 	})
 }

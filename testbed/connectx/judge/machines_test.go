@@ -207,6 +207,6 @@ func (m *machines) leavesNothing(t *testing.T, test func(*testing.T)) {
 		d = cmp.Diff(before, m.inUse(t))
 	}
 	if d != "" {
-		t.Errorf("objects are left (-before +after):\n%s", d)
+		t.Errorf("leaked objects (-before +after):\n%s", d)
 	}
 }

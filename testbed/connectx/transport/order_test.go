@@ -35,7 +35,7 @@ func TestReadLimit(t *testing.T) {
 				w.loop.Run(func() {
 					sent := w.seen["0 RC_READ_REQUEST"] + w.seen["0 RC_FETCH_ADD"]
 					if done := len(w.hosts[0].done); sent-min(done, 10) > limit {
-						t.Errorf("round %d: %d under way, want at most %d", round, sent-done, limit)
+						t.Errorf("round %d: %d outstanding, want at most %d", round, sent-done, limit)
 					}
 				})
 				w.pass(time.Millisecond)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// drain waits for the requests that are left in the queues of a broken session, and
+// TestDrain checks that drain waits for the requests that are left in the queues of a broken session, and
 // counts those that never complete.
 func TestDrain(t *testing.T) {
 	for name, keeps := range map[string]struct{ sends, receives int }{

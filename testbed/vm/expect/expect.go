@@ -95,7 +95,7 @@ var table = []rule{
 	{"rxe", Flush, version{6, 2}, "rxe executes FLUSH since 6.2"},
 	{"rxe", AtomicWrite, version{6, 2}, "rxe executes ATOMIC WRITE since 6.2, on 64-bit kernels"},
 	{"rxe", SQDrained, always, "since the driver exists (4.8)"},
-	{"rxe", AtomicRecovery, version{7, 2}, "in 6.1 and 6.12 rxe fails all requests after a misaligned atomic, even after RESET"},
+	{"rxe", AtomicRecovery, version{7, 2}, "rxe of 6.1 and 6.12 takes later requests for parts of it, even after RESET"},
 	{"rxe", ReregMR, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe has rereg_user_mr"},
 	{"rxe", ReregMemory, never, "rxe changes PD and access of an MR, not its memory"},
 	{"rxe", LastWQEEvent, version{6, 12}, "of the bed's kernels 6.12 is the first whose rxe raises it"},
