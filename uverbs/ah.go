@@ -118,6 +118,6 @@ func (a *AH) destroyKernel() error {
 }
 
 // Close destroys the handle: ibv_destroy_ah(3). Requests that use it must have completed: a
-// device may fail those that have not, and with them their QP. Close is idempotent. The error
-// is what the kernel says if it refuses; then the handle stays usable.
+// device may fail those that have not, and with them their QP. Close is idempotent. If the
+// kernel refuses, Close returns its error and the handle stays usable.
 func (a *AH) Close() error { return a.close() }

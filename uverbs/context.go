@@ -29,6 +29,8 @@ type Context struct {
 	// imported reports whether the Context was imported: another Context has the kernel's
 	// default event file.
 	imported bool
+	// exported reports whether ExportFD was called.
+	exported atomic.Bool
 
 	ticket *leak.Ticket
 	events *eventReader
@@ -63,6 +65,8 @@ type Context struct {
 var contexts struct {
 	sync.Mutex
 	open map[*Context]struct{}
+	// kept are the objects whose memory the kernel still has after Close: see finalizeAll.
+	kept []*object
 }
 
 // Open opens the RDMA device with the given name. The empty name means the first device with an
@@ -196,8 +200,10 @@ func (c *Context) CompVectors() int { return c.vectors }
 // for a Close in progress.
 //
 // It ends the waits, destroys the objects and replaces their rings with zero pages, closes the
-// descriptor, and then unpins the memory. The error is what the kernel says if it refuses to
-// destroy an object; closing the descriptor destroys the object all the same.
+// descriptor, and then unpins the memory. If the kernel refuses to destroy an object, Close
+// returns its error. Closing the descriptor destroys the object all the same, unless c was
+// imported or [Context.ExportFD] was called: then the object lives on with the descriptors of the
+// others, and its memory stays pinned until the process ends.
 func (c *Context) Close() error {
 	c.closeOnce.Do(func() { c.closeErr = c.closeAll() })
 	return c.closeErr
@@ -240,18 +246,31 @@ func (c *Context) ranked(r rank) []*object {
 }
 
 // finalizeAll finalizes the objects that the kernel refused to destroy. The kernel has
-// destroyed them since, when the descriptor was closed.
+// destroyed them since, when the descriptor was closed, unless the kernel's context has, or may
+// have, another descriptor. Then the device may still access their memory, which is kept.
 func (c *Context) finalizeAll() (errs []error) {
+	shared := c.imported || c.exported.Load()
 	for r := range ranks {
 		for _, o := range c.ranked(r) {
 			o.mu.Lock()
 			if !o.closed { // its own Close may have run first
+				if shared {
+					o.keep()
+				}
 				errs = append(errs, o.finalize())
 			}
 			o.mu.Unlock()
 		}
 	}
 	return errs
+}
+
+// keep keeps the memory of o for as long as the process runs. The caller holds o.mu.
+func (o *object) keep() {
+	o.kept = true
+	contexts.Lock()
+	defer contexts.Unlock()
+	contexts.kept = append(contexts.kept, o)
 }
 
 // id adds v to the table in which events from the kernel look up their objects, and returns its

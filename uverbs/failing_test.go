@@ -149,7 +149,7 @@ func failBusy(t *testing.T, all map[string]failure) {
 
 // failKernel makes calls that fail only if the kernel refuses the command.
 func failKernel(t *testing.T, all map[string]failure) {
-	const says = "what the kernel says"
+	const says = "If the kernel refuses"
 	r := newRig(t)
 	b := r.bundle(t, false)
 	b.ud = r.meeting(t, b, false)

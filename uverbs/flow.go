@@ -122,6 +122,6 @@ func (f *Flow) destroyKernel() error {
 func (f *Flow) Context() *Context { return f.ctx }
 
 // Close destroys the flow: ibv_destroy_flow(3). When Close has returned, the QP no longer
-// receives the flow's frames. Close is idempotent. The error is what the kernel says if it
-// refuses; then the flow still exists.
+// receives the flow's frames. Close is idempotent. If the kernel refuses, Close returns
+// its error and the flow still exists.
 func (f *Flow) Close() error { return f.close() }

@@ -19,6 +19,7 @@ import (
 // the cmd_fd of struct ibv_context. The caller must close it. ExportFD returns [ErrClosed]
 // after Close.
 func (c *Context) ExportFD() (int, error) {
+	c.exported.Store(true)
 	fd, err := c.dev.Dup()
 	return fd, c.wrap("export", c.name, err, explainFDs(err))
 }

@@ -281,6 +281,46 @@ func TestDroppedMemoryStays(t *testing.T) {
 	}
 }
 
+// If the kernel refuses to deregister memory, and the kernel's context has another descriptor, the
+// memory stays after Close of the Context: the device may still write to it.
+func TestSharedContextKeepsMemory(t *testing.T) {
+	for _, name := range []string{"imported", "exported"} {
+		t.Run(name, func(t *testing.T) {
+			r := bareRig()
+			defer r.k.Close(t)
+			defer r.k.Unplug() // the fake's descriptors do not destroy their objects
+			c := good(r.open(t))(t)
+			if name == "imported" {
+				defer func(creator *Context) { check(t, creator.Close()) }(c)
+				c = good(importContext(r.k.Open(t, "uverbs0"), c.Device(), r.p))(t)
+			} else {
+				check(t, unix.Close(good(c.ExportFD())(t))) // another process may have a copy
+			}
+			var own uint64
+			p := func() weak.Pointer[[1 << 16]byte] {
+				b := new([1 << 16]byte)
+				pd := good(c.AllocPD())(t)
+				good(pd.RegMR(b[:], LocalWrite))(t)
+				own = good(pd.Alloc(8, LocalWrite))(t).Addr()
+				return weak.Make(b)
+			}()
+			r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"MR.DESTROY": unix.ENOMEM} })
+			err := c.Close()
+			r.k.Set(func() { r.k.Refuse = nil })
+			if !errors.Is(err, unix.ENOMEM) {
+				t.Errorf("Close: %v, want ENOMEM", err)
+			}
+			c = nil
+			if collect(); p.Value() == nil {
+				t.Error("memory that the kernel still has was collected")
+			}
+			if p := protection(t, own); p != "rw-p" {
+				t.Errorf("memory that the kernel still has, and that was allocated by Alloc, is %q", p)
+			}
+		})
+	}
+}
+
 func collect() {
 	for range 3 {
 		runtime.GC()

@@ -181,8 +181,8 @@ func (m *MR) SGE(off, n int) SGE {
 
 // Close deregisters the memory: ibv_dereg_mr(3). Posted work requests that use it
 // complete with a protection error. Close is idempotent. It returns [ErrBusy] while
-// a memory window is bound to the MR. Otherwise the error is what the kernel says
-// when it refuses; the MR then stays registered.
+// a memory window is bound to the MR. If the kernel refuses, Close returns its error
+// and the MR stays registered.
 func (m *MR) Close() error {
 	open := m.view.Load()
 	shut := open.shut()

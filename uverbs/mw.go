@@ -158,8 +158,8 @@ func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 }
 
 // Close deallocates the window: ibv_dealloc_mw(3). Peers can no longer use it.
-// Close is idempotent. The error is what the kernel says when it refuses; the
-// window then stays open.
+// Close is idempotent. If the kernel refuses, Close returns its error and the
+// window stays open.
 func (w *MW) Close() error { return w.close() }
 
 // addOwner records that w is or may become bound on q. Only the device knows

@@ -26,7 +26,8 @@ import (
 // this process. If destroy fails, the object stays open and keeps its memory. It
 // may be closed again. Context.Close destroys all objects and then closes the
 // uverbs descriptor. The kernel then removes the objects that it had refused to
-// destroy, and they are finalized.
+// destroy, unless another descriptor of the kernel's context exists, and they are
+// finalized: see Context.finalizeAll.
 //
 // # Lock order
 //
@@ -62,7 +63,8 @@ type object struct {
 
 	mu     sync.Mutex
 	closed bool
-	users  int // open children
+	kept   bool // closed with its Context, but the kernel may still have it
+	users  int  // open children
 	// destroy destroys the object in the kernel. If it fails, the object stays open.
 	destroy func() error
 	// retire releases rings and memory after the kernel has destroyed the object. It

@@ -371,6 +371,6 @@ func (q *QP) retireRings() error {
 // without completion. Type 2 memory windows that were ever bound on the QP are
 // closed too. Close is idempotent. A goroutine that calls Close between StartSend
 // and Submit deadlocks. Close returns [ErrBusy] while a [Flow] leads to the QP:
-// close the flow first. Otherwise the error is what the kernel says when it
-// refuses; the QP then stays open.
+// close the flow first. If the kernel refuses, Close returns its error and the QP
+// stays open.
 func (q *QP) Close() error { return q.close() }

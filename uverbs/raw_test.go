@@ -315,7 +315,7 @@ func failRaw(t *testing.T, all map[string]failure) {
 	add("WQ.Modify", ErrInvalid, s.wqs[0].Modify(WQAttr{State: 7}, WQMaskState))
 	flow := good(s.qp.CreateFlow(FlowAttr{}))(t)
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"FLOW.DESTROY": unix.ENOMEM} })
-	all["Flow.Close"] = failure{Err: flow.Close(), Want: unix.ENOMEM, Doc: "what the kernel says"}
+	all["Flow.Close"] = failure{Err: flow.Close(), Want: unix.ENOMEM, Doc: "If the kernel refuses"}
 	r.k.Set(func() { r.k.Refuse = nil })
 	check(t, r.c.Close())
 	add("WQ.Ready", ErrClosed, s.wqs[0].Ready())

@@ -64,7 +64,7 @@ func newRegistration(p *PD) *registration {
 	r.pd.Store(p)
 	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR}
 	r.under(&p.object)
-	r.destroy, r.retire = r.dereg, r.letGo
+	r.destroy, r.retire = r.dereg, r.releaseMemory
 	return r
 }
 
@@ -127,9 +127,12 @@ func (r *registration) dereg() error {
 	return err
 }
 
-// letGo releases all memory after the kernel has deregistered it.
-func (r *registration) letGo() error {
+// releaseMemory releases all memory after the kernel has deregistered it.
+func (r *registration) releaseMemory() error {
 	r.ctx.memory.Leave(r.place)
+	if r.kept {
+		return nil
+	}
 	var all error
 	for _, g := range r.grounds {
 		if err := g.release(r.orphan); err != nil {
@@ -145,7 +148,7 @@ func (r *registration) unreachable() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.orphan = true
-	if !r.closed {
+	if !r.closed || r.kept {
 		return
 	}
 	for _, g := range r.grounds {
