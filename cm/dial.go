@@ -75,7 +75,7 @@ func dialAddrs(ctx context.Context, host, port string, o *Options) ([]AddrInfo, 
 	if err != nil {
 		return nil, &Error{Op: "look up", Object: port, Kind: uverbs.ErrInvalid, Err: err}
 	}
-	ips, err := deviceAddrs()
+	ips, err := deviceAddrs(ctx)
 	if err != nil {
 		return nil, err
 	}

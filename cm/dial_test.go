@@ -148,6 +148,31 @@ func TestDialHere(t *testing.T) {
 	is(t, "a machine without RDMA addresses", second(Dial(ctx, ":7471", nil)), uverbs.ErrNoDevice)
 }
 
+// A device that cannot be opened does not prevent the use of others. Its error is
+// reported if no address is left.
+func TestDialHereUnusableDevice(t *testing.T) {
+	r := newRig(t)
+	noProvider := &uverbs.Error{Op: "open", Object: "other0", Kind: uverbs.ErrNoProvider}
+	var opened, fail int
+	openDevice = func(k deviceKey) (*device, error) { // newRig restores it
+		if opened++; opened <= fail {
+			return nil, noProvider
+		}
+		return r.openDevice(k)
+	}
+	all := good(deviceAddrs(limit(t)))(t)
+	opened, fail = 0, 1
+	some := good(deviceAddrs(limit(t)))(t)
+	if !slices.Equal(some, all[1:]) {
+		t.Errorf("addresses %v, want %v", some, all[1:])
+	}
+	opened, fail = 0, len(all)
+	is(t, "no usable device", second(deviceAddrs(limit(t))), noProvider)
+	opened = 0
+	is(t, "Dial", second(Dial(limit(t), ":7471", nil)), uverbs.ErrNoProvider)
+	is(t, "with a context that has ended", second(deviceAddrs(ended())), context.Canceled)
+}
+
 // Options that are not set have defaults.
 func TestOptionsDefaults(t *testing.T) {
 	for _, tc := range []struct{ cfg, want uverbs.QPConfig }{
