@@ -59,8 +59,8 @@ type Options struct {
 	ReuseAddr bool
 	// V6Only makes a listener on [::] accept IPv6 connections only.
 	V6Only bool
-	// Backlog is how many requests may wait for Accept. 0 stands for the kernel's
-	// maximum, 1024.
+	// Backlog is how many requests may wait for Accept. 0 and larger numbers stand for
+	// the kernel's maximum, 1024.
 	Backlog int
 	// MaxHandshakes is how many connections of a listener may be between request and
 	// Accept at a time: see [Listener.Accept]. Each has a QP and a goroutine. If

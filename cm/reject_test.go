@@ -85,6 +85,24 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 	check(t, <-closed)
 }
 
+// No more requests wait than the kernel's maximum, whatever the backlog is.
+func TestBacklogAboveMax(t *testing.T) {
+	newRig(t)
+	s := newSyncID(t, PSTCP)
+	check(t, s.Bind(at(here, 0)))
+	check(t, s.Listen(1<<30))
+	n := 0
+	for range maxBacklog + 10 {
+		if !s.push(&record{node: s.node, id: s.ID, raw: uapi.RdmaUcmEventResp{Event: rdmacm.EventConnectRequest}}) {
+			n++
+		}
+	}
+	s.removeAll()
+	if n != maxBacklog {
+		t.Errorf("%d requests wait, want %d", n, maxBacklog)
+	}
+}
+
 // If the kernel is slow to reject the requests that exceed the backlog, the queue of
 // requests is limited. Requests beyond the limit stay in the kernel, which has its own
 // backlog. All are rejected in the end.

@@ -191,9 +191,9 @@ func explainRoute(err error) string {
 
 // Listen accepts connection requests for the address that the id is bound to:
 // rdma_listen(3). Each arrives as an EventConnectRequest with a new id. The kernel
-// queues up to backlog of them. 0 stands for its maximum. Listen returns
-// [uverbs.ErrInvalid] if backlog is out of range, or if the id already listens or
-// connects. Otherwise the errors are those of [ID.Bind].
+// queues up to backlog of them. 0 and larger numbers stand for its maximum, 1024.
+// Listen returns [uverbs.ErrInvalid] if backlog is negative or above 2^31-1, or if the
+// id already listens or connects. Otherwise the errors are those of [ID.Bind].
 func (id *ID) Listen(backlog int) error {
 	if backlog < 0 || backlog > math.MaxInt32 {
 		return invalid(opListen, id.name(), "the backlog must be 0 to 2^31-1")

@@ -168,9 +168,9 @@ func (s *SyncID) removeRequest(newest bool) *record {
 func (s *SyncID) setBacklog(backlog int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.backlog = backlog
-	if backlog == 0 {
-		s.backlog = maxBacklog
+	s.backlog = maxBacklog
+	if backlog > 0 {
+		s.backlog = min(backlog, maxBacklog)
 	}
 }
 
