@@ -68,11 +68,9 @@ type device struct {
 	attr *uverbs.DeviceAttr
 	rnic bool // iWARP
 	// xrcd is the XRC domain of all ids without their own. It is nil if there are no
-	// such ids.
+	// such ids, unless the program still has objects in the domain.
 	xrcd      *uverbs.XRCD
 	xrcdUsers int
-	// close closes the device if it is idle. Otherwise it returns ErrBusy.
-	close func() error
 }
 
 // keyOf returns the key for the numbers that the kernel reports. guid is big-endian.
@@ -131,11 +129,22 @@ func openInfo(key deviceKey, info uverbs.Device) (*device, error) {
 	if err != nil {
 		return nil, errors.Join(err, ctx.Close())
 	}
-	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: info.NodeType == uverbs.NodeRNIC,
-		close: func() error { return ctx.CloseIdle(pd) }}
-	ctx.OnIdle(d.idle, pd)
+	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: info.NodeType == uverbs.NodeRNIC}
+	d.watch()
 	return d, nil
 }
+
+// own returns the objects on the device that are not the program's.
+func (d *device) own() []uverbs.Object {
+	if d.xrcd == nil {
+		return []uverbs.Object{d.pd}
+	}
+	return []uverbs.Object{d.pd, d.xrcd}
+}
+
+// watch calls idle when the last of the program's objects is closed. It must be called
+// again when own changes.
+func (d *device) watch() { d.ctx.OnIdle(d.idle, d.own()...) }
 
 // release undoes acquire. It closes the device with its last user. If the program
 // still has objects on the device, the device is closed with the last of those.
@@ -158,7 +167,7 @@ func (d *device) closeUnused() error {
 	if d.refs > 0 || host.devices[d.key] != d {
 		return nil
 	}
-	err := d.close()
+	err := d.ctx.CloseIdle(d.own()...)
 	if errors.Is(err, uverbs.ErrBusy) {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (l *loop) open(key deviceKey, rnic bool) (*device, error) {
 	if err != nil {
 		return nil, errors.Join(err, ctx.Close())
 	}
-	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: rnic, close: func() error { return ctx.CloseIdle(pd) }}
-	ctx.OnIdle(d.idle, pd)
+	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: rnic}
+	d.watch()
 	return d, nil
 }

@@ -21,6 +21,7 @@ func (d *device) domain() (*uverbs.XRCD, error) {
 			return nil, err
 		}
 		d.xrcd = x
+		d.watch()
 	}
 	d.xrcdUsers++
 	return d.xrcd, nil
@@ -30,18 +31,20 @@ func (d *device) domain() (*uverbs.XRCD, error) {
 // has objects in the domain, it is closed with the device.
 func (d *device) leaveDomain() error {
 	host.Lock()
-	d.xrcdUsers--
-	x := d.xrcd
-	if d.xrcdUsers > 0 {
-		x = nil
-	} else {
-		d.xrcd = nil
-	}
-	host.Unlock()
-	if x == nil {
+	defer host.Unlock()
+	if d.xrcdUsers--; d.xrcdUsers > 0 {
 		return nil
 	}
-	return x.Close()
+	d.ctx.OnIdle(nil) // Close would call idle, which locks host. The id still uses the device.
+	defer d.watch()
+	err := d.xrcd.Close()
+	if errors.Is(err, uverbs.ErrBusy) {
+		return nil
+	}
+	if err == nil {
+		d.xrcd = nil
+	}
+	return err
 }
 
 // joinDomain returns the XRC domain of the id's device. The id uses it until

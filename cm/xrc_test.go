@@ -63,3 +63,39 @@ func TestXRCNotThere(t *testing.T) {
 		t.Errorf("left: %d users, %v, %v, %v", i.dev.xrcdUsers, i.QP(), i.SRQ(), i.RecvCQ())
 	}
 }
+
+// A domain with objects of the program is closed with the device, whichever of the
+// objects and the ids are closed first. Until then, later ids use it.
+func TestXRCDomainLeft(t *testing.T) {
+	for name, idsFirst := range map[string]bool{"ids first": true, "objects first": false} {
+		t.Run(name, func(t *testing.T) {
+			newRig(t)
+			k := newTalk(t)
+			keep := good(NewID(PSTCP))(t)
+			check(t, keep.Bind(at(here, 0)))
+			i := target(t, k)
+			check(t, i.CreateQP(nil, uverbs.QPConfig{}))
+			cq := good(i.Verbs().CreateCQ(uverbs.CQConfig{Entries: 4}))(t)
+			srq := good(i.PD().CreateSRQ(uverbs.SRQConfig{MaxWR: 4, XRCD: i.xrcd, CQ: cq}))(t)
+			domain := i.xrcd
+			check(t, i.Close())
+			second := target(t, k)
+			check(t, second.CreateQP(nil, uverbs.QPConfig{}))
+			if second.xrcd != domain {
+				t.Error("a later id has another domain")
+			}
+			check(t, second.Close())
+			if idsFirst {
+				check(t, keep.Close())
+			}
+			check(t, srq.Close())
+			check(t, cq.Close())
+			check(t, keep.Close())
+			host.Lock()
+			defer host.Unlock()
+			if n := len(host.devices); n != 0 {
+				t.Errorf("%d devices are open, although all ids and objects are closed", n)
+			}
+		})
+	}
+}

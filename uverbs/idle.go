@@ -7,12 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseIdle closes c if no objects except the given PDs exist on it. Otherwise it closes
+// An Object is an object of a [Context], such as a [PD], a [CQ] or an [XRCD].
+type Object interface{ asObject() *object }
+
+func (o *object) asObject() *object { return o }
+
+// CloseIdle closes c if no objects except the given ones exist on it. Otherwise it closes
 // nothing and returns [ErrBusy]. It is for packages that open a device and allocate a PD on
 // behalf of others. It waits until objects that are being created are finished. For an AH whose
 // neighbor does not reply that takes seconds: if the caller holds a lock meanwhile, other users
 // of the lock wait too.
-func (c *Context) CloseIdle(but ...*PD) error {
+func (c *Context) CloseIdle(but ...Object) error {
 	c.creating.Lock() // no object is being created
 	busy := c.inUse(but)
 	if !busy {
@@ -25,10 +30,10 @@ func (c *Context) CloseIdle(but ...*PD) error {
 	return c.Close()
 }
 
-// OnIdle makes c call f whenever the last object except the given PDs has been closed. f runs
+// OnIdle makes c call f whenever the last object except the given ones has been closed. f runs
 // in the goroutine that closed the object, and that Close returns f's error. f is not called
 // while c is being closed. f may call CloseIdle. A nil f removes the previous one.
-func (c *Context) OnIdle(f func() error, but ...*PD) {
+func (c *Context) OnIdle(f func() error, but ...Object) {
 	if f == nil {
 		c.idle.Store(nil)
 		return
@@ -38,7 +43,7 @@ func (c *Context) OnIdle(f func() error, but ...*PD) {
 
 type idleHook struct {
 	f   func() error
-	but []*PD
+	but []Object
 }
 
 // idled calls the hook after an object was closed, if no other object is left.
@@ -50,13 +55,13 @@ func (c *Context) idled(closing error) error {
 	return errors.Join(closing, h.f())
 }
 
-// inUse reports whether there are objects except the given PDs and the channel that CQs share.
-func (c *Context) inUse(but []*PD) bool {
+// inUse reports whether there are objects except the given ones and the channel that CQs share.
+func (c *Context) inUse(but []Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o := range c.objects.all {
 		shared := c.channel != nil && o == &c.channel.object
-		if !shared && !slices.ContainsFunc(but, func(p *PD) bool { return o == &p.object }) {
+		if !shared && !slices.ContainsFunc(but, func(b Object) bool { return o == b.asObject() }) {
 			return true
 		}
 	}
