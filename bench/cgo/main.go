@@ -48,7 +48,8 @@ static int connect_self(struct ibv_context *ctx, struct ibv_qp *qp)
 static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_cq *cq, int sends, int receives, int inline_data)
 {
 	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_data } };
+		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1,
+			.max_inline_data = inline_data } };
 	return ibv_create_qp(pd, &a);
 }
 */

@@ -83,7 +83,8 @@ func (b *bench) post(wrs []C.struct_ibv_send_wr) error {
 func (b *bench) pinned() error {
 	for range each {
 		sge := &C.struct_ibv_sge{addr: b.addr, length: size, lkey: b.lkey}
-		wr := &C.struct_ibv_send_wr{wr_id: 1, sg_list: sge, num_sge: 1, opcode: C.IBV_WR_RDMA_WRITE, send_flags: C.IBV_SEND_SIGNALED, wr: b.one[0][0].wr}
+		wr := &C.struct_ibv_send_wr{wr_id: 1, sg_list: sge, num_sge: 1, opcode: C.IBV_WR_RDMA_WRITE,
+			send_flags: C.IBV_SEND_SIGNALED, wr: b.one[0][0].wr}
 		var pin runtime.Pinner
 		pin.Pin(sge)
 		var bad *C.struct_ibv_send_wr
@@ -206,7 +207,8 @@ func (b *bench) measure() error {
 			}
 		}
 	}
-	for _, name := range []string{"write", "write.pinned", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty"} {
+	for _, name := range []string{"write", "write.pinned", "inline", "list32", "list32inline", "recv", "recv32", "poll1",
+		"poll32", "empty"} {
 		v, ok := best[name]
 		if !ok {
 			return fmt.Errorf("no valid round of %s", name)

@@ -45,7 +45,8 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	}, nil); err != nil {
 		return err
 	}
-	if err := b.eachWithEvent(ctx, resolveRoute, cm.EventRouteResolved, func(c *conn) error { return c.id.ResolveRoute(0) }, nil); err != nil {
+	if err := b.eachWithEvent(ctx, resolveRoute, cm.EventRouteResolved,
+		func(c *conn) error { return c.id.ResolveRoute(0) }, nil); err != nil {
 		return err
 	}
 	if err := b.each(createQP, b.makeQP); err != nil {
@@ -54,7 +55,9 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	if err := b.each(initQP, func(c *conn) error { return c.modify(uverbs.StateInit) }); err != nil {
 		return err
 	}
-	if err := b.eachWithEvent(ctx, cmConnect, cm.EventConnectResponse, func(c *conn) error { return c.id.Connect(c.param()) },
+	if err := b.eachWithEvent(ctx, cmConnect, cm.EventConnectResponse, func(c *conn) error {
+		return c.id.Connect(c.param())
+	},
 		func(c *conn) error {
 			if err := c.modify(uverbs.StateRTR, uverbs.StateRTS); err != nil {
 				return err

@@ -43,7 +43,8 @@ func (b *bench) acceptAll(ctx context.Context, n int) error {
 // acceptRequests calls accept for n requests, in another goroutine than the one
 // that reads events, and waits until the n connections have ended. An error in
 // either goroutine ends both.
-func (b *bench) acceptRequests(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), accept func(*conn) error) error {
+func (b *bench) acceptRequests(ctx context.Context, n int, next func(context.Context) (*cm.Event, error),
+	accept func(*conn) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	requests := make(chan *conn, n)
@@ -70,7 +71,8 @@ func (b *bench) acceptRequests(ctx context.Context, n int, next func(context.Con
 
 // readEvents reads events until n connections have ended, and passes the requests
 // on.
-func (b *bench) readEvents(ctx context.Context, n int, next func(context.Context) (*cm.Event, error), requests chan<- *conn) error {
+func (b *bench) readEvents(ctx context.Context, n int, next func(context.Context) (*cm.Event, error),
+	requests chan<- *conn) error {
 	for ended := 0; ended < n; {
 		e, err := next(ctx)
 		if err == nil && e.Type != cm.EventDisconnected {

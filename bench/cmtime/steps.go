@@ -73,7 +73,8 @@ func (b *bench) each(s step, do func(*conn) error) error {
 
 // eachWithEvent measures a step that ends with an event for each connection.
 // Events are read while do is called for further connections.
-func (b *bench) eachWithEvent(ctx context.Context, s step, want cm.EventType, do func(*conn) error, react func(*conn) error) error {
+func (b *bench) eachWithEvent(ctx context.Context, s step, want cm.EventType, do func(*conn) error,
+	react func(*conn) error) error {
 	return b.time(s, func() error {
 		done := make(chan error, 1)
 		go func() {
@@ -144,7 +145,8 @@ func (c *conn) modify(states ...uverbs.QPState) error {
 }
 
 func (c *conn) param() *cm.ConnParam {
-	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: cm.NoRetry, RNRRetryCount: cm.NoRetry, QPN: c.qp.QPN()}
+	return &cm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: cm.NoRetry,
+		RNRRetryCount: cm.NoRetry, QPN: c.qp.QPN()}
 }
 
 // destroy closes all QPs and ids, in the order of the C program.

@@ -19,7 +19,8 @@ func TestRun(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), c.name, strings.Fields(c.args), &out, io.Discard)
-		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(out.String(), c.out) {
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) ||
+			!strings.HasPrefix(out.String(), c.out) {
 			t.Errorf("%s %s: %q, %v", c.name, c.args, out.String(), err)
 		}
 	}

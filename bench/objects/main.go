@@ -58,7 +58,9 @@ func run(args []string) (err error) {
 	}
 	return errors.Join(
 		measure("MR", *count, func() (*uverbs.MR, error) { return pd.RegMR(memory, uverbs.LocalWrite) }),
-		measure("CQ", *count, func() (*uverbs.CQ, error) { return ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true}) }),
+		measure("CQ", *count, func() (*uverbs.CQ, error) {
+			return ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true})
+		}),
 		measure("QP", *count, func() (*uverbs.QP, error) {
 			return pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 16, MaxRecvWR: 16})
 		}))

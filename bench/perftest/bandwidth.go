@@ -16,10 +16,11 @@ type bandwidthRun struct {
 	total int // messages of all QPs
 
 	sent, completed, received int
-	posted, done              []int64 // when each message was posted, and when its completion was polled; nil without a peak
-	began, ended              int64
-	sampled                   int
-	reported                  int // of an infinite run: messages in earlier reports
+	// when each message was posted, and when its completion was polled; nil without a peak
+	posted, done []int64
+	began, ended int64
+	sampled      int
+	reported     int // of an infinite run: messages in earlier reports
 }
 
 // runBandwidth measures one size. If it fails, the result covers the messages before
@@ -302,7 +303,8 @@ func (b *bandwidthRun) report() bwReport {
 		unit = 1e9 / 8
 	}
 	began, ended := b.began, b.ended
-	if b.posted != nil && b.completed == b.total && b.total > 0 { // not the time of receives, and of waiting for the client
+	// not the time of receives, and of waiting for the client
+	if b.posted != nil && b.completed == b.total && b.total > 0 {
 		began, ended = b.posted[0], b.done[b.total-1]
 	}
 	n, seconds := float64(b.messages()), float64(ended-began)/1e9

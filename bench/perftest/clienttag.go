@@ -80,7 +80,8 @@ func (e *endpoint) request(ctx context.Context, l *cm.SyncID) (*cm.SyncID, error
 	}
 }
 
-var errBusy = atPeer("-p", "the server has another client: wait until it has finished, or start a second server with another port")
+var errBusy = atPeer("-p",
+	"the server has another client: wait until it has finished, or start a second server with another port")
 
 // asBusy returns errBusy in place of the error of a connection that a server of this
 // program rejected because it has another client.

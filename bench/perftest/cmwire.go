@@ -133,13 +133,15 @@ func dialCM(ctx context.Context, o *Options) (wire, error) {
 		return newCMWire(id, func() error { return asBusy(id.Connect(ctx, p)) })
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here; a server that has a client does not listen any more", err)
+		err = fmt.Errorf("%w: start the server first, with the same -p, and with -R or -z as here; a server that has a "+
+			"client does not listen any more", err)
 	}
 	return w, err
 }
 
 func wireParam(o *Options) *cm.ConnParam {
-	return &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(o.RetryCount), RNRRetryCount: 7}
+	return &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads,
+		RetryCount: retries(o.RetryCount), RNRRetryCount: 7}
 }
 
 // retries returns a number of retries for a ConnParam, where 0 stands for the default.
@@ -214,7 +216,8 @@ func (w *cmWire) receive(ctx context.Context, message []byte) error {
 		return w.gone(err)
 	}
 	if int(wc.ByteLen) != len(message) {
-		return atPeer("", "the peer sent %d bytes where %d are expected: it runs another test or has other options", wc.ByteLen, len(message))
+		return atPeer("", "the peer sent %d bytes where %d are expected: it runs another test or has other options",
+			wc.ByteLen, len(message))
 	}
 	copy(message, w.in.Bytes())
 	return w.ready()

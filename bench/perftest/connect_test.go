@@ -63,22 +63,27 @@ func TestAnotherProtocol(t *testing.T) {
 		}
 		served <- err
 	}()
-	if err := connectAndAgree(ctx, localOptions(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil || !strings.Contains(err.Error(), "-p at the peer: the program there has sent nothing") {
+	if err := connectAndAgree(ctx, localOptions(t, l.Addr().(*net.TCPAddr).Port, "127.0.0.1")); err == nil ||
+		!strings.Contains(err.Error(), "-p at the peer: the program there has sent nothing") {
 		t.Errorf("of a service that says nothing: %v", err)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
 	for says, want := range map[string]string{
-		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                `does not use perftest's protocol: it sent "GET / HTTP/1.1\r\n"`,
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": `does not use perftest's protocol: ` +
+			`it sent "GET / HTTP/1.1\r\n"`,
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\xd8\x9e\x1f\x00\x00": "does not use perftest's protocol",
-		"\xff": `has ended the connection: its output says why, or it runs another test or has other options; it sent: "\xff"`,
-		"":     "the peer has ended the connection",
+		"\xff": `has ended the connection: its output says why, or it runs another test or has other options; ` +
+			`it sent: "\xff"`,
+		"": "the peer has ended the connection",
 	} {
 		o := localOptions(t, freePort(t), "")
 		ended := make(chan error, 1)
 		go func() { ended <- connectAndAgree(t.Context(), o) }()
-		conn, err := retryRefused(t.Context(), func() (net.Conn, error) { return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))) })
+		conn, err := retryRefused(t.Context(), func() (net.Conn, error) {
+			return net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,10 +28,12 @@ type wire interface {
 // patience is how long the peer may take for a message while the test is prepared.
 const patience = 30 * time.Second
 
-var errSilentPeer = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?", patience)
+var errSilentPeer = atPeer("", "the peer has been silent for %v: does it run the same test, with the same options?",
+	patience)
 
 // errNoVersion is the error of a peer that does not send its version.
-var errNoVersion = atPeer("-p", "the program there has sent nothing for %v, but perftest begins with its version: is the port right?", patience)
+var errNoVersion = atPeer("-p",
+	"the program there has sent nothing for %v, but perftest begins with its version: is the port right?", patience)
 
 // A control is the control connection, over which the two ends exchange parameters,
 // keys and results.
@@ -79,7 +81,8 @@ func (c *control) swap(ctx context.Context, own keys) (keys, error) {
 func (c *control) sync(ctx context.Context, own keys) error {
 	k, err := c.swap(ctx, own)
 	if err == nil && c.peer != nil && k.qpn != c.peer.qpn {
-		return atPeer("-q", "the peer's keys are not those of its first queue pair: it has more queue pairs, or runs another test")
+		return atPeer("-q",
+			"the peer's keys are not those of its first queue pair: it has more queue pairs, or runs another test")
 	}
 	return err
 }
@@ -128,7 +131,8 @@ func (c *control) agree(ctx context.Context, o *Options) error {
 			*v = max(*v, int(int32(binary.BigEndian.Uint32(in))))
 		}
 		if o.cycle > maxCycle || o.cacheLine > o.cycle {
-			return atPeer("", "the peer requests buffers of %d bytes with cache lines of %d: it is not perftest", o.cycle, o.cacheLine)
+			return atPeer("", "the peer requests buffers of %d bytes with cache lines of %d: it is not perftest",
+				o.cycle, o.cacheLine)
 		}
 		in, err = c.exchange(ctx, []byte{'0' + byte(o.mtu), 0})
 		if err != nil {
@@ -156,7 +160,8 @@ func checkVersion(in []byte) error {
 	}
 	number, _ := strconv.ParseFloat(regexp.MustCompile(`\A\d+\.\d+`).FindString(text), 64)
 	if number < minVersion {
-		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, supports", text, minVersion, Version)
+		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, supports", text,
+			minVersion, Version)
 	}
 	return nil
 }
@@ -169,7 +174,8 @@ type bwReport struct {
 
 // reports exchanges the results of both ends, field by field.
 func (c *control) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
-	fields := []uint64{own.size, own.iters, math.Float64bits(own.peak), math.Float64bits(own.avg), math.Float64bits(own.rate)}
+	fields := []uint64{own.size, own.iters, math.Float64bits(own.peak), math.Float64bits(own.avg),
+		math.Float64bits(own.rate)}
 	for i, v := range fields {
 		in, err := c.exchange(ctx, binary.BigEndian.AppendUint64(nil, v))
 		if err != nil {
@@ -191,4 +197,5 @@ func number(bits uint64) float64 {
 }
 
 // errPeerClosed is returned when the connection ends where a message is expected.
-var errPeerClosed = errors.New("the peer has ended the connection: its output says why, or it runs another test or has other options")
+var errPeerClosed = errors.New("the peer has ended the connection: its output says why, or it runs another test or " +
+	"has other options")

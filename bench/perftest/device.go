@@ -18,7 +18,8 @@ func findDevice(name string) (*uverbs.Context, error) {
 			return nil, err
 		}
 		if len(all) == 0 {
-			return nil, fmt.Errorf("%w: load the adapter's driver, or create a software device: rdma link add rxe0 type rxe netdev <interface>", uverbs.ErrNoDevice)
+			return nil, fmt.Errorf("%w: load the adapter's driver, or create a software device: rdma link add rxe0 type rxe "+
+				"netdev <interface>", uverbs.ErrNoDevice)
 		}
 		name = all[0].Name
 	}
@@ -47,7 +48,8 @@ func (o *Options) fit(dev *uverbs.Context) error {
 		return &Error{Side: Here, Option: "-i", Err: err}
 	}
 	if port.State != uverbs.PortActive {
-		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another with -i or -d", o.IBPort, o.device, port.State)
+		return here("-i", "port %d of %s is in state %v: bring its link up, or choose another with -i or -d", o.IBPort,
+			o.device, port.State)
 	}
 	o.link, o.lid = port.LinkLayer, port.LID
 	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC
@@ -76,7 +78,8 @@ func (o *Options) fitMTU(port *uverbs.PortAttr) error {
 		return here("-m", "%d is not one of 256, 512, 1024, 2048 and 4096", o.MTU)
 	}
 	if code > port.ActiveMTU {
-		return here("-m", "port %d has an active MTU of %d: raise the MTU of its network interface, or choose a smaller one", o.IBPort, port.ActiveMTU.Bytes())
+		return here("-m", "port %d has an active MTU of %d: raise the MTU of its network interface, or choose a smaller one",
+			o.IBPort, port.ActiveMTU.Bytes())
 	}
 	o.mtu = code
 	return nil
@@ -166,7 +169,8 @@ func (o *Options) noGID(dev *uverbs.Context, why error) error {
 	for _, g := range all {
 		present = append(present, fmt.Sprintf("%d (%v, %v)", g.Index, g.GID.Addr().Unmap(), g.Type))
 	}
-	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex, strings.Join(present, ", "))
+	return here("-x", "port %d of %s has no GID of index %d; it has %s", o.IBPort, o.device, o.GIDIndex,
+		strings.Join(present, ", "))
 }
 
 // bestGID prefers addresses of the selected family, then RoCE v2, then the first entry,

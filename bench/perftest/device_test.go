@@ -9,7 +9,8 @@ import (
 // Errors for attributes that the device does not have name those that it has.
 func TestMissingAttributes(t *testing.T) {
 	for command, want := range map[string]string{
-		"send_lat -x 7":          "-x here: port 1 of pair0 has no GID of index 7; it has 0 (fe80::1, RoCE v1), 1 (fe80::1, RoCE v2), 2 (192.0.2.1, RoCE v2)",
+		"send_lat -x 7": "-x here: port 1 of pair0 has no GID of index 7; it has 0 (fe80::1, RoCE v1), 1 " +
+			"(fe80::1, RoCE v2), 2 (192.0.2.1, RoCE v2)",
 		"send_lat -i 3":          "-i here: uverbs: query port on pair0: port 3 is out of range: the device has ports 1 to 1",
 		"send_lat -m 4096":       "-m here: port 1 has an active MTU of 1024",
 		"send_lat -c UD -s 2048": "-s here: 2048 bytes are more than 1024, the MTU",
@@ -17,14 +18,16 @@ func TestMissingAttributes(t *testing.T) {
 	} {
 		f := strings.Fields(command)
 		p := newPair()
-		if err := run(t.Context(), normalized(t, f[0], f[1:]...), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(t.Context(), normalized(t, f[0], f[1:]...), io.Discard, p.cards[0].open); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", command, err, want)
 		}
 		p.cards[0].close(t)
 	}
 	p := newPair()
 	p.cards[0].Ports[0].State = 1
-	if err := run(t.Context(), normalized(t, "send_lat"), io.Discard, p.cards[0].open); err == nil || !strings.Contains(err.Error(), "-i here: port 1 of pair0 is in state down: bring its link up") {
+	if err := run(t.Context(), normalized(t, "send_lat"), io.Discard, p.cards[0].open); err == nil ||
+		!strings.Contains(err.Error(), "-i here: port 1 of pair0 is in state down: bring its link up") {
 		t.Error(err)
 	}
 	p.cards[0].close(t)

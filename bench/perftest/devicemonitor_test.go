@@ -39,8 +39,10 @@ func TestDeviceMonitorGone(t *testing.T) {
 		}
 		<-ctx.Done()
 		v := &watchdog{parent: ctx, wire: &stateWire{gone: errPeerClosed}}
-		for _, err := range []error{v.checkProgress(7), errPeerClosed, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone, errors.New("status 5")} {
-			if err := g.cause(err); !errors.Is(err, uverbs.ErrDeviceGone) || !strings.HasPrefix(err.Error(), "mlx5_0 has been removed, or has failed") {
+		for _, err := range []error{v.checkProgress(7), errPeerClosed, uverbs.WCWRFlushErr, uverbs.ErrDeviceGone,
+			errors.New("status 5")} {
+			if err := g.cause(err); !errors.Is(err, uverbs.ErrDeviceGone) ||
+				!strings.HasPrefix(err.Error(), "mlx5_0 has been removed, or has failed") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -68,7 +70,8 @@ func TestDeviceMonitorPort(t *testing.T) {
 	} {
 		f <- c.e
 		f <- uverbs.AsyncEvent{Type: uverbs.EventGIDChange} // now the event before it has been processed
-		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 went down") != c.down || !errors.Is(err, silent) {
+		if err := g.cause(silent); strings.Contains(err.Error(), "the port of mlx5_0 went down") != c.down ||
+			!errors.Is(err, silent) {
 			t.Errorf("%+v: %v", c.e, err)
 		}
 	}

@@ -135,7 +135,8 @@ func (o *Options) explainSizes(err error, format string, args ...any) error {
 
 // explainQP is explainSizes for a QP.
 func (e *endpoint) explainQP(err error) error {
-	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, queue pair %d of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline, len(e.qps)+1, e.o.QPs)
+	return e.o.explainSizes(err, "-t %d, -r %d and -I %d, queue pair %d of -q %d", e.o.TxDepth, e.o.RxDepth, e.o.Inline,
+		len(e.qps)+1, e.o.QPs)
 }
 
 // makeMemory allocates one region for all QPs, or one for each (--mr_per_qp).

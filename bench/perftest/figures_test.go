@@ -35,12 +35,14 @@ func TestReport(t *testing.T) {
 	} {
 		f := strings.Fields(c.line)
 		o := normalized(t, f[0], f[1:]...)
-		b := &bandwidthRun{endpoint: &endpoint{o: o, size: o.Size}, completed: c.sent, received: c.got, began: 3 * second, ended: 7 * second}
+		b := &bandwidthRun{endpoint: &endpoint{o: o, size: o.Size}, completed: c.sent, received: c.got,
+			began: 3 * second, ended: 7 * second}
 		if d := cmp.Diff(c.want, b.report(), cmp.AllowUnexported(bwReport{}), cmpopts.EquateApprox(1e-9, 0)); d != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.line, d)
 		}
 	}
-	if got, want := (bwReport{2, 10, 1, 2, 4}).plus(bwReport{2, 10, 8, 16, 32}), (bwReport{2, 10, 9, 18, 36}); got != want {
+	if got, want := (bwReport{2, 10, 1, 2, 4}).plus(bwReport{2, 10, 8, 16, 32}),
+		(bwReport{2, 10, 9, 18, 36}); got != want {
 		t.Errorf("both directions: %+v, want %+v", got, want)
 	}
 }
@@ -79,7 +81,8 @@ func TestJSONFigures(t *testing.T) {
 		return found
 	}
 	got := results("send_lat", func(o *Options) {
-		o.printLatency(latencyFigures{size: 1, iters: 2, min: 3, max: 4, typical: 5, avg: 6, stdev: 7, percentile99: 8, percentile999: 9})
+		o.printLatency(latencyFigures{size: 1, iters: 2, min: 3, max: 4, typical: 5, avg: 6, stdev: 7,
+			percentile99: 8, percentile999: 9})
 	})
 	const latency = `"MsgSize": 1,
 "n_iterations": 2,
@@ -97,7 +100,8 @@ func TestJSONFigures(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	got = results("send_bw", func(o *Options) { o.printBandwidth(bwReport{1, 2, 3, 4, 5}) })
-	const bandwidth = "\"MsgSize\": 1,\n\"n_iterations\": 2,\n\"BW_peak\": 3.00,\n\"BW_average\": 4.00,\n\"MsgRate\": 5.000000\n}\n}\n"
+	const bandwidth = "\"MsgSize\": 1,\n\"n_iterations\": 2,\n\"BW_peak\": 3.00,\n" +
+		"\"BW_average\": 4.00,\n\"MsgRate\": 5.000000\n}\n}\n"
 	if d := cmp.Diff(bandwidth, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
@@ -106,7 +110,8 @@ func TestJSONFigures(t *testing.T) {
 // Which options the device determines, and which it rejects.
 func TestFit(t *testing.T) {
 	port := &uverbs.PortAttr{ActiveMTU: uverbs.MTU1024}
-	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024", "1000": "is not one of 256, 512"} {
+	for arg, want := range map[string]string{"256": "", "1024": "", "2048": "has an active MTU of 1024",
+		"1000": "is not one of 256, 512"} {
 		o := normalized(t, "send_lat", "-m", arg)
 		err := o.fitMTU(port)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -117,7 +122,8 @@ func TestFit(t *testing.T) {
 		}
 	}
 	// perftest's values for mlx5.
-	for line, want := range map[string]int{"send_lat": 236, "write_lat": 220, "write_lat --write_with_imm": 220, "send_lat -c UC": 236, "send_lat -c UD": 188, "send_bw": 0} {
+	for line, want := range map[string]int{"send_lat": 236, "write_lat": 220, "write_lat --write_with_imm": 220,
+		"send_lat -c UC": 236, "send_lat -c UD": 188, "send_bw": 0} {
 		f := strings.Fields(line)
 		o := normalized(t, f[0], f[1:]...)
 		if got := o.usualInline("mlx5"); got != want {
@@ -156,7 +162,8 @@ func TestReportsMismatch(t *testing.T) {
 		o := normalized(t, "write_bw", "-b", "-s", "64", "-n", "10", "host")
 		o.out = &out
 		_, err := (&endpoint{o: o, ctl: &control{wire: cw, client: true}}).total(limited(t), bwReport{size: 64, iters: 10})
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || (out.Len() > 0) != (want == "") {
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) ||
+			(out.Len() > 0) != (want == "") {
 			t.Errorf("%+v: %v, %q", theirs, err, &out)
 		}
 		if err := <-done; err != nil {

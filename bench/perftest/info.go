@@ -10,9 +10,10 @@ import (
 const (
 	separator = "---------------------------------------------------------------------------------------\n"
 
-	bwHeader       = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n"
-	bwHeaderGbits  = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
-	latHeader      = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
+	bwHeader      = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n"
+	bwHeaderGbits = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+	latHeader     = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    " +
+		"t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
 	latHeaderTimed = " #bytes        #iterations       t_avg[usec]    tps average\n"
 )
 
@@ -110,7 +111,8 @@ func (o *Options) info() {
 		o.printf(" \tTOS    : %d", o.TOS)
 	}
 	if o.RDMACM && !o.client() {
-		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP", separator)
+		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP",
+			separator)
 	}
 	o.printf("\n%s", separator)
 }
@@ -124,7 +126,8 @@ func (o *Options) address(side string, k keys) {
 	if side == "remote" && o.DLID != 0 {
 		k.lid = uint16(o.DLID)
 	}
-	o.printf(" %s address: LID %s QPN %s PSN %s", side, hex(uint64(k.lid), 4), hex(uint64(k.qpn), 6), hex(uint64(k.psn), 6))
+	o.printf(" %s address: LID %s QPN %s PSN %s", side, hex(uint64(k.lid), 4), hex(uint64(k.qpn), 6),
+		hex(uint64(k.psn), 6))
 	if o.Verb == Read && !o.CommCM {
 		o.printf(" OUT %s", hex(uint64(k.outs), 4))
 	}

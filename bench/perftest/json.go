@@ -143,7 +143,8 @@ func (o *Options) writeJSON(results *fields) {
 	if !o.JSON {
 		return
 	}
-	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(), results.b.String())
+	text := fmt.Sprintf("{\n\"test_info\": {\n%s\n},\n\"results\": {\n%s\n}\n}\n", o.infoJSON().b.String(),
+		results.b.String())
 	if err := os.WriteFile(o.JSONFile, []byte(text), 0o600); err != nil && o.outputErr == nil {
 		o.outputErr = fmt.Errorf("--out_json_file: %w", err)
 	}

@@ -20,7 +20,8 @@ import (
 // On a real device a message allocates nothing either. Both ends are in this process
 // and connect by the device's own address.
 func TestDeviceNothingAllocated(t *testing.T) {
-	for command, more := range map[string]int{"send_lat": 500, "send_bw -s 64 -q 2": 2000, "write_bw -s 64 -l 10": 2000, "send_bw -s 64 -b --no_lock": 2000} {
+	for command, more := range map[string]int{"send_lat": 500, "send_bw -s 64 -q 2": 2000, "write_bw -s 64 -l 10": 2000,
+		"send_bw -s 64 -b --no_lock": 2000} {
 		t.Run(strings.ReplaceAll(command, " ", ""), func(t *testing.T) {
 			allocates(t, more, func(n int) {
 				play(t, os.Getenv("GOVERBS_ADDRESS"), fmt.Sprintf("%s -d %s -n %d", command, os.Getenv("GOVERBS_DEVICE"), n),

@@ -47,7 +47,8 @@ func parseKeys(text []byte) (k keys, err error) {
 	bad := atPeer("", "the peer's keys are not in perftest's format: %q", text)
 	withGID := len(text) == gidKeys
 	fields := bytes.Split(bytes.TrimSuffix(bytes.TrimSuffix(text, []byte{0}), []byte{':'}), []byte{':'})
-	if !withGID && len(text) != plainKeys || len(fields) != len(keyBits) && !withGID || withGID && len(fields) != len(keyBits)+len(k.gid) {
+	if !withGID && len(text) != plainKeys || len(fields) != len(keyBits) && !withGID ||
+		withGID && len(fields) != len(keyBits)+len(k.gid) {
 		return k, bad
 	}
 	var v [len(keyBits)]uint64
@@ -60,7 +61,8 @@ func parseKeys(text []byte) (k keys, err error) {
 			return k, bad
 		}
 	}
-	k = keys{lid: uint16(v[0]), outs: uint32(v[1]), qpn: uint32(v[2]), psn: uint32(v[3]), rkey: uint32(v[4]), vaddr: v[5], srqn: uint32(v[6])}
+	k = keys{lid: uint16(v[0]), outs: uint32(v[1]), qpn: uint32(v[2]), psn: uint32(v[3]), rkey: uint32(v[4]), vaddr: v[5],
+		srqn: uint32(v[6])}
 	if withGID {
 		for i := range k.gid {
 			c, err := strconv.ParseUint(string(fields[6+i]), 16, 8)

@@ -64,7 +64,8 @@ func (e *endpoint) connectByCM(ctx context.Context) (err error) {
 			return err
 		}
 		for range e.o.QPs {
-			if _, err := retryRefused(ctx, func() (struct{}, error) { return struct{}{}, withPatience(ctx, e.dial) }); err != nil {
+			if _, err := retryRefused(ctx,
+				func() (struct{}, error) { return struct{}{}, withPatience(ctx, e.dial) }); err != nil {
 				return err
 			}
 		}
@@ -99,7 +100,8 @@ func (e *endpoint) syncByCM(ctx context.Context) error {
 }
 
 func (e *endpoint) param() *cm.ConnParam {
-	p := &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(e.o.RetryCount), RNRRetryCount: retries(e.o.RetryCount)}
+	p := &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(e.o.RetryCount),
+		RNRRetryCount: retries(e.o.RetryCount)}
 	if e.o.fetches() {
 		p.ResponderResources, p.InitiatorDepth = uint8(e.o.Outs), uint8(e.o.Outs)
 	}
@@ -163,7 +165,8 @@ func (e *endpoint) serverSends() bool { return !e.o.Bandwidth || e.o.Bidirection
 // sendQPN sends a first datagram, from which the server learns the client's address.
 func (e *endpoint) sendQPN(ctx context.Context, q *queue) error {
 	binary.LittleEndian.PutUint32(q.mr.Bytes(), q.qp.QPN())
-	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{q.mr.SGE(0, 4)},
+	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{q.mr.SGE(0, 4)},
 		Imm: q.qp.QPN(), AH: q.ah, QPN: q.qpn, QKey: q.qkey}); err != nil {
 		return err
 	}

@@ -179,7 +179,8 @@ func (w count) check(t *testing.T, p *pair, q *pairQP, sends bool) {
 		}
 		where("request", sent, l.at, own[0]+first)
 		where("destination", sent, l.to, peer[0]+second)
-		if signaled := w.list > 1 && (sent%w.list+1)%w.every == 0 || w.list == 1 && ((sent+1)%w.every == 0 || sent == w.n-1); l.signaled != signaled {
+		if signaled := w.list > 1 && (sent%w.list+1)%w.every == 0 ||
+			w.list == 1 && ((sent+1)%w.every == 0 || sent == w.n-1); l.signaled != signaled {
 			t.Errorf("end %d, QP %d: request %d of %d is signaled: %v", l.end, l.qp, sent+1, w.n, l.signaled)
 		}
 		sent++
@@ -244,7 +245,8 @@ func allocates(t *testing.T, more int, run func(n int)) {
 }
 
 func TestNothingAllocated(t *testing.T) {
-	for _, command := range []string{"send_lat", "write_lat --write_with_imm", "read_lat", "send_bw -s 64 -q 2", "write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
+	for _, command := range []string{"send_lat", "write_lat --write_with_imm", "read_lat", "send_bw -s 64 -q 2",
+		"write_bw -s 64 -l 10", "send_bw -s 64 -b --no_lock"} {
 		t.Run(strings.ReplaceAll(command, " ", ""), func(t *testing.T) {
 			allocates(t, 2000, func(n int) {
 				p := newPair()

@@ -241,9 +241,11 @@ func (e *endpoint) total(ctx context.Context, own bwReport) (bwReport, error) {
 	case err != nil:
 		return own, err
 	case peer.size != own.size:
-		return own, atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same", peer.size, own.size)
+		return own, atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same",
+			peer.size, own.size)
 	case peer.iters != own.iters && o.Duration == 0:
-		return own, atPeer("-n", "the peer has done %d messages, and this end %d: give both ends the same -n", peer.iters, own.iters)
+		return own, atPeer("-n", "the peer has done %d messages, and this end %d: give both ends the same -n",
+			peer.iters, own.iters)
 	}
 	sum := own.plus(peer)
 	o.printBandwidth(sum)

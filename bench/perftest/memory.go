@@ -53,12 +53,15 @@ func (o *Options) checkMemory(file string) error {
 	case need+buffers <= free:
 		return nil
 	case buffers > free:
-		return here("-s", "the buffers take %d MiB for %d queue pairs, and %d MiB are free: choose a smaller -s or -q", buffers>>20, o.QPs, free>>20)
+		return here("-s", "the buffers take %d MiB for %d queue pairs, and %d MiB are free: choose a smaller -s or -q",
+			buffers>>20, o.QPs, free>>20)
 	case o.Bandwidth:
-		return here("-N", "the times of %d messages of %d queue pairs, which the peak needs, take %d MiB, and %d MiB are free: give -N, or a smaller -n or -q",
+		return here("-N", "the times of %d messages of %d queue pairs, which the peak needs, take %d MiB, and %d MiB are "+
+			"free: give -N, or a smaller -n or -q",
 			o.Iters, o.QPs, need>>20, free>>20)
 	}
-	return here("-n", "the times of %d messages take %d MiB, and %d MiB are free: choose a smaller -n, or a duration with -D", o.Iters, need>>20, free>>20)
+	return here("-n", "the times of %d messages take %d MiB, and %d MiB are free: choose a smaller -n, or a "+
+		"duration with -D", o.Iters, need>>20, free>>20)
 }
 
 // availableMemory returns the memory that programs can allocate without swapping.

@@ -14,7 +14,8 @@ func (o *Options) normalize() error {
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkMinimums, o.checkType, o.checkModes, o.normalizeInfinite, o.normalizeDuration, o.normalizeDepths, o.checkLists, o.checkJSON} {
+	for _, f := range []func() error{o.checkMinimums, o.checkType, o.checkModes, o.normalizeInfinite, o.normalizeDuration,
+		o.normalizeDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -39,7 +40,8 @@ func (o *Options) checkMinimums() error {
 	for _, v := range []struct {
 		option string
 		value  int
-	}{{"-s", o.Size}, {"-n", o.Iters}, {"-t", o.TxDepth}, {"-r", o.RxDepth}, {"-q", o.QPs}, {"-Q", o.CQMod}, {"-l", o.PostList}, {"--recv_post_list", o.RecvPostList}} {
+	}{{"-s", o.Size}, {"-n", o.Iters}, {"-t", o.TxDepth}, {"-r", o.RxDepth}, {"-q", o.QPs}, {"-Q", o.CQMod},
+		{"-l", o.PostList}, {"--recv_post_list", o.RecvPostList}} {
 		if v.value < 1 {
 			return here(v.option, "it is %d, and must be at least 1: start from Defaults or Parse", v.value)
 		}
@@ -122,7 +124,8 @@ func (o *Options) checkLists() error {
 	case o.PostList > o.TxDepth:
 		return here("-l", "a list of %d does not fit into a queue of %d: raise -t", o.PostList, o.TxDepth)
 	case o.PostList > 1 && o.PostList%o.CQMod != 0:
-		return here("-Q", "the last request of each list of %d must be signaled: %d does not divide that", o.PostList, o.CQMod)
+		return here("-Q", "the last request of each list of %d must be signaled: %d does not divide that",
+			o.PostList, o.CQMod)
 	case o.SRQ && o.QPs > o.RxDepth/o.RecvPostList:
 		return here("--use-srq", "%d receives are not enough for %d queue pairs: raise -r and -n", o.RxDepth, o.QPs)
 	case o.RecvPostList > o.RxDepth:
@@ -132,7 +135,8 @@ func (o *Options) checkLists() error {
 	case o.Iters%o.PostList != 0:
 		return here("-l", "lists of %d do not divide %d messages: choose a divisor of -n", o.PostList, o.Iters)
 	case o.Iters%o.RecvPostList != 0:
-		return here("--recv_post_list", "lists of %d do not divide %d messages: choose a divisor of -n", o.RecvPostList, o.Iters)
+		return here("--recv_post_list", "lists of %d do not divide %d messages: choose a divisor of -n",
+			o.RecvPostList, o.Iters)
 	}
 	return nil
 }
@@ -147,7 +151,8 @@ func (o *Options) checkModes() error {
 	case o.SRQ && o.Type == uverbs.UC:
 		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")
 	case o.Reversed && (o.RDMACM || o.CommCM):
-		return here("--reversed", "it needs a control connection over TCP: leave out -R and -z, or exchange the roles of the hosts")
+		return here("--reversed",
+			"it needs a control connection over TCP: leave out -R and -z, or exchange the roles of the hosts")
 	case o.CPUUtil && o.Duration == 0:
 		return here("--cpu_util", "it needs a run of a given duration: add -D")
 	}

@@ -17,18 +17,19 @@ import (
 
 // longOptions lists the long options of perftest 25.01, including those that only some builds
 // have.
-const longOptions = `port ib-dev ib-port mtu size iters tx-depth qp-timeout sl gid-index all CPU-freq connection qp events vector
-inline_size outs mcg comm_rdma_cm rdma_cm tos hop_limit MGID rx-depth bidirectional cq-mod noPeak version report-cycles
-report-histogrm report-unsorted atomic_type dualport post_list duration margin source_mac dest_mac dest_ip source_ip dest_port
-source_port ethertype limit_bw limit_msgrate server client mac_fwd use_rss report-counters force-link remote_mac local_mac
-remote_ip local_ip remote_port local_port run_infinitely report_gbits use-srq no_lock use-null-mr report-both reversed
-pkey_index tcp burst_size typical_pkt_size rate_limit rate_limit_type rate_units output cpu_util out_json out_json_file
-latency_gap flow_label retry_count dont_xchg_versions payload_file_path use_cuda use_cuda_bus_id use_cuda_dmabuf use_rocm
-use_neuron use_neuron_dmabuf use_hl use_mlu mmap mmap-offset ipv6 ipv6-addr raw_ipv6 report-per-port odp use_hugepages
-use_old_post_send promiscuous sniffer raw_mcast mr_per_qp dlid tclass wait_destroy flows flows_burst reply_every
-perform_warm_up vlan_en vlan_pcp recv_post_list aes_xts encrypt_on_tx sig_before aes_block_size kek_path credentials_path
-data_enc_keys_number data_enc_key_app_path log_dci_streams log_active_dci_streams disable_pcie_relaxed use_ooo congest_type
-bind_source_ip write_with_imm unsolicited_write connectionless no_ddp`
+const longOptions = `port ib-dev ib-port mtu size iters tx-depth qp-timeout sl gid-index all CPU-freq connection qp
+events vector inline_size outs mcg comm_rdma_cm rdma_cm tos hop_limit MGID rx-depth bidirectional cq-mod noPeak
+version report-cycles report-histogrm report-unsorted atomic_type dualport post_list duration margin source_mac
+dest_mac dest_ip source_ip dest_port source_port ethertype limit_bw limit_msgrate server client mac_fwd use_rss
+report-counters force-link remote_mac local_mac remote_ip local_ip remote_port local_port run_infinitely report_gbits
+use-srq no_lock use-null-mr report-both reversed pkey_index tcp burst_size typical_pkt_size rate_limit rate_limit_type
+rate_units output cpu_util out_json out_json_file latency_gap flow_label retry_count dont_xchg_versions
+payload_file_path use_cuda use_cuda_bus_id use_cuda_dmabuf use_rocm use_neuron use_neuron_dmabuf use_hl use_mlu mmap
+mmap-offset ipv6 ipv6-addr raw_ipv6 report-per-port odp use_hugepages use_old_post_send promiscuous sniffer raw_mcast
+mr_per_qp dlid tclass wait_destroy flows flows_burst reply_every perform_warm_up vlan_en vlan_pcp recv_post_list
+aes_xts encrypt_on_tx sig_before aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path
+log_dci_streams log_active_dci_streams disable_pcie_relaxed use_ooo congest_type bind_source_ip write_with_imm
+unsolicited_write connectionless no_ddp`
 
 // Each test has each of perftest's options once, if only to reject it, and no other
 // option.
@@ -53,7 +54,8 @@ func TestAllOptions(t *testing.T) {
 				t.Errorf("%v has --%s %d times", test, name, n)
 			}
 		}
-		if known := strings.Fields(longOptions); slices.ContainsFunc(table, func(o getopt.Option) bool { return !slices.Contains(known, o.Long) }) {
+		if known := strings.Fields(longOptions); slices.ContainsFunc(table,
+			func(o getopt.Option) bool { return !slices.Contains(known, o.Long) }) {
 			t.Errorf("%v has an option that perftest has not", test)
 		}
 	}
@@ -83,7 +85,8 @@ func TestInfinite(t *testing.T) {
 
 func TestPayload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "words")
-	for text, want := range map[string]string{"0x01020304,0x0a0b0c0d": "\x04\x03\x02\x01\x0d\x0c\x0b\x0a", "0x01020304, 0x05060708\n": "\x04\x03\x02\x01\x08\x07\x06\x05"} {
+	for text, want := range map[string]string{"0x01020304,0x0a0b0c0d": "\x04\x03\x02\x01\x0d\x0c\x0b\x0a",
+		"0x01020304, 0x05060708\n": "\x04\x03\x02\x01\x08\x07\x06\x05"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,8 @@ func (c *card) Ioctl(call ioctl.Call) error {
 	h := call.Header()
 	switch {
 	case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
-		c.newQPCQs = [2]uint64{attr[uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE], attr[uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE]}
+		c.newQPCQs = [2]uint64{attr[uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE],
+			attr[uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE]}
 	case h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE &&
 		attr[uapi.UVERBS_ATTR_WRITE_CMD] == uapi.IB_USER_VERBS_CMD_REG_MR:
 		var m uapi.IbUverbsRegMr

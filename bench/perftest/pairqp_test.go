@@ -9,14 +9,16 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func (c *card) CreateQP(_ *uverbs.QPConfig, _ *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
+func (c *card) CreateQP(_ *uverbs.QPConfig, _ *provider.QPEnv,
+	create driver.Command) (provider.QP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
 	}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: uverbs.QPCap(r.Cap), sends: make([]request, 0, r.Cap.MaxSendWR), recvs: make([]receive, 0, r.Cap.MaxRecvWR),
+	q := &pairQP{c: c, at: len(c.qps), num: r.Number, cap: uverbs.QPCap(r.Cap), sends: make([]request, 0, r.Cap.MaxSendWR),
+		recvs:  make([]receive, 0, r.Cap.MaxRecvWR),
 		sendCQ: c.cqs[c.newQPCQs[0]], recvCQ: c.cqs[c.newQPCQs[1]]}
 	c.qps = append(c.qps, q)
 	return q, r, nil
@@ -75,7 +77,8 @@ func (q *pairQP) PostSend(wrs []uverbs.SendWR) (int, error) {
 			return i, uverbs.ErrQueueFull
 		}
 		q.sent++
-		r := request{id: wr.WRID, op: wr.Opcode, signaled: wr.Flags&uverbs.Signaled != 0, n: len(wr.Inline), to: wr.RemoteAddr, number: q.sent}
+		r := request{id: wr.WRID, op: wr.Opcode, signaled: wr.Flags&uverbs.Signaled != 0, n: len(wr.Inline),
+			to: wr.RemoteAddr, number: q.sent}
 		if len(wr.SGL) > 0 {
 			r.sge, r.n = wr.SGL[0], int(wr.SGL[0].Length)
 		} else {
@@ -154,7 +157,8 @@ func (q *pairQP) execute(r *request) bool {
 	}
 	if needsReceive {
 		into := &peer.recvs[0]
-		peer.recvCQ.push(completion{uverbs.WC{WRID: into.id, Opcode: uverbs.WCRecv, QPNum: peer.num, SrcQP: q.num, ByteLen: uint32(r.n)}, &peer.postedFree, into.number})
+		peer.recvCQ.push(completion{uverbs.WC{WRID: into.id, Opcode: uverbs.WCRecv, QPNum: peer.num, SrcQP: q.num,
+			ByteLen: uint32(r.n)}, &peer.postedFree, into.number})
 		peer.recvs = slices.Delete(peer.recvs, 0, 1)
 	}
 	if r.signaled {

@@ -27,7 +27,8 @@ func Parse(t Test, args []string) (*Options, error) {
 		return nil, err
 	}
 	if len(operands) > 1 {
-		return nil, fmt.Errorf("the only argument is the server's host, and there are %d: %s", len(operands), strings.Join(operands, " "))
+		return nil, fmt.Errorf("the only argument is the server's host, and there are %d: %s", len(operands),
+			strings.Join(operands, " "))
 	}
 	if len(operands) == 1 {
 		o.Server = operands[0]
@@ -69,12 +70,15 @@ func (o *Options) common() []getopt.Option {
 		n('c', "connection", "RC/UC/UD", "Connection type (default RC)", o.setType),
 		n('d', "ib-dev", "dev", "Use IB device <dev> (default first device found)", s(&o.Device)),
 		n('D', "duration", "seconds", "Run test for a customized period of seconds", i(&o.Duration, 1, 1<<31-1)),
-		n('f', "margin", "seconds", "Measure results within margins (default a quarter of the duration)", i(&o.Margin, 0, 1<<31-1)),
+		n('f', "margin", "seconds", "Measure results within margins (default a quarter of the duration)",
+			i(&o.Margin, 0, 1<<31-1)),
 		n('F', "CPU-freq", "", "Accepted for compatibility: the CPU's frequency does not matter", f(new(bool))),
 		n('i', "ib-port", "port", "Use port <port> of IB device (default 1)", i(&o.IBPort, 1, 255)),
 		n('m', "mtu", "mtu", "MTU size: 256 - 4096 (default port mtu)", i(&o.MTU, 256, 4096)),
-		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", minIters, o.Iters), i(&o.Iters, minIters, 1<<32)),
-		n('p', "port", "port", fmt.Sprintf("Listen on/connect to port <port> (default %d)", defaultPort), i(&o.Port, 1, 65535)),
+		n('n', "iters", "iters", fmt.Sprintf("Number of exchanges (at least %d, default %d)", minIters, o.Iters),
+			i(&o.Iters, minIters, 1<<32)),
+		n('p', "port", "port", fmt.Sprintf("Listen on/connect to port <port> (default %d)", defaultPort),
+			i(&o.Port, 1, 65535)),
 		n('R', "rdma_cm", "", "Connect QPs with rdma_cm and run test on those QPs", f(&o.RDMACM)),
 		n('S', "sl", "sl", "SL (default 0)", i(&o.SL, 0, 15)),
 		n('T', "tos", "tos", "Type of service of rdma_cm QPs, only with -R (default off)", i(&o.TOS, 0, 255)),
@@ -83,7 +87,8 @@ func (o *Options) common() []getopt.Option {
 		n('x', "gid-index", "index", "Test uses GID with GID index", i(&o.GIDIndex, 0, 255)),
 		n('z', "comm_rdma_cm", "", "Communicate with rdma_cm module to exchange data - use regular QPs", f(&o.CommCM)),
 		n(0, "out_json", "", "Save the report in a json file", f(&o.JSON)),
-		n(0, "out_json_file", "file", "Name of the report json file (default "+defaultJSON+" in the working directory)", s(&o.JSONFile)),
+		n(0, "out_json_file", "file", "Name of the report json file (default "+defaultJSON+" in the working directory)",
+			s(&o.JSONFile)),
 		n(0, "no_lock", "", "Use queues without locks, for one goroutine", f(&o.NoLock)),
 		n(0, "disable_pcie_relaxed", "", "Disable PCIe relaxed ordering", f(&o.StrictOrder)),
 		n(0, "ipv6", "", "Use IPv6 GID (default IPv4)", f(&o.IPv6)),
@@ -94,11 +99,13 @@ func (o *Options) common() []getopt.Option {
 		n(0, "pkey_index", "index", "PKey index to use for QP", i(&o.PKeyIndex, 0, 65535)),
 		n(0, "retry_count", "value", "Set retry count value in rdma_cm mode", i(&o.RetryCount, 0, 7)),
 		n(0, "tclass", "value", "Set the Traffic Class in GRH (if GRH is in use)", i(&o.TrafficClass, 0, 255)),
-		n(0, "flow_label", "fl0,fl1,...", "Set the flow_label in GRH for each qp in turn (if GRH is in use)", o.setFlowLabels),
+		n(0, "flow_label", "fl0,fl1,...", "Set the flow_label in GRH for each qp in turn (if GRH is in use)",
+			o.setFlowLabels),
 		n(0, "dlid", "lid", "Set a Destination LID instead of getting it from the other side", i(&o.DLID, 1, 0xffff)),
 		n(0, "odp", "", "Use On Demand Paging instead of Memory Registration", f(&o.OnDemand)),
 		n(0, "cpu_util", "", "Show CPU Utilization in report, valid only in Duration mode", f(&o.CPUUtil)),
-		n(0, "wait_destroy", "seconds", "Wait <seconds> before destroying allocated resources", i(&o.WaitDestroy, 0, 1<<31-1)),
+		n(0, "wait_destroy", "seconds", "Wait <seconds> before destroying allocated resources",
+			i(&o.WaitDestroy, 0, 1<<31-1)),
 	}
 }
 
@@ -106,7 +113,8 @@ func (o *Options) bandwidthTable() []getopt.Option {
 	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
 	return []getopt.Option{
 		n('b', "bidirectional", "", "Measure bidirectional bandwidth (default unidirectional)", f(&o.Bidirectional)),
-		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)", i(&o.PostList, 1, maxTxDepth)),
+		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)",
+			i(&o.PostList, 1, maxTxDepth)),
 		n('N', "noPeak", "", "Cancel peak-bw calculation (default with peak up to iters=20000)", f(&o.NoPeak)),
 		n('q', "qp", "num", "Num of qp's (default 1)", i(&o.QPs, 1, maxQPs)),
 		n('Q', "cq-mod", "num", "Generate Cqe only after <num> completion", i(&o.CQMod, 1, maxCQMod)),
@@ -114,9 +122,11 @@ func (o *Options) bandwidthTable() []getopt.Option {
 		n('w', "limit_bw", "value", "Set verifier limit for bandwidth", setFloat(&o.LimitBW)),
 		n('y', "limit_msgrate", "value", "Set verifier limit for Msg Rate", setFloat(&o.LimitRate)),
 		n(0, "mr_per_qp", "", "Create memory region for each qp", f(&o.MRPerQP)),
-		n(0, "perform_warm_up", "", "Fill the send queues once before anything is measured; in WRITE, READ and atomic tests", f(&o.WarmUp)),
+		n(0, "perform_warm_up", "", "Fill the send queues once before anything is measured; in WRITE, READ and atomic tests",
+			f(&o.WarmUp)),
 		n(0, "reversed", "", "Reverse traffic direction - Server send to client", f(&o.Reversed)),
-		n(0, "run_infinitely", "", fmt.Sprintf("Run test forever, print results every <duration> seconds (default %d)", defaultPeriod), f(&o.Infinite)),
+		n(0, "run_infinitely", "", fmt.Sprintf("Run test forever, print results every <duration> seconds (default %d)",
+			defaultPeriod), f(&o.Infinite)),
 		n(0, "report-both", "", "Report RX & TX results separately on Bidirectional BW tests", f(&o.ReportBoth)),
 		n(0, "report_gbits", "", "Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)", f(&o.Gbits)),
 	}
@@ -151,15 +161,19 @@ func (o *Options) verbTable() (t []getopt.Option) {
 		t = append(t, n(0, "write_with_imm", "", "Use write-with-immediate verb instead of write", o.setImm))
 	}
 	if o.Verb == Send {
-		t = append(t, n(0, "use-srq", "", "Use a Shared Receive Queue. --rx-depth controls max-wr size of the SRQ", f(&o.SRQ)))
+		t = append(t,
+			n(0, "use-srq", "", "Use a Shared Receive Queue. --rx-depth controls max-wr size of the SRQ", f(&o.SRQ)))
 	}
 	if o.Bandwidth || o.Verb != Write {
-		t = append(t, n(0, "payload_file_path", "file", "Set the payload from a text file of words: 0xaaaaaaaa, 0xbbbbbbbb, ...", o.setPayload))
+		t = append(t, n(0, "payload_file_path", "file", "Set the payload from a text file of words: 0xaaaaaaaa, "+
+			"0xbbbbbbbb, ...", o.setPayload))
 	}
 	if o.receives() || o.Verb == Write {
-		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxDepth), i(&o.RxDepth, 1, maxRxDepth)))
+		t = append(t, n('r', "rx-depth", "dep", fmt.Sprintf("Rx queue size (default %d)", defaultRxDepth),
+			i(&o.RxDepth, 1, maxRxDepth)))
 		if o.Bandwidth {
-			t = append(t, n(0, "recv_post_list", "size", "Post list of receive WQEs of <size> size (instead of single post)", i(&o.RecvPostList, 1, maxRxDepth)))
+			t = append(t, n(0, "recv_post_list", "size", "Post list of receive WQEs of <size> size (instead of single post)",
+				i(&o.RecvPostList, 1, maxRxDepth)))
 		}
 	}
 	return t
@@ -168,7 +182,8 @@ func (o *Options) verbTable() (t []getopt.Option) {
 // Usage returns the help text of a test, with a line for each option.
 func Usage(t Test) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
+	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n"+
+		"  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
 	o := Defaults(t)
 	_ = getopt.Usage(&b, slices.Concat(o.common(), o.kindTable(), o.verbTable())) // writing to a Builder does not fail
 	return b.String()
@@ -204,7 +219,8 @@ func (o *Options) setSize(value string) error {
 	}
 	n, err := strconv.ParseInt(digits, 0, 64)
 	if err != nil || n < 1 || n > maxLength/factor {
-		return fmt.Errorf("%q is not a number of bytes from 1 to %d; the suffixes K and M mean 1024 and 1048576", value, maxLength)
+		return fmt.Errorf("%q is not a number of bytes from 1 to %d; the suffixes K and M mean 1024 and 1048576", value,
+			maxLength)
 	}
 	o.Size = int(n * factor)
 	return nil
@@ -279,7 +295,8 @@ func (o *Options) setPayload(file string) error {
 		return err
 	}
 	var bytes []byte
-	for field := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
+	for field := range strings.FieldsFuncSeq(string(text),
+		func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
 		digits, found := strings.CutPrefix(field, "0x")
 		word, err := strconv.ParseUint(digits, 16, 32)
 		if !found || len(digits) != 8 || err != nil {

@@ -53,10 +53,13 @@ func TestNormalize(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	o := normalized(t, "send_bw", strings.Fields("-d rxe0 -i 2 -x 3 -p 1234 -F -t 64 -q 4 -c UC -m 1024 -I 64 -e -X 1 -b -l 8 -Q 4 --report_gbits --out_json --out_json_file=f host")...)
+	o := normalized(t, "send_bw", strings.Fields("-d rxe0 -i 2 -x 3 -p 1234 -F -t 64 -q 4 -c UC -m 1024 -I 64 -e -X 1 "+
+		"-b -l 8 -Q 4 --report_gbits --out_json --out_json_file=f host")...)
 	want := Defaults(Test{Send, true})
-	want.Device, want.IBPort, want.GIDIndex, want.Port, want.TxDepth, want.QPs, want.Type = "rxe0", 2, 3, 1234, 64, 4, uverbs.UC
-	want.MTU, want.Inline, want.Events, want.Vector, want.Bidirectional, want.PostList, want.CQMod = 1024, 64, true, 1, true, 8, 4
+	want.Device, want.IBPort, want.GIDIndex, want.Port, want.TxDepth, want.QPs, want.Type =
+		"rxe0", 2, 3, 1234, 64, 4, uverbs.UC
+	want.MTU, want.Inline, want.Events, want.Vector, want.Bidirectional, want.PostList, want.CQMod =
+		1024, 64, true, 1, true, 8, 4
 	want.Gbits, want.JSON, want.JSONFile, want.Server, want.RxDepth = true, true, "f", "host", 1000
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -93,7 +96,8 @@ func TestParseMistakes(t *testing.T) {
 		{"atomic_bw -s 16", "option -s, --size: an atomic has 8 bytes"},
 		{"atomic_bw -A x", `"x" is not one of CMP_AND_SWAP and FETCH_AND_ADD`},
 		{"read_lat -I 8", "cannot be inline"},
-		{"send_bw --bind_source_ip ::1", "give an IPv6 address with --ipv6-addr"}, {"send_bw --ipv6-addr --bind_source_ip 127.0.0.1", "give an IPv6 address with"},
+		{"send_bw --bind_source_ip ::1", "give an IPv6 address with --ipv6-addr"},
+		{"send_bw --ipv6-addr --bind_source_ip 127.0.0.1", "give an IPv6 address with"},
 		{"send_bw -w nan", "is not a number of at least 0"}, {"send_bw -y Inf", "is not a number of at least 0"},
 		{"send_lat -w 1", "option -w, --limit_bw: only bandwidth tests have it"},
 		{"write_bw --use-srq", "option --use-srq: only SEND tests have it"},
@@ -150,7 +154,8 @@ func TestDefaults(t *testing.T) {
 		if test.Verb == Atomic {
 			size = 8
 		}
-		if o.Size != size || o.TxDepth != depth || o.Iters != iters || o.QPTimeout != 14 || o.RetryCount != 7 || o.CQMod != 100 || o.Port != 18515 {
+		if o.Size != size || o.TxDepth != depth || o.Iters != iters || o.QPTimeout != 14 || o.RetryCount != 7 ||
+			o.CQMod != 100 || o.Port != 18515 {
 			t.Errorf("%v: %+v", test, o)
 		}
 	}

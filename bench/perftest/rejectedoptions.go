@@ -74,15 +74,19 @@ func rejectedOptions(supported []getopt.Option) (t []getopt.Option) {
 // they are not reported as misspelled.
 func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 	for _, l := range []struct{ arg, why, names string }{
-		{"value", "rate limits are not supported: set the adapter's with rdma and tc", "rate_limit rate_units rate_limit_type burst_size typical_pkt_size"},
-		{"file", "memory of other devices is not supported: use uverbs.PD.RegDMABuf", "mmap mmap-offset use_cuda use_cuda_bus_id use_rocm use_neuron use_hl use_mlu"},
+		{"value", "rate limits are not supported: set the adapter's with rdma and tc",
+			"rate_limit rate_units rate_limit_type burst_size typical_pkt_size"},
+		{"file", "memory of other devices is not supported: use uverbs.PD.RegDMABuf",
+			"mmap mmap-offset use_cuda use_cuda_bus_id use_rocm use_neuron use_hl use_mlu"},
 		{"", "memory of other devices is not supported: use uverbs.PD.RegDMABuf", "use_cuda_dmabuf use_neuron_dmabuf"},
-		{"value", "encryption is not supported", "aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path"},
+		{"value", "encryption is not supported",
+			"aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path"},
 		{"", "encryption is not supported", "aes_xts encrypt_on_tx sig_before"},
 		{"value", "DC queue pairs are not supported: choose RC, UC or UD with -c", "log_dci_streams log_active_dci_streams"},
 		{"value", "only HiSilicon adapters have it", "congest_type"},
 		{"", "not supported: it applies to some adapters only", "no_ddp use_ooo"},
-		{"value", rawEthernet, "source_mac dest_mac dest_ip source_ip dest_port source_port ethertype remote_mac local_mac remote_ip local_ip " +
+		{"value", rawEthernet, "source_mac dest_mac dest_ip source_ip dest_port source_port ethertype remote_mac local_mac " +
+			"remote_ip local_ip " +
 			"remote_port local_port flows flows_burst reply_every vlan_pcp"},
 		{"", rawEthernet, "server client mac_fwd use_rss tcp raw_ipv6 promiscuous sniffer raw_mcast vlan_en"},
 	} {
@@ -98,5 +102,6 @@ func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 const rawEthernet = "only raw Ethernet tests have it, which are not supported"
 
 // rawShort maps long options of raw Ethernet tests to their short forms.
-var rawShort = map[string]byte{"source_mac": 'B', "dest_mac": 'E', "dest_ip": 'J', "source_ip": 'j', "dest_port": 'K', "source_port": 'k',
-	"ethertype": 'Y', "server": 'Z', "client": 'P', "mac_fwd": 'v', "use_rss": 'G'}
+var rawShort = map[string]byte{"source_mac": 'B', "dest_mac": 'E', "dest_ip": 'J', "source_ip": 'j', "dest_port": 'K',
+	"source_port": 'k',
+	"ethertype":   'Y', "server": 'Z', "client": 'P', "mac_fwd": 'v', "use_rss": 'G'}

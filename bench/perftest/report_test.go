@@ -42,13 +42,17 @@ func TestInfo(t *testing.T) {
 `
 	for _, c := range []struct{ test, args, want string }{
 		{"send_bw", "-n 10 -b -s 1024 host", separator + "                    Send Bidirectional BW Test\n" + common +
-			" TX depth        : 10\n RX depth        : 10\n CQ Moderation   : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n" +
+			" TX depth        : 10\n RX depth        : 10\n CQ Moderation   : 10\n Mtu             : 4096[B]\n" +
+			" Link type       : Ethernet\n" +
 			" GID index       : 1\n Max inline data : 0[B]\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + separator},
 		{"read_lat", "", separator + "                    RDMA_Read Latency Test\n" + common +
-			" Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Outstand reads  : 128\n rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + separator},
+			" Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Outstand reads  : 128\n" +
+			" rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + separator},
 		{"send_lat", "-R -n 10", separator + "                    Send Latency Test\n" + common +
-			" RX depth        : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n Max inline data : 0[B]\n" +
-			" rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n" + separator + " Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP\n" + separator},
+			" RX depth        : 10\n Mtu             : 4096[B]\n Link type       : Ethernet\n GID index       : 1\n" +
+			" Max inline data : 0[B]\n" +
+			" rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n" + separator + " Waiting for client rdma_cm QP to connect\n" +
+			" Please run the same command with the IB/RoCE interface IP\n" + separator},
 		{"send_lat", "--output=latency", ""},
 	} {
 		o, out := ready(t, c.test, strings.Fields(c.args)...)
@@ -84,7 +88,8 @@ func TestLatencyFigures(t *testing.T) {
 	o, out := ready(t, "send_lat", "-H", "-U")
 	f := latencyResult{posted: postsAt(8000, 2000, 4000, 90000, 6000, 70000), iters: 7}.figures(o, 64)
 	// Sorted and halved: 1 2 3 4 35 45, of which 35 and 45 are the tail.
-	if f.min != 1 || f.max != 35 || f.typical != 2.5 || f.avg != 2.5 || math.Abs(f.stdev-math.Sqrt(1.25)) > 1e-9 || f.percentile99 != 35 {
+	if f.min != 1 || f.max != 35 || f.typical != 2.5 || f.avg != 2.5 || math.Abs(f.stdev-math.Sqrt(1.25)) > 1e-9 ||
+		f.percentile99 != 35 {
 		t.Errorf("%+v", f)
 	}
 	o.printLatency(f)
@@ -144,7 +149,8 @@ func fastestByHand(b *bandwidthRun) float64 {
 
 // randomRun returns a run with random times.
 func randomRun(messages, list, mod int) *bandwidthRun {
-	b := &bandwidthRun{endpoint: &endpoint{o: &Options{PostList: list}}, completed: messages, posted: make([]int64, messages), done: make([]int64, messages)}
+	b := &bandwidthRun{endpoint: &endpoint{o: &Options{PostList: list}}, completed: messages,
+		posted: make([]int64, messages), done: make([]int64, messages)}
 	r := rand.New(rand.NewPCG(1, uint64(messages)))
 	at := int64(1e9)
 	for i := range b.posted {
@@ -165,22 +171,25 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"send_lat -n 4294967296":                   "-n here: the times of 4294967296 messages take 32768 MiB, and 200 MiB are free",
-		"send_lat -n 26000000":                     "",
-		"send_lat -n 26214400 -U":                  "take 400 MiB",
-		"send_lat -D 5 host":                       "",
-		"read_lat -n 4294967296":                   "",
-		"read_lat -n 4294967296 host":              "take 32768 MiB",
-		"write_bw -q 16384 -n 20000 -s 64":         "",
-		"write_bw -q 16384 -n 20000 -s 64 host":    "-N here: the times of 20000 messages of 16384 queue pairs, which the peak needs, take 5000 MiB",
+		"send_lat -n 4294967296": "-n here: the times of 4294967296 messages take 32768 MiB, and 200 " +
+			"MiB are free",
+		"send_lat -n 26000000":             "",
+		"send_lat -n 26214400 -U":          "take 400 MiB",
+		"send_lat -D 5 host":               "",
+		"read_lat -n 4294967296":           "",
+		"read_lat -n 4294967296 host":      "take 32768 MiB",
+		"write_bw -q 16384 -n 20000 -s 64": "",
+		"write_bw -q 16384 -n 20000 -s 64 host": "-N here: the times of 20000 messages of 16384 queue pairs, which the " +
+			"peak needs, take 5000 MiB",
 		"write_bw -q 16384 -n 20000 -N -s 64 host": "",
 		"send_bw -q 1000 -n 20000 -b -t 100 -s 64": "take 305 MiB",
 		"send_bw -q 16384 -n 20000 -t 100 -s 64":   "",
-		"send_lat -s 2147483647":                   "-s here: the buffers take 4096 MiB for 1 queue pairs, and 200 MiB are free",
-		"write_bw -a -q 64":                        "take 1024 MiB for 64 queue pairs",
-		"read_lat -s 64M":                          "",
-		"send_bw -c UD -a -q 100 -n 100":           "",
-		"send_bw -n 4294967296 -t 100 host":        "",
+		"send_lat -s 2147483647": "-s here: the buffers take 4096 MiB for 1 queue pairs, and 200 " +
+			"MiB are free",
+		"write_bw -a -q 64":                 "take 1024 MiB for 64 queue pairs",
+		"read_lat -s 64M":                   "",
+		"send_bw -c UD -a -q 100 -n 100":    "",
+		"send_bw -n 4294967296 -t 100 host": "",
 	} {
 		name, rest, _ := strings.Cut(args, " ")
 		err := normalized(t, name, strings.Fields(rest)...).checkMemory(file)
@@ -195,7 +204,8 @@ func TestMemory(t *testing.T) {
 
 // The peak is that of all pairs, also of many messages.
 func TestFastest(t *testing.T) {
-	for _, c := range []struct{ messages, list, mod int }{{1, 1, 1}, {300, 1, 1}, {600, 1, 100}, {640, 32, 32}, {320, 8, 4}} {
+	for _, c := range []struct{ messages, list, mod int }{{1, 1, 1}, {300, 1, 1}, {600, 1, 100},
+		{640, 32, 32}, {320, 8, 4}} {
 		b := randomRun(c.messages, c.list, c.mod)
 		if got, want := b.fastest(), fastestByHand(b)*1e6; math.Abs(got-want) > want*1e-9 {
 			t.Errorf("%+v: %v, want %v", c, got, want)
@@ -221,7 +231,8 @@ func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		avg, rate float64
 		want      string
-	}{{10, 2, ""}, {9, 2, "below the limit of 10.00 (-w)"}, {11, 1, "below the limit of 2.000000 (-y)"}, {math.NaN(), 2, "(-w)"}} {
+	}{{10, 2, ""}, {9, 2, "below the limit of 10.00 (-w)"}, {11, 1, "below the limit of 2.000000 (-y)"},
+		{math.NaN(), 2, "(-w)"}} {
 		err := o.checkLimits(bwReport{avg: c.avg, rate: c.rate})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
@@ -233,9 +244,12 @@ func TestLimits(t *testing.T) {
 func TestJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	for _, c := range []struct{ test, args, want string }{
-		{"send_lat", "", `"percentile_99.9": 0.00`}, {"send_lat", "-D 4", `"tps_average": 0.00`}, {"send_lat", "--output=latency -T 3 -R", `"avg_lat": 0.0`},
-		{"send_lat", "--output=latency -D 4", `"t_avg": 0.0`}, {"atomic_bw", "-b -l 2 -t 4", `"test": "Atomic_FETCH_AND_ADD_Bidirectional_Post_List_BW_Test"`},
-		{"send_bw", "--output=bandwidth -e --recv_post_list=2", `"Test with events": "Using_rxe0_comp0"`}, {"send_bw", "--output=message_rate", `"msgRate_avg": 0.0`},
+		{"send_lat", "", `"percentile_99.9": 0.00`}, {"send_lat", "-D 4", `"tps_average": 0.00`},
+		{"send_lat", "--output=latency -T 3 -R", `"avg_lat": 0.0`},
+		{"send_lat", "--output=latency -D 4", `"t_avg": 0.0`},
+		{"atomic_bw", "-b -l 2 -t 4", `"test": "Atomic_FETCH_AND_ADD_Bidirectional_Post_List_BW_Test"`},
+		{"send_bw", "--output=bandwidth -e --recv_post_list=2", `"Test with events": "Using_rxe0_comp0"`},
+		{"send_bw", "--output=message_rate", `"msgRate_avg": 0.0`},
 	} {
 		o, _ := ready(t, c.test, append(strings.Fields(c.args), "--out_json", "--out_json_file="+file)...)
 		if o.Bandwidth {

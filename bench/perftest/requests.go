@@ -152,7 +152,8 @@ func (e *endpoint) check(wc *uverbs.WC, receive bool) error {
 			want += uverbs.GRHLen
 		}
 		if receive && int(wc.ByteLen) != want {
-			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same, and -a to both or to none", int(wc.ByteLen)-want+e.size, e.size)
+			return atPeer("-s", "the peer's messages have %d bytes, and here -s is %d: give both ends the same, and -a to "+
+				"both or to none", int(wc.ByteLen)-want+e.size, e.size)
 		}
 		return nil
 	case wc.Status == uverbs.WCWRFlushErr:
@@ -182,13 +183,17 @@ func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
 	}
 	switch {
 	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // the latter on rxe
-		return mismatch("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a to both or to none", e.size)
+		return mismatch("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a "+
+			"to both or to none", e.size)
 	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // the latter on rxe
-		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the same -s, and -a to both or to none", e.size)
+		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the "+
+			"same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
-		return mismatch("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s", e.o.Test)
+		return mismatch("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s",
+			e.o.Test)
 	case status == uverbs.WCRetryExcErr:
-		return mismatch("", "the peer does not reply: it has exited, has another -c, or the network does not carry packets of this size (%d bytes of payload)", e.o.mtu.Bytes())
+		return mismatch("", "the peer does not reply: it has exited, has another -c, or the network does not carry packets "+
+			"of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return nil
 }

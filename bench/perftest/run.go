@@ -202,7 +202,8 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 func (e *endpoint) sameFamily() error {
 	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
 	if e.o.withGID && own.Unmap().Is4() != peer.Unmap().Is4() {
-		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of the same address family with -x, or give --ipv6 to both ends or to none", own, peer)
+		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of the same address family with -x, or "+
+			"give --ipv6 to both ends or to none", own, peer)
 	}
 	return nil
 }

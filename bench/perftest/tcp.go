@@ -148,7 +148,8 @@ func dialTCP(ctx context.Context, o *Options) (wire, error) {
 		return d.DialContext(ctx, o.network(), net.JoinHostPort(o.Server, strconv.Itoa(o.Port)))
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: start the server first, with the same -p; a server with -R or -z needs a client with the same option, and each serves one client only", err)
+		return nil, fmt.Errorf("%w: start the server first, with the same -p; a server with -R or -z needs a client with "+
+			"the same option, and each serves one client only", err)
 	}
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ type Test struct {
 
 // Tests lists all tests. Their names are those of perftest's programs without the
 // prefix ib_. WRITE with immediate data is an option of the WRITE tests.
-var Tests = []Test{{Send, false}, {Send, true}, {Write, false}, {Write, true}, {Read, false}, {Read, true}, {Atomic, false}, {Atomic, true}}
+var Tests = []Test{{Send, false}, {Send, true}, {Write, false}, {Write, true}, {Read, false}, {Read, true},
+	{Atomic, false}, {Atomic, true}}
 
 func (t Test) String() string {
 	verb := [...]string{"send", "write", "write", "read", "atomic"}[t.Verb]

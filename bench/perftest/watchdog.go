@@ -69,7 +69,8 @@ func now() int64 { return int64(time.Since(started)) }
 // newWatchdog starts a watchdog for a run of messages of a size. held, which may be
 // nil, returns the number of requests in the send queues.
 func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watchdog {
-	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events, lossy: o.Type != uverbs.RC,
+	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events,
+		lossy:   o.Type != uverbs.RC,
 		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
 		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
 	if o.Events && o.NoLock { // the queues are SingleGoroutine
@@ -203,17 +204,23 @@ func (v *watchdog) checkProgress(done int) error {
 	limit := (stallTimeout + v.gap).Round(time.Second)
 	switch {
 	case pending > 0 && idle > mismatchDelay && v.total > 0 && done == 0:
-		return atPeer("", "the peer has finished, but no message has arrived here: it runs another test, or has other options (-b, -D, --write_with_imm, --reversed)")
+		return atPeer("", "the peer has finished, but no message has arrived here: it runs another test, or has other "+
+			"options (-b, -D, --write_with_imm, --reversed)")
 	case pending > 0 && idle > mismatchDelay && v.total > 0:
-		return atPeer("-n", "the peer has finished, but this end has done %d of %d messages: give both ends the same -n, and -b to both or to none", done, v.total)
+		return atPeer("-n", "the peer has finished, but this end has done %d of %d messages: give both ends the same -n, "+
+			"and -b to both or to none", done, v.total)
 	case idle > stallTimeout && done == 0:
-		return atPeer("-c", "no message has arrived for %v: does the peer have another -c or -b, does it run another test, or does the network lose all packets?", limit)
+		return atPeer("-c", "no message has arrived for %v: does the peer have another -c or -b, does it run another test, "+
+			"or does the network lose all packets?", limit)
 	case idle > stallTimeout && v.total == 0:
-		return atPeer("", "no progress for %v after %d messages: does the peer have another -D, -b or -c, does it run another test, or is the network down?", limit, done)
+		return atPeer("", "no progress for %v after %d messages: does the peer have another -D, -b or -c, does it run "+
+			"another test, or is the network down?", limit, done)
 	case idle > stallTimeout && v.lossy:
-		return atPeer("-n", "no progress for %v after %d of %d messages: some may be lost, which is possible without RC, or the peer's -n is smaller", limit, done, v.total)
+		return atPeer("-n", "no progress for %v after %d of %d messages: some may be lost, which is possible without RC, "+
+			"or the peer's -n is smaller", limit, done, v.total)
 	case idle > stallTimeout:
-		return atPeer("-n", "no progress for %v after %d of %d messages: is the peer's -n smaller, does it have another -b or -c, does it run another test, or is the network down?", limit, done, v.total)
+		return atPeer("-n", "no progress for %v after %d of %d messages: is the peer's -n smaller, does it have another -b "+
+			"or -c, does it run another test, or is the network down?", limit, done, v.total)
 	}
 	return nil
 }

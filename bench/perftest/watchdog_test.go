@@ -33,8 +33,10 @@ func TestCheckProgress(t *testing.T) {
 	}{
 		{"all is well", t.Context(), stateWire{}, time.Second, ""},
 		{"the peer has said something, which may be early", t.Context(), stateWire{pending: 108}, time.Second, ""},
-		{"the peer has finished", t.Context(), stateWire{pending: 108}, 3 * time.Second, "-n at the peer: the peer has finished, but this end has done 7 of 10"},
-		{"the peer has gone", t.Context(), stateWire{gone: errPeerClosed}, 0, "during the run, after 7 messages: the peer has ended the connection"},
+		{"the peer has finished", t.Context(), stateWire{pending: 108}, 3 * time.Second,
+			"-n at the peer: the peer has finished, but this end has done 7 of 10"},
+		{"the peer has gone", t.Context(), stateWire{gone: errPeerClosed}, 0,
+			"during the run, after 7 messages: the peer has ended the connection"},
 		{"stalled", t.Context(), stateWire{}, time.Minute, "-n at the peer: no progress for 20s after 7 of 10"},
 		{"interrupted", ended, stateWire{gone: errPeerClosed}, 0, ErrInterrupted.Error()},
 	} {
@@ -55,9 +57,11 @@ func TestNoMessage(t *testing.T) {
 		pending int
 		idle    time.Duration
 		want    string
-	}{{0, time.Second, ""}, {108, 3 * time.Second, "no message has arrived here: it runs another test"}, {0, time.Minute, "-c at the peer: no message has arrived for 20s"}} {
+	}{{0, time.Second, ""}, {108, 3 * time.Second, "no message has arrived here: it runs another test"},
+		{0, time.Minute, "-c at the peer: no message has arrived for 20s"}} {
 		for _, lossy := range []bool{false, true} {
-			v := &watchdog{parent: t.Context(), wire: &stateWire{pending: c.pending}, total: 10, lossy: lossy, lastMove: time.Now().Add(-c.idle)}
+			v := &watchdog{parent: t.Context(), wire: &stateWire{pending: c.pending}, total: 10, lossy: lossy,
+				lastMove: time.Now().Add(-c.idle)}
 			err := v.checkProgress(0)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: %v", c, err)
@@ -68,12 +72,14 @@ func TestNoMessage(t *testing.T) {
 
 // A run without a number of messages has no -n to blame.
 func TestStallWithoutTotal(t *testing.T) {
-	v := &watchdog{parent: t.Context(), wire: &stateWire{pending: 108}, lastDone: 7, lastMove: time.Now().Add(-3 * time.Second)}
+	v := &watchdog{parent: t.Context(), wire: &stateWire{pending: 108}, lastDone: 7,
+		lastMove: time.Now().Add(-3 * time.Second)}
 	if err := v.checkProgress(7); err != nil {
 		t.Errorf("a peer that is done first: %v", err)
 	}
 	v.lastMove = time.Now().Add(-time.Minute)
-	if err := v.checkProgress(7); err == nil || strings.Contains(err.Error(), "-n") || !strings.Contains(err.Error(), "after 7 messages") {
+	if err := v.checkProgress(7); err == nil || strings.Contains(err.Error(), "-n") ||
+		!strings.Contains(err.Error(), "after 7 messages") {
 		t.Errorf("stalled: %v", err)
 	}
 }
@@ -89,7 +95,8 @@ func TestGap(t *testing.T) {
 	// An interrupt ends the gap.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9}, watchdog: newWatchdog(ctx, &stateWire{}, &Options{}, 0, 10, nil)}}
+	l := &latency{endpoint: &endpoint{o: &Options{LatencyGap: 1e9},
+		watchdog: newWatchdog(ctx, &stateWire{}, &Options{}, 0, 10, nil)}}
 	defer l.watchdog.stop()
 	if err := l.gap(); err != ErrInterrupted {
 		t.Error(err)

@@ -69,8 +69,9 @@ func drawChart(c results.Chart, file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
 	p.Legend.Padding = vg.Millimeter
-	p.Legend.Top, p.Legend.Left = true, len(c.Lines) > 0 && len(c.Lines[0].X) > maxTicks // a distribution ends at the top right
-	p.BackgroundColor = color.White                                                      // for pages with a dark background
+	// a distribution ends at the top right
+	p.Legend.Top, p.Legend.Left = true, len(c.Lines) > 0 && len(c.Lines[0].X) > maxTicks
+	p.BackgroundColor = color.White // for pages with a dark background
 	p.Add(plotter.NewGrid())
 	add := lines
 	if len(c.Groups) > 0 {

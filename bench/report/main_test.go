@@ -12,18 +12,21 @@ import (
 // Report writes the page and the charts that the page shows.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	r := &results.Run{Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"}, {Name: "instructions", Description: "counted"}}}
+	r := &results.Run{Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"},
+		{Name: "instructions", Description: "counted"}}}
 	for _, size := range []int{2, 64, 4096} {
 		for _, who := range []string{results.Go, results.C} {
 			for round := range 3 {
-				r.Add(results.Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: size, Unit: "us"}, who, float64(size+round))
+				r.Add(results.Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: size, Unit: "us"}, who,
+					float64(size+round))
 			}
 		}
 	}
 	for _, who := range []string{results.Go, results.C, results.Cgo} {
 		r.Add(results.Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}, who, 200)
 	}
-	r.Distributions = []results.Distribution{{Place: "rxe", Test: "send_lat", Who: results.Go, At: 64, Unit: "us", Quantiles: []float64{1, 2, 9}}}
+	r.Distributions = []results.Distribution{{Place: "rxe", Test: "send_lat", Who: results.Go, At: 64, Unit: "us",
+		Quantiles: []float64{1, 2, 9}}}
 	file := filepath.Join(dir, "run.json")
 	if err := r.Write(file); err != nil {
 		t.Fatal(err)
@@ -47,7 +50,8 @@ func TestRun(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	for _, args := range [][]string{nil, {"figures.txt"}, {"a.json", "b.json"}, {filepath.Join(t.TempDir(), "none.json")}} {
+	for _, args := range [][]string{nil, {"figures.txt"}, {"a.json", "b.json"},
+		{filepath.Join(t.TempDir(), "none.json")}} {
 		if err := run(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}

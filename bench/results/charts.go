@@ -36,13 +36,17 @@ func (r *Run) Charts() (all []Chart) {
 	for _, p := range r.Places {
 		all = append(all, r.distributions(p.Name)...)
 		for _, test := range []string{"send_lat", "write_lat"} {
-			all = r.bySize(all, p.Name, test, "typical", Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: unit(p.Name, "us"), LogX: true, LogY: true})
+			all = r.bySize(all, p.Name, test, "typical",
+				Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: unit(p.Name, "us"), LogX: true, LogY: true})
 		}
 		for _, test := range []string{"send_bw", "write_bw"} {
-			all = r.bySize(all, p.Name, test, "rate", Chart{Title: test + ", " + p.Name, X: "bytes", Y: unit(p.Name, "M messages/s"), LogX: true, LogY: true})
+			all = r.bySize(all, p.Name, test, "rate",
+				Chart{Title: test + ", " + p.Name, X: "bytes", Y: unit(p.Name, "M messages/s"), LogX: true, LogY: true})
 		}
-		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name, X: "queue pairs", Y: unit(p.Name, "M messages/s"), LogX: true})
-		all = r.bySize(all, p.Name, "requests", "write", Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name, "ns"), LogX: true})
+		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name,
+			X: "queue pairs", Y: unit(p.Name, "M messages/s"), LogX: true})
+		all = r.bySize(all, p.Name, "requests", "write",
+			Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name, "ns"), LogX: true})
 		all = append(all, r.costs(p.Name)...)
 	}
 	return all
@@ -82,7 +86,8 @@ func (r *Run) distributions(place string) (all []Chart) {
 		}
 	}
 	for _, test := range tests {
-		c := Chart{File: file("distribution", place, test), X: "one message of so many took at least", Y: unit(place, "us"), LogX: true, LogY: true}
+		c := Chart{File: file("distribution", place, test), X: "one message of so many took at least", Y: unit(place, "us"),
+			LogX: true, LogY: true}
 		for _, d := range r.Distributions {
 			if d.Place != place || d.Test != test {
 				continue

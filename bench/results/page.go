@@ -90,8 +90,9 @@ func (p *page) places() {
 		case most > 0:
 			rounds = fmt.Sprint(most)
 		}
-		rows = append(rows, []string{place.Name, place.Description, rounds, fmt.Sprintf("%s, %d CPUs", place.Machine, place.CPUs),
-			join(place.Go, inC), join(place.Date, place.Commit)})
+		rows = append(rows,
+			[]string{place.Name, place.Description, rounds, fmt.Sprintf("%s, %d CPUs", place.Machine, place.CPUs),
+				join(place.Go, inC), join(place.Date, place.Commit)})
 	}
 	if len(rows) > 0 {
 		p.rows([]string{"where", "", "rounds", "machine", "versions", "date, commit"}, rows)
@@ -203,7 +204,8 @@ func (p *page) variants(place string) {
 				goes, c = gain(s, plain, Go), gain(s, plain, C)
 			}
 		}
-		rows = append(rows, []string{test + " -" + options, number(s, Go) + goes, number(s, C) + c, unit(place, s.Unit), s.ratio()})
+		rows = append(rows,
+			[]string{test + " -" + options, number(s, Go) + goes, number(s, C) + c, unit(place, s.Unit), s.ratio()})
 	}
 	if len(rows) == 0 {
 		return
@@ -329,7 +331,8 @@ func (p *page) repeating() {
 	p.printf("## How to repeat it\n\n")
 	p.rows([]string{"what", "command"}, [][]string{
 		{"everything", "`make bench`: about 35 minutes on two CPUs, from nothing"},
-		{"one place, few rounds", "`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
+		{"one place, few rounds",
+			"`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
 		{"two real hosts", "`make bench SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0`"},
 	})
 }

@@ -72,7 +72,8 @@ func TestKeep(t *testing.T) {
 	if len(part.Places) != 3 || part.Places[0].Commit != "new" || part.Places[1].Name != "instructions" {
 		t.Errorf("places %v", part.Places)
 	}
-	if len(part.Of("rxe", "send_bw", "")) != 0 || len(part.Of("rxe", "send_lat", "")) != 1 || len(part.Of("instructions", "requests", "")) != 2 {
+	if len(part.Of("rxe", "send_bw", "")) != 0 || len(part.Of("rxe", "send_lat", "")) != 1 ||
+		len(part.Of("instructions", "requests", "")) != 2 {
 		t.Errorf("series %v", part.Series)
 	}
 	if len(part.Distributions) != 0 || len(part.Benchmarks) != 1 || part.C != old.C {
@@ -82,7 +83,9 @@ func TestKeep(t *testing.T) {
 
 // A run without figures of a place keeps the old ones.
 func TestKeepOfNothing(t *testing.T) {
-	old, failed := sample(), &Run{Places: []Place{{Name: "instructions", Commit: "new"}, {Name: "native"}}, Failures: []Failure{{"instructions", "", "no guest"}}}
+	old, failed :=
+		sample(), &Run{Places: []Place{{Name: "instructions", Commit: "new"}, {Name: "native"}},
+			Failures: []Failure{{"instructions", "", "no guest"}}}
 	failed.Keep(old)
 	failed.Keep(old)
 	want := sample()
@@ -131,7 +134,8 @@ func TestKeepMoreFigures(t *testing.T) {
 	r := requests("new", 1)
 	r.Failures = []Failure{{"instructions", "requests of 100 queue pairs", "interrupted"}, {Native, "mmio", "interrupted"}}
 	r.Keep(requests("old", 1, 100, 10000))
-	if len(r.Series) != 3 || len(r.Places) != 2 || r.Places[0].Commit != "old" || r.Places[1].Commit != "old" || len(r.Benchmarks) != 3 {
+	if len(r.Series) != 3 || len(r.Places) != 2 || r.Places[0].Commit != "old" || r.Places[1].Commit != "old" ||
+		len(r.Benchmarks) != 3 {
 		t.Errorf("%v, %v, %v", r.Places, r.Series, r.Benchmarks)
 	}
 }
@@ -182,7 +186,8 @@ func TestFile(t *testing.T) {
 		t.Error(d)
 	}
 	of := got.Of("rxe", "send_lat", "typical")
-	if len(of) != 1 || len(of[0].Values[Go]) != 2 || len(got.Of("rxe", "send_lat", "")) != 2 || len(got.Of("mlx5", "send_lat", "")) != 0 {
+	if len(of) != 1 || len(of[0].Values[Go]) != 2 || len(got.Of("rxe", "send_lat", "")) != 2 ||
+		len(got.Of("mlx5", "send_lat", "")) != 0 {
 		t.Errorf("%v", of)
 	}
 	if _, err := Read(file + "x"); err == nil {

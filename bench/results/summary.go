@@ -70,7 +70,8 @@ func (t *tally) row(where, what string) []string {
 	if t.which != "" {
 		worst = fmt.Sprintf("%.2f (%s)", t.worst, t.which)
 	}
-	return []string{where, what, fmt.Sprintf("%d of %d", t.asGood, len(t.costs)), fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)), worst}
+	return []string{where, what, fmt.Sprintf("%d of %d", t.asGood, len(t.costs)),
+		fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)), worst}
 }
 
 // summary has a row for each place, and one for each kind of its figures.

@@ -25,7 +25,8 @@ func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals
 	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true, SingleGoroutine: single}); err != nil {
 		return nil, err
 	}
-	a.qp, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each, MaxRecvWR: each, SingleGoroutine: single})
+	a.qp, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each,
+		MaxRecvWR: each, SingleGoroutine: single})
 	return a, err
 }
 

@@ -61,7 +61,8 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 	for i := range each {
 		b.qps = append(b.qps, all[i*qps/each])
 	}
-	b.recv, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
+	b.recv, err = connect(pd,
+		uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
 	if err != nil {
 		return nil, err
 	}
@@ -320,5 +321,6 @@ func (b *bench) measure(rounds int) error {
 }
 
 // names lists the figures in the order in which they are printed.
-var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline", "calls32", "calls32inline",
+var names = []string{"write", "inline", "list32", "list32inline", "builder32", "builder32inline",
+	"calls32", "calls32inline",
 	"recv", "recv32", "poll1", "poll32", "empty", "short1", "short32", "long1", "long32"}

@@ -40,7 +40,8 @@ func TestWatch(t *testing.T) {
 		all[i] = uverbs.AsyncEvent{Type: uverbs.EventType(i), Port: i % 3}
 	}
 	var out strings.Builder
-	if err := watch(t.Context(), &device{events: all, err: uverbs.ErrDeviceGone}, &out); !errors.Is(err, uverbs.ErrDeviceGone) {
+	if err := watch(t.Context(), &device{events: all, err: uverbs.ErrDeviceGone}, &out); !errors.Is(err,
+		uverbs.ErrDeviceGone) {
 		t.Fatalf("error %v", err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -73,13 +74,15 @@ func TestWatchEnds(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, c := range []struct{ args, device string }{{"", ""}, {"-d rxe0", "rxe0"}, {"--ib-dev=rxe0", "rxe0"}, {"-d=rxe0", "rxe0"}} {
+	for _, c := range []struct{ args, device string }{{"", ""}, {"-d rxe0", "rxe0"}, {"--ib-dev=rxe0", "rxe0"},
+		{"-d=rxe0", "rxe0"}} {
 		if d, err := parse(strings.Fields(c.args), io.Discard); err != nil || d != c.device {
 			t.Errorf("%q: %q, %v", c.args, d, err)
 		}
 	}
 	for _, args := range []string{"-x", "rxe0", "-d"} {
-		if _, err := parse(strings.Fields(args), io.Discard); err == nil || errors.Is(err, flag.ErrHelp) || !strings.Contains(err.Error(), "--help") {
+		if _, err := parse(strings.Fields(args), io.Discard); err == nil || errors.Is(err, flag.ErrHelp) ||
+			!strings.Contains(err.Error(), "--help") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
@@ -100,7 +103,8 @@ func TestEventFD(t *testing.T) {
 	if got := eventFD(dir); got != "-1" {
 		t.Errorf("no descriptor: %s", got)
 	}
-	for name, target := range map[string]string{"3": "/dev/infiniband/uverbs0", "5": "anon_inode:[infinibandevent]", "7": "anon_inode:[eventpoll]"} {
+	for name, target := range map[string]string{"3": "/dev/infiniband/uverbs0", "5": "anon_inode:[infinibandevent]",
+		"7": "anon_inode:[eventpoll]"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,8 @@ func rxe() *deviceInfo {
 		MaxMcastQPAttach: 56, MaxTotalMcastQP: 458752, MaxAH: 32767, MaxSRQ: 917503, MaxSRQWR: 1048576, MaxSRQSGE: 27,
 		MaxPKeys: 64, LocalCAAckDelay: 15, PhysPortCnt: 1, CapFlagsEx: 0x1c001223c76,
 	}
-	port := &uverbs.PortAttr{State: uverbs.PortActive, MaxMTU: uverbs.MTU4096, ActiveMTU: uverbs.MTU1024, GIDTableLen: 1024,
+	port := &uverbs.PortAttr{State: uverbs.PortActive, MaxMTU: uverbs.MTU4096,
+		ActiveMTU: uverbs.MTU1024, GIDTableLen: 1024,
 		CapFlags: 0x10000, MaxMsgSize: 0x80000000, MaxVLNum: 1, PKeyTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5,
 		LinkLayer: uverbs.LinkEthernet}
 	gid := func(i int, addr string) uverbs.GIDEntry {
@@ -36,8 +37,9 @@ func rxe() *deviceInfo {
 			Type: uverbs.GIDTypeRoCEv2, IfIndex: 2, Netdev: "d0"}
 	}
 	return &deviceInfo{
-		device: uverbs.Device{Name: "rxe0", NodeType: uverbs.NodeCA, Ports: 1, DriverID: 14, ABI: 2, Node: "/dev/infiniband/uverbs0"},
-		attr:   attr, vectors: 2,
+		device: uverbs.Device{Name: "rxe0", NodeType: uverbs.NodeCA, Ports: 1, DriverID: 14, ABI: 2,
+			Node: "/dev/infiniband/uverbs0"},
+		attr: attr, vectors: 2,
 		ports: []portInfo{{number: 1, attr: port, pkeys: []uint16{0xffff},
 			gids: []uverbs.GIDEntry{gid(0, "fe80::5885:9aff:fe07:e7d4"), gid(1, "10.9.0.1")}}},
 	}
@@ -66,7 +68,8 @@ func rich() *deviceInfo {
 	d.ports[0].gids[1].GID = uverbs.GID{0xfe, 0x80} // no interface ID: not shown
 	ib := *p
 	ib.LinkLayer, ib.LID, ib.SMLID, ib.LMC = uverbs.LinkInfiniBand, 26, 1, 7
-	ib.State, ib.ActiveMTU, ib.MaxVLNum, ib.ActiveWidth, ib.ActiveSpeed, ib.PhysState = uverbs.PortDown, uverbs.MTU4096, 5, 2, 256, 2
+	ib.State, ib.ActiveMTU, ib.MaxVLNum, ib.ActiveWidth, ib.ActiveSpeed, ib.PhysState =
+		uverbs.PortDown, uverbs.MTU4096, 5, 2, 256, 2
 	d.ports = append(d.ports, portInfo{number: 2, attr: &ib, gids: []uverbs.GIDEntry{
 		{GID: uverbs.GID{0: 0xfe, 1: 0x80, 8: 0x98, 9: 3, 15: 1}, Port: 2, Type: uverbs.GIDTypeIB}}})
 	return d

@@ -51,11 +51,13 @@ var atomicCaps = map[uverbs.AtomicCap]string{
 }
 
 var portStates = map[uverbs.PortState]string{
-	uverbs.PortDown: "PORT_DOWN", uverbs.PortInit: "PORT_INIT", uverbs.PortArmed: "PORT_ARMED", uverbs.PortActive: "PORT_ACTIVE",
+	uverbs.PortDown: "PORT_DOWN", uverbs.PortInit: "PORT_INIT", uverbs.PortArmed: "PORT_ARMED",
+	uverbs.PortActive: "PORT_ACTIVE",
 }
 
 var physStates = map[uint8]string{
-	1: "SLEEP", 2: "POLLING", 3: "DISABLED", 4: "PORT_CONFIGURATION TRAINNING", 5: "LINK_UP", 6: "LINK_ERROR_RECOVERY", 7: "PHY TEST",
+	1: "SLEEP", 2: "POLLING", 3: "DISABLED", 4: "PORT_CONFIGURATION TRAINNING", 5: "LINK_UP",
+	6: "LINK_ERROR_RECOVERY", 7: "PHY TEST",
 }
 
 var virtualLanes = map[uint8]string{1: "1", 2: "2", 3: "4", 4: "8", 5: "15"}
@@ -92,7 +94,8 @@ var odpTransport = []bit{
 }
 
 var rawPacketCaps = []bit{
-	{1 << 0, "C-VLAN stripping offload"}, {1 << 1, "Scatter FCS offload"}, {1 << 2, "IP csum offload"}, {1 << 3, "Delay drop"},
+	{1 << 0, "C-VLAN stripping offload"}, {1 << 1, "Scatter FCS offload"}, {1 << 2, "IP csum offload"},
+	{1 << 3, "Delay drop"},
 }
 
 // rssQPTypes are bits numbered by enum ibv_qp_type: RAW_PACKET is 8, UD is 4.

@@ -25,7 +25,8 @@ const (
 func (p printer) line(indent int, name string, column int, format string, args ...any) {
 	at := indent*tabWidth + len(name) + 1
 	tabs := max(1, (column-at+tabWidth-1)/tabWidth)
-	fmt.Fprintf(p.w, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.w, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs),
+		fmt.Sprintf(format, args...))
 }
 
 func (p printer) device(name, format string, args ...any) {
@@ -220,7 +221,8 @@ func (p printer) tagMatching(t *uverbs.TMCaps) {
 		p.text("tag matching not supported")
 		return
 	}
-	p.counts([]count{{"max_rndv_hdr_size", t.MaxRndvHdrSize}, {"max_num_tags", t.MaxNumTags}, {"max_ops", t.MaxOps}, {"max_sge", t.MaxSGE}})
+	p.counts([]count{{"max_rndv_hdr_size", t.MaxRndvHdrSize}, {"max_num_tags", t.MaxNumTags}, {"max_ops", t.MaxOps},
+		{"max_sge", t.MaxSGE}})
 	p.text("flags:")
 	p.known(uint64(t.Flags), tagMatchingFlags)
 }

@@ -72,7 +72,8 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, &b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"  mckey -m multicast_address -s ", "  -m <multicast_address> the group", "  -o                     join as a send-only"} {
+	for _, want := range []string{"  mckey -m multicast_address -s ", "  -m <multicast_address> the group",
+		"  -o                     join as a send-only"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

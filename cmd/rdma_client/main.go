@@ -55,7 +55,8 @@ func talk(ctx context.Context, server, port string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	id, err := cm.CreateEP(ctx, &infos[0], nil, &uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: msgLen, SignalAll: true})
+	id, err := cm.CreateEP(ctx, &infos[0], nil,
+		&uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: msgLen, SignalAll: true})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ func main() { program.Main("rdma_server", run) }
 func run(ctx context.Context, args []string, out io.Writer) error {
 	server, port := "0.0.0.0", "7471"
 	options := []getopt.Option{
-		getopt.Short('s', "server_address", "the address to listen on (default any of IPv4: 0.0.0.0)", getopt.String(&server)),
+		getopt.Short('s', "server_address", "the address to listen on (default any of IPv4: 0.0.0.0)",
+			getopt.String(&server)),
 		getopt.Short('p', "port_number", "the port to listen on (default 7471)", getopt.String(&port)),
 	}
 	operands, err := getopt.Parse(args, options)
@@ -57,7 +58,8 @@ func serve(ctx context.Context, server, port string, out io.Writer) (err error) 
 		return err
 	}
 	// The QPConfig is for the QPs of the requests.
-	listener, err := cm.CreateEP(ctx, &infos[0], nil, &uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: msgLen, SignalAll: true})
+	listener, err := cm.CreateEP(ctx, &infos[0], nil,
+		&uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: msgLen, SignalAll: true})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,8 @@ func talk(ctx context.Context, server, port string, xrc bool) (err error) {
 	if xrc {
 		data := id.Event().PrivateData
 		if len(data) < 4 {
-			return fmt.Errorf("the server sent no SRQ number, but %d bytes of private data: is it an rdma_xserver -c x?", len(data))
+			return fmt.Errorf("the server sent no SRQ number, but %d bytes of private data: is it an rdma_xserver -c x?",
+				len(data))
 		}
 		wr.RemoteSRQN = binary.BigEndian.Uint32(data)
 	}

@@ -77,7 +77,8 @@ func resolve(ctx context.Context, opt *options) (*cm.SyncID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := id.ResolveAddr(ctx, netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, opt.port), resolveTimeout); err != nil {
+	if err := id.ResolveAddr(ctx, netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, opt.port),
+		resolveTimeout); err != nil {
 		return nil, errors.Join(err, id.Close())
 	}
 	if err := id.ResolveRoute(ctx, resolveTimeout); err != nil {

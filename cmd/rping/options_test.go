@@ -18,8 +18,9 @@ func TestOptions(t *testing.T) {
 		{"-s", options{server: true, port: 7174, size: 64}},
 		{"-c -a host", options{host: "host", port: 7174, size: 64}},
 		{"-c -s", options{server: true, port: 7174, size: 64}}, // the last one applies
-		{"-svVdPq -a ::0 -p 7 -S 23 -C 3 -I x", options{server: true, verbose: true, validate: true, debug: true, persistent: true,
-			ownQP: true, host: "::0", port: 7, size: 23, count: 3, source: "x"}},
+		{"-svVdPq -a ::0 -p 7 -S 23 -C 3 -I x",
+			options{server: true, verbose: true, validate: true, debug: true, persistent: true,
+				ownQP: true, host: "::0", port: 7, size: 23, count: 3, source: "x"}},
 		{"-cvVdqP -a10.9.0.1 -I 10.9.0.2 -S65535 -C010", options{verbose: true, validate: true, debug: true, persistent: true,
 			ownQP: true, host: "10.9.0.1", source: "10.9.0.2", port: 7174, size: 65535, count: 10}},
 	} {
@@ -62,7 +63,8 @@ func TestUsage(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, &b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rping -c [-vVdq] ", "\n  -c                     client side\n", "\n  -S <size>              ping data size, 23 to 65535"} {
+	for _, want := range []string{"rping -c [-vVdq] ", "\n  -c                     client side\n",
+		"\n  -S <size>              ping data size, 23 to 65535"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

@@ -157,7 +157,8 @@ func (s *server) pings(ctx context.Context) error {
 // echo READs a text from the client and WRITEs it back.
 func (s *server) echo(ctx context.Context, ping int, source message) error {
 	if n := int64(source.size); n < 1 || n > int64(s.buf.Len()) {
-		return fmt.Errorf("the client's text has %d bytes, the server's buffer %d: use the same -S at both ends", n, s.buf.Len())
+		return fmt.Errorf("the client's text has %d bytes, the server's buffer %d: use the same -S at both ends", n,
+			s.buf.Len())
 	}
 	text := s.buf.Bytes()[:source.size]
 	if err := s.rdma(ctx, uverbs.OpRead, s.buf.SGE(0, len(text)), source); err != nil {
@@ -177,7 +178,8 @@ func (s *server) echo(ctx context.Context, ping int, source message) error {
 	}
 	text = text[:textLen(text)]
 	if int64(sink.size) < int64(len(text)) {
-		return fmt.Errorf("the text of %d bytes does not fit into the client's buffer of %d: is it an rping?", len(text), sink.size)
+		return fmt.Errorf("the text of %d bytes does not fit into the client's buffer of %d: is it an rping?",
+			len(text), sink.size)
 	}
 	if err := s.rdma(ctx, uverbs.OpWrite, s.buf.SGE(0, len(text)), sink); err != nil {
 		return fmt.Errorf("WRITE of %d bytes: %w", len(text), err)

@@ -24,7 +24,8 @@ func TestOptions(t *testing.T) {
 	if _, err := getopt.Parse(strings.Fields("-q 20 -r 10 --mtu 256"), e.table()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(nil, nil); err == nil || !strings.Contains(err.Error(), "10 receives are too few for 20 queue pairs: use -r 20") {
+	if _, err := e.Open(nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "10 receives are too few for 20 queue pairs: use -r 20") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -45,7 +45,8 @@ func (o *options) ibAddr(text string) (*cm.IBAddr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cm.IBAddr{GID: uverbs.GIDFromAddr(ip), PKey: defaultPKey, ServiceID: uint64(o.portSpace)<<16 | uint64(port)}, nil
+	return &cm.IBAddr{GID: uverbs.GIDFromAddr(ip), PKey: defaultPKey,
+		ServiceID: uint64(o.portSpace)<<16 | uint64(port)}, nil
 }
 
 const (
@@ -76,6 +77,8 @@ func path(id *cm.ID, dlid uint16) (cm.PathRecord, error) {
 		return cm.PathRecord{}, err
 	}
 	const rate10, life = 3, 14 // 10 Gb/s; 67 ms
-	return cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, SGID: id.LocalGID(), DGID: id.PeerGID(),
-		SLID: uint16(port.LID), DLID: dlid, Reversible: true, NumPaths: 1, PKey: defaultPKey, MTU: port.ActiveMTU, Rate: rate10, LifeTime: life}, nil
+	return cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, SGID: id.LocalGID(),
+		DGID: id.PeerGID(),
+		SLID: uint16(port.LID), DLID: dlid, Reversible: true, NumPaths: 1, PKey: defaultPKey, MTU: port.ActiveMTU,
+		Rate: rate10, LifeTime: life}, nil
 }

@@ -39,14 +39,17 @@ func (o *options) table() []getopt.Option {
 		getopt.Short('b', "bind_address", "local address; ::0 for any IPv6 address", getopt.String(&o.bind)),
 		getopt.Short('f', "address_format", "name, ip, ipv6 or gid (default name)", o.setFormat),
 		getopt.Short('P', "port_space", "tcp or ib (default tcp)", o.setPortSpace),
-		getopt.Short('c', "connections", "number of connections (default 1)", getopt.Decimal(&o.connections, 1, math.MaxInt32)),
-		getopt.Short('C', "message_count", "messages over each connection (default 10)", getopt.Decimal(&o.count, 0, math.MaxInt32)),
+		getopt.Short('c', "connections", "number of connections (default 1)",
+			getopt.Decimal(&o.connections, 1, math.MaxInt32)),
+		getopt.Short('C', "message_count", "messages over each connection (default 10)",
+			getopt.Decimal(&o.count, 0, math.MaxInt32)),
 		getopt.Short('S', "message_size", "bytes of a message (default 100)", getopt.Decimal(&o.size, 0, math.MaxInt32)),
 		getopt.Short('t', "type_of_service", "type of service", number(&o.tos, 255)),
 		getopt.Short('p', "port_number", "port (default 7471)", getopt.String(&o.port)),
 		getopt.Short('m', "", "migrate the ids to another event channel before the end", getopt.Flag(&o.migrate)),
 		getopt.Short('a', "ack_timeout", "wait 4.096 us * 2^ack_timeout for an acknowledgement", number(&o.ackTimeout, 31)),
-		getopt.New(0, "dlid", "lid", "with GIDs: the server's LID, instead of asking a subnet manager", getopt.Int(&o.dlid, 1, 0xbfff)),
+		getopt.New(0, "dlid", "lid", "with GIDs: the server's LID, instead of asking a subnet manager",
+			getopt.Int(&o.dlid, 1, 0xbfff)),
 	}
 }
 

@@ -70,7 +70,8 @@ func TestUsage(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, &b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"usage: ucmatose\n", "\n  -s <server_address>    connect to", "\n  -m                     migrate"} {
+	for _, want := range []string{"usage: ucmatose\n", "\n  -s <server_address>    connect to",
+		"\n  -m                     migrate"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

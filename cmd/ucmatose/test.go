@@ -130,7 +130,8 @@ func (t *test) peerDisconnected(id *cm.ID) error {
 		return err
 	}
 	if t.pending > 0 {
-		return fmt.Errorf("the peer has disconnected when %d of %d connections were established: see its output for the reason",
+		return fmt.Errorf("the peer has disconnected when %d of %d connections were established: see its output "+
+			"for the reason",
 			t.up, t.opt.connections)
 	}
 	if t.up--; t.up == 0 {

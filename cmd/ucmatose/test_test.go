@@ -39,7 +39,8 @@ func TestFailureEvents(t *testing.T) {
 		err  error
 	}{
 		{cm.Event{Type: cm.EventRejected, Status: 8}, "cmatose: event: RDMA_CM_EVENT_REJECTED, error: 8\n", cm.ErrRejected},
-		{cm.Event{Type: cm.EventUnreachable, Status: -110}, "cmatose: event: RDMA_CM_EVENT_UNREACHABLE, error: -110\n", cm.ErrUnreachable},
+		{cm.Event{Type: cm.EventUnreachable, Status: -110}, "cmatose: event: RDMA_CM_EVENT_UNREACHABLE, error: -110\n",
+			cm.ErrUnreachable},
 		{cm.Event{Type: cm.EventDeviceRemoval}, "", uverbs.ErrDeviceGone},
 		{cm.Event{Type: cm.EventTimewaitExit}, "", nil},
 	} {

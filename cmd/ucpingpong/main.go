@@ -51,7 +51,8 @@ func (e *end) Open(dev *uverbs.Context, _ *uverbs.PortAttr) (*pingpong.Queues, e
 // Connect connects the QP to the peer's. UC has no acknowledgements, so it needs
 // fewer attributes than RC.
 func (e *end) Connect(_ int, local, remote pingpong.Address, av uverbs.AHAttr) error {
-	err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: e.opt.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, AV: av},
+	err := e.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: e.opt.MTU, DestQPN: remote.QPN,
+		RQPSN: remote.PSN, AV: av},
 		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN)
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ type options struct {
 // table returns the options of udaddy of rdma-core 56.1, in its order.
 func (o *options) table() []getopt.Option {
 	return slices.Concat([]getopt.Option{
-		getopt.Short('s', "server_address", "the server's name or address; without it a server starts", getopt.String(&o.server)),
+		getopt.Short('s', "server_address", "the server's name or address; without it a server starts",
+			getopt.String(&o.server)),
 		getopt.Short('b', "bind_address", "local address; for any address with IPv6 give -b ::0", getopt.String(&o.bind)),
 		getopt.Short('f', "address_format", "name, ip or ipv6 (default name; gid is not supported)", o.setFormat),
 		getopt.Short('P', "port_space", "udp or ipoib (default udp)", o.setSpace),

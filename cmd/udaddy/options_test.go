@@ -78,7 +78,8 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, &b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"  udaddy -s server_address ", "  -s <server_address>    the server's name", "  -C <message_count>     datagrams"} {
+	for _, want := range []string{"  udaddy -s server_address ", "  -s <server_address>    the server's name",
+		"  -C <message_count>     datagrams"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

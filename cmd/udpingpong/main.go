@@ -51,7 +51,8 @@ type end struct {
 // Open creates the QP. Each of its receives has room for the GRH before a datagram.
 func (e *end) Open(dev *uverbs.Context, port *uverbs.PortAttr) (*pingpong.Queues, error) {
 	if mtu := port.ActiveMTU.Bytes(); e.opt.Size > mtu {
-		return nil, fmt.Errorf("a datagram of %d bytes exceeds the active MTU of port %d of %s: use -s %d, or raise the MTU of its network interface",
+		return nil, fmt.Errorf("a datagram of %d bytes exceeds the active MTU of port %d of %s: use -s %d, or raise the "+
+			"MTU of its network interface",
 			e.opt.Size, e.opt.IBPort, dev.Name(), mtu)
 	}
 	q, err := e.opt.OneQP(dev, uverbs.UD, pingpong.Layout{Header: uverbs.GRHLen, Filler: 0x7b, Slots: 1})

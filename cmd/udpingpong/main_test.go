@@ -14,7 +14,8 @@ func TestOptions(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, &out); err != nil || !strings.Contains(out.String(), "(default 1024)") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if err := run(t.Context(), []string{"-m", "512"}, &out); err == nil || !strings.Contains(err.Error(), "unknown option -m") {
+	if err := run(t.Context(), []string{"-m", "512"}, &out); err == nil ||
+		!strings.Contains(err.Error(), "unknown option -m") {
 		t.Errorf("a datagram has no path MTU: error %v", err)
 	}
 }

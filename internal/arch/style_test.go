@@ -6,9 +6,11 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // maxFuncLines limits functions outside tests. Most are under 40 lines.
@@ -34,6 +36,38 @@ func TestFunctionLength(t *testing.T) {
 			lines := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
 			if lines > maxFuncLines && !slices.Contains(longFuncs, f.path+": "+fn.Name.Name) {
 				t.Errorf("%s: %s has %d lines, more than %d: split it", f.at(fn), fn.Name.Name, lines, maxFuncLines)
+			}
+		}
+	}
+}
+
+// maxColumns limits the lines of Go files. A tab is one column.
+const maxColumns = 120
+
+// longLines lists the files that are exempt from maxColumns, besides generated files.
+var longLines = []string{
+	"bench/results/page.go", // the text of a page, with one call for each of its lines
+}
+
+// unwrapped lists the packages whose lines are still to be broken.
+var unwrapped = []string{
+	"cm", "uverbs", "provider/...", "internal/provider/...", "internal/providertest/...", "testbed/...",
+}
+
+func TestLineLength(t *testing.T) {
+	for _, f := range allFiles(t) {
+		if f.generated || slices.Contains(longLines, f.path) || matchesAny(unwrapped, f.dir()) {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f.path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(b)) {
+			n++
+			if columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > maxColumns {
+				t.Errorf("%s:%d: %d columns, more than %d: break the line", f.path, n, columns, maxColumns)
 			}
 		}
 	}

@@ -141,10 +141,11 @@ func comments(dir string) (map[string]string, error) {
 // returnsError reports whether a function returns errors of its own. Unwrap
 // returns that of another.
 func returnsError(f *ast.FuncDecl) bool {
-	return f.Name.Name != "Unwrap" && f.Type.Results != nil && slices.ContainsFunc(f.Type.Results.List, func(r *ast.Field) bool {
-		id, ok := r.Type.(*ast.Ident)
-		return ok && id.Name == "error"
-	})
+	return f.Name.Name != "Unwrap" && f.Type.Results != nil && slices.ContainsFunc(f.Type.Results.List,
+		func(r *ast.Field) bool {
+			id, ok := r.Type.(*ast.Ident)
+			return ok && id.Name == "error"
+		})
 }
 
 func qualified(f *ast.FuncDecl) string {

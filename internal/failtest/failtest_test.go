@@ -23,8 +23,9 @@ func TestProblems(t *testing.T) {
 	}
 	p := &Package{
 		Failures: map[string]Failure{
-			"Names": {Err: one, Want: one}, "T.Refers": {Err: one, Want: one}, "T.Circle": {Err: one, Want: one, Doc: "at times"},
-			"Silent": {Err: one, Want: one}, "Mistaken": {Err: two, Want: one}, "Gone": {Err: one, Want: one},
+			"Names": {Err: one, Want: one}, "T.Refers": {Err: one, Want: one},
+			"T.Circle": {Err: one, Want: one, Doc: "at times"},
+			"Silent":   {Err: one, Want: one}, "Mistaken": {Err: two, Want: one}, "Gone": {Err: one, Want: one},
 		},
 		Names:      map[error]string{one: "[ErrOne]"},
 		CannotFail: []string{"Text", "Lies"},
@@ -44,8 +45,10 @@ func TestProblems(t *testing.T) {
 func TestComments(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"a.go": "package a\n\n// F is\n// long.\nfunc F() (int, error) { return 0, nil }\nfunc G() int { return 0 }\nfunc h() error { return nil }\n" +
-			"type T int\ntype u int\nfunc (*T) M() error { return nil }\nfunc (T) N() error { return nil }\nfunc (u) M() error { return nil }\n",
+		"a.go": "package a\n\n// F is\n// long.\nfunc F() (int, error) { return 0, nil }\nfunc G() int { return 0 }\n" +
+			"func h() error { return nil }\n" +
+			"type T int\ntype u int\nfunc (*T) M() error { return nil }\nfunc (T) N() error { return nil }\n" +
+			"func (u) M() error { return nil }\n",
 		"a_test.go": "package a\n\nfunc Test() error { return nil }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

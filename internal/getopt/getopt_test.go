@@ -102,7 +102,8 @@ func TestUsage(t *testing.T) {
 	if err := Usage(&b, []Option{all[0], all[1], all[5]}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "  -s, --size=<size>      size of message\n  -e, --events           sleep on events\n      --out_json         write JSON\n"
+	const want = "  -s, --size=<size>      size of message\n  -e, --events           sleep on events\n" +
+		"      --out_json         write JSON\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}

@@ -47,7 +47,8 @@ func (d *Device) issue(c *Cmd) error {
 // For a brief call that costs too much: the scheduler may wake another thread after each wait, and
 // if the kernel is slow, the goroutine loses its place on the CPU.
 func (d *Device) writeNow(frame []byte) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))),
+		uintptr(len(frame)))
 	if errno != 0 {
 		return errno
 	}

@@ -118,7 +118,8 @@ func TestScalars(t *testing.T) {
 		id, n, flags uint16
 		data         uint64
 	}
-	want := []flat{{1, 8, 1, 1<<63 + 2}, {2, 4, 1, 0xffffffff}, {3, 0, 1, 0xfffffffe}, {4, 0, 1, ^uint64(0)}, {5, 0, 1, 0}, {6, 0, 0, 7}}
+	want := []flat{{1, 8, 1, 1<<63 + 2}, {2, 4, 1, 0xffffffff}, {3, 0, 1, 0xfffffffe}, {4, 0, 1, ^uint64(0)},
+		{5, 0, 1, 0}, {6, 0, 0, 7}}
 	for i, a := range attrs {
 		if got := (flat{a.AttrId, a.Len, a.Flags, a.Data}); got != want[i] {
 			t.Errorf("attribute %d is %+v, want %+v", i, got, want[i])

@@ -46,7 +46,8 @@ func TestTrace(t *testing.T) {
 	})
 	run(func() { ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, 0, &uapi.IbUverbsExQueryDevice{}) })
 	run(func() {
-		ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
+		ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+			&uapi.IbUverbsExQueryDevice{})
 	})
 	run(func() {
 		ioctl.Write[uapi.IbUverbsAllocPdResp](c, uapi.IB_USER_VERBS_CMD_ALLOC_PD, &uapi.IbUverbsAllocPd{})

@@ -116,7 +116,8 @@ func (c *conn) find(op, dev string) (uint32, error) {
 			return d.Index, nil
 		}
 	}
-	return 0, &Error{Op: op, Object: dev, Errno: unix.ENODEV, Hint: "no RDMA device has this name in this network namespace"}
+	return 0, &Error{Op: op, Object: dev, Errno: unix.ENODEV,
+		Hint: "no RDMA device has this name in this network namespace"}
 }
 
 func decodeDevice(b []byte) (Device, error) {

@@ -93,7 +93,8 @@ func checkNode(t *testing.T, cd CharDev) {
 		return
 	}
 	if unix.Major(st.Rdev) != cd.Major || unix.Minor(st.Rdev) != cd.Minor {
-		t.Errorf("node %s is %d:%d, netlink says %d:%d", cd.Name, unix.Major(st.Rdev), unix.Minor(st.Rdev), cd.Major, cd.Minor)
+		t.Errorf("node %s is %d:%d, netlink says %d:%d", cd.Name, unix.Major(st.Rdev), unix.Minor(st.Rdev),
+			cd.Major, cd.Minor)
 	}
 }
 

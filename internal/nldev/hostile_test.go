@@ -42,7 +42,8 @@ func TestHostileReplies(t *testing.T) {
 			return [][]byte{reply(r, 0, deviceAttrs(1, "rxe0"))}
 		}, errMalformed},
 		{"overrun", func(r request) [][]byte { return [][]byte{msg(unix.NLMSG_OVERRUN, 0, r.seq, nil)} }, errMalformed},
-		{"error without code", func(r request) [][]byte { return [][]byte{msg(unix.NLMSG_ERROR, 0, r.seq, nil)} }, errMalformed},
+		{"error without code", func(r request) [][]byte { return [][]byte{msg(unix.NLMSG_ERROR, 0, r.seq, nil)} },
+			errMalformed},
 		{"positive error code", func(r request) [][]byte {
 			return [][]byte{msg(unix.NLMSG_ERROR, 0, r.seq, order.AppendUint32(nil, 22))}
 		}, errMalformed},
@@ -55,7 +56,8 @@ func TestHostileReplies(t *testing.T) {
 			return [][]byte{msg(unix.NLMSG_DONE, 0, r.seq, order.AppendUint32(nil, uint32(0xffffffff-uint32(unix.ENOMEM)+1)))}
 		}, unix.ENOMEM},
 		{"attribute length 3", func(r request) [][]byte { return [][]byte{reply(r, 0, []byte{3, 0, 1, 0})} }, errMalformed},
-		{"attribute beyond the message", func(r request) [][]byte { return [][]byte{reply(r, 0, []byte{12, 0, 1, 0, 0, 0, 0, 0})} }, errMalformed},
+		{"attribute beyond the message",
+			func(r request) [][]byte { return [][]byte{reply(r, 0, []byte{12, 0, 1, 0, 0, 0, 0, 0})} }, errMalformed},
 		{"half an attribute header", func(r request) [][]byte {
 			b := reply(r, 0, []byte{3, 0, 1, 0})
 			order.PutUint32(b, headerLen+2)

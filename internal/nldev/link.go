@@ -50,7 +50,8 @@ func addLinkHint(errno unix.Errno, name, linkType, netdev string) string {
 		// rxe computes checksums with it on kernels before 6.15. It is only a soft dependency.
 		return "the driver lacks a crypto module: modprobe crc32_generic"
 	case unix.EINVAL, unix.EOPNOTSUPP:
-		return fmt.Sprintf("the kernel knows no link type %q: modprobe %s; or the name is not allowed", linkType, linkModule(linkType))
+		return fmt.Sprintf("the kernel knows no link type %q: modprobe %s; or the name is not allowed", linkType,
+			linkModule(linkType))
 	}
 	return ""
 }

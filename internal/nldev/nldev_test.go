@@ -244,7 +244,8 @@ func TestExtendedAck(t *testing.T) {
 func TestNoRDMA(t *testing.T) {
 	c := deaf(unix.EPROTONOSUPPORT, t.TempDir())
 	_, err := c.devices()
-	if !errors.Is(err, ErrNoRDMA) || !errors.Is(err, unix.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "rdma link add") {
+	if !errors.Is(err, ErrNoRDMA) || !errors.Is(err, unix.EPROTONOSUPPORT) ||
+		!strings.Contains(err.Error(), "rdma link add") {
 		t.Errorf("devices: %v", err)
 	}
 	if _, err := c.clientCharDev("rdma_cm"); !errors.Is(err, ErrNoRDMA) {

@@ -52,7 +52,8 @@ func (c client) open(op, object string) (*conn, error) {
 
 // ask sends one request and calls f with the payload of every reply. If the kernel reports a dump
 // as interrupted, ask calls restart and repeats the dump from its start.
-func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, restart func(), f func(payload []byte) error) error {
+func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, restart func(),
+	f func(payload []byte) error) error {
 	for range maxRetries {
 		intr, err := c.askOnce(op, object, cmd, dump, attrs, f)
 		if err != nil {
@@ -66,7 +67,8 @@ func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, resta
 	return &Error{Op: op, Object: object, Errno: unix.EINTR, Text: errInterrupted.Error(), sentinel: errInterrupted}
 }
 
-func (c *conn) askOnce(op, object string, cmd uint16, dump bool, attrs []byte, f func([]byte) error) (intr bool, err error) {
+func (c *conn) askOnce(op, object string, cmd uint16, dump bool, attrs []byte,
+	f func([]byte) error) (intr bool, err error) {
 	c.seq++
 	// A dump ends with NLMSG_DONE, other requests with the acknowledgement.
 	flags := uint16(unix.NLM_F_REQUEST | unix.NLM_F_ACK)

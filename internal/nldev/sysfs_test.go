@@ -133,7 +133,8 @@ func TestPorts(t *testing.T) {
 	}
 	gids, err := s.GIDTable("rxe0", 1)
 	want := []GID{
-		{Port: 1, Index: 0, GID: [16]byte{0: 0xfe, 1: 0x80, 8: 0x50, 9: 0x54, 11: 0xff, 12: 0xfe, 13: 0x12, 14: 0x34, 15: 0x56},
+		{Port: 1, Index: 0,
+			GID:  [16]byte{0: 0xfe, 1: 0x80, 8: 0x50, 9: 0x54, 11: 0xff, 12: 0xfe, 13: 0x12, 14: 0x34, 15: 0x56},
 			Type: uapi.IB_UVERBS_GID_TYPE_ROCE_V2, Netdev: "eth0", IfIndex: 2},
 		{Port: 1, Index: 1, GID: v4(1), Type: uapi.IB_UVERBS_GID_TYPE_ROCE_V1, Netdev: "eth0", IfIndex: 2},
 		{Port: 1, Index: 10, GID: v4(2), Type: uapi.IB_UVERBS_GID_TYPE_ROCE_V2},

@@ -10,19 +10,24 @@ import (
 
 func testConnection(m machine) {
 	p := m.pair(uapi.RDMA_PS_TCP)
-	m.refused("too much private data", p.client.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(1, string(numbered(57))), Id: p.active}), unix.EINVAL)
+	m.refused("too much private data",
+		p.client.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(1, string(numbered(57))), Id: p.active}), unix.EINVAL)
 	e := p.request()
 	c := rdmacm.ConnParam(&e)
-	if e.Id == p.listener || c.QpNum != p.activeQPN || c.ResponderResources != 5 || c.InitiatorDepth != 3 || c.PrivateDataLen != 56 ||
-		string(c.PrivateData[:6]) != "hello\x00" || c.RetryCount != 7 || c.RnrRetryCount != 6 || c.Valid != 0 || e.Ece != (uapi.RdmaUcmEce{VendorId: 5, AttrMod: 6}) {
+	if e.Id == p.listener || c.QpNum != p.activeQPN || c.ResponderResources != 5 || c.InitiatorDepth != 3 ||
+		c.PrivateDataLen != 56 ||
+		string(c.PrivateData[:6]) != "hello\x00" || c.RetryCount != 7 || c.RnrRetryCount != 6 || c.Valid != 0 ||
+		e.Ece != (uapi.RdmaUcmEce{VendorId: 5, AttrMod: 6}) {
 		m.Errorf("request %+v of %+v", c, e)
 	}
 	_, err := p.server.InitQPAttr(p.listener, qpsInit)
 	m.refused("a listener's QP", err, unix.EINVAL)
 	must(m, p.accept(e.Id))
 	r := m.next(p.client, rdmacm.EventConnectResponse, activeUID)
-	if c := rdmacm.ConnParam(&r); c.QpNum != p.passiveQPN || c.ResponderResources != 5 || c.InitiatorDepth != 3 || c.PrivateDataLen != 196 ||
-		string(c.PrivateData[:8]) != "welcome\x00" || c.RnrRetryCount != 6 || r.Ece != (uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}) {
+	if c := rdmacm.ConnParam(&r); c.QpNum != p.passiveQPN || c.ResponderResources != 5 || c.InitiatorDepth != 3 ||
+		c.PrivateDataLen != 196 ||
+		string(c.PrivateData[:8]) != "welcome\x00" || c.RnrRetryCount != 6 ||
+		r.Ece != (uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}) {
 		m.Errorf("response %+v of %+v", c, r)
 	}
 	m.none(p.server) // until the active side has confirmed
@@ -51,12 +56,14 @@ func (p *pair) attributes(passive uint32) {
 	rtr := both{get(p.client, p.active, qpsRTR), get(p.server, passive, qpsRTR)}
 	rts := both{get(p.client, p.active, qpsRTS), get(p.server, passive, qpsRTS)}
 	for i, name := range []string{"active", "passive"} {
-		p.Logf("%s: masks %#x %#x %#x, access %#x, path MTU %d, SGID index %d, timeout %d", name, init[i].QpAttrMask, rtr[i].QpAttrMask, rts[i].QpAttrMask, init[i].QpAccessFlags,
+		p.Logf("%s: masks %#x %#x %#x, access %#x, path MTU %d, SGID index %d, timeout %d", name, init[i].QpAttrMask,
+			rtr[i].QpAttrMask, rts[i].QpAttrMask, init[i].QpAccessFlags,
 			rtr[i].PathMtu, rtr[i].AhAttr.Grh.SgidIndex, rts[i].Timeout)
 		if init[i].QpAttrMask != 0x39 || init[i].QpAccessFlags&0xff != 1<<1|1<<2|1<<3 || init[i].PortNum != 1 {
 			p.Errorf("%s to INIT: %+v", name, init[i])
 		}
-		if rtr[i].QpAttrMask != 0x129181 || rtr[i].RqPsn != rts[1-i].SqPsn || rtr[i].AhAttr.IsGlobal != 1 || rtr[i].PathMtu == 0 {
+		if rtr[i].QpAttrMask != 0x129181 || rtr[i].RqPsn != rts[1-i].SqPsn || rtr[i].AhAttr.IsGlobal != 1 ||
+			rtr[i].PathMtu == 0 {
 			p.Errorf("%s to RTR: %+v", name, rtr[i])
 		}
 		if rts[i].QpAttrMask != 0x12e01 || rts[i].RetryCnt != 7 || rts[i].RnrRetry != 6 || rts[i].Timeout == 0 {
@@ -71,7 +78,8 @@ func (p *pair) attributes(passive uint32) {
 	}
 	// The passive side has accepted 3 and 5.
 	if rtr[0].MaxDestRdAtomic != 5 || rts[0].MaxRdAtomic != 3 || rtr[1].MaxDestRdAtomic != 3 || rts[1].MaxRdAtomic != 5 {
-		p.Errorf("depths %d %d, %d %d", rtr[0].MaxDestRdAtomic, rts[0].MaxRdAtomic, rtr[1].MaxDestRdAtomic, rts[1].MaxRdAtomic)
+		p.Errorf("depths %d %d, %d %d", rtr[0].MaxDestRdAtomic, rts[0].MaxRdAtomic, rtr[1].MaxDestRdAtomic,
+			rts[1].MaxRdAtomic)
 	}
 }
 
@@ -82,7 +90,8 @@ func testReject(m machine) {
 		m.refused("too much private data", p.server.Reject(child, reason, numbered(149)), unix.EINVAL)
 		must(m, p.server.Reject(child, reason, []byte("no")))
 		e := m.next(p.client, rdmacm.EventRejected, activeUID)
-		if c := rdmacm.ConnParam(&e); int32(e.Status) != want || c.PrivateDataLen != 148 || string(c.PrivateData[:3]) != "no\x00" {
+		if c := rdmacm.ConnParam(&e); int32(e.Status) != want || c.PrivateDataLen != 148 ||
+			string(c.PrivateData[:3]) != "no\x00" {
 			m.Errorf("reason %d, want %d; %+v", int32(e.Status), want, c)
 		}
 		m.refused("accept after reject", p.accept(child), unix.EINVAL)
@@ -150,7 +159,8 @@ func testDatagram(m machine) {
 	must(m, p.accept(e.Id))
 	r := m.next(p.client, rdmacm.EventEstablished, activeUID)
 	ud := rdmacm.UDParam(&r)
-	if gid := netip.AddrFrom16(ud.AhAttr.Grh.Dgid).Unmap(); ud.QpNum != p.passiveQPN || ud.Qkey != 0x01234567 || gid.String() != m.addr || ud.PrivateDataLen != 136 ||
+	if gid := netip.AddrFrom16(ud.AhAttr.Grh.Dgid).Unmap(); ud.QpNum != p.passiveQPN || ud.Qkey != 0x01234567 ||
+		gid.String() != m.addr || ud.PrivateDataLen != 136 ||
 		string(ud.PrivateData[:8]) != "welcome\x00" || ud.AhAttr.IsGlobal != 1 || ud.AhAttr.PortNum != 1 {
 		m.Errorf("response %+v", ud)
 	}

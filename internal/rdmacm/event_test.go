@@ -32,10 +32,12 @@ func FuzzEvent(f *testing.F) {
 		copy(full, record)
 		u32 := func(off int) uint32 { return binary.NativeEndian.Uint32(full[off:]) }
 		conn, ud := rdmacm.ConnParam(&e), rdmacm.UDParam(&e)
-		if e.Uid != binary.NativeEndian.Uint64(full) || e.Id != u32(8) || e.Event != u32(12) || e.Status != u32(16) || e.Ece.AttrMod != u32(332) {
+		if e.Uid != binary.NativeEndian.Uint64(full) || e.Id != u32(8) || e.Event != u32(12) || e.Status != u32(16) ||
+			e.Ece.AttrMod != u32(332) {
 			t.Errorf("%+v of %x", e, record)
 		}
-		if conn.QpNum != u32(20) || conn.PrivateDataLen != full[20+264] || conn.Valid != full[20+271] || int(conn.PrivateDataLen) > len(conn.PrivateData) {
+		if conn.QpNum != u32(20) || conn.PrivateDataLen != full[20+264] || conn.Valid != full[20+271] ||
+			int(conn.PrivateDataLen) > len(conn.PrivateData) {
 			t.Errorf("%+v of %x", conn, record)
 		}
 		if ud.Qkey != u32(24) || ud.AhAttr.Grh.FlowLabel != u32(20+24) || ud.PrivateDataLen != full[20+296] {

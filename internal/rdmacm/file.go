@@ -26,7 +26,8 @@ var (
 	// EACCES. The kernel compares credentials by identity. If they change while a Go
 	// program runs, each of its threads gets a separate copy, so opening the node again
 	// does not help.
-	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran, and rdma_cm serves only the thread that opened it:" +
+	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran, and rdma_cm " +
+		"serves only the thread that opened it:" +
 		" change them before it starts (setpriv, User= of a systemd unit), or let it execute itself anew")
 )
 

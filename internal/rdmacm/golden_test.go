@@ -51,7 +51,8 @@ func TestGoldenCommands(t *testing.T) {
 		return 0
 	})
 	other, _ := fake(t, func(rdmacm.Call) unix.Errno { return 0 })
-	conn := uapi.RdmaUcmConnParam{QpNum: 0x112233, Qkey: 0x44556677, PrivateDataLen: 3, Srq: 1, ResponderResources: 2, InitiatorDepth: 3,
+	conn := uapi.RdmaUcmConnParam{QpNum: 0x112233, Qkey: 0x44556677, PrivateDataLen: 3, Srq: 1,
+		ResponderResources: 2, InitiatorDepth: 3,
 		FlowControl: 1, RetryCount: 7, RnrRetryCount: 6, Valid: 1}
 	copy(conn.PrivateData[:], "abc")
 	const id = 0x0a0b0c0d
@@ -110,8 +111,10 @@ func TestGoldenCommands(t *testing.T) {
 
 // The commands have the sizes that the kernel defines.
 func TestSizes(t *testing.T) {
-	want := map[uint32][2]uint16{0: {24, 4}, 1: {16, 4}, 20: {136, 0}, 21: {272, 0}, 4: {8, 0}, 19: {16, 280}, 6: {288, 0}, 7: {8, 0}, 8: {296, 0},
-		9: {264, 0}, 10: {4, 0}, 11: {16, 144}, 12: {8, 336}, 14: {24, 0}, 15: {8, 0}, 17: {16, 4}, 18: {16, 4}, 22: {152, 4}, 23: {88, 0}, 24: {320, 0}}
+	want := map[uint32][2]uint16{0: {24, 4}, 1: {16, 4}, 20: {136, 0}, 21: {272, 0}, 4: {8, 0}, 19: {16, 280}, 6: {288, 0},
+		7: {8, 0}, 8: {296, 0},
+		9: {264, 0}, 10: {4, 0}, 11: {16, 144}, 12: {8, 336}, 14: {24, 0}, 15: {8, 0}, 17: {16, 4}, 18: {16, 4}, 22: {152, 4},
+		23: {88, 0}, 24: {320, 0}}
 	seen := map[uint32]bool{}
 	f, _ := fake(t, func(c rdmacm.Call) unix.Errno {
 		h := c.Header()

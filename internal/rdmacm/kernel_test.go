@@ -25,10 +25,12 @@ type machine struct {
 }
 
 var onEveryKernel = map[string]func(machine){
-	"walk": testWalk, "errors": testErrors, "loopback": testLoopback, "options": testOptions, "connection": testConnection, "reject": testReject,
+	"walk": testWalk, "errors": testErrors, "loopback": testLoopback, "options": testOptions, "connection": testConnection,
+	"reject":  testReject,
 	"endings": testEndings, "nobody listens": testNobodyListens, "dropped events": testDroppedEvents,
-	"datagram": testDatagram, "datagram rejected": testDatagramRejected, "multicast": testMulticast, "migrate": testMigrate,
-	"wait": testWait, "own events": testOwnEvents,
+	"datagram": testDatagram, "datagram rejected": testDatagramRejected, "multicast": testMulticast,
+	"migrate": testMigrate,
+	"wait":    testWait, "own events": testOwnEvents,
 }
 
 func TestKernelInMemory(t *testing.T) {
@@ -155,21 +157,24 @@ func (m machine) pair(ps uint16) *pair {
 }
 
 func connParam(qpn uint32, data string) uapi.RdmaUcmConnParam {
-	p := uapi.RdmaUcmConnParam{QpNum: qpn, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RnrRetryCount: 6, Valid: 1, PrivateDataLen: uint8(len(data))}
+	p := uapi.RdmaUcmConnParam{QpNum: qpn, ResponderResources: 3, InitiatorDepth: 5, RetryCount: 7, RnrRetryCount: 6,
+		Valid: 1, PrivateDataLen: uint8(len(data))}
 	copy(p.PrivateData[:], data)
 	return p
 }
 
 func (p *pair) request() (e uapi.RdmaUcmEventResp) {
 	p.Helper()
-	must(p, p.client.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(p.activeQPN, "hello"), Id: p.active, Ece: uapi.RdmaUcmEce{VendorId: 5, AttrMod: 6}}))
+	must(p, p.client.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(p.activeQPN, "hello"), Id: p.active,
+		Ece: uapi.RdmaUcmEce{VendorId: 5, AttrMod: 6}}))
 	e = p.next(p.server, rdmacm.EventConnectRequest, listenerUID)
 	p.owns(p.server, e.Id)
 	return e
 }
 
 func (p *pair) accept(child uint32) error {
-	return p.server.Accept(&uapi.RdmaUcmAccept{Uid: passiveUID, ConnParam: connParam(p.passiveQPN, "welcome"), Id: child, Ece: uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}})
+	return p.server.Accept(&uapi.RdmaUcmAccept{Uid: passiveUID, ConnParam: connParam(p.passiveQPN, "welcome"), Id: child,
+		Ece: uapi.RdmaUcmEce{VendorId: 7, AttrMod: 8}})
 }
 
 // establish establishes the connection and returns the id of the child.

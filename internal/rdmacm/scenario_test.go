@@ -21,7 +21,8 @@ func testWalk(m machine) {
 	bound, err := f.QueryAddr(server)
 	must(m, err)
 	port := binary.BigEndian.Uint16(bound.SrcAddr[2:])
-	if bound.SrcSize != 16 || port == 0 || bound.PortNum != 1 || bound.NodeGuid == 0 || bound.IbdevIndex == rdmacm.NoIndex {
+	if bound.SrcSize != 16 || port == 0 || bound.PortNum != 1 || bound.NodeGuid == 0 ||
+		bound.IbdevIndex == rdmacm.NoIndex {
 		m.Errorf("bound: %+v", bound)
 	}
 	must(m, f.Listen(server, 0))
@@ -39,19 +40,22 @@ func testWalk(m machine) {
 	m.next(f, rdmacm.EventRouteResolved, 2)
 	resolved, err := f.QueryAddr(client)
 	must(m, err)
-	if resolved.IbdevIndex != bound.IbdevIndex || resolved.DstSize != 16 || netip.AddrFrom4([4]byte(resolved.SrcAddr[4:])).String() != m.addr {
+	if resolved.IbdevIndex != bound.IbdevIndex || resolved.DstSize != 16 ||
+		netip.AddrFrom4([4]byte(resolved.SrcAddr[4:])).String() != m.addr {
 		m.Errorf("resolved: %+v", resolved)
 	}
 	gids, err := f.QueryGID(client)
 	must(m, err)
 	sid := binary.BigEndian.Uint64(gids.DstAddr[24:])
-	if family := binary.NativeEndian.Uint16(gids.SrcAddr[:]); family != unix.AF_IB || gids.SrcSize != 48 || sid != uapi.RDMA_PS_TCP<<16|uint64(port) {
+	if family := binary.NativeEndian.Uint16(gids.SrcAddr[:]); family != unix.AF_IB || gids.SrcSize != 48 ||
+		sid != uapi.RDMA_PS_TCP<<16|uint64(port) {
 		m.Errorf("family %d of %d bytes, service %#x", family, gids.SrcSize, sid)
 	}
 	if gid := netip.AddrFrom16([16]byte(gids.SrcAddr[8:24])); gid.Unmap().String() != m.addr {
 		m.Errorf("GID %v", gid)
 	}
-	if paths, err = f.QueryPath(client); err != nil || len(paths) != 1 || paths[0].Flags != uapi.IB_PATH_GMP|uapi.IB_PATH_PRIMARY|uapi.IB_PATH_BIDIRECTIONAL {
+	if paths, err = f.QueryPath(client); err != nil || len(paths) != 1 || paths[0].Flags != uapi.IB_PATH_GMP|
+		uapi.IB_PATH_PRIMARY|uapi.IB_PATH_BIDIRECTIONAL {
 		m.Errorf("paths %+v, %v", paths, err)
 	}
 	attr, err := f.InitQPAttr(client, qpsInit)
@@ -72,7 +76,8 @@ func testErrors(m machine) {
 	m.refused("no address", f.Bind(id, nil), unix.EINVAL)
 	m.refused("half an address", f.Bind(id, m.sockaddr(m.addr, 1)[:8]), unix.EINVAL)
 	m.refused("a route before the address", f.ResolveRoute(id, 1), unix.EINVAL)
-	m.refused("connect before the route", f.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(1, ""), Id: id}), unix.EINVAL)
+	m.refused("connect before the route", f.Connect(&uapi.RdmaUcmConnect{ConnParam: connParam(1, ""), Id: id}),
+		unix.EINVAL)
 	_, err := f.InitQPAttr(id, qpsInit)
 	m.refused("QP attributes without device", err, unix.EINVAL)
 	must(m, f.Bind(id, m.sockaddr(m.addr, 7999)))
@@ -80,11 +85,13 @@ func testErrors(m machine) {
 	other := m.id(f, 2, uapi.RDMA_PS_TCP)
 	m.refused("a port taken for another address", f.Bind(other, m.sockaddr("0.0.0.0", 7999)), unix.EADDRNOTAVAIL)
 	m.refused("a taken port", f.Bind(other, m.sockaddr(m.addr, 7999)), unix.EADDRINUSE)
-	m.refused("no way", f.ResolveAddr(m.id(f, 3, uapi.RDMA_PS_TCP), nil, m.sockaddr("198.51.100.1", 1), 1), unix.ENETUNREACH)
+	m.refused("no way", f.ResolveAddr(m.id(f, 3, uapi.RDMA_PS_TCP), nil, m.sockaddr("198.51.100.1", 1), 1),
+		unix.ENETUNREACH)
 	m.refused("disconnect without connection", f.Disconnect(id), unix.EINVAL)
 	m.refused("reject without request", f.Reject(id, 28, nil), unix.EINVAL)
 	m.refused("an unknown reason", f.Reject(id, 1, nil), unix.EINVAL)
-	m.refused("accept without request", f.Accept(&uapi.RdmaUcmAccept{Uid: 1, Id: id, ConnParam: connParam(1, "")}), unix.EINVAL)
+	m.refused("accept without request", f.Accept(&uapi.RdmaUcmAccept{Uid: 1, Id: id, ConnParam: connParam(1, "")}),
+		unix.EINVAL)
 	_, err = f.JoinMulticast(id, 1, m.sockaddr("239.1.1.1", 0), 0)
 	m.refused("a group on a connected id", err, unix.EINVAL)
 	_, err = f.CreateID(9, 0x7777, 0)
@@ -170,7 +177,8 @@ func testMulticast(m machine) {
 	mc, err := f.JoinMulticast(id, 2, m.sockaddr("239.1.1.1", 0), 0)
 	must(m, err)
 	e := m.next(f, rdmacm.EventMulticastJoin, 2)
-	if ud := rdmacm.UDParam(&e); e.Id != mc || ud.QpNum != 0xffffff || ud.Qkey != 0x01234567 || ud.PrivateDataLen != 0 || ud.AhAttr.IsGlobal != 1 ||
+	if ud := rdmacm.UDParam(&e); e.Id != mc || ud.QpNum != 0xffffff || ud.Qkey != 0x01234567 || ud.PrivateDataLen != 0 ||
+		ud.AhAttr.IsGlobal != 1 ||
 		netip.AddrFrom16(ud.AhAttr.Grh.Dgid).Unmap().String() != "239.1.1.1" {
 		m.Errorf("membership %d of %d: %+v", e.Id, mc, ud)
 	}

@@ -154,7 +154,8 @@ func cProgram(g golden, h *cHeaders) (src string, want map[string]string, absent
 		}
 		obj, base := fmt.Sprintf("*(struct %s *)0", s.cname), "0"
 		if s.base != "." {
-			obj, base = fmt.Sprintf("((struct %s *)0)->%s", s.cname, s.base), fmt.Sprintf("offsetof(struct %s, %s)", s.cname, s.base)
+			obj, base =
+				fmt.Sprintf("((struct %s *)0)->%s", s.cname, s.base), fmt.Sprintf("offsetof(struct %s, %s)", s.cname, s.base)
 		}
 		want["struct "+s.name] = strconv.Itoa(s.size)
 		fmt.Fprintf(&body, "\tprintf(\"struct %s = %%zu\\n\", sizeof(%s));\n", s.name, obj)
@@ -169,11 +170,13 @@ func cProgram(g golden, h *cHeaders) (src string, want map[string]string, absent
 				continue
 			}
 			want["field "+s.name+" "+f.path] = fmt.Sprintf("%d %d", f.off, f.size)
-			fmt.Fprintf(&body, "\tprintf(\"field %s %s = %%zu %%zu\\n\", offsetof(struct %s, %s) - %s, sizeof(((struct %s *)0)->%s));\n",
+			fmt.Fprintf(&body,
+				"\tprintf(\"field %s %s = %%zu %%zu\\n\", offsetof(struct %s, %s) - %s, sizeof(((struct %s *)0)->%s));\n",
 				s.name, f.path, s.cname, expr, base, s.cname, expr)
 		}
 	}
-	src = "#include <stddef.h>\n#include <stdio.h>\n" + head.String() + "\nint main(void)\n{\n" + body.String() + "\treturn 0;\n}\n"
+	src = "#include <stddef.h>\n#include <stdio.h>\n" + head.String() + "\nint main(void)\n{\n" +
+		body.String() + "\treturn 0;\n}\n"
 	return src, want, absent, loose
 }
 

@@ -41,7 +41,8 @@ func (s *session) gidAt(index int) (*uverbs.GIDEntry, error) {
 	}
 	i := slices.IndexFunc(entries, func(e uverbs.GIDEntry) bool { return e.Index == index })
 	if i < 0 {
-		return nil, fmt.Errorf("port %d of %s has no GID at index %d: omit -g, or list the GIDs with `devinfo -v`", s.opt.IBPort, s.dev.Name(), index)
+		return nil, fmt.Errorf("port %d of %s has no GID at index %d: omit -g, or list the GIDs with `devinfo -v`",
+			s.opt.IBPort, s.dev.Name(), index)
 	}
 	return &entries[i], nil
 }
@@ -54,7 +55,8 @@ func (s *session) path(remote Address) (uverbs.AHAttr, error) {
 	case !remote.GID.IsZero():
 		av.IsGlobal, av.DGID, av.SGIDIndex, av.HopLimit = true, remote.GID, s.gid, 1
 	case s.port.LinkLayer == uverbs.LinkEthernet:
-		return av, errors.New("the peer sent no GID, which RoCE needs: start the C program with -g and the index of its RoCE v2 GID")
+		return av, errors.New("the peer sent no GID, which RoCE needs: start the C program with -g and the index of its " +
+			"RoCE v2 GID")
 	}
 	return av, nil
 }

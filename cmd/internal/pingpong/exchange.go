@@ -74,7 +74,8 @@ func parseRecord(b []byte) (a Address, err error) {
 // exchange sends the local addresses to the peer, returns the peer's, and closes
 // conn. The server connects its QPs before it replies, because the client starts
 // to send when it has the reply.
-func exchange(ctx context.Context, conn net.Conn, server bool, local []Address, connect func([]Address) error) (remote []Address, err error) {
+func exchange(ctx context.Context, conn net.Conn, server bool, local []Address,
+	connect func([]Address) error) (remote []Address, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, idleTimeout, errIdle)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // interrupts reads and writes

@@ -157,7 +157,8 @@ func TestExchangeErrors(t *testing.T) {
 	if _, err := exchangeServer(&writes{Reader: strings.NewReader(oneText + "nope\x00")}, local, fine); err == nil {
 		t.Error("a wrong acknowledgement was accepted")
 	}
-	if _, err := exchangeClient(&writes{Reader: strings.NewReader(oneText)}, []Address{one, two}); !errors.Is(err, io.EOF) {
+	if _, err := exchangeClient(&writes{Reader: strings.NewReader(oneText)},
+		[]Address{one, two}); !errors.Is(err, io.EOF) {
 		t.Errorf("one address of two: error %v", err)
 	}
 }

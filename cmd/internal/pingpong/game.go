@@ -28,7 +28,8 @@ type game struct {
 }
 
 func newGame(opt *Options, q *Queues, send func(int) error) *game {
-	g := &game{Queues: q, opt: opt, send: send, index: map[uint32]int{}, pending: make([]int, len(q.QPs)), free: q.Memory.receives(opt.RxDepth)}
+	g := &game{Queues: q, opt: opt, send: send, index: map[uint32]int{}, pending: make([]int, len(q.QPs)),
+		free: q.Memory.receives(opt.RxDepth)}
 	for i, qp := range q.QPs {
 		g.index[qp.QPN()] = i
 	}

@@ -31,7 +31,8 @@ type Options struct {
 // Defaults returns the default options of a program whose messages have size bytes
 // by default.
 func Defaults(name string, size int) *Options {
-	return &Options{Name: name, TCPPort: 18515, IBPort: 1, Size: size, MTU: uverbs.MTU1024, RxDepth: 500, Iters: 1000, GIDIndex: -1,
+	return &Options{Name: name, TCPPort: 18515, IBPort: 1, Size: size, MTU: uverbs.MTU1024, RxDepth: 500,
+		Iters: 1000, GIDIndex: -1,
 		LocalText: Address.String}
 }
 
@@ -45,14 +46,17 @@ func (o *Options) Common() []getopt.Option {
 	size := fmt.Sprintf("size of message to exchange (default %d)", o.Size)
 	return []getopt.Option{
 		getopt.New('p', "port", "port", "listen on/connect to port <port> (default 18515)", getopt.Int(&o.TCPPort, 0, 65535)),
-		getopt.New('d', "ib-dev", "dev", "use IB device <dev> (default first device with an active port)", getopt.String(&o.Device)),
+		getopt.New('d', "ib-dev", "dev", "use IB device <dev> (default first device with an active port)",
+			getopt.String(&o.Device)),
 		getopt.New('i', "ib-port", "port", "use port <port> of IB device (default 1)", getopt.Int(&o.IBPort, 1, 255)),
 		getopt.New('s', "size", "size", size, getopt.Int(&o.Size, 1, maxInt)),
-		getopt.New('r', "rx-depth", "dep", "number of receives to post at a time (default 500)", getopt.Int(&o.RxDepth, 1, maxInt)),
+		getopt.New('r', "rx-depth", "dep", "number of receives to post at a time (default 500)",
+			getopt.Int(&o.RxDepth, 1, maxInt)),
 		getopt.New('n', "iters", "iters", "number of exchanges (default 1000)", getopt.Int(&o.Iters, 1, maxInt)),
 		getopt.New('l', "sl", "sl", "service level value", getopt.Int(&o.SL, 0, 15)),
 		getopt.New('e', "events", "", "sleep on CQ events (default poll)", getopt.Flag(&o.Events)),
-		getopt.New('g', "gid-idx", "gid index", "local port gid index (default on RoCE: one that can reach the peer)", getopt.Int(&o.GIDIndex, 0, 255)),
+		getopt.New('g', "gid-idx", "gid index", "local port gid index (default on RoCE: one that can reach the peer)",
+			getopt.Int(&o.GIDIndex, 0, 255)),
 		getopt.New('c', "chk", "", "validate every byte received (needed at both ends)", getopt.Flag(&o.Check)),
 	}
 }
@@ -101,7 +105,8 @@ func (o *Options) parse(args []string, table []getopt.Option) error {
 }
 
 func (o *Options) usage(w io.Writer, table []getopt.Option) error {
-	_, err := fmt.Fprintf(w, "Usage:\n  %-21s start a server and wait for connection\n  %-21s connect to server at <host>\n\nOptions:\n",
+	_, err := fmt.Fprintf(w,
+		"Usage:\n  %-21s start a server and wait for connection\n  %-21s connect to server at <host>\n\nOptions:\n",
 		o.Name, o.Name+" <host>")
 	return errors.Join(err, getopt.Usage(w, table))
 }

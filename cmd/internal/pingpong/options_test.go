@@ -15,7 +15,8 @@ import (
 
 func parse(args ...string) (*Options, error) {
 	o := Defaults("test", 4096)
-	return o, o.parse(args, append(o.Common(), o.PathMTU(), Unsupported('t', "ts", "get CQE with timestamp", "completion timestamps")))
+	return o, o.parse(args,
+		append(o.Common(), o.PathMTU(), Unsupported('t', "ts", "get CQE with timestamp", "completion timestamps")))
 }
 
 func TestOptions(t *testing.T) {
@@ -24,7 +25,8 @@ func TestOptions(t *testing.T) {
 		f(o)
 		return o
 	}
-	all := &Options{Name: "test", Host: "host", TCPPort: 7, Device: "rxe0", IBPort: 2, Size: 64, MTU: uverbs.MTU4096, RxDepth: 9,
+	all := &Options{Name: "test", Host: "host", TCPPort: 7, Device: "rxe0", IBPort: 2, Size: 64,
+		MTU: uverbs.MTU4096, RxDepth: 9,
 		Iters: 5, SL: 3, Events: true, GIDIndex: 1, Check: true}
 	for _, c := range []struct {
 		args string
@@ -33,7 +35,8 @@ func TestOptions(t *testing.T) {
 		{"", Defaults("test", 4096)},
 		{"host", changed(func(o *Options) { o.Host = "host" })},
 		{"-p 7 -d rxe0 -i 2 -s 64 -m 4096 -r 9 -n 5 -l 3 -e -g 1 -c host", all},
-		{"--port=7 --ib-dev=rxe0 --ib-port=2 --size=64 --mtu=4096 --rx-depth=9 --iters=5 --sl=3 --events --gid-idx=1 --chk host", all},
+		{"--port=7 --ib-dev=rxe0 --ib-port=2 --size=64 --mtu=4096 --rx-depth=9 --iters=5 --sl=3 --events " +
+			"--gid-idx=1 --chk host", all},
 		{"host -ecs64", changed(func(o *Options) { o.Host, o.Events, o.Check, o.Size = "host", true, true, 64 })},
 	} {
 		got, err := parse(strings.Fields(c.args)...)
@@ -76,7 +79,8 @@ func TestUsage(t *testing.T) {
 	if err := Run(t.Context(), o, []string{"-h"}, append(o.Common(), o.PathMTU()), nil, &b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"  rcpingpong            start a server", "  rcpingpong <host>     connect to", "  -p, --port=<port>      listen on",
+	for _, want := range []string{"  rcpingpong            start a server", "  rcpingpong <host>     connect to",
+		"  -p, --port=<port>      listen on",
 		"exchange (default 4096)", "  -e, --events           sleep on", "  -m, --mtu=<size>       path MTU"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

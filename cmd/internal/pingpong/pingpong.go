@@ -105,7 +105,8 @@ func open(dev *uverbs.Context, opt *Options, end End) (*session, error) {
 		return nil, err
 	}
 	if port.LinkLayer != uverbs.LinkEthernet && port.LID == 0 {
-		return nil, fmt.Errorf("port %d of %s has no LID: the subnet manager has not configured it yet", opt.IBPort, dev.Name())
+		return nil, fmt.Errorf("port %d of %s has no LID: the subnet manager has not configured it yet",
+			opt.IBPort, dev.Name())
 	}
 	q, err := end.Open(dev, port)
 	if err != nil {

@@ -49,7 +49,8 @@ func (o *Options) ConnectRC(qp *uverbs.QP, local, remote Address, av uverbs.AHAt
 	if err != nil {
 		return err
 	}
-	return qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, SQPSN: local.PSN, MaxRdAtomic: 1},
+	return qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		SQPSN: local.PSN, MaxRdAtomic: 1},
 		uverbs.MaskState|uverbs.MaskTimeout|uverbs.MaskRetryCnt|uverbs.MaskRNRRetry|uverbs.MaskSQPSN|uverbs.MaskMaxRdAtomic)
 }
 

@@ -33,7 +33,8 @@ func TestReport(t *testing.T) {
 	if status := report(&b, "rping", nil); status != 0 || b.Len() != 0 {
 		t.Errorf("status %d, %q", status, b.String())
 	}
-	if status := report(&b, "rping", fmt.Errorf("ping 3: %w", ErrInterrupted)); status != 1 || b.String() != "rping: ping 3: interrupted\n" {
+	if status := report(&b, "rping", fmt.Errorf("ping 3: %w", ErrInterrupted)); status != 1 ||
+		b.String() != "rping: ping 3: interrupted\n" {
 		t.Errorf("status %d, %q", status, b.String())
 	}
 }

@@ -30,7 +30,8 @@ func TestClient(t *testing.T) {
 		t.Errorf("%v, error %v", ai, err)
 	}
 	ai, err = Client(t.Context(), "fd00:9::1", "fd00:9::2", "7471", cm.AddrInfo{})
-	if err != nil || ai.Dst.String() != "[fd00:9::1]:7471" || ai.Src.String() != "[fd00:9::2]:0" || ai.Flags&cm.Passive != 0 {
+	if err != nil || ai.Dst.String() != "[fd00:9::1]:7471" || ai.Src.String() != "[fd00:9::2]:0" ||
+		ai.Flags&cm.Passive != 0 {
 		t.Errorf("%v from %v, error %v", ai, ai.Src, err)
 	}
 	for _, c := range [][2]string{{"fd00:9::1", "10.9.0.1"}, {"10.9.0.1", "no address"}, {"no address", ""}, {"", ""}} {
@@ -41,7 +42,8 @@ func TestClient(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
-	for host, want := range map[string]string{"10.9.0.1": "10.9.0.1", "::0": "::", "::ffff:10.9.0.1": "10.9.0.1", "fe80::1%lo": "fe80::1%lo"} {
+	for host, want := range map[string]string{"10.9.0.1": "10.9.0.1", "::0": "::", "::ffff:10.9.0.1": "10.9.0.1",
+		"fe80::1%lo": "fe80::1%lo"} {
 		if a, err := Host(t.Context(), host); err != nil || a.String() != want {
 			t.Errorf("%s: %v, error %v", host, a, err)
 		}

@@ -64,7 +64,8 @@ func (n *Node) checkSize() error {
 	}
 	if mtu := port.ActiveMTU.Bytes(); t.Count > 0 && t.Size > mtu {
 		t.Printf("%s: message_size %d is larger than active mtu %d", t.name, t.Size, mtu)
-		return failure{fmt.Errorf("a datagram of %d bytes is too long: use -S %d or less, or raise the MTU of the network interface",
+		return failure{fmt.Errorf("a datagram of %d bytes is too long: use -S %d or less, or raise the MTU of the "+
+			"network interface",
 			t.Size, mtu), -int(unix.EINVAL)}
 	}
 	return nil

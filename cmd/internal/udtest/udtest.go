@@ -31,9 +31,12 @@ func Defaults() Options {
 // Table returns the options for package getopt.
 func (o *Options) Table() []getopt.Option {
 	return []getopt.Option{
-		getopt.Short('c', "connections", "number of connections (default 1)", getopt.Decimal(&o.Connections, 1, math.MaxUint16)),
-		getopt.Short('C', "message_count", "datagrams over each connection (default 10)", getopt.Decimal(&o.Count, 0, math.MaxInt32)),
-		getopt.Short('S', "message_size", "bytes of a datagram, at most the MTU (default 100)", getopt.Decimal(&o.Size, 0, math.MaxInt32)),
+		getopt.Short('c', "connections", "number of connections (default 1)",
+			getopt.Decimal(&o.Connections, 1, math.MaxUint16)),
+		getopt.Short('C', "message_count", "datagrams over each connection (default 10)",
+			getopt.Decimal(&o.Count, 0, math.MaxInt32)),
+		getopt.Short('S', "message_size", "bytes of a datagram, at most the MTU (default 100)",
+			getopt.Decimal(&o.Size, 0, math.MaxInt32)),
 		getopt.Short('p', "port_space", "0x111 for UDP (default), 0x2 for IPoIB", o.setPortSpace),
 	}
 }

@@ -24,7 +24,8 @@ func (k *Kernel) createAH(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	if r.Attr.IsGlobal == 0 && k.needsGRH(r.Attr.PortNum) || r.Attr.IsGlobal != 0 && !k.hasGID(r.Attr.PortNum, r.Attr.Grh.SgidIndex) {
+	if r.Attr.IsGlobal == 0 && k.needsGRH(r.Attr.PortNum) || r.Attr.IsGlobal != 0 &&
+		!k.hasGID(r.Attr.PortNum, r.Attr.Grh.SgidIndex) {
 		return unix.EINVAL
 	}
 	h := k.make(&object{kind: "AH", parents: []*object{pd}})
@@ -77,10 +78,13 @@ func (k *Kernel) createSRQ(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	o := &object{kind: "SRQ", parents: append(parents, pd), srqn: srqn, user: m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)}
+	o := &object{kind: "SRQ", parents: append(parents, pd), srqn: srqn,
+		user: m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)}
 	o.srq = uapi.IbUverbsQuerySrqResp{MaxWr: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)),
-		MaxSge: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE)), SrqLimit: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
-	if o.srq.MaxWr == 0 || o.srq.MaxWr > k.Device.MaxSrqWr || o.srq.MaxSge > k.Device.MaxSrqSge || o.srq.SrqLimit > o.srq.MaxWr {
+		MaxSge:   uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE)),
+		SrqLimit: uint32(m.Uint(uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
+	if o.srq.MaxWr == 0 || o.srq.MaxWr > k.Device.MaxSrqWr || o.srq.MaxSge > k.Device.MaxSrqSge ||
+		o.srq.SrqLimit > o.srq.MaxWr {
 		return unix.EINVAL
 	}
 	h = k.make(o)

@@ -26,7 +26,8 @@ func (k *Kernel) checkType(qpType uint8) error {
 	return nil
 }
 
-const wqFlags = uapi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | uapi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS | uapi.IB_UVERBS_WQ_FLAGS_DELAY_DROP |
+const wqFlags = uapi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | uapi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS |
+	uapi.IB_UVERBS_WQ_FLAGS_DELAY_DROP |
 	uapi.IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING
 
 func (k *Kernel) createWQ(m *Msg) error {
@@ -46,7 +47,8 @@ func (k *Kernel) createWQ(m *Msg) error {
 		}
 		o.parents = append(o.parents, parent)
 	}
-	if m.Uint(uapi.UVERBS_ATTR_CREATE_WQ_TYPE) != uapi.IB_UVERBS_WQT_RQ || m.Uint(uapi.UVERBS_ATTR_CREATE_WQ_FLAGS)&^wqFlags != 0 ||
+	if m.Uint(uapi.UVERBS_ATTR_CREATE_WQ_TYPE) != uapi.IB_UVERBS_WQT_RQ ||
+		m.Uint(uapi.UVERBS_ATTR_CREATE_WQ_FLAGS)&^wqFlags != 0 ||
 		wr == 0 || wr > k.Device.MaxQpWr || sge > k.Device.MaxSge {
 		return unix.EINVAL
 	}
@@ -129,7 +131,8 @@ func (k *Kernel) createFlow(m *Msg) error {
 		return refuse(unix.EINVAL, "%d specifications of %d bytes in %d bytes", a.NumOfSpecs, a.Size, len(specs))
 	}
 	for range a.NumOfSpecs {
-		if len(specs) < 8 || int(binary.LittleEndian.Uint16(specs[4:])) > len(specs) || binary.LittleEndian.Uint16(specs[4:]) < 8 {
+		if len(specs) < 8 || int(binary.LittleEndian.Uint16(specs[4:])) > len(specs) ||
+			binary.LittleEndian.Uint16(specs[4:]) < 8 {
 			return refuse(unix.EINVAL, "specifications end with % x", specs)
 		}
 		specs = specs[binary.LittleEndian.Uint16(specs[4:]):]

@@ -16,22 +16,25 @@ import (
 // A Kernel handles the commands of one open node. Its fields describe the device and the errors
 // it simulates. Set them before the first command, or with [Kernel.Set].
 type Kernel struct {
-	Driver    uint32
-	Vectors   uint32
-	Device    uapi.IbUverbsQueryDeviceResp
-	Extended  uapi.IbUverbsExQueryDeviceResp // in addition to Device
-	Ports     []uapi.IbUverbsQueryPortResp
-	GIDs      []uapi.IbUverbsGidEntry
-	Rereg     uint32                                  // the flags of REREG_MR that the driver supports
-	Speed     uint64                                  // of each port, in 100 Mb/s; 0: the driver does not report it
-	RateMax   uint32                                  // maximum rate limit of a QP, in kb/s; 0: the driver does not support rate limits
-	DMABuf    int                                     // the descriptor of a dma-buf of one page; 0: the driver does not support dma-bufs
-	XRC       bool                                    // the driver supports XRC
-	NetRaw    bool                                    // the process may set privileged QKeys and use raw packets and flows
-	Raw       bool                                    // the driver supports raw packets, flows and WQs
-	Memlock   uint64                                  // REG_MR of more bytes fails with ENOMEM; 0: no limit
-	NoBursts  bool                                    // register pages cannot be mapped write-combining
-	UARLength int                                     // size of a mapping of register pages of 4 KiB each; 0: one page of the CPU
+	Driver   uint32
+	Vectors  uint32
+	Device   uapi.IbUverbsQueryDeviceResp
+	Extended uapi.IbUverbsExQueryDeviceResp // in addition to Device
+	Ports    []uapi.IbUverbsQueryPortResp
+	GIDs     []uapi.IbUverbsGidEntry
+	Rereg    uint32 // the flags of REREG_MR that the driver supports
+	Speed    uint64 // of each port, in 100 Mb/s; 0: the driver does not report it
+	// maximum rate limit of a QP, in kb/s; 0: the driver does not support rate limits
+	RateMax uint32
+	// the descriptor of a dma-buf of one page; 0: the driver does not support dma-bufs
+	DMABuf   int
+	XRC      bool   // the driver supports XRC
+	NetRaw   bool   // the process may set privileged QKeys and use raw packets and flows
+	Raw      bool   // the driver supports raw packets, flows and WQs
+	Memlock  uint64 // REG_MR of more bytes fails with ENOMEM; 0: no limit
+	NoBursts bool   // register pages cannot be mapped write-combining
+	// size of a mapping of register pages of 4 KiB each; 0: one page of the CPU
+	UARLength int
 	UARBase   uint32                                  // added to the numbers of register pages
 	Refuse    map[string]unix.Errno                   // errors of commands by name
 	FailAt    int                                     // the number of the command that fails, counted from 1
@@ -59,8 +62,10 @@ func NewKernel(driver uint32) *Kernel {
 		ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2, Flags: 0x10}
 	v4 := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}
 	return &Kernel{Driver: driver, Vectors: 2, XRC: true,
-		Device: uapi.IbUverbsQueryDeviceResp{FwVer: 1<<32 | 2<<16 | 3, MaxMrSize: 1 << 40, MaxQp: 64, MaxQpWr: 1024, MaxSge: 16,
-			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxAh: 64, MaxSrq: 8, MaxSrqWr: 512, MaxSrqSge: 8, MaxQpRdAtom: 16, MaxQpInitRdAtom: 16, PhysPortCnt: 1},
+		Device: uapi.IbUverbsQueryDeviceResp{FwVer: 1<<32 | 2<<16 | 3, MaxMrSize: 1 << 40, MaxQp: 64,
+			MaxQpWr: 1024, MaxSge: 16,
+			MaxCq: 64, MaxCqe: 4096, MaxMr: 64, MaxPd: 64, MaxAh: 64, MaxSrq: 8, MaxSrqWr: 512, MaxSrqSge: 8, MaxQpRdAtom: 16,
+			MaxQpInitRdAtom: 16, PhysPortCnt: 1},
 		Ports: []uapi.IbUverbsQueryPortResp{port},
 		GIDs: []uapi.IbUverbsGidEntry{
 			{Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, PortNum: 1, GidType: 1},

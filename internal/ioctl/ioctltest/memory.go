@@ -27,7 +27,8 @@ func (k *Kernel) checkAccess(a uint32) error {
 		return unix.EINVAL
 	case a&uapi.IB_UVERBS_ACCESS_ON_DEMAND != 0 && k.Extended.OdpCaps.GeneralCaps&uapi.IB_UVERBS_ODP_SUPPORT == 0,
 		a&uapi.IB_UVERBS_ACCESS_FLUSH_GLOBAL != 0 && k.Extended.DeviceCapFlagsEx&uapi.IB_UVERBS_DEVICE_FLUSH_GLOBAL == 0,
-		a&uapi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT != 0 && k.Extended.DeviceCapFlagsEx&uapi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT == 0:
+		a&uapi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT != 0 &&
+			k.Extended.DeviceCapFlagsEx&uapi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT == 0:
 		return unix.EOPNOTSUPP
 	}
 	return nil

@@ -96,23 +96,41 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"MODIFY_SRQ":              (*Kernel).modifySRQ,
 	"QUERY_SRQ":               (*Kernel).querySRQ,
 	"ALLOC_MW":                (*Kernel).allocMW,
-	"MW.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MW", uapi.UVERBS_ATTR_DESTROY_MW_HANDLE) },
-	"AH.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "AH", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE) },
-	"SRQ.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE) },
-	"OPEN_XRCD":               (*Kernel).openXRCD,
-	"XRCD.DESTROY":            func(k *Kernel, m *Msg) error { return k.destroy(m, "XRCD", uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE) },
-	"OPEN_QP":                 (*Kernel).openQP,
-	"PD.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE) },
-	"MR.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE) },
-	"CQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE) },
-	"UAR.ALLOC":               (*Kernel).allocUAR,
-	"UAR.DESTROY":             func(k *Kernel, m *Msg) error { return k.destroy(m, "UAR", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE) },
-	"WQ.CREATE":               (*Kernel).createWQ,
-	"MODIFY_WQ_EX":            (*Kernel).modifyWQ,
-	"CREATE_RWQ_IND_TBL_EX":   (*Kernel).createRWQIndTable,
-	"CREATE_FLOW_EX":          (*Kernel).createFlow,
-	"WQ.DESTROY":              func(k *Kernel, m *Msg) error { return k.destroy(m, "WQ", uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE) },
-	"FLOW.DESTROY":            func(k *Kernel, m *Msg) error { return k.destroy(m, "flow", uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE) },
+	"MW.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "MW", uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)
+	},
+	"AH.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "AH", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE)
+	},
+	"SRQ.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)
+	},
+	"OPEN_XRCD": (*Kernel).openXRCD,
+	"XRCD.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "XRCD", uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
+	},
+	"OPEN_QP": (*Kernel).openQP,
+	"PD.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "PD", uapi.UVERBS_ATTR_DESTROY_PD_HANDLE)
+	},
+	"MR.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "MR", uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)
+	},
+	"CQ.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)
+	},
+	"UAR.ALLOC": (*Kernel).allocUAR,
+	"UAR.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "UAR", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)
+	},
+	"WQ.CREATE":             (*Kernel).createWQ,
+	"MODIFY_WQ_EX":          (*Kernel).modifyWQ,
+	"CREATE_RWQ_IND_TBL_EX": (*Kernel).createRWQIndTable,
+	"CREATE_FLOW_EX":        (*Kernel).createFlow,
+	"WQ.DESTROY": func(k *Kernel, m *Msg) error {
+		return k.destroy(m, "WQ", uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE)
+	},
+	"FLOW.DESTROY": func(k *Kernel, m *Msg) error { return k.destroy(m, "flow", uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE) },
 	"RWQ_IND_TBL.DESTROY": func(k *Kernel, m *Msg) error {
 		return k.destroy(m, "table", uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
 	},
@@ -240,7 +258,8 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 }
 
 func (k *Kernel) createQP(m *Msg) error {
-	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE), groups: map[group]bool{}, state: new(uint8),
+	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE),
+		groups: map[group]bool{}, state: new(uint8),
 		qpType: uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))}
 	if err := k.checkType(o.qpType); err != nil {
 		return err

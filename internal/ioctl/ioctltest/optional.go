@@ -77,7 +77,9 @@ func (k *Kernel) regDMABuf(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	off, n, iova := m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET), m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH), m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_IOVA)
+	off, n, iova :=
+		m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET), m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH),
+		m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_IOVA)
 	access := uint32(m.Uint(uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS))
 	if k.DMABuf == 0 {
 		return unix.EOPNOTSUPP

@@ -25,10 +25,11 @@ var rc = table{
 	{reset, initial}:   {mPKey | mPort | mAccess, 0},
 	{initial, initial}: {0, mPKey | mPort | mAccess},
 	{initial, rtr}:     {mAV | mMTU | mDestQPN | mRQPSN | mMaxDestRd | mMinRNR, mAlt | mAccess | mPKey},
-	{rtr, rts}:         {mTimeout | mRetry | mRNRRetry | mSQPSN | mMaxRd, mCurState | mAlt | mAccess | mMinRNR | mMigration},
-	{rts, rts}:         {0, mCurState | mAccess | mAlt | mMigration | mMinRNR},
-	{rts, sqd}:         {0, mSQDNotify},
-	{sqd, rts}:         {0, mCurState | mAlt | mAccess | mMinRNR | mMigration},
+	{rtr, rts}: {mTimeout | mRetry | mRNRRetry | mSQPSN | mMaxRd, mCurState | mAlt | mAccess |
+		mMinRNR | mMigration},
+	{rts, rts}: {0, mCurState | mAccess | mAlt | mMigration | mMinRNR},
+	{rts, sqd}: {0, mSQDNotify},
+	{sqd, rts}: {0, mCurState | mAlt | mAccess | mMinRNR | mMigration},
 	{sqd, sqd}: {0, mPort | mAV | mTimeout | mRetry | mRNRRetry | mMaxRd | mMaxDestRd | mAlt | mAccess | mPKey | mMinRNR |
 		mMigration},
 	{sqe, rts}: {},

@@ -80,10 +80,12 @@ func (k *Kernel) openQP(m *Msg) error {
 		return err
 	}
 	for _, o := range k.objects {
-		if o.kind != "QP" || o.qpn != r.Qpn || o.qpType != uapi.IB_UVERBS_QPT_XRC_TGT || r.QpType != o.qpType || !shared(o.parents[0], domain) {
+		if o.kind != "QP" || o.qpn != r.Qpn || o.qpType != uapi.IB_UVERBS_QPT_XRC_TGT || r.QpType != o.qpType ||
+			!shared(o.parents[0], domain) {
 			continue
 		}
-		again := &object{kind: "QP", user: r.UserHandle, groups: map[group]bool{}, qpn: o.qpn, qpType: o.qpType, parents: []*object{domain}, state: o.state}
+		again := &object{kind: "QP", user: r.UserHandle, groups: map[group]bool{}, qpn: o.qpn, qpType: o.qpType,
+			parents: []*object{domain}, state: o.state}
 		reply(m, uapi.IbUverbsCreateQpResp{QpHandle: k.make(again), Qpn: o.qpn})
 		return nil
 	}

@@ -100,13 +100,14 @@ func TestAdded(t *testing.T) {
 		before, after map[string]string
 		want          []string
 	}{
-		"nothing":          {map[string]string{"0": "a"}, map[string]string{"0": "a"}, nil},
-		"closed":           {map[string]string{"0": "a", "1": "b"}, map[string]string{"0": "a"}, nil},
-		"another file":     {map[string]string{"3": "a"}, map[string]string{"3": "b"}, []string{"3 of b"}},
-		"the poller":       {nil, map[string]string{"3": poll, "4": event}, nil},
-		"two pollers":      {nil, map[string]string{"3": poll, "4": poll}, []string{"? of " + poll}},
-		"one more eventfd": {map[string]string{"3": poll, "4": event}, map[string]string{"3": poll, "4": event, "5": event}, []string{"5 of " + event}},
-		"sorted":           {nil, map[string]string{"5": "x", "4": "y"}, []string{"4 of y", "5 of x"}},
+		"nothing":      {map[string]string{"0": "a"}, map[string]string{"0": "a"}, nil},
+		"closed":       {map[string]string{"0": "a", "1": "b"}, map[string]string{"0": "a"}, nil},
+		"another file": {map[string]string{"3": "a"}, map[string]string{"3": "b"}, []string{"3 of b"}},
+		"the poller":   {nil, map[string]string{"3": poll, "4": event}, nil},
+		"two pollers":  {nil, map[string]string{"3": poll, "4": poll}, []string{"? of " + poll}},
+		"one more eventfd": {map[string]string{"3": poll, "4": event}, map[string]string{"3": poll, "4": event, "5": event},
+			[]string{"5 of " + event}},
+		"sorted": {nil, map[string]string{"5": "x", "4": "y"}, []string{"4 of y", "5 of x"}},
 	} {
 		got := added(tc.before, tc.after)
 		if name == "two pollers" && len(got) == 1 {

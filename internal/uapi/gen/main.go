@@ -25,7 +25,8 @@ import (
 const headersEnv = "GOVERBS_UAPI_HEADERS"
 
 func main() {
-	headers := flag.String("headers", "", "directory that holds rdma/ib_user_verbs.h (default $"+headersEnv+", else the test bed's cache)")
+	headers := flag.String("headers", "", "directory that holds rdma/ib_user_verbs.h (default $"+headersEnv+
+		", else the test bed's cache)")
 	out := flag.String("out", "..", "directory of package uapi")
 	list := flag.String("list", "list.txt", "file that lists the names to generate")
 	flag.Parse()
@@ -112,7 +113,8 @@ func findHeaders(dir string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("no kernel headers: give -headers or %s (Debian: linux-libc-dev of trixie-backports, unpacked)", headersEnv)
+	return "", fmt.Errorf("no kernel headers: give -headers or %s (Debian: linux-libc-dev of trixie-backports, unpacked)",
+		headersEnv)
 }
 
 func hasHeaders(dir string) bool {

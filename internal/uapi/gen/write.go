@@ -56,7 +56,8 @@ func (st *goStruct) write(b *bytes.Buffer, header string) {
 // testSource returns the tables of all structs and constants, for the tests.
 func (m *model) testSource() ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(banner + "package uapi\n\n// goStructs holds a value of every generated struct.\nvar goStructs = map[string]any{\n")
+	b.WriteString(banner +
+		"package uapi\n\n// goStructs holds a value of every generated struct.\nvar goStructs = map[string]any{\n")
 	for _, it := range m.items {
 		if it.st != nil {
 			fmt.Fprintf(&b, "\t%q: %s{},\n", it.st.name, it.st.name)
