@@ -50,12 +50,12 @@ func explainOpen(err error) error {
 	return e
 }
 
-// addRef counts an id that uses the node.
-func (n *node) addRef() error {
+// addRef counts an id that uses the node. op is the operation that needs it.
+func (n *node) addRef(op string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return closed("use", "event channel")
+		return closed(op, "event channel")
 	}
 	n.ids++
 	return nil

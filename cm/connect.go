@@ -282,9 +282,9 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 		if n, limit := len(id.connectData)+len(p.PrivateData), id.dataLimit(l); n > limit {
 			return id.tooMuchData(op, n, limit)
 		}
-		return wrap(op, id.describe(), err, "the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
+		return id.wrap(op, id.describe(), err, "the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
 	}
-	return wrap(op, id.describe(), err, "")
+	return id.wrap(op, id.describe(), err, "")
 }
 
 // Reject rejects a connection request or the reply to one: rdma_reject(3). The peer
@@ -314,7 +314,7 @@ func (id *ID) reject(data []byte, reason uint8) error {
 	if errors.Is(err, unix.EINVAL) && len(data) > limit {
 		return id.tooMuchData(op, len(data), limit)
 	}
-	return wrap(op, id.describe(), err, "there is no request to reject: it was answered, or taken back")
+	return id.wrap(op, id.describe(), err, "there is no request to reject: it was answered, or taken back")
 }
 
 // Disconnect ends the connection: rdma_disconnect(3). It moves the QP to state ERR,
@@ -347,7 +347,7 @@ func (id *ID) Disconnect() error {
 	if begun {
 		id.stopTraffic()
 	}
-	return wrap(op, id.describe(), id.node.file.Disconnect(id.kernel), "the id is not connected")
+	return id.wrap(op, id.describe(), id.node.file.Disconnect(id.kernel), "the id is not connected")
 }
 
 // Establish completes a connection of an id without a QP, after EventConnectResponse:

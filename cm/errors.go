@@ -74,7 +74,7 @@ var (
 // An Error describes which operation failed on which object, and why. errors.Is
 // matches its Kind, its Errno and what Err matches.
 type Error struct {
-	Op     string     // the operation: "connect"
+	Op     string     // the operation, such as "connect". Empty if the error is of an event
 	Object string     // what it was done on, usually an address
 	Errno  unix.Errno // from the kernel, or what the kernel would have returned
 	Kind   error      // a sentinel of this package or of uverbs, or nil
@@ -86,17 +86,20 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := "cm: " + e.Op
-	if e.Object != "" {
-		s += " " + e.Object
+	s := "cm: "
+	if name := strings.TrimSpace(e.Op + " " + e.Object); name != "" {
+		s += name
+		if e.Detail != "" || e.Err != nil || e.Kind != nil {
+			s += ": "
+		}
 	}
 	switch {
 	case e.Detail != "":
-		s += ": " + e.Detail
+		s += e.Detail
 	case e.Err != nil: // it contains the errno, if it has one
-		return s + ": " + strings.TrimPrefix(e.Err.Error(), "cm: ")
+		return s + strings.TrimPrefix(e.Err.Error(), "cm: ")
 	case e.Kind != nil:
-		s += ": " + kindText(e.Kind)
+		s += kindText(e.Kind)
 	}
 	if e.Errno != 0 {
 		s += " (" + errnoName(e.Errno) + ")"
@@ -167,6 +170,26 @@ func wrap(op, object string, err error, detail string) error {
 	return e
 }
 
+// wrap is the function wrap for a command of the id. An EIO alone does not mean that
+// the device is gone. The caller holds id.mu.
+func (id *ID) wrap(op, object string, err error, detail string) error {
+	err = wrap(op, object, err, detail)
+	if e, ok := err.(*Error); ok && e.Errno == unix.EIO && e.Kind == nil && id.deviceGone() {
+		e.Kind, e.Detail = uverbs.ErrDeviceGone, ""
+	}
+	return err
+}
+
+// deviceGone reports whether package uverbs finds the device of the id gone. A query of
+// a port always succeeds on a working device. The caller holds id.mu.
+func (id *ID) deviceGone() bool {
+	if id.dev == nil || id.dev.ctx == nil {
+		return false
+	}
+	_, err := id.dev.ctx.QueryPort(max(id.port, 1))
+	return errors.Is(err, uverbs.ErrDeviceGone)
+}
+
 // failed returns the error of an operation that consists of several steps. Its cause
 // is err. Its other fields are copied from err.
 func failed(op, object string, err error) error {
@@ -191,6 +214,23 @@ func withoutObject(err error, object string) error {
 		return &inner
 	}
 	return err
+}
+
+// The operations of the data path.
+const (
+	opPost = "post to"
+	opWait = "wait on"
+)
+
+// during returns the error of an operation that fails because of why the id has ended.
+func during(op string, why error) error {
+	own, ok := why.(*Error)
+	if !ok {
+		return why
+	}
+	e := *own
+	e.Op = op
+	return &e
 }
 
 // both joins two errors. The second may be nil.
@@ -229,8 +269,6 @@ func kindOf(errno unix.Errno) error {
 		return uverbs.ErrNotSupported
 	case unix.EBUSY:
 		return uverbs.ErrBusy
-	case unix.EIO:
-		return uverbs.ErrDeviceGone
 	case unix.EINVAL:
 		return uverbs.ErrInvalid
 	}

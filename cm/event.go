@@ -88,9 +88,10 @@ func (e *Event) Err() error {
 	case e.err != nil:
 		return e.err
 	case e.Type == EventDeviceRemoval:
-		return &Error{Op: "use", Object: e.object, Kind: uverbs.ErrDeviceGone, Errno: unix.EIO, Detail: "the device has been removed: close the id"}
+		return &Error{Object: e.object, Kind: uverbs.ErrDeviceGone, Errno: unix.EIO,
+			Detail: "the device has been removed: close the id"}
 	case e.Type == EventDisconnected:
-		return &Error{Op: "use", Object: e.object, Kind: ErrDisconnected, Errno: unix.ECONNRESET, Detail: "the connection has ended"}
+		return &Error{Object: e.object, Kind: ErrDisconnected, Errno: unix.ECONNRESET, Detail: "the connection has ended"}
 	case e.Type == EventRejected:
 		return e.rejected(RejectReason(e.Status), RejectReason(e.Status).String())
 	case e.Type == EventUnreachable && e.Status > 0:

@@ -227,7 +227,7 @@ func (l *Listener) endHandshakes(why error) {
 
 // listenerClosed returns the error of a listener that has ended.
 func listenerClosed(name string, why error) error {
-	e := &Error{Op: "accept at", Object: name, Kind: ErrListenerClosed, Err: why}
+	e := &Error{Op: "accept at", Object: name, Kind: ErrListenerClosed, Err: withoutObject(why, name)}
 	var own *Error
 	var verbs *uverbs.Error
 	switch {

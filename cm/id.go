@@ -146,7 +146,7 @@ func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 
 // create creates the kernel's id.
 func (id *ID) create(n *node) error {
-	if err := n.addRef(); err != nil {
+	if err := n.addRef("create id on"); err != nil {
 		return err
 	}
 	id.node = n
@@ -191,7 +191,7 @@ func (id *ID) command(op string, explain func(error) string, command func() erro
 	if err != nil && explain != nil {
 		detail = explain(err)
 	}
-	return wrap(op, id.describe(), err, detail)
+	return id.wrap(op, id.describe(), err, detail)
 }
 
 // explainEINVAL returns a function that explains EINVAL, which the kernel returns if
@@ -316,7 +316,7 @@ func (id *ID) Close() error {
 		unregister(m.uid)
 	}
 	_, err := id.node.file.DestroyID(id.kernel)
-	err = wrap("close", name, err, "")
+	err = id.wrap("close", name, err, "")
 	id.ticket.Done()
 	id.node.release()
 	dev, s := id.dev, id.syncID()

@@ -129,8 +129,8 @@ func (l *life) err() error {
 }
 
 // errDisconnecting is the cause until the peer has replied.
-var errDisconnecting = &Error{Op: "use", Object: "the connection", Kind: ErrDisconnected, Errno: unix.ECONNRESET,
-	Detail: "this side has ended the connection"}
+var errDisconnecting = &Error{Object: "the connection", Kind: ErrDisconnected, Errno: unix.ECONNRESET,
+	Detail: "this side has ended it"}
 
 // isClosed reports whether Close has closed the id.
 func (id *ID) isClosed() bool { return id.life.current() == phaseClosed }
@@ -153,7 +153,7 @@ func (e *flushedError) Unwrap() []error { return []error{e.end, e.flush} }
 // why the connection has ended.
 func (id *ID) completionError(status uverbs.WCStatus, err error) error {
 	if end := id.life.err(); end != nil && status == uverbs.WCWRFlushErr {
-		return &flushedError{end: end, flush: err}
+		return &flushedError{end: during(opWait, end), flush: err}
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (id *ID) stopSends() { id.sendQP.Store(nil) }
 
 // endCQWaits makes SendComp and RecvComp return why the connection has ended once
 // their queues are empty.
-func (id *ID) endCQWaits() { id.setCQWaits(id.life.err()) }
+func (id *ID) endCQWaits() { id.setCQWaits(during(opWait, id.life.err())) }
 
 // setCQWaits makes SendComp and RecvComp return err once their queues are empty, or wait
 // again if err is nil.
@@ -306,7 +306,7 @@ func (id *ID) replyDisconnect(t EventType) *uverbs.QP {
 		// EINVAL means that the kernel has already released the connection or, on
 		// iWARP, which needs no reply, that it does not know the QP.
 		if err := id.node.file.Disconnect(id.kernel); err != nil && !errors.Is(err, unix.EINVAL) {
-			id.life.addCause(wrap("disconnect", id.describe(), err, ""))
+			id.life.addCause(id.wrap("disconnect", id.describe(), err, ""))
 		}
 	}
 	return id.qp.Load()

@@ -73,7 +73,7 @@ func (id *ID) join(m *Membership, addr []byte) (*Membership, error) {
 	m.kernel, err = id.node.file.JoinMulticast(id.kernel, m.uid, addr, uint16(m.flags))
 	if err != nil {
 		unregister(m.uid)
-		return nil, wrap(op, m.name, err, explainJoin(err))
+		return nil, id.wrap(op, m.name, err, explainJoin(err))
 	}
 	if id.groups == nil {
 		id.groups = make(map[*Membership]struct{})
@@ -159,7 +159,7 @@ func (m *Membership) Leave() error {
 	joined := m.joined.Swap(false) // from now on, the end of the membership does not end the id
 	if _, err := id.node.file.LeaveMulticast(m.kernel); err != nil {
 		m.joined.Store(joined)
-		return wrap("leave", m.name, err, "")
+		return id.wrap("leave", m.name, err, "")
 	}
 	m.left = true
 	unregister(m.uid)

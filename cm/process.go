@@ -126,7 +126,7 @@ func (e *Event) fail(t EventType, err error) {
 func (id *ID) request(e *Event, r *record) {
 	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, requested: true, node: r.node, kernel: r.raw.Id,
 		responderResources: e.Conn.ResponderResources, initiatorDepth: e.Conn.InitiatorDepth, remoteECE: e.ECE}
-	if err := r.node.addRef(); err != nil {
+	if err := r.node.addRef("create id on"); err != nil {
 		r.discard()
 		e.fail(EventConnectError, err)
 		return
@@ -164,7 +164,7 @@ func (id *ID) respond() error {
 		err = id.toRTS(MaxInitDepth)
 	}
 	if err == nil {
-		err = wrap("connect", id.describe(), id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel}), "")
+		err = id.wrap("connect", id.describe(), id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel}), "")
 	}
 	if err != nil {
 		return errors.Join(id.withdrawnError("connect", err), id.modifyQP(toErr, uverbs.MaskState))

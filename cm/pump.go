@@ -197,14 +197,14 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	case s != nil && old != nil:
 		return invalid(op, id.describe(), "the id is synchronous already")
 	}
-	if err := to.addRef(); err != nil {
+	if err := to.addRef("migrate to"); err != nil {
 		return err
 	}
 	id.beginMove()
 	if _, err := to.file.MigrateID(id.kernel, id.node.file); err != nil {
 		id.endMove(nil, old, id.dest.channel)
 		to.release()
-		return wrap(op, id.describe(), err, "")
+		return id.wrap(op, id.describe(), err, "")
 	}
 	id.node.release()
 	id.node = to

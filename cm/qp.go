@@ -249,13 +249,13 @@ func (id *ID) initQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error)
 func (id *ID) explainInit(err error, s uverbs.QPState) error {
 	const op = "init QP attributes of"
 	if id.requested {
-		return id.withdrawnError(op, wrap(op, id.describe(), err, ""))
+		return id.withdrawnError(op, id.wrap(op, id.describe(), err, ""))
 	}
 	detail := ""
 	if errors.Is(err, unix.EINVAL) {
 		detail = s.String() + " is not known yet: INIT needs a device, RTR and RTS the connection request or response"
 	}
-	return wrap(op, id.describe(), err, detail)
+	return id.wrap(op, id.describe(), err, detail)
 }
 
 // DestroyQP closes the QP and the queues that CreateQP has created:

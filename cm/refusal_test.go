@@ -86,7 +86,7 @@ func TestGoldenRefusals(t *testing.T) {
 	r.Set(func() { clear(r.Refuse); r.Refuse["WRITE_CM_EVENT"] = unix.EINVAL })
 	b.add("write event: old kernel", fresh.WriteEvent(0, 1))
 	r.Set(func() { clear(r.Refuse); r.Refuse["QUERY"] = unix.EIO })
-	b.add("paths: device gone", second(fresh.Paths()))
+	b.add("paths: input/output error", second(fresh.Paths()))
 	r.Set(func() { clear(r.Refuse); r.Stale = true })
 	b.add("credentials", fresh.SetTOS(1))
 	b.add("credentials: create", second(k.CreateID(PSTCP)))

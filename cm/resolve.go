@@ -41,7 +41,7 @@ func (id *ID) bind(b []byte, name string, addr netip.AddrPort) error {
 		return closed("bind", name)
 	}
 	if err := id.node.file.Bind(id.kernel, b); err != nil {
-		return bindError("bind", name, addr, err, "the id has an address already, or a link-local address lacks its zone")
+		return id.bindError("bind", name, addr, err, "the id has an address already, or a link-local address lacks its zone")
 	}
 	return id.queryAddr(false)
 }
@@ -51,7 +51,7 @@ const opListen = "listen"
 
 // bindError converts an error that Bind, Listen or ResolveAddr meets at the local
 // address. state is the explanation of EINVAL.
-func bindError(op, object string, own netip.AddrPort, err error, state string) error {
+func (id *ID) bindError(op, object string, own netip.AddrPort, err error, state string) error {
 	noDevice := func() error {
 		which := "that address"
 		if own.Addr().IsValid() {
@@ -62,22 +62,22 @@ func bindError(op, object string, own netip.AddrPort, err error, state string) e
 	}
 	switch {
 	case errors.Is(err, rdmacm.ErrCredentials):
-		return wrap(op, object, err, "")
+		return id.wrap(op, object, err, "")
 	case errors.Is(err, unix.EADDRINUSE) && op == opListen:
-		return wrap(op, object, err, "another id is bound to that address and port, and a listener shares them with none: choose another port")
+		return id.wrap(op, object, err, "another id is bound to that address and port, and a listener shares them with none: choose another port")
 	case errors.Is(err, unix.EADDRINUSE):
-		return wrap(op, object, err, "another id has that address and port: choose another port; ids share one only if"+
+		return id.wrap(op, object, err, "another id has that address and port: choose another port; ids share one only if"+
 			" all of them call SetReuseAddr and none listens")
 	case errors.Is(err, unix.EADDRNOTAVAIL) && isLocal(own.Addr()):
-		return wrap(op, object, err, "another id has that port, perhaps under another address: choose another")
+		return id.wrap(op, object, err, "another id has that port, perhaps under another address: choose another")
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.ENODEV):
 		return noDevice()
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return wrap(op, object, err, "ports below 1024 need CAP_NET_BIND_SERVICE")
+		return id.wrap(op, object, err, "ports below 1024 need CAP_NET_BIND_SERVICE")
 	case errors.Is(err, unix.EINVAL):
-		return wrap(op, object, err, state)
+		return id.wrap(op, object, err, state)
 	}
-	return wrap(op, object, err, "")
+	return id.wrap(op, object, err, "")
 }
 
 func errnoOf(err error) unix.Errno {
@@ -140,13 +140,13 @@ func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout tim
 	err := id.node.file.ResolveAddr(id.kernel, src, dst, milliseconds(timeout))
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
+		return id.wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
 	case errors.Is(err, unix.ENODEV) && !own.IsValid():
-		return wrap(op, name, err, "no RDMA device leads there: see `rdma link`")
+		return id.wrap(op, name, err, "no RDMA device leads there: see `rdma link`")
 	case errors.Is(err, unix.EPROTONOSUPPORT):
-		return wrap(op, name, err, "the service's number is not of the id's port space: it begins with that, shifted by 16")
+		return id.wrap(op, name, err, "the service's number is not of the id's port space: it begins with that, shifted by 16")
 	case err != nil:
-		return bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
+		return id.bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
 	}
 	if peer.IsValid() {
 		id.setAttrs(func() { id.peer = peer })
@@ -204,7 +204,7 @@ func (id *ID) Listen(backlog int) error {
 		return closed(opListen, id.describe())
 	}
 	if err := id.node.file.Listen(id.kernel, uint32(backlog)); err != nil {
-		return bindError(opListen, id.describe(), id.local, err, "the id listens already, or is connected")
+		return id.bindError(opListen, id.describe(), id.local, err, "the id listens already, or is connected")
 	}
 	id.life.enter(phaseListening)
 	if s := id.syncID(); s != nil {
@@ -219,7 +219,7 @@ func (id *ID) Listen(backlog int) error {
 func (id *ID) queryAddr(needDevice bool) error {
 	a, err := id.node.file.QueryAddr(id.kernel)
 	if err != nil {
-		return wrap("query address of", id.describe(), err, "")
+		return id.wrap("query address of", id.describe(), err, "")
 	}
 	if id.dev == nil && a.NodeGuid != 0 {
 		d, err := acquire(keyOf(a.NodeGuid, a.IbdevIndex))
@@ -257,7 +257,7 @@ func (id *ID) queryAddr(needDevice bool) error {
 func (id *ID) queryGID() error {
 	g, err := id.node.file.QueryGID(id.kernel)
 	if err != nil {
-		return wrap("query GID of", id.describe(), err, "")
+		return id.wrap("query GID of", id.describe(), err, "")
 	}
 	id.setAttrs(func() {
 		if a, ok := parseIBAddr(g.SrcAddr[:]); ok {

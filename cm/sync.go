@@ -176,7 +176,7 @@ func (s *SyncID) setBacklog(backlog int) {
 
 // terminate handles an event that ends the id.
 func (s *SyncID) terminate(r *record) {
-	e := &Event{Type: r.typ(), object: "the connection"}
+	e := &Event{Type: r.typ(), object: s.name()}
 	switch {
 	case r.mc != nil:
 		e.Status, e.object = int(int32(r.raw.Status)), r.mc.name
@@ -351,8 +351,9 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 				s.mu.Lock()
 				s.abandoned = op
 				s.mu.Unlock()
+				return nil, err
 			}
-			return nil, err
+			return nil, during(op, err)
 		}
 		e := s.ID.process(r)
 		if e == nil {

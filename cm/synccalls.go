@@ -140,7 +140,7 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.endCause(); !errors.Is(err, ErrDisconnected) {
-		return err
+		return during("disconnect", err)
 	}
 	// This call has returned the event: after a migration, Next does not.
 	s.queue = slices.DeleteFunc(s.queue, func(r *record) bool {

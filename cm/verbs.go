@@ -92,9 +92,9 @@ func (id *ID) qpError(op string) error {
 // has no QP.
 func (id *ID) sendError() error {
 	if err := id.life.err(); err != nil && id.qp.Load() != nil {
-		return err
+		return during(opPost, err)
 	}
-	return id.qpError("post to")
+	return id.qpError(opPost)
 }
 
 // PostRecv posts a receive for the next message, which is written to the memory of
@@ -112,7 +112,7 @@ func (id *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 	}
 	qp := id.qp.Load()
 	if qp == nil {
-		return id.qpError("post to")
+		return id.qpError(opPost)
 	}
 	_, err := qp.PostRecv(uverbs.RecvWR{WRID: wrID, SGL: sges})
 	if err == uverbs.ErrSRQ {
@@ -254,7 +254,7 @@ func (id *ID) RecvComp(ctx context.Context) (uverbs.WC, error) {
 func (id *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, error) {
 	switch {
 	case used == nil:
-		return uverbs.WC{}, id.qpError("wait on")
+		return uverbs.WC{}, id.qpError(opWait)
 	case own == nil:
 		return uverbs.WC{}, ErrSharedCQ
 	}
