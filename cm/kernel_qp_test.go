@@ -173,7 +173,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 	// The program's objects stay open.
 	check(t, client.Close())
 	must(cq.Poll(make([]uverbs.WC, 1)))(t)
-	if client.QP() != nil || client.QP().SendCQ() != nil {
+	if client.QP() != nil || client.ID().SendCQ() != nil {
 		t.Error("the closed id has a QP")
 	}
 }
