@@ -79,27 +79,26 @@ type record struct {
 
 func (r *record) typ() EventType { return EventType(r.raw.Event) }
 
-// read waits for an event of an open id and stores it in r. If r is nil, it
-// allocates a record.
+// read waits for an event and stores it in r. If r is nil, it allocates a record. For an
+// event of a closed id, which it discards, read returns nil.
 func (n *node) read(r *record) (*record, error) {
 	if r == nil {
 		r = &record{}
 	}
-	for {
-		r.node, r.id, r.mc, r.terminal = n, nil, nil, false
-		if err := n.file.NextEvent(&r.raw); err != nil {
-			return nil, err
-		}
-		switch v := lookup(r.raw.Uid).(type) {
-		case *ID:
-			r.id = v
-			return r, nil
-		case *Membership:
-			r.id, r.mc = v.id, v
-			return r, nil
-		}
-		r.discard()
+	r.node, r.id, r.mc, r.terminal = n, nil, nil, false
+	if err := n.file.NextEvent(&r.raw); err != nil {
+		return nil, err
 	}
+	switch v := lookup(r.raw.Uid).(type) {
+	case *ID:
+		r.id = v
+	case *Membership:
+		r.id, r.mc = v.id, v
+	default:
+		r.discard()
+		return nil, nil
+	}
+	return r, nil
 }
 
 // An EventChannel is a queue of the events of asynchronous ids: struct
@@ -157,7 +156,7 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		r, waited, err := ch.nextRecord()
+		r, waited, err := ch.nextRecord(ctx)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// The deadline was set because this context ended, because an earlier one
 			// did and its goroutine was slow, or because an event was read elsewhere.
@@ -178,8 +177,8 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 }
 
 // nextRecord returns a pending event without removing it, or waits for an event from
-// the kernel.
-func (ch *EventChannel) nextRecord() (r *record, waited bool, err error) {
+// the kernel. It returns nil if the event is discarded or ctx ends.
+func (ch *EventChannel) nextRecord(ctx context.Context) (r *record, waited bool, err error) {
 	ch.pendingMu.Lock()
 	if len(ch.pending) > 0 {
 		r = ch.pending[0]
@@ -187,6 +186,9 @@ func (ch *EventChannel) nextRecord() (r *record, waited bool, err error) {
 	ch.pendingMu.Unlock()
 	if r != nil {
 		return r, true, nil
+	}
+	if !ch.rejects.waitRoom(ctx, ch.done) {
+		return nil, false, nil
 	}
 	spare := ch.spare
 	ch.spare = nil // if the event is for an id that has moved, its record may be kept

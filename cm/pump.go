@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -80,6 +81,7 @@ func (p *pump) leave(s *SyncID) error {
 func (p *pump) run() {
 	defer close(p.done)
 	for {
+		p.rejects.waitRoom(context.Background(), nil)
 		r, err := p.read(nil)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return // there are no members left
@@ -88,7 +90,9 @@ func (p *pump) run() {
 			p.fail(err)
 			return
 		}
-		r.id.forward(r)
+		if r != nil {
+			r.id.forward(r)
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package cm
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // discard handles an event that no caller will receive. If it is a connection
-// request, discard rejects it: its listener is closed, or has too many of them. The
-// rejection runs in the background, but discard waits if many are queued. The caller
-// holds no lock.
+// request, discard rejects it in the background: its listener is closed, or has too
+// many of them. It does not wait.
 func (r *record) discard() {
 	if r.typ() == EventConnectRequest {
 		r.node.rejects.add(r)
@@ -33,25 +35,14 @@ const (
 // it is not empty, so that the reader of events does not wait for the kernel.
 type rejectQueue struct {
 	mu      sync.Mutex
-	changed *sync.Cond // created at its first use
+	changed chan struct{} // closed when a request is removed or a goroutine ends. It is nil if nothing waits
 	queue   []*record
 	running int // number of goroutines
-}
-
-// cond returns q.changed. The caller holds q.mu.
-func (q *rejectQueue) cond() *sync.Cond {
-	if q.changed == nil {
-		q.changed = sync.NewCond(&q.mu)
-	}
-	return q.changed
 }
 
 func (q *rejectQueue) add(r *record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.queue) >= maxRejects {
-		q.cond().Wait()
-	}
 	// The reader of a channel reuses its record.
 	q.queue = append(q.queue, &record{node: r.node, raw: r.raw})
 	if q.running < maxRejecters {
@@ -71,7 +62,10 @@ func (q *rejectQueue) run() {
 func (q *rejectQueue) next() *record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	defer q.cond().Broadcast()
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
 	if len(q.queue) == 0 {
 		q.running--
 		return nil
@@ -81,11 +75,35 @@ func (q *rejectQueue) next() *record {
 	return r
 }
 
+// waitRoom waits until fewer than maxRejects requests are queued. Readers call it before
+// they read an event. It returns false if ctx ends or done is closed before.
+func (q *rejectQueue) waitRoom(ctx context.Context, done <-chan struct{}) bool {
+	return q.waitUntil(ctx, done, func() bool { return len(q.queue) < maxRejects })
+}
+
 // wait waits until all requests have been rejected.
 func (q *rejectQueue) wait() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.running > 0 {
-		q.cond().Wait()
+	q.waitUntil(context.Background(), nil, func() bool { return q.running == 0 })
+}
+
+func (q *rejectQueue) waitUntil(ctx context.Context, done <-chan struct{}, holds func() bool) bool {
+	for {
+		q.mu.Lock()
+		if holds() {
+			q.mu.Unlock()
+			return true
+		}
+		if q.changed == nil {
+			q.changed = make(chan struct{})
+		}
+		changed := q.changed
+		q.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		case <-done:
+			return false
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package cm
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -141,4 +143,40 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 	release()
 	until(t, "all but one are refused", func() bool { return len(r.IDs()) == crowd+2 })
+}
+
+// While many requests wait to be rejected and the kernel is slow, Next returns when its
+// context ends.
+func TestNextWhileRejectsWait(t *testing.T) {
+	r := newRig(t)
+	k := newTalk(t)
+	i := good(k.CreateID(PSTCP))(t)
+	entered, release := stuck(t, r)
+	for n := range 2 * maxRejects {
+		r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1<<30 + uint32(n), Event: rdmacm.EventConnectRequest})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	next := make(chan error, 1)
+	go func() { next <- second(k.Next(ctx)) }()
+	for range maxRejecters {
+		<-entered
+	}
+	q := &k.rejects
+	until(t, "the queue is full", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.queue) == maxRejects
+	})
+	cancel()
+	select {
+	case err := <-next:
+		is(t, "Next", err, context.Canceled)
+	case <-time.After(20 * time.Second):
+		t.Error("Next does not return when its context ends")
+		release()
+		<-next
+	}
+	release()
+	check(t, i.Close())
 }
