@@ -395,3 +395,20 @@ func TestPumpBreaksUnderNewIDs(t *testing.T) {
 		check(t, l.Close())
 	}
 }
+
+// Accept of a UD id, which has nothing to wait for, does nothing if its context has
+// ended.
+func TestUDAcceptEndedContext(t *testing.T) {
+	r := newRig(t)
+	l := syncListener(t, PSUDP)
+	c := newSyncID(t, PSUDP)
+	check(t, c.ResolveAddr(limit(t), at(here, 0), l.LocalAddr(), 0))
+	check(t, c.ResolveRoute(limit(t), 0))
+	check(t, c.ID.Connect(nil))
+	q := closing(t, good(l.GetRequest(limit(t)))(t))
+	n := r.count("ACCEPT")
+	is(t, "Accept", q.Accept(ended(), &ConnParam{QPN: 7, QKey: UDQKey}), context.Canceled)
+	if r.count("ACCEPT") > n {
+		t.Error("the request was accepted")
+	}
+}

@@ -53,10 +53,14 @@ func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
 // peer has withdrawn its request or no longer exists, and context.Cause(ctx) if ctx
 // ends first. Otherwise the errors are those of [ID.Accept].
 func (s *SyncID) Accept(ctx context.Context, p *ConnParam) error {
+	const op = "accept"
 	if s.QPType() == uverbs.UD {
+		if err := s.checkCall(ctx, op); err != nil {
+			return err
+		}
 		return s.ID.Accept(p)
 	}
-	return s.call(ctx, "accept", connectResults, func() error { return s.ID.Accept(p) })
+	return s.call(ctx, op, connectResults, func() error { return s.ID.Accept(p) })
 }
 
 // Establish is [ID.Establish]. The errors are those of [ID.Establish].
