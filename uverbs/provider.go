@@ -63,7 +63,7 @@ func (c *Context) ahEnv(attr *AHAttr) *driver.AHEnv {
 			return err == nil && a.LinkLayer == LinkEthernet, err
 		},
 		RoCEv2: func() (bool, error) {
-			g, err := c.QueryGID(int(attr.Port), int(attr.SGIDIndex))
+			g, err := c.unnamedGID(int(attr.Port), int(attr.SGIDIndex))
 			return err == nil && g.Type == GIDTypeRoCEv2, err
 		},
 	}

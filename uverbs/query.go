@@ -14,26 +14,33 @@ import (
 // [ErrInvalid] if the index is unused or beyond the table. [Context.GIDs] lists the
 // entries in use.
 func (c *Context) QueryGID(port, index int) (*GIDEntry, error) {
-	const op = "query GID"
-	if err := c.checkPort(op, port); err != nil {
+	g, err := c.unnamedGID(port, index)
+	if err != nil {
 		return nil, err
 	}
-	if index < 0 {
-		return nil, invalid(op, c.name, "the index must not be negative: "+sitoa(index))
-	}
-	g, err := c.queryGID(port, index)
-	if err != nil {
-		detail := ""
-		if errno := errnoOf(err); errno == unix.ENODATA || errno == unix.EINVAL {
-			detail = fmt.Sprintf("port %d has no GID at index %d: Context.GIDs lists those in use", port, index)
-		}
-		return nil, c.wrap(op, c.name, err, detail)
-	}
 	one := []GIDEntry{g}
-	if err := c.nameNetdevs(op, one); err != nil {
+	if err := c.nameNetdevs(opQueryGID, one); err != nil {
 		return nil, err
 	}
 	return &one[0], nil
+}
+
+const opQueryGID = "query GID"
+
+// unnamedGID is QueryGID without the name of the network interface, which needs a socket.
+func (c *Context) unnamedGID(port, index int) (GIDEntry, error) {
+	if err := c.checkPort(opQueryGID, port); err != nil {
+		return GIDEntry{}, err
+	}
+	if index < 0 {
+		return GIDEntry{}, invalid(opQueryGID, c.name, "the index must not be negative: "+sitoa(index))
+	}
+	g, err := c.queryGID(port, index)
+	detail := ""
+	if errno := errnoOf(err); errno == unix.ENODATA || errno == unix.EINVAL {
+		detail = fmt.Sprintf("port %d has no GID at index %d: Context.GIDs lists those in use", port, index)
+	}
+	return g, c.wrap(opQueryGID, c.name, err, detail)
 }
 
 // PKeyIndex returns the index of a P_Key in a port's table: ibv_get_pkey_index(3).

@@ -12,6 +12,24 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// CreateAH needs the type of the GID, not the name of the GID's network interface, for which it
+// would open a socket: it succeeds if the process may not open one.
+func TestAHWithoutDescriptors(t *testing.T) {
+	d := newAVDesk(t, true)
+	d.s.Set(func() {
+		for i := range d.s.GIDs {
+			d.s.GIDs[i].NetdevIfindex = 1
+		}
+	})
+	var old unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}))
+	ah, err := d.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: avDGID, Port: 1, HopLimit: 1, SGIDIndex: 200})
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+	check(t, err)
+	check(t, ah.Close())
+}
+
 // hwRates are the device's numbers of the rates of enum ibv_rate, from libmlx5.
 var hwRates = []uint8{0, 0, 7, 8, 9, 10, 11, 12, 13, 14, 15, 11, 13, 15, 0, 9, 15, 0, 0, 9, 13, 0, 0, 0, 0, 0}
 
