@@ -129,11 +129,10 @@ func (p *PD) advised(i int, r MRRange) (*mrView, error) {
 }
 
 func (p *PD) advise(advice Advice, flags AdviseFlags, list []byte) error {
-	p.ctx.creating.RLock() // makes the Context's Close wait
-	defer p.ctx.creating.RUnlock()
-	if p.ctx.closing {
+	if !p.ctx.creating.begin() { // makes the Context's Close wait
 		return &Error{Op: opAdvise, Object: p.ctx.name, Kind: ErrClosed}
 	}
+	defer p.ctx.creating.end()
 	if err := p.hold(); err != nil { // makes the PD's Close fail with ErrBusy meanwhile
 		return &Error{Op: opAdvise, Object: p.String(), Kind: err}
 	}

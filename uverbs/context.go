@@ -35,9 +35,8 @@ type Context struct {
 	ticket *leak.Ticket
 	events *eventReader
 
-	creating sync.RWMutex // read-locked while an object is created or advice is given
-	closing  bool         // written with creating held
-	ending   atomic.Bool  // set when Close begins
+	creating creations
+	ending   atomic.Bool // set when Close begins
 	// deviceGone is set by markDeviceGone and never cleared.
 	deviceGone atomic.Bool
 
@@ -132,6 +131,7 @@ func newContext(dev *ioctl.Device, device Device, p provider) (*Context, error) 
 func startContext(dev *ioctl.Device, device Device, open func(*Context) (providerContext, error)) (_ *Context, err error) {
 	c := &Context{dev: dev, device: device, name: device.Name,
 		byID: make(map[uint64]any)}
+	c.creating.none.L = &c.creating.mu
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, dev.Close())
@@ -212,9 +212,7 @@ func (c *Context) Close() error {
 func (c *Context) closeAll() error {
 	c.idle.Store(nil)
 	c.ending.Store(true)
-	c.creating.Lock()
-	c.closing = true
-	c.creating.Unlock()
+	c.creating.stop()
 
 	var errs []error
 	for r := range ranks {

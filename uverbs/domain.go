@@ -60,9 +60,9 @@ type ParentDomainConfig struct {
 	// least n bytes at an address that is a multiple of align. If it returns nil and no error,
 	// the library maps the memory as it does without Alloc. If it returns an error, the call
 	// that creates the queue returns an error that wraps it. Several goroutines may call Alloc
-	// at the same time. It runs inside the call that creates or resizes the queue: it must not
-	// poll that CQ, nor close the domain or the Context. It is not called if rings are the
-	// kernel's memory, as on rxe.
+	// at the same time. It runs inside the call that creates or resizes the queue: it may create
+	// objects, but must not poll that CQ, nor close the domain or the Context. It is not called
+	// if rings are the kernel's memory, as on rxe.
 	Alloc func(n, align int) ([]byte, error)
 
 	// Free receives the memory that Alloc returned, in its full length. It is called when no

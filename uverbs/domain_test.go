@@ -2,9 +2,12 @@ package uverbs
 
 import (
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"golang.org/x/sys/unix"
 )
 
@@ -155,6 +158,61 @@ func TestAllocError(t *testing.T) {
 			t.Errorf("%v is another error", err)
 		}
 	}
+}
+
+// ringContext allocates the rings of SRQs in the memory of the parent domain.
+type ringContext struct{ *fakeContext }
+
+func (c ringContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) (providerSRQ, driver.Reply, error) {
+	if _, _, err := cfg.Memory.Get("create SRQ", unix.Getpagesize()); err != nil {
+		return nil, driver.Reply{}, err
+	}
+	return c.fakeContext.CreateSRQ(cfg, create)
+}
+
+// Alloc may register its memory, even while CloseIdle or Close waits for the creation that calls
+// Alloc. CloseIdle closes nothing then. After Close has begun, Alloc cannot create objects.
+func TestAllocCreatesObjects(t *testing.T) {
+	r := newRig(t)
+	r.c.impl = ringContext{r.c.impl.(*fakeContext)}
+	pd := good(r.c.AllocPD())(t)
+	wait, ended := func() {}, make(chan struct{})
+	domain := good(pd.AllocParentDomain(ParentDomainConfig{
+		Alloc: func(n, _ int) ([]byte, error) {
+			wait()
+			mr, err := pd.Alloc(n, LocalWrite)
+			if err != nil {
+				return nil, err
+			}
+			return mr.Bytes(), nil
+		},
+		Free: func([]byte) {},
+	}))(t)
+	wait = func() {
+		asked := make(chan struct{})
+		first := sync.OnceFunc(func() { close(asked) })
+		go func() {
+			defer close(ended)
+			if r.c.creating.stopWhile(func() bool { first(); return !r.c.inUse([]Object{pd, domain}) }) {
+				t.Error("a Context with an MR is idle")
+			}
+		}()
+		<-asked // pd.Alloc needs the lock that the goroutine holds until it waits
+	}
+	good(domain.CreateSRQ(SRQConfig{MaxWR: 4}))(t)
+	<-ended
+	closed := make(chan error, 1)
+	wait = func() {
+		go func() { closed <- r.c.Close() }()
+		for r.c.creating.begin() {
+			r.c.creating.end()
+			runtime.Gosched()
+		}
+	}
+	if _, err := domain.CreateSRQ(SRQConfig{MaxWR: 4}); !errors.Is(err, ErrClosed) {
+		t.Errorf("CreateSRQ during Close: %v, want ErrClosed", err)
+	}
+	check(t, <-closed)
 }
 
 func domainErrors(t *testing.T) []errorCase {

@@ -35,7 +35,7 @@ import (
 // skips those that it does not need:
 //
 //  1. Context.channelMu
-//  2. Context.creating
+//  2. Context.creating.mu
 //  3. object.mu of a child, then those of its parents; that of a QP before those
 //     of its type 2 windows
 //  4. QP.stateMu, WQ.stateMu
@@ -181,11 +181,10 @@ func (o *object) make(create func() error) error {
 			c.forget(o.id)
 		}
 	}()
-	c.creating.RLock() // Close waits for creates that have begun
-	defer c.creating.RUnlock()
-	if c.closing {
+	if !c.creating.begin() {
 		return &Error{Op: "make " + o.kind, Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
 	}
+	defer c.creating.end()
 	if err := o.holdAll(); err != nil {
 		return err
 	}
