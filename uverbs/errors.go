@@ -68,9 +68,9 @@ var (
 	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given to MR.SGE, and that the MR is open", unix.EINVAL}
 	// ErrTooManySGEs: a request has more scatter/gather elements than the queue was created
 	// for.
-	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue takes: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
+	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue was created for: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
 	// ErrInlineTooLong: a request has more inline data than the queue was created for.
-	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue takes: raise MaxInline", unix.EINVAL}
+	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL}
 	// ErrOpcode: the QP does not support the operation, flag or combination.
 	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
 	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
@@ -78,7 +78,7 @@ var (
 	ErrRdAtomic error = &sentinel{"uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with package cm," +
 		" let InitiatorDepth here and ResponderResources at the peer be at least 1", unix.EINVAL}
 	// ErrAtomicSize: the local memory of an atomic does not have 8 bytes.
-	ErrAtomicSize error = &sentinel{"uverbs: an atomic request takes 8 bytes of local memory, for what was there before: give it one SGE of that length", unix.EINVAL}
+	ErrAtomicSize error = &sentinel{"uverbs: an atomic request needs one SGE of 8 bytes for the previous value", unix.EINVAL}
 	// ErrNoMW: an OpBindMW request names no window.
 	ErrNoMW error = &sentinel{"uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL}
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
@@ -96,7 +96,7 @@ var (
 	// INIT.
 	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there, and in package cm Dial and Accept: before they return, as in Options.Setup, receives can be posted, sends cannot", unix.EINVAL}
 	// ErrSRQ: PostRecv was called on a QP that uses an SRQ.
-	ErrSRQ error = &sentinel{"uverbs: this QP takes its receives from its SRQ: post them there", unix.EINVAL}
+	ErrSRQ error = &sentinel{"uverbs: this QP uses the receives of its SRQ: post them there", unix.EINVAL}
 	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
 	// type has none.
 	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, MaxRecvWR to post receives; XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL}

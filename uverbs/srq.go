@@ -185,8 +185,8 @@ func (s *SRQ) Context() *Context { return s.ctx }
 // returns 0 for other SRQs.
 func (s *SRQ) SRQN() uint32 { return s.srqn }
 
-// MaxWR returns the requested number of receives. The queue can hold at least that
-// many.
+// MaxWR returns the number of receives that the queue can hold at least: the
+// requested number, which mlx5 rounds up.
 func (s *SRQ) MaxWR() int { return int(s.maxWR.Load()) }
 
 // MaxSGE returns the maximum number of SGEs in a receive.

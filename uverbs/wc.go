@@ -19,7 +19,7 @@ type WC struct {
 	QPNum     uint32 // the local QP
 	SrcQP     uint32 // UD: the sender's QPN
 	VendorErr uint32
-	PKeyIndex uint16
+	PKeyIndex uint16 // 0: only GSI QPs have others, and programs cannot create these
 	SLID      uint16 // InfiniBand: the sender's LID
 	Status    WCStatus
 	Opcode    WCOpcode

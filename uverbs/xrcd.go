@@ -66,7 +66,7 @@ func (x *XRCD) open(file *os.File, flags int) error {
 	detail := ""
 	switch {
 	case notSupported(err):
-		detail = "the device has no extended reliable connections: QueryDevice tells by DeviceXRC"
+		detail = "the device has no extended reliable connections: see DeviceXRC in DeviceAttr.CapFlags"
 	case errors.Is(err, unix.EAGAIN):
 		detail = "there is no domain for the file: give os.O_CREATE to make it"
 	case errors.Is(err, unix.EINVAL) && flags&os.O_EXCL != 0:
@@ -125,8 +125,8 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 }
 
 // OpenQP opens an XRCRecv QP of the domain that another process, or another context
-// of this process, has created: ibv_open_qp(3). The QP exists until all who created
-// or opened it have closed it. Each of them may change its state. [QP.State]
+// of this process, has created: ibv_open_qp(3). The QP exists until every process that
+// created or opened it has closed it. Each of them may change its state. [QP.State]
 // returns the state that the QP had when it was opened, or that Modify of this QP
 // set last. [QP.Query] returns the current state.
 //
