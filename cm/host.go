@@ -51,8 +51,8 @@ func unregister(uid uint64) {
 	delete(t.byUID, uid)
 }
 
-// A deviceKey identifies a device as the connection manager does. Kernels before 5.10
-// report no index: it is -1.
+// A deviceKey identifies a device as the connection manager does. Kernels before 5.10 and
+// sysfs report no index: it is -1.
 type deviceKey struct {
 	index int32
 	guid  uverbs.GUID
@@ -78,11 +78,25 @@ func keyOf(guid uint64, index uint32) deviceKey {
 	return deviceKey{index: int32(index), guid: uverbs.GUID(bits.ReverseBytes64(guid))}
 }
 
+// openedDevice returns the device if it is open. A device without an index has only its
+// GUID in common with one of another source. The caller holds host.
+func openedDevice(key deviceKey) *device {
+	if d := host.devices[key]; d != nil {
+		return d
+	}
+	for k, d := range host.devices {
+		if k.guid == key.guid && (k.index < 0 || key.index < 0) {
+			return d
+		}
+	}
+	return nil
+}
+
 // acquire returns the device. It opens the device for its first user.
 func acquire(key deviceKey) (*device, error) {
 	host.Lock()
 	defer host.Unlock()
-	if d := host.devices[key]; d != nil {
+	if d := openedDevice(key); d != nil {
 		d.refs++
 		return d, nil
 	}
