@@ -137,9 +137,10 @@ func (id *ID) isClosed() bool { return id.life.current() == phaseClosed }
 
 // Err returns why the id cannot communicate any more, or nil if it can. It returns
 // [ErrDisconnected] if either side has ended the connection, [uverbs.ErrDeviceGone]
-// if the device was removed, the error of EventMulticastError if the membership in a
-// group was lost, and [uverbs.ErrClosed] if none of these happened before Close. On
-// an [EventChannel], Err reports the end once Next has returned its event.
+// if the device was removed, the error of EventMulticastError if a [SyncID] has lost its
+// membership in a group, and [uverbs.ErrClosed] if none of these happened before Close.
+// On an [EventChannel], Err reports the end once Next has returned its event, and
+// EventMulticastError does not end the id: it may be a member of other groups.
 func (id *ID) Err() error { return id.life.err() }
 
 // flushedError is the error of a request that was flushed because the connection has
