@@ -166,7 +166,7 @@ func (id *ID) withdrawnError(op string, err error) error {
 		return err
 	}
 	return &Error{Op: op, Object: id.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
-		Detail: "there is no handshake to go on with: the peer has taken back what it said, or is gone, or was answered before"}
+		Detail: "the request is no longer pending: the peer has withdrawn it or is gone, or it was already accepted or rejected"}
 }
 
 // checkParam checks whether the id can connect or accept with *p and fills in the
@@ -203,7 +203,7 @@ func (id *ID) checkDepths(op string, p *ConnParam) error {
 		{"RNRRetryCount", int(p.RNRRetryCount), 7, 7},
 	} {
 		if n.value > n.limit && n.value != n.all {
-			return invalid(op, id.describe(), fmt.Sprintf("%s is %d: at most %d can be", n.name, n.value, n.limit))
+			return invalid(op, id.describe(), fmt.Sprintf("%s is %d: the maximum is %d", n.name, n.value, n.limit))
 		}
 	}
 	return nil
@@ -358,7 +358,7 @@ func (id *ID) Establish() error {
 	if id.qp.Load() != nil {
 		return invalid("establish", id.name(), "the id has a QP: the library has done it")
 	}
-	return id.command("establish", explainEINVAL("there is no answer of a peer to confirm"), func() error {
+	return id.command("establish", explainEINVAL("there is no reply of a peer to confirm"), func() error {
 		err := id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel})
 		if err == nil {
 			id.life.enter(phaseEstablished)
@@ -372,6 +372,6 @@ func (id *ID) Establish() error {
 // of the handshake. Notify returns [uverbs.ErrInvalid] for an event that does not
 // apply to the id, [uverbs.ErrClosed] after Close, or what the kernel says.
 func (id *ID) Notify(t uverbs.EventType) error {
-	return id.command("notify", explainEINVAL("the event is none that matters to a connection, or there is none"),
+	return id.command("notify", explainEINVAL("the event does not apply to a connection, or the id has none"),
 		func() error { return id.node.file.Notify(id.kernel, uint32(t)) })
 }

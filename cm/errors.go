@@ -303,7 +303,7 @@ func (r RejectReason) String() string {
 	case RejectTimeout:
 		return "timeout"
 	case RejectInvalidServiceID:
-		return "nobody listens there"
+		return "no program listens on that port"
 	case RejectStaleConnection:
 		return "stale connection"
 	case RejectConsumer:

@@ -137,15 +137,15 @@ func explainStatus(t EventType, errno unix.Errno) string {
 	case t == EventAddrError && (errno == unix.ENETUNREACH || errno == unix.EHOSTUNREACH):
 		return "no route to it: check the routing table and that the interface is up"
 	case t == EventAddrError && errno == unix.ETIMEDOUT:
-		return "the neighbour does not answer: check that it is up, or allow more time"
+		return "the neighbor did not reply to ARP or neighbor discovery: check that it is up, or allow more time"
 	case t == EventRouteError && errno == unix.ETIMEDOUT:
-		return "nobody has told the way in time: check the subnet manager, or allow more time"
+		return "the subnet administrator did not reply in time: check the subnet manager, or allow more time"
 	case t == EventUnreachable && errno == unix.ETIMEDOUT:
-		return "the peer does not answer: check that it is up and that UDP port 4791 is open both ways"
+		return "the peer did not reply: check that it is up and that UDP port 4791 is open both ways"
 	case t == EventUnreachable:
-		return "no answer from the peer"
+		return "no reply from the peer"
 	case t == EventMulticastError:
-		return "the network has not let the id join, or has ended its membership"
+		return "the network refused the join or ended the membership"
 	case t == EventConnectError && errno == unix.ETIMEDOUT:
 		return "the peer has not confirmed in time"
 	}

@@ -64,7 +64,7 @@ func (id *ID) bindError(op, object string, own netip.AddrPort, err error, state 
 	case errors.Is(err, rdmacm.ErrCredentials):
 		return id.wrap(op, object, err, "")
 	case errors.Is(err, unix.EADDRINUSE) && op == opListen:
-		return id.wrap(op, object, err, "another id is bound to that address and port, and a listener shares them with none: choose another port")
+		return id.wrap(op, object, err, "another id is bound to that address and port, and a listener cannot share them: choose another port")
 	case errors.Is(err, unix.EADDRINUSE):
 		return id.wrap(op, object, err, "another id has that address and port: choose another port; ids share one only if"+
 			" all of them call SetReuseAddr and none listens")
@@ -146,7 +146,7 @@ func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout tim
 	case errors.Is(err, unix.EPROTONOSUPPORT):
 		return id.wrap(op, name, err, "the service's number is not of the id's port space: it begins with that, shifted by 16")
 	case err != nil:
-		return id.bindError(op, name, own, err, "the id is past that, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
+		return id.bindError(op, name, own, err, "the id is already resolved, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
 	}
 	if peer.IsValid() {
 		id.setAttrs(func() { id.peer = peer })

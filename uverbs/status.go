@@ -24,7 +24,7 @@ var statusTexts = [...]string{
 	WCRemInvReqErr:     "remote invalid request: the peer does not take it: its receive is too short, or its QP does not allow the operation (QPConfig.Access there)",
 	WCRemAccessErr:     "remote access error: RKey, address and length, or rights are not those of the peer's MR: check that it is open, its Addr and RKey as they came here, and its Access",
 	WCRemOpErr:         "remote operation error: the peer could not complete it, see its own completions; rxe says so too when the peer's receive is too short",
-	WCRetryExcErr:      "transport retry count exceeded: the peer does not answer: is its QP in RTR, with this QP as its DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout and RetryCnt say how long to try",
+	WCRetryExcErr:      "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout and RetryCnt say how long to try",
 	WCRNRRetryExcErr:   "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
 	WCLocRDDViolErr:    "local RDD violation",
 	WCRemInvRDReqErr:   "remote invalid RD request",

@@ -22,7 +22,7 @@ func (h *host) testCMMistakes(t *testing.T) {
 
 // mistakesAlone tests mistakes that a program detects without a peer.
 func (h *host) mistakesAlone(t *testing.T) {
-	const nobody, elsewhere = "rejected: nobody listens there", "10.8.0.1"
+	const nobody, elsewhere = "rejected: no program listens on that port", "10.8.0.1"
 	for _, c := range []struct{ program, args, says string }{
 		{"rping", "-c -C 1 -a " + address, nobody},
 		{"rping", "-c -C 1 -a " + address6, nobody},
