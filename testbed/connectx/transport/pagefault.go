@@ -36,7 +36,7 @@ func (s *sender) resume(fault Syndrome) {
 }
 
 // stall stops the responder at a packet that had a page fault. Packets behind
-// it are dropped. A peer that sends data gets one RNR NAK.
+// it are dropped.
 func (r *responder) stall(p *roce.Packet, fault Syndrome) {
 	if fault == PageFaultLost {
 		r.taken = nil
@@ -46,7 +46,16 @@ func (r *responder) stall(p *roce.Packet, fault Syndrome) {
 		return
 	}
 	r.stalled = p
-	if p.Opcode.Carries() && !r.resuming {
+	if !r.resuming {
+		r.notReady(p)
+	}
+}
+
+// notReady sends an RNR NAK for a packet with data that has a page fault. The peer
+// gets one each time it sends the packet: a host that is slow to provide the page
+// must not use up the peer's retries.
+func (r *responder) notReady(p *roce.Packet) {
+	if p.Opcode.Carries() {
 		r.queueAck(p.PSN, roce.RNRNak|r.e.config.MinRNRTimer)
 	}
 }

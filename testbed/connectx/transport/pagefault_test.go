@@ -82,6 +82,34 @@ func TestPageFaults(t *testing.T) {
 	}
 }
 
+// TestSlowPages checks that a host that takes longer to provide a page than the
+// peer's retries last does not break the connection.
+func TestSlowPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, RC, nil)
+		faults := w.paging(1, 2*time.Second, OK, everySecond())
+		memory := make([]byte, 1000)
+		w.hosts[1].memory[1] = memory
+		w.receive(1, 1000)
+		send, write := request(Send, 900, 0), request(Write, 1000, 1)
+		for seed, r := range []*Request{send, write} {
+			copy(buffer(r.WQE), noise(uint64(seed), len(buffer(r.WQE))))
+		}
+		w.post(0, send, write)
+		w.pass(20 * time.Second)
+		w.ends(0, OK, OK)
+		if a := w.hosts[1].arrived; len(a) != 1 || !bytes.Equal(buffer(a[0].rc.WQE)[:900], buffer(send.WQE)) {
+			t.Errorf("arrived: %+v", a)
+		}
+		if !bytes.Equal(memory, buffer(write.WQE)) {
+			t.Error("what was written differs")
+		}
+		if *faults == 0 {
+			t.Error("no page fault")
+		}
+	})
+}
+
 // TestPageFaultLost checks that a message whose receive request was completed by
 // its owner takes the next one.
 func TestPageFaultLost(t *testing.T) {

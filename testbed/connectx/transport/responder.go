@@ -71,13 +71,13 @@ func (r *responder) request(p *roce.Packet) {
 	switch d := distance(p.PSN, r.expected); {
 	case d < 0:
 		r.duplicate(p)
-	case r.stalled != nil:
-		if d == 0 && r.pendingFault != OK {
-			r.conclude(r.pendingFault)
-			break
-		}
-		r.missed = r.missed || d > 0
+	case r.stalled != nil && d > 0:
+		r.missed = true
 		return
+	case r.stalled != nil && r.pendingFault != OK:
+		r.conclude(r.pendingFault)
+	case r.stalled != nil:
+		r.notReady(p)
 	case d > 0:
 		if !r.quiet {
 			r.quiet = true
