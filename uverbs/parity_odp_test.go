@@ -25,14 +25,13 @@ func TestDeviceParityODP(t *testing.T) {
 			remoteTraffic(t, client, op)
 		}
 	}
-	advised := func(flags uverbs.AdviseFlags, advices ...uverbs.Advice) func(*testing.T) {
+	advised := func(s setup, flags uverbs.AdviseFlags, advices ...uverbs.Advice) func(*testing.T) {
 		return func(t *testing.T) {
 			for _, advice := range advices {
-				s := rc
 				s.rounds = 25
 				s.advise = func(t testing.TB, p *player) {
 					t.Helper()
-					check(t, p.pd.AdviseMR(advice, flags, uverbs.MRRange{MR: p.mr, Len: p.size}))
+					p.prefetch(t, advice, flags)
 				}
 				messages(s)(t)
 			}
@@ -48,6 +47,9 @@ func TestDeviceParityODP(t *testing.T) {
 	}
 	mixed, ud := rc, setup{kind: uverbs.UD, access: uverbs.OnDemand, inbox: true, cold: true}
 	mixed.mixed = true
+	implicit := rc
+	implicit.implicit = true
+	xrc := setup{access: uverbs.OnDemand, cold: true}
 	for name, run := range map[string]func(*testing.T){
 		"test_odp_rc_traffic":                              messages(rc),
 		"test_odp_rc_mixed_mr":                             messages(mixed),
@@ -56,10 +58,14 @@ func TestDeviceParityODP(t *testing.T) {
 		"test_odp_rc_rdma_write":                           remote(uverbs.OpWrite),
 		"test_odp_rc_atomic_cmp_and_swp":                   atomics(uverbs.OpCompareSwap),
 		"test_odp_rc_atomic_fetch_and_add":                 atomics(uverbs.OpFetchAdd),
-		"test_odp_sync_prefetch_rc_traffic":                advised(uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
-		"test_odp_async_prefetch_rc_traffic":               advised(0, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
-		"test_odp_prefetch_sync_no_page_fault_rc_traffic":  advised(uverbs.AdviseFlush, uverbs.AdvicePrefetchNoFault),
-		"test_odp_prefetch_async_no_page_fault_rc_traffic": advised(0, uverbs.AdvicePrefetchNoFault),
+		"test_odp_sync_prefetch_rc_traffic":                advised(rc, uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
+		"test_odp_async_prefetch_rc_traffic":               advised(rc, 0, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
+		"test_odp_prefetch_sync_no_page_fault_rc_traffic":  advised(rc, uverbs.AdviseFlush, uverbs.AdvicePrefetchNoFault),
+		"test_odp_prefetch_async_no_page_fault_rc_traffic": advised(rc, 0, uverbs.AdvicePrefetchNoFault),
+		"test_odp_implicit_rc_traffic":                     messages(implicit),
+		"test_odp_implicit_sync_prefetch_rc_traffic":       advised(implicit, uverbs.AdviseFlush, uverbs.AdvicePrefetchWrite),
+		"test_odp_implicit_async_prefetch_rc_traffic":      advised(implicit, 0, uverbs.AdvicePrefetchWrite),
+		"test_odp_xrc_traffic":                             xrcMessages(xrc, uverbs.OpSend),
 	} {
 		t.Run(name, run)
 	}

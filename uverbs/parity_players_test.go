@@ -36,6 +36,7 @@ type setup struct {
 	inbox    bool          // receives go to other memory, without that access
 	mixed    bool          // half of each message is in such memory
 	cold     bool          // the pages are given up before each message
+	implicit bool          // requests use the key of the whole address space
 	advise   func(testing.TB, *player)
 }
 
@@ -64,6 +65,7 @@ type player struct {
 	mr   *uverbs.MR
 	out  []*uverbs.MR // where messages are sent from, a piece in each
 	in   []*uverbs.MR // and received
+	all  *uverbs.MR   // the whole address space, with implicit
 	qps  []*uverbs.QP
 	xrc  *targets   // XRC: what the peer's QPs lead to
 	ah   *uverbs.AH // UD: leads to the peer
@@ -129,6 +131,13 @@ func (p *player) allocate(t testing.TB) {
 	}
 	check(t, err)
 	p.out, p.in = []*uverbs.MR{p.mr}, []*uverbs.MR{p.mr}
+	if p.implicit {
+		p.all, err = p.pd.RegImplicit(uverbs.LocalWrite | p.access)
+		if errors.Is(err, uverbs.ErrNotSupported) {
+			expect.Missing(t, expect.ODPImplicit, err)
+		}
+		check(t, err)
+	}
 	if !p.inbox && !p.mixed {
 		return
 	}
@@ -185,13 +194,27 @@ func (p *player) offset() int {
 	return 0
 }
 
-// pieces are the parts of a message, n bytes from off of each MR.
-func pieces(mrs []*uverbs.MR, off, n int) []uverbs.SGE {
+// pieces returns the parts of a message, n bytes from off of each MR.
+func (p *player) pieces(mrs []*uverbs.MR, off, n int) []uverbs.SGE {
 	var sgl []uverbs.SGE
 	for _, mr := range mrs {
-		sgl = append(sgl, mr.SGE(off, n))
+		if p.all != nil {
+			sgl = append(sgl, p.all.SGE(int(mr.Addr())+off, n))
+		} else {
+			sgl = append(sgl, mr.SGE(off, n))
+		}
 	}
 	return sgl
+}
+
+// prefetch advises the memory of messages, by the key that the requests use.
+func (p *player) prefetch(t testing.TB, advice uverbs.Advice, flags uverbs.AdviseFlags) {
+	t.Helper()
+	r := uverbs.MRRange{MR: p.mr, Len: p.size}
+	if p.all != nil {
+		r.MR, r.Off = p.all, int(p.mr.Addr())
+	}
+	check(t, p.pd.AdviseMR(advice, flags, r))
 }
 
 // start is where in its memory a message begins that the player sends. With an
@@ -204,7 +227,7 @@ func (p *player) start() int {
 	return p.offset()
 }
 
-func (p *player) outgoing() []uverbs.SGE { return pieces(p.out, p.start(), p.size) }
+func (p *player) outgoing() []uverbs.SGE { return p.pieces(p.out, p.start(), p.size) }
 
 // sent and received are the messages that lie in the player's memory.
 func (p *player) sent() []byte     { return p.message(p.out, p.start()) }
@@ -241,7 +264,7 @@ func (p *player) chill(t testing.TB) {
 // receive posts a receive for a QP.
 func (p *player) receive(t testing.TB, qp int) {
 	t.Helper()
-	wr := uverbs.RecvWR{SGL: pieces(p.in, 0, p.offset()+p.size)}
+	wr := uverbs.RecvWR{SGL: p.pieces(p.in, 0, p.offset()+p.size)}
 	if p.srq != nil {
 		provide(t, p.srq, wr)
 	} else {
