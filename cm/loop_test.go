@@ -119,6 +119,7 @@ type loopCQ struct {
 	ring   []uverbs.WC
 	armed  bool
 	over   bool
+	failed error
 	ticket *leak.Ticket
 }
 
@@ -139,7 +140,16 @@ func (q *loopCQ) Poll(wcs []uverbs.WC) (int, error) {
 	defer q.l.mu.Unlock()
 	n := copy(wcs, q.ring)
 	q.ring = q.ring[:copy(q.ring, q.ring[n:])]
+	if n == 0 && !q.over {
+		return 0, q.failed
+	}
 	return n, nil
+}
+
+func (q *loopCQ) Fail(err error) {
+	q.l.mu.Lock()
+	defer q.l.mu.Unlock()
+	q.failed = err
 }
 
 // Unpolled implements driver.Unpolled, for QPs that hold their sends until
@@ -154,7 +164,7 @@ func (q *loopCQ) Unpolled(of any) (sends, recvs int) {
 func (q *loopCQ) Ready() bool {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
-	return len(q.ring) > 0
+	return len(q.ring) > 0 || q.failed != nil
 }
 
 func (q *loopCQ) Arm(bool, uint32) error {

@@ -1,10 +1,6 @@
 package uverbs
 
-import (
-	"fmt"
-
-	"github.com/goverbs/goverbs/internal/driver"
-)
+import "fmt"
 
 // fail makes polls of the queue return err once it is empty, and wakes its waiters. For a queue
 // that is still being created, CreateCQ calls fail.
@@ -12,9 +8,7 @@ func (q *CQ) fail(err error) {
 	if !q.usable.Load() {
 		return
 	}
-	if p, ok := q.impl.(driver.Failer); ok {
-		p.Fail(err)
-	}
+	q.impl.Fail(err)
 	q.failure.Store(&err) // last: a caller that sees it gets the error from Poll
 	if q.channel != nil {
 		q.wake()

@@ -1,8 +1,8 @@
 package driver
 
-// A Command issues the kernel command that creates an object. uhwIn and uhwOut are
-// the driver's part of request and reply. If the command fails, the provider may
-// call it again, for example with another layout.
+// A Command issues one kernel command, which creates, queries, resizes or modifies
+// an object. uhwIn and uhwOut are the driver's part of its input and reply. If the
+// command fails, the provider may call it again, for example with another layout.
 type Command func(uhwIn, uhwOut []byte) (Reply, error)
 
 // A CQCommand is a [Command] that creates a CQ. It also accepts attributes of the

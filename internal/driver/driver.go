@@ -47,6 +47,11 @@ type CQ[WC any] interface {
 	// Resize changes the queue's size with one call of resize, without losing
 	// completions.
 	Resize(entries int, resize Command) (Reply, error)
+	// Fail is called when no more completions will arrive: the device has been removed
+	// or the queue has overrun. It may run concurrently with any other method. From
+	// then on Ready returns true, and Poll returns err if the queue is empty. A later
+	// call replaces err.
+	Fail(err error)
 	// Retire replaces the queue's memory with zero pages, after the kernel object has
 	// been destroyed. A Poll that is still running then returns nothing or ErrClosed.
 	Retire() error
@@ -59,8 +64,8 @@ type QP[SendWR, RecvWR, SGE any] interface {
 	// to the device.
 	//
 	// If the doorbell is a system call, it can fail after the requests have been
-	// written to the ring. They cannot be removed: n includes them, and the error, an
-	// *Error, says when they will be sent. Submit behaves in the same way.
+	// written to the ring. They cannot be removed: n includes them, and the error, a
+	// *uverbs.Error, says when they will be sent. Submit behaves in the same way.
 	PostSend(wrs []SendWR) (n int, err error)
 	PostRecv(wrs []RecvWR) (n int, err error)
 

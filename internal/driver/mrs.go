@@ -109,7 +109,7 @@ func (m *MRs) Follow(p *Place, r Region) *Place {
 	}
 	m.note(&r)
 	was := p.region.Swap(&r)
-	m.settle()
+	m.waitForUsers()
 	if was.Foreign && !r.Foreign {
 		m.foreign.Add(-1)
 	}
@@ -122,7 +122,7 @@ func (m *MRs) Leave(p *Place) {
 		return
 	}
 	was := p.region.Swap(nil)
-	m.settle()
+	m.waitForUsers()
 	if was.Foreign {
 		m.foreign.Add(-1)
 	}

@@ -117,7 +117,7 @@ func (u *MRUser) Leave() {
 	}
 	m.usersMu.Lock()
 	defer m.usersMu.Unlock()
-	u.settle()
+	u.waitForEnd()
 	if !u.known {
 		return
 	}
@@ -152,18 +152,18 @@ func (u *MRUser) enlist() {
 	m.users, u.known = u, true
 }
 
-// settle waits until no user accesses memory that it may have found before the
+// waitForUsers waits until no user accesses memory that it may have found before the
 // call. Users that begin later find the current entries.
-func (m *MRs) settle() {
+func (m *MRs) waitForUsers() {
 	m.usersMu.Lock()
 	defer m.usersMu.Unlock()
 	for u := m.users; u != nil; u = u.next {
-		u.settle()
+		u.waitForEnd()
 	}
 }
 
-// settle waits for End if u is between Begin and End.
-func (u *MRUser) settle() {
+// waitForEnd waits for End if u is between Begin and End.
+func (u *MRUser) waitForEnd() {
 	const brief = 100
 	turn := u.turns.Load()
 	if turn&1 == 0 {

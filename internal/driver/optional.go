@@ -11,15 +11,6 @@ type Purger interface {
 	Purge(q any)
 }
 
-// A Failer is a [CQ] that can report that no more completions will arrive. The CQs
-// of all providers implement it.
-type Failer interface {
-	// Fail is called when the device has been removed or the queue has overrun. It
-	// may run concurrently with any other method. From then on Ready returns true,
-	// and Poll returns err if the queue is empty. A later call replaces err.
-	Fail(err error)
-}
-
 // An Unpolled is a [CQ] of a device whose requests occupy their queue until their
 // completions are polled.
 type Unpolled interface {

@@ -249,4 +249,7 @@ func (q deviceCQ) Resize(entries int, _ driver.Command) (driver.Reply, error) {
 	return driver.Reply{Entries: q.Entries()}, err
 }
 
+// Fail does nothing: uverbs fails the queue when the device is removed.
+func (q deviceCQ) Fail(error) {}
+
 func (q deviceCQ) Retire() error { return q.Close() }

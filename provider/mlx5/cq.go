@@ -137,7 +137,7 @@ func (q *cq) Ready() bool {
 	return ready
 }
 
-// Fail implements driver.Failer.
+// Fail implements driver.CQ.
 func (q *cq) Fail(err error) {
 	q.failure.Store(&err)
 	q.halted.Store(true)

@@ -18,7 +18,6 @@ var (
 	_ driver.Storer     = (*deviceContext)(nil)
 
 	_ driver.Purger   = (*cq)(nil)
-	_ driver.Failer   = (*cq)(nil)
 	_ driver.Unpolled = (*cq)(nil)
 
 	_ driver.ECE      = (*qp)(nil)

@@ -78,7 +78,7 @@ func (c *cq) empty() error {
 	return nil
 }
 
-// Fail implements driver.Failer.
+// Fail implements driver.CQ.
 func (c *cq) Fail(err error) { c.failure.Store(&err) }
 
 // decode fills in wc. The statuses, opcodes and flags of the ABI are those of the C
