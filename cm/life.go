@@ -14,17 +14,18 @@ import (
 // This file has the phases of an id, how the id ends, and how its end affects calls
 // that wait.
 //
-// Locks are acquired in this order. Those on one line are never held together.
+// Locks are acquired in this order. Those of one level are never held together.
 //
-//	ID.mu              held during commands, possibly for as long as a
-//	                   SendBatch of the id's QP is open. A listener's is
-//	                   acquired before that of the id of a request.
-//	Listener.mu, DeviceList.mu
-//	host, pumps
-//	ID.dest            the destination of the id's events
-//	SyncID.mu
-//	life.mu, ID.attrMu, host.table, node.mu, rejectQueue.mu, EventChannel.pendingMu,
-//	setupMRs.mu, Conn.mu
+//	1 ID.mu: commands and the id's objects. It is held during commands, possibly for
+//	  as long as a SendBatch of the id's QP is open. A listener's is acquired before
+//	  that of the id of a request.
+//	2 handshakes.mu (of a Listener), DeviceList.mu
+//	3 host, pumps
+//	4 ID.dest: the destination of the id's events
+//	5 SyncID.mu
+//	6 life.mu: the phase of an id and its cause
+//	  ID.attrMu, host.table, node.mu, rejectQueue.mu, EventChannel.pendingMu,
+//	  setupMRs.mu, Conn.mu
 //
 // The goroutines of the pumps, which read events for others, never acquire ID.mu.
 // Accessors only acquire ID.attrMu: the owner of an open SendBatch may call them

@@ -279,7 +279,9 @@ func (q *CQ) EndWaits(err error) {
 // and WaitEvent. One event may stand for several completions, so poll until the queue is empty
 // after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
 // each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
-// Close and [ErrCQOverrun] after the queue overran.
+// Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
+// before the call. A wait that is interrupted by either returns nil, as there may be completions
+// to poll.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -291,7 +293,7 @@ func (q *CQ) WaitEvent(ctx context.Context) error {
 	defer q.waiters.Add(-1)
 	err := q.park(ctx)
 	if err == nil && q.failure.Load() != nil {
-		q.wake() // the other waiters must return it too
+		q.wake() // the other waiters must return too
 	}
 	return err
 }

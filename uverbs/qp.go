@@ -305,7 +305,7 @@ func (q *QP) flushRecv() error {
 }
 
 // orClosed returns err, or ErrClosed if a single-goroutine queue was closed during
-// the post. It calls no function: otherwise successful posts would be slower too.
+// the post. It must stay inlinable: a call here would make successful posts slower.
 func (q *QP) orClosed(gate *gate, err error) error {
 	if gate.Load() == gateClosed {
 		return ErrClosed

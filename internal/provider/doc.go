@@ -1,6 +1,7 @@
-// Package provider contains what the providers have in common. Each package under
-// it is a provider, which implements the queues of one kernel driver. Programs do
-// not import this package. They import the providers they need for their side
+// Package provider contains what the providers have in common. A provider
+// implements the queues of one kernel driver: see
+// [github.com/goverbs/goverbs/provider/mlx5] and
+// [github.com/goverbs/goverbs/provider/rxe]. Programs import the providers they need for their side
 // effect, or all of them through [github.com/goverbs/goverbs/provider/all]. The
 // interfaces that providers implement are those of internal/driver, which this
 // package instantiates with the types of uverbs.

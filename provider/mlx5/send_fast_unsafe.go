@@ -11,13 +11,14 @@ import (
 // The fast path handles a request with one SGE or inline data that is a send, a write or a read
 // on an RC or UC QP. It exists in two forms, since a request is passed as a SendWR (PostSend's
 // loop and encodeInline) or as arguments (OpSGE and OpInline, and Op with SGE and Inline). Tests
-// compare what they write. Every other request goes to the functions named Rest, with all
-// arguments, before anything is written. To force that, the queue sets its limit to its head: see
-// setLimit.
+// compare what they write. A request that the fast path cannot encode goes to opRest, opSGERest
+// and so on with all its arguments, before anything is written. setLimit sends all requests there:
+// it sets the limit to the head.
 //
-// These functions call nothing, not even functions that the compiler would inline, and write
-// values in the order in which they arrive. This keeps the number of live values small and makes
-// a request a third cheaper. Indices are masked: see views_unsafe.go.
+// Op, OpSGE, OpInline and encodeInline call no function before the request is written, not even
+// one that the compiler would inline, except to copy long inline data. They write values in the
+// order in which they arrive. This keeps the number of live values small and makes a request a
+// third cheaper. Indices are masked: see views_unsafe.go.
 
 // fastOps has the bits of the operations and flags that the fast path handles.
 const fastOps = driver.Op(0x0f) | driver.Op(callerFlags)<<8

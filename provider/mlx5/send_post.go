@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostSend implements driver.QP. Its loop is the fast path for lists of requests with one
-// SGE that are a send, a write or a read on an RC or UC QP. It repeats the code of OpSGE without
-// a call, so that all values stay in registers. postRest encodes every other request.
+// PostSend implements driver.QP. Its loop encodes sends, writes and reads with one SGE on RC
+// and UC QPs, as OpSGE does, but without a call, so that all values stay in registers. postInline
+// and postRest encode the others.
 //
 //go:nosplit
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
@@ -31,7 +31,8 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 		if head == s.limit || op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 {
 			return q.postRest(wrs, n, cur, head)
 		}
-		// On the ring, a length of 0 means 2^31, which cannot be written in another way.
+		// On the ring, a length of 0 means 2^31. So postRest encodes both: an empty SGE is left
+		// out. 0-1 is the largest number, so one comparison finds lengths that are 0 or too large.
 		sge := &wr.SGL[0]
 		if sge.Length-1 >= uverbs.MaxMessage-1 {
 			return q.postRest(wrs, n, cur, head)
@@ -39,7 +40,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 		i := cur & s.mask
 		w, ctrl, b := s.words[op], s.flags[f], s.blockIn(i)
 		g := b.segment(2)
-		if int64(w) < 0 {
+		if int64(w) < 0 { // wordUncommon is set
 			if w&wordRare != 0 {
 				return q.postRest(wrs, n, cur, head)
 			}
