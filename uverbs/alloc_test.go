@@ -58,7 +58,8 @@ func hot(b *bundle) map[string]func() {
 		},
 		"PostSend atomics": func() {
 			_, _ = b.qp.PostSend(
-				SendWR{WRID: 1, Opcode: OpCompareSwap, RemoteAddr: 4096, RKey: 7, CompareAdd: 1, Swap: 2, SGL: []SGE{b.mr.SGE(0, 8)}},
+				SendWR{WRID: 1, Opcode: OpCompareSwap, RemoteAddr: 4096, RKey: 7, CompareAdd: 1, Swap: 2,
+					SGL: []SGE{b.mr.SGE(0, 8)}},
 				SendWR{WRID: 1, Opcode: OpFetchAdd, RemoteAddr: 4096, RKey: 7, CompareAdd: 1, SGL: []SGE{b.mr.SGE(0, 8)}})
 		},
 		"StartSend atomics": func() {
@@ -71,7 +72,8 @@ func hot(b *bundle) map[string]func() {
 		},
 		"PostSend windows": func() {
 			_, _ = b.qp.PostSend(
-				SendWR{WRID: 1, Opcode: OpBindMW, Bind: &MWBind{MW: b.mw, RKey: IncRKey(b.mw.RKey()), MWRange: MWRange{MR: b.mr, Len: 64, Access: RemoteRead}}},
+				SendWR{WRID: 1, Opcode: OpBindMW, Bind: &MWBind{
+					MW: b.mw, RKey: IncRKey(b.mw.RKey()), MWRange: MWRange{MR: b.mr, Len: 64, Access: RemoteRead}}},
 				SendWR{WRID: 1, Opcode: OpSendInv, InvalidateRKey: 5, SGL: []SGE{b.mr.SGE(0, 8)}},
 				SendWR{WRID: 1, Opcode: OpLocalInv, InvalidateRKey: 5})
 			_ = b.mw1.Bind(b.qp, 1, 0, MWRange{MR: b.mr, Len: 64, Access: RemoteRead})

@@ -19,7 +19,8 @@ func TestPostDuringBatch(t *testing.T) {
 	} {
 		s := b.qp.StartSend()
 		s.Send(1, Signaled)
-		if n, err := b.qp.PostSend(SendWR{WRID: 2, Flags: Signaled}); n != 0 || !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
+		if n, err := b.qp.PostSend(SendWR{WRID: 2, Flags: Signaled}); n != 0 || !errors.Is(err, ErrBusy) ||
+			!errors.Is(err, unix.EBUSY) {
 			t.Errorf("PostSend during a batch: %d, %v, want ErrBusy", n, err)
 		}
 		inner := b.qp.StartSend()

@@ -42,7 +42,8 @@ func TestCQOverrun(t *testing.T) {
 		}
 	}
 	_, err := small.Poll(wcs)
-	for _, want := range []string{small.String(), "holds 4 completions", "48 requests", "16 sends and 32 receives", "Entries"} {
+	for _, want := range []string{small.String(), "holds 4 completions", "48 requests", "16 sends and 32 receives",
+		"Entries"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

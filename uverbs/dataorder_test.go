@@ -19,7 +19,8 @@ func TestDataInOrder(t *testing.T) {
 		t.Errorf("a device that says nothing: %v", o)
 	}
 	impl := orderly{qp.impl, map[Opcode]DataOrder{OpWrite: WholeInOrder, OpRead: Aligned128InOrder}}
-	for op, want := range map[Opcode]DataOrder{OpWrite: WholeInOrder | Aligned128InOrder, OpRead: Aligned128InOrder, OpSend: 0} {
+	for op, want := range map[Opcode]DataOrder{
+		OpWrite: WholeInOrder | Aligned128InOrder, OpRead: Aligned128InOrder, OpSend: 0} {
 		if o := dataOrder(impl, op, "amd64"); o != want {
 			t.Errorf("%v: %v, want %v", op, o, want)
 		}

@@ -13,7 +13,8 @@ func TestProviderNotLinked(t *testing.T) {
 	for _, id := range knownProviders {
 		name := driverNames[id]
 		_, err := Device{Name: name + "_0", DriverID: id, ABI: 1, Node: "/dev/infiniband/uverbs0"}.Open()
-		for _, want := range []string{name + " driver", `import _ "github.com/goverbs/goverbs/provider/` + name + `"`, "provider/all"} {
+		for _, want := range []string{name + " driver", `import _ "github.com/goverbs/goverbs/provider/` + name + `"`,
+			"provider/all"} {
 			if !errors.Is(err, ErrNoProvider) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want …%s…", name, err, want)
 			}

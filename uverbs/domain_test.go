@@ -43,7 +43,8 @@ func TestParentDomain(t *testing.T) {
 		if err := p.Close(); !errors.Is(err, ErrBusy) {
 			t.Errorf("Close of a parent domain in use: %v", err)
 		}
-		for _, close := range []func() error{qp.Close, cq.Close, srq.Close, mr.Close, mw.Close, ud.Close, ah.Close, p.Close, p.Close} {
+		for _, close := range []func() error{qp.Close, cq.Close, srq.Close, mr.Close, mw.Close, ud.Close, ah.Close, p.Close,
+			p.Close} {
 			check(t, close())
 		}
 	}
@@ -126,7 +127,8 @@ func TestRingMemory(t *testing.T) {
 		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) || back != c.freed {
 			t.Errorf("%s: %v, %d bytes given back, want %v and %d", name, err, back, c.want, c.freed)
 		}
-		if ours := c.give != nil && c.want == nil; ours != (b != nil) || ours != (free != nil) || ours && (len(b) != 2*page || b[5] != 0) {
+		if ours := c.give != nil && c.want == nil; ours != (b != nil) || ours != (free != nil) ||
+			ours && (len(b) != 2*page || b[5] != 0) {
 			t.Errorf("%s: %d bytes", name, len(b))
 		}
 	}
@@ -227,7 +229,8 @@ func domainErrors(t *testing.T) []errorCase {
 	return []errorCase{
 		{"Alloc without Free", second(pd.AllocParentDomain(ParentDomainConfig{Alloc: stingy.give})), []error{ErrInvalid}},
 		{"an Alloc that fails", third(stingy.memory()("create QP", 4096)), nil},
-		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})), []error{ErrInvalid}},
+		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})),
+			[]error{ErrInvalid}},
 		{"a CQ in a domain of another Context", second(other.c.CreateCQ(CQConfig{Entries: 1, PD: pd})), []error{ErrInvalid}},
 		{"TD in use", td.Close(), []error{ErrBusy}},
 		{"PD with a parent domain", pd.Close(), []error{ErrBusy}},

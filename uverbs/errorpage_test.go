@@ -94,11 +94,13 @@ func stateTables() string {
 func gidChoices(t *testing.T) (all []errorCase) {
 	r := newRig(t)
 	entry := func(index uint32, typ uint32, addr string, ifindex uint32) uapi.IbUverbsGidEntry {
-		return uapi.IbUverbsGidEntry{Gid: netip.MustParseAddr(addr).As16(), GidIndex: index, PortNum: 1, GidType: typ, NetdevIfindex: ifindex}
+		return uapi.IbUverbsGidEntry{Gid: netip.MustParseAddr(addr).As16(), GidIndex: index, PortNum: 1, GidType: typ,
+			NetdevIfindex: ifindex}
 	}
 	r.k.Set(func() {
-		r.k.GIDs = []uapi.IbUverbsGidEntry{entry(0, 1, "192.0.2.1", 0), entry(1, 2, "192.0.2.1", 0), entry(2, 2, "169.254.0.1", 0),
-			entry(3, 2, "2001:db8::1", 0), entry(4, 2, "198.51.100.1", 1<<30), entry(300, 2, "203.0.113.1", 0), entry(5, 0, "fe80::1", 0)}
+		r.k.GIDs = []uapi.IbUverbsGidEntry{entry(0, 1, "192.0.2.1", 0), entry(1, 2, "192.0.2.1", 0),
+			entry(2, 2, "169.254.0.1", 0), entry(3, 2, "2001:db8::1", 0), entry(4, 2, "198.51.100.1", 1<<30),
+			entry(300, 2, "203.0.113.1", 0), entry(5, 0, "fe80::1", 0)}
 	})
 	entries := good(r.c.GIDs(1))(t)
 	for _, e := range entries {
@@ -107,23 +109,26 @@ func gidChoices(t *testing.T) (all []errorCase) {
 	}
 	e := entries[1]
 	score, reason := judge(e, netip.MustParseAddr("192.0.2.9"), e.GID.Addr())
-	all = append(all, errorCase{fmt.Sprintf("score %d, with a route", score), errors.New(GIDChoice{e, score, reason}.String()), nil})
+	all = append(all, errorCase{fmt.Sprintf("score %d, with a route", score),
+		errors.New(GIDChoice{e, score, reason}.String()), nil})
 	e = entries[2]
 	score, reason = judge(e, netip.Addr{}, netip.Addr{})
-	all = append(all, errorCase{fmt.Sprintf("score %d, for any peer", score), errors.New(GIDChoice{e, score, reason}.String()), nil})
+	all = append(all, errorCase{fmt.Sprintf("score %d, for any peer", score),
+		errors.New(GIDChoice{e, score, reason}.String()), nil})
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.EAFNOSUPPORT} {
 		err := explainNetdevs("read GIDs", "fake0", os.NewSyscallError("socket", errno))
 		all = append(all, errorCase{"names of interfaces, " + errnoName(errno), err, []error{errno}})
 	}
 	r.k.Set(func() { r.k.GIDs = r.k.GIDs[:1] })
-	return append(all, errorCase{"no entry that can be used", second(r.c.SelectGID(1, netip.MustParseAddr("192.0.2.9"))), []error{ErrInvalid}})
+	return append(all, errorCase{"no entry that can be used", second(r.c.SelectGID(1, netip.MustParseAddr("192.0.2.9"))),
+		[]error{ErrInvalid}})
 }
 
 func statusErrors() (all []errorCase) {
-	names := [...]string{1: "WCLocLenErr", "WCLocQPOpErr", "WCLocEECOpErr", "WCLocProtErr", "WCWRFlushErr", "WCMWBindErr", "WCBadRespErr",
-		"WCLocAccessErr", "WCRemInvReqErr", "WCRemAccessErr", "WCRemOpErr", "WCRetryExcErr", "WCRNRRetryExcErr", "WCLocRDDViolErr",
-		"WCRemInvRDReqErr", "WCRemAbortErr", "WCInvEECNErr", "WCInvEECStateErr", "WCFatalErr", "WCRespTimeoutErr", "WCGeneralErr",
-		"WCTMErr", "WCTMRndvIncomplete", "a status of a newer kernel"}
+	names := [...]string{1: "WCLocLenErr", "WCLocQPOpErr", "WCLocEECOpErr", "WCLocProtErr", "WCWRFlushErr", "WCMWBindErr",
+		"WCBadRespErr", "WCLocAccessErr", "WCRemInvReqErr", "WCRemAccessErr", "WCRemOpErr", "WCRetryExcErr",
+		"WCRNRRetryExcErr", "WCLocRDDViolErr", "WCRemInvRDReqErr", "WCRemAbortErr", "WCInvEECNErr", "WCInvEECStateErr",
+		"WCFatalErr", "WCRespTimeoutErr", "WCGeneralErr", "WCTMErr", "WCTMRndvIncomplete", "a status of a newer kernel"}
 	for s := WCStatus(1); s <= WCTMRndvIncomplete+1; s++ {
 		wc := WC{Status: s}
 		all = append(all, errorCase{names[s], wc.Err(), []error{s}})

@@ -38,10 +38,13 @@ var registerFake = sync.OnceFunc(func() { driver.Register[QPConfig, AHAttr, Send
 func TestErrorTexts(t *testing.T) {
 	registerFake()
 	groups := []errorGroup{
-		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)}, {"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
+		{"Opening a device", openErrors()}, {"Numbers", numberErrors(t)}, {"Memory", memoryErrors(t)},
+		{"Memory windows", mwErrors(t)}, {"GIDs", gidChoices(t)},
 		{"Connecting", connectErrors(t)},
-		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)}, {"What not every device does", optionalErrors(t)},
-		{"Datagrams", datagramErrors(t)}, {"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)}, {"Domains", domainErrors(t)}, {"Sharing a context", importErrors(t)}, {"Life", lifeErrors(t)},
+		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)},
+		{"What not every device does", optionalErrors(t)}, {"Datagrams", datagramErrors(t)},
+		{"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)},
+		{"Domains", domainErrors(t)}, {"Sharing a context", importErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", append(sentinels(), waitErrors(t)...)},
 		{"Completions", statusErrors()},
 	}
@@ -74,12 +77,17 @@ func openErrors() []errorCase {
 		return second(d.Open())
 	}
 	return []errorCase{
-		{"no such device", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}, {Name: "mlx5_0"}}), []error{ErrNoDevice, unix.ENODEV}},
+		{"no such device", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}, {Name: "mlx5_0"}}),
+			[]error{ErrNoDevice, unix.ENODEV}},
 		{"no device at all", noSuchDevice("", nil), []error{ErrNoDevice}},
-		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}), []error{ErrNoDevice, unix.EPROTONOSUPPORT}},
-		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}), []error{unix.EPERM, fs.ErrPermission}},
-		{"list without descriptors", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EMFILE}), []error{unix.EMFILE}},
-		{"limit of the rdma cgroup", (&Context{name: "mlx5_0"}).wrap("open", "mlx5_0", unix.EAGAIN, ""), []error{unix.EAGAIN}},
+		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}),
+			[]error{ErrNoDevice, unix.EPROTONOSUPPORT}},
+		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}),
+			[]error{unix.EPERM, fs.ErrPermission}},
+		{"list without descriptors", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EMFILE}),
+			[]error{unix.EMFILE}},
+		{"limit of the rdma cgroup", (&Context{name: "mlx5_0"}).wrap("open", "mlx5_0", unix.EAGAIN, ""),
+			[]error{unix.EAGAIN}},
 		{"limit of the rdma cgroup, found", cgroupError(), []error{unix.EAGAIN}},
 		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_SIW }), []error{ErrNoProvider}},
 		{"provider not linked", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_RXE }), []error{ErrNoProvider}},
@@ -93,7 +101,8 @@ func openErrors() []errorCase {
 		{"another namespace", explainOpen(&d, unix.EPERM), []error{ErrNetns, fs.ErrPermission}},
 		{"removed", explainOpen(&d, unix.ENXIO), []error{ErrDeviceGone, unix.ENXIO}},
 		{"no descriptors", explainOpen(&d, unix.EMFILE), []error{unix.EMFILE}},
-		{"kernel too old", (&Context{}).wrap("open", "rxe0", explainGetContext(unix.ENOTTY), ""), []error{ErrNotSupported, unix.ENOTTY}},
+		{"kernel too old", (&Context{}).wrap("open", "rxe0", explainGetContext(unix.ENOTTY), ""),
+			[]error{ErrNotSupported, unix.ENOTTY}},
 	}
 }
 
@@ -258,7 +267,8 @@ func stateErrors(t *testing.T) []errorCase {
 		{"receive in RESET", second(qp.PostRecv(RecvWR{})), []error{ErrState}},
 		{"INIT, attribute missing", to(StateInit, MaskPort), inv},
 		{"INIT, attribute too many", to(StateInit, MaskPort|MaskPKeyIndex|MaskAccess|MaskDestQPN), inv},
-		{"INIT, no such port", qp.Modify(QPAttr{State: StateInit, Port: 7}, MaskState|MaskPort|MaskPKeyIndex|MaskAccess), inv},
+		{"INIT, no such port", qp.Modify(QPAttr{State: StateInit, Port: 7}, MaskState|MaskPort|MaskPKeyIndex|MaskAccess),
+			inv},
 		{"RESET, with an attribute", to(StateReset, MaskPort), inv},
 	}
 	check(t, qp.Init())

@@ -22,7 +22,8 @@ func ExamplePD_CreateAHFromWC() {
 		}
 		// Keep ah for the next datagram from the same sender. Close it when the requests that
 		// use it have completed.
-		_, err = qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, QPN: wc.SrcQP, QKey: qkey, Inline: []byte("thanks")})
+		_, err = qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, QPN: wc.SrcQP, QKey: qkey,
+			Inline: []byte("thanks")})
 		return err
 	}
 	_ = answer

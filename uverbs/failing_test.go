@@ -16,13 +16,15 @@ type failure = failtest.Failure
 // error.
 func TestEveryFunctionFails(t *testing.T) {
 	failures := map[string]failure{}
-	for _, add := range []func(*testing.T, map[string]failure){failClosed, failInvalid, failBusy, failKernel, failOther, failRaw} {
+	for _, add := range []func(*testing.T, map[string]failure){
+		failClosed, failInvalid, failBusy, failKernel, failOther, failRaw} {
 		add(t, failures)
 	}
 	p := &failtest.Package{
 		Failures: failures,
-		Names: map[error]string{ErrClosed: "[ErrClosed]", ErrBusy: "[ErrBusy]", ErrInvalid: "[ErrInvalid]", ErrNotSupported: "[ErrNotSupported]",
-			ErrNoDevice: "[ErrNoDevice]", ErrState: "[ErrState]", ErrNoAH: "[ErrNoAH]", ErrNoMW: "[ErrNoMW]"},
+		Names: map[error]string{ErrClosed: "[ErrClosed]", ErrBusy: "[ErrBusy]", ErrInvalid: "[ErrInvalid]",
+			ErrNotSupported: "[ErrNotSupported]", ErrNoDevice: "[ErrNoDevice]", ErrState: "[ErrState]", ErrNoAH: "[ErrNoAH]",
+			ErrNoMW: "[ErrNoMW]"},
 		CannotFail: []string{"Endpoint.MarshalText", "GID.MarshalText"},
 	}
 	p.Check(t)

@@ -195,7 +195,8 @@ func (d fakeTD) Retire() error {
 
 func (c *fakeContext) AllocPD(alloc driver.Command) (driver.Reply, error) { return alloc(nil, nil) }
 
-func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.Command) (providerQP, driver.Reply, error) {
+func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.Command) (
+	providerQP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, c.p.pinned(err)
@@ -211,7 +212,8 @@ func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.
 	if cfg.RecvCQ != nil {
 		recvs = cfg.RecvCQ.impl.(*fakeCQ)
 	}
-	q := &fakeQP{num: r.Number, cap: QPCap(r.Cap), sends: sends, recvs: recvs, typ: cfg.Type, env: env, ticket: leak.Track("ring of", "QP")}
+	q := &fakeQP{num: r.Number, cap: QPCap(r.Cap), sends: sends, recvs: recvs, typ: cfg.Type, env: env,
+		ticket: leak.Track("ring of", "QP")}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)

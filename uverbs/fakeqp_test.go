@@ -113,7 +113,8 @@ func (q *fakeQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 		return
 	}
 	q.ahs[q.n] = nil
-	q.batch[q.n] = SendWR{WRID: wrID, Opcode: Opcode(op.Opcode()), Flags: SendFlags(op.Flags()), RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: Opcode(op.Opcode()), Flags: SendFlags(op.Flags()), RemoteAddr: raddr,
+		RKey: rkey, Imm: imm}
 	q.n++
 }
 

@@ -70,12 +70,14 @@ func TestSGERefused(t *testing.T) {
 }
 
 func FuzzEndpoint(f *testing.F) {
-	seed := Endpoint{QPN: 0x11, PSN: 0xabcdef, LID: 7, GID: GIDFromAddr(netip.MustParseAddr("192.0.2.1")), MTU: MTU1024, RdAtomic: 16}
+	seed := Endpoint{QPN: 0x11, PSN: 0xabcdef, LID: 7, GID: GIDFromAddr(netip.MustParseAddr("192.0.2.1")), MTU: MTU1024,
+		RdAtomic: 16}
 	f.Add([]byte(seed.String()))
 	for _, s := range []string{"", ":::::", seed.String() + " ", seed.String() + "0", " " + seed.String(),
-		strings.ToUpper(seed.String()), strings.Replace(seed.String(), ":3:", ":9:", 1), strings.Replace(seed.String(), ":16", ":+16", 1),
-		"0007:1:1:" + strings.Repeat("0", 32) + ":3:1", seed.String() + ":", seed.String() + ":grh:ece=15b3.10000001",
-		seed.String() + ":ece=x", seed.String() + ":ece=1.2 ", seed.String() + ":later=7"} {
+		strings.ToUpper(seed.String()), strings.Replace(seed.String(), ":3:", ":9:", 1),
+		strings.Replace(seed.String(), ":16", ":+16", 1), "0007:1:1:" + strings.Repeat("0", 32) + ":3:1", seed.String() + ":",
+		seed.String() + ":grh:ece=15b3.10000001", seed.String() + ":ece=x", seed.String() + ":ece=1.2 ",
+		seed.String() + ":later=7"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -129,7 +131,8 @@ func FuzzGID(f *testing.F) {
 }
 
 func FuzzEndpointRoundTrip(f *testing.F) {
-	f.Add(uint32(1), uint32(2), uint16(3), []byte("0123456789abcdef"), uint8(3), uint8(255), true, uint32(0x15b3), uint32(7))
+	f.Add(uint32(1), uint32(2), uint16(3), []byte("0123456789abcdef"), uint8(3), uint8(255), true, uint32(0x15b3),
+		uint32(7))
 	f.Fuzz(func(t *testing.T, qpn, psn uint32, lid uint16, gid []byte, mtu, rd uint8, grh bool, vendor, options uint32) {
 		e := Endpoint{QPN: qpn & 0xffffff, PSN: psn & 0xffffff, LID: lid, MTU: MTU(mtu%5 + 1), RdAtomic: rd, GRHRequired: grh}
 		if options != 0 {

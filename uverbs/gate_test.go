@@ -143,7 +143,8 @@ func loseBeside(t *testing.T) {
 		running.Add(1)
 		posting.Go(func() {
 			for first := true; !over.Load(); first = false {
-				if err := post(); err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState) && !errors.Is(err, ErrDeviceGone) {
+				if err := post(); err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState) &&
+					!errors.Is(err, ErrDeviceGone) {
 					t.Errorf("%s: %v", name, err)
 				}
 				if first {

@@ -126,7 +126,8 @@ func TestAHKey(t *testing.T) {
 	wc := &WC{Flags: WCGRH, SLID: 7, SL: 2, PathBits: 1, SrcQP: 5, WRID: 6}
 	key := func(wc WC, grh []byte) AHKey { return good(wc.AHKey(grh))(t) }
 	base := key(*wc, header4(0, "192.0.2.9", "192.0.2.1"))
-	if again := key(WC{Flags: WCGRH | WCWithImm, SLID: 7, SL: 2, PathBits: 1, SrcQP: 8}, header4(0x66, "192.0.2.9", "192.0.2.1")); again != base {
+	if again := key(WC{Flags: WCGRH | WCWithImm, SLID: 7, SL: 2, PathBits: 1, SrcQP: 8},
+		header4(0x66, "192.0.2.9", "192.0.2.1")); again != base {
 		t.Errorf("another datagram of the same sender: %+v, want %+v", again, base)
 	}
 	for name, other := range map[string]AHKey{
@@ -139,7 +140,8 @@ func TestAHKey(t *testing.T) {
 			t.Errorf("%s: the same key", name)
 		}
 	}
-	if v1, v2 := key(*wc, header6(nextBTH, "fe80::9", "fe80::1")), key(*wc, header6(nextUDP, "fe80::9", "fe80::1")); v1 == v2 {
+	if v1, v2 := key(*wc, header6(nextBTH, "fe80::9", "fe80::1")),
+		key(*wc, header6(nextUDP, "fe80::9", "fe80::1")); v1 == v2 {
 		t.Error("RoCE v1 and v2: the same key")
 	}
 	grh := header4(0, "192.0.2.9", "192.0.2.1")

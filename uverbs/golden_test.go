@@ -32,7 +32,8 @@ func TestCommandBytes(t *testing.T) {
 	qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, RecvCQ: other, MaxSendWR: 0x11, MaxRecvWR: 0x22, MaxSendSGE: 3,
 		MaxRecvSGE: 4, MaxInline: 0x55, SignalAll: true, Access: RemoteRead | RemoteWrite}))(t)
 	qp.psn = 0x123456
-	check(t, qp.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
+	check(t, qp.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048,
+		RdAtomic: 9}))
 	check(t, qp.Modify(QPAttr{MinRNRTimer: 3, Access: RemoteWrite}, MaskMinRNRTimer|MaskAccess))
 	good(qp.Query(MaskState | MaskCap))(t)
 	check(t, cq.Resize(200))
@@ -53,7 +54,8 @@ func TestCommandBytes(t *testing.T) {
 	if r.c.removed() {
 		t.Error("the device counts as removed")
 	}
-	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}))
+	check(t, uc.Connect(Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048,
+		RdAtomic: 9}))
 	check(t, r.c.Close())
 	r.k.Close(t)
 
@@ -65,7 +67,8 @@ func TestCommandBytes(t *testing.T) {
 	ioctltest.Golden(t, "commands", out.String())
 
 	// Only providers issue these.
-	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true, "PD.QUERY": true}
+	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true,
+		"PD.QUERY": true}
 	for _, e := range ioctltest.Names() {
 		if !seen[e] && !doorbells[e] {
 			t.Errorf("%s is not in the golden file", e)
@@ -97,7 +100,8 @@ func optionalCommands(t *testing.T, r *rig, cq *CQ, qp *QP) {
 	good(r.c.QueryGID(1, 2))(t)
 	good(r.c.QueryPortSpeed(1))(t)
 	check(t, cq.Moderate(0x1111, 0x2222))
-	check(t, qp.Modify(QPAttr{State: StateRTS, MinRNRTimer: 4, RateLimit: 0x11111}, MaskState|MaskMinRNRTimer|MaskRateLimit))
+	check(t, qp.Modify(QPAttr{State: StateRTS, MinRNRTimer: 4, RateLimit: 0x11111},
+		MaskState|MaskMinRNRTimer|MaskRateLimit))
 }
 
 func memoryCommands(t *testing.T, r *rig, b []byte) {
@@ -114,14 +118,15 @@ func memoryCommands(t *testing.T, r *rig, b []byte) {
 func datagramCommands(t *testing.T, pd *PD, cq *CQ) {
 	t.Helper()
 	srq := good(pd.CreateSRQ(SRQConfig{MaxWR: 0x66, MaxSGE: 5, Limit: 0x33}))(t)
-	ud := good(pd.CreateQP(QPConfig{Type: UD, SendCQ: cq, SRQ: srq, MaxSendWR: 0x12, MaxRecvWR: 0x23, QKey: 0x11223344}))(t)
+	ud := good(pd.CreateQP(QPConfig{Type: UD, SendCQ: cq, SRQ: srq, MaxSendWR: 0x12, MaxRecvWR: 0x23,
+		QKey: 0x11223344}))(t)
 	ud.psn = 0x123456
 	check(t, ud.Ready())
 	group := GID{0: 0xff, 1: 0x0e, 15: 0x77}
 	check(t, ud.AttachMcast(group, 0xc001))
 	check(t, ud.DetachMcast(group, 0xc001))
-	ah := good(pd.CreateAH(AHAttr{IsGlobal: true, DGID: GID{0: 0x20, 15: 0x99}, FlowLabel: 0x12345, SGIDIndex: 2, HopLimit: 0x41,
-		TrafficClass: 0x55, DLID: 0x1111, SL: 7, SrcPathBits: 3, StaticRate: 6, Port: 1}))(t)
+	ah := good(pd.CreateAH(AHAttr{IsGlobal: true, DGID: GID{0: 0x20, 15: 0x99}, FlowLabel: 0x12345, SGIDIndex: 2,
+		HopLimit: 0x41, TrafficClass: 0x55, DLID: 0x1111, SL: 7, SrcPathBits: 3, StaticRate: 6, Port: 1}))(t)
 	check(t, ah.Close())
 	check(t, srq.Modify(SRQAttr{MaxWR: 0x77, Limit: 0x44}, SRQMaskMaxWR|SRQMaskLimit))
 	if a := good(srq.Query())(t); a != (SRQAttr{MaxWR: 0x77, MaxSGE: 5, Limit: 0x44}) {
@@ -134,8 +139,8 @@ func TestQPAttrRoundTrip(t *testing.T) {
 	a := QPAttr{State: 1, CurState: 2, PathMTU: 3, PathMigState: 1, QKey: 5, RQPSN: 6, SQPSN: 7, DestQPN: 8, Access: 9,
 		PKeyIndex: 10, AltPKeyIndex: 11, MaxRdAtomic: 12, MaxDestRdAtomic: 13, MinRNRTimer: 14, Port: 15, Timeout: 16,
 		RetryCnt: 17, RNRRetry: 18, AltPort: 19, AltTimeout: 20,
-		AV: AHAttr{IsGlobal: true, DGID: GID{1, 2}, FlowLabel: 21, SGIDIndex: 22, HopLimit: 23, TrafficClass: 24, DLID: 25, SL: 26,
-			SrcPathBits: 27, StaticRate: 28, Port: 29},
+		AV: AHAttr{IsGlobal: true, DGID: GID{1, 2}, FlowLabel: 21, SGIDIndex: 22, HopLimit: 23, TrafficClass: 24, DLID: 25,
+			SL: 26, SrcPathBits: 27, StaticRate: 28, Port: 29},
 		AltAV: AHAttr{DGID: GID{3}, DLID: 30, Port: 31}}
 	got := roundTrip(&a)
 	if got != a {
@@ -148,11 +153,12 @@ func TestQPAttrRoundTrip(t *testing.T) {
 func roundTrip(a *QPAttr) QPAttr {
 	var req uapi.IbUverbsModifyQp
 	a.encode(&req)
-	resp := uapi.IbUverbsQueryQpResp{Dest: req.Dest, AltDest: req.AltDest, Qkey: req.Qkey, RqPsn: req.RqPsn, SqPsn: req.SqPsn,
-		DestQpNum: req.DestQpNum, QpAccessFlags: req.QpAccessFlags, PkeyIndex: req.PkeyIndex, AltPkeyIndex: req.AltPkeyIndex,
-		QpState: req.QpState, CurQpState: req.CurQpState, PathMtu: req.PathMtu, PathMigState: req.PathMigState,
-		MaxRdAtomic: req.MaxRdAtomic, MaxDestRdAtomic: req.MaxDestRdAtomic, MinRnrTimer: req.MinRnrTimer, PortNum: req.PortNum,
-		Timeout: req.Timeout, RetryCnt: req.RetryCnt, RnrRetry: req.RnrRetry, AltPortNum: req.AltPortNum, AltTimeout: req.AltTimeout}
+	resp := uapi.IbUverbsQueryQpResp{Dest: req.Dest, AltDest: req.AltDest, Qkey: req.Qkey, RqPsn: req.RqPsn,
+		SqPsn: req.SqPsn, DestQpNum: req.DestQpNum, QpAccessFlags: req.QpAccessFlags, PkeyIndex: req.PkeyIndex,
+		AltPkeyIndex: req.AltPkeyIndex, QpState: req.QpState, CurQpState: req.CurQpState, PathMtu: req.PathMtu,
+		PathMigState: req.PathMigState, MaxRdAtomic: req.MaxRdAtomic, MaxDestRdAtomic: req.MaxDestRdAtomic,
+		MinRnrTimer: req.MinRnrTimer, PortNum: req.PortNum, Timeout: req.Timeout, RetryCnt: req.RetryCnt,
+		RnrRetry: req.RnrRetry, AltPortNum: req.AltPortNum, AltTimeout: req.AltTimeout}
 	var back QPAttr
 	back.decode(&resp)
 	return back

@@ -39,7 +39,8 @@ func raw(t *testing.T, gids ...string) (*rig, *QP) {
 	r.k.Set(func() {
 		r.k.GIDs = nil
 		for i, a := range gids {
-			r.k.GIDs = append(r.k.GIDs, uapi.IbUverbsGidEntry{Gid: netip.MustParseAddr(a).As16(), GidIndex: uint32(i), GidType: 2, PortNum: 1})
+			r.k.GIDs = append(r.k.GIDs, uapi.IbUverbsGidEntry{
+				Gid: netip.MustParseAddr(a).As16(), GidIndex: uint32(i), GidType: 2, PortNum: 1})
 		}
 	})
 	pd := good(r.c.AllocPD())(t)

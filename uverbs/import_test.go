@@ -12,7 +12,8 @@ import (
 // imported returns a second Context on the kernel's context of r.
 func (r *rig) imported(t testing.TB) *Context {
 	t.Helper()
-	c := good(importContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver}, r.p))(t)
+	c := good(importContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver},
+		r.p))(t)
 	t.Cleanup(func() { check(t, c.Close()) })
 	return c
 }
@@ -27,7 +28,8 @@ func TestImport(t *testing.T) {
 	}
 	pd := good(c.ImportPD(b.pd.Handle()))(t)
 	mr := good(pd.ImportMR(b.mr.Handle()))(t)
-	if mr.Addr() != b.mr.Addr() || mr.Len() != b.mr.Len() || mr.LKey() != b.mr.LKey() || mr.RKey() != b.mr.RKey() || mr.Bytes() != nil {
+	if mr.Addr() != b.mr.Addr() || mr.Len() != b.mr.Len() || mr.LKey() != b.mr.LKey() || mr.RKey() != b.mr.RKey() ||
+		mr.Bytes() != nil {
 		t.Errorf("the MR is %+v, not %+v", mr.view.Load(), b.mr.view.Load())
 	}
 	if s := mr.SGE(10, 20); s != b.mr.SGE(10, 20) || mr.SGE(4090, 20).Length != badLength {
@@ -38,7 +40,8 @@ func TestImport(t *testing.T) {
 	}
 	// Events of the objects that c creates are delivered to its own event file.
 	events := map[string]bool{}
-	files := map[string]uint16{"CQ.CREATE": uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, "QP.CREATE": uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD, "SRQ.CREATE": uapi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD}
+	files := map[string]uint16{"CQ.CREATE": uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD,
+		"QP.CREATE": uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD, "SRQ.CREATE": uapi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD}
 	r.k.Before = func(m *ioctltest.Msg) {
 		if id, ok := files[m.Name]; ok {
 			fd, named := m.Ref(id)
@@ -112,7 +115,8 @@ func importErrors(t *testing.T) []errorCase {
 	fails := func(p provider) error {
 		return second(importContext(other.k.Open(t, "uverbs0"), Device{Name: "fake0", DriverID: fakeDriver}, p))
 	}
-	cases = append(cases, errorCase{"a driver that does not share contexts", fails(struct{ provider }{r.p}), []error{ErrNotSupported}})
+	cases = append(cases, errorCase{"a driver that does not share contexts", fails(struct{ provider }{r.p}),
+		[]error{ErrNotSupported}})
 	other.k.Refuse = map[string]unix.Errno{"DEVICE.QUERY_CONTEXT": unix.EOPNOTSUPP}
 	cases = append(cases, errorCase{"a kernel that does not", fails(other.p), []error{ErrNotSupported}})
 	c.impl = plainContext{c.impl}

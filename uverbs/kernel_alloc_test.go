@@ -26,13 +26,15 @@ func TestDeviceNothingAllocated(t *testing.T) {
 		recv  bool
 	}{
 		"SEND": {0, func() error {
-			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.SGE(0, 8), a.SGE(8, 8)}})
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+				SGL: []uverbs.SGE{a.SGE(0, 8), a.SGE(8, 8)}})
 			return err
 		}, true},
 		"windows": {0, func() error {
 			k := uverbs.IncRKey(w2.RKey())
 			_, err := q.PostSend(
-				uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w2, RKey: k, MWRange: uverbs.MWRange{MR: mr, Len: 64, Access: uverbs.RemoteRead}}},
+				uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{
+					MW: w2, RKey: k, MWRange: uverbs.MWRange{MR: mr, Len: 64, Access: uverbs.RemoteRead}}},
 				uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: k},
 				uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
 			w2.SetRKey(k)
@@ -49,18 +51,22 @@ func TestDeviceNothingAllocated(t *testing.T) {
 			return s.Submit()
 		}, true},
 		"WRITE": {0, func() error {
-			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("literal"), RemoteAddr: b.Addr(), RKey: b.RKey()})
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("literal"),
+				RemoteAddr: b.Addr(), RKey: b.RKey()})
 			return err
 		}, false},
 		"WRITE_IMM": {0, func() error {
-			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpWriteImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.SGE(0, 8)}, RemoteAddr: b.Addr(), RKey: b.RKey(), Imm: 5})
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpWriteImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.SGE(0, 8)},
+				RemoteAddr: b.Addr(), RKey: b.RKey(), Imm: 5})
 			return err
 		}, true},
 		"atomics": {0, func() error {
 			_, err := q.PostSend(
 				uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{a.SGE(0, 8)}, RemoteAddr: b.Addr(), RKey: b.RKey()},
-				uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{a.SGE(0, 8)}, RemoteAddr: b.Addr(), RKey: b.RKey(), Swap: 5},
-				uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.SGE(0, 8)}, RemoteAddr: b.Addr(), RKey: b.RKey(), CompareAdd: 5})
+				uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{a.SGE(0, 8)}, RemoteAddr: b.Addr(), RKey: b.RKey(),
+					Swap: 5},
+				uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.SGE(0, 8)},
+					RemoteAddr: b.Addr(), RKey: b.RKey(), CompareAdd: 5})
 			return err
 		}, false},
 		"batch of atomics": {0, func() error {
@@ -77,11 +83,13 @@ func TestDeviceNothingAllocated(t *testing.T) {
 			return w1.Bind(q, 1, uverbs.Signaled, uverbs.MWRange{MR: mr, Len: 64, Access: uverbs.RemoteRead})
 		}, false},
 		"FLUSH": {uverbs.DeviceFlushGlobal, func() error {
-			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpFlush, Flags: uverbs.Signaled, RemoteAddr: fm.Addr(), RKey: fm.RKey(), FlushLength: 8, Placement: uverbs.PlacementGlobal})
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpFlush, Flags: uverbs.Signaled, RemoteAddr: fm.Addr(),
+				RKey: fm.RKey(), FlushLength: 8, Placement: uverbs.PlacementGlobal})
 			return err
 		}, false},
 		"ATOMIC_WRITE": {uverbs.DeviceAtomicWrite, func() error {
-			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Flags: uverbs.Signaled, RemoteAddr: b.Addr(), RKey: b.RKey(), Swap: 8})
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Flags: uverbs.Signaled, RemoteAddr: b.Addr(),
+				RKey: b.RKey(), Swap: 8})
 			return err
 		}, false},
 		"batch of FLUSH and ATOMIC_WRITE": {uverbs.DeviceAtomicWrite | uverbs.DeviceFlushGlobal, func() error {

@@ -127,7 +127,8 @@ func TestDeviceAtomicErrors(t *testing.T) {
 	}{
 		{"misaligned", nil, func(_ *testing.T, _ *loop, wr *uverbs.SendWR) { wr.RemoteAddr += 4 }, uverbs.WCRemInvReqErr},
 		{"wrong rkey", nil, func(_ *testing.T, _ *loop, wr *uverbs.SendWR) { wr.RKey += 0x100 }, uverbs.WCRemAccessErr},
-		{"behind the end", nil, func(_ *testing.T, _ *loop, wr *uverbs.SendWR) { wr.RemoteAddr += bufSize }, uverbs.WCRemAccessErr},
+		{"behind the end", nil, func(_ *testing.T, _ *loop, wr *uverbs.SendWR) { wr.RemoteAddr += bufSize },
+			uverbs.WCRemAccessErr},
 		{"MR without RemoteAtomic", nil, func(t *testing.T, l *loop, wr *uverbs.SendWR) {
 			mr := must(l.pd.Alloc(4096, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteRead))(t)
 			wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()

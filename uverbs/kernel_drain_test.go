@@ -108,7 +108,8 @@ func anyAH(t *testing.T, pd *uverbs.PD, qp *uverbs.QP, typ uverbs.QPType) *uverb
 // goroutine polls. That goroutine gets all completions.
 func TestDeviceDrainShared(t *testing.T) {
 	l := newLoop(t, nil)
-	other := must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: l.a.cq, MaxSendWR: 64, MaxRecvWR: 4, Access: uverbs.RemoteWrite}))(t)
+	other := must(l.pd.CreateQP(uverbs.QPConfig{
+		Type: uverbs.RC, SendCQ: l.a.cq, MaxSendWR: 64, MaxRecvWR: 4, Access: uverbs.RemoteWrite}))(t)
 	check(t, other.Connect(must(other.Endpoint())(t)))
 	const first = 1 << 32 // first number of the other QP's requests
 	var stop atomic.Bool
@@ -121,7 +122,8 @@ func TestDeviceDrainShared(t *testing.T) {
 	go func() {
 		for !stop.Load() {
 			<-room
-			if _, err := other.PostSend(uverbs.SendWR{WRID: first + posted, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled}); err != nil {
+			if _, err := other.PostSend(uverbs.SendWR{
+				WRID: first + posted, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled}); err != nil {
 				done <- err
 				return
 			}
@@ -249,7 +251,8 @@ func TestDeviceSQD(t *testing.T) {
 // toSQD moves a QP to SQD and requests the event.
 func toSQD(t *testing.T, q *uverbs.QP) {
 	t.Helper()
-	err := q.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true}, uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify)
+	err := q.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true},
+		uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify)
 	if errors.Is(err, unix.EINVAL) && strings.Contains(err.Error(), "takes no QP to SQD") {
 		expect.Missing(t, expect.SQD, err)
 	}

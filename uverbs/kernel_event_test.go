@@ -97,7 +97,8 @@ var incidents = map[uverbs.EventType]incident{
 }
 
 func (s *scene) writeTo(rkey uint32) uverbs.SendWR {
-	return uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{s.a.mr.SGE(0, 8)}, RemoteAddr: s.b.mr.Addr(), RKey: rkey}
+	return uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{s.a.mr.SGE(0, 8)},
+		RemoteAddr: s.b.mr.Addr(), RKey: rkey}
 }
 
 // breakSend makes a send fail locally.
@@ -105,7 +106,8 @@ func breakSend(t *testing.T, s *scene) {
 	mr := must(s.pd.Alloc(4096, 0))(t)
 	sge := mr.SGE(0, 8)
 	check(t, mr.Close())
-	post(t, s.a.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{sge}, RemoteAddr: s.b.mr.Addr(), RKey: s.b.mr.RKey()})
+	post(t, s.a.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{sge},
+		RemoteAddr: s.b.mr.Addr(), RKey: s.b.mr.RKey()})
 	if err := s.settled(t); err == nil {
 		t.Fatal("a send from memory that is gone succeeds")
 	}
@@ -121,11 +123,13 @@ func (s *scene) settled(t *testing.T) error {
 
 // reachRTR sends a message to a QP in RTR.
 func reachRTR(t *testing.T, s *scene) {
-	rtr := must(s.b.qp.Query(uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer | uverbs.MaskAccess | uverbs.MaskPort))(t)
+	rtr := must(s.b.qp.Query(uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
+		uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer | uverbs.MaskAccess | uverbs.MaskPort))(t)
 	for _, to := range []uverbs.QPState{uverbs.StateReset, uverbs.StateInit, uverbs.StateRTR} {
 		mask := map[uverbs.QPState]uverbs.QPMask{
 			uverbs.StateInit: uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess,
-			uverbs.StateRTR:  uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
+			uverbs.StateRTR: uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
+				uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
 		}[to]
 		rtr.State = to
 		check(t, s.b.qp.Modify(rtr, mask|uverbs.MaskState))

@@ -53,14 +53,15 @@ func TestDeviceEveryGID(t *testing.T) {
 				t.Fatalf("the endpoint has %v", got)
 			}
 			l.a.fill(1)
-			post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize)},
-				RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
+			post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+				SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
 			l.success(t, l.a, 1, uverbs.WCWrite)
 			same(t, l.b.mr.Bytes(), l.a.mr.Bytes())
 		})
 		families[g.GID.Addr().Is4()]++
 	}
 	if families[true] == 0 || families[false] == 0 {
-		t.Errorf("the port has %d IPv4 and %d IPv6 addresses of RoCE v2: nothing was shown for one of them", families[true], families[false])
+		t.Errorf("the port has %d IPv4 and %d IPv6 addresses of RoCE v2: nothing was shown for one of them", families[true],
+			families[false])
 	}
 }

@@ -122,7 +122,8 @@ func TestDeviceModifyExplained(t *testing.T) {
 	}
 	refused("RESET, which does not go to RTS", uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.MaskState)
 	refused("also needs PKeyIndex, Port", uverbs.QPAttr{State: uverbs.StateInit}, uverbs.MaskState|uverbs.MaskAccess)
-	refused("Port is 9", uverbs.QPAttr{State: uverbs.StateInit, Port: 9}, uverbs.MaskState|uverbs.MaskAccess|uverbs.MaskPKeyIndex|uverbs.MaskPort)
+	refused("Port is 9", uverbs.QPAttr{State: uverbs.StateInit, Port: 9},
+		uverbs.MaskState|uverbs.MaskAccess|uverbs.MaskPKeyIndex|uverbs.MaskPort)
 	check(t, qp.Init())
 	if _, err := qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend}); !errors.Is(err, uverbs.ErrState) {
 		t.Errorf("PostSend in INIT: %v", err)
@@ -130,7 +131,8 @@ func TestDeviceModifyExplained(t *testing.T) {
 	if n, err := qp.PostRecv(uverbs.RecvWR{}); n != 1 || err != nil {
 		t.Errorf("PostRecv in INIT: %d, %v", n, err)
 	}
-	toRTR := uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
+	toRTR := uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
+		uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
 	refused("also needs MinRNRTimer", uverbs.QPAttr{State: uverbs.StateRTR}, toRTR&^uverbs.MaskMinRNRTimer)
 	av := uverbs.AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 200, HopLimit: 1}
 	refused("SGIDIndex is 200", uverbs.QPAttr{State: uverbs.StateRTR, AV: av, PathMTU: uverbs.MTU1024}, toRTR)
@@ -159,7 +161,8 @@ func TestDeviceGIDs(t *testing.T) {
 		if got := netip.MustParseAddr(read("gids/" + idx)); got != netip.AddrFrom16(g.GID) {
 			t.Errorf("GID %d is %v, sysfs has %v", g.Index, g.GID, got)
 		}
-		if typ := read("gid_attrs/types/" + idx); typ != g.Type.String() && !(typ == "IB/RoCE v1" && g.Type != uverbs.GIDTypeRoCEv2) {
+		if typ := read("gid_attrs/types/" + idx); typ != g.Type.String() &&
+			!(typ == "IB/RoCE v1" && g.Type != uverbs.GIDTypeRoCEv2) {
 			t.Errorf("GID %d is of type %v, sysfs has %q", g.Index, g.Type, typ)
 		}
 		if ndev := read("gid_attrs/ndevs/" + idx); ndev != g.Netdev {
@@ -210,8 +213,8 @@ func victim(t *testing.T) {
 	l := newLoop(t, nil)
 	os.Stdout.WriteString("ready\n")
 	for {
-		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize)},
-			RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
+		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
 		check(t, l.completionOf(l.a))
 	}
 }
@@ -235,7 +238,8 @@ func TestDeviceMemlock(t *testing.T) {
 	if !errors.Is(err, uverbs.ErrMemlock) || !errors.Is(err, unix.ENOMEM) {
 		t.Fatalf("Alloc over the limit: %v", err)
 	}
-	for _, want := range []string{"1048576 bytes are needed", "RLIMIT_MEMLOCK is 65536 bytes", "ulimit -l", "CAP_IPC_LOCK"} {
+	for _, want := range []string{"1048576 bytes are needed", "RLIMIT_MEMLOCK is 65536 bytes", "ulimit -l",
+		"CAP_IPC_LOCK"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -311,7 +315,8 @@ func TestDeviceAllocations(t *testing.T) {
 	zero("PostRecv and SEND", func() {
 		_, err := b.qp.PostRecv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}})
 		check(t, err)
-		_, err = a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{a.mr.SGE(0, 64)}})
+		_, err = a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{a.mr.SGE(0, 64)}})
 		check(t, err)
 		drain(a, 1)
 		drain(b, 1)

@@ -24,9 +24,11 @@ func member(t *testing.T, group netip.Addr, netdev string) {
 	t.Cleanup(func() { unix.Close(fd) })
 	index := must(net.InterfaceByName(netdev))(t).Index
 	if group.Is4() {
-		check(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)}))
+		check(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)}))
 	} else {
-		check(t, unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
+		check(t, unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+			&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
 	}
 }
 
@@ -50,8 +52,10 @@ func TestDeviceMcast(t *testing.T) {
 				check(t, s.qp.AttachMcast(mgid, 0))
 				s.listen(t, 0)
 			}
-			ah := must(pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: mgid, SGIDIndex: uint8(gid.Index), HopLimit: 1, Port: uint8(gid.Port)}))(t)
-			post(t, a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xffffff, QKey: qkey, Inline: []byte("to all")})
+			ah := must(pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: mgid, SGIDIndex: uint8(gid.Index), HopLimit: 1,
+				Port: uint8(gid.Port)}))(t)
+			post(t, a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xffffff, QKey: qkey,
+				Inline: []byte("to all")})
 			a.success(t, 0, uverbs.WCSend)
 			for _, s := range []*station{b, c} {
 				wc, grh, data := s.datagram(t, 0)
@@ -67,7 +71,8 @@ func TestDeviceMcast(t *testing.T) {
 				t.Errorf("DetachMcast of a group that was left: %v", err)
 			}
 			c.listen(t, 0)
-			post(t, a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xffffff, QKey: qkey, Inline: []byte("to c")})
+			post(t, a.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xffffff, QKey: qkey,
+				Inline: []byte("to c")})
 			c.datagram(t, 0)
 			b.silent(t, 0)
 			check(t, c.qp.Close()) // leaves the group

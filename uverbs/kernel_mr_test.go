@@ -155,7 +155,8 @@ func TestDeviceODP(t *testing.T) {
 		l.success(t, l.a, 1, uverbs.WCWrite)
 		same(t, at(to, 0), at(from, round))
 		receive(t, l.b.qp, uverbs.RecvWR{WRID: 2, SGL: []uverbs.SGE{to.SGE(page, n)}})
-		post(t, l.a.qp, uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{from.SGE(round*page, n)}})
+		post(t, l.a.qp, uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{from.SGE(round*page, n)}})
 		l.success(t, l.a, 3, uverbs.WCSend)
 		l.success(t, l.b, 2, uverbs.WCRecv)
 		same(t, at(to, 1), at(from, round))
@@ -252,7 +253,8 @@ func TestDeviceAdvise(t *testing.T) {
 	}{
 		{"unknown advice", l.pd.AdviseMR(77, 0, whole), uverbs.ErrNotSupported},
 		{"unknown flag", l.pd.AdviseMR(uverbs.AdvicePrefetch, 1<<5, whole), uverbs.ErrInvalid},
-		{"pinned memory", l.pd.AdviseMR(uverbs.AdvicePrefetch, uverbs.AdviseFlush, uverbs.MRRange{MR: plain, Len: 1}), uverbs.ErrInvalid},
+		{"pinned memory", l.pd.AdviseMR(uverbs.AdvicePrefetch, uverbs.AdviseFlush, uverbs.MRRange{MR: plain, Len: 1}),
+			uverbs.ErrInvalid},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, c.err, c.want)

@@ -23,7 +23,8 @@ func (l *loop) window(t *testing.T, typ uverbs.MWType) (*uverbs.MW, *uverbs.MR) 
 // through writes 8 bytes to addr with a request of a, and checks that they arrive at off in mr.
 func (l *loop) through(t *testing.T, mr *uverbs.MR, off int, addr uint64, rkey uint32, value string) {
 	t.Helper()
-	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte(value), RemoteAddr: addr, RKey: rkey})
+	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte(value),
+		RemoteAddr: addr, RKey: rkey})
 	l.success(t, l.a, 9, uverbs.WCWrite)
 	same(t, mr.Bytes()[off:off+len(value)], []byte(value))
 }
@@ -31,7 +32,8 @@ func (l *loop) through(t *testing.T, mr *uverbs.MR, off int, addr uint64, rkey u
 // shut checks that a WRITE of a with rkey fails.
 func (l *loop) shut(t *testing.T, addr uint64, rkey uint32) {
 	t.Helper()
-	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("must not"), RemoteAddr: addr, RKey: rkey})
+	post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("must not"),
+		RemoteAddr: addr, RKey: rkey})
 	if wc := l.completion(t, l.a); wc.WRID != 9 || !errors.Is(wc.Err(), uverbs.WCRemAccessErr) {
 		t.Fatalf("a WRITE by key %#x: %+v", rkey, wc)
 	}
@@ -49,7 +51,8 @@ func TestDeviceMWType1(t *testing.T) {
 			}
 			key := w.RKey()
 			for off := 64; off < 64*5; off += 64 {
-				check(t, w.Bind(binder.qp, 1, uverbs.Signaled, uverbs.MWRange{MR: mr, Off: off, Len: 32, Access: uverbs.RemoteWrite | uverbs.RemoteRead}))
+				check(t, w.Bind(binder.qp, 1, uverbs.Signaled,
+					uverbs.MWRange{MR: mr, Off: off, Len: 32, Access: uverbs.RemoteWrite | uverbs.RemoteRead}))
 				if w.RKey() != uverbs.IncRKey(key) {
 					t.Fatalf("the key is %#x, it was %#x", w.RKey(), key)
 				}
@@ -89,7 +92,8 @@ func TestDeviceMWLimits(t *testing.T) {
 				l.shut(t, addr, key)
 				return
 			}
-			post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: addr, RKey: key})
+			post(t, l.a.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: addr,
+				RKey: key})
 			if wc := l.completion(t, l.a); !errors.Is(wc.Err(), uverbs.WCRemAccessErr) {
 				t.Fatalf("a READ: %+v", wc)
 			}
@@ -106,7 +110,8 @@ func (l *loop) bindType2(t *testing.T, w *uverbs.MW, r uverbs.MWRange, batch boo
 		s.BindMW(1, uverbs.Signaled, w, key, r)
 		check(t, s.Submit())
 	} else {
-		post(t, l.b.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled, Bind: &uverbs.MWBind{MW: w, RKey: key, MWRange: r}})
+		post(t, l.b.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled,
+			Bind: &uverbs.MWBind{MW: w, RKey: key, MWRange: r}})
 	}
 	l.success(t, l.b, 1, uverbs.WCBindMW)
 	w.SetRKey(key)
@@ -131,7 +136,8 @@ func TestDeviceMWType2(t *testing.T) {
 					s.LocalInv(2, uverbs.Signaled, w.RKey())
 					check(t, s.Submit())
 				} else {
-					post(t, l.b.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpLocalInv, Flags: uverbs.Signaled, InvalidateRKey: w.RKey()})
+					post(t, l.b.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpLocalInv, Flags: uverbs.Signaled,
+						InvalidateRKey: w.RKey()})
 				}
 				l.success(t, l.b, 2, uverbs.WCLocalInv)
 			}
@@ -156,7 +162,8 @@ func TestDeviceMWRemoteInvalidate(t *testing.T) {
 					s.Inline([]byte("take it"))
 					check(t, s.Submit())
 				} else {
-					post(t, l.a.qp, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSendInv, Flags: uverbs.Signaled, InvalidateRKey: w.RKey(), Inline: []byte("take it")})
+					post(t, l.a.qp, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSendInv, Flags: uverbs.Signaled, InvalidateRKey: w.RKey(),
+						Inline: []byte("take it")})
 				}
 				l.success(t, l.a, 4, uverbs.WCSend)
 				wc := l.success(t, l.b, 3, uverbs.WCRecv)
@@ -177,15 +184,18 @@ func TestDeviceMWErrors(t *testing.T) {
 	lenient := map[string]string{"no right to bind": expect.MWBindRight, "stale key": expect.MWKeyOrder}
 	for name, breach := range map[string]func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR{
 		"no right to bind": func(t *testing.T, l *loop, w *uverbs.MW, _ *uverbs.MR) uverbs.SendWR {
-			return uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: l.b.mr, Len: 8}}}
+			return uverbs.SendWR{Opcode: uverbs.OpBindMW,
+				Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: l.b.mr, Len: 8}}}
 		},
 		"bound twice": func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR {
 			l.bindType2(t, w, uverbs.MWRange{MR: mr, Len: 64}, false)
-			return uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: mr, Len: 8}}}
+			return uverbs.SendWR{Opcode: uverbs.OpBindMW,
+				Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: mr, Len: 8}}}
 		},
 		"stale key": func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR {
 			w.SetRKey(w.RKey() + 1)
-			return uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: mr, Len: 8}}}
+			return uverbs.SendWR{Opcode: uverbs.OpBindMW,
+				Bind: &uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: mr, Len: 8}}}
 		},
 		"invalidated, unknown": func(t *testing.T, l *loop, w *uverbs.MW, _ *uverbs.MR) uverbs.SendWR {
 			return uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: w.RKey() + 1}
@@ -201,7 +211,8 @@ func TestDeviceMWErrors(t *testing.T) {
 			if feature := lenient[name]; feature != "" && wc.Err() == nil {
 				expect.Missing(t, feature, errors.New("the device binds it"))
 			}
-			if wc.WRID != 5 || wc.Status != uverbs.WCMWBindErr && wc.Status != uverbs.WCLocQPOpErr && wc.Status != uverbs.WCWRFlushErr {
+			if wc.WRID != 5 || wc.Status != uverbs.WCMWBindErr && wc.Status != uverbs.WCLocQPOpErr &&
+				wc.Status != uverbs.WCWRFlushErr {
 				t.Fatalf("completion %+v", wc)
 			}
 			t.Log(wc.Err())
@@ -216,7 +227,8 @@ func TestDeviceMWQPClosed(t *testing.T) {
 	l.bindType2(t, w, uverbs.MWRange{MR: mr, Len: 64, Access: uverbs.RemoteWrite}, false)
 	check(t, l.b.qp.Close())
 	check(t, mr.Close())
-	n, err := l.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: 1, MWRange: uverbs.MWRange{MR: l.a.mr, Len: 1}}})
+	n, err := l.a.qp.PostSend(uverbs.SendWR{
+		Opcode: uverbs.OpBindMW, Bind: &uverbs.MWBind{MW: w, RKey: 1, MWRange: uverbs.MWRange{MR: l.a.mr, Len: 1}}})
 	if n != 0 || !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("the window of a closed QP: %d, %v", n, err)
 	}

@@ -91,7 +91,8 @@ func TestDeviceOpenElsewhere(t *testing.T) {
 	var device uverbs.Device
 	check(t, json.Unmarshal([]byte(text), &device))
 	_, err := device.Open()
-	if !errors.Is(err, uverbs.ErrNetns) || !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "rdma dev set "+device.Name) {
+	if !errors.Is(err, uverbs.ErrNetns) || !errors.Is(err, unix.EPERM) ||
+		!strings.Contains(err.Error(), "rdma dev set "+device.Name) {
 		t.Errorf("Open from another namespace: %v", err)
 	}
 }

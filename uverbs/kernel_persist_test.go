@@ -35,15 +35,17 @@ func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR
 
 func TestDeviceFlush(t *testing.T) {
 	probe := newLoop(t, nil)
-	capable(t, probe, uverbs.DeviceFlushGlobal, expect.Flush, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFlush, RemoteAddr: probe.b.mr.Addr(),
-		RKey: probe.b.mr.RKey(), FlushLength: 8, Placement: uverbs.PlacementGlobal})
+	capable(t, probe, uverbs.DeviceFlushGlobal, expect.Flush,
+		uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFlush, RemoteAddr: probe.b.mr.Addr(),
+			RKey: probe.b.mr.RKey(), FlushLength: 8, Placement: uverbs.PlacementGlobal})
 	l := newLoop(t, flushing)
 	mr := must(l.pd.Alloc(bufSize, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.FlushGlobal))(t)
 	for _, n := range []int{1, 4096, bufSize} {
 		l.a.fill(byte(n))
-		write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, n)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
-		flush := uverbs.SendWR{WRID: 2, Opcode: uverbs.OpFlush, Flags: uverbs.Signaled, RemoteAddr: mr.Addr(), RKey: mr.RKey(),
-			FlushLength: uint32(n), Placement: uverbs.PlacementGlobal}
+		write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, n)}, RemoteAddr: mr.Addr(),
+			RKey: mr.RKey()}
+		flush := uverbs.SendWR{WRID: 2, Opcode: uverbs.OpFlush, Flags: uverbs.Signaled, RemoteAddr: mr.Addr(),
+			RKey: mr.RKey(), FlushLength: uint32(n), Placement: uverbs.PlacementGlobal}
 		post(t, l.a.qp, write, flush)
 		l.success(t, l.a, 2, uverbs.WCFlush)
 		same(t, mr.Bytes()[:n], l.a.mr.Bytes()[:n])
@@ -92,7 +94,8 @@ func TestDeviceFlushErrors(t *testing.T) {
 
 func TestDeviceAtomicWrite(t *testing.T) {
 	l := newLoop(t, nil)
-	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, Flags: uverbs.Signaled, RemoteAddr: l.b.mr.Addr() + 16, RKey: l.b.mr.RKey(), Swap: 0x1122334455667788}
+	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, Flags: uverbs.Signaled, RemoteAddr: l.b.mr.Addr() + 16,
+		RKey: l.b.mr.RKey(), Swap: 0x1122334455667788}
 	capable(t, l, uverbs.DeviceAtomicWrite, expect.AtomicWrite, wr)
 	setWord(l.b.mr, 8, 1)
 	setWord(l.b.mr, 24, 2)
@@ -129,7 +132,8 @@ func TestDeviceAtomicWriteErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, c.adjust)
-			wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, RemoteAddr: l.b.mr.Addr() + c.off, RKey: l.b.mr.RKey() + c.key, Swap: 5}
+			wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, RemoteAddr: l.b.mr.Addr() + c.off,
+				RKey: l.b.mr.RKey() + c.key, Swap: 5}
 			capable(t, l, uverbs.DeviceAtomicWrite, expect.AtomicWrite, wr)
 			post(t, l.a.qp, wr)
 			wc := l.completion(t, l.a)

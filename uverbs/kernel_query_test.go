@@ -70,16 +70,22 @@ func TestDeviceQueryQP(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.SignalAll = true })
 	peer := must(l.b.qp.Endpoint())(t)
 	q := l.a.qp
-	want := uverbs.QPAttr{State: uverbs.StateRTS, PathMTU: uverbs.MTU512, RQPSN: 0x123456, SQPSN: 0x654321, DestQPN: peer.QPN,
-		Access: uverbs.RemoteRead | uverbs.RemoteWrite, PKeyIndex: 0, MaxRdAtomic: 8, MaxDestRdAtomic: 4, MinRNRTimer: 11, Port: 1, Timeout: 13,
-		RetryCnt: 3, RNRRetry: 5, AV: uverbs.AHAttr{IsGlobal: true, DGID: peer.GID, SGIDIndex: uint8(must(l.dev.SelectGID(0, netip.Addr{}))(t).Index), HopLimit: 33, TrafficClass: 0x40, FlowLabel: 0x12345, Port: 1}}
+	want := uverbs.QPAttr{State: uverbs.StateRTS, PathMTU: uverbs.MTU512, RQPSN: 0x123456, SQPSN: 0x654321,
+		DestQPN: peer.QPN, Access: uverbs.RemoteRead | uverbs.RemoteWrite, PKeyIndex: 0, MaxRdAtomic: 8, MaxDestRdAtomic: 4,
+		MinRNRTimer: 11, Port: 1, Timeout: 13, RetryCnt: 3, RNRRetry: 5,
+		AV: uverbs.AHAttr{IsGlobal: true, DGID: peer.GID,
+			SGIDIndex: uint8(must(l.dev.SelectGID(0, netip.Addr{}))(t).Index), HopLimit: 33, TrafficClass: 0x40,
+			FlowLabel: 0x12345, Port: 1}}
 	const toInit = uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess
-	const toRTR = uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
-	const toRTS = uverbs.MaskState | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskSQPSN | uverbs.MaskMaxRdAtomic
+	const toRTR = uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
+		uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
+	const toRTS = uverbs.MaskState | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskSQPSN |
+		uverbs.MaskMaxRdAtomic
 	for _, step := range []struct {
 		to uverbs.QPState
 		m  uverbs.QPMask
-	}{{uverbs.StateReset, uverbs.MaskState}, {uverbs.StateInit, toInit}, {uverbs.StateRTR, toRTR}, {uverbs.StateRTS, toRTS}} {
+	}{{uverbs.StateReset, uverbs.MaskState}, {uverbs.StateInit, toInit}, {uverbs.StateRTR, toRTR},
+		{uverbs.StateRTS, toRTS}} {
 		a := want
 		a.State = step.to
 		check(t, q.Modify(a, step.m))

@@ -45,8 +45,9 @@ func newRawTap(t testing.TB, flags uverbs.QPCreateFlags) *tap {
 	t.Helper()
 	p := newTap(t)
 	var err error
-	p.qp, err = p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: p.cq, MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 2, MaxRecvSGE: 2,
-		MaxInline: 128, CreateFlags: flags})
+	p.qp, err = p.pd.CreateQP(uverbs.QPConfig{
+		Type: uverbs.RawPacket, SendCQ: p.cq, MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 128,
+		CreateFlags: flags})
 	hasRaw(t, p.dev, err)
 	check(t, p.qp.Ready())
 	return p
@@ -162,7 +163,8 @@ func toRawMAC(mac [6]byte) uverbs.FlowEth {
 // Frames arrive unchanged, with their flow's tag. Frames that match no flow do not arrive.
 func TestDeviceRawPacket(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
-	flow := must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC), uverbs.FlowActionTag{ID: 0x12345}}}))(t)
+	flow := must(b.qp.CreateFlow(uverbs.FlowAttr{
+		Specs: []uverbs.FlowSpec{toRawMAC(rawMAC), uverbs.FlowActionTag{ID: 0x12345}}}))(t)
 	sums := must(a.dev.QueryDevice())(t).CapFlags&uverbs.DeviceRawIPCsum != 0
 	id := uint64(10)
 	for _, payload := range []int{18, 64, 500, 1400} {

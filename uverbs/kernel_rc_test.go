@@ -19,7 +19,8 @@ func TestDeviceRCSend(t *testing.T) {
 		l.a.fill(byte(n))
 		clear(l.b.mr.Bytes())
 		receive(t, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(0, bufSize)}})
-		post(t, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, n)}})
+		post(t, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{l.a.mr.SGE(0, n)}})
 		l.success(t, l.a, 2, uverbs.WCSend)
 		if wc := l.success(t, l.b, 1, uverbs.WCRecv); int(wc.ByteLen) != n || wc.Flags&uverbs.WCWithImm != 0 {
 			t.Fatalf("size %d: received %+v", n, wc)
@@ -85,8 +86,10 @@ func TestDeviceRCFence(t *testing.T) {
 		clear(l.a.mr.Bytes())
 		receive(t, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(32<<10, 4096)}})
 		post(t, l.a.qp,
-			uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()},
-			uverbs.SendWR{WRID: 6, Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.Fence, SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}})
+			uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}, RemoteAddr: l.b.mr.Addr(),
+				RKey: l.b.mr.RKey()},
+			uverbs.SendWR{WRID: 6, Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.Fence,
+				SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}})
 		l.success(t, l.a, 6, uverbs.WCSend)
 		l.success(t, l.b, 1, uverbs.WCRecv)
 		same(t, l.b.mr.Bytes()[32<<10:36<<10], l.b.mr.Bytes()[:4096])
@@ -97,7 +100,8 @@ func TestDeviceRCFence(t *testing.T) {
 func TestDeviceRCGather(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(3)
-	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(0, 5), l.b.mr.SGE(100, 1000), l.b.mr.SGE(5000, 5000)}})
+	receive(t, l.b.qp, uverbs.RecvWR{WRID: 1,
+		SGL: []uverbs.SGE{l.b.mr.SGE(0, 5), l.b.mr.SGE(100, 1000), l.b.mr.SGE(5000, 5000)}})
 	post(t, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{l.a.mr.SGE(0, 1000), l.a.mr.SGE(2000, 1), l.a.mr.SGE(3000, 0), l.a.mr.SGE(4000, 2999)}})
 	l.success(t, l.a, 2, uverbs.WCSend)
@@ -233,10 +237,12 @@ func TestDeviceBadRequests(t *testing.T) {
 	}{
 		{"range", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge, l.a.mr.SGE(1, bufSize)}}, uverbs.ErrRange},
 		{"negative", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{l.a.mr.SGE(-1, 8)}}, uverbs.ErrRange},
-		{"too long", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}, {Length: 1}}}, uverbs.ErrRange},
+		{"too long", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}, {Length: 1}}},
+			uverbs.ErrRange},
 		{"SGEs", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: many}, uverbs.ErrTooManySGEs},
 		{"inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline}, uverbs.ErrInlineTooLong},
-		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline[:1], SGL: []uverbs.SGE{sge}}, uverbs.ErrOpcode},
+		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline[:1], SGL: []uverbs.SGE{sge}},
+			uverbs.ErrOpcode},
 		{"inline READ", uverbs.SendWR{Opcode: uverbs.OpRead, Inline: inline[:1]}, uverbs.ErrOpcode},
 		{"opcode", uverbs.SendWR{Opcode: 77}, uverbs.ErrOpcode},
 		{"flags", uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 1 << 7}, uverbs.ErrOpcode},
@@ -252,7 +258,8 @@ func TestDeviceBadRequests(t *testing.T) {
 			l.success(t, l.a, uint64(i), uverbs.WCWrite)
 		})
 	}
-	if n, err := l.a.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize+1)}}); n != 0 || !errors.Is(err, uverbs.ErrRange) {
+	if n, err := l.a.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{l.a.mr.SGE(0, bufSize+1)}}); n != 0 ||
+		!errors.Is(err, uverbs.ErrRange) {
 		t.Fatalf("PostRecv = %d, %v", n, err)
 	}
 }
@@ -269,18 +276,22 @@ func TestDeviceRemoteErrors(t *testing.T) {
 		or []uverbs.WCStatus
 	}{
 		{"WRITE with a wrong rkey", func(t *testing.T, l *loop) uverbs.SendWR {
-			return uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey() + 0x100}
+			return uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(),
+				RKey: l.b.mr.RKey() + 0x100}
 		}, uverbs.WCRemAccessErr, nil},
 		{"WRITE behind the end", func(t *testing.T, l *loop) uverbs.SendWR {
-			return uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr() + bufSize - 4, RKey: l.b.mr.RKey()}
+			return uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
+				RemoteAddr: l.b.mr.Addr() + bufSize - 4, RKey: l.b.mr.RKey()}
 		}, uverbs.WCRemAccessErr, nil},
 		{"READ of memory that may not be read", func(t *testing.T, l *loop) uverbs.SendWR {
 			mr := must(l.pd.Alloc(4096, uverbs.LocalWrite))(t)
-			return uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+			return uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr(),
+				RKey: mr.RKey()}
 		}, uverbs.WCRemAccessErr, nil},
 		{"READ into memory without LocalWrite", func(t *testing.T, l *loop) uverbs.SendWR {
 			mr := must(l.pd.Alloc(4096, 0))(t)
-			return uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()}
+			return uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(),
+				RKey: l.b.mr.RKey()}
 		}, uverbs.WCLocProtErr, nil},
 		{"SEND from a closed MR", func(t *testing.T, l *loop) uverbs.SendWR {
 			mr := must(l.pd.Alloc(4096, 0))(t)
@@ -301,7 +312,8 @@ func TestDeviceRemoteErrors(t *testing.T) {
 			l := newLoop(t, nil)
 			bad := test.breach(t, l)
 			bad.WRID, bad.Flags = 1, uverbs.Signaled
-			behind := uverbs.SendWR{WRID: 2, Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()}
+			behind := uverbs.SendWR{WRID: 2, Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
+				RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()}
 			post(t, l.a.qp, bad, behind)
 			if wc := l.completion(t, l.a); wc.WRID != 1 || wc.Status != test.want && !slices.Contains(test.or, wc.Status) {
 				t.Fatalf("completion %d: %v; want 1: %v", wc.WRID, wc.Err(), test.want)

@@ -52,7 +52,8 @@ func soakRound(t *testing.T) {
 	l := newLoop(s, nil)
 	l.a.fill(byte(l.a.qp.QPN()))
 	receive(s, l.b.qp, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{l.b.mr.SGE(0, 4096)}})
-	post(s, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}})
+	post(s, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{l.a.mr.SGE(0, 4096)}})
 	l.success(s, l.a, 2, uverbs.WCSend)
 	l.success(s, l.b, 1, uverbs.WCRecv)
 	same(s, l.b.mr.Bytes()[:4096], l.a.mr.Bytes()[:4096])

@@ -52,7 +52,8 @@ func TestDeviceSRQ(t *testing.T) {
 		provide(t, srq, uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{l.b.mr.SGE(0, 10), l.b.mr.SGE(10, 90)}},
 			uverbs.RecvWR{WRID: id + 1, SGL: []uverbs.SGE{l.b.mr.SGE(100, 100)}})
 		for i, way := range []struct{ from, to end }{{l.a, l.b}, {l.b, l.a}} {
-			post(t, way.from.qp, uverbs.SendWR{WRID: 77, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(1000+i*100, 100)}})
+			post(t, way.from.qp, uverbs.SendWR{WRID: 77, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+				SGL: []uverbs.SGE{l.a.mr.SGE(1000+i*100, 100)}})
 			l.success(t, way.from, 77, uverbs.WCSend)
 			l.success(t, way.to, id+uint64(i), uverbs.WCRecv)
 		}
@@ -101,7 +102,8 @@ func TestDeviceSRQResize(t *testing.T) {
 		if waiting := int(posted - taken); waiting != room {
 			t.Fatalf("%d receives fill a queue of %d", waiting, room)
 		}
-		if err := srq.Modify(uverbs.SRQAttr{MaxWR: 1}, uverbs.SRQMaskMaxWR); !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), "too small") {
+		if err := srq.Modify(uverbs.SRQAttr{MaxWR: 1}, uverbs.SRQMaskMaxWR); !errors.Is(err, uverbs.ErrInvalid) ||
+			!strings.Contains(err.Error(), "too small") {
 			t.Fatalf("a queue of 1 for what is posted: %v", err)
 		}
 		take(room - 5)
@@ -180,7 +182,8 @@ func TestDeviceSRQOfUD(t *testing.T) {
 		if id%2 == 0 {
 			from, to = b, a
 		}
-		post(t, from.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: to.qp.QPN(), QKey: qkey, Inline: []byte("shared")})
+		post(t, from.qp, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: to.qp.QPN(),
+			QKey: qkey, Inline: []byte("shared")})
 		from.success(t, 9, uverbs.WCSend)
 		wc := to.success(t, id, uverbs.WCRecv)
 		same(t, b.mr.Bytes()[uverbs.GRHLen:wc.ByteLen], []byte("shared"))
@@ -219,10 +222,12 @@ func TestDeviceSRQBadInput(t *testing.T) {
 	}
 	mr := must(pd.Alloc(4096, uverbs.LocalWrite))(t)
 	good := uverbs.RecvWR{SGL: []uverbs.SGE{mr.SGE(0, 8)}}
-	if n, err := srq.PostRecv(good, uverbs.RecvWR{SGL: []uverbs.SGE{mr.SGE(0, 4097)}}, good); n != 1 || !errors.Is(err, uverbs.ErrRange) {
+	if n, err := srq.PostRecv(good, uverbs.RecvWR{SGL: []uverbs.SGE{mr.SGE(0, 4097)}}, good); n != 1 ||
+		!errors.Is(err, uverbs.ErrRange) {
 		t.Errorf("PostRecv out of range: %d, %v", n, err)
 	}
-	if n, err := srq.PostRecv(uverbs.RecvWR{SGL: make([]uverbs.SGE, srq.MaxSGE()+1)}); n != 0 || !errors.Is(err, uverbs.ErrTooManySGEs) {
+	if n, err := srq.PostRecv(uverbs.RecvWR{SGL: make([]uverbs.SGE, srq.MaxSGE()+1)}); n != 0 ||
+		!errors.Is(err, uverbs.ErrTooManySGEs) {
 		t.Errorf("PostRecv of many SGEs: %d, %v", n, err)
 	}
 }

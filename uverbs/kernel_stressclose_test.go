@@ -76,7 +76,8 @@ func (c *crowd) close(t *testing.T, end func(*crowd) error) {
 // fine reports whether err is allowed for a call on an object that fails because others are
 // closed.
 func fine(err error) bool {
-	for _, e := range []error{nil, uverbs.ErrQueueFull, uverbs.ErrState, uverbs.ErrRange, uverbs.ErrInvalid, uverbs.ErrNotSupported, uverbs.ErrClosed, context.Canceled} {
+	for _, e := range []error{nil, uverbs.ErrQueueFull, uverbs.ErrState, uverbs.ErrRange, uverbs.ErrInvalid,
+		uverbs.ErrNotSupported, uverbs.ErrClosed, context.Canceled} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -88,8 +89,8 @@ func (c *crowd) closeObjects() error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for _, f := range []func() error{c.a.qp.Close, c.b.qp.Close, c.u.qp.Close, c.ah.Close, c.srq.Close, c.a.cq.Close, c.b.cq.Close,
-		c.u.cq.Close, c.a.mr.Close, c.b.mr.Close, c.u.mr.Close, c.pd.Close} {
+	for _, f := range []func() error{c.a.qp.Close, c.b.qp.Close, c.u.qp.Close, c.ah.Close, c.srq.Close, c.a.cq.Close,
+		c.b.cq.Close, c.u.cq.Close, c.a.mr.Close, c.b.mr.Close, c.u.mr.Close, c.pd.Close} {
 		wg.Go(func() {
 			err := f()
 			for errors.Is(err, uverbs.ErrBusy) {
@@ -109,7 +110,8 @@ func (c *crowd) closeObjects() error {
 func (c *crowd) calls(ctx context.Context) map[string]func() error {
 	group := uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 7, 14: 8, 15: 10}
 	datagram := func() uverbs.SendWR {
-		return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: c.ah, QPN: c.u.qp.QPN(), QKey: qkey, SGL: []uverbs.SGE{c.u.mr.SGE(0, 8)}}
+		return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: c.ah, QPN: c.u.qp.QPN(), QKey: qkey,
+			SGL: []uverbs.SGE{c.u.mr.SGE(0, 8)}}
 	}
 	wait := func(cq *uverbs.CQ) func() error {
 		return func() error {
@@ -120,7 +122,8 @@ func (c *crowd) calls(ctx context.Context) map[string]func() error {
 	first := true
 	return map[string]func() error{
 		"send": func() error {
-			return second(c.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{c.a.mr.SGE(0, 8)}}))
+			return second(c.a.qp.PostSend(uverbs.SendWR{
+				Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{c.a.mr.SGE(0, 8)}}))
 		},
 		"batch": func() error {
 			b := c.b.qp.StartSend()

@@ -22,7 +22,8 @@ func TestDeviceUCSend(t *testing.T) {
 		post(t, l.a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: uint32(n),
 			SGL: []uverbs.SGE{l.a.mr.SGE(0, n)}})
 		l.success(t, l.a, 2, uverbs.WCSend)
-		if wc := l.success(t, l.b, 1, uverbs.WCRecv); int(wc.ByteLen) != n || wc.Flags&uverbs.WCWithImm == 0 || wc.Imm != uint32(n) {
+		if wc := l.success(t, l.b, 1, uverbs.WCRecv); int(wc.ByteLen) != n || wc.Flags&uverbs.WCWithImm == 0 ||
+			wc.Imm != uint32(n) {
 			t.Fatalf("size %d: received %+v", n, wc)
 		}
 		same(t, l.b.mr.Bytes()[:n], l.a.mr.Bytes()[:n])
@@ -70,9 +71,11 @@ func TestDeviceUCRevive(t *testing.T) {
 	for range 3 {
 		bad := l.a.mr.SGE(0, 8)
 		bad.LKey ^= 0x5500
-		post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{bad}}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
+		post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{bad}},
+			uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
 		// Newer kernels flush it before they find out the cause.
-		if wc := l.completion(t, l.a); wc.WRID != 1 || wc.Status != uverbs.WCLocProtErr && wc.Status != uverbs.WCLocQPOpErr && wc.Status != uverbs.WCWRFlushErr {
+		if wc := l.completion(t, l.a); wc.WRID != 1 || wc.Status != uverbs.WCLocProtErr && wc.Status != uverbs.WCLocQPOpErr &&
+			wc.Status != uverbs.WCWRFlushErr {
 			t.Fatalf("completion %+v", wc)
 		}
 		if wc := l.completion(t, l.a); wc.WRID != 2 || !errors.Is(wc.Err(), uverbs.WCWRFlushErr) {
@@ -88,7 +91,8 @@ func TestDeviceUCRevive(t *testing.T) {
 
 func TestDeviceUCRefused(t *testing.T) {
 	l := newLoop(t, unacknowledged)
-	n, err := l.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
+	n, err := l.a.qp.PostSend(uverbs.SendWR{
+		Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
 	if n != 0 || !errors.Is(err, uverbs.ErrOpcode) {
 		t.Fatalf("READ: %d, %v", n, err)
 	}

@@ -78,7 +78,8 @@ func (s *station) success(t testing.TB, wrID uint64, op uverbs.WCOpcode) uverbs.
 func (s *station) silent(t testing.TB, slot int) {
 	t.Helper()
 	s.listen(t, slot)
-	post(t, s.qp, uverbs.SendWR{WRID: 99, Opcode: uverbs.OpSend, AH: s.reach(t, s), QPN: s.qp.QPN(), QKey: qkey, Inline: []byte("self")})
+	post(t, s.qp, uverbs.SendWR{WRID: 99, Opcode: uverbs.OpSend, AH: s.reach(t, s), QPN: s.qp.QPN(), QKey: qkey,
+		Inline: []byte("self")})
 	if _, _, data := s.datagram(t, slot); string(data) != "self" {
 		t.Fatalf("%q arrived", data)
 	}
@@ -110,8 +111,8 @@ func TestDeviceUDSend(t *testing.T) {
 		for _, n := range []int{0, 1, 40, 1000, mtu} {
 			a.fill(byte(n))
 			b.listen(t, 0)
-			post(t, a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey,
-				SGL: []uverbs.SGE{a.mr.SGE(0, n/2), a.mr.SGE(n/2, n-n/2)}})
+			post(t, a.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(),
+				QKey: qkey, SGL: []uverbs.SGE{a.mr.SGE(0, n/2), a.mr.SGE(n/2, n-n/2)}})
 			a.success(t, 2, uverbs.WCSend)
 			wc, _, data := b.datagram(t, 0)
 			if int(wc.ByteLen) != uverbs.GRHLen+n || wc.SrcQP != a.qp.QPN() || wc.Flags != uverbs.WCGRH || wc.PKeyIndex != 0 {
@@ -148,7 +149,8 @@ func TestDeviceUDReply(t *testing.T) {
 			}
 		}
 		back := must(b.qp.PD().CreateAHFromWC(1, &wc, grh))(t)
-		post(t, b.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: back, QPN: wc.SrcQP, QKey: qkey, Inline: []byte("answer")})
+		post(t, b.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: back, QPN: wc.SrcQP,
+			QKey: qkey, Inline: []byte("answer")})
 		b.success(t, 2, uverbs.WCSend)
 		if wc, _, data := a.datagram(t, 0); string(data) != "answer" || wc.SrcQP != b.qp.QPN() {
 			t.Fatalf("%q arrived: %+v", data, wc)
@@ -170,7 +172,8 @@ func TestDeviceUDQKey(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)
 	to := func(key uint32) uverbs.SendWR {
-		return uverbs.SendWR{WRID: uint64(key), Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: key, Inline: []byte("x")}
+		return uverbs.SendWR{WRID: uint64(key), Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(),
+			QKey: key, Inline: []byte("x")}
 	}
 	post(t, a.qp, to(qkey+1))
 	a.success(t, qkey+1, uverbs.WCSend) // it has been sent
@@ -194,7 +197,8 @@ func TestDeviceUDBadRequests(t *testing.T) {
 	foreign := must(other.CreateAH(must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)))(t)
 	dev := openDevice(t)
 	strange := must(must(dev.AllocPD())(t).CreateAH(must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)))(t)
-	good := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}}
+	good := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey,
+		SGL: []uverbs.SGE{a.mr.SGE(0, 8)}}
 	change := func(f func(*uverbs.SendWR)) uverbs.SendWR {
 		wr := good
 		f(&wr)
@@ -275,7 +279,8 @@ func TestDeviceUDMTU(t *testing.T) {
 	ah := a.reach(t, b)
 	name := must(a.qp.Context().SelectGID(0, netip.Addr{}))(t).Netdev
 	a.fill(7)
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey, SGL: []uverbs.SGE{a.mr.SGE(0, 4096)}}
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey,
+		SGL: []uverbs.SGE{a.mr.SGE(0, 4096)}}
 	if n, err := a.qp.PostSend(wr); n != 0 || !errors.Is(err, uverbs.ErrTooLong) || !errors.Is(err, unix.EMSGSIZE) {
 		t.Fatalf("PostSend = %d, %v", n, err)
 	}
@@ -296,7 +301,8 @@ func TestDeviceUDShortReceive(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)
 	to := func(n int) uverbs.SendWR {
-		return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey, Inline: make([]byte, n)}
+		return uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey,
+			Inline: make([]byte, n)}
 	}
 	receive(t, b.qp, uverbs.RecvWR{WRID: 5, SGL: []uverbs.SGE{b.mr.SGE(0, uverbs.GRHLen+7)}})
 	post(t, a.qp, to(8), to(7))

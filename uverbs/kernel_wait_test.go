@@ -113,7 +113,8 @@ func TestDeviceOwnChannel(t *testing.T) {
 	check(t, cq.Close())
 	check(t, ch.Close())
 	quiet := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true}))(t)
-	for _, err := range []error{quiet.Arm(false), quiet.Wait(context.Background()), quiet.WaitEvent(context.Background())} {
+	for _, err := range []error{quiet.Arm(false), quiet.Wait(context.Background()),
+		quiet.WaitEvent(context.Background())} {
 		if !errors.Is(err, unix.EINVAL) {
 			t.Errorf("on a queue without events: %v", err)
 		}
@@ -218,7 +219,8 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 	l := newLoop(t, nil)
 	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
 	e := end{cq: small, mr: l.a.mr}
-	e.qp = must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: small, MaxSendWR: 64, MaxRecvWR: 1, Access: uverbs.RemoteWrite}))(t)
+	e.qp = must(l.pd.CreateQP(uverbs.QPConfig{
+		Type: uverbs.RC, SendCQ: small, MaxSendWR: 64, MaxRecvWR: 1, Access: uverbs.RemoteWrite}))(t)
 	check(t, e.qp.Connect(must(e.qp.Endpoint())(t)))
 	for range small.Entries() + 2 {
 		post(t, e.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},

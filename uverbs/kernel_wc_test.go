@@ -26,7 +26,8 @@ func TestDeviceWCFields(t *testing.T) {
 		wr         uverbs.SendWR
 		sent, recv uverbs.WC // recv with Opcode 0: nothing is received
 	}{
-		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sge}, uverbs.WC{Opcode: uverbs.WCSend}, uverbs.WC{Opcode: uverbs.WCRecv, Flags: uverbs.WCGRH}},
+		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sge}, uverbs.WC{Opcode: uverbs.WCSend},
+			uverbs.WC{Opcode: uverbs.WCRecv, Flags: uverbs.WCGRH}},
 		{uverbs.SendWR{Opcode: uverbs.OpSendImm, SGL: sge, Imm: 9}, uverbs.WC{Opcode: uverbs.WCSend, Flags: uverbs.WCWithImm},
 			uverbs.WC{Opcode: uverbs.WCRecv, Flags: uverbs.WCGRH | uverbs.WCWithImm, Imm: 9}},
 		{remote(uverbs.OpWrite), uverbs.WC{Opcode: uverbs.WCWrite}, uverbs.WC{}},

@@ -54,7 +54,8 @@ func newCrossing(t testing.TB) *crossing {
 		s.srq = must(s.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 16, XRCD: s.domain, CQ: s.cq}))(t)
 		x.sides[i] = s
 	}
-	x.initiator = must(x.from.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: x.from.cq, MaxSendWR: 16, MaxInline: 64}))(t)
+	x.initiator = must(x.from.pd.CreateQP(uverbs.QPConfig{
+		Type: uverbs.XRCSend, SendCQ: x.from.cq, MaxSendWR: 16, MaxInline: 64}))(t)
 	x.target = must(x.sides[0].domain.CreateQP(uverbs.QPConfig{Access: uverbs.RemoteWrite | uverbs.RemoteRead}))(t)
 	check(t, x.target.Connect(must(x.initiator.Endpoint())(t)))
 	check(t, x.initiator.Connect(must(x.target.Endpoint())(t)))
@@ -84,7 +85,8 @@ func TestDeviceXRC(t *testing.T) {
 		to := &x.sides[i%2]
 		copy(x.from.mr.Bytes(), []byte{byte(i), 1, 2, 3})
 		provide(t, to.srq, uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{to.mr.SGE(i, 10)}})
-		wr := uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSendImm, Imm: uint32(i), Flags: uverbs.Signaled, RemoteSRQN: to.srq.SRQN()}
+		wr := uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSendImm, Imm: uint32(i), Flags: uverbs.Signaled,
+			RemoteSRQN: to.srq.SRQN()}
 		if i%3 == 0 {
 			wr.Inline = x.from.mr.Bytes()[:4]
 		} else {
@@ -93,7 +95,8 @@ func TestDeviceXRC(t *testing.T) {
 		post(t, x.initiator, wr)
 		x.sent(t)
 		wc := x.done(t, to.cq)
-		if check(t, wc.Err()); wc.WRID != uint64(i) || wc.QPNum != x.target.QPN() || wc.Imm != uint32(i) || wc.ByteLen != 4 || wc.Opcode != uverbs.WCRecv {
+		if check(t, wc.Err()); wc.WRID != uint64(i) || wc.QPNum != x.target.QPN() || wc.Imm != uint32(i) || wc.ByteLen != 4 ||
+			wc.Opcode != uverbs.WCRecv {
 			t.Fatalf("message %d arrives as %+v", i, wc)
 		}
 		same(t, to.mr.Bytes()[i:][:4], []byte{byte(i), 1, 2, 3})
@@ -170,7 +173,8 @@ func TestDeviceXRCSRQ(t *testing.T) {
 			t.Errorf("%+v, want %d", wc, want)
 		}
 	}
-	post(t, x.initiator, uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{x.from.mr.SGE(0, 8)}, RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey(), RemoteSRQN: to.srq.SRQN()})
+	post(t, x.initiator, uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{x.from.mr.SGE(0, 8)},
+		RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey(), RemoteSRQN: to.srq.SRQN()})
 	post(t, x.initiator, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, RemoteSRQN: n})
 	if wc := x.done(t, x.from.cq); wc.Err() == nil || wc.WRID != 9 {
 		t.Errorf("a message for an SRQ that is gone completes as %+v", wc)

@@ -69,7 +69,8 @@ func TestMemlockUnaligned(t *testing.T) {
 
 // A process that the limit does not bind is not told to raise it.
 func TestMemlockExempt(t *testing.T) {
-	for name, m := range map[string]memlock{"CAP_IPC_LOCK": {limit: 4096, exempt: true}, "unlimited": {limit: unix.RLIM_INFINITY}} {
+	for name, m := range map[string]memlock{
+		"CAP_IPC_LOCK": {limit: 4096, exempt: true}, "unlimited": {limit: unix.RLIM_INFINITY}} {
 		setMemlock(t, m)
 		r := newRig(t)
 		pd := good(r.c.AllocPD())(t)

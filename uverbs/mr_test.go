@@ -165,7 +165,8 @@ func TestReregRefused(t *testing.T) {
 
 	other = good(r.c.AllocPD())(t)
 	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
-	if err := m.Rereg(ReregTranslation, nil, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) || len(m.reg.grounds) != 1 {
+	if err := m.Rereg(ReregTranslation, nil, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) ||
+		len(m.reg.grounds) != 1 {
 		t.Errorf("new memory alone: %v, %d pieces are held", err, len(m.reg.grounds))
 	}
 	if err := m.Rereg(ReregPD|ReregTranslation, other, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) {
@@ -202,7 +203,8 @@ func TestReregAccessAndPD(t *testing.T) {
 	check(t, pd.Close())
 	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess) })
 	third := good(r.c.AllocPD())(t)
-	if err := m.Rereg(ReregPD|ReregAccess, third, nil, LocalWrite); !errors.Is(err, ErrNotSupported) || m.view.Load().access != LocalWrite || m.PD() != other {
+	if err := m.Rereg(ReregPD|ReregAccess, third, nil, LocalWrite); !errors.Is(err, ErrNotSupported) ||
+		m.view.Load().access != LocalWrite || m.PD() != other {
 		t.Errorf("a PD that is refused: %v, access %v, PD %v", err, m.view.Load().access, m.PD())
 	}
 	check(t, third.Close())
@@ -309,7 +311,8 @@ func TestAdviseMR(t *testing.T) {
 	check(t, m.Close())
 	check(t, plain.Close())
 	check(t, pd.Close())
-	if err := pd.AdviseMR(AdvicePrefetch, 0, MRRange{foreign, 0, 1}); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrClosed) {
+	if err := pd.AdviseMR(AdvicePrefetch, 0, MRRange{foreign, 0, 1}); !errors.Is(err, ErrInvalid) &&
+		!errors.Is(err, ErrClosed) {
 		t.Errorf("on a closed PD: %v", err)
 	}
 }
@@ -340,7 +343,8 @@ func TestReregOnDemand(t *testing.T) {
 	plain, paged := good(pd.Alloc(4096, LocalWrite))(t), good(pd.Alloc(4096, LocalWrite|OnDemand))(t)
 	advise := func(m *MR) error { return pd.AdviseMR(AdvicePrefetch, AdviseFlush, MRRange{m, 0, 64}) }
 
-	if err := plain.Rereg(ReregAccess, nil, nil, LocalWrite|OnDemand); !errors.Is(err, ErrInvalid) || r.k.Count("REREG_MR") != 0 {
+	if err := plain.Rereg(ReregAccess, nil, nil, LocalWrite|OnDemand); !errors.Is(err, ErrInvalid) ||
+		r.k.Count("REREG_MR") != 0 {
 		t.Errorf("pinned memory takes OnDemand: %v, %d commands", err, r.k.Count("REREG_MR"))
 	}
 	if err := advise(plain); !errors.Is(err, ErrInvalid) {

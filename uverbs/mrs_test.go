@@ -70,7 +70,8 @@ func TestMRs(t *testing.T) {
 		try("a key that was", false, was, mr.Addr())
 	}
 	check(t, mr.Rereg(ReregAccess, nil, nil, RemoteRead))
-	if m.Store(mr.LKey(), mr.Addr(), text) || m.Room(mr.LKey(), mr.Addr(), 1) != nil || !m.Load(mr.LKey(), mr.Addr(), text) {
+	if m.Store(mr.LKey(), mr.Addr(), text) || m.Room(mr.LKey(), mr.Addr(), 1) != nil ||
+		!m.Load(mr.LKey(), mr.Addr(), text) {
 		t.Error("memory that must not be written is, or is not read")
 	}
 	text = []byte("text")
@@ -178,7 +179,8 @@ func TestStoreDuringRereg(t *testing.T) {
 	check(t, unix.Ftruncate(fd, 1<<20))
 	r.k.Set(func() { r.k.Rereg = uint32(ReregAccess | ReregTranslation) })
 	k := &spy{r.k, func() {}}
-	c := good(newContext(ioctl.NewFake(fd, "uverbs0", r.k.Driver, k), Device{Name: "fake0", Ports: 1, DriverID: fakeDriver}, r.p))(t)
+	c := good(newContext(ioctl.NewFake(fd, "uverbs0", r.k.Driver, k),
+		Device{Name: "fake0", Ports: 1, DriverID: fakeDriver}, r.p))(t)
 	m := reached(c)
 	mr := good(good(c.AllocPD())(t).Alloc(64, LocalWrite))(t)
 	before, after := mr.Bytes(), make([]byte, 64)

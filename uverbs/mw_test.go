@@ -60,8 +60,10 @@ func TestMWBind(t *testing.T) {
 func TestResolveBind(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
-	p := good(b.qp.resolveBind(&MWBind{MW: b.mw, RKey: 5, MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}))(t)
-	want := driver.Bind{Type2: true, Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5, Access: uint32(RemoteRead | ZeroBased)}
+	p := good(b.qp.resolveBind(&MWBind{MW: b.mw, RKey: 5,
+		MWRange: MWRange{MR: b.mr, Off: 8, Len: 16, Access: RemoteRead | ZeroBased}}))(t)
+	want := driver.Bind{Type2: true, Addr: b.mr.Addr() + 8, Length: 16, LKey: b.mr.LKey(), MWRKey: b.mw.RKey(), RKey: 5,
+		Access: uint32(RemoteRead | ZeroBased)}
 	if p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
@@ -105,7 +107,8 @@ func TestBadBinds(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
 	for name, c := range badBinds(t, r, b) {
-		if n, err := b.qp.PostSend(SendWR{Opcode: OpSend}, SendWR{Opcode: OpBindMW, Bind: c.bind}); n != 1 || !errors.Is(err, c.want) {
+		if n, err := b.qp.PostSend(SendWR{Opcode: OpSend}, SendWR{Opcode: OpBindMW, Bind: c.bind}); n != 1 ||
+			!errors.Is(err, c.want) {
 			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, c.want)
 		}
 		s := b.qp.StartSend()

@@ -71,7 +71,8 @@ func TestBindBesideMRCommand(t *testing.T) {
 	defer m.reg.mu.Unlock()
 	posted := make(chan error, 1)
 	go func() {
-		posted <- second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Bind: &MWBind{MW: w, RKey: IncRKey(w.RKey()), MWRange: MWRange{MR: m, Len: 8}}}))
+		posted <- second(b.qp.PostSend(SendWR{Opcode: OpBindMW,
+			Bind: &MWBind{MW: w, RKey: IncRKey(w.RKey()), MWRange: MWRange{MR: m, Len: 8}}}))
 	}()
 	select {
 	case err := <-posted:

@@ -23,7 +23,8 @@ func TestDeviceParityAtomic(t *testing.T) {
 	fail := func(s setup, want uverbs.WCStatus, spoil func(*player, *uverbs.SendWR)) func(*testing.T) {
 		return func(t *testing.T) {
 			client, server := newPlayers(t, s)
-			wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{client.mr.SGE(0, 8)}, RemoteAddr: client.addr, RKey: client.rkey, CompareAdd: 1}
+			wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{client.mr.SGE(0, 8)}, RemoteAddr: client.addr,
+				RKey: client.rkey, CompareAdd: 1}
 			spoil(client, &wr)
 			mine, theirs := client.fill(), server.fill()
 			client.post(t, 0, wr)
@@ -43,9 +44,11 @@ func TestDeviceParityAtomic(t *testing.T) {
 		"test_xrc_atomic_fetch_and_add": xrcAtomics(open, uverbs.OpFetchAdd),
 		"test_atomic_invalid_qp_access": fail(noQP, uverbs.WCRemInvReqErr, func(*player, *uverbs.SendWR) {}),
 		"test_atomic_invalid_mr_access": fail(noMR, uverbs.WCRemAccessErr, func(*player, *uverbs.SendWR) {}),
-		"test_atomic_non_aligned_addr":  fail(odd, uverbs.WCRemInvReqErr, func(_ *player, wr *uverbs.SendWR) { wr.RemoteAddr++ }),
-		"test_atomic_invalid_rkey":      fail(open, uverbs.WCRemAccessErr, func(_ *player, wr *uverbs.SendWR) { wr.RKey++ }),
-		"test_atomic_invalid_lkey":      fail(open, uverbs.WCLocProtErr, func(p *player, wr *uverbs.SendWR) { wr.SGL[0].LKey++ }),
+		"test_atomic_non_aligned_addr": fail(odd, uverbs.WCRemInvReqErr,
+			func(_ *player, wr *uverbs.SendWR) { wr.RemoteAddr++ }),
+		"test_atomic_invalid_rkey": fail(open, uverbs.WCRemAccessErr, func(_ *player, wr *uverbs.SendWR) { wr.RKey++ }),
+		"test_atomic_invalid_lkey": fail(open, uverbs.WCLocProtErr,
+			func(p *player, wr *uverbs.SendWR) { wr.SGL[0].LKey++ }),
 	} {
 		t.Run(name, run)
 	}
@@ -57,7 +60,8 @@ func (p *player) atomic(t testing.TB, op uverbs.Opcode, was, operand, swap uint6
 	t.Helper()
 	binary.NativeEndian.PutUint64(p.mr.Bytes(), ^was)
 	binary.NativeEndian.PutUint64(p.peer.mr.Bytes(), was)
-	p.post(t, 0, uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{p.mr.SGE(0, 8)}, RemoteAddr: p.addr, RKey: p.rkey, CompareAdd: operand, Swap: swap})
+	p.post(t, 0, uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{p.mr.SGE(0, 8)}, RemoteAddr: p.addr, RKey: p.rkey,
+		CompareAdd: operand, Swap: swap})
 	if _, err := p.done(t); err != nil {
 		return err
 	}

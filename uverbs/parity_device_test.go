@@ -50,7 +50,8 @@ func TestDeviceParityDevice(t *testing.T) {
 		"test_query_port": queryPort,
 		"test_query_port_bad_flow": func(t *testing.T, dev *uverbs.Context) {
 			for n := 1; n <= 10; n++ {
-				if _, err := dev.QueryPort(dev.Device().Ports + n); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, unix.EINVAL) {
+				if _, err := dev.QueryPort(dev.Device().Ports + n); !errors.Is(err, uverbs.ErrInvalid) ||
+					!errors.Is(err, unix.EINVAL) {
 					t.Errorf("a port that is not there: %v", err)
 				}
 			}
@@ -78,8 +79,8 @@ func queryDevice(t *testing.T, dev *uverbs.Context) {
 	if a.NodeGUID == 0 || a.SysImageGUID == 0 || a.VendorID == 0 || a.MaxMRSize <= page || a.PageSizeCap < page {
 		t.Errorf("attributes %+v", a)
 	}
-	for name, n := range map[string]int{"MaxQP": a.MaxQP, "MaxQPWR": a.MaxQPWR, "MaxSGE": a.MaxSGE, "MaxCQ": a.MaxCQ, "MaxCQE": a.MaxCQE,
-		"MaxMR": a.MaxMR, "MaxPD": a.MaxPD, "MaxPKeys": a.MaxPKeys} {
+	for name, n := range map[string]int{"MaxQP": a.MaxQP, "MaxQPWR": a.MaxQPWR, "MaxSGE": a.MaxSGE, "MaxCQ": a.MaxCQ,
+		"MaxCQE": a.MaxCQE, "MaxMR": a.MaxMR, "MaxPD": a.MaxPD, "MaxPKeys": a.MaxPKeys} {
 		if n <= 0 {
 			t.Errorf("%s is %d", name, n)
 		}
@@ -152,7 +153,8 @@ func sysfs(t testing.TB, dev *uverbs.Context, file string) string {
 func queryPort(t *testing.T, dev *uverbs.Context) {
 	a := must(dev.QueryPort(1))(t)
 	width := map[uint8]bool{1: true, 2: true, 4: true, 8: true, 16: true}
-	link := map[string]uverbs.LinkLayer{"Ethernet": uverbs.LinkEthernet, "InfiniBand": uverbs.LinkInfiniBand}[sysfs(t, dev, "link_layer")]
+	link := map[string]uverbs.LinkLayer{"Ethernet": uverbs.LinkEthernet,
+		"InfiniBand": uverbs.LinkInfiniBand}[sysfs(t, dev, "link_layer")]
 	if a.State.String() == "unknown" || a.MaxMTU.Bytes() == 0 || a.ActiveMTU.Bytes() == 0 || !width[a.ActiveWidth] ||
 		a.ActiveSpeed == 0 || a.LinkLayer != link || a.MaxMsgSize <= 0x1000 {
 		t.Errorf("attributes %+v", a)

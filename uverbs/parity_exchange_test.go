@@ -27,7 +27,8 @@ func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
 	}
 	wc, err := p.peer.done(t)
 	check(t, err)
-	if imm := wc.Flags&uverbs.WCWithImm != 0; imm != (op == uverbs.OpSendImm || op == uverbs.OpWriteImm) || imm && wc.Imm != parityImm {
+	if imm := wc.Flags&uverbs.WCWithImm != 0; imm != (op == uverbs.OpSendImm || op == uverbs.OpWriteImm) || imm &&
+		wc.Imm != parityImm {
 		t.Fatalf("%v completed as %+v", op, wc)
 	}
 	if int(wc.ByteLen) != p.offset()+len(want) {

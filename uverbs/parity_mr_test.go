@@ -21,16 +21,18 @@ func TestDeviceParityMR(t *testing.T) {
 		"test_mr_rereg_pd":              reregPD,
 		"test_mr_rereg_atomic":          reregAtomic,
 		"test_reg_mw_wrong_type": func(t *testing.T) {
-			if _, err := must(openDevice(t).AllocPD())(t).AllocMW(3); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, unix.EINVAL) {
+			if _, err := must(openDevice(t).AllocPD())(t).AllocMW(3); !errors.Is(err, uverbs.ErrInvalid) ||
+				!errors.Is(err, unix.EINVAL) {
 				t.Errorf("a window of type 3: %v", err)
 			}
 		},
-		"test_mw_type1":                    window(uverbs.MWType1, nil),
-		"test_invalidate_mw_type1":         window(uverbs.MWType1, rebind),
-		"test_mw_type2":                    window(uverbs.MWType2, nil),
-		"test_mw_type2_invalidate_local":   window(uverbs.MWType2, invalidateLocal),
-		"test_mw_type2_invalidate_remote":  window(uverbs.MWType2, invalidateRemote),
-		"test_mw_type2_invalidate_dealloc": window(uverbs.MWType2, func(t testing.TB, _ *player, w *uverbs.MW) { check(t, w.Close()) }),
+		"test_mw_type1":                   window(uverbs.MWType1, nil),
+		"test_invalidate_mw_type1":        window(uverbs.MWType1, rebind),
+		"test_mw_type2":                   window(uverbs.MWType2, nil),
+		"test_mw_type2_invalidate_local":  window(uverbs.MWType2, invalidateLocal),
+		"test_mw_type2_invalidate_remote": window(uverbs.MWType2, invalidateRemote),
+		"test_mw_type2_invalidate_dealloc": window(
+			uverbs.MWType2, func(t testing.TB, _ *player, w *uverbs.MW) { check(t, w.Close()) }),
 	} {
 		t.Run(name, run)
 	}

@@ -51,14 +51,15 @@ func TestDeviceParityODP(t *testing.T) {
 	implicit.implicit = true
 	xrc := setup{access: uverbs.OnDemand, cold: true}
 	for name, run := range map[string]func(*testing.T){
-		"test_odp_rc_traffic":                              messages(rc),
-		"test_odp_rc_mixed_mr":                             messages(mixed),
-		"test_odp_ud_traffic":                              messages(ud),
-		"test_odp_rc_rdma_read":                            remote(uverbs.OpRead),
-		"test_odp_rc_rdma_write":                           remote(uverbs.OpWrite),
-		"test_odp_rc_atomic_cmp_and_swp":                   atomics(uverbs.OpCompareSwap),
-		"test_odp_rc_atomic_fetch_and_add":                 atomics(uverbs.OpFetchAdd),
-		"test_odp_sync_prefetch_rc_traffic":                advised(rc, uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
+		"test_odp_rc_traffic":              messages(rc),
+		"test_odp_rc_mixed_mr":             messages(mixed),
+		"test_odp_ud_traffic":              messages(ud),
+		"test_odp_rc_rdma_read":            remote(uverbs.OpRead),
+		"test_odp_rc_rdma_write":           remote(uverbs.OpWrite),
+		"test_odp_rc_atomic_cmp_and_swp":   atomics(uverbs.OpCompareSwap),
+		"test_odp_rc_atomic_fetch_and_add": atomics(uverbs.OpFetchAdd),
+		"test_odp_sync_prefetch_rc_traffic": advised(
+			rc, uverbs.AdviseFlush, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
 		"test_odp_async_prefetch_rc_traffic":               advised(rc, 0, uverbs.AdvicePrefetch, uverbs.AdvicePrefetchWrite),
 		"test_odp_prefetch_sync_no_page_fault_rc_traffic":  advised(rc, uverbs.AdviseFlush, uverbs.AdvicePrefetchNoFault),
 		"test_odp_prefetch_async_no_page_fault_rc_traffic": advised(rc, 0, uverbs.AdvicePrefetchNoFault),

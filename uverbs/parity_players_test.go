@@ -91,7 +91,8 @@ func newPlayers(t testing.TB, s setup) (client, server *player) {
 func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	t.Helper()
 	p := &player{setup: s, ctx: ctx, dev: openDevice(t)}
-	p.kind, p.qps, p.size, p.rounds = or(s.kind, uverbs.RC), make([]*uverbs.QP, or(s.pairs, 1)), or(s.size, 1024), or(s.rounds, 100)
+	p.kind, p.qps, p.size, p.rounds = or(s.kind, uverbs.RC), make([]*uverbs.QP, or(s.pairs, 1)), or(s.size, 1024),
+		or(s.rounds, 100)
 	p.pd = must(p.dev.AllocPD())(t)
 	cfg := uverbs.CQConfig{Entries: or(s.entries, parityDepth)}
 	if s.parent != nil {
@@ -115,8 +116,9 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 		return p
 	}
 	for i := range p.qps {
-		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth,
-			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
+		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{
+			Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth, MaxSendSGE: len(p.out),
+			MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
 	}
 	return p
 }

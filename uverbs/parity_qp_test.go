@@ -60,8 +60,9 @@ func largeQP(t testing.TB, kind uverbs.QPType) (*uverbs.PD, uverbs.QPConfig) {
 	t.Helper()
 	dev := openDevice(t)
 	a := must(dev.QueryDevice())(t)
-	return must(dev.AllocPD())(t), uverbs.QPConfig{Type: kind, SendCQ: must(dev.CreateCQ(uverbs.CQConfig{Entries: 100}))(t),
-		MaxSendWR: a.MaxQPWR / 64, MaxRecvWR: a.MaxQPWR / 128, MaxSendSGE: a.MaxSGE / 2, MaxRecvSGE: a.MaxSGE / 4, QKey: qkey}
+	return must(dev.AllocPD())(t), uverbs.QPConfig{
+		Type: kind, SendCQ: must(dev.CreateCQ(uverbs.CQConfig{Entries: 100}))(t), MaxSendWR: a.MaxQPWR / 64,
+		MaxRecvWR: a.MaxQPWR / 128, MaxSendSGE: a.MaxSGE / 2, MaxRecvSGE: a.MaxSGE / 4, QKey: qkey}
 }
 
 // createQP makes a QP, takes it to a state and asks the device for both.
@@ -84,7 +85,8 @@ func createQP(t *testing.T, kind uverbs.QPType, state uverbs.QPState) {
 			t.Errorf("%v QP: %+v, want %v", kind, a, state)
 		}
 		for _, c := range []uverbs.QPCap{a.Cap, qp.Cap()} {
-			if c.MaxSendWR < cfg.MaxSendWR || c.MaxRecvWR < cfg.MaxRecvWR || c.MaxSendSGE < cfg.MaxSendSGE || c.MaxRecvSGE < cfg.MaxRecvSGE {
+			if c.MaxSendWR < cfg.MaxSendWR || c.MaxRecvWR < cfg.MaxRecvWR || c.MaxSendSGE < cfg.MaxSendSGE ||
+				c.MaxRecvSGE < cfg.MaxRecvSGE {
 				t.Errorf("%v QP holds %+v, asked for %+v", kind, c, cfg)
 			}
 		}

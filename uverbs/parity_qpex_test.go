@@ -119,8 +119,8 @@ func flushTraffic(t testing.TB, client *player, placement uverbs.Placement, want
 	for _, level := range []uverbs.Selectivity{uverbs.SelectRange, uverbs.SelectMR} {
 		for i := range client.rounds {
 			check(t, client.remote(t, uverbs.OpWrite))
-			wr := uverbs.SendWR{Opcode: uverbs.OpFlush, RemoteAddr: client.addr, RKey: client.rkey, FlushLength: uint32(client.size),
-				Placement: placement, Selectivity: level}
+			wr := uverbs.SendWR{Opcode: uverbs.OpFlush, RemoteAddr: client.addr, RKey: client.rkey,
+				FlushLength: uint32(client.size), Placement: placement, Selectivity: level}
 			if level == uverbs.SelectMR {
 				wr.FlushLength = uint32(i * 123456)
 			}

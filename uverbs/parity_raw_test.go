@@ -23,7 +23,8 @@ func TestDeviceParityFlow(t *testing.T) {
 	ip4 := uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Src: [4]byte{10, 9, 8, 1}, Dst: [4]byte{10, 9, 8, 2}, Proto: 17},
 		Mask: uverbs.IPv4Filter{Src: all4, Dst: all4, Proto: 255}}
 	ip6 := func(proto uint8) uverbs.FlowIPv6 {
-		return uverbs.FlowIPv6{Val: uverbs.IPv6Filter{Src: [16]byte{0: 0xfd, 15: 1}, Dst: [16]byte{0: 0xfd, 15: 2}, NextHeader: proto},
+		return uverbs.FlowIPv6{Val: uverbs.IPv6Filter{
+			Src: [16]byte{0: 0xfd, 15: 1}, Dst: [16]byte{0: 0xfd, 15: 2}, NextHeader: proto},
 			Mask: uverbs.IPv6Filter{Src: all6, Dst: all6, NextHeader: 255}}
 	}
 	ports, allPorts := uverbs.PortFilter{Dst: 5678, Src: 1234}, uverbs.PortFilter{Dst: 0xffff, Src: 0xffff}
@@ -65,8 +66,9 @@ func TestDeviceParityFlow(t *testing.T) {
 	}
 }
 
-var rssKey = []byte{0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94, 0x6b, 0x9e, 0x38, 0xd9,
-	0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c, 0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a}
+var rssKey = []byte{0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94,
+	0x6b, 0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c, 0x25, 0xf3,
+	0xfc, 0x1f, 0xdc, 0x2a}
 
 // TestDeviceParityRSS is tests/test_rss_traffic.py.
 func TestDeviceParityRSS(t *testing.T) {
@@ -88,8 +90,9 @@ func rssTraffic(t *testing.T) {
 		list = append(list, q)
 	}
 	table := must(server.dev.CreateRWQIndTable(list...))(t)
-	rss := must(server.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
-		Key: rssKey, Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
+	rss := must(server.pd.CreateQP(uverbs.QPConfig{
+		Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
+			Key: rssKey, Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
 	must(rss.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
 	chosen := map[byte]uint64{}
 	used := map[uint64]int{}

@@ -40,9 +40,11 @@ func TestDeviceParitySharedPD(t *testing.T) {
 			t.Fatalf("the MR is at %#x, %d bytes", shared.Addr(), shared.Len())
 		}
 		server.cq = must(server.dev.CreateCQ(uverbs.CQConfig{Entries: 100}))(t)
-		server.qps = []*uverbs.QP{must(server.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: server.cq, MaxSendWR: 10, MaxRecvWR: 10, Access: uverbs.RemoteWrite}))(t)}
+		server.qps = []*uverbs.QP{must(server.pd.CreateQP(
+			uverbs.QPConfig{Type: uverbs.RC, SendCQ: server.cq, MaxSendWR: 10, MaxRecvWR: 10, Access: uverbs.RemoteWrite}))(t)}
 		check(t, client.qps[0].Close())
-		client.qps[0] = must(client.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: client.cq, MaxSendWR: 10, MaxRecvWR: 10, Access: uverbs.RemoteWrite}))(t)
+		client.qps[0] = must(client.pd.CreateQP(
+			uverbs.QPConfig{Type: uverbs.RC, SendCQ: client.cq, MaxSendWR: 10, MaxRecvWR: 10, Access: uverbs.RemoteWrite}))(t)
 		client.peer, server.peer = &server, client
 		client.connect(t)
 		server.connect(t)

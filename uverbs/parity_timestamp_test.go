@@ -106,7 +106,8 @@ func stampRaw(t *testing.T) (client, server *tap, s stamps) {
 	server.listen(t, 1)
 	frame := rawPacket{dst: rawMAC, payload: 1000}.frame()
 	copy(client.mr.Bytes(), frame)
-	post(t, client.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: frame[:18], SGL: []uverbs.SGE{client.mr.SGE(18, len(frame)-18)}})
+	post(t, client.qp, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: frame[:18],
+		SGL: []uverbs.SGE{client.mr.SGE(18, len(frame)-18)}})
 	s.sent, s.received = client.next(t).Timestamp, server.next(t).Timestamp
 	return client, server, s
 }

@@ -70,7 +70,8 @@ func TestDeviceParitySRQ(t *testing.T) {
 
 // TestDeviceParityCQEx is tests/test_cqex.py. There is one kind of CQ in Go.
 func TestDeviceParityCQEx(t *testing.T) {
-	for name, kind := range map[string]uverbs.QPType{"test_rc_traffic_cq_ex": uverbs.RC, "test_ud_traffic_cq_ex": uverbs.UD} {
+	for name, kind := range map[string]uverbs.QPType{
+		"test_rc_traffic_cq_ex": uverbs.RC, "test_ud_traffic_cq_ex": uverbs.UD} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := newPlayers(t, setup{kind: kind, entries: 2000})
 			traffic(t, client, uverbs.OpSend)

@@ -43,7 +43,8 @@ func (p *player) openXRC(t testing.TB) {
 	p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps), XRCD: p.xrc.domain, CQ: p.cq}))(t)
 	for i := range p.qps {
 		p.xrc.qps = append(p.xrc.qps, must(p.xrc.domain.CreateQP(uverbs.QPConfig{Access: p.qpAccess}))(t))
-		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: p.cq, MaxSendWR: 10, MaxSendSGE: len(p.out)}))(t)
+		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{
+			Type: uverbs.XRCSend, SendCQ: p.cq, MaxSendWR: 10, MaxSendSGE: len(p.out)}))(t)
 	}
 }
 

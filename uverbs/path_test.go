@@ -184,7 +184,8 @@ func TestEndpointText(t *testing.T) {
 	if err := got.UnmarshalText([]byte(e.String() + ":later=5")); err != nil || got != e {
 		t.Errorf("with an attribute of a later version: %+v, %v", got, err)
 	}
-	for _, bad := range []string{text + ":", text + ":ece=", text + ":ece=1", text + ":ece=1.2 ", text + ":a\nb", strings.ToUpper(text) + ":ece=1.100000000"} {
+	for _, bad := range []string{text + ":", text + ":ece=", text + ":ece=1", text + ":ece=1.2 ", text + ":a\nb",
+		strings.ToUpper(text) + ":ece=1.100000000"} {
 		if err := got.UnmarshalText([]byte(bad)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}

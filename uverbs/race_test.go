@@ -37,7 +37,8 @@ func TestCloseRaces(t *testing.T) {
 type racerSet = func(context.Context, *rig, *bundle) map[string]func() error
 
 func closers(b *bundle) []func() error {
-	return []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.mw.Close, b.qp.Close, b.mw1.Close, b.cq.Close, b.mr.Close, b.pd.Close}
+	return []func() error{b.ud.qp.Close, b.ud.ah.Close, b.ud.srq.Close, b.mw.Close, b.qp.Close, b.mw1.Close, b.cq.Close,
+		b.mr.Close, b.pd.Close}
 }
 
 func closeInTurn(_ *rig, b *bundle) {
@@ -158,7 +159,8 @@ func racersWindows(_ context.Context, _ *rig, b *bundle) map[string]func() error
 	return map[string]func() error{
 		"MW.Bind": func() error { return b.mw1.Bind(b.qp, 1, Signaled, all) },
 		"OpBindMW": func() error {
-			return second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Flags: Signaled, Bind: &MWBind{MW: b.mw, RKey: 1, MWRange: all}}))
+			return second(b.qp.PostSend(SendWR{Opcode: OpBindMW, Flags: Signaled,
+				Bind: &MWBind{MW: b.mw, RKey: 1, MWRange: all}}))
 		},
 		"batch of binds": func() error {
 			s := b.qp.StartSend()

@@ -33,7 +33,8 @@ func TestRate(t *testing.T) {
 }
 
 func TestFlowLabelUDPPort(t *testing.T) {
-	for label, want := range map[uint32]uint16{0: 0xc000, 1: 0xc001, 0x3fff: 0xffff, 0x4000: 0xc001, 0xfffff: 0xffc0, 0x12345: 0xe341} {
+	for label, want := range map[uint32]uint16{
+		0: 0xc000, 1: 0xc001, 0x3fff: 0xffff, 0x4000: 0xc001, 0xfffff: 0xffc0, 0x12345: 0xe341} {
 		if got := FlowLabelUDPPort(label); got != want {
 			t.Errorf("label %#x: port %#x, want %#x", label, got, want)
 		}
@@ -41,8 +42,10 @@ func TestFlowLabelUDPPort(t *testing.T) {
 }
 
 func TestNodeTypeString(t *testing.T) {
-	for n, want := range map[NodeType]string{NodeCA: "InfiniBand channel adapter", NodeSwitch: "InfiniBand switch", NodeRouter: "InfiniBand router",
-		NodeRNIC: "iWARP NIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified", 0: "unknown", 99: "unknown"} {
+	for n, want := range map[NodeType]string{
+		NodeCA: "InfiniBand channel adapter", NodeSwitch: "InfiniBand switch", NodeRouter: "InfiniBand router",
+		NodeRNIC: "iWARP NIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified", 0: "unknown",
+		99: "unknown"} {
 		if got := n.String(); got != want {
 			t.Errorf("node type %d is %q, want %q", n, got, want)
 		}

@@ -32,12 +32,14 @@ func (r *rig) spread(t testing.TB, single bool) *spread {
 		s.wqs = append(s.wqs, good(s.pd.CreateWQ(WQConfig{CQ: s.cq, MaxWR: 8, MaxSGE: 2, SingleGoroutine: single}))(t))
 	}
 	s.table = good(r.c.CreateRWQIndTable(s.wqs[0], s.wqs[1], s.wqs[1], s.wqs[0]))(t)
-	s.qp = good(s.pd.CreateQP(QPConfig{Type: RawPacket, RSS: &RSSConfig{Table: s.table, Function: RSSToeplitz, Key: make([]byte, 40),
-		Fields: RSSSrcIPv4}, SingleGoroutine: single}))(t)
+	s.qp = good(s.pd.CreateQP(QPConfig{Type: RawPacket,
+		RSS: &RSSConfig{Table: s.table, Function: RSSToeplitz, Key: make([]byte, 40),
+			Fields: RSSSrcIPv4}, SingleGoroutine: single}))(t)
 	return s
 }
 
-var toHere = FlowEth{Val: EthFilter{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}}, Mask: EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}
+var toHere = FlowEth{Val: EthFilter{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}},
+	Mask: EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}
 
 // A raw packet QP goes to RTS by its port alone, and flows keep it open.
 func TestRawPacketQP(t *testing.T) {
@@ -45,7 +47,8 @@ func TestRawPacketQP(t *testing.T) {
 	r.raw()
 	pd := good(r.c.AllocPD())(t)
 	cq := good(r.c.CreateCQ(CQConfig{Entries: 16, NoEvents: true}))(t)
-	qp := good(pd.CreateQP(QPConfig{Type: RawPacket, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 32, CreateFlags: QPCVLANStripping}))(t)
+	qp := good(pd.CreateQP(QPConfig{Type: RawPacket, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 32,
+		CreateFlags: QPCVLANStripping}))(t)
 	check(t, qp.Ready())
 	if s := qp.State(); s != StateRTS {
 		t.Errorf("the QP is in %v", s)
@@ -82,7 +85,8 @@ func TestWQ(t *testing.T) {
 		if n, err := q.PostRecv(make([]RecvWR, 9)...); n != 8 || err != ErrQueueFull {
 			t.Errorf("PostRecv of 9 to a queue of 8: %d, %v", n, err)
 		}
-		if n := q.Outstanding(); n != 8 || q.MaxWR() != 8 || q.MaxSGE() != 2 || q.CQ() != s.cq || q.WQN() == 0 || q.Context() != r.c {
+		if n := q.Outstanding(); n != 8 || q.MaxWR() != 8 || q.MaxSGE() != 2 || q.CQ() != s.cq || q.WQN() == 0 ||
+			q.Context() != r.c {
 			t.Errorf("%d outstanding of %d", n, q.MaxWR())
 		}
 		check(t, q.Modify(WQAttr{State: WQStateErr, CurState: WQStateRdy}, WQMaskState|WQMaskCurState))
@@ -166,7 +170,8 @@ func TestRawErrors(t *testing.T) {
 	}
 	r.raw()
 	rss := func(change func(*QPConfig)) QPConfig {
-		cfg := QPConfig{Type: RawPacket, RSS: &RSSConfig{Table: s.table, Function: RSSToeplitz, Key: make([]byte, 40), Fields: RSSSrcIPv4}}
+		cfg := QPConfig{Type: RawPacket, RSS: &RSSConfig{
+			Table: s.table, Function: RSSToeplitz, Key: make([]byte, 40), Fields: RSSSrcIPv4}}
 		change(&cfg)
 		return cfg
 	}
@@ -189,7 +194,8 @@ func TestRawErrors(t *testing.T) {
 		"TCP, UDP or IPsec": {Function: RSSToeplitz, Key: make([]byte, 40), Fields: RSSSrcPortTCP | RSSDstPortUDP},
 	} {
 		c.Table = s.table
-		if _, err := b.pd.CreateQP(QPConfig{Type: RawPacket, RSS: &c}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), text) {
+		if _, err := b.pd.CreateQP(QPConfig{Type: RawPacket, RSS: &c}); !errors.Is(err, ErrInvalid) ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -197,7 +203,8 @@ func TestRawErrors(t *testing.T) {
 	r.k.Set(func() {
 		r.k.Ports[0].LinkLayer, r.k.Refuse = uint8(LinkInfiniBand), map[string]unix.Errno{"QP.CREATE": unix.EINVAL}
 	})
-	if _, err := b.pd.CreateQP(raw); !errors.Is(err, ErrNotSupported) || !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "InfiniBand") {
+	if _, err := b.pd.CreateQP(raw); !errors.Is(err, ErrNotSupported) || !errors.Is(err, unix.EINVAL) ||
+		!strings.Contains(err.Error(), "InfiniBand") {
 		t.Errorf("on InfiniBand: %v", err)
 	}
 	r.k.Set(func() { r.k.Ports[0].LinkLayer, r.k.Refuse = uint8(LinkEthernet), nil })
@@ -263,33 +270,38 @@ func TestWQAllocs(t *testing.T) {
 func rawCommands(t *testing.T, r *rig, pd *PD, cq *CQ) {
 	t.Helper()
 	r.raw()
-	qp := good(pd.CreateQP(QPConfig{Type: RawPacket, SendCQ: cq, MaxSendWR: 0x14, MaxRecvWR: 0x25, CreateFlags: QPScatterFCS | QPCVLANStripping,
-		SignalAll: true}))(t)
+	qp := good(pd.CreateQP(QPConfig{Type: RawPacket, SendCQ: cq, MaxSendWR: 0x14, MaxRecvWR: 0x25,
+		CreateFlags: QPScatterFCS | QPCVLANStripping, SignalAll: true}))(t)
 	check(t, qp.Ready())
 	good(qp.CreateFlow(FlowAttr{Type: FlowSniffer, Priority: 0x123, Port: 1, Flags: FlowEgress}))(t)
 	flow := good(qp.CreateFlow(FlowAttr{Specs: []FlowSpec{
-		FlowEth{Val: EthFilter{DstMAC: [6]byte{1, 2, 3, 4, 5, 6}, SrcMAC: [6]byte{7, 8, 9, 10, 11, 12}, EtherType: 0x1314, VLANTag: 0x1516},
+		FlowEth{Val: EthFilter{DstMAC: [6]byte{1, 2, 3, 4, 5, 6}, SrcMAC: [6]byte{7, 8, 9, 10, 11, 12}, EtherType: 0x1314,
+			VLANTag: 0x1516},
 			Mask: EthFilter{DstMAC: [6]byte{0xf1}, SrcMAC: [6]byte{0xf2}, EtherType: 0xf3f4, VLANTag: 0xf5f6}},
 		FlowIPv4{Val: IPv4Filter{Src: [4]byte{1, 2, 3, 4}, Dst: [4]byte{5, 6, 7, 8}, Proto: 9, TOS: 10, TTL: 11, Flags: 12},
 			Mask: IPv4Filter{Src: [4]byte{0xf1}, Dst: [4]byte{0xf2}, Proto: 0xf3, TOS: 0xf4, TTL: 0xf5, Flags: 0xf6}},
 		FlowUDP{Val: PortFilter{Dst: 0x102, Src: 0x304}, Mask: PortFilter{Dst: 0xf1f2, Src: 0xf3f4}},
 		FlowVXLAN{Val: 0x10203, Mask: 0xf1f2f3},
 		FlowEth{Inner: true},
-		FlowIPv6{Val: IPv6Filter{Src: [16]byte{1}, Dst: [16]byte{2}, FlowLabel: 0x30405, NextHeader: 6, TrafficClass: 7, HopLimit: 8},
-			Mask: IPv6Filter{Src: [16]byte{0xf1}, Dst: [16]byte{0xf2}, FlowLabel: 0xff3f4, NextHeader: 0xf5, TrafficClass: 0xf6, HopLimit: 0xf7}, Inner: true},
+		FlowIPv6{Val: IPv6Filter{Src: [16]byte{1}, Dst: [16]byte{2}, FlowLabel: 0x30405, NextHeader: 6, TrafficClass: 7,
+			HopLimit: 8},
+			Mask: IPv6Filter{Src: [16]byte{0xf1}, Dst: [16]byte{0xf2}, FlowLabel: 0xff3f4, NextHeader: 0xf5, TrafficClass: 0xf6,
+				HopLimit: 0xf7}, Inner: true},
 		FlowTCP{Val: PortFilter{Dst: 0x506, Src: 0x708}, Mask: PortFilter{Dst: 0xf5f6, Src: 0xf7f8}, Inner: true},
 		FlowActionTag{ID: 0x123456},
 	}}))(t)
 	good(qp.CreateFlow(FlowAttr{Specs: []FlowSpec{
 		FlowESP{Val: ESPFilter{SPI: 0x1020304, Seq: 0x5060708}, Mask: ESPFilter{SPI: 0xf1f2f3f4, Seq: 0xf5f6f7f8}},
-		FlowGRE{Val: GREFilter{Head: 0x102, Protocol: 0x304, Key: 0x5060708}, Mask: GREFilter{Head: 0xf1f2, Protocol: 0xf3f4, Key: 0xf5f6f7f8}},
+		FlowGRE{Val: GREFilter{Head: 0x102, Protocol: 0x304, Key: 0x5060708},
+			Mask: GREFilter{Head: 0xf1f2, Protocol: 0xf3f4, Key: 0xf5f6f7f8}},
 		FlowMPLS{Val: 0x1020304, Mask: 0xf1f2f3f4},
 		FlowActionDrop{},
 	}}))(t)
 	check(t, flow.Close())
 	wq := good(pd.CreateWQ(WQConfig{CQ: cq, MaxWR: 0x66, MaxSGE: 5, Flags: WQCVLANStripping | WQScatterFCS}))(t)
 	check(t, wq.Ready())
-	check(t, wq.Modify(WQAttr{State: WQStateErr, CurState: WQStateRdy, Flags: WQCVLANStripping, FlagsMask: WQCVLANStripping | WQScatterFCS},
+	check(t, wq.Modify(WQAttr{State: WQStateErr, CurState: WQStateRdy, Flags: WQCVLANStripping,
+		FlagsMask: WQCVLANStripping | WQScatterFCS},
 		WQMaskState|WQMaskCurState|WQMaskFlags))
 	other := good(pd.CreateWQ(WQConfig{CQ: cq, MaxWR: 1}))(t)
 	table := good(r.c.CreateRWQIndTable(wq, other, other, wq))(t)

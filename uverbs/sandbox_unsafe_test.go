@@ -43,7 +43,8 @@ func TestRegImplicitInSandbox(t *testing.T) {
 // forbid makes a system call fail, in all threads, until the process ends.
 func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
-	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+		unix.BPF_RET | unix.BPF_K
 	filter := []unix.SockFilter{
 		{Code: loadWord}, // the call's number
 		{Code: jumpEqual, Jf: 1, K: call},
@@ -58,7 +59,8 @@ func forbid(t *testing.T, call uint32, errno unix.Errno) {
 func forbidFamily(t *testing.T, family uint32) {
 	t.Helper()
 	const firstArgument = 16 // in struct seccomp_data
-	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+		unix.BPF_RET | unix.BPF_K
 	loadFilter(t, []unix.SockFilter{
 		{Code: loadWord}, // the call's number
 		{Code: jumpEqual, Jf: 3, K: unix.SYS_SOCKET},
@@ -76,7 +78,8 @@ func loadFilter(t *testing.T, filter []unix.SockFilter) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	check(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program)))
 	if failed != 0 {
 		t.Fatalf("seccomp: %v", failed)
 	}

@@ -74,7 +74,8 @@ func TestGates(t *testing.T) {
 	expect(StateReset, ErrState, ErrState)
 	check(t, qp.Init())
 	expect(StateInit, ErrState, nil)
-	check(t, qp.Modify(QPAttr{State: StateRTR, PathMTU: MTU1024, AV: AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 2, HopLimit: 64}},
+	check(t, qp.Modify(QPAttr{State: StateRTR, PathMTU: MTU1024,
+		AV: AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 2, HopLimit: 64}},
 		MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN|MaskMaxDestRdAtomic|MaskMinRNRTimer))
 	expect(StateRTR, ErrState, nil)
 	check(t, qp.Modify(QPAttr{State: StateRTS}, MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic))

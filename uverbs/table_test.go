@@ -231,7 +231,8 @@ func TestHugeGIDTable(t *testing.T) {
 // A cause that is no errno can still be reached.
 func TestErrorCause(t *testing.T) {
 	cause := errors.New("the provider's own")
-	if err := (&Context{}).wrap("create CQ", "fake0", cause, ""); !errors.Is(err, cause) || err.Error() != "uverbs: create CQ on fake0: the provider's own" {
+	if err := (&Context{}).wrap("create CQ", "fake0", cause, ""); !errors.Is(err, cause) ||
+		err.Error() != "uverbs: create CQ on fake0: the provider's own" {
 		t.Errorf("%v", err)
 	}
 }

@@ -30,7 +30,8 @@ func TestNoEpollWatch(t *testing.T) {
 		"Open":              second(other.open(t)),
 	} {
 		var e *Error
-		if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &e) || !strings.Contains(err.Error(), "fs.epoll.max_user_watches") {
+		if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &e) ||
+			!strings.Contains(err.Error(), "fs.epoll.max_user_watches") {
 			t.Errorf("%s: %v, want ENOSPC and the name of the limit", name, err)
 		}
 	}

@@ -221,10 +221,12 @@ func TestAsyncEvents(t *testing.T) {
 	for _, e := range []struct {
 		element uint64
 		typ     EventType
-	}{{gone.id, EventCQErr}, {1 << 60, EventQPFatal}, {b.qp.id, EventCommEst}, {b.cq.id, EventCQErr}, {1, EventPortErr}, {2, 77}} {
+	}{{gone.id, EventCQErr}, {1 << 60, EventQPFatal}, {b.qp.id, EventCommEst}, {b.cq.id, EventCQErr}, {1, EventPortErr},
+		{2, 77}} {
 		check(t, r.k.Async(e.element, uint32(e.typ)))
 	}
-	want := []AsyncEvent{{Type: EventCommEst, QP: b.qp}, {Type: EventCQErr, CQ: b.cq}, {Type: EventPortErr, Port: 1}, {Type: 77}}
+	want := []AsyncEvent{{Type: EventCommEst, QP: b.qp}, {Type: EventCQErr, CQ: b.cq}, {Type: EventPortErr, Port: 1},
+		{Type: 77}}
 	for _, w := range want {
 		got, err := r.c.NextEvent(context.Background())
 		check(t, err)
@@ -284,7 +286,8 @@ func TestWaitErrors(t *testing.T) {
 			want = "completion on fake0 CQ "
 		}
 		var timeout interface{ Timeout() bool }
-		if !errors.Is(c.err, context.DeadlineExceeded) || !errors.As(c.err, &timeout) || !timeout.Timeout() || !strings.Contains(c.err.Error(), want) {
+		if !errors.Is(c.err, context.DeadlineExceeded) || !errors.As(c.err, &timeout) || !timeout.Timeout() ||
+			!strings.Contains(c.err.Error(), want) {
 			t.Errorf("%s: %v, want …%s…", c.name, c.err, want)
 		}
 	}

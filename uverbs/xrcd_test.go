@@ -21,7 +21,8 @@ func (r *rig) crossing(t testing.TB, b *bundle, single bool) *crossing {
 	t.Helper()
 	m := &crossing{x: good(r.c.OpenXRCD(nil, 0))(t)}
 	m.srq = good(b.pd.CreateSRQ(SRQConfig{MaxWR: 64, MaxSGE: 2, SingleGoroutine: single, XRCD: m.x, CQ: b.cq}))(t)
-	m.initiator = good(b.pd.CreateQP(QPConfig{Type: XRCSend, SendCQ: b.cq, MaxSendWR: 64, MaxSendSGE: 2, MaxInline: 64, SingleGoroutine: single}))(t)
+	m.initiator = good(b.pd.CreateQP(QPConfig{
+		Type: XRCSend, SendCQ: b.cq, MaxSendWR: 64, MaxSendSGE: 2, MaxInline: 64, SingleGoroutine: single}))(t)
 	m.target = good(m.x.CreateQP(QPConfig{Access: RemoteRead}))(t)
 	check(t, m.initiator.Connect(good(m.target.Endpoint())(t)))
 	check(t, m.target.Connect(good(m.initiator.Endpoint())(t)))
@@ -36,7 +37,8 @@ func TestXRC(t *testing.T) {
 	if m.srq.SRQN() == 0 || good(b.pd.CreateSRQ(SRQConfig{MaxWR: 1}))(t).SRQN() != 0 {
 		t.Error("an XRC SRQ has a number, another has none")
 	}
-	if m.target.PD() != nil || m.target.SendCQ() != nil || m.target.RecvCQ() != nil || m.initiator.RecvCQ() != nil || m.initiator.PD() != b.pd {
+	if m.target.PD() != nil || m.target.SendCQ() != nil || m.target.RecvCQ() != nil || m.initiator.RecvCQ() != nil ||
+		m.initiator.PD() != b.pd {
 		t.Error("the QPs do not know what they are made of")
 	}
 	wr := SendWR{WRID: 1, Opcode: OpSend, Flags: Signaled, RemoteSRQN: m.srq.SRQN()}

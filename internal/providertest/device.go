@@ -142,7 +142,8 @@ func (q *deviceQP) Atomic(compareAdd, swap uint64) {
 }
 
 func (q *deviceQP) Flush(n uint32, placement, selectivity uint8) {
-	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, uverbs.Placement(placement), uverbs.Selectivity(selectivity))
+	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, uverbs.Placement(placement),
+		uverbs.Selectivity(selectivity))
 }
 
 // Bind takes what a program does not have at hand, and the suite does without.

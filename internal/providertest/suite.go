@@ -37,7 +37,8 @@ func immediate(t *testing.T, r *Rig) {
 	wcs := r.done(t, 2)
 	for i, op := range []uverbs.WCOpcode{uverbs.WCRecv, uverbs.WCRecvRDMAImm} {
 		wc := wcs[i]
-		if wc.WRID != uint64(i+1) || wc.Opcode != op || wc.Imm != imm+uint32(i) || wc.Flags&uverbs.WCWithImm == 0 || wc.ByteLen != 9 {
+		if wc.WRID != uint64(i+1) || wc.Opcode != op || wc.Imm != imm+uint32(i) || wc.Flags&uverbs.WCWithImm == 0 ||
+			wc.ByteLen != 9 {
 			t.Errorf("completion %+v", wc)
 		}
 	}

@@ -37,7 +37,8 @@ func laps(t *testing.T, r *Rig) {
 		var sends []uverbs.SendWR
 		for i := range n {
 			r.recv(t, uverbs.RecvWR{WRID: received + uint64(i), SGL: []uverbs.SGE{r.sge(1000, 64)}})
-			sends = append(sends, uverbs.SendWR{WRID: sent + uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(0, lap%64)}})
+			sends = append(sends, uverbs.SendWR{WRID: sent + uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+				SGL: []uverbs.SGE{r.sge(0, lap%64)}})
 		}
 		r.send(t, sends...)
 		for _, wc := range r.done(t, 2*n) {

@@ -68,7 +68,8 @@ func ucBatch(t *testing.T, r *Rig) {
 // ucRefused are the operations that UC has not.
 func ucRefused(t *testing.T, r *Rig) {
 	good := r.write(1, 0, 100, 1)
-	for name, op := range map[string]uverbs.Opcode{"READ": uverbs.OpRead, "COMPARE_SWAP": uverbs.OpCompareSwap, "FETCH_ADD": uverbs.OpFetchAdd} {
+	for name, op := range map[string]uverbs.Opcode{
+		"READ": uverbs.OpRead, "COMPARE_SWAP": uverbs.OpCompareSwap, "FETCH_ADD": uverbs.OpFetchAdd} {
 		bad := r.write(2, 0, 100, 8)
 		bad.Opcode = op
 		if n, err := r.QP.PostSend([]uverbs.SendWR{good, bad, good}); n != 1 || !errors.Is(err, uverbs.ErrOpcode) {

@@ -46,8 +46,8 @@ func udSendRecv(t *testing.T, r *Rig) {
 		clear(r.Mem[10000:10100])
 	}
 	r.hear(t, 1, 10000)
-	r.send(t, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: 0x01020304, Inline: []byte("inline"),
-		AH: r.AH, QPN: r.QPN, QKey: r.QKey})
+	r.send(t, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: 0x01020304,
+		Inline: []byte("inline"), AH: r.AH, QPN: r.QPN, QKey: r.QKey})
 	r.heard(t, 2, 1, 6, 0x01020304)
 	r.want(t, 10000, "inline\x00")
 	r.hear(t, 1, 10000)
@@ -167,8 +167,10 @@ func udReset(t *testing.T, r *Rig) {
 }
 
 func udNothingAllocated(t *testing.T, r *Rig) {
-	wrs := []uverbs.SendWR{r.datagram(1, 8), {WRID: 2, Opcode: uverbs.OpSend, Inline: []byte("x"), AH: r.AH, QPN: r.QPN, QKey: r.QKey}}
-	recvs := []uverbs.RecvWR{{WRID: 3, SGL: []uverbs.SGE{r.sge(10000, 200)}}, {WRID: 4, SGL: []uverbs.SGE{r.sge(10200, 200)}}}
+	wrs := []uverbs.SendWR{r.datagram(1, 8),
+		{WRID: 2, Opcode: uverbs.OpSend, Inline: []byte("x"), AH: r.AH, QPN: r.QPN, QKey: r.QKey}}
+	recvs := []uverbs.RecvWR{{WRID: 3, SGL: []uverbs.SGE{r.sge(10000, 200)}},
+		{WRID: 4, SGL: []uverbs.SGE{r.sge(10200, 200)}}}
 	wcs := make([]uverbs.WC, 2)
 	n := testing.AllocsPerRun(20, func() {
 		r.recv(t, recvs...)
