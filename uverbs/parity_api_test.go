@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// selfAddress is the attributes of an AH that leads to the device itself.
+// selfAddress returns the attributes of an AH whose destination is the device itself.
 func selfAddress(t testing.TB, dev *uverbs.Context) uverbs.AHAttr {
 	t.Helper()
 	g := must(dev.SelectGID(0, netip.Addr{}))(t)
 	return uverbs.AHAttr{IsGlobal: true, DGID: g.GID, SGIDIndex: uint8(g.Index), HopLimit: 1, Port: uint8(g.Port)}
 }
 
-// hasEthernet skips what is Ethernet's on a port of InfiniBand.
+// hasEthernet skips the test if port 1 is not an Ethernet port.
 func hasEthernet(t testing.TB, dev *uverbs.Context) {
 	t.Helper()
 	if l := must(dev.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
@@ -32,7 +32,7 @@ func hasEthernet(t testing.TB, dev *uverbs.Context) {
 	}
 }
 
-// TestDeviceParityAddr is tests/test_addr.py.
+// TestDeviceParityAddr has the tests of tests/test_addr.py.
 func TestDeviceParityAddr(t *testing.T) {
 	dev := openDevice(t)
 	pd := must(dev.AllocPD())(t)
@@ -55,7 +55,7 @@ func TestDeviceParityAddr(t *testing.T) {
 	})
 }
 
-// TestDeviceParityPD is tests/test_pd.py.
+// TestDeviceParityPD has the tests of tests/test_pd.py.
 func TestDeviceParityPD(t *testing.T) {
 	dev := openDevice(t)
 	t.Run("test_alloc_pd", func(t *testing.T) { must(dev.AllocPD())(t) })
@@ -72,7 +72,7 @@ func TestDeviceParityPD(t *testing.T) {
 	})
 }
 
-// TestDeviceParityCQ is tests/test_cq.py.
+// TestDeviceParityCQ has the tests of tests/test_cq.py.
 func TestDeviceParityCQ(t *testing.T) {
 	t.Run("test_create_cq", func(t *testing.T) {
 		dev := openDevice(t)
@@ -105,7 +105,8 @@ func cqSizes(t testing.TB, dev *uverbs.Context) []int {
 	return []int{1, a.MaxCQE / 2, a.MaxCQE}
 }
 
-// badCQ makes queues that are too large, and that have a vector too many.
+// badCQ checks that a CQ with too many entries, or with a completion vector that
+// does not exist, is refused.
 func badCQ(t *testing.T, cfg uverbs.CQConfig) {
 	dev := openDevice(t)
 	large, vector := cfg, cfg
@@ -118,8 +119,8 @@ func badCQ(t *testing.T, cfg uverbs.CQConfig) {
 	}
 }
 
-// resizeCQ shrinks, enlarges and fills a queue, and shrinks it under what it
-// holds.
+// resizeCQ shrinks, enlarges and fills a CQ. Then it tries to shrink the CQ to fewer
+// entries than it has completions, and checks that no completion is lost.
 func resizeCQ(t *testing.T) {
 	client, server := newPlayers(t, setup{kind: uverbs.UD, entries: 3})
 	for _, entries := range []int{1, 7} {
@@ -128,7 +129,7 @@ func resizeCQ(t *testing.T) {
 			t.Errorf("resized to %d: %d entries", entries, n)
 		}
 	}
-	const sends = 6 // one less than there is room for
+	const sends = 6 // one less than the CQ has room for
 	check(t, server.cq.Resize(sends))
 	for id := range uint64(sends) {
 		server.receive(t, 0)
@@ -138,12 +139,12 @@ func resizeCQ(t *testing.T) {
 	for range sends {
 		must(server.done(t))(t)
 	}
-	if strings.HasPrefix(client.dev.Name(), "rxe") { // others drop the completions of a QP in RESET
+	if strings.HasPrefix(client.dev.Name(), "rxe") { // other drivers drop the completions of a QP in RESET
 		for client.qps[0].SendsOutstanding() > 0 {
 			check(t, client.ctx.Err())
 			runtime.Gosched()
 		}
-		// The last completion may still be on its way: RESET waits for it.
+		// The last completion may not be in the CQ yet. RESET waits for it.
 		check(t, client.qps[0].Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
 	}
 	if err := client.cq.Resize(1); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -156,8 +157,8 @@ func resizeCQ(t *testing.T) {
 	}
 }
 
-// TestDeviceParityFork is tests/test_fork.py: memory that is registered stays
-// the owner's while children are started.
+// TestDeviceParityFork has the tests of tests/test_fork.py. It checks that registered
+// memory still belongs to the process after it has started children.
 func TestDeviceParityFork(t *testing.T) {
 	t.Run("test_is_fork_initialized", func(t *testing.T) {
 		client, server := newPlayers(t, setup{})

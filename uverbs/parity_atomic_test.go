@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityAtomic is tests/test_atomic.py.
+// TestDeviceParityAtomic has the tests of tests/test_atomic.py.
 func TestDeviceParityAtomic(t *testing.T) {
 	open := setup{rounds: 10, size: 8, access: uverbs.RemoteAtomic, qpAccess: uverbs.RemoteAtomic}
 	noQP, noMR, odd := open, open, open
@@ -32,7 +32,7 @@ func TestDeviceParityAtomic(t *testing.T) {
 			fails(t, err, want)
 			same(t, client.sent(), mine)
 			if want == uverbs.WCLocProtErr {
-				return // the peer has done its part
+				return // the peer has executed the atomic
 			}
 			same(t, server.sent(), theirs)
 		}
@@ -54,8 +54,8 @@ func TestDeviceParityAtomic(t *testing.T) {
 	}
 }
 
-// atomic does one on the beginning of the peer's memory, where was stands
-// before, and looks at what came of it.
+// atomic executes an atomic on the first word of the peer's memory, whose value
+// before is was, and checks the values at both ends.
 func (p *player) atomic(t testing.TB, op uverbs.Opcode, was, operand, swap uint64) error {
 	t.Helper()
 	binary.NativeEndian.PutUint64(p.mr.Bytes(), ^was)
@@ -81,8 +81,8 @@ func (p *player) atomic(t testing.TB, op uverbs.Opcode, was, operand, swap uint6
 	return nil
 }
 
-// atomicTraffic does them both ways: utils.atomic_traffic. Every other swap is
-// of what is there.
+// atomicTraffic executes atomics in both directions, as utils.atomic_traffic does.
+// Every second compare-and-swap finds the value that it compares with.
 func atomicTraffic(t testing.TB, client *player, op uverbs.Opcode) {
 	t.Helper()
 	for i := range uint64(client.rounds) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceParityDevice is tests/test_device.py.
+// TestDeviceParityDevice has the tests of tests/test_device.py.
 func TestDeviceParityDevice(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *uverbs.Context){
 		"test_dev_list":     func(t *testing.T, _ *uverbs.Context) { theDevice(t) },
@@ -61,7 +61,7 @@ func TestDeviceParityDevice(t *testing.T) {
 	}
 }
 
-// theDevice is what discovery knows of the device under test.
+// theDevice returns the entry of Devices for the device under test.
 func theDevice(t testing.TB) uverbs.Device {
 	t.Helper()
 	for _, d := range must(uverbs.Devices())(t) {
@@ -87,7 +87,7 @@ func queryDevice(t *testing.T, dev *uverbs.Context) {
 	}
 }
 
-// firstPKey is the one that the kernel tells of.
+// firstPKey returns the first P_Key of port 1, read from sysfs.
 func firstPKey(t testing.TB, dev *uverbs.Context) uint16 {
 	t.Helper()
 	return uint16(must(strconv.ParseUint(sysfs(t, dev, "pkeys/0"), 0, 16))(t))
@@ -100,7 +100,7 @@ func queryGID(t *testing.T, dev *uverbs.Context) {
 	}
 }
 
-// roceOrIB tells whether an entry is what a port of this kind can have.
+// roceOrIB reports whether a GID table entry is valid for the link layer of port 1.
 func roceOrIB(t *testing.T, dev *uverbs.Context, g uverbs.GIDEntry) bool {
 	t.Helper()
 	if must(dev.QueryPort(1))(t).LinkLayer == uverbs.LinkInfiniBand {
@@ -109,7 +109,7 @@ func roceOrIB(t *testing.T, dev *uverbs.Context, g uverbs.GIDEntry) bool {
 	return (g.Type == uverbs.GIDTypeRoCEv1 || g.Type == uverbs.GIDTypeRoCEv2) && g.Netdev != ""
 }
 
-// emptyGID asks for an index that is not in use.
+// emptyGID checks the error of a query of an unused index.
 func emptyGID(t *testing.T, dev *uverbs.Context) {
 	used := map[int]bool{}
 	for _, g := range must(dev.GIDs(1))(t) {
@@ -124,8 +124,8 @@ func emptyGID(t *testing.T, dev *uverbs.Context) {
 	}
 }
 
-// completeGIDs holds the table against the kernel's: no entry is missing, and
-// none is made up for an index that is not in use.
+// completeGIDs checks the GID table against sysfs: it has every entry that is in
+// use, and no others.
 func completeGIDs(t *testing.T, dev *uverbs.Context) {
 	listed := map[int]uverbs.GID{}
 	for _, g := range must(dev.GIDs(1))(t) {
@@ -143,7 +143,7 @@ func completeGIDs(t *testing.T, dev *uverbs.Context) {
 	}
 }
 
-// sysfs reads what the kernel says of port 1.
+// sysfs returns the contents of a sysfs file of port 1.
 func sysfs(t testing.TB, dev *uverbs.Context, file string) string {
 	t.Helper()
 	b := must(os.ReadFile("/sys/class/infiniband/" + dev.Name() + "/ports/1/" + file))(t)

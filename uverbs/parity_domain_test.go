@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceParityParentDomain is tests/test_parent_domain.py.
+// TestDeviceParityParentDomain has the tests of tests/test_parent_domain.py.
 func TestDeviceParityParentDomain(t *testing.T) {
 	const rc, ud = uverbs.RC, uverbs.UD
 	for name, run := range map[string]func(*testing.T){
@@ -41,8 +41,8 @@ func TestDeviceParityParentDomain(t *testing.T) {
 	}
 }
 
-// wasAsked checks how often an Alloc was called for rings: on rxe they are the
-// kernel's memory.
+// wasAsked checks how often Alloc was called for rings. The rings of rxe are
+// allocated by the kernel, so that it is never called.
 func wasAsked(t testing.TB, p *player, asked, rings int) {
 	t.Helper()
 	if strings.HasPrefix(p.dev.Name(), "rxe") {
@@ -53,8 +53,8 @@ func wasAsked(t testing.TB, p *player, asked, rings int) {
 	}
 }
 
-// aligned sends messages by queues that lie in memory of the test's own. While
-// the queues are open none of it comes back.
+// aligned sends messages through queues whose rings the test allocates. It checks
+// that no ring is freed while the queues are open.
 func aligned(s setup, rings int) func(*testing.T) {
 	return func(t *testing.T) {
 		asked := 0
@@ -70,7 +70,7 @@ func aligned(s setup, rings int) func(*testing.T) {
 			},
 			Free: func(b []byte) {
 				back.Add(1)
-				_ = unix.Munmap(b) // the test may be over
+				_ = unix.Munmap(b) // the test may have ended
 			},
 		}
 		client, _ := newPlayers(t, s)
@@ -82,9 +82,9 @@ func aligned(s setup, rings int) func(*testing.T) {
 	}
 }
 
-// TestDeviceParityHugePage is tests/test_mlx5_huge_page.py: rings lie in huge
-// pages when the environment says so. C's library reads it when a queue is made,
-// this one when the device is opened.
+// TestDeviceParityHugePage has the tests of tests/test_mlx5_huge_page.py: environment
+// variables request rings in huge pages. libmlx5 reads them when a queue is created,
+// goverbs when the device is opened.
 func TestDeviceParityHugePage(t *testing.T) {
 	queues := func(t *testing.T, kind string) []error {
 		for _, name := range []string{"MLX_CQ_ALLOC_TYPE", "MLX_QP_ALLOC_TYPE", "MLX_SRQ_ALLOC_TYPE"} {
@@ -95,7 +95,7 @@ func TestDeviceParityHugePage(t *testing.T) {
 			expect.Missing(t, expect.RingPages, errors.New("the rings are the kernel's memory"))
 		}
 		t.Setenv("MLX_CQ_ALLOC_TYPE", "")
-		other := openDevice(t) // whose QP has a CQ
+		other := openDevice(t) // for the QP, which needs a CQ
 		cq := must(other.CreateCQ(uverbs.CQConfig{Entries: 100}))(t)
 		pd := must(other.AllocPD())(t)
 		return []error{
@@ -109,7 +109,7 @@ func TestDeviceParityHugePage(t *testing.T) {
 	})
 	t.Run("test_obj_on_huge", func(t *testing.T) {
 		free := hugePages(t)
-		for i, err := range queues(t, "HUGE") { // each takes one
+		for i, err := range queues(t, "HUGE") { // each queue needs one huge page
 			if i < free {
 				check(t, err)
 			} else if !errors.Is(err, unix.ENOMEM) {
@@ -119,7 +119,7 @@ func TestDeviceParityHugePage(t *testing.T) {
 	})
 }
 
-// hugePages is how many of 2 MiB the system has set aside and not given out.
+// hugePages returns the number of free huge pages of 2 MiB.
 func hugePages(t testing.TB) int {
 	t.Helper()
 	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// deliver sends a message to the peer, for which the peer has posted a receive.
-// It returns the status that the sender gets when that is not success.
+// deliver sends a message to the peer, which must have posted a receive, and checks
+// what arrives. If the send fails, it returns the status of the send.
 func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
 	t.Helper()
 	p.chill(t)
@@ -38,7 +38,7 @@ func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
 	return nil
 }
 
-// traffic sends messages both ways: utils.traffic of pyverbs' tests.
+// traffic sends messages in both directions, as utils.traffic of pyverbs' tests does.
 func traffic(t testing.TB, client *player, op uverbs.Opcode) {
 	t.Helper()
 	players := [2]*player{client, client.peer}
@@ -57,8 +57,8 @@ func traffic(t testing.TB, client *player, op uverbs.Opcode) {
 	}
 }
 
-// remote reads or writes the peer's memory, and looks at what came of it. When
-// it returns an error, nothing has changed.
+// remote reads or writes the peer's memory, and checks the memory at both ends. If
+// the request fails, it checks that nothing has changed and returns the error.
 func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
 	t.Helper()
 	p.chill(t)
@@ -84,7 +84,7 @@ func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
 	return nil
 }
 
-// remoteTraffic does it both ways: utils.rdma_traffic.
+// remoteTraffic reads or writes in both directions, as utils.rdma_traffic does.
 func remoteTraffic(t testing.TB, client *player, op uverbs.Opcode) {
 	t.Helper()
 	for range client.rounds {
@@ -93,7 +93,7 @@ func remoteTraffic(t testing.TB, client *player, op uverbs.Opcode) {
 	}
 }
 
-// fails checks that a request failed, and how.
+// fails checks that a request has failed with the status want.
 func fails(t testing.TB, err error, want uverbs.WCStatus) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -101,7 +101,7 @@ func fails(t testing.TB, err error, want uverbs.WCStatus) {
 	}
 }
 
-// needs ends a test of what the device does not claim to have.
+// needs skips the test if the device does not report the capability flag.
 func needs(t testing.TB, flag uint64, feature string) {
 	t.Helper()
 	if must(openDevice(t).QueryDevice())(t).CapFlagsEx&flag == 0 {

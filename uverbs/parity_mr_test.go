@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceParityMR is tests/test_mr.py.
+// TestDeviceParityMR has the tests of tests/test_mr.py.
 func TestDeviceParityMR(t *testing.T) {
 	for name, run := range map[string]func(*testing.T){
 		"test_reg_mr_bad_flags":         badAccess,
@@ -47,8 +47,8 @@ func badAccess(t *testing.T) {
 	}
 }
 
-// reregister changes the registration of a player's memory, and tells the peer
-// of the key.
+// reregister changes the registration of a player's memory, and gives the peer the
+// new rkey.
 func reregister(t *testing.T, p *player, flags uverbs.ReregFlags, pd *uverbs.PD, access uverbs.Access) {
 	t.Helper()
 	err := p.mr.Rereg(flags, pd, nil, access)
@@ -74,8 +74,8 @@ func reregLessAccess(t *testing.T) {
 	fails(t, client.remote(t, uverbs.OpWrite), uverbs.WCRemAccessErr)
 }
 
-// reregAddr gives the registration other memory, under a receive that names the
-// old.
+// reregAddr moves an MR to other memory while a receive into the old memory is
+// posted.
 func reregAddr(t *testing.T) {
 	client, server := newPlayers(t, setup{rounds: 10})
 	server.receive(t, 0)
@@ -96,7 +96,7 @@ func reregAddr(t *testing.T) {
 	traffic(t, client, uverbs.OpSend)
 }
 
-// reregPD takes the memory to another PD than the QP's, and back.
+// reregPD moves an MR to a PD other than the QP's, and back.
 func reregPD(t *testing.T) {
 	client, server := newPlayers(t, setup{rounds: 10})
 	traffic(t, client, uverbs.OpSend)
@@ -106,7 +106,7 @@ func reregPD(t *testing.T) {
 	restart(t, client, server)
 	reregister(t, server, uverbs.ReregPD, server.pd, 0)
 	traffic(t, client, uverbs.OpSend)
-	// The memory holds the PD that it is in, and no other.
+	// The MR keeps its present PD from being closed, and no other PD.
 	reregister(t, server, uverbs.ReregPD, other, 0)
 	if err := other.Close(); !errors.Is(err, uverbs.ErrBusy) {
 		t.Errorf("Close of a PD with memory: %v", err)
@@ -115,7 +115,7 @@ func reregPD(t *testing.T) {
 	check(t, other.Close())
 }
 
-// reregAtomic takes the right from the memory, and gives it again.
+// reregAtomic removes the right to atomics from an MR, and restores it.
 func reregAtomic(t *testing.T) {
 	client, server := newPlayers(t, setup{rounds: 10, access: uverbs.RemoteAtomic, qpAccess: uverbs.RemoteAtomic})
 	for _, p := range []*player{client, server} {
@@ -129,8 +129,8 @@ func reregAtomic(t *testing.T) {
 	atomicTraffic(t, client, uverbs.OpFetchAdd)
 }
 
-// window opens the memory of both players by windows, writes through them, and
-// sees that nobody can any more when they have been invalidated.
+// window binds a memory window to the memory of each player, and writes through
+// them. Then it invalidates the windows and checks that writes fail.
 func window(kind uverbs.MWType, invalidate func(testing.TB, *player, *uverbs.MW)) func(*testing.T) {
 	return func(t *testing.T) {
 		client, server := newPlayers(t, setup{rounds: 10, access: uverbs.MWBindAccess, qpAccess: uverbs.RemoteWrite})
@@ -152,7 +152,7 @@ func window(kind uverbs.MWType, invalidate func(testing.TB, *player, *uverbs.MW)
 	}
 }
 
-// bind binds a window to a range by a new key.
+// bind binds a window to a range. The window gets a new key.
 func (p *player) bind(t testing.TB, w *uverbs.MW, r uverbs.MWRange) {
 	t.Helper()
 	if w.Type() == uverbs.MWType1 {
@@ -175,7 +175,7 @@ func invalidateLocal(t testing.TB, p *player, w *uverbs.MW) {
 	check(t, err)
 }
 
-// invalidateRemote has the peer do it, by a message.
+// invalidateRemote invalidates a window with a SEND of the peer.
 func invalidateRemote(t testing.TB, p *player, w *uverbs.MW) {
 	t.Helper()
 	p.receive(t, 0)

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityODP is tests/test_odp.py. The device has to ask for the pages
-// of each message anew.
+// TestDeviceParityODP has the tests of tests/test_odp.py. The pages are dropped before
+// each message, so that every message causes page faults.
 func TestDeviceParityODP(t *testing.T) {
 	const remoteAccess = uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
 	rc := setup{access: uverbs.OnDemand | remoteAccess, qpAccess: remoteAccess, cold: true}

@@ -14,28 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests of the parity_*_test.go files do what the tests of rdma-core's
-// tests/test_*.py do, under their names: the same objects, the same traffic and
-// the same checks. docs/parity.md has the results of both. Where Python fills
-// buffers with one letter, here no message has the bytes of the one before.
+// The tests in the parity_*_test.go files have the names of rdma-core's
+// tests/test_*.py, and create the same objects, send the same traffic and make the
+// same checks. docs/parity.md has the results of both. pyverbs fills buffers with one
+// letter. Here every message differs from the one before.
 
-// A setup says how the players of a test are made: zero stands for what most
-// tests have.
+// A setup describes the players of a test. Zero values are what most tests use.
 type setup struct {
 	kind     uverbs.QPType // 0: RC
 	pairs    int           // of QPs; 0: 1
 	parent   *uverbs.ParentDomainConfig
-	srq      bool          // the QPs take their receives from one
-	channel  bool          // completions are told by a channel of the player's own
+	srq      bool          // the QPs share one
+	channel  bool          // the player waits on a separate completion channel
 	entries  int           // of the CQ; 0: 1000
-	batch    bool          // requests go through the batch builder: ibv_wr_* in C
-	size     int           // of a message; 0: 1024
+	batch    bool          // requests are posted as a SendBatch: ibv_wr_* in C
+	size     int           // of a message in bytes; 0: 1024
 	rounds   int           // 0: 100
-	access   uverbs.Access // to the memory, beside LocalWrite
+	access   uverbs.Access // of the memory, besides LocalWrite
 	qpAccess uverbs.Access // that the QPs allow
-	inbox    bool          // receives go to other memory, without that access
-	mixed    bool          // half of each message is in such memory
-	cold     bool          // the pages are given up before each message
+	inbox    bool          // receives use other memory, without that access
+	mixed    bool          // half of each message is in memory without it
+	cold     bool          // the pages are dropped before each message
 	implicit bool          // requests use the key of the whole address space
 	advise   func(testing.TB, *player)
 }
@@ -48,13 +47,13 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// What the players of Python have as well.
+// parityDepth and parityImm are the values that pyverbs' tests use.
 const (
 	parityDepth = 1000
 	parityImm   = 1234
 )
 
-// A player is one side of a test, on a context of its own.
+// A player is one end of a test, with a separate Context.
 type player struct {
 	setup
 	ctx  context.Context
@@ -63,19 +62,19 @@ type player struct {
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ
 	mr   *uverbs.MR
-	out  []*uverbs.MR // where messages are sent from, a piece in each
-	in   []*uverbs.MR // and received
-	all  *uverbs.MR   // the whole address space, with implicit
+	out  []*uverbs.MR // messages are sent from these, a piece from each
+	in   []*uverbs.MR // and received into these
+	all  *uverbs.MR   // the whole address space, if implicit
 	qps  []*uverbs.QP
-	xrc  *targets   // XRC: what the peer's QPs lead to
-	ah   *uverbs.AH // UD: leads to the peer
+	xrc  *targets   // XRC: the targets of the peer's QPs
+	ah   *uverbs.AH // UD: the peer's address
 	peer *player
 	addr uint64 // of the peer's memory
 	rkey uint32
 	seed byte // of the last message
 }
 
-// newPlayers makes both sides of a test, connected.
+// newPlayers returns the two ends of a test, connected.
 func newPlayers(t testing.TB, s setup) (client, server *player) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -84,7 +83,7 @@ func newPlayers(t testing.TB, s setup) (client, server *player) {
 	client.peer, server.peer = server, client
 	client.connect(t)
 	server.connect(t)
-	server.seed = 128 // the two count in different ranges
+	server.seed = 128 // so that the messages of the two differ
 	return client, server
 }
 
@@ -110,7 +109,7 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 		p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps)}))(t)
 	}
 	p.allocate(t)
-	t.Cleanup(func() { runtime.KeepAlive(p) }) // its memory is not to be dropped
+	t.Cleanup(func() { runtime.KeepAlive(p) }) // keeps its memory until the test ends
 	if p.kind == uverbs.XRCSend {
 		p.openXRC(t)
 		return p
@@ -151,7 +150,8 @@ func (p *player) allocate(t testing.TB) {
 	}
 }
 
-// connect takes the player's QPs to RTS, and learns where the peer's memory is.
+// connect moves the player's QPs to RTS, and sets the address and rkey of the peer's
+// memory.
 func (p *player) connect(t testing.TB) {
 	t.Helper()
 	if p.xrc != nil {
@@ -170,8 +170,8 @@ func (p *player) connect(t testing.TB) {
 	p.addr, p.rkey = p.peer.mr.Addr(), p.peer.mr.RKey()
 }
 
-// restart takes all QPs through RESET to RTS again. What had been posted is
-// gone, and the completions with it.
+// restart moves all QPs through RESET to RTS. Posted requests and their completions
+// are dropped.
 func restart(t testing.TB, players ...*player) {
 	t.Helper()
 	for _, p := range players {
@@ -187,8 +187,8 @@ func restart(t testing.TB, players ...*player) {
 	}
 }
 
-// offset is where a message begins in the player's memory: behind the GRH that
-// a datagram comes with.
+// offset returns where a received message begins in the player's memory: after the
+// GRH of a datagram.
 func (p *player) offset() int {
 	if p.kind == uverbs.UD {
 		return uverbs.GRHLen
@@ -196,7 +196,7 @@ func (p *player) offset() int {
 	return 0
 }
 
-// pieces returns the parts of a message, n bytes from off of each MR.
+// pieces returns the SGL of a message: n bytes at off of each MR.
 func (p *player) pieces(mrs []*uverbs.MR, off, n int) []uverbs.SGE {
 	var sgl []uverbs.SGE
 	for _, mr := range mrs {
@@ -209,7 +209,8 @@ func (p *player) pieces(mrs []*uverbs.MR, off, n int) []uverbs.SGE {
 	return sgl
 }
 
-// prefetch advises the memory of messages, by the key that the requests use.
+// prefetch advises the kernel on the memory of messages, with the MR that the
+// requests use.
 func (p *player) prefetch(t testing.TB, advice uverbs.Advice, flags uverbs.AdviseFlags) {
 	t.Helper()
 	r := uverbs.MRRange{MR: p.mr, Len: p.size}
@@ -219,9 +220,9 @@ func (p *player) prefetch(t testing.TB, advice uverbs.Advice, flags uverbs.Advis
 	check(t, p.pd.AdviseMR(advice, flags, r))
 }
 
-// start is where in its memory a message begins that the player sends. With an
-// inbox it is the first byte: the rxe of 7.2 sends on-demand memory from the
-// beginning of a page only.
+// start returns where a message that the player sends begins in its memory. With an
+// inbox it is the first byte, because rxe of Linux 7.2 can send on-demand memory only
+// from the start of a page.
 func (p *player) start() int {
 	if p.inbox {
 		return 0
@@ -231,7 +232,7 @@ func (p *player) start() int {
 
 func (p *player) outgoing() []uverbs.SGE { return p.pieces(p.out, p.start(), p.size) }
 
-// sent and received are the messages that lie in the player's memory.
+// sent and received return the messages in the player's memory.
 func (p *player) sent() []byte     { return p.message(p.out, p.start()) }
 func (p *player) received() []byte { return p.message(p.in, p.offset()) }
 
@@ -242,7 +243,7 @@ func (p *player) message(mrs []*uverbs.MR, off int) (b []byte) {
 	return b
 }
 
-// fill puts a new message where the player sends from, and returns it.
+// fill writes a new message to the memory that the player sends from, and returns it.
 func (p *player) fill() []byte {
 	p.seed++
 	for k, mr := range p.out {
@@ -254,8 +255,8 @@ func (p *player) fill() []byte {
 	return p.sent()
 }
 
-// chill gives up the pages of the player's memory: the device has to ask for
-// them.
+// chill drops the pages of the player's memory if the setup is cold, so that the
+// next access of the device causes page faults.
 func (p *player) chill(t testing.TB) {
 	t.Helper()
 	if p.cold {
@@ -263,7 +264,7 @@ func (p *player) chill(t testing.TB) {
 	}
 }
 
-// receive posts a receive for a QP.
+// receive posts a receive to a QP or its SRQ.
 func (p *player) receive(t testing.TB, qp int) {
 	t.Helper()
 	wr := uverbs.RecvWR{SGL: p.pieces(p.in, 0, p.offset()+p.size)}
@@ -274,7 +275,7 @@ func (p *player) receive(t testing.TB, qp int) {
 	}
 }
 
-// post posts a request on a QP, addressed to the peer and signaled.
+// post posts a signaled request to a QP, addressed to the peer.
 func (p *player) post(t testing.TB, qp int, wr uverbs.SendWR) {
 	t.Helper()
 	check(t, p.tryPost(qp, wr))
@@ -299,15 +300,16 @@ func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
 	return b.Submit()
 }
 
-// done waits for a completion of the player's, and returns its status too. On a
-// channel of the player's own, an event has to tell of it.
+// done waits for a completion of the player, and returns it with its status. With a
+// separate channel, it first waits for the event.
 func (p *player) done(t testing.TB) (uverbs.WC, error) {
 	t.Helper()
 	var wcs [1]uverbs.WC
 	if p.channel {
 		check(t, p.cq.WaitEvent(p.ctx))
 		check(t, p.cq.Arm(false))
-		// A device that is armed with a completion in the queue tells of that one twice.
+		// A CQ that is armed when it has a completion raises a second event for it, so the
+		// event may come before the next completion.
 		for n := 0; n == 0; n = must(p.cq.Poll(wcs[:]))(t) {
 			check(t, p.ctx.Err())
 		}

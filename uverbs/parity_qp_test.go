@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceParityQP is tests/test_qp.py.
+// TestDeviceParityQP has the tests of tests/test_qp.py.
 func TestDeviceParityQP(t *testing.T) {
 	const rc, uc, ud, raw = uverbs.RC, uverbs.UC, uverbs.UD, uverbs.RawPacket
 	tests := map[string]func(*testing.T){
@@ -55,7 +55,7 @@ func TestDeviceParityQP(t *testing.T) {
 	}
 }
 
-// largeQP describes a QP with large queues.
+// largeQP returns a PD and the configuration of a QP with large queues.
 func largeQP(t testing.TB, kind uverbs.QPType) (*uverbs.PD, uverbs.QPConfig) {
 	t.Helper()
 	dev := openDevice(t)
@@ -65,7 +65,8 @@ func largeQP(t testing.TB, kind uverbs.QPType) (*uverbs.PD, uverbs.QPConfig) {
 		MaxRecvWR: a.MaxQPWR / 128, MaxSendSGE: a.MaxSGE / 2, MaxRecvSGE: a.MaxSGE / 4, QKey: qkey}
 }
 
-// createQP makes a QP, takes it to a state and asks the device for both.
+// createQP creates a QP, moves it to a state, and queries its state and
+// capabilities.
 func createQP(t *testing.T, kind uverbs.QPType, state uverbs.QPState) {
 	pd, cfg := largeQP(t, kind)
 	for _, cfg.SignalAll = range []bool{false, true} {
@@ -94,7 +95,7 @@ func createQP(t *testing.T, kind uverbs.QPType, state uverbs.QPState) {
 	}
 }
 
-// illegal asks for more than any device has.
+// illegal checks that a QP with more resources than any device has is refused.
 func illegal(t *testing.T, edit func(*uverbs.QPConfig)) {
 	pd, cfg := largeQP(t, uverbs.UD)
 	edit(&cfg)
@@ -103,7 +104,7 @@ func illegal(t *testing.T, edit func(*uverbs.QPConfig)) {
 	}
 }
 
-// dataInOrder asks of each operation, and gets an answer that means something.
+// dataInOrder checks that DataInOrder returns a valid value for each operation.
 func dataInOrder(t *testing.T) {
 	pd, cfg := largeQP(t, uverbs.UD)
 	qp := must(pd.CreateQP(cfg))(t)
@@ -117,10 +118,11 @@ func dataInOrder(t *testing.T) {
 	}
 }
 
-// modifyUD takes a UD QP through its states and asks for what was set.
+// modifyUD moves a UD QP through its states and queries the attributes that it
+// has set.
 func modifyUD(t *testing.T) {
 	pd, cfg := largeQP(t, uverbs.UD)
-	for range 2 { // of C's two ways to make one
+	for range 2 { // C has two functions that create a QP
 		qp := must(pd.CreateQP(cfg))(t)
 		check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateInit, Port: 1, QKey: 0x123},
 			uverbs.MaskState|uverbs.MaskPort|uverbs.MaskPKeyIndex|uverbs.MaskQKey))

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceParityQPEx is tests/test_qpex.py: requests that go through the
-// batch builder.
+// TestDeviceParityQPEx has the tests of tests/test_qpex.py. Their requests are posted
+// as batches.
 func TestDeviceParityQPEx(t *testing.T) {
 	const rc, ud = uverbs.RC, uverbs.UD
 	messages := func(kind uverbs.QPType, op uverbs.Opcode, access uverbs.Access) func(*testing.T) {
@@ -104,7 +104,7 @@ func TestDeviceParityQPEx(t *testing.T) {
 	}
 }
 
-// refused checks that a post was refused, and that errno is C's.
+// refused checks that a post was refused with the error want and with C's errno.
 func refused(t testing.TB, err, want error, errno unix.Errno) {
 	t.Helper()
 	if !errors.Is(err, want) || !errors.Is(err, errno) {
@@ -112,8 +112,8 @@ func refused(t testing.TB, err, want error, errno unix.Errno) {
 	}
 }
 
-// flushTraffic flushes what a WRITE has brought, first the bytes, then all of
-// the MR whatever the range: utils.flush_traffic.
+// flushTraffic flushes the data of WRITEs, as utils.flush_traffic does: first the
+// range, then the whole MR, for which the length is ignored.
 func flushTraffic(t testing.TB, client *player, placement uverbs.Placement, want uverbs.WCStatus) {
 	t.Helper()
 	for _, level := range []uverbs.Selectivity{uverbs.SelectRange, uverbs.SelectMR} {
@@ -139,13 +139,14 @@ func flushTraffic(t testing.TB, client *player, placement uverbs.Placement, want
 	}
 }
 
-// bindBatch binds a window that lets nobody write.
+// bindBatch binds a window without remote write access in a batch, and checks that a
+// WRITE through it fails.
 func bindBatch(t *testing.T) {
 	access := uverbs.RemoteWrite | uverbs.MWBindAccess
 	client, server := newPlayers(t, setup{batch: true, access: access, qpAccess: uverbs.RemoteWrite})
 	w := must(server.pd.AllocMW(uverbs.MWType2))(t)
 	bind := uverbs.MWBind{MW: w, RKey: uverbs.IncRKey(w.RKey()), MWRange: uverbs.MWRange{MR: server.mr, Len: server.size}}
-	check(t, client.remote(t, uverbs.OpWrite)) // by the key of the MR
+	check(t, client.remote(t, uverbs.OpWrite)) // with the key of the MR
 	server.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &bind})
 	_, err := server.done(t)
 	check(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityFlow is tests/test_flow.py.
+// TestDeviceParityFlow has the tests of tests/test_flow.py.
 func TestDeviceParityFlow(t *testing.T) {
 	eth := func(kind uint16) uverbs.FlowEth {
 		f := toRawMAC(rawMAC)
@@ -52,7 +52,7 @@ func TestDeviceParityFlow(t *testing.T) {
 				}
 				same(t, server.mr.Bytes()[rawTo:][:len(frame)], frame)
 			}
-			if len(c.specs) == 1 { // a frame of another kind is for nobody
+			if len(c.specs) == 1 { // a frame of another type matches no flow
 				other := c.packet
 				other.v6 = true
 				server.listen(t, 20)
@@ -70,12 +70,13 @@ var rssKey = []byte{0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 
 	0x6b, 0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c, 0x25, 0xf3,
 	0xfc, 0x1f, 0xdc, 0x2a}
 
-// TestDeviceParityRSS is tests/test_rss_traffic.py.
+// TestDeviceParityRSS has the tests of tests/test_rss_traffic.py.
 func TestDeviceParityRSS(t *testing.T) {
 	t.Run("test_rss_traffic", rssTraffic)
 }
 
-// rssTraffic spreads packets of many addresses over eight WQs, of two CQs.
+// rssTraffic checks that packets from many addresses are distributed over eight WQs
+// with two CQs, and that those from one address always go to the same WQ.
 func rssTraffic(t *testing.T) {
 	const wqs, perWQ, addresses = 8, 32, 60
 	client, server := newRawTap(t, 0), newTap(t)
@@ -116,7 +117,7 @@ func rssTraffic(t *testing.T) {
 	}
 }
 
-// oneOf waits for a completion in one of the queues.
+// oneOf waits for a completion in one of the CQs.
 func oneOf(t testing.TB, p *tap, cqs []*uverbs.CQ) uverbs.WC {
 	t.Helper()
 	var wcs [1]uverbs.WC

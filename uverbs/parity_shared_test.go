@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// importDevice imports what dev is. Where the driver does not share contexts the
-// test is skipped.
+// importDevice exports dev and imports it as another Context. It skips the test if
+// the driver does not share contexts.
 func importDevice(t testing.TB, dev *uverbs.Context) *uverbs.Context {
 	t.Helper()
 	fd := must(dev.ExportFD())(t)
@@ -26,8 +26,8 @@ func importDevice(t testing.TB, dev *uverbs.Context) *uverbs.Context {
 	return c
 }
 
-// TestDeviceParitySharedPD is tests/test_shared_pd.py: a player whose context, PD
-// and MR are imported writes to another's memory, and has its own written to.
+// TestDeviceParitySharedPD has the tests of tests/test_shared_pd.py: a player with an
+// imported Context, PD and MR writes to the peer's memory, and the peer to its memory.
 func TestDeviceParitySharedPD(t *testing.T) {
 	t.Run("test_imported_rc_ex_rdma_write", func(t *testing.T) {
 		s := setup{batch: true, rounds: 10, access: uverbs.RemoteWrite, qpAccess: uverbs.RemoteWrite}
@@ -53,7 +53,7 @@ func TestDeviceParitySharedPD(t *testing.T) {
 			check(t, client.remote(t, uverbs.OpWrite))
 			check(t, server.remote(t, uverbs.OpWrite))
 		}
-		check(t, server.dev.Close()) // and the maker's lives on
+		check(t, server.dev.Close()) // the maker's Context stays open
 		check(t, maker.mr.Close())
 	})
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityTimestamp is tests/test_mlx5_timestamp.py. Every completion has
-// the clock's count, so both of C's kinds of CQ are the one of Go, and the two
-// kinds of test look at the count, or at the time that it stands for.
+// TestDeviceParityTimestamp has the tests of tests/test_mlx5_timestamp.py. In Go every
+// completion has the count of the device's clock. The tests of free-running
+// timestamps check the count, those of real-time timestamps the time that WallClock
+// converts it to.
 func TestDeviceParityTimestamp(t *testing.T) {
 	for name, run := range map[string]func(*testing.T){
 		"test_timestamp_free_running_rc_traffic": func(t *testing.T) { stampRC(t, false) },
@@ -43,7 +44,7 @@ func TestDeviceParityTimestamp(t *testing.T) {
 	}
 }
 
-// clock reads the device's. Where there is none the test is skipped.
+// clock reads the device's clock. It skips the test if the device has none.
 func clock(t testing.TB, dev *uverbs.Context) uint64 {
 	t.Helper()
 	count, err := dev.QueryClock()
@@ -54,13 +55,14 @@ func clock(t testing.TB, dev *uverbs.Context) uint64 {
 	return count
 }
 
-// stamps are the counts of two completions of one message, and what was before.
+// stamps has the counts of the two completions of a message, and the count and the
+// time before it was sent.
 type stamps struct {
 	before, sent, received uint64
 	began                  time.Time
 }
 
-// count looks at a count: it lies between then and now.
+// count checks that a count lies between s.before and the present count.
 func (s stamps) count(t testing.TB, dev *uverbs.Context, count uint64) {
 	t.Helper()
 	if after := clock(t, dev); count < s.before || count > after {
@@ -68,10 +70,10 @@ func (s stamps) count(t testing.TB, dev *uverbs.Context, count uint64) {
 	}
 }
 
-// wall looks at the time that a count stands for.
+// wall checks that a count converts to a time between s.began and now.
 func (s stamps) wall(t testing.TB, dev *uverbs.Context, count uint64) {
 	t.Helper()
-	const slack = time.Minute // of clocks that the kernel keeps apart
+	const slack = time.Minute // the kernel does not synchronize the two clocks
 	if at := must(dev.WallClock(count))(t); at.Before(s.began.Add(-slack)) || at.After(time.Now().Add(slack)) {
 		t.Errorf("completed at %v, between %v and %v", at, s.began, time.Now())
 	}
@@ -79,7 +81,7 @@ func (s stamps) wall(t testing.TB, dev *uverbs.Context, count uint64) {
 
 func stampRC(t *testing.T, wall bool) {
 	dev := openDevice(t)
-	clock(t, dev) // before all else: what has no clock is skipped
+	clock(t, dev) // skips the test if the device has no clock
 	client, server := newPlayers(t, setup{})
 	s := stamps{before: clock(t, dev), began: time.Now()}
 	server.receive(t, 0)

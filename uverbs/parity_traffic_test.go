@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityCQEvents is tests/test_cq_events.py.
+// TestDeviceParityCQEvents has the tests of tests/test_cq_events.py.
 func TestDeviceParityCQEvents(t *testing.T) {
 	for name, kind := range map[string]uverbs.QPType{"test_cq_events_rc": uverbs.RC, "test_cq_events_ud": uverbs.UD} {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestDeviceParityCQEvents(t *testing.T) {
 	}
 }
 
-// TestDeviceParityRelaxedOrdering is tests/test_relaxed_ordering.py.
+// TestDeviceParityRelaxedOrdering has the tests of tests/test_relaxed_ordering.py.
 func TestDeviceParityRelaxedOrdering(t *testing.T) {
 	for name, kind := range map[string]uverbs.QPType{"test_ro_rc_traffic": uverbs.RC, "test_ro_ud_traffic": uverbs.UD} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestDeviceParityRelaxedOrdering(t *testing.T) {
 	t.Run("test_ro_xrc_traffic", xrcMessages(setup{access: uverbs.RelaxedOrdering}, uverbs.OpSend))
 }
 
-// TestDeviceParitySRQ is tests/test_srq.py.
+// TestDeviceParitySRQ has the tests of tests/test_srq.py.
 func TestDeviceParitySRQ(t *testing.T) {
 	shared := setup{pairs: 2, srq: true}
 	t.Run("test_rc_srq_traffic", func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDeviceParitySRQ(t *testing.T) {
 	})
 }
 
-// TestDeviceParityCQEx is tests/test_cqex.py. There is one kind of CQ in Go.
+// TestDeviceParityCQEx has the tests of tests/test_cqex.py. Go has only one type of CQ.
 func TestDeviceParityCQEx(t *testing.T) {
 	for name, kind := range map[string]uverbs.QPType{
 		"test_rc_traffic_cq_ex": uverbs.RC, "test_ud_traffic_cq_ex": uverbs.UD} {

@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// targets are the receiving ends of a player's XRC connections. Its QPs are
-// initiators, and it has an SRQ in a domain of its own.
+// targets are the target QPs of a player's XRC connections, and their domain. The
+// QPs of the player itself are initiators.
 type targets struct {
 	domain *uverbs.XRCD
 	qps    []*uverbs.QP
 }
 
-// openXRCD opens a domain. Where the device has none the test is skipped.
+// openXRCD opens an XRC domain. It skips the test if the device does not support XRC.
 func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags int) *uverbs.XRCD {
 	t.Helper()
 	x, err := dev.OpenXRCD(file, flags)
@@ -29,7 +29,7 @@ func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags int) *uver
 	return x
 }
 
-// domainFile is a new file to share a domain by.
+// domainFile returns a new file that identifies a shared domain.
 func domainFile(t testing.TB) *os.File {
 	t.Helper()
 	f := must(os.CreateTemp(t.TempDir(), "xrcd"))(t)
@@ -57,7 +57,7 @@ func (p *player) connectXRC(t testing.TB) {
 	p.addr, p.rkey = p.peer.mr.Addr(), p.peer.mr.RKey()
 }
 
-// xrcMessages sends messages both ways: utils.xrc_traffic.
+// xrcMessages sends messages in both directions, as utils.xrc_traffic does.
 func xrcMessages(s setup, op uverbs.Opcode) func(*testing.T) {
 	s.kind, s.pairs = uverbs.XRCSend, 2
 	return func(t *testing.T) {
