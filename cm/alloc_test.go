@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The data path does not allocate if literals are built where they are used, as
-// programs do. The tests of the providers check the posts themselves.
+// TestHotPathAllocatesNothing checks that posting and polling do not allocate if literals are built at the call site,
+// as in programs. The tests of the providers check the posts alone.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	newRig(t)
 	ctx := context.Background()
@@ -48,7 +48,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Datagrams and receives in an SRQ do not allocate.
+// TestDatagramsAllocateNothing checks that datagrams and receives in an SRQ do not allocate.
 func TestDatagramsAllocateNothing(t *testing.T) {
 	newRig(t)
 	g := closing(t, good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0), QP: uverbs.QPConfig{MaxSendWR: 16, MaxRecvWR: 16, MaxInline: 64}}))(t))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection from request to end, with QPs: checks their states, the contents of
-// events, and the negotiated values.
+// TestConnection runs a connection from request to end, with QPs, and checks their states, the contents of events and
+// the negotiated values.
 func TestConnection(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -55,7 +55,7 @@ func TestConnection(t *testing.T) {
 	k.quiet(l)
 }
 
-// A program with its own QPs queries attributes and confirms the reply.
+// TestOwnQPs checks that a program that creates its QPs itself can query their attributes and confirm the reply.
 func TestOwnQPs(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -118,12 +118,12 @@ func TestRejections(t *testing.T) {
 	r.Expire(a.kernel)
 	is(t, "no answer", k.next(EventUnreachable, a).Err(), ErrUnreachable, ErrTimeout)
 	r.Release()
-	check(t, good(k.Next(limit(t)))(t).ID.Close()) // the late request
+	check(t, good(k.Next(limit(t)))(t).ID.Close()) // the request that arrived after the timeout
 	k.quiet(l)
 }
 
-// If the QP cannot be moved after the reply, the connection fails on this side, and a
-// rejection by the peer causes no event.
+// TestAnswerFails checks that the connection fails on this side if the QP cannot be moved after the reply, and that a
+// rejection by the peer then causes no event.
 func TestAnswerFails(t *testing.T) {
 	for _, command := range []string{"INIT_QP_ATTR", "ACCEPT"} {
 		r := newRig(t)
@@ -146,7 +146,7 @@ func TestAnswerFails(t *testing.T) {
 	}
 }
 
-// A datagram id receives the destination for sends.
+// TestDatagrams checks that a datagram id receives the destination for sends.
 func TestDatagrams(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -169,8 +169,8 @@ func TestDatagrams(t *testing.T) {
 	k.quiet(l)
 }
 
-// Events that wait in the kernel or in a queue reach the channel that the id has moved
-// to, in every way of moving.
+// TestMigrateHeld checks that events that wait in the kernel or in a queue reach the channel that the id has moved to,
+// for each way of moving it.
 func TestMigrateHeld(t *testing.T) {
 	for name, move := range map[string]func(*ID, *talk, *talk) error{
 		"channel": func(i *ID, _, to *talk) error { return i.Migrate(to.EventChannel) },
@@ -207,7 +207,7 @@ func TestMigrateHeld(t *testing.T) {
 	}
 }
 
-// Events that a SyncID has not processed move with the id, also if the id moves again
+// TestMigrateQueued checks that events that a SyncID has not processed move with the id, also if the id moves again
 // before the first channel is read.
 func TestMigrateQueued(t *testing.T) {
 	for name, again := range map[string]bool{"once": false, "twice": true} {
@@ -237,8 +237,7 @@ func TestMigrateQueued(t *testing.T) {
 	}
 }
 
-// An event that is pending in a channel moves to the SyncID when its id becomes
-// synchronous.
+// TestSyncQueued checks that an event that is pending in a channel moves to the SyncID when its id becomes synchronous.
 func TestSyncQueued(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -260,8 +259,8 @@ func TestSyncQueued(t *testing.T) {
 	check(t, back.Close())
 }
 
-// The event that has ended a SyncID is returned by the channel that the id moves to, also
-// if the id was moved to and fro before. Disconnect, which waits for it, consumes it.
+// TestMigrateEnded checks that the event that has ended a SyncID is returned by the channel that the id moves to, also
+// if the id was moved back and forth before. Disconnect waits for this event and consumes it.
 func TestMigrateEnded(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RecvComp of the owner of an open SendBatch ends with the connection, although the QP
-// cannot be flushed before the batch ends.
+// TestBatchOwnerRecvComp checks that RecvComp returns when the connection ends, if it is called by the goroutine that
+// has an open SendBatch. The QP cannot be flushed before the batch is closed.
 func TestBatchOwnerRecvComp(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -23,7 +23,7 @@ func TestBatchOwnerRecvComp(t *testing.T) {
 	is(t, "RecvComp", second(a.RecvComp(ctx)), ErrDisconnected)
 }
 
-// The same, if the end is read from a channel.
+// TestBatchOwnerRecvCompAsync checks the same if the event that ends the connection is read from a channel.
 func TestBatchOwnerRecvCompAsync(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// errors.As and errors.Is find the cause of an error.
+// TestCauses checks that errors.As and errors.Is find the cause of an error.
 func TestCauses(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

@@ -43,7 +43,7 @@ func TestChaos(t *testing.T) {
 
 type chaosCounts struct{ dials, conns, accepted, messages, removals atomic.Int64 }
 
-// chaos is one machine, until its device is removed.
+// chaos is a machine until its device is removed.
 type chaos struct {
 	*chaosCounts
 	t    testing.TB
@@ -111,7 +111,7 @@ func (c *chaos) setUp(conn *Conn) error {
 	return conn.PostRecv(1, uverbs.SGE{})
 }
 
-// ok reports an error that is not expected.
+// ok reports err as a failure of the test unless programs have to expect it.
 func (c *chaos) ok(what string, err error) {
 	c.t.Helper()
 	if err != nil && !c.expected(err) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The wire formats of addresses: struct sockaddr_in, sockaddr_in6, sockaddr_ib.
+// TestSockaddr checks the wire formats of addresses: struct sockaddr_in, sockaddr_in6 and sockaddr_ib.
 func TestSockaddr(t *testing.T) {
 	v4 := make([]byte, 16)
 	binary.NativeEndian.PutUint16(v4, unix.AF_INET)
@@ -61,7 +61,7 @@ func TestIBAddr(t *testing.T) {
 	if len(b) != 48 || binary.NativeEndian.Uint16(b) != 27 || b[2] != 0x11 || b[4] != 0x33 || b[8] != 0xfe || b[23] != 7 {
 		t.Errorf("%x", b)
 	}
-	a.ServiceMask = 1<<64 - 1 // the meaning of 0
+	a.ServiceMask = 1<<64 - 1 // same as 0
 	if back, ok := parseIBAddr(b); !ok || back != a {
 		t.Errorf("%+v comes back as %+v, %v", a, back, ok)
 	}
@@ -79,7 +79,7 @@ func TestIBAddr(t *testing.T) {
 	}
 }
 
-// Any bytes are either rejected or parsed, and a parsed address encodes to the same
+// FuzzSockaddr checks that any bytes are either rejected or parsed, and that a parsed address encodes to the same
 // bytes.
 func FuzzSockaddr(f *testing.F) {
 	for _, s := range []string{"192.0.2.1:1", "[::1]:65535", "[fe80::1%3]:9", "[2001:db8::1%77]:0", "[::ffff:10.0.0.1]:4"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The typical steps of a program: listen, dial, send, reply.
+// TestEcho runs the usual steps of a program: listen, dial, send, reply.
 func TestEcho(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -48,7 +48,7 @@ func TestEcho(t *testing.T) {
 	check(t, <-got)
 }
 
-// In Prepare, the PD of the connection is Options.PD, as it is in Setup.
+// TestPrepareUsesOptionsPD checks that Options.PD is the PD of the connection in Prepare and in Setup.
 func TestPrepareUsesOptionsPD(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -81,8 +81,8 @@ func TestPrepareUsesOptionsPD(t *testing.T) {
 	other.k.Close(t)
 }
 
-// An object that the connection owns may call the connection's methods, Close too. The
-// objects below it are closed after it, and one that cannot be closed remains.
+// TestOwnedClosesConn checks that an object that the connection owns may call the connection's methods, including
+// Close. The objects below it are closed after it, and an object that cannot be closed remains.
 func TestOwnedClosesConn(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -121,7 +121,7 @@ func TestOwnedClosesConn(t *testing.T) {
 	}
 }
 
-// The types of the highest level have only methods of their own: an embedded id would
+// TestNothingIsPromoted checks that the types of the highest level have no promoted methods: an embedded id would
 // promote Bind, Accept, Migrate and others that end or confuse a connection.
 func TestNothingIsPromoted(t *testing.T) {
 	for typ, most := range map[reflect.Type]int{

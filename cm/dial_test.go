@@ -42,7 +42,7 @@ func serve(t testing.TB, l *Listener) {
 	})
 }
 
-// If the first address of a name rejects or does not reply, Dial tries the next.
+// TestDialSecondAddress checks that Dial tries the next address of a name if the first rejects or does not reply.
 func TestDialSecondAddress(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -59,7 +59,7 @@ func TestDialSecondAddress(t *testing.T) {
 	}
 }
 
-// An address whose peer does not reply does not use up the time of the others.
+// TestDialShares checks that an address whose peer does not reply does not use up the time of the others.
 func TestDialShares(t *testing.T) {
 	now := time.Now()
 	for _, tc := range []struct {
@@ -78,7 +78,7 @@ func TestDialShares(t *testing.T) {
 	}
 }
 
-// Dial is limited by the context's deadline, or else by Options.Timeout or the default.
+// TestDialBound checks that Dial is limited by the context's deadline, or else by Options.Timeout or the default.
 func TestDialBound(t *testing.T) {
 	within := func(ctx context.Context, o *Options) time.Duration {
 		ctx, cancel := o.withDeadline(ctx)
@@ -104,7 +104,7 @@ func TestDialBound(t *testing.T) {
 	}
 }
 
-// The error of Dial has the address, the step and the cause.
+// TestDialError checks that the error of Dial has the address, the step and the cause.
 func TestDialError(t *testing.T) {
 	r := newRig(t)
 	l := good(Listen("192.0.2.1:7471", nil))(t)
@@ -133,7 +133,7 @@ func TestDialError(t *testing.T) {
 	}
 }
 
-// An empty host stands for the addresses of this machine's RDMA devices.
+// TestDialHere checks that an empty host means the addresses of this machine's RDMA devices.
 func TestDialHere(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -148,8 +148,8 @@ func TestDialHere(t *testing.T) {
 	is(t, "a machine without RDMA addresses", second(Dial(ctx, ":7471", nil)), uverbs.ErrNoDevice)
 }
 
-// A device that cannot be opened does not prevent the use of others. Its error is
-// reported if no address is left.
+// TestDialHereUnusableDevice checks that a device that cannot be opened does not prevent the use of others. Its error
+// is reported if no address is left.
 func TestDialHereUnusableDevice(t *testing.T) {
 	r := newRig(t)
 	noProvider := &uverbs.Error{Op: "open", Object: "other0", Kind: uverbs.ErrNoProvider}
@@ -173,7 +173,7 @@ func TestDialHereUnusableDevice(t *testing.T) {
 	is(t, "with a context that has ended", second(deviceAddrs(ended())), context.Canceled)
 }
 
-// Options that are not set have defaults.
+// TestOptionsDefaults checks the defaults of options that are not set.
 func TestOptionsDefaults(t *testing.T) {
 	for _, tc := range []struct{ cfg, want uverbs.QPConfig }{
 		{uverbs.QPConfig{}, uverbs.QPConfig{MaxSendWR: 16, MaxRecvWR: 16}},
@@ -206,7 +206,7 @@ func TestOptionsDefaults(t *testing.T) {
 	}
 }
 
-// The values of a partly set ConnParam that reach the kernel.
+// TestConnParamDefaults checks the values that reach the kernel from a partly set ConnParam.
 func TestConnParamDefaults(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -221,8 +221,8 @@ func TestConnParamDefaults(t *testing.T) {
 	}
 }
 
-// The objects that Prepare and Setup have created are closed if the attempt fails, on
-// both sides. Otherwise they stay open.
+// TestSetupLeavesNothing checks that the objects that Prepare and Setup have created are closed if the attempt fails,
+// on both sides, and stay open otherwise.
 func TestSetupLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -283,7 +283,7 @@ func TestSetupLeavesNothing(t *testing.T) {
 	check(t, first.Close())
 }
 
-// Setup sets private data that depends on the objects that it has created, on both
+// TestSetPrivateData checks that Setup can set private data that depends on the objects that it has created, on both
 // sides.
 func TestSetPrivateData(t *testing.T) {
 	newRig(t)
@@ -320,7 +320,7 @@ func TestSetPrivateData(t *testing.T) {
 	<-heard
 }
 
-// With OwnPD, connections have different PDs.
+// TestOwnPD checks that connections with OwnPD have different PDs.
 func TestOwnPD(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Both sides of a connection set the options that both support, without calls by the
-// program, and fewer after SetLocalECE.
+// TestECE checks that both sides of a connection set the options that both support, without calls by the program, and
+// fewer after SetLocalECE.
 func TestECE(t *testing.T) {
 	for name, tc := range map[string]struct {
 		device        uint32
@@ -51,7 +51,7 @@ func TestECE(t *testing.T) {
 	}
 }
 
-// A peer without options can connect. Then neither side sets any.
+// TestECEPeerWithout checks that a peer without options can connect. Then neither side sets any.
 func TestECEPeerWithout(t *testing.T) {
 	r := newRig(t)
 	r.prepare = func(l *loop) { l.ece = 0xf }
@@ -72,7 +72,7 @@ func TestECEPeerWithout(t *testing.T) {
 	}
 }
 
-// QPConfig.Path sets the headers of a connection's packets.
+// TestConnectPath checks that QPConfig.Path sets the headers of a connection's packets.
 func TestConnectPath(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)

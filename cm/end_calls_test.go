@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls that run while Close has closed the QP but not yet the id return ErrClosed,
-// also for a Group.
+// TestCallsUnderClose checks that calls return ErrClosed while Close has closed the QP but not yet the id, also for a
+// Group.
 func TestCallsUnderClose(t *testing.T) {
 	r := newRig(t)
 	g := good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t)
@@ -44,8 +44,8 @@ func TestCallsUnderClose(t *testing.T) {
 	check(t, <-closing)
 }
 
-// Receives are posted where the QP reads them: the id's SRQ must be created before the
-// QP, and the QP cannot have another.
+// TestSRQBeforeQP checks that receives are posted where the QP reads them: the id's SRQ must be created before the QP,
+// and the QP cannot have another.
 func TestSRQBeforeQP(t *testing.T) {
 	newRig(t)
 	s, other := newSyncID(t, PSUDP), newSyncID(t, PSUDP)
@@ -66,7 +66,7 @@ func TestSRQBeforeQP(t *testing.T) {
 	check(t, s.Close()) // closes the QP before its SRQ
 }
 
-// A queue that could not be closed with its QP is closed before the next QP is created.
+// TestQueueLeftOver checks that a queue that could not be closed with its QP is closed before the next QP is created.
 func TestQueueLeftOver(t *testing.T) {
 	r := newRig(t)
 	i := newTalk(t).id(PSTCP)
@@ -97,7 +97,7 @@ func TestQueueLeftOver(t *testing.T) {
 	}
 }
 
-// If an address rejects or does not reply, the next is tried.
+// TestDialEach checks that Dial tries the next address if one rejects or does not reply.
 func TestDialEach(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -122,7 +122,7 @@ func TestDialEach(t *testing.T) {
 	check(t, <-done)
 }
 
-// Accept of a request for datagrams needs a QP or its number.
+// TestAcceptDatagramsWithoutQP checks that Accept of a request for datagrams needs a QP or its number.
 func TestAcceptDatagramsWithoutQP(t *testing.T) {
 	newRig(t)
 	l, ctx := syncListener(t, PSUDP), limit(t)
@@ -139,7 +139,7 @@ func TestAcceptDatagramsWithoutQP(t *testing.T) {
 	}
 }
 
-// The room for private data in a request depends on the address family.
+// TestDataLimit checks that the room for private data in a request depends on the address family.
 func TestDataLimit(t *testing.T) {
 	ip := at(here, 0)
 	for _, tc := range []struct {

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late rejects an established connection, as a peer does that went away before it was
-// notified.
+// late rejects an established connection, as a peer does that was closed before it was notified.
 func (r *rig) late(i *ID) {
 	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected, Status: uint32(RejectTimeout)})
 }
 
-// ends fails the test unless the connection ends with this error.
+// ends checks that the connection ends with this error.
 func ends(t testing.TB, s *SyncID, want error) {
 	t.Helper()
 	select {
@@ -28,9 +27,9 @@ func ends(t testing.TB, s *SyncID, want error) {
 	}
 }
 
-// A late rejection ends the connection: one that the program has confirmed for its own
-// QP, before or after the rejection has arrived, and one that was established on an
-// event channel.
+// TestLateRejection checks that a rejection after the acceptance ends the connection: one that the program has
+// confirmed for its own QP, before or after the rejection has arrived, and one that was established on an event
+// channel.
 func TestLateRejection(t *testing.T) {
 	for name, stand := range map[string]func(testing.TB, *rig) *SyncID{
 		"confirmed": func(t testing.TB, r *rig) *SyncID {
@@ -91,7 +90,8 @@ func queued(t testing.TB, s *SyncID, n int) {
 	})
 }
 
-// If the process changes its credentials, waiting calls return ErrCredentials.
+// TestCredentialsChangeUnderWait checks that waiting calls return ErrCredentials if the process changes its
+// credentials.
 func TestCredentialsChangeUnderWait(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -107,7 +107,7 @@ func TestCredentialsChangeUnderWait(t *testing.T) {
 	r.Set(func() { r.Stale = false })
 }
 
-// An unknown error of the pump ends the waits like a device removal.
+// TestPumpBreaksForNoReason checks that an unknown error of the pump ends the waits like a device removal.
 func TestPumpBreaksForNoReason(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -117,7 +117,7 @@ func TestPumpBreaksForNoReason(t *testing.T) {
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// Disconnect returns an error if it cannot determine whether the peer was notified.
+// TestDisconnectUnheard checks that Disconnect returns an error if it cannot determine whether the peer was notified.
 func TestDisconnectUnheard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(testing.TB, *rig, *SyncID)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rdma_event_str(3) has no name for the last two.
+// TestEventNames compares the names of event types with those of rdma_event_str(3), which has no name for the last two.
 func TestEventNames(t *testing.T) {
 	for typ := range EventUser {
 		if s := typ.String(); !strings.HasPrefix(s, "RDMA_CM_EVENT_") {
@@ -38,7 +38,7 @@ func rawEvent(typ EventType, status int32, param []byte) []byte {
 	return bytes.Clone(ioctl.BytesOf(&e))
 }
 
-// The parameters of events: each field has the right value.
+// TestEventParams checks that each field of the parameters of events has the right value.
 func TestEventParams(t *testing.T) {
 	conn := uapi.RdmaUcmConnParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3, Srq: 1, ResponderResources: 5, InitiatorDepth: 6, FlowControl: 1,
 		RetryCount: 7, RnrRetryCount: 4}
@@ -69,8 +69,8 @@ func TestEventParams(t *testing.T) {
 	}
 }
 
-// Any bytes of the kernel become an event whose Err can be called, or no event, for ids
-// of both kinds and for a membership.
+// FuzzEvent checks that any bytes of the kernel become an event whose Err can be called, or no event, for ids of both
+// kinds and for a membership.
 func FuzzEvent(f *testing.F) {
 	long := bytes.Repeat([]byte{0xff}, 304)
 	for typ := range EventType(22) {
@@ -89,7 +89,7 @@ func FuzzEvent(f *testing.F) {
 		ch := good(NewEventChannel())(t)
 		i := good(ch.CreateID(ps))(t)
 		rec := recordOf(i, raw)
-		rec.node, rec.raw.Id = &ch.node, 1<<31 // the number of no existing id
+		rec.node, rec.raw.Id = &ch.node, 1<<31 // not the number of any id
 		e := i.process(rec)
 		if e != nil {
 			_ = e.Err()
@@ -115,7 +115,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// A record of an older kernel is shorter: the missing fields are zero.
+// TestTruncatedRecord checks that the fields that an older kernel's shorter record lacks are zero.
 func TestTruncatedRecord(t *testing.T) {
 	const head = 20 // uid, id, event, status
 	whole := rawEvent(EventEstablished, 0, bytes.Repeat([]byte{1}, 304))

@@ -21,9 +21,8 @@ var exampleIP = "192.0.2.1"
 // messages.
 var exampleQP = uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 16}
 
-// connected connects a client with a server in this process, runs f, and ends the
-// connection. It calls setup for the server when its QP exists and the client cannot
-// send yet.
+// connected connects a client with a server in this process, runs f, and ends the connection. It calls setup for the
+// server when its QP exists and the client cannot send yet.
 func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, client *cm.Conn) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -55,9 +54,8 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 	return f(ctx, server.conn, client)
 }
 
-// Receives are posted before the peer may send: when the QP exists, but the connection
-// is not established yet. Each uses a different part of one buffer, which its number
-// identifies.
+// Receives are posted before the peer may send: after the QP is created and before the connection is established. Each
+// uses a different part of one buffer, which its number identifies.
 func ExampleConn_PostRecv() {
 	const slots, size = 4, 64
 	var mr *uverbs.MR
@@ -102,8 +100,8 @@ func ExampleConn_PostRecv() {
 	}
 }
 
-// The memory of a message may be changed when its send has completed, and that of an
-// inline message at once.
+// The memory of a message may be changed when its send has completed, and that of an inline message when the post has
+// returned.
 func ExampleConn_PostSend() {
 	var in *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
@@ -153,9 +151,8 @@ func ExampleConn_PostSend() {
 	}
 }
 
-// The server offers memory to be read, and sends its address: here in a variable,
-// between two processes in a message or as private data. The server's CPU is not
-// involved in the READ.
+// The server offers memory to be read, and sends its address: here in a variable, between two processes in a message or
+// as private data. The server's CPU takes no part in the READ.
 func ExampleConn_PostRead() {
 	var offer *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {
@@ -191,8 +188,8 @@ func ExampleConn_PostRead() {
 	}
 }
 
-// A wait ends with its context, and the receive stays posted. When the connection ends,
-// the posted requests are flushed, so that no call waits without end.
+// A wait ends with its context, and the receive stays posted. When the connection ends, the posted requests are
+// flushed, so that no call waits forever.
 func ExampleConn_RecvComp() {
 	var mr *uverbs.MR
 	setup := func(c *cm.Conn) (err error) {

@@ -26,8 +26,8 @@ func (all failures) kernel(name string, err error) {
 	all[name] = failtest.Failure{Err: err, Want: unix.EPERM, Doc: "what the kernel says"}
 }
 
-// Each exported function that returns an error is made to fail, and its comment, or
-// that of a function that it refers to, lists the error.
+// TestEveryFunctionFails checks that each exported function that returns an error fails in one of the calls below, and
+// that its comment, or that of a function that it refers to, lists the error.
 func TestEveryFunctionFails(t *testing.T) {
 	all := failures{}
 	for name, add := range map[string]func(*testing.T, failures){"closed": failClosed, "unbound": failUnbound, "memory": failMemory,
@@ -44,7 +44,7 @@ func TestEveryFunctionFails(t *testing.T) {
 	p.Check(t)
 }
 
-// failClosed makes calls on closed objects.
+// failClosed calls methods of closed objects.
 func failClosed(t *testing.T, all failures) {
 	newRig(t)
 	k, ctx := newTalk(t), limit(t)
@@ -77,7 +77,7 @@ func failClosed(t *testing.T, all failures) {
 	})
 }
 
-// failClosedGroup makes calls on a closed Group.
+// failClosedGroup calls methods of a closed Group.
 func failClosedGroup(all failures, g *Group) {
 	ctx, b := context.Background(), make([]byte, 8)
 	var sge uverbs.SGE
@@ -92,7 +92,7 @@ func failClosedGroup(all failures, g *Group) {
 	})
 }
 
-// failClosedConn makes calls on a closed Conn.
+// failClosedConn calls methods of a closed Conn.
 func failClosedConn(t *testing.T, all failures) {
 	ctx, b := limit(t), make([]byte, 8)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -123,7 +123,7 @@ func failClosedConn(t *testing.T, all failures) {
 	})
 }
 
-// failUnbound makes calls that an id without a device does not allow.
+// failUnbound calls methods that need a bound id, on an id without a device.
 func failUnbound(t *testing.T, all failures) {
 	newRig(t)
 	k := newTalk(t)
@@ -206,7 +206,7 @@ func failNoQP(t *testing.T, all failures) {
 	check(t, i.DestroyQP())
 }
 
-// failSync makes calls that wait.
+// failSync calls methods that wait.
 func failSync(t *testing.T, all failures) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -233,7 +233,7 @@ func failSync(t *testing.T, all failures) {
 	all.add(ErrRejected, map[string]error{"SyncID.Connect": a.Connect(ctx, nil)})
 }
 
-// failDial makes the calls of the highest level.
+// failDial calls the functions of the highest level.
 func failDial(t *testing.T, all failures) {
 	newRig(t)
 	ctx := limit(t)
@@ -262,7 +262,7 @@ func asked(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
 	return req, func() (*Conn, error) { err := <-done; return c, err }
 }
 
-// failPeer sends too much private data, and calls that have no peer.
+// failPeer sends too much private data, and calls methods that need a peer on ids without one.
 func failPeer(t *testing.T, all failures) {
 	newRig(t)
 	ctx := limit(t)
@@ -336,7 +336,7 @@ func failKernel(t *testing.T, all failures) {
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// failOther replaces the machine.
+// failOther replaces the functions that give access to the machine.
 func failOther(t *testing.T, all failures) {
 	r := newRig(t)
 	r.lenient = true // the list releases a device that cannot be closed

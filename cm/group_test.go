@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A membership from join to leave: the QP is attached in between.
+// TestMembership checks a membership from join to leave: the QP is attached in between.
 func TestMembership(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -51,7 +51,7 @@ func TestMembership(t *testing.T) {
 	check(t, sender.Leave())
 }
 
-// If the kernel refuses to leave, the membership remains and can be left later.
+// TestLeaveFails checks that the membership remains and can be left later if the kernel refuses to leave.
 func TestLeaveFails(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSUDP)
@@ -73,7 +73,7 @@ func TestLeaveFails(t *testing.T) {
 	}
 }
 
-// Options reach the kernel with the right values.
+// TestOptions checks that options reach the kernel with the right values.
 func TestOptions(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)

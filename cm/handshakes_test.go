@@ -62,7 +62,8 @@ func dialed(t testing.TB, done <-chan dialResult) *Conn {
 	return closing(t, d.conn)
 }
 
-// A peer that does not confirm does not delay others: a serial loop accepts the next.
+// TestAcceptBesideHalfOpen checks that a peer that does not confirm does not delay others: a serial loop accepts the
+// next.
 func TestAcceptBesideHalfOpen(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -75,7 +76,7 @@ func TestAcceptBesideHalfOpen(t *testing.T) {
 	underWay(t, l, 3)
 }
 
-// If all slots are in use, handshakes that have waited long enough are canceled, but no
+// TestHandshakesGiveUp checks that handshakes that have waited long enough are canceled if all slots are in use, but no
 // more than needed.
 func TestHandshakesGiveUp(t *testing.T) {
 	r := newRig(t)
@@ -106,7 +107,7 @@ func TestHandshakesGiveUp(t *testing.T) {
 	}
 }
 
-// If many requests wait, the newest is served first.
+// TestNewestOfACrowd checks that the newest request is served first if many wait.
 func TestNewestOfACrowd(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 2}))(t))
@@ -123,7 +124,7 @@ func TestNewestOfACrowd(t *testing.T) {
 	}
 }
 
-// HandshakeTimeout applies even if a call of Accept ends earlier.
+// TestHandshakeTimeout checks that HandshakeTimeout applies even if a call of Accept ends earlier.
 func TestHandshakeTimeout(t *testing.T) {
 	r := newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: 20 * time.Millisecond}))(t))
@@ -137,8 +138,8 @@ func TestHandshakeTimeout(t *testing.T) {
 	is(t, "Accept, which does not hear of it", <-got, context.Canceled)
 }
 
-// The end of Accept's context does not end a handshake: the next call returns the
-// connection.
+// TestAcceptByShortDeadlines checks that the end of Accept's context does not end a handshake: the next call returns
+// the connection.
 func TestAcceptByShortDeadlines(t *testing.T) {
 	r := newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
@@ -155,7 +156,8 @@ func TestAcceptByShortDeadlines(t *testing.T) {
 	closing(t, good(l.Accept(limit(t)))(t))
 }
 
-// After the end of the listener, for any reason, Accept returns the same error.
+// TestAcceptAfterTheEnd checks that Accept returns the same error each time after the listener has ended, for any
+// reason.
 func TestAcceptAfterTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*rig, *Listener) error
@@ -180,7 +182,8 @@ func TestAcceptAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Close ends the handshakes and closes the connections that Accept has not returned.
+// TestListenerCloseEndsHandshakes checks that Close ends the handshakes and closes the connections that Accept has not
+// returned.
 func TestListenerCloseEndsHandshakes(t *testing.T) {
 	r := newRig(t)
 	var conns []*Conn
@@ -217,7 +220,7 @@ func TestListenerCloseEndsHandshakes(t *testing.T) {
 	<-b.Disconnected()
 }
 
-// Accept reports failures of this side but not those of the peer.
+// TestAcceptErrors checks that Accept reports failures of this side but not those of the peer.
 func TestAcceptErrors(t *testing.T) {
 	newRig(t)
 	wrong := errors.New("not today")
@@ -243,8 +246,8 @@ func TestAcceptErrors(t *testing.T) {
 	underWay(t, l, 0)
 }
 
-// Accept returns an error of Setup that also matches an error of a peer: a proxy's Setup
-// may dial another server.
+// TestAcceptSetupMeetsPeerError checks that Accept returns an error of Setup that also matches an error of a peer: a
+// proxy's Setup may dial another server.
 func TestAcceptSetupMeetsPeerError(t *testing.T) {
 	newRig(t)
 	upstream := &Error{Op: "dial", Object: "upstream", Kind: ErrRejected, Errno: unix.ECONNREFUSED}
@@ -264,7 +267,8 @@ func TestAcceptSetupMeetsPeerError(t *testing.T) {
 	}
 }
 
-// Accept reports objects that remain after a handshake that the peer has ended.
+// TestAcceptReportsWhatRemains checks that Accept reports objects that remain after a handshake that the peer has
+// ended.
 func TestAcceptReportsWhatRemains(t *testing.T) {
 	newRig(t)
 	broken := errors.New("broken")
@@ -277,7 +281,7 @@ func TestAcceptReportsWhatRemains(t *testing.T) {
 	is(t, "Accept", second(l.Accept(limit(t))), broken, errSlowPeer)
 }
 
-// The handshake that has waited longest is canceled, even if another one started first.
+// TestCancelOldest checks that the handshake that has waited longest is canceled, even if another one started first.
 func TestCancelOldest(t *testing.T) {
 	l := &Listener{handshakes: newHandshakes()}
 	now := time.Now()
@@ -305,8 +309,8 @@ func TestCancelOldest(t *testing.T) {
 	}
 }
 
-// Many peers that do not confirm, one listener, and clients that do: there are no more
-// handshakes than Options.MaxHandshakes, and each client is served.
+// TestFlood runs one listener with many peers that do not confirm and with clients that do. It checks that there are no
+// more handshakes than Options.MaxHandshakes, and that each client is served.
 func TestFlood(t *testing.T) {
 	newRig(t)
 	const limited = 8

@@ -16,7 +16,7 @@ func (s *SyncID) reason() error {
 	return s.endCause()
 }
 
-// count counts the commands of this name.
+// count returns the number of commands with this name.
 func (r *rig) count(name string) (n int) {
 	for _, c := range r.Log() {
 		if c == name {
@@ -28,7 +28,7 @@ func (r *rig) count(name string) (n int) {
 
 var errOver = (&Event{Type: EventDisconnected, object: "the connection"}).Err()
 
-// An error of the reply to the peer is reported to waiting calls, except EINVAL, which
+// TestHangUpFails checks that an error of the reply to the peer is reported to waiting calls, except EINVAL, which
 // means that the kernel has released the connection.
 func TestHangUpFails(t *testing.T) {
 	for errno, told := range map[unix.Errno]bool{unix.EINVAL: false, unix.ENOMEM: true} {
@@ -51,7 +51,7 @@ func TestHangUpFails(t *testing.T) {
 	}
 }
 
-// A QP with SingleGoroutine is not changed, and neither is the connection.
+// TestHangUpSingleGoroutine checks that neither a QP with SingleGoroutine nor its connection is changed.
 func TestHangUpSingleGoroutine(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -70,8 +70,8 @@ func TestHangUpSingleGoroutine(t *testing.T) {
 	}
 }
 
-// If the id gets another QP while the outstanding sends of the first complete, the
-// other QP is not changed.
+// TestHangUpOtherQP checks that another QP that the id gets while the outstanding sends of the first complete is not
+// changed.
 func TestHangUpOtherQP(t *testing.T) {
 	r := newRig(t)
 	l, _, p := connection(t)
@@ -98,8 +98,8 @@ func TestHangUpOtherQP(t *testing.T) {
 	}
 }
 
-// After a device removal, completeDisconnect neither replies nor waits, and the missing reply is
-// not an error.
+// TestHangUpWithoutDevice checks that completeDisconnect neither replies nor waits after a device removal, and that the
+// missing reply is not an error.
 func TestHangUpWithoutDevice(t *testing.T) {
 	for name, errno := range map[string]unix.Errno{"still open": 0, "gone": unix.EIO} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestHangUpWithoutDevice(t *testing.T) {
 	}
 }
 
-// Outstanding sends may wait as long as the documentation says.
+// TestMoment checks that outstanding sends may wait as long as the documentation says.
 func TestMoment(t *testing.T) {
 	if m := newSync(nil).ackWait; m != 200*time.Millisecond {
 		t.Errorf("%v", m)

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Devices and ids share open devices if the list of devices comes from sysfs, without
-// indexes, whichever opens the device.
+// TestDevicesWithoutIndex checks that Devices and ids share open devices if the list of devices comes from sysfs,
+// without indexes, no matter which opens the device first.
 func TestDevicesWithoutIndex(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSTCP)

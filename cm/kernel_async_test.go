@@ -67,7 +67,7 @@ func walk(t *testing.T, ip netip.Addr) {
 		t.Errorf("child %v to %v, context %v", child.LocalAddr(), child.PeerAddr(), child.Context)
 	}
 	check(t, child.CreateQP(nil, small()))
-	// Accept may lower both.
+	// Accept may lower both values.
 	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("answer"), ResponderResources: 2, InitiatorDepth: 1, RNRRetryCount: 4}))
 	e = k.good(t, cm.EventEstablished, client)
 	if got := e.Conn; string(e.PrivateData[:6]) != "answer" || len(e.PrivateData) != 196 || got.QPN != child.QP().QPN() ||
@@ -93,9 +93,8 @@ func rdAtomic(t *testing.T, i *cm.ID) [2]uint8 {
 	return [2]uint8{a.MaxRdAtomic, a.MaxDestRdAtomic}
 }
 
-// ending disconnects: "After successfully disconnecting, an
-// RDMA_CM_EVENT_DISCONNECTED event will be generated on both sides"
-// (rdma_disconnect(3)).
+// ending disconnects: "After successfully disconnecting, an RDMA_CM_EVENT_DISCONNECTED event will be generated on both
+// sides" (rdma_disconnect(3)).
 func ending(t *testing.T, k talk, client, child *cm.ID) {
 	mr := must(client.AllocMsgs(8))(t)
 	defer mr.Close()

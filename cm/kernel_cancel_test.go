@@ -104,8 +104,8 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// TestDeviceDialCut ends the context of Dial at each of its checks. No object of the
-// connection may remain.
+// TestDeviceDialCut ends the context of Dial at each of its checks, and checks that no object of the connection
+// remains.
 func TestDeviceDialCut(t *testing.T) {
 	now := leavesNothing(t)
 	l, stop := service(t)
@@ -126,7 +126,7 @@ func TestDeviceDialCut(t *testing.T) {
 	now()
 }
 
-// TestDeviceDialEnded: Dial with a context that has ended creates no connection.
+// TestDeviceDialEnded checks that Dial with a context that has ended creates no connection.
 func TestDeviceDialEnded(t *testing.T) {
 	l, stop := service(t)
 	defer stop()
@@ -141,7 +141,7 @@ func TestDeviceDialEnded(t *testing.T) {
 	}
 }
 
-// TestDeviceDialCutAnywhere ends the context at a random time.
+// TestDeviceDialCutAnywhere ends the context of Dial at a random time.
 func TestDeviceDialCutAnywhere(t *testing.T) {
 	now := leavesNothing(t)
 	l, stop := service(t)
@@ -220,8 +220,8 @@ func drain(t *testing.T, l *cm.Listener) {
 	}
 }
 
-// TestDeviceCallsCut ends the contexts of the other waits: the id can be closed, and no
-// objects remain.
+// TestDeviceCallsCut ends the contexts of the other waits, and checks that the id can be closed and that no objects
+// remain.
 func TestDeviceCallsCut(t *testing.T) {
 	ctx := limit(t)
 	ended, cancel := context.WithCancelCause(ctx)
@@ -246,8 +246,7 @@ func TestDeviceCallsCut(t *testing.T) {
 	now()
 }
 
-// TestDeviceCloseListenerWithRequests: waiting requests are rejected when their
-// listener is closed.
+// TestDeviceCloseListenerWithRequests checks that waiting requests are rejected when their listener is closed.
 func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	now := leavesNothing(t)
 	const clients = 8
@@ -275,7 +274,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	now()
 }
 
-// TestDeviceAcceptWithdrawn: the client disconnects before its request is accepted.
+// TestDeviceAcceptWithdrawn disconnects the client before its request is accepted.
 func TestDeviceAcceptWithdrawn(t *testing.T) {
 	k, server := newTalk(t), newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -294,7 +293,7 @@ func TestDeviceAcceptWithdrawn(t *testing.T) {
 	}
 	child := request()
 	err := child.Accept(nil)
-	if err == nil { // the kernel was late: an event reports it
+	if err == nil { // Accept was earlier than the disconnect: an event reports it
 		err = server.next(t, cm.EventRejected, child).Err()
 	}
 	if !withdrawn(err) {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceCloseTwice: every Close is idempotent, and a channel with ids stays open.
+// TestDeviceCloseTwice checks that every Close is idempotent, and that a channel with ids stays open.
 func TestDeviceCloseTwice(t *testing.T) {
 	now := leavesNothing(t)
 	k := must(cm.NewEventChannel())(t)
@@ -41,7 +41,7 @@ func TestDeviceCloseTwice(t *testing.T) {
 	now()
 }
 
-// TestDeviceUseAfterClose: every call on a closed object returns ErrClosed.
+// TestDeviceUseAfterClose checks that every call on a closed object returns ErrClosed.
 func TestDeviceUseAfterClose(t *testing.T) {
 	ctx := limit(t)
 	k := must(cm.NewEventChannel())(t)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits in the man pages.
+// These are the limits in the man pages.
 const (
 	connectMax, connectMaxUD = 56, 180
 	acceptMax, acceptMaxUD   = 196, 136
@@ -29,8 +29,7 @@ func data(n int) []byte {
 	return b
 }
 
-// tooMuch issues a call with more private data than there is room for, and with more
-// than the command can have.
+// tooMuch calls a function with more private data than there is room for, and with more than the command can have.
 func tooMuch(t *testing.T, limit int, call func([]byte) error) {
 	t.Helper()
 	for _, n := range []int{limit + 1, 255, 256, 1 << 16} {
@@ -47,9 +46,8 @@ func carried(t *testing.T, got, want []byte, room int) {
 	}
 }
 
-// TestDevicePrivateData sends private data of the maximum size in both directions:
-// "limited to 56 bytes for RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for
-// RDMA_PS_TCP" (rdma_accept(3)).
+// TestDevicePrivateData sends private data of the maximum size in both directions: "limited to 56 bytes for
+// RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for RDMA_PS_TCP" (rdma_accept(3)).
 func TestDevicePrivateData(t *testing.T) {
 	for _, n := range [][2]int{{0, 0}, {1, 2}, {connectMax, acceptMax}} {
 		ask, answer := data(n[0]), data(n[1])
@@ -73,8 +71,8 @@ func TestDevicePrivateData(t *testing.T) {
 	}
 }
 
-// TestDeviceTooMuchDataToAccept: the connection fails because the QP has already been
-// moved, and nothing else happens.
+// TestDeviceTooMuchDataToAccept checks that the connection fails because the QP has already been moved, and that
+// nothing else happens.
 func TestDeviceTooMuchDataToAccept(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -89,7 +87,7 @@ func TestDeviceTooMuchDataToAccept(t *testing.T) {
 	isError(t, err, []error{cm.ErrPrivateData}, "57 bytes")
 }
 
-// TestDeviceReject: "the specified data will be passed to the remote side"
+// TestDeviceReject sends private data with a rejection: "the specified data will be passed to the remote side"
 // (rdma_reject(3)).
 func TestDeviceReject(t *testing.T) {
 	k := newTalk(t)
@@ -115,7 +113,7 @@ func TestDeviceReject(t *testing.T) {
 	}
 }
 
-// TestDeviceRejectSync: the error of Dial has the peer's private data.
+// TestDeviceRejectSync checks that the error of Dial has the peer's private data.
 func TestDeviceRejectSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", nil)
 	ctx := limit(t)
@@ -147,8 +145,8 @@ func TestDeviceRejectSync(t *testing.T) {
 	dropped(t)
 }
 
-// TestDeviceECE sends the vendor's options in both directions: "get ECE parameters as
-// were received from the communication peer" (rdma_get_remote_ece(3)).
+// TestDeviceECE sends the vendor's options in both directions: "get ECE parameters as were received from the
+// communication peer" (rdma_get_remote_ece(3)).
 func TestDeviceECE(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))

@@ -22,8 +22,8 @@ type device struct {
 	ip           netip.Addr
 }
 
-// newDevice creates the n-th additional rxe device, until the test ends. No neighbors
-// reply in its network.
+// newDevice creates the n-th additional rxe device, which is removed when the test ends. No neighbors reply in its
+// network.
 func newDevice(t *testing.T, n int) device {
 	t.Helper()
 	d := device{"rxe" + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
@@ -65,9 +65,8 @@ func (d device) find(t *testing.T) uverbs.Device {
 	return all[k]
 }
 
-// TestDeviceList: "Callers can use this routine to allocate resources on
-// specific RDMA devices that will be shared across multiple rdma_cm_id's"
-// (rdma_get_devices(3)).
+// TestDeviceList checks Devices: "Callers can use this routine to allocate resources on specific RDMA devices that will
+// be shared across multiple rdma_cm_id's" (rdma_get_devices(3)).
 func TestDeviceList(t *testing.T) {
 	d := newDevice(t, 1)
 	list := must(cm.Devices())(t)
@@ -103,7 +102,7 @@ func TestDeviceList(t *testing.T) {
 	carries(t, server.ID().ID, client.ID().ID, "still")
 }
 
-// TestDeviceBrokenDevice: if one device cannot be opened, the others can still be used.
+// TestDeviceBrokenDevice checks that the other devices can still be used if one cannot be opened.
 func TestDeviceBrokenDevice(t *testing.T) {
 	d := newDevice(t, 1)
 	node := d.find(t).Node
@@ -128,8 +127,8 @@ func TestDeviceBrokenDevice(t *testing.T) {
 	isError(t, err, []error{uverbs.ErrNoNode}, d.name)
 }
 
-// TestDeviceRemoval removes the device while ids use it: each reports this, and the
-// device is closed with the last id.
+// TestDeviceRemoval removes the device while ids use it, and checks that each reports this and that the device is
+// closed with the last id.
 func TestDeviceRemoval(t *testing.T) {
 	d := newDevice(t, 1)
 	k := newTalk(t)

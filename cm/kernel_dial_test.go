@@ -27,8 +27,8 @@ func pairOf(t *testing.T, server, client *cm.Options) (s, c *cm.Conn) {
 	return s, c
 }
 
-// TestDeviceListenLoopback: if an id is bound to a loopback address, the kernel serves
-// all addresses, so Listen returns an error. An empty host dials this machine.
+// TestDeviceListenLoopback checks that Listen returns an error for a loopback address, since the kernel serves all
+// addresses for an id that is bound to one. An empty host dials this machine.
 func TestDeviceListenLoopback(t *testing.T) {
 	_, err := cm.Listen("127.0.0.1:0", nil)
 	isError(t, err, []error{uverbs.ErrNoDevice}, "127.0.0.1:0", "loopback")
@@ -63,8 +63,8 @@ func TestDeviceDialReuseAddr(t *testing.T) {
 	}
 }
 
-// TestDeviceNoReads: on a connection without READs, rxe must refuse to post a READ,
-// which would never complete.
+// TestDeviceNoReads checks that rxe refuses to post a READ on a connection without READs. The READ would never
+// complete.
 func TestDeviceNoReads(t *testing.T) {
 	none := &cm.Options{Param: &cm.ConnParam{InitiatorDepth: cm.NoReads}}
 	_, c := pairOf(t, nil, none)
@@ -83,8 +83,8 @@ func TestDeviceNoReads(t *testing.T) {
 	}
 }
 
-// TestDeviceReceiverNotReady: a send waits for a receive as RNRRetryCount allows. On
-// rxe it also uses up RetryCount, unless that is 7.
+// TestDeviceReceiverNotReady checks that a send waits for a receive as RNRRetryCount allows. On rxe it also uses up
+// RetryCount, unless that is 7.
 func TestDeviceReceiverNotReady(t *testing.T) {
 	ctx := limit(t)
 	few := &cm.ConnParam{RetryCount: 1}
@@ -103,8 +103,7 @@ func TestDeviceReceiverNotReady(t *testing.T) {
 	must(s.RecvComp(ctx))(t)
 }
 
-// TestDeviceECEAgreed: both ends of a connection have the same options, if the device
-// has any.
+// TestDeviceECEAgreed checks that both ends of a connection have the same options, if the device has any.
 func TestDeviceECEAgreed(t *testing.T) {
 	s, c := pairOf(t, nil, nil)
 	mine, err := c.QP().QueryECE()
@@ -122,7 +121,7 @@ func TestDeviceECEAgreed(t *testing.T) {
 	}
 }
 
-// TestDevicePath: QPConfig.Path is set in the QP.
+// TestDevicePath checks that QPConfig.Path is set in the QP.
 func TestDevicePath(t *testing.T) {
 	o := &cm.Options{QP: uverbs.QPConfig{Path: uverbs.PathConfig{TrafficClass: 104, FlowLabel: 0x12345}}}
 	s, c := pairOf(t, o, o)
@@ -133,8 +132,8 @@ func TestDevicePath(t *testing.T) {
 	}
 }
 
-// TestDeviceOwnPD: connections with their own PDs cannot access each other's memory,
-// and no objects remain after a dial that fails after Setup.
+// TestDeviceOwnPD checks that connections with separate PDs cannot access each other's memory, and that no objects
+// remain after a dial that fails after Setup.
 func TestDeviceOwnPD(t *testing.T) {
 	o := &cm.Options{OwnPD: true, Setup: func(c *cm.Conn) error {
 		mr, err := c.AllocWrite(64)

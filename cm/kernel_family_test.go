@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceGetAddrInfo looks up what rdma_getaddrinfo(3) lists.
+// TestDeviceGetAddrInfo looks up the cases that rdma_getaddrinfo(3) lists.
 func TestDeviceGetAddrInfo(t *testing.T) {
 	hosts(t, deviceIP+" rnode", deviceV6+" rnode")
 	four, six := at(deviceIP, 4000), at(deviceV6, 4000)
@@ -49,8 +49,7 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 		"unknown name":      {"nowhere.invalid", "4000", nil, nil, []error{cm.ErrUnreachable}},
 		"unknown service":   {deviceIP, "nosuch", nil, nil, []error{uverbs.ErrInvalid}},
 		"service too high":  {deviceIP, "65536", nil, nil, []error{uverbs.ErrInvalid}},
-		// "for example, if hints.ai_qptype and hints.ai_port_space are
-		// inconsistent" (rdma_getaddrinfo(3)).
+		// "for example, if hints.ai_qptype and hints.ai_port_space are inconsistent" (rdma_getaddrinfo(3)).
 		"UD in TCP": {deviceIP, "4000", &cm.AddrInfo{QPType: uverbs.UD, PortSpace: cm.PSTCP}, nil, []error{uverbs.ErrInvalid}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +78,8 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 	isError(t, err, []error{errCut})
 }
 
-// TestDevicePortSpaceIB: "Provides for any IB services (UD, UC, RC, XRC, etc.)"
-// (rdma_create_id(3)). rxe supports it with IP addresses.
+// TestDevicePortSpaceIB checks PSIB: "Provides for any IB services (UD, UC, RC, XRC, etc.)" (rdma_create_id(3)). rxe
+// supports it with IP addresses.
 func TestDevicePortSpaceIB(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSIB, at(deviceIP, 0))
@@ -105,8 +104,7 @@ func TestDevicePortSpaceIB(t *testing.T) {
 	check(t, ud.CreateQP(nil, small()))
 }
 
-// TestDevicePortSpaces: IPoIB needs an InfiniBand device, and unknown port spaces are
-// refused.
+// TestDevicePortSpaces checks that IPoIB needs an InfiniBand device, and that unknown port spaces are refused.
 func TestDevicePortSpaces(t *testing.T) {
 	k := newTalk(t)
 	isError(t, k.id(t, cm.PSIPoIB).Bind(at(deviceIP, 0)), []error{unix.EINVAL})

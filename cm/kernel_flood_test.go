@@ -72,9 +72,9 @@ func (m *mob) leave() {
 	check(m.t, m.file.Close())
 }
 
-// TestDeviceFlood has 400 peers, in soak a thousand, that only send a request, while
-// clients connect. Served one after the other, the peers would hold up the clients for
-// hours. The listener's objects are limited, and none remain.
+// TestDeviceFlood starts 400 peers, in soak a thousand, that only send a request, while clients connect. Served one
+// after the other, the peers would delay the clients for hours. The test checks that the listener's objects are limited
+// and that none remain.
 func TestDeviceFlood(t *testing.T) {
 	const clients = 20
 	crowd := 400

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceIBAddresses: connections by GID (AF_IB) are for InfiniBand. On Ethernet no
-// device has such an address.
+// TestDeviceIBAddresses connects by GID (AF_IB), which is for InfiniBand. On Ethernet no device has such an address.
 func TestDeviceIBAddresses(t *testing.T) {
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	port := must(dev.QueryPort(1))(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A child process is this test binary. These variables say what it does.
+// A child process runs this test binary. These variables are its parameters.
 const (
 	envStep = "GOVERBS_TEST_STEP" // where to stop
 	envPeer = "GOVERBS_TEST_PEER" // the address to connect to
@@ -90,8 +90,8 @@ func gone(t testing.TB, err error) {
 	}
 }
 
-// TestDeviceClientKilled kills a client at each step. The listener continues, and the
-// side that had the connection returns an error.
+// TestDeviceClientKilled kills a client at each step, and checks that the listener continues and that calls on the
+// connection return an error.
 func TestDeviceClientKilled(t *testing.T) {
 	for _, step := range clientSteps {
 		t.Run(step, func(t *testing.T) {
@@ -243,8 +243,7 @@ func TestDeviceVictimServer(t *testing.T) {
 	stop("leaving")
 }
 
-// TestDeviceCredentials: a process that changes its user or groups cannot use the files
-// that it has opened.
+// TestDeviceCredentials checks that a process that changes its user or groups cannot use the files that it has opened.
 func TestDeviceCredentials(t *testing.T) {
 	now := leavesNothing(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceOtherCredentials$", "-test.v")

@@ -44,12 +44,11 @@ func silent(t testing.TB, i *cm.ID) {
 	}
 }
 
-// TestDeviceMulticast: "After the join operation completes, if a QP is associated with
-// the rdma_cm_id, it is automatically attached to the multicast group"
-// (rdma_join_multicast(3)), and Leave detaches it.
+// TestDeviceMulticast checks that "After the join operation completes, if a QP is associated with the rdma_cm_id, it is
+// automatically attached to the multicast group" (rdma_join_multicast(3)), and that Leave detaches it.
 func TestDeviceMulticast(t *testing.T) { throughGroup(t, deviceIP, "239.1.2.3") }
 
-// TestDeviceMulticast6 is the same with IPv6.
+// TestDeviceMulticast6 checks the same with IPv6.
 func TestDeviceMulticast6(t *testing.T) {
 	needV6(t)
 	const group = "ff0e::9:3"
@@ -79,7 +78,7 @@ func throughGroup(t *testing.T, ip, group string) {
 	silent(t, b)
 }
 
-// toGroup sends to a group: from and others receive the message.
+// toGroup sends to a group and checks that from and others receive the message.
 func toGroup(t testing.TB, from *cm.ID, where cm.UDParam, text string, others ...*cm.ID) {
 	t.Helper()
 	ctx := limit(t)
@@ -104,8 +103,8 @@ func toGroup(t testing.TB, from *cm.ID, where cm.UDParam, text string, others ..
 	}
 }
 
-// TestDeviceMulticastSendOnly: "When "Send Only Full Member" is used the QP will
-// not be attached to the MCG" (rdma_join_multicast_ex(3)).
+// TestDeviceMulticastSendOnly checks that "When "Send Only Full Member" is used the QP will not be attached to the MCG"
+// (rdma_join_multicast_ex(3)).
 func TestDeviceMulticastSendOnly(t *testing.T) {
 	const group = "239.1.2.4"
 	k := newTalk(t)
@@ -124,7 +123,7 @@ func TestDeviceMulticastSendOnly(t *testing.T) {
 	check(t, m.Leave())
 }
 
-// TestDeviceMulticastGroups joins several groups with one id. Close leaves them.
+// TestDeviceMulticastGroups joins several groups with one id, and checks that Close leaves them.
 func TestDeviceMulticastGroups(t *testing.T) {
 	before := kernelObjects(t)
 	k := newTalk(t)

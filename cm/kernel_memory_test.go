@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// mark fills memory with a pattern, and marked reports whether it is unchanged.
+// mark fills memory with a pattern. marked reports whether the pattern is unchanged.
 func mark(b []byte) {
 	for k := range b {
 		b[k] = 0xa5
@@ -43,9 +43,8 @@ func unharmed(t *testing.T, all []*uverbs.MR) {
 	}
 }
 
-// TestDeviceCloseMRUnderRecv: "The buffer must remain registered until the receive
-// completes" (rdma_post_recv(3)). Otherwise the receive fails, and no other memory is
-// written.
+// TestDeviceCloseMRUnderRecv closes the MR of a posted receive: "The buffer must remain registered until the receive
+// completes" (rdma_post_recv(3)). The test checks that the receive fails and that no other memory is written.
 func TestDeviceCloseMRUnderRecv(t *testing.T) {
 	for name, register := range map[string]func(*cm.ID, []byte) (*uverbs.MR, error){
 		"allocated":  func(i *cm.ID, b []byte) (*uverbs.MR, error) { return i.AllocMsgs(len(b)) },
@@ -118,9 +117,8 @@ func TestDeviceCloseMRUnderWrite(t *testing.T) {
 	unharmed(t, others)
 }
 
-// TestDeviceMROutlivesID: "Users must deregister all registered memory before the
-// protection domain can be destroyed" (rdma_dereg_mr(3)): the device stays open for the
-// MR, and is closed with it.
+// TestDeviceMROutlivesID checks that the device stays open for an MR and is closed with it: "Users must deregister all
+// registered memory before the protection domain can be destroyed" (rdma_dereg_mr(3)).
 func TestDeviceMROutlivesID(t *testing.T) {
 	before := kernelObjects(t)
 	i := must(cm.NewID(cm.PSTCP))(t)

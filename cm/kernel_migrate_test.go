@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceMigrate: "migrates a communication identifier to the specified event
-// channel and moves any pending events" (rdma_migrate_id(3)).
+// TestDeviceMigrate checks that Migrate "migrates a communication identifier to the specified event channel and moves
+// any pending events" (rdma_migrate_id(3)).
 func TestDeviceMigrate(t *testing.T) {
 	a, b := newTalk(t), newTalk(t)
 	_, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -112,7 +112,7 @@ func TestDeviceMigrateWaiting(t *testing.T) {
 	check(t, client.Close())
 }
 
-// TestDeviceMigrateListener: an id that listens, and its requests, cannot be moved.
+// TestDeviceMigrateListener checks that an id that listens, and its requests, cannot be moved.
 func TestDeviceMigrateListener(t *testing.T) {
 	a, b := newTalk(t), newTalk(t)
 	listener, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -122,8 +122,8 @@ func TestDeviceMigrateListener(t *testing.T) {
 	a.connect(t, to)
 }
 
-// TestDeviceMigrateUnderEvents moves an id back and forth while its connection ends:
-// the event arrives once.
+// TestDeviceMigrateUnderEvents moves an id back and forth while its connection ends, and checks that the event arrives
+// once.
 func TestDeviceMigrateUnderEvents(t *testing.T) {
 	for round := range 20 {
 		server, a, b := newTalk(t), newTalk(t), newTalk(t)

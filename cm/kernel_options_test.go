@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceReuseAddr: "This will allow other users to bind to that same address"
-// (rdma_set_option(3)). Without it the port is in use. With it, a second id still
-// cannot listen on the same address.
+// TestDeviceReuseAddr checks SetReuseAddr: "This will allow other users to bind to that same address"
+// (rdma_set_option(3)). Without it the port is in use. With it, a second id still cannot listen on the same address.
 func TestDeviceReuseAddr(t *testing.T) {
 	needV6(t)
 	l := listenAt(t, deviceIP+":0", nil)
@@ -52,8 +51,8 @@ func TestDeviceReuseAddr(t *testing.T) {
 	check(t, both[1].Listen(0))
 }
 
-// TestDeviceAFOnly: "Set IPV6_V6ONLY socket" (rdma_set_option(3)): one port for a
-// listener of each family.
+// TestDeviceAFOnly checks that one port can have a listener of each family: "Set IPV6_V6ONLY socket"
+// (rdma_set_option(3)).
 func TestDeviceAFOnly(t *testing.T) {
 	needV6(t)
 	six := listenAt(t, "[::]:0", &cm.Options{V6Only: true})
@@ -68,8 +67,8 @@ func TestDeviceAFOnly(t *testing.T) {
 	}
 }
 
-// TestDeviceTOS: "Specify the quality of service provided by a connection"
-// (rdma_set_option(3)): it becomes the traffic class in the QP's address vector.
+// TestDeviceTOS checks that the type of service becomes the traffic class in the QP's address vector: "Specify the
+// quality of service provided by a connection" (rdma_set_option(3)).
 func TestDeviceTOS(t *testing.T) {
 	const tos = 0x48
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), &cm.Options{TOS: tos})
@@ -85,8 +84,8 @@ func TestDeviceTOS(t *testing.T) {
 	}
 }
 
-// TestDeviceAckTimeout: "The value calculated according to the formula 4.096 *
-// 2^(ack_timeout) usec" (rdma_set_option(3)).
+// TestDeviceAckTimeout checks the QP's timeout: "The value calculated according to the formula 4.096 * 2^(ack_timeout)
+// usec" (rdma_set_option(3)).
 func TestDeviceAckTimeout(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -127,8 +126,8 @@ func TestDeviceOptionsTooLate(t *testing.T) {
 	isError(t, fresh.SetPaths(nil), []error{uverbs.ErrInvalid})
 }
 
-// TestDeviceSetPaths: "Set IB path record data" (rdma_set_option(3)): the result of
-// Paths of one id is the route of another.
+// TestDeviceSetPaths sets the result of Paths of one id as the route of another: "Set IB path record data"
+// (rdma_set_option(3)).
 func TestDeviceSetPaths(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -159,8 +158,8 @@ func TestDeviceSetPaths(t *testing.T) {
 	isError(t, client.SetPaths(paths), []error{uverbs.ErrInvalid}, "past the state")
 }
 
-// TestDeviceBacklog: the kernel queues as many requests as the backlog allows. It drops
-// others, and their senders retry after some seconds.
+// TestDeviceBacklog checks that the kernel queues as many requests as the backlog allows. It drops others, and their
+// senders retry after some seconds.
 func TestDeviceBacklog(t *testing.T) {
 	k := newTalk(t)
 	l := k.id(t, cm.PSTCP)
@@ -175,7 +174,7 @@ func TestDeviceBacklog(t *testing.T) {
 	})
 }
 
-// TestDeviceBacklogSync: a Listener also limits requests that are not accepted.
+// TestDeviceBacklogSync checks that a Listener also limits requests that are not accepted.
 func TestDeviceBacklogSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2})
 	waiting(t, l.Addr(), 2, func(ctx context.Context) (*cm.ID, error) {
@@ -187,8 +186,7 @@ func TestDeviceBacklogSync(t *testing.T) {
 	})
 }
 
-// waiting sends more requests than the backlog allows, and checks that no more can be
-// read.
+// waiting sends more requests than the backlog allows, and checks that no more than the backlog can be read.
 func waiting(t *testing.T, to netip.AddrPort, backlog int, take func(context.Context) (*cm.ID, error)) {
 	t.Helper()
 	k := newTalk(t)
@@ -215,14 +213,14 @@ func waiting(t *testing.T, to netip.AddrPort, backlog int, take func(context.Con
 	}
 }
 
-// messages counts the connection manager's received messages of a kind.
+// messages returns the number of received messages of a kind, as the connection manager counts them.
 func messages(t *testing.T, kind string) int {
 	t.Helper()
 	b := must(os.ReadFile("/sys/class/infiniband/" + rdmaDevice() + "/ports/1/cm_rx_msgs/" + kind))(t)
 	return must(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
-// nobody connects to a port that no program listens on.
+// nobody connects to a port that no program listens on, and checks that this fails.
 func nobody(t *testing.T, k talk) {
 	t.Helper()
 	i := must(cm.NewID(cm.PSTCP))(t)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An outside is a QP that the program has created and moves itself.
+// An outside is a QP that the program creates and moves itself.
 type outside struct {
 	qp *uverbs.QP
 	cq *uverbs.CQ
@@ -56,9 +56,8 @@ func (o outside) done(t *testing.T, wrID uint64) {
 	}
 }
 
-// TestDeviceExternalQP: "If a QP has not been created on the rdma_cm_id, this
-// function should be called by the active side to complete the connection"
-// (rdma_establish(3)).
+// TestDeviceExternalQP connects with QPs that the ids have not created: "If a QP has not been created on the
+// rdma_cm_id, this function should be called by the active side to complete the connection" (rdma_establish(3)).
 func TestDeviceExternalQP(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -108,8 +107,7 @@ func TestDeviceExternalQP(t *testing.T) {
 	k.disconnected(t, client)
 }
 
-// TestDeviceExternalQPSync: Connect of a SyncID without a QP returns after the
-// response.
+// TestDeviceExternalQPSync checks that Connect of a SyncID without a QP returns after the response.
 func TestDeviceExternalQPSync(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", nil)
 	ctx := limit(t)
@@ -137,7 +135,7 @@ func TestDeviceExternalQPSync(t *testing.T) {
 	must(s.RecvComp(ctx))(t)
 }
 
-// TestDeviceOwnEverything uses the program's own Context, PD and CQs.
+// TestDeviceOwnEverything uses a Context, a PD and CQs of the program.
 func TestDeviceOwnEverything(t *testing.T) {
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	closing(t, dev)
@@ -180,7 +178,7 @@ func TestDeviceOwnEverything(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestDeviceOneOwnCQ: the id creates the other queue.
+// TestDeviceOneOwnCQ uses one CQ of the program. The id creates the other.
 func TestDeviceOneOwnCQ(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -208,8 +206,7 @@ func TestDeviceOneOwnCQ(t *testing.T) {
 	check(t, cq.Close())
 }
 
-// TestDeviceBadQPs: configurations that do not fit the id or the device leave no
-// objects.
+// TestDeviceBadQPs checks that configurations that do not fit the id or the device leave no objects.
 func TestDeviceBadQPs(t *testing.T) {
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)

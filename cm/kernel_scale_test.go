@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connections is how many connections TestDeviceScale opens in one process, with both
-// ends of each.
+// connections is the number of connections that TestDeviceScale opens in one process, with both ends of each.
 const connections = 1000
 
 // An echo sends back each message of its connection.
@@ -70,8 +69,8 @@ func (e *echo) ask(ctx context.Context, text string) error {
 	return err
 }
 
-// TestDeviceScale opens a thousand connections in one process, uses all of them, and
-// then lets all wait: they need only few threads and descriptors.
+// TestDeviceScale opens a thousand connections in one process, uses all of them, and then lets all wait. It checks that
+// they need only few threads and descriptors.
 func TestDeviceScale(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

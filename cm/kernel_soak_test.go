@@ -31,7 +31,7 @@ func soakRounds(t *testing.T) int {
 	return rounds
 }
 
-// used is what this process uses, and what the kernel uses for all processes.
+// used has the resources that this process uses, and those that the kernel uses for all processes.
 type used struct {
 	rss        int // KiB
 	fds        int
@@ -48,7 +48,7 @@ func usage(t *testing.T) used {
 	return used{rss, count(t, "fd"), runtime.NumGoroutine(), kernelObjects(t)}
 }
 
-// soaked runs rounds and compares the use after them with that after a tenth of them.
+// soaked runs rounds and compares the resources in use at the end with those in use after a tenth of the rounds.
 func soaked(t *testing.T, rounds int, round func(n int)) {
 	t.Helper()
 	warm := max(rounds/10, 1)
@@ -161,7 +161,7 @@ func (e *echo) all(l *cm.Listener) error {
 	}
 }
 
-// A scope is a test within a test, without the record of a subtest.
+// A scope is a testing.TB for part of a test, without the record of a subtest.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -176,7 +176,7 @@ func (s *scope) end() {
 	}
 }
 
-// TestDeviceSoakKill repeats all steps at which a peer can be killed.
+// TestDeviceSoakKill repeats TestDeviceClientKilled and TestDeviceServerKilled at all steps.
 func TestDeviceSoakKill(t *testing.T) {
 	soaked(t, max(soakRounds(t)/200, 1), func(int) {
 		s := &scope{TB: t}
@@ -190,8 +190,8 @@ func TestDeviceSoakKill(t *testing.T) {
 	})
 }
 
-// TestDeviceSoakUnreachable connects to an unused address behind an interface that does
-// not resolve neighbors. The kernel tries for a minute or more.
+// TestDeviceSoakUnreachable connects to an unused address behind an interface that does not resolve neighbors. The
+// kernel tries for a minute or more.
 func TestDeviceSoakUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

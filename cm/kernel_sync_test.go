@@ -71,8 +71,8 @@ func stepByStep(t *testing.T, ip string) {
 	check(t, c.Disconnect(ctx))
 }
 
-// TestDeviceDisconnectBusyPeer: if the peer's program does nothing, Shutdown still
-// returns long before the kernel's timeout of a minute.
+// TestDeviceDisconnectBusyPeer checks that Shutdown returns long before the kernel's timeout of a minute, even if the
+// peer's program does nothing.
 func TestDeviceDisconnectBusyPeer(t *testing.T) {
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), nil)
 	ctx, cancel := context.WithTimeout(limit(t), 20*time.Second)
@@ -83,10 +83,9 @@ func TestDeviceDisconnectBusyPeer(t *testing.T) {
 	<-server.Disconnected()
 }
 
-// TestDeviceCreateEP: "After calling rdma_create_ep, the returned rdma_cm_id may
-// be connected by calling rdma_connect", and "the rdma_cm_id associated with the
-// new connection will automatically be associated with a QP"
-// (rdma_create_ep(3)).
+// TestDeviceCreateEP checks both kinds of endpoints: "After calling rdma_create_ep, the returned rdma_cm_id may be
+// connected by calling rdma_connect", and "the rdma_cm_id associated with the new connection will automatically be
+// associated with a QP" (rdma_create_ep(3)).
 func TestDeviceCreateEP(t *testing.T) {
 	ctx := limit(t)
 	cfg := small()
@@ -151,8 +150,7 @@ func hosts(t *testing.T, lines ...string) {
 	})
 }
 
-// TestDeviceHostNames dials by name. It connects to the first address of a name that
-// accepts.
+// TestDeviceHostNames dials by name, and checks that Dial connects to the first address of a name that accepts.
 func TestDeviceHostNames(t *testing.T) {
 	ctx := limit(t)
 	hosts(t, "127.0.0.1 localhost", deviceIP+" rnode", "127.0.0.1 twofold", deviceIP+" twofold")

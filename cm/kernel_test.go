@@ -55,7 +55,7 @@ func closing(t testing.TB, c interface{ Close() error }) {
 	})
 }
 
-// TestDeviceEcho has the typical steps of a program: listen, dial, send, reply.
+// TestDeviceEcho runs the usual steps of a program: listen, dial, send, reply.
 func TestDeviceEcho(t *testing.T) {
 	ctx := limit(t)
 	var mr [2]*uverbs.MR

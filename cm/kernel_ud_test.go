@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datagram sends a datagram to a UDParam and returns what arrives.
+// datagram sends a datagram to a UDParam and returns its completion at the receiver and the memory that it was received
+// in.
 func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uverbs.WC, []byte) {
 	t.Helper()
 	ctx := limit(t)
@@ -35,8 +36,8 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 	return wc, append([]byte(nil), mr.Bytes()[:uverbs.GRHLen]...)
 }
 
-// TestDeviceUD looks a peer up, and exchanges datagrams: "it initiates a lookup
-// of the remote QP providing the datagram service" (rdma_connect(3)).
+// TestDeviceUD looks up a peer and exchanges datagrams: "it initiates a lookup of the remote QP providing the datagram
+// service" (rdma_connect(3)).
 func TestDeviceUD(t *testing.T) {
 	needV6(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
@@ -44,8 +45,7 @@ func TestDeviceUD(t *testing.T) {
 			k := newTalk(t)
 			_, to := k.listen(t, cm.PSUDP, at(ip, 0))
 			client, child := lookUp(t, k, to)
-			// "If the QP is unconnected, it will be ready to post sends"
-			// (rdma_create_qp(3)).
+			// "If the QP is unconnected, it will be ready to post sends" (rdma_create_qp(3)).
 			for _, i := range []*cm.ID{client, child} {
 				if a := must(i.QP().Query(uverbs.MaskState | uverbs.MaskQKey))(t); a.State != uverbs.StateRTS || a.QKey != cm.UDQKey {
 					t.Errorf("the QP is in %v with Q_Key %#x", a.State, a.QKey)
@@ -82,8 +82,7 @@ func lookUp(t *testing.T, k talk, to netip.AddrPort) (client, child *cm.ID) {
 	return client, e.ID
 }
 
-// TestDeviceUDSync is the same with synchronous ids. The listener's QP is given by
-// number and Q_Key.
+// TestDeviceUDSync checks the same with synchronous ids. The listener passes its QP by number and Q_Key.
 func TestDeviceUDSync(t *testing.T) {
 	ctx := limit(t)
 	l := must(cm.NewID(cm.PSUDP))(t)
@@ -112,8 +111,8 @@ func TestDeviceUDSync(t *testing.T) {
 	datagram(t, c.ID, l.ID, ud, "to the listener")
 }
 
-// TestDeviceUDQKey: the kernel uses the program's Q_Key only for ids of the InfiniBand
-// family. Those with IP addresses reply with the usual one.
+// TestDeviceUDQKey checks that the kernel uses the program's Q_Key only for ids of the InfiniBand family. Ids with IP
+// addresses reply with the usual Q_Key.
 func TestDeviceUDQKey(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
@@ -129,14 +128,14 @@ func TestDeviceUDQKey(t *testing.T) {
 	}
 }
 
-// TestDeviceUDRefused: no program listens, or it rejects.
+// TestDeviceUDRefused checks the errors if no program listens, and if it rejects the request.
 func TestDeviceUDRefused(t *testing.T) {
 	k := newTalk(t)
 	nobody := k.id(t, cm.PSUDP)
 	k.resolve(t, nobody, at(deviceIP, 4000))
 	check(t, nobody.CreateQP(nil, small()))
 	check(t, nobody.Connect(nil))
-	// SIDR has its own statuses: they are not errnos.
+	// SIDR statuses are not errnos.
 	unlikely := func(err error) {
 		t.Helper()
 		isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP)
@@ -160,7 +159,7 @@ func TestDeviceUDRefused(t *testing.T) {
 	}
 }
 
-// TestDeviceUDTooMuchDataToAccept: the kernel then rejects the request.
+// TestDeviceUDTooMuchDataToAccept checks that the kernel rejects the request then.
 func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
@@ -169,8 +168,8 @@ func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 	k.next(t, cm.EventUnreachable, client)
 }
 
-// TestDeviceWriteEvent: "This call allows an application to write a user-defined
-// event to the event channel" (rdma_write_cm_event(3)).
+// TestDeviceWriteEvent writes an event: "This call allows an application to write a user-defined event to the event
+// channel" (rdma_write_cm_event(3)).
 func TestDeviceWriteEvent(t *testing.T) {
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)
@@ -191,8 +190,8 @@ func TestDeviceWriteEvent(t *testing.T) {
 	}
 }
 
-// TestDeviceNotify: the connection manager accepts "IB_EVENT_COMM_EST". "If errno is
-// set to EISCONN", it already knew (rdma_notify(3)).
+// TestDeviceNotify checks that the connection manager accepts "IB_EVENT_COMM_EST", and "If errno is set to EISCONN",
+// that it already knew (rdma_notify(3)).
 func TestDeviceNotify(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)

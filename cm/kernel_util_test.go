@@ -22,8 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The network interface of the guests' RDMA device, and the IPv6 address that needV6
-// adds.
+// These are the network interface of the guests' RDMA device, and the IPv6 address that needV6 adds.
 const (
 	netdev   = "d0"
 	deviceV6 = "fd09::1"
@@ -47,7 +46,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 // rdmaDevice returns the name of the device under test.
 func rdmaDevice() string { return os.Getenv("GOVERBS_DEVICE") }
 
-// needV6 adds an IPv6 address to the device's IPv4 address.
+// needV6 adds an IPv6 address to the interface of the device and returns it.
 func needV6(t testing.TB) netip.Addr {
 	t.Helper()
 	ip := netip.MustParseAddr(deviceV6)
@@ -109,7 +108,7 @@ func (k talk) next(t testing.TB, want cm.EventType, id *cm.ID) *cm.Event {
 	return e
 }
 
-// good is next for an event without an error.
+// good calls next and fails the test if the event has an error.
 func (k talk) good(t testing.TB, want cm.EventType, id *cm.ID) *cm.Event {
 	t.Helper()
 	e := k.next(t, want, id)
@@ -151,7 +150,7 @@ func (k talk) request(t testing.TB, ps cm.PortSpace, to netip.AddrPort, p *cm.Co
 	return client, child
 }
 
-// connect is request followed by Accept: both ends are connected.
+// connect calls request and Accept, and returns both ends of the connection.
 func (k talk) connect(t testing.TB, to netip.AddrPort) (client, child *cm.ID) {
 	t.Helper()
 	client, child = k.request(t, cm.PSTCP, to, nil)
@@ -161,7 +160,7 @@ func (k talk) connect(t testing.TB, to netip.AddrPort) (client, child *cm.ID) {
 	return client, child
 }
 
-// pair is connect with a new listener.
+// pair calls connect with a new listener.
 func (k talk) pair(t testing.TB) (client, child *cm.ID) {
 	t.Helper()
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))

@@ -21,9 +21,8 @@ func buffer(t testing.TB, i *cm.ID, n int) *uverbs.MR {
 	return mr
 }
 
-// TestDevicePostRecvEarly: "Messages may be posted to an rdma_cm_id only after a
-// queue pair has been associated with it" (rdma_post_recv(3)), and from then on:
-// before the connection stands.
+// TestDevicePostRecvEarly posts receives before the connection is established: "Messages may be posted to an rdma_cm_id
+// only after a queue pair has been associated with it" (rdma_post_recv(3)).
 func TestDevicePostRecvEarly(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -47,10 +46,9 @@ func TestDevicePostRecvEarly(t *testing.T) {
 	}
 }
 
-// TestDevicePostSendEarly: "Send operations may not be posted to an rdma_cm_id or
-// the corresponding queue pair until it has been connected" (rdma_post_send(3)),
-// and so for rdma_post_read(3) and rdma_post_write(3). A UD QP needs no
-// connection.
+// TestDevicePostSendEarly posts before the connection is established: "Send operations may not be posted to an
+// rdma_cm_id or the corresponding queue pair until it has been connected" (rdma_post_send(3), and similarly
+// rdma_post_read(3) and rdma_post_write(3)). A UD QP needs no connection.
 func TestDevicePostSendEarly(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -93,8 +91,8 @@ func TestDevicePostSendEarly(t *testing.T) {
 	must(ud.SendComp(k.ctx))(t)
 }
 
-// TestDeviceInlineUnregistered: "Unless the send request is using inline data,
-// the message buffer must have been registered" (rdma_post_send(3)).
+// TestDeviceInlineUnregistered sends inline data from unregistered memory: "Unless the send request is using inline
+// data, the message buffer must have been registered" (rdma_post_send(3)).
 func TestDeviceInlineUnregistered(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)
@@ -115,8 +113,8 @@ func TestDeviceInlineUnregistered(t *testing.T) {
 	isError(t, client.PostRecv(1, closed.SGE(0, 64)), []error{uverbs.ErrRange})
 }
 
-// TestDeviceSRQ: "the SRQ will be ready to handle posting of receives"
-// (rdma_create_srq(3)): a receive on an id with an SRQ goes there.
+// TestDeviceSRQ checks that a receive on an id with an SRQ is posted to the SRQ: "the SRQ will be ready to handle
+// posting of receives" (rdma_create_srq(3)).
 func TestDeviceSRQ(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
@@ -127,8 +125,7 @@ func TestDeviceSRQ(t *testing.T) {
 	child = k.good(t, cm.EventConnectRequest, nil).ID
 	closing(t, child)
 	check(t, child.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 8, MaxSGE: 2}))
-	// "An rdma_cm_id may only be associated with a single SRQ"
-	// (rdma_create_srq(3)).
+	// "An rdma_cm_id may only be associated with a single SRQ" (rdma_create_srq(3)).
 	isError(t, child.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 8}), []error{uverbs.ErrInvalid})
 	mr := buffer(t, child, 128)
 	check(t, child.PostRecv(1, mr.SGE(0, 64))) // before the QP exists
@@ -186,14 +183,13 @@ func TestDeviceSharedSRQ(t *testing.T) {
 	}
 }
 
-// TestDeviceReadWrite: the ways of rdma_post_read(3), rdma_post_readv(3),
-// rdma_post_write(3) and rdma_post_writev(3), and what each registration allows.
+// TestDeviceReadWrite checks the requests of rdma_post_read(3), rdma_post_readv(3), rdma_post_write(3) and
+// rdma_post_writev(3), and what each registration allows.
 func TestDeviceReadWrite(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)
 	local := buffer(t, client, 128)
-	// "Memory buffers registered using rdma_reg_read may be targeted in an RDMA
-	// read request" (rdma_reg_read(3)).
+	// "Memory buffers registered using rdma_reg_read may be targeted in an RDMA read request" (rdma_reg_read(3)).
 	source := must(child.RegRead(bytes.Repeat([]byte("read me "), 8)))(t)
 	closing(t, source)
 	check(t, client.PostRead(1, uverbs.Signaled, source.Addr(), source.RKey(), local.SGE(0, 64)))
@@ -223,9 +219,8 @@ func TestDeviceReadWrite(t *testing.T) {
 	}
 }
 
-// TestDeviceOneCompletion: "Returns the number of returned completions (0 or 1)"
-// (rdma_get_send_comp(3)): one at a time, "with the wr_id set to the context of
-// the request", in the order of posting.
+// TestDeviceOneCompletion checks that completions are returned one at a time, "with the wr_id set to the context of the
+// request", and in the order of posting: "Returns the number of returned completions (0 or 1)" (rdma_get_send_comp(3)).
 func TestDeviceOneCompletion(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)

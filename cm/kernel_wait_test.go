@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// threads is how many more threads the process may have: the runtime starts some.
+// threads is the number of additional threads that the process may have: the runtime starts some.
 const threads = 8
 
 // parks starts many waits and checks that they block no threads. end makes them return.
@@ -43,8 +43,8 @@ func parks(t *testing.T, n int, wait func(context.Context) error, end func(), ki
 
 const many = 1000
 
-// TestDeviceCompParks: a call that "blocks until a request completes"
-// (rdma_get_recv_comp(3)) blocks no thread.
+// TestDeviceCompParks checks that a call that "blocks until a request completes" (rdma_get_recv_comp(3)) blocks no
+// thread.
 func TestDeviceCompParks(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)
@@ -54,7 +54,7 @@ func TestDeviceCompParks(t *testing.T) {
 		func() { check(t, client.DestroyQP()) }, uverbs.ErrClosed)
 }
 
-// TestDeviceEventsPark: waits for events and requests do not either.
+// TestDeviceEventsPark checks that waits for events and requests block no thread.
 func TestDeviceEventsPark(t *testing.T) {
 	k := newTalk(t)
 	parks(t, many, func(ctx context.Context) error { return second(k.Next(ctx)) },
@@ -64,7 +64,7 @@ func TestDeviceEventsPark(t *testing.T) {
 		func() { check(t, l.Close()) }, uverbs.ErrClosed)
 }
 
-// TestDeviceWaitersShare: of many goroutines that wait for receives, each gets one.
+// TestDeviceWaitersShare checks that each of many goroutines that wait for receives gets one.
 func TestDeviceWaitersShare(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)
@@ -94,7 +94,7 @@ func TestDeviceWaitersShare(t *testing.T) {
 	}
 }
 
-// TestDeviceCloseUnderWait: Close and Disconnect end waits at each level.
+// TestDeviceCloseUnderWait checks that Close and Disconnect end waits at each level.
 func TestDeviceCloseUnderWait(t *testing.T) {
 	ctx := limit(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
@@ -114,8 +114,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 	}
 }
 
-// TestDeviceRecvAfterEnd: a receive that is posted after the connection has ended is
-// also flushed.
+// TestDeviceRecvAfterEnd checks that a receive that is posted after the connection has ended is also flushed.
 func TestDeviceRecvAfterEnd(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
@@ -135,9 +134,8 @@ func TestDeviceRecvAfterEnd(t *testing.T) {
 	}
 }
 
-// TestDeviceRejectedLate: the peer's process ends after its reply, before it is
-// notified of the connection, which is then rejected. The other side, where the
-// connection is established, must report this.
+// TestDeviceRejectedLate ends the peer's process after its reply and before it is notified of the connection, which is
+// then rejected. The test checks that the other side, where the connection is established, reports this.
 func TestDeviceRejectedLate(t *testing.T) {
 	server := newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))

@@ -38,8 +38,7 @@ func (k talk) xrcClient(t *testing.T, l *cm.ID) (client, child *cm.ID) {
 	return client, child
 }
 
-// TestDeviceXRC: two clients send to the SRQ of one connection. The replies contain its
-// number.
+// TestDeviceXRC lets two clients send to the SRQ of one connection. The replies contain its number.
 func TestDeviceXRC(t *testing.T) {
 	needXRC(t)
 	k := newTalk(t)
@@ -74,8 +73,7 @@ func TestDeviceXRC(t *testing.T) {
 	}
 }
 
-// TestDeviceXRCEnds: the QP and the SRQ of an id can be closed in either order and
-// created again.
+// TestDeviceXRCEnds checks that the QP and the SRQ of an id can be closed in either order and created again.
 func TestDeviceXRCEnds(t *testing.T) {
 	needXRC(t)
 	ctx := limit(t)

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only the defined transitions are possible, and only the first cause of an end is
-// kept.
+// TestLife checks that only the defined transitions are possible, and that only the first cause of an end is kept.
 func TestLife(t *testing.T) {
 	if n := len(transitions); n != int(phaseClosed)+1 {
 		t.Fatalf("%d phases in the table", n)
@@ -60,8 +59,8 @@ var endings = map[string]struct {
 	"by the peer, who waits": {func(_ *rig, a, _ *SyncID) error { return a.Disconnect(context.Background()) }, ErrDisconnected},
 }
 
-// The end of a connection ends the waits on its queues, even if no request is posted
-// and with an SRQ, and they return the reason.
+// TestWaitsEnd checks that the end of a connection ends the waits on its queues, even if no request is posted and with
+// an SRQ, and that the waits return the reason.
 func TestWaitsEnd(t *testing.T) {
 	for name, c := range endings {
 		for _, srq := range []bool{false, true} {
@@ -97,7 +96,7 @@ func TestWaitsEnd(t *testing.T) {
 	}
 }
 
-// connectionOf is connection, optionally with an SRQ on the passive side.
+// connectionOf returns what connection does, optionally with an SRQ on the passive side.
 func connectionOf(t testing.TB, srq bool) (l, a, p *SyncID) {
 	t.Helper()
 	if !srq {
@@ -117,8 +116,8 @@ func connectionOf(t testing.TB, srq bool) (l, a, p *SyncID) {
 	return l, a, p
 }
 
-// Messages that arrived before the end are received first, then the flushed receives,
-// then the end.
+// TestReceivesBeforeTheEnd checks that messages that arrived before the end are received first, then the flushed
+// receives, then the end.
 func TestReceivesBeforeTheEnd(t *testing.T) {
 	newRig(t)
 	_, a, p := connection(t)
@@ -147,7 +146,7 @@ func TestReceivesBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// A flush because of a failed request is not reported as the end of the connection.
+// TestFlushWithoutEnd checks that a flush because of a failed request is not reported as the end of the connection.
 func TestFlushWithoutEnd(t *testing.T) {
 	newRig(t)
 	_, _, p := connection(t)
@@ -159,7 +158,7 @@ func TestFlushWithoutEnd(t *testing.T) {
 	}
 }
 
-// On an event channel, the id ends when Next returns the event. The program then calls
+// TestWaitsEndOnChannel checks that an id on an event channel ends when Next returns the event. The program then calls
 // Disconnect, which flushes.
 func TestWaitsEndOnChannel(t *testing.T) {
 	newRig(t)
@@ -183,8 +182,8 @@ func TestWaitsEndOnChannel(t *testing.T) {
 	k.next(EventTimewaitExit, a)
 }
 
-// While a SendBatch of the id's QP is open, its goroutine may call the id's accessors
-// and register memory, even if the connection ends.
+// TestAccessorsBesideABatch checks that the goroutine that has an open SendBatch of the id's QP may call the id's
+// accessors and register memory, even if the connection ends.
 func TestAccessorsBesideABatch(t *testing.T) {
 	for name, end := range map[string]func(r *rig, a, p *SyncID) error{
 		"the peer leaves": func(_ *rig, a, _ *SyncID) error { return a.ID.Disconnect() },
@@ -244,7 +243,7 @@ func held(mu *sync.Mutex) bool {
 	return false
 }
 
-// A program cannot write an event to an id whose calls would not read it.
+// TestWriteEventToSyncID checks that a program cannot write an event to an id whose calls would not read it.
 func TestWriteEventToSyncID(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
@@ -256,7 +255,7 @@ func TestWriteEventToSyncID(t *testing.T) {
 	check(t, s.Close())
 }
 
-// The end of a connection does not wait for completions that are not polled.
+// TestEndDoesNotWaitForPolls checks that the end of a connection does not wait for completions that are not polled.
 func TestEndDoesNotWaitForPolls(t *testing.T) {
 	r := newRig(t)
 	_, a, p := connection(t)
@@ -273,8 +272,8 @@ func TestEndDoesNotWaitForPolls(t *testing.T) {
 	is(t, "the next", second(p.SendComp(limit(t))), ErrDisconnected)
 }
 
-// The id reports that this side ends the connection before requests are flushed, and
-// does not if the QP cannot be moved.
+// TestDisconnectKnownBeforeTheFlush checks that the id reports that this side ends the connection before requests are
+// flushed, and does not report it if the QP cannot be moved.
 func TestDisconnectKnownBeforeTheFlush(t *testing.T) {
 	r := newRig(t)
 	_, _, p := connection(t)
@@ -295,7 +294,7 @@ func TestDisconnectKnownBeforeTheFlush(t *testing.T) {
 	is(t, "at the flush", known, ErrDisconnected)
 }
 
-// On an event channel, a late rejection also ends the connection.
+// TestLateRejectionOnChannel checks that a rejection after the acceptance also ends a connection on an event channel.
 func TestLateRejectionOnChannel(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)

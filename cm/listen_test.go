@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen returns an error if it could never accept, and for a loopback address, which
-// the kernel treats as the unspecified address.
+// TestListenInVain checks that Listen returns an error if it could never accept, and for a loopback address, which the
+// kernel treats as the unspecified address.
 func TestListenInVain(t *testing.T) {
 	newRig(t)
 	for _, addr := range []string{"127.0.0.1:7471", "[::1]:7471", "localhost:7471"} {
@@ -29,8 +29,8 @@ func TestListenInVain(t *testing.T) {
 	}
 }
 
-// SetReuseAddr allows ids that connect to share a port, but not listeners: their error
-// does not recommend it.
+// TestReuseAddr checks that SetReuseAddr allows ids that connect to share a port, but not listeners: their error does
+// not recommend it.
 func TestReuseAddr(t *testing.T) {
 	newRig(t)
 	o := &Options{ReuseAddr: true}
@@ -57,7 +57,7 @@ func TestReuseAddr(t *testing.T) {
 	check(t, b.Shutdown(limit(t)))
 }
 
-// The errors of JoinMulticast for wrong arguments.
+// TestGroupTexts checks the errors of JoinMulticast for wrong arguments.
 func TestGroupTexts(t *testing.T) {
 	newRig(t)
 	for group, want := range map[string]string{"239.1.2.3:99": "groups have no port", "192.0.2.1": "not a multicast address",
@@ -68,7 +68,7 @@ func TestGroupTexts(t *testing.T) {
 	}
 }
 
-// PostRecv of an id whose QP uses the caller's SRQ posts to that SRQ.
+// TestRecvOnProgramsSRQ checks that PostRecv of an id whose QP uses the caller's SRQ posts to that SRQ.
 func TestRecvOnProgramsSRQ(t *testing.T) {
 	newRig(t)
 	a := newSyncID(t, PSTCP)
@@ -83,8 +83,8 @@ func TestRecvOnProgramsSRQ(t *testing.T) {
 	check(t, a.Close())
 }
 
-// If several interfaces have the same link-local address, the zone is the interface
-// that the id uses.
+// TestChooseZone checks that the zone is the interface that the id uses if several interfaces have the same link-local
+// address.
 func TestChooseZone(t *testing.T) {
 	ip := netip.MustParseAddr("fe80::1")
 	gid := uverbs.GIDFromAddr(ip)

@@ -15,10 +15,9 @@ import (
 // loopDriver is the number of a driver without a provider.
 const loopDriver = uapi.RDMA_DRIVER_USNIC
 
-// A loop is a fake device whose QPs reach one another: a send completes at once, and on
-// the other side if a receive is posted. Memory is not accessed. The loop is also the
-// provider, and inspects the commands to the fake kernel: they have a QP's queues and
-// its peer, and the change of state that flushes the receives.
+// A loop is a fake device whose QPs are connected with each other: a send completes immediately, and on the other side
+// if a receive is posted. Memory is not accessed. The loop is also the provider, and inspects the commands to the fake
+// kernel: they contain a QP's queues and its peer, and the change of state that flushes the receives.
 type loop struct {
 	k *ioctltest.Kernel
 

@@ -193,7 +193,7 @@ func (q *loopQP) RecvsOutstanding() int {
 	return len(q.receives)
 }
 
-// qpOf returns the QP with a number. The caller holds l.mu.
+// qpOf returns the QP with the number qpn. The caller holds l.mu.
 func (l *loop) qpOf(qpn uint32) *loopQP {
 	for _, q := range l.qps {
 		if q.num == qpn {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Group whose membership the network ends reports why, and its posted requests are
+// TestGroupLost checks that a Group whose membership the network ends reports why, and that its posted requests are
 // flushed.
 func TestGroupLost(t *testing.T) {
 	r := newRig(t)
@@ -29,8 +29,8 @@ func TestGroupLost(t *testing.T) {
 	}
 }
 
-// The end of a membership ends the id even if it arrives before the wait for the join
-// returns. The end of a membership that was left does not, nor does a failed join.
+// TestMembershipEnds checks that the end of a membership ends the id even if its event arrives before the wait for the
+// join returns. The end of a membership that was left does not end the id, nor does a failed join.
 func TestMembershipEnds(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSUDP)

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Only one of two channels is read while an id moves between them: its events arrive in
+// TestMigrateOrder reads only one of two channels while an id moves between them, and checks that its events arrive in
 // order, including those that were read just after it had moved.
 func TestMigrateOrder(t *testing.T) {
 	newRig(t)

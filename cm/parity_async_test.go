@@ -140,9 +140,8 @@ func (p *player) createQP() {
 	closing(p, p.qp)
 }
 
-// externalReady moves the player's own QP to RTS. The Python test also sets the
-// vendor's options, which a device without any, such as rxe, refuses. It then
-// continues.
+// externalReady moves the player's own QP to RTS. The Python test also sets the vendor's options and continues if the
+// device refuses them, as a device without any, such as rxe, does.
 func (p *player) externalReady() {
 	for _, state := range []uverbs.QPState{uverbs.StateInit, uverbs.StateRTR, uverbs.StateRTS} {
 		attr, mask, err := p.conn.InitQPAttr(state)
@@ -276,10 +275,9 @@ func (p *player) sendGroup() {
 	must(p.conn.SendComp(p.ctx))(p)
 }
 
-// leaveAndSend leaves the group and sends to it again: nothing must arrive. The Python
-// test concludes this because its processes hang. Here a third member of the group
-// shows when the datagram has been delivered to all members. It then sends a datagram
-// to the passive side, which must be the first to arrive there.
+// leaveAndSend leaves the group and sends to it again: no message must arrive. The Python test concludes this from
+// processes that wait forever. Here a third member of the group shows when the datagram has been delivered to all
+// members. It then sends a datagram to the passive side, which must be the first to arrive there.
 func (p *player) leaveAndSend() {
 	if !p.passive {
 		p.leave()

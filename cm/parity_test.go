@@ -18,10 +18,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceRDMACM does what the tests in rdma-core's tests/test_rdmacm.py do, under
-// their names: the same calls in the same order on both sides, and the same checks.
-// docs/parity.md has the results of both. The two processes of a Python test are
-// goroutines here.
+// TestDeviceRDMACM runs the tests of rdma-core's tests/test_rdmacm.py under their names: the same calls in the same
+// order on both sides, and the same checks. docs/parity.md has the results of both. The two processes of a Python test
+// are goroutines here.
 func TestDeviceRDMACM(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -47,8 +46,8 @@ func TestDeviceRDMACM(t *testing.T) {
 			p.multicastTraffic()
 			p.leave()
 		}},
-		// C has two calls to join, and only the second has flags. Here there is one,
-		// and the first call's membership is full membership.
+		// C has two functions to join, and only the second has flags. The only one here joins as a full member if the
+		// test calls C's first function.
 		{"test_rdmacm_async_ex_multicast_traffic", func(p *player) {
 			p.join()
 			p.multicastTraffic()
@@ -100,14 +99,14 @@ func hasAddress(t testing.TB) {
 	}
 }
 
-// The messages of the Python tests.
+// These are the messages of the Python tests.
 const (
 	parityPort     = "7471"
 	parityMessages = 10
 	paritySize     = 1024
 )
 
-// A player is one side of a Python test: there it is a process, here a goroutine.
+// A player is one side of a Python test. In Python it is a process, here a goroutine.
 type player struct {
 	testing.TB // Fatal only ends the player
 	ctx        context.Context
@@ -282,7 +281,7 @@ func (p *player) traffic() {
 	}
 }
 
-// answer sends a message back.
+// answer returns a message to its sender.
 func (p *player) answer(wc uverbs.WC) {
 	if p.ps == cm.PSTCP {
 		p.write(paritySize)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Errors that involve a peer: limits of private data, depths, states, queues.
+// TestGoldenPeers checks errors that involve a peer: limits of private data, depths, states, queues.
 func TestGoldenPeers(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -87,7 +87,7 @@ func TestGoldenPeers(t *testing.T) {
 	b.golden("peers")
 }
 
-// queues makes mistakes with QPs, queues and PDs.
+// queues makes wrong calls with QPs, queues and PDs.
 func queues(t *testing.T, k *talk, b *table, i *ID) {
 	t.Helper()
 	ctx := limit(t)
@@ -119,7 +119,7 @@ func queues(t *testing.T, k *talk, b *table, i *ID) {
 	b.add("send: no address", u.PostUDSend(1, 0, nil, 1, uverbs.SGE{}))
 }
 
-// The errors of the calls of the highest level.
+// TestGoldenDial checks the errors of the functions of the highest level.
 func TestGoldenDial(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Many goroutines post to one id and wait for its completions, while others call its
-// accessors: every request completes once, and every message arrives.
+// TestDataStress lets many goroutines post to one id and wait for its completions, while others call its accessors. It
+// checks that every request completes once and that every message arrives.
 func TestDataStress(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
@@ -91,7 +91,7 @@ func TestDataStress(t *testing.T) {
 	check(t, errors.Join(a.Close(), p.Close(), l.Close()))
 }
 
-// A group is left while datagrams are posted to it and calls wait for completions.
+// TestGroupRaces leaves a group while datagrams are posted to it and calls wait for completions.
 func TestGroupRaces(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

@@ -45,7 +45,7 @@ func together(t testing.TB, calls ...func() error) {
 // rounds limits the loops. Those with a QP take longer.
 const rounds, qpRounds = 1000, 100
 
-// A listener is closed while requests arrive, are read and accepted.
+// TestCloseListenerRaces closes a listener while requests arrive, are read and accepted.
 func TestCloseListenerRaces(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -70,13 +70,13 @@ func TestCloseListenerRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// settled waits until the late requests are rejected.
+// settled waits until the requests that arrived after Close are rejected.
 func settled(t testing.TB, r *rig) {
 	t.Helper()
 	until(t, "one id is left", func() bool { return len(r.IDs()) == 1 })
 }
 
-// Close of one end runs concurrently with every other call.
+// TestCloseConnectionRaces runs Close of one end concurrently with every other call.
 func TestCloseConnectionRaces(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -109,7 +109,7 @@ func TestCloseConnectionRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// Close, or the end of a context, during the handshake.
+// TestHandshakeRaces calls Close, or ends a context, during the handshake.
 func TestHandshakeRaces(t *testing.T) {
 	r := newRig(t)
 	newSyncID(t, PSTCP)
@@ -144,8 +144,8 @@ func TestHandshakeRaces(t *testing.T) {
 	settled(t, r)
 }
 
-// An id moves between channels, and becomes synchronous and asynchronous, while events
-// arrive and the channels are read: each event arrives once and in order.
+// TestMigrateRaces moves an id between channels, and makes it synchronous and asynchronous, while events arrive and the
+// channels are read. It checks that each event arrives once and in order.
 func TestMigrateRaces(t *testing.T) {
 	newRig(t)
 	const n = 2000
@@ -205,7 +205,7 @@ func TestMigrateRaces(t *testing.T) {
 	}
 }
 
-// Migrate and Sync run concurrently with Close, Next and a command.
+// TestMigrateCloseRaces runs Migrate and Sync concurrently with Close, Next and a command.
 func TestMigrateCloseRaces(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -227,7 +227,7 @@ func TestMigrateCloseRaces(t *testing.T) {
 	}
 }
 
-// A channel is closed while readers wait and their contexts end.
+// TestCloseChannelRaces closes a channel while readers wait and their contexts end.
 func TestCloseChannelRaces(t *testing.T) {
 	newRig(t)
 	for range rounds / 4 {
@@ -246,7 +246,7 @@ func TestCloseChannelRaces(t *testing.T) {
 	}
 }
 
-// A membership ends while its event is in transit.
+// TestLeaveRaces ends a membership while its event is in transit.
 func TestLeaveRaces(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)

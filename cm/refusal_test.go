@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors that involve no peer.
+// TestGoldenRefusals checks errors that involve no peer.
 func TestGoldenRefusals(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -105,7 +105,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// Every call of a closed id returns ErrClosed.
+// TestGoldenClosed checks that every call of a closed id returns ErrClosed.
 func TestGoldenClosed(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -149,7 +149,7 @@ func TestGoldenClosed(t *testing.T) {
 	b.golden("closed")
 }
 
-// The errors of opening the node.
+// TestGoldenOpen checks the errors of opening the node.
 func TestGoldenOpen(t *testing.T) {
 	real := openFile
 	t.Cleanup(func() { openFile = real })

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// stuck makes DESTROY_ID of the kernel wait until release is called. entered receives a
-// value for each command that has begun.
+// stuck makes DESTROY_ID of the kernel wait until release is called. entered receives a value for each command that has
+// begun.
 func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	t.Helper()
 	in, hold := make(chan struct{}, 1000), make(chan struct{})
@@ -34,8 +34,8 @@ func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	return in, release
 }
 
-// If the kernel is slow to reject requests of one listener, neither the pump nor the
-// reader of a channel waits.
+// TestRefusalsHoldUpNobody checks that neither the pump nor the reader of a channel waits if the kernel is slow to
+// reject requests of one listener.
 func TestRefusalsHoldUpNobody(t *testing.T) {
 	r := newRig(t)
 	l, k := newSyncID(t, PSTCP), newTalk(t)
@@ -57,7 +57,7 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 	})
 }
 
-// Close of the last id waits until all requests are rejected.
+// TestLastIDWaitsForRefusals checks that Close of the last id waits until all requests are rejected.
 func TestLastIDWaitsForRefusals(t *testing.T) {
 	r := newRig(t)
 	l := good(NewID(PSTCP))(t)
@@ -87,7 +87,7 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 	check(t, <-closed)
 }
 
-// No more requests wait than the kernel's maximum, whatever the backlog is.
+// TestBacklogAboveMax checks that no more requests wait than the kernel's maximum, even if the backlog is larger.
 func TestBacklogAboveMax(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
@@ -105,9 +105,8 @@ func TestBacklogAboveMax(t *testing.T) {
 	}
 }
 
-// If the kernel is slow to reject the requests that exceed the backlog, the queue of
-// requests is limited. Requests beyond the limit stay in the kernel, which has its own
-// backlog. All are rejected in the end.
+// TestRefusalsAreBounded checks that the queue of requests is limited if the kernel is slow to reject those that exceed
+// the backlog. Requests beyond the limit stay in the kernel, which has a backlog too. All are rejected in the end.
 func TestRefusalsAreBounded(t *testing.T) {
 	const crowd, most = 2 * maxRejects, maxRejects + maxRejecters
 	r := newRig(t)
@@ -145,8 +144,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	until(t, "all but one are refused", func() bool { return len(r.IDs()) == crowd+2 })
 }
 
-// While many requests wait to be rejected and the kernel is slow, Next returns when its
-// context ends.
+// TestNextWhileRejectsWait checks that Next returns when its context ends, while many requests wait to be rejected and
+// the kernel is slow.
 func TestNextWhileRejectsWait(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)

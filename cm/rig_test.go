@@ -28,7 +28,7 @@ type rig struct {
 	lenient bool // objects that could not be destroyed may remain on the device
 }
 
-// Addresses of the device, of a neighbor that does not reply, and without a route.
+// These are addresses of the device, of a neighbor that does not reply, and without a route.
 var (
 	here    = netip.MustParseAddr("192.0.2.1")
 	here6   = netip.MustParseAddr("2001:db8::1")
@@ -66,7 +66,7 @@ func rigOn(t testing.TB, k *rdmacmtest.Kernel) *rig {
 	return r
 }
 
-// empty reports what ids have left in the process.
+// empty reports resources of ids that remain in the process.
 func (r *rig) empty(t testing.TB) {
 	t.Helper()
 	host.Lock()

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newContext is uverbs' own: it makes a Context on a kernel in memory, which no
-// program needs.
+// newContext is uverbs.newContext: it creates a Context on a kernel in memory, which no program needs.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
 func newContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)

@@ -14,7 +14,8 @@ func rec(i *ID, typ uint32) *record {
 	return &record{node: i.node, id: i, raw: uapi.RdmaUcmEventResp{Id: 1 << 30, Event: typ}}
 }
 
-// Events that no call waits for are not queued, and neither is a request after the end.
+// TestPushKeepsNothingUseless checks that events that no call waits for are not queued, and neither is a request after
+// the end.
 func TestPushKeepsNothingUseless(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
@@ -30,8 +31,7 @@ func TestPushKeepsNothingUseless(t *testing.T) {
 	}
 }
 
-// A reader does not claim an event while the id moves, or while events of the id are
-// pending.
+// TestClaim checks that a reader does not claim an event while the id moves, or while events of the id are pending.
 func TestClaim(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 	k.next(EventUser, i)
 }
 
-// What the peer reports about a handshake that failed here causes no event, until the
+// TestFailedHandshake checks that messages of the peer about a handshake that failed here cause no event, until the
 // next handshake.
 func TestFailedHandshake(t *testing.T) {
 	newRig(t)
@@ -73,7 +73,7 @@ func TestFailedHandshake(t *testing.T) {
 	k.next(EventRejected, i)
 }
 
-// The peer has withdrawn its request before the reply.
+// TestAnswerWithdrawn accepts a request that the peer has withdrawn.
 func TestAnswerWithdrawn(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -86,8 +86,8 @@ func TestAnswerWithdrawn(t *testing.T) {
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// Disconnect works for a connection that the program has confirmed, and for one whose
-// QP the program has closed.
+// TestDisconnectOwn checks that Disconnect works for a connection that the program has confirmed, and for one whose QP
+// the program has closed.
 func TestDisconnectOwn(t *testing.T) {
 	newRig(t)
 	s := answeredID(t)
@@ -98,8 +98,8 @@ func TestDisconnectOwn(t *testing.T) {
 	check(t, a.Disconnect(limit(t)))
 }
 
-// A call whose context has ended issues no command and does not change the id, even if
-// the kernel would reply at once.
+// TestEndedContextBeginsNothing checks that a call whose context has ended issues no command and does not change the
+// id, even if the kernel would reply immediately.
 func TestEndedContextBeginsNothing(t *testing.T) {
 	r := newRig(t)
 	s, ctx := newSyncID(t, PSUDP), ended()

@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A flow runs the steps of a program from start to end. It must close all it has
-// created.
+// A flow runs the steps of a program from start to end. It must close all objects that it has created.
 type flow func(context.Context, testing.TB) error
 
-// flows are the calls of the highest level.
+// flows are the functions of the highest level.
 var flows = map[string]flow{
 	"connection": func(ctx context.Context, t testing.TB) error {
 		l, err := Listen("192.0.2.1:0", nil)
@@ -168,8 +167,8 @@ func steps(t *testing.T, run flow) (cm, verbs int) {
 	return cm, verbs
 }
 
-// Each command of the connection manager fails once: the flow returns an error of this
-// package or succeeds anyway, and leaves no objects.
+// TestCommandsFail makes each command of the connection manager fail once, and checks that the flow returns an error of
+// this package or succeeds anyway, and leaves no objects.
 func TestCommandsFail(t *testing.T) {
 	for name, run := range flows {
 		n, _ := steps(t, run)
@@ -196,7 +195,7 @@ func forgiven(log []string, at int) bool {
 	return at > len(log) || log[at-1] == "DESTROY_ID" || log[at-1] == "DISCONNECT" || log[at-1] == "ACCEPT"
 }
 
-// Each command of the verbs fails once.
+// TestVerbsFail makes each command of the verbs fail once.
 func TestVerbsFail(t *testing.T) {
 	for name, run := range flows {
 		_, n := steps(t, run)
@@ -211,7 +210,7 @@ func TestVerbsFail(t *testing.T) {
 	}
 }
 
-// The context ends before each command.
+// TestContextEnds ends the context before each command.
 func TestContextEnds(t *testing.T) {
 	for name, run := range flows {
 		n, _ := steps(t, run)

@@ -63,7 +63,7 @@ func meet(t testing.TB, l, a *SyncID) *SyncID {
 	return p
 }
 
-// Each call returns its result, and the end of one side ends the other.
+// TestSyncConnection checks that each call returns its result, and that the end of one side ends the other.
 func TestSyncConnection(t *testing.T) {
 	newRig(t)
 	_, a, p := connection(t)
@@ -71,7 +71,7 @@ func TestSyncConnection(t *testing.T) {
 		t.Errorf("%+v, %+v", e, p.Event())
 	}
 	check(t, p.PostRecv(5, uverbs.SGE{Length: 1}))
-	check(t, a.Disconnect(limit(t))) // the peer replies by itself
+	check(t, a.Disconnect(limit(t))) // the pump of the peer replies
 	<-a.Disconnected()
 	<-p.Disconnected()
 	wc, err := p.RecvComp(limit(t))
@@ -82,8 +82,8 @@ func TestSyncConnection(t *testing.T) {
 	check(t, a.Disconnect(limit(t)))
 }
 
-// A send that the peer has received is not reported as lost if the peer disconnects at
-// once, as rdma_client of rdma-core does. A send that is never acknowledged is.
+// TestSyncLastAcknowledgement checks that a send that the peer has received is not reported as lost if the peer then
+// disconnects immediately, as rdma_client of rdma-core does. A send that is never acknowledged is reported as lost.
 func TestSyncLastAcknowledgement(t *testing.T) {
 	for _, acknowledged := range []bool{true, false} {
 		t.Run(fmt.Sprint(acknowledged), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestSyncRejected(t *testing.T) {
 	is(t, "silent", newSyncID(t, PSTCP).ResolveAddr(limit(t), netip.AddrPort{}, silent, 0), ErrTimeout)
 }
 
-// If a context ends a call, the id must be closed, even if the result arrives later.
+// TestSyncCancelled checks that the id must be closed if a context ends a call, even if the result arrives later.
 func TestSyncCancelled(t *testing.T) {
 	r := newRig(t)
 	cause := errors.New("the operator said so")
@@ -167,8 +167,8 @@ func TestSyncCancelled(t *testing.T) {
 	}
 }
 
-// Several goroutines wait for requests: each receives one, and the end of the listener
-// wakes the others. A wait that its context ends loses no request.
+// TestGetRequests lets several goroutines wait for requests, and checks that each receives one and that the end of the
+// listener wakes the others. A wait that its context ends loses no request.
 func TestGetRequests(t *testing.T) {
 	newRig(t)
 	const n = 8
@@ -196,7 +196,7 @@ func TestGetRequests(t *testing.T) {
 	}
 }
 
-// Requests that wait when the listener is closed are rejected.
+// TestListenerClosedWithRequests checks that requests that wait when the listener is closed are rejected.
 func TestListenerClosedWithRequests(t *testing.T) {
 	r := newRig(t)
 	ctx := limit(t)
@@ -229,8 +229,8 @@ func TestListenerClosedWithRequests(t *testing.T) {
 	}
 }
 
-// Events for unknown or closed ids and of unknown types are dropped. A request for a
-// closed listener is rejected.
+// TestLateEvents checks that events for unknown or closed ids and of unknown types are dropped, and that a request for
+// a closed listener is rejected.
 func TestLateEvents(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -247,7 +247,7 @@ func TestLateEvents(t *testing.T) {
 	is(t, "connect", s.Connect(limit(t), foreign), ErrRejected)
 }
 
-// The device is removed: waiting calls return, and everything can be closed.
+// TestDeviceRemoval checks that waiting calls return after the device is removed, and that all objects can be closed.
 func TestDeviceRemoval(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
@@ -266,7 +266,7 @@ func TestDeviceRemoval(t *testing.T) {
 	is(t, "a command", i.Listen(0), unix.ENXIO)
 }
 
-// The pump exists from the first id to the last.
+// TestPumpLife checks that the pump exists from the first id to the last.
 func TestPumpLife(t *testing.T) {
 	newRig(t)
 	for range 3 {
@@ -302,7 +302,7 @@ func TestPumpLife(t *testing.T) {
 	wg.Wait()
 }
 
-// If a node fails, all waits end, and new ids work.
+// TestPumpBreaks checks that all waits end if the node fails, and that new ids work.
 func TestPumpBreaks(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
@@ -326,8 +326,8 @@ func TestPumpBreaks(t *testing.T) {
 	check(t, s.Close())
 }
 
-// If the node fails, waits for completions end too. They begin again when the id moves to
-// a channel.
+// TestPumpBreaksUnderConnection checks that waits for completions also end if the node fails. After the id moves to a
+// channel, calls wait again.
 func TestPumpBreaksUnderConnection(t *testing.T) {
 	r := newRig(t)
 	_, active, passive := connection(t)
@@ -350,8 +350,8 @@ func TestPumpBreaksUnderConnection(t *testing.T) {
 	check(t, passive.Close())
 }
 
-// If the connection ended before the id became synchronous, calls do not wait for its
-// end.
+// TestSyncAfterTheEnd checks that calls do not wait for the end of a connection that ended before the id became
+// synchronous.
 func TestSyncAfterTheEnd(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -365,8 +365,8 @@ func TestSyncAfterTheEnd(t *testing.T) {
 	k.next(EventTimewaitExit, a)
 }
 
-// Ids are created while the node fails: each works, or reports the failure, and can be
-// closed.
+// TestPumpBreaksUnderNewIDs creates ids while the node fails, and checks that each works or reports the failure, and
+// can be closed.
 func TestPumpBreaksUnderNewIDs(t *testing.T) {
 	r := newRig(t)
 	for range 50 {
@@ -396,8 +396,8 @@ func TestPumpBreaksUnderNewIDs(t *testing.T) {
 	}
 }
 
-// Accept of a UD id, which has nothing to wait for, does nothing if its context has
-// ended.
+// TestUDAcceptEndedContext checks that Accept of a UD id, which has nothing to wait for, does nothing if its context
+// has ended.
 func TestUDAcceptEndedContext(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSUDP)

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table collects errors by name and checks their texts, and what errors.Is matches,
-// against a golden file.
+// A table collects errors by name, and compares their texts and the errors that they match with a golden file.
 type table struct {
 	t    testing.TB
 	rows map[string]error
@@ -110,7 +109,7 @@ func statusesOf(typ EventType) []int {
 	return []int{0, 1, -int(unix.ETIMEDOUT)}
 }
 
-// Event.Err for every type and every status with a meaning.
+// TestGoldenEvents checks Event.Err for every type and every status with a meaning.
 func TestGoldenEvents(t *testing.T) {
 	b := newTable(t)
 	for typ := range EventType(21) {
@@ -127,7 +126,7 @@ func TestGoldenEvents(t *testing.T) {
 	b.golden("events")
 }
 
-// The sentinels themselves, and the names of ids.
+// TestGoldenSentinels checks the sentinels themselves, and the names of ids.
 func TestGoldenSentinels(t *testing.T) {
 	b := newTable(t)
 	for _, s := range sentinels[:8] {
@@ -154,7 +153,7 @@ func TestGoldenSentinels(t *testing.T) {
 	}
 }
 
-// kindOf returns the ErrX that matches the errno, for each errno that has one.
+// TestKinds checks that kindOf returns the ErrX that matches the errno, for each errno that has one.
 func TestKinds(t *testing.T) {
 	for n := unix.Errno(1); n < 134; n++ {
 		kind := kindOf(n)

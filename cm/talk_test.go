@@ -52,7 +52,7 @@ func (k *talk) listen(ps PortSpace) *ID {
 	return l
 }
 
-// resolved returns an id that can connect to there.
+// resolved returns an id with a resolved route to there.
 func (k *talk) resolved(ps PortSpace, there netip.AddrPort) *ID {
 	k.t.Helper()
 	i := k.id(ps)

@@ -13,7 +13,7 @@ func target(t *testing.T, k *talk) *ID {
 	return i
 }
 
-// Ids that receive with XRC share a domain, which is closed with the last of them.
+// TestXRC checks that ids that receive with XRC share a domain, which is closed with the last of them.
 func TestXRC(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
@@ -51,7 +51,7 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// If the device has no XRC, no objects remain after the failure.
+// TestXRCNotThere checks that no objects remain after the failure if the device has no XRC.
 func TestXRCNotThere(t *testing.T) {
 	r := newRig(t)
 	r.prepare = func(l *loop) { l.k.XRC = false }
@@ -64,8 +64,8 @@ func TestXRCNotThere(t *testing.T) {
 	}
 }
 
-// A domain with objects of the program is closed with the device, whichever of the
-// objects and the ids are closed first. Until then, later ids use it.
+// TestXRCDomainLeft checks that a domain with objects of the program is closed with the device, no matter whether the
+// objects or the ids are closed first. Until then, later ids use it.
 func TestXRCDomainLeft(t *testing.T) {
 	for name, idsFirst := range map[string]bool{"ids first": true, "objects first": false} {
 		t.Run(name, func(t *testing.T) {
