@@ -17,7 +17,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		a := newSyncID(t, PSTCP)
 		check(t, a.ResolveAddr(limit(t), at(here, 0), l.LocalAddr(), 0))
 		check(t, a.ResolveRoute(limit(t), 0))
-		check(t, a.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 256, MaxRecvWR: 256, MaxInline: 64, MaxSendSGE: 2, MaxRecvSGE: 2, SingleGoroutine: single}))
+		check(t, a.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 256, MaxRecvWR: 256, MaxInline: 64, MaxSendSGE: 2, MaxRecvSGE: 2,
+			SingleGoroutine: single}))
 		meet(t, l, a)
 		mr := closing(t, good(a.AllocMsgs(4096))(t))
 		inline := []byte("sixteen bytes ..")
@@ -51,7 +52,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 // TestDatagramsAllocateNothing checks that datagrams and receives in an SRQ do not allocate.
 func TestDatagramsAllocateNothing(t *testing.T) {
 	newRig(t)
-	g := closing(t, good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0), QP: uverbs.QPConfig{MaxSendWR: 16, MaxRecvWR: 16, MaxInline: 64}}))(t))
+	g := closing(t, good(JoinMulticast(limit(t), group.String(),
+		&Options{LocalAddr: at(here, 0), QP: uverbs.QPConfig{MaxSendWR: 16, MaxRecvWR: 16, MaxInline: 64}}))(t))
 	mr := closing(t, good(g.AllocMsgs(4096))(t))
 	s := newSyncID(t, PSUDP)
 	check(t, s.Bind(at(here, 0)))

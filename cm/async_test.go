@@ -23,18 +23,22 @@ func TestConnection(t *testing.T) {
 		t.Errorf("QP %v, port %d, P_Key %#x, address %v", s, a.Port(), a.PKey(), a.LocalAddr())
 	}
 	check(t, a.SetLocalECE(ECE{VendorID: 5, Options: 6}))
-	check(t, a.Connect(&ConnParam{PrivateData: []byte("hello"), ResponderResources: MaxRespRes, InitiatorDepth: 4, RetryCount: 3, RNRRetryCount: 2}))
+	check(t, a.Connect(&ConnParam{PrivateData: []byte("hello"), ResponderResources: MaxRespRes, InitiatorDepth: 4,
+		RetryCount: 3, RNRRetryCount: 2}))
 	e := k.next(EventConnectRequest, nil)
 	p := closing(t, e.ID)
-	if e.Listener != l || p.Context != l.Context || string(e.PrivateData[:6]) != "hello\x00" || e.Conn.ResponderResources != 4 ||
-		e.Conn.InitiatorDepth != 16 || p.RemoteECE() != (ECE{5, 6}) || p.PeerAddr() != a.LocalAddr() || p.LocalAddr() != l.LocalAddr() {
+	if e.Listener != l || p.Context != l.Context || string(e.PrivateData[:6]) != "hello\x00" ||
+		e.Conn.ResponderResources != 4 || e.Conn.InitiatorDepth != 16 || p.RemoteECE() != (ECE{5, 6}) ||
+		p.PeerAddr() != a.LocalAddr() || p.LocalAddr() != l.LocalAddr() {
 		t.Errorf("%+v of %v at %v", e, p.PeerAddr(), p.LocalAddr())
 	}
 	check(t, p.CreateQP(nil, small))
 	check(t, p.SetLocalECE(ECE{VendorID: 5, Options: 7}))
-	check(t, p.Accept(&ConnParam{PrivateData: []byte("welcome"), ResponderResources: MaxRespRes, InitiatorDepth: MaxInitDepth, RNRRetryCount: 1}))
+	check(t, p.Accept(&ConnParam{PrivateData: []byte("welcome"), ResponderResources: MaxRespRes,
+		InitiatorDepth: MaxInitDepth, RNRRetryCount: 1}))
 	e = k.next(EventEstablished, a)
-	if string(e.PrivateData[:8]) != "welcome\x00" || e.ECE != (ECE{5, 7}) || a.RemoteECE() != e.ECE || e.Conn.QPN != p.QP().QPN() {
+	if string(e.PrivateData[:8]) != "welcome\x00" || e.ECE != (ECE{5, 7}) || a.RemoteECE() != e.ECE ||
+		e.Conn.QPN != p.QP().QPN() {
 		t.Errorf("%+v", e)
 	}
 	k.next(EventEstablished, p)
@@ -157,7 +161,8 @@ func TestDatagrams(t *testing.T) {
 	check(t, p.CreateQP(nil, small))
 	check(t, p.Accept(&ConnParam{PrivateData: []byte("here")}))
 	e := k.next(EventEstablished, a)
-	if e.UD.QPN != p.QP().QPN() || e.UD.QKey != UDQKey || string(e.PrivateData[:5]) != "here\x00" || state(t, a) != uverbs.StateRTS {
+	if e.UD.QPN != p.QP().QPN() || e.UD.QKey != UDQKey || string(e.PrivateData[:5]) != "here\x00" ||
+		state(t, a) != uverbs.StateRTS {
 		t.Errorf("%+v", e)
 	}
 	check(t, p.PostRecv(9, uverbs.SGE{Length: 64}))

@@ -123,8 +123,8 @@ func (c *chaos) expected(err error) bool {
 	if c.gone.Load() { // commands of a removed device fail in many ways
 		return true
 	}
-	for _, e := range []error{errChaos, context.DeadlineExceeded, context.Canceled, ErrRejected, ErrDisconnected, ErrListenerClosed,
-		uverbs.ErrClosed, ErrTimeout} {
+	for _, e := range []error{errChaos, context.DeadlineExceeded, context.Canceled, ErrRejected, ErrDisconnected,
+		ErrListenerClosed, uverbs.ErrClosed, ErrTimeout} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -56,7 +56,8 @@ func TestSockaddr(t *testing.T) {
 }
 
 func TestIBAddr(t *testing.T) {
-	a := IBAddr{PKey: 0x1122, FlowInfo: 0x33445566, GID: uverbs.GID{0: 0xfe, 15: 7}, ServiceID: 0x0106_0000_1d2f, ScopeID: 5}
+	a := IBAddr{PKey: 0x1122, FlowInfo: 0x33445566, GID: uverbs.GID{0: 0xfe, 15: 7}, ServiceID: 0x0106_0000_1d2f,
+		ScopeID: 5}
 	b := a.sockaddr()
 	if len(b) != 48 || binary.NativeEndian.Uint16(b) != 27 || b[2] != 0x11 || b[4] != 0x33 || b[8] != 0xfe || b[23] != 7 {
 		t.Errorf("%x", b)
@@ -82,7 +83,8 @@ func TestIBAddr(t *testing.T) {
 // FuzzSockaddr checks that any bytes are either rejected or parsed, and that a parsed address encodes to the same
 // bytes.
 func FuzzSockaddr(f *testing.F) {
-	for _, s := range []string{"192.0.2.1:1", "[::1]:65535", "[fe80::1%3]:9", "[2001:db8::1%77]:0", "[::ffff:10.0.0.1]:4"} {
+	for _, s := range []string{"192.0.2.1:1", "[::1]:65535", "[fe80::1%3]:9", "[2001:db8::1%77]:0",
+		"[::ffff:10.0.0.1]:4"} {
 		f.Add(good(sockaddr(netip.MustParseAddrPort(s)))(f))
 	}
 	f.Add((&IBAddr{GID: uverbs.GID{1}, ServiceID: 3, ServiceMask: 9}).sockaddr())
@@ -135,9 +137,9 @@ func FuzzSockaddrRoundTrip(f *testing.F) {
 }
 
 func TestPathRecord(t *testing.T) {
-	p := PathRecord{Flags: 1, ServiceID: 2, DGID: uverbs.GID{3}, SGID: uverbs.GID{4}, DLID: 5, SLID: 6, RawTraffic: true, FlowLabel: 0xabcde,
-		HopLimit: 8, TrafficClass: 9, Reversible: true, NumPaths: 0x7f, PKey: 11, QoSClass: 0xfff, SL: 13, MTU: uverbs.MTU2048, Rate: 15,
-		LifeTime: 16, Preference: 17}
+	p := PathRecord{Flags: 1, ServiceID: 2, DGID: uverbs.GID{3}, SGID: uverbs.GID{4}, DLID: 5, SLID: 6, RawTraffic: true,
+		FlowLabel: 0xabcde, HopLimit: 8, TrafficClass: 9, Reversible: true, NumPaths: 0x7f, PKey: 11, QoSClass: 0xfff, SL: 13,
+		MTU: uverbs.MTU2048, Rate: 15, LifeTime: 16, Preference: 17}
 	b := p.append(nil)
 	if back, ok := parsePath(b); !ok || back != p {
 		t.Errorf("%+v\ncomes back as\n%+v, %v", p, back, ok)

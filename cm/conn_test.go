@@ -14,7 +14,8 @@ import (
 func TestEcho(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{PrivateData: []byte("welcome"), Setup: func(c *Conn) error { return c.PostRecv(1, uverbs.SGE{Length: 64}) }}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{PrivateData: []byte("welcome"),
+		Setup: func(c *Conn) error { return c.PostRecv(1, uverbs.SGE{Length: 64}) }}))(t))
 	got := make(chan error)
 	go func() {
 		got <- func() error {
@@ -35,7 +36,8 @@ func TestEcho(t *testing.T) {
 			return c.Close()
 		}()
 	}()
-	c := good(Dial(ctx, l.Addr().String(), &Options{PrivateData: []byte("hello"), Setup: func(c *Conn) error { return c.PostRecv(3, uverbs.SGE{Length: 64}) }}))(t)
+	c := good(Dial(ctx, l.Addr().String(), &Options{PrivateData: []byte("hello"),
+		Setup: func(c *Conn) error { return c.PostRecv(3, uverbs.SGE{Length: 64}) }}))(t)
 	if s := string(c.PrivateData()[:7]); s != "welcome" {
 		t.Errorf("private data %q", s)
 	}

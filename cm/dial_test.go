@@ -49,7 +49,8 @@ func TestDialSecondAddress(t *testing.T) {
 	l := good(Listen("192.0.2.1:0", nil))(t)
 	serve(t, l)
 	for _, first := range []string{"2001:db8::1", "192.0.2.2", "192.0.2.77"} {
-		infos := []AddrInfo{{PortSpace: PSTCP, Dst: at(netip.MustParseAddr(first), l.Addr().Port())}, {PortSpace: PSTCP, Dst: l.Addr()}}
+		infos := []AddrInfo{{PortSpace: PSTCP, Dst: at(netip.MustParseAddr(first), l.Addr().Port())},
+			{PortSpace: PSTCP, Dst: l.Addr()}}
 		c, err := dialEach(ctx, infos, &Options{})
 		if err != nil {
 			t.Errorf("first %s: %v", first, err)
@@ -66,7 +67,8 @@ func TestDialShares(t *testing.T) {
 		left time.Duration
 		n    int
 		want time.Duration
-	}{{30 * time.Second, 3, 10 * time.Second}, {30 * time.Second, 1, 30 * time.Second}, {5 * time.Second, 4, 2 * time.Second},
+	}{{30 * time.Second, 3, 10 * time.Second}, {30 * time.Second, 1, 30 * time.Second},
+		{5 * time.Second, 4, 2 * time.Second},
 		{time.Second, 4, time.Second}} {
 		ctx, cancel := context.WithDeadline(context.Background(), now.Add(tc.left))
 		part, release := share(ctx, now, tc.n)
@@ -109,7 +111,8 @@ func TestDialError(t *testing.T) {
 	r := newRig(t)
 	l := good(Listen("192.0.2.1:7471", nil))(t)
 	serve(t, l)
-	for typ, step := range map[EventType]string{EventAddrResolved: "resolve address", EventRouteResolved: "resolve route", EventConnectResponse: "connect"} {
+	for typ, step := range map[EventType]string{EventAddrResolved: "resolve address", EventRouteResolved: "resolve route",
+		EventConnectResponse: "connect"} {
 		r.Hold(uint32(typ))
 		_, err := Dial(context.Background(), "192.0.2.1:7471", &Options{Timeout: 50 * time.Millisecond})
 		r.Release()
@@ -128,7 +131,8 @@ func TestDialError(t *testing.T) {
 	}
 	_, err = Dial(limit(t), "192.0.2.1:5", nil)
 	var e *Error
-	if !errors.As(err, &e) || e.Op != "dial" || e.Object != "192.0.2.1:5" || e.Reason != RejectInvalidServiceID || e.Kind != ErrRejected {
+	if !errors.As(err, &e) || e.Op != "dial" || e.Object != "192.0.2.1:5" || e.Reason != RejectInvalidServiceID ||
+		e.Kind != ErrRejected {
 		t.Errorf("%+v", e)
 	}
 }
@@ -184,7 +188,8 @@ func TestOptionsDefaults(t *testing.T) {
 	} {
 		got := (&Options{QP: tc.cfg}).qp(uverbs.RC)
 		if got.MaxSendWR != tc.want.MaxSendWR || got.MaxRecvWR != tc.want.MaxRecvWR {
-			t.Errorf("%d sends, %d receives: the QP has %d and %d", tc.cfg.MaxSendWR, tc.cfg.MaxRecvWR, got.MaxSendWR, got.MaxRecvWR)
+			t.Errorf("%d sends, %d receives: the QP has %d and %d", tc.cfg.MaxSendWR, tc.cfg.MaxRecvWR, got.MaxSendWR,
+				got.MaxRecvWR)
 		}
 	}
 	type numbers [4]uint8
@@ -194,12 +199,14 @@ func TestOptionsDefaults(t *testing.T) {
 		{3, 0, 7, 1}:                         {3, MaxInitDepth, 7, 1},
 		{NoReads, NoReads, NoRetry, NoRetry}: {},
 	} {
-		p := (&ConnParam{ResponderResources: in[0], InitiatorDepth: in[1], RetryCount: in[2], RNRRetryCount: in[3]}).complete()
+		p := (&ConnParam{ResponderResources: in[0], InitiatorDepth: in[1], RetryCount: in[2],
+			RNRRetryCount: in[3]}).complete()
 		if got := (numbers{p.ResponderResources, p.InitiatorDepth, p.RetryCount, p.RNRRetryCount}); got != want {
 			t.Errorf("%v stands for %v, want %v", in, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]uint32{0: 2000, 1: 1, time.Second: 1000, time.Second + 1: 1001, math.MaxInt64: math.MaxInt32} {
+	for d, want := range map[time.Duration]uint32{0: 2000, 1: 1, time.Second: 1000, time.Second + 1: 1001,
+		math.MaxInt64: math.MaxInt32} {
 		if got := milliseconds(d); got != want {
 			t.Errorf("%v is %d ms, want %d", d, got, want)
 		}
@@ -216,7 +223,8 @@ func TestConnParamDefaults(t *testing.T) {
 	check(t, a.Connect(&ConnParam{InitiatorDepth: 4}))
 	e := k.next(EventConnectRequest, nil)
 	closing(t, e.ID)
-	if got := e.Conn; got.RetryCount != 6 || got.RNRRetryCount != 7 || got.ResponderResources != 4 || got.InitiatorDepth == 0 {
+	if got := e.Conn; got.RetryCount != 6 || got.RNRRetryCount != 7 || got.ResponderResources != 4 ||
+		got.InitiatorDepth == 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -240,7 +248,8 @@ func TestSetupLeavesNothing(t *testing.T) {
 		},
 	}
 	objects := func(what string) int {
-		return len(slices.DeleteFunc(r.loop().k.Live(), func(s string) bool { return !slices.Contains([]string{what}, s[:2]) }))
+		return len(slices.DeleteFunc(r.loop().k.Live(),
+			func(s string) bool { return !slices.Contains([]string{what}, s[:2]) }))
 	}
 	hold := good(Listen("192.0.2.1:0", nil))(t) // keeps the device open
 	first := good(hold.id.dev.ctx.AllocPD())(t)

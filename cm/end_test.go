@@ -13,7 +13,8 @@ import (
 
 // late rejects an established connection, as a peer does that was closed before it was notified.
 func (r *rig) late(i *ID) {
-	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected, Status: uint32(RejectTimeout)})
+	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected,
+		Status: uint32(RejectTimeout)})
 }
 
 // ends checks that the connection ends with this error.

@@ -40,26 +40,30 @@ func rawEvent(typ EventType, status int32, param []byte) []byte {
 
 // TestEventParams checks that each field of the parameters of events has the right value.
 func TestEventParams(t *testing.T) {
-	conn := uapi.RdmaUcmConnParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3, Srq: 1, ResponderResources: 5, InitiatorDepth: 6, FlowControl: 1,
-		RetryCount: 7, RnrRetryCount: 4}
+	conn := uapi.RdmaUcmConnParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3, Srq: 1, ResponderResources: 5, InitiatorDepth: 6,
+		FlowControl: 1, RetryCount: 7, RnrRetryCount: 4}
 	copy(conn.PrivateData[:], "abcdef")
 	var e Event
 	e.Type = EventEstablished
 	rc := &ID{qpType: uverbs.RC}
 	rc.decode(&e, &recordOf(rc, rawEvent(EventEstablished, 0, ioctl.BytesOf(&conn))).raw)
-	want := ConnParam{QPN: 1, QKey: 2, SRQ: true, ResponderResources: 5, InitiatorDepth: 6, FlowControl: true, RetryCount: 7, RNRRetryCount: 4}
-	if e.Conn.QPN != want.QPN || e.Conn.QKey != want.QKey || !e.Conn.SRQ || e.Conn.ResponderResources != 5 || e.Conn.InitiatorDepth != 6 ||
-		!e.Conn.FlowControl || e.Conn.RetryCount != 7 || e.Conn.RNRRetryCount != 4 || string(e.PrivateData) != "abc" {
+	want := ConnParam{QPN: 1, QKey: 2, SRQ: true, ResponderResources: 5, InitiatorDepth: 6, FlowControl: true,
+		RetryCount: 7, RNRRetryCount: 4}
+	if e.Conn.QPN != want.QPN || e.Conn.QKey != want.QKey || !e.Conn.SRQ || e.Conn.ResponderResources != 5 ||
+		e.Conn.InitiatorDepth != 6 || !e.Conn.FlowControl || e.Conn.RetryCount != 7 || e.Conn.RNRRetryCount != 4 ||
+		string(e.PrivateData) != "abc" {
 		t.Errorf("%+v; want %+v", e, want)
 	}
-	ud := uapi.RdmaUcmUdParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3, AhAttr: uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 4, Dlid: 5, Sl: 6,
-		SrcPathBits: 7, StaticRate: 8, Grh: uapi.IbUverbsGlobalRoute{Dgid: [16]byte{9}, FlowLabel: 10, SgidIndex: 11, HopLimit: 12, TrafficClass: 13}}}
+	ud := uapi.RdmaUcmUdParam{QpNum: 1, Qkey: 2, PrivateDataLen: 3,
+		AhAttr: uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 4, Dlid: 5, Sl: 6, SrcPathBits: 7, StaticRate: 8,
+			Grh: uapi.IbUverbsGlobalRoute{Dgid: [16]byte{9}, FlowLabel: 10, SgidIndex: 11, HopLimit: 12, TrafficClass: 13}}}
 	copy(ud.PrivateData[:], "abcdef")
 	e = Event{Type: EventEstablished}
 	dg := &ID{qpType: uverbs.UD}
 	dg.decode(&e, &recordOf(dg, rawEvent(EventEstablished, 0, ioctl.BytesOf(&ud))).raw)
-	if e.UD != (UDParam{QPN: 1, QKey: 2, AH: uverbs.AHAttr{IsGlobal: true, Port: 4, DLID: 5, SL: 6, SrcPathBits: 7, StaticRate: 8,
-		DGID: uverbs.GID{9}, FlowLabel: 10, SGIDIndex: 11, HopLimit: 12, TrafficClass: 13}}) || string(e.PrivateData) != "abc" {
+	if e.UD != (UDParam{QPN: 1, QKey: 2, AH: uverbs.AHAttr{IsGlobal: true, Port: 4, DLID: 5, SL: 6, SrcPathBits: 7,
+		StaticRate: 8, DGID: uverbs.GID{9}, FlowLabel: 10, SGIDIndex: 11, HopLimit: 12, TrafficClass: 13}}) ||
+		string(e.PrivateData) != "abc" {
 		t.Errorf("%+v", e)
 	}
 	e = Event{Type: EventUser}

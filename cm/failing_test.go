@@ -30,15 +30,18 @@ func (all failures) kernel(name string, err error) {
 // that its comment, or that of a function that it refers to, lists the error.
 func TestEveryFunctionFails(t *testing.T) {
 	all := failures{}
-	for name, add := range map[string]func(*testing.T, failures){"closed": failClosed, "unbound": failUnbound, "memory": failMemory,
-		"options": failOptions, "no QP": failNoQP, "sync": failSync, "dial": failDial, "peer": failPeer, "busy": failBusy, "kernel": failKernel, "other": failOther} {
+	for name, add := range map[string]func(*testing.T, failures){"closed": failClosed, "unbound": failUnbound,
+		"memory": failMemory, "options": failOptions, "no QP": failNoQP, "sync": failSync, "dial": failDial, "peer": failPeer,
+		"busy": failBusy, "kernel": failKernel, "other": failOther} {
 		t.Run(name, func(t *testing.T) { add(t, all) })
 	}
 	p := &failtest.Package{Failures: all, Names: map[error]string{
-		ErrRejected: "[ErrRejected]", ErrUnreachable: "[ErrUnreachable]", ErrTimeout: "[ErrTimeout]", ErrDisconnected: "[ErrDisconnected]",
-		ErrPrivateData: "[ErrPrivateData]", ErrNoQP: "[ErrNoQP]", ErrSharedCQ: "[ErrSharedCQ]", ErrListenerClosed: "[ErrListenerClosed]",
-		uverbs.ErrClosed: "[uverbs.ErrClosed]", uverbs.ErrBusy: "[uverbs.ErrBusy]", uverbs.ErrInvalid: "[uverbs.ErrInvalid]",
-		uverbs.ErrNotSupported: "[uverbs.ErrNotSupported]", uverbs.ErrNoDevice: "[uverbs.ErrNoDevice]", uverbs.ErrNoNode: "[uverbs.ErrNoNode]",
+		ErrRejected: "[ErrRejected]", ErrUnreachable: "[ErrUnreachable]", ErrTimeout: "[ErrTimeout]",
+		ErrDisconnected: "[ErrDisconnected]",
+		ErrPrivateData:  "[ErrPrivateData]", ErrNoQP: "[ErrNoQP]", ErrSharedCQ: "[ErrSharedCQ]",
+		ErrListenerClosed: "[ErrListenerClosed]", uverbs.ErrClosed: "[uverbs.ErrClosed]", uverbs.ErrBusy: "[uverbs.ErrBusy]",
+		uverbs.ErrInvalid: "[uverbs.ErrInvalid]", uverbs.ErrNotSupported: "[uverbs.ErrNotSupported]",
+		uverbs.ErrNoDevice: "[uverbs.ErrNoDevice]", uverbs.ErrNoNode: "[uverbs.ErrNoNode]",
 		context.Canceled: "the cause of the context's end",
 	}}
 	p.Check(t)

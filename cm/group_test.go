@@ -21,7 +21,8 @@ func TestMembership(t *testing.T) {
 	attached := func() int { return r.loop().k.Count("ATTACH_MCAST") - r.loop().k.Count("DETACH_MCAST") }
 	m := good(i.JoinMulticast(group, JoinFull))(t)
 	e := k.next(EventMulticastJoin, i)
-	if e.Membership != m || m.Group != group || e.UD.QPN != 0xffffff || e.UD.AH.DGID != uverbs.GIDFromAddr(group) || attached() != 1 {
+	if e.Membership != m || m.Group != group || e.UD.QPN != 0xffffff || e.UD.AH.DGID != uverbs.GIDFromAddr(group) ||
+		attached() != 1 {
 		t.Errorf("%+v, %d attached", e, attached())
 	}
 	sender := good(i.JoinMulticast(netip.MustParseAddr("ff0e::9"), JoinSendOnly))(t)

@@ -174,7 +174,8 @@ func TestAcceptAfterTheEnd(t *testing.T) {
 			go func() { done <- second(l.Accept(ctx)) }()
 			go func() { done <- second(l.Request(ctx)) }()
 			check(t, c.end(r, l))
-			for _, err := range []error{<-done, <-done, second(l.Accept(ctx)), second(l.Request(ctx)), second(l.ID().GetRequest(ctx))} {
+			for _, err := range []error{<-done, <-done, second(l.Accept(ctx)), second(l.Request(ctx)),
+				second(l.ID().GetRequest(ctx))} {
 				is(t, "after the end", err, ErrListenerClosed, net.ErrClosed, c.want)
 			}
 			is(t, "with a context that has ended", second(l.Accept(ended())), context.Canceled)
@@ -298,7 +299,8 @@ func TestCancelOldest(t *testing.T) {
 		}
 		return all
 	}
-	for n, want := range [][]bool{{false, false, false, false}, {false, false, true, false}, {false, false, true, true}, {false, false, true, true}} {
+	for n, want := range [][]bool{{false, false, false, false}, {false, false, true, false}, {false, false, true, true},
+		{false, false, true, true}} {
 		timer := l.cancelOldest(n)
 		if got := canceled(); !slices.Equal(got, want) {
 			t.Errorf("for %d requests: canceled %v, want %v", n, got, want)

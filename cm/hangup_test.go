@@ -119,7 +119,8 @@ func TestHangUpWithoutDevice(t *testing.T) {
 				s.ID.mu.Lock() // the flush has finished
 				err := s.reason()
 				s.ID.mu.Unlock()
-				if want := "cm: " + s.name() + ": the device has been removed: close the id (EIO)"; err == nil || err.Error() != want {
+				if want := "cm: " + s.name() + ": the device has been removed: close the id (EIO)"; err == nil ||
+					err.Error() != want {
 					t.Errorf("%v; want %s", err, want)
 				}
 			}

@@ -54,21 +54,25 @@ func walk(t *testing.T, ip netip.Addr) {
 	child := e.ID
 	closing(t, child)
 	// The peer sees depth and resources exchanged.
-	want := cm.ConnParam{ResponderResources: 2, InitiatorDepth: 3, RetryCount: 5, RNRRetryCount: 6, FlowControl: true, QPN: client.QP().QPN()}
+	want := cm.ConnParam{ResponderResources: 2, InitiatorDepth: 3, RetryCount: 5, RNRRetryCount: 6, FlowControl: true,
+		QPN: client.QP().QPN()}
 	got := e.Conn
 	if e.Listener != server || string(e.PrivateData[:8]) != "question" || len(e.PrivateData) != 56 {
 		t.Errorf("request of %p with %q", e.Listener, e.PrivateData)
 	}
-	if got.ResponderResources != want.ResponderResources || got.InitiatorDepth != want.InitiatorDepth || got.RetryCount != want.RetryCount ||
-		got.RNRRetryCount != want.RNRRetryCount || got.FlowControl != want.FlowControl || got.SRQ || got.QPN != want.QPN {
+	if got.ResponderResources != want.ResponderResources || got.InitiatorDepth != want.InitiatorDepth ||
+		got.RetryCount != want.RetryCount || got.RNRRetryCount != want.RNRRetryCount || got.FlowControl != want.FlowControl ||
+		got.SRQ || got.QPN != want.QPN {
 		t.Errorf("request %+v, want %+v", got, want)
 	}
-	if child.Context != "the listener's" || child.PeerAddr().Addr() != ip || child.LocalAddr() != to || child.LocalGID() != gid || child.PeerGID() != gid {
+	if child.Context != "the listener's" || child.PeerAddr().Addr() != ip || child.LocalAddr() != to ||
+		child.LocalGID() != gid || child.PeerGID() != gid {
 		t.Errorf("child %v to %v, context %v", child.LocalAddr(), child.PeerAddr(), child.Context)
 	}
 	check(t, child.CreateQP(nil, small()))
 	// Accept may lower both values.
-	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("answer"), ResponderResources: 2, InitiatorDepth: 1, RNRRetryCount: 4}))
+	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("answer"), ResponderResources: 2, InitiatorDepth: 1,
+		RNRRetryCount: 4}))
 	e = k.good(t, cm.EventEstablished, client)
 	if got := e.Conn; string(e.PrivateData[:6]) != "answer" || len(e.PrivateData) != 196 || got.QPN != child.QP().QPN() ||
 		got.ResponderResources != 1 || got.InitiatorDepth != 2 || got.RNRRetryCount != 4 {

@@ -78,7 +78,8 @@ func TestDeviceTooMuchDataToAccept(t *testing.T) {
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	for _, n := range []int{acceptMax + 1, 255, 256} {
 		client, child := k.request(t, cm.PSTCP, to, nil)
-		isError(t, child.Accept(&cm.ConnParam{PrivateData: data(n)}), []error{cm.ErrPrivateData, unix.EINVAL}, itoa(n)+" bytes", "room for 196")
+		isError(t, child.Accept(&cm.ConnParam{PrivateData: data(n)}), []error{cm.ErrPrivateData, unix.EINVAL},
+			itoa(n)+" bytes", "room for 196")
 		check(t, child.Close())
 		isError(t, k.next(t, cm.EventRejected, client).Err(), []error{cm.ErrRejected})
 		check(t, client.Close())

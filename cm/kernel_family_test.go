@@ -36,21 +36,25 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 		"passive": {deviceIP, "4000", &cm.AddrInfo{Flags: cm.Passive},
 			[]cm.AddrInfo{{Flags: cm.Passive, Family: cm.IPv4, QPType: uverbs.RC, PortSpace: cm.PSTCP, Src: four}}, nil},
 		"passive, any": {"", "4000", &cm.AddrInfo{Flags: cm.Passive},
-			[]cm.AddrInfo{{Flags: cm.Passive, Family: cm.IPv6, QPType: uverbs.RC, PortSpace: cm.PSTCP, Src: at("::", 4000)}}, nil},
+			[]cm.AddrInfo{{Flags: cm.Passive, Family: cm.IPv6, QPType: uverbs.RC, PortSpace: cm.PSTCP, Src: at("::", 4000)}},
+			nil},
 		"passive, any of IPv4": {"", "4000", &cm.AddrInfo{Flags: cm.Passive, Family: cm.IPv4},
-			[]cm.AddrInfo{{Flags: cm.Passive, Family: cm.IPv4, QPType: uverbs.RC, PortSpace: cm.PSTCP, Src: at("0.0.0.0", 4000)}}, nil},
+			[]cm.AddrInfo{{Flags: cm.Passive, Family: cm.IPv4, QPType: uverbs.RC, PortSpace: cm.PSTCP,
+				Src: at("0.0.0.0", 4000)}}, nil},
 		"name of IPv4":      {"rnode", "4000", &cm.AddrInfo{Family: cm.IPv4}, []cm.AddrInfo{rc(cm.IPv4, four)}, nil},
 		"name of IPv6":      {"rnode", "4000", &cm.AddrInfo{Family: cm.IPv6}, []cm.AddrInfo{rc(cm.IPv6, six)}, nil},
 		"nobody":            {"", "4000", nil, nil, []error{uverbs.ErrInvalid}},
 		"name for a number": {"rnode", "4000", &cm.AddrInfo{Flags: cm.NumericHost}, nil, []error{uverbs.ErrInvalid}},
 		"other family":      {deviceIP, "4000", &cm.AddrInfo{Family: cm.IPv6}, nil, []error{uverbs.ErrInvalid}},
 		"unknown family":    {deviceIP, "4000", &cm.AddrInfo{Family: 99}, nil, []error{uverbs.ErrNotSupported}},
-		"AF_IB":             {deviceIP, "4000", &cm.AddrInfo{Family: cm.IB}, nil, []error{uverbs.ErrNotSupported, unix.EAFNOSUPPORT}},
-		"unknown name":      {"nowhere.invalid", "4000", nil, nil, []error{cm.ErrUnreachable}},
-		"unknown service":   {deviceIP, "nosuch", nil, nil, []error{uverbs.ErrInvalid}},
-		"service too high":  {deviceIP, "65536", nil, nil, []error{uverbs.ErrInvalid}},
+		"AF_IB": {deviceIP, "4000", &cm.AddrInfo{Family: cm.IB}, nil,
+			[]error{uverbs.ErrNotSupported, unix.EAFNOSUPPORT}},
+		"unknown name":     {"nowhere.invalid", "4000", nil, nil, []error{cm.ErrUnreachable}},
+		"unknown service":  {deviceIP, "nosuch", nil, nil, []error{uverbs.ErrInvalid}},
+		"service too high": {deviceIP, "65536", nil, nil, []error{uverbs.ErrInvalid}},
 		// "for example, if hints.ai_qptype and hints.ai_port_space are inconsistent" (rdma_getaddrinfo(3)).
-		"UD in TCP": {deviceIP, "4000", &cm.AddrInfo{QPType: uverbs.UD, PortSpace: cm.PSTCP}, nil, []error{uverbs.ErrInvalid}},
+		"UD in TCP": {deviceIP, "4000", &cm.AddrInfo{QPType: uverbs.UD, PortSpace: cm.PSTCP}, nil,
+			[]error{uverbs.ErrInvalid}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := cm.GetAddrInfo(limit(t), test.node, test.service, test.hints)
@@ -63,7 +67,8 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 				t.Fatalf("%v, want %v", got, test.want)
 			}
 			for k, a := range got {
-				if w := test.want[k]; a.Flags != w.Flags || a.Family != w.Family || a.QPType != w.QPType || a.PortSpace != w.PortSpace || a.Src != w.Src || a.Dst != w.Dst {
+				if w := test.want[k]; a.Flags != w.Flags || a.Family != w.Family || a.QPType != w.QPType ||
+					a.PortSpace != w.PortSpace || a.Src != w.Src || a.Dst != w.Dst {
 					t.Errorf("%+v, want %+v", a, w)
 				}
 			}

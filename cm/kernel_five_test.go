@@ -18,12 +18,15 @@ type example struct {
 // TestDeviceFiveFunctions runs the examples of docs/five-functions.md.
 func TestDeviceFiveFunctions(t *testing.T) {
 	runExamples(t, []example{
-		{"PostRecv", ExampleConn_PostRecv, "receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
-		{"PostSend", ExampleConn_PostSend, "send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
+		{"PostRecv", ExampleConn_PostRecv,
+			"receive 0: one\nreceive 1: two\nreceive 2: three\nreceive 3: four\nreceive 0: five\nreceive 1: six\n"},
+		{"PostSend", ExampleConn_PostSend,
+			"send 7 is complete\nreceived \"out of registered memory\"\nreceived \"inline\"\n"},
 		{"PostRead", ExampleConn_PostRead, "READ of 22 bytes: what the server offers\n"},
 		{"PostWriteImm", ExampleConn_PostWriteImm, "19 bytes at 16: written by the peer\n"},
 		{"RecvComp", ExampleConn_RecvComp, "nothing yet: true\nreceive 0: late\nreceive 1 is flushed: true\n"},
-		{"ibv_post_recv", Example_ibvPostRecv, "2 are posted, the next is bad: true\nreceive 10: to the list\nreceive 11: to the list\n"},
+		{"ibv_post_recv", Example_ibvPostRecv,
+			"2 are posted, the next is bad: true\nreceive 10: to the list\nreceive 11: to the list\n"},
 	})
 }
 

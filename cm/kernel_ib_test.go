@@ -57,13 +57,16 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	if client.LocalGID() != gid || client.PeerGID() != gid || client.Port() != 1 || client.LocalAddr().IsValid() {
 		t.Errorf("from %v, port %d, to %v, %v", client.LocalGID(), client.Port(), client.PeerGID(), client.LocalAddr())
 	}
-	path := cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, DGID: gid, SGID: gid, DLID: uint16(port.LID), SLID: uint16(port.LID),
-		Reversible: true, NumPaths: 1, PKey: 0xffff, MTU: port.ActiveMTU, Rate: 3, LifeTime: 14}
-	isError(t, k.id(t, ps).ResolveIB(&cm.IBAddr{GID: gid, PKey: 0xffff}, addr, 0), []error{uverbs.ErrNotSupported, unix.EPROTONOSUPPORT}, "port space")
+	path := cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, DGID: gid, SGID: gid,
+		DLID: uint16(port.LID), SLID: uint16(port.LID), Reversible: true, NumPaths: 1, PKey: 0xffff, MTU: port.ActiveMTU,
+		Rate: 3, LifeTime: 14}
+	isError(t, k.id(t, ps).ResolveIB(&cm.IBAddr{GID: gid, PKey: 0xffff}, addr, 0),
+		[]error{uverbs.ErrNotSupported, unix.EPROTONOSUPPORT}, "port space")
 	isError(t, client.SetPaths([]cm.PathRecord{{}}), []error{uverbs.ErrInvalid})
 	check(t, client.SetPaths([]cm.PathRecord{path}))
 	k.good(t, cm.EventRouteResolved, client)
-	if got := must(client.Paths())(t); len(got) != 1 || got[0].DLID != path.DLID || got[0].SLID != path.SLID || got[0].DGID != gid {
+	if got := must(client.Paths())(t); len(got) != 1 || got[0].DLID != path.DLID || got[0].SLID != path.SLID ||
+		got[0].DGID != gid {
 		t.Errorf("the paths are %+v, set was %+v", got, path)
 	}
 	check(t, client.CreateQP(nil, small()))

@@ -85,7 +85,8 @@ func stop(step string) {
 // gone checks the error of a side whose peer was killed.
 func gone(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, context.DeadlineExceeded) || !withdrawn(err) && !errors.Is(err, uverbs.WCWRFlushErr) && !errors.Is(err, uverbs.WCRetryExcErr) {
+	if errors.Is(err, context.DeadlineExceeded) || !withdrawn(err) && !errors.Is(err, uverbs.WCWRFlushErr) &&
+		!errors.Is(err, uverbs.WCRetryExcErr) {
 		t.Errorf("the peer was killed: %v", err)
 	}
 }

@@ -117,7 +117,8 @@ func TestDeviceMulticastSendOnly(t *testing.T) {
 	defer mr.Close()
 	check(t, sender.PostRecv(1, mr.SGE(0, 256)))
 	check(t, receiver.PostRecv(2, mr.SGE(256, 256)))
-	must(sender.QP().PostSend(uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend, Inline: []byte("out"), AH: ah, QPN: where.QPN, QKey: where.QKey}))(t)
+	must(sender.QP().PostSend(uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend, Inline: []byte("out"), AH: ah, QPN: where.QPN,
+		QKey: where.QKey}))(t)
 	must(receiver.RecvComp(k.ctx))(t)
 	silent(t, sender)
 	check(t, m.Leave())
@@ -139,7 +140,8 @@ func TestDeviceMulticastGroups(t *testing.T) {
 		mr := must(i.AllocMsgs(256))(t)
 		check(t, i.PostRecv(1, mr.SGE(0, 256)))
 		ah := must(sender.PD().CreateAH(where.AH))(t)
-		must(sender.QP().PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte(name), AH: ah, QPN: where.QPN, QKey: where.QKey}))(t)
+		must(sender.QP().PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte(name), AH: ah, QPN: where.QPN,
+			QKey: where.QKey}))(t)
 		if wc := must(i.RecvComp(k.ctx))(t); string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]) != name {
 			t.Errorf("%q arrived", mr.Bytes()[uverbs.GRHLen:wc.ByteLen])
 		}
@@ -160,7 +162,8 @@ func TestDeviceMulticastBad(t *testing.T) {
 	group := netip.MustParseAddr("239.1.2.8")
 	isError(t, second(i.JoinMulticast(group, cm.JoinFull)), []error{uverbs.ErrInvalid}, group.String(), "bound")
 	check(t, i.Bind(at(deviceIP, 0)))
-	isError(t, second(i.JoinMulticast(netip.MustParseAddr(deviceIP), cm.JoinFull)), []error{uverbs.ErrInvalid}, "not a multicast address")
+	isError(t, second(i.JoinMulticast(netip.MustParseAddr(deviceIP), cm.JoinFull)), []error{uverbs.ErrInvalid},
+		"not a multicast address")
 	isError(t, second(i.JoinMulticast(netip.Addr{}, cm.JoinFull)), []error{uverbs.ErrInvalid})
 	isError(t, second(i.JoinMulticast(group, 7)), []error{uverbs.ErrInvalid})
 	// Without a QP, the id joins and nothing is attached.

@@ -46,7 +46,8 @@ func TestDeviceReuseAddr(t *testing.T) {
 		check(t, both[n].SetReuseAddr(true))
 		check(t, both[n].Bind(at(deviceIP, both[0].LocalAddr().Port())))
 	}
-	isError(t, both[1].Listen(0), []error{unix.EADDRINUSE}, both[0].LocalAddr().String(), "another id is bound to that address and port")
+	isError(t, both[1].Listen(0), []error{unix.EADDRINUSE}, both[0].LocalAddr().String(),
+		"another id is bound to that address and port")
 	check(t, both[0].Close())
 	check(t, both[1].Listen(0))
 }

@@ -71,7 +71,8 @@ func TestDeviceExternalQP(t *testing.T) {
 	attr, mask, err := client.InitQPAttr(uverbs.StateRTR) // the peer is not known yet
 	check(t, err)
 	isError(t, a.qp.Modify(attr, mask), []error{uverbs.ErrInvalid}, "DestQPN")
-	check(t, client.Connect(&cm.ConnParam{QPN: a.qp.QPN(), ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7}))
+	check(t, client.Connect(&cm.ConnParam{QPN: a.qp.QPN(), ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7,
+		RNRRetryCount: 7}))
 	e := k.good(t, cm.EventConnectRequest, nil)
 	child := e.ID
 	closing(t, child)
@@ -80,7 +81,8 @@ func TestDeviceExternalQP(t *testing.T) {
 	}
 	b := newOutside(t, child.PD())
 	b.to(t, child, uverbs.StateInit, uverbs.StateRTR, uverbs.StateRTS)
-	check(t, child.Accept(&cm.ConnParam{QPN: b.qp.QPN(), ResponderResources: 1, InitiatorDepth: 1, RNRRetryCount: 7, PrivateData: []byte("come in")}))
+	check(t, child.Accept(&cm.ConnParam{QPN: b.qp.QPN(), ResponderResources: 1, InitiatorDepth: 1, RNRRetryCount: 7,
+		PrivateData: []byte("come in")}))
 	e = k.good(t, cm.EventConnectResponse, client)
 	if e.Conn.QPN != b.qp.QPN() || string(e.PrivateData[:7]) != "come in" {
 		t.Errorf("the response is of QP %d with %.7q, want %d", e.Conn.QPN, e.PrivateData, b.qp.QPN())
@@ -90,7 +92,8 @@ func TestDeviceExternalQP(t *testing.T) {
 	k.good(t, cm.EventEstablished, child)
 
 	must(b.qp.PostRecv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.mr.SGE(0, 64)}}))(t)
-	must(a.qp.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("outside")}))(t)
+	must(a.qp.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+		Inline: []byte("outside")}))(t)
 	a.done(t, 2)
 	b.done(t, 1)
 	if got := string(b.mr.Bytes()[:7]); got != "outside" {
@@ -147,7 +150,8 @@ func TestDeviceOwnEverything(t *testing.T) {
 	cfg := small()
 	cfg.SendCQ, cfg.RecvCQ = cq, cq
 	client, server := connect(t, l, &cm.Options{PD: pd, QP: cfg})
-	if client.PD() != pd || client.QP().PD() != pd || client.QP().SendCQ() != cq || client.QP().RecvCQ() != cq || client.Verbs() == dev {
+	if client.PD() != pd || client.QP().PD() != pd || client.QP().SendCQ() != cq || client.QP().RecvCQ() != cq ||
+		client.Verbs() == dev {
 		t.Error("the connection is not made of what it was given")
 	}
 	// "This call should only be used on rdma_cm_id's that do not share CQs"

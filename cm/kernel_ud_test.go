@@ -30,7 +30,8 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 	}
 	wc := must(to.RecvComp(ctx))(t)
 	// "the first 40 bytes": IBA vol. 1, 11.4.1.2: the GRH comes before the data.
-	if got := string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]); got != text || wc.WRID != 3 || wc.Flags&uverbs.WCGRH == 0 || wc.SrcQP != from.QP().QPN() {
+	if got := string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]); got != text || wc.WRID != 3 || wc.Flags&uverbs.WCGRH == 0 ||
+		wc.SrcQP != from.QP().QPN() {
 		t.Errorf("%q arrived: %+v", got, wc)
 	}
 	return wc, append([]byte(nil), mr.Bytes()[:uverbs.GRHLen]...)
@@ -47,7 +48,8 @@ func TestDeviceUD(t *testing.T) {
 			client, child := lookUp(t, k, to)
 			// "If the QP is unconnected, it will be ready to post sends" (rdma_create_qp(3)).
 			for _, i := range []*cm.ID{client, child} {
-				if a := must(i.QP().Query(uverbs.MaskState | uverbs.MaskQKey))(t); a.State != uverbs.StateRTS || a.QKey != cm.UDQKey {
+				if a := must(i.QP().Query(uverbs.MaskState | uverbs.MaskQKey))(t); a.State != uverbs.StateRTS ||
+					a.QKey != cm.UDQKey {
 					t.Errorf("the QP is in %v with Q_Key %#x", a.State, a.QKey)
 				}
 			}
@@ -55,7 +57,8 @@ func TestDeviceUD(t *testing.T) {
 			e := k.good(t, cm.EventEstablished, client)
 			carried(t, e.PrivateData, []byte("here"), acceptMaxUD)
 			gid := uverbs.GIDFromAddr(netip.MustParseAddr(ip))
-			if e.UD.QPN != child.QP().QPN() || e.UD.QKey != cm.UDQKey || e.UD.AH.DGID != gid || e.UD.AH.Port != 1 || !e.UD.AH.IsGlobal {
+			if e.UD.QPN != child.QP().QPN() || e.UD.QKey != cm.UDQKey || e.UD.AH.DGID != gid || e.UD.AH.Port != 1 ||
+				!e.UD.AH.IsGlobal {
 				t.Errorf("where to send: %+v", e.UD)
 			}
 			wc, grh := datagram(t, client, child, e.UD, "question")
@@ -164,7 +167,8 @@ func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
 	client, child := k.request(t, cm.PSUDP, to, nil)
-	isError(t, child.Accept(&cm.ConnParam{PrivateData: data(acceptMaxUD + 1)}), []error{cm.ErrPrivateData}, "137 bytes", "room for 136")
+	isError(t, child.Accept(&cm.ConnParam{PrivateData: data(acceptMaxUD + 1)}), []error{cm.ErrPrivateData}, "137 bytes",
+		"room for 136")
 	k.next(t, cm.EventUnreachable, client)
 }
 

@@ -63,7 +63,8 @@ func waitGID(t testing.TB, ip netip.Addr) {
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	defer dev.Close()
 	eventually(t, "GID "+ip.String(), func() bool {
-		return slices.ContainsFunc(must(dev.GIDs(1))(t), func(g uverbs.GIDEntry) bool { return g.GID == uverbs.GIDFromAddr(ip) })
+		return slices.ContainsFunc(must(dev.GIDs(1))(t),
+			func(g uverbs.GIDEntry) bool { return g.GID == uverbs.GIDFromAddr(ip) })
 	})
 }
 
@@ -305,7 +306,8 @@ func parked(t testing.TB, n int) {
 		count := 0
 		for _, g := range strings.Split(stacks, "\n\n") {
 			head, rest, _ := strings.Cut(g, "\n")
-			if strings.Contains(rest, "/cm.") && (strings.Contains(head, "[select") || strings.Contains(head, "[IO wait") || strings.Contains(head, "[chan receive")) {
+			if strings.Contains(rest, "/cm.") && (strings.Contains(head, "[select") || strings.Contains(head, "[IO wait") ||
+				strings.Contains(head, "[chan receive")) {
 				count++
 			}
 		}

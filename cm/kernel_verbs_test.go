@@ -193,7 +193,8 @@ func TestDeviceReadWrite(t *testing.T) {
 	source := must(child.RegRead(bytes.Repeat([]byte("read me "), 8)))(t)
 	closing(t, source)
 	check(t, client.PostRead(1, uverbs.Signaled, source.Addr(), source.RKey(), local.SGE(0, 64)))
-	if wc := must(client.SendComp(k.ctx))(t); wc.WRID != 1 || wc.Opcode != uverbs.WCRead || !bytes.Equal(local.Bytes()[:64], source.Bytes()) {
+	if wc := must(client.SendComp(k.ctx))(t); wc.WRID != 1 || wc.Opcode != uverbs.WCRead ||
+		!bytes.Equal(local.Bytes()[:64], source.Bytes()) {
 		t.Errorf("%+v: %q", wc, local.Bytes()[:64])
 	}
 	check(t, client.PostRead(2, uverbs.Signaled, source.Addr(), source.RKey(), local.SGE(64, 4), local.SGE(100, 4)))

@@ -59,7 +59,8 @@ func TestDeviceXRC(t *testing.T) {
 		e := k.good(t, cm.EventEstablished, client)
 		k.good(t, cm.EventEstablished, child)
 		srqn := binary.BigEndian.Uint32(e.PrivateData)
-		must(client.QP().PostSend(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte{byte(n)}, RemoteSRQN: srqn}))(t)
+		must(client.QP().PostSend(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			Inline: []byte{byte(n)}, RemoteSRQN: srqn}))(t)
 		must(client.SendComp(k.ctx))(t)
 		if wc := must(l.RecvComp(k.ctx))(t); wc.WRID != n || wc.QPNum != child.QP().QPN() || mr.Bytes()[64*n] != byte(n) {
 			t.Errorf("connection %d: %+v", n, wc)

@@ -52,11 +52,12 @@ var endings = map[string]struct {
 	end  func(r *rig, a, p *SyncID) error
 	want error
 }{
-	"by the peer":            {func(_ *rig, a, _ *SyncID) error { return a.ID.Disconnect() }, ErrDisconnected},
-	"by the peer's Close":    {func(_ *rig, a, _ *SyncID) error { return a.Close() }, ErrDisconnected},
-	"by this side":           {func(_ *rig, _, p *SyncID) error { return p.ID.Disconnect() }, ErrDisconnected},
-	"with the device":        {func(r *rig, _, _ *SyncID) error { r.RemoveDevice(); return nil }, uverbs.ErrDeviceGone},
-	"by the peer, who waits": {func(_ *rig, a, _ *SyncID) error { return a.Disconnect(context.Background()) }, ErrDisconnected},
+	"by the peer":         {func(_ *rig, a, _ *SyncID) error { return a.ID.Disconnect() }, ErrDisconnected},
+	"by the peer's Close": {func(_ *rig, a, _ *SyncID) error { return a.Close() }, ErrDisconnected},
+	"by this side":        {func(_ *rig, _, p *SyncID) error { return p.ID.Disconnect() }, ErrDisconnected},
+	"with the device":     {func(r *rig, _, _ *SyncID) error { r.RemoveDevice(); return nil }, uverbs.ErrDeviceGone},
+	"by the peer, who waits": {func(_ *rig, a, _ *SyncID) error { return a.Disconnect(context.Background()) },
+		ErrDisconnected},
 }
 
 // TestWaitsEnd checks that the end of a connection ends the waits on its queues, even if no request is posted and with

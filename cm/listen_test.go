@@ -60,8 +60,8 @@ func TestReuseAddr(t *testing.T) {
 // TestGroupTexts checks the errors of JoinMulticast for wrong arguments.
 func TestGroupTexts(t *testing.T) {
 	newRig(t)
-	for group, want := range map[string]string{"239.1.2.3:99": "groups have no port", "192.0.2.1": "not a multicast address",
-		"239.9.9.9": "Options.LocalAddr"} {
+	for group, want := range map[string]string{"239.1.2.3:99": "groups have no port",
+		"192.0.2.1": "not a multicast address", "239.9.9.9": "Options.LocalAddr"} {
 		if _, err := JoinMulticast(limit(t), group, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", group, err, want)
 		}
@@ -88,8 +88,10 @@ func TestRecvOnProgramsSRQ(t *testing.T) {
 func TestChooseZone(t *testing.T) {
 	ip := netip.MustParseAddr("fe80::1")
 	gid := uverbs.GIDFromAddr(ip)
-	one := []uverbs.GIDEntry{{GID: gid, Index: 0, Netdev: "eth0"}, {GID: gid, Index: 1, Netdev: "eth0"}, {GID: uverbs.GID{1}, Index: 2, Netdev: "eth1"}}
-	vlans := append(one, uverbs.GIDEntry{GID: gid, Index: 3, Netdev: "eth0.7"}, uverbs.GIDEntry{GID: gid, Index: 4, Netdev: "eth0.8"})
+	one := []uverbs.GIDEntry{{GID: gid, Index: 0, Netdev: "eth0"}, {GID: gid, Index: 1, Netdev: "eth0"},
+		{GID: uverbs.GID{1}, Index: 2, Netdev: "eth1"}}
+	vlans := append(one, uverbs.GIDEntry{GID: gid, Index: 3, Netdev: "eth0.7"},
+		uverbs.GIDEntry{GID: gid, Index: 4, Netdev: "eth0.8"})
 	for _, tc := range []struct {
 		entries   []uverbs.GIDEntry
 		peer, own string

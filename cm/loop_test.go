@@ -31,7 +31,8 @@ type loop struct {
 }
 
 func newLoop() *loop {
-	return &loop{k: ioctltest.NewKernel(loopDriver), made: map[uint32][2]uint32{}, cqs: map[uint32]*loopCQ{}, qps: map[uint32]*loopQP{}}
+	return &loop{k: ioctltest.NewKernel(loopDriver), made: map[uint32][2]uint32{}, cqs: map[uint32]*loopCQ{},
+		qps: map[uint32]*loopQP{}}
 }
 
 func (l *loop) DriverID() uint32              { return loopDriver }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (l *loop) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
+func (l *loop) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply,
+	error) {
 	r, err := create(nil, nil)
 	if err != nil {
 		return nil, r, err
@@ -17,8 +18,9 @@ func (l *loop) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cqs := l.made[r.Handle]
-	q := &loopQP{l: l, pd: env.PD, handle: r.Handle, num: r.Number, cap: uverbs.QPCap(r.Cap), ud: cfg.Type == uverbs.UD, all: cfg.SignalAll,
-		sendCQ: l.cqs[cqs[0]], recvCQ: l.cqs[cqs[1]], receives: make([]uint64, 0, r.Cap.MaxRecvWR), ticket: leak.Track("ring of", "QP")}
+	q := &loopQP{l: l, pd: env.PD, handle: r.Handle, num: r.Number, cap: uverbs.QPCap(r.Cap), ud: cfg.Type == uverbs.UD,
+		all: cfg.SignalAll, sendCQ: l.cqs[cqs[0]], recvCQ: l.cqs[cqs[1]], receives: make([]uint64, 0, r.Cap.MaxRecvWR),
+		ticket: leak.Track("ring of", "QP")}
 	l.qps[r.Handle] = q
 	if l.ece != 0 {
 		return &loopECE{loopQP: q, granted: l.ece}, r, nil
@@ -143,7 +145,8 @@ func (q *loopQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 // The batch has room for one request, because package cm does not use batches.
 func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
 func (q *loopQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
-	q.batch = uverbs.SendWR{WRID: wrID, Opcode: uverbs.Opcode(op.Opcode()), Flags: uverbs.SendFlags(op.Flags()), RemoteAddr: raddr, RKey: rkey, Imm: imm}
+	q.batch = uverbs.SendWR{WRID: wrID, Opcode: uverbs.Opcode(op.Opcode()), Flags: uverbs.SendFlags(op.Flags()),
+		RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
 
 func (q *loopQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, _ uverbs.SGE) {

@@ -72,7 +72,8 @@ func TestGoldenPeers(t *testing.T) {
 	try("accept UDP", 136, answer(PSUDP, ul, accepted))
 
 	i := k.resolved(PSTCP, l.LocalAddr())
-	for name, p := range map[string]ConnParam{"responder": {ResponderResources: 17}, "initiator": {InitiatorDepth: 17}, "retry": {RetryCount: 8}, "RNR": {RNRRetryCount: 8}} {
+	for name, p := range map[string]ConnParam{"responder": {ResponderResources: 17}, "initiator": {InitiatorDepth: 17},
+		"retry": {RetryCount: 8}, "RNR": {RNRRetryCount: 8}} {
 		b.add("connect: "+name, i.Connect(&p))
 	}
 	b.add("connect: no QP", i.Connect(nil))

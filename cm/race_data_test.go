@@ -43,7 +43,8 @@ func TestDataStress(t *testing.T) {
 						return
 					}
 				}
-				if err := errors.Join(p.PostRecv(uint64(n), uverbs.SGE{}), a.PostSend(uint64(n), uverbs.Signaled, uverbs.SGE{})); err != nil {
+				if err := errors.Join(p.PostRecv(uint64(n), uverbs.SGE{}),
+					a.PostSend(uint64(n), uverbs.Signaled, uverbs.SGE{})); err != nil {
 					t.Error(err)
 					return
 				}

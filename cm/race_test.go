@@ -14,7 +14,8 @@ import (
 // over reports whether err is an error of a call whose id, or whose peer, was closed
 // while it ran.
 func over(err error) bool {
-	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected, context.Canceled} {
+	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected,
+		context.Canceled} {
 		if errors.Is(err, e) {
 			return true
 		}

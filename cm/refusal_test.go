@@ -61,7 +61,8 @@ func TestGoldenRefusals(t *testing.T) {
 
 	// Two listeners.
 	first := k.listen(PSTCP)
-	for name, addr := range map[string]netip.AddrPort{"same address": first.LocalAddr(), "any address": at(netip.IPv4Unspecified(), first.LocalAddr().Port())} {
+	for name, addr := range map[string]netip.AddrPort{"same address": first.LocalAddr(),
+		"any address": at(netip.IPv4Unspecified(), first.LocalAddr().Port())} {
 		b.add("two listeners: "+name, k.id(PSTCP).Bind(addr))
 	}
 	reused := [2]*ID{k.id(PSTCP), k.id(PSTCP)}

@@ -92,7 +92,8 @@ func (r *rig) empty(t testing.TB) {
 // interfaceAddrs replaces net.InterfaceAddrs. The machine also has addresses that do
 // not belong to an RDMA device.
 func (r *rig) interfaceAddrs() ([]net.Addr, error) {
-	ips := []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}, &net.IPNet{IP: net.IPv4(203, 0, 113, 1), Mask: net.CIDRMask(24, 32)}}
+	ips := []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)},
+		&net.IPNet{IP: net.IPv4(203, 0, 113, 1), Mask: net.CIDRMask(24, 32)}}
 	for _, ip := range r.Addrs {
 		if !ip.IsMulticast() {
 			ips = append(ips, &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(24, ip.BitLen())})

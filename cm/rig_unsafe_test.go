@@ -21,7 +21,8 @@ func (l *loop) open(key deviceKey, rnic bool) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := uverbs.Device{Name: "loop0", Index: int(key.index), NodeGUID: key.guid, Ports: len(l.k.Ports), DriverID: loopDriver}
+	info := uverbs.Device{Name: "loop0", Index: int(key.index), NodeGUID: key.guid, Ports: len(l.k.Ports),
+		DriverID: loopDriver}
 	ctx, err := newContext(ioctl.NewFake(fd, "uverbs0", loopDriver, l), info, l)
 	if err != nil {
 		return nil, err

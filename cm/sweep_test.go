@@ -126,7 +126,8 @@ func typed(t testing.TB, what string, err error, also ...error) {
 	t.Helper()
 	var own *Error
 	var verbs *uverbs.Error
-	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) || slices.ContainsFunc(also, func(e error) bool { return errors.Is(err, e) }) {
+	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) ||
+		slices.ContainsFunc(also, func(e error) bool { return errors.Is(err, e) }) {
 		sound(t, what, err)
 		return
 	}

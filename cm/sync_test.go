@@ -78,7 +78,8 @@ func TestSyncConnection(t *testing.T) {
 	if is(t, "a receive", err, uverbs.WCWRFlushErr); wc.WRID != 5 {
 		t.Errorf("%+v", wc)
 	}
-	is(t, "a call after the end", p.call(limit(t), "connect", connectResults, func() error { return nil }), ErrDisconnected)
+	is(t, "a call after the end", p.call(limit(t), "connect", connectResults, func() error { return nil }),
+		ErrDisconnected)
 	check(t, a.Disconnect(limit(t)))
 }
 
@@ -119,7 +120,8 @@ func TestSyncRejected(t *testing.T) {
 	check(t, p.Reject([]byte("no")))
 	err := <-refused
 	var e *Error
-	if is(t, "connect", err, ErrRejected, unix.ECONNREFUSED); errors.As(err, &e) && (e.Reason != RejectConsumer || string(e.PrivateData[:3]) != "no\x00") {
+	if is(t, "connect", err, ErrRejected, unix.ECONNREFUSED); errors.As(err, &e) &&
+		(e.Reason != RejectConsumer || string(e.PrivateData[:3]) != "no\x00") {
 		t.Errorf("%+v", e)
 	}
 	is(t, "disconnect", a.Disconnect(limit(t)), uverbs.ErrInvalid)

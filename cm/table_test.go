@@ -36,10 +36,13 @@ var sentinels = []struct {
 	name string
 	err  error
 }{
-	{"ErrRejected", ErrRejected}, {"ErrUnreachable", ErrUnreachable}, {"ErrTimeout", ErrTimeout}, {"ErrDisconnected", ErrDisconnected},
-	{"ErrPrivateData", ErrPrivateData}, {"ErrNoQP", ErrNoQP}, {"ErrSharedCQ", ErrSharedCQ}, {"ErrCredentials", ErrCredentials},
+	{"ErrRejected", ErrRejected}, {"ErrUnreachable", ErrUnreachable}, {"ErrTimeout", ErrTimeout},
+	{"ErrDisconnected", ErrDisconnected},
+	{"ErrPrivateData", ErrPrivateData}, {"ErrNoQP", ErrNoQP}, {"ErrSharedCQ", ErrSharedCQ},
+	{"ErrCredentials", ErrCredentials},
 	{"uverbs.ErrClosed", uverbs.ErrClosed}, {"uverbs.ErrBusy", uverbs.ErrBusy}, {"uverbs.ErrInvalid", uverbs.ErrInvalid},
-	{"uverbs.ErrNotSupported", uverbs.ErrNotSupported}, {"uverbs.ErrNoDevice", uverbs.ErrNoDevice}, {"uverbs.ErrDeviceGone", uverbs.ErrDeviceGone},
+	{"uverbs.ErrNotSupported", uverbs.ErrNotSupported}, {"uverbs.ErrNoDevice", uverbs.ErrNoDevice},
+	{"uverbs.ErrDeviceGone", uverbs.ErrDeviceGone},
 	{"uverbs.ErrState", uverbs.ErrState}, {"uverbs.ErrABI", uverbs.ErrABI}, {"uverbs.ErrNoNode", uverbs.ErrNoNode},
 	{"os.ErrPermission", os.ErrPermission}, {"os.ErrClosed", os.ErrClosed}, {"os.ErrNotExist", fs.ErrNotExist},
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
@@ -104,7 +107,8 @@ func statusesOf(typ EventType) []int {
 	case typ == EventUnreachable:
 		return []int{0, 1, 2, 3, 4, -int(unix.ETIMEDOUT), -int(unix.EHOSTUNREACH), -int(unix.EINVAL)}
 	case eventOps[typ] != "":
-		return []int{0, 4095, -int(unix.ETIMEDOUT), -int(unix.ENETUNREACH), -int(unix.EHOSTUNREACH), -int(unix.ENODEV), -int(unix.EINVAL)}
+		return []int{0, 4095, -int(unix.ETIMEDOUT), -int(unix.ENETUNREACH), -int(unix.EHOSTUNREACH), -int(unix.ENODEV),
+			-int(unix.EINVAL)}
 	}
 	return []int{0, 1, -int(unix.ETIMEDOUT)}
 }
@@ -144,8 +148,9 @@ func TestGoldenSentinels(t *testing.T) {
 	if err := wrap("x", "", own, ""); err != own {
 		t.Errorf("%v is wrapped twice: %v", own, err)
 	}
-	for want, got := range map[string]string{"IPoIB": PSIPoIB.String(), "TCP": PSTCP.String(), "UDP": PSUDP.String(), "IB": PSIB.String(),
-		"port space 7": PortSpace(7).String(), "reason 99": RejectReason(99).String(), "TCP 192.0.2.1:5": AddrInfo{PortSpace: PSTCP, Dst: at(here, 5)}.String(),
+	for want, got := range map[string]string{"IPoIB": PSIPoIB.String(), "TCP": PSTCP.String(), "UDP": PSUDP.String(),
+		"IB": PSIB.String(), "port space 7": PortSpace(7).String(), "reason 99": RejectReason(99).String(),
+		"TCP 192.0.2.1:5":     AddrInfo{PortSpace: PSTCP, Dst: at(here, 5)}.String(),
 		"UDP [2001:db8::1]:5": AddrInfo{Flags: Passive, PortSpace: PSUDP, Src: at(here6, 5)}.String()} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
