@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// protection is what /proc/self/maps says of the page at addr: "rw-p", or ""
-// where nothing is mapped.
+// protection returns the permissions of the page at addr in /proc/self/maps, such as "rw-p", or ""
+// if nothing is mapped there.
 func protection(t testing.TB, addr uint64) string {
 	t.Helper()
 	for _, line := range mapsLines(t) {

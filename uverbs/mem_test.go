@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Alloc gives zero bytes, of their own pages, on a huge page's boundary where
-// they fill one.
+// TestAlloc checks that Alloc returns zeroed memory on separate pages, aligned to a huge page if it
+// is large enough, and that the memory is not accessible after Close.
 func TestAlloc(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -40,8 +40,8 @@ func TestAlloc(t *testing.T) {
 	}
 }
 
-// The range of a closed MR is given back when the MR is unreachable; that of a
-// dropped one when its context is closed as well.
+// TestAllocGivenBack checks that the memory of a closed MR is unmapped when the MR is unreachable,
+// and that of a dropped MR when its Context is closed as well.
 func TestAllocGivenBack(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -52,7 +52,7 @@ func TestAllocGivenBack(t *testing.T) {
 		}
 		return m.Addr()
 	}
-	dropped, closed := make1(false), make1(true) // the other way round the second may get the first one's place
+	dropped, closed := make1(false), make1(true) // in the other order the second could reuse the first one's address
 	gone := func(addr uint64) func() bool {
 		return func() bool {
 			runtime.GC()
@@ -67,7 +67,7 @@ func TestAllocGivenBack(t *testing.T) {
 	until(gone(dropped))
 }
 
-// Memory that could not be registered is given back.
+// TestAllocRefused checks that memory is unmapped if the kernel refuses to register it.
 func TestAllocRefused(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -89,8 +89,8 @@ func TestAllocRefused(t *testing.T) {
 	}
 }
 
-// With GOVERBS_LEAKS=1, an MR that is dropped without Close is reported with
-// the stack that made it.
+// TestDroppedIsReported checks that with GOVERBS_LEAKS=1 an MR that is dropped without Close is
+// reported, with the stack that created it.
 func TestDroppedIsReported(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDroppedMemoryStays$")
 	cmd.Env = append(os.Environ(), "GOVERBS_LEAKS=1")

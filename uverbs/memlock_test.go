@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setMemlock has the process stand so to the limit on locked memory until the
+// setMemlock replaces the process's limit on locked memory, and how much of it is used, until the
 // test ends.
 func setMemlock(t testing.TB, m memlock) {
 	t.Helper()
@@ -18,7 +18,7 @@ func setMemlock(t testing.TB, m memlock) {
 	t.Cleanup(func() { readMemlock = was })
 }
 
-// refuse has commands fail with an errno until the test ends.
+// refuse makes commands fail with errno until the test ends.
 func (r *rig) refuse(t testing.TB, errno unix.Errno, commands ...string) {
 	t.Helper()
 	r.k.Set(func() {
@@ -30,8 +30,8 @@ func (r *rig) refuse(t testing.TB, errno unix.Errno, commands ...string) {
 	t.Cleanup(func() { r.k.Set(func() { r.k.Refuse = nil }) })
 }
 
-// queueMemlockErrors are those of memory in a user namespace, and of a CQ whose
-// ring is pinned.
+// queueMemlockErrors returns the errors of a registration in a user namespace, and of a CQ whose
+// ring the driver pins.
 func queueMemlockErrors(t *testing.T, m memlock) (inUserNS, queue error) {
 	r := newRig(t)
 	r.p.pins = 128 << 10
@@ -46,7 +46,7 @@ func queueMemlockErrors(t *testing.T, m memlock) (inUserNS, queue error) {
 	return inUserNS, queue
 }
 
-// The kernel charges every page that the memory touches.
+// TestMemlockUnaligned checks that every page that the memory touches counts against the limit.
 func TestMemlockUnaligned(t *testing.T) {
 	const limit = 64 << 10
 	setMemlock(t, memlock{limit: limit})
@@ -67,7 +67,8 @@ func TestMemlockUnaligned(t *testing.T) {
 	}
 }
 
-// A process that the limit does not bind is not told to raise it.
+// TestMemlockExempt checks that the error does not mention the limit if it does not apply to the
+// process.
 func TestMemlockExempt(t *testing.T) {
 	for name, m := range map[string]memlock{
 		"CAP_IPC_LOCK": {limit: 4096, exempt: true}, "unlimited": {limit: unix.RLIM_INFINITY}} {
@@ -81,7 +82,7 @@ func TestMemlockExempt(t *testing.T) {
 	}
 }
 
-// Queues whose rings the driver pins count against the limit as well.
+// TestMemlockOfQueues checks that rings which the driver pins count against the limit as well.
 func TestMemlockOfQueues(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -151,7 +152,7 @@ func cgroupError() error {
 	return &Error{Op: "create QP", Object: "mlx5_0", Errno: unix.EAGAIN, Detail: explainCgroup(limited, "mlx5_0")}
 }
 
-// The cgroup whose limit is reached is named, and its file.
+// TestExplainCgroup checks that the text names the cgroup whose limit is reached, and its file.
 func TestExplainCgroup(t *testing.T) {
 	v1 := fstest.MapFS{
 		"proc/self/cgroup":                    {Data: []byte("12:rdma:/job\n0::/\n")},
@@ -177,7 +178,8 @@ func TestExplainCgroup(t *testing.T) {
 	}
 }
 
-// Every command that makes an object explains the limits of the cgroup.
+// TestCgroupLimits checks that the error of every command that creates an object mentions the
+// limits of the cgroup.
 func TestCgroupLimits(t *testing.T) {
 	bare := bareRig()
 	bare.refuse(t, unix.EAGAIN, "DEVICE.GET_CONTEXT")

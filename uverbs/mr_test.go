@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageable gives the device on-demand paging, and registrations that change.
+// pageable makes the device support on-demand paging and all changes by Rereg.
 func (r *rig) pageable() {
 	r.k.Set(func() {
 		r.k.Rereg = uint32(reregAll)
@@ -22,7 +22,7 @@ func (r *rig) pageable() {
 	})
 }
 
-// An MR with an address of its own is named by it.
+// TestRegMRIOVA checks that the SGEs of an MR with a separate address contain that address.
 func TestRegMRIOVA(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -51,7 +51,7 @@ func TestRegMRIOVA(t *testing.T) {
 	}
 }
 
-// The whole of memory is named by addresses.
+// TestRegImplicit checks that offsets into an implicit MR are addresses.
 func TestRegImplicit(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -75,7 +75,8 @@ func TestRegImplicit(t *testing.T) {
 	}
 }
 
-// A hint is left out where the kernel would refuse it, a right is not.
+// TestOptionalAccess checks that a flag which is only a hint is omitted if the kernel would refuse
+// it.
 func TestOptionalAccess(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -100,7 +101,7 @@ func TestOptionalAccess(t *testing.T) {
 	r.k.Set(func() { r.k.Before = nil })
 }
 
-// What Rereg changes shows, and the rest stays.
+// TestRereg checks that Rereg changes what it is called for and nothing else.
 func TestRereg(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
@@ -143,8 +144,8 @@ func TestRereg(t *testing.T) {
 	}
 }
 
-// A refused Rereg leaves the MR as it was. What a half-done one may have given
-// the device stays until Close.
+// TestReregRefused checks that a refused Rereg leaves the MR unchanged. Memory and PDs that a
+// partly executed Rereg may have passed to the device are kept until Close.
 func TestReregRefused(t *testing.T) {
 	r := newRig(t)
 	pd, other := good(r.c.AllocPD())(t), good(r.c.AllocPD())(t)
@@ -161,7 +162,7 @@ func TestReregRefused(t *testing.T) {
 		t.Errorf("on a device without it: %v", err)
 	}
 	unchanged("not supported")
-	check(t, other.Close()) // nothing holds it
+	check(t, other.Close()) // the MR does not refer to it
 
 	other = good(r.c.AllocPD())(t)
 	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
@@ -184,7 +185,7 @@ func TestReregRefused(t *testing.T) {
 	check(t, pd.Close())
 }
 
-// Access and PD are changed by two commands, access first.
+// TestReregAccessAndPD checks that access and PD are changed with two commands, access first.
 func TestReregAccessAndPD(t *testing.T) {
 	r := newRig(t)
 	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
@@ -210,7 +211,7 @@ func TestReregAccessAndPD(t *testing.T) {
 	check(t, third.Close())
 }
 
-// Rereg, SGE and Close may meet.
+// TestReregRace calls Rereg, SGE and Close concurrently.
 func TestReregRace(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
@@ -238,7 +239,8 @@ func TestReregRace(t *testing.T) {
 	}
 }
 
-// A range over 2 GiB, which no entry of a command has room for, is cut.
+// TestAdviseLong checks that a range of more than 2 GiB, which does not fit an entry of the
+// command, is split.
 func TestAdviseLong(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
@@ -269,7 +271,7 @@ func TestAdviseLong(t *testing.T) {
 	if n := len(got); n != maxAdvised+1 || commands != 2 || got[n-1] != (chunk{maxAdvised << 31, 2 << 30}) {
 		t.Errorf("%d commands advise on %d chunks, the last is %x", commands, n, got[n-1])
 	}
-	// The last byte that the region can name.
+	// The last byte that a range of the region can contain.
 	check(t, pd.AdviseMR(AdvicePrefetch, 0, MRRange{mr, math.MaxInt - 1, 1}))
 }
 
@@ -317,7 +319,8 @@ func TestAdviseMR(t *testing.T) {
 	}
 }
 
-// An MR whose windows are bound is busy, whichever way the kernel says so.
+// TestCloseMRWithWindow checks that Close of an MR with bound windows returns ErrBusy for either
+// errno that the kernel may return.
 func TestCloseMRWithWindow(t *testing.T) {
 	r := newRig(t)
 	m := good(good(r.c.AllocPD())(t).Alloc(4096, LocalWrite|MWBindAccess))(t)
@@ -334,8 +337,8 @@ func TestCloseMRWithWindow(t *testing.T) {
 	check(t, m.Close())
 }
 
-// OnDemand belongs to the memory as it was registered, whatever access is given
-// to it later: advice on pinned memory would harm the rxe of Linux 7.2.
+// TestReregOnDemand checks that memory stays pinned or on-demand, as it was registered, whatever
+// access it gets later: advice on pinned memory would do damage in rxe of Linux 7.2.
 func TestReregOnDemand(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
@@ -363,8 +366,8 @@ func TestReregOnDemand(t *testing.T) {
 	}
 }
 
-// After a Rereg that failed half way the MR holds the PDs of both; the next
-// that succeeds lets both go.
+// TestReregAfterFailure checks that after a Rereg that failed half way the MR refers to both PDs,
+// and that the next successful Rereg releases both.
 func TestReregAfterFailure(t *testing.T) {
 	r := newRig(t)
 	r.pageable()

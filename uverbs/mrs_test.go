@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reach is the memory of a Context's MRs, and a queue's way to it.
+// A reach has the memory of a Context's MRs, and the access of one queue to it.
 type reach struct {
 	mrs *driver.MRs
 	driver.MRUser
@@ -22,13 +22,13 @@ func reached(c *Context) *reach {
 	return m
 }
 
-// enter, follow and leave do for r what registering, changing and closing its MR do.
+// enter, follow and leave change m as the registration, change and closing of the MR of r do.
 func enter(m *driver.MRs, r *registration)  { r.place = m.Enter(r.view.region()) }
 func follow(m *driver.MRs, r *registration) { r.place = m.Follow(r.place, r.view.region()) }
 func leave(m *driver.MRs, r *registration)  { m.Leave(r.place) }
 
-// What Store is told to write goes to the memory that the key names at the moment,
-// or nowhere.
+// TestMRs checks that Store, Room and Load access the memory that the key refers to at that moment,
+// and fail if there is none.
 func TestMRs(t *testing.T) {
 	r := newRig(t)
 	r.pageable()
@@ -78,7 +78,7 @@ func TestMRs(t *testing.T) {
 	check(t, mr.Close())
 	try("closed memory", false, mr.LKey(), mr.Addr())
 
-	// All memory of the process, of which some is not there, and some is constant.
+	// An implicit MR has all memory of the process: some is not mapped, some read-only.
 	whole := good(pd.RegImplicit(OnDemand | LocalWrite))(t)
 	page := unix.Getpagesize()
 	b := good(unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
@@ -95,7 +95,8 @@ func TestMRs(t *testing.T) {
 	check(t, whole.Close())
 }
 
-// Pages of an MR can be absent that is registered on demand, has become so, or is another process's: from then on.
+// TestMRsPageable checks that Pageable returns true from the first MR on that is registered on
+// demand, becomes so, or belongs to another process.
 func TestMRsPageable(t *testing.T) {
 	for name, v := range map[string]mrView{"on demand": {onDemand: true}, "foreign": {foreign: true}} {
 		m, r := new(driver.MRs), &registration{view: &mrView{lkey: 0x700}}
@@ -120,8 +121,8 @@ func TestMRsPageable(t *testing.T) {
 	}
 }
 
-// Keys that differ in the lowest byte alone lead to memory of their own, in
-// whatever order they come and go.
+// TestMRsNeighbours checks that keys that differ only in the lowest byte refer to separate memory,
+// whatever the order in which they are added and removed.
 func TestMRsNeighbours(t *testing.T) {
 	m := reached(new(Context))
 	var all [4]*registration
@@ -145,8 +146,8 @@ func TestMRsNeighbours(t *testing.T) {
 	}
 }
 
-// The kernel may give a key again before the goroutine that closes its last MR has
-// come to its end.
+// TestMRsOfOneKey checks that a key refers to the newer MR if the kernel reuses it before Close of
+// the older MR has finished.
 func TestMRsOfOneKey(t *testing.T) {
 	m := reached(new(Context))
 	made := func() *registration {
@@ -164,7 +165,7 @@ func TestMRsOfOneKey(t *testing.T) {
 	}
 }
 
-// A spy is told of each command that the kernel is about to carry out.
+// A spy calls a function before each command of the kernel.
 type spy struct {
 	ioctl.Kernel
 	told func()
@@ -172,7 +173,8 @@ type spy struct {
 
 func (s *spy) Ioctl(c ioctl.Call) error { s.told(); return s.Kernel.Ioctl(c) }
 
-// What arrived before an MR is changed, or beside that, is in its old memory.
+// TestStoreDuringRereg checks that data that arrives before or during a change of an MR is stored
+// in the old memory.
 func TestStoreDuringRereg(t *testing.T) {
 	r := bareRig()
 	fd := good(unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC))(t)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Who lets memory go waits for those that may be writing to it.
+// TestMRUserIsAwaited checks that calls that release memory wait for queues that may be writing to
+// it.
 func TestMRUserIsAwaited(t *testing.T) {
 	for name, letGo := range map[string]func(*reach, *MR) error{
 		"Close": func(_ *reach, mr *MR) error { return mr.Close() },
@@ -20,7 +21,7 @@ func TestMRUserIsAwaited(t *testing.T) {
 			r := newRig(t)
 			r.pageable()
 			m := reached(r.c)
-			other := new(driver.MRUser) // which does nothing at the time
+			other := new(driver.MRUser) // another queue, which is idle
 			other.Open(m.mrs)
 			other.Begin()
 			other.End()
@@ -37,7 +38,7 @@ func TestMRUserIsAwaited(t *testing.T) {
 			case err := <-done:
 				t.Errorf("it did not wait: %v", err)
 				return
-			case <-time.After(20 * time.Millisecond): // it would have been done in a tenth of that
+			case <-time.After(20 * time.Millisecond): // ten times as long as the call would take
 			}
 			if name != "Rereg" && m.Store(key, addr, []byte("beside")) {
 				t.Error("memory that is being let go is written to")
@@ -56,9 +57,8 @@ func TestMRUserIsAwaited(t *testing.T) {
 	}
 }
 
-// Queues write to memory while it is registered, beside each other and beside those
-// that come and go. Whose memory it is has it to himself after Close: the race
-// detector looks.
+// TestMRUserRaces stores to memory from several queues while MRs and queues are added and removed.
+// The race detector checks that nothing writes to the memory after Close.
 func TestMRUserRaces(t *testing.T) {
 	r := newRig(t)
 	m := reached(r.c)

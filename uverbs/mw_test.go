@@ -44,8 +44,8 @@ func TestMWBind(t *testing.T) {
 	if n := good(b.cq.Poll(wcs[:]))(t); n != 1 || wcs[0].WRID != 7 {
 		t.Errorf("%d completions, %+v", n, wcs[0])
 	}
-	check(t, b.mw1.Bind(b.qp, 7, 0, MWRange{})) // takes it back
-	// A bind that was refused changes nothing.
+	check(t, b.mw1.Bind(b.qp, 7, 0, MWRange{})) // unbinds the window
+	// A refused bind changes nothing.
 	before = b.mw1.RKey()
 	if err := b.mw1.Bind(b.qp, 7, 0, MWRange{MR: b.mr, Off: 4096, Len: 1}); err != ErrRange || b.mw1.RKey() != before {
 		t.Errorf("bind outside of the MR: %v, key %#x", err, b.mw1.RKey())
@@ -56,7 +56,7 @@ func TestMWBind(t *testing.T) {
 	}
 }
 
-// What an OpBindMW request says to a provider.
+// TestResolveBind checks what the provider gets for an OpBindMW request.
 func TestResolveBind(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
@@ -73,7 +73,7 @@ func TestResolveBind(t *testing.T) {
 	}
 }
 
-// badBinds are requests that every post refuses.
+// badBinds returns bind requests that every post refuses.
 func badBinds(t *testing.T, r *rig, b *bundle) map[string]struct {
 	bind *MWBind
 	want error
@@ -124,7 +124,7 @@ func TestBadBinds(t *testing.T) {
 		}
 		s = b.qp.StartSend()
 		s.Send(1, Signaled)
-		s.Inline(make([]byte, b.qp.Cap().MaxInline+1)) // the first thing that is wrong
+		s.Inline(make([]byte, b.qp.Cap().MaxInline+1)) // the first error, which Submit reports
 		s.BindMW(1, 0, b.mw, 0, MWRange{MR: b.mr, Len: -1})
 		if err := s.Submit(); !errors.Is(err, ErrInlineTooLong) {
 			t.Errorf("%s: Submit: %v, want %v", name, err, ErrInlineTooLong)
@@ -135,8 +135,8 @@ func TestBadBinds(t *testing.T) {
 	}
 }
 
-// Windows go with any QP that they were bound on, and with their Context,
-// before what they are bound to.
+// TestMWLife checks that windows are closed with any QP that they were bound on, and that Close of
+// the Context destroys them before the objects that they are bound to.
 func TestMWLife(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)
@@ -158,7 +158,7 @@ func TestMWLife(t *testing.T) {
 		t.Errorf("the window of the closed QP: %v", err)
 	}
 	check(t, b.mw.Close())
-	if err := bind(other, moved); !errors.Is(err, ErrClosed) { // where it is bound nobody knows
+	if err := bind(other, moved); !errors.Is(err, ErrClosed) { // it is not known on which QP it is bound
 		t.Errorf("the window that was bound on the closed QP too: %v", err)
 	}
 	check(t, b.mw1.Bind(other, 1, 0, MWRange{MR: b.mr, Len: 1}))
@@ -176,8 +176,9 @@ func TestMWLife(t *testing.T) {
 	}
 }
 
-// A window stays with the QP that it is bound on when another was to bind it and
-// did not: the kernel must not be asked to destroy a QP with a window on it.
+// TestMWNotMoved checks that a window is closed with the QP that it is bound on, even after a bind
+// on another QP that failed or was aborted: the kernel must not be asked to destroy a QP with a
+// bound window.
 func TestMWNotMoved(t *testing.T) {
 	for name, try := range map[string]func(t *testing.T, q *QP, bind *MWBind){
 		"aborted": func(t *testing.T, q *QP, bind *MWBind) {
@@ -228,7 +229,7 @@ func TestInvalidatedRKey(t *testing.T) {
 	}
 }
 
-// mwErrors are a part of TestErrorTexts.
+// mwErrors returns a part of the cases of TestErrorTexts.
 func mwErrors(t *testing.T) []errorCase {
 	r := newRig(t)
 	b := r.bundle(t, false).withWindows(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A null MR names anything, is nowhere in the kernel, and goes as others do.
+// TestNullMR checks that a null MR accepts any range, issues no commands, and is closed like other
+// MRs.
 func TestNullMR(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -31,7 +32,7 @@ func TestNullMR(t *testing.T) {
 	if s := m.SGE(0, 1); s.Length != badLength {
 		t.Errorf("a closed MR names %+v", s)
 	}
-	good(b.pd.AllocNullMR())(t) // which the Context closes
+	good(b.pd.AllocNullMR())(t) // closed with the Context
 	if n := r.k.Count("MR.DESTROY"); n != 1 || r.k.Count("REG_MR") != 1 {
 		t.Errorf("%d MRs were destroyed, by %v", n, r.k.Log()[before:])
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Entries may be asked for beside a Resize, on any queue.
+// TestEntriesBesideResize calls Entries and Resize of a single-goroutine CQ concurrently.
 func TestEntriesBesideResize(t *testing.T) {
 	r := newRig(t)
 	q := good(r.c.CreateCQ(CQConfig{Entries: 16, SingleGoroutine: true}))(t)
@@ -25,7 +25,7 @@ func TestEntriesBesideResize(t *testing.T) {
 	asking.Wait()
 }
 
-// A nil function removes the hook.
+// TestOnIdleNil checks that OnIdle with nil removes the function.
 func TestOnIdleNil(t *testing.T) {
 	r := newRig(t)
 	r.c.OnIdle(func() error { return errors.New("the hook is still there") })
@@ -33,7 +33,7 @@ func TestOnIdleNil(t *testing.T) {
 	check(t, good(r.c.AllocPD())(t).Close())
 }
 
-// What the program does with its configuration after CreateQP is its own business.
+// TestQPConfigIsCopied checks that the caller may change its configuration after CreateQP.
 func TestQPConfigIsCopied(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -61,7 +61,8 @@ func TestNoEventsIsInvalid(t *testing.T) {
 	}
 }
 
-// A post that binds a window does not wait for a command on the window's MR.
+// TestBindBesideMRCommand checks that a post that binds a window does not wait for a command on the
+// window's MR.
 func TestBindBesideMRCommand(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -82,7 +83,7 @@ func TestBindBesideMRCommand(t *testing.T) {
 	}
 }
 
-// A flow keeps its QP open.
+// TestQPOfFlowIsBusy checks that a QP with a flow cannot be closed.
 func TestQPOfFlowIsBusy(t *testing.T) {
 	r := newRig(t)
 	r.raw()

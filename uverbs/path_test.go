@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// watchPaths returns the address vectors that MODIFY_QP carries from now on.
+// watchPaths returns a slice to which the address vector of each later MODIFY_QP is appended.
 func watchPaths(r *rig) *[]uapi.IbUverbsQpDest {
 	var paths []uapi.IbUverbsQpDest
 	r.k.Set(func() {
@@ -25,7 +25,8 @@ func watchPaths(r *rig) *[]uapi.IbUverbsQpDest {
 	return &paths
 }
 
-// A connection and a datagram's address are marked as QPConfig.Path says.
+// TestPathConfig checks that QPConfig.Path is applied to connections and to the attributes of
+// address handles.
 func TestPathConfig(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -68,8 +69,8 @@ func TestPathConfig(t *testing.T) {
 	check(t, path.Validate())
 }
 
-// On InfiniBand packets have a GRH only where the peer is in another subnet, or
-// one of the ports requires it.
+// TestConnectGRH checks that on InfiniBand packets have a GRH only if the peer is in another subnet
+// or one of the ports requires it.
 func TestConnectGRH(t *testing.T) {
 	near, far := GID{0: 0xfe, 1: 0x80, 15: 9}, GID{0: 0xfe, 1: 0x80, 7: 1, 15: 9}
 	for name, c := range map[string]struct {
@@ -115,7 +116,7 @@ func TestConnectGRH(t *testing.T) {
 	}
 }
 
-// eceQP is a QP whose device has options, of which it grants some.
+// An eceQP is a QP whose device supports the options in grants.
 type eceQP struct {
 	*fakeQP
 	grants uint32
@@ -135,14 +136,15 @@ func (q *eceQP) SetECE(vendorID, options uint32) error {
 func (q *eceQP) ModifyECE() ([]byte, int) { return nil, 0 }
 func (q *eceQP) ModifiedECE([]byte)       {}
 
-// withECE gives an unconnected QP options.
+// withECE makes the device of an unconnected QP support the options e.
 func withECE(q *QP, e ECE) *eceQP {
 	p := &eceQP{fakeQP: q.impl.(*fakeQP), grants: e.Options, now: e}
 	q.impl = p
 	return p
 }
 
-// Two QPs set the options that both offer, and an Endpoint carries them.
+// TestConnectECE checks that Connect sets the options that both QPs support, and that an Endpoint
+// contains them.
 func TestConnectECE(t *testing.T) {
 	const vendor = 0x15b3
 	for name, c := range map[string]struct{ here, there, want ECE }{
@@ -169,7 +171,8 @@ func TestConnectECE(t *testing.T) {
 	}
 }
 
-// An Endpoint's text has room for what later versions add.
+// TestEndpointText checks the text of an Endpoint, and that attributes of later versions are
+// ignored.
 func TestEndpointText(t *testing.T) {
 	e := Endpoint{QPN: 0x11, PSN: 0xabcdef, LID: 7, GID: gid("192.0.2.1"), MTU: MTU1024, RdAtomic: 16}
 	const text = "0007:000011:abcdef:00000000000000000000ffffc0000201:3:16"

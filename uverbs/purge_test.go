@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is completed of a QP that is gone, or emptied, is dropped from its CQs,
-// before its queues are.
+// TestPurge checks that the completions of a QP are removed from its CQs when it is closed or moved
+// to RESET, before its queues are released.
 func TestPurge(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -38,7 +38,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A device that numbers its events is told how many have been read.
+// TestArmCountsEvents checks that Arm passes the number of events that have been read, which a
+// device that numbers its events needs.
 func TestArmCountsEvents(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)

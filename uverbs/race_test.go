@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Close of each kind of object against everything that may run beside it: a
-// call either does its work or says ErrClosed.
+// TestCloseRaces closes each kind of object while other goroutines make all calls that are allowed
+// concurrently: each call must succeed or return ErrClosed.
 func TestCloseRaces(t *testing.T) {
 	const rounds = 10
 	for name, c := range map[string]struct {
@@ -21,7 +21,7 @@ func TestCloseRaces(t *testing.T) {
 		"each":     {closeInTurn, []racerSet{racersRC, racersUD}},
 		"windows":  {closeInTurn, []racerSet{racersRC, racersWindows}},
 		"draining": {closeInTurn, []racerSet{racersRC, racersDrain, racersWindows}},
-		// What parents refuse while they have children is closed in the end.
+		// Close of a parent is repeated until its children are closed.
 		"any order": {closeAtOnce, []racerSet{racersRC, racersUD, racersWindows, racersDrain}},
 		"Context":   {func(r *rig, _ *bundle) { _ = r.c.Close() }, []racerSet{racersRC, racersUD, racersMake, racersAsk, racersWindows, racersDrain}},
 	} {
@@ -33,7 +33,7 @@ func TestCloseRaces(t *testing.T) {
 	}
 }
 
-// A racerSet makes calls that are repeated until they say ErrClosed.
+// A racerSet returns calls that are repeated until they return ErrClosed.
 type racerSet = func(context.Context, *rig, *bundle) map[string]func() error
 
 func closers(b *bundle) []func() error {
@@ -56,7 +56,7 @@ func closeAtOnce(_ *rig, b *bundle) {
 }
 
 func untilClosed(f func() error) {
-	for errors.Is(f(), ErrBusy) { // something is being made on it
+	for errors.Is(f(), ErrBusy) { // an object is being created on it
 		runtime.Gosched()
 	}
 }
@@ -87,7 +87,7 @@ func race(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
 				case errors.Is(err, ErrClosed), errors.Is(err, context.Canceled):
 					return
 				case err != nil && !errors.Is(err, ErrQueueFull) && !errors.Is(err, ErrState) && !errors.Is(err, ErrRange) &&
-					!errors.Is(err, ErrCQOverrun): // one of the events
+					!errors.Is(err, ErrCQOverrun): // raised by racersAsk
 					t.Errorf("%s: %v", name, err)
 					return
 				}
@@ -100,7 +100,7 @@ func race(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
 		closers.Go(func() { end(r, b) })
 	}
 	closers.Wait()
-	cancel() // for those that the context's own Close would end
+	cancel() // for calls that only Close of the Context would end
 	wg.Wait()
 }
 
@@ -122,7 +122,7 @@ func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 		"Resize":   func() error { return b.cq.Resize(256) },
 		"Modify": func() error {
 			err := b.qp.Modify(QPAttr{}, MaskMinRNRTimer)
-			if errors.Is(err, ErrInvalid) && b.qp.State() == StateErr { // Drain has taken it there
+			if errors.Is(err, ErrInvalid) && b.qp.State() == StateErr { // Drain has moved it there
 				return nil
 			}
 			return err
@@ -143,7 +143,7 @@ func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 			return nil
 		},
 		"NextEvent": func() error {
-			if first { // let the others begin
+			if first { // lets the other calls start
 				first = false
 				return nil
 			}
@@ -152,7 +152,7 @@ func racersRC(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	}
 }
 
-// racersWindows bind windows, make and close them. Those of type 2 are closed
+// racersWindows returns calls that bind, create and close windows. Windows of type 2 are closed
 // with the QP.
 func racersWindows(_ context.Context, _ *rig, b *bundle) map[string]func() error {
 	all := MWRange{MR: b.mr, Len: 8, Access: RemoteRead}
@@ -186,12 +186,13 @@ func racersWindows(_ context.Context, _ *rig, b *bundle) map[string]func() error
 	}
 }
 
-// racersDrain drain the QP. As others post to it, only Close ends that.
+// racersDrain returns calls that drain the QP. As other goroutines post to it, only Close ends
+// them.
 func racersDrain(ctx context.Context, _ *rig, b *bundle) map[string]func() error {
 	drain := func() func() error {
 		first := true
 		return func() error {
-			if first { // let the others begin
+			if first { // lets the other calls start
 				first = false
 				return nil
 			}
@@ -232,8 +233,8 @@ func racersUD(_ context.Context, _ *rig, b *bundle) map[string]func() error {
 	}
 }
 
-// racersMake make objects under a Context that is being closed: there is either
-// all of an object, or nothing.
+// racersMake returns calls that create objects while the Context is being closed. A failed call
+// must leave nothing.
 func racersMake(_ context.Context, r *rig, b *bundle) map[string]func() error {
 	return map[string]func() error{
 		"AllocPD":           func() error { return made(r.c.AllocPD()) },
@@ -251,7 +252,7 @@ func racersMake(_ context.Context, r *rig, b *bundle) map[string]func() error {
 	}
 }
 
-// made closes what was made.
+// made closes an object that was created.
 func made[T interface{ Close() error }](v T, err error) error {
 	if err != nil {
 		return err
@@ -259,7 +260,7 @@ func made[T interface{ Close() error }](v T, err error) error {
 	return v.Close()
 }
 
-// racersAsk ask for what is known, and what has happened.
+// racersAsk returns queries, and calls that raise events.
 func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	users := []uint64{r.k.UserHandle(b.qp.handle), r.k.UserHandle(b.cq.handle), r.k.UserHandle(b.ud.srq.handle)}
 	types := []EventType{EventQPFatal, EventCQErr, EventSRQLimitReached}
@@ -272,7 +273,7 @@ func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 		"event": func() error {
 			n++
 			if r.k.Async(users[n%3], uint32(types[n%3])) != nil {
-				return ErrClosed // the event file has been
+				return ErrClosed // the event file is closed
 			}
 			return ctx.Err()
 		},
@@ -286,8 +287,9 @@ func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	}
 }
 
-// Close of a Context waits for an object's Close that is under way: it neither
-// finds the parents in use, nor closes the device under the object's rings.
+// TestContextCloseAwaitsObjects checks that Close of a Context waits for a Close of an object that
+// has begun: otherwise it would fail with ErrBusy, or close the device before the object's rings
+// are retired.
 func TestContextCloseAwaitsObjects(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -306,7 +308,7 @@ func TestContextCloseAwaitsObjects(t *testing.T) {
 	case err := <-second:
 		t.Errorf("the Context was closed under a QP that is closing: %v", err)
 		close(goOn)
-	case <-time.After(50 * time.Millisecond): // it would have been, in a tenth of that
+	case <-time.After(50 * time.Millisecond): // ten times as long as Close would take
 		close(goOn)
 		check(t, <-second)
 	}

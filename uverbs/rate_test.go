@@ -2,7 +2,7 @@ package uverbs
 
 import "testing"
 
-// Rates are found by each of their forms, and no others are.
+// TestRate checks that a rate is found in each of its forms, and that other values are not rates.
 func TestRate(t *testing.T) {
 	n := 0
 	for code := range 256 {

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raw lets the kernel in memory have what raw packets need.
+// raw makes the fake kernel support raw packets.
 func (r *rig) raw() {
 	r.k.Set(func() { r.k.NetRaw, r.k.Raw = true, true })
 }
 
-// A spread is a raw packet QP that spreads over two WQs.
+// A spread is a raw packet QP with RSS that distributes packets over two WQs.
 type spread struct {
 	pd    *PD
 	cq    *CQ
@@ -41,7 +41,8 @@ func (r *rig) spread(t testing.TB, single bool) *spread {
 var toHere = FlowEth{Val: EthFilter{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}},
 	Mask: EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}
 
-// A raw packet QP goes to RTS by its port alone, and flows keep it open.
+// TestRawPacketQP checks that a raw packet QP needs only a port to go to RTS, and that it cannot be
+// closed while it has flows.
 func TestRawPacketQP(t *testing.T) {
 	r := newRig(t)
 	r.raw()
@@ -61,7 +62,7 @@ func TestRawPacketQP(t *testing.T) {
 	}
 	check(t, flow.Close())
 	check(t, flow.Close())
-	good(qp.CreateFlow(FlowAttr{Type: FlowAllDefault}))(t) // the Context's Close ends it
+	good(qp.CreateFlow(FlowAttr{Type: FlowAllDefault}))(t) // closed with the Context
 	if err := qp.Connect(Endpoint{}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Connect: %v", err)
 	}
@@ -70,8 +71,8 @@ func TestRawPacketQP(t *testing.T) {
 	}
 }
 
-// WQs take receives from RDY on, RESET empties them, and tables and QPs keep them
-// open.
+// TestWQ checks that a WQ accepts receives from RDY on, that RESET drops them, and that tables and
+// QPs keep the WQ from being closed.
 func TestWQ(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		r := newRig(t)
@@ -113,7 +114,7 @@ func TestWQ(t *testing.T) {
 	}
 }
 
-// A QP with RSS has no queues and no states.
+// TestRSSQP checks that a QP with RSS has no queues and no states.
 func TestRSSQP(t *testing.T) {
 	r := newRig(t)
 	r.raw()
@@ -135,7 +136,7 @@ func TestRSSQP(t *testing.T) {
 	check(t, good(s.qp.CreateFlow(FlowAttr{Specs: []FlowSpec{toHere}}))(t).Close())
 }
 
-// The event of a WQ names it.
+// TestWQEvent checks that the event of a WQ names the WQ.
 func TestWQEvent(t *testing.T) {
 	r := newRig(t)
 	r.raw()
@@ -146,7 +147,7 @@ func TestWQEvent(t *testing.T) {
 	}
 }
 
-// What the kernel refuses is explained, and leaves nothing.
+// TestRawErrors checks that the error of each refused command explains the cause.
 func TestRawErrors(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -185,7 +186,7 @@ func TestRawErrors(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	// What the kernel refuses with EINVAL is looked at afterwards.
+	// The cause of EINVAL is determined after the kernel has refused the command.
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EINVAL} })
 	for text, c := range map[string]RSSConfig{
 		"has 3 bytes":       {Function: RSSToeplitz, Key: make([]byte, 3), Fields: RSSSrcIPv4},
@@ -228,7 +229,7 @@ func TestRawErrors(t *testing.T) {
 	}
 }
 
-// A create that fails half way leaves nothing in the kernel.
+// TestRawHalfMade checks that a create call that fails half way leaves no object in the kernel.
 func TestRawHalfMade(t *testing.T) {
 	r := newRig(t)
 	r.raw()
@@ -244,7 +245,7 @@ func TestRawHalfMade(t *testing.T) {
 	}
 }
 
-// Posting to a WQ allocates nothing.
+// TestWQAllocs checks that posting to a WQ does not allocate.
 func TestWQAllocs(t *testing.T) {
 	r := newRig(t)
 	r.raw()
@@ -265,8 +266,7 @@ func TestWQAllocs(t *testing.T) {
 	}
 }
 
-// rawCommands issues the commands of raw packets, with every kind of
-// specification.
+// rawCommands issues the commands of raw packets, with every kind of flow specification.
 func rawCommands(t *testing.T, r *rig, pd *PD, cq *CQ) {
 	t.Helper()
 	r.raw()
@@ -312,7 +312,7 @@ func rawCommands(t *testing.T, r *rig, pd *PD, cq *CQ) {
 	r.k.Set(func() { r.k.NetRaw = false })
 }
 
-// failRaw makes calls of raw packets fail.
+// failRaw makes the calls of raw packets fail.
 func failRaw(t *testing.T, all map[string]failure) {
 	r := newRig(t)
 	r.raw()

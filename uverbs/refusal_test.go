@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whichever command fails, nothing half-made is left, and what went before it
-// can be closed.
+// TestEveryCommandFails checks that after any command fails no partly created object is left, and
+// that the objects created before can be closed.
 func TestEveryCommandFails(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {
 		made := false
@@ -22,8 +22,8 @@ func TestEveryCommandFails(t *testing.T) {
 	}
 }
 
-// failAt runs a program of every create command with the n-th command failing,
-// and tells whether the program ended before that.
+// failAt runs a program of every create command in which the n-th command fails. It reports whether
+// the program ended before that command.
 func failAt(t *testing.T, n int, errno unix.Errno) bool {
 	t.Helper()
 	tickets := len(leak.Live())
@@ -52,8 +52,8 @@ func failAt(t *testing.T, n int, errno unix.Errno) bool {
 	return err == nil
 }
 
-// everything makes one of each, and checks that what failed left no handle
-// before the context is closed.
+// everything creates an object of every kind. The caller checks that a create call that failed
+// leaves nothing.
 func everything(c *Context) error {
 	pd, err := c.AllocPD()
 	if err != nil {

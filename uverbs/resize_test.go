@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What fails after the kernel has resized the queue is told as that, and the number
-// is the new one.
+// TestResizeFailsLate checks that an error after the kernel has resized the CQ says so, and that
+// Entries returns the new number.
 func TestResizeFailsLate(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)

@@ -12,8 +12,9 @@ import (
 
 const sandboxed = "GOVERBS_TEST_SANDBOXED"
 
-// Where the process may not write to memory by its address alone, as in a sandbox,
-// queue pairs beside all of memory leave short messages to the device.
+// TestRegImplicitInSandbox checks that if the process may not use process_vm_writev, as in a
+// sandbox, the Context has memory to which only the device can write short messages as long as an
+// implicit MR is open.
 func TestRegImplicitInSandbox(t *testing.T) {
 	inside := os.Getenv(sandboxed) != ""
 	if inside {
@@ -54,8 +55,8 @@ func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	loadFilter(t, filter)
 }
 
-// forbidFamily has socket fail with EAFNOSUPPORT for an address family, in all
-// threads, until the process ends.
+// forbidFamily makes socket fail with EAFNOSUPPORT for an address family, in all threads, until the
+// process ends.
 func forbidFamily(t *testing.T, family uint32) {
 	t.Helper()
 	const firstArgument = 16 // in struct seccomp_data
@@ -71,7 +72,7 @@ func forbidFamily(t *testing.T, family uint32) {
 	})
 }
 
-// loadFilter has a seccomp filter judge the calls of all threads.
+// loadFilter applies a seccomp filter to all threads.
 func loadFilter(t *testing.T, filter []unix.SockFilter) {
 	t.Helper()
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -85,7 +86,8 @@ func loadFilter(t *testing.T, filter []unix.SockFilter) {
 	}
 }
 
-// Providers find the shared part of an AH at the address of the AH: internal/provider.AHOf.
+// TestSharedPartOfAH checks that the provider's part of an AH is at the address of the AH, as
+// internal/provider.AHOf requires.
 func TestSharedPartOfAH(t *testing.T) {
 	if off := unsafe.Offsetof(AH{}.shared); off != 0 {
 		t.Errorf("AH.shared is at offset %d", off)

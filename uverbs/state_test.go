@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A completion that comes between looking and arming raises no event, and is
-// found all the same.
+// TestWaitLooksAfterArming checks that Wait finds a completion that arrives between the poll and
+// the arming, and raises no event.
 func TestWaitLooksAfterArming(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -21,7 +21,7 @@ func TestWaitLooksAfterArming(t *testing.T) {
 	}
 }
 
-// Events that nobody takes do not keep the context from closing.
+// TestCloseWithEventsPending checks that a Context with unread events can be closed.
 func TestCloseWithEventsPending(t *testing.T) {
 	r := newRig(t)
 	for range 3 {
@@ -45,8 +45,8 @@ func waitingForEvent() bool {
 	return false
 }
 
-// Each half of a QP takes requests from its own state on, and RESET empties
-// both.
+// TestGates checks in which states each queue of a QP accepts requests, and that RESET empties both
+// queues.
 func TestGates(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -81,7 +81,7 @@ func TestGates(t *testing.T) {
 	check(t, qp.Modify(QPAttr{State: StateRTS}, MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic))
 	expect(StateRTS, nil, nil)
 	check(t, qp.Modify(QPAttr{State: StateErr}, MaskState))
-	expect(StateErr, nil, nil) // they are flushed
+	expect(StateErr, nil, nil) // requests are flushed
 	if f.out == 0 || f.received == 0 || f.resets != 0 {
 		t.Errorf("before RESET: %d sends, %d receives, %d resets", f.out, f.received, f.resets)
 	}
@@ -97,7 +97,8 @@ func TestGates(t *testing.T) {
 	expect(StateReset, ErrState, ErrState)
 }
 
-// A full queue is told by the index of the first request that did not fit.
+// TestQueueFullIndex checks that a post to a full queue returns the index of the first request that
+// did not fit.
 func TestQueueFullIndex(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -113,14 +114,14 @@ func TestQueueFullIndex(t *testing.T) {
 	batch.Read(1, 0, 1, 1)
 	batch.Abort()
 	batch.Abort()
-	batch.WriteImm(1, 0, 1, 1, 1) // does nothing any more
+	batch.WriteImm(1, 0, 1, 1, 1) // does nothing after Abort
 	if err := batch.Submit(); !errors.Is(err, ErrClosed) {
 		t.Errorf("Submit after Abort: %v", err)
 	}
 }
 
-// The requests under way are counted, on queues of either kind, and a closed
-// queue has none.
+// TestOutstanding checks that the numbers of outstanding requests are right on queues of either
+// kind, and zero after Close.
 func TestOutstanding(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		b := newRig(t).bundle(t, single)

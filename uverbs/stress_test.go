@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Many goroutines post to one QP, by lists and by batches, to two CQs of one
-// channel. Others wait for what completes, while the CQs are resized: every
-// request completes once, and nobody is left asleep.
+// TestStress posts lists and batches to two QPs, which complete to two CQs, from many goroutines.
+// Others wait for the completions while the CQs are resized. Every request must complete once, and
+// every wait must end.
 func TestStress(t *testing.T) {
 	const posters, waiters, each = 6, 6, 300
 	r := newRig(t)
@@ -34,7 +34,7 @@ func TestStress(t *testing.T) {
 	done, finish := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	for i := range 2 {
-		credits := make(chan struct{}, 60) // what fits the CQ
+		credits := make(chan struct{}, 60) // fewer than the CQ has room for
 		for p := range posters {
 			wg.Go(func() { postEach(t, ctx, qps[i], ah, uint64(p*each), each, credits) })
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// Values that go to the kernel as they are.
+// TestKernelValues checks constants whose values are passed to the kernel.
 func TestKernelValues(t *testing.T) {
 	for _, v := range []struct {
 		name      string
@@ -52,7 +52,7 @@ func TestKernelValues(t *testing.T) {
 		{"gidEntrySize", gidEntrySize, uint64(ioctl.SizeOf[uapi.IbUverbsGidEntry]())},
 		{"compEventSize", compEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsCompEventDesc]())},
 		{"asyncEventSize", asyncEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsAsyncEventDesc]())},
-		// The C library's numbers, which no kernel header has.
+		// Numbers of libibverbs that are in no kernel header.
 		{"Fence", uint64(Fence), 1}, {"Signaled", uint64(Signaled), 2}, {"Solicited", uint64(Solicited), 4},
 		{"WCRecv", uint64(WCRecv), 128}, {"WCRecvRDMAImm", uint64(WCRecvRDMAImm), 129},
 		{"size of a WC", uint64(ioctl.SizeOf[WC]()), 48},
@@ -67,7 +67,7 @@ func TestKernelValues(t *testing.T) {
 	}
 }
 
-// Each number has a name of its own, also one that a newer kernel brings.
+// TestNames checks that each number has a different name, including numbers of newer kernels.
 func TestNames(t *testing.T) {
 	for what, name := range map[string]func(int) string{
 		"event":      func(i int) string { return EventType(i).String() },
@@ -104,8 +104,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// For every pair of states, explainTransition finds a fault exactly where
-// Linux's table does, and names what is missing and what is too much.
+// TestTransitions checks, for every pair of states, that explainTransition finds an error exactly
+// if Linux's table has one, and names the missing and the superfluous attributes.
 func TestTransitions(t *testing.T) {
 	var table bytes.Buffer
 	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
@@ -185,7 +185,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The ranking is by score, then by index; the best is selected.
+// TestRankGIDs checks that GIDs are ranked by score, then by index, and that the best is selected.
 func TestRankGIDs(t *testing.T) {
 	r := newRig(t)
 	entry := func(index int, typ uint32, a string) uapi.IbUverbsGidEntry {
@@ -219,7 +219,8 @@ func TestRankGIDs(t *testing.T) {
 	}
 }
 
-// A GID table that is larger than an attribute can be is asked for in part.
+// TestHugeGIDTable checks that only a part of a GID table is requested if the table does not fit an
+// attribute.
 func TestHugeGIDTable(t *testing.T) {
 	r := newRig(t)
 	r.k.Set(func() { r.k.Ports[0].GidTblLen = 1 << 20 })
@@ -228,7 +229,7 @@ func TestHugeGIDTable(t *testing.T) {
 	}
 }
 
-// A cause that is no errno can still be reached.
+// TestErrorCause checks that errors.Is finds a cause that is not an errno.
 func TestErrorCause(t *testing.T) {
 	cause := errors.New("the provider's own")
 	if err := (&Context{}).wrap("create CQ", "fake0", cause, ""); !errors.Is(err, cause) ||

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the kernel refuses to unmap a part, as it does at vm.max_map_count, what is
-// unmapped instead has not been unmapped before: it may be another thread's by now.
+// TestTrimRefused checks that if the kernel refuses to unmap a part, as at vm.max_map_count, trim
+// unmaps no range twice: another thread may have mapped it meanwhile.
 func TestTrimRefused(t *testing.T) {
 	const page = 4096
 	type span struct{ at, n uintptr }

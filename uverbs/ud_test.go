@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A meeting is a UD QP in RTS that takes its receives from an SRQ, and an AH.
+// A meeting is a UD QP in RTS that uses an SRQ, and an AH.
 type meeting struct {
 	srq *SRQ
 	qp  *QP
 	ah  *AH
 }
 
-// somewhere is an address on the fake kernel's port.
+// somewhere is a destination that the fake kernel's port can reach.
 var somewhere = AHAttr{IsGlobal: true, DGID: GID{0: 0x20, 15: 9}, SGIDIndex: 2, HopLimit: 64, Port: 1}
 
 func (r *rig) meeting(t testing.TB, b *bundle, single bool) *meeting {
@@ -36,7 +36,7 @@ func (m *meeting) request() SendWR {
 	return SendWR{WRID: 1, Opcode: OpSend, Flags: Signaled, AH: m.ah, QPN: 5, QKey: 6}
 }
 
-// Ready opens the gates one by one, as Connect does.
+// TestReady checks that Ready opens the gates one by one, as Connect does.
 func TestReady(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -93,7 +93,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// A post names an AH of the QP's PD that is open, or says what is wrong.
+// TestAHOfAPost checks that a post accepts only an open AH of the QP's PD, and that the error names
+// the cause.
 func TestAHOfAPost(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -127,7 +128,7 @@ func TestAHOfAPost(t *testing.T) {
 			}
 		}
 	}
-	// What the kernel does not destroy lives on.
+	// An AH that the kernel does not destroy stays open.
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"AH.DESTROY": unix.EPERM} })
 	if err := m.ah.Close(); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a refused Close: %v", err)
@@ -136,7 +137,7 @@ func TestAHOfAPost(t *testing.T) {
 	good(m.qp.PostSend(m.request()))(t)
 }
 
-// Close leaves the groups of a QP before it destroys it.
+// TestMcast checks that Close detaches a QP from its groups before it destroys the QP.
 func TestMcast(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -158,7 +159,7 @@ func TestMcast(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A group that cannot be left keeps the QP, and only it.
+	// If the QP cannot be detached from a group, it stays open and works.
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"DETACH_MCAST": unix.EPERM} })
 	if err := m.qp.Close(); !errors.Is(err, unix.EPERM) {
 		t.Errorf("Close: %v", err)
@@ -226,8 +227,8 @@ func TestSRQ(t *testing.T) {
 	check(t, m.srq.Close())
 }
 
-// The longest message is the MTU of the port that the QP is on, as long as the
-// kernel tells.
+// TestMaxDatagram checks that the longest message is the MTU of the QP's port, if the kernel
+// reports one.
 func TestMaxDatagram(t *testing.T) {
 	r := newRig(t)
 	m := r.meeting(t, r.bundle(t, false), false)

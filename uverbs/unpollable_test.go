@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the user has no epoll watch left, what needs one is not created, and the
-// error names the limit. The Context stays as it is.
+// TestNoEpollWatch checks that if the user has no epoll watch left, objects that need one are not
+// created, the error names the limit, and the Context is unchanged.
 func TestNoEpollWatch(t *testing.T) {
 	if os.Getenv(sandboxed) == "" {
 		again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestNoEpollWatch$", "-test.timeout=1m")

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// until spins until the condition holds: the test's own timeout ends it
-// otherwise.
+// until calls cond until it returns true. If it never does, the timeout of the test run ends the
+// test.
 func until(cond func() bool) {
 	for !cond() {
 		runtime.Gosched()
 	}
 }
 
-// Wait wakes for a completion that comes while it is parked.
+// TestWait checks that Wait returns when a completion arrives while it sleeps.
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -40,8 +40,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A completion that is there already needs no event, even for a context that
-// has ended.
+// TestWaitReady checks that Wait needs no event if the CQ has a completion, even if its ctx has
+// ended.
 func TestWaitReady(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -86,7 +86,7 @@ func TestWaitEnds(t *testing.T) {
 		}
 		cancel()
 	}
-	// A wait that was given up takes nothing from those after it.
+	// Later waits are not affected by one that has ended.
 	done := make(chan error)
 	go func() { done <- b.cq.Wait(context.Background()) }()
 	until(func() bool { return b.cq.channel.reader.Load() == b.cq })
@@ -94,7 +94,8 @@ func TestWaitEnds(t *testing.T) {
 	check(t, <-done)
 }
 
-// Many waiters on one CQ: each completion wakes one, and nobody is left asleep.
+// TestWaiters checks that each completion wakes one of many goroutines that wait on a CQ, and that
+// all waits end.
 func TestWaiters(t *testing.T) {
 	const waiters, each = 16, 50
 	r := newRig(t)
@@ -116,7 +117,7 @@ func TestWaiters(t *testing.T) {
 		})
 	}
 	for i := range waiters * each {
-		// Alternately one at a time and in bursts.
+		// Alternate between single completions and bursts.
 		if i%64 < 32 {
 			until(func() bool { return got.Load() == int64(i) })
 		}
@@ -129,7 +130,8 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// Waiters for whom nothing came sleep: one event makes no storm of armings.
+// TestWaitersSleep checks that waiters without a completion sleep: one event must not make them arm
+// the CQ again and again.
 func TestWaitersSleep(t *testing.T) {
 	const waiters = 8
 	r := newRig(t)
@@ -162,7 +164,7 @@ func TestWaitersSleep(t *testing.T) {
 	wg.Wait()
 }
 
-// Close of a CQ or of the context wakes every waiter.
+// TestCloseWakesAll checks that Close of a CQ or of the Context wakes every waiter.
 func TestCloseWakesAll(t *testing.T) {
 	for name, end := range map[string]func(*rig, *CQ) error{
 		"CQ":      func(_ *rig, q *CQ) error { return q.Close() },
@@ -212,7 +214,8 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
-// Events name the queues they are about; those of closed queues are dropped.
+// TestAsyncEvents checks that events name their objects, and that events of closed objects are
+// dropped.
 func TestAsyncEvents(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -236,7 +239,8 @@ func TestAsyncEvents(t *testing.T) {
 	}
 }
 
-// A comp event of a queue that is gone, or that never was, wakes nobody.
+// TestStrayCompEvent checks that ids are never reused, so that a completion event of a closed CQ
+// wakes no goroutine.
 func TestStrayCompEvent(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -259,7 +263,7 @@ func TestStrayCompEvent(t *testing.T) {
 	}
 }
 
-// waitErrors are those of waits that their context ends.
+// waitErrors returns the errors of waits whose ctx has ended.
 func waitErrors(t *testing.T) []errorCase {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -276,8 +280,8 @@ func waitErrors(t *testing.T) []errorCase {
 	}
 }
 
-// A wait that its context ends names the operation and the object, and wraps the
-// cause.
+// TestWaitErrors checks that the error of a wait whose ctx has ended names the operation and the
+// object, and wraps the cause.
 func TestWaitErrors(t *testing.T) {
 	objects := map[string]string{"NextEvent": "asynchronous event on fake0", "Drain": "drain fake0 QP "}
 	for _, c := range waitErrors(t) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A crossing is both ends of an extended reliable connection, on one context.
+// A crossing has both ends of an XRC connection, on one Context.
 type crossing struct {
 	x         *XRCD
 	srq       *SRQ
@@ -29,7 +29,8 @@ func (r *rig) crossing(t testing.TB, b *bundle, single bool) *crossing {
 	return m
 }
 
-// Each end takes the requests that are its own, and names what it is made of.
+// TestXRC checks that each end accepts only its own kind of requests, and returns the objects that
+// it was created from.
 func TestXRC(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -80,7 +81,8 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// What stands on what, and who is told when an SRQ goes.
+// TestXRCLife checks which objects keep others open, and that closing an SRQ removes its
+// completions from the CQ.
 func TestXRCLife(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -105,12 +107,13 @@ func TestXRCLife(t *testing.T) {
 	if _, err := m.x.CreateQP(QPConfig{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("CreateQP: %v", err)
 	}
-	// The Context closes what is left, in order.
+	// Close of the Context closes the remaining objects in order.
 	m = r.crossing(t, b, false)
 	good(m.x.OpenQP(m.target.QPN()))(t)
 }
 
-// A file stands for one domain, and who opens a QP of it shares it.
+// TestSharedXRCD checks that a file identifies one domain, and that opening a QP of the domain
+// shares it.
 func TestSharedXRCD(t *testing.T) {
 	r := newRig(t)
 	name := t.TempDir() + "/domain"
@@ -164,7 +167,8 @@ func TestSharedXRCD(t *testing.T) {
 	check(t, second.Close())
 }
 
-// XRC posts allocate nothing, by list and by builder.
+// TestXRCAllocatesNothing checks that posting XRC requests, as a list or as a batch, does not
+// allocate.
 func TestXRCAllocatesNothing(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		r := newRig(t)

@@ -2,8 +2,7 @@ package providertest
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// Add adds to a batch what PostSend would post as wr. It panics where a batch has
-// no such operation.
+// Add adds a request to a batch. It panics if a batch has no method for the request.
 func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	rest := *wr
 	wr = &rest
@@ -24,8 +23,8 @@ func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	}
 }
 
-// addOnce adds an operation by a call that says of its data too, if there is such,
-// and takes that out of wr.
+// addOnce adds an operation with a method that also adds data, and removes that data from wr. It
+// reports whether there is such a method.
 func addOnce(b *uverbs.SendBatch, wr *uverbs.SendWR) bool {
 	switch op := wr.Opcode; {
 	case wr.Inline != nil && op == uverbs.OpSend:

@@ -7,20 +7,20 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Device makes a Rig of the RDMA device of that name, by the verbs that
-// programs use: what passes the suite is the provider under package uverbs.
+// Device returns a Rig that uses the RDMA device of that name through package uverbs, so that the
+// suite tests the device's provider.
 func Device(t *testing.T, name string) *Rig {
 	t.Helper()
 	return device(t, openPD(t, name), uverbs.QPConfig{Type: uverbs.RC})
 }
 
-// DeviceUC is Device for RunUC.
+// DeviceUC returns a Rig of a device for RunUC.
 func DeviceUC(t *testing.T, name string) *Rig {
 	t.Helper()
 	return device(t, openPD(t, name), uverbs.QPConfig{Type: uverbs.UC})
 }
 
-// DeviceSRQ is Device for RunSRQ.
+// DeviceSRQ returns a Rig of a device for RunSRQ.
 func DeviceSRQ(t *testing.T, name string) *Rig {
 	t.Helper()
 	pd := openPD(t, name)
@@ -30,7 +30,7 @@ func DeviceSRQ(t *testing.T, name string) *Rig {
 	return r
 }
 
-// DeviceUD is Device for RunUD.
+// DeviceUD returns a Rig of a device for RunUD.
 func DeviceUD(t *testing.T, name string) *Rig {
 	t.Helper()
 	return OnUD(t, openPD(t, name))
@@ -43,9 +43,9 @@ func openPD(t *testing.T, name string) *uverbs.PD {
 	return must(ctx.AllocPD())(t)
 }
 
-// On makes a Rig by the verbs on pd: of an RC QP or a UC QP, as cfg says, with
-// cfg.SRQ, if there is one, for RunSRQ. A device that is told of posts must be
-// told by them, and by r.Work.
+// On returns a Rig with objects of package uverbs on pd. Its QP is of type cfg.Type: RC or UC. If
+// cfg.SRQ is set, the Rig is for RunSRQ. A device that does not read the rings by itself must do
+// its work during posts and in r.Work.
 func On(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
 	t.Helper()
 	r := device(t, pd, cfg)
@@ -56,7 +56,7 @@ func On(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
 	return r
 }
 
-// OnUD is On for RunUD.
+// OnUD returns a Rig with objects of package uverbs on pd, for RunUD.
 func OnUD(t *testing.T, pd *uverbs.PD) *Rig {
 	t.Helper()
 	const qkey = 0x1ee7
@@ -98,7 +98,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// deviceQP says a uverbs.QP in the words of a provider.
+// A deviceQP implements provider.QP with a uverbs.QP.
 type deviceQP struct {
 	*uverbs.QP
 	t  *testing.T
@@ -108,7 +108,7 @@ type deviceQP struct {
 	pending pending
 }
 
-// pending is an operation that a provider hears of in two calls.
+// pending is an operation whose attributes a provider gets in two calls.
 type pending struct {
 	op    uverbs.Opcode
 	f     uverbs.SendFlags
@@ -146,10 +146,10 @@ func (q *deviceQP) Flush(n uint32, placement, selectivity uint8) {
 		uverbs.Selectivity(selectivity))
 }
 
-// Bind takes what a program does not have at hand, and the suite does without.
+// Bind fails the test: the suite binds no window.
 func (q *deviceQP) Bind(driver.Bind, error) { q.t.Fatal("the suite binds a window") }
 
-// UDAddr needs the AH: see Rig.UDAddr.
+// UDAddr fails the test. A uverbs.SendBatch needs the uverbs.AH: see Rig.UDAddr.
 func (q *deviceQP) UDAddr(*driver.AH, uint32, uint32) {
 	q.t.Fatal("a batch of uverbs needs the whole AH")
 }
@@ -206,7 +206,7 @@ func (q *deviceQP) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 		q.b.LocalInv(wrID, f, imm)
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpFlush, uverbs.OpAtomicWrite:
 		q.pending = pending{op, f, wrID, raddr, rkey}
-	default: // the batch has no such operation: something else that is refused
+	default: // the batch has no such method: add another operation that is refused
 		q.b.Send(wrID, 1<<7)
 	}
 }
@@ -214,7 +214,7 @@ func (q *deviceQP) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 func opcodeOf(o driver.Op) uverbs.Opcode   { return uverbs.Opcode(o.Opcode()) }
 func flagsOf(o driver.Op) uverbs.SendFlags { return uverbs.SendFlags(o.Flags()) }
 
-// Reset takes the QP through RESET to RTS again.
+// Reset moves the QP through RESET to RTS.
 func (q *deviceQP) Reset() error {
 	q.t.Helper()
 	if err := q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState); err != nil {
@@ -226,7 +226,7 @@ func (q *deviceQP) Reset() error {
 
 func (q *deviceQP) Retire() error { return q.Close() }
 
-// deviceSRQ says a uverbs.SRQ in the words of a provider.
+// A deviceSRQ implements provider.SRQ with a uverbs.SRQ.
 type deviceSRQ struct{ *uverbs.SRQ }
 
 func (s deviceSRQ) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.SRQ.PostRecv(wrs...) }
@@ -237,12 +237,12 @@ func (s deviceSRQ) Modify(maxWR int, _ driver.Command) error {
 
 func (s deviceSRQ) Retire() error { return s.Close() }
 
-// deviceCQ says a uverbs.CQ in the words of a provider.
+// A deviceCQ implements provider.CQ with a uverbs.CQ.
 type deviceCQ struct{ *uverbs.CQ }
 
 func (q deviceCQ) Arm(solicitedOnly bool, _ uint32) error { return q.CQ.Arm(solicitedOnly) }
 
-// Ready is not among the verbs, and the suite does not use it.
+// Ready is not used by the suite. Package uverbs has no such method.
 func (q deviceCQ) Ready() bool { return false }
 
 func (q deviceCQ) Resize(entries int, _ driver.Command) (driver.Reply, error) {

@@ -1,4 +1,4 @@
-// Package providertest is the suite that every provider passes: what a queue
-// pair and a completion queue must do whatever the device, run against memory
-// that plays the device, and against devices.
+// Package providertest is the test suite that every provider passes. It checks what
+// QPs, CQs and SRQs must do on every device. It runs on rings whose device is
+// simulated in memory, and on real devices.
 package providertest

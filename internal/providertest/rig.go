@@ -9,9 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Rig is a queue pair whose peer it is itself, one completion queue for both
-// its queues, and memory that it may use in every way. The QP is RC, unless it
-// is said otherwise.
+// A Rig is a QP that is connected to itself, one CQ for both of its queues, and memory with all
+// access rights. The QP is of type RC, unless the function that runs the suite says otherwise.
 type Rig struct {
 	QP   provider.QP
 	CQ   provider.CQ
@@ -22,32 +21,31 @@ type Rig struct {
 	LKey uint32
 	RKey uint32
 
-	// Work makes a device that does nothing by itself do what it was told.
-	// Nil for one that does.
+	// Work makes a simulated device execute what was posted. It is nil if the device
+	// does that by itself.
 	Work func()
 	// Resize resizes CQ.
 	Resize func(entries int) error
 
-	// SRQ is where the QP takes its receives from. Nil: it has a queue for them.
+	// SRQ is the SRQ of the QP, or nil if the QP has a receive queue.
 	SRQ provider.SRQ
-	// SRQSize tells how large SRQ is.
+	// SRQSize returns the attributes of SRQ.
 	SRQSize func() uverbs.SRQAttr
-	// ResizeSRQ resizes SRQ. Nil: the device does not.
+	// ResizeSRQ resizes SRQ. It is nil if the device does not support that.
 	ResizeSRQ func(maxWR int) error
 
-	// AH leads to the QP itself, which is UD. QKey is its key, MTU the longest
-	// message.
+	// AH, QKey and MTU are set if the QP is of type UD. AH is the address of the QP
+	// itself, QKey its Q_Key, and MTU the length of the longest message.
 	AH   *uverbs.AH
 	QKey uint32
 	MTU  int
-	// UDAddr is UDAddr of the QP's batch, if it is one of uverbs. Nil: UDAddr of QP.
+	// UDAddr is the method of the uverbs.SendBatch, or nil if QP.UDAddr is to be called.
 	UDAddr func(ah *uverbs.AH, qpn, qkey uint32)
-	// NoGRH says that datagrams by AH have no GRH, as within a subnet of
-	// InfiniBand.
+	// NoGRH is true if datagrams to AH have no GRH, as within a subnet of InfiniBand.
 	NoGRH bool
 }
 
-// The queues that the suite asks for.
+// The sizes of the queues that the suite needs.
 const (
 	MaxSendWR = 15
 	MaxRecvWR = 15
@@ -56,8 +54,8 @@ const (
 	Entries   = 63
 )
 
-// Run runs the suite. open makes a Rig whose queues have at least the sizes
-// above; it is called once for each test and cleans up by t.Cleanup.
+// Run runs the suite for RC. open returns a Rig whose queues have at least the sizes MaxSendWR to
+// Entries. It is called once for each test, and cleans up with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{
 		{"SendRecv", sendRecv},
@@ -92,8 +90,8 @@ func run(t *testing.T, open func(t *testing.T) *Rig, tests []test) {
 	}
 }
 
-// RunSRQ runs the suite for shared receive queues: open makes Rigs with an SRQ of
-// MaxRecvWR receives of MaxSGE SGEs.
+// RunSRQ runs the suite for SRQs. open returns a Rig with an SRQ of MaxRecvWR receives of MaxSGE
+// SGEs.
 func RunSRQ(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{
 		{"SendRecv", sendRecv},
@@ -108,7 +106,7 @@ func RunSRQ(t *testing.T, open func(t *testing.T) *Rig) {
 	})
 }
 
-// RunUC runs the suite for UC: open makes Rigs whose QP is one.
+// RunUC runs the suite for UC. open returns a Rig with a QP of type UC.
 func RunUC(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{
 		{"SendRecv", sendRecv},
@@ -129,7 +127,7 @@ func RunUC(t *testing.T, open func(t *testing.T) *Rig) {
 	})
 }
 
-// RunUD runs the suite for UD: open makes Rigs with an AH.
+// RunUD runs the suite for UD. open returns a Rig with a QP of type UD and an AH.
 func RunUD(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{
 		{"SendRecv", udSendRecv},
@@ -141,10 +139,10 @@ func RunUD(t *testing.T, open func(t *testing.T) *Rig) {
 	})
 }
 
-// patience is how long a completion may take.
+// patience is the timeout of a completion.
 const patience = 20 * time.Second
 
-// poll waits for n completions and sees that there are no more at once.
+// poll waits for n completions and checks that there are no others at that moment.
 func (r *Rig) poll(t *testing.T, n int) []uverbs.WC {
 	t.Helper()
 	wcs := make([]uverbs.WC, n+1)
@@ -176,7 +174,7 @@ func (r *Rig) take(t *testing.T, wcs []uverbs.WC) int {
 	return n
 }
 
-// done waits for n completions, all of which must be good.
+// done waits for n completions and checks that they have succeeded.
 func (r *Rig) done(t *testing.T, n int) []uverbs.WC {
 	t.Helper()
 	wcs := r.poll(t, n)
@@ -220,18 +218,18 @@ func (r *Rig) udAddr(ah *uverbs.AH, qpn, qkey uint32) {
 	r.QP.UDAddr(provider.AHOf(ah), qpn, qkey)
 }
 
-// sge names n bytes at off.
+// sge returns an SGE of n bytes at off.
 func (r *Rig) sge(off, n int) uverbs.SGE {
 	return uverbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: r.LKey}
 }
 
-// write is a signaled WRITE of n bytes from offset from to offset to.
+// write returns a signaled WRITE of n bytes from offset from to offset to.
 func (r *Rig) write(id uint64, from, to, n int) uverbs.SendWR {
 	return uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{r.sge(from, n)}, RemoteAddr: r.Addr + uint64(to), RKey: r.RKey}
 }
 
-// want fails unless Mem holds data at off.
+// want checks that Mem has data at off.
 func (r *Rig) want(t *testing.T, off int, data string) {
 	t.Helper()
 	if got := string(r.Mem[off : off+len(data)]); got != data {

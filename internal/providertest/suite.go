@@ -112,7 +112,7 @@ func batch(t *testing.T, r *Rig) {
 	q.SGE(r.sge(4000, 16))
 	q.Op(provider.OpOf(uverbs.OpSendImm, 0), 4, 0, 0, 77)
 	q.SGE(r.sge(0, 16))
-	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 5, r.Addr, r.RKey, 0) // of nothing
+	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 5, r.Addr, r.RKey, 0) // no data
 	if err := q.Submit(); err != nil {
 		t.Fatal(err)
 	}

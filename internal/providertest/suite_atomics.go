@@ -9,11 +9,11 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Where the tests of atomics have the word that they work on, and where they
-// have the old one put.
+// target is the offset of the word that the tests of atomics change, and answer that of the
+// previous values.
 const target, answer = 4096, 8192
 
-// atomicWR is a signaled atomic on the word at target, whose answer goes to
+// atomicWR returns a signaled atomic on the word at target, which stores the previous value at
 // answer + 8*id.
 func (r *Rig) atomicWR(id uint64, op uverbs.Opcode, compareAdd, swap uint64) uverbs.SendWR {
 	return uverbs.SendWR{WRID: id, Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(answer+8*int(id), 8)},
@@ -24,7 +24,7 @@ func (r *Rig) word(off int) uint64 { return binary.NativeEndian.Uint64(r.Mem[off
 
 func (r *Rig) setWord(off int, v uint64) { binary.NativeEndian.PutUint64(r.Mem[off:], v) }
 
-// wantWord fails unless the word at off is v.
+// wantWord checks the word at off.
 func (r *Rig) wantWord(t *testing.T, off int, v uint64) {
 	t.Helper()
 	if got := r.word(off); got != v {
@@ -35,8 +35,8 @@ func (r *Rig) wantWord(t *testing.T, off int, v uint64) {
 func atomics(t *testing.T, r *Rig) {
 	const first, second = 0x1122334455667788, 0x99aabbccddeeff00
 	r.setWord(target, first)
-	r.send(t, r.atomicWR(0, uverbs.OpCompareSwap, first, second), // swaps
-		r.atomicWR(1, uverbs.OpCompareSwap, first, 1), // does not
+	r.send(t, r.atomicWR(0, uverbs.OpCompareSwap, first, second), // swaps the values
+		r.atomicWR(1, uverbs.OpCompareSwap, first, 1), // does not swap
 		r.atomicWR(2, uverbs.OpFetchAdd, 5, 77),
 		r.atomicWR(3, uverbs.OpFetchAdd, ^uint64(0), 0)) // adds -1
 	for i, wc := range r.done(t, 4) {
@@ -81,7 +81,7 @@ func atomicsBatch(t *testing.T, r *Rig) {
 	}
 }
 
-// atomicsBad are atomics that are refused, with a good one before.
+// atomicsBad posts atomics that are refused, each after a valid one.
 func atomicsBad(t *testing.T, r *Rig) {
 	r.setWord(target, 0)
 	good := r.atomicWR(1, uverbs.OpFetchAdd, 1, 0)

@@ -14,8 +14,8 @@ func full(t *testing.T, r *Rig) {
 		wrs = append(wrs, r.write(uint64(i), 0, 100, 1))
 	}
 	for range 4 {
-		// The device hears of a list when its end or its bad request is reached,
-		// so nothing leaves the queue while it fills.
+		// The doorbell is rung at the end of the list or at the refused request, so
+		// nothing completes while the queue fills.
 		if n, err := r.QP.PostSend(wrs); n != r.Cap.MaxSendWR || !errors.Is(err, uverbs.ErrQueueFull) {
 			t.Fatalf("PostSend: %d, %v; want %d, %v", n, err, r.Cap.MaxSendWR, uverbs.ErrQueueFull)
 		}
@@ -29,7 +29,7 @@ func full(t *testing.T, r *Rig) {
 	}
 }
 
-// laps takes all three rings around several times, with gaps of all sizes.
+// laps goes around all three rings several times, with different numbers of requests.
 func laps(t *testing.T, r *Rig) {
 	sent, received := uint64(0), uint64(1000)
 	for lap := range 100 {
@@ -54,13 +54,13 @@ func laps(t *testing.T, r *Rig) {
 	}
 }
 
-// failed: which status it is, drivers answer differently, and a peer that is
-// the same QP may flush the request before its answer arrives. The tests of the
-// verbs look at that with two QPs.
+// failed checks only that a request fails. The status depends on the driver, and as the QP is its
+// own peer, the request may be flushed before the status arrives. The tests of uverbs check the
+// status with two QPs.
 func failed(t *testing.T, r *Rig) {
 	bad := r.write(1, 0, 100, 8)
 	bad.SGL[0].LKey ^= 0x55aa00
-	bad.Flags = 0 // a failure completes all the same
+	bad.Flags = 0 // a failed request completes even if it is not signaled
 	r.send(t, bad)
 	wc := r.poll(t, 1)[0]
 	if wc.Err() == nil || wc.WRID != 1 || wc.QPNum != r.QPN {
@@ -68,14 +68,14 @@ func failed(t *testing.T, r *Rig) {
 	}
 }
 
-// reset empties the queues without a completion, and then all their slots are
-// there again.
+// reset checks that RESET empties the queues without completions, and that all slots are free
+// afterwards.
 func reset(t *testing.T, r *Rig) {
 	send := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled}
 	recvs := make([]uverbs.RecvWR, r.Cap.MaxRecvWR+1)
 	for lap := range 5 {
 		if lap%2 == 0 {
-			r.send(t, send, send, send) // which wait for a receive
+			r.send(t, send, send, send) // wait for a receive
 			r.outstanding(t, 3)
 			r.QP.Begin()
 			r.QP.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
@@ -92,7 +92,7 @@ func reset(t *testing.T, r *Rig) {
 		if n, err := r.QP.PostRecv(recvs); n != r.Cap.MaxRecvWR || !errors.Is(err, uverbs.ErrQueueFull) {
 			t.Errorf("lap %d: PostRecv: %d, %v; want %d, %v", lap, n, err, r.Cap.MaxRecvWR, uverbs.ErrQueueFull)
 		}
-		// More than the queue holds, so that every slot is used anew.
+		// Use every slot again.
 		id := uint64(100)
 		for range r.Cap.MaxRecvWR {
 			r.send(t, uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
@@ -167,7 +167,7 @@ func nothingAllocated(t *testing.T, r *Rig) {
 		for r.take(t, wcs) == 0 {
 		}
 	})
-	if n != 0 && r.Work == nil { // a Work is free to allocate
+	if n != 0 && r.Work == nil { // Work may allocate
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// ucWrite writes and tells the peer: on UC the completion of the request says
-// that the data has left, no more.
+// ucWrite checks WRITEs with a WRITE with immediate after them: on UC the completion of a WRITE
+// does not mean that the data has arrived.
 func ucWrite(t *testing.T, r *Rig) {
 	big := strings.Repeat("sixteen bytes ..", 1024)
 	copy(r.Mem, big)
@@ -65,7 +65,7 @@ func ucBatch(t *testing.T, r *Rig) {
 	}
 }
 
-// ucRefused are the operations that UC has not.
+// ucRefused checks that operations which UC does not support are refused.
 func ucRefused(t *testing.T, r *Rig) {
 	good := r.write(1, 0, 100, 1)
 	for name, op := range map[string]uverbs.Opcode{
@@ -85,22 +85,22 @@ func ucRefused(t *testing.T, r *Rig) {
 	}
 }
 
-// ucLost sends what nobody receives: it completes all the same, and what comes
-// after it arrives.
+// ucLost sends messages for which no receive is posted. Their sends must complete, and later
+// messages must arrive.
 func ucLost(t *testing.T, r *Rig) {
 	send := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled}
 	for range 2 * r.Cap.MaxSendWR {
 		r.send(t, send)
 		r.done(t, 1)
 	}
-	check(t, r.QP.Reset()) // and none of it is still under way
+	check(t, r.QP.Reset()) // afterwards no message is in flight
 	r.recv(t, uverbs.RecvWR{WRID: 2})
 	r.send(t, send)
 	r.done(t, 2)
 }
 
-// ucReset empties the receive queue without a completion, and then all slots
-// are there again.
+// ucReset checks that RESET empties the receive queue without completions, and that all slots are
+// free afterwards.
 func ucReset(t *testing.T, r *Rig) {
 	recvs := make([]uverbs.RecvWR, r.Cap.MaxRecvWR+1)
 	for lap := range 5 {

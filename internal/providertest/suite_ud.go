@@ -8,13 +8,13 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// datagram is a signaled SEND of n bytes from offset 0, to the QP itself.
+// datagram returns a signaled SEND of n bytes from offset 0 to the QP itself.
 func (r *Rig) datagram(id uint64, n int) uverbs.SendWR {
 	return uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(0, n)},
 		AH: r.AH, QPN: r.QPN, QKey: r.QKey}
 }
 
-// hear posts a receive whose data comes to lie at offset off.
+// hear posts a receive into memory at offset off.
 func (r *Rig) hear(t *testing.T, id uint64, off int) {
 	t.Helper()
 	r.recv(t, uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{r.sge(off-uverbs.GRHLen, uverbs.GRHLen+r.MTU)}})
@@ -83,7 +83,7 @@ func udBatch(t *testing.T, r *Rig) {
 	}
 }
 
-// udBad are requests that a UD QP refuses.
+// udBad returns requests that a UD QP refuses.
 func (r *Rig) udBad() map[string]struct {
 	wr   uverbs.SendWR
 	want error
@@ -152,7 +152,7 @@ func udBatchDropped(t *testing.T, r *Rig) {
 	r.heard(t, 3, 2, 8, 0)
 }
 
-// udReset empties the queues; then the QP sends and receives again.
+// udReset checks that RESET empties the queues, and that the QP sends and receives afterwards.
 func udReset(t *testing.T, r *Rig) {
 	for range 3 {
 		r.hear(t, 1, 10000)
@@ -190,7 +190,7 @@ func udNothingAllocated(t *testing.T, r *Rig) {
 			got += r.take(t, wcs)
 		}
 	})
-	if n != 0 && r.Work == nil { // a Work is free to allocate
+	if n != 0 && r.Work == nil { // Work may allocate
 		t.Errorf("%v allocations", n)
 	}
 }
