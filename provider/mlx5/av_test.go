@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// CreateAH needs the type of the GID, not the name of the GID's network interface, for which it
-// would open a socket: it succeeds if the process may not open one.
+// TestAHWithoutDescriptors checks that CreateAH succeeds if the process may not open a socket: it needs the type of the
+// GID, not the name of the GID's network interface, for which it would open one.
 func TestAHWithoutDescriptors(t *testing.T) {
 	d := newAVDesk(t, true)
 	d.s.Set(func() {
@@ -103,8 +103,8 @@ func route(raw []byte, a *uverbs.AHAttr, mark uint32) {
 	copy(raw[32:], a.DGID[:])
 }
 
-// Address vectors on Ethernet are equal to those of libmlx5, with the MAC address that the kernel
-// resolved.
+// TestEthernetAV checks that address vectors on Ethernet are equal to those of libmlx5, with the MAC address that the
+// kernel resolved.
 func TestEthernetAV(t *testing.T) {
 	d := newAVDesk(t, true)
 	addresses(func(a uverbs.AHAttr) {
@@ -141,7 +141,7 @@ func TestEthernetAV(t *testing.T) {
 	}
 }
 
-// Address vectors on InfiniBand are equal to those of libmlx5, with and without a GRH.
+// TestInfiniBandAV checks that address vectors on InfiniBand are equal to those of libmlx5, with and without a GRH.
 func TestInfiniBandAV(t *testing.T) {
 	d := newAVDesk(t, false)
 	addresses(func(a uverbs.AHAttr) {
@@ -163,8 +163,8 @@ func TestInfiniBandAV(t *testing.T) {
 	})
 }
 
-// If an InfiniBand port requires a GRH, an address without one is rejected, and one with a GRH
-// has it.
+// TestRequiredGRH checks that an address without a GRH is rejected if an InfiniBand port requires one, and that an
+// address with a GRH has it.
 func TestRequiredGRH(t *testing.T) {
 	d := newAVDesk(t, false)
 	d.s.Set(func() { d.s.Ports[0].Flags |= uapi.IB_UVERBS_QPF_GRH_REQUIRED })

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// These benchmarks measure posts and polls on queue memory. The register is plain memory, and
-// completions are written by the benchmark.
+// These benchmarks measure posts and polls on queue memory. The register is plain memory, and the benchmark writes the
+// completions.
 
 func benchQP(b *testing.B) *bench {
 	q := newBench(b, uverbs.QPConfig{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 32}, nil)
@@ -91,8 +91,8 @@ func repeat(wr uverbs.SendWR, n int) (all []uverbs.SendWR) {
 	return all
 }
 
-// BenchmarkPoll polls a ring in which every entry is valid at once. The benchmark flips the owner
-// bits on each lap, with the timer stopped.
+// BenchmarkPoll polls a ring in which all entries are valid. The benchmark flips the owner bits on each lap, with the
+// timer stopped.
 func BenchmarkPoll(b *testing.B) {
 	for name, n := range map[string]int{"1": 1, "32": 32} {
 		b.Run(name, func(b *testing.B) {

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The sizes in the driver's part of the commands are those that the device needs.
+// TestQueueSizes checks that the sizes in the driver's part of the commands are those that the device needs.
 func TestQueueSizes(t *testing.T) {
 	l := limits{sqDesc: 1024, rqDesc: 512, sqBlocks: 1 << 15, recvWR: 1 << 15, srqWR: 1 << 15}
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestQueueSizes(t *testing.T) {
 	}
 }
 
-// Posts and polls through the API do not allocate.
+// TestNothingAllocated checks that posts and polls through the API do not allocate.
 func TestNothingAllocated(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		d := newDesk(t, standard())
@@ -100,7 +100,7 @@ func TestNothingAllocated(t *testing.T) {
 			}
 			d.drain(t, cq, q)
 		}
-		d.s.violations = nil // the device saw several doorbells as one
+		d.s.violations = nil // the device observed several doorbells as one
 	}
 }
 

@@ -23,7 +23,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// Older kernels reject the longer requests, and getContext sends shorter ones.
+// TestLadder checks that getContext sends shorter requests to older kernels, which reject the longer ones.
 func TestLadder(t *testing.T) {
 	set := standard().set
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// Invalid replies of the kernel are errors, and no part of the context remains.
+// TestStrangeAnswers checks that invalid replies of the kernel are errors, and that no part of the context remains.
 func TestStrangeAnswers(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
 		"CQE version":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.CqeVersion = 2 },
@@ -74,8 +74,8 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-// A device may support longer queues than 16-bit request numbers allow. It can be opened, and its
-// queues are limited to what the numbers allow.
+// TestEndlessQueues checks that a device that supports longer queues than 16-bit request numbers allow can be opened,
+// and that its queues are limited to what the numbers allow.
 func TestEndlessQueues(t *testing.T) {
 	for _, n := range []uint32{1<<16 + 1, 1 << 20, 1 << 31, ^uint32(0)} {
 		k := standard()
@@ -101,7 +101,7 @@ func TestEndlessQueues(t *testing.T) {
 	}
 }
 
-// The longest SRQ has as many slots as 16 bits can number.
+// TestLongestSRQ checks that the longest SRQ has as many slots as 16 bits can number.
 func TestLongestSRQ(t *testing.T) {
 	r := newSRQRigOf(t, 1<<16, 1<<16-1, 1)
 	for lap := range 3 {
@@ -120,8 +120,8 @@ func TestLongestSRQ(t *testing.T) {
 	}
 }
 
-// If a device reports higher limits than it supports, its refusal is returned as an error and
-// nothing remains. What the device supports works.
+// TestLies checks that the refusal of a device that reports higher limits than it supports is returned as an error, and
+// that no objects remain. Queues within the supported limits work.
 func TestLies(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
 		"requests of 32 KiB": func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz, r.MaxRqDescSz = 1<<15, 1<<15 },
@@ -172,8 +172,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Register pages run out at some number of queue pairs. Later queue pairs share the existing
-// registers, a thread domain is refused, and everything can be closed.
+// TestRegistersRunOut lets register pages run out at each number of queue pairs, and checks that later queue pairs
+// share the existing registers, that a thread domain is refused, and that all objects can be closed.
 func TestRegistersRunOut(t *testing.T) {
 	for left := range 4 {
 		t.Run(strconv.Itoa(left), func(t *testing.T) { runOut(t, newDesk(t, standard()), left) })
@@ -216,8 +216,8 @@ func TestNoRegisterPage(t *testing.T) {
 	}
 }
 
-// A kernel without dynamic register pages uses four registers per page, which must fit into the
-// page.
+// TestFixedRegistersTooLarge checks the registers of a kernel without dynamic register pages. It uses four registers
+// per page, which must fit into the page.
 func TestFixedRegistersTooLarge(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize, r.TotBfregs = 1024, 16 }
@@ -229,7 +229,7 @@ func TestFixedRegistersTooLarge(t *testing.T) {
 	s.Close(t)
 }
 
-// A page that is too short for its registers is an error.
+// TestShortRegisterPage checks that a page that is too short for its registers is an error.
 func TestShortRegisterPage(t *testing.T) {
 	err := kernelError("make a register page", "", errors.Join(errShortPage, nil), "")
 	if !errors.Is(err, uverbs.ErrABI) || errors.Is(err, uverbs.ErrClosed) {
@@ -237,7 +237,7 @@ func TestShortRegisterPage(t *testing.T) {
 	}
 }
 
-// The clock consists of two words at the offset that the kernel reports.
+// TestClock checks that the clock is read as two words at the offset that the kernel reports.
 func TestClock(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask, r.HcaCoreClockOffset = 1, 0x24 }
@@ -259,8 +259,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// If the kernel does not map a clock page, reading the clock is not supported. Other errors are
-// reported.
+// TestNoClockPage checks that reading the clock is not supported if the kernel does not map a clock page. Other errors
+// are reported.
 func TestNoClockPage(t *testing.T) {
 	for errno, none := range map[unix.Errno]bool{unix.EPERM: true, unix.EOPNOTSUPP: true, unix.EINVAL: true, unix.ENOMEM: false, unix.EIO: false} {
 		if got := noPage(errno); got != none {
@@ -281,8 +281,8 @@ func TestNoClockPage(t *testing.T) {
 	check(t, dev.Close())
 }
 
-// Queue pairs get their own burst registers while some are left, then shared ones. If there are
-// no burst registers, all queue pairs use the plain one.
+// TestRegisters checks that each queue pair has a burst register while some are unused, and that later ones share. If
+// the device has no burst registers, all queue pairs use the plain one.
 func TestRegisters(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)
@@ -332,8 +332,8 @@ func TestRegisters(t *testing.T) {
 	s.Close(t)
 }
 
-// If the allocation of a register page fails, the QP rings the plain register. A QP that is created
-// later, when the device has pages again, has a register that accepts bursts.
+// TestRegistersComeBack checks that the QP rings the plain register if the allocation of a register page fails. A QP
+// that is created later, when the device has pages again, has a register that accepts bursts.
 func TestRegistersComeBack(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
@@ -349,9 +349,9 @@ func TestRegistersComeBack(t *testing.T) {
 	check(t, first.Close())
 }
 
-// If a CPU page holds several register pages, there are as many registers of each kind as with
-// libmlx5: all of the first page of each kind are used. Each register has the number of its
-// register page.
+// TestRegistersOfLargePages checks that there are as many registers of each kind as with libmlx5 if a CPU page holds
+// several register pages: all of the first page of each kind are used. Each register has the number of its register
+// page.
 func TestRegistersOfLargePages(t *testing.T) {
 	for _, c := range []struct{ page, owned, shared int }{{4096, 4, 12}, {16384, 8, 16}, {65536, 32, 32}} {
 		set := good(readSettings(func(string) string { return "" }, c.page))(t)
@@ -394,7 +394,7 @@ func openFake(t *testing.T, s *soft) *ioctl.Device {
 	return d
 }
 
-// The places of registers in mappings of CPUs with small and with large pages.
+// TestSpots checks the places of registers in mappings of CPUs with small and with large pages.
 func TestSpots(t *testing.T) {
 	for _, c := range []struct {
 		per, n, size int
@@ -418,7 +418,7 @@ func TestSpots(t *testing.T) {
 	}
 }
 
-// The kernel counts mapping offsets in pages of the CPU.
+// TestMapOffsets checks that mapping offsets are counted in pages of the CPU, as the kernel does.
 func TestMapOffsets(t *testing.T) {
 	for _, c := range []struct {
 		command, index, page int

@@ -33,8 +33,8 @@ func (r *cqeRig) writes(opcode, name, counter, syndromes uint64) {
 	r.q.at(r.q.ci + 1)[7] = be(invalidEntry | r.q.owner(r.q.ci+1) ^ ownerBit)
 }
 
-// In completions of version 0, the SRQ number is valid only for receives. For sends it may have
-// any value.
+// TestVersion0Requester checks that the SRQ number in completions of version 0 is used only for receives. For sends it
+// may have any value.
 func TestVersion0Requester(t *testing.T) {
 	r := newCQERig(t, false)
 	s := newBenchSRQ(t, r.ctx)
@@ -64,7 +64,7 @@ func TestVersion0Requester(t *testing.T) {
 	}
 }
 
-// Completions of receives name the receive, so they may come in any order.
+// TestReceivesOutOfOrder checks that completions of receives may come in any order, since they name the receive.
 func TestReceivesOutOfOrder(t *testing.T) {
 	r := newCQERig(t, true)
 	for lap := range uint64(3) {
@@ -86,9 +86,9 @@ func TestReceivesOutOfOrder(t *testing.T) {
 	}
 }
 
-// Completions of features that this library does not use, matched tags (6) and signatures (12),
-// and of undefined opcodes are reported once, whatever they name. The completions after them are
-// returned.
+// TestForeignOpcodes checks that completions of features that this library does not use, matched tags (6) and
+// signatures (12), and of undefined opcodes are reported once, for all queues that they name. The completions after
+// them are returned.
 func TestForeignOpcodes(t *testing.T) {
 	for _, opcode := range []uint64{6, 7, 8, 9, 10, 11, 12, 15} {
 		for _, name := range []uint64{0, 0x777} {

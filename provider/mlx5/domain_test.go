@@ -23,8 +23,8 @@ func (d *desk) registerOfQP(t *testing.T, q *uverbs.QP) *uint64 {
 	return nil
 }
 
-// The QPs of a thread domain ring one register, which no other queue rings, and take no lock. A
-// closed domain's register goes to the next domain.
+// TestThreadDomain checks that the QPs of a thread domain ring one register, which no other queue rings, and acquire no
+// lock. The next domain uses a closed domain's register.
 func TestThreadDomain(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -68,7 +68,8 @@ func TestThreadDomain(t *testing.T) {
 	})
 }
 
-// A closed domain's register is used by the next domain, and the device may run out of registers.
+// TestThreadDomainRegisters checks that the next domain uses a closed domain's register, and that the device may run
+// out of registers.
 func TestThreadDomainRegisters(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)
@@ -95,14 +96,15 @@ func TestThreadDomainRegisters(t *testing.T) {
 	s.Set(func() { s.Refuse = nil })
 }
 
-// A post to a thread domain's register takes no lock, like a post to a QP's own register.
+// TestThreadDomainTakesNoLock checks that a post to a thread domain's register acquires no lock, like a post to a QP's
+// own register.
 func TestThreadDomainTakesNoLock(t *testing.T) {
 	d := newDesk(t, standard())
 	d.pd = good(d.pd.AllocParentDomain(uverbs.ParentDomainConfig{TD: good(d.c.AllocTD())(t)}))(t)
 	q := d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: d.pd}))(t)})
 	for _, s := range d.s.qps {
 		r := d.s.ctx.targets.find(s.UserIndex).sq.shared
-		r.mu.Lock() // nothing may wait for it
+		r.mu.Lock() // a post must not wait for it
 		defer r.mu.Unlock()
 	}
 	d.write(t, q, 1)

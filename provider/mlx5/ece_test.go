@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// If the firmware has ECE options, CREATE_QP requests options of version 1, and MODIFY_QP
-// requests the options that were set, once, in the fields that libmlx5 uses. Other firmware gets
-// no such requests.
+// TestECECommands checks that CREATE_QP requests options of version 1 if the firmware has ECE options, and that
+// MODIFY_QP requests the options that were set, once, in the fields that libmlx5 uses. Other firmware receives no such
+// requests.
 func TestECECommands(t *testing.T) {
 	for _, has := range []bool{true, false} {
 		k := standard()
@@ -45,8 +45,8 @@ func TestECECommands(t *testing.T) {
 	}
 }
 
-// QueryECE returns the options that the device offers. SetECE requests options once, and from
-// then on QueryECE returns the granted ones.
+// TestECE checks that QueryECE returns the options that the device offers, that SetECE requests options once, and that
+// QueryECE then returns the granted ones.
 func TestECE(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask |= uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE }

@@ -49,7 +49,7 @@ func TestOpenWithBadSettings(t *testing.T) {
 	}
 }
 
-// There are registers for at least one page of the CPU, as with libmlx5.
+// TestSettingsByPageSize checks that there are registers for at least one page of the CPU, as with libmlx5.
 func TestSettingsByPageSize(t *testing.T) {
 	for _, c := range []struct {
 		page             int

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// everyCommand issues every command with a part for this driver, and those that are the same for
-// every driver, and closes what it created.
+// everyCommand issues every command with a part for this driver, and those that are the same for every driver, and
+// closes the objects that it created.
 func everyCommand(t *testing.T, prepare func(*soft)) *soft {
 	t.Helper()
 	k := standard()
@@ -156,15 +156,15 @@ func (d *desk) everyImport(t *testing.T) {
 	check(t, c.Close())
 }
 
-// notMlx5 are the commands that are never issued to a device of this driver.
+// notMlx5 has the commands that are never issued to a device of this driver.
 var notMlx5 = map[string]string{
 	"POST_SEND":     "rxe's doorbell",
 	"REQ_NOTIFY_CQ": "how rxe is armed",
 	"QUERY_DEVICE":  "sent when a command has failed",
 }
 
-// TestCommandBytes compares the bytes of every command with the golden file. The fake kernel has
-// checked the commands against the specifications. Identical commands are listed once.
+// TestCommandBytes compares the bytes of every command with the golden file. The fake kernel checks the commands
+// against the specifications. Identical commands are listed once.
 func TestCommandBytes(t *testing.T) {
 	sent := map[string]bool{}
 	var dumps []string

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Areas of a desk's memory.
+// These are areas of a desk's memory.
 const (
 	sourceArea = 0
 	remoteArea = 0x4000
@@ -140,8 +140,8 @@ func blocks(op uverbs.Opcode, s shape) int {
 	return (segments + s.n + 3) / 4
 }
 
-// Every operation that moves data, with data of every shape, posted by lists and by builders at
-// every block of the ring, has the right effect and violates no rule.
+// TestEveryPlace posts every operation that moves data, with data of every shape, with lists and with builders at every
+// block of the ring. It checks that each has the right effect and violates no rule.
 func TestEveryPlace(t *testing.T) {
 	d := newDesk(t, standard())
 	x := &trial{T: t, d: d, seen: map[string]map[int]bool{}}

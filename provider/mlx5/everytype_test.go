@@ -134,7 +134,7 @@ func (p *place) around(round func()) {
 	p.Errorf("of %d blocks, requests begin at %v", blocks, p.laps)
 }
 
-// Requests on UC queue pairs, and on RC queue pairs of a thread domain, at every place.
+// TestEveryPlaceConnected posts requests on UC queue pairs, and on RC queue pairs of a thread domain, at every place.
 func TestEveryPlaceConnected(t *testing.T) {
 	for name, typ := range map[string]uverbs.QPType{"UC": uverbs.UC, "thread domain": uverbs.RC} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestEveryPlaceConnected(t *testing.T) {
 	}
 }
 
-// Windows are bound, and invalidated locally and by a message, at every place. The request that
+// TestEveryPlaceWindows binds windows, and invalidates them locally and by a message, at every place. The request that
 // follows has the fence.
 func TestEveryPlaceWindows(t *testing.T) {
 	d := newDesk(t, standard())
@@ -186,7 +186,7 @@ func TestEveryPlaceWindows(t *testing.T) {
 	})
 }
 
-// Requests on XRC queue pairs name an SRQ, at every place.
+// TestEveryPlaceXRC posts requests on XRC queue pairs, which name an SRQ, at every place.
 func TestEveryPlaceXRC(t *testing.T) {
 	d := newXRC(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)
@@ -210,7 +210,7 @@ func TestEveryPlaceXRC(t *testing.T) {
 	})
 }
 
-// Datagrams have an address, at every place.
+// TestEveryPlaceDatagrams posts datagrams, which have an address, at every place.
 func TestEveryPlaceDatagrams(t *testing.T) {
 	d := newDesk(t, standard())
 	cq, recvs := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t), good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDevicePageFaults has queue pairs of an SRQ, and an XRC SRQ, receive into absent pages. One
-// goroutine polls while another posts. Each receive completes once, with its message.
+// TestDevicePageFaults lets queue pairs of an SRQ, and an XRC SRQ, receive into absent pages. One goroutine polls while
+// another posts. The test checks that each receive completes once, with its message.
 func TestDevicePageFaults(t *testing.T) {
 	for name, x := range map[string]bool{"SRQ": false, "XRC SRQ": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func (p *pager) sender(t *testing.T, domain *uverbs.XRCD) *uverbs.QP {
 	return patient(t, q, 0)
 }
 
-// patient takes a connected QP to RTS again, with a timeout that is longer than page faults on a
-// busy machine. more has the attributes that RTR requires besides the path.
+// patient moves a connected QP to RTS again, with a timeout that is longer than page faults on a busy machine. more has
+// the attributes that RTR requires besides the path.
 func patient(t *testing.T, q *uverbs.QP, more uverbs.QPMask) *uverbs.QP {
 	a := good(q.Query(uverbs.MaskState | uverbs.MaskAV))(t) // the driver returns all attributes
 	for _, step := range []struct {

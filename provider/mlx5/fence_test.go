@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The fence after a LOCAL_INV applies to the next request that is posted, even if requests were
-// rejected or aborted in between.
+// TestFenceOutlivesRefusedRequests checks that the fence after a LOCAL_INV applies to the next request that is posted,
+// even if requests were rejected or aborted in between.
 func TestFenceOutlivesRefusedRequests(t *testing.T) {
 	sge := uverbs.SGE{Addr: 1, Length: 8, LKey: 3}
 	for name, between := range map[string]func(*bench) error{

@@ -82,8 +82,8 @@ var framePosts = map[string]framePost{
 	},
 }
 
-// Frames arrive as they were sent, however the parts of a frame are passed, at every place of the
-// ring.
+// TestFrames checks that frames arrive as they were sent, for all ways to pass the parts of a frame, at every place of
+// the ring.
 func TestFrames(t *testing.T) {
 	for mode, header := range map[uint8]int{0: 18, 1: 0, 2: 18} {
 		for name, post := range framePosts {
@@ -151,7 +151,7 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 	}
 }
 
-// The device computes checksums if it can, and reports correct ones.
+// TestFrameChecksums checks that the device computes checksums if it can, and reports correct ones.
 func TestFrameChecksums(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
@@ -174,7 +174,7 @@ func TestFrameChecksums(t *testing.T) {
 	}
 }
 
-// If requested, the completion has the VLAN tag.
+// TestFrameVLAN checks that the completion has the VLAN tag if requested.
 func TestFrameVLAN(t *testing.T) {
 	for _, flags := range []uverbs.QPCreateFlags{0, uverbs.QPCVLANStripping} {
 		w := newWire(t, inlineKit(1), uverbs.QPConfig{CreateFlags: flags})
@@ -197,7 +197,8 @@ func TestFrameVLAN(t *testing.T) {
 	}
 }
 
-// Receives posted before RTR receive no frames before RTR, and RESET empties the queues.
+// TestFrameStates checks that receives posted before RTR receive no frames before RTR, and that RESET empties the
+// queues.
 func TestFrameStates(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	early := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)
@@ -233,7 +234,8 @@ func TestFrameStates(t *testing.T) {
 	}
 }
 
-// Requests that raw packet QPs do not support are rejected, and nothing is posted.
+// TestFrameMistakes checks that requests that raw packet QPs do not support are rejected, and that no part of them is
+// posted.
 func TestFrameMistakes(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
 	frame := udpFrame(softMAC, 5, 64)
@@ -278,7 +280,7 @@ func TestFrameMistakes(t *testing.T) {
 	}
 }
 
-// Frames are posted and polled without allocations.
+// TestFrameAllocs checks that frames are posted and polled without allocations.
 func TestFrameAllocs(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
 	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
@@ -316,7 +318,7 @@ func TestFrameAllocs(t *testing.T) {
 	}
 }
 
-// ERR flushes receives that were posted in INIT.
+// TestRawReceivesOfINITAreFlushed checks that ERR flushes receives that were posted in INIT.
 func TestRawReceivesOfINITAreFlushed(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	q := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)

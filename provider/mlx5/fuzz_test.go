@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An eater turns the fuzzer's bytes into numbers.
+// An eater converts the fuzzer's bytes to numbers.
 type eater []byte
 
 func (e *eater) next(n uint32) uint32 {
@@ -42,7 +42,7 @@ func (e *eater) wr() uverbs.SendWR {
 	return wr
 }
 
-// Lists and batches have the same effect for any requests: they write the same as the oracle and
+// FuzzPost checks that lists and batches have the same effect for any requests: they write the same as the oracle and
 // leave earlier requests unchanged.
 func FuzzPost(f *testing.F) {
 	f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), true)
@@ -96,8 +96,8 @@ func FuzzPost(f *testing.F) {
 	})
 }
 
-// Whatever a CQ contains, Poll returns no more completions than it has entries and accesses no
-// other memory.
+// FuzzPoll checks that Poll returns no more completions than the CQ has entries and accesses no other memory, for any
+// contents of the CQ.
 func FuzzPoll(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0}, 640), uint8(0))
 	f.Add(bytes.Repeat([]byte{0x21, 0xd0, 0x11, 0x44}, 640), uint8(7))

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A batch of several requests, common and uncommon in any order, has the same effect as a list of
+// FuzzBatch checks that a batch of several requests, common and uncommon in any order, has the same effect as a list of
 // them, or no effect if one of them is invalid.
 func FuzzBatch(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{3, 0, 0, 0, 2, 0, 1, 0, 9, 0}, 60))

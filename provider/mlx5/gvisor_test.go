@@ -45,7 +45,7 @@ func several(kind proxied, first, last uint16, others map[uint16]proxied) map[ui
 
 const uhwIn, uhwOut = uapi.UVERBS_ATTR_UHW_IN, uapi.UVERBS_ATTR_UHW_OUT
 
-// proxyList has what the proxy forwards to mlx5, by object and method.
+// proxyList has the commands that the proxy forwards to mlx5, by object and method.
 var proxyList = map[[2]uint16]map[uint16]proxied{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {uapi.UVERBS_ATTR_CORE_IN: proxyIn, uapi.UVERBS_ATTR_CORE_OUT: proxyOut,
 		uapi.UVERBS_ATTR_WRITE_CMD: proxyInline, uhwIn: proxyIn, uhwOut: proxyOut},
@@ -144,7 +144,7 @@ func proxies(c ioctl.Call) (bad []string) {
 	return bad
 }
 
-// The commands and attributes for mlx5_ib that the proxy does not accept are exactly those in
+// TestProxied checks that the commands and attributes for mlx5_ib that the proxy does not accept are exactly those in
 // unproxied.
 func TestProxied(t *testing.T) {
 	seen := map[string]bool{}
@@ -164,8 +164,8 @@ func TestProxied(t *testing.T) {
 	}
 }
 
-// A program that sends, reads and writes on an RC queue pair, and polls, uses only commands that
-// the proxy accepts.
+// TestProxiedProgram checks that a program that sends, reads and writes on an RC queue pair, and polls, uses only
+// commands that the proxy accepts.
 func TestProxiedProgram(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An imported context posts and polls with its own registers, on the memory and the PD of the
+// TestImport checks that an imported context posts and polls with its own registers, on the memory and the PD of the
 // context that it was imported from.
 func TestImport(t *testing.T) {
 	d := newDesk(t, standard())
@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A context whose registers were allocated by the kernel cannot be imported.
+// TestImportOfFixedRegisters checks that a context whose registers were allocated by the kernel cannot be imported.
 func TestImportOfFixedRegisters(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.TotBfregs = 16 }

@@ -43,9 +43,9 @@ func (a *arena) free(b []byte) {
 	}
 }
 
-// The rings of all kinds of queues are in the memory that the parent domain's Alloc returns, also
-// after a resize, and work there. The library keeps the memory until no goroutine can be using
-// the queues.
+// TestQueueMemory checks that the rings of all kinds of queues are in the memory that the parent domain's Alloc
+// returns, also after a resize, and work there. The library keeps the memory until no goroutine can be using the
+// queues.
 func TestQueueMemory(t *testing.T) {
 	a := &arena{t: t}
 	useArena(t, a)
@@ -104,7 +104,7 @@ func useArena(t *testing.T, a *arena) {
 	}
 }
 
-// Rings are in huge pages if the environment requests them and there are any.
+// TestHugePages checks that rings are in huge pages if the environment requests them and the system has any.
 func TestHugePages(t *testing.T) {
 	probe, err := provider.Huge(1)
 	if err == nil {

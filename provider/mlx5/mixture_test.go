@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Lists and batches, valid, rejected and aborted, in any order and anywhere in the ring: the
-// posted requests are those that the oracle writes.
+// TestMixture posts lists and batches, valid, rejected and aborted, in any order and anywhere in the ring. It checks
+// that the posted requests are those that the oracle writes.
 func TestMixture(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { mix(t, seed) })

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A receive skips part of a message, and data sent from the null MR is zero.
+// TestNullMR checks that a receive skips part of a message, and that data sent from the null MR is zero.
 func TestNullMR(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) {

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An oracle writes requests in the simplest way, byte after byte and without a ring. The encoder
-// must write the same bytes.
+// An oracle writes requests in the simplest way, byte after byte and without a ring. The encoder must write the same
+// bytes.
 type oracle struct {
 	qpn       uint32
 	signalAll bool

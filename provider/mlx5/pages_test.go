@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// BenchmarkPages posts lists of 32 requests. Their data is a cache line of each 4 KiB of 64 MiB
-// in random order, on huge or on small pages. With inline data it measures how long the CPU takes
-// to reach the data. With SGEs the CPU does not touch the data, and the pages make no difference.
+// BenchmarkPages posts lists of 32 requests. Their data is a cache line of each 4 KiB of 64 MiB in random order, on
+// huge or on small pages. With inline data it measures how long the CPU needs to read the data. With SGEs the CPU does
+// not read the data, and the pages make no difference.
 func BenchmarkPages(b *testing.B) {
 	const size, each, line, data = 64 << 20, 4096, 64, 32
 	for _, c := range []struct {

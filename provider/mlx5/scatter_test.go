@@ -42,8 +42,8 @@ func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 	}
 }
 
-// Messages of every size arrive in memory of all kinds, through a QP's receives and through an
-// SRQ. Short ones arrive in their completions, unless the environment disables that.
+// TestShortMessages checks that messages of every size arrive in memory of all kinds, through a QP's receives and
+// through an SRQ. Short ones arrive in their completions, unless the environment disables that.
 func TestShortMessages(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
 		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}} {
@@ -111,8 +111,8 @@ func (s *soft) vacate() {
 	}
 }
 
-// If all requests are signaled, the results of short READs and atomics arrive in completions, at
-// every place of the ring.
+// TestShortAnswers checks that the results of short READs and atomics arrive in completions if all requests are
+// signaled, at every place of the ring.
 func TestShortAnswers(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
 		for _, all := range []bool{true, false} {
@@ -160,8 +160,8 @@ func (x *trial) old(op uverbs.Opcode) {
 	}
 }
 
-// A short message for memory that was deregistered or must not be written fails the receive, as
-// it does if the device writes the message.
+// TestShortMessageNowhere checks that a short message for memory that was deregistered or must not be written fails the
+// receive, as it does if the device writes the message.
 func TestShortMessageNowhere(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
@@ -209,8 +209,8 @@ func TestShortMessageNowhere(t *testing.T) {
 	}
 }
 
-// Queue pairs that were created while there was memory that only the device can write leave short
-// messages to the device.
+// TestShortMessageForeign checks that queue pairs that were created while there was memory that only the device can
+// write leave short messages to the device.
 func TestShortMessageForeign(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
@@ -240,8 +240,8 @@ func TestShortMessageForeign(t *testing.T) {
 	}
 }
 
-// An MR is closed or reregistered while short messages for it are polled. Each message is either
-// written to registered memory or not at all.
+// TestShortMessageRace closes or reregisters an MR while short messages for it are polled. It checks that each message
+// is either written to registered memory or not at all.
 func TestShortMessageRace(t *testing.T) {
 	d := newDesk(t, standard())
 	d.s.broken = engine.RuleKey
@@ -275,7 +275,7 @@ func TestShortMessageRace(t *testing.T) {
 	}
 }
 
-// Entries that carry invalid messages are errors.
+// TestStrangeCarriers checks that entries that carry invalid messages are errors.
 func TestStrangeCarriers(t *testing.T) {
 	for name, change := range map[string]func(e *block){
 		"64 bytes in an entry of 64": func(e *block) { e[7] |= be(carries64) },
@@ -301,7 +301,7 @@ func TestStrangeCarriers(t *testing.T) {
 	}
 }
 
-// Short messages are polled without allocations.
+// TestShortMessageAllocates checks that short messages are polled without allocations.
 func TestShortMessageAllocates(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)

@@ -57,7 +57,7 @@ func (d *desk) write(t *testing.T, q *uverbs.QP, id uint64) {
 	d.s.work()
 }
 
-// poll waits for the completions of want and checks that there are no others.
+// poll waits for the completions of want and checks that no others are polled.
 func poll(t *testing.T, q *uverbs.CQ, want ...uint64) {
 	t.Helper()
 	wcs := make([]uverbs.WC, len(want)+1)
@@ -78,8 +78,8 @@ func poll(t *testing.T, q *uverbs.CQ, want ...uint64) {
 	}
 }
 
-// The completions of a queue pair that is closed or reset are removed from its CQ. Those of
-// others stay, in order, wherever the ring begins.
+// TestPurge checks that the completions of a queue pair that is closed or reset are removed from its CQ. Those of
+// others stay, in order, at every place of the ring.
 func TestPurge(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -109,8 +109,8 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// Completions of a queue pair in ERR that are still in its CQs count as drained, wherever the
-// ring begins and whatever completions of other queue pairs are there.
+// TestDrain checks that completions of a queue pair in ERR that are still in its CQs count as drained, at every place
+// of the ring and among completions of other queue pairs.
 func TestDrain(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -164,7 +164,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// When a queue pair is closed, receives that have completed for it are returned to its SRQ.
+// TestPurgeSRQ checks that receives that have completed for a queue pair are returned to its SRQ when the queue pair is
+// closed.
 func TestPurgeSRQ(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -198,7 +199,7 @@ func TestPurgeSRQ(t *testing.T) {
 	})
 }
 
-// A CQ is resized at every place of its ring, with every number of completions in it.
+// TestResize resizes a CQ at every place of its ring, with every number of completions in it.
 func TestResize(t *testing.T) {
 	for _, size := range []int{64, 128} {
 		k := standard()
@@ -235,12 +236,13 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// Waiters are woken by events. The word that arms the CQ counts the events.
+// TestEvents checks that waiters are woken by events. The word that arms the CQ counts the events.
 func TestEvents(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) { events(t, newDesk(t, k)) })
 }
 
-// Register page numbers exceed 16 bits if the device's BAR is larger than 256 MiB.
+// TestLargeRegisterNumbers checks register page numbers of more than 16 bits, which a device has if its BAR is larger
+// than 256 MiB.
 func TestLargeRegisterNumbers(t *testing.T) {
 	k := standard()
 	k.uarBase = 1<<16 - ioctltest.FirstUAR
@@ -263,7 +265,7 @@ func events(t *testing.T, d *desk) {
 	}
 }
 
-// Windows are bound, used and unbound, each request directly after the other.
+// TestWindows binds, uses and unbinds windows, each request directly after the other.
 func TestWindows(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63}))(t)
@@ -302,7 +304,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// A limit that the kernel would ignore is rejected.
+// TestSRQFirstLimit checks that a limit that the kernel would ignore is rejected.
 func TestSRQFirstLimit(t *testing.T) {
 	d := newDesk(t, standard())
 	if _, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, Limit: 3}); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "SRQ.Modify") {
@@ -310,7 +312,7 @@ func TestSRQFirstLimit(t *testing.T) {
 	}
 }
 
-// After the Context's Close has destroyed a QP, the CQ may still have completions of it.
+// TestPollWhileEnding polls a CQ that may still have completions of a QP that Close of the Context has destroyed.
 func TestPollWhileEnding(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newDesk(t, k)
@@ -335,7 +337,7 @@ func TestPollWhileEnding(t *testing.T) {
 	})
 }
 
-// The number of receives in the doorbell record has 16 bits.
+// TestSRQCounterWraps checks that the number of receives in the doorbell record has 16 bits.
 func TestSRQCounterWraps(t *testing.T) {
 	d := newDesk(t, standard())
 	s := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7}))(t)

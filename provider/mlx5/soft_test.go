@@ -50,7 +50,7 @@ type soft struct {
 	broken     engine.Rule      // the rule to violate on purpose
 	heard      func(ioctl.Call) // called with every command before it runs; may be nil
 	stores     int              // number of stores to registers seen by the device
-	bursts     int              // how many of them were bursts
+	bursts     int              // number of stores that were bursts
 }
 
 type softCQ struct {
@@ -133,8 +133,8 @@ func (s *soft) Completion(cq *engine.CQ) {
 
 func (s *soft) Async(e engine.AsyncEvent) { s.async = append(s.async, e) }
 
-// open opens the device. When the test ends, it closes the device and checks that nothing remains
-// and that no rule was violated.
+// open opens the device. When the test ends, it closes the device and checks that no objects remain and that no rule
+// was violated.
 func (s *soft) open(k kit) *uverbs.Context {
 	s.t.Helper()
 	c, err := s.tryOpen(k)

@@ -10,13 +10,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newContext is the unexported function of uverbs. It creates a Context on a fake kernel, for
-// which the public API has no function.
+// newContext is uverbs.newContext. It creates a Context on a fake kernel, which the public API cannot do.
 //
 //go:linkname newContext github.com/goverbs/goverbs/uverbs.newContext
 func newContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
 
-// importedContext is an unexported function of uverbs too.
+// importedContext is uverbs.importContext.
 //
 //go:linkname importedContext github.com/goverbs/goverbs/uverbs.importContext
 func importedContext(dev *ioctl.Device, device uverbs.Device, p provider.Provider) (*uverbs.Context, error)
@@ -37,8 +36,8 @@ func (s *soft) View(addr uint64, n int) ([]byte, error) {
 	defer s.spansMu.RUnlock()
 	for _, m := range s.spans {
 		if off := addr - m.addr; off <= m.n && uint64(n) <= m.n-off {
-			// The kernel gets addresses as numbers, so this is where a number becomes a pointer
-			// again. It does not point to Go memory.
+			// The kernel receives addresses as numbers, so a number must be converted to a pointer here. It does not
+			// point to Go memory.
 			at := uintptr(addr)
 			return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n), nil
 		}

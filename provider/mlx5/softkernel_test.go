@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Ioctl implements ioctl.Kernel. Commands that the fake kernel accepts are executed on the device
-// as mlx5_ib does it.
+// Ioctl implements ioctl.Kernel. Commands that the fake kernel accepts are executed on the device in the same way as by
+// mlx5_ib.
 func (s *soft) Ioctl(c ioctl.Call) error {
 	if s.heard != nil {
 		s.heard(c)

@@ -34,7 +34,7 @@ const softDomain = 1
 // flowPlaces is the maximum number of flows. Flows without specifications come after all others.
 const flowPlaces = 64
 
-// ethernet creates the device's flow tables, once. Frames that the host sends come back to it.
+// ethernet creates the device's flow tables, once. The device receives the frames that the host sends.
 func (s *soft) ethernet() *softEthernet {
 	e := &s.eth
 	if e.qps != nil {

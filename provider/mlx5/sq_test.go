@@ -76,7 +76,7 @@ func build(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	buildRest(b, wr, bind)
 }
 
-// buildOnce is build with the calls that also pass the data, if there is one for the request.
+// buildOnce is build with the calls that also pass the data, for requests that have one.
 func buildOnce(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	imm := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
@@ -115,8 +115,8 @@ func buildRest(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	}
 }
 
-// Every request of every size, at every place of the ring, posted by lists and by batches, is
-// what the oracle writes, in the ring and in the register.
+// TestRequests posts requests of every kind and size, at every place of the ring, with lists and with batches. It
+// compares the contents of the ring and of the register with the oracle's.
 func TestRequests(t *testing.T) {
 	const maxSGE, maxInline = 6, 100
 	all := requests(maxSGE, maxInline)
@@ -193,7 +193,7 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// Lists and batches of several requests ring one doorbell, without a burst.
+// TestSeveral checks that lists and batches of several requests ring one doorbell, without a burst.
 func TestSeveral(t *testing.T) {
 	const maxSGE, maxInline = 4, 60
 	all := requests(maxSGE, maxInline)
@@ -237,7 +237,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// The bytes of a few requests, for human readers.
+// TestRequestBytes has the bytes of a few requests, for human readers.
 func TestRequestBytes(t *testing.T) {
 	b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxSendSGE: 3, MaxInline: 40}, nil)
 	var out strings.Builder

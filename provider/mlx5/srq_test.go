@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A listModel is the list of an SRQ by the rules of libmlx5, one slot at a time. A post that
-// finds the list empty appends the slot after the last one if that slot is free. Otherwise it
-// appends the first run of free slots above the last slot, or below it.
+// A listModel is the list of an SRQ by the rules of libmlx5, one slot at a time. A post that finds the list empty
+// appends the slot after the last one if that slot is free. Otherwise it appends the first run of free slots above the
+// last slot, or below it.
 type listModel struct {
 	next, free []int // free: 0 or 1
 	head, tail int
@@ -61,8 +61,7 @@ func (m *listModel) extend() bool {
 	return false
 }
 
-// An srqRig is an SRQ, the slots that its posts have filled, and queue pairs that have taken some
-// of them.
+// An srqRig is an SRQ, the slots that its posts have filled, and queue pairs that have received into some of them.
 type srqRig struct {
 	*srq
 	posted []uint32
@@ -94,15 +93,15 @@ func (r *srqRig) post(t testing.TB) (uint32, bool) {
 	return at, true
 }
 
-// complete completes the oldest receive that a queue pair has taken, and returns its slot.
+// complete completes the oldest receive of a queue pair, and returns its slot.
 func (r *srqRig) complete(qp int) (slot uint32) {
 	slot, r.taken[qp] = r.taken[qp][0], r.taken[qp][1:]
 	r.give(slot)
 	return slot
 }
 
-// Posts fill the slots in the order of libmlx5, whatever queue pairs the receives complete on and
-// in whatever order.
+// TestSRQOrder checks that posts fill the slots in the order of libmlx5, for all orders in which the receives complete
+// and all queue pairs that they complete on.
 func TestSRQOrder(t *testing.T) {
 	for _, qps := range []int{1, 3, 8} {
 		for _, maxWR := range []int{1, 7, 15, 63, 100, 200} {
@@ -142,7 +141,7 @@ func srqOrder(t *testing.T, r *srqRig, random *rand.Rand) {
 	}
 }
 
-// If receives complete in order, each slot is adjacent to the previous one.
+// TestSRQInOrder checks that each slot is adjacent to the previous one if receives complete in order.
 func TestSRQInOrder(t *testing.T) {
 	r := newSRQRig(t, 15, 1)
 	var got []uint32
@@ -163,8 +162,8 @@ func TestSRQInOrder(t *testing.T) {
 	}
 }
 
-// Several goroutines poll while another posts. No slot is lost, and none is filled before it is
-// free.
+// TestSRQGivesBesidePosts lets several goroutines poll while another posts. It checks that no slot is lost and that
+// none is filled before it is free.
 func TestSRQGivesBesidePosts(t *testing.T) {
 	const pollers, receives = 4, 20000
 	r := newSRQRig(t, 100, 1)
@@ -207,7 +206,7 @@ func TestSRQGivesBesidePosts(t *testing.T) {
 	}
 }
 
-// A slot number that does not exist has no effect.
+// TestSRQUnknownSlot checks that a slot number that does not exist has no effect.
 func TestSRQUnknownSlot(t *testing.T) {
 	r := newSRQRig(t, 3, 1)
 	r.give(8)
@@ -217,7 +216,7 @@ func TestSRQUnknownSlot(t *testing.T) {
 	}
 }
 
-// An SRQ has as many resting slots as others if the device supports that many.
+// TestSRQSizes checks that an SRQ has as many resting slots as others if the device supports that many.
 func TestSRQSizes(t *testing.T) {
 	for _, c := range []struct{ limit, maxWR, slots, total int }{
 		{1 << 15, 1, 2, 4}, {1 << 15, 7, 8, 16}, {1 << 15, 8, 16, 32}, {1 << 15, 16, 32, 64}, {1 << 15, 100, 128, 256},

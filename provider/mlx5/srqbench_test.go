@@ -14,7 +14,7 @@ func BenchmarkSRQ(b *testing.B) {
 	shuffled := rand.New(rand.NewPCG(1, 2)).Perm(32)
 	for _, c := range []struct {
 		name string
-		n    int // receives posted at once
+		n    int // receives per post
 		slot func(i int) int
 	}{
 		{"1", 1, func(i int) int { return i }},

@@ -18,8 +18,8 @@ type faultRig struct {
 	qpn    uint64
 }
 
-// newFaultRig creates an SRQ on a device that supports SRQs of up to limit slots. The completions
-// name the QP of an SRQ, an XRC SRQ, or, in version 0, the number of either.
+// newFaultRig creates an SRQ on a device that supports SRQs of up to limit slots. The completions name the QP of an
+// SRQ, an XRC SRQ, or, in version 0, the number of either.
 func newFaultRig(t *testing.T, kind string, maxWR, limit int) *faultRig {
 	b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1}, func(c *deviceContext) {
 		c.limits.srqWR = limit
@@ -101,9 +101,8 @@ func (r *faultRig) posts(t *testing.T, ids ...uint64) {
 
 var faultKinds = []string{"SRQ", "XRC SRQ", "version 0"}
 
-// Poll does not return a receive that met an absent page. The receive is posted again, with its
-// buffers, in the slot that the device uses next, and its own slot rests. The slots are those of
-// libmlx5.
+// TestSRQPageFault checks that Poll does not return a receive for which a page was absent. The receive is posted again,
+// with its buffers, in the slot that the device uses next, and its own slot rests. The slots are those of libmlx5.
 func TestSRQPageFault(t *testing.T) {
 	for _, kind := range faultKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -146,7 +145,8 @@ func TestSRQPageFault(t *testing.T) {
 	}
 }
 
-// The free slots are appended to the list before the slot that has rested longest.
+// TestSRQPageFaultTakesFreeSlots checks that the free slots are appended to the list before the slot that has rested
+// longest.
 func TestSRQPageFaultTakesFreeSlots(t *testing.T) {
 	r := newFaultRig(t, "SRQ", 7, 1<<15)
 	r.posts(t, 1, 2, 3, 4, 5, 6, 7)
@@ -162,7 +162,8 @@ func TestSRQPageFaultTakesFreeSlots(t *testing.T) {
 	}
 }
 
-// If the device supports no more slots, none can rest: the slot is appended to the list.
+// TestSRQPageFaultWithoutRest checks that no slot rests if the device supports no more slots: the slot is appended to
+// the list.
 func TestSRQPageFaultWithoutRest(t *testing.T) {
 	r := newFaultRig(t, "SRQ", 4, 8)
 	r.posts(t, 1, 2, 3, 4, 5, 6, 7)
@@ -177,7 +178,8 @@ func TestSRQPageFaultWithoutRest(t *testing.T) {
 	}
 }
 
-// Other errors are returned: errors with another cause, or of a queue that is not an SRQ.
+// TestSRQOtherFailures checks that Poll returns other errors: errors with another cause, or of a queue that is not an
+// SRQ.
 func TestSRQOtherFailures(t *testing.T) {
 	for syndromes, want := range map[uint64]uverbs.WCStatus{0x22: uverbs.WCRemAbortErr, 0x93<<8 | 0x05: uverbs.WCWRFlushErr, 0x94<<8 | 0x22: uverbs.WCRemAbortErr} {
 		r := newFaultRig(t, "SRQ", 3, 1<<15)
@@ -198,8 +200,8 @@ func TestSRQOtherFailures(t *testing.T) {
 	}
 }
 
-// If the QP is closed before the error was polled, the SRQ keeps the receive. If the SRQ is
-// closed, nothing happens.
+// TestSRQPageFaultPurged checks that the SRQ keeps the receive if the QP is closed before the error was polled, and
+// that an error of a closed SRQ has no effect.
 func TestSRQPageFaultPurged(t *testing.T) {
 	r := newFaultRig(t, "SRQ", 3, 1<<15)
 	r.posts(t, 70, 71)
@@ -214,8 +216,8 @@ func TestSRQPageFaultPurged(t *testing.T) {
 	}
 }
 
-// Receives meet absent pages in one goroutine while another posts. No receive is lost, and none
-// completes twice.
+// TestSRQPageFaultsBesidePosts completes receives with absent pages in one goroutine while another posts. It checks
+// that no receive is lost and that none completes twice.
 func TestSRQPageFaultsBesidePosts(t *testing.T) {
 	const receives = 5000
 	r := newFaultRig(t, "SRQ", 60, 1<<15)

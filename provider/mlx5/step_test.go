@@ -69,8 +69,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTail measures how long single steps take next to a goroutine that produces garbage.
-// Collections must not delay a loop that does not allocate.
+// BenchmarkTail measures how long single steps take while another goroutine produces garbage. Collections must not
+// delay a loop that does not allocate.
 func BenchmarkTail(b *testing.B) {
 	for _, c := range []struct {
 		name    string

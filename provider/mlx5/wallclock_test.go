@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Clock counts are converted to time with the kernel's data.
+// TestWallClock checks that clock counts are converted to time with the kernel's data.
 func TestWallClock(t *testing.T) {
 	k := standard()
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.ClockInfoVersions = 1 }

@@ -54,7 +54,7 @@ func (f *fan) send(t *testing.T, sport uint16) {
 	poll(t, f.cq, 0)
 }
 
-// Frames are spread over the WQs by their ports. Frames of one connection go to the same WQ.
+// TestRSS checks that frames are spread over the WQs by their ports. Frames of one connection go to the same WQ.
 func TestRSS(t *testing.T) {
 	f := newFan(t, 0)
 	f.recv(t, 16)
@@ -83,8 +83,8 @@ func TestRSS(t *testing.T) {
 	}
 }
 
-// A WQ in ERR flushes. RESET empties it and removes its completions but not those of others, and
-// in RDY it works again.
+// TestWQStates checks that a WQ in ERR flushes, that RESET empties it and removes its completions but not those of
+// others, and that in RDY it works again.
 func TestWQStates(t *testing.T) {
 	f := newFan(t, uverbs.WQCVLANStripping)
 	f.recv(t, 2)
@@ -112,7 +112,7 @@ func TestWQStates(t *testing.T) {
 	}
 }
 
-// The completions of a closed WQ are removed from its CQ.
+// TestPurgeWQ checks that the completions of a closed WQ are removed from its CQ.
 func TestPurgeWQ(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	q := good(w.pd.CreateWQ(uverbs.WQConfig{CQ: w.cq, MaxWR: 4}))(t)

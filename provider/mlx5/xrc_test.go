@@ -66,8 +66,8 @@ var xrcPosts = map[string]xrcPost{
 	},
 }
 
-// Messages go to the SRQ that they name. The completions are in the SRQ's CQ and have the number
-// of the target. The test wraps around the end of the ring, with SGEs and inline data.
+// TestXRCMessages checks that messages go to the SRQ that they name. The completions are in the SRQ's CQ and have the
+// number of the target. The test wraps around the end of the ring, with SGEs and inline data.
 func TestXRCMessages(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		for name, post := range xrcPosts {
@@ -125,8 +125,8 @@ func xrcMessages(t *testing.T, d *xrc, post xrcPost) {
 	}
 }
 
-// XRC supports all operations of RC, with the segment that names an SRQ before the others, at
-// every place of the ring.
+// TestXRCOperations checks that XRC supports all operations of RC, with the segment that names an SRQ before the
+// others, at every place of the ring.
 func TestXRCOperations(t *testing.T) {
 	for name, post := range xrcPosts {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestXRCOperations(t *testing.T) {
 	}
 }
 
-// Invalid requests are errors, and nothing of them is posted.
+// TestXRCRefusals checks that invalid requests are errors, and that no part of them is posted.
 func TestXRCRefusals(t *testing.T) {
 	d := newXRC(t, standard())
 	refused := func(want error, build func(b *uverbs.SendBatch)) {
@@ -208,8 +208,8 @@ func TestXRCRefusals(t *testing.T) {
 	}
 }
 
-// The completions of a closed XRC SRQ are removed from its CQ. A message for an SRQ that does not
-// exist fails at its sender.
+// TestXRCPurge checks that the completions of a closed XRC SRQ are removed from its CQ. A message for an SRQ that does
+// not exist fails at its sender.
 func TestXRCPurge(t *testing.T) {
 	forKits(t, func(t *testing.T, k kit) {
 		d := newXRC(t, k)
@@ -245,7 +245,7 @@ func TestXRCPurge(t *testing.T) {
 	})
 }
 
-// Closing an initiator removes its completions and no others.
+// TestXRCInitiatorPurge checks that closing an initiator removes its completions and no others.
 func TestXRCInitiatorPurge(t *testing.T) {
 	d := newXRC(t, standard())
 	srq := d.srq(t, d.sends)

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The benchmarks need no device: the doorbell does nothing and the benchmark moves
-// the kernel's indices. So they measure the encoding of requests only.
+// The benchmarks need no device: the doorbell does nothing and the benchmark moves the kernel's indices. They measure
+// only the encoding of requests.
 
 // quiet is a doorbell that does nothing.
 type quiet struct{}

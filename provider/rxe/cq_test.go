@@ -126,7 +126,7 @@ func TestPollAfterRetire(t *testing.T) {
 	}
 }
 
-// A goroutine that polls during Close never sees an invalid completion.
+// TestRetireUnderPoll checks that a goroutine that polls during Close never sees an invalid completion.
 func TestRetireUnderPoll(t *testing.T) {
 	for range 100 {
 		k, q := newTestCQ(t, 1023)

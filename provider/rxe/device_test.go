@@ -36,8 +36,8 @@ func ways(f func(name string)) {
 	}
 }
 
-// Open opens the device if the kernel's rxe is safe, and refuses it if a send could
-// loop in the kernel forever.
+// TestDeviceOpen checks that Open opens the device if the kernel's rxe is safe, and refuses it if a send could loop in
+// the kernel forever.
 func TestDeviceOpen(t *testing.T) {
 	ctx, err := uverbs.Open(deviceName(t))
 	kernel, device, ok := expect.Here()
@@ -80,8 +80,8 @@ func TestDeviceConformance(t *testing.T) {
 	})
 }
 
-// After the process has changed its credentials, the kernel refuses write(2) on a
-// node that was opened before. Commands are then issued with ioctl(2).
+// TestDeviceCredentials checks that commands are issued with ioctl(2) after the process has changed its credentials:
+// the kernel then refuses write(2) on a node that was opened before.
 func TestDeviceCredentials(t *testing.T) {
 	ways(func(way string) {
 		r := newBenchRig(t)
@@ -103,7 +103,7 @@ func TestDeviceCredentials(t *testing.T) {
 	})
 }
 
-// Close unmaps the kernel's pages at once.
+// TestDeviceRingsUnmapped checks that Close unmaps the kernel's pages immediately.
 func TestDeviceRingsUnmapped(t *testing.T) {
 	mapped := func() int {
 		maps, err := os.ReadFile("/proc/self/maps")
@@ -129,9 +129,8 @@ func TestDeviceRingsUnmapped(t *testing.T) {
 	}
 }
 
-// BenchmarkDeviceDoorbell compares the two ways, in turn on the same device: for
-// Arm, which only issues the command, and for a post of one WRITE without data,
-// including the kernel's work for it.
+// BenchmarkDeviceDoorbell compares the two ways, in turn on the same device: for Arm, which only issues the command,
+// and for a post of one WRITE without data, including the kernel's work for it.
 func BenchmarkDeviceDoorbell(b *testing.B) {
 	const posts = 10
 	var rigs []*benchRig

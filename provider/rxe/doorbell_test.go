@@ -76,8 +76,7 @@ func (k *slowKernel) Write([]byte) error {
 	return nil
 }
 
-// After a doorbell that took long, doorbells are not treated as brief, until one is
-// brief again.
+// TestLongDoorbell checks that doorbells are not treated as brief after one that took long, until one is brief again.
 func TestLongDoorbell(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -99,7 +98,7 @@ func TestLongDoorbell(t *testing.T) {
 	}
 }
 
-// Both ways issue their system call without allocating.
+// TestDoorbellsAllocateNothing checks that both ways issue their system call without allocating.
 func TestDoorbellsAllocateNothing(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

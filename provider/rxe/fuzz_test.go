@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Poll decodes anything that the kernel may write to an entry, and returns only
-// known values.
+// FuzzDecode checks that Poll decodes any bytes that the kernel may write to an entry, and returns only known values.
 func FuzzDecode(f *testing.F) {
 	f.Add(make([]byte, 48))
 	f.Fuzz(func(t *testing.T, entry []byte) {
@@ -34,8 +33,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Either the header of a ring is refused, or no use of the ring accesses memory
-// outside of it.
+// FuzzHeader checks that the header of a ring is refused, or else that no use of the ring accesses memory outside of
+// it.
 func FuzzHeader(f *testing.F) {
 	f.Add(uint16(4096), uint32(6), uint32(7), uint32(0), uint32(0))
 	f.Add(uint16(384), uint32(0), uint32(0), uint32(9), uint32(9))
@@ -62,7 +61,7 @@ func FuzzHeader(f *testing.F) {
 			if q.sq.cur > mask {
 				t.Errorf("index %d, mask %d", q.sq.cur, mask)
 			}
-			copy(b[4:], []byte{0xff, 0xff, 0xff, 0xff, 0, 0xff}) // must have no effect any more
+			copy(b[4:], []byte{0xff, 0xff, 0xff, 0xff, 0, 0xff}) // must no longer have an effect
 			q.Reset()
 			q.PostSend(make([]uverbs.SendWR, 3))
 		}

@@ -80,7 +80,7 @@ type kernel struct {
 	resets     int // number of moves to RESET
 	refuse     error
 	ud         bool
-	uc         bool // messages that find no receive are lost
+	uc         bool // messages that find no receive are dropped
 }
 
 const (
@@ -133,8 +133,7 @@ func (k *kernel) complete(wrID uint64, status, opcode, length, flags, ex uint32)
 	k.cq.advance()
 }
 
-// execute executes one send WQE. It returns false if the WQE needs a receive and
-// there is none.
+// execute executes one send WQE. It returns false if the WQE needs a receive and none is posted.
 func (k *kernel) execute(w []byte) bool {
 	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
 	raddr, rk := le.Uint64(w[24:]), le.Uint32(w[32:])
@@ -193,8 +192,7 @@ func (k *kernel) execute(w []byte) bool {
 	return true
 }
 
-// send executes the send WQE of a datagram, which is lost if there is no receive
-// for it.
+// send executes the send WQE of a datagram, which is dropped if no receive is posted for it.
 func (k *kernel) send(w []byte) {
 	op, flags, imm := le.Uint32(w[12:]), le.Uint32(w[16:]), le.Uint32(w[20:])
 	length := le.Uint32(w[184:])
@@ -237,7 +235,7 @@ func (k *kernel) receive(data []byte, length, opcode, flags, imm uint32) {
 	k.complete(wrID, status, opcode, length, flags, imm)
 }
 
-// at returns n bytes of memory at addr. If n is 0, addr may be anything.
+// at returns n bytes of memory at addr. If n is 0, addr may have any value.
 func (k *kernel) at(addr uint64, n int) []byte {
 	if n == 0 {
 		return nil

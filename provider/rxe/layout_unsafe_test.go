@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The word structs are compared with the kernel's structs, and both with numbers.
+// TestLayout compares the word structs with the kernel's structs, and both with numbers.
 func TestLayout(t *testing.T) {
 	var (
 		s  sendWQE

@@ -72,7 +72,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Posts that run concurrently with Retire do not fault.
+// TestRetireUnderPost checks that posts that run concurrently with Retire do not fault.
 func TestRetireUnderPost(t *testing.T) {
 	for range 50 {
 		_, q, _ := newKernel(t, goldenCap, 15)
@@ -126,7 +126,7 @@ func ringOf(t testing.TB, n, size int) ring {
 	return r
 }
 
-// FlushRecv flushes receives that are posted in state ERR.
+// TestFlushRecv checks that FlushRecv flushes receives that are posted in state ERR.
 func TestFlushRecv(t *testing.T) {
 	k, q, c := newKernel(t, testCap(3, 3, 1, 0), 7)
 	k.flush()

@@ -21,7 +21,7 @@ func pretend(t *testing.T, release string) {
 	kernelRelease = func() (string, error) { return release, nil }
 }
 
-// Open refuses only the kernels whose driver can loop forever in a system call. A
+// TestOpenUnsafeKernel checks that Open refuses only the kernels whose driver can loop forever in a system call. A
 // newer driver in an older kernel is recognised by its capabilities.
 func TestOpenUnsafeKernel(t *testing.T) {
 	for _, c := range []struct {

@@ -88,9 +88,8 @@ func testBind(wr *uverbs.SendWR) (driver.Bind, error) {
 
 var goldenCap = testCap(31, 15, 3, 48)
 
-// soil fills every element with what an earlier request may have left there. It
-// leaves out the address vector of UD, at offsets 56 to 144, which an RC QP does
-// not write.
+// soil fills every element with values that an earlier request may have left there. It leaves out the address vector of
+// UD, at offsets 56 to 144, which an RC QP does not write.
 func soil(r *kernelRing) {
 	for i := range r.mask + 1 {
 		e := r.element(i)
@@ -264,7 +263,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A connection that allows no READs and atomics refuses them. The kernel would keep
+// TestNoReads checks that a QP of a connection that allows no READs and atomics refuses them. The kernel would keep
 // them in the queue forever.
 func TestNoReads(t *testing.T) {
 	reads := []uverbs.SendWR{
@@ -338,7 +337,7 @@ func TestBatchMisuse(t *testing.T) {
 	}
 }
 
-// An invalid bind does not hide an earlier error of the batch.
+// TestBatchFirstError checks that an invalid bind does not hide an earlier error of the batch.
 func TestBatchFirstError(t *testing.T) {
 	for _, c := range []struct {
 		op   uverbs.Opcode

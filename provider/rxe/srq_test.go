@@ -142,8 +142,8 @@ func TestModifySRQ(t *testing.T) {
 	take(7)
 }
 
-// If a resized ring cannot be mapped, every post returns the error until another
-// resize brings all receives back.
+// TestLostSRQ checks that every post returns the error if a resized ring cannot be mapped, until another resize
+// restores all receives.
 func TestLostSRQ(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, s := newSRQ(t, z, ctx, 7)
@@ -173,7 +173,7 @@ func TestLostSRQ(t *testing.T) {
 	}
 }
 
-// Posts that run concurrently with Retire do not fault.
+// TestRetireSRQUnderPost checks that posts that run concurrently with Retire do not fault.
 func TestRetireSRQUnderPost(t *testing.T) {
 	z, ctx := newResizer(t)
 	for range 20 {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// testAH returns an AH with this number. Like the QPs of the tests, it has no PD.
+// testAH returns an AH with this number. It has no PD, as the QPs of the tests.
 func testAH(t testing.TB, number uint64) *uverbs.AH {
 	t.Helper()
 	ah := new(uverbs.AH)
@@ -17,12 +17,12 @@ func testAH(t testing.TB, number uint64) *uverbs.AH {
 	return ah
 }
 
-// udAddr is the call of UDAddr for an AH.
+// udAddr calls UDAddr with an AH.
 func udAddr(q *qp, ah *uverbs.AH, qpn, qkey uint32) {
 	q.UDAddr(provider.AHOf(ah), qpn, qkey)
 }
 
-// newDatagramKernel is newKernel for a UD QP. The MTU of its port is mtu.
+// newDatagramKernel returns what newKernel does, for a UD QP. The MTU of its port is mtu.
 func newDatagramKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	t.Helper()
 	k, q, cq := newKernel(t, c, cqe)
@@ -76,8 +76,8 @@ func TestDatagramWQEBytes(t *testing.T) {
 	}
 }
 
-// The port's MTU is queried when a message is longer than the known MTU, and again
-// after RESET, because the QP may then have another port.
+// TestDatagramMTU checks that the port's MTU is queried when a message is longer than the known MTU, and again after
+// RESET, because the QP may then have another port.
 func TestDatagramMTU(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, testCap(15, 15, 2, 48), 63)
 	port, asked := uint64(1000), 0
@@ -131,7 +131,8 @@ func TestDatagramMTU(t *testing.T) {
 	}
 }
 
-// A batch reports an operation without an address, whatever is added next.
+// TestBatchWithoutAddress checks that a batch reports an operation without an address, even if valid parts are added
+// later.
 func TestBatchWithoutAddress(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, goldenCap, 15)
 	ah := testAH(t, ahNum)
