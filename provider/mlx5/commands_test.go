@@ -14,16 +14,22 @@ func TestQueueSizes(t *testing.T) {
 		cfg  uverbs.QPConfig
 		want sizes
 	}{
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1}, sizes{4, 1, 60, 4, 4, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 15, MaxSendSGE: 3, MaxInline: 48, MaxRecvWR: 15, MaxRecvSGE: 3}, sizes{64, 16, 60, 16, 6, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1},
+			sizes{4, 1, 60, 4, 4, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 15, MaxSendSGE: 3, MaxInline: 48, MaxRecvWR: 15, MaxRecvSGE: 3},
+			sizes{64, 16, 60, 16, 6, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 16, MaxSendSGE: 30}, sizes{256, 23, 508, 0, 0, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1, MaxInline: 812}, sizes{1024, 64, 828, 0, 0, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1, MaxInline: 812},
+			sizes{1024, 64, 828, 0, 0, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 4, MaxSendSGE: 59, MaxInline: 940}, sizes{64, 4, 940, 0, 0, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 100, MaxSendSGE: 1, MaxRecvWR: 5, MaxRecvSGE: 32}, sizes{256, 128, 60, 8, 9, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 100, MaxSendSGE: 1, MaxRecvWR: 5, MaxRecvSGE: 32},
+			sizes{256, 128, 60, 8, 9, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1 << 15, MaxRecvSGE: 1}, sizes{0, 0, 0, 1 << 15, 4, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 13, MaxSendSGE: 1}, sizes{1 << 15, 1 << 13, 60, 0, 0, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 3, MaxSendSGE: 1, MaxRecvWR: 2, MaxRecvSGE: 1}, sizes{4, 4, 18, 4, 4, true, 18}},
-		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 5, MaxSendSGE: 3, MaxInline: 60}, sizes{16, 5, 110, 0, 0, true, 18}},
+		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 3, MaxSendSGE: 1, MaxRecvWR: 2, MaxRecvSGE: 1},
+			sizes{4, 4, 18, 4, 4, true, 18}},
+		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 5, MaxSendSGE: 3, MaxInline: 60},
+			sizes{16, 5, 110, 0, 0, true, 18}},
 	} {
 		l.header = 18
 		got, err := l.sizesOf(&c.cfg)
@@ -66,13 +72,16 @@ func TestNothingAllocated(t *testing.T) {
 		addr, rkey := d.mr.Addr()+100, d.mr.RKey()
 		kinds := map[string]func(){
 			"WRITE": func() {
-				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 32)}, RemoteAddr: addr, RKey: rkey}))
+				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+					SGL: []uverbs.SGE{d.mr.SGE(0, 32)}, RemoteAddr: addr, RKey: rkey}))
 			},
 			"inline": func() {
-				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: data, RemoteAddr: addr, RKey: rkey}))
+				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: data,
+					RemoteAddr: addr, RKey: rkey}))
 			},
 			"FETCH_ADD": func() {
-				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFetchAdd, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(8, 8)}, RemoteAddr: d.mr.Addr() + 128, RKey: rkey}))
+				note(q.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFetchAdd, Flags: uverbs.Signaled,
+					SGL: []uverbs.SGE{d.mr.SGE(8, 8)}, RemoteAddr: d.mr.Addr() + 128, RKey: rkey}))
 			},
 			"batch": func() {
 				b := q.StartSend()

@@ -153,7 +153,8 @@ func TestLies(t *testing.T) {
 			if q, err := d.pd.CreateQP(largest); !errors.Is(err, uverbs.ErrInvalid) {
 				t.Errorf("a QP: %v, %v", q, err)
 			}
-			if q, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: int(d.s.resp.MaxSrqRecvWr) - 1, MaxSGE: 3}); !errors.Is(err, uverbs.ErrInvalid) {
+			if q, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: int(d.s.resp.MaxSrqRecvWr) - 1,
+				MaxSGE: 3}); !errors.Is(err, uverbs.ErrInvalid) {
 				t.Errorf("an SRQ: %v, %v", q, err)
 			}
 			if q, err := d.c.CreateCQ(uverbs.CQConfig{Entries: 1 << 12}); !errors.Is(err, uverbs.ErrInvalid) {
@@ -262,7 +263,8 @@ func TestClock(t *testing.T) {
 // TestNoClockPage checks that reading the clock is not supported if the kernel does not map a clock page. Other errors
 // are reported.
 func TestNoClockPage(t *testing.T) {
-	for errno, none := range map[unix.Errno]bool{unix.EPERM: true, unix.EOPNOTSUPP: true, unix.EINVAL: true, unix.ENOMEM: false, unix.EIO: false} {
+	for errno, none := range map[unix.Errno]bool{unix.EPERM: true, unix.EOPNOTSUPP: true, unix.EINVAL: true,
+		unix.ENOMEM: false, unix.EIO: false} {
 		if got := noPage(errno); got != none {
 			t.Errorf("%v: there is no page: %t", errno, got)
 		}
@@ -272,8 +274,10 @@ func TestNoClockPage(t *testing.T) {
 	}
 	fd := good(unix.Eventfd(0, unix.EFD_CLOEXEC))(t) // which cannot be mapped
 	dev := ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, newSoft(t, standard()))
-	r := &uapi.Mlx5IbAllocUcontextResp{CompMask: uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET, ClockInfoVersions: 1 << uapi.MLX5_IB_CLOCK_INFO_V1}
-	for name, open := range map[string]func(*ioctl.Device, *uapi.Mlx5IbAllocUcontextResp) error{"clock": new(clock).open, "time": new(wallClock).open} {
+	r := &uapi.Mlx5IbAllocUcontextResp{CompMask: uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
+		ClockInfoVersions: 1 << uapi.MLX5_IB_CLOCK_INFO_V1}
+	for name, open := range map[string]func(*ioctl.Device, *uapi.Mlx5IbAllocUcontextResp) error{"clock": new(clock).open,
+		"time": new(wallClock).open} {
 		if err := open(dev, r); !errors.Is(err, unix.ENODEV) {
 			t.Errorf("the page of the %s: %v", name, err)
 		}
@@ -373,12 +377,14 @@ func TestRegistersOfLargePages(t *testing.T) {
 				owned++
 			}
 			at := offsetIn(r.mem.Bytes(), r.reg)
-			if r.uar < s.UARNumber(ioctltest.FirstUAR) || int(r.uar)%per != at/uarSize || at%uarSize < uarSend || at%uarSize >= uarSend+uarUsable*512 {
+			if r.uar < s.UARNumber(ioctltest.FirstUAR) || int(r.uar)%per != at/uarSize || at%uarSize < uarSend ||
+				at%uarSize >= uarSend+uarUsable*512 {
 				t.Errorf("a register of page %d at %#x", r.uar, at)
 			}
 		}
 		if owned != c.owned || len(places)-owned != c.shared || shared != 100-owned {
-			t.Errorf("pages of %d bytes: %d QPs own a register, %d share %d; want %d, and %d", c.page, owned, shared, len(places)-owned, c.owned, c.shared)
+			t.Errorf("pages of %d bytes: %d QPs own a register, %d share %d; want %d, and %d", c.page, owned, shared,
+				len(places)-owned, c.owned, c.shared)
 		}
 		check(t, u.retire())
 		s.Close(t)
@@ -403,7 +409,8 @@ func TestSpots(t *testing.T) {
 		{1, 2, 512, []spot{{0x800, 0}, {0xa00, 0}}},
 		{1, 2, 256, []spot{{0x800, 0}, {0x900, 0}}},
 		{1, 4, 512, []spot{{0x800, 0}, {0xa00, 0}, {0xc00, 0}, {0xe00, 0}}},
-		{4, 2, 512, []spot{{0x800, 0}, {0xa00, 0}, {0x1800, 1}, {0x1a00, 1}, {0x2800, 2}, {0x2a00, 2}, {0x3800, 3}, {0x3a00, 3}}}, // 16 KiB
+		{4, 2, 512, []spot{{0x800, 0}, {0xa00, 0}, {0x1800, 1}, {0x1a00, 1}, {0x2800, 2}, {0x2a00, 2}, {0x3800, 3},
+			{0x3a00, 3}}}, // 16 KiB
 	} {
 		if got := spots(c.per, c.n, c.size); !slices.Equal(got, c.want) {
 			t.Errorf("%d pages of %d registers of %d bytes: %+v, want %+v", c.per, c.n, c.size, got, c.want)

@@ -14,7 +14,8 @@ type cqeRig struct {
 }
 
 func newCQERig(t *testing.T, indexed bool) *cqeRig {
-	b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}, func(c *deviceContext) { c.indexed = indexed })
+	b := newBench(t, uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
+		func(c *deviceContext) { c.indexed = indexed })
 	if !indexed {
 		b.ctx.targets.put(benchQPN, &b.target) // newBench does not do this
 	}

@@ -40,7 +40,8 @@ func TestECECommands(t *testing.T) {
 			version, asked = []uint32{0x10000000}, []uint32{softECE}
 		}
 		if !slices.Equal(created, version) || !slices.Equal(modified, asked) {
-			t.Errorf("ECE is there: %t; CREATE_QP asks for %#x, MODIFY_QP for %#x; want %#x, and %#x", has, created, modified, version, asked)
+			t.Errorf("ECE is there: %t; CREATE_QP asks for %#x, MODIFY_QP for %#x; want %#x, and %#x", has, created, modified,
+				version, asked)
 		}
 	}
 }
@@ -52,7 +53,8 @@ func TestECE(t *testing.T) {
 	k.resp = func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask |= uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE }
 	d := newDesk(t, k)
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
-	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, Access: allAccess &^ uverbs.MWBindAccess}))(t)
+	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4,
+		Access: allAccess &^ uverbs.MWBindAccess}))(t)
 	if e := good(q.QueryECE())(t); e != (uverbs.ECE{VendorID: 0x15b3, Options: softECE}) {
 		t.Errorf("the QP offers %+v", e)
 	}
@@ -74,7 +76,8 @@ func TestECE(t *testing.T) {
 		t.Errorf("QueryECE after Close: %v", err)
 	}
 	// Connect sets the options that both ends have.
-	q = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, Access: allAccess &^ uverbs.MWBindAccess}))(t)
+	q = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4,
+		Access: allAccess &^ uverbs.MWBindAccess}))(t)
 	remote := good(q.Endpoint())(t)
 	remote.ECE.Options = softECE &^ 1
 	check(t, q.Connect(remote))

@@ -77,7 +77,8 @@ func (d *desk) everyMemory(t *testing.T) {
 	m := good(d.pd.RegMR(b[:4096], uverbs.LocalWrite|uverbs.OnDemand))(t)
 	// The fake kernel does not know the key that the device assigned.
 	d.s.Set(func() { d.s.Refuse = map[string]unix.Errno{"MR.ADVISE": unix.EOPNOTSUPP} })
-	if err := d.pd.AdviseMR(uverbs.AdvicePrefetch, 0, uverbs.MRRange{MR: m, Len: 100}); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := d.pd.AdviseMR(uverbs.AdvicePrefetch, 0, uverbs.MRRange{MR: m,
+		Len: 100}); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("AdviseMR: %v", err)
 	}
 	check(t, m.Rereg(uverbs.ReregAccess, nil, nil, uverbs.LocalWrite|uverbs.RemoteRead|uverbs.OnDemand))
@@ -96,14 +97,17 @@ func (d *desk) everyMemory(t *testing.T) {
 func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	check(t, q.SetECE(uverbs.ECE{VendorID: 0x15b3, Options: 0x4}))
-	av := uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 192, 14: 2, 15: 1}, SGIDIndex: 2, HopLimit: 64}
+	av := uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 192, 14: 2, 15: 1}, SGIDIndex: 2,
+		HopLimit: 64}
 	for _, c := range []struct {
 		m uverbs.QPMask
 		a uverbs.QPAttr
 	}{
-		{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess, uverbs.QPAttr{State: uverbs.StateInit, Port: 1, Access: uverbs.RemoteWrite}},
+		{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess,
+			uverbs.QPAttr{State: uverbs.StateInit, Port: 1, Access: uverbs.RemoteWrite}},
 		{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
-			uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: q.QPN(), RQPSN: 5, AV: av, MaxDestRdAtomic: 4, MinRNRTimer: 12}},
+			uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: q.QPN(), RQPSN: 5, AV: av,
+				MaxDestRdAtomic: 4, MinRNRTimer: 12}},
 		{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic,
 			uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4}},
 	} {
@@ -116,7 +120,8 @@ func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 	check(t, u.AttachMcast(group, 0xc001))
 	check(t, u.DetachMcast(group, 0xc001))
 	check(t, u.Close())
-	ah := good(d.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}, SGIDIndex: 2, HopLimit: 64, Port: 1}))(t)
+	ah := good(d.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9},
+		SGIDIndex: 2, HopLimit: 64, Port: 1}))(t)
 	check(t, ah.Close())
 }
 
@@ -132,12 +137,14 @@ func (d *desk) everyXRC(t *testing.T, cq *uverbs.CQ) {
 }
 
 func (d *desk) everyRaw(t *testing.T, cq *uverbs.CQ) {
-	raw := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 10, MaxRecvWR: 20, CreateFlags: uverbs.QPCVLANStripping}))(t)
+	raw := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 10, MaxRecvWR: 20,
+		CreateFlags: uverbs.QPCVLANStripping}))(t)
 	check(t, good(raw.CreateFlow(uverbs.FlowAttr{Type: uverbs.FlowAllDefault}))(t).Close())
 	wq := good(d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 30, MaxSGE: 2, Flags: uverbs.WQCVLANStripping}))(t)
 	check(t, wq.Ready())
-	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: good(d.c.CreateRWQIndTable(wq))(t),
-		Function: uverbs.RSSToeplitz, Key: []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: uverbs.RSSSrcIPv6 | uverbs.RSSDstPortTCP}}))(t)
+	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
+		RSS: &uverbs.RSSConfig{Table: good(d.c.CreateRWQIndTable(wq))(t), Function: uverbs.RSSToeplitz,
+			Key: []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: uverbs.RSSSrcIPv6 | uverbs.RSSDstPortTCP}}))(t)
 }
 
 func (d *desk) everyDomain(t *testing.T) {

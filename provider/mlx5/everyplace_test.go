@@ -21,7 +21,8 @@ const (
 // A shape is the data of a request: inline, or in n SGEs of size bytes.
 type shape struct{ inline, n, size int }
 
-var shapes = []shape{{0, 0, 0}, {0, 1, 1}, {0, 1, 64}, {0, 2, 33}, {0, 4, 100}, {0, 1, 5000}, {1, 0, 0}, {12, 0, 0}, {28, 0, 0}, {60, 0, 0}}
+var shapes = []shape{{0, 0, 0}, {0, 1, 1}, {0, 1, 64}, {0, 2, 33}, {0, 4, 100}, {0, 1, 5000}, {1, 0, 0}, {12, 0, 0},
+	{28, 0, 0}, {60, 0, 0}}
 
 func (s shape) length() int { return s.inline + s.n*s.size }
 
@@ -60,8 +61,8 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 		mem[i] = byte(i*7 + x.cur)
 	}
 	clear(mem[remoteArea:])
-	wr := uverbs.SendWR{WRID: 7, Opcode: op, Flags: uverbs.Signaled, RemoteAddr: x.d.mr.Addr() + remoteArea, RKey: x.d.mr.RKey(), Imm: 0xa1b2c3d4,
-		SGL: x.sges(s), CompareAdd: 5, Swap: 9}
+	wr := uverbs.SendWR{WRID: 7, Opcode: op, Flags: uverbs.Signaled, RemoteAddr: x.d.mr.Addr() + remoteArea,
+		RKey: x.d.mr.RKey(), Imm: 0xa1b2c3d4, SGL: x.sges(s), CompareAdd: 5, Swap: 9}
 	if s.inline > 0 {
 		wr.Inline = mem[sourceArea:][:s.inline]
 	}

@@ -83,7 +83,8 @@ func (p *place) message(op uverbs.Opcode, s shape, fill func(wr *uverbs.SendWR))
 	}
 	clear(mem[remoteArea:])
 	x := trial{d: p.d}
-	wr := uverbs.SendWR{WRID: uint64(p.n), Opcode: op, Flags: uverbs.Signaled, SGL: x.sges(s), RemoteAddr: p.d.mr.Addr() + remoteArea, RKey: p.d.mr.RKey(), Imm: uint32(p.n)}
+	wr := uverbs.SendWR{WRID: uint64(p.n), Opcode: op, Flags: uverbs.Signaled, SGL: x.sges(s),
+		RemoteAddr: p.d.mr.Addr() + remoteArea, RKey: p.d.mr.RKey(), Imm: uint32(p.n)}
 	if s.inline > 0 {
 		wr.Inline = mem[sourceArea:][:s.inline]
 	}
@@ -98,7 +99,8 @@ func (p *place) message(op uverbs.Opcode, s shape, fill func(wr *uverbs.SendWR))
 	p.post(wr, &wr, nil)
 	at := remoteArea
 	if arrives {
-		if wc := one(p.T, p.cq); wc.Err() != nil || int(wc.ByteLen) != p.head+s.length() || wc.Flags&uverbs.WCWithImm != 0 && wc.Imm != wr.Imm {
+		if wc := one(p.T, p.cq); wc.Err() != nil || int(wc.ByteLen) != p.head+s.length() || wc.Flags&uverbs.WCWithImm != 0 &&
+			wc.Imm != wr.Imm {
 			p.Fatalf("%+v arrives as %+v", wr, wc)
 		}
 	}
@@ -145,7 +147,8 @@ func TestEveryPlaceConnected(t *testing.T) {
 				own.pd = good(d.pd.AllocParentDomain(uverbs.ParentDomainConfig{TD: good(d.c.AllocTD())(t)}))(t)
 				cfg.PD = own.pd
 			}
-			p := stand(t, d, own.loop(t, uverbs.QPConfig{Type: typ, SendCQ: good(d.c.CreateCQ(cfg))(t), RecvCQ: good(d.c.CreateCQ(cfg))(t), MaxSendSGE: 2}))
+			p := stand(t, d, own.loop(t, uverbs.QPConfig{Type: typ, SendCQ: good(d.c.CreateCQ(cfg))(t),
+				RecvCQ: good(d.c.CreateCQ(cfg))(t), MaxSendSGE: 2}))
 			p.around(func() {
 				for _, s := range someShapes {
 					for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm} {
@@ -162,14 +165,17 @@ func TestEveryPlaceConnected(t *testing.T) {
 func TestEveryPlaceWindows(t *testing.T) {
 	d := newDesk(t, standard())
 	cfg := uverbs.CQConfig{Entries: 31}
-	p := stand(t, d, d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(cfg))(t), RecvCQ: good(d.c.CreateCQ(cfg))(t), MaxSendSGE: 2}))
+	p := stand(t, d, d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(cfg))(t), RecvCQ: good(d.c.CreateCQ(cfg))(t),
+		MaxSendSGE: 2}))
 	mw := good(d.pd.AllocMW(uverbs.MWType2))(t)
 	const access = uverbs.RemoteWrite | uverbs.RemoteRead
 	bind := func() {
 		key := uverbs.IncRKey(mw.RKey())
 		r := uverbs.MWRange{MR: d.mr, Off: remoteArea, Len: 4096, Access: access}
-		wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled, Bind: &uverbs.MWBind{MW: mw, RKey: key, MWRange: r}}
-		p.post(wr, &wr, &driver.Bind{Type2: true, Addr: d.mr.Addr() + remoteArea, Length: 4096, LKey: d.mr.LKey(), MWRKey: mw.RKey(), RKey: key, Access: uint32(access)})
+		wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled,
+			Bind: &uverbs.MWBind{MW: mw, RKey: key, MWRange: r}}
+		p.post(wr, &wr, &driver.Bind{Type2: true, Addr: d.mr.Addr() + remoteArea, Length: 4096, LKey: d.mr.LKey(),
+			MWRKey: mw.RKey(), RKey: key, Access: uint32(access)})
 		mw.SetRKey(key)
 	}
 	p.around(func() {
@@ -215,10 +221,12 @@ func TestEveryPlaceDatagrams(t *testing.T) {
 	d := newDesk(t, standard())
 	cq, recvs := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t), good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)
 	const qkey = 0x11223344
-	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.UD, SendCQ: cq, RecvCQ: recvs, QKey: qkey, MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 28}))(t)
+	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.UD, SendCQ: cq, RecvCQ: recvs, QKey: qkey, MaxSendWR: 16,
+		MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 28}))(t)
 	check(t, q.Ready())
 	gid := good(d.c.QueryGID(1, 2))(t).GID
-	ah := good(d.pd.CreateAH(uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: gid, SGIDIndex: 2, FlowLabel: 0x12345, HopLimit: 9, TrafficClass: 12, SL: 3}))(t)
+	ah := good(d.pd.CreateAH(uverbs.AHAttr{Port: 1, IsGlobal: true, DGID: gid, SGIDIndex: 2, FlowLabel: 0x12345,
+		HopLimit: 9, TrafficClass: 12, SL: 3}))(t)
 	p := stand(t, d, q)
 	p.head = 40
 	p.fill = func(wr *uverbs.SendWR) { wr.AH, wr.QPN, wr.QKey = ah, q.QPN(), qkey }

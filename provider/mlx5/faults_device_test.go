@@ -72,7 +72,8 @@ func newPager(t *testing.T, c *uverbs.Context, x bool) *pager {
 // the target of an XRC domain.
 func (p *pager) sender(t *testing.T, domain *uverbs.XRCD) *uverbs.QP {
 	if domain == nil {
-		q := good(p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: p.cqs[0], RecvCQ: p.cqs[1], SRQ: p.srq, MaxSendWR: pagerRoom}))(t)
+		q := good(p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: p.cqs[0], RecvCQ: p.cqs[1], SRQ: p.srq,
+			MaxSendWR: pagerRoom}))(t)
 		check(t, q.Connect(good(q.Endpoint())(t)))
 		return patient(t, q, uverbs.MaskMaxDestRdAtomic|uverbs.MaskMinRNRTimer)
 	}

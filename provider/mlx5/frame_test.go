@@ -43,7 +43,8 @@ func newWire(t *testing.T, k kit, cfg uverbs.QPConfig) *wire {
 var softMAC = [6]byte{2, 0, 0, 0, 0, 1}
 
 func toMAC(mac [6]byte) uverbs.FlowEth {
-	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac}, Mask: uverbs.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
+	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac},
+		Mask: uverbs.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
 }
 
 // udpFrame returns a UDP frame over IPv4 without checksums.
@@ -89,7 +90,8 @@ func TestFrames(t *testing.T) {
 		for name, post := range framePosts {
 			t.Run(fmt.Sprintf("inline mode %d, %s", mode, name), func(t *testing.T) {
 				w := newWire(t, inlineKit(mode), uverbs.QPConfig{MaxInline: 100})
-				good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC), uverbs.FlowActionTag{ID: 0x4567}}}))(t)
+				good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC),
+					uverbs.FlowActionTag{ID: 0x4567}}}))(t)
 				id := uint64(0)
 				for _, payload := range []int{0, 1, 20, 58, 500, 1400} {
 					frame := udpFrame(softMAC, 99, payload)
@@ -140,7 +142,8 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 		t.Fatalf("sent: %+v", got[0])
 	}
 	r := got[1]
-	if r.WRID != id|1<<32 || r.Opcode != uverbs.WCRecv || r.Err() != nil || int(r.ByteLen) != len(frame) || r.QPNum != w.qp.QPN() || r.FlowTag() != 0x4567 {
+	if r.WRID != id|1<<32 || r.Opcode != uverbs.WCRecv || r.Err() != nil || int(r.ByteLen) != len(frame) ||
+		r.QPNum != w.qp.QPN() || r.FlowTag() != 0x4567 {
 		t.Fatalf("received: %+v", r)
 	}
 	if !bytes.Equal(w.mr.Bytes()[to:][:len(frame)], frame) {
@@ -169,7 +172,8 @@ func TestFrameChecksums(t *testing.T) {
 	}
 	w = newWire(t, inlineKit(1), uverbs.QPConfig{})
 	w.s.Set(func() { w.s.Kernel.Device.DeviceCapFlags = 0 })
-	if _, err := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.IPCsum, SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}); err != uverbs.ErrOpcode {
+	if _, err := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.IPCsum,
+		SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}); err != uverbs.ErrOpcode {
 		t.Errorf("a device that makes no checksums: %v", err)
 	}
 }
@@ -208,7 +212,8 @@ func TestFrameStates(t *testing.T) {
 	copy(w.mr.Bytes(), frame)
 	send := func() {
 		t.Helper()
-		good(w.qp.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{w.mr.SGE(0, len(frame))}}))(t)
+		good(w.qp.PostSend(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{w.mr.SGE(0, len(frame))}}))(t)
 		w.s.work()
 	}
 	good(early.PostRecv(uverbs.RecvWR{WRID: 2, SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}))(t)
@@ -245,8 +250,10 @@ func TestFrameMistakes(t *testing.T) {
 	for want, wrs := range map[error][]uverbs.SendWR{
 		uverbs.ErrOpcode: {{Opcode: uverbs.OpSendImm, Inline: frame[:20]}, {Opcode: uverbs.OpWrite, Inline: frame[:20]},
 			{Opcode: uverbs.OpSend, Flags: 1 << 5, Inline: frame[:20]}, {Opcode: uverbs.OpBindMW}},
-		uverbs.ErrFrameHeader: {{Opcode: uverbs.OpSend}, {Opcode: uverbs.OpSend, Inline: frame[:17]}, {Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 17)}},
-			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 8), w.mr.SGE(8, 0), w.mr.SGE(8, 9)}}, {Opcode: uverbs.OpSend, SGL: []uverbs.SGE{closed}}},
+		uverbs.ErrFrameHeader: {{Opcode: uverbs.OpSend}, {Opcode: uverbs.OpSend, Inline: frame[:17]},
+			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 17)}},
+			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 8), w.mr.SGE(8, 0), w.mr.SGE(8, 9)}},
+			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{closed}}},
 		uverbs.ErrInlineTooLong: {{Opcode: uverbs.OpSend, Inline: make([]byte, w.qp.Cap().MaxInline+1)}},
 		uverbs.ErrTooManySGEs:   {{Opcode: uverbs.OpSend, Inline: frame[:18], SGL: make([]uverbs.SGE, 4)}},
 		uverbs.ErrRange:         {{Opcode: uverbs.OpSend, Inline: frame[:18], SGL: []uverbs.SGE{w.mr.SGE(1<<16, 1)}}},
@@ -272,7 +279,8 @@ func TestFrameMistakes(t *testing.T) {
 	d := newDesk(t, k)
 	d.s.Set(func() { d.s.NetRaw, d.s.Raw = true, true })
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
-	if _, err := d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq,
+		MaxSendWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("a QP, completions of version 0: %v", err)
 	}
 	if _, err := d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
@@ -292,8 +300,9 @@ func TestFrameAllocs(t *testing.T) {
 		sent += testing.AllocsPerRun(1, func() {
 			for range 2 {
 				n, err := w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}})
-				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.IPCsum, Inline: frame[:inline],
-					SGL: []uverbs.SGE{w.mr.SGE(inline, len(frame)-inline)}}); n+m != 2 || err != nil || err2 != nil {
+				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.IPCsum,
+					Inline: frame[:inline], SGL: []uverbs.SGE{w.mr.SGE(inline, len(frame)-inline)}}); n+m != 2 || err != nil ||
+					err2 != nil {
 					t.Fatal(n, m, err, err2)
 				}
 			}
@@ -330,7 +339,8 @@ func TestRawReceivesOfINITAreFlushed(t *testing.T) {
 	defer cancel()
 	check(t, q.Drain(ctx))
 	var wcs [3]uverbs.WC
-	if n := good(w.cq.Poll(wcs[:]))(t); n != 2 || wcs[0].WRID != 2 || wcs[1].WRID != 3 || wcs[0].Status != uverbs.WCWRFlushErr {
+	if n := good(w.cq.Poll(wcs[:]))(t); n != 2 || wcs[0].WRID != 2 || wcs[1].WRID != 3 ||
+		wcs[0].Status != uverbs.WCWRFlushErr {
 		t.Errorf("%d completions: %v", n, wcs[:n])
 	}
 }

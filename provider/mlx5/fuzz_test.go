@@ -21,9 +21,10 @@ func (e *eater) next(n uint32) uint32 {
 
 // wr returns a request, which may be invalid.
 func (e *eater) wr() uverbs.SendWR {
-	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(18)), Flags: uverbs.SendFlags(e.next(9)),
-		RemoteAddr: uint64(e.next(1<<16)) << 30, RKey: e.next(1 << 16), Imm: e.next(1 << 16), InvalidateRKey: e.next(1 << 16),
-		CompareAdd: uint64(e.next(1 << 16)), Swap: uint64(e.next(1 << 16))}
+	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(18)),
+		Flags: uverbs.SendFlags(e.next(9)), RemoteAddr: uint64(e.next(1<<16)) << 30, RKey: e.next(1 << 16),
+		Imm: e.next(1 << 16), InvalidateRKey: e.next(1 << 16), CompareAdd: uint64(e.next(1 << 16)),
+		Swap: uint64(e.next(1 << 16))}
 	for range e.next(7) {
 		n := e.next(300)
 		switch e.next(8) {

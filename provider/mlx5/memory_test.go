@@ -120,7 +120,8 @@ func TestHugePages(t *testing.T) {
 			"CQ":  second(d.c.CreateCQ(uverbs.CQConfig{Entries: 7})),
 			"SRQ": second(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 8})),
 		} {
-			if wrong := got != nil; wrong != (kind == hugePages && err != nil) || wrong && (!errors.Is(got, unix.ENOMEM) || !strings.Contains(got.Error(), "vm.nr_hugepages")) {
+			if wrong := got != nil; wrong != (kind == hugePages && err != nil) || wrong &&
+				(!errors.Is(got, unix.ENOMEM) || !strings.Contains(got.Error(), "vm.nr_hugepages")) {
 				t.Errorf("%s, kind %d, huge pages: %v: %v", name, kind, err, got)
 			}
 		}

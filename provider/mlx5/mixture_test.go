@@ -92,7 +92,8 @@ func mixture(r *rand.Rand) (wrs []uverbs.SendWR) {
 		e := eater(in)
 		wr := e.wr()
 		if r.IntN(3) > 0 {
-			wr.Opcode = []uverbs.Opcode{uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRead, uverbs.OpLocalInv, uverbs.OpSendInv}[r.IntN(7)]
+			wr.Opcode = []uverbs.Opcode{uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRead,
+				uverbs.OpLocalInv, uverbs.OpSendInv}[r.IntN(7)]
 			wr.Flags &= uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 			wr.SGL = wr.SGL[:min(len(wr.SGL), 4)]
 			for i := range wr.SGL {

@@ -20,12 +20,14 @@ func TestNullMR(t *testing.T) {
 	d := newDesk(t, k)
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
 	null := good(d.pd.AllocNullMR())(t)
-	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 3, MaxRecvSGE: 3}))(t)
+	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 3,
+		MaxRecvSGE: 3}))(t)
 	check(t, q.Connect(good(q.Endpoint())(t)))
 	copy(d.mr.Bytes(), "first second third")
 	_, err := q.PostRecv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{d.mr.SGE(1000, 6), null.SGE(0, 7), d.mr.SGE(1006, 100)}})
 	check(t, err)
-	_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 18), null.SGE(5, 3)}})
+	_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{d.mr.SGE(0, 18), null.SGE(5, 3)}})
 	check(t, err)
 	d.s.work()
 	for range 2 {

@@ -17,8 +17,9 @@ type oracle struct {
 	fence     byte // flags that the next request must have
 }
 
-var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa, uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10,
-	uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12, uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
+var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa,
+	uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10, uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12,
+	uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
 
 // wqe returns the request that begins at block index.
 func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bind) []byte {
@@ -99,7 +100,8 @@ func (o *oracle) umr(b *driver.Bind) []byte {
 		}
 		mask |= 1<<0 | 1<<6 | 1<<18 | 1<<19 | 1<<20 | 1<<21
 		be.PutUint16(w[4:], 4)
-		for a, bit := range map[uverbs.Access]byte{uverbs.LocalWrite: 1 << 3, uverbs.RemoteRead: 1 << 4, uverbs.RemoteWrite: 1 << 5, uverbs.RemoteAtomic: 1 << 6} {
+		for a, bit := range map[uverbs.Access]byte{uverbs.LocalWrite: 1 << 3, uverbs.RemoteRead: 1 << 4,
+			uverbs.RemoteWrite: 1 << 5, uverbs.RemoteAtomic: 1 << 6} {
 			if uverbs.Access(b.Access)&a != 0 {
 				key[2] |= bit
 			}

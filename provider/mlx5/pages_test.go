@@ -33,7 +33,8 @@ func BenchmarkPages(b *testing.B) {
 			}
 			clear(memory)
 			q := benchQP(b)
-			list := repeat(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: 0x2000, RKey: 8}, 32)
+			list := repeat(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: 0x2000, RKey: 8},
+				32)
 			places := rand.New(rand.NewPCG(1, 2)).Perm(size / each)
 			at := 0
 			for b.Loop() {

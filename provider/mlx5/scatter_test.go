@@ -46,7 +46,8 @@ func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 // through an SRQ. Short ones arrive in their completions, unless the environment disables that.
 func TestShortMessages(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
-		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}} {
+		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true},
+			{srq: true, whole: true}} {
 			k.set.scatter = !c.off
 			d := newDesk(t, k)
 			cfg := uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 3}))(t), MaxRecvSGE: 4}
@@ -62,7 +63,8 @@ func TestShortMessages(t *testing.T) {
 					mem[i] = byte(n + i + 1)
 				}
 				clear(mem[0x2000:])
-				wr := uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{d.mr.SGE(0x4000, 5), null.SGE(0, 3), shifted.SGE(0x10, 9), d.mr.SGE(0x5000, 200)}}
+				wr := uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{d.mr.SGE(0x4000, 5), null.SGE(0, 3), shifted.SGE(0x10, 9),
+					d.mr.SGE(0x5000, 200)}}
 				if c.whole { // in one SGE
 					wr.SGL = []uverbs.SGE{d.mr.SGE(0x4000, 100)}
 				}
@@ -72,7 +74,8 @@ func TestShortMessages(t *testing.T) {
 				}
 				_, err := post(wr)
 				check(t, err)
-				_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Imm: 77, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, n)}})
+				_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendImm, Imm: 77, Flags: uverbs.Signaled,
+					SGL: []uverbs.SGE{d.mr.SGE(0, n)}})
 				check(t, err)
 				d.s.work()
 				if carries := d.s.carriers() > 0; carries != (n > 0 && n <= most && !c.off) {
@@ -80,17 +83,20 @@ func TestShortMessages(t *testing.T) {
 				}
 				for range 2 {
 					wc := one(t, cfg.SendCQ)
-					if wc.Err() != nil || wc.WRID == 1 && (wc.ByteLen != uint32(n) || wc.Imm != 77 || wc.Opcode != uverbs.WCRecv || wc.Flags != uverbs.WCWithImm || wc.SrcQP != 0 && wc.SrcQP != q.QPN()) {
+					if wc.Err() != nil || wc.WRID == 1 && (wc.ByteLen != uint32(n) || wc.Imm != 77 || wc.Opcode != uverbs.WCRecv ||
+						wc.Flags != uverbs.WCWithImm || wc.SrcQP != 0 && wc.SrcQP != q.QPN()) {
 						t.Fatalf("%+v: %d bytes: %+v", c, n, wc)
 					}
 				}
-				if want := append(bytes.Clone(mem[:n]), make([]byte, 100)...); c.whole && !bytes.Equal(mem[0x4000:][:len(want)], want) {
+				if want := append(bytes.Clone(mem[:n]), make([]byte, 100)...); c.whole &&
+					!bytes.Equal(mem[0x4000:][:len(want)], want) {
 					t.Fatalf("%+v: %d bytes arrived as %x, want %x", c, n, mem[0x4000:][:len(want)], want)
 				} else if c.whole {
 					d.s.vacate()
 					continue
 				}
-				got := bytes.Join([][]byte{mem[0x4000:0x4005], mem[:min(n, 8)][min(n, 5):], mem[0x2010:0x2019], mem[0x5000:0x5050]}, nil)
+				got := bytes.Join([][]byte{mem[0x4000:0x4005], mem[:min(n, 8)][min(n, 5):], mem[0x2010:0x2019], mem[0x5000:0x5050]},
+					nil)
 				if want := append(bytes.Clone(mem[:n]), make([]byte, 200)...)[:len(got)]; !bytes.Equal(got, want) {
 					t.Fatalf("%+v: %d bytes arrived as %x, want %x", c, n, got, want)
 				}
@@ -148,7 +154,8 @@ func (x *trial) old(op uverbs.Opcode) {
 	clear(x.d.mr.Bytes()[:8])
 	x.d.mr.Bytes()[wordArea+7] = byte(x.cur)
 	want := bytes.Clone(x.d.mr.Bytes()[wordArea:][:8])
-	_, err := x.q.PostSend(uverbs.SendWR{WRID: 3, Opcode: op, Flags: uverbs.Signaled, RemoteAddr: x.d.mr.Addr() + wordArea, RKey: x.d.mr.RKey(), SGL: []uverbs.SGE{x.d.mr.SGE(0, 8)}, CompareAdd: 1})
+	_, err := x.q.PostSend(uverbs.SendWR{WRID: 3, Opcode: op, Flags: uverbs.Signaled, RemoteAddr: x.d.mr.Addr() + wordArea,
+		RKey: x.d.mr.RKey(), SGL: []uverbs.SGE{x.d.mr.SGE(0, 8)}, CompareAdd: 1})
 	check(x.T, err)
 	x.cur++
 	x.d.s.work()
@@ -169,7 +176,8 @@ func TestShortMessageNowhere(t *testing.T) {
 	deliver := func(sgl []uverbs.SGE, meanwhile func()) (status uverbs.WCStatus) {
 		_, err := q.PostRecv(uverbs.RecvWR{WRID: 1, SGL: sgl})
 		check(t, err)
-		_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 20)}})
+		_, err = q.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{d.mr.SGE(0, 20)}})
 		check(t, err)
 		d.s.work()
 		meanwhile()
@@ -188,7 +196,8 @@ func TestShortMessageNowhere(t *testing.T) {
 		t.Errorf("a closed MR: %v", s)
 	}
 	constant := good(d.pd.Alloc(100, 0))(t)
-	if s := deliver([]uverbs.SGE{constant.SGE(0, 100)}, nothing); s != uverbs.WCLocProtErr || !bytes.Equal(constant.Bytes(), make([]byte, 100)) {
+	if s := deliver([]uverbs.SGE{constant.SGE(0, 100)}, nothing); s != uverbs.WCLocProtErr ||
+		!bytes.Equal(constant.Bytes(), make([]byte, 100)) {
 		t.Errorf("an MR without LocalWrite: %v, %q", s, constant.Bytes())
 	}
 	outside := d.mr.SGE(0x1000, 10)
@@ -198,7 +207,8 @@ func TestShortMessageNowhere(t *testing.T) {
 	}
 	heap := make([]byte, 8192)
 	mr := good(d.pd.RegMR(heap[:4096], uverbs.LocalWrite))(t)
-	if s := deliver([]uverbs.SGE{mr.SGE(9, 100)}, nothing); s != uverbs.WCSuccess || string(heap[9:29]) != "twenty bytes of text" {
+	if s := deliver([]uverbs.SGE{mr.SGE(9, 100)}, nothing); s != uverbs.WCSuccess ||
+		string(heap[9:29]) != "twenty bytes of text" {
 		t.Errorf("bytes of the heap: %v, %q", s, heap[9:29])
 	}
 	if s := deliver([]uverbs.SGE{mr.SGE(9, 100)}, func() { check(t, mr.Close()) }); s != uverbs.WCLocProtErr {
@@ -252,7 +262,8 @@ func TestShortMessageRace(t *testing.T) {
 		for i := range uint64(8) {
 			_, err := q.PostRecv(uverbs.RecvWR{WRID: i, SGL: []uverbs.SGE{mr.SGE(int(i)*64, 64)}})
 			check(t, err)
-			_, err = q.PostSend(uverbs.SendWR{WRID: 100, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 24)}})
+			_, err = q.PostSend(uverbs.SendWR{WRID: 100, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+				SGL: []uverbs.SGE{d.mr.SGE(0, 24)}})
 			check(t, err)
 			d.s.work()
 		}

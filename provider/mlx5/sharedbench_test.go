@@ -43,7 +43,8 @@ func benchShared(b *testing.B, registers, n int, burst bool) {
 		check(b, err)
 		all = append(all, &bench{qp: u.(*qp)})
 	}
-	wrs := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{{Addr: 0x1000, Length: 32, LKey: 7}}, RemoteAddr: 0x2000, RKey: 8}}
+	wrs := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{{Addr: 0x1000, Length: 32, LKey: 7}}, RemoteAddr: 0x2000, RKey: 8}}
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for i, q := range all {

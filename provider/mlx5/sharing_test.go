@@ -51,8 +51,8 @@ func (d *desk) loop(t *testing.T, cfg uverbs.QPConfig) *uverbs.QP {
 
 func (d *desk) write(t *testing.T, q *uverbs.QP, id uint64) {
 	t.Helper()
-	_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{d.mr.SGE(0, 8)},
-		RemoteAddr: d.mr.Addr() + 100, RKey: d.mr.RKey()})
+	_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{d.mr.SGE(0, 8)}, RemoteAddr: d.mr.Addr() + 100, RKey: d.mr.RKey()})
 	check(t, err)
 	d.s.work()
 }
@@ -274,7 +274,8 @@ func TestWindows(t *testing.T) {
 	r := uverbs.MWRange{MR: d.mr, Off: 4096, Len: 64, Access: uverbs.RemoteWrite | uverbs.RemoteRead}
 	through := func(id uint64, addr uint64, rkey uint32) {
 		t.Helper()
-		_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("window"), RemoteAddr: addr, RKey: rkey})
+		_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("window"),
+			RemoteAddr: addr, RKey: rkey})
 		check(t, err)
 		d.s.work()
 	}
@@ -307,7 +308,8 @@ func TestWindows(t *testing.T) {
 // TestSRQFirstLimit checks that a limit that the kernel would ignore is rejected.
 func TestSRQFirstLimit(t *testing.T) {
 	d := newDesk(t, standard())
-	if _, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, Limit: 3}); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "SRQ.Modify") {
+	if _, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, Limit: 3}); !errors.Is(err, uverbs.ErrNotSupported) ||
+		!strings.Contains(err.Error(), "SRQ.Modify") {
 		t.Errorf("an SRQ that has a limit from the beginning: %v", err)
 	}
 }

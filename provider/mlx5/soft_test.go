@@ -85,12 +85,13 @@ func standard() kit {
 }
 
 func newSoft(t testing.TB, k kit) *soft {
-	s := &soft{Kernel: ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5), t: t, pds: map[uint32]uint32{}, cqs: map[uint32]*softCQ{},
-		srqs: map[uint32]*engine.SRQ{}, xrcds: map[uint32]uint32{}, qps: map[uint32]*softQP{}, mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
+	s := &soft{Kernel: ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5), t: t, pds: map[uint32]uint32{},
+		cqs: map[uint32]*softCQ{}, srqs: map[uint32]*engine.SRQ{}, xrcds: map[uint32]uint32{}, qps: map[uint32]*softQP{},
+		mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
 	s.NoBursts, s.UARBase = k.noBursts, k.uarBase
 	s.resp = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
-		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: k.cqeVersion, CmdsSuppUhw: 3,
-		LogUarSize: 12, NumUarsPerPage: 1}
+		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: k.cqeVersion,
+		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1}
 	if !k.noBursts {
 		s.resp.BfRegSize = 512
 	}

@@ -168,11 +168,12 @@ func (s *soft) makeQP(c ioctl.Call) {
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
 	s.share(u.BufAddr, n)
 	s.share(u.DbAddr, 8)
-	a := engine.QPAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))], UAR: u.BfregIndex, UserIndex: u.Uidx,
-		NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount), LogRQStride: uint8(u.RqWqeShift),
-		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
+	a := engine.QPAttr{PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))], UAR: u.BfregIndex,
+		UserIndex: u.Uidx, NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount),
+		LogRQStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
 	chosen := s.choose(&a.UAR)
-	for id, number := range map[uint16]*uint32{uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ} {
+	for id, number := range map[uint16]*uint32{uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ,
+		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ} {
 		if cq := attr(c, id); cq != nil {
 			*number = s.cqs[uint32(cq.Data)].Number
 		}
@@ -181,7 +182,8 @@ func (s *soft) makeQP(c ioctl.Call) {
 	case uverbs.XRCSend:
 		a.Service = engine.ServiceXRC
 	case uverbs.XRCRecv:
-		a.Service, a.XRCD, a.PD = engine.ServiceXRC, s.xrcds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE))], s.kernelPD()
+		a.Service, a.XRCD, a.PD = engine.ServiceXRC, s.xrcds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE))],
+			s.kernelPD()
 	case uverbs.UC:
 		a.Service = engine.ServiceUC
 	case uverbs.UD:
@@ -202,7 +204,8 @@ func (s *soft) makeQP(c ioctl.Call) {
 	s.must(err)
 	s.qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = &softQP{QP: q}
 	answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
-	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: chosen, EceOptions: softECE * (u.EceOptions >> 28)})
+	answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: chosen,
+		EceOptions: softECE * (u.EceOptions >> 28)})
 }
 
 // choose returns the register that an old kernel chooses for a QP, and its page: one after the
@@ -266,8 +269,8 @@ func (s *soft) legacy(c ioctl.Call) {
 		s.makeMR(c)
 	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
 		r, a := input[uapi.IbUverbsAllocMw](c, in), output[uapi.IbUverbsAllocMwResp](c, out)
-		k, err := s.hca.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead, Free: r.MwType == 2, UMR: true, RemoteInval: true,
-			QPN: engine.AnyQPN, PD: s.pds[r.PdHandle], Octowords: 8})
+		k, err := s.hca.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead, Free: r.MwType == 2, UMR: true,
+			RemoteInval: true, QPN: engine.AnyQPN, PD: s.pds[r.PdHandle], Octowords: 8})
 		s.must(err)
 		s.mws[a.MwHandle] = k
 		a.Rkey = k.Key()
@@ -278,7 +281,8 @@ func (s *soft) legacy(c ioctl.Call) {
 		s.modifyQP(input[uapi.IbUverbsModifyQp](c, in))
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
 		s.modifyQP(&input[uapi.IbUverbsExModifyQp](c, in).Base)
-		answer(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbModifyQpResp{EceOptions: input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & softECE})
+		answer(c, uapi.UVERBS_ATTR_UHW_OUT,
+			&uapi.Mlx5IbModifyQpResp{EceOptions: input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & softECE})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := input[uapi.IbUverbsModifySrq](c, in)
 		s.must(s.hca.ArmSRQ(s.srqs[r.SrqHandle].Number, uint16(r.SrqLimit)))
@@ -288,18 +292,21 @@ func (s *soft) legacy(c ioctl.Call) {
 }
 
 func (s *soft) makeMR(c ioctl.Call) {
-	r, a := input[uapi.IbUverbsRegMr](c, uapi.UVERBS_ATTR_CORE_IN), output[uapi.IbUverbsRegMrResp](c, uapi.UVERBS_ATTR_CORE_OUT)
+	r, a := input[uapi.IbUverbsRegMr](c, uapi.UVERBS_ATTR_CORE_IN),
+		output[uapi.IbUverbsRegMrResp](c, uapi.UVERBS_ATTR_CORE_OUT)
 	rights := engine.LocalRead
-	for flag, x := range map[uverbs.Access]engine.Rights{uverbs.LocalWrite: engine.LocalWrite, uverbs.RemoteWrite: engine.RemoteWrite,
-		uverbs.RemoteRead: engine.RemoteRead, uverbs.RemoteAtomic: engine.RemoteAtomic} {
+	for flag, x := range map[uverbs.Access]engine.Rights{uverbs.LocalWrite: engine.LocalWrite,
+		uverbs.RemoteWrite: engine.RemoteWrite, uverbs.RemoteRead: engine.RemoteRead,
+		uverbs.RemoteAtomic: engine.RemoteAtomic} {
 		if uverbs.Access(r.AccessFlags)&flag != 0 {
 			rights |= x
 		}
 	}
 	s.share(r.Start, r.Length)
 	b := pagesOf(r.Start, r.Length)
-	k, err := s.hca.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rights, QPN: engine.AnyQPN, PD: s.pds[r.PdHandle], Start: r.HcaVa,
-		Length: r.Length, PageShift: 12, Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
+	k, err := s.hca.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rights, QPN: engine.AnyQPN, PD: s.pds[r.PdHandle],
+		Start: r.HcaVa, Length: r.Length, PageShift: 12, Octowords: uint32(len(b.Pages)+1) / 2,
+		Translations: translations(b)})
 	s.must(err)
 	s.mrs[a.MrHandle] = k
 	a.Lkey, a.Rkey = k.Key(), k.Key()
@@ -313,7 +320,8 @@ func (s *soft) resized(c ioctl.Call) (err error) {
 		num(c, uapi.UVERBS_ATTR_WRITE_CMD) != uapi.IB_USER_VERBS_CMD_RESIZE_CQ {
 		return nil
 	}
-	r, u := input[uapi.IbUverbsResizeCq](c, uapi.UVERBS_ATTR_CORE_IN), input[uapi.Mlx5IbResizeCq](c, uapi.UVERBS_ATTR_UHW_IN)
+	r, u := input[uapi.IbUverbsResizeCq](c, uapi.UVERBS_ATTR_CORE_IN),
+		input[uapi.Mlx5IbResizeCq](c, uapi.UVERBS_ATTR_UHW_IN)
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
 	s.share(u.BufAddr, n)
@@ -337,20 +345,23 @@ func (s *soft) modifyQP(r *uapi.IbUverbsModifyQp) {
 	a, m := &q.attr, uverbs.QPMask(r.AttrMask)
 	if m&uverbs.MaskAccess != 0 {
 		x := uverbs.Access(r.QpAccessFlags)
-		a.RemoteRead, a.RemoteWrite, a.RemoteAtomic = x&uverbs.RemoteRead != 0, x&uverbs.RemoteWrite != 0, x&uverbs.RemoteAtomic != 0
+		a.RemoteRead, a.RemoteWrite, a.RemoteAtomic = x&uverbs.RemoteRead != 0, x&uverbs.RemoteWrite != 0,
+			x&uverbs.RemoteAtomic != 0
 	}
 	if m&uverbs.MaskAV != 0 {
 		g := s.hca.GID(int(r.Dest.SgidIndex))
-		a.Primary = transport.Path{DLID: r.Dest.Dlid, GRH: r.Dest.IsGlobal != 0, SGIDIndex: r.Dest.SgidIndex, DGID: g.GID, DMAC: g.MAC,
-			HopLimit: r.Dest.HopLimit, UDPSport: 0xc123}
+		a.Primary = transport.Path{DLID: r.Dest.Dlid, GRH: r.Dest.IsGlobal != 0, SGIDIndex: r.Dest.SgidIndex, DGID: g.GID,
+			DMAC: g.MAC, HopLimit: r.Dest.HopLimit, UDPSport: 0xc123}
 	}
 	for mask, set := range map[uverbs.QPMask]func(){
 		uverbs.MaskPathMTU: func() { a.MTU = 128 << r.PathMtu }, uverbs.MaskDestQPN: func() { a.RemoteQPN = r.DestQpNum },
 		uverbs.MaskRQPSN: func() { a.RecvPSN = r.RqPsn }, uverbs.MaskSQPSN: func() { a.SendPSN = r.SqPsn },
-		uverbs.MaskMaxDestRdAtomic: func() { a.MaxRespond = int(r.MaxDestRdAtomic) }, uverbs.MaskMaxRdAtomic: func() { a.MaxInitiate = int(r.MaxRdAtomic) },
-		uverbs.MaskMinRNRTimer: func() { a.MinRNRTimer = r.MinRnrTimer }, uverbs.MaskTimeout: func() { a.AckTimeout = r.Timeout },
-		uverbs.MaskRetryCnt: func() { a.RetryCount = r.RetryCnt }, uverbs.MaskRNRRetry: func() { a.RNRRetry = r.RnrRetry },
-		uverbs.MaskQKey: func() { a.QKey = r.Qkey },
+		uverbs.MaskMaxDestRdAtomic: func() { a.MaxRespond = int(r.MaxDestRdAtomic) },
+		uverbs.MaskMaxRdAtomic:     func() { a.MaxInitiate = int(r.MaxRdAtomic) },
+		uverbs.MaskMinRNRTimer:     func() { a.MinRNRTimer = r.MinRnrTimer },
+		uverbs.MaskTimeout:         func() { a.AckTimeout = r.Timeout },
+		uverbs.MaskRetryCnt:        func() { a.RetryCount = r.RetryCnt },
+		uverbs.MaskRNRRetry:        func() { a.RNRRetry = r.RnrRetry }, uverbs.MaskQKey: func() { a.QKey = r.Qkey },
 	} {
 		if m&mask != 0 {
 			set()
@@ -360,7 +371,8 @@ func (s *soft) modifyQP(r *uapi.IbUverbsModifyQp) {
 		return
 	}
 	if t, ok := map[uverbs.QPState]engine.Transition{uverbs.StateReset: engine.ToReset, uverbs.StateInit: engine.RST2INIT,
-		uverbs.StateRTR: engine.INIT2RTR, uverbs.StateRTS: engine.RTR2RTS, uverbs.StateErr: engine.ToErr}[uverbs.QPState(r.QpState)]; ok {
+		uverbs.StateRTR: engine.INIT2RTR, uverbs.StateRTS: engine.RTR2RTS,
+		uverbs.StateErr: engine.ToErr}[uverbs.QPState(r.QpState)]; ok {
 		s.must(s.hca.ModifyQP(q.Number, t, 0, *a))
 	}
 }

@@ -55,7 +55,8 @@ func (s *soft) makeRaw(c ioctl.Call) {
 	s.ethernet().qps[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))] = q
 	var err error
 	if t := attr(c, uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE); t != nil {
-		q.tir, err = s.hca.CreateTIR(rssTIR(input[uapi.Mlx5IbCreateQpRss](c, uapi.UVERBS_ATTR_UHW_IN), s.eth.rqts[uint32(t.Data)].Number))
+		q.tir, err = s.hca.CreateTIR(rssTIR(input[uapi.Mlx5IbCreateQpRss](c, uapi.UVERBS_ATTR_UHW_IN),
+			s.eth.rqts[uint32(t.Data)].Number))
 		s.must(err)
 		answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, new(uint32))
 		return
@@ -66,8 +67,9 @@ func (s *soft) makeRaw(c ioctl.Call) {
 	if n := uint64(u.RqWqeCount) << u.RqWqeShift; n > 0 {
 		s.share(u.BufAddr, n)
 		strip := uverbs.QPCreateFlags(num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&uverbs.QPCVLANStripping != 0
-		q.rq, err = s.hca.CreateRQ(engine.RQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE))].Number, UserIndex: u.Uidx, PD: pd,
-			LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, StripVLAN: strip})
+		q.rq, err = s.hca.CreateRQ(engine.RQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE))].Number,
+			UserIndex: u.Uidx, PD: pd, LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift),
+			Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, StripVLAN: strip})
 		s.must(err)
 		q.tir, err = s.hca.CreateTIR(engine.TIRAttr{RQ: q.rq.Number, TransportDomain: softDomain})
 		s.must(err)
@@ -77,8 +79,9 @@ func (s *soft) makeRaw(c ioctl.Call) {
 		s.share(u.SqBufAddr, n)
 		q.tis, err = s.hca.CreateTIS(softDomain)
 		s.must(err)
-		q.sq, err = s.hca.CreateSQ(engine.SQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE))].Number, UserIndex: u.Uidx, PD: pd,
-			TIS: q.tis.Number, UAR: u.BfregIndex, LogSize: log2(u.SqWqeCount), Buffer: pagesOf(u.SqBufAddr, n), Record: u.DbAddr})
+		q.sq, err = s.hca.CreateSQ(engine.SQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE))].Number,
+			UserIndex: u.Uidx, PD: pd, TIS: q.tis.Number, UAR: u.BfregIndex, LogSize: log2(u.SqWqeCount),
+			Buffer: pagesOf(u.SqBufAddr, n), Record: u.DbAddr})
 		s.must(err)
 		answer(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.sq.Number)
 	}
@@ -86,13 +89,15 @@ func (s *soft) makeRaw(c ioctl.Call) {
 }
 
 func rssTIR(u *uapi.Mlx5IbCreateQpRss, rqt uint32) engine.TIRAttr {
-	a := engine.TIRAttr{Indirect: true, RQT: rqt, Hash: engine.HashToeplitz, Key: [40]byte(u.RxHashKey[:40]), TransportDomain: softDomain}
+	a := engine.TIRAttr{Indirect: true, RQT: rqt, Hash: engine.HashToeplitz, Key: [40]byte(u.RxHashKey[:40]),
+		TransportDomain: softDomain}
 	f := uverbs.RSSFields(u.RxHashFieldsMask)
 	a.IPv6 = f&(uverbs.RSSSrcIPv6|uverbs.RSSDstIPv6) != 0
 	a.UDP = f&(uverbs.RSSSrcPortUDP|uverbs.RSSDstPortUDP) != 0
 	for bits, field := range map[uverbs.RSSFields]engine.HashFields{uverbs.RSSSrcIPv4 | uverbs.RSSSrcIPv6: engine.HashSrcIP,
 		uverbs.RSSDstIPv4 | uverbs.RSSDstIPv6:       engine.HashDstIP,
-		uverbs.RSSSrcPortTCP | uverbs.RSSSrcPortUDP: engine.HashSrcPort, uverbs.RSSDstPortTCP | uverbs.RSSDstPortUDP: engine.HashDstPort} {
+		uverbs.RSSSrcPortTCP | uverbs.RSSSrcPortUDP: engine.HashSrcPort,
+		uverbs.RSSDstPortTCP | uverbs.RSSDstPortUDP: engine.HashDstPort} {
 		if f&bits != 0 {
 			a.Fields |= field
 		}
@@ -139,9 +144,10 @@ func (s *soft) makeWQ(c ioctl.Call) {
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
 	s.share(u.BufAddr, n)
 	s.share(u.DbAddr, 8)
-	q, err := s.hca.CreateRQ(engine.RQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE))].Number, UserIndex: u.UserIndex,
-		PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE))], LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift),
-		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, StripVLAN: uverbs.WQFlags(num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&uverbs.WQCVLANStripping != 0})
+	q, err := s.hca.CreateRQ(engine.RQAttr{CQ: s.cqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE))].Number,
+		UserIndex: u.UserIndex, PD: s.pds[uint32(num(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE))], LogSize: log2(u.RqWqeCount),
+		LogStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
+		StripVLAN: uverbs.WQFlags(num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&uverbs.WQCVLANStripping != 0})
 	s.must(err)
 	s.ethernet().wqs[uint32(num(c, uapi.UVERBS_ATTR_CREATE_WQ_HANDLE))] = q
 	answer(c, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, &q.Number)
@@ -155,7 +161,8 @@ func (s *soft) rawLegacy(c ioctl.Call) {
 		r := input[uapi.IbUverbsExModifyWq](c, in)
 		q := s.eth.wqs[r.WqHandle]
 		if r.AttrMask&uint32(uverbs.WQMaskState) != 0 {
-			to := map[uverbs.WQState]engine.QueueState{uverbs.WQStateRdy: engine.QueueReady, uverbs.WQStateErr: engine.QueueError}[uverbs.WQState(r.WqState)]
+			to := map[uverbs.WQState]engine.QueueState{uverbs.WQStateRdy: engine.QueueReady,
+				uverbs.WQStateErr: engine.QueueError}[uverbs.WQState(r.WqState)]
 			s.must(s.hca.ModifyRQ(q.Number, q.State(), to))
 		}
 	case uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL:

@@ -25,7 +25,8 @@ func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 		wr.RemoteAddr, wr.RKey, wr.Imm, wr.InvalidateRKey = 0x0102030405060708, 0x11121314, 0x21222324, 0x31323334
 		all = append(all, wr)
 	}
-	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendInv, uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpRead} {
+	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendInv, uverbs.OpWrite,
+		uverbs.OpWriteImm, uverbs.OpRead} {
 		for n := range maxSGE + 1 {
 			var sgl []uverbs.SGE
 			for i := range n {
@@ -47,8 +48,10 @@ func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 			add(uverbs.SendWR{Opcode: op, Inline: data})
 		}
 	}
-	add(uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748, Swap: 0x5152535455565758})
-	add(uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748, Swap: 0x5152535455565758})
+	add(uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748,
+		Swap: 0x5152535455565758})
+	add(uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{sge(0, 8)}, CompareAdd: 0x4142434445464748,
+		Swap: 0x5152535455565758})
 	add(uverbs.SendWR{Opcode: uverbs.OpLocalInv})
 	add(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge(0, 1)}}) // after the LOCAL_INV
 	return all
@@ -58,10 +61,11 @@ func requests(maxSGE, maxInline int) (all []uverbs.SendWR) {
 func binds() (all []driver.Bind) {
 	for _, type2 := range []bool{false, true} {
 		for access := range uverbs.Access(16) {
-			all = append(all, driver.Bind{Type2: type2, Addr: 0x0102030405060708, Length: 0x1112131415 & (1<<31 - 1), LKey: 0x21222324,
-				MWRKey: 0x31323334, RKey: 0x41424344, Access: uint32(access)})
+			all = append(all, driver.Bind{Type2: type2, Addr: 0x0102030405060708, Length: 0x1112131415 & (1<<31 - 1),
+				LKey: 0x21222324, MWRKey: 0x31323334, RKey: 0x41424344, Access: uint32(access)})
 		}
-		all = append(all, driver.Bind{Type2: type2, Addr: 7, Length: 1 << 31, RKey: 5, Access: uint32(uverbs.ZeroBased | uverbs.RemoteRead)})
+		all = append(all, driver.Bind{Type2: type2, Addr: 7, Length: 1 << 31, RKey: 5,
+			Access: uint32(uverbs.ZeroBased | uverbs.RemoteRead)})
 	}
 	return append(all, driver.Bind{MWRKey: 0x31323334, RKey: 0x41424345})
 }
@@ -188,7 +192,8 @@ func TestBinds(t *testing.T) {
 			clear(b.regs)
 			b.post(t, "batch", &o, &uverbs.SendWR{WRID: 5, Opcode: uverbs.OpBindMW, Flags: uverbs.Signaled}, &bind)
 			clear(b.regs)
-			b.post(t, "batch", &o, &uverbs.SendWR{WRID: 6, Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}, nil)
+			b.post(t, "batch", &o, &uverbs.SendWR{WRID: 6, Opcode: uverbs.OpWrite,
+				SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}, nil)
 		}
 	}
 }

@@ -94,7 +94,8 @@ func (r *faultRig) list(i uint32, n int) (all []uint32) {
 func (r *faultRig) posts(t *testing.T, ids ...uint64) {
 	t.Helper()
 	for _, id := range ids {
-		_, err := r.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{{Addr: id << 12, Length: 64, LKey: 7}, {Addr: id << 13, Length: 32, LKey: 8}}}})
+		_, err := r.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{{Addr: id << 12, Length: 64, LKey: 7},
+			{Addr: id << 13, Length: 32, LKey: 8}}}})
 		check(t, err)
 	}
 }
@@ -118,7 +119,8 @@ func TestSRQPageFault(t *testing.T) {
 			if got, want := r.list(0, 5), []uint32{0, 1, 2, 3, 4}; !slices.Equal(got, want) {
 				t.Errorf("the device follows %v, want %v", got, want)
 			}
-			if !slices.Equal(r.slot(2)[1:], r.slot(0)[1:]) || r.slot(2)[1] != (segment{be2(64, 7), be(70 << 12)}) || r.slot(2)[3] != (segment{be2(0, invalidLKey), 0}) {
+			if !slices.Equal(r.slot(2)[1:], r.slot(0)[1:]) || r.slot(2)[1] != (segment{be2(64, 7), be(70 << 12)}) ||
+				r.slot(2)[3] != (segment{be2(0, invalidLKey), 0}) {
 				t.Errorf("slot 0 has %x, slot 2 %x", r.slot(0), r.slot(2))
 			}
 			r.arrives(cqeSend, 0, 1)
@@ -138,7 +140,8 @@ func TestSRQPageFault(t *testing.T) {
 			if ids := r.poll(t); ids != nil || r.ids[2] != 72 {
 				t.Errorf("Poll returns %d, slot 2 has %d", ids, r.ids[2])
 			}
-			if got, want := r.list(r.resting.head, 4), []uint32{6, 7, 0, 3}; !slices.Equal(got, want) || r.resting.tail != 3 || r.tail != 5 {
+			if got, want := r.list(r.resting.head, 4), []uint32{6, 7, 0, 3}; !slices.Equal(got, want) || r.resting.tail != 3 ||
+				r.tail != 5 {
 				t.Errorf("%v rest up to %d, the list goes to %d; want %v, and 5", got, r.resting.tail, r.tail, want)
 			}
 		})
@@ -181,12 +184,14 @@ func TestSRQPageFaultWithoutRest(t *testing.T) {
 // TestSRQOtherFailures checks that Poll returns other errors: errors with another cause, or of a queue that is not an
 // SRQ.
 func TestSRQOtherFailures(t *testing.T) {
-	for syndromes, want := range map[uint64]uverbs.WCStatus{0x22: uverbs.WCRemAbortErr, 0x93<<8 | 0x05: uverbs.WCWRFlushErr, 0x94<<8 | 0x22: uverbs.WCRemAbortErr} {
+	for syndromes, want := range map[uint64]uverbs.WCStatus{0x22: uverbs.WCRemAbortErr,
+		0x93<<8 | 0x05: uverbs.WCWRFlushErr, 0x94<<8 | 0x22: uverbs.WCRemAbortErr} {
 		r := newFaultRig(t, "SRQ", 3, 1<<15)
 		r.posts(t, 70)
 		r.arrives(cqeRespError, syndromes, 0)
 		var wcs [2]uverbs.WC
-		if n, err := r.q.Poll(wcs[:]); n != 1 || err != nil || wcs[0].Status != want || wcs[0].VendorErr != uint32(syndromes>>8) || wcs[0].WRID != 70 {
+		if n, err := r.q.Poll(wcs[:]); n != 1 || err != nil || wcs[0].Status != want ||
+			wcs[0].VendorErr != uint32(syndromes>>8) || wcs[0].WRID != 70 {
 			t.Errorf("syndromes %#x: %d, %v: %+v", syndromes, n, err, wcs[0])
 		}
 	}

@@ -28,11 +28,14 @@ func newFan(t *testing.T, flags uverbs.WQFlags) *fan {
 	for i := range key {
 		key[i] = byte(i*37 + 11)
 	}
-	f.rss = good(f.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
-		Key: key, Fields: uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP | uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
+	f.rss = good(f.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
+		RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz, Key: key,
+			Fields: uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP | uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
 	good(f.rss.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC),
-		uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Dst: [4]byte{10, 0, 0, 2}}, Mask: uverbs.IPv4Filter{Dst: [4]byte{255, 255, 255, 255}}},
-		uverbs.FlowUDP{Val: uverbs.PortFilter{Dst: 0x708}, Mask: uverbs.PortFilter{Dst: 0xffff}}, uverbs.FlowActionTag{ID: 9}}}))(t)
+		uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Dst: [4]byte{10, 0, 0, 2}},
+			Mask: uverbs.IPv4Filter{Dst: [4]byte{255, 255, 255, 255}}},
+		uverbs.FlowUDP{Val: uverbs.PortFilter{Dst: 0x708}, Mask: uverbs.PortFilter{Dst: 0xffff}},
+		uverbs.FlowActionTag{ID: 9}}}))(t)
 	return f
 }
 
@@ -49,7 +52,8 @@ func (f *fan) send(t *testing.T, sport uint16) {
 	t.Helper()
 	frame := udpFrame(softMAC, sport, 64)
 	copy(f.mr.Bytes(), frame)
-	good(f.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{f.mr.SGE(0, len(frame))}}))(t)
+	good(f.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+		SGL: []uverbs.SGE{f.mr.SGE(0, len(frame))}}))(t)
 	f.s.work()
 	poll(t, f.cq, 0)
 }
@@ -65,7 +69,8 @@ func TestRSS(t *testing.T) {
 		f.send(t, sport)
 		r := one(t, f.recvs)
 		q := int(r.WRID) / 100
-		if r.Err() != nil || r.QPNum != f.wqs[q].WQN() || r.FlowTag() != 9 || int(r.WRID)%100 != taken[q] || r.ByteLen != 106 {
+		if r.Err() != nil || r.QPNum != f.wqs[q].WQN() || r.FlowTag() != 9 || int(r.WRID)%100 != taken[q] ||
+			r.ByteLen != 106 {
 			t.Fatalf("frame %d: %+v", i, r)
 		}
 		if before, seen := chosen[sport]; seen && before != q {
@@ -107,7 +112,8 @@ func TestWQStates(t *testing.T) {
 	if n, err := f.wqs[0].PostRecv(make([]uverbs.RecvWR, 20)...); n != f.wqs[0].MaxWR()-2 || err != uverbs.ErrQueueFull {
 		t.Errorf("a queue of %d with 2 receives took %d more: %v", f.wqs[0].MaxWR(), n, err)
 	}
-	if _, err := f.wqs[2].PostRecv(uverbs.RecvWR{SGL: make([]uverbs.SGE, f.wqs[2].MaxSGE()+1)}); err != uverbs.ErrTooManySGEs {
+	if _, err := f.wqs[2].PostRecv(uverbs.RecvWR{SGL: make([]uverbs.SGE,
+		f.wqs[2].MaxSGE()+1)}); err != uverbs.ErrTooManySGEs {
 		t.Errorf("too many SGEs: %v", err)
 	}
 }

@@ -26,7 +26,8 @@ func newXRC(t *testing.T, k kit) *xrc {
 	d := &xrc{desk: newDesk(t, k)}
 	d.x = good(d.c.OpenXRCD(nil, 0))(t)
 	d.sends = good(d.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)
-	d.initiator = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: d.sends, MaxSendWR: 16, MaxSendSGE: 3, MaxInline: 100}))(t)
+	d.initiator = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: d.sends, MaxSendWR: 16, MaxSendSGE: 3,
+		MaxInline: 100}))(t)
 	d.target = good(d.x.CreateQP(uverbs.QPConfig{Access: uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic}))(t)
 	check(t, d.initiator.Connect(good(d.target.Endpoint())(t)))
 	check(t, d.target.Connect(good(d.initiator.Endpoint())(t)))
@@ -92,11 +93,13 @@ func xrcMessages(t *testing.T, d *xrc, post xrcPost) {
 		for j := range n {
 			d.mr.Bytes()[j] = byte(i + j)
 		}
-		_, err := srqs[to].PostRecv(uverbs.RecvWR{WRID: uint64(1000 + i), SGL: []uverbs.SGE{d.mr.SGE(4096, 60), d.mr.SGE(8192, 200)}})
+		_, err := srqs[to].PostRecv(uverbs.RecvWR{WRID: uint64(1000 + i),
+			SGL: []uverbs.SGE{d.mr.SGE(4096, 60), d.mr.SGE(8192, 200)}})
 		check(t, err)
-		wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: uint32(i) * 77, RemoteSRQN: srqs[to].SRQN()}
-		want := uverbs.WC{WRID: uint64(1000 + i), QPNum: d.target.QPN(), SrcQP: d.initiator.QPN(), ByteLen: uint32(n), Imm: uint32(i) * 77,
-			Opcode: uverbs.WCRecv, Flags: uverbs.WCWithImm}
+		wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled, Imm: uint32(i) * 77,
+			RemoteSRQN: srqs[to].SRQN()}
+		want := uverbs.WC{WRID: uint64(1000 + i), QPNum: d.target.QPN(), SrcQP: d.initiator.QPN(), ByteLen: uint32(n),
+			Imm: uint32(i) * 77, Opcode: uverbs.WCRecv, Flags: uverbs.WCWithImm}
 		if i%3 == 0 {
 			wr.Opcode, wr.Imm, want.Imm, want.Flags = uverbs.OpSend, 0, 0, 0
 		}
@@ -110,7 +113,8 @@ func xrcMessages(t *testing.T, d *xrc, post xrcPost) {
 		}
 		post(t, d, wr)
 		d.s.work()
-		if wc := one(t, d.sends); wc.WRID != uint64(i) || wc.Err() != nil || wc.QPNum != d.initiator.QPN() || wc.Opcode != uverbs.WCSend {
+		if wc := one(t, d.sends); wc.WRID != uint64(i) || wc.Err() != nil || wc.QPNum != d.initiator.QPN() ||
+			wc.Opcode != uverbs.WCSend {
 			t.Fatalf("message %d completes as %+v", i, wc)
 		}
 		wc := one(t, cqs[to])
@@ -138,7 +142,8 @@ func TestXRCOperations(t *testing.T) {
 			for i := range 40 {
 				copy(m, fmt.Sprintf("message %d of the test", i))
 				request := func(op uverbs.Opcode, sgl ...uverbs.SGE) uverbs.SendWR {
-					return uverbs.SendWR{WRID: 5, Opcode: op, Flags: uverbs.Signaled, SGL: sgl, RemoteAddr: at(1024), RKey: key, RemoteSRQN: srq.SRQN()}
+					return uverbs.SendWR{WRID: 5, Opcode: op, Flags: uverbs.Signaled, SGL: sgl, RemoteAddr: at(1024), RKey: key,
+						RemoteSRQN: srq.SRQN()}
 				}
 				do := func(wr uverbs.SendWR, as uverbs.WCOpcode, n uint32) {
 					t.Helper()
@@ -160,7 +165,8 @@ func TestXRCOperations(t *testing.T) {
 				swap := request(uverbs.OpCompareSwap, d.mr.SGE(72, 8))
 				swap.CompareAdd, swap.Swap = uint64(i+100), 7
 				do(swap, uverbs.WCCompareSwap, 8)
-				if a, b, c := binary.NativeEndian.Uint64(m[64:]), binary.NativeEndian.Uint64(m[72:]), binary.NativeEndian.Uint64(m[1024:]); a != uint64(i) || b != uint64(i+100) || c != 7 {
+				if a, b, c := binary.NativeEndian.Uint64(m[64:]), binary.NativeEndian.Uint64(m[72:]),
+					binary.NativeEndian.Uint64(m[1024:]); a != uint64(i) || b != uint64(i+100) || c != 7 {
 					t.Fatalf("%d: atomics found %d and %d and left %d", i, a, b, c)
 				}
 				_, err := srq.PostRecv(uverbs.RecvWR{WRID: uint64(i)})
@@ -251,7 +257,8 @@ func TestXRCInitiatorPurge(t *testing.T) {
 	srq := d.srq(t, d.sends)
 	_, err := srq.PostRecv(uverbs.RecvWR{WRID: 1})
 	check(t, err)
-	_, err = d.initiator.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, RemoteSRQN: srq.SRQN()})
+	_, err = d.initiator.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+		RemoteSRQN: srq.SRQN()})
 	check(t, err)
 	d.s.work()
 	check(t, d.initiator.Close())

@@ -23,8 +23,8 @@ func TestConformanceUD(t *testing.T) {
 	providertest.RunUD(t, func(t *testing.T) *providertest.Rig {
 		c := testCap(providertest.MaxSendWR, providertest.MaxRecvWR, providertest.MaxSGE, providertest.MaxInline)
 		k, q, cq := newDatagramKernel(t, c, providertest.Entries)
-		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
-			Work: k.run, AH: testAH(t, ahNum), QKey: qkey, MTU: mtu}
+		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey,
+			RKey: rkey, Work: k.run, AH: testAH(t, ahNum), QKey: qkey, MTU: mtu}
 	})
 }
 
@@ -42,8 +42,8 @@ func TestConformanceSRQ(t *testing.T) {
 		}
 		s := newSharedQueue(ctx, r, providertest.MaxSGE)
 		t.Cleanup(func() { s.Retire() })
-		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,
-			Work: k.run, SRQ: s,
+		return &providertest.Rig{QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn, Mem: k.mem, Addr: base, LKey: lkey,
+			RKey: rkey, Work: k.run, SRQ: s,
 			SRQSize: func() uverbs.SRQAttr { return uverbs.SRQAttr{MaxWR: int(k.rq.mask), MaxSGE: providertest.MaxSGE} },
 			ResizeSRQ: func(n int) error {
 				next, mi := z.offer(n, 40+16*providertest.MaxSGE, false)

@@ -85,7 +85,8 @@ func TestCreateQP(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv), create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
+	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv),
+		create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("refused: %v", err)
 	}
 }
@@ -109,10 +110,12 @@ func TestCreateCQ(t *testing.T) {
 	if err := q.Retire(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, nil))); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want,
+		nil))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("CreateCQ without an offer: %v", err)
 	}
-	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want, unix.EINVAL))); !errors.Is(err, unix.EINVAL) {
+	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want,
+		unix.EINVAL))); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("refused: %v", err)
 	}
 }

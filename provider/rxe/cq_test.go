@@ -34,8 +34,10 @@ func TestDecode(t *testing.T) {
 	}{
 		{"SEND", []field{{0, 8, 0x1122334455667788}, {20, 4, 64}, {28, 4, 17}},
 			uverbs.WC{WRID: 0x1122334455667788, ByteLen: 64, QPNum: 17}},
-		{"receive with immediate", []field{{0, 8, 1}, {12, 4, 128}, {20, 4, 64}, {24, 4, 0x04030201}, {28, 4, 17}, {32, 4, 18}, {36, 4, 1 | 2 | 8}, {40, 2, 3}, {42, 2, 4}, {44, 1, 5}, {45, 1, 6}, {46, 1, 1}},
-			uverbs.WC{WRID: 1, Opcode: uverbs.WCRecv, ByteLen: 64, Imm: 0x01020304, QPNum: 17, SrcQP: 18, Flags: uverbs.WCGRH | uverbs.WCWithImm, PKeyIndex: 3, SLID: 4, SL: 5, PathBits: 6}},
+		{"receive with immediate", []field{{0, 8, 1}, {12, 4, 128}, {20, 4, 64}, {24, 4, 0x04030201}, {28, 4, 17},
+			{32, 4, 18}, {36, 4, 1 | 2 | 8}, {40, 2, 3}, {42, 2, 4}, {44, 1, 5}, {45, 1, 6}, {46, 1, 1}},
+			uverbs.WC{WRID: 1, Opcode: uverbs.WCRecv, ByteLen: 64, Imm: 0x01020304, QPNum: 17, SrcQP: 18,
+				Flags: uverbs.WCGRH | uverbs.WCWithImm, PKeyIndex: 3, SLID: 4, SL: 5, PathBits: 6}},
 		{"invalidated key", []field{{12, 4, 128}, {24, 4, 0x01020304}, {36, 4, 1 | 4}},
 			uverbs.WC{Opcode: uverbs.WCRecv, Imm: 0x01020304, Flags: uverbs.WCGRH | uverbs.WCWithInv}},
 		{"error", []field{{0, 8, 2}, {8, 4, 10}, {12, 4, 4}, {16, 4, 0x99}, {20, 4, 1}, {24, 4, 1}, {28, 4, 17}, {36, 4, 3}},

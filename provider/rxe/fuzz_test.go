@@ -54,7 +54,8 @@ func FuzzHeader(f *testing.F) {
 		if r, err := newRing("test", m, sendHeader); err == nil {
 			q := newQP(r, ring{}, uverbs.QPCap{MaxSendSGE: 1000, MaxInline: 1000}, quiet{})
 			for range 100 {
-				if _, err := q.PostSend([]uverbs.SendWR{{SGL: make([]uverbs.SGE, q.sq.maxSGE)}, {Inline: make([]byte, q.sq.maxInline)}}); err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
+				if _, err := q.PostSend([]uverbs.SendWR{{SGL: make([]uverbs.SGE, q.sq.maxSGE)},
+					{Inline: make([]byte, q.sq.maxInline)}}); err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
 					t.Fatal(err)
 				}
 			}

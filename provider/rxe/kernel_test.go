@@ -244,7 +244,8 @@ func (k *kernel) at(addr uint64, n int) []byte {
 }
 
 func (k *kernel) inside(addr, length uint64, key, want uint32) bool {
-	return length == 0 || key == want && addr >= base && addr-base <= uint64(len(k.mem)) && length <= uint64(len(k.mem))-(addr-base)
+	return length == 0 || key == want && addr >= base && addr-base <= uint64(len(k.mem)) &&
+		length <= uint64(len(k.mem))-(addr-base)
 }
 
 func (k *kernel) gather(sges []byte, n uint32) ([]byte, bool) {

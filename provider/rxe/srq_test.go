@@ -53,11 +53,13 @@ func TestCreateSRQ(t *testing.T) {
 		t.Fatalf("PostRecv: %d, %v, %d published", n, err, k.count())
 	}
 	want := make([]byte, 56)
-	fill(want, []field{{0, 8, 0x1122}, {16, 4, 0x10}, {20, 4, 0x10}, {28, 4, 1}, {40, 8, 0xa1}, {48, 4, 0x10}, {52, 4, 0xb1}})
+	fill(want, []field{{0, 8, 0x1122}, {16, 4, 0x10}, {20, 4, 0x10}, {28, 4, 1}, {40, 8, 0xa1}, {48, 4, 0x10},
+		{52, 4, 0xb1}})
 	if got := k.element(0)[:56]; !bytes.Equal(got, want) {
 		t.Errorf("WQE is\n%x, want\n%x", got, want)
 	}
-	if n, err := s.PostRecv([]uverbs.RecvWR{{SGL: make([]uverbs.SGE, 2)}}); n != 0 || !errors.Is(err, uverbs.ErrTooManySGEs) {
+	if n, err := s.PostRecv([]uverbs.RecvWR{{SGL: make([]uverbs.SGE, 2)}}); n != 0 ||
+		!errors.Is(err, uverbs.ErrTooManySGEs) {
 		t.Errorf("PostRecv of 2 SGEs: %d, %v", n, err)
 	}
 	for name, c := range map[string]struct {
@@ -207,10 +209,12 @@ func TestCreateAH(t *testing.T) {
 		t.Errorf("CreateAH: %+v, %v, AV %x", reply, err, av)
 	}
 	// A kernel that does not number AHs needs the whole address in each WQE.
-	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want, nil)); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want,
+		nil)); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("an AH without a number: %v", err)
 	}
-	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want, unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
+	if _, err = ctx.CreateAH(&uverbs.AHAttr{}, nil, &av, create(t, &uapi.RxeCreateAhResp{}, want,
+		unix.ETIMEDOUT)); !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -39,14 +39,16 @@ func TestDatagramWQEBytes(t *testing.T) {
 		want []field
 		data []byte
 	}{
-		{"SEND", uverbs.SendWR{WRID: 0x1122334455667788, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xa0b0c0, QKey: 0x91929394,
-			RemoteAddr: 7, RKey: 8, Imm: 9, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 0x40, LKey: 0xb1}}},
-			[]field{{0, 8, 0x1122334455667788}, {12, 4, 2}, {16, 4, 2}, {24, 4, 0xa0b0c0}, {28, 4, 0x91929394}, {36, 4, 0x55667788},
+		{"SEND", uverbs.SendWR{WRID: 0x1122334455667788, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: 0xa0b0c0,
+			QKey: 0x91929394, RemoteAddr: 7, RKey: 8, Imm: 9, SGL: []uverbs.SGE{{Addr: 0xa1, Length: 0x40, LKey: 0xb1}}},
+			[]field{{0, 8, 0x1122334455667788}, {12, 4, 2}, {16, 4, 2}, {24, 4, 0xa0b0c0}, {28, 4, 0x91929394},
+				{36, 4, 0x55667788},
 				{184, 4, 0x40}, {188, 4, 0x40}, {196, 4, 1}, {208, 8, 0xa1}, {216, 4, 0x40}, {220, 4, 0xb1}}, nil},
 		{"SEND_IMM of nothing", uverbs.SendWR{Opcode: uverbs.OpSendImm, Imm: 0x01020304, AH: ah, QPN: 1},
 			[]field{{12, 4, 3}, {20, 4, 0x04030201}, {24, 4, 1}, {36, 4, 0x55667788}}, nil},
 		{"inline SEND", uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, QPN: 1, QKey: 2, Inline: []byte("inline data")},
-			[]field{{12, 4, 2}, {16, 4, 8}, {24, 4, 1}, {28, 4, 2}, {36, 4, 0x55667788}, {184, 4, 11}, {188, 4, 11}}, []byte("inline data")},
+			[]field{{12, 4, 2}, {16, 4, 8}, {24, 4, 1}, {28, 4, 2}, {36, 4, 0x55667788}, {184, 4, 11}, {188, 4, 11}},
+			[]byte("inline data")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list, lq, _ := newDatagramKernel(t, goldenCap, 15)
