@@ -76,7 +76,7 @@ func open(name string) (*uverbs.Context, error) {
 	}
 	devices, err := uverbs.Devices()
 	if err != nil || len(devices) == 0 {
-		return uverbs.Open("") // for its error, which explains what is missing
+		return uverbs.Open("") // for its error, which names the cause
 	}
 	return devices[0].Open()
 }

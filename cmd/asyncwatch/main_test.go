@@ -57,7 +57,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Ending on a signal is not an error, but a full disk is.
+// TestWatchEnds checks that a signal ends watch without an error, and that a full disk is an error.
 func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := watch(ctx, &device{err: context.Canceled, last: cancel}, io.Discard); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A deviceInfo contains everything to print about a device.
+// A deviceInfo has all printed attributes of a device.
 type deviceInfo struct {
 	device  uverbs.Device
 	attr    *uverbs.DeviceAttr
@@ -19,7 +19,7 @@ type deviceInfo struct {
 	ports   []portInfo
 }
 
-// A portInfo contains everything to print about a port.
+// A portInfo has all printed attributes of a port.
 type portInfo struct {
 	number int
 	attr   *uverbs.PortAttr

@@ -108,7 +108,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The document contains every attribute of the library.
+// TestJSON checks that the document contains every attribute of the library.
 func TestJSON(t *testing.T) {
 	var b strings.Builder
 	if err := printJSON(&b, []*deviceInfo{rxe()}); err != nil {

@@ -16,7 +16,7 @@ type printer struct {
 
 const tabWidth = 8
 
-// The columns at which the values start, in the lines of devices and of ports.
+// These are the columns at which the values start, in the lines of devices and of ports.
 const (
 	deviceColumn = 40
 	portColumn   = 48

@@ -32,7 +32,7 @@ import (
 
 const (
 	resolveTimeout = 2 * time.Second
-	// joinDelay is the time for switches to learn of the group.
+	// joinDelay is the time that switches need to learn the group.
 	joinDelay = 3 * time.Second
 )
 

@@ -24,7 +24,7 @@ type client struct {
 	sink   *uverbs.MR // and WRITEs it back to here
 }
 
-// The client's messages, by their slot in the outbox.
+// These are the client's messages, by their slot in the outbox.
 const (
 	sourceMsg = 0
 	sinkMsg   = 1
@@ -134,7 +134,7 @@ func (c *client) pings(ctx context.Context) error {
 // so half of the send queue is used between two completions.
 const signalEvery = sendDepth / 2 / 2
 
-// ping has the server READ the text and WRITE it back.
+// ping lets the server READ the text and WRITE it back.
 func (c *client) ping(ctx context.Context, ping int) error {
 	if err := c.send(sourceMsg, 0); err != nil {
 		return err

@@ -146,8 +146,8 @@ func TestDeviceSizes(t *testing.T) {
 	}
 }
 
-// TestDevicePingsAllocateNothing compares the allocations of a long run with those
-// of a short one: the difference is due to the pings of both sides.
+// TestDevicePingsAllocateNothing compares the allocations of a long run with those of a short one. The difference is
+// due to the pings of both sides.
 func TestDevicePingsAllocateNothing(t *testing.T) {
 	mallocs := func(pings int) uint64 {
 		ctx, _ := limit(t)

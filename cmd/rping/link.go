@@ -139,8 +139,7 @@ func (l *link) complete(ctx context.Context, cq *uverbs.CQ) error {
 	return nil
 }
 
-// explain returns the reason why a request was flushed: either the end of the
-// connection, or the error of an earlier request.
+// explain returns the reason why a request was flushed: the end of the connection, or the error of an earlier request.
 func (l *link) explain(err error) error {
 	switch {
 	case !errors.Is(err, uverbs.WCWRFlushErr):

@@ -69,7 +69,7 @@ func servePersistently(ctx context.Context, listener *cm.SyncID, opt *options, o
 		case ctx.Err() != nil, errors.Is(err, cm.ErrListenerClosed):
 			return err
 		default:
-			printError(err) // of a client that gave up before it was served
+			printError(err) // of a client that closed its connection before it was served
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// The text of a ping is its number, followed by the characters from A to z
-// repeatedly. Each ping starts with the next character.
+// The text of a ping is its number, followed by the characters from A to z repeatedly. Each ping starts with the next
+// character.
 const (
 	minSize   = 23         // has room for the highest number
 	maxSize   = 64<<10 - 1 // as in the C program
@@ -35,8 +35,7 @@ func putText(b []byte, ping int) {
 	b[len(b)-1] = 0
 }
 
-// textLen returns the length of the text in b including its NUL, or len(b) if there
-// is none.
+// textLen returns the length of the text in b including its NUL, or len(b) if b has no NUL.
 func textLen(b []byte) int {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return i + 1

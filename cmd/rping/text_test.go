@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The texts are those of the C program.
+// TestText compares the texts with those of the C program.
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		ping, size int

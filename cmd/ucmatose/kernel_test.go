@@ -88,7 +88,7 @@ func TestDeviceConnections(t *testing.T) {
 	}
 }
 
-// TestDeviceSizes has the server send messages larger than the client's buffers.
+// TestDeviceSizes lets the server send messages larger than the client's buffers.
 func TestDeviceSizes(t *testing.T) {
 	ctx, _ := limit(t)
 	opt := defaults()
@@ -103,8 +103,8 @@ func TestDeviceSizes(t *testing.T) {
 	}
 }
 
-// TestDeviceInterrupted interrupts a server that waits for a second client. The
-// first client must be disconnected.
+// TestDeviceInterrupted interrupts a server that waits for a second client, and checks that the first client is
+// disconnected.
 func TestDeviceInterrupted(t *testing.T) {
 	server, interrupt := limit(t)
 	ctx, _ := limit(t)

@@ -15,8 +15,8 @@
 //	ucmatose -f gid -b fe80::1
 //	ucmatose -f gid -b fe80::2 -s fe80::1 --dlid 1
 //
-// Unlike the C program it also listens on IPv6, checks every completion, ends if
-// the peer dies, and ends cleanly on SIGINT.
+// Unlike the C program it also listens on IPv6, checks every completion, ends if the peer is killed, and ends cleanly
+// on SIGINT.
 package main
 
 import (

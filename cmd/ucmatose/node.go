@@ -113,7 +113,7 @@ func (n *node) receive(ctx context.Context) error {
 	return nil
 }
 
-// explain adds the likely cause to a completion's error.
+// explain adds the likely cause to the error of a completion.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, uverbs.WCWRFlushErr), errors.Is(err, cm.ErrDisconnected):

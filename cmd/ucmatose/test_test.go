@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The test continues only when all connections are established.
+// TestConnected checks that the test continues only when all connections are established.
 func TestConnected(t *testing.T) {
 	opt := defaults()
 	opt.connections = 3
@@ -31,7 +31,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// The expected lines are those of the C program.
+// TestFailureEvents compares the lines with those of the C program.
 func TestFailureEvents(t *testing.T) {
 	for _, c := range []struct {
 		e    cm.Event

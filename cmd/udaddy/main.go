@@ -29,7 +29,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-// The port and the resolution timeout of the C program.
+// These are the port and the resolution timeout of the C program.
 const (
 	port           = "7174"
 	resolveTimeout = 2 * time.Second

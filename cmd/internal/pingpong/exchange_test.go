@@ -20,7 +20,7 @@ var (
 	two = Address{QPN: 0xffffff}
 )
 
-// The texts are those that ibv_rc_pingpong of rdma-core 56.1 sends.
+// These are the texts that ibv_rc_pingpong of rdma-core 56.1 sends.
 const (
 	oneText = "001a:000011:fa6d3d:00000000000000000000ffff0a090001\x00"
 	twoText = "0000:ffffff:000000:00000000000000000000000000000000\x00"
@@ -163,8 +163,8 @@ func TestExchangeErrors(t *testing.T) {
 	}
 }
 
-// An exchange with a peer that does not reply ends when the context is canceled or
-// the timeout expires.
+// TestExchangeEnds checks that an exchange with a peer that does not reply ends when the context is canceled or the
+// timeout expires.
 func TestExchangeEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(context.CancelFunc)
@@ -196,7 +196,7 @@ func TestExchangeEnds(t *testing.T) {
 	}
 }
 
-// Both ends must have the same number of queue pairs.
+// TestConnectCounts checks that both ends must have the same number of queue pairs.
 func TestConnectCounts(t *testing.T) {
 	s := &session{opt: Defaults("test", 1), game: &game{Queues: &Queues{QPs: make([]*uverbs.QP, 2)}}}
 	for _, c := range []struct {

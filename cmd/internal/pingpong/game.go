@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The bits of game.pending.
+// These are the bits of game.pending.
 const (
 	pendingRecv = 1 << iota
 	pendingSend

@@ -19,9 +19,8 @@ type Layout struct {
 
 // Memory holds the messages.
 //
-// As in the C programs, messages are sent from and received into one buffer. With
-// -c there is a buffer for each receive, so that a message cannot pass the check
-// because of what the buffer held before.
+// As in the C programs, messages are sent from and received into one buffer. With -c there is a buffer for each
+// receive, so that a message cannot pass the check because of earlier contents of the buffer.
 type Memory struct {
 	layout Layout
 	size   int

@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// When messages are checked, every outstanding message has its own buffer.
+// TestReceives checks that every outstanding message has its own buffer when messages are checked.
 func TestReceives(t *testing.T) {
 	for _, c := range []struct {
 		buffers, n int

@@ -1,6 +1,5 @@
-// Package pingpong contains what the pingpong programs have in common: the command
-// line, the exchange of addresses over TCP, and the counting and checking of
-// messages. Each program creates and connects its own QPs and sends its own
+// Package pingpong contains the common part of the pingpong programs: the command line, the exchange of addresses over
+// TCP, and the counting and checking of messages. Each program creates and connects its own QPs and sends its own
 // messages.
 //
 // The programs have the options and output of rdma-core's ibv_rc_pingpong and its

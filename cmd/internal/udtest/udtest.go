@@ -1,5 +1,5 @@
-// Package udtest contains what udaddy and mckey have in common: UD ids on one event
-// channel, and the datagrams that they exchange.
+// Package udtest contains the common part of udaddy and mckey: UD ids on one event channel, and the datagrams that they
+// exchange.
 package udtest
 
 import (
