@@ -132,7 +132,7 @@ func (c *chaos) expected(err error) bool {
 	return false
 }
 
-// dialer runs several clients, some of which give up.
+// dialer runs several clients, some of which cancel.
 func (c *chaos) dialer(l *Listener) {
 	for range 6 {
 		ctx, cancel := c.short()
@@ -176,7 +176,7 @@ func (c *chaos) requester(l *Listener) {
 		case err != nil:
 			c.ok("Request", err)
 		case rand.IntN(3) == 0:
-			// If the client has disconnected, there is nothing to reject.
+			// If the client has disconnected, no request is left to reject.
 			if err := q.Reject(make([]byte, rand.IntN(149))); err != nil && !errors.Is(err, uverbs.ErrInvalid) {
 				c.ok("Reject", err)
 			}

@@ -167,7 +167,7 @@ func failMemory(t *testing.T, all failures) {
 	})
 }
 
-// failOptions sets options that are out of range or too late.
+// failOptions sets options that are out of range, or in a state in which they are refused.
 func failOptions(t *testing.T, all failures) {
 	newRig(t)
 	k := newTalk(t)

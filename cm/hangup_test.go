@@ -70,8 +70,8 @@ func TestHangUpSingleGoroutine(t *testing.T) {
 	}
 }
 
-// TestHangUpOtherQP checks that another QP that the id gets while the outstanding sends of the first complete is not
-// changed.
+// TestHangUpOtherQP checks that another QP that is created on the id while the outstanding sends of the first complete
+// is not changed.
 func TestHangUpOtherQP(t *testing.T) {
 	r := newRig(t)
 	l, _, p := connection(t)

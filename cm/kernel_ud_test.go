@@ -29,7 +29,7 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 		t.Errorf("WRID %d", wc.WRID)
 	}
 	wc := must(to.RecvComp(ctx))(t)
-	// "the first 40 bytes": IBA vol. 1, 11.4.1.2: the GRH comes before the data.
+	// IBA vol. 1, 11.4.1.2: the GRH is in "the first 40 bytes", before the data.
 	if got := string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]); got != text || wc.WRID != 3 || wc.Flags&uverbs.WCGRH == 0 ||
 		wc.SrcQP != from.QP().QPN() {
 		t.Errorf("%q arrived: %+v", got, wc)

@@ -16,7 +16,7 @@ import (
 // threads is the number of additional threads that the process may have: the runtime starts some.
 const threads = 8
 
-// parks starts many waits and checks that they block no threads. end makes them return.
+// parks starts many waits and checks that they block no threads. end causes them to return.
 func parks(t *testing.T, n int, wait func(context.Context) error, end func(), kind error) {
 	t.Helper()
 	ctx := limit(t)
@@ -64,7 +64,7 @@ func TestDeviceEventsPark(t *testing.T) {
 		func() { check(t, l.Close()) }, uverbs.ErrClosed)
 }
 
-// TestDeviceWaitersShare checks that each of many goroutines that wait for receives gets one.
+// TestDeviceWaitersShare checks that each of many goroutines that wait for receives returns with one.
 func TestDeviceWaitersShare(t *testing.T) {
 	k := newTalk(t)
 	client, child := k.pair(t)

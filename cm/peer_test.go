@@ -88,7 +88,7 @@ func TestGoldenPeers(t *testing.T) {
 	b.golden("peers")
 }
 
-// queues makes wrong calls with QPs, queues and PDs.
+// queues calls functions with wrong QPs, queues and PDs.
 func queues(t *testing.T, k *talk, b *table, i *ID) {
 	t.Helper()
 	ctx := limit(t)

@@ -43,7 +43,7 @@ func together(t testing.TB, calls ...func() error) {
 	wg.Wait()
 }
 
-// rounds limits the loops. Those with a QP take longer.
+// rounds limits the loops, and qpRounds those that create QPs, which are slower.
 const rounds, qpRounds = 1000, 100
 
 // TestCloseListenerRaces closes a listener while requests arrive, are read and accepted.

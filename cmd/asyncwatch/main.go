@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	return errors.Join(watch(ctx, c, w), c.Close())
 }
 
-// parse returns the name of the device. Help goes to w.
+// parse returns the name of the device. It prints help to w.
 func parse(args []string, w io.Writer) (device string, err error) {
 	f := flag.NewFlagSet("asyncwatch", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main prints the error

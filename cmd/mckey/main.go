@@ -137,7 +137,7 @@ func (m *mckey) join(n *udtest.Node) error {
 	}
 	join := func() (*cm.Membership, error) { return n.ID.JoinMulticast(m.group, flags) }
 	if m.opt.unmapped || m.group.IsUnspecified() {
-		// The zero GID asks the fabric to choose a group.
+		// The zero GID requests that the fabric choose a group.
 		gid := uverbs.GID(m.group.As16())
 		if m.group.IsUnspecified() {
 			gid = uverbs.GID{}

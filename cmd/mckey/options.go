@@ -46,7 +46,7 @@ func (o *options) table() []getopt.Option {
 func (o *options) setGroup(unmapped bool) func(string) error {
 	return func(value string) error {
 		if unmapped && value == "0" {
-			value = "::" // asks the fabric for a group
+			value = "::" // requests that the fabric choose a group
 		}
 		o.group, o.unmapped = value, unmapped
 		return nil

@@ -163,8 +163,7 @@ func (u *udaddy) addrResolved(id *cm.ID) error {
 	return id.ResolveRoute(resolveTimeout)
 }
 
-// routeResolved asks the server for its datagram address, after posting the
-// receives for its replies.
+// routeResolved requests the server's datagram address, after posting the receives for its replies.
 func routeResolved(n *udtest.Node) error {
 	if err := n.Prepare(); err != nil {
 		return err

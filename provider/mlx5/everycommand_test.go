@@ -75,7 +75,7 @@ func (d *desk) everyMemory(t *testing.T) {
 	b := good(unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
 	defer func() { check(t, unix.Munmap(b)) }()
 	m := good(d.pd.RegMR(b[:4096], uverbs.LocalWrite|uverbs.OnDemand))(t)
-	// The fake kernel does not know the key that the device assigned.
+	// The fake kernel has no MR with the key that the device assigned.
 	d.s.Set(func() { d.s.Refuse = map[string]unix.Errno{"MR.ADVISE": unix.EOPNOTSUPP} })
 	if err := d.pd.AdviseMR(uverbs.AdvicePrefetch, 0, uverbs.MRRange{MR: m,
 		Len: 100}); !errors.Is(err, uverbs.ErrNotSupported) {
@@ -130,7 +130,7 @@ func (d *desk) everyXRC(t *testing.T, cq *uverbs.CQ) {
 	good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2, XRCD: x, CQ: cq}))(t)
 	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: cq, MaxSendWR: 10, MaxSendSGE: 2, MaxInline: 20}))(t)
 	target := good(x.CreateQP(uverbs.QPConfig{Type: uverbs.XRCRecv}))(t)
-	// The fake kernel does not know QPs by the device's numbers either.
+	// The fake kernel does not identify QPs by the device's numbers either.
 	if _, err := x.OpenQP(target.QPN()); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("OpenQP: %v", err)
 	}

@@ -12,9 +12,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A proxied describes how gVisor's rdmaproxy forwards an attribute. The proxy forwards a command
-// if it knows its method and each attribute (pkg/sentry/devices/rdmaproxy schema.go, ioctl.go and
-// cxproxy, of 21 August 2026).
+// A proxied describes how gVisor's rdmaproxy forwards an attribute. The proxy forwards a command if its tables contain
+// the method and each attribute (pkg/sentry/devices/rdmaproxy schema.go, ioctl.go and cxproxy, of 21 August 2026).
 type proxied uint8
 
 const (

@@ -409,7 +409,7 @@ func (s *soft) forget(c ioctl.Call) func() {
 		gone = func() error {
 			k := s.mrs[handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
 			if k == nil {
-				return nil // a dma-buf, which the device does not know
+				return nil // the device has no key of a dma-buf
 			}
 			delete(s.mrs, handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE))
 			return s.hca.DestroyMKey(k.Index)
