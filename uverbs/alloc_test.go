@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// hot returns the calls of the hot path. Literals are built where they are used, as in
-// programs.
+// hot returns the calls of the hot path. Their literals are at the call site, as in programs.
 func hot(b *bundle) map[string]func() {
 	var wcs [32]WC
 	inline := []byte("sixteen bytes ..")
@@ -108,7 +107,7 @@ func hot(b *bundle) map[string]func() {
 	}
 }
 
-// hotUD returns the hot path of a UD QP with an SRQ.
+// hotUD returns the calls of the hot path of a UD QP with an SRQ.
 func hotUD(b *bundle, m *meeting) map[string]func() {
 	return map[string]func(){
 		"PostSend UD": func() {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a single-goroutine QP no lock keeps posts out of an open batch, whose requests they would
-// overwrite. They must fail, and the batch must be posted whole.
+// TestPostDuringBatch checks that posts fail while a batch is open, and that the batch is posted
+// unchanged. On a single-goroutine QP no lock keeps posts from overwriting the requests of the
+// batch.
 func TestPostDuringBatch(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, true)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// overrun makes the device complete more requests than the CQ has room for, and report it.
+// overrun makes the device complete more requests than the CQ has room for, and raise the event.
 func (r *rig) overrun(t *testing.T, q *CQ) {
 	t.Helper()
 	f := q.impl.(*fakeCQ)
@@ -18,8 +18,8 @@ func (r *rig) overrun(t *testing.T, q *CQ) {
 	until(func() bool { return q.failure.Load() != nil })
 }
 
-// A CQ that overran reports it to polls and waits when it is empty, whether or not the program
-// calls NextEvent.
+// TestCQOverrun checks that polls and waits of a CQ that overran report that when the CQ is empty,
+// whether or not the program calls NextEvent.
 func TestCQOverrun(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -54,7 +54,8 @@ func TestCQOverrun(t *testing.T) {
 	}
 }
 
-// An overrun wakes every goroutine that waits for a completion of the CQ.
+// TestCQOverrunWakesAll checks that an overrun wakes every goroutine that waits for a completion of
+// the CQ.
 func TestCQOverrunWakesAll(t *testing.T) {
 	for name, wait := range map[string]func(context.Context, *CQ) error{
 		"PollWait":  func(ctx context.Context, q *CQ) error { return second(q.PollWait(ctx, make([]WC, 1))) },
@@ -80,7 +81,8 @@ func TestCQOverrunWakesAll(t *testing.T) {
 	}
 }
 
-// The error of a device that is gone replaces that of an overrun.
+// TestCQOverrunThenDeviceGone checks that the error of a removed device replaces that of an
+// overrun.
 func TestCQOverrunThenDeviceGone(t *testing.T) {
 	r := newRig(t)
 	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
@@ -93,7 +95,8 @@ func TestCQOverrunThenDeviceGone(t *testing.T) {
 	}
 }
 
-// Events are kept if the program does not call NextEvent. Many equal ones are kept once.
+// TestEventsAreKept checks that events are kept if the program does not call NextEvent, and that
+// many equal ones are kept once.
 func TestEventsAreKept(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -119,8 +122,8 @@ func TestEventsAreKept(t *testing.T) {
 	}
 }
 
-// Closing an object removes its unread events, but not those of a port whose number equals the
-// object's id.
+// TestEventsOfClosedObjects checks that closing an object removes its unread events, but not those
+// of a port whose number equals the object's id.
 func TestEventsOfClosedObjects(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// orderly is a provider's QP that guarantees an order of data.
+// An orderly is a provider's QP that guarantees an order of data.
 type orderly struct {
 	providerQP
 	order map[Opcode]DataOrder

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// If the device's provider exists but is not linked, the error contains the import.
+// TestProviderNotLinked checks that the error contains the import if the device's provider exists
+// but is not linked.
 func TestProviderNotLinked(t *testing.T) {
 	for _, id := range knownProviders {
 		name := driverNames[id]
@@ -22,7 +23,7 @@ func TestProviderNotLinked(t *testing.T) {
 	}
 }
 
-// knownProviders equals the list in package provider/all.
+// TestKnownProviders checks that knownProviders equals the list in package provider/all.
 func TestKnownProviders(t *testing.T) {
 	all := string(good(os.ReadFile("../provider/all/all.go"))(t))
 	var linked, known []string

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When the kernel reports that the device has failed, posts return ErrDeviceGone, and a waiter
-// is woken. Closing the objects returns no error.
+// TestDeviceGone checks that after the kernel has reported that the device has failed, posts return
+// ErrDeviceGone, waits end, and the objects can be closed without an error.
 func TestDeviceGone(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -27,7 +27,7 @@ func TestDeviceGone(t *testing.T) {
 	if e := good(r.c.NextEvent(t.Context()))(t); e.Type != EventDeviceFatal {
 		t.Fatalf("event %v", e.Type)
 	}
-	check(t, <-waited) // the next poll returns the error
+	check(t, <-waited) // Wait returns nil: the next poll returns the error
 	for name, post := range map[string]func() error{
 		"PostSend":           func() error { return second(b.qp.PostSend(SendWR{Opcode: OpSend})) },
 		"PostRecv":           func() error { return second(b.qp.PostRecv(RecvWR{})) },
@@ -73,7 +73,7 @@ func (h hooked) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) (provide
 	return q, r, err
 }
 
-// The device fails while a CQ is being created.
+// TestDeviceGoneUnderCreateCQ makes the device fail while a CQ is being created.
 func TestDeviceGoneUnderCreateCQ(t *testing.T) {
 	r := newRig(t)
 	r.c.impl = hooked{r.c.impl, r.c.markDeviceGone}
@@ -83,8 +83,8 @@ func TestDeviceGoneUnderCreateCQ(t *testing.T) {
 	}
 }
 
-// If a destroy command fails on a working device, the object has not been destroyed: it stays
-// open with its memory, and Close may be called again.
+// TestDestroyFails checks that an object stays open with its memory if its destroy command fails on
+// a working device, and that Close may be called again.
 func TestDestroyFails(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EIO, unix.ENODEV, unix.ENOLINK} {
 		r := newRig(t)
@@ -116,8 +116,8 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// The device is removed while the driver fails a destroy command. When the command is repeated,
-// the kernel itself destroys the object.
+// TestDestroyDuringRemoval removes the device while the driver fails a destroy command. When the
+// command is repeated, the kernel itself destroys the object.
 func TestDestroyDuringRemoval(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -137,7 +137,8 @@ func TestDestroyDuringRemoval(t *testing.T) {
 	}
 }
 
-// Errnos that can result from the removal of a device are not sufficient evidence of it.
+// TestErrnoIsNotDeviceGone checks that errnos which can result from the removal of a device are not
+// sufficient evidence of it.
 func TestErrnoIsNotDeviceGone(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EIO, unix.ENODEV, unix.ENOLINK} {
 		r := newRig(t)
@@ -163,7 +164,8 @@ func TestErrnoIsNotDeviceGone(t *testing.T) {
 	}
 }
 
-// Each kind of evidence that the device is gone makes all queues report it.
+// TestEvidenceOfDeviceGone checks that each kind of evidence that the device is gone makes all
+// queues report it.
 func TestEvidenceOfDeviceGone(t *testing.T) {
 	for name, refuse := range map[string]map[string]unix.Errno{
 		"removed":           {"MODIFY_QP": unix.EIO, "QUERY_DEVICE": unix.EIO},
@@ -188,8 +190,9 @@ func TestEvidenceOfDeviceGone(t *testing.T) {
 	}
 }
 
-// A completion channel can be closed only after its last CQ has been finalized. Then no
-// goroutine waits on it, and its end is not mistaken for that of the device.
+// TestChannelOutlivesItsCQ checks that a completion channel can be closed only after its last CQ
+// has been finalized. Then no goroutine waits on it, and its end is not mistaken for that of the
+// device.
 func TestChannelOutlivesItsCQ(t *testing.T) {
 	r := newRig(t)
 	ch := good(r.c.CreateCompChannel())(t)
@@ -216,7 +219,8 @@ func TestChannelOutlivesItsCQ(t *testing.T) {
 	}
 }
 
-// A channel that cannot be read for another reason makes only its own waits fail.
+// TestChannelBroken checks that a channel that cannot be read for another reason makes only its own
+// waits fail.
 func TestChannelBroken(t *testing.T) {
 	r := newRig(t)
 	cq := good(r.c.CreateCQ(CQConfig{Entries: 16}))(t)
@@ -229,7 +233,8 @@ func TestChannelBroken(t *testing.T) {
 	check(t, second(cq.Poll(make([]WC, 1))))
 }
 
-// A panic of the program's function while an object is being created leaves no object behind.
+// TestPanicUnderCreate checks that no object is left if a function of the program panics while the
+// object is being created.
 func TestPanicUnderCreate(t *testing.T) {
 	r := newRig(t)
 	ch := good(r.c.CreateCompChannel())(t)

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A parent domain is equivalent to its PD: objects of the two can be combined.
+// TestParentDomain checks that a parent domain is equivalent to its PD: objects of the two can be
+// combined.
 func TestParentDomain(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -53,7 +54,8 @@ func TestParentDomain(t *testing.T) {
 	}
 }
 
-// A thread domain cannot be closed while objects use it. Its registers are released at the end.
+// TestThreadDomain checks that a thread domain cannot be closed while objects use it, and that its
+// registers are released at the end.
 func TestThreadDomain(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -90,8 +92,8 @@ func TestThreadDomain(t *testing.T) {
 	}
 }
 
-// The rings of a queue are in the memory that the parent domain's Alloc returns, if it is
-// suitable.
+// TestRingMemory checks that the rings of a queue are in the memory that the parent domain's Alloc
+// returns, if it is suitable.
 func TestRingMemory(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -144,7 +146,8 @@ type listError []string
 
 func (listError) Error() string { return "list" }
 
-// The error of Alloc can be of any type, even one whose values cannot be compared.
+// TestAllocError checks that the error of Alloc can be of any type, even one whose values cannot be
+// compared.
 func TestAllocError(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -162,7 +165,7 @@ func TestAllocError(t *testing.T) {
 	}
 }
 
-// ringContext allocates the rings of SRQs in the memory of the parent domain.
+// A ringContext allocates the rings of SRQs in the memory of the parent domain.
 type ringContext struct{ *fakeContext }
 
 func (c ringContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) (providerSRQ, driver.Reply, error) {
@@ -172,8 +175,9 @@ func (c ringContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) (pr
 	return c.fakeContext.CreateSRQ(cfg, create)
 }
 
-// Alloc may register its memory, even while CloseIdle or Close waits for the creation that calls
-// Alloc. CloseIdle closes nothing then. After Close has begun, Alloc cannot create objects.
+// TestAllocCreatesObjects checks that Alloc may register its memory, even while CloseIdle or Close
+// waits for the creation that calls Alloc. CloseIdle closes nothing then. After Close has begun,
+// Alloc cannot create objects.
 func TestAllocCreatesObjects(t *testing.T) {
 	r := newRig(t)
 	r.c.impl = ringContext{r.c.impl.(*fakeContext)}
@@ -240,5 +244,5 @@ func domainErrors(t *testing.T) []errorCase {
 	}
 }
 
-// plainContext has only the methods that every provider must have.
+// A plainContext has only the methods that every provider must have.
 type plainContext struct{ providerContext }

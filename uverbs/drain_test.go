@@ -16,7 +16,7 @@ func (b *bundle) busy(t *testing.T) *fakeQP {
 	return f
 }
 
-// Drain waits for both queues.
+// TestDrain checks that Drain waits for both queues.
 func TestDrain(t *testing.T) {
 	for _, sendsFirst := range []bool{true, false} {
 		b := newRig(t).bundle(t, false)
@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Requests whose completions have not been polled count as drained.
+// TestDrainUnpolled checks that requests whose completions have not been polled count as drained.
 func TestDrainUnpolled(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -67,7 +67,8 @@ func TestDrainUnpolled(t *testing.T) {
 	}
 }
 
-// A device that has failed completes no more requests: Drain returns an error.
+// TestDrainOfADeviceThatGoes checks that Drain returns an error if the device fails, as it
+// completes no more requests then.
 func TestDrainOfADeviceThatGoes(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -82,8 +83,8 @@ func TestDrainOfADeviceThatGoes(t *testing.T) {
 	}
 }
 
-// Drain ends if the QP is closed or moved to RESET meanwhile, even if the QP is in use again by
-// then.
+// TestDrainOfAQPThatGoes checks that Drain ends if the QP is closed or moved to RESET meanwhile,
+// even if the QP is in use again by then.
 func TestDrainOfAQPThatGoes(t *testing.T) {
 	reset := func(q *QP) error { return q.Modify(QPAttr{State: StateReset}, MaskState) }
 	for name, c := range map[string]struct {
@@ -132,7 +133,8 @@ func drainErrors(t *testing.T) []errorCase {
 	}
 }
 
-// If a QP has only one queue, or an SRQ, Drain waits for the queue that exists.
+// TestDrainHalves checks that Drain of a QP with only one queue, or with an SRQ, waits for the
+// queue that exists.
 func TestDrainHalves(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)

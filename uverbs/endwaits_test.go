@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// EndWaits ends all waits on an empty queue, present and future, but none while the queue has a
-// completion.
+// TestEndWaits checks that EndWaits ends all waits on an empty queue, present and future, but none
+// while the queue has a completion.
 func TestEndWaits(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -40,7 +40,7 @@ func TestEndWaits(t *testing.T) {
 	check(t, <-done)
 }
 
-// EndWaits has no effect on a queue with NoEvents.
+// TestEndWaitsNoEvents checks that EndWaits has no effect on a queue with NoEvents.
 func TestEndWaitsNoEvents(t *testing.T) {
 	r := newRig(t)
 	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
@@ -50,7 +50,8 @@ func TestEndWaitsNoEvents(t *testing.T) {
 	}
 }
 
-// SendsInFlight does not count requests that have completed and have not been polled.
+// TestSendsInFlight checks that SendsInFlight does not count requests that have completed and have
+// not been polled.
 func TestSendsInFlight(t *testing.T) {
 	b := newRig(t).bundle(t, false)
 	if n := b.qp.SendsInFlight(); n != 0 {

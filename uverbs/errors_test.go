@@ -33,8 +33,8 @@ type errorCase struct {
 var registerFake = sync.OnceFunc(func() { driver.Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC](&fakeProvider{}) })
 
 // TestErrorTexts checks the text of every error that a user is likely to see. Read
-// testdata/errors.golden as a user who sees the error for the first time: does it describe what
-// is wrong, and what to do?
+// testdata/errors.golden as a user would who sees the error for the first time: it must describe
+// what is wrong, and what to do.
 func TestErrorTexts(t *testing.T) {
 	registerFake()
 	groups := []errorGroup{

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are parts of TestErrorTexts.
+// The functions of this file return parts of the cases of TestErrorTexts.
 
 func datagramErrors(t *testing.T) []errorCase {
 	r := newRig(t)

@@ -12,8 +12,8 @@ import (
 
 type failure = failtest.Failure
 
-// Every exported function that returns an error is made to fail, and its doc comment lists that
-// error.
+// TestEveryFunctionFails makes every exported function fail that returns an error, and checks that
+// its doc comment lists the error.
 func TestEveryFunctionFails(t *testing.T) {
 	failures := map[string]failure{}
 	for _, add := range []func(*testing.T, map[string]failure){

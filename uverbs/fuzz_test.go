@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// For any range, MR.SGE returns an SGE inside the MR, or one that every post refuses.
+// FuzzSGE checks that for any range MR.SGE returns an SGE inside the MR, or one that every post
+// refuses.
 func FuzzSGE(f *testing.F) {
 	for _, off := range []int64{0, 1, 4095, 4096, 4097, -1, 1 << 31, 1<<63 - 1, -1 << 63} {
 		for _, n := range []int64{0, 1, 4096, -1, 1<<31 + 1, 1<<63 - 1, -1 << 63} {
@@ -146,7 +147,8 @@ func FuzzEndpointRoundTrip(f *testing.F) {
 	})
 }
 
-// Records are decoded according to the kernel's structs. Records of any other size are refused.
+// FuzzEvents checks that records are decoded according to the kernel's structs, and that records of
+// any other size are refused.
 func FuzzEvents(f *testing.F) {
 	for n := range 20 {
 		f.Add(bytes.Repeat([]byte{byte(n + 1)}, n))

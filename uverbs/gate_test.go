@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gated has posts to one queue of each kind, and calls that change the queue and restore it.
+// A gated has posts to one queue of each kind, and calls that change the queue and restore it.
 type gated struct {
 	*bundle
 	posts   map[string]func() error
@@ -60,8 +60,8 @@ func (r *rig) refuseDestroy(t *testing.T) {
 	})
 }
 
-// The device fails while the kernel executes the command of a state change. When the change
-// sets the gates afterwards, it must not open any.
+// TestDeviceGoneUnderChange makes the device fail while the kernel executes the command of a state
+// change. When the change sets the gates afterwards, it must not open any.
 func TestDeviceGoneUnderChange(t *testing.T) {
 	for _, command := range []string{"MODIFY_QP", "MODIFY_WQ_EX", "QP.DESTROY", "SRQ.DESTROY", "WQ.DESTROY"} {
 		t.Run(command, func(t *testing.T) {
@@ -90,7 +90,7 @@ func (g gated) allGone(t *testing.T) {
 	}
 }
 
-// The device fails while a queue is being created.
+// TestDeviceGoneUnderCreate makes the device fail while a queue is being created.
 func TestDeviceGoneUnderCreate(t *testing.T) {
 	for command, post := range map[string]func(*testing.T, *bundle) error{
 		"QP.CREATE": func(t *testing.T, b *bundle) error {
@@ -126,7 +126,7 @@ func TestDeviceGoneUnderCreate(t *testing.T) {
 	}
 }
 
-// The device fails concurrently with posts and changes of every kind.
+// TestDeviceGoneRaces makes the device fail concurrently with posts and changes of every kind.
 func TestDeviceGoneRaces(t *testing.T) {
 	for i := range 5 {
 		t.Run(strconv.Itoa(i), loseBeside)
@@ -180,8 +180,8 @@ func loseBeside(t *testing.T) {
 	g.allGone(t)
 }
 
-// A post to a queue that the QP was created without returns ErrNoQueue in every state, and does
-// not refer the caller to an SRQ.
+// TestNoQueue checks that a post to a queue that the QP was created without returns ErrNoQueue in
+// every state, and does not refer the caller to an SRQ.
 func TestNoQueue(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)

@@ -43,8 +43,8 @@ func countLookups(t testing.TB) *[][]int {
 	return &calls
 }
 
-// A reply to a datagram and the first Connect of a QP issue the same commands
-// with one GID and with 200.
+// TestGIDCost checks that a reply to a datagram and the first Connect of a QP issue the same
+// commands with one GID and with 200.
 func TestGIDCost(t *testing.T) {
 	lookups := countLookups(t)
 	var connects []string
@@ -88,7 +88,8 @@ func TestGIDCost(t *testing.T) {
 	}
 }
 
-// A remembered index of a GID is not used after the table has changed.
+// TestAHAttrFromWCAfterGIDChange checks that a remembered index of a GID is not used after the
+// table has changed.
 func TestAHAttrFromWCAfterGIDChange(t *testing.T) {
 	r := manyGIDs(t, 4)
 	wc, grh := &WC{Flags: WCGRH}, header4(0, "192.0.2.201", "192.0.2.3")
@@ -121,7 +122,8 @@ func TestGIDHintsAreBounded(t *testing.T) {
 	}
 }
 
-// Datagrams with the same way back have the same key.
+// TestAHKey checks that datagrams whose replies need the same address vector have the same key, and
+// others have different keys.
 func TestAHKey(t *testing.T) {
 	wc := &WC{Flags: WCGRH, SLID: 7, SL: 2, PathBits: 1, SrcQP: 5, WRID: 6}
 	key := func(wc WC, grh []byte) AHKey { return good(wc.AHKey(grh))(t) }
@@ -153,7 +155,8 @@ func TestAHKey(t *testing.T) {
 	}
 }
 
-// Unreadable interface names are reported as an error, not as interfaces of another namespace.
+// TestNetdevsUnreadable checks that unreadable interface names are reported as an error, not as
+// interfaces of another namespace.
 func TestNetdevsUnreadable(t *testing.T) {
 	r := manyGIDs(t, 2)
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.EAFNOSUPPORT} {
@@ -168,8 +171,9 @@ func TestNetdevsUnreadable(t *testing.T) {
 	}
 }
 
-// SelectGID works in a sandbox that forbids netlink, as systemd's
-// RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX does. The test runs in a separate process.
+// TestSelectGIDWithoutNetlink checks that SelectGID works in a sandbox that forbids netlink, as
+// systemd's RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX does. The test runs in a separate
+// process.
 func TestSelectGIDWithoutNetlink(t *testing.T) {
 	if os.Getenv(sandboxed) == "" {
 		again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestSelectGIDWithoutNetlink$")

@@ -134,7 +134,8 @@ func datagramCommands(t *testing.T, pd *PD, cq *CQ) {
 	}
 }
 
-// Every field of QPAttr is encoded in the command, and decoded again.
+// TestQPAttrRoundTrip checks that every field of QPAttr is encoded in the command, and decoded
+// again.
 func TestQPAttrRoundTrip(t *testing.T) {
 	a := QPAttr{State: 1, CurState: 2, PathMTU: 3, PathMigState: 1, QKey: 5, RQPSN: 6, SQPSN: 7, DestQPN: 8, Access: 9,
 		PKeyIndex: 10, AltPKeyIndex: 11, MaxRdAtomic: 12, MaxDestRdAtomic: 13, MinRNRTimer: 14, Port: 15, Timeout: 16,

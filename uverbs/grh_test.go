@@ -91,8 +91,8 @@ func TestAHAttrFromWC(t *testing.T) {
 
 func gid(a string) GID { return GIDFromAddr(netip.MustParseAddr(a)) }
 
-// Any bytes before a datagram are either decoded as one of the two headers, with the addresses
-// that they contain, or refused.
+// FuzzGRH checks that any bytes before a datagram are either decoded as one of the two headers,
+// with the addresses that they contain, or refused.
 func FuzzGRH(f *testing.F) {
 	f.Add(header4(0, "192.0.2.1", "192.0.2.2"))
 	f.Add(header4(0x66, "192.0.2.1", "239.0.2.2"))

@@ -48,8 +48,9 @@ func raw(t *testing.T, gids ...string) (*rig, *QP) {
 	return r, good(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 }
 
-// Handshake uses the best address for the peer's, whether or not Init was called first, and
-// another one if the connection uses a network that the device is not part of.
+// TestHandshakeGID checks that Handshake uses the best address for the peer's, whether or not Init
+// was called first, and another one if the connection uses a network that the device is not part
+// of.
 func TestHandshakeGID(t *testing.T) {
 	for _, tc := range []struct {
 		name, network string
@@ -84,7 +85,8 @@ func TestHandshakeGID(t *testing.T) {
 	}
 }
 
-// The peer closes the connection, uses another protocol, or sends nothing.
+// TestHandshakeFails checks Handshake with a peer that closes the connection, uses another
+// protocol, or sends nothing.
 func TestHandshakeFails(t *testing.T) {
 	_, q := raw(t, "10.1.1.1")
 	for name, peer := range map[string]func(net.Conn) error{
@@ -110,7 +112,8 @@ func TestHandshakeFails(t *testing.T) {
 	}
 }
 
-// If the peer fails after this end has connected, the QP ends in RESET.
+// TestHandshakeFailsLate checks that the QP ends in RESET if the peer fails after this end has
+// connected.
 func TestHandshakeFailsLate(t *testing.T) {
 	hello := helloWord + " " + Endpoint{QPN: 17, MTU: MTU1024, GID: gid("10.1.1.2")}.String() + "\n"
 	for name, peer := range map[string]func(c net.Conn, q *QP, stop func()) error{
@@ -170,7 +173,8 @@ func (c *silentConn) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// Handshake has a timeout if its ctx has none. A deadline of ctx has precedence.
+// TestHandshakeTimeout checks that Handshake has a timeout if its ctx has none, and that a deadline
+// of ctx has precedence.
 func TestHandshakeTimeout(t *testing.T) {
 	_, q := raw(t, "10.1.1.1")
 	synctest.Test(t, func(t *testing.T) {
@@ -207,8 +211,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// A GID index that does not fit an address vector is refused at once. An Endpoint without an
-// MTU is refused before the kernel sees it.
+// TestConnectRefused checks that a GID index that does not fit an address vector is refused at
+// once, and an Endpoint without an MTU before the kernel sees it.
 func TestConnectRefused(t *testing.T) {
 	r, q := raw(t, "10.1.1.1")
 	pd, cq := good(r.c.AllocPD())(t), good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)

@@ -18,7 +18,8 @@ func (r *rig) imported(t testing.TB) *Context {
 	return c
 }
 
-// An imported object refers to the creator's object, and Close does not destroy that.
+// TestImport checks that an imported object refers to the creator's object, and that its Close does
+// not destroy that.
 func TestImport(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -73,7 +74,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A descriptor from ExportFD outlives the Context and belongs to the caller.
+// TestExportFD checks that a descriptor from ExportFD outlives the Context and belongs to the
+// caller.
 func TestExportFD(t *testing.T) {
 	r := newRig(t)
 	fd := good(r.c.ExportFD())(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Posting each operation and polling its completion does not allocate, if the request literals
-// are at the call site.
+// TestDeviceNothingAllocated checks that posting each operation and polling its completion does not
+// allocate, if the literals of the request are at the call site.
 func TestDeviceNothingAllocated(t *testing.T) {
 	l := newLoop(t, flushing)
 	caps := must(l.dev.QueryDevice())(t).CapFlagsEx

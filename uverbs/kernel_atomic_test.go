@@ -58,8 +58,8 @@ func TestDeviceAtomics(t *testing.T) {
 	}
 }
 
-// Several QPs add to one word concurrently. Each has as many outstanding requests as the peer
-// serves, and more. No addition is lost.
+// TestDeviceAtomicsContended adds to one word from several QPs concurrently. Each has more
+// outstanding requests than the peer can serve at a time. No addition may be lost.
 func TestDeviceAtomicsContended(t *testing.T) {
 	const pairs, rounds, list = 4, 10, 32
 	l := newLoop(t, nil)
@@ -104,8 +104,8 @@ func TestDeviceAtomicsContended(t *testing.T) {
 	}
 }
 
-// recovers ends a test that has sent a misaligned atomic, if the peer's QP serves no request
-// after that, not even after RESET.
+// recovers ends a test that has sent a misaligned atomic, if the peer's QP serves no request after
+// that, not even after RESET.
 func (l *loop) recovers(t *testing.T) {
 	t.Helper()
 	l.reconnect(t)
@@ -117,7 +117,7 @@ func (l *loop) recovers(t *testing.T) {
 	l.success(t, l.b, 7, uverbs.WCRecv)
 }
 
-// TestDeviceAtomicErrors breaks each rule of atomics.
+// TestDeviceAtomicErrors breaks each rule of atomics, and checks the status.
 func TestDeviceAtomicErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -21,7 +21,7 @@ func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 	return d
 }
 
-// QPs of many thread domains send to each other.
+// TestDeviceThreadDomains sends messages between QPs of many thread domains.
 func TestDeviceThreadDomains(t *testing.T) {
 	l := newLoop(t, nil)
 	const domains, each = 6, 3

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushed polls n completions of e's CQ. They must be numbered from first, in order and
-// flushed, and there must be no others.
+// flushed polls n completions of e's CQ. They must be numbered from first, in order and flushed,
+// and there must be no others.
 func flushed(t *testing.T, ctx context.Context, e end, first, n uint64) {
 	t.Helper()
 	for i, wc := range allOf(t, ctx, e.cq, n) {
@@ -27,8 +27,8 @@ func flushed(t *testing.T, ctx context.Context, e end, first, n uint64) {
 	}
 }
 
-// allOf polls until it has n completions. The last ones may become pollable after Drain has
-// returned. There must be no others.
+// allOf polls until it has n completions. There must be no others. The last ones may become
+// pollable after Drain has returned.
 func allOf(t *testing.T, ctx context.Context, cq *uverbs.CQ, n uint64) []uverbs.WC {
 	t.Helper()
 	wcs := make([]uverbs.WC, n+1)
@@ -43,7 +43,7 @@ func allOf(t *testing.T, ctx context.Context, cq *uverbs.CQ, n uint64) []uverbs.
 	return wcs[:got]
 }
 
-// Drain of full queues works, and no completion appears afterwards.
+// TestDeviceDrain drains full queues, and checks that no completion appears afterwards.
 func TestDeviceDrain(t *testing.T) {
 	l := newLoop(t, nil)
 	for range 5 {
@@ -69,7 +69,7 @@ func TestDeviceDrain(t *testing.T) {
 	}
 }
 
-// Drain works for every type of QP in every state that it can be in.
+// TestDeviceDrainTypes drains QPs of every type in every state that they can be in.
 func TestDeviceDrainTypes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -104,8 +104,8 @@ func anyAH(t *testing.T, pd *uverbs.PD, qp *uverbs.QP, typ uverbs.QPType) *uverb
 	return must(pd.CreateAH(must(qp.AHAttr(must(qp.Endpoint())(t)))(t)))(t)
 }
 
-// Drain of one of two QPs that share a CQ works while the other QP is in use and another
-// goroutine polls. That goroutine gets all completions.
+// TestDeviceDrainShared drains one of two QPs that share a CQ while the other QP is in use and
+// another goroutine polls. That goroutine must get all completions.
 func TestDeviceDrainShared(t *testing.T) {
 	l := newLoop(t, nil)
 	other := must(l.pd.CreateQP(uverbs.QPConfig{
@@ -185,7 +185,7 @@ func TestDeviceDrainShared(t *testing.T) {
 	}
 }
 
-// reconnectA takes both QPs through RESET without polling the CQs.
+// reconnectA moves both QPs through RESET to RTS without polling the CQs.
 func (l *loop) reconnectA(t *testing.T) {
 	t.Helper()
 	for _, e := range []end{l.a, l.b} {
@@ -196,8 +196,8 @@ func (l *loop) reconnectA(t *testing.T) {
 	check(t, l.b.qp.Connect(ea))
 }
 
-// In SQD the requests that have started complete, and then an event reports that the send queue
-// is drained. The other requests start in RTS.
+// TestDeviceSQD checks that in SQD the requests that have started complete, that an event then
+// reports that the send queue is drained, and that the other requests start in RTS.
 func TestDeviceSQD(t *testing.T) {
 	l := newLoop(t, nil)
 	const n = 60
@@ -259,7 +259,7 @@ func toSQD(t *testing.T, q *uverbs.QP) {
 	check(t, err)
 }
 
-// drained waits for the event.
+// drained waits for the event that reports that the send queue is drained.
 func (l *loop) drained(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)

@@ -39,8 +39,7 @@ func testHandshake(t *testing.T, adjust func(*uverbs.QPConfig)) {
 	same(t, b.mr.Bytes()[:8], []byte("over TCP"))
 }
 
-// TestDeviceEveryGID connects over every RoCE v2 address of the port, IPv4 and
-// IPv6.
+// TestDeviceEveryGID connects with every RoCE v2 address of the port, IPv4 and IPv6.
 func TestDeviceEveryGID(t *testing.T) {
 	families := make(map[bool]int)
 	for _, g := range must(openDevice(t).GIDs(1))(t) {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceCloseWithChildren closes parents before their children, which must fail, and then
-// in the right order.
+// TestDeviceCloseWithChildren checks that objects cannot be closed before their children, and can
+// be in the right order.
 func TestDeviceCloseWithChildren(t *testing.T) {
 	l := newLoop(t, nil)
 	for _, c := range []interface{ Close() error }{l.pd, l.a.cq} {
@@ -64,9 +64,9 @@ func TestDeviceCloseWithChildren(t *testing.T) {
 	}
 }
 
-// TestDeviceLimits requests more than the device supports: the error names the number and the
-// limit. For limits that depend on the type of queue, mlx5 accepts more than its attributes
-// say.
+// TestDeviceLimits checks that the error of a request for more than the device supports names the
+// number and the limit. For limits that depend on the type of queue, mlx5 accepts more than its
+// attributes report.
 func TestDeviceLimits(t *testing.T) {
 	dev := openDevice(t)
 	attr := must(dev.QueryDevice())(t)
@@ -101,7 +101,7 @@ func TestDeviceLimits(t *testing.T) {
 	}
 }
 
-// TestDeviceModifyExplained requests transitions that the kernel refuses.
+// TestDeviceModifyExplained checks the errors of transitions that the kernel refuses.
 func TestDeviceModifyExplained(t *testing.T) {
 	dev := openDevice(t)
 	pd := must(dev.AllocPD())(t)
@@ -179,8 +179,8 @@ func TestDeviceGIDs(t *testing.T) {
 	}
 }
 
-// TestDeviceKilled kills a process in the middle of transfers: the kernel must release all of
-// its objects.
+// TestDeviceKilled kills a process in the middle of transfers, and checks that the kernel releases
+// all of its objects.
 func TestDeviceKilled(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_VICTIM") == "1" {
 		victim(t)
@@ -225,7 +225,7 @@ func (l *loop) completionOf(e end) error {
 	return errors.Join(err, wcs[0].Err())
 }
 
-// TestDeviceMemlock registers more than an ordinary user may lock.
+// TestDeviceMemlock registers more memory than an ordinary user may lock, and checks the error.
 func TestDeviceMemlock(t *testing.T) {
 	if !asUser(t) {
 		return
@@ -249,8 +249,8 @@ func TestDeviceMemlock(t *testing.T) {
 	check(t, mr.Close())
 }
 
-// TestDeviceMemlockOfQueue creates a queue whose ring is larger than an ordinary user may lock,
-// on a device whose driver pins it.
+// TestDeviceMemlockOfQueue creates a queue whose ring is larger than an ordinary user may lock, on
+// a device whose driver pins it, and checks the error.
 func TestDeviceMemlockOfQueue(t *testing.T) {
 	if !asUser(t) {
 		return
@@ -268,8 +268,8 @@ func TestDeviceMemlockOfQueue(t *testing.T) {
 	}
 }
 
-// TestDeviceAllocations counts the allocations of every call of the data path, with
-// literals at the call site.
+// TestDeviceAllocations checks that no call of the data path allocates, with literals at the call
+// site.
 func TestDeviceAllocations(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.RecvCQ = nil })
 	a, b := l.a, l.b

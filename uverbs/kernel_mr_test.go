@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write makes b write n bytes from offset 0 of one region to offset 0 of the other, and returns
-// the status.
+// write posts a WRITE of n bytes on b, from offset 0 of one region to offset 0 of the other, and
+// returns the status.
 func (l *loop) write(t *testing.T, from, to *uverbs.MR, n int) error {
 	t.Helper()
 	post(t, l.a.qp, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
@@ -50,7 +50,7 @@ func TestDeviceMRAtAddress(t *testing.T) {
 	check(t, l.write(t, mr, l.b.mr, 64))
 }
 
-// rereg changes an MR. If the kernel does not support that, it calls expect.Missing.
+// rereg changes an MR. It skips the test if the kernel does not support the change.
 func rereg(t *testing.T, m *uverbs.MR, f uverbs.ReregFlags, pd *uverbs.PD, a uverbs.Access) {
 	t.Helper()
 	err := m.Rereg(f, pd, nil, a)
@@ -60,7 +60,7 @@ func rereg(t *testing.T, m *uverbs.MR, f uverbs.ReregFlags, pd *uverbs.PD, a uve
 	check(t, err)
 }
 
-// TestDeviceReregAccess removes a right and restores it.
+// TestDeviceReregAccess removes an access right from an MR and restores it.
 func TestDeviceReregAccess(t *testing.T) {
 	l := newLoop(t, nil)
 	l.a.fill(4)
@@ -78,8 +78,8 @@ func TestDeviceReregAccess(t *testing.T) {
 	check(t, l.write(t, l.a.mr, l.b.mr, 100)) // unchanged
 }
 
-// TestDeviceReregPD moves a region to another PD: QPs of the first PD can no longer access it,
-// and the first PD can be closed while the region is open.
+// TestDeviceReregPD moves a region to another PD, and checks that QPs of the first PD can no longer
+// access it, and that the first PD can be closed while the region is open.
 func TestDeviceReregPD(t *testing.T) {
 	l := newLoop(t, nil)
 	other := must(l.dev.AllocPD())(t)
@@ -122,7 +122,7 @@ func TestDeviceReregTranslation(t *testing.T) {
 	expect.Missing(t, expect.ReregMemory, err)
 }
 
-// onDemand registers memory that is not pinned. It ends the test if the device does not support
+// onDemand registers memory that is not pinned. It skips the test if the device does not support
 // that.
 func onDemand(t *testing.T, pd *uverbs.PD, n int, a uverbs.Access) *uverbs.MR {
 	t.Helper()

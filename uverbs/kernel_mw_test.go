@@ -75,7 +75,7 @@ func TestDeviceMWType1(t *testing.T) {
 	}
 }
 
-// Memory outside a window cannot be accessed through it.
+// TestDeviceMWLimits checks that memory outside a window cannot be accessed through it.
 func TestDeviceMWLimits(t *testing.T) {
 	for name, reach := range map[string]func(w *uverbs.MW, mr *uverbs.MR) (addr uint64, rkey uint32, n int){
 		"the key before": func(w *uverbs.MW, mr *uverbs.MR) (uint64, uint32, int) { return mr.Addr() + 64, w.RKey() - 1, 8 },
@@ -146,8 +146,8 @@ func TestDeviceMWType2(t *testing.T) {
 	}
 }
 
-// The peer invalidates a window with a SEND. The completion of the receive names the window's
-// key.
+// TestDeviceMWRemoteInvalidate invalidates a window with a SEND of the peer, and checks that the
+// completion of the receive contains the window's key.
 func TestDeviceMWRemoteInvalidate(t *testing.T) {
 	for name, batch := range map[string]bool{"list": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestDeviceMWRemoteInvalidate(t *testing.T) {
 	}
 }
 
-// Requests on windows that the device refuses complete with an error. Newer rxe kernels flush
-// them before they find out the cause.
+// TestDeviceMWErrors checks that requests on windows that the device refuses complete with an
+// error. Newer rxe kernels flush them before they find out the cause.
 func TestDeviceMWErrors(t *testing.T) {
 	lenient := map[string]string{"no right to bind": expect.MWBindRight, "stale key": expect.MWKeyOrder}
 	for name, breach := range map[string]func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR{
@@ -220,7 +220,8 @@ func TestDeviceMWErrors(t *testing.T) {
 	}
 }
 
-// Closing a QP on which a window is bound does not hang, and invalidates the window.
+// TestDeviceMWQPClosed checks that closing a QP on which a window is bound does not hang, and
+// invalidates the window.
 func TestDeviceMWQPClosed(t *testing.T) {
 	l := newLoop(t, nil)
 	w, mr := l.window(t, uverbs.MWType2)

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceNullMR omits the middle of a message in a receive, and the beginning in a READ.
+// TestDeviceNullMR uses a null MR to drop the middle of a received message, and the beginning of
+// the data of a READ.
 func TestDeviceNullMR(t *testing.T) {
 	l := newLoop(t, nil)
 	null, err := l.pd.AllocNullMR()

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceOpenErrors removes the device's node, and then the permission to open it.
+// TestDeviceOpenErrors checks the errors of Open without the device's node, and without the
+// permission to open it.
 func TestDeviceOpenErrors(t *testing.T) {
 	dev := openDevice(t)
 	node := dev.Device().Node
@@ -65,8 +66,8 @@ func TestDeviceOpenForbidden(t *testing.T) {
 	}
 }
 
-// TestDeviceOtherNamespace opens the device from a network namespace that it does not belong
-// to, with RDMA network namespaces in exclusive mode.
+// TestDeviceOtherNamespace checks the error of Open in a network namespace that the device does not
+// belong to, with RDMA network namespaces in exclusive mode.
 func TestDeviceOtherNamespace(t *testing.T) {
 	dev := openDevice(t)
 	device := dev.Device()
@@ -97,8 +98,8 @@ func TestDeviceOpenElsewhere(t *testing.T) {
 	}
 }
 
-// setNetnsMode sets the mode as soon as the kernel allows it: a namespace that was left
-// recently still counts.
+// setNetnsMode sets the mode as soon as the kernel allows it: it counts a namespace for some time
+// after its last process has ended.
 func setNetnsMode(t *testing.T, shared bool) {
 	t.Helper()
 	retry := time.NewTicker(10 * time.Millisecond)

@@ -31,8 +31,8 @@ func TestDevicePath(t *testing.T) {
 	same(t, l.b.mr.Bytes()[:4096], l.a.mr.Bytes()[:4096])
 }
 
-// TestDeviceConnectECE checks that Connect sets the options that both ends support, and that
-// both ends get the same.
+// TestDeviceConnectECE checks that Connect sets the options that both ends support, and that they
+// are the same at both ends.
 func TestDeviceConnectECE(t *testing.T) {
 	l := newLoop(t, nil)
 	fresh := l.newEnd(t, nil)

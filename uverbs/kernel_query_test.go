@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offered ends a test if the device refused its subject with a typed error and this is
-// expected.
+// offered skips the test if the device returned a typed error because it does not support the
+// feature.
 func offered(t *testing.T, feature string, err error) {
 	t.Helper()
 	if errors.Is(err, uverbs.ErrNotSupported) {
@@ -50,7 +50,7 @@ func TestDeviceQueryGID(t *testing.T) {
 	}
 }
 
-// TestDevicePKeyIndex looks up each P_Key's index.
+// TestDevicePKeyIndex checks that PKeyIndex returns each P_Key's index.
 func TestDevicePKeyIndex(t *testing.T) {
 	dev := openDevice(t)
 	keys := must(dev.PKeys(1))(t)
@@ -65,7 +65,7 @@ func TestDevicePKeyIndex(t *testing.T) {
 	}
 }
 
-// TestDeviceQueryQP checks the attributes that Modify has set.
+// TestDeviceQueryQP checks that Query returns the attributes that Modify has set.
 func TestDeviceQueryQP(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.SignalAll = true })
 	peer := must(l.b.qp.Endpoint())(t)

@@ -53,7 +53,7 @@ func newRawTap(t testing.TB, flags uverbs.QPCreateFlags) *tap {
 	return p
 }
 
-// hasRaw ends the test if err reports that the device does not support raw packets.
+// hasRaw skips the test if err reports that the device does not support raw packets.
 func hasRaw(t testing.TB, dev *uverbs.Context, err error) {
 	t.Helper()
 	if !errors.Is(err, uverbs.ErrNotSupported) {
@@ -160,7 +160,8 @@ func toRawMAC(mac [6]byte) uverbs.FlowEth {
 	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac}, Mask: uverbs.EthFilter{DstMAC: wholeMAC}}
 }
 
-// Frames arrive unchanged, with their flow's tag. Frames that match no flow do not arrive.
+// TestDeviceRawPacket checks that frames arrive unchanged, with their flow's tag, and that frames
+// that match no flow do not arrive.
 func TestDeviceRawPacket(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	flow := must(b.qp.CreateFlow(uverbs.FlowAttr{
@@ -192,7 +193,7 @@ func TestDeviceRawPacket(t *testing.T) {
 			}
 		}
 	}
-	// A frame to another address is dropped, the one after it arrives.
+	// A frame to another address is dropped. The one after it arrives.
 	other := rawMAC
 	other[5]++
 	b.listen(t, 5)
@@ -216,7 +217,7 @@ func TestDeviceRawPacket(t *testing.T) {
 	check(t, back.Close())
 }
 
-// Flows match a VLAN tag, and the completion contains it.
+// TestDeviceRawPacketVLAN checks that flows match a VLAN tag, and that the completion contains it.
 func TestDeviceRawPacketVLAN(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, uverbs.QPCVLANStripping)
 	eth := toRawMAC(rawMAC)
@@ -233,7 +234,8 @@ func TestDeviceRawPacketVLAN(t *testing.T) {
 	same(t, b.mr.Bytes()[rawTo:][:wc.ByteLen], rawPacket{dst: rawMAC, payload: 64}.frame())
 }
 
-// In ERR receives are flushed. After RESET the QP works again.
+// TestDeviceRawPacketStates checks that receives are flushed in ERR, and that the QP works again
+// after RESET.
 func TestDeviceRawPacketStates(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
@@ -255,7 +257,8 @@ func TestDeviceRawPacketStates(t *testing.T) {
 	}
 }
 
-// Completions have timestamps, which can be converted to wall-clock time.
+// TestDeviceRawPacketTimestamps checks that completions have timestamps, which can be converted to
+// wall-clock time.
 func TestDeviceRawPacketTimestamps(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
 	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
@@ -273,7 +276,8 @@ func TestDeviceRawPacketTimestamps(t *testing.T) {
 	}
 }
 
-// Raw packets require CAP_NET_RAW, and the error says so.
+// TestDeviceRawPacketRights checks that the error of a process without CAP_NET_RAW names the
+// capability.
 func TestDeviceRawPacketRights(t *testing.T) {
 	if os.Geteuid() == 0 {
 		newRawTap(t, 0)
@@ -288,7 +292,8 @@ func TestDeviceRawPacketRights(t *testing.T) {
 	}
 }
 
-// Work queues go through their states, and cannot be closed while other objects use them.
+// TestDeviceWQ moves WQs through their states, and checks that they cannot be closed while other
+// objects use them.
 func TestDeviceWQ(t *testing.T) {
 	p := newTap(t)
 	wq, err := p.pd.CreateWQ(uverbs.WQConfig{CQ: p.cq, MaxWR: 8, MaxSGE: 2})

@@ -78,7 +78,8 @@ func TestDeviceRCRead(t *testing.T) {
 	}
 }
 
-// TestDeviceRCFence sends data that the READ before it fetches: the fence makes the send wait.
+// TestDeviceRCFence sends the data that the READ before it fetches, and checks that the fence makes
+// the send wait.
 func TestDeviceRCFence(t *testing.T) {
 	l := newLoop(t, nil)
 	for round := range 20 {
@@ -112,7 +113,8 @@ func TestDeviceRCGather(t *testing.T) {
 	same(t, got, sent)
 }
 
-// TestDeviceRCInline overwrites inline data right after the post.
+// TestDeviceRCInline overwrites inline data right after the post, and checks that the old data is
+// sent.
 func TestDeviceRCInline(t *testing.T) {
 	l := newLoop(t, nil)
 	limit := l.a.qp.Cap().MaxInline
@@ -201,8 +203,8 @@ func TestDeviceRCBatchAbort(t *testing.T) {
 	l.success(t, l.a, 5, uverbs.WCSend)
 }
 
-// TestDeviceQueueFull fills the send queue: posting stops at the first request without room,
-// and all before it complete.
+// TestDeviceQueueFull fills the send queue, and checks that posting stops at the first request
+// without room, and that all before it complete.
 func TestDeviceQueueFull(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.MaxSendWR, c.MaxRecvWR = 4, 4 })
 	room := l.a.qp.Cap().MaxSendWR
@@ -264,15 +266,15 @@ func TestDeviceBadRequests(t *testing.T) {
 	}
 }
 
-// TestDeviceRemoteErrors breaks each rule of remote access: the request completes with the
-// status, the QP is in ERR, and the requests after it are flushed.
+// TestDeviceRemoteErrors breaks each rule of remote access, and checks that the request completes
+// with the right status, that the QP is in ERR, and that the requests after it are flushed.
 func TestDeviceRemoteErrors(t *testing.T) {
 	type breach func(*testing.T, *loop) uverbs.SendWR
 	tests := []struct {
 		name   string
 		breach breach
 		want   uverbs.WCStatus
-		// or is what rxe reports instead, depending on the kernel.
+		// or lists the statuses that rxe reports instead, depending on the kernel.
 		or []uverbs.WCStatus
 	}{
 		{"WRITE with a wrong rkey", func(t *testing.T, l *loop) uverbs.SendWR {
@@ -330,7 +332,7 @@ func TestDeviceRemoteErrors(t *testing.T) {
 	}
 }
 
-// revive takes both QPs through RESET and sends a message.
+// revive moves both QPs through RESET to RTS and sends a message.
 func (l *loop) revive(t *testing.T) {
 	t.Helper()
 	l.reconnect(t)
@@ -340,7 +342,7 @@ func (l *loop) revive(t *testing.T) {
 	l.success(t, l.b, 7, uverbs.WCRecv)
 }
 
-// reconnect takes both QPs through RESET.
+// reconnect moves both QPs through RESET to RTS.
 func (l *loop) reconnect(t *testing.T) {
 	t.Helper()
 	for _, e := range []end{l.a, l.b} {
@@ -348,7 +350,7 @@ func (l *loop) reconnect(t *testing.T) {
 	}
 	var wcs [256]uverbs.WC
 	for _, e := range []end{l.a, l.b} {
-		must(e.cq.Poll(wcs[:]))(t) // what has been flushed so far
+		must(e.cq.Poll(wcs[:]))(t) // drops the completions so far
 	}
 	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
 	check(t, l.a.qp.Connect(eb))

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// CQs are resized while requests complete and other goroutines poll: no completion is lost,
-// duplicated or reordered.
+// TestDeviceResizeUnderTraffic resizes CQs while requests complete and other goroutines poll, and
+// checks that no completion is lost, duplicated or reordered.
 func TestDeviceResizeUnderTraffic(t *testing.T) {
 	const messages, window = 3000, 48
 	l := newLoop(t, nil)
@@ -96,7 +96,7 @@ func (l *loop) postAll(messages uint64, room []chan struct{}) error {
 	return nil
 }
 
-// pollAll polls that many completions, and checks that each is the next in order.
+// pollAll polls the completions of that many messages, and checks that each is the next in order.
 func (l *loop) pollAll(e end, messages uint64, is func(next uint64, wc *uverbs.WC) bool) error {
 	var wcs [5]uverbs.WC
 	for next := uint64(0); next < messages; {

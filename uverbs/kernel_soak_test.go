@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceSoakRounds creates, connects, uses and destroys all objects many times: memory,
-// descriptors and kernel objects must not grow.
+// TestDeviceSoakRounds creates, connects, uses and destroys all objects many times, and checks that
+// memory, descriptors and kernel objects do not grow.
 func TestDeviceSoakRounds(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("GOVERBS_SOAK_ROUNDS"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 func unacknowledged(c *uverbs.QPConfig) { c.Type = uverbs.UC }
 
-// On UC, a message of many packets arrives completely. No other message is in flight in these
-// loops.
+// TestDeviceUCSend checks that a message of many packets arrives completely on UC. No other message
+// is in flight in these loops.
 func TestDeviceUCSend(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	for _, n := range sizes {
@@ -49,7 +49,8 @@ func TestDeviceUCWrite(t *testing.T) {
 	}
 }
 
-// A WRITE to memory without remote write access is lost, and neither end reports it.
+// TestDeviceUCWriteLost checks that a WRITE to memory without remote write access is lost, and that
+// neither end reports it.
 func TestDeviceUCWriteLost(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWriteImm, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
@@ -65,7 +66,8 @@ func TestDeviceUCWriteLost(t *testing.T) {
 	same(t, l.b.mr.Bytes()[:8], l.a.mr.Bytes()[:8])
 }
 
-// A request that fails locally moves the QP to SQE or ERR. After RESET it works again.
+// TestDeviceUCRevive checks that a request that fails locally moves the QP to SQE or ERR, and that
+// the QP works again after RESET.
 func TestDeviceUCRevive(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	for range 3 {
@@ -81,7 +83,7 @@ func TestDeviceUCRevive(t *testing.T) {
 		if wc := l.completion(t, l.a); wc.WRID != 2 || !errors.Is(wc.Err(), uverbs.WCWRFlushErr) {
 			t.Fatalf("completion %+v", wc)
 		}
-		// The IBA requires SQE; rxe goes to ERR.
+		// The IBA requires SQE. rxe moves the QP to ERR.
 		if a := must(l.a.qp.Query(uverbs.MaskState))(t); a.State != uverbs.StateErr && a.State != uverbs.StateSQE {
 			t.Fatalf("the QP is in %v", a.State)
 		}

@@ -123,7 +123,7 @@ func TestDeviceUDSend(t *testing.T) {
 	})
 }
 
-// TestDeviceUDReply replies to a datagram with immediate, to the address in its GRH.
+// TestDeviceUDReply replies with immediate data to a datagram, at the address in its GRH.
 func TestDeviceUDReply(t *testing.T) {
 	eachGID(t, func(t *testing.T, a, b *station) {
 		b.listen(t, 0)
@@ -247,7 +247,7 @@ func TestDeviceUDBadRequests(t *testing.T) {
 	b.silent(t, 1)
 }
 
-// TestDeviceAHExplained creates AHs with unreachable addresses.
+// TestDeviceAHExplained checks the errors of CreateAH with unreachable addresses.
 func TestDeviceAHExplained(t *testing.T) {
 	a, b := pair(t, nil)
 	good := must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)
@@ -272,8 +272,8 @@ func TestDeviceAHExplained(t *testing.T) {
 	}
 }
 
-// TestDeviceUDMTU raises the MTU of the network interface under a QP: messages that were too
-// long can be sent then.
+// TestDeviceUDMTU raises the MTU of the network interface under a QP, and checks that messages can
+// be sent that were too long before.
 func TestDeviceUDMTU(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)
@@ -294,9 +294,9 @@ func TestDeviceUDMTU(t *testing.T) {
 	}
 }
 
-// TestDeviceUDShortReceive checks that rxe drops a datagram that does not fit the next receive,
-// and uses the receive for the next datagram that fits. In 6.1 the datagram makes the receive
-// fail, and the QP with it.
+// TestDeviceUDShortReceive checks that rxe drops a datagram that does not fit the next receive, and
+// uses the receive for the next datagram that fits. On Linux 6.1 the receive fails, and with it the
+// QP.
 func TestDeviceUDShortReceive(t *testing.T) {
 	a, b := pair(t, nil)
 	ah := a.reach(t, b)

@@ -38,8 +38,8 @@ func TestDeviceWaitCancelled(t *testing.T) {
 	l.success(t, l.b, 1, uverbs.WCRecv)
 }
 
-// TestDeviceManyWaiters makes several goroutines wait on one queue: every completion reaches
-// one of them.
+// TestDeviceManyWaiters makes several goroutines wait on one queue, and checks that every
+// completion reaches one of them.
 func TestDeviceManyWaiters(t *testing.T) {
 	l := newLoop(t, nil)
 	const waiters, messages = 8, 200
@@ -80,8 +80,8 @@ func TestDeviceManyWaiters(t *testing.T) {
 	}
 }
 
-// TestDeviceSolicited arms for solicited completions: of two messages only the second, which is
-// solicited, raises an event.
+// TestDeviceSolicited arms a CQ for solicited completions, and checks that of two messages only the
+// second, which is solicited, raises an event.
 func TestDeviceSolicited(t *testing.T) {
 	l := newLoop(t, nil)
 	check(t, l.b.cq.Arm(true))
@@ -102,7 +102,8 @@ func TestDeviceSolicited(t *testing.T) {
 	l.success(t, l.b, 0, uverbs.WCRecv)
 }
 
-// TestDeviceOwnChannel creates a queue with a separate channel.
+// TestDeviceOwnChannel checks that a completion channel cannot be closed before its CQs, and that a
+// CQ with NoEvents cannot be armed.
 func TestDeviceOwnChannel(t *testing.T) {
 	dev := openDevice(t)
 	ch := must(dev.CreateCompChannel())(t)
@@ -121,7 +122,7 @@ func TestDeviceOwnChannel(t *testing.T) {
 	}
 }
 
-// TestDeviceCloseWakes closes objects that goroutines wait on.
+// TestDeviceCloseWakes closes objects on which goroutines wait, and checks that the waits end.
 func TestDeviceCloseWakes(t *testing.T) {
 	dev := openDevice(t)
 	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 16}))(t)
@@ -188,7 +189,7 @@ func TestDeviceCloseRace(t *testing.T) {
 	}
 }
 
-// TestDeviceResize grows and shrinks a queue that holds completions.
+// TestDeviceResize grows and shrinks a CQ that holds completions, and checks that none is lost.
 func TestDeviceResize(t *testing.T) {
 	l := newLoop(t, nil)
 	const held = 20
@@ -214,7 +215,8 @@ func TestDeviceResize(t *testing.T) {
 	}
 }
 
-// TestDeviceCQOverrunEvent makes a queue overflow: waits, polls and the event report it.
+// TestDeviceCQOverrunEvent makes a CQ overrun, and checks that waits, polls and the event report
+// it.
 func TestDeviceCQOverrunEvent(t *testing.T) {
 	l := newLoop(t, nil)
 	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
@@ -226,8 +228,8 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 		post(t, e.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
 			RemoteAddr: l.a.mr.Addr(), RKey: l.a.mr.RKey()})
 	}
-	// The program does not call NextEvent. Waits report the overrun all the same. The first
-	// wait polls no completion, or the queue might never be full.
+	// Waits report the overrun even if the program does not call NextEvent. The first wait
+	// must not poll a completion, or the CQ might never be full.
 	var err error
 	for err == nil {
 		err = small.WaitEvent(l.ctx)
@@ -251,7 +253,7 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 	}
 }
 
-// TestDevicePortEvents sets the port's network interface down and up again.
+// TestDevicePortEvents sets the port's network interface down and up again, and checks the events.
 func TestDevicePortEvents(t *testing.T) {
 	dev := openDevice(t)
 	gids := must(dev.GIDs(1))(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// All fields of a completion on rxe: fields that it does not support are zero.
+// TestDeviceWCFields checks all fields of completions of rxe. Fields that it does not support must
+// be zero.
 func TestDeviceWCFields(t *testing.T) {
 	if name := os.Getenv("GOVERBS_DEVICE"); !strings.HasPrefix(name, "rxe") {
 		t.Skipf("%s is another driver's: the test is of what rxe leaves out", name)

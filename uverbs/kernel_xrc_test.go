@@ -77,8 +77,8 @@ func (x *crossing) sent(t testing.TB) {
 	check(t, wc.Err())
 }
 
-// One connection reaches the SRQs of all processes that share the domain, each with the memory
-// of its own PD.
+// TestDeviceXRC checks that one connection reaches the SRQs of all Contexts that share the domain,
+// each with the memory of its own PD.
 func TestDeviceXRC(t *testing.T) {
 	x := newCrossing(t)
 	for i := range 60 {
@@ -103,7 +103,8 @@ func TestDeviceXRC(t *testing.T) {
 	}
 }
 
-// A target exists as long as any process has it open, and all of them see its state.
+// TestDeviceXRCShared checks that a target exists as long as any Context has it open, and that all
+// of them see its state.
 func TestDeviceXRCShared(t *testing.T) {
 	x := newCrossing(t)
 	first, second := &x.sides[0], &x.sides[1]
@@ -143,9 +144,9 @@ func TestDeviceXRCShared(t *testing.T) {
 	check(t, again.Close())
 }
 
-// The limit of an XRC SRQ raises an event. Closing an SRQ removes its completions from the CQ.
-// A message to a closed SRQ fails at the sender. A drained initiator has no outstanding
-// requests.
+// TestDeviceXRCSRQ checks that the limit of an XRC SRQ raises an event, that closing an SRQ removes
+// its completions from the CQ, that a message to a closed SRQ fails at the sender, and that a
+// drained initiator has no outstanding requests.
 func TestDeviceXRCSRQ(t *testing.T) {
 	x := newCrossing(t)
 	to := &x.sides[0]

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Context.Close destroys children before parents, and memory stays mapped until the kernel has
-// released it.
+// TestContextCloseOrder checks that Context.Close destroys children before parents, and that memory
+// stays mapped until the kernel has released it.
 func TestContextCloseOrder(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -54,8 +54,8 @@ func descriptors(live []string) (n int) {
 	return n
 }
 
-// Closing the descriptor destroys objects that the kernel refused to destroy. Close returns the
-// errors.
+// TestContextCloseWithRefusals checks that Close returns the errors of destroy commands that the
+// kernel refuses, and that closing the descriptor destroys those objects.
 func TestContextCloseWithRefusals(t *testing.T) {
 	r := bareRig()
 	var err error
@@ -184,7 +184,8 @@ func TestUseAfterClose(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A queue that the kernel has created and that cannot be mapped is destroyed at once.
+// TestMapFailure checks that a queue that the kernel has created and that cannot be mapped is
+// destroyed at once.
 func TestMapFailure(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
@@ -211,7 +212,7 @@ func TestMapFailure(t *testing.T) {
 	}
 }
 
-// The provider returns an error after the kernel's context was created.
+// TestOpenFailure makes the provider fail after the kernel's context was created.
 func TestOpenFailure(t *testing.T) {
 	r := bareRig()
 	r.p.openFail = &Error{Op: "map UAR", Errno: unix.EAGAIN, Kind: ErrNotSupported, Detail: "no register page"}
@@ -222,7 +223,7 @@ func TestOpenFailure(t *testing.T) {
 	r.k.Close(t)
 }
 
-// An old kernel has no ioctl that creates a context.
+// TestOpenOldKernel checks the error on a kernel that has no ioctl that creates a context.
 func TestOpenOldKernel(t *testing.T) {
 	r := bareRig()
 	r.k.Refuse = map[string]unix.Errno{"DEVICE.GET_CONTEXT": unix.ENOTTY}
@@ -233,7 +234,8 @@ func TestOpenOldKernel(t *testing.T) {
 	r.k.Close(t)
 }
 
-// The removal of a device destroys its objects: closing them succeeds.
+// TestUnplugged checks that objects can be closed after the removal of their device, which destroys
+// them.
 func TestUnplugged(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
@@ -256,8 +258,8 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
-// Registered memory of the Go heap stays until the context is closed, even if the program drops
-// all references.
+// TestDroppedMemoryStays checks that registered memory of the Go heap stays until the Context is
+// closed, even if the program drops all references.
 func TestDroppedMemoryStays(t *testing.T) {
 	r := newRig(t)
 	p := func() weak.Pointer[[1 << 16]byte] {
@@ -281,8 +283,9 @@ func TestDroppedMemoryStays(t *testing.T) {
 	}
 }
 
-// If the kernel refuses to deregister memory, and the kernel's context has another descriptor, the
-// memory stays after Close of the Context: the device may still write to it.
+// TestSharedContextKeepsMemory checks that memory which the kernel refuses to deregister stays
+// after Close of the Context, if the kernel's context has another descriptor: the device may still
+// write to it.
 func TestSharedContextKeepsMemory(t *testing.T) {
 	for _, name := range []string{"imported", "exported"} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestOptionalAccess(t *testing.T) {
 	r.k.Set(func() { r.k.Before = nil })
 }
 
-// TestRereg checks that Rereg changes what it is called for and nothing else.
+// TestRereg checks that Rereg changes only the attributes that its flags name.
 func TestRereg(t *testing.T) {
 	r := newRig(t)
 	r.pageable()

@@ -12,9 +12,9 @@ import (
 
 const sandboxed = "GOVERBS_TEST_SANDBOXED"
 
-// TestRegImplicitInSandbox checks that if the process may not use process_vm_writev, as in a
-// sandbox, the Context has memory to which only the device can write short messages as long as an
-// implicit MR is open.
+// TestRegImplicitInSandbox checks that an open implicit MR counts as memory that only the device
+// can write to if the process may not call process_vm_writev, as in a sandbox. Then the device
+// writes short messages to memory by itself.
 func TestRegImplicitInSandbox(t *testing.T) {
 	inside := os.Getenv(sandboxed) != ""
 	if inside {
