@@ -23,6 +23,7 @@ type handshakes struct {
 	accepted chan accepted
 	done     chan struct{} // closed when the listener has ended
 	running  sync.WaitGroup
+	adopting sync.WaitGroup // those whose request has no SyncID yet
 
 	mu       sync.Mutex
 	all      []*handshake
@@ -134,6 +135,7 @@ func (l *Listener) startHandshake(r *record) {
 	h := &handshake{}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	l.all = append(l.all, h)
+	l.adopting.Add(1)
 	l.running.Go(func() { l.handshake(h, r) })
 }
 
@@ -157,6 +159,7 @@ func (l *Listener) handshake(h *handshake, r *record) {
 // whether the error is of the peer only.
 func (l *Listener) acceptRequest(h *handshake, r *record) (_ *Conn, peer bool, _ error) {
 	s, err := l.id.child(r)
+	l.adopting.Done()
 	if err != nil {
 		return nil, isPeerError(err), err
 	}

@@ -225,6 +225,9 @@ func (l *Listener) ID() *SyncID { return l.id }
 // idempotent. The errors are those of [ID.Close].
 func (l *Listener) Close() error {
 	l.stop()
+	// The last SyncID to close also closes the descriptor: a request that was read is to
+	// have its own SyncID before.
+	l.adopting.Wait()
 	err := l.id.Close()
 	l.running.Wait()
 	return err
