@@ -65,11 +65,15 @@ func TestDeviceFlushErrors(t *testing.T) {
 		wr     uverbs.SendWR
 		want   uverbs.WCStatus
 	}{
-		"MR without the right": {allAccess, flushing, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal}, uverbs.WCRemAccessErr},
-		"QP without the right": {allAccess | uverbs.FlushGlobal, nil, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal}, uverbs.WCRemInvReqErr},
+		"MR without the right": {allAccess, flushing, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal},
+			uverbs.WCRemAccessErr},
+		"QP without the right": {allAccess | uverbs.FlushGlobal, nil,
+			uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementGlobal}, uverbs.WCRemInvReqErr},
 		// Ordinary memory does not survive a loss of power.
-		"persistence": {allAccess | uverbs.FlushGlobal, flushing, uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementPersistent}, uverbs.WCRemAccessErr},
-		"beyond":      {allAccess | uverbs.FlushGlobal, flushing, uverbs.SendWR{FlushLength: bufSize + 1, Placement: uverbs.PlacementGlobal}, uverbs.WCRemAccessErr},
+		"persistence": {allAccess | uverbs.FlushGlobal, flushing,
+			uverbs.SendWR{FlushLength: 8, Placement: uverbs.PlacementPersistent}, uverbs.WCRemAccessErr},
+		"beyond": {allAccess | uverbs.FlushGlobal, flushing,
+			uverbs.SendWR{FlushLength: bufSize + 1, Placement: uverbs.PlacementGlobal}, uverbs.WCRemAccessErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, c.adjust)
@@ -125,10 +129,11 @@ func TestDeviceAtomicWriteErrors(t *testing.T) {
 		key    uint32
 		want   []uverbs.WCStatus
 	}{
-		"misaligned":           {nil, 4, 0, []uverbs.WCStatus{uverbs.WCRemInvReqErr, uverbs.WCRemAccessErr}},
-		"wrong key":            {nil, 0, 0x100, []uverbs.WCStatus{uverbs.WCRemAccessErr}},
-		"behind the end":       {nil, bufSize, 0, []uverbs.WCStatus{uverbs.WCRemAccessErr}},
-		"QP without the right": {func(c *uverbs.QPConfig) { c.Access &^= uverbs.RemoteWrite }, 0, 0, []uverbs.WCStatus{uverbs.WCRemInvReqErr}},
+		"misaligned":     {nil, 4, 0, []uverbs.WCStatus{uverbs.WCRemInvReqErr, uverbs.WCRemAccessErr}},
+		"wrong key":      {nil, 0, 0x100, []uverbs.WCStatus{uverbs.WCRemAccessErr}},
+		"behind the end": {nil, bufSize, 0, []uverbs.WCStatus{uverbs.WCRemAccessErr}},
+		"QP without the right": {func(c *uverbs.QPConfig) { c.Access &^= uverbs.RemoteWrite }, 0, 0,
+			[]uverbs.WCStatus{uverbs.WCRemInvReqErr}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, c.adjust)

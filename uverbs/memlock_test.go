@@ -140,10 +140,11 @@ func TestParseMemlock(t *testing.T) {
 
 // limited is a file system in which the second cgroup has reached a limit.
 var limited = fstest.MapFS{
-	"proc/self/cgroup":                      {Data: []byte("1:name=systemd:/x\n0::/jobs/j1\n")},
-	"sys/fs/cgroup/jobs/j1/rdma.max":        {Data: []byte("mlx5_0 hca_handle=max hca_object=max\n")},
-	"sys/fs/cgroup/jobs/j1/rdma.current":    {Data: []byte("mlx5_0 hca_handle=9 hca_object=9\n")},
-	"sys/fs/cgroup/jobs/rdma.max":           {Data: []byte("mlx4_0 hca_handle=1 hca_object=1\nmlx5_0 hca_handle=3 hca_object=20\n")},
+	"proc/self/cgroup":                   {Data: []byte("1:name=systemd:/x\n0::/jobs/j1\n")},
+	"sys/fs/cgroup/jobs/j1/rdma.max":     {Data: []byte("mlx5_0 hca_handle=max hca_object=max\n")},
+	"sys/fs/cgroup/jobs/j1/rdma.current": {Data: []byte("mlx5_0 hca_handle=9 hca_object=9\n")},
+	"sys/fs/cgroup/jobs/rdma.max": {
+		Data: []byte("mlx4_0 hca_handle=1 hca_object=1\nmlx5_0 hca_handle=3 hca_object=20\n")},
 	"sys/fs/cgroup/jobs/rdma.current":       {Data: []byte("mlx5_0 hca_handle=2 hca_object=20\n")},
 	"sys/fs/cgroup/jobs/elsewhere/rdma.max": {Data: []byte("mlx5_0 hca_handle=0 hca_object=0\n")},
 }

@@ -23,7 +23,8 @@ func TestCloseRaces(t *testing.T) {
 		"draining": {closeInTurn, []racerSet{racersRC, racersDrain, racersWindows}},
 		// Close of a parent is repeated until its children are closed.
 		"any order": {closeAtOnce, []racerSet{racersRC, racersUD, racersWindows, racersDrain}},
-		"Context":   {func(r *rig, _ *bundle) { _ = r.c.Close() }, []racerSet{racersRC, racersUD, racersMake, racersAsk, racersWindows, racersDrain}},
+		"Context": {func(r *rig, _ *bundle) { _ = r.c.Close() },
+			[]racerSet{racersRC, racersUD, racersMake, racersAsk, racersWindows, racersDrain}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {

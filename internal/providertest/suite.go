@@ -150,9 +150,10 @@ func batchDropped(t *testing.T, r *Rig) {
 		spoil func()
 		want  error
 	}{
-		"opcode":        {func() { q.Op(provider.OpOf(13, 0), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"flag":          {func() { q.Op(provider.OpOf(uverbs.OpSend, 1<<7), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"inline READ":   {func() { q.Op(provider.OpOf(uverbs.OpRead, 0), 0, 0, 0, 0); q.Inline([]byte{1}) }, uverbs.ErrOpcode},
+		"opcode": {func() { q.Op(provider.OpOf(13, 0), 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"flag":   {func() { q.Op(provider.OpOf(uverbs.OpSend, 1<<7), 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"inline READ": {func() { q.Op(provider.OpOf(uverbs.OpRead, 0), 0, 0, 0, 0); q.Inline([]byte{1}) },
+			uverbs.ErrOpcode},
 		"inline + SGE":  {func() { q.Inline([]byte{1}) }, uverbs.ErrOpcode},
 		"SGEs":          {func() { add(3, r.Cap.MaxSendSGE+1) }, uverbs.ErrTooManySGEs},
 		"inline length": {func() { add(3, 0); q.Inline(make([]byte, r.Cap.MaxInline+1)) }, uverbs.ErrInlineTooLong},
@@ -183,14 +184,17 @@ func badRequest(t *testing.T, r *Rig) {
 		wr   uverbs.SendWR
 		want error
 	}{
-		"opcode":        {uverbs.SendWR{Opcode: 13}, uverbs.ErrOpcode},
-		"flag":          {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 1 << 7}, uverbs.ErrOpcode},
-		"inline READ":   {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
-		"inline + SGL":  {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrOpcode},
-		"SGEs":          {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: make([]uverbs.SGE, r.Cap.MaxSendSGE+1)}, uverbs.ErrTooManySGEs},
-		"inline length": {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, r.Cap.MaxInline+1)}, uverbs.ErrInlineTooLong},
-		"range":         {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: ^uint32(0)}}}, uverbs.ErrRange},
-		"sum":           {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}, {Length: 1}}}, uverbs.ErrRange},
+		"opcode":       {uverbs.SendWR{Opcode: 13}, uverbs.ErrOpcode},
+		"flag":         {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 1 << 7}, uverbs.ErrOpcode},
+		"inline READ":  {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"inline + SGL": {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrOpcode},
+		"SGEs": {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: make([]uverbs.SGE, r.Cap.MaxSendSGE+1)},
+			uverbs.ErrTooManySGEs},
+		"inline length": {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, r.Cap.MaxInline+1)},
+			uverbs.ErrInlineTooLong},
+		"range": {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: ^uint32(0)}}}, uverbs.ErrRange},
+		"sum": {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}, {Length: 1}}},
+			uverbs.ErrRange},
 	} {
 		if n, err := r.QP.PostSend([]uverbs.SendWR{good, good, c.wr, good}); n != 2 || !errors.Is(err, c.want) {
 			t.Errorf("%s: PostSend: %d, %v; want 2, %v", name, n, err, c.want)

@@ -97,12 +97,14 @@ func (r *Rig) udBad() map[string]struct {
 		wr   uverbs.SendWR
 		want error
 	}{
-		"no AH":               {change(func(w *uverbs.SendWR) { w.AH = nil }), uverbs.ErrNoAH},
-		"WRITE":               {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrOpcode},
-		"WRITE_IMM":           {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrOpcode},
-		"READ":                {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrOpcode},
-		"longer than the MTU": {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{r.sge(0, r.MTU), r.sge(0, 1)} }), uverbs.ErrTooLong},
-		"range":               {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{{Length: ^uint32(0)}} }), uverbs.ErrRange},
+		"no AH":     {change(func(w *uverbs.SendWR) { w.AH = nil }), uverbs.ErrNoAH},
+		"WRITE":     {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrOpcode},
+		"WRITE_IMM": {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrOpcode},
+		"READ":      {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrOpcode},
+		"longer than the MTU": {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{r.sge(0, r.MTU), r.sge(0, 1)} }),
+			uverbs.ErrTooLong},
+		"range": {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{{Length: ^uint32(0)}} }),
+			uverbs.ErrRange},
 	}
 }
 
