@@ -118,7 +118,7 @@ func TestDeviceSilentNeighbour(t *testing.T) {
 	closing(t, i)
 	start := time.Now()
 	err := i.ResolveAddr(ctx, netip.AddrPort{}, silent, 100*time.Millisecond)
-	isError(t, err, []error{cm.ErrTimeout, unix.ETIMEDOUT}, silent.String(), "neighbour")
+	isError(t, err, []error{cm.ErrTimeout, unix.ETIMEDOUT}, silent.String(), "neighbor")
 	if e, ok := err.(interface{ Timeout() bool }); !ok || !e.Timeout() {
 		t.Errorf("%T is no timeout", err)
 	}
@@ -135,6 +135,6 @@ func TestDeviceSilentNeighbour(t *testing.T) {
 // TestDeviceNobodyListens dials a port that no program listens on.
 func TestDeviceNobodyListens(t *testing.T) {
 	_, err := cm.Dial(limit(t), deviceIP+":4000", nil)
-	isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP+":4000", "nobody listens")
+	isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP+":4000", "no program listens")
 	rejected(t, err, cm.RejectInvalidServiceID, "")
 }

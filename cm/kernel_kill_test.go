@@ -219,7 +219,7 @@ func serverKilled(t testing.TB, step string) {
 	}
 	gone(t, <-dialed)
 	_, err := cm.Dial(ctx, to, nil)
-	isError(t, err, []error{cm.ErrRejected}, "nobody listens")
+	isError(t, err, []error{cm.ErrRejected}, "no program listens")
 }
 
 // TestDeviceVictimServer is run by TestDeviceServerKilled as a child.

@@ -229,5 +229,5 @@ func nobody(t *testing.T, k talk) {
 	check(t, i.ResolveAddr(k.ctx, netip.AddrPort{}, at(deviceIP, 1), 0))
 	check(t, i.ResolveRoute(k.ctx, 0))
 	check(t, i.CreateQP(nil, small()))
-	isError(t, i.Connect(k.ctx, nil), []error{cm.ErrRejected}, "nobody listens")
+	isError(t, i.Connect(k.ctx, nil), []error{cm.ErrRejected}, "no program listens")
 }

@@ -39,7 +39,7 @@ func TestHello(t *testing.T) {
 	var called []byte
 	for {
 		called, err = g.CommandContext(ctx, program, "10.9.0.1:7471").CombinedOutput()
-		if !strings.Contains(string(called), "nobody listens") || ctx.Err() != nil {
+		if !strings.Contains(string(called), "no program listens") || ctx.Err() != nil {
 			break // the server listens
 		}
 	}
