@@ -98,9 +98,11 @@ func TestTurns(t *testing.T) {
 		w.quiet = true
 		w.receive(1, 1<<20)
 		w.post(0, send(1<<20))
-		if n := w.seen["0 RC_SEND_MIDDLE"]; n > 2*turn {
-			t.Errorf("%d packets in the step that posted the request", n)
-		}
+		w.loop.Run(func() {
+			if n := w.seen["0 RC_SEND_MIDDLE"]; n > 2*turn {
+				t.Errorf("%d packets in the step that posted the request", n)
+			}
+		})
 		w.pass(time.Second)
 		w.ends(0, OK)
 	})
