@@ -44,6 +44,20 @@ func (a *AH) create(attr *AHAttr) error {
 	return nil
 }
 
+// ahEnv returns what the provider's part of an AH depends on.
+func (c *Context) ahEnv(attr *AHAttr) *driver.AHEnv {
+	return &driver.AHEnv{
+		Ethernet: func() (bool, error) {
+			a, err := c.QueryPort(int(attr.Port))
+			return err == nil && a.LinkLayer == LinkEthernet, err
+		},
+		RoCEv2: func() (bool, error) {
+			g, err := c.unnamedGID(int(attr.Port), int(attr.SGIDIndex))
+			return err == nil && g.Type == GIDTypeRoCEv2, err
+		},
+	}
+}
+
 func (a *AH) command(attr *AHAttr, uhwIn, uhwOut []byte) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
@@ -121,3 +135,14 @@ func (a *AH) destroyKernel() error {
 // device may fail those that have not, and with them their QP. Close is idempotent. If the
 // kernel refuses, Close returns its error and the handle stays usable.
 func (a *AH) Close() error { return a.close() }
+
+// errClosedAH is what a post with a closed AH returns. It matches ErrClosed.
+var errClosedAH error = &sentinel{
+	text:  "uverbs: the AH has been closed: close it when the requests that name it have completed",
+	errno: unix.EBADF,
+	kind:  ErrClosed,
+}
+
+func init() {
+	driver.ErrNoAH, driver.ErrClosedAH, driver.ErrForeignAH = ErrNoAH, errClosedAH, ErrForeignAH
+}

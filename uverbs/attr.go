@@ -3,9 +3,7 @@ package uverbs
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
 )
 
 // A DeviceAttr holds the capabilities and limits of a device: struct ibv_device_attr_ex, see
@@ -93,35 +91,6 @@ type TMCaps struct {
 	MaxRndvHdrSize, MaxNumTags, Flags, MaxOps, MaxSGE int
 }
 
-// QueryDevice returns the capabilities and limits of the device: ibv_query_device_ex(3). It
-// returns [ErrClosed] after Close of the Context.
-func (c *Context) QueryDevice() (*DeviceAttr, error) {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
-	if err := c.dev.Do(cmd); err != nil {
-		return nil, c.wrap("query device", c.name, err, "")
-	}
-	a := new(DeviceAttr)
-	a.fillBase(&resp.Base)
-	a.fillExtended(resp)
-	return a, nil
-}
-
-// limits returns the result of QueryDevice, cached: the attributes of a device do not change.
-func (c *Context) limits() (*DeviceAttr, error) {
-	c.attrMu.Lock()
-	defer c.attrMu.Unlock()
-	if c.attr == nil {
-		a, err := c.QueryDevice()
-		if err != nil {
-			return nil, err
-		}
-		c.attr = a
-	}
-	return c.attr, nil
-}
-
 func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 	*a = DeviceAttr{
 		FWVer:    fwVersion(r.FwVer),
@@ -191,53 +160,6 @@ type PortAttr struct {
 	PhysState     uint8
 	LinkLayer     LinkLayer
 	GRHRequired   bool
-}
-
-// QueryPort returns the state of a port: ibv_query_port(3). Ports are counted from 1. It
-// returns [ErrInvalid] if the device has no such port.
-func (c *Context) QueryPort(port int) (*PortAttr, error) {
-	if err := c.checkPort("query port", port); err != nil {
-		return nil, err
-	}
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT)
-	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, uint64(port))
-	r := ioctl.OutOf[uapi.IbUverbsQueryPortRespEx](cmd, uapi.UVERBS_ATTR_QUERY_PORT_RESP)
-	if err := c.dev.Do(cmd); err != nil {
-		return nil, c.wrap("query port", c.name, err, "")
-	}
-	l := &r.LegacyResp
-	a := &PortAttr{
-		State: PortState(l.State), MaxMTU: MTU(l.MaxMtu), ActiveMTU: MTU(l.ActiveMtu), GIDTableLen: int(l.GidTblLen),
-		CapFlags: l.PortCapFlags, CapFlags2: r.PortCapFlags2, MaxMsgSize: l.MaxMsgSz,
-		BadPKeyCntr: l.BadPkeyCntr, QKeyViolCntr: l.QkeyViolCntr, PKeyTableLen: int(l.PkeyTblLen),
-		LID: l.Lid, SMLID: l.SmLid, LMC: l.Lmc, MaxVLNum: l.MaxVlNum, SMSL: l.SmSl,
-		SubnetTimeout: l.SubnetTimeout, InitTypeReply: l.InitTypeReply, ActiveWidth: l.ActiveWidth,
-		ActiveSpeed: uint32(l.ActiveSpeed), PhysState: l.PhysState, LinkLayer: LinkLayer(l.LinkLayer),
-		GRHRequired: l.Flags&uapi.IB_UVERBS_QPF_GRH_REQUIRED != 0,
-	}
-	if r.ActiveSpeedEx != 0 {
-		a.ActiveSpeed = r.ActiveSpeedEx
-	}
-	return a, nil
-}
-
-// activePort returns the first active port.
-func (c *Context) activePort() (int, error) {
-	state := "it has no port"
-	for port := 1; port <= c.device.Ports; port++ {
-		a, err := c.QueryPort(port)
-		if err != nil {
-			return 0, err
-		}
-		if a.State == PortActive {
-			return port, nil
-		}
-		state = "port " + sitoa(port) + " is " + a.State.String()
-	}
-	return 0, &Error{Op: "find an active port", Object: c.name, Errno: unix.ENETDOWN,
-		Detail: state + ": set the network interface up, or connect the cable"}
 }
 
 // LinkLayer is the protocol under the transport: IBV_LINK_LAYER_*.

@@ -1,8 +1,6 @@
 package uverbs
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
 )
 
 // A CompChannel is a completion channel: it carries the events of completion queues in one file
@@ -69,137 +65,10 @@ func (ch *CompChannel) create() error {
 	return nil
 }
 
-// explainFDs returns the advice for EMFILE.
-func explainFDs(err error) string {
-	if errors.Is(err, unix.EMFILE) {
-		return nldev.NoDescriptor
-	}
-	return ""
-}
-
-// pollable returns an os.File for a descriptor that the kernel returned. op and object are for
-// errors. The descriptor must be non-blocking before the runtime sees it, or each read would
-// occupy a thread.
-func pollable(fd int, op, object string) (*os.File, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
-	}
-	file := os.NewFile(uintptr(fd), op)
-	// The runtime does not report that it cannot watch a descriptor, but setting a deadline of
-	// such a file fails.
-	if err := file.SetReadDeadline(time.Time{}); err != nil {
-		return nil, errors.Join(explainUnpollable(fd, op, object), file.Close())
-	}
-	return file, nil
-}
-
-// explainUnpollable finds out why the runtime cannot watch a descriptor: it asks the kernel
-// again with a separate epoll instance.
-func explainUnpollable(fd int, op, object string) error {
-	e := &Error{Op: op, Object: object, Detail: "the runtime cannot wait for its events by epoll"}
-	poller, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		e.Errno = errnoOf(err)
-		return e
-	}
-	err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
-	e.Errno = errnoOf(err)
-	if errors.Is(err, unix.ENOSPC) {
-		e.Detail = "the user has no epoll watch left: the limit fs.epoll.max_user_watches is reached: raise it by sysctl(8), " +
-			"or close descriptors that are being waited for"
-	}
-	// The epoll instance is empty and has no other user.
-	_ = unix.Close(poller)
-	return e
-}
-
-// compEventSize is the size of a record: struct ib_uverbs_comp_event_desc.
-const compEventSize = 8
-
-// read reads the channel for q's waiter, which holds the read token, until an event of q
-// arrives or the wait ends. It wakes the waiters of other queues whose events arrive, and
-// returns the token.
-func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
-	ch.watch(ctx)
-	ch.reader.Store(q)
-	defer func() {
-		ch.reader.Store(nil)
-		ch.readToken <- struct{}{}
-	}()
-	for {
-		// An interrupt from here on makes the read return at once.
-		if done, err := q.waitOver(ctx); done {
-			return err
-		}
-		id, err := ch.record.read()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = ch.file.SetReadDeadline(time.Time{})
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return ch.fail(q, err)
-		}
-		if id == q.id {
-			q.event()
-			return nil
-		}
-		if other, ok := ch.ctx.lookup(id).(*CQ); ok {
-			other.event()
-			other.wake()
-		}
-	}
-}
-
 // interrupt makes the reader check whether its wait has ended.
 func (ch *CompChannel) interrupt() {
 	// This fails only if the file is closed. Then the reader has ended.
 	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
-}
-
-// watch makes the end of ctx interrupt the reader. A reader with the same ctx as the previous
-// one reuses its watch. The last watch is stopped when the channel is closed.
-func (ch *CompChannel) watch(ctx context.Context) {
-	if ch.watched == ctx.Done() {
-		return
-	}
-	ch.unwatch()
-	ch.watched, ch.unwatch = ctx.Done(), func() {}
-	if ch.watched != nil {
-		stop := context.AfterFunc(ctx, ch.interrupt)
-		ch.unwatch = func() { stop() }
-	}
-}
-
-// fail ends the waits of all queues because reading the channel failed with err. It returns the
-// error of q's wait. The caller holds the read token.
-func (ch *CompChannel) fail(q *CQ, err error) error {
-	select {
-	case <-q.closing:
-		return ErrClosed
-	case <-ch.broken:
-		return ch.err
-	default:
-	}
-	switch {
-	case errors.Is(err, os.ErrClosed):
-		ch.err = ErrClosed
-	case ch.ctx.isDeviceGone(err):
-		ch.err = ErrDeviceGone
-	default:
-		ch.err = ch.ctx.wrap("wait for events of", ch.String(), err, "")
-	}
-	close(ch.broken)
-	return ch.err
-}
-
-// parseCompEvent decodes a record of a completion channel.
-func parseCompEvent(b []byte) (id uint64, ok bool) {
-	if len(b) != compEventSize {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(b), true
 }
 
 func (ch *CompChannel) stop() error {

@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"context"
 	"math"
 	"sync/atomic"
 
@@ -11,6 +10,34 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
+
+// A CQConfig describes a completion queue: ibv_create_cq(3).
+type CQConfig struct {
+	// Entries is how many completions the queue must hold. The device may make it larger: see
+	// [CQ.Entries].
+	//
+	// A full queue loses completions and reports [ErrCQOverrun]. The queue is large enough if
+	// it has an entry for each request that may complete before it is polled. If every send is
+	// signaled, that is the sum over the QPs of MaxSendWR and of MaxRecvWR, or of the MaxWR of
+	// their SRQs. CreateQP does not check this, since a program may leave sends unsignaled or
+	// post fewer requests than the queues hold.
+	Entries int
+	// Channel carries the queue's events. Nil means a channel that all CQs of the Context
+	// share.
+	Channel *CompChannel
+	// NoEvents creates a queue that can only be polled: Wait and Arm fail.
+	NoEvents bool
+	// Vector is the completion vector, which selects the CPU of the interrupt: 0 to
+	// Context.CompVectors - 1.
+	Vector int
+	// SingleGoroutine omits the lock. Then only one goroutine at a time may call Poll, the wait
+	// methods, Arm, Resize, Moderate and Close. The same restriction includes closing the
+	// queue's QPs and moving them to RESET, because this removes their completions from the
+	// queue.
+	SingleGoroutine bool
+	// PD may be a parent domain with a thread domain. Then the queue is a SingleGoroutine one.
+	PD *PD
+}
 
 // A CQ is a completion queue. Any number of goroutines may call its methods, unless it was
 // created with SingleGoroutine.
@@ -149,6 +176,29 @@ func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	return n, err
 }
 
+// pollError returns the error of a failed poll. While the Context is being closed,
+// it is ErrClosed: completions may then belong to QPs that no longer exist.
+func (q *CQ) pollError(err error) error {
+	if q.ctx.ending.Load() {
+		return ErrClosed
+	}
+	return err
+}
+
+// purge drops the unpolled completions of a queue that has been destroyed or
+// emptied.
+func (q *CQ) purge(gone any) {
+	p, ok := q.impl.(driver.Purger)
+	if !ok {
+		return
+	}
+	q.lock()
+	defer q.unlock()
+	if !q.dead.Load() {
+		p.Purge(gone)
+	}
+}
+
 // Arm requests an event for the next completion, or for the next one that is solicited or
 // failed: ibv_req_notify_cq(3). [CQ.Wait] calls it itself. Poll again after Arm: earlier
 // completions raise no event. Arm returns [ErrClosed] after Close, and EINVAL on a queue with
@@ -196,7 +246,12 @@ func (q *CQ) event() {
 	q.armed.Store(armedNot)
 }
 
-var errNoEvents error = &sentinel{"uverbs: the CQ was made with NoEvents: it can be polled, not waited for", unix.EINVAL}
+// errNoEvents is the error of a wait for a queue without events. It matches ErrInvalid.
+var errNoEvents error = &sentinel{
+	text:  "uverbs: the CQ was made with NoEvents: it can be polled, not waited for",
+	errno: unix.EINVAL,
+	kind:  ErrInvalid,
+}
 
 func (q *CQ) ready() (bool, error) {
 	q.lock()
@@ -219,135 +274,18 @@ func (q *CQ) wake() {
 	}
 }
 
-// Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
-// goroutine occupies no thread. The wait ends early with an error that wraps the cause of the
-// end of ctx (context.Cause), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
-// Wait also returns nil if the next Poll of the empty queue returns an error: see [CQ.Poll].
-func (q *CQ) Wait(ctx context.Context) error {
-	if q.channel == nil {
-		return errNoEvents
-	}
-	q.waiters.Add(1)
-	defer q.waiters.Add(-1)
-	woken := false
-	for {
-		if done, err := q.look(); done || err != nil {
-			if woken && q.waiters.Load() > 1 {
-				q.wake() // there may be completions for other waiters too
-			}
-			return err
-		}
-		if err := q.park(ctx); err != nil {
-			return err
-		}
-		woken = true
-	}
-}
+func (q *CQ) deviceGone() { q.fail(ErrDeviceGone) }
 
-// look reports whether the queue has a completion. If not, it arms the queue: the next
-// completion raises an event, so a waiter that was woken in vain does not have to wake another.
-func (q *CQ) look() (ready bool, err error) {
-	if ready, err := q.ready(); ready || err != nil {
-		return ready, err
-	}
-	if over := q.over.Load(); over != nil {
-		return false, *over
-	}
-	if err := q.Arm(false); err != nil {
-		return false, err
-	}
-	return q.ready() // completions before Arm raise no event
-}
-
-// EndWaits makes [CQ.Wait] and [CQ.PollWait] return err whenever the queue is empty, from now
-// on. It is for a caller that knows that there will be no more completions. Remaining
-// completions can still be polled. With a nil err, waits block again. Any goroutine may call
-// EndWaits, even on a queue with SingleGoroutine.
-func (q *CQ) EndWaits(err error) {
-	if err == nil {
-		q.over.Store(nil)
+// fail makes polls of the queue return err once it is empty, and wakes its waiters. For a queue
+// that is still being created, CreateCQ calls fail.
+func (q *CQ) fail(err error) {
+	if !q.usable.Load() {
 		return
 	}
-	q.over.Store(&err)
+	q.impl.Fail(err)
+	q.failure.Store(&err) // last: a caller that sees it gets the error from Poll
 	if q.channel != nil {
 		q.wake()
-	}
-}
-
-// WaitEvent waits for the event that [CQ.Arm] requested, and acknowledges it:
-// ibv_get_cq_event(3), ibv_ack_cq_events(3). It does not look at the queue, so poll between Arm
-// and WaitEvent. One event may stand for several completions, so poll until the queue is empty
-// after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
-// each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
-// Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
-// before the call. A wait that is interrupted by either returns nil, as there may be completions
-// to poll.
-func (q *CQ) WaitEvent(ctx context.Context) error {
-	if q.channel == nil {
-		return errNoEvents
-	}
-	if f := q.failure.Load(); f != nil {
-		return *f
-	}
-	q.waiters.Add(1)
-	defer q.waiters.Add(-1)
-	err := q.park(ctx)
-	if err == nil && q.failure.Load() != nil {
-		q.wake() // the other waiters must return too
-	}
-	return err
-}
-
-func (q *CQ) park(ctx context.Context) error {
-	select {
-	case <-q.token:
-		return nil
-	case <-ctx.Done():
-		return q.waitCut(ctx)
-	case <-q.closing:
-		return ErrClosed
-	case <-q.channel.broken:
-		return q.channel.err
-	case <-q.channel.readToken:
-		return q.channel.read(ctx, q)
-	}
-}
-
-// waitCut returns the error of a wait that was ended by its ctx.
-func (q *CQ) waitCut(ctx context.Context) error {
-	return &Error{Op: "wait for a completion", Object: q.String(), Err: context.Cause(ctx)}
-}
-
-// waitOver reports whether a wait has ended, by the same conditions as park.
-func (q *CQ) waitOver(ctx context.Context) (bool, error) {
-	select {
-	case <-q.token:
-		return true, nil
-	case <-ctx.Done():
-		return true, q.waitCut(ctx)
-	case <-q.closing:
-		return true, ErrClosed
-	case <-q.channel.broken:
-		return true, q.channel.err
-	default:
-		return false, nil
-	}
-}
-
-// PollWait polls, and waits until there is at least one completion. The wait ends early as that
-// of [CQ.Wait] does. PollWait also returns the errors of [CQ.Poll], and [ErrInvalid] if wcs is
-// empty.
-func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
-	if len(wcs) == 0 {
-		return 0, invalid("poll", q.String(), "there is no room for a completion")
-	}
-	for {
-		if n, err := q.Poll(wcs); n > 0 || err != nil {
-			return n, err
-		}
-		if err := q.Wait(ctx); err != nil {
-			return 0, err
-		}
 	}
 }
 

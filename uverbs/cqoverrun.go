@@ -2,19 +2,6 @@ package uverbs
 
 import "fmt"
 
-// fail makes polls of the queue return err once it is empty, and wakes its waiters. For a queue
-// that is still being created, CreateCQ calls fail.
-func (q *CQ) fail(err error) {
-	if !q.usable.Load() {
-		return
-	}
-	q.impl.Fail(err)
-	q.failure.Store(&err) // last: a caller that sees it gets the error from Poll
-	if q.channel != nil {
-		q.wake()
-	}
-}
-
 // overran is called when the kernel reports EventCQErr. rxe drops each completion that finds
 // the queue full and continues. mlx5 stops the queue.
 func (q *CQ) overran() {

@@ -3,15 +3,10 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
 )
 
 // A GUID is a 64-bit identifier. It is printed as libibverbs does: most significant byte first.
@@ -121,114 +116,4 @@ func explainDevices(err error) error {
 		e.Detail = nldev.NoRDMA
 	}
 	return e
-}
-
-func errnoOf(err error) unix.Errno {
-	var errno unix.Errno
-	errors.As(err, &errno)
-	return errno
-}
-
-// Open opens the device. See the function [Open] for the errors.
-func (d Device) Open() (*Context, error) {
-	if d.Node == "" {
-		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoNode, Errno: unix.ENOENT,
-			Detail: "the kernel offers no user-space access to it: load the module ib_uverbs"}
-	}
-	p, err := d.provider()
-	if err != nil {
-		return nil, err
-	}
-	fd, err := openNode(&d)
-	if err != nil {
-		return nil, err
-	}
-	return newContext(ioctl.New(fd, d.nodeName(), d.DriverID), d, p)
-}
-
-// nodeName is the base name of the node.
-func (d *Device) nodeName() string { return d.Node[strings.LastIndexByte(d.Node, '/')+1:] }
-
-// provider returns the provider of the device's driver.
-func (d *Device) provider() (provider, error) {
-	p, ok := driver.Lookup(d.DriverID).(provider)
-	if !ok {
-		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrNoProvider, Detail: noProvider(*d)}
-	}
-	if low, high := p.ABI(); d.ABI < low || d.ABI > high {
-		newer := "goverbs"
-		if d.ABI < low {
-			newer = "kernel"
-		}
-		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrABI, Errno: unix.ENOSYS, Detail: fmt.Sprintf(
-			"the kernel's %s driver speaks ABI version %d, this library versions %d to %d: use a newer %s", d.Driver(), d.ABI, low, high, newer)}
-	}
-	return p, nil
-}
-
-// knownProviders are the drivers that goverbs has a provider for. The package has the name of
-// the driver.
-var knownProviders = []uint32{uapi.RDMA_DRIVER_MLX5, uapi.RDMA_DRIVER_RXE}
-
-func noProvider(d Device) string {
-	const dir = "github.com/goverbs/goverbs/provider/"
-	if slices.Contains(knownProviders, d.DriverID) {
-		return fmt.Sprintf("the program links no provider for the %s driver: add import _ %q, or %q for every driver", d.Driver(), dir+d.Driver(), dir+"all")
-	}
-	var names []string
-	for _, id := range knownProviders {
-		names = append(names, driverNames[id])
-	}
-	return "goverbs has no provider for the " + d.Driver() + " driver: it has those for " + strings.Join(names, " and ")
-}
-
-func noSuchDevice(name string, devices []Device) error {
-	e := &Error{Op: "open", Object: name, Kind: ErrNoDevice, Errno: unix.ENODEV}
-	if len(devices) == 0 {
-		e.Detail = "this network namespace has no RDMA device: " + nldev.GetDevice
-		return e
-	}
-	names := make([]string, len(devices))
-	for i, d := range devices {
-		names[i] = d.Name
-	}
-	e.Detail = "no RDMA device of that name: there is " + strings.Join(names, ", ")
-	return e
-}
-
-// explainOpen adds the cause and the fix to an error of opening the node.
-func explainOpen(d *Device, err error) error {
-	errno := errnoOf(err)
-	e := &Error{Op: "open", Object: d.Name, Errno: errno, Detail: d.Node + ": " + errno.Error()}
-	switch errno {
-	case unix.ENOENT:
-		e.Kind = ErrNoNode
-		e.Detail = fmt.Sprintf("%s is missing: in a container pass it in (--device %s), elsewhere let udev make it, or"+
-			" `mknod -m 666 %s c %d %d`", d.Node, d.Node, d.Node, d.Major, d.Minor)
-	case unix.EACCES:
-		e.Detail = fmt.Sprintf("no permission to read and write %s: as root, `chmod 666 %s`, or install rdma-core's udev rules", d.Node, d.Node)
-	case unix.EPERM:
-		e.Kind = ErrNetns
-		e.Detail = "the device belongs to another network namespace, or a container's device list forbids it: move it with" +
-			" `rdma dev set " + d.Name + " netns <name>`, or allow the device"
-	case unix.EMFILE:
-		e.Detail = explainFDs(errno)
-	case unix.ENXIO, unix.ENODEV, unix.EIO:
-		e.Kind = ErrDeviceGone
-		e.Detail = "the device was removed"
-	}
-	return e
-}
-
-// PKeys returns the P_Key table of a port, in host order. It returns [ErrInvalid] if the device
-// has no such port.
-func (c *Context) PKeys(port int) ([]uint16, error) {
-	if err := c.checkPort("read P_Keys", port); err != nil {
-		return nil, err
-	}
-	keys, err := nldev.PKeys(c.name, uint32(port))
-	if err != nil {
-		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: explainFDs(err), Err: err}
-	}
-	return keys, nil
 }

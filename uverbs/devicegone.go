@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -70,16 +72,6 @@ func (c *Context) portsFail() bool {
 	return errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOLINK)
 }
 
-// doorbellError returns the error of a post to q whose doorbell is a system call that the
-// kernel refused. It is err, and [ErrDeviceGone] if the device is gone.
-func (q *QP) doorbellError(err error) error {
-	var e *Error
-	if errors.As(err, &e) && e.Kind == nil && q.ctx.isDeviceGone(e) {
-		e.Kind, e.Detail = ErrDeviceGone, ""
-	}
-	return err
-}
-
 // markDeviceGone makes the queues report that the device is gone. Their memory and registers
 // still accept writes after the removal, so without this posts would succeed and polls would
 // never find a completion.
@@ -88,22 +80,9 @@ func (c *Context) markDeviceGone() {
 		return
 	}
 	c.mu.Lock()
-	var all []any
-	for _, o := range c.byID {
-		all = append(all, o)
-	}
+	all := slices.Collect(maps.Values(c.byID))
 	c.mu.Unlock()
-	for _, o := range all {
-		switch o := o.(type) {
-		case *QP:
-			o.sendGate.closeGone()
-			o.recvGate.closeGone()
-		case *SRQ:
-			o.gate.closeGone()
-		case *WQ:
-			o.gate.closeGone()
-		case *CQ:
-			o.fail(ErrDeviceGone)
-		}
+	for _, q := range all {
+		q.deviceGone()
 	}
 }

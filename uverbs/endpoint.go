@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 )
@@ -338,18 +337,4 @@ func (q *QP) init(port int) error {
 		return q.Modify(QPAttr{State: StateInit, Port: uint8(port)}, MaskState|MaskPort)
 	}
 	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
-}
-
-// State returns the state that Modify set. The device may have moved the QP to ERR since then:
-// Query returns the current state.
-func (q *QP) State() QPState {
-	q.stateMu.Lock()
-	defer q.stateMu.Unlock()
-	return q.state
-}
-
-// randomPSN returns the first packet sequence number of a QP. It is random so that it does not
-// continue the sequence of an earlier QP with the same number.
-func randomPSN() uint32 {
-	return rand.Uint32() & 0xffffff
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/nldev"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,101 +15,118 @@ import (
 type sentinel struct {
 	text  string
 	errno unix.Errno
+	kind  error // a more general error that it also matches, or nil
 }
+
+func newSentinel(text string, errno unix.Errno) error { return &sentinel{text: text, errno: errno} }
 
 func (s *sentinel) Error() string { return s.text }
 
 // Is reports whether s matches target: its errno, or an error that its errno matches, such as
 // os.ErrPermission for EPERM.
 func (s *sentinel) Is(target error) bool {
-	if s == errWQState && target == ErrState || s == errNoEvents && target == ErrInvalid || s == errBatchOpen && target == ErrBusy {
-		return true
-	}
-	if s == ErrClosed && target == os.ErrClosed || (s == errClosedAH || s == errClosedMW) && (target == ErrClosed || target == os.ErrClosed) {
-		return true
-	}
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
 }
+
+// Unwrap returns the more general error.
+func (s *sentinel) Unwrap() error { return s.kind }
 
 // The errors that callers distinguish with errors.Is. The posting path returns them directly.
 // Elsewhere they are the Kind of an [Error] with more details.
 var (
 	// ErrClosed: the object, or one that it depends on, has been closed. It matches
 	// os.ErrClosed.
-	ErrClosed error = &sentinel{"uverbs: use of a closed object: it, or the Context that it belongs to, has been closed", unix.EBADF}
+	ErrClosed error = &sentinel{
+		text:  "uverbs: use of a closed object: it, or the Context that it belongs to, has been closed",
+		errno: unix.EBADF,
+		kind:  os.ErrClosed,
+	}
 	// ErrBusy: the object is in use by other objects, which must be closed first.
-	ErrBusy error = &sentinel{"uverbs: object in use", unix.EBUSY}
+	ErrBusy = newSentinel("uverbs: object in use", unix.EBUSY)
 	// ErrInvalid: an argument is outside the range that the object or the device supports.
-	ErrInvalid error = &sentinel{"uverbs: invalid argument", unix.EINVAL}
+	ErrInvalid = newSentinel("uverbs: invalid argument", unix.EINVAL)
 	// ErrNotSupported: this kernel, driver or device does not support the operation.
-	ErrNotSupported error = &sentinel{"uverbs: not supported by this device or kernel", unix.EOPNOTSUPP}
+	ErrNotSupported = newSentinel("uverbs: not supported by this device or kernel", unix.EOPNOTSUPP)
 	// ErrNoDevice: there is no RDMA device of that name, or none at all.
-	ErrNoDevice error = &sentinel{"uverbs: no such RDMA device", unix.ENODEV}
+	ErrNoDevice = newSentinel("uverbs: no such RDMA device", unix.ENODEV)
 	// ErrNoProvider: the program links no provider for the device's driver.
-	ErrNoProvider error = &sentinel{"uverbs: no provider for the device's driver", 0}
+	ErrNoProvider = newSentinel("uverbs: no provider for the device's driver", 0)
 	// ErrABI: this library does not support the kernel's ABI version.
-	ErrABI error = &sentinel{"uverbs: unknown kernel ABI", unix.ENOSYS}
+	ErrABI = newSentinel("uverbs: unknown kernel ABI", unix.ENOSYS)
 	// ErrNoNode: the device has no node under /dev/infiniband.
-	ErrNoNode error = &sentinel{"uverbs: device node missing", unix.ENOENT}
+	ErrNoNode = newSentinel("uverbs: device node missing", unix.ENOENT)
 	// ErrNetns: the device belongs to another network namespace.
-	ErrNetns error = &sentinel{"uverbs: device of another network namespace", unix.EPERM}
+	ErrNetns = newSentinel("uverbs: device of another network namespace", unix.EPERM)
 	// ErrMemlock: RLIMIT_MEMLOCK does not allow pinning that much memory.
-	ErrMemlock error = &sentinel{"uverbs: locked-memory limit too low", unix.ENOMEM}
+	ErrMemlock = newSentinel("uverbs: locked-memory limit too low", unix.ENOMEM)
 	// ErrDeviceGone: the device was removed, or has failed for good.
-	ErrDeviceGone error = &sentinel{"uverbs: device is gone: it was removed, or has failed: close the Context, and open the device when it is back", unix.EIO}
+	ErrDeviceGone = newSentinel("uverbs: device is gone: it was removed, or has failed: close the Context, and open "+
+		"the device when it is back", unix.EIO)
 
 	// ErrCQOverrun: more requests completed than the CQ had room for, and their completions are
 	// lost; or the CQ failed in another way.
-	ErrCQOverrun error = &sentinel{"uverbs: completion queue overrun: it was full, and completions are lost: close it with its QPs, and create it with more Entries, or poll it before posting more", 0}
+	ErrCQOverrun = newSentinel("uverbs: completion queue overrun: it was full, and completions are lost: close it with "+
+		"its QPs, and create it with more Entries, or poll it before posting more", 0)
 
 	// ErrQueueFull: the queue has no room for the work request.
-	ErrQueueFull error = &sentinel{"uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or MaxRecvWR", unix.ENOMEM}
+	ErrQueueFull = newSentinel("uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or "+
+		"MaxRecvWR", unix.ENOMEM)
 	// ErrRange: an SGE is not inside its memory region, or a message has more than MaxMessage
 	// bytes.
-	ErrRange error = &sentinel{"uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given to MR.SGE, and that the MR is open", unix.EINVAL}
+	ErrRange = newSentinel("uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given "+
+		"to MR.SGE, and that the MR is open", unix.EINVAL)
 	// ErrTooManySGEs: a request has more scatter/gather elements than the queue was created
 	// for.
-	ErrTooManySGEs error = &sentinel{"uverbs: more SGEs than the queue was created for: raise MaxSendSGE or MaxRecvSGE", unix.EINVAL}
+	ErrTooManySGEs = newSentinel("uverbs: more SGEs than the queue was created for: raise MaxSendSGE or "+
+		"MaxRecvSGE", unix.EINVAL)
 	// ErrInlineTooLong: a request has more inline data than the queue was created for.
-	ErrInlineTooLong error = &sentinel{"uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL}
+	ErrInlineTooLong = newSentinel("uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL)
 	// ErrOpcode: the QP does not support the operation, flag or combination.
-	ErrOpcode error = &sentinel{"uverbs: operation not possible on this QP: unknown opcode or flag, inline data together with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not XRCSend", unix.EINVAL}
+	ErrOpcode = newSentinel("uverbs: operation not possible on this QP: unknown opcode or flag, inline data together "+
+		"with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND "+
+		"and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no "+
+		"SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not "+
+		"XRCSend", unix.EINVAL)
 	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
 	// this. Other devices may carry out the request all the same.
-	ErrRdAtomic error = &sentinel{"uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with package cm," +
-		" let InitiatorDepth here and ResponderResources at the peer be at least 1", unix.EINVAL}
+	ErrRdAtomic = newSentinel("uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with "+
+		"package cm, let InitiatorDepth here and ResponderResources at the peer be at least 1", unix.EINVAL)
 	// ErrAtomicSize: the local memory of an atomic does not have 8 bytes.
-	ErrAtomicSize error = &sentinel{"uverbs: an atomic request needs one SGE of 8 bytes for the previous value", unix.EINVAL}
+	ErrAtomicSize = newSentinel("uverbs: an atomic request needs one SGE of 8 bytes for the previous value", unix.EINVAL)
 	// ErrNoMW: an OpBindMW request names no window.
-	ErrNoMW error = &sentinel{"uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL}
+	ErrNoMW = newSentinel("uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL)
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
-	ErrForeignMW error = &sentinel{"uverbs: the memory window or its MR belongs to another PD than the QP: make them by the QP's PD", unix.EPERM}
+	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: make them by "+
+		"the QP's PD", unix.EPERM)
 	// ErrNoAH: a request of a UD QP has no destination.
-	ErrNoAH error = &sentinel{"uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after the operation", unix.EINVAL}
+	ErrNoAH = newSentinel("uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after "+
+		"the operation", unix.EINVAL)
 	// ErrForeignAH: the AH belongs to another PD than the QP.
-	ErrForeignAH error = &sentinel{"uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL}
+	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet.
-	ErrTooLong error = &sentinel{"uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, or raise the MTU of the network interface", unix.EMSGSIZE}
+	ErrTooLong = newSentinel("uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, "+
+		"or raise the MTU of the network interface", unix.EMSGSIZE)
 	// ErrFrameHeader: the device requires the first bytes of a raw packet inside the request,
 	// and they are not available.
-	ErrFrameHeader error = &sentinel{"uverbs: this device takes a raw packet with its first 18 bytes inside the request, and there are not so many, or they are not in memory of this process: give them, or all of it, as SendWR.Inline or by SendBatch.Inline before the SGEs", unix.EINVAL}
+	ErrFrameHeader = newSentinel("uverbs: this device takes a raw packet with its first 18 bytes inside the request, "+
+		"and there are not so many, or they are not in memory of this process: give them, or all of it, as SendWR.Inline "+
+		"or by SendBatch.Inline before the SGEs", unix.EINVAL)
 	// ErrState: the QP's state does not allow the operation: sends need RTS, receives need
 	// INIT.
-	ErrState error = &sentinel{"uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; Connect, Ready or Modify takes it there, and in package cm Dial and Accept: before they return, as in Options.Setup, receives can be posted, sends cannot", unix.EINVAL}
+	ErrState = newSentinel("uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; "+
+		"Connect, Ready or Modify takes it there, and in package cm Dial and Accept: before they return, as in "+
+		"Options.Setup, receives can be posted, sends cannot", unix.EINVAL)
 	// ErrSRQ: PostRecv was called on a QP that uses an SRQ.
-	ErrSRQ error = &sentinel{"uverbs: this QP uses the receives of its SRQ: post them there", unix.EINVAL}
+	ErrSRQ = newSentinel("uverbs: this QP uses the receives of its SRQ: post them there", unix.EINVAL)
 	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
 	// type has none.
-	ErrNoQueue error = &sentinel{"uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, MaxRecvWR to post receives; XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL}
+	ErrNoQueue = newSentinel("uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, "+
+		"MaxRecvWR to post receives; XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to "+
+		"XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL)
 	// ErrNoSRQN: an operation in a batch of an XRCSend QP has no destination SRQ.
-	ErrNoSRQN error = &sentinel{"uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ after it", unix.EINVAL}
+	ErrNoSRQN = newSentinel("uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ "+
+		"after it", unix.EINVAL)
 )
-
-// errWQState is what a post to a WQ in RESET returns. It matches ErrState.
-var errWQState error = &sentinel{"uverbs: the WQ is in state RESET, where it takes no receives: call WQ.Ready", unix.EINVAL}
-
-// errClosedAH is what a post with a closed AH returns. It matches ErrClosed.
-var errClosedAH error = &sentinel{"uverbs: the AH has been closed: close it when the requests that name it have completed", unix.EBADF}
 
 // An Error describes which operation failed on which object, and why. errors.Is matches it with
 // its Kind, which is nil or an error variable of this package, with its Errno, and with what
@@ -170,6 +188,44 @@ func errnoName(e unix.Errno) string {
 		return s
 	}
 	return "errno " + strconv.Itoa(int(e))
+}
+
+// kindOf returns the sentinel of an errno, or nil. isDeviceGone decides whether an
+// errno means that the device is gone.
+func kindOf(errno unix.Errno) error {
+	switch errno {
+	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
+		return ErrNotSupported
+	case unix.EBUSY:
+		return ErrBusy
+	case unix.EINVAL, unix.ENODATA:
+		return ErrInvalid
+	}
+	return nil
+}
+
+// notSupported reports whether a command failed because the kernel or the driver
+// does not support it.
+func notSupported(err error) bool { return kindOf(errnoOf(err)) == ErrNotSupported }
+
+// invalid returns the error for an argument that is refused without asking the
+// kernel.
+func invalid(op, object, detail string) error {
+	return &Error{Op: op, Object: object, Kind: ErrInvalid, Errno: unix.EINVAL, Detail: detail}
+}
+
+func errnoOf(err error) unix.Errno {
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return errno
+}
+
+// explainFDs returns the advice for EMFILE.
+func explainFDs(err error) string {
+	if errors.Is(err, unix.EMFILE) {
+		return nldev.NoDescriptor
+	}
+	return ""
 }
 
 func sitoa(v int) string { return strconv.Itoa(v) }

@@ -96,14 +96,6 @@ func (c *Context) queryContext(_, out []byte) (driver.Reply, error) {
 	return driver.Reply{}, nil
 }
 
-// nameEvents adds the file for an object's events to cmd if the kernel would use another
-// Context's file otherwise.
-func (c *Context) nameEvents(cmd *ioctl.Cmd, attr uint16) {
-	if c.imported {
-		cmd.FD(attr, c.events.fd)
-	}
-}
-
 // ImportPD imports a PD of the shared context: ibv_import_pd(3). It returns [ErrInvalid] if no
 // PD has this handle, [ErrNotSupported] if the driver does not share PDs, and [ErrClosed] after
 // Close of the Context.

@@ -9,13 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An mcastGroup is a multicast group that a QP is attached to. The LID is used on
-// InfiniBand only.
-type mcastGroup struct {
-	gid GID
-	lid uint16
-}
-
 const (
 	opAttach = "attach to group"
 	opDetach = "detach from group"

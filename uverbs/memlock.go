@@ -1,12 +1,9 @@
 package uverbs
 
 import (
-	"errors"
 	"fmt"
-	"github.com/goverbs/goverbs/internal/driver"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -92,27 +89,4 @@ func explainMemlock(n uint64, use string) string {
 func pinnedPages(addr uint64, n int) uint64 {
 	mask := uint64(os.Getpagesize()) - 1
 	return (addr+uint64(n)+mask)&^mask - addr&^mask
-}
-
-// exhausted returns an error that explains which limit of the process made the
-// kernel refuse a command. It returns nil for other errors, and if detail already
-// explains the error.
-func (c *Context) exhausted(op, object, detail string, err error, errno unix.Errno) error {
-	var pinned *driver.PinnedError
-	switch {
-	case errno == unix.ENOMEM && errors.As(err, &pinned):
-		if text := explainMemlock(pinnedPages(0, pinned.Bytes), " for the rings, which the device's driver pins,"); text != "" {
-			return &Error{Op: op, Object: object, Kind: ErrMemlock, Errno: errno, Detail: text}
-		}
-	case errno == unix.EAGAIN && creates(op) && detail == "":
-		return &Error{Op: op, Object: object, Errno: errno, Detail: explainCgroup(os.DirFS("/"), c.name)}
-	}
-	return nil
-}
-
-// creates reports whether an operation creates an object that the rdma cgroup
-// counts.
-func creates(op string) bool {
-	verb, _, _ := strings.Cut(op, " ")
-	return slices.Contains([]string{"open", "create", "allocate", "register", "make", "import"}, verb)
 }

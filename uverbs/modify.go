@@ -1,9 +1,13 @@
 package uverbs
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // Modify changes attributes of the QP, such as its state: ibv_modify_qp(3). If the
@@ -86,6 +90,75 @@ func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 		send = gateNone
 	}
 	return send, recv
+}
+
+// explainModify adds the cause to the kernel's error, from the state table and the port's
+// attributes. It runs only after the kernel has refused the command, because a newer kernel may
+// allow more.
+func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
+	op, obj := "modify", q.String()
+	if m&MaskState != 0 {
+		op = "modify to " + a.State.String()
+	}
+	switch errnoOf(err) {
+	case unix.ENODATA: // the GID table has no such entry
+		return q.ctx.wrap(op, obj, err, q.explainValues(a, m))
+	case unix.EOPNOTSUPP:
+		if m&MaskRateLimit != 0 {
+			return q.ctx.wrap(op, obj, err, "the device does not limit the rate of a QP: leave MaskRateLimit out")
+		}
+	case unix.EPERM:
+		if m&MaskQKey != 0 && a.QKey>>31 != 0 {
+			return q.ctx.wrap(op, obj, err, fmt.Sprintf("QKey is %#x: one with bit 31 set needs CAP_NET_RAW, or `rdma system set privileged-qkey on`", a.QKey))
+		}
+	}
+	if !errors.Is(err, unix.EINVAL) {
+		return q.ctx.wrap(op, obj, err, explainRoute(&a.AV, err))
+	}
+	from := q.state
+	if now, qerr := q.query(MaskState); qerr == nil {
+		from = now.State
+	}
+	if text := explainTransition(q.cfg.Type, from, a.State, m); text != "" {
+		return q.ctx.wrap(op, obj, err, text)
+	}
+	text := q.explainValues(a, m)
+	if text == "" && m&MaskState != 0 && a.State == StateSQD {
+		text = "the device's driver takes no QP to SQD, mlx5's for one: to empty the queues, use QP.Drain"
+	}
+	return q.ctx.wrap(op, obj, err, text)
+}
+
+// explainValues looks for a value that the device does not support.
+func (q *QP) explainValues(a *QPAttr, m QPMask) string {
+	port := int(a.Port)
+	if m&MaskAV != 0 {
+		port = int(a.AV.Port)
+	}
+	if m&(MaskAV|MaskPort) != 0 {
+		if text := q.ctx.explainPort(port); text != "" {
+			return text
+		}
+	}
+	if m&MaskAV == 0 {
+		return ""
+	}
+	if text := q.ctx.explainAddress(&a.AV); text != "" {
+		return text
+	}
+	attr, err := q.ctx.QueryPort(port)
+	if err == nil && m&MaskPathMTU != 0 && a.PathMTU > attr.ActiveMTU {
+		return fmt.Sprintf("PathMTU is %v, the port's active MTU %v", a.PathMTU, attr.ActiveMTU)
+	}
+	return ""
+}
+
+// State returns the state that Modify set. The device may have moved the QP to ERR since then:
+// Query returns the current state.
+func (q *QP) State() QPState {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	return q.state
 }
 
 // Query returns the QP's attributes: ibv_query_qp(3). A driver may fill in more

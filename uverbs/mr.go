@@ -3,12 +3,10 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"strconv"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/leak"
 )
 
@@ -24,28 +22,6 @@ type MR struct {
 	reg  *registration
 	view atomic.Pointer[mrView]
 }
-
-// An mrView describes the current state of an MR. Rereg and Close replace it.
-type mrView struct {
-	buf        []byte // nil if the memory is not the process's, or is its whole address space
-	whole      bool   // the MR is the whole address space
-	foreign    bool   // the memory is not the process's, or the CPU must not write it
-	addr       uint64 // of the first byte, in work requests
-	size       int
-	room       int64 // size, or closedRoom
-	access     Access
-	onDemand   bool // set when the memory was registered; a later change of access does not change it
-	lkey, rkey uint32
-}
-
-// region returns what queues may access.
-func (v *mrView) region() driver.Region {
-	return driver.Region{Buf: v.buf, Addr: v.addr, LKey: v.lkey, Whole: v.whole, Foreign: v.foreign,
-		Writable: v.access&LocalWrite != 0, OnDemand: v.onDemand}
-}
-
-// closedRoom is a size in which no range fits, not even an empty one.
-const closedRoom = -1
 
 // RegMR registers b: ibv_reg_mr(3). The memory is pinned and may be on the Go heap.
 // Do not append to b: the bytes beyond it are not registered.
@@ -200,12 +176,3 @@ func (m *MR) Close() error {
 	m.view.Store(v)
 	return err
 }
-
-func (v *mrView) shut() *mrView {
-	w := *v
-	w.room = closedRoom
-	return &w
-}
-
-// maxRoom is the size of an MR of the whole address space.
-const maxRoom = math.MaxInt64

@@ -1,10 +1,11 @@
 package uverbs
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -38,7 +39,13 @@ type MW struct {
 	bindMu sync.Mutex // serialises Bind
 
 	ownerMu sync.Mutex
-	owners  map[*QP]struct{} // QPs on which it may be bound (type 2)
+	owners  map[*windowSet]struct{} // of the QPs on which it may be bound (type 2)
+}
+
+// A windowSet contains the type 2 windows that may be bound on a QP.
+type windowSet struct {
+	mu  sync.Mutex
+	all map[*MW]struct{}
 }
 
 // An MWRange describes the memory that a memory window opens to peers: struct
@@ -108,10 +115,10 @@ func (w *MW) forgetOwners() error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
 	w.open.Store(false)
-	for q := range w.owners {
-		q.windowMu.Lock()
-		delete(q.windows, w)
-		q.windowMu.Unlock()
+	for s := range w.owners {
+		s.mu.Lock()
+		delete(s.all, w)
+		s.mu.Unlock()
 	}
 	w.owners = nil
 	return nil
@@ -132,71 +139,43 @@ func (w *MW) RKey() uint32 { return w.rkey.Load() }
 // the key if the request of [MW.Bind] completes with an error.
 func (w *MW) SetRKey(rkey uint32) { w.rkey.Store(rkey) }
 
-// Bind posts a request to q that binds a type 1 window to the range r, with a new
-// key: ibv_bind_mw(3). [MW.RKey] returns the new key at once, but it is valid only
-// when the request, an [OpBindMW], has completed. The old key is then invalid.
-// Requests posted to q later wait for the bind; requests of other QPs to the same
-// peer do not.
-//
-// The errors are those of [QP.PostSend] for OpBindMW, and [ErrInvalid] for a type 2
-// window and for ZeroBased, which type 1 does not support.
-func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
-	switch {
-	case w.typ != MWType1:
-		return invalid("bind", w.String(), "a type 2 window is bound by an OpBindMW request: QP.PostSend, SendBatch.BindMW")
-	case r.Access&ZeroBased != 0:
-		return invalid("bind", w.String(), "a type 1 window cannot be ZeroBased: take type 2")
-	}
-	w.bindMu.Lock()
-	defer w.bindMu.Unlock()
-	rkey := IncRKey(w.RKey())
-	n, err := q.PostSend(SendWR{WRID: wrID, Opcode: OpBindMW, Flags: f, Bind: &MWBind{MW: w, RKey: rkey, MWRange: r}})
-	if n == 1 { // also if the doorbell was refused: the request is in the queue
-		w.rkey.Store(rkey)
-	}
-	return err
-}
-
 // Close deallocates the window: ibv_dealloc_mw(3). Peers can no longer use it.
 // Close is idempotent. If the kernel refuses, Close returns its error and the
 // window stays open.
 func (w *MW) Close() error { return w.close() }
 
-// addOwner records that w is or may become bound on q. Only the device knows
+// add records that w is or may become bound on the QP. Only the device knows
 // whether a request binds the window, and where it is bound until then. So w stays
 // recorded with other QPs too.
-func (w *MW) addOwner(q *QP) error {
+func (s *windowSet) add(w *MW) error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
-	switch _, ok := w.owners[q]; {
+	switch _, ok := w.owners[s]; {
 	case !w.open.Load():
 		return errClosedMW
 	case ok:
 		return nil
 	}
 	if w.owners == nil {
-		w.owners = make(map[*QP]struct{})
+		w.owners = make(map[*windowSet]struct{})
 	}
-	w.owners[q] = struct{}{}
-	q.windowMu.Lock()
-	defer q.windowMu.Unlock()
-	if q.windows == nil {
-		q.windows = make(map[*MW]struct{})
+	w.owners[s] = struct{}{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[*MW]struct{})
 	}
-	q.windows[w] = struct{}{}
+	s.all[w] = struct{}{}
 	return nil
 }
 
-// closeWindows closes the type 2 windows that may be bound on q. A QP must not be
-// destroyed while a window is bound on it: rxe waits for 50 seconds and then frees
-// the QP although the windows still refer to it.
-func (q *QP) closeWindows() error {
-	q.windowMu.Lock()
-	var all []*MW
-	for w := range q.windows {
-		all = append(all, w)
-	}
-	q.windowMu.Unlock()
+// close closes the windows. A QP must not be destroyed while a window is bound on
+// it: rxe waits for 50 seconds and then frees the QP although the windows still
+// refer to it.
+func (s *windowSet) close() error {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
 	for _, w := range all {
 		if err := w.closeOnce(); err != nil {
 			return err
@@ -205,32 +184,9 @@ func (q *QP) closeWindows() error {
 	return nil
 }
 
-// resolveBind checks b for a request of q and returns it in the kernel's terms. The errors are
-// [ErrNoMW], [ErrForeignMW], [ErrRange] and [ErrClosed].
-func (q *QP) resolveBind(b *MWBind) (driver.Bind, error) {
-	switch {
-	case b == nil || b.MW == nil:
-		return driver.Bind{}, ErrNoMW
-	case !b.MW.open.Load():
-		return driver.Bind{}, errClosedMW
-	case b.MW.pd.base() != q.pd.base() || b.MR != nil && b.MR.PD().base() != q.pd.base():
-		return driver.Bind{}, ErrForeignMW
-	case b.MR == nil && (b.Off != 0 || b.Len != 0 || b.Access != 0):
-		return driver.Bind{}, ErrRange
-	}
-	p := driver.Bind{Type2: b.MW.typ == MWType2, MWRKey: b.MW.RKey(), RKey: b.RKey, Access: uint32(b.Access)}
-	if b.MR != nil {
-		v := b.MR.view.Load()
-		if b.Off < 0 || b.Len < 0 || int64(b.Off) > v.room-int64(b.Len) {
-			return driver.Bind{}, ErrRange
-		}
-		p.Addr, p.Length, p.LKey = v.addr+uint64(b.Off), uint64(b.Len), v.lkey
-	}
-	if p.Type2 {
-		return p, b.MW.addOwner(q)
-	}
-	return p, nil
-}
-
 // errClosedMW is the error of a post with a closed MW. It matches ErrClosed.
-var errClosedMW error = &sentinel{"uverbs: the memory window has been closed: by Close, or with a QP that it was bound on", unix.EBADF}
+var errClosedMW error = &sentinel{
+	text:  "uverbs: the memory window has been closed: by Close, or with a QP that it was bound on",
+	errno: unix.EBADF,
+	kind:  ErrClosed,
+}

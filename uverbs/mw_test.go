@@ -210,7 +210,7 @@ func TestMWNotMoved(t *testing.T) {
 				t.Error("the QP was destroyed with a window bound on it")
 			}
 			check(t, other.Close())
-			if len(b.qp.windows)+len(other.windows)+len(b.mw.owners) != 0 {
+			if len(b.qp.windows.all)+len(other.windows.all)+len(b.mw.owners) != 0 {
 				t.Error("the closed window is still known")
 			}
 		})

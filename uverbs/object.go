@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +41,7 @@ import (
 //  5. QP.sq, QP.rq, and the queueLock of an SRQ or a WQ
 //  6. MW.bindMu, then QP.sq
 //  7. the queueLock of a CQ; those of a QP's two CQs one after the other
-//  8. MW.ownerMu, then QP.windowMu
+//  8. MW.ownerMu, then windowSet.mu
 //  9. eventReader.mu, then Context.mu; driver.MRs.mu, QP.gidMu, Context.attrMu
 //
 // A kernel command may be issued under any of 1 to 7. Provider methods are called
@@ -71,6 +70,11 @@ type object struct {
 	// is nil if there are none.
 	retire func() error
 }
+
+// An Object is an object of a [Context], such as a [PD], a [CQ] or an [XRCD].
+type Object interface{ asObject() *object }
+
+func (o *object) asObject() *object { return o }
 
 // A rank is an object's position in the order in which Context.Close destroys
 // objects.
@@ -305,68 +309,6 @@ func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, rep
 	return o.ctx.wrap("destroy", o.String(), err, detail)
 }
 
-// wrap returns the [Error] for a command's error.
-func (c *Context) wrap(op, object string, err error, detail string) error {
-	if err == nil {
-		return nil
-	}
-	var said *Error
-	var known *sentinel
-	var errno unix.Errno
-	switch {
-	case errors.As(err, &said): // a provider's error is more specific
-		e := *said
-		if e.Object == "" {
-			e.Object = object
-		}
-		if e.Detail == "" {
-			e.Detail = detail
-		}
-		if e.Kind == nil && c.isDeviceGone(err) {
-			e.Kind = ErrDeviceGone
-		}
-		return &e
-	case errors.Is(err, os.ErrClosed):
-		return &Error{Op: op, Object: object, Kind: ErrClosed}
-	case errors.As(err, &known):
-		return &Error{Op: op, Object: object, Kind: known, Errno: known.errno, Detail: detail}
-	case !errors.As(err, &errno):
-		return &Error{Op: op, Object: object, Err: err}
-	}
-	if e := c.exhausted(op, object, detail, err, errno); e != nil {
-		return e
-	}
-	kind := kindOf(errno)
-	if kind == nil && c.isDeviceGone(errno) {
-		kind = ErrDeviceGone
-	}
-	return &Error{Op: op, Object: object, Kind: kind, Errno: errno, Detail: detail}
-}
-
-// kindOf returns the sentinel of an errno, or nil. isDeviceGone decides whether an
-// errno means that the device is gone.
-func kindOf(errno unix.Errno) error {
-	switch errno {
-	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOSYS, unix.ENOTTY:
-		return ErrNotSupported
-	case unix.EBUSY:
-		return ErrBusy
-	case unix.EINVAL, unix.ENODATA:
-		return ErrInvalid
-	}
-	return nil
-}
-
-// notSupported reports whether a command failed because the kernel or the driver
-// does not support it.
-func notSupported(err error) bool { return kindOf(errnoOf(err)) == ErrNotSupported }
-
-// invalid returns the error for an argument that is refused without asking the
-// kernel.
-func invalid(op, object, detail string) error {
-	return &Error{Op: op, Object: object, Kind: ErrInvalid, Errno: unix.EINVAL, Detail: detail}
-}
-
 const noReply = -1
 
 // lengths of the replies to destroy methods
@@ -375,3 +317,30 @@ var (
 	destroyQPLen  = ioctl.SizeOf[uapi.IbUverbsDestroyQpResp]()
 	destroySRQLen = ioctl.SizeOf[uapi.IbUverbsDestroySrqResp]()
 )
+
+type idleHook struct {
+	f   func() error
+	but []Object
+}
+
+// idled calls the hook after an object was closed, if no other object is left.
+func (c *Context) idled(closing error) error {
+	h := c.idle.Load()
+	if h == nil || closing != nil || c.inUse(h.but) {
+		return closing
+	}
+	return errors.Join(closing, h.f())
+}
+
+// inUse reports whether there are objects except the given ones and the channel that CQs share.
+func (c *Context) inUse(but []Object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for o := range c.objects.all {
+		shared := c.channel != nil && o == &c.channel.object
+		if !shared && !slices.ContainsFunc(but, func(b Object) bool { return o == b.asObject() }) {
+			return true
+		}
+	}
+	return false
+}

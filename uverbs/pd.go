@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -63,6 +64,54 @@ func (p *PD) command(uhwIn, uhwOut []byte) (driver.Reply, error) {
 
 // Context returns the context of p.
 func (p *PD) Context() *Context { return p.ctx }
+
+// base returns the PD that the kernel knows: the parent of a parent domain, otherwise p.
+func (p *PD) base() *PD {
+	if p != nil && p.parent != nil {
+		return p.parent
+	}
+	return p
+}
+
+// single reports whether only one goroutine at a time uses the queues of p.
+func (p *PD) single() bool { return p != nil && p.td != nil }
+
+// shared returns the part of p that providers compare: that of the kernel's PD.
+func (p *PD) shared() *driver.PD {
+	if p = p.base(); p == nil {
+		return nil
+	}
+	return &p.driver
+}
+
+// memory returns the function that allocates memory for the rings of p's queues, or nil.
+func (p *PD) memory() driver.Memory {
+	if p == nil || p.give == nil {
+		return nil
+	}
+	return p.ringMemory
+}
+
+// ringMemory calls the Alloc of the parent domain p for n bytes that begin at a page. It
+// returns nil if Alloc leaves the allocation to the library, and [ErrInvalid] if Alloc returns
+// less memory, or memory that does not begin at a page.
+func (p *PD) ringMemory(op string, n int) (b []byte, free func([]byte), err error) {
+	page := unix.Getpagesize()
+	b, err = p.give(n, page)
+	switch {
+	case err != nil:
+		return nil, nil, &Error{Op: op, Object: p.String(), Err: err,
+			Detail: fmt.Sprintf("Alloc of the parent domain failed for %d bytes: %v", n, err)}
+	case b == nil:
+		return nil, nil, nil
+	}
+	if at := addressOf(b); len(b) < n || at%uint64(page) != 0 {
+		p.regain(b)
+		return nil, nil, invalid(op, p.String(), fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
+	}
+	clear(b)
+	return b, p.regain, nil
+}
 
 // Close deallocates the domain, which may be a parent domain: ibv_dealloc_pd(3). It
 // returns [ErrBusy] while memory or queues of the domain are open. Close is

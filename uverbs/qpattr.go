@@ -7,6 +7,59 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
+// QPType is the transport service of a QP. The values are those of
+// ibv_qp_type.
+type QPType uint8
+
+// The transport services.
+const (
+	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection: no acknowledgments, no READ, no atomics
+	UD QPType = 4 // unreliable datagram
+
+	// The two ends of an extended reliable connection: see [XRCD].
+	XRCSend QPType = 9  // initiator: sends, and each request names an SRQ of the peer
+	XRCRecv QPType = 10 // target, created with XRCD.CreateQP
+)
+
+// RawPacket is the QP type for raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
+// CAP_NET_RAW.
+//
+// A SEND is a whole frame, from the destination address on, without its checksum.
+// The beginning of the frame may be inline data, followed by the SGL. Some adapters
+// require the first 18 bytes inline. If there is no inline data, they are copied
+// from the SGEs, whose memory must then belong to this process: see
+// [ErrFrameHeader]. Receives are filled with the frames that a [Flow] directs to
+// the QP. No other operation is supported.
+const RawPacket QPType = 8
+
+func (t QPType) String() string {
+	switch t {
+	case RC:
+		return "RC"
+	case UC:
+		return "UC"
+	case UD:
+		return "UD"
+	case RawPacket:
+		return "RawPacket"
+	case XRCSend:
+		return "XRCSend"
+	case XRCRecv:
+		return "XRCRecv"
+	}
+	return "QP type " + itoa(uint64(t))
+}
+
+// QPCap is the size of a QP's queues: struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR  int
+	MaxRecvWR  int
+	MaxSendSGE int
+	MaxRecvSGE int
+	MaxInline  int // bytes
+}
+
 // QPState is the state of a QP. The values are those of ibv_qp_state.
 type QPState uint8
 

@@ -4,9 +4,63 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
+
+// A QPConfig describes a queue pair: ibv_create_qp(3).
+type QPConfig struct {
+	Type   QPType
+	SendCQ *CQ // must be large enough for the QP's completions: see CQConfig.Entries
+	RecvCQ *CQ // nil: the same as SendCQ; an XRCSend QP has none
+	// SRQ is the shared receive queue of the QP. If it is set, MaxRecvWR and MaxRecvSGE are
+	// ignored: the QP has no receive queue of its own.
+	SRQ *SRQ
+
+	MaxSendWR  int // 0: no send queue
+	MaxRecvWR  int // 0: no receive queue
+	MaxSendSGE int // 0: 1
+	MaxRecvSGE int // 0: 1
+	MaxInline  int // bytes
+
+	// SignalAll makes every send request have a completion, as if it were Signaled.
+	SignalAll bool
+	// CreateFlags change the QP's behavior.
+	CreateFlags QPCreateFlags
+	// RSS makes a raw packet QP distribute packets over WQs. Such a QP has no queues and no
+	// CQs.
+	RSS *RSSConfig
+	// SingleGoroutine omits the locks. Then only one goroutine at a time may post to each of
+	// the two queues, and Close must be called by the goroutine that uses both.
+	SingleGoroutine bool
+
+	// GID is the local address that Endpoint and Connect use. Nil means the best entry of the
+	// first active port, as chosen by SelectGID.
+	GID *GIDEntry
+	// Path sets the traffic class, service level and flow label of packets to the peer.
+	// Connect, Handshake and AHAttr use it.
+	Path PathConfig
+	// Access is the set of rights that peers have through this QP, within what each MR allows:
+	// RemoteRead, RemoteWrite, RemoteAtomic. Connect sets it.
+	Access Access
+	// QKey is the Q_Key that datagrams to a UD QP must carry. Ready sets it. A Q_Key with bit
+	// 31 set requires CAP_NET_RAW.
+	QKey uint32
+}
+
+// own copies what cfg points to: the program may change it later.
+func (cfg *QPConfig) own() {
+	if cfg.GID != nil {
+		gid := *cfg.GID
+		cfg.GID = &gid
+	}
+	if cfg.RSS != nil {
+		rss := *cfg.RSS
+		rss.Key = slices.Clone(rss.Key)
+		cfg.RSS = &rss
+	}
+}
 
 func (p *PD) checkQP(cfg *QPConfig) error {
 	const op = "create QP"
@@ -79,6 +133,24 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 	return nil
 }
 
+// checkRSS checks a configuration with RSS, which must have no queues.
+func (p *PD) checkRSS(cfg *QPConfig) error {
+	const op = "create QP"
+	r := cfg.RSS
+	switch {
+	case cfg.Type != RawPacket:
+		return invalid(op, p.String(), "RSS is for QPs of type RawPacket")
+	case r.Table == nil:
+		return invalid(op, p.String(), "RSS.Table is nil")
+	case r.Table.ctx != p.ctx:
+		return invalid(op, p.String(), r.Table.String()+" belongs to another Context than the PD")
+	case cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil ||
+		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0:
+		return invalid(op, p.String(), "with RSS the QP has no queues: leave out the CQs, the SRQ and the sizes")
+	}
+	return nil
+}
+
 func checkGID(op string, on *object, g *GIDEntry) error {
 	if g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
 		return invalid(op, on.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
@@ -119,4 +191,19 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
 	}
 	return c.wrap("create QP", c.name, err, detail)
+}
+
+// notEthernet returns the error for raw packets on a device without Ethernet, for
+// which drivers return EINVAL. It returns nil if that is not the cause.
+func (c *Context) notEthernet(err error, cfg *QPConfig) error {
+	if cfg.Type != RawPacket || !errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	for port := 1; port <= c.device.Ports; port++ {
+		if a, qerr := c.QueryPort(port); qerr != nil || a.LinkLayer != LinkInfiniBand {
+			return nil
+		}
+	}
+	return &Error{Op: "create QP", Object: c.name, Kind: ErrNotSupported, Errno: unix.EINVAL,
+		Detail: "raw packets are Ethernet's, and the link layer of the device's ports is InfiniBand"}
 }

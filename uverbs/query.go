@@ -6,41 +6,98 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
 
-// QueryGID returns an entry of a port's GID table: ibv_query_gid_ex(3). It returns
-// [ErrInvalid] if the index is unused or beyond the table. [Context.GIDs] lists the
-// entries in use.
-func (c *Context) QueryGID(port, index int) (*GIDEntry, error) {
-	g, err := c.unnamedGID(port, index)
-	if err != nil {
-		return nil, err
+// QueryDevice returns the capabilities and limits of the device: ibv_query_device_ex(3). It
+// returns [ErrClosed] after Close of the Context.
+func (c *Context) QueryDevice() (*DeviceAttr, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, c.wrap("query device", c.name, err, "")
 	}
-	one := []GIDEntry{g}
-	if err := c.nameNetdevs(opQueryGID, one); err != nil {
-		return nil, err
-	}
-	return &one[0], nil
+	a := new(DeviceAttr)
+	a.fillBase(&resp.Base)
+	a.fillExtended(resp)
+	return a, nil
 }
 
-const opQueryGID = "query GID"
+// limits returns the result of QueryDevice, cached: the attributes of a device do not change.
+func (c *Context) limits() (*DeviceAttr, error) {
+	c.attrMu.Lock()
+	defer c.attrMu.Unlock()
+	if c.attr == nil {
+		a, err := c.QueryDevice()
+		if err != nil {
+			return nil, err
+		}
+		c.attr = a
+	}
+	return c.attr, nil
+}
 
-// unnamedGID is QueryGID without the name of the network interface, which needs a socket.
-func (c *Context) unnamedGID(port, index int) (GIDEntry, error) {
-	if err := c.checkPort(opQueryGID, port); err != nil {
-		return GIDEntry{}, err
+// QueryPort returns the state of a port: ibv_query_port(3). Ports are counted from 1. It
+// returns [ErrInvalid] if the device has no such port.
+func (c *Context) QueryPort(port int) (*PortAttr, error) {
+	if err := c.checkPort("query port", port); err != nil {
+		return nil, err
 	}
-	if index < 0 {
-		return GIDEntry{}, invalid(opQueryGID, c.name, "the index must not be negative: "+sitoa(index))
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT)
+	cmd.Uint64(uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, uint64(port))
+	r := ioctl.OutOf[uapi.IbUverbsQueryPortRespEx](cmd, uapi.UVERBS_ATTR_QUERY_PORT_RESP)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, c.wrap("query port", c.name, err, "")
 	}
-	g, err := c.queryGID(port, index)
-	detail := ""
-	if errno := errnoOf(err); errno == unix.ENODATA || errno == unix.EINVAL {
-		detail = fmt.Sprintf("port %d has no GID at index %d: Context.GIDs lists those in use", port, index)
+	l := &r.LegacyResp
+	a := &PortAttr{
+		State: PortState(l.State), MaxMTU: MTU(l.MaxMtu), ActiveMTU: MTU(l.ActiveMtu), GIDTableLen: int(l.GidTblLen),
+		CapFlags: l.PortCapFlags, CapFlags2: r.PortCapFlags2, MaxMsgSize: l.MaxMsgSz,
+		BadPKeyCntr: l.BadPkeyCntr, QKeyViolCntr: l.QkeyViolCntr, PKeyTableLen: int(l.PkeyTblLen),
+		LID: l.Lid, SMLID: l.SmLid, LMC: l.Lmc, MaxVLNum: l.MaxVlNum, SMSL: l.SmSl,
+		SubnetTimeout: l.SubnetTimeout, InitTypeReply: l.InitTypeReply, ActiveWidth: l.ActiveWidth,
+		ActiveSpeed: uint32(l.ActiveSpeed), PhysState: l.PhysState, LinkLayer: LinkLayer(l.LinkLayer),
+		GRHRequired: l.Flags&uapi.IB_UVERBS_QPF_GRH_REQUIRED != 0,
 	}
-	return g, c.wrap(opQueryGID, c.name, err, detail)
+	if r.ActiveSpeedEx != 0 {
+		a.ActiveSpeed = r.ActiveSpeedEx
+	}
+	return a, nil
+}
+
+// activePort returns the first active port.
+func (c *Context) activePort() (int, error) {
+	state := "it has no port"
+	for port := 1; port <= c.device.Ports; port++ {
+		a, err := c.QueryPort(port)
+		if err != nil {
+			return 0, err
+		}
+		if a.State == PortActive {
+			return port, nil
+		}
+		state = "port " + sitoa(port) + " is " + a.State.String()
+	}
+	return 0, &Error{Op: "find an active port", Object: c.name, Errno: unix.ENETDOWN,
+		Detail: state + ": set the network interface up, or connect the cable"}
+}
+
+// PKeys returns the P_Key table of a port, in host order. It returns [ErrInvalid] if the device
+// has no such port.
+func (c *Context) PKeys(port int) ([]uint16, error) {
+	if err := c.checkPort("read P_Keys", port); err != nil {
+		return nil, err
+	}
+	keys, err := nldev.PKeys(c.name, uint32(port))
+	if err != nil {
+		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: explainFDs(err), Err: err}
+	}
+	return keys, nil
 }
 
 // PKeyIndex returns the index of a P_Key in a port's table: ibv_get_pkey_index(3).

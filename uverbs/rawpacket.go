@@ -8,17 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RawPacket is the QP type for raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
-// CAP_NET_RAW.
-//
-// A SEND is a whole frame, from the destination address on, without its checksum.
-// The beginning of the frame may be inline data, followed by the SGL. Some adapters
-// require the first 18 bytes inline. If there is no inline data, they are copied
-// from the SGEs, whose memory must then belong to this process: see
-// [ErrFrameHeader]. Receives are filled with the frames that a [Flow] directs to
-// the QP. No other operation is supported.
-const RawPacket QPType = 8
-
 // IPCsum makes the device fill in the IPv4, TCP and UDP checksums of a raw packet:
 // IBV_SEND_IP_CSUM. The post returns [ErrOpcode] on QPs of other types, and if the
 // device does not support it: see [DeviceRawIPCsum] of DeviceAttr.CapFlags.
@@ -108,24 +97,6 @@ const (
 	RSSInner      RSSFields = 1 << 31 // use the fields of the packet inside the tunnel
 )
 
-// checkRSS checks a configuration with RSS, which must have no queues.
-func (p *PD) checkRSS(cfg *QPConfig) error {
-	const op = "create QP"
-	r := cfg.RSS
-	switch {
-	case cfg.Type != RawPacket:
-		return invalid(op, p.String(), "RSS is for QPs of type RawPacket")
-	case r.Table == nil:
-		return invalid(op, p.String(), "RSS.Table is nil")
-	case r.Table.ctx != p.ctx:
-		return invalid(op, p.String(), r.Table.String()+" belongs to another Context than the PD")
-	case cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil ||
-		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0:
-		return invalid(op, p.String(), "with RSS the QP has no queues: leave out the CQs, the SRQ and the sizes")
-	}
-	return nil
-}
-
 func checkCreateFlags(op string, on *object, f QPCreateFlags) error {
 	if extra := f &^ createFlags; extra != 0 {
 		return invalid(op, on.String(), fmt.Sprintf("CreateFlags has unknown bits: %#x", uint32(extra)))
@@ -143,21 +114,6 @@ func explainRaw(err error) string {
 		return "the device, its driver or its link layer has no raw packets, or not with these flags: see RawPacketCaps and RSS of Context.QueryDevice"
 	}
 	return ""
-}
-
-// notEthernet returns the error for raw packets on a device without Ethernet, for
-// which drivers return EINVAL. It returns nil if that is not the cause.
-func (c *Context) notEthernet(err error, cfg *QPConfig) error {
-	if cfg.Type != RawPacket || !errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	for port := 1; port <= c.device.Ports; port++ {
-		if a, qerr := c.QueryPort(port); qerr != nil || a.LinkLayer != LinkInfiniBand {
-			return nil
-		}
-	}
-	return &Error{Op: "create QP", Object: c.name, Kind: ErrNotSupported, Errno: unix.EINVAL,
-		Detail: "raw packets are Ethernet's, and the link layer of the device's ports is InfiniBand"}
 }
 
 // explain explains what in r the device does not support.

@@ -1,10 +1,22 @@
 package uverbs
 
 import (
+	"encoding/binary"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// compEventSize is the size of a record: struct ib_uverbs_comp_event_desc.
+const compEventSize = 8
+
+// parseCompEvent decodes a record of a completion channel.
+func parseCompEvent(b []byte) (id uint64, ok bool) {
+	if len(b) != compEventSize {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b), true
+}
 
 // A record reads records of a completion channel, for one goroutine at a time. It
 // uses a system call that Go's scheduler is not notified of, because the call never

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -32,6 +33,37 @@ type registration struct {
 		grounds [1]*ground
 	}
 }
+
+// An mrView describes the current state of an MR. Rereg and Close replace it.
+type mrView struct {
+	buf        []byte // nil if the memory is not the process's, or is its whole address space
+	whole      bool   // the MR is the whole address space
+	foreign    bool   // the memory is not the process's, or the CPU must not write it
+	addr       uint64 // of the first byte, in work requests
+	size       int
+	room       int64 // size, or closedRoom
+	access     Access
+	onDemand   bool // set when the memory was registered; a later change of access does not change it
+	lkey, rkey uint32
+}
+
+// region returns what queues may access.
+func (v *mrView) region() driver.Region {
+	return driver.Region{Buf: v.buf, Addr: v.addr, LKey: v.lkey, Whole: v.whole, Foreign: v.foreign,
+		Writable: v.access&LocalWrite != 0, OnDemand: v.onDemand}
+}
+
+// closedRoom is a size in which no range fits, not even an empty one.
+const closedRoom = -1
+
+func (v *mrView) shut() *mrView {
+	w := *v
+	w.room = closedRoom
+	return &w
+}
+
+// maxRoom is the size of an MR of the whole address space.
+const maxRoom = math.MaxInt64
 
 // A ground is memory that a device may access.
 type ground struct {

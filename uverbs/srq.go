@@ -12,6 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// An SRQConfig describes a shared receive queue: ibv_create_srq(3).
+type SRQConfig struct {
+	MaxWR  int // receives that the queue holds
+	MaxSGE int // SGEs of each receive; 0: 1
+	// Limit is the number of remaining receives below which [EventSRQLimitReached] is raised,
+	// once. 0 means never. [SRQ.Modify] sets it again. mlx5 does not accept a Limit here.
+	Limit int
+	// SingleGoroutine omits the lock. Then only one goroutine at a time may use the queue.
+	SingleGoroutine bool
+
+	// XRCD makes the queue an XRC SRQ: it receives the messages that peers send to it through
+	// XRCRecv QPs of the XRC domain. Their completions go to CQ, which must be set then. Its
+	// memory belongs to the PD, whichever QP a message arrives on.
+	XRCD *XRCD
+	CQ   *CQ
+}
+
 // An SRQ is a shared receive queue. QPs created with QPConfig.SRQ use its receives.
 // Its methods may be called from any number of goroutines, unless it was created
 // with SingleGoroutine.
@@ -205,6 +222,8 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	s.unlock()
 	return n, err
 }
+
+func (s *SRQ) deviceGone() { s.gate.closeGone() }
 
 // Modify changes the number of receives that the queue can hold, if the device
 // supports it, and the limit that raises [EventSRQLimitReached]: ibv_modify_srq(3).

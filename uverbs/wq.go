@@ -238,6 +238,13 @@ func wqGateError(g uint32) error {
 	return gateErrors[g]
 }
 
+// errWQState is what a post to a WQ in RESET returns. It matches ErrState.
+var errWQState error = &sentinel{
+	text:  "uverbs: the WQ is in state RESET, where it takes no receives: call WQ.Ready",
+	errno: unix.EINVAL,
+	kind:  ErrState,
+}
+
 // Outstanding returns how many receives occupy the queue. A receive occupies it
 // until its completion is polled. Outstanding returns 0 for a closed WQ.
 func (q *WQ) Outstanding() (n int) {
@@ -248,3 +255,39 @@ func (q *WQ) Outstanding() (n int) {
 	q.unlock()
 	return n
 }
+
+func (q *WQ) deviceGone() { q.gate.closeGone() }
+
+// tearDown destroys the kernel's queue. It waits for posts that are under way.
+func (q *WQ) tearDown() error {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	q.lock()
+	defer q.unlock()
+	gate := q.gate.Swap(gateClosed)
+	err := q.destroyKernel()
+	if err != nil { // the queue stays open
+		q.gate.set(q.ctx, gate)
+	}
+	return err
+}
+
+func (q *WQ) destroyKernel() error {
+	const reply = 4
+	return q.destroyHandle(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, reply)
+}
+
+func (q *WQ) retireRing() error {
+	q.lock()
+	defer q.unlock()
+	q.gate.Store(gateClosed)
+	if !q.ctx.ending.Load() {
+		q.cq.purge(q.impl)
+	}
+	return q.impl.Retire()
+}
+
+// Close destroys the queue: ibv_destroy_wq(3). It returns [ErrBusy] while a table
+// contains the queue. Close is idempotent.
+func (q *WQ) Close() error { return q.close() }

@@ -73,37 +73,3 @@ func (q *WQ) explainModify(a *WQAttr, m WQMask, err error) error {
 	}
 	return q.ctx.wrap("modify", q.String(), err, detail)
 }
-
-// tearDown destroys the kernel's queue. It waits for posts that are under way.
-func (q *WQ) tearDown() error {
-	q.stateMu.Lock()
-	defer q.stateMu.Unlock()
-	q.lock()
-	defer q.unlock()
-	gate := q.gate.Swap(gateClosed)
-	err := q.destroyKernel()
-	if err != nil { // the queue stays open
-		q.gate.set(q.ctx, gate)
-	}
-	return err
-}
-
-func (q *WQ) destroyKernel() error {
-	const reply = 4
-	return q.destroyHandle(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
-		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, reply)
-}
-
-func (q *WQ) retireRing() error {
-	q.lock()
-	defer q.unlock()
-	q.gate.Store(gateClosed)
-	if !q.ctx.ending.Load() {
-		q.cq.purge(q.impl)
-	}
-	return q.impl.Retire()
-}
-
-// Close destroys the queue: ibv_destroy_wq(3). It returns [ErrBusy] while a table
-// contains the queue. Close is idempotent.
-func (q *WQ) Close() error { return q.close() }

@@ -1,0 +1,212 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+// Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
+// goroutine occupies no thread. The wait ends early with an error that wraps the cause of the
+// end of ctx (context.Cause), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
+// Wait also returns nil if the next Poll of the empty queue returns an error: see [CQ.Poll].
+func (q *CQ) Wait(ctx context.Context) error {
+	if q.channel == nil {
+		return errNoEvents
+	}
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
+	woken := false
+	for {
+		if done, err := q.look(); done || err != nil {
+			if woken && q.waiters.Load() > 1 {
+				q.wake() // there may be completions for other waiters too
+			}
+			return err
+		}
+		if err := q.park(ctx); err != nil {
+			return err
+		}
+		woken = true
+	}
+}
+
+// PollWait polls, and waits until there is at least one completion. The wait ends early as that
+// of [CQ.Wait] does. PollWait also returns the errors of [CQ.Poll], and [ErrInvalid] if wcs is
+// empty.
+func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
+	if len(wcs) == 0 {
+		return 0, invalid("poll", q.String(), "there is no room for a completion")
+	}
+	for {
+		if n, err := q.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := q.Wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// WaitEvent waits for the event that [CQ.Arm] requested, and acknowledges it:
+// ibv_get_cq_event(3), ibv_ack_cq_events(3). It does not look at the queue, so poll between Arm
+// and WaitEvent. One event may stand for several completions, so poll until the queue is empty
+// after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
+// each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
+// Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
+// before the call. A wait that is interrupted by either returns nil, as there may be completions
+// to poll.
+func (q *CQ) WaitEvent(ctx context.Context) error {
+	if q.channel == nil {
+		return errNoEvents
+	}
+	if f := q.failure.Load(); f != nil {
+		return *f
+	}
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
+	err := q.park(ctx)
+	if err == nil && q.failure.Load() != nil {
+		q.wake() // the other waiters must return too
+	}
+	return err
+}
+
+// EndWaits makes [CQ.Wait] and [CQ.PollWait] return err whenever the queue is empty, from now
+// on. It is for a caller that knows that there will be no more completions. Remaining
+// completions can still be polled. With a nil err, waits block again. Any goroutine may call
+// EndWaits, even on a queue with SingleGoroutine.
+func (q *CQ) EndWaits(err error) {
+	if err == nil {
+		q.over.Store(nil)
+		return
+	}
+	q.over.Store(&err)
+	if q.channel != nil {
+		q.wake()
+	}
+}
+
+// look reports whether the queue has a completion. If not, it arms the queue: the next
+// completion raises an event, so a waiter that was woken in vain does not have to wake another.
+func (q *CQ) look() (ready bool, err error) {
+	if ready, err := q.ready(); ready || err != nil {
+		return ready, err
+	}
+	if over := q.over.Load(); over != nil {
+		return false, *over
+	}
+	if err := q.Arm(false); err != nil {
+		return false, err
+	}
+	return q.ready() // completions before Arm raise no event
+}
+
+func (q *CQ) park(ctx context.Context) error {
+	select {
+	case <-q.token:
+		return nil
+	case <-ctx.Done():
+		return q.waitCut(ctx)
+	case <-q.closing:
+		return ErrClosed
+	case <-q.channel.broken:
+		return q.channel.err
+	case <-q.channel.readToken:
+		return q.channel.read(ctx, q)
+	}
+}
+
+// waitCut returns the error of a wait that was ended by its ctx.
+func (q *CQ) waitCut(ctx context.Context) error {
+	return &Error{Op: "wait for a completion", Object: q.String(), Err: context.Cause(ctx)}
+}
+
+// waitOver reports whether a wait has ended, by the same conditions as park.
+func (q *CQ) waitOver(ctx context.Context) (bool, error) {
+	select {
+	case <-q.token:
+		return true, nil
+	case <-ctx.Done():
+		return true, q.waitCut(ctx)
+	case <-q.closing:
+		return true, ErrClosed
+	case <-q.channel.broken:
+		return true, q.channel.err
+	default:
+		return false, nil
+	}
+}
+
+// read reads the channel for q's waiter, which holds the read token, until an event of q
+// arrives or the wait ends. It wakes the waiters of other queues whose events arrive, and
+// returns the token.
+func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
+	ch.watch(ctx)
+	ch.reader.Store(q)
+	defer func() {
+		ch.reader.Store(nil)
+		ch.readToken <- struct{}{}
+	}()
+	for {
+		// An interrupt from here on makes the read return at once.
+		if done, err := q.waitOver(ctx); done {
+			return err
+		}
+		id, err := ch.record.read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = ch.file.SetReadDeadline(time.Time{})
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return ch.fail(q, err)
+		}
+		if id == q.id {
+			q.event()
+			return nil
+		}
+		if other, ok := ch.ctx.lookup(id).(*CQ); ok {
+			other.event()
+			other.wake()
+		}
+	}
+}
+
+// watch makes the end of ctx interrupt the reader. A reader with the same ctx as the previous
+// one reuses its watch. The last watch is stopped when the channel is closed.
+func (ch *CompChannel) watch(ctx context.Context) {
+	if ch.watched == ctx.Done() {
+		return
+	}
+	ch.unwatch()
+	ch.watched, ch.unwatch = ctx.Done(), func() {}
+	if ch.watched != nil {
+		stop := context.AfterFunc(ctx, ch.interrupt)
+		ch.unwatch = func() { stop() }
+	}
+}
+
+// fail ends the waits of all queues because reading the channel failed with err. It returns the
+// error of q's wait. The caller holds the read token.
+func (ch *CompChannel) fail(q *CQ, err error) error {
+	select {
+	case <-q.closing:
+		return ErrClosed
+	case <-ch.broken:
+		return ch.err
+	default:
+	}
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		ch.err = ErrClosed
+	case ch.ctx.isDeviceGone(err):
+		ch.err = ErrDeviceGone
+	default:
+		ch.err = ch.ctx.wrap("wait for events of", ch.String(), err, "")
+	}
+	close(ch.broken)
+	return ch.err
+}
