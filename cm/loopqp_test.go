@@ -144,17 +144,17 @@ func (q *loopQP) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 
 // The batch has room for one request, because package cm does not use batches.
 func (q *loopQP) Begin() { q.batch = uverbs.SendWR{} }
-func (q *loopQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
-	q.batch = uverbs.SendWR{WRID: wrID, Opcode: uverbs.Opcode(op.Opcode()), Flags: uverbs.SendFlags(op.Flags()),
+func (q *loopQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	q.batch = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f,
 		RemoteAddr: raddr, RKey: rkey, Imm: imm}
 }
 
-func (q *loopQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, _ uverbs.SGE) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *loopQP) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, _ uverbs.SGE) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 }
 
-func (q *loopQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, _ []byte) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *loopQP) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, _ []byte) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 }
 func (q *loopQP) SGE(uverbs.SGE)             {}
 func (q *loopQP) Inline([]byte)              {}

@@ -63,51 +63,51 @@ var errBatchOpen error = &sentinel{
 
 // Send adds a SEND.
 func (b *SendBatch) Send(wrID uint64, f SendFlags) {
-	b.impl.Op(opOf(OpSend, f), wrID, 0, 0, 0)
+	b.impl.Op(OpSend, f, wrID, 0, 0, 0)
 }
 
 // SendImm adds a SEND with immediate.
 func (b *SendBatch) SendImm(wrID uint64, f SendFlags, imm uint32) {
-	b.impl.Op(opOf(OpSendImm, f), wrID, 0, 0, imm)
+	b.impl.Op(OpSendImm, f, wrID, 0, 0, imm)
 }
 
 // Write adds an RDMA WRITE to the peer's memory at raddr.
 func (b *SendBatch) Write(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
-	b.impl.Op(opOf(OpWrite, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpWrite, f, wrID, raddr, rkey, 0)
 }
 
 // WriteImm adds an RDMA WRITE with immediate.
 func (b *SendBatch) WriteImm(wrID uint64, f SendFlags, raddr uint64, rkey, imm uint32) {
-	b.impl.Op(opOf(OpWriteImm, f), wrID, raddr, rkey, imm)
+	b.impl.Op(OpWriteImm, f, wrID, raddr, rkey, imm)
 }
 
 // Read adds an RDMA READ of the peer's memory at raddr.
 func (b *SendBatch) Read(wrID uint64, f SendFlags, raddr uint64, rkey uint32) {
-	b.impl.Op(opOf(OpRead, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpRead, f, wrID, raddr, rkey, 0)
 }
 
 // CompareSwap adds an atomic COMPARE_SWAP of the 8 bytes at raddr. It must be followed by one
 // SGE of 8 bytes, which receives the previous value.
 func (b *SendBatch) CompareSwap(wrID uint64, f SendFlags, raddr uint64, rkey uint32, compare, swap uint64) {
-	b.impl.Op(opOf(OpCompareSwap, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpCompareSwap, f, wrID, raddr, rkey, 0)
 	b.impl.Atomic(compare, swap)
 }
 
 // FetchAdd adds an atomic FETCH_ADD of the 8 bytes at raddr. It must be followed by one SGE of
 // 8 bytes, which receives the previous value.
 func (b *SendBatch) FetchAdd(wrID uint64, f SendFlags, raddr uint64, rkey uint32, add uint64) {
-	b.impl.Op(opOf(OpFetchAdd, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpFetchAdd, f, wrID, raddr, rkey, 0)
 	b.impl.Atomic(add, 0)
 }
 
 // LocalInv adds a LOCAL_INV, which invalidates the key of a type 2 window.
 func (b *SendBatch) LocalInv(wrID uint64, f SendFlags, rkey uint32) {
-	b.impl.Op(opOf(OpLocalInv, f), wrID, 0, 0, rkey)
+	b.impl.Op(OpLocalInv, f, wrID, 0, 0, rkey)
 }
 
 // SendInv adds a SEND that invalidates one of the peer's keys.
 func (b *SendBatch) SendInv(wrID uint64, f SendFlags, rkey uint32) {
-	b.impl.Op(opOf(OpSendInv, f), wrID, 0, 0, rkey)
+	b.impl.Op(OpSendInv, f, wrID, 0, 0, rkey)
 }
 
 // BindMW adds a BIND_MW. [MWBind] describes w, rkey and r.
@@ -115,47 +115,37 @@ func (b *SendBatch) BindMW(wrID uint64, f SendFlags, w *MW, rkey uint32, r MWRan
 	if b.err != nil {
 		return
 	}
-	b.q.impl.Op(opOf(OpBindMW, f), wrID, 0, 0, 0)
+	b.q.impl.Op(OpBindMW, f, wrID, 0, 0, 0)
 	b.q.impl.Bind(b.q.resolveBind(&MWBind{MW: w, RKey: rkey, MWRange: r}))
 }
 
 // Flush adds a FLUSH of n bytes at raddr.
 func (b *SendBatch) Flush(wrID uint64, f SendFlags, raddr uint64, rkey, n uint32, p Placement, s Selectivity) {
-	b.impl.Op(opOf(OpFlush, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpFlush, f, wrID, raddr, rkey, 0)
 	b.impl.Flush(n, uint8(p), uint8(s))
 }
 
 // AtomicWrite adds an ATOMIC_WRITE of the 8 bytes of value, in host order, to
 // raddr.
 func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uint32, value uint64) {
-	b.impl.Op(opOf(OpAtomicWrite, f), wrID, raddr, rkey, 0)
+	b.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
 	b.impl.Atomic(0, value)
 }
 
 // SendSGE is Send and SGE in one call, which is cheaper than two calls. The same holds for the
 // four methods below. More SGEs, and the other attributes of the operation, may follow.
 func (b *SendBatch) SendSGE(wrID uint64, f SendFlags, s SGE) {
-	b.impl.OpSGE(opOf(OpSend, f), wrID, 0, 0, 0, s)
+	b.impl.OpSGE(OpSend, f, wrID, 0, 0, s)
 }
 
 // WriteSGE is Write and SGE in one call.
 func (b *SendBatch) WriteSGE(wrID uint64, f SendFlags, raddr uint64, rkey uint32, s SGE) {
-	b.impl.OpSGE(opOf(OpWrite, f), wrID, raddr, rkey, 0, s)
+	b.impl.OpSGE(OpWrite, f, wrID, raddr, rkey, s)
 }
 
 // ReadSGE is Read and SGE in one call.
 func (b *SendBatch) ReadSGE(wrID uint64, f SendFlags, raddr uint64, rkey uint32, s SGE) {
-	b.impl.OpSGE(opOf(OpRead, f), wrID, raddr, rkey, 0, s)
-}
-
-// SendInline is Send and Inline in one call.
-func (b *SendBatch) SendInline(wrID uint64, f SendFlags, data []byte) {
-	b.impl.OpInline(opOf(OpSend, f), wrID, 0, 0, 0, noescape.Bytes(data))
-}
-
-// WriteInline is Write and Inline in one call.
-func (b *SendBatch) WriteInline(wrID uint64, f SendFlags, raddr uint64, rkey uint32, data []byte) {
-	b.impl.OpInline(opOf(OpWrite, f), wrID, raddr, rkey, 0, noescape.Bytes(data))
+	b.impl.OpSGE(OpRead, f, wrID, raddr, rkey, s)
 }
 
 // SGE adds a buffer to the latest operation.

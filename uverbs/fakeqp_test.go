@@ -107,13 +107,13 @@ func (q *fakeQP) PostRecv(wrs []RecvWR) (int, error) {
 
 func (q *fakeQP) Begin() { q.n, q.err, q.bound = 0, nil, false }
 
-func (q *fakeQP) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+func (q *fakeQP) Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	if q.n == len(q.batch) {
 		q.err = ErrQueueFull
 		return
 	}
 	q.ahs[q.n] = nil
-	q.batch[q.n] = SendWR{WRID: wrID, Opcode: Opcode(op.Opcode()), Flags: SendFlags(op.Flags()), RemoteAddr: raddr,
+	q.batch[q.n] = SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr,
 		RKey: rkey, Imm: imm}
 	q.n++
 }
@@ -156,13 +156,13 @@ func (q *fakeQP) Inline(data []byte) {
 	}
 }
 
-func (q *fakeQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s SGE) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *fakeQP) OpSGE(op Opcode, f SendFlags, wrID, raddr uint64, rkey uint32, s SGE) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 	q.SGE(s)
 }
 
-func (q *fakeQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *fakeQP) OpInline(op Opcode, f SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 	q.Inline(data)
 }
 

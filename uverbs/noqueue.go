@@ -8,7 +8,7 @@ type noQueue struct{ providerQP }
 
 var nobody providerQP = noQueue{}
 
-func (noQueue) Op(_ driver.Op, _, _ uint64, _, _ uint32) {}
+func (noQueue) Op(_ Opcode, _ SendFlags, _, _ uint64, _, _ uint32) {}
 
 func (noQueue) Atomic(uint64, uint64) {}
 
@@ -20,9 +20,9 @@ func (noQueue) SGE(SGE) {}
 
 func (noQueue) Inline([]byte) {}
 
-func (noQueue) OpSGE(_ driver.Op, _, _ uint64, _, _ uint32, _ SGE) {}
+func (noQueue) OpSGE(_ Opcode, _ SendFlags, _, _ uint64, _ uint32, _ SGE) {}
 
-func (noQueue) OpInline(_ driver.Op, _, _ uint64, _, _ uint32, _ []byte) {}
+func (noQueue) OpInline(_ Opcode, _ SendFlags, _, _ uint64, _ uint32, _ []byte) {}
 
 func (noQueue) UDAddr(*driver.AH, uint32, uint32) {}
 

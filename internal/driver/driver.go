@@ -3,28 +3,30 @@ package driver
 import "github.com/goverbs/goverbs/internal/ioctl"
 
 // A Provider opens devices of one kernel driver.
-type Provider[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC any] interface {
+type Provider[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] interface {
 	Driver
 	// Open creates the kernel context with one call of get and sets up the provider's
 	// own resources.
-	Open(dev *ioctl.Device, get Command) (Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC], error)
+	Open(dev *ioctl.Device, get Command) (Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC], error)
 }
 
 // An Importer is a [Provider] whose contexts can be shared.
-type Importer[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC any] interface {
+type Importer[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] interface {
 	// Import sets up the provider's part of an existing context of the kernel. One
 	// call of query, which has no input, returns what Open gets in the reply of its
 	// command.
-	Import(dev *ioctl.Device, query Command) (Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC], error)
+	Import(dev *ioctl.Device, query Command) (Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC], error)
 }
 
 // A Context is a provider's part of a uverbs.Context.
-type Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC any] interface {
+type Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] interface {
 	AllocPD(alloc Command) (Reply, error)
 	CreateCQ(cfg *CQConfig, create CQCommand) (CQ[WC], Reply, error)
 	// CreateQP creates the queues of a QP. For an XRCRecv QP and a QP with RSS, which
 	// have no queues, it returns nil.
-	CreateQP(cfg *QPConfig, env *QPEnv[SendWR, RecvWR], create Command) (QP[SendWR, RecvWR, SGE], Reply, error)
+	CreateQP(
+		cfg *QPConfig, env *QPEnv[SendWR, RecvWR], create Command,
+	) (QP[SendWR, RecvWR, SGE, Opcode, SendFlags], Reply, error)
 	// CreateSRQ returns in the reply the number of receives that the queue can hold.
 	CreateSRQ(cfg *SRQConfig, create Command) (SRQ[RecvWR], Reply, error)
 	// CreateAH stores the address vector in av. Posts to the address copy it into
@@ -58,7 +60,7 @@ type CQ[WC any] interface {
 }
 
 // A QP is a provider's part of a uverbs.QP.
-type QP[SendWR, RecvWR, SGE any] interface {
+type QP[SendWR, RecvWR, SGE, Opcode, SendFlags any] interface {
 	// PostSend posts wrs in order. If there is an error, n is the index of the
 	// request that was refused. The requests before it have been posted and submitted
 	// to the device.
@@ -73,10 +75,10 @@ type QP[SendWR, RecvWR, SGE any] interface {
 	// operation that was added last. Submit returns the first error and then posts
 	// nothing of the batch. Abort drops the batch.
 	Begin()
-	// Op adds an operation. The opcode of op is one of the constants. imm is the
-	// immediate data, or the key to invalidate. BIND_MW must be followed by Bind,
-	// FLUSH by Flush, and the atomics and ATOMIC_WRITE by Atomic.
-	Op(op Op, wrID, raddr uint64, rkey, imm uint32)
+	// Op adds an operation. op is one of the constants. imm is the immediate data, or
+	// the key to invalidate. BIND_MW must be followed by Bind, FLUSH by Flush, and the
+	// atomics and ATOMIC_WRITE by Atomic.
+	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
 	Atomic(compareAdd, swap uint64)
 	// Bind names the window and the region, or the error of resolving them.
 	Bind(b Bind, err error)
@@ -84,9 +86,10 @@ type QP[SendWR, RecvWR, SGE any] interface {
 	Flush(n uint32, placement, selectivity uint8)
 	SGE(s SGE)
 	Inline(data []byte)
-	// OpSGE is Op and SGE in one call. OpInline is Op and Inline.
-	OpSGE(op Op, wrID, raddr uint64, rkey, imm uint32, s SGE)
-	OpInline(op Op, wrID, raddr uint64, rkey, imm uint32, data []byte)
+	// OpSGE is Op, with imm 0, and SGE in one call. OpInline is Op and Inline. All
+	// arguments fit in registers.
+	OpSGE(op Opcode, f SendFlags, wrID, raddr uint64, rkey uint32, s SGE)
+	OpInline(op Opcode, f SendFlags, wrID, raddr uint64, rkey uint32, data []byte)
 	// UDAddr names the destination of a datagram. ah may be nil or unfit.
 	UDAddr(ah *AH, qpn, qkey uint32)
 	RemoteSRQ(srqn uint32)

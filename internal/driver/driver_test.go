@@ -65,16 +65,6 @@ func TestAHFor(t *testing.T) {
 	}
 }
 
-func TestOp(t *testing.T) {
-	for op := range 256 {
-		for _, f := range []uint8{0, 1, 0x80, 0xff} {
-			if o := OpOf(uint8(op), f); o.Opcode() != uint8(op) || o.Flags() != f {
-				t.Errorf("%d with flags %#x becomes %d with flags %#x", op, f, o.Opcode(), o.Flags())
-			}
-		}
-	}
-}
-
 func TestPinned(t *testing.T) {
 	if err := Pinned(nil, 5); err != nil {
 		t.Error(err)

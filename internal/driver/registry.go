@@ -21,7 +21,9 @@ var registry struct {
 
 // Register registers a provider. Providers call it from init. It panics if the
 // driver already has one.
-func Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC any](p Provider[QPConfig, AHAttr, SendWR, RecvWR, SGE, WC]) {
+func Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any](
+	p Provider[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC],
+) {
 	registry.Lock()
 	defer registry.Unlock()
 	id := p.DriverID()

@@ -2,19 +2,6 @@ package driver
 
 import "sync/atomic"
 
-// An Op is an opcode and its flags. It is one word so that all arguments of OpSGE
-// and OpInline fit in registers.
-type Op uint32
-
-// OpOf returns the Op of a uverbs.Opcode and uverbs.SendFlags.
-func OpOf(opcode, flags uint8) Op { return Op(opcode) | Op(flags)<<8 }
-
-// Opcode returns the opcode.
-func (o Op) Opcode() uint8 { return uint8(o) }
-
-// Flags returns the flags.
-func (o Op) Flags() uint8 { return uint8(o >> 8) }
-
 // A Bind is an OpBindMW request in the kernel's terms.
 type Bind struct {
 	Type2        bool // the window is of type 2

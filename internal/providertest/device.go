@@ -157,8 +157,8 @@ func (q *deviceQP) UDAddr(*driver.AH, uint32, uint32) {
 func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
 
-func (q *deviceQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
-	switch f := flagsOf(op); opcodeOf(op) {
+func (q *deviceQP) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	switch op {
 	case uverbs.OpSend:
 		q.b.SendSGE(wrID, f, s)
 	case uverbs.OpWrite:
@@ -166,19 +166,19 @@ func (q *deviceQP) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s u
 	case uverbs.OpRead:
 		q.b.ReadSGE(wrID, f, raddr, rkey, s)
 	default:
-		q.Op(op, wrID, raddr, rkey, imm)
+		q.Op(op, f, wrID, raddr, rkey, 0)
 		q.SGE(s)
 	}
 }
 
-func (q *deviceQP) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
-	switch f := flagsOf(op); opcodeOf(op) {
+func (q *deviceQP) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	switch op {
 	case uverbs.OpSend:
 		q.b.SendInline(wrID, f, data)
 	case uverbs.OpWrite:
 		q.b.WriteInline(wrID, f, raddr, rkey, data)
 	default:
-		q.Op(op, wrID, raddr, rkey, imm)
+		q.Op(op, f, wrID, raddr, rkey, 0)
 		q.Inline(data)
 	}
 }
@@ -187,8 +187,7 @@ func (q *deviceQP) RemoteSRQ(srqn uint32) { q.b.RemoteSRQ(srqn) }
 func (q *deviceQP) Submit() error         { return q.b.Submit() }
 func (q *deviceQP) Abort()                { q.b.Abort() }
 
-func (q *deviceQP) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
-	op, f := opcodeOf(o), flagsOf(o)
+func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	switch op {
 	case uverbs.OpSend:
 		q.b.Send(wrID, f)
@@ -210,9 +209,6 @@ func (q *deviceQP) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 		q.b.Send(wrID, 1<<7)
 	}
 }
-
-func opcodeOf(o driver.Op) uverbs.Opcode   { return uverbs.Opcode(o.Opcode()) }
-func flagsOf(o driver.Op) uverbs.SendFlags { return uverbs.SendFlags(o.Flags()) }
 
 // Reset moves the QP through RESET to RTS.
 func (q *deviceQP) Reset() error {

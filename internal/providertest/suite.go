@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -103,16 +102,16 @@ func batch(t *testing.T, r *Rig) {
 	r.recv(t, uverbs.RecvWR{WRID: 10, SGL: []uverbs.SGE{r.sge(1000, 64)}})
 	q := r.QP
 	q.Begin()
-	q.Op(provider.OpOf(uverbs.OpWrite, 0), 1, r.Addr+2000, r.RKey, 0)
+	q.Op(uverbs.OpWrite, 0, 1, r.Addr+2000, r.RKey, 0)
 	q.SGE(r.sge(0, 5))
 	q.SGE(r.sge(5, 11))
-	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 2, r.Addr+3000, r.RKey, 0)
+	q.Op(uverbs.OpWrite, uverbs.Signaled, 2, r.Addr+3000, r.RKey, 0)
 	q.Inline([]byte("inline"))
-	q.Op(provider.OpOf(uverbs.OpRead, uverbs.Signaled), 3, r.Addr, r.RKey, 0)
+	q.Op(uverbs.OpRead, uverbs.Signaled, 3, r.Addr, r.RKey, 0)
 	q.SGE(r.sge(4000, 16))
-	q.Op(provider.OpOf(uverbs.OpSendImm, 0), 4, 0, 0, 77)
+	q.Op(uverbs.OpSendImm, 0, 4, 0, 0, 77)
 	q.SGE(r.sge(0, 16))
-	q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 5, r.Addr, r.RKey, 0) // no data
+	q.Op(uverbs.OpWrite, uverbs.Signaled, 5, r.Addr, r.RKey, 0) // no data
 	if err := q.Submit(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +137,7 @@ func batch(t *testing.T, r *Rig) {
 func batchDropped(t *testing.T, r *Rig) {
 	q := r.QP
 	add := func(id uint64, n int) {
-		q.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), id, r.Addr+2000, r.RKey, 0)
+		q.Op(uverbs.OpWrite, uverbs.Signaled, id, r.Addr+2000, r.RKey, 0)
 		for range n {
 			q.SGE(r.sge(0, 1))
 		}
@@ -150,9 +149,9 @@ func batchDropped(t *testing.T, r *Rig) {
 		spoil func()
 		want  error
 	}{
-		"opcode": {func() { q.Op(provider.OpOf(13, 0), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"flag":   {func() { q.Op(provider.OpOf(uverbs.OpSend, 1<<7), 0, 0, 0, 0) }, uverbs.ErrOpcode},
-		"inline READ": {func() { q.Op(provider.OpOf(uverbs.OpRead, 0), 0, 0, 0, 0); q.Inline([]byte{1}) },
+		"opcode": {func() { q.Op(13, 0, 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"flag":   {func() { q.Op(uverbs.OpSend, 1<<7, 0, 0, 0, 0) }, uverbs.ErrOpcode},
+		"inline READ": {func() { q.Op(uverbs.OpRead, 0, 0, 0, 0, 0); q.Inline([]byte{1}) },
 			uverbs.ErrOpcode},
 		"inline + SGE":  {func() { q.Inline([]byte{1}) }, uverbs.ErrOpcode},
 		"SGEs":          {func() { add(3, r.Cap.MaxSendSGE+1) }, uverbs.ErrTooManySGEs},

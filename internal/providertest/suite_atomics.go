@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -59,13 +58,13 @@ func atomicsBatch(t *testing.T, r *Rig) {
 	for lap := range uint64(3 * r.Cap.MaxSendWR) { // around the ring
 		q := r.QP
 		q.Begin()
-		q.Op(provider.OpOf(uverbs.OpFetchAdd, 0), 1, r.Addr+target, r.RKey, 0)
+		q.Op(uverbs.OpFetchAdd, 0, 1, r.Addr+target, r.RKey, 0)
 		q.Atomic(10, 0)
 		q.SGE(r.sge(answer, 8))
-		q.Op(provider.OpOf(uverbs.OpCompareSwap, 0), 2, r.Addr+target, r.RKey, 0)
+		q.Op(uverbs.OpCompareSwap, 0, 2, r.Addr+target, r.RKey, 0)
 		q.Atomic(10*lap+10, 10*lap+1)
 		q.SGE(r.sge(answer+8, 8))
-		q.Op(provider.OpOf(uverbs.OpFetchAdd, uverbs.Signaled), lap, r.Addr+target, r.RKey, 0)
+		q.Op(uverbs.OpFetchAdd, uverbs.Signaled, lap, r.Addr+target, r.RKey, 0)
 		q.Atomic(9, 0)
 		q.SGE(r.sge(answer+16, 8))
 		if err := q.Submit(); err != nil {
@@ -96,13 +95,13 @@ func atomicsBad(t *testing.T, r *Rig) {
 		r.done(t, 1)
 		for _, last := range []bool{false, true} {
 			r.QP.Begin()
-			r.QP.Op(provider.OpOf(uverbs.OpFetchAdd, uverbs.Signaled), 2, r.Addr+target, r.RKey, 0)
+			r.QP.Op(uverbs.OpFetchAdd, uverbs.Signaled, 2, r.Addr+target, r.RKey, 0)
 			r.QP.Atomic(1, 0)
 			for _, s := range sgl {
 				r.QP.SGE(s)
 			}
 			if !last {
-				r.QP.Op(provider.OpOf(uverbs.OpSend, uverbs.Signaled), 3, 0, 0, 0)
+				r.QP.Op(uverbs.OpSend, uverbs.Signaled, 3, 0, 0, 0)
 			}
 			if err := r.QP.Submit(); !errors.Is(err, uverbs.ErrAtomicSize) {
 				t.Errorf("%s: Submit: %v, want %v", name, err, uverbs.ErrAtomicSize)

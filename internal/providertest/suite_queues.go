@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -78,7 +77,7 @@ func reset(t *testing.T, r *Rig) {
 			r.send(t, send, send, send) // wait for a receive
 			r.outstanding(t, 3)
 			r.QP.Begin()
-			r.QP.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			r.QP.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 			r.QP.Abort()
 		} else {
 			r.recv(t, recvs[:5]...)
@@ -159,7 +158,7 @@ func nothingAllocated(t *testing.T, r *Rig) {
 			got += r.take(t, wcs[got:])
 		}
 		r.QP.Begin()
-		r.QP.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), 4, r.Addr, r.RKey, 0)
+		r.QP.Op(uverbs.OpWrite, uverbs.Signaled, 4, r.Addr, r.RKey, 0)
 		r.QP.Inline(data)
 		if err := r.QP.Submit(); err != nil {
 			t.Fatal(err)

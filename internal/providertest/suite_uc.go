@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -40,12 +39,12 @@ func ucBatch(t *testing.T, r *Rig) {
 		r.recv(t, uverbs.RecvWR{WRID: 10, SGL: []uverbs.SGE{r.sge(1000, 64)}}, uverbs.RecvWR{WRID: 11})
 		q := r.QP
 		q.Begin()
-		q.Op(provider.OpOf(uverbs.OpWrite, 0), 1, r.Addr+2000, r.RKey, 0)
+		q.Op(uverbs.OpWrite, 0, 1, r.Addr+2000, r.RKey, 0)
 		q.SGE(r.sge(0, 5))
 		q.SGE(r.sge(5, 11))
-		q.Op(provider.OpOf(uverbs.OpSendImm, 0), 2, 0, 0, 77)
+		q.Op(uverbs.OpSendImm, 0, 2, 0, 0, 77)
 		q.SGE(r.sge(0, 16))
-		q.Op(provider.OpOf(uverbs.OpWriteImm, uverbs.Signaled), lap, r.Addr+3000, r.RKey, 78)
+		q.Op(uverbs.OpWriteImm, uverbs.Signaled, lap, r.Addr+3000, r.RKey, 78)
 		q.Inline([]byte("inline"))
 		if err := q.Submit(); err != nil {
 			t.Fatal(err)
@@ -77,7 +76,7 @@ func ucRefused(t *testing.T, r *Rig) {
 		}
 		r.done(t, 1)
 		r.QP.Begin()
-		r.QP.Op(provider.OpOf(op, 0), 2, r.Addr, r.RKey, 0)
+		r.QP.Op(op, 0, 2, r.Addr, r.RKey, 0)
 		r.QP.SGE(r.sge(0, 8))
 		if err := r.QP.Submit(); !errors.Is(err, uverbs.ErrOpcode) {
 			t.Errorf("%s: Submit: %v, want %v", name, err, uverbs.ErrOpcode)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -62,11 +61,11 @@ func udBatch(t *testing.T, r *Rig) {
 		r.hear(t, 2, 20000)
 		q := r.QP
 		q.Begin()
-		q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+		q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 		r.udAddr(r.AH, r.QPN, r.QKey)
 		q.SGE(r.sge(0, 2))
 		q.SGE(r.sge(2, 3))
-		q.Op(provider.OpOf(uverbs.OpSendImm, uverbs.Signaled), lap, 0, 0, 5)
+		q.Op(uverbs.OpSendImm, uverbs.Signaled, lap, 0, 0, 5)
 		q.Inline([]byte("inline"))
 		r.udAddr(r.AH, r.QPN, r.QKey)
 		if err := q.Submit(); err != nil {
@@ -122,7 +121,7 @@ func udBadRequest(t *testing.T, r *Rig) {
 func udBatchDropped(t *testing.T, r *Rig) {
 	q := r.QP
 	add := func(wr *uverbs.SendWR) {
-		q.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, 0, 0, 0)
+		q.Op(wr.Opcode, wr.Flags, wr.WRID, 0, 0, 0)
 		if wr.AH != nil {
 			r.udAddr(wr.AH, wr.QPN, wr.QKey)
 		}
@@ -159,7 +158,7 @@ func udReset(t *testing.T, r *Rig) {
 	for range 3 {
 		r.hear(t, 1, 10000)
 		r.QP.Begin()
-		r.QP.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+		r.QP.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 		r.QP.Abort()
 		check(t, r.QP.Reset())
 		r.hear(t, 2, 10000)
@@ -182,7 +181,7 @@ func udNothingAllocated(t *testing.T, r *Rig) {
 		}
 		r.recv(t, recvs[:1]...)
 		r.QP.Begin()
-		r.QP.Op(provider.OpOf(uverbs.OpSend, uverbs.Signaled), 4, 0, 0, 0)
+		r.QP.Op(uverbs.OpSend, uverbs.Signaled, 4, 0, 0, 0)
 		r.udAddr(r.AH, r.QPN, r.QKey)
 		r.QP.SGE(wrs[0].SGL[0])
 		if err := r.QP.Submit(); err != nil {

@@ -68,14 +68,14 @@ func BenchmarkPost(b *testing.B) {
 
 // add adds a WRITE to a batch with one call or two.
 func add(q provider.QP, calls int, wr *uverbs.SendWR) {
-	op := provider.OpOf(uverbs.OpWrite, uverbs.Signaled)
+	const op, f = uverbs.OpWrite, uverbs.Signaled
 	switch inline := len(wr.Inline) > 0; {
 	case calls == 1 && inline:
-		q.OpInline(op, 1, 0x2000, 8, 0, wr.Inline)
+		q.OpInline(op, f, 1, 0x2000, 8, wr.Inline)
 	case calls == 1:
-		q.OpSGE(op, 1, 0x2000, 8, 0, wr.SGL[0])
+		q.OpSGE(op, f, 1, 0x2000, 8, wr.SGL[0])
 	default:
-		q.Op(op, 1, 0x2000, 8, 0)
+		q.Op(op, f, 1, 0x2000, 8, 0)
 		if inline {
 			q.Inline(wr.Inline)
 		} else {

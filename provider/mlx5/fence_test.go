@@ -3,7 +3,6 @@ package mlx5
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -17,13 +16,13 @@ func TestFenceOutlivesRefusedRequests(t *testing.T) {
 		"inline too long": func(b *bench) error { return second(b.PostSend([]uverbs.SendWR{{Inline: make([]byte, 4096)}})) },
 		"an aborted batch": func(b *bench) error {
 			b.Begin()
-			b.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			b.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 			b.Abort()
 			return uverbs.ErrState
 		},
 		"a refused batch": func(b *bench) error {
 			b.Begin()
-			b.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			b.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 			for range 3 {
 				b.SGE(sge)
 			}

@@ -35,9 +35,9 @@ func (q *qp) Begin() { q.sq.begin() }
 // send_fast_unsafe.go.
 
 //go:noinline
-func (q *qp) opRest(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+func (q *qp) opRest(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	if q.sq.close() {
-		q.sq.start(op, wrID, raddr, rkey, imm)
+		q.sq.start(op, f, wrID, raddr, rkey, imm)
 	}
 	runtime.KeepAlive(q)
 }
@@ -55,14 +55,14 @@ func (q *qp) inlineRest(data []byte) {
 }
 
 //go:noinline
-func (q *qp) opSGERest(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
-	q.opRest(op, wrID, raddr, rkey, imm)
+func (q *qp) opSGERest(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
+	q.opRest(op, f, wrID, raddr, rkey, 0)
 	q.sgeRest(sge)
 }
 
 //go:noinline
-func (q *qp) opInlineRest(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
-	q.opRest(op, wrID, raddr, rkey, imm)
+func (q *qp) opInlineRest(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.opRest(op, f, wrID, raddr, rkey, 0)
 	q.inlineRest(data)
 }
 

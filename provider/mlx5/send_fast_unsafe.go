@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -20,17 +19,14 @@ import (
 // order in which they arrive. This keeps the number of live values small and makes a request a
 // third cheaper. Indices are masked: see views_unsafe.go.
 
-// fastOps has the bits of the operations and flags that the fast path handles.
-const fastOps = driver.Op(0x0f) | driver.Op(callerFlags)<<8
-
 // Op implements driver.QP.
 //
 //go:nosplit
-func (q *qp) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
+func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	s := &q.sq
 	w, head := s.words[op&15], s.head
-	if head == s.limit || op&^fastOps != 0 || w&wordRare != 0 {
-		q.opRest(op, wrID, raddr, rkey, imm)
+	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 {
+		q.opRest(op, f, wrID, raddr, rkey, imm)
 		return
 	}
 	cur := s.cur
@@ -41,7 +37,7 @@ func (q *qp) Op(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
 	b := (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[2] = bits.ReverseBytes64(raddr)
 	b[3] = uint64(bits.ReverseBytes32(rkey))
-	ctrl, data := s.flags[op>>8&7], i*blockSize+dataRemote
+	ctrl, data := s.flags[f], i*blockSize+dataRemote
 	if int64(w) < 0 {
 		if w&wordImm != 0 {
 			ctrl |= bits.ReverseBytes64(uint64(imm))
@@ -82,7 +78,7 @@ func (q *qp) Inline(data []byte) {
 	at, n := r.data, len(data)
 	size := uint32(inlineHeader+n+segmentSize-1) / segmentSize
 	end := (at + size*segmentSize - 1) / blockSize
-	if r.state != requestEmpty || uint(n-1) >= uint(s.maxInline) || end > s.mask || uverbs.Opcode(r.named.Opcode()) == uverbs.OpRead {
+	if r.state != requestEmpty || uint(n-1) >= uint(s.maxInline) || end > s.mask || r.named == uverbs.OpRead {
 		q.inlineRest(data)
 		return
 	}
@@ -102,11 +98,11 @@ func (q *qp) Inline(data []byte) {
 // OpSGE implements driver.QP.
 //
 //go:nosplit
-func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverbs.SGE) {
+func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
 	s := &q.sq
 	w, head := s.words[op&15], s.head
-	if head == s.limit || op&^fastOps != 0 || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 {
-		q.opSGERest(op, wrID, raddr, rkey, imm, sge)
+	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 {
+		q.opSGERest(op, f, wrID, raddr, rkey, sge)
 		return
 	}
 	s.request.state, s.request.named, s.request.length = requestOneSGE, op, sge.Length
@@ -117,17 +113,14 @@ func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverb
 	b := (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[2] = bits.ReverseBytes64(raddr)
 	b[3] = uint64(bits.ReverseBytes32(rkey))
-	ctrl, g := s.flags[op>>8&7], (*segment)(unsafe.Add(unsafe.Pointer(b), dataRemote))
-	if int64(w) < 0 {
-		if w&wordImm != 0 {
-			ctrl |= bits.ReverseBytes64(uint64(imm))
-		}
+	g := (*segment)(unsafe.Add(unsafe.Pointer(b), dataRemote))
+	if int64(w) < 0 { // wordUncommon is set
 		if w&wordLocal != 0 {
 			g = (*segment)(unsafe.Add(unsafe.Pointer(b), dataLocal))
 		}
 		w &= wordPlain
 	}
-	b[1] = ctrl
+	b[1] = s.flags[f]
 	g[0] = bits.ReverseBytes64(uint64(sge.Length)<<32 | uint64(sge.LKey))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
@@ -137,31 +130,30 @@ func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, sge uverb
 // OpInline implements driver.QP.
 //
 //go:nosplit
-func (q *qp) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
+func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
 	s := &q.sq
-	n, i, head := len(data), s.cur&s.mask, s.head
-	w := s.words[op&15]
-	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || op&^fastOps != 0 || w&wordNotInline != 0 {
-		q.opInlineRest(op, wrID, raddr, rkey, imm, data)
+	w, n, i := s.words[op&15], len(data), s.cur&s.mask
+	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || s.head == s.limit || int(f) >= len(s.flags) ||
+		w&wordNotInline != 0 {
+		q.opInlineRest(op, f, wrID, raddr, rkey, data)
 		return
 	}
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
-	s.request.state, s.head = requestInlined, head+1
+	note.meta = s.metas[op&15]
 	b := (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	b[1] = s.flags[f]
 	b[2] = bits.ReverseBytes64(raddr)
 	b[3] = uint64(bits.ReverseBytes32(rkey))
-	ctrl, g := s.flags[op>>8&7], unsafe.Add(unsafe.Pointer(b), dataRemote)
-	if int64(w) < 0 {
-		if w&wordImm != 0 {
-			ctrl |= bits.ReverseBytes64(uint64(imm))
-		}
+	head := s.head + 1
+	note.wrID, note.end = wrID, head
+	s.request.state, s.head = requestInlined, head
+	g := unsafe.Add(unsafe.Pointer(b), dataRemote)
+	if int64(w) < 0 { // wordUncommon is set
 		if w&wordLocal != 0 {
 			g = unsafe.Add(unsafe.Pointer(b), dataLocal)
 		}
 		w &= wordPlain
 	}
-	b[1] = ctrl
 	w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
 	cur := s.cur
 	s.last, s.cur = cur, cur+uint32(w&wordSize+perBlock-1)/perBlock

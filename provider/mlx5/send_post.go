@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
@@ -137,11 +136,10 @@ func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 // encode encodes one request of any kind.
 func (q *qp) encode(wr *uverbs.SendWR) error {
 	s := &q.sq
-	op := provider.OpOf(wr.Opcode, wr.Flags)
-	if len(wr.SGL) == 1 && len(wr.Inline) == 0 && op&^fastOps == 0 && s.words[op&15]&wordRare == 0 {
-		q.OpSGE(op, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Imm, wr.SGL[0])
+	if len(wr.SGL) == 1 && len(wr.Inline) == 0 && wr.Opcode < 16 && s.words[wr.Opcode]&(wordRare|wordImm) == 0 {
+		q.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 	} else {
-		s.encodeAny(op, wr)
+		s.encodeAny(wr)
 	}
 	if !s.close() {
 		s.request.state = requestClosed
@@ -152,12 +150,12 @@ func (q *qp) encode(wr *uverbs.SendWR) error {
 }
 
 // encodeAny begins a request of any kind and adds all that wr names.
-func (s *sendQueue) encodeAny(op driver.Op, wr *uverbs.SendWR) {
+func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 	imm := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		imm = wr.InvalidateRKey
 	}
-	s.start(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm)
+	s.start(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, imm)
 	r := &s.request
 	if r.state == requestFailed {
 		return

@@ -12,7 +12,7 @@ type request struct {
 	err   error // of requestFailed
 
 	// Left by the fast path for open.
-	named  driver.Op
+	named  uverbs.Opcode
 	data   uint32 // requestEmpty: where its data goes, in bytes of the ring
 	length uint32 // requestOneSGE: of its SGE
 
@@ -58,10 +58,9 @@ func (s *sendQueue) fail(err error) {
 }
 
 // start begins a request of any kind. The request before it must be closed.
-func (s *sendQueue) start(op driver.Op, wrID, raddr uint64, rkey, imm uint32) {
-	r, f := &s.request, uverbs.SendFlags(op.Flags())
-	o := s.ops[op&15]
-	if op.Opcode() >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
+func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	r, o := &s.request, s.ops[op&15]
+	if op >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
 		s.fail(uverbs.ErrOpcode)
 		return
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -76,23 +75,22 @@ func build(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		ex = wr.InvalidateRKey
 	}
-	b.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+	b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
 	buildRest(b, wr, bind)
 }
 
-// buildOnce is build with the calls that also pass the data, for requests that have one.
+// buildOnce is build with the calls that also pass the data, for requests that have data, and no immediate data or key.
 func buildOnce(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
-	imm := wr.Imm
-	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
-		imm = wr.InvalidateRKey
-	}
-	rest, op := *wr, provider.OpOf(wr.Opcode, wr.Flags)
+	rest := *wr
 	switch {
+	case b.sq.ops[wr.Opcode]&(imm32|key) != 0:
+		build(b, wr, bind)
+		return
 	case wr.Inline != nil:
-		b.OpInline(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm, wr.Inline)
+		b.OpInline(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
 		rest.Inline = nil
 	case len(wr.SGL) > 0:
-		b.OpSGE(op, wr.WRID, wr.RemoteAddr, wr.RKey, imm, wr.SGL[0])
+		b.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	default:
 		build(b, wr, bind)
@@ -271,7 +269,7 @@ func TestRequestBytes(t *testing.T) {
 			typ = uverbs.MWType2
 		}
 		b.Begin()
-		b.Op(provider.OpOf(uverbs.OpBindMW, uverbs.Signaled), 1, 0, 0, 0)
+		b.Op(uverbs.OpBindMW, uverbs.Signaled, 1, 0, 0, 0)
 		b.Bind(bind, nil)
 		check(t, b.Submit())
 		show(fmt.Sprintf("BIND_MW of type %d, access %v, %d bytes", typ, uverbs.Access(bind.Access), bind.Length), cur)

@@ -28,8 +28,8 @@ func (q *qp) Begin() {
 	q.sq.batch = batch{next: q.sq.cur}
 }
 
-func (q *qp) Op(o driver.Op, wrID, raddr uint64, rkey, imm uint32) {
-	s, op, f := &q.sq, uverbs.Opcode(o.Opcode()), uverbs.SendFlags(o.Flags())
+func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	s := &q.sq
 	b := &s.batch
 	if b.err != nil {
 		return
@@ -136,14 +136,14 @@ func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 }
 
 // OpSGE implements driver.QP.
-func (q *qp) OpSGE(op driver.Op, wrID, raddr uint64, rkey, imm uint32, s uverbs.SGE) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 	q.SGE(s)
 }
 
 // OpInline implements driver.QP.
-func (q *qp) OpInline(op driver.Op, wrID, raddr uint64, rkey, imm uint32, data []byte) {
-	q.Op(op, wrID, raddr, rkey, imm)
+func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.Op(op, f, wrID, raddr, rkey, 0)
 	q.Inline(data)
 }
 

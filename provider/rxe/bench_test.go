@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -68,7 +67,7 @@ func datagramPaths(t testing.TB) []path {
 	}}, {"Batch/ud/32", n, func() {
 		bq.Begin()
 		for i := range n {
-			bq.Op(provider.OpOf(uverbs.OpSend, uverbs.Signaled), uint64(i), 0, 0, 0)
+			bq.Op(uverbs.OpSend, uverbs.Signaled, uint64(i), 0, 0, 0)
 			udAddr(bq, ah, qpn, qkey)
 			bq.SGE(uverbs.SGE{Addr: base, Length: 32, LKey: lkey})
 		}
@@ -106,7 +105,7 @@ func hotPaths(t testing.TB) []path {
 			paths = append(paths, path{"Batch/" + kind + "/" + strconv.Itoa(n), n, func() {
 				bq.Begin()
 				for i := range n {
-					bq.Op(provider.OpOf(uverbs.OpWrite, uverbs.Signaled), uint64(i), base, rkey, 0)
+					bq.Op(uverbs.OpWrite, uverbs.Signaled, uint64(i), base, rkey, 0)
 					if inline {
 						bq.Inline(data)
 					} else {

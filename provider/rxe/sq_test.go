@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -152,7 +151,7 @@ func TestSendWQEBytes(t *testing.T) {
 
 // addToBatch adds wr to the batch.
 func addToBatch(q *qp, wr *uverbs.SendWR) {
-	q.Op(provider.OpOf(wr.Opcode, wr.Flags), wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
+	q.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(q.sq.ops.traits(wr.Opcode, 0), wr))
 	switch wr.Opcode {
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpAtomicWrite:
 		q.Atomic(wr.CompareAdd, wr.Swap)
@@ -335,24 +334,24 @@ func TestBatchMisuse(t *testing.T) {
 		"SGE before an operation":    func(q *qp) { q.SGE(sge(0, 1)) },
 		"Inline before an operation": func(q *qp) { q.Inline([]byte{1}) },
 		"SGE after Inline": func(q *qp) {
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 			q.Inline([]byte{1})
 			q.SGE(sge(0, 1))
 		},
 		"Inline after SGE": func(q *qp) {
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 			q.SGE(sge(0, 1))
 			q.Inline([]byte{1})
 		},
-		"Flush of no FLUSH": func(q *qp) { q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Flush(1, 1, 0) },
+		"Flush of no FLUSH": func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Flush(1, 1, 0) },
 		"Bind of no BIND_MW": func(q *qp) {
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 			q.Bind(driver.Bind{}, nil)
 		},
 		"operands before any":   func(q *qp) { q.Atomic(1, 2) },
-		"operands of no atomic": func(q *qp) { q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0); q.Atomic(1, 2) },
+		"operands of no atomic": func(q *qp) { q.Op(uverbs.OpSend, 0, 0, 0, 0, 0); q.Atomic(1, 2) },
 		"Inline twice": func(q *qp) {
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 			q.Inline([]byte{1})
 			q.Inline([]byte{1})
 		},
@@ -374,10 +373,10 @@ func TestBatchFirstError(t *testing.T) {
 	}{{99, uverbs.ErrOpcode}, {uverbs.OpSend, uverbs.ErrRange}} {
 		k, q, _ := newKernel(t, goldenCap, 15)
 		q.Begin()
-		q.Op(provider.OpOf(c.op, 0), 0, 0, 0, 0)
-		q.Op(provider.OpOf(uverbs.OpBindMW, 0), 0, 0, 0, 0)
+		q.Op(c.op, 0, 0, 0, 0, 0)
+		q.Op(uverbs.OpBindMW, 0, 0, 0, 0, 0)
 		q.Bind(driver.Bind{}, uverbs.ErrRange)
-		q.Op(provider.OpOf(uverbs.OpSend, 0), 0, 0, 0, 0)
+		q.Op(uverbs.OpSend, 0, 0, 0, 0, 0)
 		if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 0 {
 			t.Errorf("%v, then a bad bind: %v, want %v", c.op, err, c.want)
 		}
@@ -387,7 +386,7 @@ func TestBatchFirstError(t *testing.T) {
 func TestAbort(t *testing.T) {
 	k, q, _ := newKernel(t, goldenCap, 15)
 	q.Begin()
-	q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+	q.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 	q.Abort()
 	if err := q.Submit(); err != nil || k.sq.count() != 0 || k.rung != 0 {
 		t.Errorf("after Abort: %v, %d published, %d doorbells", err, k.sq.count(), k.rung)

@@ -139,13 +139,13 @@ func TestBatchWithoutAddress(t *testing.T) {
 	k, q, _ := newDatagramKernel(t, goldenCap, 15)
 	ah := testAH(t, ahNum)
 	for name, build := range map[string]func(){
-		"last": func() { q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0) },
+		"last": func() { q.Op(uverbs.OpSend, 0, 1, 0, 0, 0) },
 		"first": func() {
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
-			q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+			q.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 			udAddr(q, ah, 1, 1)
 		},
-		"nil address": func() { q.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0); udAddr(q, nil, 1, 1) },
+		"nil address": func() { q.Op(uverbs.OpSend, 0, 1, 0, 0, 0); udAddr(q, nil, 1, 1) },
 	} {
 		q.Begin()
 		build()
@@ -155,7 +155,7 @@ func TestBatchWithoutAddress(t *testing.T) {
 	}
 	rc, rq, _ := newKernel(t, goldenCap, 15)
 	rq.Begin()
-	rq.Op(provider.OpOf(uverbs.OpSend, 0), 1, 0, 0, 0)
+	rq.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 	udAddr(rq, ah, 1, 1)
 	if err := rq.Submit(); !errors.Is(err, uverbs.ErrOpcode) || rc.sq.count() != 0 {
 		t.Errorf("an address on an RC QP: %v", err)
