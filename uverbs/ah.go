@@ -25,7 +25,7 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 	a := &AH{pd: p}
 	a.object = object{ctx: p.ctx, kind: "AH", rank: rankAH, parents: []*object{&p.object}}
 	a.destroy = a.tearDown
-	if err := a.make(func() error { return a.create(&attr) }); err != nil {
+	if err := a.createWith(func() error { return a.create(&attr) }); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -33,10 +33,10 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 
 func (a *AH) create(attr *AHAttr) error {
 	reply, err := a.ctx.impl.CreateAH(attr, a.ctx.ahEnv(attr), a.shared.AV(), func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		return a.made(a.command(attr, uhwIn, uhwOut))
+		return a.setHandle(a.command(attr, uhwIn, uhwOut))
 	})
 	if err != nil {
-		a.unmake(a.destroyKernel)
+		a.destroyIfExists(a.destroyKernel)
 		return a.ctx.explainCreateAH(err, attr)
 	}
 	a.handle, a.number = reply.Handle, reply.Handle

@@ -41,7 +41,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch.readToken <- struct{}{}
 	ch.object = object{ctx: c, kind: "completion channel", rank: rankChannel}
 	ch.destroy, ch.retire = func() error { return nil }, ch.stop
-	if err := ch.make(ch.create); err != nil {
+	if err := ch.createWith(ch.create); err != nil {
 		return nil, err
 	}
 	return ch, nil

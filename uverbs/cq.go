@@ -55,8 +55,8 @@ type CQ struct {
 	closing chan struct{}
 	waiters atomic.Int32
 	armed   atomic.Uint32
-	events  atomic.Uint32 // number of events that have been read
-	over    atomic.Pointer[error]
+	events  atomic.Uint32         // number of events that have been read
+	endErr  atomic.Pointer[error] // what waits return: see EndWaits
 }
 
 // CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the
@@ -83,7 +83,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)
-	if err := q.make(func() error { return q.create(&cfg) }); err != nil {
+	if err := q.createWith(func() error { return q.create(&cfg) }); err != nil {
 		return nil, err
 	}
 	q.usable.Store(true)
@@ -114,10 +114,10 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 
 func (q *CQ) create(cfg *CQConfig) error {
 	impl, reply, err := q.ctx.impl.CreateCQ(&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
-		return q.made(q.command(cfg, uhwIn, uhwOut, attrs))
+		return q.setHandle(q.command(cfg, uhwIn, uhwOut, attrs))
 	})
 	if err != nil {
-		q.unmake(q.destroyKernel)
+		q.destroyIfExists(q.destroyKernel)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}
 	q.impl, q.handle, q.number = impl, reply.Handle, reply.Handle

@@ -101,7 +101,7 @@ func TestDestroyFails(t *testing.T) {
 				t.Errorf("%s refused with %v: Close returns %v", name, errno, err)
 			}
 		}
-		if heap.reg.closed || len(heap.reg.grounds) != 1 {
+		if heap.reg.closed || len(heap.reg.backings) != 1 {
 			t.Error("the memory is not held any more")
 		}
 		r.k.Set(func() { r.k.Refuse = nil })

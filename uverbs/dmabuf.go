@@ -39,7 +39,7 @@ func (r *registration) regDMABuf(p *PD, fd int, off uint64, n int, iova uint64, 
 	cmd.Uint64(uapi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, uint64(n))
 	cmd.Uint64(uapi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova)
 	cmd.Uint32(uapi.UVERBS_ATTR_REG_DMABUF_MR_FD, uint32(fd))
-	cmd.Uint32(uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, r.ctx.taken(a))
+	cmd.Uint32(uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, r.ctx.accessFlags(a))
 	lkey := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY)
 	rkey := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY)
 	if err := r.ctx.dev.Do(cmd); err != nil {

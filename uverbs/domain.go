@@ -33,7 +33,7 @@ type ParentDomainConfig struct {
 func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 	const op = "allocate parent domain"
 	base, d := p.base(), cfg.TD
-	n := &PD{parent: base, td: d, give: cfg.Alloc, regain: cfg.Free}
+	n := &PD{parent: base, td: d, allocRing: cfg.Alloc, freeRing: cfg.Free}
 	n.object = object{ctx: p.ctx, kind: "parent domain", rank: rankParent, parents: []*object{&base.object},
 		destroy: func() error { return nil }}
 	if (cfg.Alloc == nil) != (cfg.Free == nil) {
@@ -45,7 +45,7 @@ func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 		}
 		n.parents = append(n.parents, &d.object)
 	}
-	err := n.make(func() error {
+	err := n.createWith(func() error {
 		n.handle, n.number = base.handle, base.handle
 		return nil
 	})

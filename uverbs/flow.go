@@ -71,7 +71,7 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	f := new(Flow)
 	f.object = object{ctx: q.ctx, kind: "flow", rank: rankFlow, parents: []*object{&q.object}}
 	f.destroy = f.destroyKernel
-	if err := f.make(func() error { return f.create(q, &a, specs) }); err != nil {
+	if err := f.createWith(func() error { return f.create(q, &a, specs) }); err != nil {
 		return nil, err
 	}
 	return f, nil

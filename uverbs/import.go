@@ -107,7 +107,7 @@ func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	}
 	p := &PD{}
 	p.object = object{ctx: c, kind: "PD", rank: rankPD, destroy: func() error { return nil }}
-	err := p.make(func() error {
+	err := p.createWith(func() error {
 		p.handle, p.number, p.driver.Handle = handle, handle, handle
 		return c.explainImport(op, "PD", handle, i.ImportPD(handle))
 	})

@@ -55,11 +55,11 @@ func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 		return nil, invalid(opRegister, p.String(), fmt.Sprintf("%d bytes from address %#x on go beyond 64 bits", len(b), iova))
 	}
 	r := newRegistration(p)
-	g := r.on()
-	g.keep(b)
+	mem := r.firstBacking()
+	mem.keep(b)
 	m, err := r.register(func(r *registration) error { return r.reg(p, b, iova, a) })
 	if err != nil {
-		return nil, errors.Join(err, g.release(false))
+		return nil, errors.Join(err, mem.release(false))
 	}
 	return m, nil
 }
@@ -87,7 +87,7 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 		return nil, p.ctx.wrap("allocate memory", p.String(), err, fmt.Sprintf("the system has no %d bytes", n))
 	}
 	r := newRegistration(p)
-	*r.on() = ground{buf: buf, own: true}
+	*r.firstBacking() = backing{buf: buf, own: true}
 	m, err := r.register(func(r *registration) error { return r.reg(p, buf, addressOf(buf), a) })
 	if err != nil {
 		return nil, errors.Join(err, unmapPages(buf))
@@ -98,10 +98,10 @@ func (p *PD) Alloc(n int, a Access) (*MR, error) {
 
 // register creates the MR with the command that reg issues.
 func (r *registration) register(reg func(*registration) error) (*MR, error) {
-	err := r.make(func() error {
+	err := r.createWith(func() error {
 		err := reg(r)
 		if err == nil {
-			r.place = r.ctx.memory.Enter(r.view.region())
+			r.entry = r.ctx.memory.Add(r.view.region())
 		}
 		return err
 	})

@@ -167,14 +167,14 @@ func TestReregRefused(t *testing.T) {
 	other = good(r.c.AllocPD())(t)
 	r.k.Set(func() { r.k.Rereg = uint32(ReregPD | ReregAccess) })
 	if err := m.Rereg(ReregTranslation, nil, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) ||
-		len(m.reg.grounds) != 1 {
-		t.Errorf("new memory alone: %v, %d pieces are held", err, len(m.reg.grounds))
+		len(m.reg.backings) != 1 {
+		t.Errorf("new memory alone: %v, %d pieces are held", err, len(m.reg.backings))
 	}
 	if err := m.Rereg(ReregPD|ReregTranslation, other, make([]byte, 8), 0); !errors.Is(err, ErrNotSupported) {
 		t.Errorf("new memory: %v", err)
 	}
 	unchanged("half supported")
-	if n := len(m.reg.grounds); n != 2 {
+	if n := len(m.reg.backings); n != 2 {
 		t.Errorf("%d pieces of memory are held, want both", n)
 	}
 	if err := other.Close(); !errors.Is(err, ErrBusy) {

@@ -23,9 +23,9 @@ func reached(c *Context) *reach {
 }
 
 // enter, follow and leave change m as the registration, change and closing of the MR of r do.
-func enter(m *driver.MRs, r *registration)  { r.place = m.Enter(r.view.region()) }
-func follow(m *driver.MRs, r *registration) { r.place = m.Follow(r.place, r.view.region()) }
-func leave(m *driver.MRs, r *registration)  { m.Leave(r.place) }
+func addMR(m *driver.MRs, r *registration)     { r.entry = m.Add(r.view.region()) }
+func replaceMR(m *driver.MRs, r *registration) { r.entry = m.Replace(r.entry, r.view.region()) }
+func removeMR(m *driver.MRs, r *registration)  { m.Remove(r.entry) }
 
 // TestMRs checks that Store, Room and Load access the memory that the key refers to at that moment,
 // and fail if there is none.
@@ -100,19 +100,19 @@ func TestMRs(t *testing.T) {
 func TestMRsPageable(t *testing.T) {
 	for name, v := range map[string]mrView{"on demand": {onDemand: true}, "foreign": {foreign: true}} {
 		m, r := new(driver.MRs), &registration{view: &mrView{lkey: 0x700}}
-		if enter(m, r); m.Pageable() {
+		if addMR(m, r); m.Pageable() {
 			t.Error("pages of pinned memory may be absent")
 		}
 		v.lkey = 0x700
 		r.view = &v
-		if follow(m, r); !m.Pageable() {
+		if replaceMR(m, r); !m.Pageable() {
 			t.Errorf("%s, reregistered: no page is absent", name)
 		}
-		if leave(m, r); !m.Pageable() { // receives may still be posted
+		if removeMR(m, r); !m.Pageable() { // receives may still be posted
 			t.Errorf("%s, closed: no page is absent", name)
 		}
 		m, r = new(driver.MRs), &registration{view: &v}
-		if enter(m, r); !m.Pageable() {
+		if addMR(m, r); !m.Pageable() {
 			t.Errorf("%s: no page is absent", name)
 		}
 	}
@@ -129,14 +129,14 @@ func TestMRsNeighbours(t *testing.T) {
 	for i := range all {
 		b := make([]byte, 8)
 		all[i] = &registration{view: &mrView{buf: b, addr: 8, access: LocalWrite, lkey: 0x700 + uint32(i), foreign: i == 1}}
-		enter(m.mrs, all[i])
+		addMR(m.mrs, all[i])
 	}
 	here := [4]bool{true, true, true, true}
 	for _, goes := range []int{1, 3, 0, 2} {
 		if foreign := m.mrs.Foreign(); foreign != here[1] {
 			t.Errorf("with %v there is foreign memory: %v", here, foreign)
 		}
-		leave(m.mrs, all[goes])
+		removeMR(m.mrs, all[goes])
 		here[goes] = false
 		for i, r := range all {
 			if ok := m.Store(0x700+uint32(i), 8, []byte{byte(i)}); ok != here[i] || ok && r.view.buf[0] != byte(i) {
@@ -152,14 +152,14 @@ func TestMRsOfOneKey(t *testing.T) {
 	m := reached(new(Context))
 	made := func() *registration {
 		r := &registration{view: &mrView{buf: make([]byte, 8), size: 8, room: 8, access: LocalWrite, lkey: 0x700}}
-		enter(m.mrs, r)
+		addMR(m.mrs, r)
 		return r
 	}
 	old, young := made(), made()
 	if !m.Store(0x700, 0, []byte("text")) || string(young.view.buf[:4]) != "text" || old.view.buf[0] != 0 {
 		t.Errorf("the closed one has %q, the other %q", old.view.buf, young.view.buf)
 	}
-	leave(m.mrs, old)
+	removeMR(m.mrs, old)
 	if !m.Store(0x700, 4, []byte("more")) || string(young.view.buf) != "textmore" {
 		t.Errorf("the other has %q", young.view.buf)
 	}

@@ -87,7 +87,7 @@ func (p *PD) AllocMW(typ MWType) (*MW, error) {
 	w := &MW{pd: p, typ: typ}
 	w.object = object{ctx: p.ctx, kind: "MW", rank: rankMW, parents: []*object{&p.object}}
 	w.destroy, w.retire = w.dealloc, w.forgetOwners
-	if err := w.make(w.alloc); err != nil {
+	if err := w.createWith(w.alloc); err != nil {
 		return nil, err
 	}
 	w.open.Store(true)

@@ -20,7 +20,7 @@ import (
 //
 // # Life
 //
-// make creates an object and holds its parents. Close destroys it: the destroy
+// createWith creates an object and holds its parents. Close destroys it: the destroy
 // function issues the kernel's command, then finalize releases the resources in
 // this process. If destroy fails, the object stays open and keeps its memory. It
 // may be closed again. Context.Close destroys all objects and then closes the
@@ -53,7 +53,7 @@ type object struct {
 	handle uint32
 	number uint32 // shown in errors: the QPN of a QP, the handle of others
 	id     uint64 // identifies the object in the kernel's events, see Context.id; 0 for objects without events
-	exists bool   // the kernel has created it, even if make has not finished
+	exists bool   // the kernel has created it, even if createWith has not finished
 	ticket *leak.Ticket
 
 	parents    []*object
@@ -174,14 +174,14 @@ func dropAll(parents []*object) {
 	}
 }
 
-// make runs create with the parents held and registers o with its context. create
+// createWith runs create with the parents held and registers o with its context. create
 // issues the create command and sets o.handle. If create fails, or panics in a
-// function of the program, make undoes everything.
-func (o *object) make(create func() error) error {
+// function of the program, createWith undoes everything.
+func (o *object) createWith(create func() error) error {
 	c := o.ctx
-	made := false
+	created := false
 	defer func() {
-		if !made {
+		if !created {
 			c.forget(o.id)
 		}
 	}()
@@ -193,15 +193,15 @@ func (o *object) make(create func() error) error {
 		return err
 	}
 	defer func() {
-		if !made {
-			o.unmake(o.destroy) // if create panicked after its command, the kernel object exists
+		if !created {
+			o.destroyIfExists(o.destroy) // if create panicked after its command, the kernel object exists
 			dropAll(o.parents)
 		}
 	}()
 	if err := create(); err != nil {
 		return err
 	}
-	made = true
+	created = true
 	c.mu.Lock()
 	c.objects.add(o)
 	c.mu.Unlock()
@@ -267,16 +267,16 @@ func (o *object) finalize() error {
 	return err
 }
 
-// made records the handle of a successful create command, for unmake.
-func (o *object) made(r driver.Reply, err error) (driver.Reply, error) {
+// setHandle records the handle of a successful create command, for destroyIfExists.
+func (o *object) setHandle(r driver.Reply, err error) (driver.Reply, error) {
 	if err == nil {
 		o.handle, o.number, o.exists = r.Handle, r.Handle, true
 	}
 	return r, err
 }
 
-// unmake destroys what a create command has created, if a later step fails.
-func (o *object) unmake(destroy func() error) {
+// destroyIfExists destroys what a create command has created, if a later step fails.
+func (o *object) destroyIfExists(destroy func() error) {
 	if o.exists {
 		o.exists = false
 		// The caller reports the first error. If destroy fails too, the object stays in

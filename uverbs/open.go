@@ -200,9 +200,9 @@ func startContext(dev *ioctl.Device, device Device, open func(*Context) (provide
 	if c.impl, err = open(c); err != nil {
 		return nil, c.wrap("open", c.name, err, "")
 	}
-	if s, ok := c.impl.(driver.Storer); ok {
+	if s, ok := c.impl.(driver.MRAccessor); ok {
 		c.memory = new(driver.MRs)
-		s.StoreIn(c.memory)
+		s.SetMRs(c.memory)
 	}
 	if c.events, err = newEventReader(c); err != nil {
 		return nil, errors.Join(err, c.impl.Retire())

@@ -14,11 +14,11 @@ import (
 // one PD. Its methods may be called from any number of goroutines.
 type PD struct {
 	object
-	driver driver.PD // unused in a parent domain
-	parent *PD       // the kernel's PD, if this is a parent domain
-	td     *TD       // may be nil
-	give   func(n, align int) ([]byte, error)
-	regain func([]byte)
+	driver    driver.PD                          // unused in a parent domain
+	parent    *PD                                // the kernel's PD, if this is a parent domain
+	td        *TD                                // may be nil
+	allocRing func(n, align int) ([]byte, error) // ParentDomainConfig.Alloc
+	freeRing  func([]byte)                       // ParentDomainConfig.Free
 }
 
 // AllocPD allocates a protection domain: ibv_alloc_pd(3). It returns [ErrClosed]
@@ -28,7 +28,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	p.destroy = func() error {
 		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, noReply, 0)
 	}
-	if err := p.make(p.alloc); err != nil {
+	if err := p.createWith(p.alloc); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -36,10 +36,10 @@ func (c *Context) AllocPD() (*PD, error) {
 
 func (p *PD) alloc() error {
 	reply, err := p.ctx.impl.AllocPD(func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		return p.made(p.command(uhwIn, uhwOut))
+		return p.setHandle(p.command(uhwIn, uhwOut))
 	})
 	if err != nil {
-		p.unmake(p.destroy)
+		p.destroyIfExists(p.destroy)
 		detail := ""
 		if errors.Is(err, unix.ENOMEM) {
 			detail = "the kernel has no memory for it, or the device no object left"
@@ -86,7 +86,7 @@ func (p *PD) shared() *driver.PD {
 
 // memory returns the function that allocates memory for the rings of p's queues, or nil.
 func (p *PD) memory() driver.Memory {
-	if p == nil || p.give == nil {
+	if p == nil || p.allocRing == nil {
 		return nil
 	}
 	return p.ringMemory
@@ -97,7 +97,7 @@ func (p *PD) memory() driver.Memory {
 // less memory, or memory that does not begin at a page.
 func (p *PD) ringMemory(op string, n int) (b []byte, free func([]byte), err error) {
 	page := unix.Getpagesize()
-	b, err = p.give(n, page)
+	b, err = p.allocRing(n, page)
 	switch {
 	case err != nil:
 		return nil, nil, &Error{Op: op, Object: p.String(), Err: err,
@@ -106,11 +106,11 @@ func (p *PD) ringMemory(op string, n int) (b []byte, free func([]byte), err erro
 		return nil, nil, nil
 	}
 	if at := addressOf(b); len(b) < n || at%uint64(page) != 0 {
-		p.regain(b)
+		p.freeRing(b)
 		return nil, nil, invalid(op, p.String(), fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
 	}
 	clear(b)
-	return b, p.regain, nil
+	return b, p.freeRing, nil
 }
 
 // Close deallocates the domain, which may be a parent domain: ibv_dealloc_pd(3). It

@@ -51,7 +51,7 @@ func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) 
 	send, recv := q.gatesOf(StateReset)
 	q.sendGate.set(c, send)
 	q.recvGate.set(c, recv)
-	if err := q.make(func() error { return create(q) }); err != nil {
+	if err := q.createWith(func() error { return create(q) }); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -65,10 +65,10 @@ func randomPSN() uint32 {
 
 func (q *QP) create() error {
 	impl, reply, err := q.ctx.impl.CreateQP(&q.cfg, q.env(), func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		return q.made(q.command(uhwIn, uhwOut))
+		return q.setHandle(q.command(uhwIn, uhwOut))
 	})
 	if err != nil {
-		q.unmake(q.destroyKernel)
+		q.destroyIfExists(q.destroyKernel)
 		return q.ctx.explainCreateQP(err, &q.cfg)
 	}
 	if impl == nil {

@@ -18,19 +18,19 @@ import (
 // becomes unreachable. It does not point to the MR.
 type registration struct {
 	object
-	pd      atomic.Pointer[PD]
-	view    *mrView
-	place   *driver.Place // entry in Context.memory
-	grounds []*ground
+	pd       atomic.Pointer[PD]
+	view     *mrView
+	entry    *driver.MREntry // entry in Context.memory
+	backings []*backing
 	// unregistered says what the MR is if this context has not registered it.
 	unregistered string
 	orphan       bool // the MR is unreachable: the program can no longer access the memory
 
 	// The initial values, which most registrations keep.
 	first struct {
-		view    mrView
-		ground  ground
-		grounds [1]*ground
+		view     mrView
+		backing  backing
+		backings [1]*backing
 	}
 }
 
@@ -65,30 +65,30 @@ func (v *mrView) shut() *mrView {
 // maxRoom is the size of an MR of the whole address space.
 const maxRoom = math.MaxInt64
 
-// A ground is memory that a device may access.
-type ground struct {
+// A backing is memory that a device may access.
+type backing struct {
 	buf []byte
 	pin runtime.Pinner
 	own bool // buf was mapped by Alloc
 }
 
 // keep pins the caller's bytes.
-func (g *ground) keep(b []byte) {
-	g.buf = b
-	g.pin.Pin(&b[0])
+func (mem *backing) keep(b []byte) {
+	mem.buf = b
+	mem.pin.Pin(&b[0])
 }
 
 // release releases the memory after the kernel has deregistered it. orphan means
 // that the program can no longer access it.
-func (g *ground) release(orphan bool) error {
+func (mem *backing) release(orphan bool) error {
 	switch {
-	case !g.own:
-		g.pin.Unpin()
+	case !mem.own:
+		mem.pin.Unpin()
 		return nil
 	case orphan:
-		return unmapPages(g.buf)
+		return unmapPages(mem.buf)
 	}
-	return forbidPages(g.buf)
+	return forbidPages(mem.buf)
 }
 
 func newRegistration(p *PD) *registration {
@@ -100,17 +100,17 @@ func newRegistration(p *PD) *registration {
 	return r
 }
 
-// on returns the first ground of r.
-func (r *registration) on() *ground {
-	g := &r.first.ground
-	r.first.grounds[0] = g
-	r.grounds = r.first.grounds[:]
-	return g
+// firstBacking returns the first backing of r.
+func (r *registration) firstBacking() *backing {
+	mem := &r.first.backing
+	r.first.backings[0] = mem
+	r.backings = r.first.backings[:]
+	return mem
 }
 
-// taken returns the access flags for the kernel. It removes the optional ones if
+// accessFlags returns the access flags for the kernel. It removes the optional ones if
 // the kernel does not know them.
-func (c *Context) taken(a Access) uint32 {
+func (c *Context) accessFlags(a Access) uint32 {
 	if c.coreSupport&uapi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		a &^= optionalAccess
 	}
@@ -141,7 +141,7 @@ func (r *registration) command(p *PD, start, length, iova uint64, a Access) erro
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsRegMrResp](cmd, uapi.IB_USER_VERBS_CMD_REG_MR, &uapi.IbUverbsRegMr{
-		Start: start, Length: length, HcaVa: iova, PdHandle: p.handle, AccessFlags: r.ctx.taken(a)})
+		Start: start, Length: length, HcaVa: iova, PdHandle: p.handle, AccessFlags: r.ctx.accessFlags(a)})
 	if err := r.ctx.dev.Do(cmd); err != nil {
 		return err
 	}
@@ -161,13 +161,13 @@ func (r *registration) dereg() error {
 
 // releaseMemory releases all memory after the kernel has deregistered it.
 func (r *registration) releaseMemory() error {
-	r.ctx.memory.Leave(r.place)
+	r.ctx.memory.Remove(r.entry)
 	if r.kept {
 		return nil
 	}
 	var all error
-	for _, g := range r.grounds {
-		if err := g.release(r.orphan); err != nil {
+	for _, mem := range r.backings {
+		if err := mem.release(r.orphan); err != nil {
 			all = errors.Join(all, err)
 		}
 	}
@@ -183,11 +183,11 @@ func (r *registration) unreachable() {
 	if !r.closed || r.kept {
 		return
 	}
-	for _, g := range r.grounds {
-		if g.own {
+	for _, mem := range r.backings {
+		if mem.own {
 			// Unmapping memory that this process has mapped cannot fail, and there is no
 			// caller to report an error to.
-			_ = unmapPages(g.buf)
+			_ = unmapPages(mem.buf)
 		}
 	}
 }

@@ -96,28 +96,28 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 			return &Error{Op: opRereg, Object: r.String(), Kind: err, Detail: "the PD has been closed"}
 		}
 	}
-	var g *ground
+	var mem *backing
 	if len(b) > 0 {
-		g = new(ground)
-		g.keep(b)
+		mem = new(backing)
+		mem.keep(b)
 	}
 	next := *r.view
 	if err := r.reregCommand(flags, pd, b, a, &next); err != nil {
-		return r.reregFailed(flags, pd, b, a, g, err)
+		return r.reregFailed(flags, pd, b, a, mem, err)
 	}
 	if flags&ReregAccess != 0 {
 		next.access = a
 	}
-	if g != nil {
+	if mem != nil {
 		next.buf, next.addr, next.size, next.room = b, addressOf(b), len(b), int64(len(b))
 		next.whole, next.foreign = false, false
 		next.onDemand = next.access&OnDemand != 0
 	}
 	r.view = &next
 	// Until now, data that arrived belonged in the old memory.
-	r.place = r.ctx.memory.Follow(r.place, next.region())
-	if g != nil {
-		r.replaceGround(g)
+	r.entry = r.ctx.memory.Replace(r.entry, next.region())
+	if mem != nil {
+		r.replaceBacking(mem)
 	}
 	if pd != nil {
 		old := r.parents // more than one after a failure
@@ -131,7 +131,7 @@ func (r *registration) change(flags ReregFlags, pd *PD, b []byte, a Access) erro
 func (r *registration) reregCommand(flags ReregFlags, pd *PD, b []byte, a Access, next *mrView) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	req := uapi.IbUverbsReregMr{MrHandle: r.handle, Flags: uint32(flags), AccessFlags: r.ctx.taken(a)}
+	req := uapi.IbUverbsReregMr{MrHandle: r.handle, Flags: uint32(flags), AccessFlags: r.ctx.accessFlags(a)}
 	if pd != nil {
 		req.PdHandle = pd.handle
 	}
@@ -148,13 +148,13 @@ func (r *registration) reregCommand(flags ReregFlags, pd *PD, b []byte, a Access
 
 // reregFailed keeps everything that the device may still use. If the driver had to
 // change more than one thing, it may have changed the first.
-func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access, g *ground, err error) error {
+func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access, mem *backing, err error) error {
 	switch {
-	case g == nil:
+	case mem == nil:
 	case flags == ReregTranslation && notSupported(err):
-		g.pin.Unpin()
+		mem.pin.Unpin()
 	default:
-		r.grounds = append(r.grounds, g)
+		r.backings = append(r.backings, mem)
 	}
 	if pd != nil {
 		if flags == ReregPD {
@@ -166,18 +166,18 @@ func (r *registration) reregFailed(flags ReregFlags, pd *PD, b []byte, a Access,
 	return r.explainRereg(flags, b, a, err)
 }
 
-// replaceGround unpins the caller's old memory. It keeps memory that Alloc mapped,
+// replaceBacking unpins the caller's old memory. It keeps memory that Alloc mapped,
 // because the program may have slices of it.
-func (r *registration) replaceGround(g *ground) {
-	kept := []*ground{g}
-	for _, old := range r.grounds {
+func (r *registration) replaceBacking(mem *backing) {
+	kept := []*backing{mem}
+	for _, old := range r.backings {
 		if old.own {
 			kept = append(kept, old)
 			continue
 		}
 		old.pin.Unpin()
 	}
-	r.grounds = kept
+	r.backings = kept
 }
 
 // setParents replaces the parents, under the lock that usedBy reads them with.

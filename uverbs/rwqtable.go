@@ -39,7 +39,7 @@ func (c *Context) CreateRWQIndTable(wqs ...*WQ) (*RWQIndTable, error) {
 		}
 	}
 	t.destroy = t.destroyKernel
-	if err := t.make(func() error { return t.create(wqs) }); err != nil {
+	if err := t.createWith(func() error { return t.create(wqs) }); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -82,7 +82,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	s.destroy, s.retire = s.tearDown, s.retireRing
 	s.id = p.ctx.id(s)
 	s.gate.set(p.ctx, gateOpen)
-	if err := s.make(func() error { return s.create(p, &cfg) }); err != nil {
+	if err := s.createWith(func() error { return s.create(p, &cfg) }); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -115,12 +115,12 @@ func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 	room := 0
 	asked := &driver.SRQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Limit: cfg.Limit, XRC: cfg.XRCD != nil, Memory: p.memory()}
 	impl, reply, err := s.ctx.impl.CreateSRQ(asked, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		r, err := s.made(s.command(p, asked, uhwIn, uhwOut))
+		r, err := s.setHandle(s.command(p, asked, uhwIn, uhwOut))
 		room = r.SRQ.MaxWR
 		return r, err
 	})
 	if err != nil {
-		s.unmake(s.destroyKernel)
+		s.destroyIfExists(s.destroyKernel)
 		return s.ctx.explainSRQ("create SRQ", s.ctx.name, err, SRQAttr{cfg.MaxWR, cfg.MaxSGE, cfg.Limit}, cfg.MaxWR)
 	}
 	s.impl, s.handle, s.number, s.srqn = impl, reply.Handle, reply.Handle, reply.Number
@@ -171,7 +171,7 @@ func (c *Context) explainSRQ(op, object string, err error, asked SRQAttr, room i
 	detail := ""
 	if errors.Is(err, unix.EINVAL) {
 		if a, qerr := c.QueryDevice(); qerr == nil {
-			detail = asked.over(a)
+			detail = asked.explainLimits(a)
 		}
 		if detail == "" && asked.Limit > room {
 			detail = "Limit is " + sitoa(asked.Limit) + ", but the queue holds " + sitoa(room) + " receives"
@@ -183,7 +183,7 @@ func (c *Context) explainSRQ(op, object string, err error, asked SRQAttr, room i
 	return c.wrap(op, object, err, detail)
 }
 
-func (s SRQAttr) over(a *DeviceAttr) string {
+func (s SRQAttr) explainLimits(a *DeviceAttr) string {
 	for _, n := range []struct {
 		name         string
 		asked, limit int

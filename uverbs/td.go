@@ -18,7 +18,7 @@ func (c *Context) AllocTD() (*TD, error) {
 	d := &TD{}
 	d.object = object{ctx: c, kind: "TD", rank: rankTD, destroy: func() error { return nil }}
 	d.retire = func() error { return d.impl.Retire() }
-	if err := d.make(d.alloc); err != nil {
+	if err := d.createWith(d.alloc); err != nil {
 		return nil, err
 	}
 	return d, nil

@@ -79,10 +79,10 @@ func (q *CQ) WaitEvent(ctx context.Context) error {
 // EndWaits, even on a queue with SingleGoroutine.
 func (q *CQ) EndWaits(err error) {
 	if err == nil {
-		q.over.Store(nil)
+		q.endErr.Store(nil)
 		return
 	}
-	q.over.Store(&err)
+	q.endErr.Store(&err)
 	if q.channel != nil {
 		q.wake()
 	}
@@ -94,7 +94,7 @@ func (q *CQ) look() (ready bool, err error) {
 	if ready, err := q.ready(); ready || err != nil {
 		return ready, err
 	}
-	if over := q.over.Load(); over != nil {
+	if over := q.endErr.Load(); over != nil {
 		return false, *over
 	}
 	if err := q.Arm(false); err != nil {

@@ -104,7 +104,7 @@ func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = p.ctx.id(q)
 	q.gate.set(p.ctx, gateState)
-	if err := q.make(func() error { return q.create(p, &cfg) }); err != nil {
+	if err := q.createWith(func() error { return q.create(p, &cfg) }); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -132,14 +132,14 @@ func (q *WQ) create(p *PD, cfg *WQConfig) error {
 		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: "the device has no work queues"}
 	}
 	impl, reply, err := wqs.CreateWQ(&driver.WQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Memory: p.memory()}, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		r, err := q.made(q.command(p, cfg, uhwIn, uhwOut))
+		r, err := q.setHandle(q.command(p, cfg, uhwIn, uhwOut))
 		if err == nil {
 			q.number = r.Number
 		}
 		return r, err
 	})
 	if err != nil {
-		q.unmake(q.destroyKernel)
+		q.destroyIfExists(q.destroyKernel)
 		return q.explainCreate(err, cfg)
 	}
 	q.impl, q.handle, q.number = impl, reply.Handle, reply.Number

@@ -44,7 +44,7 @@ func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
 	if flags&^(os.O_CREATE|os.O_EXCL) != 0 {
 		return nil, invalid("open XRCD", c.name, "flags may have os.O_CREATE and os.O_EXCL")
 	}
-	if err := x.make(func() error { return x.open(file, flags) }); err != nil {
+	if err := x.createWith(func() error { return x.open(file, flags) }); err != nil {
 		return nil, err
 	}
 	return x, nil

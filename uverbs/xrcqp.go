@@ -70,7 +70,7 @@ func (q *QP) open(qpn uint32) error {
 	a, err := q.query(MaskState)
 	if err != nil {
 		q.exists = true
-		q.unmake(q.destroyKernel)
+		q.destroyIfExists(q.destroyKernel)
 		return err
 	}
 	return q.enter(a.State)

@@ -8,7 +8,7 @@ import (
 // MRs gives access to the memory of a Context's MRs. Queues use it through an
 // [MRUser]. A nil MRs has none.
 type MRs struct {
-	pages   [1 << (keyBits - placeBits)]atomic.Pointer[placePage]
+	pages   [1 << (keyBits - entryBits)]atomic.Pointer[entryPage]
 	foreign atomic.Int64 // number of MRs whose memory is not the process's
 
 	pageable atomic.Bool // see Pageable
@@ -24,11 +24,11 @@ type MRs struct {
 const (
 	keyShift  = 8
 	keyBits   = 24
-	placeBits = 12
-	placeMask = 1<<placeBits - 1
+	entryBits = 12
+	entryMask = 1<<entryBits - 1
 )
 
-type placePage [1 << placeBits]atomic.Pointer[Place]
+type entryPage [1 << entryBits]atomic.Pointer[MREntry]
 
 // A Region is the memory of an MR.
 type Region struct {
@@ -41,12 +41,12 @@ type Region struct {
 	OnDemand bool // the memory is not pinned
 }
 
-// A Place is the entry of a local key. Entries of keys that differ only in the
+// An MREntry is the entry of a local key. Entries of keys that differ only in the
 // lowest byte form a list.
-type Place struct {
+type MREntry struct {
 	key    uint32
-	next   atomic.Pointer[Place]
-	region atomic.Pointer[Region] // nil after Leave
+	next   atomic.Pointer[MREntry]
+	region atomic.Pointer[Region] // nil after Remove
 	first  Region                 // the initial one, which most MRs keep
 }
 
@@ -60,54 +60,54 @@ func (m *MRs) Foreign() bool { return m != nil && m.foreign.Load() > 0 }
 func (m *MRs) Pageable() bool { return m != nil && m.pageable.Load() }
 
 // head returns the head of a key's list. The caller holds m.mu.
-func (m *MRs) head(key uint32) *atomic.Pointer[Place] {
+func (m *MRs) head(key uint32) *atomic.Pointer[MREntry] {
 	i := key >> keyShift
-	page := &m.pages[i>>placeBits]
+	page := &m.pages[i>>entryBits]
 	if page.Load() == nil {
-		page.Store(new(placePage))
+		page.Store(new(entryPage))
 	}
-	return &page.Load()[i&placeMask]
+	return &page.Load()[i&entryMask]
 }
 
-// Enter adds an MR and returns its entry.
-func (m *MRs) Enter(r Region) *Place {
+// Add adds an MR and returns its entry.
+func (m *MRs) Add(r Region) *MREntry {
 	if m == nil {
 		return nil
 	}
 	if r.Foreign {
 		m.foreign.Add(1)
 	}
-	m.note(&r)
-	p := &Place{key: r.LKey, first: r}
+	m.setPageable(&r)
+	p := &MREntry{key: r.LKey, first: r}
 	p.region.Store(&p.first)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// It goes first: the kernel may reuse a key before the goroutine that closes the
-	// key's last MR has called Leave.
+	// key's last MR has called Remove.
 	head := m.head(p.key)
 	p.next.Store(head.Load())
 	head.Store(p)
 	return p
 }
 
-// note updates what Pageable reports, before anything can be posted with r.
-func (m *MRs) note(r *Region) {
+// setPageable updates what Pageable reports, before anything can be posted with r.
+func (m *MRs) setPageable(r *Region) {
 	if r.OnDemand || r.Foreign {
 		m.pageable.Store(true)
 	}
 }
 
-// Follow updates the entry of an MR whose memory, access or key has changed, and
+// Replace updates the entry of an MR whose memory, access or key has changed, and
 // returns the entry.
-func (m *MRs) Follow(p *Place, r Region) *Place {
+func (m *MRs) Replace(p *MREntry, r Region) *MREntry {
 	if m == nil || p == nil {
 		return nil
 	}
 	if p.key != r.LKey {
-		m.Leave(p)
-		return m.Enter(r)
+		m.Remove(p)
+		return m.Add(r)
 	}
-	m.note(&r)
+	m.setPageable(&r)
 	was := p.region.Swap(&r)
 	m.waitForUsers()
 	if was.Foreign && !r.Foreign {
@@ -116,8 +116,8 @@ func (m *MRs) Follow(p *Place, r Region) *Place {
 	return p
 }
 
-// Leave removes an entry and waits until no goroutine accesses its memory any more.
-func (m *MRs) Leave(p *Place) {
+// Remove removes an entry and waits until no goroutine accesses its memory any more.
+func (m *MRs) Remove(p *MREntry) {
 	if m == nil || p == nil {
 		return
 	}

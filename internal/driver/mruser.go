@@ -96,16 +96,16 @@ func (u *MRUser) region(lkey uint32) *Region {
 }
 
 // first returns the first entry of the key's list.
-func (m *MRs) first(lkey uint32) *Place {
+func (m *MRs) first(lkey uint32) *MREntry {
 	if m == nil {
 		return nil
 	}
 	i := lkey >> keyShift
-	page := m.pages[i>>placeBits].Load()
+	page := m.pages[i>>entryBits].Load()
 	if page == nil {
 		return nil
 	}
-	return page[i&placeMask].Load()
+	return page[i&entryMask].Load()
 }
 
 // Leave waits for End and ends u's access to memory. It may be called concurrently

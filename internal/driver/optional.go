@@ -105,12 +105,12 @@ type WallClock interface {
 	WallClock(count uint64) (ns uint64, err error)
 }
 
-// A Storer is a [Context] of a device that may leave it to the CPU to copy short
+// An MRAccessor is a [Context] of a device that may leave it to the CPU to copy short
 // messages to the memory of their SGEs, or to copy the beginning of a frame from
 // there.
-type Storer interface {
-	// StoreIn is called once, before any object is created.
-	StoreIn(m *MRs)
+type MRAccessor interface {
+	// SetMRs is called once, before any object is created.
+	SetMRs(m *MRs)
 }
 
 // A WQs is a [Context] of a device with work queues. It also supports QPs of type

@@ -15,7 +15,7 @@ var (
 	_ driver.NullMR     = (*deviceContext)(nil)
 	_ driver.Clock      = (*deviceContext)(nil)
 	_ driver.WallClock  = (*deviceContext)(nil)
-	_ driver.Storer     = (*deviceContext)(nil)
+	_ driver.MRAccessor = (*deviceContext)(nil)
 
 	_ driver.Purger   = (*cq)(nil)
 	_ driver.Unpolled = (*cq)(nil)

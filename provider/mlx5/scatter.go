@@ -12,8 +12,8 @@ const (
 	roomIn32  = 32
 )
 
-// StoreIn implements driver.Storer.
-func (c *deviceContext) StoreIn(m *driver.MRs) { c.memory = m }
+// SetMRs implements driver.MRAccessor.
+func (c *deviceContext) SetMRs(m *driver.MRs) { c.memory = m }
 
 // scatters reports whether a QP gets short messages in its completions and, if all requests are
 // signaled, the results of short READs and atomics. The kernel configures the QP accordingly. If
