@@ -110,7 +110,8 @@ func (p *PD) adviseAll(advice Advice, flags AdviseFlags, ranges []MRRange, views
 // on-demand: rxe of Linux 7.2 does not check it, and misbehaves if it is not.
 func (p *PD) advised(i int, r MRRange) (*mrView, error) {
 	if r.MR == nil {
-		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL, Detail: "range " + sitoa(i) + " has no MR"}
+		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
+			Detail: "range " + sitoa(i) + " has no MR"}
 	}
 	v := r.MR.view.Load()
 	switch {
@@ -119,11 +120,14 @@ func (p *PD) advised(i int, r MRRange) (*mrView, error) {
 			Detail: "the memory region of range " + sitoa(i) + " is closed"}
 	case r.Off < 0 || r.Len < 0 || int64(r.Off) > v.room-int64(r.Len):
 		return nil, &Error{Op: opAdvise, Object: p.String(), Kind: ErrRange, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("range %d, %d bytes from offset %d, is outside its memory region of %d bytes", i, r.Len, r.Off, v.room)}
+			Detail: fmt.Sprintf("range %d, %d bytes from offset %d, is outside its memory region of %d bytes", i, r.Len,
+				r.Off, v.room)}
 	case r.MR.PD().base() != p.base():
-		return nil, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
+		return nil, invalid(opAdvise, p.String(),
+			"range "+sitoa(i)+" is of "+r.MR.reg.String()+", which belongs to another PD")
 	case !v.onDemand:
-		return nil, invalid(opAdvise, p.String(), "range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")
+		return nil, invalid(opAdvise, p.String(),
+			"range "+sitoa(i)+" is of "+r.MR.reg.String()+", which was registered without OnDemand")
 	}
 	return v, nil
 }

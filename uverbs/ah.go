@@ -32,9 +32,10 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 }
 
 func (a *AH) create(attr *AHAttr) error {
-	reply, err := a.ctx.impl.CreateAH(attr, a.ctx.ahEnv(attr), a.shared.AV(), func(uhwIn, uhwOut []byte) (driver.Reply, error) {
+	create := func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		return a.setHandle(a.command(attr, uhwIn, uhwOut))
-	})
+	}
+	reply, err := a.ctx.impl.CreateAH(attr, a.ctx.ahEnv(attr), a.shared.AV(), create)
 	if err != nil {
 		a.destroyIfExists(a.destroyKernel)
 		return a.ctx.explainCreateAH(err, attr)
@@ -128,7 +129,7 @@ func (a *AH) tearDown() error {
 }
 
 func (a *AH) destroyKernel() error {
-	return a.destroyHandle(uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY, uapi.UVERBS_ATTR_DESTROY_AH_HANDLE, noReply, 0)
+	return a.destroyHandle(uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY, uapi.UVERBS_ATTR_DESTROY_AH_HANDLE)
 }
 
 // Close destroys the handle: ibv_destroy_ah(3). Requests that use it must have completed: a

@@ -38,7 +38,8 @@ func explainRoute(a *AHAttr, err error) string {
 		return "no route from GID index " + sitoa(int(a.SGIDIndex)) + " to the peer's GID, " + a.DGID.String() +
 			", check addresses and routing table of the network interface"
 	case unix.ETIMEDOUT:
-		return "the neighbor on the way to " + a.DGID.String() + " did not reply: check that it is up and that the address is right"
+		return "the neighbor on the way to " + a.DGID.String() +
+			" did not reply: check that it is up and that the address is right"
 	}
 	return ""
 }

@@ -104,8 +104,9 @@ func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 		MaxQPInitRdAtom: int(r.MaxQpInitRdAtom), MaxEEInitRdAtom: int(r.MaxEeInitRdAtom),
 		AtomicCap: AtomicCap(r.AtomicCap), MaxEE: int(r.MaxEe), MaxRDD: int(r.MaxRdd), MaxMW: int(r.MaxMw),
 		MaxRawIPv6QP: int(r.MaxRawIpv6Qp), MaxRawEthyQP: int(r.MaxRawEthyQp),
-		MaxMcastGrp: int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach), MaxTotalMcastQP: int(r.MaxTotalMcastQpAttach),
-		MaxAH: int(r.MaxAh), MaxFMR: int(r.MaxFmr), MaxMapPerFMR: int(r.MaxMapPerFmr),
+		MaxMcastGrp: int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach),
+		MaxTotalMcastQP: int(r.MaxTotalMcastQpAttach),
+		MaxAH:           int(r.MaxAh), MaxFMR: int(r.MaxFmr), MaxMapPerFMR: int(r.MaxMapPerFmr),
 		MaxSRQ: int(r.MaxSrq), MaxSRQWR: int(r.MaxSrqWr), MaxSRQSGE: int(r.MaxSrqSge),
 		MaxPKeys: int(r.MaxPkeys), LocalCAAckDelay: r.LocalCaAckDelay, PhysPortCnt: int(r.PhysPortCnt),
 	}

@@ -50,7 +50,8 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 func (ch *CompChannel) create() error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	resp := ioctl.Write[uapi.IbUverbsCreateCompChannelResp](cmd, uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, &uapi.IbUverbsCreateCompChannel{})
+	resp := ioctl.Write[uapi.IbUverbsCreateCompChannelResp](cmd, uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
+		&uapi.IbUverbsCreateCompChannel{})
 	if err := ch.ctx.dev.Do(cmd); err != nil {
 		return ch.ctx.wrap("create completion channel", ch.ctx.name, err, explainFDs(err))
 	}

@@ -109,7 +109,8 @@ func (c *Context) lookup(id uint64) queue {
 // checkPort checks a port number.
 func (c *Context) checkPort(op string, port int) error {
 	if port < 1 || port > max(c.device.Ports, 1) {
-		return invalid(op, c.name, "port "+strconv.Itoa(port)+" is out of range: the device has ports 1 to "+strconv.Itoa(c.device.Ports))
+		return invalid(op, c.name,
+			"port "+strconv.Itoa(port)+" is out of range: the device has ports 1 to "+strconv.Itoa(c.device.Ports))
 	}
 	return nil
 }

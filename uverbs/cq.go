@@ -66,7 +66,11 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
 	}
-	q := &CQ{queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()}, token: make(chan struct{}, 1), closing: make(chan struct{})}
+	q := &CQ{
+		queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()},
+		token:     make(chan struct{}, 1),
+		closing:   make(chan struct{}),
+	}
 	q.object = object{ctx: c, kind: "CQ", rank: rankCQ}
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
@@ -101,7 +105,8 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 	case cfg.Entries > math.MaxInt32:
 		return invalid(op, c.name, "Entries must be below 2^31: "+sitoa(cfg.Entries))
 	case cfg.Vector < 0 || cfg.Vector >= max(c.vectors, 1):
-		return invalid(op, c.name, "Vector "+sitoa(cfg.Vector)+" is out of range: the device has "+sitoa(c.vectors)+" completion vectors")
+		return invalid(op, c.name,
+			"Vector "+sitoa(cfg.Vector)+" is out of range: the device has "+sitoa(c.vectors)+" completion vectors")
 	case cfg.NoEvents && cfg.Channel != nil:
 		return invalid(op, c.name, "NoEvents and Channel exclude each other")
 	case cfg.PD != nil && cfg.PD.ctx != c:
@@ -113,9 +118,11 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 }
 
 func (q *CQ) create(cfg *CQConfig) error {
-	impl, reply, err := q.ctx.impl.CreateCQ(&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
+	create := func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
 		return q.setHandle(q.command(cfg, uhwIn, uhwOut, attrs))
-	})
+	}
+	impl, reply, err := q.ctx.impl.CreateCQ(
+		&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, create)
 	if err != nil {
 		q.destroyIfExists(q.destroyKernel)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
@@ -302,7 +309,7 @@ func (q *CQ) tearDown() error {
 }
 
 func (q *CQ) destroyKernel() error {
-	return q.destroyHandle(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
+	return q.destroyHandleReply(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, destroyCQLen)
 }
 

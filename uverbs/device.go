@@ -49,8 +49,15 @@ const (
 
 // String returns the same text as ibv_node_type_str(3).
 func (n NodeType) String() string {
-	names := [...]string{NodeCA: "InfiniBand channel adapter", NodeSwitch: "InfiniBand switch", NodeRouter: "InfiniBand router",
-		NodeRNIC: "iWARP NIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified"}
+	names := [...]string{
+		NodeCA:          "InfiniBand channel adapter",
+		NodeSwitch:      "InfiniBand switch",
+		NodeRouter:      "InfiniBand router",
+		NodeRNIC:        "iWARP NIC",
+		NodeUSNIC:       "usNIC",
+		NodeUSNICUDP:    "usNIC UDP",
+		NodeUnspecified: "unspecified",
+	}
 	if int(n) < len(names) && n != 0 {
 		return names[n]
 	}

@@ -22,7 +22,8 @@ import (
 // not.
 func (p *PD) RegDMABuf(fd int, off uint64, n int, iova uint64, a Access) (*MR, error) {
 	if fd < 0 || n <= 0 || off+uint64(n) < off || iova+uint64(n) < iova {
-		return nil, invalid(opDMABuf, p.String(), fmt.Sprintf("descriptor %d, %d bytes from offset %#x, address %#x: want an open descriptor and a range", fd, n, off, iova))
+		return nil, invalid(opDMABuf, p.String(), fmt.Sprintf("descriptor %d, %d bytes from offset %#x, address %#x: "+
+			"want an open descriptor and a range", fd, n, off, iova))
 	}
 	return newRegistration(p).register(func(r *registration) error { return r.regDMABuf(p, fd, off, n, iova, a) })
 }
@@ -47,7 +48,8 @@ func (r *registration) regDMABuf(p *PD, fd int, off uint64, n int, iova uint64, 
 	}
 	r.handle = cmd.Made(uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
 	r.number = r.handle
-	r.view = &mrView{foreign: true, addr: iova, size: n, room: int64(n), access: a, onDemand: a&OnDemand != 0, lkey: *lkey, rkey: *rkey}
+	r.view = &mrView{foreign: true, addr: iova, size: n, room: int64(n), access: a, onDemand: a&OnDemand != 0,
+		lkey: *lkey, rkey: *rkey}
 	return nil
 }
 
@@ -60,7 +62,8 @@ func (p *PD) explainDMABuf(off, iova uint64, a Access, err error) error {
 	case errno == unix.EBADF || errno == unix.EINVAL && off%page == iova%page && a&(RemoteWrite|RemoteAtomic) == 0:
 		detail = "the descriptor is no dma-buf's, or the range is not inside the buffer"
 	case errno == unix.EINVAL && off%page != iova%page:
-		detail = fmt.Sprintf("the address %#x lies %d bytes into its page, the offset %d: the two must be the same", iova, iova%page, off%page)
+		detail = fmt.Sprintf("the address %#x lies %d bytes into its page, the offset %d: the two must be the same",
+			iova, iova%page, off%page)
 	case errno == unix.EINVAL:
 		detail = "RemoteWrite and RemoteAtomic need LocalWrite beside them"
 	}

@@ -231,7 +231,8 @@ func domainErrors(t *testing.T) []errorCase {
 		Alloc: func(int, int) ([]byte, error) { return nil, errors.New("the arena is full") }, Free: func([]byte) {}}))(t)
 	r.c.impl = plainContext{r.c.impl}
 	return []errorCase{
-		{"Alloc without Free", second(pd.AllocParentDomain(ParentDomainConfig{Alloc: stingy.allocRing})), []error{ErrInvalid}},
+		{"Alloc without Free", second(pd.AllocParentDomain(ParentDomainConfig{Alloc: stingy.allocRing})),
+			[]error{ErrInvalid}},
 		{"an Alloc that fails", third(stingy.memory()("create QP", 4096)), nil},
 		{"a TD of another Context", second(pd.AllocParentDomain(ParentDomainConfig{TD: good(other.c.AllocTD())(t)})),
 			[]error{ErrInvalid}},

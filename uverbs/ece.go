@@ -63,7 +63,8 @@ func (q *QP) modifyCommand(req *uapi.IbUverbsModifyQp, rate uint32) error {
 		ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_QP, req)
 		return q.ctx.dev.Do(cmd)
 	}
-	ioctl.WriteEx[uapi.IbUverbsExModifyQpResp](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP, &uapi.IbUverbsExModifyQp{Base: *req, RateLimit: rate})
+	ioctl.WriteEx[uapi.IbUverbsExModifyQpResp](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP,
+		&uapi.IbUverbsExModifyQp{Base: *req, RateLimit: rate})
 	out := cmd.UHW(in, n)
 	err := q.ctx.dev.Do(cmd)
 	if err == nil && in != nil {

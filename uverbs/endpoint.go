@@ -56,7 +56,8 @@ func (e Endpoint) String() string {
 func (e *Endpoint) UnmarshalText(text []byte) error {
 	v, ok := parseEndpoint(string(text))
 	if !ok {
-		return invalid("parse endpoint", "", fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic as MarshalText writes it, got %q", text))
+		return invalid("parse endpoint", "",
+			fmt.Sprintf("want lid:qpn:psn:gid:mtu:rdatomic as MarshalText writes it, got %q", text))
 	}
 	*e = v
 	return nil
@@ -247,7 +248,8 @@ func (q *QP) agreeECE(local, remote ECE) error {
 
 func (q *QP) checkConnects() error {
 	if q.cfg.Type == RawPacket {
-		return invalid("connect", q.String(), "a raw packet QP has no peer: Ready takes it to RTS, and flows lead frames to it")
+		return invalid("connect", q.String(),
+			"a raw packet QP has no peer: Ready takes it to RTS, and flows lead frames to it")
 	}
 	if q.cfg.Type == UD {
 		return invalid("connect", q.String(), "a UD QP has no peer: Ready takes it to RTS, and each message names an AH")
@@ -262,7 +264,8 @@ func (q *QP) checkConnects() error {
 // another type; otherwise the errors are those of [QP.Modify].
 func (q *QP) Ready() error {
 	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
-		return invalid("make ready", q.String(), "Ready is for UD and raw packet QPs, this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
+		return invalid("make ready", q.String(), "Ready is for UD and raw packet QPs, "+
+			"this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
 	}
 	if q.State() == StateReset {
 		if err := q.Init(); err != nil {
@@ -331,10 +334,12 @@ func (q *QP) Init() error {
 
 func (q *QP) init(port int) error {
 	if q.cfg.Type == UD {
-		return q.Modify(QPAttr{State: StateInit, Port: uint8(port), QKey: q.cfg.QKey}, MaskState|MaskPKeyIndex|MaskPort|MaskQKey)
+		return q.Modify(QPAttr{State: StateInit, Port: uint8(port), QKey: q.cfg.QKey},
+			MaskState|MaskPKeyIndex|MaskPort|MaskQKey)
 	}
 	if q.cfg.Type == RawPacket {
 		return q.Modify(QPAttr{State: StateInit, Port: uint8(port)}, MaskState|MaskPort)
 	}
-	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access}, MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
+	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access},
+		MaskState|MaskPKeyIndex|MaskPort|MaskAccess)
 }

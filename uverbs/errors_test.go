@@ -30,7 +30,9 @@ type errorCase struct {
 }
 
 // registerFake makes Device.Open find the fake driver. A provider can be registered only once.
-var registerFake = sync.OnceFunc(func() { driver.Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC](&fakeProvider{}) })
+var registerFake = sync.OnceFunc(func() {
+	driver.Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC](&fakeProvider{})
+})
 
 // TestErrorTexts checks the text of every error that a user is likely to see. Read
 // testdata/errors.golden as a user would who sees the error for the first time: it must describe

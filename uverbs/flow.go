@@ -80,9 +80,15 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 func (f *Flow) create(q *QP, a *FlowAttr, specs []byte) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	head := uapi.IbUverbsCreateFlow{QpHandle: q.handle, FlowAttr: uapi.IbUverbsFlowAttr{Type: uint32(a.Type), Size: uint16(len(specs)),
-		Priority: a.Priority, NumOfSpecs: uint8(len(a.Specs)), Port: uint8(a.Port), Flags: uint32(a.Flags)}}
-	resp := ioctl.WriteExTable[uapi.IbUverbsCreateFlowResp](cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW, append(ioctl.BytesOf(&head), specs...))
+	head := uapi.IbUverbsCreateFlow{
+		QpHandle: q.handle,
+		FlowAttr: uapi.IbUverbsFlowAttr{
+			Type: uint32(a.Type), Size: uint16(len(specs)), Priority: a.Priority,
+			NumOfSpecs: uint8(len(a.Specs)), Port: uint8(a.Port), Flags: uint32(a.Flags),
+		},
+	}
+	resp := ioctl.WriteExTable[uapi.IbUverbsCreateFlowResp](cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW,
+		append(ioctl.BytesOf(&head), specs...))
 	if err := f.ctx.dev.Do(cmd); err != nil {
 		return f.ctx.wrap("create flow", q.String(), err, q.explainFlow(a, err))
 	}
@@ -95,7 +101,8 @@ func (q *QP) explainFlow(a *FlowAttr, err error) string {
 		return explainRaw(err)
 	}
 	if notSupported(err) {
-		return "the device has no flows, or does not match one of the fields that a Mask names: clear those, or leave out the Spec"
+		return "the device has no flows, or does not match one of the fields that a Mask names: clear those, or leave " +
+			"out the Spec"
 	}
 	if !errors.Is(err, unix.EINVAL) {
 		return ""
@@ -115,7 +122,7 @@ func (q *QP) explainFlow(a *FlowAttr, err error) string {
 }
 
 func (f *Flow) destroyKernel() error {
-	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, noReply, 0)
+	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)
 }
 
 // Context returns the context that f was created on.

@@ -55,7 +55,8 @@ type EthFilter struct {
 }
 
 func (f *EthFilter) raw() uapi.IbUverbsFlowEthFilter {
-	return uapi.IbUverbsFlowEthFilter{DstMac: f.DstMAC, SrcMac: f.SrcMAC, EtherType: be16(f.EtherType), VlanTag: be16(f.VLANTag)}
+	return uapi.IbUverbsFlowEthFilter{DstMac: f.DstMAC, SrcMac: f.SrcMAC, EtherType: be16(f.EtherType),
+		VlanTag: be16(f.VLANTag)}
 }
 
 func (s FlowEth) encode(b []byte) []byte {

@@ -16,7 +16,13 @@ const (
 	gateClosed
 )
 
-var gateErrors = [...]error{gateState: ErrState, gateSRQ: ErrSRQ, gateNone: ErrNoQueue, gateGone: ErrDeviceGone, gateClosed: ErrClosed}
+var gateErrors = [...]error{
+	gateState:  ErrState,
+	gateSRQ:    ErrSRQ,
+	gateNone:   ErrNoQueue,
+	gateGone:   ErrDeviceGone,
+	gateClosed: ErrClosed,
+}
 
 // set changes the gate of a queue. If the device is gone, set does not open it.
 func (g *gate) set(c *Context, to uint32) {

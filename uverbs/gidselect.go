@@ -71,7 +71,8 @@ func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 		for _, ch := range choices {
 			lines = append(lines, ch.String())
 		}
-		detail = "no GID can be used, give the port's network interface an IP address that reaches the peer: " + strings.Join(lines, "; ")
+		detail = "no GID can be used, give the port's network interface an IP address that reaches the peer: " +
+			strings.Join(lines, "; ")
 	}
 	return nil, invalid("select GID", c.name, detail)
 }

@@ -199,5 +199,6 @@ func explainNetdevs(op, object string, err error) error {
 }
 
 func gidEntry(e *uapi.IbUverbsGidEntry) GIDEntry {
-	return GIDEntry{GID: e.Gid, Port: int(e.PortNum), Index: int(e.GidIndex), Type: GIDType(e.GidType), IfIndex: int(e.NetdevIfindex)}
+	return GIDEntry{GID: e.Gid, Port: int(e.PortNum), Index: int(e.GidIndex), Type: GIDType(e.GidType),
+		IfIndex: int(e.NetdevIfindex)}
 }

@@ -17,8 +17,9 @@ import (
 const HandshakeTimeout = 30 * time.Second
 
 // errHandshakeTimeout is the cause when HandshakeTimeout has passed.
-var errHandshakeTimeout error = newSentinel("uverbs: the peer has not completed the handshake within "+HandshakeTimeout.String()+
-	": check that its program calls Handshake, or give this one a context with another deadline", unix.ETIMEDOUT)
+var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the handshake within "+
+	HandshakeTimeout.String()+": check that its program calls Handshake, or give this one a context with another "+
+	"deadline", unix.ETIMEDOUT)
 
 // Handshake connects the QP to one at the other end of conn, whose program also calls
 // Handshake. The two exchange Endpoints and go to RTS. Handshake returns when both are in RTS,

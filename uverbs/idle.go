@@ -9,7 +9,8 @@ import "golang.org/x/sys/unix"
 // of the lock wait too.
 func (c *Context) CloseIdle(but ...Object) error {
 	if !c.creating.stopWhile(func() bool { return !c.inUse(but) }) {
-		return &Error{Op: "close", Object: c.name, Kind: ErrBusy, Errno: unix.EBUSY, Detail: "objects live on it: close them first"}
+		return &Error{Op: "close", Object: c.name, Kind: ErrBusy, Errno: unix.EBUSY,
+			Detail: "objects live on it: close them first"}
 	}
 	return c.Close()
 }

@@ -69,7 +69,8 @@ func importContext(dev *ioctl.Device, device Device, p provider) (*Context, erro
 	return startContext(dev, device, func(c *Context) (providerContext, error) {
 		i, ok := p.(providerImporter)
 		if !ok {
-			return nil, &Error{Op: "import", Kind: ErrNotSupported, Detail: "the " + device.Driver() + " driver does not share contexts: open the device"}
+			return nil, &Error{Op: "import", Kind: ErrNotSupported,
+				Detail: "the " + device.Driver() + " driver does not share contexts: open the device"}
 		}
 		c.imported = true
 		// Commands without an event file deliver the events of their objects to the event file
@@ -103,7 +104,8 @@ func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	const op = "import PD"
 	i, ok := c.impl.(driver.PDImporter)
 	if !ok {
-		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported, Detail: "the driver does not share PDs: make one with AllocPD"}
+		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported,
+			Detail: "the driver does not share PDs: make one with AllocPD"}
 	}
 	p := &PD{}
 	p.object = object{ctx: c, kind: "PD", rank: rankPD, destroy: func() error { return nil }}

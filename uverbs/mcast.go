@@ -94,7 +94,8 @@ func (q *QP) explainMcast(op string, g mcastGroup, err error) error {
 	case op == opDetach:
 		detail = "the QP is not attached to " + g.gid.String() + " with LID " + sitoa(int(g.lid))
 	default:
-		detail = "the device does not take " + g.gid.String() + "; on InfiniBand the LID must be the group's, 0xc000 to 0xfffe"
+		detail = "the device does not take " + g.gid.String() +
+			"; on InfiniBand the LID must be the group's, 0xc000 to 0xfffe"
 	}
 	return q.ctx.wrap(op, q.String(), err, detail)
 }

@@ -77,7 +77,8 @@ func explainMemlock(n uint64, use string) string {
 		return ""
 	}
 	text := fmt.Sprintf("%d bytes are needed%s and %d are pinned already, but RLIMIT_MEMLOCK is %d bytes: raise it"+
-		" (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container)", n, use, m.pinned, m.limit)
+		" (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container)",
+		n, use, m.pinned, m.limit)
 	if m.inUserNS {
 		return text + "; CAP_IPC_LOCK of a user namespace does not lift it"
 	}

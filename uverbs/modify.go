@@ -109,7 +109,8 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 		}
 	case unix.EPERM:
 		if m&MaskQKey != 0 && a.QKey>>31 != 0 {
-			return q.ctx.wrap(op, obj, err, fmt.Sprintf("QKey is %#x: one with bit 31 set needs CAP_NET_RAW, or `rdma system set privileged-qkey on`", a.QKey))
+			return q.ctx.wrap(op, obj, err, fmt.Sprintf("QKey is %#x: one with bit 31 set needs CAP_NET_RAW, "+
+				"or `rdma system set privileged-qkey on`", a.QKey))
 		}
 	}
 	if !errors.Is(err, unix.EINVAL) {

@@ -52,7 +52,8 @@ func (p *PD) regBytes(b []byte, iova uint64, a Access) (*MR, error) {
 		return nil, invalid(opRegister, p.String(), "the memory is empty")
 	}
 	if iova+uint64(len(b)) < iova {
-		return nil, invalid(opRegister, p.String(), fmt.Sprintf("%d bytes from address %#x on go beyond 64 bits", len(b), iova))
+		return nil, invalid(opRegister, p.String(),
+			fmt.Sprintf("%d bytes from address %#x on go beyond 64 bits", len(b), iova))
 	}
 	r := newRegistration(p)
 	mem := r.firstBacking()

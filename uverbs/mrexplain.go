@@ -43,7 +43,8 @@ func explainAccess(b []byte, iova uint64, a Access) string {
 	case needsLocalWrite(a):
 		return localWriteText
 	case iova%page != addressOf(b)%page:
-		return fmt.Sprintf("the address %#x lies %d bytes into its page, the memory %d: the two must be the same", iova, iova%page, addressOf(b)%page)
+		return fmt.Sprintf("the address %#x lies %d bytes into its page, the memory %d: the two must be the same",
+			iova, iova%page, addressOf(b)%page)
 	}
 	return fmt.Sprintf("the device does not take access %v, or not %d bytes", a, len(b))
 }

@@ -108,7 +108,7 @@ func (w *MW) alloc() error {
 }
 
 func (w *MW) dealloc() error {
-	return w.destroyHandle(uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE, noReply, 0)
+	return w.destroyHandle(uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)
 }
 
 func (w *MW) forgetOwners() error {

@@ -287,14 +287,25 @@ func (o *object) destroyIfExists(destroy func() error) {
 
 // destroyHandle issues a destroy method for o.handle. The object is destroyed only
 // if the kernel reports success. Until then a device may write to its memory.
-func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, replyLen int) error {
+func (o *object) destroyHandle(objectID, method, attr uint16) error {
 	c := ioctl.Get()
 	defer c.Put()
 	c.Start(objectID, method)
 	c.Handle(attr, o.handle)
-	if replyAttr >= 0 {
-		c.Out(uint16(replyAttr), replyLen)
-	}
+	return o.destroyCommand(c)
+}
+
+// destroyHandleReply is destroyHandle for a method that has a reply.
+func (o *object) destroyHandleReply(objectID, method, attr, replyAttr uint16, replyLen int) error {
+	c := ioctl.Get()
+	defer c.Put()
+	c.Start(objectID, method)
+	c.Handle(attr, o.handle)
+	c.Out(replyAttr, replyLen)
+	return o.destroyCommand(c)
+}
+
+func (o *object) destroyCommand(c *ioctl.Cmd) error {
 	err := o.ctx.dev.Do(c)
 	if mayMeanGone(err) && o.ctx.removed() {
 		// The command was issued while the driver was being removed. By now the
@@ -308,8 +319,6 @@ func (o *object) destroyHandle(objectID, method, attr uint16, replyAttr int, rep
 	}
 	return o.ctx.wrap("destroy", o.String(), err, detail)
 }
-
-const noReply = -1
 
 // lengths of the replies to destroy methods
 var (

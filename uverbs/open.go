@@ -102,7 +102,8 @@ func (d *Device) provider() (provider, error) {
 			newer = "kernel"
 		}
 		return nil, &Error{Op: "open", Object: d.Name, Kind: ErrABI, Errno: unix.ENOSYS, Detail: fmt.Sprintf(
-			"the kernel's %s driver speaks ABI version %d, this library versions %d to %d: use a newer %s", d.Driver(), d.ABI, low, high, newer)}
+			"the kernel's %s driver speaks ABI version %d, this library versions %d to %d: use a newer %s",
+			d.Driver(), d.ABI, low, high, newer)}
 	}
 	return p, nil
 }
@@ -114,7 +115,8 @@ var knownProviders = []uint32{uapi.RDMA_DRIVER_MLX5, uapi.RDMA_DRIVER_RXE}
 func noProvider(d Device) string {
 	const dir = "github.com/goverbs/goverbs/provider/"
 	if slices.Contains(knownProviders, d.DriverID) {
-		return fmt.Sprintf("the program links no provider for the %s driver: add import _ %q, or %q for every driver", d.Driver(), dir+d.Driver(), dir+"all")
+		return fmt.Sprintf("the program links no provider for the %s driver: add import _ %q, or %q for every driver",
+			d.Driver(), dir+d.Driver(), dir+"all")
 	}
 	var names []string
 	for _, id := range knownProviders {
@@ -168,7 +170,8 @@ func explainOpen(d *Device, err error) error {
 		e.Detail = fmt.Sprintf("%s is missing: in a container pass it in (--device %s), elsewhere let udev make it, or"+
 			" `mknod -m 666 %s c %d %d`", d.Node, d.Node, d.Node, d.Major, d.Minor)
 	case unix.EACCES:
-		e.Detail = fmt.Sprintf("no permission to read and write %s: as root, `chmod 666 %s`, or install rdma-core's udev rules", d.Node, d.Node)
+		e.Detail = fmt.Sprintf("no permission to read and write %s: as root, `chmod 666 %s`, or install rdma-core's udev "+
+			"rules", d.Node, d.Node)
 	case unix.EPERM:
 		e.Kind = ErrNetns
 		e.Detail = "the device belongs to another network namespace, or a container's device list forbids it: move it with" +
@@ -185,12 +188,14 @@ func explainOpen(d *Device, err error) error {
 // newContext takes ownership of dev. It closes dev if the provider or the kernel reports an
 // error.
 func newContext(dev *ioctl.Device, device Device, p provider) (*Context, error) {
-	return startContext(dev, device, func(c *Context) (providerContext, error) { return p.Open(dev, c.getContext) })
+	open := func(c *Context) (providerContext, error) { return p.Open(dev, c.getContext) }
+	return startContext(dev, device, open)
 }
 
-func startContext(dev *ioctl.Device, device Device, open func(*Context) (providerContext, error)) (_ *Context, err error) {
-	c := &Context{dev: dev, device: device, name: device.Name,
-		byID: make(map[uint64]queue)}
+func startContext(
+	dev *ioctl.Device, device Device, open func(*Context) (providerContext, error),
+) (_ *Context, err error) {
+	c := &Context{dev: dev, device: device, name: device.Name, byID: make(map[uint64]queue)}
 	c.creating.none.L = &c.creating.mu
 	defer func() {
 		if err != nil {
@@ -241,7 +246,8 @@ func explainGetContext(err error) error {
 	}
 	if errors.Is(err, unix.ENOMEM) {
 		return &Error{Op: "open", Errno: unix.ENOMEM,
-			Detail: "the kernel has no memory for a verbs context, or the device no register pages left: close Contexts that are not needed"}
+			Detail: "the kernel has no memory for a verbs context, or the device no register pages left: close Contexts " +
+				"that are not needed"}
 	}
 	return err
 }

@@ -26,7 +26,7 @@ type PD struct {
 func (c *Context) AllocPD() (*PD, error) {
 	p := &PD{object: object{ctx: c, kind: "PD", rank: rankPD}}
 	p.destroy = func() error {
-		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, noReply, 0)
+		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE)
 	}
 	if err := p.createWith(p.alloc); err != nil {
 		return nil, err
@@ -107,7 +107,8 @@ func (p *PD) ringMemory(op string, n int) (b []byte, free func([]byte), err erro
 	}
 	if at := addressOf(b); len(b) < n || at%uint64(page) != 0 {
 		p.freeRing(b)
-		return nil, nil, invalid(op, p.String(), fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
+		return nil, nil, invalid(op, p.String(),
+			fmt.Sprintf("Alloc gave %d bytes at %#x: want %d or more, at a multiple of %d", len(b), at, n, page))
 	}
 	clear(b)
 	return b, p.freeRing, nil

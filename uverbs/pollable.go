@@ -36,8 +36,8 @@ func explainUnpollable(fd int, op, object string) error {
 	err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
 	e.Errno = errnoOf(err)
 	if errors.Is(err, unix.ENOSPC) {
-		e.Detail = "the user has no epoll watch left: the limit fs.epoll.max_user_watches is reached: raise it by sysctl(8), " +
-			"or close descriptors that are being waited for"
+		e.Detail = "the user has no epoll watch left: the limit fs.epoll.max_user_watches is reached: " +
+			"raise it by sysctl(8), or close descriptors that are being waited for"
 	}
 	// The epoll instance is empty and has no other user.
 	_ = unix.Close(poller)

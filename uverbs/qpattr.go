@@ -111,9 +111,11 @@ const (
 	MaskRateLimit        QPMask = 1 << 25
 )
 
-var maskNames = [...]string{"State", "CurState", "EnSQDAsyncNotify", "Access", "PKeyIndex", "Port", "QKey", "AV", "PathMTU",
-	"Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer", "SQPSN", "MaxDestRdAtomic",
-	"PathMigState", "Cap", "DestQPN", 25: "RateLimit"}
+var maskNames = [...]string{
+	"State", "CurState", "EnSQDAsyncNotify", "Access", "PKeyIndex", "Port", "QKey", "AV",
+	"PathMTU", "Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer",
+	"SQPSN", "MaxDestRdAtomic", "PathMigState", "Cap", "DestQPN", 25: "RateLimit",
+}
 
 // String returns the names of the fields, separated by commas.
 func (m QPMask) String() string {
@@ -178,37 +180,97 @@ type QPAttr struct {
 }
 
 func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {
-	*d = uapi.IbUverbsQpDest{Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit,
-		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
-		IsGlobal: b2u(a.IsGlobal), PortNum: a.Port}
+	*d = uapi.IbUverbsQpDest{
+		Dgid:         a.DGID,
+		FlowLabel:    a.FlowLabel,
+		Dlid:         a.DLID,
+		SgidIndex:    a.SGIDIndex,
+		HopLimit:     a.HopLimit,
+		TrafficClass: a.TrafficClass,
+		Sl:           a.SL,
+		SrcPathBits:  a.SrcPathBits,
+		StaticRate:   a.StaticRate,
+		IsGlobal:     b2u(a.IsGlobal),
+		PortNum:      a.Port,
+	}
 }
 
 func (a *AHAttr) decode(d *uapi.IbUverbsQpDest) {
-	*a = AHAttr{DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: d.SgidIndex, HopLimit: d.HopLimit,
-		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
-		IsGlobal: d.IsGlobal != 0, Port: d.PortNum}
+	*a = AHAttr{
+		DGID:         d.Dgid,
+		FlowLabel:    d.FlowLabel,
+		DLID:         d.Dlid,
+		SGIDIndex:    d.SgidIndex,
+		HopLimit:     d.HopLimit,
+		TrafficClass: d.TrafficClass,
+		SL:           d.Sl,
+		SrcPathBits:  d.SrcPathBits,
+		StaticRate:   d.StaticRate,
+		IsGlobal:     d.IsGlobal != 0,
+		Port:         d.PortNum,
+	}
 }
 
 func (a *QPAttr) encode(r *uapi.IbUverbsModifyQp) {
-	*r = uapi.IbUverbsModifyQp{Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN, DestQpNum: a.DestQPN,
-		QpAccessFlags: uint32(a.Access), PkeyIndex: a.PKeyIndex, AltPkeyIndex: a.AltPKeyIndex,
-		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU), PathMigState: a.PathMigState,
-		EnSqdAsyncNotify: b2u(a.EnSQDAsyncNotify), MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
-		MinRnrTimer: a.MinRNRTimer, PortNum: a.Port, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
-		AltPortNum: a.AltPort, AltTimeout: a.AltTimeout}
+	*r = uapi.IbUverbsModifyQp{
+		Qkey:             a.QKey,
+		RqPsn:            a.RQPSN,
+		SqPsn:            a.SQPSN,
+		DestQpNum:        a.DestQPN,
+		QpAccessFlags:    uint32(a.Access),
+		PkeyIndex:        a.PKeyIndex,
+		AltPkeyIndex:     a.AltPKeyIndex,
+		QpState:          uint8(a.State),
+		CurQpState:       uint8(a.CurState),
+		PathMtu:          uint8(a.PathMTU),
+		PathMigState:     a.PathMigState,
+		EnSqdAsyncNotify: b2u(a.EnSQDAsyncNotify),
+		MaxRdAtomic:      a.MaxRdAtomic,
+		MaxDestRdAtomic:  a.MaxDestRdAtomic,
+		MinRnrTimer:      a.MinRNRTimer,
+		PortNum:          a.Port,
+		Timeout:          a.Timeout,
+		RetryCnt:         a.RetryCnt,
+		RnrRetry:         a.RNRRetry,
+		AltPortNum:       a.AltPort,
+		AltTimeout:       a.AltTimeout,
+	}
 	a.AV.encode(&r.Dest)
 	a.AltAV.encode(&r.AltDest)
 }
 
 func (a *QPAttr) decode(r *uapi.IbUverbsQueryQpResp) {
-	*a = QPAttr{State: QPState(r.QpState), CurState: QPState(r.CurQpState), PathMTU: MTU(r.PathMtu), PathMigState: r.PathMigState,
-		QKey: r.Qkey, RQPSN: r.RqPsn, SQPSN: r.SqPsn, DestQPN: r.DestQpNum, Access: Access(r.QpAccessFlags),
-		Cap: QPCap{MaxSendWR: int(r.MaxSendWr), MaxRecvWR: int(r.MaxRecvWr), MaxSendSGE: int(r.MaxSendSge),
-			MaxRecvSGE: int(r.MaxRecvSge), MaxInline: int(r.MaxInlineData)},
-		PKeyIndex: r.PkeyIndex, AltPKeyIndex: r.AltPkeyIndex, SQDraining: r.SqDraining != 0,
-		MaxRdAtomic: r.MaxRdAtomic, MaxDestRdAtomic: r.MaxDestRdAtomic, MinRNRTimer: r.MinRnrTimer, Port: r.PortNum,
-		Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry, AltPort: r.AltPortNum, AltTimeout: r.AltTimeout,
-		SignalAll: r.SqSigAll != 0}
+	*a = QPAttr{
+		State:        QPState(r.QpState),
+		CurState:     QPState(r.CurQpState),
+		PathMTU:      MTU(r.PathMtu),
+		PathMigState: r.PathMigState,
+		QKey:         r.Qkey,
+		RQPSN:        r.RqPsn,
+		SQPSN:        r.SqPsn,
+		DestQPN:      r.DestQpNum,
+		Access:       Access(r.QpAccessFlags),
+		Cap: QPCap{
+			MaxSendWR:  int(r.MaxSendWr),
+			MaxRecvWR:  int(r.MaxRecvWr),
+			MaxSendSGE: int(r.MaxSendSge),
+			MaxRecvSGE: int(r.MaxRecvSge),
+			MaxInline:  int(r.MaxInlineData),
+		},
+		PKeyIndex:       r.PkeyIndex,
+		AltPKeyIndex:    r.AltPkeyIndex,
+		SQDraining:      r.SqDraining != 0,
+		MaxRdAtomic:     r.MaxRdAtomic,
+		MaxDestRdAtomic: r.MaxDestRdAtomic,
+		MinRNRTimer:     r.MinRnrTimer,
+		Port:            r.PortNum,
+		Timeout:         r.Timeout,
+		RetryCnt:        r.RetryCnt,
+		RNRRetry:        r.RnrRetry,
+		AltPort:         r.AltPortNum,
+		AltTimeout:      r.AltTimeout,
+		SignalAll:       r.SqSigAll != 0,
+	}
 	a.AV.decode(&r.Dest)
 	a.AltAV.decode(&r.AltDest)
 }

@@ -35,7 +35,7 @@ func (q *QP) tearDown() error {
 }
 
 func (q *QP) destroyKernel() error {
-	return q.destroyHandle(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
+	return q.destroyHandleReply(uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_QP_RESP, destroyQPLen)
 }
 

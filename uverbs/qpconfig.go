@@ -123,12 +123,14 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 	case XRCRecv:
 		return invalid(op, p.String(), "an XRCRecv QP belongs to an XRC domain: make it by XRCD.CreateQP")
 	default:
-		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0, Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend and RawPacket are"}
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0,
+			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend and RawPacket are"}
 	}
 	if s := cfg.SRQ; s != nil && s.ctx != p.ctx {
 		return invalid(op, p.String(), s.String()+" belongs to another Context than the PD")
 	} else if s != nil && s.cq != nil {
-		return invalid(op, p.String(), s.String()+" is an XRC SRQ: an XRCSend QP of the peer names it by its SRQN, no QP here does")
+		return invalid(op, p.String(),
+			s.String()+" is an XRC SRQ: an XRCSend QP of the peer names it by its SRQN, no QP here does")
 	}
 	return nil
 }
@@ -153,7 +155,8 @@ func (p *PD) checkRSS(cfg *QPConfig) error {
 
 func checkGID(op string, on *object, g *GIDEntry) error {
 	if g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
-		return invalid(op, on.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports 1 to 255 and indexes 0 to 255", g.Port, g.Index))
+		return invalid(op, on.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports "+
+			"1 to 255 and indexes 0 to 255", g.Port, g.Index))
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
+	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+		&uapi.IbUverbsExQueryDevice{})
 	if err := c.dev.Do(cmd); err != nil {
 		return nil, c.wrap("query device", c.name, err, "")
 	}
@@ -111,7 +112,8 @@ func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 	if i := slices.Index(keys, pkey); i >= 0 {
 		return i, nil
 	}
-	return 0, invalid("find P_Key", c.name, fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
+	return 0, invalid("find P_Key", c.name,
+		fmt.Sprintf("the P_Key table of port %d does not have %#04x: it has %#04x", port, pkey, keys))
 }
 
 // QueryClock returns the device's clock, the clock of WC.Timestamp, in ticks of
@@ -149,7 +151,8 @@ func (c *Context) QueryPortSpeed(port int) (uint64, error) {
 	if err := c.dev.Do(cmd); err != nil {
 		detail := ""
 		if notSupported(err) {
-			detail = "this kernel or device does not tell the speed of a port: multiply ActiveSpeed and ActiveWidth of Context.QueryPort"
+			detail = "this kernel or device does not tell the speed of a port: multiply ActiveSpeed and ActiveWidth of " +
+				"Context.QueryPort"
 		}
 		return 0, c.wrap(op, c.name, err, detail)
 	}

@@ -109,9 +109,11 @@ func checkCreateFlags(op string, on *object, f QPCreateFlags) error {
 func explainRaw(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return "raw packets and flows need CAP_NET_RAW: run as root, or give the program the capability by setcap cap_net_raw=ep"
+		return "raw packets and flows need CAP_NET_RAW: run as root, or give the program the capability by setcap " +
+			"cap_net_raw=ep"
 	case notSupported(err):
-		return "the device, its driver or its link layer has no raw packets, or not with these flags: see RawPacketCaps and RSS of Context.QueryDevice"
+		return "the device, its driver or its link layer has no raw packets, or not with these flags: see RawPacketCaps " +
+			"and RSS of Context.QueryDevice"
 	}
 	return ""
 }

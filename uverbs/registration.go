@@ -151,7 +151,7 @@ func (r *registration) command(p *PD, start, length, iova uint64, a Access) erro
 }
 
 func (r *registration) dereg() error {
-	err := r.destroyHandle(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE, noReply, 0)
+	err := r.destroyHandle(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)
 	var e *Error
 	if errors.As(err, &e) && (e.Errno == unix.EINVAL || e.Errno == unix.EBUSY) {
 		e.Kind, e.Detail = ErrBusy, "a memory window is bound to it: close the window, or invalidate it, first"
@@ -196,6 +196,7 @@ func reportDropped(r *registration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {
-		fmt.Fprintf(os.Stderr, "uverbs: MR of %d bytes dropped without Close; its memory stays registered until its Context is closed\n%v\n", r.view.size, r.ticket)
+		fmt.Fprintf(os.Stderr, "uverbs: MR of %d bytes dropped without Close; "+
+			"its memory stays registered until its Context is closed\n%v\n", r.view.size, r.ticket)
 	}
 }

@@ -61,7 +61,8 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 	case r.unregistered != "":
 		return bad("it is " + r.unregistered + ": only what this Context has registered can be changed")
 	case flags == 0 || flags&^reregAll != 0:
-		return bad(fmt.Sprintf("the flags are %#x: want one or more of ReregTranslation, ReregPD and ReregAccess", uint32(flags)))
+		return bad(fmt.Sprintf("the flags are %#x: want one or more of ReregTranslation, ReregPD and ReregAccess",
+			uint32(flags)))
 	case flags&ReregTranslation != 0 != (len(b) > 0):
 		return bad("ReregTranslation and the memory go together")
 	case flags&ReregPD != 0 != (pd != nil):
@@ -79,7 +80,8 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 // refuses the access. The counts of both PDs are wrong from then on.
 func (r *registration) rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	if a&OnDemand != 0 && !r.view.onDemand && flags&ReregTranslation == 0 {
-		return invalid(opRereg, r.String(), "the memory is pinned, and access alone does not change that: leave OnDemand out, or register the memory afresh with it")
+		return invalid(opRereg, r.String(), "the memory is pinned, and access alone does not change that: leave OnDemand "+
+			"out, or register the memory afresh with it")
 	}
 	if flags != ReregPD|ReregAccess {
 		return r.change(flags, pd, b, a)
@@ -216,7 +218,8 @@ func (r *registration) explainReregAccess(a Access, e *Error) error {
 	case e.Kind == ErrNotSupported:
 		e.Detail = noRereg
 	case e.Errno == unix.EACCES:
-		e.Detail = "the memory is pinned to be read only, as it was registered without LocalWrite: close it and register it afresh with LocalWrite"
+		e.Detail = "the memory is pinned to be read only, as it was registered without LocalWrite: close it and register " +
+			"it afresh with LocalWrite"
 	case e.Kind == ErrInvalid && needsLocalWrite(a):
 		e.Detail = localWriteText
 	case e.Kind == ErrInvalid:

@@ -34,10 +34,12 @@ func (q *CQ) Resize(entries int) error {
 		return q.ctx.wrap("resize", q.String(), err, "the queue has been resized")
 	}
 	if errors.Is(err, unix.EINVAL) && entries < q.Entries() {
-		return q.ctx.wrap("resize", q.String(), err, "more than "+sitoa(entries)+" completions may wait in it: poll them first")
+		return q.ctx.wrap("resize", q.String(), err,
+			"more than "+sitoa(entries)+" completions may wait in it: poll them first")
 	}
 	if err != nil {
-		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries, func(a *DeviceAttr) int { return a.MaxCQE })
+		return q.ctx.explainLimit("resize CQ", err, "the number of entries", entries,
+			func(a *DeviceAttr) int { return a.MaxCQE })
 	}
 	q.entries.Store(int64(reply.Entries))
 	return nil

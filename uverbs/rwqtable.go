@@ -52,7 +52,8 @@ func (t *RWQIndTable) create(wqs []*WQ) error {
 	for _, q := range wqs {
 		req = binary.LittleEndian.AppendUint32(req, q.handle)
 	}
-	resp := ioctl.WriteExTable[uapi.IbUverbsExCreateRwqIndTableResp](cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL, req)
+	resp := ioctl.WriteExTable[uapi.IbUverbsExCreateRwqIndTableResp](
+		cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL, req)
 	if err := t.ctx.dev.Do(cmd); err != nil {
 		return t.ctx.explainLimit("create RWQ table", err, "the number of WQs", len(wqs),
 			func(a *DeviceAttr) int { return a.RSS.MaxRWQIndirectionTableSize })
@@ -63,7 +64,7 @@ func (t *RWQIndTable) create(wqs []*WQ) error {
 
 func (t *RWQIndTable) destroyKernel() error {
 	return t.destroyHandle(uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY,
-		uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE, noReply, 0)
+		uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
 }
 
 // Context returns the context of t.

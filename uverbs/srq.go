@@ -113,7 +113,8 @@ func (p *PD) checkSRQ(cfg *SRQConfig) error {
 
 func (s *SRQ) create(p *PD, cfg *SRQConfig) error {
 	room := 0
-	asked := &driver.SRQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Limit: cfg.Limit, XRC: cfg.XRCD != nil, Memory: p.memory()}
+	asked := &driver.SRQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Limit: cfg.Limit, XRC: cfg.XRCD != nil,
+		Memory: p.memory()}
 	impl, reply, err := s.ctx.impl.CreateSRQ(asked, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		r, err := s.setHandle(s.command(p, asked, uhwIn, uhwOut))
 		room = r.SRQ.MaxWR
@@ -300,7 +301,8 @@ func (s *SRQ) Query() (SRQAttr, error) {
 func (s *SRQ) query() (SRQAttr, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	resp := ioctl.Write[uapi.IbUverbsQuerySrqResp](cmd, uapi.IB_USER_VERBS_CMD_QUERY_SRQ, &uapi.IbUverbsQuerySrq{SrqHandle: s.handle})
+	resp := ioctl.Write[uapi.IbUverbsQuerySrqResp](cmd, uapi.IB_USER_VERBS_CMD_QUERY_SRQ,
+		&uapi.IbUverbsQuerySrq{SrqHandle: s.handle})
 	if err := s.ctx.dev.Do(cmd); err != nil {
 		return SRQAttr{}, s.ctx.wrap("query", s.String(), err, "")
 	}
@@ -320,8 +322,8 @@ func (s *SRQ) tearDown() error {
 }
 
 func (s *SRQ) destroyKernel() error {
-	return s.destroyHandle(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE,
-		uapi.UVERBS_ATTR_DESTROY_SRQ_RESP, destroySRQLen)
+	return s.destroyHandleReply(uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY,
+		uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_SRQ_RESP, destroySRQLen)
 }
 
 func (s *SRQ) retireRing() error {

@@ -13,19 +13,34 @@ func (s WCStatus) Error() string {
 }
 
 var statusTexts = [...]string{
-	WCLocLenErr:        "local length error: the message is longer than the receive's buffers, or than the port takes: give the receive more room (RecvWR.SGL), or have the peer send less",
-	WCLocQPOpErr:       "local QP operation error: the request does not fit the QP: an operation that its type or the device does not do, or an SGE of an MR that is closed; of a receive on rxe: the message is longer than the receive's SGEs",
-	WCLocEECOpErr:      "local EE context operation error",
-	WCLocProtErr:       "local protection error: an SGE names an MR that is closed, too short, of another PD, or without LocalWrite where data comes in",
-	WCWRFlushErr:       "work request flushed: the QP is in state ERR: see the first completion with another status; where there is none, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
-	WCMWBindErr:        "memory window bind error: the MR is without MWBindAccess, or does not allow what the window asks for, or the window, its key or the range is not what the device takes",
-	WCBadRespErr:       "bad response: the peer's answer does not fit the request: check that each end's RQPSN is the other's SQPSN",
-	WCLocAccessErr:     "local access error: what a peer sent breaks the rights of the memory here: see the Access of the MR",
-	WCRemInvReqErr:     "remote invalid request: the peer does not take it: its receive is too short, or its QP does not allow the operation (QPConfig.Access there)",
-	WCRemAccessErr:     "remote access error: RKey, address and length, or rights are not those of the peer's MR: check that it is open, its Addr and RKey as they came here, and its Access",
-	WCRemOpErr:         "remote operation error: the peer could not complete it, see its own completions; rxe says so too when the peer's receive is too short",
-	WCRetryExcErr:      "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout and RetryCnt say how long to try",
-	WCRNRRetryExcErr:   "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
+	WCLocLenErr: "local length error: the message is longer than the receive's buffers, or than the port takes: give " +
+		"the receive more room (RecvWR.SGL), or have the peer send less",
+	WCLocQPOpErr: "local QP operation error: the request does not fit the QP: an operation that its type or the " +
+		"device does not do, or an SGE of an MR that is closed; of a receive on rxe: the message is longer than the " +
+		"receive's SGEs",
+	WCLocEECOpErr: "local EE context operation error",
+	WCLocProtErr: "local protection error: an SGE names an MR that is closed, too short, of another PD, or without " +
+		"LocalWrite where data comes in",
+	WCWRFlushErr: "work request flushed: the QP is in state ERR: see the first completion with another status; where " +
+		"there is none, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request " +
+		"that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
+	WCMWBindErr: "memory window bind error: the MR is without MWBindAccess, or does not allow what the window asks " +
+		"for, or the window, its key or the range is not what the device takes",
+	WCBadRespErr: "bad response: the peer's answer does not fit the request: check that each end's RQPSN is the " +
+		"other's SQPSN",
+	WCLocAccessErr: "local access error: what a peer sent breaks the rights of the memory here: see the Access of " +
+		"the MR",
+	WCRemInvReqErr: "remote invalid request: the peer does not take it: its receive is too short, or its QP does not " +
+		"allow the operation (QPConfig.Access there)",
+	WCRemAccessErr: "remote access error: RKey, address and length, or rights are not those of the peer's MR: check " +
+		"that it is open, its Addr and RKey as they came here, and its Access",
+	WCRemOpErr: "remote operation error: the peer could not complete it, see its own completions; rxe says so too " +
+		"when the peer's receive is too short",
+	WCRetryExcErr: "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its " +
+		"DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout " +
+		"and RetryCnt say how long to try",
+	WCRNRRetryExcErr: "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this " +
+		"end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
 	WCLocRDDViolErr:    "local RDD violation",
 	WCRemInvRDReqErr:   "remote invalid RD request",
 	WCRemAbortErr:      "remote aborted",

@@ -12,22 +12,30 @@ var transitions = map[QPType]map[[2]QPState]transition{
 	RC: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
-		{StateInit, StateRTR}: {required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
-			optional: MaskAltPath | MaskAccess | MaskPKeyIndex},
-		{StateRTR, StateRTS}: {required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
-			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
+		{StateRTR, StateRTS}: {
+			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
+			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState,
+		},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
 		{StateSQE, StateRTS}: {},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
-		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic |
-			MaskMaxDestRdAtomic | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState},
+		{StateSQD, StateSQD}: {
+			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic |
+				MaskMaxDestRdAtomic | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState,
+		},
 	},
 	UC: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
-		{StateInit, StateRTR}: {required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
-			optional: MaskAltPath | MaskAccess | MaskPKeyIndex},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
 		{StateRTR, StateRTS}: {required: MaskSQPSN, optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
@@ -38,30 +46,42 @@ var transitions = map[QPType]map[[2]QPState]transition{
 	XRCSend: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
-		{StateInit, StateRTR}: {required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
-			optional: MaskAltPath | MaskAccess | MaskPKeyIndex},
-		{StateRTR, StateRTS}: {required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
-			optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
+		{StateRTR, StateRTS}: {
+			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
+			optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState,
+		},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
 		{StateSQE, StateRTS}: {},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
-		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic |
-			MaskAltPath | MaskAccess | MaskPKeyIndex | MaskPathMigState},
+		{StateSQD, StateSQD}: {
+			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic | MaskAltPath |
+				MaskAccess | MaskPKeyIndex | MaskPathMigState,
+		},
 	},
 	XRCRecv: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
-		{StateInit, StateRTR}: {required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
-			optional: MaskAltPath | MaskAccess | MaskPKeyIndex},
-		{StateRTR, StateRTS}: {required: MaskTimeout | MaskSQPSN,
-			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
+		{StateRTR, StateRTS}: {
+			required: MaskTimeout | MaskSQPSN,
+			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState,
+		},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
 		{StateSQE, StateRTS}: {},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
-		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskMaxDestRdAtomic | MaskAltPath | MaskAccess |
-			MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState},
+		{StateSQD, StateSQD}: {
+			optional: MaskPort | MaskAV | MaskTimeout | MaskMaxDestRdAtomic | MaskAltPath | MaskAccess | MaskPKeyIndex |
+				MaskMinRNRTimer | MaskPathMigState,
+		},
 	},
 	UD: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskQKey},
@@ -94,7 +114,8 @@ func explainTransition(typ QPType, from, to QPState, m QPMask) string {
 	}
 	t, ok := transitions[typ][[2]QPState{from, to}]
 	if !ok && to != StateReset && to != StateErr {
-		return fmt.Sprintf("the QP is in state %v, which does not go to %v: take RESET, INIT, RTR, RTS in order, or move it to RESET first", from, to)
+		return fmt.Sprintf("the QP is in state %v, which does not go to %v: take RESET, INIT, RTR, RTS in order, or move "+
+			"it to RESET first", from, to)
 	}
 	if missing := t.required &^ m; missing != 0 {
 		return fmt.Sprintf("%v to %v also needs %v", from, to, missing)

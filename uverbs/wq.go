@@ -129,15 +129,18 @@ func (q *WQ) create(p *PD, cfg *WQConfig) error {
 	const op = "create WQ"
 	wqs, ok := q.ctx.impl.(providerWQs)
 	if !ok {
-		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: "the device has no work queues"}
+		return &Error{Op: op, Object: q.ctx.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the device has no work queues"}
 	}
-	impl, reply, err := wqs.CreateWQ(&driver.WQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Memory: p.memory()}, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
+	create := func(uhwIn, uhwOut []byte) (driver.Reply, error) {
 		r, err := q.setHandle(q.command(p, cfg, uhwIn, uhwOut))
 		if err == nil {
 			q.number = r.Number
 		}
 		return r, err
-	})
+	}
+	impl, reply, err := wqs.CreateWQ(
+		&driver.WQConfig{MaxWR: cfg.MaxWR, MaxSGE: cfg.MaxSGE, Memory: p.memory()}, create)
 	if err != nil {
 		q.destroyIfExists(q.destroyKernel)
 		return q.explainCreate(err, cfg)
@@ -274,7 +277,7 @@ func (q *WQ) tearDown() error {
 
 func (q *WQ) destroyKernel() error {
 	const reply = 4
-	return q.destroyHandle(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
+	return q.destroyHandleReply(uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE,
 		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, reply)
 }
 

@@ -52,7 +52,8 @@ func (q *WQ) modifyCommand(a *WQAttr, m WQMask, uhwIn []byte) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	ioctl.WriteEx[ioctl.Void](cmd, uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ, &uapi.IbUverbsExModifyWq{AttrMask: uint32(m),
-		WqHandle: q.handle, WqState: uint32(a.State), CurrWqState: uint32(a.CurState), Flags: uint32(a.Flags), FlagsMask: uint32(a.FlagsMask)})
+		WqHandle: q.handle, WqState: uint32(a.State), CurrWqState: uint32(a.CurState), Flags: uint32(a.Flags),
+		FlagsMask: uint32(a.FlagsMask)})
 	cmd.UHW(uhwIn, 0)
 	return q.ctx.dev.Do(cmd)
 }

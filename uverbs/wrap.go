@@ -55,7 +55,8 @@ func (c *Context) exhausted(op, object, detail string, err error, errno unix.Err
 	var pinned *driver.PinnedError
 	switch {
 	case errno == unix.ENOMEM && errors.As(err, &pinned):
-		if text := explainMemlock(pinnedPages(0, pinned.Bytes), " for the rings, which the device's driver pins,"); text != "" {
+		if text := explainMemlock(pinnedPages(0, pinned.Bytes),
+			" for the rings, which the device's driver pins,"); text != "" {
 			return &Error{Op: op, Object: object, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
 	case errno == unix.EAGAIN && creates(op) && detail == "":

@@ -39,7 +39,7 @@ type XRCD struct {
 func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
 	x := &XRCD{object{ctx: c, kind: "XRCD", rank: rankXRCD}}
 	x.destroy = func() error {
-		return x.destroyHandle(uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE, noReply, 0)
+		return x.destroyHandle(uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
 	}
 	if flags&^(os.O_CREATE|os.O_EXCL) != 0 {
 		return nil, invalid("open XRCD", c.name, "flags may have os.O_CREATE and os.O_EXCL")

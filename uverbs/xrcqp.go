@@ -19,9 +19,11 @@ import (
 func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	const op = "create QP"
 	if cfg.Type != 0 && cfg.Type != XRCRecv {
-		return nil, invalid(op, x.String(), "a QP of a domain is of type XRCRecv, not "+cfg.Type.String()+": make others by a PD")
+		return nil, invalid(op, x.String(),
+			"a QP of a domain is of type XRCRecv, not "+cfg.Type.String()+": make others by a PD")
 	}
-	if cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil || cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0 {
+	if cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil ||
+		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0 {
 		return nil, invalid(op, x.String(), "an XRCRecv QP has no queues: leave CQs, SRQ and the Max fields out")
 	}
 	if err := checkGID(op, &x.object, cfg.GID); err != nil {
