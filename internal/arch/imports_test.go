@@ -33,6 +33,8 @@ var layers = []struct {
 	{"internal/driver", []string{"internal/ioctl"}},
 	{"uverbs", []string{"internal/driver", "internal/ioctl", "internal/nldev", "internal/uapi", "internal/leak",
 		"internal/noescape"}},
+	{"uverbs/devicetest", nil},
+	{"cm/devicetest", nil},
 	{"cm", []string{"uverbs", "internal/driver", "internal/rdmacm", "internal/uapi", "internal/nldev", "internal/leak"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},

@@ -106,6 +106,7 @@ func (b *bench) suites(link, driver string) (all []part) {
 		add("cm", suite.ByGID)
 	case b.address != "":
 		add("cm", suite.Connections)
+		add("examples", suite.Examples)
 	}
 	return all
 }

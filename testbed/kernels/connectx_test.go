@@ -29,11 +29,11 @@ type site struct {
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs", "cm"}, "", "", ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs", "cm"}, suite.Ethernet + "|" + linkless, "", ""},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, "", "6.12/roce"},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, "", "6.12/roce"},
-	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs", "cm"}, ours, basic, ""},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, "", "", ""},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" + linkless, "", ""},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "", "6.12/roce"},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "", "6.12/roce"},
+	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, basic, ""},
 }
 
 // breaking are tests that break rules of strict mode, on purpose or by closing
@@ -42,15 +42,15 @@ var breaking = []struct {
 	pkg, rules, tests string
 }{
 	{"provider/mlx5", "key", "Conformance"},
-	{"uverbs", "key cq-overrun", "Events|CQOverrunEvent"},
-	{"uverbs", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
-	{"cm", "key", "CloseMRUnder.*"},
+	{"uverbs/devicetest", "key cq-overrun", "Events|CQOverrunEvent"},
+	{"uverbs/devicetest", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
+	{"cm/devicetest", "key", "CloseMRUnder.*"},
 }
 
 // linkless are tests that have passed on Ethernet with the same kernel and do
 // not depend on the link layer: the driver's settings, memory, queues without
 // their transport, failures.
-const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(Errors|sContended)|Close.*|Drain.*|Gone.*|Killed|Limits|MRAtAddress|MW.*|Many.*" +
+const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(Errors|sContended)|Close.*|Drain.*|Killed|Limits|MRAtAddress|MW.*|Many.*" +
 	"|Memlock|NothingAllocated|NullMR|ODP.*|Open.*|OtherNamespace|OwnChannel|QueueFull|Rereg.*|Resize.*|SRQ.*|Solicited|Stress.*|ThreadDomains|WaitCancelled" +
 	"|Parity(CQ.*|Fork|HugePage|MR|ODP|PD|ParentDomain|RelaxedOrdering|SRQ|SharedPD|Timestamp))$"
 
@@ -72,7 +72,7 @@ const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|Cl
 const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit|XRC|Atomics|MWType1|MWType2" +
 	"|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled|CloseWakes|OpenErrors|OpenElsewhere" +
 	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
-	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn)$"
+	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn|FiveFunctions)$"
 
 // TestConnectX runs the device tests on the software ConnectX.
 func TestConnectX(t *testing.T) {
@@ -126,7 +126,7 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 		skip += "|" + s.skip
 	}
 	switch {
-	case s.link == connectx.InfiniBand && pkg == "cm":
+	case s.link == connectx.InfiniBand && pkg == "cm/devicetest":
 		run(t, "", "-test.run="+suite.ByGID)
 	case s.only != "" && pkg != "provider/mlx5":
 		run(t, "", "-test.run="+s.only, "-test.skip="+skip)

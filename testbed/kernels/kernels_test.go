@@ -13,7 +13,7 @@ import (
 
 // library are the packages with tests with the build tag device, which need
 // GOVERBS_DEVICE.
-var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs", "cm"}
+var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs/devicetest", "cm/devicetest", "cm"}
 
 // A place is a kernel on which the library is tested, and the tests that run
 // there.
@@ -47,7 +47,7 @@ var places = []place{
 	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, library, "", "", ""},
 	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
-	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs"}, pages, "", ""},
+	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "", ""},
 	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
 		[]string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
 }

@@ -14,7 +14,7 @@ import (
 func TestSoak(t *testing.T) {
 	config := vm.Config{Kernel: "6.12", RXE: true, Root: true}
 	g := vm.Start(t, config)
-	for _, pkg := range []string{"uverbs", "cm"} {
+	for _, pkg := range []string{"uverbs/devicetest", "cm/devicetest"} {
 		t.Run(pkg, func(t *testing.T) {
 			binary := vm.BuildTest(t, "github.com/goverbs/goverbs/"+pkg, "device,soak", config.Arch)
 			vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 2 * time.Hour, Args: []string{"-test.run=^TestDeviceSoak"},

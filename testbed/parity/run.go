@@ -28,7 +28,7 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 		if binaries[s.pkg] != "" {
 			continue
 		}
-		file := filepath.Join(dir, filepath.Base(s.pkg)+".test")
+		file := filepath.Join(dir, strings.ReplaceAll(s.pkg, "/", "-")+".test")
 		c := exec.CommandContext(ctx, "go", "test", "-c", "-buildvcs=false", "-tags=device", "-o", file, "./"+s.pkg)
 		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 		if out, err := c.CombinedOutput(); err != nil {

@@ -1,0 +1,7 @@
+// Package devicetest tests cm on a device of the kernel, which GOVERBS_DEVICE names:
+//
+//	GOVERBS_DEVICE=rxe0 go test -tags device ./cm/devicetest
+//
+// GOVERBS_ADDRESS is the address of its network interface. The default is that of
+// the guests' device.
+package devicetest

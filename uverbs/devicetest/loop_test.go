@@ -1,0 +1,145 @@
+//go:build device
+
+package devicetest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+const patience = 30 * time.Second
+
+// openDevice opens the device under test and closes it when the test ends.
+func openDevice(t testing.TB) *uverbs.Context {
+	t.Helper()
+	name := os.Getenv("GOVERBS_DEVICE")
+	if name == "" {
+		t.Fatal("set GOVERBS_DEVICE to the RDMA device to test, rxe0 for instance")
+	}
+	c, err := uverbs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, c.Close()) })
+	return c
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// A loop is a pair of connected QPs of one device, of type RC by default. Each has its own CQ
+// and buffer.
+type loop struct {
+	ctx  context.Context
+	dev  *uverbs.Context
+	pd   *uverbs.PD
+	a, b end
+}
+
+type end struct {
+	cq *uverbs.CQ
+	qp *uverbs.QP
+	mr *uverbs.MR
+}
+
+const bufSize = 1 << 16
+
+// newLoop creates a loop. adjust, which may be nil, changes the configuration of the QPs.
+func newLoop(t testing.TB, adjust func(*uverbs.QPConfig)) *loop {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	l := &loop{ctx: ctx, dev: openDevice(t)}
+	l.pd = must(l.dev.AllocPD())(t)
+	l.a, l.b = l.newEnd(t, adjust), l.newEnd(t, adjust)
+	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	check(t, l.a.qp.Connect(eb))
+	check(t, l.b.qp.Connect(ea))
+	return l
+}
+
+const allAccess = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
+
+func (l *loop) newEnd(t testing.TB, adjust func(*uverbs.QPConfig)) end {
+	t.Helper()
+	var e end
+	e.cq = must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 256}))(t)
+	cfg := uverbs.QPConfig{Type: uverbs.RC, SendCQ: e.cq, MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4,
+		MaxInline: 128, Access: uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic}
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	e.qp = must(l.pd.CreateQP(cfg))(t)
+	e.mr = must(l.pd.Alloc(bufSize, allAccess))(t)
+	return e
+}
+
+// fill fills an end's buffer with a pattern that depends on the offset.
+func (e end) fill(seed byte) {
+	for i, b := 0, e.mr.Bytes(); i < len(b); i++ {
+		b[i] = seed + byte(i*7) + byte(i>>8)
+	}
+}
+
+// completion waits for one completion of e.
+func (l *loop) completion(t testing.TB, e end) uverbs.WC {
+	t.Helper()
+	var wcs [1]uverbs.WC
+	if _, err := e.cq.PollWait(l.ctx, wcs[:]); err != nil {
+		t.Fatal(err)
+	}
+	return wcs[0]
+}
+
+// success waits for a completion of e and checks its fields.
+func (l *loop) success(t testing.TB, e end, wrID uint64, op uverbs.WCOpcode) uverbs.WC {
+	t.Helper()
+	wc := l.completion(t, e)
+	check(t, wc.Err())
+	if wc.WRID != wrID || wc.Opcode != op || wc.QPNum != e.qp.QPN() {
+		t.Fatalf("completion %+v, want wr_id %d, opcode %d, QP %d", wc, wrID, op, e.qp.QPN())
+	}
+	return wc
+}
+
+func post(t testing.TB, qp *uverbs.QP, wrs ...uverbs.SendWR) {
+	t.Helper()
+	if n, err := qp.PostSend(wrs...); err != nil || n != len(wrs) {
+		t.Fatalf("PostSend = %d, %v; want %d", n, err, len(wrs))
+	}
+}
+
+func receive(t testing.TB, qp *uverbs.QP, wrs ...uverbs.RecvWR) {
+	t.Helper()
+	if n, err := qp.PostRecv(wrs...); err != nil || n != len(wrs) {
+		t.Fatalf("PostRecv = %d, %v; want %d", n, err, len(wrs))
+	}
+}
+
+func same(t testing.TB, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%d bytes arrived, not those that were sent", len(got))
+	}
+}
