@@ -19,7 +19,8 @@ const lockedChild = "GOVERBS_TEST_MLOCKALL"
 // memory, even while they are reachable.
 func TestRetireUnderMlockall(t *testing.T) {
 	if os.Getenv(lockedChild) == "" {
-		again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestRetireUnderMlockall$", "-test.v", "-test.timeout=1m")
+		again := exec.CommandContext(t.Context(), "/proc/self/exe",
+			"-test.run=^TestRetireUnderMlockall$", "-test.v", "-test.timeout=1m")
 		again.Env = append(os.Environ(), lockedChild+"=1")
 		out, err := again.CombinedOutput()
 		if err != nil {

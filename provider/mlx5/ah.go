@@ -61,7 +61,9 @@ const (
 
 // CreateAH implements driver.Context. The kernel checks the address and, on Ethernet,
 // resolves the MAC address. The address vector is built here.
-func (c *deviceContext) CreateAH(a *uverbs.AHAttr, env *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
+func (c *deviceContext) CreateAH(
+	a *uverbs.AHAttr, env *driver.AHEnv, av *driver.AV, create driver.Command,
+) (driver.Reply, error) {
 	var reply driver.Reply
 	kind, err := c.kind(a.Port, env)
 	if err != nil {
@@ -88,7 +90,9 @@ func (c *deviceContext) CreateAH(a *uverbs.AHAttr, env *driver.AHEnv, av *driver
 	return reply, nil
 }
 
-func (c *deviceContext) ethernetAH(a *uverbs.AHAttr, env *driver.AHEnv, raw *[avSize]byte, create driver.Command) (driver.Reply, error) {
+func (c *deviceContext) ethernetAH(
+	a *uverbs.AHAttr, env *driver.AHEnv, raw *[avSize]byte, create driver.Command,
+) (driver.Reply, error) {
 	if !c.dmac {
 		return driver.Reply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
 			Detail: "the kernel's mlx5_ib does not tell the MAC address of a peer: take a newer kernel, 5.10 is one"}

@@ -55,13 +55,15 @@ func TestLadder(t *testing.T) {
 // TestStrangeAnswers checks that invalid replies of the kernel are errors, and that no part of the context remains.
 func TestStrangeAnswers(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Mlx5IbAllocUcontextResp){
-		"CQE version":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.CqeVersion = 2 },
-		"no send requests":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz = 32 },
-		"no receives":           func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRqDescSz = 0 },
-		"odd registers":         func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 500 },
-		"small registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 64 },
-		"large registers":       func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 1 << 20 },
-		"pages within a page":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.NumUarsPerPage = uint32(unix.Getpagesize()/uarSize) + 1 },
+		"CQE version":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.CqeVersion = 2 },
+		"no send requests": func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxSqDescSz = 32 },
+		"no receives":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.MaxRqDescSz = 0 },
+		"odd registers":    func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 500 },
+		"small registers":  func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 64 },
+		"large registers":  func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 1 << 20 },
+		"pages within a page": func(r *uapi.Mlx5IbAllocUcontextResp) {
+			r.NumUarsPerPage = uint32(unix.Getpagesize()/uarSize) + 1
+		},
 		"clock out of its page": func(r *uapi.Mlx5IbAllocUcontextResp) { r.CompMask, r.HcaCoreClockOffset = 1, 1<<20 },
 	} {
 		k := standard()
@@ -128,8 +130,10 @@ func TestLies(t *testing.T) {
 		"queues of 2^16": func(r *uapi.Mlx5IbAllocUcontextResp) {
 			r.MaxSendWqebb, r.MaxRecvWr, r.MaxSrqRecvWr = 1<<16, 1<<16, 1<<16
 		},
-		"no bursts":        func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 0 },
-		"no pages":         func(r *uapi.Mlx5IbAllocUcontextResp) { r.NumUarsPerPage, r.LogUarSize, r.NumDynBfregs = 0, 0, 0 },
+		"no bursts": func(r *uapi.Mlx5IbAllocUcontextResp) { r.BfRegSize = 0 },
+		"no pages": func(r *uapi.Mlx5IbAllocUcontextResp) {
+			r.NumUarsPerPage, r.LogUarSize, r.NumDynBfregs = 0, 0, 0
+		},
 		"other pages":      func(r *uapi.Mlx5IbAllocUcontextResp) { r.LogUarSize, r.NumDynBfregs = 31, 1<<31 },
 		"cache lines of 7": func(r *uapi.Mlx5IbAllocUcontextResp) { r.CacheLineSize = 7 },
 		"no cache lines":   func(r *uapi.Mlx5IbAllocUcontextResp) { r.CacheLineSize = 0 },

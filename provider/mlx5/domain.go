@@ -40,7 +40,8 @@ func (u *uars) ofDomain() (*register, error) {
 	const op = "allocate TD"
 	if u.fixed != nil {
 		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the kernel makes no register pages on demand, Linux 5.7 is the first that does: set SingleGoroutine of each queue, which leaves its locks out"}
+			Detail: "the kernel makes no register pages on demand, Linux 5.7 is the first that does: " +
+				"set SingleGoroutine of each queue, which leaves its locks out"}
 	}
 	if u.split == 0 {
 		return u.plain, nil // a store of 8 bytes is atomic and needs no lock
@@ -50,7 +51,8 @@ func (u *uars) ofDomain() (*register, error) {
 	if len(u.spare) == 0 {
 		p, err := u.alloc(uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
 		if err != nil {
-			return nil, kernelError(op, u.dev.Name(), err, "the device has no register page left, or a policy forbids it: close thread domains or QPs, or do without")
+			return nil, kernelError(op, u.dev.Name(), err,
+				"the device has no register page left, or a policy forbids it: close thread domains or QPs, or do without")
 		}
 		for _, r := range u.registersOf(p) {
 			r.domain = true
@@ -78,8 +80,8 @@ func queueMemory(op string, rings driver.Memory, n int, kind pageKind) (m *provi
 			return m, nil
 		}
 		if kind == hugePages {
-			return nil, kernelError(op, "", err, "the environment asks for huge pages (MLX_*_ALLOC_TYPE=HUGE), of which the system has not enough: "+
-				"set vm.nr_hugepages, or say PREFER_HUGE")
+			return nil, kernelError(op, "", err, "the environment asks for huge pages (MLX_*_ALLOC_TYPE=HUGE), "+
+				"of which the system has not enough: set vm.nr_hugepages, or say PREFER_HUGE")
 		}
 	}
 	if m, err = provider.Anon(n); err != nil {

@@ -66,7 +66,10 @@ func readSettings(getenv func(string) string, pageSize int) (settings, error) {
 		name string
 		to   *pageKind
 	}{
-		{"MLX_QP_ALLOC_TYPE", &s.qpPages}, {"MLX_CQ_ALLOC_TYPE", &s.cqPages}, {"MLX_SRQ_ALLOC_TYPE", &s.srqPages}, {"MLX_RWQ_ALLOC_TYPE", &s.wqPages},
+		{"MLX_QP_ALLOC_TYPE", &s.qpPages},
+		{"MLX_CQ_ALLOC_TYPE", &s.cqPages},
+		{"MLX_SRQ_ALLOC_TYPE", &s.srqPages},
+		{"MLX_RWQ_ALLOC_TYPE", &s.wqPages},
 	} {
 		if *v.to, err = pagesNamed(v.name, getenv(v.name)); err != nil {
 			return s, err

@@ -50,12 +50,14 @@ func badABI(format string, args ...any) error {
 }
 
 // errAllTargets is returned by a create when no index is left by which CQEs can name the queue.
-var errAllTargets error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrInvalid, Detail: "the Context has all the QPs and XRC SRQs that it can have: 2^24"}
+var errAllTargets error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrInvalid,
+	Detail: "the Context has all the QPs and XRC SRQs that it can have: 2^24"}
 
 var errShortPage error = badABI("a register page smaller than its registers")
 
 // errStray is returned by Poll for a completion of a queue that does not exist.
-var errStray error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "a completion names a queue that this context does not have"}
+var errStray error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI,
+	Detail: "a completion names a queue that this context does not have"}
 
 // errFormat is returned by Poll for an entry that it cannot parse.
 var errFormat error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "a completion of an unknown kind"}

@@ -105,10 +105,12 @@ func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 	}{
 		{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess,
 			uverbs.QPAttr{State: uverbs.StateInit, Port: 1, Access: uverbs.RemoteWrite}},
-		{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
+		{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
+			uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
 			uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: q.QPN(), RQPSN: 5, AV: av,
 				MaxDestRdAtomic: 4, MinRNRTimer: 12}},
-		{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic,
+		{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry |
+			uverbs.MaskMaxRdAtomic,
 			uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4}},
 	} {
 		check(t, q.Modify(c.a, c.m))

@@ -95,7 +95,8 @@ func patient(t *testing.T, q *uverbs.QP, more uverbs.QPMask) *uverbs.QP {
 		{uverbs.StateReset, 0},
 		{uverbs.StateInit, uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess},
 		{uverbs.StateRTR, uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | more},
-		{uverbs.StateRTS, uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic},
+		{uverbs.StateRTS,
+			uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic},
 	} {
 		a.State, a.Timeout = step.state, 20 // 4 s
 		check(t, q.Modify(a, uverbs.MaskState|step.mask))

@@ -11,8 +11,10 @@ import (
 func TestFenceOutlivesRefusedRequests(t *testing.T) {
 	sge := uverbs.SGE{Addr: 1, Length: 8, LKey: 3}
 	for name, between := range map[string]func(*bench) error{
-		"nothing":         func(*bench) error { return uverbs.ErrState },
-		"too many SGEs":   func(b *bench) error { return second(b.PostSend([]uverbs.SendWR{{SGL: []uverbs.SGE{sge, sge, sge}}})) },
+		"nothing": func(*bench) error { return uverbs.ErrState },
+		"too many SGEs": func(b *bench) error {
+			return second(b.PostSend([]uverbs.SendWR{{SGL: []uverbs.SGE{sge, sge, sge}}}))
+		},
 		"inline too long": func(b *bench) error { return second(b.PostSend([]uverbs.SendWR{{Inline: make([]byte, 4096)}})) },
 		"an aborted batch": func(b *bench) error {
 			b.Begin()

@@ -46,35 +46,112 @@ const uhwIn, uhwOut = uapi.UVERBS_ATTR_UHW_IN, uapi.UVERBS_ATTR_UHW_OUT
 
 // proxyList has the commands that the proxy forwards to mlx5, by object and method.
 var proxyList = map[[2]uint16]map[uint16]proxied{
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {uapi.UVERBS_ATTR_CORE_IN: proxyIn, uapi.UVERBS_ATTR_CORE_OUT: proxyOut,
-		uapi.UVERBS_ATTR_WRITE_CMD: proxyInline, uhwIn: proxyIn, uhwOut: proxyOut},
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}: {uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS: proxyOut,
-		uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT: proxyOut, 2: proxyRefuses /* an array of descriptors */, uhwIn: proxyIn, uhwOut: proxyOut},
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}: {uapi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS: proxyOut,
-		uapi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT: proxyOut},
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}: {uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM: proxyIn, uapi.UVERBS_ATTR_QUERY_PORT_RESP: proxyOut},
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}: {uapi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE: proxyIn,
-		uapi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS: proxyIn, uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES: proxyOut, uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES: proxyOut},
-	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}: {uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT: proxyIn,
-		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX: proxyIn, uapi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS: proxyIn, uapi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY: proxyOut},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}: {
+		uapi.UVERBS_ATTR_CORE_IN:   proxyIn,
+		uapi.UVERBS_ATTR_CORE_OUT:  proxyOut,
+		uapi.UVERBS_ATTR_WRITE_CMD: proxyInline,
+		uhwIn:                      proxyIn,
+		uhwOut:                     proxyOut,
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}: {
+		uapi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS: proxyOut,
+		uapi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT:     proxyOut,
+		2:      proxyRefuses, // an array of descriptors
+		uhwIn:  proxyIn,
+		uhwOut: proxyOut,
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}: {
+		uapi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS: proxyOut,
+		uapi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT:     proxyOut,
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT}: {
+		uapi.UVERBS_ATTR_QUERY_PORT_PORT_NUM: proxyIn,
+		uapi.UVERBS_ATTR_QUERY_PORT_RESP:     proxyOut,
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_TABLE}: {
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE:       proxyIn,
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS:            proxyIn,
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES:     proxyOut,
+		uapi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES: proxyOut,
+	},
+	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}: {
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT:       proxyIn,
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX:  proxyIn,
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS:      proxyIn,
+		uapi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY: proxyOut,
+	},
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}: handle(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE),
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}: handle(uapi.UVERBS_ATTR_DESTROY_MR_HANDLE),
-	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}: several(proxyIn, uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS,
-		map[uint16]proxied{uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE: proxyHandle, uapi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE: proxyHandle,
-			uapi.UVERBS_ATTR_REG_DMABUF_MR_FD: proxyInline, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY: proxyOut, uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY: proxyOut}),
-	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}: several(proxyIn, uapi.UVERBS_ATTR_CREATE_CQ_CQE, uapi.UVERBS_ATTR_CREATE_CQ_FLAGS,
-		several(proxyRefuses, 8, 12 /* memory of other kinds */, map[uint16]proxied{uapi.UVERBS_ATTR_CREATE_CQ_HANDLE: proxyHandle,
-			uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL: proxyFD, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE: proxyOut, uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD: proxyFD,
-			uhwIn: proxyIn, uhwOut: proxyOut})),
-	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: withReply(uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_CQ_RESP),
-	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}: several(proxyHandle, uapi.UVERBS_ATTR_CREATE_QP_HANDLE, uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE,
-		several(proxyIn, uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, 11, /* of the number that an underlay has */
-			several(proxyRefuses, 15, 17 /* memory of other kinds */, map[uint16]proxied{uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD: proxyFD,
-				uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP: proxyOut, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM: proxyOut, uhwIn: proxyIn, uhwOut: proxyOut}))),
-	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:                 withReply(uapi.UVERBS_ATTR_DESTROY_QP_HANDLE, uapi.UVERBS_ATTR_DESTROY_QP_RESP),
-	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: proxyNewFD},
-	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE: proxyHandle, uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE: proxyIn,
-		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET: proxyOut, uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH: proxyOut, uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID: proxyOut},
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}: several(
+		proxyIn,
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET,
+		uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS,
+		map[uint16]proxied{
+			uapi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE:    proxyHandle,
+			uapi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE: proxyHandle,
+			uapi.UVERBS_ATTR_REG_DMABUF_MR_FD:        proxyInline,
+			uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY: proxyOut,
+			uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY: proxyOut,
+		},
+	),
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}: several(
+		proxyIn,
+		uapi.UVERBS_ATTR_CREATE_CQ_CQE,
+		uapi.UVERBS_ATTR_CREATE_CQ_FLAGS,
+		several(
+			proxyRefuses,
+			8,
+			12, // memory of other kinds
+			map[uint16]proxied{
+				uapi.UVERBS_ATTR_CREATE_CQ_HANDLE:       proxyHandle,
+				uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL: proxyFD,
+				uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE:     proxyOut,
+				uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD:     proxyFD,
+				uhwIn:                                   proxyIn,
+				uhwOut:                                  proxyOut,
+			},
+		),
+	),
+	{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}: withReply(
+		uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_CQ_RESP,
+	),
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}: several(
+		proxyHandle,
+		uapi.UVERBS_ATTR_CREATE_QP_HANDLE,
+		uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE,
+		several(
+			proxyIn,
+			uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE,
+			11, // of the number that an underlay has
+			several(
+				proxyRefuses,
+				15,
+				17, // memory of other kinds
+				map[uint16]proxied{
+					uapi.UVERBS_ATTR_CREATE_QP_EVENT_FD:    proxyFD,
+					uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP:    proxyOut,
+					uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM: proxyOut,
+					uhwIn:                                  proxyIn,
+					uhwOut:                                 proxyOut,
+				},
+			),
+		),
+	),
+	{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}: withReply(
+		uapi.UVERBS_ATTR_DESTROY_QP_HANDLE,
+		uapi.UVERBS_ATTR_DESTROY_QP_RESP,
+	),
+	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {
+		uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: proxyNewFD,
+	},
+	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      proxyHandle,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE:        proxyIn,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET: proxyOut,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH: proxyOut,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID:     proxyOut,
+	},
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: handle(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
 }
 

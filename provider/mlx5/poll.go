@@ -97,7 +97,9 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			wc[wcKind] = uint64(meta) // the opcode is at the same place in meta and wcKind
 			mmio.Release32(t.sendTail, note.end)
 		} else {
-			if at &= t.recvMask & 0xffff; v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 || t.srq != nil || int(at) >= len(t.recvs) {
+			at &= t.recvMask & 0xffff
+			if v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 ||
+				t.srq != nil || int(at) >= len(t.recvs) {
 				return q.pollAny(wcs, n, ci)
 			}
 			a := &arrivals[v>>opcodeShift&7]

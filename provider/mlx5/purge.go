@@ -155,4 +155,5 @@ func (q *cq) carry(next *cq) bool {
 }
 
 // errNoEnd is returned by Poll when completions may have been lost.
-var errNoEnd error = &uverbs.Error{Op: "resize", Kind: uverbs.ErrABI, Detail: "the device has not said where the old queue ends: completions may be lost, close the CQ"}
+var errNoEnd error = &uverbs.Error{Op: "resize", Kind: uverbs.ErrABI,
+	Detail: "the device has not said where the old queue ends: completions may be lost, close the CQ"}

@@ -56,7 +56,9 @@ func (s *sizes) layout() (l layout) {
 }
 
 // CreateQP implements driver.Context.
-func (c *deviceContext) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
+func (c *deviceContext) CreateQP(
+	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
+) (provider.QP, driver.Reply, error) {
 	var reply driver.Reply
 	if cfg.Type == uverbs.XRCRecv {
 		reply, err := c.createXRCTarget(create)

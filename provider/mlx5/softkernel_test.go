@@ -276,7 +276,8 @@ func (s *soft) legacy(c ioctl.Call) {
 		a.Rkey = k.Key()
 		answer(c, out, a)
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
-		answer(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(powerOfTwo(int(input[uapi.IbUverbsResizeCq](c, in).Cqe)+1)) - 1})
+		entries := powerOfTwo(int(input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
+		answer(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries) - 1})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_QP:
 		s.modifyQP(input[uapi.IbUverbsModifyQp](c, in))
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:

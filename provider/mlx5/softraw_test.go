@@ -94,10 +94,12 @@ func rssTIR(u *uapi.Mlx5IbCreateQpRss, rqt uint32) engine.TIRAttr {
 	f := uverbs.RSSFields(u.RxHashFieldsMask)
 	a.IPv6 = f&(uverbs.RSSSrcIPv6|uverbs.RSSDstIPv6) != 0
 	a.UDP = f&(uverbs.RSSSrcPortUDP|uverbs.RSSDstPortUDP) != 0
-	for bits, field := range map[uverbs.RSSFields]engine.HashFields{uverbs.RSSSrcIPv4 | uverbs.RSSSrcIPv6: engine.HashSrcIP,
+	for bits, field := range map[uverbs.RSSFields]engine.HashFields{
+		uverbs.RSSSrcIPv4 | uverbs.RSSSrcIPv6:       engine.HashSrcIP,
 		uverbs.RSSDstIPv4 | uverbs.RSSDstIPv6:       engine.HashDstIP,
 		uverbs.RSSSrcPortTCP | uverbs.RSSSrcPortUDP: engine.HashSrcPort,
-		uverbs.RSSDstPortTCP | uverbs.RSSDstPortUDP: engine.HashDstPort} {
+		uverbs.RSSDstPortTCP | uverbs.RSSDstPortUDP: engine.HashDstPort,
+	} {
 		if f&bits != 0 {
 			a.Fields |= field
 		}

@@ -111,7 +111,8 @@ func (g *segment) inlineTwo(data []byte) {
 
 func (g *segment) inlineTail(data []byte) {
 	last := uintptr(len(data)) - 16
-	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader+last)) = *(*[2]uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(data)), last))
+	from := unsafe.Add(unsafe.Pointer(unsafe.SliceData(data)), last)
+	*(*[2]uint64)(unsafe.Add(unsafe.Pointer(g), inlineHeader+last)) = *(*[2]uint64)(from)
 }
 
 // entryAt is at without the bounds check.

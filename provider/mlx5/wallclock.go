@@ -35,7 +35,8 @@ func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) err
 	if r.ClockInfoVersions>>uapi.MLX5_IB_CLOCK_INFO_V1&1 == 0 {
 		return nil
 	}
-	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1), unix.Getpagesize())
+	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1),
+		unix.Getpagesize())
 	if noPage(err) {
 		return nil
 	}

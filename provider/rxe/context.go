@@ -50,7 +50,9 @@ func (c *deviceContext) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (p
 	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
 }
 
-func (c *deviceContext) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply, error) {
+func (c *deviceContext) CreateQP(
+	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
+) (provider.QP, driver.Reply, error) {
 	resp := new(uapi.RxeCreateQpResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err != nil {
@@ -93,11 +95,15 @@ func (c *deviceContext) CreateSRQ(_ *driver.SRQConfig, create driver.Command) (p
 
 // CreateAH stores the number of the AH that the kernel assigns. A WQE that contains
 // the number needs no address vector.
-func (c *deviceContext) CreateAH(_ *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command) (driver.Reply, error) {
+func (c *deviceContext) CreateAH(
+	_ *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command,
+) (driver.Reply, error) {
 	resp := new(uapi.RxeCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	if err == nil && resp.AhNum == 0 {
-		err = &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported, Detail: "the kernel's rxe does not number address handles, which UD needs here: use a newer kernel, 6.1 for example"}
+		err = &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
+			Detail: "the kernel's rxe does not number address handles, which UD needs here: " +
+				"use a newer kernel, 6.1 for example"}
 	}
 	av[0] = uint64(resp.AhNum)
 	return reply, err

@@ -84,7 +84,8 @@ func (q *qp) bellError(err error) error {
 	switch e.Errno {
 	case unix.EINVAL:
 		e.Kind = uverbs.ErrState
-		e.Detail = "the requests are in the send queue, but the QP is not in RTS: they go out with the next doorbell that the kernel takes"
+		e.Detail = "the requests are in the send queue, but the QP is not in RTS: they go out with the next doorbell " +
+			"that the kernel takes"
 	default:
 		e.Detail = "the requests are in the send queue and go out with the next doorbell"
 	}

@@ -27,7 +27,8 @@ const firstSafe = 6
 // newer drivers to older kernels. The reverse, an older driver in a newer kernel,
 // is not known to exist. Nothing in the ABI distinguishes 6.0 and 6.1 from older
 // kernels, so they are recognised by the release.
-const laterFeatures = uapi.IB_UVERBS_DEVICE_ATOMIC_WRITE | uapi.IB_UVERBS_DEVICE_FLUSH_GLOBAL | uapi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT
+const laterFeatures = uapi.IB_UVERBS_DEVICE_ATOMIC_WRITE | uapi.IB_UVERBS_DEVICE_FLUSH_GLOBAL |
+	uapi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT
 
 // kernelRelease returns the output of `uname -r`. It is a variable for tests.
 var kernelRelease = func() (string, error) {
@@ -49,7 +50,8 @@ func checkRelease(dev *ioctl.Device) error {
 	}
 	cmd := ioctl.Get()
 	defer cmd.Put()
-	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &uapi.IbUverbsExQueryDevice{})
+	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+		&uapi.IbUverbsExQueryDevice{})
 	if err := dev.Do(cmd); err != nil {
 		return err
 	}
@@ -57,6 +59,6 @@ func checkRelease(dev *ioctl.Device) error {
 		return nil
 	}
 	return &uverbs.Error{Op: "open", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-		Detail: "the rxe driver of Linux " + release + " is not safe: a send that finds no receive at a QP of the same machine " +
-			"loops in the kernel, and the process cannot be killed: use Linux 6.0 or newer"}
+		Detail: "the rxe driver of Linux " + release + " is not safe: a send that finds no receive at a QP of " +
+			"the same machine loops in the kernel, and the process cannot be killed: use Linux 6.0 or newer"}
 }

@@ -112,7 +112,8 @@ func (p *producer) publish(i uint32) {
 }
 
 func badRing(kind, format string, args ...any) error {
-	return &uverbs.Error{Op: "map " + kind, Kind: uverbs.ErrABI, Detail: "the kernel's ring is none that this library knows: " + fmt.Sprintf(format, args...)}
+	return &uverbs.Error{Op: "map " + kind, Kind: uverbs.ErrABI,
+		Detail: "the kernel's ring is none that this library knows: " + fmt.Sprintf(format, args...)}
 }
 
 // errIndex reports that the kernel's index in a ring is out of range.
