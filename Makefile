@@ -62,7 +62,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
 	GOVERBS_SOAK_MESSAGES=$(MESSAGES) GOVERBS_SOAK_KILLS=$(KILLS) $(GO) test -tags vm,soak -count=1 -timeout 6h -v -run=TestSoak ./testbed/faults
 	$(GO) test -tags vm,soak -count=1 -timeout 8h -v -run=TestSoak ./testbed/connectx/judge
-	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/transport
+	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/rxe
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/hardware
 	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/bench
 	GO=$(GO) tools/fuzz.sh $(FUZZ)

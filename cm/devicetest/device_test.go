@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -27,14 +27,14 @@ type device struct {
 func newDevice(t *testing.T, n int) device {
 	t.Helper()
 	d := device{"rxe" + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
-	if err := guestinit.AddDummy(d.netdev); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := rtnetlink.AddDummy(d.netdev); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
 	}
-	if err := guestinit.AddAddress(d.netdev, netip.PrefixFrom(d.ip, 24)); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := rtnetlink.AddAddress(d.netdev, netip.PrefixFrom(d.ip, 24)); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
 	}
 	needARP(t, d.netdev)
-	check(t, guestinit.AddRXE(d.name, d.netdev))
+	check(t, nldev.AddLink(d.name, "rxe", d.netdev))
 	t.Cleanup(func() {
 		if _, err := nldev.Resources(d.name); err == nil { // unless the test has removed it
 			check(t, nldev.DeleteLink(d.name))

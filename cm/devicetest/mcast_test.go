@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -55,7 +55,7 @@ func TestDeviceMulticast6(t *testing.T) {
 	_, err := cm.JoinMulticast(limit(t), group, &cm.Options{LocalAddr: at(deviceV6, 0)})
 	if err != nil {
 		isError(t, err, []error{uverbs.ErrNotSupported}, group, "IPv6")
-		expect.Missing(t, expect.CMMulticast6, err)
+		features.Missing(t, features.CMMulticast6, err)
 	}
 	throughGroup(t, deviceV6, group)
 }

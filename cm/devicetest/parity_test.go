@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -92,10 +92,10 @@ func TestDeviceRDMACM(t *testing.T) {
 // hasAddress skips tests that need an IP address on an InfiniBand port.
 func hasAddress(t testing.TB) {
 	t.Helper()
-	c := must(uverbs.Open(os.Getenv(expect.EnvDevice)))(t)
+	c := must(uverbs.Open(os.Getenv(features.EnvDevice)))(t)
 	defer func() { check(t, c.Close()) }()
 	if l := must(c.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
-		expect.Missing(t, expect.EthernetIB, fmt.Errorf("the link layer is %v", l))
+		features.Missing(t, features.EthernetIB, fmt.Errorf("the link layer is %v", l))
 	}
 }
 

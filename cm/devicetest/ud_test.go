@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -179,7 +179,7 @@ func TestDeviceWriteEvent(t *testing.T) {
 	i := k.id(t, cm.PSTCP)
 	if err := i.WriteEvent(-7, 1<<40|5); err != nil {
 		isError(t, err, []error{uverbs.ErrNotSupported, unix.ENOSYS})
-		expect.Missing(t, expect.CMWriteEvent, err)
+		features.Missing(t, features.CMWriteEvent, err)
 	}
 	e := k.next(t, cm.EventUser, i)
 	if e.Status != -7 || e.Arg != 1<<40|5 {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -50,7 +50,7 @@ func rdmaDevice() string { return os.Getenv("GOVERBS_DEVICE") }
 func needV6(t testing.TB) netip.Addr {
 	t.Helper()
 	ip := netip.MustParseAddr(deviceV6)
-	if err := guestinit.AddAddress(netdev, netip.PrefixFrom(ip, 64)); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := rtnetlink.AddAddress(netdev, netip.PrefixFrom(ip, 64)); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
 	}
 	waitGID(t, ip)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -19,7 +19,7 @@ func needXRC(t *testing.T) {
 	defer dev.Close()
 	x, err := dev.OpenXRCD(nil, 0)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.XRC, err)
+		features.Missing(t, features.XRC, err)
 	}
 	check(t, err)
 	check(t, x.Close())

@@ -41,6 +41,15 @@ var layers = []struct {
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
 	{"provider/...", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/ioctl",
 		"internal/uapi", "internal/leak"}},
+	{"internal/features", nil},
+	{"internal/rtnetlink", nil},
+	{"internal/connectx/loop", nil},
+	{"internal/connectx/prm", nil},
+	{"internal/connectx/roce", nil},
+	{"internal/connectx/trace", nil},
+	{"internal/connectx/transport", []string{"internal/connectx/loop", "internal/connectx/roce"}},
+	{"internal/connectx/fabric", []string{"internal/connectx/loop", "internal/connectx/roce"}},
+	{"internal/connectx/engine", []string{"internal/connectx/..."}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
@@ -50,7 +59,8 @@ var layers = []struct {
 // forTests lists the packages that only tests and other packages in this list may
 // import.
 var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
-	"internal/rdmacm/rdmacmtest", "internal/providertest", "testbed/..."}
+	"internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features", "internal/rtnetlink",
+	"internal/connectx/...", "testbed/..."}
 
 // matches reports whether pattern matches the package path pkg.
 func matches(pattern, pkg string) bool {

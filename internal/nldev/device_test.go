@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
 )
 
 // These tests run as root on a machine with at least one RDMA device. They compare with sysfs,
@@ -165,8 +165,8 @@ func TestDeviceResources(t *testing.T) {
 func TestDeviceSystem(t *testing.T) {
 	fork, err := CopyOnFork()
 	want := true
-	if kernel, device, ok := expect.Here(); ok {
-		want, _, _ = expect.Expect(kernel, device, expect.CopyOnFork)
+	if kernel, device, ok := features.Here(); ok {
+		want, _, _ = features.Lookup(kernel, device, features.CopyOnFork)
 	}
 	if err != nil || fork != want {
 		t.Errorf("copy on fork: %v, %v, want %v; Linux 5.12 and later have it", fork, err, want)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -23,7 +23,7 @@ func TestDevicePageFaults(t *testing.T) {
 			c := good(uverbs.Open(deviceName(t)))(t)
 			t.Cleanup(func() { check(t, c.Close()) })
 			if a := good(c.QueryDevice())(t); a.ODP.RC&uverbs.ODPSRQRecv == 0 {
-				expect.Missing(t, expect.ODP, uverbs.ErrNotSupported)
+				features.Missing(t, features.ODP, uverbs.ErrNotSupported)
 			}
 			newPager(t, c, x).run(t)
 		})

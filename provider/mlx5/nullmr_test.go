@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

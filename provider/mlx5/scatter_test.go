@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

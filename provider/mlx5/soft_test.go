@@ -8,15 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/roce"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
-	"github.com/goverbs/goverbs/testbed/connectx/roce"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -6,10 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/transport"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

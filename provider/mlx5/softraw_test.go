@@ -3,10 +3,10 @@ package mlx5
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

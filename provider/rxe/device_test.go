@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -40,14 +40,14 @@ func ways(f func(name string)) {
 // the kernel forever.
 func TestDeviceOpen(t *testing.T) {
 	ctx, err := uverbs.Open(deviceName(t))
-	kernel, device, ok := expect.Here()
+	kernel, device, ok := features.Here()
 	if !ok {
 		device = "rxe"
 		release, err := kernelRelease()
 		check(t, err)
 		kernel = release
 	}
-	usable, why, _ := expect.Expect(kernel, device, expect.Usable)
+	usable, why, _ := features.Lookup(kernel, device, features.Usable)
 	switch {
 	case err == nil && !usable:
 		t.Errorf("opened on kernel %s, although %s", kernel, why)

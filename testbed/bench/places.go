@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/bed"

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
 // BAR 0: the initialization segment, the MSI-X table, and the UAR pages.

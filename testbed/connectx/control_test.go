@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
 )
 
 var _ control.Firmware = (*Device)(nil)

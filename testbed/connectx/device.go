@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/pci"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 )
 
 // A LinkLayer is the link layer of a port.

@@ -3,8 +3,8 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
 // createWithECE creates a queue pair with requested options of enhanced

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
 // objectCommands are the commands of protection domains, memory keys and

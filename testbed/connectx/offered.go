@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/testbed/connectx/prm"
+import "github.com/goverbs/goverbs/internal/connectx/prm"
 
 // ticksPerMillisecond is the rate of the internal timer: nanoseconds.
 const ticksPerMillisecond = 1_000_000

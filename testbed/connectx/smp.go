@@ -3,7 +3,7 @@ package connectx
 import (
 	"encoding/binary"
 
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
 // A subnet management packet, as in MAD_IFC.

@@ -3,7 +3,7 @@ package connectx
 import (
 	"math/bits"
 
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"

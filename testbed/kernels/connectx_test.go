@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/hardware/suite"
 	"github.com/goverbs/goverbs/testbed/vm"

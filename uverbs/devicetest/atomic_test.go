@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -112,7 +112,7 @@ func (l *loop) recovers(t *testing.T) {
 	receive(t, l.b.qp, uverbs.RecvWR{WRID: 7})
 	post(t, l.a.qp, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
 	if wc := l.completion(t, l.a); errors.Is(wc.Err(), uverbs.WCRemAccessErr) {
-		expect.Missing(t, expect.AtomicRecovery, wc.Err())
+		features.Missing(t, features.AtomicRecovery, wc.Err())
 	}
 	l.success(t, l.b, 7, uverbs.WCRecv)
 }

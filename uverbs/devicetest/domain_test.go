@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -15,7 +15,7 @@ func allocTD(t testing.TB, dev *uverbs.Context) *uverbs.TD {
 	t.Helper()
 	d, err := dev.AllocTD()
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ThreadDomains, err)
+		features.Missing(t, features.ThreadDomains, err)
 	}
 	check(t, err)
 	return d

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -227,7 +227,7 @@ func TestDeviceSQD(t *testing.T) {
 		t.Errorf("the QP is in %v", a.State)
 	}
 	if err := l.drained(t); err != nil {
-		expect.Missing(t, expect.SQDrained, err)
+		features.Missing(t, features.SQDrained, err)
 	}
 	t.Logf("draining was %v when it was asked", a.SQDraining)
 	if a = must(l.a.qp.Query(uverbs.MaskState))(t); a.State != uverbs.StateSQD || a.SQDraining {
@@ -254,7 +254,7 @@ func toSQD(t *testing.T, q *uverbs.QP) {
 	err := q.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true},
 		uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify)
 	if errors.Is(err, unix.EINVAL) && strings.Contains(err.Error(), "takes no QP to SQD") {
-		expect.Missing(t, expect.SQD, err)
+		features.Missing(t, features.SQD, err)
 	}
 	check(t, err)
 }

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -180,8 +180,8 @@ func (s *scene) ends(t *testing.T, q *uverbs.QP) {
 // endEvent returns the event that is raised when a QP goes to SQD or, if the device has no SQD,
 // when a QP with an SRQ goes to ERR.
 func endEvent() uverbs.EventType {
-	kernel, device, _ := expect.Here()
-	if drains, _, known := expect.Expect(kernel, device, expect.SQDrained); known && !drains {
+	kernel, device, _ := features.Here()
+	if drains, _, known := features.Lookup(kernel, device, features.SQDrained); known && !drains {
 		return uverbs.EventQPLastWQEReached
 	}
 	return uverbs.EventSQDrained
@@ -208,13 +208,13 @@ func (s *scene) await(t *testing.T, want uverbs.EventType, right func(*scene, uv
 }
 
 // TestDeviceEvents provokes each asynchronous event and checks the result against the list of
-// package expect, in both directions.
+// package features, in both directions.
 func TestDeviceEvents(t *testing.T) {
-	kernel, device, ok := expect.Here()
+	kernel, device, ok := features.Here()
 	for typ := uverbs.EventCQErr; typ <= uverbs.EventSpeedChange; typ++ {
 		t.Run(typ.String(), func(t *testing.T) {
 			in, listed := incidents[typ]
-			raised, why, known := expect.Event(kernel, device, uint32(typ))
+			raised, why, known := features.Event(kernel, device, uint32(typ))
 			if !listed || ok && !known {
 				t.Fatalf("event %d is not listed: %s", typ, why)
 			}

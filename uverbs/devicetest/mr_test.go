@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +55,7 @@ func rereg(t *testing.T, m *uverbs.MR, f uverbs.ReregFlags, pd *uverbs.PD, a uve
 	t.Helper()
 	err := m.Rereg(f, pd, nil, a)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ReregMR, err)
+		features.Missing(t, features.ReregMR, err)
 	}
 	check(t, err)
 }
@@ -119,7 +119,7 @@ func TestDeviceReregTranslation(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, l.write(t, l.a.mr, l.b.mr, bufSize))
-	expect.Missing(t, expect.ReregMemory, err)
+	features.Missing(t, features.ReregMemory, err)
 }
 
 // onDemand registers memory that is not pinned. It skips the test if the device does not support
@@ -132,7 +132,7 @@ func onDemand(t *testing.T, pd *uverbs.PD, n int, a uverbs.Access) *uverbs.MR {
 		t.Fatalf("ODP capabilities %+v, registration: %v", attr.ODP, err)
 	}
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ODP, err)
+		features.Missing(t, features.ODP, err)
 	}
 	check(t, err)
 	return m
@@ -182,7 +182,7 @@ func TestDeviceODPOffset(t *testing.T) {
 	switch b := m.Bytes(); {
 	case string(b[100:106]) == "offset" && b[0] == 0:
 	case string(b[:6]) == "offset" && b[100] == 0:
-		expect.Missing(t, expect.ODPOffset, errors.New("what was written to offset 100 is at 0"))
+		features.Missing(t, features.ODPOffset, errors.New("what was written to offset 100 is at 0"))
 	default:
 		t.Fatalf("%q at 0, %q at 100", b[:6], b[100:106])
 	}
@@ -227,7 +227,7 @@ func TestDeviceODPImplicit(t *testing.T) {
 		t.Fatalf("ODP capabilities %+v, registration: %v", attr.ODP, err)
 	}
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ODPImplicit, err)
+		features.Missing(t, features.ODPImplicit, err)
 	}
 	check(t, err)
 	check(t, m.Close())

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -15,7 +15,7 @@ func (l *loop) window(t *testing.T, typ uverbs.MWType) (*uverbs.MW, *uverbs.MR) 
 	t.Helper()
 	w, err := l.pd.AllocMW(typ)
 	if err != nil {
-		expect.Missing(t, expect.MW, err)
+		features.Missing(t, features.MW, err)
 	}
 	return w, must(l.pd.Alloc(bufSize, allAccess|uverbs.MWBindAccess))(t)
 }
@@ -62,7 +62,7 @@ func TestDeviceMWType1(t *testing.T) {
 			}
 			if err := mr.Close(); err == nil {
 				l.shut(t, mr.Addr()+64*4+8, w.RKey())
-				expect.Missing(t, expect.MWHoldsMR, errors.New("an MR with a window was closed"))
+				features.Missing(t, features.MWHoldsMR, errors.New("an MR with a window was closed"))
 			} else if !errors.Is(err, uverbs.ErrBusy) {
 				t.Errorf("closing an MR with a window: %v", err)
 			}
@@ -181,7 +181,7 @@ func TestDeviceMWRemoteInvalidate(t *testing.T) {
 // TestDeviceMWErrors checks that requests on windows that the device refuses complete with an
 // error. Newer rxe kernels flush them before they find out the cause.
 func TestDeviceMWErrors(t *testing.T) {
-	lenient := map[string]string{"no right to bind": expect.MWBindRight, "stale key": expect.MWKeyOrder}
+	lenient := map[string]string{"no right to bind": features.MWBindRight, "stale key": features.MWKeyOrder}
 	for name, breach := range map[string]func(t *testing.T, l *loop, w *uverbs.MW, mr *uverbs.MR) uverbs.SendWR{
 		"no right to bind": func(t *testing.T, l *loop, w *uverbs.MW, _ *uverbs.MR) uverbs.SendWR {
 			return uverbs.SendWR{Opcode: uverbs.OpBindMW,
@@ -209,7 +209,7 @@ func TestDeviceMWErrors(t *testing.T) {
 			post(t, l.b.qp, wr)
 			wc := l.completion(t, l.b)
 			if feature := lenient[name]; feature != "" && wc.Err() == nil {
-				expect.Missing(t, feature, errors.New("the device binds it"))
+				features.Missing(t, feature, errors.New("the device binds it"))
 			}
 			if wc.WRID != 5 || wc.Status != uverbs.WCMWBindErr && wc.Status != uverbs.WCLocQPOpErr &&
 				wc.Status != uverbs.WCWRFlushErr {

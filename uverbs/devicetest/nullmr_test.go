@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -17,7 +17,7 @@ func TestDeviceNullMR(t *testing.T) {
 	l := newLoop(t, nil)
 	null, err := l.pd.AllocNullMR()
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.NullMR, err)
+		features.Missing(t, features.NullMR, err)
 	}
 	check(t, err)
 	l.a.fill(1)

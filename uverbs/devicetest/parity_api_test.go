@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +28,7 @@ func selfAddress(t testing.TB, dev *uverbs.Context) uverbs.AHAttr {
 func hasEthernet(t testing.TB, dev *uverbs.Context) {
 	t.Helper()
 	if l := must(dev.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
-		expect.Missing(t, expect.EthernetIB, fmt.Errorf("the link layer is %v", l))
+		features.Missing(t, features.EthernetIB, fmt.Errorf("the link layer is %v", l))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -92,7 +92,7 @@ func TestDeviceParityHugePage(t *testing.T) {
 		}
 		dev := openDevice(t)
 		if strings.HasPrefix(dev.Name(), "rxe") {
-			expect.Missing(t, expect.RingPages, errors.New("the rings are the kernel's memory"))
+			features.Missing(t, features.RingPages, errors.New("the rings are the kernel's memory"))
 		}
 		t.Setenv("MLX_CQ_ALLOC_TYPE", "")
 		other := openDevice(t) // for the QP, which needs a CQ

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -105,6 +105,6 @@ func fails(t testing.TB, err error, want uverbs.WCStatus) {
 func needs(t testing.TB, flag uint64, feature string) {
 	t.Helper()
 	if must(openDevice(t).QueryDevice())(t).CapFlagsEx&flag == 0 {
-		expect.Missing(t, feature, errors.New("DeviceAttr.CapFlagsEx says so"))
+		features.Missing(t, feature, errors.New("DeviceAttr.CapFlagsEx says so"))
 	}
 }

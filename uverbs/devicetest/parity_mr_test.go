@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -53,7 +53,7 @@ func reregister(t *testing.T, p *player, flags uverbs.ReregFlags, pd *uverbs.PD,
 	t.Helper()
 	err := p.mr.Rereg(flags, pd, nil, access)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ReregMR, err)
+		features.Missing(t, features.ReregMR, err)
 	}
 	check(t, err)
 	p.peer.rkey = p.mr.RKey()
@@ -84,7 +84,7 @@ func reregAddr(t *testing.T) {
 	t.Cleanup(func() { check(t, errors.Join(server.mr.Close(), unix.Munmap(room))) })
 	err := server.mr.Rereg(uverbs.ReregTranslation, nil, room, 0)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ReregMemory, err)
+		features.Missing(t, features.ReregMemory, err)
 	}
 	check(t, err)
 	if server.mr.Addr() == old || server.mr.Len() != server.size {

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -128,14 +128,14 @@ func (p *player) allocate(t testing.TB) {
 	var err error
 	p.mr, err = p.pd.Alloc(room, uverbs.LocalWrite|p.access)
 	if p.access&uverbs.OnDemand != 0 && errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.ODP, err)
+		features.Missing(t, features.ODP, err)
 	}
 	check(t, err)
 	p.out, p.in = []*uverbs.MR{p.mr}, []*uverbs.MR{p.mr}
 	if p.implicit {
 		p.all, err = p.pd.RegImplicit(uverbs.LocalWrite | p.access)
 		if errors.Is(err, uverbs.ErrNotSupported) {
-			expect.Missing(t, expect.ODPImplicit, err)
+			features.Missing(t, features.ODPImplicit, err)
 		}
 		check(t, err)
 	}

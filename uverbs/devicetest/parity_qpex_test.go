@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +36,7 @@ func TestDeviceParityQPEx(t *testing.T) {
 	}
 	flush := func(placement uverbs.Placement, want uverbs.WCStatus) func(*testing.T) {
 		return func(t *testing.T) {
-			needs(t, uverbs.DeviceFlushGlobal, expect.Flush)
+			needs(t, uverbs.DeviceFlushGlobal, features.Flush)
 			client, _ := newPlayers(t, setup{batch: true, access: uverbs.RemoteWrite | uverbs.FlushGlobal,
 				qpAccess: uverbs.RemoteWrite | uverbs.FlushGlobal | uverbs.FlushPersistent})
 			flushTraffic(t, client, placement, want)
@@ -64,7 +64,7 @@ func TestDeviceParityQPEx(t *testing.T) {
 		"test_qp_ex_rc_flush":                  flush(uverbs.PlacementGlobal, uverbs.WCSuccess),
 		"test_qp_ex_rc_flush_type_violate":     flush(uverbs.PlacementPersistent, uverbs.WCRemAccessErr),
 		"test_qp_ex_rc_atomic_write": func(t *testing.T) {
-			needs(t, uverbs.DeviceAtomicWrite, expect.AtomicWrite)
+			needs(t, uverbs.DeviceAtomicWrite, features.AtomicWrite)
 			client, _ := newPlayers(t, setup{batch: true, size: 8, access: uverbs.RemoteWrite, qpAccess: uverbs.RemoteWrite})
 			remoteTraffic(t, client, uverbs.OpAtomicWrite)
 		},

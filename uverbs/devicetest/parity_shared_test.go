@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +19,7 @@ func importDevice(t testing.TB, dev *uverbs.Context) *uverbs.Context {
 	defer func() { check(t, unix.Close(fd)) }()
 	c, err := uverbs.ImportDevice(fd)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.Import, err)
+		features.Missing(t, features.Import, err)
 	}
 	check(t, err)
 	t.Cleanup(func() { check(t, c.Close()) })

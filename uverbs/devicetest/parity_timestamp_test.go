@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -49,7 +49,7 @@ func clock(t testing.TB, dev *uverbs.Context) uint64 {
 	t.Helper()
 	count, err := dev.QueryClock()
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.Clock, err)
+		features.Missing(t, features.Clock, err)
 	}
 	check(t, err)
 	return count

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -41,7 +41,7 @@ func TestDeviceParitySRQ(t *testing.T) {
 	t.Run("test_resize_srq", func(t *testing.T) {
 		_, server := newPlayers(t, shared)
 		if must(server.dev.QueryDevice())(t).CapFlags&uverbs.DeviceSRQResize == 0 {
-			expect.Missing(t, expect.SRQResize, errors.New("the device does not say that it resizes SRQs"))
+			features.Missing(t, features.SRQResize, errors.New("the device does not say that it resizes SRQs"))
 		}
 		was := must(server.srq.Query())(t).MaxWR
 		size := min(2*was, must(server.dev.QueryDevice())(t).MaxSRQWR)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -23,7 +23,7 @@ func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags int) *uver
 	t.Helper()
 	x, err := dev.OpenXRCD(file, flags)
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, expect.XRC, err)
+		features.Missing(t, features.XRC, err)
 	}
 	check(t, err)
 	return x

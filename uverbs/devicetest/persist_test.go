@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -21,7 +21,7 @@ func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR
 		return
 	}
 	if _, err := l.a.qp.PostSend(wr); errors.Is(err, uverbs.ErrOpcode) {
-		expect.Missing(t, feature, err)
+		features.Missing(t, feature, err)
 	} else {
 		check(t, err)
 	}
@@ -30,12 +30,12 @@ func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR
 		t.Fatalf("completion %+v of %v, which the device does not have", wc, wr.Opcode)
 	}
 	l.revive(t)
-	expect.Missing(t, feature, wc.Err())
+	features.Missing(t, feature, wc.Err())
 }
 
 func TestDeviceFlush(t *testing.T) {
 	probe := newLoop(t, nil)
-	capable(t, probe, uverbs.DeviceFlushGlobal, expect.Flush,
+	capable(t, probe, uverbs.DeviceFlushGlobal, features.Flush,
 		uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFlush, RemoteAddr: probe.b.mr.Addr(),
 			RKey: probe.b.mr.RKey(), FlushLength: 8, Placement: uverbs.PlacementGlobal})
 	l := newLoop(t, flushing)
@@ -79,13 +79,13 @@ func TestDeviceFlushErrors(t *testing.T) {
 			l := newLoop(t, c.adjust)
 			mr, err := l.pd.Alloc(bufSize, c.access)
 			if errors.Is(err, uverbs.ErrNotSupported) {
-				expect.Missing(t, expect.Flush, err)
+				features.Missing(t, features.Flush, err)
 			}
 			check(t, err)
 			wr := c.wr
 			wr.WRID, wr.Opcode, wr.RemoteAddr, wr.RKey = 1, uverbs.OpFlush, mr.Addr(), mr.RKey()
 			if c.access == allAccess {
-				capable(t, l, uverbs.DeviceFlushGlobal, expect.Flush, wr)
+				capable(t, l, uverbs.DeviceFlushGlobal, features.Flush, wr)
 			}
 			post(t, l.a.qp, wr)
 			if wc := l.completion(t, l.a); !errors.Is(wc.Err(), c.want) {
@@ -100,7 +100,7 @@ func TestDeviceAtomicWrite(t *testing.T) {
 	l := newLoop(t, nil)
 	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, Flags: uverbs.Signaled, RemoteAddr: l.b.mr.Addr() + 16,
 		RKey: l.b.mr.RKey(), Swap: 0x1122334455667788}
-	capable(t, l, uverbs.DeviceAtomicWrite, expect.AtomicWrite, wr)
+	capable(t, l, uverbs.DeviceAtomicWrite, features.AtomicWrite, wr)
 	setWord(l.b.mr, 8, 1)
 	setWord(l.b.mr, 24, 2)
 	post(t, l.a.qp, wr)
@@ -139,7 +139,7 @@ func TestDeviceAtomicWriteErrors(t *testing.T) {
 			l := newLoop(t, c.adjust)
 			wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpAtomicWrite, RemoteAddr: l.b.mr.Addr() + c.off,
 				RKey: l.b.mr.RKey() + c.key, Swap: 5}
-			capable(t, l, uverbs.DeviceAtomicWrite, expect.AtomicWrite, wr)
+			capable(t, l, uverbs.DeviceAtomicWrite, features.AtomicWrite, wr)
 			post(t, l.a.qp, wr)
 			wc := l.completion(t, l.a)
 			for _, s := range c.want {

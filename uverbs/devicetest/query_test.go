@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +20,7 @@ import (
 func offered(t *testing.T, feature string, err error) {
 	t.Helper()
 	if errors.Is(err, uverbs.ErrNotSupported) {
-		expect.Missing(t, feature, err)
+		features.Missing(t, feature, err)
 	}
 	check(t, err)
 }
@@ -111,7 +111,7 @@ func TestDeviceQueryQP(t *testing.T) {
 func TestDeviceRefusals(t *testing.T) {
 	t.Run("port speed", func(t *testing.T) {
 		v, err := openDevice(t).QueryPortSpeed(1)
-		offered(t, expect.PortSpeed, err)
+		offered(t, features.PortSpeed, err)
 		if v == 0 {
 			t.Error("the port has no speed")
 		}
@@ -123,15 +123,15 @@ func TestDeviceRefusals(t *testing.T) {
 		if has := must(dev.QueryDevice())(t).MaxModerateCount > 0; has != (err == nil) {
 			t.Errorf("the device says that it does it: %t; %v", has, err)
 		}
-		offered(t, expect.Moderation, err)
+		offered(t, features.Moderation, err)
 	})
 	t.Run("rate limit", func(t *testing.T) {
 		l := newLoop(t, nil)
 		err := l.a.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, RateLimit: 1000}, uverbs.MaskState|uverbs.MaskRateLimit)
 		if errors.Is(err, uverbs.ErrInvalid) && strings.Contains(err.Error(), "does not take RateLimit") {
-			expect.Missing(t, expect.RateLimit, err)
+			features.Missing(t, features.RateLimit, err)
 		}
-		offered(t, expect.RateLimit, err)
+		offered(t, features.RateLimit, err)
 	})
 	t.Run("dma-buf", func(t *testing.T) {
 		pd := must(openDevice(t).AllocPD())(t)
@@ -143,7 +143,7 @@ func TestDeviceRefusals(t *testing.T) {
 			t.Fatal("/dev/null is taken for a dma-buf")
 		}
 		if !errors.Is(err, uverbs.ErrInvalid) { // the error of a device that supports it
-			offered(t, expect.DMABuf, err)
+			offered(t, features.DMABuf, err)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -60,11 +60,11 @@ func hasRaw(t testing.TB, dev *uverbs.Context, err error) {
 		check(t, err)
 		return
 	}
-	feature := expect.RawPacket
+	feature := features.RawPacket
 	if must(dev.QueryPort(1))(t).LinkLayer == uverbs.LinkInfiniBand {
-		feature = expect.RawPacketIB
+		feature = features.RawPacketIB
 	}
-	expect.Missing(t, feature, err)
+	features.Missing(t, feature, err)
 }
 
 const rawTo, rawRoom = 1 << 15, 2048 // where frames are received

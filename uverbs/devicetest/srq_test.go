@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -95,7 +95,7 @@ func TestDeviceSRQResize(t *testing.T) {
 			taken++
 		}
 	}
-	offered(t, expect.SRQResize, srq.Modify(uverbs.SRQAttr{MaxWR: 7}, uverbs.SRQMaskMaxWR))
+	offered(t, features.SRQResize, srq.Modify(uverbs.SRQAttr{MaxWR: 7}, uverbs.SRQMaskMaxWR))
 	for _, size := range []int{100, 31, 500} {
 		fill()
 		room := must(srq.Query())(t).MaxWR
@@ -147,7 +147,7 @@ func TestDeviceSRQLimit(t *testing.T) {
 func TestDeviceSRQFirstLimit(t *testing.T) {
 	pd := must(openDevice(t).AllocPD())(t)
 	srq, err := pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 15, Limit: 3})
-	offered(t, expect.SRQFirstLimit, err)
+	offered(t, features.SRQFirstLimit, err)
 	if a := must(srq.Query())(t); a.Limit != 3 {
 		t.Errorf("the limit is %d", a.Limit)
 	}
@@ -162,7 +162,7 @@ func TestDeviceSRQLastWQE(t *testing.T) {
 	defer cancel()
 	e, err := l.dev.NextEvent(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		expect.Missing(t, expect.LastWQEEvent, err)
+		features.Missing(t, features.LastWQEEvent, err)
 	}
 	if check(t, err); e.Type != uverbs.EventQPLastWQEReached || e.QP != l.b.qp {
 		t.Fatalf("event %v of %v", e.Type, e.QP)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/vm/expect"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -314,7 +314,7 @@ func TestDeviceUDShortReceive(t *testing.T) {
 		if s := must(b.qp.Query(uverbs.MaskState))(t).State; s != uverbs.StateErr {
 			t.Errorf("the QP is in %v", s)
 		}
-		expect.Missing(t, expect.UDShortRecv, err)
+		features.Missing(t, features.UDShortRecv, err)
 	}
 	if wc := wcs[0]; wc.WRID != 5 || wc.Err() != nil || wc.ByteLen != uverbs.GRHLen+7 {
 		t.Fatalf("completion %+v: %v", wc, wc.Err())

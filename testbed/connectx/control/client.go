@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/testbed/connectx/fabric"
-	"github.com/goverbs/goverbs/testbed/connectx/transport"
+	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 )
 
 // A Client sends requests to a Server. Its methods may be called concurrently;

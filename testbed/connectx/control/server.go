@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
 )
 
 // MaxLine is the maximum length of a request with its newline.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"

@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 )

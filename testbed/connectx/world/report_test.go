@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
 )
 
 // TestReporter checks that repeated errors of a guest are limited, and that a

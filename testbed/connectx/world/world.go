@@ -16,13 +16,13 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/roce"
+	"github.com/goverbs/goverbs/internal/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
-	"github.com/goverbs/goverbs/testbed/connectx/engine"
-	"github.com/goverbs/goverbs/testbed/connectx/fabric"
-	"github.com/goverbs/goverbs/testbed/connectx/loop"
-	"github.com/goverbs/goverbs/testbed/connectx/roce"
-	"github.com/goverbs/goverbs/testbed/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 )
 

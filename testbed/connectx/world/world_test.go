@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
-	"github.com/goverbs/goverbs/testbed/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx/vfiouser"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 )

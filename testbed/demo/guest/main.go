@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
 	"github.com/goverbs/goverbs/uverbs"
@@ -54,10 +55,10 @@ func first() error {
 	if err := announce(); err != nil {
 		return err
 	}
-	if err := guestinit.AddDummy("d0"); err != nil {
+	if err := rtnetlink.AddDummy("d0"); err != nil {
 		return err
 	}
-	if err := guestinit.AddAddress("d0", netip.MustParsePrefix(address+"/24")); err != nil {
+	if err := rtnetlink.AddAddress("d0", netip.MustParsePrefix(address+"/24")); err != nil {
 		return err
 	}
 	if err := nldev.AddLink("rxe0", "rxe", "d0"); err != nil {

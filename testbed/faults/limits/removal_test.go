@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/testbed/vm/guestinit"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -20,8 +20,8 @@ import (
 // has closed it, because rxe cannot be removed while in use.
 func TestDeviceRemoval(t *testing.T) {
 	const name, netdev = "rxe9", "d9"
-	check(t, guestinit.AddDummy(netdev))
-	check(t, guestinit.AddAddress(netdev, netip.MustParsePrefix("10.99.0.1/24")))
+	check(t, rtnetlink.AddDummy(netdev))
+	check(t, rtnetlink.AddAddress(netdev, netip.MustParsePrefix("10.99.0.1/24")))
 	check(t, nldev.AddLink(name, "rxe", netdev))
 	dev := must(uverbs.Open(name))(t)
 	pd := must(dev.AllocPD())(t)

@@ -1,5 +1,5 @@
 // Package guestinit has the functions that the first process of a guest needs:
-// mounts, kernel modules, network devices, power-off. The test bed's agent uses
+// mounts, kernel modules, power-off. The test bed's agent uses
 // it, and so can any static binary that is the only content of an initramfs.
 //
 // A minimal first process:
@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +43,7 @@ func Start() error {
 	if err := LoadModules(); err != nil {
 		return err
 	}
-	return LinkUp("lo")
+	return rtnetlink.LinkUp("lo")
 }
 
 // A mount is a file system of every guest.

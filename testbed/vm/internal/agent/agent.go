@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
@@ -111,13 +113,13 @@ func setUp(c wire.GuestConfig) error {
 	if !c.RXE {
 		return nil
 	}
-	if err := guestinit.AddDummy(wire.DummyDev); err != nil {
+	if err := rtnetlink.AddDummy(wire.DummyDev); err != nil {
 		return err
 	}
-	if err := guestinit.AddAddress(wire.DummyDev, netip.MustParsePrefix(wire.DummyAddr)); err != nil {
+	if err := rtnetlink.AddAddress(wire.DummyDev, netip.MustParsePrefix(wire.DummyAddr)); err != nil {
 		return err
 	}
-	return guestinit.AddRXE(wire.DefaultRXE, wire.DummyDev)
+	return nldev.AddLink(wire.DefaultRXE, "rxe", wire.DummyDev)
 }
 
 // openPort opens the virtio-serial port with a name. The driver detects its

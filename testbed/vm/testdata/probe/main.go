@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
 )
 
@@ -42,13 +44,13 @@ func first() {
 
 // device creates a soft-RoCE device, and checks that the kernel lists it.
 func device() error {
-	if err := guestinit.AddDummy("d0"); err != nil {
+	if err := rtnetlink.AddDummy("d0"); err != nil {
 		return err
 	}
-	if err := guestinit.AddAddress("d0", netip.MustParsePrefix("10.9.0.1/24")); err != nil {
+	if err := rtnetlink.AddAddress("d0", netip.MustParsePrefix("10.9.0.1/24")); err != nil {
 		return err
 	}
-	if err := guestinit.AddRXE("rxe0", "d0"); err != nil {
+	if err := nldev.AddLink("rxe0", "rxe", "d0"); err != nil {
 		return err
 	}
 	if _, err := os.Stat("/sys/class/infiniband/rxe0"); err != nil {

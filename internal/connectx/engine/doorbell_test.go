@@ -1,0 +1,165 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
+)
+
+// burst posts a request by BlueFlame, in stores of step bytes.
+func (q *qp) burst(w wqe, step int) {
+	b := q.write(w)
+	for len(b)%64 != 0 {
+		b = append(b, 0)
+	}
+	be.PutUint32(q.h.bytes(q.record+4, 4), uint32(q.posted))
+	for i := 0; i < len(b); i += step {
+		q.h.Store(q.uar, q.flame+uint32(i), b[i:min(i+step, len(b))])
+	}
+	q.flame ^= 0x100
+}
+
+// TestBlueFlame writes bursts of one to four blocks, whole and in stores of
+// eight bytes, between doorbells, to alternating registers.
+func TestBlueFlame(t *testing.T) {
+	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		for i, n := range []int{1, 12, 28, 29, 92, 93, 200, 220} {
+			for _, step := range []int{8, 64, 256} {
+				want := pattern(n, i+step)
+				w.do(func() {
+					p.a.post(wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 1000).inline([]byte{1}))
+					p.a.burst(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 5).inline(want), step)
+				})
+				p.a.scq.expect("a burst", sent)
+				if got := p.bm.get(5, n); !bytes.Equal(got, want) {
+					w.t.Errorf("%d bytes in steps of %d: got % x", n, step, got)
+				}
+			}
+		}
+	})
+}
+
+// TestWriteCombining does the driver's test of BlueFlame: a NOP requests a
+// completion in the burst, but not in memory.
+func TestWriteCombining(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+			c, q := nops(w, engine.CQAttr{LogSize: 4})
+			w.do(func() {
+				b := q.write(wqe{op: prm.OpcodeNOP, silent: true})
+				be.PutUint32(q.h.bytes(q.record+4, 4), 1)
+				b = append(b, make([]byte, 48)...)
+				prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+				if !whole {
+					b = b[:8]
+				}
+				q.h.Store(q.uar, 0x800, b)
+			})
+			w.later(25 * time.Millisecond)
+			if n := len(c.poll()); whole != (n == 1) {
+				w.t.Errorf("whole burst %t: %d completions", whole, n)
+			}
+		})
+	}
+}
+
+// TestUnfinishedBurst checks that a WQE is executed once, from memory, if its
+// burst is incomplete.
+func TestUnfinishedBurst(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		w.do(func() {
+			b := p.a.write(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0).inline([]byte("0123456789abcdef")))
+			be.PutUint32(p.a.h.bytes(p.a.record+4, 4), 1)
+			p.a.h.Store(p.a.uar, 0x800, b[:8])
+			p.a.h.Store(p.a.uar, 0x808, b[8:16])
+			p.a.post(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 20).inline([]byte("next")))
+		})
+		p.a.scq.expect("both", sent, sent)
+		if got := string(p.bm.get(0, 24)); got[:16] != "0123456789abcdef" || got[20:] != "next" {
+			w.t.Errorf("got %q", got)
+		}
+		if r := p.a.h.takeViolations(); len(r) != 1 || r[0] != engine.RuleBlueFlame {
+			w.t.Errorf("violations %v", r)
+		}
+	})
+}
+
+// TestSlowBurst checks that there may be milliseconds between the stores of a
+// burst, that a NOP is executed from memory if only its doorbell arrives, and
+// that a burst ends after a timeout.
+func TestSlowBurst(t *testing.T) {
+	const pause = 30 * time.Millisecond
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		c, q := nops(w, engine.CQAttr{LogSize: 4})
+		for i, v := range []struct {
+			first, last int // bytes: without a pause, and in total
+			want        int // completions: requested in the burst, not in memory
+			violations  int
+		}{{8, 64, 0, 0}, {16, 64, 1, 0}, {64, 64, 1, 0}, {8, 8, 0, 0}, {16, 16, 0, 1}, {8, 24, 0, 1}} {
+			b := append(q.write(wqe{op: prm.OpcodeNOP, silent: true}), make([]byte, 48)...)
+			prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+			be.PutUint32(q.h.bytes(q.record+4, 4), uint32(i+1))
+			w.do(func() {
+				for at := range v.first / 8 {
+					q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8])
+				}
+			})
+			for at := v.first / 8; at < v.last/8; at++ {
+				w.later(pause)
+				w.do(func() { q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8]) })
+			}
+			w.later(6 * time.Second)
+			if n, r := len(c.poll()), q.h.takeViolations(); n != v.want || len(r) != v.violations {
+				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
+			}
+		}
+	})
+}
+
+// TestDoorbellBeforeDestroy checks that a NOP whose doorbell still waits for a
+// burst is executed before a command destroys its queue.
+func TestDoorbellBeforeDestroy(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		_, q := nops(w, engine.CQAttr{LogSize: 4})
+		w.do(func() {
+			n := h.newNIC(1, engine.TIRAttr{})
+			n.post(wqe{op: prm.OpcodeNOP})
+			w.must(h.DestroySQ(n.number))
+			q.post(wqe{op: prm.OpcodeNOP})
+			w.must(h.DestroyQP(q.number))
+		})
+		if r := h.takeViolations(); len(r) != 0 {
+			t.Errorf("violations %v", r)
+		}
+	})
+}
+
+// TestBurstsOfTwo writes bursts to two registers of a page at the same time, as
+// two processors do.
+func TestBurstsOfTwo(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		hello := []byte("0123456789ab")
+		w.do(func() {
+			var bursts [2][]byte
+			for i, q := range []*qp{p.a, p.b} {
+				b := q.write(wqe{op: prm.OpcodeWrite}.raddr([]*region{p.bm, p.am}[i], 0).inline(hello))
+				bursts[i] = append(b, make([]byte, -len(b)&63)...)
+				be.PutUint32(q.h.bytes(q.record+4, 4), 1)
+			}
+			for i := 0; i < 64; i += 8 {
+				p.a.h.Store(16, uint32(0x800+i), bursts[0][i:i+8])
+				p.a.h.Store(16, uint32(0xa00+i), bursts[1][i:i+8])
+			}
+		})
+		w.later(time.Second)
+		p.a.scq.expect("the first", sent)
+		p.b.scq.expect("the second", sent)
+	})
+}
