@@ -173,7 +173,7 @@ func (c *Conn) allocPD(o *Options) (*uverbs.PD, error) {
 	if o.PD != nil {
 		return nil, invalid(op, c.id.name(), "Options have a PD and OwnPD: set one of them")
 	}
-	ctx := c.Verbs()
+	ctx := c.id.Verbs()
 	if ctx == nil {
 		return nil, closed(op, c.id.name())
 	}
@@ -274,7 +274,7 @@ func (c *Conn) PrivateData() []byte { return c.private }
 // completions that matter first. If ctx ends first, the connection is closed anyway.
 // The errors are those of [Conn.Disconnect] and [Conn.Close].
 func (c *Conn) Shutdown(ctx context.Context) error {
-	err := c.Disconnect(ctx)
+	err := c.id.Disconnect(ctx)
 	return errors.Join(err, c.Close())
 }
 

@@ -10,88 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConnParam has the parameters of Connect and Accept: struct rdma_conn_param. Nil
-// stands for the zero ConnParam. In each number, 0 stands for the default. To set a
-// number to 0, use [NoReads] or [NoRetry].
-type ConnParam struct {
-	// PrivateData is sent to the peer with the request or the reply: at most 56
-	// bytes to connect and 196 to accept, for datagrams 180 and 136. Between
-	// addresses of the InfiniBand family, a request has room for 36 more bytes.
-	// Linux sets the first of those to 0 and parses the IP version in the second. It
-	// rejects a request in which this byte is 0x4_ or 0x6_.
-	PrivateData []byte
-
-	// ResponderResources is how many READs and atomics of the peer this side serves
-	// at a time. InitiatorDepth is how many of its own may be outstanding at the
-	// peer. The devices of both sides limit both. 0 stands for the device's maximum,
-	// NoReads for none.
-	ResponderResources uint8
-	InitiatorDepth     uint8
-
-	FlowControl bool
-	// RetryCount is how often the QP retransmits a packet that is not acknowledged,
-	// 1 to 7. 0 stands for 6, NoRetry for none. On rxe, 7 means without limit, and a
-	// QP that waits for a receive of the peer also uses up its retries: see
-	// RNRRetryCount.
-	RetryCount uint8
-	// RNRRetryCount is how often the QP retransmits a message for which the peer had
-	// no receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none.
-	// While rxe waits for a receive, its timer for acknowledgements keeps running:
-	// with the default RetryCount the connection breaks after about 4.6 seconds.
-	// With a RetryCount of 7 the QP waits without limit, even if the peer no longer
-	// exists.
-	RNRRetryCount uint8
-
-	// SRQ, QPN and QKey describe the QP if the id has none. An Accept for UD sends
-	// them to the peer as the destination of datagrams.
-	SRQ  bool
-	QPN  uint32
-	QKey uint32
-}
-
-// Special values of the numbers in ConnParam.
-const (
-	// MaxRespRes and MaxInitDepth stand for the maximum that the device supports and
-	// the peer requests. So does 0.
-	MaxRespRes   uint8 = 0xff
-	MaxInitDepth uint8 = 0xff
-	// NoReads sets ResponderResources or InitiatorDepth to 0.
-	NoReads uint8 = 0xfe
-	// NoRetry sets RetryCount or RNRRetryCount to 0.
-	NoRetry uint8 = 0xfe
-)
-
-// librdmacm's default is 7 retries. On rxe that means without limit, and a send to a
-// peer that no longer exists would never complete.
-const (
-	defaultRetryCount    = 6
-	defaultRNRRetryCount = 7
-)
-
-// complete returns a copy of p with the defaults filled in. A nil p stands for the
-// zero ConnParam.
-func (p *ConnParam) complete() *ConnParam {
-	var full ConnParam
-	if p != nil {
-		full = *p
-	}
-	for _, n := range []struct {
-		value     *uint8
-		def, none uint8
-	}{
-		{&full.ResponderResources, MaxRespRes, NoReads}, {&full.InitiatorDepth, MaxInitDepth, NoReads},
-		{&full.RetryCount, defaultRetryCount, NoRetry}, {&full.RNRRetryCount, defaultRNRRetryCount, NoRetry},
-	} {
-		switch *n.value {
-		case 0:
-			*n.value = n.def
-		case n.none:
-			*n.value = 0
-		}
-	}
-	return &full
-}
-
 // Connect requests a connection from the peer or, for datagrams, its QP number and
 // Q_Key: rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
 // EventConnectError follows. If the id has no QP, p has the QP's number, and
@@ -156,17 +74,6 @@ func (id *ID) acceptError(err error, p *ConnParam) error {
 		return id.withdrawnError("accept", err)
 	}
 	return err
-}
-
-// withdrawnError returns err, or ErrDisconnected if err means that the peer has
-// ended the handshake.
-func (id *ID) withdrawnError(op string, err error) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Errno != unix.EINVAL || e.Kind == ErrPrivateData {
-		return err
-	}
-	return &Error{Op: op, Object: id.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
-		Detail: "the request is no longer pending: the peer has withdrawn it or is gone, or it was already accepted or rejected"}
 }
 
 // checkParam checks whether the id can connect or accept with *p and fills in the

@@ -2,12 +2,14 @@ package cm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 // dialTimeout limits Dial and JoinMulticast if neither the context nor Options do.
@@ -85,6 +87,44 @@ func dialAddrs(ctx context.Context, host, port string, o *Options) ([]AddrInfo, 
 		infos[k].Dst = netip.AddrPortFrom(ip, n)
 	}
 	return infos, nil
+}
+
+// deviceAddrs returns the addresses of this machine that belong to RDMA devices. It
+// tries to bind an id to each, because on InfiniBand and iWARP the devices themselves
+// do not know their IP addresses. If a device cannot be opened, it skips the address.
+func deviceAddrs(ctx context.Context) ([]netip.Addr, error) {
+	all, err := machineAddrs()
+	if err != nil {
+		return nil, &Error{Op: "list addresses", Err: err}
+	}
+	var ours []netip.Addr
+	var errs []error
+	for _, ip := range all {
+		if ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		s, err := NewID(PSTCP)
+		if err != nil {
+			return nil, err // as for every other address
+		}
+		switch err := errors.Join(s.Bind(netip.AddrPortFrom(ip, 0)), s.Close()); {
+		case err == nil:
+			ours = append(ours, ip)
+		case !errors.Is(err, uverbs.ErrNoDevice) && !errors.Is(err, unix.EADDRNOTAVAIL):
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(ours) > 0:
+		return ours, nil
+	case len(errs) > 0:
+		return nil, errors.Join(errs...)
+	}
+	return nil, &Error{Op: "list addresses", Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
+		Detail: "no RDMA device of this machine has an IP address: see `rdma link` and `ip address`"}
 }
 
 // attempts has the errors of the addresses that were tried.

@@ -7,21 +7,6 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An ECE has vendor options of enhanced connection establishment, which the two sides
-// of a connection exchange: struct ibv_ece. It is zero for devices that have no such
-// options.
-type ECE struct {
-	VendorID uint32
-	Options  uint32
-}
-
-// eceState is an id's state of ECE, except what the peer has sent.
-type eceState struct {
-	local ECE  // what Connect offers and Accept replies
-	set   bool // the caller has set local
-	qp    ECE  // the options of the id's QP, zero if the provider has no ECE
-}
-
 // SetLocalECE sets what Connect or Accept sends to the peer: rdma_set_local_ece(3).
 // Without it, an id with a QP offers the options that its QP supports, and both sides
 // set those that they agree on. A program needs SetLocalECE only for a QP that it has

@@ -170,26 +170,6 @@ func wrap(op, object string, err error, detail string) error {
 	return e
 }
 
-// wrap is the function wrap for a command of the id. An EIO alone does not mean that
-// the device is gone. The caller holds id.mu.
-func (id *ID) wrap(op, object string, err error, detail string) error {
-	err = wrap(op, object, err, detail)
-	if e, ok := err.(*Error); ok && e.Errno == unix.EIO && e.Kind == nil && id.deviceGone() {
-		e.Kind, e.Detail = uverbs.ErrDeviceGone, ""
-	}
-	return err
-}
-
-// deviceGone reports whether package uverbs finds the device of the id gone. A query of
-// a port always succeeds on a working device. The caller holds id.mu.
-func (id *ID) deviceGone() bool {
-	if id.dev == nil || id.dev.ctx == nil {
-		return false
-	}
-	_, err := id.dev.ctx.QueryPort(max(id.port, 1))
-	return errors.Is(err, uverbs.ErrDeviceGone)
-}
-
 // failed returns the error of an operation that consists of several steps. Its cause
 // is err. Its other fields are copied from err.
 func failed(op, object string, err error) error {
@@ -281,6 +261,29 @@ func invalid(op, object, detail string) error {
 
 func closed(op, object string) error {
 	return &Error{Op: op, Object: object, Kind: uverbs.ErrClosed, Errno: unix.EBADF}
+}
+
+// listenerClosed returns the error of a listener that has ended.
+func listenerClosed(name string, why error) error {
+	e := &Error{Op: "accept at", Object: name, Kind: ErrListenerClosed, Err: withoutObject(why, name)}
+	var own *Error
+	var verbs *uverbs.Error
+	switch {
+	case errors.As(why, &own):
+		e.Errno = own.Errno
+	case errors.As(why, &verbs):
+		e.Errno = verbs.Errno
+	}
+	return e
+}
+
+// unknownAsENOSYS converts EINVAL, which a kernel returns for an unknown command, to
+// ENOSYS.
+func unknownAsENOSYS(err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return unix.ENOSYS
+	}
+	return err
 }
 
 // RejectReason is why a connection was rejected: IBA vol. 1, 12.6.7.2.

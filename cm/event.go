@@ -1,7 +1,7 @@
 package cm
 
 import (
-	"net/netip"
+	"errors"
 	"strconv"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -66,13 +66,6 @@ type Event struct {
 
 	object string
 	err    error // set if the library, not the kernel, made the event an error
-}
-
-// UDParam is a destination of datagrams: struct rdma_ud_param.
-type UDParam struct {
-	AH   uverbs.AHAttr
-	QPN  uint32
-	QKey uint32
 }
 
 // eventOps has the operation that failed for each event that reports an error.
@@ -152,13 +145,16 @@ func explainStatus(t EventType, errno unix.Errno) string {
 	return ""
 }
 
-// describe returns a name of the id for errors.
-func describe(peer, local netip.AddrPort) string {
+// fail turns the event into one that reports err, an error of the library's part.
+func (e *Event) fail(t EventType, err error) {
+	errno := unix.EIO
+	var own *Error
+	var verbs *uverbs.Error
 	switch {
-	case peer.IsValid():
-		return peer.String()
-	case local.IsValid():
-		return local.String()
+	case errors.As(err, &own) && own.Errno != 0:
+		errno = own.Errno
+	case errors.As(err, &verbs) && verbs.Errno != 0:
+		errno = verbs.Errno
 	}
-	return "id"
+	e.Type, e.Status, e.err = t, -int(errno), err
 }

@@ -162,12 +162,3 @@ func (g *Group) RecvComp(ctx context.Context) (uverbs.WC, error) { return g.id.R
 // Close leaves the group and closes the QP. It is idempotent. The errors are those of
 // [ID.Close].
 func (g *Group) Close() error { return g.id.Close() }
-
-// destroyAH closes a Group's address handle unless the QP, whose datagrams use it, is
-// still open. The caller holds id.mu.
-func (id *ID) destroyAH() error {
-	if id.ah == nil || id.qp.Load() != nil {
-		return nil
-	}
-	return id.ah.Close()
-}

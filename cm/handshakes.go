@@ -2,11 +2,8 @@ package cm
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 const (
@@ -20,6 +17,9 @@ const (
 // handshakes are the handshakes of a listener that run in the background. Each has a
 // goroutine, which ends when Accept has received its connection or its error.
 type handshakes struct {
+	id *SyncID // of the listener
+	o  Options
+
 	accepted chan accepted
 	done     chan struct{} // closed when the listener has ended
 	running  sync.WaitGroup
@@ -46,11 +46,6 @@ type handshake struct {
 	canceled     bool
 }
 
-var (
-	errSlowPeer = errors.New("cm: the peer has not confirmed in time")
-	errCrowded  = errors.New("cm: the peer has not confirmed while others wait")
-)
-
 // wakeups has the channels that wake Accept. It then calls startHandshakes again.
 type wakeups struct {
 	requests <-chan struct{}
@@ -64,44 +59,44 @@ func newHandshakes() handshakes {
 
 // startHandshakes starts a handshake for each waiting request, up to the limit. It
 // returns an error if the listener has ended.
-func (l *Listener) startHandshakes() (wakeups, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.cause == nil {
-		n, fresh, err := l.id.requestState()
+func (hs *handshakes) startHandshakes() (wakeups, error) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for hs.cause == nil {
+		n, fresh, err := hs.id.requestState()
 		if err != nil {
-			l.endHandshakes(err)
+			hs.endHandshakes(err)
 			break
 		}
-		next := wakeups{requests: fresh, slotFree: l.slotFree}
+		next := wakeups{requests: fresh, slotFree: hs.slotFree}
 		switch {
 		case n == 0:
 			return next, nil
-		case len(l.all) >= l.limit():
-			next.timer = l.cancelOldest(n)
+		case len(hs.all) >= hs.limit():
+			next.timer = hs.cancelOldest(n)
 			return next, nil
 		}
-		if r := l.id.removeRequest(n > l.limit()); r != nil {
-			l.startHandshake(r)
+		if r := hs.id.removeRequest(n > hs.limit()); r != nil {
+			hs.startHandshake(r)
 		}
 	}
-	return wakeups{}, l.cause
+	return wakeups{}, hs.cause
 }
 
-func (l *Listener) limit() int {
-	if l.o.MaxHandshakes > 0 {
-		return l.o.MaxHandshakes
+func (hs *handshakes) limit() int {
+	if hs.o.MaxHandshakes > 0 {
+		return hs.o.MaxHandshakes
 	}
 	return maxHandshakes
 }
 
 // cancelOldest cancels the handshakes that have waited longest for their peers, to
 // make room for n requests. It returns a timer for the next one that can be
-// canceled. The caller holds l.mu.
-func (l *Listener) cancelOldest(n int) <-chan time.Time {
+// canceled. The caller holds hs.mu.
+func (hs *handshakes) cancelOldest(n int) <-chan time.Time {
 	now := time.Now()
-	for l.canceled < n {
-		h := l.longestWaiting()
+	for hs.canceled < n {
+		h := hs.longestWaiting()
 		if h == nil {
 			return time.After(minPeerTime) // some do not wait for their peer yet
 		}
@@ -109,7 +104,7 @@ func (l *Listener) cancelOldest(n int) <-chan time.Time {
 			return time.After(minPeerTime - age)
 		}
 		h.canceled = true
-		l.canceled++
+		hs.canceled++
 		h.cancel(errCrowded)
 	}
 	return nil
@@ -117,9 +112,9 @@ func (l *Listener) cancelOldest(n int) <-chan time.Time {
 
 // longestWaiting returns the handshake that has waited longest for its peer and is not
 // canceled, or nil. It need not be the first that started, which may have been slow in
-// Setup. The caller holds l.mu.
-func (l *Listener) longestWaiting() (longest *handshake) {
-	for _, h := range l.all {
+// Setup. The caller holds hs.mu.
+func (hs *handshakes) longestWaiting() (longest *handshake) {
+	for _, h := range hs.all {
 		if h.canceled || h.waitingSince.IsZero() {
 			continue
 		}
@@ -130,25 +125,25 @@ func (l *Listener) longestWaiting() (longest *handshake) {
 	return longest
 }
 
-// startHandshake starts a handshake. The caller holds l.mu.
-func (l *Listener) startHandshake(r *record) {
+// startHandshake starts a handshake. The caller holds hs.mu.
+func (hs *handshakes) startHandshake(r *record) {
 	h := &handshake{}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
-	l.all = append(l.all, h)
-	l.adopting.Add(1)
-	l.running.Go(func() { l.handshake(h, r) })
+	hs.all = append(hs.all, h)
+	hs.adopting.Add(1)
+	hs.running.Go(func() { hs.handshake(h, r) })
 }
 
 // handshake accepts a request and passes the connection to Accept.
-func (l *Listener) handshake(h *handshake, r *record) {
-	defer l.finish(h)
-	conn, peer, err := l.acceptRequest(h, r)
+func (hs *handshakes) handshake(h *handshake, r *record) {
+	defer hs.finish(h)
+	conn, peer, err := hs.acceptRequest(h, r)
 	if peer {
 		return
 	}
 	select {
-	case l.accepted <- accepted{conn, err}:
-	case <-l.done:
+	case hs.accepted <- accepted{conn, err}:
+	case <-hs.done:
 		if conn != nil {
 			_ = conn.abandon() // no caller is left to return it to
 		}
@@ -157,87 +152,62 @@ func (l *Listener) handshake(h *handshake, r *record) {
 
 // acceptRequest accepts the request and waits for the peer's confirmation. It reports
 // whether the error is of the peer only.
-func (l *Listener) acceptRequest(h *handshake, r *record) (_ *Conn, peer bool, _ error) {
-	s, err := l.id.child(r)
-	l.adopting.Done()
+func (hs *handshakes) acceptRequest(h *handshake, r *record) (_ *Conn, peer bool, _ error) {
+	s, err := hs.id.child(r)
+	hs.adopting.Done()
 	if err != nil {
 		return nil, isPeerError(err), err
 	}
-	timeout := l.o.HandshakeTimeout
+	timeout := hs.o.HandshakeTimeout
 	if timeout <= 0 {
 		timeout = handshakeTimeout
 	}
-	defer l.setWaiting(h, time.Time{})
-	return (&Request{id: s, o: &l.o}).accept(&l.o, func() (context.Context, context.CancelFunc) {
-		l.setWaiting(h, time.Now())
+	defer hs.setWaiting(h, time.Time{})
+	return (&Request{id: s, o: &hs.o}).accept(&hs.o, func() (context.Context, context.CancelFunc) {
+		hs.setWaiting(h, time.Now())
 		return context.WithTimeoutCause(h.ctx, timeout, errSlowPeer)
 	})
 }
 
 // setWaiting records since when a handshake has waited for its peer.
-func (l *Listener) setWaiting(h *handshake, since time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (hs *handshakes) setWaiting(h *handshake, since time.Time) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	h.waitingSince = since
 }
 
-// isPeerError reports whether a handshake has failed because of the peer or because
-// the listener has ended.
-func isPeerError(err error) bool {
-	for _, e := range []error{ErrRejected, ErrDisconnected, ErrUnreachable, ErrTimeout, errSlowPeer, errCrowded, ErrListenerClosed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // finish removes a handshake, which frees its slot for another one.
-func (l *Listener) finish(h *handshake) {
+func (hs *handshakes) finish(h *handshake) {
 	h.cancel(nil)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k := range l.all {
-		if l.all[k] == h {
-			l.all = append(l.all[:k], l.all[k+1:]...)
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for k := range hs.all {
+		if hs.all[k] == h {
+			hs.all = append(hs.all[:k], hs.all[k+1:]...)
 			break
 		}
 	}
 	if h.canceled {
-		l.canceled--
+		hs.canceled--
 	}
-	close(l.slotFree)
-	l.slotFree = make(chan struct{})
+	close(hs.slotFree)
+	hs.slotFree = make(chan struct{})
 }
 
 // stop ends all handshakes and prevents new ones.
-func (l *Listener) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause == nil {
-		l.endHandshakes(listenerClosed(l.id.name(), closed("wait on", l.id.name())))
+func (hs *handshakes) stop() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.cause == nil {
+		hs.endHandshakes(listenerClosed(hs.id.name(), closed("wait on", hs.id.name())))
 	}
 }
 
-// endHandshakes is stop with a reason. The caller holds l.mu.
-func (l *Listener) endHandshakes(why error) {
-	l.cause = why
-	close(l.done)
-	for _, h := range l.all {
+// endHandshakes is stop with a reason. The caller holds hs.mu.
+func (hs *handshakes) endHandshakes(why error) {
+	hs.cause = why
+	close(hs.done)
+	for _, h := range hs.all {
 		h.cancel(why)
 	}
-}
-
-// listenerClosed returns the error of a listener that has ended.
-func listenerClosed(name string, why error) error {
-	e := &Error{Op: "accept at", Object: name, Kind: ErrListenerClosed, Err: withoutObject(why, name)}
-	var own *Error
-	var verbs *uverbs.Error
-	switch {
-	case errors.As(why, &own):
-		e.Errno = own.Errno
-	case errors.As(why, &verbs):
-		e.Errno = verbs.Errno
-	}
-	return e
 }

@@ -58,15 +58,7 @@ type ID struct {
 	uid    uint64
 	ticket *leak.Ticket
 
-	// dest is the destination of events: sync or channel. While the id moves from
-	// one to the other, events are collected in deferred.
-	dest struct {
-		sync.Mutex
-		sync     *SyncID
-		channel  *EventChannel
-		moving   bool
-		deferred []*record
-	}
+	dest destination // of events
 
 	// The data path reads these without the lock. Sends are posted to sendQP, which
 	// is nil once the connection has ended.
@@ -114,27 +106,11 @@ type ID struct {
 	ece                eceState
 }
 
-// CreateID creates an id whose events are read from the channel: rdma_create_id(3).
-// Its QP will be RC in PSTCP and PSIB, and UD otherwise. The errors are those of
-// [EventChannel.CreateIDFor].
-func (ch *EventChannel) CreateID(ps PortSpace) (*ID, error) {
-	return ch.CreateIDFor(ps, ps.qpType())
-}
-
-// CreateIDFor is CreateID for a QP of another type, which only PSIB allows. It
-// returns [uverbs.ErrInvalid] for an unknown port space or for another type in the
-// other port spaces, [uverbs.ErrClosed] after Close of the channel, or what the
-// kernel says.
-func (ch *EventChannel) CreateIDFor(ps PortSpace, typ uverbs.QPType) (*ID, error) {
-	id, err := newID(ps, typ)
-	if err != nil {
-		return nil, err
-	}
-	id.dest.channel = ch
-	if err := id.create(&ch.node); err != nil {
-		return nil, err
-	}
-	return id, nil
+// eceState is an id's state of ECE, except what the peer has sent.
+type eceState struct {
+	local ECE  // what Connect offers and Accept replies
+	set   bool // the caller has set local
+	qp    ECE  // the options of the id's QP, zero if the provider has no ECE
 }
 
 func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
@@ -161,6 +137,17 @@ func (id *ID) create(n *node) error {
 	return nil
 }
 
+// describe returns a name of the id for errors.
+func describe(peer, local netip.AddrPort) string {
+	switch {
+	case peer.IsValid():
+		return peer.String()
+	case local.IsValid():
+		return local.String()
+	}
+	return "id"
+}
+
 // describe returns a name of the id for errors. The caller holds id.mu or id.attrMu.
 func (id *ID) describe() string { return describe(id.peer, id.local) }
 
@@ -177,6 +164,23 @@ func (id *ID) setAttrs(change func()) {
 	defer id.attrMu.Unlock()
 	change()
 }
+
+// isClosed reports whether Close has closed the id.
+func (id *ID) isClosed() bool { return id.life.current() == phaseClosed }
+
+// connected reports whether the id has a connection that has not ended.
+func (id *ID) connected() bool {
+	p := id.life.current()
+	return p == phaseEstablished || p == phaseDisconnecting
+}
+
+// Err returns why the id cannot communicate any more, or nil if it can. It returns
+// [ErrDisconnected] if either side has ended the connection, [uverbs.ErrDeviceGone]
+// if the device was removed, the error of EventMulticastError if a [SyncID] has lost its
+// membership in a group, and [uverbs.ErrClosed] if none of these happened before Close.
+// On an [EventChannel], Err reports the end once Next has returned its event, and
+// EventMulticastError does not end the id: it may be a member of other groups.
+func (id *ID) Err() error { return id.life.err() }
 
 // command issues a command of the id. explain may be nil. Otherwise it returns an
 // explanation of the command's error, or "".
@@ -203,6 +207,26 @@ func explainEINVAL(text string) func(error) string {
 		}
 		return ""
 	}
+}
+
+// wrap is the function wrap for a command of the id. An EIO alone does not mean that
+// the device is gone. The caller holds id.mu.
+func (id *ID) wrap(op, object string, err error, detail string) error {
+	err = wrap(op, object, err, detail)
+	if e, ok := err.(*Error); ok && e.Errno == unix.EIO && e.Kind == nil && id.deviceGone() {
+		e.Kind, e.Detail = uverbs.ErrDeviceGone, ""
+	}
+	return err
+}
+
+// deviceGone reports whether package uverbs finds the device of the id gone. A query of
+// a port always succeeds on a working device. The caller holds id.mu.
+func (id *ID) deviceGone() bool {
+	if id.dev == nil || id.dev.ctx == nil {
+		return false
+	}
+	_, err := id.dev.ctx.QueryPort(max(id.port, 1))
+	return errors.Is(err, uverbs.ErrDeviceGone)
 }
 
 // PortSpace returns the port space of the id.
@@ -287,46 +311,4 @@ func (id *ID) PKey() uint16 {
 	id.attrMu.Lock()
 	defer id.attrMu.Unlock()
 	return id.pkey
-}
-
-// Close closes what the id has created and the id itself: rdma_destroy_ep(3). It
-// leaves groups, then closes the QP, its completion queues and the SRQ. An
-// established connection is ended, an open request is rejected, and a resolution is
-// canceled. Close is idempotent. If something cannot be closed yet, the id stays
-// open. Close returns [uverbs.ErrBusy] while other QPs use the id's queues, or what
-// the kernel says.
-//
-// The caller must close the MRs on the id's PD. The device stays open as long as one
-// of them exists.
-func (id *ID) Close() error {
-	id.mu.Lock()
-	if id.isClosed() {
-		id.mu.Unlock()
-		return nil
-	}
-	if err := errors.Join(id.detachAll(), id.destroyQP(), id.destroyAH(), id.destroySRQ()); err != nil {
-		id.mu.Unlock()
-		return err
-	}
-	name := id.describe()
-	id.life.end(phaseClosed, closed("wait on", name))
-	id.setAttrs(func() { id.pd = nil })
-	unregister(id.uid)
-	for m := range id.groups {
-		unregister(m.uid)
-	}
-	_, err := id.node.file.DestroyID(id.kernel)
-	err = id.wrap("close", name, err, "")
-	id.ticket.Done()
-	id.node.release()
-	dev, s := id.dev, id.syncID()
-	id.mu.Unlock()
-
-	if s != nil {
-		err = errors.Join(err, s.closeSync())
-	}
-	if dev != nil {
-		err = errors.Join(err, dev.release())
-	}
-	return err
 }

@@ -12,11 +12,7 @@ import (
 )
 
 // A Listener accepts connections. Its methods may be called concurrently.
-type Listener struct {
-	id *SyncID
-	o  Options
-	handshakes
-}
+type Listener struct{ handshakes }
 
 // Listen listens for connections at host:port in PSTCP. An empty host stands for all
 // addresses of both families, and port 0 for a port that the kernel chooses.
@@ -146,12 +142,6 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// A Request is a connection request that has not been accepted or rejected yet.
-type Request struct {
-	id *SyncID
-	o  *Options
-}
-
 // Request waits for a connection request and returns it, so that the caller can
 // inspect the peer before accepting. Call exactly one of Accept, Reject and Close.
 // The limits in Options do not apply to it. The errors are those of
@@ -163,55 +153,6 @@ func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	}
 	return &Request{id: s, o: &l.o}, nil
 }
-
-// ID returns the id of the future connection.
-func (r *Request) ID() *SyncID { return r.id }
-
-// PrivateData returns the private data in the request, padded with zeros.
-func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
-
-// Accept accepts the connection and waits until the peer has confirmed it. If the
-// peer does not, this takes about 70 seconds unless ctx ends first. Nil options
-// stand for those of the listener. Any error, including that of ctx, ends the
-// connection. The errors are those of [ID.CreateQP] and [SyncID.Accept], or what
-// Setup returns.
-func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
-	if o == nil {
-		o = r.o
-	}
-	c, _, err := r.accept(o, func() (context.Context, context.CancelFunc) { return ctx, func() {} })
-	if err != nil {
-		return nil, err
-	}
-	return c.finishSetup(c.private), nil
-}
-
-// accept is Accept without Conn.finishSetup. It calls wait before it waits for the peer, and
-// uses the context that wait returns. It reports whether the error is of the peer only.
-// An error of Prepare or Setup is not, whatever it matches: they may have other peers.
-func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (_ *Conn, peer bool, _ error) {
-	c := &Conn{id: r.id, private: r.PrivateData()}
-	own, err := c.setUp(o)
-	if err == nil {
-		ctx, cancel := wait()
-		err = c.id.Accept(ctx, c.param(o))
-		cancel()
-	}
-	if err != nil {
-		left := c.abandon()
-		return nil, !own && left == nil && isPeerError(err), both(err, left)
-	}
-	return c, false, nil
-}
-
-// Reject rejects the connection and sends privateData to the peer. The errors are
-// those of [ID.Reject] and [ID.Close].
-func (r *Request) Reject(privateData []byte) error {
-	return errors.Join(r.id.Reject(privateData), r.id.Close())
-}
-
-// Close rejects the connection. The errors are those of [ID.Close].
-func (r *Request) Close() error { return r.id.Close() }
 
 // Addr returns the address that the listener listens on.
 func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -92,21 +91,6 @@ func explainJoin(err error) string {
 		return "RoCE v2 has no IPv6 groups: take an IPv4 group"
 	}
 	return ""
-}
-
-// react handles an event of the membership. The caller holds the id's mu.
-func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
-	e.Membership, e.object = m, m.name
-	e.UD, e.PrivateData = udParam(raw)
-	if e.Type != EventMulticastJoin {
-		return
-	}
-	m.gid, m.lid = e.UD.AH.DGID, e.UD.AH.DLID
-	if err := m.attach(); err != nil {
-		e.fail(EventMulticastError, err)
-		return
-	}
-	m.joined.Store(true)
 }
 
 func (m *Membership) attach() error {

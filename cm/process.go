@@ -7,7 +7,6 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 // process converts an event of the kernel to an [Event] and does the library's part:
@@ -106,22 +105,6 @@ func (id *ID) react(e *Event) bool {
 	return true
 }
 
-var toErr = uverbs.QPAttr{State: uverbs.StateErr}
-
-// fail turns the event into one that reports err, an error of the library's part.
-func (e *Event) fail(t EventType, err error) {
-	errno := unix.EIO
-	var own *Error
-	var verbs *uverbs.Error
-	switch {
-	case errors.As(err, &own) && own.Errno != 0:
-		errno = own.Errno
-	case errors.As(err, &verbs) && verbs.Errno != 0:
-		errno = verbs.Errno
-	}
-	e.Type, e.Status, e.err = t, -int(errno), err
-}
-
 // request creates the id of a connection request. The caller holds the listener's mu.
 func (id *ID) request(e *Event, r *record) {
 	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, requested: true, node: r.node, kernel: r.raw.Id,
@@ -172,30 +155,17 @@ func (id *ID) respond() error {
 	return nil
 }
 
-// connParam parses the parameters of an event of a connected id.
-func connParam(r *uapi.RdmaUcmEventResp) (ConnParam, []byte) {
-	p := rdmacm.ConnParam(r)
-	return ConnParam{QPN: p.QpNum, QKey: p.Qkey, SRQ: p.Srq != 0, ResponderResources: p.ResponderResources,
-		InitiatorDepth: p.InitiatorDepth, FlowControl: p.FlowControl != 0, RetryCount: p.RetryCount,
-		RNRRetryCount: p.RnrRetryCount}, privateData(p.PrivateData[:], p.PrivateDataLen)
-}
-
-// udParam parses the parameters of an event of a UD id.
-func udParam(r *uapi.RdmaUcmEventResp) (UDParam, []byte) {
-	p := rdmacm.UDParam(r)
-	return UDParam{QPN: p.QpNum, QKey: p.Qkey, AH: ahAttr(&p.AhAttr)}, privateData(p.PrivateData[:], p.PrivateDataLen)
-}
-
-func ahAttr(a *uapi.IbUverbsAhAttr) uverbs.AHAttr {
-	return uverbs.AHAttr{DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
-		TrafficClass: a.Grh.TrafficClass, DLID: a.Dlid, SL: a.Sl, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
-		IsGlobal: a.IsGlobal != 0, Port: a.PortNum}
-}
-
-// privateData copies the private data of an event. It returns nil if there is none.
-func privateData(b []byte, n uint8) []byte {
-	if n == 0 {
-		return nil
+// react handles an event of the membership. The caller holds the id's mu.
+func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
+	e.Membership, e.object = m, m.name
+	e.UD, e.PrivateData = udParam(raw)
+	if e.Type != EventMulticastJoin {
+		return
 	}
-	return append([]byte(nil), b[:n]...)
+	m.gid, m.lid = e.UD.AH.DGID, e.UD.AH.DLID
+	if err := m.attach(); err != nil {
+		e.fail(EventMulticastError, err)
+		return
+	}
+	m.joined.Store(true)
 }

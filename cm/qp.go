@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 // CreateQP creates the id's QP: rdma_create_qp(3). The id must be bound to a device,
@@ -148,114 +147,23 @@ func (id *ID) fitCQs(c uverbs.QPCap) error {
 	return nil
 }
 
-// initQP moves a new QP to a state in which receives can be posted: INIT, or RTS for
-// UD.
-func (id *ID) initQP() error {
-	if err := id.advance(uverbs.StateInit, 0); err != nil || id.qpType != uverbs.UD {
-		return err
-	}
-	if err := id.modifyQP(uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState); err != nil {
-		return err
-	}
-	return id.modifyQP(uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.MaskState|uverbs.MaskSQPSN)
-}
-
-// advance moves the QP to a state with the attributes of the connection manager.
-// Unless it is the maximum, depth replaces the number of READs and atomics.
-func (id *ID) advance(s uverbs.QPState, depth uint8) error {
-	if id.qp.Load() == nil {
-		return nil
-	}
-	a, m, err := id.initQPAttr(s)
+// createTarget is CreateQP for an id that receives with XRC. Such a QP has no queues.
+// The caller holds id.mu.
+func (id *ID) createTarget(cfg uverbs.QPConfig) error {
+	x, err := id.joinDomain()
 	if err != nil {
 		return err
 	}
-	switch {
-	case s == uverbs.StateRTR && depth != MaxRespRes:
-		a.MaxDestRdAtomic = depth
-	case s == uverbs.StateRTS && depth != MaxInitDepth:
-		a.MaxRdAtomic = depth
-	}
-	if s == uverbs.StateRTR {
-		id.path.Apply(&a.AV)
-	}
-	return id.modifyQP(a, m)
-}
-
-func (id *ID) toRTR(resources uint8) error {
-	// Repeat INIT: after CreateQP, the connection manager may have learned of more
-	// access rights that the peer needs.
-	if err := id.advance(uverbs.StateInit, 0); err != nil {
-		return err
-	}
-	if err := id.setECE(); err != nil {
-		return err
-	}
-	if err := id.advance(uverbs.StateRTR, resources); err != nil {
-		return err
-	}
-	return id.grantedECE()
-}
-
-func (id *ID) toRTS(depth uint8) error { return id.advance(uverbs.StateRTS, depth) }
-
-// modifyQP modifies the id's QP, if there is one.
-func (id *ID) modifyQP(a uverbs.QPAttr, m uverbs.QPMask) error {
-	qp := id.qp.Load()
-	if qp == nil {
-		return nil
-	}
-	err := qp.Modify(a, m)
-	if a.State == uverbs.StateErr && errors.Is(err, uverbs.ErrClosed) {
-		return nil // by the program
-	}
-	return err
-}
-
-// InitQPAttr returns the attributes for [uverbs.QP.Modify] that move a QP of the
-// caller to a state: rdma_init_qp_attr(3). Those of INIT are available once the id
-// is bound to a device, those of RTR and RTS with the connection request or
-// response. InitQPAttr returns [uverbs.ErrInvalid] before that, [ErrDisconnected] if
-// the peer has withdrawn its request, and [uverbs.ErrClosed] after Close.
-func (id *ID) InitQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if id.isClosed() {
-		return uverbs.QPAttr{}, 0, closed("init QP attributes of", id.describe())
-	}
-	return id.initQPAttr(s)
-}
-
-// knownMask has the bits that uverbs knows. Some kernels also set bits that their own
-// verbs refuse.
-const knownMask = uverbs.MaskDestQPN<<1 - 1
-
-func (id *ID) initQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
-	k, err := id.node.file.InitQPAttr(id.kernel, uint32(s))
+	qp, err := x.CreateQP(cfg)
 	if err != nil {
-		return uverbs.QPAttr{}, 0, id.explainInit(err, s)
+		return errors.Join(err, id.leaveDomain())
 	}
-	return uverbs.QPAttr{State: uverbs.QPState(k.QpState), CurState: uverbs.QPState(k.CurQpState), PathMTU: uverbs.MTU(k.PathMtu),
-		PathMigState: uint8(k.PathMigState), QKey: k.Qkey, RQPSN: k.RqPsn, SQPSN: k.SqPsn, DestQPN: k.DestQpNum,
-		Access: uverbs.Access(k.QpAccessFlags), AV: ahAttr(&k.AhAttr), AltAV: ahAttr(&k.AltAhAttr),
-		Cap: uverbs.QPCap{MaxSendWR: int(k.MaxSendWr), MaxRecvWR: int(k.MaxRecvWr), MaxSendSGE: int(k.MaxSendSge),
-			MaxRecvSGE: int(k.MaxRecvSge), MaxInline: int(k.MaxInlineData)},
-		PKeyIndex: k.PkeyIndex, AltPKeyIndex: k.AltPkeyIndex, EnSQDAsyncNotify: k.EnSqdAsyncNotify != 0,
-		SQDraining: k.SqDraining != 0, MaxRdAtomic: k.MaxRdAtomic, MaxDestRdAtomic: k.MaxDestRdAtomic,
-		MinRNRTimer: k.MinRnrTimer, Port: k.PortNum, Timeout: k.Timeout, RetryCnt: k.RetryCnt, RNRRetry: k.RnrRetry,
-		AltPort: k.AltPortNum, AltTimeout: k.AltTimeout}, uverbs.QPMask(k.QpAttrMask) & knownMask, nil
-}
-
-func (id *ID) explainInit(err error, s uverbs.QPState) error {
-	const op = "init QP attributes of"
-	if id.requested {
-		return id.withdrawnError(op, id.wrap(op, id.describe(), err, ""))
+	id.qp.Store(qp)
+	id.sendQP.Store(qp)
+	if err := id.initQP(); err != nil {
+		return errors.Join(err, id.destroyQP())
 	}
-	detail := ""
-	if errors.Is(err, unix.EINVAL) {
-		detail = s.String() + " is not known yet: INIT needs a device, RTR and RTS the connection request or response"
-	}
-	return id.wrap(op, id.describe(), err, detail)
+	return nil
 }
 
 // DestroyQP closes the QP and the queues that CreateQP has created:
@@ -304,67 +212,4 @@ func (id *ID) destroyCQs() error {
 		}
 	}
 	return nil
-}
-
-// CreateSRQ creates a shared receive queue: rdma_create_srq(3). PostRecv and the
-// id's QP then use it. The QP must not exist yet. A nil pd stands for the PD that
-// the ids of the device share.
-//
-// For an id of type [uverbs.XRCRecv], it is an XRC SRQ, which the peer addresses by
-// its SRQN, and the QP may already exist. If cfg.XRCD is nil, it is the one that
-// such ids of the device share. If cfg.CQ is nil, CreateSRQ creates a completion
-// queue, and RecvComp waits on it.
-//
-// CreateSRQ returns [uverbs.ErrInvalid] if the id is not bound or has an SRQ or a
-// QP, and for a PD of another device. It returns [uverbs.ErrClosed] after Close.
-// Otherwise the errors are those of [uverbs.PD.CreateSRQ], [uverbs.Context.OpenXRCD]
-// and [uverbs.Context.CreateCQ].
-func (id *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	const op = "create SRQ of"
-	pd, err := id.checkPD(op, pd)
-	if err != nil {
-		return err
-	}
-	switch {
-	case id.srq.Load() != nil:
-		return invalid(op, id.describe(), "the id has an SRQ")
-	case id.qp.Load() != nil && id.qpType != uverbs.XRCRecv:
-		return invalid(op, id.describe(), "the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
-	}
-	if id.qpType == uverbs.XRCRecv {
-		if err := id.xrcSRQ(pd, &cfg); err != nil {
-			return err
-		}
-	}
-	srq, err := pd.CreateSRQ(cfg)
-	if err != nil {
-		return errors.Join(err, id.freeSRQ())
-	}
-	id.srq.Store(srq)
-	if id.qpType == uverbs.XRCRecv {
-		id.recvCQ.Store(cfg.CQ)
-	}
-	return nil
-}
-
-// DestroySRQ closes the SRQ that CreateSRQ has created: rdma_destroy_srq(3).
-// [ID.Close] calls it too. It returns [uverbs.ErrBusy] while a QP uses the SRQ.
-func (id *ID) DestroySRQ() error {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	return id.destroySRQ()
-}
-
-func (id *ID) destroySRQ() error {
-	srq := id.srq.Load()
-	if srq == nil {
-		return nil
-	}
-	if err := srq.Close(); err != nil {
-		return err
-	}
-	id.srq.Store(nil)
-	return id.freeSRQ()
 }

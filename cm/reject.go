@@ -3,23 +3,9 @@ package cm
 import (
 	"context"
 	"sync"
+
+	"github.com/goverbs/goverbs/internal/rdmacm"
 )
-
-// discard handles an event that no caller will receive. If it is a connection
-// request, discard rejects it in the background: its listener is closed, or has too
-// many of them. It does not wait.
-func (r *record) discard() {
-	if r.typ() == EventConnectRequest {
-		r.node.rejects.add(r)
-	}
-}
-
-// reject rejects a request and waits until the kernel has done so.
-func (r *record) reject() {
-	if r.typ() == EventConnectRequest {
-		_, _ = r.node.file.DestroyID(r.raw.Id) // if it fails, the id is destroyed with the node
-	}
-}
 
 const (
 	// maxRejects is how many requests wait to be rejected. While the kernel is slow
@@ -36,30 +22,35 @@ const (
 type rejectQueue struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when a request is removed or a goroutine ends. It is nil if nothing waits
-	queue   []*record
-	running int // number of goroutines
+	queue   []uint32      // the kernel's numbers of the ids of requests
+	running int           // number of goroutines
 }
 
-func (q *rejectQueue) add(r *record) {
+// reject rejects the request that the kernel has created an id for. It waits until the
+// kernel has done so.
+func reject(file *rdmacm.File, request uint32) {
+	_, _ = file.DestroyID(request) // if it fails, the id is destroyed with the file
+}
+
+func (q *rejectQueue) add(file *rdmacm.File, request uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// The reader of a channel reuses its record.
-	q.queue = append(q.queue, &record{node: r.node, raw: r.raw})
+	q.queue = append(q.queue, request)
 	if q.running < maxRejecters {
 		q.running++
-		go q.run()
+		go q.run(file)
 	}
 }
 
-func (q *rejectQueue) run() {
-	for r := q.next(); r != nil; r = q.next() {
-		r.reject()
+func (q *rejectQueue) run(file *rdmacm.File) {
+	for request, ok := q.next(); ok; request, ok = q.next() {
+		reject(file, request)
 	}
 }
 
-// next removes and returns a request. If there is none, it returns nil, and its
+// next removes and returns a request. If there is none, it returns false, and its
 // goroutine must end.
-func (q *rejectQueue) next() *record {
+func (q *rejectQueue) next() (request uint32, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.changed != nil {
@@ -68,11 +59,11 @@ func (q *rejectQueue) next() *record {
 	}
 	if len(q.queue) == 0 {
 		q.running--
-		return nil
+		return 0, false
 	}
-	r := q.queue[0]
+	request = q.queue[0]
 	q.queue = q.queue[1:]
-	return r
+	return request, true
 }
 
 // waitRoom waits until fewer than maxRejects requests are queued. Readers call it before

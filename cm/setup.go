@@ -14,16 +14,6 @@ type setupMRs struct {
 	mrs []*uverbs.MR
 }
 
-// trackMR records an MR that was created with a method of the id.
-func (id *ID) trackMR(mr *uverbs.MR, err error) (*uverbs.MR, error) {
-	if s := id.setup.Load(); s != nil && err == nil {
-		s.mu.Lock()
-		s.mrs = append(s.mrs, mr)
-		s.mu.Unlock()
-	}
-	return mr, err
-}
-
 func (s *setupMRs) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

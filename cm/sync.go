@@ -2,7 +2,6 @@ package cm
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -55,28 +54,6 @@ type requestConfig struct {
 	wanted bool
 	pd     *uverbs.PD
 	qp     uverbs.QPConfig
-}
-
-// NewID creates a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP and
-// PSIB, and UD otherwise. The errors are those of [NewIDFor].
-func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
-
-// NewIDFor is NewID for a QP of another type, which only PSIB allows. The errors are
-// those of [EventChannel.CreateIDFor] and [NewEventChannel].
-func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
-	id, err := newID(ps, typ)
-	if err != nil {
-		return nil, err
-	}
-	s := newSync(id)
-	if err := joinPump(s); err != nil {
-		return nil, err
-	}
-	id.dest.sync = s
-	if err := id.create(&s.pump.node); err != nil {
-		return nil, errors.Join(err, s.pump.leave(s))
-	}
-	return s, nil
 }
 
 func newSync(id *ID) *SyncID {
@@ -263,15 +240,6 @@ func (s *SyncID) removeAll() []*record {
 	return queue
 }
 
-// closeSync closes the SyncID's part of the id.
-func (s *SyncID) closeSync() error {
-	s.closeDone()
-	for _, r := range s.removeAll() {
-		r.reject()
-	}
-	return s.pump.leave(s)
-}
-
 // Err returns why the id cannot be used any more, or nil if it can: see [ID.Err].
 // When the channel of [SyncID.Disconnected] is closed, it is not nil. In addition to
 // the reasons of ID.Err, it returns [uverbs.ErrClosed] after a migration to an event
@@ -327,56 +295,6 @@ var (
 	connectResults = oneOf(EventEstablished, EventConnectResponse, EventConnectError, EventUnreachable, EventRejected)
 	isRequest      = oneOf(EventConnectRequest)
 )
-
-// checkCall returns an error if the context of an earlier call ended that call, or
-// if ctx has already ended, so that no command is issued.
-func (s *SyncID) checkCall(ctx context.Context, op string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.abandoned != "" {
-		return invalid(op, "id", "its context ended the "+s.abandoned+" before: close the id and begin with a new one")
-	}
-	return nil
-}
-
-// await waits for the event that ends a call, and processes it.
-func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
-	for {
-		r, err := s.nextFit(ctx, fits)
-		if err != nil {
-			if ctx.Err() != nil {
-				s.mu.Lock()
-				s.abandoned = op
-				s.mu.Unlock()
-				return nil, err
-			}
-			return nil, during(op, err)
-		}
-		e := s.ID.process(r)
-		if e == nil {
-			continue // the id has been closed
-		}
-		s.mu.Lock()
-		s.last = e
-		s.mu.Unlock()
-		if e.Type == EventEstablished || e.Type == EventMulticastJoin {
-			s.terminateQueued()
-		}
-		return e, e.Err()
-	}
-}
-
-// Event returns the event that the last call waited for: rdma_cm_id.event. It has the
-// peer's private data and the parameters that the peer requests. It is nil before the
-// first such call.
-func (s *SyncID) Event() *Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
-}
 
 // Disconnected returns a channel that is closed when the connection has ended, by
 // either side or because the device was removed, when the membership in a group was

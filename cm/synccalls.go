@@ -10,7 +10,29 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file has the calls of a [SyncID]; sync.go implements how they wait.
+// This file has the calls of a [SyncID]; sync.go has its queue of events.
+
+// NewID creates a synchronous id: rdma_create_id(3). Its QP will be RC in PSTCP and
+// PSIB, and UD otherwise. The errors are those of [NewIDFor].
+func NewID(ps PortSpace) (*SyncID, error) { return NewIDFor(ps, ps.qpType()) }
+
+// NewIDFor is NewID for a QP of another type, which only PSIB allows. The errors are
+// those of [EventChannel.CreateIDFor] and [NewEventChannel].
+func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
+	id, err := newID(ps, typ)
+	if err != nil {
+		return nil, err
+	}
+	s := newSync(id)
+	if err := joinPump(s); err != nil {
+		return nil, err
+	}
+	id.dest.sync = s
+	if err := id.create(&s.pump.node); err != nil {
+		return nil, errors.Join(err, s.pump.leave(s))
+	}
+	return s, nil
+}
 
 // ResolveAddr is [ID.ResolveAddr], and waits for the result. It returns [ErrTimeout]
 // if there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the
@@ -70,18 +92,6 @@ func (s *SyncID) Establish() error {
 	}
 	s.terminateQueued()
 	return nil
-}
-
-// call issues a command and waits for its result.
-func (s *SyncID) call(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
-	if err := s.checkCall(ctx, op); err != nil {
-		return err
-	}
-	if err := command(); err != nil {
-		return err
-	}
-	_, err := s.await(ctx, op, fits)
-	return err
 }
 
 // GetRequest waits for the next connection request: rdma_get_request(3). If
@@ -171,4 +181,66 @@ func (s *SyncID) JoinMulticast(ctx context.Context, group netip.Addr, flags Join
 		return nil, errors.Join(err, m.Leave())
 	}
 	return m, nil
+}
+
+// call issues a command and waits for its result.
+func (s *SyncID) call(ctx context.Context, op string, fits func(*record) bool, command func() error) error {
+	if err := s.checkCall(ctx, op); err != nil {
+		return err
+	}
+	if err := command(); err != nil {
+		return err
+	}
+	_, err := s.await(ctx, op, fits)
+	return err
+}
+
+// checkCall returns an error if the context of an earlier call ended that call, or
+// if ctx has already ended, so that no command is issued.
+func (s *SyncID) checkCall(ctx context.Context, op string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.abandoned != "" {
+		return invalid(op, "id", "its context ended the "+s.abandoned+" before: close the id and begin with a new one")
+	}
+	return nil
+}
+
+// await waits for the event that ends a call, and processes it.
+func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
+	for {
+		r, err := s.nextFit(ctx, fits)
+		if err != nil {
+			if ctx.Err() != nil {
+				s.mu.Lock()
+				s.abandoned = op
+				s.mu.Unlock()
+				return nil, err
+			}
+			return nil, during(op, err)
+		}
+		e := s.ID.process(r)
+		if e == nil {
+			continue // the id has been closed
+		}
+		s.mu.Lock()
+		s.last = e
+		s.mu.Unlock()
+		if e.Type == EventEstablished || e.Type == EventMulticastJoin {
+			s.terminateQueued()
+		}
+		return e, e.Err()
+	}
+}
+
+// Event returns the event that the last call waited for: rdma_cm_id.event. It has the
+// peer's private data and the parameters that the peer requests. It is nil before the
+// first such call.
+func (s *SyncID) Event() *Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }

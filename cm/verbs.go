@@ -2,7 +2,6 @@ package cm
 
 import (
 	"context"
-	"errors"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
@@ -38,6 +37,16 @@ func (id *ID) alloc(n int, a uverbs.Access) (*uverbs.MR, error) {
 		return nil, err
 	}
 	return id.trackMR(pd.Alloc(n, a))
+}
+
+// trackMR records an MR that was created with a method of the id.
+func (id *ID) trackMR(mr *uverbs.MR, err error) (*uverbs.MR, error) {
+	if s := id.setup.Load(); s != nil && err == nil {
+		s.mu.Lock()
+		s.mrs = append(s.mrs, mr)
+		s.mu.Unlock()
+	}
+	return mr, err
 }
 
 // RegMsgs registers b for sends and receives, as the target of the id's READs and as
@@ -266,27 +275,4 @@ func (id *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, 
 		return wcs[0], id.completionError(wcs[0].Status, err)
 	}
 	return wcs[0], nil
-}
-
-// WriteEvent adds an event to the id's channel, where Next returns it as EventUser
-// with arg: rdma_write_cm_event(3). It returns [uverbs.ErrInvalid] for a synchronous
-// id, whose calls would not read it, [uverbs.ErrNotSupported] on kernels before 7.0,
-// and [uverbs.ErrClosed] after Close.
-func (id *ID) WriteEvent(status int32, arg uint64) error {
-	const op = "write event to"
-	return id.command(op, nil, func() error {
-		if id.syncID() != nil {
-			return invalid(op, id.describe(), "the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
-		}
-		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernel, uint32(EventUser), status, arg))
-	})
-}
-
-// unknownAsENOSYS converts EINVAL, which a kernel returns for an unknown command, to
-// ENOSYS.
-func unknownAsENOSYS(err error) error {
-	if errors.Is(err, unix.EINVAL) {
-		return unix.ENOSYS
-	}
-	return err
 }
