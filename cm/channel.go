@@ -34,7 +34,12 @@ func NewEventChannel() (*EventChannel, error) {
 	if err != nil {
 		return nil, explainOpen(err)
 	}
-	ch := &EventChannel{node: node{file: file}, lead: make(chan struct{}, 1), done: make(chan struct{}), unwatch: func() {}}
+	ch := &EventChannel{
+		node:    node{file: file},
+		lead:    make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		unwatch: func() {},
+	}
 	ch.lead <- struct{}{}
 	return ch, nil
 }

@@ -25,7 +25,10 @@ func (id *ID) Connect(p *ConnParam) error {
 	}
 	id.responderResources = requestDepth(p.ResponderResources, MaxRespRes, id.dev.attr.MaxQPRdAtom)
 	id.initiatorDepth = requestDepth(p.InitiatorDepth, MaxInitDepth, id.dev.attr.MaxQPInitRdAtom)
-	req := &uapi.RdmaUcmConnect{Id: id.kernel, Ece: uapi.RdmaUcmEce{VendorId: id.ece.local.VendorID, AttrMod: id.ece.local.Options}}
+	req := &uapi.RdmaUcmConnect{
+		Id:  id.kernel,
+		Ece: uapi.RdmaUcmEce{VendorId: id.ece.local.VendorID, AttrMod: id.ece.local.Options},
+	}
 	id.encodeParam(&req.ConnParam, p)
 	if err := id.node.file.Connect(req); err != nil {
 		return id.explainConnect("connect", err, p, connectLimits)
@@ -87,7 +90,8 @@ func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 	case id.dev == nil:
 		return invalid(op, id.describe(), "the id is not bound to a device: resolve the peer's address first")
 	case *p == nil && id.qp.Load() == nil && tells:
-		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL, Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
+		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL,
+			Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
 	}
 	*p = (*p).complete()
 	if n := len(id.connectData) + len((*p).PrivateData); n > 0xff {
@@ -189,7 +193,8 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 		if n, limit := len(id.connectData)+len(p.PrivateData), id.dataLimit(l); n > limit {
 			return id.tooMuchData(op, n, limit)
 		}
-		return id.wrap(op, id.describe(), err, "the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
+		return id.wrap(op, id.describe(), err,
+			"the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
 	}
 	return id.wrap(op, id.describe(), err, "")
 }

@@ -93,5 +93,6 @@ func (id *ID) checkECE() error {
 	if own == 0 || peer == 0 || own == peer || id.ece.set {
 		return nil
 	}
-	return invalid("connect", id.describe(), fmt.Sprintf("the peer replies with options of vendor %#x to those of vendor %#x", peer, own))
+	return invalid("connect", id.describe(),
+		fmt.Sprintf("the peer replies with options of vendor %#x to those of vendor %#x", peer, own))
 }

@@ -106,8 +106,10 @@ func TestDialEach(t *testing.T) {
 	refuses := to(at(here, 5))
 	_, err := dialEach(ctx, []AddrInfo{to(nowhere), refuses, to(nowhere)}, &Options{})
 	is(t, "none that listens", err, ErrRejected, ErrUnreachable)
-	if want := "198.51.100.1:7471: resolve address: no route to it: check the routing table and that the interface is up (ENETUNREACH); " +
-		"192.0.2.1:5: connect: rejected: no program listens on that port (ECONNREFUSED); 198.51.100.1:7471: "; !strings.HasPrefix(err.Error(), want) {
+	const want = "198.51.100.1:7471: resolve address: no route to it: check the routing table" +
+		" and that the interface is up (ENETUNREACH); " +
+		"192.0.2.1:5: connect: rejected: no program listens on that port (ECONNREFUSED); 198.51.100.1:7471: "
+	if !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 	done := make(chan error, 1)

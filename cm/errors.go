@@ -61,14 +61,17 @@ var (
 	// for.
 	ErrPrivateData = newSentinel("cm: too much private data", unix.EINVAL)
 	// ErrNoQP means that the id has no QP, or no completion queue for that direction.
-	ErrNoQP = newSentinel("cm: the id has no QP: call CreateQP first, after Bind to a device's address, ResolveAddr, or a connection request", unix.EINVAL)
+	ErrNoQP = newSentinel("cm: the id has no QP: call CreateQP first, after Bind to a device's address, ResolveAddr,"+
+		" or a connection request", unix.EINVAL)
 	// ErrSharedCQ means that SendComp or RecvComp cannot wait because the caller has
 	// created the completion queue. It may contain completions of other QPs.
-	ErrSharedCQ = newSentinel("cm: the completion queue is the caller's: poll it there, or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL)
+	ErrSharedCQ = newSentinel("cm: the completion queue is the caller's: poll it there,"+
+		" or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL)
 	// ErrCredentials means that the process has changed its user, groups or
 	// capabilities. The kernel compares the credentials of threads by identity and
 	// refuses all further commands.
-	ErrCredentials = newSentinel("cm: the program has changed its credentials while it ran: set user, groups and capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES)
+	ErrCredentials = newSentinel("cm: the program has changed its credentials while it ran: set user, groups and"+
+		" capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES)
 )
 
 // An Error describes which operation failed on which object, and why. errors.Is

@@ -69,8 +69,15 @@ type Event struct {
 }
 
 // eventOps has the operation that failed for each event that reports an error.
-var eventOps = map[EventType]string{EventAddrError: "resolve address", EventRouteError: "resolve route", EventConnectError: "connect",
-	EventUnreachable: "connect", EventRejected: "connect", EventMulticastError: "join", EventAddrinfoError: "resolve service"}
+var eventOps = map[EventType]string{
+	EventAddrError:      "resolve address",
+	EventRouteError:     "resolve route",
+	EventConnectError:   "connect",
+	EventUnreachable:    "connect",
+	EventRejected:       "connect",
+	EventMulticastError: "join",
+	EventAddrinfoError:  "resolve service",
+}
 
 // Err returns the error that the event reports, or nil. Usually it is [ErrRejected],
 // [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or

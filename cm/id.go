@@ -115,7 +115,8 @@ type eceState struct {
 
 func newID(ps PortSpace, typ uverbs.QPType) (*ID, error) {
 	if usual := ps.qpType(); typ != usual && ps != PSIB {
-		return nil, invalid("create id", ps.String(), "the QP is "+typ.String()+": ids of this port space have "+usual.String())
+		return nil, invalid("create id", ps.String(),
+			"the QP is "+typ.String()+": ids of this port space have "+usual.String())
 	}
 	return &ID{ps: ps, qpType: typ}, nil
 }
@@ -197,6 +198,9 @@ func (id *ID) command(op string, explain func(error) string, command func() erro
 	}
 	return id.wrap(op, id.describe(), err, detail)
 }
+
+// notBound is the explanation of an error that is due to an id without a device.
+const notBound = "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first"
 
 // explainEINVAL returns a function that explains EINVAL, which the kernel returns if
 // the id is in the wrong state.

@@ -137,7 +137,8 @@ func TestReceivesBeforeTheEnd(t *testing.T) {
 		if is(t, "a flushed receive", err, ErrDisconnected, uverbs.WCWRFlushErr); wc.WRID != id+1 || !errors.As(err, &e) {
 			t.Errorf("%+v, %v", wc, err)
 		}
-		if want := "cm: wait on " + p.name() + ": the connection has ended (ECONNRESET): the request was flushed"; err.Error() != want {
+		want := "cm: wait on " + p.name() + ": the connection has ended (ECONNRESET): the request was flushed"
+		if err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}

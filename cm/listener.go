@@ -57,7 +57,8 @@ func checkListenAddr(addr netip.AddrPort) error {
 	switch {
 	case !hasProvider():
 		return &Error{Op: opListen, Object: addr.String(), Kind: uverbs.ErrNoProvider,
-			Detail: "the program links no provider, so no device could be opened: add import _ \"github.com/goverbs/goverbs/provider/all\""}
+			Detail: "the program links no provider, so no device could be opened:" +
+				" add import _ \"github.com/goverbs/goverbs/provider/all\""}
 	case addr.Addr().IsLoopback():
 		return &Error{Op: opListen, Object: addr.String(), Kind: uverbs.ErrNoDevice, Errno: unix.EADDRNOTAVAIL,
 			Detail: "loopback addresses belong to no RDMA device, and the kernel would serve every address instead:" +

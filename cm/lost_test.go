@@ -24,7 +24,8 @@ func TestGroupLost(t *testing.T) {
 	is(t, "Err", g.Err(), ErrUnreachable)
 	is(t, "PostSend", g.PostSend(1, 0, uverbs.SGE{}), ErrUnreachable)
 	ends(t, g.id, ErrUnreachable)
-	if want := "cm: join 239.1.1.1: the network refused the join or ended the membership (ENETUNREACH)"; g.id.reason().Error() != want {
+	const want = "cm: join 239.1.1.1: the network refused the join or ended the membership (ENETUNREACH)"
+	if g.id.reason().Error() != want {
 		t.Errorf("%v; want %s", g.id.reason(), want)
 	}
 }

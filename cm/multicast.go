@@ -84,7 +84,8 @@ func (id *ID) join(m *Membership, addr []byte) (*Membership, error) {
 func explainJoin(err error) string {
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return "groups are for ids of PSUDP and PSIPoIB that are bound to a device: Bind to a device's address, or resolve the group's, first"
+		return "groups are for ids of PSUDP and PSIPoIB that are bound to a device:" +
+			" Bind to a device's address, or resolve the group's, first"
 	case errors.Is(err, unix.EADDRINUSE):
 		return "the id has joined the group before"
 	case errors.Is(err, errNotSupp):

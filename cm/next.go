@@ -94,7 +94,8 @@ func (id *ID) WriteEvent(status int32, arg uint64) error {
 	const op = "write event to"
 	return id.command(op, nil, func() error {
 		if id.syncID() != nil {
-			return invalid(op, id.describe(), "the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
+			return invalid(op, id.describe(),
+				"the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
 		}
 		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernel, uint32(EventUser), status, arg))
 	})

@@ -40,7 +40,8 @@ func explainOpen(err error) error {
 		e.Detail += ": load the module with `modprobe rdma_ucm`, and let udev make /dev/infiniband/rdma_cm"
 	case errors.Is(err, os.ErrPermission):
 		e.Kind = os.ErrPermission
-		e.Detail += ": the node is world-writable by rdma-core's udev rules; `chmod 666 /dev/infiniband/rdma_cm` does it by hand"
+		e.Detail += ": the node is world-writable by rdma-core's udev rules;" +
+			" `chmod 666 /dev/infiniband/rdma_cm` does it by hand"
 	}
 	errors.As(err, &e.Errno)
 	return e

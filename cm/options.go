@@ -57,8 +57,11 @@ func (id *ID) SetPaths(paths []PathRecord) error {
 func flag(on bool) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(b2u(on))) }
 
 func (id *ID) set(op string, level, name uint32, value []byte) error {
-	return id.command(op, explainEINVAL("the value is out of range, or the id is past the state for it: set it before Bind, ResolveAddr or Connect"),
-		func() error { return id.node.file.SetOption(id.kernel, level, name, value) })
+	explain := explainEINVAL("the value is out of range, or the id is past the state for it:" +
+		" set it before Bind, ResolveAddr or Connect")
+	return id.command(op, explain, func() error {
+		return id.node.file.SetOption(id.kernel, level, name, value)
+	})
 }
 
 // A PathRecord is a path through the fabric, as in the subnet administrator's

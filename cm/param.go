@@ -106,9 +106,16 @@ type ECE struct {
 // connParam parses the parameters of an event of a connected id.
 func connParam(r *uapi.RdmaUcmEventResp) (ConnParam, []byte) {
 	p := rdmacm.ConnParam(r)
-	return ConnParam{QPN: p.QpNum, QKey: p.Qkey, SRQ: p.Srq != 0, ResponderResources: p.ResponderResources,
-		InitiatorDepth: p.InitiatorDepth, FlowControl: p.FlowControl != 0, RetryCount: p.RetryCount,
-		RNRRetryCount: p.RnrRetryCount}, privateData(p.PrivateData[:], p.PrivateDataLen)
+	return ConnParam{
+		ResponderResources: p.ResponderResources,
+		InitiatorDepth:     p.InitiatorDepth,
+		FlowControl:        p.FlowControl != 0,
+		RetryCount:         p.RetryCount,
+		RNRRetryCount:      p.RnrRetryCount,
+		SRQ:                p.Srq != 0,
+		QPN:                p.QpNum,
+		QKey:               p.Qkey,
+	}, privateData(p.PrivateData[:], p.PrivateDataLen)
 }
 
 // udParam parses the parameters of an event of a UD id.
@@ -118,9 +125,19 @@ func udParam(r *uapi.RdmaUcmEventResp) (UDParam, []byte) {
 }
 
 func ahAttr(a *uapi.IbUverbsAhAttr) uverbs.AHAttr {
-	return uverbs.AHAttr{DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
-		TrafficClass: a.Grh.TrafficClass, DLID: a.Dlid, SL: a.Sl, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
-		IsGlobal: a.IsGlobal != 0, Port: a.PortNum}
+	return uverbs.AHAttr{
+		DGID:         a.Grh.Dgid,
+		FlowLabel:    a.Grh.FlowLabel,
+		SGIDIndex:    a.Grh.SgidIndex,
+		HopLimit:     a.Grh.HopLimit,
+		TrafficClass: a.Grh.TrafficClass,
+		DLID:         a.Dlid,
+		SL:           a.Sl,
+		SrcPathBits:  a.SrcPathBits,
+		StaticRate:   a.StaticRate,
+		IsGlobal:     a.IsGlobal != 0,
+		Port:         a.PortNum,
+	}
 }
 
 // privateData copies the private data of an event. It returns nil if there is none.

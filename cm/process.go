@@ -21,7 +21,13 @@ func (id *ID) process(r *record) *Event {
 		return nil
 	}
 	raw := &r.raw
-	e := &Event{Type: r.typ(), Status: int(int32(raw.Status)), ID: id, ECE: ECE{raw.Ece.VendorId, raw.Ece.AttrMod}, object: id.describe()}
+	e := &Event{
+		Type:   r.typ(),
+		Status: int(int32(raw.Status)),
+		ID:     id,
+		ECE:    ECE{raw.Ece.VendorId, raw.Ece.AttrMod},
+		object: id.describe(),
+	}
 	if r.mc != nil {
 		r.mc.react(e, raw)
 		return e

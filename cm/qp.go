@@ -53,7 +53,8 @@ func (id *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	if own := id.srq.Load(); cfg.SRQ == nil && cfg.Type != uverbs.XRCRecv {
 		cfg.SRQ = own
 	} else if own != nil && cfg.SRQ != own {
-		return invalid(op, id.describe(), "the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
+		return invalid(op, id.describe(),
+			"the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
 	}
 	if cfg.Type == uverbs.XRCRecv {
 		return id.createTarget(cfg)
@@ -97,7 +98,7 @@ func (id *ID) checkPD(op string, pd *uverbs.PD) (*uverbs.PD, error) {
 	case id.isClosed():
 		return nil, closed(op, id.describe())
 	case id.dev == nil:
-		return nil, invalid(op, id.describe(), "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first")
+		return nil, invalid(op, id.describe(), notBound)
 	case pd == nil:
 		return id.dev.pd, nil
 	case pd.Context() == id.dev.ctx:

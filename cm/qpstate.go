@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -30,15 +31,43 @@ func (id *ID) initQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error)
 	if err != nil {
 		return uverbs.QPAttr{}, 0, id.explainInit(err, s)
 	}
-	return uverbs.QPAttr{State: uverbs.QPState(k.QpState), CurState: uverbs.QPState(k.CurQpState), PathMTU: uverbs.MTU(k.PathMtu),
-		PathMigState: uint8(k.PathMigState), QKey: k.Qkey, RQPSN: k.RqPsn, SQPSN: k.SqPsn, DestQPN: k.DestQpNum,
-		Access: uverbs.Access(k.QpAccessFlags), AV: ahAttr(&k.AhAttr), AltAV: ahAttr(&k.AltAhAttr),
-		Cap: uverbs.QPCap{MaxSendWR: int(k.MaxSendWr), MaxRecvWR: int(k.MaxRecvWr), MaxSendSGE: int(k.MaxSendSge),
-			MaxRecvSGE: int(k.MaxRecvSge), MaxInline: int(k.MaxInlineData)},
-		PKeyIndex: k.PkeyIndex, AltPKeyIndex: k.AltPkeyIndex, EnSQDAsyncNotify: k.EnSqdAsyncNotify != 0,
-		SQDraining: k.SqDraining != 0, MaxRdAtomic: k.MaxRdAtomic, MaxDestRdAtomic: k.MaxDestRdAtomic,
-		MinRNRTimer: k.MinRnrTimer, Port: k.PortNum, Timeout: k.Timeout, RetryCnt: k.RetryCnt, RNRRetry: k.RnrRetry,
-		AltPort: k.AltPortNum, AltTimeout: k.AltTimeout}, uverbs.QPMask(k.QpAttrMask) & knownMask, nil
+	return qpAttr(k), uverbs.QPMask(k.QpAttrMask) & knownMask, nil
+}
+
+func qpAttr(k *uapi.IbUverbsQpAttr) uverbs.QPAttr {
+	return uverbs.QPAttr{
+		State:        uverbs.QPState(k.QpState),
+		CurState:     uverbs.QPState(k.CurQpState),
+		PathMTU:      uverbs.MTU(k.PathMtu),
+		PathMigState: uint8(k.PathMigState),
+		QKey:         k.Qkey,
+		RQPSN:        k.RqPsn,
+		SQPSN:        k.SqPsn,
+		DestQPN:      k.DestQpNum,
+		Access:       uverbs.Access(k.QpAccessFlags),
+		AV:           ahAttr(&k.AhAttr),
+		AltAV:        ahAttr(&k.AltAhAttr),
+		Cap: uverbs.QPCap{
+			MaxSendWR:  int(k.MaxSendWr),
+			MaxRecvWR:  int(k.MaxRecvWr),
+			MaxSendSGE: int(k.MaxSendSge),
+			MaxRecvSGE: int(k.MaxRecvSge),
+			MaxInline:  int(k.MaxInlineData),
+		},
+		PKeyIndex:        k.PkeyIndex,
+		AltPKeyIndex:     k.AltPkeyIndex,
+		EnSQDAsyncNotify: k.EnSqdAsyncNotify != 0,
+		SQDraining:       k.SqDraining != 0,
+		MaxRdAtomic:      k.MaxRdAtomic,
+		MaxDestRdAtomic:  k.MaxDestRdAtomic,
+		MinRNRTimer:      k.MinRnrTimer,
+		Port:             k.PortNum,
+		Timeout:          k.Timeout,
+		RetryCnt:         k.RetryCnt,
+		RNRRetry:         k.RnrRetry,
+		AltPort:          k.AltPortNum,
+		AltTimeout:       k.AltTimeout,
+	}
 }
 
 func (id *ID) explainInit(err error, s uverbs.QPState) error {
@@ -61,7 +90,8 @@ func (id *ID) withdrawnError(op string, err error) error {
 		return err
 	}
 	return &Error{Op: op, Object: id.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
-		Detail: "the request is no longer pending: the peer has withdrawn it or is gone, or it was already accepted or rejected"}
+		Detail: "the request is no longer pending: the peer has withdrawn it or is gone," +
+			" or it was already accepted or rejected"}
 }
 
 // initQP moves a new QP to a state in which receives can be posted: INIT, or RTS for

@@ -68,7 +68,9 @@ var (
 // isPeerError reports whether a handshake has failed because of the peer or because
 // the listener has ended.
 func isPeerError(err error) bool {
-	for _, e := range []error{ErrRejected, ErrDisconnected, ErrUnreachable, ErrTimeout, errSlowPeer, errCrowded, ErrListenerClosed} {
+	for _, e := range []error{
+		ErrRejected, ErrDisconnected, ErrUnreachable, ErrTimeout, errSlowPeer, errCrowded, ErrListenerClosed,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -64,10 +64,11 @@ func (id *ID) bindError(op, object string, own netip.AddrPort, err error, state 
 	case errors.Is(err, rdmacm.ErrCredentials):
 		return id.wrap(op, object, err, "")
 	case errors.Is(err, unix.EADDRINUSE) && op == opListen:
-		return id.wrap(op, object, err, "another id is bound to that address and port, and a listener cannot share them: choose another port")
+		return id.wrap(op, object, err, "another id is bound to that address and port, and a listener cannot share them:"+
+			" choose another port")
 	case errors.Is(err, unix.EADDRINUSE):
-		return id.wrap(op, object, err, "another id has that address and port: choose another port; ids share one only if"+
-			" all of them call SetReuseAddr and none listens")
+		return id.wrap(op, object, err, "another id has that address and port: choose another port;"+
+			" ids share one only if all of them call SetReuseAddr and none listens")
 	case errors.Is(err, unix.EADDRNOTAVAIL) && isLocal(own.Addr()):
 		return id.wrap(op, object, err, "another id has that port, perhaps under another address: choose another")
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.ENODEV):
@@ -144,9 +145,11 @@ func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout tim
 	case errors.Is(err, unix.ENODEV) && !own.IsValid():
 		return id.wrap(op, name, err, "no RDMA device leads there: see `rdma link`")
 	case errors.Is(err, unix.EPROTONOSUPPORT):
-		return id.wrap(op, name, err, "the service's number is not of the id's port space: it begins with that, shifted by 16")
+		return id.wrap(op, name, err,
+			"the service's number is not of the id's port space: it begins with that, shifted by 16")
 	case err != nil:
-		return id.bindError(op, name, own, err, "the id is already resolved, bound to an address of the other family, or of a port space that the device does not serve; a link-local address needs its zone")
+		return id.bindError(op, name, own, err, "the id is already resolved, bound to an address of the other family,"+
+			" or of a port space that the device does not serve; a link-local address needs its zone")
 	}
 	if peer.IsValid() {
 		id.setAttrs(func() { id.peer = peer })
@@ -176,7 +179,9 @@ func milliseconds(d time.Duration) uint32 {
 // address is resolved and if the route is already resolved, [uverbs.ErrNoDevice] for
 // an interface without an RDMA device, and [uverbs.ErrClosed] after Close.
 func (id *ID) ResolveRoute(timeout time.Duration) error {
-	return id.command("resolve route", explainRoute, func() error { return id.node.file.ResolveRoute(id.kernel, milliseconds(timeout)) })
+	return id.command("resolve route", explainRoute, func() error {
+		return id.node.file.ResolveRoute(id.kernel, milliseconds(timeout))
+	})
 }
 
 func explainRoute(err error) string {

@@ -31,7 +31,8 @@ func (id *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 	case id.srq.Load() != nil:
 		return invalid(op, id.describe(), "the id has an SRQ")
 	case id.qp.Load() != nil && id.qpType != uverbs.XRCRecv:
-		return invalid(op, id.describe(), "the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
+		return invalid(op, id.describe(),
+			"the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
 	}
 	if id.qpType == uverbs.XRCRecv {
 		if err := id.xrcSRQ(pd, &cfg); err != nil {

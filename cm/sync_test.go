@@ -164,7 +164,10 @@ func TestSyncCancelled(t *testing.T) {
 	s := newSyncID(t, PSTCP)
 	s.abandoned = "resolve address"
 	_, err := s.JoinMulticast(limit(t), netip.MustParseAddr("239.1.1.1"), JoinFull)
-	if is(t, "join", err, uverbs.ErrInvalid); err.Error() != "cm: join id: its context ended the resolve address before: close the id and begin with a new one (EINVAL)" {
+	is(t, "join", err, uverbs.ErrInvalid)
+	const want = "cm: join id: its context ended the resolve address before:" +
+		" close the id and begin with a new one (EINVAL)"
+	if err.Error() != want {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ func (id *ID) needPD(op string) (*uverbs.PD, error) {
 	case id.pd != nil:
 		return id.pd, nil
 	}
-	return nil, invalid(op, id.describe(), "the id is not bound to a device: Bind it to a device's address, or resolve the peer's first")
+	return nil, invalid(op, id.describe(), notBound)
 }
 
 func (id *ID) reg(b []byte, a uverbs.Access) (*uverbs.MR, error) {
@@ -133,7 +133,8 @@ func (id *ID) PostRecv(wrID uint64, sges ...uverbs.SGE) error {
 // errNotConnected is the error of a send that is posted before the connection is
 // established.
 var errNotConnected = &Error{Op: "post a send", Kind: uverbs.ErrState, Errno: unix.EINVAL,
-	Detail: "the id is not connected yet: sends are possible once Dial, Connect or Accept has returned; before that, in Options.Setup, post receives"}
+	Detail: "the id is not connected yet: sends are possible once Dial, Connect or Accept has returned;" +
+		" before that, in Options.Setup, post receives"}
 
 // postError converts the error of a post.
 func postError(err error) error {
