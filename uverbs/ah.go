@@ -141,7 +141,7 @@ func (a *AH) Close() error { return a.close() }
 var errClosedAH error = &sentinel{
 	text:  "uverbs: the AH has been closed: close it when the requests that name it have completed",
 	errno: unix.EBADF,
-	kind:  ErrClosed,
+	kinds: []error{ErrClosed},
 }
 
 func init() {

@@ -58,7 +58,7 @@ func (*openBatch) PostSend([]SendWR) (int, error) { return 0, errBatchOpen }
 var errBatchOpen error = &sentinel{
 	text:  "uverbs: a batch is open on this single-goroutine QP: call its Submit or Abort before posting",
 	errno: unix.EBUSY,
-	kind:  ErrBusy,
+	kinds: []error{ErrBusy},
 }
 
 // Send adds a SEND.

@@ -257,7 +257,7 @@ func (q *CQ) event() {
 var errNoEvents error = &sentinel{
 	text:  "uverbs: the CQ was made with NoEvents: it can be polled, not waited for",
 	errno: unix.EINVAL,
-	kind:  ErrInvalid,
+	kinds: []error{ErrInvalid},
 }
 
 func (q *CQ) ready() (bool, error) {

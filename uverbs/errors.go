@@ -15,7 +15,7 @@ import (
 type sentinel struct {
 	text  string
 	errno unix.Errno
-	kind  error // a more general error that it also matches, or nil
+	kinds []error // more general errors that it also matches
 }
 
 func newSentinel(text string, errno unix.Errno) error { return &sentinel{text: text, errno: errno} }
@@ -28,8 +28,8 @@ func (s *sentinel) Is(target error) bool {
 	return s.errno != 0 && (target == s.errno || s.errno.Is(target))
 }
 
-// Unwrap returns the more general error.
-func (s *sentinel) Unwrap() error { return s.kind }
+// Unwrap returns the more general errors.
+func (s *sentinel) Unwrap() []error { return s.kinds }
 
 // The errors that callers distinguish with errors.Is. The posting path returns them directly.
 // Elsewhere they are the Kind of an [Error] with more details.
@@ -39,7 +39,7 @@ var (
 	ErrClosed error = &sentinel{
 		text:  "uverbs: use of a closed object: it, or the Context that it belongs to, has been closed",
 		errno: unix.EBADF,
-		kind:  os.ErrClosed,
+		kinds: []error{os.ErrClosed},
 	}
 	// ErrBusy: the object is in use by other objects, which must be closed first.
 	ErrBusy = newSentinel("uverbs: object in use", unix.EBUSY)
@@ -81,12 +81,36 @@ var (
 		"MaxRecvSGE", unix.EINVAL)
 	// ErrInlineTooLong: a request has more inline data than the queue was created for.
 	ErrInlineTooLong = newSentinel("uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL)
-	// ErrOpcode: the QP does not support the operation, flag or combination.
-	ErrOpcode = newSentinel("uverbs: operation not possible on this QP: unknown opcode or flag, inline data together "+
-		"with an SGL or on a READ or an atomic, data with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE, anything but SEND "+
-		"and SEND_IMM on a UD QP, or but these, WRITE, WRITE_IMM, BIND_MW and, on mlx5, LOCAL_INV on a UC QP (so no "+
-		"SEND_INV, READ, atomic, FLUSH or ATOMIC_WRITE), UDAddr on another, or RemoteSRQ on one that is not "+
-		"XRCSend", unix.EINVAL)
+	// ErrOpcode: the QP does not accept the operation, a flag, or the form of the request. The
+	// three errors below match it and give the reason. ErrOpcode itself is returned if the opcode
+	// or a flag is unknown.
+	ErrOpcode = newSentinel("uverbs: operation not possible on this QP: unknown opcode or flag, not an operation of "+
+		"the QP's type or of the device, or data that the operation does not take", unix.EINVAL)
+	// ErrQPType: no device supports the operation or flag on QPs of this type. It matches
+	// ErrOpcode.
+	ErrQPType error = &sentinel{
+		text: "uverbs: the QP's type does not support this: a raw packet QP takes SEND, and IPCsum; a UD QP SEND and " +
+			"SEND_IMM, and needs UDAddr; a UC QP also WRITE, WRITE_IMM, BIND_MW and LOCAL_INV; RemoteSRQ is for " +
+			"XRCSend QPs: use a QP of another type",
+		errno: unix.EINVAL,
+		kinds: []error{ErrOpcode},
+	}
+	// ErrOpNotSupported: the device does not support the operation or flag on QPs of this type.
+	// It matches ErrOpcode and ErrNotSupported.
+	ErrOpNotSupported error = &sentinel{
+		text: "uverbs: the device does not support this operation or flag: see CapFlags, CapFlagsEx and RawPacketCaps " +
+			"of Context.QueryDevice",
+		errno: unix.EINVAL,
+		kinds: []error{ErrOpcode, ErrNotSupported},
+	}
+	// ErrMalformed: the parts of the request do not fit together. It matches ErrOpcode.
+	ErrMalformed error = &sentinel{
+		text: "uverbs: malformed request: inline data together with an SGL, or with a READ or an atomic; data with a " +
+			"LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE; or, in a batch, data or an address for no operation, or inline " +
+			"data twice",
+		errno: unix.EINVAL,
+		kinds: []error{ErrOpcode},
+	}
 	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
 	// this. Other devices may carry out the request all the same.
 	ErrRdAtomic = newSentinel("uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with "+

@@ -26,10 +26,11 @@ func ucErrors(t *testing.T) []errorCase {
 		{"UC, made ready", fresh.Ready(), inv},
 		{"UC, no MTU", fresh.Connect(Endpoint{}), inv},
 		{"UC, INIT without Access", fresh.Modify(QPAttr{State: StateInit, Port: 1}, MaskState|MaskPort|MaskPKeyIndex), inv},
-		{"UC, READ", second(connected.PostSend(SendWR{Opcode: OpRead})), []error{ErrOpcode}},
-		{"UC, atomic", second(connected.PostSend(SendWR{Opcode: OpFetchAdd})), []error{ErrOpcode}},
-		{"UC, atomic in a batch", inBatch(func(b *SendBatch) { b.CompareSwap(1, 0, 4096, 7, 1, 2) }), []error{ErrOpcode}},
-		{"UC, READ in a batch", inBatch(func(b *SendBatch) { b.Read(1, 0, 4096, 7) }), []error{ErrOpcode}},
+		{"UC, READ", second(connected.PostSend(SendWR{Opcode: OpRead})), []error{ErrQPType, ErrOpcode}},
+		{"UC, atomic", second(connected.PostSend(SendWR{Opcode: OpFetchAdd})), []error{ErrQPType, ErrOpcode}},
+		{"UC, atomic in a batch", inBatch(func(b *SendBatch) { b.CompareSwap(1, 0, 4096, 7, 1, 2) }),
+			[]error{ErrQPType, ErrOpcode}},
+		{"UC, READ in a batch", inBatch(func(b *SendBatch) { b.Read(1, 0, 4096, 7) }), []error{ErrQPType, ErrOpcode}},
 	}
 	check(t, fresh.Init())
 	const rtr = MaskState | MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN

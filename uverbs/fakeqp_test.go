@@ -39,9 +39,10 @@ func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
 		total += uint64(s.Length)
 	}
 	switch {
-	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite,
-		wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend:
+	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite:
 		return ErrOpcode
+	case wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend:
+		return ErrQPType
 	case (wr.Opcode == OpCompareSwap || wr.Opcode == OpFetchAdd) && total != 8:
 		return ErrAtomicSize
 	case len(wr.SGL) > q.cap.MaxSendSGE:
@@ -168,7 +169,7 @@ func (q *fakeQP) OpInline(op Opcode, f SendFlags, wrID, raddr uint64, rkey uint3
 
 func (q *fakeQP) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	if q.n == 0 {
-		q.err = ErrOpcode
+		q.err = ErrMalformed
 		return
 	}
 	q.ahs[q.n-1], q.batch[q.n-1].QPN, q.batch[q.n-1].QKey = ah, qpn, qkey
@@ -176,7 +177,7 @@ func (q *fakeQP) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 
 func (q *fakeQP) RemoteSRQ(srqn uint32) {
 	if q.typ != XRCSend || q.n == 0 {
-		q.err = ErrOpcode
+		q.err = ErrQPType
 		return
 	}
 	q.batch[q.n-1].RemoteSRQN = srqn

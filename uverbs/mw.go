@@ -188,5 +188,5 @@ func (s *windowSet) close() error {
 var errClosedMW error = &sentinel{
 	text:  "uverbs: the memory window has been closed: by Close, or with a QP that it was bound on",
 	errno: unix.EBADF,
-	kind:  ErrClosed,
+	kinds: []error{ErrClosed},
 }

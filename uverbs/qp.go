@@ -80,9 +80,12 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // number, and they are sent with the next doorbell.
 //
 // The errors are [ErrQueueFull], [ErrRange], [ErrTooManySGEs], [ErrInlineTooLong],
-// [ErrOpcode], [ErrRdAtomic], [ErrAtomicSize], [ErrNoMW], [ErrForeignMW],
-// [ErrState], [ErrNoQueue], [ErrClosed], [ErrBusy] on a single-goroutine QP with an
-// open batch, and the kernel's error for the doorbell.
+// [ErrAtomicSize] and [ErrRdAtomic]; [ErrOpcode], [ErrQPType], [ErrOpNotSupported]
+// and [ErrMalformed], which all match ErrOpcode; for memory windows [ErrNoMW] and
+// [ErrForeignMW]; on UD QPs [ErrNoAH], [ErrForeignAH] and [ErrTooLong]; on raw
+// packet QPs [ErrFrameHeader]; [ErrState], [ErrNoQueue], [ErrClosed] and
+// [ErrDeviceGone]; [ErrBusy] on a single-goroutine QP with an open batch; and the
+// kernel's error for the doorbell.
 //
 //go:nosplit
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {

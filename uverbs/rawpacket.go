@@ -9,8 +9,9 @@ import (
 )
 
 // IPCsum makes the device fill in the IPv4, TCP and UDP checksums of a raw packet:
-// IBV_SEND_IP_CSUM. The post returns [ErrOpcode] on QPs of other types, and if the
-// device does not support it: see [DeviceRawIPCsum] of DeviceAttr.CapFlags.
+// IBV_SEND_IP_CSUM. The post returns [ErrQPType] on QPs of other types, and
+// [ErrOpNotSupported] if the device does not support it: see [DeviceRawIPCsum] of
+// DeviceAttr.CapFlags.
 const IPCsum SendFlags = 1 << 4
 
 // QPCreateFlags are optional features of a QP. The values are those of

@@ -245,7 +245,7 @@ func wqGateError(g uint32) error {
 var errWQState error = &sentinel{
 	text:  "uverbs: the WQ is in state RESET, where it takes no receives: call WQ.Ready",
 	errno: unix.EINVAL,
-	kind:  ErrState,
+	kinds: []error{ErrState},
 }
 
 // Outstanding returns how many receives occupy the queue. A receive occupies it

@@ -58,7 +58,7 @@ func TestXRC(t *testing.T) {
 	batch = b.qp.StartSend()
 	batch.Send(2, Signaled)
 	batch.RemoteSRQ(77)
-	if err := batch.Submit(); err != ErrOpcode {
+	if err := batch.Submit(); err != ErrQPType {
 		t.Errorf("RemoteSRQ of an RC QP: %v", err)
 	}
 	for _, state := range []QPState{StateRTS, StateErr, StateReset} {

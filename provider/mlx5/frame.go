@@ -114,7 +114,7 @@ func (s *sendQueue) inlineFrame(data []byte) {
 	n, header := len(data), s.frames.header
 	switch {
 	case r.inlined || r.sges > 0:
-		s.fail(uverbs.ErrOpcode)
+		s.fail(uverbs.ErrMalformed)
 		return
 	case n > s.maxInline:
 		s.fail(uverbs.ErrInlineTooLong)

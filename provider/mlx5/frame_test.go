@@ -268,7 +268,7 @@ func TestFrameMistakes(t *testing.T) {
 	b.Send(1, 0)
 	b.SGE(w.mr.SGE(0, 8))
 	b.Inline(frame[:20])
-	if err := b.Submit(); err != uverbs.ErrOpcode {
+	if err := b.Submit(); err != uverbs.ErrMalformed {
 		t.Errorf("inline data behind an SGE: %v", err)
 	}
 	if w.s.work(); w.s.stores != 0 || w.qp.SendsOutstanding() != 0 {

@@ -70,7 +70,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	n, total := b.sges, b.total+uint64(sge.Length)
 	switch {
 	case b.has == 0 || b.has&bare != 0 || b.data:
-		b.err = uverbs.ErrOpcode
+		b.err = uverbs.ErrMalformed
 		return
 	case n >= s.maxSGE:
 		b.err = uverbs.ErrTooManySGEs
@@ -103,7 +103,7 @@ func (q *qp) Inline(data []byte) {
 	}
 	switch {
 	case b.has == 0 || b.has&(scatter|bare) != 0 && len(data) > 0 || b.data || b.sges > 0:
-		b.err = uverbs.ErrOpcode
+		b.err = uverbs.ErrMalformed
 		return
 	case len(data) > s.maxInline:
 		b.err = uverbs.ErrInlineTooLong
@@ -126,8 +126,12 @@ func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	if b.err != nil {
 		return
 	}
-	if b.has&datagram == 0 {
-		b.err = uverbs.ErrOpcode
+	switch {
+	case s.typ != uverbs.UD:
+		b.err = uverbs.ErrQPType
+		return
+	case b.has == 0:
+		b.err = uverbs.ErrMalformed
 		return
 	}
 	b.err = s.address(s.sendWQE(b.last), ah, qpn, qkey)
@@ -150,7 +154,7 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 // RemoteSRQ is for XRC, which rxe does not have.
 func (q *qp) RemoteSRQ(uint32) {
 	if b := &q.sq.batch; b.err == nil {
-		b.err = uverbs.ErrOpcode
+		b.err = uverbs.ErrQPType
 	}
 }
 

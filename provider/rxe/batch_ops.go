@@ -16,7 +16,7 @@ func (s *sendQueue) lastOf(ops ...uverbs.Opcode) *sendWQE {
 	case b.err != nil:
 		return nil
 	case b.has == 0 || !slices.Contains(ops, b.op):
-		b.err = uverbs.ErrOpcode
+		b.err = uverbs.ErrMalformed
 		return nil
 	}
 	return s.sendWQE(b.last)

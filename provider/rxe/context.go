@@ -73,7 +73,7 @@ func (c *deviceContext) CreateQP(
 	q.explain, q.sq.bindOf = env.DoorbellError, env.Bind
 	switch cfg.Type {
 	case uverbs.UC:
-		q.sq.ops = &unacknowledged
+		q.sq.typ, q.sq.ops = uverbs.UC, &unacknowledged
 	case uverbs.UD:
 		q.sq.sendDatagrams(env.PD, env.MTU)
 	}

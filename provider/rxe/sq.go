@@ -11,6 +11,7 @@ import (
 // A sendQueue is the send half of a QP.
 type sendQueue struct {
 	producer
+	typ        uverbs.QPType
 	ops        *operations
 	maxSGE     int
 	maxInline  int
@@ -28,6 +29,7 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 	room := r.size() - sendHeader
 	return sendQueue{
 		producer:   newProducer(r),
+		typ:        uverbs.RC,
 		ops:        &connected,
 		maxSGE:     min(c.MaxSendSGE, room/sgeSize),
 		maxInline:  min(c.MaxInline, room),
@@ -39,7 +41,7 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 // sendDatagrams makes the queue that of a UD QP. mtu returns the maximum length of
 // a message. It is called for a message that is longer than its last result.
 func (q *sendQueue) sendDatagrams(pd *driver.PD, mtu func() uint64) {
-	q.ops, q.pd, q.mtu, q.maxMessage = &datagrams, pd, mtu, 0
+	q.typ, q.ops, q.pd, q.mtu, q.maxMessage = uverbs.UD, &datagrams, pd, mtu, 0
 }
 
 // setDepth sets how many READs and atomics the connection allows.
@@ -57,7 +59,7 @@ func (q *sendQueue) refusal(op uverbs.Opcode, f uverbs.SendFlags) error {
 	if q.ops == &readless && connected.traits(op, f) != 0 {
 		return uverbs.ErrRdAtomic
 	}
-	return uverbs.ErrOpcode
+	return provider.Refusal(q.typ, op, f)
 }
 
 // tooLong returns the error for a message longer than maxMessage, or nil if the MTU
@@ -132,7 +134,7 @@ const atomicSize = 8
 
 func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 	if has&(scatter|bare) != 0 || len(wr.SGL) > 0 {
-		return uverbs.ErrOpcode
+		return uverbs.ErrMalformed
 	}
 	if len(wr.Inline) > q.maxInline {
 		return uverbs.ErrInlineTooLong
@@ -163,7 +165,7 @@ func exOf(has uint8, wr *uverbs.SendWR) uint32 {
 // encodeBare writes a request without SGEs and inline data.
 func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
 	if len(wr.SGL) > 0 {
-		return uverbs.ErrOpcode
+		return uverbs.ErrMalformed
 	}
 	w := q.sendWQE(i)
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))

@@ -242,19 +242,19 @@ func TestBadRequests(t *testing.T) {
 		"opcode without meaning": {uverbs.SendWR{Opcode: 10}, uverbs.ErrOpcode},
 		"opcode out of range":    {uverbs.SendWR{Opcode: 16 + uverbs.OpSend}, uverbs.ErrOpcode},
 		"unknown flag":           {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: inlineFlag}, uverbs.ErrOpcode},
-		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrOpcode},
+		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrMalformed},
 		"BIND_MW of nothing":     {uverbs.SendWR{Opcode: uverbs.OpBindMW}, uverbs.ErrNoMW},
 		"BIND_MW with an SGE": {uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: new(uverbs.MWBind), SGL: good.SGL},
-			uverbs.ErrOpcode},
-		"inline LOCAL_INV":    {uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: []byte{1}}, uverbs.ErrOpcode},
-		"FLUSH with an SGE":   {uverbs.SendWR{Opcode: uverbs.OpFlush, SGL: good.SGL}, uverbs.ErrOpcode},
+			uverbs.ErrMalformed},
+		"inline LOCAL_INV":    {uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: []byte{1}}, uverbs.ErrMalformed},
+		"FLUSH with an SGE":   {uverbs.SendWR{Opcode: uverbs.OpFlush, SGL: good.SGL}, uverbs.ErrMalformed},
 		"FLUSH over 2^31":     {uverbs.SendWR{Opcode: uverbs.OpFlush, FlushLength: 1<<31 + 1}, uverbs.ErrRange},
-		"inline ATOMIC_WRITE": {uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: make([]byte, 8)}, uverbs.ErrOpcode},
-		"inline atomic":       {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Inline: make([]byte, 8)}, uverbs.ErrOpcode},
+		"inline ATOMIC_WRITE": {uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: make([]byte, 8)}, uverbs.ErrMalformed},
+		"inline atomic":       {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Inline: make([]byte, 8)}, uverbs.ErrMalformed},
 		"atomic of nothing":   {uverbs.SendWR{Opcode: uverbs.OpFetchAdd}, uverbs.ErrAtomicSize},
 		"atomic of 9 bytes": {uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge(0, 8), sge(8, 1)}},
 			uverbs.ErrAtomicSize},
-		"inline and SGL":    {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrOpcode},
+		"inline and SGL":    {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: good.SGL}, uverbs.ErrMalformed},
 		"SGE over 2^31":     {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{long}}, uverbs.ErrRange},
 		"message over 2^31": {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{half, half}}, uverbs.ErrRange},
 		"sum over 2^32": {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: ^uint32(0)}, {Length: 2}}},
@@ -359,7 +359,7 @@ func TestBatchMisuse(t *testing.T) {
 		k, q, _ := newKernel(t, goldenCap, 15)
 		q.Begin()
 		add(q)
-		if err := q.Submit(); !errors.Is(err, uverbs.ErrOpcode) || k.sq.count() != 0 {
+		if err := q.Submit(); !errors.Is(err, uverbs.ErrMalformed) || k.sq.count() != 0 {
 			t.Errorf("%s: %v, %d published", name, err, k.sq.count())
 		}
 	}

@@ -157,7 +157,7 @@ func TestBatchWithoutAddress(t *testing.T) {
 	rq.Begin()
 	rq.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
 	udAddr(rq, ah, 1, 1)
-	if err := rq.Submit(); !errors.Is(err, uverbs.ErrOpcode) || rc.sq.count() != 0 {
+	if err := rq.Submit(); !errors.Is(err, uverbs.ErrQPType) || rc.sq.count() != 0 {
 		t.Errorf("an address on an RC QP: %v", err)
 	}
 }
