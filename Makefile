@@ -13,13 +13,15 @@ REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
 
 export CGO_ENABLED = 0
 
-# Packages that use unsafe are tested once more with pointer checks, of our own code; bench/cgo is a module of its own.
-UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go' ':!bench/cgo'))))
-BENCHES  = $(sort $(patsubst %/,./%,$(dir $(shell git grep -l '^func Benchmark' -- '*_test.go' ':!bench/cgo'))))
+# Packages that use unsafe are tested once more with pointer checks, of our own code. bench/cgo and testbed are modules of
+# their own: the latter uses unsafe only in a program for guests, which has no tests.
+UNSAFE   = $(sort $(patsubst %/,./%,$(dir $(shell git ls-files '*_unsafe.go' ':!bench/cgo' ':!testbed'))))
+BENCHES  = $(sort $(patsubst %/,./%,$(dir $(shell git grep -l '^func Benchmark' -- '*_test.go' ':!bench/cgo' ':!testbed'))))
+BEDBENCH = $(sort $(patsubst testbed/%/,./%,$(dir $(shell git grep -l '^func Benchmark' -- 'testbed/*_test.go'))))
 MODULE   = github.com/goverbs/goverbs
 
 # Packages whose guests take longest come first, so that none of them is left alone at the end.
-LONG     = $(patsubst %,./testbed/%,kernels connectx/judge interop faults differential perftest parity vm)
+LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-all soak bench parity generate hardware lint race chaos
@@ -28,16 +30,18 @@ help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: ## watch two Go processes do RDMA over a real kernel driver, in an emulator
-	@$(GO) run ./testbed/demo
+	@$(GO) run -C testbed ./demo
 
 check: ## the hermetic tests: no device, no guest, no network beyond the Go modules
 	@bad="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$bad" ]; then echo "gofmt would change: $$bad"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) vet -tags device,vm,soak,speed ./...
-	GOARCH=arm64 $(GO) vet -tags device,vm,soak,speed ./...
-	$(GO) test -vet=off ./...
+	for m in . testbed; do \
+		$(GO) vet -C $$m ./... && $(GO) vet -C $$m -tags device,vm,soak,speed ./... && \
+		GOARCH=arm64 $(GO) vet -C $$m -tags device,vm,soak,speed ./... && \
+		$(GO) test -C $$m -vet=off ./... || exit 1; \
+	done
 	$(GO) test -vet=off -gcflags=$(MODULE)/...=-d=checkptr $(UNSAFE)
 	$(GO) test -vet=off -run='^$$' -bench=. -benchtime=1x $(BENCHES)
+	$(GO) test -C testbed -vet=off -run='^$$' -bench=. -benchtime=1x $(BEDBENCH)
 	$(GO) vet -C bench/report ./...
 	$(GO) test -C bench/report ./...
 	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
@@ -48,34 +52,34 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 test: ## check, and the tests on real kernels: what CI runs
 	@$(MAKE) --no-print-directory -j2 check bed
 	$(GO) test -C internal/uapi/gen ./...
-	$(GO) test -tags vm -count=1 -vet=off -p 2 -timeout 40m $(LONG) ./testbed/...
+	$(GO) test -C testbed -tags vm -count=1 -vet=off -p 2 -timeout 40m $(LONG) ./...
 
 test-all: ## test, and its repeats on further kernels and link layers
 	GOVERBS_TEST=all $(MAKE) --no-print-directory test
 
 .PHONY: bed
 bed: # downloads, while check computes
-	$(GO) run ./testbed/vm/cmd/vm -setup
+	$(GO) run -C testbed ./vm/cmd/vm -setup
 
 soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100000 KILLS=200 FUZZ=60s
-	$(GO) test -tags vm,soak -count=1 -p 1 -timeout 1h ./testbed/vm
-	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./testbed/kernels
-	GOVERBS_SOAK_MESSAGES=$(MESSAGES) GOVERBS_SOAK_KILLS=$(KILLS) $(GO) test -tags vm,soak -count=1 -timeout 6h -v -run=TestSoak ./testbed/faults
-	$(GO) test -tags vm,soak -count=1 -timeout 8h -v -run=TestSoak ./testbed/connectx/judge
-	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/connectx/rxe
-	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/hardware
-	$(GO) test -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./testbed/bench
+	$(GO) test -C testbed -tags vm,soak -count=1 -p 1 -timeout 1h ./vm
+	GOVERBS_SOAK_ROUNDS=$(ROUNDS) $(GO) test -C testbed -tags vm,soak -count=1 -timeout 3h -v -run=TestSoak ./kernels
+	GOVERBS_SOAK_MESSAGES=$(MESSAGES) GOVERBS_SOAK_KILLS=$(KILLS) $(GO) test -C testbed -tags vm,soak -count=1 -timeout 6h -v -run=TestSoak ./faults
+	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 8h -v -run=TestSoak ./connectx/judge
+	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./connectx/rxe
+	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./hardware
+	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./bench
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0 (docs/hardware.md)
-	$(GO) run ./testbed/bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o $(REPORT) -rounds $(BENCH); \
+	$(GO) run -C testbed ./bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o "$(abspath $(REPORT))" -rounds $(BENCH); \
 	status=$$?; if [ -e "$(REPORT)" ]; then $(GO) run -C bench/report . "$(abspath $(REPORT))" || exit 1; fi; exit $$status
 
 parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
-	$(GO) run ./testbed/parity -write
+	$(GO) run -C testbed ./parity -write
 
 generate: ## write generated code anew
-	$(GO) run ./testbed/vm/cmd/vm -setup headers
+	$(GO) run -C testbed ./vm/cmd/vm -setup headers
 	$(GO) generate ./...
 
 hardware: bin/hardware ## the device tests and benchmarks on a device: DEVICE=mlx5_0 ADDRESS=192.168.0.7 (docs/hardware.md)
@@ -83,16 +87,19 @@ hardware: bin/hardware ## the device tests and benchmarks on a device: DEVICE=ml
 
 .PHONY: bin/hardware
 bin/hardware: # a folder to copy to the machine with the device
-	$(GO) run ./testbed/hardware -build bin/hardware
+	$(GO) run -C testbed ./hardware -build "$(CURDIR)/bin/hardware"
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...
+	$(GO) vet -C testbed ./...
 	$(GO) build -C tools -o "$(CURDIR)/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck -tags device,vm,soak ./...
+	cd testbed && ../bin/staticcheck -tags device,vm,soak ./...
 
 race: ## the hermetic tests under the race detector; needs gcc
 	@command -v gcc >/dev/null || { echo "the race detector needs gcc: apt-get install gcc libc6-dev"; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -C testbed -race ./...
 
 chaos: ## the tests of races, again and again under the race detector: DURATION=15m; needs gcc
 	@command -v gcc >/dev/null || { echo "the race detector needs gcc: apt-get install gcc libc6-dev"; exit 1; }

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Runs every fuzzer of the module for a while: fuzz.sh 60s. What one finds is
-# kept under testdata/fuzz and fails the ordinary tests from then on.
+# Runs every fuzzer of the library and of the test bed for a while: fuzz.sh 60s. What
+# one finds is kept under testdata/fuzz and fails the ordinary tests from then on.
 set -eu
 time=${1:-60s}
 go=${GO:-go}
-for pkg in $($go list ./...); do
-	for fuzzer in $($go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
-		echo "$pkg $fuzzer"
-		$go test -run='^$' -fuzz="^$fuzzer\$" -fuzztime="$time" "$pkg"
+for module in . testbed; do
+	for pkg in $($go list -C "$module" ./...); do
+		for fuzzer in $($go test -C "$module" -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
+			echo "$pkg $fuzzer"
+			$go test -C "$module" -run='^$' -fuzz="^$fuzzer\$" -fuzztime="$time" "$pkg"
+		done
 	done
 done

@@ -332,7 +332,7 @@ func (p *page) repeating() {
 	p.rows([]string{"what", "command"}, [][]string{
 		{"everything", "`make bench`: about 35 minutes on two CPUs, from nothing"},
 		{"one place, few rounds",
-			"`go run ./testbed/bench -only mlx5 -rounds 2 -o bin/x.json`, `go run -C bench/report . $PWD/bin/x.json`"},
+			"`go run -C testbed ./bench -only mlx5 -rounds 2 -o /tmp/x.json`, `go run -C bench/report . /tmp/x.json`"},
 		{"two real hosts", "`make bench SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0`"},
 	})
 }

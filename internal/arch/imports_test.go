@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// layers lists which packages of this module a package may import outside its
-// tests. As in the go command, a pattern that ends in /... matches the package
+// layers lists which packages of this module and of the test bed a package may
+// import outside its tests. As in the go command, a pattern that ends in /... matches the package
 // and all packages below it. The first matching line applies.
 var layers = []struct {
 	pkg     string
@@ -138,23 +138,41 @@ func TestUnsafeByName(t *testing.T) {
 	}
 }
 
-// The module requires golang.org/x/sys, and go-cmp for tests, and nothing else.
+// dependencies lists, for the root module and the test bed, the modules that they
+// require, directly or indirectly.
+var dependencies = map[string][]string{
+	".": {
+		"github.com/google/go-cmp", // for tests
+		"golang.org/x/sys",
+	},
+	testbed: {
+		"github.com/google/go-cmp",
+		module,
+		"golang.org/x/sys",
+	},
+}
+
+var (
+	requirement = regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+/\S+) v`)
+	directive   = regexp.MustCompile(`(?m)^(?:replace|tool|exclude)\b.*$`)
+)
+
 func TestDependencies(t *testing.T) {
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+/\S+) v`).FindAllStringSubmatch(string(mod), -1) {
-		got = append(got, m[1])
-	}
-	slices.Sort(got)
-	if want := []string{"github.com/google/go-cmp", "golang.org/x/sys"}; !slices.Equal(got, want) {
-		t.Errorf("go.mod requires %v, want %v", got, want)
-	}
-	for _, word := range []string{"replace", "tool", "exclude"} {
-		if regexp.MustCompile(`(?m)^` + word + `\b`).Match(mod) {
-			t.Errorf("go.mod has a %s directive", word)
+	directives := map[string][]string{testbed: {"replace " + module + " => ../"}}
+	for dir, want := range dependencies {
+		mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range requirement.FindAllStringSubmatch(string(mod), -1) {
+			got = append(got, m[1])
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s/go.mod requires %v, want %v", dir, got, want)
+		}
+		if got := directive.FindAllString(string(mod), -1); !slices.Equal(got, directives[dir]) {
+			t.Errorf("%s/go.mod has the directives %q, want %q", dir, got, directives[dir])
 		}
 	}
 }

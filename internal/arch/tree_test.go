@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,8 +28,8 @@ type file struct {
 func (f *file) test() bool  { return strings.HasSuffix(f.path, "_test.go") }
 func (f *file) dir() string { return path.Dir(f.path) }
 
-// imports returns the import paths of the file. Those of this module are relative
-// to its root.
+// imports returns the import paths of the file. Those of this tree are relative to
+// its root.
 func (f *file) imports() []string {
 	var all []string
 	for _, spec := range f.ast.Imports {
@@ -64,22 +65,23 @@ func walk(t *testing.T, f func(name string, d fs.DirEntry) error) {
 	}
 }
 
-// files parses the Go files of the root module, without those of nested modules
-// and of testdata.
-func files(t *testing.T) (root []*file) {
+// testbed is the nested module of the test bed. Its packages are in the map of the
+// layers.
+const testbed = "testbed"
+
+// files parses the Go files of the root module and of the test bed, without those
+// of other nested modules and of testdata.
+func files(t *testing.T) []*file {
 	t.Helper()
-	for _, f := range allFiles(t) {
-		if f.module == "" {
-			root = append(root, f)
-		}
-	}
-	return root
+	return slices.DeleteFunc(slices.Clone(allFiles(t)), func(f *file) bool {
+		return f.module != "" && f.module != testbed
+	})
 }
 
 // parsedFiles caches the result of allFiles.
 var parsedFiles []*file
 
-// allFiles is like files, but includes the files of nested modules.
+// allFiles is like files, but includes the files of all nested modules.
 func allFiles(t *testing.T) []*file {
 	t.Helper()
 	if parsedFiles != nil {

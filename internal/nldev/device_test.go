@@ -26,7 +26,7 @@ import (
 // with the nodes and, if it is installed, with iproute2's rdma. In the test bed:
 //
 //	CGO_ENABLED=0 go test -tags device -c -o /tmp/nldev.test ./internal/nldev
-//	go run ./testbed/vm/cmd/vm -kernel 6.12 -rxe -- @/tmp/nldev.test -test.v -test.run '^TestDevice[A-Z]'
+//	go run -C testbed ./vm/cmd/vm -kernel 6.12 -rxe -- @/tmp/nldev.test -test.v -test.run '^TestDevice[A-Z]'
 
 func mustDevices(t *testing.T) []Device {
 	t.Helper()

@@ -39,15 +39,29 @@ func (b *bench) check() error {
 	if err := b.checkOut(); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
+	return b.checkPublished()
+}
+
+// checkPublished checks that figures for the published file are reproducible.
+func (b *bench) checkPublished() error {
+	o := b.options
+	out, err := filepath.Abs(o.out)
+	if err != nil {
+		return err
+	}
+	file, err := filepath.Abs(published)
+	if err != nil {
+		return err
+	}
 	switch {
-	case filepath.Clean(o.out) != published:
+	case out != file:
 		return nil
 	case o.tests != "":
-		return fmt.Errorf("%s is for figures of whole parts: write those of -tests to another file (-o bin/x.json)", published)
+		return fmt.Errorf("%s is for figures of whole parts: write those of -tests to another file (-o /tmp/x.json)", published)
 	case b.rounds < leastRounds:
-		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d to another file (-o bin/x.json)", published, leastRounds, b.rounds)
+		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d to another file (-o /tmp/x.json)", published, leastRounds, b.rounds)
 	case strings.HasSuffix(b.here.Commit, dirty):
-		return fmt.Errorf("%s is for figures of a commit, but the tree has uncommitted changes: commit them, or write the figures to another file (-o bin/x.json)", published)
+		return fmt.Errorf("%s is for figures of a commit, but the tree has uncommitted changes: commit them, or write the figures to another file (-o /tmp/x.json)", published)
 	}
 	return nil
 }

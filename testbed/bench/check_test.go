@@ -11,7 +11,11 @@ import (
 
 // Figures that are not reproducible are not written to the published file.
 func TestPublished(t *testing.T) {
-	t.Chdir(t.TempDir())
+	dir := filepath.Join(t.TempDir(), "testbed")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
 	for _, c := range []struct {
 		rounds            int
 		commit, out, want string
@@ -19,6 +23,7 @@ func TestPublished(t *testing.T) {
 		{10, "abc", published, ""},
 		{10, "abc-dirty", published, "the tree has uncommitted changes"},
 		{1, "abc", "./" + published, "at least 5 rounds"},
+		{1, "abc", filepath.Join(dir, published), "at least 5 rounds"},
 		{1, "abc-dirty", "bin/x.json", ""},
 		{0, "abc", "bin/x.json", "-rounds: 0 is too few"},
 	} {

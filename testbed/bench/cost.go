@@ -193,7 +193,7 @@ func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
 	}
 	program := filepath.Join(b.dir, "cgocost")
 	env := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 " + strings.Join(f.compile, " "), "CGO_LDFLAGS=" + strings.Join(f.link, " ")}
-	if _, err := local(ctx, env, "go", "build", "-C", "bench/cgo", "-buildvcs=false", "-o", program, "."); err != nil {
+	if _, err := local(ctx, env, "go", "build", "-C", "../bench/cgo", "-buildvcs=false", "-o", program, "."); err != nil {
 		return nil, err
 	}
 	path, err := m.client.install(ctx, program)
@@ -231,7 +231,7 @@ func (b *bench) native(ctx context.Context) error {
 		{pkg: "provider/rxe", which: "Rings", how: short},
 		{pkg: "mmio", which: "Store64|Copy64|FromDevice|Ring", how: short},
 	} {
-		args := append([]string{"go", "test", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which}, c.how...)
+		args := append([]string{"go", "test", "-C", "..", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which}, c.how...)
 		out, err := local(ctx, append(c.env, "CGO_ENABLED=0"), args...)
 		if err == nil {
 			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), c.as, out)

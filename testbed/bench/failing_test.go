@@ -102,7 +102,7 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	git("init", "-q")
-	for _, name := range []string{"a.go", published, "docs/go-and-c.md", "docs/charts/a.svg"} {
+	for _, name := range []string{"a.go", "docs/go-and-c.json", "docs/go-and-c.md", "docs/charts/a.svg"} {
 		write(name, "1")
 	}
 	git("add", ".")
@@ -110,7 +110,7 @@ func TestCommit(t *testing.T) {
 	for _, c := range []struct {
 		change string
 		dirty  bool
-	}{{published, false}, {"docs/charts/a.svg", false}, {"docs/go-and-c.md", false}, {"a.go", true}} {
+	}{{"docs/go-and-c.json", false}, {"docs/charts/a.svg", false}, {"docs/go-and-c.md", false}, {"a.go", true}} {
 		write(c.change, "2")
 		name, err := commit(t.Context(), dir)
 		if err != nil || len(strings.TrimSuffix(name, dirty)) != 9 || strings.HasSuffix(name, dirty) != c.dirty {

@@ -2,11 +2,13 @@
 // the same machine and writes the figures to docs/go-and-c.json, from which
 // bench/report creates docs/go-and-c.md and its charts.
 //
-//	go run ./testbed/bench                                    # in guests
-//	go run ./testbed/bench -server root@a -client root@b -address 10.0.0.1 -device mlx5_0 -args "-x 3"
+//	go run -C testbed ./bench                                    # in guests
+//	go run -C testbed ./bench -server root@a -client root@b -address 10.0.0.1 -device mlx5_0 -args "-x 3"
 //
 // The second command compares on two real hosts. docs/hardware.md lists what they
 // need. Bench reports what they lack before it measures anything.
+//
+// The working directory must be the root of the module of the test bed.
 package main
 
 import (
@@ -32,7 +34,7 @@ const (
 
 	// published is the file of the figures in the repository. They are reproducible:
 	// from a commit, and of enough rounds.
-	published   = "docs/go-and-c.json"
+	published   = "../docs/go-and-c.json"
 	leastRounds = 5
 )
 

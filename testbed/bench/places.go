@@ -184,4 +184,4 @@ func (b *bench) onConnectX(ctx context.Context) error {
 }
 
 // source returns the path of a C program.
-func source(name string) string { return filepath.Join("testbed", "speed", "testdata", name) }
+func source(name string) string { return filepath.Join("speed", "testdata", name) }

@@ -23,7 +23,7 @@ import (
 // TestSoakTwoHosts runs the comparison of two hosts as a user would, on two guests that
 // are reached with ssh. Each has a software ConnectX with a different name.
 func TestSoakTwoHosts(t *testing.T) {
-	t.Chdir("../..")
+	t.Chdir("..")
 	twoHosts(t)
 	out := filepath.Join(t.TempDir(), "hosts.json")
 	compare := func(address, tests string, rounds int) results.Run {
@@ -48,7 +48,7 @@ func TestSoakTwoHosts(t *testing.T) {
 			t.Errorf("no figure of %s", test)
 		}
 	}
-	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "bench/report", ".", out).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../bench/report", ".", out).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 	page, err := os.ReadFile(strings.TrimSuffix(out, ".json") + ".md")

@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/goverbs/goverbs"
 
-// root is the module's root. Tests run in their package's directory.
+// root is the repository's root. Tests run in their package's directory.
 var root = filepath.Join("..", "..")
 
 // public maps the names of the packages in the tables to their directories.

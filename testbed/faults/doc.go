@@ -5,5 +5,5 @@
 // Two guests are connected by a network. Command peer runs in both and counts
 // every message. The C programs run with the same faults.
 //
-//	go test -tags vm ./testbed/faults
+//	go test -C testbed -tags vm ./faults
 package faults

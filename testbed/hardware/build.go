@@ -19,9 +19,10 @@ var (
 
 // inC is the benchmark that is compiled on the machine with the device, if that has
 // a C compiler and libibverbs.
-const inC = "testbed/speed/testdata/wrcost.c"
+const inC = "speed/testdata/wrcost.c"
 
-// build creates the directory. The working directory must be in the module.
+// build creates the directory. The working directory must be the root of the module
+// of the test bed.
 func build(ctx context.Context, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // TestSoak runs the directory in guests without Go.
 func TestSoak(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir("../..")
+	t.Chdir("..")
 	if err := build(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}

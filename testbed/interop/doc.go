@@ -2,6 +2,6 @@
 // stock kernels. It compares their output, and connects them to each other, with
 // either one as the server.
 //
-//	go test -tags vm ./testbed/interop
-//	go test -tags vm ./testbed/interop -run 'TestInterop/6.12/rc_pingpong/c-server'
+//	go test -C testbed -tags vm ./interop
+//	go test -C testbed -tags vm ./interop -run 'TestInterop/6.12/rc_pingpong/c-server'
 package interop

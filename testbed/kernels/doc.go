@@ -1,5 +1,5 @@
 // Package kernels runs the device tests of the library's packages on stock
 // kernels. Each test in a guest is reported as a subtest.
 //
-//	go test -tags vm ./testbed/kernels -run 'TestKernels/6.12'
+//	go test -C testbed -tags vm ./kernels -run 'TestKernels/6.12'
 package kernels

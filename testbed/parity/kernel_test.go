@@ -36,7 +36,7 @@ func TestKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.library != want.library {
-		t.Logf("the page has rdma-core %s, this is %s: run `go run ./testbed/parity -write`", want.library, got.library)
+		t.Logf("the page has rdma-core %s, this is %s: run `go run -C testbed ./parity -write`", want.library, got.library)
 	}
 	var said strings.Builder
 	g := vm.Start(t, vm.Config{Kernel: here.kernel, Root: true, RXE: true})

@@ -1,8 +1,8 @@
 // Parity runs rdma-core's Python tests (pyverbs) and the Go tests of the same names
 // one after the other in the same guest, and writes the results to docs/parity.md:
 //
-//	go run ./testbed/parity -write
-//	go run ./testbed/parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
+//	go run -C testbed ./parity -write
+//	go run -C testbed ./parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
 //
 // The devices are rxe and the software ConnectX, in RoCE mode and on InfiniBand.
 // With -only it runs at the given places and keeps the page's results of the other
@@ -29,12 +29,12 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// page is the path of the page in the module.
+// page is the path of the page in the repository.
 const page = "docs/parity.md"
 
 func main() {
 	write := flag.Bool("write", false, "write "+page+" instead of printing it")
-	root := flag.String("C", ".", "the module's root")
+	root := flag.String("C", "..", "the repository's root")
 	only := flag.String("only", "", "run at these `places` alone, comma-separated, as in \"mlx5 IB 6.12\"")
 	golang := flag.Bool("go", false, "run the Go tests alone")
 	flag.Parse()

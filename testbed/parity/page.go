@@ -10,7 +10,7 @@ import (
 
 const head = `# Parity with rdma-core's tests
 
-<!-- Written by "go run ./testbed/parity -write". Do not edit. -->
+<!-- Written by "go run -C testbed ./parity -write". Do not edit. -->
 
 rdma-core tests its C libraries by Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests. The
 tables have what came of these tests with the C libraries, and what came of the Go tests of the same names, with this library,

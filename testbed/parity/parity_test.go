@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
 
-// root is the module's root. Tests run in their package's directory.
+// root is the repository's root. Tests run in their package's directory.
 var root = filepath.Join("..", "..")
 
 func readPage(t *testing.T) (string, *report) {
@@ -36,7 +36,7 @@ func readPage(t *testing.T) (string, *report) {
 func TestPage(t *testing.T) {
 	text, r := readPage(t)
 	if d := cmp.Diff(r.render(), text); d != "" {
-		t.Errorf("%s is not as `go run ./testbed/parity -write` writes it (-want +got):\n%s", page, d)
+		t.Errorf("%s is not as `go run -C testbed ./parity -write` writes it (-want +got):\n%s", page, d)
 	}
 	if err := r.behind(everywhere()...); err != nil {
 		t.Error(err)
@@ -71,7 +71,7 @@ func TestPage(t *testing.T) {
 		}
 		for _, name := range have {
 			if !slices.Contains(rows, name) {
-				t.Errorf("%s/%s is not on the page: run `go run ./testbed/parity -write`", s.goTest, name)
+				t.Errorf("%s/%s is not on the page: run `go run -C testbed ./parity -write`", s.goTest, name)
 			}
 		}
 	}

@@ -2,7 +2,7 @@
 // the kernel's drivers and C's libmlx5, and writes the results to
 // docs/soft-connectx-pyverbs.md:
 //
-//	go run ./testbed/connectx/judge -write
+//	go run -C testbed ./connectx/judge -write
 //
 // Without -write it prints the page. It exits with status 1 if a test fails.
 // The tests of this package compare a run with the page, and test the device
@@ -31,7 +31,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// pageFile is the path of the page in the module.
+// pageFile is the path of the page in the repository.
 const pageFile = "docs/soft-connectx-pyverbs.md"
 
 // leftOut are modules that are not run, with the reason: all of their tests
@@ -45,7 +45,7 @@ const limit = 15 * time.Minute
 
 func main() {
 	write := flag.Bool("write", false, "write "+pageFile+" instead of printing it")
-	root := flag.String("C", ".", "the module's root")
+	root := flag.String("C", "..", "the repository's root")
 	only := flag.String("only", "", "run only at this `place`, such as \"6.12 ib\", and print")
 	modules := flag.String("modules", "", "with -only: the modules to run, comma-separated")
 	flag.Parse()

@@ -110,7 +110,7 @@ func (r *report) failures() error {
 
 const head = `# rdma-core's tests on the software ConnectX
 
-<!-- Written by "go run ./testbed/connectx/judge -write". Do not edit. -->
+<!-- Written by "go run -C testbed ./connectx/judge -write". Do not edit. -->
 
 rdma-core tests its C libraries by Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests. Here they
 run with C's libmlx5 and the kernel's mlx5_ib on the device of testbed/connectx: what they find wrong is wrong with the device.

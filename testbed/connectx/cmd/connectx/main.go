@@ -2,7 +2,7 @@
 // on one network.
 //
 //	connectx -link roce -socket /tmp/a -socket /tmp/b -control /tmp/control &
-//	go run ./testbed/vm/cmd/vm -kernel 6.12 -vfio-user /tmp/a -modules mlx5_ib -- ibv_devinfo
+//	go run -C testbed ./vm/cmd/vm -kernel 6.12 -vfio-user /tmp/a -modules mlx5_ib -- ibv_devinfo
 //
 // It prints a line for each socket when it is ready, and runs until it is
 // interrupted. It reports mistakes of drivers and programs on standard error.

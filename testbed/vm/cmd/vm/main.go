@@ -1,6 +1,6 @@
 // Vm runs commands in guests of the test bed.
 //
-//	go run ./testbed/vm/cmd/vm -kernel 6.12 -rxe -- ibv_devinfo -v
+//	go run -C testbed ./vm/cmd/vm -kernel 6.12 -rxe -- ibv_devinfo -v
 //
 // Without a command it runs a shell. An argument with a leading "@" is a file
 // of the host: it is copied into the guest, and replaced by its path there.

@@ -1,0 +1,13 @@
+// Tests on kernels in guests and with C programs, apart from the library so that
+// its own module keeps two dependencies.
+module github.com/goverbs/goverbs/testbed
+
+go 1.25.0
+
+replace github.com/goverbs/goverbs => ../
+
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/goverbs/goverbs v0.0.0
+	golang.org/x/sys v0.47.0
+)
