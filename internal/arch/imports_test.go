@@ -50,6 +50,7 @@ var layers = []struct {
 	{"internal/connectx/transport", []string{"internal/connectx/loop", "internal/connectx/roce"}},
 	{"internal/connectx/fabric", []string{"internal/connectx/loop", "internal/connectx/roce"}},
 	{"internal/connectx/engine", []string{"internal/connectx/..."}},
+	{"internal/fakemlx5", []string{"uverbs", "internal/connectx/...", "internal/ioctl/...", "internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
@@ -58,7 +59,7 @@ var layers = []struct {
 
 // forTests lists the packages that only tests and other packages in this list may
 // import.
-var forTests = []string{"internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
+var forTests = []string{"internal/fakemlx5", "internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
 	"internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features", "internal/rtnetlink",
 	"internal/connectx/...", "testbed/..."}
 

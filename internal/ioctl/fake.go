@@ -12,6 +12,19 @@ type Kernel interface {
 	Write(frame []byte) error
 }
 
+// Doorbells is implemented by a Kernel that is also the device. Memory does not notice that it is
+// written to, so a provider calls Doorbell after it has written to a register.
+type Doorbells interface {
+	// Doorbell is called with what was written to a register page of the device, at an offset.
+	Doorbell(page, offset uint32, b []byte)
+}
+
+// Doorbells returns the fake kernel if it wants to be notified, or nil.
+func (d *Device) Doorbells() Doorbells {
+	b, _ := d.kernel.(Doorbells)
+	return b
+}
+
 // NewFake is [New] for a node whose commands are run by k. It takes ownership of fd, which is
 // used only by Mmap, and may be a memfd.
 func NewFake(fd int, name string, driver uint32, k Kernel) *Device {

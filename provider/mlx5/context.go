@@ -158,7 +158,7 @@ func (c *deviceContext) learn(r *uapi.Mlx5IbAllocUcontextResp) error {
 	if per*uarSize > unix.Getpagesize() {
 		return badABI("%d register pages in a page of %d bytes", per, unix.Getpagesize())
 	}
-	c.uars = uars{dev: c.dev, set: c.set, split: split, per: per}
+	c.uars = uars{dev: c.dev, set: c.set, split: split, per: per, bell: c.dev.Doorbells()}
 	c.records.line = cacheLine(int(r.CacheLineSize))
 	return nil
 }

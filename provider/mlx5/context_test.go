@@ -152,12 +152,12 @@ func TestLies(t *testing.T) {
 			d.s.Set(func() {
 				d.s.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EINVAL, "SRQ.CREATE": unix.EINVAL, "CQ.CREATE": unix.EINVAL}
 			})
-			largest := uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: int(d.s.resp.MaxSendWqebb) / 64, MaxSendSGE: 16,
-				MaxRecvWR: int(d.s.resp.MaxRecvWr), MaxRecvSGE: min(int(d.s.resp.MaxRqDescSz)/16, 64)}
+			largest := uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: int(d.s.Reply.MaxSendWqebb) / 64, MaxSendSGE: 16,
+				MaxRecvWR: int(d.s.Reply.MaxRecvWr), MaxRecvSGE: min(int(d.s.Reply.MaxRqDescSz)/16, 64)}
 			if q, err := d.pd.CreateQP(largest); !errors.Is(err, uverbs.ErrInvalid) {
 				t.Errorf("a QP: %v, %v", q, err)
 			}
-			if q, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: int(d.s.resp.MaxSrqRecvWr) - 1,
+			if q, err := d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: int(d.s.Reply.MaxSrqRecvWr) - 1,
 				MaxSGE: 3}); !errors.Is(err, uverbs.ErrInvalid) {
 				t.Errorf("an SRQ: %v, %v", q, err)
 			}

@@ -165,6 +165,7 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 	mmio.WCStart()
 	mmio.Store64BE(q.ctx.uars.arm, uint64(w)<<32|uint64(q.number))
 	mmio.FlushWrites()
+	q.ctx.uars.reportArm(uint64(w)<<32 | uint64(q.number))
 	runtime.KeepAlive(q)
 	return nil
 }

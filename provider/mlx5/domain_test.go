@@ -12,7 +12,7 @@ import (
 // registerOfQP returns the register that a QP rings.
 func (d *desk) registerOfQP(t *testing.T, q *uverbs.QP) *uint64 {
 	t.Helper()
-	for _, s := range d.s.qps {
+	for _, s := range d.s.QPs {
 		if s.Number == q.QPN() && d.s.ctx.indexed {
 			return d.s.ctx.targets.find(s.UserIndex).sq.db.Reg
 		} else if s.Number == q.QPN() {
@@ -102,7 +102,7 @@ func TestThreadDomainTakesNoLock(t *testing.T) {
 	d := newDesk(t, standard())
 	d.pd = good(d.pd.AllocParentDomain(uverbs.ParentDomainConfig{TD: good(d.c.AllocTD())(t)}))(t)
 	q := d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: d.pd}))(t)})
-	for _, s := range d.s.qps {
+	for _, s := range d.s.QPs {
 		r := d.s.ctx.targets.find(s.UserIndex).sq.shared
 		r.mu.Lock() // a post must not wait for it
 		defer r.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/fakemlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -23,21 +24,22 @@ func TestECECommands(t *testing.T) {
 		}
 		d := newDesk(t, k)
 		var created, modified []uint32
+		const modifyEx = uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
 		d.s.Set(func() {
-			d.s.heard = func(c ioctl.Call) {
+			d.s.OnCommand = func(c ioctl.Call) {
 				switch h := c.Header(); {
 				case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
-					created = append(created, input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
-				case num(c, uapi.UVERBS_ATTR_WRITE_CMD) == uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-					modified = append(modified, input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+					created = append(created, fakemlx5.Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+				case fakemlx5.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx:
+					modified = append(modified, fakemlx5.Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
 				}
 			}
 		})
 		d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)})
-		d.s.Set(func() { d.s.heard = nil })
+		d.s.Set(func() { d.s.OnCommand = nil })
 		var version, asked []uint32
 		if version = []uint32{0}; has {
-			version, asked = []uint32{0x10000000}, []uint32{softECE}
+			version, asked = []uint32{0x10000000}, []uint32{fakemlx5.ECEOptions}
 		}
 		if !slices.Equal(created, version) || !slices.Equal(modified, asked) {
 			t.Errorf("ECE is there: %t; CREATE_QP asks for %#x, MODIFY_QP for %#x; want %#x, and %#x", has, created, modified,
@@ -55,7 +57,7 @@ func TestECE(t *testing.T) {
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
 	q := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4,
 		Access: allAccess &^ uverbs.MWBindAccess}))(t)
-	if e := good(q.QueryECE())(t); e != (uverbs.ECE{VendorID: 0x15b3, Options: softECE}) {
+	if e := good(q.QueryECE())(t); e != (uverbs.ECE{VendorID: 0x15b3, Options: fakemlx5.ECEOptions}) {
 		t.Errorf("the QP offers %+v", e)
 	}
 	if err := q.SetECE(uverbs.ECE{VendorID: 1, Options: 5}); !errors.Is(err, uverbs.ErrInvalid) {
@@ -63,7 +65,7 @@ func TestECE(t *testing.T) {
 	}
 	check(t, q.SetECE(uverbs.ECE{VendorID: 0x15b3, Options: 6}))
 	check(t, q.Connect(good(q.Endpoint())(t)))
-	if e := good(q.QueryECE())(t); e.Options != 6&softECE {
+	if e := good(q.QueryECE())(t); e.Options != 6&fakemlx5.ECEOptions {
 		t.Errorf("the QP has got %+v", e)
 	}
 	if n := d.s.Count("MODIFY_QP_EX"); n != 1 {
@@ -79,9 +81,9 @@ func TestECE(t *testing.T) {
 	q = good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4,
 		Access: allAccess &^ uverbs.MWBindAccess}))(t)
 	remote := good(q.Endpoint())(t)
-	remote.ECE.Options = softECE &^ 1
+	remote.ECE.Options = fakemlx5.ECEOptions &^ 1
 	check(t, q.Connect(remote))
-	if e := good(q.QueryECE())(t); e.Options != softECE&^1 {
+	if e := good(q.QueryECE())(t); e.Options != fakemlx5.ECEOptions&^1 {
 		t.Errorf("Connect has got %+v, where the peer offers %+v", e, remote.ECE)
 	}
 	check(t, q.Close())

@@ -189,9 +189,9 @@ func TestCommandBytes(t *testing.T) {
 		}
 	}
 	var hide []string
-	for _, m := range s.spans {
-		if m.addr != 0 { // 0: a QP without queues
-			hide = append(hide, hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, m.addr)), "<address ... >")
+	for _, addr := range s.addresses {
+		if addr != 0 { // 0: a QP without queues
+			hide = append(hide, hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, addr)), "<address ... >")
 		}
 	}
 	replace := strings.NewReplacer(hide...)

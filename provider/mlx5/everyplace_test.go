@@ -96,7 +96,6 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 		check(x.T, err)
 	}
 	x.cur += blocks(op, s)
-	x.d.s.work()
 	poll(x.T, x.q.SendCQ(), completions...)
 	x.look(op, s, wr.Inline)
 }

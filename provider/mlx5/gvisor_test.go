@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/fakemlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -195,7 +196,7 @@ func proxies(c ioctl.Call) (bad []string) {
 		return []string{name}
 	}
 	if h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE {
-		if addresses := unmirrored[num(c, uapi.UVERBS_ATTR_WRITE_CMD)]; addresses != "" {
+		if addresses := unmirrored[fakemlx5.Num(c, uapi.UVERBS_ATTR_WRITE_CMD)]; addresses != "" {
 			bad = append(bad, addresses)
 		}
 	}
@@ -225,7 +226,7 @@ func proxies(c ioctl.Call) (bad []string) {
 func TestProxied(t *testing.T) {
 	seen := map[string]bool{}
 	everyCommand(t, func(s *soft) {
-		s.heard = func(c ioctl.Call) {
+		s.OnCommand = func(c ioctl.Call) {
 			for _, bad := range proxies(c) {
 				if seen[bad] = true; unproxied[bad] == "" {
 					t.Errorf("gVisor's proxy does not take %s: find another way, or list what is done without", bad)
@@ -245,7 +246,7 @@ func TestProxied(t *testing.T) {
 func TestProxiedProgram(t *testing.T) {
 	k := standard()
 	s := newSoft(t, k)
-	s.heard = func(c ioctl.Call) {
+	s.OnCommand = func(c ioctl.Call) {
 		if bad := proxies(c); bad != nil {
 			t.Errorf("%v of %v", bad, c)
 		}

@@ -152,7 +152,7 @@ func (q *qp) setRegister(r *register) {
 		s.burstSGE = r.most
 	}
 	s.single = min(s.burstSGE, 1)
-	if r.shared || r.domain {
+	if r.shared || r.domain || r.bell != nil {
 		s.shared = r
 	}
 }

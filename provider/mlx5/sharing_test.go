@@ -54,7 +54,6 @@ func (d *desk) write(t *testing.T, q *uverbs.QP, id uint64) {
 	_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{d.mr.SGE(0, 8)}, RemoteAddr: d.mr.Addr() + 100, RKey: d.mr.RKey()})
 	check(t, err)
-	d.s.work()
 }
 
 // poll waits for the completions of want and checks that no others are polled.
@@ -123,7 +122,6 @@ func TestDrain(t *testing.T) {
 				d.write(t, other, 9)
 				_, err := q.PostSend(uverbs.SendWR{WRID: 100 + i, Opcode: uverbs.OpWrite}) // unsignaled
 				check(t, err)
-				d.s.work()
 				want = append(want, 9)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -133,14 +131,12 @@ func TestDrain(t *testing.T) {
 			d.write(t, q, 4) // completes those before it
 			_, err := q.PostSend(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpSend})
 			check(t, err)
-			d.s.work()
 			if q.SendsOutstanding() < 2 || q.RecvsOutstanding() != 3 {
 				t.Fatalf("%d sends and %d receives are outstanding", q.SendsOutstanding(), q.RecvsOutstanding())
 			}
 			drained := make(chan error)
 			go func() { drained <- q.Drain(ctx) }()
 			for err = errors.New(""); err != nil; runtime.Gosched() {
-				d.s.work()
 				select {
 				case err = <-drained:
 					check(t, err)
@@ -188,7 +184,6 @@ func TestPurgeSRQ(t *testing.T) {
 				}
 				_, err := to.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, WRID: 100})
 				check(t, err)
-				d.s.work()
 			}
 			check(t, q.Close())
 			wcs := make([]uverbs.WC, 20)
@@ -254,12 +249,10 @@ func events(t *testing.T, d *desk) {
 	q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
 	for id := range uint64(10) {
 		check(t, cq.Arm(id%2 == 1))
-		d.s.work()
 		_, err := q.PostRecv(uverbs.RecvWR{WRID: id})
 		check(t, err)
 		_, err = q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Solicited})
 		check(t, err)
-		d.s.work()
 		check(t, cq.WaitEvent(context.Background()))
 		poll(t, cq, id)
 	}
@@ -277,11 +270,9 @@ func TestWindows(t *testing.T) {
 		_, err := q.PostSend(uverbs.SendWR{WRID: id, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, Inline: []byte("window"),
 			RemoteAddr: addr, RKey: rkey})
 		check(t, err)
-		d.s.work()
 	}
 	for lap := range uint64(10) {
 		check(t, one.Bind(q, 1, uverbs.Signaled, r))
-		d.s.work()
 		through(2, d.mr.Addr()+4096, one.RKey())
 		b := q.StartSend()
 		key := uverbs.IncRKey(two.RKey())
@@ -290,13 +281,10 @@ func TestWindows(t *testing.T) {
 		b.BindMW(3, uverbs.Signaled, two, key, zeroBased)
 		check(t, b.Submit())
 		two.SetRKey(key)
-		d.s.work()
 		through(4, 8, key)
 		_, err := q.PostSend(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpLocalInv, Flags: uverbs.Signaled, InvalidateRKey: key})
 		check(t, err)
-		d.s.work()
 		check(t, one.Bind(q, 6, uverbs.Signaled, uverbs.MWRange{}))
-		d.s.work()
 		poll(t, cq, 1, 2, 3, 4, 5, 6)
 		if got := string(d.mr.Bytes()[4096:][:14]); got != "window\x00\x00window" {
 			t.Fatalf("lap %d: the memory has %q", lap, got)

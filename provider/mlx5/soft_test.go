@@ -1,17 +1,14 @@
 package mlx5
 
 import (
-	"encoding/binary"
-	"slices"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/roce"
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/fakemlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
@@ -22,47 +19,51 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A soft is mlx5_ib and a ConnectX in this process: a fake kernel and the engine of the software
-// ConnectX. Commands go to both.
+// A soft is mlx5_ib and a ConnectX in this process, with one open file.
 type soft struct {
-	*ioctltest.Kernel
-	t    testing.TB
-	loop loop.Loop
-	hca  *engine.HCA
-	ctx  *deviceContext
-	node int    // the device's node number
-	uar  []byte // all register pages
-	resp uapi.Mlx5IbAllocUcontextResp
+	*fakemlx5.Kernel
+	adapter *fakemlx5.Adapter
+	t       testing.TB
+	loop    loop.Loop
+	hca     *engine.HCA
+	ctx     *deviceContext
+	node    int    // the device's node number
+	uar     []byte // all register pages
 
-	spansMu    sync.RWMutex
-	spans      []span
-	pds        map[uint32]uint32 // by handle, like the following maps
-	cqs        map[uint32]*softCQ
-	srqs       map[uint32]*engine.SRQ
-	xrcds      map[uint32]uint32
-	qps        map[uint32]*softQP
-	mrs        map[uint32]*engine.MKey
-	mws        map[uint32]*engine.MKey
-	ownPD      uint32 // the PD of the kernel
-	eth        softEthernet
 	violations []engine.Violation
-	async      []engine.AsyncEvent
-	broken     engine.Rule      // the rule to violate on purpose
-	heard      func(ioctl.Call) // called with every command before it runs; may be nil
-	stores     int              // number of stores to registers seen by the device
-	bursts     int              // number of stores that were bursts
+	broken     engine.Rule // the rule to violate on purpose
+
+	addresses []uint64 // of memory that the device may use
+
+	deferred bool // stores to registers are kept until work is called
+	stores   []store
 }
 
-type softCQ struct {
-	*engine.CQ
-	handle    uint32
-	buf       uint64 // address of its entries when it was created
-	log, size int
+// A store is a store of n bytes to a register.
+type store struct {
+	page, offset uint32
+	n            int
+	b            [256]byte
 }
 
-type softQP struct {
-	*engine.QP
-	attr engine.QPAttr
+// Doorbell implements ioctl.Doorbells.
+func (s *soft) Doorbell(page, offset uint32, b []byte) {
+	if !s.deferred {
+		s.Kernel.Doorbell(page, offset, b)
+		return
+	}
+	d := store{page: page, offset: offset, n: len(b)}
+	copy(d.b[:], b)
+	s.stores = append(s.stores, d)
+}
+
+// work makes the device notice the deferred stores.
+func (s *soft) work() {
+	for i := range s.stores {
+		d := &s.stores[i]
+		s.Kernel.Doorbell(d.page, d.offset, d.b[:d.n])
+	}
+	s.stores = s.stores[:0]
 }
 
 // A kit describes a soft device.
@@ -85,54 +86,32 @@ func standard() kit {
 }
 
 func newSoft(t testing.TB, k kit) *soft {
-	s := &soft{Kernel: ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5), t: t, pds: map[uint32]uint32{},
-		cqs: map[uint32]*softCQ{}, srqs: map[uint32]*engine.SRQ{}, xrcds: map[uint32]uint32{}, qps: map[uint32]*softQP{},
-		mrs: map[uint32]*engine.MKey{}, mws: map[uint32]*engine.MKey{}}
-	s.NoBursts, s.UARBase = k.noBursts, k.uarBase
-	s.resp = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
-		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: k.cqeVersion,
-		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1}
-	if !k.noBursts {
-		s.resp.BfRegSize = 512
+	s := &soft{t: t}
+	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
+	core.NoBursts, core.UARBase = k.noBursts, k.uarBase
+	if !k.ethernet {
+		core.Ports[0].LinkLayer, core.Ports[0].Lid = 1, 1
 	}
-	if s.resp.TotBfregs = k.registers; k.registers > 0 {
-		s.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.EOPNOTSUPP, "UAR.DESTROY": unix.EOPNOTSUPP}
+	a := fakemlx5.NewAdapter(fakemlx5.Config{
+		Loop:       &s.loop,
+		InfiniBand: !k.ethernet,
+		MAC:        [6]byte{2, 0, 0, 0, 0, 1},
+		LID:        1,
+		CQEVersion: k.cqeVersion,
+		Violation:  func(v engine.Violation) { s.violations = append(s.violations, v) },
+		Shared:     func(addr, _ uint64) { s.addresses = append(s.addresses, addr) },
+		Problem:    func(err error) { t.Error(err) },
+	})
+	check(t, a.SetGIDs(core.GIDs))
+	s.Kernel, s.adapter, s.hca = a.NewKernel(core), a, a.HCA
+	if s.Reply.TotBfregs = k.registers; k.registers > 0 {
+		core.Refuse = map[string]unix.Errno{"UAR.ALLOC": unix.EOPNOTSUPP, "UAR.DESTROY": unix.EOPNOTSUPP}
 	}
 	if k.resp != nil {
-		k.resp(&s.resp)
+		k.resp(&s.Reply)
 	}
-	layer, version := engine.InfiniBand, roce.InfiniBand
-	if k.ethernet {
-		layer, version = engine.Ethernet, roce.V2
-	} else {
-		s.Ports[0].LinkLayer, s.Ports[0].Lid = 1, 1
-	}
-	s.hca = engine.New(engine.Config{Loop: &s.loop, Memory: s, Events: s, LinkLayer: layer, CQEVersion: int(k.cqeVersion),
-		Strict: true, Violation: func(v engine.Violation) { s.violations = append(s.violations, v) }})
-	s.loop.Run(func() {
-		s.hca.SetLID(1)
-		s.hca.SetMAC([6]byte{2, 0, 0, 0, 0, 1})
-		s.hca.SetLink(s)
-		s.hca.SetUp(true)
-		for i, g := range s.GIDs {
-			check(t, s.hca.SetGID(i, engine.GIDEntry{GID: g.Gid, Version: version, MAC: s.hca.MAC()}))
-		}
-	})
 	return s
 }
-
-func (s *soft) Packet(*roce.Packet) {}
-func (s *soft) Frame([]byte)        {}
-
-func (s *soft) Completion(cq *engine.CQ) {
-	for h, q := range s.cqs {
-		if q.CQ == cq {
-			_ = s.Complete(h) // the CQ may have been destroyed
-		}
-	}
-}
-
-func (s *soft) Async(e engine.AsyncEvent) { s.async = append(s.async, e) }
 
 // open opens the device. When the test ends, it closes the device and checks that no objects remain and that no rule
 // was violated.
@@ -193,51 +172,6 @@ func (s *soft) quiet() {
 	})
 }
 
-// work notifies the device of the stores to registers since the last call. It must be called
-// after every post, because of several stores to a register only the last one remains.
-func (s *soft) work() {
-	page := unix.Getpagesize()
-	s.loop.Run(func() {
-		for _, id := range s.mappings() {
-			regs := s.uar[int(id)*page:][:uarSize]
-			if arm := regs[uarArm:][:8]; !zero(arm) {
-				s.store(s.UARNumber(id), uarArm, slices.Clone(arm))
-				clear(arm)
-			}
-			for off := uarSend; off < uarSize; off += 256 {
-				r := regs[off:][:256]
-				if zero(r[:8]) {
-					continue
-				}
-				n := 8
-				if !zero(r[8:]) {
-					n = align(int(r[7]&0x3f)*segmentSize, blockSize)
-					s.bursts++
-				}
-				s.store(s.UARNumber(id), uint32(off), slices.Clone(r[:n]))
-				clear(r)
-			}
-		}
-	})
-}
-
-// mappings returns the numbers of the register pages, which are also their page offsets.
-func (s *soft) mappings() (all []uint32) {
-	first, n := uint32(ioctltest.FirstUAR), uint32(ioctltest.UARPages)
-	if s.resp.TotBfregs > 0 {
-		first, n = 0, s.resp.TotBfregs/uarUsable
-	}
-	for i := range n {
-		all = append(all, first+i)
-	}
-	return all
-}
-
-func (s *soft) store(id, off uint32, b []byte) {
-	s.stores++
-	s.hca.Store(id, off, b)
-}
-
 func zero(b []byte) bool {
 	for _, x := range b {
 		if x != 0 {
@@ -260,22 +194,6 @@ func good[T any](v T, err error) func(testing.TB) T {
 		check(t, err)
 		return v
 	}
-}
-
-// pagesOf returns a buffer of the device, whose pages are at the addresses of this process.
-func pagesOf(addr, n uint64) engine.Buffer {
-	b := engine.Buffer{PageShift: 12, Offset: addr & 4095}
-	for p := addr &^ 4095; p < addr+n; p += 4096 {
-		b.Pages = append(b.Pages, p)
-	}
-	return b
-}
-
-func translations(b engine.Buffer) (list []byte) {
-	for _, p := range b.Pages {
-		list = binary.BigEndian.AppendUint64(list, p|3)
-	}
-	return list
 }
 
 // Import implements driver.Importer.

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"fmt"
 	"reflect"
 	"unsafe"
 
@@ -24,25 +23,6 @@ func importedContext(dev *ioctl.Device, device uverbs.Device, p provider.Provide
 func implOf(s *uverbs.SRQ) *srq {
 	f := reflect.ValueOf(s).Elem().FieldByName("impl")
 	return (*(*provider.SRQ)(f.Addr().UnsafePointer())).(*srq)
-}
-
-// A span is memory of this process that the device may use.
-type span struct{ addr, n uint64 }
-
-// View implements engine.Memory. The device's addresses are those of this process, within the
-// spans that were registered with the kernel.
-func (s *soft) View(addr uint64, n int) ([]byte, error) {
-	s.spansMu.RLock() // the engine's receivers run in separate goroutines
-	defer s.spansMu.RUnlock()
-	for _, m := range s.spans {
-		if off := addr - m.addr; off <= m.n && uint64(n) <= m.n-off {
-			// The kernel receives addresses as numbers, so a number must be converted to a pointer here. It does not
-			// point to Go memory.
-			at := uintptr(addr)
-			return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n), nil
-		}
-	}
-	return nil, fmt.Errorf("no memory at %#x", addr)
 }
 
 // offsetIn returns the offset of a register in b.

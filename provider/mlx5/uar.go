@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"errors"
 	"sync"
 
@@ -27,6 +28,8 @@ type register struct {
 	reg    *uint64
 	mem    *provider.Mapping // the mapping that contains the register
 	uar    uint32            // the device's number of its page
+	at     int               // offset in mem
+	bell   ioctl.Doorbells   // is notified of stores; nil with a real device
 	toggle uint64            // half its size; 0 if it accepts only 8 bytes at a time
 	most   uint64            // largest burst in blocks
 
@@ -39,17 +42,28 @@ type register struct {
 	users  int
 }
 
-// ring calls mmio.Ring on a register that several QPs use.
+// ring calls mmio.Ring on a register that several QPs use, or whose stores must be reported.
 func (r *register) ring(d *mmio.Doorbell, count uint32, wqe *[64]byte, blocks uint64) {
 	if !r.domain {
 		r.mu.Lock()
 	}
-	d.Half = r.half
+	half := r.half
+	d.Half = half
 	mmio.Ring(d, count, wqe, blocks)
 	r.half = d.Half
+	if r.bell != nil {
+		r.report(uint32(half), int(blocks))
+	}
 	if !r.domain {
 		r.mu.Unlock()
 	}
+}
+
+// report reports what has been stored to half of the register.
+func (r *register) report(half uint32, blocks int) {
+	const word = 8
+	n := max(blocks*blockSize, word)
+	r.bell.Doorbell(r.uar, uint32(r.at%uarSize)+half, r.mem.Bytes()[r.at+int(half):][:n])
 }
 
 // A uarPage is a mapping of registers and the kernel object it belongs to.
@@ -70,6 +84,7 @@ type uars struct {
 	base  *uarPage // for arming CQs, and for QPs if no better register is available
 	plain *register
 	arm   *uint64
+	bell  ioctl.Doorbells // see register
 
 	mu      sync.Mutex
 	pages   []*uarPage
@@ -93,7 +108,7 @@ func (u *uars) open(registers int) error {
 			"the kernel makes none, for the device has none left or a policy forbids it")
 	}
 	u.use(p)
-	u.plain = &register{reg: registerOf(p.mem.Bytes()[uarSend:]), mem: p.mem, uar: p.id}
+	u.plain = u.register(p.mem, uarSend, p.id)
 	return nil
 }
 
@@ -216,10 +231,16 @@ func (u *uars) more(shared bool) {
 // registersOf returns the registers of a page that accept bursts.
 func (u *uars) registersOf(p *uarPage) (all []*register) {
 	for _, s := range spots(u.per, uarUsable, 2*u.split) {
-		all = append(all, &register{reg: registerOf(p.mem.Bytes()[s.offset:]), mem: p.mem, uar: p.id + s.page,
-			toggle: uint64(u.split), most: uint64(u.split / 64)})
+		r := u.register(p.mem, s.offset, p.id+s.page)
+		r.toggle, r.most = uint64(u.split), uint64(u.split/blockSize)
+		all = append(all, r)
 	}
 	return all
+}
+
+// register returns the register at an offset of a mapping. page is the device's number of its page.
+func (u *uars) register(mem *provider.Mapping, at int, page uint32) *register {
+	return &register{reg: registerOf(mem.Bytes()[at:]), mem: mem, uar: page, at: at, bell: u.bell}
 }
 
 func (u *uars) put(r *register, half uint64) {
@@ -233,6 +254,13 @@ func (u *uars) put(r *register, half uint64) {
 	} else {
 		r.half = half
 		u.owned = append(u.owned, r)
+	}
+}
+
+// reportArm reports what has been stored to the register that arms CQs.
+func (u *uars) reportArm(v uint64) {
+	if u.bell != nil {
+		u.bell.Doorbell(u.base.id, uarArm, binary.BigEndian.AppendUint64(nil, v))
 	}
 }
 

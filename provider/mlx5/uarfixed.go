@@ -35,11 +35,12 @@ func (u *uars) openFixed(registers int) error {
 		if err != nil {
 			return kernelError("map a register page", u.dev.Name(), err, "")
 		}
-		p := &uarPage{mem: mem}
+		p := &uarPage{mem: mem, id: uint32(i * u.per)}
 		u.pages = append(u.pages, p)
 		for _, s := range spots(u.per, uarRegisters, 2*u.split) {
-			u.fixed = append(u.fixed, &register{reg: registerOf(mem.Bytes()[s.offset:]), mem: mem,
-				toggle: uint64(u.split), most: uint64(u.split / 64), shared: true})
+			r := u.register(mem, s.offset, uint32(i*u.per)+s.page)
+			r.toggle, r.most, r.shared = uint64(u.split), uint64(u.split/blockSize), true
+			u.fixed = append(u.fixed, r)
 		}
 	}
 	u.use(u.pages[0])

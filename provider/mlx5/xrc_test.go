@@ -112,7 +112,6 @@ func xrcMessages(t *testing.T, d *xrc, post xrcPost) {
 			wr.SGL = []uverbs.SGE{d.mr.SGE(0, n/2), d.mr.SGE(n/2, n-n/2)}
 		}
 		post(t, d, wr)
-		d.s.work()
 		if wc := one(t, d.sends); wc.WRID != uint64(i) || wc.Err() != nil || wc.QPNum != d.initiator.QPN() ||
 			wc.Opcode != uverbs.WCSend {
 			t.Fatalf("message %d completes as %+v", i, wc)
@@ -148,7 +147,6 @@ func TestXRCOperations(t *testing.T) {
 				do := func(wr uverbs.SendWR, as uverbs.WCOpcode, n uint32) {
 					t.Helper()
 					post(t, d, wr)
-					d.s.work()
 					if wc := one(t, d.sends); wc.Err() != nil || wc.Opcode != as || wc.ByteLen != n || wc.WRID != 5 {
 						t.Fatalf("%d: %v completes as %+v", i, wr.Opcode, wc)
 					}
@@ -228,7 +226,6 @@ func TestXRCPurge(t *testing.T) {
 				check(t, err)
 				_, err = d.initiator.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, RemoteSRQN: s.SRQN()})
 				check(t, err)
-				d.s.work()
 				one(t, d.sends)
 			}
 			if lap%2 == 0 { // one of them has been polled
@@ -244,7 +241,6 @@ func TestXRCPurge(t *testing.T) {
 		check(t, gone.Close())
 		_, err := d.initiator.PostSend(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, RemoteSRQN: n})
 		check(t, err)
-		d.s.work()
 		if wc := one(t, d.sends); wc.Err() != uverbs.WCRemOpErr || wc.WRID != 9 {
 			t.Errorf("a message for an SRQ that is gone completes as %+v", wc)
 		}
@@ -260,7 +256,6 @@ func TestXRCInitiatorPurge(t *testing.T) {
 	_, err = d.initiator.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
 		RemoteSRQN: srq.SRQN()})
 	check(t, err)
-	d.s.work()
 	check(t, d.initiator.Close())
 	check(t, d.target.Close())
 	poll(t, d.sends, 1)

@@ -1,0 +1,248 @@
+package fakemlx5
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// ECEOptions are the options of an enhanced connection establishment that the device supports.
+const ECEOptions = 0x14
+
+// A Kernel handles the commands of one open file. It implements ioctl.Kernel and
+// ioctl.Doorbells.
+type Kernel struct {
+	*ioctltest.Kernel
+	// Reply is the driver's reply when the context is opened. TotBfregs is the number of registers
+	// that the kernel allocates with the context, as Linux before 5.7 does, or 0.
+	Reply uapi.Mlx5IbAllocUcontextResp
+	// OnCommand, if not nil, is called with each command before it runs.
+	OnCommand func(ioctl.Call)
+	// Stores and Bursts count the stores to registers, and those of more than 8 bytes.
+	Stores, Bursts int
+
+	adapter *Adapter
+
+	// The device's parts of the objects, by handle.
+	PDs   map[uint32]uint32
+	XRCDs map[uint32]uint32
+	CQs   map[uint32]*CQ
+	SRQs  map[uint32]*SRQ
+	QPs   map[uint32]*QP
+	mrs   map[uint32]*mr
+	mws   map[uint32]*engine.MKey
+	raw   rawObjects
+}
+
+// A span is a range of this process's memory that the device may use.
+type span struct{ addr, n uint64 }
+
+// NewKernel returns the part of the kernel for a new file of the adapter. core handles what does
+// not depend on the driver. Its description of the device must fit the adapter.
+func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
+	k := &Kernel{Kernel: core, adapter: a,
+		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
+		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}}
+	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
+		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
+		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1, BfRegSize: 512}
+	if core.NoBursts {
+		k.Reply.BfRegSize = 0
+	}
+	a.loop.Run(func() { a.kernels[k] = true })
+	return k
+}
+
+// Detach is called when the file has been closed. The adapter reports no further events to it.
+func (k *Kernel) Detach() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
+
+// Doorbell implements ioctl.Doorbells.
+func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
+	k.adapter.loop.Run(func() {
+		k.Stores++
+		if len(b) > 8 {
+			k.Bursts++
+		}
+		k.adapter.HCA.Store(page, offset, b)
+	})
+}
+
+// Write implements ioctl.Kernel. Commands are not written.
+func (k *Kernel) Write([]byte) error { return unix.EACCES }
+
+// Ioctl implements ioctl.Kernel. The device executes the commands that the fake kernel accepts, in
+// the same way as with mlx5_ib.
+func (k *Kernel) Ioctl(c ioctl.Call) (err error) {
+	if k.OnCommand != nil {
+		k.OnCommand(c)
+	}
+	k.adapter.loop.Run(func() { err = k.ioctl(c) })
+	return err
+}
+
+func (k *Kernel) ioctl(c ioctl.Call) error {
+	if err := k.resizeCQ(c); err != nil {
+		return err
+	}
+	destroy := k.destroyer(c)
+	if err := k.Kernel.Ioctl(c); err != nil {
+		return err
+	}
+	if destroy != nil {
+		k.check(destroy())
+	}
+	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} {
+	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}:
+		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &k.Reply)
+	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}:
+		reply(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &k.Reply)
+	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:
+		k.queryMR(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}:
+		k.createCQ(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:
+		k.createQP(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE}:
+		k.createWQ(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:
+		k.createSRQ(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:
+		k.written(c)
+	}
+	return nil
+}
+
+// written executes the commands that INVOKE_WRITE carries.
+func (k *Kernel) written(c ioctl.Call) {
+	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	switch Num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
+	case uapi.IB_USER_VERBS_CMD_ALLOC_PD:
+		pd, err := k.adapter.HCA.CreatePD()
+		k.check(err)
+		k.PDs[output[uapi.IbUverbsAllocPdResp](c, out).PdHandle] = pd
+		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbAllocPdResp{Pdn: pd})
+	case uapi.IB_USER_VERBS_CMD_OPEN_XRCD:
+		x, err := k.adapter.HCA.CreateXRCD()
+		k.check(err)
+		k.XRCDs[output[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
+	case uapi.IB_USER_VERBS_CMD_REG_MR:
+		k.regMR(c)
+	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
+		k.allocMW(c)
+	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
+		entries := powerOfTwo(int(Input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
+		reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
+	case uapi.IB_USER_VERBS_CMD_MODIFY_QP:
+		k.modifyQP(Input[uapi.IbUverbsModifyQp](c, in))
+	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		k.modifyQP(&Input[uapi.IbUverbsExModifyQp](c, in).Base)
+		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbModifyQpResp{
+			EceOptions: Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & ECEOptions})
+	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
+		r := Input[uapi.IbUverbsModifySrq](c, in)
+		k.check(k.adapter.HCA.ArmSRQ(k.SRQs[r.SrqHandle].Number, uint16(r.SrqLimit)))
+	case uapi.IB_USER_VERBS_CMD_CREATE_AH:
+		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateAhResp{ResponseLength: 10,
+			Dmac: k.adapter.macOf(Input[uapi.IbUverbsCreateAh](c, in).Attr.Grh.Dgid)})
+	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		k.modifyWQ(Input[uapi.IbUverbsExModifyWq](c, in))
+	case uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		k.createTable(c)
+	case uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		a := attr(c, in)
+		k.createFlow(c.Memory(a.Data, int(a.Len)), output[uapi.IbUverbsCreateFlowResp](c, out).FlowHandle)
+	}
+}
+
+// check reports that the device has refused what the kernel accepted.
+func (k *Kernel) check(err error) {
+	if err != nil {
+		k.adapter.check(fmt.Errorf("the device refuses: %w", err))
+	}
+}
+
+// problem reports a mistake of the provider.
+func (k *Kernel) problem(format string, args ...any) { k.adapter.check(fmt.Errorf(format, args...)) }
+
+// share permits the device to use the spans.
+func (k *Kernel) share(spans ...span) []span {
+	for _, s := range spans {
+		k.adapter.memory.share(s.addr, s.n)
+		if f := k.adapter.cfg.Shared; f != nil {
+			f(s.addr, s.n)
+		}
+	}
+	return spans
+}
+
+func (k *Kernel) unshare(spans []span) {
+	for _, s := range spans {
+		k.adapter.memory.unshare(s.addr, s.n)
+	}
+}
+
+// destroyer returns the function that executes a destroy command on the device once the kernel has
+// accepted the command, or nil.
+func (k *Kernel) destroyer(c ioctl.Call) func() error {
+	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} {
+	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:
+		return func() error { return k.destroyCQ(handle(c, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:
+		return func() error { return k.destroyQP(handle(c, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:
+		return func() error { return k.destroySRQ(handle(c, uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY}:
+		return func() error { return k.destroyWQ(handle(c, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}:
+		return func() error { return k.destroyTable(handle(c, uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:
+		return func() error { return k.destroyFlow(handle(c, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:
+		return func() error { return k.deregMR(handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:
+		return func() error { return k.deallocMW(handle(c, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:
+		return func() error {
+			return destroyDomain(k.PDs, handle(c, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE), k.adapter.HCA.DestroyPD)
+		}
+	case [2]uint16{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:
+		return func() error {
+			return destroyDomain(k.XRCDs, handle(c, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE), k.adapter.HCA.DestroyXRCD)
+		}
+	}
+	return nil
+}
+
+// destroyDomain destroys a PD or an XRCD.
+func destroyDomain(all map[uint32]uint32, h uint32, destroy func(uint32) error) error {
+	number := all[h]
+	delete(all, h)
+	return destroy(number)
+}
+
+// handleOf returns the handle of the object that an event is about.
+func (k *Kernel) handleOf(e engine.AsyncEvent) (uint32, bool) {
+	switch e.Type {
+	case engine.EventCQError:
+		o, ok := k.adapter.cqs[e.Number]
+		return o.handle, ok && o.k == k
+	case engine.EventSRQCatastrophic, engine.EventSRQLimit:
+		for h, s := range k.SRQs {
+			if s.Number == e.Number {
+				return h, true
+			}
+		}
+	default:
+		for h, q := range k.QPs {
+			if q.Number == e.Number {
+				return h, true
+			}
+		}
+	}
+	return 0, false
+}

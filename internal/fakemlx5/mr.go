@@ -1,0 +1,82 @@
+package fakemlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An mr is a memory region.
+type mr struct {
+	*engine.MKey
+	spans []span
+}
+
+func rightsOf(access uverbs.Access) engine.Rights {
+	rights := engine.LocalRead
+	for flag, x := range map[uverbs.Access]engine.Rights{
+		uverbs.LocalWrite:   engine.LocalWrite,
+		uverbs.RemoteWrite:  engine.RemoteWrite,
+		uverbs.RemoteRead:   engine.RemoteRead,
+		uverbs.RemoteAtomic: engine.RemoteAtomic,
+	} {
+		if access&flag != 0 {
+			rights |= x
+		}
+	}
+	return rights
+}
+
+func (k *Kernel) regMR(c ioctl.Call) {
+	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
+	b := pagesOf(r.Start, r.Length)
+	key, err := k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rightsOf(uverbs.Access(r.AccessFlags)),
+		QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle], Start: r.HcaVa, Length: r.Length, PageShift: 12,
+		Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
+	if err != nil {
+		k.check(err)
+		return
+	}
+	k.mrs[resp.MrHandle] = &mr{key, k.share(span{r.Start, r.Length})}
+	resp.Lkey, resp.Rkey = key.Key(), key.Key()
+	reply(c, out, resp)
+}
+
+func (k *Kernel) queryMR(c ioctl.Call) {
+	key := k.mrs[handle(c, uapi.UVERBS_ATTR_QUERY_MR_HANDLE)].Key()
+	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &key)
+	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &key)
+}
+
+func (k *Kernel) deregMR(h uint32) error {
+	m := k.mrs[h]
+	if m == nil {
+		return nil // of a dma-buf, for which the device has no key
+	}
+	delete(k.mrs, h)
+	k.unshare(m.spans)
+	return k.adapter.HCA.DestroyMKey(m.Index)
+}
+
+func (k *Kernel) allocMW(c ioctl.Call) {
+	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	r, resp := Input[uapi.IbUverbsAllocMw](c, in), output[uapi.IbUverbsAllocMwResp](c, out)
+	key, err := k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead,
+		Free: r.MwType == 2, UMR: true, RemoteInval: true, QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle],
+		Octowords: 8})
+	if err != nil {
+		k.check(err)
+		return
+	}
+	k.mws[resp.MwHandle] = key
+	resp.Rkey = key.Key()
+	reply(c, out, resp)
+}
+
+func (k *Kernel) deallocMW(h uint32) error {
+	key := k.mws[h]
+	delete(k.mws, h)
+	return k.adapter.HCA.DestroyMKey(key.Index)
+}

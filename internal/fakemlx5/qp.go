@@ -1,0 +1,193 @@
+package fakemlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const blockSize = 64
+
+// A QP is a queue pair, except one for raw packets.
+type QP struct {
+	*engine.QP
+	attr  engine.QPAttr // as far as the transitions have set it
+	spans []span
+}
+
+// Old kernels choose registers for QPs: of each page of uarRegisters registers, uarUsable are for
+// QPs.
+const (
+	uarUsable    = 2
+	uarRegisters = 4
+)
+
+func (k *Kernel) createQP(c ioctl.Call) {
+	if uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
+		k.createRawQP(c)
+		return
+	}
+	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
+	a := engine.QPAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UAR: u.BfregIndex,
+		UserIndex: u.Uidx, NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount),
+		LogRQStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
+	register := k.chooseRegister(&a.UAR)
+	for id, number := range map[uint16]*uint32{
+		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ,
+		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ,
+	} {
+		if cq := attr(c, id); cq != nil {
+			*number = k.CQs[uint32(cq.Data)].Number
+		}
+	}
+	k.setService(c, &a, u.RqWqeCount > 0)
+	k.setScatter(c, u.Flags, &a)
+	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	q, err := k.adapter.HCA.CreateQP(a)
+	if err != nil {
+		k.unshare(spans)
+		k.check(err)
+		return
+	}
+	k.QPs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = &QP{QP: q, spans: spans}
+	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
+	reply(c, uapi.UVERBS_ATTR_UHW_OUT,
+		&uapi.Mlx5IbCreateQpResp{BfregIndex: register, EceOptions: ECEOptions * (u.EceOptions >> 28)})
+}
+
+// setService sets the type of the QP, and where its receives come from.
+func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, hasReceives bool) {
+	switch uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) {
+	case uverbs.XRCSend:
+		a.Service, a.Source = engine.ServiceXRC, engine.FromNone
+		return
+	case uverbs.XRCRecv:
+		a.Service, a.XRCD = engine.ServiceXRC, k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)]
+		a.PD = k.adapter.kernelPD()
+		a.Source = engine.FromNone
+		if a.NoSQ {
+			a.Source = engine.FromSRQ
+		}
+		return
+	case uverbs.UC:
+		a.Service = engine.ServiceUC
+	case uverbs.UD:
+		a.Service = engine.ServiceUD
+	}
+	if srq := attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
+		a.Source, a.SRQ = engine.FromSRQ, k.SRQs[uint32(srq.Data)].Number
+	} else if !hasReceives {
+		a.Source = engine.FromNone
+	}
+}
+
+// chooseRegister returns the register that an old kernel chooses for a QP, and sets its page: one
+// after the other, except the first. A newer kernel uses the page in the request.
+func (k *Kernel) chooseRegister(page *uint32) (register uint32) {
+	if k.Reply.TotBfregs == 0 {
+		return ^uint32(0)
+	}
+	n := 1 + uint32(len(k.QPs))%(k.Reply.TotBfregs-1)
+	*page = n / uarUsable
+	return *page*uarRegisters + n%uarUsable
+}
+
+// setScatter enables short messages and results in completions if the QP's flags request them.
+func (k *Kernel) setScatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
+	if flags&uapi.MLX5_QP_FLAG_SCATTER_CQE == 0 || a.Service != engine.ServiceRC && a.Service != engine.ServiceUC {
+		return
+	}
+	size := func(cq uint16) uint8 {
+		if k.CQs[handle(c, cq)].Wide {
+			return 64
+		}
+		return 32
+	}
+	a.ScatterResponse = size(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
+	signalAll := Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
+	if a.Service == engine.ServiceRC && signalAll {
+		a.ScatterRequest = size(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
+	}
+}
+
+// transitions has the device's command for each new state.
+var transitions = map[uverbs.QPState]engine.Transition{
+	uverbs.StateReset: engine.ToReset,
+	uverbs.StateInit:  engine.RST2INIT,
+	uverbs.StateRTR:   engine.INIT2RTR,
+	uverbs.StateRTS:   engine.RTR2RTS,
+	uverbs.StateErr:   engine.ToErr,
+}
+
+// modifyQP sets attributes and executes the transition.
+func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp) {
+	m := uverbs.QPMask(r.AttrMask)
+	if q := k.raw.qps[r.QpHandle]; q != nil {
+		if m&uverbs.MaskState != 0 {
+			k.modifyRawQP(q, uverbs.QPState(r.QpState))
+		}
+		return
+	}
+	q := k.QPs[r.QpHandle]
+	k.setAttr(&q.attr, m, r)
+	if m&uverbs.MaskState == 0 {
+		return
+	}
+	if t, ok := transitions[uverbs.QPState(r.QpState)]; ok {
+		k.check(k.adapter.HCA.ModifyQP(q.Number, t, 0, q.attr))
+	}
+}
+
+// setAttr sets the attributes of the device's QP that the mask names.
+func (k *Kernel) setAttr(a *engine.QPAttr, m uverbs.QPMask, r *uapi.IbUverbsModifyQp) {
+	for mask, set := range map[uverbs.QPMask]func(){
+		uverbs.MaskAccess: func() {
+			x := uverbs.Access(r.QpAccessFlags)
+			a.RemoteRead, a.RemoteWrite = x&uverbs.RemoteRead != 0, x&uverbs.RemoteWrite != 0
+			a.RemoteAtomic = x&uverbs.RemoteAtomic != 0
+		},
+		uverbs.MaskAV:              func() { a.Primary = k.adapter.path(&r.Dest) },
+		uverbs.MaskPathMTU:         func() { a.MTU = 128 << r.PathMtu },
+		uverbs.MaskDestQPN:         func() { a.RemoteQPN = r.DestQpNum },
+		uverbs.MaskRQPSN:           func() { a.RecvPSN = r.RqPsn },
+		uverbs.MaskSQPSN:           func() { a.SendPSN = r.SqPsn },
+		uverbs.MaskMaxDestRdAtomic: func() { a.MaxRespond = int(r.MaxDestRdAtomic) },
+		uverbs.MaskMaxRdAtomic:     func() { a.MaxInitiate = int(r.MaxRdAtomic) },
+		uverbs.MaskMinRNRTimer:     func() { a.MinRNRTimer = r.MinRnrTimer },
+		uverbs.MaskTimeout:         func() { a.AckTimeout = r.Timeout },
+		uverbs.MaskRetryCnt:        func() { a.RetryCount = r.RetryCnt },
+		uverbs.MaskRNRRetry:        func() { a.RNRRetry = r.RnrRetry },
+		uverbs.MaskQKey:            func() { a.QKey = r.Qkey },
+	} {
+		if m&mask != 0 {
+			set()
+		}
+	}
+}
+
+// udpSource is the UDP source port of connections that request none.
+const udpSource = 0xc123
+
+// path returns the device's form of an address. Without a network, it is that of the adapter itself.
+func (a *Adapter) path(d *uapi.IbUverbsQpDest) transport.Path {
+	p := transport.Path{DLID: d.Dlid, GRH: d.IsGlobal != 0, SGIDIndex: d.SgidIndex, DGID: d.Dgid, DMAC: a.macOf(d.Dgid),
+		HopLimit: d.HopLimit, UDPSport: udpSource, SL: d.Sl, FlowLabel: d.FlowLabel, TrafficClass: d.TrafficClass}
+	if a.cfg.Resolve == nil {
+		p.DGID = a.HCA.GID(int(d.SgidIndex)).GID
+	}
+	return p
+}
+
+func (k *Kernel) destroyQP(h uint32) error {
+	if q := k.raw.qps[h]; q != nil {
+		delete(k.raw.qps, h)
+		return k.destroyRawQP(q)
+	}
+	q := k.QPs[h]
+	delete(k.QPs, h)
+	k.unshare(q.spans)
+	return k.adapter.HCA.DestroyQP(q.Number)
+}

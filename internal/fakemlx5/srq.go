@@ -1,0 +1,47 @@
+package fakemlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// An SRQ is a shared receive queue.
+type SRQ struct {
+	*engine.SRQ
+	spans []span
+}
+
+func (k *Kernel) createSRQ(c ioctl.Call) {
+	u := Input[uapi.Mlx5IbCreateSrq](c, uapi.UVERBS_ATTR_UHW_IN)
+	slots := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)) + 1)
+	size := max(powerOfTwo(16+16*int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE))), 32)
+	n := uint64(slots * size)
+	a := engine.SRQAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)],
+		LogSize: log2(uint32(slots)), LogStride: log2(uint32(size)), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
+		Limit: uint16(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
+	if Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_TYPE) == uapi.IB_UVERBS_SRQT_XRC {
+		a.XRC, a.UserIndex = true, u.Uidx
+		a.XRCD = k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)]
+		a.CQ = k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)].Number
+	}
+	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	q, err := k.adapter.HCA.CreateSRQ(a)
+	if err != nil {
+		k.unshare(spans)
+		k.check(err)
+		return
+	}
+	k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
+	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
+	receives := uint32(slots - 1)
+	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &receives)
+	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateSrqResp{Srqn: q.Number})
+}
+
+func (k *Kernel) destroySRQ(h uint32) error {
+	s := k.SRQs[h]
+	delete(k.SRQs, h)
+	k.unshare(s.spans)
+	return k.adapter.HCA.DestroySRQ(s.Number)
+}
