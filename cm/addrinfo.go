@@ -179,7 +179,7 @@ func CreateEP(ctx context.Context, ai *AddrInfo, pd *uverbs.PD, cfg *uverbs.QPCo
 	if a.Flags&Passive != 0 {
 		err = s.Bind(a.Src)
 		if cfg != nil {
-			s.request = requestConfig{wanted: true, pd: pd, qp: *cfg}
+			s.request = requestConfig{createQP: true, pd: pd, qp: *cfg}
 		}
 	} else {
 		err = s.prepare(ctx, &a, pd, cfg)

@@ -70,9 +70,9 @@ func TestOwnQPs(t *testing.T) {
 	if check(t, err); attr.DestQPN != foreign.QPN || mask&uverbs.MaskDestQPN == 0 || mask&^knownMask != 0 {
 		t.Errorf("%+v, %v", attr, mask)
 	}
-	answer := *foreign
-	answer.QPN = 0x99
-	check(t, p.Accept(&answer))
+	reply := *foreign
+	reply.QPN = 0x99
+	check(t, p.Accept(&reply))
 	if e := k.next(EventConnectResponse, a); e.Conn.QPN != 0x99 {
 		t.Errorf("%+v", e)
 	}
@@ -81,7 +81,7 @@ func TestOwnQPs(t *testing.T) {
 	is(t, "again", p.Notify(uverbs.EventCommEst), unix.EISCONN)
 	is(t, "twice", errors.Join(a.Establish(), a.Establish()), uverbs.ErrInvalid)
 	k.next(EventEstablished, p)
-	if s := r.State(a.kernel); s != "established" {
+	if s := r.State(a.kernelID); s != "established" {
 		t.Error(s)
 	}
 }
@@ -119,8 +119,8 @@ func TestRejections(t *testing.T) {
 	a := k.resolved(PSTCP, l.LocalAddr())
 	r.Hold(uint32(EventConnectRequest))
 	check(t, a.Connect(foreign))
-	r.Expire(a.kernel)
-	is(t, "no answer", k.next(EventUnreachable, a).Err(), ErrUnreachable, ErrTimeout)
+	r.Expire(a.kernelID)
+	is(t, "no reply", k.next(EventUnreachable, a).Err(), ErrUnreachable, ErrTimeout)
 	r.Release()
 	check(t, good(k.Next(limit(t)))(t).ID.Close()) // the request that arrived after the timeout
 	k.quiet(l)
@@ -196,7 +196,7 @@ func TestMigrateHeld(t *testing.T) {
 			i := from.id(PSTCP)
 			r.Hold(uint32(EventAddrResolved))
 			check(t, i.ResolveAddr(netip.AddrPort{}, at(here, 7), 0))
-			r.Post(i.kernel, uint32(EventAddrChange), 0) // waits in the kernel
+			r.Post(i.kernelID, uint32(EventAddrChange), 0) // waits in the kernel
 			check(t, move(i, from, to))
 			r.Release()
 			if e := good(to.Next(limit(t)))(t); e.Type == EventAddrChange {

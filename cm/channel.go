@@ -21,9 +21,9 @@ type EventChannel struct {
 
 	// Only the holder of lead uses these: the Done channel of the ctx that interrupts
 	// the reader, the function that undoes this, and a record to read into.
-	watched <-chan struct{}
-	unwatch func()
-	spare   *record
+	watchedDone <-chan struct{}
+	stopWatch   func()
+	spare       *record
 }
 
 // NewEventChannel opens an event channel: rdma_create_event_channel(3). It returns
@@ -35,10 +35,10 @@ func NewEventChannel() (*EventChannel, error) {
 		return nil, explainOpen(err)
 	}
 	ch := &EventChannel{
-		node:    node{file: file},
-		lead:    make(chan struct{}, 1),
-		done:    make(chan struct{}),
-		unwatch: func() {},
+		node:      node{file: file},
+		lead:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		stopWatch: func() {},
 	}
 	ch.lead <- struct{}{}
 	return ch, nil
@@ -116,7 +116,7 @@ func (ch *EventChannel) Close() error {
 	<-ch.lead // a reader has returned
 	ch.rejects.wait()
 	err := ch.file.Close()
-	ch.unwatch()
+	ch.stopWatch()
 	ch.lead <- struct{}{} // later readers find the channel closed
 	return wrap("close", "event channel", err, "")
 }
@@ -126,7 +126,7 @@ func (ch *EventChannel) Close() error {
 func (ch *EventChannel) markClosed() (done bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if !ch.closed && ch.ids > 0 {
+	if !ch.closed && ch.idCount > 0 {
 		return false, &Error{Op: "close", Object: "event channel", Kind: uverbs.ErrBusy, Errno: unix.EBUSY,
 			Detail: "ids still use it: close or migrate them first"}
 	}

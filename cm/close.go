@@ -28,7 +28,7 @@ func (id *ID) Close() error {
 	for m := range id.groups {
 		unregister(m.uid)
 	}
-	_, err := id.node.file.DestroyID(id.kernel)
+	_, err := id.node.file.DestroyID(id.kernelID)
 	err = id.wrap("close", name, err, "")
 	id.ticket.Done()
 	id.node.release()
@@ -59,5 +59,5 @@ func (s *SyncID) closeSync() error {
 	for _, r := range s.removeAll() {
 		r.reject()
 	}
-	return s.pump.leave(s)
+	return s.pump.remove(s)
 }

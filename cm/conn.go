@@ -115,19 +115,19 @@ func orDefault(n, d int) int {
 // of rdma_verbs.h do. They may be called concurrently. Everything else that rdma_cm
 // offers is reached through [Conn.ID].
 type Conn struct {
-	id      *SyncID
-	private []byte
+	id       *SyncID
+	peerData []byte
 
-	mu    sync.Mutex
-	data  []byte // from SetPrivateData
-	owned []io.Closer
+	mu        sync.Mutex
+	localData []byte // from SetPrivateData
+	closers   []io.Closer
 	// closing is set while a call closes the objects in owned.
 	closing bool
 }
 
 // setUp creates the QP and calls Prepare and Setup. It reports whether the error is
 // that of one of those two.
-func (c *Conn) setUp(o *Options) (own bool, err error) {
+func (c *Conn) setUp(o *Options) (fromCaller bool, err error) {
 	c.id.setup.Store(&setupMRs{})
 	pd, err := c.choosePD(o)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Conn) setUp(o *Options) (own bool, err error) {
 	}
 	cfg := o.qp(uverbs.RC)
 	if o.Prepare != nil {
-		if err := step("prepare", o.Prepare(c, &cfg)); err != nil {
+		if err := withStep("prepare", o.Prepare(c, &cfg)); err != nil {
 			return true, err
 		}
 	}
@@ -145,7 +145,7 @@ func (c *Conn) setUp(o *Options) (own bool, err error) {
 	if o.Setup == nil {
 		return false, nil
 	}
-	err = step("set up", o.Setup(c))
+	err = withStep("set up", o.Setup(c))
 	return err != nil, err
 }
 
@@ -196,17 +196,17 @@ func (c *Conn) param(o *Options) *ConnParam {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.data != nil {
-		p.PrivateData = c.data
+	if c.localData != nil {
+		p.PrivateData = c.localData
 	}
 	return &p
 }
 
 // finishSetup ends the setup of a connection that is established. From then on, the
 // caller closes its MRs.
-func (c *Conn) finishSetup(private []byte) *Conn {
+func (c *Conn) finishSetup(peerData []byte) *Conn {
 	c.id.setup.Store(nil)
-	c.private = private
+	c.peerData = peerData
 	return c
 }
 
@@ -226,7 +226,7 @@ func (c *Conn) abandon() error {
 func (c *Conn) SetPrivateData(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.data = append([]byte{}, b...)
+	c.localData = append([]byte{}, b...)
 }
 
 // Own passes objects, such as completion queues, to the connection. Close closes them
@@ -235,7 +235,7 @@ func (c *Conn) SetPrivateData(b []byte) {
 func (c *Conn) Own(objects ...io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owned = append(c.owned, objects...)
+	c.closers = append(c.closers, objects...)
 }
 
 // closeOwned closes the objects passed to Own. It stops at the first that cannot be
@@ -248,11 +248,11 @@ func (c *Conn) closeOwned() error {
 	}
 	c.closing = true
 	defer func() { c.closing = false }()
-	for n := len(c.owned); n > 0; n = len(c.owned) {
-		if err := c.closeUnlocked(c.owned[n-1]); err != nil {
+	for n := len(c.closers); n > 0; n = len(c.closers) {
+		if err := c.closeUnlocked(c.closers[n-1]); err != nil {
 			return err
 		}
-		c.owned = slices.Delete(c.owned, n-1, n) // Close may have added others behind it
+		c.closers = slices.Delete(c.closers, n-1, n) // Close may have added others behind it
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (c *Conn) closeUnlocked(object io.Closer) error {
 
 // PrivateData returns the private data of the peer's request or acceptance, padded
 // with zeros to the size of the message's field.
-func (c *Conn) PrivateData() []byte { return c.private }
+func (c *Conn) PrivateData() []byte { return c.peerData }
 
 // Shutdown ends the connection, waits until the peer has confirmed it, and closes the
 // connection. Requests that are still in the queues are flushed, so wait for the

@@ -26,7 +26,7 @@ func (id *ID) Connect(p *ConnParam) error {
 	id.responderResources = requestDepth(p.ResponderResources, MaxRespRes, id.dev.attr.MaxQPRdAtom)
 	id.initiatorDepth = requestDepth(p.InitiatorDepth, MaxInitDepth, id.dev.attr.MaxQPInitRdAtom)
 	req := &uapi.RdmaUcmConnect{
-		Id:  id.kernel,
+		Id:  id.kernelID,
 		Ece: uapi.RdmaUcmEce{VendorId: id.ece.local.VendorID, AttrMod: id.ece.local.Options},
 	}
 	id.encodeParam(&req.ConnParam, p)
@@ -58,7 +58,7 @@ func (id *ID) Accept(p *ConnParam) error {
 			return err
 		}
 	}
-	req := &uapi.RdmaUcmAccept{Uid: id.uid, Id: id.kernel}
+	req := &uapi.RdmaUcmAccept{Uid: id.uid, Id: id.kernelID}
 	if id.remoteECE.VendorID != 0 {
 		req.Ece = uapi.RdmaUcmEce{VendorId: id.remoteECE.VendorID, AttrMod: id.ece.local.Options}
 	}
@@ -73,7 +73,7 @@ func (id *ID) Accept(p *ConnParam) error {
 
 func (id *ID) acceptError(err error, p *ConnParam) error {
 	err = id.explainConnect("accept", err, p, acceptLimits)
-	if id.requested {
+	if id.fromRequest {
 		return id.withdrawnError("accept", err)
 	}
 	return err
@@ -83,13 +83,13 @@ func (id *ID) acceptError(err error, p *ConnParam) error {
 // defaults. The caller holds id.mu.
 func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 	datagrams := id.qpType == uverbs.UD
-	tells := !datagrams || op == "accept" // a QP number is sent
+	sendsQPN := !datagrams || op == "accept"
 	switch {
 	case id.isClosed():
 		return closed(op, id.describe())
 	case id.dev == nil:
 		return invalid(op, id.describe(), "the id is not bound to a device: resolve the peer's address first")
-	case *p == nil && id.qp.Load() == nil && tells:
+	case *p == nil && id.qp.Load() == nil && sendsQPN:
 		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL,
 			Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
 	}
@@ -222,7 +222,7 @@ func (id *ID) reject(data []byte, reason uint8) error {
 	if len(data) > 0xff {
 		return id.tooMuchData(op, len(data), limit)
 	}
-	err := id.node.file.Reject(id.kernel, reason, data)
+	err := id.node.file.Reject(id.kernelID, reason, data)
 	if errors.Is(err, unix.EINVAL) && len(data) > limit {
 		return id.tooMuchData(op, len(data), limit)
 	}
@@ -259,7 +259,7 @@ func (id *ID) Disconnect() error {
 	if begun {
 		id.stopTraffic()
 	}
-	return id.wrap(op, id.describe(), id.node.file.Disconnect(id.kernel), "the id is not connected")
+	return id.wrap(op, id.describe(), id.node.file.Disconnect(id.kernelID), "the id is not connected")
 }
 
 // Establish completes a connection of an id without a QP, after EventConnectResponse:
@@ -271,7 +271,7 @@ func (id *ID) Establish() error {
 		return invalid("establish", id.name(), "the id has a QP: the library has done it")
 	}
 	return id.command("establish", explainEINVAL("there is no reply of a peer to confirm"), func() error {
-		err := id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel})
+		err := id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernelID})
 		if err == nil {
 			id.life.enter(phaseEstablished)
 		}
@@ -285,5 +285,5 @@ func (id *ID) Establish() error {
 // apply to the id, [uverbs.ErrClosed] after Close, or what the kernel says.
 func (id *ID) Notify(t uverbs.EventType) error {
 	return id.command("notify", explainEINVAL("the event does not apply to a connection, or the id has none"),
-		func() error { return id.node.file.Notify(id.kernel, uint32(t)) })
+		func() error { return id.node.file.Notify(id.kernelID, uint32(t)) })
 }

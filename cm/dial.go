@@ -47,11 +47,11 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	}
 	infos, err := dialAddrs(ctx, host, port, o)
 	if err != nil {
-		return nil, failed("dial", addr, err)
+		return nil, operationError("dial", addr, err)
 	}
 	c, err := dialEach(ctx, infos, o)
 	if err != nil {
-		return nil, failed("dial", addr, err)
+		return nil, operationError("dial", addr, err)
 	}
 	return c, nil
 }
@@ -191,22 +191,22 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 	c := &Conn{id: s}
 	defer func() {
 		if err != nil {
-			err = both(err, c.abandon())
+			err = joinErrors(err, c.abandon())
 		}
 	}()
 	if err := o.prepareID(s); err != nil {
 		return nil, err
 	}
-	if err := step("resolve address", s.ResolveAddr(ctx, ai.Src, ai.Dst, o.ResolveTimeout)); err != nil {
+	if err := withStep("resolve address", s.ResolveAddr(ctx, ai.Src, ai.Dst, o.ResolveTimeout)); err != nil {
 		return nil, err
 	}
-	if err := step("resolve route", s.ResolveRoute(ctx, o.ResolveTimeout)); err != nil {
+	if err := withStep("resolve route", s.ResolveRoute(ctx, o.ResolveTimeout)); err != nil {
 		return nil, err
 	}
 	if _, err := c.setUp(o); err != nil {
 		return nil, err
 	}
-	if err := step("connect", s.Connect(ctx, c.param(o))); err != nil {
+	if err := withStep("connect", s.Connect(ctx, c.param(o))); err != nil {
 		return nil, err
 	}
 	return c.finishSetup(s.Event().PrivateData), nil

@@ -126,7 +126,7 @@ func TestDialError(t *testing.T) {
 		}
 	}
 	_, err := dialEach(limit(t), []AddrInfo{{PortSpace: PSTCP, Dst: at(here, 5)}}, &Options{})
-	err = failed("dial", "a.name:5", err)
+	err = operationError("dial", "a.name:5", err)
 	const want = "cm: dial a.name:5: connect 192.0.2.1:5: rejected: no program listens on that port (ECONNREFUSED)"
 	if err.Error() != want {
 		t.Errorf("the address of a name: %v", err)

@@ -72,9 +72,9 @@ func (id *ID) setECE() error {
 	return nil
 }
 
-// grantedECE queries which options the device has granted. Accept sends them to the
+// queryGrantedECE queries which options the device has granted. Accept sends them to the
 // peer. The caller holds id.mu.
-func (id *ID) grantedECE() error {
+func (id *ID) queryGrantedECE() error {
 	qp := id.qp.Load()
 	if qp == nil || id.ece.qp.VendorID == 0 || id.ece.local.VendorID != id.ece.qp.VendorID {
 		return nil

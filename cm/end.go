@@ -22,7 +22,7 @@ func (e *flushedError) Unwrap() []error { return []error{e.end, e.flush} }
 // why the connection has ended.
 func (id *ID) completionError(status uverbs.WCStatus, err error) error {
 	if end := id.life.err(); end != nil && status == uverbs.WCWRFlushErr {
-		return &flushedError{end: during(opWait, end), flush: err}
+		return &flushedError{end: withOp(opWait, end), flush: err}
 	}
 	return err
 }
@@ -33,7 +33,7 @@ func (id *ID) stopSends() { id.sendQP.Store(nil) }
 
 // endCQWaits makes SendComp and RecvComp return why the connection has ended once
 // their queues are empty.
-func (id *ID) endCQWaits() { id.setCQWaits(during(opWait, id.life.err())) }
+func (id *ID) endCQWaits() { id.setCQWaits(withOp(opWait, id.life.err())) }
 
 // setCQWaits makes SendComp and RecvComp return err once their queues are empty, or wait
 // again if err is nil.
@@ -85,17 +85,17 @@ func (id *ID) drain(qp *uverbs.QP) {
 // QP is in state ERR. The caller holds id.mu.
 func (id *ID) stopTraffic() {
 	id.stopSends()
-	if qp := id.qp.Load(); qp != nil && !id.single {
+	if qp := id.qp.Load(); qp != nil && !id.singleGoroutine {
 		go id.drain(qp) // drain may wait for an open SendBatch
 	} else {
 		id.endCQWaits()
 	}
 }
 
-// terminate handles the end of an id whose events are read from a channel. It does
+// terminateAsync handles the end of an id whose events are read from a channel. It does
 // not flush the posted requests: the caller may, or else Disconnect or Close of the
 // program does. The caller holds id.mu.
-func (id *ID) terminate(e *Event) {
+func (id *ID) terminateAsync(e *Event) {
 	why := e.Err()
 	if e.Type != EventDeviceRemoval && e.Type != EventDisconnected {
 		// The peer went away before it was notified that the connection is
@@ -105,7 +105,7 @@ func (id *ID) terminate(e *Event) {
 	id.life.end(phaseEnded, why)
 	id.stopSends()
 	qp := id.qp.Load()
-	if e.Type == EventDeviceRemoval || qp == nil || id.single {
+	if e.Type == EventDeviceRemoval || qp == nil || id.singleGoroutine {
 		id.endCQWaits()
 		return
 	}
@@ -161,14 +161,14 @@ func (id *ID) flush(t EventType, qp *uverbs.QP) bool {
 func (id *ID) replyDisconnect(t EventType) *uverbs.QP {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.isClosed() || id.single {
+	if id.isClosed() || id.singleGoroutine {
 		return nil
 	}
 	if t == EventDisconnected {
 		// The kernel also accepts the reply from the side that ended the connection.
 		// EINVAL means that the kernel has already released the connection or, on
 		// iWARP, which needs no reply, that it does not know the QP.
-		if err := id.node.file.Disconnect(id.kernel); err != nil && !errors.Is(err, unix.EINVAL) {
+		if err := id.node.file.Disconnect(id.kernelID); err != nil && !errors.Is(err, unix.EINVAL) {
 			id.life.addCause(id.wrap("disconnect", id.describe(), err, ""))
 		}
 	}

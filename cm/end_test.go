@@ -13,7 +13,7 @@ import (
 
 // late rejects an established connection, as a peer does that was closed before it was notified.
 func (r *rig) late(i *ID) {
-	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernel, Event: rdmacm.EventRejected,
+	r.Inject(i.kernelID, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernelID, Event: rdmacm.EventRejected,
 		Status: uint32(RejectTimeout)})
 }
 
@@ -99,7 +99,7 @@ func TestCredentialsChangeUnderWait(t *testing.T) {
 	wait := make(chan error, 1)
 	go func() { wait <- second(l.GetRequest(limit(t))) }()
 	r.Set(func() { r.Stale = true })
-	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	r.Post(l.kernelID, uint32(EventAddrChange), 0)
 	err := <-wait
 	if is(t, "GetRequest", err, ErrCredentials, unix.EACCES); errors.Is(err, uverbs.ErrDeviceGone) {
 		t.Errorf("the device is not gone: %v", err)
@@ -113,7 +113,7 @@ func TestPumpBreaksForNoReason(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
 	r.Set(func() { r.Refuse["GET_EVENT"] = unix.ENOMEM })
-	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	r.Post(l.kernelID, uint32(EventAddrChange), 0)
 	ends(t, l, uverbs.ErrDeviceGone)
 	r.Set(func() { clear(r.Refuse) })
 }
@@ -126,7 +126,7 @@ func TestDisconnectUnheard(t *testing.T) {
 	}{
 		"the node breaks": {func(_ testing.TB, r *rig, s *SyncID) {
 			r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
-			r.Post(s.kernel, uint32(EventAddrChange), 0)
+			r.Post(s.kernelID, uint32(EventAddrChange), 0)
 		}, uverbs.ErrDeviceGone},
 		"the device goes": {func(_ testing.TB, r *rig, _ *SyncID) { r.RemoveDevice() }, uverbs.ErrDeviceGone},
 		"closed":          {func(t testing.TB, _ *rig, s *SyncID) { check(t, s.Close()) }, uverbs.ErrClosed},
@@ -141,7 +141,7 @@ func TestDisconnectUnheard(t *testing.T) {
 			r.Hold(uint32(EventDisconnected)) // the peer is not notified
 			done := make(chan error, 1)
 			go func() { done <- a.Disconnect(limit(t)) }()
-			until(t, "it is under way", func() bool { return r.State(a.kernel) == "disconnecting" })
+			until(t, "it is under way", func() bool { return r.State(a.kernelID) == "disconnecting" })
 			tc.end(t, r, a)
 			is(t, "Disconnect", <-done, tc.want)
 			r.Set(func() { clear(r.Refuse) })

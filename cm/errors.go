@@ -173,9 +173,9 @@ func wrap(op, object string, err error, detail string) error {
 	return e
 }
 
-// failed returns the error of an operation that consists of several steps. Its cause
+// operationError returns the error of an operation that consists of several steps. Its cause
 // is err. Its other fields are copied from err.
-func failed(op, object string, err error) error {
+func operationError(op, object string, err error) error {
 	e := &Error{Op: op, Object: object, Err: withoutObject(err, object)}
 	var own *Error
 	var verbs *uverbs.Error
@@ -205,8 +205,8 @@ const (
 	opWait = "wait on"
 )
 
-// during returns the error of an operation that fails because of why the id has ended.
-func during(op string, why error) error {
+// withOp returns the error of an operation that fails because of why the id has ended.
+func withOp(op string, why error) error {
 	own, ok := why.(*Error)
 	if !ok {
 		return why
@@ -216,17 +216,17 @@ func during(op string, why error) error {
 	return &e
 }
 
-// both joins two errors. The second may be nil.
-func both(err, second error) error {
+// joinErrors joins two errors. The second may be nil.
+func joinErrors(err, second error) error {
 	if second == nil {
 		return err
 	}
 	return errors.Join(err, second)
 }
 
-// step adds the name of the failed step to err, unless err has a name. The error of a
+// withStep adds the name of the failed step to err, unless err has a name. The error of a
 // context has none.
-func step(op string, err error) error {
+func withStep(op string, err error) error {
 	var own *Error
 	var verbs *uverbs.Error
 	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) {

@@ -35,18 +35,18 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 		conn *cm.Conn
 		err  error
 	}
-	answer := make(chan accepted, 1)
+	results := make(chan accepted, 1)
 	go func() {
 		conn, err := l.Accept(ctx)
-		answer <- accepted{conn, err}
+		results <- accepted{conn, err}
 	}()
 	client, err := cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: exampleQP})
 	if err != nil {
 		cancel()
-		return errors.Join(err, (<-answer).err)
+		return errors.Join(err, (<-results).err)
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	server := <-answer
+	server := <-results
 	if server.err != nil {
 		return server.err
 	}

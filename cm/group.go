@@ -42,8 +42,8 @@ func JoinMulticast(ctx context.Context, group string, o *Options) (*Group, error
 		return nil, err
 	}
 	g := &Group{id: s}
-	if err := g.join(ctx, ip, o); err != nil {
-		return nil, both(failed("join", group, err), g.Close())
+	if err := g.joinGroup(ctx, ip, o); err != nil {
+		return nil, joinErrors(operationError("join", group, err), g.Close())
 	}
 	return g, nil
 }
@@ -61,15 +61,15 @@ func groupAddr(group string) (netip.Addr, error) {
 	return netip.Addr{}, invalid("join", group, detail)
 }
 
-func (g *Group) join(ctx context.Context, ip netip.Addr, o *Options) error {
+func (g *Group) joinGroup(ctx context.Context, ip netip.Addr, o *Options) error {
 	if err := g.id.ResolveAddr(ctx, o.LocalAddr, netip.AddrPortFrom(ip, 0), o.ResolveTimeout); err != nil {
-		return step("resolve address", explainResolve(err, o))
+		return withStep("resolve address", explainResolve(err, o))
 	}
 	if err := g.id.CreateQP(o.PD, o.qp(uverbs.UD)); err != nil {
 		return err
 	}
 	if _, err := g.id.JoinMulticast(ctx, ip, JoinFull); err != nil {
-		return step("join", err)
+		return withStep("join", err)
 	}
 	to := g.id.Event().UD
 	g.qpn, g.qkey = to.QPN, to.QKey

@@ -29,7 +29,7 @@ func TestMembership(t *testing.T) {
 	if k.next(EventMulticastJoin, i); attached() != 1 {
 		t.Errorf("%d attached: one only sends", attached())
 	}
-	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
+	r.FailMulticast(m.kernelID, m.uid, -int32(unix.ENETUNREACH))
 	e = k.next(EventMulticastError, i)
 	if is(t, "the error", e.Err(), ErrUnreachable, unix.ENETUNREACH); e.Membership != m {
 		t.Errorf("%+v", e)

@@ -17,23 +17,23 @@ const (
 // handshakes are the handshakes of a listener that run in the background. Each has a
 // goroutine, which ends when Accept has received its connection or its error.
 type handshakes struct {
-	id *SyncID // of the listener
-	o  Options
+	id      *SyncID // of the listener
+	options Options
 
-	accepted chan accepted
-	done     chan struct{} // closed when the listener has ended
-	running  sync.WaitGroup
-	adopting sync.WaitGroup // those whose request has no SyncID yet
+	results   chan handshakeResult
+	done      chan struct{} // closed when the listener has ended
+	running   sync.WaitGroup
+	withoutID sync.WaitGroup // those whose request has no SyncID yet
 
 	mu       sync.Mutex
-	all      []*handshake
+	active   []*handshake
 	cause    error         // why no more handshakes can begin
 	slotFree chan struct{} // closed when a handshake ends
 	canceled int           // how many were canceled to free a slot and have not ended yet
 }
 
-// accepted is what Accept returns.
-type accepted struct {
+// handshakeResult is what Accept returns.
+type handshakeResult struct {
 	conn *Conn
 	err  error
 }
@@ -54,7 +54,7 @@ type wakeups struct {
 }
 
 func newHandshakes() handshakes {
-	return handshakes{accepted: make(chan accepted), done: make(chan struct{}), slotFree: make(chan struct{})}
+	return handshakes{results: make(chan handshakeResult), done: make(chan struct{}), slotFree: make(chan struct{})}
 }
 
 // startHandshakes starts a handshake for each waiting request, up to the limit. It
@@ -72,7 +72,7 @@ func (hs *handshakes) startHandshakes() (wakeups, error) {
 		switch {
 		case n == 0:
 			return next, nil
-		case len(hs.all) >= hs.limit():
+		case len(hs.active) >= hs.limit():
 			next.timer = hs.cancelOldest(n)
 			return next, nil
 		}
@@ -84,8 +84,8 @@ func (hs *handshakes) startHandshakes() (wakeups, error) {
 }
 
 func (hs *handshakes) limit() int {
-	if hs.o.MaxHandshakes > 0 {
-		return hs.o.MaxHandshakes
+	if hs.options.MaxHandshakes > 0 {
+		return hs.options.MaxHandshakes
 	}
 	return maxHandshakes
 }
@@ -114,7 +114,7 @@ func (hs *handshakes) cancelOldest(n int) <-chan time.Time {
 // canceled, or nil. It need not be the first that started, which may have been slow in
 // Setup. The caller holds hs.mu.
 func (hs *handshakes) longestWaiting() (longest *handshake) {
-	for _, h := range hs.all {
+	for _, h := range hs.active {
 		if h.canceled || h.waitingSince.IsZero() {
 			continue
 		}
@@ -129,20 +129,20 @@ func (hs *handshakes) longestWaiting() (longest *handshake) {
 func (hs *handshakes) startHandshake(r *record) {
 	h := &handshake{}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
-	hs.all = append(hs.all, h)
-	hs.adopting.Add(1)
-	hs.running.Go(func() { hs.handshake(h, r) })
+	hs.active = append(hs.active, h)
+	hs.withoutID.Add(1)
+	hs.running.Go(func() { hs.run(h, r) })
 }
 
-// handshake accepts a request and passes the connection to Accept.
-func (hs *handshakes) handshake(h *handshake, r *record) {
+// run accepts a request and passes the connection to Accept.
+func (hs *handshakes) run(h *handshake, r *record) {
 	defer hs.finish(h)
 	conn, peer, err := hs.acceptRequest(h, r)
 	if peer {
 		return
 	}
 	select {
-	case hs.accepted <- accepted{conn, err}:
+	case hs.results <- handshakeResult{conn, err}:
 	case <-hs.done:
 		if conn != nil {
 			_ = conn.abandon() // no caller is left to return it to
@@ -154,16 +154,16 @@ func (hs *handshakes) handshake(h *handshake, r *record) {
 // whether the error is of the peer only.
 func (hs *handshakes) acceptRequest(h *handshake, r *record) (_ *Conn, peer bool, _ error) {
 	s, err := hs.id.child(r)
-	hs.adopting.Done()
+	hs.withoutID.Done()
 	if err != nil {
 		return nil, isPeerError(err), err
 	}
-	timeout := hs.o.HandshakeTimeout
+	timeout := hs.options.HandshakeTimeout
 	if timeout <= 0 {
 		timeout = handshakeTimeout
 	}
 	defer hs.setWaiting(h, time.Time{})
-	return (&Request{id: s, o: &hs.o}).accept(&hs.o, func() (context.Context, context.CancelFunc) {
+	return (&Request{id: s, options: &hs.options}).accept(&hs.options, func() (context.Context, context.CancelFunc) {
 		hs.setWaiting(h, time.Now())
 		return context.WithTimeoutCause(h.ctx, timeout, errSlowPeer)
 	})
@@ -181,9 +181,9 @@ func (hs *handshakes) finish(h *handshake) {
 	h.cancel(nil)
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for k := range hs.all {
-		if hs.all[k] == h {
-			hs.all = append(hs.all[:k], hs.all[k+1:]...)
+	for k := range hs.active {
+		if hs.active[k] == h {
+			hs.active = append(hs.active[:k], hs.active[k+1:]...)
 			break
 		}
 	}
@@ -207,7 +207,7 @@ func (hs *handshakes) stop() {
 func (hs *handshakes) endHandshakes(why error) {
 	hs.cause = why
 	close(hs.done)
-	for _, h := range hs.all {
+	for _, h := range hs.active {
 		h.cancel(why)
 	}
 }

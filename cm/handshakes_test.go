@@ -30,7 +30,7 @@ func underWay(t testing.TB, l *Listener, n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		waiting := 0
-		for _, h := range l.all {
+		for _, h := range l.active {
 			if !h.waitingSince.IsZero() {
 				waiting++
 			}
@@ -100,7 +100,7 @@ func TestHandshakesGiveUp(t *testing.T) {
 	}
 	states := map[string]int{}
 	for _, a := range all {
-		states[r.State(a.kernel)]++
+		states[r.State(a.kernelID)]++
 	}
 	if states["over"] != 1 || states["answered"] != 3 {
 		t.Errorf("%v, want one that is refused", states)
@@ -132,7 +132,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(limit(t))
 	got := make(chan error, 1)
 	go func() { got <- second(l.Accept(ctx)) }()
-	until(t, "the peer is refused", func() bool { return r.State(a.kernel) == "over" })
+	until(t, "the peer is refused", func() bool { return r.State(a.kernelID) == "over" })
 	underWay(t, l, 0)
 	cancel()
 	is(t, "Accept, which does not hear of it", <-got, context.Canceled)
@@ -217,7 +217,7 @@ func TestListenerCloseEndsHandshakes(t *testing.T) {
 	for _, c := range conns {
 		is(t, "a connection of the listener", c.Err(), uverbs.ErrClosed)
 	}
-	until(t, "the peers are refused", func() bool { return r.State(a.kernel) == "over" })
+	until(t, "the peers are refused", func() bool { return r.State(a.kernelID) == "over" })
 	<-b.Disconnected()
 }
 
@@ -291,10 +291,10 @@ func TestCancelOldest(t *testing.T) {
 		h := &handshake{waitingSince: since}
 		h.ctx, h.cancel = context.WithCancelCause(context.Background())
 		defer h.cancel(nil)
-		l.all = append(l.all, h)
+		l.active = append(l.active, h)
 	}
 	canceled := func() (all []bool) {
-		for _, h := range l.all {
+		for _, h := range l.active {
 			all = append(all, h.canceled)
 		}
 		return all
@@ -328,7 +328,7 @@ func TestFlood(t *testing.T) {
 				return
 			}
 			l.mu.Lock()
-			most = max(most, len(l.all))
+			most = max(most, len(l.active))
 			l.mu.Unlock()
 			if err := c.Close(); err != nil {
 				t.Error(err)

@@ -13,7 +13,7 @@ import (
 func (s *SyncID) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.endCause()
+	return s.eventErr()
 }
 
 // count returns the number of commands with this name.

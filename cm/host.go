@@ -144,21 +144,21 @@ func openInfo(key deviceKey, info uverbs.Device) (*device, error) {
 		return nil, errors.Join(err, ctx.Close())
 	}
 	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: info.NodeType == uverbs.NodeRNIC}
-	d.watch()
+	d.watchIdle()
 	return d, nil
 }
 
-// own returns the objects on the device that are not the program's.
-func (d *device) own() []uverbs.Object {
+// ownObjects returns the objects on the device that are not the program's.
+func (d *device) ownObjects() []uverbs.Object {
 	if d.xrcd == nil {
 		return []uverbs.Object{d.pd}
 	}
 	return []uverbs.Object{d.pd, d.xrcd}
 }
 
-// watch calls idle when the last of the program's objects is closed. It must be called
-// again when own changes.
-func (d *device) watch() { d.ctx.OnIdle(d.idle, d.own()...) }
+// watchIdle calls onIdle when the last of the program's objects is closed. It must be
+// called again when the result of ownObjects changes.
+func (d *device) watchIdle() { d.ctx.OnIdle(d.onIdle, d.ownObjects()...) }
 
 // release undoes acquire. It closes the device with its last user. If the program
 // still has objects on the device, the device is closed with the last of those.
@@ -169,8 +169,8 @@ func (d *device) release() error {
 	return d.closeUnused()
 }
 
-// idle is called when the last of the program's objects has been closed.
-func (d *device) idle() error {
+// onIdle is called when the last of the program's objects has been closed.
+func (d *device) onIdle() error {
 	host.Lock()
 	defer host.Unlock()
 	return d.closeUnused()
@@ -181,7 +181,7 @@ func (d *device) closeUnused() error {
 	if d.refs > 0 || host.devices[d.key] != d {
 		return nil
 	}
-	err := d.ctx.CloseIdle(d.own()...)
+	err := d.ctx.CloseIdle(d.ownObjects()...)
 	if errors.Is(err, uverbs.ErrBusy) {
 		return nil
 	}

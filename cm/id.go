@@ -73,12 +73,12 @@ type ID struct {
 	// setup has the MRs that are created during the setup of a connection.
 	setup atomic.Pointer[setupMRs]
 
-	life      life
-	requested bool // created for a connection request
+	life        life
+	fromRequest bool // created for a connection request
 
-	mu     sync.Mutex // held during commands: the kernel reuses the numbers of destroyed ids
-	node   *node
-	kernel uint32 // the kernel's number of the id
+	mu       sync.Mutex // held during commands: the kernel reuses the numbers of destroyed ids
+	node     *node
+	kernelID uint32 // the kernel's number of the id
 
 	// These are written with mu and attrMu held (see setAttrs) and read with either.
 	attrMu   sync.Mutex
@@ -93,12 +93,12 @@ type ID struct {
 	// The vendor options that the peer has sent.
 	remoteECE ECE
 
-	xrcd    *uverbs.XRCD // the device's, while the id uses it
-	usesSRQ bool         // whether the QP has an SRQ
-	single  bool         // whether the QP is for a single goroutine
-	path    uverbs.PathConfig
-	groups  map[*Membership]struct{}
-	ah      *uverbs.AH // the address handle of a Group
+	xrcd            *uverbs.XRCD // the device's, while the id uses it
+	usesSRQ         bool         // whether the QP has an SRQ
+	singleGoroutine bool         // whether the QP is for a single goroutine
+	path            uverbs.PathConfig
+	groups          map[*Membership]struct{}
+	ah              *uverbs.AH // the address handle of a Group
 
 	responderResources uint8 // negotiated by Connect or Accept
 	initiatorDepth     uint8
@@ -129,7 +129,7 @@ func (id *ID) create(n *node) error {
 	id.node = n
 	id.uid = register(id)
 	var err error
-	if id.kernel, err = n.file.CreateID(id.uid, uint16(id.ps), uint8(id.qpType)); err != nil {
+	if id.kernelID, err = n.file.CreateID(id.uid, uint16(id.ps), uint8(id.qpType)); err != nil {
 		unregister(id.uid)
 		n.release()
 		return wrap("create id", id.ps.String(), err, "")

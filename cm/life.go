@@ -109,7 +109,7 @@ func (l *life) current() phase {
 	return l.phase
 }
 
-// endCause returns why no more events can arrive, or nil if they can.
+// endCause returns why the id has ended, or nil if it has not.
 func (l *life) endCause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ type Listener struct{ handshakes }
 func Listen(addr string, o *Options) (*Listener, error) {
 	l := &Listener{handshakes: newHandshakes()}
 	if o != nil {
-		l.o = *o
+		l.options = *o
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -71,12 +71,12 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 	if err := checkListenAddr(addr); err != nil {
 		return err
 	}
-	if l.o.ReuseAddr {
+	if l.options.ReuseAddr {
 		if err := l.id.SetReuseAddr(true); err != nil {
 			return err
 		}
 	}
-	if l.o.V6Only {
+	if l.options.V6Only {
 		if err := l.id.SetAFOnly(true); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 	if err := l.id.Bind(addr); err != nil {
 		return err
 	}
-	return l.id.Listen(l.o.Backlog)
+	return l.id.Listen(l.options.Backlog)
 }
 
 // Accept waits for a connection. It creates the QP that Options describe and calls
@@ -129,11 +129,11 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 		select {
-		case a := <-l.accepted:
+		case a := <-l.results:
 			if a.err != nil {
 				return nil, a.err
 			}
-			return a.conn.finishSetup(a.conn.private), nil
+			return a.conn.finishSetup(a.conn.peerData), nil
 		case <-next.requests:
 		case <-next.slotFree:
 		case <-next.timer:
@@ -152,7 +152,7 @@ func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Request{id: s, o: &l.o}, nil
+	return &Request{id: s, options: &l.options}, nil
 }
 
 // Addr returns the address that the listener listens on.
@@ -169,7 +169,7 @@ func (l *Listener) Close() error {
 	l.stop()
 	// The last SyncID to close also closes the descriptor: a request that was read is to
 	// have its own SyncID before.
-	l.adopting.Wait()
+	l.withoutID.Wait()
 	err := l.id.Close()
 	l.running.Wait()
 	return err

@@ -18,7 +18,7 @@ func TestGroupLost(t *testing.T) {
 	var m *Membership
 	for m = range g.id.groups {
 	}
-	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
+	r.FailMulticast(m.kernelID, m.uid, -int32(unix.ENETUNREACH))
 	is(t, "a receive", second(g.RecvComp(limit(t))), uverbs.WCWRFlushErr, ErrUnreachable)
 	is(t, "the next", second(g.RecvComp(limit(t))), ErrUnreachable)
 	is(t, "Err", g.Err(), ErrUnreachable)
@@ -57,7 +57,7 @@ func TestMembershipEnds(t *testing.T) {
 	}
 
 	m := good(s.ID.JoinMulticast(group, JoinFull))(t)
-	r.FailMulticast(m.kernel, m.uid, -int32(unix.ENETUNREACH))
+	r.FailMulticast(m.kernelID, m.uid, -int32(unix.ENETUNREACH))
 	queued(t, s, 3)
 	check(t, second(s.await(limit(t), "join", func(r *record) bool { return r.mc == m })))
 	ends(t, s, ErrUnreachable)

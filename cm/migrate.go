@@ -18,7 +18,7 @@ func (id *ID) Sync() (*SyncID, error) {
 		return nil, err
 	}
 	if err := id.migrate(&s.pump.node, s, nil); err != nil {
-		return nil, errors.Join(err, s.pump.leave(s))
+		return nil, errors.Join(err, s.pump.remove(s))
 	}
 	return s, nil
 }
@@ -51,7 +51,7 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 		return err
 	}
 	id.beginMove()
-	if _, err := to.file.MigrateID(id.kernel, id.node.file); err != nil {
+	if _, err := to.file.MigrateID(id.kernelID, id.node.file); err != nil {
 		id.endMove(nil, old, id.dest.channel)
 		to.release()
 		return id.wrap(op, id.describe(), err, "")
@@ -75,7 +75,7 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	if old == nil {
 		return nil
 	}
-	err := old.pump.leave(old)
+	err := old.pump.remove(old)
 	if id.life.err() == nil {
 		id.endCQWaits() // a failure of the pump no longer affects the id
 	}

@@ -27,8 +27,8 @@ type Membership struct {
 	name     string // of the group
 	flags    JoinFlags
 	uid      uint64
-	kernel   uint32 // the kernel's number
-	left     bool
+	kernelID uint32 // the kernel's number
+	hasLeft  bool
 	attached bool
 	joined   atomic.Bool // the pump reads it without the lock
 	gid      uverbs.GID
@@ -51,16 +51,16 @@ func (id *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Membership, err
 	if !group.IsMulticast() && !group.IsUnspecified() {
 		return nil, invalid("join", group.String(), "it is not a multicast address")
 	}
-	return id.join(&Membership{Group: group, id: id, name: group.String(), flags: flags}, b)
+	return id.joinGroup(&Membership{Group: group, id: id, name: group.String(), flags: flags}, b)
 }
 
 // JoinMulticastIB is JoinMulticast for a group given by its GID. The errors are those
 // of [ID.JoinMulticast].
 func (id *ID) JoinMulticastIB(group IBAddr, flags JoinFlags) (*Membership, error) {
-	return id.join(&Membership{id: id, name: group.GID.String(), flags: flags}, group.sockaddr())
+	return id.joinGroup(&Membership{id: id, name: group.GID.String(), flags: flags}, group.sockaddr())
 }
 
-func (id *ID) join(m *Membership, addr []byte) (*Membership, error) {
+func (id *ID) joinGroup(m *Membership, addr []byte) (*Membership, error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	const op = "join"
@@ -69,7 +69,7 @@ func (id *ID) join(m *Membership, addr []byte) (*Membership, error) {
 	}
 	m.uid = register(m)
 	var err error
-	m.kernel, err = id.node.file.JoinMulticast(id.kernel, m.uid, addr, uint16(m.flags))
+	m.kernelID, err = id.node.file.JoinMulticast(id.kernelID, m.uid, addr, uint16(m.flags))
 	if err != nil {
 		unregister(m.uid)
 		return nil, id.wrap(op, m.name, err, explainJoin(err))
@@ -135,18 +135,18 @@ func (m *Membership) Leave() error {
 	id := m.id
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.isClosed() || m.left {
+	if id.isClosed() || m.hasLeft {
 		return nil
 	}
 	if err := m.detach(); err != nil {
 		return err
 	}
 	joined := m.joined.Swap(false) // from now on, the end of the membership does not end the id
-	if _, err := id.node.file.LeaveMulticast(m.kernel); err != nil {
+	if _, err := id.node.file.LeaveMulticast(m.kernelID); err != nil {
 		m.joined.Store(joined)
 		return id.wrap("leave", m.name, err, "")
 	}
-	m.left = true
+	m.hasLeft = true
 	unregister(m.uid)
 	delete(id.groups, m)
 	return nil

@@ -75,14 +75,14 @@ func (ch *EventChannel) nextRecord(ctx context.Context) (r *record, waited bool,
 // watch makes the end of ctx interrupt the reader. It does nothing if the last call
 // had the same context.
 func (ch *EventChannel) watch(ctx context.Context) {
-	if ch.watched == ctx.Done() {
+	if ch.watchedDone == ctx.Done() {
 		return
 	}
-	ch.unwatch()
-	ch.watched, ch.unwatch = ctx.Done(), func() {}
-	if ch.watched != nil {
+	ch.stopWatch()
+	ch.watchedDone, ch.stopWatch = ctx.Done(), func() {}
+	if ch.watchedDone != nil {
 		stop := context.AfterFunc(ctx, ch.interrupt)
-		ch.unwatch = func() { stop() }
+		ch.stopWatch = func() { stop() }
 	}
 }
 
@@ -97,6 +97,6 @@ func (id *ID) WriteEvent(status int32, arg uint64) error {
 			return invalid(op, id.describe(),
 				"the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
 		}
-		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernel, uint32(EventUser), status, arg))
+		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernelID, uint32(EventUser), status, arg))
 	})
 }

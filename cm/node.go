@@ -18,9 +18,9 @@ type node struct {
 
 	rejects rejectQueue
 
-	mu     sync.Mutex
-	closed bool
-	ids    int
+	mu      sync.Mutex
+	closed  bool
+	idCount int
 }
 
 // openFile opens a descriptor. Hermetic tests replace it with a fake kernel.
@@ -54,12 +54,12 @@ func (n *node) addRef(op string) error {
 	if n.closed {
 		return closed(op, "event channel")
 	}
-	n.ids++
+	n.idCount++
 	return nil
 }
 
 func (n *node) release() {
 	n.mu.Lock()
-	n.ids--
+	n.idCount--
 	n.mu.Unlock()
 }

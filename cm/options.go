@@ -11,7 +11,7 @@ import (
 // SetTOS sets the type of service of the connection's packets: RDMA_OPTION_ID_TOS.
 // Call it before the address is resolved. It returns [uverbs.ErrClosed] after Close.
 func (id *ID) SetTOS(tos uint8) error {
-	return id.set("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
+	return id.setOption("set TOS of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
 // SetReuseAddr allows several ids to bind to the same address and port if all of them
@@ -20,14 +20,14 @@ func (id *ID) SetTOS(tos uint8) error {
 // fails with EADDRINUSE, and so does Listen while other ids are bound. SetReuseAddr
 // returns [uverbs.ErrInvalid] after Bind, and [uverbs.ErrClosed] after Close.
 func (id *ID) SetReuseAddr(on bool) error {
-	return id.set("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, flag(on))
+	return id.setOption("set address reuse of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_REUSEADDR, boolOption(on))
 }
 
 // SetAFOnly makes an id that is bound to the unspecified IPv6 address accept IPv6
 // only: RDMA_OPTION_ID_AFONLY. It returns [uverbs.ErrInvalid] if the id already
 // listens or resolves, and [uverbs.ErrClosed] after Close.
 func (id *ID) SetAFOnly(on bool) error {
-	return id.set("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, flag(on))
+	return id.setOption("set address family of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_AFONLY, boolOption(on))
 }
 
 // SetAckTimeout sets how long the QP waits for an acknowledgement, as 4.096 us *
@@ -38,7 +38,7 @@ func (id *ID) SetAckTimeout(timeout uint8) error {
 	if timeout > 31 {
 		return invalid("set ack timeout of", "id", "the timeout is "+strconv.Itoa(int(timeout))+": it has 5 bits, at most 31")
 	}
-	return id.set("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
+	return id.setOption("set ack timeout of", uapi.RDMA_OPTION_ID, uapi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{timeout})
 }
 
 // SetPaths sets the route of the id instead of ResolveRoute: RDMA_OPTION_IB_PATH.
@@ -51,16 +51,16 @@ func (id *ID) SetPaths(paths []PathRecord) error {
 	for _, p := range paths {
 		b = p.append(b)
 	}
-	return id.set("set paths of", uapi.RDMA_OPTION_IB, uapi.RDMA_OPTION_IB_PATH, b)
+	return id.setOption("set paths of", uapi.RDMA_OPTION_IB, uapi.RDMA_OPTION_IB_PATH, b)
 }
 
-func flag(on bool) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(b2u(on))) }
+func boolOption(on bool) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(b2u(on))) }
 
-func (id *ID) set(op string, level, name uint32, value []byte) error {
+func (id *ID) setOption(op string, level, name uint32, value []byte) error {
 	explain := explainEINVAL("the value is out of range, or the id is past the state for it:" +
 		" set it before Bind, ResolveAddr or Connect")
 	return id.command(op, explain, func() error {
-		return id.node.file.SetOption(id.kernel, level, name, value)
+		return id.node.file.SetOption(id.kernelID, level, name, value)
 	})
 }
 
@@ -147,7 +147,7 @@ func parsePath(b []byte) (PathRecord, bool) {
 func (id *ID) Paths() ([]PathRecord, error) {
 	var records []uapi.IbPathRecData
 	err := id.command("query paths of", explainEINVAL("the route is not resolved yet"), func() (err error) {
-		records, err = id.node.file.QueryPath(id.kernel)
+		records, err = id.node.file.QueryPath(id.kernelID)
 		return err
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func TestGoldenPeers(t *testing.T) {
 			return err
 		}
 	}
-	answer := func(ps PortSpace, to *ID, call func(*ID, int) error) func(int) error {
+	reply := func(ps PortSpace, to *ID, call func(*ID, int) error) func(int) error {
 		return func(n int) error {
 			active := k.resolved(ps, to.LocalAddr())
 			child := k.request(active, foreign)
@@ -59,8 +59,8 @@ func TestGoldenPeers(t *testing.T) {
 		}
 		return err
 	}
-	try("reject TCP", 148, answer(PSTCP, l, reject))
-	try("reject UDP", 136, answer(PSUDP, ul, reject))
+	try("reject TCP", 148, reply(PSTCP, l, reject))
+	try("reject UDP", 136, reply(PSUDP, ul, reject))
 	accepted := func(i *ID, n int) error {
 		err := i.Accept(data(n))
 		if n > 255 {
@@ -68,8 +68,8 @@ func TestGoldenPeers(t *testing.T) {
 		}
 		return err
 	}
-	try("accept TCP", 196, answer(PSTCP, l, accepted))
-	try("accept UDP", 136, answer(PSUDP, ul, accepted))
+	try("accept TCP", 196, reply(PSTCP, l, accepted))
+	try("accept UDP", 136, reply(PSUDP, ul, accepted))
 
 	i := k.resolved(PSTCP, l.LocalAddr())
 	for name, p := range map[string]ConnParam{"responder": {ResponderResources: 17}, "initiator": {InitiatorDepth: 17},

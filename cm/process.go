@@ -16,7 +16,7 @@ import (
 func (id *ID) process(r *record) *Event {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.isClosed() || r.mc != nil && r.mc.left {
+	if id.isClosed() || r.mc != nil && r.mc.hasLeft {
 		r.discard()
 		return nil
 	}
@@ -85,7 +85,7 @@ func (id *ID) react(e *Event) bool {
 			return false // the peer replies to our rejection
 		}
 		if id.connected() {
-			id.terminate(e)
+			id.terminateAsync(e)
 		}
 		// The receives in the QP are flushed.
 		if err := id.modifyQP(toErr, uverbs.MaskState); err != nil {
@@ -93,15 +93,15 @@ func (id *ID) react(e *Event) bool {
 		}
 	case EventUnreachable, EventConnectError:
 		if id.connected() {
-			id.terminate(e)
+			id.terminateAsync(e)
 		}
 	case EventDisconnected:
 		if id.life.current() == phaseFailed {
 			return false
 		}
-		id.terminate(e)
+		id.terminateAsync(e)
 	case EventDeviceRemoval:
-		id.terminate(e)
+		id.terminateAsync(e)
 	case eventInternal:
 		if EventType(e.Arg) != EventAddrinfoResolved {
 			return false
@@ -113,7 +113,7 @@ func (id *ID) react(e *Event) bool {
 
 // request creates the id of a connection request. The caller holds the listener's mu.
 func (id *ID) request(e *Event, r *record) {
-	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, requested: true, node: r.node, kernel: r.raw.Id,
+	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, fromRequest: true, node: r.node, kernelID: r.raw.Id,
 		responderResources: e.Conn.ResponderResources, initiatorDepth: e.Conn.InitiatorDepth, remoteECE: e.ECE}
 	if err := r.node.addRef("create id on"); err != nil {
 		r.discard()
@@ -122,7 +122,7 @@ func (id *ID) request(e *Event, r *record) {
 	}
 	if s := id.syncID(); s != nil {
 		child.dest.sync = newSync(child)
-		s.pump.join(child.dest.sync)
+		s.pump.addRequest(child.dest.sync)
 	} else {
 		child.dest.channel = id.dest.channel
 	}
@@ -153,7 +153,7 @@ func (id *ID) respond() error {
 		err = id.toRTS(MaxInitDepth)
 	}
 	if err == nil {
-		err = id.wrap("connect", id.describe(), id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernel}), "")
+		err = id.wrap("connect", id.describe(), id.node.file.Accept(&uapi.RdmaUcmAccept{Id: id.kernelID}), "")
 	}
 	if err != nil {
 		return errors.Join(id.withdrawnError("connect", err), id.modifyQP(toErr, uverbs.MaskState))

@@ -39,28 +39,28 @@ func joinPump(s *SyncID) error {
 		pumps.running = &pump{node: node{file: file}, done: make(chan struct{}), members: make(map[*SyncID]struct{})}
 		go pumps.running.run()
 	}
-	pumps.running.enter(s)
+	pumps.running.add(s)
 	return nil
 }
 
-// join adds the SyncID of a request to its listener's pump.
-func (p *pump) join(s *SyncID) {
+// addRequest adds the SyncID of a request to its listener's pump.
+func (p *pump) addRequest(s *SyncID) {
 	pumps.Lock()
 	defer pumps.Unlock()
-	p.enter(s)
+	p.add(s)
 	if p.err != nil {
 		s.stopEvents(p.err)
 	}
 }
 
-func (p *pump) enter(s *SyncID) {
+func (p *pump) add(s *SyncID) {
 	s.pump = p
 	p.members[s] = struct{}{}
 }
 
-// leave removes a SyncID, if it is a member, and ends the pump with its last member.
+// remove removes a SyncID, if it is a member, and ends the pump with its last member.
 // It must not be called from the pump's goroutine.
-func (p *pump) leave(s *SyncID) error {
+func (p *pump) remove(s *SyncID) error {
 	pumps.Lock()
 	_, member := p.members[s]
 	delete(p.members, s)

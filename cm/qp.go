@@ -57,7 +57,7 @@ func (id *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 			"the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
 	}
 	if cfg.Type == uverbs.XRCRecv {
-		return id.createTarget(cfg)
+		return id.createXRCRecvQP(cfg)
 	}
 	// A queue of an earlier QP may remain that could not be closed.
 	if err := id.destroyCQs(); err != nil {
@@ -73,10 +73,10 @@ func (id *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 	id.qp.Store(qp)
 	id.sendQP.Store(qp)
 	id.setAttrs(func() { id.pd = pd })
-	id.usesSRQ, id.single, id.path = cfg.SRQ != nil, cfg.SingleGoroutine, cfg.Path
+	id.usesSRQ, id.singleGoroutine, id.path = cfg.SRQ != nil, cfg.SingleGoroutine, cfg.Path
 	id.sendCQ.Store(cfg.SendCQ)
 	id.recvCQ.Store(cfg.RecvCQ)
-	err = id.fitCQs(qp.Cap())
+	err = id.resizeCQs(qp.Cap())
 	if err == nil {
 		err = id.offerECE(qp)
 	}
@@ -132,8 +132,8 @@ func (id *ID) createCQs(pd *uverbs.PD, cfg *uverbs.QPConfig) (err error) {
 	return nil
 }
 
-// fitCQs resizes the id's own completion queues to the actual sizes of the QP.
-func (id *ID) fitCQs(c uverbs.QPCap) error {
+// resizeCQs resizes the id's own completion queues to the actual sizes of the QP.
+func (id *ID) resizeCQs(c uverbs.QPCap) error {
 	for _, q := range []struct {
 		cq *uverbs.CQ
 		wr int
@@ -148,9 +148,9 @@ func (id *ID) fitCQs(c uverbs.QPCap) error {
 	return nil
 }
 
-// createTarget is CreateQP for an id that receives with XRC. Such a QP has no queues.
+// createXRCRecvQP is CreateQP for an id that receives with XRC. Such a QP has no queues.
 // The caller holds id.mu.
-func (id *ID) createTarget(cfg uverbs.QPConfig) error {
+func (id *ID) createXRCRecvQP(cfg uverbs.QPConfig) error {
 	x, err := id.joinDomain()
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func (id *ID) InitQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error)
 const knownMask = uverbs.MaskDestQPN<<1 - 1
 
 func (id *ID) initQPAttr(s uverbs.QPState) (uverbs.QPAttr, uverbs.QPMask, error) {
-	k, err := id.node.file.InitQPAttr(id.kernel, uint32(s))
+	k, err := id.node.file.InitQPAttr(id.kernelID, uint32(s))
 	if err != nil {
 		return uverbs.QPAttr{}, 0, id.explainInit(err, s)
 	}
@@ -72,7 +72,7 @@ func qpAttr(k *uapi.IbUverbsQpAttr) uverbs.QPAttr {
 
 func (id *ID) explainInit(err error, s uverbs.QPState) error {
 	const op = "init QP attributes of"
-	if id.requested {
+	if id.fromRequest {
 		return id.withdrawnError(op, id.wrap(op, id.describe(), err, ""))
 	}
 	detail := ""
@@ -140,7 +140,7 @@ func (id *ID) toRTR(resources uint8) error {
 	if err := id.advance(uverbs.StateRTR, resources); err != nil {
 		return err
 	}
-	return id.grantedECE()
+	return id.queryGrantedECE()
 }
 
 func (id *ID) toRTS(depth uint8) error { return id.advance(uverbs.StateRTS, depth) }

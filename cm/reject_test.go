@@ -48,12 +48,12 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 	check(t, second.ID.Connect(nil))
 	<-entered // one of the two is being rejected
 	check(t, other.ResolveAddr(limit(t), at(here, 0), l.LocalAddr(), 0))
-	r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
+	r.Inject(i.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
 	k.quiet(i)
 	<-entered
 	release()
 	until(t, "one is refused", func() bool {
-		return (r.State(first.kernel) == "over") != (r.State(second.kernel) == "over")
+		return (r.State(first.kernelID) == "over") != (r.State(second.kernelID) == "over")
 	})
 }
 
@@ -73,7 +73,7 @@ func TestLastIDWaitsForRefusals(t *testing.T) {
 			}
 		}
 	})
-	r.Inject(l.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
+	r.Inject(l.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
 	<-asked
 	closed := make(chan error, 1)
 	go func() { closed <- l.Close() }()
@@ -152,7 +152,7 @@ func TestNextWhileRejectsWait(t *testing.T) {
 	i := good(k.CreateID(PSTCP))(t)
 	entered, release := stuck(t, r)
 	for n := range 2 * maxRejects {
-		r.Inject(i.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1<<30 + uint32(n), Event: rdmacm.EventConnectRequest})
+		r.Inject(i.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1<<30 + uint32(n), Event: rdmacm.EventConnectRequest})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

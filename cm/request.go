@@ -7,8 +7,8 @@ import (
 
 // A Request is a connection request that has not been accepted or rejected yet.
 type Request struct {
-	id *SyncID
-	o  *Options
+	id      *SyncID
+	options *Options
 }
 
 // ID returns the id of the future connection.
@@ -24,29 +24,29 @@ func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
 // Setup returns.
 func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if o == nil {
-		o = r.o
+		o = r.options
 	}
 	c, _, err := r.accept(o, func() (context.Context, context.CancelFunc) { return ctx, func() {} })
 	if err != nil {
 		return nil, err
 	}
-	return c.finishSetup(c.private), nil
+	return c.finishSetup(c.peerData), nil
 }
 
 // accept is Accept without Conn.finishSetup. It calls wait before it waits for the peer, and
 // uses the context that wait returns. It reports whether the error is of the peer only.
 // An error of Prepare or Setup is not, whatever it matches: they may have other peers.
 func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (_ *Conn, peer bool, _ error) {
-	c := &Conn{id: r.id, private: r.PrivateData()}
-	own, err := c.setUp(o)
+	c := &Conn{id: r.id, peerData: r.PrivateData()}
+	fromCaller, err := c.setUp(o)
 	if err == nil {
 		ctx, cancel := wait()
 		err = c.id.Accept(ctx, c.param(o))
 		cancel()
 	}
 	if err != nil {
-		left := c.abandon()
-		return nil, !own && left == nil && isPeerError(err), both(err, left)
+		closeErr := c.abandon()
+		return nil, !fromCaller && closeErr == nil && isPeerError(err), joinErrors(err, closeErr)
 	}
 	return c, false, nil
 }

@@ -40,7 +40,7 @@ func (id *ID) bind(b []byte, name string, addr netip.AddrPort) error {
 	if id.isClosed() {
 		return closed("bind", name)
 	}
-	if err := id.node.file.Bind(id.kernel, b); err != nil {
+	if err := id.node.file.Bind(id.kernelID, b); err != nil {
 		return id.bindError("bind", name, addr, err, "the id has an address already, or a link-local address lacks its zone")
 	}
 	return id.queryAddr(false)
@@ -138,7 +138,7 @@ func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout tim
 	if id.isClosed() {
 		return closed(op, name)
 	}
-	err := id.node.file.ResolveAddr(id.kernel, src, dst, milliseconds(timeout))
+	err := id.node.file.ResolveAddr(id.kernelID, src, dst, milliseconds(timeout))
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return id.wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
@@ -180,7 +180,7 @@ func milliseconds(d time.Duration) uint32 {
 // an interface without an RDMA device, and [uverbs.ErrClosed] after Close.
 func (id *ID) ResolveRoute(timeout time.Duration) error {
 	return id.command("resolve route", explainRoute, func() error {
-		return id.node.file.ResolveRoute(id.kernel, milliseconds(timeout))
+		return id.node.file.ResolveRoute(id.kernelID, milliseconds(timeout))
 	})
 }
 
@@ -208,7 +208,7 @@ func (id *ID) Listen(backlog int) error {
 	if id.isClosed() {
 		return closed(opListen, id.describe())
 	}
-	if err := id.node.file.Listen(id.kernel, uint32(backlog)); err != nil {
+	if err := id.node.file.Listen(id.kernelID, uint32(backlog)); err != nil {
 		return id.bindError(opListen, id.describe(), id.local, err, "the id listens already, or is connected")
 	}
 	id.life.enter(phaseListening)
@@ -222,7 +222,7 @@ func (id *ID) Listen(backlog int) error {
 // id. If needDevice is set, it returns an error if there is no device. The caller
 // holds id.mu.
 func (id *ID) queryAddr(needDevice bool) error {
-	a, err := id.node.file.QueryAddr(id.kernel)
+	a, err := id.node.file.QueryAddr(id.kernelID)
 	if err != nil {
 		return id.wrap("query address of", id.describe(), err, "")
 	}
@@ -260,7 +260,7 @@ func (id *ID) queryAddr(needDevice bool) error {
 }
 
 func (id *ID) queryGID() error {
-	g, err := id.node.file.QueryGID(id.kernel)
+	g, err := id.node.file.QueryGID(id.kernelID)
 	if err != nil {
 		return id.wrap("query GID of", id.describe(), err, "")
 	}
@@ -286,7 +286,7 @@ func (id *ID) zone(a netip.AddrPort) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	z := chooseZone(entries, ip, id.peer.Addr().Zone(), id.local.Addr().Zone(), id.requested, func() int {
+	z := chooseZone(entries, ip, id.peer.Addr().Zone(), id.local.Addr().Zone(), id.fromRequest, func() int {
 		attr, _, err := id.initQPAttr(uverbs.StateRTR)
 		if err != nil {
 			return -1

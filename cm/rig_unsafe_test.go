@@ -36,6 +36,6 @@ func (l *loop) open(key deviceKey, rnic bool) (*device, error) {
 		return nil, errors.Join(err, ctx.Close())
 	}
 	d := &device{key: key, ctx: ctx, pd: pd, attr: attr, rnic: rnic}
-	d.watch()
+	d.watchIdle()
 	return d, nil
 }

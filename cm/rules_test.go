@@ -82,7 +82,7 @@ func TestAnswerWithdrawn(t *testing.T) {
 	check(t, a.CreateQP(nil, small))
 	check(t, k.request(a, nil).Accept(foreign))
 	r.Set(func() { r.Refuse["ACCEPT"] = unix.EINVAL })
-	is(t, "the answer", k.next(EventConnectError, a).Err(), ErrDisconnected)
+	is(t, "the reply", k.next(EventConnectError, a).Err(), ErrDisconnected)
 	r.Set(func() { clear(r.Refuse) })
 }
 

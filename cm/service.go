@@ -38,7 +38,7 @@ func (id *ID) ResolveService(name string, number uint64) error {
 	} else {
 		s.Flags, s.ServiceId = uapi.RDMA_USER_CM_IB_SERVICE_FLAG_ID, number
 	}
-	return id.command(op, nil, func() error { return unknownAsENOSYS(id.node.file.ResolveIBService(id.kernel, &s)) })
+	return id.command(op, nil, func() error { return unknownAsENOSYS(id.node.file.ResolveIBService(id.kernelID, &s)) })
 }
 
 // Services returns the services that ResolveService has found:
@@ -47,7 +47,7 @@ func (id *ID) ResolveService(name string, number uint64) error {
 func (id *ID) Services() ([]ServiceRecord, error) {
 	var all []ServiceRecord
 	err := id.command("query services of", nil, func() error {
-		records, err := id.node.file.QueryIBService(id.kernel)
+		records, err := id.node.file.QueryIBService(id.kernelID)
 		for k := range records {
 			all = append(all, serviceRecord(&records[k]))
 		}

@@ -35,13 +35,13 @@ func (id *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 			"the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
 	}
 	if id.qpType == uverbs.XRCRecv {
-		if err := id.xrcSRQ(pd, &cfg); err != nil {
+		if err := id.prepareXRCSRQ(pd, &cfg); err != nil {
 			return err
 		}
 	}
 	srq, err := pd.CreateSRQ(cfg)
 	if err != nil {
-		return errors.Join(err, id.freeSRQ())
+		return errors.Join(err, id.releaseXRCSRQ())
 	}
 	id.srq.Store(srq)
 	if id.qpType == uverbs.XRCRecv {
@@ -67,11 +67,11 @@ func (id *ID) destroySRQ() error {
 		return err
 	}
 	id.srq.Store(nil)
-	return id.freeSRQ()
+	return id.releaseXRCSRQ()
 }
 
-// xrcSRQ sets the XRC domain and the CQ of an XRC SRQ. The caller holds id.mu.
-func (id *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
+// prepareXRCSRQ sets the XRC domain and the CQ of an XRC SRQ. The caller holds id.mu.
+func (id *ID) prepareXRCSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
 	if cfg.XRCD == nil {
 		if cfg.XRCD, err = id.joinDomain(); err != nil {
 			return err
@@ -86,8 +86,8 @@ func (id *ID) xrcSRQ(pd *uverbs.PD, cfg *uverbs.SRQConfig) (err error) {
 	return nil
 }
 
-// freeSRQ releases what xrcSRQ has created. The caller holds id.mu.
-func (id *ID) freeSRQ() error {
+// releaseXRCSRQ releases what prepareXRCSRQ has created. The caller holds id.mu.
+func (id *ID) releaseXRCSRQ() error {
 	if id.qpType != uverbs.XRCRecv {
 		return nil
 	}

@@ -34,16 +34,16 @@ type SyncID struct {
 	*ID
 	pump *pump
 
-	mu        sync.Mutex
-	queue     []*record
-	changed   chan struct{} // closed when the queue or the end of the id has changed
-	last      *Event
-	abandoned string        // the call that was ended by its context: its result may still arrive
-	stopCause error         // why no more events arrive at a usable id: it was migrated, or the pump failed
-	done      chan struct{} // closed when no more events can arrive
-	ackWait   time.Duration // how long outstanding sends may wait after the end of the connection
-	backlog   int           // the maximum number of waiting requests
-	request   requestConfig
+	mu           sync.Mutex
+	queue        []*record
+	changed      chan struct{} // closed when the queue or the end of the id has changed
+	lastEvent    *Event
+	canceledCall string        // the call that was ended by its context: its result may still arrive
+	stopCause    error         // why no more events arrive at a usable id: it was migrated, or the pump failed
+	done         chan struct{} // closed when no more events can arrive
+	ackWait      time.Duration // how long outstanding sends may wait after the end of the connection
+	backlog      int           // the maximum number of waiting requests
+	request      requestConfig
 }
 
 // maxBacklog is the kernel's maximum.
@@ -51,9 +51,9 @@ const maxBacklog = 1024
 
 // requestConfig is the configuration of a listener's new ids: see [CreateEP].
 type requestConfig struct {
-	wanted bool
-	pd     *uverbs.PD
-	qp     uverbs.QPConfig
+	createQP bool
+	pd       *uverbs.PD
+	qp       uverbs.QPConfig
 }
 
 func newSync(id *ID) *SyncID {
@@ -73,7 +73,7 @@ func (s *SyncID) push(r *record) (refused bool) {
 	s.mu.Lock()
 	ends := !r.terminal && s.isTerminal(r) // the event may have ended an earlier SyncID of the id
 	r.terminal = r.terminal || ends
-	refused = isRequest(r) && (s.endCause() != nil || s.requestCount() >= s.backlog)
+	refused = isRequest(r) && (s.eventErr() != nil || s.requestCount() >= s.backlog)
 	if !refused {
 		s.queue = append(s.queue, r)
 		s.broadcast()
@@ -116,7 +116,7 @@ func (s *SyncID) requestCount() (n int) {
 func (s *SyncID) requestState() (int, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if why := s.endCause(); why != nil {
+	if why := s.eventErr(); why != nil {
 		return 0, s.changed, listenerClosed(s.name(), why)
 	}
 	return s.requestCount(), s.changed, nil
@@ -188,9 +188,9 @@ func (s *SyncID) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-// endCause returns why no more events can arrive, or nil if they can. The caller
+// eventErr returns why no more events can arrive, or nil if they can. The caller
 // holds s.mu.
-func (s *SyncID) endCause() error {
+func (s *SyncID) eventErr() error {
 	if s.stopCause != nil {
 		return s.stopCause
 	}
@@ -200,7 +200,7 @@ func (s *SyncID) endCause() error {
 // stopEvents stops the events of an id that remains usable.
 func (s *SyncID) stopEvents(why error) {
 	s.mu.Lock()
-	if s.endCause() == nil {
+	if s.eventErr() == nil {
 		s.stopCause = why
 	}
 	s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *SyncID) stopWaits() {
 	}
 }
 
-// closeDone wakes all waiters because no more events can arrive: see endCause.
+// closeDone wakes all waiters because no more events can arrive: see eventErr.
 // Queued events can still be read.
 func (s *SyncID) closeDone() {
 	s.mu.Lock()
@@ -279,7 +279,7 @@ func (s *SyncID) tryNext(fits func(*record) bool) (*record, <-chan struct{}, err
 		s.queue = slices.Delete(s.queue, k, k+1)
 		return r, nil, nil
 	}
-	return nil, s.changed, s.endCause()
+	return nil, s.changed, s.eventErr()
 }
 
 // oneOf fits events of the id itself that have one of these types.

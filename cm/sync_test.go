@@ -158,11 +158,11 @@ func TestSyncCancelled(t *testing.T) {
 		is(t, typ.String(), <-done, cause)
 		is(t, "the next call after "+typ.String(), s.ResolveRoute(limit(t), 0), uverbs.ErrInvalid)
 		r.Release()
-		is(t, "the next call after the answer", s.Connect(limit(t), nil), uverbs.ErrInvalid)
+		is(t, "the next call after the reply", s.Connect(limit(t), nil), uverbs.ErrInvalid)
 		check(t, errors.Join(s.Close(), l.Close()))
 	}
 	s := newSyncID(t, PSTCP)
-	s.abandoned = "resolve address"
+	s.canceledCall = "resolve address"
 	_, err := s.JoinMulticast(limit(t), netip.MustParseAddr("239.1.1.1"), JoinFull)
 	is(t, "join", err, uverbs.ErrInvalid)
 	const want = "cm: join id: its context ended the resolve address before:" +
@@ -216,7 +216,7 @@ func TestListenerClosedWithRequests(t *testing.T) {
 			done := make(chan error, 1)
 			a := ready(t, l)
 			go func() { done <- a.Connect(ctx, nil) }()
-			until(t, "connecting", func() bool { return r.State(a.kernel) == "connecting" })
+			until(t, "connecting", func() bool { return r.State(a.kernelID) == "connecting" })
 			all = append(all, done)
 		}
 		if taken {
@@ -240,12 +240,12 @@ func TestLateEvents(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
 	s := newSyncID(t, PSTCP)
-	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: 1 << 60, Event: rdmacm.EventEstablished})
-	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: s.uid, Event: 4711})
-	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: s.uid, Event: rdmacm.EventUser})
+	r.Inject(s.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Event: rdmacm.EventEstablished})
+	r.Inject(s.kernelID, uapi.RdmaUcmEventResp{Uid: s.uid, Event: 4711})
+	r.Inject(s.kernelID, uapi.RdmaUcmEventResp{Uid: s.uid, Event: rdmacm.EventUser})
 	gone := good(NewID(PSTCP))(t)
 	check(t, gone.Close())
-	r.Inject(s.kernel, uapi.RdmaUcmEventResp{Uid: gone.uid, Event: rdmacm.EventDisconnected})
+	r.Inject(s.kernelID, uapi.RdmaUcmEventResp{Uid: gone.uid, Event: rdmacm.EventDisconnected})
 	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, l.LocalAddr(), 0))
 	check(t, s.ResolveRoute(limit(t), 0))
 	unregister(l.uid) // as if it had just been closed
@@ -316,7 +316,7 @@ func TestPumpBreaks(t *testing.T) {
 	wait := make(chan error, 1)
 	go func() { wait <- second(l.GetRequest(limit(t))) }()
 	r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
-	r.Post(l.kernel, uint32(EventAddrChange), 0)
+	r.Post(l.kernelID, uint32(EventAddrChange), 0)
 	is(t, "GetRequest", <-wait, uverbs.ErrDeviceGone, unix.EIO)
 	is(t, "resolve", s.ResolveAddr(limit(t), netip.AddrPort{}, at(here, 3), 0), uverbs.ErrDeviceGone)
 	<-p.done
@@ -343,7 +343,7 @@ func TestPumpBreaksUnderConnection(t *testing.T) {
 	wait := make(chan error, 1)
 	go func() { wait <- second(passive.RecvComp(ctx)) }()
 	r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
-	r.Post(spare.kernel, uint32(EventAddrChange), 0) // wakes the pump
+	r.Post(spare.kernelID, uint32(EventAddrChange), 0) // wakes the pump
 	is(t, "RecvComp", <-wait, passive.Err(), uverbs.ErrDeviceGone, unix.EIO)
 	is(t, "SendComp", second(active.SendComp(ctx)), uverbs.ErrDeviceGone)
 	check(t, spare.CreateQP(nil, small))
@@ -378,7 +378,7 @@ func TestPumpBreaksUnderNewIDs(t *testing.T) {
 		l := good(NewID(PSTCP))(t)
 		calls := []func() error{func() error {
 			r.Set(func() { r.Refuse["GET_EVENT"] = unix.EIO })
-			r.Post(l.kernel, uint32(EventAddrChange), 0)
+			r.Post(l.kernelID, uint32(EventAddrChange), 0)
 			<-l.Disconnected()
 			r.Set(func() { clear(r.Refuse) })
 			return nil

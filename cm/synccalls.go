@@ -29,7 +29,7 @@ func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 	}
 	id.dest.sync = s
 	if err := id.create(&s.pump.node); err != nil {
-		return nil, errors.Join(err, s.pump.leave(s))
+		return nil, errors.Join(err, s.pump.remove(s))
 	}
 	return s, nil
 }
@@ -121,9 +121,9 @@ func (s *SyncID) child(r *record) (*SyncID, error) {
 	}
 	child := e.ID.syncID()
 	child.mu.Lock()
-	child.last = e
+	child.lastEvent = e
 	child.mu.Unlock()
-	if s.request.wanted {
+	if s.request.createQP {
 		if err := child.CreateQP(s.request.pd, s.request.qp); err != nil {
 			return nil, errors.Join(err, child.Close())
 		}
@@ -153,8 +153,8 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.endCause(); !errors.Is(err, ErrDisconnected) {
-		return during("disconnect", err)
+	if err := s.eventErr(); !errors.Is(err, ErrDisconnected) {
+		return withOp("disconnect", err)
 	}
 	// This call has returned the event: after a migration, Next does not.
 	s.queue = slices.DeleteFunc(s.queue, func(r *record) bool {
@@ -203,8 +203,8 @@ func (s *SyncID) checkCall(ctx context.Context, op string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.abandoned != "" {
-		return invalid(op, "id", "its context ended the "+s.abandoned+" before: close the id and begin with a new one")
+	if s.canceledCall != "" {
+		return invalid(op, "id", "its context ended the "+s.canceledCall+" before: close the id and begin with a new one")
 	}
 	return nil
 }
@@ -216,18 +216,18 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 		if err != nil {
 			if ctx.Err() != nil {
 				s.mu.Lock()
-				s.abandoned = op
+				s.canceledCall = op
 				s.mu.Unlock()
 				return nil, err
 			}
-			return nil, during(op, err)
+			return nil, withOp(op, err)
 		}
 		e := s.ID.process(r)
 		if e == nil {
 			continue // the id has been closed
 		}
 		s.mu.Lock()
-		s.last = e
+		s.lastEvent = e
 		s.mu.Unlock()
 		if e.Type == EventEstablished || e.Type == EventMulticastJoin {
 			s.terminateQueued()
@@ -242,5 +242,5 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 func (s *SyncID) Event() *Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	return s.lastEvent
 }

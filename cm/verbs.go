@@ -11,7 +11,7 @@ import (
 // of the C calls, which the completion returns as WC.WRID. [uverbs.MR.SGE] returns
 // the SGE of a range of memory, and checks the range.
 
-func (id *ID) needPD(op string) (*uverbs.PD, error) {
+func (id *ID) boundPD(op string) (*uverbs.PD, error) {
 	id.attrMu.Lock()
 	defer id.attrMu.Unlock()
 	switch {
@@ -23,16 +23,16 @@ func (id *ID) needPD(op string) (*uverbs.PD, error) {
 	return nil, invalid(op, id.describe(), notBound)
 }
 
-func (id *ID) reg(b []byte, a uverbs.Access) (*uverbs.MR, error) {
-	pd, err := id.needPD("register memory for")
+func (id *ID) regMR(b []byte, a uverbs.Access) (*uverbs.MR, error) {
+	pd, err := id.boundPD("register memory for")
 	if err != nil {
 		return nil, err
 	}
 	return id.trackMR(pd.RegMR(b, a))
 }
 
-func (id *ID) alloc(n int, a uverbs.Access) (*uverbs.MR, error) {
-	pd, err := id.needPD("allocate memory for")
+func (id *ID) allocMR(n int, a uverbs.Access) (*uverbs.MR, error) {
+	pd, err := id.boundPD("allocate memory for")
 	if err != nil {
 		return nil, err
 	}
@@ -54,36 +54,36 @@ func (id *ID) trackMR(mr *uverbs.MR, err error) (*uverbs.MR, error) {
 // is closed. RegMsgs returns [uverbs.ErrInvalid] if the id is not bound to a device,
 // and [uverbs.ErrClosed] after Close. Otherwise the errors are those of
 // [uverbs.PD.RegMR].
-func (id *ID) RegMsgs(b []byte) (*uverbs.MR, error) { return id.reg(b, uverbs.LocalWrite) }
+func (id *ID) RegMsgs(b []byte) (*uverbs.MR, error) { return id.regMR(b, uverbs.LocalWrite) }
 
 // RegRead registers b for READs by the peer: rdma_reg_read(3). For the target of the
 // id's READs use RegMsgs. The errors are those of [ID.RegMsgs].
 func (id *ID) RegRead(b []byte) (*uverbs.MR, error) {
-	return id.reg(b, uverbs.LocalWrite|uverbs.RemoteRead)
+	return id.regMR(b, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
 // RegWrite registers b for WRITEs by the peer: rdma_reg_write(3). The errors are
 // those of [ID.RegMsgs].
 func (id *ID) RegWrite(b []byte) (*uverbs.MR, error) {
-	return id.reg(b, uverbs.LocalWrite|uverbs.RemoteWrite)
+	return id.regMR(b, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
 // AllocMsgs allocates n bytes outside of the Go heap and registers them as RegMsgs
 // does. It returns [uverbs.ErrInvalid] if the id is not bound to a device, and
 // [uverbs.ErrClosed] after Close. Otherwise the errors are those of
 // [uverbs.PD.Alloc].
-func (id *ID) AllocMsgs(n int) (*uverbs.MR, error) { return id.alloc(n, uverbs.LocalWrite) }
+func (id *ID) AllocMsgs(n int) (*uverbs.MR, error) { return id.allocMR(n, uverbs.LocalWrite) }
 
 // AllocRead allocates n bytes outside of the Go heap and registers them as RegRead
 // does: the peer reads them. The errors are those of [ID.AllocMsgs].
 func (id *ID) AllocRead(n int) (*uverbs.MR, error) {
-	return id.alloc(n, uverbs.LocalWrite|uverbs.RemoteRead)
+	return id.allocMR(n, uverbs.LocalWrite|uverbs.RemoteRead)
 }
 
 // AllocWrite allocates n bytes outside of the Go heap and registers them as RegWrite
 // does: the peer writes them. The errors are those of [ID.AllocMsgs].
 func (id *ID) AllocWrite(n int) (*uverbs.MR, error) {
-	return id.alloc(n, uverbs.LocalWrite|uverbs.RemoteWrite)
+	return id.allocMR(n, uverbs.LocalWrite|uverbs.RemoteWrite)
 }
 
 // qpError returns why the id has no QP or no queue. It acquires id.mu to wait for a
@@ -101,7 +101,7 @@ func (id *ID) qpError(op string) error {
 // has no QP.
 func (id *ID) sendError() error {
 	if err := id.life.err(); err != nil && id.qp.Load() != nil {
-		return during(opPost, err)
+		return withOp(opPost, err)
 	}
 	return id.qpError(opPost)
 }
@@ -174,20 +174,20 @@ func (id *ID) PostSendInline(wrID uint64, f uverbs.SendFlags, data []byte) error
 // rdma_post_read(3) and, for several SGEs, rdma_post_readv(3). The errors are those
 // of [ID.PostSend].
 func (id *ID) PostRead(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
-	return id.rdma(uverbs.OpRead, wrID, f, raddr, rkey, sges, nil)
+	return id.postRDMA(uverbs.OpRead, wrID, f, raddr, rkey, sges, nil)
 }
 
 // PostWrite writes the memory of sges to the peer's memory at raddr:
 // rdma_post_write(3) and, for several SGEs, rdma_post_writev(3). The errors are
 // those of [ID.PostSend].
 func (id *ID) PostWrite(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, sges ...uverbs.SGE) error {
-	return id.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, sges, nil)
+	return id.postRDMA(uverbs.OpWrite, wrID, f, raddr, rkey, sges, nil)
 }
 
 // PostWriteInline is PostWrite of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
 func (id *ID) PostWriteInline(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32, data []byte) error {
-	return id.rdma(uverbs.OpWrite, wrID, f, raddr, rkey, nil, data)
+	return id.postRDMA(uverbs.OpWrite, wrID, f, raddr, rkey, nil, data)
 }
 
 // PostWriteImm is PostWrite with immediate data. It consumes a receive of the peer,
@@ -203,7 +203,7 @@ func (id *ID) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey, 
 	return postError(err)
 }
 
-func (id *ID) rdma(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32,
+func (id *ID) postRDMA(op uverbs.Opcode, wrID uint64, f uverbs.SendFlags, raddr uint64, rkey uint32,
 	sges []uverbs.SGE, data []byte) error {
 	qp := id.sendQP.Load()
 	if qp == nil {
@@ -221,16 +221,16 @@ const UDQKey = 0x01234567
 // The address and the QPN are in the event that follows Connect or JoinMulticast, or
 // come from the GRH of a received datagram. The errors are those of [ID.PostSend].
 func (id *ID) PostUDSend(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges ...uverbs.SGE) error {
-	return id.ud(wrID, f, ah, qpn, sges, nil)
+	return id.postUD(wrID, f, ah, qpn, sges, nil)
 }
 
 // PostUDSendInline is PostUDSend of data that is copied into the queue at once. The
 // errors are those of [ID.PostSend].
 func (id *ID) PostUDSendInline(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, data []byte) error {
-	return id.ud(wrID, f, ah, qpn, nil, data)
+	return id.postUD(wrID, f, ah, qpn, nil, data)
 }
 
-func (id *ID) ud(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges []uverbs.SGE, data []byte) error {
+func (id *ID) postUD(wrID uint64, f uverbs.SendFlags, ah *uverbs.AH, qpn uint32, sges []uverbs.SGE, data []byte) error {
 	qp := id.sendQP.Load()
 	if qp == nil {
 		return id.sendError()

@@ -11,8 +11,8 @@ import (
 // in librdmacm, all receiving ids of a device share one domain, so that the SRQ of
 // one receives messages of them all.
 
-// domain returns the device's XRC domain. It opens the domain for its first user.
-func (d *device) domain() (*uverbs.XRCD, error) {
+// acquireXRCD returns the device's XRC domain. It opens the domain for its first user.
+func (d *device) acquireXRCD() (*uverbs.XRCD, error) {
 	host.Lock()
 	defer host.Unlock()
 	if d.xrcd == nil {
@@ -21,22 +21,22 @@ func (d *device) domain() (*uverbs.XRCD, error) {
 			return nil, err
 		}
 		d.xrcd = x
-		d.watch()
+		d.watchIdle()
 	}
 	d.xrcdUsers++
 	return d.xrcd, nil
 }
 
-// leaveDomain undoes domain. It closes the domain with its last user. If the program
+// releaseXRCD undoes acquireXRCD. It closes the domain with its last user. If the program
 // has objects in the domain, it is closed with the device.
-func (d *device) leaveDomain() error {
+func (d *device) releaseXRCD() error {
 	host.Lock()
 	defer host.Unlock()
 	if d.xrcdUsers--; d.xrcdUsers > 0 {
 		return nil
 	}
-	d.ctx.OnIdle(nil) // Close would call idle, which locks host. The id still uses the device.
-	defer d.watch()
+	d.ctx.OnIdle(nil) // Close would call onIdle, which locks host. The id still uses the device.
+	defer d.watchIdle()
 	err := d.xrcd.Close()
 	if errors.Is(err, uverbs.ErrBusy) {
 		return nil
@@ -53,7 +53,7 @@ func (id *ID) joinDomain() (*uverbs.XRCD, error) {
 	if id.xrcd != nil {
 		return id.xrcd, nil
 	}
-	x, err := id.dev.domain()
+	x, err := id.dev.acquireXRCD()
 	if err != nil {
 		return nil, err
 	}
@@ -68,5 +68,5 @@ func (id *ID) leaveDomain() error {
 		return nil
 	}
 	id.xrcd = nil
-	return id.dev.leaveDomain()
+	return id.dev.releaseXRCD()
 }

@@ -50,22 +50,22 @@ func carried(t *testing.T, got, want []byte, room int) {
 // RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for RDMA_PS_TCP" (rdma_accept(3)).
 func TestDevicePrivateData(t *testing.T) {
 	for _, n := range [][2]int{{0, 0}, {1, 2}, {connectMax, acceptMax}} {
-		ask, answer := data(n[0]), data(n[1])
+		request, reply := data(n[0]), data(n[1])
 		k := newTalk(t)
 		_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 		client := k.id(t, cm.PSTCP)
 		k.resolve(t, client, to)
 		check(t, client.CreateQP(nil, small()))
 		tooMuch(t, connectMax, func(b []byte) error { return client.Connect(&cm.ConnParam{PrivateData: b}) })
-		check(t, client.Connect(&cm.ConnParam{PrivateData: ask}))
+		check(t, client.Connect(&cm.ConnParam{PrivateData: request}))
 		e := k.good(t, cm.EventConnectRequest, nil)
 		child := e.ID
 		closing(t, child)
-		carried(t, e.PrivateData, ask, connectMax)
+		carried(t, e.PrivateData, request, connectMax)
 		tooMuch(t, rejectMax, child.Reject)
 		check(t, child.CreateQP(nil, small()))
-		check(t, child.Accept(&cm.ConnParam{PrivateData: answer}))
-		carried(t, k.good(t, cm.EventEstablished, client).PrivateData, answer, acceptMax)
+		check(t, child.Accept(&cm.ConnParam{PrivateData: reply}))
+		carried(t, k.good(t, cm.EventEstablished, client).PrivateData, reply, acceptMax)
 		k.good(t, cm.EventEstablished, child)
 		carries(t, client, child, "data")
 	}
@@ -178,7 +178,7 @@ func TestDeviceECE(t *testing.T) {
 		check(t, child.Accept(nil))
 		e = k.good(t, cm.EventEstablished, client)
 		if want := (cm.ECE{VendorID: vendor, Options: 1}); e.ECE != want || client.RemoteECE() != want {
-			t.Errorf("the answer has %+v, the id %+v", e.ECE, client.RemoteECE())
+			t.Errorf("the reply has %+v, the id %+v", e.ECE, client.RemoteECE())
 		}
 		k.good(t, cm.EventEstablished, child)
 	}

@@ -179,7 +179,7 @@ func TestDeviceVictimClient(t *testing.T) {
 	stop("ready")
 	before := messages(t, "rep")
 	check(t, i.Connect(nil))
-	eventually(t, "the answer", func() bool { return messages(t, "rep") > before })
+	eventually(t, "the reply", func() bool { return messages(t, "rep") > before })
 	stop("asking") // the reply has arrived but is not confirmed
 	k.good(t, cm.EventEstablished, i)
 	stop("established")

@@ -261,7 +261,7 @@ func (p *player) traffic() {
 			p.wait()
 			wc := must(p.conn.RecvComp(p.ctx))(p)
 			p.validate(p.room())
-			p.answer(wc)
+			p.reply(wc)
 			p.wait()
 			continue
 		}
@@ -281,8 +281,8 @@ func (p *player) traffic() {
 	}
 }
 
-// answer returns a message to its sender.
-func (p *player) answer(wc uverbs.WC) {
+// reply returns a message to its sender.
+func (p *player) reply(wc uverbs.WC) {
 	if p.ps == cm.PSTCP {
 		p.write(paritySize)
 		check(p, p.conn.PostSend(0, uverbs.Signaled, p.mr.SGE(0, p.mr.Len())))

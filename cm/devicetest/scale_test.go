@@ -36,7 +36,7 @@ func (e *echo) post() error { return e.c.PostRecv(1, e.mr.SGE(e.off, echoSize)) 
 // serve sends messages back until the connection ends.
 func (e *echo) serve(ctx context.Context) error {
 	for {
-		if err := e.answer(ctx); errors.Is(err, cm.ErrDisconnected) {
+		if err := e.reply(ctx); errors.Is(err, cm.ErrDisconnected) {
 			return nil
 		} else if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (e *echo) serve(ctx context.Context) error {
 	}
 }
 
-func (e *echo) answer(ctx context.Context) error {
+func (e *echo) reply(ctx context.Context) error {
 	wc, err := e.c.RecvComp(ctx)
 	if err != nil {
 		return err

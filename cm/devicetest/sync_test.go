@@ -78,7 +78,7 @@ func TestDeviceDisconnectBusyPeer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(limit(t), 20*time.Second)
 	defer cancel()
 	if err := client.Shutdown(ctx); err != nil {
-		t.Errorf("the library of the peer does not answer: %v", err)
+		t.Errorf("the library of the peer does not reply: %v", err)
 	}
 	<-server.Disconnected()
 }

@@ -63,7 +63,7 @@ func TestDeviceUD(t *testing.T) {
 			}
 			wc, grh := datagram(t, client, child, e.UD, "question")
 			back := must(child.Verbs().AHAttrFromWC(1, &wc, grh))(t)
-			datagram(t, child, client, cm.UDParam{AH: back, QPN: wc.SrcQP}, "answer")
+			datagram(t, child, client, cm.UDParam{AH: back, QPN: wc.SrcQP}, "reply")
 		})
 	}
 }
