@@ -64,7 +64,8 @@ func TestConformanceUC(t *testing.T) {
 	providertest.RunUC(t, func(t *testing.T) *providertest.Rig {
 		r := connectedRig(t)
 		q := r.QP.(resettable)
-		q.sq.ops, q.k.uc = &unacknowledged, true
+		q.sq.sendUnacknowledged()
+		q.k.uc = true
 		return r
 	})
 }

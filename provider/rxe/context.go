@@ -73,7 +73,7 @@ func (c *deviceContext) CreateQP(
 	q.explain, q.sq.bindOf = env.DoorbellError, env.Bind
 	switch cfg.Type {
 	case uverbs.UC:
-		q.sq.typ, q.sq.ops = uverbs.UC, &unacknowledged
+		q.sq.sendUnacknowledged()
 	case uverbs.UD:
 		q.sq.sendDatagrams(env.PD, env.MTU)
 	}

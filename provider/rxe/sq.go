@@ -38,6 +38,9 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 	}
 }
 
+// sendUnacknowledged makes the queue that of a UC QP.
+func (q *sendQueue) sendUnacknowledged() { q.typ, q.ops = uverbs.UC, &unacknowledged }
+
 // sendDatagrams makes the queue that of a UD QP. mtu returns the maximum length of
 // a message. It is called for a message that is longer than its last result.
 func (q *sendQueue) sendDatagrams(pd *driver.PD, mtu func() uint64) {
