@@ -7,7 +7,9 @@ go 1.25.0
 replace github.com/goverbs/goverbs => ../
 
 require (
+	github.com/cavaliergopher/cpio v1.0.1
 	github.com/google/go-cmp v0.7.0
 	github.com/goverbs/goverbs v0.0.0
+	github.com/ulikunitz/xz v0.5.17
 	golang.org/x/sys v0.47.0
 )

@@ -147,8 +147,10 @@ var dependencies = map[string][]string{
 		"golang.org/x/sys",
 	},
 	testbed: {
+		"github.com/cavaliergopher/cpio", // writes the initramfs of guests
 		"github.com/google/go-cmp",
 		module,
+		"github.com/ulikunitz/xz", // decompresses kernel modules
 		"golang.org/x/sys",
 	},
 }

@@ -12,15 +12,18 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cavaliergopher/cpio"
+
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
-	"github.com/goverbs/goverbs/testbed/vm/internal/cpio"
 	"github.com/goverbs/goverbs/testbed/vm/internal/kmod"
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
 const agentPackage = "github.com/goverbs/goverbs/testbed/vm/cmd/guest-agent"
 
-// writeInitramfs writes the initramfs: the first process, and modules.
+// writeInitramfs writes the initramfs: the first process, and modules. The kernel
+// unpacks it over its built-in one, which has /dev/console, the first process's
+// output.
 func writeInitramfs(name string, c Config, init []byte, modules []kmod.Module) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -31,25 +34,44 @@ func writeInitramfs(name string, c Config, init []byte, modules []kmod.Module) e
 	return errors.Join(err, buf.Flush(), f.Close())
 }
 
+// An entry is a file or directory of the initramfs. A directory precedes its files.
+type entry struct {
+	name string
+	mode cpio.FileMode
+	data []byte
+}
+
 func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module) error {
-	var list strings.Builder
-	for _, m := range modules {
-		fmt.Fprintln(&list, m.Name)
-		if err := w.File(filepath.Join(guestinit.ModuleDir, m.Name+".ko"), 0o644, m.Data); err != nil {
-			return err
-		}
-	}
 	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Share: c.Share != "", RXE: c.RXE})
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		w.File(filepath.Join(guestinit.ModuleDir, guestinit.ModuleList), 0o644, []byte(list.String())),
-		w.File(wire.ConfigFile, 0o644, config),
-		w.File("/init", 0o755, init),
-		w.CharDevice("/dev/console", 0o600, 5, 1), // the output of process 1
-		w.Dir("/root"),
-		w.Close())
+	entries := []entry{{guestinit.ModuleDir, cpio.TypeDir | 0o755, nil}}
+	var list []byte
+	for _, m := range modules {
+		list = fmt.Appendln(list, m.Name)
+		entries = append(entries, entry{filepath.Join(guestinit.ModuleDir, m.Name+".ko"), cpio.TypeReg | 0o644, m.Data})
+	}
+	entries = append(entries,
+		entry{filepath.Join(guestinit.ModuleDir, guestinit.ModuleList), cpio.TypeReg | 0o644, list},
+		entry{wire.ConfigFile, cpio.TypeReg | 0o644, config},
+		entry{"/init", cpio.TypeReg | 0o755, init},
+		entry{"/root", cpio.TypeDir | 0o755, nil})
+	for _, e := range entries {
+		if err := e.write(w); err != nil {
+			return fmt.Errorf("initramfs: %s: %w", e.name, err)
+		}
+	}
+	return w.Close()
+}
+
+func (e entry) write(w *cpio.Writer) error {
+	name := strings.TrimPrefix(e.name, "/")
+	err := w.WriteHeader(&cpio.Header{Name: name, Mode: e.mode, Links: 1, Size: int64(len(e.data))})
+	if err == nil {
+		_, err = w.Write(e.data)
+	}
+	return err
 }
 
 // firstProcess returns the program that the kernel starts.

@@ -7,13 +7,14 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/goverbs/goverbs/testbed/vm/internal/xz"
+	"github.com/ulikunitz/xz"
 )
 
 // A Tree has the modules of one kernel.
@@ -130,12 +131,17 @@ func (r *resolver) add(name, neededBy string) error {
 	return nil
 }
 
+// read reads a module, and decompresses it if it is an xz file.
 func read(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(path, ".xz") {
 		return data, err
 	}
-	if data, err = xz.Decode(data); err != nil {
+	r, err := xz.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if data, err = io.ReadAll(r); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data, nil

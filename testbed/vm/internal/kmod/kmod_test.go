@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/ulikunitz/xz"
 )
 
 // module returns the smallest ELF file with a .modinfo section.
@@ -101,6 +104,41 @@ func TestMissing(t *testing.T) {
 	}
 	if kernel.Has("none") || !kernel.Has("a-b") || !kernel.Has("inside") {
 		t.Error("Has is wrong")
+	}
+}
+
+// TestCompressed checks that modules in xz files are decompressed, and that
+// damage is reported with the file's name.
+func TestCompressed(t *testing.T) {
+	dir := t.TempDir()
+	want := module("depends=\x00")
+	var packed bytes.Buffer
+	w, err := xz.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(packed.Bytes())
+	damaged[len(damaged)/2] ^= 0x10
+	files := map[string][]byte{"good": packed.Bytes(), "damaged": damaged, "cut": packed.Bytes()[:packed.Len()/2],
+		"plain": want}
+	for name, data := range files {
+		file := filepath.Join(dir, name+".ko.xz")
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(file)
+		switch {
+		case name == "good" && (err != nil || !bytes.Equal(got, want)):
+			t.Errorf("%s: % x, %v", name, got, err)
+		case name != "good" && (err == nil || !strings.Contains(err.Error(), file)):
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 
