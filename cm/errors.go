@@ -280,15 +280,6 @@ func listenerClosed(name string, why error) error {
 	return e
 }
 
-// unknownAsENOSYS converts EINVAL, which a kernel returns for an unknown command, to
-// ENOSYS.
-func unknownAsENOSYS(err error) error {
-	if errors.Is(err, unix.EINVAL) {
-		return unix.ENOSYS
-	}
-	return err
-}
-
 // RejectReason is why a connection was rejected: IBA vol. 1, 12.6.7.2.
 type RejectReason int
 

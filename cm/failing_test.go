@@ -225,7 +225,7 @@ func failSync(t *testing.T, all failures) {
 		"SyncID.JoinMulticast": second(u.JoinMulticast(ctx, here, JoinFull)),
 	})
 	all.add(ErrTimeout, map[string]error{"SyncID.ResolveAddr": s.ResolveAddr(ctx, netip.AddrPort{}, silent, 0)})
-	r.Set(func() { r.Refuse["RESOLVE_IB_SERVICE"], r.Refuse["WRITE_CM_EVENT"] = unix.EINVAL, unix.EINVAL })
+	r.Set(func() { r.NoServices, r.Refuse["WRITE_CM_EVENT"] = true, unix.EINVAL })
 	all.add(uverbs.ErrNotSupported, map[string]error{
 		"SyncID.ResolveService": u.ResolveService(ctx, "storage", 0),
 		"ID.WriteEvent":         newTalk(t).id(PSUDP).WriteEvent(0, 1),

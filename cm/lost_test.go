@@ -62,14 +62,3 @@ func TestMembershipEnds(t *testing.T) {
 	check(t, second(s.await(limit(t), "join", func(r *record) bool { return r.mc == m })))
 	ends(t, s, ErrUnreachable)
 }
-
-func TestSyncResolveService(t *testing.T) {
-	r := newRig(t)
-	s := newSyncID(t, PSIB)
-	is(t, "without InfiniBand", s.ResolveService(limit(t), "name", 0), uverbs.ErrNotSupported)
-	r.Set(func() { r.Services = true })
-	check(t, s.ResolveService(limit(t), "name", 0))
-	if e := s.Event(); e.Type != EventAddrinfoResolved {
-		t.Errorf("%+v", e)
-	}
-}

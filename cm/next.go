@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Next waits for the next event: rdma_get_cm_event(3). A waiting call does not block
@@ -97,6 +99,10 @@ func (id *ID) WriteEvent(status int32, arg uint64) error {
 			return invalid(op, id.describe(),
 				"the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
 		}
-		return unknownAsENOSYS(id.node.file.WriteCMEvent(id.kernelID, uint32(EventUser), status, arg))
+		err := id.node.file.WriteCMEvent(id.kernelID, uint32(EventUser), status, arg)
+		if errors.Is(err, unix.EINVAL) { // the kernel does not know the command
+			return unix.ENOSYS
+		}
+		return err
 	})
 }

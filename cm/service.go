@@ -2,10 +2,12 @@ package cm
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
+	"golang.org/x/sys/unix"
 )
 
 // A ServiceRecord is a service that a program has registered with the subnet
@@ -23,9 +25,11 @@ type ServiceRecord struct {
 // ResolveService queries the subnet administrator of the id's fabric for a service
 // by its name or, if name is empty, by its number: rdma_resolve_addrinfo(3) with
 // RAI_SA. EventAddrinfoResolved or EventAddrinfoError follows, and then
-// [ID.Services] returns the result. It requires InfiniBand and Linux 6.18, and
-// returns [uverbs.ErrNotSupported] otherwise. It returns [uverbs.ErrInvalid] if name
-// is longer than 63 bytes, and [uverbs.ErrClosed] after Close.
+// [ID.Services] returns the result. Call it after Bind to a device's address and
+// before ResolveAddr. It requires InfiniBand and Linux 6.18, and returns
+// [uverbs.ErrNotSupported] otherwise. It returns [uverbs.ErrInvalid] if name is longer
+// than 63 bytes, if the id is not bound to a device, if its address or a service is
+// already resolved, and [uverbs.ErrClosed] after Close.
 func (id *ID) ResolveService(name string, number uint64) error {
 	const op = "resolve service"
 	var s uapi.RdmaUcmIbService
@@ -38,22 +42,64 @@ func (id *ID) ResolveService(name string, number uint64) error {
 	} else {
 		s.Flags, s.ServiceId = uapi.RDMA_USER_CM_IB_SERVICE_FLAG_ID, number
 	}
-	return id.command(op, nil, func() error { return unknownAsENOSYS(id.node.file.ResolveIBService(id.kernelID, &s)) })
+	return id.command(op, nil, func() error {
+		return id.serviceError(op, id.node.file.ResolveIBService(id.kernelID, &s))
+	})
+}
+
+// noServices is the explanation of ENOSYS.
+const noServices = "the kernel cannot resolve services: Linux 6.18 and newer can"
+
+// serviceError explains the errors of ResolveService. The caller holds id.mu.
+func (id *ID) serviceError(op string, err error) error {
+	detail := ""
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		detail = "the subnet administrator of an InfiniBand fabric resolves services:" +
+			" bind the id to a device on such a fabric"
+	case !errors.Is(err, unix.EINVAL):
+	case !id.kernelHasServices():
+		err, detail = unix.ENOSYS, noServices
+	case id.dev == nil:
+		detail = "the id is not bound to a device: Bind it to a device's address first"
+	default:
+		detail = "the id's address or a service is resolved already, or the id listens:" +
+			" call ResolveService once, between Bind and ResolveAddr"
+	}
+	return id.wrap(op, id.describe(), err, detail)
+}
+
+// kernelHasServices reports whether the kernel has the command of ResolveService. To an
+// unknown command it returns EINVAL, as to an id in the wrong state, but it returns
+// ENOSYS to the query of the result, which came with the command.
+func (id *ID) kernelHasServices() bool {
+	_, err := id.node.file.QueryIBService(id.kernelID)
+	return !errors.Is(err, unix.ENOSYS)
 }
 
 // Services returns the services that ResolveService has found:
-// rdma_query_addrinfo(3). It returns [uverbs.ErrNotSupported] as ResolveService
-// does, and [uverbs.ErrClosed] after Close.
+// rdma_query_addrinfo(3). It returns ENODATA if ResolveService has not found any yet,
+// [uverbs.ErrNotSupported] on kernels before 6.18, and [uverbs.ErrClosed] after Close.
 func (id *ID) Services() ([]ServiceRecord, error) {
 	var all []ServiceRecord
-	err := id.command("query services of", nil, func() error {
+	err := id.command("query services of", explainServices, func() error {
 		records, err := id.node.file.QueryIBService(id.kernelID)
 		for k := range records {
 			all = append(all, serviceRecord(&records[k]))
 		}
-		return unknownAsENOSYS(err)
+		return err
 	})
 	return all, err
+}
+
+func explainServices(err error) string {
+	switch {
+	case errors.Is(err, unix.ENODATA):
+		return "no service is resolved: call ResolveService and wait for EventAddrinfoResolved"
+	case errors.Is(err, unix.ENOSYS):
+		return noServices
+	}
+	return ""
 }
 
 func serviceRecord(r *uapi.IbUserServiceRec) ServiceRecord {

@@ -194,6 +194,32 @@ func TestDeviceWriteEvent(t *testing.T) {
 	}
 }
 
+// TestDeviceResolveService checks the causes of a refused query, for which kernels return EINVAL: the id is not bound,
+// or the kernel does not know the command.
+func TestDeviceResolveService(t *testing.T) {
+	k := newTalk(t)
+	i := k.id(t, cm.PSTCP)
+	err := i.ResolveService("storage", 0)
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		isError(t, err, []error{unix.ENOSYS}, "Linux 6.18")
+		_, queryErr := i.Services()
+		isError(t, queryErr, []error{uverbs.ErrNotSupported, unix.ENOSYS}, "Linux 6.18")
+		features.Missing(t, features.CMServices, err)
+	}
+	isError(t, err, []error{uverbs.ErrInvalid, unix.EINVAL}, "not bound to a device")
+	_, err = i.Services()
+	isError(t, err, []error{unix.ENODATA}, "call ResolveService")
+
+	l := k.id(t, cm.PSTCP)
+	check(t, l.Bind(at(deviceIP, 0)))
+	check(t, l.Listen(0))
+	isError(t, l.ResolveService("storage", 0), []error{uverbs.ErrInvalid, unix.EINVAL}, "between Bind and ResolveAddr")
+	check(t, i.Bind(at(deviceIP, 0)))
+	if port := must(i.Verbs().QueryPort(1))(t); port.LinkLayer == uverbs.LinkEthernet {
+		isError(t, i.ResolveService("storage", 0), []error{uverbs.ErrNotSupported, unix.EOPNOTSUPP}, "InfiniBand fabric")
+	}
+}
+
 // TestDeviceNotify checks that the connection manager accepts "IB_EVENT_COMM_EST", and "If errno is set to EISCONN",
 // that it already knew (rdma_notify(3)).
 func TestDeviceNotify(t *testing.T) {

@@ -45,6 +45,7 @@ const (
 	LastWQEEvent   = "last_wqe_event"   // IB_EVENT_QP_LAST_WQE_REACHED
 	UDShortRecv    = "ud_short_recv"    // a UD QP that survives a datagram too long for its receive
 	CMWriteEvent   = "cm_write_event"   // rdma_write_cm_event: user events in a channel of rdma_cm
+	CMServices     = "cm_services"      // rdma_resolve_addrinfo: services of a subnet administrator
 	CMMulticast6   = "cm_multicast6"    // rdma_join_multicast of an IPv6 group
 	Netns          = "netns-rxe"        // rxe devices in other network namespaces
 	Disassociate   = "disassociate"     // removal of a device that is in use
@@ -104,6 +105,7 @@ var table = []rule{
 	{"rxe", ODPOffset, never, "the rxe of 7.2 copies to and from the beginning of an on-demand page, whatever the offset"},
 	{"rxe", ODPImplicit, never, "rxe supports on-demand paging only for ranges"},
 	{"rxe", CMWriteEvent, version{7, 2}, "7.2 is the first of the bed's kernels that accepts events from programs"},
+	{"rxe", CMServices, version{6, 18}, "rdma_cm resolves services since 6.18"},
 	{"rxe", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends only through sockets of the initial network namespace"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},

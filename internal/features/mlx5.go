@@ -29,6 +29,7 @@ var mlx5Table = []rule{
 	{"mlx5", ODPOffset, version{6, 12}, "as ODP"},
 	{"mlx5", ODPImplicit, version{6, 12}, "as ODP; the driver has it since 4.11"},
 	{"mlx5", CMWriteEvent, version{7, 2}, "7.2 is the first of the bed's kernels that accepts events from programs"},
+	{"mlx5", CMServices, version{6, 18}, "rdma_cm resolves services since 6.18"},
 	{"mlx5", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
 	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},

@@ -42,6 +42,7 @@ type id struct {
 	child    bool // created by a request
 	src, dst netip.AddrPort
 	device   bool // bound to the device
+	services bool // RESOLVE_IB_SERVICE has found one
 
 	reported uint32
 	backlog  uint32

@@ -22,6 +22,8 @@ type Kernel struct {
 	SGIDIndex uint8
 	PathMTU   uint32 // IBV_MTU_*
 	Services  bool   // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
+	// NoServices makes RESOLVE_IB_SERVICE unknown, as before Linux 6.18.
+	NoServices bool
 
 	Refuse   map[string]unix.Errno // errors of commands by name
 	FailAt   int                   // the number of the command that fails, counted from 1; GET_EVENT does not count

@@ -23,6 +23,8 @@ func query(m *message) unix.Errno {
 		return answerAddr(m, resp)
 	case uapi.RDMA_USER_CM_QUERY_PATH:
 		return queryPath(m)
+	case uapi.RDMA_USER_CM_QUERY_IB_SERVICE:
+		return queryService(m)
 	}
 	return unix.ENOSYS
 }
@@ -161,9 +163,24 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 }
 
 func resolveService(m *message) unix.Errno {
-	if !m.k.Services {
+	switch {
+	case m.k.NoServices, !m.id.device, m.id.state != bound, m.id.services:
+		return unix.EINVAL
+	case !m.k.Services:
 		return unix.EOPNOTSUPP
 	}
+	m.id.services = true
 	m.k.post(m.id, rdmacm.EventAddrinfoResolved, 0)
+	return 0
+}
+
+func queryService(m *message) unix.Errno {
+	switch {
+	case m.k.NoServices:
+		return unix.ENOSYS
+	case !m.id.services:
+		return unix.ENODATA
+	}
+	reply(m, uapi.RdmaUcmQueryIbServiceResp{NumServiceRecs: 1})
 	return 0
 }
