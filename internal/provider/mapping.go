@@ -13,8 +13,8 @@ import (
 // A Mapping is memory outside the Go heap that is shared with a device or the
 // kernel: a ring or a page of registers. Its methods are safe for concurrent use.
 type Mapping struct {
-	mem  []byte
-	lent bool
+	mem      []byte
+	external bool // the memory belongs to the program: see MappingOf
 
 	mu      sync.Mutex
 	retired bool
@@ -61,11 +61,11 @@ func anonymous(n, flags int) (*Mapping, error) {
 	return newMapping(mem, "anonymous"), nil
 }
 
-// Lend creates a Mapping of memory that belongs to the program. Retire does not
+// MappingOf creates a Mapping of memory that belongs to the program. Retire does not
 // change this memory. When the Mapping is unreachable, free is called with b in a
 // goroutine of the runtime.
-func Lend(b []byte, free func([]byte)) *Mapping {
-	m := &Mapping{mem: b, lent: true, ticket: leak.Track("mapping of", "the program's memory")}
+func MappingOf(b []byte, free func([]byte)) *Mapping {
+	m := &Mapping{mem: b, external: true, ticket: leak.Track("mapping of", "the program's memory")}
 	runtime.AddCleanup(m, free, b)
 	return m
 }
@@ -96,7 +96,7 @@ func (m *Mapping) Retire() error {
 	if m.retired {
 		return nil
 	}
-	if !m.lent {
+	if !m.external {
 		if err := overlay(m.mem); err != nil {
 			return err
 		}

@@ -179,14 +179,14 @@ func TestUnmappedWhenUnreachable(t *testing.T) {
 	t.Error("the dropped mapping was never unmapped")
 }
 
-// Retire does not change memory that is lent. It is freed when the Mapping is
+// Retire does not change memory of the program. It is freed when the Mapping is
 // unreachable.
 func TestLend(t *testing.T) {
 	before := len(tickets())
 	mem := make([]byte, 100)
 	back := make(chan []byte, 1)
 	func() {
-		m := provider.Lend(mem, func(b []byte) { back <- b })
+		m := provider.MappingOf(mem, func(b []byte) { back <- b })
 		m.Bytes()[7] = 1
 		for range 2 {
 			if err := m.Retire(); err != nil {

@@ -24,7 +24,7 @@ func forKits(t *testing.T, f func(t *testing.T, k kit)) {
 		"no bursts":   func(k *kit) { k.noBursts = true },
 		"128 bytes":   func(k *kit) { k.set.cqeSize = 128 },
 		"old numbers": func(k *kit) { k.cqeVersion = 0 },
-		"shared":      func(k *kit) { k.set.owned = 0 },
+		"shared":      func(k *kit) { k.set.exclusive = 0 },
 		"old kernel":  func(k *kit) { k.registers = 16 }, // before Linux 5.7
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 // they know, so it retries with shorter requests.
 func getContext(get driver.Command, set settings) (*uapi.Mlx5IbAllocUcontextResp, error) {
 	req := &uapi.Mlx5IbAllocUcontextReqV2{
-		TotalNumBfregs: uint32(set.registers), NumLowLatencyBfregs: uint32(min(set.owned, set.registers-1)),
+		TotalNumBfregs: uint32(set.registers), NumLowLatencyBfregs: uint32(min(set.exclusive, set.registers-1)),
 		MaxCqeVersion: maxCQEVersion, LibCaps: uapi.MLX5_LIB_CAP_4K_UAR | uapi.MLX5_LIB_CAP_DYN_UAR}
 	full := ioctl.BytesOf(req)
 	var first error

@@ -73,7 +73,7 @@ func queueMemory(op string, rings driver.Memory, n int, kind pageKind) (m *provi
 	case err != nil:
 		return nil, err
 	case b != nil:
-		return provider.Lend(b, free), nil
+		return provider.MappingOf(b, free), nil
 	}
 	if kind != smallPages {
 		if m, err = provider.Huge(n); err == nil {

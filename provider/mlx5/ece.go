@@ -18,13 +18,13 @@ const eceVersion = 1 << 28
 
 // options are the options of enhanced connection establishment (ECE) of a QP.
 type options struct {
-	has    bool   // the device has options
-	got    uint32 // the options that the device reported
-	wanted uint32 // the options that the next MODIFY_QP requests; 0: none
+	supported bool   // the device has options
+	enabled   uint32 // the options that the device reported
+	requested uint32 // the options that the next MODIFY_QP requests; 0: none
 }
 
 // QueryECE implements driver.ECE.
-func (q *qp) QueryECE() (vendor, enabled uint32) { return vendorID, q.ece.got }
+func (q *qp) QueryECE() (vendor, enabled uint32) { return vendorID, q.ece.enabled }
 
 // SetECE implements driver.ECE.
 func (q *qp) SetECE(vendor, wanted uint32) error {
@@ -32,26 +32,26 @@ func (q *qp) SetECE(vendor, wanted uint32) error {
 	case vendor != vendorID:
 		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
 			Detail: fmt.Sprintf("VendorID is %#x: the device's is %#x, and it knows no other's options", vendor, vendorID)}
-	case !q.ece.has:
+	case !q.ece.supported:
 		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the device or its firmware has no options of enhanced connection establishment: connect without"}
 	}
-	q.ece.wanted, q.ece.got = wanted, 0
+	q.ece.requested, q.ece.enabled = wanted, 0
 	return nil
 }
 
 // ModifyECE implements driver.ECE.
 func (q *qp) ModifyECE() ([]byte, int) {
-	if q.ece.wanted == 0 {
+	if q.ece.requested == 0 {
 		return nil, 0
 	}
-	return ioctl.BytesOf(&uapi.Mlx5IbModifyQp{EceOptions: q.ece.wanted}), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
+	return ioctl.BytesOf(&uapi.Mlx5IbModifyQp{EceOptions: q.ece.requested}), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
 }
 
 // ModifiedECE implements driver.ECE.
 func (q *qp) ModifiedECE(reply []byte) {
-	q.ece.wanted = 0
+	q.ece.requested = 0
 	resp := new(uapi.Mlx5IbModifyQpResp)
 	copy(ioctl.BytesOf(resp), reply)
-	q.ece.got = resp.EceOptions
+	q.ece.enabled = resp.EceOptions
 }

@@ -15,7 +15,7 @@ type settings struct {
 	blueFlame bool // use BlueFlame
 	preferBF  bool // use BlueFlame also for requests without inline data
 	registers int  // number of registers for QPs
-	owned     int  // number of registers that are not shared
+	exclusive int  // number of registers that are not shared
 	cqeSize   int
 	scatter   bool // short messages arrive in completions
 
@@ -52,7 +52,7 @@ func readSettings(getenv func(string) string, pageSize int) (settings, error) {
 		unset, low, limit int
 	}{
 		{"MLX5_TOTAL_UUARS", &s.registers, 16, 1, maxRegisters},
-		{"MLX5_NUM_LOW_LAT_UUARS", &s.owned, 4, 0, maxRegisters},
+		{"MLX5_NUM_LOW_LAT_UUARS", &s.exclusive, 4, 0, maxRegisters},
 		{"MLX5_CQE_SIZE", &s.cqeSize, 64, 64, 128},
 	} {
 		if *v.to, err = number(v.name, getenv(v.name), v.unset, v.low, v.limit); err != nil {
@@ -77,7 +77,7 @@ func readSettings(getenv func(string) string, pageSize int) (settings, error) {
 	}
 	s.registers = max(s.registers, pageSize/uarSize*uarUsable) // at least those of one page
 	s.registers = align(s.registers, uarUsable)
-	s.owned = min(max(s.owned, s.registers-maxShared), s.registers)
+	s.exclusive = min(max(s.exclusive, s.registers-maxShared), s.registers)
 	return s, nil
 }
 

@@ -13,13 +13,13 @@ import (
 
 // A frameQueue is the part of a send queue that only raw packet QPs have.
 type frameQueue struct {
-	header   int           // bytes that the device requires in the request: 0 or l2Header
-	headed   int           // bytes of the header that the last request has
-	memory   driver.MRUser // for headers in memory that the SGEs name
-	segments uint32        // size of the Ethernet segment
-	sums     func() bool
-	canSum   bool // the result of sums, if asked is set
-	asked    bool
+	header    int           // bytes that the device requires in the request: 0 or l2Header
+	headed    int           // bytes of the header that the last request has
+	memory    driver.MRUser // for headers in memory that the SGEs name
+	segments  uint32        // size of the Ethernet segment
+	sums      func() bool
+	canSum    bool // the result of sums, if sumsKnown is set
+	sumsKnown bool
 }
 
 // Fields of the Ethernet segment: the checksums that the device computes, how much of the frame
@@ -55,8 +55,8 @@ func (q *frameQueue) takes(f uverbs.SendFlags) bool {
 	if q == nil || f&^(callerFlags|uverbs.IPCsum) != 0 {
 		return false
 	}
-	if !q.asked {
-		q.canSum, q.asked = q.sums(), true
+	if !q.sumsKnown {
+		q.canSum, q.sumsKnown = q.sums(), true
 	}
 	return q.canSum
 }
@@ -145,8 +145,8 @@ func (r *recvQueue) arrivals() *arrivedFrames {
 	return &arrivedFrames{ids: r.ids, mask: r.mask, tail: r.tail}
 }
 
-// over completes a receive and returns its WRID.
-func (f *arrivedFrames) over(at uint32) (id uint64, ok bool) {
+// complete ends a receive and returns its WRID.
+func (f *arrivedFrames) complete(at uint32) (id uint64, ok bool) {
 	if at &= f.mask; int(at) >= len(f.ids) {
 		return 0, false
 	}
@@ -165,7 +165,7 @@ const (
 // takeFrame turns the entry e, whose last word is v, into the completion of a raw Ethernet
 // receive.
 func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (bool, error) {
-	id, ok := f.over(uint32(v>>16) & 0xffff)
+	id, ok := f.complete(uint32(v>>16) & 0xffff)
 	if !ok {
 		return false, errStray
 	}

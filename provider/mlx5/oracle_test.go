@@ -136,7 +136,7 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 	c.records.line = 64
 	c.uars.split = 256
 	r := &register{reg: registerOf(mem.Bytes()[uarSend:]), mem: mem, toggle: 256, most: 4}
-	c.uars.owned, c.uars.base, c.uars.arm = []*register{r}, &uarPage{mem: mem, id: 16}, registerOf(mem.Bytes()[uarArm:])
+	c.uars.free, c.uars.base, c.uars.arm = []*register{r}, &uarPage{mem: mem, id: 16}, registerOf(mem.Bytes()[uarArm:])
 	if change != nil {
 		change(c)
 	}

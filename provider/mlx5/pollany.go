@@ -100,11 +100,11 @@ func (t *target) received(at uint32) (id uint64, ok bool) {
 			return 0, false
 		}
 		id = s.ids[at]
-		s.give(at)
+		s.release(at)
 		return id, true
 	}
 	if t.frames != nil {
-		return t.frames.over(at)
+		return t.frames.complete(at)
 	}
 	if at &= t.recvMask; int(at) >= len(t.recvs) {
 		return 0, false

@@ -60,7 +60,7 @@ func (q *cq) drop(i uint32, t *target) bool {
 		if uint32(v)&opcodeMask == cqeRespError<<opcodeShift && pageFault(e) {
 			t.srq.fault(at)
 		} else {
-			t.srq.give(at)
+			t.srq.release(at)
 		}
 	}
 	return about

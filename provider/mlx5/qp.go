@@ -174,7 +174,7 @@ func (q *qp) create(t uverbs.QPType, s *sizes, create driver.Command) (driver.Re
 		req.Flags |= uapi.MLX5_QP_FLAG_UAR_PAGE_INDEX
 		req.BfregIndex = q.reg.uar
 	}
-	if q.ece.has = c.ece; c.ece {
+	if q.ece.supported = c.ece; c.ece {
 		req.EceOptions = eceVersion
 	}
 	resp := new(uapi.Mlx5IbCreateQpResp)
@@ -182,7 +182,7 @@ func (q *qp) create(t uverbs.QPType, s *sizes, create driver.Command) (driver.Re
 	if err != nil {
 		return reply, pinned(err, q.mem)
 	}
-	q.ece.got = resp.EceOptions
+	q.ece.enabled = resp.EceOptions
 	if !c.dynamic {
 		r := c.uars.chosen(resp.BfregIndex)
 		if r == nil {

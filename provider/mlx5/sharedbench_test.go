@@ -29,8 +29,8 @@ func benchShared(b *testing.B, registers, n int, burst bool) {
 		c.set.preferBF = burst
 	})
 	c := q.ctx
-	c.uars.owned, c.uars.shared = nil, nil
-	c.uars.set.owned, c.uars.set.registers = 0, 0
+	c.uars.free, c.uars.shared = nil, nil
+	c.uars.set.exclusive, c.uars.set.registers = 0, 0
 	for i := range registers {
 		c.uars.shared = append(c.uars.shared, &register{reg: registerOf(mem.Bytes()[i*uarSize+uarSend:]), mem: mem,
 			toggle: 256, most: 4, shared: true})

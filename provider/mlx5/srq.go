@@ -149,8 +149,8 @@ func (s *srq) append(first, last uint32) {
 	s.tail = last
 }
 
-// give frees the slot of a completed receive. Any goroutine may call it.
-func (s *srq) give(i uint32) {
+// release frees the slot of a completed receive. Any goroutine may call it.
+func (s *srq) release(i uint32) {
 	if int(i) < len(s.ids) {
 		s.free[i/64].Or(1 << (i % 64))
 	}

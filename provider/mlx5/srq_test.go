@@ -96,7 +96,7 @@ func (r *srqRig) post(t testing.TB) (uint32, bool) {
 // complete completes the oldest receive of a queue pair, and returns its slot.
 func (r *srqRig) complete(qp int) (slot uint32) {
 	slot, r.taken[qp] = r.taken[qp][0], r.taken[qp][1:]
-	r.give(slot)
+	r.release(slot)
 	return slot
 }
 
@@ -175,7 +175,7 @@ func TestSRQGivesBesidePosts(t *testing.T) {
 			for i := range queue {
 				r.ids[i]++ // like Poll, which reads it before it frees the slot
 				out[i].Store(false)
-				r.give(i)
+				r.release(i)
 			}
 		})
 	}
@@ -209,8 +209,8 @@ func TestSRQGivesBesidePosts(t *testing.T) {
 // TestSRQUnknownSlot checks that a slot number that does not exist has no effect.
 func TestSRQUnknownSlot(t *testing.T) {
 	r := newSRQRig(t, 3, 1)
-	r.give(8)
-	r.give(0xffff)
+	r.release(8)
+	r.release(0xffff)
 	if r.fault(8) || r.fault(0xffff) {
 		t.Error("a slot that does not exist faults")
 	}

@@ -42,7 +42,7 @@ func BenchmarkSRQ(b *testing.B) {
 					at = uint32(be(s.slot(at)[0][0])>>32) & 0xffff
 				}
 				for i := range used {
-					s.give(used[c.slot(i)])
+					s.release(used[c.slot(i)])
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*c.n), "ns/WR")

@@ -88,7 +88,7 @@ type uars struct {
 
 	mu      sync.Mutex
 	pages   []*uarPage
-	owned   []*register // free registers
+	free    []*register // registers that no queue uses
 	shared  []*register
 	spare   []*register // free registers of closed thread domains
 	owners  int         // number of burst registers allocated for one owner each
@@ -185,15 +185,15 @@ func (u *uars) get() *register {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.owned) == 0 && u.owners < u.set.owned {
+	if len(u.free) == 0 && u.owners < u.set.exclusive {
 		u.more(false)
 	}
-	if last := len(u.owned) - 1; last >= 0 {
-		r := u.owned[last]
-		u.owned = u.owned[:last]
+	if last := len(u.free) - 1; last >= 0 {
+		r := u.free[last]
+		u.free = u.free[:last]
 		return r
 	}
-	if u.sharers < u.set.registers-u.set.owned {
+	if u.sharers < u.set.registers-u.set.exclusive {
 		u.more(true)
 	}
 	best := u.plain
@@ -223,7 +223,7 @@ func (u *uars) more(shared bool) {
 			u.shared = append(u.shared, r)
 		} else {
 			u.owners++
-			u.owned = append(u.owned, r)
+			u.free = append(u.free, r)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func (u *uars) put(r *register, half uint64) {
 		r.users--
 	} else {
 		r.half = half
-		u.owned = append(u.owned, r)
+		u.free = append(u.free, r)
 	}
 }
 

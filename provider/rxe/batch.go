@@ -11,16 +11,16 @@ import (
 // kernel does not look. Submit publishes all of it. To drop a batch it is enough to
 // reset this struct.
 type batch struct {
-	next  uint32 // index of the element after the last operation
-	last  uint32 // index of the last operation's element
-	has   uint8  // traits of the last operation; 0 if there is none
-	op    uverbs.Opcode
-	data  bool   // the last operation has inline data
-	owed  error  // the error if the last operation is not completed
-	sges  int    // of the last operation
-	total uint64 // bytes of the last operation
-	rkey  uint32 // of the last operation
-	err   error  // the first error
+	next       uint32 // index of the element after the last operation
+	last       uint32 // index of the last operation's element
+	traits     uint8  // traits of the last operation; 0 if there is none
+	op         uverbs.Opcode
+	data       bool   // the last operation has inline data
+	incomplete error  // the error if the last operation is not completed
+	sges       int    // of the last operation
+	total      uint64 // bytes of the last operation
+	rkey       uint32 // of the last operation
+	err        error  // the first error
 }
 
 // Begin implements driver.QP, as do the methods below.
@@ -39,8 +39,8 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 		b.err = s.refusal(op, f)
 		return
 	}
-	if b.owed != nil {
-		b.err = b.owed
+	if b.incomplete != nil {
+		b.err = b.incomplete
 		return
 	}
 	if s.full(b.next) {
@@ -49,14 +49,14 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	}
 	s.sendWQE(b.next).start(has, op, f, wrID, raddr, rkey, imm)
 	b.last, b.next = b.next, s.next(b.next)
-	b.has, b.op, b.data, b.sges, b.total, b.rkey = has, op, false, 0, 0, rkey
+	b.traits, b.op, b.data, b.sges, b.total, b.rkey = has, op, false, 0, 0, rkey
 	switch {
 	case has&datagram != 0:
-		b.owed = uverbs.ErrNoAH
+		b.incomplete = uverbs.ErrNoAH
 	case has&operands != 0:
-		b.owed = uverbs.ErrAtomicSize
+		b.incomplete = uverbs.ErrAtomicSize
 	case op == uverbs.OpBindMW:
-		b.owed = uverbs.ErrNoMW
+		b.incomplete = uverbs.ErrNoMW
 	}
 	runtime.KeepAlive(q)
 }
@@ -69,7 +69,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	}
 	n, total := b.sges, b.total+uint64(sge.Length)
 	switch {
-	case b.has == 0 || b.has&bare != 0 || b.data:
+	case b.traits == 0 || b.traits&bare != 0 || b.data:
 		b.err = uverbs.ErrMalformed
 		return
 	case n >= s.maxSGE:
@@ -84,10 +84,10 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	w.sges(n + 1)[n] = sge
 	w.setSGEs(n+1, total)
 	b.sges, b.total = n+1, total
-	if b.has&operands != 0 {
-		b.owed = nil
+	if b.traits&operands != 0 {
+		b.incomplete = nil
 		if total != atomicSize {
-			b.owed = uverbs.ErrAtomicSize
+			b.incomplete = uverbs.ErrAtomicSize
 		}
 	}
 	runtime.KeepAlive(q)
@@ -102,7 +102,7 @@ func (q *qp) Inline(data []byte) {
 		return
 	}
 	switch {
-	case b.has == 0 || b.has&(scatter|bare) != 0 && len(data) > 0 || b.data || b.sges > 0:
+	case b.traits == 0 || b.traits&(scatter|bare) != 0 && len(data) > 0 || b.data || b.sges > 0:
 		b.err = uverbs.ErrMalformed
 		return
 	case len(data) > s.maxInline:
@@ -130,12 +130,12 @@ func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	case s.typ != uverbs.UD:
 		b.err = uverbs.ErrQPType
 		return
-	case b.has == 0:
+	case b.traits == 0:
 		b.err = uverbs.ErrMalformed
 		return
 	}
 	b.err = s.address(s.sendWQE(b.last), ah, qpn, qkey)
-	b.owed = nil
+	b.incomplete = nil
 	runtime.KeepAlive(q)
 }
 
@@ -164,7 +164,7 @@ func (q *qp) Submit() error {
 	s := &q.sq
 	err, next := s.batch.err, s.batch.next
 	if err == nil {
-		err = s.batch.owed
+		err = s.batch.incomplete
 	}
 	q.Begin()
 	if err != nil {

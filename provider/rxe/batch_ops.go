@@ -15,7 +15,7 @@ func (s *sendQueue) lastOf(ops ...uverbs.Opcode) *sendWQE {
 	switch {
 	case b.err != nil:
 		return nil
-	case b.has == 0 || !slices.Contains(ops, b.op):
+	case b.traits == 0 || !slices.Contains(ops, b.op):
 		b.err = uverbs.ErrMalformed
 		return nil
 	}
@@ -46,7 +46,7 @@ func (q *qp) Bind(b driver.Bind, err error) {
 		return
 	default:
 		w.setBind(b)
-		s.batch.owed = nil
+		s.batch.incomplete = nil
 	}
 	runtime.KeepAlive(q)
 }

@@ -16,10 +16,10 @@ import (
 // srq implements driver.SRQ. Its ring has the format of a receive queue.
 type srq struct {
 	recvQueue
-	ctx    *deviceContext
-	maxSGE int   // as returned by the kernel
-	lost   error // of a resize whose new ring could not be mapped
-	held   int   // number of receives in the lost ring
+	ctx       *deviceContext
+	maxSGE    int   // as returned by the kernel
+	lost      error // of a resize whose new ring could not be mapped
+	lostCount int   // number of receives in the lost ring
 
 	// offer is where the kernel writes the offer of the new ring when it resizes the
 	// queue. The command contains its address, so an srq must be on the heap.
@@ -65,7 +65,7 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	r, err := s.ctx.mapRing("resized shared receive queue", s.offer, recvHeader)
 	old := s.ring
 	if err != nil {
-		s.lost, s.held = err, waiting
+		s.lost, s.lostCount = err, waiting
 	} else {
 		s.lost = nil
 		s.recvQueue = newRecvQueue(r, s.maxSGE)
@@ -76,7 +76,7 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 // count returns the maximum number of receives that the kernel has not used.
 func (s *srq) count() int {
 	if s.lost != nil {
-		return s.held
+		return s.lostCount
 	}
 	return int((s.cur - s.cons.Load()) & s.mask)
 }
