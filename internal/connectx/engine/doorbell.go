@@ -92,7 +92,7 @@ func (h *HCA) burst(at flameRegister, f *flame, data []byte) {
 	case len(f.bytes) == f.want:
 		delete(h.blueFlame, at)
 		h.execute(at, f)
-	case len(f.bytes) == 8 && prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP:
+	case len(f.bytes) == 8 && (h.config.WholeBursts || prm.CtrlOpcode.Get(f.bytes) != prm.OpcodeNOP):
 		// Usually this is a doorbell and nothing follows. The WQE is in memory
 		// in any case. The bytes of a burst are compared when they have
 		// arrived.

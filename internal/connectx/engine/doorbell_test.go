@@ -121,6 +121,25 @@ func TestSlowBurst(t *testing.T) {
 	})
 }
 
+// TestWholeBursts checks that a NOP whose doorbell is not followed by a burst is
+// executed at once if bursts arrive whole, and that bursts still are executed.
+func TestWholeBursts(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1, WholeBursts: true}, func(w *world) {
+		c, q := nops(w, engine.CQAttr{LogSize: 4})
+		w.do(func() { q.post(wqe{op: prm.OpcodeNOP}) })
+		if n := len(c.poll()); n != 1 {
+			t.Errorf("%d completions of a doorbell, want 1", n)
+		}
+		b := append(q.write(wqe{op: prm.OpcodeNOP, silent: true}), make([]byte, 48)...)
+		prm.CtrlCompletion.Set(b, prm.CompletionAlways)
+		be.PutUint32(q.h.bytes(q.record+4, 4), 2)
+		w.do(func() { q.h.Store(q.uar, 0x900, b) })
+		if n, r := len(c.poll()), q.h.takeViolations(); n != 1 || len(r) != 0 {
+			t.Errorf("%d completions of a burst, want 1; violations %v", n, r)
+		}
+	})
+}
+
 // TestDoorbellBeforeDestroy checks that a NOP whose doorbell still waits for a
 // burst is executed before a command destroys its queue.
 func TestDoorbellBeforeDestroy(t *testing.T) {

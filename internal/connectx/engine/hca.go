@@ -94,6 +94,10 @@ type Config struct {
 	// request of a full receive queue that is still to be used: a queue with
 	// ShuffleRQ must not be filled by more than its size less ShuffleRQ.
 	ShuffleRQ, ShuffleSRQ int
+	// WholeBursts is set if the host passes each BlueFlame burst to one Store.
+	// Then 8 bytes are a doorbell that no burst follows, and a NOP is executed
+	// without waiting for one.
+	WholeBursts bool
 	// Now is the device's clock for time stamps; if nil, nanoseconds since New.
 	Now func() uint64
 	// Strict checks what the host writes against the rules, see Rule, and
