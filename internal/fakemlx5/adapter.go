@@ -56,7 +56,7 @@ func NewAdapter(cfg Config) *Adapter {
 		layer = engine.InfiniBand
 	}
 	a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
-		CQEVersion: int(cfg.CQEVersion), Strict: cfg.Violation != nil, Violation: cfg.Violation})
+		CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation})
 	a.loop.Run(func() {
 		a.HCA.SetLID(cfg.LID)
 		a.HCA.SetMAC(cfg.MAC)
