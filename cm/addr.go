@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -134,7 +135,7 @@ func parseIBAddr(b []byte) (IBAddr, bool) {
 }
 
 // interfaceAddrs returns the machine's addresses. Hermetic tests replace it.
-var interfaceAddrs = net.InterfaceAddrs
+var interfaceAddrs = machine.InterfaceAddrs
 
 // machineAddrs returns the machine's IP addresses, without zones.
 func machineAddrs() ([]netip.Addr, error) {

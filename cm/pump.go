@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -16,30 +17,37 @@ import (
 // it issues no command and acquires no lock that is held during a command.
 type pump struct {
 	node
+	machine machine.Machine // nil: the real one
 	done    chan struct{}
 	members map[*SyncID]struct{} // guarded by pumps
 	err     error                // guarded by pumps: if set, no more events are read
 }
 
-// pumps has the pump of the process.
+// pumps has the pumps of the process. There is one, unless tests have several machines in memory.
 var pumps struct {
 	sync.Mutex
-	running *pump
+	running map[machine.Machine]*pump
 }
 
-// joinPump adds a new SyncID to the pump of the process.
+// joinPump adds a new SyncID to the machine's pump.
 func joinPump(s *SyncID) error {
 	pumps.Lock()
 	defer pumps.Unlock()
-	if pumps.running == nil {
+	m := machine.Current()
+	p := pumps.running[m]
+	if p == nil {
 		file, err := openFile()
 		if err != nil {
 			return explainOpen(err)
 		}
-		pumps.running = &pump{node: node{file: file}, done: make(chan struct{}), members: make(map[*SyncID]struct{})}
-		go pumps.running.run()
+		p = &pump{node: node{file: file}, machine: m, done: make(chan struct{}), members: make(map[*SyncID]struct{})}
+		if pumps.running == nil {
+			pumps.running = make(map[machine.Machine]*pump)
+		}
+		pumps.running[m] = p
+		go p.run()
 	}
-	pumps.running.add(s)
+	p.add(s)
 	return nil
 }
 
@@ -68,9 +76,7 @@ func (p *pump) remove(s *SyncID) error {
 		pumps.Unlock()
 		return nil
 	}
-	if pumps.running == p {
-		pumps.running = nil
-	}
+	p.retire()
 	pumps.Unlock()
 	err := p.file.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
@@ -96,13 +102,18 @@ func (p *pump) run() {
 	}
 }
 
+// retire makes new ids get a new pump. The caller holds pumps.
+func (p *pump) retire() {
+	if pumps.running[p.machine] == p {
+		delete(pumps.running, p.machine)
+	}
+}
+
 // fail ends the waits of all members with an error. New ids get a new pump.
 func (p *pump) fail(err error) {
 	pumps.Lock()
 	defer pumps.Unlock()
-	if pumps.running == p {
-		pumps.running = nil
-	}
+	p.retire()
 	p.err = wrap("wait on", "rdma_cm", err, "")
 	if e, ok := p.err.(*Error); ok && e.Kind == nil {
 		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, err.Error()

@@ -275,11 +275,11 @@ func TestDeviceRemoval(t *testing.T) {
 func TestPumpLife(t *testing.T) {
 	newRig(t)
 	for range 3 {
-		if pumps.running != nil {
+		if len(pumps.running) > 0 {
 			t.Fatal("a pump without ids")
 		}
 		a, b := good(NewID(PSTCP))(t), good(NewID(PSTCP))(t)
-		p := pumps.running
+		p := pumps.running[nil]
 		if p == nil || a.pump != p || b.pump != p {
 			t.Fatal("each id has its own")
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -98,7 +99,7 @@ var driverNames = map[uint32]string{
 // RDMA netlink, or sysfs if netlink does not work. It returns [ErrNoDevice] if the kernel has
 // no RDMA support. An empty list is not an error.
 func Devices() ([]Device, error) {
-	found, err := nldev.Devices()
+	found, err := machine.Devices()
 	if err != nil {
 		return nil, explainDevices(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -159,7 +159,7 @@ func (c *Context) findGID(port int, gid GID, v2 bool) (index uint8, ok bool, err
 }
 
 // netdevNames is a variable so that tests can replace it.
-var netdevNames = nldev.NetdevNames
+var netdevNames = machine.InterfaceNames
 
 // nameNetdevs adds the names of network interfaces. It looks each interface up only once, as
 // many GIDs may belong to the same one.

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -80,11 +81,27 @@ func (d Device) Open() (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := openNode(&d)
+	dev, err := d.openNode()
 	if err != nil {
 		return nil, err
 	}
-	return newContext(ioctl.New(fd, d.nodeName(), d.DriverID), d, p)
+	return newContext(dev, d, p)
+}
+
+// openNode opens the node for commands.
+func (d *Device) openNode() (*ioctl.Device, error) {
+	if m := machine.Current(); m != nil {
+		dev, err := m.OpenDevice(d.Name)
+		if err != nil {
+			return nil, explainOpen(d, err)
+		}
+		return dev, nil
+	}
+	fd, err := openNode(d)
+	if err != nil {
+		return nil, err
+	}
+	return ioctl.New(fd, d.nodeName(), d.DriverID), nil
 }
 
 // nodeName is the base name of the node.

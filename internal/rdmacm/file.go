@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -54,11 +55,20 @@ type File struct {
 	kicks    uint64
 }
 
+// A Machine is a machine in memory that has a connection manager.
+type Machine interface {
+	machine.Machine
+	OpenCM() (*File, error)
+}
+
 // Open opens the node. Looking it up makes the kernel load rdma_ucm.
 //
 // It returns ErrNoNode if there is no node, ErrABI, EMFILE or ENFILE if no descriptor is left,
 // or the *os.PathError of opening it.
 func Open() (*File, error) {
+	if m, ok := machine.Current().(Machine); ok {
+		return m.OpenCM()
+	}
 	node, err := nldev.ClientCharDev("rdma_cm")
 	switch {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE): // says nothing about the node
