@@ -51,12 +51,20 @@ func connect(m *message) unix.Errno {
 // listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
 	for _, l := range k.ids {
-		if l.state == listening && !l.dead && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
+		if l.state == listening && !l.dead && l.machine == k.machineAt(i) && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
 			(anyAddr(l.src.Addr()) || l.src.Addr() == i.dst.Addr()) {
 			return l
 		}
 	}
 	return nil
+}
+
+// machineAt returns the machine that i connects to.
+func (k *Kernel) machineAt(i *id) *Machine {
+	if m := k.machineOf(i.dst.Addr()); m != nil {
+		return m
+	}
+	return i.machine // a loopback address
 }
 
 // request creates a child of the listener for the active side i.
@@ -65,7 +73,7 @@ func (k *Kernel) request(l, i *id) {
 		return
 	}
 	p := i.param
-	child := &id{file: l.file, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst,
+	child := &id{file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst,
 		dst: i.src, peer: i,
 		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7),
 		rnr: min(p.RnrRetryCount, 7)}

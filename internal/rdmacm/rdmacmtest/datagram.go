@@ -2,6 +2,7 @@ package rdmacmtest
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -25,7 +26,7 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	a := i.peer
 	i.state, a.state = established, established
 	k.postUD(a, rdmacm.EventEstablished, 0, uapi.RdmaUcmUdParam{
-		QpNum: req.ConnParam.QpNum & 0xffffff, Qkey: udpQKey, AhAttr: k.ah(a.dst.Addr().As16()),
+		QpNum: req.ConnParam.QpNum & 0xffffff, Qkey: udpQKey, AhAttr: a.ah(a.dst.Addr()),
 		PrivateData: req.ConnParam.PrivateData, PrivateDataLen: roomSREP,
 	})
 	return 0
@@ -41,9 +42,9 @@ func (k *Kernel) unreachable(i *id, status int32) {
 }
 
 // ah returns the address vector of a peer.
-func (k *Kernel) ah(gid [16]byte) uapi.IbUverbsAhAttr {
+func (i *id) ah(peer netip.Addr) uapi.IbUverbsAhAttr {
 	return uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1,
-		Grh: uapi.IbUverbsGlobalRoute{Dgid: gid, SgidIndex: k.SGIDIndex, HopLimit: 64}}
+		Grh: uapi.IbUverbsGlobalRoute{Dgid: peer.As16(), SgidIndex: i.machine.SGIDIndex, HopLimit: 64}}
 }
 
 func join(m *message) unix.Errno {
@@ -59,7 +60,7 @@ func join(m *message) unix.Errno {
 	k.nextGroup++
 	k.groups[g.n] = g
 	// The group's GID for RoCE v2 is its IPv4 address mapped to IPv6.
-	ud := uapi.RdmaUcmUdParam{QpNum: 0xffffff, Qkey: udpQKey, AhAttr: k.ah(a.Addr().As16())}
+	ud := uapi.RdmaUcmUdParam{QpNum: 0xffffff, Qkey: udpQKey, AhAttr: i.ah(a.Addr())}
 	e := &event{id: i, group: g, resp: uapi.RdmaUcmEventResp{Uid: req.Uid, Id: g.n, Event: rdmacm.EventMulticastJoin}}
 	copy(e.resp.Param[:], bytesOf(&ud))
 	reply(m, uapi.RdmaUcmCreateIdResp{Id: g.n})

@@ -168,7 +168,7 @@ func (k *Kernel) RemoveDevice() {
 	defer k.mu.Unlock()
 	k.gone = true
 	for _, i := range k.ids {
-		if i.device {
+		if i.device && i.machine == &k.Machine {
 			k.post(i, rdmacm.EventDeviceRemoval, 0)
 			i.dead = true
 		}

@@ -33,6 +33,7 @@ type id struct {
 	n        uint32
 	uid      uint64
 	file     *file
+	machine  *Machine
 	ps       uint16
 	datagram bool
 	state    state
@@ -59,7 +60,10 @@ type id struct {
 
 func createID(m *message) unix.Errno {
 	req, k := payload[uapi.RdmaUcmCreateId](m), m.k
-	i := &id{uid: req.Uid, file: m.file, ps: req.Ps, state: idle, owned: true}
+	i := &id{uid: req.Uid, file: m.file, machine: &k.Machine, ps: req.Ps, state: idle, owned: true}
+	if k.Current != nil {
+		i.machine = k.Current()
+	}
 	switch req.Ps {
 	case uapi.RDMA_PS_TCP:
 	case uapi.RDMA_PS_UDP, uapi.RDMA_PS_IPOIB:
@@ -165,10 +169,10 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	if i.state != idle {
 		return unix.EINVAL
 	}
-	if !anyAddr(a.Addr()) && !slices.Contains(k.Addrs, a.Addr()) {
+	if !anyAddr(a.Addr()) && !slices.Contains(i.machine.Addrs, a.Addr()) {
 		return unix.EADDRNOTAVAIL
 	}
-	if !anyAddr(a.Addr()) && k.gone {
+	if !anyAddr(a.Addr()) && i.machine.gone {
 		return unix.ENODEV
 	}
 	if a.Port() == 0 {
@@ -190,7 +194,7 @@ func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
 	for _, o := range k.ids {
 		switch {
-		case o == i, o.child, o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
+		case o == i, o.child, o.machine != i.machine, o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
 		case anyAddr(o.src.Addr()), anyAddr(a.Addr()):
 			return unix.EADDRNOTAVAIL
 		case o.src.Addr() == a.Addr():
@@ -226,27 +230,28 @@ func resolveAddr(m *message) unix.Errno {
 	return k.resolve(i, dst)
 }
 
-// resolve resolves the device's own addresses. Other addresses of the IPv4
+// resolve resolves the addresses of the machines. Other addresses of the IPv4
 // network do not respond.
 func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
 	near := func(a netip.Addr) bool {
 		p, err := a.Prefix(24)
 		return err == nil && a.Is4() && p.Contains(dst.Addr())
 	}
-	src := dst.Addr() // the source address of a route to itself
+	here, there := i.machine, k.machineOf(dst.Addr())
+	src := here.sourceFor(dst.Addr())
 	switch {
-	case k.gone && anyAddr(dst.Addr()):
+	case here.gone && anyAddr(dst.Addr()):
 		return unix.ENODEV
 	case anyAddr(dst.Addr()):
 		src = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		if dst.Addr().Is6() {
 			src = netip.IPv6Loopback()
 		}
-	case k.gone && slices.Contains(k.Addrs, dst.Addr()):
+	case here.gone && there != nil:
 		k.post(i, rdmacm.EventAddrError, -int32(unix.ENODEV))
 		return 0
-	case slices.Contains(k.Addrs, dst.Addr()):
-	case slices.ContainsFunc(k.Addrs, near):
+	case there != nil:
+	case slices.ContainsFunc(here.Addrs, near):
 		k.post(i, rdmacm.EventAddrError, -int32(unix.ETIMEDOUT))
 		return 0
 	default:
@@ -258,6 +263,20 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
 	i.dst, i.device, i.state = dst, true, resolved
 	k.post(i, rdmacm.EventAddrResolved, 0)
 	return 0
+}
+
+// sourceFor returns the source address of a route: the destination itself if it
+// belongs to the machine.
+func (m *Machine) sourceFor(dst netip.Addr) netip.Addr {
+	if slices.Contains(m.Addrs, dst) {
+		return dst
+	}
+	for _, a := range m.Addrs {
+		if a.Is4() == dst.Is4() && !a.IsMulticast() {
+			return a
+		}
+	}
+	return dst
 }
 
 func resolveRoute(m *message) unix.Errno {

@@ -12,16 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kernel is one machine with one RoCE device. Its fields are the machine's
-// configuration and injected failures: set them before the first command, or
-// with [Kernel.Set].
-type Kernel struct {
+// A Machine has one RoCE device.
+type Machine struct {
 	Addrs     []netip.Addr // of the device
 	DevIndex  uint32
 	NodeGUID  uint64 // in memory byte order
 	SGIDIndex uint8
-	PathMTU   uint32 // IBV_MTU_*
-	Services  bool   // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
+	gone      bool // the device was removed
+}
+
+// A Kernel is that of one machine, or of several on one network. Its fields are
+// the configuration and injected failures: set them before the first command, or
+// with [Kernel.Set].
+type Kernel struct {
+	Machine
+	Others []*Machine // on the same network
+	// Current returns the machine of the calling goroutine, on which new ids are
+	// created. If it is nil, that is the first machine.
+	Current  func() *Machine
+	PathMTU  uint32 // IBV_MTU_*
+	Services bool   // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
 	// NoServices makes RESOLVE_IB_SERVICE unknown, as before Linux 6.18.
 	NoServices bool
 
@@ -44,18 +54,17 @@ type Kernel struct {
 	psn        uint32
 	hold       map[uint32]bool
 	held       []heldEvent
-	gone       bool
 }
 
 // New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
 // 2001:db8::1. It is closed at the end of the test.
 func New(t testing.TB) *Kernel {
 	k := &Kernel{
-		Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
-			netip.MustParseAddr("2001:db8::1")},
-		NodeGUID: 0x0100_0000_fe00_5250, SGIDIndex: 2, PathMTU: 3,
-		Refuse: map[string]unix.Errno{},
-		files:  map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},
+		Machine: Machine{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
+			netip.MustParseAddr("2001:db8::1")}, NodeGUID: 0x0100_0000_fe00_5250, SGIDIndex: 2},
+		PathMTU: 3,
+		Refuse:  map[string]unix.Errno{},
+		files:   map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},
 		port: 40000, psn: 0x1000,
 	}
 	t.Cleanup(func() {
@@ -120,6 +129,16 @@ func (k *Kernel) State(n uint32) string {
 		return string(i.state)
 	}
 	return ""
+}
+
+// machineOf returns the machine with an address, or nil.
+func (k *Kernel) machineOf(a netip.Addr) *Machine {
+	for _, m := range append([]*Machine{&k.Machine}, k.Others...) {
+		if slices.Contains(m.Addrs, a) {
+			return m
+		}
+	}
+	return nil
 }
 
 // Close reports violations and leaks.

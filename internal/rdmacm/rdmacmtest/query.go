@@ -40,7 +40,7 @@ func answerAddr(m *message, resp uapi.RdmaUcmQueryAddrResp) unix.Errno {
 // where returns the device of an id.
 func (k *Kernel) where(i *id) (resp uapi.RdmaUcmQueryAddrResp) {
 	if i.device {
-		resp.NodeGuid, resp.PortNum, resp.IbdevIndex = k.NodeGUID, 1, k.DevIndex
+		resp.NodeGuid, resp.PortNum, resp.IbdevIndex = i.machine.NodeGUID, 1, i.machine.DevIndex
 	}
 	return resp
 }
@@ -150,7 +150,7 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 		}
 		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
 	case a.QpState == stateRTR && known:
-		a.AhAttr, a.PathMtu, a.DestQpNum = k.ah(i.dst.Addr().As16()), k.PathMTU, i.peer.param.QpNum&0xffffff
+		a.AhAttr, a.PathMtu, a.DestQpNum = i.ah(i.dst.Addr()), k.PathMTU, i.peer.param.QpNum&0xffffff
 		a.MaxDestRdAtomic = i.responder
 		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN | maskMaxDest | maskMinRNR
 	case a.QpState == stateRTS && known:
