@@ -85,9 +85,12 @@ func (a *Adapter) View(addr uint64, n int) ([]byte, error) { return a.memory.Vie
 
 // Completion implements engine.Events.
 func (a *Adapter) Completion(q *engine.CQ) {
-	if o, ok := a.cqs[q.Number]; ok {
-		a.check(o.k.Complete(o.handle))
-	}
+	number := q.Number
+	a.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
+		if o, ok := a.cqs[number]; ok {
+			a.check(o.k.Complete(o.handle))
+		}
+	})
 }
 
 // asyncEvents has the kernel's types of the events of queues.
@@ -111,7 +114,9 @@ const (
 )
 
 // Async implements engine.Events.
-func (a *Adapter) Async(e engine.AsyncEvent) {
+func (a *Adapter) Async(e engine.AsyncEvent) { a.loop.Post(func() { a.async(e) }) }
+
+func (a *Adapter) async(e engine.AsyncEvent) {
 	for k := range a.kernels {
 		switch e.Type {
 		case engine.EventPort:

@@ -54,12 +54,13 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	if core.NoBursts {
 		k.Reply.BfRegSize = 0
 	}
+	core.OnModifyQP = k.modifyQP
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k
 }
 
-// Detach is called when the file has been closed. The adapter reports no further events to it.
-func (k *Kernel) Detach() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
+// Closed implements ioctl.Closer. The adapter reports no further events to the file.
+func (k *Kernel) Closed() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
 
 // Doorbell implements ioctl.Doorbells.
 func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
@@ -137,10 +138,7 @@ func (k *Kernel) written(c ioctl.Call) {
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
 		entries := powerOfTwo(int(Input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
 		reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
-	case uapi.IB_USER_VERBS_CMD_MODIFY_QP:
-		k.modifyQP(Input[uapi.IbUverbsModifyQp](c, in))
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-		k.modifyQP(&Input[uapi.IbUverbsExModifyQp](c, in).Base)
 		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbModifyQpResp{
 			EceOptions: Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & ECEOptions})
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:

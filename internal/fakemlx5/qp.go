@@ -2,7 +2,6 @@ package fakemlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -111,74 +110,6 @@ func (k *Kernel) setScatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
 	if a.Service == engine.ServiceRC && signalAll {
 		a.ScatterRequest = size(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
 	}
-}
-
-// transitions has the device's command for each new state.
-var transitions = map[uverbs.QPState]engine.Transition{
-	uverbs.StateReset: engine.ToReset,
-	uverbs.StateInit:  engine.RST2INIT,
-	uverbs.StateRTR:   engine.INIT2RTR,
-	uverbs.StateRTS:   engine.RTR2RTS,
-	uverbs.StateErr:   engine.ToErr,
-}
-
-// modifyQP sets attributes and executes the transition.
-func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp) {
-	m := uverbs.QPMask(r.AttrMask)
-	if q := k.raw.qps[r.QpHandle]; q != nil {
-		if m&uverbs.MaskState != 0 {
-			k.modifyRawQP(q, uverbs.QPState(r.QpState))
-		}
-		return
-	}
-	q := k.QPs[r.QpHandle]
-	k.setAttr(&q.attr, m, r)
-	if m&uverbs.MaskState == 0 {
-		return
-	}
-	if t, ok := transitions[uverbs.QPState(r.QpState)]; ok {
-		k.check(k.adapter.HCA.ModifyQP(q.Number, t, 0, q.attr))
-	}
-}
-
-// setAttr sets the attributes of the device's QP that the mask names.
-func (k *Kernel) setAttr(a *engine.QPAttr, m uverbs.QPMask, r *uapi.IbUverbsModifyQp) {
-	for mask, set := range map[uverbs.QPMask]func(){
-		uverbs.MaskAccess: func() {
-			x := uverbs.Access(r.QpAccessFlags)
-			a.RemoteRead, a.RemoteWrite = x&uverbs.RemoteRead != 0, x&uverbs.RemoteWrite != 0
-			a.RemoteAtomic = x&uverbs.RemoteAtomic != 0
-		},
-		uverbs.MaskAV:              func() { a.Primary = k.adapter.path(&r.Dest) },
-		uverbs.MaskPathMTU:         func() { a.MTU = 128 << r.PathMtu },
-		uverbs.MaskDestQPN:         func() { a.RemoteQPN = r.DestQpNum },
-		uverbs.MaskRQPSN:           func() { a.RecvPSN = r.RqPsn },
-		uverbs.MaskSQPSN:           func() { a.SendPSN = r.SqPsn },
-		uverbs.MaskMaxDestRdAtomic: func() { a.MaxRespond = int(r.MaxDestRdAtomic) },
-		uverbs.MaskMaxRdAtomic:     func() { a.MaxInitiate = int(r.MaxRdAtomic) },
-		uverbs.MaskMinRNRTimer:     func() { a.MinRNRTimer = r.MinRnrTimer },
-		uverbs.MaskTimeout:         func() { a.AckTimeout = r.Timeout },
-		uverbs.MaskRetryCnt:        func() { a.RetryCount = r.RetryCnt },
-		uverbs.MaskRNRRetry:        func() { a.RNRRetry = r.RnrRetry },
-		uverbs.MaskQKey:            func() { a.QKey = r.Qkey },
-	} {
-		if m&mask != 0 {
-			set()
-		}
-	}
-}
-
-// udpSource is the UDP source port of connections that request none.
-const udpSource = 0xc123
-
-// path returns the device's form of an address. Without a network, it is that of the adapter itself.
-func (a *Adapter) path(d *uapi.IbUverbsQpDest) transport.Path {
-	p := transport.Path{DLID: d.Dlid, GRH: d.IsGlobal != 0, SGIDIndex: d.SgidIndex, DGID: d.Dgid, DMAC: a.macOf(d.Dgid),
-		HopLimit: d.HopLimit, UDPSport: udpSource, SL: d.Sl, FlowLabel: d.FlowLabel, TrafficClass: d.TrafficClass}
-	if a.cfg.Resolve == nil {
-		p.DGID = a.HCA.GID(int(d.SgidIndex)).GID
-	}
-	return p
 }
 
 func (k *Kernel) destroyQP(h uint32) error {

@@ -84,6 +84,9 @@ func (d *Device) release() {
 func (d *Device) close() {
 	d.once.Do(func() {
 		d.err = unix.Close(d.fd)
+		if k, ok := d.kernel.(Closer); ok {
+			k.Closed()
+		}
 		d.ticket.Done()
 		close(d.closed)
 	})

@@ -19,6 +19,9 @@ type Doorbells interface {
 	Doorbell(page, offset uint32, b []byte)
 }
 
+// A Closer is a Kernel that is notified when the Device is closed and no command is in progress.
+type Closer interface{ Closed() }
+
 // Doorbells returns the fake kernel if it wants to be notified, or nil.
 func (d *Device) Doorbells() Doorbells {
 	b, _ := d.kernel.(Doorbells)

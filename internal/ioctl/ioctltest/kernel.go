@@ -42,6 +42,8 @@ type Kernel struct {
 	Before    func(*Msg)                              // is called before each command, without the lock
 	Recorder  func(name, dump string)                 // is called with each command
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
+	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
+	OnModifyQP func(r *uapi.IbUverbsModifyQp, from, to uint8) error
 
 	mu         sync.Mutex
 	count      int

@@ -145,6 +145,11 @@ func (k *Kernel) changeQP(r *uapi.IbUverbsModifyQp) error {
 			return err
 		}
 	}
+	if k.OnModifyQP != nil {
+		if err := k.OnModifyQP(r, *o.state, to); err != nil {
+			return err
+		}
+	}
 	*o.state = to
 	return nil
 }
