@@ -32,11 +32,12 @@ var layers = []struct {
 	{"internal/rdmacm/rdmacmtest", []string{"internal/rdmacm", "internal/uapi"}},
 	{"mmio", nil},
 	{"internal/driver", []string{"internal/ioctl"}},
-	{"uverbs", []string{"internal/driver", "internal/ioctl", "internal/nldev", "internal/uapi", "internal/leak",
-		"internal/noescape"}},
+	{"uverbs", []string{"internal/driver", "internal/ioctl", "internal/machine", "internal/nldev", "internal/uapi",
+		"internal/leak", "internal/noescape"}},
 	{"uverbs/devicetest", nil},
 	{"cm/devicetest", nil},
-	{"cm", []string{"uverbs", "internal/driver", "internal/rdmacm", "internal/uapi", "internal/nldev", "internal/leak"}},
+	{"cm", []string{"uverbs", "internal/driver", "internal/machine", "internal/rdmacm", "internal/uapi", "internal/nldev",
+		"internal/leak"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
@@ -51,6 +52,8 @@ var layers = []struct {
 	{"internal/connectx/transport", []string{"internal/connectx/loop", "internal/connectx/roce"}},
 	{"internal/connectx/fabric", []string{"internal/connectx/loop", "internal/connectx/roce"}},
 	{"internal/connectx/engine", []string{"internal/connectx/..."}},
+	{"verbstest", []string{"internal/machine", "internal/fakemlx5", "internal/connectx/...", "internal/ioctl/...",
+		"internal/rdmacm/...", "internal/nldev", "internal/uapi", "provider/mlx5"}},
 	{"internal/fakemlx5", []string{"uverbs", "internal/connectx/...", "internal/ioctl/...", "internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
@@ -60,9 +63,9 @@ var layers = []struct {
 
 // forTests lists the packages that only tests and other packages in this list may
 // import.
-var forTests = []string{"internal/fakemlx5", "internal/failtest", "internal/leak/leaktest", "internal/ioctl/ioctltest",
-	"internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features", "internal/rtnetlink",
-	"internal/connectx/...", "testbed/..."}
+var forTests = []string{"verbstest", "internal/fakemlx5", "internal/failtest", "internal/leak/leaktest",
+	"internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features",
+	"internal/rtnetlink", "internal/connectx/...", "testbed/..."}
 
 // matches reports whether pattern matches the package path pkg.
 func matches(pattern, pkg string) bool {

@@ -51,8 +51,8 @@ func connect(m *message) unix.Errno {
 // listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
 	for _, l := range k.ids {
-		if l.state == listening && !l.dead && l.machine == k.machineAt(i) && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
-			(anyAddr(l.src.Addr()) || l.src.Addr() == i.dst.Addr()) {
+		if l.state == listening && !l.dead && l.machine == k.machineAt(i) && l.ps == i.ps &&
+			l.src.Port() == i.dst.Port() && (anyAddr(l.src.Addr()) || l.src.Addr() == i.dst.Addr()) {
 			return l
 		}
 	}
@@ -73,10 +73,12 @@ func (k *Kernel) request(l, i *id) {
 		return
 	}
 	p := i.param
-	child := &id{file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true, src: i.dst,
-		dst: i.src, peer: i,
+	child := &id{
+		file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
+		src: i.dst, dst: i.src, peer: i,
 		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7),
-		rnr: min(p.RnrRetryCount, 7)}
+		rnr: min(p.RnrRetryCount, 7),
+	}
 	i.peer = child
 	k.add(child)
 	l.backlog--

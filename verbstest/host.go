@@ -1,0 +1,103 @@
+package verbstest
+
+import (
+	"math/bits"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/fakemlx5"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+const (
+	deviceName = "mlx5_0"
+	nodeName   = "uverbs0"
+	netdev     = "eth0"
+	netIndex   = 2
+)
+
+// host implements rdmacm.Machine: it is the machine as the library sees it.
+type host struct{ m *Machine }
+
+func (h *host) Devices() ([]nldev.Device, error) {
+	return []nldev.Device{{
+		Index:     h.m.device,
+		Name:      deviceName,
+		NodeGUID:  bits.ReverseBytes64(h.m.guid()),
+		NodeType:  1,
+		Ports:     1,
+		FWVersion: "22.43.2026",
+		Char:      &nldev.CharDev{Name: nodeName, ABI: 1, Major: 231, Minor: h.m.device, DriverID: uapi.RDMA_DRIVER_MLX5},
+	}}, nil
+}
+
+// registerPages is the size of the file whose pages are the device's registers, in pages.
+const registerPages = ioctltest.FirstUAR + ioctltest.UARPages
+
+func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
+	if name != deviceName {
+		return nil, unix.ENOENT
+	}
+	fd, err := unix.MemfdCreate(nodeName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	clock := (uapi.MLX5_IB_MMAP_CLOCK_INFO<<8 + 1) * unix.Getpagesize()
+	if err := unix.Ftruncate(fd, int64(max(registerPages*unix.Getpagesize(), clock))); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	k := h.m.open()
+	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, k), nil
+}
+
+// open returns the kernel's part of a new file.
+func (m *Machine) open() *fakemlx5.Kernel {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
+	core.GIDs = m.gids
+	for i := range core.GIDs {
+		core.GIDs[i].NetdevIfindex = netIndex
+	}
+	core.UARBase = uint32(len(m.files)) * registerPages
+	d := &core.Device
+	d.NodeGuid, d.SysImageGuid = m.guid(), m.guid()
+	d.MaxQp, d.MaxCq, d.MaxMr, d.MaxPd, d.MaxAh, d.MaxSrq = 1<<17, 1<<17, 1<<17, 1<<17, 1<<17, 1<<17
+	d.MaxQpWr, d.MaxSrqWr, d.MaxCqe, d.MaxSge, d.MaxSrqSge = 1<<15, 1<<15-1, 1<<22-1, 30, 31
+	d.MaxMcastGrp, d.MaxMcastQpAttach, d.MaxTotalMcastQpAttach = 1<<10, 1<<8, 1<<18
+	d.VendorId, d.VendorPartId = 0x15b3, 4125
+	core.Ports[0].MaxMtu, core.Ports[0].ActiveMtu = 5, 5
+	k := m.adapter.NewKernel(core)
+	m.files = append(m.files, k)
+	return k
+}
+
+func (h *host) OpenCM() (*rdmacm.File, error) { return h.m.net.cm.Open() }
+
+func (h *host) PKeys(device string, port uint32) ([]uint16, error) {
+	if device != deviceName || port != 1 {
+		return nil, unix.ENOENT
+	}
+	return []uint16{0xffff}, nil
+}
+
+func (h *host) InterfaceNames(indexes []int) (map[int]string, error) {
+	names := map[int]string{}
+	for _, i := range indexes {
+		if i == netIndex {
+			names[i] = netdev
+		}
+	}
+	return names, nil
+}
+
+func (h *host) InterfaceAddrs() ([]net.Addr, error) {
+	loopback := &net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}
+	return []net.Addr{loopback, h.m.interfaceAddr()}, nil
+}

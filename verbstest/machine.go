@@ -1,0 +1,111 @@
+package verbstest
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/fakemlx5"
+	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/uapi"
+	_ "github.com/goverbs/goverbs/provider/mlx5" // the driver of the machines' devices
+)
+
+// A Machine is a computer in memory with one RoCE device, mlx5_0, on a network.
+type Machine struct {
+	net     *Network
+	name    string
+	labels  labelSet
+	host    *host
+	cm      *rdmacmtest.Machine
+	adapter *fakemlx5.Adapter
+
+	device uint32 // unique in the process
+	mac    [6]byte
+	addr   netip.Addr
+	gids   []uapi.IbUverbsGidEntry
+
+	mu    sync.Mutex
+	files []*fakemlx5.Kernel // all that were opened
+}
+
+// New returns a machine on a network of its own, and puts the calling goroutine on it. When the
+// test ends, it fails the test if RDMA objects of the program remain.
+func New(t testing.TB) *Machine {
+	t.Helper()
+	m := NewNetwork(t).Machine()
+	t.Cleanup(m.enter())
+	return m
+}
+
+func newMachine(n *Network, number int, device uint32) *Machine {
+	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device),
+		addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(number)})}
+	m.host = &host{m}
+	m.gids = gidTable(m.mac, m.addr)
+	m.cm = &rdmacmtest.Machine{Addrs: []netip.Addr{m.addr}, DevIndex: device, NodeGUID: m.guid(),
+		SGIDIndex: uint8(len(m.gids) - 1)}
+	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, MAC: m.mac, CQEVersion: 1, Resolve: n.resolve,
+		Violation: func(v engine.Violation) { n.violation(m, v) },
+		Problem:   func(err error) { n.t.Errorf("verbstest: %s: %v", m.name, err) }})
+	if err := m.adapter.SetGIDs(m.gids); err != nil {
+		n.t.Errorf("verbstest: %s: %v", m.name, err)
+	}
+	return m
+}
+
+// gidTable returns the GID table of a RoCE port: both versions of the link-local address and of
+// the IPv4 address.
+func gidTable(mac [6]byte, ip netip.Addr) (table []uapi.IbUverbsGidEntry) {
+	local := [16]byte{0xfe, 0x80}
+	copy(local[8:], eui64(mac))
+	for _, gid := range [][16]byte{local, ip.As16()} {
+		for _, kind := range []uint32{uapi.IB_UVERBS_GID_TYPE_ROCE_V1, uapi.IB_UVERBS_GID_TYPE_ROCE_V2} {
+			table = append(table, uapi.IbUverbsGidEntry{Gid: gid, GidIndex: uint32(len(table)), PortNum: 1, GidType: kind})
+		}
+	}
+	return table
+}
+
+// guid returns the node GUID in memory byte order.
+func (m *Machine) guid() uint64 { return binary.LittleEndian.Uint64(eui64(m.mac)) }
+
+// eui64 returns the modified EUI-64 of a MAC address (RFC 4291).
+func eui64(mac [6]byte) []byte {
+	return []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
+}
+
+// Name returns the name of the machine on its network.
+func (m *Machine) Name() string { return m.name }
+
+// Device returns the name of the machine's device.
+func (m *Machine) Device() string { return deviceName }
+
+// Addr returns the IP address of the machine's device.
+func (m *Machine) Addr() netip.Addr { return m.addr }
+
+// AddrPort returns the IP address of the machine's device with a port.
+func (m *Machine) AddrPort(port uint16) netip.AddrPort { return netip.AddrPortFrom(m.addr, port) }
+
+// Run calls f on the machine: goroutines that f starts are on it too.
+func (m *Machine) Run(f func()) {
+	defer m.enter()()
+	f()
+}
+
+// check reports what programs have left behind.
+func (m *Machine) check() {
+	m.net.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.files {
+		k.Close(m.net.t)
+	}
+}
+
+func (m *Machine) interfaceAddr() net.Addr {
+	return &net.IPNet{IP: m.addr.AsSlice(), Mask: net.CIDRMask(24, 32)}
+}

@@ -1,0 +1,114 @@
+package verbstest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+)
+
+// A Network is an Ethernet with machines.
+type Network struct {
+	t      testing.TB
+	loop   loop.Loop
+	fabric *fabric.Switch
+	cm     *rdmacmtest.Kernel
+
+	mu       sync.Mutex
+	machines []*Machine
+	macs     map[[16]byte][6]byte // by GID
+}
+
+// NewNetwork returns a network without machines. It exists until the test ends.
+func NewNetwork(t testing.TB) *Network {
+	t.Helper()
+	n := &Network{t: t, macs: map[[16]byte][6]byte{}}
+	n.fabric = fabric.NewSwitch(fabric.Config{Loop: &n.loop})
+	n.cm = rdmacmtest.New(t)
+	n.cm.Set(func() { n.cm.Machine, n.cm.Current = rdmacmtest.Machine{}, n.currentCM })
+	return n
+}
+
+// currentCM returns the machine of the calling goroutine.
+func (n *Network) currentCM() *rdmacmtest.Machine {
+	if m := current(); m != nil && m.net == n {
+		return m.cm
+	}
+	return &n.cm.Machine
+}
+
+// devices counts the devices of the process: indices, GUIDs and device numbers are unique.
+var devices atomic.Uint32
+
+// Machine adds a machine to the network. Its device is attached and its port is up.
+func (n *Network) Machine() *Machine {
+	n.t.Helper()
+	n.mu.Lock()
+	number := len(n.machines) + 1
+	if number > 250 {
+		n.t.Fatal("verbstest: a network has at most 250 machines")
+	}
+	m := newMachine(n, number, devices.Add(1))
+	n.machines = append(n.machines, m)
+	for _, g := range m.gids {
+		n.macs[g.Gid] = m.mac
+	}
+	n.mu.Unlock()
+	n.cm.Set(func() { n.cm.Others = append(n.cm.Others, m.cm) })
+	n.attach(m)
+	addMachine(m)
+	n.t.Cleanup(func() {
+		removeMachine(m)
+		m.check()
+	})
+	return m
+}
+
+// attach connects the machine's adapter with the switch.
+func (n *Network) attach(m *Machine) {
+	n.loop.Run(func() {
+		port, err := n.fabric.Attach(m.name, m.adapter.HCA.ReceiveFrame, m.adapter.HCA.SetUp)
+		if err != nil {
+			n.t.Errorf("verbstest: %v", err)
+			return
+		}
+		m.adapter.HCA.SetLink(port)
+	})
+}
+
+// resolve returns the MAC address of a GID: that of a machine, or that of a multicast group.
+func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if mac, ok := n.macs[gid]; ok {
+		return mac, true
+	}
+	switch ip := netip.AddrFrom16(gid).Unmap(); {
+	case ip.Is4() && ip.IsMulticast():
+		return [6]byte{0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15]}, true
+	case ip.IsMulticast():
+		return [6]byte{0x33, 0x33, gid[12], gid[13], gid[14], gid[15]}, true
+	}
+	return [6]byte{}, false
+}
+
+// violation reports that a program broke a rule for adapters.
+func (n *Network) violation(m *Machine, v engine.Violation) {
+	n.t.Errorf("verbstest: %s: %s: QP %#x, CQ %#x, request %#x: %s", m.name, v.Rule, v.QPN, v.CQN, v.Index, v.Text)
+}
+
+// macOf returns the address of a device.
+func macOf(device uint32) (mac [6]byte) {
+	mac[0] = 0x02 // locally administered
+	binary.BigEndian.PutUint32(mac[2:], device)
+	return mac
+}
+
+func nameOf(number int) string { return fmt.Sprintf("machine %d", number) }
