@@ -39,6 +39,7 @@ func TestDeviceExamples(t *testing.T) {
 		{"SetPrivateData", ExampleConn_SetPrivateData, "the server offers memory: true\n"},
 		{"Disconnected", ExampleConn_Disconnected, "the peer has ended the connection: true\n"},
 		{"JoinMulticast", ExampleJoinMulticast, "to all members\n"},
+		{"a lossless network", ExampleOptions_losslessNetwork, "traffic class 106\ntraffic class 106\n"},
 	})
 }
 

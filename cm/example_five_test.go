@@ -23,10 +23,15 @@ var exampleQP = uverbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 16}
 
 // connected connects a client with a server in this process, runs f, and ends the connection. It calls setup for the
 // server when its QP exists and the client cannot send yet.
-func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, client *cm.Conn) error) (err error) {
+func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, client *cm.Conn) error) error {
+	return connectedWith(&cm.Options{QP: exampleQP, Setup: setup}, &cm.Options{QP: exampleQP}, f)
+}
+
+// connectedWith is connected with the options of each side.
+func connectedWith(server, client *cm.Options, f func(ctx context.Context, server, client *cm.Conn) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	l, err := cm.Listen(exampleIP+":0", &cm.Options{QP: exampleQP, Setup: setup})
+	l, err := cm.Listen(exampleIP+":0", server)
 	if err != nil {
 		return err
 	}
@@ -40,18 +45,18 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 		conn, err := l.Accept(ctx)
 		results <- accepted{conn, err}
 	}()
-	client, err := cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: exampleQP})
+	dialed, err := cm.Dial(ctx, l.Addr().String(), client)
 	if err != nil {
 		cancel()
 		return errors.Join(err, (<-results).err)
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	server := <-results
-	if server.err != nil {
-		return server.err
+	defer func() { err = errors.Join(err, dialed.Close()) }()
+	result := <-results
+	if result.err != nil {
+		return result.err
 	}
-	defer func() { err = errors.Join(err, server.conn.Close()) }()
-	return f(ctx, server.conn, client)
+	defer func() { err = errors.Join(err, result.conn.Close()) }()
+	return f(ctx, result.conn, dialed)
 }
 
 // Receives are posted before the peer may send: after the QP is created and before the connection is established. Each

@@ -183,6 +183,29 @@ func ExampleConn_Disconnected() {
 	}
 }
 
+// In a lossless RoCE network, each end marks its packets as the network expects. In this
+// network, packets of DSCP 26 are lossless, and switches report congestion in the ECN
+// bits. In one that goes by the priority in VLAN tags, the program sets QP.Path.SL.
+func ExampleOptions_losslessNetwork() {
+	const dscp, ect0 = 26, 2
+	server, client := &cm.Options{QP: exampleQP}, &cm.Options{QP: exampleQP}
+	server.QP.Path.TrafficClass = dscp<<2 | ect0
+	client.TOS = dscp<<2 | ect0 // the kernel derives the service level from it
+	err := connectedWith(server, client, func(_ context.Context, server, client *cm.Conn) error {
+		for _, c := range []*cm.Conn{server, client} {
+			a, err := c.QP().Query(uverbs.MaskAV)
+			if err != nil {
+				return err
+			}
+			fmt.Println("traffic class", a.AV.TrafficClass)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
 // The error describes the operation, the object, the cause and the fix. A program
 // compares it with errors.Is, and errors.As returns the parts.
 func ExampleError() {
