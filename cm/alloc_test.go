@@ -19,7 +19,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		check(t, a.ResolveRoute(limit(t), 0))
 		check(t, a.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 256, MaxRecvWR: 256, MaxInline: 64, MaxSendSGE: 2, MaxRecvSGE: 2,
 			SingleGoroutine: single}))
-		meet(t, l, a)
+		connectTo(t, l, a)
 		mr := closing(t, good(a.AllocMsgs(4096))(t))
 		inline := []byte("sixteen bytes ..")
 		for name, call := range map[string]func(){

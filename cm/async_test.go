@@ -19,7 +19,7 @@ func TestConnection(t *testing.T) {
 	l.Context = "the program's own"
 	a := k.resolved(PSTCP, l.LocalAddr())
 	check(t, a.CreateQP(nil, small))
-	if s := state(t, a); s != uverbs.StateInit || a.Port() != 1 || a.PKey() != 0 || a.LocalAddr().Addr() != here {
+	if s := qpState(t, a); s != uverbs.StateInit || a.Port() != 1 || a.PKey() != 0 || a.LocalAddr().Addr() != here {
 		t.Errorf("QP %v, port %d, P_Key %#x, address %v", s, a.Port(), a.PKey(), a.LocalAddr())
 	}
 	check(t, a.SetLocalECE(ECE{VendorID: 5, Options: 6}))
@@ -42,15 +42,15 @@ func TestConnection(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	k.next(EventEstablished, p)
-	if state(t, a) != uverbs.StateRTS || state(t, p) != uverbs.StateRTS || r.openings() != 1 {
-		t.Errorf("QPs %v and %v, %d openings", state(t, a), state(t, p), r.openings())
+	if qpState(t, a) != uverbs.StateRTS || qpState(t, p) != uverbs.StateRTS || r.openings() != 1 {
+		t.Errorf("QPs %v and %v, %d openings", qpState(t, a), qpState(t, p), r.openings())
 	}
 	if paths := good(a.Paths())(t); len(paths) != 1 || paths[0].SGID != a.LocalGID() || paths[0].DGID != a.PeerGID() {
 		t.Errorf("%+v", paths)
 	}
 	check(t, a.Disconnect())
-	if k.next(EventDisconnected, p); state(t, a) != uverbs.StateErr {
-		t.Errorf("QP %v", state(t, a))
+	if k.next(EventDisconnected, p); qpState(t, a) != uverbs.StateErr {
+		t.Errorf("QP %v", qpState(t, a))
 	}
 	check(t, p.Disconnect())
 	k.next(EventTimewaitExit, p)
@@ -95,8 +95,8 @@ func TestRejections(t *testing.T) {
 		check(t, a.CreateQP(nil, small))
 		check(t, call(k.request(a, nil)))
 		e := good(k.Next(limit(t)))(t)
-		if e.ID != a || ps == PSTCP && state(t, a) != uverbs.StateErr {
-			t.Errorf("%+v, QP %v", e, state(t, a))
+		if e.ID != a || ps == PSTCP && qpState(t, a) != uverbs.StateErr {
+			t.Errorf("%+v, QP %v", e, qpState(t, a))
 		}
 		return e
 	}
@@ -126,9 +126,9 @@ func TestRejections(t *testing.T) {
 	k.quiet(l)
 }
 
-// TestAnswerFails checks that the connection fails on this side if the QP cannot be moved after the reply, and that a
+// TestResponseFails checks that the connection fails on this side if the QP cannot be moved after the reply, and that a
 // rejection by the peer then causes no event.
-func TestAnswerFails(t *testing.T) {
+func TestResponseFails(t *testing.T) {
 	for _, command := range []string{"INIT_QP_ATTR", "ACCEPT"} {
 		r := newRig(t)
 		k := newTalk(t)
@@ -140,8 +140,8 @@ func TestAnswerFails(t *testing.T) {
 		r.Set(func() { r.Refuse[command] = unix.ENOMEM })
 		e := k.next(EventConnectError, a)
 		is(t, command, e.Err(), unix.ENOMEM)
-		if e.Status != -int(unix.ENOMEM) || state(t, a) != uverbs.StateErr {
-			t.Errorf("status %d, QP %v", e.Status, state(t, a))
+		if e.Status != -int(unix.ENOMEM) || qpState(t, a) != uverbs.StateErr {
+			t.Errorf("status %d, QP %v", e.Status, qpState(t, a))
 		}
 		r.Set(func() { clear(r.Refuse) })
 		check(t, p.Reject(nil)) // or the kernel rejects after its timeout
@@ -162,7 +162,7 @@ func TestDatagrams(t *testing.T) {
 	check(t, p.Accept(&ConnParam{PrivateData: []byte("here")}))
 	e := k.next(EventEstablished, a)
 	if e.UD.QPN != p.QP().QPN() || e.UD.QKey != UDQKey || string(e.PrivateData[:5]) != "here\x00" ||
-		state(t, a) != uverbs.StateRTS {
+		qpState(t, a) != uverbs.StateRTS {
 		t.Errorf("%+v", e)
 	}
 	check(t, p.PostRecv(9, uverbs.SGE{Length: 64}))

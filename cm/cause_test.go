@@ -23,7 +23,7 @@ func TestCauses(t *testing.T) {
 	if is(t, "service", err, uverbs.ErrInvalid); !errors.As(err, &dns) || dns.Name != "tcp/no-such-service" {
 		t.Errorf("service: %v has no net.DNSError", err)
 	}
-	is(t, "lookup", second(GetAddrInfo(ended(), "no-such-host.invalid", "5", nil)), context.Canceled)
+	is(t, "lookup", second(GetAddrInfo(endedContext(), "no-such-host.invalid", "5", nil)), context.Canceled)
 	cause := errors.New("something else")
 	is(t, "wrapped", wrap("connect", "id", cause, ""), cause)
 }

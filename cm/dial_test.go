@@ -176,7 +176,7 @@ func TestDialHereUnusableDevice(t *testing.T) {
 	is(t, "no usable device", second(deviceAddrs(limit(t))), noProvider)
 	opened = 0
 	is(t, "Dial", second(Dial(limit(t), ":7471", nil)), uverbs.ErrNoProvider)
-	is(t, "with a context that has ended", second(deviceAddrs(ended())), context.Canceled)
+	is(t, "with a context that has ended", second(deviceAddrs(endedContext())), context.Canceled)
 }
 
 // TestOptionsDefaults checks the defaults of options that are not set.

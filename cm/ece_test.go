@@ -25,7 +25,7 @@ func TestECE(t *testing.T) {
 			r.prepare = func(l *loop) { l.ece = tc.device }
 			ctx := limit(t)
 			l := syncListener(t, PSTCP)
-			a := ready(t, l)
+			a := readyID(t, l)
 			if tc.active != nil {
 				check(t, a.SetLocalECE(*tc.active))
 			}
@@ -82,7 +82,7 @@ func TestConnectPath(t *testing.T) {
 	cfg := small
 	cfg.Path = uverbs.PathConfig{TrafficClass: 104, SL: 3, FlowLabel: 0x12345}
 	check(t, s.CreateQP(nil, cfg))
-	meet(t, l, s)
+	connectTo(t, l, s)
 	r.loop().mu.Lock()
 	av := r.loop().qpOf(s.QP().QPN()).av
 	r.loop().mu.Unlock()

@@ -14,7 +14,7 @@ import (
 func TestCallsUnderClose(t *testing.T) {
 	r := newRig(t)
 	g := good(JoinMulticast(limit(t), group.String(), &Options{LocalAddr: at(here, 0)}))(t)
-	_, release := stuck(t, r)
+	_, release := blockDestroy(t, r)
 	closing := make(chan error, 1)
 	go func() { closing <- g.Close() }()
 	until(t, "the QP is closed", func() bool { return g.QP() == nil })
@@ -66,8 +66,8 @@ func TestSRQBeforeQP(t *testing.T) {
 	check(t, s.Close()) // closes the QP before its SRQ
 }
 
-// TestQueueLeftOver checks that a queue that could not be closed with its QP is closed before the next QP is created.
-func TestQueueLeftOver(t *testing.T) {
+// TestQueueNotClosed checks that a queue that could not be closed with its QP is closed before the next QP is created.
+func TestQueueNotClosed(t *testing.T) {
 	r := newRig(t)
 	i := newTalk(t).id(PSTCP)
 	check(t, i.Bind(at(here, 0)))
@@ -128,7 +128,7 @@ func TestDialEach(t *testing.T) {
 func TestAcceptDatagramsWithoutQP(t *testing.T) {
 	newRig(t)
 	l, ctx := syncListener(t, PSUDP), limit(t)
-	s := ready(t, l)
+	s := readyID(t, l)
 	check(t, s.DestroyQP()) // the client needs none
 	done := make(chan error, 1)
 	go func() { done <- s.Connect(ctx, nil) }()

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late rejects an established connection, as a peer does that was closed before it was notified.
-func (r *rig) late(i *ID) {
+// rejectLate rejects an established connection, as a peer does that was closed before it was notified.
+func (r *rig) rejectLate(i *ID) {
 	r.Inject(i.kernelID, uapi.RdmaUcmEventResp{Uid: i.uid, Id: i.kernelID, Event: rdmacm.EventRejected,
 		Status: uint32(RejectTimeout)})
 }
 
-// ends checks that the connection ends with this error.
-func ends(t testing.TB, s *SyncID, want error) {
+// endsWith checks that the connection ends with this error.
+func endsWith(t testing.TB, s *SyncID, want error) {
 	t.Helper()
 	select {
 	case <-s.Disconnected():
@@ -34,15 +34,15 @@ func ends(t testing.TB, s *SyncID, want error) {
 func TestLateRejection(t *testing.T) {
 	for name, stand := range map[string]func(testing.TB, *rig) *SyncID{
 		"confirmed": func(t testing.TB, r *rig) *SyncID {
-			s := answeredID(t)
+			s := respondedID(t)
 			check(t, s.Establish())
-			r.late(s.ID)
+			r.rejectLate(s.ID)
 			return s
 		},
 		"confirmed after it": func(t testing.TB, r *rig) *SyncID {
-			s := answeredID(t)
-			r.late(s.ID)
-			queued(t, s, 1)
+			s := respondedID(t)
+			r.rejectLate(s.ID)
+			waitQueued(t, s, 1)
 			check(t, s.Establish())
 			return s
 		},
@@ -50,26 +50,26 @@ func TestLateRejection(t *testing.T) {
 			k := newTalk(t)
 			a, _ := k.pair()
 			s := closing(t, good(a.Sync())(t))
-			r.late(a)
+			r.rejectLate(a)
 			return s
 		},
 		"waits in a channel": func(t testing.TB, r *rig) *SyncID {
 			_, a, _ := connection(t)
 			k := newTalk(t)
 			check(t, a.Migrate(k.EventChannel))
-			r.late(a.ID)
+			r.rejectLate(a.ID)
 			return closing(t, good(a.ID.Sync())(t))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			ends(t, stand(t, r), ErrDisconnected)
+			endsWith(t, stand(t, r), ErrDisconnected)
 		})
 	}
 }
 
-// answeredID returns an id without a QP whose peer has accepted.
-func answeredID(t testing.TB) *SyncID {
+// respondedID returns an id without a QP whose peer has accepted.
+func respondedID(t testing.TB) *SyncID {
 	t.Helper()
 	l, s, ctx := syncListener(t, PSTCP), newSyncID(t, PSTCP), limit(t)
 	check(t, s.ResolveAddr(ctx, netip.AddrPort{}, l.LocalAddr(), 0))
@@ -81,8 +81,8 @@ func answeredID(t testing.TB) *SyncID {
 	return s
 }
 
-// queued waits until n events are queued in s.
-func queued(t testing.TB, s *SyncID, n int) {
+// waitQueued waits until n events are queued in s.
+func waitQueued(t testing.TB, s *SyncID, n int) {
 	t.Helper()
 	until(t, "events are queued", func() bool {
 		s.mu.Lock()
@@ -108,18 +108,19 @@ func TestCredentialsChangeUnderWait(t *testing.T) {
 	r.Set(func() { r.Stale = false })
 }
 
-// TestPumpBreaksForNoReason checks that an unknown error of the pump ends the waits like a device removal.
-func TestPumpBreaksForNoReason(t *testing.T) {
+// TestPumpBreaksUnknownError checks that an unknown error of the pump ends the waits like a device removal.
+func TestPumpBreaksUnknownError(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
 	r.Set(func() { r.Refuse["GET_EVENT"] = unix.ENOMEM })
 	r.Post(l.kernelID, uint32(EventAddrChange), 0)
-	ends(t, l, uverbs.ErrDeviceGone)
+	endsWith(t, l, uverbs.ErrDeviceGone)
 	r.Set(func() { clear(r.Refuse) })
 }
 
-// TestDisconnectUnheard checks that Disconnect returns an error if it cannot determine whether the peer was notified.
-func TestDisconnectUnheard(t *testing.T) {
+// TestDisconnectResultUnknown checks that Disconnect returns an error if it cannot determine whether the peer was
+// notified.
+func TestDisconnectResultUnknown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(testing.TB, *rig, *SyncID)
 		want error

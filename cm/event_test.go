@@ -25,8 +25,8 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-// recordOf returns a record with the bytes of an event of the kernel.
-func recordOf(i *ID, raw []byte) *record {
+// recordFrom returns a record with the bytes of an event of the kernel.
+func recordFrom(i *ID, raw []byte) *record {
 	r := &record{id: i}
 	copy(ioctl.BytesOf(&r.raw), raw)
 	return r
@@ -46,7 +46,7 @@ func TestEventParams(t *testing.T) {
 	var e Event
 	e.Type = EventEstablished
 	rc := &ID{qpType: uverbs.RC}
-	rc.decode(&e, &recordOf(rc, rawEvent(EventEstablished, 0, ioctl.BytesOf(&conn))).raw)
+	rc.decode(&e, &recordFrom(rc, rawEvent(EventEstablished, 0, ioctl.BytesOf(&conn))).raw)
 	want := ConnParam{QPN: 1, QKey: 2, SRQ: true, ResponderResources: 5, InitiatorDepth: 6, FlowControl: true,
 		RetryCount: 7, RNRRetryCount: 4}
 	if e.Conn.QPN != want.QPN || e.Conn.QKey != want.QKey || !e.Conn.SRQ || e.Conn.ResponderResources != 5 ||
@@ -60,14 +60,14 @@ func TestEventParams(t *testing.T) {
 	copy(ud.PrivateData[:], "abcdef")
 	e = Event{Type: EventEstablished}
 	dg := &ID{qpType: uverbs.UD}
-	dg.decode(&e, &recordOf(dg, rawEvent(EventEstablished, 0, ioctl.BytesOf(&ud))).raw)
+	dg.decode(&e, &recordFrom(dg, rawEvent(EventEstablished, 0, ioctl.BytesOf(&ud))).raw)
 	if e.UD != (UDParam{QPN: 1, QKey: 2, AH: uverbs.AHAttr{IsGlobal: true, Port: 4, DLID: 5, SL: 6, SrcPathBits: 7,
 		StaticRate: 8, DGID: uverbs.GID{9}, FlowLabel: 10, SGIDIndex: 11, HopLimit: 12, TrafficClass: 13}}) ||
 		string(e.PrivateData) != "abc" {
 		t.Errorf("%+v", e)
 	}
 	e = Event{Type: EventUser}
-	rc.decode(&e, &recordOf(rc, rawEvent(EventUser, 0, []byte{1, 0, 0, 0, 0, 0, 0, 2})).raw)
+	rc.decode(&e, &recordFrom(rc, rawEvent(EventUser, 0, []byte{1, 0, 0, 0, 0, 0, 0, 2})).raw)
 	if e.Arg != 2<<56|1 {
 		t.Errorf("argument %#x", e.Arg)
 	}
@@ -92,7 +92,7 @@ func FuzzEvent(f *testing.F) {
 		}
 		ch := good(NewEventChannel())(t)
 		i := good(ch.CreateID(ps))(t)
-		rec := recordOf(i, raw)
+		rec := recordFrom(i, raw)
 		rec.node, rec.raw.Id = &ch.node, 1<<31 // not the number of any id
 		e := i.process(rec)
 		if e != nil {
@@ -125,7 +125,7 @@ func TestTruncatedRecord(t *testing.T) {
 	whole := rawEvent(EventEstablished, 0, bytes.Repeat([]byte{1}, 304))
 	i := &ID{qpType: uverbs.RC}
 	for n := head; n < len(whole); n++ {
-		e := i.process(recordOf(i, whole[:n]))
+		e := i.process(recordFrom(i, whole[:n]))
 		switch {
 		case e == nil, e.Err() != nil:
 			t.Fatalf("%d bytes: %+v", n, e)

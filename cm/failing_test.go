@@ -99,7 +99,7 @@ func failClosedGroup(all failures, g *Group) {
 func failClosedConn(t *testing.T, all failures) {
 	ctx, b := limit(t), make([]byte, 8)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
-	req, dialed := asked(t, l)
+	req, dialed := dialRequest(t, l)
 	closing(t, good(req.Accept(ctx, nil))(t))
 	c := good(dialed())(t)
 	check(t, c.Close())
@@ -231,7 +231,7 @@ func failSync(t *testing.T, all failures) {
 		"ID.WriteEvent":         newTalk(t).id(PSUDP).WriteEvent(0, 1),
 	})
 	l := syncListener(t, PSTCP)
-	a := ready(t, l)
+	a := readyID(t, l)
 	check(t, l.Close())
 	all.add(ErrRejected, map[string]error{"SyncID.Connect": a.Connect(ctx, nil)})
 }
@@ -250,8 +250,8 @@ func failDial(t *testing.T, all failures) {
 	all.add(ErrDisconnected, map[string]error{"Event.Err": (&Event{Type: EventDisconnected}).Err()})
 }
 
-// asked dials a listener. The function that it returns waits for the connection.
-func asked(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
+// dialRequest dials a listener. The function that it returns waits for the connection.
+func dialRequest(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
 	t.Helper()
 	ctx := limit(t)
 	var c *Conn
@@ -271,10 +271,10 @@ func failPeer(t *testing.T, all failures) {
 	ctx := limit(t)
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
 	data := make([]byte, 256)
-	first, dialed := asked(t, l)
+	first, dialed := dialRequest(t, l)
 	all.add(ErrPrivateData, map[string]error{"Request.Accept": second(first.Accept(ctx, &Options{PrivateData: data}))})
 	is(t, "a peer that is not accepted", second(dialed()), ErrRejected)
-	next, dialed := asked(t, l)
+	next, dialed := dialRequest(t, l)
 	all.add(ErrPrivateData, map[string]error{"Request.Reject": next.Reject(data)})
 	is(t, "a peer that is rejected", second(dialed()), ErrRejected)
 	i := newTalk(t).resolved(PSTCP, l.Addr())
@@ -322,12 +322,12 @@ func failKernel(t *testing.T, all failures) {
 	all.kernel("Group.Close", refused(g.Close))
 
 	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
-	first, dialed := asked(t, l)
+	first, dialed := dialRequest(t, l)
 	check(t, first.ID().CreateQP(nil, small))
 	all.kernel("Request.Close", refused(first.Close))
 	check(t, first.Close())
 	is(t, "a peer that is refused", second(dialed()), ErrRejected)
-	next, dialed := asked(t, l)
+	next, dialed := dialRequest(t, l)
 	closing(t, good(next.Accept(ctx, nil))(t))
 	c := closing(t, good(dialed())(t))
 	all.kernel("Conn.Close", refused(c.Close))

@@ -23,8 +23,8 @@ func halfOpen(t testing.TB, l *Listener) *SyncID {
 	return a
 }
 
-// underWay waits until n handshakes of a listener wait for their peers.
-func underWay(t testing.TB, l *Listener, n int) {
+// waitHandshakes waits until n handshakes of a listener wait for their peers.
+func waitHandshakes(t testing.TB, l *Listener, n int) {
 	t.Helper()
 	until(t, "handshakes wait for their peers", func() bool {
 		l.mu.Lock()
@@ -73,12 +73,12 @@ func TestAcceptBesideHalfOpen(t *testing.T) {
 	done := dialing(t, l)
 	closing(t, good(l.Accept(limit(t)))(t))
 	dialed(t, done)
-	underWay(t, l, 3)
+	waitHandshakes(t, l, 3)
 }
 
-// TestHandshakesGiveUp checks that handshakes that have waited long enough are canceled if all slots are in use, but no
-// more than needed.
-func TestHandshakesGiveUp(t *testing.T) {
+// TestHandshakesCanceled checks that handshakes that have waited long enough are canceled if all slots are in use, but
+// no more than needed.
+func TestHandshakesCanceled(t *testing.T) {
 	r := newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 4}))(t))
 	got := make(chan dialResult, 1)
@@ -91,7 +91,7 @@ func TestHandshakesGiveUp(t *testing.T) {
 	for range 4 {
 		all = append(all, halfOpen(t, l))
 	}
-	underWay(t, l, 4)
+	waitHandshakes(t, l, 4)
 	done := dialing(t, l)
 	dialed(t, done)
 	dialed(t, got)
@@ -107,8 +107,8 @@ func TestHandshakesGiveUp(t *testing.T) {
 	}
 }
 
-// TestNewestOfACrowd checks that the newest request is served first if many wait.
-func TestNewestOfACrowd(t *testing.T) {
+// TestNewestRequestFirst checks that the newest request is served first if many wait.
+func TestNewestRequestFirst(t *testing.T) {
 	newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 2}))(t))
 	for range 4 {
@@ -133,7 +133,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- second(l.Accept(ctx)) }()
 	until(t, "the peer is refused", func() bool { return r.State(a.kernelID) == "over" })
-	underWay(t, l, 0)
+	waitHandshakes(t, l, 0)
 	cancel()
 	is(t, "Accept, which does not hear of it", <-got, context.Canceled)
 }
@@ -148,7 +148,7 @@ func TestAcceptByShortDeadlines(t *testing.T) {
 	ctx, cancel := context.WithCancel(limit(t))
 	first := make(chan error, 1)
 	go func() { first <- second(l.Accept(ctx)) }()
-	underWay(t, l, 1)
+	waitHandshakes(t, l, 1)
 	cancel()
 	is(t, "the first", <-first, context.Canceled)
 	r.Release()
@@ -178,7 +178,7 @@ func TestAcceptAfterTheEnd(t *testing.T) {
 				second(l.ID().GetRequest(ctx))} {
 				is(t, "after the end", err, ErrListenerClosed, net.ErrClosed, c.want)
 			}
-			is(t, "with a context that has ended", second(l.Accept(ended())), context.Canceled)
+			is(t, "with a context that has ended", second(l.Accept(endedContext())), context.Canceled)
 		})
 	}
 }
@@ -199,11 +199,11 @@ func TestListenerCloseEndsHandshakes(t *testing.T) {
 	ctx, cancel := context.WithCancel(limit(t))
 	got := make(chan error, 1)
 	go func() { got <- second(l.Accept(ctx)) }()
-	underWay(t, l, 1)
+	waitHandshakes(t, l, 1)
 	cancel()
 	is(t, "Accept", <-got, context.Canceled)
 	r.Hold(uint32(EventEstablished)) // so that Accept does not return this one
-	b := ready(t, l.ID())
+	b := readyID(t, l.ID())
 	connected := make(chan error, 1)
 	go func() { connected <- b.Connect(limit(t), nil) }()
 	ctx, cancel = context.WithCancel(limit(t))
@@ -212,7 +212,7 @@ func TestListenerCloseEndsHandshakes(t *testing.T) {
 	cancel()
 	is(t, "Accept, once more", <-got, context.Canceled)
 	r.Release()
-	underWay(t, l, 1)
+	waitHandshakes(t, l, 1)
 	check(t, l.Close())
 	for _, c := range conns {
 		is(t, "a connection of the listener", c.Err(), uverbs.ErrClosed)
@@ -244,7 +244,7 @@ func TestAcceptErrors(t *testing.T) {
 	done = dialing(t, l)
 	closing(t, good(l.Accept(limit(t)))(t))
 	dialed(t, done)
-	underWay(t, l, 0)
+	waitHandshakes(t, l, 0)
 }
 
 // TestAcceptSetupMeetsPeerError checks that Accept returns an error of Setup that also matches an error of a peer: a

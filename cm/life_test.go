@@ -67,7 +67,7 @@ func TestWaitsEnd(t *testing.T) {
 		for _, srq := range []bool{false, true} {
 			t.Run(map[bool]string{false: name, true: name + ", SRQ"}[srq], func(t *testing.T) {
 				r := newRig(t)
-				_, a, p := connectionOf(t, srq)
+				_, a, p := connectionWith(t, srq)
 				if err := p.Err(); err != nil {
 					t.Errorf("the connection stands: %v", err)
 				}
@@ -97,14 +97,14 @@ func TestWaitsEnd(t *testing.T) {
 	}
 }
 
-// connectionOf returns what connection does, optionally with an SRQ on the passive side.
-func connectionOf(t testing.TB, srq bool) (l, a, p *SyncID) {
+// connectionWith returns what connection does, optionally with an SRQ on the passive side.
+func connectionWith(t testing.TB, srq bool) (l, a, p *SyncID) {
 	t.Helper()
 	if !srq {
 		return connection(t)
 	}
 	l = syncListener(t, PSTCP)
-	a = ready(t, l)
+	a = readyID(t, l)
 	ctx := limit(t)
 	connected := make(chan error, 1)
 	go func() { connected <- a.Connect(ctx, nil) }()
@@ -202,7 +202,7 @@ func TestAccessorsBesideABatch(t *testing.T) {
 			if name == "the peer leaves" {
 				<-p.Disconnected() // completeDisconnect reads the QP's outstanding sends without ID.mu
 			} else {
-				until(t, "the end waits for the batch", func() bool { return held(&p.ID.mu) })
+				until(t, "the end waits for the batch", func() bool { return isHeld(&p.ID.mu) })
 			}
 			defer b.Abort()
 			asked := make(chan error, 1)
@@ -236,8 +236,8 @@ func TestAccessorsBesideABatch(t *testing.T) {
 	}
 }
 
-// held reports whether a lock is held.
-func held(mu *sync.Mutex) bool {
+// isHeld reports whether a lock is held.
+func isHeld(mu *sync.Mutex) bool {
 	if !mu.TryLock() {
 		return true
 	}
@@ -302,7 +302,7 @@ func TestLateRejectionOnChannel(t *testing.T) {
 	k := newTalk(t)
 	a, _ := k.pair()
 	check(t, a.PostRecv(1, uverbs.SGE{Length: 1}))
-	r.late(a)
+	r.rejectLate(a)
 	k.next(EventRejected, a)
 	is(t, "Err", a.Err(), ErrDisconnected)
 	is(t, "the flushed receive", second(a.RecvComp(limit(t))), ErrDisconnected, uverbs.WCWRFlushErr)

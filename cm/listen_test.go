@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestListenInVain checks that Listen returns an error if it could never accept, and for a loopback address, which the
+// TestListenErrors checks that Listen returns an error if it could never accept, and for a loopback address, which the
 // kernel treats as the unspecified address.
-func TestListenInVain(t *testing.T) {
+func TestListenErrors(t *testing.T) {
 	newRig(t)
 	for _, addr := range []string{"127.0.0.1:7471", "[::1]:7471", "localhost:7471"} {
 		l, err := Listen(addr, nil)

@@ -23,7 +23,7 @@ func TestGroupLost(t *testing.T) {
 	is(t, "the next", second(g.RecvComp(limit(t))), ErrUnreachable)
 	is(t, "Err", g.Err(), ErrUnreachable)
 	is(t, "PostSend", g.PostSend(1, 0, uverbs.SGE{}), ErrUnreachable)
-	ends(t, g.id, ErrUnreachable)
+	endsWith(t, g.id, ErrUnreachable)
 	const want = "cm: join 239.1.1.1: the network refused the join or ended the membership (ENETUNREACH)"
 	if g.id.reason().Error() != want {
 		t.Errorf("%v; want %s", g.id.reason(), want)
@@ -58,7 +58,7 @@ func TestMembershipEnds(t *testing.T) {
 
 	m := good(s.ID.JoinMulticast(group, JoinFull))(t)
 	r.FailMulticast(m.kernelID, m.uid, -int32(unix.ENETUNREACH))
-	queued(t, s, 3)
+	waitQueued(t, s, 3)
 	check(t, second(s.await(limit(t), "join", func(r *record) bool { return r.mc == m })))
-	ends(t, s, ErrUnreachable)
+	endsWith(t, s, ErrUnreachable)
 }

@@ -84,12 +84,12 @@ func TestGoldenPeers(t *testing.T) {
 	b.add("init QP: RTR", third(i.InitQPAttr(uverbs.StateRTR)))
 	b.add("notify: no handshake", i.Notify(uverbs.EventCommEst))
 	b.add("disconnect: not connected", i.Disconnect())
-	queues(t, k, b, i)
+	wrongQueues(t, k, b, i)
 	b.golden("peers")
 }
 
-// queues calls functions with wrong QPs, queues and PDs.
-func queues(t *testing.T, k *talk, b *table, i *ID) {
+// wrongQueues calls functions with wrong QPs, queues and PDs.
+func wrongQueues(t *testing.T, k *talk, b *table, i *ID) {
 	t.Helper()
 	ctx := limit(t)
 	cq := closing(t, good(i.Verbs().CreateCQ(uverbs.CQConfig{Entries: 16}))(t))
@@ -141,13 +141,13 @@ func TestGoldenDial(t *testing.T) {
 	r.refuse = &uverbs.Error{Op: "open", Object: "loop0", Kind: uverbs.ErrNoProvider, Detail: "no provider"}
 	b.add("dial: no provider", dialed("192.0.2.1:5", nil))
 	r.refuse = nil
-	b.add("dial: context", second(Dial(ended(), "192.0.2.1:5", nil)))
+	b.add("dial: context", second(Dial(endedContext(), "192.0.2.1:5", nil)))
 	b.add("listen: no port", second(Listen("192.0.2.1", nil)))
 	b.add("listen: foreign", second(Listen(nowhere.String(), nil)))
 	b.add("listen: service", second(Listen("192.0.2.1:no-such-service", nil)))
 	l := closing(t, good(Listen("192.0.2.1:6", &Options{ReuseAddr: true, V6Only: true}))(t))
 	b.add("listen: taken", second(Listen("192.0.2.1:6", nil)))
-	b.add("accept: context", second(l.Accept(ended())))
+	b.add("accept: context", second(l.Accept(endedContext())))
 	b.add("group: name", second(JoinMulticast(ctx, "somewhere", nil)))
 	b.add("group: address", second(JoinMulticast(ctx, "192.0.2.1", nil)))
 	b.add("group: nowhere", second(JoinMulticast(ctx, "239.9.9.9", nil)))

@@ -113,16 +113,16 @@ func TestGroupRaces(t *testing.T) {
 			func() error { return flushed(second(g.SendComp(ctx))) },
 			func() error { return flushed(second(g.RecvComp(ctx))) },
 			func() error { return second(g.id.JoinMulticast(ctx, netip.MustParseAddr("ff0e::9"), JoinSendOnly)) },
-			func() error { return made(g.AllocMsgs(64)) },
+			func() error { return closeMR(g.AllocMsgs(64)) },
 			func() error { return g.id.SetTOS(1) },
 		}
-		together(t, calls[k%2:]...)
+		concurrently(t, calls[k%2:]...)
 		check(t, g.Close())
 	}
 }
 
-// made closes the MR.
-func made(mr *uverbs.MR, err error) error {
+// closeMR closes the MR.
+func closeMR(mr *uverbs.MR, err error) error {
 	if err != nil {
 		return err
 	}

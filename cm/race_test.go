@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// over reports whether err is an error of a call whose id, or whose peer, was closed
+// endedByClose reports whether err is an error of a call whose id, or whose peer, was closed
 // while it ran.
-func over(err error) bool {
+func endedByClose(err error) bool {
 	for _, e := range []error{nil, uverbs.ErrClosed, uverbs.ErrInvalid, uverbs.ErrBusy, ErrRejected, ErrDisconnected,
 		context.Canceled} {
 		if errors.Is(err, e) {
@@ -23,8 +23,8 @@ func over(err error) bool {
 	return false
 }
 
-// together runs calls concurrently and waits for all.
-func together(t testing.TB, calls ...func() error) {
+// concurrently runs calls concurrently and waits for all.
+func concurrently(t testing.TB, calls ...func() error) {
 	t.Helper()
 	var wg, ready sync.WaitGroup
 	start := make(chan struct{})
@@ -33,7 +33,7 @@ func together(t testing.TB, calls ...func() error) {
 		wg.Go(func() {
 			ready.Done()
 			<-start
-			if err := call(); !over(err) {
+			if err := call(); !endedByClose(err) {
 				t.Errorf("call %d: %v", k, err)
 			}
 		})
@@ -56,7 +56,7 @@ func TestCloseListenerRaces(t *testing.T) {
 		a := newSyncID(t, PSTCP)
 		check(t, a.ResolveAddr(ctx, netip.AddrPort{}, l.Addr(), 0))
 		check(t, a.ResolveRoute(ctx, 0))
-		together(t,
+		concurrently(t,
 			func() error { return a.Connect(ctx, foreign) },
 			func() error {
 				q, err := l.Request(ctx)
@@ -68,11 +68,11 @@ func TestCloseListenerRaces(t *testing.T) {
 			l.Close)
 		check(t, a.Close())
 	}
-	settled(t, r)
+	waitRejected(t, r)
 }
 
-// settled waits until the requests that arrived after Close are rejected.
-func settled(t testing.TB, r *rig) {
+// waitRejected waits until the requests that arrived after Close are rejected.
+func waitRejected(t testing.TB, r *rig) {
 	t.Helper()
 	until(t, "one id is left", func() bool { return len(r.IDs()) == 1 })
 }
@@ -104,10 +104,10 @@ func TestCloseConnectionRaces(t *testing.T) {
 			calls = calls[1:] // only one end
 		}
 		_ = p.PostRecv(1, uverbs.SGE{})
-		together(t, calls...)
+		concurrently(t, calls...)
 		check(t, errors.Join(a.Close(), p.Close(), l.Close()))
 	}
-	settled(t, r)
+	waitRejected(t, r)
 }
 
 // TestHandshakeRaces calls Close, or ends a context, during the handshake.
@@ -117,9 +117,9 @@ func TestHandshakeRaces(t *testing.T) {
 	for k := range qpRounds {
 		ctx, cancel := context.WithCancel(limit(t))
 		l := syncListener(t, PSTCP)
-		a := ready(t, l)
+		a := readyID(t, l)
 		end := [](func() error){a.Close, l.Close, func() error { cancel(); return nil }}[k%3]
-		together(t,
+		concurrently(t,
 			func() error {
 				err := a.Connect(ctx, nil)
 				if err != nil {
@@ -134,7 +134,7 @@ func TestHandshakeRaces(t *testing.T) {
 				}
 				err = p.CreateQP(nil, small)
 				if err == nil {
-					together(t, func() error { return p.Accept(ctx, nil) }, func() error { cancel(); return nil })
+					concurrently(t, func() error { return p.Accept(ctx, nil) }, func() error { cancel(); return nil })
 				}
 				return errors.Join(err, p.Close())
 			},
@@ -142,7 +142,7 @@ func TestHandshakeRaces(t *testing.T) {
 		cancel()
 		check(t, errors.Join(a.Close(), l.Close()))
 	}
-	settled(t, r)
+	waitRejected(t, r)
 }
 
 // TestMigrateRaces moves an id between channels, and makes it synchronous and asynchronous, while events arrive and the
@@ -213,7 +213,7 @@ func TestMigrateCloseRaces(t *testing.T) {
 	for range rounds / 4 {
 		i := good(k.CreateID(PSTCP))(t)
 		ctx, cancel := context.WithCancel(limit(t))
-		together(t,
+		concurrently(t,
 			func() error {
 				s, err := i.Sync()
 				if err != nil {
@@ -235,7 +235,7 @@ func TestCloseChannelRaces(t *testing.T) {
 		ch := good(NewEventChannel())(t)
 		ctx, cancel := context.WithCancel(limit(t))
 		wait := func() error { return second(ch.Next(ctx)) }
-		together(t, wait, wait, func() error { cancel(); return nil }, ch.Close, ch.Close,
+		concurrently(t, wait, wait, func() error { cancel(); return nil }, ch.Close, ch.Close,
 			func() error {
 				i, err := ch.CreateID(PSTCP)
 				if err != nil {
@@ -258,7 +258,7 @@ func TestLeaveRaces(t *testing.T) {
 		m := good(s.ID.JoinMulticast(group, JoinFull))(t)
 		calls := []func() error{m.Leave, m.Leave, s.Close,
 			func() error { return second(s.JoinMulticast(ctx, group, JoinFull)) }}
-		together(t, calls[k%2:]...)
+		concurrently(t, calls[k%2:]...)
 		check(t, s.Close())
 	}
 }

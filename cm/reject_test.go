@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// stuck makes DESTROY_ID of the kernel wait until release is called. entered receives a value for each command that has
-// begun.
-func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
+// blockDestroy makes DESTROY_ID of the kernel wait until release is called. entered receives a value for each command
+// that has begun.
+func blockDestroy(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	t.Helper()
 	in, hold := make(chan struct{}, 1000), make(chan struct{})
 	r.Set(func() {
@@ -34,16 +34,16 @@ func stuck(t testing.TB, r *rig) (entered <-chan struct{}, release func()) {
 	return in, release
 }
 
-// TestRefusalsHoldUpNobody checks that neither the pump nor the reader of a channel waits if the kernel is slow to
+// TestRejectsDoNotBlockReaders checks that neither the pump nor the reader of a channel waits if the kernel is slow to
 // reject requests of one listener.
-func TestRefusalsHoldUpNobody(t *testing.T) {
+func TestRejectsDoNotBlockReaders(t *testing.T) {
 	r := newRig(t)
 	l, k := newSyncID(t, PSTCP), newTalk(t)
 	check(t, l.Bind(at(here, 0)))
 	check(t, l.Listen(1))
-	first, second, other := ready(t, l), ready(t, l), newSyncID(t, PSTCP)
+	first, second, other := readyID(t, l), readyID(t, l), newSyncID(t, PSTCP)
 	i := k.id(PSTCP)
-	entered, release := stuck(t, r)
+	entered, release := blockDestroy(t, r)
 	check(t, first.ID.Connect(nil))
 	check(t, second.ID.Connect(nil))
 	<-entered // one of the two is being rejected
@@ -57,8 +57,8 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 	})
 }
 
-// TestLastIDWaitsForRefusals checks that Close of the last id waits until all requests are rejected.
-func TestLastIDWaitsForRefusals(t *testing.T) {
+// TestLastIDWaitsForRejects checks that Close of the last id waits until all requests are rejected.
+func TestLastIDWaitsForRejects(t *testing.T) {
 	r := newRig(t)
 	l := good(NewID(PSTCP))(t)
 	check(t, l.Bind(at(here, 0)))
@@ -105,9 +105,9 @@ func TestBacklogAboveMax(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded checks that the queue of requests is limited if the kernel is slow to reject those that exceed
+// TestRejectsAreBounded checks that the queue of requests is limited if the kernel is slow to reject those that exceed
 // the backlog. Requests beyond the limit stay in the kernel, which has a backlog too. All are rejected in the end.
-func TestRefusalsAreBounded(t *testing.T) {
+func TestRejectsAreBounded(t *testing.T) {
 	const crowd, most = 2 * maxRejects, maxRejects + maxRejecters
 	r := newRig(t)
 	l := newSyncID(t, PSTCP)
@@ -121,7 +121,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		check(t, a.ResolveRoute(limit(t), 0))
 		all = append(all, a)
 	}
-	entered, release := stuck(t, r)
+	entered, release := blockDestroy(t, r)
 	defer release()
 	for _, a := range all {
 		check(t, a.ID.Connect(foreign))
@@ -150,7 +150,7 @@ func TestNextWhileRejectsWait(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
 	i := good(k.CreateID(PSTCP))(t)
-	entered, release := stuck(t, r)
+	entered, release := blockDestroy(t, r)
 	for n := range 2 * maxRejects {
 		r.Inject(i.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1<<30 + uint32(n), Event: rdmacm.EventConnectRequest})
 	}

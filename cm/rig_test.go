@@ -183,8 +183,8 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// ended returns a context that has ended.
-func ended() context.Context {
+// endedContext returns a context that has ended.
+func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

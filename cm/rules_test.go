@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rec returns an event of an id.
-func rec(i *ID, typ uint32) *record {
+// eventRecord returns an event of an id.
+func eventRecord(i *ID, typ uint32) *record {
 	return &record{node: i.node, id: i, raw: uapi.RdmaUcmEventResp{Id: 1 << 30, Event: typ}}
 }
 
-// TestPushKeepsNothingUseless checks that events that no call waits for are not queued, and neither is a request after
+// TestPushDropsUselessEvents checks that events that no call waits for are not queued, and neither is a request after
 // the end.
-func TestPushKeepsNothingUseless(t *testing.T) {
+func TestPushDropsUselessEvents(t *testing.T) {
 	newRig(t)
 	s := newSyncID(t, PSTCP)
 	for _, typ := range []EventType{EventAddrChange, EventTimewaitExit, EventUser, eventInternal} {
-		s.push(rec(s.ID, uint32(typ)))
+		s.push(eventRecord(s.ID, uint32(typ)))
 	}
-	queued(t, s, 0)
+	waitQueued(t, s, 0)
 	s.life.end(phaseEnded, errOver)
 	s.closeDone()
-	s.push(rec(s.ID, rdmacm.EventConnectRequest))
+	s.push(eventRecord(s.ID, rdmacm.EventConnectRequest))
 	if n := s.requestCount(); n != 0 {
 		t.Errorf("%d requests wait after the end", n)
 	}
@@ -36,7 +36,7 @@ func TestClaim(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
 	i := k.id(PSTCP)
-	first, second := rec(i, rdmacm.EventUser), rec(i, rdmacm.EventUser)
+	first, second := eventRecord(i, rdmacm.EventUser), eventRecord(i, rdmacm.EventUser)
 	i.beginMove()
 	if i.claim(k.EventChannel, first, false) {
 		t.Error("claimed while the id moves")
@@ -73,8 +73,8 @@ func TestFailedHandshake(t *testing.T) {
 	k.next(EventRejected, i)
 }
 
-// TestAnswerWithdrawn accepts a request that the peer has withdrawn.
-func TestAnswerWithdrawn(t *testing.T) {
+// TestResponseWithdrawn accepts a request that the peer has withdrawn.
+func TestResponseWithdrawn(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
 	l := k.listen(PSTCP)
@@ -90,7 +90,7 @@ func TestAnswerWithdrawn(t *testing.T) {
 // the program has closed.
 func TestDisconnectOwn(t *testing.T) {
 	newRig(t)
-	s := answeredID(t)
+	s := respondedID(t)
 	check(t, s.ID.Establish())
 	check(t, s.Disconnect(limit(t)))
 	_, a, _ := connection(t)
@@ -102,7 +102,7 @@ func TestDisconnectOwn(t *testing.T) {
 // id, even if the kernel would reply immediately.
 func TestEndedContextBeginsNothing(t *testing.T) {
 	r := newRig(t)
-	s, ctx := newSyncID(t, PSUDP), ended()
+	s, ctx := newSyncID(t, PSUDP), endedContext()
 	check(t, s.Bind(at(here, 0)))
 	n := len(r.Log())
 	is(t, "resolve", s.ResolveAddr(ctx, at(here, 0), at(here, 7), 0), context.Canceled)

@@ -30,27 +30,27 @@ var flows = map[string]flow{
 		go func() {
 			c, err := l.Accept(ctx)
 			if err == nil {
-				err = end(c)
+				err = closeTwice(c)
 			}
 			accepted <- err
 		}()
 		c, err := Dial(ctx, l.Addr().String(), &Options{TOS: 8, LocalAddr: at(here, 0)})
 		if err != nil {
 			cancel()
-			return errors.Join(err, beside(<-accepted), end(l))
+			return errors.Join(err, otherSideError(<-accepted), closeTwice(l))
 		}
 		if err = <-accepted; err == nil { // the other side has closed its end
 			<-c.Disconnected()
 			err = c.Shutdown(ctx)
 		}
-		return errors.Join(beside(err), end(c), end(l))
+		return errors.Join(otherSideError(err), closeTwice(c), closeTwice(l))
 	},
 	"group": func(ctx context.Context, t testing.TB) error {
 		g, err := JoinMulticast(ctx, "239.1.1.1", &Options{LocalAddr: at(here, 0)})
 		if err != nil {
 			return err
 		}
-		return errors.Join(g.PostSend(1, 0, uverbs.SGE{}), end(g))
+		return errors.Join(g.PostSend(1, 0, uverbs.SGE{}), closeTwice(g))
 	},
 	"endpoints": func(ctx context.Context, t testing.TB) error {
 		l, err := CreateEP(ctx, &AddrInfo{Flags: Passive, Src: at(here, 5)}, nil, &small)
@@ -58,11 +58,11 @@ var flows = map[string]flow{
 			return err
 		}
 		if err := l.Listen(0); err != nil {
-			return errors.Join(err, end(l))
+			return errors.Join(err, closeTwice(l))
 		}
 		a, err := CreateEP(ctx, &AddrInfo{Dst: at(here, 5), Connect: []byte("first ")}, nil, &small)
 		if err != nil {
-			return errors.Join(err, end(l))
+			return errors.Join(err, closeTwice(l))
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -70,13 +70,13 @@ var flows = map[string]flow{
 		go func() {
 			p, err := l.GetRequest(ctx)
 			if err == nil {
-				err = errors.Join(p.Accept(ctx, nil), end(p))
+				err = errors.Join(p.Accept(ctx, nil), closeTwice(p))
 			}
 			accepted <- err
 		}()
 		err = a.Connect(ctx, nil)
 		cancel()
-		return errors.Join(err, beside(<-accepted), end(a), end(l))
+		return errors.Join(err, otherSideError(<-accepted), closeTwice(a), closeTwice(l))
 	},
 	"moves": func(ctx context.Context, t testing.TB) error {
 		ch, err := NewEventChannel()
@@ -85,7 +85,7 @@ var flows = map[string]flow{
 		}
 		s, err := NewID(PSTCP)
 		if err != nil {
-			return errors.Join(err, end(ch))
+			return errors.Join(err, closeTwice(ch))
 		}
 		err = s.Migrate(ch)
 		if err == nil {
@@ -100,12 +100,12 @@ var flows = map[string]flow{
 		if err == nil {
 			_, err = s.ID.Sync()
 		}
-		return errors.Join(err, end(s), end(ch))
+		return errors.Join(err, closeTwice(s), closeTwice(ch))
 	},
 }
 
-// end closes c, and again if that fails: objects that cannot be closed stay open.
-func end(c interface{ Close() error }) error {
+// closeTwice closes c, and again if that fails: objects that cannot be closed stay open.
+func closeTwice(c interface{ Close() error }) error {
 	err := c.Close()
 	if err != nil {
 		err = errors.Join(err, c.Close())
@@ -113,22 +113,22 @@ func end(c interface{ Close() error }) error {
 	return err
 }
 
-// beside returns the error of the other side, which ends with this side.
-func beside(err error) error {
+// otherSideError returns the error of the other side, which ends with this side.
+func otherSideError(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, ErrDisconnected) {
 		return nil
 	}
 	return err
 }
 
-// typed reports an error that a program cannot identify.
-func typed(t testing.TB, what string, err error, also ...error) {
+// checkTyped reports an error that a program cannot identify.
+func checkTyped(t testing.TB, what string, err error, also ...error) {
 	t.Helper()
 	var own *Error
 	var verbs *uverbs.Error
 	if err == nil || errors.As(err, &own) || errors.As(err, &verbs) ||
 		slices.ContainsFunc(also, func(e error) bool { return errors.Is(err, e) }) {
-		sound(t, what, err)
+		checkFields(t, what, err)
 		return
 	}
 	t.Errorf("%s: %v is of no type that cm has", what, err)
@@ -152,8 +152,8 @@ func (l lenient) Error(args ...any) {
 	}
 }
 
-// steps returns how many commands of each kernel a flow issues.
-func steps(t *testing.T, run flow) (cm, verbs int) {
+// countCommands returns how many commands of each kernel a flow issues.
+func countCommands(t *testing.T, run flow) (cm, verbs int) {
 	t.Run("steps", func(t *testing.T) {
 		r := newRig(t)
 		check(t, run(limit(t), t))
@@ -172,7 +172,7 @@ func steps(t *testing.T, run flow) (cm, verbs int) {
 // this package or succeeds anyway, and leaves no objects.
 func TestCommandsFail(t *testing.T) {
 	for name, run := range flows {
-		n, _ := steps(t, run)
+		n, _ := countCommands(t, run)
 		for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {
 			for at := 1; at <= n+1; at++ {
 				t.Run(fmt.Sprintf("%s/%v/%d", name, unix.ErrnoName(errno), at), func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestCommandsFail(t *testing.T) {
 					rigOn(t, k)
 					k.FailAt, k.FailWith = at, errno
 					err := run(limit(t), t)
-					typed(t, name, err)
-					if err == nil && at <= n && !forgiven(k.Log(), at) {
+					checkTyped(t, name, err)
+					if err == nil && at <= n && !canIgnore(k.Log(), at) {
 						t.Errorf("%v of %s at %d is not told", errno, k.Log()[at-1], at)
 					}
 				})
@@ -190,22 +190,22 @@ func TestCommandsFail(t *testing.T) {
 	}
 }
 
-// forgiven reports whether a failure may be ignored because it only affects an object
+// canIgnore reports whether a failure may be ignored because it only affects an object
 // that is being closed.
-func forgiven(log []string, at int) bool {
+func canIgnore(log []string, at int) bool {
 	return at > len(log) || log[at-1] == "DESTROY_ID" || log[at-1] == "DISCONNECT" || log[at-1] == "ACCEPT"
 }
 
 // TestVerbsFail makes each command of the verbs fail once.
 func TestVerbsFail(t *testing.T) {
 	for name, run := range flows {
-		_, n := steps(t, run)
+		_, n := countCommands(t, run)
 		for at := 1; at <= n; at++ {
 			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
 				r := newRig(t)
 				r.prepare = func(l *loop) { l.k.FailAt, l.k.FailWith = at, unix.ENOMEM }
 				r.lenient = true
-				typed(t, name, run(limit(t), t))
+				checkTyped(t, name, run(limit(t), t))
 			})
 		}
 	}
@@ -214,7 +214,7 @@ func TestVerbsFail(t *testing.T) {
 // TestContextEnds ends the context before each command.
 func TestContextEnds(t *testing.T) {
 	for name, run := range flows {
-		n, _ := steps(t, run)
+		n, _ := countCommands(t, run)
 		for at := range n {
 			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
 				r := newRig(t)
@@ -228,7 +228,7 @@ func TestContextEnds(t *testing.T) {
 						}
 					})
 				}
-				typed(t, name, run(ctx, t), context.Canceled)
+				checkTyped(t, name, run(ctx, t), context.Canceled)
 			})
 		}
 	}

@@ -31,8 +31,8 @@ func syncListener(t testing.TB, ps PortSpace) *SyncID {
 	return l
 }
 
-// ready returns an id with a QP that is ready to connect.
-func ready(t testing.TB, to *SyncID) *SyncID {
+// readyID returns an id with a QP that is ready to connect.
+func readyID(t testing.TB, to *SyncID) *SyncID {
 	t.Helper()
 	s := newSyncID(t, to.PortSpace())
 	check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, to.LocalAddr(), 0))
@@ -45,13 +45,13 @@ func ready(t testing.TB, to *SyncID) *SyncID {
 func connection(t testing.TB) (l, a, p *SyncID) {
 	t.Helper()
 	l = syncListener(t, PSTCP)
-	a = ready(t, l)
-	p = meet(t, l, a)
+	a = readyID(t, l)
+	p = connectTo(t, l, a)
 	return l, a, p
 }
 
-// meet connects a to the listener and returns the other end.
-func meet(t testing.TB, l, a *SyncID) *SyncID {
+// connectTo connects a to the listener and returns the other end.
+func connectTo(t testing.TB, l, a *SyncID) *SyncID {
 	t.Helper()
 	ctx := limit(t)
 	connected := make(chan error, 1)
@@ -113,7 +113,7 @@ func TestSyncLastAcknowledgement(t *testing.T) {
 func TestSyncRejected(t *testing.T) {
 	newRig(t)
 	l := syncListener(t, PSTCP)
-	a := ready(t, l)
+	a := readyID(t, l)
 	refused := make(chan error, 1)
 	go func() { refused <- a.Connect(limit(t), nil) }()
 	p := closing(t, good(l.GetRequest(limit(t)))(t))
@@ -143,7 +143,7 @@ func TestSyncCancelled(t *testing.T) {
 			check(t, call())
 			call = func() error { return s.ResolveRoute(ctx, 0) }
 		case EventConnectResponse:
-			s = ready(t, l)
+			s = readyID(t, l)
 			call = func() error { return s.Connect(ctx, nil) }
 		case EventMulticastJoin:
 			s = newSyncID(t, PSUDP)
@@ -178,7 +178,7 @@ func TestGetRequests(t *testing.T) {
 	newRig(t)
 	const n = 8
 	l := syncListener(t, PSTCP)
-	is(t, "ended", second(l.GetRequest(ended())), context.Canceled)
+	is(t, "ended", second(l.GetRequest(endedContext())), context.Canceled)
 	ctx := limit(t)
 	got := make(chan error, 2*n)
 	for range 2 * n {
@@ -191,7 +191,7 @@ func TestGetRequests(t *testing.T) {
 		}()
 	}
 	for range n {
-		is(t, "connect", ready(t, l).Connect(ctx, nil), ErrRejected)
+		is(t, "connect", readyID(t, l).Connect(ctx, nil), ErrRejected)
 		check(t, <-got)
 	}
 	check(t, l.Close())
@@ -214,7 +214,7 @@ func TestListenerClosedWithRequests(t *testing.T) {
 		var all []chan error
 		for range 3 {
 			done := make(chan error, 1)
-			a := ready(t, l)
+			a := readyID(t, l)
 			go func() { done <- a.Connect(ctx, nil) }()
 			until(t, "connecting", func() bool { return r.State(a.kernelID) == "connecting" })
 			all = append(all, done)
@@ -351,7 +351,7 @@ func TestPumpBreaksUnderConnection(t *testing.T) {
 	r.Set(func() { clear(r.Refuse) })
 	k := newTalk(t)
 	check(t, passive.Migrate(k.EventChannel))
-	is(t, "RecvComp after the migration", second(passive.RecvComp(ended())), context.Canceled)
+	is(t, "RecvComp after the migration", second(passive.RecvComp(endedContext())), context.Canceled)
 	check(t, passive.Close())
 }
 
@@ -396,7 +396,7 @@ func TestPumpBreaksUnderNewIDs(t *testing.T) {
 				return errors.Join(err, s.Close())
 			})
 		}
-		together(t, calls...)
+		concurrently(t, calls...)
 		check(t, l.Close())
 	}
 }
@@ -412,7 +412,7 @@ func TestUDAcceptEndedContext(t *testing.T) {
 	check(t, c.ID.Connect(nil))
 	q := closing(t, good(l.GetRequest(limit(t)))(t))
 	n := r.count("ACCEPT")
-	is(t, "Accept", q.Accept(ended(), &ConnParam{QPN: 7, QKey: UDQKey}), context.Canceled)
+	is(t, "Accept", q.Accept(endedContext(), &ConnParam{QPN: 7, QKey: UDQKey}), context.Canceled)
 	if r.count("ACCEPT") > n {
 		t.Error("the request was accepted")
 	}

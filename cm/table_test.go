@@ -48,8 +48,8 @@ var sentinels = []struct {
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
 }
 
-// matches returns the names of the errors that err matches.
-func matches(err error) string {
+// matchedNames returns the names of the errors that err matches.
+func matchedNames(err error) string {
 	var all []string
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
@@ -64,8 +64,8 @@ func matches(err error) string {
 	return strings.Join(all, ", ")
 }
 
-// sound reports an *Error that does not match its own fields.
-func sound(t testing.TB, name string, err error) {
+// checkFields reports an *Error that does not match its own fields.
+func checkFields(t testing.TB, name string, err error) {
 	t.Helper()
 	var e *Error
 	if !errors.As(err, &e) {
@@ -93,8 +93,8 @@ func (b *table) golden(name string) {
 			fmt.Fprintf(&out, "%s\n\t(no error)\n", n)
 			continue
 		}
-		sound(b.t, n, err)
-		fmt.Fprintf(&out, "%s\n\t%s\n\tis %s\n", n, strings.ReplaceAll(err.Error(), "\n", "\n\t"), matches(err))
+		checkFields(b.t, n, err)
+		fmt.Fprintf(&out, "%s\n\t%s\n\tis %s\n", n, strings.ReplaceAll(err.Error(), "\n", "\n\t"), matchedNames(err))
 	}
 	ioctltest.Golden(b.t, name, out.String())
 }

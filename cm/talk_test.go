@@ -84,8 +84,8 @@ func (k *talk) pair() (active, passive *ID) {
 	return active, passive
 }
 
-// state returns the state of the id's QP.
-func state(t testing.TB, i *ID) uverbs.QPState {
+// qpState returns the state of the id's QP.
+func qpState(t testing.TB, i *ID) uverbs.QPState {
 	t.Helper()
 	return i.QP().State()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func target(t *testing.T, k *talk) *ID {
+func xrcTarget(t *testing.T, k *talk) *ID {
 	t.Helper()
 	i := closing(t, good(k.CreateIDFor(PSIB, uverbs.XRCRecv))(t))
 	check(t, i.Bind(at(here, 0)))
@@ -17,7 +17,7 @@ func target(t *testing.T, k *talk) *ID {
 func TestXRC(t *testing.T) {
 	newRig(t)
 	k := newTalk(t)
-	a, b := target(t, k), target(t, k)
+	a, b := xrcTarget(t, k), xrcTarget(t, k)
 	is(t, "queues", a.CreateQP(nil, uverbs.QPConfig{MaxRecvWR: 4}), uverbs.ErrInvalid)
 	if a.xrcd != nil {
 		t.Error("a QP that was not made has a domain")
@@ -51,12 +51,12 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// TestXRCNotThere checks that no objects remain after the failure if the device has no XRC.
-func TestXRCNotThere(t *testing.T) {
+// TestXRCUnsupported checks that no objects remain after the failure if the device has no XRC.
+func TestXRCUnsupported(t *testing.T) {
 	r := newRig(t)
 	r.prepare = func(l *loop) { l.k.XRC = false }
 	k := newTalk(t)
-	i := target(t, k)
+	i := xrcTarget(t, k)
 	is(t, "QP", i.CreateQP(nil, uverbs.QPConfig{}), uverbs.ErrNotSupported)
 	is(t, "SRQ", i.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 4}), uverbs.ErrNotSupported)
 	if i.dev.xrcdUsers != 0 || i.QP() != nil || i.SRQ() != nil || i.RecvCQ() != nil {
@@ -73,13 +73,13 @@ func TestXRCDomainLeft(t *testing.T) {
 			k := newTalk(t)
 			keep := good(NewID(PSTCP))(t)
 			check(t, keep.Bind(at(here, 0)))
-			i := target(t, k)
+			i := xrcTarget(t, k)
 			check(t, i.CreateQP(nil, uverbs.QPConfig{}))
 			cq := good(i.Verbs().CreateCQ(uverbs.CQConfig{Entries: 4}))(t)
 			srq := good(i.PD().CreateSRQ(uverbs.SRQConfig{MaxWR: 4, XRCD: i.xrcd, CQ: cq}))(t)
 			domain := i.xrcd
 			check(t, i.Close())
-			second := target(t, k)
+			second := xrcTarget(t, k)
 			check(t, second.CreateQP(nil, uverbs.QPConfig{}))
 			if second.xrcd != domain {
 				t.Error("a later id has another domain")

@@ -28,9 +28,9 @@ func (r *rig) count(name string) (n int) {
 
 var errOver = (&Event{Type: EventDisconnected, object: "the connection"}).Err()
 
-// TestHangUpFails checks that an error of the reply to the peer is reported to waiting calls, except EINVAL, which
-// means that the kernel has released the connection.
-func TestHangUpFails(t *testing.T) {
+// TestCompleteDisconnectFails checks that an error of the reply to the peer is reported to waiting calls, except
+// EINVAL, which means that the kernel has released the connection.
+func TestCompleteDisconnectFails(t *testing.T) {
 	for errno, told := range map[unix.Errno]bool{unix.EINVAL: false, unix.ENOMEM: true} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			r := newRig(t)
@@ -38,8 +38,8 @@ func TestHangUpFails(t *testing.T) {
 			r.Set(func() { r.Refuse["DISCONNECT"] = errno })
 			p.life.end(phaseEnded, errOver)
 			p.ID.completeDisconnect(EventDisconnected, 0)
-			if err := p.reason(); errors.Is(err, errno) != told || state(t, p.ID) != uverbs.StateErr {
-				t.Errorf("%v: %v, QP %v", errno, err, state(t, p.ID))
+			if err := p.reason(); errors.Is(err, errno) != told || qpState(t, p.ID) != uverbs.StateErr {
+				t.Errorf("%v: %v, QP %v", errno, err, qpState(t, p.ID))
 			}
 			r.Set(func() { clear(r.Refuse) })
 			// The id has still ended after a migration.
@@ -51,8 +51,8 @@ func TestHangUpFails(t *testing.T) {
 	}
 }
 
-// TestHangUpSingleGoroutine checks that neither a QP with SingleGoroutine nor its connection is changed.
-func TestHangUpSingleGoroutine(t *testing.T) {
+// TestCompleteDisconnectSingleGoroutine checks that neither a QP with SingleGoroutine nor its connection is changed.
+func TestCompleteDisconnectSingleGoroutine(t *testing.T) {
 	r := newRig(t)
 	l := syncListener(t, PSTCP)
 	a := newSyncID(t, PSTCP)
@@ -61,21 +61,21 @@ func TestHangUpSingleGoroutine(t *testing.T) {
 	cfg := small
 	cfg.SingleGoroutine = true
 	check(t, a.CreateQP(nil, cfg))
-	meet(t, l, a)
+	connectTo(t, l, a)
 	n := r.count("DISCONNECT")
 	a.life.end(phaseEnded, errOver)
 	a.ID.completeDisconnect(EventDisconnected, 0)
-	if got := r.count("DISCONNECT"); got != n || state(t, a.ID) != uverbs.StateRTS {
-		t.Errorf("%d commands, want %d; QP %v", got, n, state(t, a.ID))
+	if got := r.count("DISCONNECT"); got != n || qpState(t, a.ID) != uverbs.StateRTS {
+		t.Errorf("%d commands, want %d; QP %v", got, n, qpState(t, a.ID))
 	}
 }
 
-// TestHangUpOtherQP checks that another QP that is created on the id while the outstanding sends of the first complete
-// is not changed.
-func TestHangUpOtherQP(t *testing.T) {
+// TestCompleteDisconnectOtherQP checks that another QP that is created on the id while the outstanding sends of the
+// first complete is not changed.
+func TestCompleteDisconnectOtherQP(t *testing.T) {
 	r := newRig(t)
 	l, _, p := connection(t)
-	other := ready(t, l)
+	other := readyID(t, l)
 	r.Hold(uint32(EventDisconnected)) // the peer's reply would end the connection again
 	q := r.loop().delay(p.QP().QPN())
 	check(t, p.PostSend(1, uverbs.Signaled, uverbs.SGE{Length: 1}))
@@ -93,14 +93,14 @@ func TestHangUpOtherQP(t *testing.T) {
 	p.ID.mu.Unlock()
 	<-done
 	p.qp.Store(had)
-	if s := state(t, other.ID); s != uverbs.StateInit {
+	if s := qpState(t, other.ID); s != uverbs.StateInit {
 		t.Errorf("the other QP is in %v", s)
 	}
 }
 
-// TestHangUpWithoutDevice checks that completeDisconnect neither replies nor waits after a device removal, and that the
-// missing reply is not an error.
-func TestHangUpWithoutDevice(t *testing.T) {
+// TestCompleteDisconnectWithoutDevice checks that completeDisconnect neither replies nor waits after a device removal,
+// and that the missing reply is not an error.
+func TestCompleteDisconnectWithoutDevice(t *testing.T) {
 	for name, errno := range map[string]unix.Errno{"still open": 0, "gone": unix.EIO} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -132,8 +132,8 @@ func TestHangUpWithoutDevice(t *testing.T) {
 	}
 }
 
-// TestMoment checks that outstanding sends may wait as long as the documentation says.
-func TestMoment(t *testing.T) {
+// TestAckWait checks that outstanding sends may wait as long as the documentation says.
+func TestAckWait(t *testing.T) {
 	if m := newSync(nil).ackWait; m != 200*time.Millisecond {
 		t.Errorf("%v", m)
 	}
