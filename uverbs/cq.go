@@ -255,7 +255,7 @@ func (q *CQ) event() {
 
 // errNoEvents is the error of a wait for a queue without events. It matches ErrInvalid.
 var errNoEvents error = &sentinel{
-	text:  "uverbs: the CQ was made with NoEvents: it can be polled, not waited for",
+	text:  "uverbs: the CQ was created with NoEvents: it can be polled, not waited for",
 	errno: unix.EINVAL,
 	kinds: []error{ErrInvalid},
 }

@@ -37,7 +37,7 @@ func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 	n.object = object{ctx: p.ctx, kind: "parent domain", rank: rankParent, parents: []*object{&base.object},
 		destroy: func() error { return nil }}
 	if (cfg.Alloc == nil) != (cfg.Free == nil) {
-		return nil, invalid(op, p.String(), "Alloc and Free go together: what one gives the other gets back")
+		return nil, invalid(op, p.String(), "Alloc and Free must both be set, or neither")
 	}
 	if d != nil {
 		if d.ctx != p.ctx {

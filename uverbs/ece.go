@@ -42,10 +42,10 @@ func (q *QP) ece(f func(driver.ECE) error) error {
 	}
 	p, ok := q.impl.(driver.ECE)
 	if !ok {
-		return &Error{Op: "ask for options of", Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+		return &Error{Op: "query options", Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the driver has no options of enhanced connection establishment: connect without"}
 	}
-	return q.ctx.wrap("set options of", q.String(), f(p), "")
+	return q.ctx.wrap("set options", q.String(), f(p), "")
 }
 
 // modifyCommand issues MODIFY_QP. It uses the write form of the command unless options or a

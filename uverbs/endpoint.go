@@ -264,7 +264,7 @@ func (q *QP) checkConnects() error {
 // another type; otherwise the errors are those of [QP.Modify].
 func (q *QP) Ready() error {
 	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
-		return invalid("make ready", q.String(), "Ready is for UD and raw packet QPs, "+
+		return invalid("ready", q.String(), "Ready is for UD and raw packet QPs, "+
 			"this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
 	}
 	if q.State() == StateReset {

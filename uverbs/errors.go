@@ -120,13 +120,13 @@ var (
 	// ErrNoMW: an OpBindMW request names no window.
 	ErrNoMW = newSentinel("uverbs: a BIND_MW request needs a window: set SendWR.Bind, with its MW", unix.EINVAL)
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
-	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: make them by "+
-		"the QP's PD", unix.EPERM)
+	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: create them "+
+		"on the QP's PD", unix.EPERM)
 	// ErrNoAH: a request of a UD QP has no destination.
 	ErrNoAH = newSentinel("uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after "+
 		"the operation", unix.EINVAL)
 	// ErrForeignAH: the AH belongs to another PD than the QP.
-	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: make it by the QP's PD", unix.EINVAL)
+	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet.
 	ErrTooLong = newSentinel("uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, "+
 		"or raise the MTU of the network interface", unix.EMSGSIZE)

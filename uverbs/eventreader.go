@@ -86,7 +86,7 @@ func (r *eventReader) readError(err error) error {
 		r.c.markDeviceGone()
 		return ErrDeviceGone
 	}
-	return r.c.wrap("read events of", r.c.name, err, "")
+	return r.c.wrap("read events", r.c.name, err, "")
 }
 
 // handle carries out the library's own reaction to an event.

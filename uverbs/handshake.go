@@ -106,7 +106,7 @@ func (q *QP) handshake(conn net.Conn) error {
 	}
 	line, err = readLine(conn)
 	if err == nil && line != readyLine {
-		err = invalid("connect", q.String(), fmt.Sprintf("the peer said %q where %q was due", line, readyLine))
+		err = invalid("connect", q.String(), fmt.Sprintf("the peer sent %q, want %q", line, readyLine))
 	}
 	return err
 }
@@ -121,7 +121,7 @@ const (
 func parseHello(line string, e *Endpoint) error {
 	word, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	if !ok || word != helloWord {
-		return invalid("connect", "", fmt.Sprintf("the peer does not speak this handshake: it said %q", line))
+		return invalid("connect", "", fmt.Sprintf("the peer does not use this handshake: it sent %q", line))
 	}
 	return e.UnmarshalText([]byte(text))
 }

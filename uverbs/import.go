@@ -105,7 +105,7 @@ func (c *Context) ImportPD(handle uint32) (*PD, error) {
 	i, ok := c.impl.(driver.PDImporter)
 	if !ok {
 		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported,
-			Detail: "the driver does not share PDs: make one with AllocPD"}
+			Detail: "the driver does not share PDs: allocate one with AllocPD"}
 	}
 	p := &PD{}
 	p.object = object{ctx: c, kind: "PD", rank: rankPD, destroy: func() error { return nil }}

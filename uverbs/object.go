@@ -162,7 +162,7 @@ func (o *object) holdAll() error {
 	for i, p := range o.parents {
 		if err := p.hold(); err != nil {
 			dropAll(o.parents[:i])
-			return &Error{Op: "make " + o.kind, Object: p.String(), Kind: err, Detail: "the " + p.kind + " has been closed"}
+			return &Error{Op: "create " + o.kind, Object: p.String(), Kind: err, Detail: "the " + p.kind + " has been closed"}
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func (o *object) createWith(create func() error) error {
 		}
 	}()
 	if !c.creating.begin() {
-		return &Error{Op: "make " + o.kind, Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
+		return &Error{Op: "create " + o.kind, Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
 	}
 	defer c.creating.end()
 	if err := o.holdAll(); err != nil {
@@ -239,13 +239,13 @@ func (o *object) usedBy() string {
 	}
 	o.ctx.mu.Unlock()
 	if len(names) == 0 {
-		return "an object is being made on it"
+		return "an object is being created on it"
 	}
 	slices.Sort(names)
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], strconv.Itoa(more)+" more")
 	}
-	return "still in use by " + strings.Join(names, ", ") + ": close what is made on it first"
+	return "still in use by " + strings.Join(names, ", ") + ", which must be closed first"
 }
 
 // finalize releases an object's resources in this process after the kernel has

@@ -171,7 +171,7 @@ func openNode(d *Device) (fd int, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != dev {
 		e := &Error{Op: "open", Object: d.Name, Kind: ErrNoNode, Errno: unix.ENODEV,
 			Detail: path + " is not the device's node: it should be character device " +
-				strconv.Itoa(int(d.Major)) + ":" + strconv.Itoa(int(d.Minor)) + "; let udev make it afresh, or mknod it"}
+				strconv.Itoa(int(d.Major)) + ":" + strconv.Itoa(int(d.Minor)) + "; let udev create it again, or use mknod"}
 		return -1, errors.Join(e, unix.Close(fd))
 	}
 	return fd, nil
@@ -184,7 +184,7 @@ func explainOpen(d *Device, err error) error {
 	switch errno {
 	case unix.ENOENT:
 		e.Kind = ErrNoNode
-		e.Detail = fmt.Sprintf("%s is missing: in a container pass it in (--device %s), elsewhere let udev make it, or"+
+		e.Detail = fmt.Sprintf("%s is missing: in a container pass it in (--device %s), elsewhere let udev create it, or"+
 			" `mknod -m 666 %s c %d %d`", d.Node, d.Node, d.Node, d.Major, d.Minor)
 	case unix.EACCES:
 		e.Detail = fmt.Sprintf("no permission to read and write %s: as root, `chmod 666 %s`, or install rdma-core's udev "+
@@ -259,7 +259,7 @@ func (c *Context) getContext(uhwIn, uhwOut []byte) (driver.Reply, error) {
 func explainGetContext(err error) error {
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return &Error{Op: "open", Kind: ErrNotSupported, Errno: errnoOf(err),
-			Detail: "the kernel has no ioctl that makes a verbs context: Linux 5.10 or newer is needed"}
+			Detail: "the kernel has no ioctl that creates a verbs context: Linux 5.10 or newer is needed"}
 	}
 	if errors.Is(err, unix.ENOMEM) {
 		return &Error{Op: "open", Errno: unix.ENOMEM,

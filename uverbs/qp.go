@@ -179,7 +179,7 @@ func (q *QP) flushRecv() error {
 		return nil
 	}
 	if err := f.FlushRecv(); err != nil {
-		return q.orClosed(&q.recvGate, q.ctx.wrap("flush receives of", q.String(), err, ""))
+		return q.orClosed(&q.recvGate, q.ctx.wrap("flush receives", q.String(), err, ""))
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: say RC, UC, UD or RawPacket")
+		return invalid(op, p.String(), "Type is not set: it is RC, UC, UD, XRCSend or RawPacket")
 	}
 	if err := p.checkQPType(cfg); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 			return invalid(op, p.String(), "an XRCSend QP receives nothing: leave RecvCQ, SRQ, MaxRecvWR and MaxRecvSGE out")
 		}
 	case XRCRecv:
-		return invalid(op, p.String(), "an XRCRecv QP belongs to an XRC domain: make it by XRCD.CreateQP")
+		return invalid(op, p.String(), "an XRCRecv QP belongs to an XRC domain: create it with XRCD.CreateQP")
 	default:
 		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0,
 			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend and RawPacket are"}

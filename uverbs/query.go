@@ -151,7 +151,7 @@ func (c *Context) QueryPortSpeed(port int) (uint64, error) {
 	if err := c.dev.Do(cmd); err != nil {
 		detail := ""
 		if notSupported(err) {
-			detail = "this kernel or device does not tell the speed of a port: multiply ActiveSpeed and ActiveWidth of " +
+			detail = "this kernel or device does not report the speed of a port: multiply ActiveSpeed and ActiveWidth of " +
 				"Context.QueryPort"
 		}
 		return 0, c.wrap(op, c.name, err, detail)

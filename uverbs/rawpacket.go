@@ -132,9 +132,9 @@ func (r *RSSConfig) explain(err error) string {
 	case r.Fields&^RSSInner == 0 && r.Table.size > 1:
 		return "RSS.Fields is 0: without a hash the table can have one WQ only"
 	case ip4 && ip6:
-		return "RSS.Fields has addresses of IPv4 and of IPv6: make a QP for each"
+		return "RSS.Fields has addresses of IPv4 and of IPv6: create a QP for each"
 	case bits.OnesCount8(b2u(tcp)|b2u(udp)<<1|b2u(spi)<<2) > 1:
-		return "RSS.Fields has fields of TCP, UDP or IPsec at once: make a QP for each"
+		return "RSS.Fields has fields of TCP, UDP or IPsec at once: create a QP for each"
 	}
 	return explainRaw(err)
 }

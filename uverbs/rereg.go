@@ -81,7 +81,7 @@ func (r *registration) checkRereg(flags ReregFlags, pd *PD, b []byte, a Access) 
 func (r *registration) rereg(flags ReregFlags, pd *PD, b []byte, a Access) error {
 	if a&OnDemand != 0 && !r.view.onDemand && flags&ReregTranslation == 0 {
 		return invalid(opRereg, r.String(), "the memory is pinned, and access alone does not change that: leave OnDemand "+
-			"out, or register the memory afresh with it")
+			"out, or register the memory again with it")
 	}
 	if flags != ReregPD|ReregAccess {
 		return r.change(flags, pd, b, a)
@@ -219,7 +219,7 @@ func (r *registration) explainReregAccess(a Access, e *Error) error {
 		e.Detail = noRereg
 	case e.Errno == unix.EACCES:
 		e.Detail = "the memory is pinned to be read only, as it was registered without LocalWrite: close it and register " +
-			"it afresh with LocalWrite"
+			"it again with LocalWrite"
 	case e.Kind == ErrInvalid && needsLocalWrite(a):
 		e.Detail = localWriteText
 	case e.Kind == ErrInvalid:
@@ -228,4 +228,4 @@ func (r *registration) explainReregAccess(a Access, e *Error) error {
 	return e
 }
 
-const noRereg = "this device or kernel does not change an MR so: close it and register it afresh"
+const noRereg = "this device or kernel does not support this change of an MR: close it and register the memory again"

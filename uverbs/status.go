@@ -24,8 +24,8 @@ var statusTexts = [...]string{
 	WCWRFlushErr: "work request flushed: the QP is in state ERR: see the first completion with another status; where " +
 		"there is none, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request " +
 		"that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
-	WCMWBindErr: "memory window bind error: the MR is without MWBindAccess, or does not allow what the window asks " +
-		"for, or the window, its key or the range is not what the device takes",
+	WCMWBindErr: "memory window bind error: the MR lacks MWBindAccess or the rights of the window, or the device does " +
+		"not support the window, its key or the range",
 	WCBadRespErr: "bad response: the peer's answer does not fit the request: check that each end's RQPSN is the " +
 		"other's SQPSN",
 	WCLocAccessErr: "local access error: what a peer sent breaks the rights of the memory here: see the Access of " +
@@ -34,11 +34,11 @@ var statusTexts = [...]string{
 		"allow the operation (QPConfig.Access there)",
 	WCRemAccessErr: "remote access error: RKey, address and length, or rights are not those of the peer's MR: check " +
 		"that it is open, its Addr and RKey as they came here, and its Access",
-	WCRemOpErr: "remote operation error: the peer could not complete it, see its own completions; rxe says so too " +
+	WCRemOpErr: "remote operation error: the peer could not complete it, see its own completions; rxe also reports this " +
 		"when the peer's receive is too short",
 	WCRetryExcErr: "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its " +
 		"DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout " +
-		"and RetryCnt say how long to try",
+		"and RetryCnt determine how long the QP retries",
 	WCRNRRetryExcErr: "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this " +
 		"end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
 	WCLocRDDViolErr:    "local RDD violation",

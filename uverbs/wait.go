@@ -205,7 +205,7 @@ func (ch *CompChannel) fail(q *CQ, err error) error {
 	case ch.ctx.isDeviceGone(err):
 		ch.err = ErrDeviceGone
 	default:
-		ch.err = ch.ctx.wrap("wait for events of", ch.String(), err, "")
+		ch.err = ch.ctx.wrap("wait for events", ch.String(), err, "")
 	}
 	close(ch.broken)
 	return ch.err

@@ -69,5 +69,5 @@ func (c *Context) exhausted(op, object, detail string, err error, errno unix.Err
 // counts.
 func creates(op string) bool {
 	verb, _, _ := strings.Cut(op, " ")
-	return slices.Contains([]string{"open", "create", "allocate", "register", "make", "import"}, verb)
+	return slices.Contains([]string{"open", "create", "allocate", "register", "import"}, verb)
 }

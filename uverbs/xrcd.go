@@ -68,7 +68,7 @@ func (x *XRCD) open(file *os.File, flags int) error {
 	case notSupported(err):
 		detail = "the device has no extended reliable connections: see DeviceXRC in DeviceAttr.CapFlags"
 	case errors.Is(err, unix.EAGAIN):
-		detail = "there is no domain for the file: give os.O_CREATE to make it"
+		detail = "there is no domain for the file: os.O_CREATE creates it"
 	case errors.Is(err, unix.EINVAL) && flags&os.O_EXCL != 0:
 		detail = "there is a domain for the file already: leave os.O_EXCL out to share it"
 	}

@@ -20,7 +20,7 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	const op = "create QP"
 	if cfg.Type != 0 && cfg.Type != XRCRecv {
 		return nil, invalid(op, x.String(),
-			"a QP of a domain is of type XRCRecv, not "+cfg.Type.String()+": make others by a PD")
+			"a QP of a domain is of type XRCRecv, not "+cfg.Type.String()+": create others on a PD")
 	}
 	if cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil ||
 		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0 {

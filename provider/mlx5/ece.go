@@ -30,10 +30,10 @@ func (q *qp) QueryECE() (vendor, enabled uint32) { return vendorID, q.ece.enable
 func (q *qp) SetECE(vendor, wanted uint32) error {
 	switch {
 	case vendor != vendorID:
-		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+		return &uverbs.Error{Op: "set options", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
 			Detail: fmt.Sprintf("VendorID is %#x: the device's is %#x, and it knows no other's options", vendor, vendorID)}
 	case !q.ece.supported:
-		return &uverbs.Error{Op: "set options of", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+		return &uverbs.Error{Op: "set options", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the device or its firmware has no options of enhanced connection establishment: connect without"}
 	}
 	q.ece.requested, q.ece.enabled = wanted, 0
