@@ -43,8 +43,12 @@ func Event(kernel, device string, event uint32) (raised bool, why string, known 
 	if !ok {
 		return false, kernel + " is not a kernel version", false
 	}
+	driver := driverOf(device)
+	if driver == Memory {
+		driver = "mlx5"
+	}
 	for _, r := range slices.Concat(events, mlx5Events) {
-		if r.driver == driverOf(device) && r.event == event {
+		if r.driver == driver && r.event == event {
 			return r.since != never && !v.before(r.since), r.why, true
 		}
 	}

@@ -138,16 +138,19 @@ func Lookup(kernel, device, feature string) (offered bool, why string, known boo
 		return false, fmt.Sprintf("%q is not a kernel version", kernel), false
 	}
 	driver := driverOf(device)
-	for _, r := range slices.Concat(table, mlx5Table) {
-		if r.driver == driver && r.feature == feature {
+	for _, r := range slices.Concat(table, memoryTable, mlx5Table) {
+		if r.feature == feature && (r.driver == driver || driver == Memory && r.driver == "mlx5") {
 			return r.since != never && !v.before(r.since), r.why, true
 		}
 	}
 	return false, fmt.Sprintf("the table of package features has no feature %q of driver %q", feature, driver), false
 }
 
-// Here returns kernel and device of the guest in which the test runs.
+// Here returns kernel and device of the guest in which the test runs, or those of machines in memory.
 func Here() (kernel, device string, ok bool) {
+	if inMemory.Load() {
+		return MemoryKernel, Memory, true
+	}
 	kernel, device = os.Getenv(EnvKernel), os.Getenv(EnvDevice)
 	return kernel, device, kernel != "" && device != ""
 }

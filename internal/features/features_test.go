@@ -24,6 +24,8 @@ func TestLookup(t *testing.T) {
 		{"7.2", "rxe0", "levitation", false, false},
 		{"6.12", "mlx5_0", SQD, false, true},
 		{"7.2", "mlx5_0", RC, true, true},
+		{"7.2", Memory, RC, true, true},
+		{"7.2", Memory, CMServices, false, true},
 		{"7.2", "siw0", RC, false, false},
 		{"next", "rxe0", RC, false, false},
 	} {
@@ -45,7 +47,7 @@ func TestDriverOf(t *testing.T) {
 
 func TestTableHasNoDoubles(t *testing.T) {
 	seen := make(map[[2]string]bool)
-	for _, r := range slices.Concat(table, mlx5Table) {
+	for _, r := range slices.Concat(table, memoryTable, mlx5Table) {
 		key := [2]string{r.driver, r.feature}
 		if seen[key] {
 			t.Errorf("%v is a duplicate", key)
