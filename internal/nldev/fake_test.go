@@ -11,7 +11,7 @@ import (
 
 // fake is a transport that replies with the results of a function.
 type fake struct {
-	answer func(req request) [][]byte
+	reply  func(req request) [][]byte
 	queue  [][]byte
 	closed bool
 }
@@ -36,7 +36,7 @@ func (f *fake) send(b []byte) error {
 	if err != nil {
 		return err
 	}
-	f.queue = append(f.queue, f.answer(r)...)
+	f.queue = append(f.queue, f.reply(r)...)
 	return nil
 }
 
@@ -51,8 +51,8 @@ func (f *fake) receive() ([]byte, error) {
 
 func (f *fake) close() { f.closed = true }
 
-// fakeClient returns a client whose kernel is answer. Sysfs is empty.
-func fakeClient(t *testing.T, answer func(request) [][]byte) client {
+// fakeClient returns a client whose kernel is reply. Sysfs is empty.
+func fakeClient(t *testing.T, reply func(request) [][]byte) client {
 	t.Helper()
 	var open []*fake
 	t.Cleanup(func() {
@@ -64,7 +64,7 @@ func fakeClient(t *testing.T, answer func(request) [][]byte) client {
 	})
 	return client{
 		dial: func() (transport, error) {
-			f := &fake{answer: answer}
+			f := &fake{reply: reply}
 			open = append(open, f)
 			return f, nil
 		},

@@ -12,9 +12,9 @@ import (
 // TestHostileReplies: invalid replies are errors that describe the problem.
 func TestHostileReplies(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		answer func(r request) [][]byte
-		want   error
+		name  string
+		reply func(r request) [][]byte
+		want  error
 	}{
 		{"nothing", func(request) [][]byte { return nil }, unix.ETIMEDOUT},
 		{"short header", func(r request) [][]byte { return [][]byte{done(r)[:15]} }, errMalformed},
@@ -78,7 +78,7 @@ func TestHostileReplies(t *testing.T) {
 		{"empty name", func(r request) [][]byte { return [][]byte{reply(r, 0, deviceAttrs(1, ""))} }, errMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cl := fakeClient(t, c.answer)
+			cl := fakeClient(t, c.reply)
 			devs, err := cl.devices()
 			if !errors.Is(err, c.want) {
 				t.Errorf("devices = %v, error %v; want %v", devs, err, c.want)
@@ -116,9 +116,9 @@ func FuzzReplies(f *testing.F) {
 	r.op = uapi.RDMA_NLDEV_CMD_SYS_GET
 	f.Add(byte(4), cat(reply(r, 0, appendAttr(nil, uapi.RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, []byte{1})), ack(r, 0)))
 	f.Fuzz(func(t *testing.T, what byte, data []byte) {
-		answer := func(request) [][]byte { return [][]byte{data} }
+		reply := func(request) [][]byte { return [][]byte{data} }
 		c := client{
-			dial: func() (transport, error) { return &fake{answer: answer}, nil },
+			dial: func() (transport, error) { return &fake{reply: reply}, nil },
 			sys:  Sysfs{Root: "/nonexistent"},
 		}
 		switch what % 5 {

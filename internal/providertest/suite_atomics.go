@@ -8,14 +8,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// target is the offset of the word that the tests of atomics change, and answer that of the
+// target is the offset of the word that the tests of atomics change, and previous that of the
 // previous values.
-const target, answer = 4096, 8192
+const target, previous = 4096, 8192
 
 // atomicWR returns a signaled atomic on the word at target, which stores the previous value at
-// answer + 8*id.
+// previous + 8*id.
 func (r *Rig) atomicWR(id uint64, op uverbs.Opcode, compareAdd, swap uint64) uverbs.SendWR {
-	return uverbs.SendWR{WRID: id, Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(answer+8*int(id), 8)},
+	return uverbs.SendWR{WRID: id, Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{r.sge(previous+8*int(id), 8)},
 		RemoteAddr: r.Addr + target, RKey: r.RKey, CompareAdd: compareAdd, Swap: swap}
 }
 
@@ -48,7 +48,7 @@ func atomics(t *testing.T, r *Rig) {
 		}
 	}
 	for i, was := range []uint64{first, second, second, second + 5} {
-		r.wantWord(t, answer+8*i, was)
+		r.wantWord(t, previous+8*i, was)
 	}
 	r.wantWord(t, target, second+4)
 }
@@ -60,22 +60,22 @@ func atomicsBatch(t *testing.T, r *Rig) {
 		q.Begin()
 		q.Op(uverbs.OpFetchAdd, 0, 1, r.Addr+target, r.RKey, 0)
 		q.Atomic(10, 0)
-		q.SGE(r.sge(answer, 8))
+		q.SGE(r.sge(previous, 8))
 		q.Op(uverbs.OpCompareSwap, 0, 2, r.Addr+target, r.RKey, 0)
 		q.Atomic(10*lap+10, 10*lap+1)
-		q.SGE(r.sge(answer+8, 8))
+		q.SGE(r.sge(previous+8, 8))
 		q.Op(uverbs.OpFetchAdd, uverbs.Signaled, lap, r.Addr+target, r.RKey, 0)
 		q.Atomic(9, 0)
-		q.SGE(r.sge(answer+16, 8))
+		q.SGE(r.sge(previous+16, 8))
 		if err := q.Submit(); err != nil {
 			t.Fatal(err)
 		}
 		if wc := r.done(t, 1)[0]; wc.WRID != lap || wc.Opcode != uverbs.WCFetchAdd {
 			t.Errorf("completion %+v", wc)
 		}
-		r.wantWord(t, answer, 10*lap)
-		r.wantWord(t, answer+8, 10*lap+10)
-		r.wantWord(t, answer+16, 10*lap+1)
+		r.wantWord(t, previous, 10*lap)
+		r.wantWord(t, previous+8, 10*lap+10)
+		r.wantWord(t, previous+16, 10*lap+1)
 		r.wantWord(t, target, 10*lap+10)
 	}
 }

@@ -103,12 +103,12 @@ func (w *writes) Write(b []byte) (int, error) {
 func TestAskWritesAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		local, remote []Address
-		sent, answer  string
+		sent, reply   string
 	}{
 		{[]Address{one}, []Address{two}, oneText, twoText},
 		{[]Address{one, two, {}}, []Address{two, one, {}}, oneText + twoText + noneText, twoText + oneText + noneText},
 	} {
-		conn := &writes{Reader: strings.NewReader(c.answer)}
+		conn := &writes{Reader: strings.NewReader(c.reply)}
 		remote, err := exchangeClient(conn, c.local)
 		if err != nil || !slices.Equal(remote, c.remote) {
 			t.Errorf("got %v, %v", remote, err)
