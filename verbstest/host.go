@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/fakemlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/nldev"
@@ -25,6 +24,11 @@ const (
 type host struct{ m *Machine }
 
 func (h *host) Devices() ([]nldev.Device, error) {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	if h.m.removed {
+		return nil, nil
+	}
 	return []nldev.Device{{
 		Index:     h.m.device,
 		Name:      deviceName,
@@ -52,12 +56,11 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	k := h.m.open()
-	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, k), nil
+	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, h.m.open()), nil
 }
 
 // open returns the kernel's part of a new file.
-func (m *Machine) open() *fakemlx5.Kernel {
+func (m *Machine) open() *file {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
@@ -73,9 +76,11 @@ func (m *Machine) open() *fakemlx5.Kernel {
 	d.MaxMcastGrp, d.MaxMcastQpAttach, d.MaxTotalMcastQpAttach = 1<<10, 1<<8, 1<<18
 	d.VendorId, d.VendorPartId = 0x15b3, 4125
 	core.Ports[0].MaxMtu, core.Ports[0].ActiveMtu = 5, 5
-	k := m.adapter.NewKernel(core)
-	m.files = append(m.files, k)
-	return k
+	setState(core, !m.portDown)
+	core.Fail = m.fail
+	f := &file{m.adapter.NewKernel(core), m, core}
+	m.files = append(m.files, f)
+	return f
 }
 
 func (h *host) OpenCM() (*rdmacm.File, error) { return h.m.net.cm.Open() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/fakemlx5"
+	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	_ "github.com/goverbs/goverbs/provider/mlx5" // the driver of the machines' devices
@@ -28,8 +29,18 @@ type Machine struct {
 	addr   netip.Addr
 	gids   []uapi.IbUverbsGidEntry
 
-	mu    sync.Mutex
-	files []*fakemlx5.Kernel // all that were opened
+	mu       sync.Mutex
+	files    []*file // all that were opened
+	plan     plan
+	portDown bool
+	removed  bool
+}
+
+// A file is an open node of the device.
+type file struct {
+	*fakemlx5.Kernel
+	m    *Machine
+	core *ioctltest.Kernel
 }
 
 // New returns a machine on a network of its own, and puts the calling goroutine on it. When the
@@ -101,8 +112,8 @@ func (m *Machine) check() {
 	m.net.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.files {
-		k.Close(m.net.t)
+	for _, f := range m.files {
+		f.core.Close(m.net.t)
 	}
 }
 

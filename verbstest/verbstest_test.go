@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
@@ -48,12 +47,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// serve accepts one connection and sends each of its messages back.
-func serve(l *cm.Listener, size int) error {
-	conn, err := l.Accept(context.Background())
-	if err != nil {
-		return err
-	}
+// serve sends each message of a connection back.
+func serve(conn *cm.Conn, size int) error {
 	mr := conn.ID().Context.(*uverbs.MR)
 	for {
 		wc, err := conn.RecvComp(context.Background())
@@ -100,35 +95,15 @@ func echo(ctx context.Context, addr string, size int, text string) (_ string, er
 	return string(mr.Bytes()[size:][:wc.ByteLen]), conn.Shutdown(ctx)
 }
 
-// TestEcho checks that a client and a server on two machines exchange messages.
+// TestEcho checks that a client and a server on two machines exchange messages, in several tests at
+// a time.
 func TestEcho(t *testing.T) {
 	for range 3 {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			const size = 4096
-			net := verbstest.NewNetwork(t)
-			server, client := net.Machine(), net.Machine()
-			done := make(chan error, 1)
-			server.Run(func() {
-				l := must(cm.Listen(":7471", &cm.Options{Setup: func(c *cm.Conn) error {
-					mr, err := c.AllocMsgs(size)
-					if err != nil {
-						return err
-					}
-					c.Own(mr)
-					c.ID().Context = mr
-					return c.PostRecv(0, mr.SGE(0, size))
-				}}))(t)
-				go func() { done <- errors.Join(serve(l, size), l.Close()) }()
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			client.Run(func() {
-				if got := must(echo(ctx, server.AddrPort(7471).String(), size, "how much?"))(t); got != "how much?" {
-					t.Errorf("reply %q", got)
-				}
-			})
-			check(t, <-done)
+			if got, err := newPair(t).echo(); got != "how much?" || err != nil {
+				t.Errorf("reply %q, %v", got, err)
+			}
 		})
 	}
 }

@@ -40,6 +40,7 @@ type Kernel struct {
 	FailAt    int                                     // the number of the command that fails, counted from 1
 	FailWith  unix.Errno                              // the errno of FailAt
 	Before    func(*Msg)                              // is called before each command, without the lock
+	Fail      func(name string) unix.Errno            // is called before each command; an errno makes it fail
 	Recorder  func(name, dump string)                 // is called with each command
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
 	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
@@ -185,6 +186,11 @@ func (k *Kernel) run(m *Msg) error {
 	}
 	if errno, ok := k.Refuse[m.Name]; ok {
 		return errno
+	}
+	if k.Fail != nil {
+		if errno := k.Fail(m.Name); errno != 0 {
+			return errno
+		}
 	}
 	if k.count == k.FailAt {
 		return k.FailWith
