@@ -1,14 +1,21 @@
 // Package verbstest provides machines with RDMA devices in memory, for tests of programs that use
 // packages uverbs and cm. They need no device, no privilege and no kernel module.
 //
-//	func TestEcho(t *testing.T) {
-//		m := verbstest.New(t)
-//		l, err := cm.Listen(m.AddrPort(7471), cm.ListenOptions{})
-//		…
+//	func TestClient(t *testing.T) {
+//		net := verbstest.NewNetwork(t)
+//		server, client := net.Machine(), net.Machine()
+//		server.Run(func() { go serve(":7471") })
+//		client.Run(func() {
+//			if err := request(server.AddrPort(7471).String()); err != nil {
+//				t.Error(err)
+//			}
+//		})
 //	}
 //
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
-// rings of the provider's queues. The kernel and the adapter, a ConnectX, are in memory.
+// rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, are in memory.
+// When the test ends, it fails if the program has broken a rule for adapters or if RDMA objects of
+// the program remain.
 //
 // # Which machine a goroutine runs on
 //
@@ -21,4 +28,10 @@
 //
 // The machine of a goroutine is one of its profiler labels. A program that sets other labels
 // ([runtime/pprof.Do]) leaves the machine, unless there is only one in the process.
+//
+// # Faults
+//
+// A test makes things fail: [Network.AddFault] packets, [Machine.FailCommand], [Machine.Refuse] and
+// [Machine.SetCommandTime] commands of the kernel, [Machine.FailCompletion] a request,
+// [Machine.SetPort] the cable, and [Machine.RemoveDevice] the device.
 package verbstest
