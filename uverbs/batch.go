@@ -25,7 +25,7 @@ import (
 type SendBatch struct {
 	_    noCopy
 	q    *QP
-	impl providerQP // carries out the operations; the value nobody after an error
+	impl providerQP // carries out the operations; the value discardOps after an error
 	err  error      // why nothing can be added; ErrClosed after the end
 }
 
@@ -34,10 +34,10 @@ func (q *QP) StartSend() SendBatch {
 	if !q.single {
 		q.sq.Lock()
 	} else if q.poster == duringBatch {
-		return SendBatch{q: q, impl: nobody, err: errBatchOpen}
+		return SendBatch{q: q, impl: discardOps, err: errBatchOpen}
 	}
 	if g := q.sendGate.Load(); g != gateOpen {
-		return SendBatch{q: q, impl: nobody, err: gateErrors[g]}
+		return SendBatch{q: q, impl: discardOps, err: gateErrors[g]}
 	}
 	if q.single {
 		q.poster = duringBatch
@@ -48,7 +48,7 @@ func (q *QP) StartSend() SendBatch {
 
 // openBatch replaces the provider of a single-goroutine QP while a batch is open: posts would
 // overwrite what the batch has written to the queue.
-type openBatch struct{ noQueue }
+type openBatch struct{ discard }
 
 var duringBatch providerQP = new(openBatch)
 
@@ -205,7 +205,7 @@ func (b *SendBatch) end() {
 	} else if b.err == nil { // a batch that began with an error has not replaced q.poster
 		b.q.poster = b.q.impl
 	}
-	b.q, b.impl, b.err = nil, nobody, ErrClosed
+	b.q, b.impl, b.err = nil, discardOps, ErrClosed
 }
 
 // noCopy makes go vet report copies of structs that contain it.

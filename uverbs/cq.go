@@ -80,10 +80,10 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 			}
 		}
 		q.channel = cfg.Channel
-		q.under(&cfg.Channel.object)
+		q.addParents(&cfg.Channel.object)
 	}
 	if cfg.PD != nil {
-		q.under(&cfg.PD.object)
+		q.addParents(&cfg.PD.object)
 	}
 	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)

@@ -13,7 +13,7 @@ func (q *CQ) overran() {
 // overrunError returns the error that polls return from then on. It names the QPs' limits if
 // these may be the cause.
 func (q *CQ) overrunError() error {
-	sends, recvs := q.ctx.demand(q)
+	sends, recvs := q.ctx.maxOutstanding(q)
 	detail := fmt.Sprintf("it holds %d completions and was full when more came, which are lost", q.Entries())
 	if n := sends + recvs; n > q.Entries() {
 		detail += fmt.Sprintf(", and its QPs can have %d requests outstanding (%d sends and %d receives)", n, sends, recvs)
@@ -22,9 +22,9 @@ func (q *CQ) overrunError() error {
 	return &Error{Op: "poll", Object: q.String(), Kind: ErrCQOverrun, Detail: detail}
 }
 
-// demand returns how many requests can be outstanding whose completions go to q, if every send
-// is signaled.
-func (c *Context) demand(q *CQ) (sends, recvs int) {
+// maxOutstanding returns how many requests can be outstanding whose completions go to q, if
+// every send is signaled.
+func (c *Context) maxOutstanding(q *CQ) (sends, recvs int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := make(map[*SRQ]bool)

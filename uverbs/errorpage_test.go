@@ -71,15 +71,15 @@ func gidChoices(t *testing.T) (all []errorCase) {
 	})
 	entries := good(r.c.GIDs(1))(t)
 	for _, e := range entries {
-		score, reason := judge(e, netip.MustParseAddr("192.0.2.9"), netip.Addr{})
+		score, reason := scoreGID(e, netip.MustParseAddr("192.0.2.9"), netip.Addr{})
 		all = append(all, errorCase{fmt.Sprintf("score %d", score), errors.New(GIDChoice{e, score, reason}.String()), nil})
 	}
 	e := entries[1]
-	score, reason := judge(e, netip.MustParseAddr("192.0.2.9"), e.GID.Addr())
+	score, reason := scoreGID(e, netip.MustParseAddr("192.0.2.9"), e.GID.Addr())
 	all = append(all, errorCase{fmt.Sprintf("score %d, with a route", score),
 		errors.New(GIDChoice{e, score, reason}.String()), nil})
 	e = entries[2]
-	score, reason = judge(e, netip.Addr{}, netip.Addr{})
+	score, reason = scoreGID(e, netip.Addr{}, netip.Addr{})
 	all = append(all, errorCase{fmt.Sprintf("score %d, for any peer", score),
 		errors.New(GIDChoice{e, score, reason}.String()), nil})
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.EAFNOSUPPORT} {

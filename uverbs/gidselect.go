@@ -47,7 +47,7 @@ func (c *Context) RankGIDs(port int, peer netip.Addr) ([]GIDChoice, error) {
 	source := routeSource(peer)
 	choices := make([]GIDChoice, len(entries))
 	for i, e := range entries {
-		score, reason := judge(e, peer, source)
+		score, reason := scoreGID(e, peer, source)
 		choices[i] = GIDChoice{e, score, reason}
 	}
 	slices.SortStableFunc(choices, func(a, b GIDChoice) int { return b.Score - a.Score })
@@ -77,7 +77,7 @@ func (c *Context) SelectGID(port int, peer netip.Addr) (*GIDEntry, error) {
 	return nil, invalid("select GID", c.name, detail)
 }
 
-// The scores of judge.
+// The scores of scoreGID.
 const (
 	scoreUnusable  = -1
 	scoreLinkLocal = 1
@@ -87,9 +87,9 @@ const (
 	scoreRouted    = 4
 )
 
-// judge returns the score of one entry and the reason for it. source is the source address that
+// scoreGID returns the score of one entry and the reason for it. source is the source address that
 // the routing table selects, or the zero Addr.
-func judge(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
+func scoreGID(e GIDEntry, peer, source netip.Addr) (score int, reason string) {
 	addr := e.GID.Addr()
 	switch {
 	case e.Index > math.MaxUint8:

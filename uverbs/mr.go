@@ -162,17 +162,17 @@ func (m *MR) SGE(off, n int) SGE {
 // and the MR stays registered.
 func (m *MR) Close() error {
 	open := m.view.Load()
-	shut := open.shut()
-	m.view.Store(shut) // SGE accepts no range from now on
+	closed := open.closed()
+	m.view.Store(closed) // SGE accepts no range from now on
 	err := m.reg.close()
 	m.reg.mu.Lock()
 	defer m.reg.mu.Unlock()
 	v := m.reg.view // a concurrent Rereg may have changed it
 	switch {
 	case m.reg.closed && v == open:
-		v = shut
+		v = closed
 	case m.reg.closed:
-		v = v.shut()
+		v = v.closed()
 	}
 	m.view.Store(v)
 	return err

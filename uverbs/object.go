@@ -128,8 +128,8 @@ func (l *objectList) all(yield func(*object) bool) {
 	}
 }
 
-// under makes o a child of parents. For most objects it allocates no slice.
-func (o *object) under(parents ...*object) {
+// addParents makes o a child of parents. For most objects it allocates no slice.
+func (o *object) addParents(parents ...*object) {
 	if o.parents == nil {
 		o.parents = o.room[:0]
 	}

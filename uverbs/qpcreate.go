@@ -45,7 +45,7 @@ func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) 
 	cfg.own()
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
 	q.object = object{ctx: c, kind: "QP", rank: rankQP}
-	q.under(parents...)
+	q.addParents(parents...)
 	q.destroy, q.retire = q.tearDown, q.retireRings
 	q.id = c.id(q)
 	send, recv := q.gatesOf(StateReset)
@@ -72,7 +72,7 @@ func (q *QP) create() error {
 		return q.ctx.explainCreateQP(err, &q.cfg)
 	}
 	if impl == nil {
-		impl = noQueues{}
+		impl = queueless{}
 	}
 	q.poster = impl
 	q.impl, q.handle, q.number, q.cap = impl, reply.Handle, reply.Number, QPCap(reply.Cap)

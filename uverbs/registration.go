@@ -56,7 +56,7 @@ func (v *mrView) region() driver.Region {
 // closedRoom is a size in which no range fits, not even an empty one.
 const closedRoom = -1
 
-func (v *mrView) shut() *mrView {
+func (v *mrView) closed() *mrView {
 	w := *v
 	w.room = closedRoom
 	return &w
@@ -95,7 +95,7 @@ func newRegistration(p *PD) *registration {
 	r := new(registration)
 	r.pd.Store(p)
 	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR}
-	r.under(&p.object)
+	r.addParents(&p.object)
 	r.destroy, r.retire = r.dereg, r.releaseMemory
 	return r
 }

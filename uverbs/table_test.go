@@ -179,7 +179,7 @@ func TestJudge(t *testing.T) {
 		if tc.source != "" {
 			source = addr(tc.source)
 		}
-		if score, reason := judge(tc.entry, peer, source); score != tc.score || !strings.Contains(reason, tc.reason) {
+		if score, reason := scoreGID(tc.entry, peer, source); score != tc.score || !strings.Contains(reason, tc.reason) {
 			t.Errorf("%s: %d, %q; want %d, …%s…", tc.name, score, reason, tc.score, tc.reason)
 		}
 	}

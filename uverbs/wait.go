@@ -19,7 +19,7 @@ func (q *CQ) Wait(ctx context.Context) error {
 	defer q.waiters.Add(-1)
 	woken := false
 	for {
-		if done, err := q.look(); done || err != nil {
+		if done, err := q.checkReady(); done || err != nil {
 			if woken && q.waiters.Load() > 1 {
 				q.wake() // there may be completions for other waiters too
 			}
@@ -88,9 +88,9 @@ func (q *CQ) EndWaits(err error) {
 	}
 }
 
-// look reports whether the queue has a completion. If not, it arms the queue: the next
+// checkReady reports whether the queue has a completion. If not, it arms the queue: the next
 // completion raises an event, so a waiter that was woken in vain does not have to wake another.
-func (q *CQ) look() (ready bool, err error) {
+func (q *CQ) checkReady() (ready bool, err error) {
 	if ready, err := q.ready(); ready || err != nil {
 		return ready, err
 	}
@@ -108,7 +108,7 @@ func (q *CQ) park(ctx context.Context) error {
 	case <-q.token:
 		return nil
 	case <-ctx.Done():
-		return q.waitCut(ctx)
+		return q.ctxError(ctx)
 	case <-q.closing:
 		return ErrClosed
 	case <-q.channel.broken:
@@ -118,18 +118,18 @@ func (q *CQ) park(ctx context.Context) error {
 	}
 }
 
-// waitCut returns the error of a wait that was ended by its ctx.
-func (q *CQ) waitCut(ctx context.Context) error {
+// ctxError returns the error of a wait that was ended by its ctx.
+func (q *CQ) ctxError(ctx context.Context) error {
 	return &Error{Op: "wait for a completion", Object: q.String(), Err: context.Cause(ctx)}
 }
 
-// waitOver reports whether a wait has ended, by the same conditions as park.
-func (q *CQ) waitOver(ctx context.Context) (bool, error) {
+// waitEnded reports whether a wait has ended, by the same conditions as park.
+func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
 	select {
 	case <-q.token:
 		return true, nil
 	case <-ctx.Done():
-		return true, q.waitCut(ctx)
+		return true, q.ctxError(ctx)
 	case <-q.closing:
 		return true, ErrClosed
 	case <-q.channel.broken:
@@ -151,7 +151,7 @@ func (ch *CompChannel) read(ctx context.Context, q *CQ) error {
 	}()
 	for {
 		// An interrupt from here on makes the read return at once.
-		if done, err := q.waitOver(ctx); done {
+		if done, err := q.waitEnded(ctx); done {
 			return err
 		}
 		id, err := ch.record.read()

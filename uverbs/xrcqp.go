@@ -68,7 +68,7 @@ func (q *QP) open(qpn uint32) error {
 		return q.ctx.wrap(op, q.xrcd.String(), err, detail)
 	}
 	q.handle, q.number = resp.QpHandle, resp.Qpn
-	q.impl, q.poster = noQueues{}, noQueues{}
+	q.impl, q.poster = queueless{}, queueless{}
 	a, err := q.query(MaskState)
 	if err != nil {
 		q.exists = true

@@ -23,7 +23,7 @@ var fileLayers = map[string][]fileLayer{
 			"td pd domain registration mr mrexplain rereg nullmr dmabuf advise mw grh ah wr"},
 		{"completions", "cq channel wait resize moderate"},
 		{"receive queues that are objects: SRQs and WQs", "xrcd srq rawpacket wq wqmodify rwqtable"},
-		{"QPs", "qpconfig noqueue qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe drain " +
+		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe drain " +
 			"dataorder flow"},
 		{"events, connecting, sharing", "event cqoverrun endpoint handshake import"},
 	},
