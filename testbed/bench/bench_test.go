@@ -42,7 +42,8 @@ const (
 #, usec
 1, 26.5
 2, 27.5
- #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]` +
+		`   99% percentile[usec]   99.9% percentile[usec]
  64      1000          26.50          99.00        27.00  	       28.00     	-nan   		40.00 		99.00
 `
 	rate = ` #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]
@@ -66,14 +67,24 @@ func TestPlay(t *testing.T) {
 		}
 		return strings.Replace(rate, " 2 ", " 4096 ", 1), nil
 	}}
-	m := &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: 1, programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
+	m := &machine{
+		server:   h,
+		client:   h,
+		address:  "10.9.0.1",
+		device:   "rxe0",
+		port:     1,
+		programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}},
+	}
 	b := &bench{rounds: 2, tests: regexp.MustCompile("")}
-	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{4096}, 1000)...))
+	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000),
+		games([]string{"send_bw"}, []int{4096}, 1000)...))
 	if f := b.run.Failures; len(f) != 0 {
 		t.Fatal(f)
 	}
-	if want := []string{"/go", "ib_send_lat", "/go", "ib_send_bw", "/go", "ib_send_bw", "ib_send_lat", "/go", "ib_send_bw", "/go", "ib_send_bw", "/go"}; !slices.Equal(order, want) {
-		t.Errorf("order %v, want %v", order, want)
+	programs := []string{"/go", "ib_send_lat", "/go", "ib_send_bw", "/go", "ib_send_bw",
+		"ib_send_lat", "/go", "ib_send_bw", "/go", "ib_send_bw", "/go"}
+	if !slices.Equal(order, programs) {
+		t.Errorf("order %v, want %v", order, programs)
 	}
 	both := func(v float64) map[string][]float64 {
 		return map[string][]float64{results.Go: {v, v}, results.C: {v, v}}
@@ -88,7 +99,8 @@ func TestPlay(t *testing.T) {
 	if d := cmp.Diff(want, b.run.Series); d != "" {
 		t.Error(d)
 	}
-	if d := b.run.Distributions; len(d) != 2 || d[0].Who != results.Go || d[0].Quantiles[0] != 26.5 || d[0].Quantiles[1000] != 27.5 {
+	if d := b.run.Distributions; len(d) != 2 || d[0].Who != results.Go || d[0].Quantiles[0] != 26.5 ||
+		d[0].Quantiles[1000] != 27.5 {
 		t.Errorf("distributions %v", d)
 	}
 }
@@ -178,13 +190,17 @@ PASS
 		t.Fatal(err)
 	}
 	want := []results.Benchmark{
-		{Name: "mlx5 Step/32", Values: map[string]float64{"ns/op": 270, "ns/WR": 8.2, "p99.9-ns": 800, "B/op": 16, "allocs/op": 1}},
+		{
+			Name:   "mlx5 Step/32",
+			Values: map[string]float64{"ns/op": 270, "ns/WR": 8.2, "p99.9-ns": 800, "B/op": 16, "allocs/op": 1},
+		},
 		{Name: "mlx5 Plain", Values: map[string]float64{"ns/op": 1.5}},
 	}
 	if d := cmp.Diff(want, b.run.Benchmarks); d != "" {
 		t.Error(d)
 	}
-	if err := b.benchmarks("mlx5", " -cpu 4", "BenchmarkPlain-4   	 1000	       1.5 ns/op\n"); err != nil || len(b.run.Benchmarks) != 3 || b.run.Benchmarks[2].Name != "mlx5 Plain -cpu 4" {
+	if err := b.benchmarks("mlx5", " -cpu 4", "BenchmarkPlain-4   	 1000	       1.5 ns/op\n"); err != nil ||
+		len(b.run.Benchmarks) != 3 || b.run.Benchmarks[2].Name != "mlx5 Plain -cpu 4" {
 		t.Errorf("%v, %v", b.run.Benchmarks, err)
 	}
 	if err := b.benchmarks("mlx5", "", "PASS\n"); err == nil {
@@ -193,7 +209,8 @@ PASS
 }
 
 func TestDescriptions(t *testing.T) {
-	if got := library("Version: 6.24\n/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.56.1\n"); got != "rdma-core 56.1, perftest 6.24" {
+	got := library("Version: 6.24\n/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.56.1\n")
+	if got != "rdma-core 56.1, perftest 6.24" {
 		t.Error(got)
 	}
 	if got := processor("processor\t: 0\nmodel name\t: Some CPU 1\n"); got != "Some CPU 1" {
@@ -213,7 +230,8 @@ func TestQuote(t *testing.T) {
 // TestRemote replaces ssh with a program that runs commands on this machine.
 func TestRemote(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nfor script; do :; done\nexec sh -c \"$script\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "ssh"),
+		[]byte("#!/bin/sh\nfor script; do :; done\nexec sh -c \"$script\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -277,7 +295,8 @@ func endsThere(t *testing.T, r remote, pipe string) {
 // Options that conflict with those of a game are reported before anything runs.
 func TestArgs(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "", "-x 3": "", "-m 1024 --no_lock": "", "-n 5": "option -n", "-d mlx5_1": "option -d", "-R": "omit -R", "-z": "omit -R", "-e": "option -e", "--none": "--none",
+		"": "", "-x 3": "", "-m 1024 --no_lock": "", "-n 5": "option -n", "-d mlx5_1": "option -d", "-R": "omit -R",
+		"-z": "omit -R", "-e": "option -e", "--none": "--none",
 	} {
 		if err := checkArgs(args, 1000); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)

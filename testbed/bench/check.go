@@ -18,8 +18,10 @@ import (
 func (b *bench) check() error {
 	o := b.options
 	switch {
-	case o.server == "" && (o.client != "" || o.address != "" || o.args != "" || o.serverArgs != "") || o.server != "" && (o.client == "" || o.address == ""):
-		return errors.New("two hosts need all of -server, -client and -address; -args and -server-args are only for two hosts")
+	case o.server == "" && (o.client != "" || o.address != "" || o.args != "" || o.serverArgs != ""),
+		o.server != "" && (o.client == "" || o.address == ""):
+		return errors.New("two hosts need all of -server, -client and -address;" +
+			" -args and -server-args are only for two hosts")
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q: options start with a dash and must precede arguments", flag.Arg(0))
 	case b.rounds < 1:
@@ -57,11 +59,14 @@ func (b *bench) checkPublished() error {
 	case out != file:
 		return nil
 	case o.tests != "":
-		return fmt.Errorf("%s is for figures of whole parts: write those of -tests to another file (-o /tmp/x.json)", published)
+		return fmt.Errorf("%s is for figures of whole parts: write those of -tests to another file (-o /tmp/x.json)",
+			published)
 	case b.rounds < leastRounds:
-		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d to another file (-o /tmp/x.json)", published, leastRounds, b.rounds)
+		return fmt.Errorf("%s is for figures of at least %d rounds: write those of %d to another file (-o /tmp/x.json)",
+			published, leastRounds, b.rounds)
 	case strings.HasSuffix(b.here.Commit, dirty):
-		return fmt.Errorf("%s is for figures of a commit, but the tree has uncommitted changes: commit them, or write the figures to another file (-o /tmp/x.json)", published)
+		return fmt.Errorf("%s is for figures of a commit, but the tree has uncommitted changes: commit them,"+
+			" or write the figures to another file (-o /tmp/x.json)", published)
 	}
 	return nil
 }
@@ -91,8 +96,12 @@ func (b *bench) checkOut() error {
 // parts returns the selected parts.
 func (b *bench) parts() ([]part, error) {
 	n := b.messages
-	all := []part{{"rxe", "rxe", b.onRXE, rxeGames(n)}, {"mlx5", "mlx5", b.onConnectX, connectXGames(n)}, {"cost", "instructions", b.cost, costGames(n)},
-		{results.Native, results.Native, b.native, nil}}
+	all := []part{
+		{"rxe", "rxe", b.onRXE, rxeGames(n)},
+		{"mlx5", "mlx5", b.onConnectX, connectXGames(n)},
+		{"cost", "instructions", b.cost, costGames(n)},
+		{results.Native, results.Native, b.native, nil},
+	}
 	if b.options.server != "" {
 		all = []part{{"hosts", "hosts", b.onHosts, hostGames(n)}, {results.Native, results.Native, b.native, nil}}
 	}

@@ -54,7 +54,8 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 // kernel's workers.
 func (b *bench) cost(ctx context.Context) error {
 	return connectX(func(sockets []string) error {
-		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true, MemoryMB: 6144}, func(m *machine) error {
+		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true,
+			MemoryMB: 6144}, func(m *machine) error {
 			if _, err := m.client.run(ctx, "sh", "-c", active); err != nil {
 				return err
 			}
@@ -111,8 +112,10 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 		return err
 	}
 	const rounds = "10" // so that every page of the rings has been touched
-	programs := map[string][]string{results.Go: unlimited(ours[1], "-d", m.device, "-rounds", rounds, "-qps", strconv.Itoa(n)),
-		results.C: unlimited(inC, m.device, strconv.Itoa(n), rounds)}
+	programs := map[string][]string{
+		results.Go: unlimited(ours[1], "-d", m.device, "-rounds", rounds, "-qps", strconv.Itoa(n)),
+		results.C:  unlimited(inC, m.device, strconv.Itoa(n), rounds),
+	}
 	if n == 1 {
 		if programs[results.Cgo], err = b.cgo(ctx, m); err != nil {
 			return err
@@ -192,7 +195,11 @@ func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
 		return nil, err
 	}
 	program := filepath.Join(b.dir, "cgocost")
-	env := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 " + strings.Join(f.compile, " "), "CGO_LDFLAGS=" + strings.Join(f.link, " ")}
+	env := []string{
+		"CGO_ENABLED=1",
+		"CGO_CFLAGS=-O2 " + strings.Join(f.compile, " "),
+		"CGO_LDFLAGS=" + strings.Join(f.link, " "),
+	}
 	if _, err := local(ctx, env, "go", "build", "-C", "../bench/cgo", "-buildvcs=false", "-o", program, "."); err != nil {
 		return nil, err
 	}
@@ -227,11 +234,13 @@ func (b *bench) native(ctx context.Context) error {
 		{pkg: "provider/mlx5", which: "Tail", how: long},
 		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail("-cpu=1"), as: " -cpu 1"},
 		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail("-cpu=4"), as: " -cpu 4"},
-		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail(), env: []string{"GODEBUG=asyncpreemptoff=1"}, as: " asyncpreemptoff=1"},
+		{pkg: "provider/mlx5", which: "Tail/GOGC=100$", how: tail(), env: []string{"GODEBUG=asyncpreemptoff=1"},
+			as: " asyncpreemptoff=1"},
 		{pkg: "provider/rxe", which: "Rings", how: short},
 		{pkg: "mmio", which: "Store64|Copy64|FromDevice|Ring", how: short},
 	} {
-		args := append([]string{"go", "test", "-C", "..", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which}, c.how...)
+		args := append([]string{"go", "test", "-C", "..", "-run=^$", "-benchmem", "./" + c.pkg, "-bench=" + c.which},
+			c.how...)
 		out, err := local(ctx, append(c.env, "CGO_ENABLED=0"), args...)
 		if err == nil {
 			err = b.benchmarks(strings.TrimPrefix(c.pkg, "provider/"), c.as, out)
@@ -252,7 +261,8 @@ func (b *bench) benchmarks(pkg, as, out string) error {
 		if !ok {
 			i = len(b.run.Benchmarks)
 			at[line[1]], all[i] = i, map[string][]float64{}
-			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1] + as, Values: map[string]float64{}})
+			b.run.Benchmarks = append(b.run.Benchmarks, results.Benchmark{Name: pkg + " " + line[1] + as,
+				Values: map[string]float64{}})
 		}
 		for _, f := range measured.FindAllStringSubmatch(line[2], -1) {
 			v, err := strconv.ParseFloat(f[1], 64)

@@ -29,19 +29,27 @@ func TestGameDies(t *testing.T) {
 		played["other"]++
 		return rate, nil
 	}}
-	m := &machine{server: h, client: h, address: "10.9.0.1", programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
+	m := &machine{
+		server:   h,
+		client:   h,
+		address:  "10.9.0.1",
+		programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}},
+	}
 	b := &bench{rounds: 4, tests: regexp.MustCompile(""), options: options{out: filepath.Join(t.TempDir(), "run.json")}}
-	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000), games([]string{"send_bw"}, []int{2}, 1000)...))
+	b.play(t.Context(), m, "rxe", append(games([]string{"send_lat"}, []int{64}, 1000),
+		games([]string{"send_bw"}, []int{2}, 1000)...))
 	if played["dead"] != 2 || played["other"] != 8 {
 		t.Errorf("played %v", played)
 	}
-	if f := b.run.Failures; len(f) != 2 || f[0].Part != "rxe" || f[0].What != "send_lat, 64, round 1" || !strings.Contains(f[0].Why, "C: killed") {
+	if f := b.run.Failures; len(f) != 2 || f[0].Part != "rxe" || f[0].What != "send_lat, 64, round 1" ||
+		!strings.Contains(f[0].Why, "C: killed") {
 		t.Errorf("failures %v", f)
 	}
 	if len(b.run.Of("rxe", "send_lat", "")) != 0 || len(b.run.Of("rxe", "send_bw", "rate")[0].Values[results.C]) != 4 {
 		t.Errorf("series %v", b.run.Series)
 	}
-	if err := b.finish(); err == nil || !strings.Contains(err.Error(), "some measurements failed: rxe send_lat, 64, round 1; rxe") {
+	if err := b.finish(); err == nil || !strings.Contains(err.Error(),
+		"some measurements failed: rxe send_lat, 64, round 1; rxe") {
 		t.Error(err)
 	}
 	if r, err := results.Read(b.options.out); err != nil || len(r.Failures) != 2 || len(r.Series) != 1 {
@@ -58,7 +66,12 @@ func TestPlaceDies(t *testing.T) {
 		}
 		return "", errors.New("the guest has gone")
 	}}
-	m := &machine{server: h, client: h, address: "10.9.0.1", programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
+	m := &machine{
+		server:   h,
+		client:   h,
+		address:  "10.9.0.1",
+		programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}},
+	}
 	b := &bench{rounds: 9, tests: regexp.MustCompile("")}
 	b.play(t.Context(), m, "rxe", games([]string{"send_lat", "send_bw"}, []int{2, 64, 128}, 1000))
 	if f := b.run.Failures; len(f) != 4 || !strings.Contains(f[3].Why, "nothing works any more") || tried > 3 {

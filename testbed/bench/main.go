@@ -60,10 +60,13 @@ func main() {
 	b := &bench{}
 	o := &b.options
 	flag.IntVar(&b.rounds, "rounds", 10, "how often each pair of programs runs")
-	flag.IntVar(&b.messages, "n", 1000, "messages of a run of perftest; small ones take 5 times (latencies) and 10 times (rates) as many")
+	flag.IntVar(&b.messages, "n", 1000,
+		"messages of a run of perftest; small ones take 5 times (latencies) and 10 times (rates) as many")
 	flag.StringVar(&o.out, "o", published, "file for the figures")
-	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native (of two hosts: hosts, native); the file keeps its figures of the others")
-	flag.StringVar(&o.tests, "tests", "", "regular expression of the tests of perftest, such as send_bw/64; nothing else then")
+	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, native (of two hosts: hosts, native);"+
+		" the file keeps its figures of the others")
+	flag.StringVar(&o.tests, "tests", "",
+		"regular expression of the tests of perftest, such as send_bw/64; nothing else then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
 	flag.StringVar(&o.kernel, "kernel", "6.12", "kernel of the guests")
 	flag.StringVar(&o.server, "server", "", "host to serve, as ssh knows it")
@@ -155,7 +158,8 @@ func (b *bench) finish() error {
 		failed = append(failed, f.Part+" "+f.What)
 	}
 	if len(b.run.Measured()) == 0 {
-		return fmt.Errorf("nothing was measured, and %s is unchanged; failures: %s", b.options.out, strings.Join(failed, "; "))
+		return fmt.Errorf("nothing was measured, and %s is unchanged; failures: %s", b.options.out,
+			strings.Join(failed, "; "))
 	}
 	if err := b.keep(); err != nil {
 		return err

@@ -170,7 +170,8 @@ func (s *samples) add(k sample, times []float64) {
 }
 
 // round runs a game once with both programs. It adds the figures of both or of neither.
-func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]string, g game, round int, times *samples) error {
+func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]string, g game, round int,
+	times *samples) error {
 	who := []string{results.Go, results.C}
 	if round%2 == 1 {
 		slices.Reverse(who)
@@ -192,7 +193,8 @@ func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]str
 	}
 	for _, w := range who {
 		for i, c := range figuresOf(g) {
-			b.run.Add(results.Series{Place: place, Test: g.test, Figure: c.name, At: g.at, Unit: c.unit, More: c.more}, w, found[w][i])
+			b.run.Add(results.Series{Place: place, Test: g.test, Figure: c.name, At: g.at, Unit: c.unit, More: c.more}, w,
+				found[w][i])
 		}
 		if strings.Contains(g.args, "-H") {
 			times.add(sample{g.test, w}, singles(said[w]))
@@ -212,8 +214,10 @@ func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g ga
 		}
 		return append(append(c, strings.Fields(args+" "+g.args)...), "-F", "-d", device, "-p", strconv.Itoa(port))
 	}
-	listening := fmt.Sprintf("until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A '; do sleep 0.02; done", port)
-	return m.pair(ctx, command(0, cmp.Or(m.serverDevice, m.device), cmp.Or(m.serverArgs, m.args)), []string{"sh", "-c", listening}, append(command(1, m.device, m.args), m.address))
+	listening := fmt.Sprintf("until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |"+
+		" grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A '; do sleep 0.02; done", port)
+	return m.pair(ctx, command(0, cmp.Or(m.serverDevice, m.device), cmp.Or(m.serverArgs, m.args)),
+		[]string{"sh", "-c", listening}, append(command(1, m.device, m.args), m.address))
 }
 
 func figuresOf(g game) []figure {

@@ -90,7 +90,8 @@ func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error
 }
 
 // versions prints the versions of C's perftest and of rdma-core.
-const versions = "ib_send_lat --version; readlink -f /usr/lib*/libibverbs.so.1 /usr/lib/*/libibverbs.so.1 2>/dev/null; true"
+const versions = "ib_send_lat --version; readlink -f /usr/lib*/libibverbs.so.1 /usr/lib/*/libibverbs.so.1" +
+	" 2>/dev/null; true"
 
 // library formats the output of versions. The name of the library ends in rdma-core's
 // version.
@@ -116,7 +117,8 @@ func rxeGames(messages int) []game {
 func (b *bench) onRXE(ctx context.Context) error {
 	const place = "rxe"
 	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
-		b.place(place, m, "soft-RoCE, both ends in one guest of 2 CPUs, which they share with the kernel's part of the device")
+		b.place(place, m,
+			"soft-RoCE, both ends in one guest of 2 CPUs, which they share with the kernel's part of the device")
 		m.device, m.address = "rxe0", "10.9.0.1"
 		if _, err := m.client.run(ctx, "ip", "link", "set", "d0", "mtu", "4200"); err != nil {
 			return err

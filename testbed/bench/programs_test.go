@@ -45,15 +45,19 @@ func TestWhoIsWho(t *testing.T) {
 	if err := b.objects(t.Context(), m, "rxe", 100); err != nil || !slices.Equal(*order, turns) {
 		t.Errorf("objects: %v, %v", err, *order)
 	}
-	want := []results.Series{{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us", Values: values(3.5, 7)}}
+	want := []results.Series{
+		{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us", Values: values(3.5, 7)},
+	}
 
 	// Of all connections together. Steps that C does not report are not compared.
-	m, order = bothPrograms("qp_conn 500\nstep total(us) us/conn\nfull connect          10       5000\nbind addr       1  600\n",
+	m, order = bothPrograms("qp_conn 500\nstep total(us) us/conn\n"+
+		"full connect          10       5000\nbind addr       1  600\n",
 		"qp_conn 500\nfull connect          20      10000\nbind addr       0  0\nwithout QPs\nfull connect   1  1\n")
 	if err := b.cmtime(t.Context(), m, "rxe"); err != nil || !slices.Equal(*order, turns) {
 		t.Errorf("cmtime: %v, %v", err, *order)
 	}
-	want = append(want, results.Series{Place: "rxe", Test: "cmtime", Figure: "full connect", At: 500, Unit: "us", Values: values(10, 20)})
+	want = append(want, results.Series{Place: "rxe", Test: "cmtime", Figure: "full connect", At: 500, Unit: "us",
+		Values: values(10, 20)})
 	if d := cmp.Diff(want, b.run.Series); d != "" {
 		t.Error(d)
 	}
@@ -77,8 +81,13 @@ func TestWhoseRequests(t *testing.T) {
 		got[s.Test+" "+s.Figure+" "+s.Unit] = s.Values
 	}
 	want := map[string]map[string][]float64{
-		"requests write instructions": one(200, 300), "requests list32 instructions": one(80, 160), "requests builder32 instructions": one(90, 160),
-		"memory CQ.rss bytes": one(1, 5), "memory CQ.mapped bytes": one(2, 6), "memory QP.rss bytes": one(3, 7), "memory QP.mapped bytes": one(4, 8),
+		"requests write instructions":     one(200, 300),
+		"requests list32 instructions":    one(80, 160),
+		"requests builder32 instructions": one(90, 160),
+		"memory CQ.rss bytes":             one(1, 5),
+		"memory CQ.mapped bytes":          one(2, 6),
+		"memory QP.rss bytes":             one(3, 7),
+		"memory QP.mapped bytes":          one(4, 8),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

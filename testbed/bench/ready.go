@@ -25,8 +25,12 @@ elif [ ! "$port" ]; then
 	echo "lacks an active port of $0: bring its link up"
 fi
 ls /dev/infiniband/uverbs* >/dev/null 2>&1 || echo "lacks /dev/infiniband/uverbs*: modprobe ib_uverbs"
-for f in /dev/infiniband/uverbs*; do [ -e $f ] && [ ! -w $f ] && echo "lacks the right to use $f: use -sudo, or log in as root or as one of the group that owns it"; done
-[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || echo "lacks memory to pin, of which it may $(ulimit -l) KiB: use -sudo, or raise memlock in /etc/security/limits.d"
+for f in /dev/infiniband/uverbs*; do
+	[ -e $f ] && [ ! -w $f ] &&
+		echo "lacks the right to use $f: use -sudo, or log in as root or as one of the group that owns it"
+done
+[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] ||
+	echo "lacks memory to pin, of which it may $(ulimit -l) KiB: use -sudo, or raise memlock in /etc/security/limits.d"
 for t in /tmp /var/tmp "$HOME"; do
 	t=$(mktemp -d "$t/goverbs-bench.XXXXXX" 2>/dev/null) || continue
 	printf '#!/bin/sh\n' >$t/x && chmod 755 $t/x && $t/x 2>/dev/null && rm $t/x && echo "in $t" && dir=$t && break
@@ -35,12 +39,14 @@ done
 [ "$dir" ] || echo "lacks a place for programs: /tmp, /var/tmp and $HOME are full, noexec or read-only"
 has cmtime || echo "misses cmtime: install rdmacm-utils"
 has rdma || echo "misses cmtime: install iproute2, for the command rdma"
-[ -w /dev/infiniband/rdma_cm ] || echo "misses cmtime: modprobe rdma_ucm, and have the right to use /dev/infiniband/rdma_cm"
+[ -w /dev/infiniband/rdma_cm ] ||
+	echo "misses cmtime: modprobe rdma_ucm, and have the right to use /dev/infiniband/rdma_cm"
 [ $1 = server ] || echo '#include <infiniband/verbs.h>' | cc -E -xc - >/dev/null 2>&1 ||
 	echo "misses objects and requests: install a C compiler (cc) and libibverbs-dev or rdma-core-devel"
 near=$(cat $d/device/local_cpulist 2>/dev/null)
 [ -e /sys/devices/system/node/node1 ] && taskset -c "$near" true 2>/dev/null && echo "near $near"
-echo "device $0 ($(cat $d/board_id $d/fw_ver ${port%/state}/link_layer ${port%/state}/rate 2>/dev/null | tr '\n' ',' | sed 's/,$//; s/,/, /g')), Linux $(uname -r)"
+about=$(cat $d/board_id $d/fw_ver ${port%/state}/link_layer ${port%/state}/rate 2>/dev/null | tr '\n' ',')
+echo "device $0 ($(echo "$about" | sed 's/,$//; s/,/, /g')), Linux $(uname -r)"
 echo "version $(ib_send_lat --version 2>/dev/null | tr '\n' ' ')"
 echo "is $(uname -m)"`
 
@@ -82,7 +88,8 @@ func (b *bench) ready(ctx context.Context, m *machine) error {
 		return errors.Join(errs...)
 	}
 	if found[0].arch != found[1].arch {
-		return fmt.Errorf("%s is %s, and %s is %s: both must have the same architecture", o.server, found[0].arch, o.client, found[1].arch)
+		return fmt.Errorf("%s is %s, and %s is %s: both must have the same architecture", o.server, found[0].arch, o.client,
+			found[1].arch)
 	}
 	m.arch, m.about = found[0].arch, describe(found[0], found[1])
 	return b.reach(ctx, m)
@@ -113,7 +120,8 @@ func ask(ctx context.Context, h host, device, end string) (s surveyed, err error
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 255 { // ssh's own status
-			return s, fmt.Errorf("ssh must log in without questions: log in by hand once, to accept the host key, and install a key (ssh-copy-id): %w", err)
+			return s, fmt.Errorf("ssh must log in without questions: log in by hand once, to accept the host key,"+
+				" and install a key (ssh-copy-id): %w", err)
 		}
 		return s, err
 	}
@@ -148,21 +156,25 @@ func ask(ctx context.Context, h host, device, end string) (s surveyed, err error
 // ports. Each run of a program uses another port.
 func (b *bench) reach(ctx context.Context, m *machine) error {
 	if out, err := m.server.run(ctx, "ip", "-o", "addr"); err == nil && !hasAddress(out, m.address) {
-		return fmt.Errorf("-address %s: it is not an address of %s, which has: %s", m.address, b.options.server, strings.Join(addresses(out), " "))
+		return fmt.Errorf("-address %s: it is not an address of %s, which has: %s", m.address, b.options.server,
+			strings.Join(addresses(out), " "))
 	}
 	ours, err := m.program(ctx, "bench/goverbs-perftest")
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	out, err := m.client.run(ctx, append(append([]string{ours[1], "send_lat"}, strings.Fields(m.args)...), "-d", m.device, "-p", strconv.Itoa(m.port), m.address)...)
+	out, err := m.client.run(ctx, append(append([]string{ours[1], "send_lat"}, strings.Fields(m.args)...), "-d", m.device,
+		"-p", strconv.Itoa(m.port), m.address)...)
 	switch {
 	case err == nil:
-		return fmt.Errorf("something listens on port %d of %s: stop it, and what listens on the ports up to %d", m.port, m.address, lastPort)
+		return fmt.Errorf("something listens on port %d of %s: stop it, and what listens on the ports up to %d", m.port,
+			m.address, lastPort)
 	case strings.Contains(out, "connection refused"): // as it should be
 		return nil
 	case strings.Contains(out, "timeout") || strings.Contains(out, "no route") || time.Since(began) > 20*time.Second:
-		return fmt.Errorf("-address %s: %s does not get through to port %d: let TCP ports %d to %d pass the firewalls, and UDP port 4791 for RoCE: %w",
+		return fmt.Errorf("-address %s: %s does not get through to port %d: let TCP ports %d to %d pass the firewalls,"+
+			" and UDP port 4791 for RoCE: %w",
 			m.address, b.options.client, m.port, firstPort, lastPort, err)
 	}
 	return err

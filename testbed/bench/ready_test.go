@@ -34,7 +34,10 @@ func TestSurvey(t *testing.T) {
 		t.Error(err)
 	}
 	lacks := strings.Join(s.lacks, "\n")
-	for _, want := range []string{"ib_send_lat ib_write_lat ib_read_lat ib_send_bw ib_write_bw ib_read_bw: install perftest", "the device nodevice_0"} {
+	for _, want := range []string{
+		"ib_send_lat ib_write_lat ib_read_lat ib_send_bw ib_write_bw ib_read_bw: install perftest",
+		"the device nodevice_0",
+	} {
 		if !strings.Contains(lacks, want) {
 			t.Errorf("no %q in %s", want, lacks)
 		}
@@ -59,21 +62,25 @@ func TestSurveyed(t *testing.T) {
 	}{
 		{"is x86_64\n", surveyed{arch: "amd64"}, ""},
 		{"Welcome!\nin /tmp/x\nnear 0-3,8\nmisses cmtime: why\ndevice d (a, b)\nversion Version: 6.24 \nis aarch64\n",
-			surveyed{arch: "arm64", dir: "/tmp/x", cpus: "0-3,8", device: "d (a, b)", perftest: "6.24", misses: []string{"cmtime: why"}}, ""},
+			surveyed{arch: "arm64", dir: "/tmp/x", cpus: "0-3,8", device: "d (a, b)", perftest: "6.24",
+				misses: []string{"cmtime: why"}}, ""},
 		{"Welcome!\n", surveyed{}, "does its shell print something"},
 		{"lacks a device\nis x86_64\n", surveyed{arch: "amd64", lacks: []string{"a device"}}, ""},
 	} {
 		s, err := ask(t.Context(), &fake{func([]string) (string, error) { return c.out, nil }}, "d", "server")
-		if d := cmp.Diff(c.want, s, cmp.AllowUnexported(surveyed{})); d != "" || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if d := cmp.Diff(c.want, s, cmp.AllowUnexported(surveyed{})); d != "" || (err == nil) != (c.err == "") ||
+			err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%q: %v, %s", c.out, err, d)
 		}
 	}
 	r := pretend(t, map[string]string{})
-	if err := os.WriteFile(filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "ssh"), []byte("#!/bin/sh\necho 'Permission denied (publickey).' >&2; exit 255\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "ssh"),
+		[]byte("#!/bin/sh\necho 'Permission denied (publickey).' >&2; exit 255\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if _, err := ask(t.Context(), r, "d", "server"); !errors.As(err, &exit) || !strings.Contains(err.Error(), "ssh-copy-id") || !strings.Contains(err.Error(), "Permission denied") {
+	if _, err := ask(t.Context(), r, "d", "server"); !errors.As(err, &exit) ||
+		!strings.Contains(err.Error(), "ssh-copy-id") || !strings.Contains(err.Error(), "Permission denied") {
 		t.Error(err)
 	}
 }
@@ -104,9 +111,16 @@ func TestReach(t *testing.T) {
 			}
 			return c.says, errors.New(c.says)
 		}}
-		m := &machine{server: h, client: h, address: c.address, port: firstPort, programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}}}
+		m := &machine{
+			server:   h,
+			client:   h,
+			address:  c.address,
+			port:     firstPort,
+			programs: map[string][2]string{"bench/goverbs-perftest": {"/go", "/go"}},
+		}
 		b := &bench{options: options{server: "srv", client: "cl"}}
-		if err := b.reach(t.Context(), m); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := b.reach(t.Context(), m); (err == nil) != (c.want == "") || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %q: %v, want %q", c.address, c.says, err, c.want)
 		}
 	}
@@ -117,7 +131,8 @@ func TestReach(t *testing.T) {
 func TestReady(t *testing.T) {
 	says := func(out string) *fake { return &fake{func([]string) (string, error) { return out, nil }} }
 	b := &bench{options: options{server: "srv", client: "cl"}}
-	err := b.ready(t.Context(), &machine{server: says("lacks a\nlacks b\nis x86_64\n"), client: says("lacks c\nis x86_64\n")})
+	err := b.ready(t.Context(), &machine{server: says("lacks a\nlacks b\nis x86_64\n"),
+		client: says("lacks c\nis x86_64\n")})
 	if err == nil || err.Error() != "srv lacks a\nsrv lacks b\ncl lacks c" {
 		t.Error(err)
 	}
@@ -131,7 +146,8 @@ func TestReady(t *testing.T) {
 func TestRemoteStatus(t *testing.T) {
 	r := pretend(t, map[string]string{})
 	var exit *exec.ExitError
-	if out, err := r.run(t.Context(), "sh", "-c", "echo said; exit 9"); !errors.As(err, &exit) || exit.ExitCode() != 9 || out != "said\n" {
+	if out, err := r.run(t.Context(), "sh", "-c", "echo said; exit 9"); !errors.As(err, &exit) || exit.ExitCode() != 9 ||
+		out != "said\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 }

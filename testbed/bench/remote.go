@@ -63,7 +63,8 @@ func (r remote) command(ctx context.Context, script string) *exec.Cmd {
 }
 
 func (r remote) ssh(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ssh", append([]string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15",
+	return exec.CommandContext(ctx, "ssh", append([]string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=20",
+		"-o", "ServerAliveInterval=15",
 		"-o", "ControlMaster=auto", "-o", "ControlPath=" + r.control, "-o", "ControlPersist=60"}, args...)...)
 }
 

@@ -28,8 +28,12 @@ func TestSoakTwoHosts(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "hosts.json")
 	compare := func(address, tests string, rounds int) results.Run {
 		t.Helper()
-		b := &bench{rounds: rounds, messages: 200, options: options{out: out, only: "hosts", tests: tests, server: "server", client: "client",
-			address: address, device: "mlx5_2", serverDevice: "mlx5_1"}}
+		b := &bench{
+			rounds:   rounds,
+			messages: 200,
+			options: options{out: out, only: "hosts", tests: tests, server: "server", client: "client",
+				address: address, device: "mlx5_2", serverDevice: "mlx5_1"},
+		}
 		if err := b.all(t.Context()); err != nil && len(b.run.Failures) == 0 {
 			t.Fatal(err)
 		}
@@ -43,19 +47,22 @@ func TestSoakTwoHosts(t *testing.T) {
 		return b.run
 	}
 	r := compare("10.8.0.1", "", 1)
-	for _, test := range []string{"objects", "cmtime", "requests", results.ManyQPs, "send_lat", "read_bw", "write_bw -l 32"} {
+	for _, test := range []string{"objects", "cmtime", "requests", results.ManyQPs, "send_lat", "read_bw",
+		"write_bw -l 32"} {
 		if len(r.Of("hosts", test, "")) == 0 {
 			t.Errorf("no figure of %s", test)
 		}
 	}
-	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../bench/report", ".", out).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../bench/report", ".",
+		out).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 	page, err := os.ReadFile(strings.TrimSuffix(out, ".json") + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### hosts", "#### Latency, ratios of the typical time", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
+	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### hosts",
+		"#### Latency, ratios of the typical time", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
@@ -92,8 +99,10 @@ func twoHosts(t *testing.T) {
 	for i, socket := range w.Sockets() {
 		name := []string{"server", "client"}[i]
 		booting.Go(func() {
-			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 1, Share: dir, VFIOUser: []string{socket}, Modules: []string{"mlx5_ib", "rdma_ucm"}})
-			if out, err := g.CommandContext(t.Context(), "timeout", "60", "sh", "-e", "-c", setUp, fmt.Sprint(i+1)).CombinedOutput(); err != nil {
+			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 1, Share: dir, VFIOUser: []string{socket},
+				Modules: []string{"mlx5_ib", "rdma_ucm"}})
+			if out, err := g.CommandContext(t.Context(), "timeout", "60", "sh", "-e", "-c", setUp,
+				fmt.Sprint(i+1)).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 			mu.Lock()
@@ -105,12 +114,14 @@ func twoHosts(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	config += fmt.Sprintf("Host *\n\tUser root\n\tIdentityFile %s/key\n\tIdentitiesOnly yes\n\tUserKnownHostsFile %[1]s/known\n\tStrictHostKeyChecking accept-new\n", dir)
+	config += fmt.Sprintf("Host *\n\tUser root\n\tIdentityFile %s/key\n\tIdentitiesOnly yes\n"+
+		"\tUserKnownHostsFile %[1]s/known\n\tStrictHostKeyChecking accept-new\n", dir)
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"config": config, "ssh": "#!/bin/sh\nexec " + ssh + " -F " + dir + "/config \"$@\"\n"} {
+	for name, text := range map[string]string{"config": config, "ssh": "#!/bin/sh\nexec " + ssh + " -F " + dir +
+		"/config \"$@\"\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,8 @@ func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
 		if who == results.C { // it exits with its last status, whatever that is
 			args += " || true"
 		}
-		out, err := m.pair(ctx, []string{"sh", "-c", server + " -b " + m.address + args}, []string{"sh", "-c", fmt.Sprintf(cmListening, m.port)},
+		out, err := m.pair(ctx, []string{"sh", "-c", server + " -b " + m.address + args},
+			[]string{"sh", "-c", fmt.Sprintf(cmListening, m.port)},
 			[]string{"sh", "-c", client + " -s " + m.address + args})
 		if err != nil {
 			return nil, err

@@ -15,7 +15,8 @@ import (
 
 func hostGames(messages int) []game {
 	tests := []string{"send_lat", "write_lat", "read_lat", "send_bw", "write_bw", "read_bw"}
-	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, messages), many([]int{1, 4, 16, 64, 256}, messages)...)
+	all := append(games(tests, []int{2, 64, 1024, 4096, 16384, 65536}, messages),
+		many([]int{1, 4, 16, 64, 256}, messages)...)
 	return append(all, variants(messages, append(tried, "write_bw -I 64")...)...)
 }
 
@@ -42,8 +43,16 @@ func checkArgs(args string, messages int) error {
 // hosts returns the two hosts of the command line.
 func (b *bench) hosts() *machine {
 	o := b.options
-	m := &machine{address: o.address, device: o.device, args: o.args, serverDevice: cmp.Or(o.serverDevice, o.device), serverArgs: cmp.Or(o.serverArgs, o.args),
-		port: firstPort, programs: map[string][2]string{}, dir: b.dir}
+	m := &machine{
+		address:      o.address,
+		device:       o.device,
+		args:         o.args,
+		serverDevice: cmp.Or(o.serverDevice, o.device),
+		serverArgs:   cmp.Or(o.serverArgs, o.args),
+		port:         firstPort,
+		programs:     map[string][2]string{},
+		dir:          b.dir,
+	}
 	m.server = remote{name: o.server, control: filepath.Join(b.dir, "s.ssh"), sudo: o.sudo}
 	m.client = remote{name: o.client, control: filepath.Join(b.dir, "c.ssh"), sudo: o.sudo}
 	if a, err := netip.ParseAddr(o.address); err == nil && a.Is6() { // perftest talks IPv4 unless it is told

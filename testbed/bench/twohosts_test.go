@@ -26,7 +26,15 @@ func TestEnds(t *testing.T) {
 		return latency, nil
 	}}
 	b := &bench{rounds: 1, messages: 200, tests: regexp.MustCompile(""),
-		options: options{server: "s", client: "c", address: "fd00::1", device: "mlx5_1", serverDevice: "mlx5_0", args: "-x 3", serverArgs: "-x 5"}}
+		options: options{
+			server:       "s",
+			client:       "c",
+			address:      "fd00::1",
+			device:       "mlx5_1",
+			serverDevice: "mlx5_0",
+			args:         "-x 3",
+			serverArgs:   "-x 5",
+		}}
 	if err := b.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +63,10 @@ func TestDescribe(t *testing.T) {
 		want           string
 	}{
 		{surveyed{device: "a (x), Linux 1"}, surveyed{device: "a (x), Linux 1"}, "two hosts, each with a (x), Linux 1"},
-		{surveyed{device: "b (x), Linux 1"}, surveyed{device: "a (x), Linux 1"}, "two hosts, a (x), Linux 1; the server's is b"},
-		{surveyed{device: "a (y), Linux 2"}, surveyed{device: "a (x), Linux 1"}, "two hosts, a (x), Linux 1; the server's is a (y), Linux 2"},
+		{surveyed{device: "b (x), Linux 1"}, surveyed{device: "a (x), Linux 1"},
+			"two hosts, a (x), Linux 1; the server's is b"},
+		{surveyed{device: "a (y), Linux 2"}, surveyed{device: "a (x), Linux 1"},
+			"two hosts, a (x), Linux 1; the server's is a (y), Linux 2"},
 		{surveyed{device: "a", perftest: "6.20"}, surveyed{device: "a", perftest: "6.24", cpus: "0-3"},
 			"two hosts, each with a; the server's perftest is 6.20; programs run on the CPUs near the device (0-3)"},
 	} {
@@ -81,12 +91,15 @@ func TestPorts(t *testing.T) {
 // Programs run with sudo and on the CPUs near a device if requested, and ip and rdma are
 // in their PATH.
 func TestRemoteHow(t *testing.T) {
-	r := pretend(t, map[string]string{"sudo": `[ "$1" = -n ] && shift && BY=sudo exec "$@"`, "taskset": `ON="$2"; shift 2; export ON; exec "$@"`})
+	r := pretend(t, map[string]string{"sudo": `[ "$1" = -n ] && shift && BY=sudo exec "$@"`,
+		"taskset": `ON="$2"; shift 2; export ON; exec "$@"`})
 	r.sudo, r.cpus = true, "0-3"
-	if out, err := r.run(t.Context(), "sh", "-c", `echo "$BY $ON $PATH"`); err != nil || !strings.HasPrefix(out, "sudo 0-3 ") || !strings.HasSuffix(out, ":/usr/sbin:/sbin\n") {
+	if out, err := r.run(t.Context(), "sh", "-c", `echo "$BY $ON $PATH"`); err != nil ||
+		!strings.HasPrefix(out, "sudo 0-3 ") || !strings.HasSuffix(out, ":/usr/sbin:/sbin\n") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if _, err := r.run(t.Context(), "sh", "-c", ": of\n: lines; exit 3", "argument"); err == nil || !strings.HasPrefix(err.Error(), "somewhere: sh -c … argument: exit status 3") {
+	if _, err := r.run(t.Context(), "sh", "-c", ": of\n: lines; exit 3", "argument"); err == nil ||
+		!strings.HasPrefix(err.Error(), "somewhere: sh -c … argument: exit status 3") {
 		t.Error(err)
 	}
 }
@@ -127,7 +140,8 @@ func TestLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\nif echo \"$*\" | grep -q -- \"ControlPath=" + r.control + " .*-O exit somewhere\"; then rm " + r.control + "; else for s; do :; done; exec sh -c \"$s\"; fi\n"
+	script := "#!/bin/sh\nif echo \"$*\" | grep -q -- \"ControlPath=" + r.control + " .*-O exit somewhere\"; then rm " +
+		r.control + "; else for s; do :; done; exec sh -c \"$s\"; fi\n"
 	if err := os.WriteFile(ssh, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -136,13 +136,15 @@ func TestNamesInTheText(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	known := load(t)
-	for _, name := range []string{"cm.Dial", "cm.ID.Connect", "cm.SyncID.PostSend", "cm.Conn.RecvComp", "cm.ID.Context", "cm.ErrRejected",
+	for _, name := range []string{"cm.Dial", "cm.ID.Connect", "cm.SyncID.PostSend", "cm.Conn.RecvComp", "cm.ID.Context",
+		"cm.ErrRejected",
 		"uverbs.QP.PostSend", "uverbs.QP.String", "uverbs.WC.WRID", "cm.PSTCP"} {
 		if err := known.find(name); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"cm.Nothing", "cm.ID.Nothing", "cm.ID.mu", "cm.wrap", "cm.Dial.Nothing", "rxe.New", "cm", "cm.ID.QP.PostSend"} {
+	for _, name := range []string{"cm.Nothing", "cm.ID.Nothing", "cm.ID.mu", "cm.wrap", "cm.Dial.Nothing", "rxe.New", "cm",
+		"cm.ID.QP.PostSend"} {
 		if err := known.find(name); err == nil {
 			t.Errorf("%s is found", name)
 		}

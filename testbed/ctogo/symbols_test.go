@@ -131,7 +131,8 @@ func declared(text string) map[string]bool {
 }
 
 func TestDeclared(t *testing.T) {
-	got := declared("/* int no(void); */\n#define X(a) f(a);\n#define Y(a) ({ \\\n f(a); \\\n })\nextern \"C\" {\nint a(struct s *x,\n int y);\nstruct q { int (*no)(int); };\n" +
+	got := declared("/* int no(void); */\n#define X(a) f(a);\n#define Y(a) ({ \\\n f(a); \\\n })\n" +
+		"extern \"C\" {\nint a(struct s *x,\n int y);\nstruct q { int (*no)(int); };\n" +
 		"static inline int b(void)\n{\n if (x) { no(1); }\n return 0;\n}\nstruct z *c(void);\n}\n")
 	if len(got) != 3 || got["a"] || !got["b"] || got["c"] {
 		t.Errorf("%v", got)

@@ -190,7 +190,8 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	if said := v.Say("event"); !strings.HasPrefix(said, "= local catastrophic error") { // the port means nothing
 		p.Errorf("event: %s", said)
 	}
-	const gone = "uverbs: device is gone: it was removed, or has failed: close the Context, and open the device when it is back"
+	const gone = "uverbs: device is gone: it was removed, or has failed: close the Context," +
+		" and open the device when it is back"
 	v.Want("stopped", fmt.Sprintf("= post: %s; wait: %s", gone, gone))
 	if said := v.Say("make qp"); !strings.Contains(said, "device is gone") {
 		p.Errorf("CreateQP: %s", said)

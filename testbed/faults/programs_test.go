@@ -164,8 +164,9 @@ func (r row) String() string {
 		sum.Failed, sum.Recovered, sum.QuietMS, sum.Seconds, strings.Join(r.c, "; "))
 }
 
-const tableHead = `| fault | messages + rounds | faults | retries / out of sequence / duplicates, by rxe's counters | requests failed | sessions recovered | longest silence, ms | seconds | C |
-|---|---|---|---|---|---|---|---|---|`
+const tableHead = "| fault | messages + rounds | faults | retries / out of sequence / duplicates, by rxe's counters" +
+	" | requests failed | sessions recovered | longest silence, ms | seconds | C |\n" +
+	"|---|---|---|---|---|---|---|---|---|"
 
 // table prints the table for docs/reliability.md.
 func (p *pair) table(t *testing.T) {

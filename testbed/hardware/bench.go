@@ -68,7 +68,8 @@ func probe(device string) (link, driver string, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	port, err := c.QueryPort(1)
 	if err == nil && port.State != uverbs.PortActive {
-		err = fmt.Errorf("port 1 of %s is %v: connect it to a switch or to another port, and bring its interface up; on InfiniBand a subnet manager must run", device, port.State)
+		err = fmt.Errorf("port 1 of %s is %v: connect it to a switch or to another port, and bring its interface up;"+
+			" on InfiniBand a subnet manager must run", device, port.State)
 	}
 	if err != nil {
 		return "", "", err
@@ -81,7 +82,8 @@ func kernel() string {
 	if err := unix.Uname(&u); err != nil {
 		return err.Error()
 	}
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " +
+		unix.ByteSliceToString(u.Machine[:])
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
@@ -96,8 +98,13 @@ func (b *bench) suites(link, driver string) (all []part) {
 		skip += "|" + suite.Disturbing
 	}
 	add := func(name, run string) {
-		all = append(all, part{name: name, env: []string{"GOVERBS_DEVICE=" + b.device, "GOVERBS_ADDRESS=" + b.address}, line: counts,
-			command: []string{b.path(name + ".test"), "-test.v", "-test.timeout=" + limit.String(), "-test.run=" + run, "-test.skip=" + skip}})
+		all = append(all, part{
+			name: name,
+			env:  []string{"GOVERBS_DEVICE=" + b.device, "GOVERBS_ADDRESS=" + b.address},
+			line: counts,
+			command: []string{b.path(name + ".test"), "-test.v", "-test.timeout=" + limit.String(), "-test.run=" + run,
+				"-test.skip=" + skip},
+		})
 	}
 	add(driver, "^TestDeviceConformance$")
 	add("uverbs", "^TestDevice")
@@ -123,7 +130,8 @@ func counts(output string) string {
 			bad = append(bad, m[2])
 		}
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d pass, %d skipped, %d fail %s", n["PASS"], n["SKIP"], n["FAIL"], strings.Join(bad, " ")))
+	return strings.TrimSpace(fmt.Sprintf("%d pass, %d skipped, %d fail %s", n["PASS"], n["SKIP"], n["FAIL"],
+		strings.Join(bad, " ")))
 }
 
 // lineWith returns a function that returns the first line with a text.

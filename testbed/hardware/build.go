@@ -12,9 +12,19 @@ const module = "github.com/goverbs/goverbs/"
 
 // The contents of the directory: tests by the name of their binary, and programs.
 var (
-	suites = map[string]string{"uverbs.test": "uverbs/devicetest", "mlx5.test": "provider/mlx5", "rxe.test": "provider/rxe",
-		"cm.test": "cm/devicetest", "examples.test": "cm"}
-	programs = map[string]string{"hardware": "testbed/hardware", "devinfo": "cmd/devinfo", "wrcost": "bench/wrcost", "perftest": "bench/goverbs-perftest"}
+	suites = map[string]string{
+		"uverbs.test":   "uverbs/devicetest",
+		"mlx5.test":     "provider/mlx5",
+		"rxe.test":      "provider/rxe",
+		"cm.test":       "cm/devicetest",
+		"examples.test": "cm",
+	}
+	programs = map[string]string{
+		"hardware": "testbed/hardware",
+		"devinfo":  "cmd/devinfo",
+		"wrcost":   "bench/wrcost",
+		"perftest": "bench/goverbs-perftest",
+	}
 )
 
 // inC is the benchmark that is compiled on the machine with the device, if that has

@@ -21,8 +21,10 @@ import (
 // costs measures the cost of requests in Go, and in C if that can be compiled.
 func (b *bench) costs(ctx context.Context) {
 	rounds := "10"
-	b.run(ctx, part{name: "wrcost", command: []string{b.path("wrcost"), "-d", b.device, "-rounds", rounds}, line: inOneLine})
-	b.run(ctx, part{name: "wrcost -single", command: []string{b.path("wrcost"), "-d", b.device, "-single", "-rounds", rounds}, line: inOneLine})
+	b.run(ctx, part{name: "wrcost", command: []string{b.path("wrcost"), "-d", b.device, "-rounds", rounds},
+		line: inOneLine})
+	b.run(ctx, part{name: "wrcost -single",
+		command: []string{b.path("wrcost"), "-d", b.device, "-single", "-rounds", rounds}, line: inOneLine})
 	program, err := b.compile(ctx)
 	if err != nil {
 		fmt.Fprintf(b.out, "%-24s          left out: %v\n", "wrcost in C", err)
@@ -31,7 +33,8 @@ func (b *bench) costs(ctx context.Context) {
 	}
 	defer os.Remove(program)
 	b.run(ctx, part{name: "wrcost in C", command: []string{program, b.device, "1", rounds}, line: inOneLine})
-	b.run(ctx, part{name: "wrcost in C, single", env: []string{"MLX5_SINGLE_THREADED=1"}, command: []string{program, b.device, "1", rounds}, line: inOneLine})
+	b.run(ctx, part{name: "wrcost in C, single", env: []string{"MLX5_SINGLE_THREADED=1"},
+		command: []string{program, b.device, "1", rounds}, line: inOneLine})
 }
 
 func inOneLine(output string) string {
@@ -52,9 +55,11 @@ func (b *bench) compile(ctx context.Context) (program string, err error) {
 	if err := f.Close(); err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, compilers[i], "-O2", "-D_GNU_SOURCE", "-o", f.Name(), b.path(filepath.Base(inC)), "-libverbs").CombinedOutput()
+	out, err := exec.CommandContext(ctx, compilers[i], "-O2", "-D_GNU_SOURCE", "-o", f.Name(), b.path(filepath.Base(inC)),
+		"-libverbs").CombinedOutput()
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("%s: %w: %s (libibverbs and its headers?)", compilers[i], err, bytes.TrimSpace(out)), os.Remove(f.Name()))
+		return "", errors.Join(fmt.Errorf("%s: %w: %s (libibverbs and its headers?)", compilers[i], err,
+			bytes.TrimSpace(out)), os.Remove(f.Name()))
 	}
 	return f.Name(), nil
 }
@@ -129,7 +134,11 @@ func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string)
 	server := exec.CommandContext(ctx, b.path("perftest"), slices.Concat(args, serverArgs)...)
 	said := &waiter{text: "Waiting for client to connect", seen: make(chan struct{})}
 	server.Stdout, server.Stderr = said, said
-	p := part{name: strings.Join(test, " "), command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{"127.0.0.1"}), line: lastFigures}
+	p := part{
+		name:    strings.Join(test, " "),
+		command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{"127.0.0.1"}),
+		line:    lastFigures,
+	}
 	started := time.Now()
 	if err := server.Start(); err != nil {
 		b.add(p, "", 0, err)

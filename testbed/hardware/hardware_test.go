@@ -37,7 +37,8 @@ func TestSuites(t *testing.T) {
 	}
 	for _, c := range []struct {
 		address, link, want string
-	}{{"", "Ethernet", "mlx5 uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 uverbs cm examples"}, {"", "InfiniBand", "mlx5 uverbs cm"}} {
+	}{{"", "Ethernet", "mlx5 uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 uverbs cm examples"},
+		{"", "InfiniBand", "mlx5 uverbs cm"}} {
 		b := &bench{options: &options{device: "mlx5_0", address: c.address}}
 		if got := names(b, c.link); got != c.want {
 			t.Errorf("%+v: %s", c, got)
@@ -53,9 +54,11 @@ func TestSuites(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{counts("--- PASS: TestA (0.1s)\n    --- FAIL: TestB/x (0s)\n--- FAIL: TestB (0s)\n--- SKIP: TestC (0s)\n"), "1 pass, 1 skipped, 1 fail TestB"},
+		{counts("--- PASS: TestA (0.1s)\n    --- FAIL: TestB/x (0s)\n--- FAIL: TestB (0s)\n--- SKIP: TestC (0s)\n"),
+			"1 pass, 1 skipped, 1 fail TestB"},
 		{counts("panic: no"), "0 pass, 0 skipped, 0 fail"},
-		{lastFigures(" #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%\n 2       50          1.1     9.9     3.3     4.4     0.5      7.7     8.8\n"), "typical 3.3 us, 99 % 7.7 us"},
+		{lastFigures(" #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%\n" +
+			" 2       50          1.1     9.9     3.3     4.4     0.5      7.7     8.8\n"), "typical 3.3 us, 99 % 7.7 us"},
 		{lastFigures(" 64      100       0.12     0.02      0.000291\n"), "average 0.02 MiB/s, 0.000291 million messages/s"},
 		{lineWith("fw_ver")("hca_id:\tmlx5_0\n\tfw_ver:\t\t16.35.1\n"), "fw_ver: 16.35.1"},
 		{inOneLine("write 1.0\npoll1 2.0\n"), "write 1.0, poll1 2.0"},
@@ -72,7 +75,8 @@ func TestRun(t *testing.T) {
 	b := &bench{options: &options{}, out: &out, report: &out}
 	b.run(t.Context(), part{name: "bad", command: []string{"/bin/sh", "-c", "echo no; exit 3"}, line: inOneLine})
 	b.run(t.Context(), part{name: "good", command: []string{"/bin/echo", "yes"}, line: inOneLine})
-	if b.parts != 2 || b.failed != 1 || !strings.Contains(out.String(), "exit status 3") || !strings.Contains(out.String(), "yes") {
+	if b.parts != 2 || b.failed != 1 || !strings.Contains(out.String(), "exit status 3") ||
+		!strings.Contains(out.String(), "yes") {
 		t.Errorf("%d of %d failed:\n%s", b.failed, b.parts, out.String())
 	}
 	w := &waiter{text: "ready", seen: make(chan struct{})}

@@ -42,11 +42,13 @@ type options struct {
 func parse(args []string) (*options, error) {
 	o := &options{}
 	flags := flag.NewFlagSet("hardware", flag.ContinueOnError)
-	flags.StringVar(&o.build, "build", "", "make the folder of programs that this one needs beside it, with itself in it, and nothing else")
+	flags.StringVar(&o.build, "build", "", "make the folder of programs that this one needs beside it,"+
+		" with itself in it, and nothing else")
 	flags.StringVar(&o.device, "device", "", "the device to test: mlx5_0")
 	flags.StringVar(&o.server, "server", "", "the device at the other end of the benchmarks (default: the same one)")
 	flags.StringVar(&o.address, "address", "", "the device's IPv4 address: its tests of connections need one")
-	flags.BoolVar(&o.disturb, "disturb", false, "also tests that set the network interface down and up, and give it an address")
+	flags.BoolVar(&o.disturb, "disturb", false, "also tests that set the network interface down and up,"+
+		" and give it an address")
 	flags.StringVar(&o.report, "report", "", "the file that is written (default: report-DEVICE.txt)")
 	flags.BoolVar(&o.quick, "quick", false, "few messages in each benchmark: to see that it works")
 	if err := flags.Parse(args); err != nil {

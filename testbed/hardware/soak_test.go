@@ -27,12 +27,14 @@ func TestSoak(t *testing.T) {
 	})
 	for link, layer := range map[string]connectx.LinkLayer{"roce": connectx.Ethernet, "ib": connectx.InfiniBand} {
 		t.Run("mlx5_0/"+link, func(t *testing.T) {
-			w := world.StartTest(t, world.Config{LinkLayer: layer, Devices: 2, Violation: func(device string, v engine.Violation) {
-				if !slices.Contains(broken, v.Rule) {
-					t.Errorf("%s: %s", device, world.Describe(v))
-				}
-			}})
-			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, Share: dir, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}})
+			w := world.StartTest(t, world.Config{LinkLayer: layer, Devices: 2,
+				Violation: func(device string, v engine.Violation) {
+					if !slices.Contains(broken, v.Rule) {
+						t.Errorf("%s: %s", device, world.Describe(v))
+					}
+				}})
+			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, Share: dir, VFIOUser: w.Sockets(),
+				Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}})
 			program.Run(t, g, "sh", "-e", "-c", ready)
 			args := []string{"-device", "mlx5_0"}
 			if layer == connectx.Ethernet {

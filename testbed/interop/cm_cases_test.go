@@ -79,7 +79,14 @@ var udaddyCases = []cmCase{
 }
 
 func udaddy(name, server, client string, data bool) cmCase {
-	s := []string{"udaddy: starting server", "receiving data transfers", "sending replies", "data transfers complete", "test complete", "return status 0"}
+	s := []string{
+		"udaddy: starting server",
+		"receiving data transfers",
+		"sending replies",
+		"data transfers complete",
+		"test complete",
+		"return status 0",
+	}
 	c := []string{"udaddy: starting client", "udaddy: connecting", "initiating data transfers", "receiving data transfers",
 		"data transfers complete", "test complete", "return status 0"}
 	if !data {

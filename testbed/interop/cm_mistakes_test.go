@@ -80,7 +80,8 @@ func (h *host) disagree(t *testing.T) {
 			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "use the same -S at both ends", any},
 		{"rping_size", "TCP", pair{cSide, goSide}, cmEnd{program: "rping", args: "-s -a {addr} -p {port}"},
 			cmEnd{program: "rping", args: "-c -C 3 -S 100 -a {addr} -p {port}"}, "the peer has disconnected", 255},
-		{"ucmatose_connections", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-b {addr} -p {port}", out: "cmatose: failing connection request\n"},
+		{"ucmatose_connections", "TCP", pair{goSide, cSide},
+			cmEnd{program: "ucmatose", args: "-b {addr} -p {port}", out: "cmatose: failing connection request\n"},
 			cmEnd{program: "ucmatose", args: "-c 3 -s {addr} -p {port}"}, "the peer has disconnected", 28},
 		{"ucmatose_count", "TCP", pair{goSide, cSide}, cmEnd{program: "ucmatose", args: "-C 20 -b {addr} -p {port}"},
 			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -C at both ends", 0},
@@ -88,7 +89,8 @@ func (h *host) disagree(t *testing.T) {
 			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -S at both ends", 0},
 		{"ucmatose_size", "TCP", pair{cSide, goSide}, cmEnd{program: "ucmatose", args: "-S 200 -b {addr} -p {port}"},
 			cmEnd{program: "ucmatose", args: "-s {addr} -p {port}"}, "use the same -S at both ends", any},
-		{"udaddy_size", "UDP", pair{goSide, cSide}, cmEnd{program: "udaddy", args: "-S 5000 -b {addr}", out: "udaddy: message_size 5000 is larger than active mtu 4096\n"},
+		{"udaddy_size", "UDP", pair{goSide, cSide}, cmEnd{program: "udaddy", args: "-S 5000 -b {addr}",
+			out: "udaddy: message_size 5000 is larger than active mtu 4096\n"},
 			cmEnd{program: "udaddy", args: "-s {addr}"}, "a datagram of 5000 bytes is too long", 2},
 	} {
 		t.Run(c.name+"/"+c.pair.String(), func(t *testing.T) {

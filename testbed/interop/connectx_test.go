@@ -46,7 +46,8 @@ func TestConnectX(t *testing.T) {
 				vm.SkipRepeat(t, "6.12/"+p.link)
 			}
 			w := world.StartTest(t, world.Config{LinkLayer: p.layer, Devices: 1})
-			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}, files)
+			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, VFIOUser: w.Sockets(),
+				Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}, files)
 			h.device, h.driver, h.gid, h.brief = "mlx5_0", "mlx5", -1, brief
 			h.output(t, "ip", "link", "set", "lo", "up")
 			// The client connects to this address in either mode.
@@ -58,7 +59,8 @@ func TestConnectX(t *testing.T) {
 				h.output(t, "ip", "link", "set", netdev, "up")
 			}
 			h.output(t, "ip", "addr", "add", address+"/24", "dev", netdev)
-			h.output(t, "sh", "-c", "for i in $(seq 200); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1; done; exit 1")
+			h.output(t, "sh", "-c", "for i in $(seq 200); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state &&"+
+				" exit 0; sleep 0.1; done; exit 1")
 			if p.layer == connectx.Ethernet {
 				h.addresses(t)
 			}

@@ -155,7 +155,8 @@ const (
 // the link-local one, and a route for multicast groups.
 func (h *host) addresses(t *testing.T) {
 	t.Helper()
-	for _, args := range []string{"link set d0 mtu 9000", "-6 addr add " + address6 + "/64 dev d0 nodad", "route add 239.0.0.0/8 dev d0"} {
+	for _, args := range []string{"link set d0 mtu 9000", "-6 addr add " + address6 + "/64 dev d0 nodad",
+		"route add 239.0.0.0/8 dev d0"} {
 		h.output(t, "ip", strings.Fields(args)...)
 	}
 	h.gid = h.gidIndex(t, "::ffff:"+address)

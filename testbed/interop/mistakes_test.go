@@ -49,7 +49,8 @@ func (h *host) differentSizes(t *testing.T) {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c) // it waits for a reply, unless the acknowledgement was lost
-	if said := c.Stderr.String(); !strings.Contains(said, "interrupted") && !strings.Contains(said, "retry count exceeded") {
+	if said := c.Stderr.String(); !strings.Contains(said, "interrupted") &&
+		!strings.Contains(said, "retry count exceeded") {
 		t.Errorf("the signal did not end the client:\n%v", c)
 	}
 }

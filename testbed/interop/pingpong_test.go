@@ -42,7 +42,8 @@ func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 			} {
 				g := game{rcPingpong, m.size, m.iters, 1, "-m " + strconv.Itoa(min(m.mtu, mtu))}
 				t.Run(fmt.Sprintf("size=%d", m.size), func(t *testing.T) {
-					if (m.size <= 4096 || mtu >= 4096) && (m.size == 1 || !h.brief) { // long messages in short packets are too slow with two busy ends
+					// Long messages in short packets are too slow with two busy ends.
+					if (m.size <= 4096 || mtu >= 4096) && (m.size == 1 || !h.brief) {
 						t.Run("poll", func(t *testing.T) { h.play(t, p, g) })
 					}
 					g.args += " -e"
@@ -80,7 +81,8 @@ func lastLine(s string) string {
 // The C server listens just after it has printed its address, for which the Go
 // client waits; it prints that immediately only on a terminal. The C programs need
 // a GID index.
-func (h *host) beginPingpong(t *testing.T, name string, server side, serverArgs []string, client side, clientArgs []string) (s, c *program.Process) {
+func (h *host) beginPingpong(t *testing.T, name string, server side, serverArgs []string, client side,
+	clientArgs []string) (s, c *program.Process) {
 	t.Helper()
 	port := []string{"-p", h.port()}
 	always := map[side][]string{}
@@ -104,7 +106,9 @@ var saidPattern = regexp.MustCompile(`\A((?:  local address:  LID .*\n)+)((?:  r
 (\d+) iters in \d+\.\d\d seconds = \d+\.\d\d usec/iter
 \z`)
 
-var addressPattern = regexp.MustCompile(`\A  (local address: |remote address:) (LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}|LID 0x0001, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6})([,:]) (GID ::ffff:10\.9\.0\.1|GID ::)\n\z`)
+var addressPattern = regexp.MustCompile(`\A  (local address: |remote address:) ` +
+	`(LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}|LID 0x0001, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6})` +
+	`([,:]) (GID ::ffff:10\.9\.0\.1|GID ::)\n\z`)
 
 // parse parses the output of either program. The C program exits with 0 even if it
 // has seen invalid data, but prints an additional line.

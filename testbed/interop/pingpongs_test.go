@@ -41,7 +41,8 @@ func (h *host) testPingpong(t *testing.T) {
 			p := orphans[program]
 			err := p.Wait()
 			said := p.Stderr.String()
-			if err == nil || !strings.Contains(said, "no message for 10s: either the peer has ended") && !strings.Contains(said, "retry count exceeded") {
+			if err == nil || !strings.Contains(said, "no message for 10s: either the peer has ended") &&
+				!strings.Contains(said, "retry count exceeded") {
 				t.Errorf("%v: %v", p, err)
 			}
 		})
@@ -100,7 +101,8 @@ func (h *host) testPingpongMistakes(t *testing.T) {
 // waits forever.
 func (h *host) differentQueues(t *testing.T) {
 	s, c := h.beginPingpong(t, srqPingpong, goSide, []string{"-q", "5"}, cSide, []string{"-q", "3"})
-	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "the peer has 3 queue pairs, not 5: use the same -q at both ends") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(),
+		"the peer has 3 queue pairs, not 5: use the same -q at both ends") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)
@@ -109,7 +111,8 @@ func (h *host) differentQueues(t *testing.T) {
 // The ends have different datagram sizes.
 func (h *host) differentDatagrams(t *testing.T) {
 	s, c := h.beginPingpong(t, udPingpong, goSide, []string{"-s", "128"}, cSide, []string{"-s", "64"})
-	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(), "message 0 has 64 bytes, not 128: use the same -s at both ends") {
+	if err := s.Wait(); err == nil || !strings.Contains(s.Stderr.String(),
+		"message 0 has 64 bytes, not 128: use the same -s at both ends") {
 		t.Errorf("%v: %v", s, err)
 	}
 	h.interrupt(t, c)

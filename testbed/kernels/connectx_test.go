@@ -29,10 +29,14 @@ type site struct {
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, "", "", ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" + linkless, "", ""},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "", "6.12/roce"},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "", "6.12/roce"},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"},
+		"", "", ""},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" +
+		linkless, "", ""},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",
+		"6.12/roce"},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",
+		"6.12/roce"},
 	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, basic, ""},
 }
 
@@ -50,15 +54,17 @@ var breaking = []struct {
 // linkless are tests that have passed on Ethernet with the same kernel and do
 // not depend on the link layer: the driver's settings, memory, queues without
 // their transport, failures.
-const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(Errors|sContended)|Close.*|Drain.*|Killed|Limits|MRAtAddress|MW.*|Many.*" +
-	"|Memlock|NothingAllocated|NullMR|ODP.*|Open.*|OtherNamespace|OwnChannel|QueueFull|Rereg.*|Resize.*|SRQ.*|Solicited|Stress.*|ThreadDomains|WaitCancelled" +
+const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(Errors|sContended)|Close.*" +
+	"|Drain.*|Killed|Limits|MRAtAddress|MW.*|Many.*|Memlock|NothingAllocated|NullMR|ODP.*|Open.*|OtherNamespace" +
+	"|OwnChannel|QueueFull|Rereg.*|Resize.*|SRQ.*|Solicited|Stress.*|ThreadDomains|WaitCancelled" +
 	"|Parity(CQ.*|Fork|HugePage|MR|ODP|PD|ParentDomain|RelaxedOrdering|SRQ|SharedPD|Timestamp))$"
 
 // ours are tests of the library itself, with the provider's settings, of its
 // goroutines and interrupted calls, and of rdma_cm's kernel code, which does
 // not depend on the device. They run with mlx5_0 on 6.12 and, except those of
 // settings, with rxe0 on each kernel (TestKernels).
-const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
+const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled" +
+	"|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
 
 // basic has at least one test of each kind of object and of each way to
 // connect. make test runs no more tests of uverbs and cm on 6.1 and 7.2. On
@@ -69,8 +75,9 @@ const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|Cl
 //     The firmware refuses a key with more entries than the command has.
 //   - RawPacketRights: RLIMIT_MEMLOCK is 64 KiB before 5.16.
 //   - tests that create an rxe device beside the ConnectX, which Open refuses there.
-const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit|XRC|Atomics|MWType1|MWType2" +
-	"|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled|CloseWakes|OpenErrors|OpenElsewhere" +
+const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit" +
+	"|XRC|Atomics|MWType1|MWType2|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled" +
+	"|CloseWakes|OpenErrors|OpenElsewhere" +
 	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
 	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn|FiveFunctions)$"
 
@@ -99,7 +106,8 @@ func (s site) boot(t *testing.T, v *violations) *vm.Guest {
 		Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
 	script := "ip link set lo up\n"
 	if s.link == connectx.Ethernet {
-		script += "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0\n"
+		script += "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip link set d0 up;" +
+			" ip addr add 10.9.0.1/24 dev d0\n"
 	}
 	// The kernel does not send from an address until duplicate address
 	// detection ends.

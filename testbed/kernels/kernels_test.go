@@ -31,12 +31,13 @@ const scale = "Scale"
 
 // behaviour are tests that do not depend on the architecture: they take long,
 // and have passed on the same kernel for amd64.
-const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async|Removal|Unprivileged"
+const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async" +
+	"|Removal|Unprivileged"
 
 // pages are tests that depend on the kernel's page size: mapped rings,
 // registered memory, memory excluded from forks.
-const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*|MWType.*|QueueFull|Resize|SRQResize|CloseWithChildren|CloseWakes" +
-	"|NothingAllocated|RCGather|RCInline|RCBatch|Parity(MR|HugePage|Fork|PD)"
+const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*|MWType.*|QueueFull|Resize" +
+	"|SRQResize|CloseWithChildren|CloseWakes|NothingAllocated|RCGather|RCInline|RCBatch|Parity(MR|HugePage|Fork|PD)"
 
 // unsafe are tests on kernels where Open refuses rxe: that it does, and those
 // that do not need an open device.
@@ -47,7 +48,8 @@ var places = []place{
 	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, library, "", "", ""},
 	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
-	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "", ""},
+	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "",
+		""},
 	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
 		[]string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
 }

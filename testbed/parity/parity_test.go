@@ -197,8 +197,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("summary %q, want %q", got, want)
 	}
 	again.forget(place{rxe, "6.12"}, false)
-	again.readPython([]pyverbs.Result{{Module: "test_else", Name: "test_d", Outcome: skip}}, place{rxe, "6.12"}, io.Discard)
-	if text := again.render(); !strings.Contains(text, "| test_else | 1 fail and 1 skip, 1 skip, 1 fail and 1 skip |  |\n") {
+	again.readPython([]pyverbs.Result{{Module: "test_else", Name: "test_d", Outcome: skip}}, place{rxe, "6.12"},
+		io.Discard)
+	if text := again.render(); !strings.Contains(text,
+		"| test_else | 1 fail and 1 skip, 1 skip, 1 fail and 1 skip |  |\n") {
 		t.Errorf("after a run at one place:\n%s", text)
 	}
 	again.forget(place{ib, "7.2"}, true)
@@ -206,7 +208,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("after Go's tests are forgotten, %d pass with C and %d with Go", c, golang)
 	}
 	again.forget(place{ib, "7.2"}, false)
-	if text := again.render(); !strings.Contains(text, "| `test_b` | pass, none, pass | none, none, fail | none | none | none | none |\n") {
+	if text := again.render(); !strings.Contains(text,
+		"| `test_b` | pass, none, pass | none, none, fail | none | none | none | none |\n") {
 		t.Errorf("after one place is forgotten:\n%s", text)
 	}
 }
@@ -252,11 +255,25 @@ func alike(page, now map[string][2]outcome, ran []string) {
 }
 
 func TestAlike(t *testing.T) {
-	page := map[string][2]outcome{"a.x": {pass, pass}, "a.y": {fail, pass}, "a.z": {pass, pass}, "b.x": {skip, skip}, "b.y": {skip, pass},
-		"a.n": {skip, none}, "b.n": {skip, none}}
-	now := map[string][2]outcome{"a.x": {pass, pass}, "a.y": {pass, pass}, "a.z": {skip, pass}, "b.x": {none, skip}, "b.y": {none, fail}}
+	page := map[string][2]outcome{
+		"a.x": {pass, pass},
+		"a.y": {fail, pass},
+		"a.z": {pass, pass},
+		"b.x": {skip, skip},
+		"b.y": {skip, pass},
+		"a.n": {skip, none},
+		"b.n": {skip, none},
+	}
+	now := map[string][2]outcome{
+		"a.x": {pass, pass},
+		"a.y": {pass, pass},
+		"a.z": {skip, pass},
+		"b.x": {none, skip},
+		"b.y": {none, fail},
+	}
 	alike(page, now, []string{"a"})
-	for name, want := range map[string]bool{"a.x": true, "a.y": true, "a.z": false, "b.x": true, "b.y": false, "a.n": false, "b.n": true} {
+	for name, want := range map[string]bool{"a.x": true, "a.y": true, "a.z": false, "b.x": true, "b.y": false,
+		"a.n": false, "b.n": true} {
 		if page[name] == now[name] != want {
 			t.Errorf("%s: %v and %v", name, page[name], now[name])
 		}

@@ -133,7 +133,8 @@ func (p place) plug() (sockets []string, end func() error, err error) {
 		layer = connectx.InfiniBand
 	}
 	var wrong []error // only the world's goroutine appends to it until Close
-	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Adapt: world.OnDemand(p.kernel), Report: func(err error) { wrong = append(wrong, err) }})
+	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Adapt: world.OnDemand(p.kernel),
+		Report: func(err error) { wrong = append(wrong, err) }})
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -151,7 +152,8 @@ func (p place) prepare(ctx context.Context, g *vm.Guest) error {
 	case rxe:
 		return nil
 	case roce:
-		script = "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip addr add 10.9.0.1/24 dev d0; ip link set d0 up\n"
+		script = "ip link set $(ls /sys/class/infiniband/mlx5_0/device/net) name d0; ip addr add 10.9.0.1/24 dev d0;" +
+			" ip link set d0 up\n"
 	}
 	// The kernel does not send from an address before duplicate address detection.
 	script += `ip link set lo up

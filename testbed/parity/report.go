@@ -182,7 +182,8 @@ func (r *report) behind(places ...place) error {
 			errs = append(errs, fmt.Errorf("%v: %d tests pass with C, only %d with Go", p, c, golang))
 		}
 		if c < floors[p] {
-			errs = append(errs, fmt.Errorf("%v: %d tests pass with C, where %d did: see what keeps the others from it", p, c, floors[p]))
+			errs = append(errs, fmt.Errorf("%v: %d tests pass with C, where %d did: see what keeps the others from it", p, c,
+				floors[p]))
 		}
 	}
 	return errors.Join(errs...)

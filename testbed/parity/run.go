@@ -40,7 +40,8 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 }
 
 // measure runs the Python tests of modules in a guest, then the Go tests.
-func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, binaries map[string]string, said io.Writer) error {
+func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, binaries map[string]string,
+	said io.Writer) error {
 	r.releases[p.kernel] = g.Release()
 	installed := make(map[string]string)
 	for pkg, file := range binaries {
@@ -96,7 +97,8 @@ func (r *report) golang(ctx context.Context, g *vm.Guest, p place, pkg, binary s
 			tests = append(tests, s.goTest)
 		}
 	}
-	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$", "-test.timeout="+limit.String())
+	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$",
+		"-test.timeout="+limit.String())
 	c.Env = []string{"GOVERBS_DEVICE=" + p.name()}
 	out, err := c.CombinedOutput()
 	var exit *vm.ExitError

@@ -26,32 +26,39 @@ var suites = []suite{
 	{"test_addr", "uverbs/devicetest", "TestDeviceParityAddr", ""},
 	{"test_atomic", "uverbs/devicetest", "TestDeviceParityAtomic", ""},
 	{"test_cq", "uverbs/devicetest", "TestDeviceParityCQ",
-		"Python's `test_resize_cq` shrinks the queue while completions are still coming, and may lose one; Go's waits for them."},
+		"Python's `test_resize_cq` shrinks the queue while completions are still coming, and may lose one;" +
+			" Go's waits for them."},
 	{"test_cq_events", "uverbs/devicetest", "TestDeviceParityCQEvents", ""},
 	{"test_cqex", "uverbs/devicetest", "TestDeviceParityCQEx", "C has two kinds of CQ, Go has one."},
 	{"test_device", "uverbs/devicetest", "TestDeviceParityDevice",
-		"The library makes the buffer of the GID table itself, so `test_query_gid_table_bad_flow` cannot make it too small: it\n" +
-			"checks that no entry is missing."},
+		"The library makes the buffer of the GID table itself, so `test_query_gid_table_bad_flow` cannot make it too\n" +
+			"small: it checks that no entry is missing."},
 	{"test_flow", "uverbs/devicetest", "TestDeviceParityFlow", ""},
 	{"test_fork", "uverbs/devicetest", "TestDeviceParityFork",
-		"Go has nothing to initialize. The Go test checks what fork_init is for: that registered memory stays with its owner\n" +
-			"while children are started."},
-	{"test_mr", "uverbs/devicetest", "TestDeviceParityMR", "rxe changes registrations from 6.12 on, which C's provider does not pass on."},
-	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage", "C reads the environment when a queue is made, Go when a device is opened."},
+		"Go has nothing to initialize. The Go test checks what fork_init is for: that registered memory stays with its\n" +
+			"owner while children are started."},
+	{"test_mr", "uverbs/devicetest", "TestDeviceParityMR",
+		"rxe changes registrations from 6.12 on, which C's provider does not pass on."},
+	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage",
+		"C reads the environment when a queue is made, Go when a device is opened."},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",
 		"C reads the clock by verbs and converts its counts by mlx5dv; Go's `uverbs.Context.WallClock` does that."},
 	{"test_odp", "uverbs/devicetest", "TestDeviceParityODP",
-		"Python's `test_odp_ud_traffic` does not look at what arrives. The rxe of 7.2 sends on-demand memory from the beginning\n" +
-			"of a page only, so Go's test, which does look, sends from there. rxe takes advice, which C's provider does not pass on."},
-	{"test_parent_domain", "uverbs/devicetest", "TestDeviceParityParentDomain", "On rxe no allocator is asked: the rings are the kernel's memory."},
+		"Python's `test_odp_ud_traffic` does not look at what arrives. The rxe of 7.2 sends on-demand memory from the\n" +
+			"beginning of a page only, so Go's test, which does look, sends from there. rxe takes advice, which C's\n" +
+			"provider does not pass on."},
+	{"test_parent_domain", "uverbs/devicetest", "TestDeviceParityParentDomain",
+		"On rxe no allocator is asked: the rings are the kernel's memory."},
 	{"test_pd", "uverbs/devicetest", "TestDeviceParityPD", ""},
 	{"test_qp", "uverbs/devicetest", "TestDeviceParityQP",
-		"C has two calls that make a QP, Go has one: the tests with `ex` in their names do what those without do. The four of\n" +
-			"\"illegal caps\" make UD QPs, in Python as well."},
-	{"test_qpex", "uverbs/devicetest", "TestDeviceParityQPEx", "Requests go through `uverbs.SendBatch`, where C has ibv_wr_start and its companions."},
+		"C has two calls that make a QP, Go has one: the tests with `ex` in their names do what those without do. The\n" +
+			"four of \"illegal caps\" make UD QPs, in Python as well."},
+	{"test_qpex", "uverbs/devicetest", "TestDeviceParityQPEx",
+		"Requests go through `uverbs.SendBatch`, where C has ibv_wr_start and its companions."},
 	{"test_rdmacm", "cm/devicetest", "TestDeviceRDMACM",
-		"A Python test has two processes, a Go test two goroutines. Python's `test_rdmacm_async_ex_leave_multicast_traffic`\n" +
-			"passes when its processes hang; Go's has a third member of the group tell when nothing can come any more."},
+		"A Python test has two processes, a Go test two goroutines. Python's\n" +
+			"`test_rdmacm_async_ex_leave_multicast_traffic` passes when its processes hang; Go's has a third member of\n" +
+			"the group tell when nothing can come any more."},
 	{"test_relaxed_ordering", "uverbs/devicetest", "TestDeviceParityRelaxedOrdering", ""},
 	{"test_rss_traffic", "uverbs/devicetest", "TestDeviceParityRSS", ""},
 	{"test_shared_pd", "uverbs/devicetest", "TestDeviceParitySharedPD", ""},

@@ -20,12 +20,17 @@ func (h *host) testMistakes(t *testing.T) {
 		serverArgs, clientArgs string
 		at, says               string // the end that reports the text
 	}{
-		{"send_bw", pair{goSide, cSide}, "-s 1024", "-s 2048", "server", "-s at the peer: the peer's messages are longer than here, where -s is 1024"},
-		{"send_bw", pair{goSide, cSide}, "-s 2048", "-s 1024", "server", "-s at the peer: the peer's messages have 1024 bytes, and here -s is 2048"},
+		{"send_bw", pair{goSide, cSide}, "-s 1024", "-s 2048", "server",
+			"-s at the peer: the peer's messages are longer than here, where -s is 1024"},
+		{"send_bw", pair{goSide, cSide}, "-s 2048", "-s 1024", "server",
+			"-s at the peer: the peer's messages have 1024 bytes, and here -s is 2048"},
 		{"send_bw", pair{cSide, goSide}, "-s 1024", "-s 2048", "client", "-s at the peer"},
-		{"send_bw", pair{goSide, cSide}, "-q 2", "-q 1", "server", "-q at the peer: the peer has fewer queue pairs than the 2 here"},
-		{"send_bw", pair{goSide, cSide}, "-q 1", "-q 2", "server", "-q at the peer: the peer's keys are not those of its first queue pair"},
-		{"send_lat", pair{goSide, cSide}, "-n 200", "-n 100", "server", "-n at the peer: the peer has finished, but this end has done 100 of 200 messages"},
+		{"send_bw", pair{goSide, cSide}, "-q 2", "-q 1", "server",
+			"-q at the peer: the peer has fewer queue pairs than the 2 here"},
+		{"send_bw", pair{goSide, cSide}, "-q 1", "-q 2", "server",
+			"-q at the peer: the peer's keys are not those of its first queue pair"},
+		{"send_lat", pair{goSide, cSide}, "-n 200", "-n 100", "server",
+			"-n at the peer: the peer has finished, but this end has done 100 of 200 messages"},
 		{"send_lat", pair{goSide, goSide}, "-x " + four, "-x " + six, "server", "-x at the peer: the GID here is"},
 	} {
 		s, cl := h.begin(t, c.p, c.test, c.serverArgs, c.clientArgs)
@@ -49,7 +54,8 @@ func (h *host) testMistakes(t *testing.T) {
 // table is not fixed.
 func (h *host) gids(t *testing.T) (four, six string) {
 	t.Helper()
-	all := program.Run(t, h.guest, "sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && for i in 0 1 2 3; do echo $i $(cat $i); done")
+	all := program.Run(t, h.guest, "sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && for i in 0 1 2 3;"+
+		" do echo $i $(cat $i); done")
 	for line := range strings.Lines(all) {
 		switch index, gid, _ := strings.Cut(strings.TrimSpace(line), " "); {
 		case strings.HasPrefix(gid, "0000:0000:0000:0000:0000:ffff:0a09"):
@@ -157,7 +163,8 @@ func (h *host) deviceGone(t *testing.T) {
 	}
 	program.Run(t, h.guest, "sh", "-c", "echo 1 > /sys/bus/pci/devices/0000:05:00.0/remove")
 	for _, p := range []*program.Process{s, c} {
-		if err := p.Wait(); err == nil || p.Status() != 1 || !strings.Contains(p.Stderr.String(), "mlx5_0 has been removed, or has failed") ||
+		if err := p.Wait(); err == nil || p.Status() != 1 ||
+			!strings.Contains(p.Stderr.String(), "mlx5_0 has been removed, or has failed") ||
 			strings.Count(p.Stdout.String(), "\n 64 ") != 1 {
 			t.Errorf("%v\n%v", err, p)
 		}

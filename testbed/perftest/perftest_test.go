@@ -44,7 +44,8 @@ type host struct {
 func newHost(t *testing.T, kernel string) *host {
 	t.Helper()
 	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand})
-	h := &host{guest: vm.Start(t, vm.Config{Kernel: kernel, Root: true, RXE: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}}), port: 18515}
+	c := vm.Config{Kernel: kernel, Root: true, RXE: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}}
+	h := &host{guest: vm.Start(t, c), port: 18515}
 	t.Cleanup(func() {
 		log, err := h.guest.Dmesg(context.WithoutCancel(t.Context()))
 		if err != nil {
@@ -55,7 +56,8 @@ func newHost(t *testing.T, kernel string) *host {
 		}
 	})
 	var err error
-	if h.ours, err = h.guest.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/bench/goverbs-perftest", "", "amd64")); err != nil {
+	if h.ours, err = h.guest.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/bench/goverbs-perftest", "",
+		"amd64")); err != nil {
 		t.Fatal(err)
 	}
 	program.Run(t, h.guest, "ip", strings.Fields("link set d0 mtu 4200")...)
@@ -80,12 +82,14 @@ func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) 
 	h.port++
 	s = h.start(t, p.server, test, append(always, strings.Fields(serverArgs)...)...)
 	// With --reversed the C program prints it at the wrong end.
-	if (p.server == goSide || !strings.Contains(serverArgs, "--reversed")) && !s.Stdout.Await("Waiting for client to connect") {
+	if (p.server == goSide || !strings.Contains(serverArgs, "--reversed")) &&
+		!s.Stdout.Await("Waiting for client to connect") {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
 	if p.server == cSide {
 		program.Run(t, h.guest, "timeout", "60", "sh", "-c", fmt.Sprintf(
-			"until grep -qi ' 00000000:%04x .* 0A ' /proc/net/tcp || rdma resource show cm_id | grep -q 'LISTEN.* src-addr [^ ]*:%d '; do :; done", h.port-1, h.port-1))
+			"until grep -qi ' 00000000:%04x .* 0A ' /proc/net/tcp ||"+
+				" rdma resource show cm_id | grep -q 'LISTEN.* src-addr [^ ]*:%d '; do :; done", h.port-1, h.port-1))
 	}
 	return s, h.start(t, p.client, test, append(append(always, strings.Fields(clientArgs)...), address)...)
 }

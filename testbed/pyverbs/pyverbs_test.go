@@ -15,12 +15,17 @@ func line(module, name string, o Outcome, why string) string {
 }
 
 func TestRead(t *testing.T) {
-	got, err := read([]byte("\n" + line("test_m", "test_b", Pass, "") + "chatter\n\n" + line("test_m", "test_a", Skip, "no such thing") +
+	got, err := read([]byte("\n" + line("test_m", "test_b", Pass, "") + "chatter\n\n" +
+		line("test_m", "test_a", Skip, "no such thing") +
 		line("test_n", "test_d", Fail, "1 != 2") + "\npyverbs: end\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Result{{"test_m", "test_b", Pass, ""}, {"test_m", "test_a", Skip, "no such thing"}, {"test_n", "test_d", Fail, "1 != 2"}}
+	want := []Result{
+		{"test_m", "test_b", Pass, ""},
+		{"test_m", "test_a", Skip, "no such thing"},
+		{"test_n", "test_d", Fail, "1 != 2"},
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -18,7 +18,8 @@ func TestScale(t *testing.T) {
 	scaleOfMemory(t, g, goes, inC)
 
 	const rounds = " 10" // so that every page of a ring has been touched
-	one, many := measure(t, g, unlimited+goes+" -rounds"+rounds), measure(t, g, unlimited+goes+" -qps 10000 -rounds"+rounds)
+	one, many := measure(t, g, unlimited+goes+" -rounds"+rounds),
+		measure(t, g, unlimited+goes+" -qps 10000 -rounds"+rounds)
 	c := measure(t, g, unlimited+inC+" mlx5_0 10000"+rounds)
 	t.Logf("%-16s %7s %7s %7s", "instructions", "1 QP", "10,000", "C")
 	for _, b := range budgets {

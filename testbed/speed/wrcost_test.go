@@ -25,7 +25,8 @@ type figures map[string]float64
 func counting(t *testing.T, memoryMB int) *vm.Guest {
 	t.Helper()
 	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand})
-	return vm.Start(t, vm.Config{Kernel: "6.12", Root: true, ICount: true, MemoryMB: memoryMB, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
+	return vm.Start(t, vm.Config{Kernel: "6.12", Root: true, ICount: true, MemoryMB: memoryMB, VFIOUser: w.Sockets(),
+		Modules: []string{"mlx5_ib"}})
 }
 
 // measure runs a program in the guest and parses its output.

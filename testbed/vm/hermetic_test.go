@@ -18,11 +18,15 @@ import (
 )
 
 func TestTroubleIn(t *testing.T) {
+	const (
+		panics = "[    9.1] Kernel panic - not syncing: sysrq triggered crash"
+		lockup = "[ 60.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!"
+	)
 	for text, want := range map[string]string{
 		"[    1.0] all is well\n": "",
-		"x\n[    9.1] Kernel panic - not syncing: sysrq triggered crash\nmore": "[    9.1] Kernel panic - not syncing: sysrq triggered crash",
-		"[ 60.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!\n":          "[ 60.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
-		"Oops: 0002 [#1]": "Oops: 0002 [#1]",
+		"x\n" + panics + "\nmore": panics,
+		lockup + "\n":             lockup,
+		"Oops: 0002 [#1]":         "Oops: 0002 [#1]",
 	} {
 		if got := troubleIn(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -153,7 +153,10 @@ func TestDevices(t *testing.T) {
 		w := newWorld(t)
 		c := w.client(t)
 		all, err := c.Devices()
-		want := []DeviceStatus{{Name: "mlx5_0", EQs: []uint32{4, 5}, Counters: json.RawMessage(`{"doorbells":7}`)}, {Name: "bare"}}
+		want := []DeviceStatus{
+			{Name: "mlx5_0", EQs: []uint32{4, 5}, Counters: json.RawMessage(`{"doorbells":7}`)},
+			{Name: "bare"},
+		}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Error(diff, err)
 		}
@@ -223,15 +226,25 @@ func TestLines(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct{ line, want string }{
 		{`{"id":1,"method":"set-link","params":{"port":"mlx5_0","up":false}}`, `{"id":1,"result":null}`},
-		{`{"id":"x","method":"add-fault","params":{"action":"drop","match":{"opcodes":["RC_SEND_ONLY"]},"skip":2,"count":1}}`, `{"id":"x","result":{"id":1}}`},
-		{`{"method":"faults"}`, `{"result":[{"id":1,"fault":{"action":"drop","direction":"from","match":{"opcodes":["RC_SEND_ONLY"]},"skip":2,"count":1},"matched":0,"hit":0}]}`},
+		{`{"id":"x","method":"add-fault","params":{"action":"drop","match":{"opcodes":["RC_SEND_ONLY"]},"skip":2,"count":1}}`,
+			`{"id":"x","result":{"id":1}}`},
+		{`{"method":"faults"}`,
+			`{"result":[{"id":1,"fault":{"action":"drop","direction":"from","match":{"opcodes":["RC_SEND_ONLY"]},` +
+				`"skip":2,"count":1},"matched":0,"hit":0}]}`},
 		{`{"method":"clear-faults","params":null}`, `{"result":null}`},
 		{`{"method":"faults","params":{}}`, `{"result":[]}`},
 		{`hello`, `{"error":{"kind":"invalid request","detail":"invalid character 'h' looking for beginning of value"}}`},
-		{`{"id":2,"method":"ports","params":{"port":"x"}}`, `{"id":2,"error":{"kind":"invalid parameter","detail":"json: unknown field \"port\""}}`},
-		{`{"id":3,"method":"set-health","params":{"device":"mlx5_0","syndrome":256}}`, `{"id":3,"error":{"kind":"invalid parameter","detail":"json: cannot unmarshal number 256 into Go struct field healthParam.syndrome of type uint8"}}`},
-		{`{"id":4,"method":"add-fault","params":{"match":{"opcodes":["RC_EAT"]}}}`, `{"id":4,"error":{"kind":"invalid parameter","detail":"opcode \"RC_EAT\": want a name such as \"RC_SEND_ONLY\""}}`},
-		{`{"id":5,"method":"eat"}`, `{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": the methods are add-fault, clear-faults, devices, fail-command, faults, inject-cqe, insert-device, overrun-eq, ports, remove-device, remove-fault, set-gone, set-health, set-link"}}`},
+		{`{"id":2,"method":"ports","params":{"port":"x"}}`,
+			`{"id":2,"error":{"kind":"invalid parameter","detail":"json: unknown field \"port\""}}`},
+		{`{"id":3,"method":"set-health","params":{"device":"mlx5_0","syndrome":256}}`,
+			`{"id":3,"error":{"kind":"invalid parameter","detail":"json: cannot unmarshal number 256 into` +
+				` Go struct field healthParam.syndrome of type uint8"}}`},
+		{`{"id":4,"method":"add-fault","params":{"match":{"opcodes":["RC_EAT"]}}}`,
+			`{"id":4,"error":{"kind":"invalid parameter","detail":"opcode \"RC_EAT\": want a name such as \"RC_SEND_ONLY\""}}`},
+		{`{"id":5,"method":"eat"}`,
+			`{"id":5,"error":{"kind":"unknown method","detail":"\"eat\": the methods are add-fault, clear-faults, devices,` +
+				` fail-command, faults, inject-cqe, insert-device, overrun-eq, ports, remove-device, remove-fault, set-gone,` +
+				` set-health, set-link"}}`},
 	} {
 		got, err := json.Marshal(w.server.respond([]byte(c.line)))
 		if err != nil || string(got) != c.want {
@@ -382,9 +395,11 @@ func TestClient(t *testing.T) {
 func FuzzLine(f *testing.F) {
 	for name := range methods {
 		f.Add([]byte(`{"id":1,"method":"` + name + `","params":{}}`))
-		f.Add([]byte(`{"id":1,"method":"` + name + `","params":{"device":"mlx5_0","port":"mlx5_0","count":1,"status":1,"syndrome":1}}`))
+		f.Add([]byte(`{"id":1,"method":"` + name +
+			`","params":{"device":"mlx5_0","port":"mlx5_0","count":1,"status":1,"syndrome":1}}`))
 	}
-	f.Add([]byte(`{"method":"add-fault","params":{"action":"corrupt","direction":"from","match":{"psns":[0]},"offset":-5}}`))
+	f.Add([]byte(`{"method":"add-fault","params":` +
+		`{"action":"corrupt","direction":"from","match":{"psns":[0]},"offset":-5}}`))
 	f.Add([]byte(`{"method":"add-fault","params":{"action":"reorder","behind":1}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		w := newWorld(t)

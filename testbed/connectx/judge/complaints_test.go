@@ -13,7 +13,9 @@ import (
 
 // alarming matches lines of a kernel's log that must be explained: messages
 // about the device above level info, and warnings about the kernel itself.
-var alarming = regexp.MustCompile(`(?i)WARNING|BUG:|Call Trace|refcount_t: |UBSAN: |mlx5.*(fail|err|warn|timeout|unable|can't|bad |invalid|not |missing|limit|leak)|infiniband.*(fail|err|warn)`)
+var alarming = regexp.MustCompile(`(?i)WARNING|BUG:|Call Trace|refcount_t: |UBSAN: ` +
+	`|mlx5.*(fail|err|warn|timeout|unable|can't|bad |invalid|not |missing|limit|leak)` +
+	`|infiniband.*(fail|err|warn)`)
 
 // harmless are lines with an explanation.
 var harmless = []struct {
@@ -26,7 +28,8 @@ var harmless = []struct {
 		"imitated old firmware without interface versions (Config.NoISSI)"},
 	{regexp.MustCompile(`mlx5e_tc_post_act_init.*firmware level support is missing`),
 		"6.1: the device has no flow tables for traffic control (ignore_flow_level), which is then done by the kernel"},
-	{regexp.MustCompile(`PTM is not supported by PCIe`), "QEMU's root ports have no precise time measurement, which is for clocks"},
+	{regexp.MustCompile(`PTM is not supported by PCIe`), "QEMU's root ports have no precise time measurement," +
+		" which is for clocks"},
 }
 
 // checkLog fails the test if a guest's kernel has logged a line that is not

@@ -68,7 +68,8 @@ func (f *faulty) commands(y *program.Dialogue) {
 		}
 	}
 	// The kernel logs the first ones.
-	f.shell(fmt.Sprintf("dmesg | grep -F 'ALLOC_PD(0x800) op_mod(0x0) failed, status limits exceeded(0x8), syndrome (%#x), err(-12)'", syndrome))
+	f.shell(fmt.Sprintf("dmesg | grep -F 'ALLOC_PD(0x800) op_mod(0x0) failed, status limits exceeded(0x8),"+
+		" syndrome (%#x), err(-12)'", syndrome))
 }
 
 // network checks lost, duplicate and delayed packets.

@@ -86,6 +86,8 @@ var oldGames = map[string][]string{
 
 // oldInfo is output of ibv_devinfo for such firmware.
 var oldInfo = []string{
-	`fw_ver:\s+12\.14\.2036`, `vendor_part_id:\s+4115`, `max_qp:\s+4096`, `max_qp_wr:\s+256`, `max_cq:\s+4096`, `max_cqe:\s+4095`, `max_mr:\s+16384`,
-	`max_pd:\s+1024`, `max_srq:\s+1024`, `max_srq_wr:\s+1023`, `max_qp_rd_atom:\s+4`, `atomic_cap:\s+ATOMIC_NONE.*`, `state:\s+PORT_ACTIVE.*`,
+	`fw_ver:\s+12\.14\.2036`, `vendor_part_id:\s+4115`, `max_qp:\s+4096`, `max_qp_wr:\s+256`, `max_cq:\s+4096`,
+	`max_cqe:\s+4095`, `max_mr:\s+16384`,
+	`max_pd:\s+1024`, `max_srq:\s+1024`, `max_srq_wr:\s+1023`, `max_qp_rd_atom:\s+4`, `atomic_cap:\s+ATOMIC_NONE.*`,
+	`state:\s+PORT_ACTIVE.*`,
 }

@@ -96,12 +96,18 @@ func (m *machines) cable(t *testing.T, configs []vm.Config) {
 // roceAddresses are the addresses of each guest. The first also has an address
 // in rxe's network.
 var roceAddresses = [2]string{net + "net mlx5_0 10.9.0.1 10.9.1.1; net mlx5_1 10.9.2.1",
-	net + "net mlx5_0 10.9.0.2; ip link set eth1 up; ip addr add 10.9.1.2/24 dev eth1; rdma link add rxe0 type rxe netdev eth1"}
+	net + "net mlx5_0 10.9.0.2; ip link set eth1 up; ip addr add 10.9.1.2/24 dev eth1;" +
+		" rdma link add rxe0 type rxe netdev eth1"}
 
 // net defines a shell function that assigns addresses to a device's network
 // device.
 const net = `
-net() { d=$(ls /sys/class/infiniband/$1/device/net); shift; ip link set $d up; for a; do ip addr add $a/24 dev $d; done; }
+net() {
+	d=$(ls /sys/class/infiniband/$1/device/net)
+	shift
+	ip link set $d up
+	for a; do ip addr add $a/24 dev $d; done
+}
 `
 
 // addresses assigns addresses to the guests' devices. A host must respond to

@@ -168,7 +168,8 @@ func prepare(ctx context.Context, p place, g *vm.Guest) error {
 	if p.link == roce {
 		script += " && dev=$(ls /sys/class/infiniband/mlx5_0/device/net) && ip addr add " + address +
 			"/24 dev $dev && ip link set $dev up" +
-			" && for i in $(seq 100); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1; done; exit 1"
+			" && for i in $(seq 100); do grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && exit 0; sleep 0.1;" +
+			" done; exit 1"
 	}
 	out, err := g.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
 	if err != nil {

@@ -53,7 +53,8 @@ func TestAdapterOptions(t *testing.T) {
 	m.world.Loop.Run(func() { text, counters = record.String(), m.world.Devices[0].Engine().Counters() })
 	for what, pattern := range map[string]string{
 		"a queue pair with the device's options": `"name":"CREATE_QP".*"ece":268435456.*"out\.ece":805306374`,
-		"a negotiation":                          `"name":"(RST2INIT|INIT2INIT|INIT2RTR)_QP".*"ece":805306374.*"out\.ece":805306374`,
+		"a negotiation": `"name":"(RST2INIT|INIT2INIT|INIT2RTR)_QP"` +
+			`.*"ece":805306374.*"out\.ece":805306374`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(text) {
 			t.Errorf("the trace does not have %s", what)

@@ -93,7 +93,8 @@ func (g game) figure() string {
 // programs do not report that they listen.
 func (m *machines) awaitListener(t *testing.T, g *vm.Guest, p *program.Process, port int) bool {
 	t.Helper()
-	w := program.Start(t, g, "sh", "-c", fmt.Sprintf("until grep -q ':%04X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done", port))
+	w := program.Start(t, g, "sh", "-c", fmt.Sprintf("until grep -q ':%04X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6;"+
+		" do sleep 0.02; done", port))
 	defer w.Kill()
 	select {
 	case <-w.Ended:

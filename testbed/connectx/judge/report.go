@@ -112,9 +112,9 @@ const head = `# rdma-core's tests on the software ConnectX
 
 <!-- Written by "go run -C testbed ./connectx/judge -write". Do not edit. -->
 
-rdma-core tests its C libraries by Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests. Here they
-run with C's libmlx5 and the kernel's mlx5_ib on the device of testbed/connectx: what they find wrong is wrong with the device.
-Each test has a process of its own. The number of a cell is how many tests of the module passed.
+rdma-core tests its C libraries with Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests.
+Here they run with C's libmlx5 and the kernel's mlx5_ib on the device of testbed/connectx: what they find wrong is wrong
+with the device. Each test has a separate process. The number of a cell is how many tests of the module passed.
 
 `
 
@@ -167,7 +167,8 @@ func (r *report) skips(b *strings.Builder) {
 	for _, module := range slices.Sorted(maps.Keys(leftOut)) {
 		fmt.Fprintf(b, "- %s: %s\n", module, leftOut[module])
 	}
-	b.WriteString("\n## What is skipped\n\nA test that is skipped and not on this list fails `make test`.\n\n| test | where | why |\n|---|---|---|\n")
+	b.WriteString("\n## What is skipped\n\nA test that is skipped and not on this list fails `make test`.\n\n" +
+		"| test | where | why |\n|---|---|---|\n")
 	for _, name := range r.names() {
 		why := make(map[string][]string)
 		for _, p := range places {

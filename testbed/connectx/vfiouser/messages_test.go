@@ -16,7 +16,8 @@ import (
 // golden is a conversation: messages to the server, and its replies.
 var golden = []struct{ name, to, back string }{
 	{"version", // 0.1, {"capabilities":{"max_msg_fds":1}}
-		"0100 0100 37000000 00000000 00000000 0000 0100" + hex.EncodeToString([]byte(`{"capabilities":{"max_msg_fds":1}}`)) + "00",
+		"0100 0100 37000000 00000000 00000000 0000 0100" + hex.EncodeToString([]byte(`{"capabilities":{"max_msg_fds":1}}`)) +
+			"00",
 		"0100 0100 76000000 01000000 00000000 0000 0100" + hex.EncodeToString([]byte(
 			`{"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576,"max_dma_maps":512,"pgsizes":4096}}`)) + "00"},
 	{"device info", // a PCI device that can be reset, 9 regions, 5 kinds of interrupts

@@ -51,7 +51,10 @@ func TestReporter(t *testing.T) {
 	}
 	more := 0
 	for _, err := range reports {
-		for _, want := range []string{`connectx0: 200 more of "a doorbell of %d"`, `connectx0: 200 more of "` + string(engine.RuleUnknownQueue) + `"`} {
+		for _, want := range []string{
+			`connectx0: 200 more of "a doorbell of %d"`,
+			`connectx0: 200 more of "` + string(engine.RuleUnknownQueue) + `"`,
+		} {
 			if err.Error() == want {
 				more++
 			}

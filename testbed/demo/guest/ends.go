@@ -215,12 +215,14 @@ func (e *end) call(ctx context.Context) error {
 		e.mem.Bytes()[i] = byte(i) ^ byte(i>>8)
 	}
 	sent := crc32.ChecksumIEEE(e.mem.Bytes())
-	if err := e.do(ctx, uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{e.mem.SGE(0, w.Len)}, RemoteAddr: w.Addr, RKey: w.RKey}); err != nil {
+	if err := e.do(ctx, uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{e.mem.SGE(0, w.Len)}, RemoteAddr: w.Addr,
+		RKey: w.RKey}); err != nil {
 		return err
 	}
 	say("[client] WRITE put %d bytes there, CRC %#08x", w.Len, sent)
 	clear(e.mem.Bytes())
-	if err := e.do(ctx, uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{e.mem.SGE(0, w.Len)}, RemoteAddr: w.Addr, RKey: w.RKey}); err != nil {
+	if err := e.do(ctx, uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{e.mem.SGE(0, w.Len)}, RemoteAddr: w.Addr,
+		RKey: w.RKey}); err != nil {
 		return err
 	}
 	got := crc32.ChecksumIEEE(e.mem.Bytes())
@@ -250,7 +252,8 @@ func (e *end) pingPong(ctx context.Context) error {
 		}
 	}
 	each := time.Since(start) / pings
-	say("[client] %d round trips of %d bytes, sleeping for each completion: %v each (an emulated processor: no measure of speed)", pings, pingLen, each.Round(time.Microsecond))
+	say("[client] %d round trips of %d bytes, sleeping for each completion: %v each (an emulated processor:"+
+		" no measure of speed)", pings, pingLen, each.Round(time.Microsecond))
 	return nil
 }
 

@@ -130,7 +130,8 @@ func (a *apt) newestImage(ctx context.Context, r recipe) (string, error) {
 // newestImage returns the image package of exactly this flavour (no cloud, rt,
 // unsigned or debug variant) with the highest version in its name.
 func newestImage(names []string, kernel, flavour string) string {
-	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` + regexp.QuoteMeta(flavour) + `$`)
+	plain := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(kernel) + `[0-9]+(\+deb[0-9]+)?(-[0-9]+)?-` +
+		regexp.QuoteMeta(flavour) + `$`)
 	best, bestKey := "", []int(nil)
 	for _, name := range names {
 		if !plain.MatchString(name) {

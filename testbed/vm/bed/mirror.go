@@ -25,7 +25,8 @@ func keyring() (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("no Debian archive keys at %s: run `apt-get install debian-archive-keyring` as root", keyrings[0])
+	return "", fmt.Errorf("no Debian archive keys at %s: run `apt-get install debian-archive-keyring` as root",
+		keyrings[0])
 }
 
 // checkHost checks that the host has the programs that set-up needs.
@@ -72,7 +73,8 @@ func mirrors(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-var indexURI = regexp.MustCompile(`(?m)^'(.*)/dists/(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|oldoldstable|testing)/InRelease'`)
+var indexURI = regexp.MustCompile(`(?m)^'(.*)/dists/` +
+	`(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|oldoldstable|testing)/InRelease'`)
 
 // parseMirrors returns the Debian mirrors in apt's list of index files.
 func parseMirrors(uris string) []string {
