@@ -47,7 +47,7 @@ func (d *Device) disableHCA(in, out []byte) error {
 		return refuse(statusBadParam, reasonPort)
 	case d.running:
 		return refuse(statusBadSystemState, reasonRunning)
-	case len(d.pages.held) > 0:
+	case len(d.pages.addrs) > 0:
 		return refuse(statusBadSystemState, reasonPagesHeld)
 	}
 	d.disable()
@@ -82,7 +82,7 @@ func (d *Device) initHCA(in, out []byte) error {
 	switch {
 	case d.running:
 		return refuse(statusBadSystemState, reasonRunning)
-	case len(d.pages.held) < d.config.BootPages+d.config.InitPages:
+	case len(d.pages.addrs) < d.config.BootPages+d.config.InitPages:
 		return refuse(statusBadSystemState, reasonPagesMissing)
 	}
 	d.stop() // the driver sets the sizes of tables

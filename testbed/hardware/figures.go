@@ -179,19 +179,19 @@ func lastFigures(output string) string {
 
 // A waiter records a program's output and signals when it contains a text.
 type waiter struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	text string
-	seen chan struct{}
-	told bool
+	mu       sync.Mutex
+	buf      bytes.Buffer
+	text     string
+	seen     chan struct{}
+	signaled bool
 }
 
 func (w *waiter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf.Write(p)
-	if !w.told && strings.Contains(w.buf.String(), w.text) {
-		w.told = true
+	if !w.signaled && strings.Contains(w.buf.String(), w.text) {
+		w.signaled = true
 		close(w.seen)
 	}
 	return len(p), nil

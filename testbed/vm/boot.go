@@ -100,7 +100,7 @@ func (g *Guest) launch(ctx context.Context, b *bed.Bed) (err error) {
 	if err := q.close(); err != nil {
 		return errors.Join(err, g.qemu.kill())
 	}
-	g.ours = q.ours
+	g.localEnds = q.localEnds
 	g.serve()
 	return nil
 }

@@ -32,12 +32,12 @@ type Guest struct {
 	console    *console
 	consoleEnd *os.File
 	agent      *os.File
-	ours       []*os.File
+	localEnds  []*os.File
 	hello      chan wire.HelloReport
 	background sync.WaitGroup
 
-	sendMu sync.Mutex // one frame at a time
-	heard  atomic.Int64
+	sendMu      sync.Mutex // one frame at a time
+	lastMessage atomic.Int64
 
 	mu        sync.Mutex
 	err       error // why the guest has failed
@@ -134,7 +134,7 @@ func (g *Guest) followAgent() {
 			}
 			return
 		}
-		g.heard.Store(time.Now().UnixNano())
+		g.lastMessage.Store(time.Now().UnixNano())
 		if err := g.dispatch(f); err != nil {
 			g.fail(g.withConsole(fmt.Errorf("vm: reading from the guest: %w", err)))
 			return
@@ -201,14 +201,14 @@ func (g *Guest) heartbeat() {
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	g.heard.Store(time.Now().UnixNano())
+	g.lastMessage.Store(time.Now().UnixNano())
 	for {
 		select {
 		case <-g.dead:
 			return
 		case <-tick.C:
 		}
-		silent := time.Since(time.Unix(0, g.heard.Load()))
+		silent := time.Since(time.Unix(0, g.lastMessage.Load()))
 		if silent > g.config.HangTimeout {
 			g.fail(g.withConsole(fmt.Errorf("vm: the guest of kernel %s hangs: no heartbeat for %v (%s)",
 				g.config.Kernel, silent.Round(time.Second), g.qmp.state())))
@@ -319,7 +319,7 @@ func (g *Guest) powerOff() error {
 func (g *Guest) free() error {
 	g.fail(ErrClosed)
 	err := g.qemu.kill()
-	for _, f := range g.ours {
+	for _, f := range g.localEnds {
 		err = errors.Join(err, f.Close())
 	}
 	g.background.Wait()

@@ -16,9 +16,9 @@ import (
 
 // A commandLine collects QEMU's arguments and the files that it inherits.
 type commandLine struct {
-	args  []string
-	files []*os.File // descriptors 3 and up of QEMU
-	ours  []*os.File // our ends
+	args      []string
+	files     []*os.File // descriptors 3 and up of QEMU
+	localEnds []*os.File // our ends
 }
 
 func (q *commandLine) add(args ...string) { q.args = append(q.args, args...) }
@@ -35,7 +35,7 @@ func (q *commandLine) chardev(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.ours = append(q.ours, ours)
+	q.localEnds = append(q.localEnds, ours)
 	q.add("-chardev", fmt.Sprintf("socket,id=%s,fd=%d", id, q.inherit(theirs)))
 	return ours, nil
 }
@@ -65,7 +65,7 @@ func (q *commandLine) close() error {
 // abandon closes both ends.
 func (q *commandLine) abandon() error {
 	err := q.close()
-	for _, f := range q.ours {
+	for _, f := range q.localEnds {
 		err = errors.Join(err, f.Close())
 	}
 	return err

@@ -29,13 +29,13 @@ func (c *conn) serve() error {
 			if err == io.EOF {
 				return nil
 			}
-			return errors.Join(c.name(err), c.stream.drop())
+			return errors.Join(c.name(err), c.stream.closeRest())
 		}
 		c.reply, c.err = append(c.reply[:0], make([]byte, headerSize)...), nil
 		if err := c.server.step(work); err != nil {
 			c.err = err
 		}
-		if err := c.stream.drop(); err != nil {
+		if err := c.stream.closeRest(); err != nil {
 			return err
 		}
 		if err := c.respond(); err != nil {

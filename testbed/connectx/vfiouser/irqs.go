@@ -79,7 +79,7 @@ func (c *conn) listenTo(kind IRQ, start, count int) error {
 	}
 	var err error
 	for i := range count {
-		err = errors.Join(err, c.host.listen(kind, start+i, c.stream.take(i)))
+		err = errors.Join(err, c.host.listen(kind, start+i, c.stream.descriptor(i)))
 	}
 	return err
 }

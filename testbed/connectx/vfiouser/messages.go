@@ -74,7 +74,7 @@ func (c *conn) version() error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(ours(theirs))
+	text, err := json.Marshal(supported(theirs))
 	if err != nil {
 		return err
 	}
@@ -86,9 +86,9 @@ func (c *conn) version() error {
 	return nil
 }
 
-// ours returns the server's capabilities: those that the client knows, and
+// supported returns the server's capabilities: those that the client knows, and
 // limits.
-func ours(theirs capabilities) capabilities {
+func supported(theirs capabilities) capabilities {
 	number := func(n uint64) *uint64 { return &n }
 	var c capabilities
 	c.Capabilities.MaxFDs = number(maxFDs)

@@ -85,15 +85,15 @@ func (s *stream) collect(oob []byte, flags int) error {
 	return nil
 }
 
-// take returns a descriptor of the message. The caller becomes its owner.
-func (s *stream) take(i int) int {
+// descriptor returns a descriptor of the message. The caller becomes its owner.
+func (s *stream) descriptor(i int) int {
 	fd := s.fds[i]
 	s.fds[i] = -1
 	return fd
 }
 
-// drop closes the descriptors that were not taken.
-func (s *stream) drop() error {
+// closeRest closes the descriptors that no caller owns.
+func (s *stream) closeRest() error {
 	var err error
 	for _, fd := range s.fds {
 		if fd >= 0 {

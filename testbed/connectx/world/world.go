@@ -106,7 +106,7 @@ func Start(c Config) (w *World, err error) {
 	if c.Report == nil || len(c.Sockets) > 0 && len(c.Sockets) != c.Devices {
 		return w, fmt.Errorf("world: %d sockets for %d devices, or no Report: see Config", len(c.Sockets), c.Devices)
 	}
-	w.Loop = &loop.Loop{OnPanic: w.panicked}
+	w.Loop = &loop.Loop{OnPanic: w.handlePanic}
 	w.Loop.Run(func() {
 		n := fabric.Config{Loop: w.Loop, Seed: c.Seed}
 		if c.LinkLayer == connectx.Ethernet {
@@ -158,7 +158,7 @@ func (w *World) add(c *Config, i int) error {
 	d.Server = &vfiouser.Server{Device: d.Slot, Run: run, Report: func(err error) {
 		w.report(name, err)
 		if errors.Is(err, vfiouser.ErrPanic) {
-			w.Loop.Run(d.die)
+			w.Loop.Run(d.failFirmware)
 		}
 	}}
 	w.Devices = append(w.Devices, d)
@@ -224,20 +224,20 @@ func (w *World) Sockets() []string {
 	return all
 }
 
-// panicked handles the panic of a step. The state of its device is undefined,
+// handlePanic handles the panic of a step. The state of its device is undefined,
 // so its firmware fails.
-func (w *World) panicked(owner, v any, stack []byte) {
+func (w *World) handlePanic(owner, v any, stack []byte) {
 	d, ok := owner.(*Device)
 	if !ok {
 		w.report("world", fmt.Errorf("a step panicked: %v\n%s", v, stack))
 		return
 	}
 	w.report(d.Name, fmt.Errorf("a step panicked: %v\n%s", v, stack))
-	d.die()
+	d.failFirmware()
 }
 
-// die makes the device's firmware fail; the driver resets it.
-func (d *Device) die() {
+// failFirmware makes the device's firmware fail; the driver resets it.
+func (d *Device) failFirmware() {
 	const internalError = 1
 	d.SetHealth(internalError)
 }

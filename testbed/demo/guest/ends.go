@@ -25,13 +25,13 @@ const (
 
 // An end is one side of the connection, with its objects.
 type end struct {
-	who string
-	dev *uverbs.Context
-	scq *uverbs.CQ // completions of sends
-	rcq *uverbs.CQ // completions of receives
-	qp  *uverbs.QP
-	msg *uverbs.MR // a message to send, then one to receive
-	mem *uverbs.MR // the target of WRITE and READ
+	name string
+	dev  *uverbs.Context
+	scq  *uverbs.CQ // completions of sends
+	rcq  *uverbs.CQ // completions of receives
+	qp   *uverbs.QP
+	msg  *uverbs.MR // a message to send, then one to receive
+	mem  *uverbs.MR // the target of WRITE and READ
 }
 
 // A window describes the memory that the peer may write and read.
@@ -46,11 +46,11 @@ func newEnd(ctx context.Context, who string, conn net.Conn) (*end, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &end{who: who, dev: dev}
+	e := &end{name: who, dev: dev}
 	if err := e.connect(ctx, conn); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	say("[%s, process %d] QP %d is connected", who, os.Getpid(), e.qp.QPN())
+	printLine("[%s, process %d] QP %d is connected", who, os.Getpid(), e.qp.QPN())
 	return e, nil
 }
 
@@ -149,7 +149,7 @@ func (e *end) serve(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	say("[server] SEND brought %d bytes: %q", len(greeting), greeting)
+	printLine("[server] SEND brought %d bytes: %q", len(greeting), greeting)
 	where, err := json.Marshal(window{e.mem.Addr(), e.mem.RKey(), e.mem.Len()})
 	if err != nil {
 		return err
@@ -166,8 +166,9 @@ func (e *end) serve(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 	}
-	say("[server] its memory holds CRC %#08x, and its processor had no part in that", crc32.ChecksumIEEE(e.mem.Bytes()))
-	return hangUp(conn)
+	printLine("[server] its memory holds CRC %#08x, and its processor had no part in that",
+		crc32.ChecksumIEEE(e.mem.Bytes()))
+	return waitPeer(conn)
 }
 
 func call() error {
@@ -184,7 +185,7 @@ func call() error {
 	if err := e.call(ctx); err != nil {
 		return err
 	}
-	return hangUp(conn)
+	return waitPeer(conn)
 }
 
 // dial connects to the server, and waits until it listens.
@@ -210,7 +211,7 @@ func (e *end) call(ctx context.Context) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	say("[client] the server offers %d bytes at %#x", w.Len, w.Addr)
+	printLine("[client] the server offers %d bytes at %#x", w.Len, w.Addr)
 	for i := range e.mem.Bytes() {
 		e.mem.Bytes()[i] = byte(i) ^ byte(i>>8)
 	}
@@ -219,14 +220,14 @@ func (e *end) call(ctx context.Context) error {
 		RKey: w.RKey}); err != nil {
 		return err
 	}
-	say("[client] WRITE put %d bytes there, CRC %#08x", w.Len, sent)
+	printLine("[client] WRITE put %d bytes there, CRC %#08x", w.Len, sent)
 	clear(e.mem.Bytes())
 	if err := e.do(ctx, uverbs.SendWR{Opcode: uverbs.OpRead, SGL: []uverbs.SGE{e.mem.SGE(0, w.Len)}, RemoteAddr: w.Addr,
 		RKey: w.RKey}); err != nil {
 		return err
 	}
 	got := crc32.ChecksumIEEE(e.mem.Bytes())
-	say("[client] READ fetched them back, CRC %#08x", got)
+	printLine("[client] READ fetched them back, CRC %#08x", got)
 	if got != sent {
 		return errors.New("READ returned other bytes than WRITE wrote")
 	}
@@ -252,14 +253,14 @@ func (e *end) pingPong(ctx context.Context) error {
 		}
 	}
 	each := time.Since(start) / pings
-	say("[client] %d round trips of %d bytes, sleeping for each completion: %v each (an emulated processor:"+
+	printLine("[client] %d round trips of %d bytes, sleeping for each completion: %v each (an emulated processor:"+
 		" no measure of speed)", pings, pingLen, each.Round(time.Microsecond))
 	return nil
 }
 
-// hangUp waits until the peer has finished too, because its last message may still
+// waitPeer waits until the peer has finished too, because its last message may still
 // need an acknowledgement from this end's QP.
-func hangUp(conn net.Conn) error {
+func waitPeer(conn net.Conn) error {
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		return err
 	}

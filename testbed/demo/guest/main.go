@@ -29,8 +29,8 @@ func main() {
 	var err error
 	switch {
 	case os.Getpid() == 1:
-		if err := first(); err != nil {
-			say("%v", err)
+		if err := runInit(); err != nil {
+			printLine("%v", err)
 		}
 		guestinit.PowerOff()
 	case len(os.Args) > 1 && os.Args[1] == "server":
@@ -39,16 +39,16 @@ func main() {
 		err = call()
 	}
 	if err != nil {
-		say("%s: %v", strings.Join(os.Args[1:], " "), err)
+		printLine("%s: %v", strings.Join(os.Args[1:], " "), err)
 		os.Exit(1)
 	}
 }
 
-// say prints a line that the host prints too.
-func say(format string, args ...any) { fmt.Printf("demo: "+format+"\n", args...) }
+// printLine prints a line that the host prints too.
+func printLine(format string, args ...any) { fmt.Printf("demo: "+format+"\n", args...) }
 
-// first is the init process.
-func first() error {
+// runInit is the init process.
+func runInit() error {
 	if err := guestinit.Start(); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func first() error {
 	if err := describe(); err != nil {
 		return err
 	}
-	return both()
+	return runBoth()
 }
 
 func announce() error {
@@ -79,7 +79,7 @@ func announce() error {
 	if err != nil {
 		return err
 	}
-	say("Linux %s is up; its root holds this program (%.1f MB, static) and kernel modules",
+	printLine("Linux %s is up; its root holds this program (%.1f MB, static) and kernel modules",
 		unix.ByteSliceToString(u.Release[:]), float64(info.Size())/1e6)
 	return nil
 }
@@ -98,19 +98,19 @@ func describe() error {
 	if err != nil {
 		return err
 	}
-	say("%s: driver %s, port %v, %v, MTU %v", dev.Name(), dev.Device().Driver(), p.State, p.LinkLayer, p.ActiveMTU)
+	printLine("%s: driver %s, port %v, %v, MTU %v", dev.Name(), dev.Device().Driver(), p.State, p.LinkLayer, p.ActiveMTU)
 	for i, c := range choices {
 		verdict := "not used"
 		if i == 0 {
 			verdict = "chosen"
 		}
-		say("  %s: GID %d %v, %v: %s", verdict, c.Index, c.GID, c.Type, c.Reason)
+		printLine("  %s: GID %d %v, %v: %s", verdict, c.Index, c.GID, c.Type, c.Reason)
 	}
 	return nil
 }
 
-// both runs server and client as separate processes.
-func both() error {
+// runBoth runs server and client as separate processes.
+func runBoth() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	before, err := nldev.Resources("rxe0")
@@ -139,7 +139,7 @@ func both() error {
 			return fmt.Errorf("both have ended, but the kernel has %d %ss instead of %d", after[kind], kind, before[kind])
 		}
 	}
-	say("both have ended, and the kernel holds nothing of theirs")
-	say("all bytes arrived as they were sent")
+	printLine("both have ended, and the kernel holds nothing of theirs")
+	printLine("all bytes arrived as they were sent")
 	return nil
 }

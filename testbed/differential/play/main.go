@@ -64,8 +64,8 @@ const limit = 30 * time.Second
 
 // A player has the objects of a script.
 type player struct {
-	args []int // numbers of the step that were not read yet
-	bad  error // error of reading them
+	args   []int // numbers of the step that were not read yet
+	argErr error // error of reading them
 
 	dev  *uverbs.Context
 	pd   *uverbs.PD // for new queue pairs
@@ -85,9 +85,9 @@ type player struct {
 
 	kinds map[**uverbs.QP]uverbs.QPType
 
-	to      *uverbs.QP // set by begin
+	batchQP *uverbs.QP // set by begin
 	builder bool
-	posting []uverbs.SendWR
+	batch   []uverbs.SendWR
 }
 
 func run(args []string) (err error) {
@@ -144,10 +144,10 @@ func (p *player) open(name string, gidIndex int) (err error) {
 	return err
 }
 
-// take reads the next number of the step.
-func (p *player) take() int {
+// nextArg reads the next number of the step.
+func (p *player) nextArg() int {
 	if len(p.args) == 0 {
-		p.bad = errors.New("too few numbers")
+		p.argErr = errors.New("too few numbers")
 		return 0
 	}
 	n := p.args[0]
@@ -157,9 +157,9 @@ func (p *player) take() int {
 
 // one reads a number and returns that element of all.
 func one[T any](p *player, all []T) *T {
-	i := p.take()
+	i := p.nextArg()
 	if i < 0 || i >= len(all) {
-		p.bad = fmt.Errorf("no element %d of %T", i, all)
+		p.argErr = fmt.Errorf("no element %d of %T", i, all)
 		return new(T)
 	}
 	return &all[i]
@@ -171,7 +171,7 @@ func (p *player) step(line string) error {
 	if !ok {
 		return errors.New("unknown verb")
 	}
-	p.args, p.bad = nil, nil
+	p.args, p.argErr = nil, nil
 	for _, w := range words[1:] {
 		n, err := strconv.ParseInt(w, 0, 64)
 		if err != nil {
@@ -181,7 +181,7 @@ func (p *player) step(line string) error {
 	}
 	err := verb(p)
 	if err == nil {
-		err = p.bad
+		err = p.argErr
 	}
 	if err == nil && len(p.args) > 0 {
 		err = errors.New("too many numbers")
@@ -196,16 +196,16 @@ var verbs = map[string]func(*player) error{
 	"error": func(p *player) error { return p.state(uverbs.StateErr) },
 	"xrcd":  (*player).openXRCD, "xsrq": (*player).xsrq, "target": (*player).target, "raw": (*player).raw,
 	"unxrcd": func(p *player) error { return p.xrcd.Close() },
-	"domain": (*player).domain, "undomain": (*player).undomain, "xwr": (*player).xwr,
+	"domain": (*player).domain, "undomain": (*player).closeDomain, "xwr": (*player).xwr,
 	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
 	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
 	"recv": (*player).recv, "srqrecv": (*player).srqRecv,
 	"poll": (*player).poll, "event": (*player).event, "sum": (*player).sum,
-	"arm":    func(p *player) error { q := one(p, p.cqs[:]); return (*q).Arm(p.take() != 0) },
-	"resize": func(p *player) error { q := one(p, p.cqs[:]); return (*q).Resize(p.take()) },
+	"arm":    func(p *player) error { q := one(p, p.cqs[:]); return (*q).Arm(p.nextArg() != 0) },
+	"resize": func(p *player) error { q := one(p, p.cqs[:]); return (*q).Resize(p.nextArg()) },
 	"limit": func(p *player) error {
 		s := one(p, p.srqs[:])
-		return (*s).Modify(uverbs.SRQAttr{Limit: p.take()}, uverbs.SRQMaskLimit)
+		return (*s).Modify(uverbs.SRQAttr{Limit: p.nextArg()}, uverbs.SRQMaskLimit)
 	},
 	"sync":  func(p *player) error { _, err := (*one(p, p.qps[:])).Query(uverbs.MaskState); return err },
 	"uncq":  func(p *player) error { return (*one(p, p.cqs[:])).Close() },
@@ -217,7 +217,7 @@ var verbs = map[string]func(*player) error{
 
 // poll polls n completions, and checks that there are no more.
 func (p *player) poll() error {
-	q, want := *one(p, p.cqs[:]), p.take()
+	q, want := *one(p, p.cqs[:]), p.nextArg()
 	var wcs [8]uverbs.WC
 	for until := time.Now().Add(limit); want > 0; {
 		n, err := q.Poll(wcs[:min(want, len(wcs))])

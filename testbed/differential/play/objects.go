@@ -10,7 +10,7 @@ import (
 
 func (p *player) cq() (err error) {
 	q := one(p, p.cqs[:])
-	if *q, err = p.dev.CreateCQ(uverbs.CQConfig{Entries: p.take()}); err != nil {
+	if *q, err = p.dev.CreateCQ(uverbs.CQConfig{Entries: p.nextArg()}); err != nil {
 		return err
 	}
 	fmt.Printf("cq %d\n", (*q).Entries())
@@ -19,15 +19,15 @@ func (p *player) cq() (err error) {
 
 func (p *player) srq() (err error) {
 	s := one(p, p.srqs[:])
-	cfg := uverbs.SRQConfig{MaxWR: p.take()}
-	cfg.MaxSGE = p.take()
+	cfg := uverbs.SRQConfig{MaxWR: p.nextArg()}
+	cfg.MaxSGE = p.nextArg()
 	*s, err = p.pd.CreateSRQ(cfg)
 	return err
 }
 
 func (p *player) mw() (err error) {
-	i := p.take()
-	if p.mws[i], err = p.pd.AllocMW(uverbs.MWType(p.take())); err != nil {
+	i := p.nextArg()
+	if p.mws[i], err = p.pd.AllocMW(uverbs.MWType(p.nextArg())); err != nil {
 		return err
 	}
 	p.keys[i] = p.mws[i].RKey()
@@ -36,12 +36,12 @@ func (p *player) mw() (err error) {
 
 func (p *player) ah() (err error) {
 	a := one(p, p.ahs[:])
-	*a, err = p.pd.CreateAH(p.toOurselves())
+	*a, err = p.pd.CreateAH(p.loopbackAddr())
 	return err
 }
 
-// toOurselves returns the address of the device.
-func (p *player) toOurselves() uverbs.AHAttr {
+// loopbackAddr returns the address of the device.
+func (p *player) loopbackAddr() uverbs.AHAttr {
 	if p.port.LinkLayer != uverbs.LinkEthernet {
 		return uverbs.AHAttr{Port: 1, DLID: p.port.LID}
 	}
@@ -60,15 +60,15 @@ func (p *player) qp() (err error) {
 	cfg := uverbs.QPConfig{Type: *one(p, types)}
 	p.kinds[q] = cfg.Type
 	cfg.SendCQ = *one(p, p.cqs[:])
-	if i := p.take(); i >= 0 {
+	if i := p.nextArg(); i >= 0 {
 		cfg.SRQ = p.srqs[i]
 	}
-	cfg.MaxSendWR = p.take()
-	cfg.MaxRecvWR = p.take()
-	cfg.MaxSendSGE = p.take()
-	cfg.MaxRecvSGE = p.take()
-	cfg.MaxInline = p.take()
-	flags := p.take()
+	cfg.MaxSendWR = p.nextArg()
+	cfg.MaxRecvWR = p.nextArg()
+	cfg.MaxSendSGE = p.nextArg()
+	cfg.MaxRecvSGE = p.nextArg()
+	cfg.MaxInline = p.nextArg()
+	flags := p.nextArg()
 	cfg.SignalAll = flags&signalAll != 0
 	if *q, err = p.pd.CreateQP(cfg); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (p *player) connect() error {
 	init := change{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess,
 		uverbs.QPAttr{State: uverbs.StateInit, Port: 1, Access: uverbs.RemoteWrite}}
 	rtr := change{uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN,
-		uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.QPN(), RQPSN: 5, AV: p.toOurselves()}}
+		uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.QPN(), RQPSN: 5, AV: p.loopbackAddr()}}
 	rts := change{uverbs.MaskState | uverbs.MaskSQPSN, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5}}
 	kind := p.kinds[at]
 	if kind != uverbs.UC {
@@ -128,8 +128,8 @@ func (p *player) openXRCD() (err error) {
 func (p *player) xsrq() (err error) {
 	s := one(p, p.srqs[:])
 	cfg := uverbs.SRQConfig{XRCD: p.xrcd, CQ: *one(p, p.cqs[:])}
-	cfg.MaxWR = p.take()
-	cfg.MaxSGE = p.take()
+	cfg.MaxWR = p.nextArg()
+	cfg.MaxSGE = p.nextArg()
 	*s, err = p.pd.CreateSRQ(cfg)
 	return err
 }
@@ -156,7 +156,7 @@ func (p *player) domain() (err error) {
 	return err
 }
 
-func (p *player) undomain() error {
+func (p *player) closeDomain() error {
 	err := errors.Join(p.pd.Close(), p.td.Close())
 	p.pd = p.base
 	return err

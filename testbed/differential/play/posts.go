@@ -7,49 +7,49 @@ import (
 
 // sges reads the SGEs at the end of a step.
 func (p *player) sges() (all []uverbs.SGE) {
-	for range p.take() {
-		off := p.take()
-		all = append(all, p.mr.SGE(off, p.take()))
+	for range p.nextArg() {
+		off := p.nextArg()
+		all = append(all, p.mr.SGE(off, p.nextArg()))
 	}
 	return all
 }
 
 func (p *player) begin() error {
-	p.to = *one(p, p.qps[:])
-	p.builder = p.take() != 0
-	p.posting = nil
+	p.batchQP = *one(p, p.qps[:])
+	p.builder = p.nextArg() != 0
+	p.batch = nil
 	return nil
 }
 
 // request reads the fields common to all requests.
 func (p *player) request() uverbs.SendWR {
-	w := uverbs.SendWR{Opcode: uverbs.Opcode(p.take())}
-	w.Flags = uverbs.SendFlags(p.take())
-	w.WRID = uint64(p.take())
+	w := uverbs.SendWR{Opcode: uverbs.Opcode(p.nextArg())}
+	w.Flags = uverbs.SendFlags(p.nextArg())
+	w.WRID = uint64(p.nextArg())
 	return w
 }
 
 // add reads a request's data, and adds the request to those to be posted.
 func (p *player) add(w uverbs.SendWR) error {
-	off, n := p.take(), p.take()
+	off, n := p.nextArg(), p.nextArg()
 	if n > 0 {
 		w.Inline = p.mr.Bytes()[off:][:n]
 	}
 	w.SGL = p.sges()
-	p.posting = append(p.posting, w)
+	p.batch = append(p.batch, w)
 	return nil
 }
 
 func (p *player) wr() error {
 	w := p.request()
-	w.RemoteAddr = p.mr.Addr() + uint64(p.take())
+	w.RemoteAddr = p.mr.Addr() + uint64(p.nextArg())
 	w.RKey = p.mr.RKey()
-	if i := p.take(); i >= 0 {
+	if i := p.nextArg(); i >= 0 {
 		w.RKey = p.keys[i]
 	}
-	w.Imm = uint32(p.take())
-	w.CompareAdd = uint64(p.take())
-	w.Swap = uint64(p.take())
+	w.Imm = uint32(p.nextArg())
+	w.CompareAdd = uint64(p.nextArg())
+	w.Swap = uint64(p.nextArg())
 	return p.add(w)
 }
 
@@ -57,14 +57,14 @@ func (p *player) xwr() error {
 	s := *one(p, p.srqs[:])
 	err := p.wr()
 	if err == nil {
-		p.posting[len(p.posting)-1].RemoteSRQN = s.SRQN()
+		p.batch[len(p.batch)-1].RemoteSRQN = s.SRQN()
 	}
 	return err
 }
 
 func (p *player) datagram() error {
 	w := p.request()
-	w.Imm = uint32(p.take())
+	w.Imm = uint32(p.nextArg())
 	w.AH = *one(p, p.ahs[:])
 	w.QPN = (*one(p, p.qps[:])).QPN()
 	w.QKey = udKey
@@ -79,23 +79,23 @@ func (p *player) invalidate() error {
 
 // window reads the range of a bind.
 func (p *player) window() uverbs.MWRange {
-	r := uverbs.MWRange{MR: p.mr, Off: p.take()}
-	r.Len = p.take()
-	r.Access = uverbs.Access(p.take())
+	r := uverbs.MWRange{MR: p.mr, Off: p.nextArg()}
+	r.Len = p.nextArg()
+	r.Access = uverbs.Access(p.nextArg())
 	return r
 }
 
 func (p *player) bind() error {
 	w := p.request()
-	i := p.take()
+	i := p.nextArg()
 	p.keys[i] = uverbs.IncRKey(p.keys[i])
 	w.Bind = &uverbs.MWBind{MW: p.mws[i], RKey: p.keys[i], MWRange: p.window()}
-	p.posting = append(p.posting, w)
+	p.batch = append(p.batch, w)
 	return nil
 }
 
 func (p *player) bind1() error {
-	q, i, id := *one(p, p.qps[:]), p.take(), p.take()
+	q, i, id := *one(p, p.qps[:]), p.nextArg(), p.nextArg()
 	if err := p.mws[i].Bind(q, uint64(id), uverbs.Signaled, p.window()); err != nil {
 		return err
 	}
@@ -108,10 +108,10 @@ func (p *player) post() error {
 		if err := p.build(); err != nil {
 			return err
 		}
-	} else if _, err := p.to.PostSend(p.posting...); err != nil {
+	} else if _, err := p.batchQP.PostSend(p.batch...); err != nil {
 		return err
 	}
-	for _, w := range p.posting {
+	for _, w := range p.batch {
 		if w.Bind != nil {
 			w.Bind.MW.SetRKey(w.Bind.RKey)
 		}
@@ -121,24 +121,24 @@ func (p *player) post() error {
 
 // build posts by the builder.
 func (p *player) build() error {
-	b := p.to.StartSend()
+	b := p.batchQP.StartSend()
 	defer b.Abort()
-	for i := range p.posting {
-		providertest.Add(&b, &p.posting[i])
+	for i := range p.batch {
+		providertest.Add(&b, &p.batch[i])
 	}
 	return b.Submit()
 }
 
 func (p *player) recv() error {
 	q := *one(p, p.qps[:])
-	w := uverbs.RecvWR{WRID: uint64(p.take()), SGL: p.sges()}
+	w := uverbs.RecvWR{WRID: uint64(p.nextArg()), SGL: p.sges()}
 	_, err := q.PostRecv(w)
 	return err
 }
 
 func (p *player) srqRecv() error {
 	s := *one(p, p.srqs[:])
-	w := uverbs.RecvWR{WRID: uint64(p.take()), SGL: p.sges()}
+	w := uverbs.RecvWR{WRID: uint64(p.nextArg()), SGL: p.sges()}
 	_, err := s.PostRecv(w)
 	return err
 }

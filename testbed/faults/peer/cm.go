@@ -36,7 +36,7 @@ func (c *cmLines) next(ctx context.Context) (line, error) {
 	l := &cmLine{q: queues{cq: cq}}
 	if l.conn, err = c.connect(ctx, cq); err == nil {
 		l.q.qp = l.conn.QP()
-		err = l.other.decode(l.conn.PrivateData())
+		err = l.remote.decode(l.conn.PrivateData())
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.close())
@@ -48,7 +48,7 @@ func (c *cmLines) connect(ctx context.Context, cq *uverbs.CQ) (*cm.Conn, error) 
 	if c.l == nil {
 		ctx, cancel := context.WithTimeout(ctx, connectLimit)
 		defer cancel()
-		return cm.Dial(ctx, c.p.o.call, c.options(cq))
+		return cm.Dial(ctx, c.p.options.call, c.options(cq))
 	}
 	r, err := c.l.Request(ctx)
 	if err != nil {
@@ -78,16 +78,16 @@ func (h *hello) decode(b []byte) error {
 }
 
 type cmLine struct {
-	conn  *cm.Conn
-	q     queues
-	other hello
+	conn   *cm.Conn
+	q      queues
+	remote hello
 }
 
-func (l *cmLine) partner() hello        { return l.other }
-func (l *cmLine) queues() *queues       { return &l.q }
-func (l *cmLine) gone() <-chan struct{} { return l.conn.Disconnected() }
+func (l *cmLine) remoteHello() hello            { return l.remote }
+func (l *cmLine) queues() *queues               { return &l.q }
+func (l *cmLine) disconnected() <-chan struct{} { return l.conn.Disconnected() }
 
-func (l *cmLine) bye(ctx context.Context) error {
+func (l *cmLine) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	return l.conn.Disconnect(ctx)

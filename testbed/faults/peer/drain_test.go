@@ -17,9 +17,9 @@ func TestDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &peer{a: &faults.Account{Posted: 3, Statuses: map[string]int{}}}
+				p := &peer{account: &faults.Account{Posted: 3, Statuses: map[string]int{}}}
 				q := &flushing{}
-				s := &session{peer: p, out: 3, waiting: receives, broken: errGone, poll: q.poll}
+				s := &session{peer: p, out: 3, posted: receives, err: errGone, poll: q.poll}
 				s.fail = func() error {
 					q.flush(sendAt, 3-keeps.sends)
 					q.flush(recvAt, receives-keeps.receives)
@@ -28,12 +28,12 @@ func TestDrain(t *testing.T) {
 				if err := s.drain(errGone); err != nil {
 					t.Fatal(err)
 				}
-				if p.a.Unreported != keeps.sends || p.a.Unflushed != keeps.receives {
+				if p.account.Unreported != keeps.sends || p.account.Unflushed != keeps.receives {
 					t.Errorf("%d sends and %d receives are missing, the account says %d and %d", keeps.sends, keeps.receives,
-						p.a.Unreported, p.a.Unflushed)
+						p.account.Unreported, p.account.Unflushed)
 				}
-				if bad := keeps.sends+keeps.receives > 0; (p.a.Check() != nil) != bad {
-					t.Errorf("%+v: %v", p.a, p.a.Check())
+				if bad := keeps.sends+keeps.receives > 0; (p.account.Check() != nil) != bad {
+					t.Errorf("%+v: %v", p.account, p.account.Check())
 				}
 			})
 		})

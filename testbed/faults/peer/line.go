@@ -18,11 +18,11 @@ type lines interface {
 
 // A line is a connection, with a QP whose receives are posted.
 type line interface {
-	partner() hello
+	remoteHello() hello
 	queues() *queues
-	gone() <-chan struct{} // closed when the other end has closed the connection
-	// bye waits until the other end does not need this one any more.
-	bye(ctx context.Context) error
+	disconnected() <-chan struct{} // closed when the other end has closed the connection
+	// finish waits until the other end does not need this one any more.
+	finish(ctx context.Context) error
 	close() error
 }
 

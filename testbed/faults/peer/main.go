@@ -86,9 +86,9 @@ func main() {
 
 // run exchanges messages until both ends have finished, or until SIGTERM.
 func run(ctx, term context.Context, o options) (_ *faults.Account, err error) {
-	p := &peer{o: o, a: &faults.Account{Statuses: map[string]int{}}}
+	p := &peer{options: o, account: &faults.Account{Statuses: map[string]int{}}}
 	if err := p.open(); err != nil {
-		return p.a, err
+		return p.account, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if o.churn > 0 {
@@ -102,11 +102,11 @@ func run(ctx, term context.Context, o options) (_ *faults.Account, err error) {
 	}
 	if o.serve != "" {
 		if err := l.listen(o.serve); err != nil {
-			return p.a, err
+			return p.account, err
 		}
 		say(faults.Event{Event: faults.Listening})
 	}
-	return p.a, errors.Join(p.talk(ctx, term, l), l.close())
+	return p.account, errors.Join(p.runSessions(ctx, term, l), l.close())
 }
 
 func say(e faults.Event) {

@@ -34,9 +34,9 @@ const (
 
 // A peer is the state of this process, which outlives connections.
 type peer struct {
-	o      options
-	a      *faults.Account
-	number uint64 // of this process
+	options options
+	account *faults.Account
+	number  uint64 // of this process
 
 	dev *uverbs.Context
 	pd  *uverbs.PD
@@ -54,7 +54,7 @@ func (p *peer) open() (err error) {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: see crypto/rand
 	p.number = binary.LittleEndian.Uint64(b[:])
-	if p.dev, err = uverbs.Open(p.o.device); err != nil {
+	if p.dev, err = uverbs.Open(p.options.device); err != nil {
 		return err
 	}
 	if p.pd, err = p.dev.AllocPD(); err != nil {
@@ -89,20 +89,20 @@ func (p *peer) hello() hello {
 	return hello{p.number, p.partner, p.expected, p.mr.Addr() + windowAt*slot, p.mr.RKey()}
 }
 
-// meet continues with a known partner, or starts with a new one.
-func (p *peer) meet(h hello) {
+// setPartner continues with a known partner, or starts with a new one.
+func (p *peer) setPartner(h hello) {
 	if h.Run != p.partner {
-		p.a.Peers++
+		p.account.Peers++
 		p.partner, p.expected, p.checked, p.acked, p.next = h.Run, 0, 0, 0, 0
 	}
 	if h.Partner != p.number {
 		h.Received = 0
 	}
 	if h.Received < p.acked {
-		p.a.Lost += int(p.acked - h.Received)
+		p.account.Lost += int(p.acked - h.Received)
 	}
 	if h.Received < p.next {
-		p.a.Resent += int(p.next - h.Received)
+		p.account.Resent += int(p.next - h.Received)
 	}
 	p.acked, p.next = h.Received, h.Received
 }
@@ -110,8 +110,8 @@ func (p *peer) meet(h hello) {
 // attempts is how often a client tries to connect again.
 const attempts = 20
 
-// talk runs sessions until both ends have finished.
-func (p *peer) talk(ctx, term context.Context, l lines) error {
+// runSessions runs sessions until both ends have finished.
+func (p *peer) runSessions(ctx, term context.Context, l lines) error {
 	refused := 0
 	for {
 		ln, err := l.next(term)
@@ -121,8 +121,8 @@ func (p *peer) talk(ctx, term context.Context, l lines) error {
 		case term.Err() != nil:
 			return context.Cause(ctx) // nil after SIGTERM, which is a normal end
 		case err != nil:
-			p.a.Refused++
-			if refused++; p.o.call != "" && refused >= attempts {
+			p.account.Refused++
+			if refused++; p.options.call != "" && refused >= attempts {
 				return fmt.Errorf("%d attempts to connect, the last: %w", refused, err)
 			}
 			say(faults.Event{Event: faults.Refused, Text: err.Error()})
@@ -135,7 +135,7 @@ func (p *peer) talk(ctx, term context.Context, l lines) error {
 		}
 		if why == nil {
 			say(faults.Event{Event: faults.Over})
-			if !p.o.stay {
+			if !p.options.stay {
 				return nil
 			}
 			continue
@@ -150,26 +150,26 @@ func (p *peer) talk(ctx, term context.Context, l lines) error {
 // session exchanges messages over one connection. why is the reason why it broke; err is
 // an error after which this process cannot continue.
 func (p *peer) session(ctx context.Context, ln line) (why, err error) {
-	if p.a.Sessions == 0 {
+	if p.account.Sessions == 0 {
 		p.started = time.Now()
 	}
-	p.a.Sessions++
-	if p.a.Broken > 0 {
-		p.a.Recovered++
+	p.account.Sessions++
+	if p.account.Broken > 0 {
+		p.account.Recovered++
 	}
 	defer func() {
-		p.a.Seconds = time.Since(p.started).Seconds()
+		p.account.Seconds = time.Since(p.started).Seconds()
 		err = errors.Join(err, ln.close())
 	}()
-	p.meet(ln.partner())
+	p.setPartner(ln.remoteHello())
 	say(faults.Event{Event: faults.Connected})
 	s := newSession(p, ln)
 	why = s.run(ctx)
 	if why == nil {
-		why = ln.bye(ctx)
+		why = ln.finish(ctx)
 	}
 	if why != nil {
-		p.a.Broken++
+		p.account.Broken++
 	}
 	return why, s.drain(why)
 }

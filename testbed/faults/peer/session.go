@@ -18,34 +18,34 @@ type session struct {
 	poll   func(context.Context, []uverbs.WC) (int, error)
 	fail   func() error // moves the QP to ERR
 
-	out      int // outstanding requests in the send queue
-	nextRnd  uint64
-	saidDone bool
-	done     bool // Done has completed
-	gotDone  bool
-	arrived  int  // messages
-	waiting  int  // receives that have not completed
-	left     bool // the other end has disconnected
-	draining bool
-	quiet    bool
-	broken   error
-	wcs      [16]uverbs.WC
+	out           int // outstanding requests in the send queue
+	nextRound     uint64
+	sentDone      bool
+	done          bool // Done has completed
+	receivedDone  bool
+	arrived       int  // messages
+	posted        int  // receives that have not completed
+	disconnected  bool // the other end has disconnected
+	draining      bool
+	reportedQuiet bool
+	err           error
+	wcs           [16]uverbs.WC
 }
 
 func newSession(p *peer, l line) *session {
 	q := l.queues()
-	return &session{peer: p, line: l, remote: l.partner(), poll: q.cq.PollWait, waiting: receives, nextRnd: p.checked,
+	return &session{peer: p, line: l, remote: l.remoteHello(), poll: q.cq.PollWait, posted: receives, nextRound: p.checked,
 		fail: func() error { return q.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState) }}
 }
 
 // quietAfter is the time without a completion after which a Quiet event is printed.
 const quietAfter = time.Second
 
-// over reports whether the session has finished. The completion of this end's Done may
-// be missing: if the other end has sent Done, it has everything, and may have
+// finished reports whether the session has finished. The completion of this end's Done
+// may be missing: if the other end has sent Done, it has everything, and may have
 // disconnected.
-func (s *session) over() bool {
-	return s.gotDone && (s.done || s.saidDone && (s.broken != nil || s.left))
+func (s *session) finished() bool {
+	return s.receivedDone && (s.done || s.sentDone && (s.err != nil || s.disconnected))
 }
 
 // run exchanges messages until both ends have finished, and returns the error that
@@ -57,36 +57,36 @@ func (s *session) run(ctx context.Context) error {
 	defer close(stop)
 	go func() {
 		select {
-		case <-s.line.gone():
+		case <-s.line.disconnected():
 			cancel(errGone)
 		case <-stop:
 		}
 	}()
-	for !s.over() {
+	for !s.finished() {
 		if err := s.post(); err != nil {
 			return err
 		}
-		err := s.await(ctx, s.patience())
-		s.left = errors.Is(err, errGone)
+		err := s.await(ctx, s.timeout())
+		s.disconnected = errors.Is(err, errGone)
 		switch {
-		case s.over():
+		case s.finished():
 			return nil
 		case err != nil:
 			return err
-		case s.broken != nil:
-			return s.broken
+		case s.err != nil:
+			return s.err
 		}
 	}
 	return nil
 }
 
-// patience returns the maximum time without a completion. An end that has finished waits
+// timeout returns the maximum time without a completion. An end that has finished waits
 // for the other's Done without a limit.
-func (s *session) patience() time.Duration {
+func (s *session) timeout() time.Duration {
 	if s.out == 0 {
-		return s.o.limit
+		return s.options.limit
 	}
-	return s.o.stall
+	return s.options.stall
 }
 
 // await waits for at least one completion and processes all that are available.
@@ -98,14 +98,14 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 		cancel()
 		waited := time.Since(began)
 		if s.out > 0 {
-			s.a.QuietMS = max(s.a.QuietMS, waited.Milliseconds())
+			s.account.QuietMS = max(s.account.QuietMS, waited.Milliseconds())
 		}
 		if n > 0 {
-			if s.quiet {
-				s.quiet = false
+			if s.reportedQuiet {
+				s.reportedQuiet = false
 				say(faults.Event{Event: faults.Awake})
 			}
-			return s.take(s.wcs[:n])
+			return s.process(s.wcs[:n])
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -114,8 +114,8 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 			return err
 		case waited >= limit:
 			return fmt.Errorf("no completion for %v with %d outstanding requests", waited.Round(time.Millisecond), s.out)
-		case !s.quiet:
-			s.quiet = true
+		case !s.reportedQuiet:
+			s.reportedQuiet = true
 			say(faults.Event{Event: faults.Quiet})
 		}
 	}
@@ -123,24 +123,24 @@ func (s *session) await(ctx context.Context, limit time.Duration) error {
 
 // post fills the windows.
 func (s *session) post() error {
-	n := uint64(s.o.messages)
+	n := uint64(s.options.messages)
 	for s.next < n && s.next < s.acked+window {
 		i := int(s.next % window)
-		length := faults.Message{Run: s.number, Kind: s.o.sends, Seq: s.next}.Write(s.slot(sendAt + i))
+		length := faults.Message{Run: s.number, Kind: s.options.sends, Seq: s.next}.Write(s.slot(sendAt + i))
 		if err := s.send(uverbs.SendWR{WRID: id(sendAt, i), Opcode: uverbs.OpSend,
 			SGL: []uverbs.SGE{s.sge(sendAt+i, length)}}); err != nil {
 			return err
 		}
 		s.next++
 	}
-	for s.nextRnd < n && s.nextRnd < s.checked+rounds {
-		if err := s.postRound(int(s.nextRnd % rounds)); err != nil {
+	for s.nextRound < n && s.nextRound < s.checked+rounds {
+		if err := s.postRound(int(s.nextRound % rounds)); err != nil {
 			return err
 		}
-		s.nextRnd++
+		s.nextRound++
 	}
-	if !s.saidDone && s.acked == n && s.checked == n {
-		s.saidDone = true
+	if !s.sentDone && s.acked == n && s.checked == n {
+		s.sentDone = true
 		length := faults.Message{Run: s.number, Kind: faults.Done, Seq: n}.Write(s.slot(doneAt))
 		return s.send(uverbs.SendWR{WRID: id(doneAt, 0), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.sge(doneAt, length)}})
 	}
@@ -149,7 +149,7 @@ func (s *session) post() error {
 
 // postRound posts a WRITE of a message into the peer's memory and a READ of it.
 func (s *session) postRound(i int) error {
-	length := s.round(s.nextRnd).Write(s.slot(roundAt + i))
+	length := s.round(s.nextRound).Write(s.slot(roundAt + i))
 	clear(s.slot(landingAt + i))
 	to := s.remote.Addr + uint64(i*slot)
 	err := s.send(uverbs.SendWR{WRID: id(roundAt, i), Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{s.sge(roundAt+i, length)},
@@ -163,7 +163,7 @@ func (s *session) postRound(i int) error {
 
 func (s *session) round(seq uint64) faults.Message {
 	m := faults.Message{Run: s.number, Kind: faults.Round, Seq: seq}
-	if s.o.long {
+	if s.options.long {
 		m.Kind = faults.LongRound
 	}
 	return m
@@ -175,36 +175,36 @@ func (s *session) send(wr uverbs.SendWR) error {
 		return err
 	}
 	s.out++
-	s.a.Posted++
+	s.account.Posted++
 	return nil
 }
 
-// take processes completions.
-func (s *session) take(wcs []uverbs.WC) error {
+// process processes completions.
+func (s *session) process(wcs []uverbs.WC) error {
 	var err error
 	for i := range wcs {
 		wc := &wcs[i]
 		part, n := int(wc.WRID>>32), int(uint32(wc.WRID))
-		if wc.Status != uverbs.WCSuccess && s.broken == nil {
-			s.broken = wc.Err() // those after it are flushed
+		if wc.Status != uverbs.WCSuccess && s.err == nil {
+			s.err = wc.Err() // those after it are flushed
 		}
 		switch {
 		case part == recvAt && wc.Status != uverbs.WCSuccess:
-			s.waiting--
+			s.posted--
 		case part == recvAt:
-			s.waiting--
+			s.posted--
 			s.received(s.slot(recvAt + n)[:wc.ByteLen])
 			if !s.draining {
 				err = errors.Join(err, s.receive(s.line.queues().qp, n))
-				s.waiting++
+				s.posted++
 			}
 		case wc.Status != uverbs.WCSuccess:
 			s.out--
-			s.a.Failed++
-			s.a.Statuses[wc.Status.Error()]++
+			s.account.Failed++
+			s.account.Statuses[wc.Status.Error()]++
 		default:
 			s.out--
-			s.a.Completed++
+			s.account.Completed++
 			s.sent(part, n)
 		}
 	}
@@ -215,7 +215,7 @@ func (s *session) take(wcs []uverbs.WC) error {
 func (s *session) sent(part, n int) {
 	switch part {
 	case sendAt:
-		s.a.Sent++
+		s.account.Sent++
 		s.acked++
 	case doneAt:
 		s.done = true
@@ -223,10 +223,10 @@ func (s *session) sent(part, n int) {
 		m := s.round(s.checked)
 		got, err := faults.Read(s.slot(landingAt + n)[:m.Len()])
 		if err != nil || got != m {
-			s.a.Corrupt++
+			s.account.Corrupt++
 			s.wrong("round %d returned %v, %v", m.Seq, got, err)
 		} else {
-			s.a.Rounds++
+			s.account.Rounds++
 		}
 		s.checked++
 	}
@@ -238,22 +238,22 @@ func (s *session) received(b []byte) {
 	s.arrived++
 	switch {
 	case err != nil || m.Run != s.remote.Run:
-		s.a.Corrupt++
+		s.account.Corrupt++
 		s.wrong("corrupt message: %v", err)
 		return
 	case m.Seq < s.expected:
-		s.a.Duplicates++
+		s.account.Duplicates++
 		s.wrong("message %d is a duplicate: want %d", m.Seq, s.expected)
 		return
 	case m.Seq > s.expected:
-		s.a.Lost += int(m.Seq - s.expected)
+		s.account.Lost += int(m.Seq - s.expected)
 		s.wrong("message %d is out of order: want %d", m.Seq, s.expected)
 	}
 	if m.Kind == faults.Done {
-		s.gotDone = true
+		s.receivedDone = true
 		return
 	}
-	s.a.Received++
+	s.account.Received++
 	s.expected = m.Seq + 1
 }
 
@@ -278,7 +278,7 @@ func (s *session) drain(why error) error {
 	}
 	s.draining = true
 	ctx := context.Background()
-	if s.left || s.broken != nil || errors.Is(why, errGone) {
+	if s.disconnected || s.err != nil || errors.Is(why, errGone) {
 		deadline := time.Now().Add(ownTime)
 		for s.out > 0 && time.Now().Before(deadline) {
 			if s.await(ctx, time.Until(deadline)) != nil {
@@ -286,19 +286,19 @@ func (s *session) drain(why error) error {
 			}
 		}
 	} else if s.out > 0 {
-		s.a.Stalls++
+		s.account.Stalls++
 	}
-	s.a.Forced += s.out
+	s.account.Forced += s.out
 	if err := s.fail(); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(errTime)
-	for s.out+s.waiting > 0 && time.Now().Before(deadline) {
+	for s.out+s.posted > 0 && time.Now().Before(deadline) {
 		if s.await(ctx, time.Until(deadline)) != nil {
 			break
 		}
 	}
-	s.a.Unreported += s.out
-	s.a.Unflushed += s.waiting
+	s.account.Unreported += s.out
+	s.account.Unflushed += s.posted
 	return nil
 }

@@ -40,7 +40,7 @@ func (t *tcpLines) next(ctx context.Context) (line, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	l := &tcpLine{conn: conn, left: make(chan struct{}), said: make(chan struct{})}
+	l := &tcpLine{conn: conn, closed: make(chan struct{}), byeReceived: make(chan struct{})}
 	if err := l.begin(ctx, t.p); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
@@ -51,7 +51,7 @@ func (t *tcpLines) connect(ctx context.Context) (net.Conn, error) {
 	if t.l == nil {
 		ctx, cancel := context.WithTimeout(ctx, connectLimit)
 		defer cancel()
-		return new(net.Dialer).DialContext(ctx, "tcp", t.p.o.call)
+		return new(net.Dialer).DialContext(ctx, "tcp", t.p.options.call)
 	}
 	stop := context.AfterFunc(ctx, func() { t.l.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -59,12 +59,12 @@ func (t *tcpLines) connect(ctx context.Context) (net.Conn, error) {
 }
 
 type tcpLine struct {
-	conn   net.Conn
-	q      queues
-	other  hello
-	left   chan struct{}
-	said   chan struct{} // closed when the other end has sent bye
-	reader sync.WaitGroup
+	conn        net.Conn
+	q           queues
+	remote      hello
+	closed      chan struct{}
+	byeReceived chan struct{} // closed when the other end has sent bye
+	reader      sync.WaitGroup
 }
 
 // begin connects the QP and exchanges hellos. After that, either end may send.
@@ -97,7 +97,7 @@ func (l *tcpLine) begin(ctx context.Context, p *peer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, &l.other); err != nil {
+	if err := json.Unmarshal(text, &l.remote); err != nil {
 		return err
 	}
 	if !stop() {
@@ -109,36 +109,36 @@ func (l *tcpLine) begin(ctx context.Context, p *peer) (err error) {
 
 // follow waits for the other end's bye, and for the end of the connection.
 func (l *tcpLine) follow(r *bufio.Reader) {
-	defer close(l.left)
+	defer close(l.closed)
 	for {
 		text, err := r.ReadString('\n')
 		if err != nil {
 			return
 		}
 		if text == farewell {
-			close(l.said)
+			close(l.byeReceived)
 		}
 	}
 }
 
 const farewell = "bye\n"
 
-func (l *tcpLine) partner() hello        { return l.other }
-func (l *tcpLine) queues() *queues       { return &l.q }
-func (l *tcpLine) gone() <-chan struct{} { return l.left }
+func (l *tcpLine) remoteHello() hello            { return l.remote }
+func (l *tcpLine) queues() *queues               { return &l.q }
+func (l *tcpLine) disconnected() <-chan struct{} { return l.closed }
 
-func (l *tcpLine) bye(ctx context.Context) error {
+func (l *tcpLine) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if _, err := l.conn.Write([]byte(farewell)); err != nil {
 		return err
 	}
 	select {
-	case <-l.said:
+	case <-l.byeReceived:
 		return nil
-	case <-l.left:
+	case <-l.closed:
 		select {
-		case <-l.said:
+		case <-l.byeReceived:
 			return nil
 		default:
 			return errGone

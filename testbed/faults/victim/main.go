@@ -76,7 +76,7 @@ func (v *victim) verbs() map[string]func(string) (string, error) {
 		"pair":    v.pair,
 		"qpn":     func(string) (string, error) { return strconv.Itoa(int(v.qp[0].QPN())), nil },
 		"once":    v.once,
-		"make":    func(kind string) (string, error) { return "", v.make(kind) },
+		"make":    func(kind string) (string, error) { return "", v.create(kind) },
 		"traffic": v.traffic,
 		"stopped": v.stopped,
 		"event":   v.event,

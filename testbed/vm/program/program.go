@@ -19,13 +19,13 @@ const Limit = 5 * time.Minute
 
 // A Process is a program that runs in a guest, for a bounded time.
 type Process struct {
-	Cmd    *vm.Cmd
-	Stdout Output
-	Stderr Output
-	Ended  chan struct{} // closed when the program has exited
-	began  time.Time
-	err    error
-	cancel context.CancelFunc
+	Cmd     *vm.Cmd
+	Stdout  Output
+	Stderr  Output
+	Ended   chan struct{} // closed when the program has exited
+	started time.Time
+	err     error
+	cancel  context.CancelFunc
 }
 
 // Start starts a program. It is killed at the end of the test.
@@ -52,7 +52,12 @@ func StartOn(t testing.TB, g *vm.Guest, tty *vm.WindowSize, name string, args ..
 func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	p := &Process{Cmd: g.CommandContext(ctx, name, args...), Ended: make(chan struct{}), began: time.Now(), cancel: cancel}
+	p := &Process{
+		Cmd:     g.CommandContext(ctx, name, args...),
+		Ended:   make(chan struct{}),
+		started: time.Now(),
+		cancel:  cancel,
+	}
 	p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.TTY = &p.Stdout, &p.Stderr, tty
 	if err := p.Cmd.Start(); err != nil {
 		cancel()
@@ -125,7 +130,7 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 	}
 	select {
 	case <-other.Ended:
-	case <-time.After(max(patience, time.Since(s.began))):
+	case <-time.After(max(patience, time.Since(s.started))):
 		other.Kill()
 	}
 	return s.Wait(), c.Wait()
@@ -133,10 +138,10 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 
 // An Output is the output of a program. Callers can wait for a text.
 type Output struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	ended bool
-	fresh chan struct{} // closed at new output or the end
+	mu      sync.Mutex
+	buf     bytes.Buffer
+	ended   bool
+	changed chan struct{} // closed at new output or the end
 }
 
 // Write implements io.Writer.
@@ -155,9 +160,9 @@ func (w *Output) end() {
 }
 
 func (w *Output) wake() {
-	if w.fresh != nil {
-		close(w.fresh)
-		w.fresh = nil
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
 	}
 }
 
@@ -177,10 +182,10 @@ func (w *Output) AwaitTimes(text string, n int) bool {
 	for {
 		w.mu.Lock()
 		found, ended := strings.Count(plain(w.buf.String()), text) >= n, w.ended
-		if w.fresh == nil {
-			w.fresh = make(chan struct{})
+		if w.changed == nil {
+			w.changed = make(chan struct{})
 		}
-		fresh := w.fresh
+		fresh := w.changed
 		w.mu.Unlock()
 		if found || ended {
 			return found
