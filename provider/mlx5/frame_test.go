@@ -174,7 +174,7 @@ func TestFrameChecksums(t *testing.T) {
 	w = newWire(t, inlineKit(1), uverbs.QPConfig{})
 	w.s.Set(func() { w.s.Kernel.Device.DeviceCapFlags = 0 })
 	if _, err := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.IPCsum,
-		SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}); err != uverbs.ErrOpcode {
+		SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}); err != uverbs.ErrOpNotSupported {
 		t.Errorf("a device that makes no checksums: %v", err)
 	}
 }
@@ -247,8 +247,9 @@ func TestFrameMistakes(t *testing.T) {
 	closed := gone.SGE(0, 64)
 	check(t, gone.Close())
 	for want, wrs := range map[error][]uverbs.SendWR{
-		uverbs.ErrOpcode: {{Opcode: uverbs.OpSendImm, Inline: frame[:20]}, {Opcode: uverbs.OpWrite, Inline: frame[:20]},
-			{Opcode: uverbs.OpSend, Flags: 1 << 5, Inline: frame[:20]}, {Opcode: uverbs.OpBindMW}},
+		uverbs.ErrQPType: {{Opcode: uverbs.OpSendImm, Inline: frame[:20]}, {Opcode: uverbs.OpWrite, Inline: frame[:20]},
+			{Opcode: uverbs.OpBindMW}},
+		uverbs.ErrOpcode: {{Opcode: uverbs.OpSend, Flags: 1 << 5, Inline: frame[:20]}},
 		uverbs.ErrFrameHeader: {{Opcode: uverbs.OpSend}, {Opcode: uverbs.OpSend, Inline: frame[:17]},
 			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 17)}},
 			{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, 8), w.mr.SGE(8, 0), w.mr.SGE(8, 9)}},

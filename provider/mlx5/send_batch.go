@@ -76,8 +76,8 @@ func (q *qp) Bind(b driver.Bind, err error) {
 	runtime.KeepAlive(q)
 }
 
-// Flush fails: the device has no such operation.
-func (q *qp) Flush(uint32, uint8, uint8) { q.sq.fail(uverbs.ErrOpcode) }
+// Flush fails: the device has no FLUSH, so there is no operation that it belongs to.
+func (q *qp) Flush(uint32, uint8, uint8) { q.sq.fail(uverbs.ErrMalformed) }
 
 func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	q.sq.udAddr(ah, qpn, qkey)

@@ -168,7 +168,7 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 		s.atomic(wr.CompareAdd, wr.Swap)
 	case wr.Opcode == uverbs.OpBindMW:
 		if len(wr.SGL) > 0 || len(wr.Inline) > 0 {
-			s.fail(uverbs.ErrOpcode)
+			s.fail(uverbs.ErrMalformed)
 			return
 		}
 		s.bind(s.bindOf(wr))
@@ -177,7 +177,7 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 	}
 	if len(wr.Inline) > 0 {
 		if len(wr.SGL) > 0 && s.frames == nil {
-			s.fail(uverbs.ErrOpcode)
+			s.fail(uverbs.ErrMalformed)
 			return
 		}
 		s.inline(wr.Inline)

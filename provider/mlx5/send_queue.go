@@ -29,6 +29,7 @@ type sendQueue struct {
 	fence uint8  // flags that the next request must have
 	ce    ceTable
 	qpn   uint64 // shifted to its place in the control segment
+	typ   uverbs.QPType
 	ops   *operations
 
 	// Tables of the fast path: see fastTables.
@@ -74,7 +75,7 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 
 // configure sets what depends on the QP's type and configuration.
 func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *sizes, mrs *driver.MRs) {
-	s.ops = &opsRC
+	s.ops, s.typ = &opsRC, cfg.Type
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
 	s.limit = s.maxPost

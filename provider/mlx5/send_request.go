@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -61,7 +62,7 @@ func (s *sendQueue) fail(err error) {
 func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	r, o := &s.request, s.ops[op&15]
 	if op >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
-		s.fail(uverbs.ErrOpcode)
+		s.fail(provider.Refusal(s.typ, op, f))
 		return
 	}
 	if s.overflow() {
@@ -131,7 +132,7 @@ func (s *sendQueue) open() bool {
 		s.setLimit()
 		return true
 	}
-	s.fail(uverbs.ErrOpcode)
+	s.fail(uverbs.ErrMalformed)
 	return false
 }
 
@@ -176,7 +177,7 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	total := r.total + uint64(sge.Length)
 	switch {
 	case r.op&bare != 0 || r.inlined && s.frames == nil:
-		s.fail(uverbs.ErrOpcode)
+		s.fail(uverbs.ErrMalformed)
 		return
 	case r.sges >= s.maxSGE:
 		s.fail(uverbs.ErrTooManySGEs)
@@ -235,7 +236,7 @@ func (s *sendQueue) inline(data []byte) {
 	r := &s.request
 	switch n := len(data); {
 	case r.op&(scatter|bare) != 0 && n > 0 || r.inlined || r.sges > 0:
-		s.fail(uverbs.ErrOpcode)
+		s.fail(uverbs.ErrMalformed)
 		return
 	case n > s.maxInline:
 		s.fail(uverbs.ErrInlineTooLong)
@@ -258,7 +259,7 @@ func (s *sendQueue) atomic(compareAdd, swap uint64) {
 		return
 	}
 	if s.request.op&operands == 0 {
-		s.fail(uverbs.ErrOpcode)
+		s.fail(uverbs.ErrMalformed)
 		return
 	}
 	s.setAtomicSeg(s.cur, ctrlSegments+s.srqSegments+raddrSegments, s.request.op, compareAdd, swap)
@@ -270,7 +271,7 @@ func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
 		return
 	}
 	if s.pd == nil {
-		s.fail(uverbs.ErrOpcode)
+		s.fail(uverbs.ErrQPType)
 		return
 	}
 	av, err := ah.For(s.pd)
@@ -287,8 +288,12 @@ func (s *sendQueue) remoteSRQ(srqn uint32) {
 	if !s.open() {
 		return
 	}
-	if s.srqSegments == 0 || s.request.op&bare != 0 {
-		s.fail(uverbs.ErrOpcode)
+	if s.srqSegments == 0 {
+		s.fail(uverbs.ErrQPType)
+		return
+	}
+	if s.request.op&bare != 0 {
+		s.fail(uverbs.ErrMalformed)
 		return
 	}
 	s.setXRCSeg(s.cur, ctrlSegments, srqn)
@@ -302,7 +307,7 @@ func (s *sendQueue) bind(b driver.Bind, err error) {
 	}
 	switch {
 	case s.request.wants != uverbs.ErrNoMW:
-		err = uverbs.ErrOpcode
+		err = uverbs.ErrMalformed
 	case err == nil && b.Length > uverbs.MaxMessage:
 		err = uverbs.ErrRange // a data segment cannot hold a larger length
 	}

@@ -195,9 +195,9 @@ func TestXRCRefusals(t *testing.T) {
 	refused(uverbs.ErrNoSRQN, func(b *uverbs.SendBatch) { b.Send(1, 0); b.Send(2, 0); b.RemoteSRQ(3) })
 	refused(uverbs.ErrNoSRQN, func(b *uverbs.SendBatch) { b.FetchAdd(1, 0, 0, 0, 1); b.SGE(d.mr.SGE(0, 8)) })
 	refused(uverbs.ErrAtomicSize, func(b *uverbs.SendBatch) { b.FetchAdd(1, 0, 0, 0, 1); b.RemoteSRQ(3) })
-	refused(uverbs.ErrOpcode, func(b *uverbs.SendBatch) { b.RemoteSRQ(3) })
-	refused(uverbs.ErrOpcode, func(b *uverbs.SendBatch) { b.LocalInv(1, 0, 5); b.RemoteSRQ(3) })
-	refused(uverbs.ErrOpcode, func(b *uverbs.SendBatch) { b.Flush(1, 0, 0, 0, 0, 0, 0) })
+	refused(uverbs.ErrMalformed, func(b *uverbs.SendBatch) { b.RemoteSRQ(3) })
+	refused(uverbs.ErrMalformed, func(b *uverbs.SendBatch) { b.LocalInv(1, 0, 5); b.RemoteSRQ(3) })
+	refused(uverbs.ErrOpNotSupported, func(b *uverbs.SendBatch) { b.Flush(1, 0, 0, 0, 0, 0, 0) })
 	refused(uverbs.ErrQueueFull, func(b *uverbs.SendBatch) {
 		for range d.initiator.Cap().MaxSendWR + 1 {
 			b.Send(1, 0)
