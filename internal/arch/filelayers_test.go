@@ -27,17 +27,29 @@ var fileLayers = map[string][]fileLayer{
 			"dataorder flow"},
 		{"events, connecting, sharing", "event cqoverrun endpoint handshake import"},
 	},
+	"cm": {
+		{"values: errors, addresses, parameters, the phases of an id; devices; the kernel's descriptor",
+			"doc errors addr param life host reject node setup"},
+		{"an id, its QP's states, its groups, its events, its end", "id ece qpstate xrc multicast event record end"},
+		{"where the events of ids are read", "channel sync pump destination"},
+		{"the commands of an id", "resolve options service connect qp srq verbs close"},
+		{"processing events, calls that wait", "process migrate next synccalls addrinfo"},
+		{"connections, listeners, groups", "conn conncalls request handshakes listener dial group"},
+	},
 }
 
 // upwardUses are the uses of a higher layer, as user: used. A Context refers to the channel that
 // its CQs share, and to its provider, whose methods have configurations and requests as
-// parameters.
+// parameters. An id refers to the SyncID or the channel that reads its events.
 var upwardUses = map[string][]string{
 	"uverbs": {
 		"context: channel",   // the default completion channel
 		"object: channel",    // it does not count as in use
 		"provider: wr",       // the types of the provider's interfaces
 		"provider: qpconfig", // likewise
+	},
+	"cm": {
+		"id: destination", // of its events
 	},
 }
 
