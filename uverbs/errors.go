@@ -81,9 +81,8 @@ var (
 		"MaxRecvSGE", unix.EINVAL)
 	// ErrInlineTooLong: a request has more inline data than the queue was created for.
 	ErrInlineTooLong = newSentinel("uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL)
-	// ErrOpcode: the QP does not accept the operation, a flag, or the form of the request. The
-	// three errors below match it and give the reason. ErrOpcode itself is returned if the opcode
-	// or a flag is unknown.
+	// ErrOpcode: the opcode or a flag is unknown. The three errors below give other reasons why a
+	// QP does not accept a request, and match it too.
 	ErrOpcode = newSentinel("uverbs: operation not possible on this QP: unknown opcode or flag, not an operation of "+
 		"the QP's type or of the device, or data that the operation does not take", unix.EINVAL)
 	// ErrQPType: no device supports the operation or flag on QPs of this type. It matches

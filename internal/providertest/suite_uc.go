@@ -71,15 +71,18 @@ func ucRefused(t *testing.T, r *Rig) {
 		"READ": uverbs.OpRead, "COMPARE_SWAP": uverbs.OpCompareSwap, "FETCH_ADD": uverbs.OpFetchAdd} {
 		bad := r.write(2, 0, 100, 8)
 		bad.Opcode = op
-		if n, err := r.QP.PostSend([]uverbs.SendWR{good, bad, good}); n != 1 || !errors.Is(err, uverbs.ErrOpcode) {
-			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, uverbs.ErrOpcode)
+		if n, err := r.QP.PostSend([]uverbs.SendWR{good, bad, good}); n != 1 || !errors.Is(err, uverbs.ErrQPType) {
+			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, uverbs.ErrQPType)
 		}
 		r.done(t, 1)
 		r.QP.Begin()
 		r.QP.Op(op, 0, 2, r.Addr, r.RKey, 0)
+		if op != uverbs.OpRead {
+			r.QP.Atomic(0, 0)
+		}
 		r.QP.SGE(r.sge(0, 8))
-		if err := r.QP.Submit(); !errors.Is(err, uverbs.ErrOpcode) {
-			t.Errorf("%s: Submit: %v, want %v", name, err, uverbs.ErrOpcode)
+		if err := r.QP.Submit(); !errors.Is(err, uverbs.ErrQPType) {
+			t.Errorf("%s: Submit: %v, want %v", name, err, uverbs.ErrQPType)
 		}
 	}
 }

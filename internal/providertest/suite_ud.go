@@ -97,9 +97,9 @@ func (r *Rig) udBad() map[string]struct {
 		want error
 	}{
 		"no AH":     {change(func(w *uverbs.SendWR) { w.AH = nil }), uverbs.ErrNoAH},
-		"WRITE":     {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrOpcode},
-		"WRITE_IMM": {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrOpcode},
-		"READ":      {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrOpcode},
+		"WRITE":     {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrQPType},
+		"WRITE_IMM": {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrQPType},
+		"READ":      {change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrQPType},
 		"longer than the MTU": {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{r.sge(0, r.MTU), r.sge(0, 1)} }),
 			uverbs.ErrTooLong},
 		"range": {change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{{Length: ^uint32(0)}} }),
@@ -145,7 +145,7 @@ func udBatchDropped(t *testing.T, r *Rig) {
 	}
 	q.Begin()
 	r.udAddr(r.AH, r.QPN, r.QKey)
-	if err := q.Submit(); !errors.Is(err, uverbs.ErrOpcode) {
+	if err := q.Submit(); !errors.Is(err, uverbs.ErrMalformed) {
 		t.Errorf("an address for no operation: %v", err)
 	}
 	r.hear(t, 2, 10000)

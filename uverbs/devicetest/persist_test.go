@@ -20,7 +20,7 @@ func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR
 	if must(l.dev.QueryDevice())(t).CapFlagsEx&cap != 0 {
 		return
 	}
-	if _, err := l.a.qp.PostSend(wr); errors.Is(err, uverbs.ErrOpcode) {
+	if _, err := l.a.qp.PostSend(wr); errors.Is(err, uverbs.ErrNotSupported) {
 		features.Missing(t, feature, err)
 	} else {
 		check(t, err)

@@ -244,8 +244,8 @@ func TestDeviceBadRequests(t *testing.T) {
 		{"SGEs", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: many}, uverbs.ErrTooManySGEs},
 		{"inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline}, uverbs.ErrInlineTooLong},
 		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline[:1], SGL: []uverbs.SGE{sge}},
-			uverbs.ErrOpcode},
-		{"inline READ", uverbs.SendWR{Opcode: uverbs.OpRead, Inline: inline[:1]}, uverbs.ErrOpcode},
+			uverbs.ErrMalformed},
+		{"inline READ", uverbs.SendWR{Opcode: uverbs.OpRead, Inline: inline[:1]}, uverbs.ErrMalformed},
 		{"opcode", uverbs.SendWR{Opcode: 77}, uverbs.ErrOpcode},
 		{"flags", uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 1 << 7}, uverbs.ErrOpcode},
 	}

@@ -95,7 +95,7 @@ func TestDeviceUCRefused(t *testing.T) {
 	l := newLoop(t, unacknowledged)
 	n, err := l.a.qp.PostSend(uverbs.SendWR{
 		Opcode: uverbs.OpRead, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)}, RemoteAddr: l.b.mr.Addr(), RKey: l.b.mr.RKey()})
-	if n != 0 || !errors.Is(err, uverbs.ErrOpcode) {
+	if n != 0 || !errors.Is(err, uverbs.ErrQPType) {
 		t.Fatalf("READ: %d, %v", n, err)
 	}
 	cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 4}))(t)

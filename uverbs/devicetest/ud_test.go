@@ -215,9 +215,9 @@ func TestDeviceUDBadRequests(t *testing.T) {
 		{"AH of another PD", change(func(w *uverbs.SendWR) { w.AH = foreign }), uverbs.ErrForeignAH},
 		{"AH of another Context", change(func(w *uverbs.SendWR) { w.AH = strange }), uverbs.ErrForeignAH},
 		{"over the MTU", change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{a.mr.SGE(0, mtu+1)} }), uverbs.ErrTooLong},
-		{"WRITE", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrOpcode},
-		{"WRITE_IMM", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrOpcode},
-		{"READ", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrOpcode},
+		{"WRITE", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWrite }), uverbs.ErrQPType},
+		{"WRITE_IMM", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpWriteImm }), uverbs.ErrQPType},
+		{"READ", change(func(w *uverbs.SendWR) { w.Opcode = uverbs.OpRead }), uverbs.ErrQPType},
 		{"range", change(func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{a.mr.SGE(1, bufSize)} }), uverbs.ErrRange},
 	} {
 		t.Run(test.name, func(t *testing.T) {
