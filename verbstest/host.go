@@ -16,8 +16,10 @@ import (
 const (
 	deviceName = "mlx5_0"
 	nodeName   = "uverbs0"
-	netdev     = "eth0"
-	netIndex   = 2
+	// The network interface exists in the GID table only. No interface of a real machine has its
+	// name or index, so that a program that changes the interface of its device cannot change one.
+	netdev   = "verbstest0"
+	netIndex = 1<<31 - 1
 )
 
 // host implements rdmacm.Machine: it is the machine as the library sees it.
