@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -185,7 +183,7 @@ func TestDeviceKilled(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_VICTIM") == "1" {
 		victim(t)
 	}
-	before := must(nldev.Resources(os.Getenv("GOVERBS_DEVICE")))(t)
+	before := must(nldev.Resources(deviceName(t)))(t)
 	for range 3 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceKilled$", "-test.v")
 		cmd.Env = append(os.Environ(), "GOVERBS_TEST_VICTIM=1")
@@ -201,7 +199,7 @@ func TestDeviceKilled(t *testing.T) {
 		}
 	}
 	// When Wait returns, the process has ended and its descriptors are closed.
-	after := must(nldev.Resources(os.Getenv("GOVERBS_DEVICE")))(t)
+	after := must(nldev.Resources(deviceName(t)))(t)
 	for kind, n := range after {
 		if n != before[kind] {
 			t.Errorf("%d %s are left, %d were there before", n, kind, before[kind])

@@ -1,31 +1,21 @@
-//go:build device
-
 package devicetest
 
 import (
 	"bytes"
 	"context"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const patience = 30 * time.Second
 
 // openDevice opens the device under test and closes it when the test ends.
 func openDevice(t testing.TB) *uverbs.Context {
 	t.Helper()
-	name := os.Getenv("GOVERBS_DEVICE")
-	if name == "" {
-		t.Fatal("set GOVERBS_DEVICE to the RDMA device to test, rxe0 for instance")
-	}
-	c, err := uverbs.Open(name)
+	c, err := uverbs.Open(deviceName(t))
 	if err != nil {
 		t.Fatal(err)
 	}

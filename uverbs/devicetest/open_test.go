@@ -60,7 +60,7 @@ func TestDeviceOpenForbidden(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_FORBIDDEN") != "1" {
 		return
 	}
-	_, err := uverbs.Open(os.Getenv("GOVERBS_DEVICE"))
+	_, err := uverbs.Open(deviceName(t))
 	if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "chmod 666") {
 		t.Errorf("Open without permission: %v", err)
 	}

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -65,7 +63,7 @@ func TestDeviceParityDevice(t *testing.T) {
 func theDevice(t testing.TB) uverbs.Device {
 	t.Helper()
 	for _, d := range must(uverbs.Devices())(t) {
-		if d.Name == os.Getenv("GOVERBS_DEVICE") {
+		if d.Name == deviceName(t) {
 			return d
 		}
 	}

@@ -86,7 +86,7 @@ func usage(t *testing.T) used {
 	_, rest, _ := strings.Cut(status, "VmRSS:")
 	rss := must(strconv.Atoi(strings.Fields(rest)[0]))(t)
 	fds := must(os.ReadDir("/proc/self/fd"))(t)
-	res := must(nldev.Resources(os.Getenv("GOVERBS_DEVICE")))(t)
+	res := must(nldev.Resources(deviceName(t)))(t)
 	var objects []string
 	for _, kind := range []string{"pd", "cq", "qp", "mr", "ctx"} {
 		objects = append(objects, kind+" "+strconv.FormatUint(res[kind], 10))

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -25,6 +23,7 @@ func ordinaryUser() *syscall.SysProcAttr {
 // the parent it returns false after that process has ended.
 func asUser(t *testing.T) bool {
 	t.Helper()
+	deviceName(t)
 	const mark = "GOVERBS_TEST_AS_USER"
 	if os.Getenv(mark) == "1" {
 		return true

@@ -1,9 +1,6 @@
-//go:build device
-
 package devicetest
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -14,7 +11,7 @@ import (
 // TestDeviceWCFields checks all fields of completions of rxe. Fields that it does not support must
 // be zero.
 func TestDeviceWCFields(t *testing.T) {
-	if name := os.Getenv("GOVERBS_DEVICE"); !strings.HasPrefix(name, "rxe") {
+	if name := deviceName(t); !strings.HasPrefix(name, "rxe") {
 		t.Skipf("%s is another driver's: the test is of what rxe leaves out", name)
 	}
 	l := newLoop(t, nil)

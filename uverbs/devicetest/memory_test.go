@@ -1,0 +1,43 @@
+package devicetest
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// inMemory reports whether the tests run on machines in memory, and not on a device of the kernel.
+func inMemory() bool { return os.Getenv(features.EnvDevice) == "" }
+
+func TestMain(m *testing.M) {
+	if inMemory() {
+		features.UseMemory()
+	}
+	leaktest.Main(m)
+}
+
+// deviceName returns the name of the device under test. In memory, it puts the calling goroutine on
+// a machine, unless it is on one. It skips tests and subtests that the list of differences has.
+func deviceName(t testing.TB) string {
+	t.Helper()
+	if !inMemory() {
+		return os.Getenv(features.EnvDevice)
+	}
+	for name := t.Name(); name != ""; {
+		if why, ok := differences[strings.TrimPrefix(name, "TestDevice")]; ok {
+			t.Skipf("not in memory: %s", why)
+		}
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+	}
+	if m := machine.Current(); m != nil {
+		devices, err := m.Devices()
+		check(t, err)
+		return devices[0].Name
+	}
+	return verbstest.New(t).Device()
+}
