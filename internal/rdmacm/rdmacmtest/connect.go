@@ -1,6 +1,9 @@
 package rdmacmtest
 
 import (
+	"net/netip"
+	"time"
+
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -34,29 +37,64 @@ func connect(m *message) unix.Errno {
 		return unix.EINVAL
 	}
 	i.param, i.ece, i.state = req.ConnParam, req.Ece, connecting
+	k.send(i)
+	return 0
+}
+
+// send sends the request of an id.
+func (k *Kernel) send(i *id) {
+	k.machineAt(i).arrive("req")
 	l := k.listener(i)
 	switch {
 	case l == nil && i.datagram:
-		k.unreachable(i, sidrUnsupported)
+		k.unreachable(i, sidrUnsupported, nil)
 	case l == nil:
 		k.rejected(i, rejectInvalidServiceID, nil)
 	case l.backlog == 0:
-		l.waiting = append(l.waiting, i)
+		k.drop(l, i)
 	default:
 		k.request(l, i)
 	}
-	return 0
+}
+
+// Times of the kernel, which are some seconds there.
+const (
+	repetition = 500 * time.Millisecond // until a request without a reply is sent again
+	timewait   = 300 * time.Millisecond // until the QP of an ended connection can be used again
+)
+
+// drop drops a request because the backlog of its listener is full. It is sent
+// again: when there is room, or in real time.
+func (k *Kernel) drop(l, i *id) {
+	if !k.RealTime {
+		l.waiting = append(l.waiting, i)
+		return
+	}
+	k.after(repetition, func() {
+		if i.state == connecting && k.ids[i.n] == i {
+			k.send(i)
+		}
+	})
 }
 
 // listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
 	for _, l := range k.ids {
 		if l.state == listening && !l.dead && l.machine == k.machineAt(i) && l.ps == i.ps &&
-			l.src.Port() == i.dst.Port() && (anyAddr(l.src.Addr()) || l.src.Addr() == i.dst.Addr()) {
+			l.src.Port() == i.dst.Port() && l.hears(i.dst.Addr()) {
 			return l
 		}
 	}
 	return nil
+}
+
+// hears reports whether a listener receives requests to an address.
+func (i *id) hears(dst netip.Addr) bool {
+	own := i.src.Addr()
+	if !anyAddr(own) {
+		return own.WithZone("") == dst.WithZone("")
+	}
+	return own.Is4() == dst.Is4() || own.Is6() && !i.oneFamily(own)
 }
 
 // machineAt returns the machine that i connects to.
@@ -67,6 +105,19 @@ func (k *Kernel) machineAt(i *id) *Machine {
 	return i.machine // a loopback address
 }
 
+// receiverOf returns the type of the QP that a request from a QP of a type is for.
+func receiverOf(sender uint8) uint8 {
+	if sender == uapi.IB_UVERBS_QPT_XRC_INI {
+		return uapi.IB_UVERBS_QPT_XRC_TGT
+	}
+	return sender
+}
+
+// withoutZone removes the zone, which connection requests do not have.
+func withoutZone(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
+}
+
 // request creates a child of the listener for the active side i.
 func (k *Kernel) request(l, i *id) {
 	if i.state != connecting {
@@ -75,9 +126,9 @@ func (k *Kernel) request(l, i *id) {
 	p := i.param
 	child := &id{
 		file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
-		src: i.dst, dst: i.src, peer: i,
+		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos,
 		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7),
-		rnr: min(p.RnrRetryCount, 7),
+		rnr: min(p.RnrRetryCount, 7), qpType: receiverOf(i.qpType),
 	}
 	i.peer = child
 	k.add(child)
@@ -131,6 +182,7 @@ func (k *Kernel) acceptRequest(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	i.param, i.ece, i.state = p, req.Ece, accepted
 	i.responder, i.initiator = p.ResponderResources, p.InitiatorDepth
 	a := i.peer
+	a.machine.arrive("rep")
 	a.state = answered
 	a.responder, a.initiator, a.retry, a.rnr = p.InitiatorDepth, p.ResponderResources, min(a.param.RetryCount, 7),
 		min(p.RnrRetryCount, 7)
@@ -151,7 +203,7 @@ func reject(m *message) unix.Errno {
 	}
 	switch {
 	case i.datagram && i.state == requested && req.PrivateDataLen <= roomSREP:
-		k.unreachable(i.peer, sidrReject)
+		k.unreachable(i.peer, sidrReject, req.PrivateData[:req.PrivateDataLen])
 	case !i.datagram && (i.state == requested || i.state == accepted || i.state == answered) &&
 		req.PrivateDataLen <= roomREJ:
 		k.rejected(i.peer, reason, req.PrivateData[:req.PrivateDataLen])
@@ -168,6 +220,7 @@ func (k *Kernel) rejected(i *id, reason uint8, data []byte) {
 		return
 	}
 	i.state = over
+	i.machine.arrive("rej")
 	var p uapi.RdmaUcmConnParam
 	copy(p.PrivateData[:], data)
 	k.postConn(i, rdmacm.EventRejected, int32(reason), p, roomREJ, uapi.RdmaUcmEce{})
@@ -209,11 +262,11 @@ func (k *Kernel) disconnectedBy(i *id) {
 // replyToDisconnect ends the connection on both sides.
 func (k *Kernel) replyToDisconnect(i *id) {
 	i.state = over
-	k.post(i, rdmacm.EventTimewaitExit, 0)
+	k.after(timewait, func() { k.post(i, rdmacm.EventTimewaitExit, 0) })
 	if p := i.peer; p.state == disconnecting {
 		p.state = over
 		k.post(p, rdmacm.EventDisconnected, 0)
-		k.post(p, rdmacm.EventTimewaitExit, 0)
+		k.after(timewait, func() { k.post(p, rdmacm.EventTimewaitExit, 0) })
 	}
 }
 

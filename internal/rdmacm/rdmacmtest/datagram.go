@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errNotSupported is the kernel's ENOTSUPP, which is not part of the ABI.
+const errNotSupported = unix.Errno(524)
+
 // A group is a membership.
 type group struct {
 	n        uint32
@@ -19,7 +22,7 @@ type group struct {
 // acceptDatagram replies to a request for the QP number.
 func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	if req.ConnParam.PrivateDataLen > roomSREP {
-		k.unreachable(i.peer, sidrReject)
+		k.unreachable(i.peer, sidrReject, nil)
 		i.state = over
 		return unix.EINVAL
 	}
@@ -32,19 +35,26 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	return 0
 }
 
-// unreachable replies to a request for the QP number that it is not available.
-func (k *Kernel) unreachable(i *id, status int32) {
+// unreachable replies to a request for the QP number that it is not available,
+// with private data.
+func (k *Kernel) unreachable(i *id, status int32, data []byte) {
 	if i == nil || i.state != connecting {
 		return
 	}
 	i.state = over
-	k.postUD(i, rdmacm.EventUnreachable, status, uapi.RdmaUcmUdParam{PrivateDataLen: roomSREP})
+	p := uapi.RdmaUcmUdParam{PrivateDataLen: roomSREP}
+	copy(p.PrivateData[:], data)
+	k.postUD(i, rdmacm.EventUnreachable, status, p)
 }
 
 // ah returns the address vector of a peer.
 func (i *id) ah(peer netip.Addr) uapi.IbUverbsAhAttr {
-	return uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1,
-		Grh: uapi.IbUverbsGlobalRoute{Dgid: peer.As16(), SgidIndex: i.machine.SGIDIndex, HopLimit: 64}}
+	index, ok := i.machine.SGIDs[i.src.Addr().WithZone("")]
+	if !ok {
+		index = i.machine.SGIDIndex
+	}
+	return uapi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: uapi.IbUverbsGlobalRoute{Dgid: peer.As16(), SgidIndex: index,
+		HopLimit: 64, TrafficClass: i.tos}}
 }
 
 func join(m *message) unix.Errno {
@@ -55,6 +65,9 @@ func join(m *message) unix.Errno {
 	}
 	if !i.device || !i.datagram || i.state != bound && i.state != resolved || a.Addr().IsUnspecified() {
 		return unix.EINVAL
+	}
+	if a.Addr().Is6() && k.NoGroups6 {
+		return errNotSupported // over RoCE v2
 	}
 	g := &group{n: k.nextGroup, id: i} // their numbers are separate, from 0
 	k.nextGroup++
@@ -137,6 +150,11 @@ func setOption(m *message) unix.Errno {
 		if i.state != idle && i.state != bound {
 			return unix.EINVAL
 		}
+		if i.afOnly = afBoth; binary.NativeEndian.Uint32(value) != 0 {
+			i.afOnly = afOne
+		}
+	case uapi.RDMA_OPTION_ID_TOS:
+		i.tos = value[0]
 	case uapi.RDMA_OPTION_ID_ACK_TIMEOUT:
 		if i.datagram {
 			return unix.EINVAL

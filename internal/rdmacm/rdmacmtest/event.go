@@ -89,9 +89,9 @@ func getEvent(m *message) unix.Errno {
 	return 0
 }
 
-// drop removes the events of an id from the queues, and returns those with a
+// dropEvents removes the events of an id from the queues, and returns those with a
 // child that was not reported to the library.
-func (k *Kernel) drop(i *id) (unborn []*event) {
+func (k *Kernel) dropEvents(i *id) (unborn []*event) {
 	mine := func(e *event) bool {
 		if e.id == i && e.child != nil && k.ids[e.child.n] == e.child {
 			unborn = append(unborn, e)
@@ -161,14 +161,17 @@ func (k *Kernel) Inject(n uint32, resp uapi.RdmaUcmEventResp) {
 	k.queue(&event{id: i, resp: resp})
 }
 
-// RemoveDevice removes the device: ids that are bound to it get DEVICE_REMOVAL,
-// and can then only be destroyed.
-func (k *Kernel) RemoveDevice() {
+// RemoveDevice removes the device of the first machine.
+func (k *Kernel) RemoveDevice() { k.Remove(&k.Machine) }
+
+// Remove removes the device of a machine: ids that are bound to it get
+// DEVICE_REMOVAL, and can then only be destroyed.
+func (k *Kernel) Remove(m *Machine) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.gone = true
+	m.gone = true
 	for _, i := range k.ids {
-		if i.device && i.machine == &k.Machine {
+		if i.device && i.machine == m {
 			k.post(i, rdmacm.EventDeviceRemoval, 0)
 			i.dead = true
 		}

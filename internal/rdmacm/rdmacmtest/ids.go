@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -28,6 +30,20 @@ const (
 	over          state = "over"
 )
 
+// afOnly is whether an id uses one family of addresses only.
+type afOnly uint8
+
+const (
+	afDefault afOnly = iota // yes for IPv4, no for IPv6
+	afBoth
+	afOne
+)
+
+// oneFamily reports whether an id with the address a uses one family only.
+func (i *id) oneFamily(a netip.Addr) bool {
+	return i.afOnly == afOne || i.afOnly == afDefault && a.Is4()
+}
+
 // An id is a struct rdma_cm_id with its struct ucma_context.
 type id struct {
 	n        uint32
@@ -35,11 +51,14 @@ type id struct {
 	file     *file
 	machine  *Machine
 	ps       uint16
+	qpType   uint8
 	datagram bool
+	ib       bool // its addresses are GIDs: AF_IB
 	state    state
 	owned    bool // the library knows its number
 	dead     bool // its device was removed
 	reuse    bool
+	afOnly   afOnly
 	child    bool // created by a request
 	src, dst netip.AddrPort
 	device   bool // bound to the device
@@ -54,13 +73,14 @@ type id struct {
 	param   uapi.RdmaUcmConnParam
 	ece     uapi.RdmaUcmEce
 	timeout uint8
+	tos     uint8
 	// Negotiated by the two sides.
 	responder, initiator, retry, rnr uint8
 }
 
 func createID(m *message) unix.Errno {
 	req, k := payload[uapi.RdmaUcmCreateId](m), m.k
-	i := &id{uid: req.Uid, file: m.file, machine: &k.Machine, ps: req.Ps, state: idle, owned: true}
+	i := &id{uid: req.Uid, file: m.file, machine: &k.Machine, ps: req.Ps, qpType: req.QpType, state: idle, owned: true}
 	if k.Current != nil {
 		i.machine = k.Current()
 	}
@@ -106,7 +126,7 @@ func (k *Kernel) destroy(i *id) {
 	case i.state == connecting:
 		k.abandon(i)
 	case i.state == requested && i.datagram:
-		k.unreachable(i.peer, sidrReject)
+		k.unreachable(i.peer, sidrReject, nil)
 	case i.state == requested, i.state == accepted, i.state == answered:
 		k.rejected(i.peer, rdmacm.RejectConsumer, nil)
 	case i.state == established && !i.datagram:
@@ -120,12 +140,17 @@ func (k *Kernel) destroy(i *id) {
 			delete(k.groups, n)
 		}
 	}
-	for _, e := range k.drop(i) {
+	for _, e := range k.dropEvents(i) {
 		k.destroy(e.child)
 	}
 	for _, w := range i.waiting {
 		k.rejected(w, rejectInvalidServiceID, nil)
 	}
+}
+
+// isGID reports whether an address is a GID other than the unspecified one.
+func isGID(b [128]byte) bool {
+	return binary.NativeEndian.Uint16(b[:]) == unix.AF_IB && [16]byte(b[8:24]) != [16]byte{}
 }
 
 // sockaddr decodes an address, whose size must match its family.
@@ -135,7 +160,11 @@ func sockaddr(b [128]byte, size uint16) (netip.AddrPort, unix.Errno) {
 	case family == unix.AF_INET && size == 16:
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port), 0
 	case family == unix.AF_INET6 && size == 28:
-		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[8:24])), port), 0
+		a := netip.AddrFrom16([16]byte(b[8:24]))
+		if scope := binary.NativeEndian.Uint32(b[24:]); a.IsLinkLocalUnicast() && scope != 0 {
+			a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
+		}
+		return netip.AddrPortFrom(a, port), 0
 	}
 	return netip.AddrPort{}, unix.EINVAL
 }
@@ -153,11 +182,17 @@ func putSockaddr(b *[128]byte, a netip.AddrPort) uint16 {
 	}
 	binary.NativeEndian.PutUint16(b[:], unix.AF_INET6)
 	copy(b[8:], a.Addr().AsSlice())
+	if scope, err := strconv.ParseUint(a.Addr().Zone(), 10, 32); err == nil {
+		binary.NativeEndian.PutUint32(b[24:], uint32(scope))
+	}
 	return 28
 }
 
 func bind(m *message) unix.Errno {
 	req := payload[uapi.RdmaUcmBind](m)
+	if isGID(req.Addr) {
+		return unix.ENODEV // no network interface has a GID as its address
+	}
 	a, errno := sockaddr(req.Addr, req.AddrSize)
 	if errno != 0 || req.Reserved != 0 {
 		return unix.EINVAL
@@ -169,11 +204,17 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	if i.state != idle {
 		return unix.EINVAL
 	}
-	if !anyAddr(a.Addr()) && !slices.Contains(i.machine.Addrs, a.Addr()) {
+	if a.Addr().IsLinkLocalUnicast() && a.Addr().Is6() && a.Addr().Zone() == "" {
+		return unix.EINVAL
+	}
+	if !anyAddr(a.Addr()) && !slices.Contains(i.machine.Addrs, a.Addr().WithZone("")) {
 		return unix.EADDRNOTAVAIL
 	}
 	if !anyAddr(a.Addr()) && i.machine.gone {
 		return unix.ENODEV
+	}
+	if !anyAddr(a.Addr()) && i.ps == uapi.RDMA_PS_IPOIB {
+		return unix.EINVAL // the device is Ethernet
 	}
 	if a.Port() == 0 {
 		k.port++
@@ -181,6 +222,9 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	}
 	if errno := k.conflict(i, a, i.reuse); errno != 0 {
 		return errno
+	}
+	if i.afOnly == afDefault && a.Addr().Is4() {
+		i.afOnly = afOne
 	}
 	i.src, i.device, i.state = a, !anyAddr(a.Addr()), bound
 	return 0
@@ -195,6 +239,7 @@ func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
 	for _, o := range k.ids {
 		switch {
 		case o == i, o.child, o.machine != i.machine, o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
+		case o.src.Addr().Is4() != a.Addr().Is4() && o.oneFamily(o.src.Addr()) && i.oneFamily(a.Addr()):
 		case anyAddr(o.src.Addr()), anyAddr(a.Addr()):
 			return unix.EADDRNOTAVAIL
 		case o.src.Addr() == a.Addr():
@@ -206,6 +251,9 @@ func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
 
 func resolveAddr(m *message) unix.Errno {
 	req, k, i := payload[uapi.RdmaUcmResolveAddr](m), m.k, m.id
+	if isGID(req.DstAddr) {
+		return k.resolveIB(i, req)
+	}
 	dst, errno := sockaddr(req.DstAddr, req.DstSize)
 	if errno != 0 || req.Reserved != 0 {
 		return unix.EINVAL
@@ -227,12 +275,28 @@ func resolveAddr(m *message) unix.Errno {
 	if i.state != bound || i.src.Addr().Is4() != dst.Addr().Is4() {
 		return unix.EINVAL
 	}
-	return k.resolve(i, dst)
+	return k.resolve(i, dst, time.Duration(req.TimeoutMs)*time.Millisecond)
+}
+
+// resolveIB resolves a GID, which selects the machine's device.
+func (k *Kernel) resolveIB(i *id, req *uapi.RdmaUcmResolveAddr) unix.Errno {
+	gid := netip.AddrFrom16([16]byte(req.DstAddr[8:24])).Unmap()
+	switch {
+	case req.DstSize != 48 || req.Reserved != 0 || i.state != idle:
+		return unix.EINVAL
+	case i.machine.gone || !slices.Contains(i.machine.Addrs, gid):
+		return unix.ENODEV
+	}
+	port := uint16(binary.BigEndian.Uint64(req.DstAddr[24:]))
+	i.src, i.dst = netip.AddrPortFrom(gid, 0), netip.AddrPortFrom(gid, port)
+	i.ib, i.device, i.state = true, true, resolved
+	k.post(i, rdmacm.EventAddrResolved, 0)
+	return 0
 }
 
 // resolve resolves the addresses of the machines. Other addresses of the IPv4
-// network do not respond.
-func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
+// network do not respond until the timeout.
+func (k *Kernel) resolve(i *id, dst netip.AddrPort, timeout time.Duration) unix.Errno {
 	near := func(a netip.Addr) bool {
 		p, err := a.Prefix(24)
 		return err == nil && a.Is4() && p.Contains(dst.Addr())
@@ -250,9 +314,12 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
 	case here.gone && there != nil:
 		k.post(i, rdmacm.EventAddrError, -int32(unix.ENODEV))
 		return 0
-	case there != nil:
+	case i.src.Addr().IsLoopback(): // its interface is not RDMA
+		k.post(i, rdmacm.EventAddrError, -int32(unix.ENODEV))
+		return 0
+	case there != nil, dst.Addr().IsMulticast() && k.MulticastRoute:
 	case slices.ContainsFunc(here.Addrs, near):
-		k.post(i, rdmacm.EventAddrError, -int32(unix.ETIMEDOUT))
+		k.after(timeout, func() { k.post(i, rdmacm.EventAddrError, -int32(unix.ETIMEDOUT)) })
 		return 0
 	default:
 		return unix.ENETUNREACH
@@ -268,12 +335,12 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort) unix.Errno {
 // sourceFor returns the source address of a route: the destination itself if it
 // belongs to the machine.
 func (m *Machine) sourceFor(dst netip.Addr) netip.Addr {
-	if slices.Contains(m.Addrs, dst) {
+	if slices.Contains(m.Addrs, dst.WithZone("")) {
 		return dst
 	}
 	for _, a := range m.Addrs {
-		if a.Is4() == dst.Is4() && !a.IsMulticast() {
-			return a
+		if a.Is4() == dst.Is4() && !a.IsMulticast() && a.IsLinkLocalUnicast() == dst.IsLinkLocalUnicast() {
+			return a.WithZone(dst.Zone())
 		}
 	}
 	return dst
@@ -284,7 +351,7 @@ func resolveRoute(m *message) unix.Errno {
 	switch {
 	case !i.device || payload[uapi.RdmaUcmResolveRoute](m).TimeoutMs == 0 || i.state != resolved:
 		return unix.EINVAL
-	case anyAddr(i.src.Addr()): // RoCE has no GID for it
+	case anyAddr(i.src.Addr()), i.ib: // RoCE has no GID or no interface for it
 		return unix.ENODEV
 	}
 	i.state = routed

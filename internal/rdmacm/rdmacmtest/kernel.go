@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"golang.org/x/sys/unix"
@@ -16,9 +17,12 @@ import (
 type Machine struct {
 	Addrs     []netip.Addr // of the device
 	DevIndex  uint32
-	NodeGUID  uint64 // in memory byte order
-	SGIDIndex uint8
-	gone      bool // the device was removed
+	NodeGUID  uint64               // in memory byte order
+	SGIDIndex uint8                // of all addresses but those of SGIDs
+	SGIDs     map[netip.Addr]uint8 // indices in the GID table
+	NetIndex  uint32               // the scope of link-local addresses
+	gone      bool                 // the device was removed
+	received  map[string]int
 }
 
 // A Kernel is that of one machine, or of several on one network. Its fields are
@@ -29,9 +33,16 @@ type Kernel struct {
 	Others []*Machine // on the same network
 	// Current returns the machine of the calling goroutine, on which new ids are
 	// created. If it is nil, that is the first machine.
-	Current  func() *Machine
-	PathMTU  uint32 // IBV_MTU_*
-	Services bool   // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
+	Current func() *Machine
+	PathMTU uint32 // IBV_MTU_*
+	// RealTime makes the resolution of addresses that do not reply last as long as its timeout, and requests
+	// beyond a backlog wait until their repetition.
+	RealTime bool
+	// MulticastRoute makes all groups reachable, not only those in Addrs.
+	MulticastRoute bool
+	// NoGroups6 makes JOIN_MCAST refuse IPv6 groups, as on RoCE v2.
+	NoGroups6 bool
+	Services  bool // RESOLVE_IB_SERVICE succeeds, as on InfiniBand
 	// NoServices makes RESOLVE_IB_SERVICE unknown, as before Linux 6.18.
 	NoServices bool
 
@@ -131,10 +142,59 @@ func (k *Kernel) State(n uint32) string {
 	return ""
 }
 
+// Count returns the number of ids of a machine that are bound to its device.
+func (k *Kernel) Count(m *Machine) (n uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, i := range k.ids {
+		if i.machine == m && i.device {
+			n++
+		}
+	}
+	return n
+}
+
+// Descriptors returns the number of descriptors that the kernel itself uses.
+func (k *Kernel) Descriptors() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.files)
+}
+
+// Received returns the number of messages of a kind that a machine has
+// received: "req", "rep" or "rej".
+func (k *Kernel) Received(m *Machine, kind string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return m.received[kind]
+}
+
+// arrive counts a message.
+func (m *Machine) arrive(kind string) {
+	if m.received == nil {
+		m.received = map[string]int{}
+	}
+	m.received[kind]++
+}
+
+// after calls f, which posts events, after d if the kernel has real time, else at
+// once.
+func (k *Kernel) after(d time.Duration, f func()) {
+	if !k.RealTime {
+		f()
+		return
+	}
+	time.AfterFunc(d, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		f()
+	})
+}
+
 // machineOf returns the machine with an address, or nil.
 func (k *Kernel) machineOf(a netip.Addr) *Machine {
 	for _, m := range append([]*Machine{&k.Machine}, k.Others...) {
-		if slices.Contains(m.Addrs, a) {
+		if slices.Contains(m.Addrs, a.WithZone("")) {
 			return m
 		}
 	}

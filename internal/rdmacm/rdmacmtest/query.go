@@ -15,6 +15,10 @@ func query(m *message) unix.Errno {
 		resp := m.k.where(m.id)
 		resp.SrcSize = putSockaddr(&resp.SrcAddr, m.id.src)
 		resp.DstSize = putSockaddr(&resp.DstAddr, m.id.dst)
+		if m.id.ib {
+			resp.SrcSize = putSockaddrIB(&resp.SrcAddr, m.id, m.id.src)
+			resp.DstSize = putSockaddrIB(&resp.DstAddr, m.id, m.id.dst)
+		}
 		return answerAddr(m, resp)
 	case uapi.RDMA_USER_CM_QUERY_GID:
 		resp := m.k.where(m.id)
@@ -72,6 +76,7 @@ func queryPath(m *message) unix.Errno {
 	binary.BigEndian.PutUint64(path, uint64(i.ps)<<16|uint64(i.dst.Port()))
 	copy(path[8:], dst[:])
 	copy(path[24:], src[:])
+	path[48] = i.tos
 	path[47] = 64                                   // hop limit
 	path[49] = 0x80                                 // reversible
 	binary.BigEndian.PutUint16(path[50:], 0xffff)   // P_Key
@@ -151,11 +156,18 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
 	case a.QpState == stateRTR && known:
 		a.AhAttr, a.PathMtu, a.DestQpNum = i.ah(i.dst.Addr()), k.PathMTU, i.peer.param.QpNum&0xffffff
-		a.MaxDestRdAtomic = i.responder
-		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN | maskMaxDest | maskMinRNR
+		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
+		if i.qpType != uapi.IB_UVERBS_QPT_XRC_INI {
+			a.MaxDestRdAtomic = i.responder
+			a.QpAttrMask |= maskMaxDest | maskMinRNR
+		}
 	case a.QpState == stateRTS && known:
-		a.SqPsn, a.RetryCnt, a.RnrRetry, a.MaxRdAtomic, a.Timeout = i.peer.psn, i.retry, i.rnr, i.initiator, packetLifeExp
-		a.QpAttrMask = maskState | maskSQPSN | maskRetry | maskRNR | maskMaxRd | maskTimeout
+		a.SqPsn, a.Timeout = i.peer.psn, packetLifeExp
+		a.QpAttrMask = maskState | maskSQPSN | maskTimeout
+		if i.qpType != uapi.IB_UVERBS_QPT_XRC_TGT {
+			a.RetryCnt, a.RnrRetry, a.MaxRdAtomic = i.retry, i.rnr, i.initiator
+			a.QpAttrMask |= maskRetry | maskRNR | maskMaxRd
+		}
 	default:
 		return unix.EINVAL
 	}
