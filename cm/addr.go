@@ -2,7 +2,6 @@ package cm
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"strconv"
 
@@ -54,11 +53,11 @@ func scopeOf(ip netip.Addr) (uint32, error) {
 	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(n), nil
 	}
-	ifi, err := net.InterfaceByName(zone)
+	index, err := machine.InterfaceIndex(zone)
 	if err != nil {
 		return 0, invalid("use address", ip.String(), "there is no network interface "+zone)
 	}
-	return uint32(ifi.Index), nil
+	return uint32(index), nil
 }
 
 // parseSockaddr decodes an IP address that the kernel returned. It returns the zero
@@ -87,8 +86,8 @@ func parseSockaddr(b []byte) netip.AddrPort {
 // zoneOf returns the name of an interface, or its index if this network namespace has
 // no such interface.
 func zoneOf(scope uint32) string {
-	if ifi, err := net.InterfaceByIndex(int(scope)); err == nil {
-		return ifi.Name
+	if name, err := machine.InterfaceName(int(scope)); err == nil {
+		return name
 	}
 	return strconv.FormatUint(uint64(scope), 10)
 }

@@ -224,5 +224,6 @@ func (m *Machine) RemoveDevice() {
 		f.Closed() // no more events
 		f.core.Unplug()
 	}
+	m.net.cm.Remove(m.cm)
 	m.net.loop.Run(func() { m.adapter.HCA.SetUp(false) })
 }

@@ -104,7 +104,15 @@ func (h *host) InterfaceNames(indexes []int) (map[int]string, error) {
 	return names, nil
 }
 
+func (h *host) InterfaceIndex(name string) (int, error) {
+	if name != netdev {
+		return 0, unix.ENODEV
+	}
+	return netIndex, nil
+}
+
 func (h *host) InterfaceAddrs() ([]net.Addr, error) {
 	loopback := &net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}
-	return []net.Addr{loopback, h.m.interfaceAddr()}, nil
+	loopback6 := &net.IPNet{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)}
+	return append([]net.Addr{loopback, loopback6}, h.m.interfaceAddrs()...), nil
 }

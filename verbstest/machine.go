@@ -27,6 +27,8 @@ type Machine struct {
 	device uint32 // unique in the process
 	mac    [6]byte
 	addr   netip.Addr
+	addr6  netip.Addr
+	local  netip.Addr // link-local
 	gids   []uapi.IbUverbsGidEntry
 
 	mu       sync.Mutex
@@ -54,11 +56,13 @@ func New(t testing.TB) *Machine {
 
 func newMachine(n *Network, number int, device uint32) *Machine {
 	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device),
-		addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(number)})}
+		addr:  netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
+		addr6: netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 15: byte(number)})}
 	m.host = &host{m}
-	m.gids = gidTable(m.mac, m.addr)
-	m.cm = &rdmacmtest.Machine{Addrs: []netip.Addr{m.addr}, DevIndex: device, NodeGUID: m.guid(),
-		SGIDIndex: uint8(len(m.gids) - 1)}
+	m.local = linkLocal(m.mac)
+	m.gids = gidTable(m.local, m.addr, m.addr6)
+	m.cm = &rdmacmtest.Machine{Addrs: []netip.Addr{m.addr, m.addr6, m.local}, DevIndex: device, NodeGUID: m.guid(),
+		SGIDs: map[netip.Addr]uint8{m.local: 1, m.addr: 3, m.addr6: 5}, NetIndex: netIndex}
 	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, MAC: m.mac, CQEVersion: 1, Resolve: n.resolve,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
 		Problem:   func(err error) { n.t.Errorf("verbstest: %s: %v", m.name, err) }})
@@ -68,14 +72,19 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 	return m
 }
 
-// gidTable returns the GID table of a RoCE port: both versions of the link-local address and of
-// the IPv4 address.
-func gidTable(mac [6]byte, ip netip.Addr) (table []uapi.IbUverbsGidEntry) {
+// linkLocal returns the link-local address of an interface.
+func linkLocal(mac [6]byte) netip.Addr {
 	local := [16]byte{0xfe, 0x80}
 	copy(local[8:], eui64(mac))
-	for _, gid := range [][16]byte{local, ip.As16()} {
+	return netip.AddrFrom16(local)
+}
+
+// gidTable returns the GID table of a RoCE port: both versions of each address.
+func gidTable(ips ...netip.Addr) (table []uapi.IbUverbsGidEntry) {
+	for _, ip := range ips {
 		for _, kind := range []uint32{uapi.IB_UVERBS_GID_TYPE_ROCE_V1, uapi.IB_UVERBS_GID_TYPE_ROCE_V2} {
-			table = append(table, uapi.IbUverbsGidEntry{Gid: gid, GidIndex: uint32(len(table)), PortNum: 1, GidType: kind})
+			table = append(table,
+				uapi.IbUverbsGidEntry{Gid: ip.As16(), GidIndex: uint32(len(table)), PortNum: 1, GidType: kind})
 		}
 	}
 	return table
@@ -117,6 +126,10 @@ func (m *Machine) check() {
 	}
 }
 
-func (m *Machine) interfaceAddr() net.Addr {
-	return &net.IPNet{IP: m.addr.AsSlice(), Mask: net.CIDRMask(24, 32)}
+func (m *Machine) interfaceAddrs() []net.Addr {
+	return []net.Addr{
+		&net.IPNet{IP: m.addr.AsSlice(), Mask: net.CIDRMask(24, 32)},
+		&net.IPNet{IP: m.addr6.AsSlice(), Mask: net.CIDRMask(64, 128)},
+		&net.IPNet{IP: m.local.AsSlice(), Mask: net.CIDRMask(64, 128)},
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/nldev"
 )
@@ -19,6 +21,7 @@ type Machine interface {
 	OpenDevice(name string) (*ioctl.Device, error)
 	PKeys(device string, port uint32) ([]uint16, error)
 	InterfaceNames(indexes []int) (map[int]string, error)
+	InterfaceIndex(name string) (int, error)
 	InterfaceAddrs() ([]net.Addr, error)
 }
 
@@ -64,6 +67,34 @@ func InterfaceNames(indexes []int) (map[int]string, error) {
 		return m.InterfaceNames(indexes)
 	}
 	return nldev.NetdevNames(indexes)
+}
+
+// InterfaceIndex returns the index of a network interface: see [net.InterfaceByName].
+func InterfaceIndex(name string) (int, error) {
+	if m := Current(); m != nil {
+		return m.InterfaceIndex(name)
+	}
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, err
+	}
+	return ifi.Index, nil
+}
+
+// InterfaceName returns the name of a network interface: see [net.InterfaceByIndex].
+func InterfaceName(index int) (string, error) {
+	if m := Current(); m != nil {
+		names, err := m.InterfaceNames([]int{index})
+		if err == nil && names[index] == "" {
+			err = unix.ENODEV
+		}
+		return names[index], err
+	}
+	ifi, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return "", err
+	}
+	return ifi.Name, nil
 }
 
 // InterfaceAddrs returns the addresses of the network interfaces: see [net.InterfaceAddrs].

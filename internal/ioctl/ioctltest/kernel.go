@@ -134,6 +134,24 @@ func (k *Kernel) Live() []string {
 	return all
 }
 
+// Descriptors returns the number of descriptors that the kernel itself uses.
+func (k *Kernel) Descriptors() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.channels)
+}
+
+// Objects returns the numbers of objects that have not been destroyed, by kind.
+func (k *Kernel) Objects() map[string]uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := map[string]uint64{}
+	for _, o := range k.objects {
+		all[o.kind]++
+	}
+	return all
+}
+
 // Close reports violations by the library and objects that it did not destroy.
 func (k *Kernel) Close(t testing.TB) {
 	t.Helper()

@@ -1,0 +1,52 @@
+package verbstest
+
+import "strings"
+
+// Resources returns the numbers of the kernel's objects on the machine's device by kind, as "rdma
+// resource" does.
+func (h *host) Resources() map[string]uint64 {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	all := map[string]uint64{}
+	for _, k := range h.m.files {
+		for kind, n := range k.Objects() {
+			switch kind {
+			case "PD", "CQ", "QP", "MR", "SRQ":
+				all[strings.ToLower(kind)] += n
+			}
+		}
+	}
+	if n := h.m.net.cm.Count(h.m.cm); n > 0 {
+		all["cm_id"] = n
+	}
+	return all
+}
+
+// Messages returns the number of messages of a kind ("req", "rep", "rej") that the connection
+// manager of the machine has received.
+func (h *host) Messages(kind string) int { return h.m.net.cm.Received(h.m.cm, kind) }
+
+// Descriptors returns the number of descriptors of the process that the machine uses itself.
+func (h *host) Descriptors() int {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	n := h.m.net.cm.Descriptors()
+	for _, k := range h.m.files {
+		n += k.Descriptors()
+	}
+	return n
+}
+
+// Ignore permits programs on the machine's network to break a rule for adapters.
+func (h *host) Ignore(rule string) {
+	n := h.m.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ignored == nil {
+		n.ignored = map[string]bool{}
+	}
+	n.ignored[rule] = true
+}
+
+// RemoveDevice removes the device.
+func (h *host) RemoveDevice() { h.m.RemoveDevice() }
