@@ -47,14 +47,18 @@
 //
 // When the peer ends the connection of a synchronous id, or its device is removed,
 // the posted requests of the QP are flushed. [Conn.RecvComp] and [Conn.SendComp]
-// return [ErrDisconnected] for each flushed request and, once their queue is empty,
-// for every further call, even if no request was posted. [Conn.Err] returns why the
-// connection has ended, and the channel of [Conn.Disconnected] is closed. A loop
-// that receives therefore ends as follows:
+// return the cause for each flushed request and, once their queue is empty, for
+// every further call, even if no request was posted. The cause is [ErrDisconnected]
+// if either side has ended the connection, and [uverbs.ErrDeviceGone] if the device
+// was removed. [Conn.Err] also returns it, and the channel of [Conn.Disconnected] is
+// closed. A loop that receives therefore ends as follows:
 //
 //	wc, err := conn.RecvComp(ctx)
 //	if errors.Is(err, cm.ErrDisconnected) {
 //		return nil
+//	}
+//	if err != nil {
+//		return err // uverbs.ErrDeviceGone, for example
 //	}
 //
 // A peer that loses power sends nothing. A send to it fails once its retries are
