@@ -42,7 +42,8 @@ import (
 //  6. MW.bindMu, then QP.sq
 //  7. the queueLock of a CQ; those of a QP's two CQs one after the other
 //  8. MW.ownerMu, then windowSet.mu
-//  9. eventReader.mu, then Context.mu; driver.MRs.mu, QP.gidMu, Context.attrMu
+//  9. eventReader.mu, then Context.mu; driver.MRs.mu, driver.MRs.usersMu, QP.gidMu,
+//     gidHints.mu, Context.attrMu; the lock of contexts
 //
 // A kernel command may be issued under any of 1 to 7. Provider methods are called
 // under 5 or 7.
