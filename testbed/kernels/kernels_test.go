@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ import (
 // library are the packages with tests with the build tag device, which need
 // GOVERBS_DEVICE.
 var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs/devicetest", "cm/devicetest", "cm"}
+
+// programs are commands with tests with the build tag device. The tests use rxe0's
+// address, and do not depend on the kernel.
+var programs = []string{"cmd/rping", "cmd/ucmatose"}
 
 // A place is a kernel on which the library is tested, and the tests that run
 // there.
@@ -45,7 +50,7 @@ const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|
 
 var places = []place{
 	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
-	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, library, "", "", ""},
+	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs), "", "", ""},
 	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
 	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "",
