@@ -1,16 +1,32 @@
 // Package verbstest provides machines with RDMA devices in memory, for tests of programs that use
 // packages uverbs and cm. They need no device, no privilege and no kernel module.
 //
-//	func TestClient(t *testing.T) {
+//	func TestRequest(t *testing.T) {
 //		net := verbstest.NewNetwork(t)
 //		server, client := net.Machine(), net.Machine()
-//		server.Run(func() { go serve(":7471") })
+//		server.Run(func() {
+//			l, err := listen(":7471") // before the client dials
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			served := make(chan error, 1)
+//			go func() { served <- serve(l) }() // until l is closed
+//			t.Cleanup(func() {
+//				if err := errors.Join(l.Close(), <-served); err != nil {
+//					t.Error(err)
+//				}
+//			})
+//		})
 //		client.Run(func() {
-//			if err := request(server.AddrPort(7471).String()); err != nil {
-//				t.Error(err)
+//			reply, err := request(server.AddrPort(7471).String(), "hello")
+//			if err != nil || reply != "hello" {
+//				t.Errorf("reply %q, %v", reply, err)
 //			}
 //		})
 //	}
+//
+// The server, too, must end with the test: a listener that is not closed is reported. TestRequest of
+// this package has the functions listen, serve and request.
 //
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, are in memory.

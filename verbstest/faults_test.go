@@ -57,7 +57,7 @@ func serveAll(ctx context.Context, l *cm.Listener) error {
 		case err != nil:
 			continue // of a single connection
 		}
-		_ = serve(conn, messageSize) // the client reports what goes wrong
+		_ = serveConn(conn, messageSize) // the client reports what goes wrong
 	}
 }
 

@@ -47,8 +47,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// serve sends each message of a connection back.
-func serve(conn *cm.Conn, size int) error {
+// serveConn sends each message of a connection back.
+func serveConn(conn *cm.Conn, size int) error {
 	mr := conn.ID().Context.(*uverbs.MR)
 	for {
 		wc, err := conn.RecvComp(context.Background())
