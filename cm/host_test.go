@@ -6,9 +6,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDevicesWithoutIndex checks that Devices and ids share open devices if the list of devices comes from sysfs,
+// TestOpenDevicesWithoutIndex checks that Devices and ids share open devices if the list of devices comes from sysfs,
 // without indexes, no matter which opens the device first.
-func TestDevicesWithoutIndex(t *testing.T) {
+func TestOpenDevicesWithoutIndex(t *testing.T) {
 	r := newRig(t)
 	s := newSyncID(t, PSTCP)
 	check(t, s.Bind(at(here, 0)))

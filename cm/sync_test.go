@@ -252,8 +252,8 @@ func TestLateEvents(t *testing.T) {
 	is(t, "connect", s.Connect(limit(t), foreign), ErrRejected)
 }
 
-// TestDeviceRemoval checks that waiting calls return after the device is removed, and that all objects can be closed.
-func TestDeviceRemoval(t *testing.T) {
+// TestRemovedDevice checks that waiting calls return after the device is removed, and that all objects can be closed.
+func TestRemovedDevice(t *testing.T) {
 	r := newRig(t)
 	k := newTalk(t)
 	i := k.id(PSTCP)

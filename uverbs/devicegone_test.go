@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeviceGone checks that after the kernel has reported that the device has failed, posts return
+// TestGone checks that after the kernel has reported that the device has failed, posts return
 // ErrDeviceGone, waits end, and the objects can be closed without an error.
-func TestDeviceGone(t *testing.T) {
+func TestGone(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
@@ -73,8 +73,8 @@ func (h hooked) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) (provide
 	return q, r, err
 }
 
-// TestDeviceGoneUnderCreateCQ makes the device fail while a CQ is being created.
-func TestDeviceGoneUnderCreateCQ(t *testing.T) {
+// TestGoneUnderCreateCQ makes the device fail while a CQ is being created.
+func TestGoneUnderCreateCQ(t *testing.T) {
 	r := newRig(t)
 	r.c.impl = hooked{r.c.impl, r.c.markDeviceGone}
 	cq := good(r.c.CreateCQ(CQConfig{Entries: 4}))(t)

@@ -60,9 +60,9 @@ func (r *rig) refuseDestroy(t *testing.T) {
 	})
 }
 
-// TestDeviceGoneUnderChange makes the device fail while the kernel executes the command of a state
+// TestGoneUnderChange makes the device fail while the kernel executes the command of a state
 // change. When the change sets the gates afterwards, it must not open any.
-func TestDeviceGoneUnderChange(t *testing.T) {
+func TestGoneUnderChange(t *testing.T) {
 	for _, command := range []string{"MODIFY_QP", "MODIFY_WQ_EX", "QP.DESTROY", "SRQ.DESTROY", "WQ.DESTROY"} {
 		t.Run(command, func(t *testing.T) {
 			r := newRig(t)
@@ -90,8 +90,8 @@ func (g gated) allGone(t *testing.T) {
 	}
 }
 
-// TestDeviceGoneUnderCreate makes the device fail while a queue is being created.
-func TestDeviceGoneUnderCreate(t *testing.T) {
+// TestGoneUnderCreate makes the device fail while a queue is being created.
+func TestGoneUnderCreate(t *testing.T) {
 	for command, post := range map[string]func(*testing.T, *bundle) error{
 		"QP.CREATE": func(t *testing.T, b *bundle) error {
 			return second(good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxRecvWR: 1}))(t).PostRecv(RecvWR{}))
@@ -126,8 +126,8 @@ func TestDeviceGoneUnderCreate(t *testing.T) {
 	}
 }
 
-// TestDeviceGoneRaces makes the device fail concurrently with posts and changes of every kind.
-func TestDeviceGoneRaces(t *testing.T) {
+// TestGoneRaces makes the device fail concurrently with posts and changes of every kind.
+func TestGoneRaces(t *testing.T) {
 	for i := range 5 {
 		t.Run(strconv.Itoa(i), loseBeside)
 	}

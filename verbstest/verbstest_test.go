@@ -28,8 +28,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// TestDevices checks that a program finds and opens the machine's device.
-func TestDevices(t *testing.T) {
+// TestFindDevice checks that a program finds and opens the machine's device.
+func TestFindDevice(t *testing.T) {
 	m := verbstest.New(t)
 	all := must(uverbs.Devices())(t)
 	if len(all) != 1 || all[0].Name != m.Device() || all[0].Driver() != "mlx5" {

@@ -27,7 +27,7 @@ func (f fakeDevice) NextEvent(ctx context.Context) (uverbs.AsyncEvent, error) {
 
 // A device that fails or is removed ends the run's context, and is reported in place of
 // the errors that follow from it.
-func TestDeviceMonitorGone(t *testing.T) {
+func TestMonitorGone(t *testing.T) {
 	for _, name := range []string{"fails", "is removed"} {
 		f := make(fakeDevice)
 		o := &Options{device: "mlx5_0", IBPort: 1}
@@ -55,7 +55,7 @@ func TestDeviceMonitorGone(t *testing.T) {
 
 // Errors mention a port that went down, until it is up again. Another port is not
 // mentioned.
-func TestDeviceMonitorPort(t *testing.T) {
+func TestMonitorPort(t *testing.T) {
 	f := make(fakeDevice)
 	g, ctx := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0", IBPort: 1}, f)
 	defer g.stop()
@@ -81,7 +81,7 @@ func TestDeviceMonitorPort(t *testing.T) {
 }
 
 // If the device is not gone, errors remain as they are.
-func TestDeviceMonitorOtherErrors(t *testing.T) {
+func TestMonitorOtherErrors(t *testing.T) {
 	g, _ := newDeviceMonitor(t.Context(), &Options{device: "mlx5_0"}, make(fakeDevice))
 	defer g.stop()
 	if err := g.cause(errPeerClosed); err != errPeerClosed {

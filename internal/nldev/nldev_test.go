@@ -20,7 +20,7 @@ func wantDevice(index uint32, name string, char *CharDev) Device {
 	}
 }
 
-func TestDevices(t *testing.T) {
+func TestListDevices(t *testing.T) {
 	c := fakeClient(t, func(r request) [][]byte {
 		switch r.op {
 		case uapi.RDMA_NLDEV_CMD_GET:

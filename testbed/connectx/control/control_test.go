@@ -148,7 +148,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-func TestDevices(t *testing.T) {
+func TestListDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.client(t)

@@ -230,9 +230,9 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestDeviceFails checks that an error or a panic of the device fails the
+// TestFailingDevice checks that an error or a panic of the device fails the
 // message.
-func TestDeviceFails(t *testing.T) {
+func TestFailingDevice(t *testing.T) {
 	c := plug(t, newToy(t, 0x1017))
 	c.refused(unix.EIO, errToy, vfiouser.RegionRead, access(toyFail, 0, 4))
 	c.refused(unix.EIO, vfiouser.ErrDevice, vfiouser.RegionWrite, access(toyFail, 0, 1, 0))
