@@ -12,6 +12,15 @@
 // ascending runs. A doorbell record, 8 bytes of memory for each queue pair, holds the number of
 // requests posted. All fields are big-endian.
 //
+// The send path has these files:
+//
+//	send_queue.go        the state of a send queue, and the doorbell
+//	send_post.go         PostSend, whose loop encodes requests with one SGE
+//	send_fast_unsafe.go  such requests in a batch, and requests with inline data
+//	send_request.go      all other requests, encoded step by step
+//	send_segments.go     the segments of a WQE
+//	send_batch.go        the state of a batch
+//
 // # Doorbell
 //
 // Each post of sends also writes to a register of the device. A register page has two registers
