@@ -1,14 +1,15 @@
 package verbstest
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Resources returns the numbers of the kernel's objects on the machine's device by kind, as "rdma
 // resource" does.
 func (h *host) Resources() map[string]uint64 {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
 	all := map[string]uint64{}
-	for _, k := range h.m.files {
+	for _, k := range h.m.opened() {
 		for kind, n := range k.Objects() {
 			switch kind {
 			case "PD", "CQ", "QP", "MR", "SRQ":
@@ -28,10 +29,8 @@ func (h *host) Messages(kind string) int { return h.m.net.cm.Received(h.m.cm, ki
 
 // Descriptors returns the number of descriptors of the process that the machine uses itself.
 func (h *host) Descriptors() int {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
 	n := h.m.net.cm.Descriptors()
-	for _, k := range h.m.files {
+	for _, k := range h.m.opened() {
 		n += k.Descriptors()
 	}
 	return n
@@ -50,3 +49,10 @@ func (h *host) Ignore(rule string) {
 
 // RemoveDevice removes the device.
 func (h *host) RemoveDevice() { h.m.RemoveDevice() }
+
+// opened returns all files that were opened. Their locks are taken before the machine's.
+func (m *Machine) opened() []*file {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.files)
+}

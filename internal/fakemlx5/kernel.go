@@ -147,6 +147,12 @@ func (k *Kernel) written(c ioctl.Call) {
 	case uapi.IB_USER_VERBS_CMD_CREATE_AH:
 		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateAhResp{ResponseLength: 10,
 			Dmac: k.adapter.macOf(Input[uapi.IbUverbsCreateAh](c, in).Attr.Grh.Dgid)})
+	case uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:
+		r := Input[uapi.IbUverbsAttachMcast](c, in)
+		k.check(k.adapter.HCA.AttachMulticast(k.QPs[r.QpHandle].Number, r.Gid))
+	case uapi.IB_USER_VERBS_CMD_DETACH_MCAST:
+		r := Input[uapi.IbUverbsDetachMcast](c, in)
+		k.check(k.adapter.HCA.DetachMulticast(k.QPs[r.QpHandle].Number, r.Gid))
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
 		k.modifyWQ(Input[uapi.IbUverbsExModifyWq](c, in))
 	case uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
